@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* An opened device, and the protection domains on it. What `ibv_open_device` and `ibv_alloc_pd` stand on. */
+#ifndef SW_DEVICE_CONTEXT_H
+#define SW_DEVICE_CONTEXT_H
+
+#include <infiniband/verbs.h>
+
+#include "device/netdev.h"
+
+struct sw_context;
+struct sw_pd;
+
+/* `element` is the owner pointer given when the CQ, QP or SRQ was created; NULL for port events (port 1) and device events.
+ * Called without locks of the device held that the callee could need; from any thread (also the engine). */
+typedef void (*sw_async_fn)(void *context_owner, enum ibv_event_type type, void *element);
+
+/* Opens the device: brings up the process's NIC (slot, tables, engine) on first use. 0 or negative errno. */
+int sw_context_open(struct sw_netdev *dev, sw_async_fn async, void *owner, struct sw_context **out);
+void sw_context_close(struct sw_context *ctx);
+struct sw_netdev *sw_context_netdev(const struct sw_context *ctx);
+/* Device limits and capability bits, filled whole. */
+void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out);
+void sw_context_query_port(struct sw_context *ctx, struct ibv_port_attr *out);
+
+int sw_pd_alloc(struct sw_context *ctx, struct sw_pd **out);
+int sw_pd_dealloc(struct sw_pd *pd); /* -EBUSY while MRs, QPs, SRQs or AHs use it */
+/* For other users of a PD (address handles). */
+void sw_pd_ref(struct sw_pd *pd);
+void sw_pd_unref(struct sw_pd *pd);
+
+#endif
