@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# The front door. Thin: meson and ninja do the work, in build/.
+PREFIX ?= /usr/local
+DESTDIR ?=
+MESON ?= meson
+SETUP_FLAGS := $(if $(filter true,$(CI)),-Dwerror=true)
+SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null || find src tests bench -name '*.[ch]')
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test bench install format lint fuzz clean setup-build setup-test setup-demo
+
+help: ## lists the targets
+	@echo "Sidewire: RDMA on any machine. Targets:"
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+setup-build setup-test setup-demo: setup-%:
+	@scripts/setup $*
+
+build/build.ninja:
+	@$(MESON) setup build $(SETUP_FLAGS)
+
+build: setup-build ## compiles everything into build/
+	@$(MAKE) --no-print-directory build/build.ninja
+	@ninja -C build
+
+demo: setup-demo ## runs unmodified RDMA programs beside TCP, prints the table, draws build/demo/sweep.svg
+	@$(MAKE) --no-print-directory build
+	@bench/demo
+
+bench: setup-demo ## measures against UCX in the same run; results in build/bench
+	@$(MAKE) --no-print-directory build
+	@bench/run
+
+test: setup-test ## builds and runs all tests: release, ASan + UBSan, TSan, clang
+	@scripts/test
+
+install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
+	@$(MAKE) --no-print-directory build/build.ninja
+	@$(MESON) configure build -Dprefix=$(abspath $(PREFIX))
+	@ninja -C build
+	@DESTDIR=$(DESTDIR) $(MESON) install -C build --no-rebuild
+
+format: ## lays out the code with clang-format
+	@clang-format -i $(SOURCES)
+
+lint: setup-test ## checks layout, layers and style
+	@$(MAKE) --no-print-directory build
+	@$(MESON) test -C build --suite style --print-errorlogs
+
+fuzz: setup-test ## runs the fuzz targets for a minute each
+	@scripts/fuzz
+
+clean: ## removes what was built
+	@rm -rf build build-*
