@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two processes joined by RC queue pairs, through the public verbs interface only. The parent is
+ * the initiator, the child the target; a socket pair carries what they must tell each other. Any
+ * failure ends the process with a message: these are measuring programs.
+ */
+#ifndef BENCH_ENDPOINT_H
+#define BENCH_ENDPOINT_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define BENCH_LANES_MAX 16
+#define BENCH_DEPTH 256 /* send queue entries of each lane */
+
+/* What one thread needs to itself: a queue pair and its completion queue. */
+struct bench_lane {
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;
+};
+
+struct bench_endpoint {
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_mr *mr;
+    struct bench_lane lanes[BENCH_LANES_MAX];
+    int lane_count;
+    uint8_t gid_index;
+    bool inline_ok; /* short WRITEs may be posted inline */
+    /* The other side's region. */
+    uint64_t remote_addr;
+    uint32_t remote_key;
+};
+
+/* Forks. Returns the socket to the other side; *peer is the child in the parent and 0 in the child.
+ * The child dies with the parent. */
+int bench_pair(pid_t *peer);
+void bench_send(int socket, const void *data, size_t len_bytes);
+/* False when the other side has closed. */
+bool bench_receive(int socket, void *data, size_t len_bytes);
+
+/* Opens `device` (NULL: the first one whose name starts with "sw_", else the first), registers the
+ * memory for everything, creates the lanes and joins them to the other side's. Both sides call it
+ * with the same lane_count. */
+void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device, int lane_count,
+                         void *memory, size_t len_bytes, int socket);
+void bench_endpoint_close(struct bench_endpoint *endpoint);
+
+/* Polls until `count` completions have come; a failed one ends the process. */
+void bench_lane_wait(struct bench_lane *lane, unsigned int count);
+
+void bench_pin(int cpu); /* negative: leave it alone */
+uint64_t bench_now_ns(void);
+__attribute__((noreturn, format(printf, 1, 2))) void bench_die(const char *format, ...);
+
+#endif
