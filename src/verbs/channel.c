@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "verbs/channel.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "verbs/stock.h"
+#include "verbs/wakeup.h"
+
+static struct sw_verbs_channel *channel_of(struct ibv_comp_channel *channel)
+{
+    return (struct sw_verbs_channel *)channel;
+}
+
+SW_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+    if (!sw_verbs_is_ours(context->device))
+        return sw_stock()->create_comp_channel(context);
+    struct sw_verbs_channel *channel = sw_verbs_object_alloc(context, sizeof(*channel));
+    if (!channel)
+        return NULL;
+    channel->ibv.context = context;
+    channel->ibv.fd = sw_wakeup_open();
+    if (channel->ibv.fd < 0) {
+        const int error = errno;
+        sw_verbs_object_free(context, channel);
+        return sw_verbs_fail(-error);
+    }
+    return &channel->ibv;
+}
+
+SW_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
+{
+    if (!sw_verbs_is_ours(ibv->context->device))
+        return sw_stock()->destroy_comp_channel(ibv);
+    struct sw_verbs_channel *channel = channel_of(ibv);
+    sw_lock_acquire(&channel->lock);
+    const bool busy = ibv->refcnt > 0;
+    sw_lock_release(&channel->lock);
+    if (busy)
+        return EBUSY;
+    close(ibv->fd);
+    sw_verbs_object_free(ibv->context, channel);
+    return 0;
+}
+
+void sw_channel_attach(struct ibv_comp_channel *ibv)
+{
+    struct sw_verbs_channel *channel = channel_of(ibv);
+    sw_lock_acquire(&channel->lock);
+    ibv->refcnt++;
+    sw_lock_release(&channel->lock);
+}
+
+void sw_channel_detach(struct ibv_comp_channel *ibv)
+{
+    struct sw_verbs_channel *channel = channel_of(ibv);
+    sw_lock_acquire(&channel->lock);
+    ibv->refcnt--;
+    sw_lock_release(&channel->lock);
+}
+
+static void append(struct sw_verbs_channel *channel, struct sw_verbs_cq *cq)
+{
+    cq->channel_next = NULL;
+    if (channel->tail)
+        channel->tail->channel_next = cq;
+    else
+        channel->head = cq;
+    channel->tail = cq;
+}
+
+void sw_channel_notify(void *owner)
+{
+    struct sw_verbs_cq *cq = owner;
+    struct sw_verbs_channel *channel = channel_of(cq->ibv.channel);
+    sw_lock_acquire(&channel->lock);
+    if (cq->channel_pending++ == 0)
+        append(channel, cq);
+    sw_wakeup_add(channel->ibv.fd);
+    sw_lock_release(&channel->lock);
+}
+
+/* Takes the oldest CQ's event; a CQ with more of them goes to the end. */
+static struct sw_verbs_cq *pop(struct sw_verbs_channel *channel)
+{
+    sw_lock_acquire(&channel->lock);
+    struct sw_verbs_cq *cq = channel->head;
+    if (cq) {
+        channel->head = cq->channel_next;
+        if (!channel->head)
+            channel->tail = NULL;
+        if (--cq->channel_pending > 0)
+            append(channel, cq);
+        cq->channel_delivered++;
+    }
+    sw_lock_release(&channel->lock);
+    return cq;
+}
+
+SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
+{
+    if (!sw_verbs_is_ours(channel->context->device))
+        return sw_stock()->get_cq_event(channel, cq, cq_context);
+
+    struct sw_verbs_cq *found;
+    do {
+        if (sw_wakeup_take(channel->fd))
+            return -1;
+        found = pop(channel_of(channel));
+    } while (!found); /* the CQ was destroyed between the two steps */
+    *cq = &found->ibv;
+    *cq_context = found->ibv.cq_context;
+    return 0;
+}
+
+SW_EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nevents)
+{
+    if (!sw_verbs_is_ours(cq->context->device)) {
+        sw_stock()->ack_cq_events(cq, nevents);
+        return;
+    }
+    pthread_mutex_lock(&cq->mutex);
+    cq->comp_events_completed += nevents;
+    pthread_cond_broadcast(&cq->cond);
+    pthread_mutex_unlock(&cq->mutex);
+}
+
+static void unlink_cq(struct sw_verbs_channel *channel, const struct sw_verbs_cq *cq)
+{
+    struct sw_verbs_cq *before = NULL;
+    for (struct sw_verbs_cq *at = channel->head; at; before = at, at = at->channel_next) {
+        if (at != cq)
+            continue;
+        if (before)
+            before->channel_next = at->channel_next;
+        else
+            channel->head = at->channel_next;
+        if (channel->tail == at)
+            channel->tail = before;
+        return;
+    }
+}
+
+void sw_channel_forget(struct sw_verbs_cq *cq)
+{
+    struct sw_verbs_channel *channel = channel_of(cq->ibv.channel);
+    sw_lock_acquire(&channel->lock);
+    if (cq->channel_pending) {
+        unlink_cq(channel, cq);
+        sw_wakeup_retract(channel->ibv.fd, cq->channel_pending);
+        cq->channel_pending = 0;
+    }
+    const uint32_t delivered = cq->channel_delivered;
+    sw_lock_release(&channel->lock);
+
+    pthread_mutex_lock(&cq->ibv.mutex);
+    while (cq->ibv.comp_events_completed != delivered)
+        pthread_cond_wait(&cq->ibv.cond, &cq->ibv.mutex);
+    pthread_mutex_unlock(&cq->ibv.mutex);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "verbs/async.h"
+#include "verbs/builder.h"
+#include "verbs/context.h"
+#include "verbs/cq.h"
+#include "verbs/stock.h"
+
+/* Types that exist but are not built, before any of their other arguments is looked at. 0 or a negative errno. */
+static int check_type(enum ibv_qp_type type)
+{
+    switch (type) {
+    case IBV_QPT_RC:
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+        return 0; /* device/ knows which of them it can make */
+    case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+    case IBV_QPT_DRIVER:
+        return -EOPNOTSUPP;
+    }
+    return -EINVAL;
+}
+
+static bool of_context(const struct ibv_context *context, const struct ibv_pd *pd,
+                       const struct ibv_qp_init_attr *init)
+{
+    return pd->context == context && init->send_cq && init->recv_cq && init->send_cq->context == context &&
+           init->recv_cq->context == context && (!init->srq || init->srq->context == context);
+}
+
+static int create_device_qp(struct sw_verbs_qp *qp, const struct ibv_qp_init_attr *init)
+{
+    struct sw_qp_init device_init = {
+        .type = init->qp_type,
+        .pd = sw_verbs_pd_of(qp->ibv.pd)->dev,
+        .send_cq = sw_verbs_cq_of(init->send_cq)->dev,
+        .recv_cq = sw_verbs_cq_of(init->recv_cq)->dev,
+        .srq = init->srq ? sw_verbs_srq_of(init->srq)->dev : NULL,
+        .cap = init->cap,
+        .sq_sig_all = init->sq_sig_all != 0,
+        .owner = qp,
+    };
+    const int rc = sw_qp_create(sw_verbs_context_of(qp->ibv.context)->dev, &device_init, &qp->dev);
+    if (!rc) {
+        qp->cap = device_init.cap;
+        qp->sq_sig_all = device_init.sq_sig_all;
+    }
+    return rc;
+}
+
+/* `send_ops` is NULL for a QP without the builder interface. On success init->cap is what was granted. */
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init, const uint64_t *send_ops)
+{
+    struct ibv_context *context = pd->context;
+    int rc = check_type(init->qp_type);
+    if (!rc && send_ops)
+        rc = sw_builder_check(init->qp_type, *send_ops);
+    if (!rc && !of_context(context, pd, init))
+        rc = -EINVAL;
+    if (rc)
+        return sw_verbs_fail(rc);
+
+    struct sw_verbs_qp *qp = sw_verbs_object_alloc(context, sizeof(*qp));
+    if (!qp)
+        return NULL;
+    struct ibv_qp *ibv = &qp->ibv;
+    ibv->context = context;
+    ibv->qp_context = init->qp_context;
+    ibv->pd = pd;
+    ibv->send_cq = init->send_cq;
+    ibv->recv_cq = init->recv_cq;
+    ibv->srq = init->srq;
+    ibv->handle = sw_verbs_next_handle();
+    ibv->state = IBV_QPS_RESET;
+    ibv->qp_type = init->qp_type;
+    pthread_mutex_init(&ibv->mutex, NULL);
+    pthread_cond_init(&ibv->cond, NULL);
+
+    rc = create_device_qp(qp, init);
+    if (!rc && send_ops) {
+        rc = sw_builder_init(qp, *send_ops);
+        if (rc)
+            sw_qp_destroy(qp->dev);
+    }
+    if (rc) {
+        sw_verbs_object_free(context, qp);
+        return sw_verbs_fail(rc);
+    }
+    ibv->qp_num = sw_qp_num(qp->dev);
+    init->cap = qp->cap;
+    return ibv;
+}
+
+SW_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    if (!sw_verbs_is_ours(pd->context->device))
+        return sw_stock()->create_qp(pd, init);
+    return create(pd, init, NULL);
+}
+
+struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
+{
+    const uint32_t built = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    if (init->comp_mask & ~built)
+        return sw_verbs_fail(-EOPNOTSUPP);
+    if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags)
+        return sw_verbs_fail(-EOPNOTSUPP);
+    if (!(init->comp_mask & IBV_QP_INIT_ATTR_PD) || init->pd->context != context)
+        return sw_verbs_fail(-EINVAL);
+
+    struct ibv_qp_init_attr plain;
+    static_assert(offsetof(struct ibv_qp_init_attr_ex, comp_mask) >=
+                      offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(plain.sq_sig_all),
+                  "the extended attributes begin with the plain ones");
+    memcpy(&plain, init, offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(plain.sq_sig_all));
+    const bool ex = init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    struct ibv_qp *qp = create(init->pd, &plain, ex ? &init->send_ops_flags : NULL);
+    if (qp)
+        init->cap = plain.cap;
+    return qp;
+}
+
+SW_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv)
+{
+    if (!sw_verbs_is_ours(ibv->context->device))
+        return sw_stock()->qp_to_qp_ex(ibv);
+    struct sw_verbs_qp *qp = sw_verbs_qp_of(ibv);
+    return qp->is_ex ? &qp->ex : NULL;
+}
+
+SW_EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    if (!sw_verbs_is_ours(qp->context->device))
+        return sw_stock()->modify_qp(qp, attr, mask);
+    const int rc = sw_qp_modify(sw_verbs_qp_of(qp)->dev, attr, mask);
+    if (!rc && (mask & IBV_QP_STATE))
+        qp->state = attr->qp_state;
+    return -rc;
+}
+
+SW_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+    if (!sw_verbs_is_ours(ibv->context->device))
+        return sw_stock()->query_qp(ibv, attr, mask, init);
+    struct sw_verbs_qp *qp = sw_verbs_qp_of(ibv);
+    *init = (struct ibv_qp_init_attr){
+        .qp_context = ibv->qp_context,
+        .send_cq = ibv->send_cq,
+        .recv_cq = ibv->recv_cq,
+        .srq = ibv->srq,
+        .qp_type = ibv->qp_type,
+        .sq_sig_all = qp->sq_sig_all,
+    };
+    sw_qp_query(qp->dev, attr, &init->cap);
+    attr->cap = init->cap;
+    if (mask & IBV_QP_STATE)
+        ibv->state = attr->qp_state;
+    return 0;
+}
+
+/* 1 would promise that a reader of the target's memory sees the last byte only after all others. */
+SW_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+    return sw_verbs_is_ours(qp->context->device) ? 0 : sw_stock()->query_qp_data_in_order(qp, op, flags);
+}
+
+SW_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
+{
+    if (!sw_verbs_is_ours(ibv->context->device))
+        return sw_stock()->destroy_qp(ibv);
+    struct sw_verbs_qp *qp = sw_verbs_qp_of(ibv);
+    const int rc = sw_qp_destroy(qp->dev);
+    if (rc)
+        return -rc;
+    sw_cq_ex_purge(sw_verbs_cq_of(ibv->send_cq), ibv->qp_num);
+    sw_cq_ex_purge(sw_verbs_cq_of(ibv->recv_cq), ibv->qp_num);
+    sw_async_forget_qp(qp);
+    sw_builder_fini(qp);
+    pthread_cond_destroy(&ibv->cond);
+    pthread_mutex_destroy(&ibv->mutex);
+    sw_verbs_object_free(ibv->context, qp);
+    return 0;
+}
+
+int sw_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+    return -sw_qp_post_send(sw_verbs_qp_of(qp)->dev, wr, bad_wr);
+}
+
+int sw_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+    return -sw_qp_post_recv(sw_verbs_qp_of(qp)->dev, wr, bad_wr);
+}
+
+/* Multicast belongs to UD, which is not built. */
+SW_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->attach_mcast(qp, gid, lid);
+}
+
+SW_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->detach_mcast(qp, gid, lid);
+}
+
+/* Connection establishment options are a vendor's affair; librdmacm goes on without them. */
+SW_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->set_ece(qp, ece);
+}
+
+SW_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->query_ece(qp, ece);
+}

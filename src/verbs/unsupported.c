@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The verbs that are not built, each failing as its own contract says: functions that create return NULL with errno, the others a
+ * positive errno. The inline functions of the headers mostly cope with a missing operation, but not all of them and not the older ones.
+ */
+#include <errno.h>
+
+#include "verbs/context.h"
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+    (void)pd;
+    (void)type;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+    (void)qp;
+    (void)mw;
+    (void)bind;
+    return EOPNOTSUPP;
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+    (void)mw;
+    return EOPNOTSUPP;
+}
+
+static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *sg_list,
+                     uint32_t num_sge)
+{
+    (void)pd;
+    (void)advice;
+    (void)flags;
+    (void)sg_list;
+    (void)num_sge;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd)
+{
+    (void)pd;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static struct ibv_counters *create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int destroy_counters(struct ibv_counters *counters)
+{
+    (void)counters;
+    return EOPNOTSUPP;
+}
+
+static int read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t ncounters, uint32_t flags)
+{
+    (void)counters;
+    (void)values;
+    (void)ncounters;
+    (void)flags;
+    return EOPNOTSUPP;
+}
+
+static int attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
+                                      struct ibv_flow *flow)
+{
+    (void)counters;
+    (void)attr;
+    (void)flow;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_dm *alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int free_dm(struct ibv_dm *dm)
+{
+    (void)dm;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset, size_t length,
+                                unsigned int access)
+{
+    (void)pd;
+    (void)dm;
+    (void)dm_offset;
+    (void)length;
+    (void)access;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static struct ibv_flow_action *create_flow_action_esp(struct ibv_context *context,
+                                                      struct ibv_flow_action_esp_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int modify_flow_action_esp(struct ibv_flow_action *action, struct ibv_flow_action_esp_attr *attr)
+{
+    (void)action;
+    (void)attr;
+    return EOPNOTSUPP;
+}
+
+static int destroy_flow_action(struct ibv_flow_action *action)
+{
+    (void)action;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_flow *create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr)
+{
+    (void)qp;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int destroy_flow(struct ibv_flow *flow)
+{
+    (void)flow;
+    return EOPNOTSUPP;
+}
+
+static int modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+    (void)qp;
+    (void)attr;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_pd *alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int dealloc_td(struct ibv_td *td)
+{
+    (void)td;
+    return EOPNOTSUPP;
+}
+
+static int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+    (void)cq;
+    (void)attr;
+    return EOPNOTSUPP;
+}
+
+static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
+{
+    (void)srq;
+    *bad_op = op;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_wq *create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr)
+{
+    (void)wq;
+    (void)attr;
+    return EOPNOTSUPP;
+}
+
+static int destroy_wq(struct ibv_wq *wq)
+{
+    (void)wq;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_rwq_ind_table *create_rwq_ind_table(struct ibv_context *context,
+                                                      struct ibv_rwq_ind_table_init_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
+{
+    (void)table;
+    return EOPNOTSUPP;
+}
+
+static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+    (void)context;
+    (void)values;
+    return EOPNOTSUPP;
+}
+
+static struct ibv_qp *open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
+{
+    (void)context;
+    (void)attr;
+    return sw_verbs_fail(-EOPNOTSUPP);
+}
+
+static int close_xrcd(struct ibv_xrcd *xrcd)
+{
+    (void)xrcd;
+    return EOPNOTSUPP;
+}
+
+void sw_verbs_fill_unsupported(struct verbs_context *verbs)
+{
+    verbs->advise_mr = advise_mr;
+    verbs->alloc_null_mr = alloc_null_mr;
+    verbs->read_counters = read_counters;
+    verbs->attach_counters_point_flow = attach_counters_point_flow;
+    verbs->create_counters = create_counters;
+    verbs->destroy_counters = destroy_counters;
+    verbs->reg_dm_mr = reg_dm_mr;
+    verbs->alloc_dm = alloc_dm;
+    verbs->free_dm = free_dm;
+    verbs->modify_flow_action_esp = modify_flow_action_esp;
+    verbs->destroy_flow_action = destroy_flow_action;
+    verbs->create_flow_action_esp = create_flow_action_esp;
+    verbs->modify_qp_rate_limit = modify_qp_rate_limit;
+    verbs->alloc_parent_domain = alloc_parent_domain;
+    verbs->dealloc_td = dealloc_td;
+    verbs->alloc_td = alloc_td;
+    verbs->modify_cq = modify_cq;
+    verbs->post_srq_ops = post_srq_ops;
+    verbs->destroy_rwq_ind_table = destroy_rwq_ind_table;
+    verbs->create_rwq_ind_table = create_rwq_ind_table;
+    verbs->destroy_wq = destroy_wq;
+    verbs->modify_wq = modify_wq;
+    verbs->create_wq = create_wq;
+    verbs->query_rt_values = query_rt_values;
+    verbs->ibv_create_flow = create_flow;
+    verbs->ibv_destroy_flow = destroy_flow;
+    /* Where the inlines of libibverbs 1.1.8 look for the two. */
+    verbs->ABI_placeholder1 = (void (*)(void))create_flow;
+    verbs->ABI_placeholder2 = (void (*)(void))destroy_flow;
+    verbs->open_qp = open_qp;
+    verbs->open_xrcd = open_xrcd;
+    verbs->close_xrcd = close_xrcd;
+
+    verbs->context.ops.alloc_mw = alloc_mw;
+    verbs->context.ops.bind_mw = bind_mw;
+    verbs->context.ops.dealloc_mw = dealloc_mw;
+}
