@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The semantics test: one named case for each thing a program can observe of an RC queue pair. A
+ * case is two sides; each opens its own device and runs as a process of its own, or (semantics
+ * --threads) both as threads of one process. Expected statuses are those of IBTA Vol1 ch. 9.7.5
+ * to 9.9 and 10.6, as the ibv_poll_cq(3) page words them.
+ */
+#ifndef SW_TESTS_INTEGRITY_SEM_H
+#define SW_TESTS_INTEGRITY_SEM_H
+
+#include "verbs_util/pair.h"
+
+struct sem_case {
+    const char *name; /* function__case */
+    void (*a)(int sock, int param);
+    void (*b)(int sock, int param);
+    int param; /* | SEM_PROCESSES: makes no sense as threads of one process */
+};
+#define SEM_PROCESSES (1 << 24)
+/* Tables end with a NULL name. */
+extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
+    sem_srqs[], sem_data[], sem_order[];
+
+#define RIG_BYTES (256u * 1024)
+
+/* What most cases start from: a connected QP and one region that the other side may do anything
+ * with. */
+struct rig {
+    int sock;
+    struct vu_dev dev;
+    struct vu_ep ep;
+    uint8_t *buf;
+    struct ibv_mr *mr;
+    struct vu_key peer; /* the other side's region */
+};
+struct rig_attr { /* zero: default */
+    struct vu_ep_attr ep;
+    struct vu_conn conn;
+    int access; /* of the region; VU_ACCESS_ALL */
+    uint8_t fill;
+};
+void rig_open(struct rig *rig, int sock, const struct rig_attr *attr);
+/* The two steps of rig_open: up to QP in RESET and the region; then trading keys and connecting. */
+void rig_prepare(struct rig *rig, int sock, const struct rig_attr *attr);
+void rig_connect(struct rig *rig, const struct vu_conn *conn);
+void rig_close(struct rig *rig); /* QP and CQs must hold nothing of interest */
+
+/* A request between the same offset of both regions. */
+struct vu_send rig_send(struct rig *rig, enum ibv_wr_opcode opcode, uint64_t wr_id, uint32_t offset,
+                        uint32_t len_bytes);
+void rig_recv(struct rig *rig, uint64_t wr_id, uint32_t offset, uint32_t len_bytes);
+void rig_post(struct rig *rig, const struct vu_send *send);
+/* All bytes of the range have this value. */
+void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);
+
+#endif

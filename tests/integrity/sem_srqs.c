@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sem.h: shared receive queues. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sem.h"
+
+#define QPS 3
+#define EVENT_MS 2000
+
+/* A device, an SRQ, and QPs on it that share one receive CQ. Side A has the same QPs without the
+ * SRQ. */
+struct srq_rig {
+    struct rig rig; /* rig.ep unused but for its CQs */
+    struct ibv_srq *srq;
+    struct vu_ep eps[QPS];
+};
+
+static void open_srq(struct srq_rig *s, int sock, bool with_srq, uint32_t srq_wr)
+{
+    struct rig_attr attr = {.fill = with_srq ? 0xb5 : 0};
+    rig_open(&s->rig, sock, &attr);
+    s->srq = NULL;
+    if (with_srq) {
+        struct ibv_srq_init_attr init = {.srq_context = s,
+                                         .attr = {.max_wr = srq_wr, .max_sge = 2}};
+        s->srq = ibv_create_srq(s->rig.dev.pd, &init);
+        VU_CHECK(s->srq, "ibv_create_srq: %s", strerror(errno));
+        VU_TRUE(init.attr.max_wr >= srq_wr && init.attr.max_sge >= 2);
+    }
+    struct vu_ep_attr ep_attr = {.srq = s->srq, .send_cq = s->rig.ep.scq, .recv_cq = s->rig.ep.rcq};
+    for (int i = 0; i < QPS; i++) {
+        vu_ep_create(&s->rig.dev, &ep_attr, &s->eps[i]);
+        vu_connect(&s->eps[i], sock, NULL);
+    }
+}
+
+static void close_srq(struct srq_rig *s)
+{
+    for (int i = 0; i < QPS; i++)
+        vu_ep_destroy(&s->eps[i]);
+    if (s->srq)
+        VU_EQ(ibv_destroy_srq(s->srq), 0);
+    rig_close(&s->rig);
+}
+
+static void post(struct srq_rig *s, uint64_t wr_id, uint32_t len_bytes)
+{
+    VU_EQ(vu_post_srq(s->srq, wr_id, s->rig.buf + wr_id * 4096, len_bytes, s->rig.mr->lkey), 0);
+}
+
+static void send_on(struct srq_rig *s, int qp, uint64_t wr_id, uint32_t len_bytes)
+{
+    struct vu_send send = rig_send(&s->rig, IBV_WR_SEND, wr_id, (uint32_t)wr_id * 4096, len_bytes);
+    VU_EQ(vu_post_send(s->eps[qp].qp, &send), 0);
+}
+
+/* Receives go to whichever QP gets a message, in the order of posting; sizes through and past what
+ * a ring record holds. */
+static void shared_a(int sock, int param)
+{
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    vu_barrier(sock);
+    for (unsigned int i = 0; i < 12; i++) {
+        memset(s.rig.buf + i * 4096, 0x10 + (int)i, 4096);
+        send_on(&s, (int)i % QPS, i, (uint32_t)param);
+        vu_expect(s.rig.ep.scq, i, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void shared_b(int sock, int param)
+{
+    struct srq_rig s;
+    open_srq(&s, sock, true, 32);
+    for (unsigned int i = 0; i < 12; i++)
+        post(&s, i, 4096);
+    vu_barrier(sock);
+    for (unsigned int i = 0; i < 12; i++) {
+        struct ibv_wc wc = vu_expect(s.rig.ep.rcq, i, IBV_WC_SUCCESS);
+        VU_EQ(wc.qp_num, s.eps[i % QPS].qp->qp_num);
+        VU_EQ(wc.byte_len, param);
+        rig_bytes(&s.rig, i * 4096, (uint32_t)param, (uint8_t)(0x10 + i));
+        rig_bytes(&s.rig, i * 4096 + (uint32_t)param, 4096 - (uint32_t)param, 0xb5);
+    }
+    vu_barrier(sock);
+    VU_EQ(ibv_destroy_srq(s.srq), EBUSY);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void empty_a(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    for (unsigned int i = 0; i < QPS; i++)
+        send_on(&s, (int)i, i, 600);
+    vu_expect_none(s.rig.ep.scq, 100);
+    vu_barrier(sock);
+    struct ibv_wc wc[QPS];
+    VU_EQ(vu_poll(s.rig.ep.scq, wc, QPS, 5000), QPS);
+    for (int i = 0; i < QPS; i++)
+        VU_EQ(wc[i].status, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void empty_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, true, 32);
+    vu_barrier(sock);
+    for (unsigned int i = 0; i < QPS; i++)
+        post(&s, i, 4096);
+    for (unsigned int i = 0; i < QPS; i++)
+        VU_EQ(vu_expect(s.rig.ep.rcq, i, IBV_WC_SUCCESS).byte_len, 600);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+/* The limit fires once when fewer are left, then is disarmed. IBTA Vol1 10.2.9.2 */
+static void limit_a(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    for (int step = 0; step < 3; step++) {
+        vu_barrier(sock);
+        for (unsigned int i = 0; i < 2; i++) {
+            send_on(&s, 0, i, 64);
+            vu_expect(s.rig.ep.scq, i, IBV_WC_SUCCESS);
+        }
+        vu_barrier(sock);
+    }
+    close_srq(&s);
+}
+
+static void limit_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    struct ibv_wc wc[2];
+    open_srq(&s, sock, true, 32);
+    for (unsigned int i = 0; i < 10; i++)
+        post(&s, i, 64);
+    struct ibv_srq_attr attr = {.srq_limit = 8};
+    VU_EQ(ibv_modify_srq(s.srq, &attr, IBV_SRQ_LIMIT), 0);
+    VU_EQ(ibv_query_srq(s.srq, &attr), 0);
+    VU_EQ(attr.srq_limit, 8);
+
+    vu_barrier(sock); /* 10 -> 8: not below the limit */
+    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 5000), 2);
+    vu_barrier(sock);
+    VU_CHECK(!vu_async_event(s.rig.dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, 50), "event at the limit");
+
+    vu_barrier(sock); /* 8 -> 6 */
+    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 5000), 2);
+    vu_barrier(sock);
+    VU_CHECK(vu_async_event(s.rig.dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, EVENT_MS),
+             "no event below the limit");
+    VU_EQ(ibv_query_srq(s.srq, &attr), 0);
+    VU_EQ(attr.srq_limit, 0);
+
+    vu_barrier(sock); /* 6 -> 4 */
+    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 5000), 2);
+    vu_barrier(sock);
+    VU_CHECK(!vu_async_event(s.rig.dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, 50), "a second event");
+    close_srq(&s);
+}
+
+static void peer_a(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+/* A QP in ERR leaves the SRQ's receives alone and says when it will take no more. */
+static void last_wqe_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, true, 32);
+    for (unsigned int i = 0; i < 4; i++)
+        post(&s, i, 64);
+    vu_ep_to(&s.eps[0], IBV_QPS_ERR);
+    VU_CHECK(vu_async_event(s.rig.dev.ctx, IBV_EVENT_QP_LAST_WQE_REACHED, EVENT_MS), "no event");
+    vu_expect_none(s.rig.ep.rcq, 20);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void full_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, true, 8);
+    struct ibv_srq_attr attr;
+    VU_EQ(ibv_query_srq(s.srq, &attr), 0);
+    for (uint32_t i = 0; i < attr.max_wr; i++)
+        VU_EQ(vu_post_srq(s.srq, i, s.rig.buf, 64, s.rig.mr->lkey), 0);
+    VU_EQ(vu_post_srq(s.srq, 99, s.rig.buf, 64, s.rig.mr->lkey), ENOMEM);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+/* A message too long for the receive it takes kills its own QP only. */
+static void too_small_a(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    vu_barrier(sock);
+    send_on(&s, 0, 1, 512);
+    vu_expect(s.rig.ep.scq, 1, IBV_WC_REM_INV_REQ_ERR);
+    send_on(&s, 1, 2, 512);
+    vu_expect(s.rig.ep.scq, 2, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void too_small_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, true, 8);
+    post(&s, 1, 64);
+    post(&s, 2, 512);
+    vu_barrier(sock);
+    struct ibv_wc wc = vu_expect(s.rig.ep.rcq, 1, IBV_WC_LOC_LEN_ERR);
+    VU_EQ(wc.qp_num, s.eps[0].qp->qp_num);
+    vu_expect(s.rig.ep.rcq, 2, IBV_WC_SUCCESS);
+    VU_EQ(vu_ep_state(&s.eps[0]), IBV_QPS_ERR);
+    VU_EQ(vu_ep_state(&s.eps[1]), IBV_QPS_RTS);
+    rig_bytes(&s.rig, 4096 + 64, 4096 - 64, 0xb5);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+const struct sem_case sem_srqs[] = {
+    {"srq__shared_by_qps_short", shared_a, shared_b, 40},
+    {"srq__shared_by_qps_long", shared_a, shared_b, 4000},
+    {"srq__empty_then_posted", empty_a, empty_b, 0},
+    {"srq__limit_fires_once", limit_a, limit_b, 0},
+    {"srq__last_wqe_reached", peer_a, last_wqe_b, 0},
+    {"srq__full", peer_a, full_b, 0},
+    {"srq__receive_too_small", too_small_a, too_small_b, 0},
+    {0},
+};

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sem.h: the QP states a program drives, posting in each, going to ERR and back, and the order of
+ * flushes. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sem.h"
+
+static void nothing(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+}
+
+static int modify(struct vu_ep *ep, enum ibv_qp_state state, int mask)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = state,
+        .port_num = 1,
+        .qp_access_flags = VU_ACCESS_REMOTE,
+        .path_mtu = IBV_MTU_1024,
+        .dest_qp_num = ep->qp->qp_num,
+        .max_dest_rd_atomic = 1,
+        .max_rd_atomic = 1,
+        .timeout = 14,
+        .retry_cnt = 7,
+        .rnr_retry = 7,
+        .min_rnr_timer = 12,
+        .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = ep->dev->gid, .hop_limit = 1}}};
+    attr.ah_attr.grh.sgid_index = (uint8_t)ep->dev->gid_index;
+    return ibv_modify_qp(ep->qp, &attr, mask);
+}
+
+#define TO_INIT (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define TO_RTR                                                                      \
+    (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | \
+     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define TO_RTS                                                                             \
+    (IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | \
+     IBV_QP_MAX_QP_RD_ATOMIC)
+
+/* IBTA Vol1 table 91: a missing required attribute, one that does not belong, or a step that does
+ * not exist changes nothing. */
+static void table_a(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct vu_dev dev;
+    struct vu_ep ep;
+    vu_dev_open(&dev);
+    vu_ep_create(&dev, NULL, &ep);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_RESET);
+    VU_EQ(modify(&ep, IBV_QPS_RTR, TO_RTR), EINVAL);
+    VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS), EINVAL);
+    for (int bit = 0; bit < 32; bit++)
+        if (TO_INIT & 1 << bit && 1 << bit != IBV_QP_STATE)
+            VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT & ~(1 << bit)), EINVAL);
+    VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT | IBV_QP_TIMEOUT), EINVAL);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_RESET);
+
+    VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT), 0);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_INIT);
+    VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT), 0);
+    VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS), EINVAL);
+    for (int bit = 0; bit < 32; bit++)
+        if (TO_RTR & 1 << bit && 1 << bit != IBV_QP_STATE)
+            VU_EQ(modify(&ep, IBV_QPS_RTR, TO_RTR & ~(1 << bit)), EINVAL);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_INIT);
+
+    VU_EQ(modify(&ep, IBV_QPS_RTR, TO_RTR), 0);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_RTR);
+    for (int bit = 0; bit < 32; bit++)
+        if (TO_RTS & 1 << bit && 1 << bit != IBV_QP_STATE)
+            VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS & ~(1 << bit)), EINVAL);
+    VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT), EINVAL);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_RTR);
+
+    VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS), 0);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_RTS);
+    VU_EQ(modify(&ep, IBV_QPS_RTR, TO_RTR), EINVAL);
+    VU_EQ(modify(&ep, IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER), 0);
+    VU_EQ(modify(&ep, IBV_QPS_ERR, IBV_QP_STATE), 0);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_ERR);
+    VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS), EINVAL);
+    VU_EQ(modify(&ep, IBV_QPS_RESET, IBV_QP_STATE), 0);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_RESET);
+    vu_ep_destroy(&ep);
+    vu_dev_close(&dev);
+}
+
+/* What was set can be asked for. */
+static void query_a(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct vu_dev dev;
+    struct vu_ep ep;
+    vu_dev_open(&dev);
+    vu_ep_create(&dev, NULL, &ep);
+    struct vu_peer self = vu_ep_self(&ep);
+    struct vu_conn conn = {.access = IBV_ACCESS_REMOTE_READ,
+                           .rd_atomic = 3,
+                           .dest_rd_atomic = 5,
+                           .timeout = 15,
+                           .retry_cnt = 4,
+                           .rnr_retry = 2,
+                           .min_rnr_timer = 9};
+    vu_ep_init(&ep, &conn);
+    vu_ep_rtr(&ep, &self, &conn);
+    vu_ep_rts(&ep, &conn);
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    memset(&attr, 0, sizeof(attr));
+    VU_EQ(ibv_query_qp(ep.qp, &attr, 0x1fffff, &init), 0);
+    VU_EQ(attr.qp_state, IBV_QPS_RTS);
+    VU_EQ(attr.dest_qp_num, self.qpn);
+    VU_EQ(attr.qp_access_flags & VU_ACCESS_ALL, IBV_ACCESS_REMOTE_READ);
+    VU_EQ(attr.rq_psn, 0x123);
+    VU_EQ(attr.sq_psn, 0x123);
+    VU_EQ(attr.path_mtu, dev.mtu);
+    VU_EQ(attr.timeout, 15);
+    VU_EQ(attr.retry_cnt, 4);
+    VU_EQ(attr.rnr_retry, 2);
+    VU_EQ(attr.min_rnr_timer, 9);
+    VU_TRUE(attr.max_rd_atomic >= 3 && attr.max_dest_rd_atomic >= 5); /* may be rounded up */
+    VU_EQ(attr.port_num, 1);
+    VU_EQ(attr.ah_attr.is_global, 1);
+    VU_EQ(attr.ah_attr.grh.sgid_index, dev.gid_index);
+    VU_EQ(memcmp(&attr.ah_attr.grh.dgid, &dev.gid, 16), 0);
+    VU_TRUE(attr.cap.max_send_wr >= 64 && attr.cap.max_recv_wr >= 64);
+    VU_TRUE(init.qp_type == IBV_QPT_RC && init.send_cq == ep.scq && init.recv_cq == ep.rcq);
+    vu_ep_destroy(&ep);
+    vu_dev_close(&dev);
+}
+
+static void posting_a(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {0};
+    rig_prepare(&rig, sock, &attr);
+    struct vu_send send = {.opcode = IBV_WR_SEND, .wr_id = 1, .flags = IBV_SEND_SIGNALED};
+    struct vu_peer self = vu_ep_self(&rig.ep);
+    VU_EQ(vu_post_send(rig.ep.qp, &send), EINVAL);
+    VU_EQ(vu_post_recv(rig.ep.qp, 1, rig.buf, 64, rig.mr->lkey), EINVAL);
+    vu_ep_init(&rig.ep, &vu_conn_default);
+    VU_EQ(vu_post_send(rig.ep.qp, &send), EINVAL);
+    rig_recv(&rig, 10, 0, 64);
+    vu_ep_rtr(&rig.ep, &self, &vu_conn_default);
+    VU_EQ(vu_post_send(rig.ep.qp, &send), EINVAL);
+    rig_recv(&rig, 11, 64, 64);
+    vu_ep_rts(&rig.ep, &vu_conn_default);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
+    vu_ep_to(&rig.ep, IBV_QPS_ERR);
+    vu_expect(rig.ep.rcq, 11, IBV_WC_WR_FLUSH_ERR);
+    /* In ERR both queues take work and flush it, also unsignaled work. */
+    rig_recv(&rig, 12, 0, 64);
+    send.wr_id = 2;
+    send.flags = 0;
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 2, IBV_WC_WR_FLUSH_ERR);
+    vu_expect(rig.ep.rcq, 12, IBV_WC_WR_FLUSH_ERR);
+    rig_close(&rig);
+}
+
+#define FLUSH_COUNT 20
+
+/* Both queues flush in the order of posting; the SQ is stuck behind an RNR, every third request
+ * unsignaled. */
+static void flush_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    for (unsigned int i = 0; i < FLUSH_COUNT; i++) {
+        struct vu_send send = rig_send(&rig, i % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_SEND, i, 0, 64);
+        send.flags = i % 3 ? IBV_SEND_SIGNALED : 0;
+        rig_post(&rig, &send);
+        rig_recv(&rig, 100 + i, 4096, 64);
+    }
+    vu_expect_none(rig.ep.scq, 20);
+    vu_ep_to(&rig.ep, IBV_QPS_ERR);
+    for (unsigned int i = 0; i < FLUSH_COUNT; i++) {
+        struct ibv_wc wc = vu_expect(rig.ep.scq, i, IBV_WC_WR_FLUSH_ERR);
+        VU_EQ(wc.qp_num, rig.ep.qp->qp_num);
+        wc = vu_expect(rig.ep.rcq, 100 + i, IBV_WC_WR_FLUSH_ERR);
+        VU_EQ(wc.qp_num, rig.ep.qp->qp_num);
+    }
+    vu_expect_none(rig.ep.scq, 20);
+    vu_expect_none(rig.ep.rcq, 20);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void idle_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+/* Going to RESET drops queued work silently and empties the CQs of it; the QP can be connected
+ * again, many times. */
+static void reuse(int sock, bool is_a)
+{
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    for (int round = 0; round < 20; round++) {
+        for (unsigned int i = 0; i < 4; i++)
+            rig_recv(&rig, i, 4096 + 64 * i, 64);
+        vu_barrier(sock);
+        memset(rig.buf, (is_a ? 0x40 : 0x80) + round, 64);
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 50, 0, 64);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 50, IBV_WC_SUCCESS);
+        vu_expect(rig.ep.rcq, 0, IBV_WC_SUCCESS);
+        rig_bytes(&rig, 4096, 64, (uint8_t)((is_a ? 0x80 : 0x40) + round));
+        rig_post(&rig,
+                 &send); /* its completions stay unpolled, three receives at least stay posted */
+        vu_barrier(sock);
+        if (round % 2)
+            vu_ep_to(&rig.ep, IBV_QPS_ERR);
+        vu_ep_to(&rig.ep, IBV_QPS_RESET);
+        vu_expect_none(rig.ep.scq, 2);
+        vu_expect_none(rig.ep.rcq, 2);
+        vu_connect(&rig.ep, sock, NULL);
+    }
+    rig_close(&rig);
+}
+
+static void reuse_a(int sock, int param)
+{
+    (void)param;
+    reuse(sock, true);
+}
+
+static void reuse_b(int sock, int param)
+{
+    (void)param;
+    reuse(sock, false);
+}
+
+/* Destroying a QP takes its unpolled completions with it; others' stay. */
+static void destroy_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct vu_ep second;
+    rig_open(&rig, sock, NULL);
+    struct vu_ep_attr attr = {.send_cq = rig.ep.scq, .recv_cq = rig.ep.rcq};
+    vu_ep_create(&rig.dev, &attr, &second);
+    vu_connect(&second, sock, NULL);
+    for (unsigned int i = 0; i < 6; i++) {
+        struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, i, 0, 64);
+        VU_EQ(vu_post_send(i % 2 ? second.qp : rig.ep.qp, &send), 0);
+    }
+    vu_sleep_ms(20);
+    vu_ep_destroy(&second);
+    for (unsigned int i = 0; i < 6; i += 2)
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+    vu_expect_none(rig.ep.scq, 5);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void destroy_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct vu_ep second;
+    rig_open(&rig, sock, NULL);
+    vu_ep_create(&rig.dev, NULL, &second);
+    vu_connect(&second, sock, NULL);
+    vu_barrier(sock);
+    vu_ep_destroy(&second);
+    rig_close(&rig);
+}
+
+static void busy_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {0};
+    rig_prepare(&rig, sock, &attr);
+    VU_EQ(ibv_destroy_cq(rig.ep.scq), EBUSY);
+    VU_EQ(ibv_destroy_cq(rig.ep.rcq), EBUSY);
+    VU_EQ(ibv_dealloc_pd(rig.dev.pd), EBUSY);
+    rig_close(&rig);
+}
+
+const struct sem_case sem_states[] = {
+    {"modify_qp__state_table", table_a, nothing, 0},
+    {"query_qp__returns_what_was_set", query_a, nothing, 0},
+    {"post__in_each_state", posting_a, nothing, 0},
+    {"modify_qp__err_flushes_in_order", flush_a, idle_b, 0},
+    {"modify_qp__reset_and_reuse", reuse_a, reuse_b, 0},
+    {"destroy_qp__takes_its_completions", destroy_a, destroy_b, 0},
+    {"destroy__busy_objects", busy_a, nothing, 0},
+    {0},
+};

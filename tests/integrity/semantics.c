@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs the cases of sem.h: semantics [--threads] [--list] [--except NAME]... [NAME...] */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sem.h"
+
+#define CASE_TIMEOUT_S 30
+
+static const struct sem_case *const tables[] = {sem_errors, sem_peers, sem_states, sem_queues,
+                                                sem_events, sem_srqs,  sem_data,   sem_order};
+
+void rig_prepare(struct rig *rig, int sock, const struct rig_attr *attr)
+{
+    memset(rig, 0, sizeof(*rig));
+    rig->sock = sock;
+    vu_dev_open(&rig->dev);
+    vu_ep_create(&rig->dev, &attr->ep, &rig->ep);
+    rig->buf = aligned_alloc(4096, RIG_BYTES);
+    VU_CHECK(rig->buf, "out of memory");
+    memset(rig->buf, attr->fill, RIG_BYTES);
+    rig->mr = vu_reg(&rig->dev, rig->buf, RIG_BYTES, attr->access ? attr->access : VU_ACCESS_ALL);
+}
+
+void rig_connect(struct rig *rig, const struct vu_conn *conn)
+{
+    rig->peer = vu_trade_keys(rig->sock, rig->mr);
+    vu_connect(&rig->ep, rig->sock, conn && conn->timeout ? conn : NULL);
+}
+
+void rig_open(struct rig *rig, int sock, const struct rig_attr *attr)
+{
+    static const struct rig_attr none;
+    rig_prepare(rig, sock, attr ? attr : &none);
+    rig_connect(rig, attr ? &attr->conn : NULL);
+}
+
+void rig_close(struct rig *rig)
+{
+    vu_ep_destroy(&rig->ep);
+    VU_EQ(ibv_dereg_mr(rig->mr), 0);
+    vu_dev_close(&rig->dev);
+    free(rig->buf);
+}
+
+struct vu_send rig_send(struct rig *rig, enum ibv_wr_opcode opcode, uint64_t wr_id, uint32_t offset,
+                        uint32_t len_bytes)
+{
+    return (struct vu_send){.opcode = opcode,
+                            .wr_id = wr_id,
+                            .flags = IBV_SEND_SIGNALED,
+                            .addr = rig->buf + offset,
+                            .len_bytes = len_bytes,
+                            .lkey = rig->mr->lkey,
+                            .remote = rig->peer.addr + offset,
+                            .rkey = rig->peer.rkey};
+}
+
+void rig_recv(struct rig *rig, uint64_t wr_id, uint32_t offset, uint32_t len_bytes)
+{
+    VU_EQ(vu_post_recv(rig->ep.qp, wr_id, rig->buf + offset, len_bytes, rig->mr->lkey), 0);
+}
+
+void rig_post(struct rig *rig, const struct vu_send *send)
+{
+    VU_EQ(vu_post_send(rig->ep.qp, send), 0);
+}
+
+void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value)
+{
+    for (uint32_t i = offset; i < offset + len_bytes; i++)
+        VU_CHECK(rig->buf[i] == value, "byte %u is 0x%02x, not 0x%02x", i, rig->buf[i], value);
+}
+
+static void run_a(int sock, void *arg)
+{
+    const struct sem_case *one = arg;
+    one->a(sock, one->param & ~SEM_PROCESSES);
+}
+
+static void run_b(int sock, void *arg)
+{
+    const struct sem_case *one = arg;
+    one->b(sock, one->param & ~SEM_PROCESSES);
+}
+
+struct options {
+    enum vu_mode mode;
+    bool list;
+    int count, except_count;
+    char *names[64], *except[64];
+};
+
+static bool listed(char *const *names, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static struct options parse(int argc, char **argv)
+{
+    struct options options = {.mode = VU_PROCESSES};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--threads") == 0)
+            options.mode = VU_THREADS;
+        else if (strcmp(argv[i], "--list") == 0)
+            options.list = true;
+        else if (strcmp(argv[i], "--except") == 0 && i + 1 < argc && options.except_count < 64)
+            options.except[options.except_count++] = argv[++i];
+        else if (argv[i][0] != '-' && options.count < 64)
+            options.names[options.count++] = argv[i];
+        else
+            VU_FAIL("usage: semantics [--threads] [--list] [--except NAME]... [NAME...]");
+    }
+    return options;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = parse(argc, argv);
+    int run = 0, failed = 0, skipped = 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++) {
+        for (const struct sem_case *one = tables[t]; one->name; one++) {
+            if (options.count && !listed(options.names, options.count, one->name))
+                continue;
+            if (one->param & SEM_PROCESSES && options.mode == VU_THREADS)
+                continue;
+            if (listed(options.except, options.except_count, one->name))
+                continue;
+            if (options.list) {
+                puts(one->name);
+                continue;
+            }
+            uint64_t start = vu_now_ms();
+            int rc =
+                vu_run_pair(options.mode, run_a, run_b, (void *)(uintptr_t)one, CASE_TIMEOUT_S);
+            printf("%-4s %-48s %5llu ms\n",
+                   rc == 0            ? "ok"
+                   : rc == VU_SKIPPED ? "skip"
+                                      : "FAIL",
+                   one->name, (unsigned long long)(vu_now_ms() - start));
+            run++;
+            failed += rc == 1;
+            skipped += rc == VU_SKIPPED;
+        }
+    }
+    if (options.list)
+        return 0;
+    printf("%d cases, %d failed, %d skipped\n", run, failed, skipped);
+    if (run == 0)
+        VU_FAIL("no such case");
+    if (failed)
+        return 1;
+    if (skipped == run)
+        vu_skip("no case could run");
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* pair.h, the sides: processes, threads and the socket between them. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "verbs_util/pair.h"
+
+#define GET_TIMEOUT_MS 20000
+
+void vu_socketpair(int socks[2])
+{
+    VU_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) == 0, "%s",
+             strerror(errno));
+}
+
+pid_t vu_spawn(vu_side_fn fn, int sock, void *arg)
+{
+    fflush(NULL);
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    VU_CHECK(pid >= 0, "fork: %s", strerror(errno));
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing survives a killed test */
+        if (getppid() != parent)
+            _exit(1);
+        fn(sock, arg);
+        fflush(NULL);
+        _exit(0);
+    }
+    return pid;
+}
+
+int vu_reap(pid_t pid, int timeout_s)
+{
+    uint64_t deadline = vu_now_ms() + (uint64_t)timeout_s * 1000;
+    for (;;) {
+        int status;
+        pid_t done = waitpid(pid, &status, WNOHANG);
+        if (done == pid)
+            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        VU_CHECK(done == 0, "waitpid: %s", strerror(errno));
+        if (vu_now_ms() > deadline) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            return -1;
+        }
+        vu_sleep_ms(1);
+    }
+}
+
+struct side_thread {
+    vu_side_fn fn;
+    const char *name;
+    int sock;
+    void *arg;
+};
+
+static void *side_thread_main(void *arg)
+{
+    struct side_thread *side = arg;
+    vu_set_side(side->name);
+    side->fn(side->sock, side->arg);
+    close(side->sock); /* as the end of a process would */
+    return NULL;
+}
+
+struct both {
+    vu_side_fn a, b;
+    int socks[2];
+    void *arg;
+};
+
+static void both_in_threads(int sock, void *arg)
+{
+    (void)sock;
+    struct both *both = arg;
+    struct side_thread sides[2] = {{both->a, "side a", both->socks[0], both->arg},
+                                   {both->b, "side b", both->socks[1], both->arg}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        VU_EQ(pthread_create(&threads[i], NULL, side_thread_main, &sides[i]), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void one_in_process(int sock, void *arg)
+{
+    struct both *both = arg;
+    bool is_a = sock == both->socks[0];
+    close(both->socks[is_a]); /* the other end, so that EOF is seen */
+    vu_set_side(is_a ? "side a" : "side b");
+    (is_a ? both->a : both->b)(sock, both->arg);
+}
+
+static int judge(int status, const char *what)
+{
+    if (status == 0 || status == VU_SKIPPED)
+        return status;
+    if (status == -1)
+        fprintf(stderr, "  %s: hung, killed\n", what);
+    else if (status > 128)
+        fprintf(stderr, "  %s: killed by signal %d (%s)\n", what, status - 128,
+                strsignal(status - 128));
+    return 1;
+}
+
+int vu_run_pair(enum vu_mode mode, vu_side_fn a, vu_side_fn b, void *arg, int timeout_s)
+{
+    struct both both = {.a = a, .b = b, .arg = arg};
+    vu_socketpair(both.socks);
+    if (mode == VU_THREADS) {
+        pid_t pid = vu_spawn(both_in_threads, -1, &both);
+        close(both.socks[0]);
+        close(both.socks[1]);
+        return judge(vu_reap(pid, timeout_s), "both sides");
+    }
+    pid_t pid_a = vu_spawn(one_in_process, both.socks[0], &both);
+    pid_t pid_b = vu_spawn(one_in_process, both.socks[1], &both);
+    close(both.socks[0]);
+    close(both.socks[1]);
+    int ra = judge(vu_reap(pid_a, timeout_s), "side a");
+    int rb = judge(vu_reap(pid_b, ra == 1 ? 2 : timeout_s), "side b");
+    return ra == 1 || rb == 1 ? 1 : ra == VU_SKIPPED || rb == VU_SKIPPED ? VU_SKIPPED : 0;
+}
+
+void vu_put(int sock, const void *buf, size_t len_bytes)
+{
+    ssize_t n = send(sock, buf, len_bytes, MSG_NOSIGNAL);
+    VU_CHECK(n == (ssize_t)len_bytes, "send to the other side: %s", strerror(errno));
+}
+
+void vu_get(int sock, void *buf, size_t len_bytes)
+{
+    struct pollfd pfd = {.fd = sock, .events = POLLIN};
+    int ready;
+    do {
+        ready = poll(&pfd, 1, GET_TIMEOUT_MS);
+    } while (ready < 0 && errno == EINTR);
+    VU_CHECK(ready == 1, "the other side said nothing for %d s", GET_TIMEOUT_MS / 1000);
+    ssize_t n = recv(sock, buf, len_bytes, 0);
+    VU_CHECK(n == (ssize_t)len_bytes, "the other side ended (%zd of %zu bytes)", n, len_bytes);
+}
+
+void vu_barrier(int sock)
+{
+    char mine = 'b', other = 0;
+    vu_put(sock, &mine, 1);
+    vu_get(sock, &other, 1);
+    VU_EQ(other, 'b');
+}
