@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The transitions a QP may make, one row for each pair of states and set of transports (IBTA Vol 1 10.3.1, table 11.2.5.2).
- * Pure and constant. Where the specification leaves room, the rows follow what Linux accepts, because that is what
- * programs were tested with: leaving RESET straight for ERR is refused, CUR_STATE may name only RTR, RTS, SQD and SQE.
+ * The transitions a QP may make, one row for each pair of states and set of transports (IBTA Vol
+ * 1 10.3.1, table 11.2.5.2). Pure and constant. Where the specification leaves room, the rows
+ * follow what Linux accepts, because that is what programs were tested with: leaving RESET straight
+ * for ERR is refused, CUR_STATE may name only RTR, RTS, SQD and SQE.
  */
 #include "device/qp_state.h"
 
@@ -37,13 +38,14 @@ struct transition {
 #define LIVE (IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
 #define LIVE_RESPONDER (LIVE | IBV_QP_MIN_RNR_TIMER)
 #define LIVE_DATAGRAM (IBV_QP_CUR_STATE | IBV_QP_QKEY)
-#define DRAINED                                                                                    \
+#define DRAINED \
     (IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE)
-#define DRAINED_RC                                                                                 \
-    (DRAINED | IBV_QP_PORT | RETRIES | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |       \
+#define DRAINED_RC                                                                           \
+    (DRAINED | IBV_QP_PORT | RETRIES | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | \
      IBV_QP_MIN_RNR_TIMER)
 
-/* Towards RESET (from anywhere) and ERR (from anywhere but RESET) no attribute goes along: see sw_qp_transition_ok. */
+/* Towards RESET (from anywhere) and ERR (from anywhere but RESET) no attribute goes along: see
+ * sw_qp_transition_ok. */
 static const struct transition transitions[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, CONNECTED, INIT_CONNECTED, 0},
     {IBV_QPS_RESET, IBV_QPS_INIT, UD, INIT_DATAGRAM, 0},
@@ -55,7 +57,8 @@ static const struct transition transitions[] = {
     {IBV_QPS_INIT, IBV_QPS_RTR, UC | XRC_INI, RTR_PATH, RTR_OPTIONAL},
     {IBV_QPS_INIT, IBV_QPS_RTR, UD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
 
-    {IBV_QPS_RTR, IBV_QPS_RTS, RC, RETRIES | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, LIVE_RESPONDER},
+    {IBV_QPS_RTR, IBV_QPS_RTS, RC, RETRIES | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+     LIVE_RESPONDER},
     {IBV_QPS_RTR, IBV_QPS_RTS, XRC_INI, RETRIES | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, LIVE},
     {IBV_QPS_RTR, IBV_QPS_RTS, XRC_TGT, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN, LIVE_RESPONDER},
     {IBV_QPS_RTR, IBV_QPS_RTS, UC, IBV_QP_SQ_PSN, LIVE},
@@ -105,10 +108,12 @@ static int transport_of(enum ibv_qp_type type)
 
 static bool may_be_named_current(enum ibv_qp_state state)
 {
-    return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+    return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+           state == IBV_QPS_SQE;
 }
 
-bool sw_qp_transition_ok(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask)
+bool sw_qp_transition_ok(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next,
+                         int mask)
 {
     const int transport = transport_of(type);
     const int attributes = mask & ~IBV_QP_STATE;

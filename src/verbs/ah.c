@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Address handles. RoCE has no LIDs: a handle without a global route names nobody (RoCEv2 annex A17.4.1), so it is refused.
+ * Address handles. RoCE has no LIDs: a handle without a global route names nobody (RoCEv2 annex
+ * A17.4.1), so it is refused.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -18,7 +19,8 @@ static bool is_valid(struct ibv_context *context, const struct ibv_ah_attr *attr
 {
     struct sw_gid source;
     return attr->port_num == 1 && attr->is_global &&
-           sw_netdev_gid(sw_verbs_netdev_of(context), attr->grh.sgid_index, &source) && source.valid;
+           sw_netdev_gid(sw_verbs_netdev_of(context), attr->grh.sgid_index, &source) &&
+           source.valid;
 }
 
 SW_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
@@ -69,8 +71,9 @@ static uint16_t ip_checksum(const struct iphdr *header)
 }
 
 /*
- * A RoCEv2 packet over IPv4 leaves its IP header in the last 20 of the 40 bytes (annex A17.4.5.2), and what stands before is
- * undefined, so the version nibble of the GRH alone does not tell. An intact IPv4 header does: its checksum sums to zero.
+ * A RoCEv2 packet over IPv4 leaves its IP header in the last 20 of the 40 bytes (annex A17.4.5.2),
+ * and what stands before is undefined, so the version nibble of the GRH alone does not tell. An
+ * intact IPv4 header does: its checksum sums to zero.
  */
 static bool holds_ipv4(const struct ibv_grh *grh, struct iphdr *ip)
 {
@@ -89,7 +92,8 @@ static union ibv_gid mapped_gid(uint32_t ipv4)
 }
 
 /* 0 or -1 with errno. */
-static int route_back(struct ibv_context *context, const struct ibv_grh *grh, struct ibv_global_route *route)
+static int route_back(struct ibv_context *context, const struct ibv_grh *grh,
+                      struct ibv_global_route *route)
 {
     const uint32_t version_tclass_flow = be32toh(grh->version_tclass_flow);
     union ibv_gid local = grh->dgid;
@@ -112,7 +116,8 @@ static int route_back(struct ibv_context *context, const struct ibv_grh *grh, st
         errno = EPROTONOSUPPORT;
         return -1;
     }
-    const int index = find_gid(context, &local, type); /* fails for a multicast group, which is never ours */
+    const int index =
+        find_gid(context, &local, type); /* fails for a multicast group, which is never ours */
     if (index < 0) {
         errno = EINVAL;
         return -1;
@@ -147,8 +152,8 @@ SW_EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num,
     return init_from_wc(context, port_num, wc, grh, attr);
 }
 
-SW_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
-                                               uint8_t port_num)
+SW_EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
+                                               struct ibv_grh *grh, uint8_t port_num)
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->create_ah_from_wc(pd, wc, grh, port_num);

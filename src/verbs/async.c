@@ -140,7 +140,8 @@ SW_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
     return 0;
 }
 
-/* The counters and condition variables are public fields at the same place for every provider, but stock may do more. */
+/* The counters and condition variables are public fields at the same place for every provider, but
+ * stock may do more. */
 static void acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
 {
     pthread_mutex_lock(mutex);
@@ -218,8 +219,8 @@ static uint32_t drop(struct ibv_context *context, const void *element, const uin
     return fetched;
 }
 
-static void wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed,
-                              uint32_t delivered)
+static void wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *cond,
+                              const uint32_t *completed, uint32_t delivered)
 {
     pthread_mutex_lock(mutex);
     while (*completed != delivered)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Each operation describes its request in the QP's own ibv_send_wr; the data setter that follows completes the description and hands it
- * to the device at once, because the program may reuse its scatter list and inline buffers when the setter returns. An operation
- * without a data setter (a message of zero length) is handed over when the next one starts or at ibv_wr_complete.
+ * Each operation describes its request in the QP's own ibv_send_wr; the data setter that follows
+ * completes the description and hands it to the device at once, because the program may reuse its
+ * scatter list and inline buffers when the setter returns. An operation without a data setter (a
+ * message of zero length) is handed over when the next one starts or at ibv_wr_complete.
  *
- * ibv_wr_start takes the device's send lock and ibv_wr_complete or ibv_wr_abort releases it, so the state needs no lock of its own.
+ * ibv_wr_start takes the device's send lock and ibv_wr_complete or ibv_wr_abort releases it, so the
+ * state needs no lock of its own.
  */
 #include "verbs/builder.h"
 
@@ -54,7 +56,8 @@ static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_a
     begin_rdma(ex, IBV_WR_RDMA_WRITE, rkey, remote_addr);
 }
 
-static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be32 imm_data)
+static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+                              __be32 imm_data)
 {
     begin_rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, remote_addr);
     qp_of(ex)->wr.imm_data = imm_data;
@@ -65,8 +68,8 @@ static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
     begin_rdma(ex, IBV_WR_RDMA_READ, rkey, remote_addr);
 }
 
-static void wr_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
-                      uint64_t compare_add, uint64_t swap)
+static void wr_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey,
+                      uint64_t remote_addr, uint64_t compare_add, uint64_t swap)
 {
     struct ibv_send_wr *wr = begin_wr(ex, opcode);
     wr->wr.atomic.remote_addr = remote_addr;
@@ -75,13 +78,14 @@ static void wr_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t 
     wr->wr.atomic.rkey = rkey;
 }
 
-static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
-                              uint64_t swap)
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+                              uint64_t compare, uint64_t swap)
 {
     wr_atomic(ex, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr, compare, swap);
 }
 
-static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t add)
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+                                uint64_t add)
 {
     wr_atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
 }
@@ -125,14 +129,15 @@ static void wr_no_rdma(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr
     misuse(qp_of(ex), EOPNOTSUPP);
 }
 
-static void wr_no_rdma_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be32 imm_data)
+static void wr_no_rdma_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+                           __be32 imm_data)
 {
     (void)imm_data;
     wr_no_rdma(ex, rkey, remote_addr);
 }
 
-static void wr_no_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
-                          uint64_t swap)
+static void wr_no_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+                          uint64_t compare, uint64_t swap)
 {
     (void)compare;
     (void)swap;
@@ -164,15 +169,16 @@ static void wr_no_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t
     misuse(qp_of(ex), EOPNOTSUPP);
 }
 
-static void wr_no_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const void *value)
+static void wr_no_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+                               const void *value)
 {
     (void)value;
     wr_no_rdma(ex, rkey, remote_addr);
 }
 
 /* The operation that headers since rdma-core 46 add behind our struct ibv_qp_ex. */
-static void wr_no_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type,
-                        uint8_t level)
+static void wr_no_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
+                        uint8_t type, uint8_t level)
 {
     (void)len;
     (void)type;
@@ -180,7 +186,8 @@ static void wr_no_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_add
     wr_no_rdma(ex, rkey, remote_addr);
 }
 
-static void wr_no_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+static void wr_no_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
+                          uint32_t remote_qkey)
 {
     (void)ah;
     (void)remote_qpn;
@@ -238,7 +245,8 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 }
 
 /* A list of buffers may be longer than the QP's scatter list, so it is gathered first. */
-static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_data_buf *buf_list)
+static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
+                                    const struct ibv_data_buf *buf_list)
 {
     struct sw_verbs_qp *qp = qp_of(ex);
     size_t total = 0;

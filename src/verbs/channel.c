@@ -98,7 +98,8 @@ static struct sw_verbs_cq *pop(struct sw_verbs_channel *channel)
     return cq;
 }
 
-SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
+SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
+                               void **cq_context)
 {
     if (!sw_verbs_is_ours(channel->context->device))
         return sw_stock()->get_cq_event(channel, cq, cq_context);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The interface of 2006 (IBVERBS_1.0), whose objects have another layout. Stock libibverbs still implements it in full on top of its
- * own list of real devices; a program that old is handed to it and sees none of ours. Without stock it finds no device.
+ * The interface of 2006 (IBVERBS_1.0), whose objects have another layout. Stock libibverbs still
+ * implements it in full on top of its own list of real devices; a program that old is handed to it
+ * and sees none of ours. Without stock it finds no device.
  */
 #include <errno.h>
 
 #include "verbs/object.h"
 #include "verbs/stock.h"
 
-/* All arguments and results of these functions are pointers and integers of at most six, so they pass through as they are. */
+/* All arguments and results of these functions are pointers and integers of at most six, so they
+ * pass through as they are. */
 typedef long compat_function(long a, long b, long c, long d, long e, long f);
 
 static long forward(const char *name, long a, long b, long c, long d, long e, long f)
@@ -20,12 +22,12 @@ static long forward(const char *name, long a, long b, long c, long d, long e, lo
     return 0;
 }
 
-#define COMPAT(name)                                                                               \
-    SW_EXPORT compat_function sw_compat_##name;                                                    \
-    SW_EXPORT long sw_compat_##name(long a, long b, long c, long d, long e, long f)                \
-    {                                                                                              \
-        return forward(#name, a, b, c, d, e, f);                                                   \
-    }                                                                                              \
+#define COMPAT(name)                                                                \
+    SW_EXPORT compat_function sw_compat_##name;                                     \
+    SW_EXPORT long sw_compat_##name(long a, long b, long c, long d, long e, long f) \
+    {                                                                               \
+        return forward(#name, a, b, c, d, e, f);                                    \
+    }                                                                               \
     __asm__(".symver sw_compat_" #name ", " #name "@IBVERBS_1.0, remove");
 
 COMPAT(ibv_ack_async_event)

@@ -109,7 +109,8 @@ void *sw_verbs_fail(int negative_errno)
     return NULL;
 }
 
-int sw_verbs_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+int sw_verbs_query_device_ex(struct ibv_context *context,
+                             const struct ibv_query_device_ex_input *input,
                              struct ibv_device_attr_ex *attr, size_t attr_size)
 {
     struct ibv_device_attr_ex all;
@@ -144,13 +145,16 @@ int sw_verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ib
     return 0;
 }
 
-/* The function, in contrast to the inline of the same name, knows the struct as it was before port_cap_flags2. */
+/* The function, in contrast to the inline of the same name, knows the struct as it was before
+ * port_cap_flags2. */
 enum { COMPAT_PORT_ATTR_BYTES = offsetof(struct ibv_port_attr, port_cap_flags2) };
 static_assert(COMPAT_PORT_ATTR_BYTES == 48, "what ibv_query_port has always written");
 
-SW_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num, struct _compat_ibv_port_attr *attr)
+SW_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
+                             struct _compat_ibv_port_attr *attr)
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->query_port(context, port_num, attr);
-    return sw_verbs_query_port(context, port_num, (struct ibv_port_attr *)attr, COMPAT_PORT_ATTR_BYTES);
+    return sw_verbs_query_port(context, port_num, (struct ibv_port_attr *)attr,
+                               COMPAT_PORT_ATTR_BYTES);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Contexts: what ibv_open_device returns, and the operations that the inline functions of <infiniband/verbs.h> call through it. */
+/* Contexts: what ibv_open_device returns, and the operations that the inline functions of
+ * <infiniband/verbs.h> call through it. */
 #ifndef SW_VERBS_CONTEXT_H
 #define SW_VERBS_CONTEXT_H
 
@@ -11,17 +12,22 @@ struct ibv_context *sw_verbs_context_open(struct sw_verbs_device *device);
 void sw_verbs_context_put(struct ibv_context *context);
 int sw_verbs_open_contexts(void);
 
-/* Operations, named as the fields of struct ibv_context_ops and struct verbs_context that they fill. */
-int sw_verbs_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+/* Operations, named as the fields of struct ibv_context_ops and struct verbs_context that they
+ * fill. */
+int sw_verbs_query_device_ex(struct ibv_context *context,
+                             const struct ibv_query_device_ex_input *input,
                              struct ibv_device_attr_ex *attr, size_t attr_size);
 int sw_verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
                         size_t attr_len);
-struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context,
+                                        struct ibv_cq_init_attr_ex *attr);
 int sw_verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int sw_verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only);
-struct ibv_srq *sw_verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+struct ibv_srq *sw_verbs_create_srq_ex(struct ibv_context *context,
+                                       struct ibv_srq_init_attr_ex *attr);
 int sw_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
-int sw_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+int sw_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+                           struct ibv_recv_wr **bad_wr);
 struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int sw_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int sw_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);

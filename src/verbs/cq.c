@@ -9,14 +9,16 @@
 #include "verbs/context.h"
 #include "verbs/stock.h"
 
-/* What the read functions of an ibv_cq_ex can answer. Timestamps, VLAN tags, flow tags and tag matching are not built. */
+/* What the read functions of an ibv_cq_ex can answer. Timestamps, VLAN tags, flow tags and tag
+ * matching are not built. */
 #define SUPPORTED_WC_FLAGS ((uint64_t)IBV_WC_STANDARD_FLAGS)
 #define SUPPORTED_CREATE_FLAGS ((uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
 
 static struct sw_verbs_cq *create(struct ibv_context *context, int cqe, void *cq_context,
                                   struct ibv_comp_channel *channel, int comp_vector)
 {
-    if (comp_vector < 0 || comp_vector >= context->num_comp_vectors || (channel && channel->context != context))
+    if (comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
+        (channel && channel->context != context))
         return sw_verbs_fail(-EINVAL);
     struct sw_verbs_cq *cq = sw_verbs_object_alloc(context, sizeof(*cq));
     if (!cq)
@@ -28,8 +30,8 @@ static struct sw_verbs_cq *create(struct ibv_context *context, int cqe, void *cq
     pthread_mutex_init(&cq->ibv.mutex, NULL);
     pthread_cond_init(&cq->ibv.cond, NULL);
 
-    const int rc = sw_cq_create(sw_verbs_context_of(context)->dev, cqe, channel ? sw_channel_notify : NULL, cq,
-                                &cq->dev);
+    const int rc = sw_cq_create(sw_verbs_context_of(context)->dev, cqe,
+                                channel ? sw_channel_notify : NULL, cq, &cq->dev);
     if (rc) {
         sw_verbs_object_free(context, cq);
         return sw_verbs_fail(rc);
@@ -49,13 +51,14 @@ SW_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
     return cq ? &cq->ibv : NULL;
 }
 
-struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context,
+                                        struct ibv_cq_init_attr_ex *attr)
 {
     const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
     /* The PD of a CQ is a parent domain, and none can be made. */
-    if ((attr->wc_flags & ~SUPPORTED_WC_FLAGS) || (attr->comp_mask & ~known) || (flags & ~SUPPORTED_CREATE_FLAGS) ||
-        (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD))
+    if ((attr->wc_flags & ~SUPPORTED_WC_FLAGS) || (attr->comp_mask & ~known) ||
+        (flags & ~SUPPORTED_CREATE_FLAGS) || (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD))
         return sw_verbs_fail(-EOPNOTSUPP);
     if (attr->cqe > INT32_MAX || attr->comp_vector > INT32_MAX)
         return sw_verbs_fail(-EINVAL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of a completion queue share: cq.c (life, ibv_poll_cq) and cq_ex.c (ibv_start_poll and the read functions). */
+/* What the parts of a completion queue share: cq.c (life, ibv_poll_cq) and cq_ex.c (ibv_start_poll
+ * and the read functions). */
 #ifndef SW_VERBS_CQ_H
 #define SW_VERBS_CQ_H
 

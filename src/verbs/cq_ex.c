@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The extended polling interface: a cursor over a small batch of completions taken from the device at once. Between ibv_start_poll and
- * ibv_end_poll the calling thread owns the cursor (cache_lock), unless the CQ was made single-threaded.
+ * The extended polling interface: a cursor over a small batch of completions taken from the device
+ * at once. Between ibv_start_poll and ibv_end_poll the calling thread owns the cursor (cache_lock),
+ * unless the CQ was made single-threaded.
  *
- * What the program leaves in the batch stays there for the next poll of either kind, and a destroyed QP's entries are taken out.
+ * What the program leaves in the batch stays there for the next poll of either kind, and a
+ * destroyed QP's entries are taken out.
  */
 #include "verbs/cq.h"
 
@@ -121,7 +123,8 @@ static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex)
     return current(ex)->dlid_path_bits;
 }
 
-/* Fields that no CQ of ours can be created with. A program that reads them all the same gets zero and not a jump to NULL. */
+/* Fields that no CQ of ours can be created with. A program that reads them all the same gets zero
+ * and not a jump to NULL. */
 static uint64_t read_no_time(struct ibv_cq_ex *ex)
 {
     (void)ex;

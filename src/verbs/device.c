@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The device list: real RDMA devices as stock libibverbs sees them, then ours, one for each network interface that is up.
+ * The device list: real RDMA devices as stock libibverbs sees them, then ours, one for each network
+ * interface that is up.
  *
- * Our devices live in one static array for the life of the process, like the netdevs behind them: pointers stay valid after
- * ibv_free_device_list, and a range check tells whose a device is.
+ * Our devices live in one static array for the life of the process, like the netdevs behind them:
+ * pointers stay valid after ibv_free_device_list, and a range check tells whose a device is.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,15 +18,16 @@
 
 struct sw_verbs_device sw_verbs_devices[SW_NETDEV_MAX];
 
-/* A list given out: this header, then the NULL-terminated array the program sees. Kept in a chain, because stock code also frees
- * lists of its own making through our ibv_free_device_list. */
+/* A list given out: this header, then the NULL-terminated array the program sees. Kept in a chain,
+ * because stock code also frees lists of its own making through our ibv_free_device_list. */
 struct list_header {
     struct list_header *next;
     struct ibv_device **stock; /* the references behind the stock devices, or NULL */
     struct ibv_device *devices[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the chain and the filling of sw_verbs_devices */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards the chain and the filling of sw_verbs_devices */
 static struct list_header *lists;
 
 static void fill_device(int index, struct sw_netdev *netdev, const struct sw_netdev_info *info)
@@ -38,7 +40,8 @@ static void fill_device(int index, struct sw_netdev *netdev, const struct sw_net
     ibv->transport_type = IBV_TRANSPORT_IB;
     memcpy(ibv->name, info->name, sizeof(ibv->name));
     snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%d", info->index);
-    snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%d", info->index);
+    snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%d",
+             info->index);
     snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path), "/sys/class/infiniband/%s", info->name);
     device->netdev = netdev;
 }
@@ -66,8 +69,10 @@ static int append_ours(struct ibv_device **devices, int len)
     return len;
 }
 
-/* The sysfs tree we show may lead a vendor driver of stock libibverbs to one of our own devices; such a twin is left out. */
-static int append_stock(struct ibv_device **devices, int len, struct ibv_device **stock, int stock_len)
+/* The sysfs tree we show may lead a vendor driver of stock libibverbs to one of our own devices;
+ * such a twin is left out. */
+static int append_stock(struct ibv_device **devices, int len, struct ibv_device **stock,
+                        int stock_len)
 {
     for (int i = 0; i < stock_len; i++)
         if (!is_name_of_ours(stock[i]->name))
@@ -81,11 +86,13 @@ SW_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
     if (num_devices)
         *num_devices = 0;
 
-    /* While a device is open the engine watches the interfaces, and a refresh here would swallow its events. */
+    /* While a device is open the engine watches the interfaces, and a refresh here would swallow
+     * its events. */
     if (!sw_verbs_open_contexts())
         sw_netdev_refresh(NULL, NULL);
 
-    /* Stock fails where the kernel has no RDMA at all (ENOSYS); that is no reason to have no devices. */
+    /* Stock fails where the kernel has no RDMA at all (ENOSYS); that is no reason to have no
+     * devices. */
     int stock_len = 0;
     struct ibv_device **stock = sw_stock()->get_device_list(&stock_len);
     if (!stock)

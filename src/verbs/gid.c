@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queries of the port's GID and P_Key tables. RoCE ports have one P_Key, the default one (RoCEv2 annex A17.4.6). */
+/* Queries of the port's GID and P_Key tables. RoCE ports have one P_Key, the default one (RoCEv2
+ * annex A17.4.6). */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -10,14 +11,17 @@
 #define DEFAULT_PKEY 0xffff
 
 /* 0, EINVAL for a port or index out of range, ENODATA for an empty entry. */
-static int read_gid(struct ibv_context *context, uint32_t port_num, uint32_t index, struct sw_gid *out)
+static int read_gid(struct ibv_context *context, uint32_t port_num, uint32_t index,
+                    struct sw_gid *out)
 {
-    if (port_num != 1 || index > INT32_MAX || !sw_netdev_gid(sw_verbs_netdev_of(context), (int)index, out))
+    if (port_num != 1 || index > INT32_MAX ||
+        !sw_netdev_gid(sw_verbs_netdev_of(context), (int)index, out))
         return EINVAL;
     return out->valid ? 0 : ENODATA;
 }
 
-SW_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, union ibv_gid *gid)
+SW_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index,
+                            union ibv_gid *gid)
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->query_gid(context, port_num, index, gid);
@@ -82,7 +86,8 @@ SW_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
                                        size_t max_entries, uint32_t flags, size_t entry_size)
 {
     if (!sw_verbs_is_ours(context->device)) {
-        __typeof__(_ibv_query_gid_table) *stock = sw_stock_find("_ibv_query_gid_table", "IBVERBS_1.11");
+        __typeof__(_ibv_query_gid_table) *stock =
+            sw_stock_find("_ibv_query_gid_table", "IBVERBS_1.11");
         return stock ? stock(context, entries, max_entries, flags, entry_size) : -EOPNOTSUPP;
     }
     if (flags || !entry_size || !max_entries)
@@ -101,9 +106,11 @@ SW_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
     return (ssize_t)count;
 }
 
-/* Private to rdma-core, but its own programs and libraries (ibv_devinfo, the address handle helpers) call it. */
+/* Private to rdma-core, but its own programs and libraries (ibv_devinfo, the address handle
+ * helpers) call it. */
 enum sysfs_gid_type { SYSFS_GID_IB_ROCE_V1, SYSFS_GID_ROCE_V2 };
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index, enum sysfs_gid_type *type);
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
+                       enum sysfs_gid_type *type);
 
 SW_EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index,
                                  enum sysfs_gid_type *type)

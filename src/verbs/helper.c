@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Functions that concern no device: names, rates, sysfs, fork. Names and rates are stock's own; they are exported because a program
- * that loads libibverbs with dlopen is given us and looks everything up in us.
+ * Functions that concern no device: names, rates, sysfs, fork. Names and rates are stock's own;
+ * they are exported because a program that loads libibverbs with dlopen is given us and looks
+ * everything up in us.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,13 +62,13 @@ SW_EXPORT enum ibv_rate mbps_to_ibv_rate(int mbps)
 }
 
 /* Copies between the kernel's structs and the public ones, used by librdmacm. */
-#define COPY(name, version)                                                                        \
-    SW_EXPORT void name(void *to, void *from);                                                     \
-    SW_EXPORT void name(void *to, void *from)                                                      \
-    {                                                                                              \
-        __typeof__(name) *stock = sw_stock_find(#name, version);                                   \
-        if (stock)                                                                                 \
-            stock(to, from);                                                                       \
+#define COPY(name, version)                                      \
+    SW_EXPORT void name(void *to, void *from);                   \
+    SW_EXPORT void name(void *to, void *from)                    \
+    {                                                            \
+        __typeof__(name) *stock = sw_stock_find(#name, version); \
+        if (stock)                                               \
+            stock(to, from);                                     \
     }
 COPY(ibv_copy_ah_attr_from_kern, "IBVERBS_1.1")
 COPY(ibv_copy_path_rec_from_kern, "IBVERBS_1.0")
@@ -92,7 +93,8 @@ SW_EXPORT const char *ibv_get_sysfs_path(void)
     return path;
 }
 
-/* Returns the length without a final newline, or -1 if the file cannot be read or does not fit with its terminator. */
+/* Returns the length without a final newline, or -1 if the file cannot be read or does not fit with
+ * its terminator. */
 SW_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
 {
     char *path;
@@ -115,8 +117,8 @@ SW_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, 
 }
 
 /*
- * Fork. Our regions survive it as they are (adopted pages are given to the child by the adopter's own handlers). Real devices need
- * stock's bookkeeping, which marks their regions MADV_DONTFORK.
+ * Fork. Our regions survive it as they are (adopted pages are given to the child by the adopter's
+ * own handlers). Real devices need stock's bookkeeping, which marks their regions MADV_DONTFORK.
  */
 
 SW_EXPORT int ibv_fork_init(void)

@@ -37,12 +37,14 @@ SW_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
     return 0;
 }
 
-struct ibv_mr *sw_verbs_reg(struct ibv_pd *pd, void *addr, size_t len_bytes, uint64_t iova, unsigned int access)
+struct ibv_mr *sw_verbs_reg(struct ibv_pd *pd, void *addr, size_t len_bytes, uint64_t iova,
+                            unsigned int access)
 {
     struct sw_verbs_mr *mr = sw_verbs_object_alloc(pd->context, sizeof(*mr));
     if (!mr)
         return NULL;
-    /* Optional rights may be ignored by a device that has no use for them, and a CPU's stores are ordered as they are. */
+    /* Optional rights may be ignored by a device that has no use for them, and a CPU's stores are
+     * ordered as they are. */
     access &= ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
     if (access & IBV_ACCESS_ZERO_BASED)
         iova = 0;
@@ -70,23 +72,24 @@ SW_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length
     return sw_verbs_reg(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
 }
 
-SW_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+SW_EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
+                                         uint64_t iova, int access)
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->reg_mr_iova(pd, addr, length, iova, access);
     return sw_verbs_reg(pd, addr, length, iova, (unsigned int)access);
 }
 
-SW_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
-                                          unsigned int access)
+SW_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+                                          uint64_t iova, unsigned int access)
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->reg_mr_iova2(pd, addr, length, iova, access);
     return sw_verbs_reg(pd, addr, length, iova, access);
 }
 
-SW_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-                                           int access)
+SW_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+                                           uint64_t iova, int fd, int access)
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->reg_dmabuf_mr(pd, offset, length, iova, fd, access);
@@ -94,7 +97,8 @@ SW_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, s
 }
 
 /* Not built. ERR_INPUT promises that the region is as it was. */
-SW_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+SW_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+                           size_t length, int access)
 {
     if (!sw_verbs_is_ours(mr->context->device))
         return sw_stock()->rereg_mr(mr, flags, pd, addr, length, access);
@@ -113,7 +117,8 @@ SW_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
     return 0;
 }
 
-/* Objects of ours cannot be imported, because no command descriptor of theirs can be passed to another process. */
+/* Objects of ours cannot be imported, because no command descriptor of theirs can be passed to
+ * another process. */
 SW_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t pd_handle)
 {
     if (!sw_verbs_is_ours(context->device))

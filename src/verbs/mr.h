@@ -6,6 +6,7 @@
 #include "verbs/object.h"
 
 /* Registers in a PD of ours; NULL with errno. */
-struct ibv_mr *sw_verbs_reg(struct ibv_pd *pd, void *addr, size_t len_bytes, uint64_t iova, unsigned int access);
+struct ibv_mr *sw_verbs_reg(struct ibv_pd *pd, void *addr, size_t len_bytes, uint64_t iova,
+                            unsigned int access);
 
 #endif

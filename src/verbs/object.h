@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The objects programs hold, each with the public struct of <infiniband/verbs.h> first, so that unwrapping is a cast.
+ * The objects programs hold, each with the public struct of <infiniband/verbs.h> first, so that
+ * unwrapping is a cast.
  *
- * Owner: the program, from create to destroy. Every object holds a reference on its context, so a program that closes
- * the device first (the kernel would take its objects down with it) does not leave them dangling.
- * Only src/verbs knows the verbs conventions (positive errno, or NULL or -1 with errno); device/ returns negative errno.
+ * Owner: the program, from create to destroy. Every object holds a reference on its context, so a
+ * program that closes the device first (the kernel would take its objects down with it) does not
+ * leave them dangling. Only src/verbs knows the verbs conventions (positive errno, or NULL or -1
+ * with errno); device/ returns negative errno.
  */
 #ifndef SW_VERBS_OBJECT_H
 #define SW_VERBS_OBJECT_H
@@ -27,7 +29,8 @@
 #define SW_EXPORT __attribute__((visibility("default")))
 #define SW_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/* Vendor libraries look behind struct ibv_device for their own fields before they know whose device it is: let them find zeros. */
+/* Vendor libraries look behind struct ibv_device for their own fields before they know whose device
+ * it is: let them find zeros. */
 struct sw_verbs_device {
     union {
         struct ibv_device ibv;
@@ -40,7 +43,7 @@ struct sw_async_node;
 
 struct sw_verbs_context {
     struct sw_context *dev;
-    atomic_int refs; /* one for the program's handle, one for each object */
+    atomic_int refs;           /* one for the program's handle, one for each object */
     struct sw_lock async_lock; /* guards the queue below and every async_delivered */
     struct sw_async_node *async_head;
     struct sw_async_node **async_tail;
@@ -66,7 +69,7 @@ struct sw_verbs_cq;
 
 struct sw_verbs_channel {
     struct ibv_comp_channel ibv;
-    struct sw_lock lock; /* guards refcnt, the list, and the channel fields of its CQs */
+    struct sw_lock lock;      /* guards refcnt, the list, and the channel fields of its CQs */
     struct sw_verbs_cq *head; /* CQs with undelivered events, in order of arrival */
     struct sw_verbs_cq *tail;
 };
@@ -82,14 +85,15 @@ struct sw_verbs_cq {
     struct sw_cq *dev;
     bool is_ex;
     bool single_threaded;
-    /* Completions taken from the device and not yet given to the program, see cq_ex.c. Guarded by cache_lock. */
+    /* Completions taken from the device and not yet given to the program, see cq_ex.c. Guarded by
+     * cache_lock. */
     struct sw_lock cache_lock;
     uint32_t cache_at;
     uint32_t cache_count;
     struct ibv_wc cache[SW_CQ_CACHE_LEN];
 
     struct sw_verbs_cq *channel_next;
-    uint32_t channel_pending;  /* events not yet fetched */
+    uint32_t channel_pending;   /* events not yet fetched */
     uint32_t channel_delivered; /* events fetched, to be acknowledged */
     uint32_t async_delivered;
 };
@@ -107,11 +111,12 @@ struct sw_verbs_qp {
         uint8_t room[512];
     };
     struct sw_qp *dev;
-    /* The builder: the request being described. Owned by the thread between ibv_wr_start and ibv_wr_complete, under the send lock. */
+    /* The builder: the request being described. Owned by the thread between ibv_wr_start and
+     * ibv_wr_complete, under the send lock. */
     struct ibv_send_wr wr;
     struct ibv_sge sge;
-    bool wr_open;  /* `wr` is described but not handed over yet */
-    int wr_error;  /* first misuse since ibv_wr_start, positive errno */
+    bool wr_open;         /* `wr` is described but not handed over yet */
+    int wr_error;         /* first misuse since ibv_wr_start, positive errno */
     uint8_t *inline_room; /* gathers ibv_wr_set_inline_data_list */
 
     bool is_ex;
@@ -121,14 +126,17 @@ struct sw_verbs_qp {
 };
 
 static_assert(sizeof(struct ibv_device) == 664, "the public struct ibv_device is ABI");
-static_assert(sizeof(struct ibv_qp_ex) + sizeof(void *) <= 512, "room for the operations of newer headers");
+static_assert(sizeof(struct ibv_qp_ex) + sizeof(void *) <= 512,
+              "room for the operations of newer headers");
 static_assert(sizeof(struct ibv_cq_ex) <= 512, "room for the fields of newer headers");
-static_assert(offsetof(struct verbs_context, context) + sizeof(struct ibv_context) == sizeof(struct verbs_context),
+static_assert(offsetof(struct verbs_context, context) + sizeof(struct ibv_context) ==
+                  sizeof(struct verbs_context),
               "struct ibv_context comes last");
 
 extern struct sw_verbs_device sw_verbs_devices[SW_NETDEV_MAX];
 
-/* Whether a device is ours or of stock libibverbs: ours all live in one array, so nothing is read. */
+/* Whether a device is ours or of stock libibverbs: ours all live in one array, so nothing is read.
+ */
 static inline bool sw_verbs_is_ours(const struct ibv_device *device)
 {
     return (uintptr_t)device - (uintptr_t)sw_verbs_devices < sizeof(sw_verbs_devices);
@@ -136,7 +144,8 @@ static inline bool sw_verbs_is_ours(const struct ibv_device *device)
 
 static inline struct sw_verbs_context *sw_verbs_context_of(struct ibv_context *context)
 {
-    return (struct sw_verbs_context *)((uint8_t *)context - offsetof(struct sw_verbs_context, verbs.context));
+    return (struct sw_verbs_context *)((uint8_t *)context -
+                                       offsetof(struct sw_verbs_context, verbs.context));
 }
 
 static inline struct sw_netdev *sw_verbs_netdev_of(const struct ibv_context *context)
@@ -164,7 +173,8 @@ static inline struct sw_verbs_pd *sw_verbs_pd_of(struct ibv_pd *pd)
     return (struct sw_verbs_pd *)pd;
 }
 
-/* Allocates a zeroed object of `context`, counted there until sw_verbs_object_free(); NULL with errno. */
+/* Allocates a zeroed object of `context`, counted there until sw_verbs_object_free(); NULL with
+ * errno. */
 void *sw_verbs_object_alloc(struct ibv_context *context, size_t len_bytes);
 void sw_verbs_object_free(struct ibv_context *context, void *object);
 uint32_t sw_verbs_next_handle(void);

@@ -9,7 +9,8 @@
 #include "verbs/cq.h"
 #include "verbs/stock.h"
 
-/* Types that exist but are not built, before any of their other arguments is looked at. 0 or a negative errno. */
+/* Types that exist but are not built, before any of their other arguments is looked at. 0 or a
+ * negative errno. */
 static int check_type(enum ibv_qp_type type)
 {
     switch (type) {
@@ -29,8 +30,9 @@ static int check_type(enum ibv_qp_type type)
 static bool of_context(const struct ibv_context *context, const struct ibv_pd *pd,
                        const struct ibv_qp_init_attr *init)
 {
-    return pd->context == context && init->send_cq && init->recv_cq && init->send_cq->context == context &&
-           init->recv_cq->context == context && (!init->srq || init->srq->context == context);
+    return pd->context == context && init->send_cq && init->recv_cq &&
+           init->send_cq->context == context && init->recv_cq->context == context &&
+           (!init->srq || init->srq->context == context);
 }
 
 static int create_device_qp(struct sw_verbs_qp *qp, const struct ibv_qp_init_attr *init)
@@ -53,8 +55,10 @@ static int create_device_qp(struct sw_verbs_qp *qp, const struct ibv_qp_init_att
     return rc;
 }
 
-/* `send_ops` is NULL for a QP without the builder interface. On success init->cap is what was granted. */
-static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init, const uint64_t *send_ops)
+/* `send_ops` is NULL for a QP without the builder interface. On success init->cap is what was
+ * granted. */
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init,
+                             const uint64_t *send_ops)
 {
     struct ibv_context *context = pd->context;
     int rc = check_type(init->qp_type);
@@ -105,7 +109,8 @@ SW_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 
 struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
 {
-    const uint32_t built = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const uint32_t built =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     if (init->comp_mask & ~built)
         return sw_verbs_fail(-EOPNOTSUPP);
     if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags)
@@ -143,7 +148,8 @@ SW_EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mas
     return -rc;
 }
 
-SW_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+SW_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
+                           struct ibv_qp_init_attr *init)
 {
     if (!sw_verbs_is_ours(ibv->context->device))
         return sw_stock()->query_qp(ibv, attr, mask, init);
@@ -166,7 +172,9 @@ SW_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mas
 /* 1 would promise that a reader of the target's memory sees the last byte only after all others. */
 SW_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
-    return sw_verbs_is_ours(qp->context->device) ? 0 : sw_stock()->query_qp_data_in_order(qp, op, flags);
+    return sw_verbs_is_ours(qp->context->device)
+               ? 0
+               : sw_stock()->query_qp_data_in_order(qp, op, flags);
 }
 
 SW_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
@@ -200,12 +208,14 @@ int sw_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_rec
 /* Multicast belongs to UD, which is not built. */
 SW_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->attach_mcast(qp, gid, lid);
+    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP
+                                                 : sw_stock()->attach_mcast(qp, gid, lid);
 }
 
 SW_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->detach_mcast(qp, gid, lid);
+    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP
+                                                 : sw_stock()->detach_mcast(qp, gid, lid);
 }
 
 /* Connection establishment options are a vendor's affair; librdmacm goes on without them. */

@@ -27,11 +27,14 @@ SW_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
     return &srq->ibv;
 }
 
-/* The inline ibv_create_srq_ex sends plain requests to ibv_create_srq, so what comes here is mostly XRC and tag matching. */
-struct ibv_srq *sw_verbs_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *init)
+/* The inline ibv_create_srq_ex sends plain requests to ibv_create_srq, so what comes here is mostly
+ * XRC and tag matching. */
+struct ibv_srq *sw_verbs_create_srq_ex(struct ibv_context *context,
+                                       struct ibv_srq_init_attr_ex *init)
 {
     const uint32_t known = IBV_SRQ_INIT_ATTR_RESERVED - 1;
-    const bool basic = !(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC;
+    const bool basic =
+        !(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC;
     if ((init->comp_mask & ~known) || !basic)
         return sw_verbs_fail(-EOPNOTSUPP);
     if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd->context != context)

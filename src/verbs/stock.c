@@ -42,18 +42,20 @@ static const struct entry {
     size_t offset;
     void *missing;
 } entries[] = {
-#define ENTRY(name, version, kind) {"ibv_" #name, version, offsetof(struct sw_stock, name), MISSING_##kind},
+#define ENTRY(name, version, kind) \
+    {"ibv_" #name, version, offsetof(struct sw_stock, name), MISSING_##kind},
     SW_STOCK_FUNCTIONS(ENTRY)
 #undef ENTRY
 };
 
-/* A program that loads libibverbs with dlopen has it outside the global scope, where RTLD_NEXT does not look. Our own dlopen hook
- * would answer with ourselves, hence the libc's. */
+/* A program that loads libibverbs with dlopen has it outside the global scope, where RTLD_NEXT does
+ * not look. Our own dlopen hook would answer with ourselves, hence the libc's. */
 static void load_library(void)
 {
     if (dlvsym(RTLD_NEXT, "ibv_alloc_pd", "IBVERBS_1.1"))
         return;
-    void *(*libc_dlopen)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    void *(*libc_dlopen)(const char *, int) =
+        (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     if (libc_dlopen)
         library = libc_dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The verbs that are not built, each failing as its own contract says: functions that create return NULL with errno, the others a
- * positive errno. The inline functions of the headers mostly cope with a missing operation, but not all of them and not the older ones.
+ * The verbs that are not built, each failing as its own contract says: functions that create return
+ * NULL with errno, the others a positive errno. The inline functions of the headers mostly cope
+ * with a missing operation, but not all of them and not the older ones.
  */
 #include <errno.h>
 
@@ -28,8 +29,8 @@ static int dealloc_mw(struct ibv_mw *mw)
     return EOPNOTSUPP;
 }
 
-static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *sg_list,
-                     uint32_t num_sge)
+static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+                     struct ibv_sge *sg_list, uint32_t num_sge)
 {
     (void)pd;
     (void)advice;
@@ -45,7 +46,8 @@ static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd)
     return sw_verbs_fail(-EOPNOTSUPP);
 }
 
-static struct ibv_counters *create_counters(struct ibv_context *context, struct ibv_counters_init_attr *attr)
+static struct ibv_counters *create_counters(struct ibv_context *context,
+                                            struct ibv_counters_init_attr *attr)
 {
     (void)context;
     (void)attr;
@@ -58,7 +60,8 @@ static int destroy_counters(struct ibv_counters *counters)
     return EOPNOTSUPP;
 }
 
-static int read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t ncounters, uint32_t flags)
+static int read_counters(struct ibv_counters *counters, uint64_t *values, uint32_t ncounters,
+                         uint32_t flags)
 {
     (void)counters;
     (void)values;
@@ -67,8 +70,8 @@ static int read_counters(struct ibv_counters *counters, uint64_t *values, uint32
     return EOPNOTSUPP;
 }
 
-static int attach_counters_point_flow(struct ibv_counters *counters, struct ibv_counter_attach_attr *attr,
-                                      struct ibv_flow *flow)
+static int attach_counters_point_flow(struct ibv_counters *counters,
+                                      struct ibv_counter_attach_attr *attr, struct ibv_flow *flow)
 {
     (void)counters;
     (void)attr;
@@ -89,8 +92,8 @@ static int free_dm(struct ibv_dm *dm)
     return EOPNOTSUPP;
 }
 
-static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset, size_t length,
-                                unsigned int access)
+static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset,
+                                size_t length, unsigned int access)
 {
     (void)pd;
     (void)dm;
@@ -108,7 +111,8 @@ static struct ibv_flow_action *create_flow_action_esp(struct ibv_context *contex
     return sw_verbs_fail(-EOPNOTSUPP);
 }
 
-static int modify_flow_action_esp(struct ibv_flow_action *action, struct ibv_flow_action_esp_attr *attr)
+static int modify_flow_action_esp(struct ibv_flow_action *action,
+                                  struct ibv_flow_action_esp_attr *attr)
 {
     (void)action;
     (void)attr;
@@ -141,7 +145,8 @@ static int modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr
     return EOPNOTSUPP;
 }
 
-static struct ibv_pd *alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+static struct ibv_pd *alloc_parent_domain(struct ibv_context *context,
+                                          struct ibv_parent_domain_init_attr *attr)
 {
     (void)context;
     (void)attr;

@@ -35,8 +35,8 @@ int sw_wakeup_take(int fd)
     return -1;
 }
 
-/* For kernels whose eventfds cannot be read with RWF_NOWAIT (before 5.8). O_NONBLOCK belongs to the program, so it is
- * only borrowed; a concurrent blocking reader could see EAGAIN once. */
+/* For kernels whose eventfds cannot be read with RWF_NOWAIT (before 5.8). O_NONBLOCK belongs to the
+ * program, so it is only borrowed; a concurrent blocking reader could see EAGAIN once. */
 static bool take_now_by_flag(int fd)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The whole truth table of sw_qp_transition_ok: for each transport and each of the 49 pairs of states, every single attribute is
- * left out, put in, and tried beside all the others. The expectation below is spelled attribute by attribute, as in
- * the Linux kernel's table (drivers/infiniband/core/verbs.c), and shares no group with the implementation.
+ * The whole truth table of sw_qp_transition_ok: for each transport and each of the 49 pairs of
+ * states, every single attribute is left out, put in, and tried beside all the others. The
+ * expectation below is spelled attribute by attribute, as in the Linux kernel's table
+ * (drivers/infiniband/core/verbs.c), and shares no group with the implementation.
  */
 #include "device/qp_state.h"
 
@@ -44,28 +45,32 @@ struct expectation {
 
 enum { ROWS_MAX = 24, BITS = 26 };
 
-#define TO_RESET_OR_ERR                                                                            \
-    {IBV_QPS_RESET, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_INIT, IBV_QPS_RESET, NONE, NONE},         \
-        {IBV_QPS_RTR, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_RTS, IBV_QPS_RESET, NONE, NONE},        \
-        {IBV_QPS_SQD, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_SQE, IBV_QPS_RESET, NONE, NONE},        \
-        {IBV_QPS_ERR, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_INIT, IBV_QPS_ERR, NONE, NONE},         \
-        {IBV_QPS_RTR, IBV_QPS_ERR, NONE, NONE}, {IBV_QPS_RTS, IBV_QPS_ERR, NONE, NONE},            \
-        {IBV_QPS_SQD, IBV_QPS_ERR, NONE, NONE}, {IBV_QPS_SQE, IBV_QPS_ERR, NONE, NONE},            \
-        {IBV_QPS_ERR, IBV_QPS_ERR, NONE, NONE}
+#define TO_RESET_OR_ERR                                                                     \
+    {IBV_QPS_RESET, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_INIT, IBV_QPS_RESET, NONE, NONE},  \
+        {IBV_QPS_RTR, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_RTS, IBV_QPS_RESET, NONE, NONE}, \
+        {IBV_QPS_SQD, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_SQE, IBV_QPS_RESET, NONE, NONE}, \
+        {IBV_QPS_ERR, IBV_QPS_RESET, NONE, NONE}, {IBV_QPS_INIT, IBV_QPS_ERR, NONE, NONE},  \
+        {IBV_QPS_RTR, IBV_QPS_ERR, NONE, NONE}, {IBV_QPS_RTS, IBV_QPS_ERR, NONE, NONE},     \
+        {IBV_QPS_SQD, IBV_QPS_ERR, NONE, NONE}, {IBV_QPS_SQE, IBV_QPS_ERR, NONE, NONE},     \
+    {                                                                                       \
+        IBV_QPS_ERR, IBV_QPS_ERR, NONE, NONE                                                \
+    }
 enum { TO_RESET_OR_ERR_ROWS = 13 };
 
 static const struct expectation rc[ROWS_MAX] = {
     TO_RESET_OR_ERR,
     {IBV_QPS_RESET, IBV_QPS_INIT, PKEY | PORT | ACCESS, NONE},
     {IBV_QPS_INIT, IBV_QPS_INIT, NONE, PKEY | PORT | ACCESS},
-    {IBV_QPS_INIT, IBV_QPS_RTR, AV | MTU | DEST | RQ_PSN | DEST_RD | RNR_TIMER, ALT | ACCESS | PKEY},
+    {IBV_QPS_INIT, IBV_QPS_RTR, AV | MTU | DEST | RQ_PSN | DEST_RD | RNR_TIMER,
+     ALT | ACCESS | PKEY},
     {IBV_QPS_RTR, IBV_QPS_RTS, TIMEOUT | RETRY | RNR_RETRY | SQ_PSN | RD,
      CUR | ALT | ACCESS | RNR_TIMER | MIG},
     {IBV_QPS_RTS, IBV_QPS_RTS, NONE, CUR | ACCESS | ALT | MIG | RNR_TIMER},
     {IBV_QPS_RTS, IBV_QPS_SQD, NONE, SQD_NOTIFY},
     {IBV_QPS_SQD, IBV_QPS_RTS, NONE, CUR | ALT | ACCESS | RNR_TIMER | MIG},
     {IBV_QPS_SQD, IBV_QPS_SQD, NONE,
-     PORT | AV | TIMEOUT | RETRY | RNR_RETRY | RD | DEST_RD | ALT | ACCESS | PKEY | RNR_TIMER | MIG},
+     PORT | AV | TIMEOUT | RETRY | RNR_RETRY | RD | DEST_RD | ALT | ACCESS | PKEY | RNR_TIMER |
+         MIG},
 };
 
 static const struct expectation uc[ROWS_MAX] = {
@@ -111,7 +116,8 @@ static const struct expectation xrc_recv[ROWS_MAX] = {
     TO_RESET_OR_ERR,
     {IBV_QPS_RESET, IBV_QPS_INIT, PKEY | PORT | ACCESS, NONE},
     {IBV_QPS_INIT, IBV_QPS_INIT, NONE, PKEY | PORT | ACCESS},
-    {IBV_QPS_INIT, IBV_QPS_RTR, AV | MTU | DEST | RQ_PSN | DEST_RD | RNR_TIMER, ALT | ACCESS | PKEY},
+    {IBV_QPS_INIT, IBV_QPS_RTR, AV | MTU | DEST | RQ_PSN | DEST_RD | RNR_TIMER,
+     ALT | ACCESS | PKEY},
     {IBV_QPS_RTR, IBV_QPS_RTS, TIMEOUT | SQ_PSN, CUR | ALT | ACCESS | RNR_TIMER | MIG},
     {IBV_QPS_RTS, IBV_QPS_RTS, NONE, CUR | ACCESS | ALT | MIG | RNR_TIMER},
     {IBV_QPS_RTS, IBV_QPS_SQD, NONE, SQD_NOTIFY},
@@ -124,7 +130,8 @@ static const struct expectation *find(const struct expectation *rows, enum ibv_q
                                       enum ibv_qp_state next)
 {
     for (int i = 0; i < ROWS_MAX; i++) {
-        if (i >= TO_RESET_OR_ERR_ROWS && rows[i].cur == rows[i].next && rows[i].cur == IBV_QPS_RESET)
+        if (i >= TO_RESET_OR_ERR_ROWS && rows[i].cur == rows[i].next &&
+            rows[i].cur == IBV_QPS_RESET)
             break; /* the zeroed tail */
         if (rows[i].cur == cur && rows[i].next == next)
             return &rows[i];
@@ -132,10 +139,12 @@ static const struct expectation *find(const struct expectation *rows, enum ibv_q
     return NULL;
 }
 
-static void check(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask, bool want)
+static void check(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next, int mask,
+                  bool want)
 {
     if (sw_qp_transition_ok(type, cur, next, mask) != want)
-        fail_msg("type %d, %d -> %d, mask %#x: want %s", type, cur, next, mask, want ? "ok" : "refused");
+        fail_msg("type %d, %d -> %d, mask %#x: want %s", type, cur, next, mask,
+                 want ? "ok" : "refused");
 }
 
 static void check_pair(enum ibv_qp_type type, const struct expectation *rows, enum ibv_qp_state cur,
