@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "preload/node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/shm.h"
+#include "preload/real.h"
+
+#define UVERBS_MAJOR 231
+#define UVERBS_MINOR_FIRST 192
+#define SYSFS_FILE_BYTES 4096 /* what sysfs says of every file */
+#define NAME_PREFIX "sidewire-node:"
+#define LINK_PREFIX "/memfd:" NAME_PREFIX
+#define LINK_SUFFIX " (deleted)"
+
+/* The device number of the kernel's memfds, 0 before we have one. */
+static _Atomic dev_t memfd_device;
+
+static int open_error(const struct sw_found *found, int flags)
+{
+    if (found->error)
+        return found->error;
+    enum sw_tree_kind kind = sw_node_kind(&found->node);
+    bool is_dir = kind == SW_TREE_DIR || kind == SW_TREE_SHARED_DIR;
+    bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & (O_TRUNC | O_APPEND));
+    if ((flags & O_CREAT) && (flags & O_EXCL))
+        return EEXIST;
+    if ((flags & O_DIRECTORY) && !is_dir)
+        return kind == SW_TREE_LINK ? ELOOP : ENOTDIR;
+    if (kind == SW_TREE_LINK && !(flags & O_PATH))
+        return ELOOP; /* only with O_NOFOLLOW a link is found at the end */
+    if (is_dir && (writes || (flags & O_CREAT)))
+        return EISDIR;
+    if (kind == SW_TREE_FILE && writes && !(flags & O_PATH))
+        return EACCES;
+    return 0;
+}
+
+static int make_memfd(const struct sw_found *found, const char *text, size_t len)
+{
+    char name[SW_TREE_PATH_MAX + sizeof(NAME_PREFIX)];
+    snprintf(name, sizeof(name), NAME_PREFIX "%s", found->path);
+    int fd = sw_shm_create(name, 0);
+    if (fd < 0)
+        return fd;
+    struct stat status;
+    ssize_t put = pwrite(fd, text, len, 0);
+    if (put != (ssize_t)len || SW_REAL(fstat)(fd, &status)) {
+        close(fd);
+        return -EIO;
+    }
+    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+    atomic_store_explicit(&memfd_device, status.st_dev, memory_order_relaxed);
+    return fd;
+}
+
+static int open_node(const struct sw_found *found, int flags)
+{
+    char text[SW_TREE_TEXT_MAX];
+    int len = 0;
+    int err = open_error(found, flags);
+    if (err)
+        return -err;
+    enum sw_tree_kind kind = sw_node_kind(&found->node);
+    sw_path_refresh(true);
+    if (kind == SW_TREE_FILE)
+        len = sw_node_text(&found->node, text);
+    if (len < 0)
+        return len;
+    int fd = make_memfd(found, text, (size_t)len);
+    if (fd < 0)
+        return fd;
+    if (!(flags & O_CLOEXEC))
+        fcntl(fd, F_SETFD, 0);
+    if (kind == SW_TREE_DIR || kind == SW_TREE_SHARED_DIR)
+        __atomic_store_n(&sw_path_dirs_opened, true, __ATOMIC_RELAXED);
+    return fd;
+}
+
+int sw_node_open(const struct sw_found *found, int flags)
+{
+    int saved_errno = errno;
+    int fd = open_node(found, flags);
+    errno = fd < 0 ? -fd : saved_errno;
+    return fd < 0 ? -1 : fd;
+}
+
+/* FNV-1a of the path: the same in every process and call. */
+uint64_t sw_node_inode(const char *path)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+    while (*path)
+        hash = (hash ^ (uint8_t)*path++) * 0x100000001b3ull;
+    return hash ? hash : 1;
+}
+
+static mode_t node_mode(enum sw_tree_kind kind)
+{
+    switch (kind) {
+    case SW_TREE_LINK:
+        return S_IFLNK | 0777;
+    case SW_TREE_FILE:
+        return S_IFREG | 0444;
+    case SW_TREE_CHAR:
+        return S_IFCHR | 0666;
+    case SW_TREE_DIR:
+    case SW_TREE_SHARED_DIR:
+        break;
+    }
+    return S_IFDIR | 0755;
+}
+
+uint8_t sw_node_dirent_type(enum sw_tree_kind kind)
+{
+    return (uint8_t)IFTODT(node_mode(kind));
+}
+
+int sw_node_stat(const struct sw_found *found, struct stat *out)
+{
+    if (found->error) {
+        errno = found->error;
+        return -1;
+    }
+    enum sw_tree_kind kind = sw_node_kind(&found->node);
+    int saved_errno = errno;
+    if (kind == SW_TREE_SHARED_DIR && !SW_REAL(stat)(found->path, out))
+        return 0;
+    errno = saved_errno;
+
+    struct stat status = {
+        .st_mode = node_mode(kind),
+        .st_ino = sw_node_inode(found->path),
+        .st_nlink = 1, /* a directory's does not tell its subdirectories */
+        .st_blksize = SYSFS_FILE_BYTES,
+        .st_size = kind == SW_TREE_FILE ? SYSFS_FILE_BYTES : 0,
+    };
+    if (kind == SW_TREE_CHAR) {
+        struct sw_netdev_info info;
+        sw_netdev_read(found->node.dev, &info);
+        status.st_rdev = makedev(UVERBS_MAJOR, (unsigned int)(UVERBS_MINOR_FIRST + info.uverbs));
+    }
+    struct stat root;
+    if (!SW_REAL(stat)("/sys", &root) || !SW_REAL(stat)("/", &root)) {
+        status.st_dev = root.st_dev;
+        status.st_atim = status.st_mtim = status.st_ctim = root.st_mtim;
+    }
+    *out = status;
+    return 0;
+}
+
+int sw_node_access(const struct sw_found *found, int mode)
+{
+    int err = found->error;
+    if (!err) {
+        enum sw_tree_kind kind = sw_node_kind(&found->node);
+        bool is_dir = kind == SW_TREE_DIR || kind == SW_TREE_SHARED_DIR;
+        if (((mode & W_OK) && kind != SW_TREE_CHAR) || ((mode & X_OK) && !is_dir))
+            err = EACCES;
+    }
+    if (!err)
+        return 0;
+    errno = err;
+    return -1;
+}
+
+bool sw_node_of_fd(int fd, const struct stat *status, struct sw_found *out)
+{
+    dev_t device = atomic_load_explicit(&memfd_device, memory_order_relaxed);
+    if (!device || (status && status->st_dev != device))
+        return false;
+    int saved_errno = errno;
+    char proc[32];
+    char target[sizeof(LINK_PREFIX) + SW_TREE_PATH_MAX + sizeof(LINK_SUFFIX)];
+    snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+    ssize_t len = SW_REAL(readlink)(proc, target, sizeof(target) - 1);
+    errno = saved_errno;
+    ssize_t path_len = len - (ssize_t)(sizeof(LINK_PREFIX) - 1 + sizeof(LINK_SUFFIX) - 1);
+    if (path_len <= 0 || path_len >= SW_TREE_PATH_MAX ||
+        memcmp(target, LINK_PREFIX, sizeof(LINK_PREFIX) - 1))
+        return false;
+    memcpy(out->path, target + sizeof(LINK_PREFIX) - 1, (size_t)path_len);
+    out->path[path_len] = '\0';
+    out->error = 0;
+    return sw_tree_lookup(out->path, &out->node) == SW_TREE_NODE;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Tells which paths given to libc are ours. Understands relative paths, descriptors of our
+ * directories, ".", "..", double slashes and our links; a link of the kernel's that leads into the
+ * tree is not seen.
+ */
+#ifndef SW_PRELOAD_PATH_H
+#define SW_PRELOAD_PATH_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "preload/tree.h"
+
+struct sw_found {
+    int error; /* a positive errno: nothing is there; otherwise the node and its path */
+    struct sw_node node;
+    char path[SW_TREE_PATH_MAX]; /* without links but perhaps a last one */
+};
+
+/* Reads the interfaces again: always, or if that was some milliseconds ago. */
+void sw_path_refresh(bool now);
+
+bool sw_path_find_slow(int dirfd, const char **path, bool follow, struct sw_found *out);
+
+/* Set once this process has got a descriptor of a directory of ours: only then a relative path of
+ * any kind can be ours. */
+extern bool sw_path_dirs_opened;
+
+/* Tells the paths that cannot be ours from all others in a few comparisons. */
+static inline bool sw_path_is_suspect(int dirfd, const char *path)
+{
+    if (!path)
+        return false;
+    if (*path != '/')
+        return (dirfd >= 0 && __atomic_load_n(&sw_path_dirs_opened, __ATOMIC_RELAXED)) ||
+               strstr(path, "infiniband") || strstr(path, "sw_") || strstr(path, "uverbs") ||
+               strstr(path, "sidewire");
+    path += strspn(path, "/");
+    return (!strncmp(path, "sys/", 4) || !strncmp(path, "dev/", 4)) &&
+           (strstr(path, "infiniband") || strstr(path, "virtual/sidewire"));
+}
+
+/*
+ * True if the answer to a call about `*path` is ours: `out` is filled. Otherwise the call goes to
+ * the kernel with `*path`, which is changed to a path in `out` if a link of ours or a descriptor of
+ * a directory of ours led out of the tree. `follow`: whether the call follows a link in the last
+ * component. Keeps errno.
+ */
+static inline bool sw_path_find(int dirfd, const char **path, bool follow, struct sw_found *out)
+{
+    return __builtin_expect(sw_path_is_suspect(dirfd, *path), 0) &&
+           sw_path_find_slow(dirfd, path, follow, out);
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Hooks of the calls that ask about files: the stat and access families, and extended attributes.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <sys/sysmacros.h>
+
+#include "preload/node.h"
+#include "preload/real.h"
+
+static_assert(sizeof(struct stat) == sizeof(struct stat64), "64-bit systems have one struct stat");
+
+static int node_stat64(const struct sw_found *found, struct stat64 *out)
+{
+    return sw_node_stat(found, (struct stat *)out);
+}
+
+#define HOOK_STAT(name, type, follow, fill)                \
+    SW_HOOK int name(const char *path, type *out)          \
+    {                                                      \
+        struct sw_found found;                             \
+        if (sw_path_find(AT_FDCWD, &path, follow, &found)) \
+            return fill(&found, out);                      \
+        return SW_REAL(name)(path, out);                   \
+    }
+HOOK_STAT(stat, struct stat, true, sw_node_stat)
+HOOK_STAT(stat64, struct stat64, true, node_stat64)
+HOOK_STAT(lstat, struct stat, false, sw_node_stat)
+HOOK_STAT(lstat64, struct stat64, false, node_stat64)
+
+/* The entry points of programs built with a glibc before 2.33. */
+#define HOOK_XSTAT(name, type, follow, fill)                   \
+    SW_HOOK int name(int version, const char *path, type *out) \
+    {                                                          \
+        struct sw_found found;                                 \
+        if (sw_path_find(AT_FDCWD, &path, follow, &found))     \
+            return fill(&found, out);                          \
+        return SW_REAL(name)(version, path, out);              \
+    }
+HOOK_XSTAT(__xstat, struct stat, true, sw_node_stat)
+HOOK_XSTAT(__xstat64, struct stat64, true, node_stat64)
+HOOK_XSTAT(__lxstat, struct stat, false, sw_node_stat)
+HOOK_XSTAT(__lxstat64, struct stat64, false, node_stat64)
+
+/* A descriptor of ours tells what its node would. */
+static int fix_fstat(int fd, int result, struct stat *out)
+{
+    struct sw_found found;
+    if (result == 0 && S_ISREG(out->st_mode) && sw_node_of_fd(fd, out, &found))
+        return sw_node_stat(&found, out);
+    return result;
+}
+
+SW_HOOK int fstat(int fd, struct stat *out)
+{
+    return fix_fstat(fd, SW_REAL(fstat)(fd, out), out);
+}
+
+SW_HOOK int fstat64(int fd, struct stat64 *out)
+{
+    return fix_fstat(fd, SW_REAL(fstat64)(fd, out), (struct stat *)out);
+}
+
+SW_HOOK int __fxstat(int version, int fd, struct stat *out)
+{
+    return fix_fstat(fd, SW_REAL(__fxstat)(version, fd, out), out);
+}
+
+SW_HOOK int __fxstat64(int version, int fd, struct stat64 *out)
+{
+    return fix_fstat(fd, SW_REAL(__fxstat64)(version, fd, out), (struct stat *)out);
+}
+
+static bool asks_of_fd(const char *path, int flags)
+{
+    return (flags & AT_EMPTY_PATH) && (!path || !*path);
+}
+
+#define HOOK_FSTATAT(name, type, fill)                                                           \
+    SW_HOOK int name(int dirfd, const char *path, type *out, int flags)                          \
+    {                                                                                            \
+        struct sw_found found;                                                                   \
+        if (asks_of_fd(path, flags))                                                             \
+            return fix_fstat(dirfd, SW_REAL(name)(dirfd, path, out, flags), (struct stat *)out); \
+        if (sw_path_find(dirfd, &path, !(flags & AT_SYMLINK_NOFOLLOW), &found))                  \
+            return fill(&found, out);                                                            \
+        return SW_REAL(name)(dirfd, path, out, flags);                                           \
+    }
+HOOK_FSTATAT(fstatat, struct stat, sw_node_stat)
+HOOK_FSTATAT(fstatat64, struct stat64, node_stat64)
+
+#define HOOK_FXSTATAT(name, type, fill)                                              \
+    SW_HOOK int name(int version, int dirfd, const char *path, type *out, int flags) \
+    {                                                                                \
+        struct sw_found found;                                                       \
+        if (asks_of_fd(path, flags)) {                                               \
+            int result = SW_REAL(name)(version, dirfd, path, out, flags);            \
+            return fix_fstat(dirfd, result, (struct stat *)out);                     \
+        }                                                                            \
+        if (sw_path_find(dirfd, &path, !(flags & AT_SYMLINK_NOFOLLOW), &found))      \
+            return fill(&found, out);                                                \
+        return SW_REAL(name)(version, dirfd, path, out, flags);                      \
+    }
+HOOK_FXSTATAT(__fxstatat, struct stat, sw_node_stat)
+HOOK_FXSTATAT(__fxstatat64, struct stat64, node_stat64)
+
+static struct statx_timestamp statx_time(struct timespec time)
+{
+    return (struct statx_timestamp){.tv_sec = time.tv_sec, .tv_nsec = (uint32_t)time.tv_nsec};
+}
+
+static int node_statx(const struct sw_found *found, struct statx *out)
+{
+    struct stat status;
+    if (sw_node_stat(found, &status))
+        return -1;
+    *out = (struct statx){
+        .stx_mask = STATX_BASIC_STATS,
+        .stx_blksize = (uint32_t)status.st_blksize,
+        .stx_nlink = (uint32_t)status.st_nlink,
+        .stx_uid = status.st_uid,
+        .stx_gid = status.st_gid,
+        .stx_mode = (uint16_t)status.st_mode,
+        .stx_ino = status.st_ino,
+        .stx_size = (uint64_t)status.st_size,
+        .stx_blocks = (uint64_t)status.st_blocks,
+        .stx_atime = statx_time(status.st_atim),
+        .stx_mtime = statx_time(status.st_mtim),
+        .stx_ctime = statx_time(status.st_ctim),
+        .stx_rdev_major = major(status.st_rdev),
+        .stx_rdev_minor = minor(status.st_rdev),
+        .stx_dev_major = major(status.st_dev),
+        .stx_dev_minor = minor(status.st_dev),
+    };
+    return 0;
+}
+
+SW_HOOK int statx(int dirfd, const char *path, int flags, unsigned int mask, struct statx *out)
+{
+    struct sw_found found;
+    if (asks_of_fd(path, flags)) {
+        int result = SW_REAL(statx)(dirfd, path, flags, mask, out);
+        return result == 0 && S_ISREG(out->stx_mode) && sw_node_of_fd(dirfd, NULL, &found)
+                   ? node_statx(&found, out)
+                   : result;
+    }
+    if (sw_path_find(dirfd, &path, !(flags & AT_SYMLINK_NOFOLLOW), &found))
+        return node_statx(&found, out);
+    return SW_REAL(statx)(dirfd, path, flags, mask, out);
+}
+
+#define HOOK_ACCESS(name)                                \
+    SW_HOOK int name(const char *path, int mode)         \
+    {                                                    \
+        struct sw_found found;                           \
+        if (sw_path_find(AT_FDCWD, &path, true, &found)) \
+            return sw_node_access(&found, mode);         \
+        return SW_REAL(name)(path, mode);                \
+    }
+HOOK_ACCESS(access)
+HOOK_ACCESS(euidaccess)
+HOOK_ACCESS(eaccess)
+
+SW_HOOK int faccessat(int dirfd, const char *path, int mode, int flags)
+{
+    struct sw_found found;
+    if (sw_path_find(dirfd, &path, !(flags & AT_SYMLINK_NOFOLLOW), &found))
+        return sw_node_access(&found, mode);
+    return SW_REAL(faccessat)(dirfd, path, mode, flags);
+}
+
+/* Our files have no extended attributes; `ls -l` complains if it is told that there is no file. */
+#define HOOK_GETXATTR(name, follow)                                                      \
+    SW_HOOK ssize_t name(const char *path, const char *attribute, void *out, size_t len) \
+    {                                                                                    \
+        struct sw_found found;                                                           \
+        if (sw_path_find(AT_FDCWD, &path, follow, &found)) {                             \
+            errno = found.error ? found.error : ENODATA;                                 \
+            return -1;                                                                   \
+        }                                                                                \
+        return SW_REAL(name)(path, attribute, out, len);                                 \
+    }
+HOOK_GETXATTR(getxattr, true)
+HOOK_GETXATTR(lgetxattr, false)
+
+#define HOOK_LISTXATTR(name, follow)                              \
+    SW_HOOK ssize_t name(const char *path, char *out, size_t len) \
+    {                                                             \
+        struct sw_found found;                                    \
+        if (sw_path_find(AT_FDCWD, &path, follow, &found)) {      \
+            if (found.error)                                      \
+                errno = found.error;                              \
+            return found.error ? -1 : 0;                          \
+        }                                                         \
+        return SW_REAL(name)(path, out, len);                     \
+    }
+HOOK_LISTXATTR(listxattr, true)
+HOOK_LISTXATTR(llistxattr, false)

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "preload/tree.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "preload/text.h"
+
+#define CLASS "/sys/class/infiniband"
+#define CLASS_VERBS "/sys/class/infiniband_verbs"
+#define VIRTUAL "/sys/devices/virtual/infiniband"
+#define VIRTUAL_VERBS "/sys/devices/virtual/infiniband_verbs"
+#define PARENT "/sys/devices/virtual/sidewire"
+#define PORT VIRTUAL "/%D/ports/1"
+
+struct sw_tree_row {
+    const char *path; /* components: %D device, %I its interface, uverbs%U, %G GID index */
+    enum sw_tree_kind kind;
+    const char *text; /* template of the contents or target, or NULL: */
+    int (*make)(const struct sw_node *node, char *out);
+};
+
+#define DIR(path)                     \
+    {                                 \
+        path, SW_TREE_DIR, NULL, NULL \
+    }
+#define SHARED(path)                         \
+    {                                        \
+        path, SW_TREE_SHARED_DIR, NULL, NULL \
+    }
+#define LINK(path, target)               \
+    {                                    \
+        path, SW_TREE_LINK, target, NULL \
+    }
+#define FILE_OF(path, text)                 \
+    {                                       \
+        path, SW_TREE_FILE, text "\n", NULL \
+    }
+#define FILE_BY(path, make)            \
+    {                                  \
+        path, SW_TREE_FILE, NULL, make \
+    }
+#define COUNTER(name) FILE_OF(PORT "/counters/" name, "0")
+#define HW_COUNTER(name) FILE_OF(PORT "/hw_counters/" name, "0")
+
+/* A directory stands before its entries, and they are listed in this order. The device directories
+ * are at the kernel's place for devices without a bus, with links from the class directories as the
+ * kernel makes them. */
+static const struct sw_tree_row rows[] = {
+    SHARED("/dev/infiniband"),
+    {"/dev/infiniband/uverbs%U", SW_TREE_CHAR, NULL, NULL},
+
+    SHARED(CLASS),
+    LINK(CLASS "/%D", "../../devices/virtual/infiniband/%D"),
+    SHARED(CLASS_VERBS),
+    FILE_OF(CLASS_VERBS "/abi_version", "6"),
+    LINK(CLASS_VERBS "/uverbs%U", "../../devices/virtual/infiniband_verbs/uverbs%U"),
+
+    SHARED(VIRTUAL_VERBS),
+    DIR(VIRTUAL_VERBS "/uverbs%U"),
+    FILE_OF(VIRTUAL_VERBS "/uverbs%U/abi_version", "1"),
+    FILE_OF(VIRTUAL_VERBS "/uverbs%U/dev", "231:%M"),
+    LINK(VIRTUAL_VERBS "/uverbs%U/device", "../../sidewire/%I"),
+    FILE_OF(VIRTUAL_VERBS "/uverbs%U/ibdev", "%D"),
+    LINK(VIRTUAL_VERBS "/uverbs%U/subsystem", "../../../../class/infiniband_verbs"),
+    FILE_OF(VIRTUAL_VERBS "/uverbs%U/uevent",
+            "MAJOR=231\nMINOR=%M\nDEVNAME=infiniband/uverbs%U\nDEVMODE=0666"),
+
+    DIR(PARENT),
+    DIR(PARENT "/%I"),
+    FILE_OF(PARENT "/%I/class", "0x020000"),
+    FILE_OF(PARENT "/%I/device", "0x0001"),
+    DIR(PARENT "/%I/infiniband"),
+    LINK(PARENT "/%I/infiniband/%D", "../../../infiniband/%D"),
+    DIR(PARENT "/%I/infiniband_verbs"),
+    LINK(PARENT "/%I/infiniband_verbs/uverbs%U", "../../../infiniband_verbs/uverbs%U"),
+    FILE_BY(PARENT "/%I/local_cpulist", sw_text_cpulist),
+    FILE_BY(PARENT "/%I/local_cpus", sw_text_cpus),
+    DIR(PARENT "/%I/net"),
+    LINK(PARENT "/%I/net/%I", "../../../../../class/net/%I"),
+    FILE_BY(PARENT "/%I/numa_node", sw_text_numa_node),
+    FILE_OF(PARENT "/%I/revision", "0x00"),
+    FILE_OF(PARENT "/%I/subsystem_device", "0x0001"),
+    FILE_OF(PARENT "/%I/subsystem_vendor", "0x5357"),
+    FILE_OF(PARENT "/%I/uevent", "DRIVER=sidewire"),
+    FILE_OF(PARENT "/%I/vendor", "0x5357"),
+
+    SHARED(VIRTUAL),
+    DIR(VIRTUAL "/%D"),
+    FILE_OF(VIRTUAL "/%D/board_id", "sidewire"),
+    LINK(VIRTUAL "/%D/device", "../../sidewire/%I"),
+    FILE_OF(VIRTUAL "/%D/fw_ver", "0.1.0"),
+    FILE_OF(VIRTUAL "/%D/hca_type", "sidewire"),
+    FILE_OF(VIRTUAL "/%D/hw_rev", "0x1"),
+    FILE_OF(VIRTUAL "/%D/node_desc", "sidewire"),
+    FILE_BY(VIRTUAL "/%D/node_guid", sw_text_guid),
+    FILE_OF(VIRTUAL "/%D/node_type", "1: CA"),
+    LINK(VIRTUAL "/%D/subsystem", "../../../../class/infiniband"),
+    FILE_BY(VIRTUAL "/%D/sys_image_guid", sw_text_guid),
+    FILE_OF(VIRTUAL "/%D/uevent", "NAME=%D"),
+    DIR(VIRTUAL "/%D/ports"),
+    DIR(PORT),
+    FILE_OF(PORT "/cap_mask", "0x04010000"),
+    DIR(PORT "/gid_attrs"),
+    DIR(PORT "/gid_attrs/ndevs"),
+    FILE_BY(PORT "/gid_attrs/ndevs/%G", sw_text_gid_ndev),
+    DIR(PORT "/gid_attrs/types"),
+    FILE_BY(PORT "/gid_attrs/types/%G", sw_text_gid_type),
+    DIR(PORT "/gids"),
+    FILE_BY(PORT "/gids/%G", sw_text_gid),
+    FILE_OF(PORT "/lid", "0x0"),
+    FILE_OF(PORT "/lid_mask_count", "0"),
+    FILE_OF(PORT "/link_layer", "Ethernet"),
+    FILE_BY(PORT "/phys_state", sw_text_phys_state),
+    DIR(PORT "/pkeys"),
+    FILE_OF(PORT "/pkeys/0", "0xffff"),
+    FILE_BY(PORT "/rate", sw_text_rate),
+    FILE_OF(PORT "/sm_lid", "0x0"),
+    FILE_OF(PORT "/sm_sl", "0"),
+    FILE_BY(PORT "/state", sw_text_state),
+
+    /* What the direct link moves is not counted by anyone: no packet exists and the target takes no
+       part. */
+    DIR(PORT "/counters"),
+    COUNTER("excessive_buffer_overrun_errors"),
+    COUNTER("link_downed"),
+    COUNTER("link_error_recovery"),
+    COUNTER("local_link_integrity_errors"),
+    COUNTER("multicast_rcv_packets"),
+    COUNTER("multicast_xmit_packets"),
+    COUNTER("port_rcv_constraint_errors"),
+    COUNTER("port_rcv_data"),
+    COUNTER("port_rcv_errors"),
+    COUNTER("port_rcv_packets"),
+    COUNTER("port_rcv_remote_physical_errors"),
+    COUNTER("port_rcv_switch_relay_errors"),
+    COUNTER("port_xmit_constraint_errors"),
+    COUNTER("port_xmit_data"),
+    COUNTER("port_xmit_discards"),
+    COUNTER("port_xmit_packets"),
+    COUNTER("port_xmit_wait"),
+    COUNTER("symbol_error"),
+    COUNTER("unicast_rcv_packets"),
+    COUNTER("unicast_xmit_packets"),
+    COUNTER("VL15_dropped"),
+    DIR(PORT "/hw_counters"),
+    FILE_OF(PORT "/hw_counters/lifespan", "10"),
+    HW_COUNTER("duplicate_request"),
+    HW_COUNTER("out_of_sequence"),
+    HW_COUNTER("rcvd_pkts"),
+    HW_COUNTER("rnr_nak_retry_err"),
+    HW_COUNTER("sent_pkts"),
+};
+
+#define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
+
+/* Binds the node to the device, or holds it to the one that an earlier component named. */
+static bool bind_device(struct sw_node *node, char kind, const char *name, size_t len)
+{
+    char wanted[IBV_SYSFS_NAME_MAX];
+    if (len >= sizeof(wanted))
+        return false;
+    memcpy(wanted, name, len);
+    wanted[len] = '\0';
+    for (int i = 0; i < sw_netdev_count(); i++) {
+        struct sw_netdev *dev = sw_netdev_get(i);
+        struct sw_netdev_info info;
+        char uverbs[16];
+        sw_netdev_read(dev, &info);
+        snprintf(uverbs, sizeof(uverbs), "%d", info.uverbs);
+        const char *have = kind == 'D' ? info.name : kind == 'I' ? info.ifname : uverbs;
+        if (strcmp(have, wanted))
+            continue;
+        if (node->dev && node->dev != dev)
+            return false;
+        node->dev = dev;
+        return true;
+    }
+    return false;
+}
+
+static bool bind_number(struct sw_node *node, const char *name, size_t len)
+{
+    int number = 0;
+    if (len == 0 || len > 3 || (name[0] == '0' && len > 1))
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] < '0' || name[i] > '9')
+            return false;
+        number = number * 10 + (name[i] - '0');
+    }
+    node->number = number;
+    return number < SW_GID_TABLE_LEN;
+}
+
+/* Matches one component; a wildcard stands at its end. */
+static bool match_component(const char *pattern, size_t pattern_len, const char *name, size_t len,
+                            struct sw_node *node)
+{
+    if (pattern_len < 2 || pattern[pattern_len - 2] != '%')
+        return pattern_len == len && !memcmp(pattern, name, len);
+    size_t prefix = pattern_len - 2;
+    char kind = pattern[pattern_len - 1];
+    if (len <= prefix || memcmp(pattern, name, prefix))
+        return false;
+    if (kind == 'G')
+        return bind_number(node, name + prefix, len - prefix);
+    return bind_device(node, kind, name + prefix, len - prefix);
+}
+
+static enum sw_tree_match match_row(const struct sw_tree_row *row, const char *path,
+                                    struct sw_node *node)
+{
+    const char *pattern = row->path;
+    while (*path) {
+        size_t len = strcspn(++path, "/");
+        if (!*pattern)
+            return SW_TREE_FOREIGN;
+        size_t pattern_len = strcspn(++pattern, "/");
+        if (!match_component(pattern, pattern_len, path, len, node))
+            return SW_TREE_FOREIGN;
+        path += len;
+        pattern += pattern_len;
+    }
+    return *pattern ? SW_TREE_ABOVE : SW_TREE_NODE;
+}
+
+enum sw_tree_match sw_tree_lookup(const char *path, struct sw_node *out)
+{
+    enum sw_tree_match best = SW_TREE_FOREIGN;
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        struct sw_node node = {.row = &rows[i]};
+        enum sw_tree_match match = match_row(&rows[i], path, &node);
+        if (match == SW_TREE_NODE) {
+            *out = node;
+            return match;
+        }
+        if (match == SW_TREE_ABOVE)
+            best = match;
+    }
+    return best;
+}
+
+enum sw_tree_kind sw_node_kind(const struct sw_node *node)
+{
+    return node->row->kind;
+}
+
+int sw_node_text(const struct sw_node *node, char out[SW_TREE_TEXT_MAX])
+{
+    const struct sw_tree_row *row = node->row;
+    if (row->make)
+        return row->make(node, out);
+    struct sw_netdev_info info = {0};
+    if (node->dev)
+        sw_netdev_read(node->dev, &info);
+    return row->text ? sw_text_expand(row->text, &info, out) : -EINVAL;
+}
+
+/* Names all entries that one row stands for. */
+static void list_row(const struct sw_node *dir, const struct sw_tree_row *row, const char *name,
+                     sw_node_list_fn fn, void *arg)
+{
+    const char *wildcard = strchr(name, '%');
+    char text[SW_TREE_TEXT_MAX];
+    if (!wildcard) {
+        fn(arg, name, row->kind);
+    } else if (wildcard[1] == 'G') {
+        for (int i = 0; i < SW_GID_TABLE_LEN; i++) {
+            snprintf(text, sizeof(text), "%d", i);
+            fn(arg, text, row->kind);
+        }
+    } else {
+        for (int i = 0; i < sw_netdev_count(); i++) {
+            struct sw_netdev_info info;
+            if (dir->dev && dir->dev != sw_netdev_get(i))
+                continue;
+            sw_netdev_read(sw_netdev_get(i), &info);
+            if (sw_text_expand(name, &info, text) > 0)
+                fn(arg, text, row->kind);
+        }
+    }
+}
+
+void sw_node_list(const struct sw_node *dir, sw_node_list_fn fn, void *arg)
+{
+    size_t dir_len = strlen(dir->row->path);
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        const char *path = rows[i].path;
+        const char *name = strrchr(path, '/') + 1;
+        if ((size_t)(name - path) == dir_len + 1 && !memcmp(path, dir->row->path, dir_len))
+            list_row(dir, &rows[i], name, fn, arg);
+    }
+}
