@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is measured, against whom, and what is asked of it.
+
+An experiment runs its contenders in turn, round after round, so that whatever the machine does meets all of them. A row of
+the final table compares the medians of one contender of ours with the best of the peer's settings.
+"""
+
+import json
+import os
+import statistics
+
+import gate
+import procs
+from programs import ucx, pin
+
+# UCX by itself, and by the transports it could be told to use: the best of them is the peer.
+UCX_SETTINGS = {
+    'default': {},
+    'posix,cma': {'UCX_TLS': 'posix,cma,self'},
+    'sysv,cma': {'UCX_TLS': 'sysv,cma,self'},
+    'posix': {'UCX_TLS': 'posix,self'},
+}
+MILLION = 1000000
+ONE_SIDED = ('write', 'read', 'fadd', 'cswap')
+
+
+class Experiment:
+    def __init__(self, key, title, contenders, rounds_factor=1):
+        self.key = key
+        self.title = title
+        self.contenders = contenders  # name -> function that returns a dict of figures
+        self.rounds_factor = rounds_factor
+        self.samples = {name: [] for name in contenders}
+
+    def run(self, rounds, progress):
+        names = list(self.contenders)
+        for turn in range(rounds * self.rounds_factor):
+            for name in names if turn % 2 == 0 else reversed(names):
+                progress.step(f'{self.title}, round {turn + 1}: {name}')
+                self.samples[name].append(self.contenders[name]())
+
+    def steps(self, rounds):
+        return rounds * self.rounds_factor * len(self.contenders)
+
+    def figures(self, name, figure):
+        return [sample[figure] for sample in self.samples[name]]
+
+    def median(self, name, figure):
+        return statistics.median(self.figures(name, figure))
+
+    def best(self, prefix, figure, least):
+        """The contender with the best median among those whose name begins so."""
+        names = [name for name in self.samples if name == prefix or name.startswith(prefix + ' [')]
+        choose = min if least else max
+        return choose(names, key=lambda name: self.median(name, figure))
+
+    def spread(self, name, figure):
+        """Half of the range between the quartiles, as a part of the median."""
+        values = self.figures(name, figure)
+        if len(values) < 4:
+            return (max(values) - min(values)) / 2 / statistics.median(values)
+        low, _, high = statistics.quantiles(values, n=4)
+        return (high - low) / 2 / statistics.median(values)
+
+
+class Row:
+    """One line of the table. `least`: the smaller the better. Without limits it only informs."""
+
+    def __init__(self, title, experiment, ours, peer, figure, unit, least=False, at_least=None,
+                 aim=None, peer_figure=None):
+        self.title = title
+        self.experiment = experiment
+        self.ours = ours
+        self.peer = peer
+        self.figure = figure
+        self.peer_figure = peer_figure or figure
+        self.unit = unit
+        self.least = least
+        self.at_least = at_least
+        self.aim = aim
+
+    def result(self):
+        experiment = self.experiment
+        peer = experiment.best(self.peer, self.peer_figure, self.least)
+        ours_median = experiment.median(self.ours, self.figure)
+        peer_median = experiment.median(peer, self.peer_figure)
+        return {'measure': self.title, 'unit': self.unit, 'ours': ours_median,
+                'ours_name': self.ours, 'ours_spread': experiment.spread(self.ours, self.figure),
+                'peer': peer_median, 'peer_name': peer,
+                'peer_spread': experiment.spread(peer, self.peer_figure),
+                'ratio': ours_median / peer_median, 'less_is_better': self.least,
+                'at_least': self.at_least, 'aim': self.aim,
+                'met': verdict(ours_median / peer_median, self.at_least, self.aim, self.least)}
+
+
+def verdict(value, at_least, aim, least):
+    if at_least is None:
+        return 'for information'
+
+    def reaches(limit):
+        return value <= limit if least else value >= limit
+
+    if reaches(aim):
+        return 'aim'
+    return 'yes' if reaches(at_least) else 'NO'
+
+
+class Bench:
+    """Everything that can be measured, made of one Sidewire build."""
+
+    def __init__(self, sidewire, source, quick):
+        self.sidewire = sidewire
+        self.source = source  # directory of the programs of bench/src
+        self.divide = 5 if quick else 1
+        self.settings = dict(list(UCX_SETTINGS.items())[:2]) if quick else UCX_SETTINGS
+
+    def program(self, name, *options):
+        return self.sidewire.command + [os.path.join(self.source, name), '-d',
+                                        self.sidewire.device, *options]
+
+    def write_rate(self, *options, cpus='0,1'):
+        cpus = ','.join(pin(int(cpu))[-1] if pin(0) else '0' for cpu in cpus.split(','))
+        return self.program('write_rate', '--cpus', cpus, *options)
+
+    def rate(self, threads):
+        ops = 10 * MILLION // self.divide
+        argv = self.write_rate('--threads', str(threads), '--ops', str(ops),
+                               cpus=','.join(str(i % 2) for i in range(threads)) + ',1')
+        return {'rate': json.loads(procs.run(argv, 60))['mops_per_s'] * 1e6}
+
+    def latency(self, program):
+        samples = self.sidewire.latency_samples(program, ['-s', '8', '-n',
+                                                          str(200000 // self.divide)])
+        return {'median_s': samples[len(samples) // 2], 'mean_s': statistics.fmean(samples),
+                'p99_s': samples[len(samples) * 99 // 100]}
+
+    def bandwidth(self, program, size, iterations):
+        rows = self.sidewire.perftest(program, ['-s', str(size), '-N', '-n',
+                                                str(iterations // self.divide)])
+        return rows[size]
+
+    def floor(self):
+        pair = ','.join(pin(cpu)[-1] if pin(0) else '0' for cpu in (0, 1))
+        text = procs.run([os.path.join(self.source, 'line_bounce'), pair], 20)
+        return {'median_s': json.loads(text)['one_way_ns'] * 1e-9}
+
+    def ucx(self, test, size, iterations):
+        """Contenders of one UCX test, one for each setting."""
+        count = max(iterations // self.divide, 100)
+        return {f'UCX {test} [{name}]':
+                lambda settings=settings: ucx(test, size, count, settings)
+                for name, settings in self.settings.items()}
+
+    def experiments(self):
+        size, large = 65536, 1 << 20
+        small = Experiment('small_write', '8 B WRITE', {
+            'ib_write_lat': lambda: self.latency('ib_write_lat'),
+            **self.ucx('ucp_put_lat', 8, MILLION),
+            'write_rate': lambda: self.rate(1),
+            **self.ucx('ucp_put_bw', 8, 10 * MILLION),
+            'cache line': self.floor}, rounds_factor=2)
+        send = Experiment('small_send', '8 B SEND', {
+            'ib_send_lat': lambda: self.latency('ib_send_lat'),
+            **self.ucx('tag_lat', 8, MILLION)}, rounds_factor=2)
+        one_sided = Experiment('one_sided_bandwidth', '64 KiB WRITE and READ', {
+            'ib_write_bw': lambda: self.bandwidth('ib_write_bw', size, 100000),
+            **self.ucx('ucp_put_bw', size, 100000),
+            'ib_read_bw': lambda: self.bandwidth('ib_read_bw', size, 100000),
+            **self.ucx('ucp_get', size, 100000)})
+        send_64k = Experiment('send_bandwidth_64k', '64 KiB SEND', {
+            'ib_send_bw': lambda: self.bandwidth('ib_send_bw', size, 50000),
+            **self.ucx('tag_bw', size, 50000)})
+        send_1m = Experiment('send_bandwidth_1m', '1 MiB SEND', {
+            'ib_send_bw': lambda: self.bandwidth('ib_send_bw', large, 5000),
+            **self.ucx('tag_bw', large, 5000)})
+        threads = Experiment('threads', '8 B WRITE by threads', {
+            'one thread': lambda: self.rate(1), 'two threads': lambda: self.rate(2)},
+            rounds_factor=2)
+        return [small, send, one_sided, send_64k, send_1m, threads]
+
+    @staticmethod
+    def rows(experiments):
+        by_key = {experiment.key: experiment for experiment in experiments}
+        plan = [
+            ('ib_write_lat -s 8', 'small_write', 'ib_write_lat', 'UCX ucp_put_lat', 'median_s',
+             's', True, 1.5, 1.0),
+            ('  and one cache line, core to core', 'small_write', 'ib_write_lat', 'cache line',
+             'median_s', 's', True, None, None),
+            ('ib_send_lat -s 8', 'small_send', 'ib_send_lat', 'UCX tag_lat', 'median_s', 's', True,
+             1.3, 0.9),
+            ('ib_write_bw -s 65536', 'one_sided_bandwidth', 'ib_write_bw', 'UCX ucp_put_bw',
+             'bandwidth', 'B/s', False, 0.9, 1.0),
+            ('ib_read_bw -s 65536', 'one_sided_bandwidth', 'ib_read_bw', 'UCX ucp_put_bw',
+             'bandwidth', 'B/s', False, 0.9, 1.0),
+            ('  and its get', 'one_sided_bandwidth', 'ib_read_bw', 'UCX ucp_get', 'bandwidth',
+             'B/s', False, None, None),
+            ('ib_send_bw -s 65536', 'send_bandwidth_64k', 'ib_send_bw', 'UCX tag_bw', 'bandwidth',
+             'B/s', False, 1.0, 1.3),
+            ('ib_send_bw -s 1048576', 'send_bandwidth_1m', 'ib_send_bw', 'UCX tag_bw', 'bandwidth',
+             'B/s', False, 1.0, 1.3),
+            ('8 B WRITE rate, lists of 32', 'small_write', 'write_rate', 'UCX ucp_put_lat', 'rate',
+             'op/s', False, 1.3, 3.0),
+            ('  and its put_bw of 8 B', 'small_write', 'write_rate', 'UCX ucp_put_bw', 'rate',
+             'op/s', False, None, None),
+            ('two threads, passive target', 'threads', 'two threads', 'one thread', 'rate', 'op/s',
+             False, 1.8, 1.95),
+        ]
+        return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
+                for title, key, ours, peer, figure, unit, least, at_least, aim in plan
+                if key in by_key]
+
+    def syscalls(self, op):
+        """System calls of both sides while a million operations run."""
+        with gate.Gate(self.write_rate('--op', op, '--ops', str(MILLION))) as phase:
+            counters = [gate.SyscallCount(pid) for pid in phase.pids()]
+            phase.begin()
+            phase.end()
+            initiator, target = (counter.stop() for counter in counters)
+            phase.finish()
+        return {'op': op, 'initiator': initiator, 'target': target}
+
+    def target_cpu(self, op):
+        """Processor time of the sleeping target while a million operations reach it."""
+        with gate.Gate(self.write_rate('--op', op, '--ops', str(MILLION))) as phase:
+            _, target = phase.pids()
+            before = gate.cpu_time_ns(target)
+            phase.begin()
+            phase.end()
+            spent = gate.cpu_time_ns(target) - before
+            phase.finish()
+        return {'op': op, 'cpu_ns': spent}
+
+    def sweep(self, kind):
+        cpus = ','.join(pin(cpu)[-1] if pin(0) else '0' for cpu in (0, 1))
+        argv = self.program('sweep', '-b', kind, '-c', cpus)
+        return json.loads(procs.run(argv, 120))['rows']

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Child processes: started, waited for with a time limit, ended by process id, and explained when they fail.
+
+Each child leads a session of its own, so that ending it also ends what it started, and nothing else.
+"""
+
+import os
+import random
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+
+TAIL_LINES = 12
+
+
+class RunFailed(Exception):
+    """A command that failed; the text says which, how, and what it printed last."""
+
+
+class Child:
+    live = {}
+
+    def __init__(self, argv, env=None):
+        self.argv = argv
+        self.env = env or {}
+        self.output = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()
+        try:
+            self.process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors,
+                env={**os.environ, **self.env}, start_new_session=True)
+        except OSError as error:
+            raise RunFailed(f'{self.command()}\n  cannot be started: {error}') from None
+        Child.live[self.process.pid] = self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def command(self):
+        words = [f'{name}={shlex.quote(value)}' for name, value in self.env.items()]
+        return ' '.join(words + [shlex.join(self.argv)])
+
+    def running(self):
+        return self.process.poll() is None
+
+    def wait(self, timeout_s):
+        """The exit status, or None when the time is up."""
+        try:
+            status = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        Child.live.pop(self.pid, None)
+        return status
+
+    def end(self):
+        """Ends the child and its session, by id. Harmless when it has ended already."""
+        for number, patience_s in ((signal.SIGTERM, 1), (signal.SIGKILL, 5)):
+            if not self.running():
+                break
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                break
+            if self.wait(patience_s) is not None:
+                break
+        Child.live.pop(self.pid, None)
+
+    def text(self):
+        return self._read(self.output)
+
+    def error_text(self):
+        return self._read(self.errors)
+
+    @staticmethod
+    def _read(stream):
+        size = os.fstat(stream.fileno()).st_size
+        return os.pread(stream.fileno(), size, 0).decode(errors='replace')
+
+    def report(self, what):
+        """What a reader needs to know when it went wrong."""
+        lines = [f'{self.command()}', f'  {what}']
+        tail = (self.text() + self.error_text()).rstrip().splitlines()[-TAIL_LINES:]
+        lines += [f'  | {line}' for line in tail] or ['  | (it printed nothing)']
+        return '\n'.join(lines)
+
+
+def end_all():
+    for child in list(Child.live.values()):
+        child.end()
+
+
+def describe_status(status):
+    if status is None:
+        return 'did not end in time and was ended'
+    if status < 0:
+        return f'was killed by {signal.Signals(-status).name}'
+    return f'ended with status {status}'
+
+
+def run(argv, timeout_s, env=None, accept=(0,)):
+    """Runs one command to its end; returns what it printed."""
+    child = Child(argv, env)
+    try:
+        status = child.wait(timeout_s)
+        if status not in accept:
+            child.end()
+            raise RunFailed(child.report(describe_status(status)))
+        return child.text()
+    finally:
+        child.end()
+
+
+def listening_ports():
+    ports = set()
+    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+        try:
+            with open(table) as lines:
+                next(lines)
+                for line in lines:
+                    fields = line.split()
+                    if fields[3] == '0A':
+                        ports.add(int(fields[1].rsplit(':', 1)[1], 16))
+        except OSError:
+            continue
+    return ports
+
+
+def free_port():
+    """A port nobody listens on, below the range the kernel hands out by itself."""
+    taken = listening_ports()
+    while True:
+        port = random.randrange(20000, 30000)
+        if port not in taken:
+            return port
+
+
+def await_port(child, port, timeout_s=15):
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if port in listening_ports():
+            return
+        if not child.running():
+            raise RunFailed(child.report(
+                f'{describe_status(child.wait(1))} before it listened on port {port}'))
+        time.sleep(0.01)
+    raise RunFailed(child.report(f'does not listen on port {port} after {timeout_s} s'))
+
+
+def run_pair(server_argv, client_argv, port, timeout_s, env=None):
+    """Runs a server and its client as two processes; returns what the client printed."""
+    server = Child(server_argv, env)
+    client = None
+    try:
+        await_port(server, port)
+        client = Child(client_argv, env)
+        status = client.wait(timeout_s)
+        if status != 0:
+            client.end()
+            server_status = server.wait(0.5)
+            how = 'was still running' if server_status is None else describe_status(server_status)
+            raise RunFailed(client.report(describe_status(status)) + '\n' + server.report(
+                f'was its server and {how}'))
+        status = server.wait(10)
+        if status != 0:
+            server.end()
+            raise RunFailed(server.report(
+                f'was the server; its client ended well, but it {describe_status(status)}'))
+        return client.text()
+    finally:
+        if client:
+            client.end()
+        server.end()
