@@ -6,11 +6,17 @@
  * run.
  */
 #include <errno.h>
+#include <linux/ioctl.h>
 #include <seccomp.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00) /* Linux 6.1, linux/userfaultfd.h */
+#endif
 
 enum { STATUS_OWN_FAULT = 125, STATUS_NOT_EXECUTABLE = 126, STATUS_NOT_FOUND = 127 };
 
@@ -38,6 +44,10 @@ static int deny_list(scmp_filter_ctx filter, char *list, int err)
             return -1;
         }
         int failed = seccomp_rule_add(filter, SCMP_ACT_ERRNO((uint32_t)err), number, 0);
+        /* For root there is a device that makes the same descriptors. */
+        if (!failed && !strcmp(name, "userfaultfd"))
+            failed = seccomp_rule_add(filter, SCMP_ACT_ERRNO((uint32_t)err), SCMP_SYS(ioctl), 1,
+                                      SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, USERFAULTFD_IOC_NEW));
         if (failed) {
             fprintf(stderr, "deny: cannot refuse '%s': %s\n", name, strerror(-failed));
             return -1;

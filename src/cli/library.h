@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where libsidewire.so is: SIDEWIRE_LIB, else beside this command in the build tree, else where it
+ * was installed to. */
+#ifndef SW_CLI_LIBRARY_H
+#define SW_CLI_LIBRARY_H
+
+#include <limits.h>
+
+struct sw_library {
+    char path[PATH_MAX];
+    char reason[PATH_MAX + 256]; /* why it cannot be used */
+    char mend[PATH_MAX + 64];    /* the command that mends it, or empty */
+};
+
+/* Returns 0, or -1 with `reason` and `mend` set. */
+int sw_library_find(struct sw_library *out);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "cli/machine.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/hardware.h"
+#include "cli/library.h"
+#include "cli/refusal.h"
+#include "cli/report.h"
+#include "device/netdev.h"
+
+/* Each peer costs a handful of descriptors, and each shared region one more. */
+enum { OPEN_FILES_MIN = 1024 };
+
+static struct sw_finding *add(struct sw_report *report, enum sw_verdict verdict, const char *name)
+{
+    return sw_report_add(report, SW_GROUP_MACHINE, verdict, name);
+}
+
+static void append(struct sw_finding *finding, const char *text)
+{
+    size_t used = strlen(finding->detail);
+    snprintf(finding->detail + used, sizeof(finding->detail) - used, "%s%s", used ? ", " : "",
+             text);
+}
+
+static void probe_library(struct sw_report *report)
+{
+    static struct sw_library library;
+    int failed = sw_library_find(&library);
+    struct sw_finding *finding =
+        add(report, failed ? SW_VERDICT_NO : SW_VERDICT_YES, "libsidewire.so");
+    if (failed) {
+        sw_finding_detail(finding, "%.200s: %.300s", library.path, library.reason);
+        sw_finding_mend(finding, "%.500s", library.mend);
+    } else {
+        sw_finding_detail(finding, "%.500s", library.path);
+    }
+}
+
+static void probe_stock(struct sw_report *report)
+{
+    void *handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+    struct sw_finding *finding = add(report, handle ? SW_VERDICT_YES : SW_VERDICT_NO, "libibverbs");
+    if (!handle) {
+        sw_finding_detail(
+            finding, "the stock library is missing; programs that speak verbs are linked to it");
+        sw_finding_mend(finding, "apt-get install libibverbs1 (as root)");
+        return;
+    }
+    struct link_map *map = NULL;
+    char whole[PATH_MAX];
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && realpath(map->l_name, whole))
+        sw_finding_detail(finding, "%.500s", whole);
+    dlclose(handle);
+}
+
+static void probe_hardware(struct sw_report *report)
+{
+    struct sw_hardware hardware;
+    sw_hardware_read(&hardware);
+    struct sw_finding *finding = add(report, SW_VERDICT_NOTE, "RDMA hardware");
+    sw_finding_detail(finding, "%s",
+                      hardware.count ? "stays visible and untouched beside the Sidewire devices"
+                                     : "none, and none is needed");
+    for (int i = 0; i < hardware.count; i++)
+        append(finding, hardware.devices[i].name);
+}
+
+static void probe_interfaces(struct sw_report *report)
+{
+    struct sw_finding *finding = add(report, SW_VERDICT_NO, "interfaces up");
+    int failed = sw_netdev_refresh(NULL, NULL);
+    for (int i = 0; i < sw_netdev_count(); i++) {
+        struct sw_netdev_info info;
+        sw_netdev_read(sw_netdev_get(i), &info);
+        if (info.up)
+            append(finding, info.ifname);
+    }
+    if (*finding->detail) {
+        finding->verdict = SW_VERDICT_YES;
+    } else if (failed) {
+        sw_refusal_explain(finding, "reading the network interfaces", -failed, "CONFIG_NET");
+    } else if (getenv("SIDEWIRE_DEVICES")) {
+        sw_finding_detail(finding,
+                          "none of those in SIDEWIRE_DEVICES=%.200s, so there is no device",
+                          getenv("SIDEWIRE_DEVICES"));
+        sw_finding_mend(finding, "unset SIDEWIRE_DEVICES");
+    } else {
+        sw_finding_detail(finding, "none, so there is no device");
+        sw_finding_mend(finding, "ip link set lo up (as root)");
+    }
+}
+
+static void probe_limits(struct sw_report *report)
+{
+    struct rlimit files, locked;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        struct sw_finding *finding = add(
+            report, files.rlim_cur < OPEN_FILES_MIN ? SW_VERDICT_NO : SW_VERDICT_YES, "open files");
+        sw_finding_detail(finding, "at most %llu", (unsigned long long)files.rlim_cur);
+        if (files.rlim_cur < OPEN_FILES_MIN) {
+            append(finding, "few for a program with many peers");
+            sw_finding_mend(finding, "ulimit -n %d", OPEN_FILES_MIN);
+        }
+    }
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
+        sw_finding_detail(add(report, SW_VERDICT_NOTE, "locked memory"),
+                          "no limit matters: nothing is locked");
+}
+
+static void probe_user_namespace(struct sw_report *report)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWUSER) ? errno : 0);
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    int err = pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : EAGAIN;
+    struct sw_finding *finding = add(report, SW_VERDICT_NOTE, "user namespaces");
+    sw_finding_detail(finding, err ? "refused (%s); only rootless containers need them" : "allowed",
+                      strerror(err));
+    if (err && sw_proc_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
+        sw_finding_mend(finding, "sysctl -w kernel.unprivileged_userns_clone=1 (as root)");
+    else if (err && sw_proc_number("/proc/sys/user/max_user_namespaces", 1) == 0)
+        sw_finding_mend(finding, "sysctl -w user.max_user_namespaces=10000 (as root)");
+}
+
+static void probe_settings(struct sw_report *report)
+{
+    static const char *const names[] = {"SIDEWIRE_DIRECT",  "SIDEWIRE_ADOPT", "SIDEWIRE_ADOPT_MAX",
+                                        "SIDEWIRE_DEVICES", "SIDEWIRE_LOG",   "SIDEWIRE_LIB"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (!value)
+            continue;
+        struct sw_finding *finding = add(report, SW_VERDICT_NOTE, names[i]);
+        sw_finding_detail(finding, "%.400s", value);
+        if (i == 0 && strcmp(value, "auto"))
+            append(finding, "so programs may not use all of the ways above");
+    }
+}
+
+void sw_machine_probe(struct sw_report *report)
+{
+    probe_library(report);
+    probe_stock(report);
+    probe_interfaces(report);
+    probe_hardware(report);
+    probe_limits(report);
+    probe_user_namespace(report);
+    struct utsname name;
+    if (uname(&name) == 0)
+        sw_finding_detail(add(report, SW_VERDICT_NOTE, "kernel"), "%s, %s", name.release,
+                          sw_is_filtered() ? "with a seccomp filter on this process"
+                                           : "no seccomp filter on this process");
+    probe_settings(report);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * `sidewire run`: sets the environment and becomes CMD. It does not fork, so exit codes, signals,
+ * the terminal and the process id are CMD's own. The statuses 125, 126 and 127 are those of env(1).
+ */
+#include <argp.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/closed.h"
+#include "cli/command.h"
+#include "cli/fault.h"
+#include "cli/library.h"
+#include "cli/program.h"
+
+struct run_args {
+    bool force;
+    int argc;
+    char **argv; /* of CMD */
+};
+
+enum { KEY_DIRECT = 256, KEY_ADOPT, KEY_DEVICES, KEY_LOG, KEY_FORCE };
+
+static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
+static const char *const adopt_words[] = {"auto", "never", NULL};
+static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
+
+static const struct argp_option options[] = {
+    {"direct", KEY_DIRECT, "RUNG", 0,
+     "Limit the ways to a peer's memory: auto (default), mapped, cma, ring or off", 0},
+    {"adopt", KEY_ADOPT, "WHEN", 0,
+     "Whether plain memory is made mappable by peers: auto (default) or never", 0},
+    {"devices", KEY_DEVICES, "LIST", 0,
+     "Only make devices for these network interfaces, e.g. lo,eth0", 0},
+    {"log", KEY_LOG, "LEVEL", 0, "What is told on stderr: error, warn (default), info or debug", 0},
+    {"force", KEY_FORCE, NULL, 0,
+     "Run CMD even if the library cannot be preloaded into it; its children may get it", 0},
+    {0},
+};
+
+static void set_one_of(struct argp_state *state, const char *variable, const char *option,
+                       const char *value, const char *const *words)
+{
+    for (const char *const *word = words; *word; word++) {
+        if (!strcmp(*word, value)) {
+            setenv(variable, value, 1);
+            return;
+        }
+    }
+    char list[128] = "";
+    for (const char *const *word = words; *word; word++) {
+        if (word != words)
+            strcat(list, word[1] ? ", " : " or ");
+        strcat(list, *word);
+    }
+    argp_error(state, "--%s is %s, not '%s'", option, list, value);
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+    struct run_args *args = state->input;
+    switch (key) {
+    case KEY_DIRECT:
+        set_one_of(state, "SIDEWIRE_DIRECT", "direct", value, direct_words);
+        return 0;
+    case KEY_ADOPT:
+        set_one_of(state, "SIDEWIRE_ADOPT", "adopt", value, adopt_words);
+        return 0;
+    case KEY_LOG:
+        set_one_of(state, "SIDEWIRE_LOG", "log", value, log_words);
+        return 0;
+    case KEY_DEVICES:
+        if (*value == '\0')
+            argp_error(state, "--devices wants names of network interfaces, e.g. lo,eth0");
+        setenv("SIDEWIRE_DEVICES", value, 1);
+        return 0;
+    case KEY_FORCE:
+        args->force = true;
+        return 0;
+    case ARGP_KEY_ARGS: /* the first word that is no option and all after it */
+        args->argv = state->argv + state->next;
+        args->argc = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "no command to run");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "[--] CMD [ARGS...]",
+    .doc = "Runs CMD with the Sidewire devices. Exit codes and signals are CMD's own."
+           "\v"
+           "Examples:\n"
+           "  sidewire run ib_write_lat                     the server of a pair\n"
+           "  sidewire run -- ib_write_lat -s 8 localhost   and its client\n"
+           "  sidewire run --direct cma -- ibv_devinfo -v   without mapping memory\n"
+           "\n"
+           "Status: that of CMD; 125 if sidewire itself fails, 126 if CMD cannot be run, 127 if it "
+           "is not found.",
+};
+
+/* Ours first, then what was there, without an earlier mention of ours. */
+static int preload(const char *library)
+{
+    const char *old = getenv("LD_PRELOAD");
+    size_t room = strlen(library) + (old ? strlen(old) : 0) + 2;
+    char *value = malloc(room);
+    char *rest = strdup(old ? old : "");
+    if (!value || !rest) {
+        free(value);
+        free(rest);
+        return -1;
+    }
+    strcpy(value, library);
+    for (char *word = strtok(rest, ": "); word; word = strtok(NULL, ": ")) {
+        if (strcmp(word, library)) {
+            strcat(value, ":");
+            strcat(value, word);
+        }
+    }
+    int failed = setenv("LD_PRELOAD", value, 1);
+    free(rest);
+    free(value);
+    return failed;
+}
+
+/* CMD cannot be started at all. */
+static int refuse(enum sw_program_fault fault, const char *name, const struct sw_program *program)
+{
+    if (strcmp(program->image, program->path) && fault != SW_PROGRAM_OK) {
+        sw_fault("correct the first line of the script", "cannot run '%s': its interpreter '%s' %s",
+                 program->path, program->image,
+                 fault == SW_PROGRAM_NOT_FOUND ? "does not exist" : "is not executable");
+        return SW_STATUS_NOT_EXECUTABLE;
+    }
+    if (fault == SW_PROGRAM_NOT_FOUND) {
+        sw_fault(NULL, "cannot run '%s': %s", name,
+                 strchr(name, '/') ? "there is no such file" : "there is no such command in PATH");
+        return SW_STATUS_NOT_FOUND;
+    }
+    if (fault == SW_PROGRAM_DIRECTORY) {
+        sw_fault(NULL, "cannot run '%s': it is a folder", name);
+        return SW_STATUS_NOT_EXECUTABLE;
+    }
+    static struct sw_closed closed;
+    sw_closed_explain(program->path, 'x', &closed);
+    sw_fault(closed.mend, "cannot run '%s': %s", program->path, closed.reason);
+    return SW_STATUS_NOT_EXECUTABLE;
+}
+
+/* CMD would start, but without the device. */
+static int warn_of(enum sw_program_fault fault, const struct sw_program *program, bool force)
+{
+    const char *why = "";
+    const char *mend = "";
+    switch (fault) {
+    case SW_PROGRAM_STATIC:
+        why = "is statically linked: there is no loader that could preload a library into it";
+        mend = "link it dynamically; --force runs it anyway, without the device";
+        break;
+    case SW_PROGRAM_PRIVILEGED:
+        why = "gains privileges when run (set-user-ID, set-group-ID or file capabilities): the "
+              "loader then drops "
+              "LD_PRELOAD, for its children too";
+        mend =
+            "put it in front: sudo sidewire run -- CMD; --force runs it anyway, without the device";
+        break;
+    case SW_PROGRAM_FOREIGN_MACHINE:
+        why = "is for another processor or word size than libsidewire.so";
+        mend = "use a program built for this machine; --force runs it anyway, without the device";
+        break;
+    case SW_PROGRAM_FOREIGN_LIBC:
+        why = "is linked to another C library than libsidewire.so, which is for glibc";
+        mend = "use a glibc build of it; --force runs it anyway, without the device";
+        break;
+    case SW_PROGRAM_OK:
+    case SW_PROGRAM_NOT_FOUND:
+    case SW_PROGRAM_DIRECTORY:
+    case SW_PROGRAM_NOT_EXECUTABLE:
+        return 0;
+    }
+    sw_fault(force ? NULL : mend, "%s '%s': it %s", force ? "no device for" : "cannot serve",
+             program->image, why);
+    return force ? 0 : SW_STATUS_NOT_EXECUTABLE;
+}
+
+/* A file that is neither a binary nor starts with #! is a shell script, as for execvp(3). */
+static void exec_by_shell(const char *path, const struct run_args *args)
+{
+    char **argv = calloc((size_t)args->argc + 2, sizeof(*argv));
+    if (!argv)
+        return;
+    argv[0] = (char *)"sh";
+    argv[1] = (char *)path;
+    for (int i = 1; i < args->argc; i++)
+        argv[i + 1] = args->argv[i];
+    execv("/bin/sh", argv);
+    free(argv);
+}
+
+int sw_command_run(int argc, char **argv)
+{
+    struct run_args args = {0};
+    argp_err_exit_status = SW_STATUS_RUN_FAILED;
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+
+    static struct sw_program program;
+    enum sw_program_fault fault = sw_program_find(args.argv[0], &program);
+    if (fault == SW_PROGRAM_NOT_FOUND || fault == SW_PROGRAM_DIRECTORY ||
+        fault == SW_PROGRAM_NOT_EXECUTABLE)
+        return refuse(fault, args.argv[0], &program);
+    int status = warn_of(fault, &program, args.force);
+    if (status)
+        return status;
+
+    static struct sw_library library;
+    if (sw_library_find(&library)) {
+        sw_fault(library.mend, "cannot use %s: %s", library.path, library.reason);
+        return SW_STATUS_RUN_FAILED;
+    }
+    if (preload(library.path)) {
+        sw_fault(NULL, "cannot set LD_PRELOAD: %s", strerror(errno));
+        return SW_STATUS_RUN_FAILED;
+    }
+    execv(program.path, args.argv);
+    if (errno == ENOEXEC)
+        exec_by_shell(program.path, &args);
+    sw_fault(NULL, "cannot run '%s': %s", program.path, strerror(errno));
+    return errno == ENOENT ? SW_STATUS_NOT_FOUND : SW_STATUS_NOT_EXECUTABLE;
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""scripts/setup, on machines made up for it: what it installs, what it says, when it stops."""
+import os
+import sys
+
+import harness
+from harness import SOURCE, expect, expect_status, run
+
+SETUP = os.path.join(SOURCE, 'scripts/setup')
+
+
+def made_up(folder, name, text):
+    """A command that stands in for the system's."""
+    path = os.path.join(folder, name)
+    with open(path, 'w', encoding='utf-8') as out:
+        out.write(f'#!/bin/bash\n{text}\n')
+    os.chmod(path, 0o755)
+
+
+def setup_machine(folder, *, root, installed, working=True):
+    """A PATH whose dpkg-query knows the packages in a file and whose apt-get adds to it."""
+    os.makedirs(f'{folder}/lists')
+    with open(f'{folder}/packages', 'w', encoding='utf-8') as out:
+        out.write('# a comment\none    build  the first\ntwo    test   the second\nthree  demo   the third\n')
+    with open(f'{folder}/installed', 'w', encoding='utf-8') as out:
+        out.write(''.join(f'{name}\n' for name in installed))
+    made_up(folder, 'id', f'echo {0 if root else 1000}')
+    made_up(folder, 'dpkg-query', f'grep -qx "${{@: -1}}" {folder}/installed && echo installed || echo not-installed')
+    made_up(folder, 'apt-get', f'''echo "$@" >>{folder}/calls
+        [ "$1" = update ] && {{ touch {folder}/lists/x_Packages; exit 0; }}
+        {'true' if working else 'exit 100'}
+        for word; do grep -q "^$word " {folder}/packages && echo "$word" >>{folder}/installed; done; exit 0''')
+    return {'PATH': f'{folder}:/usr/bin:/bin', 'SIDEWIRE_PACKAGES': f'{folder}/packages', 'SIDEWIRE_APT_LISTS': f'{folder}/lists'}
+
+
+def calls(folder):
+    path = f'{folder}/calls'
+    return open(path, encoding='utf-8').read() if os.path.exists(path) else ''
+
+
+def setup__nothing_missing():
+    with harness.public_folder() as folder:
+        env = setup_machine(folder, root=False, installed=['one', 'two', 'three'])
+        done = run(SETUP, env=env)
+        expect(done.returncode == 0 and not done.stdout and not calls(folder), done)
+
+
+def setup__names_the_command_without_root():
+    with harness.public_folder() as folder:
+        env = setup_machine(folder, root=False, installed=['one'])
+        done = run(SETUP, env=env)
+        expect_status(done, 1)
+        expect('sudo apt-get install --no-install-recommends two three' in done.stderr and not calls(folder), done)
+
+
+def setup__installs_as_root():
+    with harness.public_folder() as folder:
+        env = setup_machine(folder, root=True, installed=['one'])
+        done = run(SETUP, env=env)
+        expect_status(done, 0)
+        expect('two three' in done.stdout, done)
+        expect(calls(folder).startswith('update') and 'install' in calls(folder), calls(folder))
+        before = calls(folder)
+        expect_status(run(SETUP, env=env), 0)
+        expect(calls(folder) == before, calls(folder))
+
+
+def setup__fresh_lists_are_used():
+    with harness.public_folder() as folder:
+        env = setup_machine(folder, root=True, installed=[])
+        open(f'{folder}/lists/x_Packages', 'w', encoding='utf-8').close()
+        expect_status(run(SETUP, env=env), 0)
+        expect('update' not in calls(folder), calls(folder))
+
+
+def setup__groups():
+    with harness.public_folder() as folder:
+        env = setup_machine(folder, root=False, installed=['one', 'two'])
+        expect_status(run(SETUP, 'build', env=env), 0)
+        expect_status(run(SETUP, 'test', env=env), 0)
+        expect_status(run(SETUP, 'demo', env=env), 1)
+        expect_status(run(SETUP, 'zork', env=env), 1)
+        expect(run(SETUP, '--list', env=env).stdout == 'three\n')
+
+
+def setup__installation_that_fails():
+    with harness.public_folder() as folder:
+        env = setup_machine(folder, root=True, installed=['one'], working=False)
+        done = run(SETUP, env=env)
+        expect_status(done, 1)
+        expect('apt-get install --no-install-recommends two three' in done.stderr, done)
+
+
+if __name__ == '__main__':
+    sys.exit(harness.main(globals()))
