@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "link/link.h"
 #include "verbs/async.h"
 #include "verbs/stock.h"
 
@@ -60,6 +61,7 @@ struct ibv_context *sw_verbs_context_open(struct sw_verbs_device *device)
         free(ctx);
         return NULL;
     }
+    sw_link_init();
     const int rc = sw_context_open(device->netdev, sw_async_push, ctx, &ctx->dev);
     if (rc) {
         sw_async_fini(ctx);

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/cq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cq_impl.h"
+#include "device/device_limits.h"
+#include "device/nic.h"
+#include "device/qp_impl.h"
+
+static uint32_t ring_size(int cqe)
+{
+    uint32_t size = 16;
+    while (size < (uint32_t)cqe)
+        size <<= 1;
+    return size;
+}
+
+int sw_cq_create(struct sw_context *ctx, int cqe, sw_cq_notify_fn notify, void *owner,
+                 struct sw_cq **out)
+{
+    if (cqe < 1 || cqe > SW_MAX_CQE)
+        return -EINVAL;
+    struct sw_cq *cq = aligned_alloc(SW_CACHELINE, sizeof(*cq));
+    uint32_t size = ring_size(cqe);
+    struct sw_cqe *ring = aligned_alloc(SW_CACHELINE, size * sizeof(*ring));
+    if (!cq || !ring)
+        goto no_memory;
+    memset(cq, 0, sizeof(*cq));
+
+    pthread_mutex_lock(&sw_nic.lock);
+    int index = sw_nic_claim_cq();
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (index < 0)
+        goto no_memory;
+    cq->ring = ring;
+    cq->mask = size - 1;
+    cq->capacity = size;
+    cq->ctx = ctx;
+    cq->index = (uint32_t)index;
+    cq->pub = &sw_nic.pub->cqs[index];
+    atomic_store(&cq->pub->armed, SW_CQ_DISARMED);
+    cq->notify = notify;
+    cq->owner = owner;
+    *out = cq;
+    return 0;
+
+no_memory:
+    free(cq);
+    free(ring);
+    return -ENOMEM;
+}
+
+int sw_cq_destroy(struct sw_cq *cq)
+{
+    if (atomic_load(&cq->refs))
+        return -EBUSY;
+    pthread_mutex_lock(&sw_nic.lock);
+    sw_nic_release_cq(cq->index);
+    pthread_mutex_unlock(&sw_nic.lock);
+    free(cq->qps);
+    free(cq->ring);
+    free(cq);
+    return 0;
+}
+
+int sw_cq_entries(const struct sw_cq *cq)
+{
+    return (int)cq->capacity;
+}
+
+int sw_cq_resize(struct sw_cq *cq, int cqe)
+{
+    if (cqe < 1 || cqe > SW_MAX_CQE)
+        return -EINVAL;
+    uint32_t size = ring_size(cqe);
+    struct sw_cqe *ring = aligned_alloc(SW_CACHELINE, size * sizeof(*ring));
+    if (!ring)
+        return -ENOMEM;
+    struct sw_cqe *old = ring;
+    int rc = -EINVAL;
+    sw_lock_acquire(&cq->poll_lock);
+    sw_lock_acquire(&cq->push_lock);
+    uint32_t tail = atomic_load(&cq->tail);
+    if (tail - cq->head <= (uint32_t)cqe) {
+        for (uint32_t i = cq->head; i != tail; i++)
+            ring[i & (size - 1)] = cq->ring[i & cq->mask];
+        old = cq->ring;
+        cq->ring = ring;
+        cq->mask = size - 1;
+        cq->capacity = size;
+        rc = 0;
+    }
+    sw_lock_release(&cq->push_lock);
+    sw_lock_release(&cq->poll_lock);
+    free(old);
+    return rc;
+}
+
+static int pop(struct sw_cq *cq, int max, struct ibv_wc *wc)
+{
+    uint32_t head = cq->head;
+    uint32_t queued = atomic_load_explicit(&cq->tail, memory_order_acquire) - head;
+    int count = queued < (uint32_t)max ? (int)queued : max;
+    for (int i = 0; i < count; i++, head++) {
+        const struct sw_cqe *cqe = &cq->ring[head & cq->mask];
+        wc[i] = cqe->wc;
+        if (cqe->qp)
+            atomic_store_explicit(&cqe->qp->sq.polled, cqe->sq_index, memory_order_release);
+    }
+    cq->head = head;
+    atomic_store_explicit(&cq->head_seen, head, memory_order_release);
+    return count;
+}
+
+/* Drives the attached QPs that have work until enough is queued: the whole round if need be, and going on from the last one
+ * served, so that a busy QP does not starve others. */
+static void drive(struct sw_cq *cq)
+{
+    uint32_t count = cq->qp_count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = cq->turn + i;
+        at = at >= count ? at - count : at;
+        struct sw_qp *qp = cq->qps[at];
+        if (!sw_qp_has_work(qp) || !sw_lock_try(&qp->lock))
+            continue;
+        qp->link->progress(qp);
+        sw_lock_release(&qp->lock);
+        if (atomic_load_explicit(&cq->tail, memory_order_relaxed) != cq->head) {
+            cq->turn = at + 1 >= count ? 0 : at + 1;
+            return;
+        }
+    }
+}
+
+int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
+{
+    sw_lock_acquire(&cq->poll_lock);
+    int count = pop(cq, max, wc);
+    if (count < max) {
+        drive(cq);
+        count += pop(cq, max - count, wc + count);
+    }
+    sw_lock_release(&cq->poll_lock);
+    if (__builtin_expect(cq->overflow, 0) && count == 0)
+        return -1;
+    return count;
+}
+
+int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
+{
+    uint32_t armed = atomic_load(&cq->pub->armed);
+    /* Arming for any completion stays in force when solicited-only is asked for as well. */
+    if (!solicited_only || armed != SW_CQ_ARMED_ANY)
+        atomic_store(&cq->pub->armed, solicited_only ? SW_CQ_ARMED_SOLICITED : SW_CQ_ARMED_ANY);
+    /* A message that came before a peer could see the flag waits undelivered in its ring: let the engine look, so that a program that
+     * does not poll again is woken too. */
+    bool waiting = false;
+    sw_lock_acquire(&cq->poll_lock);
+    for (uint32_t i = 0; i < cq->qp_count && !waiting; i++)
+        waiting = sw_qp_has_work(cq->qps[i]);
+    sw_lock_release(&cq->poll_lock);
+    if (waiting)
+        sw_nic.link->kick();
+    return 0;
+}
+
+void sw_cq_fire(struct sw_cq *cq)
+{
+    if (atomic_exchange(&cq->pub->armed, SW_CQ_DISARMED) != SW_CQ_DISARMED && cq->notify)
+        cq->notify(cq->owner);
+}
+
+struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq)
+{
+    if (!cq->overflow) {
+        cq->overflow = true;
+        sw_context_event(cq->ctx, IBV_EVENT_CQ_ERR, cq->owner);
+        sw_nic.link->kick(); /* the engine takes the CQ's QPs to ERR */
+    }
+    return NULL;
+}
+
+int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp)
+{
+    int rc = 0;
+    atomic_fetch_add(&cq->refs, 1);
+    sw_lock_acquire(&cq->poll_lock);
+    for (uint32_t i = 0; i < cq->qp_count; i++)
+        if (cq->qps[i] == qp)
+            goto done;
+    if (cq->qp_count == cq->qp_room) {
+        uint32_t room = cq->qp_room ? cq->qp_room * 2 : 8;
+        struct sw_qp **qps = realloc(cq->qps, room * sizeof(*qps));
+        if (!qps) {
+            rc = -ENOMEM;
+            goto done;
+        }
+        cq->qps = qps;
+        cq->qp_room = room;
+    }
+    cq->qps[cq->qp_count++] = qp;
+done:
+    sw_lock_release(&cq->poll_lock);
+    if (rc)
+        atomic_fetch_sub(&cq->refs, 1);
+    return rc;
+}
+
+void sw_cq_purge(struct sw_cq *cq, uint32_t qpn)
+{
+    sw_lock_acquire(&cq->push_lock);
+    uint32_t tail = atomic_load(&cq->tail), kept = tail;
+    /* Compact towards the tail's end: walk backwards, keep others. */
+    for (uint32_t i = tail; i != cq->head; i--) {
+        struct sw_cqe *cqe = &cq->ring[(i - 1) & cq->mask];
+        if (cqe->wc.qp_num != qpn)
+            cq->ring[--kept & cq->mask] = *cqe;
+    }
+    cq->head = kept;
+    atomic_store(&cq->head_seen, kept);
+    sw_lock_release(&cq->push_lock);
+}
+
+void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp)
+{
+    sw_lock_acquire(&cq->poll_lock);
+    for (uint32_t i = 0; i < cq->qp_count; i++) {
+        if (cq->qps[i] == qp) {
+            cq->qps[i] = cq->qps[--cq->qp_count];
+            break;
+        }
+    }
+    cq->turn = 0;
+    sw_cq_purge(cq, sw_qp_num(qp));
+    sw_lock_release(&cq->poll_lock);
+    atomic_fetch_sub(&cq->refs, 1);
+}

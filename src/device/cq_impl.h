@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Inside of completion queues, for device/ and links.
+ *
+ * The ring has many producers (any thread completing work, under push_lock) and one consumer at a time (under poll_lock). What
+ * peers deliver does not enter it until somebody drives the QP: sw_cq_poll() does so for the QPs attached to the CQ.
+ */
+#ifndef SW_DEVICE_CQ_IMPL_H
+#define SW_DEVICE_CQ_IMPL_H
+
+#include "base/lock.h"
+#include "device/context_impl.h"
+#include "device/cq.h"
+#include "device/pub.h"
+
+struct sw_qp;
+
+/* One queued completion. `qp` is set for send completions: polling it frees the send queue up to `sq_index`. */
+struct sw_cqe {
+    struct ibv_wc wc;
+    struct sw_qp *qp;
+    uint32_t sq_index;
+    uint32_t pad;
+};
+static_assert(sizeof(struct sw_cqe) == 64, "one cache line");
+
+struct sw_cq {
+    struct sw_lock poll_lock;
+    uint32_t head; /* next to poll; written under poll_lock */
+    uint32_t turn; /* where the search for QPs with work goes on */
+    uint32_t polls;
+    uint32_t qp_count, qp_room;
+    struct sw_qp **qps; /* attached, under poll_lock; once per attachment */
+
+    _Alignas(SW_CACHELINE) struct sw_lock push_lock;
+    _Atomic uint32_t tail; /* next to fill; written under push_lock */
+    uint32_t mask;
+    struct sw_cqe *ring;
+    uint32_t capacity; /* what the program was granted; the ring may be larger */
+    bool overflow;
+
+    _Alignas(SW_CACHELINE) struct sw_context *ctx;
+    struct sw_pub_cq *pub;
+    uint32_t index; /* in the public table */
+    sw_cq_notify_fn notify;
+    void *owner;
+    atomic_uint refs;
+    _Atomic uint32_t head_seen; /* head as of the last poll, for the producers' overflow check */
+};
+
+/* Fires the event if the CQ is armed for it; push_lock need not be held. */
+void sw_cq_fire(struct sw_cq *cq);
+
+/* Reserves the next entry, or NULL on overflow. Between lock and unlock any number may be pushed. */
+static inline void sw_cq_lock(struct sw_cq *cq)
+{
+    sw_lock_acquire(&cq->push_lock);
+}
+struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq);
+
+static inline struct sw_cqe *sw_cq_reserve(struct sw_cq *cq)
+{
+    uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+    if (__builtin_expect(tail - atomic_load_explicit(&cq->head_seen, memory_order_acquire) >=
+                             cq->capacity, 0))
+        return sw_cq_overflowed(cq);
+    return &cq->ring[tail & cq->mask];
+}
+static inline void sw_cq_publish(struct sw_cq *cq)
+{
+    atomic_store_explicit(&cq->tail, atomic_load_explicit(&cq->tail, memory_order_relaxed) + 1,
+                          memory_order_release); /* pairs with the poller's acquire */
+}
+
+/* Ends the pushes begun by sw_cq_lock(); fires the event if armed. `solicited`: one of the pushed was solicited or an error. */
+static inline void sw_cq_unlock(struct sw_cq *cq, bool solicited)
+{
+    sw_lock_release(&cq->push_lock);
+    uint32_t armed = atomic_load_explicit(&cq->pub->armed, memory_order_relaxed);
+    if (__builtin_expect(armed != SW_CQ_DISARMED, 0) && (armed == SW_CQ_ARMED_ANY || solicited))
+        sw_cq_fire(cq);
+}
+
+/* QPs attach themselves for driving; one QP may attach twice (send and receive on one CQ counts once here). -ENOMEM. */
+int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp);
+/* Detaches and removes the QP's queued completions. */
+void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp);
+/* Removes the queued completions of a QP number (reset). poll_lock must be held. */
+void sw_cq_purge(struct sw_cq *cq, uint32_t qpn);
+
+#endif

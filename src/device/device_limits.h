@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What one device offers; reported by ibv_query_device and enforced at creation. */
+#ifndef SW_DEVICE_DEVICE_LIMITS_H
+#define SW_DEVICE_DEVICE_LIMITS_H
+
+#define SW_MAX_QP_WR 32768
+#define SW_MAX_SGE 32
+#define SW_MAX_INLINE_BYTES 1024
+#define SW_MAX_CQE (1 << 22)
+#define SW_MAX_SRQ 1024
+#define SW_MAX_SRQ_WR 32768
+#define SW_MAX_PD (1 << 20)
+#define SW_MAX_RD_ATOMIC 16
+#define SW_MAX_MSG_BYTES (1ull << 31)
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/mr.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/adopt.h"
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+
+#define KNOWN_ACCESS                                                                               \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
+     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |                       \
+     IBV_ACCESS_OPTIONAL_RANGE)
+
+static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned int access)
+{
+    if (access & ~(unsigned int)KNOWN_ACCESS)
+        return access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND) ? -EOPNOTSUPP : -EINVAL;
+    if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
+        !(access & IBV_ACCESS_LOCAL_WRITE))
+        return -EINVAL;
+    if (va + len_bytes < va || iova + len_bytes < iova)
+        return -EINVAL;
+    return 0;
+}
+
+/* True if all pages of the range are mapped: mincore() fails with ENOMEM on a hole. Asked in bounded chunks. */
+static bool is_mapped(uint64_t va, uint64_t len_bytes)
+{
+    enum { CHUNK_PAGES = 4096 };
+    unsigned char residency[CHUNK_PAGES];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t at = va & ~(page - 1), end = va + len_bytes;
+    while (at < end) {
+        uint64_t span = end - at < CHUNK_PAGES * page ? end - at : CHUNK_PAGES * page;
+        if (mincore((void *)(uintptr_t)at, span, residency) && errno == ENOMEM)
+            return false;
+        at += span;
+    }
+    return true;
+}
+
+static int claim_key(struct sw_mr *mr)
+{
+    for (uint32_t tried = 0; tried < SW_MAX_MR; tried++) {
+        uint32_t index = sw_nic.mr_next++ % SW_MAX_MR;
+        if (index == 0 || sw_nic.mrs[index])
+            continue; /* a key of 0 is never valid */
+        sw_nic.mrs[index] = mr;
+        mr->index = index;
+        return 0;
+    }
+    return -ENOMEM;
+}
+
+static void publish_extents(struct sw_pub_mr *entry, struct sw_mr *mr, uint64_t va, uint64_t len_bytes)
+{
+    struct sw_extent extents[SW_MR_EXTENTS];
+    int count = sw_adopt_get(va, len_bytes, extents, SW_MR_EXTENTS, NULL);
+    for (int i = 0; i < count; i++) {
+        mr->segments[i] = extents[i].segment;
+        entry->extents[i] = (struct sw_pub_extent){
+            .va = extents[i].va,
+            .len_bytes = extents[i].len_bytes,
+            .file_offset = extents[i].offset,
+            .segment = sw_segment_id(extents[i].segment),
+        };
+    }
+    mr->segment_count = count;
+    entry->extent_count = (uint32_t)count;
+}
+
+int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, unsigned int access,
+              struct sw_mr **out)
+{
+    uint64_t va = (uintptr_t)addr;
+    if (access & IBV_ACCESS_ZERO_BASED)
+        iova = 0;
+    int rc = check_args(va, len_bytes, iova, access);
+    if (rc)
+        return rc;
+    if (!is_mapped(va, len_bytes))
+        return -EFAULT;
+    struct sw_mr *mr = calloc(1, sizeof(*mr));
+    if (!mr)
+        return -ENOMEM;
+    pthread_mutex_lock(&sw_nic.lock);
+    rc = claim_key(mr);
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (rc) {
+        free(mr);
+        return rc;
+    }
+    mr->pd = pd;
+    sw_pd_ref(pd);
+
+    struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
+    static atomic_uint generation;
+    uint32_t gen = atomic_fetch_add(&generation, 1) + 1;
+    mr->key = mr->index << 8 | (gen & 0xff);
+    entry->access = access;
+    entry->pd = pd->id;
+    entry->iova = iova;
+    entry->len_bytes = len_bytes;
+    entry->va = va;
+    entry->extent_count = 0;
+    if (len_bytes) /* local-only regions too: a peer's SEND is placed into them */
+        publish_extents(entry, mr, va, len_bytes);
+    atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
+    *out = mr;
+    return 0;
+}
+
+/* One at a time, so that of two regions sharing a segment one surely sees the last reference go. */
+static void put_segments(struct sw_mr *mr)
+{
+    static pthread_mutex_t last_reference = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&last_reference);
+    for (int i = 0; i < mr->segment_count; i++) {
+        uint32_t id = sw_segment_id(mr->segments[i]);
+        sw_adopt_put(mr->segments[i]);
+        struct sw_segment *still = sw_segment_find(id);
+        if (still)
+            sw_adopt_put(still);
+        else
+            sw_nic.link->segment_gone(id);
+    }
+    pthread_mutex_unlock(&last_reference);
+}
+
+int sw_mr_dereg(struct sw_mr *mr)
+{
+    struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
+    atomic_store_explicit(&entry->key_word, 0, memory_order_seq_cst);
+    sw_qp_distrust_receives(mr->pd); /* a posted receive may name this key */
+    sw_nic.link->quiesce();
+    put_segments(mr);
+    pthread_mutex_lock(&sw_nic.lock);
+    sw_nic.mrs[mr->index] = NULL;
+    pthread_mutex_unlock(&sw_nic.lock);
+    sw_pd_unref(mr->pd);
+    free(mr);
+    return 0;
+}
+
+uint32_t sw_mr_key(const struct sw_mr *mr)
+{
+    return mr->key;
+}
+
+void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh)
+{
+    for (uint32_t i = 0; i < SW_MAX_MR; i++) {
+        if (!sw_nic.mrs[i])
+            continue;
+        const struct sw_pub_mr *old = &parent->mrs[i];
+        struct sw_pub_mr *entry = &fresh->mrs[i];
+        entry->access = old->access;
+        entry->pd = old->pd;
+        entry->iova = old->iova;
+        entry->len_bytes = old->len_bytes;
+        entry->va = old->va;
+        entry->extent_count = 0;
+        sw_nic.mrs[i]->segment_count = 0;
+        atomic_store(&entry->key_word, atomic_load(&old->key_word));
+    }
+}

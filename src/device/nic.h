@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The process's one NIC: its public tables, its object tables, and the link that carries its queue pairs. Created when the
+ * first device is opened, re-created in a forked child, never destroyed.
+ *
+ * Lock order: nic.lock < cq.poll_lock < qp.lock < rq.lock < cq.push_lock.
+ */
+#ifndef SW_DEVICE_NIC_H
+#define SW_DEVICE_NIC_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/pub.h"
+
+struct sw_qp;
+struct sw_mr;
+struct sw_context;
+
+/* What a link does for the device. Upper layers register theirs with sw_nic_set_link() before a device is opened. */
+struct sw_link_ops {
+    /* Claims a slot (fills nic->slot) and starts the engine. Called once under nic.lock. 0 or negative errno. */
+    int (*start)(void);
+    /* RTR: find the peer, publish the binding. Called with the QP locked. */
+    int (*qp_connect)(struct sw_qp *qp);
+    /* Leaves the connected states: afterwards no peer touches memory through this QP. Called with the QP locked. */
+    void (*qp_disconnect)(struct sw_qp *qp);
+    /* Starts what was appended to the send queue, a bounded step. Called with the QP locked. */
+    void (*send)(struct sw_qp *qp);
+    /* Drives sends and receives of a QP a bounded step. Called with the QP locked. */
+    void (*progress)(struct sw_qp *qp);
+    /* Returns when every access begun by peers or local threads before the call has ended (bounded). */
+    void (*quiesce)(void);
+    void (*segment_gone)(uint32_t segment_id);
+    /* Wakes the engine. Callable with locks held. */
+    void (*kick)(void);
+};
+
+struct sw_nic {
+    pthread_mutex_t lock;
+    bool started;
+    uint32_t slot;
+    uint64_t nonce;
+    struct sw_pub *pub; /* own tables, writable */
+    int pub_fd;
+    const struct sw_link_ops *link;
+    struct sw_context *contexts; /* list, for port events */
+    struct sw_qp **qps; /* [SW_MAX_QP] */
+    struct sw_mr **mrs; /* [SW_MAX_MR] */
+    uint32_t qp_next, mr_next, cq_next;
+    uint32_t qp_count;
+    uint64_t *cq_used; /* bitmap [SW_MAX_CQ] */
+};
+
+extern struct sw_nic sw_nic;
+
+void sw_nic_set_link(const struct sw_link_ops *ops);
+int sw_nic_start(void); /* idempotent */
+
+/* Index allocation; each returns a negative errno when the table is full. Indices are not handed out again at once. */
+int sw_nic_claim_qp(struct sw_qp *qp);
+void sw_nic_release_qp(uint32_t index);
+int sw_nic_claim_cq(void);
+void sw_nic_release_cq(uint32_t index);
+
+/* Space for receive rings inside the public tables; offset from the tables' start, or 0 when full. */
+uint64_t sw_nic_rq_alloc(uint64_t len_bytes);
+void sw_nic_rq_free(uint64_t offset, uint64_t len_bytes);
+
+/* Sends an asynchronous event to a context (and its program). */
+void sw_context_event(struct sw_context *ctx, enum ibv_event_type type, void *element);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The public tables: what peers on this host may read of this process's NIC. One memfd, written only by its owner, mapped read-only by
+ * peers (sealed against other writers). Layout is fixed by the asserts below: both ends may be different builds of one version.
+ *
+ * Publication order: an entry's fields are written before its word (`key_word`, `bind_word`, `posted`) with release; a reader loads
+ * the word with acquire, reads the fields, and while it uses them it is inside an access section (link/direct/access.h), so the
+ * owner cannot recycle the entry under it.
+ */
+#ifndef SW_DEVICE_PUB_H
+#define SW_DEVICE_PUB_H
+
+#include <assert.h>
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
+#define SW_PUB_VERSION 1
+
+#define SW_CACHELINE 64
+
+/* QPN = slot (11 bits) | index (13 bits). Slot 0 holds the special QPNs, 2047 the multicast QPN: neither is used. */
+#define SW_SLOT_BITS 11
+#define SW_QP_INDEX_BITS 13
+#define SW_SLOT_MAX ((1u << SW_SLOT_BITS) - 2)
+#define SW_MAX_QP (1u << SW_QP_INDEX_BITS)
+#define SW_MAX_MR (1u << 16)
+#define SW_MAX_CQ (1u << 13)
+#define SW_MR_EXTENTS 4
+
+struct sw_pub_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t slot;
+    uint64_t nonce; /* this incarnation of the slot */
+    uint32_t pid;
+    uint32_t pad[9];
+};
+static_assert(sizeof(struct sw_pub_header) == 64, "shared layout");
+
+/* A part of a region that peers can map: bytes [va, va+len) are at `file_offset` of segment `segment`. */
+struct sw_pub_extent {
+    uint64_t va;
+    uint64_t len_bytes;
+    uint64_t file_offset;
+    uint32_t segment;
+    uint32_t pad;
+};
+
+/* One memory region. key_word: generation << 32 | key; 0 while not valid. Peers address it by iova. */
+struct sw_pub_mr {
+    _Atomic uint64_t key_word;
+    uint32_t access; /* IBV_ACCESS_* */
+    uint32_t pd;
+    uint64_t iova;
+    uint64_t len_bytes;
+    uint64_t va;
+    uint32_t extent_count;
+    uint32_t pad[5];
+    struct sw_pub_extent extents[SW_MR_EXTENTS];
+};
+static_assert(sizeof(struct sw_pub_extent) == 32, "shared layout");
+static_assert(offsetof(struct sw_pub_mr, extents) == 64 && sizeof(struct sw_pub_mr) == 192, "shared layout");
+
+/*
+ * One queue pair. bind_word: generation << 32 | state; it changes whenever any field of the first line changes, so a peer that has
+ * seen the word may keep what it derived from the line. rq_len_min is the exception: it is read each time.
+ */
+struct sw_pub_qp {
+    _Atomic uint64_t bind_word;
+    uint32_t qpn;
+    uint32_t dest_qpn;
+    uint32_t access; /* IBV_ACCESS_REMOTE_* the QP admits */
+    uint32_t pd;
+    uint32_t block; /* of the peer in this process's inbox from it */
+    uint32_t recv_cq;
+    uint64_t rq_offset;   /* of the receive ring in the tables' memory */
+    uint32_t rq_entries;  /* power of two; 0: shared receive queue */
+    uint32_t rq_stride_bytes;
+    _Atomic uint32_t rq_len_min_bytes; /* no posted receive is shorter or has a bad key */
+    uint8_t min_rnr_timer;
+    uint8_t max_dest_rd_atomic;
+    uint8_t pad0[2];
+
+    _Alignas(SW_CACHELINE) _Atomic uint32_t rq_posted; /* receives ever posted since the QP left RESET */
+    uint32_t pad1[15];
+};
+static_assert(offsetof(struct sw_pub_qp, rq_posted) == 64 && sizeof(struct sw_pub_qp) == 128, "shared layout");
+
+/* One completion queue: 0 not armed, or an enum sw_cq_armed. */
+enum sw_cq_armed { SW_CQ_DISARMED, SW_CQ_ARMED_ANY, SW_CQ_ARMED_SOLICITED };
+struct sw_pub_cq {
+    _Alignas(SW_CACHELINE) _Atomic uint32_t armed;
+    uint32_t pad[15];
+};
+static_assert(sizeof(struct sw_pub_cq) == 64, "shared layout");
+
+/* A posted receive in a ring: header, then the scatter list. */
+struct sw_pub_recv {
+    uint32_t sge_count;
+    uint32_t len_bytes; /* of all */
+    uint64_t pad;
+    struct ibv_sge sges[];
+};
+static_assert(sizeof(struct ibv_sge) == 16 && sizeof(struct sw_pub_recv) == 16, "shared layout");
+
+#define SW_PUB_RQ_BYTES (256ull << 20)
+struct sw_pub {
+    struct sw_pub_header header;
+    uint8_t pad[4096 - sizeof(struct sw_pub_header)];
+    struct sw_pub_qp qps[SW_MAX_QP];
+    struct sw_pub_cq cqs[SW_MAX_CQ];
+    struct sw_pub_mr mrs[SW_MAX_MR];
+    uint8_t rq_arena[SW_PUB_RQ_BYTES];
+};
+static_assert(offsetof(struct sw_pub, qps) == 4096 && offsetof(struct sw_pub, mrs) % 4096 == 0, "shared layout");
+
+static inline uint32_t sw_qpn_make(uint32_t slot, uint32_t index)
+{
+    return slot << SW_QP_INDEX_BITS | index;
+}
+static inline uint32_t sw_qpn_slot(uint32_t qpn)
+{
+    return qpn >> SW_QP_INDEX_BITS & ((1u << SW_SLOT_BITS) - 1);
+}
+static inline uint32_t sw_qpn_index(uint32_t qpn)
+{
+    return qpn & (SW_MAX_QP - 1);
+}
+static inline uint32_t sw_key_index(uint32_t key)
+{
+    return key >> 8 & (SW_MAX_MR - 1);
+}
+
+#endif

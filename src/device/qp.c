@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Life of a queue pair, and posting. The state machine is in qp_modify.c. */
+#include "device/qp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cq_impl.h"
+#include "device/device_limits.h"
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+
+/* Never equal to rx_expect of an idle QP (0). */
+static const _Atomic uint32_t never = 1;
+
+void sw_qp_rx_idle(struct sw_qp *qp)
+{
+    atomic_store(&qp->rx_expect, 0);
+    atomic_store(&qp->rx_seq, &never);
+}
+
+static int check_caps(const struct ibv_qp_cap *cap, bool has_srq)
+{
+    if (cap->max_send_wr > SW_MAX_QP_WR || cap->max_send_sge > SW_MAX_SGE ||
+        cap->max_inline_data > SW_MAX_INLINE_BYTES)
+        return -EINVAL;
+    if (!has_srq && (cap->max_recv_wr > SW_MAX_QP_WR || cap->max_recv_sge > SW_MAX_SGE))
+        return -EINVAL;
+    return 0;
+}
+
+static int init_rq(struct sw_qp *qp, struct ibv_qp_cap *cap)
+{
+    if (qp->srq) {
+        cap->max_recv_wr = 0;
+        cap->max_recv_sge = 0;
+        return 0;
+    }
+    if (cap->max_recv_sge == 0)
+        cap->max_recv_sge = 1;
+    struct sw_rq_shape shape = sw_rq_shape(cap->max_recv_wr ? cap->max_recv_wr : 1, cap->max_recv_sge);
+    pthread_mutex_lock(&sw_nic.lock);
+    uint64_t offset = sw_nic_rq_alloc((uint64_t)shape.entries * shape.stride_bytes);
+    pthread_mutex_unlock(&sw_nic.lock);
+    qp->rq.wr_ids = calloc(shape.entries, sizeof(uint64_t));
+    if (!offset || !qp->rq.wr_ids)
+        return -ENOMEM;
+    qp->rq.entries = shape.entries;
+    qp->rq.stride_bytes = shape.stride_bytes;
+    qp->rq.sge_max = cap->max_recv_sge;
+    qp->rq.wr_max = shape.entries;
+    qp->rq.ring = (uint8_t *)sw_nic.pub + offset;
+    qp->rq.pd = qp->pd_id;
+    cap->max_recv_wr = shape.entries;
+    return 0;
+}
+
+static void free_parts(struct sw_qp *qp)
+{
+    if (qp->rq.ring) {
+        pthread_mutex_lock(&sw_nic.lock);
+        sw_nic_rq_free((uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub),
+                       (uint64_t)qp->rq.entries * qp->rq.stride_bytes);
+        pthread_mutex_unlock(&sw_nic.lock);
+    }
+    free(qp->rq.wr_ids);
+    sw_sq_fini(&qp->sq);
+    free(qp);
+}
+
+int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out)
+{
+    if (init->type != IBV_QPT_RC)
+        return init->type >= IBV_QPT_RC && init->type <= IBV_QPT_DRIVER ? -EOPNOTSUPP : -EINVAL;
+    if (!init->send_cq || !init->recv_cq)
+        return -EINVAL;
+    int rc = check_caps(&init->cap, init->srq);
+    if (rc)
+        return rc;
+    struct sw_qp *qp = aligned_alloc(SW_CACHELINE, sizeof(*qp));
+    if (!qp)
+        return -ENOMEM;
+    memset(qp, 0, sizeof(*qp));
+    qp->ctx = ctx;
+    qp->pd = init->pd;
+    qp->pd_id = init->pd->id;
+    qp->srq = init->srq;
+    qp->send_cq = init->send_cq;
+    qp->recv_cq = init->recv_cq;
+    qp->owner = init->owner;
+    qp->link = sw_nic.link;
+    qp->state = IBV_QPS_RESET;
+    sw_qp_rx_idle(qp);
+    rc = sw_sq_init(&qp->sq, &init->cap, init->sq_sig_all);
+    if (!rc)
+        rc = init_rq(qp, &init->cap);
+    if (rc)
+        goto no_parts;
+    qp->attr.cap = init->cap;
+    rc = sw_cq_attach(qp->send_cq, qp);
+    if (rc)
+        goto no_parts;
+    rc = sw_cq_attach(qp->recv_cq, qp);
+    if (rc)
+        goto no_recv_cq;
+
+    pthread_mutex_lock(&sw_nic.lock);
+    int index = sw_nic_claim_qp(qp);
+    if (index >= 0) {
+        qp->index = (uint32_t)index;
+        qp->qpn = sw_qpn_make(sw_nic.slot, qp->index);
+        qp->pub = &sw_nic.pub->qps[index];
+        sw_qp_publish(qp);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (index < 0) {
+        rc = index;
+        goto no_index;
+    }
+    sw_pd_ref(qp->pd);
+    if (qp->srq)
+        atomic_fetch_add(&qp->srq->refs, 1);
+    *out = qp;
+    return 0;
+
+no_index:
+    sw_cq_detach(qp->recv_cq, qp);
+no_recv_cq:
+    sw_cq_detach(qp->send_cq, qp);
+no_parts:
+    free_parts(qp);
+    return rc;
+}
+
+int sw_qp_destroy(struct sw_qp *qp)
+{
+    sw_lock_acquire(&qp->lock);
+    if (!qp->orphan)
+        qp->link->qp_disconnect(qp);
+    qp->state = IBV_QPS_RESET;
+    sw_qp_rx_idle(qp);
+    atomic_store(&qp->tx_pending, false);
+    sw_qp_publish(qp);
+    sw_lock_release(&qp->lock);
+
+    pthread_mutex_lock(&sw_nic.lock); /* the engine looks QPs up under this lock */
+    sw_nic_release_qp(qp->index);
+    pthread_mutex_unlock(&sw_nic.lock);
+    sw_cq_detach(qp->recv_cq, qp);
+    sw_cq_detach(qp->send_cq, qp);
+    sw_pd_unref(qp->pd);
+    if (qp->srq)
+        atomic_fetch_sub(&qp->srq->refs, 1);
+    free_parts(qp);
+    return 0;
+}
+
+uint32_t sw_qp_num(const struct sw_qp *qp)
+{
+    return qp->qpn;
+}
+
+enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
+{
+    return __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
+}
+
+void sw_qp_publish(struct sw_qp *qp)
+{
+    struct sw_pub_qp *pub = qp->pub;
+    uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
+    atomic_store(&pub->bind_word, (uint64_t)generation << 32 | IBV_QPS_RESET);
+    pub->qpn = qp->qpn;
+    pub->dest_qpn = qp->dest_qpn;
+    pub->access = (uint32_t)qp->attr.qp_access_flags;
+    pub->pd = qp->pd_id;
+    pub->recv_cq = qp->recv_cq->index;
+    pub->rq_entries = qp->rq.entries;
+    pub->rq_stride_bytes = qp->rq.stride_bytes;
+    pub->rq_offset = qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0;
+    pub->min_rnr_timer = qp->attr.min_rnr_timer;
+    pub->max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
+    atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)qp->state);
+}
+
+static bool can_post_send(enum ibv_qp_state state)
+{
+    return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_ERR;
+}
+
+/* Starts what was appended since `from`, as the state demands. */
+static void start_sends(struct sw_qp *qp)
+{
+    if (qp->state == IBV_QPS_RTS) {
+        qp->link->send(qp);
+    } else if (qp->state == IBV_QPS_ERR) {
+        while (qp->sq.head != qp->sq.tail)
+            sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
+    } /* SQD: waits for RTS */
+}
+
+int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+    int rc = 0;
+    sw_lock_acquire(&qp->lock);
+    if (__builtin_expect(!can_post_send(qp->state), 0)) {
+        sw_lock_release(&qp->lock);
+        *bad_wr = wr;
+        return -EINVAL;
+    }
+    for (; wr; wr = wr->next) {
+        rc = sw_sq_append(&qp->sq, wr);
+        if (__builtin_expect(rc, 0)) {
+            *bad_wr = wr;
+            break;
+        }
+    }
+    start_sends(qp);
+    sw_lock_release(&qp->lock);
+    return rc;
+}
+
+void sw_qp_batch_begin(struct sw_qp *qp)
+{
+    sw_lock_acquire(&qp->lock);
+    qp->sq.batch_start = qp->sq.tail;
+    qp->sq.batch_error = can_post_send(qp->state) ? 0 : -EINVAL;
+}
+
+void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr)
+{
+    if (!qp->sq.batch_error)
+        qp->sq.batch_error = sw_sq_append(&qp->sq, wr);
+}
+
+int sw_qp_batch_commit(struct sw_qp *qp)
+{
+    int rc = qp->sq.batch_error;
+    if (__builtin_expect(rc, 0))
+        qp->sq.tail = qp->sq.batch_start;
+    else
+        start_sends(qp);
+    sw_lock_release(&qp->lock);
+    return rc;
+}
+
+void sw_qp_batch_abort(struct sw_qp *qp)
+{
+    qp->sq.tail = qp->sq.batch_start;
+    sw_lock_release(&qp->lock);
+}
+
+static void flush_recv(struct sw_qp *qp, uint64_t wr_id)
+{
+    struct ibv_wc wc = {.wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV, .qp_num = qp->qpn};
+    sw_qp_complete_recv(qp, &wc, true);
+}
+
+int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+    int rc = 0;
+    struct sw_rq *rq = &qp->rq;
+    if (qp->srq || sw_qp_state(qp) == IBV_QPS_RESET) {
+        *bad_wr = wr;
+        return -EINVAL;
+    }
+    sw_lock_acquire(&rq->lock);
+    uint32_t posted = atomic_load_explicit(&rq->posted, memory_order_relaxed);
+    for (; wr; wr = wr->next) {
+        uint32_t room;
+        rc = sw_rq_append(rq, wr, &room);
+        if (__builtin_expect(rc, 0)) {
+            *bad_wr = wr;
+            break;
+        }
+        /* An empty queue owes nothing to earlier receives, so the least length may rise; otherwise it only falls. */
+        uint32_t least = atomic_load_explicit(&qp->pub->rq_len_min_bytes, memory_order_relaxed);
+        if (room < least || posted == atomic_load_explicit(&rq->consumed, memory_order_acquire))
+            atomic_store_explicit(&qp->pub->rq_len_min_bytes, room, memory_order_release);
+        posted++;
+        atomic_store_explicit(&rq->posted, posted, memory_order_release);
+        atomic_store_explicit(&qp->pub->rq_posted, posted, memory_order_release);
+    }
+    sw_lock_release(&rq->lock);
+    if (__builtin_expect(sw_qp_state(qp) == IBV_QPS_ERR, 0)) {
+        sw_lock_acquire(&qp->lock);
+        struct sw_recv_claim claim;
+        while (qp->state == IBV_QPS_ERR && sw_qp_take_recv(qp, &claim))
+            flush_recv(qp, claim.wr_id);
+        sw_lock_release(&qp->lock);
+    }
+    return rc;
+}
+
+bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out)
+{
+    if (qp->srq)
+        return sw_srq_take(qp->srq, out);
+    struct sw_rq *rq = &qp->rq;
+    if (!sw_rq_depth(rq))
+        return false;
+    uint32_t at = atomic_load_explicit(&rq->consumed, memory_order_relaxed);
+    const struct sw_pub_recv *recv = sw_rq_at(rq, at);
+    out->wr_id = rq->wr_ids[at & (rq->entries - 1)];
+    out->sge_count = recv->sge_count;
+    out->len_bytes = recv->len_bytes;
+    memcpy(out->sges, recv->sges, recv->sge_count * sizeof(struct ibv_sge));
+    atomic_store_explicit(&rq->consumed, at + 1, memory_order_release);
+    return true;
+}
+
+void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited)
+{
+    sw_cq_lock(qp->recv_cq);
+    struct sw_cqe *cqe = sw_cq_reserve(qp->recv_cq);
+    if (cqe) {
+        cqe->wc = *wc;
+        cqe->qp = NULL;
+        sw_cq_publish(qp->recv_cq);
+    }
+    sw_cq_unlock(qp->recv_cq, solicited || wc->status != IBV_WC_SUCCESS);
+}
+
+void sw_qp_fail(struct sw_qp *qp, int event)
+{
+    if (qp->state != IBV_QPS_ERR) {
+        qp->link->qp_disconnect(qp);
+        __atomic_store_n(&qp->state, IBV_QPS_ERR, __ATOMIC_RELEASE);
+        sw_qp_rx_idle(qp);
+        sw_qp_publish(qp);
+    }
+    while (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
+    atomic_store(&qp->tx_pending, false);
+    struct sw_recv_claim claim;
+    while (!qp->srq && sw_qp_take_recv(qp, &claim))
+        flush_recv(qp, claim.wr_id);
+    if (event >= 0)
+        sw_context_event(qp->ctx, (enum ibv_event_type)event, qp->owner);
+    if (qp->srq && !qp->last_wqe_sent) {
+        qp->last_wqe_sent = true;
+        sw_context_event(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, qp->owner);
+    }
+}
+
+void sw_qp_distrust_receives(struct sw_pd *pd)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+        struct sw_qp *qp = sw_nic.qps[i];
+        if (!qp)
+            continue;
+        seen++;
+        if (qp->pd == pd && qp->rq.entries && sw_rq_depth(&qp->rq))
+            atomic_store(&qp->pub->rq_len_min_bytes, 0);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+void sw_qp_fork_child(struct sw_qp *qp)
+{
+    qp->orphan = true;
+    qp->lock = qp->rq.lock = (struct sw_lock){0};
+    qp->send_cq->poll_lock = qp->send_cq->push_lock = (struct sw_lock){0};
+    qp->recv_cq->poll_lock = qp->recv_cq->push_lock = (struct sw_lock){0};
+    qp->state = IBV_QPS_ERR;
+    qp->link_state = NULL;
+    sw_qp_rx_idle(qp);
+    atomic_store(&qp->tx_pending, false);
+    sw_sq_reset(&qp->sq);
+    atomic_store(&qp->rq.posted, 0);
+    atomic_store(&qp->rq.consumed, 0);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Inside of queue pairs, for device/ and links. All fields are guarded by qp->lock unless they say otherwise.
+ */
+#ifndef SW_DEVICE_QP_IMPL_H
+#define SW_DEVICE_QP_IMPL_H
+
+#include "base/lock.h"
+#include "device/context_impl.h"
+#include "device/nic.h"
+#include "device/qp.h"
+#include "device/rq.h"
+#include "device/sq.h"
+#include "device/srq_impl.h"
+#include "device/target.h"
+
+struct sw_qp {
+    struct sw_lock lock;
+    enum ibv_qp_state state; /* read without the lock by sw_qp_state() */
+    const struct sw_link_ops *link;
+    void *link_state;
+
+    /* Read without the lock by pollers, to see cheaply whether the QP wants driving. */
+    _Atomic(const _Atomic uint32_t *) rx_seq; /* sequence word of the next record from the peer */
+    _Atomic uint32_t rx_expect;               /* its value once the record is there */
+    atomic_bool tx_pending;                   /* sends queued or unanswered */
+
+    struct sw_sq sq;
+    struct sw_cq *send_cq;
+    struct sw_cq *recv_cq;
+    struct sw_pub_qp *pub;
+    uint32_t pd_id;
+    uint32_t qpn;
+    uint32_t index;
+
+    struct sw_rq rq; /* entries == 0 with an SRQ */
+    struct sw_srq *srq;
+    struct sw_context *ctx;
+    struct sw_pd *pd;
+    void *owner;
+
+    /* As set by modify. */
+    struct ibv_qp_attr attr;
+    uint32_t dest_qpn;
+    bool last_wqe_sent;
+    bool orphan; /* belongs to the parent of a forked process */
+};
+
+static inline bool sw_qp_has_work(struct sw_qp *qp)
+{
+    const _Atomic uint32_t *seq = atomic_load_explicit(&qp->rx_seq, memory_order_relaxed);
+    return atomic_load_explicit(seq, memory_order_relaxed) ==
+               atomic_load_explicit(&qp->rx_expect, memory_order_relaxed) ||
+           atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
+}
+
+/* Points rx_seq at a word that never matches. */
+void sw_qp_rx_idle(struct sw_qp *qp);
+
+/* Publishes the QP's entry under a new generation. */
+void sw_qp_publish(struct sw_qp *qp);
+
+/* ERR: disconnects, completes everything queued with IBV_WC_WR_FLUSH_ERR, in order. Idempotent. `event` is an
+ * enum ibv_event_type for the program, or -1. */
+void sw_qp_fail(struct sw_qp *qp, int event);
+
+/* The receive at the head of the queue (own or shared). */
+struct sw_recv_claim;
+bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out);
+
+/* A completion on the receive CQ. */
+void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited);
+
+/* No sender may rely on rq_len_min of this PD's QPs: a region was deregistered. */
+void sw_qp_distrust_receives(struct sw_pd *pd);
+
+/* In a forked child: the QP stays its parent's; here it is in ERR for good, with empty queues. */
+void sw_qp_fork_child(struct sw_qp *qp);
+
+#endif

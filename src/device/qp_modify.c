@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* ibv_modify_qp and ibv_query_qp: values are checked first, then applied, so that a refused call changes nothing. */
+#include <errno.h>
+#include <string.h>
+
+#include "device/cq_impl.h"
+#include "device/device_limits.h"
+#include "device/netdev.h"
+#include "device/qp_impl.h"
+#include "device/qp_state.h"
+
+static int check_path(struct sw_qp *qp, const struct ibv_ah_attr *ah)
+{
+    struct sw_gid gid;
+    /* RoCE has no LIDs: the path is a GID (IBTA annex A17.4). */
+    if (!ah->is_global || ah->port_num != 1)
+        return -EINVAL;
+    if (!sw_netdev_gid(qp->ctx->netdev, ah->grh.sgid_index, &gid) || !gid.valid)
+        return -EINVAL;
+    return 0;
+}
+
+static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+    if (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0)
+        return -EINVAL;
+    if (mask & IBV_QP_PORT && attr->port_num != 1)
+        return -EINVAL;
+    if (mask & IBV_QP_ACCESS_FLAGS &&
+        attr->qp_access_flags & ~(unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC))
+        return -EINVAL;
+    if (mask & IBV_QP_PATH_MTU && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
+        return -EINVAL;
+    if (mask & IBV_QP_DEST_QPN && attr->dest_qp_num >> 24)
+        return -EINVAL;
+    if (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > SW_MAX_RD_ATOMIC)
+        return -EINVAL;
+    if (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > SW_MAX_RD_ATOMIC)
+        return -EINVAL;
+    if (mask & IBV_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31)
+        return -EINVAL;
+    if (mask & IBV_QP_TIMEOUT && attr->timeout > 31)
+        return -EINVAL;
+    if (mask & IBV_QP_RETRY_CNT && attr->retry_cnt > 7)
+        return -EINVAL;
+    if (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7)
+        return -EINVAL;
+    if (mask & IBV_QP_AV)
+        return check_path(qp, &attr->ah_attr);
+    return 0;
+}
+
+static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+    struct ibv_qp_attr *own = &qp->attr;
+    if (mask & IBV_QP_PKEY_INDEX)
+        own->pkey_index = attr->pkey_index;
+    if (mask & IBV_QP_PORT)
+        own->port_num = attr->port_num;
+    if (mask & IBV_QP_ACCESS_FLAGS)
+        own->qp_access_flags = attr->qp_access_flags;
+    if (mask & IBV_QP_QKEY)
+        own->qkey = attr->qkey;
+    if (mask & IBV_QP_AV)
+        own->ah_attr = attr->ah_attr;
+    if (mask & IBV_QP_PATH_MTU)
+        own->path_mtu = attr->path_mtu;
+    if (mask & IBV_QP_TIMEOUT)
+        own->timeout = attr->timeout;
+    if (mask & IBV_QP_RETRY_CNT)
+        own->retry_cnt = attr->retry_cnt;
+    if (mask & IBV_QP_RNR_RETRY)
+        own->rnr_retry = attr->rnr_retry;
+    if (mask & IBV_QP_RQ_PSN)
+        own->rq_psn = attr->rq_psn & 0xffffff;
+    if (mask & IBV_QP_SQ_PSN)
+        own->sq_psn = attr->sq_psn & 0xffffff;
+    if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
+        own->max_rd_atomic = attr->max_rd_atomic;
+    if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+        own->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+    if (mask & IBV_QP_MIN_RNR_TIMER)
+        own->min_rnr_timer = attr->min_rnr_timer;
+    if (mask & IBV_QP_DEST_QPN) {
+        own->dest_qp_num = attr->dest_qp_num;
+        qp->dest_qpn = attr->dest_qp_num;
+    }
+}
+
+static void set_state(struct sw_qp *qp, enum ibv_qp_state state)
+{
+    __atomic_store_n(&qp->state, state, __ATOMIC_RELEASE);
+}
+
+/* RESET forgets everything but the QP's resources; poll locks of its CQs are held. */
+static void reset(struct sw_qp *qp)
+{
+    struct ibv_qp_cap cap = qp->attr.cap;
+    qp->link->qp_disconnect(qp);
+    set_state(qp, IBV_QPS_RESET);
+    sw_qp_rx_idle(qp);
+    atomic_store(&qp->tx_pending, false);
+    memset(&qp->attr, 0, sizeof(qp->attr));
+    qp->attr.cap = cap;
+    qp->dest_qpn = 0;
+    qp->last_wqe_sent = false;
+    sw_sq_reset(&qp->sq);
+    sw_lock_acquire(&qp->rq.lock);
+    atomic_store(&qp->rq.posted, 0);
+    atomic_store(&qp->rq.consumed, 0);
+    atomic_store(&qp->pub->rq_posted, 0);
+    atomic_store(&qp->pub->rq_len_min_bytes, 0);
+    sw_lock_release(&qp->rq.lock);
+    sw_cq_purge(qp->send_cq, qp->qpn);
+    if (qp->recv_cq != qp->send_cq)
+        sw_cq_purge(qp->recv_cq, qp->qpn);
+    sw_qp_publish(qp);
+}
+
+static int enter(struct sw_qp *qp, enum ibv_qp_state next)
+{
+    int rc = 0;
+    switch (next) {
+    case IBV_QPS_RESET:
+        reset(qp);
+        break;
+    case IBV_QPS_ERR:
+        sw_qp_fail(qp, -1);
+        break;
+    case IBV_QPS_RTR:
+        set_state(qp, IBV_QPS_RTR);
+        rc = qp->link->qp_connect(qp);
+        if (rc)
+            set_state(qp, IBV_QPS_INIT);
+        break;
+    case IBV_QPS_RTS:
+        set_state(qp, IBV_QPS_RTS);
+        sw_qp_publish(qp);
+        if (qp->sq.next != qp->sq.tail) /* posted while draining */
+            qp->link->send(qp);
+        break;
+    case IBV_QPS_SQD:
+        set_state(qp, IBV_QPS_SQD);
+        sw_qp_publish(qp);
+        break;
+    case IBV_QPS_INIT:
+        set_state(qp, IBV_QPS_INIT);
+        sw_qp_publish(qp);
+        break;
+    case IBV_QPS_SQE:
+    case IBV_QPS_UNKNOWN:
+        rc = -EINVAL;
+        break;
+    }
+    return rc;
+}
+
+static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+    enum ibv_qp_state current = qp->state;
+    enum ibv_qp_state next = mask & IBV_QP_STATE ? attr->qp_state : current;
+    if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != current)
+        return -EINVAL;
+    if (qp->orphan || !sw_qp_transition_ok(IBV_QPT_RC, current, next, mask))
+        return -EINVAL;
+    int rc = check_values(qp, attr, mask);
+    if (rc)
+        return rc;
+    struct ibv_qp_attr before = qp->attr;
+    uint32_t dest_before = qp->dest_qpn;
+    if (next != IBV_QPS_RESET)
+        apply_values(qp, attr, mask);
+    rc = enter(qp, next);
+    if (rc) {
+        qp->attr = before;
+        qp->dest_qpn = dest_before;
+    }
+    return rc;
+}
+
+int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+    /* RESET removes completions, which needs the CQs' poll locks, and they come before the QP's. */
+    bool purge = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET;
+    struct sw_cq *first = qp->send_cq < qp->recv_cq ? qp->send_cq : qp->recv_cq;
+    struct sw_cq *second = first == qp->send_cq ? qp->recv_cq : qp->send_cq;
+    if (purge) {
+        sw_lock_acquire(&first->poll_lock);
+        if (second != first)
+            sw_lock_acquire(&second->poll_lock);
+    }
+    sw_lock_acquire(&qp->lock);
+    int rc = modify_locked(qp, attr, mask);
+    sw_lock_release(&qp->lock);
+    if (purge) {
+        if (second != first)
+            sw_lock_release(&second->poll_lock);
+        sw_lock_release(&first->poll_lock);
+    }
+    return rc;
+}
+
+void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *cap)
+{
+    sw_lock_acquire(&qp->lock);
+    *attr = qp->attr;
+    attr->qp_state = attr->cur_qp_state = qp->state;
+    attr->path_mig_state = IBV_MIG_MIGRATED;
+    attr->sq_draining = qp->state == IBV_QPS_SQD && qp->sq.head != qp->sq.next;
+    *cap = qp->attr.cap;
+    sw_lock_release(&qp->lock);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/sq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cq_impl.h"
+#include "device/device_limits.h"
+#include "device/qp_impl.h"
+
+int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all)
+{
+    uint32_t entries = 4;
+    while (entries < cap->max_send_wr)
+        entries <<= 1;
+    if (cap->max_send_sge == 0)
+        cap->max_send_sge = 1;
+    cap->max_inline_data = (cap->max_inline_data + 63) & ~63u;
+    sq->wqes = aligned_alloc(SW_CACHELINE, entries * sizeof(*sq->wqes));
+    sq->sges = calloc((size_t)entries * cap->max_send_sge, sizeof(*sq->sges));
+    sq->inline_bytes = cap->max_inline_data ? calloc(entries, cap->max_inline_data) : NULL;
+    if (!sq->wqes || !sq->sges || (cap->max_inline_data && !sq->inline_bytes)) {
+        sw_sq_fini(sq);
+        return -ENOMEM;
+    }
+    memset(sq->wqes, 0, entries * sizeof(*sq->wqes));
+    sq->mask = entries - 1;
+    sq->wr_max = entries;
+    sq->sge_max = cap->max_send_sge;
+    sq->inline_max = cap->max_inline_data;
+    sq->sig_all = sig_all;
+    cap->max_send_wr = entries;
+    return 0;
+}
+
+void sw_sq_fini(struct sw_sq *sq)
+{
+    free(sq->wqes);
+    free(sq->sges);
+    free(sq->inline_bytes);
+    sq->wqes = NULL;
+    sq->sges = NULL;
+    sq->inline_bytes = NULL;
+}
+
+void sw_sq_reset(struct sw_sq *sq)
+{
+    sq->head = sq->next = sq->tail = 0;
+    atomic_store(&sq->polled, 0);
+}
+
+/* What each opcode carries. An opcode that is not listed is not supported on an RC queue pair. */
+enum { CARRY_DATA = 1, CARRY_REMOTE = 2, CARRY_ATOMIC = 4, CARRY_IMM = 8, INTO_LOCAL = 16, LISTED = 32 };
+static const uint8_t opcode_carries[] = {
+    [IBV_WR_RDMA_WRITE] = LISTED | CARRY_DATA | CARRY_REMOTE,
+    [IBV_WR_RDMA_WRITE_WITH_IMM] = LISTED | CARRY_DATA | CARRY_REMOTE | CARRY_IMM,
+    [IBV_WR_SEND] = LISTED | CARRY_DATA,
+    [IBV_WR_SEND_WITH_IMM] = LISTED | CARRY_DATA | CARRY_IMM,
+    [IBV_WR_SEND_WITH_INV] = LISTED | CARRY_DATA | CARRY_IMM,
+    [IBV_WR_RDMA_READ] = LISTED | CARRY_DATA | CARRY_REMOTE | INTO_LOCAL,
+    [IBV_WR_ATOMIC_CMP_AND_SWP] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
+    [IBV_WR_ATOMIC_FETCH_AND_ADD] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
+};
+
+static int copy_inline(struct sw_sq *sq, struct sw_wqe *wqe, const struct ibv_send_wr *wr)
+{
+    uint8_t *to = sw_sq_inline(sq, sq->tail);
+    uint64_t total = 0;
+    for (int i = 0; i < wr->num_sge; i++)
+        total += wr->sg_list[i].length;
+    if (total > sq->inline_max)
+        return -EINVAL;
+    for (int i = 0; i < wr->num_sge; i++) {
+        memcpy(to, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+        to += wr->sg_list[i].length;
+    }
+    wqe->len_bytes = (uint32_t)total;
+    wqe->sge_count = 0;
+    wqe->flags |= SW_WQE_INLINE;
+    return 0;
+}
+
+int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
+{
+    if (__builtin_expect(sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max, 0))
+        return -ENOMEM;
+    unsigned int opcode = wr->opcode;
+    if (opcode >= sizeof(opcode_carries) || !opcode_carries[opcode])
+        return opcode <= IBV_WR_DRIVER1 ? -EOPNOTSUPP : -EINVAL;
+    unsigned int carries = opcode_carries[opcode];
+    if (wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->sge_max)
+        return -EINVAL;
+
+    struct sw_wqe *wqe = sw_sq_at(sq, sq->tail);
+    unsigned int flags = wr->send_flags;
+    wqe->wr_id = wr->wr_id;
+    wqe->opcode = (uint8_t)opcode;
+    wqe->flags = (uint8_t)((flags & IBV_SEND_SIGNALED || sq->sig_all ? SW_WQE_SIGNALED : 0) |
+                           (flags & IBV_SEND_FENCE ? SW_WQE_FENCE : 0) |
+                           (flags & IBV_SEND_SOLICITED ? SW_WQE_SOLICITED : 0));
+    wqe->state = SW_WQE_WAITING;
+    wqe->via_ring = 0;
+    wqe->done_bytes = 0;
+    wqe->imm = carries & CARRY_IMM ? wr->imm_data : 0;
+    if (carries & CARRY_REMOTE) {
+        wqe->remote_addr = wr->wr.rdma.remote_addr;
+        wqe->rkey = wr->wr.rdma.rkey;
+    } else if (carries & CARRY_ATOMIC) {
+        wqe->remote_addr = wr->wr.atomic.remote_addr;
+        wqe->rkey = wr->wr.atomic.rkey;
+        wqe->compare_add = wr->wr.atomic.compare_add;
+        wqe->swap = wr->wr.atomic.swap;
+    }
+    if (flags & IBV_SEND_INLINE) {
+        if (carries & INTO_LOCAL)
+            return -EINVAL;
+        int rc = copy_inline(sq, wqe, wr);
+        if (rc)
+            return rc;
+    } else {
+        struct ibv_sge *sges = sw_sq_sges(sq, sq->tail);
+        uint64_t total = 0;
+        for (int i = 0; i < wr->num_sge; i++) {
+            sges[i] = wr->sg_list[i];
+            total += wr->sg_list[i].length;
+        }
+        if (total > SW_MAX_MSG_BYTES || (carries & CARRY_ATOMIC && total != 8))
+            return -EINVAL;
+        wqe->len_bytes = (uint32_t)total;
+        wqe->sge_count = (uint8_t)wr->num_sge;
+    }
+    sq->tail++;
+    return 0;
+}
+
+static const uint8_t wc_opcodes[] = {
+    [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+    [IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
+    [IBV_WR_SEND] = IBV_WC_SEND,
+    [IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
+    [IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+    [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+    [IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
+    [IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+};
+
+/* Fills a completion for the request at `position`; the CQ is locked. */
+static void push(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    struct sw_cqe *cqe = sw_cq_reserve(qp->send_cq);
+    if (!cqe)
+        return;
+    cqe->wc.wr_id = wqe->wr_id;
+    cqe->wc.status = status;
+    cqe->wc.opcode = (enum ibv_wc_opcode)wc_opcodes[wqe->opcode];
+    cqe->wc.vendor_err = 0;
+    cqe->wc.byte_len = wqe->len_bytes;
+    cqe->wc.imm_data = 0;
+    cqe->wc.qp_num = qp->qpn;
+    cqe->wc.src_qp = 0;
+    cqe->wc.wc_flags = 0;
+    cqe->wc.pkey_index = 0;
+    cqe->wc.slid = 0;
+    cqe->wc.sl = 0;
+    cqe->wc.dlid_path_bits = 0;
+    cqe->qp = qp;
+    cqe->sq_index = position + 1;
+    sw_cq_publish(qp->send_cq);
+}
+
+void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status)
+{
+    uint32_t position = qp->sq.head;
+    bool wanted = status != IBV_WC_SUCCESS || sw_sq_at(&qp->sq, position)->flags & SW_WQE_SIGNALED;
+    if (wanted) {
+        sw_cq_lock(qp->send_cq);
+        push(qp, position, status);
+    }
+    qp->sq.head = position + 1;
+    if ((int32_t)(qp->sq.next - qp->sq.head) < 0)
+        qp->sq.next = qp->sq.head;
+    if (wanted)
+        sw_cq_unlock(qp->send_cq, status != IBV_WC_SUCCESS);
+}
+
+void sw_sq_retire_run(struct sw_qp *qp, uint32_t count)
+{
+    bool locked = false;
+    uint32_t end = qp->sq.head + count;
+    for (uint32_t position = qp->sq.head; position != end; position++) {
+        if (!(sw_sq_at(&qp->sq, position)->flags & SW_WQE_SIGNALED))
+            continue;
+        if (!locked) {
+            sw_cq_lock(qp->send_cq);
+            locked = true;
+        }
+        push(qp, position, IBV_WC_SUCCESS);
+    }
+    qp->sq.head = end;
+    if ((int32_t)(qp->sq.next - end) < 0)
+        qp->sq.next = end;
+    if (locked)
+        sw_cq_unlock(qp->send_cq, false);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A send queue: the requests a program posted, until their completions are polled. Positions run freely; guarded by qp->lock but for
+ * `polled`.
+ *
+ *   polled <= head <= next <= tail
+ *   [polled, head)  completed, their slots still held, as on hardware, until a later completion is polled
+ *   [head, next)    sent to the target, answer outstanding
+ *   [next, tail)    waiting
+ */
+#ifndef SW_DEVICE_SQ_H
+#define SW_DEVICE_SQ_H
+
+#include <infiniband/verbs.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/pub.h"
+
+struct sw_qp;
+
+enum sw_wqe_flags { SW_WQE_SIGNALED = 1, SW_WQE_FENCE = 2, SW_WQE_SOLICITED = 4, SW_WQE_INLINE = 8 };
+enum sw_wqe_state { SW_WQE_WAITING, SW_WQE_SENT, SW_WQE_DONE };
+
+struct sw_wqe {
+    uint64_t wr_id;
+    uint64_t remote_addr;
+    uint64_t compare_add;
+    uint64_t swap;
+    uint32_t rkey;
+    uint32_t imm; /* or the key to invalidate; as given, network byte order for immediates */
+    uint32_t len_bytes;
+    uint32_t done_bytes;
+    uint8_t opcode; /* enum ibv_wr_opcode */
+    uint8_t flags;
+    uint8_t sge_count;
+    uint8_t state;
+    uint8_t via_ring; /* the target executes it: pieces may be on their way */
+    uint8_t pad[11];
+};
+static_assert(sizeof(struct sw_wqe) == 64, "one cache line");
+
+struct sw_sq {
+    struct sw_wqe *wqes;
+    struct ibv_sge *sges;   /* sge_max for each position */
+    uint8_t *inline_bytes;  /* inline_max for each position */
+    uint32_t mask;
+    uint32_t wr_max;
+    uint32_t sge_max;
+    uint32_t inline_max;
+    bool sig_all;
+    uint32_t head, next, tail;
+    uint32_t batch_start; /* tail when the builder began */
+    int batch_error;
+    _Alignas(SW_CACHELINE) _Atomic uint32_t polled; /* written by pollers */
+};
+
+static inline struct sw_wqe *sw_sq_at(struct sw_sq *sq, uint32_t position)
+{
+    return &sq->wqes[position & sq->mask];
+}
+static inline struct ibv_sge *sw_sq_sges(struct sw_sq *sq, uint32_t position)
+{
+    return &sq->sges[(size_t)(position & sq->mask) * sq->sge_max];
+}
+static inline uint8_t *sw_sq_inline(struct sw_sq *sq, uint32_t position)
+{
+    return &sq->inline_bytes[(size_t)(position & sq->mask) * sq->inline_max];
+}
+
+int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all);
+void sw_sq_fini(struct sw_sq *sq);
+void sw_sq_reset(struct sw_sq *sq);
+
+/* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size), -EOPNOTSUPP. */
+int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr);
+
+/* Completes the request at `head` and moves head past it. */
+void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status);
+
+/* Retires up to `count` successful requests from head with one lock of the CQ. */
+void sw_sq_retire_run(struct sw_qp *qp, uint32_t count);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Inside of shared receive queues. */
+#ifndef SW_DEVICE_SRQ_IMPL_H
+#define SW_DEVICE_SRQ_IMPL_H
+
+#include "device/context_impl.h"
+#include "device/device_limits.h"
+#include "device/rq.h"
+#include "device/srq.h"
+
+struct sw_srq {
+    struct sw_rq rq;
+    struct sw_pd *pd;
+    void *owner;
+    uint32_t limit; /* event when fewer remain; 0: not armed. Under rq.lock */
+    atomic_uint refs; /* QPs */
+};
+
+/* One receive taken off a queue, copied because its slot may be posted again at once. */
+struct sw_recv_claim {
+    uint64_t wr_id;
+    uint32_t sge_count;
+    uint32_t len_bytes;
+    struct ibv_sge sges[SW_MAX_SGE];
+};
+
+/* Takes the oldest receive; false if there is none. Fires the limit event. */
+bool sw_srq_take(struct sw_srq *srq, struct sw_recv_claim *out);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/target.h"
+
+const struct sw_verdict_rule sw_verdict_rules[SW_VERDICT_COUNT] = {
+    [SW_ACK] = {"ack", 0x1f, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1},
+    [SW_RNR] = {"rnr", 0x20, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1},
+    [SW_NAK_ACCESS] = {"access", 0x62, IBV_WC_REM_ACCESS_ERR, true, IBV_WC_SUCCESS, true,
+                       IBV_EVENT_QP_ACCESS_ERR},
+    [SW_NAK_INVALID] = {"invalid request", 0x61, IBV_WC_REM_INV_REQ_ERR, true, IBV_WC_LOC_LEN_ERR,
+                        true, IBV_EVENT_QP_REQ_ERR},
+    [SW_NAK_OPERATIONAL] = {"operational", 0x63, IBV_WC_REM_OP_ERR, true, IBV_WC_LOC_PROT_ERR, true,
+                            IBV_EVENT_QP_FATAL},
+    [SW_UNREACHABLE] = {"unreachable", 0, IBV_WC_RETRY_EXC_ERR, true, IBV_WC_SUCCESS, false, -1},
+    [SW_RNR_EXHAUSTED] = {"rnr retries exhausted", 0x20, IBV_WC_RNR_RETRY_EXC_ERR, true,
+                          IBV_WC_SUCCESS, false, -1},
+};
+
+enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
+                                uint64_t len_bytes, uint32_t need, uint32_t pd, uint32_t qp_access,
+                                const struct sw_pub_mr **out, uint64_t *word)
+{
+    if (key >> 8 >= SW_MAX_MR)
+        return SW_NAK_ACCESS;
+    const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(key)];
+    uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
+    if (seen == 0 || (uint32_t)seen != key)
+        return SW_NAK_ACCESS;
+    if (mr->pd != pd || (mr->access & need) != need || (qp_access & need) != need)
+        return SW_NAK_ACCESS;
+    if (!sw_mr_covers(mr, addr, len_bytes))
+        return SW_NAK_ACCESS;
+    *out = mr;
+    *word = seen;
+    return SW_ACK;
+}
+
+uint32_t sw_target_need(enum ibv_wr_opcode opcode)
+{
+    if (opcode == IBV_WR_RDMA_READ)
+        return IBV_ACCESS_REMOTE_READ;
+    if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+        return IBV_ACCESS_REMOTE_ATOMIC;
+    return IBV_ACCESS_REMOTE_WRITE;
+}

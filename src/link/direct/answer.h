@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writing answers to the peer: the response ring. Inside an access section. */
+#ifndef SW_LINK_DIRECT_ANSWER_H
+#define SW_LINK_DIRECT_ANSWER_H
+
+#include "link/direct/direct.h"
+
+/* The record to fill, with `len_bytes` of the response area behind it (bounce_at); NULL while there is no room. */
+struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes);
+void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record);
+
+#endif

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The control socket between two processes (SEQPACKET, engine thread only).
+ *   client -> owner  ATTACH{slot, nonce}            owner -> client  WELCOME{nonce, inbox address} + tables, inbox, doorbell
+ *   client -> owner  SEGMENT_GET{id}                owner -> client  SEGMENT{id, offset, length} + descriptor (or none: refused)
+ *                                                   owner -> client  SEGMENT_GONE{id}
+ * Everything received is checked for size and kind; anything unexpected ends the connection.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/shm.h"
+#include "device/adopt.h"
+#include "device/nic.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+#include "link/direct/engine.h"
+
+#define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
+
+enum message_type { ATTACH = 1, WELCOME, SEGMENT_GET, SEGMENT, SEGMENT_GONE };
+
+struct message {
+    uint32_t type;
+    uint32_t version;
+    uint64_t nonce;
+    uint32_t slot;
+    uint32_t id;
+    uint64_t offset; /* WELCOME: the inbox's address in its owner */
+    uint64_t len_bytes;
+};
+
+enum { MAX_FDS = 3 };
+
+static int send_message(int socket, const struct message *message, const int *fds, int count)
+{
+    char control[CMSG_SPACE(MAX_FDS * sizeof(int))] = {0};
+    struct iovec iov = {(void *)message, sizeof(*message)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (count) {
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+        memcpy(CMSG_DATA(cmsg), fds, (size_t)count * sizeof(int));
+    }
+    return sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*message) ? 0 : -errno;
+}
+
+/* Returns 1 for a message, 0 when there is none now, -1 at the end of the connection. fds are -1 where not sent. */
+static int receive_message(int socket, struct message *message, int fds[MAX_FDS])
+{
+    char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    struct iovec iov = {message, sizeof(*message)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    for (int i = 0; i < MAX_FDS; i++)
+        fds[i] = -1;
+    ssize_t len = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (len < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg)) {
+        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(cmsg), (count < MAX_FDS ? count : MAX_FDS) * sizeof(int));
+    }
+    if (len != sizeof(*message) || message->version != SW_PUB_VERSION || msg.msg_flags & MSG_CTRUNC) {
+        for (int i = 0; i < MAX_FDS; i++)
+            if (fds[i] >= 0)
+                close(fds[i]);
+        return -1;
+    }
+    return 1;
+}
+
+static void close_fds(int fds[MAX_FDS])
+{
+    for (int i = 0; i < MAX_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+/* ---- owner's side ---- */
+
+void sw_attach_accept(void)
+{
+    int fd;
+    while ((fd = accept4(sw_direct.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        pid_t pid;
+        if (sw_direct.off || !sw_registry_same_user(fd, &pid)) {
+            sw_info("refused an attachment by another user");
+            close(fd);
+            continue;
+        }
+        sw_engine_watch_fd(fd);
+    }
+}
+
+/* First message of a new client. */
+void sw_attach_greet(int fd)
+{
+    struct message in;
+    int fds[MAX_FDS];
+    int got = receive_message(fd, &in, fds);
+    if (got == 0)
+        return;
+    if (got == 1)
+        close_fds(fds);
+    if (got < 0 || in.type != ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX || in.nonce == 0)
+        goto refuse;
+
+    pthread_mutex_lock(&sw_direct.lock);
+    struct sw_inbox *inbox = sw_inbox_get(in.slot);
+    if (inbox && inbox->client_nonce && inbox->client_nonce != in.nonce) {
+        /* The slot has a new owner: the old one is gone, whether or not we have seen it hang up. */
+        atomic_store(&inbox->dead, true);
+        inbox = sw_inbox_get(in.slot);
+    }
+    bool usable = inbox && inbox->socket < 0;
+    if (usable) {
+        inbox->client_nonce = in.nonce;
+        inbox->socket = fd;
+    }
+    pthread_mutex_unlock(&sw_direct.lock);
+    if (!usable)
+        goto refuse;
+    sw_engine_rewatch(fd, inbox, SW_WATCH_CLIENT);
+    struct message out = {.type = WELCOME, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot,
+                          .offset = (uintptr_t)inbox->base};
+    int handed[MAX_FDS] = {sw_nic.pub_fd, inbox->fd, sw_direct.doorbell};
+    int rc = send_message(fd, &out, handed, MAX_FDS);
+    if (rc)
+        sw_warn("cannot welcome slot %u: %s", in.slot, strerror(-rc));
+    return;
+
+refuse:
+    sw_engine_unwatch(fd);
+    close(fd);
+}
+
+static void send_segment(struct sw_inbox *inbox, uint32_t id)
+{
+    struct message out = {.type = SEGMENT, .version = SW_PUB_VERSION, .id = id};
+    struct sw_segment *segment = sw_direct.modes.mapped ? sw_segment_find(id) : NULL;
+    int fd = segment ? sw_segment_fd(segment) : -1;
+    if (segment)
+        sw_segment_file_range(segment, &out.offset, &out.len_bytes);
+    int rc = send_message(inbox->socket, &out, &fd, fd >= 0);
+    if (rc)
+        sw_debug("segment %u not sent to slot %u: %s", id, inbox->slot, strerror(-rc));
+    if (segment)
+        sw_adopt_put(segment);
+}
+
+void sw_attach_from_client(struct sw_inbox *inbox)
+{
+    struct message in;
+    int fds[MAX_FDS], got;
+    while ((got = receive_message(inbox->socket, &in, fds)) == 1) {
+        close_fds(fds);
+        if (in.type != SEGMENT_GET) {
+            got = -1;
+            break;
+        }
+        send_segment(inbox, in.id);
+    }
+    if (got < 0) {
+        sw_engine_unwatch(inbox->socket);
+        pthread_mutex_lock(&sw_direct.lock);
+        close(inbox->socket);
+        inbox->socket = -1;
+        atomic_store(&inbox->dead, true);
+        pthread_mutex_unlock(&sw_direct.lock);
+    }
+}
+
+void sw_attach_segment_gone(uint32_t id)
+{
+    struct message out = {.type = SEGMENT_GONE, .version = SW_PUB_VERSION, .id = id};
+    pthread_mutex_lock(&sw_direct.lock);
+    for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
+        if (inbox->socket >= 0 && send_message(inbox->socket, &out, NULL, 0))
+            sw_debug("slot %u was not told that segment %u is gone", inbox->slot, id);
+    pthread_mutex_unlock(&sw_direct.lock);
+}
+
+/* ---- client's side ---- */
+
+static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
+{
+    struct sockaddr_un address;
+    unsigned int len = sw_registry_address(peer->slot, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    peer->retry_at_ns = now_ns + CONNECT_RETRY_NS;
+    if (fd < 0)
+        return;
+    struct message out = {.type = ATTACH, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot};
+    if (connect(fd, (struct sockaddr *)&address, len) || !sw_registry_same_user(fd, &peer->pid) ||
+        send_message(fd, &out, NULL, 0)) {
+        close(fd);
+        return;
+    }
+    peer->socket = fd;
+    atomic_store(&peer->state, SW_PEER_CONNECTING);
+    sw_engine_watch(fd, peer, SW_WATCH_PEER);
+}
+
+/* Writes and reads one word each way through the kernel, and looks at the result through the shared mapping. */
+static bool probe_cma(struct sw_peer *peer, uint64_t remote_inbox, uint64_t peer_nonce)
+{
+    struct sw_inbox_header *header = peer->inbox;
+    uint64_t sent = sw_nic.nonce ^ 0x5357, got = 0;
+    struct iovec local = {&sent, sizeof(sent)};
+    struct iovec remote = {(void *)(uintptr_t)(remote_inbox + offsetof(struct sw_inbox_header, probe_write)), sizeof(sent)};
+    if (process_vm_writev(peer->pid, &local, 1, &remote, 1, 0) != sizeof(sent) ||
+        *(volatile uint64_t *)&header->probe_write != sent)
+        return false;
+    local.iov_base = &got;
+    remote.iov_base = (void *)(uintptr_t)(remote_inbox + offsetof(struct sw_inbox_header, probe_read));
+    return process_vm_readv(peer->pid, &local, 1, &remote, 1, 0) == sizeof(got) && got == peer_nonce;
+}
+
+static void peer_died(struct sw_peer *peer)
+{
+    sw_engine_unwatch(peer->socket);
+    bool was_ready = atomic_load(&peer->state) == SW_PEER_READY;
+    close(peer->socket);
+    peer->socket = -1;
+    if (was_ready) {
+        peer->died_ns = sw_clock_ns();
+        atomic_store(&peer->state, SW_PEER_DEAD);
+    } else { /* refused or gone before it answered: try again while somebody wants it */
+        peer->retry_at_ns = sw_clock_ns() + CONNECT_RETRY_NS;
+        atomic_store(&peer->state, SW_PEER_IDLE);
+    }
+}
+
+static bool welcome(struct sw_peer *peer, const struct message *in, int fds[MAX_FDS])
+{
+    struct stat tables, inbox;
+    if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
+        in->slot != peer->slot || fstat(fds[0], &tables) || fstat(fds[1], &inbox) ||
+        tables.st_size < (off_t)sizeof(struct sw_pub) || inbox.st_size < (off_t)SW_INBOX_BYTES)
+        return false;
+    const struct sw_pub *pub = sw_shm_map(fds[0], sizeof(struct sw_pub), false);
+    void *base = sw_shm_map(fds[1], SW_INBOX_BYTES, true);
+    if (!pub || !base || pub->header.magic != SW_PUB_MAGIC || pub->header.nonce != in->nonce) {
+        sw_warn("slot %u: cannot map its tables: %s", peer->slot, strerror(errno));
+        if (pub)
+            munmap((void *)pub, sizeof(*pub));
+        if (base)
+            munmap(base, SW_INBOX_BYTES);
+        return false;
+    }
+    peer->pub = pub;
+    peer->inbox = base;
+    peer->doorbell = fds[2];
+    fds[2] = -1;
+    peer->can_map = sw_direct.modes.mapped; /* the tables and inbox just mapped are the proof */
+    atomic_store(&peer->can_cma, sw_direct.modes.cma && probe_cma(peer, in->offset, in->nonce));
+    atomic_store(&peer->state, SW_PEER_READY);
+    sw_info("peer slot %u pid %d: mapped %s, cma %s, ring %s", peer->slot, (int)peer->pid, peer->can_map ? "yes" : "no",
+            atomic_load(&peer->can_cma) ? "yes" : "no", sw_direct.modes.ring ? "yes" : "no");
+    return true;
+}
+
+static struct sw_peer_segment *find_segment(struct sw_peer *peer, uint32_t id)
+{
+    struct sw_peer_segment *segment = peer->segments[id % SW_SEGMENT_BUCKETS];
+    while (segment && segment->id != id)
+        segment = segment->next;
+    return segment;
+}
+
+static void map_segment(struct sw_peer *peer, const struct message *in, int fd)
+{
+    uint64_t page_offset = in->offset & ~4095ull;
+    uint64_t len_bytes = in->len_bytes + (in->offset - page_offset);
+    void *base = MAP_FAILED;
+    if (fd >= 0 && in->len_bytes)
+        base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)page_offset);
+    pthread_mutex_lock(&peer->lock);
+    struct sw_peer_segment *segment = find_segment(peer, in->id);
+    if (segment && segment->state != SW_SEGMENT_MAPPED) {
+        if (base != MAP_FAILED) {
+            segment->base = base;
+            segment->offset = page_offset;
+            segment->len_bytes = len_bytes;
+            segment->state = SW_SEGMENT_MAPPED;
+            base = MAP_FAILED;
+        } else {
+            segment->state = SW_SEGMENT_REFUSED;
+        }
+    }
+    pthread_mutex_unlock(&peer->lock);
+    if (base != MAP_FAILED)
+        munmap(base, len_bytes);
+}
+
+/* Nobody may be inside the mapping when it goes: the QPs of this peer forget what they derived from it first. */
+static void drop_segment(struct sw_peer *peer, uint32_t id)
+{
+    struct sw_peer_segment *gone = NULL;
+    pthread_mutex_lock(&peer->lock);
+    for (struct sw_peer_segment **at = &peer->segments[id % SW_SEGMENT_BUCKETS]; *at; at = &(*at)->next) {
+        if ((*at)->id == id) {
+            gone = *at;
+            *at = gone->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&peer->lock);
+    if (!gone)
+        return;
+    sw_bind_forget_keys(peer);
+    if (gone->base)
+        munmap(gone->base, gone->len_bytes);
+    free(gone);
+}
+
+void sw_attach_from_peer(struct sw_peer *peer)
+{
+    struct message in;
+    int fds[MAX_FDS], got;
+    while ((got = receive_message(peer->socket, &in, fds)) == 1) {
+        bool good = true;
+        if (in.type == WELCOME)
+            good = welcome(peer, &in, fds);
+        else if (in.type == SEGMENT)
+            map_segment(peer, &in, fds[0]);
+        else if (in.type == SEGMENT_GONE)
+            drop_segment(peer, in.id);
+        else
+            good = false;
+        close_fds(fds);
+        if (!good) {
+            got = -1;
+            break;
+        }
+    }
+    if (got < 0)
+        peer_died(peer);
+}
+
+static void ask_segments(struct sw_peer *peer)
+{
+    if (!atomic_exchange(&peer->segments_wanted, false))
+        return;
+    pthread_mutex_lock(&peer->lock);
+    for (uint32_t i = 0; i < SW_SEGMENT_BUCKETS; i++) {
+        for (struct sw_peer_segment *segment = peer->segments[i]; segment; segment = segment->next) {
+            if (segment->state != SW_SEGMENT_WANTED)
+                continue;
+            struct message out = {.type = SEGMENT_GET, .version = SW_PUB_VERSION, .id = segment->id};
+            if (send_message(peer->socket, &out, NULL, 0) == 0)
+                segment->state = SW_SEGMENT_ASKED;
+            else
+                atomic_store(&peer->segments_wanted, true); /* the peer is slow to read: later */
+        }
+    }
+    pthread_mutex_unlock(&peer->lock);
+}
+
+uint64_t sw_attach_step(uint64_t now_ns)
+{
+    uint64_t next_ns = UINT64_MAX;
+    atomic_store(&sw_direct.work, false);
+    pthread_mutex_lock(&sw_direct.lock);
+    for (struct sw_peer *peer = sw_direct.peers; peer; peer = peer->next) {
+        int state = atomic_load(&peer->state);
+        if (state == SW_PEER_IDLE && atomic_load(&peer->refs)) {
+            if (now_ns >= peer->retry_at_ns)
+                connect_peer(peer, now_ns);
+            if (atomic_load(&peer->state) == SW_PEER_IDLE && peer->retry_at_ns < next_ns)
+                next_ns = peer->retry_at_ns;
+        } else if (state == SW_PEER_READY && !peer->self) {
+            ask_segments(peer);
+            if (atomic_load(&peer->segments_wanted))
+                next_ns = now_ns + SW_NS_PER_MS;
+        }
+    }
+    pthread_mutex_unlock(&sw_direct.lock);
+    return next_ns;
+}

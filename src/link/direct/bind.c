@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Binding: QP to QP. A QP in RTR publishes which block its peer shall write; the peer, once attached, reads that entry, claims
+ * the block and from then on checks only that the entry's word has not changed.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "device/nic.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+#include "link/direct/engine.h"
+
+/* How long a QP whose peer process died without destroying its own QP waits before its receives are flushed: what the peer sent
+ * last is delivered first, and a program that is about to finish may do so. */
+#define DEATH_GRACE_NS (100 * SW_NS_PER_MS)
+
+static bool is_here(const struct sw_qp *qp)
+{
+    return qp->attr.ah_attr.is_global && sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid);
+}
+
+int sw_bind_connect(struct sw_qp *qp)
+{
+    struct sw_direct_qp *d = calloc(1, sizeof(*d));
+    if (!d)
+        return -ENOMEM;
+    uint32_t slot = sw_qpn_slot(qp->dest_qpn);
+    bool reachable = !sw_direct.off && slot >= 1 && slot <= SW_SLOT_MAX && is_here(qp);
+    if (reachable) {
+        int rc = sw_inbox_take(slot, &d->inbox, &d->rx_index);
+        if (!rc) {
+            d->peer = sw_peer_get(slot);
+            rc = d->peer ? 0 : -ENOMEM;
+        }
+        if (rc) {
+            if (d->inbox)
+                sw_inbox_give(d->inbox, d->rx_index);
+            free(d);
+            return rc;
+        }
+        d->rx = sw_inbox_block(d->inbox->base, d->rx_index);
+        qp->pub->block = d->rx_index;
+    } /* else nobody will ever answer: sends end with IBV_WC_RETRY_EXC_ERR, as on a wire */
+    static atomic_uint lives;
+    d->life = atomic_fetch_add(&lives, 1) + 1;
+    d->request_limit = SW_REQUEST_SLOTS - 1;
+    qp->link_state = d;
+    if (d->rx) {
+        atomic_store(&qp->rx_expect, 1);
+        atomic_store(&qp->rx_seq, &d->rx->requests[0].seq);
+    }
+    sw_qp_publish(qp);
+    return 0;
+}
+
+void sw_bind_disconnect(struct sw_qp *qp)
+{
+    struct sw_direct_qp *d = qp->link_state;
+    if (!d)
+        return;
+    sw_qp_rx_idle(qp);
+    enum ibv_qp_state state = qp->state;
+    qp->state = IBV_QPS_RESET; /* what is published: nobody may start an access from here on */
+    sw_qp_publish(qp);
+    qp->state = state;
+    if (d->inbox)
+        sw_inbox_give(d->inbox, d->rx_index);
+    if (d->peer)
+        sw_peer_put(d->peer);
+    qp->link_state = NULL;
+    free(d);
+}
+
+static void derive(struct sw_direct_qp *d, uint64_t word)
+{
+    const struct sw_pub_qp *remote = d->remote;
+    d->remote_word = word;
+    d->remote_access = remote->access;
+    d->remote_pd = remote->pd;
+    d->remote_rq_entries = remote->rq_entries;
+    d->remote_rq_stride = remote->rq_stride_bytes;
+    d->remote_rq = (const uint8_t *)d->peer->pub + remote->rq_offset;
+    memset(d->keys, 0, sizeof(d->keys));
+}
+
+static bool sane(const struct sw_pub_qp *remote)
+{
+    return remote->block < SW_INBOX_BLOCKS && remote->recv_cq < SW_MAX_CQ &&
+           (remote->rq_entries & (remote->rq_entries - 1)) == 0 && remote->rq_offset < sizeof(struct sw_pub) &&
+           (uint64_t)remote->rq_entries * remote->rq_stride_bytes <= sizeof(struct sw_pub) - remote->rq_offset;
+}
+
+/* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once that is known. */
+static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    struct sw_peer *peer = d->peer;
+    if (!peer || atomic_load_explicit(&peer->state, memory_order_acquire) != SW_PEER_READY)
+        return false;
+    const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
+    uint64_t word = atomic_load(&remote->bind_word);
+    uint32_t state = (uint32_t)word;
+    if (state < IBV_QPS_RTR || state > IBV_QPS_SQD || remote->qpn != qp->dest_qpn ||
+        remote->dest_qpn != qp->qpn || !sane(remote))
+        return false;
+    struct sw_block *tx = sw_inbox_block(peer->inbox, remote->block);
+    /* One binding serves one life of this QP: after a reset of ours alone the peer's positions would not match. */
+    uint32_t mine = d->life, none = 0;
+    if (!atomic_compare_exchange_strong(&tx->claim, &none, mine) && none != mine)
+        return false;
+    if (atomic_load(&remote->bind_word) != word)
+        return false;
+    if (d->tx && d->tx != tx)
+        return false; /* reconnected under us: never again with this life */
+    d->tx = tx;
+    d->remote = remote;
+    derive(d, word);
+    return true;
+}
+
+bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (__builtin_expect(!d->tx, 0) && !try_bind(qp, d))
+        return false;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        /* The exchange orders the section's start before the reads of the peer's entries; the peer's side of it is
+         * sw_inbox_wait(). */
+        atomic_exchange(&d->tx->access_seq, ++d->access_seq);
+        if (__builtin_expect(atomic_load_explicit(&d->remote->bind_word, memory_order_acquire) == d->remote_word, 1) &&
+            atomic_load_explicit(&d->peer->state, memory_order_relaxed) == SW_PEER_READY) {
+            d->accessing = true;
+            return true;
+        }
+        atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
+        if (attempt == 0 && !try_bind(qp, d)) /* RTR to RTS, or new rights: the same binding goes on */
+            return false;
+    }
+    return false;
+}
+
+void sw_bind_leave(struct sw_direct_qp *d)
+{
+    d->accessing = false;
+    atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
+}
+
+void sw_bind_leave_fenced(struct sw_direct_qp *d)
+{
+    d->accessing = false;
+    atomic_exchange(&d->tx->access_seq, ++d->access_seq);
+}
+
+void sw_bind_forget_keys(struct sw_peer *peer)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+        struct sw_qp *qp = sw_nic.qps[i];
+        if (!qp)
+            continue;
+        seen++;
+        sw_lock_acquire(&qp->lock);
+        struct sw_direct_qp *d = qp->link_state;
+        if (d && d->peer == peer)
+            memset(d->keys, 0, sizeof(d->keys));
+        sw_lock_release(&qp->lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+/* The peer's process is gone. If it had taken its QP down before, ours stays as it is (a wire would not tell either). */
+static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
+{
+    if (!d->peer || !d->peer->pub)
+        return true;
+    const struct sw_pub_qp *remote = &d->peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
+    uint32_t state = (uint32_t)atomic_load(&remote->bind_word);
+    return state < IBV_QPS_RTR || state > IBV_QPS_SQD || remote->dest_qpn != qp->qpn;
+}
+
+static bool is_gone(const struct sw_direct_qp *d)
+{
+    return (d->peer && atomic_load(&d->peer->state) == SW_PEER_DEAD) || (d->inbox && atomic_load(&d->inbox->dead));
+}
+
+static void bury(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (left_orderly(qp, d) && qp->sq.head == qp->sq.tail)
+        return;
+    for (uint32_t i = 0; i < SW_REQUEST_SLOTS && sw_direct_drive(qp); i++) {
+    } /* what it sent last */
+    if (qp->state == IBV_QPS_ERR || qp->link_state != d)
+        return;
+    if (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, sw_verdict_rules[SW_UNREACHABLE].requester);
+    sw_qp_fail(qp, -1);
+}
+
+static uint64_t bury_qps(uint64_t now_ns)
+{
+    uint64_t next_ns = UINT64_MAX;
+    pthread_mutex_lock(&sw_nic.lock);
+    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+        struct sw_qp *qp = sw_nic.qps[i];
+        if (!qp)
+            continue;
+        seen++;
+        sw_lock_acquire(&qp->lock);
+        struct sw_direct_qp *d = qp->link_state;
+        if (d && is_gone(d) && !d->buried) {
+            if (!d->gone_ns)
+                d->gone_ns = now_ns;
+            if (qp->sq.head != qp->sq.tail || now_ns - d->gone_ns >= DEATH_GRACE_NS) {
+                d->buried = true;
+                bury(qp, d);
+            } else if (d->gone_ns + DEATH_GRACE_NS < next_ns) {
+                next_ns = d->gone_ns + DEATH_GRACE_NS;
+            }
+        }
+        sw_lock_release(&qp->lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    return next_ns;
+}
+
+static void free_unused(void)
+{
+    struct sw_peer *dead_peers = NULL;
+    pthread_mutex_lock(&sw_direct.lock);
+    for (struct sw_peer **at = &sw_direct.peers; *at;) {
+        struct sw_peer *peer = *at;
+        if (atomic_load(&peer->state) == SW_PEER_DEAD && !atomic_load(&peer->refs)) {
+            *at = peer->next;
+            peer->next = dead_peers;
+            dead_peers = peer;
+        } else {
+            at = &peer->next;
+        }
+    }
+    for (struct sw_inbox **at = &sw_direct.inboxes; *at;) {
+        struct sw_inbox *inbox = *at;
+        if (atomic_load(&inbox->dead) && !inbox->users) {
+            *at = inbox->next;
+            sw_inbox_free(inbox);
+        } else {
+            at = &inbox->next;
+        }
+    }
+    pthread_mutex_unlock(&sw_direct.lock);
+    while (dead_peers) {
+        struct sw_peer *peer = dead_peers;
+        dead_peers = peer->next;
+        sw_peer_free(peer);
+    }
+}
+
+uint64_t sw_bind_reap(uint64_t now_ns)
+{
+    bool any = false;
+    pthread_mutex_lock(&sw_direct.lock);
+    for (struct sw_peer *peer = sw_direct.peers; peer && !any; peer = peer->next)
+        any = atomic_load(&peer->state) == SW_PEER_DEAD;
+    for (struct sw_inbox *inbox = sw_direct.inboxes; inbox && !any; inbox = inbox->next)
+        any = atomic_load(&inbox->dead);
+    pthread_mutex_unlock(&sw_direct.lock);
+    if (!any)
+        return UINT64_MAX;
+    uint64_t next_ns = bury_qps(now_ns);
+    free_unused();
+    return next_ns;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Requests that the target executes: the last rung of the ladder, and messages to shared receive queues. */
+#include <string.h>
+
+#include "device/qp_impl.h"
+#include "link/direct/answer.h"
+#include "link/direct/direct.h"
+
+/* `len` contiguous bytes of a bounce area, or -1 while there is no room. *at and *end are positions. */
+static int64_t area_reserve(uint32_t position, uint32_t consumed, uint32_t area, uint32_t len, uint32_t *end)
+{
+    uint32_t offset = position % area;
+    uint32_t skip = offset + len > area ? area - offset : 0;
+    if (position + skip + len - consumed > area)
+        return -1;
+    *end = position + skip + len;
+    return (int64_t)((position + skip) % area);
+}
+
+static struct sw_record *begin(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
+{
+    struct sw_record *record = sw_record_reserve(d, 1, false);
+    if (!record)
+        return NULL;
+    record->kind = (uint8_t)kind;
+    record->verdict = SW_ACK;
+    record->flags = wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0;
+    record->imm = wqe->imm;
+    record->remote_addr = wqe->remote_addr;
+    record->rkey = wqe->rkey;
+    record->total_bytes = wqe->len_bytes;
+    record->opcode = wqe->opcode;
+    return record;
+}
+
+static enum sw_step ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
+{
+    struct sw_record *record = begin(d, wqe, kind);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    record->len_bytes = 0;
+    record->compare_add = wqe->compare_add;
+    record->swap = wqe->swap;
+    sw_record_publish(d, record, 1, false);
+    d->answers_due++;
+    d->reads_due++;
+    return SW_STEP_SENT;
+}
+
+/* One piece of a SEND or WRITE. */
+static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position,
+                               enum sw_record_kind kind)
+{
+    uint32_t len = wqe->len_bytes - wqe->done_bytes;
+    if (len > SW_BOUNCE_CHUNK)
+        len = SW_BOUNCE_CHUNK;
+    uint32_t end, consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
+    int64_t offset = area_reserve(d->bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
+    struct sw_record *record = offset < 0 ? NULL : begin(d, wqe, kind);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    struct sw_gather gather = sw_gather_of(qp, position);
+    for (uint32_t done = 0; done < len;) {
+        uint64_t run = len - done;
+        const uint8_t *from = sw_gather_at(qp, &gather, wqe->done_bytes + done, 0, &run);
+        if (!from)
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+        memcpy(d->tx->request_bounce + offset + done, from, run);
+        done += (uint32_t)run;
+    }
+    bool with_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    bool first = !wqe->via_ring, last = wqe->done_bytes + len == wqe->len_bytes;
+    record->flags |= (with_imm ? SW_REC_IMM : 0) | (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
+    record->len_bytes = len;
+    record->remote_addr += wqe->done_bytes;
+    record->bounce_at = (uint32_t)offset;
+    record->bounce_end = end;
+    record->rnr_retry = qp->attr.rnr_retry;
+    d->bounce_at = end;
+    wqe->done_bytes += len;
+    wqe->via_ring = 1;
+    sw_record_publish(d, record, 1, last && (kind == SW_REC_SEND || with_imm));
+    return last ? SW_STEP_SENT : SW_STEP_DONE;
+}
+
+enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+{
+    if (!sw_direct.modes.ring && d->remote_rq_entries)
+        return SW_STEP_BLOCKED;
+    if (wqe->opcode == IBV_WR_RDMA_READ)
+        return ask(d, wqe, SW_REC_READ);
+    if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+        return ask(d, wqe, SW_REC_ATOMIC);
+    bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    enum sw_step step;
+    do
+        step = send_piece(qp, d, wqe, position, write ? SW_REC_WRITE : SW_REC_SEND);
+    while (step == SW_STEP_DONE);
+    if (step == SW_STEP_SENT) {
+        d->answers_due++;
+        d->recv_used += wqe->opcode != IBV_WR_RDMA_WRITE;
+    }
+    return step;
+}
+
+static struct sw_wqe *oldest_sent(struct sw_qp *qp, uint32_t *position)
+{
+    for (uint32_t at = qp->sq.head; at != qp->sq.next; at++) {
+        struct sw_wqe *wqe = sw_sq_at(&qp->sq, at);
+        if (wqe->state == SW_WQE_SENT) {
+            *position = at;
+            return wqe;
+        }
+    }
+    return NULL;
+}
+
+static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const uint8_t *from, uint64_t len_bytes)
+{
+    struct sw_gather gather = sw_gather_of(qp, position);
+    while (len_bytes) {
+        uint64_t run = len_bytes;
+        uint8_t *to = sw_gather_at(qp, &gather, offset, IBV_ACCESS_LOCAL_WRITE, &run);
+        if (!to)
+            return false;
+        memcpy(to, from, run);
+        from += run;
+        offset += run;
+        len_bytes -= run;
+    }
+    return true;
+}
+
+/* Applies one answer to the request it belongs to; false: that request failed. */
+static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer, struct sw_wqe *wqe, uint32_t position)
+{
+    if (answer->verdict != SW_ACK) {
+        enum sw_verdict verdict = answer->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)answer->verdict : SW_NAK_OPERATIONAL;
+        d->fail_status = sw_verdict_rules[verdict].requester;
+        d->fail_verdict = SW_ACK; /* the target decided, it knows */
+        return false;
+    }
+    bool is_read = wqe->opcode == IBV_WR_RDMA_READ, good = true, last = true;
+    if (answer->kind == SW_REC_DATA) {
+        uint32_t len = answer->len_bytes;
+        good = is_read && len <= wqe->len_bytes - wqe->done_bytes && len <= SW_RESPONSE_BOUNCE &&
+               answer->bounce_at <= SW_RESPONSE_BOUNCE - len &&
+               scatter(qp, position, wqe->done_bytes, d->rx->response_bounce + answer->bounce_at, len);
+        wqe->done_bytes += good ? len : 0;
+        last = wqe->done_bytes == wqe->len_bytes;
+    } else if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        uint64_t original = answer->compare_add;
+        good = scatter(qp, position, 0, (const uint8_t *)&original, 8);
+        is_read = true;
+    }
+    if (!good) {
+        sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+        return false;
+    }
+    if (last) {
+        wqe->state = SW_WQE_DONE;
+        d->answers_due--;
+        d->reads_due -= is_read;
+    }
+    return true;
+}
+
+bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    uint32_t before = d->response_at, bounce_end = 0;
+    bool good = true, bounced = false;
+    while (good && d->answers_due) {
+        const struct sw_record *slot = &d->rx->responses[d->response_at % SW_RESPONSE_SLOTS];
+        if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->response_at + 1)
+            break;
+        struct sw_record answer;
+        memcpy((void *)&answer, (const void *)slot, sizeof(answer));
+        uint32_t position;
+        struct sw_wqe *wqe = oldest_sent(qp, &position);
+        if (!wqe)
+            break;
+        good = apply(qp, d, &answer, wqe, position);
+        if (answer.kind == SW_REC_DATA) {
+            bounce_end = answer.bounce_end;
+            bounced = true;
+        }
+        d->response_at++;
+    }
+    if (d->response_at != before) {
+        d->stalled_ns = 0;
+        if (sw_bind_enter(qp, d)) {
+            atomic_store_explicit(&d->tx->responses_consumed, d->response_at, memory_order_release);
+            if (bounced)
+                atomic_store_explicit(&d->tx->response_bounce_consumed, bounce_end, memory_order_release);
+            sw_bind_leave(d);
+        }
+    }
+    return good;
+}
+
+struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
+{
+    uint32_t consumed = atomic_load_explicit(&d->rx->responses_consumed, memory_order_acquire);
+    if (d->answer_at - consumed >= SW_RESPONSE_SLOTS)
+        return NULL;
+    struct sw_record *record = &d->tx->responses[d->answer_at % SW_RESPONSE_SLOTS];
+    record->flags = 0;
+    record->slots = 1;
+    record->verdict = SW_ACK;
+    record->len_bytes = len_bytes;
+    if (len_bytes) {
+        uint32_t end, used = atomic_load_explicit(&d->rx->response_bounce_consumed, memory_order_acquire);
+        int64_t offset = area_reserve(d->answer_bounce_at, used, SW_RESPONSE_BOUNCE, len_bytes, &end);
+        if (offset < 0)
+            return NULL;
+        record->bounce_at = (uint32_t)offset;
+        record->bounce_end = end;
+        d->answer_bounce_at = end;
+    }
+    return record;
+}
+
+void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record)
+{
+    atomic_store_explicit(&record->seq, d->answer_at + 1, memory_order_release);
+    d->answer_at++;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The direct link's operations, and its life in the process. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "device/nic.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+#include "link/direct/engine.h"
+#include "link/link.h"
+
+struct sw_direct sw_direct = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1, .doorbell = -1, .epoll = -1};
+
+static void read_mode(void)
+{
+    const char *mode = getenv("SIDEWIRE_DIRECT");
+    sw_direct.modes = (struct sw_direct_modes){true, true, true};
+    sw_direct.off = false;
+    if (!mode || !*mode || !strcmp(mode, "auto"))
+        return;
+    if (!strcmp(mode, "mapped"))
+        sw_direct.modes.cma = false;
+    else if (!strcmp(mode, "cma"))
+        sw_direct.modes.mapped = false;
+    else if (!strcmp(mode, "ring"))
+        sw_direct.modes.mapped = sw_direct.modes.cma = false;
+    else if (!strcmp(mode, "off"))
+        sw_direct.off = true;
+    else
+        sw_warn("SIDEWIRE_DIRECT=%s is not auto, mapped, cma, ring or off; using auto", mode);
+}
+
+/* What a fork left of the parent's link: descriptors are closed, mappings go. */
+static void forget_parent(void)
+{
+    if (!sw_direct.running)
+        return;
+    pthread_mutex_init(&sw_direct.lock, NULL);
+    close(sw_direct.listener);
+    close(sw_direct.doorbell);
+    close(sw_direct.epoll);
+    for (struct sw_peer *peer = sw_direct.peers, *next; peer; peer = next) {
+        next = peer->next;
+        pthread_mutex_init(&peer->lock, NULL);
+        sw_peer_free(peer);
+    }
+    for (struct sw_inbox *inbox = sw_direct.inboxes, *next; inbox; inbox = next) {
+        next = inbox->next;
+        if (inbox->socket >= 0)
+            close(inbox->socket);
+        sw_inbox_free(inbox);
+    }
+    sw_direct.peers = NULL;
+    sw_direct.inboxes = NULL;
+    atomic_store(&sw_direct.idle, false);
+    atomic_store(&sw_direct.work, false);
+    sw_direct.running = false;
+}
+
+static int start(void)
+{
+    forget_parent();
+    read_mode();
+#ifdef PR_SET_PTRACER
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* Yama: let peers of this user use process_vm_* */
+#endif
+    int rc = sw_registry_claim(&sw_direct.listener, &sw_nic.slot);
+    return rc ? rc : sw_engine_start();
+}
+
+static void send_queue(struct sw_qp *qp)
+{
+    struct sw_direct_qp *d = qp->link_state;
+    if (d)
+        sw_requester_run(qp, d);
+}
+
+bool sw_direct_drive(struct sw_qp *qp)
+{
+    struct sw_direct_qp *d = qp->link_state;
+    if (!d)
+        return false;
+    bool any = d->rx && sw_responder_run(qp, d);
+    if (qp->link_state == d && qp->sq.head != qp->sq.tail)
+        sw_requester_run(qp, d);
+    return any;
+}
+
+static void progress(struct sw_qp *qp)
+{
+    sw_direct_drive(qp);
+}
+
+static const struct sw_link_ops direct_ops = {
+    .start = start,
+    .qp_connect = sw_bind_connect,
+    .qp_disconnect = sw_bind_disconnect,
+    .send = send_queue,
+    .progress = progress,
+    .quiesce = sw_inbox_wait_all,
+    .segment_gone = sw_attach_segment_gone,
+    .kick = sw_engine_kick,
+};
+
+void sw_link_init(void)
+{
+    sw_nic_set_link(&direct_ops);
+}

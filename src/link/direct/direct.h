@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The direct link: queue pairs between processes of one user on one host. Shared declarations of its parts:
+ *   registry.c  the slot           engine.c     the thread            attach.c   handshake and segments over the control socket
+ *   peer.c      processes we use   inbox.c      what clients write    reach.c    mapped / cma access to a peer's memory
+ *   bind.c      QP to QP           requester.c  sends                 bounce.c   requests that the target executes
+ *   responder.c what came in       direct.c     the link's operations
+ */
+#ifndef SW_LINK_DIRECT_DIRECT_H
+#define SW_LINK_DIRECT_DIRECT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "device/pub.h"
+#include "device/srq_impl.h"
+#include "device/target.h"
+#include "link/direct/inbox.h"
+
+struct sw_qp;
+struct sw_wqe;
+
+/* Which rungs SIDEWIRE_DIRECT leaves. */
+struct sw_direct_modes {
+    bool mapped, cma, ring;
+};
+
+/* ---- processes whose memory we use ---- */
+
+enum sw_peer_state { SW_PEER_IDLE, SW_PEER_CONNECTING, SW_PEER_READY, SW_PEER_DEAD };
+
+struct sw_peer_segment {
+    struct sw_peer_segment *next;
+    uint32_t id;
+    _Atomic int state; /* SW_SEGMENT_* */
+    uint8_t *base;     /* address of file offset `offset` */
+    uint64_t offset, len_bytes;
+};
+enum { SW_SEGMENT_WANTED, SW_SEGMENT_ASKED, SW_SEGMENT_MAPPED, SW_SEGMENT_REFUSED };
+#define SW_SEGMENT_BUCKETS 256u
+
+struct sw_peer {
+    uint32_t slot;
+    bool self;
+    atomic_int state;
+    atomic_uint refs;
+    int socket;
+    int doorbell;
+    pid_t pid;
+    bool can_map;
+    atomic_bool can_cma;
+    const struct sw_pub *pub;
+    void *inbox; /* the peer's, for us */
+    uint64_t retry_at_ns; /* next connection attempt */
+    uint64_t died_ns;
+    pthread_mutex_t lock; /* segments */
+    struct sw_peer_segment *segments[SW_SEGMENT_BUCKETS];
+    atomic_bool segments_wanted;
+    struct sw_peer *next;
+};
+
+/* ---- what we let a client write ---- */
+
+struct sw_inbox {
+    uint32_t slot;
+    int fd;
+    uint8_t *base;
+    uint64_t client_nonce; /* 0: nobody attached yet */
+    int socket;            /* of the attached client, or -1 */
+    atomic_bool dead;      /* its client is gone: no more writers */
+    uint32_t users;        /* blocks in use */
+    uint32_t turn; /* where the search for a free block goes on, so that one is not used again soon */
+    uint64_t used[SW_INBOX_BLOCKS / 64];
+    struct sw_inbox *next;
+};
+
+/* ---- one connected queue pair ---- */
+
+struct sw_remote_key { /* a region of the peer that was checked and mapped */
+    uint32_t rkey;
+    uint32_t access; /* of the region and the QP together */
+    uint64_t key_word;
+    const _Atomic uint64_t *word;
+    uint64_t low, high; /* remote addresses [low, high) */
+    uint8_t *bytes;     /* where `low` is in this process */
+};
+
+struct sw_direct_qp {
+    struct sw_peer *peer;
+    struct sw_inbox *inbox;
+    struct sw_block *rx; /* in our inbox */
+    uint32_t rx_index;
+    uint32_t life;      /* unique per binding of this process */
+    uint64_t gone_ns;   /* when the peer's death was seen */
+    bool buried;
+
+    struct sw_block *tx; /* in the peer's inbox; NULL: not bound */
+    const struct sw_pub_qp *remote;
+    uint64_t remote_word;
+    uint32_t remote_access, remote_pd;
+    uint32_t remote_rq_entries, remote_rq_stride;
+    const uint8_t *remote_rq;
+    uint32_t access_seq;
+    bool accessing;
+
+    struct sw_remote_key keys[2];
+    uint32_t key_turn;
+
+    /* Requester. Positions run freely. */
+    uint32_t request_at;        /* next record to write */
+    uint32_t request_limit;     /* first position that may not be written yet */
+    uint32_t bounce_at;         /* of the request area */
+    uint32_t recv_used;         /* of the peer's receives, by us */
+    uint32_t recv_posted;       /* as last read */
+    uint32_t answers_due;       /* requests at the target */
+    uint32_t reads_due;         /* of these READs and atomics */
+    uint32_t response_at;       /* next answer to read */
+    uint64_t stalled_ns;        /* since when the target owes progress; 0: not */
+    uint64_t rung_ns;
+    uint64_t unbound_ns;        /* since when the peer's QP cannot be reached */
+    uint64_t rnr_ns;            /* since when no receive is posted */
+    uint32_t rnr_tries;
+    uint64_t budget_bytes;
+    bool notify;                /* a record was written that may wake the peer's CQ */
+    bool notify_solicited;
+    enum ibv_wc_status fail_status;
+    enum sw_verdict fail_verdict; /* SW_ACK: the failure is local, the peer need not know */
+
+    /* Responder. */
+    uint32_t serve_at;          /* next request to read */
+    uint32_t serve_told;        /* what the peer was told */
+    uint32_t answer_at;         /* next answer to write */
+    uint32_t answer_bounce_at;
+    uint32_t read_served;       /* bytes of the READ at the head already sent */
+    struct sw_recv_claim claim; /* receive a SEND in pieces goes to */
+    bool claimed;
+    uint32_t claim_used;
+    uint64_t serve_rnr_ns;
+    bool deaf; /* the peer was told that its retries are used up: nothing more comes */
+};
+
+struct sw_direct {
+    pthread_mutex_t lock; /* peers, inboxes; leaf but for peer->lock */
+    struct sw_direct_modes modes;
+    bool off;
+    struct sw_peer *peers;
+    struct sw_inbox *inboxes;
+    int listener;
+    int doorbell; /* our own */
+    int epoll;
+    pthread_t thread;
+    bool running;
+    atomic_bool idle;      /* the engine sleeps without a timeout */
+    atomic_bool work;      /* peers or segments want the engine */
+};
+extern struct sw_direct sw_direct;
+
+/* registry.c */
+int sw_registry_claim(int *listener, uint32_t *slot);
+/* Address of a slot's socket. */
+struct sockaddr_un;
+unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out);
+bool sw_registry_same_user(int socket, pid_t *pid);
+
+/* peer.c */
+struct sw_peer *sw_peer_get(uint32_t slot); /* takes a reference; NULL: no memory */
+void sw_peer_put(struct sw_peer *peer);
+void sw_peer_ring(struct sw_peer *peer);
+/* The mapping of a segment's bytes at `file_offset`, or NULL (asks the engine to fetch it). */
+uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset, uint64_t len_bytes, bool *refused);
+void sw_peer_free(struct sw_peer *peer);
+
+/* inbox.c */
+struct sw_inbox *sw_inbox_get(uint32_t slot); /* direct.lock held */
+void sw_inbox_free(struct sw_inbox *inbox);
+/* A zeroed block for a QP towards that slot. */
+int sw_inbox_take(uint32_t slot, struct sw_inbox **inbox, uint32_t *index);
+void sw_inbox_give(struct sw_inbox *inbox, uint32_t index);
+/* Waits until the client's access section in a block is over; false if it went on for too long. */
+bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index);
+void sw_inbox_wait_all(void);
+
+/* attach.c: engine side of the control protocol */
+uint64_t sw_attach_step(uint64_t now_ns); /* connects, asks for segments; when to call again (UINT64_MAX: when kicked) */
+void sw_attach_accept(void);
+void sw_attach_greet(int fd);
+void sw_attach_from_client(struct sw_inbox *inbox);
+void sw_attach_from_peer(struct sw_peer *peer);
+void sw_attach_segment_gone(uint32_t id);
+
+/* bind.c */
+int sw_bind_connect(struct sw_qp *qp);
+void sw_bind_disconnect(struct sw_qp *qp);
+/* Opens an access section if the QP is bound to its peer; false: not now (and nothing is open). */
+bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d);
+void sw_bind_leave(struct sw_direct_qp *d);
+/* The same, and what was written is visible before anything is read afterwards. */
+void sw_bind_leave_fenced(struct sw_direct_qp *d);
+/* No QP uses mappings of the peer's segments after this. */
+void sw_bind_forget_keys(struct sw_peer *peer);
+/* Fails the QPs of processes that died and frees what is left of them; when to call again. */
+uint64_t sw_bind_reap(uint64_t now_ns);
+
+/* requester.c: all of these inside an access section unless said otherwise */
+void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d); /* opens its own section */
+
+/* One step of a request. */
+enum sw_step {
+    SW_STEP_DONE,    /* completed successfully */
+    SW_STEP_SENT,    /* the target will answer */
+    SW_STEP_BLOCKED, /* try again later */
+    SW_STEP_FAILED,  /* d->fail_status, d->fail_verdict */
+};
+enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status);
+enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict);
+
+/* record.c: the request ring */
+/* The record to fill, or NULL while the ring has no room for `slots` (FATAL may take the reserved last one). */
+struct sw_record *sw_record_reserve(struct sw_direct_qp *d, uint32_t slots, bool fatal);
+/* Makes it valid; `wakes`: it ends in a completion of the peer's receive CQ. */
+void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_t slots, bool wakes);
+void sw_record_fatal(struct sw_direct_qp *d, enum sw_verdict verdict);
+
+/* reach.c: direct access to the peer's memory */
+struct sw_gather { /* the local side of a request */
+    const struct ibv_sge *sges;
+    uint32_t sge_count;
+    const uint8_t *inline_bytes; /* instead of sges */
+    uint32_t inline_len;
+};
+struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
+/* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow `need`. */
+uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset, uint32_t need, uint64_t *len_bytes);
+
+enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
+/* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
+enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes);
+/* Moves bytes [*done, len) of the gather from or to addr, at most the budget. */
+enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather, uint64_t gather_offset,
+                           const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool to_local, uint32_t *done);
+/* Mapped address of a range, or NULL. */
+uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool *wait);
+/* Fast path: the remembered mapping of a region, if it covers the access and is still valid. */
+uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint32_t need);
+void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr, uint64_t word, uint64_t addr);
+void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
+
+/* onesided.c, twosided.c, bounce.c */
+enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position);
+enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position);
+enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position);
+/* Reads answers; false if one was a refusal of the request at the head (d->fail_*). */
+bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d);
+
+/* responder.c: returns whether there was anything. Opens its own sections. */
+bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);
+
+/* direct.c: sends and receives of one QP, a bounded step; returns whether anything was received. */
+bool sw_direct_drive(struct sw_qp *qp);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Inboxes: one per client slot, created by the first QP towards it or by its attachment, whichever comes first. */
+#include "link/direct/inbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/shm.h"
+#include "device/nic.h"
+#include "link/direct/direct.h"
+
+/* How long an access section of a living peer may hold up a deregistration. A section copies at most a few MiB, so only a stopped
+ * process takes longer; its mapping then is of pages nobody uses any more. */
+#define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
+
+static struct sw_inbox *create(uint32_t slot)
+{
+    struct sw_inbox *inbox = calloc(1, sizeof(*inbox));
+    if (!inbox)
+        return NULL;
+    inbox->slot = slot;
+    inbox->socket = -1;
+    inbox->fd = sw_shm_create("sidewire-inbox", SW_INBOX_BYTES);
+    inbox->base = inbox->fd < 0 ? NULL : sw_shm_map(inbox->fd, SW_INBOX_BYTES, true);
+    if (!inbox->base) {
+        sw_error("no shared memory for the inbox of slot %u: %s", slot, strerror(errno));
+        if (inbox->fd >= 0)
+            close(inbox->fd);
+        free(inbox);
+        return NULL;
+    }
+    ((struct sw_inbox_header *)inbox->base)->probe_read = sw_nic.nonce;
+    inbox->next = sw_direct.inboxes;
+    sw_direct.inboxes = inbox;
+    return inbox;
+}
+
+/* direct.lock held. A dead client's inbox is not handed out again. */
+struct sw_inbox *sw_inbox_get(uint32_t slot)
+{
+    for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
+        if (inbox->slot == slot && !atomic_load(&inbox->dead))
+            return inbox;
+    return create(slot);
+}
+
+int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
+{
+    int rc = -ENOMEM;
+    pthread_mutex_lock(&sw_direct.lock);
+    struct sw_inbox *inbox = sw_inbox_get(slot);
+    for (uint32_t tried = 0; inbox && tried < SW_INBOX_BLOCKS; tried++) {
+        uint32_t candidate = inbox->turn++ % SW_INBOX_BLOCKS;
+        uint64_t bit = 1ull << candidate % 64;
+        if (__atomic_fetch_or(&inbox->used[candidate / 64], bit, __ATOMIC_SEQ_CST) & bit)
+            continue;
+        inbox->users++;
+        *out = inbox;
+        *index = candidate;
+        rc = 0;
+        break;
+    }
+    pthread_mutex_unlock(&sw_direct.lock);
+    return rc;
+}
+
+void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
+{
+    bool quiet = sw_inbox_wait(inbox, index);
+    if (quiet) {
+        /* Zero for the next binding, and give the memory back. */
+        off_t at = (off_t)(4096 + (uint64_t)index * SW_BLOCK_BYTES);
+        if (fallocate(inbox->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, SW_BLOCK_BYTES))
+            memset(sw_inbox_block(inbox->base, index), 0, SW_BLOCK_BYTES);
+    }
+    pthread_mutex_lock(&sw_direct.lock);
+    if (quiet) /* else the block stays out of use until its client is gone */
+        __atomic_fetch_and(&inbox->used[index / 64], ~(1ull << index % 64), __ATOMIC_SEQ_CST);
+    inbox->users--;
+    pthread_mutex_unlock(&sw_direct.lock);
+}
+
+bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
+{
+    struct sw_block *block = sw_inbox_block(inbox->base, index);
+    uint32_t seen = atomic_load_explicit(&block->access_seq, memory_order_seq_cst);
+    if (!(seen & 1))
+        return true;
+    uint64_t deadline = sw_clock_ns() + ACCESS_WAIT_NS;
+    for (uint32_t spins = 0;; spins++) {
+        if (atomic_load_explicit(&block->access_seq, memory_order_acquire) != seen ||
+            atomic_load(&inbox->dead))
+            return true;
+        sw_cpu_relax();
+        if (spins % 256 != 255)
+            continue;
+        sched_yield();
+        if (sw_clock_ns() > deadline)
+            return false;
+    }
+}
+
+void sw_inbox_wait_all(void)
+{
+    pthread_mutex_lock(&sw_direct.lock);
+    for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next) {
+        for (uint32_t word = 0; word < SW_INBOX_BLOCKS / 64; word++) {
+            uint64_t used = __atomic_load_n(&inbox->used[word], __ATOMIC_SEQ_CST);
+            while (used) {
+                uint32_t bit = (uint32_t)__builtin_ctzll(used);
+                used &= used - 1;
+                if (!sw_inbox_wait(inbox, word * 64 + bit))
+                    sw_warn("a peer (slot %u) is stopped inside an access; not waiting for it", inbox->slot);
+            }
+        }
+    }
+    pthread_mutex_unlock(&sw_direct.lock);
+}
+
+void sw_inbox_free(struct sw_inbox *inbox)
+{
+    munmap(inbox->base, SW_INBOX_BYTES);
+    close(inbox->fd);
+    free(inbox);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What one attached client may write: the inbox that a process (its owner) keeps for it. One block per connected QP of the owner.
+ *
+ * A block carries the client QP's requests and its answers to the owner QP's requests, each as a ring of 64-byte records plus a bounce area
+ * for bytes. A record is valid when its `seq` equals its position + 1, so the reader polls the record's own cache line. Rings and areas
+ * start zeroed at every binding. What the reader has consumed it says in the block of the other direction.
+ */
+#ifndef SW_LINK_DIRECT_INBOX_H
+#define SW_LINK_DIRECT_INBOX_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SW_REQUEST_SLOTS 512u
+#define SW_RESPONSE_SLOTS 64u
+#define SW_REQUEST_BOUNCE (128u << 10)
+#define SW_RESPONSE_BOUNCE (64u << 10)
+#define SW_BOUNCE_CHUNK (16u << 10) /* bytes per record at most, so that copying in and out overlap */
+#define SW_BLOCK_BYTES (256u << 10)
+#define SW_INBOX_BLOCKS 4096u
+
+enum sw_record_kind {
+    SW_REC_SEND_INLINE = 1, /* payload in this record and the next ones */
+    SW_REC_SEND_PLACED,     /* payload already in the posted receive (or refused: see verdict) */
+    SW_REC_WRITE_IMM,       /* the write is done; consumes a receive */
+    SW_REC_SEND,            /* payload (a piece of it) in the bounce area; answered */
+    SW_REC_WRITE,           /* likewise, to be written by the target; answered */
+    SW_REC_READ,            /* answered with DATA */
+    SW_REC_ATOMIC,          /* answered with the original value */
+    SW_REC_FATAL,           /* the client was refused: the owner's QP fails with `verdict` */
+    SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs */
+    SW_REC_DATA,            /* to READ: a piece of it */
+};
+enum sw_record_flags { SW_REC_IMM = 1, SW_REC_INV = 2, SW_REC_SOLICITED = 4, SW_REC_FIRST = 8, SW_REC_LAST = 16 };
+
+struct sw_record {
+    _Atomic uint32_t seq;
+    uint8_t kind;
+    uint8_t flags;
+    uint8_t slots;   /* records this message takes in the ring */
+    uint8_t verdict; /* enum sw_verdict */
+    uint32_t len_bytes; /* of the payload that comes with this record; for PLACED and WRITE_IMM of the message */
+    uint32_t imm;       /* as in the work request, or the key to invalidate */
+    union {
+        uint8_t payload[48];
+        struct {
+            uint64_t remote_addr;
+            uint64_t compare_add; /* ANSWER to an atomic: the original value */
+            uint64_t swap;
+            uint32_t rkey;
+            uint32_t total_bytes;
+            uint32_t bounce_at;  /* offset in the area */
+            uint32_t bounce_end; /* position of the area's end after this piece */
+            uint8_t opcode;      /* of the work request */
+            uint8_t rnr_retry;
+            uint8_t pad[6];
+        };
+    };
+};
+static_assert(sizeof(struct sw_record) == 64 && offsetof(struct sw_record, payload) == 16, "shared layout");
+
+/* A continuation record: its seq is set to 0, so that payload can never be taken for a record. */
+struct sw_record_more {
+    _Atomic uint32_t seq;
+    uint8_t payload[60];
+};
+static_assert(sizeof(struct sw_record_more) == 64, "shared layout");
+
+#define SW_RECORD_SLOTS_MAX 4u
+#define SW_INLINE_BYTES (48u + 3u * 60u)
+
+struct sw_block {
+    /* Odd while the client's QP is inside an access section. */
+    _Alignas(64) _Atomic uint32_t access_seq;
+    _Atomic uint32_t claim; /* generation of the client QP this block is bound to; 0: none yet */
+    /* What the client has consumed of the owner's rings: positions. */
+    _Alignas(64) _Atomic uint32_t requests_consumed;
+    _Atomic uint32_t request_bounce_consumed;
+    _Atomic uint32_t responses_consumed;
+    _Atomic uint32_t response_bounce_consumed;
+    _Alignas(4096) struct sw_record requests[SW_REQUEST_SLOTS];
+    struct sw_record responses[SW_RESPONSE_SLOTS];
+    uint8_t request_bounce[SW_REQUEST_BOUNCE];
+    uint8_t response_bounce[SW_RESPONSE_BOUNCE];
+};
+static_assert(offsetof(struct sw_block, requests_consumed) == 64, "shared layout");
+static_assert(offsetof(struct sw_block, requests) == 4096, "shared layout");
+static_assert(sizeof(struct sw_block) <= SW_BLOCK_BYTES, "shared layout");
+
+/* The first page; then the blocks. */
+struct sw_inbox_header {
+    uint64_t probe_write; /* the client writes it by process_vm_writev, then reads it here */
+    uint64_t probe_read;  /* the owner's nonce: the client reads it by process_vm_readv */
+};
+#define SW_INBOX_BYTES (4096ull + (uint64_t)SW_INBOX_BLOCKS * SW_BLOCK_BYTES)
+
+static inline struct sw_block *sw_inbox_block(void *base, uint32_t index)
+{
+    return (struct sw_block *)((uint8_t *)base + 4096 + (size_t)index * SW_BLOCK_BYTES);
+}
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* WRITE, WRITE with immediate, READ and atomics, executed by the initiator on memory it can reach. */
+#include <string.h>
+
+#include "device/qp_impl.h"
+#include "device/mr_impl.h"
+#include "link/direct/direct.h"
+#include "link/direct/receive_credit.h"
+
+static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe)
+{
+    if (wqe->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+        return SW_STEP_DONE;
+    (void)qp;
+    struct sw_record *record = sw_record_reserve(d, 1, false);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    record->kind = SW_REC_WRITE_IMM;
+    record->flags = SW_REC_IMM | (wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0);
+    record->verdict = SW_ACK;
+    record->len_bytes = wqe->len_bytes;
+    record->imm = wqe->imm;
+    d->recv_used++;
+    sw_record_publish(d, record, 1, true);
+    return SW_STEP_DONE;
+}
+
+static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+{
+    uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
+    const struct sw_pub_mr *mr;
+    uint64_t word;
+    enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, wqe->len_bytes, need,
+                                              d->remote_pd, d->remote_access, &mr, &word);
+    if (verdict != SW_ACK)
+        return sw_step_refused(d, verdict);
+    if (wqe->done_bytes == 0) {
+        enum sw_reach reach = sw_reach_probe(d->peer, mr, wqe->remote_addr, wqe->len_bytes);
+        if (reach == SW_REACH_RING)
+            return sw_bounce_start(qp, d, wqe, position);
+        if (reach == SW_REACH_WAIT)
+            return SW_STEP_BLOCKED;
+    }
+    if (d->answers_due)
+        return SW_STEP_BLOCKED; /* must not overtake what the target still executes */
+    struct sw_gather gather = sw_gather_of(qp, position);
+    bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
+    enum sw_step step = sw_reach_move(qp, d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes, to_local, &wqe->done_bytes);
+    if (step != SW_STEP_DONE)
+        return step;
+    sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
+    return finish_write(qp, d, wqe);
+}
+
+static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+{
+    if (wqe->remote_addr & 7)
+        return sw_step_refused(d, SW_NAK_INVALID);
+    const struct sw_pub_mr *mr;
+    uint64_t word;
+    uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    if (!remote) {
+        enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
+                                                  d->remote_pd, d->remote_access, &mr, &word);
+        if (verdict != SW_ACK)
+            return sw_step_refused(d, verdict);
+        bool wait;
+        remote = sw_reach_mapped(d->peer, mr, wqe->remote_addr, 8, &wait);
+        if (!remote)
+            return wait ? SW_STEP_BLOCKED : sw_bounce_start(qp, d, wqe, position);
+        sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
+    }
+    if (d->answers_due)
+        return SW_STEP_BLOCKED;
+    struct sw_gather gather = sw_gather_of(qp, position);
+    uint8_t *local[8];
+    for (uint32_t got = 0; got < 8;) { /* the result may be scattered: resolve it all before the effect */
+        uint64_t run = 8 - got;
+        uint8_t *at = sw_gather_at(qp, &gather, got, IBV_ACCESS_LOCAL_WRITE, &run);
+        if (!at)
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+        for (uint64_t i = 0; i < run; i++)
+            local[got++] = at + i;
+    }
+    uint64_t before;
+    if (wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        before = __atomic_fetch_add((uint64_t *)remote, wqe->compare_add, __ATOMIC_SEQ_CST);
+    } else {
+        before = wqe->compare_add;
+        __atomic_compare_exchange_n((uint64_t *)remote, &before, wqe->swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    }
+    for (int i = 0; i < 8; i++)
+        *local[i] = ((uint8_t *)&before)[i];
+    return SW_STEP_DONE;
+}
+
+/* One local element, region remembered: what nearly every request of a tuned program looks like. */
+static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position, uint8_t *remote)
+{
+    uint8_t *local;
+    if (wqe->flags & SW_WQE_INLINE) {
+        local = sw_sq_inline(&qp->sq, position);
+    } else {
+        uint32_t need = wqe->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
+        if (!sw_sge_resolve(qp->pd_id, sw_sq_sges(&qp->sq, position), need, &local))
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    }
+    if (wqe->opcode == IBV_WR_RDMA_READ)
+        memcpy(local, remote, wqe->len_bytes);
+    else
+        sw_copy_ordered(remote, local, wqe->len_bytes);
+    d->budget_bytes -= wqe->len_bytes;
+    wqe->done_bytes = wqe->len_bytes;
+    return finish_write(qp, d, wqe);
+}
+
+enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+{
+    if (wqe->via_ring)
+        return sw_bounce_start(qp, d, wqe, position);
+    if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+        return atomic(qp, d, wqe, position);
+    if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+        if (d->remote_rq_entries == 0)
+            return sw_bounce_start(qp, d, wqe, position); /* the target takes the receive */
+        enum sw_step step = sw_receive_credit(qp, d);
+        if (step != SW_STEP_DONE)
+            return step;
+    }
+    if (wqe->len_bytes == 0) /* no key is looked at: C9-88 */
+        return d->answers_due ? SW_STEP_BLOCKED : finish_write(qp, d, wqe);
+    if (wqe->done_bytes == wqe->len_bytes)
+        return finish_write(qp, d, wqe); /* the immediate had no room before */
+    if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->budget_bytes && !d->answers_due) {
+        uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, wqe->len_bytes,
+                                              sw_target_need((enum ibv_wr_opcode)wqe->opcode));
+        if (remote)
+            return fast(qp, d, wqe, position, remote);
+    }
+    return move(qp, d, wqe, position);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Processes whose QPs we use: their tables, our inbox there, and the segments of their memory we have mapped. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "device/nic.h"
+#include "link/direct/direct.h"
+#include "link/direct/engine.h"
+
+static void init_self(struct sw_peer *peer)
+{
+    peer->self = true;
+    peer->pid = getpid();
+    peer->can_map = true;
+    atomic_store(&peer->can_cma, false);
+    peer->pub = sw_nic.pub;
+    struct sw_inbox *inbox = sw_inbox_get(peer->slot);
+    if (!inbox)
+        return;
+    inbox->client_nonce = sw_nic.nonce;
+    peer->inbox = inbox->base;
+    peer->doorbell = sw_direct.doorbell;
+    atomic_store(&peer->state, SW_PEER_READY);
+}
+
+struct sw_peer *sw_peer_get(uint32_t slot)
+{
+    pthread_mutex_lock(&sw_direct.lock);
+    struct sw_peer *peer = sw_direct.peers;
+    while (peer && (peer->slot != slot || atomic_load(&peer->state) == SW_PEER_DEAD))
+        peer = peer->next;
+    if (!peer) {
+        peer = calloc(1, sizeof(*peer));
+        if (peer) {
+            peer->slot = slot;
+            peer->socket = peer->doorbell = -1;
+            pthread_mutex_init(&peer->lock, NULL);
+            if (slot == sw_nic.slot)
+                init_self(peer);
+            peer->next = sw_direct.peers;
+            sw_direct.peers = peer;
+            atomic_store(&sw_direct.work, true);
+        }
+    }
+    if (peer)
+        atomic_fetch_add(&peer->refs, 1);
+    pthread_mutex_unlock(&sw_direct.lock);
+    if (peer && atomic_load(&peer->state) == SW_PEER_IDLE)
+        sw_engine_kick();
+    return peer;
+}
+
+void sw_peer_put(struct sw_peer *peer)
+{
+    atomic_fetch_sub(&peer->refs, 1); /* the engine frees dead peers without references */
+}
+
+void sw_peer_ring(struct sw_peer *peer)
+{
+    if (peer->self) {
+        sw_engine_kick();
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t ignored = write(peer->doorbell, &one, sizeof(one));
+    (void)ignored; /* a full counter means it is ringing already */
+}
+
+uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset, uint64_t len_bytes,
+                            bool *refused)
+{
+    uint8_t *at = NULL;
+    *refused = false;
+    pthread_mutex_lock(&peer->lock);
+    struct sw_peer_segment **bucket = &peer->segments[id % SW_SEGMENT_BUCKETS];
+    struct sw_peer_segment *segment = *bucket;
+    while (segment && segment->id != id)
+        segment = segment->next;
+    if (!segment) {
+        segment = calloc(1, sizeof(*segment));
+        if (segment) {
+            segment->id = id;
+            segment->next = *bucket;
+            *bucket = segment;
+            atomic_store(&peer->segments_wanted, true);
+            atomic_store(&sw_direct.work, true);
+            sw_engine_kick();
+        }
+    } else if (segment->state == SW_SEGMENT_MAPPED && file_offset >= segment->offset &&
+               file_offset - segment->offset <= segment->len_bytes &&
+               len_bytes <= segment->len_bytes - (file_offset - segment->offset)) {
+        at = segment->base + (file_offset - segment->offset);
+    } else if (segment->state == SW_SEGMENT_MAPPED || segment->state == SW_SEGMENT_REFUSED) {
+        *refused = true;
+    }
+    pthread_mutex_unlock(&peer->lock);
+    return at;
+}
+
+void sw_peer_free(struct sw_peer *peer)
+{
+    for (uint32_t i = 0; i < SW_SEGMENT_BUCKETS; i++) {
+        while (peer->segments[i]) {
+            struct sw_peer_segment *segment = peer->segments[i];
+            peer->segments[i] = segment->next;
+            if (segment->base)
+                munmap(segment->base, segment->len_bytes);
+            free(segment);
+        }
+    }
+    if (!peer->self) {
+        if (peer->pub)
+            munmap((void *)peer->pub, sizeof(struct sw_pub));
+        if (peer->inbox)
+            munmap(peer->inbox, SW_INBOX_BYTES);
+        if (peer->socket >= 0)
+            close(peer->socket);
+        if (peer->doorbell >= 0)
+            close(peer->doorbell);
+    }
+    pthread_mutex_destroy(&peer->lock);
+    free(peer);
+}

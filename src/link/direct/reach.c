@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The ladder: where a range of the peer's memory is mapped, plain copies; where it is not, process_vm_writev/readv;
+ * where that is not allowed either, the ring (bounce.c).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+
+void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
+{
+    /* Programs poll the last byte of a WRITE: it must not become visible before the others. The compiler barrier and x86's store
+     * order (a release fence elsewhere) see to it; memcpy alone may store the end first. */
+    if (len_bytes > 8) {
+        memcpy(to, from, len_bytes - 8);
+        atomic_thread_fence(memory_order_release);
+        to += len_bytes - 8;
+        from += len_bytes - 8;
+        len_bytes = 8;
+    }
+    if (len_bytes == 8) {
+        uint64_t word;
+        memcpy(&word, from, 8);
+        *(volatile uint64_t __attribute__((aligned(1))) *)to = word;
+        return;
+    }
+    for (uint64_t i = 0; i < len_bytes; i++)
+        ((volatile uint8_t *)to)[i] = from[i];
+}
+
+struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    if (wqe->flags & SW_WQE_INLINE)
+        return (struct sw_gather){.inline_bytes = sw_sq_inline(&qp->sq, position), .inline_len = wqe->len_bytes};
+    return (struct sw_gather){.sges = sw_sq_sges(&qp->sq, position), .sge_count = wqe->sge_count};
+}
+
+uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset, uint32_t need,
+                      uint64_t *len_bytes)
+{
+    if (gather->inline_bytes) {
+        if (*len_bytes > gather->inline_len - offset)
+            *len_bytes = gather->inline_len - offset;
+        return (uint8_t *)gather->inline_bytes + offset;
+    }
+    for (uint32_t i = 0; i < gather->sge_count; i++) {
+        const struct ibv_sge *sge = &gather->sges[i];
+        if (offset >= sge->length) {
+            offset -= sge->length;
+            continue;
+        }
+        uint8_t *va;
+        if (!sw_sge_resolve(qp->pd_id, sge, need, &va))
+            return NULL;
+        if (*len_bytes > sge->length - offset)
+            *len_bytes = sge->length - offset;
+        return va + offset;
+    }
+    return NULL;
+}
+
+uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint32_t need)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct sw_remote_key *key = &d->keys[i];
+        if (key->rkey == rkey && key->word && addr >= key->low && addr <= key->high && len_bytes <= key->high - addr &&
+            (key->access & need) == need &&
+            atomic_load_explicit(key->word, memory_order_acquire) == key->key_word)
+            return key->bytes + (addr - key->low);
+    }
+    return NULL;
+}
+
+/* The extent of a region that holds an address in the owner's space; otherwise NULL and the distance to the next one. */
+static const struct sw_pub_extent *extent_at(const struct sw_pub_mr *mr, uint64_t va, uint64_t *gap)
+{
+    *gap = UINT64_MAX;
+    uint32_t count = mr->extent_count < SW_MR_EXTENTS ? mr->extent_count : SW_MR_EXTENTS;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sw_pub_extent *extent = &mr->extents[i];
+        if (va >= extent->va && va - extent->va < extent->len_bytes)
+            return extent;
+        if (extent->va > va && extent->va - va < *gap)
+            *gap = extent->va - va;
+    }
+    return NULL;
+}
+
+enum piece_kind { PIECE_MAPPED, PIECE_CMA, PIECE_WAIT, PIECE_RING };
+struct piece {
+    enum piece_kind kind;
+    uint64_t len_bytes;
+    uint8_t *at;        /* mapped */
+    uint64_t remote_va; /* in the peer */
+};
+
+static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes)
+{
+    uint64_t va = mr->va + (addr - mr->iova), gap;
+    struct piece piece = {.kind = PIECE_RING, .len_bytes = len_bytes, .remote_va = va};
+    if (peer->self) {
+        piece.kind = PIECE_MAPPED;
+        piece.at = (uint8_t *)(uintptr_t)va;
+        return piece;
+    }
+    const struct sw_pub_extent *extent = peer->can_map ? extent_at(mr, va, &gap) : NULL;
+    bool waiting = false;
+    if (extent) {
+        uint64_t offset = va - extent->va;
+        if (piece.len_bytes > extent->len_bytes - offset)
+            piece.len_bytes = extent->len_bytes - offset;
+        bool refused;
+        piece.at = sw_peer_segment_at(peer, extent->segment, extent->file_offset + offset, piece.len_bytes, &refused);
+        if (piece.at) {
+            piece.kind = PIECE_MAPPED;
+            return piece;
+        }
+        waiting = !refused;
+    } else if (peer->can_map && gap < piece.len_bytes) {
+        piece.len_bytes = gap;
+    }
+    if (atomic_load_explicit(&peer->can_cma, memory_order_relaxed))
+        piece.kind = PIECE_CMA;
+    else if (waiting)
+        piece.kind = PIECE_WAIT;
+    return piece;
+}
+
+void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr, uint64_t word, uint64_t addr)
+{
+    uint64_t va = mr->va + (addr - mr->iova), gap;
+    uint64_t low = mr->iova, high = mr->iova + mr->len_bytes;
+    uint8_t *bytes = (uint8_t *)(uintptr_t)mr->va;
+    if (!d->peer->self) {
+        const struct sw_pub_extent *extent = d->peer->can_map ? extent_at(mr, va, &gap) : NULL;
+        bool refused;
+        if (!extent)
+            return;
+        bytes = sw_peer_segment_at(d->peer, extent->segment, extent->file_offset, extent->len_bytes, &refused);
+        if (!bytes)
+            return;
+        low = mr->iova + (extent->va - mr->va);
+        high = low + extent->len_bytes;
+        if (extent->va < mr->va || high > mr->iova + mr->len_bytes)
+            return; /* an extent never reaches past its region */
+    }
+    struct sw_remote_key *key = &d->keys[d->key_turn++ % 2];
+    *key = (struct sw_remote_key){.rkey = rkey, .access = mr->access & d->remote_access, .key_word = word,
+                                  .word = &mr->key_word, .low = low, .high = high, .bytes = bytes};
+}
+
+uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool *wait)
+{
+    struct piece piece = piece_at(peer, mr, addr, len_bytes);
+    *wait = piece.kind == PIECE_WAIT;
+    if (piece.kind == PIECE_CMA && peer->can_map) {
+        /* An atomic wants the mapping itself: wait for one that is on its way. */
+        uint64_t gap;
+        bool refused = true;
+        const struct sw_pub_extent *extent = extent_at(mr, piece.remote_va, &gap);
+        if (extent)
+            sw_peer_segment_at(peer, extent->segment, extent->file_offset, 1, &refused);
+        *wait = !refused;
+    }
+    return piece.kind == PIECE_MAPPED && piece.len_bytes == len_bytes ? piece.at : NULL;
+}
+
+enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes)
+{
+    enum sw_reach reach = SW_REACH_DIRECT;
+    while (len_bytes) {
+        struct piece piece = piece_at(peer, mr, addr, len_bytes);
+        if (piece.kind == PIECE_RING)
+            return SW_REACH_RING;
+        if (piece.kind == PIECE_WAIT)
+            reach = SW_REACH_WAIT;
+        addr += piece.len_bytes;
+        len_bytes -= piece.len_bytes;
+    }
+    return reach;
+}
+
+/* One system call; *moved may fall short. */
+static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t remote, uint64_t len_bytes, bool to_local,
+                             uint64_t *moved)
+{
+    struct iovec here = {local, len_bytes}, there = {(void *)(uintptr_t)remote, len_bytes};
+    ssize_t count = to_local ? process_vm_readv(d->peer->pid, &here, 1, &there, 1, 0)
+                             : process_vm_writev(d->peer->pid, &here, 1, &there, 1, 0);
+    if (count > 0) {
+        *moved = (uint64_t)count;
+        return SW_STEP_DONE;
+    }
+    if (errno == EFAULT) /* the peer unmapped a registered region, or we did */
+        return sw_step_refused(d, SW_NAK_OPERATIONAL);
+    if (errno == EPERM || errno == ENOSYS)
+        atomic_store(&d->peer->can_cma, false); /* from now on by the ring */
+    return SW_STEP_BLOCKED; /* ESRCH: the engine will see the peer's death */
+}
+
+enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather, uint64_t gather_offset,
+                           const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool to_local, uint32_t *done)
+{
+    uint32_t need = to_local ? IBV_ACCESS_LOCAL_WRITE : 0;
+    while (*done < len_bytes) {
+        if (!d->budget_bytes)
+            return SW_STEP_BLOCKED;
+        uint64_t want = len_bytes - *done;
+        if (want > d->budget_bytes)
+            want = d->budget_bytes;
+        struct piece piece = piece_at(d->peer, mr, addr + *done, want);
+        if (piece.kind == PIECE_WAIT || piece.kind == PIECE_RING)
+            return SW_STEP_BLOCKED; /* was reachable at the probe; RING: the next probe decides */
+        uint64_t moved = piece.len_bytes;
+        uint8_t *local = sw_gather_at(qp, gather, gather_offset + *done, need, &moved);
+        if (!local)
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+        if (piece.kind == PIECE_CMA) {
+            enum sw_step step = move_cma(d, local, piece.remote_va, moved, to_local, &moved);
+            if (step != SW_STEP_DONE)
+                return step;
+        } else if (to_local) {
+            memcpy(local, piece.at, moved);
+        } else {
+            sw_copy_ordered(piece.at, local, moved);
+        }
+        *done += (uint32_t)moved;
+        d->budget_bytes -= moved;
+    }
+    return SW_STEP_DONE;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Whether the peer has a receive posted for the next message, and the RNR clock while it has not. */
+#ifndef SW_LINK_DIRECT_RECEIVE_CREDIT_H
+#define SW_LINK_DIRECT_RECEIVE_CREDIT_H
+
+#include "link/direct/direct.h"
+
+/* DONE: there is one. BLOCKED: the RNR timer runs. FAILED: retries are used up. */
+enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d);
+
+static inline enum sw_step sw_receive_credit(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (__builtin_expect(d->recv_used == d->recv_posted, 0))
+        return sw_receive_wait(qp, d);
+    return SW_STEP_DONE;
+}
+
+/* The RNR NAK timer field of IBTA table 45, in ns. */
+uint64_t sw_rnr_timer_ns(uint8_t code);
+
+#endif

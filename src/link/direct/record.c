@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writing records to the peer: the request ring. */
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+
+struct sw_record *sw_record_reserve(struct sw_direct_qp *d, uint32_t slots, bool fatal)
+{
+    /* One record stays in reserve for FATAL. */
+    uint32_t limit = d->request_limit + (fatal ? 1 : 0);
+    if (__builtin_expect((int32_t)(limit - (d->request_at + slots)) < 0, 0)) {
+        uint32_t consumed = atomic_load_explicit(&d->rx->requests_consumed, memory_order_acquire);
+        d->request_limit = consumed + SW_REQUEST_SLOTS - 1;
+        limit = d->request_limit + (fatal ? 1 : 0);
+        if ((int32_t)(limit - (d->request_at + slots)) < 0)
+            return NULL;
+    }
+    return &d->tx->requests[d->request_at % SW_REQUEST_SLOTS];
+}
+
+void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_t slots, bool wakes)
+{
+    record->slots = (uint8_t)slots;
+    atomic_store_explicit(&record->seq, d->request_at + 1, memory_order_release); /* pairs with the responder's acquire */
+    d->request_at += slots;
+    if (wakes) {
+        d->notify = true;
+        d->notify_solicited |= (record->flags & SW_REC_SOLICITED) || record->verdict != SW_ACK;
+    }
+}
+
+void sw_record_fatal(struct sw_direct_qp *d, enum sw_verdict verdict)
+{
+    struct sw_record *record = sw_record_reserve(d, 1, true);
+    if (!record)
+        return;
+    record->kind = SW_REC_FATAL;
+    record->flags = 0;
+    record->verdict = (uint8_t)verdict;
+    record->len_bytes = 0;
+    sw_record_publish(d, record, 1, false);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The send queue's motor: starts requests in order, retires them in order, fails the QP on the first error. */
+#include "base/clock.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+#include "link/direct/engine.h"
+
+/* Bytes moved in one call; the rest goes on in later ones, so that a post never blocks for long. */
+#define RUN_BUDGET_BYTES (1u << 20)
+
+/* A target that owes us progress is rung after this long (it may be polling), and again at this interval. */
+#define STALL_NS (20 * SW_NS_PER_US)
+#define RING_AGAIN_NS (2 * SW_NS_PER_MS)
+
+/* An unreachable peer gets at least this long: programs start in any order. */
+#define UNREACHABLE_MIN_NS (500 * SW_NS_PER_MS)
+
+enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status)
+{
+    d->fail_status = status;
+    d->fail_verdict = SW_ACK;
+    return SW_STEP_FAILED;
+}
+
+enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict)
+{
+    d->fail_status = sw_verdict_rules[verdict].requester;
+    d->fail_verdict = verdict;
+    return SW_STEP_FAILED;
+}
+
+static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+{
+    if (wqe->flags & SW_WQE_FENCE && d->reads_due)
+        return SW_STEP_BLOCKED;
+    enum sw_step step;
+    if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_SEND_WITH_INV)
+        step = sw_twosided_start(qp, d, wqe, position);
+    else
+        step = sw_onesided_start(qp, d, wqe, position);
+    /* Errors are reported in order: not before what is still unanswered. */
+    if (step == SW_STEP_FAILED && d->answers_due)
+        return SW_STEP_BLOCKED;
+    return step;
+}
+
+static uint32_t count_done(struct sw_qp *qp)
+{
+    uint32_t at = qp->sq.head;
+    while (at != qp->sq.next && sw_sq_at(&qp->sq, at)->state == SW_WQE_DONE)
+        at++;
+    return at - qp->sq.head;
+}
+
+/* Wakes the peer where its receive CQ is armed for what was sent. The exchange in sw_bind_leave_fenced() came between. */
+static void notify(struct sw_direct_qp *d)
+{
+    uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote->recv_cq].armed);
+    if (armed == SW_CQ_ARMED_ANY || (armed == SW_CQ_ARMED_SOLICITED && d->notify_solicited))
+        sw_peer_ring(d->peer);
+    d->notify = d->notify_solicited = false;
+}
+
+static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    uint64_t now_ns = sw_clock_ns();
+    if (!d->unbound_ns)
+        d->unbound_ns = now_ns;
+    if (qp->attr.timeout == 0)
+        return false; /* forever */
+    uint64_t limit_ns = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+    return now_ns - d->unbound_ns > (limit_ns > UNREACHABLE_MIN_NS ? limit_ns : UNREACHABLE_MIN_NS);
+}
+
+/* Starts what can be started. Returns FAILED or whatever else. */
+static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    enum sw_step step = SW_STEP_DONE;
+    d->budget_bytes = RUN_BUDGET_BYTES;
+    while (qp->sq.next != qp->sq.tail) {
+        struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
+        step = start(qp, d, wqe, qp->sq.next);
+        if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
+            break;
+        wqe->state = step == SW_STEP_DONE ? SW_WQE_DONE : SW_WQE_SENT;
+        qp->sq.next++;
+    }
+    if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK && sw_verdict_rules[d->fail_verdict].responder_fatal)
+        sw_record_fatal(d, d->fail_verdict);
+    if (d->notify)
+        sw_bind_leave_fenced(d);
+    else
+        sw_bind_leave(d);
+    return step;
+}
+
+static void fail(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    uint32_t done = count_done(qp);
+    if (done)
+        sw_sq_retire_run(qp, done);
+    enum ibv_wc_status status = d->fail_status;
+    struct sw_peer *peer = d->peer;
+    if (peer && d->fail_verdict != SW_ACK && sw_verdict_rules[d->fail_verdict].responder_fatal &&
+        atomic_load(&peer->state) == SW_PEER_READY)
+        sw_peer_ring(peer); /* its program may only be waiting for events */
+    if (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, status);
+    sw_qp_fail(qp, -1);
+}
+
+/* The target owes answers or room: if it does not look by itself, its engine must. */
+static void mind_stall(struct sw_direct_qp *d, bool stalled)
+{
+    if (!stalled) {
+        d->stalled_ns = 0;
+        return;
+    }
+    uint64_t now_ns = sw_clock_ns();
+    if (!d->stalled_ns) {
+        d->stalled_ns = now_ns;
+        d->rung_ns = 0;
+    } else if (now_ns - d->stalled_ns >= STALL_NS && (!d->rung_ns || now_ns - d->rung_ns >= RING_AGAIN_NS)) {
+        d->rung_ns = now_ns;
+        if (atomic_load(&d->peer->state) == SW_PEER_READY)
+            sw_peer_ring(d->peer);
+    }
+}
+
+void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    enum sw_step step = SW_STEP_DONE;
+    if (__builtin_expect(d->answers_due != 0, 0) && !sw_bounce_collect(qp, d)) {
+        fail(qp, d);
+        return;
+    }
+    if (qp->sq.next != qp->sq.tail && qp->state == IBV_QPS_RTS) {
+        if (__builtin_expect(sw_bind_enter(qp, d), 1)) {
+            d->unbound_ns = 0;
+            step = run_section(qp, d);
+            if (d->notify)
+                notify(d);
+        } else if (unreachable_for_too_long(qp, d)) {
+            step = sw_step_refused(d, SW_UNREACHABLE);
+        } else {
+            step = SW_STEP_BLOCKED;
+        }
+        if (__builtin_expect(step == SW_STEP_FAILED, 0)) {
+            fail(qp, d);
+            return;
+        }
+    }
+    uint32_t done = count_done(qp);
+    if (done)
+        sw_sq_retire_run(qp, done);
+    bool pending = qp->sq.head != qp->sq.tail;
+    if (__builtin_expect(pending, 0)) {
+        mind_stall(d, d->tx && (d->answers_due || (step == SW_STEP_BLOCKED && !d->rnr_ns && !d->unbound_ns)));
+        if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
+            atomic_store(&qp->tx_pending, true);
+            sw_engine_nudge();
+        }
+    } else if (atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
+        d->stalled_ns = 0;
+        atomic_store_explicit(&qp->tx_pending, false, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What came in: delivers messages to receives, executes requests that the initiator could not execute itself. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+#include "link/direct/answer.h"
+#include "link/direct/direct.h"
+#include "link/direct/receive_credit.h"
+
+#define RUN_RECORDS 64      /* at most in one call */
+#define TELL_EVERY 64u      /* records consumed before the peer is told */
+
+enum serve { SERVED, SERVE_WAIT, SERVE_FATAL };
+
+/* A record as read once from memory the peer may still scribble over. */
+struct request {
+    uint8_t kind, flags, slots, verdict;
+    uint32_t len_bytes, imm;
+    const struct sw_record *slot;
+};
+
+static void complete(struct sw_qp *qp, const struct request *request, const struct sw_recv_claim *claim, uint32_t len_bytes,
+                     enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+{
+    struct ibv_wc wc = {
+        .wr_id = claim->wr_id,
+        .status = status,
+        .opcode = opcode,
+        .byte_len = len_bytes,
+        .imm_data = request->imm,
+        .qp_num = qp->qpn,
+        .src_qp = qp->dest_qpn,
+        .wc_flags = request->flags & SW_REC_IMM ? IBV_WC_WITH_IMM : 0,
+    };
+    sw_qp_complete_recv(qp, &wc, request->flags & SW_REC_SOLICITED);
+}
+
+static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
+{
+    sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event); /* frees the link's state */
+    return SERVE_FATAL;
+}
+
+/* Ends a request that wants an answer. */
+static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict, uint64_t original)
+{
+    if (!sw_bind_enter(qp, d))
+        return SERVE_WAIT;
+    struct sw_record *record = sw_answer_reserve(d, 0);
+    if (record) {
+        record->kind = SW_REC_ANSWER;
+        record->verdict = (uint8_t)verdict;
+        record->compare_add = original;
+        sw_answer_publish(d, record);
+    }
+    sw_bind_leave(d);
+    if (!record)
+        return SERVE_WAIT;
+    if (sw_verdict_rules[verdict].responder_fatal)
+        return fatal(qp, verdict);
+    return SERVED;
+}
+
+/* Room for an answer, tested before an effect that must not be repeated. */
+static bool can_answer(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!sw_bind_enter(qp, d))
+        return false;
+    sw_bind_leave(d);
+    return d->answer_at - atomic_load(&d->rx->responses_consumed) < SW_RESPONSE_SLOTS;
+}
+
+static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    struct sw_recv_claim claim;
+    uint32_t len = request->len_bytes;
+    if (len > SW_INLINE_BYTES || !sw_qp_take_recv(qp, &claim))
+        return fatal(qp, SW_NAK_INVALID); /* the peer broke the protocol */
+    uint32_t first = len < 48 ? len : 48;
+    enum ibv_wc_status status =
+        sw_recv_scatter(qp->pd_id, claim.sges, claim.sge_count, 0, request->slot->payload, first);
+    for (uint32_t at = first, slot = 1; at < len && status == IBV_WC_SUCCESS; at += 60, slot++) {
+        uint32_t index = (d->serve_at + slot) % SW_REQUEST_SLOTS;
+        const struct sw_record_more *more = (const struct sw_record_more *)&d->rx->requests[index];
+        status = sw_recv_scatter(qp->pd_id, claim.sges, claim.sge_count, at, more->payload, len - at < 60 ? len - at : 60);
+    }
+    complete(qp, request, &claim, len, IBV_WC_RECV, status);
+    return status == IBV_WC_SUCCESS ? SERVED : fatal(qp, SW_NAK_OPERATIONAL);
+}
+
+/* The initiator did the work (or was refused): only the completion is left. */
+static enum serve serve_placed(struct sw_qp *qp, const struct request *request, enum ibv_wc_opcode opcode)
+{
+    struct sw_recv_claim claim;
+    enum sw_verdict verdict = request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
+    if (!sw_qp_take_recv(qp, &claim))
+        return fatal(qp, SW_NAK_INVALID);
+    complete(qp, request, &claim, request->len_bytes, opcode, sw_verdict_rules[verdict].responder);
+    return verdict == SW_ACK ? SERVED : fatal(qp, verdict);
+}
+
+/* No receive for a message that waits in the ring: the sender's retries are counted here, where the receive would show up. */
+static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, uint8_t rnr_retry)
+{
+    uint64_t now_ns = sw_clock_ns();
+    if (!d->serve_rnr_ns)
+        d->serve_rnr_ns = now_ns;
+    if (rnr_retry >= 7 || now_ns - d->serve_rnr_ns < rnr_retry * sw_rnr_timer_ns(qp->attr.min_rnr_timer))
+        return SERVE_WAIT;
+    enum serve result = answer(qp, d, SW_RNR_EXHAUSTED, 0);
+    d->deaf |= result == SERVED;
+    return result;
+}
+
+static bool take_claim(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!d->claimed)
+        d->claimed = sw_qp_take_recv(qp, &d->claim);
+    if (d->claimed)
+        d->serve_rnr_ns = 0;
+    return d->claimed;
+}
+
+static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request, enum sw_verdict verdict)
+{
+    complete(qp, request, &d->claim, 0, IBV_WC_RECV, sw_verdict_rules[verdict].responder);
+    d->claimed = false;
+    return answer(qp, d, verdict, 0);
+}
+
+static const uint8_t *bounced(const struct sw_direct_qp *d, const struct request *request)
+{
+    uint32_t at = request->slot->bounce_at;
+    if (request->len_bytes > SW_BOUNCE_CHUNK || at > SW_REQUEST_BOUNCE - request->len_bytes)
+        return NULL;
+    return d->rx->request_bounce + at;
+}
+
+static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    if (!can_answer(qp, d))
+        return SERVE_WAIT;
+    const uint8_t *from = bounced(d, request);
+    if (request->flags & SW_REC_FIRST) {
+        if (!take_claim(qp, d))
+            return serve_rnr(qp, d, request->slot->rnr_retry);
+        d->claim_used = 0;
+        if (request->slot->total_bytes > d->claim.len_bytes)
+            return refuse_send(qp, d, request, SW_NAK_INVALID);
+    }
+    if (!d->claimed || !from)
+        return fatal(qp, SW_NAK_INVALID);
+    enum ibv_wc_status status =
+        sw_recv_scatter(qp->pd_id, d->claim.sges, d->claim.sge_count, d->claim_used, from, request->len_bytes);
+    if (status != IBV_WC_SUCCESS)
+        return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
+    d->claim_used += request->len_bytes;
+    if (!(request->flags & SW_REC_LAST))
+        return SERVED;
+    complete(qp, request, &d->claim, d->claim_used, IBV_WC_RECV, IBV_WC_SUCCESS);
+    d->claimed = false;
+    return answer(qp, d, SW_ACK, 0);
+}
+
+static uint8_t *own_memory(const struct sw_pub_mr *mr, uint64_t addr)
+{
+    return (uint8_t *)(uintptr_t)(mr->va + (addr - mr->iova));
+}
+
+static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    if (!can_answer(qp, d))
+        return SERVE_WAIT;
+    const struct sw_record *slot = request->slot;
+    const uint8_t *from = bounced(d, request);
+    if (!from)
+        return fatal(qp, SW_NAK_INVALID);
+    uint32_t total = slot->total_bytes;
+    if (total) {
+        const struct sw_pub_mr *mr;
+        uint64_t word, addr = slot->remote_addr;
+        enum sw_verdict verdict = sw_target_check(sw_nic.pub, slot->rkey, addr, request->len_bytes, IBV_ACCESS_REMOTE_WRITE,
+                                                  qp->pd_id, (uint32_t)qp->attr.qp_access_flags, &mr, &word);
+        if (verdict != SW_ACK)
+            return answer(qp, d, verdict, 0);
+        if (request->flags & SW_REC_LAST)
+            sw_copy_ordered(own_memory(mr, addr), from, request->len_bytes);
+        else
+            memcpy(own_memory(mr, addr), from, request->len_bytes);
+    }
+    if (!(request->flags & SW_REC_LAST))
+        return SERVED;
+    if (request->flags & SW_REC_IMM) {
+        if (!take_claim(qp, d))
+            return serve_rnr(qp, d, slot->rnr_retry);
+        complete(qp, request, &d->claim, total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+        d->claimed = false;
+    }
+    return answer(qp, d, SW_ACK, 0);
+}
+
+static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    const struct sw_record *slot = request->slot;
+    uint32_t total = slot->total_bytes;
+    uint64_t addr = slot->remote_addr;
+    const struct sw_pub_mr *mr = NULL;
+    uint64_t word;
+    if (total == 0)
+        return answer(qp, d, SW_ACK, 0);
+    enum sw_verdict verdict = sw_target_check(sw_nic.pub, slot->rkey, addr, total, IBV_ACCESS_REMOTE_READ, qp->pd_id,
+                                              (uint32_t)qp->attr.qp_access_flags, &mr, &word);
+    if (verdict != SW_ACK)
+        return answer(qp, d, verdict, 0);
+    if (!sw_bind_enter(qp, d))
+        return SERVE_WAIT;
+    while (d->read_served < total) {
+        uint32_t len = total - d->read_served < SW_BOUNCE_CHUNK ? total - d->read_served : SW_BOUNCE_CHUNK;
+        struct sw_record *record = sw_answer_reserve(d, len);
+        if (!record)
+            break;
+        memcpy(d->tx->response_bounce + record->bounce_at, own_memory(mr, addr + d->read_served), len);
+        record->kind = SW_REC_DATA;
+        sw_answer_publish(d, record);
+        d->read_served += len;
+    }
+    sw_bind_leave(d);
+    if (d->read_served < total)
+        return SERVE_WAIT;
+    d->read_served = 0;
+    return SERVED;
+}
+
+static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    if (!can_answer(qp, d))
+        return SERVE_WAIT;
+    const struct sw_record *slot = request->slot;
+    uint64_t addr = slot->remote_addr, word;
+    const struct sw_pub_mr *mr;
+    enum sw_verdict verdict = addr & 7 ? SW_NAK_INVALID
+                                       : sw_target_check(sw_nic.pub, slot->rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC, qp->pd_id,
+                                                         (uint32_t)qp->attr.qp_access_flags, &mr, &word);
+    if (verdict != SW_ACK)
+        return answer(qp, d, verdict, 0);
+    uint64_t *at = (uint64_t *)own_memory(mr, addr);
+    uint64_t before = slot->compare_add;
+    if (slot->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+        before = __atomic_fetch_add(at, before, __ATOMIC_SEQ_CST);
+    else
+        __atomic_compare_exchange_n(at, &before, slot->swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return answer(qp, d, SW_ACK, before);
+}
+
+static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    switch ((enum sw_record_kind)request->kind) {
+    case SW_REC_SEND_INLINE:
+        return serve_inline(qp, d, request);
+    case SW_REC_SEND_PLACED:
+        return serve_placed(qp, request, IBV_WC_RECV);
+    case SW_REC_WRITE_IMM:
+        return serve_placed(qp, request, IBV_WC_RECV_RDMA_WITH_IMM);
+    case SW_REC_SEND:
+        return serve_send(qp, d, request);
+    case SW_REC_WRITE:
+        return serve_write(qp, d, request);
+    case SW_REC_READ:
+        return serve_read(qp, d, request);
+    case SW_REC_ATOMIC:
+        return serve_atomic(qp, d, request);
+    case SW_REC_FATAL:
+    case SW_REC_ANSWER:
+    case SW_REC_DATA:
+        break;
+    }
+    enum sw_verdict verdict = request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
+    return fatal(qp, request->kind == SW_REC_FATAL ? verdict : SW_NAK_INVALID);
+}
+
+static bool uses_bounce(const struct request *request)
+{
+    return request->kind == SW_REC_SEND || request->kind == SW_REC_WRITE;
+}
+
+static void tell(struct sw_qp *qp, struct sw_direct_qp *d, bool bounced_any, uint32_t bounce_end)
+{
+    if ((!bounced_any && d->serve_at - d->serve_told < TELL_EVERY) || !sw_bind_enter(qp, d))
+        return;
+    atomic_store_explicit(&d->tx->requests_consumed, d->serve_at, memory_order_release);
+    if (bounced_any)
+        atomic_store_explicit(&d->tx->request_bounce_consumed, bounce_end, memory_order_release);
+    d->serve_told = d->serve_at;
+    sw_bind_leave(d);
+}
+
+bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    bool any = false, bounced_any = false;
+    uint32_t bounce_end = 0;
+    for (int i = 0; i < RUN_RECORDS && !d->deaf; i++) {
+        const struct sw_record *slot = &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS];
+        if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve_at + 1)
+            break;
+        struct request request = {slot->kind, slot->flags, slot->slots, slot->verdict, slot->len_bytes, slot->imm, slot};
+        if (request.slots < 1 || request.slots > SW_RECORD_SLOTS_MAX) {
+            fatal(qp, SW_NAK_INVALID);
+            return true;
+        }
+        if (uses_bounce(&request))
+            bounce_end = slot->bounce_end;
+        bool bounced_this = uses_bounce(&request);
+        enum serve result = serve(qp, d, &request);
+        if (result == SERVE_FATAL)
+            return true;
+        if (result == SERVE_WAIT)
+            break;
+        if (bounced_this)
+            bounced_any = true;
+        any = true;
+        d->serve_at += request.slots;
+        atomic_store_explicit(&qp->rx_expect, d->serve_at + 1, memory_order_relaxed);
+        atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq, memory_order_relaxed);
+    }
+    if (any)
+        tell(qp, d, bounced_any, bounce_end);
+    return any;
+}

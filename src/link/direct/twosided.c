@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* SENDs: matched with the peer's posted receive by the initiator, or (shared receive queue, unreachable buffer) by the target. */
+#include <string.h>
+
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+#include "link/direct/receive_credit.h"
+
+static uint8_t record_flags(const struct sw_wqe *wqe)
+{
+    uint8_t flags = wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0;
+    if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
+        flags |= SW_REC_IMM;
+    else if (wqe->opcode == IBV_WR_SEND_WITH_INV)
+        flags |= SW_REC_INV;
+    return flags;
+}
+
+/* Copies `len` local bytes from `offset`; false: a key does not allow it. */
+static bool gather_out(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset, uint8_t *to, uint64_t len_bytes)
+{
+    while (len_bytes) {
+        uint64_t run = len_bytes;
+        const uint8_t *from = sw_gather_at(qp, gather, offset, 0, &run);
+        if (!from)
+            return false;
+        memcpy(to, from, run);
+        to += run;
+        offset += run;
+        len_bytes -= run;
+    }
+    return true;
+}
+
+/* A short message travels in the ring itself: one cache line for up to 48 bytes. */
+static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+{
+    uint32_t len = wqe->len_bytes;
+    uint32_t slots = len <= 48 ? 1 : 1 + (len - 48 + 59) / 60;
+    struct sw_record *record = sw_record_reserve(d, slots, false);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    struct sw_gather gather = sw_gather_of(qp, position);
+    uint32_t first = len <= 48 ? len : 48;
+    if (!gather_out(qp, &gather, 0, record->payload, first))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    for (uint32_t slot = 1, at = first; slot < slots; slot++, at += 60) {
+        uint32_t index = d->request_at + slot;
+        struct sw_record_more *more = (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
+        uint32_t piece = len - at < 60 ? len - at : 60;
+        if (!gather_out(qp, &gather, at, more->payload, piece))
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+        atomic_store_explicit(&more->seq, 0, memory_order_relaxed); /* never taken for a record: 0 is no position + 1 in use */
+    }
+    record->kind = SW_REC_SEND_INLINE;
+    record->flags = record_flags(wqe);
+    record->verdict = SW_ACK;
+    record->len_bytes = len;
+    record->imm = wqe->imm;
+    d->recv_used++;
+    sw_record_publish(d, record, slots, true);
+    return SW_STEP_DONE;
+}
+
+static enum sw_step announce(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_verdict verdict)
+{
+    struct sw_record *record = sw_record_reserve(d, 1, verdict != SW_ACK);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    record->kind = SW_REC_SEND_PLACED;
+    record->flags = record_flags(wqe);
+    record->verdict = (uint8_t)verdict;
+    record->len_bytes = wqe->len_bytes;
+    record->imm = wqe->imm;
+    d->recv_used++;
+    sw_record_publish(d, record, 1, true);
+    if (verdict == SW_ACK)
+        return SW_STEP_DONE;
+    d->fail_verdict = SW_ACK; /* this record told the peer */
+    d->fail_status = sw_verdict_rules[verdict].requester;
+    return SW_STEP_FAILED;
+}
+
+/* A sound copy of the peer's posted receive: the peer could scribble over it at any time. */
+static uint32_t read_receive(const struct sw_direct_qp *d, struct ibv_sge sges[SW_MAX_SGE])
+{
+    const struct sw_pub_recv *recv =
+        (const struct sw_pub_recv *)(d->remote_rq + (size_t)(d->recv_used & (d->remote_rq_entries - 1)) * d->remote_rq_stride);
+    uint32_t count = recv->sge_count;
+    uint32_t room = (uint32_t)((d->remote_rq_stride - sizeof(*recv)) / sizeof(struct ibv_sge));
+    if (count > room || count > SW_MAX_SGE)
+        count = 0;
+    memcpy(sges, recv->sges, count * sizeof(*sges));
+    return count;
+}
+
+/* What the target's rules say of the receive for a message of this length; and whether all of it can be reached. */
+static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges, uint32_t count, uint64_t len_bytes,
+                             enum sw_reach *reach)
+{
+    uint64_t room = 0;
+    *reach = SW_REACH_DIRECT;
+    for (uint32_t i = 0; i < count; i++)
+        room += sges[i].length;
+    if (room < len_bytes)
+        return SW_NAK_INVALID;
+    for (uint32_t i = 0; i < count && len_bytes; i++) {
+        uint64_t used = sges[i].length < len_bytes ? sges[i].length : len_bytes;
+        if (!used)
+            continue;
+        const struct sw_pub_mr *mr;
+        uint64_t word;
+        if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length, IBV_ACCESS_LOCAL_WRITE, d->remote_pd,
+                            ~0u, &mr, &word) != SW_ACK)
+            return SW_NAK_OPERATIONAL;
+        enum sw_reach here = sw_reach_remembered(d, sges[i].lkey, sges[i].addr, used, 0)
+                                 ? SW_REACH_DIRECT
+                                 : sw_reach_probe(d->peer, mr, sges[i].addr, used);
+        if (here > *reach)
+            *reach = here;
+        len_bytes -= used;
+    }
+    return SW_ACK;
+}
+
+/* Writes the message into the receive's buffers; resumes at done_bytes. */
+static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position,
+                          const struct ibv_sge *sges, uint32_t count)
+{
+    struct sw_gather gather = sw_gather_of(qp, position);
+    uint64_t before = 0; /* message bytes in earlier elements */
+    for (uint32_t i = 0; i < count && before < wqe->len_bytes; i++) {
+        uint64_t here = sges[i].length;
+        if (here > wqe->len_bytes - before)
+            here = wqe->len_bytes - before;
+        if (here && wqe->done_bytes < before + here) {
+            const struct sw_pub_mr *mr;
+            uint64_t word;
+            uint32_t done = (uint32_t)(wqe->done_bytes - before);
+            uint8_t *remote = done ? NULL : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here, 0);
+            uint64_t run = here;
+            const uint8_t *local = remote && here <= d->budget_bytes ? sw_gather_at(qp, &gather, before, 0, &run) : NULL;
+            if (local && run == here) {
+                memcpy(remote, local, here);
+                d->budget_bytes -= here;
+                wqe->done_bytes += (uint32_t)here;
+            } else {
+                if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length, IBV_ACCESS_LOCAL_WRITE,
+                                    d->remote_pd, ~0u, &mr, &word) != SW_ACK)
+                    return announce(d, wqe, SW_NAK_OPERATIONAL);
+                enum sw_step step = sw_reach_move(qp, d, &gather, before, mr, sges[i].addr, here, false, &done);
+                wqe->done_bytes = (uint32_t)before + done;
+                if (step != SW_STEP_DONE)
+                    return step;
+                sw_reach_remember(d, sges[i].lkey, mr, word, sges[i].addr);
+            }
+        }
+        before += here;
+    }
+    return announce(d, wqe, SW_ACK);
+}
+
+enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+{
+    if (wqe->via_ring)
+        return sw_bounce_start(qp, d, wqe, position);
+    /* Only memory windows may be invalidated remotely, and a plain region is none (IBTA Vol1 10.6.5): refused. */
+    if (wqe->opcode == IBV_WR_SEND_WITH_INV)
+        return sw_step_refused(d, SW_NAK_ACCESS);
+    if (d->remote_rq_entries == 0)
+        return sw_bounce_start(qp, d, wqe, position);
+    enum sw_step step = sw_receive_credit(qp, d);
+    if (step != SW_STEP_DONE)
+        return step;
+    if (wqe->len_bytes <= SW_INLINE_BYTES &&
+        wqe->len_bytes <= atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire))
+        return send_inline(qp, d, wqe, position);
+
+    struct ibv_sge sges[SW_MAX_SGE];
+    uint32_t count = read_receive(d, sges);
+    enum sw_reach reach;
+    enum sw_verdict verdict = judge(d, sges, count, wqe->len_bytes, &reach);
+    if (verdict != SW_ACK)
+        return d->answers_due ? SW_STEP_BLOCKED : announce(d, wqe, verdict);
+    if (reach == SW_REACH_RING && wqe->done_bytes == 0)
+        return sw_bounce_start(qp, d, wqe, position);
+    if (reach == SW_REACH_WAIT)
+        return SW_STEP_BLOCKED;
+    return place(qp, d, wqe, position, sges, count);
+}
