@@ -2,18 +2,22 @@
 /*
  * Page adoption: makes a range of this process's own memory mappable by peers, in place.
  *
- * sw_adopt_get() returns the parts ("extents") of [va, va+len) that are backed by shareable file memory:
- *  - memory that already is MAP_SHARED of a file we can get a descriptor for (memfd found among our own descriptors, /dev/shm,
- *    hugetlbfs, DAX or plain files by path) is used as it is;
- *  - whole pages of private anonymous memory are moved into a memfd (userfaultfd write protection with
- *    UFFD_USER_MODE_ONLY, copy of the resident pages, MAP_FIXED over it, wake), losing no concurrent store;
- *  - the rest (partial edge pages, stacks, private file mappings, MADV_DONTFORK'd or VM_IO memory, memory pinned by an io_uring, vfio or GPU
- *    descriptor, ranges over SIDEWIRE_ADOPT_MAX, SIDEWIRE_ADOPT=never) is left alone and has no extent.
- * Segments are reference-counted: regions that overlap or share pages share segments. The last put moves the pages back
- * into private anonymous memory (same protection in reverse), if they still are what was adopted.
+ * sw_adopt_get() returns the parts ("extents") of [va, va+len) that are backed by shareable file
+ * memory:
+ *  - memory that already is MAP_SHARED of a file we can get a descriptor for (memfd found among our
+ * own descriptors, /dev/shm, hugetlbfs, DAX or plain files by path) is used as it is;
+ *  - whole pages of private anonymous memory are moved into a memfd (userfaultfd write protection
+ * with UFFD_USER_MODE_ONLY, copy of the resident pages, MAP_FIXED over it, wake), losing no
+ * concurrent store;
+ *  - the rest (partial edge pages, stacks, private file mappings, MADV_DONTFORK'd or VM_IO memory,
+ * memory pinned by an io_uring, vfio or GPU descriptor, ranges over SIDEWIRE_ADOPT_MAX,
+ * SIDEWIRE_ADOPT=never) is left alone and has no extent. Segments are reference-counted: regions
+ * that overlap or share pages share segments. The last put moves the pages back into private
+ * anonymous memory (same protection in reverse), if they still are what was adopted.
  *
- * Thread-safe. Fork: sw_adopt installs its own pthread_atfork handlers; the child gets private copies as of the fork (the parent waits for the copy,
- * as the kernel does for pinned pages), and its segment table starts empty.
+ * Thread-safe. Fork: sw_adopt installs its own pthread_atfork handlers; the child gets private
+ * copies as of the fork (the parent waits for the copy, as the kernel does for pinned pages), and
+ * its segment table starts empty.
  */
 #ifndef SW_DEVICE_ADOPT_H
 #define SW_DEVICE_ADOPT_H
@@ -25,31 +29,34 @@
 struct sw_segment; /* one memfd (or foreign file) range mapped at one VA range of this process */
 
 struct sw_extent {
-    uint64_t va;        /* start in this process */
+    uint64_t va; /* start in this process */
     uint64_t len_bytes;
-    uint64_t offset;    /* of `va` within the segment's descriptor */
+    uint64_t offset; /* of `va` within the segment's descriptor */
     struct sw_segment *segment;
 };
 
 enum sw_adopt_reason { /* why (part of) a range has no extent; see sw_adopt_reason_str() */
-    SW_ADOPT_OK,
-    SW_ADOPT_DISABLED,      /* SIDEWIRE_ADOPT=never */
-    SW_ADOPT_NO_UFFD,       /* userfaultfd refused or without write protection */
-    SW_ADOPT_NO_MEMFD,
-    SW_ADOPT_PARTIAL_PAGE,
-    SW_ADOPT_PINNED,
-    SW_ADOPT_TOO_LARGE,
-    SW_ADOPT_KIND,          /* stack, private file mapping, device memory ... */
-    SW_ADOPT_FAILED,        /* a system call failed midway; everything was put back */
+                       SW_ADOPT_OK,
+                       SW_ADOPT_DISABLED, /* SIDEWIRE_ADOPT=never */
+                       SW_ADOPT_NO_UFFD,  /* userfaultfd refused or without write protection */
+                       SW_ADOPT_NO_MEMFD,
+                       SW_ADOPT_PARTIAL_PAGE,
+                       SW_ADOPT_PINNED,
+                       SW_ADOPT_TOO_LARGE,
+                       SW_ADOPT_KIND,   /* stack, private file mapping, device memory ... */
+                       SW_ADOPT_FAILED, /* a system call failed midway; everything was put back */
 };
 
-/* Fills up to `max` extents in ascending order, taking a reference on each one's segment. Returns their number (0 is fine: nothing is
- * shareable), never fails; *why (may be NULL) is the reason for the largest part left out. */
-int sw_adopt_get(uint64_t va, uint64_t len_bytes, struct sw_extent *extents, int max, enum sw_adopt_reason *why);
+/* Fills up to `max` extents in ascending order, taking a reference on each one's segment. Returns
+ * their number (0 is fine: nothing is shareable), never fails; *why (may be NULL) is the reason for
+ * the largest part left out. */
+int sw_adopt_get(uint64_t va, uint64_t len_bytes, struct sw_extent *extents, int max,
+                 enum sw_adopt_reason *why);
 void sw_adopt_put(struct sw_segment *segment);
 
-uint32_t sw_segment_id(const struct sw_segment *segment);      /* never 0, not used again soon (increments) */
-int sw_segment_fd(const struct sw_segment *segment);           /* owned by the segment; pass it to peers */
+uint32_t
+sw_segment_id(const struct sw_segment *segment);     /* never 0, not used again soon (increments) */
+int sw_segment_fd(const struct sw_segment *segment); /* owned by the segment; pass it to peers */
 /* The byte range of the descriptor that peers should map. */
 void sw_segment_file_range(const struct sw_segment *segment, uint64_t *offset, uint64_t *len_bytes);
 /* Finds a live segment by id, under a reference the caller puts; NULL if gone. */

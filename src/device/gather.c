@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/gather.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/adopt_config.h"
+#include "device/pinned.h"
+#include "device/segment.h"
+#include "device/segment_life.h"
+#include "device/thread_memory.h"
+#include "device/vma.h"
+
+/* Each segment costs a descriptor and up to four mappings, of which a process has few
+ * (RLIMIT_NOFILE, vm.max_map_count). */
+#define SEGMENTS_MAX 4096
+#define VMAS_AT_ONCE 32
+
+static void leave_out(struct sw_gather *g, uint64_t len, enum sw_adopt_reason reason)
+{
+    if (len > g->why_bytes) {
+        g->why = reason;
+        g->why_bytes = len;
+    }
+}
+
+/* Adds an extent and takes its reference, or lengthens the last one. */
+static void gather_add(struct sw_gather *g, struct sw_segment *segment, uint64_t start,
+                       uint64_t end)
+{
+    struct sw_extent *last = g->count ? &g->extents[g->count - 1] : NULL;
+    if (last && last->segment == segment && last->va + last->len_bytes == start) {
+        last->len_bytes += end - start;
+        return;
+    }
+    sw_segments_lock();
+    segment->refs++;
+    sw_segments_unlock();
+    g->extents[g->count++] = (struct sw_extent){
+        .va = start,
+        .len_bytes = end - start,
+        .offset = segment->offset + (start - segment->va),
+        .segment = segment,
+    };
+}
+
+enum sw_adopt_reason sw_uffd_reason(int err)
+{
+    return err == -EMFILE || err == -ENFILE || err == -ENOMEM ? SW_ADOPT_FAILED : SW_ADOPT_NO_UFFD;
+}
+
+/* Finds out, once for each registration that needs it, whether private memory may be moved now. */
+static enum sw_adopt_reason gather_ready(struct sw_gather *g)
+{
+    if (g->ready)
+        return g->refusal;
+    g->ready = true;
+    g->refusal = SW_ADOPT_OK;
+    if (!sw_adopt_config()->enabled) {
+        g->refusal = SW_ADOPT_DISABLED;
+    } else if (sw_pinned_possible()) {
+        g->refusal = SW_ADOPT_PINNED;
+    } else {
+        int rc = sw_uffd_open(&g->uffd);
+        if (rc)
+            g->refusal = sw_uffd_reason(rc);
+    }
+    return g->refusal;
+}
+
+static bool within_limits(uint64_t len)
+{
+    sw_segments_lock();
+    uint64_t bytes = sw_segments_adopted_bytes();
+    int count = sw_segments_count();
+    sw_segments_unlock();
+    uint64_t max = sw_adopt_config()->max_bytes;
+    return count < SEGMENTS_MAX && len <= max && bytes <= max - len;
+}
+
+/* [start, end) of private anonymous memory: whole pages, thread memory left out. */
+static void gather_private(struct sw_gather *g, const struct sw_vma *vma, uint64_t start,
+                           uint64_t end)
+{
+    uint64_t page = (uint64_t)getpagesize();
+    uint64_t first = (start + page - 1) / page * page;
+    uint64_t last = end / page * page;
+    if (first >= last) {
+        leave_out(g, end - start, SW_ADOPT_PARTIAL_PAGE);
+        return;
+    }
+    leave_out(g, first - start, SW_ADOPT_PARTIAL_PAGE);
+    leave_out(g, end - last, SW_ADOPT_PARTIAL_PAGE);
+    enum sw_adopt_reason why =
+        vma->prot & PROT_READ && !(vma->prot & PROT_EXEC) ? gather_ready(g) : SW_ADOPT_KIND;
+    if (why != SW_ADOPT_OK) {
+        leave_out(g, last - first, why);
+        return;
+    }
+    for (uint64_t at = first, from, to; at < last; at = to) {
+        if (!sw_thread_memory_next(vma, at, last, &from, &to))
+            from = to = last;
+        leave_out(g, to - from, SW_ADOPT_KIND);
+        if (from == at)
+            continue;
+        struct sw_segment *segment = NULL;
+        why = SW_ADOPT_TOO_LARGE;
+        if (g->count < g->max && within_limits(from - at))
+            segment = sw_segment_adopt(&g->uffd, at, from, vma->prot, &why);
+        if (segment)
+            gather_add(g, segment, at, from);
+        else
+            leave_out(g, from - at, why);
+    }
+}
+
+/* The segment that is `vma` at `at`, made if need be; NULL with the reason if there is none. */
+static struct sw_segment *segment_at(const struct sw_vma *vma, uint64_t at,
+                                     enum sw_adopt_reason *why)
+{
+    sw_segments_lock();
+    struct sw_segment *segment = sw_segments_match(vma, at);
+    bool full = sw_segments_count() >= SEGMENTS_MAX;
+    sw_segments_unlock();
+    if (segment)
+        return segment;
+    *why = full ? SW_ADOPT_TOO_LARGE : SW_ADOPT_KIND;
+    segment = full ? NULL : sw_segment_share(vma);
+    if (!segment)
+        return NULL;
+    if (at >= segment->va + segment->len_bytes) {
+        sw_segment_free(segment);
+        return NULL;
+    }
+    sw_segments_lock();
+    sw_segments_add(segment);
+    sw_segments_unlock();
+    return segment;
+}
+
+/* [start, end) of a shared mapping: of ours, or somebody else's. */
+static void gather_shared(struct sw_gather *g, const struct sw_vma *vma, uint64_t start,
+                          uint64_t end)
+{
+    for (uint64_t at = start, to; at < end; at = to) {
+        enum sw_adopt_reason why = SW_ADOPT_TOO_LARGE;
+        to = end;
+        struct sw_segment *segment = g->count < g->max ? segment_at(vma, at, &why) : NULL;
+        if (segment && segment->va + segment->len_bytes < end)
+            to = segment->va + segment->len_bytes;
+        if (segment)
+            gather_add(g, segment, at, to);
+        else
+            leave_out(g, to - at, why);
+    }
+}
+
+static void gather_vma(struct sw_gather *g, const struct sw_vma *vma, uint64_t start, uint64_t end)
+{
+    switch (vma->kind) {
+    case SW_VMA_ANON:
+        gather_private(g, vma, start, end);
+        return;
+    case SW_VMA_SHARED:
+        gather_shared(g, vma, start, end);
+        return;
+    case SW_VMA_OTHER:
+        leave_out(g, end - start, SW_ADOPT_KIND);
+        return;
+    }
+}
+
+/* Reads the mappings of [at, end), as many as fit. Their number, or a negative errno. */
+static int vmas_read(uint64_t at, uint64_t end, struct sw_vma *vmas, int max)
+{
+    struct sw_vma_reader reader;
+    int rc = sw_vma_open(&reader, false);
+    if (rc)
+        return rc;
+    int count = 0;
+    while (count < max && at < end) {
+        rc = sw_vma_next(&reader, at, &vmas[count]);
+        if (rc <= 0 || vmas[count].start >= end)
+            break;
+        at = vmas[count++].end;
+    }
+    sw_vma_close(&reader);
+    return rc < 0 ? rc : count;
+}
+
+/* Mappings are read some at a time and then worked on, because working on them changes the list. */
+static void gather_vmas(struct sw_gather *g)
+{
+    struct sw_vma vmas[VMAS_AT_ONCE];
+    for (uint64_t at = g->va; at < g->end;) {
+        int count = vmas_read(at, g->end, vmas, VMAS_AT_ONCE);
+        if (count <= 0) {
+            leave_out(g, g->end - at, count ? SW_ADOPT_FAILED : SW_ADOPT_KIND);
+            return;
+        }
+        for (int i = 0; i < count; i++) {
+            uint64_t start = vmas[i].start > at ? vmas[i].start : at;
+            uint64_t end = vmas[i].end < g->end ? vmas[i].end : g->end;
+            leave_out(g, start - at, SW_ADOPT_KIND);
+            gather_vma(g, &vmas[i], start, end);
+            at = end;
+        }
+    }
+}
+
+void sw_gather_all(struct sw_gather *g)
+{
+    gather_vmas(g);
+    if (g->ready && g->refusal == SW_ADOPT_OK)
+        sw_uffd_close(&g->uffd);
+}

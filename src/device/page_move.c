@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/page_move.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/page_copy.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#ifdef SW_TEST_HOOKS
+bool sw_page_move_unprotected;
+#else
+static const bool sw_page_move_unprotected;
+#endif
+
+static void *ptr(uint64_t va)
+{
+    return (void *)(uintptr_t)va;
+}
+
+static uint64_t park_of(const struct sw_segment *segment, uint64_t va)
+{
+    return segment->park + (va - segment->va);
+}
+
+static uint64_t offset_of(const struct sw_segment *segment, uint64_t va)
+{
+    return segment->offset + (va - segment->va);
+}
+
+/* The end of the chunk that `va` lies in. Chunks lie on a grid of the file, hence of the segment's
+ * addresses: a chunk of the park is one mapping, as mremap() wants it. */
+static uint64_t chunk_end(const struct sw_segment *segment, uint64_t va, uint64_t end)
+{
+    uint64_t left = SW_MOVE_CHUNK_BYTES - offset_of(segment, va) % SW_MOVE_CHUNK_BYTES;
+    return end - va > left ? va + left : end;
+}
+
+/* Moves page tables from one place to another, replacing in one step what was there; `from` stays
+ * mapped, empty. The system calls here are raw because the sanitizers take their wrappers for
+ * accesses of this thread to the memory. */
+static int tables_move(uint64_t from, uint64_t to, uint64_t len)
+{
+    long flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    return syscall(SYS_mremap, from, len, len, flags, to) == -1 ? -errno : 0;
+}
+
+static int file_map(const struct sw_segment *segment, uint64_t va, uint64_t len, int prot)
+{
+    long flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
+    uint64_t offset = offset_of(segment, va);
+    return syscall(SYS_mmap, va, len, prot, flags, segment->fd, offset) == -1 ? -errno : 0;
+}
+
+int sw_park_reserve(struct sw_segment *segment)
+{
+    /* Placed alike within a large page, so that large pages can move whole. */
+    uint64_t align = segment->len_bytes >= SW_LARGE_PAGE_BYTES ? SW_LARGE_PAGE_BYTES : 0;
+    uint64_t len = segment->len_bytes + align;
+    void *base = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    uint64_t start = (uint64_t)(uintptr_t)base;
+    uint64_t skip = align ? (segment->va - start) % align : 0;
+    if (skip)
+        munmap(base, skip);
+    if (align - skip)
+        munmap(ptr(start + skip + segment->len_bytes), align - skip);
+    segment->park = start + skip;
+    return 0;
+}
+
+void sw_park_release(struct sw_segment *segment)
+{
+    munmap(ptr(segment->park), segment->len_bytes);
+}
+
+void sw_park_drop(struct sw_segment *segment, uint64_t va, uint64_t len_bytes)
+{
+    for (uint64_t at = va, next; at < va + len_bytes; at = next) {
+        next = chunk_end(segment, at, va + len_bytes);
+        void *park = ptr(park_of(segment, at));
+        if (!madvise(park, next - at, MADV_DONTNEED) || errno != EINVAL)
+            continue;
+        /* Locked memory is not dropped. */
+        segment->locked = true;
+        munlock(park, next - at);
+        madvise(park, next - at, MADV_DONTNEED);
+    }
+}
+
+/* Puts the private pages back from the park. Without that the program could not go on, so a kernel
+ * that is short of memory is asked again for a while. */
+static void tables_put_back(uint64_t park, uint64_t va, uint64_t len)
+{
+    const struct timespec pause = {.tv_nsec = 1000 * 1000};
+    for (int tries = 0; tries < 10000; tries++) {
+        if (!tables_move(park, va, len))
+            return;
+        nanosleep(&pause, NULL);
+    }
+    abort();
+}
+
+/* Takes one chunk. The order differs with the kind of userfaultfd: when it stops everybody, the
+ * pages are set aside first, so that nobody can pull a page away (madvise, reclaim of MADV_FREE)
+ * from under the copy, which would then wait for itself. When it stops user mode only, they stay
+ * readable while they are copied, so that system calls that read them go on; a page that vanishes
+ * then just makes the copy's system call fail. */
+static int chunk_take(const struct sw_copy *copy, const struct sw_uffd *uffd, uint64_t va,
+                      uint64_t len, int prot)
+{
+    const struct sw_segment *segment = copy->segment;
+    uint64_t park = park_of(segment, va);
+    bool aside = false;
+    bool aside_first = !uffd->user_mode_only && !sw_page_move_unprotected;
+    int rc = 0;
+    if (!sw_page_move_unprotected) {
+        rc = sw_uffd_arm(uffd, va, len, SW_UFFD_MISSING | (aside_first ? 0 : SW_UFFD_WRITES));
+        if (rc)
+            return rc;
+        if (!aside_first)
+            rc = sw_uffd_protect(uffd, va, len);
+    }
+    if (!rc && aside_first) {
+        rc = tables_move(va, park, len);
+        aside = !rc;
+    }
+    if (!rc)
+        rc = sw_copy_to_file(copy, offset_of(segment, va), aside ? park : va, len);
+    if (!rc && !aside) {
+        rc = tables_move(va, park, len);
+        aside = !rc;
+    }
+    if (!rc)
+        rc = file_map(segment, va, len, prot);
+    if (rc && aside)
+        tables_put_back(park, va, len);
+    if (rc && !aside)
+        sw_uffd_disarm(uffd, va, len);
+    else
+        sw_uffd_wake(uffd, va, len);
+    return rc;
+}
+
+int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int prot,
+                  uint64_t *done_bytes)
+{
+    uint64_t end = segment->va + segment->len_bytes;
+    struct sw_copy copy;
+    sigset_t all, saved;
+    sigfillset(&all);
+
+    *done_bytes = 0;
+    int rc = sw_copy_open(&copy, segment);
+    if (rc)
+        return rc;
+    /* One page, so that the private mapping has what it needs (an anon_vma, place in its imagined
+     * file) to join its neighbours again when it returns. Where this is not possible it just will
+     * not. */
+    madvise(ptr(segment->va), (size_t)getpagesize(), MADV_POPULATE_WRITE);
+
+    uint64_t at = segment->va;
+    while (at < end) {
+        uint64_t next = chunk_end(segment, at, end);
+        sw_copy_prepare(&copy, at, next - at);
+        pthread_sigmask(SIG_BLOCK, &all, &saved);
+        rc = chunk_take(&copy, uffd, at, next - at, prot);
+        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        if (rc)
+            break;
+        sw_park_drop(segment, at, next - at);
+        if (segment->locked)
+            mlock2(ptr(at), next - at, MLOCK_ONFAULT);
+        sw_copy_populate(&copy, at, next - at);
+        at = next;
+    }
+    sw_copy_close(&copy);
+    *done_bytes = at - segment->va;
+    return rc;
+}
+
+/* The memory of a chunk of the park, filled from the file, with its final protection. */
+static int park_fill_chunk(const struct sw_segment *segment, uint64_t va, uint64_t len, int prot)
+{
+    void *park = ptr(park_of(segment, va));
+    int rc = sw_copy_from_file(segment->fd, offset_of(segment, va), park_of(segment, va), len);
+    if (!rc && mprotect(park, len, prot))
+        rc = -errno;
+    if (rc)
+        madvise(park, len, MADV_DONTNEED);
+    return rc;
+}
+
+static int park_prepare_chunk(const struct sw_segment *segment, uint64_t va, uint64_t len)
+{
+    if (mprotect(ptr(park_of(segment, va)), len, PROT_READ | PROT_WRITE))
+        return -errno;
+    sw_copy_prepare_private(segment->fd, offset_of(segment, va), park_of(segment, va), len);
+    return 0;
+}
+
+static int chunk_return(const struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
+                        uint64_t len, int prot)
+{
+    int rc = sw_uffd_arm(uffd, va, len, SW_UFFD_WRITES);
+    if (rc)
+        return rc;
+    if (!sw_page_move_unprotected)
+        rc = sw_uffd_protect(uffd, va, len);
+    if (!rc)
+        rc = park_fill_chunk(segment, va, len, prot);
+    if (!rc)
+        rc = tables_move(park_of(segment, va), va, len);
+    if (rc)
+        sw_uffd_disarm(uffd, va, len);
+    else
+        sw_uffd_wake(uffd, va, len);
+    return rc;
+}
+
+int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
+                    uint64_t len_bytes, int prot)
+{
+    if (!uffd->can_protect_shared)
+        return -EOPNOTSUPP;
+    sigset_t all, saved;
+    sigfillset(&all);
+    for (uint64_t at = va, next; at < va + len_bytes; at = next) {
+        next = chunk_end(segment, at, va + len_bytes);
+        int rc = park_prepare_chunk(segment, at, next - at);
+        if (!rc) {
+            pthread_sigmask(SIG_BLOCK, &all, &saved);
+            rc = chunk_return(segment, uffd, at, next - at, prot);
+            pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        }
+        if (rc) {
+            sw_park_drop(segment, at, next - at);
+            return rc;
+        }
+        if (segment->locked)
+            mlock(ptr(at), next - at);
+        /* Frees the memory now; a peer that still has it mapped sees zeros, never a SIGBUS. */
+        fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)offset_of(segment, at), (off_t)(next - at));
+    }
+    return 0;
+}
+
+int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
+{
+    for (uint64_t at = va, next; at < va + len_bytes; at = next) {
+        next = chunk_end(segment, at, va + len_bytes);
+        int rc = park_prepare_chunk(segment, at, next - at);
+        if (!rc)
+            rc = park_fill_chunk(segment, at, next - at, prot);
+        if (rc) {
+            sw_park_drop(segment, va, next - va);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
+{
+    for (uint64_t at = va, next; at < va + len_bytes; at = next) {
+        unsigned char resident;
+        next = chunk_end(segment, at, va + len_bytes);
+        if (!tables_move(park_of(segment, at), at, next - at))
+            continue;
+        if (mincore(ptr(park_of(segment, at)), 1, &resident) && errno == ENOMEM)
+            munmap(ptr(at), next - at); /* MADV_DONTFORK: the child does not have this memory */
+        else
+            mmap(ptr(at), next - at, prot, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, segment->fd,
+                 (off_t)offset_of(segment, at));
+    }
+}

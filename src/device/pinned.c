@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who has pinned a page writes to that page wherever it is mapped by then: moving the data of such
+ * a page elsewhere would lose what arrives later. No interface says whether a page is pinned, so
+ * the means to pin are looked for.
+ */
+#include "device/pinned.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const prefixes[] = {
+    "anon_inode:[io_uring]",
+    "anon_inode:[vfio",
+    "anon_inode:kvm-v",
+    "anon_inode:[infinibandevent]",
+    "/dev/vfio/",
+    "/dev/iommu",
+    "/dev/infiniband/uverbs",
+    "/dev/nvidia",
+    "/dev/kfd",
+    "/dev/dri/renderD",
+};
+
+bool sw_pinned_target(const char *target)
+{
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+        if (!strncmp(target, prefixes[i], strlen(prefixes[i])))
+            return true;
+    }
+    return false;
+}
+
+/* Looking at the type first spares programs with many connections most of the cost. */
+static bool entry_pins(int fds, const char *name)
+{
+    struct stat st;
+    char target[64];
+    if (!isdigit((unsigned char)*name) || fstatat(fds, name, &st, 0))
+        return false;
+    if (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
+        return false;
+    ssize_t len = readlinkat(fds, name, target, sizeof(target) - 1);
+    if (len <= 0)
+        return false;
+    target[len] = '\0';
+    return sw_pinned_target(target);
+}
+
+bool sw_pinned_possible(void)
+{
+    DIR *fds = opendir("/proc/self/fd");
+    if (!fds)
+        return true;
+    bool found = false;
+    struct dirent *entry;
+    while (!found && (entry = readdir(fds)))
+        found = entry_pins(dirfd(fds), entry->d_name);
+    closedir(fds);
+    return found;
+}

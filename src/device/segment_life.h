@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How segments come to be and end. All with the move lock held. */
+#ifndef SW_DEVICE_SEGMENT_LIFE_H
+#define SW_DEVICE_SEGMENT_LIFE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/adopt.h"
+#include "device/uffd.h"
+#include "device/vma.h"
+
+/* Adopts the whole pages [start, end) of private anonymous memory of protection `prot`. The segment
+ * is in the table, without references; NULL, with the reason, if that did not work. */
+struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, uint64_t end,
+                                    int prot, enum sw_adopt_reason *why);
+
+/* A segment for the whole of a mapping that already is shared, not in the table yet. NULL: no
+ * descriptor for it. */
+struct sw_segment *sw_segment_share(const struct sw_vma *vma);
+
+/* Frees a segment that is not in the table and whose pages, if they were adopted, are mapped
+ * nowhere any more. */
+void sw_segment_free(struct sw_segment *segment);
+
+/* Takes apart a segment without references. True if it is freed; false if some of its pages are
+ * still shared: it then stays in the table as a remainder. uffd NULL: pages cannot be moved now. */
+bool sw_segment_release(struct sw_segment *segment, const struct sw_uffd *uffd);
+
+/* The same, finding out itself whether pages may be moved. */
+void sw_segment_finish(struct sw_segment *segment);
+
+/* Tries again with one remainder, each time another one. */
+void sw_segment_retry_remainder(void);
+
+#endif
