@@ -37,20 +37,19 @@ ssize_t __readlink_chk(const char *path, char *out, size_t len, size_t out_len);
 ssize_t __readlinkat_chk(int dirfd, const char *path, char *out, size_t len, size_t out_len);
 char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
 
+/* clang-format off */
 #define SW_REAL_FUNCTIONS(X)                                                                       \
-    X(open)                                                                                        \
-    X(open64) X(openat) X(openat64) X(__open_2) X(__open64_2) X(__openat_2) X(__openat64_2)        \
-        X(creat) X(creat64) X(fopen) X(fopen64) X(freopen) X(freopen64) X(stat) X(stat64) X(lstat) \
-            X(lstat64) X(fstat) X(fstat64) X(fstatat) X(fstatat64) X(statx) X(__xstat)             \
-                X(__xstat64) X(__lxstat) X(__lxstat64) X(__fxstat) X(__fxstat64) X(__fxstatat)     \
-                    X(__fxstatat64) X(access) X(faccessat) X(euidaccess) X(eaccess) X(getxattr)    \
-                        X(lgetxattr) X(listxattr) X(llistxattr) X(readlink) X(readlinkat)          \
-                            X(__readlink_chk) X(__readlinkat_chk) X(realpath) X(__realpath_chk)    \
-                                X(canonicalize_file_name) X(opendir) X(fdopendir) X(closedir)      \
-                                    X(readdir) X(readdir64) X(readdir_r) X(readdir64_r)            \
-                                        X(rewinddir) X(seekdir) X(telldir) X(dirfd) X(scandir)     \
-                                            X(scandir64) X(scandirat) X(scandirat64) X(glob)       \
-                                                X(glob64) X(dlopen)
+    X(open) X(open64) X(openat) X(openat64) X(__open_2) X(__open64_2) X(__openat_2)                \
+    X(__openat64_2) X(creat) X(creat64) X(fopen) X(fopen64) X(freopen) X(freopen64)                \
+    X(stat) X(stat64) X(lstat) X(lstat64) X(fstat) X(fstat64) X(fstatat) X(fstatat64) X(statx)     \
+    X(__xstat) X(__xstat64) X(__lxstat) X(__lxstat64) X(__fxstat) X(__fxstat64) X(__fxstatat)      \
+    X(__fxstatat64) X(access) X(faccessat) X(euidaccess) X(eaccess)                                \
+    X(getxattr) X(lgetxattr) X(listxattr) X(llistxattr)                                            \
+    X(readlink) X(readlinkat) X(__readlink_chk) X(__readlinkat_chk) X(realpath) X(__realpath_chk)  \
+    X(canonicalize_file_name) X(opendir) X(fdopendir) X(closedir) X(readdir) X(readdir64)          \
+    X(readdir_r) X(readdir64_r) X(rewinddir) X(seekdir) X(telldir) X(dirfd)                        \
+    X(scandir) X(scandir64) X(scandirat) X(scandirat64) X(glob) X(glob64) X(dlopen)
+/* clang-format on */
 
 enum sw_real {
 #define SW_REAL_ID(name) SW_REAL_##name,

@@ -2,6 +2,7 @@
 #include "preload/tree.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,14 +158,31 @@ static const struct sw_tree_row rows[] = {
 
 #define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
 
-/* Binds the node to the device, or holds it to the one that an earlier component named. */
+/* Where a row hangs in the tree, worked out once from the paths. */
+static struct place {
+    int parent; /* a row, or -1 for the roots */
+    const char *name;
+    size_t name_len;
+} places[ROW_COUNT];
+static pthread_once_t places_once = PTHREAD_ONCE_INIT;
+
+static void fill_places(void)
+{
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        const char *path = rows[i].path;
+        const char *name = strrchr(path, '/') + 1;
+        size_t dir_len = (size_t)(name - 1 - path);
+        places[i] = (struct place){.parent = -1, .name = name, .name_len = strlen(name)};
+        for (size_t dir = 0; dir < i; dir++)
+            if (strlen(rows[dir].path) == dir_len && !memcmp(rows[dir].path, path, dir_len))
+                places[i].parent = (int)dir;
+    }
+}
+
+/* Binds the node to the device that the name tells, or holds it to the one that an earlier
+ * component told. */
 static bool bind_device(struct sw_node *node, char kind, const char *name, size_t len)
 {
-    char wanted[IBV_SYSFS_NAME_MAX];
-    if (len >= sizeof(wanted))
-        return false;
-    memcpy(wanted, name, len);
-    wanted[len] = '\0';
     for (int i = 0; i < sw_netdev_count(); i++) {
         struct sw_netdev *dev = sw_netdev_get(i);
         struct sw_netdev_info info;
@@ -172,7 +190,7 @@ static bool bind_device(struct sw_node *node, char kind, const char *name, size_
         sw_netdev_read(dev, &info);
         snprintf(uverbs, sizeof(uverbs), "%d", info.uverbs);
         const char *have = kind == 'D' ? info.name : kind == 'I' ? info.ifname : uverbs;
-        if (strcmp(have, wanted))
+        if (strlen(have) != len || memcmp(have, name, len))
             continue;
         if (node->dev && node->dev != dev)
             return false;
@@ -197,49 +215,55 @@ static bool bind_number(struct sw_node *node, const char *name, size_t len)
 }
 
 /* Matches one component; a wildcard stands at its end. */
-static bool match_component(const char *pattern, size_t pattern_len, const char *name, size_t len,
-                            struct sw_node *node)
+static bool match_name(const struct place *place, const char *name, size_t len,
+                       struct sw_node *node)
 {
-    if (pattern_len < 2 || pattern[pattern_len - 2] != '%')
-        return pattern_len == len && !memcmp(pattern, name, len);
+    size_t pattern_len = place->name_len;
+    if (pattern_len < 2 || place->name[pattern_len - 2] != '%')
+        return pattern_len == len && !memcmp(place->name, name, len);
     size_t prefix = pattern_len - 2;
-    char kind = pattern[pattern_len - 1];
-    if (len <= prefix || memcmp(pattern, name, prefix))
+    char kind = place->name[pattern_len - 1];
+    if (len <= prefix || memcmp(place->name, name, prefix))
         return false;
     if (kind == 'G')
         return bind_number(node, name + prefix, len - prefix);
     return bind_device(node, kind, name + prefix, len - prefix);
 }
 
-static enum sw_tree_match match_row(const struct sw_tree_row *row, const char *path,
-                                    struct sw_node *node)
+/* Goes down from a root along the rest of the path. */
+static enum sw_tree_match descend(size_t row, const char *rest, struct sw_node *out)
 {
-    const char *pattern = row->path;
-    while (*path) {
-        size_t len = strcspn(++path, "/");
-        if (!*pattern)
+    struct sw_node node = {0};
+    while (*rest) {
+        size_t len = strcspn(++rest, "/");
+        size_t child = row + 1; /* a directory stands before its entries */
+        while (child < ROW_COUNT &&
+               (places[child].parent != (int)row || !match_name(&places[child], rest, len, &node)))
+            child++;
+        if (child == ROW_COUNT)
             return SW_TREE_FOREIGN;
-        size_t pattern_len = strcspn(++pattern, "/");
-        if (!match_component(pattern, pattern_len, path, len, node))
-            return SW_TREE_FOREIGN;
-        path += len;
-        pattern += pattern_len;
+        row = child;
+        rest += len;
     }
-    return *pattern ? SW_TREE_ABOVE : SW_TREE_NODE;
+    node.row = &rows[row];
+    *out = node;
+    return SW_TREE_NODE;
 }
 
 enum sw_tree_match sw_tree_lookup(const char *path, struct sw_node *out)
 {
+    pthread_once(&places_once, fill_places);
     enum sw_tree_match best = SW_TREE_FOREIGN;
+    size_t path_len = strlen(path);
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        struct sw_node node = {.row = &rows[i]};
-        enum sw_tree_match match = match_row(&rows[i], path, &node);
-        if (match == SW_TREE_NODE) {
-            *out = node;
-            return match;
-        }
-        if (match == SW_TREE_ABOVE)
-            best = match;
+        if (places[i].parent >= 0)
+            continue;
+        const char *root = rows[i].path;
+        size_t root_len = strlen(root);
+        if (!strncmp(path, root, root_len) && (!path[root_len] || path[root_len] == '/'))
+            return descend(i, path + root_len, out);
+        if (!strncmp(root, path, path_len) && root[path_len] == '/')
+            best = SW_TREE_ABOVE;
     }
     return best;
 }
@@ -287,11 +311,8 @@ static void list_row(const struct sw_node *dir, const struct sw_tree_row *row, c
 
 void sw_node_list(const struct sw_node *dir, sw_node_list_fn fn, void *arg)
 {
-    size_t dir_len = strlen(dir->row->path);
-    for (size_t i = 0; i < ROW_COUNT; i++) {
-        const char *path = rows[i].path;
-        const char *name = strrchr(path, '/') + 1;
-        if ((size_t)(name - path) == dir_len + 1 && !memcmp(path, dir->row->path, dir_len))
-            list_row(dir, &rows[i], name, fn, arg);
-    }
+    int parent = (int)(dir->row - rows);
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (places[i].parent == parent)
+            list_row(dir, &rows[i], places[i].name, fn, arg);
 }
