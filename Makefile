@@ -7,13 +7,13 @@ SETUP_FLAGS := $(if $(filter true,$(CI)),-Dwerror=true)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null || find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench install format lint fuzz clean setup-build setup-test setup-demo
+.PHONY: help build demo test bench install format lint fuzz clean setup-build setup-test setup-demo setup-fuzz
 
 help: ## lists the targets
 	@echo "Sidewire: RDMA on any machine. Targets:"
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup-build setup-test setup-demo: setup-%:
+setup-build setup-test setup-demo setup-fuzz: setup-%:
 	@scripts/setup $*
 
 build/build.ninja:
@@ -47,7 +47,7 @@ lint: setup-test ## checks layout, layers and style
 	@$(MAKE) --no-print-directory build
 	@$(MESON) test -C build --suite style --print-errorlogs
 
-fuzz: setup-test ## runs the fuzz targets for a minute each
+fuzz: setup-fuzz ## runs the fuzz targets for a minute each
 	@scripts/fuzz
 
 clean: ## removes what was built
