@@ -76,6 +76,8 @@ static inline void sw_cq_publish(struct sw_cq *cq)
 static inline void sw_cq_unlock(struct sw_cq *cq, bool solicited)
 {
     sw_lock_release(&cq->push_lock);
+    if (cq->notify) /* the entry is visible before the flag is read; sw_cq_req_notify() does it the other way round */
+        atomic_thread_fence(memory_order_seq_cst);
     uint32_t armed = atomic_load_explicit(&cq->pub->armed, memory_order_relaxed);
     if (__builtin_expect(armed != SW_CQ_DISARMED, 0) && (armed == SW_CQ_ARMED_ANY || solicited))
         sw_cq_fire(cq);

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "device/adopt.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
+#include "device/vma.h"
 
 #define KNOWN_ACCESS                                                                               \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
@@ -28,20 +28,19 @@ static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned i
     return 0;
 }
 
-/* True if all pages of the range are mapped: mincore() fails with ENOMEM on a hole. Asked in bounded chunks. */
-static bool is_mapped(uint64_t va, uint64_t len_bytes)
+/* 0 if the whole range is mapped with the rights that local use needs, else -EFAULT. */
+static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access)
 {
-    enum { CHUNK_PAGES = 4096 };
-    unsigned char residency[CHUNK_PAGES];
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t at = va & ~(page - 1), end = va + len_bytes;
-    while (at < end) {
-        uint64_t span = end - at < CHUNK_PAGES * page ? end - at : CHUNK_PAGES * page;
-        if (mincore((void *)(uintptr_t)at, span, residency) && errno == ENOMEM)
-            return false;
-        at += span;
-    }
-    return true;
+    int need = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
+    struct sw_vma_reader reader;
+    struct sw_vma vma;
+    if (len_bytes == 0 || sw_vma_open(&reader, false))
+        return 0; /* without /proc nothing can be said */
+    uint64_t at = va, end = va + len_bytes;
+    while (at < end && sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at && (vma.prot & need) == need)
+        at = vma.end;
+    sw_vma_close(&reader);
+    return at < end ? -EFAULT : 0;
 }
 
 static int claim_key(struct sw_mr *mr)
@@ -83,8 +82,9 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     int rc = check_args(va, len_bytes, iova, access);
     if (rc)
         return rc;
-    if (!is_mapped(va, len_bytes))
-        return -EFAULT;
+    rc = check_mapped(va, len_bytes, access);
+    if (rc)
+        return rc;
     struct sw_mr *mr = calloc(1, sizeof(*mr));
     if (!mr)
         return -ENOMEM;

@@ -75,37 +75,39 @@ static uint32_t random_below(uint32_t limit)
     return value % limit;
 }
 
+/* Tables live as long as the process; slot and engine are claimed again in a forked child. */
 static int start_locked(void)
 {
+    int rc = 0;
+    if (!sw_nic.pub) {
+        rc = create_tables(&sw_nic.pub, &sw_nic.pub_fd);
+        if (rc)
+            return rc;
+        seal_tables();
+    }
     if (getrandom(&sw_nic.nonce, sizeof(sw_nic.nonce), GRND_NONBLOCK) != sizeof(sw_nic.nonce))
         sw_nic.nonce = (uint64_t)getpid() << 32 | random_below(UINT32_MAX);
     sw_nic.nonce |= 1;
-    int rc = create_tables(&sw_nic.pub, &sw_nic.pub_fd);
+    rc = sw_nic.link->start();
     if (rc)
         return rc;
-    seal_tables();
-    rc = sw_nic.link->start();
-    if (rc) {
-        munmap(sw_nic.pub, sizeof(struct sw_pub));
-        close(sw_nic.pub_fd);
-        sw_nic.pub = NULL;
-        return rc;
-    }
     fill_header();
+    sw_nic.linked = true;
     return 0;
 }
 
 /*
  * A child of a process with a NIC gets its own: fresh tables at the same address (the old ones are the parent's memory, shared), a slot
- * and an engine. What the parent created stays the parent's: its QPs are in ERR here for good. Regions keep their keys.
+ * and an engine once it creates a QP or opens a device. What the parent created stays the parent's: its QPs are in ERR here for good. Regions keep their keys.
  */
 static void fork_child(void)
 {
     pthread_mutex_init(&sw_nic.lock, NULL);
-    if (!sw_nic.started)
+    if (!sw_nic.pub)
         return;
     struct sw_pub *fresh;
     int fd;
+    sw_nic.link->fork_child();
     if (create_tables(&fresh, &fd)) {
         sw_error("a forked child has no tables: its device does not work");
         return;
@@ -124,10 +126,7 @@ static void fork_child(void)
         if (sw_nic.qps[i])
             sw_qp_fork_child(sw_nic.qps[i]);
     sw_netdev_fork_child();
-    sw_nic.nonce += (uint64_t)getpid() << 20;
-    if (sw_nic.link->start())
-        sw_error("a forked child has no engine: its device does not work");
-    fill_header();
+    sw_nic.linked = false;
 }
 
 static void fork_prepare(void)
@@ -140,30 +139,35 @@ static void fork_parent(void)
     pthread_mutex_unlock(&sw_nic.lock);
 }
 
+static int allocate_once(void)
+{
+    if (sw_nic.started)
+        return 0;
+    sw_nic.qps = calloc(SW_MAX_QP, sizeof(*sw_nic.qps));
+    sw_nic.mrs = calloc(SW_MAX_MR, sizeof(*sw_nic.mrs));
+    sw_nic.cq_used = calloc(SW_MAX_CQ / 64, sizeof(*sw_nic.cq_used));
+    rq_free_list = calloc(1, sizeof(*rq_free_list));
+    if (!sw_nic.qps || !sw_nic.mrs || !sw_nic.cq_used || !rq_free_list) {
+        free(sw_nic.qps);
+        free(sw_nic.mrs);
+        free(sw_nic.cq_used);
+        free(rq_free_list);
+        return -ENOMEM;
+    }
+    rq_free_list->offset = offsetof(struct sw_pub, rq_arena);
+    rq_free_list->len_bytes = SW_PUB_RQ_BYTES;
+    sw_nic.qp_next = random_below(SW_MAX_QP);
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    sw_nic.started = true;
+    return 0;
+}
+
 int sw_nic_start(void)
 {
-    int rc = 0;
     pthread_mutex_lock(&sw_nic.lock);
-    if (!sw_nic.started) {
-        if (!sw_nic.qps) {
-            sw_nic.qps = calloc(SW_MAX_QP, sizeof(*sw_nic.qps));
-            sw_nic.mrs = calloc(SW_MAX_MR, sizeof(*sw_nic.mrs));
-            sw_nic.cq_used = calloc(SW_MAX_CQ / 64, sizeof(*sw_nic.cq_used));
-            rq_free_list = calloc(1, sizeof(*rq_free_list));
-        }
-        if (!sw_nic.qps || !sw_nic.mrs || !sw_nic.cq_used || !rq_free_list) {
-            rc = -ENOMEM;
-        } else {
-            rq_free_list->offset = offsetof(struct sw_pub, rq_arena);
-            rq_free_list->len_bytes = SW_PUB_RQ_BYTES;
-            sw_nic.qp_next = random_below(SW_MAX_QP);
-            rc = start_locked();
-        }
-        if (!rc) {
-            sw_nic.started = true;
-            pthread_atfork(fork_prepare, fork_parent, fork_child);
-        }
-    }
+    int rc = sw_nic.linked ? 0 : allocate_once();
+    if (!rc && !sw_nic.linked)
+        rc = start_locked();
     pthread_mutex_unlock(&sw_nic.lock);
     return rc;
 }

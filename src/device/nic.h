@@ -21,7 +21,7 @@ struct sw_context;
 
 /* What a link does for the device. Upper layers register theirs with sw_nic_set_link() before a device is opened. */
 struct sw_link_ops {
-    /* Claims a slot (fills nic->slot) and starts the engine. Called once under nic.lock. 0 or negative errno. */
+    /* Claims a slot (fills nic->slot) and starts the engine. Called under nic.lock. 0 or negative errno. */
     int (*start)(void);
     /* RTR: find the peer, publish the binding. Called with the QP locked. */
     int (*qp_connect)(struct sw_qp *qp);
@@ -34,13 +34,16 @@ struct sw_link_ops {
     /* Returns when every access begun by peers or local threads before the call has ended (bounded). */
     void (*quiesce)(void);
     void (*segment_gone)(uint32_t segment_id);
+    /* In a forked child: lets go of all that is the parent's. */
+    void (*fork_child)(void);
     /* Wakes the engine. Callable with locks held. */
     void (*kick)(void);
 };
 
 struct sw_nic {
     pthread_mutex_t lock;
-    bool started;
+    bool started; /* tables allocated */
+    bool linked;  /* slot claimed, engine runs; false again in a forked child */
     uint32_t slot;
     uint64_t nonce;
     struct sw_pub *pub; /* own tables, writable */

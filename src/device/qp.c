@@ -76,6 +76,8 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     if (!init->send_cq || !init->recv_cq)
         return -EINVAL;
     int rc = check_caps(&init->cap, init->srq);
+    if (!rc)
+        rc = sw_nic_start(); /* again in a forked child */
     if (rc)
         return rc;
     struct sw_qp *qp = aligned_alloc(SW_CACHELINE, sizeof(*qp));

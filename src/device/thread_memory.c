@@ -13,6 +13,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/rseq.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,26 +22,54 @@
 #define STACK_BELOW_BYTES (UINT64_C(256) << 10)
 #define STACK_ABOVE_BYTES (UINT64_C(64) << 10)
 
-#define TLS_SLACK_BYTES UINT64_C(8192) /* struct pthread, the surplus for late libraries */
+/* Farther from the thread pointer, a module's storage was allocated apart. */
+#define STATIC_TLS_MAX (UINT64_C(1) << 20)
 
-static uint64_t tls_bytes; /* the most that lies on one side of a thread control block */
-static pthread_once_t tls_once = PTHREAD_ONCE_INIT;
+/* struct pthread, which on x86-64 begins at the thread pointer and elsewhere ends there. */
+#define CONTROL_BLOCK_BYTES 2560
 
-static int tls_add(struct dl_phdr_info *info, size_t size, void *arg)
+/* How far the thread control block and the static thread-local storage reach from the robust list head, the same for all
+ * threads. */
+static struct {
+    pthread_once_t once;
+    uint64_t below;
+    uint64_t above;
+} block = {.once = PTHREAD_ONCE_INIT};
+
+static void block_add(uint64_t head, uint64_t from, uint64_t to)
 {
-    (void)size;
-    (void)arg;
+    if (from < head && head - from < STATIC_TLS_MAX && head - from > block.below)
+        block.below = head - from;
+    if (to > head && to - head < STATIC_TLS_MAX && to - head > block.above)
+        block.above = to - head;
+}
+
+static int block_add_module(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const uint64_t *head = arg;
+    uint64_t tls = (uint64_t)(uintptr_t)info->dlpi_tls_data;
+    if (size < sizeof(*info) || !tls)
+        return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type == PT_TLS)
-            tls_bytes += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+            block_add(*head, tls, tls + info->dlpi_phdr[i].p_memsz);
     }
     return 0;
 }
 
-static void tls_measure(void)
+/* Measured on the calling thread. */
+static void block_measure(void)
 {
-    tls_bytes = TLS_SLACK_BYTES;
-    dl_iterate_phdr(tls_add, NULL);
+    void *own = NULL;
+    size_t len;
+    syscall(SYS_get_robust_list, 0, &own, &len);
+    uint64_t head = (uint64_t)(uintptr_t)own;
+    uint64_t pointer = (uint64_t)(uintptr_t)__builtin_thread_pointer();
+    block_add(head, pointer, pointer + CONTROL_BLOCK_BYTES);
+    block_add(head, head - CONTROL_BLOCK_BYTES, head + CONTROL_BLOCK_BYTES);
+    if (&__rseq_offset)
+        block_add(head, pointer + (uint64_t)__rseq_offset, pointer + (uint64_t)__rseq_offset + 32);
+    dl_iterate_phdr(block_add_module, &head);
 }
 
 struct search {
@@ -74,7 +103,7 @@ static void search_thread(struct search *search, pid_t tid)
     if (at < search->vma->start || at >= search->vma->end)
         return;
     bool main_thread = tid == getpid();
-    search_add(search, main_thread ? at - tls_bytes : search->vma->start, at + tls_bytes);
+    search_add(search, main_thread ? at - block.below : search->vma->start, at + block.above);
 }
 
 static bool search_threads(struct search *search)
@@ -94,7 +123,7 @@ static bool search_threads(struct search *search)
 bool sw_thread_memory_next(const struct sw_vma *vma, uint64_t start, uint64_t end, uint64_t *from,
                            uint64_t *to)
 {
-    pthread_once(&tls_once, tls_measure);
+    pthread_once(&block.once, block_measure);
     struct search search = {.vma = vma, .start = start, .end = end, .from = UINT64_MAX};
 
     uint64_t stack = (uint64_t)(uintptr_t)__builtin_frame_address(0);

@@ -56,6 +56,7 @@ static void forget_parent(void)
     }
     sw_direct.peers = NULL;
     sw_direct.inboxes = NULL;
+    sw_direct.listener = sw_direct.doorbell = sw_direct.epoll = -1;
     atomic_store(&sw_direct.idle, false);
     atomic_store(&sw_direct.work, false);
     sw_direct.running = false;
@@ -63,7 +64,6 @@ static void forget_parent(void)
 
 static int start(void)
 {
-    forget_parent();
     read_mode();
 #ifdef PR_SET_PTRACER
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* Yama: let peers of this user use process_vm_* */
@@ -103,6 +103,7 @@ static const struct sw_link_ops direct_ops = {
     .progress = progress,
     .quiesce = sw_inbox_wait_all,
     .segment_gone = sw_attach_segment_gone,
+    .fork_child = forget_parent,
     .kick = sw_engine_kick,
 };
 

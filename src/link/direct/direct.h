@@ -155,6 +155,7 @@ struct sw_direct {
     bool running;
     atomic_bool idle;      /* the engine sleeps without a timeout */
     atomic_bool work;      /* peers or segments want the engine */
+    atomic_bool served;    /* a peer's request was executed here since the engine last looked */
 };
 extern struct sw_direct sw_direct;
 

@@ -19,7 +19,7 @@
 #include "link/direct/direct.h"
 
 #define TICK_NS SW_NS_PER_MS            /* between looks at sends that nobody may be polling for */
-#define SPIN_NS (50 * SW_NS_PER_US)     /* how long to go on looking after having found work */
+#define SPIN_NS (50 * SW_NS_PER_US)     /* how long to go on looking after having executed a peer's request */
 
 /* An epoll tag is a pointer (16-byte aligned) or a descriptor shifted up, and the kind in the low bits. */
 static uint64_t tag_of(void *what, enum sw_watch_kind kind)
@@ -56,6 +56,8 @@ void sw_engine_unwatch(int fd)
 
 void sw_engine_kick(void)
 {
+    if (!sw_direct.running)
+        return;
     uint64_t one = 1;
     ssize_t ignored = write(sw_direct.doorbell, &one, sizeof(one));
     (void)ignored;
@@ -115,11 +117,11 @@ static void handle(uint64_t tag)
     }
 }
 
-/* Drives every QP that has something to do. Returns whether any had, and whether any still waits with sends. */
-static bool drive_all(bool *pending)
+/* Drives every QP that has something to do. Returns whether any wants another look soon: sends wait, or somebody else had the
+ * QP locked and may have missed what the doorbell was for. */
+static bool drive_all(void)
 {
-    bool worked = false;
-    *pending = false;
+    bool pending = false;
     pthread_mutex_lock(&sw_nic.lock);
     uint32_t seen = 0;
     for (uint32_t i = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
@@ -134,13 +136,15 @@ static bool drive_all(bool *pending)
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
             else
-                worked |= sw_direct_drive(qp);
+                sw_direct_drive(qp);
             sw_lock_release(&qp->lock);
+        } else {
+            pending = true;
         }
-        *pending |= atomic_load(&qp->tx_pending);
+        pending |= sw_qp_has_work(qp);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    return worked;
+    return pending;
 }
 
 /* True if nothing wants the engine: then it may sleep until rung. Called after `idle` was set. */
@@ -182,8 +186,8 @@ static void *engine_main(void *arg)
         uint64_t now_ns = sw_clock_ns();
         uint64_t next_ns = sw_attach_step(now_ns);
         uint64_t reap_ns = sw_bind_reap(now_ns);
-        bool pending;
-        if (drive_all(&pending))
+        bool pending = drive_all();
+        if (atomic_exchange(&sw_direct.served, false))
             worked_ns = now_ns;
         int timeout = wait_ms(now_ns, reap_ns < next_ns ? reap_ns : next_ns, pending,
                               now_ns - worked_ns < SPIN_NS);

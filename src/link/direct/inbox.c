@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,6 +88,12 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
     pthread_mutex_unlock(&sw_direct.lock);
 }
 
+static bool has_hung_up(const struct sw_inbox *inbox)
+{
+    struct pollfd socket = {.fd = inbox->socket, .events = POLLRDHUP};
+    return socket.fd >= 0 && poll(&socket, 1, 0) == 1 && socket.revents & (POLLHUP | POLLRDHUP | POLLERR);
+}
+
 bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
 {
     struct sw_block *block = sw_inbox_block(inbox->base, index);
@@ -97,6 +104,8 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
     for (uint32_t spins = 0;; spins++) {
         if (atomic_load_explicit(&block->access_seq, memory_order_acquire) != seen ||
             atomic_load(&inbox->dead))
+            return true;
+        if (spins % 4096 == 4095 && has_hung_up(inbox)) /* the engine may be the one who waits here */
             return true;
         sw_cpu_relax();
         if (spins % 256 != 255)

@@ -155,7 +155,8 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
         sw_sq_retire_run(qp, done);
     bool pending = qp->sq.head != qp->sq.tail;
     if (__builtin_expect(pending, 0)) {
-        mind_stall(d, d->tx && (d->answers_due || (step == SW_STEP_BLOCKED && !d->rnr_ns && !d->unbound_ns)));
+        bool waits = step == SW_STEP_BLOCKED && d->budget_bytes && !d->rnr_ns && !d->unbound_ns;
+        mind_stall(d, d->tx && (d->answers_due || waits));
         if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
             atomic_store(&qp->tx_pending, true);
             sw_engine_nudge();

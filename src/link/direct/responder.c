@@ -319,6 +319,8 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
             break;
         if (bounced_this)
             bounced_any = true;
+        if (bounced_this || request.kind == SW_REC_READ || request.kind == SW_REC_ATOMIC)
+            atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
         any = true;
         d->serve_at += request.slots;
         atomic_store_explicit(&qp->rx_expect, d->serve_at + 1, memory_order_relaxed);
