@@ -140,6 +140,9 @@ int sw_node_stat(const struct sw_found *found, struct stat *out)
         .st_nlink = 1, /* a directory's does not tell its subdirectories */
         .st_blksize = SYSFS_FILE_BYTES,
         .st_size = kind == SW_TREE_FILE ? SYSFS_FILE_BYTES : 0,
+        /* sysfs says 0, but cannot seek to holes either: our memfds can, and cp would then make one
+           of the rest. */
+        .st_blocks = kind == SW_TREE_FILE ? SYSFS_FILE_BYTES / 512 : 0,
     };
     if (kind == SW_TREE_CHAR) {
         struct sw_netdev_info info;

@@ -23,14 +23,16 @@ static inline void namespace_write(const char *path, const char *text)
 /* 0, or -1 if the machine refuses. `flags`: CLONE_NEW*. */
 static inline int namespace_enter(int flags)
 {
-    char map[64];
-    snprintf(map, sizeof(map), "0 %d 1", (int)getuid());
+    char uid_map[64], gid_map[64];
+    snprintf(uid_map, sizeof(uid_map), "0 %d 1", (int)getuid());
+    snprintf(gid_map, sizeof(gid_map), "0 %d 1", (int)getgid());
     if (!unshare(flags))
         return 0;
     if (unshare(CLONE_NEWUSER | flags))
         return -1;
     namespace_write("/proc/self/setgroups", "deny");
-    namespace_write("/proc/self/uid_map", map);
+    namespace_write("/proc/self/uid_map", uid_map);
+    namespace_write("/proc/self/gid_map", gid_map);
     return 0;
 }
 
