@@ -56,7 +56,7 @@ int sw_async_init(struct sw_verbs_context *ctx)
     ctx->async_head = NULL;
     ctx->async_tail = &ctx->async_head;
     ctx->verbs.context.async_fd = sw_wakeup_open();
-    return ctx->verbs.context.async_fd < 0 ? -1 : 0;
+    return ctx->verbs.context.async_fd < 0 ? -errno : 0;
 }
 
 void sw_async_fini(struct sw_verbs_context *ctx)

@@ -5,7 +5,7 @@
 
 #include "verbs/object.h"
 
-/* 0, or -1 with errno. */
+/* 0 or a negative errno. */
 int sw_async_init(struct sw_verbs_context *ctx);
 void sw_async_fini(struct sw_verbs_context *ctx);
 

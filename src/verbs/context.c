@@ -2,9 +2,11 @@
 #include "verbs/context.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "link/link.h"
@@ -18,6 +20,19 @@ static atomic_int open_contexts;
 int sw_verbs_open_contexts(void)
 {
     return atomic_load(&open_contexts);
+}
+
+/* No command goes through it, but programs duplicate it and pass it on. */
+static int open_cmd_fd(void)
+{
+    return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+bool sw_verbs_is_cmd_fd(int fd)
+{
+    struct stat is, null;
+    return !fstat(fd, &is) && !stat("/dev/null", &null) && S_ISCHR(is.st_mode) &&
+           is.st_rdev == null.st_rdev;
 }
 
 static void fill_ops(struct verbs_context *verbs)
@@ -49,7 +64,6 @@ struct ibv_context *sw_verbs_context_open(struct sw_verbs_device *device)
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
     context->device = &device->ibv;
-    context->cmd_fd = -1;
     context->num_comp_vectors = cpus > 0 ? (int)cpus : 1;
     context->abi_compat = __VERBS_ABI_IS_EXTENDED;
     pthread_mutex_init(&context->mutex, NULL);
@@ -57,19 +71,28 @@ struct ibv_context *sw_verbs_context_open(struct sw_verbs_device *device)
     atomic_init(&ctx->refs, 1);
     fill_ops(&ctx->verbs);
 
-    if (sw_async_init(ctx)) {
-        free(ctx);
-        return NULL;
+    int rc = sw_async_init(ctx);
+    if (rc)
+        goto no_async;
+    context->cmd_fd = open_cmd_fd();
+    if (context->cmd_fd < 0) {
+        rc = -errno;
+        goto no_cmd_fd;
     }
     sw_link_init();
-    const int rc = sw_context_open(device->netdev, sw_async_push, ctx, &ctx->dev);
-    if (rc) {
-        sw_async_fini(ctx);
-        free(ctx);
-        return sw_verbs_fail(rc);
-    }
+    rc = sw_context_open(device->netdev, sw_async_push, ctx, &ctx->dev);
+    if (rc)
+        goto no_device;
     atomic_fetch_add(&open_contexts, 1);
     return context;
+
+no_device:
+    close(context->cmd_fd);
+no_cmd_fd:
+    sw_async_fini(ctx);
+no_async:
+    free(ctx);
+    return sw_verbs_fail(rc);
 }
 
 void sw_verbs_context_put(struct ibv_context *context)
@@ -79,6 +102,7 @@ void sw_verbs_context_put(struct ibv_context *context)
         return;
     sw_context_close(ctx->dev);
     sw_async_fini(ctx);
+    close(context->cmd_fd);
     pthread_mutex_destroy(&context->mutex);
     free(ctx);
     atomic_fetch_sub(&open_contexts, 1);

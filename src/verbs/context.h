@@ -11,6 +11,8 @@ struct ibv_context *sw_verbs_context_open(struct sw_verbs_device *device);
 /* Drops one reference; the last one closes the device. */
 void sw_verbs_context_put(struct ibv_context *context);
 int sw_verbs_open_contexts(void);
+/* Whether a descriptor may be the cmd_fd of a context of ours, and not one of the kernel's. */
+bool sw_verbs_is_cmd_fd(int fd);
 
 /* Operations, named as the fields of struct ibv_context_ops and struct verbs_context that they
  * fill. */

@@ -197,8 +197,8 @@ SW_EXPORT int ibv_close_device(struct ibv_context *context)
     return 0;
 }
 
-/* Our contexts have no command file to hand to another process. */
 SW_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 {
-    return sw_stock()->import_device(cmd_fd);
+    return sw_verbs_is_cmd_fd(cmd_fd) ? sw_verbs_fail(-EOPNOTSUPP)
+                                      : sw_stock()->import_device(cmd_fd);
 }

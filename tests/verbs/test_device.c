@@ -3,6 +3,7 @@
  * interface. */
 #include <arpa/inet.h>
 #include <endian.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -80,7 +81,17 @@ static void open_device__context(void **state)
     assert_true(ctx->num_comp_vectors >= 1);
     assert_ptr_equal(ctx->abi_compat, __VERBS_ABI_IS_EXTENDED);
     assert_false(rig_readable(ctx->async_fd, 0));
+
+    const int fds[] = {ctx->async_fd, ctx->cmd_fd, again->async_fd, again->cmd_fd};
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(fcntl(fds[i], F_GETFD), FD_CLOEXEC);
+    errno = 0;
+    assert_null(ibv_import_device(ctx->cmd_fd));
+    assert_int_equal(errno, EOPNOTSUPP);
     assert_int_equal(ibv_close_device(again), 0);
+    assert_int_equal(fcntl(fds[2], F_GETFD), -1);
+    assert_int_equal(fcntl(fds[3], F_GETFD), -1);
+    assert_int_equal(fcntl(fds[0], F_GETFD), FD_CLOEXEC);
     assert_int_equal(ibv_close_device(ctx), 0);
 }
 
