@@ -27,6 +27,8 @@
 #define PAGE_BYTES_MIN 4096u
 #define LARGE_PAGES_MAX (SW_LARGE_PAGE_BYTES / PAGE_BYTES_MIN)
 
+static const char zeros[PAGE_BYTES_MIN];
+
 static uint64_t page_bytes(void)
 {
     return (uint64_t)getpagesize();
@@ -55,7 +57,6 @@ __attribute__((noinline)) static bool is_zero_page(uint64_t entry, uint64_t va)
 {
     if ((entry & (PAGEMAP_PRESENT | PAGEMAP_EXCLUSIVE | PAGEMAP_FILE)) != PAGEMAP_PRESENT)
         return false;
-    static const char zeros[PAGE_BYTES_MIN];
     char bytes[PAGE_BYTES_MIN];
     for (uint64_t at = 0; at < page_bytes(); at += sizeof(bytes)) {
         struct iovec to = {.iov_base = bytes, .iov_len = sizeof(bytes)};
@@ -232,17 +233,19 @@ static bool data_next(int fd, uint64_t offset, uint64_t end, uint64_t *from, uin
     return true;
 }
 
-void sw_copy_prepare_private(int fd, uint64_t offset, uint64_t dst, uint64_t len_bytes)
+void sw_copy_prepare_private(const struct sw_segment *segment, uint64_t va, uint64_t dst,
+                             uint64_t len_bytes)
 {
-    if (!sw_adopt_config()->large_pages)
+    if (!sw_adopt_config()->large_pages || !sw_segment_fd_valid(segment))
         return;
+    uint64_t offset = segment->offset + (va - segment->va);
     for (uint64_t end = offset + len_bytes, next; offset < end; offset = next) {
         uint64_t from, to;
         next = large_end(offset, end);
         uint8_t *large = (uint8_t *)(uintptr_t)dst;
         dst += next - offset;
-        if (next - offset < SW_LARGE_PAGE_BYTES || !data_next(fd, offset, next, &from, &to) ||
-            from != offset || to != next)
+        if (next - offset < SW_LARGE_PAGE_BYTES ||
+            !data_next(segment->fd, offset, next, &from, &to) || from != offset || to != next)
             continue;
         *large = 0;
         if (madvise(large, SW_LARGE_PAGE_BYTES, MADV_COLLAPSE))
@@ -250,12 +253,30 @@ void sw_copy_prepare_private(int fd, uint64_t offset, uint64_t dst, uint64_t len
     }
 }
 
-int sw_copy_from_file(int fd, uint64_t offset, uint64_t dst, uint64_t len_bytes)
+/* For a program that closed our descriptor: the mapping still shows all that the file holds. Loads
+ * do not wait there, the range is protected against stores only. */
+static int copy_from_mapping(uint64_t va, uint64_t dst, uint64_t len, int prot)
 {
+    if (!(prot & PROT_READ))
+        return -EBADF;
+    for (uint64_t at = 0; at < len; at += sizeof(zeros)) {
+        const void *from = (const void *)(uintptr_t)(va + at);
+        if (memcmp(from, zeros, sizeof(zeros)))
+            memcpy((void *)(uintptr_t)(dst + at), from, sizeof(zeros));
+    }
+    return 0;
+}
+
+int sw_copy_from_file(const struct sw_segment *segment, uint64_t va, uint64_t dst,
+                      uint64_t len_bytes, int prot)
+{
+    if (!sw_segment_fd_valid(segment))
+        return copy_from_mapping(va, dst, len_bytes, prot);
+    uint64_t offset = segment->offset + (va - segment->va);
     uint64_t end = offset + len_bytes, from, to;
-    for (uint64_t at = offset; data_next(fd, at, end, &from, &to); at = to) {
+    for (uint64_t at = offset; data_next(segment->fd, at, end, &from, &to); at = to) {
         while (from < to) {
-            long got = syscall(SYS_pread64, fd, dst + (from - offset), to - from, from);
+            long got = syscall(SYS_pread64, segment->fd, dst + (from - offset), to - from, from);
             if (got < 0 && errno == EINTR)
                 continue;
             if (got <= 0)

@@ -39,9 +39,12 @@ int sw_copy_to_file(const struct sw_copy *copy, uint64_t offset, uint64_t src, u
 /* After the chunk was mapped: fills the page table where the chunk was dense. */
 void sw_copy_populate(const struct sw_copy *copy, uint64_t va, uint64_t len_bytes);
 
-/* The way back: makes large pages in empty private memory at `dst` where the file is dense; copies
- * what the file holds. */
-void sw_copy_prepare_private(int fd, uint64_t offset, uint64_t dst, uint64_t len_bytes);
-int sw_copy_from_file(int fd, uint64_t offset, uint64_t dst, uint64_t len_bytes);
+/* The way back. Makes large pages in empty private memory at `dst` where the file is dense. */
+void sw_copy_prepare_private(const struct sw_segment *segment, uint64_t va, uint64_t dst,
+                             uint64_t len_bytes);
+/* Copies to `dst` what the file holds of [va, va + len), mapped with `prot`. 0 or a negative errno.
+ */
+int sw_copy_from_file(const struct sw_segment *segment, uint64_t va, uint64_t dst,
+                      uint64_t len_bytes, int prot);
 
 #endif

@@ -197,7 +197,7 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
 static int park_fill_chunk(const struct sw_segment *segment, uint64_t va, uint64_t len, int prot)
 {
     void *park = ptr(park_of(segment, va));
-    int rc = sw_copy_from_file(segment->fd, offset_of(segment, va), park_of(segment, va), len);
+    int rc = sw_copy_from_file(segment, va, park_of(segment, va), len, prot);
     if (!rc && mprotect(park, len, prot))
         rc = -errno;
     if (rc)
@@ -209,7 +209,7 @@ static int park_prepare_chunk(const struct sw_segment *segment, uint64_t va, uin
 {
     if (mprotect(ptr(park_of(segment, va)), len, PROT_READ | PROT_WRITE))
         return -errno;
-    sw_copy_prepare_private(segment->fd, offset_of(segment, va), park_of(segment, va), len);
+    sw_copy_prepare_private(segment, va, park_of(segment, va), len);
     return 0;
 }
 
@@ -254,8 +254,9 @@ int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint
         if (segment->locked)
             mlock(ptr(at), next - at);
         /* Frees the memory now; a peer that still has it mapped sees zeros, never a SIGBUS. */
-        fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)offset_of(segment, at), (off_t)(next - at));
+        if (sw_segment_fd_valid(segment))
+            fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                      (off_t)offset_of(segment, at), (off_t)(next - at));
     }
     return 0;
 }
@@ -284,7 +285,7 @@ void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
             continue;
         if (mincore(ptr(park_of(segment, at)), 1, &resident) && errno == ENOMEM)
             munmap(ptr(at), next - at); /* MADV_DONTFORK: the child does not have this memory */
-        else
+        else if (sw_segment_fd_valid(segment)) /* no copy: what the parent writes stays visible */
             mmap(ptr(at), next - at, prot, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, segment->fd,
                  (off_t)offset_of(segment, at));
     }

@@ -243,7 +243,7 @@ unsigned int sw_rtnl_speed_mbps(const char *ifname)
     memcpy(request.ifr_name, ifname, strnlen(ifname, IF_NAMESIZE - 1));
     int failed = ioctl(fd, SIOCETHTOOL, &request);
     close(fd);
-    uint32_t speed_mbps = ethtool_cmd_speed(&settings);
+    uint32_t speed_mbps = (uint32_t)settings.speed_hi << 16 | settings.speed;
     return failed || speed_mbps == (uint32_t)SPEED_UNKNOWN || speed_mbps == UINT16_MAX ? 0
                                                                                        : speed_mbps;
 }

@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include <sys/rseq.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,9 +27,18 @@
 
 /* struct pthread, which on x86-64 begins at the thread pointer and elsewhere ends there. */
 #define CONTROL_BLOCK_BYTES 2560
+#ifdef __x86_64__
+#define CONTROL_BLOCK_START 0
+#else
+#define CONTROL_BLOCK_START -CONTROL_BLOCK_BYTES
+#endif
 
-/* How far the thread control block and the static thread-local storage reach from the robust list head, the same for all
- * threads. */
+/* Where the kernel writes restartable sequences' state, from the thread pointer; glibc 2.35. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+#define RSEQ_BYTES 32
+
+/* How far the thread control block and the static thread-local storage reach from the robust list
+ * head, the same for all threads. */
 static struct {
     pthread_once_t once;
     uint64_t below;
@@ -65,10 +74,12 @@ static void block_measure(void)
     syscall(SYS_get_robust_list, 0, &own, &len);
     uint64_t head = (uint64_t)(uintptr_t)own;
     uint64_t pointer = (uint64_t)(uintptr_t)__builtin_thread_pointer();
-    block_add(head, pointer, pointer + CONTROL_BLOCK_BYTES);
-    block_add(head, head - CONTROL_BLOCK_BYTES, head + CONTROL_BLOCK_BYTES);
-    if (&__rseq_offset)
-        block_add(head, pointer + (uint64_t)__rseq_offset, pointer + (uint64_t)__rseq_offset + 32);
+    uint64_t control = pointer + (uint64_t)(CONTROL_BLOCK_START);
+    block_add(head, control, control + CONTROL_BLOCK_BYTES);
+    if (&__rseq_offset) {
+        uint64_t rseq = pointer + (uint64_t)__rseq_offset;
+        block_add(head, rseq, rseq + RSEQ_BYTES);
+    }
     dl_iterate_phdr(block_add_module, &head);
 }
 

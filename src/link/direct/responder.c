@@ -309,16 +309,17 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
             fatal(qp, SW_NAK_INVALID);
             return true;
         }
-        if (uses_bounce(&request))
-            bounce_end = slot->bounce_end;
         bool bounced_this = uses_bounce(&request);
+        uint32_t end = slot->bounce_end;
         enum serve result = serve(qp, d, &request);
         if (result == SERVE_FATAL)
             return true;
         if (result == SERVE_WAIT)
             break;
-        if (bounced_this)
+        if (bounced_this) { /* only now may the sender use the space again */
             bounced_any = true;
+            bounce_end = end;
+        }
         if (bounced_this || request.kind == SW_REC_READ || request.kind == SW_REC_ATOMIC)
             atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
         any = true;
