@@ -56,6 +56,19 @@ static int deny_list(scmp_filter_ctx filter, char *list, int err)
     return 0;
 }
 
+/* 0 or -1, having said why. */
+static int load_filter(char *list, int err)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (!filter)
+        return -1;
+    int failed = deny_list(filter, list, err);
+    if (!failed && (failed = seccomp_load(filter)) != 0)
+        fprintf(stderr, "deny: cannot load the filter: %s\n", strerror(-failed));
+    seccomp_release(filter);
+    return failed ? -1 : 0;
+}
+
 static int usage(void)
 {
     fprintf(stderr, "usage: deny [-e ERRNO] SYSCALL,... -- CMD ARGS...\n");
@@ -76,15 +89,8 @@ int main(int argc, char **argv)
     if (!list || optind >= argc)
         return usage();
 
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-    if (!filter || deny_list(filter, list, err))
+    if (load_filter(list, err))
         return STATUS_OWN_FAULT;
-    int failed = seccomp_load(filter);
-    if (failed) {
-        fprintf(stderr, "deny: cannot load the filter: %s\n", strerror(-failed));
-        return STATUS_OWN_FAULT;
-    }
-    seccomp_release(filter);
     execvp(argv[optind], argv + optind);
     fprintf(stderr, "deny: cannot run '%s': %s\n", argv[optind], strerror(errno));
     return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
