@@ -93,15 +93,16 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     out->device_cap_flags_ex = attr->device_cap_flags;
 }
 
-/* The widest standard rate not above the netdev's; 100 Gb/s where the interface names none (memory is faster still). */
+/* The widest standard rate not above the netdev's; 100 Gb/s where the interface names none (memory
+ * is faster still). */
 static void set_speed(struct ibv_port_attr *out, unsigned int speed_mbps)
 {
     static const struct {
         unsigned int mbps;
         uint8_t width, speed;
     } rates[] = {
-        {400000, 2, 128}, {200000, 2, 64}, {100000, 2, 32}, {50000, 1, 64}, {40000, 2, 4}, {25000, 1, 32},
-        {10000, 2, 1},    {0, 1, 1},
+        {400000, 2, 128}, {200000, 2, 64}, {100000, 2, 32}, {50000, 1, 64},
+        {40000, 2, 4},    {25000, 1, 32},  {10000, 2, 1},   {0, 1, 1},
     };
     if (speed_mbps == 0)
         speed_mbps = 100000;
@@ -116,7 +117,8 @@ static void set_speed(struct ibv_port_attr *out, unsigned int speed_mbps)
 
 static enum ibv_mtu mtu_of(unsigned int netdev_mtu_bytes)
 {
-    /* RoCEv2 adds IP, UDP, BTH, the longest extension headers and the ICRC: at most 80 bytes over IPv6. */
+    /* RoCEv2 adds IP, UDP, BTH, the longest extension headers and the ICRC: at most 80 bytes over
+     * IPv6. */
     static const unsigned int sizes[] = {4096, 2048, 1024, 512};
     for (unsigned int i = 0; i < 4; i++)
         if (netdev_mtu_bytes >= sizes[i] + 80)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An opened device, and the protection domains on it. What `ibv_open_device` and `ibv_alloc_pd` stand on. */
+/* An opened device, and the protection domains on it. What `ibv_open_device` and `ibv_alloc_pd`
+ * stand on. */
 #ifndef SW_DEVICE_CONTEXT_H
 #define SW_DEVICE_CONTEXT_H
 
@@ -10,11 +11,13 @@
 struct sw_context;
 struct sw_pd;
 
-/* `element` is the owner pointer given when the CQ, QP or SRQ was created; NULL for port events (port 1) and device events.
- * Called without locks of the device held that the callee could need; from any thread (also the engine). */
+/* `element` is the owner pointer given when the CQ, QP or SRQ was created; NULL for port events
+ * (port 1) and device events. Called without locks of the device held that the callee could need;
+ * from any thread (also the engine). */
 typedef void (*sw_async_fn)(void *context_owner, enum ibv_event_type type, void *element);
 
-/* Opens the device: brings up the process's NIC (slot, tables, engine) on first use. 0 or negative errno. */
+/* Opens the device: brings up the process's NIC (slot, tables, engine) on first use. 0 or negative
+ * errno. */
 int sw_context_open(struct sw_netdev *dev, sw_async_fn async, void *owner, struct sw_context **out);
 void sw_context_close(struct sw_context *ctx);
 struct sw_netdev *sw_context_netdev(const struct sw_context *ctx);

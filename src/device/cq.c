@@ -115,8 +115,8 @@ static int pop(struct sw_cq *cq, int max, struct ibv_wc *wc)
     return count;
 }
 
-/* Drives the attached QPs that have work until enough is queued: the whole round if need be, and going on from the last one
- * served, so that a busy QP does not starve others. */
+/* Drives the attached QPs that have work until enough is queued: the whole round if need be, and
+ * going on from the last one served, so that a busy QP does not starve others. */
 static void drive(struct sw_cq *cq)
 {
     uint32_t count = cq->qp_count;
@@ -155,8 +155,8 @@ int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
     /* Arming for any completion stays in force when solicited-only is asked for as well. */
     if (!solicited_only || armed != SW_CQ_ARMED_ANY)
         atomic_store(&cq->pub->armed, solicited_only ? SW_CQ_ARMED_SOLICITED : SW_CQ_ARMED_ANY);
-    /* A message that came before a peer could see the flag waits undelivered in its ring: let the engine look, so that a program that
-     * does not poll again is woken too. */
+    /* A message that came before a peer could see the flag waits undelivered in its ring: let the
+     * engine look, so that a program that does not poll again is woken too. */
     bool waiting = false;
     sw_lock_acquire(&cq->poll_lock);
     for (uint32_t i = 0; i < cq->qp_count && !waiting; i++)

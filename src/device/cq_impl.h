@@ -2,8 +2,9 @@
 /*
  * Inside of completion queues, for device/ and links.
  *
- * The ring has many producers (any thread completing work, under push_lock) and one consumer at a time (under poll_lock). What
- * peers deliver does not enter it until somebody drives the QP: sw_cq_poll() does so for the QPs attached to the CQ.
+ * The ring has many producers (any thread completing work, under push_lock) and one consumer at a
+ * time (under poll_lock). What peers deliver does not enter it until somebody drives the QP:
+ * sw_cq_poll() does so for the QPs attached to the CQ.
  */
 #ifndef SW_DEVICE_CQ_IMPL_H
 #define SW_DEVICE_CQ_IMPL_H
@@ -15,7 +16,8 @@
 
 struct sw_qp;
 
-/* One queued completion. `qp` is set for send completions: polling it frees the send queue up to `sq_index`. */
+/* One queued completion. `qp` is set for send completions: polling it frees the send queue up to
+ * `sq_index`. */
 struct sw_cqe {
     struct ibv_wc wc;
     struct sw_qp *qp;
@@ -51,7 +53,8 @@ struct sw_cq {
 /* Fires the event if the CQ is armed for it; push_lock need not be held. */
 void sw_cq_fire(struct sw_cq *cq);
 
-/* Reserves the next entry, or NULL on overflow. Between lock and unlock any number may be pushed. */
+/* Reserves the next entry, or NULL on overflow. Between lock and unlock any number may be pushed.
+ */
 static inline void sw_cq_lock(struct sw_cq *cq)
 {
     sw_lock_acquire(&cq->push_lock);
@@ -61,8 +64,8 @@ struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq);
 static inline struct sw_cqe *sw_cq_reserve(struct sw_cq *cq)
 {
     uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-    if (__builtin_expect(tail - atomic_load_explicit(&cq->head_seen, memory_order_acquire) >=
-                             cq->capacity, 0))
+    if (__builtin_expect(
+            tail - atomic_load_explicit(&cq->head_seen, memory_order_acquire) >= cq->capacity, 0))
         return sw_cq_overflowed(cq);
     return &cq->ring[tail & cq->mask];
 }
@@ -72,18 +75,21 @@ static inline void sw_cq_publish(struct sw_cq *cq)
                           memory_order_release); /* pairs with the poller's acquire */
 }
 
-/* Ends the pushes begun by sw_cq_lock(); fires the event if armed. `solicited`: one of the pushed was solicited or an error. */
+/* Ends the pushes begun by sw_cq_lock(); fires the event if armed. `solicited`: one of the pushed
+ * was solicited or an error. */
 static inline void sw_cq_unlock(struct sw_cq *cq, bool solicited)
 {
     sw_lock_release(&cq->push_lock);
-    if (cq->notify) /* the entry is visible before the flag is read; sw_cq_req_notify() does it the other way round */
+    if (cq->notify) /* the entry is visible before the flag is read; sw_cq_req_notify() does it the
+                       other way round */
         atomic_thread_fence(memory_order_seq_cst);
     uint32_t armed = atomic_load_explicit(&cq->pub->armed, memory_order_relaxed);
     if (__builtin_expect(armed != SW_CQ_DISARMED, 0) && (armed == SW_CQ_ARMED_ANY || solicited))
         sw_cq_fire(cq);
 }
 
-/* QPs attach themselves for driving; one QP may attach twice (send and receive on one CQ counts once here). -ENOMEM. */
+/* QPs attach themselves for driving; one QP may attach twice (send and receive on one CQ counts
+ * once here). -ENOMEM. */
 int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp);
 /* Detaches and removes the QP's queued completions. */
 void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp);

@@ -11,9 +11,9 @@
 #include "device/qp_impl.h"
 #include "device/vma.h"
 
-#define KNOWN_ACCESS                                                                               \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
-     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |                       \
+#define KNOWN_ACCESS                                                             \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |     \
      IBV_ACCESS_OPTIONAL_RANGE)
 
 static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned int access)
@@ -37,7 +37,8 @@ static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access)
     if (len_bytes == 0 || sw_vma_open(&reader, false))
         return 0; /* without /proc nothing can be said */
     uint64_t at = va, end = va + len_bytes;
-    while (at < end && sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at && (vma.prot & need) == need)
+    while (at < end && sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at &&
+           (vma.prot & need) == need)
         at = vma.end;
     sw_vma_close(&reader);
     return at < end ? -EFAULT : 0;
@@ -56,7 +57,8 @@ static int claim_key(struct sw_mr *mr)
     return -ENOMEM;
 }
 
-static void publish_extents(struct sw_pub_mr *entry, struct sw_mr *mr, uint64_t va, uint64_t len_bytes)
+static void publish_extents(struct sw_pub_mr *entry, struct sw_mr *mr, uint64_t va,
+                            uint64_t len_bytes)
 {
     struct sw_extent extents[SW_MR_EXTENTS];
     int count = sw_adopt_get(va, len_bytes, extents, SW_MR_EXTENTS, NULL);

@@ -21,15 +21,18 @@ struct sw_mr {
 /* In a forked child: copies every region's entry to the child's tables, without shareable parts. */
 void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh);
 
-/* Checks one local scatter/gather element; on success *va is where the bytes are in this process. */
-static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va)
+/* Checks one local scatter/gather element; on success *va is where the bytes are in this process.
+ */
+static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need,
+                                  uint8_t **va)
 {
     if (sge->lkey >> 8 >= SW_MAX_MR)
         return false;
     const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     if (__builtin_expect(word == 0 || (uint32_t)word != sge->lkey || mr->pd != pd ||
-                             (mr->access & need) != need || !sw_mr_covers(mr, sge->addr, sge->length),
+                             (mr->access & need) != need ||
+                             !sw_mr_covers(mr, sge->addr, sge->length),
                          0))
         return false;
     *va = (uint8_t *)(uintptr_t)(mr->va + (sge->addr - mr->iova));

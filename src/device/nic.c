@@ -35,7 +35,8 @@ static int create_tables(struct sw_pub **out, int *out_fd)
     int fd = sw_shm_create("sidewire-tables", sizeof(struct sw_pub));
     if (fd < 0) {
         sw_error("no shared memory for the device's tables: %s (memfd_create refused and "
-                 "/dev/shm, /tmp not writable)", strerror(-fd));
+                 "/dev/shm, /tmp not writable)",
+                 strerror(-fd));
         return fd;
     }
     struct sw_pub *pub = sw_shm_map(fd, sizeof(struct sw_pub), true);
@@ -97,8 +98,9 @@ static int start_locked(void)
 }
 
 /*
- * A child of a process with a NIC gets its own: fresh tables at the same address (the old ones are the parent's memory, shared), a slot
- * and an engine once it creates a QP or opens a device. What the parent created stays the parent's: its QPs are in ERR here for good. Regions keep their keys.
+ * A child of a process with a NIC gets its own: fresh tables at the same address (the old ones are
+ * the parent's memory, shared), a slot and an engine once it creates a QP or opens a device. What
+ * the parent created stays the parent's: its QPs are in ERR here for good. Regions keep their keys.
  */
 static void fork_child(void)
 {
@@ -114,8 +116,8 @@ static void fork_child(void)
     }
     sw_mr_fork_child(sw_nic.pub, fresh);
     munmap(fresh, sizeof(*fresh));
-    if (mmap(sw_nic.pub, sizeof(*fresh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-             fd, 0) == MAP_FAILED) {
+    if (mmap(sw_nic.pub, sizeof(*fresh), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == MAP_FAILED) {
         sw_error("a forked child cannot map its tables: its device does not work");
         return;
     }

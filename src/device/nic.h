@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The process's one NIC: its public tables, its object tables, and the link that carries its queue pairs. Created when the
- * first device is opened, re-created in a forked child, never destroyed.
+ * The process's one NIC: its public tables, its object tables, and the link that carries its queue
+ * pairs. Created when the first device is opened, re-created in a forked child, never destroyed.
  *
  * Lock order: nic.lock < cq.poll_lock < qp.lock < rq.lock < cq.push_lock.
  */
@@ -19,19 +19,23 @@ struct sw_qp;
 struct sw_mr;
 struct sw_context;
 
-/* What a link does for the device. Upper layers register theirs with sw_nic_set_link() before a device is opened. */
+/* What a link does for the device. Upper layers register theirs with sw_nic_set_link() before a
+ * device is opened. */
 struct sw_link_ops {
-    /* Claims a slot (fills nic->slot) and starts the engine. Called under nic.lock. 0 or negative errno. */
+    /* Claims a slot (fills nic->slot) and starts the engine. Called under nic.lock. 0 or negative
+     * errno. */
     int (*start)(void);
     /* RTR: find the peer, publish the binding. Called with the QP locked. */
     int (*qp_connect)(struct sw_qp *qp);
-    /* Leaves the connected states: afterwards no peer touches memory through this QP. Called with the QP locked. */
+    /* Leaves the connected states: afterwards no peer touches memory through this QP. Called with
+     * the QP locked. */
     void (*qp_disconnect)(struct sw_qp *qp);
     /* Starts what was appended to the send queue, a bounded step. Called with the QP locked. */
     void (*send)(struct sw_qp *qp);
     /* Drives sends and receives of a QP a bounded step. Called with the QP locked. */
     void (*progress)(struct sw_qp *qp);
-    /* Returns when every access begun by peers or local threads before the call has ended (bounded). */
+    /* Returns when every access begun by peers or local threads before the call has ended
+     * (bounded). */
     void (*quiesce)(void);
     void (*segment_gone)(uint32_t segment_id);
     /* In a forked child: lets go of all that is the parent's. */
@@ -50,8 +54,8 @@ struct sw_nic {
     int pub_fd;
     const struct sw_link_ops *link;
     struct sw_context *contexts; /* list, for port events */
-    struct sw_qp **qps; /* [SW_MAX_QP] */
-    struct sw_mr **mrs; /* [SW_MAX_MR] */
+    struct sw_qp **qps;          /* [SW_MAX_QP] */
+    struct sw_mr **mrs;          /* [SW_MAX_MR] */
     uint32_t qp_next, mr_next, cq_next;
     uint32_t qp_count;
     uint64_t *cq_used; /* bitmap [SW_MAX_CQ] */
@@ -62,13 +66,15 @@ extern struct sw_nic sw_nic;
 void sw_nic_set_link(const struct sw_link_ops *ops);
 int sw_nic_start(void); /* idempotent */
 
-/* Index allocation; each returns a negative errno when the table is full. Indices are not handed out again at once. */
+/* Index allocation; each returns a negative errno when the table is full. Indices are not handed
+ * out again at once. */
 int sw_nic_claim_qp(struct sw_qp *qp);
 void sw_nic_release_qp(uint32_t index);
 int sw_nic_claim_cq(void);
 void sw_nic_release_cq(uint32_t index);
 
-/* Space for receive rings inside the public tables; offset from the tables' start, or 0 when full. */
+/* Space for receive rings inside the public tables; offset from the tables' start, or 0 when full.
+ */
 uint64_t sw_nic_rq_alloc(uint64_t len_bytes);
 void sw_nic_rq_free(uint64_t offset, uint64_t len_bytes);
 

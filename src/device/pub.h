@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The public tables: what peers on this host may read of this process's NIC. One memfd, written only by its owner, mapped read-only by
- * peers (sealed against other writers). Layout is fixed by the asserts below: both ends may be different builds of one version.
+ * The public tables: what peers on this host may read of this process's NIC. One memfd, written
+ * only by its owner, mapped read-only by peers (sealed against other writers). Layout is fixed by
+ * the asserts below: both ends may be different builds of one version.
  *
- * Publication order: an entry's fields are written before its word (`key_word`, `bind_word`, `posted`) with release; a reader loads
- * the word with acquire, reads the fields, and while it uses them it is inside an access section (link/direct/access.h), so the
- * owner cannot recycle the entry under it.
+ * Publication order: an entry's fields are written before its word (`key_word`, `bind_word`,
+ * `posted`) with release; a reader loads the word with acquire, reads the fields, and while it uses
+ * them it is inside an access section (link/direct/access.h), so the owner cannot recycle the entry
+ * under it.
  */
 #ifndef SW_DEVICE_PUB_H
 #define SW_DEVICE_PUB_H
@@ -21,7 +23,8 @@
 
 #define SW_CACHELINE 64
 
-/* QPN = slot (11 bits) | index (13 bits). Slot 0 holds the special QPNs, 2047 the multicast QPN: neither is used. */
+/* QPN = slot (11 bits) | index (13 bits). Slot 0 holds the special QPNs, 2047 the multicast QPN:
+ * neither is used. */
 #define SW_SLOT_BITS 11
 #define SW_QP_INDEX_BITS 13
 #define SW_SLOT_MAX ((1u << SW_SLOT_BITS) - 2)
@@ -40,7 +43,8 @@ struct sw_pub_header {
 };
 static_assert(sizeof(struct sw_pub_header) == 64, "shared layout");
 
-/* A part of a region that peers can map: bytes [va, va+len) are at `file_offset` of segment `segment`. */
+/* A part of a region that peers can map: bytes [va, va+len) are at `file_offset` of segment
+ * `segment`. */
 struct sw_pub_extent {
     uint64_t va;
     uint64_t len_bytes;
@@ -49,7 +53,8 @@ struct sw_pub_extent {
     uint32_t pad;
 };
 
-/* One memory region. key_word: generation << 32 | key; 0 while not valid. Peers address it by iova. */
+/* One memory region. key_word: generation << 32 | key; 0 while not valid. Peers address it by iova.
+ */
 struct sw_pub_mr {
     _Atomic uint64_t key_word;
     uint32_t access; /* IBV_ACCESS_* */
@@ -62,11 +67,13 @@ struct sw_pub_mr {
     struct sw_pub_extent extents[SW_MR_EXTENTS];
 };
 static_assert(sizeof(struct sw_pub_extent) == 32, "shared layout");
-static_assert(offsetof(struct sw_pub_mr, extents) == 64 && sizeof(struct sw_pub_mr) == 192, "shared layout");
+static_assert(offsetof(struct sw_pub_mr, extents) == 64 && sizeof(struct sw_pub_mr) == 192,
+              "shared layout");
 
 /*
- * One queue pair. bind_word: generation << 32 | state; it changes whenever any field of the first line changes, so a peer that has
- * seen the word may keep what it derived from the line. rq_len_min is the exception: it is read each time.
+ * One queue pair. bind_word: generation << 32 | state; it changes whenever any field of the first
+ * line changes, so a peer that has seen the word may keep what it derived from the line. rq_len_min
+ * is the exception: it is read each time.
  */
 struct sw_pub_qp {
     _Atomic uint64_t bind_word;
@@ -76,18 +83,20 @@ struct sw_pub_qp {
     uint32_t pd;
     uint32_t block; /* of the peer in this process's inbox from it */
     uint32_t recv_cq;
-    uint64_t rq_offset;   /* of the receive ring in the tables' memory */
-    uint32_t rq_entries;  /* power of two; 0: shared receive queue */
+    uint64_t rq_offset;  /* of the receive ring in the tables' memory */
+    uint32_t rq_entries; /* power of two; 0: shared receive queue */
     uint32_t rq_stride_bytes;
     _Atomic uint32_t rq_len_min_bytes; /* no posted receive is shorter or has a bad key */
     uint8_t min_rnr_timer;
     uint8_t max_dest_rd_atomic;
     uint8_t pad0[2];
 
-    _Alignas(SW_CACHELINE) _Atomic uint32_t rq_posted; /* receives ever posted since the QP left RESET */
+    _Alignas(
+        SW_CACHELINE) _Atomic uint32_t rq_posted; /* receives ever posted since the QP left RESET */
     uint32_t pad1[15];
 };
-static_assert(offsetof(struct sw_pub_qp, rq_posted) == 64 && sizeof(struct sw_pub_qp) == 128, "shared layout");
+static_assert(offsetof(struct sw_pub_qp, rq_posted) == 64 && sizeof(struct sw_pub_qp) == 128,
+              "shared layout");
 
 /* One completion queue: 0 not armed, or an enum sw_cq_armed. */
 enum sw_cq_armed { SW_CQ_DISARMED, SW_CQ_ARMED_ANY, SW_CQ_ARMED_SOLICITED };
@@ -115,7 +124,8 @@ struct sw_pub {
     struct sw_pub_mr mrs[SW_MAX_MR];
     uint8_t rq_arena[SW_PUB_RQ_BYTES];
 };
-static_assert(offsetof(struct sw_pub, qps) == 4096 && offsetof(struct sw_pub, mrs) % 4096 == 0, "shared layout");
+static_assert(offsetof(struct sw_pub, qps) == 4096 && offsetof(struct sw_pub, mrs) % 4096 == 0,
+              "shared layout");
 
 static inline uint32_t sw_qpn_make(uint32_t slot, uint32_t index)
 {

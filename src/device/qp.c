@@ -39,7 +39,8 @@ static int init_rq(struct sw_qp *qp, struct ibv_qp_cap *cap)
     }
     if (cap->max_recv_sge == 0)
         cap->max_recv_sge = 1;
-    struct sw_rq_shape shape = sw_rq_shape(cap->max_recv_wr ? cap->max_recv_wr : 1, cap->max_recv_sge);
+    struct sw_rq_shape shape =
+        sw_rq_shape(cap->max_recv_wr ? cap->max_recv_wr : 1, cap->max_recv_sge);
     pthread_mutex_lock(&sw_nic.lock);
     uint64_t offset = sw_nic_rq_alloc((uint64_t)shape.entries * shape.stride_bytes);
     pthread_mutex_unlock(&sw_nic.lock);
@@ -255,7 +256,8 @@ void sw_qp_batch_abort(struct sw_qp *qp)
 
 static void flush_recv(struct sw_qp *qp, uint64_t wr_id)
 {
-    struct ibv_wc wc = {.wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV, .qp_num = qp->qpn};
+    struct ibv_wc wc = {
+        .wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV, .qp_num = qp->qpn};
     sw_qp_complete_recv(qp, &wc, true);
 }
 
@@ -276,7 +278,8 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
             *bad_wr = wr;
             break;
         }
-        /* An empty queue owes nothing to earlier receives, so the least length may rise; otherwise it only falls. */
+        /* An empty queue owes nothing to earlier receives, so the least length may rise; otherwise
+         * it only falls. */
         uint32_t least = atomic_load_explicit(&qp->pub->rq_len_min_bytes, memory_order_relaxed);
         if (room < least || posted == atomic_load_explicit(&rq->consumed, memory_order_acquire))
             atomic_store_explicit(&qp->pub->rq_len_min_bytes, room, memory_order_release);

@@ -18,7 +18,7 @@ struct sw_qp_init {
     struct sw_pd *pd;
     struct sw_cq *send_cq;
     struct sw_cq *recv_cq;
-    struct sw_srq *srq; /* or NULL */
+    struct sw_srq *srq;    /* or NULL */
     struct ibv_qp_cap cap; /* asked for; sw_qp_create writes what was granted */
     bool sq_sig_all;
     void *owner; /* the verbs object, for events */
@@ -33,14 +33,16 @@ enum ibv_qp_state sw_qp_state(const struct sw_qp *qp);
 int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask);
 void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *cap);
 
-/* bad_wr is set to the first that was not taken. -ENOMEM: queue full; -EINVAL: state, opcode, sge count, inline size. */
+/* bad_wr is set to the first that was not taken. -ENOMEM: queue full; -EINVAL: state, opcode, sge
+ * count, inline size. */
 int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 /*
- * The builder interface. begin takes the send lock; `add` hands over one complete request (its sg_list or inline buffers must
- * live until `add` returns; it is executed or queued at commit, so inline data is copied now); commit posts all since begin, abort drops them.
- * An error of `add` is remembered and returned by commit (positive list semantics: nothing is posted then).
+ * The builder interface. begin takes the send lock; `add` hands over one complete request (its
+ * sg_list or inline buffers must live until `add` returns; it is executed or queued at commit, so
+ * inline data is copied now); commit posts all since begin, abort drops them. An error of `add` is
+ * remembered and returned by commit (positive list semantics: nothing is posted then).
  */
 void sw_qp_batch_begin(struct sw_qp *qp);
 void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Inside of queue pairs, for device/ and links. All fields are guarded by qp->lock unless they say otherwise.
+ * Inside of queue pairs, for device/ and links. All fields are guarded by qp->lock unless they say
+ * otherwise.
  */
 #ifndef SW_DEVICE_QP_IMPL_H
 #define SW_DEVICE_QP_IMPL_H
@@ -60,8 +61,8 @@ void sw_qp_rx_idle(struct sw_qp *qp);
 /* Publishes the QP's entry under a new generation. */
 void sw_qp_publish(struct sw_qp *qp);
 
-/* ERR: disconnects, completes everything queued with IBV_WC_WR_FLUSH_ERR, in order. Idempotent. `event` is an
- * enum ibv_event_type for the program, or -1. */
+/* ERR: disconnects, completes everything queued with IBV_WC_WR_FLUSH_ERR, in order. Idempotent.
+ * `event` is an enum ibv_event_type for the program, or -1. */
 void sw_qp_fail(struct sw_qp *qp, int event);
 
 /* The receive at the head of the queue (own or shared). */

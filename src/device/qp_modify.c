@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ibv_modify_qp and ibv_query_qp: values are checked first, then applied, so that a refused call changes nothing. */
+/* ibv_modify_qp and ibv_query_qp: values are checked first, then applied, so that a refused call
+ * changes nothing. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A ring of posted receives: a queue pair's own (its WQEs lie in the public tables, where the sender on the other side matches them
- * itself) or a shared receive queue's (private memory).
+ * A ring of posted receives: a queue pair's own (its WQEs lie in the public tables, where the
+ * sender on the other side matches them itself) or a shared receive queue's (private memory).
  *
- * Producers: posting threads under `lock`. Consumer: whoever drives the QP (its lock), or for an SRQ under `lock` too.
+ * Producers: posting threads under `lock`. Consumer: whoever drives the QP (its lock), or for an
+ * SRQ under `lock` too.
  */
 #ifndef SW_DEVICE_RQ_H
 #define SW_DEVICE_RQ_H
@@ -36,7 +37,8 @@ struct sw_rq_shape sw_rq_shape(uint32_t wr_max, uint32_t sge_max);
 
 static inline struct sw_pub_recv *sw_rq_at(const struct sw_rq *rq, uint32_t position)
 {
-    return (struct sw_pub_recv *)(rq->ring + (size_t)(position & (rq->entries - 1)) * rq->stride_bytes);
+    return (struct sw_pub_recv *)(rq->ring +
+                                  (size_t)(position & (rq->entries - 1)) * rq->stride_bytes);
 }
 
 static inline uint32_t sw_rq_depth(const struct sw_rq *rq)
@@ -45,12 +47,13 @@ static inline uint32_t sw_rq_depth(const struct sw_rq *rq)
            atomic_load_explicit(&rq->consumed, memory_order_acquire);
 }
 
-/* Appends one receive; the caller holds rq->lock and publishes. 0, -ENOMEM (full) or -EINVAL (too many elements).
- * *len_bytes: room of the scatter list, 0 if one of its keys is not usable now. */
+/* Appends one receive; the caller holds rq->lock and publishes. 0, -ENOMEM (full) or -EINVAL (too
+ * many elements). *len_bytes: room of the scatter list, 0 if one of its keys is not usable now. */
 int sw_rq_append(struct sw_rq *rq, const struct ibv_recv_wr *wr, uint32_t *len_bytes);
 
-/* Copies `len` bytes to byte `offset` of a posted receive. IBV_WC_SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR. */
-enum ibv_wc_status sw_recv_scatter(uint32_t pd, const struct ibv_sge *sges, uint32_t count, uint64_t offset,
-                                   const void *from, uint32_t len_bytes);
+/* Copies `len` bytes to byte `offset` of a posted receive. IBV_WC_SUCCESS, LOC_LEN_ERR or
+ * LOC_PROT_ERR. */
+enum ibv_wc_status sw_recv_scatter(uint32_t pd, const struct ibv_sge *sges, uint32_t count,
+                                   uint64_t offset, const void *from, uint32_t len_bytes);
 
 #endif

@@ -51,7 +51,14 @@ void sw_sq_reset(struct sw_sq *sq)
 }
 
 /* What each opcode carries. An opcode that is not listed is not supported on an RC queue pair. */
-enum { CARRY_DATA = 1, CARRY_REMOTE = 2, CARRY_ATOMIC = 4, CARRY_IMM = 8, INTO_LOCAL = 16, LISTED = 32 };
+enum {
+    CARRY_DATA = 1,
+    CARRY_REMOTE = 2,
+    CARRY_ATOMIC = 4,
+    CARRY_IMM = 8,
+    INTO_LOCAL = 16,
+    LISTED = 32
+};
 static const uint8_t opcode_carries[] = {
     [IBV_WR_RDMA_WRITE] = LISTED | CARRY_DATA | CARRY_REMOTE,
     [IBV_WR_RDMA_WRITE_WITH_IMM] = LISTED | CARRY_DATA | CARRY_REMOTE | CARRY_IMM,
@@ -83,7 +90,8 @@ static int copy_inline(struct sw_sq *sq, struct sw_wqe *wqe, const struct ibv_se
 
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
 {
-    if (__builtin_expect(sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max, 0))
+    if (__builtin_expect(
+            sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max, 0))
         return -ENOMEM;
     unsigned int opcode = wr->opcode;
     if (opcode >= sizeof(opcode_carries) || !opcode_carries[opcode])

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A send queue: the requests a program posted, until their completions are polled. Positions run freely; guarded by qp->lock but for
- * `polled`.
+ * A send queue: the requests a program posted, until their completions are polled. Positions run
+ * freely; guarded by qp->lock but for `polled`.
  *
  *   polled <= head <= next <= tail
- *   [polled, head)  completed, their slots still held, as on hardware, until a later completion is polled
- *   [head, next)    sent to the target, answer outstanding
- *   [next, tail)    waiting
+ *   [polled, head)  completed, their slots still held, as on hardware, until a later completion is
+ * polled [head, next)    sent to the target, answer outstanding [next, tail)    waiting
  */
 #ifndef SW_DEVICE_SQ_H
 #define SW_DEVICE_SQ_H
@@ -20,7 +19,12 @@
 
 struct sw_qp;
 
-enum sw_wqe_flags { SW_WQE_SIGNALED = 1, SW_WQE_FENCE = 2, SW_WQE_SOLICITED = 4, SW_WQE_INLINE = 8 };
+enum sw_wqe_flags {
+    SW_WQE_SIGNALED = 1,
+    SW_WQE_FENCE = 2,
+    SW_WQE_SOLICITED = 4,
+    SW_WQE_INLINE = 8
+};
 enum sw_wqe_state { SW_WQE_WAITING, SW_WQE_SENT, SW_WQE_DONE };
 
 struct sw_wqe {
@@ -43,8 +47,8 @@ static_assert(sizeof(struct sw_wqe) == 64, "one cache line");
 
 struct sw_sq {
     struct sw_wqe *wqes;
-    struct ibv_sge *sges;   /* sge_max for each position */
-    uint8_t *inline_bytes;  /* inline_max for each position */
+    struct ibv_sge *sges;  /* sge_max for each position */
+    uint8_t *inline_bytes; /* inline_max for each position */
     uint32_t mask;
     uint32_t wr_max;
     uint32_t sge_max;
@@ -73,7 +77,8 @@ int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all);
 void sw_sq_fini(struct sw_sq *sq);
 void sw_sq_reset(struct sw_sq *sq);
 
-/* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size), -EOPNOTSUPP. */
+/* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size),
+ * -EOPNOTSUPP. */
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr);
 
 /* Completes the request at `head` and moves head past it. */

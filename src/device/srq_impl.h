@@ -12,7 +12,7 @@ struct sw_srq {
     struct sw_rq rq;
     struct sw_pd *pd;
     void *owner;
-    uint32_t limit; /* event when fewer remain; 0: not armed. Under rq.lock */
+    uint32_t limit;   /* event when fewer remain; 0: not armed. Under rq.lock */
     atomic_uint refs; /* QPs */
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The rules of the target side: whether an operation is allowed on a region, and what a refusal means to both ends. Every link
- * decides through this file, so a program cannot tell links apart. Pure; nothing here touches memory but the entries it is given.
- * IBTA Vol1 9.7.5.2 (NAK codes), 10.6.7 (completion status), C9-156 ff (responder behaviour).
+ * The rules of the target side: whether an operation is allowed on a region, and what a refusal
+ * means to both ends. Every link decides through this file, so a program cannot tell links apart.
+ * Pure; nothing here touches memory but the entries it is given. IBTA Vol1 9.7.5.2 (NAK
+ * codes), 10.6.7 (completion status), C9-156 ff (responder behaviour).
  */
 #ifndef SW_DEVICE_TARGET_H
 #define SW_DEVICE_TARGET_H
@@ -16,37 +17,39 @@
 /* What the target decides of one request. */
 enum sw_verdict {
     SW_ACK,
-    SW_RNR,               /* no receive posted */
-    SW_NAK_ACCESS,        /* bad key, bounds, rights, PD */
-    SW_NAK_INVALID,       /* malformed or not supported: misaligned atomic, receive too small */
-    SW_NAK_OPERATIONAL,   /* the target's own receive buffer is not usable */
-    SW_UNREACHABLE,       /* no answer: peer gone, QP not there or not ready */
+    SW_RNR,             /* no receive posted */
+    SW_NAK_ACCESS,      /* bad key, bounds, rights, PD */
+    SW_NAK_INVALID,     /* malformed or not supported: misaligned atomic, receive too small */
+    SW_NAK_OPERATIONAL, /* the target's own receive buffer is not usable */
+    SW_UNREACHABLE,     /* no answer: peer gone, QP not there or not ready */
     SW_RNR_EXHAUSTED,
     SW_VERDICT_COUNT
 };
 
 struct sw_verdict_rule {
     const char *name;
-    uint8_t aeth_syndrome;             /* 0x1f: ACK without credits */
-    enum ibv_wc_status requester;      /* of the request's completion */
-    bool requester_fatal;              /* requester's QP goes to ERR */
-    enum ibv_wc_status responder;      /* of the receive it would have used; IBV_WC_SUCCESS: none */
-    bool responder_fatal;              /* responder's QP goes to ERR */
-    int responder_event;               /* enum ibv_event_type, or -1 */
+    uint8_t aeth_syndrome;        /* 0x1f: ACK without credits */
+    enum ibv_wc_status requester; /* of the request's completion */
+    bool requester_fatal;         /* requester's QP goes to ERR */
+    enum ibv_wc_status responder; /* of the receive it would have used; IBV_WC_SUCCESS: none */
+    bool responder_fatal;         /* responder's QP goes to ERR */
+    int responder_event;          /* enum ibv_event_type, or -1 */
 };
 extern const struct sw_verdict_rule sw_verdict_rules[SW_VERDICT_COUNT];
 
-/* What a sender needs of a region: `need` is IBV_ACCESS_* bits that must all be set (0: any valid region, local read). */
+/* What a sender needs of a region: `need` is IBV_ACCESS_* bits that must all be set (0: any valid
+ * region, local read). */
 static inline bool sw_mr_covers(const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes)
 {
     uint64_t offset = addr - mr->iova;
     return addr >= mr->iova && offset <= mr->len_bytes && len_bytes <= mr->len_bytes - offset;
 }
 
-/* Checks one access by key against a table. On SW_ACK *out is the entry and *word its key word. `qp_access` is what the
- * target QP admits (remote accesses), or ~0u for local ones. */
-enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr, uint64_t len_bytes, uint32_t need,
-                                uint32_t pd, uint32_t qp_access, const struct sw_pub_mr **out, uint64_t *word);
+/* Checks one access by key against a table. On SW_ACK *out is the entry and *word its key word.
+ * `qp_access` is what the target QP admits (remote accesses), or ~0u for local ones. */
+enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
+                                uint64_t len_bytes, uint32_t need, uint32_t pd, uint32_t qp_access,
+                                const struct sw_pub_mr **out, uint64_t *word);
 
 /* The right an opcode needs at the target. */
 uint32_t sw_target_need(enum ibv_wr_opcode opcode);

@@ -5,7 +5,8 @@
 
 #include "link/direct/direct.h"
 
-/* The record to fill, with `len_bytes` of the response area behind it (bounce_at); NULL while there is no room. */
+/* The record to fill, with `len_bytes` of the response area behind it (bounce_at); NULL while there
+ * is no room. */
 struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes);
 void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record);
 

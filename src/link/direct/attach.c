@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The control socket between two processes (SEQPACKET, engine thread only).
- *   client -> owner  ATTACH{slot, nonce}            owner -> client  WELCOME{nonce, inbox address} + tables, inbox, doorbell
- *   client -> owner  SEGMENT_GET{id}                owner -> client  SEGMENT{id, offset, length} + descriptor (or none: refused)
- *                                                   owner -> client  SEGMENT_GONE{id}
+ *   client -> owner  ATTACH{slot, nonce}            owner -> client  WELCOME{nonce, inbox address}
+ * + tables, inbox, doorbell client -> owner  SEGMENT_GET{id}                owner -> client
+ * SEGMENT{id, offset, length} + descriptor (or none: refused) owner -> client  SEGMENT_GONE{id}
  * Everything received is checked for size and kind; anything unexpected ends the connection.
  */
 #include <errno.h>
@@ -58,12 +58,16 @@ static int send_message(int socket, const struct message *message, const int *fd
     return sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*message) ? 0 : -errno;
 }
 
-/* Returns 1 for a message, 0 when there is none now, -1 at the end of the connection. fds are -1 where not sent. */
+/* Returns 1 for a message, 0 when there is none now, -1 at the end of the connection. fds are -1
+ * where not sent. */
 static int receive_message(int socket, struct message *message, int fds[MAX_FDS])
 {
     char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
     struct iovec iov = {message, sizeof(*message)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof(control)};
     for (int i = 0; i < MAX_FDS; i++)
         fds[i] = -1;
     ssize_t len = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -75,7 +79,8 @@ static int receive_message(int socket, struct message *message, int fds[MAX_FDS]
         size_t count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(fds, CMSG_DATA(cmsg), (count < MAX_FDS ? count : MAX_FDS) * sizeof(int));
     }
-    if (len != sizeof(*message) || message->version != SW_PUB_VERSION || msg.msg_flags & MSG_CTRUNC) {
+    if (len != sizeof(*message) || message->version != SW_PUB_VERSION ||
+        msg.msg_flags & MSG_CTRUNC) {
         for (int i = 0; i < MAX_FDS; i++)
             if (fds[i] >= 0)
                 close(fds[i]);
@@ -136,7 +141,10 @@ void sw_attach_greet(int fd)
     if (!usable)
         goto refuse;
     sw_engine_rewatch(fd, inbox, SW_WATCH_CLIENT);
-    struct message out = {.type = WELCOME, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot,
+    struct message out = {.type = WELCOME,
+                          .version = SW_PUB_VERSION,
+                          .nonce = sw_nic.nonce,
+                          .slot = sw_nic.slot,
                           .offset = (uintptr_t)inbox->base};
     int handed[MAX_FDS] = {sw_nic.pub_fd, inbox->fd, sw_direct.doorbell};
     int rc = send_message(fd, &out, handed, MAX_FDS);
@@ -205,7 +213,8 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
     peer->retry_at_ns = now_ns + CONNECT_RETRY_NS;
     if (fd < 0)
         return;
-    struct message out = {.type = ATTACH, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot};
+    struct message out = {
+        .type = ATTACH, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot};
     if (connect(fd, (struct sockaddr *)&address, len) || !sw_registry_same_user(fd, &peer->pid) ||
         send_message(fd, &out, NULL, 0)) {
         close(fd);
@@ -216,19 +225,24 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
     sw_engine_watch(fd, peer, SW_WATCH_PEER);
 }
 
-/* Writes and reads one word each way through the kernel, and looks at the result through the shared mapping. */
+/* Writes and reads one word each way through the kernel, and looks at the result through the shared
+ * mapping. */
 static bool probe_cma(struct sw_peer *peer, uint64_t remote_inbox, uint64_t peer_nonce)
 {
     struct sw_inbox_header *header = peer->inbox;
     uint64_t sent = sw_nic.nonce ^ 0x5357, got = 0;
     struct iovec local = {&sent, sizeof(sent)};
-    struct iovec remote = {(void *)(uintptr_t)(remote_inbox + offsetof(struct sw_inbox_header, probe_write)), sizeof(sent)};
+    struct iovec remote = {
+        (void *)(uintptr_t)(remote_inbox + offsetof(struct sw_inbox_header, probe_write)),
+        sizeof(sent)};
     if (process_vm_writev(peer->pid, &local, 1, &remote, 1, 0) != sizeof(sent) ||
         *(volatile uint64_t *)&header->probe_write != sent)
         return false;
     local.iov_base = &got;
-    remote.iov_base = (void *)(uintptr_t)(remote_inbox + offsetof(struct sw_inbox_header, probe_read));
-    return process_vm_readv(peer->pid, &local, 1, &remote, 1, 0) == sizeof(got) && got == peer_nonce;
+    remote.iov_base =
+        (void *)(uintptr_t)(remote_inbox + offsetof(struct sw_inbox_header, probe_read));
+    return process_vm_readv(peer->pid, &local, 1, &remote, 1, 0) == sizeof(got) &&
+           got == peer_nonce;
 }
 
 static void peer_died(struct sw_peer *peer)
@@ -270,8 +284,9 @@ static bool welcome(struct sw_peer *peer, const struct message *in, int fds[MAX_
     peer->can_map = sw_direct.modes.mapped; /* the tables and inbox just mapped are the proof */
     atomic_store(&peer->can_cma, sw_direct.modes.cma && probe_cma(peer, in->offset, in->nonce));
     atomic_store(&peer->state, SW_PEER_READY);
-    sw_info("peer slot %u pid %d: mapped %s, cma %s, ring %s", peer->slot, (int)peer->pid, peer->can_map ? "yes" : "no",
-            atomic_load(&peer->can_cma) ? "yes" : "no", sw_direct.modes.ring ? "yes" : "no");
+    sw_info("peer slot %u pid %d: mapped %s, cma %s, ring %s", peer->slot, (int)peer->pid,
+            peer->can_map ? "yes" : "no", atomic_load(&peer->can_cma) ? "yes" : "no",
+            sw_direct.modes.ring ? "yes" : "no");
     return true;
 }
 
@@ -289,7 +304,8 @@ static void map_segment(struct sw_peer *peer, const struct message *in, int fd)
     uint64_t len_bytes = in->len_bytes + (in->offset - page_offset);
     void *base = MAP_FAILED;
     if (fd >= 0 && in->len_bytes)
-        base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)page_offset);
+        base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                    (off_t)page_offset);
     pthread_mutex_lock(&peer->lock);
     struct sw_peer_segment *segment = find_segment(peer, in->id);
     if (segment && segment->state != SW_SEGMENT_MAPPED) {
@@ -308,12 +324,14 @@ static void map_segment(struct sw_peer *peer, const struct message *in, int fd)
         munmap(base, len_bytes);
 }
 
-/* Nobody may be inside the mapping when it goes: the QPs of this peer forget what they derived from it first. */
+/* Nobody may be inside the mapping when it goes: the QPs of this peer forget what they derived from
+ * it first. */
 static void drop_segment(struct sw_peer *peer, uint32_t id)
 {
     struct sw_peer_segment *gone = NULL;
     pthread_mutex_lock(&peer->lock);
-    for (struct sw_peer_segment **at = &peer->segments[id % SW_SEGMENT_BUCKETS]; *at; at = &(*at)->next) {
+    for (struct sw_peer_segment **at = &peer->segments[id % SW_SEGMENT_BUCKETS]; *at;
+         at = &(*at)->next) {
         if ((*at)->id == id) {
             gone = *at;
             *at = gone->next;
@@ -359,10 +377,12 @@ static void ask_segments(struct sw_peer *peer)
         return;
     pthread_mutex_lock(&peer->lock);
     for (uint32_t i = 0; i < SW_SEGMENT_BUCKETS; i++) {
-        for (struct sw_peer_segment *segment = peer->segments[i]; segment; segment = segment->next) {
+        for (struct sw_peer_segment *segment = peer->segments[i]; segment;
+             segment = segment->next) {
             if (segment->state != SW_SEGMENT_WANTED)
                 continue;
-            struct message out = {.type = SEGMENT_GET, .version = SW_PUB_VERSION, .id = segment->id};
+            struct message out = {
+                .type = SEGMENT_GET, .version = SW_PUB_VERSION, .id = segment->id};
             if (send_message(peer->socket, &out, NULL, 0) == 0)
                 segment->state = SW_SEGMENT_ASKED;
             else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Binding: QP to QP. A QP in RTR publishes which block its peer shall write; the peer, once attached, reads that entry, claims
- * the block and from then on checks only that the entry's word has not changed.
+ * Binding: QP to QP. A QP in RTR publishes which block its peer shall write; the peer, once
+ * attached, reads that entry, claims the block and from then on checks only that the entry's word
+ * has not changed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +15,9 @@
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
 
-/* How long a QP whose peer process died without destroying its own QP waits before its receives are flushed: what the peer sent
- * last is delivered first, and a program that is about to finish may do so. */
+/* How long a QP whose peer process died without destroying its own QP waits before its receives are
+ * flushed: what the peer sent last is delivered first, and a program that is about to finish may do
+ * so. */
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS)
 
 static bool is_here(const struct sw_qp *qp)
@@ -90,11 +92,14 @@ static void derive(struct sw_direct_qp *d, uint64_t word)
 static bool sane(const struct sw_pub_qp *remote)
 {
     return remote->block < SW_INBOX_BLOCKS && remote->recv_cq < SW_MAX_CQ &&
-           (remote->rq_entries & (remote->rq_entries - 1)) == 0 && remote->rq_offset < sizeof(struct sw_pub) &&
-           (uint64_t)remote->rq_entries * remote->rq_stride_bytes <= sizeof(struct sw_pub) - remote->rq_offset;
+           (remote->rq_entries & (remote->rq_entries - 1)) == 0 &&
+           remote->rq_offset < sizeof(struct sw_pub) &&
+           (uint64_t)remote->rq_entries * remote->rq_stride_bytes <=
+               sizeof(struct sw_pub) - remote->rq_offset;
 }
 
-/* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once that is known. */
+/* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once
+ * that is known. */
 static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_peer *peer = d->peer;
@@ -107,7 +112,8 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
         remote->dest_qpn != qp->qpn || !sane(remote))
         return false;
     struct sw_block *tx = sw_inbox_block(peer->inbox, remote->block);
-    /* One binding serves one life of this QP: after a reset of ours alone the peer's positions would not match. */
+    /* One binding serves one life of this QP: after a reset of ours alone the peer's positions
+     * would not match. */
     uint32_t mine = d->life, none = 0;
     if (!atomic_compare_exchange_strong(&tx->claim, &none, mine) && none != mine)
         return false;
@@ -126,16 +132,19 @@ bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
     if (__builtin_expect(!d->tx, 0) && !try_bind(qp, d))
         return false;
     for (int attempt = 0; attempt < 2; attempt++) {
-        /* The exchange orders the section's start before the reads of the peer's entries; the peer's side of it is
-         * sw_inbox_wait(). */
+        /* The exchange orders the section's start before the reads of the peer's entries; the
+         * peer's side of it is sw_inbox_wait(). */
         atomic_exchange(&d->tx->access_seq, ++d->access_seq);
-        if (__builtin_expect(atomic_load_explicit(&d->remote->bind_word, memory_order_acquire) == d->remote_word, 1) &&
+        if (__builtin_expect(atomic_load_explicit(&d->remote->bind_word, memory_order_acquire) ==
+                                 d->remote_word,
+                             1) &&
             atomic_load_explicit(&d->peer->state, memory_order_relaxed) == SW_PEER_READY) {
             d->accessing = true;
             return true;
         }
         atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
-        if (attempt == 0 && !try_bind(qp, d)) /* RTR to RTS, or new rights: the same binding goes on */
+        if (attempt == 0 &&
+            !try_bind(qp, d)) /* RTR to RTS, or new rights: the same binding goes on */
             return false;
     }
     return false;
@@ -170,7 +179,8 @@ void sw_bind_forget_keys(struct sw_peer *peer)
     pthread_mutex_unlock(&sw_nic.lock);
 }
 
-/* The peer's process is gone. If it had taken its QP down before, ours stays as it is (a wire would not tell either). */
+/* The peer's process is gone. If it had taken its QP down before, ours stays as it is (a wire would
+ * not tell either). */
 static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
 {
     if (!d->peer || !d->peer->pub)
@@ -182,7 +192,8 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
 
 static bool is_gone(const struct sw_direct_qp *d)
 {
-    return (d->peer && atomic_load(&d->peer->state) == SW_PEER_DEAD) || (d->inbox && atomic_load(&d->inbox->dead));
+    return (d->peer && atomic_load(&d->peer->state) == SW_PEER_DEAD) ||
+           (d->inbox && atomic_load(&d->inbox->dead));
 }
 
 static void bury(struct sw_qp *qp, struct sw_direct_qp *d)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests that the target executes: the last rung of the ladder, and messages to shared receive queues. */
+/* Requests that the target executes: the last rung of the ladder, and messages to shared receive
+ * queues. */
 #include <string.h>
 
 #include "device/qp_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
 
-/* `len` contiguous bytes of a bounce area, or -1 while there is no room. *at and *end are positions. */
-static int64_t area_reserve(uint32_t position, uint32_t consumed, uint32_t area, uint32_t len, uint32_t *end)
+/* `len` contiguous bytes of a bounce area, or -1 while there is no room. *at and *end are
+ * positions. */
+static int64_t area_reserve(uint32_t position, uint32_t consumed, uint32_t area, uint32_t len,
+                            uint32_t *end)
 {
     uint32_t offset = position % area;
     uint32_t skip = offset + len > area ? area - offset : 0;
@@ -48,13 +51,14 @@ static enum sw_step ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_reco
 }
 
 /* One piece of a SEND or WRITE. */
-static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position,
-                               enum sw_record_kind kind)
+static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position, enum sw_record_kind kind)
 {
     uint32_t len = wqe->len_bytes - wqe->done_bytes;
     if (len > SW_BOUNCE_CHUNK)
         len = SW_BOUNCE_CHUNK;
-    uint32_t end, consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
+    uint32_t end,
+        consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
     int64_t offset = area_reserve(d->bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
     struct sw_record *record = offset < 0 ? NULL : begin(d, wqe, kind);
     if (!record)
@@ -68,9 +72,11 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         memcpy(d->tx->request_bounce + offset + done, from, run);
         done += (uint32_t)run;
     }
-    bool with_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    bool with_imm =
+        wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     bool first = !wqe->via_ring, last = wqe->done_bytes + len == wqe->len_bytes;
-    record->flags |= (with_imm ? SW_REC_IMM : 0) | (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
+    record->flags |=
+        (with_imm ? SW_REC_IMM : 0) | (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
     record->len_bytes = len;
     record->remote_addr += wqe->done_bytes;
     record->bounce_at = (uint32_t)offset;
@@ -83,7 +89,8 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     return last ? SW_STEP_SENT : SW_STEP_DONE;
 }
 
-enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                             uint32_t position)
 {
     if (!sw_direct.modes.ring && d->remote_rq_entries)
         return SW_STEP_BLOCKED;
@@ -115,7 +122,8 @@ static struct sw_wqe *oldest_sent(struct sw_qp *qp, uint32_t *position)
     return NULL;
 }
 
-static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const uint8_t *from, uint64_t len_bytes)
+static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const uint8_t *from,
+                    uint64_t len_bytes)
 {
     struct sw_gather gather = sw_gather_of(qp, position);
     while (len_bytes) {
@@ -132,10 +140,13 @@ static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const 
 }
 
 /* Applies one answer to the request it belongs to; false: that request failed. */
-static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer, struct sw_wqe *wqe, uint32_t position)
+static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
+                  struct sw_wqe *wqe, uint32_t position)
 {
     if (answer->verdict != SW_ACK) {
-        enum sw_verdict verdict = answer->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)answer->verdict : SW_NAK_OPERATIONAL;
+        enum sw_verdict verdict = answer->verdict < SW_VERDICT_COUNT
+                                      ? (enum sw_verdict)answer->verdict
+                                      : SW_NAK_OPERATIONAL;
         d->fail_status = sw_verdict_rules[verdict].requester;
         d->fail_verdict = SW_ACK; /* the target decided, it knows */
         return false;
@@ -143,12 +154,14 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
     bool is_read = wqe->opcode == IBV_WR_RDMA_READ, good = true, last = true;
     if (answer->kind == SW_REC_DATA) {
         uint32_t len = answer->len_bytes;
-        good = is_read && len <= wqe->len_bytes - wqe->done_bytes && len <= SW_RESPONSE_BOUNCE &&
-               answer->bounce_at <= SW_RESPONSE_BOUNCE - len &&
-               scatter(qp, position, wqe->done_bytes, d->rx->response_bounce + answer->bounce_at, len);
+        good =
+            is_read && len <= wqe->len_bytes - wqe->done_bytes && len <= SW_RESPONSE_BOUNCE &&
+            answer->bounce_at <= SW_RESPONSE_BOUNCE - len &&
+            scatter(qp, position, wqe->done_bytes, d->rx->response_bounce + answer->bounce_at, len);
         wqe->done_bytes += good ? len : 0;
         last = wqe->done_bytes == wqe->len_bytes;
-    } else if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    } else if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+               wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         uint64_t original = answer->compare_add;
         good = scatter(qp, position, 0, (const uint8_t *)&original, 8);
         is_read = true;
@@ -191,7 +204,8 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
         if (sw_bind_enter(qp, d)) {
             atomic_store_explicit(&d->tx->responses_consumed, d->response_at, memory_order_release);
             if (bounced)
-                atomic_store_explicit(&d->tx->response_bounce_consumed, bounce_end, memory_order_release);
+                atomic_store_explicit(&d->tx->response_bounce_consumed, bounce_end,
+                                      memory_order_release);
             sw_bind_leave(d);
         }
     }
@@ -209,8 +223,10 @@ struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
     record->verdict = SW_ACK;
     record->len_bytes = len_bytes;
     if (len_bytes) {
-        uint32_t end, used = atomic_load_explicit(&d->rx->response_bounce_consumed, memory_order_acquire);
-        int64_t offset = area_reserve(d->answer_bounce_at, used, SW_RESPONSE_BOUNCE, len_bytes, &end);
+        uint32_t end,
+            used = atomic_load_explicit(&d->rx->response_bounce_consumed, memory_order_acquire);
+        int64_t offset =
+            area_reserve(d->answer_bounce_at, used, SW_RESPONSE_BOUNCE, len_bytes, &end);
         if (offset < 0)
             return NULL;
         record->bounce_at = (uint32_t)offset;

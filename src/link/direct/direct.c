@@ -13,7 +13,8 @@
 #include "link/direct/engine.h"
 #include "link/link.h"
 
-struct sw_direct sw_direct = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1, .doorbell = -1, .epoll = -1};
+struct sw_direct sw_direct = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1, .doorbell = -1, .epoll = -1};
 
 static void read_mode(void)
 {
@@ -66,7 +67,8 @@ static int start(void)
 {
     read_mode();
 #ifdef PR_SET_PTRACER
-    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* Yama: let peers of this user use process_vm_* */
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
+          0); /* Yama: let peers of this user use process_vm_* */
 #endif
     int rc = sw_registry_claim(&sw_direct.listener, &sw_nic.slot);
     return rc ? rc : sw_engine_start();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The direct link: queue pairs between processes of one user on one host. Shared declarations of its parts:
- *   registry.c  the slot           engine.c     the thread            attach.c   handshake and segments over the control socket
- *   peer.c      processes we use   inbox.c      what clients write    reach.c    mapped / cma access to a peer's memory
- *   bind.c      QP to QP           requester.c  sends                 bounce.c   requests that the target executes
- *   responder.c what came in       direct.c     the link's operations
+ * The direct link: queue pairs between processes of one user on one host. Shared declarations of
+ * its parts: registry.c  the slot           engine.c     the thread            attach.c   handshake
+ * and segments over the control socket peer.c      processes we use   inbox.c      what clients
+ * write    reach.c    mapped / cma access to a peer's memory bind.c      QP to QP requester.c sends
+ * bounce.c   requests that the target executes responder.c what came in       direct.c     the
+ * link's operations
  */
 #ifndef SW_LINK_DIRECT_DIRECT_H
 #define SW_LINK_DIRECT_DIRECT_H
@@ -53,7 +54,7 @@ struct sw_peer {
     bool can_map;
     atomic_bool can_cma;
     const struct sw_pub *pub;
-    void *inbox; /* the peer's, for us */
+    void *inbox;          /* the peer's, for us */
     uint64_t retry_at_ns; /* next connection attempt */
     uint64_t died_ns;
     pthread_mutex_t lock; /* segments */
@@ -72,7 +73,8 @@ struct sw_inbox {
     int socket;            /* of the attached client, or -1 */
     atomic_bool dead;      /* its client is gone: no more writers */
     uint32_t users;        /* blocks in use */
-    uint32_t turn; /* where the search for a free block goes on, so that one is not used again soon */
+    uint32_t
+        turn; /* where the search for a free block goes on, so that one is not used again soon */
     uint64_t used[SW_INBOX_BLOCKS / 64];
     struct sw_inbox *next;
 };
@@ -93,8 +95,8 @@ struct sw_direct_qp {
     struct sw_inbox *inbox;
     struct sw_block *rx; /* in our inbox */
     uint32_t rx_index;
-    uint32_t life;      /* unique per binding of this process */
-    uint64_t gone_ns;   /* when the peer's death was seen */
+    uint32_t life;    /* unique per binding of this process */
+    uint64_t gone_ns; /* when the peer's death was seen */
     bool buried;
 
     struct sw_block *tx; /* in the peer's inbox; NULL: not bound */
@@ -110,29 +112,29 @@ struct sw_direct_qp {
     uint32_t key_turn;
 
     /* Requester. Positions run freely. */
-    uint32_t request_at;        /* next record to write */
-    uint32_t request_limit;     /* first position that may not be written yet */
-    uint32_t bounce_at;         /* of the request area */
-    uint32_t recv_used;         /* of the peer's receives, by us */
-    uint32_t recv_posted;       /* as last read */
-    uint32_t answers_due;       /* requests at the target */
-    uint32_t reads_due;         /* of these READs and atomics */
-    uint32_t response_at;       /* next answer to read */
-    uint64_t stalled_ns;        /* since when the target owes progress; 0: not */
+    uint32_t request_at;    /* next record to write */
+    uint32_t request_limit; /* first position that may not be written yet */
+    uint32_t bounce_at;     /* of the request area */
+    uint32_t recv_used;     /* of the peer's receives, by us */
+    uint32_t recv_posted;   /* as last read */
+    uint32_t answers_due;   /* requests at the target */
+    uint32_t reads_due;     /* of these READs and atomics */
+    uint32_t response_at;   /* next answer to read */
+    uint64_t stalled_ns;    /* since when the target owes progress; 0: not */
     uint64_t rung_ns;
-    uint64_t unbound_ns;        /* since when the peer's QP cannot be reached */
-    uint64_t rnr_ns;            /* since when no receive is posted */
+    uint64_t unbound_ns; /* since when the peer's QP cannot be reached */
+    uint64_t rnr_ns;     /* since when no receive is posted */
     uint32_t rnr_tries;
     uint64_t budget_bytes;
-    bool notify;                /* a record was written that may wake the peer's CQ */
+    bool notify; /* a record was written that may wake the peer's CQ */
     bool notify_solicited;
     enum ibv_wc_status fail_status;
     enum sw_verdict fail_verdict; /* SW_ACK: the failure is local, the peer need not know */
 
     /* Responder. */
-    uint32_t serve_at;          /* next request to read */
-    uint32_t serve_told;        /* what the peer was told */
-    uint32_t answer_at;         /* next answer to write */
+    uint32_t serve_at;   /* next request to read */
+    uint32_t serve_told; /* what the peer was told */
+    uint32_t answer_at;  /* next answer to write */
     uint32_t answer_bounce_at;
     uint32_t read_served;       /* bytes of the READ at the head already sent */
     struct sw_recv_claim claim; /* receive a SEND in pieces goes to */
@@ -153,9 +155,9 @@ struct sw_direct {
     int epoll;
     pthread_t thread;
     bool running;
-    atomic_bool idle;      /* the engine sleeps without a timeout */
-    atomic_bool work;      /* peers or segments want the engine */
-    atomic_bool served;    /* a peer's request was executed here since the engine last looked */
+    atomic_bool idle;   /* the engine sleeps without a timeout */
+    atomic_bool work;   /* peers or segments want the engine */
+    atomic_bool served; /* a peer's request was executed here since the engine last looked */
 };
 extern struct sw_direct sw_direct;
 
@@ -171,7 +173,8 @@ struct sw_peer *sw_peer_get(uint32_t slot); /* takes a reference; NULL: no memor
 void sw_peer_put(struct sw_peer *peer);
 void sw_peer_ring(struct sw_peer *peer);
 /* The mapping of a segment's bytes at `file_offset`, or NULL (asks the engine to fetch it). */
-uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset, uint64_t len_bytes, bool *refused);
+uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
+                            uint64_t len_bytes, bool *refused);
 void sw_peer_free(struct sw_peer *peer);
 
 /* inbox.c */
@@ -185,7 +188,8 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index);
 void sw_inbox_wait_all(void);
 
 /* attach.c: engine side of the control protocol */
-uint64_t sw_attach_step(uint64_t now_ns); /* connects, asks for segments; when to call again (UINT64_MAX: when kicked) */
+uint64_t sw_attach_step(uint64_t now_ns); /* connects, asks for segments; when to call again
+                                             (UINT64_MAX: when kicked) */
 void sw_attach_accept(void);
 void sw_attach_greet(int fd);
 void sw_attach_from_client(struct sw_inbox *inbox);
@@ -219,10 +223,12 @@ enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status stat
 enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict);
 
 /* record.c: the request ring */
-/* The record to fill, or NULL while the ring has no room for `slots` (FATAL may take the reserved last one). */
+/* The record to fill, or NULL while the ring has no room for `slots` (FATAL may take the reserved
+ * last one). */
 struct sw_record *sw_record_reserve(struct sw_direct_qp *d, uint32_t slots, bool fatal);
 /* Makes it valid; `wakes`: it ends in a completion of the peer's receive CQ. */
-void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_t slots, bool wakes);
+void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_t slots,
+                       bool wakes);
 void sw_record_fatal(struct sw_direct_qp *d, enum sw_verdict verdict);
 
 /* reach.c: direct access to the peer's memory */
@@ -233,26 +239,36 @@ struct sw_gather { /* the local side of a request */
     uint32_t inline_len;
 };
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
-/* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow `need`. */
-uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset, uint32_t need, uint64_t *len_bytes);
+/* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow
+ * `need`. */
+uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset,
+                      uint32_t need, uint64_t *len_bytes);
 
 enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
 /* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
-enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes);
+enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                             uint64_t len_bytes);
 /* Moves bytes [*done, len) of the gather from or to addr, at most the budget. */
-enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather, uint64_t gather_offset,
-                           const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool to_local, uint32_t *done);
+enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
+                           uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,
+                           uint64_t len_bytes, bool to_local, uint32_t *done);
 /* Mapped address of a range, or NULL. */
-uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool *wait);
+uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                         uint64_t len_bytes, bool *wait);
 /* Fast path: the remembered mapping of a region, if it covers the access and is still valid. */
-uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint32_t need);
-void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr, uint64_t word, uint64_t addr);
+uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
+                             uint64_t len_bytes, uint32_t need);
+void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr,
+                       uint64_t word, uint64_t addr);
 void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 
 /* onesided.c, twosided.c, bounce.c */
-enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position);
-enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position);
-enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position);
+enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position);
+enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position);
+enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                             uint32_t position);
 /* Reads answers; false if one was a refusal of the request at the head (d->fail_*). */
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d);
 

@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,10 +18,12 @@
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
 
-#define TICK_NS SW_NS_PER_MS            /* between looks at sends that nobody may be polling for */
-#define SPIN_NS (50 * SW_NS_PER_US)     /* how long to go on looking after having executed a peer's request */
+#define TICK_NS SW_NS_PER_MS /* between looks at sends that nobody may be polling for */
+#define SPIN_NS \
+    (50 * SW_NS_PER_US) /* how long to go on looking after having executed a peer's request */
 
-/* An epoll tag is a pointer (16-byte aligned) or a descriptor shifted up, and the kind in the low bits. */
+/* An epoll tag is a pointer (16-byte aligned) or a descriptor shifted up, and the kind in the low
+ * bits. */
 static uint64_t tag_of(void *what, enum sw_watch_kind kind)
 {
     return (uintptr_t)what | kind;
@@ -117,8 +119,8 @@ static void handle(uint64_t tag)
     }
 }
 
-/* Drives every QP that has something to do. Returns whether any wants another look soon: sends wait, or somebody else had the
- * QP locked and may have missed what the doorbell was for. */
+/* Drives every QP that has something to do. Returns whether any wants another look soon: sends
+ * wait, or somebody else had the QP locked and may have missed what the doorbell was for. */
 static bool drive_all(void)
 {
     bool pending = false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Inboxes: one per client slot, created by the first QP towards it or by its attachment, whichever comes first. */
+/* Inboxes: one per client slot, created by the first QP towards it or by its attachment, whichever
+ * comes first. */
 #include "link/direct/inbox.h"
 
 #include <errno.h>
@@ -17,8 +18,9 @@
 #include "device/nic.h"
 #include "link/direct/direct.h"
 
-/* How long an access section of a living peer may hold up a deregistration. A section copies at most a few MiB, so only a stopped
- * process takes longer; its mapping then is of pages nobody uses any more. */
+/* How long an access section of a living peer may hold up a deregistration. A section copies at
+ * most a few MiB, so only a stopped process takes longer; its mapping then is of pages nobody uses
+ * any more. */
 #define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
 
 static struct sw_inbox *create(uint32_t slot)
@@ -91,7 +93,8 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
 static bool has_hung_up(const struct sw_inbox *inbox)
 {
     struct pollfd socket = {.fd = inbox->socket, .events = POLLRDHUP};
-    return socket.fd >= 0 && poll(&socket, 1, 0) == 1 && socket.revents & (POLLHUP | POLLRDHUP | POLLERR);
+    return socket.fd >= 0 && poll(&socket, 1, 0) == 1 &&
+           socket.revents & (POLLHUP | POLLRDHUP | POLLERR);
 }
 
 bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
@@ -105,7 +108,8 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
         if (atomic_load_explicit(&block->access_seq, memory_order_acquire) != seen ||
             atomic_load(&inbox->dead))
             return true;
-        if (spins % 4096 == 4095 && has_hung_up(inbox)) /* the engine may be the one who waits here */
+        if (spins % 4096 == 4095 &&
+            has_hung_up(inbox)) /* the engine may be the one who waits here */
             return true;
         sw_cpu_relax();
         if (spins % 256 != 255)
@@ -126,7 +130,8 @@ void sw_inbox_wait_all(void)
                 uint32_t bit = (uint32_t)__builtin_ctzll(used);
                 used &= used - 1;
                 if (!sw_inbox_wait(inbox, word * 64 + bit))
-                    sw_warn("a peer (slot %u) is stopped inside an access; not waiting for it", inbox->slot);
+                    sw_warn("a peer (slot %u) is stopped inside an access; not waiting for it",
+                            inbox->slot);
             }
         }
     }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What one attached client may write: the inbox that a process (its owner) keeps for it. One block per connected QP of the owner.
+ * What one attached client may write: the inbox that a process (its owner) keeps for it. One block
+ * per connected QP of the owner.
  *
- * A block carries the client QP's requests and its answers to the owner QP's requests, each as a ring of 64-byte records plus a bounce area
- * for bytes. A record is valid when its `seq` equals its position + 1, so the reader polls the record's own cache line. Rings and areas
- * start zeroed at every binding. What the reader has consumed it says in the block of the other direction.
+ * A block carries the client QP's requests and its answers to the owner QP's requests, each as a
+ * ring of 64-byte records plus a bounce area for bytes. A record is valid when its `seq` equals its
+ * position + 1, so the reader polls the record's own cache line. Rings and areas start zeroed at
+ * every binding. What the reader has consumed it says in the block of the other direction.
  */
 #ifndef SW_LINK_DIRECT_INBOX_H
 #define SW_LINK_DIRECT_INBOX_H
@@ -18,7 +20,8 @@
 #define SW_RESPONSE_SLOTS 64u
 #define SW_REQUEST_BOUNCE (128u << 10)
 #define SW_RESPONSE_BOUNCE (64u << 10)
-#define SW_BOUNCE_CHUNK (16u << 10) /* bytes per record at most, so that copying in and out overlap */
+#define SW_BOUNCE_CHUNK \
+    (16u << 10) /* bytes per record at most, so that copying in and out overlap */
 #define SW_BLOCK_BYTES (256u << 10)
 #define SW_INBOX_BLOCKS 4096u
 
@@ -34,15 +37,22 @@ enum sw_record_kind {
     SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs */
     SW_REC_DATA,            /* to READ: a piece of it */
 };
-enum sw_record_flags { SW_REC_IMM = 1, SW_REC_INV = 2, SW_REC_SOLICITED = 4, SW_REC_FIRST = 8, SW_REC_LAST = 16 };
+enum sw_record_flags {
+    SW_REC_IMM = 1,
+    SW_REC_INV = 2,
+    SW_REC_SOLICITED = 4,
+    SW_REC_FIRST = 8,
+    SW_REC_LAST = 16
+};
 
 struct sw_record {
     _Atomic uint32_t seq;
     uint8_t kind;
     uint8_t flags;
-    uint8_t slots;   /* records this message takes in the ring */
-    uint8_t verdict; /* enum sw_verdict */
-    uint32_t len_bytes; /* of the payload that comes with this record; for PLACED and WRITE_IMM of the message */
+    uint8_t slots;      /* records this message takes in the ring */
+    uint8_t verdict;    /* enum sw_verdict */
+    uint32_t len_bytes; /* of the payload that comes with this record; for PLACED and WRITE_IMM of
+                           the message */
     uint32_t imm;       /* as in the work request, or the key to invalidate */
     union {
         uint8_t payload[48];
@@ -60,7 +70,8 @@ struct sw_record {
         };
     };
 };
-static_assert(sizeof(struct sw_record) == 64 && offsetof(struct sw_record, payload) == 16, "shared layout");
+static_assert(sizeof(struct sw_record) == 64 && offsetof(struct sw_record, payload) == 16,
+              "shared layout");
 
 /* A continuation record: its seq is set to 0, so that payload can never be taken for a record. */
 struct sw_record_more {

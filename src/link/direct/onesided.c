@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* WRITE, WRITE with immediate, READ and atomics, executed by the initiator on memory it can reach. */
+/* WRITE, WRITE with immediate, READ and atomics, executed by the initiator on memory it can reach.
+ */
 #include <string.h>
 
-#include "device/qp_impl.h"
 #include "device/mr_impl.h"
+#include "device/qp_impl.h"
 #include "link/direct/direct.h"
 #include "link/direct/receive_credit.h"
 
@@ -25,13 +26,15 @@ static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struc
     return SW_STEP_DONE;
 }
 
-static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                         uint32_t position)
 {
     uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
     const struct sw_pub_mr *mr;
     uint64_t word;
-    enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, wqe->len_bytes, need,
-                                              d->remote_pd, d->remote_access, &mr, &word);
+    enum sw_verdict verdict =
+        sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, wqe->len_bytes, need,
+                        d->remote_pd, d->remote_access, &mr, &word);
     if (verdict != SW_ACK)
         return sw_step_refused(d, verdict);
     if (wqe->done_bytes == 0) {
@@ -45,23 +48,27 @@ static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
         return SW_STEP_BLOCKED; /* must not overtake what the target still executes */
     struct sw_gather gather = sw_gather_of(qp, position);
     bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
-    enum sw_step step = sw_reach_move(qp, d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes, to_local, &wqe->done_bytes);
+    enum sw_step step = sw_reach_move(qp, d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes,
+                                      to_local, &wqe->done_bytes);
     if (step != SW_STEP_DONE)
         return step;
     sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
     return finish_write(qp, d, wqe);
 }
 
-static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                           uint32_t position)
 {
     if (wqe->remote_addr & 7)
         return sw_step_refused(d, SW_NAK_INVALID);
     const struct sw_pub_mr *mr;
     uint64_t word;
-    uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    uint8_t *remote =
+        sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
     if (!remote) {
-        enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
-                                                  d->remote_pd, d->remote_access, &mr, &word);
+        enum sw_verdict verdict =
+            sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
+                            d->remote_pd, d->remote_access, &mr, &word);
         if (verdict != SW_ACK)
             return sw_step_refused(d, verdict);
         bool wait;
@@ -74,7 +81,8 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
         return SW_STEP_BLOCKED;
     struct sw_gather gather = sw_gather_of(qp, position);
     uint8_t *local[8];
-    for (uint32_t got = 0; got < 8;) { /* the result may be scattered: resolve it all before the effect */
+    for (uint32_t got = 0;
+         got < 8;) { /* the result may be scattered: resolve it all before the effect */
         uint64_t run = 8 - got;
         uint8_t *at = sw_gather_at(qp, &gather, got, IBV_ACCESS_LOCAL_WRITE, &run);
         if (!at)
@@ -87,7 +95,8 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
         before = __atomic_fetch_add((uint64_t *)remote, wqe->compare_add, __ATOMIC_SEQ_CST);
     } else {
         before = wqe->compare_add;
-        __atomic_compare_exchange_n((uint64_t *)remote, &before, wqe->swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        __atomic_compare_exchange_n((uint64_t *)remote, &before, wqe->swap, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
     }
     for (int i = 0; i < 8; i++)
         *local[i] = ((uint8_t *)&before)[i];
@@ -95,7 +104,8 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
 }
 
 /* One local element, region remembered: what nearly every request of a tuned program looks like. */
-static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position, uint8_t *remote)
+static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                         uint32_t position, uint8_t *remote)
 {
     uint8_t *local;
     if (wqe->flags & SW_WQE_INLINE) {
@@ -114,7 +124,8 @@ static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
     return finish_write(qp, d, wqe);
 }
 
-enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position)
 {
     if (wqe->via_ring)
         return sw_bounce_start(qp, d, wqe, position);
@@ -131,7 +142,8 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return d->answers_due ? SW_STEP_BLOCKED : finish_write(qp, d, wqe);
     if (wqe->done_bytes == wqe->len_bytes)
         return finish_write(qp, d, wqe); /* the immediate had no room before */
-    if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->budget_bytes && !d->answers_due) {
+    if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->budget_bytes &&
+        !d->answers_due) {
         uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, wqe->len_bytes,
                                               sw_target_need((enum ibv_wr_opcode)wqe->opcode));
         if (remote)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Processes whose QPs we use: their tables, our inbox there, and the segments of their memory we have mapped. */
+/* Processes whose QPs we use: their tables, our inbox there, and the segments of their memory we
+ * have mapped. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -69,8 +70,8 @@ void sw_peer_ring(struct sw_peer *peer)
     (void)ignored; /* a full counter means it is ringing already */
 }
 
-uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset, uint64_t len_bytes,
-                            bool *refused)
+uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
+                            uint64_t len_bytes, bool *refused)
 {
     uint8_t *at = NULL;
     *refused = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ladder: where a range of the peer's memory is mapped, plain copies; where it is not, process_vm_writev/readv;
- * where that is not allowed either, the ring (bounce.c).
+ * The ladder: where a range of the peer's memory is mapped, plain copies; where it is not,
+ * process_vm_writev/readv; where that is not allowed either, the ring (bounce.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +14,9 @@
 
 void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
 {
-    /* Programs poll the last byte of a WRITE: it must not become visible before the others. The compiler barrier and x86's store
-     * order (a release fence elsewhere) see to it; memcpy alone may store the end first. */
+    /* Programs poll the last byte of a WRITE: it must not become visible before the others. The
+     * compiler barrier and x86's store order (a release fence elsewhere) see to it; memcpy alone
+     * may store the end first. */
     if (len_bytes > 8) {
         memcpy(to, from, len_bytes - 8);
         atomic_thread_fence(memory_order_release);
@@ -37,12 +38,13 @@ struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     if (wqe->flags & SW_WQE_INLINE)
-        return (struct sw_gather){.inline_bytes = sw_sq_inline(&qp->sq, position), .inline_len = wqe->len_bytes};
+        return (struct sw_gather){.inline_bytes = sw_sq_inline(&qp->sq, position),
+                                  .inline_len = wqe->len_bytes};
     return (struct sw_gather){.sges = sw_sq_sges(&qp->sq, position), .sge_count = wqe->sge_count};
 }
 
-uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset, uint32_t need,
-                      uint64_t *len_bytes)
+uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset,
+                      uint32_t need, uint64_t *len_bytes)
 {
     if (gather->inline_bytes) {
         if (*len_bytes > gather->inline_len - offset)
@@ -65,19 +67,21 @@ uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t
     return NULL;
 }
 
-uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint32_t need)
+uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
+                             uint64_t len_bytes, uint32_t need)
 {
     for (int i = 0; i < 2; i++) {
         const struct sw_remote_key *key = &d->keys[i];
-        if (key->rkey == rkey && key->word && addr >= key->low && addr <= key->high && len_bytes <= key->high - addr &&
-            (key->access & need) == need &&
+        if (key->rkey == rkey && key->word && addr >= key->low && addr <= key->high &&
+            len_bytes <= key->high - addr && (key->access & need) == need &&
             atomic_load_explicit(key->word, memory_order_acquire) == key->key_word)
             return key->bytes + (addr - key->low);
     }
     return NULL;
 }
 
-/* The extent of a region that holds an address in the owner's space; otherwise NULL and the distance to the next one. */
+/* The extent of a region that holds an address in the owner's space; otherwise NULL and the
+ * distance to the next one. */
 static const struct sw_pub_extent *extent_at(const struct sw_pub_mr *mr, uint64_t va, uint64_t *gap)
 {
     *gap = UINT64_MAX;
@@ -100,7 +104,8 @@ struct piece {
     uint64_t remote_va; /* in the peer */
 };
 
-static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes)
+static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                             uint64_t len_bytes)
 {
     uint64_t va = mr->va + (addr - mr->iova), gap;
     struct piece piece = {.kind = PIECE_RING, .len_bytes = len_bytes, .remote_va = va};
@@ -116,7 +121,8 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
         if (piece.len_bytes > extent->len_bytes - offset)
             piece.len_bytes = extent->len_bytes - offset;
         bool refused;
-        piece.at = sw_peer_segment_at(peer, extent->segment, extent->file_offset + offset, piece.len_bytes, &refused);
+        piece.at = sw_peer_segment_at(peer, extent->segment, extent->file_offset + offset,
+                                      piece.len_bytes, &refused);
         if (piece.at) {
             piece.kind = PIECE_MAPPED;
             return piece;
@@ -132,7 +138,8 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
     return piece;
 }
 
-void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr, uint64_t word, uint64_t addr)
+void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr,
+                       uint64_t word, uint64_t addr)
 {
     uint64_t va = mr->va + (addr - mr->iova), gap;
     uint64_t low = mr->iova, high = mr->iova + mr->len_bytes;
@@ -142,7 +149,8 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
         bool refused;
         if (!extent)
             return;
-        bytes = sw_peer_segment_at(d->peer, extent->segment, extent->file_offset, extent->len_bytes, &refused);
+        bytes = sw_peer_segment_at(d->peer, extent->segment, extent->file_offset, extent->len_bytes,
+                                   &refused);
         if (!bytes)
             return;
         low = mr->iova + (extent->va - mr->va);
@@ -151,11 +159,17 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
             return; /* an extent never reaches past its region */
     }
     struct sw_remote_key *key = &d->keys[d->key_turn++ % 2];
-    *key = (struct sw_remote_key){.rkey = rkey, .access = mr->access & d->remote_access, .key_word = word,
-                                  .word = &mr->key_word, .low = low, .high = high, .bytes = bytes};
+    *key = (struct sw_remote_key){.rkey = rkey,
+                                  .access = mr->access & d->remote_access,
+                                  .key_word = word,
+                                  .word = &mr->key_word,
+                                  .low = low,
+                                  .high = high,
+                                  .bytes = bytes};
 }
 
-uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool *wait)
+uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                         uint64_t len_bytes, bool *wait)
 {
     struct piece piece = piece_at(peer, mr, addr, len_bytes);
     *wait = piece.kind == PIECE_WAIT;
@@ -171,7 +185,8 @@ uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint6
     return piece.kind == PIECE_MAPPED && piece.len_bytes == len_bytes ? piece.at : NULL;
 }
 
-enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes)
+enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                             uint64_t len_bytes)
 {
     enum sw_reach reach = SW_REACH_DIRECT;
     while (len_bytes) {
@@ -187,8 +202,8 @@ enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, u
 }
 
 /* One system call; *moved may fall short. */
-static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t remote, uint64_t len_bytes, bool to_local,
-                             uint64_t *moved)
+static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t remote,
+                             uint64_t len_bytes, bool to_local, uint64_t *moved)
 {
     struct iovec here = {local, len_bytes}, there = {(void *)(uintptr_t)remote, len_bytes};
     ssize_t count = to_local ? process_vm_readv(d->peer->pid, &here, 1, &there, 1, 0)
@@ -201,11 +216,12 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
         return sw_step_refused(d, SW_NAK_OPERATIONAL);
     if (errno == EPERM || errno == ENOSYS)
         atomic_store(&d->peer->can_cma, false); /* from now on by the ring */
-    return SW_STEP_BLOCKED; /* ESRCH: the engine will see the peer's death */
+    return SW_STEP_BLOCKED;                     /* ESRCH: the engine will see the peer's death */
 }
 
-enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather, uint64_t gather_offset,
-                           const struct sw_pub_mr *mr, uint64_t addr, uint64_t len_bytes, bool to_local, uint32_t *done)
+enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
+                           uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,
+                           uint64_t len_bytes, bool to_local, uint32_t *done)
 {
     uint32_t need = to_local ? IBV_ACCESS_LOCAL_WRITE : 0;
     while (*done < len_bytes) {

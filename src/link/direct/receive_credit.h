@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether the peer has a receive posted for the next message, and the RNR clock while it has not. */
+/* Whether the peer has a receive posted for the next message, and the RNR clock while it has not.
+ */
 #ifndef SW_LINK_DIRECT_RECEIVE_CREDIT_H
 #define SW_LINK_DIRECT_RECEIVE_CREDIT_H
 

@@ -20,7 +20,8 @@ struct sw_record *sw_record_reserve(struct sw_direct_qp *d, uint32_t slots, bool
 void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_t slots, bool wakes)
 {
     record->slots = (uint8_t)slots;
-    atomic_store_explicit(&record->seq, d->request_at + 1, memory_order_release); /* pairs with the responder's acquire */
+    atomic_store_explicit(&record->seq, d->request_at + 1,
+                          memory_order_release); /* pairs with the responder's acquire */
     d->request_at += slots;
     if (wakes) {
         d->notify = true;

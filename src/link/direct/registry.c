@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The registry of processes on this host (more exactly: in this network namespace). A process owns slot N while it has the
- * abstract Unix socket "@sidewire.N" bound: claiming is atomic, nothing is left when it dies.
+ * The registry of processes on this host (more exactly: in this network namespace). A process owns
+ * slot N while it has the abstract Unix socket "@sidewire.N" bound: claiming is atomic, nothing is
+ * left when it dies.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -23,7 +24,8 @@ unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out)
     return (unsigned int)(offsetof(struct sockaddr_un, sun_path) + 1 + (unsigned int)len);
 }
 
-/* A random start makes it unlikely that a slot (and with it a QPN) is taken over soon after its owner died. */
+/* A random start makes it unlikely that a slot (and with it a QPN) is taken over soon after its
+ * owner died. */
 int sw_registry_claim(int *listener, uint32_t *slot)
 {
     uint32_t start = 0;
@@ -87,7 +89,8 @@ bool sw_registry_same_user(int socket, pid_t *pid)
     socklen_t len = sizeof(cred);
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid())
         return false;
-    /* In a user namespace without a mapping every foreign user shows as the overflow uid, as we do. */
+    /* In a user namespace without a mapping every foreign user shows as the overflow uid, as we do.
+     */
     if (is_overflow_uid(cred.uid) && cred.pid != getpid() && !same_user_namespace(cred.pid))
         return false;
     *pid = cred.pid;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The send queue's motor: starts requests in order, retires them in order, fails the QP on the first error. */
+/* The send queue's motor: starts requests in order, retires them in order, fails the QP on the
+ * first error. */
 #include "base/clock.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
@@ -8,7 +9,8 @@
 /* Bytes moved in one call; the rest goes on in later ones, so that a post never blocks for long. */
 #define RUN_BUDGET_BYTES (1u << 20)
 
-/* A target that owes us progress is rung after this long (it may be polling), and again at this interval. */
+/* A target that owes us progress is rung after this long (it may be polling), and again at this
+ * interval. */
 #define STALL_NS (20 * SW_NS_PER_US)
 #define RING_AGAIN_NS (2 * SW_NS_PER_MS)
 
@@ -29,12 +31,14 @@ enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict)
     return SW_STEP_FAILED;
 }
 
-static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                          uint32_t position)
 {
     if (wqe->flags & SW_WQE_FENCE && d->reads_due)
         return SW_STEP_BLOCKED;
     enum sw_step step;
-    if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_SEND_WITH_INV)
+    if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
+        wqe->opcode == IBV_WR_SEND_WITH_INV)
         step = sw_twosided_start(qp, d, wqe, position);
     else
         step = sw_onesided_start(qp, d, wqe, position);
@@ -52,7 +56,8 @@ static uint32_t count_done(struct sw_qp *qp)
     return at - qp->sq.head;
 }
 
-/* Wakes the peer where its receive CQ is armed for what was sent. The exchange in sw_bind_leave_fenced() came between. */
+/* Wakes the peer where its receive CQ is armed for what was sent. The exchange in
+ * sw_bind_leave_fenced() came between. */
 static void notify(struct sw_direct_qp *d)
 {
     uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote->recv_cq].armed);
@@ -85,7 +90,8 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
         wqe->state = step == SW_STEP_DONE ? SW_WQE_DONE : SW_WQE_SENT;
         qp->sq.next++;
     }
-    if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK && sw_verdict_rules[d->fail_verdict].responder_fatal)
+    if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK &&
+        sw_verdict_rules[d->fail_verdict].responder_fatal)
         sw_record_fatal(d, d->fail_verdict);
     if (d->notify)
         sw_bind_leave_fenced(d);
@@ -120,7 +126,8 @@ static void mind_stall(struct sw_direct_qp *d, bool stalled)
     if (!d->stalled_ns) {
         d->stalled_ns = now_ns;
         d->rung_ns = 0;
-    } else if (now_ns - d->stalled_ns >= STALL_NS && (!d->rung_ns || now_ns - d->rung_ns >= RING_AGAIN_NS)) {
+    } else if (now_ns - d->stalled_ns >= STALL_NS &&
+               (!d->rung_ns || now_ns - d->rung_ns >= RING_AGAIN_NS)) {
         d->rung_ns = now_ns;
         if (atomic_load(&d->peer->state) == SW_PEER_READY)
             sw_peer_ring(d->peer);

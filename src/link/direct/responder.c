@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What came in: delivers messages to receives, executes requests that the initiator could not execute itself. */
+/* What came in: delivers messages to receives, executes requests that the initiator could not
+ * execute itself. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,8 +10,8 @@
 #include "link/direct/direct.h"
 #include "link/direct/receive_credit.h"
 
-#define RUN_RECORDS 64      /* at most in one call */
-#define TELL_EVERY 64u      /* records consumed before the peer is told */
+#define RUN_RECORDS 64 /* at most in one call */
+#define TELL_EVERY 64u /* records consumed before the peer is told */
 
 enum serve { SERVED, SERVE_WAIT, SERVE_FATAL };
 
@@ -21,7 +22,8 @@ struct request {
     const struct sw_record *slot;
 };
 
-static void complete(struct sw_qp *qp, const struct request *request, const struct sw_recv_claim *claim, uint32_t len_bytes,
+static void complete(struct sw_qp *qp, const struct request *request,
+                     const struct sw_recv_claim *claim, uint32_t len_bytes,
                      enum ibv_wc_opcode opcode, enum ibv_wc_status status)
 {
     struct ibv_wc wc = {
@@ -44,7 +46,8 @@ static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
 }
 
 /* Ends a request that wants an answer. */
-static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict, uint64_t original)
+static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict,
+                         uint64_t original)
 {
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
@@ -72,7 +75,8 @@ static bool can_answer(struct sw_qp *qp, struct sw_direct_qp *d)
     return d->answer_at - atomic_load(&d->rx->responses_consumed) < SW_RESPONSE_SLOTS;
 }
 
-static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
+                               const struct request *request)
 {
     struct sw_recv_claim claim;
     uint32_t len = request->len_bytes;
@@ -84,30 +88,35 @@ static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d, const s
     for (uint32_t at = first, slot = 1; at < len && status == IBV_WC_SUCCESS; at += 60, slot++) {
         uint32_t index = (d->serve_at + slot) % SW_REQUEST_SLOTS;
         const struct sw_record_more *more = (const struct sw_record_more *)&d->rx->requests[index];
-        status = sw_recv_scatter(qp->pd_id, claim.sges, claim.sge_count, at, more->payload, len - at < 60 ? len - at : 60);
+        status = sw_recv_scatter(qp->pd_id, claim.sges, claim.sge_count, at, more->payload,
+                                 len - at < 60 ? len - at : 60);
     }
     complete(qp, request, &claim, len, IBV_WC_RECV, status);
     return status == IBV_WC_SUCCESS ? SERVED : fatal(qp, SW_NAK_OPERATIONAL);
 }
 
 /* The initiator did the work (or was refused): only the completion is left. */
-static enum serve serve_placed(struct sw_qp *qp, const struct request *request, enum ibv_wc_opcode opcode)
+static enum serve serve_placed(struct sw_qp *qp, const struct request *request,
+                               enum ibv_wc_opcode opcode)
 {
     struct sw_recv_claim claim;
-    enum sw_verdict verdict = request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
+    enum sw_verdict verdict =
+        request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
     if (!sw_qp_take_recv(qp, &claim))
         return fatal(qp, SW_NAK_INVALID);
     complete(qp, request, &claim, request->len_bytes, opcode, sw_verdict_rules[verdict].responder);
     return verdict == SW_ACK ? SERVED : fatal(qp, verdict);
 }
 
-/* No receive for a message that waits in the ring: the sender's retries are counted here, where the receive would show up. */
+/* No receive for a message that waits in the ring: the sender's retries are counted here, where the
+ * receive would show up. */
 static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, uint8_t rnr_retry)
 {
     uint64_t now_ns = sw_clock_ns();
     if (!d->serve_rnr_ns)
         d->serve_rnr_ns = now_ns;
-    if (rnr_retry >= 7 || now_ns - d->serve_rnr_ns < rnr_retry * sw_rnr_timer_ns(qp->attr.min_rnr_timer))
+    if (rnr_retry >= 7 ||
+        now_ns - d->serve_rnr_ns < rnr_retry * sw_rnr_timer_ns(qp->attr.min_rnr_timer))
         return SERVE_WAIT;
     enum serve result = answer(qp, d, SW_RNR_EXHAUSTED, 0);
     d->deaf |= result == SERVED;
@@ -123,7 +132,8 @@ static bool take_claim(struct sw_qp *qp, struct sw_direct_qp *d)
     return d->claimed;
 }
 
-static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request, enum sw_verdict verdict)
+static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
+                              const struct request *request, enum sw_verdict verdict)
 {
     complete(qp, request, &d->claim, 0, IBV_WC_RECV, sw_verdict_rules[verdict].responder);
     d->claimed = false;
@@ -138,7 +148,8 @@ static const uint8_t *bounced(const struct sw_direct_qp *d, const struct request
     return d->rx->request_bounce + at;
 }
 
-static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
+                             const struct request *request)
 {
     if (!can_answer(qp, d))
         return SERVE_WAIT;
@@ -152,8 +163,8 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d, const str
     }
     if (!d->claimed || !from)
         return fatal(qp, SW_NAK_INVALID);
-    enum ibv_wc_status status =
-        sw_recv_scatter(qp->pd_id, d->claim.sges, d->claim.sge_count, d->claim_used, from, request->len_bytes);
+    enum ibv_wc_status status = sw_recv_scatter(qp->pd_id, d->claim.sges, d->claim.sge_count,
+                                                d->claim_used, from, request->len_bytes);
     if (status != IBV_WC_SUCCESS)
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     d->claim_used += request->len_bytes;
@@ -169,7 +180,8 @@ static uint8_t *own_memory(const struct sw_pub_mr *mr, uint64_t addr)
     return (uint8_t *)(uintptr_t)(mr->va + (addr - mr->iova));
 }
 
-static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
+                              const struct request *request)
 {
     if (!can_answer(qp, d))
         return SERVE_WAIT;
@@ -181,8 +193,9 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d, const st
     if (total) {
         const struct sw_pub_mr *mr;
         uint64_t word, addr = slot->remote_addr;
-        enum sw_verdict verdict = sw_target_check(sw_nic.pub, slot->rkey, addr, request->len_bytes, IBV_ACCESS_REMOTE_WRITE,
-                                                  qp->pd_id, (uint32_t)qp->attr.qp_access_flags, &mr, &word);
+        enum sw_verdict verdict = sw_target_check(sw_nic.pub, slot->rkey, addr, request->len_bytes,
+                                                  IBV_ACCESS_REMOTE_WRITE, qp->pd_id,
+                                                  (uint32_t)qp->attr.qp_access_flags, &mr, &word);
         if (verdict != SW_ACK)
             return answer(qp, d, verdict, 0);
         if (request->flags & SW_REC_LAST)
@@ -201,7 +214,8 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d, const st
     return answer(qp, d, SW_ACK, 0);
 }
 
-static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
+                             const struct request *request)
 {
     const struct sw_record *slot = request->slot;
     uint32_t total = slot->total_bytes;
@@ -210,18 +224,21 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d, const str
     uint64_t word;
     if (total == 0)
         return answer(qp, d, SW_ACK, 0);
-    enum sw_verdict verdict = sw_target_check(sw_nic.pub, slot->rkey, addr, total, IBV_ACCESS_REMOTE_READ, qp->pd_id,
-                                              (uint32_t)qp->attr.qp_access_flags, &mr, &word);
+    enum sw_verdict verdict =
+        sw_target_check(sw_nic.pub, slot->rkey, addr, total, IBV_ACCESS_REMOTE_READ, qp->pd_id,
+                        (uint32_t)qp->attr.qp_access_flags, &mr, &word);
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
     while (d->read_served < total) {
-        uint32_t len = total - d->read_served < SW_BOUNCE_CHUNK ? total - d->read_served : SW_BOUNCE_CHUNK;
+        uint32_t len =
+            total - d->read_served < SW_BOUNCE_CHUNK ? total - d->read_served : SW_BOUNCE_CHUNK;
         struct sw_record *record = sw_answer_reserve(d, len);
         if (!record)
             break;
-        memcpy(d->tx->response_bounce + record->bounce_at, own_memory(mr, addr + d->read_served), len);
+        memcpy(d->tx->response_bounce + record->bounce_at, own_memory(mr, addr + d->read_served),
+               len);
         record->kind = SW_REC_DATA;
         sw_answer_publish(d, record);
         d->read_served += len;
@@ -233,16 +250,18 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d, const str
     return SERVED;
 }
 
-static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
+                               const struct request *request)
 {
     if (!can_answer(qp, d))
         return SERVE_WAIT;
     const struct sw_record *slot = request->slot;
     uint64_t addr = slot->remote_addr, word;
     const struct sw_pub_mr *mr;
-    enum sw_verdict verdict = addr & 7 ? SW_NAK_INVALID
-                                       : sw_target_check(sw_nic.pub, slot->rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC, qp->pd_id,
-                                                         (uint32_t)qp->attr.qp_access_flags, &mr, &word);
+    enum sw_verdict verdict =
+        addr & 7 ? SW_NAK_INVALID
+                 : sw_target_check(sw_nic.pub, slot->rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
+                                   qp->pd_id, (uint32_t)qp->attr.qp_access_flags, &mr, &word);
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     uint64_t *at = (uint64_t *)own_memory(mr, addr);
@@ -250,7 +269,8 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d, const s
     if (slot->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
         before = __atomic_fetch_add(at, before, __ATOMIC_SEQ_CST);
     else
-        __atomic_compare_exchange_n(at, &before, slot->swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        __atomic_compare_exchange_n(at, &before, slot->swap, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
     return answer(qp, d, SW_ACK, before);
 }
 
@@ -276,7 +296,8 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct r
     case SW_REC_DATA:
         break;
     }
-    enum sw_verdict verdict = request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
+    enum sw_verdict verdict =
+        request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
     return fatal(qp, request->kind == SW_REC_FATAL ? verdict : SW_NAK_INVALID);
 }
 
@@ -304,7 +325,8 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         const struct sw_record *slot = &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve_at + 1)
             break;
-        struct request request = {slot->kind, slot->flags, slot->slots, slot->verdict, slot->len_bytes, slot->imm, slot};
+        struct request request = {slot->kind,      slot->flags, slot->slots, slot->verdict,
+                                  slot->len_bytes, slot->imm,   slot};
         if (request.slots < 1 || request.slots > SW_RECORD_SLOTS_MAX) {
             fatal(qp, SW_NAK_INVALID);
             return true;
@@ -325,7 +347,8 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         any = true;
         d->serve_at += request.slots;
         atomic_store_explicit(&qp->rx_expect, d->serve_at + 1, memory_order_relaxed);
-        atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq, memory_order_relaxed);
+        atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq,
+                              memory_order_relaxed);
     }
     if (any)
         tell(qp, d, bounced_any, bounce_end);

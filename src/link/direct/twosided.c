@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SENDs: matched with the peer's posted receive by the initiator, or (shared receive queue, unreachable buffer) by the target. */
+/* SENDs: matched with the peer's posted receive by the initiator, or (shared receive queue,
+ * unreachable buffer) by the target. */
 #include <string.h>
 
 #include "device/mr_impl.h"
@@ -18,7 +19,8 @@ static uint8_t record_flags(const struct sw_wqe *wqe)
 }
 
 /* Copies `len` local bytes from `offset`; false: a key does not allow it. */
-static bool gather_out(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset, uint8_t *to, uint64_t len_bytes)
+static bool gather_out(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset,
+                       uint8_t *to, uint64_t len_bytes)
 {
     while (len_bytes) {
         uint64_t run = len_bytes;
@@ -34,7 +36,8 @@ static bool gather_out(struct sw_qp *qp, const struct sw_gather *gather, uint64_
 }
 
 /* A short message travels in the ring itself: one cache line for up to 48 bytes. */
-static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                uint32_t position)
 {
     uint32_t len = wqe->len_bytes;
     uint32_t slots = len <= 48 ? 1 : 1 + (len - 48 + 59) / 60;
@@ -47,11 +50,14 @@ static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     for (uint32_t slot = 1, at = first; slot < slots; slot++, at += 60) {
         uint32_t index = d->request_at + slot;
-        struct sw_record_more *more = (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
+        struct sw_record_more *more =
+            (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
         uint32_t piece = len - at < 60 ? len - at : 60;
         if (!gather_out(qp, &gather, at, more->payload, piece))
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-        atomic_store_explicit(&more->seq, 0, memory_order_relaxed); /* never taken for a record: 0 is no position + 1 in use */
+        atomic_store_explicit(
+            &more->seq, 0,
+            memory_order_relaxed); /* never taken for a record: 0 is no position + 1 in use */
     }
     record->kind = SW_REC_SEND_INLINE;
     record->flags = record_flags(wqe);
@@ -86,7 +92,9 @@ static enum sw_step announce(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw
 static uint32_t read_receive(const struct sw_direct_qp *d, struct ibv_sge sges[SW_MAX_SGE])
 {
     const struct sw_pub_recv *recv =
-        (const struct sw_pub_recv *)(d->remote_rq + (size_t)(d->recv_used & (d->remote_rq_entries - 1)) * d->remote_rq_stride);
+        (const struct sw_pub_recv *)(d->remote_rq +
+                                     (size_t)(d->recv_used & (d->remote_rq_entries - 1)) *
+                                         d->remote_rq_stride);
     uint32_t count = recv->sge_count;
     uint32_t room = (uint32_t)((d->remote_rq_stride - sizeof(*recv)) / sizeof(struct ibv_sge));
     if (count > room || count > SW_MAX_SGE)
@@ -95,9 +103,10 @@ static uint32_t read_receive(const struct sw_direct_qp *d, struct ibv_sge sges[S
     return count;
 }
 
-/* What the target's rules say of the receive for a message of this length; and whether all of it can be reached. */
-static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges, uint32_t count, uint64_t len_bytes,
-                             enum sw_reach *reach)
+/* What the target's rules say of the receive for a message of this length; and whether all of it
+ * can be reached. */
+static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges, uint32_t count,
+                             uint64_t len_bytes, enum sw_reach *reach)
 {
     uint64_t room = 0;
     *reach = SW_REACH_DIRECT;
@@ -111,8 +120,8 @@ static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges,
             continue;
         const struct sw_pub_mr *mr;
         uint64_t word;
-        if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length, IBV_ACCESS_LOCAL_WRITE, d->remote_pd,
-                            ~0u, &mr, &word) != SW_ACK)
+        if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
+                            IBV_ACCESS_LOCAL_WRITE, d->remote_pd, ~0u, &mr, &word) != SW_ACK)
             return SW_NAK_OPERATIONAL;
         enum sw_reach here = sw_reach_remembered(d, sges[i].lkey, sges[i].addr, used, 0)
                                  ? SW_REACH_DIRECT
@@ -125,8 +134,8 @@ static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges,
 }
 
 /* Writes the message into the receive's buffers; resumes at done_bytes. */
-static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position,
-                          const struct ibv_sge *sges, uint32_t count)
+static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                          uint32_t position, const struct ibv_sge *sges, uint32_t count)
 {
     struct sw_gather gather = sw_gather_of(qp, position);
     uint64_t before = 0; /* message bytes in earlier elements */
@@ -138,18 +147,23 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
             const struct sw_pub_mr *mr;
             uint64_t word;
             uint32_t done = (uint32_t)(wqe->done_bytes - before);
-            uint8_t *remote = done ? NULL : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here, 0);
+            uint8_t *remote =
+                done ? NULL : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here, 0);
             uint64_t run = here;
-            const uint8_t *local = remote && here <= d->budget_bytes ? sw_gather_at(qp, &gather, before, 0, &run) : NULL;
+            const uint8_t *local = remote && here <= d->budget_bytes
+                                       ? sw_gather_at(qp, &gather, before, 0, &run)
+                                       : NULL;
             if (local && run == here) {
                 memcpy(remote, local, here);
                 d->budget_bytes -= here;
                 wqe->done_bytes += (uint32_t)here;
             } else {
-                if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length, IBV_ACCESS_LOCAL_WRITE,
-                                    d->remote_pd, ~0u, &mr, &word) != SW_ACK)
+                if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
+                                    IBV_ACCESS_LOCAL_WRITE, d->remote_pd, ~0u, &mr,
+                                    &word) != SW_ACK)
                     return announce(d, wqe, SW_NAK_OPERATIONAL);
-                enum sw_step step = sw_reach_move(qp, d, &gather, before, mr, sges[i].addr, here, false, &done);
+                enum sw_step step =
+                    sw_reach_move(qp, d, &gather, before, mr, sges[i].addr, here, false, &done);
                 wqe->done_bytes = (uint32_t)before + done;
                 if (step != SW_STEP_DONE)
                     return step;
@@ -161,11 +175,13 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
     return announce(d, wqe, SW_ACK);
 }
 
-enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe, uint32_t position)
+enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position)
 {
     if (wqe->via_ring)
         return sw_bounce_start(qp, d, wqe, position);
-    /* Only memory windows may be invalidated remotely, and a plain region is none (IBTA Vol1 10.6.5): refused. */
+    /* Only memory windows may be invalidated remotely, and a plain region is none (IBTA
+     * Vol1 10.6.5): refused. */
     if (wqe->opcode == IBV_WR_SEND_WITH_INV)
         return sw_step_refused(d, SW_NAK_ACCESS);
     if (d->remote_rq_entries == 0)
