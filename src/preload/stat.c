@@ -140,7 +140,8 @@ SW_HOOK int statx(int dirfd, const char *path, int flags, unsigned int mask, str
     struct sw_found found;
     if (asks_of_fd(path, flags)) {
         int result = SW_REAL(statx)(dirfd, path, flags, mask, out);
-        return result == 0 && S_ISREG(out->stx_mode) && sw_node_of_fd(dirfd, NULL, &found)
+        struct stat status = {.st_dev = makedev(out->stx_dev_major, out->stx_dev_minor)};
+        return result == 0 && S_ISREG(out->stx_mode) && sw_node_of_fd(dirfd, &status, &found)
                    ? node_statx(&found, out)
                    : result;
     }

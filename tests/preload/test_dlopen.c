@@ -66,11 +66,25 @@ static void dlopen__leaves_other_names_alone(void **state)
     dlclose(handle);
 }
 
+/* The sanitizers have a dlopen of their own, which calls libc's: whatever we do, the caller is then
+ * theirs. */
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 /* libc finds the caller's RUNPATH by the return address: the hook must not be there instead of us.
  */
 static void dlopen__searches_the_callers_runpath(void **state)
 {
     (void)state;
+    if (SANITIZED) {
+        print_message("skipped: a sanitizer's dlopen is between the caller and libc's\n");
+        skip();
+    }
     void *handle = dlopen("libsidewire-test-runpath.so", RTLD_NOW);
     assert_string_equal(library_of_handle(handle), "libsidewire-test-runpath.so");
     int (*answer)(void) = (int (*)(void))dlsym(handle, "runpath_answer");
