@@ -4,8 +4,10 @@
  * freely; guarded by qp->lock but for `polled`.
  *
  *   polled <= head <= next <= tail
- *   [polled, head)  completed, their slots still held, as on hardware, until a later completion is
- * polled [head, next)    sent to the target, answer outstanding [next, tail)    waiting
+ *  - [polled, head)  completed, their slots still held, as on hardware, until a later completion is
+ *    polled
+ *  - [head, next)    sent to the target, answer outstanding
+ *  - [next, tail)    waiting
  */
 #ifndef SW_DEVICE_SQ_H
 #define SW_DEVICE_SQ_H

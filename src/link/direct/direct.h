@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The direct link: queue pairs between processes of one user on one host. Shared declarations of
- * its parts: registry.c  the slot           engine.c     the thread            attach.c   handshake
- * and segments over the control socket peer.c      processes we use   inbox.c      what clients
- * write    reach.c    mapped / cma access to a peer's memory bind.c      QP to QP requester.c sends
- * bounce.c   requests that the target executes responder.c what came in       direct.c     the
- * link's operations
+ * its parts:
+ *  - registry.c   the slot
+ *  - engine.c     the thread
+ *  - attach.c     handshake and segments over the control socket
+ *  - peer.c       processes we use
+ *  - inbox.c      what clients write
+ *  - reach.c      mapped / cma access to a peer's memory
+ *  - bind.c       QP to QP
+ *  - requester.c  sends (onesided.c, twosided.c)
+ *  - bounce.c     requests that the target executes
+ *  - responder.c  what came in
+ *  - direct.c     the link's operations
  */
 #ifndef SW_LINK_DIRECT_DIRECT_H
 #define SW_LINK_DIRECT_DIRECT_H
