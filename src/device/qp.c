@@ -44,14 +44,16 @@ static int init_rq(struct sw_qp *qp, struct ibv_qp_cap *cap)
     pthread_mutex_lock(&sw_nic.lock);
     uint64_t offset = sw_nic_rq_alloc((uint64_t)shape.entries * shape.stride_bytes);
     pthread_mutex_unlock(&sw_nic.lock);
-    qp->rq.wr_ids = calloc(shape.entries, sizeof(uint64_t));
-    if (!offset || !qp->rq.wr_ids)
+    if (!offset)
         return -ENOMEM;
+    qp->rq.ring = (uint8_t *)sw_nic.pub + offset;
     qp->rq.entries = shape.entries;
     qp->rq.stride_bytes = shape.stride_bytes;
     qp->rq.sge_max = cap->max_recv_sge;
     qp->rq.wr_max = shape.entries;
-    qp->rq.ring = (uint8_t *)sw_nic.pub + offset;
+    qp->rq.wr_ids = calloc(shape.entries, sizeof(uint64_t));
+    if (!qp->rq.wr_ids)
+        return -ENOMEM; /* free_parts() gives the ring back */
     qp->rq.pd = qp->pd_id;
     cap->max_recv_wr = shape.entries;
     return 0;
@@ -114,7 +116,7 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
         qp->index = (uint32_t)index;
         qp->qpn = sw_qpn_make(sw_nic.slot, qp->index);
         qp->pub = &sw_nic.pub->qps[index];
-        sw_qp_publish(qp);
+        sw_qp_publish(qp, IBV_QPS_RESET);
     }
     pthread_mutex_unlock(&sw_nic.lock);
     if (index < 0) {
@@ -141,10 +143,10 @@ int sw_qp_destroy(struct sw_qp *qp)
     sw_lock_acquire(&qp->lock);
     if (!qp->orphan)
         qp->link->qp_disconnect(qp);
-    qp->state = IBV_QPS_RESET;
+    sw_qp_set_state(qp, IBV_QPS_RESET);
     sw_qp_rx_idle(qp);
     atomic_store(&qp->tx_pending, false);
-    sw_qp_publish(qp);
+    sw_qp_publish(qp, IBV_QPS_RESET);
     sw_lock_release(&qp->lock);
 
     pthread_mutex_lock(&sw_nic.lock); /* the engine looks QPs up under this lock */
@@ -169,7 +171,7 @@ enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
     return __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
 }
 
-void sw_qp_publish(struct sw_qp *qp)
+void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state)
 {
     struct sw_pub_qp *pub = qp->pub;
     uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
@@ -184,7 +186,7 @@ void sw_qp_publish(struct sw_qp *qp)
     pub->rq_offset = qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0;
     pub->min_rnr_timer = qp->attr.min_rnr_timer;
     pub->max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
-    atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)qp->state);
+    atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
 }
 
 static bool can_post_send(enum ibv_qp_state state)
@@ -331,9 +333,9 @@ void sw_qp_fail(struct sw_qp *qp, int event)
 {
     if (qp->state != IBV_QPS_ERR) {
         qp->link->qp_disconnect(qp);
-        __atomic_store_n(&qp->state, IBV_QPS_ERR, __ATOMIC_RELEASE);
+        sw_qp_set_state(qp, IBV_QPS_ERR);
         sw_qp_rx_idle(qp);
-        sw_qp_publish(qp);
+        sw_qp_publish(qp, IBV_QPS_ERR);
     }
     while (qp->sq.head != qp->sq.tail)
         sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);

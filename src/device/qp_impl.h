@@ -58,8 +58,14 @@ static inline bool sw_qp_has_work(struct sw_qp *qp)
 /* Points rx_seq at a word that never matches. */
 void sw_qp_rx_idle(struct sw_qp *qp);
 
-/* Publishes the QP's entry under a new generation. */
-void sw_qp_publish(struct sw_qp *qp);
+/* Publishes the QP's entry under a new generation, as of `state`: its own but while it is being
+ * disconnected. */
+void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state);
+
+static inline void sw_qp_set_state(struct sw_qp *qp, enum ibv_qp_state state)
+{
+    __atomic_store_n(&qp->state, state, __ATOMIC_RELEASE); /* sw_qp_state() reads without lock */
+}
 
 /* ERR: disconnects, completes everything queued with IBV_WC_WR_FLUSH_ERR, in order. Idempotent.
  * `event` is an enum ibv_event_type for the program, or -1. */

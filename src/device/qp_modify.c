@@ -89,17 +89,12 @@ static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
     }
 }
 
-static void set_state(struct sw_qp *qp, enum ibv_qp_state state)
-{
-    __atomic_store_n(&qp->state, state, __ATOMIC_RELEASE);
-}
-
 /* RESET forgets everything but the QP's resources; poll locks of its CQs are held. */
 static void reset(struct sw_qp *qp)
 {
     struct ibv_qp_cap cap = qp->attr.cap;
     qp->link->qp_disconnect(qp);
-    set_state(qp, IBV_QPS_RESET);
+    sw_qp_set_state(qp, IBV_QPS_RESET);
     sw_qp_rx_idle(qp);
     atomic_store(&qp->tx_pending, false);
     memset(&qp->attr, 0, sizeof(qp->attr));
@@ -116,7 +111,7 @@ static void reset(struct sw_qp *qp)
     sw_cq_purge(qp->send_cq, qp->qpn);
     if (qp->recv_cq != qp->send_cq)
         sw_cq_purge(qp->recv_cq, qp->qpn);
-    sw_qp_publish(qp);
+    sw_qp_publish(qp, qp->state);
 }
 
 static int enter(struct sw_qp *qp, enum ibv_qp_state next)
@@ -130,24 +125,24 @@ static int enter(struct sw_qp *qp, enum ibv_qp_state next)
         sw_qp_fail(qp, -1);
         break;
     case IBV_QPS_RTR:
-        set_state(qp, IBV_QPS_RTR);
+        sw_qp_set_state(qp, IBV_QPS_RTR);
         rc = qp->link->qp_connect(qp);
         if (rc)
-            set_state(qp, IBV_QPS_INIT);
+            sw_qp_set_state(qp, IBV_QPS_INIT);
         break;
     case IBV_QPS_RTS:
-        set_state(qp, IBV_QPS_RTS);
-        sw_qp_publish(qp);
+        sw_qp_set_state(qp, IBV_QPS_RTS);
+        sw_qp_publish(qp, qp->state);
         if (qp->sq.next != qp->sq.tail) /* posted while draining */
             qp->link->send(qp);
         break;
     case IBV_QPS_SQD:
-        set_state(qp, IBV_QPS_SQD);
-        sw_qp_publish(qp);
+        sw_qp_set_state(qp, IBV_QPS_SQD);
+        sw_qp_publish(qp, qp->state);
         break;
     case IBV_QPS_INIT:
-        set_state(qp, IBV_QPS_INIT);
-        sw_qp_publish(qp);
+        sw_qp_set_state(qp, IBV_QPS_INIT);
+        sw_qp_publish(qp, qp->state);
         break;
     case IBV_QPS_SQE:
     case IBV_QPS_UNKNOWN:

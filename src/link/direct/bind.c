@@ -55,7 +55,7 @@ int sw_bind_connect(struct sw_qp *qp)
         atomic_store(&qp->rx_expect, 1);
         atomic_store(&qp->rx_seq, &d->rx->requests[0].seq);
     }
-    sw_qp_publish(qp);
+    sw_qp_publish(qp, qp->state);
     return 0;
 }
 
@@ -65,10 +65,7 @@ void sw_bind_disconnect(struct sw_qp *qp)
     if (!d)
         return;
     sw_qp_rx_idle(qp);
-    enum ibv_qp_state state = qp->state;
-    qp->state = IBV_QPS_RESET; /* what is published: nobody may start an access from here on */
-    sw_qp_publish(qp);
-    qp->state = state;
+    sw_qp_publish(qp, IBV_QPS_RESET); /* nobody may start an access from here on */
     if (d->inbox)
         sw_inbox_give(d->inbox, d->rx_index);
     if (d->peer)
@@ -77,25 +74,52 @@ void sw_bind_disconnect(struct sw_qp *qp)
     free(d);
 }
 
-static void derive(struct sw_direct_qp *d, uint64_t word)
+/* What is used of the peer's entry, read once: the peer could change it at any time. */
+struct entry {
+    uint32_t access, pd, block, recv_cq;
+    uint32_t rq_entries, rq_stride;
+    uint64_t rq_offset;
+};
+
+static struct entry read_entry(const struct sw_pub_qp *remote)
 {
-    const struct sw_pub_qp *remote = d->remote;
-    d->remote_word = word;
-    d->remote_access = remote->access;
-    d->remote_pd = remote->pd;
-    d->remote_rq_entries = remote->rq_entries;
-    d->remote_rq_stride = remote->rq_stride_bytes;
-    d->remote_rq = (const uint8_t *)d->peer->pub + remote->rq_offset;
-    memset(d->keys, 0, sizeof(d->keys));
+    const volatile struct sw_pub_qp *now = remote;
+    return (struct entry){
+        .access = now->access,
+        .pd = now->pd,
+        .block = now->block,
+        .recv_cq = now->recv_cq,
+        .rq_entries = now->rq_entries,
+        .rq_stride = now->rq_stride_bytes,
+        .rq_offset = now->rq_offset,
+    };
 }
 
-static bool sane(const struct sw_pub_qp *remote)
+static bool sane(const struct entry *entry)
 {
-    return remote->block < SW_INBOX_BLOCKS && remote->recv_cq < SW_MAX_CQ &&
-           (remote->rq_entries & (remote->rq_entries - 1)) == 0 &&
-           remote->rq_offset < sizeof(struct sw_pub) &&
-           (uint64_t)remote->rq_entries * remote->rq_stride_bytes <=
-               sizeof(struct sw_pub) - remote->rq_offset;
+    if (entry->block >= SW_INBOX_BLOCKS || entry->recv_cq >= SW_MAX_CQ)
+        return false;
+    if (entry->rq_entries == 0)
+        return true;
+    uint64_t len_bytes = (uint64_t)entry->rq_entries * entry->rq_stride;
+    return (entry->rq_entries & (entry->rq_entries - 1)) == 0 &&
+           entry->rq_stride >= sizeof(struct sw_pub_recv) + sizeof(struct ibv_sge) &&
+           (entry->rq_stride | entry->rq_offset) % sizeof(struct sw_pub_recv) == 0 &&
+           entry->rq_offset >= offsetof(struct sw_pub, rq_arena) &&
+           entry->rq_offset <= sizeof(struct sw_pub) &&
+           len_bytes <= sizeof(struct sw_pub) - entry->rq_offset;
+}
+
+static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t word)
+{
+    d->remote_word = word;
+    d->remote_access = entry->access;
+    d->remote_pd = entry->pd;
+    d->remote_recv_cq = entry->recv_cq;
+    d->remote_rq_entries = entry->rq_entries;
+    d->remote_rq_stride = entry->rq_stride;
+    d->remote_rq = (const uint8_t *)d->peer->pub + entry->rq_offset;
+    memset(d->keys, 0, sizeof(d->keys));
 }
 
 /* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once
@@ -109,9 +133,12 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     uint64_t word = atomic_load(&remote->bind_word);
     uint32_t state = (uint32_t)word;
     if (state < IBV_QPS_RTR || state > IBV_QPS_SQD || remote->qpn != qp->dest_qpn ||
-        remote->dest_qpn != qp->qpn || !sane(remote))
+        remote->dest_qpn != qp->qpn)
         return false;
-    struct sw_block *tx = sw_inbox_block(peer->inbox, remote->block);
+    struct entry entry = read_entry(remote);
+    if (!sane(&entry))
+        return false;
+    struct sw_block *tx = sw_inbox_block(peer->inbox, entry.block);
     /* One binding serves one life of this QP: after a reset of ours alone the peer's positions
      * would not match. */
     uint32_t mine = d->life, none = 0;
@@ -123,7 +150,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
         return false; /* reconnected under us: never again with this life */
     d->tx = tx;
     d->remote = remote;
-    derive(d, word);
+    derive(d, &entry, word);
     return true;
 }
 

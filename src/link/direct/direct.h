@@ -109,7 +109,7 @@ struct sw_direct_qp {
     struct sw_block *tx; /* in the peer's inbox; NULL: not bound */
     const struct sw_pub_qp *remote;
     uint64_t remote_word;
-    uint32_t remote_access, remote_pd;
+    uint32_t remote_access, remote_pd, remote_recv_cq;
     uint32_t remote_rq_entries, remote_rq_stride;
     const uint8_t *remote_rq;
     uint32_t access_seq;

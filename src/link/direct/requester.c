@@ -60,7 +60,7 @@ static uint32_t count_done(struct sw_qp *qp)
  * sw_bind_leave_fenced() came between. */
 static void notify(struct sw_direct_qp *d)
 {
-    uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote->recv_cq].armed);
+    uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote_recv_cq].armed);
     if (armed == SW_CQ_ARMED_ANY || (armed == SW_CQ_ARMED_SOLICITED && d->notify_solicited))
         sw_peer_ring(d->peer);
     d->notify = d->notify_solicited = false;
