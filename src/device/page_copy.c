@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "device/adopt_config.h"
 
 #ifndef MADV_POPULATE_READ
@@ -23,6 +24,10 @@
 #define PAGEMAP_FILE (UINT64_C(1) << 61)
 #define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63)
+
+/* Collapsing takes some 0.2 ms for a page; the minimum is for waiting for the other CPUs. */
+#define COLLAPSE_NS_MIN (5 * SW_NS_PER_MS)
+#define COLLAPSE_NS_PAGE (1 * SW_NS_PER_MS)
 
 #define PAGE_BYTES_MIN 4096u
 #define LARGE_PAGES_MAX (SW_LARGE_PAGE_BYTES / PAGE_BYTES_MIN)
@@ -153,6 +158,7 @@ static uint8_t *scratch_map(const struct sw_segment *segment)
 int sw_copy_open(struct sw_copy *copy, const struct sw_segment *segment)
 {
     copy->segment = segment;
+    copy->prepared = 0;
     copy->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (copy->pagemap < 0)
         return -errno;
@@ -188,31 +194,59 @@ static bool is_dense(const struct sw_copy *copy, uint64_t va, uint64_t len)
     return true;
 }
 
-void sw_copy_prepare(struct sw_copy *copy, uint64_t va, uint64_t len_bytes)
+/* Makes large pages of [base, base + len), each of which has a page already. False if that fails or
+ * takes so long that it is not worth while (memory is in pieces, the CPUs are busy). */
+static bool collapse(uint8_t *base, uint64_t len)
 {
-    uint64_t offset = copy->segment->offset + (va - copy->segment->va);
-    uint64_t end = offset + len_bytes;
+    uint64_t start = sw_clock_ns();
+    if (madvise(base, len, MADV_COLLAPSE))
+        return false;
+    return sw_clock_ns() - start < COLLAPSE_NS_MIN + len / SW_LARGE_PAGE_BYTES * COLLAPSE_NS_PAGE;
+}
+
+/* Large pages in the file for the run of dense ones that ends at `end`. */
+static void collapse_run(struct sw_copy *copy, uint64_t *run, uint64_t end)
+{
+    if (*run < end && copy->scratch && !collapse(copy->scratch + *run, end - *run))
+        scratch_unmap(copy);
+    *run = end;
+}
+
+static void window_prepare(struct sw_copy *copy, uint64_t offset, uint64_t end)
+{
+    uint64_t run = offset; /* [run, offset) is dense and has a page in each large page */
     bool *dense = copy->dense;
     for (uint64_t next; offset < end; offset = next, dense++) {
         next = large_end(offset, end);
-        uint64_t len = next - offset;
-        *dense = is_dense(copy, va, len);
-        va += len;
-        if (!*dense || len < SW_LARGE_PAGE_BYTES || !copy->scratch)
+        *dense =
+            is_dense(copy, copy->segment->va + (offset - copy->segment->offset), next - offset);
+        if (*dense && next - offset == SW_LARGE_PAGE_BYTES && copy->scratch &&
+            pwrite(copy->segment->fd, "", 1, (off_t)offset) == 1)
             continue;
-        /* Collapsing wants one page to begin with. Where it fails once (memory is in pieces, not
-         * supported) it would be slow to fail again. */
-        if (pwrite(copy->segment->fd, "", 1, (off_t)offset) != 1 ||
-            madvise(copy->scratch + offset, len, MADV_COLLAPSE))
-            scratch_unmap(copy);
+        collapse_run(copy, &run, offset);
+        run = next;
     }
+    collapse_run(copy, &run, end);
+}
+
+void sw_copy_prepare(struct sw_copy *copy, uint64_t va)
+{
+    uint64_t offset = copy->segment->offset + (va - copy->segment->va);
+    uint64_t end = copy->segment->offset + copy->segment->len_bytes;
+    if (offset < copy->prepared)
+        return;
+    uint64_t window = (offset / SW_MOVE_WINDOW_BYTES + 1) * SW_MOVE_WINDOW_BYTES;
+    copy->prepared = window < end ? window : end;
+    window_prepare(copy, offset, copy->prepared);
+    copy->window = offset;
 }
 
 void sw_copy_populate(const struct sw_copy *copy, uint64_t va, uint64_t len_bytes)
 {
     uint64_t offset = copy->segment->offset + (va - copy->segment->va);
     uint64_t end = offset + len_bytes;
-    const bool *dense = copy->dense;
+    const bool *dense =
+        copy->dense + (offset / SW_LARGE_PAGE_BYTES - copy->window / SW_LARGE_PAGE_BYTES);
     for (uint64_t next; offset < end; offset = next, dense++) {
         next = large_end(offset, end);
         if (*dense)
@@ -239,16 +273,16 @@ void sw_copy_prepare_private(const struct sw_segment *segment, uint64_t va, uint
     if (!sw_adopt_config()->large_pages || !sw_segment_fd_valid(segment))
         return;
     uint64_t offset = segment->offset + (va - segment->va);
-    for (uint64_t end = offset + len_bytes, next; offset < end; offset = next) {
-        uint64_t from, to;
-        next = large_end(offset, end);
-        uint8_t *large = (uint8_t *)(uintptr_t)dst;
-        dst += next - offset;
-        if (next - offset < SW_LARGE_PAGE_BYTES ||
-            !data_next(segment->fd, offset, next, &from, &to) || from != offset || to != next)
+    uint64_t end = offset + len_bytes, from, to;
+    for (uint64_t at = offset; data_next(segment->fd, at, end, &from, &to); at = to) {
+        from = (from + SW_LARGE_PAGE_BYTES - 1) / SW_LARGE_PAGE_BYTES * SW_LARGE_PAGE_BYTES;
+        uint64_t stop = to / SW_LARGE_PAGE_BYTES * SW_LARGE_PAGE_BYTES;
+        if (from >= stop)
             continue;
-        *large = 0;
-        if (madvise(large, SW_LARGE_PAGE_BYTES, MADV_COLLAPSE))
+        uint8_t *base = (uint8_t *)(uintptr_t)(dst + (from - offset));
+        for (uint64_t page = 0; page < stop - from; page += SW_LARGE_PAGE_BYTES)
+            base[page] = 0;
+        if (!collapse(base, stop - from))
             return;
     }
 }

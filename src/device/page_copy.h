@@ -19,21 +19,28 @@
  * page. */
 #define SW_MOVE_CHUNK_BYTES (UINT64_C(8) << 20)
 
+/* Large pages are made ahead for so much at a time: each time the kernel waits for all CPUs once.
+ */
+#define SW_MOVE_WINDOW_BYTES (UINT64_C(64) << 20)
+
 /* What goes with copying one segment to its file. */
 struct sw_copy {
     const struct sw_segment *segment;
     int pagemap;      /* /proc/self/pagemap */
     uint8_t *scratch; /* a mapping of the whole file, to make large pages in; or NULL */
-    /* For each large page of the present chunk: all its pages that belong to the segment exist. */
-    bool dense[SW_MOVE_CHUNK_BYTES / SW_LARGE_PAGE_BYTES];
+    uint64_t window;  /* [window, prepared) of the file is the window that was looked at */
+    uint64_t prepared;
+    /* For each large page of the present window: all its pages that belong to the segment exist. */
+    bool dense[SW_MOVE_WINDOW_BYTES / SW_LARGE_PAGE_BYTES];
 };
 
 /* 0 or a negative errno. */
 int sw_copy_open(struct sw_copy *copy, const struct sw_segment *segment);
 void sw_copy_close(struct sw_copy *copy);
 
-/* Before the chunk is stopped: looks where it is dense and makes large pages in the file there. */
-void sw_copy_prepare(struct sw_copy *copy, uint64_t va, uint64_t len_bytes);
+/* Before a chunk is stopped: looks where it, and its window with it, is dense, and makes large
+ * pages in the file there. */
+void sw_copy_prepare(struct sw_copy *copy, uint64_t va);
 /* Copies the pages that exist at `src` to `offset` of the file. 0 or a negative errno. */
 int sw_copy_to_file(const struct sw_copy *copy, uint64_t offset, uint64_t src, uint64_t len_bytes);
 /* After the chunk was mapped: fills the page table where the chunk was dense. */

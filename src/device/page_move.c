@@ -41,12 +41,17 @@ static uint64_t offset_of(const struct sw_segment *segment, uint64_t va)
     return segment->offset + (va - segment->va);
 }
 
-/* The end of the chunk that `va` lies in. Chunks lie on a grid of the file, hence of the segment's
- * addresses: a chunk of the park is one mapping, as mremap() wants it. */
+/* The end of the part of [va, end) that lies in one cell of a grid on the file. */
+static uint64_t grid_end(const struct sw_segment *segment, uint64_t va, uint64_t end, uint64_t cell)
+{
+    uint64_t left = cell - offset_of(segment, va) % cell;
+    return end - va > left ? va + left : end;
+}
+
+/* Chunks are always cut alike, so a chunk of the park is one mapping, as mremap() wants it. */
 static uint64_t chunk_end(const struct sw_segment *segment, uint64_t va, uint64_t end)
 {
-    uint64_t left = SW_MOVE_CHUNK_BYTES - offset_of(segment, va) % SW_MOVE_CHUNK_BYTES;
-    return end - va > left ? va + left : end;
+    return grid_end(segment, va, end, SW_MOVE_CHUNK_BYTES);
 }
 
 /* Moves page tables from one place to another, replacing in one step what was there; `from` stays
@@ -176,7 +181,7 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
     uint64_t at = segment->va;
     while (at < end) {
         uint64_t next = chunk_end(segment, at, end);
-        sw_copy_prepare(&copy, at, next - at);
+        sw_copy_prepare(&copy, at);
         pthread_sigmask(SIG_BLOCK, &all, &saved);
         rc = chunk_take(&copy, uffd, at, next - at, prot);
         pthread_sigmask(SIG_SETMASK, &saved, NULL);
@@ -205,11 +210,17 @@ static int park_fill_chunk(const struct sw_segment *segment, uint64_t va, uint64
     return rc;
 }
 
-static int park_prepare_chunk(const struct sw_segment *segment, uint64_t va, uint64_t len)
+/* Makes the park writable, with large pages, from `va` to the end of its window; *ready is how far.
+ */
+static int park_prepare(const struct sw_segment *segment, uint64_t va, uint64_t end,
+                        uint64_t *ready)
 {
-    if (mprotect(ptr(park_of(segment, va)), len, PROT_READ | PROT_WRITE))
+    if (va < *ready)
+        return 0;
+    *ready = grid_end(segment, va, end, SW_MOVE_WINDOW_BYTES);
+    if (mprotect(ptr(park_of(segment, va)), *ready - va, PROT_READ | PROT_WRITE))
         return -errno;
-    sw_copy_prepare_private(segment, va, park_of(segment, va), len);
+    sw_copy_prepare_private(segment, va, park_of(segment, va), *ready - va);
     return 0;
 }
 
@@ -238,17 +249,18 @@ int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint
     if (!uffd->can_protect_shared)
         return -EOPNOTSUPP;
     sigset_t all, saved;
+    uint64_t ready = va;
     sigfillset(&all);
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
         next = chunk_end(segment, at, va + len_bytes);
-        int rc = park_prepare_chunk(segment, at, next - at);
+        int rc = park_prepare(segment, at, va + len_bytes, &ready);
         if (!rc) {
             pthread_sigmask(SIG_BLOCK, &all, &saved);
             rc = chunk_return(segment, uffd, at, next - at, prot);
             pthread_sigmask(SIG_SETMASK, &saved, NULL);
         }
         if (rc) {
-            sw_park_drop(segment, at, next - at);
+            sw_park_drop(segment, at, ready - at);
             return rc;
         }
         if (segment->locked)
@@ -263,13 +275,14 @@ int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint
 
 int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
 {
+    uint64_t ready = va;
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
         next = chunk_end(segment, at, va + len_bytes);
-        int rc = park_prepare_chunk(segment, at, next - at);
+        int rc = park_prepare(segment, at, va + len_bytes, &ready);
         if (!rc)
             rc = park_fill_chunk(segment, at, next - at, prot);
         if (rc) {
-            sw_park_drop(segment, va, next - va);
+            sw_park_drop(segment, va, ready - va);
             return rc;
         }
     }

@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What sw_adopt_get() and sw_adopt_put() do to private memory: extents, sharing, limits, and the
+ * return to plain memory. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "adopt_check.h"
+#include "device/adopt.h"
+
+static struct sw_extent extents[EXTENTS_MAX];
+
+/* Adopts; the number of extents. */
+static int get(const void *base, size_t len, enum sw_adopt_reason *why)
+{
+    return sw_adopt_get((uint64_t)(uintptr_t)base, len, extents, EXTENTS_MAX, why);
+}
+
+/* Adopts what must become exactly one extent, all of it. */
+static struct sw_segment *get_whole(const void *base, size_t len)
+{
+    enum sw_adopt_reason why;
+    assert_int_equal(get(base, len, &why), 1);
+    assert_int_equal(why, SW_ADOPT_OK);
+    assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base);
+    assert_int_equal(extents[0].len_bytes, len);
+    return extents[0].segment;
+}
+
+static void get__leaves_out_partial_pages(void **state)
+{
+    (void)state;
+    enum sw_adopt_reason why;
+    uint8_t *base = buffer_new(4 * PAGE);
+    words_fill(base, 4 * PAGE, 1);
+    assert_int_equal(get(base + 100, 2 * PAGE, &why), 1);
+    assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE);
+    assert_int_equal(extents[0].len_bytes, PAGE);
+    assert_int_equal(why, SW_ADOPT_PARTIAL_PAGE);
+    sw_adopt_put(extents[0].segment);
+    assert_int_equal(get(base + 8, PAGE, &why), 0);
+    assert_int_equal(why, SW_ADOPT_PARTIAL_PAGE);
+    assert_int_equal(get(base + 8, 0, &why), 0);
+    assert_int_equal(words_differ(base, 4 * PAGE, 1), SIZE_MAX);
+    munmap(base, 4 * PAGE);
+}
+
+static void get__keeps_contents_at_any_size_and_place(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {PAGE, 3 * PAGE, 2 * MIB, 2 * MIB + PAGE, 9 * MIB, 20 * MIB};
+    size_t room = 24 * MIB;
+    uint8_t *base = buffer_new(room);
+    words_fill(base, room, 2);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        for (size_t shift = 0; shift < 3; shift++) {
+            uint8_t *at = base + PAGE + shift * 37 * PAGE;
+            struct sw_segment *segment = get_whole(at, sizes[i]);
+            assert_int_equal(words_differ(base, room, 2), SIZE_MAX);
+            sw_adopt_put(segment);
+            assert_int_equal(words_differ(base, room, 2), SIZE_MAX);
+        }
+    }
+    munmap(base, room);
+}
+
+static void peer_send_fd(int sock, int fd)
+{
+    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof(control)};
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
+    assert_int_equal(sendmsg(sock, &msg, 0), 1);
+}
+
+/* Gets a descriptor, an offset and a length; adds 1 to each word there when told, once per byte. */
+static void peer_main(int sock)
+{
+    char byte, control[CMSG_SPACE(sizeof(int))];
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof(control)};
+    uint64_t range[2];
+    int fd;
+    if (recvmsg(sock, &msg, 0) != 1 || !CMSG_FIRSTHDR(&msg))
+        _exit(1);
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+    if (read(sock, range, sizeof(range)) != sizeof(range))
+        _exit(2);
+    uint64_t *words = mmap(NULL, range[1], PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)range[0]);
+    if (words == MAP_FAILED)
+        _exit(3);
+    while (read(sock, &byte, 1) == 1) {
+        for (uint64_t i = 0; i < range[1] / sizeof(*words); i++)
+            words[i]++;
+        if (write(sock, &byte, 1) != 1)
+            _exit(4);
+    }
+    _exit(0);
+}
+
+static void get__peer_and_program_see_each_others_stores(void **state)
+{
+    (void)state;
+    size_t len = 3 * MIB;
+    uint8_t *base = buffer_new(len);
+    uint64_t *words = (uint64_t *)base;
+    int socks[2], status;
+    char byte = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, socks), 0);
+    pid_t peer = fork();
+    if (peer == 0) {
+        close(socks[0]);
+        peer_main(socks[1]);
+    }
+    close(socks[1]);
+    struct sw_segment *segment = get_whole(base, len);
+    uint64_t range[2];
+    sw_segment_file_range(segment, &range[0], &range[1]);
+    peer_send_fd(socks[0], sw_segment_fd(segment));
+    assert_int_equal(write(socks[0], range, sizeof(range)), sizeof(range));
+    for (uint64_t round = 0; round < 3; round++) {
+        for (size_t i = 0; i < len / sizeof(*words); i++)
+            words[i] += 10;
+        assert_int_equal(write(socks[0], &byte, 1), 1);
+        assert_int_equal(read(socks[0], &byte, 1), 1);
+        for (size_t i = 0; i < len / sizeof(*words); i++)
+            assert_int_equal(words[i], 11 * (round + 1));
+    }
+    sw_adopt_put(segment);
+    /* What a peer still does to the file does not reach the program any more. */
+    assert_int_equal(write(socks[0], &byte, 1), 1);
+    assert_int_equal(read(socks[0], &byte, 1), 1);
+    for (size_t i = 0; i < len / sizeof(*words); i++)
+        assert_int_equal(words[i], 33);
+    close(socks[0]);
+    waitpid(peer, &status, 0);
+    assert_int_equal(status, 0);
+    munmap(base, len);
+}
+
+static void get__same_region_twice_shares_a_segment(void **state)
+{
+    (void)state;
+    bool private;
+    uint8_t *base = buffer_new(4 * PAGE);
+    words_fill(base, 4 * PAGE, 3);
+    struct sw_segment *first = get_whole(base, 4 * PAGE);
+    struct sw_segment *second = get_whole(base, 4 * PAGE);
+    assert_ptr_equal(first, second);
+    uint32_t id = sw_segment_id(first);
+    assert_int_not_equal(id, 0);
+    struct sw_segment *found = sw_segment_find(id);
+    assert_ptr_equal(found, first);
+    sw_adopt_put(first);
+    sw_adopt_put(second);
+    mappings_within(base, 4 * PAGE, &private);
+    assert_false(private); /* the reference of find */
+    sw_adopt_put(found);
+    mappings_within(base, 4 * PAGE, &private);
+    assert_true(private);
+    assert_null(sw_segment_find(id));
+    assert_null(sw_segment_find(0));
+    assert_int_not_equal(sw_segment_id(get_whole(base, 4 * PAGE)), id);
+    sw_adopt_put(extents[0].segment);
+    assert_int_equal(words_differ(base, 4 * PAGE, 3), SIZE_MAX);
+    munmap(base, 4 * PAGE);
+}
+
+static void get__overlap_adopts_only_the_gaps(void **state)
+{
+    (void)state;
+    uint8_t *base = buffer_new(10 * PAGE);
+    words_fill(base, 10 * PAGE, 4);
+    struct sw_segment *middle = get_whole(base + 3 * PAGE, 2 * PAGE);
+    assert_int_equal(get(base + PAGE, 8 * PAGE, NULL), 3);
+    struct sw_segment *left = extents[0].segment, *right = extents[2].segment;
+    assert_ptr_equal(extents[1].segment, middle);
+    assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE);
+    assert_int_equal(extents[0].len_bytes, 2 * PAGE);
+    assert_int_equal(extents[1].len_bytes, 2 * PAGE);
+    assert_int_equal(extents[2].len_bytes, 4 * PAGE);
+    /* A region that begins and ends within adopted pages reaches all of its bytes. */
+    assert_int_equal(get(base + PAGE + 100, 3 * PAGE, NULL), 2);
+    assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE + 100);
+    assert_int_equal(extents[0].len_bytes, 2 * PAGE - 100);
+    assert_int_equal(extents[0].offset, 100);
+    assert_int_equal(extents[1].len_bytes, PAGE + 100);
+    sw_adopt_put(extents[0].segment);
+    sw_adopt_put(extents[1].segment);
+    sw_adopt_put(middle);
+    sw_adopt_put(middle);
+    sw_adopt_put(left);
+    sw_adopt_put(right);
+    bool private;
+    assert_int_equal(mappings_within(base, 10 * PAGE, &private), 1);
+    assert_true(private);
+    assert_int_equal(words_differ(base, 10 * PAGE, 4), SIZE_MAX);
+    munmap(base, 10 * PAGE);
+}
+
+static void get__sparse_region_costs_its_resident_pages(void **state)
+{
+    (void)state;
+    size_t len = 1024 * MIB, step = 10 * MIB + PAGE, touched = 0;
+    uint8_t *base =
+        mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(base, MAP_FAILED);
+    volatile uint8_t sum = 0;
+    for (size_t at = 5 * PAGE; at < len; at += step) {
+        base[at] = (uint8_t)(at / step + 1);
+        touched++;
+        sum = (uint8_t)(sum + base[at + MIB]); /* reading gives the zero page */
+    }
+    struct sw_segment *segment = get_whole(base, len);
+    /* One page more is allowed: the first. */
+    assert_in_range(file_bytes(sw_segment_fd(segment)), touched * PAGE, (touched + 1) * PAGE);
+    for (size_t at = 5 * PAGE; at < len; at += step)
+        assert_int_equal(base[at], (uint8_t)(at / step + 1));
+    base[700 * MIB] = 77;
+    sw_adopt_put(segment);
+    for (size_t at = 5 * PAGE; at < len; at += step)
+        assert_int_equal(base[at], (uint8_t)(at / step + 1));
+    assert_int_equal(base[700 * MIB], 77);
+    munmap(base, len);
+}
+
+static void get__read_only_and_inaccessible_memory(void **state)
+{
+    (void)state;
+    enum sw_adopt_reason why;
+    bool private;
+    uint8_t *base = buffer_new(6 * PAGE);
+    words_fill(base, 6 * PAGE, 5);
+    mprotect(base, 2 * PAGE, PROT_READ);
+    mprotect(base + 2 * PAGE, 2 * PAGE, PROT_NONE);
+    assert_int_equal(get(base, 6 * PAGE, &why), 2);
+    assert_int_equal(why, SW_ADOPT_KIND);
+    assert_int_equal(extents[0].len_bytes, 2 * PAGE);
+    assert_int_equal(extents[1].va, (uint64_t)(uintptr_t)base + 4 * PAGE);
+    sw_adopt_put(extents[0].segment);
+    sw_adopt_put(extents[1].segment);
+    mprotect(base, 6 * PAGE, PROT_READ);
+    mappings_within(base, 6 * PAGE, &private);
+    assert_true(private);
+    assert_int_equal(words_differ(base, 6 * PAGE, 5), SIZE_MAX);
+    munmap(base, 6 * PAGE);
+}
+
+static void get__several_mappings_several_extents(void **state)
+{
+    (void)state;
+    uint8_t *base = buffer_new(6 * PAGE);
+    int fd = memfd_create("mine", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 8 * PAGE), 0);
+    assert_ptr_equal(mmap(base + 2 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                          fd, 5 * PAGE),
+                     base + 2 * PAGE);
+    assert_int_equal(get(base + 8, 6 * PAGE - 16, NULL), 3);
+    assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE);
+    assert_int_equal(extents[0].len_bytes, PAGE);
+    assert_int_equal(extents[1].va, (uint64_t)(uintptr_t)base + 2 * PAGE);
+    assert_int_equal(extents[1].len_bytes, 2 * PAGE);
+    assert_int_equal(extents[1].offset, 5 * PAGE);
+    assert_int_equal(extents[2].len_bytes, PAGE);
+    struct sw_extent kept[3];
+    memcpy(kept, extents, sizeof(kept));
+    /* No more than there is room for. */
+    enum sw_adopt_reason why;
+    assert_int_equal(sw_adopt_get((uint64_t)(uintptr_t)base, 6 * PAGE, extents, 1, &why), 1);
+    assert_int_equal(why, SW_ADOPT_TOO_LARGE);
+    sw_adopt_put(extents[0].segment);
+    for (int i = 0; i < 3; i++)
+        sw_adopt_put(kept[i].segment);
+    close(fd);
+    munmap(base, 6 * PAGE);
+}
+
+static void get__unmapped_and_wrapping_ranges(void **state)
+{
+    (void)state;
+    enum sw_adopt_reason why;
+    uint8_t *base = buffer_new(4 * PAGE);
+    munmap(base + PAGE, 2 * PAGE);
+    assert_int_equal(get(base, 4 * PAGE, &why), 2);
+    assert_int_equal(why, SW_ADOPT_KIND);
+    sw_adopt_put(extents[0].segment);
+    sw_adopt_put(extents[1].segment);
+    assert_int_equal(sw_adopt_get(UINT64_MAX - 10, 100, extents, EXTENTS_MAX, &why), 0);
+    munmap(base, PAGE);
+    munmap(base + 3 * PAGE, PAGE);
+}
+
+static void put__memory_is_plain_again(void **state)
+{
+    (void)state;
+    bool private;
+    int fds = open_descriptors();
+    uint8_t *base = buffer_new(20 * MIB);
+    words_fill(base, 20 * MIB, 6);
+    int before = mappings_within(base, 20 * MIB, &private);
+    struct sw_segment *segment = get_whole(base + 3 * PAGE, 17 * MIB);
+    words_fill(base, 20 * MIB, 7);
+    sw_adopt_put(segment);
+    assert_int_equal(mappings_within(base, 20 * MIB, &private), before);
+    assert_true(private);
+    assert_int_equal(open_descriptors(), fds);
+    assert_int_equal(words_differ(base, 20 * MIB, 7), SIZE_MAX);
+    assert_int_equal(madvise(base + 4 * PAGE, 9 * MIB, MADV_DONTNEED), 0);
+    for (size_t at = 0; at < 9 * MIB; at += PAGE)
+        assert_int_equal(base[4 * PAGE + at], 0);
+    munmap(base, 20 * MIB);
+}
+
+static void put__of_memory_never_touched_is_plain_again(void **state)
+{
+    (void)state;
+    bool private;
+    uint8_t *base = buffer_new(20 * MIB);
+    int before = mappings_within(base, 20 * MIB, &private);
+    struct sw_segment *segment = get_whole(base + 3 * PAGE, 17 * MIB);
+    memset(base + 5 * MIB, 1, 3 * MIB);
+    sw_adopt_put(segment);
+    assert_int_equal(mappings_within(base, 20 * MIB, &private), before);
+    assert_true(private);
+    assert_int_equal(base[5 * MIB - 1], 0);
+    assert_int_equal(base[5 * MIB], 1);
+    munmap(base, 20 * MIB);
+}
+
+static void put__keeps_a_changed_protection(void **state)
+{
+    (void)state;
+    bool private;
+    uint8_t *base = buffer_new(6 * PAGE);
+    words_fill(base, 6 * PAGE, 8);
+    struct sw_segment *segment = get_whole(base, 6 * PAGE);
+    mprotect(base + 2 * PAGE, 2 * PAGE, PROT_READ);
+    assert_ptr_equal(get_whole(base, 6 * PAGE), segment); /* one extent over three mappings */
+    sw_adopt_put(segment);
+    sw_adopt_put(segment);
+    assert_int_equal(mappings_within(base, 6 * PAGE, &private), 3);
+    assert_true(private);
+    assert_int_equal(words_differ(base, 6 * PAGE, 8), SIZE_MAX);
+    int probe[2];
+    assert_int_equal(pipe(probe), 0);
+    assert_int_equal(write(probe[1], "x", 1), 1);
+    assert_int_equal(read(probe[0], base + 2 * PAGE, 1), -1); /* still read-only */
+    assert_int_equal(errno, EFAULT);
+    close(probe[0]);
+    close(probe[1]);
+    munmap(base, 6 * PAGE);
+}
+
+static void put__after_the_program_unmapped_or_mapped_anew(void **state)
+{
+    (void)state;
+    int fds = open_descriptors();
+    uint8_t *base = buffer_new(8 * PAGE);
+    words_fill(base, 8 * PAGE, 9);
+    struct sw_segment *segment = get_whole(base, 8 * PAGE);
+    munmap(base, 2 * PAGE);
+    uint8_t *fresh = mmap(base + 4 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    memset(fresh, 0x5a, 2 * PAGE);
+    sw_adopt_put(segment);
+    for (size_t i = 0; i < 2 * PAGE; i++)
+        assert_int_equal(fresh[i], 0x5a);
+    for (size_t i = 2 * PAGE / 8; i < PAGE;
+         i++) { /* the words of the other pages are as they were */
+        if (i >= 4 * PAGE / 8 && i < 6 * PAGE / 8)
+            continue;
+        assert_int_equal(((uint64_t *)base)[i], (i + 1) * 0x9e3779b97f4a7c15ull ^ 9);
+    }
+    assert_int_equal(open_descriptors(), fds);
+    munmap(base, 8 * PAGE);
+
+    base = buffer_new(2 * MIB);
+    segment = get_whole(base, 2 * MIB);
+    munmap(base, 2 * MIB);
+    sw_adopt_put(segment);
+    assert_int_equal(open_descriptors(), fds);
+}
+
+/* A region that leaked, its memory freed and the addresses used again: the new memory is not
+ * mistaken for the old. */
+static void get__does_not_take_new_memory_for_an_old_segment(void **state)
+{
+    (void)state;
+    uint8_t *base = buffer_new(4 * PAGE);
+    struct sw_segment *old = get_whole(base, 4 * PAGE);
+    mmap(base, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    words_fill(base, 4 * PAGE, 10);
+    struct sw_segment *new = get_whole(base, 4 * PAGE);
+    assert_ptr_not_equal(new, old);
+    sw_adopt_put(old);
+    assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
+    uint64_t word = 0;
+    assert_int_equal(pread(sw_segment_fd(new), &word, sizeof(word), 0), sizeof(word));
+    assert_int_equal(word, *(uint64_t *)base);
+    sw_adopt_put(new);
+    assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
+    munmap(base, 4 * PAGE);
+}
+
+static void put__survives_a_program_that_closes_all_descriptors(void **state)
+{
+    (void)state;
+    uint8_t *base = buffer_new(4 * PAGE);
+    words_fill(base, 4 * PAGE, 11);
+    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    int fd = sw_segment_fd(segment);
+    close(fd);
+    assert_int_equal(sw_segment_fd(segment), -1);
+    int other = memfd_create("other", MFD_CLOEXEC);
+    assert_int_equal(dup2(other, fd), fd);
+    sw_adopt_put(segment);
+    assert_int_equal(lseek(fd, 0, SEEK_END), 0); /* not closed as if it were ours */
+    assert_int_equal(words_differ(base, 4 * PAGE, 11), SIZE_MAX);
+    close(other);
+    close(fd);
+    munmap(base, 4 * PAGE);
+}
+
+static void get__locked_memory_stays_locked(void **state)
+{
+    (void)state;
+    uint8_t *base = buffer_new(3 * MIB);
+    if (mlock(base, 3 * MIB))
+        skip();
+    words_fill(base, 3 * MIB, 12);
+    struct sw_segment *segment = get_whole(base, 3 * MIB);
+    assert_int_equal(madvise(base, PAGE, MADV_DONTNEED), -1); /* refused for locked memory only */
+    sw_adopt_put(segment);
+    assert_int_equal(madvise(base, PAGE, MADV_DONTNEED), -1);
+    assert_int_equal(words_differ(base, 3 * MIB, 12), SIZE_MAX);
+    munmap(base, 3 * MIB);
+}
+
+static void get__own_stack_is_left_alone(void **state)
+{
+    (void)state;
+    _Alignas(PAGE) uint8_t local[PAGE];
+    enum sw_adopt_reason why;
+    memset(local, 1, sizeof(local));
+    assert_int_equal(get(local, sizeof(local), &why), 0);
+    assert_int_equal(why, SW_ADOPT_KIND);
+}
+
+struct stack_thread {
+    pthread_barrier_t barrier;
+    uint8_t *local;
+    int found;
+    enum sw_adopt_reason why;
+};
+
+static void *stack_thread_main(void *arg)
+{
+    struct stack_thread *t = arg;
+    _Alignas(PAGE) uint8_t local[PAGE];
+    memset(local, 1, sizeof(local));
+    struct sw_extent own[EXTENTS_MAX];
+    t->local = local;
+    t->found = sw_adopt_get((uint64_t)(uintptr_t)local, sizeof(local), own, EXTENTS_MAX, &t->why);
+    pthread_barrier_wait(&t->barrier);
+    pthread_barrier_wait(&t->barrier);
+    return NULL;
+}
+
+static void stack_thread_check(const pthread_attr_t *attr, bool from_outside_too)
+{
+    struct stack_thread t = {.found = -1};
+    enum sw_adopt_reason why;
+    pthread_t thread;
+    pthread_barrier_init(&t.barrier, NULL, 2);
+    assert_int_equal(pthread_create(&thread, attr, stack_thread_main, &t), 0);
+    pthread_barrier_wait(&t.barrier);
+    int found = get(t.local, PAGE, &why);
+    pthread_barrier_wait(&t.barrier);
+    pthread_join(thread, NULL);
+    assert_int_equal(t.found, 0);
+    assert_int_equal(t.why, SW_ADOPT_KIND);
+    if (from_outside_too) {
+        assert_int_equal(found, 0);
+        assert_int_equal(why, SW_ADOPT_KIND);
+    }
+    pthread_barrier_destroy(&t.barrier);
+}
+
+static void get__other_threads_stack_is_left_alone(void **state)
+{
+    (void)state;
+    stack_thread_check(NULL, true);
+    /* A stack that the program made itself, inside a larger buffer: the buffer's rest is adopted.
+     */
+    uint8_t *base = buffer_new(4 * MIB);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstack(&attr, base, MIB);
+    stack_thread_check(&attr, true);
+    struct sw_segment *rest = get_whole(base + 2 * MIB, 2 * MIB);
+    sw_adopt_put(rest);
+    pthread_attr_destroy(&attr);
+    munmap(base, 4 * MIB);
+}
+
+static int io_uring_open(void)
+{
+    uint8_t params[120] = {0};
+    return (int)syscall(SYS_io_uring_setup, 4, params);
+}
+
+static void get__pinned_by_an_io_uring(void **state)
+{
+    (void)state;
+    enum sw_adopt_reason why;
+    bool private;
+    int ring = io_uring_open();
+    if (ring < 0)
+        skip();
+    uint8_t *base = buffer_new(4 * PAGE);
+    assert_int_equal(get(base, 4 * PAGE, &why), 0);
+    assert_int_equal(why, SW_ADOPT_PINNED);
+    close(ring);
+
+    /* Opened while memory is adopted: it stays shared, and returns when that is possible again. */
+    words_fill(base, 4 * PAGE, 13);
+    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    uint32_t id = sw_segment_id(segment);
+    ring = io_uring_open();
+    sw_adopt_put(segment);
+    mappings_within(base, 4 * PAGE, &private);
+    assert_false(private);
+    assert_null(sw_segment_find(id));
+    assert_int_equal(sw_segment_id(get_whole(base, 4 * PAGE)), id); /* in use again as it is */
+    sw_adopt_put(segment);
+    close(ring);
+    assert_int_equal(get(base, 0, &why), 0); /* any call tries again */
+    mappings_within(base, 4 * PAGE, &private);
+    assert_true(private);
+    assert_int_equal(words_differ(base, 4 * PAGE, 13), SIZE_MAX);
+    munmap(base, 4 * PAGE);
+}
+
+static int never_in_child(void *arg)
+{
+    (void)arg;
+    enum sw_adopt_reason why;
+    setenv("SIDEWIRE_ADOPT", "never", 1);
+    uint8_t *base = buffer_new(4 * PAGE);
+    if (get(base, 4 * PAGE, &why) != 0 || why != SW_ADOPT_DISABLED)
+        return 1;
+    if (sw_adopt_probe() != SW_ADOPT_DISABLED)
+        return 2;
+    /* Memory that already is shared needs no adoption. */
+    int fd = memfd_create("mine", 0);
+    if (ftruncate(fd, PAGE))
+        return 3;
+    void *shared = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    return get(shared, PAGE, &why) == 1 ? 0 : 4;
+}
+
+static int max_in_child(void *arg)
+{
+    (void)arg;
+    enum sw_adopt_reason why;
+    setenv("SIDEWIRE_ADOPT_MAX", "64K", 1);
+    uint8_t *base = buffer_new(256 * 1024);
+    if (get(base, 68 * 1024, &why) != 0 || why != SW_ADOPT_TOO_LARGE)
+        return 1;
+    if (get(base, 40 * 1024, &why) != 1 || why != SW_ADOPT_OK)
+        return 2;
+    struct sw_segment *segment = extents[0].segment;
+    if (get(base + 128 * 1024, 40 * 1024, &why) != 0 || why != SW_ADOPT_TOO_LARGE)
+        return 3;
+    sw_adopt_put(segment);
+    return get(base + 128 * 1024, 64 * 1024, &why) == 1 ? 0 : 4;
+}
+
+/* The knobs are read once: these run before this process has read them. */
+static int knobs_checked[2];
+
+static void knob__never(void **state)
+{
+    (void)state;
+    assert_int_equal(knobs_checked[0], 0);
+}
+
+static void knob__max(void **state)
+{
+    (void)state;
+    assert_int_equal(knobs_checked[1], 0);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(get__leaves_out_partial_pages),
+        cmocka_unit_test(get__keeps_contents_at_any_size_and_place),
+        cmocka_unit_test(get__peer_and_program_see_each_others_stores),
+        cmocka_unit_test(get__same_region_twice_shares_a_segment),
+        cmocka_unit_test(get__overlap_adopts_only_the_gaps),
+        cmocka_unit_test(get__sparse_region_costs_its_resident_pages),
+        cmocka_unit_test(get__read_only_and_inaccessible_memory),
+        cmocka_unit_test(get__several_mappings_several_extents),
+        cmocka_unit_test(get__unmapped_and_wrapping_ranges),
+        cmocka_unit_test(put__memory_is_plain_again),
+        cmocka_unit_test(put__of_memory_never_touched_is_plain_again),
+        cmocka_unit_test(put__keeps_a_changed_protection),
+        cmocka_unit_test(put__after_the_program_unmapped_or_mapped_anew),
+        cmocka_unit_test(get__does_not_take_new_memory_for_an_old_segment),
+        cmocka_unit_test(put__survives_a_program_that_closes_all_descriptors),
+        cmocka_unit_test(get__locked_memory_stays_locked),
+        cmocka_unit_test(get__own_stack_is_left_alone),
+        cmocka_unit_test(get__other_threads_stack_is_left_alone),
+        cmocka_unit_test(get__pinned_by_an_io_uring),
+        cmocka_unit_test(knob__never),
+        cmocka_unit_test(knob__max),
+    };
+    knobs_checked[0] = run_in_child(never_in_child, NULL);
+    knobs_checked[1] = run_in_child(max_in_child, NULL);
+    if (sw_adopt_probe() != SW_ADOPT_OK) {
+        printf("SKIP: %s\n", sw_adopt_reason_str(sw_adopt_probe()));
+        return 77;
+    }
+    return cmocka_run_group_tests_name("adopt", tests, NULL, NULL);
+}

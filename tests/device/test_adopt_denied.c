@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Adoption where the system refuses what it needs: the reason is the right one, nothing is lost,
+ * nobody is left waiting. Each case runs in a process of its own, under a seccomp filter.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <seccomp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "adopt_check.h"
+#include "device/adopt.h"
+
+#define LEN (20 * MIB)
+
+struct refusal {
+    const char *call;
+    int err;
+    bool has_arg; /* only when argument `arg` masked is (or, for `at_least`, is at least) `value` */
+    bool at_least;
+    unsigned int arg;
+    uint64_t mask;
+    uint64_t value;
+};
+
+/* 0, or a status that says what could not be set up. */
+static int refuse(const struct refusal *r)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    int number = seccomp_syscall_resolve_name(r->call);
+    uint32_t action = SCMP_ACT_ERRNO((uint32_t)r->err);
+    int rc;
+    if (!filter || number == __NR_SCMP_ERROR)
+        return 90;
+    if (!r->has_arg)
+        rc = seccomp_rule_add(filter, action, number, 0);
+    else if (r->at_least)
+        rc = seccomp_rule_add(filter, action, number, 1, SCMP_CMP64(r->arg, SCMP_CMP_GE, r->value));
+    else
+        rc = seccomp_rule_add(filter, action, number, 1,
+                              SCMP_CMP64(r->arg, SCMP_CMP_MASKED_EQ, r->mask, r->value));
+    return rc || seccomp_load(filter) ? 91 : 0;
+}
+
+struct writer {
+    atomic_bool stop;
+    atomic_ulong rounds;
+    volatile uint64_t *words;
+};
+
+static void *write_on(void *arg)
+{
+    struct writer *w = arg;
+    while (!atomic_load(&w->stop)) {
+        for (size_t i = 0; i < LEN / 8; i += PAGE / 8)
+            w->words[i]++;
+        atomic_fetch_add(&w->rounds, 1);
+    }
+    return NULL;
+}
+
+struct expectation {
+    const struct refusal *refusal;
+    enum sw_adopt_reason why;  /* SW_ADOPT_OK: it works nevertheless */
+    bool refuse_while_adopted; /* not before */
+    bool stays_shared;         /* the way back is what is refused */
+    bool keep_privilege;
+};
+
+/* Adopts and puts while a thread stores; 0 or the number of the check that failed. */
+static int expect(void *arg)
+{
+    const struct expectation *e = arg;
+    struct sw_extent extents[EXTENTS_MAX];
+    enum sw_adopt_reason why;
+    bool private;
+    pthread_t thread;
+    uint8_t *base = buffer_new(LEN);
+    struct writer writer = {.words = (volatile uint64_t *)base};
+    if (!e->keep_privilege)
+        become_nobody();
+    int fds = open_descriptors();
+    if (!e->refuse_while_adopted && refuse(e->refusal))
+        return 90;
+    if (!e->refuse_while_adopted && e->why != SW_ADOPT_FAILED && sw_adopt_probe() != e->why)
+        return 1;
+    pthread_create(&thread, NULL, write_on, &writer);
+    while (atomic_load(&writer.rounds) < 2)
+        ;
+    int n = sw_adopt_get((uint64_t)(uintptr_t)base, LEN, extents, EXTENTS_MAX, &why);
+    if (why != e->why || n != (e->why == SW_ADOPT_OK ? 1 : 0))
+        return 10 + (int)why;
+    if (e->refuse_while_adopted && refuse(e->refusal))
+        return 91;
+    for (int i = 0; i < n; i++)
+        sw_adopt_put(extents[i].segment);
+    unsigned long rounds = atomic_load(&writer.rounds);
+    while (atomic_load(&writer.rounds) < rounds + 3)
+        ; /* it goes on, or the alarm ends this */
+    atomic_store(&writer.stop, true);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < LEN / 8; i += PAGE / 8) {
+        if (writer.words[i] != writer.rounds)
+            return 2;
+    }
+    mappings_within(base, LEN, &private);
+    if (private == e->stays_shared)
+        return 3;
+    return open_descriptors() == fds + e->stays_shared ? 0 : 4;
+}
+
+static const struct refusal no_userfaultfd = {.call = "userfaultfd", .err = EPERM};
+static const struct refusal no_memfd = {.call = "memfd_create", .err = EPERM};
+static const struct refusal no_mremap = {.call = "mremap", .err = EPERM};
+static const struct refusal no_pagemap = {
+    .call = "pread64", .err = EPERM, .has_arg = true, .at_least = true, .arg = 3, .value = 1 << 30};
+static const struct refusal no_second_chunk = {.call = "pwrite64",
+                                               .err = ENOSPC,
+                                               .has_arg = true,
+                                               .at_least = true,
+                                               .arg = 3,
+                                               .value = 9 * MIB};
+static const struct refusal no_protection = {.call = "ioctl",
+                                             .err = EPERM,
+                                             .has_arg = true,
+                                             .arg = 1,
+                                             .mask = UINT32_MAX,
+                                             .value = UFFDIO_WRITEPROTECT};
+static const struct refusal no_shared_mapping = {.call = "mmap",
+                                                 .err = ENOMEM,
+                                                 .has_arg = true,
+                                                 .arg = 3,
+                                                 .mask = MAP_SHARED | MAP_FIXED,
+                                                 .value = MAP_SHARED | MAP_FIXED};
+static const struct refusal no_process_vm = {.call = "process_vm_readv", .err = EPERM};
+
+static void run(const struct refusal *refusal, enum sw_adopt_reason why)
+{
+    struct expectation e = {.refusal = refusal, .why = why};
+    assert_int_equal(run_in_child(expect, &e), 0);
+}
+
+/* As an ordinary user and, where that is root, with its rights: pages then move in another order.
+ */
+static void run_both(const struct refusal *refusal, enum sw_adopt_reason why)
+{
+    struct expectation e = {.refusal = refusal, .why = why, .keep_privilege = true};
+    run(refusal, why);
+    assert_int_equal(run_in_child(expect, &e), 0);
+}
+
+static void run_on_return(const struct refusal *refusal, bool stays_shared)
+{
+    struct expectation e = {.refusal = refusal,
+                            .why = SW_ADOPT_OK,
+                            .refuse_while_adopted = true,
+                            .stays_shared = stays_shared};
+    assert_int_equal(run_in_child(expect, &e), 0);
+}
+
+static void denied__userfaultfd(void **state)
+{
+    (void)state;
+    run(&no_userfaultfd, SW_ADOPT_NO_UFFD);
+}
+
+static void denied__memfd_falls_back_to_a_file_of_tmpfs(void **state)
+{
+    (void)state;
+    run(&no_memfd, SW_ADOPT_OK);
+}
+
+static int no_memfd_no_tmpfile(void *arg)
+{
+    (void)arg;
+    const struct refusal no_tmpfile = {.call = "openat",
+                                       .err = EOPNOTSUPP,
+                                       .has_arg = true,
+                                       .arg = 2,
+                                       .mask = O_TMPFILE,
+                                       .value = O_TMPFILE};
+    struct expectation e = {.refusal = &no_memfd, .why = SW_ADOPT_NO_MEMFD};
+    int rc = refuse(&no_tmpfile);
+    return rc ? rc : expect(&e);
+}
+
+static void denied__memfd_and_unnamed_files(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(no_memfd_no_tmpfile, NULL), 0);
+}
+
+static void denied__steps_on_the_way(void **state)
+{
+    (void)state;
+    run_both(&no_mremap, SW_ADOPT_FAILED);
+    run_both(&no_pagemap, SW_ADOPT_FAILED);
+    run(&no_protection, SW_ADOPT_FAILED);
+    run_both(&no_shared_mapping, SW_ADOPT_FAILED);
+    run_both(&no_process_vm, SW_ADOPT_OK);
+}
+
+static void denied__second_chunk(void **state)
+{
+    (void)state;
+    run_both(&no_second_chunk, SW_ADOPT_FAILED);
+}
+
+static void denied__way_back(void **state)
+{
+    (void)state;
+    run_on_return(&no_userfaultfd, true);
+    run_on_return(&no_mremap, true);
+    run_on_return(&no_protection, true);
+    run_on_return(&no_memfd, false);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(denied__userfaultfd),
+        cmocka_unit_test(denied__memfd_falls_back_to_a_file_of_tmpfs),
+        cmocka_unit_test(denied__memfd_and_unnamed_files),
+        cmocka_unit_test(denied__steps_on_the_way),
+        cmocka_unit_test(denied__second_chunk),
+        cmocka_unit_test(denied__way_back),
+    };
+    return cmocka_run_group_tests_name("adopt_denied", tests, NULL, NULL);
+}
