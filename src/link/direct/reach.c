@@ -80,20 +80,26 @@ uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t add
     return NULL;
 }
 
-/* The extent of a region that holds an address in the owner's space; otherwise NULL and the
- * distance to the next one. */
-static const struct sw_pub_extent *extent_at(const struct sw_pub_mr *mr, uint64_t va, uint64_t *gap)
+/* Finds the extent of a region that holds an address in the owner's space; otherwise false and the
+ * distance to the next one. It is a copy: the peer could change its table while we calculate. */
+static bool extent_at(const struct sw_pub_mr *mr, uint64_t va, struct sw_pub_extent *out,
+                      uint64_t *gap)
 {
     *gap = UINT64_MAX;
-    uint32_t count = mr->extent_count < SW_MR_EXTENTS ? mr->extent_count : SW_MR_EXTENTS;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct sw_pub_extent *extent = &mr->extents[i];
-        if (va >= extent->va && va - extent->va < extent->len_bytes)
-            return extent;
+    struct sw_pub_extent extents[SW_MR_EXTENTS];
+    uint32_t count = mr->extent_count;
+    memcpy(extents, mr->extents, sizeof(extents));
+    atomic_signal_fence(memory_order_seq_cst); /* what follows must not read the table again */
+    for (uint32_t i = 0; i < count && i < SW_MR_EXTENTS; i++) {
+        const struct sw_pub_extent *extent = &extents[i];
+        if (va >= extent->va && va - extent->va < extent->len_bytes) {
+            *out = *extent;
+            return true;
+        }
         if (extent->va > va && extent->va - va < *gap)
             *gap = extent->va - va;
     }
-    return NULL;
+    return false;
 }
 
 enum piece_kind { PIECE_MAPPED, PIECE_CMA, PIECE_WAIT, PIECE_RING };
@@ -114,14 +120,14 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
         piece.at = (uint8_t *)(uintptr_t)va;
         return piece;
     }
-    const struct sw_pub_extent *extent = peer->can_map ? extent_at(mr, va, &gap) : NULL;
+    struct sw_pub_extent extent;
     bool waiting = false;
-    if (extent) {
-        uint64_t offset = va - extent->va;
-        if (piece.len_bytes > extent->len_bytes - offset)
-            piece.len_bytes = extent->len_bytes - offset;
+    if (peer->can_map && extent_at(mr, va, &extent, &gap)) {
+        uint64_t offset = va - extent.va;
+        if (piece.len_bytes > extent.len_bytes - offset)
+            piece.len_bytes = extent.len_bytes - offset;
         bool refused;
-        piece.at = sw_peer_segment_at(peer, extent->segment, extent->file_offset + offset,
+        piece.at = sw_peer_segment_at(peer, extent.segment, extent.file_offset + offset,
                                       piece.len_bytes, &refused);
         if (piece.at) {
             piece.kind = PIECE_MAPPED;
@@ -145,17 +151,17 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
     uint64_t low = mr->iova, high = mr->iova + mr->len_bytes;
     uint8_t *bytes = (uint8_t *)(uintptr_t)mr->va;
     if (!d->peer->self) {
-        const struct sw_pub_extent *extent = d->peer->can_map ? extent_at(mr, va, &gap) : NULL;
+        struct sw_pub_extent extent;
         bool refused;
-        if (!extent)
+        if (!d->peer->can_map || !extent_at(mr, va, &extent, &gap))
             return;
-        bytes = sw_peer_segment_at(d->peer, extent->segment, extent->file_offset, extent->len_bytes,
+        bytes = sw_peer_segment_at(d->peer, extent.segment, extent.file_offset, extent.len_bytes,
                                    &refused);
         if (!bytes)
             return;
-        low = mr->iova + (extent->va - mr->va);
-        high = low + extent->len_bytes;
-        if (extent->va < mr->va || high > mr->iova + mr->len_bytes)
+        low = mr->iova + (extent.va - mr->va);
+        high = low + extent.len_bytes;
+        if (extent.va < mr->va || high < low || high > mr->iova + mr->len_bytes)
             return; /* an extent never reaches past its region */
     }
     struct sw_remote_key *key = &d->keys[d->key_turn++ % 2];
@@ -177,9 +183,9 @@ uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint6
         /* An atomic wants the mapping itself: wait for one that is on its way. */
         uint64_t gap;
         bool refused = true;
-        const struct sw_pub_extent *extent = extent_at(mr, piece.remote_va, &gap);
-        if (extent)
-            sw_peer_segment_at(peer, extent->segment, extent->file_offset, 1, &refused);
+        struct sw_pub_extent extent;
+        if (extent_at(mr, piece.remote_va, &extent, &gap))
+            sw_peer_segment_at(peer, extent.segment, extent.file_offset, 1, &refused);
         *wait = !refused;
     }
     return piece.kind == PIECE_MAPPED && piece.len_bytes == len_bytes ? piece.at : NULL;
