@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -33,7 +34,7 @@ int sw_shm_create(const char *name, size_t len_bytes)
         fd = open_unnamed();
     if (fd < 0)
         return -errno;
-    if (ftruncate(fd, (off_t)len_bytes)) {
+    if (fchmod(fd, 0600) || ftruncate(fd, (off_t)len_bytes)) {
         int err = errno;
         close(fd);
         return -err;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The control socket between two processes (SEQPACKET, engine thread only).
- *   client -> owner  ATTACH{slot, nonce}            owner -> client  WELCOME{nonce, inbox address}
+ *   client -> owner  ATTACH{slot, nonce} + own tables (proof of user)
+ *           owner -> client  WELCOME{nonce, inbox address}
  * + tables, inbox, doorbell client -> owner  SEGMENT_GET{id}                owner -> client
  * SEGMENT{id, offset, length} + descriptor (or none: refused) owner -> client  SEGMENT_GONE{id}
  * Everything received is checked for size and kind; anything unexpected ends the connection.
@@ -120,9 +121,9 @@ void sw_attach_greet(int fd)
     int got = receive_message(fd, &in, fds);
     if (got == 0)
         return;
-    if (got == 1)
-        close_fds(fds);
-    if (got < 0 || in.type != ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX || in.nonce == 0)
+    bool proven = sw_registry_proves_user(fds[0]);
+    close_fds(fds);
+    if (got < 0 || !proven || in.type != ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX || in.nonce == 0)
         goto refuse;
 
     pthread_mutex_lock(&sw_direct.lock);
@@ -216,7 +217,7 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
     struct message out = {
         .type = ATTACH, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot};
     if (connect(fd, (struct sockaddr *)&address, len) || !sw_registry_same_user(fd, &peer->pid) ||
-        send_message(fd, &out, NULL, 0)) {
+        send_message(fd, &out, &sw_nic.pub_fd, 1)) {
         close(fd);
         return;
     }
@@ -264,7 +265,7 @@ static bool welcome(struct sw_peer *peer, const struct message *in, int fds[MAX_
 {
     struct stat tables, inbox;
     if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
-        in->slot != peer->slot || fstat(fds[0], &tables) || fstat(fds[1], &inbox) ||
+        in->slot != peer->slot || !sw_registry_proves_user(fds[1]) || fstat(fds[0], &tables) || fstat(fds[1], &inbox) ||
         tables.st_size < (off_t)sizeof(struct sw_pub) || inbox.st_size < (off_t)SW_INBOX_BYTES)
         return false;
     const struct sw_pub *pub = sw_shm_map(fds[0], sizeof(struct sw_pub), false);

@@ -174,6 +174,8 @@ int sw_registry_claim(int *listener, uint32_t *slot);
 struct sockaddr_un;
 unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out);
 bool sw_registry_same_user(int socket, pid_t *pid);
+/* Where that cannot tell users apart: whether `fd`, unnamed memory the peer made, is our user's. */
+bool sw_registry_proves_user(int fd);
 
 /* peer.c */
 struct sw_peer *sw_peer_get(uint32_t slot); /* takes a reference; NULL: no memory */

@@ -5,11 +5,13 @@
  * left when it dies.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -60,16 +62,6 @@ failed:;
     return -err;
 }
 
-static bool same_user_namespace(pid_t pid)
-{
-    char path[64], own[64], other[64];
-    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-    ssize_t own_len = readlink("/proc/self/ns/user", own, sizeof(own));
-    /* Reading the peer's link needs ptrace rights over it, so it proves the same user by itself. */
-    ssize_t other_len = readlink(path, other, sizeof(other));
-    return own_len > 0 && own_len == other_len && !memcmp(own, other, (size_t)own_len);
-}
-
 static bool is_overflow_uid(uid_t uid)
 {
     uid_t overflow = 65534;
@@ -89,10 +81,26 @@ bool sw_registry_same_user(int socket, pid_t *pid)
     socklen_t len = sizeof(cred);
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid())
         return false;
-    /* In a user namespace without a mapping every foreign user shows as the overflow uid, as we do.
-     */
-    if (is_overflow_uid(cred.uid) && cred.pid != getpid() && !same_user_namespace(cred.pid))
-        return false;
     *pid = cred.pid;
+    return true;
+}
+
+/*
+ * In a user namespace that does not map our user, we and every stranger show as the overflow uid. What the kernel still tells
+ * apart is who may open a file of mode 0600: an unnamed one that the peer made and we may open for writing was made by our user.
+ */
+bool sw_registry_proves_user(int fd)
+{
+    if (!is_overflow_uid(geteuid()))
+        return true; /* the credentials were proof enough */
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) || info.st_nlink != 0 || (info.st_mode & 0777) != 0600)
+        return false;
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int again = open(path, O_RDWR | O_CLOEXEC);
+    if (again < 0)
+        return false;
+    close(again);
     return true;
 }
