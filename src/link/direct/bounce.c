@@ -89,6 +89,11 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     return last ? SW_STEP_SENT : SW_STEP_DONE;
 }
 
+static bool is_atomic(const struct sw_wqe *wqe)
+{
+    return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                              uint32_t position)
 {
@@ -96,7 +101,7 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
         return SW_STEP_BLOCKED;
     if (wqe->opcode == IBV_WR_RDMA_READ)
         return ask(d, wqe, SW_REC_READ);
-    if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+    if (is_atomic(wqe))
         return ask(d, wqe, SW_REC_ATOMIC);
     bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     enum sw_step step;
@@ -139,29 +144,42 @@ static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const 
     return true;
 }
 
+/* Whether it can be the (next) answer to this request. */
+static bool answers(const struct sw_record *answer, const struct sw_wqe *wqe)
+{
+    bool is_read = wqe->opcode == IBV_WR_RDMA_READ;
+    uint32_t len = answer->len_bytes;
+    if (answer->kind == SW_REC_ANSWER)
+        return !is_read || wqe->len_bytes == 0;
+    return answer->kind == SW_REC_DATA && is_read && len > 0 &&
+           len <= wqe->len_bytes - wqe->done_bytes && len <= SW_RESPONSE_BOUNCE &&
+           answer->bounce_at <= SW_RESPONSE_BOUNCE - len;
+}
+
 /* Applies one answer to the request it belongs to; false: that request failed. */
 static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
                   struct sw_wqe *wqe, uint32_t position)
 {
     if (answer->verdict != SW_ACK) {
-        enum sw_verdict verdict = answer->verdict < SW_VERDICT_COUNT
-                                      ? (enum sw_verdict)answer->verdict
-                                      : SW_NAK_OPERATIONAL;
-        d->fail_status = sw_verdict_rules[verdict].requester;
-        d->fail_verdict = SW_ACK; /* the target decided, it knows */
+        bool known =
+            answer->verdict < SW_VERDICT_COUNT && sw_verdict_rules[answer->verdict].requester_fatal;
+        /* The target decided: it knows. */
+        sw_step_local_error(d, known ? sw_verdict_rules[answer->verdict].requester
+                                     : IBV_WC_BAD_RESP_ERR);
         return false;
     }
     bool is_read = wqe->opcode == IBV_WR_RDMA_READ, good = true, last = true;
+    if (!answers(answer, wqe)) {
+        sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
+        return false;
+    }
     if (answer->kind == SW_REC_DATA) {
         uint32_t len = answer->len_bytes;
         good =
-            is_read && len <= wqe->len_bytes - wqe->done_bytes && len <= SW_RESPONSE_BOUNCE &&
-            answer->bounce_at <= SW_RESPONSE_BOUNCE - len &&
             scatter(qp, position, wqe->done_bytes, d->rx->response_bounce + answer->bounce_at, len);
         wqe->done_bytes += good ? len : 0;
         last = wqe->done_bytes == wqe->len_bytes;
-    } else if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-               wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    } else if (is_atomic(wqe)) {
         uint64_t original = answer->compare_add;
         good = scatter(qp, position, 0, (const uint8_t *)&original, 8);
         is_read = true;
@@ -182,12 +200,14 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     uint32_t before = d->response_at, bounce_end = 0;
     bool good = true, bounced = false;
-    while (good && d->answers_due) {
+    /* A bound, should the peer write answers as fast as they are read. */
+    while (good && d->answers_due && d->response_at - before < SW_RESPONSE_SLOTS) {
         const struct sw_record *slot = &d->rx->responses[d->response_at % SW_RESPONSE_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->response_at + 1)
             break;
         struct sw_record answer;
         memcpy((void *)&answer, (const void *)slot, sizeof(answer));
+        atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
         uint32_t position;
         struct sw_wqe *wqe = oldest_sent(qp, &position);
         if (!wqe)

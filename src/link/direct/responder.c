@@ -15,12 +15,29 @@
 
 enum serve { SERVED, SERVE_WAIT, SERVE_FATAL };
 
-/* A record as read once from memory the peer may still scribble over. */
+/* A record's head, read once from memory that the peer may still scribble over. */
 struct request {
     uint8_t kind, flags, slots, verdict;
     uint32_t len_bytes, imm;
     const struct sw_record *slot;
 };
+
+/* The rest of it, for the kinds that ask the target to do something. */
+static struct sw_record read_whole(const struct request *request)
+{
+    struct sw_record copy;
+    memcpy((void *)&copy, (const void *)request->slot, sizeof(copy));
+    atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
+    return copy;
+}
+
+/* What a peer may say of a message it could not deliver. */
+static enum sw_verdict verdict_of(const struct request *request)
+{
+    enum sw_verdict verdict = (enum sw_verdict)request->verdict;
+    bool known = verdict < SW_VERDICT_COUNT && sw_verdict_rules[verdict].responder_fatal;
+    return known || verdict == SW_ACK ? verdict : SW_NAK_INVALID;
+}
 
 static void complete(struct sw_qp *qp, const struct request *request,
                      const struct sw_recv_claim *claim, uint32_t len_bytes,
@@ -100,10 +117,11 @@ static enum serve serve_placed(struct sw_qp *qp, const struct request *request,
                                enum ibv_wc_opcode opcode)
 {
     struct sw_recv_claim claim;
-    enum sw_verdict verdict =
-        request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
+    enum sw_verdict verdict = verdict_of(request);
     if (!sw_qp_take_recv(qp, &claim))
         return fatal(qp, SW_NAK_INVALID);
+    if (verdict == SW_ACK && opcode == IBV_WC_RECV && request->len_bytes > claim.len_bytes)
+        verdict = SW_NAK_INVALID; /* a program must never be told of more than its buffer holds */
     complete(qp, request, &claim, request->len_bytes, opcode, sw_verdict_rules[verdict].responder);
     return verdict == SW_ACK ? SERVED : fatal(qp, verdict);
 }
@@ -140,9 +158,9 @@ static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
     return answer(qp, d, verdict, 0);
 }
 
-static const uint8_t *bounced(const struct sw_direct_qp *d, const struct request *request)
+static const uint8_t *bounced(const struct sw_direct_qp *d, const struct request *request,
+                              uint32_t at)
 {
-    uint32_t at = request->slot->bounce_at;
     if (request->len_bytes > SW_BOUNCE_CHUNK || at > SW_REQUEST_BOUNCE - request->len_bytes)
         return NULL;
     return d->rx->request_bounce + at;
@@ -153,12 +171,13 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     if (!can_answer(qp, d))
         return SERVE_WAIT;
-    const uint8_t *from = bounced(d, request);
+    const struct sw_record record = read_whole(request);
+    const uint8_t *from = bounced(d, request, record.bounce_at);
     if (request->flags & SW_REC_FIRST) {
         if (!take_claim(qp, d))
-            return serve_rnr(qp, d, request->slot->rnr_retry);
+            return serve_rnr(qp, d, record.rnr_retry);
         d->claim_used = 0;
-        if (request->slot->total_bytes > d->claim.len_bytes)
+        if (record.total_bytes > d->claim.len_bytes)
             return refuse_send(qp, d, request, SW_NAK_INVALID);
     }
     if (!d->claimed || !from)
@@ -185,15 +204,15 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     if (!can_answer(qp, d))
         return SERVE_WAIT;
-    const struct sw_record *slot = request->slot;
-    const uint8_t *from = bounced(d, request);
+    const struct sw_record record = read_whole(request);
+    const uint8_t *from = bounced(d, request, record.bounce_at);
     if (!from)
         return fatal(qp, SW_NAK_INVALID);
-    uint32_t total = slot->total_bytes;
+    uint32_t total = record.total_bytes;
     if (total) {
         const struct sw_pub_mr *mr;
-        uint64_t word, addr = slot->remote_addr;
-        enum sw_verdict verdict = sw_target_check(sw_nic.pub, slot->rkey, addr, request->len_bytes,
+        uint64_t word, addr = record.remote_addr;
+        enum sw_verdict verdict = sw_target_check(sw_nic.pub, record.rkey, addr, request->len_bytes,
                                                   IBV_ACCESS_REMOTE_WRITE, qp->pd_id,
                                                   (uint32_t)qp->attr.qp_access_flags, &mr, &word);
         if (verdict != SW_ACK)
@@ -207,7 +226,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
         return SERVED;
     if (request->flags & SW_REC_IMM) {
         if (!take_claim(qp, d))
-            return serve_rnr(qp, d, slot->rnr_retry);
+            return serve_rnr(qp, d, record.rnr_retry);
         complete(qp, request, &d->claim, total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
         d->claimed = false;
     }
@@ -217,15 +236,15 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
 static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
                              const struct request *request)
 {
-    const struct sw_record *slot = request->slot;
-    uint32_t total = slot->total_bytes;
-    uint64_t addr = slot->remote_addr;
+    const struct sw_record asked = read_whole(request);
+    uint32_t total = asked.total_bytes;
+    uint64_t addr = asked.remote_addr;
     const struct sw_pub_mr *mr = NULL;
     uint64_t word;
     if (total == 0)
         return answer(qp, d, SW_ACK, 0);
     enum sw_verdict verdict =
-        sw_target_check(sw_nic.pub, slot->rkey, addr, total, IBV_ACCESS_REMOTE_READ, qp->pd_id,
+        sw_target_check(sw_nic.pub, asked.rkey, addr, total, IBV_ACCESS_REMOTE_READ, qp->pd_id,
                         (uint32_t)qp->attr.qp_access_flags, &mr, &word);
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
@@ -255,21 +274,21 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     if (!can_answer(qp, d))
         return SERVE_WAIT;
-    const struct sw_record *slot = request->slot;
-    uint64_t addr = slot->remote_addr, word;
+    const struct sw_record asked = read_whole(request);
+    uint64_t addr = asked.remote_addr, word;
     const struct sw_pub_mr *mr;
     enum sw_verdict verdict =
         addr & 7 ? SW_NAK_INVALID
-                 : sw_target_check(sw_nic.pub, slot->rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
+                 : sw_target_check(sw_nic.pub, asked.rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
                                    qp->pd_id, (uint32_t)qp->attr.qp_access_flags, &mr, &word);
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     uint64_t *at = (uint64_t *)own_memory(mr, addr);
-    uint64_t before = slot->compare_add;
-    if (slot->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+    uint64_t before = asked.compare_add;
+    if (asked.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
         before = __atomic_fetch_add(at, before, __ATOMIC_SEQ_CST);
     else
-        __atomic_compare_exchange_n(at, &before, slot->swap, false, __ATOMIC_SEQ_CST,
+        __atomic_compare_exchange_n(at, &before, asked.swap, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_SEQ_CST);
     return answer(qp, d, SW_ACK, before);
 }
@@ -296,9 +315,7 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct r
     case SW_REC_DATA:
         break;
     }
-    enum sw_verdict verdict =
-        request->verdict < SW_VERDICT_COUNT ? (enum sw_verdict)request->verdict : SW_NAK_INVALID;
-    return fatal(qp, request->kind == SW_REC_FATAL ? verdict : SW_NAK_INVALID);
+    return fatal(qp, request->kind == SW_REC_FATAL ? verdict_of(request) : SW_NAK_INVALID);
 }
 
 static bool uses_bounce(const struct request *request)
@@ -327,6 +344,7 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
             break;
         struct request request = {slot->kind,      slot->flags, slot->slots, slot->verdict,
                                   slot->len_bytes, slot->imm,   slot};
+        atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
         if (request.slots < 1 || request.slots > SW_RECORD_SLOTS_MAX) {
             fatal(qp, SW_NAK_INVALID);
             return true;
