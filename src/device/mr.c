@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/log.h"
 #include "device/adopt.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
@@ -61,7 +62,9 @@ static void publish_extents(struct sw_pub_mr *entry, struct sw_mr *mr, uint64_t 
                             uint64_t len_bytes)
 {
     struct sw_extent extents[SW_MR_EXTENTS];
-    int count = sw_adopt_get(va, len_bytes, extents, SW_MR_EXTENTS, NULL);
+    enum sw_adopt_reason why = SW_ADOPT_OK;
+    int count = sw_adopt_get(va, len_bytes, extents, SW_MR_EXTENTS, &why);
+    uint64_t mapped_bytes = 0;
     for (int i = 0; i < count; i++) {
         mr->segments[i] = extents[i].segment;
         entry->extents[i] = (struct sw_pub_extent){
@@ -70,7 +73,12 @@ static void publish_extents(struct sw_pub_mr *entry, struct sw_mr *mr, uint64_t 
             .file_offset = extents[i].offset,
             .segment = sw_segment_id(extents[i].segment),
         };
+        mapped_bytes += extents[i].len_bytes;
     }
+    sw_info("region 0x%llx, %llu bytes: %llu mappable by peers%s%s", (unsigned long long)va,
+            (unsigned long long)len_bytes, (unsigned long long)mapped_bytes,
+            mapped_bytes < len_bytes ? "; the rest by cma or ring: " : "",
+            mapped_bytes < len_bytes ? sw_adopt_reason_str(why) : "");
     mr->segment_count = count;
     entry->extent_count = (uint32_t)count;
 }

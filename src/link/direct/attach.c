@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The control socket between two processes (SEQPACKET, engine thread only).
- *   client -> owner  ATTACH{slot, nonce} + own tables (proof of user)
- *           owner -> client  WELCOME{nonce, inbox address}
- * + tables, inbox, doorbell client -> owner  SEGMENT_GET{id}                owner -> client
- * SEGMENT{id, offset, length} + descriptor (or none: refused) owner -> client  SEGMENT_GONE{id}
- * Everything received is checked for size and kind; anything unexpected ends the connection.
+ * The control socket between two processes (SEQPACKET, engine thread only). Client to owner:
+ *
+ *   ATTACH{slot, nonce} + its tables (proof of user)   answered by WELCOME{nonce, inbox address} +
+ * tables, inbox, doorbell SEGMENT_GET{id}                                    answered by
+ * SEGMENT{id, offset, length} + descriptor (none: refused)
+ *
+ * and from the owner at any time SEGMENT_GONE{id}.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -123,7 +124,8 @@ void sw_attach_greet(int fd)
         return;
     bool proven = sw_registry_proves_user(fds[0]);
     close_fds(fds);
-    if (got < 0 || !proven || in.type != ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX || in.nonce == 0)
+    if (got < 0 || !proven || in.type != ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX ||
+        in.nonce == 0)
         goto refuse;
 
     pthread_mutex_lock(&sw_direct.lock);
@@ -265,8 +267,9 @@ static bool welcome(struct sw_peer *peer, const struct message *in, int fds[MAX_
 {
     struct stat tables, inbox;
     if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
-        in->slot != peer->slot || !sw_registry_proves_user(fds[1]) || fstat(fds[0], &tables) || fstat(fds[1], &inbox) ||
-        tables.st_size < (off_t)sizeof(struct sw_pub) || inbox.st_size < (off_t)SW_INBOX_BYTES)
+        in->slot != peer->slot || !sw_registry_proves_user(fds[1]) || fstat(fds[0], &tables) ||
+        fstat(fds[1], &inbox) || tables.st_size < (off_t)sizeof(struct sw_pub) ||
+        inbox.st_size < (off_t)SW_INBOX_BYTES)
         return false;
     const struct sw_pub *pub = sw_shm_map(fds[0], sizeof(struct sw_pub), false);
     void *base = sw_shm_map(fds[1], SW_INBOX_BYTES, true);

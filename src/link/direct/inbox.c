@@ -92,18 +92,20 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
 
 static bool has_hung_up(const struct sw_inbox *inbox)
 {
-    struct pollfd socket = {.fd = inbox->socket, .events = POLLRDHUP};
+    struct pollfd socket = {.fd = __atomic_load_n(&inbox->socket, __ATOMIC_RELAXED),
+                            .events = POLLRDHUP};
     return socket.fd >= 0 && poll(&socket, 1, 0) == 1 &&
            socket.revents & (POLLHUP | POLLRDHUP | POLLERR);
 }
 
-bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
+static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadline)
 {
     struct sw_block *block = sw_inbox_block(inbox->base, index);
     uint32_t seen = atomic_load_explicit(&block->access_seq, memory_order_seq_cst);
     if (!(seen & 1))
         return true;
-    uint64_t deadline = sw_clock_ns() + ACCESS_WAIT_NS;
+    if (!*deadline)
+        *deadline = sw_clock_ns() + ACCESS_WAIT_NS;
     for (uint32_t spins = 0;; spins++) {
         if (atomic_load_explicit(&block->access_seq, memory_order_acquire) != seen ||
             atomic_load(&inbox->dead))
@@ -115,21 +117,28 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
         if (spins % 256 != 255)
             continue;
         sched_yield();
-        if (sw_clock_ns() > deadline)
+        if (sw_clock_ns() > *deadline)
             return false;
     }
+}
+
+bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
+{
+    uint64_t deadline = 0;
+    return wait_until(inbox, index, &deadline);
 }
 
 void sw_inbox_wait_all(void)
 {
     pthread_mutex_lock(&sw_direct.lock);
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next) {
+        uint64_t deadline = 0; /* for all blocks of a client: it is stopped as a whole */
         for (uint32_t word = 0; word < SW_INBOX_BLOCKS / 64; word++) {
             uint64_t used = __atomic_load_n(&inbox->used[word], __ATOMIC_SEQ_CST);
             while (used) {
                 uint32_t bit = (uint32_t)__builtin_ctzll(used);
                 used &= used - 1;
-                if (!sw_inbox_wait(inbox, word * 64 + bit))
+                if (!wait_until(inbox, word * 64 + bit, &deadline))
                     sw_warn("a peer (slot %u) is stopped inside an access; not waiting for it",
                             inbox->slot);
             }

@@ -86,8 +86,9 @@ bool sw_registry_same_user(int socket, pid_t *pid)
 }
 
 /*
- * In a user namespace that does not map our user, we and every stranger show as the overflow uid. What the kernel still tells
- * apart is who may open a file of mode 0600: an unnamed one that the peer made and we may open for writing was made by our user.
+ * In a user namespace that does not map our user, we and every stranger show as the overflow uid.
+ * What the kernel still tells apart is who may open a file of mode 0600: an unnamed one that the
+ * peer made and we may open for writing was made by our user.
  */
 bool sw_registry_proves_user(int fd)
 {
