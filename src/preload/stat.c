@@ -140,10 +140,10 @@ SW_HOOK int statx(int dirfd, const char *path, int flags, unsigned int mask, str
     struct sw_found found;
     if (asks_of_fd(path, flags)) {
         int result = SW_REAL(statx)(dirfd, path, flags, mask, out);
+        if (result || !S_ISREG(out->stx_mode))
+            return result;
         struct stat status = {.st_dev = makedev(out->stx_dev_major, out->stx_dev_minor)};
-        return result == 0 && S_ISREG(out->stx_mode) && sw_node_of_fd(dirfd, &status, &found)
-                   ? node_statx(&found, out)
-                   : result;
+        return sw_node_of_fd(dirfd, &status, &found) ? node_statx(&found, out) : result;
     }
     if (sw_path_find(dirfd, &path, !(flags & AT_SYMLINK_NOFOLLOW), &found))
         return node_statx(&found, out);

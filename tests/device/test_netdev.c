@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -375,6 +377,55 @@ static void netdev_fork_child__closes_the_monitor_and_keeps_the_list(void **stat
     assert_true(fcntl(fd, F_GETFD) >= 0);
 }
 
+static atomic_bool stop;
+
+static void *refresh_and_read(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&stop)) {
+        struct sw_netdev_info info;
+        struct sw_gid gid;
+        if (sw_netdev_refresh(NULL, NULL))
+            return "refresh failed";
+        for (int i = 0; i < sw_netdev_count(); i++) {
+            sw_netdev_read(sw_netdev_get(i), &info);
+            if (info.index != i || !sw_netdev_gid(sw_netdev_get(i), 1, &gid))
+                return "a device changed its place";
+        }
+    }
+    return NULL;
+}
+
+/* A child of a process whose other threads are busy in here must find the locks free and the list
+ * whole. */
+static void netdev_refresh__works_in_threads_and_forked_children(void **state)
+{
+    (void)state;
+    need_namespace();
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, refresh_and_read, NULL), 0);
+    for (int i = 0; i < 30; i++) {
+        pid_t child = fork();
+        if (!child) {
+            alarm(20); /* a deadlock shows as SIGALRM */
+            struct sw_netdev_info info;
+            int failed = sw_netdev_refresh(NULL, NULL);
+            sw_netdev_read(find("sw_lo"), &info);
+            _exit(failed || !info.up);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 3; i++) {
+        void *failure;
+        assert_int_equal(pthread_join(threads[i], &failure), 0);
+        assert_null(failure);
+    }
+}
+
 /* The filter is read once in a process, before everything else: in a child of a process that has
  * not listed yet. */
 static int filtered_list(const char *filter, const char *expected)
@@ -432,6 +483,7 @@ int main(void)
         cmocka_unit_test(netdev_refresh__adds_an_interface_that_comes_up),
         cmocka_unit_test(netdev_refresh__reports_the_port_down_and_up),
         cmocka_unit_test(netdev_refresh__keeps_the_device_of_a_vanished_interface),
+        cmocka_unit_test(netdev_refresh__works_in_threads_and_forked_children),
         cmocka_unit_test(netdev_is_local_gid__knows_all_addresses_of_the_host),
         cmocka_unit_test(netdev_monitor__wakes_on_a_change),
         cmocka_unit_test(netdev_fork_child__closes_the_monitor_and_keeps_the_list),
