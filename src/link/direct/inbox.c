@@ -128,21 +128,31 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
     return wait_until(inbox, index, &deadline);
 }
 
+static void wait_client(struct sw_inbox *inbox)
+{
+    bool quiet = true;
+    uint64_t deadline = 0; /* for all blocks together: a client is stopped as a whole */
+    for (uint32_t word = 0; word < SW_INBOX_BLOCKS / 64; word++) {
+        uint64_t used = __atomic_load_n(&inbox->used[word], __ATOMIC_SEQ_CST);
+        while (used) {
+            uint32_t bit = (uint32_t)__builtin_ctzll(used);
+            used &= used - 1;
+            quiet &= wait_until(inbox, word * 64 + bit, &deadline);
+        }
+    }
+    if (!quiet)
+        sw_warn("a peer (slot %u) is stopped inside an access; not waiting for it", inbox->slot);
+}
+
 void sw_inbox_wait_all(void)
 {
     pthread_mutex_lock(&sw_direct.lock);
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next) {
-        uint64_t deadline = 0; /* for all blocks of a client: it is stopped as a whole */
-        for (uint32_t word = 0; word < SW_INBOX_BLOCKS / 64; word++) {
-            uint64_t used = __atomic_load_n(&inbox->used[word], __ATOMIC_SEQ_CST);
-            while (used) {
-                uint32_t bit = (uint32_t)__builtin_ctzll(used);
-                used &= used - 1;
-                if (!wait_until(inbox, word * 64 + bit, &deadline))
-                    sw_warn("a peer (slot %u) is stopped inside an access; not waiting for it",
-                            inbox->slot);
-            }
-        }
+        inbox->users++; /* keeps it, so that one stopped client does not hold up the engine */
+        pthread_mutex_unlock(&sw_direct.lock);
+        wait_client(inbox);
+        pthread_mutex_lock(&sw_direct.lock);
+        inbox->users--;
     }
     pthread_mutex_unlock(&sw_direct.lock);
 }
