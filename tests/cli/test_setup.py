@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""scripts/setup, on machines made up for it: what it installs, what it says, when it stops."""
+"""scripts/setup, on machines made up for it: what it installs, what it says, when it stops; and how scripts/test counts."""
+import importlib.machinery
+import importlib.util
+import json
 import os
 import sys
 
@@ -89,6 +92,47 @@ def setup__installation_that_fails():
         done = run(SETUP, env=env)
         expect_status(done, 1)
         expect('apt-get install --no-install-recommends two three' in done.stderr, done)
+
+
+def counter():
+    """scripts/test as a module."""
+    path = os.path.join(SOURCE, 'scripts/test')
+    spec = importlib.util.spec_from_loader('scripts_test', importlib.machinery.SourceFileLoader('scripts_test', path))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def collected(*records, status=0):
+    """What scripts/test makes of a run of meson that logged these results."""
+    module = counter()
+    tally = module.Tally()
+    with harness.public_folder() as folder:
+        log = f'{folder}/testlog.json'
+        with open(log, 'w', encoding='utf-8') as out:
+            out.writelines(json.dumps(record) + '\n' for record in records)
+        module.collect('build', log, status, tally)
+    return tally
+
+
+def record(name, result, stdout='', stderr=''):
+    return {'name': f'sidewire:{name}', 'result': result, 'stdout': stdout, 'stderr': stderr}
+
+
+def testrun__counts_each_result():
+    tally = collected(record('a', 'OK'), record('b', 'EXPECTEDFAIL'), record('c', 'FAIL'), record('d', 'TIMEOUT'),
+                      record('e', 'ERROR'), record('f', 'UNEXPECTEDPASS'), record('g', 'SKIP'), status=1)
+    expect(tally.passed == 2 and len(tally.failures) == 4 and len(tally.skips) == 1, vars(tally))
+
+
+def testrun__finds_the_reason_of_a_skip():
+    tally = collected(record('a', 'SKIP', 'words\nSKIP: the reason\n'), record('b', 'SKIP', '', 'SKIP: another'), record('c', 'SKIP'))
+    expect([reason for _, reason in tally.skips] == ['the reason', 'another', 'no reason given'], tally.skips)
+
+
+def testrun__a_status_without_a_failed_test_is_a_failure():
+    expect(len(collected(record('a', 'OK'), status=1).failures) == 1)
+    expect(not collected(record('a', 'OK')).failures)
 
 
 if __name__ == '__main__':
