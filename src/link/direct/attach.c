@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The control socket between two processes (SEQPACKET, engine thread only). Client to owner:
+ * The control socket between two processes (SEQPACKET, engine thread only). From client to owner:
+ *  - ATTACH{slot, nonce} + its tables (proof of user)
+ *    is answered by WELCOME{nonce, inbox address} + tables, inbox, doorbell
+ *  - SEGMENT_GET{id}
+ *    is answered by SEGMENT{id, offset, length} + descriptor (none: refused)
  *
- *   ATTACH{slot, nonce} + its tables (proof of user)   answered by WELCOME{nonce, inbox address} +
- * tables, inbox, doorbell SEGMENT_GET{id}                                    answered by
- * SEGMENT{id, offset, length} + descriptor (none: refused)
- *
- * and from the owner at any time SEGMENT_GONE{id}.
+ * and from the owner at any time SEGMENT_GONE{id}. Everything received is checked for size and
+ * kind; anything unexpected ends the connection.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -41,11 +43,11 @@ struct message {
     uint64_t len_bytes;
 };
 
-enum { MAX_FDS = 3 };
+enum { MAX_FDS = 3, ROOM_FDS = 8 };
 
 static int send_message(int socket, const struct message *message, const int *fds, int count)
 {
-    char control[CMSG_SPACE(MAX_FDS * sizeof(int))] = {0};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))] = {0};
     struct iovec iov = {(void *)message, sizeof(*message)};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     if (count) {
@@ -60,16 +62,27 @@ static int send_message(int socket, const struct message *message, const int *fd
     return sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*message) ? 0 : -errno;
 }
 
+static void close_fds(int fds[MAX_FDS])
+{
+    for (int i = 0; i < MAX_FDS; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = -1;
+    }
+}
+
 /* Returns 1 for a message, 0 when there is none now, -1 at the end of the connection. fds are -1
  * where not sent. */
 static int receive_message(int socket, struct message *message, int fds[MAX_FDS])
 {
-    char control[CMSG_SPACE(MAX_FDS * sizeof(int))];
+    /* More room than is needed: what is delivered must be seen, to be closed. */
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(ROOM_FDS * sizeof(int))];
     struct iovec iov = {message, sizeof(*message)};
     struct msghdr msg = {.msg_iov = &iov,
                          .msg_iovlen = 1,
                          .msg_control = control,
                          .msg_controllen = sizeof(control)};
+    size_t got = 0;
     for (int i = 0; i < MAX_FDS; i++)
         fds[i] = -1;
     ssize_t len = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -79,23 +92,21 @@ static int receive_message(int socket, struct message *message, int fds[MAX_FDS]
         if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
             continue;
         size_t count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(cmsg), (count < MAX_FDS ? count : MAX_FDS) * sizeof(int));
+        for (size_t i = 0; i < count; i++, got++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
+            if (got < MAX_FDS)
+                fds[got] = fd;
+            else
+                close(fd);
+        }
     }
-    if (len != sizeof(*message) || message->version != SW_PUB_VERSION ||
-        msg.msg_flags & MSG_CTRUNC) {
-        for (int i = 0; i < MAX_FDS; i++)
-            if (fds[i] >= 0)
-                close(fds[i]);
+    if (len != sizeof(*message) || message->version != SW_PUB_VERSION || got > MAX_FDS ||
+        msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        close_fds(fds);
         return -1;
     }
     return 1;
-}
-
-static void close_fds(int fds[MAX_FDS])
-{
-    for (int i = 0; i < MAX_FDS; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
 }
 
 /* ---- owner's side ---- */
@@ -138,7 +149,7 @@ void sw_attach_greet(int fd)
     bool usable = inbox && inbox->socket < 0;
     if (usable) {
         inbox->client_nonce = in.nonce;
-        inbox->socket = fd;
+        __atomic_store_n(&inbox->socket, fd, __ATOMIC_RELAXED); /* has_hung_up() looks */
     }
     pthread_mutex_unlock(&sw_direct.lock);
     if (!usable)
@@ -190,7 +201,7 @@ void sw_attach_from_client(struct sw_inbox *inbox)
         sw_engine_unwatch(inbox->socket);
         pthread_mutex_lock(&sw_direct.lock);
         close(inbox->socket);
-        inbox->socket = -1;
+        __atomic_store_n(&inbox->socket, -1, __ATOMIC_RELAXED);
         atomic_store(&inbox->dead, true);
         pthread_mutex_unlock(&sw_direct.lock);
     }
@@ -269,12 +280,14 @@ static bool welcome(struct sw_peer *peer, const struct message *in, int fds[MAX_
     if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
         in->slot != peer->slot || !sw_registry_proves_user(fds[1]) || fstat(fds[0], &tables) ||
         fstat(fds[1], &inbox) || tables.st_size < (off_t)sizeof(struct sw_pub) ||
-        inbox.st_size < (off_t)SW_INBOX_BYTES)
+        inbox.st_size < (off_t)SW_INBOX_BYTES ||
+        !(fcntl(fds[2], F_GETFL) & O_NONBLOCK)) /* ringing must never wait */
         return false;
     const struct sw_pub *pub = sw_shm_map(fds[0], sizeof(struct sw_pub), false);
     void *base = sw_shm_map(fds[1], SW_INBOX_BYTES, true);
-    if (!pub || !base || pub->header.magic != SW_PUB_MAGIC || pub->header.nonce != in->nonce) {
-        sw_warn("slot %u: cannot map its tables: %s", peer->slot, strerror(errno));
+    if (!pub || !base || pub->header.magic != SW_PUB_MAGIC ||
+        pub->header.version != SW_PUB_VERSION || pub->header.nonce != in->nonce) {
+        sw_warn("slot %u: its tables cannot be mapped or are not ours to read", peer->slot);
         if (pub)
             munmap((void *)pub, sizeof(*pub));
         if (base)
@@ -302,12 +315,25 @@ static struct sw_peer_segment *find_segment(struct sw_peer *peer, uint32_t id)
     return segment;
 }
 
+/* Whether a file really has these bytes: past its end a mapping has nothing but SIGBUS. */
+static bool file_holds(int fd, uint64_t offset, uint64_t len_bytes)
+{
+    struct stat file;
+    if (len_bytes == 0 || offset + len_bytes < offset || fstat(fd, &file))
+        return false;
+    if (!S_ISREG(file.st_mode))
+        return true; /* device memory has no size */
+
+    uint64_t size = ((uint64_t)file.st_size + 4095) & ~4095ull; /* the last page is there whole */
+    return offset + len_bytes <= size;
+}
+
 static void map_segment(struct sw_peer *peer, const struct message *in, int fd)
 {
     uint64_t page_offset = in->offset & ~4095ull;
     uint64_t len_bytes = in->len_bytes + (in->offset - page_offset);
     void *base = MAP_FAILED;
-    if (fd >= 0 && in->len_bytes)
+    if (fd >= 0 && file_holds(fd, in->offset, in->len_bytes))
         base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
                     (off_t)page_offset);
     pthread_mutex_lock(&peer->lock);
