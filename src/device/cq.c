@@ -144,7 +144,7 @@ int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
         count += pop(cq, max - count, wc + count);
     }
     sw_lock_release(&cq->poll_lock);
-    if (__builtin_expect(cq->overflow, 0) && count == 0)
+    if (count == 0 && __builtin_expect(sw_cq_is_overrun(cq), 0))
         return -1;
     return count;
 }
@@ -175,8 +175,7 @@ void sw_cq_fire(struct sw_cq *cq)
 
 struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq)
 {
-    if (!cq->overflow) {
-        cq->overflow = true;
+    if (!atomic_exchange(&cq->overflow, true)) {
         sw_context_event(cq->ctx, IBV_EVENT_CQ_ERR, cq->owner);
         sw_nic.link->kick(); /* the engine takes the CQ's QPs to ERR */
     }

@@ -39,7 +39,7 @@ struct sw_cq {
     uint32_t mask;
     struct sw_cqe *ring;
     uint32_t capacity; /* what the program was granted; the ring may be larger */
-    bool overflow;
+    atomic_bool overflow;
 
     _Alignas(SW_CACHELINE) struct sw_context *ctx;
     struct sw_pub_cq *pub;
@@ -49,6 +49,11 @@ struct sw_cq {
     atomic_uint refs;
     _Atomic uint32_t head_seen; /* head as of the last poll, for the producers' overflow check */
 };
+
+static inline bool sw_cq_is_overrun(const struct sw_cq *cq)
+{
+    return atomic_load_explicit(&cq->overflow, memory_order_relaxed);
+}
 
 /* Fires the event if the CQ is armed for it; push_lock need not be held. */
 void sw_cq_fire(struct sw_cq *cq);

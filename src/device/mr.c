@@ -126,9 +126,10 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
 }
 
 /* One at a time, so that of two regions sharing a segment one surely sees the last reference go. */
+static pthread_mutex_t last_reference = PTHREAD_MUTEX_INITIALIZER;
+
 static void put_segments(struct sw_mr *mr)
 {
-    static pthread_mutex_t last_reference = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&last_reference);
     for (int i = 0; i < mr->segment_count; i++) {
         uint32_t id = sw_segment_id(mr->segments[i]);
@@ -146,7 +147,7 @@ int sw_mr_dereg(struct sw_mr *mr)
 {
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
     atomic_store_explicit(&entry->key_word, 0, memory_order_seq_cst);
-    sw_qp_distrust_receives(mr->pd); /* a posted receive may name this key */
+    sw_qp_quiesce_pd(mr->pd); /* a posted receive may name this key */
     sw_nic.link->quiesce();
     put_segments(mr);
     pthread_mutex_lock(&sw_nic.lock);
@@ -164,6 +165,7 @@ uint32_t sw_mr_key(const struct sw_mr *mr)
 
 void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh)
 {
+    pthread_mutex_init(&last_reference, NULL); /* a thread that is not here may have held it */
     for (uint32_t i = 0; i < SW_MAX_MR; i++) {
         if (!sw_nic.mrs[i])
             continue;

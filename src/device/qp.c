@@ -310,6 +310,7 @@ bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out)
     uint32_t at = atomic_load_explicit(&rq->consumed, memory_order_relaxed);
     const struct sw_pub_recv *recv = sw_rq_at(rq, at);
     out->wr_id = rq->wr_ids[at & (rq->entries - 1)];
+    out->pd = rq->pd;
     out->sge_count = recv->sge_count;
     out->len_bytes = recv->len_bytes;
     memcpy(out->sges, recv->sges, recv->sge_count * sizeof(struct ibv_sge));
@@ -351,7 +352,7 @@ void sw_qp_fail(struct sw_qp *qp, int event)
     }
 }
 
-void sw_qp_distrust_receives(struct sw_pd *pd)
+void sw_qp_quiesce_pd(struct sw_pd *pd)
 {
     pthread_mutex_lock(&sw_nic.lock);
     for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
@@ -359,8 +360,12 @@ void sw_qp_distrust_receives(struct sw_pd *pd)
         if (!qp)
             continue;
         seen++;
-        if (qp->pd == pd && qp->rq.entries && sw_rq_depth(&qp->rq))
+        if (qp->pd != pd && (!qp->srq || qp->srq->pd != pd))
+            continue;
+        if (qp->rq.entries && sw_rq_depth(&qp->rq))
             atomic_store(&qp->pub->rq_len_min_bytes, 0);
+        sw_lock_acquire(&qp->lock);
+        sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);
 }

@@ -78,8 +78,9 @@ bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out);
 /* A completion on the receive CQ. */
 void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited);
 
-/* No sender may rely on rq_len_min of this PD's QPs: a region was deregistered. */
-void sw_qp_distrust_receives(struct sw_pd *pd);
+/* A region of this PD was deregistered: from here on no sender relies on rq_len_min of its QPs, and
+ * no thread of this process still works with the region (what peers ask for is executed here). */
+void sw_qp_quiesce_pd(struct sw_pd *pd);
 
 /* In a forked child: the QP stays its parent's; here it is in ERR for good, with empty queues. */
 void sw_qp_fork_child(struct sw_qp *qp);

@@ -138,6 +138,7 @@ bool sw_srq_take(struct sw_srq *srq, struct sw_recv_claim *out)
         uint32_t at = atomic_load(&srq->rq.consumed);
         const struct sw_pub_recv *recv = sw_rq_at(&srq->rq, at);
         out->wr_id = srq->rq.wr_ids[at & (srq->rq.entries - 1)];
+        out->pd = srq->rq.pd;
         out->sge_count = recv->sge_count;
         out->len_bytes = recv->len_bytes;
         memcpy(out->sges, recv->sges, recv->sge_count * sizeof(struct ibv_sge));

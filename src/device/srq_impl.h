@@ -19,6 +19,7 @@ struct sw_srq {
 /* One receive taken off a queue, copied because its slot may be posted again at once. */
 struct sw_recv_claim {
     uint64_t wr_id;
+    uint32_t pd; /* of the queue it was posted to: a shared queue's may be another than the QP's */
     uint32_t sge_count;
     uint32_t len_bytes;
     struct ibv_sge sges[SW_MAX_SGE];

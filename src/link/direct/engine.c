@@ -131,7 +131,7 @@ static bool drive_all(void)
         if (!qp)
             continue;
         seen++;
-        bool overflow = qp->send_cq->overflow || qp->recv_cq->overflow;
+        bool overflow = sw_cq_is_overrun(qp->send_cq) || sw_cq_is_overrun(qp->recv_cq);
         if (!sw_qp_has_work(qp) && !overflow)
             continue;
         if (sw_lock_try(&qp->lock)) {

@@ -101,11 +101,11 @@ static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
         return fatal(qp, SW_NAK_INVALID); /* the peer broke the protocol */
     uint32_t first = len < 48 ? len : 48;
     enum ibv_wc_status status =
-        sw_recv_scatter(qp->pd_id, claim.sges, claim.sge_count, 0, request->slot->payload, first);
+        sw_recv_scatter(claim.pd, claim.sges, claim.sge_count, 0, request->slot->payload, first);
     for (uint32_t at = first, slot = 1; at < len && status == IBV_WC_SUCCESS; at += 60, slot++) {
         uint32_t index = (d->serve_at + slot) % SW_REQUEST_SLOTS;
         const struct sw_record_more *more = (const struct sw_record_more *)&d->rx->requests[index];
-        status = sw_recv_scatter(qp->pd_id, claim.sges, claim.sge_count, at, more->payload,
+        status = sw_recv_scatter(claim.pd, claim.sges, claim.sge_count, at, more->payload,
                                  len - at < 60 ? len - at : 60);
     }
     complete(qp, request, &claim, len, IBV_WC_RECV, status);
@@ -182,7 +182,7 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     }
     if (!d->claimed || !from)
         return fatal(qp, SW_NAK_INVALID);
-    enum ibv_wc_status status = sw_recv_scatter(qp->pd_id, d->claim.sges, d->claim.sge_count,
+    enum ibv_wc_status status = sw_recv_scatter(d->claim.pd, d->claim.sges, d->claim.sge_count,
                                                 d->claim_used, from, request->len_bytes);
     if (status != IBV_WC_SUCCESS)
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
