@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Unmodified programs in pairs under `sidewire run`: as other users, in namespaces, and with rungs of the ladder refused."""
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import harness
+from harness import CLI, DENY, Skip, expect, run
+
+CMA = 'process_vm_readv,process_vm_writev'
+PROGRAM = ['ib_write_bw', '-d', 'sw_lo', '-s', '65536', '-n', '500', '-F']
+CONNECT_S = 20
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def is_listening(port):
+    """Whether someone listens on the TCP port, without connecting: the server takes one client only."""
+    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+        with open(table, encoding='ascii') as lines:
+            for fields in map(str.split, lines):
+                if fields[1].endswith(f':{port:04X}') and fields[3] == '0A':
+                    return True
+    return False
+
+
+@contextlib.contextmanager
+def server(*words, port):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith('SIDEWIRE_')}
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    try:
+        limit = time.monotonic() + CONNECT_S
+        while not is_listening(port) and child.poll() is None and time.monotonic() < limit:
+            time.sleep(0.02)
+        yield child
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+def pair(before=(), command=CLI, program=None, options=()):
+    """Runs server and client of a program with the words `before` in front of each; both must succeed and warn of nothing."""
+    program = program or PROGRAM
+    if not shutil.which(program[0]):
+        raise Skip(f'{program[0]} is not installed')
+    port = free_port()
+    words = [*before, command, 'run', *options, '--', *program, '-p', str(port)]
+    with server(*words, port=port) as child:
+        client = run(*words, '127.0.0.1')
+        expect(client.returncode == 0, 'client:', client.stdout, client.stderr)
+        output, _ = child.communicate(timeout=harness.PATIENCE_S)
+        expect(child.returncode == 0, 'server:', output)
+        expect('sidewire' not in client.stderr, client.stderr)
+
+
+def pair__runs():
+    pair()
+
+
+def pair__pingpong():
+    pair(program=['ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-n', '200'])
+
+
+def pair__each_rung():
+    for rung in ('mapped', 'cma', 'ring', 'auto'):
+        pair(options=['--direct', rung])
+    pair(options=['--adopt', 'never'])
+
+
+def pair__userfaultfd_refused():
+    pair(before=[DENY, 'userfaultfd', '--'])
+
+
+def pair__memfd_refused():
+    pair(before=[DENY, 'memfd_create', '--'])
+
+
+def pair__cma_refused():
+    for code in ('EPERM', 'ENOSYS'):
+        pair(before=[DENY, '-e', code, CMA, '--'])
+
+
+def pair__all_but_the_ring_refused():
+    pair(before=[DENY, f'userfaultfd,memfd_create,{CMA}', '--'])
+
+
+def pair__as_nobody():
+    with harness.public_copy() as copy:
+        pair(before=harness.as_nobody(), command=os.path.join(copy, 'src/cli/sidewire'))
+
+
+def pair__two_users_side_by_side():
+    with harness.public_copy() as copy:
+        command = os.path.join(copy, 'src/cli/sidewire')
+        port = free_port()
+        words = [command, 'run', '--', *PROGRAM, '-p', str(port)]
+        with server(*harness.as_nobody(*words), port=port) as child:
+            pair(command=command)  # root's, while nobody's server waits
+            client = run(*harness.as_nobody(*words, '127.0.0.1'))
+            expect(client.returncode == 0, client.stdout, client.stderr)
+            child.communicate(timeout=harness.PATIENCE_S)
+            expect(child.returncode == 0)
+
+
+def pair__in_user_namespaces():
+    if run('unshare', '--user', 'true').returncode:
+        raise Skip('user namespaces are not allowed here')
+    with harness.public_copy() as copy:
+        for words in (['unshare', '--user'], ['unshare', '--user', '--map-root-user']):
+            pair(before=words, command=os.path.join(copy, 'src/cli/sidewire'))
+
+
+def pair__in_a_network_namespace():
+    if run('unshare', '--user', '--map-root-user', '--net', 'true').returncode:
+        raise Skip('user or network namespaces are not allowed here')
+    port = free_port()
+    text = f'{CLI} run -- {" ".join(PROGRAM)} -p {port}'
+    done = run('unshare', '--user', '--map-root-user', '--net', '/bin/sh', '-c',
+               f'ip link set lo up; {text} >/dev/null & for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; '
+               f'grep -qi ":$(printf %04X {port}) .* 0A " /proc/net/tcp /proc/net/tcp6 && break; done; {text} 127.0.0.1 && wait $!')
+    expect(done.returncode == 0, done.stdout, done.stderr)
+
+
+if __name__ == '__main__':
+    sys.exit(harness.main(globals()))
