@@ -5,35 +5,64 @@ Each child leads a session of its own, so that ending it also ends what it start
 """
 
 import os
+import pty
 import random
 import shlex
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 TAIL_LINES = 12
 
 
 class RunFailed(Exception):
-    """A command that failed; the text says which, how, and what it printed last."""
+    """A command that failed; the text says which, how, and what it printed last. `output`: all of it, if its time was up."""
+
+    def __init__(self, message, output=''):
+        super().__init__(message)
+        self.output = output
 
 
 class Child:
+    """`by_line`: its output goes through a terminal, so that what it printed before it hung is there to be read."""
+
     live = {}
 
-    def __init__(self, argv, env=None):
+    def __init__(self, argv, env=None, by_line=False):
         self.argv = argv
         self.env = env or {}
         self.output = tempfile.TemporaryFile()
         self.errors = tempfile.TemporaryFile()
+        self.reader = None
+        terminal, output = pty.openpty() if by_line else (None, self.output)
         try:
             self.process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors,
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=self.errors,
                 env={**os.environ, **self.env}, start_new_session=True)
         except OSError as error:
+            if by_line:
+                os.close(terminal)
             raise RunFailed(f'{self.command()}\n  cannot be started: {error}') from None
+        finally:
+            if by_line:
+                os.close(output)
         Child.live[self.process.pid] = self
+        if by_line:
+            self.reader = threading.Thread(target=self._drain, args=(terminal,), daemon=True)
+            self.reader.start()
+
+    def _drain(self, terminal):
+        while True:
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:  # EIO: nobody has the other end any more
+                data = b''
+            if not data:
+                os.close(terminal)
+                return
+            os.write(self.output.fileno(), data.replace(b'\r\n', b'\n'))
 
     @property
     def pid(self):
@@ -69,6 +98,8 @@ class Child:
         Child.live.pop(self.pid, None)
 
     def text(self):
+        if self.reader and not self.running():
+            self.reader.join(2)
         return self._read(self.output)
 
     def error_text(self):
@@ -149,20 +180,21 @@ def await_port(child, port, timeout_s=15):
     raise RunFailed(child.report(f'does not listen on port {port} after {timeout_s} s'))
 
 
-def run_pair(server_argv, client_argv, port, timeout_s, env=None):
+def run_pair(server_argv, client_argv, port, timeout_s, env=None, by_line=False):
     """Runs a server and its client as two processes; returns what the client printed."""
-    server = Child(server_argv, env)
+    server = Child(server_argv, env, by_line)
     client = None
     try:
         await_port(server, port)
-        client = Child(client_argv, env)
+        client = Child(client_argv, env, by_line)
         status = client.wait(timeout_s)
         if status != 0:
             client.end()
             server_status = server.wait(0.5)
             how = 'was still running' if server_status is None else describe_status(server_status)
-            raise RunFailed(client.report(describe_status(status)) + '\n' + server.report(
-                f'was its server and {how}'))
+            raise RunFailed(
+                client.report(describe_status(status)) + '\n' + server.report(
+                    f'was its server and {how}'), client.text() if status is None else '')
         status = server.wait(10)
         if status != 0:
             server.end()

@@ -41,11 +41,12 @@ class Sidewire:
     def wrap(self, cpu, argv):
         return pin(cpu) + self.command + argv
 
-    def pair(self, program, options, timeout_s, gid_option=()):
+    def pair(self, program, options, timeout_s, gid_option=(), by_line=True):
         port = procs.free_port()
         base = [program, '-d', self.device, '-p', str(port), *gid_option, *options]
         return procs.run_pair(self.wrap(SERVER_CPU, base),
-                              self.wrap(CLIENT_CPU, base + ['127.0.0.1']), port, timeout_s)
+                              self.wrap(CLIENT_CPU, base + ['127.0.0.1']), port, timeout_s,
+                              by_line=by_line)
 
     def perftest(self, program, options, timeout_s=30):
         """Rows of perftest's table by message size."""
@@ -57,7 +58,7 @@ class Sidewire:
 
     def latency_samples(self, program, options, timeout_s=30):
         """Every sample of a latency program, in seconds, sorted."""
-        text = self.pair(program, ['-F', '-H', *options], timeout_s)
+        text = self.pair(program, ['-F', '-H', *options], timeout_s, by_line=False)
         samples = [float(m.group(1)) * 1e-6
                    for m in re.finditer(r'^\d+, ([0-9.e+-]+)$', text, re.M)]
         if not samples:

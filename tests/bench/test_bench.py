@@ -1,0 +1,122 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The parts of bench/ that can be wrong without anybody seeing it: reading programs' output, ending children, laying out."""
+
+import os
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/lib'))
+
+import measures  # noqa: E402
+import plot  # noqa: E402
+import procs  # noqa: E402
+import programs  # noqa: E402
+import table  # noqa: E402
+
+
+class Programs(unittest.TestCase):
+    def test_perftest_latency__typical_and_mean(self):
+        text = (' local address: LID 0000 QPN 0x2001 PSN 0xb6b9e5\n'
+                ' #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n'
+                ' 8       1000          0.20           9.81         0.31     \t       0.33  \t0.1\t1.2\t3.4\n')
+        rows = programs.parse_perftest(text, 'ib_write_lat')
+        self.assertEqual(list(rows), [8])
+        self.assertAlmostEqual(rows[8]['latency_s'], 0.31e-6)
+        self.assertAlmostEqual(rows[8]['mean_s'], 0.33e-6)
+
+    def test_perftest_bandwidth__mebibytes_of_each_size(self):
+        text = (' #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n'
+                ' 2          5000             0.00               14.71\t\t   7.710000\n'
+                ' 4          5000             0.00               29.00\t\t   7.600000\n')
+        rows = programs.parse_perftest(text, 'ib_write_bw')
+        self.assertEqual(sorted(rows), [2, 4])
+        self.assertAlmostEqual(rows[4]['bandwidth'], 29.0 * 1048576)
+        self.assertAlmostEqual(rows[2]['rate'], 7.71e6)
+
+
+class Children(unittest.TestCase):
+    def test_run__failure_names_command_and_last_lines(self):
+        with self.assertRaises(procs.RunFailed) as caught:
+            procs.run(['sh', '-c', 'echo out; echo why >&2; exit 3'], 5)
+        for part in ('sh -c', 'status 3', '| out', '| why'):
+            self.assertIn(part, str(caught.exception))
+
+    def test_run__time_limit_ends_the_whole_session(self):
+        started = time.monotonic()
+        with self.assertRaises(procs.RunFailed) as caught:
+            procs.run(['sh', '-c', 'sleep 100 & echo $!; wait'], 0.5)
+        self.assertLess(time.monotonic() - started, 5)
+        grandchild = int(str(caught.exception).split('| ')[1])
+        for _ in range(50):
+            if not running(grandchild):
+                break
+            time.sleep(0.02)
+        self.assertFalse(running(grandchild))
+        self.assertEqual(procs.Child.live, {})
+
+    def test_run_pair__server_that_fails_is_reported(self):
+        with self.assertRaises(procs.RunFailed) as caught:
+            procs.run_pair(['sh', '-c', 'echo no device; exit 1'], ['true'], 1, 5)
+        self.assertIn('no device', str(caught.exception))
+
+    def test_run__missing_program(self):
+        with self.assertRaises(procs.RunFailed):
+            procs.run(['/nonexistent/program'], 5)
+
+
+class Verdicts(unittest.TestCase):
+    def test_verdict__times(self):
+        self.assertEqual(measures.verdict(0.99, 1.5, 1.0, True), 'aim')
+        self.assertEqual(measures.verdict(1.5, 1.5, 1.0, True), 'yes')
+        self.assertEqual(measures.verdict(1.51, 1.5, 1.0, True), 'NO')
+
+    def test_verdict__rates(self):
+        self.assertEqual(measures.verdict(3.0, 1.3, 3.0, False), 'aim')
+        self.assertEqual(measures.verdict(1.29, 1.3, 3.0, False), 'NO')
+
+    def test_row__best_setting_of_the_peer(self):
+        experiment = measures.Experiment('e', 'E', {'a': None, 'UCX put [x]': None,
+                                                    'UCX put [y]': None})
+        experiment.samples = {'a': [{'t': 2.0}] * 3, 'UCX put [x]': [{'t': 4.0}] * 3,
+                              'UCX put [y]': [{'t': 1.0}] * 3}
+        row = measures.Row('r', experiment, 'a', 'UCX put', 't', 's', True, 1.5, 1.0)
+        self.assertEqual(row.result()['peer_name'], 'UCX put [y]')
+        self.assertEqual((row.result()['ratio'], row.result()['met']), (2.0, 'NO'))
+        rate = measures.Row('r', experiment, 'a', 'UCX put', 't', 's', False, 0.5, 0.6)
+        self.assertEqual(rate.result()['peer_name'], 'UCX put [x]')
+
+
+class Layout(unittest.TestCase):
+    def test_spread_labels__apart_and_within(self):
+        moved = plot.spread_labels([(100, 'a'), (101, 'b'), (102, 'c')], 0, 110)
+        ys = [y for y, _ in moved]
+        self.assertTrue(all(b - a >= plot.LABEL_STEP for a, b in zip(ys, ys[1:])))
+        self.assertLessEqual(ys[-1], 110)
+        self.assertEqual([label for _, label in moved], ['a', 'b', 'c'])
+
+    def test_aligned__columns(self):
+        lines = table.aligned(['a', 'b'], [['x', '1'], ['long', '22']])
+        self.assertEqual(lines[0], 'a      b')
+        self.assertEqual(lines[2:], ['x      1', 'long  22'])
+
+    def test_figures__three_digits_and_units(self):
+        self.assertEqual(table.latency_text(0.31e-6), '0.31 us')
+        self.assertEqual(table.latency_text(2.5e-3), '2.50 ms')
+        self.assertEqual(table.bandwidth_text(28.7e9), '28.7 GB/s')
+        self.assertEqual(table.bandwidth_text(16.3e6), '16.3 MB/s')
+        self.assertEqual(table.size_text(65536), '64 KiB')
+
+
+def running(pid):
+    try:
+        with open(f'/proc/{pid}/stat') as stat:
+            return stat.read().rsplit(')', 1)[1].split()[0] != 'Z'
+    except OSError:
+        return False
+
+
+if __name__ == '__main__':
+    unittest.main(warnings='ignore')
