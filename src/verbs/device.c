@@ -39,9 +39,9 @@ static void fill_device(int index, struct sw_netdev *netdev, const struct sw_net
     ibv->node_type = IBV_NODE_CA;
     ibv->transport_type = IBV_TRANSPORT_IB;
     memcpy(ibv->name, info->name, sizeof(ibv->name));
-    snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%d", info->index);
+    snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%d", info->uverbs);
     snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%d",
-             info->index);
+             info->uverbs);
     snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path), "/sys/class/infiniband/%s", info->name);
     device->netdev = netdev;
 }
