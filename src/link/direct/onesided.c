@@ -77,6 +77,8 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
             return wait ? SW_STEP_BLOCKED : sw_bounce_start(qp, d, wqe, position);
         sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
     }
+    if ((uintptr_t)remote & 7)
+        return sw_step_refused(d, SW_NAK_INVALID); /* its iova is aligned, the memory is not */
     if (d->answers_due)
         return SW_STEP_BLOCKED;
     struct sw_gather gather = sw_gather_of(qp, position);

@@ -12,6 +12,14 @@
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
 
+/* One store each, of a place that need not be aligned. */
+struct word8 {
+    uint64_t value;
+} __attribute__((packed));
+struct word4 {
+    uint32_t value;
+} __attribute__((packed));
+
 void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
 {
     /* Programs poll the last byte of a WRITE: it must not become visible before the others. The
@@ -25,13 +33,17 @@ void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
         len_bytes = 8;
     }
     if (len_bytes == 8) {
-        uint64_t word;
-        memcpy(&word, from, 8);
-        *(volatile uint64_t __attribute__((aligned(1))) *)to = word;
-        return;
+        uint64_t value;
+        memcpy(&value, from, 8);
+        ((volatile struct word8 *)to)->value = value;
+    } else if (len_bytes == 4) {
+        uint32_t value;
+        memcpy(&value, from, 4);
+        ((volatile struct word4 *)to)->value = value;
+    } else {
+        for (uint64_t i = 0; i < len_bytes; i++)
+            ((volatile uint8_t *)to)[i] = from[i];
     }
-    for (uint64_t i = 0; i < len_bytes; i++)
-        ((volatile uint8_t *)to)[i] = from[i];
 }
 
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)

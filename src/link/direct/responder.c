@@ -284,6 +284,8 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     uint64_t *at = (uint64_t *)own_memory(mr, addr);
+    if ((uintptr_t)at & 7)
+        return answer(qp, d, SW_NAK_INVALID, 0); /* its iova is aligned, the memory is not */
     uint64_t before = asked.compare_add;
     if (asked.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
         before = __atomic_fetch_add(at, before, __ATOMIC_SEQ_CST);
