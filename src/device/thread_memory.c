@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <link.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -25,12 +26,14 @@
 /* Farther from the thread pointer, a module's storage was allocated apart. */
 #define STATIC_TLS_MAX (UINT64_C(1) << 20)
 
-/* struct pthread, which on x86-64 begins at the thread pointer and elsewhere ends there. */
-#define CONTROL_BLOCK_BYTES 2560
+/* What comes before the list head in struct pthread, at most. Behind it nothing is counted but what
+ * is known to be there: a buffer may begin where a stack ends. */
+#define BEFORE_HEAD_BYTES 1024
+
 #ifdef __x86_64__
-#define CONTROL_BLOCK_START 0
+#define TLS_IS_BELOW true /* variant II of "ELF Handling For Thread-Local Storage" */
 #else
-#define CONTROL_BLOCK_START -CONTROL_BLOCK_BYTES
+#define TLS_IS_BELOW false
 #endif
 
 /* Where the kernel writes restartable sequences' state, from the thread pointer; glibc 2.35. */
@@ -57,7 +60,7 @@ static int block_add_module(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const uint64_t *head = arg;
     uint64_t tls = (uint64_t)(uintptr_t)info->dlpi_tls_data;
-    if (size < sizeof(*info) || !tls)
+    if (size < sizeof(*info) || !tls || (TLS_IS_BELOW && tls > *head))
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type == PT_TLS)
@@ -74,8 +77,8 @@ static void block_measure(void)
     syscall(SYS_get_robust_list, 0, &own, &len);
     uint64_t head = (uint64_t)(uintptr_t)own;
     uint64_t pointer = (uint64_t)(uintptr_t)__builtin_thread_pointer();
-    uint64_t control = pointer + (uint64_t)(CONTROL_BLOCK_START);
-    block_add(head, control, control + CONTROL_BLOCK_BYTES);
+    block_add(head, head - BEFORE_HEAD_BYTES, head + sizeof(struct robust_list_head));
+    block_add(head, pointer, pointer + sizeof(void *));
     if (&__rseq_offset) {
         uint64_t rseq = pointer + (uint64_t)__rseq_offset;
         block_add(head, rseq, rseq + RSEQ_BYTES);

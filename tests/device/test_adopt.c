@@ -228,6 +228,7 @@ static void get__sparse_region_costs_its_resident_pages(void **state)
     uint8_t *base =
         mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_ptr_not_equal(base, MAP_FAILED);
+    madvise(base, len, MADV_NOHUGEPAGE);
     volatile uint8_t sum = 0;
     for (size_t at = 5 * PAGE; at < len; at += step) {
         base[at] = (uint8_t)(at / step + 1);
@@ -489,7 +490,9 @@ static void *stack_thread_main(void *arg)
     return NULL;
 }
 
-static void stack_thread_check(const pthread_attr_t *attr, bool from_outside_too)
+/* While the thread lives, its stack is left alone, whoever asks, and memory right behind it is not.
+ */
+static void stack_thread_check(const pthread_attr_t *attr, uint8_t *behind)
 {
     struct stack_thread t = {.found = -1};
     enum sw_adopt_reason why;
@@ -498,13 +501,18 @@ static void stack_thread_check(const pthread_attr_t *attr, bool from_outside_too
     assert_int_equal(pthread_create(&thread, attr, stack_thread_main, &t), 0);
     pthread_barrier_wait(&t.barrier);
     int found = get(t.local, PAGE, &why);
+    int found_behind = behind ? get(behind, 3 * MIB, NULL) : 0;
     pthread_barrier_wait(&t.barrier);
     pthread_join(thread, NULL);
     assert_int_equal(t.found, 0);
     assert_int_equal(t.why, SW_ADOPT_KIND);
-    if (from_outside_too) {
-        assert_int_equal(found, 0);
-        assert_int_equal(why, SW_ADOPT_KIND);
+    assert_int_equal(found, 0);
+    assert_int_equal(why, SW_ADOPT_KIND);
+    if (behind) {
+        assert_int_equal(found_behind, 1);
+        assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)behind);
+        assert_int_equal(extents[0].len_bytes, 3 * MIB);
+        sw_adopt_put(extents[0].segment);
     }
     pthread_barrier_destroy(&t.barrier);
 }
@@ -512,16 +520,14 @@ static void stack_thread_check(const pthread_attr_t *attr, bool from_outside_too
 static void get__other_threads_stack_is_left_alone(void **state)
 {
     (void)state;
-    stack_thread_check(NULL, true);
+    stack_thread_check(NULL, NULL);
     /* A stack that the program made itself, inside a larger buffer: the buffer's rest is adopted.
      */
     uint8_t *base = buffer_new(4 * MIB);
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstack(&attr, base, MIB);
-    stack_thread_check(&attr, true);
-    struct sw_segment *rest = get_whole(base + 2 * MIB, 2 * MIB);
-    sw_adopt_put(rest);
+    stack_thread_check(&attr, base + MIB);
     pthread_attr_destroy(&attr);
     munmap(base, 4 * MIB);
 }
@@ -639,6 +645,7 @@ int main(void)
         cmocka_unit_test(knob__never),
         cmocka_unit_test(knob__max),
     };
+    setenv("SIDEWIRE_ADOPT_MAX", "4G", 1); /* also on a small machine */
     knobs_checked[0] = run_in_child(never_in_child, NULL);
     knobs_checked[1] = run_in_child(max_in_child, NULL);
     if (sw_adopt_probe() != SW_ADOPT_OK) {
