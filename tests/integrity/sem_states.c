@@ -53,7 +53,7 @@ static void table_a(int sock, int param)
     VU_EQ(vu_ep_state(&ep), IBV_QPS_RESET);
     VU_EQ(modify(&ep, IBV_QPS_RTR, TO_RTR), EINVAL);
     VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS), EINVAL);
-    for (int bit = 0; bit < 32; bit++)
+    for (int bit = 0; bit < 25; bit++)
         if (TO_INIT & 1 << bit && 1 << bit != IBV_QP_STATE)
             VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT & ~(1 << bit)), EINVAL);
     VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT | IBV_QP_TIMEOUT), EINVAL);
@@ -63,14 +63,14 @@ static void table_a(int sock, int param)
     VU_EQ(vu_ep_state(&ep), IBV_QPS_INIT);
     VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT), 0);
     VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS), EINVAL);
-    for (int bit = 0; bit < 32; bit++)
+    for (int bit = 0; bit < 25; bit++)
         if (TO_RTR & 1 << bit && 1 << bit != IBV_QP_STATE)
             VU_EQ(modify(&ep, IBV_QPS_RTR, TO_RTR & ~(1 << bit)), EINVAL);
     VU_EQ(vu_ep_state(&ep), IBV_QPS_INIT);
 
     VU_EQ(modify(&ep, IBV_QPS_RTR, TO_RTR), 0);
     VU_EQ(vu_ep_state(&ep), IBV_QPS_RTR);
-    for (int bit = 0; bit < 32; bit++)
+    for (int bit = 0; bit < 25; bit++)
         if (TO_RTS & 1 << bit && 1 << bit != IBV_QP_STATE)
             VU_EQ(modify(&ep, IBV_QPS_RTS, TO_RTS & ~(1 << bit)), EINVAL);
     VU_EQ(modify(&ep, IBV_QPS_INIT, TO_INIT), EINVAL);

@@ -38,6 +38,12 @@ void vu_socketpair(int socks[2]);
 
 void vu_put(int sock, const void *buf, size_t len_bytes);
 void vu_get(int sock, void *buf, size_t len_bytes); /* fails at EOF or after 20 s */
+/* For sides that outlive the other: false at EOF, a broken pipe or the deadline. */
+bool vu_try_put(int sock, const void *buf, size_t len_bytes);
+bool vu_try_get(int sock, void *buf, size_t len_bytes, unsigned int timeout_ms);
+/* Hands a descriptor to another process (our copy stays open) / takes one; -1 at EOF. */
+void vu_put_fd(int sock, int fd);
+int vu_get_fd(int sock);
 /* Both sides have come here. */
 void vu_barrier(int sock);
 

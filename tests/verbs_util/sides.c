@@ -131,22 +131,79 @@ int vu_run_pair(enum vu_mode mode, vu_side_fn a, vu_side_fn b, void *arg, int ti
     return ra == 1 || rb == 1 ? 1 : ra == VU_SKIPPED || rb == VU_SKIPPED ? VU_SKIPPED : 0;
 }
 
-void vu_put(int sock, const void *buf, size_t len_bytes)
+bool vu_try_put(int sock, const void *buf, size_t len_bytes)
 {
-    ssize_t n = send(sock, buf, len_bytes, MSG_NOSIGNAL);
-    VU_CHECK(n == (ssize_t)len_bytes, "send to the other side: %s", strerror(errno));
+    return send(sock, buf, len_bytes, MSG_NOSIGNAL) == (ssize_t)len_bytes;
 }
 
-void vu_get(int sock, void *buf, size_t len_bytes)
+static bool wait_readable(int sock, unsigned int timeout_ms)
 {
     struct pollfd pfd = {.fd = sock, .events = POLLIN};
     int ready;
     do {
-        ready = poll(&pfd, 1, GET_TIMEOUT_MS);
+        ready = poll(&pfd, 1, (int)timeout_ms);
     } while (ready < 0 && errno == EINTR);
-    VU_CHECK(ready == 1, "the other side said nothing for %d s", GET_TIMEOUT_MS / 1000);
+    return ready == 1;
+}
+
+bool vu_try_get(int sock, void *buf, size_t len_bytes, unsigned int timeout_ms)
+{
+    return wait_readable(sock, timeout_ms) && recv(sock, buf, len_bytes, 0) == (ssize_t)len_bytes;
+}
+
+void vu_put(int sock, const void *buf, size_t len_bytes)
+{
+    VU_CHECK(vu_try_put(sock, buf, len_bytes), "send to the other side: %s", strerror(errno));
+}
+
+void vu_get(int sock, void *buf, size_t len_bytes)
+{
+    VU_CHECK(wait_readable(sock, GET_TIMEOUT_MS), "the other side said nothing for %d s",
+             GET_TIMEOUT_MS / 1000);
     ssize_t n = recv(sock, buf, len_bytes, 0);
     VU_CHECK(n == (ssize_t)len_bytes, "the other side ended (%zd of %zu bytes)", n, len_bytes);
+}
+
+union fd_control {
+    struct cmsghdr header;
+    char space[CMSG_SPACE(sizeof(int))];
+};
+
+void vu_put_fd(int sock, int fd)
+{
+    union fd_control control;
+    char byte = 'f';
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    memset(&control, 0, sizeof(control));
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+    VU_CHECK(sendmsg(sock, &msg, MSG_NOSIGNAL) == 1, "handing over a descriptor: %s",
+             strerror(errno));
+}
+
+int vu_get_fd(int sock)
+{
+    union fd_control control;
+    char byte;
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    if (recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) != 1)
+        return -1;
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    VU_TRUE(cmsg && cmsg->cmsg_type == SCM_RIGHTS);
+    int fd;
+    memcpy(&fd, CMSG_DATA(cmsg), sizeof(int));
+    return fd;
 }
 
 void vu_barrier(int sock)
