@@ -97,7 +97,7 @@ static enum sw_program_fault fault_of_elf(enum sw_elf_kind kind)
 }
 
 /* Cuts the interpreter out of a line "#! interpreter argument". */
-static bool script_interpreter(const char *bytes, size_t len_bytes, char out[PATH_MAX])
+static bool script_interpreter(const char *bytes, size_t len_bytes, char out[SCRIPT_LINE_MAX])
 {
     if (len_bytes < 3 || bytes[0] != '#' || bytes[1] != '!')
         return false;
@@ -106,12 +106,12 @@ static bool script_interpreter(const char *bytes, size_t len_bytes, char out[PAT
     line[strcspn(line, "\n")] = '\0';
     char *start = line + strspn(line, " \t");
     start[strcspn(start, " \t")] = '\0';
-    snprintf(out, PATH_MAX, "%s", start);
+    snprintf(out, SCRIPT_LINE_MAX, "%s", start);
     return *start != '\0';
 }
 
 /* Looks at one file. Returns true and sets `next` when it is a script. */
-static bool inspect_file(const char *path, enum sw_program_fault *fault, char next[PATH_MAX])
+static bool inspect_file(const char *path, enum sw_program_fault *fault, char next[SCRIPT_LINE_MAX])
 {
     *fault = SW_PROGRAM_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -141,7 +141,7 @@ enum sw_program_fault sw_program_find(const char *name, struct sw_program *out)
     if (fault != SW_PROGRAM_OK)
         return fault;
 
-    char next[PATH_MAX] = "";
+    char next[SCRIPT_LINE_MAX] = "";
     for (int depth = 0; depth <= SCRIPT_DEPTH_MAX; depth++) {
         bool is_script = inspect_file(out->image, &fault, next);
         if (!is_script)
