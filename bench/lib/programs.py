@@ -50,20 +50,21 @@ class Sidewire:
 
     def perftest(self, program, options, timeout_s=30):
         """Rows of perftest's table by message size."""
-        text = self.pair(program, ['-F', *options], timeout_s)
-        rows = parse_perftest(text, program)
-        if not rows:
-            raise procs.RunFailed(f'{program} printed no result:\n{text}')
-        return rows
+        return self._retried(program, ['-F', *options], timeout_s, True,
+                             lambda text: parse_perftest(text, program))
 
     def latency_samples(self, program, options, timeout_s=30):
         """Every sample of a latency program, in seconds, sorted."""
-        text = self.pair(program, ['-F', '-H', *options], timeout_s, by_line=False)
-        samples = [float(m.group(1)) * 1e-6
-                   for m in re.finditer(r'^\d+, ([0-9.e+-]+)$', text, re.M)]
-        if not samples:
-            raise procs.RunFailed(f'{program} printed no samples:\n{text[-800:]}')
-        return sorted(samples)
+        return self._retried(program, ['-F', '-H', *options], timeout_s, False, parse_samples)
+
+    def _retried(self, program, options, timeout_s, by_line, parse):
+        """perftest measures the clock's frequency at its start; on a busy machine it may fail to and prints `inf` for figures."""
+        for _ in range(3):
+            text = self.pair(program, options, timeout_s, by_line=by_line)
+            result = parse(text)
+            if result:
+                return result
+        raise procs.RunFailed(f'{program} printed no result:\n{text[-800:]}')
 
     def pingpong(self, size, iterations, timeout_s=30):
         """Latency of one direction and bandwidth of both."""
@@ -75,6 +76,11 @@ class Sidewire:
             raise procs.RunFailed(f'ibv_rc_pingpong printed no result:\n{text}')
         return {'latency_s': float(latency.group(1)) * 1e-6 / 2,
                 'bandwidth': float(bandwidth.group(1)) * 1e6 / 8}
+
+
+def parse_samples(text):
+    return sorted(float(match.group(1)) * 1e-6
+                  for match in re.finditer(r'^\d+, ([0-9.e+-]+)$', text, re.M))
 
 
 def parse_perftest(text, program):

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LIST_MAX 128
@@ -28,7 +29,8 @@ struct options {
     uint32_t size_bytes;
     int list;
     int threads;
-    bool gather; /* from a registered buffer instead of inline */
+    bool gather;   /* from a registered buffer instead of inline */
+    bool cpu_time; /* also count the threads' processor time; takes system calls */
     int cpus[BENCH_LANES_MAX + 1];
     int cpu_count;
 };
@@ -42,7 +44,7 @@ struct worker {
     struct ibv_sge sges[LIST_MAX];
     int index;
     int cpu;
-    uint64_t started_ns, ended_ns;
+    uint64_t started_ns, ended_ns, cpu_ns;
     _Atomic bool warm, finished;
     pthread_t thread;
 };
@@ -120,12 +122,25 @@ static void warm_up(struct worker *worker)
     worker->warm = true;
 }
 
+static uint64_t cpu_now_ns(const struct options *options)
+{
+    struct timespec now = {0};
+
+    if (options->cpu_time)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static void run_phase(struct worker *worker)
 {
+    uint64_t cpu_started_ns;
+
     bench_gate_await(worker->gate, BENCH_PHASE_GO);
+    cpu_started_ns = cpu_now_ns(worker->options);
     worker->started_ns = bench_now_ns();
     run_lists(worker, lists_of(worker->options, worker->options->ops));
     worker->ended_ns = bench_now_ns();
+    worker->cpu_ns = cpu_now_ns(worker->options) - cpu_started_ns;
     worker->finished = true;
 }
 
@@ -142,7 +157,7 @@ static void *work(void *arg)
 
 static void report(const struct worker *workers, const struct options *options)
 {
-    uint64_t first = UINT64_MAX, last = 0;
+    uint64_t first = UINT64_MAX, last = 0, cpu_ns = 0;
     unsigned long ops = lists_of(options, options->ops) * (unsigned long)options->list *
                         (unsigned long)options->threads;
     double seconds;
@@ -150,12 +165,16 @@ static void report(const struct worker *workers, const struct options *options)
     for (int i = 0; i < options->threads; i++) {
         first = workers[i].started_ns < first ? workers[i].started_ns : first;
         last = workers[i].ended_ns > last ? workers[i].ended_ns : last;
+        cpu_ns += workers[i].cpu_ns;
     }
     seconds = (double)(last - first) / 1e9;
     printf("{\"op\": \"%s\", \"size_bytes\": %u, \"list\": %d, \"threads\": %d, \"ops\": %lu, "
-           "\"seconds\": %.6f, \"mops_per_s\": %.4f}\n",
+           "\"seconds\": %.6f, \"mops_per_s\": %.4f",
            options->op_name, options->size_bytes, options->list, options->threads, ops, seconds,
            (double)ops / seconds / 1e6);
+    if (options->cpu_time)
+        printf(", \"mops_per_cpu_s\": %.4f", (double)ops * 1e3 / (double)cpu_ns);
+    printf("}\n");
 }
 
 static void initiate(const struct options *options, struct bench_endpoint *endpoint, char *memory,
@@ -225,16 +244,22 @@ static void parse_cpus(struct options *options, char *list)
 static void parse(int argc, char **argv, struct options *options)
 {
     static const struct option longs[] = {
-        {"op", required_argument, NULL, 'o'},   {"size", required_argument, NULL, 's'},
-        {"list", required_argument, NULL, 'l'}, {"threads", required_argument, NULL, 't'},
-        {"ops", required_argument, NULL, 'n'},  {"device", required_argument, NULL, 'd'},
-        {"gate", required_argument, NULL, 'g'}, {"cpus", required_argument, NULL, 'c'},
-        {"gather", no_argument, NULL, 'G'},     {0},
+        {"op", required_argument, NULL, 'o'},
+        {"size", required_argument, NULL, 's'},
+        {"list", required_argument, NULL, 'l'},
+        {"threads", required_argument, NULL, 't'},
+        {"ops", required_argument, NULL, 'n'},
+        {"device", required_argument, NULL, 'd'},
+        {"gate", required_argument, NULL, 'g'},
+        {"cpus", required_argument, NULL, 'c'},
+        {"gather", no_argument, NULL, 'G'},
+        {"cpu-time", no_argument, NULL, 'C'},
+        {0},
     };
     int letter;
 
     parse_op(options, "write");
-    while ((letter = getopt_long(argc, argv, "o:s:l:t:n:d:g:c:G", longs, NULL)) != -1) {
+    while ((letter = getopt_long(argc, argv, "o:s:l:t:n:d:g:c:GC", longs, NULL)) != -1) {
         switch (letter) {
         case 'o':
             parse_op(options, optarg);
@@ -263,10 +288,14 @@ static void parse(int argc, char **argv, struct options *options)
         case 'G':
             options->gather = true;
             break;
+        case 'C':
+            options->cpu_time = true;
+            break;
         default:
-            bench_die("usage: write_rate [--op write|read|fadd|cswap] [--size BYTES] [--list N] "
-                      "[--threads N] [--ops N] [--gather] [--cpus INITIATOR,...,TARGET] "
-                      "[--device NAME] [--gate FILE]");
+            bench_die(
+                "usage: write_rate [--op write|read|fadd|cswap] [--size BYTES] [--list N] "
+                "[--threads N] [--ops N] [--gather] [--cpu-time] [--cpus INITIATOR,...,TARGET] "
+                "[--device NAME] [--gate FILE]");
         }
     }
     if (options->list < 1 || options->list > LIST_MAX || options->threads < 1 ||
