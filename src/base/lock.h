@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A word-sized spin lock for sections of at most a few microseconds. Uncontended it is one exchange and one store.
- * Contended it pauses, then yields, so that a preempted holder on a small machine gets the CPU.
+ * A word-sized spin lock for sections of at most a few microseconds. Uncontended it is one exchange
+ * and one store. Contended it pauses, then yields, so that a preempted holder on a small machine
+ * gets the CPU.
  */
 #ifndef SW_BASE_LOCK_H
 #define SW_BASE_LOCK_H
@@ -26,13 +27,15 @@ static inline void sw_cpu_relax(void)
 static inline bool sw_lock_try(struct sw_lock *lock)
 {
     return atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 &&
-           atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) == 0; /* pairs with sw_lock_release */
+           atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) ==
+               0; /* pairs with sw_lock_release */
 }
 
 static inline void sw_lock_acquire(struct sw_lock *lock)
 {
     unsigned int spins = 0;
-    while (__builtin_expect(atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) != 0, 0)) {
+    while (
+        __builtin_expect(atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) != 0, 0)) {
         while (atomic_load_explicit(&lock->held, memory_order_relaxed)) {
             if (++spins % 64 == 0)
                 sched_yield();
@@ -44,7 +47,8 @@ static inline void sw_lock_acquire(struct sw_lock *lock)
 
 static inline void sw_lock_release(struct sw_lock *lock)
 {
-    atomic_store_explicit(&lock->held, 0, memory_order_release); /* pairs with the acquire of the next holder */
+    atomic_store_explicit(&lock->held, 0,
+                          memory_order_release); /* pairs with the acquire of the next holder */
 }
 
 #endif

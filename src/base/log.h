@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Diagnostics to stderr, filtered by SIDEWIRE_LOG=error|warn|info|debug (default warn). Thread-safe, async-signal-unsafe. */
+/* Diagnostics to stderr, filtered by SIDEWIRE_LOG=error|warn|info|debug (default warn).
+ * Thread-safe, async-signal-unsafe. */
 #ifndef SW_BASE_LOG_H
 #define SW_BASE_LOG_H
 
@@ -12,10 +13,10 @@ enum sw_log_level sw_log_threshold(void);
 #define sw_error(...) sw_log(SW_LOG_ERROR, __VA_ARGS__)
 #define sw_warn(...) sw_log(SW_LOG_WARN, __VA_ARGS__)
 #define sw_info(...) sw_log(SW_LOG_INFO, __VA_ARGS__)
-#define sw_debug(...)                                                                              \
-    do {                                                                                           \
-        if (sw_log_threshold() >= SW_LOG_DEBUG)                                                    \
-            sw_log(SW_LOG_DEBUG, __VA_ARGS__);                                                     \
+#define sw_debug(...)                           \
+    do {                                        \
+        if (sw_log_threshold() >= SW_LOG_DEBUG) \
+            sw_log(SW_LOG_DEBUG, __VA_ARGS__);  \
     } while (0)
 
 #endif

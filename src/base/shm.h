@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Anonymous shared memory that can be handed to another process as a descriptor: a memfd, or where the kernel or a
- * filter refuses one, an unnamed file in /dev/shm or /tmp. Nothing here ever has a name that could outlive the process.
+ * Anonymous shared memory that can be handed to another process as a descriptor: a memfd, or where
+ * the kernel or a filter refuses one, an unnamed file in /dev/shm or /tmp. Nothing here ever has a
+ * name that could outlive the process.
  */
 #ifndef SW_BASE_SHM_H
 #define SW_BASE_SHM_H
@@ -9,15 +10,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Creates `len_bytes` of zeroed sparse memory; returns a close-on-exec descriptor or a negative errno.
- * `name` shows up in /proc/PID/maps. */
+/* Creates `len_bytes` of zeroed sparse memory; returns a close-on-exec descriptor or a negative
+ * errno. `name` shows up in /proc/PID/maps. */
 int sw_shm_create(const char *name, size_t len_bytes);
 
 /* Maps it shared; returns NULL on failure (errno says why). Pages are not reserved in advance. */
 void *sw_shm_map(int fd, size_t len_bytes, bool writable);
 
-/* Forbids any further writable mapping or write() (our own mappings keep working), so that the descriptor may be given
- * to peers who must only read. Returns 0 or a negative errno (not possible: the fallback file). */
+/* Forbids any further writable mapping or write() (our own mappings keep working), so that the
+ * descriptor may be given to peers who must only read. Returns 0 or a negative errno (not possible:
+ * the fallback file). */
 int sw_shm_seal_readonly(int fd);
 
 #endif

@@ -109,7 +109,13 @@ static const struct sw_link_ops direct_ops = {
     .kick = sw_engine_kick,
 };
 
-void sw_link_init(void)
+static void set_link(void)
 {
     sw_nic_set_link(&direct_ops);
+}
+
+void sw_link_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_link);
 }
