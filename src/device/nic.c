@@ -27,7 +27,10 @@ static struct rq_range *rq_free_list;
 
 void sw_nic_set_link(const struct sw_link_ops *ops)
 {
-    sw_nic.link = ops;
+    pthread_mutex_lock(&sw_nic.lock);
+    if (sw_nic.link != ops)
+        sw_nic.link = ops;
+    pthread_mutex_unlock(&sw_nic.lock);
 }
 
 static int create_tables(struct sw_pub **out, int *out_fd)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/payload.h"
 #include "device/mr_impl.h"
 
 struct sw_rq_shape sw_rq_shape(uint32_t wr_max, uint32_t sge_max)
@@ -54,7 +55,7 @@ enum ibv_wc_status sw_recv_scatter(uint32_t pd, const struct ibv_sge *sges, uint
             return IBV_WC_LOC_PROT_ERR;
         uint32_t room = sges[i].length - (uint32_t)offset;
         uint32_t step = len_bytes < room ? len_bytes : room;
-        memcpy(va + offset, source, step);
+        sw_payload_copy(va + offset, source, step);
         source += step;
         len_bytes -= step;
         offset = 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/target.h"
 
+#include "base/payload.h"
+
 const struct sw_verdict_rule sw_verdict_rules[SW_VERDICT_COUNT] = {
     [SW_ACK] = {"ack", 0x1f, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1},
     [SW_RNR] = {"rnr", 0x20, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1},
@@ -34,6 +36,16 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
     *out = mr;
     *word = seen;
     return SW_ACK;
+}
+
+SW_UNSEEN uint64_t sw_target_atomic(uint64_t *word, uint8_t opcode, uint64_t compare_add,
+                                    uint64_t swap)
+{
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+        return __atomic_fetch_add(word, compare_add, __ATOMIC_SEQ_CST);
+    __atomic_compare_exchange_n(word, &compare_add, swap, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+    return compare_add;
 }
 
 uint32_t sw_target_need(enum ibv_wr_opcode opcode)

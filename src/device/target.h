@@ -51,6 +51,9 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
                                 uint64_t len_bytes, uint32_t need, uint32_t pd, uint32_t qp_access,
                                 const struct sw_pub_mr **out, uint64_t *word);
 
+/* What an atomic request does to its word; returns the word before. */
+uint64_t sw_target_atomic(uint64_t *word, uint8_t opcode, uint64_t compare_add, uint64_t swap);
+
 /* The right an opcode needs at the target. */
 uint32_t sw_target_need(enum ibv_wr_opcode opcode);
 

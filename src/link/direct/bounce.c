@@ -3,6 +3,7 @@
  * queues. */
 #include <string.h>
 
+#include "base/payload.h"
 #include "device/qp_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
@@ -69,7 +70,7 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         const uint8_t *from = sw_gather_at(qp, &gather, wqe->done_bytes + done, 0, &run);
         if (!from)
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-        memcpy(d->tx->request_bounce + offset + done, from, run);
+        sw_payload_copy(d->tx->request_bounce + offset + done, from, run);
         done += (uint32_t)run;
     }
     bool with_imm =
@@ -136,7 +137,7 @@ static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const 
         uint8_t *to = sw_gather_at(qp, &gather, offset, IBV_ACCESS_LOCAL_WRITE, &run);
         if (!to)
             return false;
-        memcpy(to, from, run);
+        sw_payload_copy(to, from, run);
         from += run;
         offset += run;
         len_bytes -= run;

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
@@ -92,16 +93,10 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
         for (uint64_t i = 0; i < run; i++)
             local[got++] = at + i;
     }
-    uint64_t before;
-    if (wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-        before = __atomic_fetch_add((uint64_t *)remote, wqe->compare_add, __ATOMIC_SEQ_CST);
-    } else {
-        before = wqe->compare_add;
-        __atomic_compare_exchange_n((uint64_t *)remote, &before, wqe->swap, false, __ATOMIC_SEQ_CST,
-                                    __ATOMIC_SEQ_CST);
-    }
+    uint64_t before =
+        sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, wqe->swap);
     for (int i = 0; i < 8; i++)
-        *local[i] = ((uint8_t *)&before)[i];
+        sw_payload_copy(local[i], (uint8_t *)&before + i, 1);
     return SW_STEP_DONE;
 }
 
@@ -118,7 +113,7 @@ static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     }
     if (wqe->opcode == IBV_WR_RDMA_READ)
-        memcpy(local, remote, wqe->len_bytes);
+        sw_payload_copy(local, remote, wqe->len_bytes);
     else
         sw_copy_ordered(remote, local, wqe->len_bytes);
     d->budget_bytes -= wqe->len_bytes;

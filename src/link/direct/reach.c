@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
@@ -20,13 +21,13 @@ struct word4 {
     uint32_t value;
 } __attribute__((packed));
 
-void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
+SW_UNSEEN void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
 {
     /* Programs poll the last byte of a WRITE: it must not become visible before the others. The
      * compiler barrier and x86's store order (a release fence elsewhere) see to it; memcpy alone
      * may store the end first. */
     if (len_bytes > 8) {
-        memcpy(to, from, len_bytes - 8);
+        sw_payload_copy(to, from, len_bytes - 8);
         atomic_thread_fence(memory_order_release);
         to += len_bytes - 8;
         from += len_bytes - 8;
@@ -260,7 +261,7 @@ enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struc
             if (step != SW_STEP_DONE)
                 return step;
         } else if (to_local) {
-            memcpy(local, piece.at, moved);
+            sw_payload_copy(local, piece.at, moved);
         } else {
             sw_copy_ordered(piece.at, local, moved);
         }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/answer.h"
@@ -220,7 +221,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
         if (request->flags & SW_REC_LAST)
             sw_copy_ordered(own_memory(mr, addr), from, request->len_bytes);
         else
-            memcpy(own_memory(mr, addr), from, request->len_bytes);
+            sw_payload_copy(own_memory(mr, addr), from, request->len_bytes);
     }
     if (!(request->flags & SW_REC_LAST))
         return SERVED;
@@ -256,8 +257,8 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
         struct sw_record *record = sw_answer_reserve(d, len);
         if (!record)
             break;
-        memcpy(d->tx->response_bounce + record->bounce_at, own_memory(mr, addr + d->read_served),
-               len);
+        sw_payload_copy(d->tx->response_bounce + record->bounce_at,
+                        own_memory(mr, addr + d->read_served), len);
         record->kind = SW_REC_DATA;
         sw_answer_publish(d, record);
         d->read_served += len;
@@ -286,13 +287,7 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     uint64_t *at = (uint64_t *)own_memory(mr, addr);
     if ((uintptr_t)at & 7)
         return answer(qp, d, SW_NAK_INVALID, 0); /* its iova is aligned, the memory is not */
-    uint64_t before = asked.compare_add;
-    if (asked.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
-        before = __atomic_fetch_add(at, before, __ATOMIC_SEQ_CST);
-    else
-        __atomic_compare_exchange_n(at, &before, asked.swap, false, __ATOMIC_SEQ_CST,
-                                    __ATOMIC_SEQ_CST);
-    return answer(qp, d, SW_ACK, before);
+    return answer(qp, d, SW_ACK, sw_target_atomic(at, asked.opcode, asked.compare_add, asked.swap));
 }
 
 static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)

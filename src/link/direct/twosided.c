@@ -3,6 +3,7 @@
  * unreachable buffer) by the target. */
 #include <string.h>
 
+#include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
@@ -27,7 +28,7 @@ static bool gather_out(struct sw_qp *qp, const struct sw_gather *gather, uint64_
         const uint8_t *from = sw_gather_at(qp, gather, offset, 0, &run);
         if (!from)
             return false;
-        memcpy(to, from, run);
+        sw_payload_copy(to, from, run);
         to += run;
         offset += run;
         len_bytes -= run;
@@ -154,7 +155,7 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
                                        ? sw_gather_at(qp, &gather, before, 0, &run)
                                        : NULL;
             if (local && run == here) {
-                memcpy(remote, local, here);
+                sw_payload_copy(remote, local, here);
                 d->budget_bytes -= here;
                 wqe->done_bytes += (uint32_t)here;
             } else {
