@@ -20,6 +20,7 @@
 
 #include "adopt_check.h"
 #include "device/adopt.h"
+#include "device/adopt_config.h"
 
 static struct sw_extent extents[EXTENTS_MAX];
 
@@ -248,6 +249,60 @@ static void get__sparse_region_costs_its_resident_pages(void **state)
     munmap(base, len);
 }
 
+/* How much of [base, base + len) is mapped by large pages of a shared file. */
+static size_t large_bytes(const uint8_t *base, size_t len)
+{
+    char line[512];
+    size_t sum = 0, kib;
+    uint64_t start = 0, end = 0;
+    FILE *smaps = fopen("/proc/self/smaps", "re");
+    while (smaps && fgets(line, sizeof(line), smaps)) {
+        uint64_t from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) {
+            start = from;
+            end = to;
+        }
+        if (start >= (uintptr_t)base && end <= (uintptr_t)base + len &&
+            sscanf(line, "ShmemPmdMapped: %zu kB", &kib) == 1)
+            sum += kib * 1024;
+    }
+    if (smaps)
+        fclose(smaps);
+    return sum;
+}
+
+/* Whether this kernel makes large pages of a shared file when asked. */
+static bool large_pages_possible(void)
+{
+    int fd = memfd_create("large", MFD_CLOEXEC);
+    uint8_t *room = mmap(NULL, 4 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *large = room + (2 * MIB - (uintptr_t)room % (2 * MIB)) % (2 * MIB);
+    bool possible =
+        !ftruncate(fd, 2 * MIB) &&
+        mmap(large, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == large &&
+        pwrite(fd, "", 1, 0) == 1 && !madvise(large, 2 * MIB, 25 /* MADV_COLLAPSE */);
+    munmap(room, 4 * MIB);
+    close(fd);
+    return possible;
+}
+
+static void get__dense_memory_is_in_large_pages(void **state)
+{
+    (void)state;
+    if (!large_pages_possible() || !sw_adopt_config()->large_pages)
+        skip();
+    uint8_t *base = buffer_new(64 * MIB);
+    words_fill(base, 64 * MIB, 14);
+    struct sw_segment *segment = get_whole(base + PAGE, 62 * MIB);
+    size_t large = large_bytes(base, 64 * MIB);
+    assert_int_equal(words_differ(base, 64 * MIB, 14), SIZE_MAX);
+    sw_adopt_put(segment);
+    assert_int_equal(words_differ(base, 64 * MIB, 14), SIZE_MAX);
+    munmap(base, 64 * MIB);
+    /* Not all where the machine is so busy that making them was given up. */
+    assert_in_range(large, 16 * MIB, 62 * MIB);
+}
+
 static void get__read_only_and_inaccessible_memory(void **state)
 {
     (void)state;
@@ -449,8 +504,8 @@ static void get__locked_memory_stays_locked(void **state)
 {
     (void)state;
     uint8_t *base = buffer_new(3 * MIB);
-    if (mlock(base, 3 * MIB))
-        skip();
+    if (mlock(base, 3 * MIB) || !madvise(base, PAGE, MADV_DONTNEED))
+        skip(); /* not allowed, or a sanitizer made it do nothing */
     words_fill(base, 3 * MIB, 12);
     struct sw_segment *segment = get_whole(base, 3 * MIB);
     assert_int_equal(madvise(base, PAGE, MADV_DONTNEED), -1); /* refused for locked memory only */
@@ -629,6 +684,7 @@ int main(void)
         cmocka_unit_test(get__same_region_twice_shares_a_segment),
         cmocka_unit_test(get__overlap_adopts_only_the_gaps),
         cmocka_unit_test(get__sparse_region_costs_its_resident_pages),
+        cmocka_unit_test(get__dense_memory_is_in_large_pages),
         cmocka_unit_test(get__read_only_and_inaccessible_memory),
         cmocka_unit_test(get__several_mappings_several_extents),
         cmocka_unit_test(get__unmapped_and_wrapping_ranges),

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +183,38 @@ static void fork__keeps_what_was_advised_for_forks(void **state)
     munmap(wiped, 4 * PAGE);
 }
 
+/* Pages that could not be moved back at the last put are nobody's region any more, but still must
+ * not be shared with a child. */
+static void fork__remainders_too(void **state)
+{
+    (void)state;
+    bool private;
+    uint8_t params[120] = {0};
+    int ring = (int)syscall(SYS_io_uring_setup, 4, params);
+    if (ring < 0)
+        skip();
+    close(ring);
+    uint8_t *base = buffer_new(4 * PAGE);
+    words_fill(base, 4 * PAGE, 12);
+    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    assert_non_null(segment);
+    ring = (int)syscall(SYS_io_uring_setup, 4, params);
+    sw_adopt_put(segment);
+    mappings_within(base, 4 * PAGE, &private);
+    assert_false(private);
+    pid_t child = fork();
+    if (child == 0) {
+        mappings_within(base, 4 * PAGE, &private);
+        bool same = words_differ(base, 4 * PAGE, 12) == SIZE_MAX;
+        words_fill(base, 4 * PAGE, 13);
+        _exit(private && same ? 0 : 1);
+    }
+    assert_int_equal(child_status(child), 0);
+    assert_int_equal(words_differ(base, 4 * PAGE, 12), SIZE_MAX);
+    close(ring);
+    munmap(base, 4 * PAGE);
+}
+
 static void fork__already_shared_memory_stays_shared(void **state)
 {
     (void)state;
@@ -237,7 +270,7 @@ static void fork__protection_and_holes(void **state)
 
 struct counting {
     atomic_bool stop;
-    volatile uint64_t *words;
+    _Atomic uint64_t *words;
     size_t count;
 };
 
@@ -246,7 +279,7 @@ static void *count_all(void *arg)
     struct counting *c = arg;
     while (!atomic_load(&c->stop)) {
         for (size_t i = 0; i < c->count; i += 512)
-            c->words[i]++;
+            atomic_fetch_add_explicit(&c->words[i], 1, memory_order_relaxed);
     }
     return NULL;
 }
@@ -258,8 +291,8 @@ static void fork__while_another_thread_stores(void **state)
     (void)state;
     size_t len = 12 * MIB;
     uint8_t *base = buffer_new(len);
-    struct counting counting = {.words = (volatile uint64_t *)base, .count = len / 8};
-    volatile uint64_t *words = counting.words;
+    struct counting counting = {.words = (_Atomic uint64_t *)base, .count = len / 8};
+    _Atomic uint64_t *words = counting.words;
     uint64_t *before = (uint64_t *)buffer_new(len);
     struct sw_segment *segment = get_whole(base, len);
     assert_non_null(segment);
@@ -315,7 +348,7 @@ static void fork__while_another_thread_adopts(void **state)
     size_t len = 3 * MIB;
     uint8_t *base = buffer_new(len);
     words_fill(base, len, 9);
-    struct counting churn = {.words = (volatile uint64_t *)base, .count = len / 8};
+    struct counting churn = {.words = (_Atomic uint64_t *)base, .count = len / 8};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, adopt_again_and_again, &churn), 0);
     for (int round = 0; round < 50; round++) {
@@ -395,6 +428,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(fork__child_starts_anew),
     cmocka_unit_test(fork__parents_memory_joins_its_mapping_again),
     cmocka_unit_test(fork__keeps_what_was_advised_for_forks),
+    cmocka_unit_test(fork__remainders_too),
     cmocka_unit_test(fork__already_shared_memory_stays_shared),
     cmocka_unit_test(fork__protection_and_holes),
     cmocka_unit_test(fork__while_another_thread_stores),

@@ -4,8 +4,10 @@
  * not one increment may be lost, and the same test must see losses when nobody is stopped while
  * pages move.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -14,19 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "adopt_check.h"
 #include "device/adopt.h"
 #include "device/page_move.h"
+#include "device/uffd.h"
 
 #define BUFFER_BYTES ((size_t)16 << 20)
 #define WRITERS 2
-#define EXTENTS_MAX 16
-#define USER_NOBODY 65534
 
 struct writer {
     pthread_t thread;
@@ -160,6 +161,97 @@ static void adopt_race__overlapping_regions_from_two_threads(void **state)
     assert_int_equal(race(churn_overlapping, 2, 15), 0);
 }
 
+static volatile uint64_t *signal_words;
+static volatile uint64_t signal_count;
+
+static void store_on_signal(int signal_number)
+{
+    (void)signal_number;
+    for (size_t at = 0; at < word_count; at += 512 * 16)
+        signal_words[at]++;
+    signal_count++;
+}
+
+/* A signal handler of the very thread that moves pages stores to them: it must neither get lost nor
+ * wait for itself. */
+static void adopt_race__signal_handler_of_the_mover(void **state)
+{
+    (void)state;
+    uint8_t *buffer =
+        mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(buffer, MAP_FAILED);
+    memset(buffer, 0, BUFFER_BYTES);
+    signal_words = (volatile uint64_t *)buffer;
+    signal_count = 0;
+    struct sigaction old, store = {.sa_handler = store_on_signal, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    sigaction(SIGALRM, &store, &old);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int i = 0; i < 20; i++)
+        assert_true(churn_whole(buffer, i));
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    assert_true(signal_count > 20);
+    for (size_t at = 0; at < word_count; at += 512 * 16)
+        assert_int_equal(signal_words[at], signal_count);
+    munmap(buffer, BUFFER_BYTES);
+}
+
+struct reader {
+    pthread_t thread;
+    int pipe[2];
+    uint64_t *words;
+    atomic_bool stop;
+    int refused; /* EFAULT: the page was on its way; nothing was taken from the pipe */
+    int others;
+};
+
+/* Lets the kernel store to the buffer: numbers go through a pipe to every page in turn. */
+static void *read_numbers(void *arg)
+{
+    struct reader *r = arg;
+    uint64_t number = 0;
+    while (!atomic_load(&r->stop)) {
+        number++;
+        for (size_t at = 0; at < word_count; at += 512) {
+            if (write(r->pipe[1], &number, sizeof(number)) != sizeof(number))
+                r->others++;
+            ssize_t got;
+            while ((got = read(r->pipe[0], &r->words[at], sizeof(number))) < 0 && errno == EFAULT)
+                r->refused++;
+            if (got != sizeof(number))
+                r->others++;
+        }
+    }
+    for (size_t at = 0; at < word_count; at += 512)
+        r->others += r->words[at] != number;
+    return NULL;
+}
+
+/* System calls that store to memory on its way wait too, or, without privileges, fail with EFAULT;
+ * they never get lost. */
+static void adopt_race__system_calls_that_store(void **state)
+{
+    (void)state;
+    struct sw_uffd uffd;
+    assert_int_equal(sw_uffd_open(&uffd), 0);
+    sw_uffd_close(&uffd);
+    struct reader r = {.words = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
+    assert_int_equal(pipe(r.pipe), 0);
+    assert_int_equal(pthread_create(&r.thread, NULL, read_numbers, &r), 0);
+    for (int i = 0; i < 30; i++)
+        assert_true(churn_whole((uint8_t *)r.words, i));
+    atomic_store(&r.stop, true);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.others, 0);
+    if (!uffd.user_mode_only)
+        assert_int_equal(r.refused, 0);
+    close(r.pipe[0]);
+    close(r.pipe[1]);
+    munmap(r.words, BUFFER_BYTES);
+}
+
 /* The test can fail: without the brake it does. */
 static void adopt_race__unprotected_loses(void **state)
 {
@@ -176,8 +268,19 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(adopt_race__whole_buffer),
     cmocka_unit_test(adopt_race__overlapping_regions),
     cmocka_unit_test(adopt_race__overlapping_regions_from_two_threads),
+    cmocka_unit_test(adopt_race__signal_handler_of_the_mover),
+    cmocka_unit_test(adopt_race__system_calls_that_store),
     cmocka_unit_test(adopt_race__unprotected_loses),
 };
+
+static int all_as_nobody(void *arg)
+{
+    (void)arg;
+    become_nobody();
+    int failed = cmocka_run_group_tests_name("adopt_race as nobody", tests, NULL, NULL);
+    fflush(NULL);
+    return failed ? 1 : 0;
+}
 
 /* All of it as the user who runs the tests, and, if that is root, again as one without privileges:
  * then userfaultfd stops user mode only, and pages move in another order. */
@@ -190,16 +293,5 @@ int main(void)
     int failed = cmocka_run_group_tests_name("adopt_race", tests, NULL, NULL);
     if (failed || getuid() != 0)
         return failed;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        /* setuid() makes /proc/self unreadable to what is not root any more; exec would undo that.
-         */
-        if (setgid(USER_NOBODY) || setuid(USER_NOBODY) || prctl(PR_SET_DUMPABLE, 1))
-            _exit(99);
-        exit(cmocka_run_group_tests_name("adopt_race as nobody", tests, NULL, NULL));
-    }
-    int status = 99;
-    waitpid(child, &status, 0);
-    return status ? 1 : 0;
+    return run_in_child(all_as_nobody, NULL);
 }
