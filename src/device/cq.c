@@ -175,11 +175,15 @@ void sw_cq_fire(struct sw_cq *cq)
 
 struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq)
 {
-    if (!atomic_exchange(&cq->overflow, true)) {
-        sw_context_event(cq->ctx, IBV_EVENT_CQ_ERR, cq->owner);
-        sw_nic.link->kick(); /* the engine takes the CQ's QPs to ERR */
-    }
+    if (!atomic_exchange(&cq->overflow, true))
+        sw_nic.link->kick(); /* the engine tells the program, and takes the CQ's QPs to ERR */
     return NULL;
+}
+
+void sw_cq_tell_overflow(struct sw_cq *cq)
+{
+    if (sw_cq_is_overrun(cq) && !atomic_exchange(&cq->overflow_told, true))
+        sw_context_event(cq->ctx, IBV_EVENT_CQ_ERR, cq->owner);
 }
 
 int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp)

@@ -39,7 +39,7 @@ struct sw_cq {
     uint32_t mask;
     struct sw_cqe *ring;
     uint32_t capacity; /* what the program was granted; the ring may be larger */
-    atomic_bool overflow;
+    atomic_bool overflow, overflow_told;
 
     _Alignas(SW_CACHELINE) struct sw_context *ctx;
     struct sw_pub_cq *pub;
@@ -54,6 +54,10 @@ static inline bool sw_cq_is_overrun(const struct sw_cq *cq)
 {
     return atomic_load_explicit(&cq->overflow, memory_order_relaxed);
 }
+
+/* Sends the event about it, once. With a QP of the CQ locked that fails next, so that who hears of
+ * the event and then asks for the QP's state finds ERR. */
+void sw_cq_tell_overflow(struct sw_cq *cq);
 
 /* Fires the event if the CQ is armed for it; push_lock need not be held. */
 void sw_cq_fire(struct sw_cq *cq);

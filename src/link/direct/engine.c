@@ -135,6 +135,8 @@ static bool drive_all(void)
         if (!sw_qp_has_work(qp) && !overflow)
             continue;
         if (sw_lock_try(&qp->lock)) {
+            sw_cq_tell_overflow(qp->send_cq);
+            sw_cq_tell_overflow(qp->recv_cq);
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
             else
