@@ -73,7 +73,7 @@ struct sw_record {
 static_assert(sizeof(struct sw_record) == 64 && offsetof(struct sw_record, payload) == 16,
               "shared layout");
 
-/* A continuation record: its seq is set to 0, so that payload can never be taken for a record. */
+/* A continuation record: its seq is its position, so that it can never be taken for a record. */
 struct sw_record_more {
     _Atomic uint32_t seq;
     uint8_t payload[60];

@@ -56,9 +56,8 @@ static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct
         uint32_t piece = len - at < 60 ? len - at : 60;
         if (!gather_out(qp, &gather, at, more->payload, piece))
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-        atomic_store_explicit(
-            &more->seq, 0,
-            memory_order_relaxed); /* never taken for a record: 0 is no position + 1 in use */
+        /* Its position, not one more: never taken for a record, in no round of the ring. */
+        atomic_store_explicit(&more->seq, index, memory_order_relaxed);
     }
     record->kind = SW_REC_SEND_INLINE;
     record->flags = record_flags(wqe);
