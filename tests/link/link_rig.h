@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the tests of the direct link share: cmocka, the NIC of this process on the loopback device
+ * with the real link, and a QP that may be connected with itself. */
+#ifndef SW_TESTS_LINK_LINK_RIG_H
+#define SW_TESTS_LINK_LINK_RIG_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/context_impl.h"
+#include "device/cq_impl.h"
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+
+#define RIG_BYTES 65536u
+#define RIG_RIGHTS                                                               \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+     IBV_ACCESS_REMOTE_ATOMIC)
+
+struct rig {
+    struct sw_context *ctx;
+    struct sw_pd *pd;
+    struct sw_cq *cq;
+    uint8_t *bytes; /* RIG_BYTES, registered, with an unmapped page before and after */
+    struct sw_mr *mr;
+    struct sw_qp *qp;
+    struct sw_direct_qp *d; /* the QP's */
+    struct sw_block *block; /* what its peer writes: of a QP connected with itself also d->tx */
+    atomic_int events;
+    _Atomic(enum ibv_event_type) event; /* the last */
+};
+
+/* Opens the device; `slot_only` tests need no QP. */
+void rig_open(struct rig *rig);
+void rig_close(struct rig *rig);
+/* A fresh QP in RTS towards `dest_qpn` (0: itself). Its lock is held, so that only the test drives
+ * it, until rig_drop(), which is for QPs without receives of a shared queue. */
+void rig_connect(struct rig *rig, uint32_t dest_qpn, struct sw_srq *srq);
+void rig_drop(struct rig *rig);
+
+/* cmocka setup and teardown around a QP connected with itself; *state is the struct rig. */
+int rig_up(void **state);
+int rig_down(void **state);
+
+struct ibv_sge rig_sge(const struct rig *rig, uint32_t offset, uint32_t len_bytes);
+void rig_recv(struct rig *rig, uint64_t wr_id, uint32_t offset, uint32_t len_bytes);
+/* Posts to the send queue without starting it; returns the request. */
+struct sw_wqe *rig_append(struct rig *rig, struct ibv_send_wr *wr, struct ibv_sge *sge);
+/* Polls exactly one completion and returns it. */
+struct ibv_wc rig_wc(struct rig *rig);
+void rig_no_wc(struct rig *rig);
+
+#define rig_test(function) cmocka_unit_test_setup_teardown(function, rig_up, rig_down)
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/direct/inbox.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "link_rig.h"
+
+#define SLOT 1234u /* of a client that does not exist: there is no engine in this program */
+
+struct taken {
+    struct sw_inbox *inbox;
+    uint32_t index;
+    struct sw_block *block;
+};
+
+static struct taken take(void)
+{
+    struct taken taken = {0};
+    assert_int_equal(sw_inbox_take(SLOT, &taken.inbox, &taken.index), 0);
+    assert_true(taken.index < SW_INBOX_BLOCKS);
+    taken.block = sw_inbox_block(taken.inbox->base, taken.index);
+    return taken;
+}
+
+static void sw_inbox_take__one_inbox_for_each_client(void **state)
+{
+    (void)state;
+    struct taken a = take(), b = take();
+    struct sw_inbox *other;
+    uint32_t index;
+    assert_int_equal(sw_inbox_take(SLOT + 1, &other, &index), 0);
+    assert_ptr_equal(a.inbox, b.inbox);
+    assert_ptr_not_equal(a.inbox, other);
+    assert_int_not_equal(a.index, b.index);
+    assert_int_equal(a.inbox->users, 2);
+    sw_inbox_give(other, index);
+    sw_inbox_give(a.inbox, a.index);
+    sw_inbox_give(b.inbox, b.index);
+    assert_int_equal(a.inbox->users, 0);
+}
+
+/* A dead client's writes must never reach the next one. */
+static void sw_inbox_take__not_from_a_dead_client(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    atomic_store(&a.inbox->dead, true);
+    struct taken b = take();
+    assert_ptr_not_equal(a.inbox, b.inbox);
+    sw_inbox_give(a.inbox, a.index);
+    sw_inbox_give(b.inbox, b.index);
+}
+
+static void sw_inbox_give__zeroes_and_does_not_hand_out_again_at_once(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    memset(a.block, 0xaa, sizeof(*a.block));
+    atomic_store(&a.block->access_seq, 2);
+    sw_inbox_give(a.inbox, a.index);
+    static const uint8_t zero[sizeof(struct sw_block)];
+    assert_memory_equal(a.block, zero, sizeof(zero));
+    struct taken b = take();
+    assert_int_not_equal(a.index, b.index);
+    sw_inbox_give(b.inbox, b.index);
+}
+
+static void sw_inbox_take__exhaustion(void **state)
+{
+    (void)state;
+    struct sw_inbox *inbox = NULL;
+    bool *seen = calloc(SW_INBOX_BLOCKS, sizeof(*seen));
+    uint32_t index = 0;
+    for (uint32_t i = 0; i < SW_INBOX_BLOCKS; i++) {
+        assert_int_equal(sw_inbox_take(SLOT, &inbox, &index), 0);
+        assert_false(seen[index]);
+        seen[index] = true;
+    }
+    struct sw_inbox *none = NULL;
+    assert_int_equal(sw_inbox_take(SLOT, &none, &index), -ENOMEM);
+    assert_null(none);
+    sw_inbox_give(inbox, 77);
+    assert_int_equal(sw_inbox_take(SLOT, &inbox, &index), 0);
+    assert_int_equal(index, 77);
+    for (uint32_t i = 0; i < SW_INBOX_BLOCKS; i++)
+        sw_inbox_give(inbox, i);
+    free(seen);
+}
+
+static void sw_inbox_wait__nobody_inside(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    for (uint32_t seq = 0; seq < 6; seq += 2) {
+        atomic_store(&a.block->access_seq, seq);
+        assert_true(sw_inbox_wait(a.inbox, a.index));
+    }
+    sw_inbox_give(a.inbox, a.index);
+}
+
+static void *leave_later(void *arg)
+{
+    struct sw_block *block = arg;
+    usleep(30000);
+    atomic_fetch_add(&block->access_seq, 1);
+    return NULL;
+}
+
+static void sw_inbox_wait__until_the_section_ends(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    pthread_t thread;
+    uint64_t start_ns = sw_clock_ns();
+    atomic_store(&a.block->access_seq, UINT32_MAX); /* odd; the end of it is 0 */
+    assert_int_equal(pthread_create(&thread, NULL, leave_later, a.block), 0);
+    assert_true(sw_inbox_wait(a.inbox, a.index));
+    assert_int_equal(atomic_load(&a.block->access_seq), 0);
+    assert_true(sw_clock_ns() - start_ns >= 29 * SW_NS_PER_MS);
+    pthread_join(thread, NULL);
+    sw_inbox_give(a.inbox, a.index);
+}
+
+/* Another section than the one that was seen: the seen one is over. */
+static void *enter_again_later(void *arg)
+{
+    struct sw_block *block = arg;
+    usleep(30000);
+    atomic_fetch_add(&block->access_seq, 2);
+    return NULL;
+}
+
+static void sw_inbox_wait__a_later_section_does_not_matter(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    pthread_t thread;
+    atomic_store(&a.block->access_seq, 5);
+    assert_int_equal(pthread_create(&thread, NULL, enter_again_later, a.block), 0);
+    assert_true(sw_inbox_wait(a.inbox, a.index));
+    pthread_join(thread, NULL);
+    atomic_store(&a.block->access_seq, 0);
+    sw_inbox_give(a.inbox, a.index);
+}
+
+static void sw_inbox_wait__dead_client(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    uint64_t start_ns = sw_clock_ns();
+    atomic_store(&a.block->access_seq, 1);
+    atomic_store(&a.inbox->dead, true);
+    assert_true(sw_inbox_wait(a.inbox, a.index));
+    assert_true(sw_clock_ns() - start_ns < 100 * SW_NS_PER_MS);
+    sw_inbox_give(a.inbox, a.index);
+}
+
+/* Its death has not been seen yet by the engine, which may be the one who waits. */
+static void sw_inbox_wait__client_that_hung_up(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    int sockets[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+    a.inbox->socket = sockets[0];
+    close(sockets[1]);
+    uint64_t start_ns = sw_clock_ns();
+    atomic_store(&a.block->access_seq, 1);
+    assert_true(sw_inbox_wait(a.inbox, a.index));
+    assert_true(sw_clock_ns() - start_ns < 500 * SW_NS_PER_MS);
+    close(sockets[0]);
+    a.inbox->socket = -1;
+    sw_inbox_give(a.inbox, a.index);
+    atomic_store(&a.inbox->dead, true);
+}
+
+/* A stopped process is not waited for for long, and its block stays out of use. */
+static void sw_inbox_give__stopped_client(void **state)
+{
+    (void)state;
+    struct taken a = take();
+    uint64_t start_ns = sw_clock_ns();
+    atomic_store(&a.block->access_seq, 7);
+    assert_false(sw_inbox_wait(a.inbox, a.index));
+    uint64_t waited_ns = sw_clock_ns() - start_ns;
+    assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 3 * SW_NS_PER_S);
+    sw_inbox_give(a.inbox, a.index);
+    assert_int_equal(a.inbox->users, 0);
+    for (uint32_t i = 0; i < SW_INBOX_BLOCKS - 1; i++) {
+        struct taken other = take();
+        assert_int_not_equal(other.index, a.index);
+    }
+    struct sw_inbox *none;
+    uint32_t index;
+    assert_int_equal(sw_inbox_take(SLOT, &none, &index), -ENOMEM);
+    atomic_store(&a.inbox->dead, true);
+}
+
+static void *lock_of_the_engine(void *arg)
+{
+    uint64_t *waited_ns = arg;
+    usleep(100000);
+    uint64_t start_ns = sw_clock_ns();
+    pthread_mutex_lock(&sw_direct.lock);
+    *waited_ns = sw_clock_ns() - start_ns;
+    pthread_mutex_unlock(&sw_direct.lock);
+    return NULL;
+}
+
+/* However many blocks a stopped client has, it costs one wait, and nobody else waits with us. */
+static void sw_inbox_wait_all__is_bounded_and_alone(void **state)
+{
+    (void)state;
+    struct taken blocks[16];
+    for (int i = 0; i < 16; i++) {
+        blocks[i] = take();
+        atomic_store(&blocks[i].block->access_seq, 1);
+    }
+    pthread_t thread;
+    uint64_t lock_ns = 0, start_ns = sw_clock_ns();
+    assert_int_equal(pthread_create(&thread, NULL, lock_of_the_engine, &lock_ns), 0);
+    sw_inbox_wait_all();
+    uint64_t waited_ns = sw_clock_ns() - start_ns;
+    pthread_join(thread, NULL);
+    assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 3 * SW_NS_PER_S);
+    assert_true(lock_ns < 300 * SW_NS_PER_MS);
+    for (int i = 0; i < 16; i++) {
+        atomic_store(&blocks[i].block->access_seq, 0);
+        sw_inbox_give(blocks[i].inbox, blocks[i].index);
+    }
+    start_ns = sw_clock_ns();
+    sw_inbox_wait_all();
+    assert_true(sw_clock_ns() - start_ns < 100 * SW_NS_PER_MS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sw_inbox_take__one_inbox_for_each_client),
+        cmocka_unit_test(sw_inbox_take__not_from_a_dead_client),
+        cmocka_unit_test(sw_inbox_take__exhaustion),
+        cmocka_unit_test(sw_inbox_give__zeroes_and_does_not_hand_out_again_at_once),
+        cmocka_unit_test(sw_inbox_give__stopped_client),
+        cmocka_unit_test(sw_inbox_wait__nobody_inside),
+        cmocka_unit_test(sw_inbox_wait__until_the_section_ends),
+        cmocka_unit_test(sw_inbox_wait__a_later_section_does_not_matter),
+        cmocka_unit_test(sw_inbox_wait__dead_client),
+        cmocka_unit_test(sw_inbox_wait__client_that_hung_up),
+        cmocka_unit_test(sw_inbox_wait_all__is_bounded_and_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
