@@ -173,6 +173,13 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
     int rc = sw_copy_open(&copy, segment);
     if (rc)
         return rc;
+    /* Fails for memory that belongs to a userfaultfd of the program's. */
+    rc = sw_uffd_arm(uffd, segment->va, segment->len_bytes, SW_UFFD_MISSING);
+    if (rc) {
+        sw_copy_close(&copy);
+        return rc;
+    }
+    sw_uffd_disarm(uffd, segment->va, segment->len_bytes);
     /* One page, so that the private mapping has what it needs (an anon_vma, place in its imagined
      * file) to join its neighbours again when it returns. Where this is not possible it just will
      * not. */
@@ -289,16 +296,23 @@ int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, in
     return 0;
 }
 
+static bool park_exists(const struct sw_segment *segment, uint64_t va)
+{
+    unsigned char resident;
+    return !mincore(ptr(park_of(segment, va)), 1, &resident) || errno != ENOMEM;
+}
+
 void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
 {
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
-        unsigned char resident;
         next = chunk_end(segment, at, va + len_bytes);
-        if (!tables_move(park_of(segment, at), at, next - at))
-            continue;
-        if (mincore(ptr(park_of(segment, at)), 1, &resident) && errno == ENOMEM)
+        if (!park_exists(segment, at)) {
             munmap(ptr(at), next - at); /* MADV_DONTFORK: the child does not have this memory */
-        else if (sw_segment_fd_valid(segment)) /* no copy: what the parent writes stays visible */
+            continue;
+        }
+        if (segment->fork_copied && !tables_move(park_of(segment, at), at, next - at))
+            continue;
+        if (sw_segment_fd_valid(segment))
             mmap(ptr(at), next - at, prot, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, segment->fd,
                  (off_t)offset_of(segment, at));
     }

@@ -31,10 +31,14 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
                     uint64_t len_bytes, int prot);
 
-/* For fork. Copies [va, va + len) of the file to the park, with the protection `prot`; in the
- * child, puts that copy in the place of the shared pages; in the parent, drops it. */
+/* For fork. Copies [va, va + len) of the file to the park, with the protection `prot`: 0 or a
+ * negative errno. */
 int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot);
+/* In the child: puts that copy in the place of the shared pages. If it was not made (fork_copied)
+ * or cannot be moved, the child's stores stay its own, but it sees what the parent stores until it
+ * has stored to the same page. */
 void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot);
+/* Frees the pages of the park. */
 void sw_park_drop(struct sw_segment *segment, uint64_t va, uint64_t len_bytes);
 
 #ifdef SW_TEST_HOOKS

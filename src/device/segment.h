@@ -36,7 +36,8 @@ struct sw_segment {
      * It keeps what belongs to a mapping (MADV_*, policy, place in the file of anonymous memory),
      * so that coming back it joins its neighbours again. */
     uint64_t park;
-    bool locked; /* by mlock() when it was adopted */
+    bool locked;      /* by mlock() when it was adopted */
+    bool fork_copied; /* the park holds what the child of the fork under way gets */
 };
 
 void sw_segments_lock(void);

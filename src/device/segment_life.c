@@ -16,6 +16,7 @@
 #include "device/pinned.h"
 #include "device/segment.h"
 #include "device/shared_file.h"
+#include "device/thread_memory.h"
 
 #define TMPFS_MAGIC_NUMBER 0x01021994
 
@@ -56,8 +57,8 @@ static enum sw_adopt_reason segment_back(struct sw_segment *segment)
     return SW_ADOPT_OK;
 }
 
-/* Moves back each part of the segment that still is mapped where it was adopted. True if nothing of
- * it is left. */
+/* Moves back each part of the segment that still is mapped where it was adopted, and on which no
+ * thread has made its stack since. True if nothing of it is left. */
 static bool segment_return(struct sw_segment *segment, const struct sw_uffd *uffd)
 {
     struct sw_vma_reader reader;
@@ -71,8 +72,10 @@ static bool segment_return(struct sw_segment *segment, const struct sw_uffd *uff
         found = sw_vma_next(&reader, at, &vma);
         if (found != 1)
             break;
+        uint64_t stack, stack_end;
         if (sw_segment_overlap(segment, &vma, &from, &to) &&
-            (!uffd || sw_pages_return(segment, uffd, from, to - from, vma.prot)))
+            (!uffd || sw_thread_memory_next(&vma, from, to, &stack, &stack_end) ||
+             sw_pages_return(segment, uffd, from, to - from, vma.prot)))
             all = false;
     }
     sw_vma_close(&reader);

@@ -18,6 +18,16 @@ static bool is_file_of(const struct stat *st, const struct sw_vma *vma)
            minor(st->st_dev) == vma->dev_minor;
 }
 
+/* Whether a descriptor is of the file, by what is known of it without asking a server. */
+static bool entry_is_file_of(int fds, const char *name, const struct sw_vma *vma)
+{
+    struct statx st;
+    return isdigit((unsigned char)*name) &&
+           !statx(fds, name, AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &st) &&
+           S_ISREG(st.stx_mode) && st.stx_ino == vma->ino && st.stx_dev_major == vma->dev_major &&
+           st.stx_dev_minor == vma->dev_minor;
+}
+
 /* Opens a name of the file anew, for writing too. Never waits, and opens nothing but the very file.
  */
 static int open_checked(const char *path, const struct sw_vma *vma)
@@ -50,10 +60,8 @@ static int open_among_own(const struct sw_vma *vma)
         return -1;
     int found = -1;
     struct dirent *entry;
-    struct stat st;
     while (found < 0 && (entry = readdir(fds))) {
-        if (isdigit((unsigned char)entry->d_name[0]) &&
-            !fstatat(dirfd(fds), entry->d_name, &st, 0) && is_file_of(&st, vma))
+        if (entry_is_file_of(dirfd(fds), entry->d_name, vma))
             found = open_own(atoi(entry->d_name), vma);
     }
     closedir(fds);

@@ -530,6 +530,7 @@ struct stack_thread {
     uint8_t *local;
     int found;
     enum sw_adopt_reason why;
+    struct sw_segment *segment; /* of the extent found, if any */
 };
 
 static void *stack_thread_main(void *arg)
@@ -540,6 +541,7 @@ static void *stack_thread_main(void *arg)
     struct sw_extent own[EXTENTS_MAX];
     t->local = local;
     t->found = sw_adopt_get((uint64_t)(uintptr_t)local, sizeof(local), own, EXTENTS_MAX, &t->why);
+    t->segment = t->found > 0 ? own[0].segment : NULL;
     pthread_barrier_wait(&t->barrier);
     pthread_barrier_wait(&t->barrier);
     return NULL;
@@ -585,6 +587,38 @@ static void get__other_threads_stack_is_left_alone(void **state)
     stack_thread_check(&attr, base + MIB);
     pthread_attr_destroy(&attr);
     munmap(base, 4 * MIB);
+}
+
+/* A thread that makes its stack in memory that is adopted already: that memory must not move under
+ * it. */
+static void put__stack_made_in_adopted_memory_stays(void **state)
+{
+    (void)state;
+    bool private;
+    enum sw_adopt_reason why;
+    uint8_t *base = buffer_new(MIB);
+    struct sw_segment *segment = get_whole(base, MIB);
+    struct stack_thread t = {.found = -1};
+    pthread_t thread;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstack(&attr, base, MIB);
+    pthread_barrier_init(&t.barrier, NULL, 2);
+    assert_int_equal(pthread_create(&thread, &attr, stack_thread_main, &t), 0);
+    pthread_barrier_wait(&t.barrier);
+    assert_int_equal(t.found, 1);
+    sw_adopt_put(t.segment);
+    sw_adopt_put(segment);
+    mappings_within(base, MIB, &private);
+    pthread_barrier_wait(&t.barrier);
+    pthread_join(thread, NULL);
+    assert_false(private);
+    get(base, 0, &why); /* tries again */
+    mappings_within(base, MIB, &private);
+    assert_true(private);
+    pthread_attr_destroy(&attr);
+    pthread_barrier_destroy(&t.barrier);
+    munmap(base, MIB);
 }
 
 static int io_uring_open(void)
@@ -697,6 +731,7 @@ int main(void)
         cmocka_unit_test(get__locked_memory_stays_locked),
         cmocka_unit_test(get__own_stack_is_left_alone),
         cmocka_unit_test(get__other_threads_stack_is_left_alone),
+        cmocka_unit_test(put__stack_made_in_adopted_memory_stays),
         cmocka_unit_test(get__pinned_by_an_io_uring),
         cmocka_unit_test(knob__never),
         cmocka_unit_test(knob__max),

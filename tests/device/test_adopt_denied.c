@@ -17,12 +17,14 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "adopt_check.h"
 #include "device/adopt.h"
+#include "device/uffd.h"
 
 #define LEN (20 * MIB)
 
@@ -240,6 +242,61 @@ static void denied__way_back(void **state)
     run_on_return(&no_memfd, false);
 }
 
+/* Without a copy the child still gets the contents, and keeps its stores to itself. */
+static int fork_without_copy(void *arg)
+{
+    (void)arg;
+    struct sw_extent extents[EXTENTS_MAX];
+    const struct refusal no_pread = {.call = "pread64", .err = ENOMEM};
+    uint8_t *base = buffer_new(LEN);
+    words_fill(base, LEN, 1);
+    if (sw_adopt_get((uint64_t)(uintptr_t)base, LEN, extents, EXTENTS_MAX, NULL) != 1)
+        return 1;
+    if (refuse(&no_pread))
+        return 90;
+    pid_t child = fork();
+    if (child == 0) {
+        bool same = words_differ(base, LEN, 1) == SIZE_MAX;
+        words_fill(base, LEN, 2);
+        _exit(same && words_differ(base, LEN, 2) == SIZE_MAX ? 0 : 1);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || status)
+        return 2;
+    return words_differ(base, LEN, 1) == SIZE_MAX ? 0 : 3;
+}
+
+static void denied__copy_for_a_fork(void **state)
+{
+    (void)state;
+    setenv("SIDEWIRE_LOG", "error", 1);
+    assert_int_equal(run_in_child(fork_without_copy, NULL), 0);
+    unsetenv("SIDEWIRE_LOG");
+}
+
+/* Memory under a userfaultfd of the program's own is the program's business. */
+static int own_userfaultfd(void *arg)
+{
+    (void)arg;
+    struct sw_uffd own;
+    struct sw_extent extents[EXTENTS_MAX];
+    enum sw_adopt_reason why;
+    uint8_t *base = buffer_new(4 * PAGE);
+    uint64_t va = (uint64_t)(uintptr_t)base;
+    if (sw_uffd_open(&own) || sw_uffd_arm(&own, va + 2 * PAGE, PAGE, SW_UFFD_MISSING))
+        return 1;
+    if (sw_adopt_get(va + 2 * PAGE, PAGE, extents, EXTENTS_MAX, &why) != 0 ||
+        why != SW_ADOPT_FAILED)
+        return 2;
+    return sw_adopt_get(va, PAGE, extents, EXTENTS_MAX, &why) == 1 ? 0 : 3;
+}
+
+static void denied__by_the_programs_own_userfaultfd(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(own_userfaultfd, NULL), 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -249,6 +306,8 @@ int main(void)
         cmocka_unit_test(denied__steps_on_the_way),
         cmocka_unit_test(denied__second_chunk),
         cmocka_unit_test(denied__way_back),
+        cmocka_unit_test(denied__copy_for_a_fork),
+        cmocka_unit_test(denied__by_the_programs_own_userfaultfd),
     };
     return cmocka_run_group_tests_name("adopt_denied", tests, NULL, NULL);
 }
