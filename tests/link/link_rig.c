@@ -65,21 +65,26 @@ static void modify(struct sw_qp *qp, struct ibv_qp_attr *attr, enum ibv_qp_state
     assert_int_equal(sw_qp_modify(qp, attr, mask | IBV_QP_STATE), 0);
 }
 
-void rig_connect(struct rig *rig, uint32_t dest_qpn, struct sw_srq *srq)
+static struct sw_qp *create(struct rig *rig)
 {
     struct sw_qp_init init = {
         .type = IBV_QPT_RC,
         .pd = rig->pd,
         .send_cq = rig->cq,
         .recv_cq = rig->cq,
-        .srq = srq,
         .cap = {.max_send_wr = 256,
                 .max_recv_wr = 256,
                 .max_send_sge = 4,
                 .max_recv_sge = 4,
                 .max_inline_data = 256},
     };
-    assert_int_equal(sw_qp_create(rig->ctx, &init, &rig->qp), 0);
+    struct sw_qp *qp = NULL;
+    assert_int_equal(sw_qp_create(rig->ctx, &init, &qp), 0);
+    return qp;
+}
+
+static void take_to_rts(struct rig *rig, struct sw_qp *qp, uint32_t dest_qpn)
+{
     struct sw_gid gid;
     assert_true(sw_netdev_gid(sw_context_netdev(rig->ctx), 1, &gid));
     struct ibv_qp_attr attr = {
@@ -87,7 +92,7 @@ void rig_connect(struct rig *rig, uint32_t dest_qpn, struct sw_srq *srq)
         .qp_access_flags =
             IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
         .path_mtu = IBV_MTU_1024,
-        .dest_qp_num = dest_qpn ? dest_qpn : sw_qp_num(rig->qp),
+        .dest_qp_num = dest_qpn,
         .max_dest_rd_atomic = 16,
         .max_rd_atomic = 16,
         .min_rnr_timer = 1,
@@ -96,28 +101,50 @@ void rig_connect(struct rig *rig, uint32_t dest_qpn, struct sw_srq *srq)
         .rnr_retry = 7,
         .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid.gid, .sgid_index = 1}},
     };
-    modify(rig->qp, &attr, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    modify(rig->qp, &attr, IBV_QPS_RTR,
+    modify(qp, &attr, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    modify(qp, &attr, IBV_QPS_RTR,
            IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    modify(rig->qp, &attr, IBV_QPS_RTS,
+    modify(qp, &attr, IBV_QPS_RTS,
            IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+void rig_connect(struct rig *rig, uint32_t dest_qpn)
+{
+    rig->qp = create(rig);
+    if (!dest_qpn) {
+        rig->other = create(rig);
+        take_to_rts(rig, rig->other, sw_qp_num(rig->qp));
+        sw_lock_acquire(&rig->other->lock);
+        dest_qpn = sw_qp_num(rig->other);
+    }
+    take_to_rts(rig, rig->qp, dest_qpn);
     sw_lock_acquire(&rig->qp->lock);
     rig->d = rig->qp->link_state;
-    rig->block = rig->d ? rig->d->rx : NULL;
-    if (!dest_qpn) {
+    rig->block = rig->d->rx;
+    if (rig->other) {
         assert_true(sw_bind_enter(rig->qp, rig->d));
         sw_bind_leave(rig->d);
+        rig->out = rig->d->tx;
     }
+}
+
+static void drop(struct sw_qp *qp)
+{
+    if (!qp)
+        return;
+    sw_lock_release(&qp->lock);
+    assert_int_equal(sw_qp_destroy(qp), 0);
 }
 
 void rig_drop(struct rig *rig)
 {
     struct ibv_wc wc[64];
-    sw_lock_release(&rig->qp->lock);
-    assert_int_equal(sw_qp_destroy(rig->qp), 0);
-    rig->qp = NULL;
+    drop(rig->qp);
+    drop(rig->other);
+    rig->qp = rig->other = NULL;
+    rig->d = NULL;
     while (sw_cq_poll(rig->cq, 64, wc) > 0) {
     }
 }
@@ -126,7 +153,7 @@ int rig_up(void **state)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
     rig_open(rig);
-    rig_connect(rig, 0, NULL);
+    rig_connect(rig, 0);
     *state = rig;
     return 0;
 }

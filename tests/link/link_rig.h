@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the tests of the direct link share: cmocka, the NIC of this process on the loopback device
- * with the real link, and a QP that may be connected with itself. */
+ * with the real link, and two QPs connected with each other, one of which is under test. */
 #ifndef SW_TESTS_LINK_LINK_RIG_H
 #define SW_TESTS_LINK_LINK_RIG_H
 
@@ -30,22 +30,23 @@ struct rig {
     struct sw_cq *cq;
     uint8_t *bytes; /* RIG_BYTES, registered, with an unmapped page before and after */
     struct sw_mr *mr;
-    struct sw_qp *qp;
+    struct sw_qp *qp;       /* under test */
     struct sw_direct_qp *d; /* the QP's */
-    struct sw_block *block; /* what its peer writes: of a QP connected with itself also d->tx */
+    struct sw_block *block; /* what its peer writes */
+    struct sw_qp *other;    /* its peer, in this process; or NULL */
+    struct sw_block *out;   /* what the QP writes */
     atomic_int events;
     _Atomic(enum ibv_event_type) event; /* the last */
 };
 
-/* Opens the device; `slot_only` tests need no QP. */
 void rig_open(struct rig *rig);
 void rig_close(struct rig *rig);
-/* A fresh QP in RTS towards `dest_qpn` (0: itself). Its lock is held, so that only the test drives
- * it, until rig_drop(), which is for QPs without receives of a shared queue. */
-void rig_connect(struct rig *rig, uint32_t dest_qpn, struct sw_srq *srq);
+/* A fresh QP in RTS towards `dest_qpn`, or (0) towards a second one. Their locks are held, so that
+ * only the test drives them, until rig_drop(). */
+void rig_connect(struct rig *rig, uint32_t dest_qpn);
 void rig_drop(struct rig *rig);
 
-/* cmocka setup and teardown around a QP connected with itself; *state is the struct rig. */
+/* cmocka setup and teardown around rig_connect(); *state is the struct rig. */
 int rig_up(void **state);
 int rig_down(void **state);
 
