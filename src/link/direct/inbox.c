@@ -17,6 +17,7 @@
 #include "base/shm.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
+#include "link/direct/engine.h"
 
 /* How long an access section of a living peer may hold up a deregistration. A section copies at
  * most a few MiB, so only a stopped process takes longer; its mapping then is of pages nobody uses
@@ -86,8 +87,10 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
     pthread_mutex_lock(&sw_direct.lock);
     if (quiet) /* else the block stays out of use until its client is gone */
         __atomic_fetch_and(&inbox->used[index / 64], ~(1ull << index % 64), __ATOMIC_SEQ_CST);
-    inbox->users--;
+    bool unused = --inbox->users == 0 && atomic_load(&inbox->dead);
     pthread_mutex_unlock(&sw_direct.lock);
+    if (unused)
+        sw_engine_kick(); /* it frees the inbox */
 }
 
 static bool has_hung_up(const struct sw_inbox *inbox)

@@ -56,7 +56,8 @@ struct sw_peer *sw_peer_get(uint32_t slot)
 
 void sw_peer_put(struct sw_peer *peer)
 {
-    atomic_fetch_sub(&peer->refs, 1); /* the engine frees dead peers without references */
+    if (atomic_fetch_sub(&peer->refs, 1) == 1 && atomic_load(&peer->state) == SW_PEER_DEAD)
+        sw_engine_kick(); /* it frees dead peers without references */
 }
 
 void sw_peer_ring(struct sw_peer *peer)
