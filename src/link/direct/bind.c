@@ -269,7 +269,7 @@ static void free_unused(void)
     pthread_mutex_lock(&sw_direct.lock);
     for (struct sw_peer **at = &sw_direct.peers; *at;) {
         struct sw_peer *peer = *at;
-        if (atomic_load(&peer->state) == SW_PEER_DEAD && !atomic_load(&peer->refs)) {
+        if (sw_peer_unused(peer)) {
             *at = peer->next;
             peer->next = dead_peers;
             dead_peers = peer;
@@ -279,7 +279,7 @@ static void free_unused(void)
     }
     for (struct sw_inbox **at = &sw_direct.inboxes; *at;) {
         struct sw_inbox *inbox = *at;
-        if (atomic_load(&inbox->dead) && !inbox->users) {
+        if (sw_inbox_unused(inbox)) {
             *at = inbox->next;
             sw_inbox_free(inbox);
         } else {
@@ -299,9 +299,9 @@ uint64_t sw_bind_reap(uint64_t now_ns)
     bool any = false;
     pthread_mutex_lock(&sw_direct.lock);
     for (struct sw_peer *peer = sw_direct.peers; peer && !any; peer = peer->next)
-        any = atomic_load(&peer->state) == SW_PEER_DEAD;
+        any = atomic_load(&peer->state) == SW_PEER_DEAD || sw_peer_unused(peer);
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox && !any; inbox = inbox->next)
-        any = atomic_load(&inbox->dead);
+        any = atomic_load(&inbox->dead) || sw_inbox_unused(inbox);
     pthread_mutex_unlock(&sw_direct.lock);
     if (!any)
         return UINT64_MAX;

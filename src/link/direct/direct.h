@@ -184,10 +184,15 @@ void sw_peer_ring(struct sw_peer *peer);
 /* The mapping of a segment's bytes at `file_offset`, or NULL (asks the engine to fetch it). */
 uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
                             uint64_t len_bytes, bool *refused);
+/* True if it may be freed: gone or never reached, and no QP refers to it; direct.lock held. The
+ * engine does it. */
+bool sw_peer_unused(const struct sw_peer *peer);
 void sw_peer_free(struct sw_peer *peer);
 
 /* inbox.c */
 struct sw_inbox *sw_inbox_get(uint32_t slot); /* direct.lock held */
+/* True if it may be freed; direct.lock held. The engine does it. */
+bool sw_inbox_unused(const struct sw_inbox *inbox);
 void sw_inbox_free(struct sw_inbox *inbox);
 /* A zeroed block for a QP towards that slot. */
 int sw_inbox_take(uint32_t slot, struct sw_inbox **inbox, uint32_t *index);

@@ -24,6 +24,47 @@
  * any more. */
 #define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
 
+/*
+ * Address ranges that inboxes have left. A poller looks at the next record of a QP without a lock,
+ * so it may still hold the address of an inbox that is gone: the range then reads as zeroes, or as
+ * another inbox, and the poller finds out under the QP's lock that there is nothing. Ranges are
+ * used again and never unmapped. Guarded by direct.lock.
+ */
+struct range {
+    struct range *next;
+    uint8_t *base;
+};
+static struct range *free_ranges;
+
+static uint8_t *range_take(int fd)
+{
+    struct range *range = free_ranges;
+    int fixed = range ? MAP_FIXED : 0;
+    uint8_t *base = mmap(range ? range->base : NULL, SW_INBOX_BYTES, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_NORESERVE | fixed, fd, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    if (range) {
+        free_ranges = range->next;
+        free(range);
+    }
+    return base;
+}
+
+static void range_give(uint8_t *base)
+{
+    struct range *range = malloc(sizeof(*range));
+    if (mmap(base, SW_INBOX_BYTES, PROT_READ,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
+        !range) {
+        free(range); /* the range stays mapped, out of use */
+        return;
+    }
+    range->base = base;
+    range->next = free_ranges;
+    free_ranges = range;
+}
+
 static struct sw_inbox *create(uint32_t slot)
 {
     struct sw_inbox *inbox = calloc(1, sizeof(*inbox));
@@ -32,7 +73,7 @@ static struct sw_inbox *create(uint32_t slot)
     inbox->slot = slot;
     inbox->socket = -1;
     inbox->fd = sw_shm_create("sidewire-inbox", SW_INBOX_BYTES);
-    inbox->base = inbox->fd < 0 ? NULL : sw_shm_map(inbox->fd, SW_INBOX_BYTES, true);
+    inbox->base = inbox->fd < 0 ? NULL : range_take(inbox->fd);
     if (!inbox->base) {
         sw_error("no shared memory for the inbox of slot %u: %s", slot, strerror(errno));
         if (inbox->fd >= 0)
@@ -87,7 +128,8 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
     pthread_mutex_lock(&sw_direct.lock);
     if (quiet) /* else the block stays out of use until its client is gone */
         __atomic_fetch_and(&inbox->used[index / 64], ~(1ull << index % 64), __ATOMIC_SEQ_CST);
-    bool unused = --inbox->users == 0 && atomic_load(&inbox->dead);
+    inbox->users--;
+    bool unused = sw_inbox_unused(inbox);
     pthread_mutex_unlock(&sw_direct.lock);
     if (unused)
         sw_engine_kick(); /* it frees the inbox */
@@ -160,9 +202,15 @@ void sw_inbox_wait_all(void)
     pthread_mutex_unlock(&sw_direct.lock);
 }
 
+bool sw_inbox_unused(const struct sw_inbox *inbox)
+{
+    /* Nobody attached (any more, or ever: the client died before it could), and no QP of ours. */
+    return inbox->users == 0 && inbox->socket < 0 && inbox->client_nonce != sw_nic.nonce;
+}
+
 void sw_inbox_free(struct sw_inbox *inbox)
 {
-    munmap(inbox->base, SW_INBOX_BYTES);
+    range_give(inbox->base);
     close(inbox->fd);
     free(inbox);
 }

@@ -56,8 +56,17 @@ struct sw_peer *sw_peer_get(uint32_t slot)
 
 void sw_peer_put(struct sw_peer *peer)
 {
-    if (atomic_fetch_sub(&peer->refs, 1) == 1 && atomic_load(&peer->state) == SW_PEER_DEAD)
-        sw_engine_kick(); /* it frees dead peers without references */
+    int state =
+        atomic_load(&peer->state); /* not after the reference is gone: neither may be the peer */
+    bool attached = state == SW_PEER_CONNECTING || state == SW_PEER_READY;
+    if (atomic_fetch_sub(&peer->refs, 1) == 1 && !attached)
+        sw_engine_kick(); /* it frees peers that nobody wants */
+}
+
+bool sw_peer_unused(const struct sw_peer *peer)
+{
+    int state = atomic_load(&peer->state);
+    return (state == SW_PEER_DEAD || state == SW_PEER_IDLE) && !atomic_load(&peer->refs);
 }
 
 void sw_peer_ring(struct sw_peer *peer)
