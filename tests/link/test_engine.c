@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/direct/engine.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "link_rig.h"
+
+static void unlock(struct rig *rig)
+{
+    sw_lock_release(&rig->qp->lock);
+    sw_lock_release(&rig->other->lock);
+}
+
+static void lock(struct rig *rig)
+{
+    sw_lock_acquire(&rig->other->lock);
+    sw_lock_acquire(&rig->qp->lock);
+}
+
+/* Waits until the condition holds, without polling any CQ; at most some seconds. */
+#define wait_until(condition)                          \
+    do {                                               \
+        for (int i = 0; i < 5000 && !(condition); i++) \
+            usleep(1000);                              \
+        assert_true(condition);                        \
+    } while (0)
+
+static void sw_engine_kick__before_it_runs(void **state)
+{
+    (void)state;
+    assert_false(sw_direct.running);
+    sw_engine_kick();
+    sw_engine_nudge();
+}
+
+static bool read_status(const char *name, char *out, size_t size)
+{
+    DIR *dir = opendir("/proc/self/task");
+    bool found = false;
+    for (struct dirent *task; !found && (task = readdir(dir));) {
+        char path[300];
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+        FILE *file = fopen(path, "re");
+        if (!file)
+            continue;
+        out[fread(out, 1, size - 1, file)] = 0;
+        fclose(file);
+        char line[64];
+        snprintf(line, sizeof(line), "Name:\t%s\n", name);
+        found = strstr(out, line) == out;
+    }
+    closedir(dir);
+    return found;
+}
+
+/* A signal for the program must not be taken by our thread. */
+static void sw_engine_start__blocks_all_signals(void **state)
+{
+    (void)state;
+    char status[4096];
+    unsigned long long blocked = 0;
+    assert_true(read_status("sidewire", status, sizeof(status)));
+    assert_int_equal(sscanf(strstr(status, "SigBlk:"), "SigBlk: %llx", &blocked), 1);
+    const unsigned long long never = 1ull << 8 | 1ull << 18 | 3ull << 31; /* KILL, STOP; libc's */
+    assert_int_equal(blocked | never, ~0ull);
+}
+
+static uint64_t engine_cpu_ns(void)
+{
+    clockid_t clock;
+    struct timespec used;
+    assert_int_equal(pthread_getcpuclockid(sw_direct.thread, &clock), 0);
+    clock_gettime(clock, &used);
+    return (uint64_t)used.tv_sec * SW_NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+static void sw_engine__sleeps_when_nothing_is_to_do(void **state)
+{
+    struct rig *rig = *state;
+    unlock(rig);
+    wait_until(atomic_load(&sw_direct.idle));
+    uint64_t before_ns = engine_cpu_ns();
+    usleep(300000);
+    assert_true(engine_cpu_ns() - before_ns < SW_NS_PER_MS); /* interfaces may have changed */
+    assert_true(atomic_load(&sw_direct.idle));
+    lock(rig);
+}
+
+static void sw_engine_nudge__wakes_it_once(void **state)
+{
+    struct rig *rig = *state;
+    unlock(rig);
+    wait_until(atomic_load(&sw_direct.idle));
+    uint64_t before_ns = engine_cpu_ns();
+    sw_engine_nudge();
+    wait_until(engine_cpu_ns() != before_ns);
+    wait_until(atomic_load(&sw_direct.idle)); /* and it goes to sleep again */
+    lock(rig);
+}
+
+static void post_send(struct sw_qp *qp, struct ibv_send_wr *wr)
+{
+    struct ibv_send_wr *bad;
+    assert_int_equal(sw_qp_post_send(qp, wr, &bad), 0);
+}
+
+/* A sender that posts and then waits for an event: nobody polls. */
+static void sw_engine__drives_what_nobody_polls(void **state)
+{
+    struct rig *rig = *state;
+    unlock(rig);
+    struct ibv_send_wr wr = {.wr_id = 5, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    post_send(rig->qp, &wr);
+    assert_true(atomic_load(&rig->qp->tx_pending)); /* no receive is posted */
+    uint32_t before = atomic_load(&rig->cq->tail);
+    struct ibv_recv_wr recv = {.wr_id = 6}, *bad;
+    assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+    wait_until(atomic_load(&rig->cq->tail) == before + 2);
+    lock(rig);
+    struct ibv_wc first = rig_wc(rig), second = rig_wc(rig);
+    assert_int_equal(first.status, IBV_WC_SUCCESS);
+    assert_int_equal(second.status, IBV_WC_SUCCESS);
+    assert_int_equal(first.wr_id + second.wr_id, 11);
+}
+
+static void sw_engine__takes_down_the_qps_of_an_overrun_cq(void **state)
+{
+    struct rig *rig = *state;
+    unlock(rig);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    assert_int_equal(sw_qp_modify(rig->other, &attr, IBV_QP_STATE), 0);
+    assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
+    for (int i = 0; i <= sw_cq_entries(rig->cq); i++) { /* in ERR each is flushed at once */
+        struct ibv_recv_wr recv = {0}, *bad;
+        assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+    }
+    wait_until(sw_qp_state(rig->qp) == IBV_QPS_ERR); /* not the culprit, but on the same CQ */
+    assert_int_equal(atomic_load(&rig->events), 2);
+    assert_int_equal(atomic_load(&rig->event), IBV_EVENT_QP_FATAL); /* after the CQ's */
+    lock(rig);
+}
+
+#define child_needs(condition)         \
+    do {                               \
+        if (!(condition))              \
+            _exit(__LINE__ % 250 + 1); \
+    } while (0)
+
+static int poll_two(struct sw_cq *cq)
+{
+    struct ibv_wc wc[2];
+    int got = 0;
+    for (int i = 0; i < 5000000 && got < 2; i++) {
+        int count = sw_cq_poll(cq, 2 - got, wc + got);
+        child_needs(count >= 0);
+        got += count;
+    }
+    for (int i = 0; i < got; i++)
+        child_needs(wc[i].status == IBV_WC_SUCCESS);
+    return got;
+}
+
+static void send_between(struct rig *rig)
+{
+    struct ibv_sge sge = rig_sge(rig, 4096, 1000), to = rig_sge(rig, 8192, 1000);
+    struct ibv_recv_wr recv = {.sg_list = &to, .num_sge = 1}, *bad_recv;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .sg_list = &sge,
+                             .num_sge = 1},
+                       *bad;
+    memset(rig->bytes + 4096, getpid() & 0xff, 1000);
+    child_needs(sw_qp_post_recv(rig->other, &recv, &bad_recv) == 0);
+    child_needs(sw_qp_post_send(rig->qp, &wr, &bad) == 0);
+    child_needs(poll_two(rig->cq) == 2);
+    child_needs(rig->bytes[8192 + 999] == (getpid() & 0xff));
+}
+
+static void in_the_child(struct rig *old, uint32_t old_slot)
+{
+    child_needs(!sw_direct.running && !sw_direct.peers && !sw_direct.inboxes);
+    child_needs(sw_qp_state(old->qp) == IBV_QPS_ERR && !old->qp->link_state);
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad;
+    child_needs(sw_qp_post_send(old->qp, &wr, &bad) == 0); /* flushed */
+    struct ibv_wc wc;
+    child_needs(sw_cq_poll(old->cq, 1, &wc) == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
+    struct rig rig;
+    rig_open(&rig);
+    rig_connect(&rig, 0);
+    child_needs(sw_direct.running && sw_nic.slot != old_slot);
+    child_needs(sw_qpn_slot(sw_qp_num(rig.qp)) == sw_nic.slot);
+    unlock(&rig);
+    send_between(&rig);
+    lock(&rig);
+    rig_drop(&rig);
+    child_needs(sw_qp_destroy(old->qp) == 0 && sw_qp_destroy(old->other) == 0);
+    rig_close(old);
+    rig_close(&rig);
+}
+
+/* The child has its own slot; what was the parent's works on there, and in the child is in ERR. */
+static void forget_parent__fork(void **state)
+{
+    struct rig *rig = *state;
+    unlock(rig);
+    send_between(rig);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        in_the_child(rig, sw_nic.slot);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    send_between(rig);
+    lock(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sw_engine_kick__before_it_runs),
+        rig_test(sw_engine_start__blocks_all_signals),
+        rig_test(sw_engine_nudge__wakes_it_once),
+        rig_test(sw_engine__sleeps_when_nothing_is_to_do),
+        rig_test(sw_engine__drives_what_nobody_polls),
+        rig_test(sw_engine__takes_down_the_qps_of_an_overrun_cq),
+        rig_test(forget_parent__fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
