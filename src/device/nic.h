@@ -30,6 +30,9 @@ struct sw_link_ops {
     /* Leaves the connected states: afterwards no peer touches memory through this QP. Called with
      * the QP locked. */
     void (*qp_disconnect)(struct sw_qp *qp);
+    /* Executes a short WRITE before it is queued, if nothing is in its way; false: it was not,
+     * queue it. Called with the QP locked, in RTS, its send queue empty. */
+    bool (*write_now)(struct sw_qp *qp, const struct ibv_send_wr *wr);
     /* Starts what was appended to the send queue, a bounded step. Called with the QP locked. */
     void (*send)(struct sw_qp *qp);
     /* Drives sends and receives of a QP a bounded step. Called with the QP locked. */

@@ -90,8 +90,7 @@ static int copy_inline(struct sw_sq *sq, struct sw_wqe *wqe, const struct ibv_se
 
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
 {
-    if (__builtin_expect(
-            sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max, 0))
+    if (__builtin_expect(sw_sq_is_full(sq), 0))
         return -ENOMEM;
     unsigned int opcode = wr->opcode;
     if (opcode >= sizeof(opcode_carries) || !opcode_carries[opcode])

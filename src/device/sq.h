@@ -75,6 +75,11 @@ static inline uint8_t *sw_sq_inline(struct sw_sq *sq, uint32_t position)
     return &sq->inline_bytes[(size_t)(position & sq->mask) * sq->inline_max];
 }
 
+static inline bool sw_sq_is_full(struct sw_sq *sq)
+{
+    return sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max;
+}
+
 int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all);
 void sw_sq_fini(struct sw_sq *sq);
 void sw_sq_reset(struct sw_sq *sq);

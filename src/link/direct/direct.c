@@ -74,6 +74,12 @@ static int start(void)
     return rc ? rc : sw_engine_start();
 }
 
+static bool write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
+{
+    struct sw_direct_qp *d = qp->link_state;
+    return d && sw_onesided_now(qp, d, wr);
+}
+
 static void send_queue(struct sw_qp *qp)
 {
     struct sw_direct_qp *d = qp->link_state;
@@ -101,6 +107,7 @@ static const struct sw_link_ops direct_ops = {
     .start = start,
     .qp_connect = sw_bind_connect,
     .qp_disconnect = sw_bind_disconnect,
+    .write_now = write_now,
     .send = send_queue,
     .progress = progress,
     .quiesce = sw_inbox_wait_all,

@@ -279,6 +279,8 @@ void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 /* onesided.c, twosided.c, bounce.c */
 enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                uint32_t position);
+/* Opens its own section. */
+bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr);
 enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                uint32_t position);
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,

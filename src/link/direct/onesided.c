@@ -148,3 +148,20 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     }
     return move(qp, d, wqe, position);
 }
+
+bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
+{
+    const struct ibv_sge *sge = wr->sg_list;
+    uint8_t *local = (uint8_t *)(uintptr_t)sge->addr;
+    /* What is not bound or remembered yet goes the long way. */
+    if (!d->tx || d->answers_due || !sw_bind_enter(qp, d))
+        return false;
+    uint8_t *remote = sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, sge->length,
+                                          IBV_ACCESS_REMOTE_WRITE);
+    bool can = remote &&
+               (wr->send_flags & IBV_SEND_INLINE || sw_sge_resolve(qp->pd_id, sge, 0, &local));
+    if (can)
+        sw_copy_ordered(remote, local, sge->length);
+    sw_bind_leave(d);
+    return can;
+}
