@@ -158,8 +158,8 @@ bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_
         return false;
     uint8_t *remote = sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, sge->length,
                                           IBV_ACCESS_REMOTE_WRITE);
-    bool can = remote &&
-               (wr->send_flags & IBV_SEND_INLINE || sw_sge_resolve(qp->pd_id, sge, 0, &local));
+    bool can =
+        remote && (wr->send_flags & IBV_SEND_INLINE || sw_sge_resolve(qp->pd_id, sge, 0, &local));
     if (can)
         sw_copy_ordered(remote, local, sge->length);
     sw_bind_leave(d);
