@@ -104,6 +104,26 @@ static void report(size_t len, bool huge)
            (double)cost.hop_ns[1] / 1000);
 }
 
+/* A region of which hardly anything is populated. */
+static void report_sparse(size_t len, size_t pages)
+{
+    struct sw_extent extents[EXTENTS_MAX];
+    uint8_t *base = buffer_new(len);
+    madvise(base, len, MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < pages; i++)
+        base[i * (len / pages)] = 1;
+    uint64_t start = sw_clock_ns();
+    int n = sw_adopt_get((uint64_t)(uintptr_t)base, len, extents, EXTENTS_MAX, NULL);
+    uint64_t got = sw_clock_ns();
+    uint64_t held = n == 1 ? file_bytes(sw_segment_fd(extents[0].segment)) : 0;
+    for (int i = 0; i < n; i++)
+        sw_adopt_put(extents[i].segment);
+    printf("sparse: %zu MiB with %zu pages: get %.0f us, put %.0f us, file holds %llu KiB\n",
+           len / MIB, pages, us(got - start), us(sw_clock_ns() - got),
+           (unsigned long long)held / 1024);
+    munmap(base, len);
+}
+
 int main(int argc, char **argv)
 {
     size_t largest = argc > 1 ? strtoul(argv[1], NULL, 10) * MIB : 1024 * MIB;
@@ -114,5 +134,6 @@ int main(int argc, char **argv)
         for (size_t len = 4096; len <= largest; len *= 4)
             report(len, huge);
     }
+    report_sparse(largest, 100);
     return 0;
 }
