@@ -23,7 +23,7 @@ static SW_UNSEEN void sw_payload_copy(void *to, const void *from, uint64_t len_b
 #define SW_UNSEEN
 static inline void sw_payload_copy(void *to, const void *from, uint64_t len_bytes)
 {
-    memcpy(to, from, len_bytes);
+    memmove(to, from, len_bytes); /* a program connected with itself may let them overlap */
 }
 #endif
 
