@@ -5,19 +5,23 @@
  * sw_adopt_get() returns the parts ("extents") of [va, va+len) that are backed by shareable file
  * memory:
  *  - memory that already is MAP_SHARED of a file we can get a descriptor for (memfd found among our
- * own descriptors, /dev/shm, hugetlbfs, DAX or plain files by path) is used as it is;
- *  - whole pages of private anonymous memory are moved into a memfd (userfaultfd write protection
- * with UFFD_USER_MODE_ONLY, copy of the resident pages, MAP_FIXED over it, wake), losing no
- * concurrent store;
- *  - the rest (partial edge pages, stacks, private file mappings, MADV_DONTFORK'd or VM_IO memory,
- * memory pinned by an io_uring, vfio or GPU descriptor, ranges over SIDEWIRE_ADOPT_MAX,
- * SIDEWIRE_ADOPT=never) is left alone and has no extent. Segments are reference-counted: regions
- * that overlap or share pages share segments. The last put moves the pages back into private
- * anonymous memory (same protection in reverse), if they still are what was adopted.
+ *    own descriptors, /dev/shm, hugetlbfs, DAX or plain files by path) is used as it is;
+ *  - whole pages of private anonymous memory are moved into a memfd (stopped by userfaultfd,
+ *    UFFD_USER_MODE_ONLY if need be, copied where resident, MAP_FIXED over it, woken), losing no
+ *    concurrent store;
+ *  - the rest (partial edge pages, stacks, private file mappings, device memory, memory that an
+ *    io_uring, vfio or GPU descriptor may have pinned, what exceeds SIDEWIRE_ADOPT_MAX,
+ *    SIDEWIRE_ADOPT=never) is left alone and has no extent.
  *
- * Thread-safe. Fork: sw_adopt installs its own pthread_atfork handlers; the child gets private
- * copies as of the fork (the parent waits for the copy, as the kernel does for pinned pages), and
- * its segment table starts empty.
+ * Segments are reference-counted: regions that overlap or share pages share segments. The last put
+ * moves the pages back into private anonymous memory (same protection in reverse), if they still
+ * are what was adopted.
+ *
+ * Thread-safe. Fork: it installs its own pthread_atfork handlers; the child gets private copies as
+ * of the fork (made by the parent, before it), of MADV_DONTFORK'd memory nothing, and its segment
+ * table starts empty: segments of the parent are dead there, and putting them does nothing.
+ *
+ * How and why, and the limits: docs/adoption.md.
  */
 #ifndef SW_DEVICE_ADOPT_H
 #define SW_DEVICE_ADOPT_H

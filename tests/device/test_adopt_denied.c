@@ -50,7 +50,8 @@ static int refuse(const struct refusal *r)
     if (!r->has_arg)
         rc = seccomp_rule_add(filter, action, number, 0);
     else if (r->at_least)
-        rc = seccomp_rule_add(filter, action, number, 1, SCMP_CMP64(r->arg, SCMP_CMP_GE, r->value));
+        rc = seccomp_rule_add(filter, action, number, 1,
+                              SCMP_CMP64(r->arg, SCMP_CMP_GE, r->value, 0));
     else
         rc = seccomp_rule_add(filter, action, number, 1,
                               SCMP_CMP64(r->arg, SCMP_CMP_MASKED_EQ, r->mask, r->value));
