@@ -21,6 +21,7 @@
 #define GONE_MS 2000
 #define SURVIVOR_MARK 0xc0
 #define SOCKETS_SLACK 40 /* of other tests at the same time */
+#define TIMEOUT 9        /* 2 ms: an undetected death shows after 17 ms */
 #define WARM_UP 30       /* iterations before leaks are counted */
 
 struct order { /* what the parent tells the survivor of an iteration */
@@ -42,7 +43,7 @@ static void victim(int sock, void *arg)
     vu_set_side("victim");
     vu_dev_open(&dev);
     traffic_memory(&traffic, &dev, args->mark);
-    if (!traffic_connect(&traffic, sock, args->seed))
+    if (!traffic_connect(&traffic, sock, args->seed, TIMEOUT))
         VU_FAIL("the survivor went away");
     for (int i = 0; i < 4000; i++)
         if (!traffic_step(&traffic, args->initiate))
@@ -59,7 +60,7 @@ static void victim(int sock, void *arg)
 static void survive(struct traffic *traffic, int control, int sock, const struct order *order)
 {
     char told;
-    if (!traffic_connect(traffic, sock, order->seed)) {
+    if (!traffic_connect(traffic, sock, order->seed, TIMEOUT)) {
         vu_get(control, &told, 1);
         return;
     }

@@ -16,11 +16,13 @@ enum fault {
     OTHER_PD,
     NO_QP_RIGHT,
     MISALIGNED,
+    LONG_PAST_END, /* longer than any buffer on the way */
 };
 enum { FAULT_BITS = 8 };
 #define FAULT(opcode, fault) ((int)(opcode) << FAULT_BITS | (fault))
 
 #define B_FILL 0xb5
+#define LONG_BYTES 200000
 #define CANARY_WR 77
 
 static uint32_t op_len(enum ibv_wr_opcode opcode)
@@ -49,7 +51,7 @@ static void aim(struct vu_send *send, enum fault fault)
         send->rkey ^= 0x5a5a5a00;
     else if (fault == STALE_KEY)
         send->rkey ^= 0x01;
-    else if (fault == PAST_END)
+    else if (fault == PAST_END || fault == LONG_PAST_END)
         send->remote += RIG_BYTES - send->len_bytes + 8;
     else if (fault == BEFORE_START)
         send->remote -= 8;
@@ -69,7 +71,8 @@ static void refused_a(int sock, int param)
     enum fault fault = (enum fault)(param & ((1 << FAULT_BITS) - 1));
     struct rig rig;
     rig_open(&rig, sock, NULL);
-    struct vu_send bad = rig_send(&rig, opcode, 1, 0, op_len(opcode));
+    uint32_t len = fault == LONG_PAST_END ? LONG_BYTES : op_len(opcode);
+    struct vu_send bad = rig_send(&rig, opcode, 1, 0, len);
     aim(&bad, fault);
     rig_post(&rig, &bad);
     struct vu_send after = rig_send(&rig, IBV_WR_RDMA_WRITE, 2, 4096, 64);
@@ -78,7 +81,7 @@ static void refused_a(int sock, int param)
     vu_expect(rig.ep.scq, 1, status_of(fault));
     vu_expect(rig.ep.scq, 2, IBV_WC_WR_FLUSH_ERR);
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
-    rig_bytes(&rig, 0, op_len(opcode), 0); /* a refused READ or atomic brings nothing */
+    rig_bytes(&rig, 0, len, 0); /* a refused READ or atomic brings nothing */
     vu_barrier(sock);
     rig_close(&rig);
 }
@@ -131,14 +134,13 @@ static void refused_b(int sock, int param)
     vu_dev_close(&rig.dev);
 }
 
-/* A receive of `param` bytes takes a SEND of 512. */
+/* A receive of `param` bytes takes a SEND of 512, or one longer than any buffer on the way. */
 static void too_small_a(int sock, int param)
 {
-    (void)param;
     struct rig rig;
     rig_open(&rig, sock, NULL);
     vu_barrier(sock);
-    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 512);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, param < 4096 ? 512 : LONG_BYTES);
     rig_post(&rig, &send);
     vu_expect(rig.ep.scq, 1, IBV_WC_REM_INV_REQ_ERR);
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
@@ -295,6 +297,9 @@ const struct sem_case sem_errors[] = {
     REFUSED("write_other_pd", IBV_WR_RDMA_WRITE, OTHER_PD),
     REFUSED("write_no_qp_right", IBV_WR_RDMA_WRITE, NO_QP_RIGHT),
     REFUSED("write_imm_bad_key", IBV_WR_RDMA_WRITE_WITH_IMM, BAD_KEY),
+    REFUSED("long_write_past_end", IBV_WR_RDMA_WRITE, LONG_PAST_END),
+    REFUSED("long_read_past_end", IBV_WR_RDMA_READ, LONG_PAST_END),
+    REFUSED("long_write_imm_past_end", IBV_WR_RDMA_WRITE_WITH_IMM, LONG_PAST_END),
     REFUSED("read_bad_key", IBV_WR_RDMA_READ, BAD_KEY),
     REFUSED("read_past_end", IBV_WR_RDMA_READ, PAST_END),
     REFUSED("read_before_start", IBV_WR_RDMA_READ, BEFORE_START),
@@ -309,6 +314,7 @@ const struct sem_case sem_errors[] = {
     REFUSED("faa_no_qp_right", IBV_WR_ATOMIC_FETCH_AND_ADD, NO_QP_RIGHT),
     REFUSED("faa_misaligned", IBV_WR_ATOMIC_FETCH_AND_ADD, MISALIGNED),
     {"receive_too_small__511", too_small_a, too_small_b, 511},
+    {"receive_too_small__long_message", too_small_a, too_small_b, 4096},
     {"receive_too_small__8", too_small_a, too_small_b, 8},
     {"local_fault__bad_key", local_a, local_b, LOCAL_BAD_KEY},
     {"local_fault__bounds", local_a, local_b, LOCAL_BOUNDS},

@@ -215,11 +215,10 @@ static void full_b(int sock, int param)
 /* A message too long for the receive it takes kills its own QP only. */
 static void too_small_a(int sock, int param)
 {
-    (void)param;
     struct srq_rig s;
     open_srq(&s, sock, false, 0);
     vu_barrier(sock);
-    send_on(&s, 0, 1, 512);
+    send_on(&s, 0, 1, (uint32_t)param);
     vu_expect(s.rig.ep.scq, 1, IBV_WC_REM_INV_REQ_ERR);
     send_on(&s, 1, 2, 512);
     vu_expect(s.rig.ep.scq, 2, IBV_WC_SUCCESS);
@@ -252,6 +251,7 @@ const struct sem_case sem_srqs[] = {
     {"srq__limit_fires_once", limit_a, limit_b, 0},
     {"srq__last_wqe_reached", peer_a, last_wqe_b, 0},
     {"srq__full", peer_a, full_b, 0},
-    {"srq__receive_too_small", too_small_a, too_small_b, 0},
+    {"srq__receive_too_small", too_small_a, too_small_b, 512},
+    {"srq__receive_too_small_long", too_small_a, too_small_b, 200000},
     {0},
 };

@@ -47,15 +47,15 @@ struct hello {
     uint8_t mark;
 };
 
-bool traffic_connect(struct traffic *traffic, int sock, uint64_t seed)
+bool traffic_connect(struct traffic *traffic, int sock, uint64_t seed, uint8_t timeout)
 {
-    static const struct vu_conn conn = {.access = VU_ACCESS_REMOTE,
-                                        .rd_atomic = 4,
-                                        .dest_rd_atomic = 4,
-                                        .timeout = 9,
-                                        .retry_cnt = 7,
-                                        .rnr_retry = 7,
-                                        .min_rnr_timer = 1};
+    struct vu_conn conn = {.access = VU_ACCESS_REMOTE,
+                           .rd_atomic = 4,
+                           .dest_rd_atomic = 4,
+                           .timeout = timeout,
+                           .retry_cnt = 7,
+                           .rnr_retry = 7,
+                           .min_rnr_timer = 1};
     struct vu_ep_attr attr = {.send_wr = QUEUE, .recv_wr = TRAFFIC_RECVS, .inline_bytes = 64};
     traffic->random.state = seed;
     traffic->outstanding = 0;

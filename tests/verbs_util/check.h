@@ -20,10 +20,10 @@ __attribute__((noreturn, format(printf, 3, 4))) void vu_fail(const char *file, i
 __attribute__((noreturn, format(printf, 1, 2))) void vu_skip(const char *fmt, ...);
 
 #define VU_FAIL(...) vu_fail(__FILE__, __LINE__, __VA_ARGS__)
-#define VU_CHECK(cond, ...)                                      \
-    do {                                                         \
-        if (!(cond))                                             \
-            vu_fail(__FILE__, __LINE__, #cond ": " __VA_ARGS__); \
+#define VU_CHECK(cond, fmt, ...)                                           \
+    do {                                                                   \
+        if (!(cond))                                                       \
+            vu_fail(__FILE__, __LINE__, "%s: " fmt, #cond, ##__VA_ARGS__); \
     } while (0)
 #define VU_TRUE(cond) VU_CHECK(cond, "not so")
 #define VU_EQ(seen, wanted)                                                                       \
