@@ -187,6 +187,7 @@ static void sw_responder_run__verdicts(void **state)
         int event;
     } cases[] = {
         {SW_NAK_INVALID, IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR},
+        {SW_NAK_ACCESS, IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR}, /* is told by FATAL */
         {SW_NAK_OPERATIONAL, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL},
         {SW_RNR, IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR}, /* nothing a sender has to say */
         {SW_UNREACHABLE, IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR},

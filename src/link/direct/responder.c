@@ -123,6 +123,8 @@ static enum serve serve_placed(struct sw_qp *qp, const struct request *request,
         return fatal(qp, SW_NAK_INVALID);
     if (verdict == SW_ACK && opcode == IBV_WC_RECV && request->len_bytes > claim.len_bytes)
         verdict = SW_NAK_INVALID; /* a program must never be told of more than its buffer holds */
+    if (verdict != SW_ACK && sw_verdict_rules[verdict].responder == IBV_WC_SUCCESS)
+        verdict = SW_NAK_INVALID; /* it would use up no receive */
     complete(qp, request, &claim, request->len_bytes, opcode, sw_verdict_rules[verdict].responder);
     return verdict == SW_ACK ? SERVED : fatal(qp, verdict);
 }
