@@ -118,7 +118,7 @@ static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t w
     d->remote_recv_cq = entry->recv_cq;
     d->remote_rq_entries = entry->rq_entries;
     d->remote_rq_stride = entry->rq_stride;
-    d->remote_rq = (const uint8_t *)d->peer->pub + entry->rq_offset;
+    d->remote_rq = entry->rq_entries ? (const uint8_t *)d->peer->pub + entry->rq_offset : NULL;
     memset(d->keys, 0, sizeof(d->keys));
 }
 
