@@ -130,6 +130,7 @@ struct sw_direct_qp {
     uint64_t stalled_ns;    /* since when the target owes progress; 0: not */
     uint64_t rung_ns;
     uint64_t unbound_ns; /* since when the peer's QP cannot be reached */
+    uint64_t fault_ns;   /* since when the peer's memory faults */
     uint64_t rnr_ns;     /* since when no receive is posted */
     uint32_t rnr_tries;
     uint64_t budget_bytes;

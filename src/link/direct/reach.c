@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "base/clock.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
@@ -220,6 +221,9 @@ enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, u
     return reach;
 }
 
+/* How long memory of a region may be out of reach before that is an error. */
+#define FAULT_PATIENCE_NS (50 * SW_NS_PER_MS)
+
 /* One system call; *moved may fall short. */
 static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t remote,
                              uint64_t len_bytes, bool to_local, uint64_t *moved)
@@ -229,10 +233,18 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
                              : process_vm_writev(d->peer->pid, &here, 1, &there, 1, 0);
     if (count > 0) {
         *moved = (uint64_t)count;
+        d->fault_ns = 0;
         return SW_STEP_DONE;
     }
-    if (errno == EFAULT) /* the peer unmapped a registered region, or we did */
-        return sw_step_refused(d, SW_NAK_OPERATIONAL);
+    if (errno == EFAULT) {
+        /* Pages that are just being adopted fault for about a millisecond. Longer than that, the
+         * peer unmapped a registered region, or we did. */
+        uint64_t now_ns = sw_clock_ns();
+        if (!d->fault_ns)
+            d->fault_ns = now_ns;
+        return now_ns - d->fault_ns < FAULT_PATIENCE_NS ? SW_STEP_BLOCKED
+                                                        : sw_step_refused(d, SW_NAK_OPERATIONAL);
+    }
     if (errno == EPERM || errno == ENOSYS)
         atomic_store(&d->peer->can_cma, false); /* from now on by the ring */
     return SW_STEP_BLOCKED;                     /* ESRCH: the engine will see the peer's death */
