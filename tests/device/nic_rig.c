@@ -28,6 +28,13 @@ static void link_disconnect(struct sw_qp *qp)
     sw_qp_publish(qp, IBV_QPS_RESET);
 }
 
+static bool link_write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
+{
+    (void)qp;
+    (void)wr;
+    return false;
+}
+
 static void link_send(struct sw_qp *qp)
 {
     (void)qp;
@@ -68,6 +75,7 @@ static const struct sw_link_ops link_ops = {
     .start = link_start,
     .qp_connect = link_connect,
     .qp_disconnect = link_disconnect,
+    .write_now = link_write_now,
     .send = link_send,
     .progress = link_progress,
     .quiesce = link_quiesce,
