@@ -19,6 +19,7 @@ void sw_qp_rx_idle(struct sw_qp *qp)
 {
     atomic_store(&qp->rx_expect, 0);
     atomic_store(&qp->rx_seq, &never);
+    atomic_store(&qp->rx_pending, false);
 }
 
 static int check_caps(const struct ibv_qp_cap *cap, bool has_srq)

@@ -25,6 +25,7 @@ struct sw_qp {
     _Atomic(const _Atomic uint32_t *) rx_seq; /* sequence word of the next record from the peer */
     _Atomic uint32_t rx_expect;               /* its value once the record is there */
     atomic_bool tx_pending;                   /* sends queued or unanswered */
+    atomic_bool rx_pending;                   /* the peer could not be told what was consumed */
 
     struct sw_sq sq;
     struct sw_cq *send_cq;
@@ -52,7 +53,8 @@ static inline bool sw_qp_has_work(struct sw_qp *qp)
     const _Atomic uint32_t *seq = atomic_load_explicit(&qp->rx_seq, memory_order_relaxed);
     return atomic_load_explicit(seq, memory_order_relaxed) ==
                atomic_load_explicit(&qp->rx_expect, memory_order_relaxed) ||
-           atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
+           atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) ||
+           atomic_load_explicit(&qp->rx_pending, memory_order_relaxed);
 }
 
 /* Points rx_seq at a word that never matches. */

@@ -140,7 +140,9 @@ struct sw_direct_qp {
     enum sw_verdict fail_verdict; /* SW_ACK: the failure is local, the peer need not know */
 
     /* Responder. */
-    uint32_t serve_at;   /* next request to read */
+    uint32_t serve_at;     /* next request to read */
+    uint32_t serve_bounce; /* end of the bounce space served, and what the peer was told of it */
+    uint32_t serve_bounce_told;
     uint32_t serve_told; /* what the peer was told */
     uint32_t answer_at;  /* next answer to write */
     uint32_t answer_bounce_at;

@@ -163,7 +163,7 @@ static bool nothing_to_do(void)
         if (!sw_nic.qps[i])
             continue;
         seen++;
-        work = atomic_load(&sw_nic.qps[i]->tx_pending);
+        work = atomic_load(&sw_nic.qps[i]->tx_pending) || atomic_load(&sw_nic.qps[i]->rx_pending);
     }
     pthread_mutex_unlock(&sw_nic.lock);
     return !work;

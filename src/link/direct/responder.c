@@ -9,6 +9,7 @@
 #include "device/qp_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
+#include "link/direct/engine.h"
 #include "link/direct/receive_credit.h"
 
 #define RUN_RECORDS 64 /* at most in one call */
@@ -322,21 +323,31 @@ static bool uses_bounce(const struct request *request)
     return request->kind == SW_REC_SEND || request->kind == SW_REC_WRITE;
 }
 
-static void tell(struct sw_qp *qp, struct sw_direct_qp *d, bool bounced_any, uint32_t bounce_end)
+/* Gives the peer its room back. While it cannot be reached (we are not attached to it yet) the QP
+ * keeps asking to be driven: the peer may be waiting for just this, and send nothing more. */
+static void tell(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    if ((!bounced_any && d->serve_at - d->serve_told < TELL_EVERY) || !sw_bind_enter(qp, d))
-        return;
-    atomic_store_explicit(&d->tx->requests_consumed, d->serve_at, memory_order_release);
-    if (bounced_any)
-        atomic_store_explicit(&d->tx->request_bounce_consumed, bounce_end, memory_order_release);
-    d->serve_told = d->serve_at;
-    sw_bind_leave(d);
+    bool due = d->serve_bounce != d->serve_bounce_told || d->serve_at - d->serve_told >= TELL_EVERY;
+    if (due && sw_bind_enter(qp, d)) {
+        atomic_store_explicit(&d->tx->requests_consumed, d->serve_at, memory_order_release);
+        atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve_bounce,
+                              memory_order_release);
+        d->serve_told = d->serve_at;
+        d->serve_bounce_told = d->serve_bounce;
+        sw_bind_leave(d);
+        due = false;
+    }
+    due = due && atomic_load(&d->peer->state) != SW_PEER_DEAD;
+    if (atomic_load_explicit(&qp->rx_pending, memory_order_relaxed) != due) {
+        atomic_store(&qp->rx_pending, due);
+        if (due)
+            sw_engine_nudge();
+    }
 }
 
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    bool any = false, bounced_any = false;
-    uint32_t bounce_end = 0;
+    bool any = false;
     for (int i = 0; i < RUN_RECORDS && !d->deaf; i++) {
         const struct sw_record *slot = &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve_at + 1)
@@ -355,10 +366,8 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
             return true;
         if (result == SERVE_WAIT)
             break;
-        if (bounced_this) { /* only now may the sender use the space again */
-            bounced_any = true;
-            bounce_end = end;
-        }
+        if (bounced_this) /* only now may the sender use the space again */
+            d->serve_bounce = end;
         if (bounced_this || request.kind == SW_REC_READ || request.kind == SW_REC_ATOMIC)
             atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
         any = true;
@@ -367,7 +376,6 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq,
                               memory_order_relaxed);
     }
-    if (any)
-        tell(qp, d, bounced_any, bounce_end);
+    tell(qp, d);
     return any;
 }
