@@ -6,6 +6,7 @@
 #include "base/payload.h"
 #include "device/qp_impl.h"
 #include "link/direct/answer.h"
+#include "link/direct/bounce.h"
 #include "link/direct/direct.h"
 
 /* `len` contiguous bytes of a bounce area, or -1 while there is no room. *at and *end are
@@ -116,7 +117,9 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     return step;
 }
 
-static struct sw_wqe *oldest_sent(struct sw_qp *qp, uint32_t *position)
+/* The request that the next answer is for: the oldest one sent, or the one of which pieces are on
+ * their way (the target may refuse it before it has them all). */
+static struct sw_wqe *next_answered(struct sw_qp *qp, uint32_t *position)
 {
     for (uint32_t at = qp->sq.head; at != qp->sq.next; at++) {
         struct sw_wqe *wqe = sw_sq_at(&qp->sq, at);
@@ -125,7 +128,8 @@ static struct sw_wqe *oldest_sent(struct sw_qp *qp, uint32_t *position)
             return wqe;
         }
     }
-    return NULL;
+    *position = qp->sq.next;
+    return sw_bounce_sending(qp) ? sw_sq_at(&qp->sq, qp->sq.next) : NULL;
 }
 
 static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const uint8_t *from,
@@ -169,6 +173,10 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
                                      : IBV_WC_BAD_RESP_ERR);
         return false;
     }
+    if (wqe->state != SW_WQE_SENT) { /* done before it was sent? */
+        sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
+        return false;
+    }
     bool is_read = wqe->opcode == IBV_WR_RDMA_READ, good = true, last = true;
     if (!answers(answer, wqe)) {
         sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
@@ -202,7 +210,8 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
     uint32_t before = d->response_at, bounce_end = 0;
     bool good = true, bounced = false;
     /* A bound, should the peer write answers as fast as they are read. */
-    while (good && d->answers_due && d->response_at - before < SW_RESPONSE_SLOTS) {
+    while (good && (d->answers_due || sw_bounce_sending(qp)) &&
+           d->response_at - before < SW_RESPONSE_SLOTS) {
         const struct sw_record *slot = &d->rx->responses[d->response_at % SW_RESPONSE_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->response_at + 1)
             break;
@@ -210,7 +219,7 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
         memcpy((void *)&answer, (const void *)slot, sizeof(answer));
         atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
         uint32_t position;
-        struct sw_wqe *wqe = oldest_sent(qp, &position);
+        struct sw_wqe *wqe = next_answered(qp, &position);
         if (!wqe)
             break;
         good = apply(qp, d, &answer, wqe, position);

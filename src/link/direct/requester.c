@@ -3,6 +3,7 @@
  * first error. */
 #include "base/clock.h"
 #include "device/qp_impl.h"
+#include "link/direct/bounce.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
 
@@ -137,7 +138,7 @@ static void mind_stall(struct sw_direct_qp *d, bool stalled)
 void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = SW_STEP_DONE;
-    if (__builtin_expect(d->answers_due != 0, 0) && !sw_bounce_collect(qp, d)) {
+    if (__builtin_expect(d->answers_due || sw_bounce_sending(qp), 0) && !sw_bounce_collect(qp, d)) {
         fail(qp, d);
         return;
     }
