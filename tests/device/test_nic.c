@@ -73,6 +73,7 @@ static void look_at_child(struct rig *rig)
     struct ibv_sge sge = rig_sge(parents_mr, bytes, 8);
     child_needs(rig_log.forks == 1);
     child_needs(!sw_nic.linked);
+    child_needs(pwrite(sw_nic.pub_fd, "x", 1, 0) == -1); /* sealed, as the parent's */
     child_needs(sw_qp_state(parents_qp) == IBV_QPS_ERR);
     child_needs((uint32_t)atomic_load(&parents_qp->pub->bind_word) == 0); /* fresh tables */
     sge.addr = parents_mr ? sw_nic.pub->mrs[parents_mr->index].iova : 0;

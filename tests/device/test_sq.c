@@ -199,7 +199,7 @@ static void sw_sq_append__inline(void **state)
 
     sges[1].length = 25;
     assert_int_equal(sw_sq_append(&sq, &wr), -EINVAL);
-    sges[0].length = sges[1].length = UINT32_MAX; /* their sum in 32 bits would fit */
+    sges[0].length = sges[1].length = 1u << 31; /* their sum in 32 bits would fit */
     assert_int_equal(sw_sq_append(&sq, &wr), -EINVAL);
     sges[0].length = 4;
     wr.num_sge = 1;

@@ -217,6 +217,8 @@ static void sw_reach_mapped__inside_one_extent(void **state)
     assert_null(sw_reach_mapped(&p->peer, p->mr, IOVA, 8, &wait));
     assert_null(sw_reach_mapped(&p->peer, p->mr, IOVA + 3 * PAGE - 4, 8, &wait)); /* half of it */
     assert_false(wait);
+    p->mr->extent_count = 1; /* what stands behind it is of an earlier region */
+    assert_null(sw_reach_mapped(&p->peer, p->mr, IOVA + 4 * PAGE, PAGE, &wait));
     stop_playing(p);
 }
 
