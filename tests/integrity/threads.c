@@ -31,7 +31,8 @@ struct shared {
     uint8_t *buf;
     struct ibv_mr *mr;
     struct vu_key peer;
-    atomic_uint done[THREADS]; /* completions of each thread's requests */
+    atomic_uint done[THREADS];         /* completions of each thread's requests */
+    atomic_bool busy[THREADS][WINDOW]; /* slots with a request on the way */
     atomic_uint received;
     unsigned int expected;
     atomic_bool failed;
@@ -74,16 +75,24 @@ static void close_all(struct shared *shared)
     free(shared->buf);
 }
 
-static void post_one(struct shared *shared, int index, int number)
+/* A place of its own for what the request brings, until it is done; -1: all are in use. */
+static int take_slot(struct shared *shared, int index)
+{
+    for (int slot = 0; slot < WINDOW; slot++)
+        if (!atomic_exchange(&shared->busy[index][slot], true))
+            return slot;
+    return -1;
+}
+
+static void post_one(struct shared *shared, int index, int number, int slot)
 {
     static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
                                                  IBV_WR_ATOMIC_FETCH_AND_ADD};
     enum ibv_wr_opcode opcode = opcodes[number % 4];
     struct vu_send send = {.opcode = opcode,
-                           .wr_id = (uint64_t)index,
+                           .wr_id = (uint64_t)index << 8 | (uint64_t)slot,
                            .flags = IBV_SEND_SIGNALED,
-                           .addr = shared->buf + 1024 * (1 + index) +
-                                   (opcode == IBV_WR_RDMA_READ || number % 4 == 3 ? 512 : 0),
+                           .addr = shared->buf + 16384 + (index * WINDOW + slot) * LEN,
                            .len_bytes = number % 4 == 3 ? 8 : LEN,
                            .lkey = shared->mr->lkey,
                            .remote = shared->peer.addr +
@@ -103,16 +112,18 @@ static void *sender(void *arg)
     uint64_t deadline = vu_now_ms() + STUCK_MS;
     int posted = 0;
     while (atomic_load(&shared->done[worker->index]) < (unsigned int)shared->requests) {
-        if (posted < shared->requests &&
-            posted - (int)atomic_load(&shared->done[worker->index]) < WINDOW)
-            post_one(shared, worker->index, posted++);
+        int slot = posted < shared->requests ? take_slot(shared, worker->index) : -1;
+        if (slot >= 0)
+            post_one(shared, worker->index, posted++, slot);
         struct ibv_wc wcs[3];
         int n = ibv_poll_cq(shared->first.scq, 3, wcs); /* anybody's */
         VU_TRUE(n >= 0);
         for (int i = 0; i < n; i++) {
             VU_CHECK(wcs[i].status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wcs[i].status));
-            VU_TRUE(wcs[i].wr_id < THREADS);
-            atomic_fetch_add(&shared->done[wcs[i].wr_id], 1);
+            uint64_t index = wcs[i].wr_id >> 8, slot_done = wcs[i].wr_id & 0xff;
+            VU_TRUE(index < THREADS && slot_done < WINDOW);
+            VU_TRUE(atomic_exchange(&shared->busy[index][slot_done], false));
+            atomic_fetch_add(&shared->done[index], 1);
         }
         if (n == 0)
             sched_yield();
