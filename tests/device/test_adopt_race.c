@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -132,6 +133,9 @@ static uint64_t race(churn_fn churn, int churners, int cycles)
         pthread_join(churns[i].thread, NULL);
         assert_int_equal(churners == 1 ? churns[i].refused : 0, 0);
     }
+    for (int i = 0; i < WRITERS; i++) /* on a busy machine one may not have had its turn */
+        while (!atomic_load(&writers[i].started))
+            sched_yield();
     atomic_store(&stop, true);
     uint64_t lost = 0;
     for (int i = 0; i < WRITERS; i++) {

@@ -34,9 +34,9 @@ static struct {
     uint8_t *pages; /* two; one of them is protected, in one direction */
     uint8_t *last;  /* of the copy */
     uint32_t head_bytes;
-    int faults;
-    bool tail_fault; /* the second page is the protected one */
-    bool good;
+    volatile int faults; /* changed by a signal handler, as all here */
+    bool tail_fault;     /* the second page is the protected one */
+    volatile bool good;
 } order;
 
 /* The copy reached the protected page: what must be there by now, and what must not? */
