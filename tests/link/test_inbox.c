@@ -155,7 +155,7 @@ static void sw_inbox_wait__dead_client(void **state)
     atomic_store(&a.block->access_seq, 1);
     atomic_store(&a.inbox->dead, true);
     assert_true(sw_inbox_wait(a.inbox, a.index));
-    assert_true(sw_clock_ns() - start_ns < 100 * SW_NS_PER_MS);
+    assert_true(sw_clock_ns() - start_ns < 900 * SW_NS_PER_MS);
     sw_inbox_give(a.inbox, a.index);
 }
 
@@ -171,7 +171,7 @@ static void sw_inbox_wait__client_that_hung_up(void **state)
     uint64_t start_ns = sw_clock_ns();
     atomic_store(&a.block->access_seq, 1);
     assert_true(sw_inbox_wait(a.inbox, a.index));
-    assert_true(sw_clock_ns() - start_ns < 500 * SW_NS_PER_MS);
+    assert_true(sw_clock_ns() - start_ns < 900 * SW_NS_PER_MS);
     close(sockets[0]);
     a.inbox->socket = -1;
     sw_inbox_give(a.inbox, a.index);
@@ -187,7 +187,7 @@ static void sw_inbox_give__stopped_client(void **state)
     atomic_store(&a.block->access_seq, 7);
     assert_false(sw_inbox_wait(a.inbox, a.index));
     uint64_t waited_ns = sw_clock_ns() - start_ns;
-    assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 3 * SW_NS_PER_S);
+    assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 10 * SW_NS_PER_S);
     sw_inbox_give(a.inbox, a.index);
     assert_int_equal(a.inbox->users, 0);
     for (uint32_t i = 0; i < SW_INBOX_BLOCKS - 1; i++) {
@@ -226,15 +226,15 @@ static void sw_inbox_wait_all__is_bounded_and_alone(void **state)
     sw_inbox_wait_all();
     uint64_t waited_ns = sw_clock_ns() - start_ns;
     pthread_join(thread, NULL);
-    assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 3 * SW_NS_PER_S);
-    assert_true(lock_ns < 300 * SW_NS_PER_MS);
+    assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 10 * SW_NS_PER_S);
+    assert_true(lock_ns < 800 * SW_NS_PER_MS);
     for (int i = 0; i < 16; i++) {
         atomic_store(&blocks[i].block->access_seq, 0);
         sw_inbox_give(blocks[i].inbox, blocks[i].index);
     }
     start_ns = sw_clock_ns();
     sw_inbox_wait_all();
-    assert_true(sw_clock_ns() - start_ns < 100 * SW_NS_PER_MS);
+    assert_true(sw_clock_ns() - start_ns < 900 * SW_NS_PER_MS);
 }
 
 int main(void)

