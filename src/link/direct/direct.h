@@ -61,8 +61,8 @@ struct sw_peer {
     bool can_map;
     atomic_bool can_cma;
     const struct sw_pub *pub;
-    void *inbox;          /* the peer's, for us */
-    uint64_t retry_at_ns; /* next connection attempt */
+    void *inbox;                  /* the peer's, for us */
+    _Atomic uint64_t retry_at_ns; /* next connection attempt */
     uint64_t died_ns;
     pthread_mutex_t lock; /* segments */
     struct sw_peer_segment *segments[SW_SEGMENT_BUCKETS];

@@ -67,8 +67,20 @@ static void notify(struct sw_direct_qp *d)
     d->notify = d->notify_solicited = false;
 }
 
+/* The peer's process is there and has been spoken to, but its engine has not had its turn yet (or
+ * ours has not). Hardware would have answered, so this is not time without an answer. */
+static bool is_being_attached(const struct sw_peer *peer)
+{
+    int state = peer ? atomic_load(&peer->state) : SW_PEER_DEAD;
+    return state == SW_PEER_CONNECTING || (state == SW_PEER_IDLE && !peer->retry_at_ns);
+}
+
 static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    if (is_being_attached(d->peer)) {
+        d->unbound_ns = 0;
+        return false;
+    }
     uint64_t now_ns = sw_clock_ns();
     if (!d->unbound_ns)
         d->unbound_ns = now_ns;
