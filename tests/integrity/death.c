@@ -112,14 +112,15 @@ static void survivor(int control, void *arg)
     vu_dev_close(&dev);
 }
 
-static int count_entries(const char *path)
+/* Entries of a directory whose names begin so. */
+static int count_entries(const char *path, const char *beginning)
 {
     int count = 0;
     DIR *dir = opendir(path);
     if (!dir)
         return -1;
-    while (readdir(dir))
-        count++;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        count += !strncmp(entry->d_name, beginning, strlen(beginning));
     closedir(dir);
     return count;
 }
@@ -149,14 +150,15 @@ static struct census take_census(pid_t pid)
     char fds[64], maps[64];
     snprintf(fds, sizeof(fds), "/proc/%d/fd", (int)pid);
     snprintf(maps, sizeof(maps), "/proc/%d/maps", (int)pid);
-    return (struct census){.fds = count_entries(fds), .maps = count_lines(maps, "")};
+    return (struct census){.fds = count_entries(fds, ""), .maps = count_lines(maps, "")};
 }
 
 static struct machine_census take_machine_census(void)
 {
-    return (struct machine_census){.shm = count_entries("/dev/shm"),
-                                   .tmp = count_entries("/tmp"),
-                                   .sockets = count_lines("/proc/net/unix", "@sidewire")};
+    return (struct machine_census){
+        .shm = count_entries("/dev/shm", ""),
+        .tmp = count_entries("/tmp", "sidewire") /* compilers live there too */,
+        .sockets = count_lines("/proc/net/unix", "@sidewire")};
 }
 
 /* A little slack: the library may cache, other programs use /tmp and sockets; hundreds of deaths
