@@ -131,6 +131,13 @@ int main(int argc, char **argv)
         kill(pids[i], SIGKILL);
         vu_reap(pids[i], 5);
     }
+    traffic_release(&second);
+    free(first.block);
+    vu_ep_destroy(&first.ep);
+    free(first.block);
+    vu_ep_destroy(&second.ep);
+    traffic_release(&second);
+    vu_dev_close(&dev);
     printf("seed %llu: %llu and %llu requests\n", (unsigned long long)seed,
            (unsigned long long)first.completed, (unsigned long long)second.completed);
     return 0;

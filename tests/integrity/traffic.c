@@ -19,7 +19,7 @@ enum {
     RECVS = 32 * 1024,
     ARRIVALS = RECVS + TRAFFIC_RECVS * 5000 + 8, /* of READs and atomics */
 };
-static_assert(ARRIVALS < TRAFFIC_BYTES && SLOT_BYTES == 5000, "layout");
+static_assert(ARRIVALS + TRAFFIC_WINDOW * 5000 < TRAFFIC_BYTES && SLOT_BYTES == 5000, "layout");
 
 void traffic_memory(struct traffic *traffic, struct vu_dev *dev, uint8_t mark)
 {
@@ -58,7 +58,7 @@ bool traffic_connect(struct traffic *traffic, int sock, uint64_t seed, uint8_t t
                            .min_rnr_timer = 1};
     struct vu_ep_attr attr = {.send_wr = QUEUE, .recv_wr = TRAFFIC_RECVS, .inline_bytes = 64};
     traffic->random.state = seed;
-    traffic->outstanding = 0;
+    traffic->outstanding = traffic->posted = 0;
     traffic->completed = 0;
     traffic->failed = IBV_WC_SUCCESS;
     memset(traffic->base, 0, TRAFFIC_BYTES);
@@ -104,7 +104,7 @@ static void post_one(struct traffic *traffic)
     struct vu_random *random = &traffic->random;
     uint32_t len = 1 + vu_random_below(random, vu_random_below(random, 3) ? 300 : SLOT_BYTES);
     struct vu_send send = {.opcode = opcodes[vu_random_below(random, 6)],
-                           .wr_id = 1,
+                           .wr_id = traffic->posted++ % TRAFFIC_WINDOW,
                            .flags = IBV_SEND_SIGNALED,
                            .addr = traffic->base + READABLE + vu_random_below(random, 2000),
                            .len_bytes = len,
@@ -112,7 +112,7 @@ static void post_one(struct traffic *traffic)
                            .remote = traffic->peer.addr + WRITABLE + vu_random_below(random, 10000),
                            .rkey = traffic->peer.rkey};
     if (send.opcode == IBV_WR_RDMA_READ) {
-        send.addr = traffic->base + ARRIVALS;
+        send.addr = traffic->base + ARRIVALS + send.wr_id * SLOT_BYTES;
         send.remote = traffic->peer.addr + READABLE + vu_random_below(random, 10000);
     } else if (len <= 64 && vu_random_below(random, 2)) {
         send.flags |= IBV_SEND_INLINE;
@@ -141,14 +141,14 @@ static void sent(struct traffic *traffic, const struct ibv_wc *wc)
     traffic->outstanding--;
     traffic->completed++;
     if (wc->opcode == IBV_WC_RDMA_READ)
-        check_range(traffic, traffic->base + ARRIVALS, wc->byte_len, traffic->peer_mark,
-                    traffic->peer_mark, "data read");
+        check_range(traffic, traffic->base + ARRIVALS + wc->wr_id * SLOT_BYTES, wc->byte_len,
+                    traffic->peer_mark, traffic->peer_mark, "data read");
 }
 
 bool traffic_step(struct traffic *traffic, bool initiate)
 {
     struct ibv_wc wcs[8];
-    while (initiate && traffic->outstanding < QUEUE / 2)
+    while (initiate && traffic->outstanding < TRAFFIC_WINDOW)
         post_one(traffic);
     for (int queue = 0; queue < 2; queue++) {
         int n = ibv_poll_cq(queue ? traffic->ep.rcq : traffic->ep.scq, 8, wcs);

@@ -9,10 +9,11 @@
 
 #include "verbs_util/pair.h"
 
-#define TRAFFIC_BYTES (96u * 1024) /* a side's region */
-#define TRAFFIC_GUARD 8000u        /* bytes around it that nobody may touch */
+#define TRAFFIC_BYTES (136u * 1024) /* a side's region */
+#define TRAFFIC_GUARD 8000u         /* bytes around it that nobody may touch */
 #define TRAFFIC_SEND_MAX 20000u
 #define TRAFFIC_RECVS 12
+#define TRAFFIC_WINDOW 8 /* requests on the way */
 
 /*
  * A side's memory: guard | window that the other side writes | window it reads, with our mark |
@@ -27,7 +28,7 @@ struct traffic {
     struct vu_key peer;
     uint8_t mark, peer_mark;
     struct vu_random random;
-    unsigned int outstanding;
+    unsigned int outstanding, posted;
     uint64_t completed;
     enum ibv_wc_status failed; /* the first error seen; IBV_WC_SUCCESS: none */
 };
