@@ -131,8 +131,6 @@ int main(int argc, char **argv)
         kill(pids[i], SIGKILL);
         vu_reap(pids[i], 5);
     }
-    traffic_release(&second);
-    free(first.block);
     vu_ep_destroy(&first.ep);
     free(first.block);
     vu_ep_destroy(&second.ep);
