@@ -100,15 +100,6 @@ static void close_all(const int fds[FDS])
 
 /* ---- the test is the client ---- */
 
-static int client_up(void **state)
-{
-    struct rig *rig = calloc(1, sizeof(*rig));
-    rig_open(rig);
-    usleep(20000); /* the engine is up */
-    *state = rig;
-    return 0;
-}
-
 static int client_down(void **state)
 {
     rig_close(*state);
@@ -138,6 +129,34 @@ static int attach(uint64_t nonce, struct message *in, int fds[FDS])
     send_bytes(fd, &out, sizeof(out), &sw_nic.pub_fd, 1);
     assert_int_equal(receive(fd, in, fds), sizeof(*in));
     return fd;
+}
+
+/* Waits until the engine is up and has let go of all who called before: descriptors can be counted.
+ */
+static void settle(void)
+{
+    struct message bad = {0};
+    int fd = dial();
+    send_bytes(fd, &bad, sizeof(bad), NULL, 0);
+    hangs_up(fd);
+    for (int i = 0; i < 5000; i++) {
+        pthread_mutex_lock(&sw_direct.lock);
+        bool none = !sw_direct.inboxes;
+        pthread_mutex_unlock(&sw_direct.lock);
+        if (none)
+            return;
+        usleep(1000);
+    }
+    fail_msg("the engine keeps the inbox of a client that is gone");
+}
+
+static int client_up(void **state)
+{
+    struct rig *rig = calloc(1, sizeof(*rig));
+    rig_open(rig);
+    settle();
+    *state = rig;
+    return 0;
 }
 
 static void sw_attach_greet__welcomes_with_three_descriptors(void **state)
@@ -321,7 +340,7 @@ static int owner_up(void **state)
     struct sockaddr_un address;
     unsigned int len = sw_registry_address(OWNER_SLOT, &address);
     rig_open(&owner->rig);
-    usleep(20000);
+    settle();
     owner->before = count_fds();
     owner->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(owner->listener, (struct sockaddr *)&address, len), 0);
