@@ -66,6 +66,15 @@ void sw_segment_file_range(const struct sw_segment *segment, uint64_t *offset, u
 /* Finds a live segment by id, under a reference the caller puts; NULL if gone. */
 struct sw_segment *sw_segment_find(uint32_t id);
 
+/* Called before pages of this process move, and after; with a lock held under which nothing else
+ * moves. `before` returns when no store from outside to the range is on its way and none will
+ * start. */
+struct sw_adopt_guard {
+    void (*before)(uint64_t va, uint64_t len_bytes);
+    void (*after)(void);
+};
+void sw_adopt_set_guard(const struct sw_adopt_guard *guard);
+
 /* Whether adoption can work in this process at all; tried for real once on a scratch page. */
 enum sw_adopt_reason sw_adopt_probe(void);
 const char *sw_adopt_reason_str(enum sw_adopt_reason reason);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/context_impl.h"
+#include "device/move_gate.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 
@@ -163,6 +164,7 @@ static int allocate_once(void)
     rq_free_list->len_bytes = SW_PUB_RQ_BYTES;
     sw_nic.qp_next = random_below(SW_MAX_QP);
     pthread_atfork(fork_prepare, fork_parent, fork_child);
+    sw_move_gate_install();
     sw_nic.started = true;
     return 0;
 }

@@ -39,7 +39,9 @@ struct sw_pub_header {
     uint32_t slot;
     uint64_t nonce; /* this incarnation of the slot */
     uint32_t pid;
-    uint32_t pad[9];
+    _Atomic uint32_t moving; /* 1 while pages of the following range move: device/move_gate.h */
+    _Atomic uint64_t moving_va, moving_end;
+    uint64_t pad[2];
 };
 static_assert(sizeof(struct sw_pub_header) == 64, "shared layout");
 

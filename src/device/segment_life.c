@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/shm.h"
+#include "device/adopt.h"
 #include "device/page_copy.h"
 #include "device/page_move.h"
 #include "device/pinned.h"
@@ -19,6 +20,24 @@
 #include "device/thread_memory.h"
 
 #define TMPFS_MAGIC_NUMBER 0x01021994
+
+static void nothing_before(uint64_t va, uint64_t len_bytes)
+{
+    (void)va;
+    (void)len_bytes;
+}
+
+static void nothing_after(void)
+{
+}
+
+static const struct sw_adopt_guard no_guard = {nothing_before, nothing_after};
+static const struct sw_adopt_guard *guard = &no_guard;
+
+void sw_adopt_set_guard(const struct sw_adopt_guard *set)
+{
+    __atomic_store_n(&guard, set, __ATOMIC_RELEASE);
+}
 
 /* Frees a segment that is in no table and whose pages are mapped nowhere any more. */
 void sw_segment_free(struct sw_segment *segment)
@@ -68,6 +87,7 @@ static bool segment_return(struct sw_segment *segment, const struct sw_uffd *uff
         return false;
     bool all = true;
     int found = 1;
+    guard->before(segment->va, segment->len_bytes);
     for (uint64_t at = segment->va; at < end; at = vma.end) {
         found = sw_vma_next(&reader, at, &vma);
         if (found != 1)
@@ -78,6 +98,7 @@ static bool segment_return(struct sw_segment *segment, const struct sw_uffd *uff
              sw_pages_return(segment, uffd, from, to - from, vma.prot)))
             all = false;
     }
+    guard->after();
     sw_vma_close(&reader);
     return all && found >= 0;
 }
@@ -117,7 +138,9 @@ struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, 
         return NULL;
     }
     uint64_t done = 0;
+    guard->before(start, end - start);
     int rc = sw_pages_take(segment, uffd, prot, &done);
+    guard->after();
     sw_segments_lock();
     sw_segments_add(segment);
     sw_segments_unlock();

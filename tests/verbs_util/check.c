@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "verbs_util/check.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ void vu_fail(const char *file, int line, const char *fmt, ...)
     fprintf(stderr, "  %s [%d] %s:%d: %s\n", side_name, (int)getpid(), slash ? slash + 1 : file,
             line, text);
     fflush(NULL);
+    if (getenv("VU_STOP"))
+        raise(SIGSTOP);
     _exit(1);
 }
 

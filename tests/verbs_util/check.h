@@ -3,6 +3,7 @@
  * Checks for tests made of several processes: a failed one prints where and what was seen and ends
  * its process with status 1, so that the parent (vu_run_pair in pair.h) reports it. Also seeded
  * random numbers and a digest, so that a failing run can be repeated from its seed.
+ * With VU_STOP in the environment it stops there instead, for a debugger.
  */
 #ifndef SW_TESTS_VERBS_UTIL_CHECK_H
 #define SW_TESTS_VERBS_UTIL_CHECK_H

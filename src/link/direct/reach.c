@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/payload.h"
+#include "device/move_gate.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
@@ -228,6 +229,8 @@ enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, u
 static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t remote,
                              uint64_t len_bytes, bool to_local, uint64_t *moved)
 {
+    if (!to_local && sw_move_gate_bars(d->peer->pub, remote, len_bytes))
+        return SW_STEP_BLOCKED;
     struct iovec here = {local, len_bytes}, there = {(void *)(uintptr_t)remote, len_bytes};
     ssize_t count = to_local ? process_vm_readv(d->peer->pid, &here, 1, &there, 1, 0)
                              : process_vm_writev(d->peer->pid, &here, 1, &there, 1, 0);
