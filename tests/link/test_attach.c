@@ -635,6 +635,27 @@ static void sw_attach_from_peer__segment_malformed(void **state)
     wait_peer(owner, SW_PEER_DEAD);
 }
 
+/* A process that is there, but never lets us in, is as unreachable as one that is not there. */
+static void sw_attach_step__refused_again_and_again(void **state)
+{
+    struct owner *owner = *state;
+    rig_connect(&owner->rig, (uint32_t)OWNER_SLOT << SW_QP_INDEX_BITS | 5);
+    struct sw_qp *qp = owner->rig.qp;
+    qp->attr.timeout = 1;
+    struct ibv_sge sge = rig_sge(&owner->rig, 0, 8);
+    struct ibv_send_wr wr = {.wr_id = 5, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    rig_append(&owner->rig, &wr, &sge);
+    uint64_t end_ns = sw_clock_ns() + 10 * SW_NS_PER_S;
+    while (qp->state == IBV_QPS_RTS && sw_clock_ns() < end_ns) {
+        struct pollfd calling = {.fd = owner->listener, .events = POLLIN};
+        if (poll(&calling, 1, 1) == 1)
+            close(answer_call(owner));
+        sw_requester_run(qp, owner->rig.d);
+    }
+    assert_int_equal(rig_wc(&owner->rig).status, IBV_WC_RETRY_EXC_ERR);
+    rig_drop(&owner->rig);
+}
+
 #define client_test(function) cmocka_unit_test_setup_teardown(function, client_up, client_down)
 #define owner_test(function) cmocka_unit_test_setup_teardown(function, owner_up, owner_down)
 
@@ -652,6 +673,7 @@ int main(void)
         owner_test(sw_attach_from_peer__welcome_twice),
         owner_test(sw_attach_from_peer__segment),
         owner_test(sw_attach_from_peer__segment_malformed),
+        owner_test(sw_attach_step__refused_again_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

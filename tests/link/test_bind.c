@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "link/direct/engine.h"
 #include "link_rig.h"
 
 /* A peer process that is played: tables and an inbox, of a slot nobody has. */
@@ -230,6 +232,33 @@ static void sw_bind_enter__left_when_the_peer_goes(void **state)
     atomic_store(&p->peer->state, SW_PEER_READY);
 }
 
+/* The lock is the engine's, too, which looks at the same time. */
+static void reap(struct played *p)
+{
+    sw_lock_release(&p->rig.qp->lock);
+    sw_bind_reap(sw_clock_ns() + SW_NS_PER_S);
+    sw_lock_acquire(&p->rig.qp->lock);
+}
+
+static void sw_bind_reap__what_was_sent_after_an_orderly_end(void **state)
+{
+    struct played *p = *state;
+    assert_true(enter(p));
+    atomic_store(&p->entry->bind_word, 2ull << 32 | IBV_QPS_RESET);
+    atomic_store(&p->peer->state, SW_PEER_DEAD);
+    reap(p);
+    assert_int_equal(p->rig.qp->state, IBV_QPS_RTS); /* a wire would not tell either */
+    struct ibv_sge sge = rig_sge(&p->rig, 0, 8);
+    struct ibv_send_wr wr = {.wr_id = 77, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    rig_append(&p->rig, &wr, &sge)->state = SW_WQE_SENT;
+    p->rig.qp->sq.next++;
+    reap(p);
+    assert_int_equal(p->rig.qp->state, IBV_QPS_ERR);
+    struct ibv_wc wc = rig_wc(&p->rig);
+    assert_int_equal(wc.wr_id, 77);
+    assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+}
+
 static void sw_bind_connect__publishes_a_fresh_block(void **state)
 {
     struct rig *rig = *state;
@@ -290,6 +319,7 @@ int main(void)
         played_test(sw_bind_enter__new_rights_take_effect),
         played_test(sw_bind_enter__not_into_another_block),
         played_test(sw_bind_enter__left_when_the_peer_goes),
+        played_test(sw_bind_reap__what_was_sent_after_an_orderly_end),
         played_test(sw_bind_forget_keys__of_that_peer_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -224,14 +224,13 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
     struct sockaddr_un address;
     unsigned int len = sw_registry_address(peer->slot, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    peer->retry_at_ns = now_ns + CONNECT_RETRY_NS;
-    if (fd < 0)
-        return;
     struct message out = {
         .type = ATTACH, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot};
-    if (connect(fd, (struct sockaddr *)&address, len) || !sw_registry_same_user(fd, &peer->pid) ||
-        send_message(fd, &out, &sw_nic.pub_fd, 1)) {
-        close(fd);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
+        !sw_registry_same_user(fd, &peer->pid) || send_message(fd, &out, &sw_nic.pub_fd, 1)) {
+        if (fd >= 0)
+            close(fd);
+        peer->retry_at_ns = now_ns + CONNECT_RETRY_NS;
         return;
     }
     peer->socket = fd;

@@ -247,10 +247,12 @@ static uint64_t bury_qps(uint64_t now_ns)
         seen++;
         sw_lock_acquire(&qp->lock);
         struct sw_direct_qp *d = qp->link_state;
-        if (d && is_gone(d) && !d->buried) {
+        bool waits = qp->sq.head != qp->sq.tail; /* maybe for the second time: it may have been left
+                                                    in peace, and then have sent again */
+        if (d && is_gone(d) && (!d->buried || waits)) {
             if (!d->gone_ns)
                 d->gone_ns = now_ns;
-            if (qp->sq.head != qp->sq.tail || now_ns - d->gone_ns >= DEATH_GRACE_NS) {
+            if (waits || now_ns - d->gone_ns >= DEATH_GRACE_NS) {
                 d->buried = true;
                 bury(qp, d);
             } else if (d->gone_ns + DEATH_GRACE_NS < next_ns) {

@@ -62,7 +62,7 @@ struct sw_peer {
     atomic_bool can_cma;
     const struct sw_pub *pub;
     void *inbox;                  /* the peer's, for us */
-    _Atomic uint64_t retry_at_ns; /* next connection attempt */
+    _Atomic uint64_t retry_at_ns; /* next connection attempt; 0: none has failed yet */
     uint64_t died_ns;
     pthread_mutex_t lock; /* segments */
     struct sw_peer_segment *segments[SW_SEGMENT_BUCKETS];

@@ -72,7 +72,7 @@ static void notify(struct sw_direct_qp *d)
 static bool is_being_attached(const struct sw_peer *peer)
 {
     int state = peer ? atomic_load(&peer->state) : SW_PEER_DEAD;
-    return state == SW_PEER_CONNECTING || (state == SW_PEER_IDLE && !peer->retry_at_ns);
+    return (state == SW_PEER_CONNECTING || state == SW_PEER_IDLE) && !peer->retry_at_ns;
 }
 
 static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
