@@ -221,6 +221,7 @@ static void sw_attach_greet__malformed(void **state)
         hangs_up(fd);
     }
     close(dial()); /* says nothing at all */
+    settle();      /* after it in the queue of callers */
     wait_fds(before);
 }
 
