@@ -118,6 +118,7 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     entry->len_bytes = len_bytes;
     entry->va = va;
     entry->extent_count = 0;
+    atomic_store_explicit(&sw_nic.pub->header.mr_last, mr->index, memory_order_relaxed);
     if (len_bytes) /* local-only regions too: a peer's SEND is placed into them */
         publish_extents(entry, mr, va, len_bytes);
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);

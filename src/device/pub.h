@@ -41,7 +41,8 @@ struct sw_pub_header {
     uint32_t pid;
     _Atomic uint32_t moving; /* 1 while pages of the following range move: device/move_gate.h */
     _Atomic uint64_t moving_va, moving_end;
-    uint64_t pad[2];
+    _Atomic uint32_t mr_last; /* index of the latest region; indices are handed out in order */
+    uint32_t pad[3];
 };
 static_assert(sizeof(struct sw_pub_header) == 64, "shared layout");
 

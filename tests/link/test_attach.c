@@ -596,6 +596,41 @@ static void sw_attach_from_peer__segment(void **state)
     wait_peer(owner, SW_PEER_DEAD);
 }
 
+/* What the peer has registered is asked for at once, not only when it is needed. */
+static void sw_attach_from_peer__segments_expected(void **state)
+{
+    struct owner *owner = *state;
+    struct welcome w = new_welcome();
+    struct sw_pub *pub = mmap(NULL, sizeof(*pub), PROT_READ | PROT_WRITE, MAP_SHARED, w.fds[0], 0);
+    assert_ptr_not_equal(pub, MAP_FAILED);
+    atomic_store(&pub->header.mr_last, 2);
+    pub->mrs[2] = (struct sw_pub_mr){.key_word = 1ull << 32 | 2 << 8 | 1, .extent_count = 2};
+    pub->mrs[2].extents[0].segment = 31;
+    pub->mrs[2].extents[1].segment = 32;
+    pub->mrs[2].extents[2].segment = 33; /* not counted */
+    pub->mrs[1].extent_count = 1;        /* not valid any more */
+    pub->mrs[1].extents[0].segment = 34;
+    /* The newest wraps around to the end of the table; nonsense in there is no more than that. */
+    pub->mrs[SW_MAX_MR - 1] = (struct sw_pub_mr){.key_word = 1, .extent_count = UINT32_MAX};
+    pub->mrs[SW_MAX_MR - 1].extents[3].segment = 31 + SW_SEGMENT_BUCKETS;
+    munmap(pub, sizeof(*pub));
+    int fd = answer_call(owner);
+    say(fd, &w);
+    bool seen[4] = {false};
+    for (int i = 0; i < 3; i++) {
+        struct message in;
+        int fds[FDS];
+        assert_int_equal(receive(fd, &in, fds), sizeof(in));
+        assert_int_equal(in.type, SEGMENT_GET);
+        int which = in.id == 31 ? 0 : in.id == 32 ? 1 : in.id == 31 + SW_SEGMENT_BUCKETS ? 2 : 3;
+        assert_false(seen[which]);
+        seen[which] = true;
+    }
+    assert_false(seen[3]);
+    close(fd);
+    wait_peer(owner, SW_PEER_DEAD);
+}
+
 static void sw_attach_from_peer__segment_malformed(void **state)
 {
     struct owner *owner = *state;
@@ -673,6 +708,7 @@ int main(void)
         owner_test(sw_attach_from_peer__wrong_sizes),
         owner_test(sw_attach_from_peer__welcome_twice),
         owner_test(sw_attach_from_peer__segment),
+        owner_test(sw_attach_from_peer__segments_expected),
         owner_test(sw_attach_from_peer__segment_malformed),
         owner_test(sw_attach_step__refused_again_and_again),
     };

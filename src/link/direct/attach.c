@@ -299,6 +299,8 @@ static bool welcome(struct sw_peer *peer, const struct message *in, int fds[MAX_
     fds[2] = -1;
     peer->can_map = sw_direct.modes.mapped; /* the tables and inbox just mapped are the proof */
     atomic_store(&peer->can_cma, sw_direct.modes.cma && probe_cma(peer, in->offset, in->nonce));
+    sw_peer_expect_segments(
+        peer); /* so that the first accesses need not wait or take the slower way */
     atomic_store(&peer->state, SW_PEER_READY);
     sw_info("peer slot %u pid %d: mapped %s, cma %s, ring %s", peer->slot, (int)peer->pid,
             peer->can_map ? "yes" : "no", atomic_load(&peer->can_cma) ? "yes" : "no",

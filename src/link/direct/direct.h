@@ -184,6 +184,8 @@ bool sw_registry_proves_user(int fd);
 struct sw_peer *sw_peer_get(uint32_t slot); /* takes a reference; NULL: no memory */
 void sw_peer_put(struct sw_peer *peer);
 void sw_peer_ring(struct sw_peer *peer);
+/* Before a peer becomes ready: has the engine fetch the segments of its latest regions. */
+void sw_peer_expect_segments(struct sw_peer *peer);
 /* The mapping of a segment's bytes at `file_offset`, or NULL (asks the engine to fetch it). */
 uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
                             uint64_t len_bytes, bool *refused);

@@ -80,32 +80,70 @@ void sw_peer_ring(struct sw_peer *peer)
     (void)ignored; /* a full counter means it is ringing already */
 }
 
+/* Finds a segment, or makes one that the engine will ask for. With the peer's lock held. */
+static struct sw_peer_segment *find_or_want(struct sw_peer *peer, uint32_t id, bool *wanted)
+{
+    struct sw_peer_segment **bucket = &peer->segments[id % SW_SEGMENT_BUCKETS];
+    struct sw_peer_segment *segment = *bucket;
+    *wanted = false;
+    while (segment && segment->id != id)
+        segment = segment->next;
+    if (segment)
+        return segment;
+    segment = calloc(1, sizeof(*segment));
+    if (segment) {
+        segment->id = id;
+        segment->next = *bucket;
+        *bucket = segment;
+        atomic_store(&peer->segments_wanted, true);
+        *wanted = true;
+    }
+    return segment;
+}
+
+/* The regions registered last are most likely the ones about to be used. */
+#define EXPECT_REGIONS 64
+#define EXPECT_LOOKS 1024
+
+void sw_peer_expect_segments(struct sw_peer *peer)
+{
+    uint32_t last = atomic_load_explicit(&peer->pub->header.mr_last, memory_order_relaxed);
+    bool wanted;
+    if (!peer->can_map || last == 0)
+        return;
+    pthread_mutex_lock(&peer->lock);
+    for (uint32_t looks = 0, found = 0; looks < EXPECT_LOOKS && found < EXPECT_REGIONS; looks++) {
+        const struct sw_pub_mr *mr = &peer->pub->mrs[(last - looks) % SW_MAX_MR];
+        if (!atomic_load_explicit(&mr->key_word, memory_order_acquire))
+            continue;
+        found++;
+        for (uint32_t i = 0; i < SW_MR_EXTENTS; i++) {
+            uint32_t id = ((const volatile struct sw_pub_extent *)&mr->extents[i])->segment;
+            if (i < mr->extent_count && id)
+                find_or_want(peer, id, &wanted);
+        }
+    }
+    pthread_mutex_unlock(&peer->lock);
+}
+
 uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
                             uint64_t len_bytes, bool *refused)
 {
     uint8_t *at = NULL;
+    bool wanted;
     *refused = false;
     pthread_mutex_lock(&peer->lock);
-    struct sw_peer_segment **bucket = &peer->segments[id % SW_SEGMENT_BUCKETS];
-    struct sw_peer_segment *segment = *bucket;
-    while (segment && segment->id != id)
-        segment = segment->next;
-    if (!segment) {
-        segment = calloc(1, sizeof(*segment));
-        if (segment) {
-            segment->id = id;
-            segment->next = *bucket;
-            *bucket = segment;
-            atomic_store(&peer->segments_wanted, true);
-            atomic_store(&sw_direct.work, true);
-            sw_engine_kick();
-        }
-    } else if (segment->state == SW_SEGMENT_MAPPED && file_offset >= segment->offset &&
+    struct sw_peer_segment *segment = find_or_want(peer, id, &wanted);
+    if (wanted) {
+        atomic_store(&sw_direct.work, true);
+        sw_engine_kick();
+    } else if (segment && segment->state == SW_SEGMENT_MAPPED && file_offset >= segment->offset &&
                file_offset - segment->offset <= segment->len_bytes &&
                len_bytes <= segment->len_bytes - (file_offset - segment->offset)) {
         at = segment->base + (file_offset - segment->offset);
-    } else if (segment->state == SW_SEGMENT_MAPPED || segment->state == SW_SEGMENT_REFUSED) {
-        *refused = true;
+    } else {
+        *refused = segment &&
+                   (segment->state == SW_SEGMENT_MAPPED || segment->state == SW_SEGMENT_REFUSED);
     }
     pthread_mutex_unlock(&peer->lock);
     return at;
