@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The send queue's motor: starts requests in order, retires them in order, fails the QP on the
  * first error. */
+#include <sched.h>
+
 #include "base/clock.h"
 #include "device/qp_impl.h"
 #include "link/direct/bounce.h"
@@ -78,6 +80,8 @@ static bool is_being_attached(const struct sw_peer *peer)
 static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (is_being_attached(d->peer)) {
+        sched_yield(); /* to the engine, which does it and may have only the core we are polling on
+                        */
         d->unbound_ns = 0;
         return false;
     }
