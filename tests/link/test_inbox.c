@@ -228,6 +228,10 @@ static void sw_inbox_wait_all__is_bounded_and_alone(void **state)
     pthread_join(thread, NULL);
     assert_in_range(waited_ns, 900 * SW_NS_PER_MS, 10 * SW_NS_PER_S);
     assert_true(lock_ns < 800 * SW_NS_PER_MS);
+    start_ns = sw_clock_ns(); /* and it is not waited for as long again, while it stays stopped */
+    sw_inbox_wait_all();
+    assert_in_range(sw_clock_ns() - start_ns, 2 * SW_NS_PER_MS, 800 * SW_NS_PER_MS);
+    assert_true(atomic_load(&blocks[0].inbox->stopped));
     for (int i = 0; i < 16; i++) {
         atomic_store(&blocks[i].block->access_seq, 0);
         sw_inbox_give(blocks[i].inbox, blocks[i].index);
@@ -235,6 +239,7 @@ static void sw_inbox_wait_all__is_bounded_and_alone(void **state)
     start_ns = sw_clock_ns();
     sw_inbox_wait_all();
     assert_true(sw_clock_ns() - start_ns < 900 * SW_NS_PER_MS);
+    assert_false(atomic_load(&blocks[0].inbox->stopped));
 }
 
 int main(void)

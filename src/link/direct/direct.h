@@ -79,6 +79,7 @@ struct sw_inbox {
     uint64_t client_nonce; /* 0: nobody attached yet */
     int socket;            /* of the attached client, or -1 */
     atomic_bool dead;      /* its client is gone: no more writers */
+    atomic_bool stopped;   /* when last waited for, its client was stopped inside an access */
     uint32_t users;        /* blocks in use */
     uint32_t
         turn; /* where the search for a free block goes on, so that one is not used again soon */

@@ -23,6 +23,8 @@
  * most a few MiB, so only a stopped process takes longer; its mapping then is of pages nobody uses
  * any more. */
 #define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
+/* The same for a client that was found stopped the last time: each wait would be in vain. */
+#define STOPPED_WAIT_NS (2 * SW_NS_PER_MS)
 
 /*
  * Address ranges that inboxes have left. A poller looks at the next record of a QP without a lock,
@@ -150,7 +152,8 @@ static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadlin
     if (!(seen & 1))
         return true;
     if (!*deadline)
-        *deadline = sw_clock_ns() + ACCESS_WAIT_NS;
+        *deadline =
+            sw_clock_ns() + (atomic_load(&inbox->stopped) ? STOPPED_WAIT_NS : ACCESS_WAIT_NS);
     for (uint32_t spins = 0;; spins++) {
         if (atomic_load_explicit(&block->access_seq, memory_order_acquire) != seen ||
             atomic_load(&inbox->dead))
@@ -162,8 +165,10 @@ static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadlin
         if (spins % 256 != 255)
             continue;
         sched_yield();
-        if (sw_clock_ns() > *deadline)
+        if (sw_clock_ns() > *deadline) {
+            atomic_store(&inbox->stopped, true);
             return false;
+        }
     }
 }
 
@@ -175,7 +180,7 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
 
 static void wait_client(struct sw_inbox *inbox)
 {
-    bool quiet = true;
+    bool quiet = true, known = atomic_load(&inbox->stopped);
     uint64_t deadline = 0; /* for all blocks together: a client is stopped as a whole */
     for (uint32_t word = 0; word < SW_INBOX_BLOCKS / 64; word++) {
         uint64_t used = __atomic_load_n(&inbox->used[word], __ATOMIC_SEQ_CST);
@@ -185,7 +190,9 @@ static void wait_client(struct sw_inbox *inbox)
             quiet &= wait_until(inbox, word * 64 + bit, &deadline);
         }
     }
-    if (!quiet)
+    if (quiet)
+        atomic_store(&inbox->stopped, false);
+    else if (!known)
         sw_warn("a peer (slot %u) is stopped inside an access; not waiting for it", inbox->slot);
 }
 
