@@ -76,7 +76,8 @@ static void free_parts(struct sw_qp *qp)
 
 int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out)
 {
-    if (init->type != IBV_QPT_RC)
+    const struct sw_qp_type *rules = sw_qp_type(init->type);
+    if (!rules)
         return init->type >= IBV_QPT_RC && init->type <= IBV_QPT_DRIVER ? -EOPNOTSUPP : -EINVAL;
     if (!init->send_cq || !init->recv_cq)
         return -EINVAL;
@@ -89,6 +90,8 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     if (!qp)
         return -ENOMEM;
     memset(qp, 0, sizeof(*qp));
+    qp->type = init->type;
+    qp->rules = rules;
     qp->ctx = ctx;
     qp->pd = init->pd;
     qp->pd_id = init->pd->id;
@@ -99,7 +102,7 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     qp->link = sw_nic.link;
     qp->state = IBV_QPS_RESET;
     sw_qp_rx_idle(qp);
-    rc = sw_sq_init(&qp->sq, &init->cap, init->sq_sig_all);
+    rc = sw_sq_init(&qp->sq, &init->cap, init->sq_sig_all, rules->send_opcodes);
     if (!rc)
         rc = init_rq(qp, &init->cap);
     if (rc)
@@ -193,7 +196,8 @@ void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state)
 
 static bool can_post_send(enum ibv_qp_state state)
 {
-    return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_ERR;
+    return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
+           state == IBV_QPS_ERR;
 }
 
 /* Starts what was appended since `from`, as the state demands. */
@@ -201,7 +205,7 @@ static void start_sends(struct sw_qp *qp)
 {
     if (qp->state == IBV_QPS_RTS) {
         qp->link->send(qp);
-    } else if (qp->state == IBV_QPS_ERR) {
+    } else if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) {
         while (qp->sq.head != qp->sq.tail)
             sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
     } /* SQD: waits for RTS */
@@ -378,6 +382,21 @@ void sw_qp_fail(struct sw_qp *qp, int event)
         qp->last_wqe_sent = true;
         sw_context_event(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, qp->owner);
     }
+}
+
+void sw_qp_fail_send(struct sw_qp *qp, enum ibv_wc_status status)
+{
+    if (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, status);
+    if (!qp->rules->has_sqe || qp->state == IBV_QPS_ERR) {
+        sw_qp_fail(qp, -1);
+        return;
+    }
+    sw_qp_set_state(qp, IBV_QPS_SQE);
+    sw_qp_publish(qp, IBV_QPS_SQE);
+    while (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
+    atomic_store(&qp->tx_pending, false);
 }
 
 void sw_qp_quiesce_pd(struct sw_pd *pd)

@@ -14,7 +14,7 @@ struct sw_qp;
 struct sw_srq;
 
 struct sw_qp_init {
-    enum ibv_qp_type type; /* IBV_QPT_RC; others -EOPNOTSUPP until built */
+    enum ibv_qp_type type; /* those of device/qp_type.h; others -EOPNOTSUPP */
     struct sw_pd *pd;
     struct sw_cq *send_cq;
     struct sw_cq *recv_cq;

@@ -10,6 +10,7 @@
 #include "device/context_impl.h"
 #include "device/nic.h"
 #include "device/qp.h"
+#include "device/qp_type.h"
 #include "device/rq.h"
 #include "device/sq.h"
 #include "device/srq_impl.h"
@@ -18,6 +19,8 @@
 struct sw_qp {
     struct sw_lock lock;
     enum ibv_qp_state state; /* read without the lock by sw_qp_state() */
+    enum ibv_qp_type type;
+    const struct sw_qp_type *rules;
     const struct sw_link_ops *link;
     void *link_state;
 
@@ -72,6 +75,10 @@ static inline void sw_qp_set_state(struct sw_qp *qp, enum ibv_qp_state state)
 /* ERR: disconnects, completes everything queued with IBV_WC_WR_FLUSH_ERR, in order. Idempotent.
  * `event` is an enum ibv_event_type for the program, or -1. */
 void sw_qp_fail(struct sw_qp *qp, int event);
+
+/* The request at the head of the send queue ends with `status`, an error of its own. Where the type
+ * has SQE, receiving goes on and the rest of the send queue is flushed; else the QP fails. */
+void sw_qp_fail_send(struct sw_qp *qp, enum ibv_wc_status status);
 
 /* The receive at the head of the queue (own or shared). */
 struct sw_recv_claim;

@@ -158,7 +158,7 @@ static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
     enum ibv_qp_state next = mask & IBV_QP_STATE ? attr->qp_state : current;
     if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != current)
         return -EINVAL;
-    if (qp->orphan || !sw_qp_transition_ok(IBV_QPT_RC, current, next, mask))
+    if (qp->orphan || !sw_qp_transition_ok(qp->type, current, next, mask))
         return -EINVAL;
     int rc = check_values(qp, attr, mask);
     if (rc)

@@ -9,7 +9,7 @@
 #include "device/device_limits.h"
 #include "device/qp_impl.h"
 
-int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all)
+int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all, uint32_t opcodes)
 {
     uint32_t entries = 4;
     while (entries < cap->max_send_wr)
@@ -30,6 +30,7 @@ int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all)
     sq->sge_max = cap->max_send_sge;
     sq->inline_max = cap->max_inline_data;
     sq->sig_all = sig_all;
+    sq->opcodes = opcodes;
     cap->max_send_wr = entries;
     return 0;
 }
@@ -50,7 +51,7 @@ void sw_sq_reset(struct sw_sq *sq)
     atomic_store(&sq->polled, 0);
 }
 
-/* What each opcode carries. An opcode that is not listed is not supported on an RC queue pair. */
+/* What each opcode carries. An opcode that is not listed is not supported on any queue pair. */
 enum {
     CARRY_DATA = 1,
     CARRY_REMOTE = 2,
@@ -88,13 +89,20 @@ static int copy_inline(struct sw_sq *sq, struct sw_wqe *wqe, const struct ibv_se
     return 0;
 }
 
+/* Of an opcode that this queue does not take: built for other types, not built, or none at all. */
+static int refuse_opcode(unsigned int opcode)
+{
+    bool built = opcode < sizeof(opcode_carries) && opcode_carries[opcode];
+    return built || opcode > IBV_WR_DRIVER1 ? -EINVAL : -EOPNOTSUPP;
+}
+
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
 {
     if (__builtin_expect(sw_sq_is_full(sq), 0))
         return -ENOMEM;
     unsigned int opcode = wr->opcode;
-    if (opcode >= sizeof(opcode_carries) || !opcode_carries[opcode])
-        return opcode <= IBV_WR_DRIVER1 ? -EOPNOTSUPP : -EINVAL;
+    if (__builtin_expect(opcode >= 32 || !(sq->opcodes >> opcode & 1), 0))
+        return refuse_opcode(opcode);
     unsigned int carries = opcode_carries[opcode];
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->sge_max)
         return -EINVAL;

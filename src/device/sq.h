@@ -56,6 +56,7 @@ struct sw_sq {
     uint32_t sge_max;
     uint32_t inline_max;
     bool sig_all;
+    uint32_t opcodes; /* that may be posted: qp_type.h */
     uint32_t head, next, tail;
     uint32_t batch_start; /* tail when the builder began */
     int batch_error;
@@ -80,7 +81,7 @@ static inline bool sw_sq_is_full(struct sw_sq *sq)
     return sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max;
 }
 
-int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all);
+int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all, uint32_t opcodes);
 void sw_sq_fini(struct sw_sq *sq);
 void sw_sq_reset(struct sw_sq *sq);
 

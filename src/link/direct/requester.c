@@ -127,9 +127,7 @@ static void fail(struct sw_qp *qp, struct sw_direct_qp *d)
     if (peer && d->fail_verdict != SW_ACK && sw_verdict_rules[d->fail_verdict].responder_fatal &&
         atomic_load(&peer->state) == SW_PEER_READY)
         sw_peer_ring(peer); /* its program may only be waiting for events */
-    if (qp->sq.head != qp->sq.tail)
-        sw_sq_retire(qp, status);
-    sw_qp_fail(qp, -1);
+    sw_qp_fail_send(qp, status);
 }
 
 /* The target owes answers or room: if it does not look by itself, its engine must. */

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One row for each type that can be created (IBTA Vol1 9.8, 10.7.2 and table 44 of 11.4.1.1). */
+#include "device/qp_type.h"
+
+#include <stddef.h>
+
+#define OP(name) (1u << IBV_WR_##name)
+#define SENDS (OP(SEND) | OP(SEND_WITH_IMM))
+#define WRITES (OP(RDMA_WRITE) | OP(RDMA_WRITE_WITH_IMM))
+#define ATOMICS (OP(ATOMIC_CMP_AND_SWP) | OP(ATOMIC_FETCH_AND_ADD))
+
+static const struct sw_qp_type rc = {
+    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS,
+};
+
+const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type)
+{
+    switch (type) {
+    case IBV_QPT_RC:
+        return &rc;
+    case IBV_QPT_UC:
+    case IBV_QPT_UD:
+    case IBV_QPT_RAW_PACKET:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+    case IBV_QPT_DRIVER:
+        return NULL;
+    }
+    return NULL; /* a value from outside the enum */
+}

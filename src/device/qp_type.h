@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What tells the types of queue pairs apart, where it is not their states (qp_state.h). Pure. */
+#ifndef SW_DEVICE_QP_TYPE_H
+#define SW_DEVICE_QP_TYPE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sw_qp_type {
+    uint32_t send_opcodes; /* a bit for each enum ibv_wr_opcode that may be posted: table 44 */
+    bool
+        has_sqe; /* a request that fails takes the send queue to SQE, not the QP to ERR: 10.3.1.6 */
+};
+
+/* NULL for a type that cannot be created. */
+const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/qp_type.h"
+
+#include "nic_rig.h"
+
+static bool may(enum ibv_qp_type type, enum ibv_wr_opcode opcode)
+{
+    return sw_qp_type(type)->send_opcodes >> opcode & 1;
+}
+
+static void sw_qp_type__rc(void **state)
+{
+    (void)state;
+    for (int op = IBV_WR_RDMA_WRITE; op <= IBV_WR_ATOMIC_FETCH_AND_ADD; op++)
+        assert_true(may(IBV_QPT_RC, (enum ibv_wr_opcode)op));
+    assert_true(may(IBV_QPT_RC, IBV_WR_SEND_WITH_INV));
+    assert_false(may(IBV_QPT_RC, IBV_WR_TSO));
+    assert_false(sw_qp_type(IBV_QPT_RC)->has_sqe);
+}
+
+static void sw_qp_type__none(void **state)
+{
+    (void)state;
+    assert_null(sw_qp_type(IBV_QPT_RAW_PACKET));
+    assert_null(sw_qp_type(IBV_QPT_DRIVER));
+    assert_null(sw_qp_type((enum ibv_qp_type)0));
+    assert_null(sw_qp_type((enum ibv_qp_type)4711));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sw_qp_type__rc),
+        cmocka_unit_test(sw_qp_type__none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
