@@ -58,29 +58,45 @@ static int claim_key(struct sw_mr *mr)
     return -ENOMEM;
 }
 
-static void publish_extents(struct sw_pub_mr *entry, struct sw_mr *mr, uint64_t va,
-                            uint64_t len_bytes)
-{
+/* The parts of a range that peers can map, with a reference on each. */
+struct parts {
+    int count;
     struct sw_extent extents[SW_MR_EXTENTS];
+};
+
+static void get_parts(struct parts *parts, uint64_t va, uint64_t len_bytes)
+{
     enum sw_adopt_reason why = SW_ADOPT_OK;
-    int count = sw_adopt_get(va, len_bytes, extents, SW_MR_EXTENTS, &why);
+    parts->count = len_bytes ? sw_adopt_get(va, len_bytes, parts->extents, SW_MR_EXTENTS, &why) : 0;
     uint64_t mapped_bytes = 0;
-    for (int i = 0; i < count; i++) {
-        mr->segments[i] = extents[i].segment;
-        entry->extents[i] = (struct sw_pub_extent){
-            .va = extents[i].va,
-            .len_bytes = extents[i].len_bytes,
-            .file_offset = extents[i].offset,
-            .segment = sw_segment_id(extents[i].segment),
-        };
-        mapped_bytes += extents[i].len_bytes;
-    }
+    for (int i = 0; i < parts->count; i++)
+        mapped_bytes += parts->extents[i].len_bytes;
     sw_info("region 0x%llx, %llu bytes: %llu mappable by peers%s%s", (unsigned long long)va,
             (unsigned long long)len_bytes, (unsigned long long)mapped_bytes,
             mapped_bytes < len_bytes ? "; the rest by cma or ring: " : "",
             mapped_bytes < len_bytes ? sw_adopt_reason_str(why) : "");
-    mr->segment_count = count;
-    entry->extent_count = (uint32_t)count;
+}
+
+static void set_parts(struct sw_pub_mr *entry, struct sw_mr *mr, const struct parts *parts)
+{
+    for (int i = 0; i < parts->count; i++) {
+        const struct sw_extent *extent = &parts->extents[i];
+        mr->segments[i] = extent->segment;
+        entry->extents[i] = (struct sw_pub_extent){
+            .va = extent->va,
+            .len_bytes = extent->len_bytes,
+            .file_offset = extent->offset,
+            .segment = sw_segment_id(extent->segment),
+        };
+    }
+    mr->segment_count = parts->count;
+    entry->extent_count = (uint32_t)parts->count;
+}
+
+static uint32_t next_generation(void)
+{
+    static atomic_uint generation;
+    return atomic_fetch_add(&generation, 1) + 1;
 }
 
 int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, unsigned int access,
@@ -109,18 +125,17 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     sw_pd_ref(pd);
 
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
-    static atomic_uint generation;
-    uint32_t gen = atomic_fetch_add(&generation, 1) + 1;
+    uint32_t gen = next_generation();
     mr->key = mr->index << 8 | (gen & 0xff);
     entry->access = access;
     entry->pd = pd->id;
     entry->iova = iova;
     entry->len_bytes = len_bytes;
     entry->va = va;
-    entry->extent_count = 0;
     atomic_store_explicit(&sw_nic.pub->header.mr_last, mr->index, memory_order_relaxed);
-    if (len_bytes) /* local-only regions too: a peer's SEND is placed into them */
-        publish_extents(entry, mr, va, len_bytes);
+    struct parts parts; /* of local-only regions too: a peer's SEND is placed into them */
+    get_parts(&parts, va, len_bytes);
+    set_parts(entry, mr, &parts);
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
     *out = mr;
     return 0;
@@ -129,12 +144,12 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
 /* One at a time, so that of two regions sharing a segment one surely sees the last reference go. */
 static pthread_mutex_t last_reference = PTHREAD_MUTEX_INITIALIZER;
 
-static void put_segments(struct sw_mr *mr)
+static void put_segments(struct sw_segment *const *segments, int count)
 {
     pthread_mutex_lock(&last_reference);
-    for (int i = 0; i < mr->segment_count; i++) {
-        uint32_t id = sw_segment_id(mr->segments[i]);
-        sw_adopt_put(mr->segments[i]);
+    for (int i = 0; i < count; i++) {
+        uint32_t id = sw_segment_id(segments[i]);
+        sw_adopt_put(segments[i]);
         struct sw_segment *still = sw_segment_find(id);
         if (still)
             sw_adopt_put(still);
@@ -144,18 +159,68 @@ static void put_segments(struct sw_mr *mr)
     pthread_mutex_unlock(&last_reference);
 }
 
-int sw_mr_dereg(struct sw_mr *mr)
+/* Returns when no access by the entry's key goes on, and none can begin. */
+static void withdraw(struct sw_mr *mr)
 {
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
     atomic_store_explicit(&entry->key_word, 0, memory_order_seq_cst);
     sw_qp_quiesce_pd(mr->pd); /* a posted receive may name this key */
     sw_nic.link->quiesce();
-    put_segments(mr);
+}
+
+int sw_mr_dereg(struct sw_mr *mr)
+{
+    withdraw(mr);
+    put_segments(mr->segments, mr->segment_count);
     pthread_mutex_lock(&sw_nic.lock);
     sw_nic.mrs[mr->index] = NULL;
     pthread_mutex_unlock(&sw_nic.lock);
     sw_pd_unref(mr->pd);
     free(mr);
+    return 0;
+}
+
+int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
+{
+    struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
+    bool moves = change->translation;
+    uint64_t va = moves ? (uintptr_t)change->addr : entry->va;
+    uint64_t len_bytes = moves ? change->len_bytes : entry->len_bytes;
+    unsigned int access = change->access_valid ? change->access : entry->access;
+    uint64_t iova = moves ? (access & IBV_ACCESS_ZERO_BASED ? 0 : va) : entry->iova;
+    int rc = check_args(va, len_bytes, iova, access);
+    if (!rc && (moves || change->access_valid))
+        rc = check_mapped(va, len_bytes, access);
+    if (rc)
+        return rc;
+
+    struct sw_segment *old[SW_MR_EXTENTS];
+    int old_count = moves ? mr->segment_count : 0;
+    struct parts parts;
+    memcpy(old, mr->segments, sizeof(old));
+    if (moves) /* before the old ones go: what both have in common does not move */
+        get_parts(&parts, va, len_bytes);
+    withdraw(mr);
+    if (moves)
+        set_parts(entry, mr, &parts);
+    entry->va = va;
+    entry->len_bytes = len_bytes;
+    entry->iova = iova;
+    entry->access = access;
+    if (change->pd) {
+        sw_pd_ref(change->pd);
+        sw_pd_unref(mr->pd);
+        mr->pd = change->pd;
+        entry->pd = mr->pd->id;
+    }
+    uint32_t gen = next_generation();
+    if (moves) { /* a request that is half done must not go on in other memory */
+        while ((gen & 0xff) == (mr->key & 0xff))
+            gen = next_generation();
+        mr->key = mr->index << 8 | (gen & 0xff);
+    }
+    atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
+    put_segments(old, old_count);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #ifndef SW_DEVICE_MR_H
 #define SW_DEVICE_MR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sw_pd;
@@ -17,6 +18,19 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
               struct sw_mr **out);
 /* Waits (bounded) for peers' accesses in flight; afterwards none can touch the memory. */
 int sw_mr_dereg(struct sw_mr *mr);
+/* What to change of a region; the rest stays. */
+struct sw_mr_change {
+    struct sw_pd *pd; /* NULL: none */
+    bool translation; /* to [addr, addr + len_bytes), known to peers by its address */
+    void *addr;
+    uint64_t len_bytes;
+    bool access_valid;
+    unsigned int access;
+};
+/* Refusals are those of sw_mr_reg() and leave the region as it was. Otherwise accesses that go on
+ * are waited for, and those that come meanwhile find no region. Its keys change if and only if its
+ * memory does (IBTA Vol1 11.2.10.7). */
+int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change);
 uint32_t sw_mr_key(const struct sw_mr *mr);
 
 #endif

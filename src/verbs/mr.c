@@ -96,14 +96,48 @@ SW_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, s
     return sw_verbs_fail(-EOPNOTSUPP);
 }
 
-/* Not built. ERR_INPUT promises that the region is as it was. */
+/* The device refuses before it changes anything, so a failure always leaves the old region valid:
+ * ERR_INPUT. */
+static int rereg_refused(int error)
+{
+    errno = error;
+    return IBV_REREG_MR_ERR_INPUT;
+}
+
+#define REREG_FLAGS \
+    (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS)
+
 SW_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
                            size_t length, int access)
 {
     if (!sw_verbs_is_ours(mr->context->device))
         return sw_stock()->rereg_mr(mr, flags, pd, addr, length, access);
-    errno = EOPNOTSUPP;
-    return IBV_REREG_MR_ERR_INPUT;
+    struct sw_mr *dev = ((struct sw_verbs_mr *)mr)->dev;
+    bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+    bool other_pd = flags & IBV_REREG_MR_CHANGE_PD;
+    bool other_access = flags & IBV_REREG_MR_CHANGE_ACCESS;
+    if (!flags || flags & ~REREG_FLAGS || (moves && (!addr || !length)) ||
+        (other_pd && (!pd || pd->context != mr->context)) || (access && !other_access))
+        return rereg_refused(EINVAL);
+    const struct sw_mr_change change = {
+        .pd = other_pd ? sw_verbs_pd_of(pd)->dev : NULL,
+        .translation = moves,
+        .addr = addr,
+        .len_bytes = length,
+        .access_valid = other_access,
+        .access = (unsigned int)access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE,
+    };
+    const int rc = sw_mr_rereg(dev, &change);
+    if (rc)
+        return rereg_refused(-rc);
+    if (other_pd)
+        mr->pd = pd;
+    if (moves) {
+        mr->addr = addr;
+        mr->length = length;
+    }
+    mr->lkey = mr->rkey = sw_mr_key(dev);
+    return 0;
 }
 
 SW_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
