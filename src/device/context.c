@@ -91,6 +91,10 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     attr->phys_port_cnt = 1;
     out->phys_port_cnt_ex = 1;
     out->device_cap_flags_ex = attr->device_cap_flags;
+    out->completion_timestamp_mask = INT64_MAX;
+    out->hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
+    out->cq_mod_caps.max_cq_count = UINT16_MAX;
+    out->cq_mod_caps.max_cq_period = UINT16_MAX;
 }
 
 /* The widest standard rate not above the netdev's; 100 Gb/s where the interface names none (memory

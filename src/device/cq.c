@@ -57,10 +57,12 @@ int sw_cq_destroy(struct sw_cq *cq)
 {
     if (atomic_load(&cq->refs))
         return -EBUSY;
+    sw_cq_moderate(cq, 0, 0);
     pthread_mutex_lock(&sw_nic.lock);
     sw_nic_release_cq(cq->index);
     pthread_mutex_unlock(&sw_nic.lock);
     free(cq->qps);
+    free(cq->times_ns);
     free(cq->ring);
     free(cq);
     return 0;
@@ -77,18 +79,27 @@ int sw_cq_resize(struct sw_cq *cq, int cqe)
         return -EINVAL;
     uint32_t size = ring_size(cqe);
     struct sw_cqe *ring = aligned_alloc(SW_CACHELINE, size * sizeof(*ring));
-    if (!ring)
+    uint64_t *times_ns = cq->times_ns ? calloc(size, sizeof(*times_ns)) : NULL;
+    if (!ring || (cq->times_ns && !times_ns)) {
+        free(ring);
         return -ENOMEM;
+    }
     struct sw_cqe *old = ring;
+    uint64_t *old_times = times_ns;
     int rc = -EINVAL;
     sw_lock_acquire(&cq->poll_lock);
     sw_lock_acquire(&cq->push_lock);
     uint32_t tail = atomic_load(&cq->tail);
     if (tail - cq->head <= (uint32_t)cqe) {
-        for (uint32_t i = cq->head; i != tail; i++)
+        for (uint32_t i = cq->head; i != tail; i++) {
             ring[i & (size - 1)] = cq->ring[i & cq->mask];
+            if (times_ns)
+                times_ns[i & (size - 1)] = cq->times_ns[i & cq->mask];
+        }
         old = cq->ring;
+        old_times = cq->times_ns;
         cq->ring = ring;
+        cq->times_ns = times_ns;
         cq->mask = size - 1;
         cq->capacity = size;
         rc = 0;
@@ -96,7 +107,19 @@ int sw_cq_resize(struct sw_cq *cq, int cqe)
     sw_lock_release(&cq->push_lock);
     sw_lock_release(&cq->poll_lock);
     free(old);
+    free(old_times);
     return rc;
+}
+
+int sw_cq_keep_times(struct sw_cq *cq)
+{
+    cq->times_ns = calloc(cq->capacity, sizeof(*cq->times_ns));
+    return cq->times_ns ? 0 : -ENOMEM;
+}
+
+void sw_cq_ignore_overrun(struct sw_cq *cq)
+{
+    cq->ignore_overrun = true;
 }
 
 static int pop(struct sw_cq *cq, int max, struct ibv_wc *wc)
@@ -149,9 +172,27 @@ int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
     return count;
 }
 
+int sw_cq_poll_timed(struct sw_cq *cq, int max, struct ibv_wc *wc, uint64_t *times_ns)
+{
+    sw_lock_acquire(&cq->poll_lock);
+    uint32_t from = cq->head;
+    int count = pop(cq, max, wc);
+    if (count == 0) {
+        drive(cq);
+        from = cq->head; /* a QP that fails or is reset takes entries along */
+        count = pop(cq, max, wc);
+    }
+    for (int i = 0; i < count; i++)
+        times_ns[i] = cq->times_ns ? cq->times_ns[(from + (uint32_t)i) & cq->mask] : 0;
+    sw_lock_release(&cq->poll_lock);
+    return count == 0 && sw_cq_is_overrun(cq) ? -1 : count;
+}
+
 int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
 {
     uint32_t armed = atomic_load(&cq->pub->armed);
+    if (armed == SW_CQ_DISARMED)
+        atomic_store(&cq->armed_at, atomic_load(&cq->tail));
     /* Arming for any completion stays in force when solicited-only is asked for as well. */
     if (!solicited_only || armed != SW_CQ_ARMED_ANY)
         atomic_store(&cq->pub->armed, solicited_only ? SW_CQ_ARMED_SOLICITED : SW_CQ_ARMED_ANY);
@@ -169,13 +210,20 @@ int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
 
 void sw_cq_fire(struct sw_cq *cq)
 {
+    if (!sw_cq_moderation_holds(cq))
+        sw_cq_fire_now(cq);
+}
+
+void sw_cq_fire_now(struct sw_cq *cq)
+{
+    atomic_store(&cq->fire_at_ns, 0);
     if (atomic_exchange(&cq->pub->armed, SW_CQ_DISARMED) != SW_CQ_DISARMED && cq->notify)
         cq->notify(cq->owner);
 }
 
 struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq)
 {
-    if (!atomic_exchange(&cq->overflow, true))
+    if (!cq->ignore_overrun && !atomic_exchange(&cq->overflow, true))
         sw_nic.link->kick(); /* the engine tells the program, and takes the CQ's QPs to ERR */
     return NULL;
 }
@@ -219,8 +267,11 @@ void sw_cq_purge(struct sw_cq *cq, uint32_t qpn)
     /* Compact towards the tail's end: walk backwards, keep others. */
     for (uint32_t i = tail; i != cq->head; i--) {
         struct sw_cqe *cqe = &cq->ring[(i - 1) & cq->mask];
-        if (cqe->wc.qp_num != qpn)
-            cq->ring[--kept & cq->mask] = *cqe;
+        if (cqe->wc.qp_num == qpn)
+            continue;
+        cq->ring[--kept & cq->mask] = *cqe;
+        if (cq->times_ns)
+            cq->times_ns[kept & cq->mask] = cq->times_ns[(i - 1) & cq->mask];
     }
     cq->head = kept;
     atomic_store(&cq->head_seen, kept);

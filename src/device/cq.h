@@ -23,6 +23,16 @@ int sw_cq_resize(struct sw_cq *cq, int cqe); /* keeps entries; -EINVAL if fewer 
 /* Returns the number of work completions stored (0..max), or -1 after an overflow. Drives the QPs
  * of the CQ. */
 int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc);
+/* The same, and when each of them entered the queue (sw_clock_ns()); zero for a CQ that does not
+ * keep times. */
+int sw_cq_poll_timed(struct sw_cq *cq, int max, struct ibv_wc *wc, uint64_t *times_ns);
+/* Before the first completion: have it keep times. */
+int sw_cq_keep_times(struct sw_cq *cq);
+/* Before the first completion: what does not fit is lost, and nothing else happens. */
+void sw_cq_ignore_overrun(struct sw_cq *cq);
+/* An armed CQ's event waits for `count` completions, or for `period_us` after the first of them. 0
+ * of either: no waiting. */
+void sw_cq_moderate(struct sw_cq *cq, uint16_t count, uint16_t period_us);
 int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only);
 
 #endif

@@ -9,6 +9,7 @@
 #ifndef SW_DEVICE_CQ_IMPL_H
 #define SW_DEVICE_CQ_IMPL_H
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "device/context_impl.h"
 #include "device/cq.h"
@@ -40,6 +41,8 @@ struct sw_cq {
     struct sw_cqe *ring;
     uint32_t capacity; /* what the program was granted; the ring may be larger */
     atomic_bool overflow, overflow_told;
+    bool ignore_overrun;
+    uint64_t *times_ns; /* when each entry of the ring was filled; NULL: nobody asked */
 
     _Alignas(SW_CACHELINE) struct sw_context *ctx;
     struct sw_pub_cq *pub;
@@ -48,6 +51,14 @@ struct sw_cq {
     void *owner;
     atomic_uint refs;
     _Atomic uint32_t head_seen; /* head as of the last poll, for the producers' overflow check */
+
+    /* Moderation: cq_moderation.c. Its members of the list are under nic.lock. */
+    _Atomic uint32_t moderate_count; /* completions that make an event; 0: the first does */
+    _Atomic uint64_t moderate_ns;
+    _Atomic uint32_t armed_at;   /* tail when the CQ was armed */
+    _Atomic uint64_t fire_at_ns; /* when the event comes whatever the count; 0: none is due */
+    bool is_moderated;
+    struct sw_cq *moderated_next;
 };
 
 static inline bool sw_cq_is_overrun(const struct sw_cq *cq)
@@ -59,8 +70,17 @@ static inline bool sw_cq_is_overrun(const struct sw_cq *cq)
  * the event and then asks for the QP's state finds ERR. */
 void sw_cq_tell_overflow(struct sw_cq *cq);
 
-/* Fires the event if the CQ is armed for it; push_lock need not be held. */
+/* The CQ is armed for what was pushed: fires the event unless moderation holds it back. push_lock
+ * need not be held. */
 void sw_cq_fire(struct sw_cq *cq);
+/* Fires the event if the CQ is armed. */
+void sw_cq_fire_now(struct sw_cq *cq);
+
+/* Whether moderation holds the event back; if so, it has seen to it that it comes in time. */
+bool sw_cq_moderation_holds(struct sw_cq *cq);
+/* Fires the events whose time has come. When to call again; UINT64_MAX: when kicked. The engine
+ * does it. */
+uint64_t sw_cq_moderation_step(uint64_t now_ns);
 
 /* Reserves the next entry, or NULL on overflow. Between lock and unlock any number may be pushed.
  */
@@ -80,7 +100,10 @@ static inline struct sw_cqe *sw_cq_reserve(struct sw_cq *cq)
 }
 static inline void sw_cq_publish(struct sw_cq *cq)
 {
-    atomic_store_explicit(&cq->tail, atomic_load_explicit(&cq->tail, memory_order_relaxed) + 1,
+    uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
+    if (__builtin_expect(cq->times_ns != NULL, 0))
+        cq->times_ns[tail & cq->mask] = sw_clock_ns();
+    atomic_store_explicit(&cq->tail, tail + 1,
                           memory_order_release); /* pairs with the poller's acquire */
 }
 

@@ -23,6 +23,8 @@ int sw_verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ib
                         size_t attr_len);
 struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context,
                                         struct ibv_cq_init_attr_ex *attr);
+int sw_verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
+int sw_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int sw_verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int sw_verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct ibv_srq *sw_verbs_create_srq_ex(struct ibv_context *context,

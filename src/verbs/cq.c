@@ -9,10 +9,13 @@
 #include "verbs/context.h"
 #include "verbs/stock.h"
 
-/* What the read functions of an ibv_cq_ex can answer. Timestamps, VLAN tags, flow tags and tag
- * matching are not built. */
-#define SUPPORTED_WC_FLAGS ((uint64_t)IBV_WC_STANDARD_FLAGS)
-#define SUPPORTED_CREATE_FLAGS ((uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
+/* What the read functions of an ibv_cq_ex can answer: VLAN tags, flow tags and tag matching are not
+ * for a NIC without raw packets. */
+#define TIME_FLAGS \
+    ((uint64_t)IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+#define SUPPORTED_WC_FLAGS (IBV_WC_STANDARD_FLAGS | TIME_FLAGS)
+#define SUPPORTED_CREATE_FLAGS \
+    ((uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 
 static struct sw_verbs_cq *create(struct ibv_context *context, int cqe, void *cq_context,
                                   struct ibv_comp_channel *channel, int comp_vector)
@@ -67,8 +70,24 @@ struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context,
     if (!cq)
         return NULL;
     cq->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    if (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
+        sw_cq_ignore_overrun(cq->dev);
+    if (attr->wc_flags & TIME_FLAGS && sw_cq_keep_times(cq->dev)) {
+        ibv_destroy_cq(&cq->ibv);
+        return sw_verbs_fail(-ENOMEM);
+    }
+    cq->timed = attr->wc_flags & TIME_FLAGS;
     sw_cq_ex_init(cq);
     return &cq->ex;
+}
+
+int sw_verbs_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
+{
+    if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+        return EOPNOTSUPP;
+    if (attr->attr_mask)
+        sw_cq_moderate(sw_verbs_cq_of(ibv)->dev, attr->moderate.cq_count, attr->moderate.cq_period);
+    return 0;
 }
 
 SW_EXPORT int ibv_resize_cq(struct ibv_cq *ibv, int cqe)

@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 static struct sw_verbs_cq *cq_of(struct ibv_cq_ex *ex)
 {
     return (struct sw_verbs_cq *)ex;
@@ -39,7 +41,9 @@ static void unlock_cache(struct sw_verbs_cq *cq)
 static int advance(struct sw_verbs_cq *cq)
 {
     if (cq->cache_at == cq->cache_count) {
-        const int count = sw_cq_poll(cq->dev, SW_CQ_CACHE_LEN, cq->cache);
+        const int count = SW_UNLIKELY(cq->timed) ? sw_cq_poll_timed(cq->dev, SW_CQ_CACHE_LEN,
+                                                                    cq->cache, cq->cache_times_ns)
+                                                 : sw_cq_poll(cq->dev, SW_CQ_CACHE_LEN, cq->cache);
         cq->cache_at = 0;
         cq->cache_count = count > 0 ? (uint32_t)count : 0;
         if (count <= 0)
@@ -123,13 +127,27 @@ static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex)
     return current(ex)->dlid_path_bits;
 }
 
+/* In cycles of hca_core_clock, which are nanoseconds. 0 without the flag. */
+static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
+{
+    const struct sw_verbs_cq *cq = cq_of(ex);
+    return cq->cache_times_ns[cq->cache_at - 1];
+}
+
+/* The same moment on the wall's clock as it goes now: one that was set since does not mislead. */
+static uint64_t read_completion_wallclock(struct ibv_cq_ex *ex)
+{
+    const struct sw_verbs_cq *cq = cq_of(ex);
+    if (!cq->timed)
+        return 0;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    const uint64_t age_ns = sw_clock_ns() - cq->cache_times_ns[cq->cache_at - 1];
+    return (uint64_t)wall.tv_sec * SW_NS_PER_S + (uint64_t)wall.tv_nsec - age_ns;
+}
+
 /* Fields that no CQ of ours can be created with. A program that reads them all the same gets zero
  * and not a jump to NULL. */
-static uint64_t read_no_time(struct ibv_cq_ex *ex)
-{
-    (void)ex;
-    return 0;
-}
 
 static uint16_t read_no_cvlan(struct ibv_cq_ex *ex)
 {
@@ -166,8 +184,8 @@ void sw_cq_ex_init(struct sw_verbs_cq *cq)
     ex->read_slid = read_slid;
     ex->read_sl = read_sl;
     ex->read_dlid_path_bits = read_dlid_path_bits;
-    ex->read_completion_ts = read_no_time;
-    ex->read_completion_wallclock_ns = read_no_time;
+    ex->read_completion_ts = read_completion_ts;
+    ex->read_completion_wallclock_ns = read_completion_wallclock;
     ex->read_cvlan = read_no_cvlan;
     ex->read_flow_tag = read_no_flow_tag;
     ex->read_tm_info = read_no_tm_info;
@@ -189,9 +207,12 @@ void sw_cq_ex_purge(struct sw_verbs_cq *cq, uint32_t qp_num)
         return;
     lock_cache(cq);
     uint32_t kept = cq->cache_at;
-    for (uint32_t i = cq->cache_at; i < cq->cache_count; i++)
-        if (cq->cache[i].qp_num != qp_num)
-            cq->cache[kept++] = cq->cache[i];
+    for (uint32_t i = cq->cache_at; i < cq->cache_count; i++) {
+        if (cq->cache[i].qp_num == qp_num)
+            continue;
+        cq->cache_times_ns[kept] = cq->cache_times_ns[i];
+        cq->cache[kept++] = cq->cache[i];
+    }
     cq->cache_count = kept;
     unlock_cache(cq);
 }

@@ -85,12 +85,14 @@ struct sw_verbs_cq {
     struct sw_cq *dev;
     bool is_ex;
     bool single_threaded;
+    bool timed;
     /* Completions taken from the device and not yet given to the program, see cq_ex.c. Guarded by
      * cache_lock. */
     struct sw_lock cache_lock;
     uint32_t cache_at;
     uint32_t cache_count;
     struct ibv_wc cache[SW_CQ_CACHE_LEN];
+    uint64_t cache_times_ns[SW_CQ_CACHE_LEN];
 
     struct sw_verbs_cq *channel_next;
     uint32_t channel_pending;   /* events not yet fetched */

@@ -166,13 +166,6 @@ static int dealloc_td(struct ibv_td *td)
     return EOPNOTSUPP;
 }
 
-static int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
-{
-    (void)cq;
-    (void)attr;
-    return EOPNOTSUPP;
-}
-
 static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
 {
     (void)srq;
@@ -214,13 +207,6 @@ static int destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
     return EOPNOTSUPP;
 }
 
-static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
-{
-    (void)context;
-    (void)values;
-    return EOPNOTSUPP;
-}
-
 static struct ibv_qp *open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
 {
     (void)context;
@@ -259,14 +245,12 @@ void sw_verbs_fill_unsupported(struct verbs_context *verbs)
     verbs->alloc_parent_domain = alloc_parent_domain;
     verbs->dealloc_td = dealloc_td;
     verbs->alloc_td = alloc_td;
-    verbs->modify_cq = modify_cq;
     verbs->post_srq_ops = post_srq_ops;
     verbs->destroy_rwq_ind_table = destroy_rwq_ind_table;
     verbs->create_rwq_ind_table = create_rwq_ind_table;
     verbs->destroy_wq = destroy_wq;
     verbs->modify_wq = modify_wq;
     verbs->create_wq = create_wq;
-    verbs->query_rt_values = query_rt_values;
     verbs->ibv_create_flow = create_flow;
     verbs->ibv_destroy_flow = destroy_flow;
     /* Where the inlines of libibverbs 1.1.8 look for the two. */

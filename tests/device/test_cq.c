@@ -246,6 +246,105 @@ static void sw_cq_attach__grows(void **state)
     assert_int_equal(rig->cq->qp_count, 0);
 }
 
+/* Times stay with their entries through resizing and purging. */
+static void sw_cq_poll_timed__times_of_entries(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_cq *cq = rig_cq(rig, 16);
+    struct ibv_wc wc[32];
+    uint64_t times_ns[32], before_ns = sw_clock_ns(), wanted[16];
+    assert_int_equal(sw_cq_keep_times(cq), 0);
+    start_at(cq, UINT32_MAX - 3);
+    for (uint32_t i = 0; i < 16; i++) {
+        assert_true(push(cq, i, i % 2 ? 5 : 6, false));
+        wanted[i] = cq->times_ns[(UINT32_MAX - 3 + i) & cq->mask];
+        assert_true(wanted[i] >= before_ns && wanted[i] <= sw_clock_ns());
+        before_ns = wanted[i];
+    }
+    sw_lock_acquire(&cq->poll_lock);
+    sw_cq_purge(cq, 5);
+    sw_lock_release(&cq->poll_lock);
+    assert_int_equal(sw_cq_resize(cq, 32), 0);
+    assert_int_equal(sw_cq_poll_timed(cq, 3, wc, times_ns), 3);
+    assert_int_equal(sw_cq_poll_timed(cq, 32, wc + 3, times_ns + 3), 5);
+    for (uint32_t i = 0; i < 8; i++) {
+        assert_int_equal(wc[i].wr_id, 2 * i);
+        assert_true(times_ns[i] == wanted[2 * i]);
+    }
+    assert_int_equal(sw_cq_poll_timed(cq, 32, wc, times_ns), 0);
+    assert_int_equal(sw_cq_destroy(cq), 0);
+}
+
+static void sw_cq_ignore_overrun__loses_the_rest(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_cq *cq = rig_cq(rig, 16);
+    struct ibv_wc wc[16];
+    sw_cq_ignore_overrun(cq);
+    for (uint64_t i = 0; i < 16; i++)
+        assert_true(push(cq, i, 1, false));
+    assert_false(push(cq, 16, 1, false));
+    sw_cq_tell_overflow(cq);
+    assert_int_equal(rig_log.kicks, 0);
+    assert_int_equal(rig_log.events, 0);
+    assert_int_equal(sw_cq_poll(cq, 16, wc), 16);
+    assert_int_equal(wc[15].wr_id, 15);
+    assert_int_equal(sw_cq_poll(cq, 16, wc), 0);
+    assert_int_equal(sw_cq_destroy(cq), 0);
+}
+
+static void sw_cq_moderate__by_count(void **state)
+{
+    struct rig *rig = *state;
+    push(rig->cq, 0, 1, false); /* before it was armed: does not count */
+    sw_cq_moderate(rig->cq, 3, 1000);
+    sw_cq_req_notify(rig->cq, false);
+    push(rig->cq, 1, 1, false);
+    assert_int_equal(rig_log.kicks, 1); /* the engine minds the period */
+    push(rig->cq, 2, 1, false);
+    assert_int_equal(rig_log.notified, 0);
+    push(rig->cq, 3, 1, false);
+    assert_int_equal(rig_log.notified, 1);
+    assert_true(sw_cq_moderation_step(UINT64_MAX) == UINT64_MAX);
+    push(rig->cq, 4, 1, false);
+    assert_int_equal(rig_log.notified, 1);
+    assert_int_equal(rig_log.kicks, 1);
+}
+
+static void sw_cq_moderate__by_period(void **state)
+{
+    struct rig *rig = *state;
+    uint64_t before_ns = sw_clock_ns();
+    sw_cq_moderate(rig->cq, 3, 1000);
+    sw_cq_req_notify(rig->cq, false);
+    assert_true(sw_cq_moderation_step(before_ns) == UINT64_MAX); /* nothing has come */
+    push(rig->cq, 1, 1, false);
+    uint64_t due_ns = sw_cq_moderation_step(before_ns);
+    assert_true(due_ns >= before_ns + 1000000 && due_ns <= sw_clock_ns() + 1000000);
+    assert_true(sw_cq_moderation_step(due_ns - 1) == due_ns);
+    assert_int_equal(rig_log.notified, 0);
+    assert_true(sw_cq_moderation_step(due_ns) == UINT64_MAX);
+    assert_int_equal(rig_log.notified, 1);
+}
+
+/* Changing the rules loses no event that is being held back. */
+static void sw_cq_moderate__off_while_one_is_held(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_cq *other = rig_cq(rig, 16);
+    sw_cq_moderate(other, 2, 1);
+    sw_cq_moderate(rig->cq, 3, 1000);
+    sw_cq_req_notify(rig->cq, false);
+    push(rig->cq, 1, 1, false);
+    sw_cq_moderate(rig->cq, 3, 0);
+    assert_int_equal(rig_log.notified, 1);
+    sw_cq_req_notify(rig->cq, false);
+    push(rig->cq, 2, 1, false);
+    assert_int_equal(rig_log.notified, 2);
+    assert_int_equal(sw_cq_destroy(other), 0);
+    assert_null(sw_nic.moderated);
+}
+
 static void sw_cq_purge__keeps_others_in_order(void **state)
 {
     struct rig *rig = *state;
@@ -296,6 +395,11 @@ int main(void)
         rig_test(sw_cq_req_notify__kicks_for_what_waits),
         rig_test(sw_cq_attach__one_qp_twice),
         rig_test(sw_cq_attach__grows),
+        rig_test(sw_cq_poll_timed__times_of_entries),
+        rig_test(sw_cq_ignore_overrun__loses_the_rest),
+        rig_test(sw_cq_moderate__by_count),
+        rig_test(sw_cq_moderate__by_period),
+        rig_test(sw_cq_moderate__off_while_one_is_held),
         rig_test(sw_cq_purge__keeps_others_in_order),
         rig_test(sw_cq_purge__full_queue),
     };

@@ -56,14 +56,10 @@ static void others__positive_errno(void **state)
     rig_setup(&rig, NULL);
     rig_add_qp(&rig, NULL);
     struct ibv_sge sge = rig_sge(&rig, 0, 64);
-    struct ibv_modify_cq_attr moderate = {.attr_mask = IBV_CQ_ATTR_MODERATE};
-    struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
     struct ibv_qp_rate_limit_attr rate = {0};
     struct ibv_ece ece = {.vendor_id = 1};
     union ibv_gid group = {.raw = {0xff}};
     assert_int_equal(ibv_advise_mr(rig.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
-    assert_int_equal(ibv_modify_cq(rig.cq, &moderate), EOPNOTSUPP);
-    assert_int_equal(ibv_query_rt_values_ex(rig.ctx, &values), EOPNOTSUPP);
     assert_int_equal(ibv_modify_qp_rate_limit(rig.qp, &rate), EOPNOTSUPP);
     assert_int_equal(ibv_set_ece(rig.qp, &ece), EOPNOTSUPP);
     assert_int_equal(ibv_query_ece(rig.qp, &ece), EOPNOTSUPP);

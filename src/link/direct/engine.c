@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -169,7 +170,8 @@ static bool nothing_to_do(void)
     return !work;
 }
 
-static int wait_ms(uint64_t now_ns, uint64_t next_ns, bool pending, bool spinning)
+/* How long to sleep; UINT64_MAX: until rung. */
+static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, bool pending, bool spinning)
 {
     if (spinning)
         return 0;
@@ -177,9 +179,31 @@ static int wait_ms(uint64_t now_ns, uint64_t next_ns, bool pending, bool spinnin
         next_ns = now_ns + TICK_NS < next_ns ? now_ns + TICK_NS : next_ns;
     if (next_ns == UINT64_MAX) {
         atomic_store(&sw_direct.idle, true);
-        return nothing_to_do() ? -1 : 1;
+        return nothing_to_do() ? UINT64_MAX : TICK_NS;
     }
-    return next_ns <= now_ns ? 0 : (int)((next_ns - now_ns + SW_NS_PER_MS - 1) / SW_NS_PER_MS);
+    return next_ns <= now_ns ? 0 : next_ns - now_ns;
+}
+
+/* Moderated events are due to the microsecond; kernels before 5.11 sleep in milliseconds. */
+static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
+{
+#ifdef SYS_epoll_pwait2
+    if (sleep_ns % SW_NS_PER_MS && sleep_ns != UINT64_MAX) {
+        struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / SW_NS_PER_S),
+                                 .tv_nsec = (long)(sleep_ns % SW_NS_PER_S)};
+        long count = syscall(SYS_epoll_pwait2, sw_direct.epoll, events, room, &sleep, NULL, 0);
+        if (count >= 0)
+            return (int)count;
+    }
+#endif
+    int sleep_ms =
+        sleep_ns == UINT64_MAX ? -1 : (int)((sleep_ns + SW_NS_PER_MS - 1) / SW_NS_PER_MS);
+    return epoll_wait(sw_direct.epoll, events, room, sleep_ms);
+}
+
+static uint64_t earlier(uint64_t one_ns, uint64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
 }
 
 static void *engine_main(void *arg)
@@ -188,15 +212,14 @@ static void *engine_main(void *arg)
     uint64_t worked_ns = 0;
     for (;;) {
         uint64_t now_ns = sw_clock_ns();
-        uint64_t next_ns = sw_attach_step(now_ns);
-        uint64_t reap_ns = sw_bind_reap(now_ns);
+        uint64_t next_ns = earlier(sw_attach_step(now_ns), sw_bind_reap(now_ns));
         bool pending = drive_all();
+        next_ns = earlier(next_ns, sw_cq_moderation_step(now_ns));
         if (atomic_exchange(&sw_direct.served, false))
             worked_ns = now_ns;
-        int timeout = wait_ms(now_ns, reap_ns < next_ns ? reap_ns : next_ns, pending,
-                              now_ns - worked_ns < SPIN_NS);
+        uint64_t sleep_ns = wait_ns(now_ns, next_ns, pending, now_ns - worked_ns < SPIN_NS);
         struct epoll_event events[32];
-        int count = epoll_wait(sw_direct.epoll, events, 32, timeout);
+        int count = wait_events(events, 32, sleep_ns);
         atomic_store(&sw_direct.idle, false);
         for (int i = 0; i < count; i++)
             handle(events[i].data.u64);
