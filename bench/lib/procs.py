@@ -36,7 +36,12 @@ class Child:
         self.output = tempfile.TemporaryFile()
         self.errors = tempfile.TemporaryFile()
         self.reader = None
-        terminal, output = pty.openpty() if by_line else (None, self.output)
+        terminal, output = None, self.output
+        if by_line:
+            try:
+                terminal, output = pty.openpty()
+            except OSError:  # no /dev/pts in here: then what a program that hangs has printed is lost
+                by_line = False
         try:
             self.process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output, stderr=self.errors,
