@@ -81,8 +81,8 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     attr->max_qp_rd_atom = SW_MAX_RD_ATOMIC;
     attr->max_res_rd_atom = SW_MAX_RD_ATOMIC * SW_MAX_QP;
     attr->max_qp_init_rd_atom = SW_MAX_RD_ATOMIC;
-    /* They are processor atomics, so GLOB would be true as well. But hardware says HCA, and programs
-     * compare with that (UCX's atomics need it). */
+    /* They are processor atomics, so GLOB would be true as well. But hardware says HCA, and
+     * programs compare with that (UCX's atomics need it). */
     attr->atomic_cap = IBV_ATOMIC_HCA;
     attr->max_ah = SW_MAX_PD;
     attr->max_srq = SW_MAX_SRQ;
