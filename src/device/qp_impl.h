@@ -48,7 +48,8 @@ struct sw_qp {
     struct ibv_qp_attr attr;
     uint32_t dest_qpn;
     bool last_wqe_sent;
-    bool orphan; /* belongs to the parent of a forked process */
+    bool drained_wanted; /* the program asked to be told when the send queue is drained */
+    bool orphan;         /* belongs to the parent of a forked process */
 };
 
 static inline bool sw_qp_has_work(struct sw_qp *qp)
@@ -75,6 +76,18 @@ static inline void sw_qp_set_state(struct sw_qp *qp, enum ibv_qp_state state)
 /* ERR: disconnects, completes everything queued with IBV_WC_WR_FLUSH_ERR, in order. Idempotent.
  * `event` is an enum ibv_event_type for the program, or -1. */
 void sw_qp_fail(struct sw_qp *qp, int event);
+
+/* Whether the next request may be worked on: in SQD one that was begun is finished (IBTA Vol1
+ * 10.3.1.5). */
+static inline bool sw_qp_may_send(struct sw_qp *qp)
+{
+    return qp->sq.next != qp->sq.tail && (__builtin_expect(qp->state == IBV_QPS_RTS, 1) ||
+                                          (qp->state == IBV_QPS_SQD && sw_sq_has_begun(&qp->sq)));
+}
+
+/* To be called when requests were completed in SQD: sends the event if it was asked for and nothing
+ * is under way. */
+void sw_qp_tell_drained(struct sw_qp *qp);
 
 /* The request at the head of the send queue ends with `status`, an error of its own. Where the type
  * has SQE, receiving goes on and the rest of the send queue is flushed; else the QP fails. */

@@ -47,9 +47,16 @@ static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int ma
         return -EINVAL;
     if (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7)
         return -EINVAL;
-    if (mask & IBV_QP_AV)
-        return check_path(qp, &attr->ah_attr);
-    return 0;
+    /* Paths do not migrate (no IBV_DEVICE_AUTO_PATH_MIG): an alternate one is kept for who asks. */
+    if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state != IBV_MIG_MIGRATED)
+        return -EINVAL;
+    if (mask & IBV_QP_ALT_PATH &&
+        (attr->alt_port_num != 1 || attr->alt_pkey_index != 0 || attr->alt_timeout > 31))
+        return -EINVAL;
+    int rc = mask & IBV_QP_AV ? check_path(qp, &attr->ah_attr) : 0;
+    if (!rc && mask & IBV_QP_ALT_PATH)
+        rc = check_path(qp, &attr->alt_ah_attr);
+    return rc;
 }
 
 static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
@@ -83,6 +90,14 @@ static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
         own->max_dest_rd_atomic = attr->max_dest_rd_atomic;
     if (mask & IBV_QP_MIN_RNR_TIMER)
         own->min_rnr_timer = attr->min_rnr_timer;
+    if (mask & IBV_QP_ALT_PATH) {
+        own->alt_ah_attr = attr->alt_ah_attr;
+        own->alt_pkey_index = attr->alt_pkey_index;
+        own->alt_port_num = attr->alt_port_num;
+        own->alt_timeout = attr->alt_timeout;
+    }
+    if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
+        own->en_sqd_async_notify = attr->en_sqd_async_notify;
     if (mask & IBV_QP_DEST_QPN) {
         own->dest_qp_num = attr->dest_qp_num;
         qp->dest_qpn = attr->dest_qp_num;
@@ -100,7 +115,7 @@ static void reset(struct sw_qp *qp)
     memset(&qp->attr, 0, sizeof(qp->attr));
     qp->attr.cap = cap;
     qp->dest_qpn = 0;
-    qp->last_wqe_sent = false;
+    qp->last_wqe_sent = qp->drained_wanted = false;
     sw_sq_reset(&qp->sq);
     sw_lock_acquire(&qp->rq.lock);
     atomic_store(&qp->rq.posted, 0);
@@ -114,8 +129,17 @@ static void reset(struct sw_qp *qp)
     sw_qp_publish(qp, qp->state);
 }
 
+void sw_qp_tell_drained(struct sw_qp *qp)
+{
+    if (qp->state != IBV_QPS_SQD || !qp->drained_wanted || !sw_sq_is_drained(&qp->sq))
+        return;
+    qp->drained_wanted = false;
+    sw_context_event(qp->ctx, IBV_EVENT_SQ_DRAINED, qp->owner);
+}
+
 static int enter(struct sw_qp *qp, enum ibv_qp_state next)
 {
+    const bool drains = qp->state == IBV_QPS_RTS && next == IBV_QPS_SQD;
     int rc = 0;
     switch (next) {
     case IBV_QPS_RESET:
@@ -139,6 +163,8 @@ static int enter(struct sw_qp *qp, enum ibv_qp_state next)
     case IBV_QPS_SQD:
         sw_qp_set_state(qp, IBV_QPS_SQD);
         sw_qp_publish(qp, qp->state);
+        qp->drained_wanted = drains ? qp->attr.en_sqd_async_notify != 0 : qp->drained_wanted;
+        sw_qp_tell_drained(qp);
         break;
     case IBV_QPS_INIT:
         sw_qp_set_state(qp, IBV_QPS_INIT);
@@ -165,6 +191,8 @@ static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
         return rc;
     struct ibv_qp_attr before = qp->attr;
     uint32_t dest_before = qp->dest_qpn;
+    if (next == IBV_QPS_SQD && current != IBV_QPS_SQD)
+        qp->attr.en_sqd_async_notify = 0; /* asked for anew each time */
     if (next != IBV_QPS_RESET)
         apply_values(qp, attr, mask);
     rc = enter(qp, next);
@@ -203,7 +231,7 @@ void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *
     *attr = qp->attr;
     attr->qp_state = attr->cur_qp_state = qp->state;
     attr->path_mig_state = IBV_MIG_MIGRATED;
-    attr->sq_draining = qp->state == IBV_QPS_SQD && qp->sq.head != qp->sq.next;
+    attr->sq_draining = qp->state == IBV_QPS_SQD && !sw_sq_is_drained(&qp->sq);
     *cap = qp->attr.cap;
     sw_lock_release(&qp->lock);
 }

@@ -76,6 +76,19 @@ static inline uint8_t *sw_sq_inline(struct sw_sq *sq, uint32_t position)
     return &sq->inline_bytes[(size_t)(position & sq->mask) * sq->inline_max];
 }
 
+/* Whether parts of the first request that waits were sent. */
+static inline bool sw_sq_has_begun(struct sw_sq *sq)
+{
+    const struct sw_wqe *wqe = sw_sq_at(sq, sq->next);
+    return sq->next != sq->tail && (wqe->done_bytes || wqe->via_ring);
+}
+
+/* Whether nothing is under way. */
+static inline bool sw_sq_is_drained(struct sw_sq *sq)
+{
+    return sq->head == sq->next && !sw_sq_has_begun(sq);
+}
+
 static inline bool sw_sq_is_full(struct sw_sq *sq)
 {
     return sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max;

@@ -252,6 +252,95 @@ static void too_small_b(int sock, int param)
     close_srq(&s);
 }
 
+/* A message that the target has, but no receive for, is under way: SQD waits for it. */
+static void draining_a(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+    struct ibv_qp_init_attr init;
+    open_srq(&s, sock, false, 0);
+    send_on(&s, 0, 0, 64);
+    vu_expect_none(s.rig.ep.scq, 50);
+    VU_EQ(ibv_modify_qp(s.eps[0].qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+    send_on(&s, 0, 1, 64);
+    VU_EQ(ibv_query_qp(s.eps[0].qp, &attr, IBV_QP_STATE, &init), 0);
+    VU_EQ(attr.sq_draining, 1);
+    VU_CHECK(!vu_async_event(s.rig.dev.ctx, IBV_EVENT_SQ_DRAINED, 50), "event while draining");
+    vu_barrier(sock);
+    VU_CHECK(vu_async_event(s.rig.dev.ctx, IBV_EVENT_SQ_DRAINED, EVENT_MS), "no event");
+    vu_expect(s.rig.ep.scq, 0, IBV_WC_SUCCESS);
+    VU_EQ(ibv_query_qp(s.eps[0].qp, &attr, IBV_QP_STATE, &init), 0);
+    VU_EQ(attr.sq_draining, 0);
+    vu_expect_none(s.rig.ep.scq, 50);
+    attr.qp_state = IBV_QPS_RTS;
+    VU_EQ(ibv_modify_qp(s.eps[0].qp, &attr, IBV_QP_STATE), 0);
+    vu_expect(s.rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void draining_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, true, 32);
+    vu_barrier(sock);
+    post(&s, 0, 64);
+    post(&s, 1, 64);
+    vu_expect(s.rig.ep.rcq, 0, IBV_WC_SUCCESS);
+    vu_expect(s.rig.ep.rcq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+/* As many receives as it is resized to, those posted before among them, and no fewer than are
+ * posted. */
+static void resize_a(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    vu_barrier(sock);
+    for (unsigned int i = 0; i < 20; i++) {
+        memset(s.rig.buf + i * 4096, 0x10 + (int)i, 64);
+        send_on(&s, (int)i % QPS, i, 64);
+        vu_expect(s.rig.ep.scq, i, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void resize_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, true, 8);
+    for (unsigned int i = 0; i < 8; i++)
+        post(&s, i, 64);
+    struct ibv_srq_attr attr = {.max_wr = 40}, now;
+    VU_TRUE(s.rig.dev.attr.device_cap_flags & IBV_DEVICE_SRQ_RESIZE);
+    VU_EQ(ibv_modify_srq(s.srq, &attr, IBV_SRQ_MAX_WR), 0);
+    VU_EQ(ibv_query_srq(s.srq, &now), 0);
+    VU_TRUE(now.max_wr >= 40 && now.max_sge >= 2);
+    for (unsigned int i = 8; i < 20; i++)
+        post(&s, i, 64);
+    attr.max_wr = 4;
+    VU_EQ(ibv_modify_srq(s.srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+    attr.max_wr = (uint32_t)s.rig.dev.attr.max_srq_wr + 1;
+    VU_EQ(ibv_modify_srq(s.srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
+    attr.srq_limit = now.max_wr + 1;
+    VU_EQ(ibv_modify_srq(s.srq, &attr, IBV_SRQ_LIMIT), EINVAL);
+    VU_EQ(ibv_modify_srq(s.srq, &attr, 1 << 5), EINVAL);
+    vu_barrier(sock);
+    for (unsigned int i = 0; i < 20; i++) {
+        vu_expect(s.rig.ep.rcq, i, IBV_WC_SUCCESS);
+        rig_bytes(&s.rig, i * 4096, 64, (uint8_t)(0x10 + i));
+    }
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
 const struct sem_case sem_srqs[] = {
     {"srq__shared_by_qps_short", shared_a, shared_b, 40},
     {"srq__shared_by_qps_long", shared_a, shared_b, 4000},
@@ -261,5 +350,7 @@ const struct sem_case sem_srqs[] = {
     {"srq__full", peer_a, full_b, 0},
     {"srq__receive_too_small", too_small_a, too_small_b, 512},
     {"srq__receive_too_small_long", too_small_a, too_small_b, 200000},
+    {"srq__sqd_waits_for_what_is_sent", draining_a, draining_b, 0},
+    {"modify_srq__resize", resize_a, resize_b, 0},
     {0},
 };

@@ -294,8 +294,126 @@ static void busy_a(int sock, int param)
     rig_close(&rig);
 }
 
+static struct ibv_qp_attr queried(struct vu_ep *ep)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    VU_EQ(ibv_query_qp(ep->qp, &attr, 0x1fffff, &init), 0);
+    return attr;
+}
+
+/* Posted in SQD: taken, and not sent before RTS. What is under way when the state is entered is
+ * finished, and then the event comes, once; without the wish there is none. IBTA Vol1 10.3.1.5 */
+static void drain_a(int sock, int param)
+{
+    const uint32_t len_bytes = (uint32_t)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    memset(rig.buf, 0x5a, len_bytes);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+    for (unsigned int i = 0; i < 3; i++) {
+        struct vu_send send = rig_send(&rig, i ? IBV_WR_RDMA_WRITE : IBV_WR_SEND, i, 0, len_bytes);
+        rig_post(&rig, &send);
+    }
+    VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+    VU_EQ(queried(&rig.ep).qp_state, IBV_QPS_SQD);
+    VU_EQ(queried(&rig.ep).en_sqd_async_notify, 1);
+    vu_barrier(sock); /* there it posts receives */
+    VU_CHECK(vu_async_event(rig.dev.ctx, IBV_EVENT_SQ_DRAINED, 5000), "no event");
+    VU_EQ(queried(&rig.ep).sq_draining, 0);
+    struct ibv_wc wc[8];
+    int done = vu_poll(rig.ep.scq, wc, 4, 50); /* those under way, in order */
+    for (int i = 0; i < done; i++)
+        VU_TRUE(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id == (uint64_t)i);
+    struct vu_send later = rig_send(&rig, IBV_WR_RDMA_WRITE, 3, 0, len_bytes);
+    rig_post(&rig, &later);
+    vu_expect_none(rig.ep.scq, 50);
+    VU_CHECK(!vu_async_event(rig.dev.ctx, IBV_EVENT_SQ_DRAINED, 20), "a second event");
+
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+                                .cur_qp_state = IBV_QPS_SQD,
+                                .qp_access_flags = VU_ACCESS_REMOTE,
+                                .min_rnr_timer = 3};
+    VU_EQ(
+        ibv_modify_qp(rig.ep.qp, &attr,
+                      IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER),
+        0);
+    for (unsigned int i = (unsigned int)done; i < 4; i++)
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+    VU_EQ(queried(&rig.ep).min_rnr_timer, 3);
+    attr.qp_state = IBV_QPS_SQD;
+    VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE), 0);
+    VU_CHECK(!vu_async_event(rig.dev.ctx, IBV_EVENT_SQ_DRAINED, 20), "event without the wish");
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void drain_b(int sock, int param)
+{
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    rig_recv(&rig, 1, 0, (uint32_t)param);
+    vu_expect(rig.ep.rcq, 1, IBV_WC_SUCCESS);
+    rig_bytes(&rig, 0, (uint32_t)param, 0x5a);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+/* In SQD the path, the rights and the retries may change; what belongs to other steps may not. */
+static void sqd_attributes_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
+    VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE), 0);
+    attr = queried(&rig.ep);
+    attr.timeout = 18;
+    attr.retry_cnt = 3;
+    attr.rnr_retry = 5;
+    attr.max_rd_atomic = 2;
+    attr.min_rnr_timer = 7;
+    attr.alt_ah_attr = attr.ah_attr;
+    attr.alt_port_num = 1;
+    attr.alt_timeout = 9;
+    const int allowed = IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+                        IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                        IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    static const int refused[] = {IBV_QP_DEST_QPN,           IBV_QP_SQ_PSN, IBV_QP_RQ_PSN,
+                                  IBV_QP_PATH_MTU,           IBV_QP_CAP,    IBV_QP_QKEY,
+                                  IBV_QP_EN_SQD_ASYNC_NOTIFY};
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE | allowed | refused[i]), EINVAL);
+    VU_TRUE(queried(&rig.ep).timeout != 18);
+    attr.path_mig_state = IBV_MIG_ARMED; /* there is no such thing as migration */
+    VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MIG_STATE), EINVAL);
+    VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE | allowed), 0);
+    struct ibv_qp_attr now = queried(&rig.ep);
+    VU_EQ(now.qp_state, IBV_QPS_SQD);
+    VU_EQ(now.timeout, 18);
+    VU_EQ(now.retry_cnt, 3);
+    VU_EQ(now.rnr_retry, 5);
+    VU_EQ(now.min_rnr_timer, 7);
+    VU_EQ(now.alt_port_num, 1);
+    VU_EQ(now.alt_timeout, 9);
+    VU_EQ(memcmp(&now.alt_ah_attr.grh.dgid, &attr.ah_attr.grh.dgid, 16), 0);
+    VU_TRUE(now.max_rd_atomic >= 2);
+    attr.qp_state = IBV_QPS_RTS;
+    VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE | IBV_QP_AV), EINVAL);
+    VU_EQ(ibv_modify_qp(rig.ep.qp, &attr, IBV_QP_STATE), 0);
+    struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 64);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 const struct sem_case sem_states[] = {
     {"modify_qp__state_table", table_a, nothing, 0},
+    {"modify_qp__sqd_drains_short", drain_a, drain_b, 64},
+    {"modify_qp__sqd_drains_long", drain_a, drain_b, RIG_BYTES},
+    {"modify_qp__sqd_attributes", sqd_attributes_a, idle_b, 0},
     {"query_qp__returns_what_was_set", query_a, nothing, 0},
     {"post__in_each_state", posting_a, nothing, 0},
     {"modify_qp__err_flushes_in_order", flush_a, idle_b, 0},

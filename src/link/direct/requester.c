@@ -99,7 +99,7 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = SW_STEP_DONE;
     d->budget_bytes = RUN_BUDGET_BYTES;
-    while (qp->sq.next != qp->sq.tail) {
+    while (sw_qp_may_send(qp)) {
         struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
         step = start(qp, d, wqe, qp->sq.next);
         if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
@@ -156,7 +156,7 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
         fail(qp, d);
         return;
     }
-    if (qp->sq.next != qp->sq.tail && qp->state == IBV_QPS_RTS) {
+    if (sw_qp_may_send(qp)) {
         if (__builtin_expect(sw_bind_enter(qp, d), 1)) {
             d->unbound_ns = 0;
             step = run_section(qp, d);
@@ -176,6 +176,10 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
     if (done)
         sw_sq_retire_run(qp, done);
     bool pending = qp->sq.head != qp->sq.tail;
+    if (__builtin_expect(qp->state == IBV_QPS_SQD, 0)) {
+        sw_qp_tell_drained(qp);
+        pending = !sw_sq_is_drained(&qp->sq);
+    }
     if (__builtin_expect(pending, 0)) {
         bool waits = step == SW_STEP_BLOCKED && d->budget_bytes && !d->rnr_ns && !d->unbound_ns;
         mind_stall(d, d->tx && (d->answers_due || waits));
