@@ -288,7 +288,7 @@ void sw_qp_batch_abort(struct sw_qp *qp)
     sw_lock_release(&qp->lock);
 }
 
-static void flush_recv(struct sw_qp *qp, uint64_t wr_id)
+void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id)
 {
     struct ibv_wc wc = {
         .wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV, .qp_num = qp->qpn};
@@ -326,7 +326,7 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
         sw_lock_acquire(&qp->lock);
         struct sw_recv_claim claim;
         while (qp->state == IBV_QPS_ERR && sw_qp_take_recv(qp, &claim))
-            flush_recv(qp, claim.wr_id);
+            sw_qp_flush_recv(qp, claim.wr_id);
         sw_lock_release(&qp->lock);
     }
     return rc;
@@ -365,8 +365,8 @@ void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicit
 void sw_qp_fail(struct sw_qp *qp, int event)
 {
     if (qp->state != IBV_QPS_ERR) {
-        qp->link->qp_disconnect(qp);
         sw_qp_set_state(qp, IBV_QPS_ERR);
+        qp->link->qp_disconnect(qp);
         sw_qp_rx_idle(qp);
         sw_qp_publish(qp, IBV_QPS_ERR);
     }
@@ -375,7 +375,7 @@ void sw_qp_fail(struct sw_qp *qp, int event)
     atomic_store(&qp->tx_pending, false);
     struct sw_recv_claim claim;
     while (!qp->srq && sw_qp_take_recv(qp, &claim))
-        flush_recv(qp, claim.wr_id);
+        sw_qp_flush_recv(qp, claim.wr_id);
     if (event >= 0)
         sw_context_event(qp->ctx, (enum ibv_event_type)event, qp->owner);
     if (qp->srq && !qp->last_wqe_sent) {

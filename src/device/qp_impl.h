@@ -97,6 +97,9 @@ void sw_qp_fail_send(struct sw_qp *qp, enum ibv_wc_status status);
 struct sw_recv_claim;
 bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out);
 
+/* A receive that was taken and will not be used: completed as flushed. */
+void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id);
+
 /* A completion on the receive CQ. */
 void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited);
 

@@ -242,7 +242,58 @@ static void resize_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* A QP in RTR that its peer begins to use says so, once, whatever the peer does first. */
+static void established_a(int sock, int param)
+{
+    struct rig rig;
+    struct rig_attr attr = {0};
+    rig_prepare(&rig, sock, &attr);
+    rig.peer = vu_trade_keys(sock, rig.mr);
+    struct vu_peer self = vu_ep_self(&rig.ep), peer;
+    vu_put(sock, &self, sizeof(self));
+    vu_get(sock, &peer, sizeof(peer));
+    vu_ep_init(&rig.ep, &vu_conn_default);
+    vu_ep_rtr(&rig.ep, &peer, &vu_conn_default);
+    vu_ep_rts(&rig.ep, &vu_conn_default);
+    vu_barrier(sock); /* the other side is in RTR */
+    vu_barrier(sock); /* and has seen that nothing comes */
+    for (unsigned int i = 0; i < 3; i++) {
+        struct vu_send send = rig_send(&rig, (enum ibv_wr_opcode)param, i, 0, 64);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void established_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {0};
+    rig_prepare(&rig, sock, &attr);
+    rig.peer = vu_trade_keys(sock, rig.mr);
+    struct vu_peer self = vu_ep_self(&rig.ep), peer;
+    vu_put(sock, &self, sizeof(self));
+    vu_get(sock, &peer, sizeof(peer));
+    vu_ep_init(&rig.ep, &vu_conn_default);
+    for (unsigned int i = 0; i < 3; i++)
+        rig_recv(&rig, i, 0, 64);
+    vu_ep_rtr(&rig.ep, &peer, &vu_conn_default);
+    vu_barrier(sock);
+    VU_CHECK(!vu_async_event(rig.dev.ctx, IBV_EVENT_COMM_EST, QUIET_MS), "event of nothing");
+    vu_barrier(sock);
+    VU_CHECK(vu_async_event(rig.dev.ctx, IBV_EVENT_COMM_EST, EVENT_MS), "no event");
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTR);
+    VU_CHECK(!vu_async_event(rig.dev.ctx, IBV_EVENT_COMM_EST, QUIET_MS), "a second event");
+    vu_ep_rts(&rig.ep, &vu_conn_default);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 const struct sem_case sem_events[] = {
+    {"comm_est__send", established_a, established_b, IBV_WR_SEND},
+    {"comm_est__write", established_a, established_b, IBV_WR_RDMA_WRITE},
     {"req_notify__any_and_solicited", events_a, events_b, 0},
     {"req_notify__senders_completions", send_events_a, send_events_b, 0},
     {"req_notify__races_with_polling", ping_a, ping_b, 5000},

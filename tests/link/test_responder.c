@@ -221,7 +221,7 @@ static void sw_responder_run__fatal(void **state)
 
 static void sw_responder_run__unknown_kinds(void **state)
 {
-    static const uint8_t kinds[] = {0, SW_REC_ANSWER, SW_REC_DATA, 11, 200, 255};
+    static const uint8_t kinds[] = {0, SW_REC_ANSWER, SW_REC_DATA, SW_REC_HELLO + 1, 200, 255};
     struct rig *rig = *state;
     for (size_t i = 0; i < sizeof(kinds); i++) {
         struct sw_record *record = next_record(rig, SW_REC_FATAL);
@@ -232,6 +232,25 @@ static void sw_responder_run__unknown_kinds(void **state)
         rig_connect(rig, 0);
         atomic_store(&rig->events, 0);
     }
+}
+
+static void sw_responder_run__hello(void **state)
+{
+    struct rig *rig = *state;
+    assert_true(serve(rig, next_record(rig, SW_REC_HELLO)));
+    assert_int_equal(atomic_load(&rig->events), 0); /* the QP is in RTS */
+    assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
+    assert_true(serve(rig, next_record(rig, SW_REC_HELLO))); /* again: not in the same life */
+    is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+}
+
+static void sw_responder_run__hello_in_rtr(void **state)
+{
+    struct rig *rig = *state;
+    sw_qp_set_state(rig->qp, IBV_QPS_RTR);
+    assert_true(serve(rig, next_record(rig, SW_REC_HELLO)));
+    assert_int_equal(atomic_load(&rig->events), 1);
+    assert_int_equal(atomic_load(&rig->event), IBV_EVENT_COMM_EST);
 }
 
 static void sw_responder_run__record_counts(void **state)
@@ -364,6 +383,27 @@ static void sw_responder_run__send_in_pieces(void **state)
     assert_memory_equal(rig->bytes, "aaaaaaaaaabbbbbbbbbbcccccccccc", 31);
     is_refused(rig, SW_ACK);
     assert_int_not_equal(atomic_load(&rig->out->responses[1].seq), 2); /* one answer in all */
+}
+
+/* The receive of a message that came in part is flushed like those behind it, before them. */
+static void sw_responder_run__send_in_part_then_error(void **state)
+{
+    struct rig *rig = *state;
+    struct ibv_wc wc[3];
+    rig_recv(rig, 11, 0, 30);
+    rig_recv(rig, 12, 0, 30);
+    struct sw_record *record = next_record(rig, SW_REC_SEND);
+    record->flags = SW_REC_FIRST;
+    record->len_bytes = 10;
+    record->total_bytes = 30;
+    assert_true(serve(rig, record));
+    rig_no_wc(rig);
+    sw_qp_fail(rig->qp, -1);
+    assert_int_equal(sw_cq_poll(rig->cq, 3, wc), 2);
+    for (unsigned int i = 0; i < 2; i++) {
+        assert_int_equal(wc[i].wr_id, 11 + i);
+        assert_int_equal(wc[i].status, IBV_WC_WR_FLUSH_ERR);
+    }
 }
 
 static void sw_responder_run__send_pieces_that_do_not_fit(void **state)
@@ -637,6 +677,7 @@ int main(void)
         rig_test(sw_responder_run__send_waits_for_a_receive),
         rig_test(sw_responder_run__send_retries_run_out),
         rig_test(sw_responder_run__send_in_pieces),
+        rig_test(sw_responder_run__send_in_part_then_error),
         rig_test(sw_responder_run__send_pieces_that_do_not_fit),
         rig_test(sw_responder_run__send_too_long),
         rig_test(sw_responder_run__send_continues_without_a_start),
@@ -655,6 +696,8 @@ int main(void)
         rig_test(sw_responder_run__atomic_without_room_for_its_answer),
         rig_test(sw_responder_run__fatal),
         rig_test(sw_responder_run__unknown_kinds),
+        rig_test(sw_responder_run__hello),
+        rig_test(sw_responder_run__hello_in_rtr),
         rig_test(sw_responder_run__record_counts),
         rig_test(sw_responder_run__many_records),
     };

@@ -68,6 +68,8 @@ void sw_bind_disconnect(struct sw_qp *qp)
     sw_qp_publish(qp, IBV_QPS_RESET); /* nobody may start an access from here on */
     if (d->inbox)
         sw_inbox_give(d->inbox, d->rx_index);
+    if (d->claimed && qp->state == IBV_QPS_ERR) /* of a message that came in part */
+        sw_qp_flush_recv(qp, d->claim.wr_id);
     if (d->peer)
         sw_peer_put(d->peer);
     qp->link_state = NULL;
@@ -122,6 +124,22 @@ static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t w
     memset(d->keys, 0, sizeof(d->keys));
 }
 
+/* The peer's QP waits in RTR: the first sign of life from here makes it known as established (IBTA
+ * Vol1 11.6.3.2). A one-sided operation would leave no trace there. */
+static void greet(struct sw_direct_qp *d, uint64_t word)
+{
+    atomic_exchange(&d->tx->access_seq, ++d->access_seq);
+    if (atomic_load(&d->remote->bind_word) == word) {
+        struct sw_record *record = sw_record_reserve(d, 1, false);
+        record->kind = SW_REC_HELLO;
+        record->flags = 0;
+        record->len_bytes = 0;
+        sw_record_publish(d, record, 1, false);
+    }
+    atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
+    sw_peer_ring(d->peer);
+}
+
 /* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once
  * that is known. */
 static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -148,9 +166,12 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
         return false;
     if (d->tx && d->tx != tx)
         return false; /* reconnected under us: never again with this life */
+    bool first = !d->tx;
     d->tx = tx;
     d->remote = remote;
     derive(d, &entry, word);
+    if (first && state == IBV_QPS_RTR)
+        greet(d, word);
     return true;
 }
 

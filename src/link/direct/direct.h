@@ -152,7 +152,8 @@ struct sw_direct_qp {
     bool claimed;
     uint32_t claim_used;
     uint64_t serve_rnr_ns;
-    bool deaf; /* the peer was told that its retries are used up: nothing more comes */
+    bool greeted; /* the peer has said that it begins */
+    bool deaf;    /* the peer was told that its retries are used up: nothing more comes */
 };
 
 struct sw_direct {

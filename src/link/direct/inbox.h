@@ -36,6 +36,7 @@ enum sw_record_kind {
     SW_REC_FATAL,           /* the client was refused: the owner's QP fails with `verdict` */
     SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs */
     SW_REC_DATA,            /* to READ: a piece of it */
+    SW_REC_HELLO,           /* the client has begun to use the QP */
 };
 enum sw_record_flags {
     SW_REC_IMM = 1,

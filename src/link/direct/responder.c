@@ -293,6 +293,16 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     return answer(qp, d, SW_ACK, sw_target_atomic(at, asked.opcode, asked.compare_add, asked.swap));
 }
 
+static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (d->greeted)
+        return fatal(qp, SW_NAK_INVALID);
+    d->greeted = true;
+    if (qp->state == IBV_QPS_RTR)
+        sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
+    return SERVED;
+}
+
 static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
 {
     switch ((enum sw_record_kind)request->kind) {
@@ -310,6 +320,8 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct r
         return serve_read(qp, d, request);
     case SW_REC_ATOMIC:
         return serve_atomic(qp, d, request);
+    case SW_REC_HELLO:
+        return serve_hello(qp, d);
     case SW_REC_FATAL:
     case SW_REC_ANSWER:
     case SW_REC_DATA:
