@@ -13,12 +13,18 @@ static const struct sw_qp_type rc = {
     .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS,
 };
 
+static const struct sw_qp_type uc = {
+    .send_opcodes = SENDS | WRITES,
+    .has_sqe = true,
+};
+
 const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type)
 {
     switch (type) {
     case IBV_QPT_RC:
         return &rc;
     case IBV_QPT_UC:
+        return &uc;
     case IBV_QPT_UD:
     case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:

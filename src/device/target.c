@@ -4,17 +4,32 @@
 #include "base/payload.h"
 
 const struct sw_verdict_rule sw_verdict_rules[SW_VERDICT_COUNT] = {
-    [SW_ACK] = {"ack", 0x1f, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1},
-    [SW_RNR] = {"rnr", 0x20, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1},
+    [SW_ACK] = {"ack", 0x1f, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, false},
+    [SW_RNR] = {"rnr", 0x20, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, false},
     [SW_NAK_ACCESS] = {"access", 0x62, IBV_WC_REM_ACCESS_ERR, true, IBV_WC_SUCCESS, true,
-                       IBV_EVENT_QP_ACCESS_ERR},
+                       IBV_EVENT_QP_ACCESS_ERR, false},
     [SW_NAK_INVALID] = {"invalid request", 0x61, IBV_WC_REM_INV_REQ_ERR, true, IBV_WC_LOC_LEN_ERR,
-                        true, IBV_EVENT_QP_REQ_ERR},
+                        true, IBV_EVENT_QP_REQ_ERR, false},
     [SW_NAK_OPERATIONAL] = {"operational", 0x63, IBV_WC_REM_OP_ERR, true, IBV_WC_LOC_PROT_ERR, true,
-                            IBV_EVENT_QP_FATAL},
-    [SW_UNREACHABLE] = {"unreachable", 0, IBV_WC_RETRY_EXC_ERR, true, IBV_WC_SUCCESS, false, -1},
+                            IBV_EVENT_QP_FATAL, false},
+    [SW_UNREACHABLE] = {"unreachable", 0, IBV_WC_RETRY_EXC_ERR, true, IBV_WC_SUCCESS, false, -1,
+                        false},
     [SW_RNR_EXHAUSTED] = {"rnr retries exhausted", 0x20, IBV_WC_RNR_RETRY_EXC_ERR, true,
-                          IBV_WC_SUCCESS, false, -1},
+                          IBV_WC_SUCCESS, false, -1, false},
+};
+
+/* "responder" of an invalid request is for a receive that has left a shared queue already and
+ * cannot be used for the next message. A fault in the receiver's own queue is its own (class A). */
+const struct sw_verdict_rule sw_verdict_rules_uc[SW_VERDICT_COUNT] = {
+    [SW_ACK] = {"ack", 0, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, false},
+    [SW_RNR] = {"no receive", 0, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, true},
+    [SW_NAK_ACCESS] = {"access", 0, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, true},
+    [SW_NAK_INVALID] = {"invalid request", 0, IBV_WC_SUCCESS, false, IBV_WC_LOC_LEN_ERR, false, -1,
+                        true},
+    [SW_NAK_OPERATIONAL] = {"operational", 0, IBV_WC_SUCCESS, false, IBV_WC_LOC_PROT_ERR, true,
+                            IBV_EVENT_QP_FATAL, false},
+    [SW_UNREACHABLE] = {"unreachable", 0, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, true},
+    [SW_RNR_EXHAUSTED] = {"no receive", 0, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, true},
 };
 
 enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,

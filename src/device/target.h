@@ -34,8 +34,16 @@ struct sw_verdict_rule {
     enum ibv_wc_status responder; /* of the receive it would have used; IBV_WC_SUCCESS: none */
     bool responder_fatal;         /* responder's QP goes to ERR */
     int responder_event;          /* enum ibv_event_type, or -1 */
+    bool lost; /* the message vanishes: no receive is used, neither side is told */
 };
 extern const struct sw_verdict_rule sw_verdict_rules[SW_VERDICT_COUNT];
+/* An unreliable connection has no acknowledgements, so nothing is ever refused: IBTA Vol1 9.8.2. */
+extern const struct sw_verdict_rule sw_verdict_rules_uc[SW_VERDICT_COUNT];
+
+static inline const struct sw_verdict_rule *sw_verdict_rules_of(enum ibv_qp_type type)
+{
+    return type == IBV_QPT_UC ? sw_verdict_rules_uc : sw_verdict_rules;
+}
 
 /* What a sender needs of a region: `need` is IBV_ACCESS_* bits that must all be set (0: any valid
  * region, local read). */

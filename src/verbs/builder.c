@@ -19,6 +19,10 @@
      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV)
 
+#define UC_SEND_OPS                                                                         \
+    (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
+     IBV_QP_EX_WITH_SEND_WITH_IMM)
+
 static inline struct sw_verbs_qp *qp_of(struct ibv_qp_ex *ex)
 {
     return (struct sw_verbs_qp *)ex;
@@ -290,7 +294,9 @@ static void wr_abort(struct ibv_qp_ex *ex)
 
 int sw_builder_check(enum ibv_qp_type type, uint64_t send_ops)
 {
-    const uint64_t offered = type == IBV_QPT_RC ? RC_SEND_OPS : 0;
+    const uint64_t offered = type == IBV_QPT_RC   ? RC_SEND_OPS
+                             : type == IBV_QPT_UC ? UC_SEND_OPS
+                                                  : 0;
     return send_ops & ~offered ? -EOPNOTSUPP : 0;
 }
 

@@ -18,6 +18,21 @@ static void sw_qp_type__rc(void **state)
     assert_false(sw_qp_type(IBV_QPT_RC)->has_sqe);
 }
 
+/* IBTA Vol1 11.4.1.1: no operation that wants an answer, and none that invalidates. */
+static void sw_qp_type__uc(void **state)
+{
+    (void)state;
+    assert_true(may(IBV_QPT_UC, IBV_WR_SEND));
+    assert_true(may(IBV_QPT_UC, IBV_WR_SEND_WITH_IMM));
+    assert_true(may(IBV_QPT_UC, IBV_WR_RDMA_WRITE));
+    assert_true(may(IBV_QPT_UC, IBV_WR_RDMA_WRITE_WITH_IMM));
+    assert_false(may(IBV_QPT_UC, IBV_WR_RDMA_READ));
+    assert_false(may(IBV_QPT_UC, IBV_WR_ATOMIC_CMP_AND_SWP));
+    assert_false(may(IBV_QPT_UC, IBV_WR_ATOMIC_FETCH_AND_ADD));
+    assert_false(may(IBV_QPT_UC, IBV_WR_SEND_WITH_INV));
+    assert_true(sw_qp_type(IBV_QPT_UC)->has_sqe);
+}
+
 static void sw_qp_type__none(void **state)
 {
     (void)state;
@@ -31,6 +46,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_qp_type__rc),
+        cmocka_unit_test(sw_qp_type__uc),
         cmocka_unit_test(sw_qp_type__none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,27 @@ static void sw_verdict_rules__row_by_row(void **state)
         assert_int_equal(rule->responder, rows[i].responder);
         assert_int_equal(rule->responder_fatal, rows[i].responder_dies);
         assert_int_equal(rule->responder_event, rows[i].event);
+        assert_false(rule->lost);
     }
+}
+
+/* Nothing is acknowledged, so no request ends in an error of the target's (IBTA Vol1 9.8.2); a
+ * fault of the responder's own receive queue is its own (9.9.3, class A). */
+static void sw_verdict_rules_uc__refuses_nothing(void **state)
+{
+    (void)state;
+    assert_ptr_equal(sw_verdict_rules_of(IBV_QPT_UC), sw_verdict_rules_uc);
+    assert_ptr_equal(sw_verdict_rules_of(IBV_QPT_RC), sw_verdict_rules);
+    for (int verdict = 0; verdict < SW_VERDICT_COUNT; verdict++) {
+        const struct sw_verdict_rule *rule = &sw_verdict_rules_uc[verdict];
+        assert_non_null(rule->name);
+        assert_int_equal(rule->requester, IBV_WC_SUCCESS);
+        assert_false(rule->requester_fatal);
+        assert_int_equal(rule->responder_fatal, verdict == SW_NAK_OPERATIONAL);
+        assert_int_equal(rule->lost, verdict != SW_ACK && verdict != SW_NAK_OPERATIONAL);
+    }
+    assert_int_equal(sw_verdict_rules_uc[SW_NAK_OPERATIONAL].responder, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(sw_verdict_rules_uc[SW_NAK_INVALID].responder, IBV_WC_LOC_LEN_ERR);
 }
 
 #define INDEX 0x1234u
@@ -223,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_verdict_rules__row_by_row),
+        cmocka_unit_test(sw_verdict_rules_uc__refuses_nothing),
         cmocka_unit_test_setup(sw_target_check__admits, setup),
         cmocka_unit_test_setup(sw_target_check__keys, setup),
         cmocka_unit_test_setup(sw_target_check__a_zero_key_of_a_valid_entry_is_none, setup),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The semantics test: one named case for each thing a program can observe of an RC queue pair. A
+ * The semantics test: one named case for each thing a program can observe of a queue pair. A
  * case is two sides; each opens its own device and runs as a process of its own, or (semantics
  * --threads) both as threads of one process. Expected statuses are those of IBTA Vol1 ch. 9.7.5
  * to 9.9 and 10.6, as the ibv_poll_cq(3) page words them.
@@ -20,6 +20,7 @@ struct sem_case {
 /* Tables end with a NULL name. */
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
     sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_cqs[];
+extern const struct sem_case sem_uc[];
 
 #define RIG_BYTES (256u * 1024)
 

@@ -9,9 +9,10 @@
 
 #define CASE_TIMEOUT_S 30
 
-static const struct sem_case *const tables[] = {sem_errors, sem_peers, sem_states, sem_queues,
-                                                sem_events, sem_srqs,  sem_data,   sem_order,
-                                                sem_memory, sem_cqs};
+static const struct sem_case *const tables[] = {
+    sem_errors, sem_peers, sem_states, sem_queues, sem_events, sem_srqs,
+    sem_data,   sem_order, sem_memory, sem_cqs,    sem_uc,
+};
 
 void rig_prepare(struct rig *rig, int sock, const struct rig_attr *attr)
 {

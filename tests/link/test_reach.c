@@ -183,6 +183,7 @@ static struct played *play(void)
     p->mr->extents[0] = extent(VA + PAGE, 2 * PAGE, 0x8000, 9);
     p->mr->extents[1] = extent(VA + 4 * PAGE, PAGE, 0x8000 + 2 * PAGE, 9);
     add_segment(p, 9, 0x8000, 4 * PAGE);
+    p->d.rules = sw_verdict_rules_of(IBV_QPT_RC);
     p->d.peer = &p->peer;
     p->d.remote_access = RIG_RIGHTS;
     p->d.budget_bytes = 1u << 20;

@@ -95,6 +95,13 @@ static struct ibv_cq *make_cq(struct vu_ep *ep, int cqe)
     return cq;
 }
 
+#define UC_OPS                                                                        \
+    (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE | \
+     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define RC_OPS                                                               \
+    (UC_OPS | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
+     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
 static void make_qp(const struct vu_ep_attr *attr, struct vu_ep *ep)
 {
     struct ibv_qp_cap cap = {
@@ -111,14 +118,11 @@ static void make_qp(const struct vu_ep_attr *attr, struct vu_ep *ep)
             .recv_cq = ep->rcq,
             .srq = attr->srq,
             .cap = cap,
-            .qp_type = IBV_QPT_RC,
+            .qp_type = attr->type ? attr->type : IBV_QPT_RC,
             .sq_sig_all = attr->sig_all,
             .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
             .pd = ep->dev->pd,
-            .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                              IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                              IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                              IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+            .send_ops_flags = attr->type == IBV_QPT_UC ? UC_OPS : RC_OPS,
         };
         ep->qp = ibv_create_qp_ex(ep->dev->ctx, &init);
         cap = init.cap;
@@ -128,7 +132,7 @@ static void make_qp(const struct vu_ep_attr *attr, struct vu_ep *ep)
                                         .recv_cq = ep->rcq,
                                         .srq = attr->srq,
                                         .cap = cap,
-                                        .qp_type = IBV_QPT_RC,
+                                        .qp_type = attr->type ? attr->type : IBV_QPT_RC,
                                         .sq_sig_all = attr->sig_all};
         ep->qp = ibv_create_qp(ep->dev->pd, &init);
         cap = init.cap;
@@ -198,9 +202,11 @@ void vu_ep_rtr(struct vu_ep *ep, const struct vu_peer *peer, const struct vu_con
                             .sgid_index = (uint8_t)ep->dev->gid_index,
                             .hop_limit = 64}},
     };
+    const int reliable =
+        ep->qp->qp_type == IBV_QPT_UC ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     VU_EQ(ibv_modify_qp(ep->qp, &attr,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+                            IBV_QP_RQ_PSN | reliable),
           0);
 }
 
@@ -212,10 +218,11 @@ void vu_ep_rts(struct vu_ep *ep, const struct vu_conn *conn)
                                .rnr_retry = conn->rnr_retry,
                                .sq_psn = 0x123,
                                .max_rd_atomic = conn->rd_atomic};
-    VU_EQ(ibv_modify_qp(ep->qp, &attr,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
-          0);
+    const int reliable =
+        ep->qp->qp_type == IBV_QPT_UC
+            ? 0
+            : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    VU_EQ(ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | reliable), 0);
 }
 
 void vu_ep_to(struct vu_ep *ep, enum ibv_qp_state state)

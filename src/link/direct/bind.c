@@ -49,6 +49,7 @@ int sw_bind_connect(struct sw_qp *qp)
     } /* else nobody will ever answer: sends end with IBV_WC_RETRY_EXC_ERR, as on a wire */
     static atomic_uint lives;
     d->life = atomic_fetch_add(&lives, 1) + 1;
+    d->rules = sw_verdict_rules_of(qp->type);
     d->request_limit = SW_REQUEST_SLOTS - 1;
     qp->link_state = d;
     if (d->rx) {
@@ -66,6 +67,10 @@ void sw_bind_disconnect(struct sw_qp *qp)
         return;
     sw_qp_rx_idle(qp);
     sw_qp_publish(qp, IBV_QPS_RESET); /* nobody may start an access from here on */
+    uint32_t lost = d->lost + (d->rx ? atomic_load(&d->rx->lost) : 0);
+    if (lost)
+        sw_info("QP 0x%x: %u messages were lost: no receive, one too short, or a bad key", qp->qpn,
+                lost);
     if (d->inbox)
         sw_inbox_give(d->inbox, d->rx_index);
     if (d->claimed && qp->state == IBV_QPS_ERR) /* of a message that came in part */
@@ -140,6 +145,11 @@ static void greet(struct sw_direct_qp *d, uint64_t word)
     sw_peer_ring(d->peer);
 }
 
+static bool is_connected(uint32_t state)
+{
+    return state >= IBV_QPS_RTR && state <= IBV_QPS_SQE;
+}
+
 /* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once
  * that is known. */
 static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -150,8 +160,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint64_t word = atomic_load(&remote->bind_word);
     uint32_t state = (uint32_t)word;
-    if (state < IBV_QPS_RTR || state > IBV_QPS_SQD || remote->qpn != qp->dest_qpn ||
-        remote->dest_qpn != qp->qpn)
+    if (!is_connected(state) || remote->qpn != qp->dest_qpn || remote->dest_qpn != qp->qpn)
         return false;
     struct entry entry = read_entry(remote);
     if (!sane(&entry))
@@ -173,6 +182,12 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     if (first && state == IBV_QPS_RTR)
         greet(d, word);
     return true;
+}
+
+bool sw_bind_is_being_attached(const struct sw_peer *peer)
+{
+    int state = peer ? atomic_load(&peer->state) : SW_PEER_DEAD;
+    return (state == SW_PEER_CONNECTING || state == SW_PEER_IDLE) && !peer->retry_at_ns;
 }
 
 bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -235,7 +250,7 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
         return true;
     const struct sw_pub_qp *remote = &d->peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint32_t state = (uint32_t)atomic_load(&remote->bind_word);
-    return state < IBV_QPS_RTR || state > IBV_QPS_SQD || remote->dest_qpn != qp->qpn;
+    return !is_connected(state) || remote->dest_qpn != qp->qpn;
 }
 
 static bool is_gone(const struct sw_direct_qp *d)
@@ -250,10 +265,10 @@ static void bury(struct sw_qp *qp, struct sw_direct_qp *d)
         return;
     for (uint32_t i = 0; i < SW_REQUEST_SLOTS && sw_direct_drive(qp); i++) {
     } /* what it sent last */
-    if (qp->state == IBV_QPS_ERR || qp->link_state != d)
-        return;
+    if (qp->state == IBV_QPS_ERR || qp->link_state != d || d->rules[SW_UNREACHABLE].lost)
+        return; /* unreliable: its receives stay posted, and what it sends is lost */
     if (qp->sq.head != qp->sq.tail)
-        sw_sq_retire(qp, sw_verdict_rules[SW_UNREACHABLE].requester);
+        sw_sq_retire(qp, d->rules[SW_UNREACHABLE].requester);
     sw_qp_fail(qp, -1);
 }
 

@@ -99,6 +99,7 @@ struct sw_remote_key { /* a region of the peer that was checked and mapped */
 };
 
 struct sw_direct_qp {
+    const struct sw_verdict_rule *rules; /* of the QP's type */
     struct sw_peer *peer;
     struct sw_inbox *inbox;
     struct sw_block *rx; /* in our inbox */
@@ -152,8 +153,10 @@ struct sw_direct_qp {
     bool claimed;
     uint32_t claim_used;
     uint64_t serve_rnr_ns;
-    bool greeted; /* the peer has said that it begins */
-    bool deaf;    /* the peer was told that its retries are used up: nothing more comes */
+    bool greeted;  /* the peer has said that it begins */
+    bool skipping; /* the rest of an unreliable message that was lost */
+    uint32_t lost; /* messages */
+    bool deaf;     /* the peer was told that its retries are used up: nothing more comes */
 };
 
 struct sw_direct {
@@ -220,6 +223,9 @@ void sw_attach_segment_gone(uint32_t id);
 /* bind.c */
 int sw_bind_connect(struct sw_qp *qp);
 void sw_bind_disconnect(struct sw_qp *qp);
+/* The peer's process is there and has been spoken to, but its engine has not had its turn yet (or
+ * ours has not). Hardware would have answered, so this is not time without an answer. */
+bool sw_bind_is_being_attached(const struct sw_peer *peer);
 /* Opens an access section if the QP is bound to its peer; false: not now (and nothing is open). */
 bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d);
 void sw_bind_leave(struct sw_direct_qp *d);
@@ -236,11 +242,13 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d); /* opens its ow
 /* One step of a request. */
 enum sw_step {
     SW_STEP_DONE,    /* completed successfully */
+    SW_STEP_LOST,    /* likewise, though the target never sees it: an unreliable message */
     SW_STEP_SENT,    /* the target will answer */
     SW_STEP_BLOCKED, /* try again later */
     SW_STEP_FAILED,  /* d->fail_status, d->fail_verdict */
 };
 enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status);
+/* FAILED, or LOST where the QP's type refuses nothing. */
 enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict);
 
 /* record.c: the request ring */

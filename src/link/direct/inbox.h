@@ -88,6 +88,7 @@ struct sw_block {
     /* Odd while the client's QP is inside an access section. */
     _Alignas(64) _Atomic uint32_t access_seq;
     _Atomic uint32_t claim; /* generation of the client QP this block is bound to; 0: none yet */
+    _Atomic uint32_t lost;  /* unreliable messages that found no receive or had a bad key */
     /* What the client has consumed of the owner's rings: positions. */
     _Alignas(64) _Atomic uint32_t requests_consumed;
     _Atomic uint32_t request_bounce_consumed;

@@ -6,7 +6,8 @@
 
 #include "link/direct/direct.h"
 
-/* DONE: there is one. BLOCKED: the RNR timer runs. FAILED: retries are used up. */
+/* DONE: there is one. BLOCKED: the RNR timer runs. FAILED: retries are used up. LOST:
+ * an unreliable connection does not wait. */
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d);
 
 static inline enum sw_step sw_receive_credit(struct sw_qp *qp, struct sw_direct_qp *d)

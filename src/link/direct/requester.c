@@ -29,9 +29,19 @@ enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status stat
 
 enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict)
 {
-    d->fail_status = sw_verdict_rules[verdict].requester;
-    d->fail_verdict = verdict;
-    return SW_STEP_FAILED;
+    const struct sw_verdict_rule *rule = &d->rules[verdict];
+    if (rule->requester_fatal) {
+        d->fail_status = rule->requester;
+        d->fail_verdict = verdict;
+        return SW_STEP_FAILED;
+    }
+    if (rule->lost) {
+        atomic_fetch_add_explicit(&d->tx->lost, 1, memory_order_relaxed);
+    } else if (rule->responder_fatal) {
+        sw_record_fatal(d, verdict);
+        d->notify = d->notify_solicited = true;
+    }
+    return SW_STEP_LOST;
 }
 
 static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
@@ -69,17 +79,9 @@ static void notify(struct sw_direct_qp *d)
     d->notify = d->notify_solicited = false;
 }
 
-/* The peer's process is there and has been spoken to, but its engine has not had its turn yet (or
- * ours has not). Hardware would have answered, so this is not time without an answer. */
-static bool is_being_attached(const struct sw_peer *peer)
-{
-    int state = peer ? atomic_load(&peer->state) : SW_PEER_DEAD;
-    return (state == SW_PEER_CONNECTING || state == SW_PEER_IDLE) && !peer->retry_at_ns;
-}
-
 static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    if (is_being_attached(d->peer)) {
+    if (sw_bind_is_being_attached(d->peer)) {
         sched_yield(); /* to the engine, which does it and may have only the core we are polling on
                         */
         d->unbound_ns = 0;
@@ -104,11 +106,11 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
         step = start(qp, d, wqe, qp->sq.next);
         if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
             break;
-        wqe->state = step == SW_STEP_DONE ? SW_WQE_DONE : SW_WQE_SENT;
+        wqe->state = step == SW_STEP_SENT ? SW_WQE_SENT : SW_WQE_DONE;
         qp->sq.next++;
     }
     if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK &&
-        sw_verdict_rules[d->fail_verdict].responder_fatal)
+        d->rules[d->fail_verdict].responder_fatal)
         sw_record_fatal(d, d->fail_verdict);
     if (d->notify)
         sw_bind_leave_fenced(d);
@@ -117,17 +119,41 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
     return step;
 }
 
-static void fail(struct sw_qp *qp, struct sw_direct_qp *d)
+/* `keeps_peer`: nothing is wrong with the connection, so an unreliable QP goes on receiving. */
+static void fail(struct sw_qp *qp, struct sw_direct_qp *d, bool keeps_peer)
 {
     uint32_t done = count_done(qp);
     if (done)
         sw_sq_retire_run(qp, done);
     enum ibv_wc_status status = d->fail_status;
     struct sw_peer *peer = d->peer;
-    if (peer && d->fail_verdict != SW_ACK && sw_verdict_rules[d->fail_verdict].responder_fatal &&
+    if (peer && d->fail_verdict != SW_ACK && d->rules[d->fail_verdict].responder_fatal &&
         atomic_load(&peer->state) == SW_PEER_READY)
         sw_peer_ring(peer); /* its program may only be waiting for events */
-    sw_qp_fail_send(qp, status);
+    if (keeps_peer) {
+        sw_qp_fail_send(qp, status);
+        return;
+    }
+    if (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, status);
+    sw_qp_fail(qp, -1);
+}
+
+/* Whether nobody is there to take an unreliable message; then all that waits is lost. */
+static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!d->rules[SW_UNREACHABLE].lost || sw_bind_is_being_attached(d->peer))
+        return false;
+    if (sw_bind_enter(qp, d)) {
+        sw_bind_leave(d);
+        return false;
+    }
+    d->answers_due = 0;
+    uint32_t end = qp->sq.tail;
+    if (qp->state != IBV_QPS_RTS) /* SQD: what has not begun waits */
+        end = qp->sq.next + (sw_sq_has_begun(&qp->sq) ? 1 : 0);
+    sw_sq_retire_run(qp, end - qp->sq.head);
+    return qp->sq.head == qp->sq.tail;
 }
 
 /* The target owes answers or room: if it does not look by itself, its engine must. */
@@ -153,7 +179,7 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = SW_STEP_DONE;
     if (__builtin_expect(d->answers_due || sw_bounce_sending(qp), 0) && !sw_bounce_collect(qp, d)) {
-        fail(qp, d);
+        fail(qp, d, false);
         return;
     }
     if (sw_qp_may_send(qp)) {
@@ -162,20 +188,20 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
             step = run_section(qp, d);
             if (d->notify)
                 notify(d);
-        } else if (unreachable_for_too_long(qp, d)) {
+        } else if (!d->rules[SW_UNREACHABLE].lost && unreachable_for_too_long(qp, d)) {
             step = sw_step_refused(d, SW_UNREACHABLE);
         } else {
             step = SW_STEP_BLOCKED;
         }
         if (__builtin_expect(step == SW_STEP_FAILED, 0)) {
-            fail(qp, d);
+            fail(qp, d, true);
             return;
         }
     }
     uint32_t done = count_done(qp);
     if (done)
         sw_sq_retire_run(qp, done);
-    bool pending = qp->sq.head != qp->sq.tail;
+    bool pending = qp->sq.head != qp->sq.tail && !lose_sends(qp, d);
     if (__builtin_expect(qp->state == IBV_QPS_SQD, 0)) {
         sw_qp_tell_drained(qp);
         pending = !sw_sq_is_drained(&qp->sq);

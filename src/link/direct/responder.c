@@ -80,9 +80,31 @@ static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdi
     sw_bind_leave(d);
     if (!record)
         return SERVE_WAIT;
-    if (sw_verdict_rules[verdict].responder_fatal)
+    if (d->rules[verdict].responder_fatal)
         return fatal(qp, verdict);
     return SERVED;
+}
+
+/* An unreliable message that cannot be delivered: what is left of it is skipped, and its last piece
+ * is answered like any other, because the sender counts on the order of answers. */
+static enum serve lose(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    if (request->flags & SW_REC_LAST) {
+        enum serve result = answer(qp, d, SW_ACK, 0);
+        if (result != SERVED)
+            return result;
+    }
+    if (!d->skipping)
+        d->lost++;
+    d->skipping = !(request->flags & SW_REC_LAST);
+    return SERVED;
+}
+
+/* Refuses a request: by a NAK or, where there is none, by losing it. */
+static enum serve refuse(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request,
+                         enum sw_verdict verdict)
+{
+    return d->rules[verdict].lost ? lose(qp, d, request) : answer(qp, d, verdict, 0);
 }
 
 /* Room for an answer, tested before an effect that must not be repeated. */
@@ -94,12 +116,23 @@ static bool can_answer(struct sw_qp *qp, struct sw_direct_qp *d)
     return d->answer_at - atomic_load(&d->rx->responses_consumed) < SW_RESPONSE_SLOTS;
 }
 
+/* The receive for a message that came whole: the one that an unreliable message before it, of which
+ * the end never came, had begun to fill, or the next. */
+static bool next_recv(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_recv_claim *out)
+{
+    if (__builtin_expect(!d->claimed, 1))
+        return sw_qp_take_recv(qp, out);
+    *out = d->claim;
+    d->claimed = false;
+    return true;
+}
+
 static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
                                const struct request *request)
 {
     struct sw_recv_claim claim;
     uint32_t len = request->len_bytes;
-    if (len > SW_INLINE_BYTES || !sw_qp_take_recv(qp, &claim))
+    if (len > SW_INLINE_BYTES || !next_recv(qp, d, &claim))
         return fatal(qp, SW_NAK_INVALID); /* the peer broke the protocol */
     uint32_t first = len < 48 ? len : 48;
     enum ibv_wc_status status =
@@ -115,12 +148,12 @@ static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
 }
 
 /* The initiator did the work (or was refused): only the completion is left. */
-static enum serve serve_placed(struct sw_qp *qp, const struct request *request,
-                               enum ibv_wc_opcode opcode)
+static enum serve serve_placed(struct sw_qp *qp, struct sw_direct_qp *d,
+                               const struct request *request, enum ibv_wc_opcode opcode)
 {
     struct sw_recv_claim claim;
     enum sw_verdict verdict = verdict_of(request);
-    if (!sw_qp_take_recv(qp, &claim))
+    if (!next_recv(qp, d, &claim))
         return fatal(qp, SW_NAK_INVALID);
     if (verdict == SW_ACK && opcode == IBV_WC_RECV && request->len_bytes > claim.len_bytes)
         verdict = SW_NAK_INVALID; /* a program must never be told of more than its buffer holds */
@@ -132,8 +165,11 @@ static enum serve serve_placed(struct sw_qp *qp, const struct request *request,
 
 /* No receive for a message that waits in the ring: the sender's retries are counted here, where the
  * receive would show up. */
-static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, uint8_t rnr_retry)
+static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request,
+                            uint8_t rnr_retry)
 {
+    if (d->rules[SW_RNR].lost)
+        return lose(qp, d, request);
     uint64_t now_ns = sw_clock_ns();
     if (!d->serve_rnr_ns)
         d->serve_rnr_ns = now_ns;
@@ -157,9 +193,12 @@ static bool take_claim(struct sw_qp *qp, struct sw_direct_qp *d)
 static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct request *request, enum sw_verdict verdict)
 {
-    complete(qp, request, &d->claim, 0, IBV_WC_RECV, sw_verdict_rules[verdict].responder);
-    d->claimed = false;
-    return answer(qp, d, verdict, 0);
+    /* A queue's own receive serves the next message then. */
+    if (!d->rules[verdict].lost || qp->srq) {
+        complete(qp, request, &d->claim, 0, IBV_WC_RECV, d->rules[verdict].responder);
+        d->claimed = false;
+    }
+    return refuse(qp, d, request, verdict);
 }
 
 static const uint8_t *bounced(const struct sw_direct_qp *d, const struct request *request,
@@ -179,7 +218,7 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint8_t *from = bounced(d, request, record.bounce_at);
     if (request->flags & SW_REC_FIRST) {
         if (!take_claim(qp, d))
-            return serve_rnr(qp, d, record.rnr_retry);
+            return serve_rnr(qp, d, request, record.rnr_retry);
         d->claim_used = 0;
         if (record.total_bytes > d->claim.len_bytes)
             return refuse_send(qp, d, request, SW_NAK_INVALID);
@@ -220,7 +259,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
                                                   IBV_ACCESS_REMOTE_WRITE, qp->pd_id,
                                                   (uint32_t)qp->attr.qp_access_flags, &mr, &word);
         if (verdict != SW_ACK)
-            return answer(qp, d, verdict, 0);
+            return refuse(qp, d, request, verdict);
         if (request->flags & SW_REC_LAST)
             sw_copy_ordered(own_memory(mr, addr), from, request->len_bytes);
         else
@@ -230,7 +269,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
         return SERVED;
     if (request->flags & SW_REC_IMM) {
         if (!take_claim(qp, d))
-            return serve_rnr(qp, d, record.rnr_retry);
+            return serve_rnr(qp, d, request, record.rnr_retry);
         complete(qp, request, &d->claim, total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
         d->claimed = false;
     }
@@ -303,15 +342,25 @@ static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
     return SERVED;
 }
 
+static bool uses_bounce(const struct request *request)
+{
+    return request->kind == SW_REC_SEND || request->kind == SW_REC_WRITE;
+}
+
 static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
 {
+    if (__builtin_expect(d->skipping, 0)) {
+        if (!(request->flags & SW_REC_FIRST) && uses_bounce(request))
+            return lose(qp, d, request);
+        d->skipping = false;
+    }
     switch ((enum sw_record_kind)request->kind) {
     case SW_REC_SEND_INLINE:
         return serve_inline(qp, d, request);
     case SW_REC_SEND_PLACED:
-        return serve_placed(qp, request, IBV_WC_RECV);
+        return serve_placed(qp, d, request, IBV_WC_RECV);
     case SW_REC_WRITE_IMM:
-        return serve_placed(qp, request, IBV_WC_RECV_RDMA_WITH_IMM);
+        return serve_placed(qp, d, request, IBV_WC_RECV_RDMA_WITH_IMM);
     case SW_REC_SEND:
         return serve_send(qp, d, request);
     case SW_REC_WRITE:
@@ -328,11 +377,6 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct r
         break;
     }
     return fatal(qp, request->kind == SW_REC_FATAL ? verdict_of(request) : SW_NAK_INVALID);
-}
-
-static bool uses_bounce(const struct request *request)
-{
-    return request->kind == SW_REC_SEND || request->kind == SW_REC_WRITE;
 }
 
 /* Gives the peer its room back. While it cannot be reached (we are not attached to it yet) the QP

@@ -81,10 +81,10 @@ static enum sw_step announce(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw
     record->imm = wqe->imm;
     d->recv_used++;
     sw_record_publish(d, record, 1, true);
-    if (verdict == SW_ACK)
+    if (!d->rules[verdict].requester_fatal)
         return SW_STEP_DONE;
     d->fail_verdict = SW_ACK; /* this record told the peer */
-    d->fail_status = sw_verdict_rules[verdict].requester;
+    d->fail_status = d->rules[verdict].requester;
     return SW_STEP_FAILED;
 }
 
@@ -197,6 +197,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     uint32_t count = read_receive(d, sges);
     enum sw_reach reach;
     enum sw_verdict verdict = judge(d, sges, count, wqe->len_bytes, &reach);
+    if (d->rules[verdict].lost)
+        return sw_step_refused(d, verdict); /* the receive serves the next message */
     if (verdict != SW_ACK)
         return d->answers_due ? SW_STEP_BLOCKED : announce(d, wqe, verdict);
     if (reach == SW_REACH_RING && wqe->done_bytes == 0)
