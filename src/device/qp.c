@@ -121,6 +121,8 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
         qp->index = (uint32_t)index;
         qp->qpn = sw_qpn_make(sw_nic.slot, qp->index);
         qp->pub = &sw_nic.pub->qps[index];
+        atomic_store(&qp->pub->rq_posted, 0); /* the entry had another owner before */
+        atomic_store(&qp->pub->rq_len_min_bytes, 0);
         sw_qp_publish(qp, IBV_QPS_RESET);
     }
     pthread_mutex_unlock(&sw_nic.lock);

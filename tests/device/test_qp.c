@@ -70,6 +70,24 @@ static void sw_qp_create__number_names_process_and_entry(void **state)
     sw_qp_destroy(qp);
 }
 
+static void sw_qp_create__nothing_is_left_of_the_entrys_last_owner(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_qp *qp = rig_qp(rig, 1, 1, NULL);
+    uint32_t index = qp->index;
+    struct ibv_recv_wr wr = {.wr_id = 1}, *bad;
+    rig_take_to(qp, IBV_QPS_INIT);
+    assert_int_equal(sw_qp_post_recv(qp, &wr, &bad), 0);
+    assert_int_equal(atomic_load(&qp->pub->rq_posted), 1);
+    sw_qp_destroy(qp);
+    sw_nic.qp_next = index; /* as after all the others */
+    qp = rig_qp(rig, 1, 1, NULL);
+    assert_int_equal(qp->index, index);
+    assert_int_equal(atomic_load(&qp->pub->rq_posted), 0);
+    assert_int_equal(atomic_load(&qp->pub->rq_len_min_bytes), 0);
+    sw_qp_destroy(qp);
+}
+
 /* A peer that has seen the word may keep what it read: so the word must change. */
 static void sw_qp_publish__changes_the_word(void **state)
 {
@@ -342,6 +360,7 @@ int main(void)
         rig_test(sw_qp_create__caps),
         rig_test(sw_qp_create__types),
         rig_test(sw_qp_create__number_names_process_and_entry),
+        rig_test(sw_qp_create__nothing_is_left_of_the_entrys_last_owner),
         rig_test(sw_qp_publish__changes_the_word),
         rig_test(sw_qp_post_send__states),
         rig_test(sw_qp_post_send__stops_at_the_first_bad_one),
