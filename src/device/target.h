@@ -59,6 +59,12 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
                                 uint64_t len_bytes, uint32_t need, uint32_t pd, uint32_t qp_access,
                                 const struct sw_pub_mr **out, uint64_t *word);
 
+/* An access to nothing: its key is not looked at (C9-88), but the QP must admit the operation. */
+static inline enum sw_verdict sw_target_check_empty(uint32_t need, uint32_t qp_access)
+{
+    return (qp_access & need) == need ? SW_ACK : SW_NAK_INVALID;
+}
+
 /* What an atomic request does to its word; returns the word before. */
 uint64_t sw_target_atomic(uint64_t *word, uint8_t opcode, uint64_t compare_add, uint64_t swap);
 

@@ -15,6 +15,7 @@ enum fault {
     NO_MR_RIGHT,
     OTHER_PD,
     NO_QP_RIGHT,
+    NO_QP_RIGHT_EMPTY, /* an access to nothing */
     MISALIGNED,
     LONG_PAST_END, /* longer than any buffer on the way */
 };
@@ -41,8 +42,9 @@ static int right_of(enum ibv_wr_opcode opcode)
  * not support is an invalid request. */
 static enum ibv_wc_status status_of(enum fault fault)
 {
-    return fault == NO_QP_RIGHT || fault == MISALIGNED ? IBV_WC_REM_INV_REQ_ERR
-                                                       : IBV_WC_REM_ACCESS_ERR;
+    return fault == NO_QP_RIGHT || fault == NO_QP_RIGHT_EMPTY || fault == MISALIGNED
+               ? IBV_WC_REM_INV_REQ_ERR
+               : IBV_WC_REM_ACCESS_ERR;
 }
 
 static void aim(struct vu_send *send, enum fault fault)
@@ -71,7 +73,9 @@ static void refused_a(int sock, int param)
     enum fault fault = (enum fault)(param & ((1 << FAULT_BITS) - 1));
     struct rig rig;
     rig_open(&rig, sock, NULL);
-    uint32_t len = fault == LONG_PAST_END ? LONG_BYTES : op_len(opcode);
+    uint32_t len = fault == LONG_PAST_END       ? LONG_BYTES
+                   : fault == NO_QP_RIGHT_EMPTY ? 0
+                                                : op_len(opcode);
     struct vu_send bad = rig_send(&rig, opcode, 1, 0, len);
     aim(&bad, fault);
     rig_post(&rig, &bad);
@@ -95,7 +99,7 @@ static void refused_b(int sock, int param)
     struct rig rig;
     if (fault == NO_MR_RIGHT)
         attr.access = VU_ACCESS_ALL & ~right_of(opcode);
-    if (fault == NO_QP_RIGHT)
+    if (fault == NO_QP_RIGHT || fault == NO_QP_RIGHT_EMPTY)
         attr.conn.access &= ~right_of(opcode);
     rig_prepare(&rig, sock, &attr);
     if (fault == OTHER_PD) {
@@ -296,6 +300,9 @@ const struct sem_case sem_errors[] = {
     REFUSED("write_no_mr_right", IBV_WR_RDMA_WRITE, NO_MR_RIGHT),
     REFUSED("write_other_pd", IBV_WR_RDMA_WRITE, OTHER_PD),
     REFUSED("write_no_qp_right", IBV_WR_RDMA_WRITE, NO_QP_RIGHT),
+    REFUSED("empty_write_no_qp_right", IBV_WR_RDMA_WRITE, NO_QP_RIGHT_EMPTY),
+    REFUSED("empty_write_imm_no_qp_right", IBV_WR_RDMA_WRITE_WITH_IMM, NO_QP_RIGHT_EMPTY),
+    REFUSED("empty_read_no_qp_right", IBV_WR_RDMA_READ, NO_QP_RIGHT_EMPTY),
     REFUSED("write_imm_bad_key", IBV_WR_RDMA_WRITE_WITH_IMM, BAD_KEY),
     REFUSED("long_write_past_end", IBV_WR_RDMA_WRITE, LONG_PAST_END),
     REFUSED("long_read_past_end", IBV_WR_RDMA_READ, LONG_PAST_END),

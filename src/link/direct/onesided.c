@@ -135,8 +135,13 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         if (step != SW_STEP_DONE)
             return step;
     }
-    if (wqe->len_bytes == 0) /* no key is looked at: C9-88 */
+    if (wqe->len_bytes == 0) {
+        enum sw_verdict verdict = sw_target_check_empty(
+            sw_target_need((enum ibv_wr_opcode)wqe->opcode), d->remote_access);
+        if (verdict != SW_ACK)
+            return sw_step_refused(d, verdict);
         return d->answers_due ? SW_STEP_BLOCKED : finish_write(qp, d, wqe);
+    }
     if (wqe->done_bytes == wqe->len_bytes)
         return finish_write(qp, d, wqe); /* the immediate had no room before */
     if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->budget_bytes &&

@@ -251,15 +251,16 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint8_t *from = bounced(d, request, record.bounce_at);
     if (!from)
         return fatal(qp, SW_NAK_INVALID);
-    uint32_t total = record.total_bytes;
+    uint32_t total = record.total_bytes, admits = (uint32_t)qp->attr.qp_access_flags;
+    const struct sw_pub_mr *mr;
+    uint64_t word, addr = record.remote_addr;
+    enum sw_verdict verdict =
+        total ? sw_target_check(sw_nic.pub, record.rkey, addr, request->len_bytes,
+                                IBV_ACCESS_REMOTE_WRITE, qp->pd_id, admits, &mr, &word)
+              : sw_target_check_empty(IBV_ACCESS_REMOTE_WRITE, admits);
+    if (verdict != SW_ACK)
+        return answer(qp, d, verdict, 0);
     if (total) {
-        const struct sw_pub_mr *mr;
-        uint64_t word, addr = record.remote_addr;
-        enum sw_verdict verdict = sw_target_check(sw_nic.pub, record.rkey, addr, request->len_bytes,
-                                                  IBV_ACCESS_REMOTE_WRITE, qp->pd_id,
-                                                  (uint32_t)qp->attr.qp_access_flags, &mr, &word);
-        if (verdict != SW_ACK)
-            return refuse(qp, d, request, verdict);
         if (request->flags & SW_REC_LAST)
             sw_copy_ordered(own_memory(mr, addr), from, request->len_bytes);
         else
@@ -284,12 +285,12 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     uint64_t addr = asked.remote_addr;
     const struct sw_pub_mr *mr = NULL;
     uint64_t word;
-    if (total == 0)
-        return answer(qp, d, SW_ACK, 0);
+    uint32_t admits = (uint32_t)qp->attr.qp_access_flags;
     enum sw_verdict verdict =
-        sw_target_check(sw_nic.pub, asked.rkey, addr, total, IBV_ACCESS_REMOTE_READ, qp->pd_id,
-                        (uint32_t)qp->attr.qp_access_flags, &mr, &word);
-    if (verdict != SW_ACK)
+        total ? sw_target_check(sw_nic.pub, asked.rkey, addr, total, IBV_ACCESS_REMOTE_READ,
+                                qp->pd_id, admits, &mr, &word)
+              : sw_target_check_empty(IBV_ACCESS_REMOTE_READ, admits);
+    if (total == 0 || verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
