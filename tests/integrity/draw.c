@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "draw.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint32_t below(struct draw *draw, uint32_t bound)
+{
+    return vu_random_below(&draw->random, bound);
+}
+
+static bool percent(struct draw *draw, uint32_t chance)
+{
+    return below(draw, 100) < chance;
+}
+
+void draw_open(struct draw *draw, uint64_t seed, struct model *model, const uint8_t *pattern)
+{
+    draw->random.state = seed;
+    draw->model = model;
+    model_clear(model, pattern);
+    draw->patient = percent(draw, 2);
+    for (int conn = 0; conn < CONNS; conn++)
+        for (int side = 0; side < 2; side++)
+            model->conns[conn].ends[side].proc = (int)below(draw, PROCS);
+}
+
+/* --- between rounds --- */
+
+static void draw_mr(struct draw *draw, int proc, int slot, enum mr_act *act)
+{
+    struct model_mr *mr = &draw->model->mrs[proc][slot];
+    *act = MR_KEEP;
+    if (mr->live && percent(draw, slot ? 15 : 5)) {
+        *act = MR_DEREGISTER;
+        mr->live = false;
+    } else if (!mr->live && percent(draw, slot ? 70 : 95)) {
+        *act = MR_REGISTER;
+        mr->live = true;
+        mr->generation++;
+        mr->offset = slot ? below(draw, ARENA_BYTES - 1) : 0;
+        mr->len_bytes = slot ? 1 + below(draw, ARENA_BYTES - mr->offset) : ARENA_BYTES;
+        mr->access = percent(draw, slot ? 85 : 100) ? IBV_ACCESS_LOCAL_WRITE : 0;
+        if (percent(draw, slot ? 70 : 100))
+            mr->access |= IBV_ACCESS_REMOTE_READ;
+        if (mr->access & IBV_ACCESS_LOCAL_WRITE && percent(draw, slot ? 70 : 100))
+            mr->access |= IBV_ACCESS_REMOTE_WRITE;
+        if (mr->access & IBV_ACCESS_LOCAL_WRITE && percent(draw, slot ? 70 : 100))
+            mr->access |= IBV_ACCESS_REMOTE_ATOMIC;
+    }
+}
+
+static void draw_attr(struct draw *draw, struct draw_end_attr *attr)
+{
+    static const int rights[] = {IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
+                                 IBV_ACCESS_REMOTE_ATOMIC};
+    attr->send_cq = (int)below(draw, CQS);
+    attr->recv_cq = (int)below(draw, CQS);
+    attr->sig_all = percent(draw, 25);
+    attr->uses_srq = percent(draw, 25);
+    attr->send_wr = 1 + below(draw, 24);
+    attr->recv_wr = 1 + below(draw, 16);
+    attr->sges = 1 + below(draw, SGES);
+    attr->inline_bytes = percent(draw, 50) ? below(draw, 400) : 0;
+    attr->conn = vu_conn_default;
+    attr->conn.timeout = 8;
+    attr->conn.retry_cnt = 1;
+    attr->conn.rnr_retry = (uint8_t)below(draw, 2);
+    attr->conn.min_rnr_timer = 1;
+    if (percent(draw, 12))
+        attr->conn.access &= ~rights[below(draw, 3)];
+}
+
+static void make_end(struct model_end *end, const struct draw_end_attr *attr)
+{
+    int proc = end->proc;
+    memset(end, 0, sizeof(*end));
+    end->proc = proc;
+    end->exists = true;
+    end->sig_all = attr->sig_all;
+    end->uses_srq = attr->uses_srq;
+}
+
+static bool both_in(const struct model_conn *conn, enum ibv_qp_state state)
+{
+    return conn->ends[0].state == state && conn->ends[1].state == state;
+}
+
+static void draw_breaks(struct draw *draw, struct model_conn *conn, struct draw_conn_acts *acts)
+{
+    bool well = !both_in(conn, IBV_QPS_ERR) && conn->ends[0].state == conn->ends[1].state;
+    uint32_t dice = below(draw, 100);
+    if (dice < (well ? 6u : 30u)) {
+        uint32_t which = well ? 1 + below(draw, 3) : 3;
+        for (int side = 0; side < 2; side++)
+            acts->error[side] = which >> side & 1;
+    } else if (dice < (well ? 12u : 80u)) {
+        acts->reset[0] = acts->reset[1] = true;
+    } else if (dice < (well ? 18u : 92u)) {
+        acts->destroy[0] = acts->destroy[1] = true;
+    }
+    for (int side = 0; side < 2; side++) {
+        struct model_end *end = &conn->ends[side];
+        if (acts->error[side])
+            model_error(end);
+        if (acts->reset[side])
+            model_reset(end);
+        if (acts->destroy[side])
+            end->exists = false;
+    }
+}
+
+static void draw_conn(struct draw *draw, int index, struct draw_conn_acts *acts)
+{
+    struct model_conn *conn = &draw->model->conns[index];
+    memset(acts, 0, sizeof(*acts));
+    if (conn->ends[0].exists && !both_in(conn, IBV_QPS_RESET))
+        draw_breaks(draw, conn, acts);
+    if (!conn->ends[0].exists && percent(draw, 90)) {
+        acts->create = true;
+        for (int side = 0; side < 2; side++) {
+            draw_attr(draw, &acts->attrs[side]);
+            make_end(&conn->ends[side], &acts->attrs[side]);
+        }
+    }
+    if (!conn->ends[0].exists)
+        return;
+    acts->init = both_in(conn, IBV_QPS_RESET) && percent(draw, 90);
+    acts->connect = acts->init ? percent(draw, 90) : both_in(conn, IBV_QPS_INIT);
+    for (int side = 0; side < 2; side++) {
+        struct model_end *end = &conn->ends[side];
+        if (acts->init) { /* another life may have other rights */
+            struct draw_end_attr fresh;
+            draw_attr(draw, &fresh);
+            acts->attrs[side].conn = fresh.conn;
+            end->access = fresh.conn.access;
+            end->rnr_retry = fresh.conn.rnr_retry;
+            end->state = IBV_QPS_INIT;
+        }
+        if (acts->connect) {
+            if (!acts->init) {
+                acts->attrs[side].conn = vu_conn_default;
+                acts->attrs[side].conn.rnr_retry = end->rnr_retry;
+                acts->attrs[side].conn.min_rnr_timer = 1;
+            }
+            end->state = IBV_QPS_RTS;
+        }
+    }
+}
+
+void draw_admin(struct draw *draw, struct draw_round *round)
+{
+    memset(round, 0, sizeof(*round));
+    model_round(draw->model);
+    for (int conn = 0; conn < CONNS; conn++)
+        draw_conn(draw, conn, &round->conns[conn]);
+    for (int proc = 0; proc < PROCS; proc++)
+        for (int slot = 0; slot < MRS; slot++)
+            draw_mr(draw, proc, slot, &round->mr_acts[proc][slot]);
+}
+
+/* --- pieces of memory --- */
+
+/* A piece of a lane from `from` on, in a region with the rights of `need` (or, wanted false, in one
+ * that lacks some). Its place is random unless `tight`. */
+static bool find_piece(struct draw *draw, int proc, uint32_t lane, uint32_t from, uint32_t len,
+                       int need, bool wanted, bool tight, struct model_sge *sge)
+{
+    int first = (int)below(draw, MRS);
+    for (int i = 0; i < MRS; i++) {
+        int slot = (first + i) % MRS;
+        const struct model_mr *mr = &draw->model->mrs[proc][slot];
+        uint32_t start = lane + from, end = lane + LANE_BYTES, mr_end = mr->offset + mr->len_bytes;
+        if (!mr->live || ((mr->access & need) == need) != wanted)
+            continue;
+        start = start > mr->offset ? start : mr->offset;
+        end = end < mr_end ? end : mr_end;
+        if (start + len > end)
+            continue;
+        uint32_t at = tight ? start : start + below(draw, end - start - len + 1);
+        *sge = (struct model_sge){slot, mr->generation, at, len, KEY_GOOD};
+        return true;
+    }
+    return false;
+}
+
+/* Spoils a good piece; false where that kind of fault is not to be had. */
+static bool spoil(struct draw *draw, int proc, uint32_t lane, int need, struct model_sge *sge)
+{
+    const struct model_mr *mr = &draw->model->mrs[proc][sge->mr];
+    switch (below(draw, 4)) {
+    case 0:
+        sge->key = KEY_BAD;
+        return true;
+    case 1:
+        sge->key = KEY_STALE;
+        return true;
+    case 2:
+        if (need == IBV_ACCESS_REMOTE_ATOMIC) /* aligned, or there would be two faults */
+            sge->offset = ((mr->offset + mr->len_bytes - 8) & ~7u) + 8;
+        else
+            sge->offset = mr->offset + mr->len_bytes - sge->len_bytes + 1 + below(draw, 16);
+        return true;
+    default:
+        return need && find_piece(draw, proc, lane, 0, sge->len_bytes, need, false, false, sge);
+    }
+}
+
+/* --- receives --- */
+
+static void draw_recv(struct draw *draw, int conn, int side, struct model_recv *recv)
+{
+    struct model_end *end = &draw->model->conns[conn].ends[side];
+    uint32_t lane = model_lane(conn, side, LANE_RECV);
+    uint32_t slot = end->next_slot++ % RECV_SLOTS * SLOT_BYTES;
+    uint32_t len = percent(draw, 12) ? below(draw, 256) : SLOT_BYTES;
+    memset(recv, 0, sizeof(*recv));
+    recv->wr_id = (uint64_t)(conn * 2 + side) << 32 | RECV_BIT | end->next_wr++;
+    int count = len < 2 ? 1 : 1 + (int)below(draw, end->sge_cap < 2 ? end->sge_cap : 2);
+    for (int i = 0; i < count; i++) {
+        uint32_t part = i + 1 < count ? 1 + below(draw, len - 1) : len;
+        struct model_sge *sge = &recv->sges[i];
+        if (!find_piece(draw, end->proc, lane, slot, part, IBV_ACCESS_LOCAL_WRITE, true, true,
+                        sge) ||
+            sge->offset != lane + slot)
+            break; /* a shorter one, then */
+        recv->sge_count++;
+        slot += part;
+        len -= part;
+    }
+    if (recv->sge_count == 1 && recv->sges[0].len_bytes == SLOT_BYTES && percent(draw, 5)) {
+        struct model_sge bad = recv->sges[0];
+        if (spoil(draw, end->proc, lane, IBV_ACCESS_LOCAL_WRITE, &bad))
+            recv->sges[0] = bad;
+    }
+}
+
+static void draw_recv_list(struct draw *draw, int conn, int side, struct draw_recvs *list)
+{
+    struct model_end *end = &draw->model->conns[conn].ends[side];
+    if (!end->exists || end->uses_srq || percent(draw, 20))
+        return;
+    int count = 1 + (int)below(draw, LIST_MAX);
+    while (list->count < count && !list->rc &&
+           (end->recv_count < (int)RECV_SLOTS || (uint32_t)end->recv_count == end->recv_cap)) {
+        struct model_recv *recv = &list->recvs[list->count++];
+        draw_recv(draw, conn, side, recv);
+        list->rc = model_receive(draw->model, conn, side, recv);
+    }
+}
+
+static void draw_srq(struct draw *draw, int proc, uint32_t *posts)
+{
+    uint32_t room = RECV_SLOTS - draw->model->srq_count[proc];
+    *posts = room ? below(draw, room + 1) : 0;
+    draw->model->srq_count[proc] += *posts;
+}
+
+/* --- requests --- */
+
+struct lanes {
+    int conn, dir;
+    struct model_end *from, *to;
+    uint32_t local, remote;      /* where they begin */
+    uint32_t local_used;         /* local bytes are used once in a round */
+    uint32_t read_from, read_to; /* remote bytes READs and atomics since the last fence touched */
+    bool faulty;
+};
+
+static uint32_t draw_len(struct draw *draw)
+{
+    uint32_t dice = below(draw, 100);
+    return dice < 8    ? 0
+           : dice < 50 ? 1 + below(draw, 64)
+           : dice < 75 ? 65 + below(draw, 240)
+           : dice < 94 ? 300 + below(draw, SLOT_BYTES - 300 + 1)
+                       : SLOT_BYTES + below(draw, 4000);
+}
+
+static bool draw_local(struct draw *draw, struct lanes *lanes, struct model_op *op, uint32_t len)
+{
+    int need = op->opcode == IBV_WR_RDMA_READ || op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+                       op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD
+                   ? IBV_ACCESS_LOCAL_WRITE
+                   : 0;
+    int count =
+        len == 0 ? 0
+        : len < SGES
+            ? 1
+            : 1 + (int)below(draw, SGES < lanes->from->sge_cap ? SGES : lanes->from->sge_cap);
+    for (int i = 0; i < count; i++) {
+        uint32_t left = (uint32_t)(count - i - 1);
+        uint32_t part = left ? 1 + below(draw, len - left) : len;
+        struct model_sge *sge = &op->sges[op->sge_count];
+        if (!find_piece(draw, lanes->from->proc, lanes->local, lanes->local_used, part, need, true,
+                        true, sge))
+            return false;
+        lanes->local_used = sge->offset + part - lanes->local;
+        op->sge_count++;
+        len -= part;
+    }
+    return true;
+}
+
+/* Ordering: a WRITE, SEND or atomic may overtake a READ or atomic before it unless it is fenced
+ * (10.8.3.3); a READ may not overtake a WRITE. */
+static void keep_order(struct lanes *lanes, struct model_op *op)
+{
+    uint32_t from = op->remote.offset, to = from + model_op_len(op);
+    if (lanes->read_to > from && lanes->read_from < to)
+        op->flags |= IBV_SEND_FENCE;
+    if (op->flags & IBV_SEND_FENCE)
+        lanes->read_from = lanes->read_to = 0;
+    if (model_need(op->opcode) & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) {
+        bool none = lanes->read_to == 0;
+        lanes->read_from = none || from < lanes->read_from ? from : lanes->read_from;
+        lanes->read_to = none || to > lanes->read_to ? to : lanes->read_to;
+    }
+}
+
+static bool draw_remote(struct draw *draw, struct lanes *lanes, struct model_op *op, uint32_t len)
+{
+    int need = model_need(op->opcode);
+    bool atomic = need == IBV_ACCESS_REMOTE_ATOMIC;
+    if (!lanes->faulty && (lanes->to->access & need) != need)
+        return false;
+    if (!find_piece(draw, lanes->to->proc, lanes->remote, 0, atomic ? 16 : len, need, true, false,
+                    &op->remote))
+        return len == 0;
+    op->remote.len_bytes = len;
+    if (atomic)
+        op->remote.offset = (op->remote.offset + 7) & ~7u;
+    return true;
+}
+
+/* What a message that takes a receive meets. Two faults at once are no test: either may be found
+ * first. */
+enum welcome { WELCOME, NO_RECEIVE, ONE_FAULT, TWO_FAULTS };
+
+static enum welcome find_welcome(const struct draw *draw, const struct lanes *lanes,
+                                 const struct model_op *op)
+{
+    const struct model_end *to = lanes->to;
+    uint32_t len = op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? 0 : model_op_len(op), room = 0;
+    if (to->uses_srq)
+        return draw->model->srq_count[to->proc] == 0 ? NO_RECEIVE
+               : len <= SLOT_BYTES                   ? WELCOME
+                                                     : ONE_FAULT;
+    if (to->recv_count == 0)
+        return NO_RECEIVE;
+    const struct model_recv *recv = &to->recvs[0];
+    bool good = true;
+    for (int i = 0; i < recv->sge_count; i++) {
+        room += recv->sges[i].len_bytes;
+        good &= model_reaches(draw->model, to->proc, &recv->sges[i], IBV_ACCESS_LOCAL_WRITE);
+    }
+    return len <= room ? good || len == 0 ? WELCOME : ONE_FAULT : good ? ONE_FAULT : TWO_FAULTS;
+}
+
+/* Whether what a request takes at the target leaves one outcome only. */
+static bool is_clear(const struct draw *draw, const struct lanes *lanes, const struct model_op *op)
+{
+    int need = model_need(op->opcode);
+    enum welcome welcome = find_welcome(draw, lanes, op);
+    bool admitted = (lanes->to->access & need) == need;
+    if (!lanes->faulty)
+        return welcome == WELCOME;
+    if (welcome == TWO_FAULTS)
+        return false;
+    /* Who of several is the one to find an SRQ empty is not said, nor whether what is refused has
+     * taken of it. */
+    if (lanes->to->uses_srq && (welcome == NO_RECEIVE || !admitted))
+        return false;
+    /* Data of a WRITE whose immediate finds no receive may be there or not. */
+    if (need && welcome != WELCOME)
+        return admitted && model_op_len(op) == 0;
+    return true;
+}
+
+static void draw_fault(struct draw *draw, struct lanes *lanes, struct model_op *op)
+{
+    int need = model_need(op->opcode);
+    uint32_t len = model_op_len(op);
+    struct model_sge bad;
+    bool atomic = need == IBV_ACCESS_REMOTE_ATOMIC;
+    if (len == 0 || (lanes->to->access & need) != need) /* no fault, or one already */
+        return;
+    if (op->sge_count == 1 && !(op->flags & IBV_SEND_INLINE) && percent(draw, need ? 40 : 100)) {
+        bad = op->sges[0];
+        int rights =
+            need & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC) ? IBV_ACCESS_LOCAL_WRITE : 0;
+        if (spoil(draw, lanes->from->proc, lanes->local, rights, &bad))
+            op->sges[0] = bad;
+        op->compare_add = op->swap = 0; /* an atomic may have been done before it is found */
+    } else if (need && !(op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && lanes->to->uses_srq)) {
+        bad = op->remote;
+        if (atomic && percent(draw, 25))
+            bad.offset += 1 + below(draw, 7);
+        else if (!spoil(draw, lanes->to->proc, lanes->remote, need, &bad))
+            return;
+        if (atomic && bad.offset % 8 && bad.key != KEY_GOOD)
+            return;
+        if (atomic && bad.mr != op->remote.mr)
+            bad.offset &= ~7u;
+        op->remote = bad;
+    }
+}
+
+static const enum ibv_wr_opcode opcodes[] = {
+    IBV_WR_SEND,      IBV_WR_SEND_WITH_IMM,      IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+    IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD,
+};
+
+static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct model_op *op)
+{
+    memset(op, 0, sizeof(*op));
+    op->opcode = opcodes[below(draw, sizeof(opcodes) / sizeof(opcodes[0]))];
+    op->wr_id = (uint64_t)(lanes->conn * 2 + lanes->dir) << 32 | lanes->from->next_wr++;
+    op->flags = (percent(draw, 50) ? IBV_SEND_SIGNALED : 0) |
+                (percent(draw, 20) ? IBV_SEND_SOLICITED : 0) |
+                (percent(draw, 10) ? IBV_SEND_FENCE : 0);
+    op->imm = (uint32_t)vu_random(&draw->random);
+    op->compare_add = below(draw, 3);
+    op->swap = below(draw, 3);
+    int need = model_need(op->opcode);
+    bool atomic = need == IBV_ACCESS_REMOTE_ATOMIC, read = op->opcode == IBV_WR_RDMA_READ;
+    bool takes_receive = !need || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    uint32_t len = atomic ? 8 : draw_len(draw);
+    if (!need && len > SLOT_BYTES && !lanes->faulty)
+        len = SLOT_BYTES;
+    if (!draw_local(draw, lanes, op, len) || (need && !draw_remote(draw, lanes, op, len)))
+        return false;
+    if (!atomic && !read && percent(draw, 30) &&
+        (len <= lanes->from->inline_cap || percent(draw, lanes->faulty ? 10 : 0)))
+        op->flags |= IBV_SEND_INLINE;
+    if (takes_receive && !is_clear(draw, lanes, op))
+        return false;
+    if (fault && (!takes_receive || find_welcome(draw, lanes, op) == WELCOME))
+        draw_fault(draw, lanes, op);
+    if (need)
+        keep_order(lanes, op);
+    return true;
+}
+
+static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
+                           struct draw_sends *list)
+{
+    struct model_conn *pair = &draw->model->conns[conn];
+    struct lanes lanes = {.conn = conn,
+                          .dir = dir,
+                          .from = &pair->ends[dir],
+                          .to = &pair->ends[!dir],
+                          .local = model_lane(conn, dir, LANE_LOCAL),
+                          .remote = model_lane(conn, dir, LANE_REMOTE),
+                          .faulty = faulty};
+    bool can_send = lanes.from->state == IBV_QPS_RTS, heard = lanes.to->state == IBV_QPS_RTS;
+    if (!lanes.from->exists || (can_send && !heard && !draw->patient))
+        return;
+    int count = 1 + (int)below(draw, LIST_MAX),
+        at = faulty ? (int)below(draw, (uint32_t)count) : -1;
+    list->chain = percent(draw, 70);
+    for (int i = 0; i < count && !list->rc; i++) {
+        struct model_op *op = &list->ops[list->count];
+        bool drawn = false;
+        for (int tries = 0; tries < 4 && !drawn; tries++)
+            drawn = draw_op(draw, &lanes, i == at, op);
+        if (!drawn)
+            continue;
+        /* What follows a READ or atomic may be out before the fault is found. */
+        if (at >= 0 && i > at)
+            op->flags |= IBV_SEND_FENCE;
+        list->rc = model_send(draw->model, conn, dir, op);
+        list->count++;
+    }
+}
+
+void draw_work(struct draw *draw, struct draw_round *round)
+{
+    for (int proc = 0; proc < PROCS; proc++)
+        draw_srq(draw, proc, &round->srq_posts[proc]);
+    for (int conn = 0; conn < CONNS; conn++)
+        for (int side = 0; side < 2; side++)
+            draw_recv_list(draw, conn, side, &round->recvs[conn][side]);
+    for (int conn = 0; conn < CONNS; conn++) {
+        /* With a fault on its way, only one side sends: what it does to the other's requests is a
+         * matter of time. */
+        const struct model_conn *pair = &draw->model->conns[conn];
+        bool well = pair->ends[0].state == pair->ends[1].state;
+        bool faulty = well && percent(draw, 35);
+        int only = faulty || !well ? (int)below(draw, 2) : -1;
+        for (int dir = 0; dir < 2; dir++)
+            if (only != !dir && percent(draw, 80))
+                draw_send_list(draw, conn, dir, faulty, &round->sends[conn][dir]);
+    }
+}
