@@ -162,10 +162,27 @@ int sw_pd_alloc(struct sw_context *ctx, struct sw_pd **out)
     return 0;
 }
 
+int sw_pd_alloc_parent(struct sw_pd *base, const struct sw_allocator *allocator, struct sw_pd **out)
+{
+    struct sw_pd *pd = calloc(1, sizeof(*pd));
+    if (!pd)
+        return -ENOMEM;
+    pd->ctx = base->ctx;
+    pd->id = base->id;
+    pd->base = base;
+    if (allocator)
+        pd->allocator = *allocator;
+    sw_pd_ref(base);
+    *out = pd;
+    return 0;
+}
+
 int sw_pd_dealloc(struct sw_pd *pd)
 {
     if (atomic_load(&pd->refs))
         return -EBUSY;
+    if (pd->base)
+        sw_pd_unref(pd->base);
     free(pd);
     return 0;
 }

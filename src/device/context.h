@@ -26,6 +26,18 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out);
 void sw_context_query_port(struct sw_context *ctx, struct ibv_port_attr *out);
 
 int sw_pd_alloc(struct sw_context *ctx, struct sw_pd **out);
+
+/* Where a program wants its queues' memory: device/buffer.h. */
+#define SW_ALLOCATOR_DEFAULT ((void *)-1) /* the answer of one that leaves a request to us */
+struct sw_allocator {
+    void *(*alloc)(void *owner, size_t len_bytes, size_t alignment_bytes, uint64_t type);
+    void (*free)(void *owner, void *memory, uint64_t type);
+    void *owner;
+};
+/* A parent domain: the same domain as `base` (which stays busy meanwhile), with an allocator or
+ * NULL. */
+int sw_pd_alloc_parent(struct sw_pd *base, const struct sw_allocator *allocator,
+                       struct sw_pd **out);
 int sw_pd_dealloc(struct sw_pd *pd); /* -EBUSY while MRs, QPs, SRQs or AHs use it */
 /* For other users of a PD (address handles). */
 void sw_pd_ref(struct sw_pd *pd);

@@ -16,8 +16,10 @@ struct sw_context {
 
 struct sw_pd {
     struct sw_context *ctx;
-    uint32_t id; /* published in MR and QP entries */
+    uint32_t id; /* published in MR and QP entries; a parent domain's is its base's */
     atomic_uint refs;
+    struct sw_pd *base; /* of a parent domain */
+    struct sw_allocator allocator;
 };
 
 #endif

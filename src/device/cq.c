@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/buffer.h"
 #include "device/cq_impl.h"
 #include "device/device_limits.h"
 #include "device/nic.h"
@@ -21,11 +22,17 @@ static uint32_t ring_size(int cqe)
 int sw_cq_create(struct sw_context *ctx, int cqe, sw_cq_notify_fn notify, void *owner,
                  struct sw_cq **out)
 {
+    return sw_cq_create_in(ctx, NULL, cqe, notify, owner, out);
+}
+
+int sw_cq_create_in(struct sw_context *ctx, struct sw_pd *pd, int cqe, sw_cq_notify_fn notify,
+                    void *owner, struct sw_cq **out)
+{
     if (cqe < 1 || cqe > SW_MAX_CQE)
         return -EINVAL;
     struct sw_cq *cq = aligned_alloc(SW_CACHELINE, sizeof(*cq));
     uint32_t size = ring_size(cqe);
-    struct sw_cqe *ring = aligned_alloc(SW_CACHELINE, size * sizeof(*ring));
+    struct sw_cqe *ring = sw_buffer_alloc(pd, size * sizeof(*ring), SW_BUFFER_CQ);
     if (!cq || !ring)
         goto no_memory;
     memset(cq, 0, sizeof(*cq));
@@ -39,6 +46,9 @@ int sw_cq_create(struct sw_context *ctx, int cqe, sw_cq_notify_fn notify, void *
     cq->mask = size - 1;
     cq->capacity = size;
     cq->ctx = ctx;
+    cq->pd = pd;
+    if (pd)
+        sw_pd_ref(pd);
     cq->index = (uint32_t)index;
     cq->pub = &sw_nic.pub->cqs[index];
     atomic_store(&cq->pub->armed, SW_CQ_DISARMED);
@@ -49,7 +59,7 @@ int sw_cq_create(struct sw_context *ctx, int cqe, sw_cq_notify_fn notify, void *
 
 no_memory:
     free(cq);
-    free(ring);
+    sw_buffer_free(ring);
     return -ENOMEM;
 }
 
@@ -62,8 +72,10 @@ int sw_cq_destroy(struct sw_cq *cq)
     sw_nic_release_cq(cq->index);
     pthread_mutex_unlock(&sw_nic.lock);
     free(cq->qps);
-    free(cq->times_ns);
-    free(cq->ring);
+    sw_buffer_free(cq->times_ns);
+    sw_buffer_free(cq->ring);
+    if (cq->pd)
+        sw_pd_unref(cq->pd);
     free(cq);
     return 0;
 }
@@ -73,15 +85,20 @@ int sw_cq_entries(const struct sw_cq *cq)
     return (int)cq->capacity;
 }
 
+static uint64_t *new_times(struct sw_cq *cq, uint32_t entries)
+{
+    return sw_buffer_alloc(cq->pd, entries * sizeof(uint64_t), SW_BUFFER_CQ);
+}
+
 int sw_cq_resize(struct sw_cq *cq, int cqe)
 {
     if (cqe < 1 || cqe > SW_MAX_CQE)
         return -EINVAL;
     uint32_t size = ring_size(cqe);
-    struct sw_cqe *ring = aligned_alloc(SW_CACHELINE, size * sizeof(*ring));
-    uint64_t *times_ns = cq->times_ns ? calloc(size, sizeof(*times_ns)) : NULL;
+    struct sw_cqe *ring = sw_buffer_alloc(cq->pd, size * sizeof(*ring), SW_BUFFER_CQ);
+    uint64_t *times_ns = cq->times_ns ? new_times(cq, size) : NULL;
     if (!ring || (cq->times_ns && !times_ns)) {
-        free(ring);
+        sw_buffer_free(ring);
         return -ENOMEM;
     }
     struct sw_cqe *old = ring;
@@ -106,14 +123,14 @@ int sw_cq_resize(struct sw_cq *cq, int cqe)
     }
     sw_lock_release(&cq->push_lock);
     sw_lock_release(&cq->poll_lock);
-    free(old);
-    free(old_times);
+    sw_buffer_free(old);
+    sw_buffer_free(old_times);
     return rc;
 }
 
 int sw_cq_keep_times(struct sw_cq *cq)
 {
-    cq->times_ns = calloc(cq->capacity, sizeof(*cq->times_ns));
+    cq->times_ns = new_times(cq, cq->capacity);
     return cq->times_ns ? 0 : -ENOMEM;
 }
 

@@ -9,6 +9,7 @@
 
 struct sw_context;
 struct sw_cq;
+struct sw_pd;
 
 /* Called (from a poster, a poller or the engine; device locks may be held: must not call back into
  * device/, must not block) when an armed CQ gets a completion. */
@@ -17,6 +18,9 @@ typedef void (*sw_cq_notify_fn)(void *owner);
 /* cqe: at least this many entries, 1..SW_MAX_CQE else -EINVAL. notify may be NULL (no channel). */
 int sw_cq_create(struct sw_context *ctx, int cqe, sw_cq_notify_fn notify, void *owner,
                  struct sw_cq **out);
+/* The same in memory of a parent domain, which is busy while the CQ lives. */
+int sw_cq_create_in(struct sw_context *ctx, struct sw_pd *pd, int cqe, sw_cq_notify_fn notify,
+                    void *owner, struct sw_cq **out);
 int sw_cq_destroy(struct sw_cq *cq); /* -EBUSY while QPs or SRQs use it */
 int sw_cq_entries(const struct sw_cq *cq);
 int sw_cq_resize(struct sw_cq *cq, int cqe); /* keeps entries; -EINVAL if fewer than are queued */

@@ -50,6 +50,7 @@ struct sw_cq {
     sw_cq_notify_fn notify;
     void *owner;
     atomic_uint refs;
+    struct sw_pd *pd;           /* whose allocator its memory came from, or NULL */
     _Atomic uint32_t head_seen; /* head as of the last poll, for the producers' overflow check */
 
     /* Moderation: cq_moderation.c. Its members of the list are under nic.lock. */

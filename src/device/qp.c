@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/buffer.h"
 #include "device/cq_impl.h"
 #include "device/device_limits.h"
 #include "device/mr_impl.h"
@@ -53,7 +54,7 @@ static int init_rq(struct sw_qp *qp, struct ibv_qp_cap *cap)
     qp->rq.stride_bytes = shape.stride_bytes;
     qp->rq.sge_max = cap->max_recv_sge;
     qp->rq.wr_max = shape.entries;
-    qp->rq.wr_ids = calloc(shape.entries, sizeof(uint64_t));
+    qp->rq.wr_ids = sw_buffer_alloc(qp->pd, shape.entries * sizeof(uint64_t), SW_BUFFER_QP);
     if (!qp->rq.wr_ids)
         return -ENOMEM; /* free_parts() gives the ring back */
     qp->rq.pd = qp->pd_id;
@@ -69,7 +70,7 @@ static void free_parts(struct sw_qp *qp)
                        (uint64_t)qp->rq.entries * qp->rq.stride_bytes);
         pthread_mutex_unlock(&sw_nic.lock);
     }
-    free(qp->rq.wr_ids);
+    sw_buffer_free(qp->rq.wr_ids);
     sw_sq_fini(&qp->sq);
     free(qp);
 }
@@ -102,7 +103,7 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     qp->link = sw_nic.link;
     qp->state = IBV_QPS_RESET;
     sw_qp_rx_idle(qp);
-    rc = sw_sq_init(&qp->sq, &init->cap, init->sq_sig_all, rules->send_opcodes);
+    rc = sw_sq_init(&qp->sq, qp->pd, &init->cap, init->sq_sig_all, rules->send_opcodes);
     if (!rc)
         rc = init_rq(qp, &init->cap);
     if (rc)
@@ -161,10 +162,11 @@ int sw_qp_destroy(struct sw_qp *qp)
     pthread_mutex_unlock(&sw_nic.lock);
     sw_cq_detach(qp->recv_cq, qp);
     sw_cq_detach(qp->send_cq, qp);
-    sw_pd_unref(qp->pd);
     if (qp->srq)
         atomic_fetch_sub(&qp->srq->refs, 1);
+    struct sw_pd *pd = qp->pd;
     free_parts(qp);
+    sw_pd_unref(pd);
     return 0;
 }
 
@@ -409,7 +411,7 @@ void sw_qp_quiesce_pd(struct sw_pd *pd)
         if (!qp)
             continue;
         seen++;
-        if (qp->pd != pd && (!qp->srq || qp->srq->pd != pd))
+        if (qp->pd_id != pd->id && (!qp->srq || qp->srq->rq.pd != pd->id))
             continue;
         if (qp->rq.entries && sw_rq_depth(&qp->rq))
             atomic_store(&qp->pub->rq_len_min_bytes, 0);

@@ -2,14 +2,15 @@
 #include "device/sq.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "device/buffer.h"
 #include "device/cq_impl.h"
 #include "device/device_limits.h"
 #include "device/qp_impl.h"
 
-int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all, uint32_t opcodes)
+int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool sig_all,
+               uint32_t opcodes)
 {
     uint32_t entries = 4;
     while (entries < cap->max_send_wr)
@@ -17,9 +18,13 @@ int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all, uint32_t 
     if (cap->max_send_sge == 0)
         cap->max_send_sge = 1;
     cap->max_inline_data = (cap->max_inline_data + 63) & ~63u;
-    sq->wqes = aligned_alloc(SW_CACHELINE, entries * sizeof(*sq->wqes));
-    sq->sges = calloc((size_t)entries * cap->max_send_sge, sizeof(*sq->sges));
-    sq->inline_bytes = cap->max_inline_data ? calloc(entries, cap->max_inline_data) : NULL;
+    sq->wqes = sw_buffer_alloc(pd, entries * sizeof(*sq->wqes), SW_BUFFER_QP);
+    sq->sges =
+        sw_buffer_alloc(pd, (size_t)entries * cap->max_send_sge * sizeof(*sq->sges), SW_BUFFER_QP);
+    sq->inline_bytes =
+        cap->max_inline_data
+            ? sw_buffer_alloc(pd, (size_t)entries * cap->max_inline_data, SW_BUFFER_QP)
+            : NULL;
     if (!sq->wqes || !sq->sges || (cap->max_inline_data && !sq->inline_bytes)) {
         sw_sq_fini(sq);
         return -ENOMEM;
@@ -37,9 +42,9 @@ int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all, uint32_t 
 
 void sw_sq_fini(struct sw_sq *sq)
 {
-    free(sq->wqes);
-    free(sq->sges);
-    free(sq->inline_bytes);
+    sw_buffer_free(sq->wqes);
+    sw_buffer_free(sq->sges);
+    sw_buffer_free(sq->inline_bytes);
     sq->wqes = NULL;
     sq->sges = NULL;
     sq->inline_bytes = NULL;

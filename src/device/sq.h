@@ -19,6 +19,7 @@
 
 #include "device/pub.h"
 
+struct sw_pd;
 struct sw_qp;
 
 enum sw_wqe_flags {
@@ -94,7 +95,8 @@ static inline bool sw_sq_is_full(struct sw_sq *sq)
     return sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max;
 }
 
-int sw_sq_init(struct sw_sq *sq, struct ibv_qp_cap *cap, bool sig_all, uint32_t opcodes);
+int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool sig_all,
+               uint32_t opcodes);
 void sw_sq_fini(struct sw_sq *sq);
 void sw_sq_reset(struct sw_sq *sq);
 

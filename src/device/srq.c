@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/buffer.h"
 #include "device/device_limits.h"
 #include "device/nic.h"
 #include "device/srq_impl.h"
@@ -17,11 +18,11 @@ int sw_srq_create(struct sw_pd *pd, struct ibv_srq_attr *attr, void *owner, stru
     struct sw_srq *srq = calloc(1, sizeof(*srq));
     if (!srq)
         return -ENOMEM;
-    srq->rq.ring = calloc(shape.entries, shape.stride_bytes);
-    srq->rq.wr_ids = calloc(shape.entries, sizeof(uint64_t));
+    srq->rq.ring = sw_buffer_alloc(pd, (size_t)shape.entries * shape.stride_bytes, SW_BUFFER_SRQ);
+    srq->rq.wr_ids = sw_buffer_alloc(pd, shape.entries * sizeof(uint64_t), SW_BUFFER_SRQ);
     if (!srq->rq.ring || !srq->rq.wr_ids) {
-        free(srq->rq.ring);
-        free(srq->rq.wr_ids);
+        sw_buffer_free(srq->rq.ring);
+        sw_buffer_free(srq->rq.wr_ids);
         free(srq);
         return -ENOMEM;
     }
@@ -43,9 +44,9 @@ int sw_srq_destroy(struct sw_srq *srq)
 {
     if (atomic_load(&srq->refs))
         return -EBUSY;
+    sw_buffer_free(srq->rq.ring);
+    sw_buffer_free(srq->rq.wr_ids);
     sw_pd_unref(srq->pd);
-    free(srq->rq.ring);
-    free(srq->rq.wr_ids);
     free(srq);
     return 0;
 }
@@ -62,11 +63,11 @@ int sw_srq_modify(struct sw_srq *srq, const struct ibv_srq_attr *attr, int mask)
         if (attr->max_wr < 1 || attr->max_wr > SW_MAX_SRQ_WR)
             return -EINVAL;
         shape = sw_rq_shape(attr->max_wr, srq->rq.sge_max);
-        ring = calloc(shape.entries, shape.stride_bytes);
-        wr_ids = calloc(shape.entries, sizeof(uint64_t));
+        ring = sw_buffer_alloc(srq->pd, (size_t)shape.entries * shape.stride_bytes, SW_BUFFER_SRQ);
+        wr_ids = sw_buffer_alloc(srq->pd, shape.entries * sizeof(uint64_t), SW_BUFFER_SRQ);
         if (!ring || !wr_ids) {
-            free(ring);
-            free(wr_ids);
+            sw_buffer_free(ring);
+            sw_buffer_free(wr_ids);
             return -ENOMEM;
         }
     }
@@ -97,8 +98,8 @@ int sw_srq_modify(struct sw_srq *srq, const struct ibv_srq_attr *attr, int mask)
             srq->limit = attr->srq_limit;
     }
     sw_lock_release(&srq->rq.lock);
-    free(ring);
-    free(wr_ids);
+    sw_buffer_free(ring);
+    sw_buffer_free(wr_ids);
     return rc;
 }
 

@@ -42,6 +42,9 @@ static void fill_ops(struct verbs_context *verbs)
     verbs->query_port = sw_verbs_query_port;
     verbs->query_device_ex = sw_verbs_query_device_ex;
     verbs->query_rt_values = sw_verbs_query_rt_values;
+    verbs->alloc_td = sw_verbs_alloc_td;
+    verbs->dealloc_td = sw_verbs_dealloc_td;
+    verbs->alloc_parent_domain = sw_verbs_alloc_parent_domain;
     verbs->create_cq_ex = sw_verbs_create_cq_ex;
     verbs->modify_cq = sw_verbs_modify_cq;
     verbs->create_srq_ex = sw_verbs_create_srq_ex;

@@ -23,6 +23,10 @@ int sw_verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ib
                         size_t attr_len);
 struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context,
                                         struct ibv_cq_init_attr_ex *attr);
+struct ibv_td *sw_verbs_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int sw_verbs_dealloc_td(struct ibv_td *td);
+struct ibv_pd *sw_verbs_alloc_parent_domain(struct ibv_context *context,
+                                            struct ibv_parent_domain_init_attr *attr);
 int sw_verbs_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 int sw_verbs_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int sw_verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);

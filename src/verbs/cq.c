@@ -17,8 +17,9 @@
 #define SUPPORTED_CREATE_FLAGS \
     ((uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 
-static struct sw_verbs_cq *create(struct ibv_context *context, int cqe, void *cq_context,
-                                  struct ibv_comp_channel *channel, int comp_vector)
+static struct sw_verbs_cq *create(struct ibv_context *context, struct ibv_pd *pd, int cqe,
+                                  void *cq_context, struct ibv_comp_channel *channel,
+                                  int comp_vector)
 {
     if (comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
         (channel && channel->context != context))
@@ -33,8 +34,9 @@ static struct sw_verbs_cq *create(struct ibv_context *context, int cqe, void *cq
     pthread_mutex_init(&cq->ibv.mutex, NULL);
     pthread_cond_init(&cq->ibv.cond, NULL);
 
-    const int rc = sw_cq_create(sw_verbs_context_of(context)->dev, cqe,
-                                channel ? sw_channel_notify : NULL, cq, &cq->dev);
+    const int rc =
+        sw_cq_create_in(sw_verbs_context_of(context)->dev, pd ? sw_verbs_pd_of(pd)->dev : NULL, cqe,
+                        channel ? sw_channel_notify : NULL, cq, &cq->dev);
     if (rc) {
         sw_verbs_object_free(context, cq);
         return sw_verbs_fail(rc);
@@ -50,7 +52,7 @@ SW_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->create_cq(context, cqe, cq_context, channel, comp_vector);
-    struct sw_verbs_cq *cq = create(context, cqe, cq_context, channel, comp_vector);
+    struct sw_verbs_cq *cq = create(context, NULL, cqe, cq_context, channel, comp_vector);
     return cq ? &cq->ibv : NULL;
 }
 
@@ -59,14 +61,17 @@ struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context,
 {
     const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
-    /* The PD of a CQ is a parent domain, and none can be made. */
     if ((attr->wc_flags & ~SUPPORTED_WC_FLAGS) || (attr->comp_mask & ~known) ||
-        (flags & ~SUPPORTED_CREATE_FLAGS) || (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD))
+        (flags & ~SUPPORTED_CREATE_FLAGS))
         return sw_verbs_fail(-EOPNOTSUPP);
     if (attr->cqe > INT32_MAX || attr->comp_vector > INT32_MAX)
         return sw_verbs_fail(-EINVAL);
-    struct sw_verbs_cq *cq =
-        create(context, (int)attr->cqe, attr->cq_context, attr->channel, (int)attr->comp_vector);
+    struct ibv_pd *pd = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? attr->parent_domain : NULL;
+    if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD &&
+        (!pd || pd->context != context || !sw_verbs_pd_of(pd)->is_parent))
+        return sw_verbs_fail(-EINVAL);
+    struct sw_verbs_cq *cq = create(context, pd, (int)attr->cqe, attr->cq_context, attr->channel,
+                                    (int)attr->comp_vector);
     if (!cq)
         return NULL;
     cq->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;

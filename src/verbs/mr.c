@@ -33,6 +33,9 @@ SW_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
     const int rc = sw_pd_dealloc(sw_verbs_pd_of(pd)->dev);
     if (rc)
         return -rc;
+    struct ibv_td *td = sw_verbs_pd_of(pd)->parent.td;
+    if (td)
+        atomic_fetch_sub(&((struct sw_verbs_td *)td)->refs, 1);
     sw_verbs_object_free(pd->context, pd);
     return 0;
 }

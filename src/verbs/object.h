@@ -50,9 +50,17 @@ struct sw_verbs_context {
     struct verbs_context verbs; /* struct ibv_context is its last field */
 };
 
+struct sw_verbs_td {
+    struct ibv_td ibv;
+    atomic_int refs; /* parent domains */
+};
+
 struct sw_verbs_pd {
     struct ibv_pd ibv;
     struct sw_pd *dev;
+    /* A parent domain's, as the program gave them: domain.c. */
+    bool is_parent;
+    struct ibv_parent_domain_init_attr parent;
 };
 
 struct sw_verbs_mr {

@@ -145,27 +145,6 @@ static int modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr
     return EOPNOTSUPP;
 }
 
-static struct ibv_pd *alloc_parent_domain(struct ibv_context *context,
-                                          struct ibv_parent_domain_init_attr *attr)
-{
-    (void)context;
-    (void)attr;
-    return sw_verbs_fail(-EOPNOTSUPP);
-}
-
-static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
-{
-    (void)context;
-    (void)attr;
-    return sw_verbs_fail(-EOPNOTSUPP);
-}
-
-static int dealloc_td(struct ibv_td *td)
-{
-    (void)td;
-    return EOPNOTSUPP;
-}
-
 static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
 {
     (void)srq;
@@ -242,9 +221,6 @@ void sw_verbs_fill_unsupported(struct verbs_context *verbs)
     verbs->destroy_flow_action = destroy_flow_action;
     verbs->create_flow_action_esp = create_flow_action_esp;
     verbs->modify_qp_rate_limit = modify_qp_rate_limit;
-    verbs->alloc_parent_domain = alloc_parent_domain;
-    verbs->dealloc_td = dealloc_td;
-    verbs->alloc_td = alloc_td;
     verbs->post_srq_ops = post_srq_ops;
     verbs->destroy_rwq_ind_table = destroy_rwq_ind_table;
     verbs->create_rwq_ind_table = create_rwq_ind_table;

@@ -9,7 +9,7 @@ static struct sw_sq new_sq(uint32_t wr, uint32_t sges, uint32_t inline_max, bool
     memset(&sq, 0, sizeof(sq));
     struct ibv_qp_cap cap = {
         .max_send_wr = wr, .max_send_sge = sges, .max_inline_data = inline_max};
-    assert_int_equal(sw_sq_init(&sq, &cap, sig_all, sw_qp_type(IBV_QPT_RC)->send_opcodes), 0);
+    assert_int_equal(sw_sq_init(&sq, NULL, &cap, sig_all, sw_qp_type(IBV_QPT_RC)->send_opcodes), 0);
     return sq;
 }
 
@@ -24,14 +24,14 @@ static void sw_sq_init__grants_at_least_what_was_asked(void **state)
     (void)state;
     struct sw_sq sq = {0};
     struct ibv_qp_cap cap = {.max_send_wr = 5, .max_send_sge = 0, .max_inline_data = 65};
-    assert_int_equal(sw_sq_init(&sq, &cap, false, sw_qp_type(IBV_QPT_RC)->send_opcodes), 0);
+    assert_int_equal(sw_sq_init(&sq, NULL, &cap, false, sw_qp_type(IBV_QPT_RC)->send_opcodes), 0);
     assert_int_equal(cap.max_send_wr, 8);
     assert_int_equal(cap.max_send_sge, 1);
     assert_int_equal(cap.max_inline_data, 128);
     assert_int_equal(sq.wr_max, 8);
     sw_sq_fini(&sq);
     cap = (struct ibv_qp_cap){0};
-    assert_int_equal(sw_sq_init(&sq, &cap, false, sw_qp_type(IBV_QPT_RC)->send_opcodes), 0);
+    assert_int_equal(sw_sq_init(&sq, NULL, &cap, false, sw_qp_type(IBV_QPT_RC)->send_opcodes), 0);
     assert_true(cap.max_send_wr >= 1);
     assert_int_equal(cap.max_inline_data, 0);
     assert_null(sq.inline_bytes);
@@ -101,7 +101,7 @@ static void sw_sq_append__opcodes_of_other_types(void **state)
     struct ibv_qp_cap cap = {.max_send_wr = 4};
     struct ibv_send_wr send = {.opcode = IBV_WR_SEND}, write = {.opcode = IBV_WR_RDMA_WRITE};
     struct ibv_send_wr tso = {.opcode = IBV_WR_TSO};
-    assert_int_equal(sw_sq_init(&sq, &cap, false, 1u << IBV_WR_SEND), 0);
+    assert_int_equal(sw_sq_init(&sq, NULL, &cap, false, 1u << IBV_WR_SEND), 0);
     assert_int_equal(sw_sq_append(&sq, &send), 0);
     assert_int_equal(sw_sq_append(&sq, &write), -EINVAL);
     assert_int_equal(sw_sq_append(&sq, &tso), -EOPNOTSUPP);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sem.h: what may be asked of a completion queue beside polling and arming it. */
+/* sem.h: what may be asked of a completion queue beside polling and arming it, and of the domains
+ * that queues are made in. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -306,10 +308,203 @@ static void idle_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* A program's allocator, which counts and remembers. */
+struct arena {
+    struct ibv_pd *pd;
+    int live, given;
+    bool leave_to_device, refuse;
+};
+
+static void *arena_alloc(struct ibv_pd *pd, void *context, size_t len_bytes, size_t alignment_bytes,
+                         uint64_t type)
+{
+    (void)type;
+    struct arena *arena = context;
+    if (arena->pd)
+        VU_TRUE(pd == arena->pd);
+    if (arena->refuse)
+        return NULL;
+    if (arena->leave_to_device)
+        return IBV_ALLOCATOR_USE_DEFAULT;
+    uint8_t *memory = aligned_alloc(alignment_bytes, (len_bytes + alignment_bytes - 1) /
+                                                         alignment_bytes * alignment_bytes);
+    VU_TRUE(memory);
+    memset(memory, 0xee, len_bytes);
+    arena->live++;
+    arena->given++;
+    return memory;
+}
+
+static void arena_free(struct ibv_pd *pd, void *context, void *memory, uint64_t type)
+{
+    (void)type;
+    struct arena *arena = context;
+    VU_TRUE(pd == arena->pd);
+    VU_TRUE(!arena->leave_to_device); /* what it left to the device is not its own */
+    arena->live--;
+    free(memory);
+}
+
+static struct ibv_pd *parent_of(struct vu_dev *dev, struct ibv_td *td, struct arena *arena)
+{
+    struct ibv_parent_domain_init_attr attr = {
+        .pd = dev->pd,
+        .td = td,
+        .comp_mask =
+            arena ? IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+                  : 0,
+        .alloc = arena_alloc,
+        .free = arena_free,
+        .pd_context = arena,
+    };
+    struct ibv_pd *parent = ibv_alloc_parent_domain(dev->ctx, &attr);
+    VU_CHECK(parent, "ibv_alloc_parent_domain: %s", strerror(errno));
+    if (arena)
+        arena->pd = parent;
+    return parent;
+}
+
+/* CQ, SRQ and QP of a parent domain: their memory comes from the program and all of it goes back;
+ * they work with each other and with regions of the PD itself. */
+static void parent_a(int sock, int param)
+{
+    (void)param;
+    struct vu_dev dev;
+    struct arena arena = {0};
+    static uint8_t buf[4096];
+    vu_dev_open(&dev);
+    struct ibv_td_init_attr td_attr = {0};
+    struct ibv_td *td = ibv_alloc_td(dev.ctx, &td_attr);
+    VU_TRUE(td);
+    struct ibv_pd *base = dev.pd, *parent = parent_of(&dev, td, &arena);
+    VU_EQ(ibv_dealloc_td(td), EBUSY);
+    VU_EQ(ibv_dealloc_pd(base), EBUSY);
+    VU_EQ(arena.given, 0);
+
+    struct ibv_cq_init_attr_ex cq_attr = {.cqe = 32,
+                                          .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+                                          .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+                                          .parent_domain = parent};
+    struct ibv_cq_ex *ex = ibv_create_cq_ex(dev.ctx, &cq_attr);
+    VU_CHECK(ex, "ibv_create_cq_ex: %s", strerror(errno));
+    struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
+    VU_EQ(ibv_dealloc_pd(parent), EBUSY);
+    int given = arena.given;
+    VU_TRUE(given > 0);
+    VU_EQ(ibv_resize_cq(cq, 300), 0);
+    VU_TRUE(arena.given > given && arena.live == given);
+    given = arena.given;
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 8, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(parent, &srq_attr);
+    VU_TRUE(srq && arena.given > given);
+    given = arena.given;
+
+    struct ibv_mr *mr = vu_reg(&dev, buf, sizeof(buf), VU_ACCESS_ALL);
+    struct vu_ep ep;
+    struct vu_ep_attr attr = {
+        .send_cq = cq, .recv_cq = cq, .srq = srq, .inline_bytes = 64, .send_wr = 16};
+    dev.pd = parent;
+    vu_ep_create(&dev, &attr, &ep);
+    dev.pd = base;
+    VU_TRUE(arena.given > given);
+    vu_connect(&ep, sock, NULL);
+    for (unsigned int i = 0; i < 8; i++)
+        VU_EQ(vu_post_srq(srq, i, buf, 64, mr->lkey), 0);
+    vu_barrier(sock);
+    for (unsigned int i = 0; i < 8; i++) {
+        struct vu_send send = {.opcode = IBV_WR_SEND,
+                               .wr_id = 100 + i,
+                               .flags = IBV_SEND_SIGNALED | (i % 2 ? IBV_SEND_INLINE : 0),
+                               .addr = buf + 1024,
+                               .len_bytes = 32,
+                               .lkey = mr->lkey};
+        VU_EQ(vu_post_send(ep.qp, &send), 0);
+    }
+    unsigned int sends = 0, receives = 0;
+    while (sends + receives < 16) {
+        struct ibv_wc wc;
+        VU_EQ(vu_poll(cq, &wc, 1, 5000), 1);
+        VU_EQ(wc.status, IBV_WC_SUCCESS);
+        VU_EQ(wc.wr_id, wc.opcode & IBV_WC_RECV ? receives++ : 100 + sends++);
+    }
+    vu_barrier(sock);
+    vu_ep_destroy(&ep);
+    VU_EQ(ibv_destroy_srq(srq), 0);
+    VU_EQ(ibv_destroy_cq(cq), 0);
+    VU_EQ(arena.live, 0);
+    VU_EQ(ibv_dealloc_pd(parent), 0);
+    VU_EQ(ibv_dealloc_td(td), 0);
+    VU_EQ(ibv_dereg_mr(mr), 0);
+    vu_dev_close(&dev);
+}
+
+static void parent_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {0};
+    rig_prepare(&rig, sock, &attr);
+    vu_connect(&rig.ep, sock, NULL);
+    for (unsigned int i = 0; i < 8; i++)
+        rig_recv(&rig, i, 0, 64);
+    vu_barrier(sock);
+    for (unsigned int i = 0; i < 8; i++) {
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, i, 0, 40);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+        vu_expect(rig.ep.rcq, i, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void nothing(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+}
+
+static void parent_refusals_a(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct vu_dev dev;
+    struct arena arena = {.leave_to_device = true};
+    vu_dev_open(&dev);
+    struct ibv_pd *base = dev.pd, *parent = parent_of(&dev, NULL, &arena);
+    struct vu_ep ep;
+    dev.pd = parent;
+    vu_ep_create(&dev, NULL, &ep);
+    vu_ep_destroy(&ep);
+    arena.refuse = true;
+    struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 8, .max_sge = 1}};
+    VU_TRUE(!ibv_create_srq(parent, &srq_attr) && errno == ENOMEM);
+    struct ibv_cq_init_attr_ex cq_attr = {
+        .cqe = 32, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = parent};
+    VU_TRUE(!ibv_create_cq_ex(dev.ctx, &cq_attr) && errno == ENOMEM);
+    cq_attr.parent_domain = base; /* no parent domain */
+    VU_TRUE(!ibv_create_cq_ex(dev.ctx, &cq_attr) && errno == EINVAL);
+    VU_EQ(ibv_dealloc_pd(parent), 0);
+
+    struct ibv_parent_domain_init_attr attr = {
+        .pd = base, .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, .alloc = arena_alloc};
+    VU_TRUE(!ibv_alloc_parent_domain(dev.ctx, &attr) && errno == EINVAL);
+    attr = (struct ibv_parent_domain_init_attr){.pd = NULL};
+    VU_TRUE(!ibv_alloc_parent_domain(dev.ctx, &attr) && errno == EINVAL);
+    attr = (struct ibv_parent_domain_init_attr){.pd = base, .comp_mask = 1 << 9};
+    VU_TRUE(!ibv_alloc_parent_domain(dev.ctx, &attr) && errno == EINVAL);
+    struct ibv_td_init_attr td_attr = {.comp_mask = 1};
+    VU_TRUE(!ibv_alloc_td(dev.ctx, &td_attr) && errno == EINVAL);
+    dev.pd = base;
+    vu_dev_close(&dev);
+}
+
 const struct sem_case sem_cqs[] = {
     {"cq_ex__timestamps", times_a, ex_idle_b, 0},
     {"cq_ex__ignored_overrun", overrun_a, ex_idle_b, 0},
     {"modify_cq__moderation", moderate_a, moderate_b, 0},
+    {"parent_domain__memory_of_queues", parent_a, parent_b, 0},
+    {"parent_domain__refusals", parent_refusals_a, nothing, 0},
     {"resize_cq__while_busy", resize_busy_a, idle_b, 20000},
     {0},
 };

@@ -19,8 +19,6 @@ static void creators__null_and_errno(void **state)
     rig_setup(&rig, NULL);
     rig_add_qp(&rig, NULL);
     struct ibv_alloc_dm_attr dm_attr = {.length = 64};
-    struct ibv_parent_domain_init_attr domain = {.pd = rig.pd};
-    struct ibv_td_init_attr td_attr = {0};
     struct ibv_counters_init_attr counters = {0};
     struct ibv_wq_init_attr wq_attr = {.wq_type = IBV_WQT_RQ, .pd = rig.pd, .cq = rig.cq};
     struct ibv_rwq_ind_table_init_attr table = {0};
@@ -34,8 +32,6 @@ static void creators__null_and_errno(void **state)
     assert_null_unsupported(ibv_alloc_dm(rig.ctx, &dm_attr));
     assert_null_unsupported(ibv_reg_dm_mr(rig.pd, NULL, 0, 1, 0));
     assert_null_unsupported(ibv_reg_dmabuf_mr(rig.pd, 0, 64, 0, 0, IBV_ACCESS_LOCAL_WRITE));
-    assert_null_unsupported(ibv_alloc_parent_domain(rig.ctx, &domain));
-    assert_null_unsupported(ibv_alloc_td(rig.ctx, &td_attr));
     assert_null_unsupported(ibv_create_counters(rig.ctx, &counters));
     assert_null_unsupported(ibv_create_wq(rig.ctx, &wq_attr));
     assert_null_unsupported(ibv_create_rwq_ind_table(rig.ctx, &table));
@@ -71,7 +67,6 @@ static void others__positive_errno(void **state)
     struct ibv_mw_bind bind = {.bind_info = {.mr = rig.mr}};
     struct ibv_xrcd xrcd = {.context = rig.ctx};
     struct ibv_dm dm = {.context = rig.ctx};
-    struct ibv_td td = {.context = rig.ctx};
     struct ibv_counters counters = {.context = rig.ctx};
     struct ibv_flow flow = {.context = rig.ctx};
     struct ibv_wq wq = {.context = rig.ctx};
@@ -84,7 +79,6 @@ static void others__positive_errno(void **state)
     assert_int_equal(ibv_dealloc_mw(&mw), EOPNOTSUPP);
     assert_int_equal(ibv_close_xrcd(&xrcd), EOPNOTSUPP);
     assert_int_equal(ibv_free_dm(&dm), EOPNOTSUPP);
-    assert_int_equal(ibv_dealloc_td(&td), EOPNOTSUPP);
     assert_int_equal(ibv_destroy_counters(&counters), EOPNOTSUPP);
     assert_int_equal(ibv_read_counters(&counters, &count, 1, 0), EOPNOTSUPP);
     assert_int_equal(ibv_attach_counters_point_flow(&counters, NULL, &flow), EOPNOTSUPP);
