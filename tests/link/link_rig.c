@@ -202,3 +202,42 @@ void rig_no_wc(struct rig *rig)
     struct ibv_wc wc;
     assert_int_equal(sw_cq_poll(rig->cq, 1, &wc), 0);
 }
+
+/* The next record the responder will read, zeroed; made valid by rig_serve(). */
+struct sw_record *rig_request(struct rig *rig, enum sw_record_kind kind)
+{
+    struct sw_record *record = &rig->block->requests[rig->d->serve_at % SW_REQUEST_SLOTS];
+    memset((void *)record, 0, sizeof(*record));
+    record->kind = (uint8_t)kind;
+    record->slots = 1;
+    return record;
+}
+
+bool rig_serve(struct rig *rig, struct sw_record *record)
+{
+    atomic_store(&record->seq, rig->d->serve_at + 1);
+    return sw_responder_run(rig->qp, rig->d);
+}
+
+const struct sw_record *rig_answer(const struct rig *rig, uint32_t position)
+{
+    const struct sw_record *record = &rig->out->responses[position % SW_RESPONSE_SLOTS];
+    assert_int_equal(atomic_load(&record->seq), position + 1);
+    return record;
+}
+
+void rig_is_answered(struct rig *rig, enum sw_verdict verdict)
+{
+    const struct sw_record *record = rig_answer(rig, 0);
+    assert_int_equal(record->kind, SW_REC_ANSWER);
+    assert_int_equal(record->verdict, verdict);
+}
+
+void rig_is_dead(struct rig *rig, int event)
+{
+    assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
+    assert_null(rig->qp->link_state);
+    assert_int_equal(atomic_load(&rig->events), event >= 0);
+    if (event >= 0)
+        assert_int_equal(atomic_load(&rig->event), event);
+}

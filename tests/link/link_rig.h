@@ -58,6 +58,16 @@ struct sw_wqe *rig_append(struct rig *rig, struct ibv_send_wr *wr, struct ibv_sg
 struct ibv_wc rig_wc(struct rig *rig);
 void rig_no_wc(struct rig *rig);
 
+/* The next record the responder will read, zeroed; made valid and served by rig_serve(), which
+ * returns whether anything was consumed. */
+struct sw_record *rig_request(struct rig *rig, enum sw_record_kind kind);
+bool rig_serve(struct rig *rig, struct sw_record *record);
+/* What the responder answered. */
+const struct sw_record *rig_answer(const struct rig *rig, uint32_t position);
+void rig_is_answered(struct rig *rig, enum sw_verdict verdict);
+/* The QP has failed, with this event or (-1) none. */
+void rig_is_dead(struct rig *rig, int event);
+
 #define rig_test(function) cmocka_unit_test_setup_teardown(function, rig_up, rig_down)
 
 #endif

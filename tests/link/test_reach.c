@@ -97,7 +97,7 @@ static void sw_gather_at__elements_and_offsets(void **state)
 {
     struct rig *rig = *state;
     struct ibv_sge sges[] = {rig_sge(rig, 0, 10), rig_sge(rig, 50, 0), rig_sge(rig, 100, 20)};
-    struct sw_gather gather = {.sges = sges, .sge_count = 3};
+    struct sw_gather gather = {.sges = sges, .sge_count = 3, .pd = rig->qp->pd_id};
     static const struct {
         uint64_t offset, ask, got;
         uint32_t at;
@@ -105,23 +105,22 @@ static void sw_gather_at__elements_and_offsets(void **state)
         {0, 30, 10, 0}, {9, 30, 1, 9}, {10, 30, 20, 100}, {29, 1, 1, 119}, {12, 5, 5, 102}};
     for (size_t i = 0; i < 5; i++) {
         uint64_t len = cases[i].ask;
-        assert_ptr_equal(sw_gather_at(rig->qp, &gather, cases[i].offset, 0, &len),
-                         rig->bytes + cases[i].at);
+        assert_ptr_equal(sw_gather_at(&gather, cases[i].offset, 0, &len), rig->bytes + cases[i].at);
         assert_int_equal(len, cases[i].got);
     }
     uint64_t len = 1;
-    assert_null(sw_gather_at(rig->qp, &gather, 30, 0, &len));
+    assert_null(sw_gather_at(&gather, 30, 0, &len));
     sges[2].lkey ^= 1;
-    assert_null(sw_gather_at(rig->qp, &gather, 10, 0, &len));
+    assert_null(sw_gather_at(&gather, 10, 0, &len));
 }
 
 static void sw_gather_at__inline_bytes(void **state)
 {
-    struct rig *rig = *state;
+    (void)state;
     uint8_t bytes[16];
     struct sw_gather gather = {.inline_bytes = bytes, .inline_len = 16};
     uint64_t len = 30;
-    assert_ptr_equal(sw_gather_at(rig->qp, &gather, 6, 0, &len), bytes + 6);
+    assert_ptr_equal(sw_gather_at(&gather, 6, 0, &len), bytes + 6);
     assert_int_equal(len, 10);
 }
 
@@ -344,15 +343,15 @@ static void sw_reach_move__in_steps_of_the_budget(void **state)
     struct rig *rig = *state;
     struct played *p = play();
     struct ibv_sge sges[] = {rig_sge(rig, 0, 5000), rig_sge(rig, 8000, 5000)};
-    struct sw_gather gather = {.sges = sges, .sge_count = 2};
+    struct sw_gather gather = {.sges = sges, .sge_count = 2, .pd = rig->pd->id};
     uint32_t done = 0;
     for (uint32_t i = 0; i < 2 * PAGE; i++)
         rig->bytes[i < 5000 ? i : 3000 + i] = (uint8_t)(i % 251);
     p->d.budget_bytes = 3000;
     int steps = 0;
     enum sw_step step;
-    while ((step = sw_reach_move(rig->qp, &p->d, &gather, 0, p->mr, IOVA + PAGE, 2 * PAGE, false,
-                                 &done)) == SW_STEP_BLOCKED) {
+    while ((step = sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 2 * PAGE, false, &done)) ==
+           SW_STEP_BLOCKED) {
         assert_int_equal(p->d.budget_bytes, 0);
         assert_int_equal(done, 3000 * ++steps);
         p->d.budget_bytes = 3000;
@@ -372,17 +371,17 @@ static void sw_reach_move__to_local_needs_the_right(void **state)
     struct sw_mr *mr = NULL;
     assert_int_equal(sw_mr_reg(rig->pd, rig->bytes, 64, (uintptr_t)rig->bytes, 0, &mr), 0);
     struct ibv_sge sge = {(uintptr_t)rig->bytes, 64, sw_mr_key(mr)};
-    struct sw_gather gather = {.sges = &sge, .sge_count = 1};
+    struct sw_gather gather = {.sges = &sge, .sge_count = 1, .pd = rig->pd->id};
     uint32_t done = 0;
     memset(p->segment, 'r', 64);
-    assert_int_equal(sw_reach_move(rig->qp, &p->d, &gather, 0, p->mr, IOVA + PAGE, 64, true, &done),
+    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 64, true, &done),
                      SW_STEP_FAILED);
     assert_int_equal(p->d.fail_status, IBV_WC_LOC_PROT_ERR);
     assert_int_equal(p->d.fail_verdict, SW_ACK);
     assert_int_equal(done, 0);
     assert_int_equal(rig->bytes[0], 0);
     sge.lkey = sw_mr_key(rig->mr);
-    assert_int_equal(sw_reach_move(rig->qp, &p->d, &gather, 0, p->mr, IOVA + PAGE, 64, true, &done),
+    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 64, true, &done),
                      SW_STEP_DONE);
     assert_int_equal(rig->bytes[63], 'r');
     sw_lock_release(&rig->qp->lock);
@@ -425,9 +424,9 @@ static void sw_reach_move__by_cma_across_rungs(void **state)
     for (uint32_t i = 0; i < 6 * PAGE; i++)
         rig->bytes[i] = (uint8_t)(i % 253);
     struct ibv_sge sge = rig_sge(rig, 0, 6 * PAGE);
-    struct sw_gather gather = {.sges = &sge, .sge_count = 1};
+    struct sw_gather gather = {.sges = &sge, .sge_count = 1, .pd = rig->pd->id};
     uint32_t done = 0;
-    assert_int_equal(sw_reach_move(rig->qp, &p->d, &gather, 0, p->mr, IOVA, 6 * PAGE, false, &done),
+    assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, 6 * PAGE, false, &done),
                      SW_STEP_DONE);
     assert_memory_equal(p->segment, rig->bytes + PAGE, 2 * PAGE);
     assert_memory_equal(p->segment + 2 * PAGE, rig->bytes + 4 * PAGE, PAGE);
@@ -437,7 +436,7 @@ static void sw_reach_move__by_cma_across_rungs(void **state)
     done = 0;
     enum sw_step step = SW_STEP_BLOCKED; /* for a moment: it might just be being adopted */
     for (int i = 0; i < 5000 && step == SW_STEP_BLOCKED; i++) {
-        step = sw_reach_move(rig->qp, &p->d, &gather, 0, p->mr, IOVA, 8, false, &done);
+        step = sw_reach_move(&p->d, &gather, 0, p->mr, IOVA, 8, false, &done);
         usleep(1000);
     }
     assert_int_equal(step, SW_STEP_FAILED);

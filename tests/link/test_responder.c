@@ -5,49 +5,10 @@
 #include "base/clock.h"
 #include "link_rig.h"
 
-/* The next record the responder will read, zeroed; made valid by serve(). */
-static struct sw_record *next_record(struct rig *rig, enum sw_record_kind kind)
-{
-    struct sw_record *record = &rig->block->requests[rig->d->serve_at % SW_REQUEST_SLOTS];
-    memset((void *)record, 0, sizeof(*record));
-    record->kind = (uint8_t)kind;
-    record->slots = 1;
-    return record;
-}
-
-static bool serve(struct rig *rig, struct sw_record *record)
-{
-    atomic_store(&record->seq, rig->d->serve_at + 1);
-    return sw_responder_run(rig->qp, rig->d);
-}
-
-static const struct sw_record *answer(const struct rig *rig, uint32_t position)
-{
-    const struct sw_record *record = &rig->out->responses[position % SW_RESPONSE_SLOTS];
-    assert_int_equal(atomic_load(&record->seq), position + 1);
-    return record;
-}
-
-static void is_refused(struct rig *rig, enum sw_verdict verdict)
-{
-    const struct sw_record *record = answer(rig, 0);
-    assert_int_equal(record->kind, SW_REC_ANSWER);
-    assert_int_equal(record->verdict, verdict);
-}
-
-static void is_dead(struct rig *rig, int event)
-{
-    assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
-    assert_null(rig->qp->link_state);
-    assert_int_equal(atomic_load(&rig->events), event >= 0);
-    if (event >= 0)
-        assert_int_equal(atomic_load(&rig->event), event);
-}
-
 static void sw_responder_run__nothing_new(void **state)
 {
     struct rig *rig = *state;
-    struct sw_record *record = next_record(rig, SW_REC_FATAL);
+    struct sw_record *record = rig_request(rig, SW_REC_FATAL);
     assert_false(sw_responder_run(rig->qp, rig->d));
     atomic_store(&record->seq, 2); /* of another position */
     assert_false(sw_responder_run(rig->qp, rig->d));
@@ -60,12 +21,12 @@ static void sw_responder_run__inline_message(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 48);
-    struct sw_record *record = next_record(rig, SW_REC_SEND_INLINE);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_INLINE);
     memset(record->payload, 'm', 48);
     record->len_bytes = 48;
     record->imm = 0x1234;
     record->flags = SW_REC_IMM;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     struct ibv_wc wc = rig_wc(rig);
     assert_int_equal(wc.wr_id, 11);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
@@ -93,7 +54,7 @@ static void sw_responder_run__longest_inline_message_past_the_wrap(void **state)
         message[i] = (uint8_t)(i + 1);
     start_at(rig, UINT32_MAX - 1);
     rig_recv(rig, 11, 100, SW_INLINE_BYTES);
-    struct sw_record *record = next_record(rig, SW_REC_SEND_INLINE);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_INLINE);
     record->slots = 4;
     record->len_bytes = SW_INLINE_BYTES;
     memcpy(record->payload, message, 48);
@@ -102,7 +63,7 @@ static void sw_responder_run__longest_inline_message_past_the_wrap(void **state)
             (struct sw_record_more *)&rig->block->requests[(UINT32_MAX + i) % SW_REQUEST_SLOTS];
         memcpy(more->payload, message + 48 + 60 * i, 60);
     }
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(rig_wc(rig).byte_len, SW_INLINE_BYTES);
     assert_memory_equal(rig->bytes + 100, message, SW_INLINE_BYTES);
     assert_int_equal(rig->d->serve_at, 2);
@@ -112,10 +73,10 @@ static void sw_responder_run__inline_message_that_lies(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 4096);
-    struct sw_record *record = next_record(rig, SW_REC_SEND_INLINE);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_INLINE);
     record->len_bytes = SW_INLINE_BYTES + 1;
-    assert_true(serve(rig, record));
-    is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+    assert_true(rig_serve(rig, record));
+    rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
     assert_int_equal(rig_wc(rig).status, IBV_WC_WR_FLUSH_ERR);
 }
 
@@ -123,9 +84,9 @@ static void sw_responder_run__inline_message_longer_than_the_receive(void **stat
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 10);
-    struct sw_record *record = next_record(rig, SW_REC_SEND_INLINE);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_INLINE);
     record->len_bytes = 11;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(rig_wc(rig).status, IBV_WC_LOC_LEN_ERR);
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
 }
@@ -136,8 +97,8 @@ static void sw_responder_run__message_without_a_receive(void **state)
                                                 SW_REC_WRITE_IMM};
     struct rig *rig = *state;
     for (size_t i = 0; i < 3; i++) { /* the sender matches receives itself: it broke the protocol */
-        assert_true(serve(rig, next_record(rig, kinds[i])));
-        is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+        assert_true(rig_serve(rig, rig_request(rig, kinds[i])));
+        rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
         rig_no_wc(rig);
         rig_drop(rig);
         rig_connect(rig, 0);
@@ -150,28 +111,28 @@ static void sw_responder_run__placed_message(void **state)
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 1000);
     rig_recv(rig, 12, 0, 1000);
-    struct sw_record *record = next_record(rig, SW_REC_SEND_PLACED);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_PLACED);
     record->len_bytes = 1000;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(rig_wc(rig).byte_len, 1000);
-    record = next_record(rig, SW_REC_SEND_PLACED);
+    record = rig_request(rig, SW_REC_SEND_PLACED);
     record->len_bytes = 1001; /* a program would read past its buffer */
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     struct ibv_wc wc = rig_wc(rig);
     assert_int_equal(wc.wr_id, 12);
     assert_int_equal(wc.status, IBV_WC_LOC_LEN_ERR);
-    is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+    rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
 }
 
 static void sw_responder_run__write_with_immediate(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 0); /* the length is the write's, not the receive's */
-    struct sw_record *record = next_record(rig, SW_REC_WRITE_IMM);
+    struct sw_record *record = rig_request(rig, SW_REC_WRITE_IMM);
     record->flags = SW_REC_IMM;
     record->imm = 7;
     record->len_bytes = 1u << 20;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     struct ibv_wc wc = rig_wc(rig);
     assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
     assert_int_equal(wc.byte_len, 1u << 20);
@@ -197,11 +158,11 @@ static void sw_responder_run__verdicts(void **state)
     struct rig *rig = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rig_recv(rig, 11, 0, 100);
-        struct sw_record *record = next_record(rig, SW_REC_SEND_PLACED);
+        struct sw_record *record = rig_request(rig, SW_REC_SEND_PLACED);
         record->verdict = cases[i].verdict;
-        assert_true(serve(rig, record));
+        assert_true(rig_serve(rig, record));
         assert_int_equal(rig_wc(rig).status, cases[i].status);
-        is_dead(rig, cases[i].event);
+        rig_is_dead(rig, cases[i].event);
         rig_drop(rig);
         rig_connect(rig, 0);
         atomic_store(&rig->events, 0);
@@ -212,11 +173,11 @@ static void sw_responder_run__fatal(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 100);
-    struct sw_record *record = next_record(rig, SW_REC_FATAL);
+    struct sw_record *record = rig_request(rig, SW_REC_FATAL);
     record->verdict = SW_NAK_ACCESS;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(rig_wc(rig).status, IBV_WC_WR_FLUSH_ERR);
-    is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
+    rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void sw_responder_run__unknown_kinds(void **state)
@@ -224,10 +185,10 @@ static void sw_responder_run__unknown_kinds(void **state)
     static const uint8_t kinds[] = {0, SW_REC_ANSWER, SW_REC_DATA, SW_REC_HELLO + 1, 200, 255};
     struct rig *rig = *state;
     for (size_t i = 0; i < sizeof(kinds); i++) {
-        struct sw_record *record = next_record(rig, SW_REC_FATAL);
+        struct sw_record *record = rig_request(rig, SW_REC_FATAL);
         record->kind = kinds[i];
-        assert_true(serve(rig, record));
-        is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+        assert_true(rig_serve(rig, record));
+        rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
         rig_drop(rig);
         rig_connect(rig, 0);
         atomic_store(&rig->events, 0);
@@ -237,18 +198,18 @@ static void sw_responder_run__unknown_kinds(void **state)
 static void sw_responder_run__hello(void **state)
 {
     struct rig *rig = *state;
-    assert_true(serve(rig, next_record(rig, SW_REC_HELLO)));
+    assert_true(rig_serve(rig, rig_request(rig, SW_REC_HELLO)));
     assert_int_equal(atomic_load(&rig->events), 0); /* the QP is in RTS */
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
-    assert_true(serve(rig, next_record(rig, SW_REC_HELLO))); /* again: not in the same life */
-    is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+    assert_true(rig_serve(rig, rig_request(rig, SW_REC_HELLO))); /* again: not in the same life */
+    rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
 }
 
 static void sw_responder_run__hello_in_rtr(void **state)
 {
     struct rig *rig = *state;
     sw_qp_set_state(rig->qp, IBV_QPS_RTR);
-    assert_true(serve(rig, next_record(rig, SW_REC_HELLO)));
+    assert_true(rig_serve(rig, rig_request(rig, SW_REC_HELLO)));
     assert_int_equal(atomic_load(&rig->events), 1);
     assert_int_equal(atomic_load(&rig->event), IBV_EVENT_COMM_EST);
 }
@@ -259,10 +220,10 @@ static void sw_responder_run__record_counts(void **state)
     struct rig *rig = *state;
     for (size_t i = 0; i < sizeof(bad); i++) {
         rig_recv(rig, 11, 0, 100);
-        struct sw_record *record = next_record(rig, SW_REC_SEND_PLACED);
+        struct sw_record *record = rig_request(rig, SW_REC_SEND_PLACED);
         record->slots = bad[i];
-        assert_true(serve(rig, record));
-        is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+        assert_true(rig_serve(rig, record));
+        rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
         rig_drop(rig);
         rig_connect(rig, 0);
         atomic_store(&rig->events, 0);
@@ -271,7 +232,7 @@ static void sw_responder_run__record_counts(void **state)
 
 static struct sw_record *write_record(struct rig *rig, uint32_t offset, uint32_t len)
 {
-    struct sw_record *record = next_record(rig, SW_REC_WRITE);
+    struct sw_record *record = rig_request(rig, SW_REC_WRITE);
     record->flags = SW_REC_FIRST | SW_REC_LAST;
     record->len_bytes = record->total_bytes = len;
     record->remote_addr = (uintptr_t)rig->bytes + offset;
@@ -286,13 +247,13 @@ static void sw_responder_run__write(void **state)
     memset(rig->block->request_bounce, 'w', 300);
     struct sw_record *record = write_record(rig, 200, 256);
     record->bounce_end = 256;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(rig->bytes[199], 0);
     assert_int_equal(rig->bytes[200], 'w');
     assert_int_equal(rig->bytes[455], 'w');
     assert_int_equal(rig->bytes[456], 0);
-    assert_int_equal(answer(rig, 0)->verdict, SW_ACK);
-    assert_int_equal(answer(rig, 0)->kind, SW_REC_ANSWER);
+    assert_int_equal(rig_answer(rig, 0)->verdict, SW_ACK);
+    assert_int_equal(rig_answer(rig, 0)->kind, SW_REC_ANSWER);
     assert_int_equal(atomic_load(&rig->out->request_bounce_consumed), 256);
     assert_int_equal(atomic_load(&rig->out->requests_consumed), 1);
     rig_no_wc(rig);
@@ -313,9 +274,9 @@ static void sw_responder_run__write_out_of_bounds(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sw_record *record = write_record(rig, 0, cases[i].len);
         record->remote_addr += (uint64_t)cases[i].offset;
-        assert_true(serve(rig, record));
-        is_refused(rig, SW_NAK_ACCESS);
-        is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
+        assert_true(rig_serve(rig, record));
+        rig_is_answered(rig, SW_NAK_ACCESS);
+        rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
         rig_drop(rig);
         rig_connect(rig, 0);
         atomic_store(&rig->events, 0);
@@ -333,8 +294,8 @@ static void sw_responder_run__write_from_beyond_the_area(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sw_record *record = write_record(rig, 0, cases[i].len);
         record->bounce_at = cases[i].at;
-        assert_true(serve(rig, record));
-        is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+        assert_true(rig_serve(rig, record));
+        rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
         rig_drop(rig);
         rig_connect(rig, 0);
         atomic_store(&rig->events, 0);
@@ -349,8 +310,8 @@ static void sw_responder_run__write_without_the_right(void **state)
     struct rig *rig = *state;
     rig->qp->attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
     memset(rig->block->request_bounce, 'w', 8);
-    assert_true(serve(rig, write_record(rig, 0, 8)));
-    is_refused(rig, SW_NAK_INVALID);
+    assert_true(rig_serve(rig, write_record(rig, 0, 8)));
+    rig_is_answered(rig, SW_NAK_INVALID);
     assert_int_equal(rig->bytes[0], 0);
 }
 
@@ -359,8 +320,8 @@ static void sw_responder_run__write_of_nothing_needs_no_key(void **state)
     struct rig *rig = *state;
     struct sw_record *record = write_record(rig, 0, 0);
     record->rkey = 0xbad;
-    assert_true(serve(rig, record));
-    is_refused(rig, SW_ACK);
+    assert_true(rig_serve(rig, record));
+    rig_is_answered(rig, SW_ACK);
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
 }
 
@@ -370,18 +331,18 @@ static void sw_responder_run__send_in_pieces(void **state)
     rig_recv(rig, 11, 0, 30);
     for (uint32_t i = 0; i < 3; i++) {
         memset(rig->block->request_bounce + i * 10, (int)('a' + i), 10);
-        struct sw_record *record = next_record(rig, SW_REC_SEND);
+        struct sw_record *record = rig_request(rig, SW_REC_SEND);
         record->flags = (uint8_t)((i == 0 ? SW_REC_FIRST : 0) | (i == 2 ? SW_REC_LAST : 0));
         record->len_bytes = 10;
         record->total_bytes = 30;
         record->bounce_at = i * 10;
-        assert_true(serve(rig, record));
+        assert_true(rig_serve(rig, record));
     }
     struct ibv_wc wc = rig_wc(rig);
     assert_int_equal(wc.byte_len, 30);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_memory_equal(rig->bytes, "aaaaaaaaaabbbbbbbbbbcccccccccc", 31);
-    is_refused(rig, SW_ACK);
+    rig_is_answered(rig, SW_ACK);
     assert_int_not_equal(atomic_load(&rig->out->responses[1].seq), 2); /* one answer in all */
 }
 
@@ -392,11 +353,11 @@ static void sw_responder_run__send_in_part_then_error(void **state)
     struct ibv_wc wc[3];
     rig_recv(rig, 11, 0, 30);
     rig_recv(rig, 12, 0, 30);
-    struct sw_record *record = next_record(rig, SW_REC_SEND);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND);
     record->flags = SW_REC_FIRST;
     record->len_bytes = 10;
     record->total_bytes = 30;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     rig_no_wc(rig);
     sw_qp_fail(rig->qp, -1);
     assert_int_equal(sw_cq_poll(rig->cq, 3, wc), 2);
@@ -410,17 +371,17 @@ static void sw_responder_run__send_pieces_that_do_not_fit(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 15);
-    struct sw_record *record = next_record(rig, SW_REC_SEND);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND);
     record->flags = SW_REC_FIRST;
     record->len_bytes = record->total_bytes = 10; /* says 10, sends 20 */
-    assert_true(serve(rig, record));
-    record = next_record(rig, SW_REC_SEND);
+    assert_true(rig_serve(rig, record));
+    record = rig_request(rig, SW_REC_SEND);
     record->flags = SW_REC_LAST;
     record->len_bytes = 10;
     record->total_bytes = 10;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(rig_wc(rig).status, IBV_WC_LOC_PROT_ERR);
-    is_refused(rig, SW_NAK_OPERATIONAL);
+    rig_is_answered(rig, SW_NAK_OPERATIONAL);
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
 }
 
@@ -428,32 +389,32 @@ static void sw_responder_run__send_too_long(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 15);
-    struct sw_record *record = next_record(rig, SW_REC_SEND);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND);
     record->flags = SW_REC_FIRST | SW_REC_LAST;
     record->len_bytes = record->total_bytes = 16;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(rig_wc(rig).status, IBV_WC_LOC_LEN_ERR);
-    is_refused(rig, SW_NAK_INVALID);
+    rig_is_answered(rig, SW_NAK_INVALID);
 }
 
 static void sw_responder_run__send_continues_without_a_start(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 15);
-    struct sw_record *record = next_record(rig, SW_REC_SEND);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND);
     record->flags = SW_REC_LAST;
-    assert_true(serve(rig, record));
-    is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+    assert_true(rig_serve(rig, record));
+    rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
 }
 
 /* The record waits in the ring until a receive is posted, or the sender's retries are over. */
 static void sw_responder_run__send_waits_for_a_receive(void **state)
 {
     struct rig *rig = *state;
-    struct sw_record *record = next_record(rig, SW_REC_SEND);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND);
     record->flags = SW_REC_FIRST | SW_REC_LAST;
     record->rnr_retry = 7;
-    assert_false(serve(rig, record));
+    assert_false(rig_serve(rig, record));
     assert_int_equal(rig->d->serve_at, 0);
     rig_recv(rig, 11, 0, 15);
     assert_true(sw_responder_run(rig->qp, rig->d));
@@ -464,19 +425,19 @@ static void sw_responder_run__send_retries_run_out(void **state)
 {
     struct rig *rig = *state;
     rig->qp->attr.min_rnr_timer = 14; /* 1.28 ms */
-    struct sw_record *record = next_record(rig, SW_REC_SEND);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND);
     record->flags = SW_REC_FIRST | SW_REC_LAST;
     record->rnr_retry = 3;
     uint64_t start_ns = sw_clock_ns();
-    bool any = serve(rig, record);
+    bool any = rig_serve(rig, record);
     while (!any && sw_clock_ns() - start_ns < SW_NS_PER_S)
         any = sw_responder_run(rig->qp, rig->d);
     assert_true(any);
     assert_true(sw_clock_ns() - start_ns >= 3 * 1280 * SW_NS_PER_US);
-    is_refused(rig, SW_RNR_EXHAUSTED);
+    rig_is_answered(rig, SW_RNR_EXHAUSTED);
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS); /* only the requester's QP fails */
     rig_recv(rig, 11, 0, 15);
-    next_record(rig, SW_REC_SEND_PLACED);
+    rig_request(rig, SW_REC_SEND_PLACED);
     atomic_store(&rig->block->requests[1].seq, 2);
     assert_false(sw_responder_run(rig->qp, rig->d)); /* and nothing it sent afterwards counts */
     rig_no_wc(rig);
@@ -484,7 +445,7 @@ static void sw_responder_run__send_retries_run_out(void **state)
 
 static struct sw_record *read_record(struct rig *rig, uint32_t total)
 {
-    struct sw_record *record = next_record(rig, SW_REC_READ);
+    struct sw_record *record = rig_request(rig, SW_REC_READ);
     record->remote_addr = (uintptr_t)rig->bytes;
     record->rkey = sw_mr_key(rig->mr);
     record->total_bytes = total;
@@ -498,18 +459,18 @@ static void sw_responder_run__read_in_pieces_as_room_allows(void **state)
     for (uint32_t i = 0; i < total; i++)
         rig->bytes[i] = (uint8_t)(i * 7);
     rig->d->answer_bounce_at = 8192; /* half a piece is in use already */
-    assert_false(serve(rig, read_record(rig, total)));
+    assert_false(rig_serve(rig, read_record(rig, total)));
     assert_int_equal(rig->d->read_served, 3 * SW_BOUNCE_CHUNK);
     for (uint32_t i = 0; i < 3; i++) {
-        const struct sw_record *data = answer(rig, i);
+        const struct sw_record *data = rig_answer(rig, i);
         assert_int_equal(data->kind, SW_REC_DATA);
         assert_int_equal(data->len_bytes, SW_BOUNCE_CHUNK);
         assert_memory_equal(rig->out->response_bounce + data->bounce_at,
                             rig->bytes + i * SW_BOUNCE_CHUNK, SW_BOUNCE_CHUNK);
     }
-    atomic_store(&rig->block->response_bounce_consumed, answer(rig, 0)->bounce_end);
+    atomic_store(&rig->block->response_bounce_consumed, rig_answer(rig, 0)->bounce_end);
     assert_true(sw_responder_run(rig->qp, rig->d));
-    const struct sw_record *data = answer(rig, 3);
+    const struct sw_record *data = rig_answer(rig, 3);
     assert_int_equal(data->bounce_at, 0); /* never around the area's end */
     assert_memory_equal(rig->out->response_bounce, rig->bytes + 3 * SW_BOUNCE_CHUNK,
                         SW_BOUNCE_CHUNK);
@@ -521,9 +482,9 @@ static void sw_responder_run__read_out_of_bounds(void **state)
     struct rig *rig = *state;
     static const uint32_t totals[] = {RIG_BYTES + 1, UINT32_MAX};
     for (size_t i = 0; i < 2; i++) {
-        assert_true(serve(rig, read_record(rig, totals[i])));
-        is_refused(rig, SW_NAK_ACCESS);
-        is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
+        assert_true(rig_serve(rig, read_record(rig, totals[i])));
+        rig_is_answered(rig, SW_NAK_ACCESS);
+        rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
         rig_drop(rig);
         rig_connect(rig, 0);
         atomic_store(&rig->events, 0);
@@ -536,10 +497,10 @@ static void sw_responder_run__read_that_grows_meanwhile(void **state)
     struct rig *rig = *state;
     rig->d->answer_bounce_at = 8192;
     struct sw_record *record = read_record(rig, RIG_BYTES);
-    assert_false(serve(rig, record));
+    assert_false(rig_serve(rig, record));
     record->total_bytes = UINT32_MAX;
     assert_true(sw_responder_run(rig->qp, rig->d));
-    is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
+    rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void sw_responder_run__read_that_moves_meanwhile(void **state)
@@ -547,10 +508,10 @@ static void sw_responder_run__read_that_moves_meanwhile(void **state)
     struct rig *rig = *state;
     rig->d->answer_bounce_at = 8192;
     struct sw_record *record = read_record(rig, RIG_BYTES);
-    assert_false(serve(rig, record));
+    assert_false(rig_serve(rig, record));
     record->remote_addr += 1;
     assert_true(sw_responder_run(rig->qp, rig->d));
-    is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
+    rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void sw_responder_run__atomics(void **state)
@@ -558,24 +519,24 @@ static void sw_responder_run__atomics(void **state)
     struct rig *rig = *state;
     uint64_t *word = (uint64_t *)(rig->bytes + 64);
     *word = 40;
-    struct sw_record *record = next_record(rig, SW_REC_ATOMIC);
+    struct sw_record *record = rig_request(rig, SW_REC_ATOMIC);
     record->remote_addr = (uintptr_t)word;
     record->rkey = sw_mr_key(rig->mr);
     record->opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     record->compare_add = 2;
-    assert_true(serve(rig, record));
+    assert_true(rig_serve(rig, record));
     assert_int_equal(*word, 42);
-    assert_int_equal(answer(rig, 0)->compare_add, 40);
+    assert_int_equal(rig_answer(rig, 0)->compare_add, 40);
     for (uint32_t i = 0; i < 2; i++) {
-        record = next_record(rig, SW_REC_ATOMIC);
+        record = rig_request(rig, SW_REC_ATOMIC);
         record->remote_addr = (uintptr_t)word;
         record->rkey = sw_mr_key(rig->mr);
         record->opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
         record->compare_add = 42;
         record->swap = 7;
-        assert_true(serve(rig, record));
+        assert_true(rig_serve(rig, record));
         assert_int_equal(*word, 7);
-        assert_int_equal(answer(rig, 1 + i)->compare_add, i == 0 ? 42 : 7);
+        assert_int_equal(rig_answer(rig, 1 + i)->compare_add, i == 0 ? 42 : 7);
     }
 }
 
@@ -587,13 +548,13 @@ static void sw_responder_run__atomics_refused(void **state)
         enum sw_verdict verdict;
     } cases[] = {{4, SW_NAK_INVALID}, {1, SW_NAK_INVALID}, {RIG_BYTES, SW_NAK_ACCESS}};
     for (size_t i = 0; i < 3; i++) {
-        struct sw_record *record = next_record(rig, SW_REC_ATOMIC);
+        struct sw_record *record = rig_request(rig, SW_REC_ATOMIC);
         record->remote_addr = (uintptr_t)rig->bytes + cases[i].offset;
         record->rkey = sw_mr_key(rig->mr);
         record->opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
         record->compare_add = 1;
-        assert_true(serve(rig, record));
-        is_refused(rig, cases[i].verdict);
+        assert_true(rig_serve(rig, record));
+        rig_is_answered(rig, cases[i].verdict);
         rig_drop(rig);
         rig_connect(rig, 0);
     }
@@ -605,12 +566,12 @@ static void sw_responder_run__atomic_on_unaligned_memory(void **state)
     struct rig *rig = *state;
     struct sw_mr *mr = NULL;
     assert_int_equal(sw_mr_reg(rig->pd, rig->bytes + 1, 64, 0, RIG_RIGHTS, &mr), 0);
-    struct sw_record *record = next_record(rig, SW_REC_ATOMIC);
+    struct sw_record *record = rig_request(rig, SW_REC_ATOMIC);
     record->rkey = sw_mr_key(mr);
     record->opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     record->compare_add = 1;
-    assert_true(serve(rig, record));
-    is_refused(rig, SW_NAK_INVALID);
+    assert_true(rig_serve(rig, record));
+    rig_is_answered(rig, SW_NAK_INVALID);
     sw_lock_release(&rig->qp->lock); /* dereg waits for whoever works with the region */
     sw_lock_release(&rig->other->lock);
     sw_mr_dereg(mr);
@@ -624,13 +585,13 @@ static void sw_responder_run__atomic_without_room_for_its_answer(void **state)
 {
     struct rig *rig = *state;
     uint64_t *word = (uint64_t *)rig->bytes;
-    struct sw_record *record = next_record(rig, SW_REC_ATOMIC);
+    struct sw_record *record = rig_request(rig, SW_REC_ATOMIC);
     record->remote_addr = (uintptr_t)word;
     record->rkey = sw_mr_key(rig->mr);
     record->opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     record->compare_add = 1;
     rig->d->answer_at = SW_RESPONSE_SLOTS;
-    assert_false(serve(rig, record));
+    assert_false(rig_serve(rig, record));
     assert_int_equal(*word, 0);
     atomic_store(&rig->block->responses_consumed, 1);
     assert_true(sw_responder_run(rig->qp, rig->d));

@@ -219,7 +219,7 @@ static void hostile__tables_change_while_they_are_read(void **state)
     rig_connect(&t->s.rig, 0);
     play(t);
     struct ibv_sge sge = rig_sge(&t->s.rig, 0, RIG_BYTES);
-    struct sw_gather gather = {.sges = &sge, .sge_count = 1};
+    struct sw_gather gather = {.sges = &sge, .sge_count = 1, .pd = t->s.rig.pd->id};
     assert_int_equal(pthread_create(&t->s.thread, NULL, scribble_tables, t), 0);
     uint64_t start_ns = sw_clock_ns(), moved = 0, remembered = 0;
     for (uint32_t i = 0; goes_on(start_ns, moved && remembered); i++) {
@@ -227,7 +227,7 @@ static void hostile__tables_change_while_they_are_read(void **state)
         uint32_t done = 0;
         t->d.budget_bytes = 1u << 20;
         if (sw_reach_probe(&t->peer, t->mr, addr, len) == SW_REACH_DIRECT)
-            sw_reach_move(t->s.rig.qp, &t->d, &gather, 0, t->mr, addr, len, i & 1, &done);
+            sw_reach_move(&t->d, &gather, 0, t->mr, addr, len, i & 1, &done);
         moved += done;
         sw_reach_remember(&t->d, 5u << 8, t->mr, t->mr->key_word, addr);
         if (i % 256 == 0)

@@ -177,6 +177,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
         return false; /* reconnected under us: never again with this life */
     bool first = !d->tx;
     d->tx = tx;
+    atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
     d->remote = remote;
     derive(d, &entry, word);
     if (first && state == IBV_QPS_RTR)

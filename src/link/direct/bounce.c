@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/payload.h"
+#include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/bounce.h"
@@ -52,6 +53,25 @@ static enum sw_step ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_reco
     return SW_STEP_SENT;
 }
 
+/* The same, with `len` bytes of the bounce area, which count as used from here on. */
+static struct sw_record *begin_with_bytes(struct sw_qp *qp, struct sw_direct_qp *d,
+                                          struct sw_wqe *wqe, enum sw_record_kind kind,
+                                          uint32_t len)
+{
+    uint32_t end,
+        consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
+    int64_t offset = area_reserve(d->bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
+    struct sw_record *record = offset < 0 ? NULL : begin(d, wqe, kind);
+    if (!record)
+        return NULL;
+    record->len_bytes = len;
+    record->bounce_at = (uint32_t)offset;
+    record->bounce_end = end;
+    record->rnr_retry = qp->attr.rnr_retry;
+    d->bounce_at = end;
+    return record;
+}
+
 /* One piece of a SEND or WRITE. */
 static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                uint32_t position, enum sw_record_kind kind)
@@ -59,19 +79,16 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     uint32_t len = wqe->len_bytes - wqe->done_bytes;
     if (len > SW_BOUNCE_CHUNK)
         len = SW_BOUNCE_CHUNK;
-    uint32_t end,
-        consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
-    int64_t offset = area_reserve(d->bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
-    struct sw_record *record = offset < 0 ? NULL : begin(d, wqe, kind);
+    struct sw_record *record = begin_with_bytes(qp, d, wqe, kind, len);
     if (!record)
         return SW_STEP_BLOCKED;
     struct sw_gather gather = sw_gather_of(qp, position);
     for (uint32_t done = 0; done < len;) {
         uint64_t run = len - done;
-        const uint8_t *from = sw_gather_at(qp, &gather, wqe->done_bytes + done, 0, &run);
+        const uint8_t *from = sw_gather_at(&gather, wqe->done_bytes + done, 0, &run);
         if (!from)
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-        sw_payload_copy(d->tx->request_bounce + offset + done, from, run);
+        sw_payload_copy(d->tx->request_bounce + record->bounce_at + done, from, run);
         done += (uint32_t)run;
     }
     bool with_imm =
@@ -79,16 +96,32 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     bool first = !wqe->via_ring, last = wqe->done_bytes + len == wqe->len_bytes;
     record->flags |=
         (with_imm ? SW_REC_IMM : 0) | (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
-    record->len_bytes = len;
     record->remote_addr += wqe->done_bytes;
-    record->bounce_at = (uint32_t)offset;
-    record->bounce_end = end;
-    record->rnr_retry = qp->attr.rnr_retry;
-    d->bounce_at = end;
     wqe->done_bytes += len;
     wqe->via_ring = 1;
     sw_record_publish(d, record, 1, last && (kind == SW_REC_SEND || with_imm));
     return last ? SW_STEP_SENT : SW_STEP_DONE;
+}
+
+/* A long SEND: where its bytes are, for the target to fetch. */
+static enum sw_step send_list(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                              uint32_t position)
+{
+    const struct ibv_sge *sges = sw_sq_sges(&qp->sq, position);
+    uint32_t len = wqe->sge_count * (uint32_t)sizeof(*sges);
+    for (uint32_t i = 0; i < wqe->sge_count; i++) {
+        uint8_t *va;
+        if (!sw_sge_resolve(qp->pd_id, &sges[i], 0, &va))
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    }
+    struct sw_record *record = begin_with_bytes(qp, d, wqe, SW_REC_SEND_PULL, len);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    memcpy(d->tx->request_bounce + record->bounce_at, sges, len);
+    record->flags |=
+        SW_REC_FIRST | SW_REC_LAST | (wqe->opcode == IBV_WR_SEND_WITH_IMM ? SW_REC_IMM : 0);
+    sw_record_publish(d, record, 1, true);
+    return SW_STEP_SENT;
 }
 
 static bool is_atomic(const struct sw_wqe *wqe)
@@ -107,9 +140,12 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
         return ask(d, wqe, SW_REC_ATOMIC);
     bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     enum sw_step step;
-    do
-        step = send_piece(qp, d, wqe, position, write ? SW_REC_WRITE : SW_REC_SEND);
-    while (step == SW_STEP_DONE);
+    if (!write && !wqe->via_ring && sw_pull_suits(qp, d, wqe))
+        step = send_list(qp, d, wqe, position);
+    else
+        do
+            step = send_piece(qp, d, wqe, position, write ? SW_REC_WRITE : SW_REC_SEND);
+        while (step == SW_STEP_DONE);
     if (step == SW_STEP_SENT) {
         d->answers_due++;
         d->recv_used += wqe->opcode != IBV_WR_RDMA_WRITE;
@@ -138,7 +174,7 @@ static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const 
     struct sw_gather gather = sw_gather_of(qp, position);
     while (len_bytes) {
         uint64_t run = len_bytes;
-        uint8_t *to = sw_gather_at(qp, &gather, offset, IBV_ACCESS_LOCAL_WRITE, &run);
+        uint8_t *to = sw_gather_at(&gather, offset, IBV_ACCESS_LOCAL_WRITE, &run);
         if (!to)
             return false;
         sw_payload_copy(to, from, run);

@@ -11,7 +11,7 @@
  *  - bind.c       QP to QP
  *  - requester.c  sends (onesided.c, twosided.c)
  *  - bounce.c     requests that the target executes
- *  - responder.c  what came in
+ *  - responder.c  what came in (pull.c)
  *  - direct.c     the link's operations
  */
 #ifndef SW_LINK_DIRECT_DIRECT_H
@@ -266,19 +266,20 @@ struct sw_gather { /* the local side of a request */
     uint32_t sge_count;
     const uint8_t *inline_bytes; /* instead of sges */
     uint32_t inline_len;
+    uint32_t pd; /* that the keys must be of */
 };
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
 /* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow
  * `need`. */
-uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset,
-                      uint32_t need, uint64_t *len_bytes);
+uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,
+                      uint64_t *len_bytes);
 
 enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
 /* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
 enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                              uint64_t len_bytes);
 /* Moves bytes [*done, len) of the gather from or to addr, at most the budget. */
-enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
+enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gather,
                            uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,
                            uint64_t len_bytes, bool to_local, uint32_t *done);
 /* Mapped address of a range, or NULL. */
@@ -302,6 +303,13 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
                              uint32_t position);
 /* Reads answers; false if one was a refusal of the request at the head (d->fail_*). */
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d);
+
+/* pull.c: a message that the target fetches from the initiator's memory, where the target must
+ * execute it and it is long: one copy instead of two. */
+bool sw_pull_suits(const struct sw_qp *qp, const struct sw_direct_qp *d, const struct sw_wqe *wqe);
+/* The target's part: moves what is left of the list's bytes into the claimed receive, at most the
+ * budget. Inside an access section. */
+enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count);
 
 /* responder.c: returns whether there was anything. Opens its own sections. */
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);

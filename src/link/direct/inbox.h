@@ -37,6 +37,8 @@ enum sw_record_kind {
     SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs */
     SW_REC_DATA,            /* to READ: a piece of it */
     SW_REC_HELLO,           /* the client has begun to use the QP */
+    SW_REC_SEND_PULL,       /* where the payload is in the client: a list of struct ibv_sge in the
+                               bounce area; answered */
 };
 enum sw_record_flags {
     SW_REC_IMM = 1,
@@ -87,8 +89,9 @@ static_assert(sizeof(struct sw_record_more) == 64, "shared layout");
 struct sw_block {
     /* Odd while the client's QP is inside an access section. */
     _Alignas(64) _Atomic uint32_t access_seq;
-    _Atomic uint32_t claim; /* generation of the client QP this block is bound to; 0: none yet */
-    _Atomic uint32_t lost;  /* unreliable messages that found no receive or had a bad key */
+    _Atomic uint32_t claim;    /* generation of the client QP this block is bound to; 0: none yet */
+    _Atomic uint32_t lost;     /* unreliable messages that found no receive or had a bad key */
+    _Atomic uint32_t can_pull; /* 1: the client can read any memory of the owner (cma) */
     /* What the client has consumed of the owner's rings: positions. */
     _Alignas(64) _Atomic uint32_t requests_consumed;
     _Atomic uint32_t request_bounce_consumed;

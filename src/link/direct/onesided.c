@@ -49,8 +49,8 @@ static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
         return SW_STEP_BLOCKED; /* must not overtake what the target still executes */
     struct sw_gather gather = sw_gather_of(qp, position);
     bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
-    enum sw_step step = sw_reach_move(qp, d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes,
-                                      to_local, &wqe->done_bytes);
+    enum sw_step step = sw_reach_move(d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes, to_local,
+                                      &wqe->done_bytes);
     if (step != SW_STEP_DONE)
         return step;
     sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
@@ -87,7 +87,7 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
     for (uint32_t got = 0;
          got < 8;) { /* the result may be scattered: resolve it all before the effect */
         uint64_t run = 8 - got;
-        uint8_t *at = sw_gather_at(qp, &gather, got, IBV_ACCESS_LOCAL_WRITE, &run);
+        uint8_t *at = sw_gather_at(&gather, got, IBV_ACCESS_LOCAL_WRITE, &run);
         if (!at)
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
         for (uint64_t i = 0; i < run; i++)

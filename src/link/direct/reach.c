@@ -55,11 +55,12 @@ struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
     if (wqe->flags & SW_WQE_INLINE)
         return (struct sw_gather){.inline_bytes = sw_sq_inline(&qp->sq, position),
                                   .inline_len = wqe->len_bytes};
-    return (struct sw_gather){.sges = sw_sq_sges(&qp->sq, position), .sge_count = wqe->sge_count};
+    return (struct sw_gather){
+        .sges = sw_sq_sges(&qp->sq, position), .sge_count = wqe->sge_count, .pd = qp->pd_id};
 }
 
-uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset,
-                      uint32_t need, uint64_t *len_bytes)
+uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,
+                      uint64_t *len_bytes)
 {
     if (gather->inline_bytes) {
         if (*len_bytes > gather->inline_len - offset)
@@ -73,7 +74,7 @@ uint8_t *sw_gather_at(struct sw_qp *qp, const struct sw_gather *gather, uint64_t
             continue;
         }
         uint8_t *va;
-        if (!sw_sge_resolve(qp->pd_id, sge, need, &va))
+        if (!sw_sge_resolve(gather->pd, sge, need, &va))
             return NULL;
         if (*len_bytes > sge->length - offset)
             *len_bytes = sge->length - offset;
@@ -253,7 +254,7 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
     return SW_STEP_BLOCKED;                     /* ESRCH: the engine will see the peer's death */
 }
 
-enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
+enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gather,
                            uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,
                            uint64_t len_bytes, bool to_local, uint32_t *done)
 {
@@ -268,7 +269,7 @@ enum sw_step sw_reach_move(struct sw_qp *qp, struct sw_direct_qp *d, const struc
         if (piece.kind == PIECE_WAIT || piece.kind == PIECE_RING)
             return SW_STEP_BLOCKED; /* was reachable at the probe; RING: the next probe decides */
         uint64_t moved = piece.len_bytes;
-        uint8_t *local = sw_gather_at(qp, gather, gather_offset + *done, need, &moved);
+        uint8_t *local = sw_gather_at(gather, gather_offset + *done, need, &moved);
         if (!local)
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
         if (piece.kind == PIECE_CMA) {

@@ -12,8 +12,9 @@
 #include "link/direct/engine.h"
 #include "link/direct/receive_credit.h"
 
-#define RUN_RECORDS 64 /* at most in one call */
-#define TELL_EVERY 64u /* records consumed before the peer is told */
+#define RUN_RECORDS 64               /* at most in one call */
+#define PULL_BUDGET_BYTES (1u << 20) /* fetched in one step, so that a poll does not take long */
+#define TELL_EVERY 64u               /* records consumed before the peer is told */
 
 enum serve { SERVED, SERVE_WAIT, SERVE_FATAL };
 
@@ -237,6 +238,53 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     return answer(qp, d, SW_ACK, 0);
 }
 
+/* Where the bytes of a message are, as the peer says. 0: not a sane list. */
+static uint32_t read_list(const struct sw_direct_qp *d, const struct request *request,
+                          const struct sw_record *record, struct ibv_sge list[SW_MAX_SGE])
+{
+    const uint8_t *from = bounced(d, request, record->bounce_at);
+    uint32_t count = request->len_bytes / sizeof(*list);
+    uint64_t total = 0;
+    if (!from || count > SW_MAX_SGE || request->len_bytes != count * sizeof(*list))
+        return 0;
+    memcpy(list, from, request->len_bytes);
+    for (uint32_t i = 0; i < count; i++)
+        total += list[i].length;
+    return total == record->total_bytes ? count : 0;
+}
+
+/* Left and taken up again while there is more of the message than one step may move. */
+static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
+                             const struct request *request)
+{
+    struct ibv_sge list[SW_MAX_SGE];
+    if (!can_answer(qp, d))
+        return SERVE_WAIT;
+    const struct sw_record record = read_whole(request);
+    uint32_t count = read_list(d, request, &record, list);
+    if (!count)
+        return fatal(qp, SW_NAK_INVALID);
+    if (!d->claimed) {
+        if (!take_claim(qp, d))
+            return serve_rnr(qp, d, request, record.rnr_retry);
+        d->claim_used = 0;
+    }
+    if (record.total_bytes > d->claim.len_bytes)
+        return refuse_send(qp, d, request, SW_NAK_INVALID);
+    if (!sw_bind_enter(qp, d))
+        return SERVE_WAIT;
+    d->budget_bytes = PULL_BUDGET_BYTES;
+    enum sw_step step = sw_pull(d, list, count);
+    sw_bind_leave(d);
+    if (step == SW_STEP_FAILED)
+        return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
+    if (step != SW_STEP_DONE)
+        return SERVE_WAIT;
+    complete(qp, request, &d->claim, record.total_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
+    d->claimed = false;
+    return answer(qp, d, SW_ACK, 0);
+}
+
 static uint8_t *own_memory(const struct sw_pub_mr *mr, uint64_t addr)
 {
     return (uint8_t *)(uintptr_t)(mr->va + (addr - mr->iova));
@@ -345,7 +393,8 @@ static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
 
 static bool uses_bounce(const struct request *request)
 {
-    return request->kind == SW_REC_SEND || request->kind == SW_REC_WRITE;
+    return request->kind == SW_REC_SEND || request->kind == SW_REC_WRITE ||
+           request->kind == SW_REC_SEND_PULL;
 }
 
 static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
@@ -372,6 +421,8 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct r
         return serve_atomic(qp, d, request);
     case SW_REC_HELLO:
         return serve_hello(qp, d);
+    case SW_REC_SEND_PULL:
+        return serve_pull(qp, d, request);
     case SW_REC_FATAL:
     case SW_REC_ANSWER:
     case SW_REC_DATA:

@@ -20,12 +20,12 @@ static uint8_t record_flags(const struct sw_wqe *wqe)
 }
 
 /* Copies `len` local bytes from `offset`; false: a key does not allow it. */
-static bool gather_out(struct sw_qp *qp, const struct sw_gather *gather, uint64_t offset,
-                       uint8_t *to, uint64_t len_bytes)
+static bool gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
+                       uint64_t len_bytes)
 {
     while (len_bytes) {
         uint64_t run = len_bytes;
-        const uint8_t *from = sw_gather_at(qp, gather, offset, 0, &run);
+        const uint8_t *from = sw_gather_at(gather, offset, 0, &run);
         if (!from)
             return false;
         sw_payload_copy(to, from, run);
@@ -47,14 +47,14 @@ static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct
         return SW_STEP_BLOCKED;
     struct sw_gather gather = sw_gather_of(qp, position);
     uint32_t first = len <= 48 ? len : 48;
-    if (!gather_out(qp, &gather, 0, record->payload, first))
+    if (!gather_out(&gather, 0, record->payload, first))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     for (uint32_t slot = 1, at = first; slot < slots; slot++, at += 60) {
         uint32_t index = d->request_at + slot;
         struct sw_record_more *more =
             (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
         uint32_t piece = len - at < 60 ? len - at : 60;
-        if (!gather_out(qp, &gather, at, more->payload, piece))
+        if (!gather_out(&gather, at, more->payload, piece))
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
         /* Its position, not one more: never taken for a record, in no round of the ring. */
         atomic_store_explicit(&more->seq, index, memory_order_relaxed);
@@ -150,9 +150,8 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
             uint8_t *remote =
                 done ? NULL : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here, 0);
             uint64_t run = here;
-            const uint8_t *local = remote && here <= d->budget_bytes
-                                       ? sw_gather_at(qp, &gather, before, 0, &run)
-                                       : NULL;
+            const uint8_t *local =
+                remote && here <= d->budget_bytes ? sw_gather_at(&gather, before, 0, &run) : NULL;
             if (local && run == here) {
                 sw_payload_copy(remote, local, here);
                 d->budget_bytes -= here;
@@ -163,7 +162,7 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
                                     &word) != SW_ACK)
                     return announce(d, wqe, SW_NAK_OPERATIONAL);
                 enum sw_step step =
-                    sw_reach_move(qp, d, &gather, before, mr, sges[i].addr, here, false, &done);
+                    sw_reach_move(d, &gather, before, mr, sges[i].addr, here, false, &done);
                 wqe->done_bytes = (uint32_t)before + done;
                 if (step != SW_STEP_DONE)
                     return step;

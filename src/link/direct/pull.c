@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages that the target must execute, because only it may take a receive from a queue that many
+ * senders share. A short one bounces through the ring. Of a long one the initiator says where it
+ * is, and the target fetches it: one copy instead of two, and the initiator's processor is free.
+ */
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+
+/* Below this a system call for the fetch costs more than a second copy. */
+#define PULL_MIN_BYTES 4096u
+
+bool sw_pull_suits(const struct sw_qp *qp, const struct sw_direct_qp *d, const struct sw_wqe *wqe)
+{
+    return wqe->len_bytes >= PULL_MIN_BYTES && !(wqe->flags & SW_WQE_INLINE) &&
+           qp->type == IBV_QPT_RC && atomic_load_explicit(&d->rx->can_pull, memory_order_relaxed);
+}
+
+enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count)
+{
+    const struct sw_gather to = {
+        .sges = d->claim.sges, .sge_count = d->claim.sge_count, .pd = d->claim.pd};
+    uint64_t before = 0; /* message bytes in earlier elements */
+    for (uint32_t i = 0; i < count; before += list[i].length, i++) {
+        uint64_t here = list[i].length;
+        if (d->claim_used >= before + here)
+            continue;
+        const struct sw_pub_mr *mr;
+        uint64_t word;
+        if (sw_target_check(d->peer->pub, list[i].lkey, list[i].addr, here, 0, d->remote_pd, ~0u,
+                            &mr, &word) != SW_ACK ||
+            sw_reach_probe(d->peer, mr, list[i].addr, here) == SW_REACH_RING)
+            return sw_step_refused(d, SW_NAK_OPERATIONAL); /* it said that it could be fetched */
+        uint32_t done = (uint32_t)(d->claim_used - before);
+        enum sw_step step = sw_reach_move(d, &to, before, mr, list[i].addr, here, true, &done);
+        d->claim_used = (uint32_t)before + done;
+        if (step != SW_STEP_DONE)
+            return step;
+    }
+    return SW_STEP_DONE;
+}
