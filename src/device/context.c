@@ -8,6 +8,7 @@
 
 #include "device/context_impl.h"
 #include "device/device_limits.h"
+#include "device/mcast.h"
 #include "device/nic.h"
 
 int sw_context_open(struct sw_netdev *dev, sw_async_fn async, void *owner, struct sw_context **out)
@@ -85,6 +86,9 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
      * programs compare with that (UCX's atomics need it). */
     attr->atomic_cap = IBV_ATOMIC_HCA;
     attr->max_ah = SW_MAX_PD;
+    attr->max_mcast_grp = SW_MAX_MCAST_GROUPS;
+    attr->max_mcast_qp_attach = SW_MAX_MCAST_QPS;
+    attr->max_total_mcast_qp_attach = SW_MAX_MCAST_GROUPS * SW_MAX_MCAST_QPS;
     attr->max_srq = SW_MAX_SRQ;
     attr->max_srq_wr = SW_MAX_SRQ_WR;
     attr->max_srq_sge = SW_MAX_SGE;
@@ -130,6 +134,13 @@ static enum ibv_mtu mtu_of(unsigned int netdev_mtu_bytes)
         if (netdev_mtu_bytes >= sizes[i] + 80)
             return (enum ibv_mtu)(IBV_MTU_4096 - i);
     return IBV_MTU_256;
+}
+
+uint32_t sw_context_mtu_bytes(struct sw_context *ctx)
+{
+    struct sw_netdev_info info;
+    sw_netdev_read(ctx->netdev, &info);
+    return 128u << mtu_of(info.mtu_bytes);
 }
 
 void sw_context_query_port(struct sw_context *ctx, struct ibv_port_attr *out)

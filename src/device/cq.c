@@ -157,8 +157,10 @@ static int pop(struct sw_cq *cq, int max, struct ibv_wc *wc)
 
 /* Drives the attached QPs that have work until enough is queued: the whole round if need be, and
  * going on from the last one served, so that a busy QP does not starve others. */
-static void drive(struct sw_cq *cq)
+static void drive(struct sw_cq *cq, int want)
 {
+    if (cq->datagram_qps)
+        sw_nic.link->receive(cq, (uint32_t)want);
     uint32_t count = cq->qp_count;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = cq->turn + i;
@@ -180,7 +182,7 @@ int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
     sw_lock_acquire(&cq->poll_lock);
     int count = pop(cq, max, wc);
     if (count < max) {
-        drive(cq);
+        drive(cq, max - count);
         count += pop(cq, max - count, wc + count);
     }
     sw_lock_release(&cq->poll_lock);
@@ -195,7 +197,7 @@ int sw_cq_poll_timed(struct sw_cq *cq, int max, struct ibv_wc *wc, uint64_t *tim
     uint32_t from = cq->head;
     int count = pop(cq, max, wc);
     if (count == 0) {
-        drive(cq);
+        drive(cq, max);
         from = cq->head; /* a QP that fails or is reset takes entries along */
         count = pop(cq, max, wc);
     }
@@ -215,8 +217,8 @@ int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
         atomic_store(&cq->pub->armed, solicited_only ? SW_CQ_ARMED_SOLICITED : SW_CQ_ARMED_ANY);
     /* A message that came before a peer could see the flag waits undelivered in its ring: let the
      * engine look, so that a program that does not poll again is woken too. */
-    bool waiting = false;
     sw_lock_acquire(&cq->poll_lock);
+    bool waiting = cq->datagram_qps && sw_nic.link->has_datagrams();
     for (uint32_t i = 0; i < cq->qp_count && !waiting; i++)
         waiting = sw_qp_has_work(cq->qps[i]);
     sw_lock_release(&cq->poll_lock);
@@ -270,6 +272,7 @@ int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp)
         cq->qp_room = room;
     }
     cq->qps[cq->qp_count++] = qp;
+    cq->datagram_qps += qp->rules->is_datagram && qp->recv_cq == cq;
 done:
     sw_lock_release(&cq->poll_lock);
     if (rc)
@@ -301,6 +304,7 @@ void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp)
     for (uint32_t i = 0; i < cq->qp_count; i++) {
         if (cq->qps[i] == qp) {
             cq->qps[i] = cq->qps[--cq->qp_count];
+            cq->datagram_qps -= qp->rules->is_datagram && qp->recv_cq == cq;
             break;
         }
     }

@@ -33,7 +33,8 @@ struct sw_cq {
     uint32_t turn; /* where the search for QPs with work goes on */
     uint32_t polls;
     uint32_t qp_count, qp_room;
-    struct sw_qp **qps; /* attached, under poll_lock; once per attachment */
+    uint32_t datagram_qps; /* attached ones that receive datagrams here */
+    struct sw_qp **qps;    /* attached, under poll_lock; once per attachment */
 
     _Alignas(SW_CACHELINE) struct sw_lock push_lock;
     _Atomic uint32_t tail; /* next to fill; written under push_lock */

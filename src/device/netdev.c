@@ -40,8 +40,9 @@ static atomic_int netdev_count;
 static struct sw_rtnl_addr
     *host_addrs; /* of all interfaces, also those that SIDEWIRE_DEVICES leaves out */
 static int host_addr_count;
-static int uverbs_base = -1;      /* the first uverbs number that no real device has */
-static const char *device_filter; /* SIDEWIRE_DEVICES at the first refresh; NULL for all */
+static _Atomic uint64_t generation; /* of host_addrs */
+static int uverbs_base = -1;        /* the first uverbs number that no real device has */
+static const char *device_filter;   /* SIDEWIRE_DEVICES at the first refresh; NULL for all */
 static atomic_int monitor_fd = -1;
 
 /* The device list starts on a number of its own so that real devices keep theirs. Raw system calls:
@@ -246,6 +247,7 @@ static void apply_host_addrs(struct sw_rtnl_snapshot *snapshot)
     struct sw_rtnl_addr *old = host_addrs;
     host_addrs = snapshot->addrs;
     host_addr_count = snapshot->addr_count;
+    atomic_fetch_add(&generation, 1);
     sw_lock_release(&table_lock);
     snapshot->addrs = old;
 }
@@ -350,6 +352,24 @@ bool sw_netdev_is_local_gid(const union ibv_gid *gid)
     sw_lock_acquire(&table_lock);
     for (int i = 0; i < host_addr_count && !found; i++)
         found = !memcmp(&host_addrs[i].gid, gid, sizeof(*gid));
+    sw_lock_release(&table_lock);
+    return found;
+}
+
+uint64_t sw_netdev_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_acquire);
+}
+
+struct sw_netdev *sw_netdev_with_gid(const union ibv_gid *gid)
+{
+    struct sw_netdev *found = NULL;
+    int count = sw_netdev_count();
+    sw_lock_acquire(&table_lock);
+    for (int i = 0; i < count && !found; i++)
+        for (int j = 0; j < ADDRESSES_MAX && !found; j++)
+            if (netdevs[i]->used[j] && !memcmp(&netdevs[i]->addrs[j], gid, sizeof(*gid)))
+                found = netdevs[i];
     sw_lock_release(&table_lock);
     return found;
 }

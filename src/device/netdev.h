@@ -61,6 +61,10 @@ bool sw_netdev_gid(struct sw_netdev *dev, int index, struct sw_gid *out);
 int sw_netdev_gid_count(struct sw_netdev *dev); /* highest valid index + 1 */
 /* True when any interface of this host has the address: the peer is then on this host. */
 bool sw_netdev_is_local_gid(const union ibv_gid *gid);
+/* A number that changes whenever the answer to that may. */
+uint64_t sw_netdev_generation(void);
+/* The first device that has the address; NULL if none has. */
+struct sw_netdev *sw_netdev_with_gid(const union ibv_gid *gid);
 
 /* An rtnetlink socket subscribed to link and address changes (non-blocking, close-on-exec), opened
  * on first use; or a negative errno. When readable: call sw_netdev_monitor_drain(), then

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/context_impl.h"
+#include "device/mcast.h"
 #include "device/move_gate.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
@@ -131,6 +132,7 @@ static void fork_child(void)
     for (uint32_t i = 0; i < SW_MAX_QP; i++)
         if (sw_nic.qps[i])
             sw_qp_fork_child(sw_nic.qps[i]);
+    sw_mcast_fork_child();
     sw_netdev_fork_child();
     sw_nic.linked = false;
 }

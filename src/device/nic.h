@@ -15,6 +15,7 @@
 
 #include "device/pub.h"
 
+struct sw_cq;
 struct sw_qp;
 struct sw_mr;
 struct sw_context;
@@ -37,6 +38,15 @@ struct sw_link_ops {
     void (*send)(struct sw_qp *qp);
     /* Drives sends and receives of a QP a bounded step. Called with the QP locked. */
     void (*progress)(struct sw_qp *qp);
+    /* Datagrams. receive() delivers some that wait, until `cq` holds `want` completions; called
+     * with its poll_lock. has_datagrams(): some wait, for whichever QP. qp_forget(): none is
+     * delivered to the QP from here on; called without locks. */
+    void (*receive)(struct sw_cq *cq, uint32_t want);
+    bool (*has_datagrams)(void);
+    void (*qp_forget)(struct sw_qp *qp);
+    /* This process has a first QP in a multicast group, or has none left. */
+    int (*group_join)(const union ibv_gid *gid);
+    void (*group_leave)(const union ibv_gid *gid);
     /* Returns when every access begun by peers or local threads before the call has ended
      * (bounded). */
     void (*quiesce)(void);

@@ -104,6 +104,8 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     qp->state = IBV_QPS_RESET;
     sw_qp_rx_idle(qp);
     rc = sw_sq_init(&qp->sq, qp->pd, &init->cap, init->sq_sig_all, rules->send_opcodes);
+    if (!rc && rules->is_datagram)
+        rc = sw_sq_init_routes(&qp->sq);
     if (!rc)
         rc = init_rq(qp, &init->cap);
     if (rc)
@@ -148,6 +150,10 @@ no_parts:
 
 int sw_qp_destroy(struct sw_qp *qp)
 {
+    if (atomic_load(&qp->groups))
+        return -EBUSY; /* ibv_destroy_qp(3) */
+    if (qp->rules->is_datagram)
+        qp->link->qp_forget(qp);
     sw_lock_acquire(&qp->lock);
     if (!qp->orphan)
         qp->link->qp_disconnect(qp);
@@ -251,7 +257,7 @@ int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
     if (wr && post_write_now(qp, wr))
         wr = wr->next;
     for (; wr; wr = wr->next) {
-        rc = sw_sq_append(&qp->sq, wr);
+        rc = qp->sq.routes && !wr->wr.ud.ah ? -EINVAL : sw_sq_append(&qp->sq, wr);
         if (__builtin_expect(rc, 0)) {
             *bad_wr = wr;
             break;
@@ -275,9 +281,21 @@ void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr)
         qp->sq.batch_error = sw_sq_append(&qp->sq, wr);
 }
 
+void sw_qp_batch_route(struct sw_qp *qp, struct ibv_ah *ah, uint32_t dest_qpn, uint32_t qkey)
+{
+    if (qp->sq.batch_error)
+        return;
+    if (!qp->sq.routes || qp->sq.tail == qp->sq.batch_start)
+        qp->sq.batch_error = -EINVAL;
+    else
+        sw_sq_set_route(&qp->sq, qp->sq.tail - 1, ah, dest_qpn, qkey);
+}
+
 int sw_qp_batch_commit(struct sw_qp *qp)
 {
     int rc = qp->sq.batch_error;
+    if (!rc && qp->sq.routes && !sw_sq_is_routed(&qp->sq, qp->sq.batch_start))
+        rc = -EINVAL;
     if (__builtin_expect(rc, 0))
         qp->sq.tail = qp->sq.batch_start;
     else
@@ -338,20 +356,28 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 
 bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out)
 {
+    return sw_qp_take_recv_of(qp, 0, out) == SW_RECV_TAKEN;
+}
+
+enum sw_recv_take sw_qp_take_recv_of(struct sw_qp *qp, uint32_t need_bytes,
+                                     struct sw_recv_claim *out)
+{
     if (qp->srq)
-        return sw_srq_take(qp->srq, out);
+        return sw_srq_take_of(qp->srq, need_bytes, out);
     struct sw_rq *rq = &qp->rq;
     if (!sw_rq_depth(rq))
-        return false;
+        return SW_RECV_NONE;
     uint32_t at = atomic_load_explicit(&rq->consumed, memory_order_relaxed);
     const struct sw_pub_recv *recv = sw_rq_at(rq, at);
+    if (recv->len_bytes < need_bytes)
+        return SW_RECV_SHORT;
     out->wr_id = rq->wr_ids[at & (rq->entries - 1)];
     out->pd = rq->pd;
     out->sge_count = recv->sge_count;
     out->len_bytes = recv->len_bytes;
     memcpy(out->sges, recv->sges, recv->sge_count * sizeof(struct ibv_sge));
     atomic_store_explicit(&rq->consumed, at + 1, memory_order_release);
-    return true;
+    return SW_RECV_TAKEN;
 }
 
 void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited)
@@ -424,6 +450,7 @@ void sw_qp_quiesce_pd(struct sw_pd *pd)
 void sw_qp_fork_child(struct sw_qp *qp)
 {
     qp->orphan = true;
+    atomic_store(&qp->groups, 0);
     qp->lock = qp->rq.lock = (struct sw_lock){0};
     qp->send_cq->poll_lock = qp->send_cq->push_lock = (struct sw_lock){0};
     qp->recv_cq->poll_lock = qp->recv_cq->push_lock = (struct sw_lock){0};

@@ -25,7 +25,7 @@ struct sw_qp_init {
 };
 
 int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out);
-/* Removes the QP's unpolled completions from its CQs. */
+/* Removes the QP's unpolled completions from its CQs. -EBUSY: attached to a multicast group. */
 int sw_qp_destroy(struct sw_qp *qp);
 uint32_t sw_qp_num(const struct sw_qp *qp);
 enum ibv_qp_state sw_qp_state(const struct sw_qp *qp);
@@ -46,6 +46,8 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
  */
 void sw_qp_batch_begin(struct sw_qp *qp);
 void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr);
+/* The destination of the request added last (a datagram), where it had none. */
+void sw_qp_batch_route(struct sw_qp *qp, struct ibv_ah *ah, uint32_t dest_qpn, uint32_t qkey);
 int sw_qp_batch_commit(struct sw_qp *qp);
 void sw_qp_batch_abort(struct sw_qp *qp);
 

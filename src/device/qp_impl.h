@@ -47,6 +47,8 @@ struct sw_qp {
     /* As set by modify. */
     struct ibv_qp_attr attr;
     uint32_t dest_qpn;
+    uint32_t mtu_bytes; /* UD: the longest message, as of RTR */
+    atomic_uint groups; /* UD: attached to; no lock needed */
     bool last_wqe_sent;
     bool drained_wanted; /* the program asked to be told when the send queue is drained */
     bool orphan;         /* belongs to the parent of a forked process */
@@ -96,6 +98,9 @@ void sw_qp_fail_send(struct sw_qp *qp, enum ibv_wc_status status);
 /* The receive at the head of the queue (own or shared). */
 struct sw_recv_claim;
 bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out);
+/* The same, but a receive shorter than need_bytes stays where it is. */
+enum sw_recv_take sw_qp_take_recv_of(struct sw_qp *qp, uint32_t need_bytes,
+                                     struct sw_recv_claim *out);
 
 /* A receive that was taken and will not be used: completed as flushed. */
 void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id);

@@ -149,6 +149,7 @@ static int enter(struct sw_qp *qp, enum ibv_qp_state next)
         sw_qp_fail(qp, -1);
         break;
     case IBV_QPS_RTR:
+        qp->mtu_bytes = sw_context_mtu_bytes(qp->ctx);
         sw_qp_set_state(qp, IBV_QPS_RTR);
         rc = qp->link->qp_connect(qp);
         if (rc)

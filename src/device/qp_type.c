@@ -18,6 +18,12 @@ static const struct sw_qp_type uc = {
     .has_sqe = true,
 };
 
+static const struct sw_qp_type ud = {
+    .send_opcodes = SENDS,
+    .is_datagram = true,
+    .has_sqe = true,
+};
+
 const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type)
 {
     switch (type) {
@@ -26,6 +32,7 @@ const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type)
     case IBV_QPT_UC:
         return &uc;
     case IBV_QPT_UD:
+        return &ud;
     case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:
     case IBV_QPT_XRC_RECV:

@@ -9,8 +9,8 @@
 
 struct sw_qp_type {
     uint32_t send_opcodes; /* a bit for each enum ibv_wr_opcode that may be posted: table 44 */
-    bool
-        has_sqe; /* a request that fails takes the send queue to SQE, not the QP to ERR: 10.3.1.6 */
+    bool is_datagram;      /* each request names its destination */
+    bool has_sqe;          /* a failed request takes the QP to SQE rather than ERR: 10.3.1.6 */
 };
 
 /* NULL for a type that cannot be created. */

@@ -2,6 +2,7 @@
 #include "device/sq.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/buffer.h"
@@ -40,8 +41,16 @@ int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool 
     return 0;
 }
 
+int sw_sq_init_routes(struct sw_sq *sq)
+{
+    sq->routes = calloc(sq->mask + 1, sizeof(*sq->routes));
+    return sq->routes ? 0 : -ENOMEM;
+}
+
 void sw_sq_fini(struct sw_sq *sq)
 {
+    free(sq->routes);
+    sq->routes = NULL;
     sw_buffer_free(sq->wqes);
     sw_buffer_free(sq->sges);
     sw_buffer_free(sq->inline_bytes);
@@ -75,6 +84,28 @@ static const uint8_t opcode_carries[] = {
     [IBV_WR_ATOMIC_CMP_AND_SWP] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
 };
+
+void sw_sq_set_route(struct sw_sq *sq, uint32_t position, struct ibv_ah *ibv, uint32_t dest_qpn,
+                     uint32_t qkey)
+{
+    struct sw_route *route = sw_sq_route(sq, position);
+    struct sw_ah *ah = (struct sw_ah *)ibv;
+    route->is_set = ah != NULL;
+    if (!ah)
+        return;
+    route->path = ah->path;
+    route->dest_qpn = dest_qpn;
+    route->qkey = qkey;
+    route->is_local = sw_ah_is_local(ah);
+}
+
+bool sw_sq_is_routed(struct sw_sq *sq, uint32_t position)
+{
+    for (; position != sq->tail; position++)
+        if (!sw_sq_route(sq, position)->is_set)
+            return false;
+    return true;
+}
 
 static int copy_inline(struct sw_sq *sq, struct sw_wqe *wqe, const struct ibv_send_wr *wr)
 {
@@ -150,6 +181,8 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
         wqe->len_bytes = (uint32_t)total;
         wqe->sge_count = (uint8_t)wr->num_sge;
     }
+    if (sq->routes)
+        sw_sq_set_route(sq, sq->tail, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
     sq->tail++;
     return 0;
 }

@@ -19,6 +19,8 @@
 
 #include "device/pub.h"
 
+#include "device/ah.h"
+
 struct sw_pd;
 struct sw_qp;
 
@@ -48,10 +50,20 @@ struct sw_wqe {
 };
 static_assert(sizeof(struct sw_wqe) == 64, "one cache line");
 
+/* Of a datagram: where it goes. */
+struct sw_route {
+    struct sw_path path;
+    uint32_t dest_qpn;
+    uint32_t qkey; /* as given: the high bit asks for the sending QP's own */
+    bool is_local; /* the address is of this host */
+    bool is_set;
+};
+
 struct sw_sq {
     struct sw_wqe *wqes;
-    struct ibv_sge *sges;  /* sge_max for each position */
-    uint8_t *inline_bytes; /* inline_max for each position */
+    struct ibv_sge *sges;    /* sge_max for each position */
+    struct sw_route *routes; /* one for each position; NULL where all goes to one peer */
+    uint8_t *inline_bytes;   /* inline_max for each position */
     uint32_t mask;
     uint32_t wr_max;
     uint32_t sge_max;
@@ -71,6 +83,10 @@ static inline struct sw_wqe *sw_sq_at(struct sw_sq *sq, uint32_t position)
 static inline struct ibv_sge *sw_sq_sges(struct sw_sq *sq, uint32_t position)
 {
     return &sq->sges[(size_t)(position & sq->mask) * sq->sge_max];
+}
+static inline struct sw_route *sw_sq_route(struct sw_sq *sq, uint32_t position)
+{
+    return &sq->routes[position & sq->mask];
 }
 static inline uint8_t *sw_sq_inline(struct sw_sq *sq, uint32_t position)
 {
@@ -97,12 +113,20 @@ static inline bool sw_sq_is_full(struct sw_sq *sq)
 
 int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool sig_all,
                uint32_t opcodes);
+/* Gives each request a route. */
+int sw_sq_init_routes(struct sw_sq *sq);
 void sw_sq_fini(struct sw_sq *sq);
 void sw_sq_reset(struct sw_sq *sq);
 
 /* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size),
  * -EOPNOTSUPP. */
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr);
+
+/* Gives the request at `position` its destination; ah NULL: none yet. */
+void sw_sq_set_route(struct sw_sq *sq, uint32_t position, struct ibv_ah *ah, uint32_t dest_qpn,
+                     uint32_t qkey);
+/* Whether all requests from `position` on know where they go. */
+bool sw_sq_is_routed(struct sw_sq *sq, uint32_t position);
 
 /* Completes the request at `head` and moves head past it. */
 void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status);

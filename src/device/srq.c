@@ -130,14 +130,17 @@ int sw_srq_post_recv(struct sw_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv
     return rc;
 }
 
-bool sw_srq_take(struct sw_srq *srq, struct sw_recv_claim *out)
+enum sw_recv_take sw_srq_take_of(struct sw_srq *srq, uint32_t need_bytes, struct sw_recv_claim *out)
 {
+    enum sw_recv_take result = SW_RECV_NONE;
     bool limit_hit = false;
     sw_lock_acquire(&srq->rq.lock);
     uint32_t depth = sw_rq_depth(&srq->rq);
-    if (depth) {
-        uint32_t at = atomic_load(&srq->rq.consumed);
-        const struct sw_pub_recv *recv = sw_rq_at(&srq->rq, at);
+    uint32_t at = atomic_load(&srq->rq.consumed);
+    const struct sw_pub_recv *recv = sw_rq_at(&srq->rq, at);
+    if (depth)
+        result = recv->len_bytes < need_bytes ? SW_RECV_SHORT : SW_RECV_TAKEN;
+    if (result == SW_RECV_TAKEN) {
         out->wr_id = srq->rq.wr_ids[at & (srq->rq.entries - 1)];
         out->pd = srq->rq.pd;
         out->sge_count = recv->sge_count;
@@ -152,5 +155,5 @@ bool sw_srq_take(struct sw_srq *srq, struct sw_recv_claim *out)
     sw_lock_release(&srq->rq.lock);
     if (limit_hit)
         sw_context_event(srq->pd->ctx, IBV_EVENT_SRQ_LIMIT_REACHED, srq->owner);
-    return depth > 0;
+    return result;
 }

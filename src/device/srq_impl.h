@@ -25,7 +25,14 @@ struct sw_recv_claim {
     struct ibv_sge sges[SW_MAX_SGE];
 };
 
-/* Takes the oldest receive; false if there is none. Fires the limit event. */
-bool sw_srq_take(struct sw_srq *srq, struct sw_recv_claim *out);
+/* Takes the oldest receive, unless it is shorter than need_bytes. Fires the limit event. */
+enum sw_recv_take { SW_RECV_TAKEN, SW_RECV_NONE, SW_RECV_SHORT };
+enum sw_recv_take sw_srq_take_of(struct sw_srq *srq, uint32_t need_bytes,
+                                 struct sw_recv_claim *out);
+
+static inline bool sw_srq_take(struct sw_srq *srq, struct sw_recv_claim *out)
+{
+    return sw_srq_take_of(srq, 0, out) == SW_RECV_TAKEN;
+}
 
 #endif

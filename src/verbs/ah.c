@@ -10,32 +10,27 @@
 #include <netinet/ip.h>
 #include <string.h>
 
+#include "device/ah.h"
 #include "verbs/object.h"
 #include "verbs/stock.h"
 
 #define GRH_NEXT_HEADER_IBA 0x1b /* IBTA Vol 1 8.3: a RoCE v1 packet */
 
-static bool is_valid(struct ibv_context *context, const struct ibv_ah_attr *attr)
-{
-    struct sw_gid source;
-    return attr->port_num == 1 && attr->is_global &&
-           sw_netdev_gid(sw_verbs_netdev_of(context), attr->grh.sgid_index, &source) &&
-           source.valid;
-}
-
 SW_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->create_ah(pd, attr);
-    if (!is_valid(pd->context, attr))
-        return sw_verbs_fail(-EINVAL);
-    struct sw_verbs_ah *ah = sw_verbs_object_alloc(pd->context, sizeof(*ah));
+    struct sw_ah *ah = sw_verbs_object_alloc(pd->context, sizeof(*ah));
     if (!ah)
         return NULL;
+    const int rc = sw_ah_init(ah, sw_verbs_netdev_of(pd->context), attr);
+    if (rc) {
+        sw_verbs_object_free(pd->context, ah);
+        return sw_verbs_fail(rc);
+    }
     ah->ibv.context = pd->context;
     ah->ibv.pd = pd;
     ah->ibv.handle = sw_verbs_next_handle();
-    ah->attr = *attr;
     sw_pd_ref(sw_verbs_pd_of(pd)->dev);
     return &ah->ibv;
 }

@@ -22,6 +22,7 @@
 #define UC_SEND_OPS                                                                         \
     (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
      IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define UD_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 static inline struct sw_verbs_qp *qp_of(struct ibv_qp_ex *ex)
 {
@@ -44,6 +45,7 @@ static inline struct ibv_send_wr *begin_wr(struct ibv_qp_ex *ex, enum ibv_wr_opc
     qp->wr.send_flags = ex->wr_flags & ~(unsigned int)IBV_SEND_INLINE;
     qp->wr.opcode = opcode;
     qp->wr.num_sge = 0;
+    qp->wr.wr.ud.ah = NULL;
     return &qp->wr;
 }
 
@@ -190,6 +192,20 @@ static void wr_no_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_add
     wr_no_rdma(ex, rkey, remote_addr);
 }
 
+/* Of the last request, whether or not it has its data yet. */
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
+                           uint32_t remote_qkey)
+{
+    struct sw_verbs_qp *qp = qp_of(ex);
+    if (qp->wr_open) {
+        qp->wr.wr.ud.ah = ah;
+        qp->wr.wr.ud.remote_qpn = remote_qpn;
+        qp->wr.wr.ud.remote_qkey = remote_qkey;
+    } else {
+        sw_qp_batch_route(qp->dev, ah, remote_qpn, remote_qkey);
+    }
+}
+
 static void wr_no_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
                           uint32_t remote_qkey)
 {
@@ -294,9 +310,13 @@ static void wr_abort(struct ibv_qp_ex *ex)
 
 int sw_builder_check(enum ibv_qp_type type, uint64_t send_ops)
 {
-    const uint64_t offered = type == IBV_QPT_RC   ? RC_SEND_OPS
-                             : type == IBV_QPT_UC ? UC_SEND_OPS
-                                                  : 0;
+    uint64_t offered = 0;
+    if (type == IBV_QPT_RC)
+        offered = RC_SEND_OPS;
+    else if (type == IBV_QPT_UC)
+        offered = UC_SEND_OPS;
+    else if (type == IBV_QPT_UD)
+        offered = UD_SEND_OPS;
     return send_ops & ~offered ? -EOPNOTSUPP : 0;
 }
 
@@ -351,6 +371,8 @@ int sw_builder_init(struct sw_verbs_qp *qp, uint64_t send_ops)
     struct ibv_qp_ex *ex = &qp->ex;
     install_refusals(ex);
     install_operations(ex, send_ops);
+    if (qp->ibv.qp_type == IBV_QPT_UD)
+        ex->wr_set_ud_addr = wr_set_ud_addr;
     ex->wr_set_sge = wr_set_sge;
     ex->wr_set_sge_list = wr_set_sge_list;
     ex->wr_set_inline_data = wr_set_inline_data;

@@ -68,11 +68,6 @@ struct sw_verbs_mr {
     struct sw_mr *dev;
 };
 
-struct sw_verbs_ah {
-    struct ibv_ah ibv;
-    struct ibv_ah_attr attr;
-};
-
 struct sw_verbs_cq;
 
 struct sw_verbs_channel {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "device/mcast.h"
 #include "verbs/async.h"
 #include "verbs/builder.h"
 #include "verbs/context.h"
@@ -205,16 +206,16 @@ int sw_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_rec
     return -sw_qp_post_recv(sw_verbs_qp_of(qp)->dev, wr, bad_wr);
 }
 
-/* Multicast belongs to UD, which is not built. */
+/* A group is its GID: RoCE has no LIDs. */
 SW_EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP
+    return sw_verbs_is_ours(qp->context->device) ? -sw_mcast_attach(sw_verbs_qp_of(qp)->dev, gid)
                                                  : sw_stock()->attach_mcast(qp, gid, lid);
 }
 
 SW_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP
+    return sw_verbs_is_ours(qp->context->device) ? -sw_mcast_detach(sw_verbs_qp_of(qp)->dev, gid)
                                                  : sw_stock()->detach_mcast(qp, gid, lid);
 }
 

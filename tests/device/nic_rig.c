@@ -71,6 +71,37 @@ static void link_kick(void)
     rig_log.kicks++;
 }
 
+static void link_receive(struct sw_cq *cq, uint32_t want)
+{
+    (void)cq;
+    (void)want;
+    rig_log.receives++;
+}
+
+static bool link_has_datagrams(void)
+{
+    return rig_log.datagrams_wait;
+}
+
+static void link_qp_forget(struct sw_qp *qp)
+{
+    (void)qp;
+    rig_log.forgets++;
+}
+
+static int link_group_join(const union ibv_gid *gid)
+{
+    (void)gid;
+    rig_log.joins++;
+    return rig_log.join_rc;
+}
+
+static void link_group_leave(const union ibv_gid *gid)
+{
+    (void)gid;
+    rig_log.leaves++;
+}
+
 static const struct sw_link_ops link_ops = {
     .start = link_start,
     .qp_connect = link_connect,
@@ -78,6 +109,11 @@ static const struct sw_link_ops link_ops = {
     .write_now = link_write_now,
     .send = link_send,
     .progress = link_progress,
+    .receive = link_receive,
+    .has_datagrams = link_has_datagrams,
+    .qp_forget = link_qp_forget,
+    .group_join = link_group_join,
+    .group_leave = link_group_leave,
     .quiesce = link_quiesce,
     .segment_gone = link_segment_gone,
     .fork_child = link_fork_child,

@@ -26,12 +26,15 @@
 /* What happened since the test began. */
 struct rig_log {
     int starts, connects, disconnects, sends, progresses, quiesces, gones, forks, kicks;
+    int receives, forgets, joins, leaves;
     int events;                /* asynchronous ones */
     enum ibv_event_type event; /* the last */
     void *element;             /* it was about */
     int notified;              /* completion events */
     struct sw_qp *order[16];   /* QPs driven, in order */
     int connect_rc;            /* what qp_connect shall answer */
+    int join_rc;               /* what group_join shall answer */
+    bool datagrams_wait;       /* what has_datagrams shall answer */
     void (*on_progress)(struct sw_qp *qp);
 };
 extern struct rig_log rig_log;

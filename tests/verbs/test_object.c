@@ -251,8 +251,8 @@ static void qp__refusals(void **state)
     init.cap.max_inline_data = 1u << 30;
     assert_refused(ibv_create_qp(rig.pd, &init), EINVAL);
 
-    static const enum ibv_qp_type unbuilt[] = {IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV,
-                                               IBV_QPT_DRIVER, IBV_QPT_RAW_PACKET};
+    static const enum ibv_qp_type unbuilt[] = {IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV, IBV_QPT_DRIVER,
+                                               IBV_QPT_RAW_PACKET};
     for (size_t i = 0; i < sizeof(unbuilt) / sizeof(unbuilt[0]); i++) {
         init = rig_qp_attr(rig.cq);
         init.qp_type = unbuilt[i];

@@ -54,13 +54,10 @@ static void others__positive_errno(void **state)
     struct ibv_sge sge = rig_sge(&rig, 0, 64);
     struct ibv_qp_rate_limit_attr rate = {0};
     struct ibv_ece ece = {.vendor_id = 1};
-    union ibv_gid group = {.raw = {0xff}};
     assert_int_equal(ibv_advise_mr(rig.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
     assert_int_equal(ibv_modify_qp_rate_limit(rig.qp, &rate), EOPNOTSUPP);
     assert_int_equal(ibv_set_ece(rig.qp, &ece), EOPNOTSUPP);
     assert_int_equal(ibv_query_ece(rig.qp, &ece), EOPNOTSUPP);
-    assert_int_equal(ibv_attach_mcast(rig.qp, &group, 0), EOPNOTSUPP);
-    assert_int_equal(ibv_detach_mcast(rig.qp, &group, 0), EOPNOTSUPP);
     assert_int_equal(ibv_query_qp_data_in_order(rig.qp, IBV_WR_RDMA_WRITE, 0), 0);
 
     struct ibv_mw mw = {.context = rig.ctx, .pd = rig.pd, .type = IBV_MW_TYPE_1};

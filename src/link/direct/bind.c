@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
 
@@ -345,6 +346,8 @@ uint64_t sw_bind_reap(uint64_t now_ns)
     if (!any)
         return UINT64_MAX;
     uint64_t next_ns = bury_qps(now_ns);
+    uint64_t datagrams_ns = sw_datagram_bury(now_ns);
+    sw_datagram_forget_dead();
     free_unused();
-    return next_ns;
+    return datagrams_ns < next_ns ? datagrams_ns : next_ns;
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
 #include "link/link.h"
@@ -40,6 +41,9 @@ static void forget_parent(void)
 {
     if (!sw_direct.running)
         return;
+    sw_datagram_send_fork_child();
+    sw_datagram_receive_fork_child();
+    sw_multicast_fork_child();
     pthread_mutex_init(&sw_direct.lock, NULL);
     close(sw_direct.listener);
     close(sw_direct.doorbell);
@@ -82,6 +86,10 @@ static bool write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
 
 static void send_queue(struct sw_qp *qp)
 {
+    if (qp->rules->is_datagram) {
+        sw_datagram_run(qp);
+        return;
+    }
     struct sw_direct_qp *d = qp->link_state;
     if (d)
         sw_requester_run(qp, d);
@@ -89,6 +97,10 @@ static void send_queue(struct sw_qp *qp)
 
 bool sw_direct_drive(struct sw_qp *qp)
 {
+    if (qp->rules->is_datagram) {
+        sw_datagram_run(qp);
+        return false;
+    }
     struct sw_direct_qp *d = qp->link_state;
     if (!d)
         return false;
@@ -103,13 +115,27 @@ static void progress(struct sw_qp *qp)
     sw_direct_drive(qp);
 }
 
+static int connect_qp(struct sw_qp *qp)
+{
+    if (!qp->rules->is_datagram)
+        return sw_bind_connect(qp);
+    sw_datagram_enter(qp);
+    sw_qp_publish(qp, qp->state);
+    return 0;
+}
+
 static const struct sw_link_ops direct_ops = {
     .start = start,
-    .qp_connect = sw_bind_connect,
+    .qp_connect = connect_qp,
     .qp_disconnect = sw_bind_disconnect,
     .write_now = write_now,
     .send = send_queue,
     .progress = progress,
+    .receive = sw_datagram_receive,
+    .has_datagrams = sw_datagram_any,
+    .qp_forget = sw_datagram_forget,
+    .group_join = sw_multicast_join,
+    .group_leave = sw_multicast_leave,
     .quiesce = sw_inbox_wait_all,
     .segment_gone = sw_attach_segment_gone,
     .fork_child = forget_parent,

@@ -12,6 +12,7 @@
  *  - requester.c  sends (onesided.c, twosided.c)
  *  - bounce.c     requests that the target executes
  *  - responder.c  what came in (pull.c)
+ *  - datagram_send.c, datagram_receive.c, multicast.c: UD
  *  - direct.c     the link's operations
  */
 #ifndef SW_LINK_DIRECT_DIRECT_H
@@ -74,6 +75,7 @@ struct sw_peer {
 
 struct sw_inbox {
     uint32_t slot;
+    int datagrams; /* index of its ring among those that are received from; -1: none was free */
     int fd;
     uint8_t *base;
     uint64_t client_nonce; /* 0: nobody attached yet */
@@ -310,6 +312,10 @@ bool sw_pull_suits(const struct sw_qp *qp, const struct sw_direct_qp *d, const s
 /* The target's part: moves what is left of the list's bytes into the claimed receive, at most the
  * budget. Inside an access section. */
 enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count);
+
+/* twosided.c: copies local bytes from `offset`; false: a key does not allow it */
+bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
+                   uint64_t len_bytes);
 
 /* responder.c: returns whether there was anything. Opens its own sections. */
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);

@@ -17,6 +17,7 @@
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 
 #define TICK_NS SW_NS_PER_MS /* between looks at sends that nobody may be polling for */
@@ -124,7 +125,7 @@ static void handle(uint64_t tag)
  * wait, or somebody else had the QP locked and may have missed what the doorbell was for. */
 static bool drive_all(void)
 {
-    bool pending = false;
+    bool pending = false, armed = false;
     pthread_mutex_lock(&sw_nic.lock);
     uint32_t seen = 0;
     for (uint32_t i = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
@@ -132,6 +133,7 @@ static bool drive_all(void)
         if (!qp)
             continue;
         seen++;
+        armed |= qp->rules->is_datagram && atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
         bool overflow = sw_cq_is_overrun(qp->send_cq) || sw_cq_is_overrun(qp->recv_cq);
         if (!sw_qp_has_work(qp) && !overflow)
             continue;
@@ -149,7 +151,7 @@ static bool drive_all(void)
         pending |= sw_qp_has_work(qp);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    return pending;
+    return sw_datagram_serve(armed) || pending;
 }
 
 /* True if nothing wants the engine: then it may sleep until rung. Called after `idle` was set. */

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/nic.h"
+#include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
 
@@ -84,6 +85,7 @@ static struct sw_inbox *create(uint32_t slot)
         return NULL;
     }
     ((struct sw_inbox_header *)inbox->base)->probe_read = sw_nic.nonce;
+    sw_datagram_open(inbox);
     inbox->next = sw_direct.inboxes;
     sw_direct.inboxes = inbox;
     return inbox;
@@ -212,11 +214,13 @@ void sw_inbox_wait_all(void)
 bool sw_inbox_unused(const struct sw_inbox *inbox)
 {
     /* Nobody attached (any more, or ever: the client died before it could), and no QP of ours. */
-    return inbox->users == 0 && inbox->socket < 0 && inbox->client_nonce != sw_nic.nonce;
+    return inbox->users == 0 && inbox->socket < 0 && inbox->client_nonce != sw_nic.nonce &&
+           !sw_datagram_waits(inbox);
 }
 
 void sw_inbox_free(struct sw_inbox *inbox)
 {
+    sw_datagram_close(inbox);
     range_give(inbox->base);
     close(inbox->fd);
     free(inbox);

@@ -106,12 +106,55 @@ static_assert(offsetof(struct sw_block, requests_consumed) == 64, "shared layout
 static_assert(offsetof(struct sw_block, requests) == 4096, "shared layout");
 static_assert(sizeof(struct sw_block) <= SW_BLOCK_BYTES, "shared layout");
 
-/* The first page; then the blocks. */
+/*
+ * Datagrams: one ring for all the client's UD QPs towards all of the owner's. A record takes a run
+ * of 64-byte units that does not wrap (a SKIP record fills the end of the ring). Positions count
+ * units and run freely.
+ */
+#define SW_DATAGRAM_UNIT 64u
+#define SW_DATAGRAM_UNITS (1u << 14) /* of the ring */
+#define SW_DATAGRAM_MAX 4096u        /* bytes of a message: the largest path MTU */
+
+enum sw_datagram_kind { SW_DATAGRAM = 1, SW_DATAGRAM_SKIP };
+enum sw_datagram_flags { SW_DATAGRAM_IMM = 1, SW_DATAGRAM_SOLICITED = 2 };
+
+struct sw_datagram_record {
+    uint16_t units;
+    uint8_t kind;
+    uint8_t flags;
+    uint32_t len_bytes;
+    uint32_t dest_qpn; /* the multicast QPN: to all that are attached to the group `dgid` */
+    uint32_t src_qpn;
+    uint32_t qkey;
+    uint32_t imm;
+    uint8_t sl;
+    uint8_t pad[7];
+    uint8_t dgid[16];
+    uint8_t grh[40];
+    uint8_t payload[];
+};
+static_assert(sizeof(struct sw_datagram_record) == 88, "shared layout");
+
+/* The first page; then the blocks, then the ring of datagrams. */
 struct sw_inbox_header {
     uint64_t probe_write; /* the client writes it by process_vm_writev, then reads it here */
     uint64_t probe_read;  /* the owner's nonce: the client reads it by process_vm_readv */
+    _Alignas(64) _Atomic uint32_t datagrams_produced; /* by the client, who writes it */
+    _Alignas(64) _Atomic uint32_t datagrams_consumed; /* by the owner, who writes it */
+    /* The ring has been full for long: the owner's engine shall take what its program does not.
+     * Set by the client, cleared by the owner. */
+    _Alignas(64) _Atomic uint32_t datagrams_urgent;
 };
-#define SW_INBOX_BYTES (4096ull + (uint64_t)SW_INBOX_BLOCKS * SW_BLOCK_BYTES)
+static_assert(sizeof(struct sw_inbox_header) <= 4096, "shared layout");
+
+#define SW_INBOX_DATAGRAMS (4096ull + (uint64_t)SW_INBOX_BLOCKS * SW_BLOCK_BYTES)
+#define SW_INBOX_BYTES (SW_INBOX_DATAGRAMS + (uint64_t)SW_DATAGRAM_UNITS * SW_DATAGRAM_UNIT)
+
+static inline uint8_t *sw_inbox_datagram(void *base, uint32_t position)
+{
+    return (uint8_t *)base + SW_INBOX_DATAGRAMS +
+           (size_t)(position % SW_DATAGRAM_UNITS) * SW_DATAGRAM_UNIT;
+}
 
 static inline struct sw_block *sw_inbox_block(void *base, uint32_t index)
 {

@@ -19,9 +19,7 @@ static uint8_t record_flags(const struct sw_wqe *wqe)
     return flags;
 }
 
-/* Copies `len` local bytes from `offset`; false: a key does not allow it. */
-static bool gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
-                       uint64_t len_bytes)
+bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to, uint64_t len_bytes)
 {
     while (len_bytes) {
         uint64_t run = len_bytes;
@@ -47,14 +45,14 @@ static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct
         return SW_STEP_BLOCKED;
     struct sw_gather gather = sw_gather_of(qp, position);
     uint32_t first = len <= 48 ? len : 48;
-    if (!gather_out(&gather, 0, record->payload, first))
+    if (!sw_gather_out(&gather, 0, record->payload, first))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     for (uint32_t slot = 1, at = first; slot < slots; slot++, at += 60) {
         uint32_t index = d->request_at + slot;
         struct sw_record_more *more =
             (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
         uint32_t piece = len - at < 60 ? len - at : 60;
-        if (!gather_out(&gather, at, more->payload, piece))
+        if (!sw_gather_out(&gather, at, more->payload, piece))
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
         /* Its position, not one more: never taken for a record, in no round of the ring. */
         atomic_store_explicit(&more->seq, index, memory_order_relaxed);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/counters.h"
+
+#include <stdatomic.h>
+
+#include "device/netdev.h"
+
+static _Atomic uint64_t counts[SW_NETDEV_MAX][SW_COUNTER_COUNT];
+
+static const char *const names[SW_COUNTER_COUNT] = {
+    [SW_RX_DROP_NO_QP] = "rx_drop_no_qp",         [SW_RX_DROP_QKEY] = "rx_drop_qkey",
+    [SW_RX_DROP_NO_RECV] = "rx_drop_no_recv",     [SW_RX_DROP_LENGTH] = "rx_drop_length",
+    [SW_RX_DROP_MALFORMED] = "rx_drop_malformed", [SW_TX_DROP_UNREACHABLE] = "tx_drop_unreachable",
+    [SW_TX_DROP_STALLED] = "tx_drop_stalled",
+};
+
+static int index_of(struct sw_netdev *dev)
+{
+    struct sw_netdev_info info;
+    if (!dev)
+        return 0;
+    sw_netdev_read(dev, &info);
+    return info.index;
+}
+
+void sw_counter_add(struct sw_netdev *dev, enum sw_counter counter)
+{
+    atomic_fetch_add_explicit(&counts[index_of(dev)][counter], 1, memory_order_relaxed);
+}
+
+uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter)
+{
+    return atomic_load_explicit(&counts[index_of(dev)][counter], memory_order_relaxed);
+}
+
+const char *sw_counter_name(enum sw_counter counter)
+{
+    return names[counter];
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Unreliable datagrams between processes of this host. The sender puts each into a ring in the
+ * inbox that the receiver's process keeps for it; whoever polls a CQ there that datagrams may
+ * complete on, takes out what waits and delivers it. While no program polls, the engine does so for
+ * CQs that are armed. A ring is a NIC's buffer: what finds no receive when it is taken out is
+ * dropped, and a sender whose ring stays full waits for a bounded time, then drops.
+ */
+#ifndef SW_LINK_DIRECT_DATAGRAM_H
+#define SW_LINK_DIRECT_DATAGRAM_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sw_cq;
+struct sw_inbox;
+struct sw_qp;
+
+/* datagram_send.c. With the QP locked; a bounded step. */
+void sw_datagram_run(struct sw_qp *qp);
+/* Engine: lets go of processes that died. */
+void sw_datagram_forget_dead(void);
+void sw_datagram_send_fork_child(void);
+
+/* datagram_receive.c */
+/* An inbox comes and goes; direct.lock held. */
+void sw_datagram_open(struct sw_inbox *inbox);
+void sw_datagram_close(struct sw_inbox *inbox);
+/* True while something of its client's waits. */
+bool sw_datagram_waits(const struct sw_inbox *inbox);
+/* A UD QP may be delivered to, until sw_datagram_forget(). */
+void sw_datagram_enter(struct sw_qp *qp);
+void sw_datagram_forget(struct sw_qp *qp);
+void sw_datagram_receive(struct sw_cq *cq, uint32_t want);
+bool sw_datagram_any(void);
+/* Engine: takes what waits where that is wanted; `armed`: a program sleeps until one comes. Returns
+ * whether more is to be taken. */
+bool sw_datagram_serve(bool armed);
+/* Engine: delivers what dead clients left; when to call again. */
+uint64_t sw_datagram_bury(uint64_t now_ns);
+void sw_datagram_receive_fork_child(void);
+
+/* multicast.c */
+int sw_multicast_join(const union ibv_gid *gid);
+void sw_multicast_leave(const union ibv_gid *gid);
+/* Slots of the processes with QPs in a group, as of a few milliseconds ago. Their number. */
+#define SW_MULTICAST_MEMBERS 256u
+uint32_t sw_multicast_members(const union ibv_gid *gid, uint16_t slots[SW_MULTICAST_MEMBERS]);
+void sw_multicast_fork_child(void);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The sending side of datagrams: one channel for each process that any QP of ours has sent to. Lock
+ * order: QP, channel, direct.lock.
+ */
+#include "link/direct/datagram.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "device/ah.h"
+#include "device/counters.h"
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+#include "link/direct/engine.h"
+
+/* Bytes sent in one call; the rest goes on in later ones. */
+#define RUN_BUDGET_BYTES (1u << 20)
+
+/* How long a process may take to let us attach, and after a refusal nothing is tried again. */
+#define ATTACH_NS (500 * SW_NS_PER_MS)
+#define REFUSED_NS (10 * SW_NS_PER_MS)
+
+/* A full ring: after this long without progress the receiver's engine takes what its program does
+ * not, and after that we drop until something moves. A program that polls is given time, as it may
+ * only have lost its core. */
+#define URGENT_NS (50 * SW_NS_PER_MS)
+#define STUCK_NS (200 * SW_NS_PER_MS)
+
+struct channel {
+    struct sw_lock lock;
+    struct sw_peer *peer; /* held; NULL: not looked for, or refused */
+    bool is_open;         /* the peer is ready and the positions are its ring's */
+    uint32_t produced;
+    uint32_t limit;      /* first position that may not be written yet */
+    uint64_t waiting_ns; /* since when the attachment is awaited; 0: it is not */
+    uint64_t refused_ns; /* until when nobody is there */
+    uint64_t stalled_ns; /* since when the ring is full; 0: it is not */
+    uint32_t stalled_at; /* limit at that time */
+    bool is_stuck;
+};
+
+static _Atomic(struct channel *) channels[SW_SLOT_MAX + 1];
+
+enum put {
+    PUT_DONE, /* sent, or dropped and counted: either way the request is complete */
+    PUT_WAIT,
+    PUT_BAD_KEY,
+};
+
+static struct channel *channel_of(uint32_t slot)
+{
+    struct channel *channel = atomic_load_explicit(&channels[slot], memory_order_acquire);
+    if (channel)
+        return channel;
+    struct channel *fresh = calloc(1, sizeof(*fresh));
+    if (!fresh)
+        return NULL;
+    if (atomic_compare_exchange_strong(&channels[slot], &channel, fresh))
+        return fresh;
+    free(fresh);
+    return channel;
+}
+
+static void let_go(struct channel *channel)
+{
+    sw_peer_put(channel->peer);
+    channel->peer = NULL;
+    channel->is_open = false;
+    channel->waiting_ns = 0;
+}
+
+static struct sw_inbox_header *header_of(const struct channel *channel)
+{
+    return channel->peer->inbox;
+}
+
+static void open_channel(struct channel *channel)
+{
+    const struct sw_inbox_header *header = header_of(channel);
+    channel->produced = atomic_load(&header->datagrams_produced);
+    channel->limit = atomic_load(&header->datagrams_consumed) + SW_DATAGRAM_UNITS;
+    channel->is_open = true;
+    channel->is_stuck = false;
+    channel->waiting_ns = channel->stalled_ns = 0;
+}
+
+enum ready { READY, READY_WAIT, READY_NOBODY };
+
+/* Whether the process can be written to. */
+static enum ready attach(struct channel *channel, uint32_t slot)
+{
+    uint64_t now_ns = sw_clock_ns();
+    if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
+        let_go(channel); /* its slot may have a new owner */
+    if (!channel->peer) {
+        if (now_ns < channel->refused_ns)
+            return READY_NOBODY;
+        channel->peer = sw_peer_get(slot);
+        channel->waiting_ns = now_ns;
+        if (!channel->peer)
+            return READY_NOBODY;
+    }
+    int state = atomic_load(&channel->peer->state);
+    if (state == SW_PEER_READY) {
+        open_channel(channel);
+        return READY;
+    }
+    bool refused = state == SW_PEER_IDLE && channel->peer->retry_at_ns;
+    if (!refused && now_ns - channel->waiting_ns < ATTACH_NS)
+        return READY_WAIT;
+    let_go(channel);
+    channel->refused_ns = now_ns + REFUSED_NS;
+    return READY_NOBODY;
+}
+
+static enum ready ready(struct channel *channel, uint32_t slot)
+{
+    if (__builtin_expect(channel->is_open, 1) &&
+        atomic_load_explicit(&channel->peer->state, memory_order_acquire) == SW_PEER_READY)
+        return READY;
+    return attach(channel, slot);
+}
+
+static uint32_t units_of(uint32_t len_bytes)
+{
+    return ((uint32_t)sizeof(struct sw_datagram_record) + len_bytes + SW_DATAGRAM_UNIT - 1) /
+           SW_DATAGRAM_UNIT;
+}
+
+/* What a record takes at the present position, with what it must skip before. */
+static uint32_t units_needed(const struct channel *channel, uint32_t units, uint32_t *skipped)
+{
+    uint32_t rest = SW_DATAGRAM_UNITS - channel->produced % SW_DATAGRAM_UNITS;
+    *skipped = units > rest ? rest : 0;
+    return *skipped + units;
+}
+
+static bool has_room(struct channel *channel, uint32_t needed)
+{
+    if (__builtin_expect((int32_t)(channel->limit - channel->produced - needed) >= 0, 1))
+        return true;
+    channel->limit =
+        atomic_load_explicit(&header_of(channel)->datagrams_consumed, memory_order_acquire) +
+        SW_DATAGRAM_UNITS;
+    return (int32_t)(channel->limit - channel->produced - needed) >= 0;
+}
+
+/* The ring is full: whether to wait on. */
+static bool may_wait(struct channel *channel)
+{
+    uint64_t now_ns = sw_clock_ns();
+    if (!channel->stalled_ns || channel->stalled_at != channel->limit) {
+        channel->stalled_ns = now_ns;
+        channel->stalled_at = channel->limit;
+        channel->is_stuck = false;
+    }
+    if (channel->is_stuck)
+        return false;
+    if (now_ns - channel->stalled_ns >= URGENT_NS &&
+        !atomic_exchange(&header_of(channel)->datagrams_urgent, 1))
+        sw_peer_ring(channel->peer);
+    channel->is_stuck = now_ns - channel->stalled_ns >= STUCK_NS;
+    return !channel->is_stuck;
+}
+
+/* Wakes the process where somebody sleeps until the datagram comes. */
+static void wake(struct channel *channel, const struct sw_datagram_record *record, uint32_t before)
+{
+    atomic_thread_fence(memory_order_seq_cst); /* sw_cq_req_notify() arms, then looks at the ring */
+    const struct sw_pub *pub = channel->peer->pub;
+    if (record->dest_qpn == SW_MULTICAST_QPN) {
+        /* For any number of QPs: rung unless the one before has not been taken either. */
+        if (atomic_load(&header_of(channel)->datagrams_consumed) == before)
+            sw_peer_ring(channel->peer);
+        return;
+    }
+    const volatile struct sw_pub_qp *dest = &pub->qps[sw_qpn_index(record->dest_qpn)];
+    uint32_t cq = dest->recv_cq;
+    if (cq >= SW_MAX_CQ)
+        return;
+    uint32_t armed = atomic_load_explicit(&pub->cqs[cq].armed, memory_order_relaxed);
+    if (armed == SW_CQ_ARMED_ANY ||
+        (armed == SW_CQ_ARMED_SOLICITED && record->flags & SW_DATAGRAM_SOLICITED))
+        sw_peer_ring(channel->peer);
+}
+
+static void fill(struct sw_datagram_record *record, const struct sw_qp *qp,
+                 const struct sw_wqe *wqe, const struct sw_route *route)
+{
+    bool has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
+    record->units = (uint16_t)units_of(wqe->len_bytes);
+    record->kind = SW_DATAGRAM;
+    record->flags = (uint8_t)((has_imm ? SW_DATAGRAM_IMM : 0) |
+                              (wqe->flags & SW_WQE_SOLICITED ? SW_DATAGRAM_SOLICITED : 0));
+    record->len_bytes = wqe->len_bytes;
+    record->dest_qpn = route->dest_qpn;
+    record->src_qpn = qp->qpn;
+    /* IBTA Vol1 10.2.5: a work request cannot use a privileged Q_Key but the QP's own. */
+    record->qkey = route->qkey >> 31 ? qp->attr.qkey : route->qkey;
+    record->imm = wqe->imm;
+    record->sl = route->path.sl;
+    memcpy(record->dgid, route->path.dgid.raw, sizeof(record->dgid));
+    sw_path_grh(&route->path, wqe->len_bytes, has_imm, record->grh);
+}
+
+/* Writes the datagram; the channel is locked, the peer ready. */
+static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    uint32_t skipped, before = channel->produced;
+    uint32_t needed = units_needed(channel, units_of(wqe->len_bytes), &skipped);
+    if (!has_room(channel, needed)) {
+        if (may_wait(channel))
+            return PUT_WAIT;
+        sw_counter_add(qp->ctx->netdev, SW_TX_DROP_STALLED);
+        return PUT_DONE;
+    }
+    channel->stalled_ns = 0;
+    void *base = channel->peer->inbox;
+    struct sw_datagram_record *record =
+        (struct sw_datagram_record *)sw_inbox_datagram(base, before + skipped);
+    struct sw_gather gather = sw_gather_of(qp, position);
+    if (!sw_gather_out(&gather, 0, record->payload, wqe->len_bytes))
+        return PUT_BAD_KEY;
+    fill(record, qp, wqe, sw_sq_route(&qp->sq, position));
+    if (skipped) {
+        struct sw_datagram_record *skip =
+            (struct sw_datagram_record *)sw_inbox_datagram(base, before);
+        skip->units = (uint16_t)skipped;
+        skip->kind = SW_DATAGRAM_SKIP;
+    }
+    channel->produced = before + needed;
+    atomic_store_explicit(&header_of(channel)->datagrams_produced, channel->produced,
+                          memory_order_release); /* pairs with the receiver's acquire */
+    wake(channel, record, before);
+    return PUT_DONE;
+}
+
+static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
+{
+    struct channel *channel = slot >= 1 && slot <= SW_SLOT_MAX ? channel_of(slot) : NULL;
+    enum put result = PUT_DONE;
+    enum ready state = READY_NOBODY;
+    if (channel) {
+        sw_lock_acquire(&channel->lock);
+        state = ready(channel, slot);
+        if (state == READY)
+            result = put(qp, channel, position);
+        else if (state == READY_WAIT)
+            result = PUT_WAIT;
+        sw_lock_release(&channel->lock);
+    }
+    if (state == READY_NOBODY)
+        sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
+    return result;
+}
+
+/* Whether one of the group's processes must be waited for; the others do not get it twice. */
+static bool must_wait(uint32_t slot, uint32_t units)
+{
+    struct channel *channel = channel_of(slot);
+    if (!channel)
+        return false;
+    sw_lock_acquire(&channel->lock);
+    enum ready state = ready(channel, slot);
+    uint32_t skipped;
+    bool wait = state == READY_WAIT ||
+                (state == READY && !has_room(channel, units_needed(channel, units, &skipped)) &&
+                 may_wait(channel));
+    sw_lock_release(&channel->lock);
+    return wait;
+}
+
+static enum put put_to_group(struct sw_qp *qp, const union ibv_gid *gid, uint32_t position)
+{
+    uint16_t slots[SW_MULTICAST_MEMBERS];
+    uint32_t count = sw_multicast_members(gid, slots);
+    uint32_t units = units_of(sw_sq_at(&qp->sq, position)->len_bytes);
+    for (uint32_t i = 0; i < count; i++)
+        if (must_wait(slots[i], units))
+            return PUT_WAIT;
+    for (uint32_t i = 0; i < count; i++) {
+        enum put result = put_to_slot(qp, slots[i], position);
+        if (result == PUT_BAD_KEY)
+            return result;
+        if (result == PUT_WAIT) /* another QP of ours took the room: not for this one again */
+            sw_counter_add(qp->ctx->netdev, SW_TX_DROP_STALLED);
+    }
+    return PUT_DONE;
+}
+
+static enum put start(struct sw_qp *qp, uint32_t position)
+{
+    const struct sw_route *route = sw_sq_route(&qp->sq, position);
+    if (sw_direct.off) {
+        sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
+        return PUT_DONE;
+    }
+    if (route->dest_qpn == SW_MULTICAST_QPN && route->path.is_multicast)
+        return put_to_group(qp, &route->path.dgid, position);
+    return put_to_slot(qp, route->is_local ? sw_qpn_slot(route->dest_qpn) : 0, position);
+}
+
+static void fail(struct sw_qp *qp, enum ibv_wc_status status)
+{
+    if (qp->sq.next != qp->sq.head)
+        sw_sq_retire_run(qp, qp->sq.next - qp->sq.head);
+    sw_qp_fail_send(qp, status);
+}
+
+void sw_datagram_run(struct sw_qp *qp)
+{
+    struct sw_sq *sq = &qp->sq;
+    uint64_t sent_bytes = 0;
+    while (sq->next != sq->tail && qp->state == IBV_QPS_RTS && sent_bytes < RUN_BUDGET_BYTES) {
+        struct sw_wqe *wqe = sw_sq_at(sq, sq->next);
+        /* A message that the port cannot carry ends as it does on hardware, and not in silence as
+         * IBTA Vol1 C10-93.1.1 would have it: a program wants to know. */
+        if (wqe->len_bytes > qp->mtu_bytes) {
+            fail(qp, IBV_WC_LOC_LEN_ERR);
+            return;
+        }
+        enum put result = start(qp, sq->next);
+        if (result == PUT_BAD_KEY) {
+            fail(qp, IBV_WC_LOC_PROT_ERR);
+            return;
+        }
+        if (result == PUT_WAIT)
+            break;
+        wqe->state = SW_WQE_DONE;
+        sent_bytes += sizeof(struct sw_datagram_record) + wqe->len_bytes;
+        sq->next++;
+    }
+    if (sq->next != sq->head)
+        sw_sq_retire_run(qp, sq->next - sq->head);
+    bool pending = sq->next != sq->tail && qp->state == IBV_QPS_RTS;
+    if (__builtin_expect(atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) != pending,
+                         0)) {
+        atomic_store(&qp->tx_pending, pending);
+        if (pending)
+            sw_engine_nudge();
+    }
+}
+
+void sw_datagram_forget_dead(void)
+{
+    for (uint32_t slot = 1; slot <= SW_SLOT_MAX; slot++) {
+        struct channel *channel = atomic_load_explicit(&channels[slot], memory_order_acquire);
+        if (!channel || !sw_lock_try(&channel->lock))
+            continue; /* whoever holds it finds out, or the next call does */
+        if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
+            let_go(channel);
+        sw_lock_release(&channel->lock);
+    }
+}
+
+void sw_datagram_send_fork_child(void)
+{
+    for (uint32_t slot = 1; slot <= SW_SLOT_MAX; slot++)
+        atomic_store(&channels[slot], NULL); /* another thread may have been inside: left alone */
+}
