@@ -62,6 +62,14 @@ static int init_rq(struct sw_qp *qp, struct ibv_qp_cap *cap)
     return 0;
 }
 
+static int init_queues(struct sw_qp *qp, struct sw_qp_init *init)
+{
+    int rc = sw_sq_init(&qp->sq, qp->pd, &init->cap, init->sq_sig_all, qp->rules->send_opcodes);
+    if (!rc && qp->rules->is_datagram)
+        rc = sw_sq_init_routes(&qp->sq);
+    return rc ? rc : init_rq(qp, &init->cap);
+}
+
 static void free_parts(struct sw_qp *qp)
 {
     if (qp->rq.ring) {
@@ -103,11 +111,7 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     qp->link = sw_nic.link;
     qp->state = IBV_QPS_RESET;
     sw_qp_rx_idle(qp);
-    rc = sw_sq_init(&qp->sq, qp->pd, &init->cap, init->sq_sig_all, rules->send_opcodes);
-    if (!rc && rules->is_datagram)
-        rc = sw_sq_init_routes(&qp->sq);
-    if (!rc)
-        rc = init_rq(qp, &init->cap);
+    rc = init_queues(qp, init);
     if (rc)
         goto no_parts;
     qp->attr.cap = init->cap;
