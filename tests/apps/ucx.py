@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""UCX on our device: its transports are verbs programs of another make than perftest, and ucx_perftest drives each of their operations."""
+import pair
+
+# Operation, layout of the data (-D), message sizes.
+RC_VERBS = [
+    ('put_lat', 'short', (8,)), ('put_lat', 'bcopy', (2000,)), ('put_lat', 'zcopy', (100, 65536)),
+    ('put_bw', 'short', (8,)), ('put_bw', 'zcopy', (65536,)), ('get', 'bcopy', (64,)), ('get', 'zcopy', (4096, 262144)),
+    ('am_lat', 'short', (8,)), ('am_lat', 'bcopy', (2000,)), ('am_bw', 'zcopy', (4096,)),
+    ('add_mr', None, (8,)), ('add_lat', None, (8,)), ('fadd', None, (8,)), ('cswap', None, (8,)),
+]
+ITERATIONS = 2000
+
+
+def run(tools, words, **options):
+    words = ['ucx_perftest', '-n', str(ITERATIONS), '-w', '10', *words]
+    one = pair.Pair(tools, words, wrap=('env', 'UCX_WARN_UNUSED_ENV_VARS=n', *options.pop('settings', ())), **options)
+    for name, text in zip(('server', 'client'), one.run()):
+        if ' ERROR ' in text or ' WARN ' in text or 'sidewire[' in text:
+            one.fail(f'{name} says something')
+        final = [line.split() for line in text.splitlines() if line.startswith('Final:')]
+        if name == 'client' and (len(final) != 1 or int(final[0][1]) != ITERATIONS):
+            one.fail('no result')
+
+
+def transport_case(operation, layout, size):
+    words = ['-d', 'sw_lo:1', '-x', 'rc_verbs', '-t', operation, '-s', str(size)]
+    return lambda tools: run(tools, [*words, '-D', layout] if layout else words)
+
+
+def cases():
+    return [(f'rc_verbs {operation} {layout or ""} {size}', transport_case(operation, layout, size))
+            for operation, layout, sizes in RC_VERBS for size in sizes]
