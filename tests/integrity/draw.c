@@ -90,6 +90,10 @@ static void draw_breaks(struct draw *draw, struct model_conn *conn, struct draw_
 {
     bool well = !both_in(conn, IBV_QPS_ERR) && conn->ends[0].state == conn->ends[1].state;
     uint32_t dice = below(draw, 100);
+    for (int side = 0; side < 2; side++)
+        acts->revive[side] = conn->ends[side].state == IBV_QPS_SQE && percent(draw, 40);
+    if (acts->revive[0] || acts->revive[1])
+        dice = 100;
     if (dice < (well ? 6u : 30u)) {
         uint32_t which = well ? 1 + below(draw, 3) : 3;
         for (int side = 0; side < 2; side++)
@@ -107,6 +111,8 @@ static void draw_breaks(struct draw *draw, struct model_conn *conn, struct draw_
             model_reset(end);
         if (acts->destroy[side])
             end->exists = false;
+        if (acts->revive[side])
+            end->state = IBV_QPS_RTS;
     }
 }
 
@@ -118,6 +124,7 @@ static void draw_conn(struct draw *draw, int index, struct draw_conn_acts *acts)
         draw_breaks(draw, conn, acts);
     if (!conn->ends[0].exists && percent(draw, 90)) {
         acts->create = true;
+        conn->type = percent(draw, 30) ? IBV_QPT_UC : IBV_QPT_RC;
         for (int side = 0; side < 2; side++) {
             draw_attr(draw, &acts->attrs[side]);
             make_end(&conn->ends[side], &acts->attrs[side]);
@@ -414,7 +421,8 @@ static const enum ibv_wr_opcode opcodes[] = {
 static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct model_op *op)
 {
     memset(op, 0, sizeof(*op));
-    op->opcode = opcodes[below(draw, sizeof(opcodes) / sizeof(opcodes[0]))];
+    bool uc = draw->model->conns[lanes->conn].type == IBV_QPT_UC;
+    op->opcode = opcodes[below(draw, uc ? 4 : sizeof(opcodes) / sizeof(opcodes[0]))];
     op->wr_id = (uint64_t)(lanes->conn * 2 + lanes->dir) << 32 | lanes->from->next_wr++;
     op->flags = (percent(draw, 50) ? IBV_SEND_SIGNALED : 0) |
                 (percent(draw, 20) ? IBV_SEND_SOLICITED : 0) |
@@ -454,12 +462,16 @@ static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
                           .remote = model_lane(conn, dir, LANE_REMOTE),
                           .faulty = faulty};
     bool can_send = lanes.from->state == IBV_QPS_RTS, heard = lanes.to->state == IBV_QPS_RTS;
-    if (!lanes.from->exists || (can_send && !heard && !draw->patient))
+    bool waits = pair->type == IBV_QPT_RC && can_send && !heard;
+    if (!lanes.from->exists || (waits && !draw->patient))
         return;
     int count = 1 + (int)below(draw, LIST_MAX),
         at = faulty ? (int)below(draw, (uint32_t)count) : -1;
     list->chain = percent(draw, 70);
     for (int i = 0; i < count && !list->rc; i++) {
+        /* A sender of UC is not told that the receiver has failed, and may be faster than that. */
+        if (pair->type == IBV_QPT_UC && heard && lanes.to->state == IBV_QPS_ERR)
+            break;
         struct model_op *op = &list->ops[list->count];
         bool drawn = false;
         for (int tries = 0; tries < 4 && !drawn; tries++)

@@ -23,6 +23,7 @@ struct draw_end_attr {
 /* What happens to a connection between two rounds, in this order. */
 struct draw_conn_acts {
     bool destroy[2], error[2], reset[2], create;
+    bool revive[2];     /* SQE to RTS */
     bool init, connect; /* connect: RTR and RTS */
     struct draw_end_attr attrs[2];
 };

@@ -112,7 +112,7 @@ void model_error(struct model_end *end)
 {
     end->state = IBV_QPS_ERR;
     for (int i = 0; i < end->recv_count; i++)
-        expect(&end->receives, end->recvs[i].wr_id, IBV_WC_WR_FLUSH_ERR);
+        expect(&end->receives, end->recvs[i].wr_id, IBV_WC_WR_FLUSH_ERR)->recv = end->recvs[i];
     end->recv_count = 0;
 }
 
@@ -174,7 +174,7 @@ static void delivered(struct model_expect *one, const struct model_op *op)
 
 /* A message to an SRQ goes to one of its receives, all of which are good and a slot long; which
  * one is not said. */
-static enum ibv_wc_status into_srq(struct model *model, struct model_end *to,
+static enum ibv_wc_status into_srq(struct model *model, enum ibv_qp_type type, struct model_end *to,
                                    const struct model_op *op, const uint8_t *data)
 {
     if (model->srq_count[to->proc] == 0)
@@ -185,7 +185,8 @@ static enum ibv_wc_status into_srq(struct model *model, struct model_end *to,
     one->any_wr_id = true;
     if (!fits) {
         one->undefined = true;
-        model_error(to);
+        if (type == IBV_QPT_RC)
+            model_error(to);
         return IBV_WC_REM_INV_REQ_ERR;
     }
     delivered(one, op);
@@ -198,14 +199,17 @@ static enum ibv_wc_status into_srq(struct model *model, struct model_end *to,
 }
 
 /* data NULL: the immediate of a WRITE, which takes a receive and leaves its buffer alone. */
-static enum ibv_wc_status into_receive(struct model *model, struct model_end *to,
-                                       const struct model_op *op, const uint8_t *data)
+static enum ibv_wc_status into_receive(struct model *model, enum ibv_qp_type type,
+                                       struct model_end *to, const struct model_op *op,
+                                       const uint8_t *data)
 {
     if (to->uses_srq)
-        return into_srq(model, to, op, data);
+        return into_srq(model, type, to, op, data);
     if (to->recv_count == 0)
         return IBV_WC_RNR_RETRY_EXC_ERR; /* the target goes on: 9.7.5.1.3 */
     uint32_t len = model_op_len(op);
+    if (type == IBV_QPT_UC && data && total(to->recvs[0].sges, to->recvs[0].sge_count) < len)
+        return IBV_WC_REM_INV_REQ_ERR; /* lost; the receive serves the next */
     struct model_recv recv = take(to);
     enum ibv_wc_status status = IBV_WC_SUCCESS, answer = IBV_WC_SUCCESS;
     if (data && total(recv.sges, recv.sge_count) < len)
@@ -261,36 +265,59 @@ static void execute(struct model *model, int from, int to, const struct model_op
     }
 }
 
-static enum ibv_wc_status run(struct model *model, struct model_end *from, struct model_end *to,
-                              const struct model_op *op)
+static bool sources_reach(const struct model *model, int proc, const struct model_op *op)
 {
-    static uint8_t data[LANE_BYTES];
     bool into_local = op->opcode == IBV_WR_RDMA_READ || is_atomic(op->opcode);
     for (int i = 0; i < op->sge_count && !(op->flags & IBV_SEND_INLINE); i++)
-        if (!model_reaches(model, from->proc, &op->sges[i],
-                           into_local ? IBV_ACCESS_LOCAL_WRITE : 0))
-            return IBV_WC_LOC_PROT_ERR;
-    if (to->state != IBV_QPS_RTR && to->state != IBV_QPS_RTS)
+        if (!model_reaches(model, proc, &op->sges[i], into_local ? IBV_ACCESS_LOCAL_WRITE : 0))
+            return false;
+    return true;
+}
+
+/* What the target makes of a request; an error is what it answers on a reliable connection. */
+static enum ibv_wc_status arrive(struct model *model, enum ibv_qp_type type, int from,
+                                 struct model_end *to, const struct model_op *op)
+{
+    static uint8_t data[LANE_BYTES];
+    if (to->state < IBV_QPS_RTR || to->state == IBV_QPS_ERR)
         return IBV_WC_RETRY_EXC_ERR;
-    gather(model, from->proc, op, data);
+    gather(model, from, op, data);
     if (is_send(op->opcode))
-        return into_receive(model, to, op, data);
+        return into_receive(model, type, to, op, data);
     enum ibv_wc_status status = refusal(model, to, op);
-    if (status != IBV_WC_SUCCESS) {
+    if (status != IBV_WC_SUCCESS && type == IBV_QPT_RC) {
         int first = to->receives.count;
         model_error(to);
         /* An immediate may have taken its receive already. */
         if (op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && to->receives.count > first)
             to->receives.expects[first].not_success = true;
-        return status;
     }
-    if (op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-        status = into_receive(model, to, op, NULL);
-        if (status != IBV_WC_SUCCESS)
-            return status;
-    }
-    execute(model, from->proc, to->proc, op, data);
-    return IBV_WC_SUCCESS;
+    if (status == IBV_WC_SUCCESS && op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+        status = into_receive(model, type, to, op, NULL);
+    if (status == IBV_WC_SUCCESS)
+        execute(model, from, to->proc, op, data);
+    return status;
+}
+
+/* What does not arrive on an unreliable connection is lost in silence (9.8). */
+static enum ibv_wc_status run(struct model *model, enum ibv_qp_type type, struct model_end *from,
+                              struct model_end *to, const struct model_op *op)
+{
+    if (!sources_reach(model, from->proc, op))
+        return IBV_WC_LOC_PROT_ERR;
+    enum ibv_wc_status status = arrive(model, type, from->proc, to, op);
+    return type == IBV_QPT_UC ? IBV_WC_SUCCESS : status;
+}
+
+/* A failed send takes an RC QP to ERR; one of UC to SQE, where it goes on receiving (10.3.1.6). */
+static void fail_send(struct model_end *from, enum ibv_qp_type type)
+{
+    if (from->state != IBV_QPS_RTS)
+        return;
+    if (type == IBV_QPT_UC)
+        from->state = IBV_QPS_SQE;
+    else
+        model_error(from);
 }
 
 static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
@@ -304,8 +331,9 @@ static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 
 int model_send(struct model *model, int conn, int dir, const struct model_op *op)
 {
-    struct model_end *from = &model->conns[conn].ends[dir], *to = &model->conns[conn].ends[!dir];
-    if (from->state != IBV_QPS_RTS && from->state != IBV_QPS_ERR)
+    struct model_conn *pair = &model->conns[conn];
+    struct model_end *from = &pair->ends[dir], *to = &pair->ends[!dir];
+    if (from->state != IBV_QPS_RTS && from->state != IBV_QPS_SQE && from->state != IBV_QPS_ERR)
         return EINVAL;
     if (from->posted - from->freed == from->send_cap)
         return ENOMEM;
@@ -314,7 +342,7 @@ int model_send(struct model *model, int conn, int dir, const struct model_op *op
         return EINVAL;
     from->posted++;
     enum ibv_wc_status status =
-        from->state == IBV_QPS_ERR ? IBV_WC_WR_FLUSH_ERR : run(model, from, to, op);
+        from->state == IBV_QPS_RTS ? run(model, pair->type, from, to, op) : IBV_WC_WR_FLUSH_ERR;
     if (status == IBV_WC_SUCCESS && !(op->flags & IBV_SEND_SIGNALED) && !from->sig_all)
         return 0;
     struct model_expect *one = expect(&from->sends, op->wr_id, status);
@@ -322,8 +350,8 @@ int model_send(struct model *model, int conn, int dir, const struct model_op *op
     one->has_len = model_need(op->opcode) & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
     one->byte_len = model_op_len(op);
     from->completed = from->posted;
-    if (status != IBV_WC_SUCCESS && from->state != IBV_QPS_ERR)
-        model_error(from);
+    if (status != IBV_WC_SUCCESS)
+        fail_send(from, pair->type);
     return 0;
 }
 

@@ -94,6 +94,7 @@ struct model_end {
 };
 
 struct model_conn {
+    enum ibv_qp_type type; /* RC or UC */
     struct model_end ends[2];
 };
 

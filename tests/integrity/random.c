@@ -120,6 +120,8 @@ static void act_break(struct part *part, int conn, int side)
         vu_ep_to(&part->eps[conn][side], IBV_QPS_ERR);
     if (acts->reset[side])
         vu_ep_to(&part->eps[conn][side], IBV_QPS_RESET);
+    if (acts->revive[side])
+        vu_ep_to(&part->eps[conn][side], IBV_QPS_RTS);
     if (acts->destroy[side])
         vu_ep_destroy(&part->eps[conn][side]);
 }
@@ -127,7 +129,8 @@ static void act_break(struct part *part, int conn, int side)
 static void act_create(struct part *part, int conn, int side)
 {
     const struct draw_end_attr *drawn = &part->round.conns[conn].attrs[side];
-    struct vu_ep_attr attr = {.send_wr = drawn->send_wr,
+    struct vu_ep_attr attr = {.type = part->model.conns[conn].type,
+                              .send_wr = drawn->send_wr,
                               .recv_wr = drawn->recv_wr,
                               .send_sge = drawn->sges,
                               .recv_sge = drawn->sges,
