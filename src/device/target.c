@@ -33,10 +33,10 @@ const struct sw_verdict_rule sw_verdict_rules_uc[SW_VERDICT_COUNT] = {
 };
 
 enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
-                                uint64_t len_bytes, uint32_t need, uint32_t pd, uint32_t qp_access,
+                                uint64_t len_bytes, uint32_t need, struct sw_target_qp qp,
                                 const struct sw_pub_mr **out, uint64_t *word)
 {
-    if ((qp_access & need) != need)
+    if ((qp.access & need) != need)
         return SW_NAK_INVALID; /* the QP does not admit the operation at all: IBTA Vol1 9.7.4.1.4 */
     if (key >> 8 >= SW_MAX_MR)
         return SW_NAK_ACCESS;
@@ -44,7 +44,7 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
     uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     if (seen == 0 || (uint32_t)seen != key)
         return SW_NAK_ACCESS;
-    if (mr->pd != pd || (mr->access & need) != need)
+    if (mr->pd != qp.pd || (mr->access & need) != need)
         return SW_NAK_ACCESS;
     if (!sw_mr_covers(mr, addr, len_bytes))
         return SW_NAK_ACCESS;

@@ -53,10 +53,16 @@ static inline bool sw_mr_covers(const struct sw_pub_mr *mr, uint64_t addr, uint6
     return addr >= mr->iova && offset <= mr->len_bytes && len_bytes <= mr->len_bytes - offset;
 }
 
-/* Checks one access by key against a table. On SW_ACK *out is the entry and *word its key word.
- * `qp_access` is what the target QP admits (remote accesses), or ~0u for local ones. */
+/* The target's QP, as far as memory is concerned. */
+struct sw_target_qp {
+    uint32_t qpn; /* 0 for local accesses, which no window serves */
+    uint32_t pd;
+    uint32_t access; /* what it admits (remote accesses), or ~0u for local ones */
+};
+
+/* Checks one access by key against a table. On SW_ACK *out is the entry and *word its key word. */
 enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
-                                uint64_t len_bytes, uint32_t need, uint32_t pd, uint32_t qp_access,
+                                uint64_t len_bytes, uint32_t need, struct sw_target_qp qp,
                                 const struct sw_pub_mr **out, uint64_t *word);
 
 /* An access to nothing: its key is not looked at (C9-88), but the QP must admit the operation. */

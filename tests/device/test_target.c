@@ -67,6 +67,7 @@ static void sw_verdict_rules_uc__refuses_nothing(void **state)
 #define IOVA 0x10000ull
 #define LEN 0x1000ull
 #define PD 3u
+#define QPN 0x2001u
 #define RIGHTS                                                                   \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
      IBV_ACCESS_REMOTE_ATOMIC)
@@ -99,8 +100,8 @@ static enum sw_verdict check(uint32_t key, uint64_t addr, uint64_t len_bytes, ui
 {
     const struct sw_pub_mr *mr = NULL;
     uint64_t word = 0;
-    enum sw_verdict verdict =
-        sw_target_check(tables, key, addr, len_bytes, need, PD, RIGHTS, &mr, &word);
+    enum sw_verdict verdict = sw_target_check(tables, key, addr, len_bytes, need,
+                                              (struct sw_target_qp){QPN, PD, RIGHTS}, &mr, &word);
     if (verdict == SW_ACK) {
         assert_ptr_equal(mr, entry());
         assert_int_equal(word, WORD);
@@ -140,7 +141,9 @@ static void sw_target_check__a_zero_key_of_a_valid_entry_is_none(void **state)
     uint64_t word;
     tables->mrs[0] = *entry();
     tables->mrs[0].key_word = 0;
-    assert_int_equal(sw_target_check(tables, 0, IOVA, 8, 0, PD, RIGHTS, &mr, &word), SW_NAK_ACCESS);
+    assert_int_equal(
+        sw_target_check(tables, 0, IOVA, 8, 0, (struct sw_target_qp){QPN, PD, RIGHTS}, &mr, &word),
+        SW_NAK_ACCESS);
 }
 
 static void sw_target_check__bounds(void **state)
@@ -212,11 +215,13 @@ static void sw_target_check__qp_rights_come_first(void **state)
     (void)state;
     const struct sw_pub_mr *mr;
     uint64_t word;
-    assert_int_equal(sw_target_check(tables, KEY ^ 1, IOVA, 8, IBV_ACCESS_REMOTE_WRITE, PD,
-                                     IBV_ACCESS_REMOTE_READ, &mr, &word),
+    assert_int_equal(sw_target_check(tables, KEY ^ 1, IOVA, 8, IBV_ACCESS_REMOTE_WRITE,
+                                     (struct sw_target_qp){QPN, PD, IBV_ACCESS_REMOTE_READ}, &mr,
+                                     &word),
                      SW_NAK_INVALID);
-    assert_int_equal(sw_target_check(tables, KEY, IOVA, 8, IBV_ACCESS_REMOTE_READ, PD,
-                                     IBV_ACCESS_REMOTE_READ, &mr, &word),
+    assert_int_equal(sw_target_check(tables, KEY, IOVA, 8, IBV_ACCESS_REMOTE_READ,
+                                     (struct sw_target_qp){QPN, PD, IBV_ACCESS_REMOTE_READ}, &mr,
+                                     &word),
                      SW_ACK);
 }
 
@@ -225,7 +230,8 @@ static void sw_target_check__protection_domain(void **state)
     (void)state;
     const struct sw_pub_mr *mr;
     uint64_t word;
-    assert_int_equal(sw_target_check(tables, KEY, IOVA, 8, 0, PD + 1, RIGHTS, &mr, &word),
+    assert_int_equal(sw_target_check(tables, KEY, IOVA, 8, 0,
+                                     (struct sw_target_qp){QPN, PD + 1, RIGHTS}, &mr, &word),
                      SW_NAK_ACCESS);
 }
 

@@ -161,6 +161,17 @@ struct sw_direct_qp {
     bool deaf;     /* the peer was told that its retries are used up: nothing more comes */
 };
 
+/* The peer's QP to the rules of the target: as the one that remote requests come to, and as the
+ * owner of its receives. */
+static inline struct sw_target_qp sw_remote_side(const struct sw_direct_qp *d)
+{
+    return (struct sw_target_qp){d->remote->qpn, d->remote_pd, d->remote_access};
+}
+static inline struct sw_target_qp sw_remote_own(const struct sw_direct_qp *d)
+{
+    return (struct sw_target_qp){0, d->remote_pd, ~0u};
+}
+
 struct sw_direct {
     pthread_mutex_t lock; /* peers, inboxes; leaf but for peer->lock */
     struct sw_direct_modes modes;

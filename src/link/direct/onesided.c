@@ -33,9 +33,8 @@ static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
     uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
     const struct sw_pub_mr *mr;
     uint64_t word;
-    enum sw_verdict verdict =
-        sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, wqe->len_bytes, need,
-                        d->remote_pd, d->remote_access, &mr, &word);
+    enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr,
+                                              wqe->len_bytes, need, sw_remote_side(d), &mr, &word);
     if (verdict != SW_ACK)
         return sw_step_refused(d, verdict);
     if (wqe->done_bytes == 0) {
@@ -69,7 +68,7 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
     if (!remote) {
         enum sw_verdict verdict =
             sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
-                            d->remote_pd, d->remote_access, &mr, &word);
+                            sw_remote_side(d), &mr, &word);
         if (verdict != SW_ACK)
             return sw_step_refused(d, verdict);
         bool wait;

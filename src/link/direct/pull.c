@@ -28,8 +28,8 @@ enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_
             continue;
         const struct sw_pub_mr *mr;
         uint64_t word;
-        if (sw_target_check(d->peer->pub, list[i].lkey, list[i].addr, here, 0, d->remote_pd, ~0u,
-                            &mr, &word) != SW_ACK ||
+        if (sw_target_check(d->peer->pub, list[i].lkey, list[i].addr, here, SW_PUB_LOCAL_USE,
+                            sw_remote_own(d), &mr, &word) != SW_ACK ||
             sw_reach_probe(d->peer, mr, list[i].addr, here) == SW_REACH_RING)
             return sw_step_refused(d, SW_NAK_OPERATIONAL); /* it said that it could be fetched */
         uint32_t done = (uint32_t)(d->claim_used - before);

@@ -290,6 +290,11 @@ static uint8_t *own_memory(const struct sw_pub_mr *mr, uint64_t addr)
     return (uint8_t *)(uintptr_t)(mr->va + (addr - mr->iova));
 }
 
+static struct sw_target_qp own_side(const struct sw_qp *qp)
+{
+    return (struct sw_target_qp){qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
+}
+
 static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct request *request)
 {
@@ -304,10 +309,10 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
     uint64_t word, addr = record.remote_addr;
     enum sw_verdict verdict =
         total ? sw_target_check(sw_nic.pub, record.rkey, addr, request->len_bytes,
-                                IBV_ACCESS_REMOTE_WRITE, qp->pd_id, admits, &mr, &word)
+                                IBV_ACCESS_REMOTE_WRITE, own_side(qp), &mr, &word)
               : sw_target_check_empty(IBV_ACCESS_REMOTE_WRITE, admits);
     if (verdict != SW_ACK)
-        return answer(qp, d, verdict, 0);
+        return refuse(qp, d, request, verdict);
     if (total) {
         if (request->flags & SW_REC_LAST)
             sw_copy_ordered(own_memory(mr, addr), from, request->len_bytes);
@@ -336,7 +341,7 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     uint32_t admits = (uint32_t)qp->attr.qp_access_flags;
     enum sw_verdict verdict =
         total ? sw_target_check(sw_nic.pub, asked.rkey, addr, total, IBV_ACCESS_REMOTE_READ,
-                                qp->pd_id, admits, &mr, &word)
+                                own_side(qp), &mr, &word)
               : sw_target_check_empty(IBV_ACCESS_REMOTE_READ, admits);
     if (total == 0 || verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
@@ -372,7 +377,7 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     enum sw_verdict verdict =
         addr & 7 ? SW_NAK_INVALID
                  : sw_target_check(sw_nic.pub, asked.rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
-                                   qp->pd_id, (uint32_t)qp->attr.qp_access_flags, &mr, &word);
+                                   own_side(qp), &mr, &word);
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     uint64_t *at = (uint64_t *)own_memory(mr, addr);

@@ -119,7 +119,7 @@ static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges,
         const struct sw_pub_mr *mr;
         uint64_t word;
         if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
-                            IBV_ACCESS_LOCAL_WRITE, d->remote_pd, ~0u, &mr, &word) != SW_ACK)
+                            IBV_ACCESS_LOCAL_WRITE, sw_remote_own(d), &mr, &word) != SW_ACK)
             return SW_NAK_OPERATIONAL;
         enum sw_reach here = sw_reach_remembered(d, sges[i].lkey, sges[i].addr, used, 0)
                                  ? SW_REACH_DIRECT
@@ -156,8 +156,7 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
                 wqe->done_bytes += (uint32_t)here;
             } else {
                 if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
-                                    IBV_ACCESS_LOCAL_WRITE, d->remote_pd, ~0u, &mr,
-                                    &word) != SW_ACK)
+                                    IBV_ACCESS_LOCAL_WRITE, sw_remote_own(d), &mr, &word) != SW_ACK)
                     return announce(d, wqe, SW_NAK_OPERATIONAL);
                 enum sw_step step =
                     sw_reach_move(d, &gather, before, mr, sges[i].addr, here, false, &done);
