@@ -72,12 +72,14 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     attr->max_qp_wr = SW_MAX_QP_WR;
     attr->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
                              IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                             IBV_DEVICE_SRQ_RESIZE;
+                             IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
+                             IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
     attr->max_sge = SW_MAX_SGE;
     attr->max_sge_rd = SW_MAX_SGE;
     attr->max_cq = SW_MAX_CQ;
     attr->max_cqe = SW_MAX_CQE;
     attr->max_mr = SW_MAX_MR;
+    attr->max_mw = SW_MAX_MR; /* one table holds both */
     attr->max_pd = SW_MAX_PD;
     attr->max_qp_rd_atom = SW_MAX_RD_ATOMIC;
     attr->max_res_rd_atom = SW_MAX_RD_ATOMIC * SW_MAX_QP;

@@ -12,15 +12,15 @@
 #include "device/qp_impl.h"
 #include "device/vma.h"
 
-#define KNOWN_ACCESS                                                             \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
-     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |     \
+#define KNOWN_ACCESS                                                                              \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                  \
+     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | \
      IBV_ACCESS_OPTIONAL_RANGE)
 
 static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned int access)
 {
     if (access & ~(unsigned int)KNOWN_ACCESS)
-        return access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND) ? -EOPNOTSUPP : -EINVAL;
+        return access & IBV_ACCESS_ON_DEMAND ? -EOPNOTSUPP : -EINVAL;
     if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
         !(access & IBV_ACCESS_LOCAL_WRITE))
         return -EINVAL;
@@ -45,7 +45,19 @@ static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access)
     return at < end ? -EFAULT : 0;
 }
 
-static int claim_key(struct sw_mr *mr)
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void sw_mr_table_lock(void)
+{
+    pthread_mutex_lock(&table_lock);
+}
+
+void sw_mr_table_unlock(void)
+{
+    pthread_mutex_unlock(&table_lock);
+}
+
+static int claim_locked(struct sw_mr *mr)
 {
     for (uint32_t tried = 0; tried < SW_MAX_MR; tried++) {
         uint32_t index = sw_nic.mr_next++ % SW_MAX_MR;
@@ -56,6 +68,21 @@ static int claim_key(struct sw_mr *mr)
         return 0;
     }
     return -ENOMEM;
+}
+
+int sw_mr_claim(struct sw_mr *mr)
+{
+    sw_mr_table_lock();
+    int rc = claim_locked(mr);
+    sw_mr_table_unlock();
+    return rc;
+}
+
+void sw_mr_release(struct sw_mr *mr)
+{
+    sw_mr_table_lock();
+    sw_nic.mrs[mr->index] = NULL;
+    sw_mr_table_unlock();
 }
 
 /* The parts of a range that peers can map, with a reference on each. */
@@ -93,7 +120,7 @@ static void set_parts(struct sw_pub_mr *entry, struct sw_mr *mr, const struct pa
     entry->extent_count = (uint32_t)parts->count;
 }
 
-static uint32_t next_generation(void)
+uint32_t sw_mr_generation(void)
 {
     static atomic_uint generation;
     return atomic_fetch_add(&generation, 1) + 1;
@@ -114,9 +141,7 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     struct sw_mr *mr = calloc(1, sizeof(*mr));
     if (!mr)
         return -ENOMEM;
-    pthread_mutex_lock(&sw_nic.lock);
-    rc = claim_key(mr);
-    pthread_mutex_unlock(&sw_nic.lock);
+    rc = sw_mr_claim(mr);
     if (rc) {
         free(mr);
         return rc;
@@ -125,9 +150,11 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     sw_pd_ref(pd);
 
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
-    uint32_t gen = next_generation();
+    uint32_t gen = sw_mr_generation();
     mr->key = mr->index << 8 | (gen & 0xff);
-    entry->access = access;
+    entry->access = access | SW_PUB_LOCAL_USE;
+    entry->kind = SW_PUB_REGION;
+    entry->qpn = 0;
     entry->pd = pd->id;
     entry->iova = iova;
     entry->len_bytes = len_bytes;
@@ -159,22 +186,30 @@ static void put_segments(struct sw_segment *const *segments, int count)
     pthread_mutex_unlock(&last_reference);
 }
 
-/* Returns when no access by the entry's key goes on, and none can begin. */
-static void withdraw(struct sw_mr *mr)
+/* Returns when no access by the entry's key goes on, and none can begin. -EBUSY: windows are bound
+ * to the region, and stay in use (IBTA Vol1 11.2.10.5). */
+static int withdraw(struct sw_mr *mr)
 {
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
-    atomic_store_explicit(&entry->key_word, 0, memory_order_seq_cst);
+    sw_mr_table_lock();
+    bool busy = mr->windows;
+    if (!busy)
+        atomic_store_explicit(&entry->key_word, 0, memory_order_seq_cst);
+    sw_mr_table_unlock();
+    if (busy)
+        return -EBUSY;
     sw_qp_quiesce_pd(mr->pd); /* a posted receive may name this key */
     sw_nic.link->quiesce();
+    return 0;
 }
 
 int sw_mr_dereg(struct sw_mr *mr)
 {
-    withdraw(mr);
+    int rc = withdraw(mr);
+    if (rc)
+        return rc;
     put_segments(mr->segments, mr->segment_count);
-    pthread_mutex_lock(&sw_nic.lock);
-    sw_nic.mrs[mr->index] = NULL;
-    pthread_mutex_unlock(&sw_nic.lock);
+    sw_mr_release(mr);
     sw_pd_unref(mr->pd);
     free(mr);
     return 0;
@@ -186,7 +221,7 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     bool moves = change->translation;
     uint64_t va = moves ? (uintptr_t)change->addr : entry->va;
     uint64_t len_bytes = moves ? change->len_bytes : entry->len_bytes;
-    unsigned int access = change->access_valid ? change->access : entry->access;
+    unsigned int access = change->access_valid ? change->access : entry->access & ~SW_PUB_LOCAL_USE;
     uint64_t iova = moves ? (access & IBV_ACCESS_ZERO_BASED ? 0 : va) : entry->iova;
     int rc = check_args(va, len_bytes, iova, access);
     if (!rc && (moves || change->access_valid))
@@ -200,23 +235,30 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     memcpy(old, mr->segments, sizeof(old));
     if (moves) /* before the old ones go: what both have in common does not move */
         get_parts(&parts, va, len_bytes);
-    withdraw(mr);
+    rc = withdraw(mr);
+    if (rc) {
+        struct sw_segment *unused[SW_MR_EXTENTS];
+        for (int i = 0; moves && i < parts.count; i++)
+            unused[i] = parts.extents[i].segment;
+        put_segments(unused, moves ? parts.count : 0);
+        return rc;
+    }
     if (moves)
         set_parts(entry, mr, &parts);
     entry->va = va;
     entry->len_bytes = len_bytes;
     entry->iova = iova;
-    entry->access = access;
+    entry->access = access | SW_PUB_LOCAL_USE;
     if (change->pd) {
         sw_pd_ref(change->pd);
         sw_pd_unref(mr->pd);
         mr->pd = change->pd;
         entry->pd = mr->pd->id;
     }
-    uint32_t gen = next_generation();
+    uint32_t gen = sw_mr_generation();
     if (moves) { /* a request that is half done must not go on in other memory */
         while ((gen & 0xff) == (mr->key & 0xff))
-            gen = next_generation();
+            gen = sw_mr_generation();
         mr->key = mr->index << 8 | (gen & 0xff);
     }
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
@@ -231,13 +273,18 @@ uint32_t sw_mr_key(const struct sw_mr *mr)
 
 void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh)
 {
-    pthread_mutex_init(&last_reference, NULL); /* a thread that is not here may have held it */
+    /* Threads that are not here may have held them. */
+    pthread_mutex_init(&last_reference, NULL);
+    pthread_mutex_init(&table_lock, NULL);
+    memset(sw_mr_serving, 0, sizeof(sw_mr_serving));
     for (uint32_t i = 0; i < SW_MAX_MR; i++) {
         if (!sw_nic.mrs[i])
             continue;
         const struct sw_pub_mr *old = &parent->mrs[i];
         struct sw_pub_mr *entry = &fresh->mrs[i];
         entry->access = old->access;
+        entry->kind = old->kind;
+        entry->qpn = old->qpn;
         entry->pd = old->pd;
         entry->iova = old->iova;
         entry->len_bytes = old->len_bytes;

@@ -16,7 +16,8 @@ struct sw_mr;
  * length 0 is allowed. */
 int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, unsigned int access,
               struct sw_mr **out);
-/* Waits (bounded) for peers' accesses in flight; afterwards none can touch the memory. */
+/* Waits (bounded) for peers' accesses in flight; afterwards none can touch the memory. -EBUSY:
+ * windows are bound to it. */
 int sw_mr_dereg(struct sw_mr *mr);
 /* What to change of a region; the rest stays. */
 struct sw_mr_change {

@@ -14,9 +14,35 @@ struct sw_mr {
     struct sw_pd *pd;
     uint32_t index;
     uint32_t key;
+    bool is_window;   /* of a struct sw_mw */
+    uint32_t windows; /* bound to it; with the table locked */
     int segment_count;
     struct sw_segment *segments[SW_MR_EXTENTS];
 };
+
+/* sw_nic.mrs, mr_next and what binds windows to regions. Taken after any other lock of the device;
+ * may be held while peers' accesses are waited for. */
+void sw_mr_table_lock(void);
+void sw_mr_table_unlock(void);
+int sw_mr_claim(struct sw_mr *mr); /* gives it an index; -ENOMEM: the table is full */
+void sw_mr_release(struct sw_mr *mr);
+uint32_t sw_mr_generation(void); /* for the next key or key word */
+
+/*
+ * Odd while this process executes, for a peer of the QP with this index, a request that names a key
+ * of ours: with the QP locked. Who takes a key away while holding another QP cannot take that lock,
+ * and waits here instead.
+ */
+extern _Atomic uint32_t sw_mr_serving[SW_MAX_QP];
+
+static inline void sw_mr_serve_begin(uint32_t qp_index)
+{
+    atomic_fetch_add(&sw_mr_serving[qp_index], 1); /* before any key word is read */
+}
+static inline void sw_mr_serve_end(uint32_t qp_index)
+{
+    atomic_fetch_add_explicit(&sw_mr_serving[qp_index], 1, memory_order_release);
+}
 
 /* In a forked child: copies every region's entry to the child's tables, without shareable parts. */
 void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh);
@@ -30,6 +56,7 @@ static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32
         return false;
     const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
+    need |= SW_PUB_LOCAL_USE;
     if (__builtin_expect(word == 0 || (uint32_t)word != sge->lkey || mr->pd != pd ||
                              (mr->access & need) != need ||
                              !sw_mr_covers(mr, sge->addr, sge->length),

@@ -56,17 +56,28 @@ struct sw_pub_extent {
     uint32_t pad;
 };
 
-/* One memory region. key_word: generation << 32 | key; 0 while not valid. Peers address it by iova.
- */
+enum sw_pub_mr_kind {
+    SW_PUB_REGION,
+    SW_PUB_WINDOW_1,
+    SW_PUB_WINDOW_2, /* the only kind that may be invalidated by a SEND */
+};
+
+/* Beside the IBV_ACCESS_* of an entry: its key may be used in local elements. */
+#define SW_PUB_LOCAL_USE (1u << 31)
+
+/* One memory region or window. key_word: generation << 32 | key; 0 while not valid. Peers address
+ * it by iova. */
 struct sw_pub_mr {
     _Atomic uint64_t key_word;
-    uint32_t access; /* IBV_ACCESS_* */
+    uint32_t access; /* IBV_ACCESS_*, SW_PUB_LOCAL_USE */
     uint32_t pd;
     uint64_t iova;
     uint64_t len_bytes;
     uint64_t va;
     uint32_t extent_count;
-    uint32_t pad[5];
+    uint32_t kind; /* enum sw_pub_mr_kind */
+    uint32_t qpn;  /* the only QP it may be used through; 0: any of the PD */
+    uint32_t pad[3];
     struct sw_pub_extent extents[SW_MR_EXTENTS];
 };
 static_assert(sizeof(struct sw_pub_extent) == 32, "shared layout");

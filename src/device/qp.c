@@ -11,6 +11,7 @@
 #include "device/cq_impl.h"
 #include "device/device_limits.h"
 #include "device/mr_impl.h"
+#include "device/mw.h"
 #include "device/qp_impl.h"
 
 /* Never equal to rx_expect of an idle QP (0). */
@@ -167,6 +168,7 @@ int sw_qp_destroy(struct sw_qp *qp)
     sw_qp_publish(qp, IBV_QPS_RESET);
     sw_lock_release(&qp->lock);
 
+    sw_mw_forget_qp(qp);
     pthread_mutex_lock(&sw_nic.lock); /* the engine looks QPs up under this lock */
     sw_nic_release_qp(qp->index);
     pthread_mutex_unlock(&sw_nic.lock);

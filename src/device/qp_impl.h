@@ -51,6 +51,8 @@ struct sw_qp {
     atomic_uint groups; /* UD: attached to; no lock needed */
     bool last_wqe_sent;
     bool drained_wanted; /* the program asked to be told when the send queue is drained */
+    bool bound_windows;  /* there may be windows of type 2 bound through it; set with the table of
+                            regions locked */
     bool orphan;         /* belongs to the parent of a forked process */
 };
 

@@ -7,10 +7,11 @@
 #define OP(name) (1u << IBV_WR_##name)
 #define SENDS (OP(SEND) | OP(SEND_WITH_IMM))
 #define WRITES (OP(RDMA_WRITE) | OP(RDMA_WRITE_WITH_IMM))
+#define WINDOWS (OP(LOCAL_INV) | OP(BIND_MW))
 #define ATOMICS (OP(ATOMIC_CMP_AND_SWP) | OP(ATOMIC_FETCH_AND_ADD))
 
 static const struct sw_qp_type rc = {
-    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS,
+    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS | WINDOWS,
 };
 
 static const struct sw_qp_type uc = {

@@ -72,7 +72,8 @@ enum {
     CARRY_ATOMIC = 4,
     CARRY_IMM = 8,
     INTO_LOCAL = 16,
-    LISTED = 32
+    LISTED = 32,
+    LOCAL = 64 /* nothing but this process's own keys */
 };
 static const uint8_t opcode_carries[] = {
     [IBV_WR_RDMA_WRITE] = LISTED | CARRY_DATA | CARRY_REMOTE,
@@ -83,6 +84,8 @@ static const uint8_t opcode_carries[] = {
     [IBV_WR_RDMA_READ] = LISTED | CARRY_DATA | CARRY_REMOTE | INTO_LOCAL,
     [IBV_WR_ATOMIC_CMP_AND_SWP] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
+    [IBV_WR_LOCAL_INV] = LISTED | LOCAL,
+    [IBV_WR_BIND_MW] = LISTED | LOCAL,
 };
 
 void sw_sq_set_route(struct sw_sq *sq, uint32_t position, struct ibv_ah *ibv, uint32_t dest_qpn,
@@ -125,6 +128,27 @@ static int copy_inline(struct sw_sq *sq, struct sw_wqe *wqe, const struct ibv_se
     return 0;
 }
 
+/* A bind's region, address, length and rights go where other requests have theirs for the peer. */
+static int fill_local(struct sw_wqe *wqe, const struct ibv_send_wr *wr)
+{
+    wqe->len_bytes = 0;
+    wqe->sge_count = 0;
+    if (wr->opcode == IBV_WR_LOCAL_INV) {
+        wqe->imm = wr->invalidate_rkey;
+        return 0;
+    }
+    const struct ibv_mw *mw = wr->bind_mw.mw;
+    const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+    if (!mw || mw->rkey >> 8 != wr->bind_mw.rkey >> 8 || (info->length && !info->mr))
+        return -EINVAL; /* a program chooses the low 8 bits of a key, no more */
+    wqe->rkey = wr->bind_mw.rkey;
+    wqe->imm = info->mr ? info->mr->lkey : 0;
+    wqe->remote_addr = info->addr;
+    wqe->compare_add = info->length;
+    wqe->swap = info->mw_access_flags & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
+    return 0;
+}
+
 /* Of an opcode that this queue does not take: built for other types, not built, or none at all. */
 static int refuse_opcode(unsigned int opcode)
 {
@@ -163,7 +187,11 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
         wqe->compare_add = wr->wr.atomic.compare_add;
         wqe->swap = wr->wr.atomic.swap;
     }
-    if (flags & IBV_SEND_INLINE) {
+    if (__builtin_expect(carries & LOCAL, 0)) {
+        int rc = fill_local(wqe, wr);
+        if (rc)
+            return rc;
+    } else if (flags & IBV_SEND_INLINE) {
         if (carries & INTO_LOCAL)
             return -EINVAL;
         int rc = copy_inline(sq, wqe, wr);
@@ -196,6 +224,8 @@ static const uint8_t wc_opcodes[] = {
     [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
     [IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+    [IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
+    [IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
 };
 
 /* Fills a completion for the request at `position`; the CQ is locked. */

@@ -111,6 +111,12 @@ static inline bool sw_sq_is_full(struct sw_sq *sq)
     return sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max;
 }
 
+/* Whether a request concerns only this process: a bind or an invalidate. */
+static inline bool sw_wqe_is_local(const struct sw_wqe *wqe)
+{
+    return wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV;
+}
+
 int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool sig_all,
                uint32_t opcodes);
 /* Gives each request a route. */

@@ -44,13 +44,25 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
     uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     if (seen == 0 || (uint32_t)seen != key)
         return SW_NAK_ACCESS;
-    if (mr->pd != qp.pd || (mr->access & need) != need)
+    if (mr->pd != qp.pd || (mr->qpn && mr->qpn != qp.qpn) || (mr->access & need) != need)
         return SW_NAK_ACCESS;
     if (!sw_mr_covers(mr, addr, len_bytes))
         return SW_NAK_ACCESS;
     *out = mr;
     *word = seen;
     return SW_ACK;
+}
+
+enum sw_verdict sw_target_check_invalidate(const struct sw_pub *pub, uint32_t key,
+                                           struct sw_target_qp qp)
+{
+    if (key >> 8 >= SW_MAX_MR)
+        return SW_NAK_ACCESS;
+    const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(key)];
+    uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
+    bool known = seen != 0 && (uint32_t)seen == key;
+    bool may = mr->kind == SW_PUB_WINDOW_2 && mr->qpn == qp.qpn && mr->pd == qp.pd;
+    return known && may ? SW_ACK : SW_NAK_ACCESS;
 }
 
 SW_UNSEEN uint64_t sw_target_atomic(uint64_t *word, uint8_t opcode, uint64_t compare_add,

@@ -71,6 +71,11 @@ static inline enum sw_verdict sw_target_check_empty(uint32_t need, uint32_t qp_a
     return (qp_access & need) == need ? SW_ACK : SW_NAK_INVALID;
 }
 
+/* Whether a SEND may invalidate a key: only that of a window bound to the QP it comes to (IBTA Vol1
+ * 10.6.7.2.6; plain regions are their owner's). */
+enum sw_verdict sw_target_check_invalidate(const struct sw_pub *pub, uint32_t key,
+                                           struct sw_target_qp qp);
+
 /* What an atomic request does to its word; returns the word before. */
 uint64_t sw_target_atomic(uint64_t *word, uint8_t opcode, uint64_t compare_add, uint64_t swap);
 

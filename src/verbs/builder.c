@@ -17,7 +17,8 @@
 #define RC_SEND_OPS                                                                                \
     (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |        \
      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
-     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV)
+     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |                          \
+     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
 
 #define UC_SEND_OPS                                                                         \
     (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
@@ -109,6 +110,20 @@ static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm_data)
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 {
     begin_wr(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = invalidate_rkey;
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
+{
+    begin_wr(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = invalidate_rkey;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+                       const struct ibv_mw_bind_info *bind_info)
+{
+    struct ibv_send_wr *wr = begin_wr(ex, IBV_WR_BIND_MW);
+    wr->bind_mw.mw = mw;
+    wr->bind_mw.rkey = rkey;
+    wr->bind_mw.bind_info = *bind_info;
 }
 
 /* Operations that the QP was not created with, or that are not built. */
@@ -359,6 +374,10 @@ static void install_operations(struct ibv_qp_ex *ex, uint64_t send_ops)
         ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
     if (send_ops & IBV_QP_EX_WITH_SEND_WITH_INV)
         ex->wr_send_inv = wr_send_inv;
+    if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
+        ex->wr_local_inv = wr_local_inv;
+    if (send_ops & IBV_QP_EX_WITH_BIND_MW)
+        ex->wr_bind_mw = wr_bind_mw;
 }
 
 int sw_builder_init(struct sw_verbs_qp *qp, uint64_t send_ops)

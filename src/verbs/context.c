@@ -54,6 +54,9 @@ static void fill_ops(struct verbs_context *verbs)
     struct ibv_context_ops *ops = &verbs->context.ops;
     ops->_compat_query_device = ibv_query_device;
     ops->_compat_query_port = ibv_query_port;
+    ops->alloc_mw = sw_verbs_alloc_mw;
+    ops->bind_mw = sw_verbs_bind_mw;
+    ops->dealloc_mw = sw_verbs_dealloc_mw;
     ops->poll_cq = sw_verbs_poll_cq;
     ops->req_notify_cq = sw_verbs_req_notify_cq;
     ops->post_srq_recv = sw_verbs_post_srq_recv;

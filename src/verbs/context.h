@@ -37,6 +37,9 @@ int sw_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
 int sw_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                            struct ibv_recv_wr **bad_wr);
 struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_mw *sw_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int sw_verbs_dealloc_mw(struct ibv_mw *mw);
+int sw_verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int sw_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int sw_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 

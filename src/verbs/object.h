@@ -68,6 +68,11 @@ struct sw_verbs_mr {
     struct sw_mr *dev;
 };
 
+struct sw_verbs_mw {
+    struct ibv_mw ibv;
+    struct sw_mw *dev;
+};
+
 struct sw_verbs_cq;
 
 struct sw_verbs_channel {

@@ -8,27 +8,6 @@
 
 #include "verbs/context.h"
 
-static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-    (void)pd;
-    (void)type;
-    return sw_verbs_fail(-EOPNOTSUPP);
-}
-
-static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
-{
-    (void)qp;
-    (void)mw;
-    (void)bind;
-    return EOPNOTSUPP;
-}
-
-static int dealloc_mw(struct ibv_mw *mw)
-{
-    (void)mw;
-    return EOPNOTSUPP;
-}
-
 static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
                      struct ibv_sge *sg_list, uint32_t num_sge)
 {
@@ -235,8 +214,4 @@ void sw_verbs_fill_unsupported(struct verbs_context *verbs)
     verbs->open_qp = open_qp;
     verbs->open_xrcd = open_xrcd;
     verbs->close_xrcd = close_xrcd;
-
-    verbs->context.ops.alloc_mw = alloc_mw;
-    verbs->context.ops.bind_mw = bind_mw;
-    verbs->context.ops.dealloc_mw = dealloc_mw;
 }

@@ -44,7 +44,7 @@ static void sw_mr_reg__access_flags(void **state)
         {RIG_RIGHTS | IBV_ACCESS_HUGETLB, 0},
         {RIG_RIGHTS | 1u << 28, 0}, /* unknown, but in the range to be ignored */
         {IBV_ACCESS_ON_DEMAND, -EOPNOTSUPP},
-        {IBV_ACCESS_MW_BIND | IBV_ACCESS_LOCAL_WRITE, -EOPNOTSUPP},
+        {IBV_ACCESS_MW_BIND | IBV_ACCESS_LOCAL_WRITE, 0},
         {1u << 31, -EINVAL},
         {1u << 12, -EINVAL},
     };
@@ -96,7 +96,7 @@ static void sw_mr_reg__publishes(void **state)
     assert_int_equal(sw_mr_reg(rig->pd, bytes, 100, 0x5000, RIG_RIGHTS, &mr), 0);
     const struct sw_pub_mr *entry = &sw_nic.pub->mrs[sw_key_index(sw_mr_key(mr))];
     assert_int_equal((uint32_t)atomic_load(&entry->key_word), sw_mr_key(mr));
-    assert_int_equal(entry->access, RIG_RIGHTS);
+    assert_int_equal(entry->access, RIG_RIGHTS | SW_PUB_LOCAL_USE);
     assert_int_equal(entry->pd, rig->pd->id);
     assert_int_equal(entry->iova, 0x5000);
     assert_int_equal(entry->va, (uintptr_t)bytes);

@@ -75,8 +75,8 @@ static void sw_sq_append__opcodes(void **state)
         {IBV_WR_RDMA_READ, 0},
         {IBV_WR_ATOMIC_CMP_AND_SWP, 0},
         {IBV_WR_ATOMIC_FETCH_AND_ADD, 0},
-        {IBV_WR_LOCAL_INV, -EOPNOTSUPP},
-        {IBV_WR_BIND_MW, -EOPNOTSUPP},
+        {IBV_WR_LOCAL_INV, 0},
+        {IBV_WR_BIND_MW, -EINVAL}, /* of no window */
         {IBV_WR_TSO, -EOPNOTSUPP},
         {IBV_WR_DRIVER1, -EOPNOTSUPP},
         {(enum ibv_wr_opcode)200, -EINVAL},

@@ -235,6 +235,47 @@ static void sw_target_check__protection_domain(void **state)
                      SW_NAK_ACCESS);
 }
 
+/* A window of type 2 is good for the QP it was bound to, and no local key. */
+static void sw_target_check__windows(void **state)
+{
+    (void)state;
+    const struct sw_pub_mr *mr;
+    uint64_t word;
+    entry()->kind = SW_PUB_WINDOW_2;
+    entry()->access = IBV_ACCESS_REMOTE_WRITE;
+    entry()->qpn = QPN;
+    assert_int_equal(check(KEY, IOVA, 8, IBV_ACCESS_REMOTE_WRITE), SW_ACK);
+    struct sw_target_qp other = {QPN + 1, PD, RIGHTS}, own = {0, PD, ~0u};
+    assert_int_equal(
+        sw_target_check(tables, KEY, IOVA, 8, IBV_ACCESS_REMOTE_WRITE, other, &mr, &word),
+        SW_NAK_ACCESS);
+    assert_int_equal(sw_target_check(tables, KEY, IOVA, 8, IBV_ACCESS_LOCAL_WRITE, own, &mr, &word),
+                     SW_NAK_ACCESS);
+    entry()->kind = SW_PUB_WINDOW_1;
+    entry()->qpn = 0;
+    assert_int_equal(
+        sw_target_check(tables, KEY, IOVA, 8, IBV_ACCESS_REMOTE_WRITE, other, &mr, &word), SW_ACK);
+}
+
+static void sw_target_check_invalidate__only_windows_of_the_qp(void **state)
+{
+    (void)state;
+    struct sw_target_qp qp = {QPN, PD, RIGHTS}, other = {QPN + 1, PD, RIGHTS};
+    struct sw_target_qp foreign = {QPN, PD + 1, RIGHTS};
+    assert_int_equal(sw_target_check_invalidate(tables, KEY, qp), SW_NAK_ACCESS); /* a region */
+    entry()->kind = SW_PUB_WINDOW_1;
+    assert_int_equal(sw_target_check_invalidate(tables, KEY, qp), SW_NAK_ACCESS);
+    entry()->kind = SW_PUB_WINDOW_2;
+    entry()->qpn = QPN;
+    assert_int_equal(sw_target_check_invalidate(tables, KEY, qp), SW_ACK);
+    assert_int_equal(sw_target_check_invalidate(tables, KEY, other), SW_NAK_ACCESS);
+    assert_int_equal(sw_target_check_invalidate(tables, KEY, foreign), SW_NAK_ACCESS);
+    assert_int_equal(sw_target_check_invalidate(tables, KEY ^ 1, qp), SW_NAK_ACCESS);
+    assert_int_equal(sw_target_check_invalidate(tables, UINT32_MAX, qp), SW_NAK_ACCESS);
+    entry()->key_word = 0;
+    assert_int_equal(sw_target_check_invalidate(tables, KEY, qp), SW_NAK_ACCESS);
+}
+
 static void sw_target_need__opcodes(void **state)
 {
     (void)state;
@@ -259,6 +300,8 @@ int main(void)
         cmocka_unit_test_setup(sw_target_check__region_rights, setup),
         cmocka_unit_test_setup(sw_target_check__qp_rights_come_first, setup),
         cmocka_unit_test_setup(sw_target_check__protection_domain, setup),
+        cmocka_unit_test_setup(sw_target_check__windows, setup),
+        cmocka_unit_test_setup(sw_target_check_invalidate__only_windows_of_the_qp, setup),
         cmocka_unit_test(sw_target_need__opcodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

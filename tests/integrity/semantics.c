@@ -8,10 +8,11 @@
 #include "sem.h"
 
 #define CASE_TIMEOUT_S 30
+#define NAMES_MAX 512
 
 static const struct sem_case *const tables[] = {
-    sem_errors, sem_peers, sem_states, sem_queues, sem_events, sem_srqs,
-    sem_data,   sem_order, sem_memory, sem_cqs,    sem_uc,
+    sem_errors, sem_peers, sem_states, sem_queues,  sem_events, sem_srqs,
+    sem_data,   sem_order, sem_memory, sem_windows, sem_cqs,    sem_uc,
 };
 
 void rig_prepare(struct rig *rig, int sock, const struct rig_attr *attr)
@@ -92,7 +93,7 @@ struct options {
     enum vu_mode mode;
     bool list;
     int count, except_count;
-    char *names[64], *except[64];
+    char *names[NAMES_MAX], *except[NAMES_MAX];
 };
 
 static bool listed(char *const *names, int count, const char *name)
@@ -111,9 +112,9 @@ static struct options parse(int argc, char **argv)
             options.mode = VU_THREADS;
         else if (strcmp(argv[i], "--list") == 0)
             options.list = true;
-        else if (strcmp(argv[i], "--except") == 0 && i + 1 < argc && options.except_count < 64)
+        else if (strcmp(argv[i], "--except") == 0 && i + 1 < argc && options.except_count < NAMES_MAX)
             options.except[options.except_count++] = argv[++i];
-        else if (argv[i][0] != '-' && options.count < 64)
+        else if (argv[i][0] != '-' && options.count < NAMES_MAX)
             options.names[options.count++] = argv[i];
         else
             VU_FAIL("usage: semantics [--threads] [--list] [--except NAME]... [NAME...]");

@@ -26,8 +26,6 @@ static void creators__null_and_errno(void **state)
     struct ibv_qp_open_attr open_attr = {0};
     struct ibv_flow_attr flow = {0};
     struct ibv_flow_action_esp_attr esp = {0};
-    assert_null_unsupported(ibv_alloc_mw(rig.pd, IBV_MW_TYPE_1));
-    assert_null_unsupported(ibv_alloc_mw(rig.pd, IBV_MW_TYPE_2));
     assert_null_unsupported(ibv_alloc_null_mr(rig.pd));
     assert_null_unsupported(ibv_alloc_dm(rig.ctx, &dm_attr));
     assert_null_unsupported(ibv_reg_dm_mr(rig.pd, NULL, 0, 1, 0));
@@ -60,8 +58,6 @@ static void others__positive_errno(void **state)
     assert_int_equal(ibv_query_ece(rig.qp, &ece), EOPNOTSUPP);
     assert_int_equal(ibv_query_qp_data_in_order(rig.qp, IBV_WR_RDMA_WRITE, 0), 0);
 
-    struct ibv_mw mw = {.context = rig.ctx, .pd = rig.pd, .type = IBV_MW_TYPE_1};
-    struct ibv_mw_bind bind = {.bind_info = {.mr = rig.mr}};
     struct ibv_xrcd xrcd = {.context = rig.ctx};
     struct ibv_dm dm = {.context = rig.ctx};
     struct ibv_counters counters = {.context = rig.ctx};
@@ -72,8 +68,6 @@ static void others__positive_errno(void **state)
     struct ibv_ops_wr op = {0}, *bad_op = NULL;
     struct ibv_wq_attr wq_attr = {0};
     uint64_t count;
-    assert_int_equal(ibv_bind_mw(rig.qp, &mw, &bind), EOPNOTSUPP);
-    assert_int_equal(ibv_dealloc_mw(&mw), EOPNOTSUPP);
     assert_int_equal(ibv_close_xrcd(&xrcd), EOPNOTSUPP);
     assert_int_equal(ibv_free_dm(&dm), EOPNOTSUPP);
     assert_int_equal(ibv_destroy_counters(&counters), EOPNOTSUPP);

@@ -94,8 +94,9 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     bool with_imm =
         wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     bool first = !wqe->via_ring, last = wqe->done_bytes + len == wqe->len_bytes;
-    record->flags |=
-        (with_imm ? SW_REC_IMM : 0) | (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
+    record->flags |= (with_imm ? SW_REC_IMM : 0) |
+                     (wqe->opcode == IBV_WR_SEND_WITH_INV ? SW_REC_INV : 0) |
+                     (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
     record->remote_addr += wqe->done_bytes;
     wqe->done_bytes += len;
     wqe->via_ring = 1;

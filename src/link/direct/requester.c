@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "device/mw.h"
 #include "device/qp_impl.h"
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
@@ -103,6 +104,8 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
     d->budget_bytes = RUN_BUDGET_BYTES;
     while (sw_qp_may_send(qp)) {
         struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
+        if (__builtin_expect(sw_wqe_is_local(wqe), 0))
+            break; /* waits for accesses to end, so not inside one: run_local() */
         step = start(qp, d, wqe, qp->sq.next);
         if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
             break;
@@ -116,6 +119,42 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
         sw_bind_leave_fenced(d);
     else
         sw_bind_leave(d);
+    return step;
+}
+
+/* Binds and invalidates at the front of the queue, each when all before it has ended: stricter than
+ * IBTA Vol1 10.8.3.3 demands, and the same on every rung. */
+static enum sw_step run_local(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    while (sw_qp_may_send(qp) && sw_wqe_is_local(sw_sq_at(&qp->sq, qp->sq.next))) {
+        if (d->answers_due)
+            return SW_STEP_BLOCKED;
+        struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
+        enum ibv_wc_status status = sw_mw_execute(qp, wqe);
+        if (status != IBV_WC_SUCCESS)
+            return sw_step_local_error(d, status);
+        wqe->state = SW_WQE_DONE;
+        qp->sq.next++;
+    }
+    return SW_STEP_DONE;
+}
+
+/* Starts what can be started, with the peer or without. */
+static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    enum sw_step step = run_local(qp, d);
+    while (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED && sw_qp_may_send(qp)) {
+        if (__builtin_expect(!sw_bind_enter(qp, d), 0))
+            return !d->rules[SW_UNREACHABLE].lost && unreachable_for_too_long(qp, d)
+                       ? sw_step_refused(d, SW_UNREACHABLE)
+                       : SW_STEP_BLOCKED;
+        d->unbound_ns = 0;
+        step = run_section(qp, d);
+        if (d->notify)
+            notify(d);
+        if (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED)
+            step = run_local(qp, d);
+    }
     return step;
 }
 
@@ -183,16 +222,7 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
         return;
     }
     if (sw_qp_may_send(qp)) {
-        if (__builtin_expect(sw_bind_enter(qp, d), 1)) {
-            d->unbound_ns = 0;
-            step = run_section(qp, d);
-            if (d->notify)
-                notify(d);
-        } else if (!d->rules[SW_UNREACHABLE].lost && unreachable_for_too_long(qp, d)) {
-            step = sw_step_refused(d, SW_UNREACHABLE);
-        } else {
-            step = SW_STEP_BLOCKED;
-        }
+        step = run_queue(qp, d);
         if (__builtin_expect(step == SW_STEP_FAILED, 0)) {
             fail(qp, d, true);
             return;

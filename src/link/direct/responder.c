@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
+#include "device/mw.h"
 #include "device/qp_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
@@ -54,7 +55,9 @@ static void complete(struct sw_qp *qp, const struct request *request,
         .imm_data = request->imm,
         .qp_num = qp->qpn,
         .src_qp = qp->dest_qpn,
-        .wc_flags = request->flags & SW_REC_IMM ? IBV_WC_WITH_IMM : 0,
+        .wc_flags = request->flags & SW_REC_IMM   ? IBV_WC_WITH_IMM
+                    : request->flags & SW_REC_INV ? IBV_WC_WITH_INV
+                                                  : 0,
     };
     sw_qp_complete_recv(qp, &wc, request->flags & SW_REC_SOLICITED);
 }
@@ -63,6 +66,11 @@ static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
 {
     sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event); /* frees the link's state */
     return SERVE_FATAL;
+}
+
+static struct sw_target_qp own_side(const struct sw_qp *qp)
+{
+    return (struct sw_target_qp){qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
 }
 
 /* Ends a request that wants an answer. */
@@ -196,7 +204,9 @@ static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     /* A queue's own receive serves the next message then. */
     if (!d->rules[verdict].lost || qp->srq) {
-        complete(qp, request, &d->claim, 0, IBV_WC_RECV, d->rules[verdict].responder);
+        enum ibv_wc_status status = d->rules[verdict].responder;
+        complete(qp, request, &d->claim, 0, IBV_WC_RECV,
+                 status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
         d->claimed = false;
     }
     return refuse(qp, d, request, verdict);
@@ -218,6 +228,9 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     const struct sw_record record = read_whole(request);
     const uint8_t *from = bounced(d, request, record.bounce_at);
     if (request->flags & SW_REC_FIRST) {
+        if (request->flags & SW_REC_INV &&
+            sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp)) != SW_ACK)
+            return refuse(qp, d, request, SW_NAK_ACCESS);
         if (!take_claim(qp, d))
             return serve_rnr(qp, d, request, record.rnr_retry);
         d->claim_used = 0;
@@ -233,6 +246,9 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     d->claim_used += request->len_bytes;
     if (!(request->flags & SW_REC_LAST))
         return SERVED;
+    if (request->flags & SW_REC_INV &&
+        sw_mw_invalidate_for_peer(qp, request->imm) != SW_ACK) /* the program was faster */
+        return refuse_send(qp, d, request, SW_NAK_ACCESS);
     complete(qp, request, &d->claim, d->claim_used, IBV_WC_RECV, IBV_WC_SUCCESS);
     d->claimed = false;
     return answer(qp, d, SW_ACK, 0);
@@ -288,11 +304,6 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
 static uint8_t *own_memory(const struct sw_pub_mr *mr, uint64_t addr)
 {
     return (uint8_t *)(uintptr_t)(mr->va + (addr - mr->iova));
-}
-
-static struct sw_target_qp own_side(const struct sw_qp *qp)
-{
-    return (struct sw_target_qp){qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
 }
 
 static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -396,6 +407,23 @@ static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
     return SERVED;
 }
 
+/* Requests by key; see sw_mr_serving. */
+static enum serve serve_by_key(struct sw_qp *qp, struct sw_direct_qp *d,
+                               const struct request *request)
+{
+    uint32_t index = qp->index;
+    enum serve result = SERVED;
+    sw_mr_serve_begin(index);
+    if (request->kind == SW_REC_WRITE)
+        result = serve_write(qp, d, request);
+    else if (request->kind == SW_REC_READ)
+        result = serve_read(qp, d, request);
+    else
+        result = serve_atomic(qp, d, request);
+    sw_mr_serve_end(index);
+    return result;
+}
+
 static bool uses_bounce(const struct request *request)
 {
     return request->kind == SW_REC_SEND || request->kind == SW_REC_WRITE ||
@@ -419,11 +447,9 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct r
     case SW_REC_SEND:
         return serve_send(qp, d, request);
     case SW_REC_WRITE:
-        return serve_write(qp, d, request);
     case SW_REC_READ:
-        return serve_read(qp, d, request);
     case SW_REC_ATOMIC:
-        return serve_atomic(qp, d, request);
+        return serve_by_key(qp, d, request);
     case SW_REC_HELLO:
         return serve_hello(qp, d);
     case SW_REC_SEND_PULL:

@@ -14,8 +14,6 @@ static uint8_t record_flags(const struct sw_wqe *wqe)
     uint8_t flags = wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0;
     if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
         flags |= SW_REC_IMM;
-    else if (wqe->opcode == IBV_WR_SEND_WITH_INV)
-        flags |= SW_REC_INV;
     return flags;
 }
 
@@ -176,10 +174,14 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
 {
     if (wqe->via_ring)
         return sw_bounce_start(qp, d, wqe, position);
-    /* Only memory windows may be invalidated remotely, and a plain region is none (IBTA
-     * Vol1 10.6.5): refused. */
-    if (wqe->opcode == IBV_WR_SEND_WITH_INV)
-        return sw_step_refused(d, SW_NAK_ACCESS);
+    if (wqe->opcode == IBV_WR_SEND_WITH_INV) {
+        enum sw_verdict verdict =
+            sw_target_check_invalidate(d->peer->pub, wqe->imm, sw_remote_side(d));
+        if (verdict != SW_ACK)
+            return sw_step_refused(d, verdict);
+        /* The key dies at the target, in order: what comes after must not find it alive. */
+        return sw_bounce_start(qp, d, wqe, position);
+    }
     if (d->remote_rq_entries == 0)
         return sw_bounce_start(qp, d, wqe, position);
     enum sw_step step = sw_receive_credit(qp, d);

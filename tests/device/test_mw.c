@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/mw.h"
+
+#include <stdlib.h>
+
+#include "nic_rig.h"
+
+#define BYTES (64u * 1024)
+
+struct bench {
+    uint8_t *bytes;
+    struct sw_mr *mr;
+    struct sw_mw *mw;
+    struct sw_qp *qp;
+    struct sw_pub_mr *entry;
+};
+
+static struct bench bench_up(struct rig *rig, enum ibv_mw_type type)
+{
+    struct bench b = {.bytes = aligned_alloc(4096, BYTES)};
+    assert_non_null(b.bytes);
+    b.mr = rig_mr(rig, b.bytes, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+    b.qp = rig_qp(rig, 4, 1, NULL);
+    assert_int_equal(sw_mw_alloc(rig->pd, type, &b.mw), 0);
+    b.entry = &sw_nic.pub->mrs[sw_key_index(sw_mw_key(b.mw))];
+    return b;
+}
+
+static void bench_down(struct bench *b)
+{
+    sw_mw_dealloc(b->mw);
+    sw_qp_destroy(b->qp);
+    assert_int_equal(sw_mr_dereg(b->mr), 0);
+    free(b->bytes);
+}
+
+static struct sw_wqe bind_of(const struct bench *b, uint64_t offset, uint64_t len_bytes)
+{
+    uint32_t key = sw_mw_key(b->mw);
+    return (struct sw_wqe){.opcode = IBV_WR_BIND_MW,
+                           .rkey = (key & ~0xffu) | ((key + 1) & 0xff),
+                           .imm = sw_mr_key(b->mr),
+                           .remote_addr = (uintptr_t)b->bytes + offset,
+                           .compare_add = len_bytes,
+                           .swap = IBV_ACCESS_REMOTE_WRITE};
+}
+
+static void sw_mw_alloc__types(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_mw *mw = NULL;
+    assert_int_equal(sw_mw_alloc(rig->pd, (enum ibv_mw_type)3, &mw), -EINVAL);
+    assert_int_equal(sw_mw_alloc(rig->pd, (enum ibv_mw_type)0, &mw), -EINVAL);
+    assert_null(mw);
+    assert_int_equal(sw_mw_alloc(rig->pd, IBV_MW_TYPE_1, &mw), 0);
+    assert_int_equal(sw_pd_dealloc(rig->pd), -EBUSY);
+    sw_mw_dealloc(mw);
+}
+
+/* What peers can map of a window is what they can map of its region, cut to it. */
+static void sw_mw_execute__cuts_extents(void **state)
+{
+    struct rig *rig = *state;
+    struct bench b = bench_up(rig, IBV_MW_TYPE_2);
+    struct sw_pub_mr *region = &sw_nic.pub->mrs[sw_key_index(sw_mr_key(b.mr))];
+    struct sw_wqe wqe = bind_of(&b, 5000, 9000);
+    uint64_t low = (uintptr_t)b.bytes + 5000, high = low + 9000, seen = 0;
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal((uint32_t)b.entry->key_word, wqe.rkey);
+    assert_int_equal(b.entry->va, low);
+    assert_int_equal(b.entry->access, IBV_ACCESS_REMOTE_WRITE);
+    assert_int_equal(b.entry->extent_count, region->extent_count ? 1 : 0);
+    for (uint32_t i = 0; i < b.entry->extent_count; i++) {
+        const struct sw_pub_extent *part = &b.entry->extents[i], *whole = &region->extents[i];
+        assert_true(part->va >= low && part->va + part->len_bytes <= high);
+        assert_int_equal(part->file_offset - whole->file_offset, part->va - whole->va);
+        assert_int_equal(part->segment, whole->segment);
+        seen += part->len_bytes;
+    }
+    assert_int_equal(seen, region->extent_count ? 9000 : 0);
+    bench_down(&b);
+}
+
+/* The word changes with every bind, also to the same key: peers remember mappings by it. */
+static void sw_mw_execute__new_word_each_time(void **state)
+{
+    struct rig *rig = *state;
+    struct bench b = bench_up(rig, IBV_MW_TYPE_1);
+    struct sw_wqe wqe = bind_of(&b, 0, 4096);
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    uint64_t first = b.entry->key_word;
+    int quiesces = rig_log.quiesces;
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal((uint32_t)first, (uint32_t)b.entry->key_word);
+    assert_true(first != b.entry->key_word);
+    assert_int_equal(rig_log.quiesces, quiesces + 1); /* the old binding was waited out */
+    assert_int_equal(sw_mr_dereg(b.mr), -EBUSY);
+    bench_down(&b);
+}
+
+static void sw_mw_execute__window_of_another_pd(void **state)
+{
+    struct rig *rig = *state;
+    struct bench b = bench_up(rig, IBV_MW_TYPE_1);
+    struct sw_pd *other = NULL;
+    struct sw_mw *foreign = NULL;
+    assert_int_equal(sw_pd_alloc(rig->ctx, &other), 0);
+    assert_int_equal(sw_mw_alloc(other, IBV_MW_TYPE_1, &foreign), 0);
+    struct sw_wqe wqe = bind_of(&b, 0, 4096);
+    wqe.rkey = sw_mw_key(foreign);
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    wqe.rkey = sw_mr_key(b.mr); /* no window at all */
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    wqe.rkey = UINT32_MAX;
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    sw_mw_dealloc(foreign);
+    assert_int_equal(sw_pd_dealloc(other), 0);
+    bench_down(&b);
+}
+
+/* A window's key is not for local elements. */
+static void sw_sge_resolve__window(void **state)
+{
+    struct rig *rig = *state;
+    struct bench b = bench_up(rig, IBV_MW_TYPE_1);
+    struct sw_wqe wqe = bind_of(&b, 0, 4096);
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    struct ibv_sge sge = {(uintptr_t)b.bytes, 8, wqe.rkey};
+    uint8_t *va;
+    assert_false(sw_sge_resolve(rig->pd->id, &sge, 0, &va));
+    bench_down(&b);
+}
+
+static void sw_mw_forget_qp__unbinds_type2_only(void **state)
+{
+    struct rig *rig = *state;
+    struct bench b = bench_up(rig, IBV_MW_TYPE_1), c = bench_up(rig, IBV_MW_TYPE_2);
+    struct sw_qp *qp = rig_qp(rig, 1, 1, NULL);
+    struct sw_wqe first = bind_of(&b, 0, 4096), second = bind_of(&c, 0, 4096);
+    assert_int_equal(sw_mw_execute(qp, &first), IBV_WC_SUCCESS);
+    assert_int_equal(sw_mw_execute(qp, &second), IBV_WC_SUCCESS);
+    sw_qp_destroy(qp);
+    assert_int_equal((uint32_t)b.entry->key_word, first.rkey);
+    assert_int_equal(c.entry->key_word, 0);
+    bench_down(&c);
+    bench_down(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        rig_test(sw_mw_alloc__types),
+        rig_test(sw_mw_execute__cuts_extents),
+        rig_test(sw_mw_execute__new_word_each_time),
+        rig_test(sw_mw_execute__window_of_another_pd),
+        rig_test(sw_sge_resolve__window),
+        rig_test(sw_mw_forget_qp__unbinds_type2_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
