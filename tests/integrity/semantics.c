@@ -8,7 +8,7 @@
 #include "sem.h"
 
 #define CASE_TIMEOUT_S 30
-#define NAMES_MAX 512
+#define NAMES_MAX 200
 
 static const struct sem_case *const tables[] = {
     sem_errors, sem_peers, sem_states, sem_queues,  sem_events, sem_srqs,
@@ -112,7 +112,8 @@ static struct options parse(int argc, char **argv)
             options.mode = VU_THREADS;
         else if (strcmp(argv[i], "--list") == 0)
             options.list = true;
-        else if (strcmp(argv[i], "--except") == 0 && i + 1 < argc && options.except_count < NAMES_MAX)
+        else if (strcmp(argv[i], "--except") == 0 && i + 1 < argc &&
+                 options.except_count < NAMES_MAX)
             options.except[options.except_count++] = argv[++i];
         else if (argv[i][0] != '-' && options.count < NAMES_MAX)
             options.names[options.count++] = argv[i];
