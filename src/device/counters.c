@@ -11,7 +11,9 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_RX_DROP_NO_QP] = "rx_drop_no_qp",         [SW_RX_DROP_QKEY] = "rx_drop_qkey",
     [SW_RX_DROP_NO_RECV] = "rx_drop_no_recv",     [SW_RX_DROP_LENGTH] = "rx_drop_length",
     [SW_RX_DROP_MALFORMED] = "rx_drop_malformed", [SW_TX_DROP_UNREACHABLE] = "tx_drop_unreachable",
-    [SW_TX_DROP_STALLED] = "tx_drop_stalled",
+    [SW_TX_DROP_STALLED] = "tx_drop_stalled",     [SW_REQ_ERROR] = "req_cqe_error",
+    [SW_REQ_FLUSH] = "req_cqe_flush_error",       [SW_RESP_ERROR] = "resp_cqe_error",
+    [SW_RESP_FLUSH] = "resp_cqe_flush_error",     [SW_RNR_EXCEEDED] = "rnr_nak_retry_err",
 };
 
 static int index_of(struct sw_netdev *dev)
@@ -26,6 +28,15 @@ static int index_of(struct sw_netdev *dev)
 void sw_counter_add(struct sw_netdev *dev, enum sw_counter counter)
 {
     atomic_fetch_add_explicit(&counts[index_of(dev)][counter], 1, memory_order_relaxed);
+}
+
+void sw_counter_add_error(struct sw_netdev *dev, enum ibv_wc_status status, bool of_receive)
+{
+    sw_counter_add(dev, of_receive ? SW_RESP_ERROR : SW_REQ_ERROR);
+    if (status == IBV_WC_WR_FLUSH_ERR)
+        sw_counter_add(dev, of_receive ? SW_RESP_FLUSH : SW_REQ_FLUSH);
+    if (status == IBV_WC_RNR_RETRY_EXC_ERR)
+        sw_counter_add(dev, SW_RNR_EXCEEDED);
 }
 
 uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter)

@@ -3,6 +3,8 @@
 #ifndef SW_DEVICE_COUNTERS_H
 #define SW_DEVICE_COUNTERS_H
 
+#include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sw_netdev;
@@ -15,13 +17,20 @@ enum sw_counter {
     SW_RX_DROP_MALFORMED,   /* not a datagram */
     SW_TX_DROP_UNREACHABLE, /* nobody at that address and QPN */
     SW_TX_DROP_STALLED,     /* the receiver's process does not take what it is sent */
+    SW_REQ_ERROR,           /* completions of send queues in error */
+    SW_REQ_FLUSH,           /* of these flushed ones */
+    SW_RESP_ERROR,          /* of receive queues */
+    SW_RESP_FLUSH,
+    SW_RNR_EXCEEDED, /* requests whose retries for want of a receive were used up */
     SW_COUNTER_COUNT
 };
 
 /* `dev` NULL, where it cannot be told: the first device. */
 void sw_counter_add(struct sw_netdev *dev, enum sw_counter counter);
 uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter);
-/* "rx_drop_no_qp" and so on. */
+/* Counts a completion in error: of a receive queue, or of a send queue. */
+void sw_counter_add_error(struct sw_netdev *dev, enum ibv_wc_status status, bool of_receive);
+/* "rx_drop_no_qp" and so on: names of files in hw_counters. */
 const char *sw_counter_name(enum sw_counter counter);
 
 #endif

@@ -17,6 +17,7 @@
 
 struct sw_cq;
 struct sw_qp;
+struct sw_traffic;
 struct sw_mr;
 struct sw_context;
 
@@ -47,6 +48,8 @@ struct sw_link_ops {
     /* This process has a first QP in a multicast group, or has none left. */
     int (*group_join)(const union ibv_gid *gid);
     void (*group_leave)(const union ibv_gid *gid);
+    /* What the QP has moved in this connection. Called with the QP locked. */
+    void (*traffic)(struct sw_qp *qp, struct sw_traffic *out);
     /* Returns when every access begun by peers or local threads before the call has ended
      * (bounded). */
     void (*quiesce)(void);

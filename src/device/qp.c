@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device/buffer.h"
+#include "device/counters.h"
 #include "device/cq_impl.h"
 #include "device/device_limits.h"
 #include "device/mr_impl.h"
@@ -388,6 +389,8 @@ enum sw_recv_take sw_qp_take_recv_of(struct sw_qp *qp, uint32_t need_bytes,
 
 void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited)
 {
+    if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
+        sw_counter_add_error(qp->ctx->netdev, wc->status, true);
     sw_cq_lock(qp->recv_cq);
     struct sw_cqe *cqe = sw_cq_reserve(qp->recv_cq);
     if (cqe) {

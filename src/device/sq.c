@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device/buffer.h"
+#include "device/counters.h"
 #include "device/cq_impl.h"
 #include "device/device_limits.h"
 #include "device/qp_impl.h"
@@ -256,6 +257,8 @@ static void push(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
 void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status)
 {
     uint32_t position = qp->sq.head;
+    if (status != IBV_WC_SUCCESS)
+        sw_counter_add_error(qp->ctx->netdev, status, false);
     bool wanted = status != IBV_WC_SUCCESS || sw_sq_at(&qp->sq, position)->flags & SW_WQE_SIGNALED;
     if (wanted) {
         sw_cq_lock(qp->send_cq);

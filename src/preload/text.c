@@ -2,11 +2,15 @@
 #include "preload/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "device/counters.h"
+#include "device/traffic.h"
 #include "preload/real.h"
 
 #define UVERBS_MINOR_FIRST 192 /* IB_UVERBS_BASE_MINOR of the kernel */
@@ -165,4 +169,26 @@ int sw_text_cpus(const struct sw_node *node, char *out)
     for (long i = 1; i < groups; i++)
         len = put(out, len, ",ffffffff");
     return put(out, len, "\n");
+}
+
+/* Data in the field's unit of four bytes (IBTA Vol1 16.1.3.5). */
+int sw_text_traffic(const struct sw_node *node, char *out)
+{
+    const char *name = sw_node_name(node);
+    const bool sent = strstr(name, "xmit") || strstr(name, "sent");
+    struct sw_traffic traffic;
+    sw_traffic_read(node->dev, &traffic);
+    uint64_t value = sent ? traffic.sent_packets : traffic.received_packets;
+    if (strstr(name, "_data"))
+        value = (sent ? traffic.sent_bytes : traffic.received_bytes) / 4;
+    return put(out, 0, "%" PRIu64 "\n", value);
+}
+
+int sw_text_counter(const struct sw_node *node, char *out)
+{
+    for (int counter = 0; counter < SW_COUNTER_COUNT; counter++)
+        if (!strcmp(sw_counter_name((enum sw_counter)counter), sw_node_name(node)))
+            return put(out, 0, "%" PRIu64 "\n",
+                       sw_counter_read(node->dev, (enum sw_counter)counter));
+    return -EINVAL;
 }

@@ -22,6 +22,8 @@ int sw_text_guid(const struct sw_node *node, char *out);
 int sw_text_numa_node(const struct sw_node *node, char *out);
 int sw_text_phys_state(const struct sw_node *node, char *out);
 int sw_text_rate(const struct sw_node *node, char *out);
+int sw_text_counter(const struct sw_node *node, char *out);
+int sw_text_traffic(const struct sw_node *node, char *out);
 int sw_text_state(const struct sw_node *node, char *out);
 
 #endif

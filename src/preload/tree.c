@@ -123,8 +123,8 @@ static const struct sw_tree_row rows[] = {
     FILE_OF(PORT "/sm_sl", "0"),
     FILE_BY(PORT "/state", sw_text_state),
 
-    /* What the direct link moves is not counted by anyone: no packet exists and the target takes no
-       part. */
+    /* Of the process that reads them: device/traffic.h. The others stay zero: nothing is lost or
+       damaged in memory. */
     DIR(PORT "/counters"),
     COUNTER("excessive_buffer_overrun_errors"),
     COUNTER("link_downed"),
@@ -133,27 +133,38 @@ static const struct sw_tree_row rows[] = {
     COUNTER("multicast_rcv_packets"),
     COUNTER("multicast_xmit_packets"),
     COUNTER("port_rcv_constraint_errors"),
-    COUNTER("port_rcv_data"),
+    FILE_BY(PORT "/counters/port_rcv_data", sw_text_traffic),
     COUNTER("port_rcv_errors"),
-    COUNTER("port_rcv_packets"),
+    FILE_BY(PORT "/counters/port_rcv_packets", sw_text_traffic),
     COUNTER("port_rcv_remote_physical_errors"),
     COUNTER("port_rcv_switch_relay_errors"),
     COUNTER("port_xmit_constraint_errors"),
-    COUNTER("port_xmit_data"),
+    FILE_BY(PORT "/counters/port_xmit_data", sw_text_traffic),
     COUNTER("port_xmit_discards"),
-    COUNTER("port_xmit_packets"),
+    FILE_BY(PORT "/counters/port_xmit_packets", sw_text_traffic),
     COUNTER("port_xmit_wait"),
     COUNTER("symbol_error"),
-    COUNTER("unicast_rcv_packets"),
-    COUNTER("unicast_xmit_packets"),
+    FILE_BY(PORT "/counters/unicast_rcv_packets", sw_text_traffic),
+    FILE_BY(PORT "/counters/unicast_xmit_packets", sw_text_traffic),
     COUNTER("VL15_dropped"),
     DIR(PORT "/hw_counters"),
     FILE_OF(PORT "/hw_counters/lifespan", "10"),
     HW_COUNTER("duplicate_request"),
     HW_COUNTER("out_of_sequence"),
-    HW_COUNTER("rcvd_pkts"),
-    HW_COUNTER("rnr_nak_retry_err"),
-    HW_COUNTER("sent_pkts"),
+    FILE_BY(PORT "/hw_counters/rcvd_pkts", sw_text_traffic),
+    FILE_BY(PORT "/hw_counters/req_cqe_error", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/req_cqe_flush_error", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/resp_cqe_error", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/resp_cqe_flush_error", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rnr_nak_retry_err", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rx_drop_length", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rx_drop_malformed", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rx_drop_no_qp", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rx_drop_no_recv", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rx_drop_qkey", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/sent_pkts", sw_text_traffic),
+    FILE_BY(PORT "/hw_counters/tx_drop_stalled", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/tx_drop_unreachable", sw_text_counter),
 };
 
 #define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
@@ -248,6 +259,11 @@ static enum sw_tree_match descend(size_t row, const char *rest, struct sw_node *
     node.row = &rows[row];
     *out = node;
     return SW_TREE_NODE;
+}
+
+const char *sw_node_name(const struct sw_node *node)
+{
+    return strrchr(node->row->path, '/') + 1;
 }
 
 enum sw_tree_match sw_tree_lookup(const char *path, struct sw_node *out)

@@ -38,6 +38,8 @@ enum sw_tree_match {
 };
 
 enum sw_tree_match sw_tree_lookup(const char *path, struct sw_node *out);
+/* The last component of its path, wildcards as the table has them. */
+const char *sw_node_name(const struct sw_node *node);
 enum sw_tree_kind sw_node_kind(const struct sw_node *node);
 
 /* The contents of a file or the target of a link. Returns the length without the terminating NUL,

@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "device/traffic.h"
+#include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
@@ -68,6 +70,9 @@ void sw_bind_disconnect(struct sw_qp *qp)
         return;
     sw_qp_rx_idle(qp);
     sw_qp_publish(qp, IBV_QPS_RESET); /* nobody may start an access from here on */
+    struct sw_traffic moved = {0};
+    sw_account_read(d, &moved);
+    sw_traffic_keep(qp->ctx->netdev, &moved);
     uint32_t lost = d->lost + (d->rx ? atomic_load(&d->rx->lost) : 0);
     if (lost)
         sw_info("QP 0x%x: %u messages were lost: no receive, one too short, or a bad key", qp->qpn,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
@@ -124,6 +125,12 @@ static int connect_qp(struct sw_qp *qp)
     return 0;
 }
 
+static void traffic(struct sw_qp *qp, struct sw_traffic *out)
+{
+    if (qp->link_state && !qp->rules->is_datagram)
+        sw_account_read(qp->link_state, out);
+}
+
 static const struct sw_link_ops direct_ops = {
     .start = start,
     .qp_connect = connect_qp,
@@ -136,6 +143,7 @@ static const struct sw_link_ops direct_ops = {
     .qp_forget = sw_datagram_forget,
     .group_join = sw_multicast_join,
     .group_leave = sw_multicast_leave,
+    .traffic = traffic,
     .quiesce = sw_inbox_wait_all,
     .segment_gone = sw_attach_segment_gone,
     .fork_child = forget_parent,

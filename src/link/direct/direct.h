@@ -13,6 +13,7 @@
  *  - bounce.c     requests that the target executes
  *  - responder.c  what came in (pull.c)
  *  - datagram_send.c, datagram_receive.c, multicast.c: UD
+ *  - account.c    what was moved
  *  - direct.c     the link's operations
  */
 #ifndef SW_LINK_DIRECT_DIRECT_H
@@ -140,6 +141,9 @@ struct sw_direct_qp {
     uint64_t budget_bytes;
     bool notify; /* a record was written that may wake the peer's CQ */
     bool notify_solicited;
+    struct sw_sum {
+        uint64_t bytes, packets;
+    } sums[2]; /* SW_MOVED_*: our copy; the block may serve others when it is asked for */
     enum ibv_wc_status fail_status;
     enum sw_verdict fail_verdict; /* SW_ACK: the failure is local, the peer need not know */
 

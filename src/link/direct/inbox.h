@@ -86,12 +86,19 @@ static_assert(sizeof(struct sw_record_more) == 64, "shared layout");
 #define SW_RECORD_SLOTS_MAX 4u
 #define SW_INLINE_BYTES (48u + 3u * 60u)
 
+/* What the client's requests have moved, for both ends' counters: to the owner, and from it. */
+enum { SW_MOVED_OUT, SW_MOVED_IN };
+struct sw_moved {
+    _Atomic uint64_t bytes, packets;
+};
+
 struct sw_block {
     /* Odd while the client's QP is inside an access section. */
     _Alignas(64) _Atomic uint32_t access_seq;
     _Atomic uint32_t claim;    /* generation of the client QP this block is bound to; 0: none yet */
     _Atomic uint32_t lost;     /* unreliable messages that found no receive or had a bad key */
     _Atomic uint32_t can_pull; /* 1: the client can read any memory of the owner (cma) */
+    struct sw_moved moved[2];
     /* What the client has consumed of the owner's rings: positions. */
     _Alignas(64) _Atomic uint32_t requests_consumed;
     _Atomic uint32_t request_bounce_consumed;

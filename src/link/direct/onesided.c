@@ -6,6 +6,7 @@
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
+#include "link/direct/account.h"
 #include "link/direct/direct.h"
 #include "link/direct/receive_credit.h"
 
@@ -164,8 +165,11 @@ bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_
                                           IBV_ACCESS_REMOTE_WRITE);
     bool can =
         remote && (wr->send_flags & IBV_SEND_INLINE || sw_sge_resolve(qp->pd_id, sge, 0, &local));
-    if (can)
+    if (can) {
         sw_copy_ordered(remote, local, sge->length);
+        sw_account_request(qp, d, IBV_WR_RDMA_WRITE, sge->length);
+        sw_account_tell(d);
+    }
     sw_bind_leave(d);
     return can;
 }

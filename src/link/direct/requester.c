@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "device/mw.h"
 #include "device/qp_impl.h"
+#include "link/direct/account.h"
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
@@ -110,11 +111,13 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
         if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
             break;
         wqe->state = step == SW_STEP_SENT ? SW_WQE_SENT : SW_WQE_DONE;
+        sw_account_request(qp, d, wqe->opcode, wqe->len_bytes);
         qp->sq.next++;
     }
     if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK &&
         d->rules[d->fail_verdict].responder_fatal)
         sw_record_fatal(d, d->fail_verdict);
+    sw_account_tell(d);
     if (d->notify)
         sw_bind_leave_fenced(d);
     else
