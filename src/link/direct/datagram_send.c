@@ -5,6 +5,7 @@
  */
 #include "link/direct/datagram.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -328,8 +329,10 @@ void sw_datagram_run(struct sw_qp *qp)
             fail(qp, IBV_WC_LOC_PROT_ERR);
             return;
         }
-        if (result == PUT_WAIT)
+        if (result == PUT_WAIT) {
+            sched_yield(); /* to whom we wait for, who may have only the core we are polling on */
             break;
+        }
         wqe->state = SW_WQE_DONE;
         sent_bytes += sizeof(struct sw_datagram_record) + wqe->len_bytes;
         sq->next++;

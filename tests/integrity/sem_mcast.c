@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sem.h: multicast. */
+#include <errno.h>
+#include <string.h>
+
+#include "ud_side.h"
+
+#define MCAST_QPN 0xffffffu
+
+/* A group of its own for each case and pair, so that runs side by side do not meet. */
+static union ibv_gid group_of(const struct ud_side *side, bool ipv4)
+{
+    uint32_t a = side->qp->qp_num, b = side->peer_qpn;
+    union ibv_gid group = {.raw = {0xff, 0x0e}};
+    if (ipv4)
+        group = (union ibv_gid){.raw = {[10] = 0xff, 0xff, 239}};
+    uint32_t low = a < b ? a : b;
+    memcpy(group.raw + 13, &low, 3);
+    return group;
+}
+
+static void rules(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, false), unicast = {.raw = {0xfe, 0x80, [15] = 1}};
+    struct vu_ep rc;
+    vu_ep_create(&side.dev, NULL, &rc);
+    VU_EQ(ibv_attach_mcast(rc.qp, &group, 0), EINVAL);
+    VU_EQ(ibv_detach_mcast(rc.qp, &group, 0), EINVAL);
+    vu_ep_destroy(&rc);
+    VU_EQ(ibv_attach_mcast(side.qp, &unicast, 0), EINVAL);
+    VU_EQ(ibv_attach_mcast(side.qp, &side.dev.gid, 0), EINVAL);
+    VU_EQ(ibv_detach_mcast(side.qp, &group, 0), EINVAL);
+    VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
+    VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
+    VU_EQ(ibv_destroy_qp(side.qp), EBUSY);
+    VU_EQ(ibv_detach_mcast(side.qp, &group, 0), 0);
+    VU_EQ(ibv_detach_mcast(side.qp, &group, 0), EINVAL);
+    ud_close(&side);
+}
+
+/* Every attached QP has one copy, also the sender's own and one attached twice; the others none. */
+static void all_a(int sock, int ipv4)
+{
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, ipv4);
+    struct ibv_ah *ah = ud_ah(&side, &group);
+    struct ibv_qp *other = ud_qp(&side, UD_QKEY);
+    VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
+    ud_recv(&side, side.qp, 1, UD_SLOT);
+    ud_recv(&side, other, 2, UD_SLOT);
+    memset(side.buf, 0x91, 1024);
+    vu_barrier(sock);
+    struct ud_send send = {.wr_id = 7, .len_bytes = 1000, .ah = ah, .qpn = MCAST_QPN, .imm = 3};
+    ud_send(&side, &send);
+    VU_EQ(vu_expect(side.rcq, 1, IBV_WC_SUCCESS).byte_len, UD_GRH + 1000);
+    ud_check(&side, 1, 1000, 0x91);
+    vu_expect_none(side.rcq, UD_QUIET_MS);
+    send.qkey = 4711; /* nobody's */
+    ud_send(&side, &send);
+    vu_barrier(sock); /* b has left */
+    vu_barrier(sock);
+    VU_EQ(ibv_detach_mcast(side.qp, &group, 0), 0);
+    send.qkey = UD_QKEY;
+    ud_send(&side, &send);
+    vu_barrier(sock);
+    vu_expect_none(side.rcq, UD_QUIET_MS);
+    VU_EQ(ibv_destroy_qp(other), 0);
+    VU_EQ(ibv_destroy_ah(ah), 0);
+    ud_close(&side);
+}
+
+static void all_b(int sock, int ipv4)
+{
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, ipv4);
+    struct ibv_qp *other = ud_qp(&side, UD_QKEY);
+    VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
+    VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
+    VU_EQ(ibv_attach_mcast(other, &group, 0), 0);
+    for (uint64_t i = 1; i <= 2; i++) {
+        ud_recv(&side, side.qp, i, UD_SLOT);
+        ud_recv(&side, other, 2 + i, UD_SLOT);
+    }
+    vu_barrier(sock);
+    struct ibv_wc wc[2];
+    VU_EQ(vu_poll(side.rcq, wc, 2, 5000), 2);
+    VU_EQ(wc[0].wr_id + wc[1].wr_id, 1 + 3);
+    for (int i = 0; i < 2; i++) {
+        VU_EQ(wc[i].status, IBV_WC_SUCCESS);
+        VU_EQ(wc[i].byte_len, UD_GRH + 1000);
+        VU_EQ(wc[i].src_qp, side.peer_qpn);
+        ud_check(&side, wc[i].wr_id, 1000, 0x91);
+    }
+    vu_expect_none(side.rcq, UD_QUIET_MS);
+    vu_barrier(sock);
+    VU_EQ(ibv_detach_mcast(side.qp, &group, 0), 0);
+    VU_EQ(ibv_detach_mcast(other, &group, 0), 0);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    vu_expect_none(side.rcq, UD_QUIET_MS);
+    VU_EQ(ibv_destroy_qp(other), 0);
+    ud_close(&side);
+}
+
+/* A sleeping member is woken. */
+static void sleeper_a(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, false);
+    struct ibv_ah *ah = ud_ah(&side, &group);
+    for (uint64_t i = 1; i <= 3; i++) {
+        vu_barrier(sock);
+        ud_send(&side, &(struct ud_send){.wr_id = i, .len_bytes = 8, .ah = ah, .qpn = MCAST_QPN});
+    }
+    VU_EQ(ibv_destroy_ah(ah), 0);
+    ud_close(&side);
+}
+
+static void sleeper_b(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, &(struct ud_attr){.gid_index = -1, .channel = true});
+    const union ibv_gid group = group_of(&side, false);
+    VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
+    for (uint64_t i = 1; i <= 3; i++) {
+        ud_recv(&side, side.qp, i, UD_SLOT);
+        VU_EQ(ibv_req_notify_cq(side.rcq, 0), 0);
+        vu_barrier(sock);
+        VU_CHECK(vu_cq_event(side.channel, 2000), "not woken");
+        vu_expect(side.rcq, i, IBV_WC_SUCCESS);
+    }
+    VU_EQ(ibv_detach_mcast(side.qp, &group, 0), 0);
+    ud_close(&side);
+}
+
+const struct sem_case sem_mcast[] = {
+    {"mcast__attach_and_detach", rules, rules, 0},
+    {"mcast__to_all_attached", all_a, all_b, false},
+    {"mcast__to_all_attached_ipv4", all_a, all_b, true},
+    {"mcast__wakes_a_sleeper", sleeper_a, sleeper_b, 0},
+    {NULL, NULL, NULL, 0},
+};
