@@ -20,6 +20,7 @@ struct sw_dir {
     size_t capacity;
     struct dirent *entries;
     bool out_of_memory;
+    bool is_above; /* the kernel's: found.path alone counts */
 };
 
 struct sw_dir *sw_dir_of(DIR *stream)
@@ -78,6 +79,12 @@ static void add_kernel_entries(struct sw_dir *dir)
         SW_REAL(closedir)(kernel);
 }
 
+static void add_root(void *arg, const char *name, enum sw_tree_kind kind)
+{
+    if (!has_entry(arg, name))
+        add_node(arg, name, kind);
+}
+
 static void add_dots(struct sw_dir *dir)
 {
     char parent[SW_TREE_PATH_MAX];
@@ -95,6 +102,12 @@ int sw_dir_rewind(struct sw_dir *dir)
 {
     int saved_errno = errno;
     dir->next = dir->count = 0;
+    if (dir->is_above) {
+        add_kernel_entries(dir);
+        sw_tree_list_roots(dir->found.path, add_root, dir);
+        errno = dir->out_of_memory ? ENOMEM : saved_errno;
+        return dir->out_of_memory ? -1 : 0;
+    }
     sw_path_refresh(true);
     sw_node_list(&dir->found.node, add_node, dir);
     if (sw_node_kind(&dir->found.node) == SW_TREE_SHARED_DIR)
@@ -124,6 +137,25 @@ struct sw_dir *sw_dir_open(const struct sw_found *found, int fd)
         return NULL;
     }
     dir->fd = fd;
+    return dir;
+}
+
+struct sw_dir *sw_dir_open_above(const char *path)
+{
+    struct sw_dir *dir = strlen(path) < SW_TREE_PATH_MAX ? calloc(1, sizeof(*dir)) : NULL;
+    if (!dir) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    dir->magic = DIR_MAGIC;
+    dir->self = dir;
+    dir->is_above = true;
+    memcpy(dir->found.path, path, strlen(path) + 1);
+    dir->fd = SW_REAL(open)(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir->fd < 0 || sw_dir_rewind(dir)) {
+        sw_dir_close(dir);
+        return NULL;
+    }
     return dir;
 }
 

@@ -19,6 +19,8 @@ struct sw_dir *sw_dir_of(DIR *dir);
 /* fd: a descriptor of the directory that the stream takes over, or -1. NULL with errno on failure.
  */
 struct sw_dir *sw_dir_open(const struct sw_found *found, int fd);
+/* A directory of the kernel's that a root of ours is in (or would be). */
+struct sw_dir *sw_dir_open_above(const char *path);
 void sw_dir_close(struct sw_dir *dir);
 struct dirent *sw_dir_read(struct sw_dir *dir); /* NULL at the end */
 void sw_dir_seek(struct sw_dir *dir, long at);

@@ -30,11 +30,22 @@ static bool called_by_stock(void *caller)
     return dl_iterate_phdr(match_stock, caller) == 1;
 }
 
+/* Opens a directory of the kernel's, with ours among its entries where they belong. */
+static DIR *open_kernel(const char *path)
+{
+    char cwd[SW_TREE_PATH_MAX];
+    const char *place = path;
+    if (path && path[0] == '.' && !path[1])
+        place = SW_REAL(getcwd)(cwd, sizeof(cwd));
+    return place && sw_tree_list_roots(place, NULL, NULL) ? (DIR *)sw_dir_open_above(place)
+                                                          : SW_REAL(opendir)(path);
+}
+
 SW_HOOK DIR *opendir(const char *path)
 {
     struct sw_found found;
     if (!sw_path_find(AT_FDCWD, &path, true, &found))
-        return SW_REAL(opendir)(path);
+        return open_kernel(path);
     if (!found.error && sw_node_kind(&found.node) == SW_TREE_SHARED_DIR &&
         called_by_stock(__builtin_return_address(0)))
         return SW_REAL(opendir)(path);

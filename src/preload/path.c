@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "preload/cwd.h"
 #include "preload/node.h"
 #include "preload/real.h"
 
@@ -131,8 +132,10 @@ static int walk_step(struct walk *walk, bool follow)
 static bool base_path(int dirfd, char out[SW_TREE_PATH_MAX], bool *is_ours)
 {
     *is_ours = false;
-    if (dirfd == AT_FDCWD)
-        return getcwd(out, SW_TREE_PATH_MAX) != NULL;
+    if (dirfd == AT_FDCWD) {
+        *is_ours = sw_cwd_get(out);
+        return *is_ours || SW_REAL(getcwd)(out, SW_TREE_PATH_MAX);
+    }
     struct sw_found found;
     if (sw_node_of_fd(dirfd, NULL, &found)) {
         *is_ours = true;

@@ -26,6 +26,8 @@ bool sw_path_find_slow(int dirfd, const char **path, bool follow, struct sw_foun
 /* Set once this process has got a descriptor of a directory of ours: only then a relative path of
  * any kind can be ours. */
 extern bool sw_path_dirs_opened;
+/* While the working directory is ours: cwd.h. */
+extern bool sw_path_cwd_is_ours;
 
 /* Tells the paths that cannot be ours from all others in a few comparisons. */
 static inline bool sw_path_is_suspect(int dirfd, const char *path)
@@ -33,7 +35,8 @@ static inline bool sw_path_is_suspect(int dirfd, const char *path)
     if (!path)
         return false;
     if (*path != '/')
-        return (dirfd >= 0 && __atomic_load_n(&sw_path_dirs_opened, __ATOMIC_RELAXED)) ||
+        return __atomic_load_n(dirfd >= 0 ? &sw_path_dirs_opened : &sw_path_cwd_is_ours,
+                               __ATOMIC_RELAXED) ||
                strstr(path, "infiniband") || strstr(path, "sw_") || strstr(path, "uverbs") ||
                strstr(path, "sidewire");
     path += strspn(path, "/");

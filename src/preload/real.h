@@ -35,6 +35,7 @@ int __fxstatat(int version, int dirfd, const char *path, struct stat *out, int f
 int __fxstatat64(int version, int dirfd, const char *path, struct stat64 *out, int flags);
 ssize_t __readlink_chk(const char *path, char *out, size_t len, size_t out_len);
 ssize_t __readlinkat_chk(int dirfd, const char *path, char *out, size_t len, size_t out_len);
+char *__getcwd_chk(char *out, size_t len, size_t out_len);
 char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
 
 /* clang-format off */
@@ -48,6 +49,7 @@ char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
     X(readlink) X(readlinkat) X(__readlink_chk) X(__readlinkat_chk) X(realpath) X(__realpath_chk)  \
     X(canonicalize_file_name) X(opendir) X(fdopendir) X(closedir) X(readdir) X(readdir64)          \
     X(readdir_r) X(readdir64_r) X(rewinddir) X(seekdir) X(telldir) X(dirfd)                        \
+    X(chdir) X(fchdir) X(getcwd) X(__getcwd_chk) X(get_current_dir_name)                           \
     X(scandir) X(scandir64) X(scandirat) X(scandirat64) X(glob) X(glob64) X(dlopen)
 /* clang-format on */
 

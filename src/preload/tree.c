@@ -332,3 +332,23 @@ void sw_node_list(const struct sw_node *dir, sw_node_list_fn fn, void *arg)
         if (places[i].parent == parent)
             list_row(dir, &rows[i], places[i].name, fn, arg);
 }
+
+bool sw_tree_list_roots(const char *path, sw_node_list_fn fn, void *arg)
+{
+    size_t len = strlen(path);
+    bool any = false;
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    if (strncmp(path, "/sys", 4) && strncmp(path, "/dev", 4))
+        return false;
+    pthread_once(&places_once, fill_places);
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        if (places[i].parent >= 0 || strncmp(rows[i].path, path, len) || rows[i].path[len] != '/' ||
+            strchr(rows[i].path + len + 1, '/'))
+            continue;
+        any = true;
+        if (fn)
+            fn(arg, rows[i].path + len + 1, rows[i].kind);
+    }
+    return any;
+}

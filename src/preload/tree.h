@@ -10,6 +10,7 @@
 #ifndef SW_PRELOAD_TREE_H
 #define SW_PRELOAD_TREE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "device/netdev.h"
@@ -49,5 +50,9 @@ int sw_node_text(const struct sw_node *node, char out[SW_TREE_TEXT_MAX]);
 /* Calls fn for each of our entries of a directory. */
 typedef void (*sw_node_list_fn)(void *arg, const char *name, enum sw_tree_kind kind);
 void sw_node_list(const struct sw_node *dir, sw_node_list_fn fn, void *arg);
+
+/* Calls fn for each root of ours whose place is this directory of the kernel's; false: it has none.
+ * `path` as the program gave it. */
+bool sw_tree_list_roots(const char *path, sw_node_list_fn fn, void *arg);
 
 #endif
