@@ -98,6 +98,14 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     attr->local_ca_ack_delay = 15;
     attr->phys_port_cnt = 1;
     out->phys_port_cnt_ex = 1;
+    out->max_dm_size = SW_MAX_DM_BYTES;
+    out->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+    out->odp_caps.per_transport_caps.ud_odp_caps =
+        IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    out->odp_caps.per_transport_caps.uc_odp_caps =
+        out->odp_caps.per_transport_caps.ud_odp_caps | IBV_ODP_SUPPORT_WRITE;
+    out->odp_caps.per_transport_caps.rc_odp_caps = out->odp_caps.per_transport_caps.uc_odp_caps |
+                                                   IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
     out->device_cap_flags_ex = attr->device_cap_flags;
     out->completion_timestamp_mask = INT64_MAX;
     out->hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */

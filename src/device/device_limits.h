@@ -11,6 +11,7 @@
 #define SW_MAX_SRQ_WR 32768
 #define SW_MAX_PD (1 << 20)
 #define SW_MAX_RD_ATOMIC 16
+#define SW_MAX_DM_BYTES (16ull << 20) /* device memory, of a process altogether */
 #define SW_MAX_MSG_BYTES (1ull << 31)
 
 #endif

@@ -12,15 +12,15 @@
 #include "device/qp_impl.h"
 #include "device/vma.h"
 
-#define KNOWN_ACCESS                                                                              \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                  \
-     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | \
-     IBV_ACCESS_OPTIONAL_RANGE)
+#define KNOWN_ACCESS                                                             \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND |      \
+     IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
 
 static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned int access)
 {
     if (access & ~(unsigned int)KNOWN_ACCESS)
-        return access & IBV_ACCESS_ON_DEMAND ? -EOPNOTSUPP : -EINVAL;
+        return -EINVAL;
     if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
         !(access & IBV_ACCESS_LOCAL_WRITE))
         return -EINVAL;
@@ -35,6 +35,8 @@ static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access)
     int need = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
     struct sw_vma_reader reader;
     struct sw_vma vma;
+    if (access & IBV_ACCESS_ON_DEMAND)
+        return 0; /* what is there when it is accessed counts */
     if (len_bytes == 0 || sw_vma_open(&reader, false))
         return 0; /* without /proc nothing can be said */
     uint64_t at = va, end = va + len_bytes;
@@ -91,8 +93,11 @@ struct parts {
     struct sw_extent extents[SW_MR_EXTENTS];
 };
 
-static void get_parts(struct parts *parts, uint64_t va, uint64_t len_bytes)
+static void get_parts(struct parts *parts, uint64_t va, uint64_t len_bytes, unsigned int access)
 {
+    parts->count = 0;
+    if (access & IBV_ACCESS_ON_DEMAND)
+        return; /* the program may map other pages there: they are reached by address only */
     enum sw_adopt_reason why = SW_ADOPT_OK;
     parts->count = len_bytes ? sw_adopt_get(va, len_bytes, parts->extents, SW_MR_EXTENTS, &why) : 0;
     uint64_t mapped_bytes = 0;
@@ -161,7 +166,7 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     entry->va = va;
     atomic_store_explicit(&sw_nic.pub->header.mr_last, mr->index, memory_order_relaxed);
     struct parts parts; /* of local-only regions too: a peer's SEND is placed into them */
-    get_parts(&parts, va, len_bytes);
+    get_parts(&parts, va, len_bytes, access);
     set_parts(entry, mr, &parts);
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
     *out = mr;
@@ -234,7 +239,7 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     struct parts parts;
     memcpy(old, mr->segments, sizeof(old));
     if (moves) /* before the old ones go: what both have in common does not move */
-        get_parts(&parts, va, len_bytes);
+        get_parts(&parts, va, len_bytes, access);
     rc = withdraw(mr);
     if (rc) {
         struct sw_segment *unused[SW_MR_EXTENTS];

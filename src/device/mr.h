@@ -4,6 +4,7 @@
 #ifndef SW_DEVICE_MR_H
 #define SW_DEVICE_MR_H
 
+#include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,11 +12,16 @@ struct sw_pd;
 struct sw_mr;
 
 /* access: IBV_ACCESS_*. -EINVAL for remote write/atomic without local write, unknown non-optional
- * bits, or a range that wraps; -EFAULT for memory that is not mapped; -EOPNOTSUPP for on-demand and
- * hugetlb-only variants not built. iova is the address peers use. A zero-based region has iova 0.
- * length 0 is allowed. */
+ * bits, or a range that wraps; -EFAULT for memory that is not mapped, unless it is on demand (then
+ * [0, UINT64_MAX) is the whole address space). iova is the address peers use. A zero-based region
+ * has iova 0. length 0 is allowed. */
 int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, unsigned int access,
               struct sw_mr **out);
+/* A region without memory: as a source it is zeros, as a sink it forgets. -ENOMEM. */
+int sw_mr_reg_null(struct sw_pd *pd, struct sw_mr **out);
+/* Populates the pages of an on-demand region that an element names. -EINVAL: no region, or not on
+ * demand; -EPERM: of another PD, or not for writing; -EFAULT: out of its bounds, or not mapped. */
+int sw_mr_prefetch(struct sw_pd *pd, const struct ibv_sge *sge, bool for_write);
 /* Waits (bounded) for peers' accesses in flight; afterwards none can touch the memory. -EBUSY:
  * windows are bound to it. */
 int sw_mr_dereg(struct sw_mr *mr);

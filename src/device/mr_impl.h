@@ -47,6 +47,9 @@ static inline void sw_mr_serve_end(uint32_t qp_index)
 /* In a forked child: copies every region's entry to the child's tables, without shareable parts. */
 void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh);
 
+/* The same as below for an element of a null region. */
+bool sw_null_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va);
+
 /* Checks one local scatter/gather element; on success *va is where the bytes are in this process.
  */
 static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need,
@@ -61,7 +64,7 @@ static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32
                              (mr->access & need) != need ||
                              !sw_mr_covers(mr, sge->addr, sge->length),
                          0))
-        return false;
+        return sw_null_resolve(pd, sge, need, va);
     *va = (uint8_t *)(uintptr_t)(mr->va + (sge->addr - mr->iova));
     return true;
 }

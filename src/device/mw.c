@@ -42,6 +42,7 @@ static struct sw_mr *region_of(uint32_t key)
 {
     struct sw_mr *slot = slot_of(key);
     return slot && !slot->is_window && slot->key == key &&
+                   sw_nic.pub->mrs[slot->index].kind == SW_PUB_REGION &&
                    atomic_load(&sw_nic.pub->mrs[slot->index].key_word)
                ? slot
                : NULL;

@@ -60,6 +60,7 @@ enum sw_pub_mr_kind {
     SW_PUB_REGION,
     SW_PUB_WINDOW_1,
     SW_PUB_WINDOW_2, /* the only kind that may be invalidated by a SEND */
+    SW_PUB_NULL,     /* no memory: reads as zeros, forgets what is written; local use only */
 };
 
 /* Beside the IBV_ACCESS_* of an entry: its key may be used in local elements. */

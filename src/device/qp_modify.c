@@ -10,6 +10,11 @@
 #include "device/qp_impl.h"
 #include "device/qp_state.h"
 
+/* Of these only the remote rights mean something to a QP; programs pass their regions' rights. */
+#define QP_ACCESS                                                                \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND)
+
 static int check_path(struct sw_qp *qp, const struct ibv_ah_attr *ah)
 {
     struct sw_gid gid;
@@ -27,9 +32,7 @@ static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int ma
         return -EINVAL;
     if (mask & IBV_QP_PORT && attr->port_num != 1)
         return -EINVAL;
-    if (mask & IBV_QP_ACCESS_FLAGS &&
-        attr->qp_access_flags & ~(unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC))
+    if (mask & IBV_QP_ACCESS_FLAGS && attr->qp_access_flags & ~(unsigned int)QP_ACCESS)
         return -EINVAL;
     if (mask & IBV_QP_PATH_MTU && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
         return -EINVAL;

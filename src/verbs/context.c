@@ -2,7 +2,6 @@
 #include "verbs/context.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/shm.h"
 #include "link/link.h"
 #include "verbs/async.h"
 #include "verbs/stock.h"
@@ -23,17 +23,38 @@ int sw_verbs_open_contexts(void)
     return atomic_load(&open_contexts);
 }
 
-/* No command goes through it, but programs duplicate it and pass it on. */
-static int open_cmd_fd(void)
+/* No command goes through it. But programs duplicate it and pass it on, for ibv_import_device: it
+ * says which device it is of. */
+struct cmd_file {
+    char magic[16];
+    char device[IBV_SYSFS_NAME_MAX];
+};
+static const char cmd_magic[16] = "sidewire-cmd-fd";
+
+static int open_cmd_fd(const struct ibv_device *device)
 {
-    return open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct cmd_file file;
+    memcpy(file.magic, cmd_magic, sizeof(file.magic));
+    memcpy(file.device, device->name, sizeof(file.device));
+    int fd = sw_shm_create("sidewire-context", sizeof(file));
+    if (fd >= 0 && pwrite(fd, &file, sizeof(file), 0) != sizeof(file)) {
+        close(fd);
+        fd = -EIO;
+    }
+    return fd;
 }
 
-bool sw_verbs_is_cmd_fd(int fd)
+bool sw_verbs_is_cmd_fd(int fd, char device[IBV_SYSFS_NAME_MAX])
 {
-    struct stat is, null;
-    return !fstat(fd, &is) && !stat("/dev/null", &null) && S_ISCHR(is.st_mode) &&
-           is.st_rdev == null.st_rdev;
+    struct cmd_file file;
+    struct stat st; /* nothing else is read from: it could wait, or take what others want */
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+        pread(fd, &file, sizeof(file), 0) != sizeof(file) ||
+        memcmp(file.magic, cmd_magic, sizeof(cmd_magic)) != 0)
+        return false;
+    memcpy(device, file.device, IBV_SYSFS_NAME_MAX);
+    device[IBV_SYSFS_NAME_MAX - 1] = '\0';
+    return true;
 }
 
 static void fill_ops(struct verbs_context *verbs)
@@ -50,6 +71,12 @@ static void fill_ops(struct verbs_context *verbs)
     verbs->create_srq_ex = sw_verbs_create_srq_ex;
     verbs->create_qp_ex = sw_verbs_create_qp_ex;
     verbs->get_srq_num = sw_verbs_get_srq_num;
+
+    verbs->alloc_null_mr = sw_verbs_alloc_null_mr;
+    verbs->advise_mr = sw_verbs_advise_mr;
+    verbs->alloc_dm = sw_verbs_alloc_dm;
+    verbs->free_dm = sw_verbs_free_dm;
+    verbs->reg_dm_mr = sw_verbs_reg_dm_mr;
 
     struct ibv_context_ops *ops = &verbs->context.ops;
     ops->_compat_query_device = ibv_query_device;
@@ -83,9 +110,9 @@ struct ibv_context *sw_verbs_context_open(struct sw_verbs_device *device)
     int rc = sw_async_init(ctx);
     if (rc)
         goto no_async;
-    context->cmd_fd = open_cmd_fd();
+    context->cmd_fd = open_cmd_fd(&device->ibv);
     if (context->cmd_fd < 0) {
-        rc = -errno;
+        rc = context->cmd_fd;
         goto no_cmd_fd;
     }
     sw_link_init();

@@ -11,8 +11,10 @@ struct ibv_context *sw_verbs_context_open(struct sw_verbs_device *device);
 /* Drops one reference; the last one closes the device. */
 void sw_verbs_context_put(struct ibv_context *context);
 int sw_verbs_open_contexts(void);
-/* Whether a descriptor may be the cmd_fd of a context of ours, and not one of the kernel's. */
-bool sw_verbs_is_cmd_fd(int fd);
+/* Whether a descriptor is the cmd_fd of a context of ours, in whatever process, and of which
+ * device.
+ */
+bool sw_verbs_is_cmd_fd(int fd, char device[IBV_SYSFS_NAME_MAX]);
 
 /* Operations, named as the fields of struct ibv_context_ops and struct verbs_context that they
  * fill. */
@@ -37,6 +39,13 @@ int sw_verbs_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
 int sw_verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                            struct ibv_recv_wr **bad_wr);
 struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_mr *sw_verbs_alloc_null_mr(struct ibv_pd *pd);
+int sw_verbs_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+                       struct ibv_sge *sg_list, uint32_t num_sge);
+struct ibv_dm *sw_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int sw_verbs_free_dm(struct ibv_dm *dm);
+struct ibv_mr *sw_verbs_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset,
+                                  size_t len_bytes, unsigned int access);
 struct ibv_mw *sw_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int sw_verbs_dealloc_mw(struct ibv_mw *mw);
 int sw_verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);

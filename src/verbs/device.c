@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "verbs/context.h"
 #include "verbs/object.h"
@@ -197,8 +198,29 @@ SW_EXPORT int ibv_close_device(struct ibv_context *context)
     return 0;
 }
 
+static struct sw_verbs_device *find_ours(const char *name)
+{
+    struct sw_verbs_device *found = NULL;
+    struct ibv_device **list = ibv_get_device_list(NULL); /* also fills what it shows */
+    for (int i = 0; list && list[i]; i++)
+        if (sw_verbs_is_ours(list[i]) && !strcmp(list[i]->name, name))
+            found = (struct sw_verbs_device *)list[i];
+    if (list)
+        ibv_free_device_list(list);
+    return found;
+}
+
+/* A context of the same device, which owns the descriptor from then on. */
 SW_EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 {
-    return sw_verbs_is_cmd_fd(cmd_fd) ? sw_verbs_fail(-EOPNOTSUPP)
-                                      : sw_stock()->import_device(cmd_fd);
+    char name[IBV_SYSFS_NAME_MAX];
+    if (!sw_verbs_is_cmd_fd(cmd_fd, name))
+        return sw_stock()->import_device(cmd_fd);
+    struct sw_verbs_device *device = find_ours(name);
+    struct ibv_context *context = device ? sw_verbs_context_open(device) : sw_verbs_fail(-ENODEV);
+    if (context) {
+        close(context->cmd_fd);
+        context->cmd_fd = cmd_fd;
+    }
+    return context;
 }

@@ -9,4 +9,7 @@
 struct ibv_mr *sw_verbs_reg(struct ibv_pd *pd, void *addr, size_t len_bytes, uint64_t iova,
                             unsigned int access);
 
+/* A region of device memory is deregistered. */
+void sw_dm_region_gone(struct sw_dm_memory *memory);
+
 #endif

@@ -63,9 +63,20 @@ struct sw_verbs_pd {
     struct ibv_parent_domain_init_attr parent;
 };
 
+struct sw_dm_memory;
+
 struct sw_verbs_mr {
     struct ibv_mr ibv;
-    struct sw_mr *dev;
+    struct sw_mr *dev;       /* NULL: imported */
+    struct sw_dm_memory *dm; /* whose device memory it is, or NULL */
+    void *mapping;           /* of a dma-buf, made for it, or NULL */
+    size_t mapping_bytes;
+    bool is_null;
+};
+
+struct sw_verbs_dm {
+    struct ibv_dm ibv;
+    struct sw_dm_memory *memory;
 };
 
 struct sw_verbs_mw {

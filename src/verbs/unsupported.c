@@ -8,23 +8,6 @@
 
 #include "verbs/context.h"
 
-static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
-                     struct ibv_sge *sg_list, uint32_t num_sge)
-{
-    (void)pd;
-    (void)advice;
-    (void)flags;
-    (void)sg_list;
-    (void)num_sge;
-    return EOPNOTSUPP;
-}
-
-static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd)
-{
-    (void)pd;
-    return sw_verbs_fail(-EOPNOTSUPP);
-}
-
 static struct ibv_counters *create_counters(struct ibv_context *context,
                                             struct ibv_counters_init_attr *attr)
 {
@@ -56,30 +39,6 @@ static int attach_counters_point_flow(struct ibv_counters *counters,
     (void)attr;
     (void)flow;
     return EOPNOTSUPP;
-}
-
-static struct ibv_dm *alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
-{
-    (void)context;
-    (void)attr;
-    return sw_verbs_fail(-EOPNOTSUPP);
-}
-
-static int free_dm(struct ibv_dm *dm)
-{
-    (void)dm;
-    return EOPNOTSUPP;
-}
-
-static struct ibv_mr *reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t dm_offset,
-                                size_t length, unsigned int access)
-{
-    (void)pd;
-    (void)dm;
-    (void)dm_offset;
-    (void)length;
-    (void)access;
-    return sw_verbs_fail(-EOPNOTSUPP);
 }
 
 static struct ibv_flow_action *create_flow_action_esp(struct ibv_context *context,
@@ -187,15 +146,10 @@ static int close_xrcd(struct ibv_xrcd *xrcd)
 
 void sw_verbs_fill_unsupported(struct verbs_context *verbs)
 {
-    verbs->advise_mr = advise_mr;
-    verbs->alloc_null_mr = alloc_null_mr;
     verbs->read_counters = read_counters;
     verbs->attach_counters_point_flow = attach_counters_point_flow;
     verbs->create_counters = create_counters;
     verbs->destroy_counters = destroy_counters;
-    verbs->reg_dm_mr = reg_dm_mr;
-    verbs->alloc_dm = alloc_dm;
-    verbs->free_dm = free_dm;
     verbs->modify_flow_action_esp = modify_flow_action_esp;
     verbs->destroy_flow_action = destroy_flow_action;
     verbs->create_flow_action_esp = create_flow_action_esp;

@@ -141,7 +141,7 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
         return ask(d, wqe, SW_REC_ATOMIC);
     bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     enum sw_step step;
-    if (!write && !wqe->via_ring && sw_pull_suits(qp, d, wqe))
+    if (!write && !wqe->via_ring && sw_pull_suits(qp, d, position))
         step = send_list(qp, d, wqe, position);
     else
         do

@@ -323,7 +323,7 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d);
 
 /* pull.c: a message that the target fetches from the initiator's memory, where the target must
  * execute it and it is long: one copy instead of two. */
-bool sw_pull_suits(const struct sw_qp *qp, const struct sw_direct_qp *d, const struct sw_wqe *wqe);
+bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t position);
 /* The target's part: moves what is left of the list's bytes into the claimed receive, at most the
  * budget. Inside an access section. */
 enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count);

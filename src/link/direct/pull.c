@@ -11,9 +11,21 @@
 /* Below this a system call for the fetch costs more than a second copy. */
 #define PULL_MIN_BYTES 4096u
 
-bool sw_pull_suits(const struct sw_qp *qp, const struct sw_direct_qp *d, const struct sw_wqe *wqe)
+/* What comes from nowhere cannot be fetched. */
+static bool has_null_region(struct sw_qp *qp, uint32_t position)
 {
+    const struct ibv_sge *sges = sw_sq_sges(&qp->sq, position);
+    for (uint32_t i = 0; i < sw_sq_at(&qp->sq, position)->sge_count; i++)
+        if (sw_nic.pub->mrs[sw_key_index(sges[i].lkey)].kind == SW_PUB_NULL)
+            return true;
+    return false;
+}
+
+bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t position)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     return wqe->len_bytes >= PULL_MIN_BYTES && !(wqe->flags & SW_WQE_INLINE) &&
+           wqe->opcode != IBV_WR_SEND_WITH_INV && !has_null_region(qp, position) &&
            qp->type == IBV_QPT_RC && atomic_load_explicit(&d->rx->can_pull, memory_order_relaxed);
 }
 

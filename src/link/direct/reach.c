@@ -131,6 +131,8 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
 {
     uint64_t va = mr->va + (addr - mr->iova), gap;
     struct piece piece = {.kind = PIECE_RING, .len_bytes = len_bytes, .remote_va = va};
+    if (mr->kind == SW_PUB_NULL)
+        return piece; /* its owner knows how to write to nowhere */
     if (peer->self) {
         piece.kind = PIECE_MAPPED;
         piece.at = (uint8_t *)(uintptr_t)va;
@@ -166,6 +168,8 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
     uint64_t va = mr->va + (addr - mr->iova), gap;
     uint64_t low = mr->iova, high = mr->iova + mr->len_bytes;
     uint8_t *bytes = (uint8_t *)(uintptr_t)mr->va;
+    if (mr->kind == SW_PUB_NULL)
+        return;
     if (!d->peer->self) {
         struct sw_pub_extent extent;
         bool refused;
