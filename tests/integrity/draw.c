@@ -253,6 +253,8 @@ static void draw_recv_list(struct draw *draw, int conn, int side, struct draw_re
         struct model_recv *recv = &list->recvs[list->count++];
         draw_recv(draw, conn, side, recv);
         list->rc = model_receive(draw->model, conn, side, recv);
+        if (list->rc)
+            end->next_slot--; /* two receives must not share one */
     }
 }
 
