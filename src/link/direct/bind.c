@@ -185,6 +185,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     d->tx = tx;
     atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
     d->remote = remote;
+    d->remote_qpn = qp->dest_qpn;
     derive(d, &entry, word);
     if (first && state == IBV_QPS_RTR)
         greet(d, word);

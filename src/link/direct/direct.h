@@ -114,7 +114,7 @@ struct sw_direct_qp {
     struct sw_block *tx; /* in the peer's inbox; NULL: not bound */
     const struct sw_pub_qp *remote;
     uint64_t remote_word;
-    uint32_t remote_access, remote_pd, remote_recv_cq;
+    uint32_t remote_qpn, remote_access, remote_pd, remote_recv_cq;
     uint32_t remote_rq_entries, remote_rq_stride;
     const uint8_t *remote_rq;
     uint32_t access_seq;
@@ -169,7 +169,7 @@ struct sw_direct_qp {
  * owner of its receives. */
 static inline struct sw_target_qp sw_remote_side(const struct sw_direct_qp *d)
 {
-    return (struct sw_target_qp){d->remote->qpn, d->remote_pd, d->remote_access};
+    return (struct sw_target_qp){d->remote_qpn, d->remote_pd, d->remote_access};
 }
 static inline struct sw_target_qp sw_remote_own(const struct sw_direct_qp *d)
 {
