@@ -54,6 +54,7 @@ int sw_bind_connect(struct sw_qp *qp)
     d->life = atomic_fetch_add(&lives, 1) + 1;
     d->rules = sw_verdict_rules_of(qp->type);
     d->request_limit = SW_REQUEST_SLOTS - 1;
+    d->remote_qpn = qp->dest_qpn;
     qp->link_state = d;
     if (d->rx) {
         atomic_store(&qp->rx_expect, 1);
