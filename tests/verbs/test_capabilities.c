@@ -77,8 +77,12 @@ static void memory__announced(void **state)
     struct ibv_alloc_dm_attr init = {.length = 64};
     struct ibv_dm *dm = ibv_alloc_dm(offer.rig.ctx, &init);
     assert_offered(dm, offer.attr.max_dm_size > 0);
-    if (dm)
+    if (dm) {
+        struct ibv_dm *again = ibv_import_dm(offer.rig.ctx, dm->handle);
+        assert_non_null(again);
+        ibv_unimport_dm(again);
         assert_int_equal(ibv_free_dm(dm), 0);
+    }
     struct ibv_mr *mr =
         ibv_reg_mr(offer.rig.pd, offer.rig.buf, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
     bool odp = offer.attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
