@@ -34,7 +34,7 @@ struct ring {
     _Alignas(SW_CACHELINE) struct sw_lock lock;
     _Atomic uint32_t consumed;
     _Atomic(uint8_t *) base; /* of the inbox; NULL: free. Ranges of inboxes stay readable */
-    const struct sw_inbox *inbox;
+    _Atomic(const struct sw_inbox *) inbox; /* looked into by the engine, who also frees it */
     uint64_t dead_ns;
 };
 
@@ -61,7 +61,7 @@ void sw_datagram_open(struct sw_inbox *inbox)
         if (atomic_load(&ring->base))
             continue;
         sw_lock_acquire(&ring->lock);
-        ring->inbox = inbox;
+        atomic_store(&ring->inbox, inbox);
         ring->dead_ns = 0;
         atomic_store(&ring->consumed, 0);
         atomic_store(&ring->base, inbox->base);
@@ -80,7 +80,7 @@ void sw_datagram_close(struct sw_inbox *inbox)
     struct ring *ring = &rings[inbox->datagrams];
     sw_lock_acquire(&ring->lock);
     atomic_store(&ring->base, NULL);
-    ring->inbox = NULL;
+    atomic_store(&ring->inbox, NULL);
     sw_lock_release(&ring->lock);
 }
 
@@ -251,7 +251,8 @@ uint64_t sw_datagram_bury(uint64_t now_ns)
     uint32_t count = atomic_load(&ring_count);
     for (uint32_t i = 0; i < count; i++) {
         struct ring *ring = &rings[i];
-        if (!ring->inbox || !atomic_load(&ring->inbox->dead) || !waits(ring))
+        const struct sw_inbox *inbox = atomic_load(&ring->inbox);
+        if (!inbox || !atomic_load(&inbox->dead) || !waits(ring))
             continue;
         sw_lock_acquire(&ring->lock);
         if (!ring->dead_ns)
@@ -269,7 +270,7 @@ void sw_datagram_receive_fork_child(void)
 {
     for (uint32_t i = 0; i < RINGS; i++) {
         rings[i].lock = (struct sw_lock){0};
-        rings[i].inbox = NULL;
+        atomic_store(&rings[i].inbox, NULL);
         atomic_store(&rings[i].base, NULL);
     }
     atomic_store(&ring_count, 0);
