@@ -11,7 +11,8 @@
 #define ATOMICS (OP(ATOMIC_CMP_AND_SWP) | OP(ATOMIC_FETCH_AND_ADD))
 
 static const struct sw_qp_type rc = {
-    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS | WINDOWS,
+    .send_opcodes =
+        SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS | OP(ATOMIC_WRITE) | WINDOWS,
 };
 
 static const struct sw_qp_type uc = {

@@ -85,6 +85,7 @@ static const uint8_t opcode_carries[] = {
     [IBV_WR_RDMA_READ] = LISTED | CARRY_DATA | CARRY_REMOTE | INTO_LOCAL,
     [IBV_WR_ATOMIC_CMP_AND_SWP] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
+    [IBV_WR_ATOMIC_WRITE] = LISTED | CARRY_DATA | CARRY_REMOTE,
     [IBV_WR_LOCAL_INV] = LISTED | LOCAL,
     [IBV_WR_BIND_MW] = LISTED | LOCAL,
 };
@@ -117,8 +118,13 @@ static int copy_inline(struct sw_sq *sq, struct sw_wqe *wqe, const struct ibv_se
     uint64_t total = 0;
     for (int i = 0; i < wr->num_sge; i++)
         total += wr->sg_list[i].length;
-    if (total > sq->inline_max)
+    if (wr->opcode == IBV_WR_ATOMIC_WRITE) { /* always has room for its word */
+        if (total != 8)
+            return -EINVAL;
+        to = (uint8_t *)&wqe->compare_add;
+    } else if (total > sq->inline_max) {
         return -EINVAL;
+    }
     for (int i = 0; i < wr->num_sge; i++) {
         memcpy(to, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
         to += wr->sg_list[i].length;
@@ -205,7 +211,8 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
             sges[i] = wr->sg_list[i];
             total += wr->sg_list[i].length;
         }
-        if (total > SW_MAX_MSG_BYTES || (carries & CARRY_ATOMIC && total != 8))
+        if (total > SW_MAX_MSG_BYTES ||
+            ((carries & CARRY_ATOMIC || opcode == IBV_WR_ATOMIC_WRITE) && total != 8))
             return -EINVAL;
         wqe->len_bytes = (uint32_t)total;
         wqe->sge_count = (uint8_t)wr->num_sge;
@@ -225,6 +232,7 @@ static const uint8_t wc_opcodes[] = {
     [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
     [IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+    [IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
     [IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
     [IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
 };

@@ -68,6 +68,10 @@ enum sw_verdict sw_target_check_invalidate(const struct sw_pub *pub, uint32_t ke
 SW_UNSEEN uint64_t sw_target_atomic(uint64_t *word, uint8_t opcode, uint64_t compare_add,
                                     uint64_t swap)
 {
+    if (opcode == IBV_WR_ATOMIC_WRITE) {
+        __atomic_store_n(word, compare_add, __ATOMIC_SEQ_CST);
+        return 0;
+    }
     if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
         return __atomic_fetch_add(word, compare_add, __ATOMIC_SEQ_CST);
     __atomic_compare_exchange_n(word, &compare_add, swap, false, __ATOMIC_SEQ_CST,

@@ -136,6 +136,7 @@ struct sw_verbs_qp {
      * ibv_wr_complete, under the send lock. */
     struct ibv_send_wr wr;
     struct ibv_sge sge;
+    uint64_t atomic_word; /* of ibv_wr_atomic_write */
     bool wr_open;         /* `wr` is described but not handed over yet */
     int wr_error;         /* first misuse since ibv_wr_start, positive errno */
     uint8_t *inline_room; /* gathers ibv_wr_set_inline_data_list */

@@ -137,7 +137,7 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
         return SW_STEP_BLOCKED;
     if (wqe->opcode == IBV_WR_RDMA_READ)
         return ask(d, wqe, SW_REC_READ);
-    if (is_atomic(wqe))
+    if (is_atomic(wqe) || wqe->opcode == IBV_WR_ATOMIC_WRITE)
         return ask(d, wqe, SW_REC_ATOMIC);
     bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     enum sw_step step;
@@ -229,6 +229,8 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
         uint64_t original = answer->compare_add;
         good = scatter(qp, position, 0, (const uint8_t *)&original, 8);
         is_read = true;
+    } else if (wqe->opcode == IBV_WR_ATOMIC_WRITE) {
+        is_read = true; /* counted as one: see ask() */
     }
     if (!good) {
         sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);

@@ -57,19 +57,36 @@ static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
     return finish_write(qp, d, wqe);
 }
 
+/* The word of an ATOMIC WRITE; false: a local key does not allow it. */
+static bool gather_word(struct sw_qp *qp, struct sw_wqe *wqe, uint32_t position)
+{
+    struct sw_gather gather = sw_gather_of(qp, position);
+    for (uint64_t got = 0; !(wqe->flags & SW_WQE_INLINE) && got < 8;) {
+        uint64_t run = 8 - got;
+        const uint8_t *from = sw_gather_at(&gather, got, 0, &run);
+        if (!from)
+            return false;
+        memcpy((uint8_t *)&wqe->compare_add + got, from, run);
+        got += run;
+    }
+    return true;
+}
+
 static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                            uint32_t position)
 {
     if (wqe->remote_addr & 7)
         return sw_step_refused(d, SW_NAK_INVALID);
+    bool is_write = wqe->opcode == IBV_WR_ATOMIC_WRITE;
+    uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
+    if (is_write && !gather_word(qp, wqe, position))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     const struct sw_pub_mr *mr;
     uint64_t word;
-    uint8_t *remote =
-        sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, 8, need);
     if (!remote) {
-        enum sw_verdict verdict =
-            sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
-                            sw_remote_side(d), &mr, &word);
+        enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8,
+                                                  need, sw_remote_side(d), &mr, &word);
         if (verdict != SW_ACK)
             return sw_step_refused(d, verdict);
         bool wait;
@@ -82,6 +99,10 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
         return sw_step_refused(d, SW_NAK_INVALID); /* its iova is aligned, the memory is not */
     if (d->answers_due)
         return SW_STEP_BLOCKED;
+    if (is_write) {
+        sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, 0);
+        return SW_STEP_DONE;
+    }
     struct sw_gather gather = sw_gather_of(qp, position);
     uint8_t *local[8];
     for (uint32_t got = 0;
@@ -126,7 +147,8 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
 {
     if (wqe->via_ring)
         return sw_bounce_start(qp, d, wqe, position);
-    if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+    if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+        wqe->opcode == IBV_WR_ATOMIC_WRITE)
         return atomic(qp, d, wqe, position);
     if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
         if (d->remote_rq_entries == 0)

@@ -385,10 +385,11 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     const struct sw_record asked = read_whole(request);
     uint64_t addr = asked.remote_addr, word;
     const struct sw_pub_mr *mr;
+    uint32_t need =
+        asked.opcode == IBV_WR_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
     enum sw_verdict verdict =
         addr & 7 ? SW_NAK_INVALID
-                 : sw_target_check(sw_nic.pub, asked.rkey, addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
-                                   own_side(qp), &mr, &word);
+                 : sw_target_check(sw_nic.pub, asked.rkey, addr, 8, need, own_side(qp), &mr, &word);
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     uint64_t *at = (uint64_t *)own_memory(mr, addr);
