@@ -60,6 +60,16 @@ static void fill_grh(struct sw_path *path, const struct ibv_global_route *route,
     memcpy(path->grh, &grh, sizeof(grh));
 }
 
+/* Ethernet has no service level for the receiver's completion to report. Hardware tells the kind of
+ * packet there, bit 3: it has a UDP header, bits 0-2: GRH, IPv6, IPv4. UCX before 1.18 drops what
+ * does not. */
+static uint8_t wc_sl(const struct sw_path *path)
+{
+    if (path->is_v1)
+        return 0;
+    return path->is_ipv4 ? 8 | 2 : 8 | 1;
+}
+
 int sw_ah_init(struct sw_ah *ah, struct sw_netdev *dev, const struct ibv_ah_attr *attr)
 {
     struct sw_gid source;
@@ -69,7 +79,6 @@ int sw_ah_init(struct sw_ah *ah, struct sw_netdev *dev, const struct ibv_ah_attr
     struct sw_path *path = &ah->path;
     memset(path, 0, sizeof(*path));
     path->dgid = attr->grh.dgid;
-    path->sl = attr->sl;
     path->is_v1 = source.type == SW_GID_ROCE_V1;
     path->is_ipv4 = !path->is_v1 && is_ipv4_mapped(&source.gid) && is_ipv4_mapped(&path->dgid);
     path->is_multicast = sw_gid_is_multicast(&path->dgid);
@@ -77,6 +86,7 @@ int sw_ah_init(struct sw_ah *ah, struct sw_netdev *dev, const struct ibv_ah_attr
         fill_ipv4(path, &attr->grh, &source.gid);
     else
         fill_grh(path, &attr->grh, &source.gid);
+    path->wc_sl = wc_sl(path);
     atomic_store(&ah->local, UINT64_MAX);
     return 0;
 }

@@ -22,7 +22,7 @@
 struct sw_path {
     uint8_t grh[SW_GRH_BYTES];
     union ibv_gid dgid;
-    uint8_t sl;
+    uint8_t wc_sl; /* what the receiver's completion shows as service level */
     bool is_ipv4;
     bool is_v1;
     bool is_multicast;

@@ -28,6 +28,22 @@ def transport_case(operation, layout, size):
     return lambda tools: run(tools, [*words, '-D', layout] if layout else words)
 
 
+# The whole of UCX, which then finds its peer by UD. By UD alone a put or an atomic is a message that waits for the other's timers.
+PROTOCOL = {
+    'rc_verbs,ud_verbs': ['tag_lat', 'tag_bw', 'ucp_put_lat', 'ucp_put_bw', 'ucp_get', 'ucp_fadd', 'ucp_cswap', 'stream_bw'],
+    'ud_verbs': ['tag_lat', 'tag_bw', 'ucp_put_bw', 'stream_bw'],
+}
+
+
+def protocol_case(transports, operation, gid):
+    words = ['-t', operation, '-s', '8' if operation in ('ucp_fadd', 'ucp_cswap') else '20000']
+    settings = [f'UCX_TLS={transports}', 'UCX_NET_DEVICES=sw_lo:1', f'UCX_IB_GID_INDEX={gid}']
+    return lambda tools: run(tools, words, settings=settings)
+
+
 def cases():
-    return [(f'rc_verbs {operation} {layout or ""} {size}', transport_case(operation, layout, size))
+    found = [(f'{transports} {operation} GID {gid}', protocol_case(transports, operation, gid))
+             for transports, operations in PROTOCOL.items() for operation in operations
+             for gid in ((1, 3) if operation == 'tag_lat' else (1,))]
+    return found + [(f'rc_verbs {operation} {layout or ""} {size}', transport_case(operation, layout, size))
             for operation, layout, sizes in RC_VERBS for size in sizes]

@@ -40,6 +40,18 @@ static void sw_gid_is_multicast__both_families(void **state)
     assert_false(sw_gid_is_multicast(&gid));
 }
 
+static void sw_ah_init__kind_of_packet(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_ah ah;
+    assert_int_equal(init(rig, &ah, 0, &loopback4), 0); /* RoCE v1 */
+    assert_int_equal(ah.path.wc_sl, 0);
+    assert_int_equal(init(rig, &ah, 1, &loopback4), 0);
+    assert_int_equal(ah.path.wc_sl, 10);
+    assert_int_equal(init(rig, &ah, 1, &unicast6), 0); /* no IPv4 header can say this */
+    assert_int_equal(ah.path.wc_sl, 9);
+}
+
 static void sw_ah_init__refusals(void **state)
 {
     struct rig *rig = *state;
@@ -118,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_gid_is_multicast__both_families),
+        rig_test(sw_ah_init__kind_of_packet),
         rig_test(sw_ah_init__refusals),
         rig_test(sw_ah_is_local__asked_twice),
         rig_test(sw_path_grh__ipv4),

@@ -202,7 +202,7 @@ static void fill(struct sw_datagram_record *record, const struct sw_qp *qp,
     /* IBTA Vol1 10.2.5: a work request cannot use a privileged Q_Key but the QP's own. */
     record->qkey = route->qkey >> 31 ? qp->attr.qkey : route->qkey;
     record->imm = wqe->imm;
-    record->sl = route->path.sl;
+    record->sl = route->path.wc_sl;
     memcpy(record->dgid, route->path.dgid.raw, sizeof(record->dgid));
     sw_path_grh(&route->path, wqe->len_bytes, has_imm, record->grh);
 }
