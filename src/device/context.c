@@ -70,10 +70,10 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     attr->hw_ver = 1;
     attr->max_qp = SW_MAX_QP;
     attr->max_qp_wr = SW_MAX_QP_WR;
-    attr->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
-                             IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                             IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
-                             IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+    attr->device_cap_flags =
+        IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
+        IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_MEM_WINDOW |
+        IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC;
     attr->max_sge = SW_MAX_SGE;
     attr->max_sge_rd = SW_MAX_SGE;
     attr->max_cq = SW_MAX_CQ;

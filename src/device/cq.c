@@ -247,6 +247,18 @@ struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq)
     return NULL;
 }
 
+void sw_cq_complete_recv(struct sw_cq *cq, const struct ibv_wc *wc, bool solicited)
+{
+    sw_cq_lock(cq);
+    struct sw_cqe *cqe = sw_cq_reserve(cq);
+    if (cqe) {
+        cqe->wc = *wc;
+        cqe->qp = NULL;
+        sw_cq_publish(cq);
+    }
+    sw_cq_unlock(cq, solicited || wc->status != IBV_WC_SUCCESS);
+}
+
 void sw_cq_tell_overflow(struct sw_cq *cq)
 {
     if (sw_cq_is_overrun(cq) && !atomic_exchange(&cq->overflow_told, true))

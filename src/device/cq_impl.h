@@ -122,6 +122,9 @@ static inline void sw_cq_unlock(struct sw_cq *cq, bool solicited)
         sw_cq_fire(cq);
 }
 
+/* Pushes the completion of a receive. */
+void sw_cq_complete_recv(struct sw_cq *cq, const struct ibv_wc *wc, bool solicited);
+
 /* QPs attach themselves for driving; one QP may attach twice (send and receive on one CQ counts
  * once here). -ENOMEM. */
 int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp);

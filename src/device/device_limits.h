@@ -7,7 +7,6 @@
 #define SW_MAX_SGE 32
 #define SW_MAX_INLINE_BYTES 1024
 #define SW_MAX_CQE (1 << 22)
-#define SW_MAX_SRQ 1024
 #define SW_MAX_SRQ_WR 32768
 #define SW_MAX_PD (1 << 20)
 #define SW_MAX_RD_ATOMIC 16

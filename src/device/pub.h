@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
-#define SW_PUB_VERSION 1
+#define SW_PUB_VERSION 2
 
 #define SW_CACHELINE 64
 
@@ -31,6 +31,7 @@
 #define SW_MAX_QP (1u << SW_QP_INDEX_BITS)
 #define SW_MAX_MR (1u << 16)
 #define SW_MAX_CQ (1u << 13)
+#define SW_MAX_SRQ (1u << 10)
 #define SW_MR_EXTENTS 4
 
 struct sw_pub_header {
@@ -104,7 +105,9 @@ struct sw_pub_qp {
     _Atomic uint32_t rq_len_min_bytes; /* no posted receive is shorter or has a bad key */
     uint8_t min_rnr_timer;
     uint8_t max_dest_rd_atomic;
-    uint8_t pad0[2];
+    uint8_t type; /* enum ibv_qp_type */
+    uint8_t pad0;
+    uint32_t xrcd; /* of an XRC target QP */
 
     _Alignas(
         SW_CACHELINE) _Atomic uint32_t rq_posted; /* receives ever posted since the QP left RESET */
@@ -121,6 +124,18 @@ struct sw_pub_cq {
 };
 static_assert(sizeof(struct sw_pub_cq) == 64, "shared layout");
 
+/* A shared receive queue of an XRC domain. word: generation << 32 | number; 0 while there is none.
+ */
+struct sw_pub_srq {
+    _Atomic uint64_t word;
+    uint32_t generation;
+    uint32_t xrcd;
+    uint32_t pd;
+    uint32_t cq; /* of its completions */
+    uint32_t pad[2];
+};
+static_assert(sizeof(struct sw_pub_srq) == 32, "shared layout");
+
 /* A posted receive in a ring: header, then the scatter list. */
 struct sw_pub_recv {
     uint32_t sge_count;
@@ -136,6 +151,7 @@ struct sw_pub {
     uint8_t pad[4096 - sizeof(struct sw_pub_header)];
     struct sw_pub_qp qps[SW_MAX_QP];
     struct sw_pub_cq cqs[SW_MAX_CQ];
+    struct sw_pub_srq srqs[SW_MAX_SRQ];
     struct sw_pub_mr mrs[SW_MAX_MR];
     uint8_t rq_arena[SW_PUB_RQ_BYTES];
 };
@@ -153,6 +169,10 @@ static inline uint32_t sw_qpn_slot(uint32_t qpn)
 static inline uint32_t sw_qpn_index(uint32_t qpn)
 {
     return qpn & (SW_MAX_QP - 1);
+}
+static inline uint32_t sw_srq_index(uint32_t srq_num) /* numbers are made as QPNs are */
+{
+    return srq_num & (SW_MAX_SRQ - 1);
 }
 static inline uint32_t sw_key_index(uint32_t key)
 {

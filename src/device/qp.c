@@ -14,6 +14,7 @@
 #include "device/mr_impl.h"
 #include "device/mw.h"
 #include "device/qp_impl.h"
+#include "device/xrc_impl.h"
 
 /* Never equal to rx_expect of an idle QP (0). */
 static const _Atomic uint32_t never = 1;
@@ -37,7 +38,7 @@ static int check_caps(const struct ibv_qp_cap *cap, bool has_srq)
 
 static int init_rq(struct sw_qp *qp, struct ibv_qp_cap *cap)
 {
-    if (qp->srq) {
+    if (qp->srq || !qp->rules->has_rq) {
         cap->max_recv_wr = 0;
         cap->max_recv_sge = 0;
         return 0;
@@ -69,6 +70,7 @@ static int init_queues(struct sw_qp *qp, struct sw_qp_init *init)
     int rc = sw_sq_init(&qp->sq, qp->pd, &init->cap, init->sq_sig_all, qp->rules->send_opcodes);
     if (!rc && qp->rules->is_datagram)
         rc = sw_sq_init_routes(&qp->sq);
+    qp->sq.names_srq = init->type == IBV_QPT_XRC_SEND;
     return rc ? rc : init_rq(qp, &init->cap);
 }
 
@@ -85,27 +87,39 @@ static void free_parts(struct sw_qp *qp)
     free(qp);
 }
 
-int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out)
+/* What a type needs and what it does not look at. */
+static int complete_init(struct sw_qp_init *init)
 {
-    const struct sw_qp_type *rules = sw_qp_type(init->type);
-    if (!rules)
-        return init->type >= IBV_QPT_RC && init->type <= IBV_QPT_DRIVER ? -EOPNOTSUPP : -EINVAL;
-    if (!init->send_cq || !init->recv_cq)
-        return -EINVAL;
-    int rc = check_caps(&init->cap, init->srq);
-    if (!rc)
-        rc = sw_nic_start(); /* again in a forked child */
-    if (rc)
-        return rc;
+    if (init->type == IBV_QPT_XRC_RECV) {
+        if (!init->xrcd)
+            return -EINVAL;
+        init->pd = NULL;
+        init->srq = NULL;
+        init->send_cq = init->recv_cq = init->xrcd->no_cq;
+        init->cap = (struct ibv_qp_cap){0};
+        return 0;
+    }
+    init->xrcd = NULL;
+    if (init->type == IBV_QPT_XRC_SEND) {
+        init->srq = NULL;
+        init->recv_cq = init->send_cq; /* nothing is received */
+    }
+    return init->pd && init->send_cq && init->recv_cq ? 0 : -EINVAL;
+}
+
+static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *init)
+{
     struct sw_qp *qp = aligned_alloc(SW_CACHELINE, sizeof(*qp));
     if (!qp)
-        return -ENOMEM;
+        return NULL;
     memset(qp, 0, sizeof(*qp));
     qp->type = init->type;
-    qp->rules = rules;
+    qp->rules = sw_qp_type(init->type);
     qp->ctx = ctx;
     qp->pd = init->pd;
-    qp->pd_id = init->pd->id;
+    qp->pd_id = init->pd ? init->pd->id : 0;
+    qp->xrcd = init->xrcd;
+    qp->opens = 1;
     qp->srq = init->srq;
     qp->send_cq = init->send_cq;
     qp->recv_cq = init->recv_cq;
@@ -113,17 +127,11 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     qp->link = sw_nic.link;
     qp->state = IBV_QPS_RESET;
     sw_qp_rx_idle(qp);
-    rc = init_queues(qp, init);
-    if (rc)
-        goto no_parts;
-    qp->attr.cap = init->cap;
-    rc = sw_cq_attach(qp->send_cq, qp);
-    if (rc)
-        goto no_parts;
-    rc = sw_cq_attach(qp->recv_cq, qp);
-    if (rc)
-        goto no_recv_cq;
+    return qp;
+}
 
+static int claim_index(struct sw_qp *qp)
+{
     pthread_mutex_lock(&sw_nic.lock);
     int index = sw_nic_claim_qp(qp);
     if (index >= 0) {
@@ -135,16 +143,57 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
         sw_qp_publish(qp, IBV_QPS_RESET);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    if (index < 0) {
-        rc = index;
+    return index < 0 ? index : 0;
+}
+
+static void release_index(struct sw_qp *qp)
+{
+    pthread_mutex_lock(&sw_nic.lock); /* the engine looks QPs up under this lock */
+    sw_nic_release_qp(qp->index);
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out)
+{
+    const struct sw_qp_type *rules = sw_qp_type(init->type);
+    if (!rules)
+        return init->type >= IBV_QPT_RC && init->type <= IBV_QPT_DRIVER ? -EOPNOTSUPP : -EINVAL;
+    int rc = complete_init(init);
+    if (!rc)
+        rc = check_caps(&init->cap, init->srq || !rules->has_rq);
+    if (!rc)
+        rc = sw_nic_start(); /* again in a forked child */
+    if (rc)
+        return rc;
+    struct sw_qp *qp = alloc_qp(ctx, init);
+    if (!qp)
+        return -ENOMEM;
+    rc = init_queues(qp, init);
+    if (rc)
+        goto no_parts;
+    qp->attr.cap = init->cap;
+    rc = sw_cq_attach(qp->send_cq, qp);
+    if (rc)
+        goto no_parts;
+    rc = sw_cq_attach(qp->recv_cq, qp);
+    if (rc)
+        goto no_recv_cq;
+    rc = claim_index(qp);
+    if (rc)
         goto no_index;
-    }
-    sw_pd_ref(qp->pd);
+    if (qp->xrcd)
+        rc = sw_xrcd_add_qp(qp->xrcd, qp);
+    if (rc)
+        goto no_domain;
+    if (qp->pd)
+        sw_pd_ref(qp->pd);
     if (qp->srq)
         atomic_fetch_add(&qp->srq->refs, 1);
     *out = qp;
     return 0;
 
+no_domain:
+    release_index(qp);
 no_index:
     sw_cq_detach(qp->recv_cq, qp);
 no_recv_cq:
@@ -154,10 +203,24 @@ no_parts:
     return rc;
 }
 
+/* Whether a handle other than this one remains. */
+static bool is_shared(struct sw_qp *qp)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    bool shared = --qp->opens > 0;
+    pthread_mutex_unlock(&sw_nic.lock);
+    return shared;
+}
+
 int sw_qp_destroy(struct sw_qp *qp)
 {
     if (atomic_load(&qp->groups))
         return -EBUSY; /* ibv_destroy_qp(3) */
+    if (qp->xrcd) {
+        if (is_shared(qp))
+            return 0;
+        sw_xrcd_remove_qp(qp);
+    }
     if (qp->rules->is_datagram)
         qp->link->qp_forget(qp);
     sw_lock_acquire(&qp->lock);
@@ -170,17 +233,23 @@ int sw_qp_destroy(struct sw_qp *qp)
     sw_lock_release(&qp->lock);
 
     sw_mw_forget_qp(qp);
-    pthread_mutex_lock(&sw_nic.lock); /* the engine looks QPs up under this lock */
-    sw_nic_release_qp(qp->index);
-    pthread_mutex_unlock(&sw_nic.lock);
+    release_index(qp);
     sw_cq_detach(qp->recv_cq, qp);
     sw_cq_detach(qp->send_cq, qp);
     if (qp->srq)
         atomic_fetch_sub(&qp->srq->refs, 1);
     struct sw_pd *pd = qp->pd;
     free_parts(qp);
-    sw_pd_unref(pd);
+    if (pd)
+        sw_pd_unref(pd);
     return 0;
+}
+
+void sw_qp_set_owner(struct sw_qp *qp, void *owner)
+{
+    sw_lock_acquire(&qp->lock);
+    qp->owner = owner;
+    sw_lock_release(&qp->lock);
 }
 
 uint32_t sw_qp_num(const struct sw_qp *qp)
@@ -208,6 +277,8 @@ void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state)
     pub->rq_offset = qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0;
     pub->min_rnr_timer = qp->attr.min_rnr_timer;
     pub->max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
+    pub->type = (uint8_t)qp->type;
+    pub->xrcd = qp->xrcd ? qp->xrcd->id : 0;
     atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
 }
 
@@ -317,6 +388,12 @@ void sw_qp_batch_abort(struct sw_qp *qp)
     sw_lock_release(&qp->lock);
 }
 
+void sw_qp_batch_name_srq(struct sw_qp *qp, uint32_t srq_num)
+{
+    if (qp->sq.tail != qp->sq.batch_start)
+        sw_sq_at(&qp->sq, qp->sq.tail - 1)->srq_num = srq_num;
+}
+
 void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id)
 {
     struct ibv_wc wc = {
@@ -328,7 +405,7 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 {
     int rc = 0;
     struct sw_rq *rq = &qp->rq;
-    if (qp->srq || sw_qp_state(qp) == IBV_QPS_RESET) {
+    if (!qp->rq.entries || sw_qp_state(qp) == IBV_QPS_RESET) {
         *bad_wr = wr;
         return -EINVAL;
     }
@@ -391,14 +468,7 @@ void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicit
 {
     if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
         sw_counter_add_error(qp->ctx->netdev, wc->status, true);
-    sw_cq_lock(qp->recv_cq);
-    struct sw_cqe *cqe = sw_cq_reserve(qp->recv_cq);
-    if (cqe) {
-        cqe->wc = *wc;
-        cqe->qp = NULL;
-        sw_cq_publish(qp->recv_cq);
-    }
-    sw_cq_unlock(qp->recv_cq, solicited || wc->status != IBV_WC_SUCCESS);
+    sw_cq_complete_recv(qp->recv_cq, wc, solicited);
 }
 
 void sw_qp_fail(struct sw_qp *qp, int event)
@@ -446,7 +516,8 @@ void sw_qp_quiesce_pd(struct sw_pd *pd)
         if (!qp)
             continue;
         seen++;
-        if (qp->pd_id != pd->id && (!qp->srq || qp->srq->rq.pd != pd->id))
+        /* An XRC target may work for any SRQ. */
+        if (qp->pd_id != pd->id && (!qp->srq || qp->srq->rq.pd != pd->id) && !qp->xrcd)
             continue;
         if (qp->rq.entries && sw_rq_depth(&qp->rq))
             atomic_store(&qp->pub->rq_len_min_bytes, 0);

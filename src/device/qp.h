@@ -12,6 +12,7 @@ struct sw_cq;
 struct sw_pd;
 struct sw_qp;
 struct sw_srq;
+struct sw_xrcd;
 
 struct sw_qp_init {
     enum ibv_qp_type type; /* those of device/qp_type.h; others -EOPNOTSUPP */
@@ -19,14 +20,18 @@ struct sw_qp_init {
     struct sw_cq *send_cq;
     struct sw_cq *recv_cq;
     struct sw_srq *srq;    /* or NULL */
+    struct sw_xrcd *xrcd;  /* IBV_QPT_XRC_RECV: instead of PD and CQs */
     struct ibv_qp_cap cap; /* asked for; sw_qp_create writes what was granted */
     bool sq_sig_all;
     void *owner; /* the verbs object, for events */
 };
 
 int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out);
-/* Removes the QP's unpolled completions from its CQs. -EBUSY: attached to a multicast group. */
+/* Gives back what sw_qp_create() or sw_xrcd_find_qp() gave; the last one removes the QP's unpolled
+ * completions from its CQs. -EBUSY: attached to a multicast group. */
 int sw_qp_destroy(struct sw_qp *qp);
+/* Whose events they are from here on. */
+void sw_qp_set_owner(struct sw_qp *qp, void *owner);
 uint32_t sw_qp_num(const struct sw_qp *qp);
 enum ibv_qp_state sw_qp_state(const struct sw_qp *qp);
 /* The state table with required and optional attributes (device/qp_state.h) is applied here. */
@@ -50,5 +55,7 @@ void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr);
 void sw_qp_batch_route(struct sw_qp *qp, struct ibv_ah *ah, uint32_t dest_qpn, uint32_t qkey);
 int sw_qp_batch_commit(struct sw_qp *qp);
 void sw_qp_batch_abort(struct sw_qp *qp);
+/* The SRQ that the request added last is for (XRC), where that is told after its data. */
+void sw_qp_batch_name_srq(struct sw_qp *qp, uint32_t srq_num);
 
 #endif

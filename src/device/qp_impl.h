@@ -41,8 +41,13 @@ struct sw_qp {
     struct sw_rq rq; /* entries == 0 with an SRQ */
     struct sw_srq *srq;
     struct sw_context *ctx;
-    struct sw_pd *pd;
+    struct sw_pd *pd; /* NULL for an XRC target */
     void *owner;
+
+    /* An XRC target; under nic.lock. */
+    struct sw_xrcd *xrcd;
+    struct sw_qp *domain_next;
+    uint32_t opens; /* handles */
 
     /* As set by modify. */
     struct ibv_qp_attr attr;

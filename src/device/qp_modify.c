@@ -9,6 +9,7 @@
 #include "device/netdev.h"
 #include "device/qp_impl.h"
 #include "device/qp_state.h"
+#include "device/xrc_impl.h"
 
 /* Of these only the remote rights mean something to a QP; programs pass their regions' rights. */
 #define QP_ACCESS                                                                \
@@ -210,6 +211,7 @@ static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
 int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     /* RESET removes completions, which needs the CQs' poll locks, and they come before the QP's. */
+    mask = sw_qp_mask_of_type(qp->type, mask);
     bool purge = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET;
     struct sw_cq *first = qp->send_cq < qp->recv_cq ? qp->send_cq : qp->recv_cq;
     struct sw_cq *second = first == qp->send_cq ? qp->recv_cq : qp->send_cq;
@@ -226,6 +228,8 @@ int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
             sw_lock_release(&second->poll_lock);
         sw_lock_release(&first->poll_lock);
     }
+    if (purge && !rc && qp->xrcd)
+        sw_xrcd_purge_qp(qp);
     return rc;
 }
 

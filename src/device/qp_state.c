@@ -112,6 +112,15 @@ static bool may_be_named_current(enum ibv_qp_state state)
            state == IBV_QPS_SQE;
 }
 
+int sw_qp_mask_of_type(enum ibv_qp_type type, int mask)
+{
+    if (type == IBV_QPT_XRC_SEND)
+        return mask & ~RTR_RESPONDER;
+    if (type == IBV_QPT_XRC_RECV)
+        return mask & ~(IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+    return mask;
+}
+
 bool sw_qp_transition_ok(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next,
                          int mask)
 {

@@ -15,4 +15,8 @@
 bool sw_qp_transition_ok(enum ibv_qp_type type, enum ibv_qp_state cur, enum ibv_qp_state next,
                          int mask);
 
+/* `mask` without the attributes of the side that an XRC QP has not: programs set them as for RC,
+ * and Linux ignores them. */
+int sw_qp_mask_of_type(enum ibv_qp_type type, int mask);
+
 #endif

@@ -13,17 +13,30 @@
 static const struct sw_qp_type rc = {
     .send_opcodes =
         SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS | OP(ATOMIC_WRITE) | WINDOWS,
+    .has_rq = true,
 };
 
 static const struct sw_qp_type uc = {
     .send_opcodes = SENDS | WRITES,
+    .has_rq = true,
     .has_sqe = true,
 };
 
 static const struct sw_qp_type ud = {
     .send_opcodes = SENDS,
     .is_datagram = true,
+    .has_rq = true,
     .has_sqe = true,
+};
+
+/* Only sends, to any SRQ of the domain (annex A14). */
+static const struct sw_qp_type xrc_send = {
+    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS,
+};
+
+/* Only receives, for the SRQs of its domain. */
+static const struct sw_qp_type xrc_recv = {
+    .send_opcodes = 0,
 };
 
 const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type)
@@ -33,11 +46,13 @@ const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type)
         return &rc;
     case IBV_QPT_UC:
         return &uc;
+    case IBV_QPT_XRC_SEND:
+        return &xrc_send;
+    case IBV_QPT_XRC_RECV:
+        return &xrc_recv;
     case IBV_QPT_UD:
         return &ud;
     case IBV_QPT_RAW_PACKET:
-    case IBV_QPT_XRC_SEND:
-    case IBV_QPT_XRC_RECV:
     case IBV_QPT_DRIVER:
         return NULL;
     }

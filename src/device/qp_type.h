@@ -11,6 +11,7 @@ struct sw_qp_type {
     uint32_t send_opcodes; /* a bit for each enum ibv_wr_opcode that may be posted: table 44 */
     bool is_datagram;      /* each request names its destination */
     bool has_sqe;          /* a failed request takes the QP to SQE rather than ERR: 10.3.1.6 */
+    bool has_rq;           /* takes receives of its own or of the one SRQ it was created with */
 };
 
 /* NULL for a type that cannot be created. */

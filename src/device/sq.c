@@ -185,6 +185,8 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
     wqe->via_ring = 0;
     wqe->done_bytes = 0;
     wqe->imm = carries & CARRY_IMM ? wr->imm_data : 0;
+    if (__builtin_expect(sq->names_srq, 0))
+        wqe->srq_num = wr->qp_type.xrc.remote_srqn;
     if (carries & CARRY_REMOTE) {
         wqe->remote_addr = wr->wr.rdma.remote_addr;
         wqe->rkey = wr->wr.rdma.rkey;

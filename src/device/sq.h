@@ -46,7 +46,9 @@ struct sw_wqe {
     uint8_t sge_count;
     uint8_t state;
     uint8_t via_ring; /* the target executes it: pieces may be on their way */
-    uint8_t pad[11];
+    uint8_t pad[3];
+    uint32_t srq_num; /* XRC: of the target's SRQ */
+    uint8_t pad1[4];
 };
 static_assert(sizeof(struct sw_wqe) == 64, "one cache line");
 
@@ -69,6 +71,7 @@ struct sw_sq {
     uint32_t sge_max;
     uint32_t inline_max;
     bool sig_all;
+    bool names_srq;   /* each request, of an XRC initiator */
     uint32_t opcodes; /* that may be posted: qp_type.h */
     uint32_t head, next, tail;
     uint32_t batch_start; /* tail when the builder began */

@@ -9,6 +9,7 @@
 #include "device/device_limits.h"
 #include "device/nic.h"
 #include "device/srq_impl.h"
+#include "device/xrc_impl.h"
 
 int sw_srq_create(struct sw_pd *pd, struct ibv_srq_attr *attr, void *owner, struct sw_srq **out)
 {
@@ -44,6 +45,8 @@ int sw_srq_destroy(struct sw_srq *srq)
 {
     if (atomic_load(&srq->refs))
         return -EBUSY;
+    if (srq->xrcd)
+        sw_xrcd_remove_srq(srq);
     sw_buffer_free(srq->rq.ring);
     sw_buffer_free(srq->rq.wr_ids);
     sw_pd_unref(srq->pd);

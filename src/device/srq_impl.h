@@ -14,6 +14,12 @@ struct sw_srq {
     void *owner;
     uint32_t limit;   /* event when fewer remain; 0: not armed. Under rq.lock */
     atomic_uint refs; /* QPs */
+
+    /* In an XRC domain; xrc.c. */
+    struct sw_xrcd *xrcd;
+    struct sw_cq *cq;
+    uint32_t num;
+    struct sw_srq *domain_next;
 };
 
 /* One receive taken off a queue, copied because its slot may be posted again at once. */

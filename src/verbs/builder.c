@@ -20,6 +20,8 @@
      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |                          \
      IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
+#define XRC_SEND_OPS (RC_SEND_OPS & ~(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW))
+
 #define UC_SEND_OPS                                                                         \
     (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
      IBV_QP_EX_WITH_SEND_WITH_IMM)
@@ -243,6 +245,14 @@ static void wr_no_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remo
     misuse(qp_of(ex), EINVAL);
 }
 
+static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
+{
+    struct sw_verbs_qp *qp = qp_of(ex);
+    qp->wr.qp_type.xrc.remote_srqn = remote_srqn;
+    if (!qp->wr_open) /* setters come in any order */
+        sw_qp_batch_name_srq(qp->dev, remote_srqn);
+}
+
 static void wr_no_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 {
     (void)remote_srqn;
@@ -341,6 +351,8 @@ int sw_builder_check(enum ibv_qp_type type, uint64_t send_ops)
     uint64_t offered = 0;
     if (type == IBV_QPT_RC)
         offered = RC_SEND_OPS;
+    else if (type == IBV_QPT_XRC_SEND)
+        offered = XRC_SEND_OPS;
     else if (type == IBV_QPT_UC)
         offered = UC_SEND_OPS;
     else if (type == IBV_QPT_UD)
@@ -407,6 +419,8 @@ int sw_builder_init(struct sw_verbs_qp *qp, uint64_t send_ops)
     install_operations(ex, send_ops);
     if (qp->ibv.qp_type == IBV_QPT_UD)
         ex->wr_set_ud_addr = wr_set_ud_addr;
+    if (qp->ibv.qp_type == IBV_QPT_XRC_SEND)
+        ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
     ex->wr_set_sge = wr_set_sge;
     ex->wr_set_sge_list = wr_set_sge_list;
     ex->wr_set_inline_data = wr_set_inline_data;

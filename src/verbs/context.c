@@ -13,6 +13,7 @@
 #include "link/link.h"
 #include "verbs/async.h"
 #include "verbs/stock.h"
+#include "verbs/xrc.h"
 
 #undef ibv_query_port
 
@@ -71,6 +72,9 @@ static void fill_ops(struct verbs_context *verbs)
     verbs->create_srq_ex = sw_verbs_create_srq_ex;
     verbs->create_qp_ex = sw_verbs_create_qp_ex;
     verbs->get_srq_num = sw_verbs_get_srq_num;
+    verbs->open_qp = sw_verbs_open_qp;
+    verbs->open_xrcd = sw_verbs_open_xrcd;
+    verbs->close_xrcd = sw_verbs_close_xrcd;
 
     verbs->alloc_null_mr = sw_verbs_alloc_null_mr;
     verbs->advise_mr = sw_verbs_advise_mr;

@@ -119,9 +119,12 @@ struct sw_verbs_cq {
     uint32_t async_delivered;
 };
 
+struct sw_verbs_xrcd;
+
 struct sw_verbs_srq {
     struct ibv_srq ibv;
     struct sw_srq *dev;
+    struct sw_verbs_xrcd *xrcd; /* or NULL */
     uint32_t async_delivered;
 };
 
@@ -140,6 +143,9 @@ struct sw_verbs_qp {
     bool wr_open;         /* `wr` is described but not handed over yet */
     int wr_error;         /* first misuse since ibv_wr_start, positive errno */
     uint8_t *inline_room; /* gathers ibv_wr_set_inline_data_list */
+
+    struct sw_verbs_xrcd *xrcd;     /* of a handle on an XRC target, or NULL */
+    struct sw_verbs_qp *share_next; /* the ring of such handles on one QP */
 
     bool is_ex;
     bool sq_sig_all;

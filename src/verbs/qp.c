@@ -9,6 +9,7 @@
 #include "verbs/context.h"
 #include "verbs/cq.h"
 #include "verbs/stock.h"
+#include "verbs/xrc.h"
 
 /* Types that exist but are not built, before any of their other arguments is looked at. 0 or a
  * negative errno. */
@@ -18,31 +19,44 @@ static int check_type(enum ibv_qp_type type)
     case IBV_QPT_RC:
     case IBV_QPT_UC:
     case IBV_QPT_UD:
-        return 0; /* device/ knows which of them it can make */
-    case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:
     case IBV_QPT_XRC_RECV:
+        return 0; /* device/ knows which of them it can make */
+    case IBV_QPT_RAW_PACKET:
     case IBV_QPT_DRIVER:
         return -EOPNOTSUPP;
     }
     return -EINVAL;
 }
 
+/* An XRC target has a domain instead of PD and CQs, an XRC initiator no receive side. */
 static bool of_context(const struct ibv_context *context, const struct ibv_pd *pd,
-                       const struct ibv_qp_init_attr *init)
+                       const struct ibv_xrcd *xrcd, const struct ibv_qp_init_attr *init)
 {
-    return pd->context == context && init->send_cq && init->recv_cq &&
-           init->send_cq->context == context && init->recv_cq->context == context &&
+    if (init->qp_type == IBV_QPT_XRC_RECV)
+        return xrcd && xrcd->context == context;
+    if (!pd || pd->context != context || !init->send_cq || init->send_cq->context != context)
+        return false;
+    if (init->qp_type == IBV_QPT_XRC_SEND)
+        return true;
+    return init->recv_cq && init->recv_cq->context == context &&
            (!init->srq || init->srq->context == context);
 }
 
-static int create_device_qp(struct sw_verbs_qp *qp, const struct ibv_qp_init_attr *init)
+static struct sw_cq *device_cq(struct ibv_cq *cq)
+{
+    return cq ? sw_verbs_cq_of(cq)->dev : NULL;
+}
+
+static int create_device_qp(struct sw_verbs_qp *qp, struct ibv_xrcd *xrcd,
+                            const struct ibv_qp_init_attr *init)
 {
     struct sw_qp_init device_init = {
         .type = init->qp_type,
-        .pd = sw_verbs_pd_of(qp->ibv.pd)->dev,
-        .send_cq = sw_verbs_cq_of(init->send_cq)->dev,
-        .recv_cq = sw_verbs_cq_of(init->recv_cq)->dev,
+        .pd = qp->ibv.pd ? sw_verbs_pd_of(qp->ibv.pd)->dev : NULL,
+        .send_cq = device_cq(init->send_cq),
+        .recv_cq = device_cq(init->recv_cq),
+        .xrcd = xrcd ? sw_verbs_xrcd_of(xrcd)->dev : NULL,
         .srq = init->srq ? sw_verbs_srq_of(init->srq)->dev : NULL,
         .cap = init->cap,
         .sq_sig_all = init->sq_sig_all != 0,
@@ -56,16 +70,15 @@ static int create_device_qp(struct sw_verbs_qp *qp, const struct ibv_qp_init_att
     return rc;
 }
 
-/* `send_ops` is NULL for a QP without the builder interface. On success init->cap is what was
- * granted. */
-static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init,
-                             const uint64_t *send_ops)
+/* `pd` or `xrcd`, as the type has it. `send_ops` is NULL for a QP without the builder interface. On
+ * success init->cap is what was granted. */
+static struct ibv_qp *create(struct ibv_context *context, struct ibv_pd *pd, struct ibv_xrcd *xrcd,
+                             struct ibv_qp_init_attr *init, const uint64_t *send_ops)
 {
-    struct ibv_context *context = pd->context;
     int rc = check_type(init->qp_type);
     if (!rc && send_ops)
         rc = sw_builder_check(init->qp_type, *send_ops);
-    if (!rc && !of_context(context, pd, init))
+    if (!rc && !of_context(context, pd, xrcd, init))
         rc = -EINVAL;
     if (rc)
         return sw_verbs_fail(rc);
@@ -76,17 +89,21 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init,
     struct ibv_qp *ibv = &qp->ibv;
     ibv->context = context;
     ibv->qp_context = init->qp_context;
-    ibv->pd = pd;
-    ibv->send_cq = init->send_cq;
-    ibv->recv_cq = init->recv_cq;
-    ibv->srq = init->srq;
+    if (init->qp_type != IBV_QPT_XRC_RECV) {
+        ibv->pd = pd;
+        ibv->send_cq = init->send_cq;
+    }
+    if (init->qp_type != IBV_QPT_XRC_RECV && init->qp_type != IBV_QPT_XRC_SEND) {
+        ibv->recv_cq = init->recv_cq;
+        ibv->srq = init->srq;
+    }
     ibv->handle = sw_verbs_next_handle();
     ibv->state = IBV_QPS_RESET;
     ibv->qp_type = init->qp_type;
     pthread_mutex_init(&ibv->mutex, NULL);
     pthread_cond_init(&ibv->cond, NULL);
 
-    rc = create_device_qp(qp, init);
+    rc = create_device_qp(qp, xrcd, init);
     if (!rc && send_ops) {
         rc = sw_builder_init(qp, *send_ops);
         if (rc)
@@ -96,6 +113,8 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init,
         sw_verbs_object_free(context, qp);
         return sw_verbs_fail(rc);
     }
+    if (init->qp_type == IBV_QPT_XRC_RECV)
+        sw_verbs_xrc_join(qp, xrcd);
     ibv->qp_num = sw_qp_num(qp->dev);
     init->cap = qp->cap;
     return ibv;
@@ -105,19 +124,19 @@ SW_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->create_qp(pd, init);
-    return create(pd, init, NULL);
+    return create(pd->context, pd, NULL, init, NULL);
 }
 
 struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
 {
-    const uint32_t built =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const uint32_t built = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                           IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     if (init->comp_mask & ~built)
         return sw_verbs_fail(-EOPNOTSUPP);
     if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags)
         return sw_verbs_fail(-EOPNOTSUPP);
-    if (!(init->comp_mask & IBV_QP_INIT_ATTR_PD) || init->pd->context != context)
-        return sw_verbs_fail(-EINVAL);
+    struct ibv_pd *pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
+    struct ibv_xrcd *xrcd = init->comp_mask & IBV_QP_INIT_ATTR_XRCD ? init->xrcd : NULL;
 
     struct ibv_qp_init_attr plain;
     static_assert(offsetof(struct ibv_qp_init_attr_ex, comp_mask) >=
@@ -125,7 +144,7 @@ struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_
                   "the extended attributes begin with the plain ones");
     memcpy(&plain, init, offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(plain.sq_sig_all));
     const bool ex = init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    struct ibv_qp *qp = create(init->pd, &plain, ex ? &init->send_ops_flags : NULL);
+    struct ibv_qp *qp = create(context, pd, xrcd, &plain, ex ? &init->send_ops_flags : NULL);
     if (qp)
         init->cap = plain.cap;
     return qp;
@@ -183,11 +202,15 @@ SW_EXPORT int ibv_destroy_qp(struct ibv_qp *ibv)
     if (!sw_verbs_is_ours(ibv->context->device))
         return sw_stock()->destroy_qp(ibv);
     struct sw_verbs_qp *qp = sw_verbs_qp_of(ibv);
-    const int rc = sw_qp_destroy(qp->dev);
+    const int rc = qp->xrcd ? sw_verbs_xrc_destroy(qp) : sw_qp_destroy(qp->dev);
     if (rc)
         return -rc;
-    sw_cq_ex_purge(sw_verbs_cq_of(ibv->send_cq), ibv->qp_num);
-    sw_cq_ex_purge(sw_verbs_cq_of(ibv->recv_cq), ibv->qp_num);
+    if (ibv->send_cq)
+        sw_cq_ex_purge(sw_verbs_cq_of(ibv->send_cq), ibv->qp_num);
+    if (ibv->recv_cq)
+        sw_cq_ex_purge(sw_verbs_cq_of(ibv->recv_cq), ibv->qp_num);
+    if (qp->xrcd)
+        atomic_fetch_sub(&qp->xrcd->users, 1);
     sw_async_forget_qp(qp);
     sw_builder_fini(qp);
     pthread_cond_destroy(&ibv->cond);

@@ -124,26 +124,6 @@ static int destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
     return EOPNOTSUPP;
 }
 
-static struct ibv_qp *open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
-{
-    (void)context;
-    (void)attr;
-    return sw_verbs_fail(-EOPNOTSUPP);
-}
-
-static struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
-{
-    (void)context;
-    (void)attr;
-    return sw_verbs_fail(-EOPNOTSUPP);
-}
-
-static int close_xrcd(struct ibv_xrcd *xrcd)
-{
-    (void)xrcd;
-    return EOPNOTSUPP;
-}
-
 void sw_verbs_fill_unsupported(struct verbs_context *verbs)
 {
     verbs->read_counters = read_counters;
@@ -165,7 +145,4 @@ void sw_verbs_fill_unsupported(struct verbs_context *verbs)
     /* Where the inlines of libibverbs 1.1.8 look for the two. */
     verbs->ABI_placeholder1 = (void (*)(void))create_flow;
     verbs->ABI_placeholder2 = (void (*)(void))destroy_flow;
-    verbs->open_qp = open_qp;
-    verbs->open_xrcd = open_xrcd;
-    verbs->close_xrcd = close_xrcd;
 }

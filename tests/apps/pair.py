@@ -198,6 +198,13 @@ def makes_sense(figures, latency):
     return len(figures) < 3 or figures[2] > 0
 
 
+def check_said(pair, texts, word):
+    """For programs that give no figures: both sides end with a line of this word."""
+    for name, text in zip(('server', 'client'), texts):
+        if not re.search(f'^{word}$', text, re.M):
+            pair.fail(f'{name} does not say {word}')
+
+
 def check_pingpong(pair, texts, size, iterations):
     """Both sides report the bytes and the exchanges asked for."""
     for name, text in zip(('server', 'client'), texts):

@@ -33,6 +33,18 @@ static void sw_qp_type__uc(void **state)
     assert_true(sw_qp_type(IBV_QPT_UC)->has_sqe);
 }
 
+/* IBTA annex A14: an initiator does all that RC does and takes nothing, a target the reverse. */
+static void sw_qp_type__xrc(void **state)
+{
+    (void)state;
+    const struct sw_qp_type *rc = sw_qp_type(IBV_QPT_RC);
+    for (int op = IBV_WR_RDMA_WRITE; op <= IBV_WR_ATOMIC_FETCH_AND_ADD; op++)
+        assert_true(may(IBV_QPT_XRC_SEND, (enum ibv_wr_opcode)op));
+    assert_int_equal(sw_qp_type(IBV_QPT_XRC_RECV)->send_opcodes, 0);
+    assert_true(rc->has_rq && sw_qp_type(IBV_QPT_UC)->has_rq);
+    assert_false(sw_qp_type(IBV_QPT_XRC_SEND)->has_rq || sw_qp_type(IBV_QPT_XRC_RECV)->has_rq);
+}
+
 static void sw_qp_type__none(void **state)
 {
     (void)state;
@@ -47,6 +59,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_qp_type__rc),
         cmocka_unit_test(sw_qp_type__uc),
+        cmocka_unit_test(sw_qp_type__xrc),
         cmocka_unit_test(sw_qp_type__none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

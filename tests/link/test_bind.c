@@ -40,6 +40,7 @@ static void entry_up(struct played *p)
         .rq_offset = offsetof(struct sw_pub, rq_arena) + 4096,
         .rq_entries = 64,
         .rq_stride_bytes = 32,
+        .type = IBV_QPT_RC,
     };
 }
 
@@ -116,6 +117,9 @@ static void sw_bind_enter__peer_not_ready(void **state)
     assert_false(enter(p));
     entry_up(p);
     p->entry->qpn++;
+    assert_false(enter(p));
+    entry_up(p);
+    p->entry->type = IBV_QPT_UC; /* of another transport */
     assert_false(enter(p));
     entry_up(p);
     atomic_store(&p->peer->state, SW_PEER_CONNECTING);

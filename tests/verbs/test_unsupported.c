@@ -21,16 +21,12 @@ static void creators__null_and_errno(void **state)
     struct ibv_counters_init_attr counters = {0};
     struct ibv_wq_init_attr wq_attr = {.wq_type = IBV_WQT_RQ, .pd = rig.pd, .cq = rig.cq};
     struct ibv_rwq_ind_table_init_attr table = {0};
-    struct ibv_xrcd_init_attr xrcd = {.fd = -1};
-    struct ibv_qp_open_attr open_attr = {0};
     struct ibv_flow_attr flow = {0};
     struct ibv_flow_action_esp_attr esp = {0};
     assert_null_unsupported(ibv_reg_dmabuf_mr(rig.pd, 0, 64, 0, 0, IBV_ACCESS_LOCAL_WRITE));
     assert_null_unsupported(ibv_create_counters(rig.ctx, &counters));
     assert_null_unsupported(ibv_create_wq(rig.ctx, &wq_attr));
     assert_null_unsupported(ibv_create_rwq_ind_table(rig.ctx, &table));
-    assert_null_unsupported(ibv_open_xrcd(rig.ctx, &xrcd));
-    assert_null_unsupported(ibv_open_qp(rig.ctx, &open_attr));
     assert_null_unsupported(ibv_create_flow(rig.qp, &flow));
     assert_null_unsupported(ibv_create_flow_action_esp(rig.ctx, &esp));
     assert_null_unsupported(ibv_import_pd(rig.ctx, UINT32_MAX));
@@ -52,7 +48,6 @@ static void others__positive_errno(void **state)
     assert_int_equal(ibv_query_ece(rig.qp, &ece), EOPNOTSUPP);
     assert_int_equal(ibv_query_qp_data_in_order(rig.qp, IBV_WR_RDMA_WRITE, 0), 0);
 
-    struct ibv_xrcd xrcd = {.context = rig.ctx};
     struct ibv_counters counters = {.context = rig.ctx};
     struct ibv_flow flow = {.context = rig.ctx};
     struct ibv_wq wq = {.context = rig.ctx};
@@ -61,7 +56,6 @@ static void others__positive_errno(void **state)
     struct ibv_ops_wr op = {0}, *bad_op = NULL;
     struct ibv_wq_attr wq_attr = {0};
     uint64_t count;
-    assert_int_equal(ibv_close_xrcd(&xrcd), EOPNOTSUPP);
     assert_int_equal(ibv_destroy_counters(&counters), EOPNOTSUPP);
     assert_int_equal(ibv_read_counters(&counters, &count, 1, 0), EOPNOTSUPP);
     assert_int_equal(ibv_attach_counters_point_flow(&counters, NULL, &flow), EOPNOTSUPP);

@@ -67,7 +67,7 @@ struct vu_ep_attr {              /* zero: default */
     uint32_t send_sge, recv_sge; /* 4 */
     uint32_t inline_bytes;       /* 0 */
     int cqe;                     /* 256, each CQ */
-    enum ibv_qp_type type;       /* IBV_QPT_RC; or IBV_QPT_UC */
+    enum ibv_qp_type type;       /* IBV_QPT_RC; or IBV_QPT_UC, and so on */
     bool sig_all;
     bool channel;  /* both CQs report to ep.channel */
     bool extended; /* ibv_create_qp_ex with the send builders */

@@ -10,9 +10,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/cq_impl.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "device/traffic.h"
+#include "device/xrc_impl.h"
 #include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
@@ -64,6 +66,21 @@ int sw_bind_connect(struct sw_qp *qp)
     return 0;
 }
 
+static void flush_claim(struct sw_qp *qp, const struct sw_direct_qp *d)
+{
+    if (!qp->xrcd) {
+        sw_qp_flush_recv(qp, d->claim.wr_id);
+        return;
+    }
+    struct sw_srq *srq = sw_xrcd_srq_of(qp, d->claim_srq);
+    struct ibv_wc wc = {.wr_id = d->claim.wr_id,
+                        .status = IBV_WC_WR_FLUSH_ERR,
+                        .opcode = IBV_WC_RECV,
+                        .qp_num = qp->qpn};
+    if (srq)
+        sw_cq_complete_recv(srq->cq, &wc, true);
+}
+
 void sw_bind_disconnect(struct sw_qp *qp)
 {
     struct sw_direct_qp *d = qp->link_state;
@@ -81,7 +98,7 @@ void sw_bind_disconnect(struct sw_qp *qp)
     if (d->inbox)
         sw_inbox_give(d->inbox, d->rx_index);
     if (d->claimed && qp->state == IBV_QPS_ERR) /* of a message that came in part */
-        sw_qp_flush_recv(qp, d->claim.wr_id);
+        flush_claim(qp, d);
     if (d->peer)
         sw_peer_put(d->peer);
     qp->link_state = NULL;
@@ -90,7 +107,7 @@ void sw_bind_disconnect(struct sw_qp *qp)
 
 /* What is used of the peer's entry, read once: the peer could change it at any time. */
 struct entry {
-    uint32_t access, pd, block, recv_cq;
+    uint32_t access, pd, block, recv_cq, xrcd;
     uint32_t rq_entries, rq_stride;
     uint64_t rq_offset;
 };
@@ -103,6 +120,7 @@ static struct entry read_entry(const struct sw_pub_qp *remote)
         .pd = now->pd,
         .block = now->block,
         .recv_cq = now->recv_cq,
+        .xrcd = now->xrcd,
         .rq_entries = now->rq_entries,
         .rq_stride = now->rq_stride_bytes,
         .rq_offset = now->rq_offset,
@@ -130,6 +148,8 @@ static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t w
     d->remote_access = entry->access;
     d->remote_pd = entry->pd;
     d->remote_recv_cq = entry->recv_cq;
+    d->remote_xrcd = entry->xrcd;
+    d->srq_word = 0;
     d->remote_rq_entries = entry->rq_entries;
     d->remote_rq_stride = entry->rq_stride;
     d->remote_rq = entry->rq_entries ? (const uint8_t *)d->peer->pub + entry->rq_offset : NULL;
@@ -152,6 +172,37 @@ static void greet(struct sw_direct_qp *d, uint64_t word)
     sw_peer_ring(d->peer);
 }
 
+/* The type of QP that one of `type` talks to. */
+static uint8_t counterpart(enum ibv_qp_type type)
+{
+    if (type == IBV_QPT_XRC_SEND)
+        return IBV_QPT_XRC_RECV;
+    return type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : (uint8_t)type;
+}
+
+bool sw_bind_name_srq(struct sw_direct_qp *d, uint32_t srq_num)
+{
+    const struct sw_pub_srq *entry = &d->peer->pub->srqs[sw_srq_index(srq_num)];
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_acquire);
+    if (word && word == d->srq_word && srq_num == d->srq_num)
+        return true;
+    const volatile struct sw_pub_srq *now = entry;
+    uint32_t pd = now->pd, cq = now->cq, xrcd = now->xrcd;
+    d->srq_word = 0;
+    if (!word || (uint32_t)word != srq_num || xrcd != d->remote_xrcd || cq >= SW_MAX_CQ ||
+        atomic_load(&entry->word) != word)
+        return false;
+    d->notify_all |= d->notify && cq != d->remote_recv_cq;
+    d->srq_word = word;
+    d->srq_num = srq_num;
+    d->remote_recv_cq = cq;
+    if (pd != d->remote_pd) {
+        d->remote_pd = pd;
+        memset(d->keys, 0, sizeof(d->keys));
+    }
+    return true;
+}
+
 static bool is_connected(uint32_t state)
 {
     return state >= IBV_QPS_RTR && state <= IBV_QPS_SQE;
@@ -167,7 +218,8 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint64_t word = atomic_load(&remote->bind_word);
     uint32_t state = (uint32_t)word;
-    if (!is_connected(state) || remote->qpn != qp->dest_qpn || remote->dest_qpn != qp->qpn)
+    if (!is_connected(state) || remote->qpn != qp->dest_qpn || remote->dest_qpn != qp->qpn ||
+        remote->type != counterpart(qp->type))
         return false;
     struct entry entry = read_entry(remote);
     if (!sane(&entry))

@@ -36,6 +36,7 @@ static struct sw_record *begin(struct sw_direct_qp *d, struct sw_wqe *wqe, enum 
     record->rkey = wqe->rkey;
     record->total_bytes = wqe->len_bytes;
     record->opcode = wqe->opcode;
+    record->srq_num = wqe->srq_num;
     return record;
 }
 

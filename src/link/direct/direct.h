@@ -115,6 +115,10 @@ struct sw_direct_qp {
     const struct sw_pub_qp *remote;
     uint64_t remote_word;
     uint32_t remote_qpn, remote_access, remote_pd, remote_recv_cq;
+    uint32_t remote_xrcd;
+    uint32_t srq_num;  /* XRC: the SRQ that PD and CQ above are of, while its word is this */
+    uint64_t srq_word; /* 0: none yet */
+    bool notify_all;   /* records for different CQs were written */
     uint32_t remote_rq_entries, remote_rq_stride;
     const uint8_t *remote_rq;
     uint32_t access_seq;
@@ -158,6 +162,7 @@ struct sw_direct_qp {
     struct sw_recv_claim claim; /* receive a SEND in pieces goes to */
     bool claimed;
     uint32_t claim_used;
+    uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
     uint64_t serve_rnr_ns;
     bool greeted;  /* the peer has said that it begins */
     bool skipping; /* the rest of an unreliable message that was lost */
@@ -267,6 +272,10 @@ enum sw_step {
 enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status);
 /* FAILED, or LOST where the QP's type refuses nothing. */
 enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict);
+
+/* For an XRC initiator: takes PD and CQ of the SRQ that a request names. false: the target has none
+ * of that number in its domain. Inside an access section. */
+bool sw_bind_name_srq(struct sw_direct_qp *d, uint32_t srq_num);
 
 /* record.c: the request ring */
 /* The record to fill, or NULL while the ring has no room for `slots` (FATAL may take the reserved

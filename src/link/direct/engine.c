@@ -17,6 +17,7 @@
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "device/xrc_impl.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 
@@ -134,12 +135,15 @@ static bool drive_all(void)
             continue;
         seen++;
         armed |= qp->rules->is_datagram && atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
-        bool overflow = sw_cq_is_overrun(qp->send_cq) || sw_cq_is_overrun(qp->recv_cq);
+        bool overflow = sw_cq_is_overrun(qp->send_cq) || sw_cq_is_overrun(qp->recv_cq) ||
+                        (qp->xrcd && sw_xrcd_is_overrun(qp, false));
         if (!sw_qp_has_work(qp) && !overflow)
             continue;
         if (sw_lock_try(&qp->lock)) {
             sw_cq_tell_overflow(qp->send_cq);
             sw_cq_tell_overflow(qp->recv_cq);
+            if (qp->xrcd)
+                sw_xrcd_is_overrun(qp, true);
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
             else

@@ -69,7 +69,8 @@ struct sw_record {
             uint32_t bounce_end; /* position of the area's end after this piece */
             uint8_t opcode;      /* of the work request */
             uint8_t rnr_retry;
-            uint8_t pad[6];
+            uint8_t pad[2];
+            uint32_t srq_num; /* that an XRC request is for */
         };
     };
 };

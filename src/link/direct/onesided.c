@@ -183,8 +183,10 @@ bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_
     /* What is not bound or remembered yet goes the long way. */
     if (!d->tx || d->answers_due || !sw_bind_enter(qp, d))
         return false;
-    uint8_t *remote = sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, sge->length,
-                                          IBV_ACCESS_REMOTE_WRITE);
+    bool named = qp->type != IBV_QPT_XRC_SEND || sw_bind_name_srq(d, wr->qp_type.xrc.remote_srqn);
+    uint8_t *remote = !named ? NULL
+                             : sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
+                                                   sge->length, IBV_ACCESS_REMOTE_WRITE);
     bool can =
         remote && (wr->send_flags & IBV_SEND_INLINE || sw_sge_resolve(qp->pd_id, sge, 0, &local));
     if (can) {

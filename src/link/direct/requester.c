@@ -52,8 +52,10 @@ static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
     if (wqe->flags & SW_WQE_FENCE && d->reads_due)
         return SW_STEP_BLOCKED;
     enum sw_step step;
-    if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
-        wqe->opcode == IBV_WR_SEND_WITH_INV)
+    if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
+        step = sw_step_refused(d, SW_NAK_INVALID);
+    else if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
+             wqe->opcode == IBV_WR_SEND_WITH_INV)
         step = sw_twosided_start(qp, d, wqe, position);
     else
         step = sw_onesided_start(qp, d, wqe, position);
@@ -76,9 +78,10 @@ static uint32_t count_done(struct sw_qp *qp)
 static void notify(struct sw_direct_qp *d)
 {
     uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote_recv_cq].armed);
-    if (armed == SW_CQ_ARMED_ANY || (armed == SW_CQ_ARMED_SOLICITED && d->notify_solicited))
+    if (d->notify_all || armed == SW_CQ_ARMED_ANY ||
+        (armed == SW_CQ_ARMED_SOLICITED && d->notify_solicited))
         sw_peer_ring(d->peer);
-    d->notify = d->notify_solicited = false;
+    d->notify = d->notify_solicited = d->notify_all = false;
 }
 
 static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)

@@ -5,9 +5,11 @@
 
 #include "base/clock.h"
 #include "base/payload.h"
+#include "device/cq_impl.h"
 #include "device/mr_impl.h"
 #include "device/mw.h"
 #include "device/qp_impl.h"
+#include "device/xrc_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
 #include "link/direct/engine.h"
@@ -24,6 +26,8 @@ struct request {
     uint8_t kind, flags, slots, verdict;
     uint32_t len_bytes, imm;
     const struct sw_record *slot;
+    uint32_t pd;        /* that remote accesses are checked against */
+    struct sw_srq *srq; /* the one an XRC request names; NULL: the receives are the QP's */
 };
 
 /* The rest of it, for the kinds that ask the target to do something. */
@@ -59,7 +63,10 @@ static void complete(struct sw_qp *qp, const struct request *request,
                     : request->flags & SW_REC_INV ? IBV_WC_WITH_INV
                                                   : 0,
     };
-    sw_qp_complete_recv(qp, &wc, request->flags & SW_REC_SOLICITED);
+    if (request->srq)
+        sw_cq_complete_recv(request->srq->cq, &wc, request->flags & SW_REC_SOLICITED);
+    else
+        sw_qp_complete_recv(qp, &wc, request->flags & SW_REC_SOLICITED);
 }
 
 static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
@@ -68,9 +75,9 @@ static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
     return SERVE_FATAL;
 }
 
-static struct sw_target_qp own_side(const struct sw_qp *qp)
+static struct sw_target_qp own_side(const struct sw_qp *qp, const struct request *request)
 {
-    return (struct sw_target_qp){qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
+    return (struct sw_target_qp){qp->qpn, request->pd, (uint32_t)qp->attr.qp_access_flags};
 }
 
 /* Ends a request that wants an answer. */
@@ -190,10 +197,14 @@ static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const stru
     return result;
 }
 
-static bool take_claim(struct sw_qp *qp, struct sw_direct_qp *d)
+static bool take_claim(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
 {
-    if (!d->claimed)
+    if (!d->claimed && request->srq) {
+        d->claimed = sw_srq_take(request->srq, &d->claim);
+        d->claim_srq = request->srq->num;
+    } else if (!d->claimed) {
         d->claimed = sw_qp_take_recv(qp, &d->claim);
+    }
     if (d->claimed)
         d->serve_rnr_ns = 0;
     return d->claimed;
@@ -229,9 +240,9 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint8_t *from = bounced(d, request, record.bounce_at);
     if (request->flags & SW_REC_FIRST) {
         if (request->flags & SW_REC_INV &&
-            sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp)) != SW_ACK)
+            sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp, request)) != SW_ACK)
             return refuse(qp, d, request, SW_NAK_ACCESS);
-        if (!take_claim(qp, d))
+        if (!take_claim(qp, d, request))
             return serve_rnr(qp, d, request, record.rnr_retry);
         d->claim_used = 0;
         if (record.total_bytes > d->claim.len_bytes)
@@ -281,7 +292,7 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!count)
         return fatal(qp, SW_NAK_INVALID);
     if (!d->claimed) {
-        if (!take_claim(qp, d))
+        if (!take_claim(qp, d, request))
             return serve_rnr(qp, d, request, record.rnr_retry);
         d->claim_used = 0;
     }
@@ -320,7 +331,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
     uint64_t word, addr = record.remote_addr;
     enum sw_verdict verdict =
         total ? sw_target_check(sw_nic.pub, record.rkey, addr, request->len_bytes,
-                                IBV_ACCESS_REMOTE_WRITE, own_side(qp), &mr, &word)
+                                IBV_ACCESS_REMOTE_WRITE, own_side(qp, request), &mr, &word)
               : sw_target_check_empty(IBV_ACCESS_REMOTE_WRITE, admits);
     if (verdict != SW_ACK)
         return refuse(qp, d, request, verdict);
@@ -333,7 +344,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!(request->flags & SW_REC_LAST))
         return SERVED;
     if (request->flags & SW_REC_IMM) {
-        if (!take_claim(qp, d))
+        if (!take_claim(qp, d, request))
             return serve_rnr(qp, d, request, record.rnr_retry);
         complete(qp, request, &d->claim, total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
         d->claimed = false;
@@ -352,7 +363,7 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     uint32_t admits = (uint32_t)qp->attr.qp_access_flags;
     enum sw_verdict verdict =
         total ? sw_target_check(sw_nic.pub, asked.rkey, addr, total, IBV_ACCESS_REMOTE_READ,
-                                own_side(qp), &mr, &word)
+                                own_side(qp, request), &mr, &word)
               : sw_target_check_empty(IBV_ACCESS_REMOTE_READ, admits);
     if (total == 0 || verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
@@ -387,9 +398,9 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     const struct sw_pub_mr *mr;
     uint32_t need =
         asked.opcode == IBV_WR_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
-    enum sw_verdict verdict =
-        addr & 7 ? SW_NAK_INVALID
-                 : sw_target_check(sw_nic.pub, asked.rkey, addr, 8, need, own_side(qp), &mr, &word);
+    enum sw_verdict verdict = addr & 7 ? SW_NAK_INVALID
+                                       : sw_target_check(sw_nic.pub, asked.rkey, addr, 8, need,
+                                                         own_side(qp, request), &mr, &word);
     if (verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     uint64_t *at = (uint64_t *)own_memory(mr, addr);
@@ -431,8 +442,24 @@ static bool uses_bounce(const struct request *request)
            request->kind == SW_REC_SEND_PULL;
 }
 
-static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+/* Which SRQ, and so which PD, an XRC request is for (IBTA Vol1 annex A14). */
+static bool name_srq(struct sw_qp *qp, struct request *request)
 {
+    request->srq = sw_xrcd_srq_of(qp, request->slot->srq_num);
+    if (request->srq)
+        request->pd = request->srq->rq.pd;
+    return request->srq;
+}
+
+static bool wants_answer(const struct request *request)
+{
+    return uses_bounce(request) || request->kind == SW_REC_READ || request->kind == SW_REC_ATOMIC;
+}
+
+static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request *request)
+{
+    if (__builtin_expect(qp->xrcd != NULL, 0) && wants_answer(request) && !name_srq(qp, request))
+        return answer(qp, d, SW_NAK_INVALID, 0);
     if (__builtin_expect(d->skipping, 0)) {
         if (!(request->flags & SW_REC_FIRST) && uses_bounce(request))
             return lose(qp, d, request);
@@ -492,8 +519,9 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         const struct sw_record *slot = &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve_at + 1)
             break;
-        struct request request = {slot->kind,      slot->flags, slot->slots, slot->verdict,
-                                  slot->len_bytes, slot->imm,   slot};
+        struct request request = {slot->kind,    slot->flags,     slot->slots,
+                                  slot->verdict, slot->len_bytes, slot->imm,
+                                  slot,          qp->pd_id,       NULL};
         atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
         if (request.slots < 1 || request.slots > SW_RECORD_SLOTS_MAX) {
             fatal(qp, SW_NAK_INVALID);
@@ -508,7 +536,7 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
             break;
         if (bounced_this) /* only now may the sender use the space again */
             d->serve_bounce = end;
-        if (bounced_this || request.kind == SW_REC_READ || request.kind == SW_REC_ATOMIC)
+        if (wants_answer(&request))
             atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
         any = true;
         d->serve_at += request.slots;

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * XRC domains. An SRQ of a domain has a number, made like a QPN (slot and index) and published, so
+ * that an initiator checks remote accesses against its PD (IBTA Vol1 annex A14: the SRQ that a
+ * packet names stands for the process it is meant for).
+ */
+#include "device/xrc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "device/context.h"
+#include "device/cq_impl.h"
+#include "device/nic.h"
+#include "device/qp_impl.h"
+#include "device/srq_impl.h"
+#include "device/xrc_impl.h"
+
+static struct sw_xrcd *domains;
+/* By index. Written under nic.lock; read with a target QP locked, see sw_xrcd_remove_srq(). */
+static struct sw_srq *_Atomic numbered[SW_MAX_SRQ];
+
+static struct sw_xrcd *find(const struct sw_netdev *netdev, const struct stat *file)
+{
+    for (struct sw_xrcd *at = domains; at; at = at->next)
+        if (at->named && at->netdev == netdev && at->dev == file->st_dev && at->ino == file->st_ino)
+            return at;
+    return NULL;
+}
+
+int sw_xrcd_open(struct sw_context *ctx, int fd, int oflags, struct sw_xrcd **out)
+{
+    static uint32_t last_id;
+    struct stat file;
+    if (fd != -1 && fstat(fd, &file))
+        return -EBADF;
+    struct sw_xrcd *fresh = calloc(1, sizeof(*fresh));
+    if (!fresh)
+        return -ENOMEM;
+    int rc = sw_cq_create(ctx, 1, NULL, NULL, &fresh->no_cq);
+    if (rc) {
+        free(fresh);
+        return rc;
+    }
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_xrcd *xrcd = fd == -1 ? NULL : find(sw_context_netdev(ctx), &file);
+    if (xrcd && oflags & O_EXCL)
+        rc = -EINVAL;
+    else if (!xrcd && fd != -1 && !(oflags & O_CREAT))
+        rc = -EAGAIN;
+    if (!rc && !xrcd) {
+        xrcd = fresh;
+        fresh = NULL;
+        xrcd->netdev = sw_context_netdev(ctx);
+        xrcd->named = fd != -1;
+        if (xrcd->named) {
+            xrcd->dev = file.st_dev;
+            xrcd->ino = file.st_ino;
+        }
+        xrcd->id = ++last_id;
+        xrcd->next = domains;
+        domains = xrcd;
+    }
+    if (!rc) {
+        xrcd->opens++;
+        *out = xrcd;
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (fresh) {
+        sw_cq_destroy(fresh->no_cq);
+        free(fresh);
+    }
+    return rc;
+}
+
+void sw_xrcd_close(struct sw_xrcd *xrcd)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    bool last = --xrcd->opens == 0;
+    for (struct sw_xrcd **at = &domains; last && *at; at = &(*at)->next) {
+        if (*at == xrcd) {
+            *at = xrcd->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (!last)
+        return;
+    sw_cq_destroy(xrcd->no_cq);
+    free(xrcd);
+}
+
+/* Whether an SRQ before `end` in the list has the CQ: each CQ counts once. */
+static bool has_cq(const struct sw_xrcd *xrcd, const struct sw_cq *cq, const struct sw_srq *end)
+{
+    for (const struct sw_srq *srq = xrcd->srqs; srq != end; srq = srq->domain_next)
+        if (srq->cq == cq)
+            return true;
+    return false;
+}
+
+static int attach_all(struct sw_xrcd *xrcd, struct sw_cq *cq)
+{
+    for (struct sw_qp *qp = xrcd->qps; qp; qp = qp->domain_next) {
+        int rc = sw_cq_attach(cq, qp);
+        if (rc) {
+            for (struct sw_qp *done = xrcd->qps; done != qp; done = done->domain_next)
+                sw_cq_detach(cq, done);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static uint32_t claim_number(struct sw_srq *srq)
+{
+    static uint32_t next;
+    for (uint32_t tried = 0; tried < SW_MAX_SRQ; tried++) {
+        uint32_t index = next++ % SW_MAX_SRQ; /* not handed out again at once */
+        if (!atomic_load(&numbered[index])) {
+            atomic_store(&numbered[index], srq);
+            return sw_qpn_make(sw_nic.slot, index);
+        }
+    }
+    return 0;
+}
+
+static struct sw_pub_srq *entry_of(const struct sw_srq *srq)
+{
+    return &sw_nic.pub->srqs[sw_srq_index(srq->num)];
+}
+
+static void publish(struct sw_srq *srq)
+{
+    struct sw_pub_srq *entry = entry_of(srq);
+    entry->xrcd = srq->xrcd->id;
+    entry->pd = srq->pd->id;
+    entry->cq = srq->cq->index;
+    entry->generation++;
+    atomic_store_explicit(&entry->word, (uint64_t)entry->generation << 32 | srq->num,
+                          memory_order_release);
+}
+
+int sw_xrcd_add_srq(struct sw_xrcd *xrcd, struct sw_srq *srq, struct sw_cq *cq)
+{
+    int rc = 0;
+    pthread_mutex_lock(&sw_nic.lock);
+    uint32_t num = claim_number(srq);
+    if (!num)
+        rc = -ENOMEM;
+    else if (!has_cq(xrcd, cq, NULL))
+        rc = attach_all(xrcd, cq);
+    if (!rc) {
+        srq->num = num;
+        srq->cq = cq;
+        srq->xrcd = xrcd;
+        srq->domain_next = xrcd->srqs;
+        xrcd->srqs = srq;
+        atomic_fetch_add(&cq->refs, 1);
+        publish(srq);
+    } else if (num) {
+        atomic_store(&numbered[sw_srq_index(num)], NULL);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    return rc;
+}
+
+void sw_xrcd_remove_srq(struct sw_srq *srq)
+{
+    struct sw_xrcd *xrcd = srq->xrcd;
+    pthread_mutex_lock(&sw_nic.lock);
+    atomic_store(&entry_of(srq)->word, 0);
+    for (struct sw_srq **at = &xrcd->srqs; *at; at = &(*at)->domain_next) {
+        if (*at == srq) {
+            *at = srq->domain_next;
+            break;
+        }
+    }
+    atomic_store(&numbered[sw_srq_index(srq->num)], NULL);
+    bool last = !has_cq(xrcd, srq->cq, NULL);
+    for (struct sw_qp *qp = xrcd->qps; qp; qp = qp->domain_next) {
+        sw_lock_acquire(&qp->lock); /* whoever serves a request for it has finished */
+        sw_lock_release(&qp->lock);
+        if (last)
+            sw_cq_detach(srq->cq, qp);
+    }
+    atomic_fetch_sub(&srq->cq->refs, 1);
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+uint32_t sw_srq_num(const struct sw_srq *srq)
+{
+    return srq->num;
+}
+
+static void detach_from(struct sw_xrcd *xrcd, struct sw_qp *qp, const struct sw_srq *end)
+{
+    for (struct sw_srq *srq = xrcd->srqs; srq != end; srq = srq->domain_next)
+        if (!has_cq(xrcd, srq->cq, srq))
+            sw_cq_detach(srq->cq, qp);
+}
+
+int sw_xrcd_add_qp(struct sw_xrcd *xrcd, struct sw_qp *qp)
+{
+    int rc = 0;
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_srq *srq = xrcd->srqs;
+    for (; srq && !rc; srq = rc ? srq : srq->domain_next)
+        if (!has_cq(xrcd, srq->cq, srq))
+            rc = sw_cq_attach(srq->cq, qp);
+    if (rc) {
+        detach_from(xrcd, qp, srq);
+    } else {
+        qp->domain_next = xrcd->qps;
+        xrcd->qps = qp;
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    return rc;
+}
+
+void sw_xrcd_remove_qp(struct sw_qp *qp)
+{
+    struct sw_xrcd *xrcd = qp->xrcd;
+    pthread_mutex_lock(&sw_nic.lock);
+    for (struct sw_qp **at = &xrcd->qps; *at; at = &(*at)->domain_next) {
+        if (*at == qp) {
+            *at = qp->domain_next;
+            break;
+        }
+    }
+    detach_from(xrcd, qp, NULL);
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+void sw_xrcd_purge_qp(struct sw_qp *qp)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    for (struct sw_srq *srq = qp->xrcd->srqs; srq; srq = srq->domain_next) {
+        sw_lock_acquire(&srq->cq->poll_lock);
+        sw_cq_purge(srq->cq, qp->qpn);
+        sw_lock_release(&srq->cq->poll_lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+bool sw_xrcd_is_overrun(const struct sw_qp *qp, bool tell)
+{
+    bool overrun = false;
+    for (struct sw_srq *srq = qp->xrcd->srqs; srq; srq = srq->domain_next) {
+        overrun |= sw_cq_is_overrun(srq->cq);
+        if (tell)
+            sw_cq_tell_overflow(srq->cq);
+    }
+    return overrun;
+}
+
+int sw_xrcd_find_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void **owner)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_qp *qp = xrcd->qps;
+    while (qp && qp->qpn != qpn)
+        qp = qp->domain_next;
+    if (qp) {
+        qp->opens++;
+        *out = qp;
+        *owner = qp->owner;
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    return qp ? 0 : -EINVAL;
+}
+
+struct sw_srq *sw_xrcd_srq_of(const struct sw_qp *qp, uint32_t srq_num)
+{
+    if (sw_qpn_index(srq_num) >= SW_MAX_SRQ)
+        return NULL;
+    struct sw_srq *srq = atomic_load(&numbered[sw_srq_index(srq_num)]);
+    return srq && srq->num == srq_num && srq->xrcd == qp->xrcd ? srq : NULL;
+}

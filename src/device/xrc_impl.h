@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Inside of XRC domains, for device/ and links. */
+#ifndef SW_DEVICE_XRC_IMPL_H
+#define SW_DEVICE_XRC_IMPL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "device/xrc.h"
+
+/* Guarded by nic.lock. */
+struct sw_xrcd {
+    struct sw_xrcd *next;
+    struct sw_netdev *netdev;
+    bool named; /* by this inode */
+    dev_t dev;
+    ino_t ino;
+    uint32_t id; /* published in QP and SRQ entries; not 0 */
+    uint32_t opens;
+    /* Target QPs complete nothing of their own, but a QP has CQs. */
+    struct sw_cq *no_cq;
+    struct sw_srq *srqs; /* by domain_next */
+    struct sw_qp *qps;   /* by domain_next */
+};
+
+/* A target QP enters the domain: it is driven by pollers of all CQs of the domain's SRQs. */
+int sw_xrcd_add_qp(struct sw_xrcd *xrcd, struct sw_qp *qp);
+void sw_xrcd_remove_qp(struct sw_qp *qp);
+/* Afterwards no target QP uses the SRQ. */
+void sw_xrcd_remove_srq(struct sw_srq *srq);
+/* A target QP was reset: removes its queued completions. Neither it nor a CQ is locked. */
+void sw_xrcd_purge_qp(struct sw_qp *qp);
+
+/* Whether a CQ that completions of the target QP go to has overflowed; `tell`: tells the programs.
+ */
+bool sw_xrcd_is_overrun(const struct sw_qp *qp, bool tell);
+
+/* The SRQ that a request to this target QP names, or NULL. With the QP locked; good as long as it
+ * is. */
+struct sw_srq *sw_xrcd_srq_of(const struct sw_qp *qp, uint32_t srq_num);
+
+#endif
