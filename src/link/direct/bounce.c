@@ -80,6 +80,7 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     uint32_t len = wqe->len_bytes - wqe->done_bytes;
     if (len > SW_BOUNCE_CHUNK)
         len = SW_BOUNCE_CHUNK;
+    uint32_t bounce_at = d->bounce_at;
     struct sw_record *record = begin_with_bytes(qp, d, wqe, kind, len);
     if (!record)
         return SW_STEP_BLOCKED;
@@ -87,8 +88,10 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     for (uint32_t done = 0; done < len;) {
         uint64_t run = len - done;
         const uint8_t *from = sw_gather_at(&gather, wqe->done_bytes + done, 0, &run);
-        if (!from)
+        if (!from) {
+            d->bounce_at = bounce_at; /* found again and again while earlier requests are out */
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+        }
         sw_payload_copy(d->tx->request_bounce + record->bounce_at + done, from, run);
         done += (uint32_t)run;
     }
