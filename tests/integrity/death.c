@@ -18,7 +18,7 @@
 
 #include "traffic.h"
 
-#define GONE_MS 2000
+#define GONE_MS 5000 /* on a machine that all lanes keep busy */
 #define SURVIVOR_MARK 0xc0
 #define SOCKETS_SLACK 40 /* of other tests at the same time */
 #define TIMEOUT 9        /* 2 ms: an undetected death shows after 17 ms */
@@ -74,7 +74,7 @@ static void survive(struct traffic *traffic, int control, int sock, const struct
             killed = true;
             killed_ms = vu_now_ms();
         }
-        VU_CHECK(!killed || vu_now_ms() - killed_ms < GONE_MS,
+        VU_CHECK(!good || !killed || vu_now_ms() - killed_ms < GONE_MS,
                  "no error completion %d ms after the death (%u outstanding)", GONE_MS,
                  traffic->outstanding);
         if (!traffic->outstanding)
