@@ -9,7 +9,7 @@ RC_VERBS = [
     ('am_lat', 'short', (8,)), ('am_lat', 'bcopy', (2000,)), ('am_bw', 'zcopy', (4096,)),
     ('add_mr', None, (8,)), ('add_lat', None, (8,)), ('fadd', None, (8,)), ('cswap', None, (8,)),
 ]
-ITERATIONS = 2000
+ITERATIONS = 500
 
 
 def run(tools, words, **options):
