@@ -212,6 +212,14 @@ static bool is_shared(struct sw_qp *qp)
     return shared;
 }
 
+/* What has arrived is acknowledged: hardware has done so by now, and the sender would take silence
+ * for a failure. */
+static void serve_what_came(struct sw_qp *qp)
+{
+    for (int i = 0; i < 8 && !qp->xrcd && sw_qp_has_work(qp) && qp->state != IBV_QPS_ERR; i++)
+        qp->link->progress(qp);
+}
+
 int sw_qp_destroy(struct sw_qp *qp)
 {
     if (atomic_load(&qp->groups))
@@ -224,8 +232,10 @@ int sw_qp_destroy(struct sw_qp *qp)
     if (qp->rules->is_datagram)
         qp->link->qp_forget(qp);
     sw_lock_acquire(&qp->lock);
-    if (!qp->orphan)
+    if (!qp->orphan) {
+        serve_what_came(qp);
         qp->link->qp_disconnect(qp);
+    }
     sw_qp_set_state(qp, IBV_QPS_RESET);
     sw_qp_rx_idle(qp);
     atomic_store(&qp->tx_pending, false);
@@ -262,23 +272,26 @@ enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
     return __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
 }
 
+/* Peers may be reading: they look at bind_word again afterwards. */
+#define PUBLISH(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+
 void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state)
 {
     struct sw_pub_qp *pub = qp->pub;
     uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
     atomic_store(&pub->bind_word, (uint64_t)generation << 32 | IBV_QPS_RESET);
-    pub->qpn = qp->qpn;
-    pub->dest_qpn = qp->dest_qpn;
-    pub->access = (uint32_t)qp->attr.qp_access_flags;
-    pub->pd = qp->pd_id;
-    pub->recv_cq = qp->recv_cq->index;
-    pub->rq_entries = qp->rq.entries;
-    pub->rq_stride_bytes = qp->rq.stride_bytes;
-    pub->rq_offset = qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0;
-    pub->min_rnr_timer = qp->attr.min_rnr_timer;
-    pub->max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
-    pub->type = (uint8_t)qp->type;
-    pub->xrcd = qp->xrcd ? qp->xrcd->id : 0;
+    PUBLISH(pub->qpn, qp->qpn);
+    PUBLISH(pub->dest_qpn, qp->dest_qpn);
+    PUBLISH(pub->access, (uint32_t)qp->attr.qp_access_flags);
+    PUBLISH(pub->pd, qp->pd_id);
+    PUBLISH(pub->recv_cq, qp->recv_cq->index);
+    PUBLISH(pub->rq_entries, qp->rq.entries);
+    PUBLISH(pub->rq_stride_bytes, qp->rq.stride_bytes);
+    PUBLISH(pub->rq_offset, qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0);
+    PUBLISH(pub->min_rnr_timer, qp->attr.min_rnr_timer);
+    PUBLISH(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
+    PUBLISH(pub->type, (uint8_t)qp->type);
+    PUBLISH(pub->xrcd, qp->xrcd ? qp->xrcd->id : 0);
     atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
 }
 

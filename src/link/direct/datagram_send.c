@@ -178,8 +178,8 @@ static void wake(struct channel *channel, const struct sw_datagram_record *recor
             sw_peer_ring(channel->peer);
         return;
     }
-    const volatile struct sw_pub_qp *dest = &pub->qps[sw_qpn_index(record->dest_qpn)];
-    uint32_t cq = dest->recv_cq;
+    const struct sw_pub_qp *dest = &pub->qps[sw_qpn_index(record->dest_qpn)];
+    uint32_t cq = __atomic_load_n(&dest->recv_cq, __ATOMIC_RELAXED);
     if (cq >= SW_MAX_CQ)
         return;
     uint32_t armed = atomic_load_explicit(&pub->cqs[cq].armed, memory_order_relaxed);
