@@ -66,7 +66,7 @@ static void chdir__out_of_the_tree(void **state)
 static void chdir__fails_as_the_kernel_does(void **state)
 {
     (void)state;
-    char before[PATH_MAX], after[PATH_MAX];
+    static char before[PATH_MAX], after[PATH_MAX];
     assert_int_equal(chdir(LO), 0);
     assert_non_null(getcwd(before, sizeof(before)));
     assert_int_equal(chdir("nothing"), -1);
