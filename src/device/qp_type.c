@@ -17,7 +17,7 @@ static const struct sw_qp_type rc = {
 };
 
 static const struct sw_qp_type uc = {
-    .send_opcodes = SENDS | WRITES,
+    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | WINDOWS,
     .has_rq = true,
     .has_sqe = true,
 };

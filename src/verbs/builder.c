@@ -22,9 +22,10 @@
 
 #define XRC_SEND_OPS (RC_SEND_OPS & ~(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW))
 
-#define UC_SEND_OPS                                                                         \
-    (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
-     IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define UC_SEND_OPS                                                                           \
+    (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |   \
+     IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV | \
+     IBV_QP_EX_WITH_BIND_MW)
 #define UD_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 static inline struct sw_verbs_qp *qp_of(struct ibv_qp_ex *ex)

@@ -18,7 +18,7 @@ static void sw_qp_type__rc(void **state)
     assert_false(sw_qp_type(IBV_QPT_RC)->has_sqe);
 }
 
-/* IBTA Vol1 11.4.1.1: no operation that wants an answer, and none that invalidates. */
+/* IBTA Vol1 11.4.1.1: no operation that wants an answer. */
 static void sw_qp_type__uc(void **state)
 {
     (void)state;
@@ -29,7 +29,10 @@ static void sw_qp_type__uc(void **state)
     assert_false(may(IBV_QPT_UC, IBV_WR_RDMA_READ));
     assert_false(may(IBV_QPT_UC, IBV_WR_ATOMIC_CMP_AND_SWP));
     assert_false(may(IBV_QPT_UC, IBV_WR_ATOMIC_FETCH_AND_ADD));
-    assert_false(may(IBV_QPT_UC, IBV_WR_SEND_WITH_INV));
+    assert_false(may(IBV_QPT_UC, IBV_WR_ATOMIC_WRITE));
+    assert_true(may(IBV_QPT_UC, IBV_WR_SEND_WITH_INV));
+    assert_true(may(IBV_QPT_UC, IBV_WR_LOCAL_INV));
+    assert_true(may(IBV_QPT_UC, IBV_WR_BIND_MW));
     assert_true(sw_qp_type(IBV_QPT_UC)->has_sqe);
 }
 

@@ -92,11 +92,11 @@ static void works_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* Operations that want an answer, and invalidation, do not exist on the type: EINVAL at post. */
+/* Operations that want an answer do not exist on the type: EINVAL at post. */
 static void refused_a(int sock, int param)
 {
     static const enum ibv_wr_opcode none[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
-                                              IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND_WITH_INV};
+                                              IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_WRITE};
     (void)param;
     struct rig rig;
     uc_open(&rig, sock, false);

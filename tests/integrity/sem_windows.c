@@ -10,6 +10,7 @@
 #define WRITTEN 0xa1
 #define START 8192u
 #define LEN 16384u
+#define TOO_LATE 200000u /* where a request that must have no effect takes its bytes from */
 
 /* The owner's side of a window on [START, START + LEN) of its region. */
 struct window {
@@ -116,15 +117,28 @@ enum use {
     USE_OF_OTHER_QP,
     USE_QP_DESTROYED,
 };
-enum { TYPE_BIT = 1 << 8 };
+enum { TYPE_BIT = 1 << 8, UC_BIT = 1 << 9 };
 #define TYPE1(use) (use)
 #define TYPE2(use) ((use) | TYPE_BIT)
+#define UC(param) ((param) | UC_BIT)
+
+/* The same on an unreliable connection: there what is refused vanishes, and its sender is told
+ * nothing. */
+static enum ibv_qp_type type_of(int param)
+{
+    return param & UC_BIT ? IBV_QPT_UC : IBV_QPT_RC;
+}
+
+static enum ibv_wc_status refusal_of(int param)
+{
+    return param & UC_BIT ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
+}
 
 static void use_a(int sock, int param)
 {
     enum use use = (enum use)(param & (TYPE_BIT - 1));
     struct rig rig;
-    struct rig_attr attr = {.fill = WRITTEN};
+    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = type_of(param)}};
     struct vu_key key;
     rig_open(&rig, sock, &attr);
     vu_get(sock, &key, sizeof(key));
@@ -145,7 +159,7 @@ static void use_a(int sock, int param)
     if (use == USE_BEFORE_START)
         send.remote -= 1;
     rig_post(&rig, &send);
-    vu_expect(rig.ep.scq, 1, use < USE_PAST_END ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+    vu_expect(rig.ep.scq, 1, use < USE_PAST_END ? IBV_WC_SUCCESS : refusal_of(param));
     if (use == USE_READ)
         rig_bytes(&rig, 0, 4096, FILL);
     vu_barrier(sock);
@@ -191,7 +205,9 @@ static void use_b(int sock, int param)
     struct rig rig;
     /* The region itself lets peers do nothing, and all rights are the window's own; but where the
      * window is to have fewer. */
-    struct rig_attr attr = {.fill = FILL, .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND};
+    struct rig_attr attr = {.fill = FILL,
+                            .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND,
+                            .ep = {.type = type_of(param)}};
     if (use == USE_NO_RIGHT)
         attr.access |= IBV_ACCESS_REMOTE_WRITE;
     struct vu_ep second;
@@ -219,7 +235,8 @@ static void use_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* Requests that cannot be done end with an error, and take the QP with them. */
+/* Requests that cannot be done end with an error, and take the QP (of UC: its send queue) with
+ * them. */
 enum misuse {
     NO_BIND_RIGHT,
     OUT_OF_REGION,
@@ -265,9 +282,10 @@ static enum ibv_wc_status misuse(struct rig *rig, struct window *window, struct 
 
 static void misuse_a(int sock, int param)
 {
-    enum misuse how = (enum misuse)param;
+    enum misuse how = (enum misuse)(param & (TYPE_BIT - 1));
     struct rig rig;
-    struct rig_attr attr = {.access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND};
+    struct rig_attr attr = {.access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND,
+                            .ep = {.type = type_of(param)}};
     if (how == NO_BIND_RIGHT)
         attr.access = VU_ACCESS_ALL;
     if (how == WRITE_TO_READ_ONLY)
@@ -281,7 +299,7 @@ static void misuse_a(int sock, int param)
     if (how == REGION_OF_OTHER_PD)
         VU_EQ(ibv_rereg_mr(rig.mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0), 0);
     VU_EQ(misuse(&rig, &window, &second, how), IBV_WC_MW_BIND_ERR);
-    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
+    VU_EQ(vu_ep_state(&rig.ep), param & UC_BIT ? IBV_QPS_SQE : IBV_QPS_ERR);
     VU_EQ(ibv_dealloc_mw(window.mw), 0);
     if (how == REGION_OF_OTHER_PD)
         VU_EQ(ibv_rereg_mr(rig.mr, IBV_REREG_MR_CHANGE_PD, rig.dev.pd, NULL, 0, 0), 0);
@@ -293,9 +311,9 @@ static void misuse_a(int sock, int param)
 
 static void misuse_b(int sock, int param)
 {
-    (void)param;
     struct rig rig;
-    rig_open(&rig, sock, NULL);
+    struct rig_attr attr = {.ep = {.type = type_of(param)}};
+    rig_open(&rig, sock, &attr);
     vu_barrier(sock);
     rig_close(&rig);
 }
@@ -326,73 +344,130 @@ static void busy_a(int sock, int param)
  * nothing. */
 enum inv { INV_GOOD, INV_LONG, INV_TYPE1, INV_OF_OTHER_QP, INV_TWICE };
 
+static bool is_good(enum inv inv)
+{
+    return inv == INV_GOOD || inv == INV_LONG;
+}
+
 static void send_inv_a(int sock, int param)
 {
+    enum inv inv = (enum inv)(param & (TYPE_BIT - 1));
     struct rig rig;
-    struct rig_attr attr = {.fill = WRITTEN};
+    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = type_of(param)}};
     struct vu_key key;
     rig_open(&rig, sock, &attr);
     vu_get(sock, &key, sizeof(key));
     struct vu_send write = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 4096);
     write.remote = key.addr;
     write.rkey = key.rkey;
-    struct vu_send send =
-        rig_send(&rig, IBV_WR_SEND_WITH_INV, 2, 0, param == INV_LONG ? 100000 : 64);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND_WITH_INV, 2, 0, inv == INV_LONG ? 100000 : 64);
     send.imm = key.rkey;
-    bool good = param == INV_GOOD || param == INV_LONG;
-    if (param != INV_OF_OTHER_QP) {
+    if (inv != INV_OF_OTHER_QP) {
         rig_post(&rig, &write);
         vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
     }
     rig_post(&rig, &send);
     write.wr_id = 3; /* posted at once: it finds the key gone all the same */
-    if (param == INV_TWICE)
+    write.addr = rig.buf + TOO_LATE;
+    memset(rig.buf + TOO_LATE, ~WRITTEN, 4096);
+    if (inv == INV_TWICE)
         rig_post(&rig, &send);
-    else if (good)
+    else if (is_good(inv))
         rig_post(&rig, &write);
-    vu_expect(rig.ep.scq, 2, good || param == INV_TWICE ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
-    if (param == INV_TWICE)
-        vu_expect(rig.ep.scq, 2, IBV_WC_REM_ACCESS_ERR);
-    else if (good)
-        vu_expect(rig.ep.scq, 3, IBV_WC_REM_ACCESS_ERR);
+    vu_expect(rig.ep.scq, 2, is_good(inv) || inv == INV_TWICE ? IBV_WC_SUCCESS : refusal_of(param));
+    if (inv == INV_TWICE)
+        vu_expect(rig.ep.scq, 2, refusal_of(param));
+    else if (is_good(inv))
+        vu_expect(rig.ep.scq, 3, refusal_of(param));
     vu_barrier(sock);
     rig_close(&rig);
 }
 
 static void send_inv_b(int sock, int param)
 {
+    enum inv inv = (enum inv)(param & (TYPE_BIT - 1));
     struct rig rig;
-    struct rig_attr attr = {.fill = FILL, .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND};
+    struct rig_attr attr = {.fill = FILL,
+                            .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND,
+                            .ep = {.type = type_of(param)}};
     struct vu_ep second;
     struct window window;
     rig_open(&rig, sock, &attr);
     second_qp(&rig, &second);
-    window_alloc(&rig, &window, param == INV_TYPE1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
-    VU_EQ(bind_through(&rig, param == INV_OF_OTHER_QP ? &second : &rig.ep, &window,
+    window_alloc(&rig, &window, inv == INV_TYPE1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, inv == INV_OF_OTHER_QP ? &second : &rig.ep, &window,
                        IBV_ACCESS_REMOTE_WRITE),
           IBV_WC_SUCCESS);
     rig_recv(&rig, 10, 131072, 100000);
     rig_recv(&rig, 11, 131072, 100000);
     vu_put(sock, &window.key, sizeof(window.key));
-    struct ibv_wc wc;
-    VU_EQ(vu_poll(rig.ep.rcq, &wc, 1, 5000), 1);
-    VU_EQ(wc.wr_id, 10);
-    if (param == INV_GOOD || param == INV_LONG || param == INV_TWICE) {
-        VU_EQ(wc.status, IBV_WC_SUCCESS);
+    if (is_good(inv) || inv == INV_TWICE) {
+        struct ibv_wc wc = vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
         VU_EQ(wc.wc_flags & (IBV_WC_WITH_INV | IBV_WC_WITH_IMM), IBV_WC_WITH_INV);
         VU_EQ(wc.invalidated_rkey, window.key.rkey);
-        VU_EQ(wc.byte_len, param == INV_LONG ? 100000 : 64);
+        VU_EQ(wc.byte_len, inv == INV_LONG ? 100000 : 64);
         rig_bytes(&rig, 131072, wc.byte_len, WRITTEN);
+    }
+    if (param & UC_BIT) /* what was refused used no receive */
+        vu_expect_none(rig.ep.rcq, 100);
+    else if (is_good(inv) || inv == INV_TWICE)
         vu_expect(rig.ep.rcq, 11, IBV_WC_WR_FLUSH_ERR);
+    else
+        vu_expect(rig.ep.rcq, 10, IBV_WC_WR_FLUSH_ERR);
+    vu_barrier(sock);
+    if (is_good(inv) || inv == INV_TWICE) {
+        rig_bytes(&rig, START, 4096, WRITTEN);
         VU_EQ(ibv_dereg_mr(rig.mr), 0); /* nothing is bound to it any more */
         rig.mr = vu_reg(&rig.dev, rig.buf, RIG_BYTES, attr.access);
     } else {
-        VU_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
         VU_EQ(ibv_dereg_mr(rig.mr), EBUSY);
     }
-    vu_barrier(sock);
+    if (param & UC_BIT)
+        VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTS);
     VU_EQ(ibv_dealloc_mw(window.mw), 0);
     vu_ep_destroy(&second);
+    rig_close(&rig);
+}
+
+/* A bind concerns nobody but its owner: it is done also where no peer takes what is sent around
+ * it. */
+static void alone_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {.access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND,
+                            .ep = {.type = IBV_QPT_UC}};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    vu_barrier(sock);
+    vu_barrier(sock); /* the peer's QP is gone */
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 64);
+    uint32_t rkey = ibv_inc_rkey(window.mw->rkey);
+    struct ibv_send_wr *bad, wr = bind_wr(&rig, window.mw, rkey, IBV_ACCESS_REMOTE_READ);
+    rig_post(&rig, &send);
+    VU_EQ(ibv_post_send(rig.ep.qp, &wr, &bad), 0);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_expect(rig.ep.scq, 900, IBV_WC_SUCCESS);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    VU_EQ(ibv_dereg_mr(rig.mr), EBUSY);
+    VU_EQ(invalidate(&rig.ep, rkey), IBV_WC_SUCCESS);
+    VU_EQ(invalidate(&rig.ep, rkey), IBV_WC_MW_BIND_ERR);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_SQE);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
+static void alone_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {.ep = {.type = IBV_QPT_UC}};
+    rig_open(&rig, sock, &attr);
+    vu_barrier(sock);
+    vu_ep_to(&rig.ep, IBV_QPS_RESET);
+    vu_barrier(sock);
     rig_close(&rig);
 }
 
@@ -400,9 +475,8 @@ static void send_inv_b(int sock, int param)
  * may use it, who hears of its end by the SEND behind the invalidate may not. */
 static void order_a(int sock, int param)
 {
-    (void)param;
     struct rig rig;
-    struct rig_attr attr = {.fill = WRITTEN};
+    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = type_of(param)}};
     rig_prepare(&rig, sock, &attr);
     rig_connect(&rig, NULL);
     rig_recv(&rig, 10, 0, 64);
@@ -416,10 +490,11 @@ static void order_a(int sock, int param)
         write.remote = key.addr;
         write.rkey = key.rkey;
         rig_post(&rig, &write);
-        vu_expect(rig.ep.scq, i, i == 0 ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+        vu_expect(rig.ep.scq, i, i == 0 ? IBV_WC_SUCCESS : refusal_of(param));
         if (i == 0) {
             vu_barrier(sock);
             vu_expect(rig.ep.rcq, 11, IBV_WC_SUCCESS);
+            memset(rig.buf + 4096, ~WRITTEN, 4096);
         }
     }
     vu_barrier(sock);
@@ -428,11 +503,10 @@ static void order_a(int sock, int param)
 
 static void order_b(int sock, int param)
 {
-    (void)param;
     struct rig rig;
     struct rig_attr attr = {.fill = FILL,
                             .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND,
-                            .ep = {.extended = true}};
+                            .ep = {.type = type_of(param), .extended = true}};
     struct window window;
     rig_open(&rig, sock, &attr);
     window_alloc(&rig, &window, IBV_MW_TYPE_2);
@@ -570,5 +644,26 @@ const struct sem_case sem_windows[] = {
     {"order__bind_and_invalidate", order_a, order_b, 0},
     {"window1__taken_away_under_writes", race_a, race_b, TYPE1(0)},
     {"window2__taken_away_under_writes", race_a, race_b, TYPE2(0)},
+    {"uc_window1__write", use_a, use_b, UC(TYPE1(USE_WRITE))},
+    {"uc_window1__old_key", use_a, use_b, UC(TYPE1(USE_OLD_KEY))},
+    {"uc_window1__unbound", use_a, use_b, UC(TYPE1(USE_UNBOUND))},
+    {"uc_window2__write", use_a, use_b, UC(TYPE2(USE_WRITE))},
+    {"uc_window2__zero_based", use_a, use_b, UC(TYPE2(USE_ZERO_BASED))},
+    {"uc_window2__bound_again", use_a, use_b, UC(TYPE2(USE_BOUND_AGAIN))},
+    {"uc_window2__past_end", use_a, use_b, UC(TYPE2(USE_PAST_END))},
+    {"uc_window2__no_right", use_a, use_b, UC(TYPE2(USE_NO_RIGHT))},
+    {"uc_window2__invalidated", use_a, use_b, UC(TYPE2(USE_INVALIDATED))},
+    {"uc_window2__of_other_qp", use_a, use_b, UC(TYPE2(USE_OF_OTHER_QP))},
+    {"uc_bind__no_bind_right", misuse_a, misuse_b, UC(NO_BIND_RIGHT)},
+    {"uc_bind__type2_twice", misuse_a, misuse_b, UC(BOUND_TWICE)},
+    {"uc_local_inv__type1", misuse_a, misuse_b, UC(INVALIDATE_TYPE1)},
+    {"uc_local_inv__garbage", misuse_a, misuse_b, UC(INVALIDATE_GARBAGE)},
+    {"uc_send_inv__window", send_inv_a, send_inv_b, UC(INV_GOOD)},
+    {"uc_send_inv__long_message", send_inv_a, send_inv_b, UC(INV_LONG)},
+    {"uc_send_inv__type1", send_inv_a, send_inv_b, UC(INV_TYPE1)},
+    {"uc_send_inv__of_other_qp", send_inv_a, send_inv_b, UC(INV_OF_OTHER_QP)},
+    {"uc_send_inv__twice", send_inv_a, send_inv_b, UC(INV_TWICE)},
+    {"uc_order__bind_and_invalidate", order_a, order_b, UC(0)},
+    {"uc_bind__without_a_peer", alone_a, alone_b, 0},
     {0},
 };

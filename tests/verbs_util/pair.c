@@ -97,11 +97,10 @@ static struct ibv_cq *make_cq(struct vu_ep *ep, int cqe)
 
 #define UC_OPS                                                                        \
     (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE | \
-     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
-#define RC_OPS                                                                                 \
-    (UC_OPS | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                   \
-     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | \
-     IBV_QP_EX_WITH_ATOMIC_WRITE)
+     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
+#define RC_OPS                                                               \
+    (UC_OPS | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
+     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
 static void make_qp(const struct vu_ep_attr *attr, struct vu_ep *ep)
 {

@@ -184,6 +184,19 @@ static void fail(struct sw_qp *qp, struct sw_direct_qp *d, bool keeps_peer)
     sw_qp_fail(qp, -1);
 }
 
+/* The end of what may be lost: a bind or an invalidate needs no peer and is done all the same, and
+ * in SQD what has not begun waits. */
+static uint32_t end_of_losses(struct sw_qp *qp)
+{
+    struct sw_sq *sq = &qp->sq;
+    uint32_t at = sq->next, end = sq->tail;
+    if (qp->state != IBV_QPS_RTS)
+        end = at + (sw_sq_has_begun(sq) ? 1 : 0);
+    while (at != end && !sw_wqe_is_local(sw_sq_at(sq, at)))
+        at++;
+    return at;
+}
+
 /* Whether nobody is there to take an unreliable message; then all that waits is lost. */
 static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
 {
@@ -194,10 +207,7 @@ static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
         return false;
     }
     d->answers_due = 0;
-    uint32_t end = qp->sq.tail;
-    if (qp->state != IBV_QPS_RTS) /* SQD: what has not begun waits */
-        end = qp->sq.next + (sw_sq_has_begun(&qp->sq) ? 1 : 0);
-    sw_sq_retire_run(qp, end - qp->sq.head);
+    sw_sq_retire_run(qp, end_of_losses(qp) - qp->sq.head);
     return qp->sq.head == qp->sq.tail;
 }
 
