@@ -21,24 +21,32 @@ struct sw_traffic;
 struct sw_mr;
 struct sw_context;
 
-/* What a link does for the device. Upper layers register theirs with sw_nic_set_link() before a
+/* What a link does for one queue pair. All are called with the QP locked. */
+struct sw_qp_ops {
+    /* RTR: find the peer, publish the binding. */
+    int (*connect)(struct sw_qp *qp);
+    /* Leaves the connected states: afterwards no peer touches memory through this QP. */
+    void (*disconnect)(struct sw_qp *qp);
+    /* Executes a short WRITE before it is queued, if nothing is in its way; false: it was not,
+     * queue it. In RTS, its send queue empty. */
+    bool (*write_now)(struct sw_qp *qp, const struct ibv_send_wr *wr);
+    /* Starts what was appended to the send queue, a bounded step. */
+    void (*send)(struct sw_qp *qp);
+    /* Drives sends and receives of a QP a bounded step. */
+    void (*progress)(struct sw_qp *qp);
+    /* What the QP has moved in this connection. */
+    void (*traffic)(struct sw_qp *qp, struct sw_traffic *out);
+};
+
+/* What the links do for the device. Upper layers register theirs with sw_nic_set_link() before a
  * device is opened. */
 struct sw_link_ops {
     /* Claims a slot (fills nic->slot) and starts the engine. Called under nic.lock. 0 or negative
      * errno. */
     int (*start)(void);
-    /* RTR: find the peer, publish the binding. Called with the QP locked. */
-    int (*qp_connect)(struct sw_qp *qp);
-    /* Leaves the connected states: afterwards no peer touches memory through this QP. Called with
-     * the QP locked. */
-    void (*qp_disconnect)(struct sw_qp *qp);
-    /* Executes a short WRITE before it is queued, if nothing is in its way; false: it was not,
-     * queue it. Called with the QP locked, in RTS, its send queue empty. */
-    bool (*write_now)(struct sw_qp *qp, const struct ibv_send_wr *wr);
-    /* Starts what was appended to the send queue, a bounded step. Called with the QP locked. */
-    void (*send)(struct sw_qp *qp);
-    /* Drives sends and receives of a QP a bounded step. Called with the QP locked. */
-    void (*progress)(struct sw_qp *qp);
+    /* The link that a QP uses from here on: asked when it is created, and with its address known
+     * when it is about to be connected. */
+    const struct sw_qp_ops *(*choose)(struct sw_qp *qp);
     /* Datagrams. receive() delivers some that wait, until `cq` holds `want` completions; called
      * with its poll_lock. has_datagrams(): some wait, for whichever QP. qp_forget(): none is
      * delivered to the QP from here on; called without locks. */
@@ -48,8 +56,6 @@ struct sw_link_ops {
     /* This process has a first QP in a multicast group, or has none left. */
     int (*group_join)(const union ibv_gid *gid);
     void (*group_leave)(const union ibv_gid *gid);
-    /* What the QP has moved in this connection. Called with the QP locked. */
-    void (*traffic)(struct sw_qp *qp, struct sw_traffic *out);
     /* Returns when every access begun by peers or local threads before the call has ended
      * (bounded). */
     void (*quiesce)(void);

@@ -18,6 +18,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A published field is written while readers may look at it; they look at the entry's word again
+ * afterwards. */
+#define SW_PUB_SET(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#define SW_PUB_GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+
 #define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
 #define SW_PUB_VERSION 2
 

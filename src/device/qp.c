@@ -124,7 +124,7 @@ static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *i
     qp->send_cq = init->send_cq;
     qp->recv_cq = init->recv_cq;
     qp->owner = init->owner;
-    qp->link = sw_nic.link;
+    qp->link = sw_nic.link->choose(qp);
     qp->state = IBV_QPS_RESET;
     sw_qp_rx_idle(qp);
     return qp;
@@ -230,11 +230,11 @@ int sw_qp_destroy(struct sw_qp *qp)
         sw_xrcd_remove_qp(qp);
     }
     if (qp->rules->is_datagram)
-        qp->link->qp_forget(qp);
+        sw_nic.link->qp_forget(qp);
     sw_lock_acquire(&qp->lock);
     if (!qp->orphan) {
         serve_what_came(qp);
-        qp->link->qp_disconnect(qp);
+        qp->link->disconnect(qp);
     }
     sw_qp_set_state(qp, IBV_QPS_RESET);
     sw_qp_rx_idle(qp);
@@ -272,26 +272,23 @@ enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
     return __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
 }
 
-/* Peers may be reading: they look at bind_word again afterwards. */
-#define PUBLISH(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
-
 void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state)
 {
     struct sw_pub_qp *pub = qp->pub;
     uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
     atomic_store(&pub->bind_word, (uint64_t)generation << 32 | IBV_QPS_RESET);
-    PUBLISH(pub->qpn, qp->qpn);
-    PUBLISH(pub->dest_qpn, qp->dest_qpn);
-    PUBLISH(pub->access, (uint32_t)qp->attr.qp_access_flags);
-    PUBLISH(pub->pd, qp->pd_id);
-    PUBLISH(pub->recv_cq, qp->recv_cq->index);
-    PUBLISH(pub->rq_entries, qp->rq.entries);
-    PUBLISH(pub->rq_stride_bytes, qp->rq.stride_bytes);
-    PUBLISH(pub->rq_offset, qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0);
-    PUBLISH(pub->min_rnr_timer, qp->attr.min_rnr_timer);
-    PUBLISH(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
-    PUBLISH(pub->type, (uint8_t)qp->type);
-    PUBLISH(pub->xrcd, qp->xrcd ? qp->xrcd->id : 0);
+    SW_PUB_SET(pub->qpn, qp->qpn);
+    SW_PUB_SET(pub->dest_qpn, qp->dest_qpn);
+    SW_PUB_SET(pub->access, (uint32_t)qp->attr.qp_access_flags);
+    SW_PUB_SET(pub->pd, qp->pd_id);
+    SW_PUB_SET(pub->recv_cq, qp->recv_cq->index);
+    SW_PUB_SET(pub->rq_entries, qp->rq.entries);
+    SW_PUB_SET(pub->rq_stride_bytes, qp->rq.stride_bytes);
+    SW_PUB_SET(pub->rq_offset, qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0);
+    SW_PUB_SET(pub->min_rnr_timer, qp->attr.min_rnr_timer);
+    SW_PUB_SET(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
+    SW_PUB_SET(pub->type, (uint8_t)qp->type);
+    SW_PUB_SET(pub->xrcd, qp->xrcd ? qp->xrcd->id : 0);
     atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
 }
 
@@ -488,7 +485,7 @@ void sw_qp_fail(struct sw_qp *qp, int event)
 {
     if (qp->state != IBV_QPS_ERR) {
         sw_qp_set_state(qp, IBV_QPS_ERR);
-        qp->link->qp_disconnect(qp);
+        qp->link->disconnect(qp);
         sw_qp_rx_idle(qp);
         sw_qp_publish(qp, IBV_QPS_ERR);
     }

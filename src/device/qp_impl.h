@@ -21,7 +21,7 @@ struct sw_qp {
     enum ibv_qp_state state; /* read without the lock by sw_qp_state() */
     enum ibv_qp_type type;
     const struct sw_qp_type *rules;
-    const struct sw_link_ops *link;
+    const struct sw_qp_ops *link;
     void *link_state;
 
     /* Read without the lock by pollers, to see cheaply whether the QP wants driving. */

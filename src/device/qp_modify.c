@@ -112,7 +112,7 @@ static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
 static void reset(struct sw_qp *qp)
 {
     struct ibv_qp_cap cap = qp->attr.cap;
-    qp->link->qp_disconnect(qp);
+    qp->link->disconnect(qp);
     sw_qp_set_state(qp, IBV_QPS_RESET);
     sw_qp_rx_idle(qp);
     atomic_store(&qp->tx_pending, false);
@@ -155,7 +155,8 @@ static int enter(struct sw_qp *qp, enum ibv_qp_state next)
     case IBV_QPS_RTR:
         qp->mtu_bytes = sw_context_mtu_bytes(qp->ctx);
         sw_qp_set_state(qp, IBV_QPS_RTR);
-        rc = qp->link->qp_connect(qp);
+        qp->link = sw_nic.link->choose(qp);
+        rc = qp->link->connect(qp);
         if (rc)
             sw_qp_set_state(qp, IBV_QPS_INIT);
         break;

@@ -102,13 +102,23 @@ static void link_group_leave(const union ibv_gid *gid)
     rig_log.leaves++;
 }
 
-static const struct sw_link_ops link_ops = {
-    .start = link_start,
-    .qp_connect = link_connect,
-    .qp_disconnect = link_disconnect,
+static const struct sw_qp_ops qp_ops = {
+    .connect = link_connect,
+    .disconnect = link_disconnect,
     .write_now = link_write_now,
     .send = link_send,
     .progress = link_progress,
+};
+
+static const struct sw_qp_ops *link_choose(struct sw_qp *qp)
+{
+    (void)qp;
+    return &qp_ops;
+}
+
+static const struct sw_link_ops link_ops = {
+    .start = link_start,
+    .choose = link_choose,
     .receive = link_receive,
     .has_datagrams = link_has_datagrams,
     .qp_forget = link_qp_forget,

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "fuzz.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 #include "link_harness.h"
 
 enum { MESSAGES_MAX = 24, FDS_MAX = 6, PEER_SLOT = 300 };
@@ -133,7 +133,7 @@ static struct sw_inbox *inbox_on(int socket)
 
 static void as_client(struct feed *feed, const int pair[2])
 {
-    sw_engine_watch_fd(pair[0]);
+    sw_engine_watch_fd(pair[0], SW_WATCH_NEW);
     say(feed, pair[1]);
     sw_attach_greet(pair[0]);
     for (int i = 0; i < MESSAGES_MAX && feed->left; i++) {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "device/netdev.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 #define PAGE 4096u
 #define CANARY 0xc5
@@ -72,9 +72,7 @@ static int start_link(void)
 {
     sw_nic.slot = 5;
     sw_direct.modes = (struct sw_direct_modes){true, true, true};
-    sw_direct.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sw_direct.epoll = epoll_create1(EPOLL_CLOEXEC);
-    return 0;
+    return sw_engine_open();
 }
 
 static void nothing(struct sw_qp *qp)
@@ -86,12 +84,22 @@ static void nothing_either(void)
 {
 }
 
-static const struct sw_link_ops ops = {
-    .start = start_link,
-    .qp_connect = sw_bind_connect,
-    .qp_disconnect = sw_bind_disconnect,
+static const struct sw_qp_ops qp_ops = {
+    .connect = sw_bind_connect,
+    .disconnect = sw_bind_disconnect,
     .send = nothing,
     .progress = nothing,
+};
+
+static const struct sw_qp_ops *choose(struct sw_qp *qp)
+{
+    (void)qp;
+    return &qp_ops;
+}
+
+static const struct sw_link_ops ops = {
+    .start = start_link,
+    .choose = choose,
     .quiesce = sw_inbox_wait_all,
     .segment_gone = sw_attach_segment_gone,
     .fork_child = nothing_either,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 #include "link_rig.h"
 
 /* A peer process that is played: tables and an inbox, of a slot nobody has. */

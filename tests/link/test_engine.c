@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ static void lock(struct rig *rig)
 static void sw_engine_kick__before_it_runs(void **state)
 {
     (void)state;
-    assert_false(sw_direct.running);
+    assert_false(sw_engine.running);
     sw_engine_kick();
     sw_engine_nudge();
 }
@@ -75,7 +75,7 @@ static uint64_t engine_cpu_ns(void)
 {
     clockid_t clock;
     struct timespec used;
-    assert_int_equal(pthread_getcpuclockid(sw_direct.thread, &clock), 0);
+    assert_int_equal(pthread_getcpuclockid(sw_engine.thread, &clock), 0);
     clock_gettime(clock, &used);
     return (uint64_t)used.tv_sec * SW_NS_PER_S + (uint64_t)used.tv_nsec;
 }
@@ -84,11 +84,11 @@ static void sw_engine__sleeps_when_nothing_is_to_do(void **state)
 {
     struct rig *rig = *state;
     unlock(rig);
-    wait_until(atomic_load(&sw_direct.idle));
+    wait_until(atomic_load(&sw_engine.idle));
     uint64_t before_ns = engine_cpu_ns();
     usleep(300000);
     assert_true(engine_cpu_ns() - before_ns < SW_NS_PER_MS); /* interfaces may have changed */
-    assert_true(atomic_load(&sw_direct.idle));
+    assert_true(atomic_load(&sw_engine.idle));
     lock(rig);
 }
 
@@ -96,11 +96,11 @@ static void sw_engine_nudge__wakes_it_once(void **state)
 {
     struct rig *rig = *state;
     unlock(rig);
-    wait_until(atomic_load(&sw_direct.idle));
+    wait_until(atomic_load(&sw_engine.idle));
     uint64_t before_ns = engine_cpu_ns();
     sw_engine_nudge();
     wait_until(engine_cpu_ns() != before_ns);
-    wait_until(atomic_load(&sw_direct.idle)); /* and it goes to sleep again */
+    wait_until(atomic_load(&sw_engine.idle)); /* and it goes to sleep again */
     lock(rig);
 }
 
@@ -184,7 +184,7 @@ static void send_between(struct rig *rig)
 
 static void in_the_child(struct rig *old, uint32_t old_slot)
 {
-    child_needs(!sw_direct.running && !sw_direct.peers && !sw_direct.inboxes);
+    child_needs(!sw_engine.running && !sw_direct.peers && !sw_direct.inboxes);
     child_needs(sw_qp_state(old->qp) == IBV_QPS_ERR && !old->qp->link_state);
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad;
     child_needs(sw_qp_post_send(old->qp, &wr, &bad) == 0); /* flushed */
@@ -193,7 +193,7 @@ static void in_the_child(struct rig *old, uint32_t old_slot)
     struct rig rig;
     rig_open(&rig);
     rig_connect(&rig, 0);
-    child_needs(sw_direct.running && sw_nic.slot != old_slot);
+    child_needs(sw_engine.running && sw_nic.slot != old_slot);
     child_needs(sw_qpn_slot(sw_qp_num(rig.qp)) == sw_nic.slot);
     unlock(&rig);
     send_between(&rig);
@@ -205,7 +205,7 @@ static void in_the_child(struct rig *old, uint32_t old_slot)
 }
 
 /* The child has its own slot; what was the parent's works on there, and in the child is in ERR. */
-static void forget_parent__fork(void **state)
+static void sw_direct_fork_child__fork(void **state)
 {
     struct rig *rig = *state;
     unlock(rig);
@@ -232,7 +232,7 @@ int main(void)
         rig_test(sw_engine__sleeps_when_nothing_is_to_do),
         rig_test(sw_engine__drives_what_nobody_polls),
         rig_test(sw_engine__takes_down_the_qps_of_an_overrun_cq),
-        rig_test(forget_parent__fork),
+        rig_test(sw_direct_fork_child__fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

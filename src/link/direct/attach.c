@@ -27,7 +27,7 @@
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 #define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
 
@@ -121,7 +121,7 @@ void sw_attach_accept(void)
             close(fd);
             continue;
         }
-        sw_engine_watch_fd(fd);
+        sw_engine_watch_fd(fd, SW_WATCH_NEW);
     }
 }
 
@@ -160,7 +160,7 @@ void sw_attach_greet(int fd)
                           .nonce = sw_nic.nonce,
                           .slot = sw_nic.slot,
                           .offset = (uintptr_t)inbox->base};
-    int handed[MAX_FDS] = {sw_nic.pub_fd, inbox->fd, sw_direct.doorbell};
+    int handed[MAX_FDS] = {sw_nic.pub_fd, inbox->fd, sw_engine.doorbell};
     int rc = send_message(fd, &out, handed, MAX_FDS);
     if (rc)
         sw_warn("cannot welcome slot %u: %s", in.slot, strerror(-rc));

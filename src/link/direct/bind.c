@@ -18,7 +18,7 @@
 #include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 /* How long a QP whose peer process died without destroying its own QP waits before its receives are
  * flushed: what the peer sent last is delivered first, and a program that is about to finish may do
@@ -112,20 +112,18 @@ struct entry {
     uint64_t rq_offset;
 };
 
-#define SEEN(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-
 static struct entry read_entry(const struct sw_pub_qp *remote)
 {
     const volatile struct sw_pub_qp *now = remote;
     return (struct entry){
-        .access = SEEN(now->access),
-        .pd = SEEN(now->pd),
-        .block = SEEN(now->block),
-        .recv_cq = SEEN(now->recv_cq),
-        .xrcd = SEEN(now->xrcd),
-        .rq_entries = SEEN(now->rq_entries),
-        .rq_stride = SEEN(now->rq_stride_bytes),
-        .rq_offset = SEEN(now->rq_offset),
+        .access = SW_PUB_GET(now->access),
+        .pd = SW_PUB_GET(now->pd),
+        .block = SW_PUB_GET(now->block),
+        .recv_cq = SW_PUB_GET(now->recv_cq),
+        .xrcd = SW_PUB_GET(now->xrcd),
+        .rq_entries = SW_PUB_GET(now->rq_entries),
+        .rq_stride = SW_PUB_GET(now->rq_stride_bytes),
+        .rq_offset = SW_PUB_GET(now->rq_offset),
     };
 }
 
@@ -220,8 +218,9 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint64_t word = atomic_load(&remote->bind_word);
     uint32_t state = (uint32_t)word;
-    if (!is_connected(state) || SEEN(remote->qpn) != qp->dest_qpn ||
-        SEEN(remote->dest_qpn) != qp->qpn || SEEN(remote->type) != counterpart(qp->type))
+    if (!is_connected(state) || SW_PUB_GET(remote->qpn) != qp->dest_qpn ||
+        SW_PUB_GET(remote->dest_qpn) != qp->qpn ||
+        SW_PUB_GET(remote->type) != counterpart(qp->type))
         return false;
     struct entry entry = read_entry(remote);
     if (!sane(&entry))
@@ -313,7 +312,7 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
         return true;
     const struct sw_pub_qp *remote = &d->peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint32_t state = (uint32_t)atomic_load(&remote->bind_word);
-    return !is_connected(state) || SEEN(remote->dest_qpn) != qp->qpn;
+    return !is_connected(state) || SW_PUB_GET(remote->dest_qpn) != qp->qpn;
 }
 
 static bool is_gone(const struct sw_direct_qp *d)

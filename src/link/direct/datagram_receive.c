@@ -19,7 +19,7 @@
 #include "device/qp_impl.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 #define POLL_RECORDS 64u   /* at most by one poll from one ring */
 #define ENGINE_RECORDS 64u /* by the engine for programs that sleep: the first wakes them */

@@ -15,7 +15,7 @@
 #include "device/counters.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 /* Bytes sent in one call; the rest goes on in later ones. */
 #define RUN_BUDGET_BYTES (1u << 20)
@@ -179,7 +179,7 @@ static void wake(struct channel *channel, const struct sw_datagram_record *recor
         return;
     }
     const struct sw_pub_qp *dest = &pub->qps[sw_qpn_index(record->dest_qpn)];
-    uint32_t cq = __atomic_load_n(&dest->recv_cq, __ATOMIC_RELAXED);
+    uint32_t cq = SW_PUB_GET(dest->recv_cq);
     if (cq >= SW_MAX_CQ)
         return;
     uint32_t armed = atomic_load_explicit(&pub->cqs[cq].armed, memory_order_relaxed);

@@ -12,11 +12,9 @@
 #include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
-#include "link/link.h"
+#include "link/engine.h"
 
-struct sw_direct sw_direct = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1, .doorbell = -1, .epoll = -1};
+struct sw_direct sw_direct = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};
 
 static void read_mode(void)
 {
@@ -38,17 +36,13 @@ static void read_mode(void)
 }
 
 /* What a fork left of the parent's link: descriptors are closed, mappings go. */
-static void forget_parent(void)
+void sw_direct_fork_child(void)
 {
-    if (!sw_direct.running)
-        return;
     sw_datagram_send_fork_child();
     sw_datagram_receive_fork_child();
     sw_multicast_fork_child();
     pthread_mutex_init(&sw_direct.lock, NULL);
     close(sw_direct.listener);
-    close(sw_direct.doorbell);
-    close(sw_direct.epoll);
     for (struct sw_peer *peer = sw_direct.peers, *next; peer; peer = next) {
         next = peer->next;
         pthread_mutex_init(&peer->lock, NULL);
@@ -62,13 +56,51 @@ static void forget_parent(void)
     }
     sw_direct.peers = NULL;
     sw_direct.inboxes = NULL;
-    sw_direct.listener = sw_direct.doorbell = sw_direct.epoll = -1;
-    atomic_store(&sw_direct.idle, false);
+    sw_direct.listener = -1;
     atomic_store(&sw_direct.work, false);
-    sw_direct.running = false;
 }
 
-static int start(void)
+static uint64_t step(uint64_t now_ns)
+{
+    uint64_t attach_ns = sw_attach_step(now_ns), reap_ns = sw_bind_reap(now_ns);
+    return attach_ns < reap_ns ? attach_ns : reap_ns;
+}
+
+static bool wants_step(void)
+{
+    return atomic_load(&sw_direct.work);
+}
+
+static bool was_busy(void)
+{
+    return atomic_exchange(&sw_direct.served, false);
+}
+
+static const struct sw_engine_part engine_part = {
+    .step = step, .serve = sw_datagram_serve, .wants = wants_step, .was_busy = was_busy};
+
+static void on_listener(uint64_t what)
+{
+    (void)what;
+    sw_attach_accept();
+}
+
+static void on_new(uint64_t what)
+{
+    sw_attach_greet((int)(what >> 4));
+}
+
+static void on_client(uint64_t what)
+{
+    sw_attach_from_client((struct sw_inbox *)(uintptr_t)what);
+}
+
+static void on_peer(uint64_t what)
+{
+    sw_attach_from_peer((struct sw_peer *)(uintptr_t)what);
+}
+
+int sw_direct_start(void)
 {
     read_mode();
 #ifdef PR_SET_PTRACER
@@ -76,7 +108,15 @@ static int start(void)
           0); /* Yama: let peers of this user use process_vm_* */
 #endif
     int rc = sw_registry_claim(&sw_direct.listener, &sw_nic.slot);
-    return rc ? rc : sw_engine_start();
+    if (rc)
+        return rc;
+    sw_engine_add(&engine_part);
+    sw_engine_handle(SW_WATCH_LISTENER, on_listener);
+    sw_engine_handle(SW_WATCH_NEW, on_new);
+    sw_engine_handle(SW_WATCH_CLIENT, on_client);
+    sw_engine_handle(SW_WATCH_PEER, on_peer);
+    sw_engine_watch(sw_direct.listener, NULL, SW_WATCH_LISTENER);
+    return 0;
 }
 
 static bool write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
@@ -131,32 +171,11 @@ static void traffic(struct sw_qp *qp, struct sw_traffic *out)
         sw_account_read(qp->link_state, out);
 }
 
-static const struct sw_link_ops direct_ops = {
-    .start = start,
-    .qp_connect = connect_qp,
-    .qp_disconnect = sw_bind_disconnect,
+const struct sw_qp_ops sw_direct_qp_ops = {
+    .connect = connect_qp,
+    .disconnect = sw_bind_disconnect,
     .write_now = write_now,
     .send = send_queue,
     .progress = progress,
-    .receive = sw_datagram_receive,
-    .has_datagrams = sw_datagram_any,
-    .qp_forget = sw_datagram_forget,
-    .group_join = sw_multicast_join,
-    .group_leave = sw_multicast_leave,
     .traffic = traffic,
-    .quiesce = sw_inbox_wait_all,
-    .segment_gone = sw_attach_segment_gone,
-    .fork_child = forget_parent,
-    .kick = sw_engine_kick,
 };
-
-static void set_link(void)
-{
-    sw_nic_set_link(&direct_ops);
-}
-
-void sw_link_init(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, set_link);
-}

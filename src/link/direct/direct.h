@@ -188,11 +188,6 @@ struct sw_direct {
     struct sw_peer *peers;
     struct sw_inbox *inboxes;
     int listener;
-    int doorbell; /* our own */
-    int epoll;
-    pthread_t thread;
-    bool running;
-    atomic_bool idle;   /* the engine sleeps without a timeout */
     atomic_bool work;   /* peers or segments want the engine */
     atomic_bool served; /* a peer's request was executed here since the engine last looked */
 };
@@ -344,7 +339,11 @@ bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
 /* responder.c: returns whether there was anything. Opens its own sections. */
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);
 
-/* direct.c: sends and receives of one QP, a bounded step; returns whether anything was received. */
+/* direct.c */
+int sw_direct_start(void);
+void sw_direct_fork_child(void);
+extern const struct sw_qp_ops sw_direct_qp_ops;
+/* Sends and receives of one QP, a bounded step; returns whether anything was received. */
 bool sw_direct_drive(struct sw_qp *qp);
 
 #endif

@@ -18,7 +18,7 @@
 #include "device/nic.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 /* How long an access section of a living peer may hold up a deregistration. A section copies at
  * most a few MiB, so only a stopped process takes longer; its mapping then is of pages nobody uses

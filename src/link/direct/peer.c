@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 static void init_self(struct sw_peer *peer)
 {
@@ -23,7 +23,7 @@ static void init_self(struct sw_peer *peer)
         return;
     inbox->client_nonce = sw_nic.nonce;
     peer->inbox = inbox->base;
-    peer->doorbell = sw_direct.doorbell;
+    peer->doorbell = sw_engine.doorbell;
     atomic_store(&peer->state, SW_PEER_READY);
 }
 

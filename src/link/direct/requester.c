@@ -9,7 +9,7 @@
 #include "link/direct/account.h"
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
 /* Bytes moved in one call; the rest goes on in later ones, so that a post never blocks for long. */
 #define RUN_BUDGET_BYTES (1u << 20)

@@ -12,8 +12,8 @@
 #include "device/xrc_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
-#include "link/direct/engine.h"
 #include "link/direct/receive_credit.h"
+#include "link/engine.h"
 
 #define RUN_RECORDS 64               /* at most in one call */
 #define PULL_BUDGET_BYTES (1u << 20) /* fetched in one step, so that a poll does not take long */

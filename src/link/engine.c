@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "link/direct/engine.h"
+#include "link/engine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -18,12 +19,31 @@
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "device/xrc_impl.h"
-#include "link/direct/datagram.h"
-#include "link/direct/direct.h"
 
 #define TICK_NS SW_NS_PER_MS /* between looks at sends that nobody may be polling for */
 #define SPIN_NS \
     (50 * SW_NS_PER_US) /* how long to go on looking after having executed a peer's request */
+
+struct sw_engine sw_engine = {.doorbell = -1, .epoll = -1};
+
+#define MAX_PARTS 4
+static const struct sw_engine_part *parts[MAX_PARTS];
+static unsigned int part_count;
+static sw_engine_handler handlers[SW_WATCH_KINDS];
+
+void sw_engine_add(const struct sw_engine_part *part)
+{
+    for (unsigned int i = 0; i < part_count; i++)
+        if (parts[i] == part)
+            return; /* again in a forked child */
+    assert(part_count < MAX_PARTS);
+    parts[part_count++] = part;
+}
+
+void sw_engine_handle(enum sw_watch_kind kind, sw_engine_handler handler)
+{
+    handlers[kind] = handler;
+}
 
 /* An epoll tag is a pointer (16-byte aligned) or a descriptor shifted up, and the kind in the low
  * bits. */
@@ -35,7 +55,7 @@ static uint64_t tag_of(void *what, enum sw_watch_kind kind)
 static void control(int op, int fd, uint64_t tag)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = tag};
-    if (epoll_ctl(sw_direct.epoll, op, fd, &event))
+    if (epoll_ctl(sw_engine.epoll, op, fd, &event))
         sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
 }
 
@@ -49,28 +69,28 @@ void sw_engine_rewatch(int fd, void *what, enum sw_watch_kind kind)
     control(EPOLL_CTL_MOD, fd, tag_of(what, kind));
 }
 
-void sw_engine_watch_fd(int fd)
+void sw_engine_watch_fd(int fd, enum sw_watch_kind kind)
 {
-    control(EPOLL_CTL_ADD, fd, (uint64_t)fd << 4 | SW_WATCH_NEW);
+    control(EPOLL_CTL_ADD, fd, (uint64_t)fd << 4 | kind);
 }
 
 void sw_engine_unwatch(int fd)
 {
-    epoll_ctl(sw_direct.epoll, EPOLL_CTL_DEL, fd, NULL);
+    epoll_ctl(sw_engine.epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
 void sw_engine_kick(void)
 {
-    if (!sw_direct.running)
+    if (!sw_engine.running)
         return;
     uint64_t one = 1;
-    ssize_t ignored = write(sw_direct.doorbell, &one, sizeof(one));
+    ssize_t ignored = write(sw_engine.doorbell, &one, sizeof(one));
     (void)ignored;
 }
 
 void sw_engine_nudge(void)
 {
-    if (atomic_load(&sw_direct.idle) && atomic_exchange(&sw_direct.idle, false))
+    if (atomic_load(&sw_engine.idle) && atomic_exchange(&sw_engine.idle, false))
         sw_engine_kick();
 }
 
@@ -89,37 +109,34 @@ static void port_event(void *arg, struct sw_netdev *dev, enum sw_netdev_change c
     pthread_mutex_unlock(&sw_nic.lock);
 }
 
-static void drain_doorbell(void)
+static void drain_doorbell(uint64_t what)
 {
+    (void)what;
     uint64_t count;
-    ssize_t ignored = read(sw_direct.doorbell, &count, sizeof(count));
+    ssize_t ignored = read(sw_engine.doorbell, &count, sizeof(count));
     (void)ignored;
+}
+
+static void netdev_changed(uint64_t what)
+{
+    (void)what;
+    sw_netdev_monitor_drain();
+    sw_netdev_refresh(port_event, NULL);
 }
 
 static void handle(uint64_t tag)
 {
-    void *what = (void *)(uintptr_t)(tag & ~15ull);
-    switch ((enum sw_watch_kind)(tag & 15)) {
-    case SW_WATCH_DOORBELL:
-        drain_doorbell();
-        break;
-    case SW_WATCH_LISTENER:
-        sw_attach_accept();
-        break;
-    case SW_WATCH_NETDEV:
-        sw_netdev_monitor_drain();
-        sw_netdev_refresh(port_event, NULL);
-        break;
-    case SW_WATCH_NEW:
-        sw_attach_greet((int)(tag >> 4));
-        break;
-    case SW_WATCH_CLIENT:
-        sw_attach_from_client(what);
-        break;
-    case SW_WATCH_PEER:
-        sw_attach_from_peer(what);
-        break;
-    }
+    handlers[tag & 15](tag & ~15ull);
+}
+
+/* Whether any part has more datagrams to deliver. */
+static bool serve_datagrams(bool armed)
+{
+    bool more = false;
+    for (unsigned int i = 0; i < part_count; i++)
+        if (parts[i]->serve)
+            more |= parts[i]->serve(armed);
+    return more;
 }
 
 /* Drives every QP that has something to do. Returns whether any wants another look soon: sends
@@ -147,7 +164,7 @@ static bool drive_all(void)
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
             else
-                sw_direct_drive(qp);
+                qp->link->progress(qp);
             sw_lock_release(&qp->lock);
         } else {
             pending = true;
@@ -155,14 +172,15 @@ static bool drive_all(void)
         pending |= sw_qp_has_work(qp);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    return sw_datagram_serve(armed) || pending;
+    return serve_datagrams(armed) || pending;
 }
 
 /* True if nothing wants the engine: then it may sleep until rung. Called after `idle` was set. */
 static bool nothing_to_do(void)
 {
-    if (atomic_load(&sw_direct.work))
-        return false;
+    for (unsigned int i = 0; i < part_count; i++)
+        if (parts[i]->wants && parts[i]->wants())
+            return false;
     bool work = false;
     pthread_mutex_lock(&sw_nic.lock);
     uint32_t seen = 0;
@@ -184,7 +202,7 @@ static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, bool pending, bool sp
     if (pending)
         next_ns = now_ns + TICK_NS < next_ns ? now_ns + TICK_NS : next_ns;
     if (next_ns == UINT64_MAX) {
-        atomic_store(&sw_direct.idle, true);
+        atomic_store(&sw_engine.idle, true);
         return nothing_to_do() ? UINT64_MAX : TICK_NS;
     }
     return next_ns <= now_ns ? 0 : next_ns - now_ns;
@@ -197,19 +215,36 @@ static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
     if (sleep_ns % SW_NS_PER_MS && sleep_ns != UINT64_MAX) {
         struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / SW_NS_PER_S),
                                  .tv_nsec = (long)(sleep_ns % SW_NS_PER_S)};
-        long count = syscall(SYS_epoll_pwait2, sw_direct.epoll, events, room, &sleep, NULL, 0);
+        long count = syscall(SYS_epoll_pwait2, sw_engine.epoll, events, room, &sleep, NULL, 0);
         if (count >= 0)
             return (int)count;
     }
 #endif
     int sleep_ms =
         sleep_ns == UINT64_MAX ? -1 : (int)((sleep_ns + SW_NS_PER_MS - 1) / SW_NS_PER_MS);
-    return epoll_wait(sw_direct.epoll, events, room, sleep_ms);
+    return epoll_wait(sw_engine.epoll, events, room, sleep_ms);
 }
 
 static uint64_t earlier(uint64_t one_ns, uint64_t other_ns)
 {
     return one_ns < other_ns ? one_ns : other_ns;
+}
+
+static uint64_t step_parts(uint64_t now_ns)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (unsigned int i = 0; i < part_count; i++)
+        if (parts[i]->step)
+            next_ns = earlier(next_ns, parts[i]->step(now_ns));
+    return next_ns;
+}
+
+static bool parts_were_busy(void)
+{
+    bool busy = false;
+    for (unsigned int i = 0; i < part_count; i++)
+        busy |= parts[i]->was_busy && parts[i]->was_busy();
+    return busy;
 }
 
 static void *engine_main(void *arg)
@@ -218,43 +253,62 @@ static void *engine_main(void *arg)
     uint64_t worked_ns = 0;
     for (;;) {
         uint64_t now_ns = sw_clock_ns();
-        uint64_t next_ns = earlier(sw_attach_step(now_ns), sw_bind_reap(now_ns));
+        uint64_t next_ns = step_parts(now_ns);
         bool pending = drive_all();
         next_ns = earlier(next_ns, sw_cq_moderation_step(now_ns));
-        if (atomic_exchange(&sw_direct.served, false))
+        if (parts_were_busy())
             worked_ns = now_ns;
         uint64_t sleep_ns = wait_ns(now_ns, next_ns, pending, now_ns - worked_ns < SPIN_NS);
         struct epoll_event events[32];
         int count = wait_events(events, 32, sleep_ns);
-        atomic_store(&sw_direct.idle, false);
+        atomic_store(&sw_engine.idle, false);
         for (int i = 0; i < count; i++)
             handle(events[i].data.u64);
     }
     return NULL;
 }
 
-int sw_engine_start(void)
+int sw_engine_open(void)
 {
-    sw_direct.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sw_direct.epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (sw_direct.doorbell < 0 || sw_direct.epoll < 0)
-        return -errno;
-    sw_engine_watch(sw_direct.doorbell, NULL, SW_WATCH_DOORBELL);
-    sw_engine_watch(sw_direct.listener, NULL, SW_WATCH_LISTENER);
+    sw_engine.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    sw_engine.epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (sw_engine.doorbell < 0 || sw_engine.epoll < 0) {
+        int err = errno;
+        sw_engine_close();
+        return -err;
+    }
+    handlers[SW_WATCH_DOORBELL] = drain_doorbell;
+    handlers[SW_WATCH_NETDEV] = netdev_changed;
+    sw_engine_watch(sw_engine.doorbell, NULL, SW_WATCH_DOORBELL);
     int monitor = sw_netdev_monitor_fd();
     if (monitor >= 0)
         sw_engine_watch(monitor, NULL, SW_WATCH_NETDEV);
+    return 0;
+}
 
+void sw_engine_close(void)
+{
+    if (sw_engine.doorbell >= 0)
+        close(sw_engine.doorbell);
+    if (sw_engine.epoll >= 0)
+        close(sw_engine.epoll);
+    sw_engine.doorbell = sw_engine.epoll = -1;
+    atomic_store(&sw_engine.idle, false);
+    sw_engine.running = false;
+}
+
+int sw_engine_start(void)
+{
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&sw_direct.thread, NULL, engine_main, NULL);
+    int rc = pthread_create(&sw_engine.thread, NULL, engine_main, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) {
         sw_error("cannot start the engine thread: %s", strerror(rc));
         return -rc;
     }
-    pthread_setname_np(sw_direct.thread, "sidewire");
-    sw_direct.running = true;
+    pthread_setname_np(sw_engine.thread, "sidewire");
+    sw_engine.running = true;
     return 0;
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The engine: one thread that does for the process what a NIC does by itself. It sleeps in epoll;
+ * it is rung by peers (a message for a CQ whose owner sleeps, or a request that needs this
+ * process), by local posters (work nobody may poll for), by control sockets and by rtnetlink.
+ */
+#ifndef SW_LINK_ENGINE_H
+#define SW_LINK_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a watched descriptor is; at most 16 kinds, each with one handler. */
+enum sw_watch_kind {
+    SW_WATCH_DOORBELL,
+    SW_WATCH_NETDEV,
+    SW_WATCH_LISTENER,
+    SW_WATCH_NEW,
+    SW_WATCH_CLIENT,
+    SW_WATCH_PEER,
+    SW_WATCH_KINDS
+};
+
+/* `what` as given to sw_engine_watch(), or the descriptor of sw_engine_watch_fd() shifted up by 4.
+ */
+typedef void (*sw_engine_handler)(uint64_t what);
+
+/* What a link has the engine do beside driving its queue pairs. Each may be NULL. */
+struct sw_engine_part {
+    /* Its upkeep; returns when to call again (UINT64_MAX: when rung). */
+    uint64_t (*step)(uint64_t now_ns);
+    /* Delivers datagrams; `armed`: a program sleeps until one comes. Whether more is to be
+     * delivered soon. */
+    bool (*serve)(bool armed);
+    /* Whether step() has something to do that it was not asked to do yet. */
+    bool (*wants)(void);
+    /* Whether it worked for a peer since it was last asked: the engine then looks again for a while
+     * before it sleeps. */
+    bool (*was_busy)(void);
+};
+
+struct sw_engine {
+    int doorbell; /* eventfd, also handed to peers */
+    int epoll;
+    pthread_t thread;
+    bool running;
+    atomic_bool idle; /* asleep without a timeout */
+};
+extern struct sw_engine sw_engine;
+
+/* Creates doorbell and epoll set; then links add themselves and their descriptors. 0 or negative
+ * errno. */
+int sw_engine_open(void);
+void sw_engine_add(const struct sw_engine_part *part);
+void sw_engine_handle(enum sw_watch_kind kind, sw_engine_handler handler);
+/* Starts the thread. 0 or negative errno. */
+int sw_engine_start(void);
+/* Undoes sw_engine_open() where the thread does not run: it was not started, or this is a forked
+ * child. */
+void sw_engine_close(void);
+/* Wakes the engine now. */
+void sw_engine_kick(void);
+/* Makes sure the engine is not asleep without a timeout: it will look within a millisecond. No
+ * syscall when it is about. */
+void sw_engine_nudge(void);
+
+/* `what` is aligned to 16. */
+void sw_engine_watch(int fd, void *what, enum sw_watch_kind kind);
+void sw_engine_rewatch(int fd, void *what, enum sw_watch_kind kind);
+void sw_engine_watch_fd(int fd, enum sw_watch_kind kind);
+void sw_engine_unwatch(int fd);
+
+#endif
