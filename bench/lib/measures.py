@@ -20,6 +20,16 @@ UCX_SETTINGS = {
     'sysv,cma': {'UCX_TLS': 'sysv,cma,self'},
     'posix': {'UCX_TLS': 'posix,self'},
 }
+# UCX's lower layer is given one transport by name.
+UCT_TRANSPORTS = ('posix', 'sysv')
+# perftest's options for each type of queue pair, and for a shared receive queue.
+QP_TYPES = {
+    'UD': ('-c', 'UD'),
+    'RC': ('-c', 'RC'),
+    'UC': ('-c', 'UC'),
+    'XRC': ('-c', 'XRC'),
+    'SRQ': ('-c', 'RC', '--use-srq'),
+}
 MILLION = 1000000
 ONE_SIDED = ('write', 'read', 'fadd', 'cswap')
 
@@ -105,6 +115,26 @@ def verdict(value, at_least, aim, least):
     return 'yes' if reaches(at_least) else 'NO'
 
 
+# Queue pairs of other types: UD beside UCX, the rest beside RC, shared receive queues beside plain ones.
+LATENCY, RATE = ('types_latency', 'median_s', 's', True), ('types_rate', 'rate', 'op/s', False)
+TYPE_ROWS = (
+    ('ib_send_lat -c UD -s 64', LATENCY, 'ib_send_lat UD', 'UCX tag_lat', 1.5, 1.0),
+    ('  and its am_lat', LATENCY, 'ib_send_lat UD', 'UCX am_lat', None, None),
+    ('  and RC', LATENCY, 'ib_send_lat UD', 'ib_send_lat RC', None, None),
+    ('ib_send_lat -c UC -s 64, and RC', LATENCY, 'ib_send_lat UC', 'ib_send_lat RC', 1.2, 1.0),
+    ('ib_send_lat -c XRC -s 64, and RC', LATENCY, 'ib_send_lat XRC', 'ib_send_lat RC', None, None),
+    ('ib_send_lat --use-srq -s 64, and without', LATENCY, 'ib_send_lat SRQ', 'ib_send_lat RC',
+     None, None),
+    ('ib_send_bw -c UD -s 64', RATE, 'ib_send_bw UD', 'UCX tag_bw', 0.9, 1.3),
+    ('  and its am_bw', RATE, 'ib_send_bw UD', 'UCX am_bw', None, None),
+    ('  and RC', RATE, 'ib_send_bw UD', 'ib_send_bw RC', None, None),
+    ('ib_send_bw -c UC -s 64, and RC', RATE, 'ib_send_bw UC', 'ib_send_bw RC', 0.9, 1.0),
+    ('ib_send_bw -c XRC -s 64, and RC', RATE, 'ib_send_bw XRC', 'ib_send_bw RC', None, None),
+    ('ib_send_bw --use-srq -s 64, and without', RATE, 'ib_send_bw SRQ', 'ib_send_bw RC', 0.8, 1.0),
+    ('ib_write_bw -c UC -s 64, and RC', RATE, 'ib_write_bw UC', 'ib_write_bw RC', 0.9, 1.0),
+)
+
+
 class Bench:
     """Everything that can be measured, made of one Sidewire build."""
 
@@ -129,15 +159,15 @@ class Bench:
         found = json.loads(procs.run(argv, 60))
         return {'rate': found['mops_per_s'] * 1e6, 'cpu_rate': found['mops_per_cpu_s'] * 1e6}
 
-    def latency(self, program):
-        samples = self.sidewire.latency_samples(program, ['-s', '8', '-n',
-                                                          str(100000 // self.divide)])
+    def latency(self, program, size=8, options=()):
+        samples = self.sidewire.latency_samples(program, ['-s', str(size), '-n',
+                                                          str(100000 // self.divide), *options])
         return {'median_s': samples[len(samples) // 2], 'mean_s': statistics.fmean(samples),
                 'p99_s': samples[len(samples) * 99 // 100]}
 
-    def bandwidth(self, program, size, iterations):
+    def bandwidth(self, program, size, iterations, options=()):
         rows = self.sidewire.perftest(program, ['-s', str(size), '-N', '-n',
-                                                str(iterations // self.divide)])
+                                                str(iterations // self.divide), *options])
         return rows[size]
 
     def floor(self):
@@ -151,6 +181,36 @@ class Bench:
         return {f'UCX {test} [{name}]':
                 lambda settings=settings: ucx(test, size, count, settings)
                 for name, settings in self.settings.items()}
+
+    def uct(self, test, size, iterations):
+        """The same of UCX's lower layer, which is told its transport."""
+        count = max(iterations // self.divide, 100)
+        return {f'UCX {test} [{name}]':
+                lambda name=name: ucx(test, size, count, {},
+                                      options=('-x', name, '-d', 'memory'))
+                for name in UCT_TRANSPORTS}
+
+    def types_latency(self):
+        """A SEND of 64 B over each type of queue pair."""
+        return Experiment('types_latency', '64 B SEND by type of QP', {
+            **{f'ib_send_lat {name}':
+               lambda options=options: self.latency('ib_send_lat', 64, options)
+               for name, options in QP_TYPES.items()},
+            **self.ucx('tag_lat', 64, MILLION // 2),
+            **self.uct('am_lat', 64, MILLION // 2)})
+
+    def types_rate(self):
+        """Messages of 64 B, posted one by one, over each type of queue pair."""
+        count = 2 * MILLION
+        return Experiment('types_rate', '64 B messages by type of QP', {
+            **{f'ib_send_bw {name}':
+               lambda options=options: self.bandwidth('ib_send_bw', 64, count, options)
+               for name, options in QP_TYPES.items()},
+            **{f'ib_write_bw {name}':
+               lambda options=QP_TYPES[name]: self.bandwidth('ib_write_bw', 64, count, options)
+               for name in ('RC', 'UC')},
+            **self.ucx('tag_bw', 64, count),
+            **self.uct('am_bw', 64, count)})
 
     def experiments(self):
         size, large = 65536, 1 << 20
@@ -177,7 +237,8 @@ class Bench:
         threads = Experiment('threads', '8 B WRITE by threads', {
             'one thread': lambda: self.rate(1), 'two threads': lambda: self.rate(2)},
             rounds_factor=2)
-        return [small, send, one_sided, send_64k, send_1m, threads]
+        return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
+                self.types_rate()]
 
     @staticmethod
     def rows(experiments):
@@ -207,6 +268,8 @@ class Bench:
              False, 1.8, 1.95),
             ('  each by its own CPU time', 'threads', 'two threads', 'one thread', 'cpu_rate',
              'op/s', False, None, None),
+            *((title, key, ours, peer, figure, unit, least, at_least, aim)
+              for title, (key, figure, unit, least), ours, peer, at_least, aim in TYPE_ROWS),
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan

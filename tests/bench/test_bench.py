@@ -37,6 +37,20 @@ class Programs(unittest.TestCase):
         self.assertAlmostEqual(rows[2]['rate'], 7.71e6)
 
 
+class Rows(unittest.TestCase):
+    def test_rows__contenders_are_measured(self):
+        experiments = measures.Bench(None, '', False).experiments()
+        for experiment in experiments:
+            for name in experiment.contenders:
+                experiment.samples[name] = [dict.fromkeys(('median_s', 'rate', 'cpu_rate',
+                                                           'bandwidth'), 1.0)]
+        rows = measures.Bench.rows(experiments)
+        self.assertEqual({row.experiment.key for row in rows},
+                         {experiment.key for experiment in experiments})
+        for row in rows:
+            self.assertEqual(row.result()['ratio'], 1.0, row.title)
+
+
 class Children(unittest.TestCase):
     def test_run__failure_names_command_and_last_lines(self):
         with self.assertRaises(procs.RunFailed) as caught:
