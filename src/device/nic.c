@@ -15,6 +15,7 @@
 #include "device/move_gate.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
+#include "device/xrc_impl.h"
 
 struct sw_nic sw_nic = {.lock = PTHREAD_MUTEX_INITIALIZER, .pub_fd = -1};
 
@@ -133,6 +134,7 @@ static void fork_child(void)
         if (sw_nic.qps[i])
             sw_qp_fork_child(sw_nic.qps[i]);
     sw_mcast_fork_child();
+    sw_xrcd_fork_child();
     sw_netdev_fork_child();
     sw_nic.linked = false;
 }

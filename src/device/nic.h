@@ -56,6 +56,11 @@ struct sw_link_ops {
     /* This process has a first QP in a multicast group, or has none left. */
     int (*group_join)(const union ibv_gid *gid);
     void (*group_leave)(const union ibv_gid *gid);
+    /* This process opens an XRC domain that other processes may have open, too: O_CREAT and O_EXCL
+     * count as for a file. A descriptor that announces it until it is closed, -EAGAIN (nobody has
+     * it open, O_CREAT not given), -EINVAL (somebody has, O_EXCL given) or another negative errno.
+     * May sleep; called without locks of the device but that of opening domains. */
+    int (*domain_announce)(const struct sw_pub_domain *domain, int oflags);
     /* Returns when every access begun by peers or local threads before the call has ended
      * (bounded). */
     void (*quiesce)(void);

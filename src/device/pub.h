@@ -24,7 +24,7 @@
 #define SW_PUB_GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 #define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
-#define SW_PUB_VERSION 2
+#define SW_PUB_VERSION 3
 
 #define SW_CACHELINE 64
 
@@ -38,6 +38,11 @@
 #define SW_MAX_CQ (1u << 13)
 #define SW_MAX_SRQ (1u << 10)
 #define SW_MR_EXTENTS 4
+
+/* Which XRC domain, for all processes of the host: by inode, or random. Zero: none. */
+struct sw_pub_domain {
+    uint64_t id[2];
+};
 
 struct sw_pub_header {
     uint64_t magic;
@@ -112,11 +117,12 @@ struct sw_pub_qp {
     uint8_t max_dest_rd_atomic;
     uint8_t type; /* enum ibv_qp_type */
     uint8_t pad0;
-    uint32_t xrcd; /* of an XRC target QP */
 
     _Alignas(
         SW_CACHELINE) _Atomic uint32_t rq_posted; /* receives ever posted since the QP left RESET */
-    uint32_t pad1[15];
+    uint32_t pad1;
+    struct sw_pub_domain domain; /* of an XRC target QP */
+    uint32_t pad2[10];
 };
 static_assert(offsetof(struct sw_pub_qp, rq_posted) == 64 && sizeof(struct sw_pub_qp) == 128,
               "shared layout");
@@ -134,12 +140,12 @@ static_assert(sizeof(struct sw_pub_cq) == 64, "shared layout");
 struct sw_pub_srq {
     _Atomic uint64_t word;
     uint32_t generation;
-    uint32_t xrcd;
     uint32_t pd;
     uint32_t cq; /* of its completions */
-    uint32_t pad[2];
+    uint32_t pad[3];
+    struct sw_pub_domain domain;
 };
-static_assert(sizeof(struct sw_pub_srq) == 32, "shared layout");
+static_assert(sizeof(struct sw_pub_srq) == 48, "shared layout");
 
 /* A posted receive in a ring: header, then the scatter list. */
 struct sw_pub_recv {

@@ -288,7 +288,8 @@ void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state)
     SW_PUB_SET(pub->min_rnr_timer, qp->attr.min_rnr_timer);
     SW_PUB_SET(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
     SW_PUB_SET(pub->type, (uint8_t)qp->type);
-    SW_PUB_SET(pub->xrcd, qp->xrcd ? qp->xrcd->id : 0);
+    for (int i = 0; i < 2; i++)
+        SW_PUB_SET(pub->domain.id[i], qp->xrcd ? qp->xrcd->name.id[i] : 0);
     atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
 }
 

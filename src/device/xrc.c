@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "device/context.h"
 #include "device/cq_impl.h"
@@ -22,61 +24,129 @@ static struct sw_xrcd *domains;
 /* By index. Written under nic.lock; read with a target QP locked, see sw_xrcd_remove_srq(). */
 static struct sw_srq *_Atomic numbered[SW_MAX_SRQ];
 
-static struct sw_xrcd *find(const struct sw_netdev *netdev, const struct stat *file)
+/* One domain is opened or closed at a time: whether another process has it open is asked without
+ * nic.lock. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+#define ANONYMOUS (1ull << 63)
+
+/* The kernel's device numbers have 32 bits. An inode number is not used again while the file is
+ * open here. */
+static int name_domain(struct sw_xrcd *xrcd, struct sw_context *ctx, int fd)
 {
-    for (struct sw_xrcd *at = domains; at; at = at->next)
-        if (at->named && at->netdev == netdev && at->dev == file->st_dev && at->ino == file->st_ino)
-            return at;
-    return NULL;
+    struct stat file;
+    struct sw_netdev_info netdev;
+    xrcd->inode = xrcd->announcement = -1;
+    if (fd == -1) {
+        if (getrandom(xrcd->name.id, sizeof(xrcd->name.id), 0) != sizeof(xrcd->name.id))
+            return -EIO;
+        xrcd->name.id[1] |= ANONYMOUS;
+        return 0;
+    }
+    xrcd->inode = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (xrcd->inode < 0)
+        return errno == EMFILE ? -EMFILE : -EBADF;
+    if (fstat(xrcd->inode, &file))
+        return -EBADF;
+    sw_netdev_read(sw_context_netdev(ctx), &netdev);
+    xrcd->name.id[0] = file.st_ino;
+    xrcd->name.id[1] =
+        ((uint64_t)netdev.ifindex << 32 | (uint32_t)file.st_dev) & (uint64_t)~ANONYMOUS;
+    return 0;
+}
+
+bool sw_domain_is(const struct sw_pub_domain *one, const struct sw_pub_domain *other)
+{
+    return one->id[0] == other->id[0] && one->id[1] == other->id[1];
+}
+
+static void free_domain(struct sw_xrcd *xrcd)
+{
+    if (xrcd->announcement >= 0)
+        close(xrcd->announcement);
+    if (xrcd->inode >= 0)
+        close(xrcd->inode);
+    if (xrcd->no_cq)
+        sw_cq_destroy(xrcd->no_cq);
+    if (xrcd->ctx)
+        sw_context_close(xrcd->ctx);
+    free(xrcd);
+}
+
+static int make_domain(struct sw_context *ctx, int fd, struct sw_xrcd **out)
+{
+    struct sw_xrcd *xrcd = calloc(1, sizeof(*xrcd));
+    if (!xrcd)
+        return -ENOMEM;
+    int rc = name_domain(xrcd, ctx, fd);
+    if (!rc)
+        rc = sw_context_open(sw_context_netdev(ctx), NULL, NULL, &xrcd->ctx);
+    if (!rc)
+        rc = sw_cq_create(xrcd->ctx, 1, NULL, NULL, &xrcd->no_cq);
+    if (rc)
+        free_domain(xrcd);
+    else
+        *out = xrcd;
+    return rc;
+}
+
+static struct sw_xrcd *find(const struct sw_pub_domain *name)
+{
+    struct sw_xrcd *at = domains;
+    while (at && !sw_domain_is(&at->name, name))
+        at = at->next;
+    return at;
+}
+
+/* The domain of `fresh`'s name: an open one, or itself if nobody has it yet. */
+static int open_or_make(struct sw_xrcd *fresh, int oflags, struct sw_xrcd **out)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_xrcd *xrcd = find(&fresh->name);
+    bool refused = xrcd && oflags & O_EXCL;
+    if (xrcd && !refused)
+        xrcd->opens++;
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (refused)
+        return -EINVAL;
+    if (!xrcd) {
+        if (fresh->inode >= 0)
+            fresh->announcement = sw_nic.link->domain_announce(&fresh->name, oflags);
+        if (fresh->inode >= 0 && fresh->announcement < 0)
+            return fresh->announcement;
+        xrcd = fresh;
+        pthread_mutex_lock(&sw_nic.lock);
+        xrcd->opens = 1;
+        xrcd->next = domains;
+        domains = xrcd;
+        pthread_mutex_unlock(&sw_nic.lock);
+    }
+    *out = xrcd;
+    return 0;
 }
 
 int sw_xrcd_open(struct sw_context *ctx, int fd, int oflags, struct sw_xrcd **out)
 {
-    static uint32_t last_id;
-    struct stat file;
-    if (fd != -1 && fstat(fd, &file))
-        return -EBADF;
-    struct sw_xrcd *fresh = calloc(1, sizeof(*fresh));
-    if (!fresh)
-        return -ENOMEM;
-    int rc = sw_cq_create(ctx, 1, NULL, NULL, &fresh->no_cq);
-    if (rc) {
-        free(fresh);
+    struct sw_xrcd *fresh;
+    int rc = sw_nic_start(); /* again in a forked child */
+    if (!rc)
+        rc = make_domain(ctx, fd, &fresh);
+    if (rc)
         return rc;
-    }
-    pthread_mutex_lock(&sw_nic.lock);
-    struct sw_xrcd *xrcd = fd == -1 ? NULL : find(sw_context_netdev(ctx), &file);
-    if (xrcd && oflags & O_EXCL)
-        rc = -EINVAL;
-    else if (!xrcd && fd != -1 && !(oflags & O_CREAT))
-        rc = -EAGAIN;
-    if (!rc && !xrcd) {
-        xrcd = fresh;
-        fresh = NULL;
-        xrcd->netdev = sw_context_netdev(ctx);
-        xrcd->named = fd != -1;
-        if (xrcd->named) {
-            xrcd->dev = file.st_dev;
-            xrcd->ino = file.st_ino;
-        }
-        xrcd->id = ++last_id;
-        xrcd->next = domains;
-        domains = xrcd;
-    }
-    if (!rc) {
-        xrcd->opens++;
+    struct sw_xrcd *xrcd = NULL;
+    pthread_mutex_lock(&opening);
+    rc = open_or_make(fresh, oflags, &xrcd);
+    pthread_mutex_unlock(&opening);
+    if (xrcd != fresh)
+        free_domain(fresh);
+    if (!rc)
         *out = xrcd;
-    }
-    pthread_mutex_unlock(&sw_nic.lock);
-    if (fresh) {
-        sw_cq_destroy(fresh->no_cq);
-        free(fresh);
-    }
     return rc;
 }
 
 void sw_xrcd_close(struct sw_xrcd *xrcd)
 {
+    pthread_mutex_lock(&opening);
     pthread_mutex_lock(&sw_nic.lock);
     bool last = --xrcd->opens == 0;
     for (struct sw_xrcd **at = &domains; last && *at; at = &(*at)->next) {
@@ -86,10 +156,21 @@ void sw_xrcd_close(struct sw_xrcd *xrcd)
         }
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    if (!last)
-        return;
-    sw_cq_destroy(xrcd->no_cq);
-    free(xrcd);
+    if (last)
+        free_domain(xrcd);
+    pthread_mutex_unlock(&opening);
+}
+
+void sw_xrcd_fork_child(void)
+{
+    pthread_mutex_init(&opening, NULL);
+    for (struct sw_xrcd *xrcd = domains; xrcd; xrcd = xrcd->next) {
+        if (xrcd->announcement >= 0)
+            close(xrcd->announcement);
+        if (xrcd->inode >= 0)
+            close(xrcd->inode);
+        xrcd->announcement = xrcd->inode = -1;
+    }
 }
 
 /* Whether an SRQ before `end` in the list has the CQ: each CQ counts once. */
@@ -135,7 +216,7 @@ static struct sw_pub_srq *entry_of(const struct sw_srq *srq)
 static void publish(struct sw_srq *srq)
 {
     struct sw_pub_srq *entry = entry_of(srq);
-    entry->xrcd = srq->xrcd->id;
+    entry->domain = srq->xrcd->name;
     entry->pd = srq->pd->id;
     entry->cq = srq->cq->index;
     entry->generation++;

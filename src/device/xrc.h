@@ -2,7 +2,7 @@
 /*
  * XRC domains: which target QPs may put messages into which shared receive queues (IBTA Vol1 annex
  * A14). Opened by inode, as the kernel does it: whoever opens the same file gets the same domain,
- * within one process. 0 or negative errno.
+ * in all processes of the host. 0 or negative errno.
  */
 #ifndef SW_DEVICE_XRC_H
 #define SW_DEVICE_XRC_H
@@ -15,8 +15,8 @@ struct sw_qp;
 struct sw_srq;
 struct sw_xrcd;
 
-/* `fd` -1: a domain of its own. `oflags`: O_CREAT, O_EXCL. -EBADF, -EAGAIN (no domain on this
- * inode, and O_CREAT not given), -EINVAL (there is one, and O_EXCL was given), -ENOMEM. */
+/* `fd` -1: a domain of its own. `oflags`: O_CREAT, O_EXCL. -EBADF, -EAGAIN (no process has a domain
+ * on this inode, and O_CREAT was not given), -EINVAL (one has, and O_EXCL was given), -ENOMEM. */
 int sw_xrcd_open(struct sw_context *ctx, int fd, int oflags, struct sw_xrcd **out);
 /* The last close of what was opened frees it. The caller sees to it that nothing it made uses it.
  */

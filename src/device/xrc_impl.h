@@ -4,24 +4,26 @@
 #define SW_DEVICE_XRC_IMPL_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
+#include "device/pub.h"
 #include "device/xrc.h"
 
 /* Guarded by nic.lock. */
 struct sw_xrcd {
     struct sw_xrcd *next;
-    struct sw_netdev *netdev;
-    bool named; /* by this inode */
-    dev_t dev;
-    ino_t ino;
-    uint32_t id; /* published in QP and SRQ entries; not 0 */
+    struct sw_pub_domain name; /* published in QP and SRQ entries */
     uint32_t opens;
+    /* Of a domain with an inode, or -1: keeps that number from being given to another file; tells
+     * other processes that the domain is open. */
+    int inode, announcement;
+    struct sw_context *ctx; /* its own: it may be older and younger than those that opened it */
     /* Target QPs complete nothing of their own, but a QP has CQs. */
     struct sw_cq *no_cq;
     struct sw_srq *srqs; /* by domain_next */
     struct sw_qp *qps;   /* by domain_next */
 };
+
+bool sw_domain_is(const struct sw_pub_domain *one, const struct sw_pub_domain *other);
 
 /* A target QP enters the domain: it is driven by pollers of all CQs of the domain's SRQs. */
 int sw_xrcd_add_qp(struct sw_xrcd *xrcd, struct sw_qp *qp);
@@ -38,5 +40,8 @@ bool sw_xrcd_is_overrun(const struct sw_qp *qp, bool tell);
 /* The SRQ that a request to this target QP names, or NULL. With the QP locked; good as long as it
  * is. */
 struct sw_srq *sw_xrcd_srq_of(const struct sw_qp *qp, uint32_t srq_num);
+
+/* In a forked child: the domains are its parent's. */
+void sw_xrcd_fork_child(void);
 
 #endif

@@ -45,6 +45,7 @@ static const struct sw_link_ops ops = {
     .qp_forget = sw_datagram_forget,
     .group_join = sw_multicast_join,
     .group_leave = sw_multicast_leave,
+    .domain_announce = sw_domain_announce,
     .quiesce = sw_inbox_wait_all,
     .segment_gone = sw_attach_segment_gone,
     .fork_child = fork_child,

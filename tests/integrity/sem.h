@@ -22,7 +22,7 @@ extern const struct sem_case sem_requester[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
     sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_newops[], sem_cqs[],
     sem_objects[];
-extern const struct sem_case sem_uc[], sem_xrc[], sem_ud[], sem_mcast[];
+extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_mcast[];
 
 #define RIG_BYTES (256u * 1024)
 

@@ -107,7 +107,8 @@ void sw_bind_disconnect(struct sw_qp *qp)
 
 /* What is used of the peer's entry, read once: the peer could change it at any time. */
 struct entry {
-    uint32_t access, pd, block, recv_cq, xrcd;
+    uint32_t access, pd, block, recv_cq;
+    struct sw_pub_domain domain;
     uint32_t rq_entries, rq_stride;
     uint64_t rq_offset;
 };
@@ -120,7 +121,7 @@ static struct entry read_entry(const struct sw_pub_qp *remote)
         .pd = SW_PUB_GET(now->pd),
         .block = SW_PUB_GET(now->block),
         .recv_cq = SW_PUB_GET(now->recv_cq),
-        .xrcd = SW_PUB_GET(now->xrcd),
+        .domain = {{SW_PUB_GET(now->domain.id[0]), SW_PUB_GET(now->domain.id[1])}},
         .rq_entries = SW_PUB_GET(now->rq_entries),
         .rq_stride = SW_PUB_GET(now->rq_stride_bytes),
         .rq_offset = SW_PUB_GET(now->rq_offset),
@@ -148,7 +149,7 @@ static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t w
     d->remote_access = entry->access;
     d->remote_pd = entry->pd;
     d->remote_recv_cq = entry->recv_cq;
-    d->remote_xrcd = entry->xrcd;
+    d->remote_domain = entry->domain;
     d->srq_word = 0;
     d->remote_rq_entries = entry->rq_entries;
     d->remote_rq_stride = entry->rq_stride;
@@ -187,10 +188,11 @@ bool sw_bind_name_srq(struct sw_direct_qp *d, uint32_t srq_num)
     if (word && word == d->srq_word && srq_num == d->srq_num)
         return true;
     const volatile struct sw_pub_srq *now = entry;
-    uint32_t pd = now->pd, cq = now->cq, xrcd = now->xrcd;
+    const struct sw_pub_domain domain = {{now->domain.id[0], now->domain.id[1]}};
+    uint32_t pd = now->pd, cq = now->cq;
     d->srq_word = 0;
-    if (!word || (uint32_t)word != srq_num || xrcd != d->remote_xrcd || cq >= SW_MAX_CQ ||
-        atomic_load(&entry->word) != word)
+    if (!word || (uint32_t)word != srq_num || !sw_domain_is(&domain, &d->remote_domain) ||
+        cq >= SW_MAX_CQ || atomic_load(&entry->word) != word)
         return false;
     d->notify_all |= d->notify && cq != d->remote_recv_cq;
     d->srq_word = word;

@@ -13,6 +13,7 @@
  *  - bounce.c     requests that the target executes
  *  - responder.c  what came in (pull.c)
  *  - datagram_send.c, datagram_receive.c, multicast.c: UD
+ *  - domain.c     XRC domains
  *  - account.c    what was moved
  *  - direct.c     the link's operations
  */
@@ -115,7 +116,7 @@ struct sw_direct_qp {
     const struct sw_pub_qp *remote;
     uint64_t remote_word;
     uint32_t remote_qpn, remote_access, remote_pd, remote_recv_cq;
-    uint32_t remote_xrcd;
+    struct sw_pub_domain remote_domain; /* XRC */
     uint32_t srq_num;  /* XRC: the SRQ that PD and CQ above are of, while its word is this */
     uint64_t srq_word; /* 0: none yet */
     bool notify_all;   /* records for different CQs were written */
@@ -201,6 +202,17 @@ unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out);
 bool sw_registry_same_user(int socket, pid_t *pid);
 /* Where that cannot tell users apart: whether `fd`, unnamed memory the peer made, is our user's. */
 bool sw_registry_proves_user(int fd);
+/* Tells all processes that this one has `what`, until the descriptor is closed. The descriptor, or
+ * a negative errno. */
+#define SW_ANNOUNCED_BYTES 64u /* of `what`, at most */
+int sw_registry_announce(const char *what);
+/* The same, but only one process can: -EADDRINUSE. */
+int sw_registry_announce_alone(const char *what);
+/* Slots of the processes that announce it, at most `max`. Their number. */
+uint32_t sw_registry_announcers(const char *what, uint16_t *slots, uint32_t max);
+
+/* domain.c */
+int sw_domain_announce(const struct sw_pub_domain *domain, int oflags);
 
 /* peer.c */
 struct sw_peer *sw_peer_get(uint32_t slot); /* takes a reference; NULL: no memory */

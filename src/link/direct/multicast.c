@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who is in a multicast group: a process with attached QPs has the abstract Unix socket
- * "@sidewire.SLOT.GROUP" bound beside that of its slot. The kernel lists all such names and takes
- * them back when the process ends; nothing needs to be asked of processes that are not members.
+ * Who is in a multicast group: a process with attached QPs announces it by the name of the group
+ * (registry.c).
  */
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/log.h"
-#include "device/nic.h"
 #include "link/direct/datagram.h"
+#include "link/direct/direct.h"
 
 /* A list of members is used for so long: a join is news to a busy sender only then. */
 #define FRESH_NS (5 * SW_NS_PER_MS)
 #define LISTS 16u
-#define NAME_BYTES 64u
 
 struct joined {
     struct joined *next;
@@ -48,33 +42,15 @@ static void name_group(const union ibv_gid *gid, char out[33])
         snprintf(out + 2 * i, 3, "%02x", gid->raw[i]);
 }
 
-static int bind_name(const union ibv_gid *gid)
-{
-    char group[33];
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    name_group(gid, group);
-    int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "sidewire.%u.%s",
-                       sw_nic.slot, group);
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    if (bind(fd, (struct sockaddr *)&address,
-             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len))) {
-        int err = errno;
-        close(fd);
-        sw_warn("cannot announce a multicast group: %s", strerror(err));
-        return -err;
-    }
-    return fd;
-}
-
 int sw_multicast_join(const union ibv_gid *gid)
 {
     struct joined *entry = calloc(1, sizeof(*entry));
     if (!entry)
         return -ENOMEM;
+    char group[33];
     entry->gid = *gid;
-    entry->socket = bind_name(gid);
+    name_group(gid, group);
+    entry->socket = sw_registry_announce(group);
     if (entry->socket < 0) {
         int rc = entry->socket;
         free(entry);
@@ -106,33 +82,11 @@ void sw_multicast_leave(const union ibv_gid *gid)
     free(entry);
 }
 
-/* One line of /proc/net/unix; 0 if it is no member of the group. */
-static uint32_t slot_of(const char *line, const char group[33])
-{
-    const char *name = strstr(line, "@sidewire.");
-    unsigned int slot;
-    char found[34];
-    if (!name || sscanf(name, "@sidewire.%u.%33s", &slot, found) != 2 || strcmp(found, group) ||
-        slot < 1 || slot > SW_SLOT_MAX)
-        return 0;
-    return slot;
-}
-
 static void read_members(struct list *list)
 {
-    char group[33], line[256];
+    char group[33];
     name_group(&list->gid, group);
-    list->count = 0;
-    FILE *file = fopen("/proc/self/net/unix", "re");
-    while (file && fgets(line, sizeof(line), file)) {
-        uint32_t slot = slot_of(line, group);
-        if (slot && list->count < SW_MULTICAST_MEMBERS)
-            list->slots[list->count++] = (uint16_t)slot;
-    }
-    if (file)
-        fclose(file);
-    else
-        sw_warn("cannot read /proc/self/net/unix: multicast reaches nobody (%s)", strerror(errno));
+    list->count = sw_registry_announcers(group, list->slots, SW_MULTICAST_MEMBERS);
 }
 
 static struct list *list_of(const union ibv_gid *gid)

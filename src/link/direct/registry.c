@@ -2,7 +2,9 @@
 /*
  * The registry of processes on this host (more exactly: in this network namespace). A process owns
  * slot N while it has the abstract Unix socket "@sidewire.N" bound: claiming is atomic, nothing is
- * left when it dies.
+ * left when it dies. What else a process wants others to know it has bound as "@sidewire.N.WHAT";
+ * the kernel lists all such names, so nothing needs to be asked of processes that are not
+ * concerned.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "device/nic.h"
 #include "link/direct/direct.h"
 
 unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out)
@@ -104,4 +107,67 @@ bool sw_registry_proves_user(int fd)
         return false;
     close(again);
     return true;
+}
+
+/* Binds what was printed into the address behind its leading zero. */
+static int bind_name(const struct sockaddr_un *address, int len)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (const struct sockaddr *)address,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len))) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    return fd;
+}
+
+int sw_registry_announce(const char *what)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "sidewire.%u.%s",
+                       sw_nic.slot, what);
+    int fd = bind_name(&address, len);
+    if (fd < 0)
+        sw_warn("cannot announce %s: %s", what, strerror(-fd));
+    return fd;
+}
+
+int sw_registry_announce_alone(const char *what)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "sidewire.%s", what);
+    return bind_name(&address, len);
+}
+
+/* The slot in one line of /proc/net/unix; 0 if that announces something else. */
+static uint32_t slot_of(const char *line, const char *what)
+{
+    const char *name = strstr(line, "@sidewire.");
+    unsigned int slot;
+    char found[SW_ANNOUNCED_BYTES + 1];
+    if (!name || sscanf(name, "@sidewire.%u.%64s", &slot, found) != 2 || strcmp(found, what) ||
+        slot < 1 || slot > SW_SLOT_MAX)
+        return 0;
+    return slot;
+}
+
+uint32_t sw_registry_announcers(const char *what, uint16_t *slots, uint32_t max)
+{
+    uint32_t count = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/net/unix", "re");
+    while (file && count < max && fgets(line, sizeof(line), file)) {
+        uint32_t slot = slot_of(line, what);
+        if (slot)
+            slots[count++] = (uint16_t)slot;
+    }
+    if (file)
+        fclose(file);
+    else
+        sw_warn("cannot read /proc/self/net/unix: who shares %s is not known (%s)", what,
+                strerror(errno));
+    return count;
 }
