@@ -2,6 +2,7 @@
 #include "device/counters.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "device/netdev.h"
 
@@ -47,4 +48,24 @@ uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter)
 const char *sw_counter_name(enum sw_counter counter)
 {
     return names[counter];
+}
+
+void sw_counts_read(struct sw_netdev *dev, struct sw_counts *out)
+{
+    sw_traffic_read(dev, &out->traffic);
+    for (int i = 0; i < SW_COUNTER_COUNT; i++)
+        out->counters[i] = sw_counter_read(dev, (enum sw_counter)i);
+}
+
+void sw_counts_add(struct sw_counts *sum, const struct sw_counts *part)
+{
+    sw_traffic_add(&sum->traffic, &part->traffic);
+    for (int i = 0; i < SW_COUNTER_COUNT; i++)
+        sum->counters[i] += part->counters[i];
+}
+
+void sw_counts_fork_child(void)
+{
+    memset(counts, 0, sizeof(counts));
+    sw_traffic_fork_child();
 }

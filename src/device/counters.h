@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a device counts of this process's traffic, by name. Written by any thread, read by any. */
+/* What a device counts by name: of this process (written by any thread, read by any), or of all. */
 #ifndef SW_DEVICE_COUNTERS_H
 #define SW_DEVICE_COUNTERS_H
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "device/traffic.h"
 
 struct sw_netdev;
 
@@ -32,5 +34,16 @@ uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter);
 void sw_counter_add_error(struct sw_netdev *dev, enum ibv_wc_status status, bool of_receive);
 /* "rx_drop_no_qp" and so on: names of files in hw_counters. */
 const char *sw_counter_name(enum sw_counter counter);
+
+/* All there is to count. */
+struct sw_counts {
+    struct sw_traffic traffic;
+    uint64_t counters[SW_COUNTER_COUNT];
+};
+/* This process's. Takes nic.lock. */
+void sw_counts_read(struct sw_netdev *dev, struct sw_counts *out);
+void sw_counts_add(struct sw_counts *sum, const struct sw_counts *part);
+/* In a forked child: what was counted is its parent's. */
+void sw_counts_fork_child(void);
 
 #endif

@@ -60,9 +60,20 @@ static void place(struct sw_qp *qp, const struct sw_datagram *datagram)
         sw_qp_fail(qp, rule->responder_event);
 }
 
+/* As the port has it: also what is dropped then. */
+static void account(struct sw_qp *qp, const struct sw_datagram *datagram)
+{
+    if (datagram->is_copy)
+        return;
+    qp->moved.received_bytes += datagram->len_bytes;
+    qp->moved.received_packets++;
+    qp->moved.received_multicast += datagram->is_multicast;
+}
+
 void sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram)
 {
     sw_lock_acquire(&qp->lock);
+    account(qp, datagram);
     if (!can_receive(qp->state))
         drop(qp, SW_RX_DROP_NO_QP);
     else if (datagram->qkey != qp->attr.qkey) /* the P_Key always fits: a RoCE port has but one */

@@ -21,6 +21,8 @@ struct sw_datagram {
     uint32_t imm; /* network byte order */
     bool has_imm;
     bool is_solicited;
+    bool is_multicast;
+    bool is_copy; /* another QP of the group has it too: the port got it once */
     uint8_t sl;
 };
 

@@ -118,8 +118,12 @@ void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_datagram *datagr
 {
     sw_lock_acquire(&lock);
     struct group *group = find(gid);
-    for (uint32_t i = 0; group && i < group->qp_count; i++)
-        sw_datagram_deliver(group->qps[i], datagram);
+    struct sw_datagram one = *datagram;
+    one.is_multicast = true;
+    for (uint32_t i = 0; group && i < group->qp_count; i++) {
+        one.is_copy = i > 0;
+        sw_datagram_deliver(group->qps[i], &one);
+    }
     sw_lock_release(&lock);
     if (!group)
         sw_counter_add(NULL, SW_RX_DROP_NO_QP);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/context_impl.h"
+#include "device/counters.h"
 #include "device/mcast.h"
 #include "device/move_gate.h"
 #include "device/mr_impl.h"
@@ -135,6 +136,7 @@ static void fork_child(void)
             sw_qp_fork_child(sw_nic.qps[i]);
     sw_mcast_fork_child();
     sw_xrcd_fork_child();
+    sw_counts_fork_child();
     sw_netdev_fork_child();
     sw_nic.linked = false;
 }

@@ -149,6 +149,7 @@ static int claim_index(struct sw_qp *qp)
 static void release_index(struct sw_qp *qp)
 {
     pthread_mutex_lock(&sw_nic.lock); /* the engine looks QPs up under this lock */
+    sw_traffic_keep(qp);
     sw_nic_release_qp(qp->index);
     pthread_mutex_unlock(&sw_nic.lock);
 }
@@ -552,4 +553,5 @@ void sw_qp_fork_child(struct sw_qp *qp)
     sw_sq_reset(&qp->sq);
     atomic_store(&qp->rq.posted, 0);
     atomic_store(&qp->rq.consumed, 0);
+    qp->moved = qp->moved_seen = (struct sw_traffic){0};
 }

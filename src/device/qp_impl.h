@@ -15,6 +15,7 @@
 #include "device/sq.h"
 #include "device/srq_impl.h"
 #include "device/target.h"
+#include "device/traffic.h"
 
 struct sw_qp {
     struct sw_lock lock;
@@ -38,7 +39,9 @@ struct sw_qp {
     uint32_t qpn;
     uint32_t index;
 
-    struct sw_rq rq; /* entries == 0 with an SRQ */
+    struct sw_rq rq;              /* entries == 0 with an SRQ */
+    struct sw_traffic moved;      /* datagrams, and what its connections before this one moved */
+    struct sw_traffic moved_seen; /* by who read it last, with this connection; nic.lock */
     struct sw_srq *srq;
     struct sw_context *ctx;
     struct sw_pd *pd; /* NULL for an XRC target */

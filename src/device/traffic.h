@@ -12,11 +12,13 @@
 #include <stdint.h>
 
 struct sw_netdev;
+struct sw_qp;
 
 /* Messages count as the packets that they would be on a wire. */
 struct sw_traffic {
     uint64_t sent_bytes, sent_packets;
     uint64_t received_bytes, received_packets;
+    uint64_t sent_multicast, received_multicast; /* of the packets */
 };
 
 /* Packets of a message; a power of two is the path's MTU. */
@@ -25,9 +27,14 @@ static inline uint64_t sw_traffic_packets(uint32_t len_bytes, enum ibv_mtu mtu)
     return len_bytes ? ((len_bytes - 1) >> (7 + mtu)) + 1 : 1;
 }
 
-/* All that the process's QPs on this device have moved. Takes nic.lock and theirs. */
+void sw_traffic_add(struct sw_traffic *sum, const struct sw_traffic *part);
+
+/* All that the process's QPs on this device have moved, also those that are gone; never less than
+ * before. Takes nic.lock. */
 void sw_traffic_read(struct sw_netdev *dev, struct sw_traffic *out);
-/* Of a QP that forgets its own part: its connection ends. */
-void sw_traffic_keep(struct sw_netdev *dev, const struct sw_traffic *part);
+/* The QP goes, its part stays; nic.lock held. */
+void sw_traffic_keep(const struct sw_qp *qp);
+/* In a forked child: what was moved is its parent's. */
+void sw_traffic_fork_child(void);
 
 #endif

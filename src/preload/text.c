@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "device/counters.h"
-#include "device/traffic.h"
+#include "link/link.h"
 #include "preload/real.h"
 
 #define UVERBS_MINOR_FIRST 192 /* IB_UVERBS_BASE_MINOR of the kernel */
@@ -176,19 +176,27 @@ int sw_text_traffic(const struct sw_node *node, char *out)
 {
     const char *name = sw_node_name(node);
     const bool sent = strstr(name, "xmit") || strstr(name, "sent");
-    struct sw_traffic traffic;
-    sw_traffic_read(node->dev, &traffic);
-    uint64_t value = sent ? traffic.sent_packets : traffic.received_packets;
+    struct sw_counts counts;
+    sw_link_survey(node->dev, &counts);
+    const struct sw_traffic *traffic = &counts.traffic;
+    uint64_t multicast = sent ? traffic->sent_multicast : traffic->received_multicast;
+    uint64_t value = sent ? traffic->sent_packets : traffic->received_packets;
     if (strstr(name, "_data"))
-        value = (sent ? traffic.sent_bytes : traffic.received_bytes) / 4;
+        value = (sent ? traffic->sent_bytes : traffic->received_bytes) / 4;
+    else if (strstr(name, "multicast"))
+        value = multicast;
+    else if (strstr(name, "unicast"))
+        value -= multicast;
     return put(out, 0, "%" PRIu64 "\n", value);
 }
 
 int sw_text_counter(const struct sw_node *node, char *out)
 {
-    for (int counter = 0; counter < SW_COUNTER_COUNT; counter++)
-        if (!strcmp(sw_counter_name((enum sw_counter)counter), sw_node_name(node)))
-            return put(out, 0, "%" PRIu64 "\n",
-                       sw_counter_read(node->dev, (enum sw_counter)counter));
-    return -EINVAL;
+    struct sw_counts counts;
+    int counter = 0;
+    while (strcmp(sw_counter_name((enum sw_counter)counter), sw_node_name(node)))
+        if (++counter == SW_COUNTER_COUNT)
+            return -EINVAL;
+    sw_link_survey(node->dev, &counts);
+    return put(out, 0, "%" PRIu64 "\n", counts.counters[counter]);
 }

@@ -123,15 +123,15 @@ static const struct sw_tree_row rows[] = {
     FILE_OF(PORT "/sm_sl", "0"),
     FILE_BY(PORT "/state", sw_text_state),
 
-    /* Of the process that reads them: device/traffic.h. The others stay zero: nothing is lost or
-       damaged in memory. */
+    /* Of all processes of the user, asked when they are read: link/link.h. The others stay zero:
+       nothing is lost or damaged in memory. */
     DIR(PORT "/counters"),
     COUNTER("excessive_buffer_overrun_errors"),
     COUNTER("link_downed"),
     COUNTER("link_error_recovery"),
     COUNTER("local_link_integrity_errors"),
-    COUNTER("multicast_rcv_packets"),
-    COUNTER("multicast_xmit_packets"),
+    FILE_BY(PORT "/counters/multicast_rcv_packets", sw_text_traffic),
+    FILE_BY(PORT "/counters/multicast_xmit_packets", sw_text_traffic),
     COUNTER("port_rcv_constraint_errors"),
     FILE_BY(PORT "/counters/port_rcv_data", sw_text_traffic),
     COUNTER("port_rcv_errors"),

@@ -18,7 +18,7 @@
 
 enum { MESSAGES_MAX = 24, FDS_MAX = 6, PEER_SLOT = 300 };
 
-/* As attach.c has it. */
+/* As control.h has it. */
 struct message {
     uint32_t type;
     uint32_t version;

@@ -14,15 +14,18 @@ struct sem_case {
     const char *name; /* function__case */
     void (*a)(int sock, int param);
     void (*b)(int sock, int param);
-    int param; /* | SEM_PROCESSES: makes no sense as threads of one process */
+    int param; /* | SEM_PROCESSES: makes no sense as threads of one process; | SEM_ALONE: that, and
+                  in a network of their own */
 };
 #define SEM_PROCESSES (1 << 24)
+#define SEM_ALONE (1 << 25 | SEM_PROCESSES)
 /* Tables end with a NULL name. */
 extern const struct sem_case sem_requester[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
     sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_newops[], sem_cqs[],
     sem_objects[];
-extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_mcast[];
+extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_mcast[],
+    sem_counters[];
 
 #define RIG_BYTES (256u * 1024)
 

@@ -201,71 +201,6 @@ static void parent_refusals_a(int sock, int param)
     vu_dev_close(&dev);
 }
 
-static unsigned long long counter(const struct ibv_context *ctx, const char *name)
-{
-    char path[512], text[32] = {0};
-    snprintf(path, sizeof(path), "%s/ports/1/%s", ctx->device->ibdev_path, name);
-    FILE *file = fopen(path, "re");
-    if (!file || !fgets(text, sizeof(text), file))
-        VU_FAIL("%s: %s", path, strerror(errno));
-    fclose(file);
-    return strtoull(text, NULL, 10);
-}
-
-#define COUNTED_BYTES 10000u
-
-/* What the two sides of a connection have moved, in words of four bytes and in packets of the
- * path's MTU, as both sides count it; also when the connection is over. */
-static void counters(int sock, bool sends)
-{
-    static const char *const names[4] = {"counters/port_xmit_data", "counters/port_xmit_packets",
-                                         "counters/port_rcv_data", "counters/port_rcv_packets"};
-    struct rig rig;
-    unsigned long long before[4];
-    rig_open(&rig, sock, NULL);
-    for (int i = 0; i < 4; i++)
-        before[i] = counter(rig.dev.ctx, names[i]);
-    unsigned long long failed = counter(rig.dev.ctx, "hw_counters/req_cqe_flush_error");
-    rig_recv(&rig, 0, 0, COUNTED_BYTES);
-    vu_barrier(sock);
-    struct vu_send requests[3] = {rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 20000, COUNTED_BYTES),
-                                  rig_send(&rig, IBV_WR_SEND, 2, 20000, COUNTED_BYTES),
-                                  rig_send(&rig, IBV_WR_RDMA_READ, 3, 20000, COUNTED_BYTES)};
-    for (int i = 0; i < 3 && sends; i++) {
-        rig_post(&rig, &requests[i]);
-        vu_expect(rig.ep.scq, (uint64_t)i + 1, IBV_WC_SUCCESS);
-    }
-    vu_barrier(sock);
-    if (!sends)
-        vu_expect(rig.ep.rcq, 0, IBV_WC_SUCCESS);
-    const unsigned int mtu = 128u << rig.dev.mtu, packets = (COUNTED_BYTES + mtu - 1) / mtu;
-    const unsigned int data = COUNTED_BYTES / 4;
-    const unsigned int there[4] = {2 * data, 2 * packets, data, packets};
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 4; i++)
-            VU_EQ(counter(rig.dev.ctx, names[i]) - before[i], there[sends ? i : i ^ 2]);
-        vu_barrier(sock);
-        vu_ep_to(&rig.ep, IBV_QPS_ERR);
-    }
-    VU_EQ(vu_post_send(rig.ep.qp, &requests[0]), 0);
-    vu_expect(rig.ep.scq, 1, IBV_WC_WR_FLUSH_ERR);
-    VU_EQ(counter(rig.dev.ctx, "hw_counters/req_cqe_flush_error") - failed, 1);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
-static void counters_a(int sock, int param)
-{
-    (void)param;
-    counters(sock, true);
-}
-
-static void counters_b(int sock, int param)
-{
-    (void)param;
-    counters(sock, false);
-}
-
 struct destroyer {
     struct ibv_qp *qp;
     struct ibv_cq *cq;
@@ -376,7 +311,6 @@ static void idle_b(int sock, int param)
 const struct sem_case sem_objects[] = {
     {"parent_domain__memory_of_queues", parent_a, parent_b, 0},
     {"parent_domain__refusals", parent_refusals_a, nothing, 0},
-    {"port_counters__both_sides", counters_a, counters_b, SEM_PROCESSES},
     {"destroy__waits_for_acknowledgement", unacknowledged_a, idle_b, 0},
     {"capabilities__what_is_not_built", unbuilt_a, nothing, 0},
     {0},

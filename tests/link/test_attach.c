@@ -13,12 +13,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "device/netdev.h"
+#include "link/direct/control.h"
 #include "link_rig.h"
 
 enum { ATTACH = 1, WELCOME, SEGMENT_GET, SEGMENT, SEGMENT_GONE };
 enum { CLIENT_SLOT = 1888, OWNER_SLOT = 1777, FDS = 4 };
 
-/* As attach.c has it; the size is part of the protocol. */
+/* As control.h has it; the size is part of the protocol. */
 struct message {
     uint32_t type;
     uint32_t version;
@@ -222,6 +224,33 @@ static void sw_attach_greet__malformed(void **state)
     }
     close(dial()); /* says nothing at all */
     settle();      /* after it in the queue of callers */
+    wait_fds(before);
+}
+
+/* A stranger to a device asks what was counted on it; one that is not known has no numbers. */
+static void sw_survey_answer__is_the_end(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_netdev_info info;
+    struct sw_survey_answer answer;
+    int before = count_fds();
+    sw_netdev_read(rig->ctx->netdev, &info);
+    sw_counter_add(rig->ctx->netdev, SW_RX_DROP_QKEY);
+    for (int known = 0; known < 2; known++) {
+        struct message out = {.type = SW_MESSAGE_SURVEY,
+                              .version = SW_PUB_VERSION,
+                              .id = known ? info.ifindex : 4711};
+        int fd = dial();
+        send_bytes(fd, &out, sizeof(out), NULL, 0);
+        assert_int_equal(recv(fd, &answer, sizeof(answer), 0), known ? sizeof(answer) : 0);
+        if (known) {
+            assert_memory_equal(&answer.head, &out, sizeof(out));
+            assert_int_equal(answer.counts.counters[SW_RX_DROP_QKEY],
+                             sw_counter_read(rig->ctx->netdev, SW_RX_DROP_QKEY));
+            assert_int_equal(recv(fd, &answer, sizeof(answer), 0), 0);
+        }
+        close(fd);
+    }
     wait_fds(before);
 }
 
@@ -700,6 +729,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         client_test(sw_attach_greet__welcomes_with_three_descriptors),
         client_test(sw_attach_greet__malformed),
+        client_test(sw_survey_answer__is_the_end),
         client_test(sw_attach_greet__once_for_each_incarnation),
         client_test(sw_attach_from_client__segments),
         client_test(sw_attach_from_client__malformed),

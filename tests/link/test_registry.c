@@ -39,6 +39,37 @@ static void sw_registry_claim__slots_are_in_range(void **state)
     }
 }
 
+/* Only names that end there, and each once: connections carry the listener's. */
+static void sw_registry_announcers__each_slot_once(void **state)
+{
+    (void)state;
+    int listeners[2], group;
+    uint32_t slots[2];
+    uint16_t found[4];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sw_registry_claim(&listeners[i], &slots[i]), 0);
+    struct sockaddr_un address;
+    unsigned int len = sw_registry_address(slots[0], &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, len), 0);
+    int accepted = accept(listeners[0], NULL, NULL);
+    memcpy((char *)&address + len, ".feed", 5);
+    group = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(group, (struct sockaddr *)&address, len + 5), 0);
+
+    assert_int_equal(sw_registry_announcers("", found, 4), 2);
+    assert_true(found[0] == slots[0] || found[0] == slots[1]);
+    assert_int_equal(found[0] + found[1], slots[0] + slots[1]);
+    assert_int_equal(sw_registry_announcers("", found, 1), 1);
+    assert_int_equal(sw_registry_announcers("feed", found, 4), 1);
+    assert_int_equal(found[0], slots[0]);
+    assert_int_equal(sw_registry_announcers("fee", found, 4), 0);
+    int fds[] = {listeners[0], listeners[1], fd, accepted, group};
+    for (int i = 0; i < 5; i++)
+        close(fds[i]);
+    assert_int_equal(sw_registry_announcers("", found, 4), 0);
+}
+
 /* Many at once, each in a process of its own that then waits to be killed. */
 static void sw_registry_claim__many_processes_at_once(void **state)
 {
@@ -220,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_registry_address__abstract_and_exact),
         cmocka_unit_test(sw_registry_claim__slots_are_in_range),
+        cmocka_unit_test(sw_registry_announcers__each_slot_once),
         cmocka_unit_test(sw_registry_claim__many_processes_at_once),
         cmocka_unit_test(sw_registry_claim__all_taken),
         cmocka_unit_test(sw_registry_same_user__own),

@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The control socket between two processes (SEQPACKET, engine thread only). From client to owner:
- *  - ATTACH{slot, nonce} + its tables (proof of user)
- *    is answered by WELCOME{nonce, inbox address} + tables, inbox, doorbell
- *  - SEGMENT_GET{id}
- *    is answered by SEGMENT{id, offset, length} + descriptor (none: refused)
- *
- * and from the owner at any time SEGMENT_GONE{id}. Everything received is checked for size and
- * kind; anything unexpected ends the connection.
- */
+/* See control.h. Engine thread only. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -26,26 +17,15 @@
 #include "device/adopt.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "link/direct/control.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
 
 #define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
 
-enum message_type { ATTACH = 1, WELCOME, SEGMENT_GET, SEGMENT, SEGMENT_GONE };
-
-struct message {
-    uint32_t type;
-    uint32_t version;
-    uint64_t nonce;
-    uint32_t slot;
-    uint32_t id;
-    uint64_t offset; /* WELCOME: the inbox's address in its owner */
-    uint64_t len_bytes;
-};
-
 enum { MAX_FDS = 3, ROOM_FDS = 8 };
 
-static int send_message(int socket, const struct message *message, const int *fds, int count)
+static int send_message(int socket, const struct sw_message *message, const int *fds, int count)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))] = {0};
     struct iovec iov = {(void *)message, sizeof(*message)};
@@ -73,7 +53,7 @@ static void close_fds(int fds[MAX_FDS])
 
 /* Returns 1 for a message, 0 when there is none now, -1 at the end of the connection. fds are -1
  * where not sent. */
-static int receive_message(int socket, struct message *message, int fds[MAX_FDS])
+static int receive_message(int socket, struct sw_message *message, int fds[MAX_FDS])
 {
     /* More room than is needed: what is delivered must be seen, to be closed. */
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(ROOM_FDS * sizeof(int))];
@@ -128,15 +108,19 @@ void sw_attach_accept(void)
 /* First message of a new client. */
 void sw_attach_greet(int fd)
 {
-    struct message in;
+    struct sw_message in;
     int fds[MAX_FDS];
     int got = receive_message(fd, &in, fds);
     if (got == 0)
         return;
     bool proven = sw_registry_proves_user(fds[0]);
     close_fds(fds);
-    if (got < 0 || !proven || in.type != ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX ||
-        in.nonce == 0)
+    if (got > 0 && in.type == SW_MESSAGE_SURVEY) {
+        sw_survey_answer(fd, &in);
+        goto refuse; /* that was all */
+    }
+    if (got < 0 || !proven || in.type != SW_MESSAGE_ATTACH || in.slot == 0 ||
+        in.slot > SW_SLOT_MAX || in.nonce == 0)
         goto refuse;
 
     pthread_mutex_lock(&sw_direct.lock);
@@ -155,11 +139,11 @@ void sw_attach_greet(int fd)
     if (!usable)
         goto refuse;
     sw_engine_rewatch(fd, inbox, SW_WATCH_CLIENT);
-    struct message out = {.type = WELCOME,
-                          .version = SW_PUB_VERSION,
-                          .nonce = sw_nic.nonce,
-                          .slot = sw_nic.slot,
-                          .offset = (uintptr_t)inbox->base};
+    struct sw_message out = {.type = SW_MESSAGE_WELCOME,
+                             .version = SW_PUB_VERSION,
+                             .nonce = sw_nic.nonce,
+                             .slot = sw_nic.slot,
+                             .offset = (uintptr_t)inbox->base};
     int handed[MAX_FDS] = {sw_nic.pub_fd, inbox->fd, sw_engine.doorbell};
     int rc = send_message(fd, &out, handed, MAX_FDS);
     if (rc)
@@ -173,7 +157,7 @@ refuse:
 
 static void send_segment(struct sw_inbox *inbox, uint32_t id)
 {
-    struct message out = {.type = SEGMENT, .version = SW_PUB_VERSION, .id = id};
+    struct sw_message out = {.type = SW_MESSAGE_SEGMENT, .version = SW_PUB_VERSION, .id = id};
     struct sw_segment *segment = sw_direct.modes.mapped ? sw_segment_find(id) : NULL;
     int fd = segment ? sw_segment_fd(segment) : -1;
     if (segment)
@@ -187,11 +171,11 @@ static void send_segment(struct sw_inbox *inbox, uint32_t id)
 
 void sw_attach_from_client(struct sw_inbox *inbox)
 {
-    struct message in;
+    struct sw_message in;
     int fds[MAX_FDS], got;
     while ((got = receive_message(inbox->socket, &in, fds)) == 1) {
         close_fds(fds);
-        if (in.type != SEGMENT_GET) {
+        if (in.type != SW_MESSAGE_SEGMENT_GET) {
             got = -1;
             break;
         }
@@ -209,7 +193,7 @@ void sw_attach_from_client(struct sw_inbox *inbox)
 
 void sw_attach_segment_gone(uint32_t id)
 {
-    struct message out = {.type = SEGMENT_GONE, .version = SW_PUB_VERSION, .id = id};
+    struct sw_message out = {.type = SW_MESSAGE_SEGMENT_GONE, .version = SW_PUB_VERSION, .id = id};
     pthread_mutex_lock(&sw_direct.lock);
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
         if (inbox->socket >= 0 && send_message(inbox->socket, &out, NULL, 0))
@@ -224,8 +208,10 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
     struct sockaddr_un address;
     unsigned int len = sw_registry_address(peer->slot, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct message out = {
-        .type = ATTACH, .version = SW_PUB_VERSION, .nonce = sw_nic.nonce, .slot = sw_nic.slot};
+    struct sw_message out = {.type = SW_MESSAGE_ATTACH,
+                             .version = SW_PUB_VERSION,
+                             .nonce = sw_nic.nonce,
+                             .slot = sw_nic.slot};
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
         !sw_registry_same_user(fd, &peer->pid) || send_message(fd, &out, &sw_nic.pub_fd, 1)) {
         if (fd >= 0)
@@ -273,7 +259,7 @@ static void peer_died(struct sw_peer *peer)
     }
 }
 
-static bool welcome(struct sw_peer *peer, const struct message *in, int fds[MAX_FDS])
+static bool welcome(struct sw_peer *peer, const struct sw_message *in, int fds[MAX_FDS])
 {
     struct stat tables, inbox;
     if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
@@ -329,7 +315,7 @@ static bool file_holds(int fd, uint64_t offset, uint64_t len_bytes)
     return offset + len_bytes <= size;
 }
 
-static void map_segment(struct sw_peer *peer, const struct message *in, int fd)
+static void map_segment(struct sw_peer *peer, const struct sw_message *in, int fd)
 {
     uint64_t page_offset = in->offset & ~4095ull;
     uint64_t len_bytes = in->len_bytes + (in->offset - page_offset);
@@ -380,15 +366,15 @@ static void drop_segment(struct sw_peer *peer, uint32_t id)
 
 void sw_attach_from_peer(struct sw_peer *peer)
 {
-    struct message in;
+    struct sw_message in;
     int fds[MAX_FDS], got;
     while ((got = receive_message(peer->socket, &in, fds)) == 1) {
         bool good = true;
-        if (in.type == WELCOME)
+        if (in.type == SW_MESSAGE_WELCOME)
             good = welcome(peer, &in, fds);
-        else if (in.type == SEGMENT)
+        else if (in.type == SW_MESSAGE_SEGMENT)
             map_segment(peer, &in, fds[0]);
-        else if (in.type == SEGMENT_GONE)
+        else if (in.type == SW_MESSAGE_SEGMENT_GONE)
             drop_segment(peer, in.id);
         else
             good = false;
@@ -412,8 +398,8 @@ static void ask_segments(struct sw_peer *peer)
              segment = segment->next) {
             if (segment->state != SW_SEGMENT_WANTED)
                 continue;
-            struct message out = {
-                .type = SEGMENT_GET, .version = SW_PUB_VERSION, .id = segment->id};
+            struct sw_message out = {
+                .type = SW_MESSAGE_SEGMENT_GET, .version = SW_PUB_VERSION, .id = segment->id};
             if (send_message(peer->socket, &out, NULL, 0) == 0)
                 segment->state = SW_SEGMENT_ASKED;
             else

@@ -90,7 +90,7 @@ void sw_bind_disconnect(struct sw_qp *qp)
     sw_qp_publish(qp, IBV_QPS_RESET); /* nobody may start an access from here on */
     struct sw_traffic moved = {0};
     sw_account_read(d, &moved);
-    sw_traffic_keep(qp->ctx->netdev, &moved);
+    sw_traffic_add(&qp->moved, &moved);
     uint32_t lost = d->lost + (d->rx ? atomic_load(&d->rx->lost) : 0);
     if (lost)
         sw_info("QP 0x%x: %u messages were lost: no receive, one too short, or a bad key", qp->qpn,

@@ -46,7 +46,8 @@ struct channel {
 static _Atomic(struct channel *) channels[SW_SLOT_MAX + 1];
 
 enum put {
-    PUT_DONE, /* sent, or dropped and counted: either way the request is complete */
+    PUT_DONE,
+    PUT_DROPPED, /* and counted: the request is complete all the same */
     PUT_WAIT,
     PUT_BAD_KEY,
 };
@@ -217,7 +218,7 @@ static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position
         if (may_wait(channel))
             return PUT_WAIT;
         sw_counter_add(qp->ctx->netdev, SW_TX_DROP_STALLED);
-        return PUT_DONE;
+        return PUT_DROPPED;
     }
     channel->stalled_ns = 0;
     void *base = channel->peer->inbox;
@@ -254,9 +255,10 @@ static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
             result = PUT_WAIT;
         sw_lock_release(&channel->lock);
     }
-    if (state == READY_NOBODY)
-        sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
-    return result;
+    if (state != READY_NOBODY)
+        return result;
+    sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
+    return PUT_DROPPED;
 }
 
 /* Whether one of the group's processes must be waited for; the others do not get it twice. */
@@ -293,14 +295,26 @@ static enum put put_to_group(struct sw_qp *qp, const union ibv_gid *gid, uint32_
     return PUT_DONE;
 }
 
+static bool is_to_group(const struct sw_route *route)
+{
+    return route->dest_qpn == SW_MULTICAST_QPN && route->path.is_multicast;
+}
+
+static void account(struct sw_qp *qp, uint32_t position)
+{
+    qp->moved.sent_bytes += sw_sq_at(&qp->sq, position)->len_bytes;
+    qp->moved.sent_packets++;
+    qp->moved.sent_multicast += is_to_group(sw_sq_route(&qp->sq, position));
+}
+
 static enum put start(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
     if (sw_direct.off) {
         sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
-        return PUT_DONE;
+        return PUT_DROPPED;
     }
-    if (route->dest_qpn == SW_MULTICAST_QPN && route->path.is_multicast)
+    if (is_to_group(route))
         return put_to_group(qp, &route->path.dgid, position);
     return put_to_slot(qp, route->is_local ? sw_qpn_slot(route->dest_qpn) : 0, position);
 }
@@ -333,6 +347,8 @@ void sw_datagram_run(struct sw_qp *qp)
             sched_yield(); /* to whom we wait for, who may have only the core we are polling on */
             break;
         }
+        if (result == PUT_DONE)
+            account(qp, sq->next);
         wqe->state = SW_WQE_DONE;
         sent_bytes += sizeof(struct sw_datagram_record) + wqe->len_bytes;
         sq->next++;

@@ -5,6 +5,7 @@
  *  - registry.c   the slot
  *  - engine.c     the thread
  *  - attach.c     handshake and segments over the control socket
+ *  - survey.c     what all processes have counted
  *  - peer.c       processes we use
  *  - inbox.c      what clients write
  *  - reach.c      mapped / cma access to a peer's memory
@@ -208,7 +209,8 @@ bool sw_registry_proves_user(int fd);
 int sw_registry_announce(const char *what);
 /* The same, but only one process can: -EADDRINUSE. */
 int sw_registry_announce_alone(const char *what);
-/* Slots of the processes that announce it, at most `max`. Their number. */
+/* Slots of the processes that announce it (of "": of all processes), at most `max`, each once.
+ * Their number. */
 uint32_t sw_registry_announcers(const char *what, uint16_t *slots, uint32_t max);
 
 /* domain.c */

@@ -142,32 +142,38 @@ int sw_registry_announce_alone(const char *what)
     return bind_name(&address, len);
 }
 
-/* The slot in one line of /proc/net/unix; 0 if that announces something else. */
+/* The slot in one line of /proc/net/unix; 0 if that is another name. */
 static uint32_t slot_of(const char *line, const char *what)
 {
     const char *name = strstr(line, "@sidewire.");
     unsigned int slot;
-    char found[SW_ANNOUNCED_BYTES + 1];
-    if (!name || sscanf(name, "@sidewire.%u.%64s", &slot, found) != 2 || strcmp(found, what) ||
-        slot < 1 || slot > SW_SLOT_MAX)
+    int len = 0;
+    if (!name || sscanf(name, "@sidewire.%u%n", &slot, &len) != 1 || slot < 1 || slot > SW_SLOT_MAX)
         return 0;
-    return slot;
+    name += len;
+    if (*what && *name++ != '.')
+        return 0;
+    size_t what_len = strlen(what);
+    return !strncmp(name, what, what_len) && name[what_len] == '\n' ? slot : 0;
 }
 
 uint32_t sw_registry_announcers(const char *what, uint16_t *slots, uint32_t max)
 {
     uint32_t count = 0;
+    uint64_t seen[SW_SLOT_MAX / 64 + 1] = {0}; /* connections have the listener's name, too */
     char line[256];
     FILE *file = fopen("/proc/self/net/unix", "re");
     while (file && count < max && fgets(line, sizeof(line), file)) {
         uint32_t slot = slot_of(line, what);
-        if (slot)
-            slots[count++] = (uint16_t)slot;
+        if (!slot || seen[slot / 64] >> slot % 64 & 1)
+            continue;
+        seen[slot / 64] |= 1ull << slot % 64;
+        slots[count++] = (uint16_t)slot;
     }
     if (file)
         fclose(file);
     else
-        sw_warn("cannot read /proc/self/net/unix: who shares %s is not known (%s)", what,
+        sw_warn("cannot read /proc/self/net/unix: who has \"%s\" is not known (%s)", what,
                 strerror(errno));
     return count;
 }

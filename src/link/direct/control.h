@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The control socket between two processes (SEQPACKET). From client to owner:
+ *  - ATTACH{slot, nonce} + its tables (proof of user)
+ *    is answered by WELCOME{nonce, inbox address} + tables, inbox, doorbell
+ *  - SEGMENT_GET{id}
+ *    is answered by SEGMENT{id, offset, length} + descriptor (none: refused)
+ *  - SURVEY{id: interface index}, instead of ATTACH
+ *    is answered by a struct sw_survey_answer and the end of the connection
+ *
+ * and from the owner at any time SEGMENT_GONE{id}. Everything received is checked for size and
+ * kind; anything unexpected ends the connection.
+ */
+#ifndef SW_LINK_DIRECT_CONTROL_H
+#define SW_LINK_DIRECT_CONTROL_H
+
+#include <stdint.h>
+
+#include "device/counters.h"
+
+enum sw_message_type {
+    SW_MESSAGE_ATTACH = 1,
+    SW_MESSAGE_WELCOME,
+    SW_MESSAGE_SEGMENT_GET,
+    SW_MESSAGE_SEGMENT,
+    SW_MESSAGE_SEGMENT_GONE,
+    SW_MESSAGE_SURVEY
+};
+
+struct sw_message {
+    uint32_t type;
+    uint32_t version;
+    uint64_t nonce;
+    uint32_t slot;
+    uint32_t id;
+    uint64_t offset; /* WELCOME: the inbox's address in its owner */
+    uint64_t len_bytes;
+};
+
+struct sw_survey_answer {
+    struct sw_message head; /* as it was asked */
+    struct sw_counts counts;
+};
+
+/* survey.c: the owner's part. Engine thread. */
+void sw_survey_answer(int fd, const struct sw_message *asked);
+
+#endif
