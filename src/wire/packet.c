@@ -145,7 +145,7 @@ static enum sw_packet_fault check_payload(const struct sw_opcode *opcode, uint32
 
 enum sw_packet_fault sw_packet_decode(const uint8_t *datagram, size_t len, struct sw_packet *out)
 {
-    if (len < SW_BTH_BYTES + SW_ICRC_BYTES || len % 4 || len > UINT16_MAX)
+    if (len < SW_BTH_BYTES + SW_ICRC_BYTES || len % 4 || len > SW_DATAGRAM_MAX)
         return SW_PACKET_FAULT_TRUNCATED;
     struct sw_packet packet = {.payload_len = 0};
     bth_decode(datagram, &packet.bth);

@@ -19,6 +19,7 @@
 
 enum {
     SW_ROCE_PORT = 4791,
+    SW_DATAGRAM_MAX = 65535 - 28, /* of UDP over IPv4 */
     SW_ICRC_BYTES = 4,
     SW_TRAILER_MAX = 3 + SW_ICRC_BYTES,
     SW_ATOMIC_WRITE_BYTES = 8, /* the payload of ATOMIC WRITE */
@@ -92,7 +93,8 @@ struct sw_packet {
 /* Why a datagram is no packet. */
 enum sw_packet_fault {
     SW_PACKET_FAULT_NONE,
-    SW_PACKET_FAULT_TRUNCATED, /* shorter than its headers and the ICRC, or no multiple of 4 */
+    SW_PACKET_FAULT_TRUNCATED, /* shorter than its headers and the ICRC, too long for UDP, or no
+                                  multiple of 4 */
     SW_PACKET_FAULT_VERSION,   /* a BTH of another version */
     SW_PACKET_FAULT_OPCODE,    /* unknown */
     SW_PACKET_FAULT_PAD,       /* more pad than bytes, or on a packet that has no payload */
