@@ -2,6 +2,7 @@
 #include "device/mr.h"
 
 #include <errno.h>
+#include <sidewire/flush.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,7 +16,8 @@
 #define KNOWN_ACCESS                                                             \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND |      \
-     IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
+     IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE |    \
+     IBV_ACCESS_FLUSH_GLOBAL)
 
 static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned int access)
 {

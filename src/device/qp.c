@@ -371,6 +371,12 @@ void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr)
         qp->sq.batch_error = sw_sq_append(&qp->sq, wr);
 }
 
+void sw_qp_batch_flush(struct sw_qp *qp, const struct sw_flush_wr *wr)
+{
+    if (!qp->sq.batch_error)
+        qp->sq.batch_error = sw_sq_append_flush(&qp->sq, wr);
+}
+
 void sw_qp_batch_route(struct sw_qp *qp, struct ibv_ah *ah, uint32_t dest_qpn, uint32_t qkey)
 {
     if (qp->sq.batch_error)

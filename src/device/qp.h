@@ -51,6 +51,8 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
  */
 void sw_qp_batch_begin(struct sw_qp *qp);
 void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr);
+struct sw_flush_wr;
+void sw_qp_batch_flush(struct sw_qp *qp, const struct sw_flush_wr *wr);
 /* The destination of the request added last (a datagram), where it had none. */
 void sw_qp_batch_route(struct sw_qp *qp, struct ibv_ah *ah, uint32_t dest_qpn, uint32_t qkey);
 int sw_qp_batch_commit(struct sw_qp *qp);

@@ -2,6 +2,7 @@
 /* ibv_modify_qp and ibv_query_qp: values are checked first, then applied, so that a refused call
  * changes nothing. */
 #include <errno.h>
+#include <sidewire/flush.h>
 #include <string.h>
 
 #include "device/cq_impl.h"
@@ -11,10 +12,11 @@
 #include "device/qp_state.h"
 #include "device/xrc_impl.h"
 
-/* Of these only the remote rights mean something to a QP; programs pass their regions' rights. */
+/* Of these only the rights of peers mean something to a QP; programs pass their regions' rights. */
 #define QP_ACCESS                                                                \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
-     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND)
+     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND |      \
+     IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT)
 
 static int check_path(struct sw_qp *qp, const struct ibv_ah_attr *ah)
 {

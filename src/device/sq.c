@@ -2,6 +2,7 @@
 #include "device/sq.h"
 
 #include <errno.h>
+#include <sidewire/flush.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,7 @@ static const uint8_t opcode_carries[] = {
     [IBV_WR_ATOMIC_CMP_AND_SWP] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = LISTED | CARRY_DATA | CARRY_ATOMIC | INTO_LOCAL,
     [IBV_WR_ATOMIC_WRITE] = LISTED | CARRY_DATA | CARRY_REMOTE,
+    [IBV_WR_FLUSH] = LISTED, /* but only sw_sq_append_flush() takes it */
     [IBV_WR_LOCAL_INV] = LISTED | LOCAL,
     [IBV_WR_BIND_MW] = LISTED | LOCAL,
 };
@@ -156,6 +158,22 @@ static int fill_local(struct sw_wqe *wqe, const struct ibv_send_wr *wr)
     return 0;
 }
 
+/* What requests of all kinds have. */
+static inline struct sw_wqe *begin(struct sw_sq *sq, uint64_t wr_id, unsigned int opcode,
+                                   unsigned int flags)
+{
+    struct sw_wqe *wqe = sw_sq_at(sq, sq->tail);
+    wqe->wr_id = wr_id;
+    wqe->opcode = (uint8_t)opcode;
+    wqe->flags = (uint8_t)((flags & IBV_SEND_SIGNALED || sq->sig_all ? SW_WQE_SIGNALED : 0) |
+                           (flags & IBV_SEND_FENCE ? SW_WQE_FENCE : 0) |
+                           (flags & IBV_SEND_SOLICITED ? SW_WQE_SOLICITED : 0));
+    wqe->state = SW_WQE_WAITING;
+    wqe->via_ring = 0;
+    wqe->done_bytes = 0;
+    return wqe;
+}
+
 /* Of an opcode that this queue does not take: built for other types, not built, or none at all. */
 static int refuse_opcode(unsigned int opcode)
 {
@@ -174,16 +192,8 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > sq->sge_max)
         return -EINVAL;
 
-    struct sw_wqe *wqe = sw_sq_at(sq, sq->tail);
     unsigned int flags = wr->send_flags;
-    wqe->wr_id = wr->wr_id;
-    wqe->opcode = (uint8_t)opcode;
-    wqe->flags = (uint8_t)((flags & IBV_SEND_SIGNALED || sq->sig_all ? SW_WQE_SIGNALED : 0) |
-                           (flags & IBV_SEND_FENCE ? SW_WQE_FENCE : 0) |
-                           (flags & IBV_SEND_SOLICITED ? SW_WQE_SOLICITED : 0));
-    wqe->state = SW_WQE_WAITING;
-    wqe->via_ring = 0;
-    wqe->done_bytes = 0;
+    struct sw_wqe *wqe = begin(sq, wr->wr_id, opcode, flags);
     wqe->imm = carries & CARRY_IMM ? wr->imm_data : 0;
     if (__builtin_expect(sq->names_srq, 0))
         wqe->srq_num = wr->qp_type.xrc.remote_srqn;
@@ -225,6 +235,36 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
     return 0;
 }
 
+/* A flush moves no bytes: what it is about stands where atomics have their operands. */
+int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr)
+{
+    const unsigned int types = IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT;
+    if (sw_sq_is_full(sq))
+        return -ENOMEM;
+    if (!wr->type || wr->type & ~types || wr->level > IBV_FLUSH_MR ||
+        (wr->level == IBV_FLUSH_RANGE && wr->len_bytes > SW_MAX_MSG_BYTES))
+        return -EINVAL;
+    struct sw_wqe *wqe = begin(sq, wr->wr_id, IBV_WR_FLUSH, wr->send_flags);
+    wqe->remote_addr = wr->remote_addr;
+    wqe->rkey = wr->rkey;
+    wqe->compare_add = wr->len_bytes;
+    wqe->swap = wr->type | (uint64_t)wr->level << 8;
+    wqe->imm = 0;
+    wqe->len_bytes = 0;
+    wqe->sge_count = 0;
+    sq->tail++;
+    return 0;
+}
+
+struct sw_target_flush sw_wqe_flush(const struct sw_wqe *wqe)
+{
+    return (struct sw_target_flush){.key = wqe->rkey,
+                                    .addr = wqe->remote_addr,
+                                    .len_bytes = wqe->compare_add,
+                                    .type = (uint8_t)wqe->swap,
+                                    .whole_region = wqe->swap >> 8 == IBV_FLUSH_MR};
+}
+
 static const uint8_t wc_opcodes[] = {
     [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
     [IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
@@ -235,6 +275,7 @@ static const uint8_t wc_opcodes[] = {
     [IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
     [IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
+    [IBV_WR_FLUSH] = IBV_WC_FLUSH,
     [IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
     [IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
 };

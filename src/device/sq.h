@@ -17,9 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/pub.h"
-
 #include "device/ah.h"
+#include "device/pub.h"
+#include "device/target.h"
 
 struct sw_pd;
 struct sw_qp;
@@ -51,6 +51,17 @@ struct sw_wqe {
     uint8_t pad1[4];
 };
 static_assert(sizeof(struct sw_wqe) == 64, "one cache line");
+
+/* A FLUSH, for which struct ibv_send_wr has no place. */
+struct sw_flush_wr {
+    uint64_t wr_id;
+    unsigned int send_flags;
+    uint32_t rkey;
+    uint64_t remote_addr;
+    uint64_t len_bytes;
+    uint8_t type;  /* IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT */
+    uint8_t level; /* IBV_FLUSH_RANGE or IBV_FLUSH_MR */
+};
 
 /* Of a datagram: where it goes. */
 struct sw_route {
@@ -130,6 +141,10 @@ void sw_sq_reset(struct sw_sq *sq);
 /* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size),
  * -EOPNOTSUPP. */
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr);
+/* The same for a FLUSH. -ENOMEM, -EINVAL (type, level, length). */
+int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr);
+/* What a FLUSH in the queue asks for. */
+struct sw_target_flush sw_wqe_flush(const struct sw_wqe *wqe);
 
 /* Gives the request at `position` its destination; ah NULL: none yet. */
 void sw_sq_set_route(struct sw_sq *sq, uint32_t position, struct ibv_ah *ah, uint32_t dest_qpn,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/target.h"
 
+#include <sidewire/flush.h>
+
 #include "base/payload.h"
 
 const struct sw_verdict_rule sw_verdict_rules[SW_VERDICT_COUNT] = {
@@ -51,6 +53,28 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
     *out = mr;
     *word = seen;
     return SW_ACK;
+}
+
+enum sw_verdict sw_target_check_flush(const struct sw_pub *pub, struct sw_target_flush *flush,
+                                      struct sw_target_qp qp, const struct sw_pub_mr **out)
+{
+    uint64_t word, addr = flush->addr, len_bytes = flush->len_bytes;
+    uint32_t need = (flush->type & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) |
+                    (flush->type & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
+    if (!need)
+        return SW_NAK_INVALID;
+    if (flush->whole_region && flush->key >> 8 < SW_MAX_MR) {
+        const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(flush->key)];
+        addr = mr->iova; /* of whatever is there: the check below has the last word */
+        len_bytes = 0;
+    }
+    enum sw_verdict verdict =
+        sw_target_check(pub, flush->key, addr, len_bytes, need, qp, out, &word);
+    if (verdict == SW_ACK && flush->whole_region) {
+        flush->addr = (*out)->iova;
+        flush->len_bytes = (*out)->len_bytes;
+    }
+    return verdict;
 }
 
 enum sw_verdict sw_target_check_invalidate(const struct sw_pub *pub, uint32_t key,

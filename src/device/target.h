@@ -65,6 +65,18 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
                                 uint64_t len_bytes, uint32_t need, struct sw_target_qp qp,
                                 const struct sw_pub_mr **out, uint64_t *word);
 
+/* What a FLUSH asks of the target. */
+struct sw_target_flush {
+    uint64_t addr, len_bytes;
+    uint32_t key;
+    uint8_t type;      /* IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT: one or both */
+    bool whole_region; /* address and length mean nothing */
+};
+/* The same for a FLUSH; on SW_ACK its address and length are what is to be flushed. Unlike an
+ * access to nothing it names a key even where it is empty. */
+enum sw_verdict sw_target_check_flush(const struct sw_pub *pub, struct sw_target_flush *flush,
+                                      struct sw_target_qp qp, const struct sw_pub_mr **out);
+
 /* An access to nothing: its key is not looked at (C9-88), but the QP must admit the operation. */
 static inline enum sw_verdict sw_target_check_empty(uint32_t need, uint32_t qp_access)
 {

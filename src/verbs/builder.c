@@ -11,14 +11,18 @@
 #include "verbs/builder.h"
 
 #include <errno.h>
+#include <sidewire/flush.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "device/sq.h"
 
 #define RC_SEND_OPS                                                                                \
     (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |        \
      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |                          \
-     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_ATOMIC_WRITE)
+     IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_ATOMIC_WRITE |             \
+     IBV_QP_EX_WITH_FLUSH)
 
 #define XRC_SEND_OPS (RC_SEND_OPS & ~(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW))
 
@@ -128,6 +132,24 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
     qp->wr.send_flags |= IBV_SEND_INLINE;
 }
 
+/* Complete as it is, and not a struct ibv_send_wr: handed over at once. */
+static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
+                     uint8_t type, uint8_t level)
+{
+    struct sw_verbs_qp *qp = qp_of(ex);
+    if (SW_UNLIKELY(qp->wr_open))
+        sw_qp_batch_add(qp->dev, &qp->wr);
+    qp->wr_open = false;
+    const struct sw_flush_wr wr = {.wr_id = ex->wr_id,
+                                   .send_flags = ex->wr_flags,
+                                   .rkey = rkey,
+                                   .remote_addr = remote_addr,
+                                   .len_bytes = len,
+                                   .type = type,
+                                   .level = level};
+    sw_qp_batch_flush(qp->dev, &wr);
+}
+
 static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 {
     begin_wr(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = invalidate_rkey;
@@ -213,7 +235,6 @@ static void wr_no_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t rem
     wr_no_rdma(ex, rkey, remote_addr);
 }
 
-/* The operation that headers since rdma-core 46 add behind our struct ibv_qp_ex. */
 static void wr_no_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t len,
                         uint8_t type, uint8_t level)
 {
@@ -361,6 +382,12 @@ int sw_builder_check(enum ibv_qp_type type, uint64_t send_ops)
     return send_ops & ~offered ? -EOPNOTSUPP : 0;
 }
 
+/* Newer headers have it next in struct ibv_qp_ex. */
+static void set_wr_flush(struct ibv_qp_ex *ex, sidewire_flush_fn flush)
+{
+    memcpy((char *)&ex->wr_atomic_write + sizeof(ex->wr_atomic_write), &flush, sizeof(flush));
+}
+
 static void install_refusals(struct ibv_qp_ex *ex)
 {
     ex->wr_atomic_cmp_swp = wr_no_cmp_swp;
@@ -377,9 +404,7 @@ static void install_refusals(struct ibv_qp_ex *ex)
     ex->wr_set_ud_addr = wr_no_ud_addr;
     ex->wr_set_xrc_srqn = wr_no_xrc_srqn;
     ex->wr_atomic_write = wr_no_atomic_write;
-
-    void (*flush)(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t, uint8_t) = wr_no_flush;
-    memcpy((char *)&ex->wr_atomic_write + sizeof(ex->wr_atomic_write), &flush, sizeof(flush));
+    set_wr_flush(ex, wr_no_flush);
 }
 
 static void install_operations(struct ibv_qp_ex *ex, uint64_t send_ops)
@@ -402,6 +427,8 @@ static void install_operations(struct ibv_qp_ex *ex, uint64_t send_ops)
         ex->wr_send_inv = wr_send_inv;
     if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
         ex->wr_atomic_write = wr_atomic_write;
+    if (send_ops & IBV_QP_EX_WITH_FLUSH)
+        set_wr_flush(ex, wr_flush);
     if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
         ex->wr_local_inv = wr_local_inv;
     if (send_ops & IBV_QP_EX_WITH_BIND_MW)

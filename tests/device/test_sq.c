@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/sq.h"
 
+#include <sidewire/flush.h>
+
 #include "nic_rig.h"
 
 static struct sw_sq new_sq(uint32_t wr, uint32_t sges, uint32_t inline_max, bool sig_all)
@@ -225,6 +227,52 @@ static void sw_sq_append__inline(void **state)
     sw_sq_fini(&sq);
 }
 
+static void sw_sq_append_flush__keeps_the_request(void **state)
+{
+    (void)state;
+    struct sw_sq sq = new_sq(4, 1, 0, false);
+    const struct sw_flush_wr good = {.wr_id = 9,
+                                     .send_flags = IBV_SEND_FENCE,
+                                     .rkey = 0x1234,
+                                     .remote_addr = 1ull << 60,
+                                     .len_bytes = 2ull << 30,
+                                     .type = IBV_FLUSH_PERSISTENT,
+                                     .level = IBV_FLUSH_RANGE};
+    struct sw_flush_wr bad = good;
+    bad.type = 0;
+    assert_int_equal(sw_sq_append_flush(&sq, &bad), -EINVAL);
+    bad.type = 4;
+    assert_int_equal(sw_sq_append_flush(&sq, &bad), -EINVAL);
+    bad = good;
+    bad.level = 2;
+    assert_int_equal(sw_sq_append_flush(&sq, &bad), -EINVAL);
+    bad = good;
+    bad.len_bytes++;
+    assert_int_equal(sw_sq_append_flush(&sq, &bad), -EINVAL);
+    bad.level = IBV_FLUSH_MR; /* of which the length means nothing */
+    assert_int_equal(sw_sq_append_flush(&sq, &bad), 0);
+    assert_true(sw_wqe_flush(sw_sq_at(&sq, 0)).whole_region);
+    assert_int_equal(sw_sq_append_flush(&sq, &good), 0);
+    const struct sw_wqe *wqe = sw_sq_at(&sq, 1);
+    assert_int_equal(wqe->wr_id, 9);
+    assert_int_equal(wqe->opcode, IBV_WR_FLUSH);
+    assert_int_equal(wqe->flags, SW_WQE_FENCE);
+    assert_int_equal(wqe->len_bytes, 0); /* that would be moved */
+    struct sw_target_flush flush = sw_wqe_flush(wqe);
+    assert_int_equal(flush.key, 0x1234);
+    assert_int_equal(flush.addr, 1ull << 60);
+    assert_int_equal(flush.len_bytes, 2ull << 30);
+    assert_int_equal(flush.type, IBV_FLUSH_PERSISTENT);
+    assert_false(flush.whole_region);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sw_sq_append_flush(&sq, &good), 0);
+    assert_int_equal(sw_sq_append_flush(&sq, &good), -ENOMEM);
+    struct ibv_send_wr wr = {.opcode = IBV_WR_FLUSH};
+    start_at(&sq, 0);
+    assert_int_equal(sw_sq_append(&sq, &wr), -EINVAL); /* has no place for any of it */
+    sw_sq_fini(&sq);
+}
+
 static void sw_sq_append__sig_all(void **state)
 {
     (void)state;
@@ -327,6 +375,7 @@ int main(void)
         cmocka_unit_test(sw_sq_append__atomics_are_eight_bytes),
         cmocka_unit_test(sw_sq_append__lengths_and_counts),
         cmocka_unit_test(sw_sq_append__inline),
+        cmocka_unit_test(sw_sq_append_flush__keeps_the_request),
         cmocka_unit_test(sw_sq_append__sig_all),
         rig_test(sw_sq_retire__errors_complete_unsignaled_requests_too),
         rig_test(sw_sq_retire_run__only_signaled_ones_show),

@@ -2,6 +2,7 @@
 #include "device/target.h"
 
 #include <setjmp.h>
+#include <sidewire/flush.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -276,6 +277,63 @@ static void sw_target_check_invalidate__only_windows_of_the_qp(void **state)
     assert_int_equal(sw_target_check_invalidate(tables, KEY, qp), SW_NAK_ACCESS);
 }
 
+static enum sw_verdict check_flush(struct sw_target_flush *flush, uint32_t admits)
+{
+    const struct sw_pub_mr *mr = NULL;
+    enum sw_verdict verdict =
+        sw_target_check_flush(tables, flush, (struct sw_target_qp){QPN, PD, admits}, &mr);
+    assert_ptr_equal(mr, verdict == SW_ACK ? entry() : NULL);
+    return verdict;
+}
+
+/* Each type needs its right, of region and QP, and both need both. */
+static void sw_target_check_flush__rights(void **state)
+{
+    (void)state;
+    static const uint32_t right[4] = {0, IBV_ACCESS_FLUSH_GLOBAL, IBV_ACCESS_FLUSH_PERSISTENT,
+                                      IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT};
+    for (uint8_t type = 1; type < 4; type++)
+        for (int has = 0; has < 4; has++) {
+            struct sw_target_flush flush = {
+                .addr = IOVA, .len_bytes = LEN, .key = KEY, .type = type};
+            bool may = (has & type) == type;
+            entry()->access = RIGHTS | right[has];
+            assert_int_equal(check_flush(&flush, ~0u), may ? SW_ACK : SW_NAK_ACCESS);
+            entry()->access = ~0u;
+            assert_int_equal(check_flush(&flush, RIGHTS | right[has]),
+                             may ? SW_ACK : SW_NAK_INVALID);
+        }
+    struct sw_target_flush nothing = {.addr = IOVA, .len_bytes = LEN, .key = KEY};
+    assert_int_equal(check_flush(&nothing, ~0u), SW_NAK_INVALID);
+}
+
+static void sw_target_check_flush__ranges(void **state)
+{
+    (void)state;
+    entry()->access = IBV_ACCESS_FLUSH_GLOBAL;
+    struct sw_target_flush flush = {
+        .addr = IOVA + 8, .len_bytes = 16, .key = KEY, .type = IBV_FLUSH_GLOBAL};
+    assert_int_equal(check_flush(&flush, ~0u), SW_ACK);
+    assert_int_equal(flush.addr, IOVA + 8);
+    assert_int_equal(flush.len_bytes, 16);
+    flush.len_bytes = LEN;
+    assert_int_equal(check_flush(&flush, ~0u), SW_NAK_ACCESS);
+    flush.len_bytes = 0;
+    assert_int_equal(check_flush(&flush, ~0u), SW_ACK);
+    flush.key ^= 1; /* an empty range names a key all the same */
+    assert_int_equal(check_flush(&flush, ~0u), SW_NAK_ACCESS);
+
+    struct sw_target_flush whole = {
+        .addr = 1, .len_bytes = 1, .key = KEY, .type = IBV_FLUSH_GLOBAL, .whole_region = true};
+    assert_int_equal(check_flush(&whole, ~0u), SW_ACK);
+    assert_int_equal(whole.addr, IOVA);
+    assert_int_equal(whole.len_bytes, LEN);
+    whole.key = UINT32_MAX;
+    assert_int_equal(check_flush(&whole, ~0u), SW_NAK_ACCESS);
+    whole.key = KEY ^ 1;
+    assert_int_equal(check_flush(&whole, ~0u), SW_NAK_ACCESS);
+}
+
 static void sw_target_need__opcodes(void **state)
 {
     (void)state;
@@ -302,6 +360,8 @@ int main(void)
         cmocka_unit_test_setup(sw_target_check__protection_domain, setup),
         cmocka_unit_test_setup(sw_target_check__windows, setup),
         cmocka_unit_test_setup(sw_target_check_invalidate__only_windows_of_the_qp, setup),
+        cmocka_unit_test_setup(sw_target_check_flush__rights, setup),
+        cmocka_unit_test_setup(sw_target_check_flush__ranges, setup),
         cmocka_unit_test(sw_target_need__opcodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

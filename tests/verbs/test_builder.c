@@ -2,6 +2,7 @@
 /* The posting interface of ibv_qp_ex: what can be asked for, every operation and data setter, abort
  * and misuse. */
 #include <arpa/inet.h>
+#include <sidewire/flush.h>
 #include <string.h>
 
 #include "rig.h"
@@ -11,14 +12,14 @@
      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | \
      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV)
 
-static struct ibv_qp *create(struct rig *rig, uint64_t send_ops)
+static struct ibv_qp *create_type(struct rig *rig, enum ibv_qp_type type, uint64_t send_ops)
 {
     struct ibv_qp_init_attr plain = rig_qp_attr(rig->cq);
     struct ibv_qp_init_attr_ex attr = {
         .send_cq = plain.send_cq,
         .recv_cq = plain.recv_cq,
         .cap = plain.cap,
-        .qp_type = plain.qp_type,
+        .qp_type = type,
         .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
         .pd = rig->pd,
         .send_ops_flags = send_ops,
@@ -27,6 +28,11 @@ static struct ibv_qp *create(struct rig *rig, uint64_t send_ops)
     struct ibv_qp *qp = ibv_create_qp_ex(rig->ctx, &attr);
     assert_true(!qp || attr.cap.max_inline_data >= 64);
     return qp;
+}
+
+static struct ibv_qp *create(struct rig *rig, uint64_t send_ops)
+{
+    return create_type(rig, IBV_QPT_RC, send_ops);
 }
 
 static struct ibv_qp_ex *setup(struct rig *rig)
@@ -52,7 +58,7 @@ static void expect_one(struct rig *rig, uint64_t wr_id, enum ibv_wc_opcode opcod
 static void create__send_ops(void **state)
 {
     (void)state;
-    static const uint64_t unbuilt[] = {IBV_QP_EX_WITH_TSO, 1ull << 11 /* FLUSH */, 1ull << 50};
+    static const uint64_t unbuilt[] = {IBV_QP_EX_WITH_TSO, 1ull << 50};
     struct rig rig;
     rig_setup(&rig, NULL);
     for (size_t i = 0; i < sizeof(unbuilt) / sizeof(unbuilt[0]); i++) {
@@ -262,6 +268,27 @@ static void misuse__fails_at_complete(void **state)
     rig_teardown(&rig);
 }
 
+/* Only a reliable queue pair hears when its requests have been executed. */
+static void flush__is_refused_where_nothing_is_acknowledged(void **state)
+{
+    (void)state;
+    static const enum ibv_qp_type types[] = {IBV_QPT_UC, IBV_QPT_UD};
+    struct rig rig;
+    rig_setup(&rig, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        assert_null(create_type(&rig, types[i], IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_FLUSH));
+        assert_int_equal(errno, EOPNOTSUPP);
+        struct ibv_qp *qp = create_type(&rig, types[i], IBV_QP_EX_WITH_SEND);
+        assert_non_null(qp);
+        struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+        ibv_wr_start(ex);
+        ibv_wr_flush(ex, rig.mr->rkey, 0, 0, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR);
+        assert_int_equal(ibv_wr_complete(ex), EOPNOTSUPP);
+        assert_int_equal(ibv_destroy_qp(qp), 0);
+    }
+    rig_teardown(&rig);
+}
+
 static void refused_operations__do_not_crash(void **state)
 {
     (void)state;
@@ -314,12 +341,9 @@ static void refused_operations__do_not_crash(void **state)
         case 12:
             ibv_wr_set_xrc_srqn(ex, 1);
             break;
-        default: { /* ibv_wr_flush, which newer headers have next */
-            void (*flush)(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t, uint8_t);
-            memcpy(&flush, &ex->wr_atomic_write + 1, sizeof(flush));
-            flush(ex, 1, remote, 1, 1, 1);
+        default:
+            ibv_wr_flush(ex, 1, remote, 1, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
             break;
-        }
         }
         assert_int_equal(ibv_wr_complete(ex), op == 11 || op == 12 ? EINVAL : EOPNOTSUPP);
     }
@@ -336,6 +360,7 @@ int main(void)
         cmocka_unit_test(send_inv__of_a_plain_region),
         cmocka_unit_test(abort__posts_nothing),
         cmocka_unit_test(misuse__fails_at_complete),
+        cmocka_unit_test(flush__is_refused_where_nothing_is_acknowledged),
         cmocka_unit_test(refused_operations__do_not_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

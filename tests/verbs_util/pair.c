@@ -122,7 +122,8 @@ static void make_qp(const struct vu_ep_attr *attr, struct vu_ep *ep)
             .sq_sig_all = attr->sig_all,
             .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
             .pd = ep->dev->pd,
-            .send_ops_flags = attr->type == IBV_QPT_UC ? UC_OPS : RC_OPS,
+            .send_ops_flags =
+                attr->send_ops | (attr->type == IBV_QPT_UC ? (uint64_t)UC_OPS : (uint64_t)RC_OPS),
         };
         ep->qp = ibv_create_qp_ex(ep->dev->ctx, &init);
         cap = init.cap;

@@ -69,8 +69,9 @@ struct vu_ep_attr {              /* zero: default */
     int cqe;                     /* 256, each CQ */
     enum ibv_qp_type type;       /* IBV_QPT_RC; or IBV_QPT_UC, and so on */
     bool sig_all;
-    bool channel;  /* both CQs report to ep.channel */
-    bool extended; /* ibv_create_qp_ex with the send builders */
+    bool channel;      /* both CQs report to ep.channel */
+    bool extended;     /* ibv_create_qp_ex with the send builders */
+    uint64_t send_ops; /* extended: these beside those that any device has */
     struct ibv_srq *srq;
     struct ibv_cq *send_cq, *recv_cq; /* shared with others instead of own ones */
 };

@@ -11,6 +11,7 @@
  *  - reach.c      mapped / cma access to a peer's memory
  *  - bind.c       QP to QP
  *  - requester.c  sends (onesided.c, twosided.c)
+ *  - flush.c      FLUSH
  *  - bounce.c     requests that the target executes
  *  - responder.c  what came in (pull.c)
  *  - datagram_send.c, datagram_receive.c, multicast.c: UD
@@ -345,6 +346,9 @@ bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t posi
 /* The target's part: moves what is left of the list's bytes into the claimed receive, at most the
  * budget. Inside an access section. */
 enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count);
+
+/* flush.c */
+enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe);
 
 /* twosided.c: copies local bytes from `offset`; false: a key does not allow it */
 bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,

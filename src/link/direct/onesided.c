@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* WRITE, WRITE with immediate, READ and atomics, executed by the initiator on memory it can reach.
  */
+#include <sidewire/flush.h>
 #include <string.h>
 
 #include "base/payload.h"
@@ -147,9 +148,8 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
 {
     if (wqe->via_ring)
         return sw_bounce_start(qp, d, wqe, position);
-    if (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
-        wqe->opcode == IBV_WR_ATOMIC_WRITE)
-        return atomic(qp, d, wqe, position);
+    if (wqe->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) /* and what newer headers have: all above READ */
+        return wqe->opcode == IBV_WR_FLUSH ? sw_flush_start(d, wqe) : atomic(qp, d, wqe, position);
     if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
         if (d->remote_rq_entries == 0)
             return sw_bounce_start(qp, d, wqe, position); /* the target takes the receive */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * FLUSH (IBTA Vol1 annex A19). All processors of a host see the same memory, so bytes are visible
+ * to everyone when the processor that moves them has: what earlier requests left to the target is
+ * waited for, and the rest is a fence.
+ */
+#include <stdatomic.h>
+
+#include "device/qp_impl.h"
+#include "link/direct/direct.h"
+
+enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe)
+{
+    struct sw_target_flush flush = sw_wqe_flush(wqe);
+    const struct sw_pub_mr *mr;
+    enum sw_verdict verdict = sw_target_check_flush(d->peer->pub, &flush, sw_remote_side(d), &mr);
+    if (verdict != SW_ACK)
+        return sw_step_refused(d, verdict);
+    if (d->answers_due)
+        return SW_STEP_BLOCKED;
+    atomic_thread_fence(memory_order_seq_cst);
+    return SW_STEP_DONE;
+}
