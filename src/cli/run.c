@@ -17,6 +17,7 @@
 #include "cli/fault.h"
 #include "cli/library.h"
 #include "cli/program.h"
+#include "link/faults/faults.h"
 
 struct run_args {
     bool force;
@@ -24,7 +25,7 @@ struct run_args {
     char **argv; /* of CMD */
 };
 
-enum { KEY_DIRECT = 256, KEY_ADOPT, KEY_DEVICES, KEY_LOG, KEY_FORCE };
+enum { KEY_DIRECT = 256, KEY_ADOPT, KEY_DEVICES, KEY_LOG, KEY_FAULTS, KEY_FORCE };
 
 static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
@@ -38,6 +39,10 @@ static const struct argp_option options[] = {
     {"devices", KEY_DEVICES, "LIST", 0,
      "Only make devices for these network interfaces, e.g. lo,eth0", 0},
     {"log", KEY_LOG, "LEVEL", 0, "What is told on stderr: error, warn (default), info or debug", 0},
+    {"faults", KEY_FAULTS, "SPEC", 0,
+     "Inject faults: loss=1%,dup=0.1%,reorder=2%:50us,corrupt=1e-4,delay=20us,rnr=1%,seed=7 or "
+     "@SCRIPT",
+     0},
     {"force", KEY_FORCE, NULL, 0,
      "Run CMD even if the library cannot be preloaded into it; its children may get it", 0},
     {0},
@@ -61,6 +66,17 @@ static void set_one_of(struct argp_state *state, const char *variable, const cha
     argp_error(state, "--%s is %s, not '%s'", option, list, value);
 }
 
+/* Tried here, so that a mistake is told before CMD runs. A script is found wherever CMD goes. */
+static void set_faults(struct argp_state *state, const char *value)
+{
+    static struct sw_faults tried;
+    char error[256], path[PATH_MAX + 1] = "@";
+    if (sw_faults_parse(value, &tried, error, sizeof(error)))
+        argp_error(state, "--faults: %s", error);
+    bool is_script = *value == '@' && realpath(value + 1, path + 1);
+    setenv("SIDEWIRE_FAULTS", is_script ? path : value, 1);
+}
+
 static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct run_args *args = state->input;
@@ -78,6 +94,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         if (*value == '\0')
             argp_error(state, "--devices wants names of network interfaces, e.g. lo,eth0");
         setenv("SIDEWIRE_DEVICES", value, 1);
+        return 0;
+    case KEY_FAULTS:
+        set_faults(state, value);
         return 0;
     case KEY_FORCE:
         args->force = true;

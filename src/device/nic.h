@@ -84,6 +84,7 @@ struct sw_nic {
     struct sw_qp **qps;          /* [SW_MAX_QP] */
     struct sw_mr **mrs;          /* [SW_MAX_MR] */
     uint32_t qp_next, mr_next, cq_next;
+    uint32_t qp_created; /* ever */
     uint32_t qp_count;
     uint64_t *cq_used;       /* bitmap [SW_MAX_CQ] */
     struct sw_cq *moderated; /* list of the CQs with moderation */

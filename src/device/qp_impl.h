@@ -38,6 +38,7 @@ struct sw_qp {
     uint32_t pd_id;
     uint32_t qpn;
     uint32_t index;
+    uint32_t ordinal; /* among those the process created, from 1 */
 
     struct sw_rq rq;              /* entries == 0 with an SRQ */
     struct sw_traffic moved;      /* datagrams, and what its connections before this one moved */

@@ -8,9 +8,11 @@
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
+#include "link/faults/live.h"
 
 static int start(void)
 {
+    sw_faults_start();
     int rc = sw_engine_open();
     if (rc)
         return rc;
@@ -34,7 +36,7 @@ static void fork_child(void)
 static const struct sw_qp_ops *choose(struct sw_qp *qp)
 {
     (void)qp;
-    return &sw_direct_qp_ops;
+    return sw_faults_live ? &sw_direct_gated_ops : &sw_direct_qp_ops;
 }
 
 static const struct sw_link_ops ops = {

@@ -15,6 +15,7 @@
 #include "device/counters.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
+#include "link/direct/gate.h"
 #include "link/engine.h"
 
 /* Bytes sent in one call; the rest goes on in later ones. */
@@ -307,7 +308,7 @@ static void account(struct sw_qp *qp, uint32_t position)
     qp->moved.sent_multicast += is_to_group(sw_sq_route(&qp->sq, position));
 }
 
-static enum put start(struct sw_qp *qp, uint32_t position)
+static enum put send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
     if (sw_direct.off) {
@@ -317,6 +318,19 @@ static enum put start(struct sw_qp *qp, uint32_t position)
     if (is_to_group(route))
         return put_to_group(qp, &route->path.dgid, position);
     return put_to_slot(qp, route->is_local ? sw_qpn_slot(route->dest_qpn) : 0, position);
+}
+
+static enum put start(struct sw_qp *qp, uint32_t position)
+{
+    if (__builtin_expect(!sw_gates, 1))
+        return send_one(qp, position);
+    uint32_t copies;
+    if (!sw_gate_datagram(qp, sw_sq_at(&qp->sq, position), position, &copies))
+        return PUT_WAIT;
+    enum put result = copies ? send_one(qp, position) : PUT_DONE;
+    if (copies > 1 && result == PUT_DONE)
+        send_one(qp, position); /* lost where there is no room now */
+    return result;
 }
 
 static void fail(struct sw_qp *qp, enum ibv_wc_status status)

@@ -12,6 +12,7 @@
 #include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
+#include "link/direct/gate.h"
 #include "link/engine.h"
 
 struct sw_direct sw_direct = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};
@@ -107,7 +108,10 @@ int sw_direct_start(void)
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
           0); /* Yama: let peers of this user use process_vm_* */
 #endif
-    int rc = sw_registry_claim(&sw_direct.listener, &sw_nic.slot);
+    int rc = sw_gate_start();
+    if (rc)
+        return rc;
+    rc = sw_registry_claim(&sw_direct.listener, &sw_nic.slot);
     if (rc)
         return rc;
     sw_engine_add(&engine_part);
@@ -117,6 +121,14 @@ int sw_direct_start(void)
     sw_engine_handle(SW_WATCH_PEER, on_peer);
     sw_engine_watch(sw_direct.listener, NULL, SW_WATCH_LISTENER);
     return 0;
+}
+
+/* Where requests pass a gate, none is executed before it is queued. */
+static bool write_later(struct sw_qp *qp, const struct ibv_send_wr *wr)
+{
+    (void)qp;
+    (void)wr;
+    return false;
 }
 
 static bool write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
@@ -158,6 +170,7 @@ static void progress(struct sw_qp *qp)
 
 static int connect_qp(struct sw_qp *qp)
 {
+    sw_gate_reset(qp);
     if (!qp->rules->is_datagram)
         return sw_bind_connect(qp);
     sw_datagram_enter(qp);
@@ -175,6 +188,15 @@ const struct sw_qp_ops sw_direct_qp_ops = {
     .connect = connect_qp,
     .disconnect = sw_bind_disconnect,
     .write_now = write_now,
+    .send = send_queue,
+    .progress = progress,
+    .traffic = traffic,
+};
+
+const struct sw_qp_ops sw_direct_gated_ops = {
+    .connect = connect_qp,
+    .disconnect = sw_bind_disconnect,
+    .write_now = write_later,
     .send = send_queue,
     .progress = progress,
     .traffic = traffic,

@@ -361,6 +361,7 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);
 int sw_direct_start(void);
 void sw_direct_fork_child(void);
 extern const struct sw_qp_ops sw_direct_qp_ops;
+extern const struct sw_qp_ops sw_direct_gated_ops; /* with faults: gate.h */
 /* Sends and receives of one QP, a bounded step; returns whether anything was received. */
 bool sw_direct_drive(struct sw_qp *qp);
 

@@ -23,6 +23,11 @@ enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
         d->rnr_tries = 0;
         return SW_STEP_DONE;
     }
+    return sw_receive_absent(qp, d);
+}
+
+enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d)
+{
     if (d->rules[SW_RNR].lost)
         return sw_step_refused(d, SW_RNR);
     uint64_t now_ns = sw_clock_ns();

@@ -10,6 +10,9 @@
  * an unreliable connection does not wait. */
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d);
 
+/* There is none: the timer's part of it. */
+enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d);
+
 static inline enum sw_step sw_receive_credit(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (__builtin_expect(d->recv_used == d->recv_posted, 0))

@@ -9,6 +9,7 @@
 #include "link/direct/account.h"
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
+#include "link/direct/gate.h"
 #include "link/engine.h"
 
 /* Bytes moved in one call; the rest goes on in later ones, so that a post never blocks for long. */
@@ -51,7 +52,9 @@ static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
 {
     if (wqe->flags & SW_WQE_FENCE && d->reads_due)
         return SW_STEP_BLOCKED;
-    enum sw_step step;
+    enum sw_step step = sw_gates ? sw_gate_pass(qp, d, wqe, position) : SW_STEP_DONE;
+    if (__builtin_expect(step != SW_STEP_DONE, 0))
+        return step == SW_STEP_FAILED && d->answers_due ? SW_STEP_BLOCKED : step;
     if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
         step = sw_step_refused(d, SW_NAK_INVALID);
     else if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
