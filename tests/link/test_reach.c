@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/execute.h"
 #include "link_rig.h"
 
 #define PAGE 4096u

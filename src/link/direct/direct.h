@@ -32,6 +32,7 @@
 #include "device/srq_impl.h"
 #include "device/target.h"
 #include "link/direct/inbox.h"
+#include "link/gather.h"
 
 struct sw_qp;
 struct sw_wqe;
@@ -297,19 +298,6 @@ void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_
 void sw_record_fatal(struct sw_direct_qp *d, enum sw_verdict verdict);
 
 /* reach.c: direct access to the peer's memory */
-struct sw_gather { /* the local side of a request */
-    const struct ibv_sge *sges;
-    uint32_t sge_count;
-    const uint8_t *inline_bytes; /* instead of sges */
-    uint32_t inline_len;
-    uint32_t pd; /* that the keys must be of */
-};
-struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
-/* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow
- * `need`. */
-uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,
-                      uint64_t *len_bytes);
-
 enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
 /* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
 enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
@@ -326,7 +314,6 @@ uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t add
                              uint64_t len_bytes, uint32_t need);
 void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr,
                        uint64_t word, uint64_t addr);
-void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
 
 /* onesided.c, twosided.c, bounce.c */
 enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
@@ -349,10 +336,6 @@ enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_
 
 /* flush.c */
 enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe);
-
-/* twosided.c: copies local bytes from `offset`; false: a key does not allow it */
-bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
-                   uint64_t len_bytes);
 
 /* responder.c: returns whether there was anything. Opens its own sections. */
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/payload.h"
+#include "device/execute.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/account.h"

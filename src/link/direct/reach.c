@@ -10,78 +10,11 @@
 
 #include "base/clock.h"
 #include "base/payload.h"
+#include "device/execute.h"
 #include "device/move_gate.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
-
-/* One store each, of a place that need not be aligned. */
-struct word8 {
-    uint64_t value;
-} __attribute__((packed));
-struct word4 {
-    uint32_t value;
-} __attribute__((packed));
-
-SW_UNSEEN void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
-{
-    /* Programs poll the last byte of a WRITE: it must not become visible before the others. The
-     * compiler barrier and x86's store order (a release fence elsewhere) see to it; memcpy alone
-     * may store the end first. */
-    if (len_bytes > 8) {
-        sw_payload_copy(to, from, len_bytes - 8);
-        atomic_thread_fence(memory_order_release);
-        to += len_bytes - 8;
-        from += len_bytes - 8;
-        len_bytes = 8;
-    }
-    if (len_bytes == 8) {
-        uint64_t value;
-        memcpy(&value, from, 8);
-        ((volatile struct word8 *)to)->value = value;
-    } else if (len_bytes == 4) {
-        uint32_t value;
-        memcpy(&value, from, 4);
-        ((volatile struct word4 *)to)->value = value;
-    } else {
-        for (uint64_t i = 0; i < len_bytes; i++)
-            ((volatile uint8_t *)to)[i] = from[i];
-    }
-}
-
-struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
-{
-    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
-    if (wqe->flags & SW_WQE_INLINE)
-        return (struct sw_gather){.inline_bytes = sw_sq_inline(&qp->sq, position),
-                                  .inline_len = wqe->len_bytes};
-    return (struct sw_gather){
-        .sges = sw_sq_sges(&qp->sq, position), .sge_count = wqe->sge_count, .pd = qp->pd_id};
-}
-
-uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,
-                      uint64_t *len_bytes)
-{
-    if (gather->inline_bytes) {
-        if (*len_bytes > gather->inline_len - offset)
-            *len_bytes = gather->inline_len - offset;
-        return (uint8_t *)gather->inline_bytes + offset;
-    }
-    for (uint32_t i = 0; i < gather->sge_count; i++) {
-        const struct ibv_sge *sge = &gather->sges[i];
-        if (offset >= sge->length) {
-            offset -= sge->length;
-            continue;
-        }
-        uint8_t *va;
-        if (!sw_sge_resolve(gather->pd, sge, need, &va))
-            return NULL;
-        if (*len_bytes > sge->length - offset)
-            *len_bytes = sge->length - offset;
-        return va + offset;
-    }
-    return NULL;
-}
 
 uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
                              uint64_t len_bytes, uint32_t need)

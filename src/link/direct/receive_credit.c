@@ -4,17 +4,6 @@
 #include "base/clock.h"
 #include "device/qp_impl.h"
 
-uint64_t sw_rnr_timer_ns(uint8_t code)
-{
-    static const uint32_t tens_us[32] = {
-        /* IBTA Vol1 table 45, in 10 us */
-        65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,    32,
-        48,    64,   96,   128,  192,  256,   384,   512,   768,   1024,  1536,
-        2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-    };
-    return tens_us[code & 31] * 10 * SW_NS_PER_US;
-}
-
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     d->recv_posted = atomic_load_explicit(&d->remote->rq_posted, memory_order_acquire);

@@ -5,6 +5,7 @@
 #define SW_LINK_DIRECT_RECEIVE_CREDIT_H
 
 #include "link/direct/direct.h"
+#include "wire/aeth.h"
 
 /* DONE: there is one. BLOCKED: the RNR timer runs. FAILED: retries are used up. LOST:
  * an unreliable connection does not wait. */
@@ -19,8 +20,5 @@ static inline enum sw_step sw_receive_credit(struct sw_qp *qp, struct sw_direct_
         return sw_receive_wait(qp, d);
     return SW_STEP_DONE;
 }
-
-/* The RNR NAK timer field of IBTA table 45, in ns. */
-uint64_t sw_rnr_timer_ns(uint8_t code);
 
 #endif

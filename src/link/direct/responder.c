@@ -5,11 +5,10 @@
 
 #include "base/clock.h"
 #include "base/payload.h"
-#include "device/cq_impl.h"
+#include "device/execute.h"
 #include "device/mr_impl.h"
 #include "device/mw.h"
 #include "device/qp_impl.h"
-#include "device/xrc_impl.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
 #include "link/direct/receive_credit.h"
@@ -26,8 +25,7 @@ struct request {
     uint8_t kind, flags, slots, verdict;
     uint32_t len_bytes, imm;
     const struct sw_record *slot;
-    uint32_t pd;        /* that remote accesses are checked against */
-    struct sw_srq *srq; /* the one an XRC request names; NULL: the receives are the QP's */
+    struct sw_inbound message;
 };
 
 /* The rest of it, for the kinds that ask the target to do something. */
@@ -51,22 +49,7 @@ static void complete(struct sw_qp *qp, const struct request *request,
                      const struct sw_recv_claim *claim, uint32_t len_bytes,
                      enum ibv_wc_opcode opcode, enum ibv_wc_status status)
 {
-    struct ibv_wc wc = {
-        .wr_id = claim->wr_id,
-        .status = status,
-        .opcode = opcode,
-        .byte_len = len_bytes,
-        .imm_data = request->imm,
-        .qp_num = qp->qpn,
-        .src_qp = qp->dest_qpn,
-        .wc_flags = request->flags & SW_REC_IMM   ? IBV_WC_WITH_IMM
-                    : request->flags & SW_REC_INV ? IBV_WC_WITH_INV
-                                                  : 0,
-    };
-    if (request->srq)
-        sw_cq_complete_recv(request->srq->cq, &wc, request->flags & SW_REC_SOLICITED);
-    else
-        sw_qp_complete_recv(qp, &wc, request->flags & SW_REC_SOLICITED);
+    sw_execute_complete(qp, &request->message, claim, len_bytes, opcode, status);
 }
 
 static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
@@ -77,7 +60,7 @@ static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
 
 static struct sw_target_qp own_side(const struct sw_qp *qp, const struct request *request)
 {
-    return (struct sw_target_qp){qp->qpn, request->pd, (uint32_t)qp->attr.qp_access_flags};
+    return (struct sw_target_qp){qp->qpn, request->message.pd, (uint32_t)qp->attr.qp_access_flags};
 }
 
 /* Ends a request that wants an answer. */
@@ -199,11 +182,10 @@ static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const stru
 
 static bool take_claim(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
 {
-    if (!d->claimed && request->srq) {
-        d->claimed = sw_srq_take(request->srq, &d->claim);
-        d->claim_srq = request->srq->num;
-    } else if (!d->claimed) {
-        d->claimed = sw_qp_take_recv(qp, &d->claim);
+    const struct sw_srq *srq = request->message.srq;
+    if (!d->claimed) {
+        d->claimed = sw_execute_take_recv(qp, &request->message, &d->claim);
+        d->claim_srq = srq ? srq->num : 0;
     }
     if (d->claimed)
         d->serve_rnr_ns = 0;
@@ -312,11 +294,6 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     return answer(qp, d, SW_ACK, 0);
 }
 
-static uint8_t *own_memory(const struct sw_pub_mr *mr, uint64_t addr)
-{
-    return (uint8_t *)(uintptr_t)(mr->va + (addr - mr->iova));
-}
-
 static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct request *request)
 {
@@ -326,27 +303,19 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint8_t *from = bounced(d, request, record.bounce_at);
     if (!from)
         return fatal(qp, SW_NAK_INVALID);
-    uint32_t total = record.total_bytes, admits = (uint32_t)qp->attr.qp_access_flags;
-    const struct sw_pub_mr *mr;
-    uint64_t word, addr = record.remote_addr;
+    const bool last = request->flags & SW_REC_LAST;
     enum sw_verdict verdict =
-        total ? sw_target_check(sw_nic.pub, record.rkey, addr, request->len_bytes,
-                                IBV_ACCESS_REMOTE_WRITE, own_side(qp, request), &mr, &word)
-              : sw_target_check_empty(IBV_ACCESS_REMOTE_WRITE, admits);
+        sw_execute_write(qp, &request->message, record.rkey, record.remote_addr, from,
+                         record.total_bytes ? request->len_bytes : 0, last);
     if (verdict != SW_ACK)
         return refuse(qp, d, request, verdict);
-    if (total) {
-        if (request->flags & SW_REC_LAST)
-            sw_copy_ordered(own_memory(mr, addr), from, request->len_bytes);
-        else
-            sw_payload_copy(own_memory(mr, addr), from, request->len_bytes);
-    }
-    if (!(request->flags & SW_REC_LAST))
+    if (!last)
         return SERVED;
     if (request->flags & SW_REC_IMM) {
         if (!take_claim(qp, d, request))
             return serve_rnr(qp, d, request, record.rnr_retry);
-        complete(qp, request, &d->claim, total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+        complete(qp, request, &d->claim, record.total_bytes, IBV_WC_RECV_RDMA_WITH_IMM,
+                 IBV_WC_SUCCESS);
         d->claimed = false;
     }
     return answer(qp, d, SW_ACK, 0);
@@ -357,14 +326,9 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     const struct sw_record asked = read_whole(request);
     uint32_t total = asked.total_bytes;
-    uint64_t addr = asked.remote_addr;
-    const struct sw_pub_mr *mr = NULL;
-    uint64_t word;
-    uint32_t admits = (uint32_t)qp->attr.qp_access_flags;
-    enum sw_verdict verdict =
-        total ? sw_target_check(sw_nic.pub, asked.rkey, addr, total, IBV_ACCESS_REMOTE_READ,
-                                own_side(qp, request), &mr, &word)
-              : sw_target_check_empty(IBV_ACCESS_REMOTE_READ, admits);
+    uint8_t *from;
+    enum sw_verdict verdict = sw_execute_check(qp, &request->message, IBV_ACCESS_REMOTE_READ,
+                                               asked.rkey, asked.remote_addr, total, &from);
     if (total == 0 || verdict != SW_ACK)
         return answer(qp, d, verdict, 0);
     if (!sw_bind_enter(qp, d))
@@ -375,8 +339,7 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
         struct sw_record *record = sw_answer_reserve(d, len);
         if (!record)
             break;
-        sw_payload_copy(d->tx->response_bounce + record->bounce_at,
-                        own_memory(mr, addr + d->read_served), len);
+        sw_payload_copy(d->tx->response_bounce + record->bounce_at, from + d->read_served, len);
         record->kind = SW_REC_DATA;
         sw_answer_publish(d, record);
         d->read_served += len;
@@ -394,19 +357,11 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!can_answer(qp, d))
         return SERVE_WAIT;
     const struct sw_record asked = read_whole(request);
-    uint64_t addr = asked.remote_addr, word;
-    const struct sw_pub_mr *mr;
-    uint32_t need =
-        asked.opcode == IBV_WR_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
-    enum sw_verdict verdict = addr & 7 ? SW_NAK_INVALID
-                                       : sw_target_check(sw_nic.pub, asked.rkey, addr, 8, need,
-                                                         own_side(qp, request), &mr, &word);
-    if (verdict != SW_ACK)
-        return answer(qp, d, verdict, 0);
-    uint64_t *at = (uint64_t *)own_memory(mr, addr);
-    if ((uintptr_t)at & 7)
-        return answer(qp, d, SW_NAK_INVALID, 0); /* its iova is aligned, the memory is not */
-    return answer(qp, d, SW_ACK, sw_target_atomic(at, asked.opcode, asked.compare_add, asked.swap));
+    uint64_t original = 0;
+    enum sw_verdict verdict =
+        sw_execute_atomic(qp, &request->message, asked.opcode, asked.rkey, asked.remote_addr,
+                          asked.compare_add, asked.swap, &original);
+    return answer(qp, d, verdict, original);
 }
 
 static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -442,15 +397,6 @@ static bool uses_bounce(const struct request *request)
            request->kind == SW_REC_SEND_PULL;
 }
 
-/* Which SRQ, and so which PD, an XRC request is for (IBTA Vol1 annex A14). */
-static bool name_srq(struct sw_qp *qp, struct request *request)
-{
-    request->srq = sw_xrcd_srq_of(qp, request->slot->srq_num);
-    if (request->srq)
-        request->pd = request->srq->rq.pd;
-    return request->srq;
-}
-
 static bool wants_answer(const struct request *request)
 {
     return uses_bounce(request) || request->kind == SW_REC_READ || request->kind == SW_REC_ATOMIC;
@@ -458,7 +404,8 @@ static bool wants_answer(const struct request *request)
 
 static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request *request)
 {
-    if (__builtin_expect(qp->xrcd != NULL, 0) && wants_answer(request) && !name_srq(qp, request))
+    if (__builtin_expect(qp->xrcd != NULL, 0) && wants_answer(request) &&
+        !sw_execute_name_srq(qp, request->slot->srq_num, &request->message))
         return answer(qp, d, SW_NAK_INVALID, 0);
     if (__builtin_expect(d->skipping, 0)) {
         if (!(request->flags & SW_REC_FIRST) && uses_bounce(request))
@@ -519,9 +466,19 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         const struct sw_record *slot = &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve_at + 1)
             break;
-        struct request request = {slot->kind,    slot->flags,     slot->slots,
-                                  slot->verdict, slot->len_bytes, slot->imm,
-                                  slot,          qp->pd_id,       NULL};
+        const uint8_t flags = slot->flags;
+        struct request request = {slot->kind,
+                                  flags,
+                                  slot->slots,
+                                  slot->verdict,
+                                  slot->len_bytes,
+                                  slot->imm,
+                                  slot,
+                                  {.pd = qp->pd_id,
+                                   .has_imm = flags & SW_REC_IMM,
+                                   .has_inv = flags & SW_REC_INV,
+                                   .is_solicited = flags & SW_REC_SOLICITED}};
+        request.message.imm = request.imm;
         atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
         if (request.slots < 1 || request.slots > SW_RECORD_SLOTS_MAX) {
             fatal(qp, SW_NAK_INVALID);

@@ -17,21 +17,6 @@ static uint8_t record_flags(const struct sw_wqe *wqe)
     return flags;
 }
 
-bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to, uint64_t len_bytes)
-{
-    while (len_bytes) {
-        uint64_t run = len_bytes;
-        const uint8_t *from = sw_gather_at(gather, offset, 0, &run);
-        if (!from)
-            return false;
-        sw_payload_copy(to, from, run);
-        to += run;
-        offset += run;
-        len_bytes -= run;
-    }
-    return true;
-}
-
 /* A short message travels in the ring itself: one cache line for up to 48 bytes. */
 static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                 uint32_t position)

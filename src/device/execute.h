@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a request does at the process it comes to, whichever link brought it: the checks, the
+ * memory, the receive and its completion. What becomes of the verdict is in the table of
+ * device/target.h. With the QP locked; accesses by key between sw_mr_serve_begin() and _end().
+ */
+#ifndef SW_DEVICE_EXECUTE_H
+#define SW_DEVICE_EXECUTE_H
+
+#include "device/qp_impl.h"
+#include "device/srq_impl.h"
+#include "device/target.h"
+
+/* A message, as far as the rules go. */
+struct sw_inbound {
+    uint32_t pd;        /* that remote accesses are checked against */
+    struct sw_srq *srq; /* the one an XRC message names; NULL: its receive is the QP's */
+    uint32_t imm;       /* as in the work request, or the key to invalidate */
+    bool has_imm;
+    bool has_inv;
+    bool is_solicited;
+};
+
+/* Which SRQ, and so which PD, an XRC message is for (IBTA Vol1 annex A14). false: no such SRQ. */
+bool sw_execute_name_srq(struct sw_qp *qp, uint32_t srq_num, struct sw_inbound *message);
+
+/* Takes the receive that the message is for; false: there is none. */
+bool sw_execute_take_recv(struct sw_qp *qp, const struct sw_inbound *message,
+                          struct sw_recv_claim *out);
+
+/* The completion of a receive. */
+void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
+                         const struct sw_recv_claim *claim, uint32_t len_bytes,
+                         enum ibv_wc_opcode opcode, enum ibv_wc_status status);
+
+/* Whether a remote access to [addr, addr + len) is allowed; *va is where that is. An access to
+ * nothing is looked at by the rights of the QP alone. */
+enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *message, uint32_t need,
+                                 uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint8_t **va);
+
+/* A part of a WRITE; `last`: its last bytes are seen last. */
+enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *message, uint32_t rkey,
+                                 uint64_t addr, const uint8_t *from, uint32_t len_bytes, bool last);
+
+/* `opcode`: IBV_WR_ATOMIC_*; *original is the word before. */
+enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *message,
+                                  uint8_t opcode, uint32_t rkey, uint64_t addr,
+                                  uint64_t compare_add, uint64_t swap, uint64_t *original);
+
+/* Copies so that the last bytes become visible after all others: programs poll them. */
+void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The local side of a request in a send queue: its bytes, element by element, each key checked when
+ * it is used. */
+#ifndef SW_LINK_GATHER_H
+#define SW_LINK_GATHER_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sw_qp;
+
+struct sw_gather {
+    const struct ibv_sge *sges;
+    uint32_t sge_count;
+    const uint8_t *inline_bytes; /* instead of sges */
+    uint32_t inline_len;
+    uint32_t pd; /* that the keys must be of */
+};
+struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
+/* A run of local bytes from `offset`, at most *len_bytes (shortened). NULL: a key does not allow
+ * `need`. */
+uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,
+                      uint64_t *len_bytes);
+/* Copies local bytes from `offset`; false: a key does not allow it. */
+bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
+                   uint64_t len_bytes);
+/* And the other way: bytes that came for the request go to `offset`. */
+bool sw_gather_in(const struct sw_gather *gather, uint64_t offset, const uint8_t *from,
+                  uint64_t len_bytes);
+
+#endif
