@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The port's sockets, from open to close. */
+#include "link/roce/port.h"
+
+#include <errno.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "link/roce/holder.h"
+#include "link/roce/socket.h"
+
+/* The kernel doubles it for its own use and cuts it to net.core.[rw]mem_max. */
+#define SOCKET_BUFFER_BYTES (8 << 20)
+
+/* Of source ports that no service has and hardware uses: IBTA annex A17.4.4 asks for entropy in
+ * them, the dynamic range has it. */
+#define SOURCE_PORT_FIRST 0xc000u
+#define SOURCE_PORTS 0x4000u
+#define SOURCE_PORT_TRIES 32
+
+static const struct in6_addr any_v4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+bool sw_socket_set(int fd, int level, int name, int value)
+{
+    return setsockopt(fd, level, name, &value, sizeof(value)) == 0;
+}
+
+int sw_socket_udp(bool is_ipv4)
+{
+    int fd = socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (!is_ipv4 && !sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, SOCKET_BUFFER_BYTES);
+    sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, SOCKET_BUFFER_BYTES);
+    return fd;
+}
+
+int sw_socket_ear(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port, uint32_t ifindex)
+{
+    int fd = sw_socket_udp(is_ipv4);
+    if (fd < 0)
+        return fd;
+    struct sockaddr_in6 own;
+    unsigned int len = sw_roce_sockaddr(address, udp_port, ifindex, &own);
+    bool can_tell = is_ipv4 ? sw_socket_set(fd, IPPROTO_IP, IP_PKTINFO, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IP, IP_RECVTOS, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IP, IP_RECVTTL, 1)
+                            : sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+    sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    if (!can_tell || !sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
+        bind(fd, (struct sockaddr *)&own, len)) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    return fd;
+}
+
+static int open_sender(bool is_ipv4, uint16_t *source_port)
+{
+    int fd = sw_socket_udp(is_ipv4);
+    if (fd < 0)
+        return fd;
+    /* DF and an IPv4 ID of 0; oversized packets are refused, not fragmented. */
+    if (is_ipv4)
+        sw_socket_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    else
+        sw_socket_set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, 0); /* nobody is asked to answer here */
+    uint16_t start = 0;
+    if (getrandom(&start, sizeof(start), GRND_NONBLOCK) != sizeof(start))
+        start = (uint16_t)getpid();
+    for (unsigned int tried = 0; tried < SOURCE_PORT_TRIES; tried++) {
+        struct sockaddr_in6 own;
+        uint16_t source = (uint16_t)(SOURCE_PORT_FIRST + (start + tried * 61u) % SOURCE_PORTS);
+        unsigned int len = sw_roce_sockaddr(is_ipv4 ? &any_v4 : &in6addr_any, source, 0, &own);
+        if (bind(fd, (struct sockaddr *)&own, len) == 0) {
+            *source_port = source;
+            return fd;
+        }
+    }
+    int err = errno;
+    close(fd);
+    return -err;
+}
+
+static int open_family(struct sw_port *port, bool is_ipv4)
+{
+    int ear = sw_socket_ear(is_ipv4, is_ipv4 ? &any_v4 : &in6addr_any, port->udp_port, 0);
+    if (ear < 0)
+        return ear;
+    for (uint32_t i = 0; i < SW_PORT_SENDERS; i++) {
+        int fd = open_sender(is_ipv4, &port->source_ports[is_ipv4][i]);
+        if (fd < 0) {
+            close(ear); /* sw_port_close() closes the senders */
+            return fd;
+        }
+        port->senders[is_ipv4][i] = fd;
+    }
+    if (!sw_port_add_ear(port, ear, SW_EAR_UDP)) {
+        close(ear);
+        return -ENOSPC;
+    }
+    return 0;
+}
+
+static void tell_holder(const struct sw_port *port)
+{
+    char holder[160];
+    sw_holder_describe(port->udp_port, holder, sizeof(holder));
+    sw_error("UDP port %u, which RoCE needs, is held by %s: end it (`rmmod rdma_rxe`, if it is the "
+             "kernel's), run as the same user, or do without other hosts (SIDEWIRE_LINK=direct)",
+             port->udp_port, holder);
+}
+
+bool sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind kind)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    if (port->ear_count == SW_EARS_MAX || epoll_ctl(port->epoll, EPOLL_CTL_ADD, fd, &event))
+        return false;
+    port->ears[port->ear_count++] = (struct sw_ear){.fd = fd, .kind = kind};
+    return true;
+}
+
+int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port_deliver_fn deliver,
+                 void *arg)
+{
+    memset(port, 0, sizeof(*port));
+    memset(port->senders, -1, sizeof(port->senders));
+    port->udp_port = udp_port;
+    port->slot = slot;
+    port->deliver = deliver;
+    port->arg = arg;
+    port->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (port->epoll < 0)
+        return -errno;
+    int rc = sw_port_open_intake(port);
+    if (!rc) {
+        port->family_error[true] = open_family(port, true);
+        port->family_error[false] = open_family(port, false);
+        if (port->family_error[true] == -EADDRINUSE || port->family_error[false] == -EADDRINUSE)
+            tell_holder(port);
+        if (port->family_error[true] && port->family_error[false])
+            rc = port->family_error[true];
+    }
+    if (!rc)
+        rc = sw_share_open(port);
+    if (rc)
+        sw_port_close(port);
+    return rc;
+}
+
+void sw_port_close(struct sw_port *port)
+{
+    for (uint32_t i = 0; i < port->ear_count; i++)
+        close(port->ears[i].fd);
+    port->ear_count = 0;
+    for (uint32_t i = 0; i < 2 * SW_PORT_SENDERS; i++)
+        if (port->senders[i / SW_PORT_SENDERS][i % SW_PORT_SENDERS] >= 0)
+            close(port->senders[i / SW_PORT_SENDERS][i % SW_PORT_SENDERS]);
+    memset(port->senders, -1, sizeof(port->senders));
+    if (port->epoll >= 0)
+        close(port->epoll);
+    port->epoll = -1;
+    sw_port_close_intake(port);
+}
+
+int sw_port_aim(struct sw_port *port, struct sw_roce_path *path)
+{
+    int rc = port->family_error[path->is_ipv4];
+    if (rc)
+        return rc;
+    path->dest_port = port->udp_port;
+    path->sender %= SW_PORT_SENDERS;
+    sw_roce_icrc(&path->source, &path->dest, port->source_ports[path->is_ipv4][path->sender],
+                 path->dest_port, 0, &path->icrc);
+    return 0;
+}
+
+uint64_t sw_port_counter(const struct sw_port *port, enum sw_port_counter counter)
+{
+    return atomic_load_explicit(&port->counters[counter], memory_order_relaxed);
+}

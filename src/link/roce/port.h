@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RoCEv2 packets in and out of unprivileged UDP sockets (IBTA annex A17). The port knows addresses,
+ * the ICRC and the slot in a destination QP number, but no queue pairs: what it receives for this
+ * process it hands to one function.
+ *
+ * Several processes of a user share UDP port 4791 by SO_REUSEPORT, so a packet may come to the
+ * wrong one: it is handed on to the process that owns the slot, which from then on asks the kernel
+ * for the packets of that sender by a connected socket (share.c).
+ *
+ * Packets of one flow and one size leave in one call (UDP_SEGMENT) and arrive in one (UDP_GRO). An
+ * unconnected socket with IP_PMTUDISC_DO sends IPv4 with DF and ID 0, its segments 0, 1, 2, ...,
+ * which is what makes the ICRC computable here.
+ *
+ * Lock order: rx_lock < a queue pair's lock < a batch's.
+ */
+#ifndef SW_LINK_ROCE_PORT_H
+#define SW_LINK_ROCE_PORT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/lock.h"
+#include "link/roce/path.h"
+#include "wire/packet.h"
+
+#define SW_PORT_SENDERS 8u   /* sources of each address family */
+#define SW_PORT_TUNED_MAX 64 /* connected sockets */
+
+/* A packet whose ICRC is right. */
+struct sw_arrival {
+    const uint8_t *bytes; /* from the BTH to the ICRC */
+    uint32_t len_bytes;
+    uint32_t ifindex;
+    struct in6_addr source, dest;
+    uint16_t source_port;
+    uint8_t traffic_class; /* ECN in its low two bits */
+    uint8_t hop_limit;     /* 0: not known */
+    bool was_handed_on;    /* by another process */
+};
+
+typedef void (*sw_port_deliver_fn)(void *arg, const struct sw_arrival *arrival);
+
+enum sw_port_counter {
+    SW_PORT_RX_PACKETS,
+    SW_PORT_RX_BYTES,
+    SW_PORT_RX_BATCHES, /* messages of the kernel: several packets each with GRO */
+    SW_PORT_RX_MALFORMED,
+    SW_PORT_RX_BAD_ICRC,
+    SW_PORT_RX_NO_PROCESS, /* for a slot that nobody has */
+    SW_PORT_RX_HANDED_ON,  /* to another process */
+    SW_PORT_RX_TAKEN_OVER, /* from another process */
+    SW_PORT_HAND_DROPPED,  /* the other process does not keep up */
+    SW_PORT_TX_PACKETS,
+    SW_PORT_TX_BYTES,
+    SW_PORT_TX_BATCHES,
+    SW_PORT_TX_WAITS,   /* for room in the socket */
+    SW_PORT_TX_DROPPED, /* no room for long, or no way there */
+    SW_PORT_TX_TOO_LONG,
+    SW_PORT_COUNTERS
+};
+
+enum sw_ear_kind { SW_EAR_UDP, SW_EAR_TUNED, SW_EAR_HANDED };
+struct sw_ear { /* a socket to receive from */
+    int fd;
+    enum sw_ear_kind kind;
+    uint64_t heard_ns;
+    uint32_t bytes_mean;    /* of the kernel's messages, lately */
+    struct in6_addr remote; /* SW_EAR_TUNED */
+    uint16_t remote_port;
+};
+#define SW_EARS_MAX (3 + SW_PORT_TUNED_MAX)
+
+struct sw_port {
+    uint16_t udp_port;
+    uint32_t slot;
+    sw_port_deliver_fn deliver;
+    void *arg;
+    int epoll;           /* readable when a packet waits; -1: closed */
+    int hands;           /* socket of share.c */
+    int family_error[2]; /* why IPv6 [0] or IPv4 [1] is not served; 0: it is */
+    int senders[2][SW_PORT_SENDERS];
+    uint16_t source_ports[2][SW_PORT_SENDERS];
+    atomic_bool no_gso;
+    atomic_bool told_too_long;
+    _Atomic uint64_t counters[SW_PORT_COUNTERS];
+
+    struct sw_lock rx_lock; /* what follows */
+    struct sw_ear ears[SW_EARS_MAX];
+    uint32_t ear_count;
+    uint32_t polls;
+    struct sw_icrc_rewind rewind;
+    struct sw_port_intake *intake;
+};
+
+/* Opens the sockets. -EADDRINUSE: another user or the kernel holds the port (it is said which); or
+ * another negative errno if no address family can be served. */
+int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port_deliver_fn deliver,
+                 void *arg);
+/* In a forked child, too. */
+void sw_port_close(struct sw_port *port);
+
+static inline void sw_port_count(struct sw_port *port, enum sw_port_counter counter, uint64_t more)
+{
+    atomic_fetch_add_explicit(&port->counters[counter], more, memory_order_relaxed);
+}
+uint64_t sw_port_counter(const struct sw_port *port, enum sw_port_counter counter);
+
+/* ---- receiving: with rx_lock held ---- */
+
+/* Delivers what waits, a bounded part of it. Looks only at sockets that were busy lately unless
+ * `all`. Returns the number of packets delivered. */
+uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all);
+/* Closes connected sockets that have been silent for long. */
+void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
+
+/* ---- sending ---- */
+
+struct sw_batch;
+
+/* A packet to be sent: its headers from the BTH on, then the payload. Pad and ICRC are added. */
+struct sw_outgoing {
+    const struct sw_roce_path *path; /* unchanged until the batch is flushed */
+    const uint8_t *header;
+    uint32_t header_bytes;
+    const struct iovec
+        *pieces; /* the payload, unchanged and there until the batch is flushed ... */
+    uint32_t piece_count;
+    uint32_t payload_bytes;
+    bool may_change; /* ... but its bytes may be written meanwhile */
+};
+#define SW_PACKET_PAYLOAD_MAX 4096u
+
+/* Readies a path whose addresses, class and sender are set. -EAFNOSUPPORT, -EADDRINUSE and the like
+ * where its address family cannot be served. */
+int sw_port_aim(struct sw_port *port, struct sw_roce_path *path);
+
+/* A batch to fill, locked: for a QP that is locked, and briefly. */
+struct sw_batch *sw_batch_open(struct sw_port *port);
+/* Sends what is in it, if there was no room. */
+void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet);
+/* Sends all that was added. Returns false if there was no room for some for so long that they were
+ * dropped. */
+bool sw_batch_flush(struct sw_batch *batch);
+void sw_batch_close(struct sw_batch *batch); /* flushes */
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Packets in: from the sockets, through the ICRC, to this process or to the one they are for. */
+#include <errno.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "device/pub.h"
+#include "link/roce/socket.h"
+#include "wire/bytes.h"
+
+#define MESSAGES 32u                  /* at most in one call */
+#define MESSAGE_BYTES SW_HANDED_BYTES /* a UDP datagram, or run of them, is shorter */
+#define INTAKE_BYTES \
+    (192u << 10) /* about what one call should bring: it is read again from cache */
+#define HOT_NS (20 * SW_NS_PER_MS) /* a socket silent for longer is looked at less often */
+#define COLD_POLLS 64u
+
+struct sw_port_intake {
+    struct mmsghdr messages[MESSAGES];
+    struct iovec iov[MESSAGES];
+    struct sockaddr_in6 from[MESSAGES];
+    uint8_t control[MESSAGES][256];
+    struct sw_stage stage;
+    uint8_t *bytes; /* MESSAGES times MESSAGE_BYTES */
+};
+
+int sw_port_open_intake(struct sw_port *port)
+{
+    struct sw_port_intake *intake = calloc(1, sizeof(*intake));
+    if (!intake)
+        return -ENOMEM;
+    intake->bytes = mmap(NULL, (size_t)MESSAGES * MESSAGE_BYTES, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (intake->bytes == MAP_FAILED) {
+        free(intake);
+        return -ENOMEM;
+    }
+    port->intake = intake;
+    return 0;
+}
+
+void sw_port_close_intake(struct sw_port *port)
+{
+    if (!port->intake)
+        return;
+    munmap(port->intake->bytes, (size_t)MESSAGES * MESSAGE_BYTES);
+    free(port->intake);
+    port->intake = NULL;
+}
+
+/* The process that a packet is for. Some numbers are nobody's: QP1 is for connection management,
+ * the multicast QP for all. Who gets such a packet keeps it. */
+static uint32_t slot_of(const struct sw_port *port, const uint8_t *packet, uint32_t len_bytes)
+{
+    if (len_bytes < SW_BTH_BYTES)
+        return port->slot; /* malformed: counted below */
+    uint32_t slot = sw_qpn_slot(sw_be24_load(packet + 5));
+    return slot < 1 || slot > SW_SLOT_MAX ? port->slot : slot;
+}
+
+/* The kernel gives IDs in the order of segments, ours at least; any other is as good. */
+static bool is_intact(struct sw_port *port, const struct sw_arrival *arrival, uint32_t index)
+{
+    struct sw_icrc_flow flow;
+    struct sw_ip_id found;
+    sw_roce_icrc(&arrival->source, &arrival->dest, arrival->source_port, port->udp_port,
+                 (uint16_t)index, &flow);
+    return sw_icrc_check(&flow, arrival->bytes, arrival->len_bytes, &port->rewind, &found);
+}
+
+static bool deliver(struct sw_port *port, const struct sw_haul *haul, uint32_t index,
+                    const uint8_t *bytes, uint32_t len_bytes)
+{
+    struct sw_arrival arrival = haul->arrival;
+    arrival.bytes = bytes;
+    arrival.len_bytes = len_bytes;
+    if (len_bytes < SW_BTH_BYTES + SW_ICRC_BYTES || len_bytes % 4) {
+        sw_port_count(port, SW_PORT_RX_MALFORMED, 1);
+        return false;
+    }
+    if (!is_intact(port, &arrival, index)) {
+        sw_port_count(port, SW_PORT_RX_BAD_ICRC, 1);
+        return false;
+    }
+    port->deliver(port->arg, &arrival);
+    return true;
+}
+
+/* Packets [from, to) of a haul, which are for one process, if it is another. */
+static void hand_on(struct sw_port *port, const struct sw_haul *haul, uint32_t slot, uint32_t from,
+                    uint32_t to)
+{
+    struct sw_haul run = *haul;
+    run.bytes += from;
+    run.len_bytes = to - from;
+    if (slot != port->slot && to != from)
+        sw_share_hand_on(port, &port->intake->stage, slot, &run);
+}
+
+/* Checks, and delivers or hands on, the packets of a haul. Returns how many were delivered. */
+static uint32_t take(struct sw_port *port, const struct sw_haul *haul)
+{
+    uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
+    uint32_t delivered = 0, run_at = 0, run_slot = port->slot, at = 0;
+    sw_port_count(port, SW_PORT_RX_MALFORMED, haul->len_bytes == 0);
+    for (uint32_t index = 0; at < haul->len_bytes; index++) {
+        uint32_t len = haul->len_bytes - at < step ? haul->len_bytes - at : step;
+        uint32_t slot = slot_of(port, haul->bytes + at, len);
+        if (slot != run_slot) {
+            hand_on(port, haul, run_slot, run_at, at);
+            run_at = at;
+            run_slot = slot;
+        }
+        if (slot == port->slot)
+            delivered += deliver(port, haul, index, haul->bytes + at, len);
+        at += len;
+    }
+    hand_on(port, haul, run_slot, run_at, at);
+    sw_port_count(port, SW_PORT_RX_PACKETS, delivered);
+    sw_port_count(port, SW_PORT_RX_BYTES, haul->len_bytes);
+    sw_port_count(port, SW_PORT_RX_BATCHES, 1);
+    return delivered;
+}
+
+static void read_control(struct msghdr *message, struct sw_haul *haul)
+{
+    struct sw_arrival *arrival = &haul->arrival;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        int value = 0;
+        memcpy(&value, CMSG_DATA(at),
+               at->cmsg_len < CMSG_LEN(sizeof(int)) ? at->cmsg_len - CMSG_LEN(0) : sizeof(int));
+        if (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_PKTINFO) {
+            struct in_pktinfo info;
+            memcpy(&info, CMSG_DATA(at), sizeof(info));
+            memset(&arrival->dest, 0, 10);
+            arrival->dest.s6_addr[10] = arrival->dest.s6_addr[11] = 0xff;
+            memcpy(arrival->dest.s6_addr + 12, &info.ipi_addr, 4);
+            arrival->ifindex = (uint32_t)info.ipi_ifindex;
+        } else if (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_PKTINFO) {
+            struct in6_pktinfo info;
+            memcpy(&info, CMSG_DATA(at), sizeof(info));
+            arrival->dest = info.ipi6_addr;
+            arrival->ifindex = info.ipi6_ifindex;
+        } else if ((at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) ||
+                   (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_TCLASS)) {
+            arrival->traffic_class = (uint8_t)value;
+        } else if ((at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TTL) ||
+                   (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_HOPLIMIT)) {
+            arrival->hop_limit = (uint8_t)value;
+        } else if (at->cmsg_level == IPPROTO_UDP && at->cmsg_type == UDP_GRO) {
+            haul->segment_bytes = (uint32_t)value;
+        }
+    }
+}
+
+/* How many messages one call should ask for. */
+static uint32_t appetite(const struct sw_ear *ear)
+{
+    uint32_t mean = ear->bytes_mean ? ear->bytes_mean : 1;
+    uint32_t count = INTAKE_BYTES / mean;
+    return count < 2 ? 2 : count > MESSAGES ? MESSAGES : count;
+}
+
+static int fill(struct sw_port_intake *intake, const struct sw_ear *ear)
+{
+    uint32_t want = appetite(ear);
+    for (uint32_t i = 0; i < want; i++) {
+        intake->iov[i] = (struct iovec){intake->bytes + (size_t)i * MESSAGE_BYTES, MESSAGE_BYTES};
+        intake->messages[i].msg_hdr = (struct msghdr){
+            .msg_name = &intake->from[i],
+            .msg_namelen = sizeof(intake->from[i]),
+            .msg_iov = &intake->iov[i],
+            .msg_iovlen = 1,
+            .msg_control = intake->control[i],
+            .msg_controllen = sizeof(intake->control[i]),
+        };
+    }
+    return recvmmsg(ear->fd, intake->messages, want, MSG_DONTWAIT, NULL);
+}
+
+/* Whether a message handed on is from a process of this user. */
+static bool is_ours(struct msghdr *message)
+{
+    struct cmsghdr *at = CMSG_FIRSTHDR(message);
+    struct ucred from;
+    if (!at || at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_CREDENTIALS)
+        return false;
+    memcpy(&from, CMSG_DATA(at), sizeof(from));
+    return from.uid == geteuid();
+}
+
+static uint32_t take_handed(struct sw_port *port, struct msghdr *message, const uint8_t *bytes,
+                            uint32_t len_bytes, uint64_t now_ns)
+{
+    uint32_t delivered = 0;
+    struct sw_haul haul;
+    for (uint32_t at = 0, used; is_ours(message) && at < len_bytes; at += used) {
+        used = sw_share_parse(bytes + at, len_bytes - at, &haul);
+        if (!used)
+            break;
+        uint32_t taken = take(port, &haul);
+        if (taken)
+            sw_share_tune(port, &haul.arrival, now_ns);
+        delivered += taken;
+    }
+    sw_port_count(port, SW_PORT_RX_TAKEN_OVER, delivered);
+    return delivered;
+}
+
+static uint32_t hear(struct sw_port *port, uint32_t index, uint64_t now_ns)
+{
+    uint32_t delivered = 0;
+    struct sw_ear *ear = &port->ears[index];
+    struct sw_port_intake *intake = port->intake;
+    int count = fill(intake, ear);
+    if (count <= 0)
+        return 0;
+    ear->heard_ns = now_ns;
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        struct msghdr *message = &intake->messages[i].msg_hdr;
+        uint32_t len = intake->messages[i].msg_len;
+        bytes += len;
+        if (ear->kind == SW_EAR_HANDED) {
+            delivered += take_handed(port, message, intake->iov[i].iov_base, len, now_ns);
+            continue;
+        }
+        struct sw_haul haul = {.bytes = intake->iov[i].iov_base, .len_bytes = len};
+        sw_roce_address(&intake->from[i], &haul.arrival.source, &haul.arrival.source_port);
+        read_control(message, &haul);
+        delivered += take(port, &haul);
+    }
+    ear->bytes_mean = (ear->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;
+    return delivered;
+}
+
+uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
+{
+    uint32_t delivered = 0;
+    all |= port->polls++ % COLD_POLLS == 0;
+    for (uint32_t i = 0; i < port->ear_count; i++)
+        if (all || now_ns - port->ears[i].heard_ns < HOT_NS)
+            delivered += hear(port, i, now_ns);
+    sw_share_flush(port, &port->intake->stage);
+    return delivered;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* In a network namespace of its own: the port is 4791, and the loopback's MTU changes. */
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../preload/namespace.h"
+#include "base/clock.h"
+#include "device/pub.h"
+#include "link/roce/holder.h"
+#include "link/roce/port.h"
+#include "wire/bytes.h"
+
+static const uint8_t lo_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
+static const uint8_t other_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 2};
+static const uint8_t lo_v6[16] = {[15] = 1};
+
+#define KEPT 256
+static struct {
+    uint32_t count;
+    struct sw_arrival last;
+    uint32_t lens[KEPT];
+    uint8_t first_byte[KEPT]; /* of the payload */
+    bool damaged;
+} seen;
+
+/* Payload byte i of packet n is n + i. */
+static void keep(void *arg, const struct sw_arrival *arrival)
+{
+    (void)arg;
+    const uint8_t *payload = arrival->bytes + SW_BTH_BYTES;
+    uint32_t n = sw_be24_load(arrival->bytes + 9); /* its PSN */
+    uint32_t len = arrival->len_bytes - SW_BTH_BYTES - SW_ICRC_BYTES - (arrival->bytes[1] >> 4 & 3);
+    for (uint32_t i = 0; i < len; i++)
+        seen.damaged |= payload[i] != (uint8_t)(n + i);
+    seen.lens[seen.count % KEPT] = len;
+    seen.last = *arrival;
+    seen.count++;
+}
+
+static void lo_set(short flags, int mtu)
+{
+    struct ifreq request = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    request.ifr_flags = flags;
+    assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &request), 0);
+    request.ifr_mtu = mtu;
+    assert_int_equal(ioctl(fd, SIOCSIFMTU, &request), 0);
+    close(fd);
+}
+
+struct pair {
+    struct sw_port one, two;
+};
+
+static int open_pair(void **state)
+{
+    struct pair *pair = calloc(1, sizeof(*pair));
+    memset(&seen, 0, sizeof(seen));
+    lo_set(IFF_UP, 65536);
+    assert_int_equal(sw_port_open(&pair->one, SW_ROCE_PORT, 5, keep, NULL), 0);
+    assert_int_equal(sw_port_open(&pair->two, SW_ROCE_PORT, 6, keep, NULL), 0);
+    *state = pair;
+    return 0;
+}
+
+static int close_pair(void **state)
+{
+    struct pair *pair = *state;
+    sw_port_close(&pair->one);
+    sw_port_close(&pair->two);
+    free(pair);
+    return 0;
+}
+
+static struct sw_roce_path path_to(struct sw_port *port, const uint8_t from[16],
+                                   const uint8_t to[16])
+{
+    struct sw_roce_path path = {.sender = 3, .traffic_class = 0x62, .hop_limit = 9};
+    assert_int_equal(sw_roce_path_set(&path, from, to, 0), 0);
+    assert_int_equal(sw_port_aim(port, &path), 0);
+    return path;
+}
+
+static uint8_t pattern[KEPT + SW_PACKET_PAYLOAD_MAX];
+
+/* Packet n: to a QP of `slot`, from several pieces. */
+static void add(struct sw_batch *batch, const struct sw_roce_path *path, uint32_t slot, uint32_t n,
+                uint32_t len, bool may_change)
+{
+    struct sw_packet packet = {
+        .bth = {.opcode = 0x04,
+                .pkey = SW_PKEY_DEFAULT,
+                .dest_qpn = sw_qpn_make(slot, 7),
+                .psn = n},
+        .payload_len = len,
+    };
+    uint8_t header[SW_HEADERS_MAX];
+    struct iovec pieces[3] = {{pattern + n, len / 3},
+                              {pattern + n + len / 3, len / 3},
+                              {pattern + n + len / 3 * 2, len - len / 3 * 2}};
+    struct sw_outgoing out = {
+        .path = path,
+        .header = header,
+        .header_bytes = (uint32_t)sw_packet_encode_headers(&packet, header, sizeof(header)),
+        .pieces = pieces,
+        .piece_count = 3,
+        .payload_bytes = len,
+        .may_change = may_change,
+    };
+    sw_batch_add(batch, &out);
+}
+
+/* Has both ports receive until there are so many packets. */
+static void receive(struct pair *pair, uint32_t want)
+{
+    uint64_t limit_ns = sw_clock_ns() + 5 * SW_NS_PER_S;
+    while (seen.count < want && sw_clock_ns() < limit_ns) {
+        struct pollfd wait[2] = {{pair->one.epoll, POLLIN, 0}, {pair->two.epoll, POLLIN, 0}};
+        poll(wait, 2, 100);
+        sw_port_receive(&pair->one, sw_clock_ns(), true);
+        sw_port_receive(&pair->two, sw_clock_ns(), true);
+    }
+    assert_int_equal(seen.count, want);
+    assert_false(seen.damaged);
+}
+
+static void sw_port_open__another_users_port_is_reported(void **state)
+{
+    (void)state;
+    char text[160];
+    int told[2], done[2];
+    assert_int_equal(pipe(told) | pipe(done), 0);
+    pid_t pid = fork();
+    if (pid == 0) { /* this user, but not sharing: to the kernel it is all one */
+        struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(SW_ROCE_PORT)};
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        char c = (char)bind(fd, (struct sockaddr *)&any, sizeof(any));
+        close(done[1]);
+        _exit(write(told[1], &c, 1) != 1 || read(done[0], &c, 1) != 0);
+    }
+    char c = 1;
+    assert_int_equal(read(told[0], &c, 1), 1);
+    assert_int_equal(c, 0);
+    close(done[0]);
+    struct sw_port *port = calloc(1, sizeof(*port));
+    lo_set(IFF_UP, 65536);
+    int rc = sw_port_open(port, SW_ROCE_PORT, 5, keep, NULL);
+    struct sw_roce_path path = {0};
+    assert_int_equal(sw_roce_path_set(&path, lo_v4, lo_v4, 0), 0);
+    assert_int_equal(rc ? rc : sw_port_aim(port, &path), -EADDRINUSE); /* IPv6 is there */
+    sw_port_close(port);
+    free(port);
+    sw_holder_describe(SW_ROCE_PORT, text, sizeof(text));
+    char wanted[64];
+    snprintf(wanted, sizeof(wanted), "process %d (test_link_port) of user", (int)pid);
+    assert_non_null(strstr(text, wanted));
+    close(done[1]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    sw_holder_describe(SW_ROCE_PORT, text, sizeof(text));
+    assert_string_equal(text, "nobody that can be seen");
+}
+
+static void sw_port_aim__needs_two_addresses_of_one_family(void **state)
+{
+    struct pair *pair = *state;
+    struct sw_roce_path path = {0};
+    const uint8_t none[16] = {0};
+    assert_int_equal(sw_roce_path_set(&path, lo_v4, lo_v6, 0), -EINVAL);
+    assert_int_equal(sw_roce_path_set(&path, none, lo_v6, 0), -EINVAL);
+    assert_int_equal(sw_roce_path_set(&path, lo_v6, lo_v6, 0), 0);
+    assert_int_equal(sw_port_aim(&pair->one, &path), 0);
+    assert_in_range(pair->one.source_ports[false][path.sender], 0xc000, 0xffff);
+}
+
+static void exchange(struct pair *pair, const uint8_t from[16], const uint8_t to[16])
+{
+    static const uint32_t lens[] = {0,   1,    2,    3,    4,    511,  512,  513, 1024, 1024, 1024,
+                                    100, 4096, 4096, 4096, 4096, 4093, 4096, 8,   8,    8};
+    enum { COUNT = sizeof(lens) / sizeof(lens[0]) };
+    struct sw_roce_path path = path_to(&pair->one, from, to);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    for (uint32_t n = 0; n < COUNT; n++)
+        add(batch, &path, 6, n, lens[n], n % 2);
+    sw_batch_close(batch);
+    receive(pair, COUNT);
+    for (uint32_t n = 0; n < COUNT; n++)
+        assert_int_equal(seen.lens[n], lens[n]);
+    assert_memory_equal(&seen.last.source, from, 16);
+    assert_memory_equal(&seen.last.dest, to, 16);
+    assert_int_equal(seen.last.source_port,
+                     pair->one.source_ports[from[0] || !from[10] ? 0 : 1][3]);
+    assert_int_equal(seen.last.traffic_class, 0x62);
+    assert_int_equal(seen.last.hop_limit, 9);
+    assert_in_range(sw_port_counter(&pair->one, SW_PORT_TX_BATCHES), 1, COUNT - 1); /* grouped */
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_PACKETS), COUNT);
+}
+
+static void sw_batch_add__ipv4(void **state)
+{
+    exchange(*state, other_v4, lo_v4);
+}
+
+static void sw_batch_add__ipv6(void **state)
+{
+    exchange(*state, lo_v6, lo_v6);
+}
+
+static void sw_batch_add__more_than_a_batch(void **state)
+{
+    struct pair *pair = *state;
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    for (uint32_t n = 0; n < 200; n++)
+        add(batch, &path, 5 + n % 2, n, 2048, false);
+    sw_batch_close(batch);
+    receive(pair, 200);
+}
+
+static void sw_batch_flush__without_segmentation(void **state)
+{
+    struct pair *pair = *state;
+    atomic_store(&pair->one.no_gso, true);
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    for (uint32_t n = 0; n < 40; n++)
+        add(batch, &path, 6, n, 1024, false);
+    sw_batch_close(batch);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_BATCHES), 40);
+    receive(pair, 40);
+}
+
+/* They are not sent, those that fit are, and it is counted. */
+static void sw_batch_flush__packets_that_do_not_fit(void **state)
+{
+    struct pair *pair = *state;
+    lo_set(IFF_UP, 1500);
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    add(batch, &path, 6, 0, 2048, false);
+    add(batch, &path, 6, 1, 2048, false);
+    add(batch, &path, 6, 2, 1024, false);
+    add(batch, &path, 6, 3, 4096, false);
+    sw_batch_close(batch);
+    receive(pair, 1);
+    assert_int_equal(seen.lens[0], 1024);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_TOO_LONG), 3);
+    assert_false(atomic_load(&pair->one.no_gso));
+}
+
+static int send_raw(const uint8_t *bytes, size_t len)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(SW_ROCE_PORT)};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ssize_t sent = sendto(fd, bytes, len, 0, (struct sockaddr *)&to, sizeof(to));
+    close(fd);
+    return sent == (ssize_t)len ? 0 : -1;
+}
+
+static void sw_port_receive__drops_what_is_no_packet(void **state)
+{
+    struct pair *pair = *state;
+    static const size_t lens[] = {0, 1, 11, 12, 15, 16, 17, 20, 300};
+    const uint8_t bytes[300] = {0}; /* for QP 0, which is nobody's */
+    for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
+        assert_int_equal(send_raw(bytes, lens[i]), 0);
+    struct sw_port *ports[] = {&pair->one, &pair->two};
+    uint64_t malformed = 0, broken = 0;
+    uint64_t limit_ns = sw_clock_ns() + 5 * SW_NS_PER_S;
+    while (malformed + broken < 9 && sw_clock_ns() < limit_ns) {
+        malformed = broken = 0;
+        for (int i = 0; i < 2; i++) {
+            sw_port_receive(ports[i], sw_clock_ns(), true);
+            malformed += sw_port_counter(ports[i], SW_PORT_RX_MALFORMED);
+            broken += sw_port_counter(ports[i], SW_PORT_RX_BAD_ICRC);
+        }
+    }
+    assert_int_equal(malformed, 6);
+    assert_int_equal(broken, 3);
+    assert_int_equal(seen.count, 0);
+}
+
+/* Whichever socket the kernel chose, each packet comes to the port whose slot it names; and once it
+ * had to be handed on, the kernel is asked to bring it. */
+static void sw_port_receive__finds_the_right_process(void **state)
+{
+    struct pair *pair = *state;
+    uint64_t handed = 0;
+    for (uint32_t round = 0; round < 50; round++) {
+        struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+        path.sender = (uint8_t)(round % SW_PORT_SENDERS);
+        assert_int_equal(sw_port_aim(&pair->one, &path), 0);
+        struct sw_batch *batch = sw_batch_open(&pair->one);
+        for (uint32_t n = 0; n < 4; n++)
+            add(batch, &path, 6, n, 512, false);
+        sw_batch_close(batch);
+        receive(pair, (round + 1) * 4);
+        uint64_t now = sw_port_counter(&pair->one, SW_PORT_RX_HANDED_ON);
+        if (round >= SW_PORT_SENDERS)
+            assert_int_equal(now, handed); /* all senders are known */
+        handed = now;
+    }
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_RX_PACKETS), 0);
+    assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_PACKETS), 200);
+    assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_TAKEN_OVER), handed);
+    uint32_t ears = pair->two.ear_count;
+    sw_port_tidy(&pair->two, sw_clock_ns());
+    assert_int_equal(pair->two.ear_count, ears);
+    sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
+    assert_int_equal(pair->two.ear_count, 3);
+}
+
+static void sw_port_receive__of_a_process_that_is_gone(void **state)
+{
+    struct pair *pair = *state;
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    add(batch, &path, 77, 0, 512, false);
+    add(batch, &path, 5, 1, 512, false);
+    sw_batch_close(batch);
+    receive(pair, 1);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_RX_NO_PROCESS) +
+                         sw_port_counter(&pair->two, SW_PORT_RX_NO_PROCESS),
+                     1);
+}
+
+int main(void)
+{
+    if (namespace_enter(CLONE_NEWNET)) {
+        print_message("SKIP: no network namespace of our own\n");
+        return 77;
+    }
+    for (size_t i = 0; i < sizeof(pattern); i++)
+        pattern[i] = (uint8_t)i;
+#define WITH_PAIR(function) cmocka_unit_test_setup_teardown(function, open_pair, close_pair)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sw_port_open__another_users_port_is_reported),
+        WITH_PAIR(sw_port_aim__needs_two_addresses_of_one_family),
+        WITH_PAIR(sw_batch_add__ipv4),
+        WITH_PAIR(sw_batch_add__ipv6),
+        WITH_PAIR(sw_batch_add__more_than_a_batch),
+        WITH_PAIR(sw_batch_flush__without_segmentation),
+        WITH_PAIR(sw_batch_flush__packets_that_do_not_fit),
+        WITH_PAIR(sw_port_receive__drops_what_is_no_packet),
+        WITH_PAIR(sw_port_receive__finds_the_right_process),
+        WITH_PAIR(sw_port_receive__of_a_process_that_is_gone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
