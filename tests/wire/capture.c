@@ -106,11 +106,12 @@ bool frame_parse(const uint8_t *frame, size_t len, struct sw_flow *flow, const u
     return flow->dst_port == SW_ROCE_PORT && *datagram_len <= (size_t)(frame + len - *datagram);
 }
 
-static uint16_t ipv4_checksum(const uint8_t *ip)
+static uint16_t checksum(uint32_t sum, const uint8_t *bytes, size_t len)
 {
-    uint32_t sum = 0;
-    for (int i = 0; i < SW_IPV4_BYTES; i += 2)
-        sum += sw_be16_load(ip + i);
+    for (size_t i = 0; i + 1 < len; i += 2)
+        sum += sw_be16_load(bytes + i);
+    if (len % 2)
+        sum += (uint32_t)bytes[len - 1] << 8;
     while (sum >> 16)
         sum = (sum & 0xffff) + (sum >> 16);
     return (uint16_t)~sum;
@@ -137,7 +138,7 @@ static uint8_t *build_ip(const struct sw_flow *flow, uint16_t udp_len, uint8_t *
     ip[9] = SW_IPPROTO_UDP;
     memcpy(ip + 12, flow->src, 4);
     memcpy(ip + 16, flow->dst, 4);
-    sw_be16_store(ip + 10, ipv4_checksum(ip));
+    sw_be16_store(ip + 10, checksum(0, ip, SW_IPV4_BYTES));
     return ip + SW_IPV4_BYTES;
 }
 
@@ -154,5 +155,7 @@ size_t frame_build(const struct sw_flow *flow, const uint8_t *datagram, size_t d
     sw_be16_store(udp + 4, udp_len);
     sw_be16_store(udp + 6, 0);
     memcpy(udp + SW_UDP_BYTES, datagram, datagram_len);
+    if (flow->is_ipv6) /* the pseudo header is the addresses, the length and the protocol */
+        sw_be16_store(udp + 6, checksum(udp_len + SW_IPPROTO_UDP, udp - 32, udp_len + 32));
     return (size_t)(udp + SW_UDP_BYTES + datagram_len - frame);
 }

@@ -25,7 +25,8 @@ void capture_write(FILE *capture, const uint8_t *frame, size_t len);
 bool frame_parse(const uint8_t *frame, size_t len, struct sw_flow *flow, const uint8_t **datagram,
                  size_t *datagram_len);
 
-/* Puts Ethernet, IP and UDP (checksum 0) before a datagram. Returns the length of the frame. */
+/* Puts Ethernet, IP and UDP (checksum 0 with IPv4) before a datagram. Returns the length of the
+ * frame. */
 size_t frame_build(const struct sw_flow *flow, const uint8_t *datagram, size_t datagram_len,
                    uint8_t frame[CAPTURE_FRAME_MAX]);
 
