@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "transport/early.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { NO_SLOT = 0xffff };
+
+void sw_early_pool_init(struct sw_early_pool *pool, struct sw_early_slot *slots, uint16_t count)
+{
+    assert(count < NO_SLOT);
+    *pool = (struct sw_early_pool){
+        .slots = slots, .count = count, .free_count = count, .free_head = count ? 0 : NO_SLOT};
+    for (uint16_t i = 0; i < count; i++)
+        slots[i].next = i + 1 < count ? (uint16_t)(i + 1) : NO_SLOT;
+}
+
+static void give_back(struct sw_early_pool *pool, uint16_t slot)
+{
+    pool->slots[slot].next = pool->free_head;
+    pool->free_head = slot;
+    pool->free_count++;
+}
+
+static bool has(const struct sw_early *early, uint32_t seq)
+{
+    return early->kept[seq % SW_FLIGHT_PACKETS / 64] >> seq % 64 & 1;
+}
+
+void sw_early_init(struct sw_early *early, struct sw_early_pool *pool)
+{
+    memset(early, 0, sizeof(*early));
+    early->pool = pool;
+    early->lent = NO_SLOT;
+}
+
+bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
+                   const struct sw_packet *packet)
+{
+    struct sw_early_pool *pool = early->pool;
+    if (!pool || pool->free_count == 0 || seq - base >= SW_FLIGHT_PACKETS || has(early, seq) ||
+        packet->payload_len > SW_EARLY_PAYLOAD_MAX)
+        return false;
+    uint16_t at = pool->free_head;
+    struct sw_early_slot *slot = &pool->slots[at];
+    pool->free_head = slot->next;
+    pool->free_count--;
+    slot->packet = *packet;
+    slot->packet.payload = slot->payload;
+    if (packet->payload_len)
+        memcpy(slot->payload, packet->payload, packet->payload_len);
+    early->slots[seq % SW_FLIGHT_PACKETS] = at;
+    early->kept[seq % SW_FLIGHT_PACKETS / 64] |= 1ull << seq % 64;
+    if (early->count++ == 0 || sw_seq_is_before(early->end, seq + 1))
+        early->end = seq + 1;
+    return true;
+}
+
+static void return_lent(struct sw_early *early)
+{
+    if (early->lent != NO_SLOT)
+        give_back(early->pool, early->lent);
+    early->lent = NO_SLOT;
+}
+
+static uint16_t remove_at(struct sw_early *early, uint32_t seq)
+{
+    early->kept[seq % SW_FLIGHT_PACKETS / 64] &= ~(1ull << seq % 64);
+    early->count--;
+    return early->slots[seq % SW_FLIGHT_PACKETS];
+}
+
+bool sw_early_take(struct sw_early *early, uint32_t seq, struct sw_packet *out)
+{
+    return_lent(early);
+    if (early->count == 0 || !has(early, seq))
+        return false;
+    early->lent = remove_at(early, seq);
+    *out = early->pool->slots[early->lent].packet;
+    return true;
+}
+
+void sw_early_drop(struct sw_early *early, uint32_t from, uint32_t to)
+{
+    for (uint32_t seq = from; early->count && seq != to; seq++)
+        if (has(early, seq))
+            give_back(early->pool, remove_at(early, seq));
+}
+
+void sw_early_clear(struct sw_early *early)
+{
+    if (!early->pool)
+        return;
+    return_lent(early);
+    sw_early_drop(early, early->end - SW_FLIGHT_PACKETS, early->end);
+}
+
+uint32_t sw_early_bitmap(const struct sw_early *early, uint32_t base,
+                         uint8_t bytes[SW_EMISSION_BYTES])
+{
+    if (early->count == 0)
+        return 0;
+    uint32_t bits = early->end - base - 1, len = (bits + 31) / 32 * 4;
+    memset(bytes, 0, len);
+    for (uint32_t i = 0; i < bits; i++)
+        if (has(early, base + 1 + i))
+            bytes[i / 8] |= (uint8_t)(1 << i % 8);
+    return len;
+}

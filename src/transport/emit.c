@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the requester sends: new packets within its limits, and lost ones again. */
+#include <string.h>
+
+#include "transport/requester_impl.h"
+
+enum {
+    ASK_EVERY = 32, /* packets: an answer is asked for at least this often */
+    PIECE_MIN = 16, /* response packets that a READ request asks for, as far as it may choose */
+    PIECE_MAX = 128,
+    REQUEST_OVERHEAD = 64 /* bytes of headers, for pacing */
+};
+
+static enum sw_packet_kind kind_of(const struct sw_request *request)
+{
+    static const uint8_t kinds[] = {
+        [SW_REQUEST_SEND] = SW_PACKET_SEND,
+        [SW_REQUEST_WRITE] = SW_PACKET_WRITE,
+        [SW_REQUEST_READ] = SW_PACKET_READ_REQUEST,
+        [SW_REQUEST_CMP_SWAP] = SW_PACKET_CMP_SWAP,
+        [SW_REQUEST_FETCH_ADD] = SW_PACKET_FETCH_ADD,
+        [SW_REQUEST_ATOMIC_WRITE] = SW_PACKET_ATOMIC_WRITE,
+        [SW_REQUEST_FLUSH] = SW_PACKET_FLUSH,
+    };
+    return (enum sw_packet_kind)kinds[request->kind];
+}
+
+/* The opcode and BTH of the packet at `seq`, which begins or ends a message as `place` says. */
+static void fill_bth(struct sw_requester *r, const struct sw_request *request, uint32_t seq,
+                     enum sw_position place, struct sw_emission *out)
+{
+    struct sw_packet *packet = &out->packet;
+    uint16_t extra = 0;
+    if (place & SW_LAST && request->flags & (SW_REQUEST_IMM | SW_REQUEST_INV))
+        extra = request->flags & SW_REQUEST_IMM ? SW_HEADER_IMM : SW_HEADER_IETH;
+    packet->opcode =
+        sw_opcode_find((enum sw_service)r->config.service, kind_of(request), place, extra);
+    packet->bth = (struct sw_bth){
+        .opcode = packet->opcode->number,
+        .solicited = place & SW_LAST && request->flags & SW_REQUEST_SOLICITED,
+        .mig_req = true,
+        .pkey = r->config.pkey,
+        .dest_qpn = r->config.dest_qpn,
+        .psn = sw_seq_psn(seq),
+        .reserved7 = r->config.offer_selective ? SW_SELECTIVE_MARK : 0,
+    };
+    packet->imm_be = extra == SW_HEADER_IMM ? request->imm_or_key : 0;
+    packet->inv_rkey = extra == SW_HEADER_IETH ? request->imm_or_key : 0;
+    packet->srq_num = request->srq_num;
+}
+
+/* A packet of a SEND or WRITE. */
+static void fill_data(struct sw_requester *r, const struct sw_request *request, uint32_t seq,
+                      struct sw_emission *out)
+{
+    uint32_t index = seq - request->seq;
+    uint32_t offset = index << r->mtu_shift, left = request->len_bytes - offset;
+    enum sw_position place = (enum sw_position)((index == 0 ? SW_FIRST : 0) |
+                                                (index + 1 == request->count ? SW_LAST : 0));
+    fill_bth(r, request, seq, place, out);
+    out->offset = offset;
+    out->packet.payload_len = left < r->config.mtu_bytes ? left : r->config.mtu_bytes;
+    out->source = out->packet.payload_len ? SW_PAYLOAD_REQUEST : SW_PAYLOAD_NONE;
+    if (index == 0 && request->kind == SW_REQUEST_WRITE)
+        out->packet.reth = (struct sw_reth){
+            .addr = request->remote_addr, .rkey = request->rkey, .len_bytes = request->len_bytes};
+}
+
+/* A READ request for [seq, seq+count), or any other that fits one packet and has an answer. */
+static void fill_answered(struct sw_requester *r, const struct sw_request *request, uint32_t seq,
+                          uint32_t count, struct sw_emission *out)
+{
+    struct sw_packet *packet = &out->packet;
+    fill_bth(r, request, seq, SW_ONLY, out);
+    uint32_t offset = (seq - request->seq) << r->mtu_shift, left = request->len_bytes - offset;
+    if (request->kind == SW_REQUEST_READ && count < request->count - (seq - request->seq))
+        left = count << r->mtu_shift;
+    packet->reth = (struct sw_reth){
+        .addr = request->remote_addr + offset, .rkey = request->rkey, .len_bytes = left};
+    packet->flush_type = request->flush_type;
+    packet->atomic = (struct sw_atomic_eth){
+        .addr = request->remote_addr,
+        .rkey = request->rkey,
+        .compare = request->compare_add,
+        .swap_add = request->kind == SW_REQUEST_FETCH_ADD ? request->compare_add : request->swap};
+    if (request->kind == SW_REQUEST_ATOMIC_WRITE) {
+        packet->reth.len_bytes = packet->payload_len = SW_ATOMIC_WRITE_BYTES;
+        out->source = SW_PAYLOAD_BYTES;
+        memcpy(out->bytes, &request->compare_add, SW_ATOMIC_WRITE_BYTES);
+    }
+}
+
+static void fill(struct sw_requester *r, uint32_t position, uint32_t seq, uint32_t count,
+                 struct sw_emission *out)
+{
+    const struct sw_request *request = sw_requester_at(r, position);
+    out->packet = (struct sw_packet){0};
+    out->source = SW_PAYLOAD_NONE;
+    out->position = position;
+    out->offset = 0;
+    if (sw_request_is_answered(request))
+        fill_answered(r, request, seq, count, out);
+    else
+        fill_data(r, request, seq, out);
+}
+
+/* Asks for an answer at the end of messages, and so often that the window opens before it is full.
+ * The packet is already counted as sent. */
+static void ask(struct sw_requester *r, struct sw_emission *out)
+{
+    uint32_t window = sw_congestion_window(&r->congestion), sent = sw_flight_out(&r->flight);
+    uint32_t often = window / 2 < ASK_EVERY ? window / 2 : ASK_EVERY;
+    r->unasked++;
+    out->packet.bth.ack_req = r->config.service != SW_SERVICE_UC &&
+                              (out->packet.opcode->position & SW_LAST || r->unasked >= often ||
+                               sent >= window || sw_flight_room(&r->flight) == 0);
+    if (out->packet.bth.ack_req)
+        r->unasked = 0;
+}
+
+static bool may_send(struct sw_requester *r, uint64_t now_ns)
+{
+    if (sw_congestion_may_send(&r->congestion, sw_flight_out(&r->flight), now_ns))
+        return true;
+    uint64_t pace = sw_congestion_due_ns(&r->congestion);
+    if (pace > now_ns)
+        r->paced_ns = pace;
+    return false;
+}
+
+static bool emit_again(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out)
+{
+    struct sw_flight *f = &r->flight;
+    if (!may_send(r, now_ns))
+        return false;
+    uint32_t seq = sw_flight_first_lost(f), position = sw_requester_find(r, seq), count = 1;
+    if (sw_requester_at(r, position)->kind == SW_REQUEST_READ) {
+        /* From the gap to the end of the gap; of a plain peer, to where the request had ended. */
+        uint32_t end = sw_read_track_end(&r->reads, seq);
+        while (seq + count != end && (!r->peer_selective || sw_flight_bit(f->lost, seq + count)))
+            count++;
+    }
+    fill(r, position, seq, count, out);
+    sw_flight_resend(f, seq, count, now_ns);
+    r->counts.resent++;
+    ask(r, out);
+    if (f->lost_count == 0) {
+        out->packet.bth.ack_req = true; /* the end of what is sent again */
+        r->unasked = 0;
+    }
+    return true;
+}
+
+/* How many response packets the READ may ask for now; 0: it has to wait. */
+static uint32_t piece_of(struct sw_requester *r, const struct sw_request *request)
+{
+    struct sw_flight *f = &r->flight;
+    uint32_t left = request->count - (f->next - request->seq);
+    uint32_t out = sw_flight_out(f), window = sw_congestion_window(&r->congestion);
+    uint32_t open = window > out ? window - out : 0, room = sw_flight_room(f);
+    uint32_t least = left < PIECE_MIN ? left : PIECE_MIN;
+    if (open < least && out == 0)
+        open = least; /* the window is smaller than any reasonable piece */
+    uint32_t piece = left < PIECE_MAX ? left : PIECE_MAX;
+    piece = piece < open ? piece : open;
+    piece = piece < room ? piece : room;
+    if (piece >= least)
+        return piece;
+    r->congestion.limited = true;
+    return 0;
+}
+
+/* Whether the request at `sent`, nothing of which is out, may begin. */
+static bool may_begin(const struct sw_requester *r, const struct sw_request *request)
+{
+    if (r->paused || request->kind == SW_REQUEST_LOCAL)
+        return false;
+    return !(request->flags & SW_REQUEST_FENCE) || r->reads.count == 0;
+}
+
+static bool emit_new(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out)
+{
+    struct sw_flight *f = &r->flight;
+    if (r->sent == r->tail)
+        return false;
+    const struct sw_request *request = sw_requester_at(r, r->sent);
+    bool answered = sw_request_is_answered(request);
+    if (f->next == request->seq && !may_begin(r, request))
+        return false;
+    if (answered && r->reads.count >= r->config.max_rd_atomic)
+        return false;
+    if (sw_flight_room(f) == 0 || !may_send(r, now_ns))
+        return false;
+    uint32_t seq = f->next, count = 1;
+    if (request->kind == SW_REQUEST_READ && (count = piece_of(r, request)) == 0)
+        return false;
+    fill(r, r->sent, seq, count, out);
+    sw_flight_send(f, count, now_ns);
+    if (answered)
+        sw_read_track_push(&r->reads, seq, count);
+    ask(r, out);
+    if (f->next == request->seq + request->count)
+        r->sent++;
+    if (r->config.service == SW_SERVICE_UC) {
+        sw_flight_advance(f, f->next); /* nothing will be heard of it */
+        r->done = r->sent;
+    } else {
+        sw_retry_start(&r->retry, now_ns);
+    }
+    return true;
+}
+
+bool sw_requester_next(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out)
+{
+    if (r->dead || now_ns < r->rnr_until_ns)
+        return false;
+    r->rnr_until_ns = 0;
+    r->paced_ns = SW_RETRY_NEVER;
+    struct sw_flight *f = &r->flight;
+    if (r->refused != SW_FAILURE_NONE &&
+        (f->lost_count == 0 || !sw_seq_is_before(sw_flight_first_lost(f), r->refused_seq)))
+        return false; /* nothing from there on may be executed any more */
+    bool sent = f->lost_count ? emit_again(r, now_ns, out) : emit_new(r, now_ns, out);
+    if (sent) {
+        r->counts.packets++;
+        sw_congestion_on_send(&r->congestion, out->packet.payload_len + REQUEST_OVERHEAD, now_ns);
+    }
+    return sent;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The READ requests (pieces of READs), atomics and FLUSHes that are not answered in full: as many
+ * as the peer has responder resources for. A requester's, in the order of their PSNs.
+ */
+#ifndef SW_TRANSPORT_READ_TRACK_H
+#define SW_TRANSPORT_READ_TRACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/seq.h"
+
+enum { SW_READ_TRACK_MAX = 32 };
+
+struct sw_read_track {
+    uint32_t head, count;
+    struct {
+        uint32_t first, end;
+    } spans[SW_READ_TRACK_MAX];
+};
+
+/* There must be room. */
+static inline void sw_read_track_push(struct sw_read_track *t, uint32_t first, uint32_t count)
+{
+    uint32_t at = (t->head + t->count++) % SW_READ_TRACK_MAX;
+    t->spans[at].first = first;
+    t->spans[at].end = first + count;
+}
+
+/* All before `una` is settled. */
+static inline void sw_read_track_settle(struct sw_read_track *t, uint32_t una)
+{
+    while (t->count && !sw_seq_is_before(una, t->spans[t->head].end)) {
+        t->head = (t->head + 1) % SW_READ_TRACK_MAX;
+        t->count--;
+    }
+}
+
+/* Where the request ends that asked for this. */
+static inline uint32_t sw_read_track_end(const struct sw_read_track *t, uint32_t seq)
+{
+    for (uint32_t i = 0; i < t->count; i++) {
+        uint32_t at = (t->head + i) % SW_READ_TRACK_MAX;
+        if (sw_seq_is_before(seq, t->spans[at].end))
+            return t->spans[at].end;
+    }
+    return seq + 1;
+}
+
+#endif

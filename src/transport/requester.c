@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ring of requests, and time. What goes out is in emit.c, what comes in in answer.c. */
+#include "transport/requester.h"
+
+#include <assert.h>
+
+#include "transport/requester_impl.h"
+
+/* Go-back-N sends all again: it waits longer before it takes silence for loss. */
+enum { PLAIN_FLOOR_FACTOR = 16 };
+#define FLOOR_NS 1000000ull
+
+void sw_requester_init(struct sw_requester *r, const struct sw_requester_config *config,
+                       struct sw_request *ring, uint32_t entries)
+{
+    uint32_t mtu = config->mtu_bytes;
+    assert(mtu >= 256 && mtu <= 4096 && (mtu & (mtu - 1)) == 0);
+    assert(entries && (entries & (entries - 1)) == 0);
+    assert(config->max_rd_atomic <= SW_READ_TRACK_MAX);
+    uint32_t psn = config->first_psn & SW_PSN_MASK;
+    r->config = *config;
+    r->ring = ring;
+    r->mask = entries - 1;
+    r->done = r->sent = r->tail = 0;
+    r->tail_seq = r->settled = psn;
+    r->unasked = 0;
+    r->mtu_shift = (uint8_t)__builtin_ctz(mtu);
+    r->paused = r->dead = r->peer_selective = r->suspects = r->reorders = false;
+    r->patience = 0;
+    r->refused = SW_FAILURE_NONE;
+    r->refused_syndrome = 0;
+    r->refused_seq = psn;
+    r->rnr_until_ns = 0;
+    r->overdue_ns = r->paced_ns = SW_RETRY_NEVER;
+    r->reads = (struct sw_read_track){0};
+    r->counts = (struct sw_requester_counts){0};
+    uint64_t floor = config->timer_floor_ns ? config->timer_floor_ns : FLOOR_NS;
+    sw_retry_init(&r->retry, config->timeout, config->retry_cnt, config->rnr_retry,
+                  floor * PLAIN_FLOOR_FACTOR);
+    const struct sw_congestion_config congestion = {.packet_bytes = mtu,
+                                                    .window_max = SW_FLIGHT_PACKETS,
+                                                    .rate_max = config->rate_max,
+                                                    .slack_ns = config->slack_ns};
+    sw_congestion_init(&r->congestion, &congestion);
+    sw_flight_init(&r->flight, psn);
+}
+
+static uint32_t count_of(const struct sw_requester *r, const struct sw_request *request)
+{
+    switch ((enum sw_request_kind)request->kind) {
+    case SW_REQUEST_SEND:
+    case SW_REQUEST_WRITE:
+    case SW_REQUEST_READ:
+        if (request->len_bytes)
+            return ((request->len_bytes - 1) >> r->mtu_shift) + 1;
+        return 1;
+    case SW_REQUEST_CMP_SWAP:
+    case SW_REQUEST_FETCH_ADD:
+    case SW_REQUEST_ATOMIC_WRITE:
+    case SW_REQUEST_FLUSH:
+        return 1;
+    case SW_REQUEST_LOCAL:
+        break;
+    }
+    return 0;
+}
+
+bool sw_requester_post(struct sw_requester *r, const struct sw_request *request)
+{
+    if (r->tail - r->done > r->mask)
+        return false;
+    assert(r->config.service != SW_SERVICE_UC || !sw_request_is_answered(request));
+    struct sw_request *slot = sw_requester_at(r, r->tail);
+    *slot = *request;
+    slot->seq = r->tail_seq;
+    slot->count = count_of(r, request);
+    r->tail_seq += slot->count;
+    r->tail++;
+    return true;
+}
+
+uint32_t sw_requester_find(const struct sw_requester *r, uint32_t seq)
+{
+    uint32_t low = r->done, high = r->sent == r->tail ? r->sent - 1 : r->sent;
+    if (seq - sw_requester_at(r, low)->seq < sw_requester_at(r, low)->count)
+        return low;
+    while (low != high) { /* the last one that begins at or before it */
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (sw_seq_is_before(seq, sw_requester_at(r, middle)->seq))
+            high = middle - 1;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+bool sw_requester_is_local(const struct sw_requester *r)
+{
+    return !r->dead && !r->paused && r->done == r->sent && r->sent != r->tail &&
+           sw_requester_at(r, r->sent)->kind == SW_REQUEST_LOCAL;
+}
+
+void sw_requester_local_done(struct sw_requester *r)
+{
+    assert(sw_requester_is_local(r));
+    r->done = ++r->sent;
+}
+
+void sw_requester_pause(struct sw_requester *r, bool paused)
+{
+    r->paused = paused;
+}
+
+bool sw_requester_is_drained(const struct sw_requester *r)
+{
+    bool begun = r->sent != r->tail && sw_requester_at(r, r->sent)->seq != r->flight.next;
+    return r->done == r->sent && !begun;
+}
+
+void sw_requester_cnp(struct sw_requester *r, uint64_t now_ns)
+{
+    sw_congestion_on_cnp(&r->congestion, now_ns);
+}
+
+void sw_requester_fail(struct sw_requester *r, enum sw_failure failure, uint8_t syndrome,
+                       struct sw_progress *out)
+{
+    r->dead = true;
+    out->failure = failure;
+    out->syndrome = syndrome;
+}
+
+void sw_requester_find_lost(struct sw_requester *r, uint64_t now_ns)
+{
+    /* Until the path has been seen to reorder, three later arrivals are proof (RFC 8985 6.2). */
+    enum { PROOF = 3 };
+    struct sw_flight *f = &r->flight;
+    uint32_t patience = sw_flight_tick(r->retry.min_ns / 4) + 1;
+    if (!r->reorders && f->acked_count >= PROOF)
+        patience = 0;
+    else if (patience < r->patience)
+        patience = r->patience;
+    bool waits;
+    uint32_t overdue;
+    uint32_t found = sw_flight_find_lost(f, patience, now_ns, &waits, &overdue);
+    r->overdue_ns =
+        waits ? now_ns + sw_flight_ticks_ns(overdue - sw_flight_tick(now_ns)) : SW_RETRY_NEVER;
+    if (found)
+        sw_congestion_on_loss(&r->congestion, found, now_ns);
+}
+
+/* One packet at the end of what is out: its answer tells what is missing before it. */
+static void probe(struct sw_requester *r)
+{
+    uint32_t seq = r->flight.next - 1;
+    while (seq != r->flight.una && sw_flight_bit(r->flight.acked, seq))
+        seq--;
+    r->retry.probed = true;
+    r->counts.probes++;
+    sw_flight_lose(&r->flight, seq);
+}
+
+static void expire(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out)
+{
+    if (!sw_retry_expire(&r->retry, now_ns)) {
+        sw_requester_fail(r, SW_FAILURE_RETRY, 0, out);
+        return;
+    }
+    r->counts.timeouts++;
+    sw_flight_lose_all(&r->flight, r->flight.una);
+    sw_congestion_on_timeout(&r->congestion, now_ns);
+    r->suspects = true;
+    r->overdue_ns = SW_RETRY_NEVER;
+}
+
+/* A window that is out may be probed only where go-back-N would not be the answer. */
+static uint64_t probe_due_ns(const struct sw_requester *r)
+{
+    return r->peer_selective && r->flight.lost_count == 0 ? sw_retry_probe_due_ns(&r->retry)
+                                                          : SW_RETRY_NEVER;
+}
+
+void sw_requester_tick(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out)
+{
+    *out = (struct sw_progress){.done = r->done};
+    if (r->dead || now_ns < r->rnr_until_ns)
+        return;
+    r->rnr_until_ns = 0;
+    if (now_ns >= r->overdue_ns)
+        sw_requester_find_lost(r, now_ns);
+    if (now_ns >= sw_retry_due_ns(&r->retry))
+        expire(r, now_ns, out);
+    else if (now_ns >= probe_due_ns(r))
+        probe(r);
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t sw_requester_due_ns(const struct sw_requester *r)
+{
+    if (r->dead)
+        return SW_RETRY_NEVER;
+    if (r->rnr_until_ns)
+        return r->rnr_until_ns;
+    uint64_t due = sooner(r->overdue_ns, sw_retry_due_ns(&r->retry));
+    return sooner(sooner(due, probe_due_ns(r)), r->paced_ns);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the responder sends: responses in the order of execution, then one ACK or NAK for the rest.
+ */
+#include "transport/responder_impl.h"
+#include "wire/aeth.h"
+
+#define CNP_PERIOD_NS 50000ull
+enum { RESPONSE_OVERHEAD = 64 /* bytes of headers, for pacing */ };
+
+static struct sw_answer *answer_at(const struct sw_responder *r, uint32_t i)
+{
+    return (struct sw_answer *)&r->answers[(r->answer_head + i) % SW_RESPONDER_ANSWERS];
+}
+
+void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand, uint64_t original)
+{
+    bool reads = demand->kind == SW_DEMAND_READ;
+    bool swaps = demand->kind == SW_DEMAND_CMP_SWAP || demand->kind == SW_DEMAND_FETCH_ADD;
+    *answer_at(r, r->answer_count++) = (struct sw_answer){
+        .kind = swaps ? SW_PACKET_ATOMIC_ACK : SW_PACKET_READ_RESPONSE,
+        .duplicate = demand->duplicate,
+        .seq = demand->seq,
+        .count = demand->count,
+        .msn = r->msn,
+        .rkey = demand->rkey,
+        .addr = demand->addr,
+        .len_bytes = reads ? demand->total : 0,
+        .original = original,
+    };
+    if (demand->duplicate)
+        return;
+    r->outstanding++;
+    r->remark = SW_REMARK_NONE; /* the response acknowledges all before it */
+    if (!swaps)
+        return;
+    uint32_t slots = r->config.max_dest_rd_atomic;
+    r->saved[r->saved_next].seq = demand->seq;
+    r->saved[r->saved_next].original = original;
+    r->saved_next = (r->saved_next + 1) % slots;
+    r->saved_count += r->saved_count < slots;
+}
+
+void sw_responder_replay(struct sw_responder *r, const struct sw_demand *demand)
+{
+    for (uint32_t i = 0; i < r->saved_count; i++)
+        if (r->saved[i].seq == demand->seq) {
+            sw_responder_answer(r, demand, r->saved[i].original);
+            return;
+        }
+}
+
+bool sw_responder_is_queued(const struct sw_responder *r, uint32_t seq)
+{
+    for (uint32_t i = 0; i < r->answer_count; i++) {
+        const struct sw_answer *answer = answer_at(r, i);
+        uint32_t from = answer->seq + answer->index;
+        if (seq - from < answer->count - answer->index)
+            return true;
+    }
+    return false;
+}
+
+static void begin(const struct sw_responder *r, enum sw_packet_kind kind, enum sw_position place,
+                  uint32_t seq, struct sw_emission *out)
+{
+    enum sw_service service =
+        kind == SW_PACKET_CNP ? SW_SERVICE_CNP : (enum sw_service)r->config.service;
+    const struct sw_opcode *opcode = sw_opcode_find(service, kind, place, 0);
+    out->packet = (struct sw_packet){
+        .opcode = opcode,
+        .bth = {.opcode = opcode->number,
+                .mig_req = true,
+                .pkey = r->config.pkey,
+                .dest_qpn = r->config.dest_qpn,
+                .psn = sw_seq_psn(seq),
+                .reserved7 = r->config.offer_selective ? SW_SELECTIVE_MARK : 0},
+    };
+    out->source = SW_PAYLOAD_NONE;
+    out->position = out->rkey = 0;
+    out->offset = out->addr = 0;
+}
+
+static const uint8_t ACKED = SW_AETH_NO_CREDITS; /* no end-to-end flow control: 9.7.7.2 */
+
+static void emit_cnp(struct sw_responder *r, struct sw_emission *out)
+{
+    r->cnp_wanted = false;
+    r->counts.cnps++;
+    begin(r, SW_PACKET_CNP, SW_ONLY, 0, out);
+    out->packet.bth.becn = true;
+    out->packet.bth.mig_req = false;
+    out->packet.bth.reserved7 = 0;
+}
+
+/* One packet of the oldest answer. */
+static void emit_answer(struct sw_responder *r, uint64_t now_ns, struct sw_emission *out)
+{
+    struct sw_answer *answer = answer_at(r, 0);
+    uint32_t index = answer->index++;
+    bool first = index == 0, last = answer->index == answer->count;
+    enum sw_position place = (enum sw_position)((first ? SW_FIRST : 0) | (last ? SW_LAST : 0));
+    begin(r, (enum sw_packet_kind)answer->kind, place, answer->seq + index, out);
+    if (place != SW_MIDDLE)
+        out->packet.aeth = (struct sw_aeth){.syndrome = ACKED, .msn = answer->msn};
+    out->packet.original = answer->original;
+    uint64_t offset = (uint64_t)index << r->mtu_shift, left = answer->len_bytes - offset;
+    if (answer->len_bytes) {
+        out->source = SW_PAYLOAD_MEMORY;
+        out->rkey = answer->rkey;
+        out->addr = answer->addr + offset;
+        out->packet.payload_len =
+            (uint32_t)(left < r->config.mtu_bytes ? left : r->config.mtu_bytes);
+    }
+    if (r->congestion.paced)
+        sw_congestion_on_send(&r->congestion, out->packet.payload_len + RESPONSE_OVERHEAD, now_ns);
+    if (last) {
+        r->outstanding -= !answer->duplicate;
+        r->answer_head = (r->answer_head + 1) % SW_RESPONDER_ANSWERS;
+        r->answer_count--;
+    }
+}
+
+/* Whether the gap that was to be told of is still there. */
+static bool is_gap(const struct sw_responder *r)
+{
+    return r->early.count || r->remark_seq == r->expected;
+}
+
+static void emit_remark(struct sw_responder *r, struct sw_emission *out)
+{
+    enum sw_remark remark = r->remark;
+    r->remark = SW_REMARK_NONE;
+    if (remark == SW_REMARK_ACK || (remark == SW_REMARK_GAP && !is_gap(r))) {
+        begin(r, SW_PACKET_ACK, SW_ONLY, r->expected - 1, out);
+        out->packet.aeth = (struct sw_aeth){.syndrome = ACKED, .msn = r->msn};
+        return;
+    }
+    uint32_t seq = remark == SW_REMARK_REFUSAL ? r->remark_seq : r->expected;
+    uint8_t syndrome = sw_aeth_syndrome(SW_AETH_NAK, SW_NAK_CODE_PSN);
+    if (remark == SW_REMARK_RNR)
+        syndrome = sw_aeth_syndrome(SW_AETH_RNR, r->config.min_rnr_timer);
+    else if (remark == SW_REMARK_REFUSAL)
+        syndrome = r->refusal;
+    begin(r, SW_PACKET_ACK, SW_ONLY, seq, out);
+    out->packet.aeth = (struct sw_aeth){.syndrome = syndrome, .msn = r->msn};
+    if (remark == SW_REMARK_GAP && r->early.count) {
+        out->packet.payload_len = sw_early_bitmap(&r->early, r->expected, out->bytes);
+        out->source = SW_PAYLOAD_BYTES;
+    }
+}
+
+bool sw_responder_next(struct sw_responder *r, uint64_t now_ns, struct sw_emission *out)
+{
+    if (r->cnp_wanted) {
+        emit_cnp(r, out);
+        return true;
+    }
+    if (r->answer_count) {
+        if (r->congestion.paced && !sw_congestion_may_send(&r->congestion, 0, now_ns))
+            return false;
+        emit_answer(r, now_ns, out);
+        return true;
+    }
+    if (r->remark == SW_REMARK_NONE)
+        return false;
+    emit_remark(r, out);
+    return true;
+}
+
+uint64_t sw_responder_due_ns(const struct sw_responder *r)
+{
+    return r->answer_count && r->congestion.paced ? sw_congestion_due_ns(&r->congestion)
+                                                  : UINT64_MAX;
+}
+
+void sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out)
+{
+    r->answer_count = 0;
+    r->outstanding = 0;
+    sw_responder_refuse(r, syndrome);
+    r->remark_seq = sw_seq_of(r->expected, out->packet.bth.psn);
+    emit_remark(r, out);
+}
+
+void sw_responder_congested(struct sw_responder *r, uint64_t now_ns)
+{
+    if (now_ns < r->cnp_next_ns)
+        return;
+    r->cnp_wanted = true;
+    r->cnp_next_ns = now_ns + CNP_PERIOD_NS;
+}
+
+void sw_responder_cnp(struct sw_responder *r, uint64_t now_ns)
+{
+    if (r->answer_count)
+        sw_congestion_on_cnp(&r->congestion, now_ns);
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What comes in: expected, duplicate, early or malformed. What goes out is in respond.c. */
+#include "transport/responder.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "transport/responder_impl.h"
+#include "wire/aeth.h"
+
+#define MESSAGE_MAX (1ull << 31)
+enum { TELL_EVERY = 4 /* early packets, while the peer knows of the gap already */ };
+
+void sw_responder_init(struct sw_responder *r, const struct sw_responder_config *config,
+                       struct sw_early_pool *pool)
+{
+    uint32_t mtu = config->mtu_bytes;
+    assert(mtu >= 256 && mtu <= 4096 && (mtu & (mtu - 1)) == 0);
+    assert(config->max_dest_rd_atomic <= SW_RESPONDER_RD_ATOMIC_MAX);
+    memset(r, 0, sizeof(*r));
+    r->config = *config;
+    r->expected = config->first_psn & SW_PSN_MASK;
+    r->mtu_shift = (uint8_t)__builtin_ctz(mtu);
+    const struct sw_congestion_config congestion = {
+        .packet_bytes = mtu, .window_max = SW_FLIGHT_PACKETS, .rate_max = config->rate_max};
+    sw_congestion_init(&r->congestion, &congestion);
+    sw_early_init(&r->early, config->offer_selective ? pool : NULL);
+}
+
+void sw_responder_release(struct sw_responder *r)
+{
+    sw_early_clear(&r->early);
+}
+
+void sw_responder_remark(struct sw_responder *r, enum sw_remark remark)
+{
+    r->remark = remark;
+    r->remark_seq = r->expected;
+}
+
+void sw_responder_refuse(struct sw_responder *r, uint8_t syndrome)
+{
+    sw_responder_remark(r, SW_REMARK_REFUSAL);
+    r->refusal = syndrome;
+    r->dead = true;
+}
+
+static enum sw_demand_kind demand_kind(enum sw_packet_kind kind)
+{
+    static const uint8_t kinds[] = {
+        [SW_PACKET_SEND] = SW_DEMAND_SEND,
+        [SW_PACKET_WRITE] = SW_DEMAND_WRITE,
+        [SW_PACKET_READ_REQUEST] = SW_DEMAND_READ,
+        [SW_PACKET_CMP_SWAP] = SW_DEMAND_CMP_SWAP,
+        [SW_PACKET_FETCH_ADD] = SW_DEMAND_FETCH_ADD,
+        [SW_PACKET_FLUSH] = SW_DEMAND_FLUSH,
+        [SW_PACKET_ATOMIC_WRITE] = SW_DEMAND_ATOMIC_WRITE,
+    };
+    return (enum sw_demand_kind)kinds[kind];
+}
+
+/* How many PSNs a request takes. */
+static uint32_t count_of(const struct sw_responder *r, const struct sw_packet *packet)
+{
+    if (packet->opcode->kind != SW_PACKET_READ_REQUEST || packet->reth.len_bytes == 0)
+        return 1;
+    return ((packet->reth.len_bytes - 1) >> r->mtu_shift) + 1;
+}
+
+/* Says what the packet asks for; whether it may is for is_legal(). */
+static void describe(const struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
+                     struct sw_demand *out)
+{
+    uint16_t headers = packet->opcode->headers;
+    *out = (struct sw_demand){
+        .kind = demand_kind((enum sw_packet_kind)packet->opcode->kind),
+        .first = packet->opcode->position & SW_FIRST,
+        .last = packet->opcode->position & SW_LAST,
+        .has_imm = headers & SW_HEADER_IMM,
+        .has_inv = headers & SW_HEADER_IETH,
+        .solicited = packet->bth.solicited,
+        .imm_be = packet->imm_be,
+        .inv_rkey = packet->inv_rkey,
+        .srq_num = packet->srq_num,
+        .flush_type = packet->flush_type,
+        .payload = packet->payload,
+        .len_bytes = packet->payload_len,
+        .seq = seq,
+        .count = count_of(r, packet),
+        .ack_req = packet->bth.ack_req,
+    };
+    if (headers & SW_HEADER_RETH) {
+        out->addr = packet->reth.addr;
+        out->rkey = packet->reth.rkey;
+        out->total = packet->reth.len_bytes;
+    } else if (headers & SW_HEADER_ATOMIC) {
+        bool adds = out->kind == SW_DEMAND_FETCH_ADD;
+        out->addr = packet->atomic.addr;
+        out->rkey = packet->atomic.rkey;
+        out->total = sizeof(uint64_t);
+        out->compare_add = adds ? packet->atomic.swap_add : packet->atomic.compare;
+        out->swap = adds ? 0 : packet->atomic.swap_add;
+    } else if (!out->first) {
+        out->addr = r->addr + r->offset;
+        out->rkey = r->rkey;
+        out->total = r->total;
+        out->offset = r->offset;
+    }
+    if (out->kind == SW_DEMAND_ATOMIC_WRITE && out->len_bytes == SW_ATOMIC_WRITE_BYTES)
+        memcpy(&out->compare_add, out->payload, SW_ATOMIC_WRITE_BYTES);
+}
+
+/* Whether the packet is in its place, and as long as it has to be: 9.7.4.1.2 ff. */
+static bool is_legal(const struct sw_responder *r, const struct sw_demand *d)
+{
+    uint64_t mtu = r->config.mtu_bytes, end = d->offset + d->len_bytes;
+    if (d->first == r->under_way || (!d->first && (uint8_t)d->kind != r->kind))
+        return false;
+    switch (d->kind) {
+    case SW_DEMAND_WRITE:
+        if (d->total > MESSAGE_MAX || end > d->total || (d->last && end != d->total))
+            return false;
+        break;
+    case SW_DEMAND_SEND:
+        if (end > MESSAGE_MAX)
+            return false;
+        break;
+    case SW_DEMAND_READ:
+        return d->total <= MESSAGE_MAX;
+    case SW_DEMAND_ATOMIC_WRITE:
+        return d->total == SW_ATOMIC_WRITE_BYTES && d->len_bytes == SW_ATOMIC_WRITE_BYTES;
+    case SW_DEMAND_CMP_SWAP:
+    case SW_DEMAND_FETCH_ADD:
+    case SW_DEMAND_FLUSH:
+        return true;
+    }
+    if (!d->last)
+        return d->len_bytes == mtu;
+    return d->len_bytes <= mtu && (d->first || d->len_bytes > 0);
+}
+
+static bool is_answered(enum sw_demand_kind kind)
+{
+    return kind != SW_DEMAND_SEND && kind != SW_DEMAND_WRITE;
+}
+
+static bool admit_expected(struct sw_responder *r, const struct sw_packet *packet,
+                           struct sw_demand *out)
+{
+    describe(r, packet, r->expected, out);
+    bool room = !is_answered(out->kind) || r->outstanding < r->config.max_dest_rd_atomic;
+    if (is_legal(r, out) && room) {
+        /* A requester that asks for more at once is at fault; one that asks often for the same has
+         * to wait until it has been answered. */
+        return !is_answered(out->kind) || r->answer_count < SW_RESPONDER_ANSWERS;
+    }
+    r->counts.malformed++;
+    sw_responder_refuse(r, sw_aeth_syndrome(SW_AETH_NAK, SW_NAK_CODE_INVALID_REQUEST));
+    return false;
+}
+
+/* A request that has been executed. It is not executed again, but for what only looks: 9.7.4.1.1.
+ */
+static bool admit_duplicate(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
+                            struct sw_demand *out)
+{
+    r->counts.duplicates++;
+    describe(r, packet, seq, out);
+    out->duplicate = true;
+    if (!is_answered(out->kind)) {
+        if (r->remark == SW_REMARK_NONE)
+            sw_responder_remark(r, SW_REMARK_ACK);
+        return false;
+    }
+    bool over = sw_seq_is_before(r->expected, seq + out->count);
+    if (over || r->answer_count == SW_RESPONDER_ANSWERS || sw_responder_is_queued(r, seq))
+        return false;
+    switch (out->kind) {
+    case SW_DEMAND_READ:
+        return out->total <= MESSAGE_MAX;
+    case SW_DEMAND_FLUSH:
+        return true;
+    case SW_DEMAND_ATOMIC_WRITE:
+        sw_responder_answer(r, out, 0);
+        break;
+    case SW_DEMAND_CMP_SWAP:
+    case SW_DEMAND_FETCH_ADD:
+        sw_responder_replay(r, out);
+        break;
+    case SW_DEMAND_SEND:
+    case SW_DEMAND_WRITE:
+        break;
+    }
+    return false;
+}
+
+/* Something before it is missing: one NAK, then silence (9.7.5.2.2), except that a Sidewire peer is
+ * told of what comes now and then. */
+static void admit_early(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq)
+{
+    r->counts.early++;
+    if (r->rnr_told)
+        return;
+    bool kept = r->peer_selective && sw_early_keep(&r->early, r->expected, seq, packet);
+    r->counts.kept += kept;
+    r->untold += kept;
+    bool again = r->peer_selective && (packet->bth.ack_req || r->untold >= TELL_EVERY);
+    if (!r->gap_told || again) {
+        sw_responder_remark(r, SW_REMARK_GAP);
+        r->gap_told = true;
+        r->untold = 0;
+    }
+}
+
+/* A message of which something is missing is lost; the next one begins wherever it begins:
+ * 9.8.2.2.1. */
+static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
+                             struct sw_demand *out)
+{
+    if (seq != r->expected || packet->opcode->position & SW_FIRST)
+        r->under_way = false;
+    r->expected = seq;
+    describe(r, packet, seq, out);
+    if (is_legal(r, out))
+        return true;
+    r->counts.malformed += out->first || r->under_way; /* else the rest of a lost message */
+    r->under_way = false;
+    r->expected = seq + 1;
+    return false;
+}
+
+bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,
+                        struct sw_demand *out)
+{
+    (void)now_ns;
+    if (!packet->opcode->is_request || packet->opcode->service != r->config.service)
+        return false;
+    r->counts.packets++;
+    if (r->dead) {
+        if (r->refusal)
+            r->remark = SW_REMARK_REFUSAL; /* the first may have been lost */
+        return false;
+    }
+    if (r->config.offer_selective && packet->bth.reserved7 == SW_SELECTIVE_MARK)
+        r->peer_selective = true;
+    uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
+    if (r->config.service == SW_SERVICE_UC)
+        return admit_unreliable(r, packet, seq, out);
+    if (seq == r->expected)
+        return admit_expected(r, packet, out);
+    if (sw_seq_is_before(seq, r->expected))
+        return admit_duplicate(r, packet, seq, out);
+    admit_early(r, packet, seq);
+    return false;
+}
+
+static void conclude_unreliable(struct sw_responder *r, const struct sw_demand *demand, bool lost)
+{
+    r->expected = demand->seq + 1;
+    r->under_way = !lost && !demand->last;
+}
+
+/* What is left of the message. */
+static void follow(struct sw_responder *r, const struct sw_demand *demand)
+{
+    r->kind = (uint8_t)demand->kind;
+    r->rkey = demand->rkey;
+    r->addr = demand->addr - demand->offset;
+    r->offset = demand->offset + demand->len_bytes;
+    r->total = demand->total;
+}
+
+static void advance(struct sw_responder *r, const struct sw_demand *demand)
+{
+    uint32_t from = r->expected;
+    r->expected += demand->count;
+    if (r->early.count)
+        sw_early_drop(&r->early, from, sw_seq_min(r->expected, r->early.end));
+    r->under_way = !demand->last;
+    r->gap_told = r->rnr_told = false;
+    if (demand->last)
+        r->msn = (r->msn + 1) & SW_PSN_MASK;
+}
+
+void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *demand,
+                           const struct sw_outcome *outcome)
+{
+    enum sw_aeth_class class = sw_aeth_class_of(outcome->syndrome);
+    if (outcome->dead && !demand->duplicate)
+        r->dead = true;
+    if (r->config.service == SW_SERVICE_UC) {
+        follow(r, demand);
+        conclude_unreliable(r, demand, class != SW_AETH_ACK);
+        return;
+    }
+    if (demand->duplicate) {
+        if (class == SW_AETH_ACK)
+            sw_responder_answer(r, demand, 0);
+        return;
+    }
+    switch (class) {
+    case SW_AETH_ACK:
+        advance(r, demand);
+        if (!is_answered(demand->kind))
+            follow(r, demand);
+        if (is_answered(demand->kind))
+            sw_responder_answer(r, demand, outcome->original);
+        else if (demand->ack_req || r->remark == SW_REMARK_GAP)
+            sw_responder_remark(r, SW_REMARK_ACK);
+        else if (r->remark == SW_REMARK_RNR)
+            r->remark = SW_REMARK_NONE;
+        break;
+    case SW_AETH_RNR:
+        sw_responder_remark(r, SW_REMARK_RNR);
+        r->rnr_told = true;
+        break;
+    case SW_AETH_NAK:
+    case SW_AETH_RESERVED:
+        sw_responder_refuse(r, outcome->syndrome);
+        break;
+    }
+}
+
+bool sw_responder_early(struct sw_responder *r, struct sw_packet *out)
+{
+    if (!r->early.pool)
+        return false;
+    if (r->dead) {
+        sw_early_clear(&r->early);
+        return false;
+    }
+    if (sw_early_take(&r->early, r->expected, out))
+        return true;
+    if (r->early.count && !r->gap_told && !r->rnr_told) { /* the next gap */
+        sw_responder_remark(r, SW_REMARK_GAP);
+        r->gap_told = true;
+        r->untold = 0;
+    }
+    return false;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The responder of a connection (RC, UC, XRC TGT): decides what a request packet is (expected,
+ * duplicate, early, malformed), says what it asks of memory and queues, and is told by its user
+ * what came of it (device/target.c decides). A machine without clock, I/O, lock or memory of its
+ * own. IBTA Vol1 9.7.4 ff (RC), 9.8.2 (UC), A14 (XRC), A19 (FLUSH, ATOMIC WRITE).
+ *
+ *   if (sw_responder_admit(r, packet, now, &demand))
+ *       carry out the demand; sw_responder_conclude(r, &demand, &outcome, now);
+ *   while (sw_responder_early(r, &packet))
+ *       admit it in the same way
+ *   while (sw_responder_next(r, now, &emission))
+ *       send it
+ *
+ * next() may be left for later, after a batch of packets: acknowledgements are coalesced until
+ * then.
+ */
+#ifndef SW_TRANSPORT_RESPONDER_H
+#define SW_TRANSPORT_RESPONDER_H
+
+#include "transport/congestion.h"
+#include "transport/early.h"
+#include "transport/emission.h"
+
+enum { SW_RESPONDER_RD_ATOMIC_MAX = 32, SW_RESPONDER_ANSWERS = 64 };
+
+enum sw_demand_kind {
+    SW_DEMAND_SEND,  /* payload goes to byte `offset` of the receive, which is taken at `first` and
+                        completed at `last` */
+    SW_DEMAND_WRITE, /* payload goes to addr by rkey, after the checks; at `last` an immediate
+                        consumes a receive */
+    SW_DEMAND_READ,  /* check [addr, addr+total) by rkey for reading; emissions ask for the bytes */
+    SW_DEMAND_CMP_SWAP,
+    SW_DEMAND_FETCH_ADD,
+    SW_DEMAND_ATOMIC_WRITE, /* the eight bytes of compare_add */
+    SW_DEMAND_FLUSH,        /* [addr, addr+total), or the region of rkey, as flush_type says */
+};
+
+/*
+ * What a packet asks for. Unreliable connections: a `first` begins anew; if a message was under
+ * way, the rest of that one is lost and its receive serves this one.
+ */
+struct sw_demand {
+    enum sw_demand_kind kind;
+    bool first, last, has_imm, has_inv, solicited;
+    bool duplicate; /* a READ or FLUSH that was executed before: if it is refused now, it is dropped
+                       in silence, and nobody's state changes */
+    uint32_t rkey, imm_be, inv_rkey, srq_num, flush_type;
+    uint64_t addr;   /* of this packet's part */
+    uint64_t offset; /* of the part in the message */
+    uint64_t total;  /* bytes of the message; SEND: unknown, 0 */
+    const uint8_t *payload;
+    uint32_t len_bytes;
+    uint64_t compare_add, swap;
+    /* The machine's notes for conclude(). */
+    uint32_t seq, count;
+    bool ack_req;
+};
+
+struct sw_outcome {
+    uint8_t syndrome;  /* of the AETH, as device/ has it: class 0 ACK, 1 RNR (the timer is the
+                          machine's), 3 NAK. Unreliable: all but ACK loses the message. */
+    bool dead;         /* the QP goes to ERR: nothing more is admitted, but the NAK is still sent */
+    uint64_t original; /* of an atomic */
+};
+
+struct sw_responder_config {
+    uint32_t qpn, dest_qpn, first_psn;
+    uint32_t mtu_bytes;
+    uint16_t pkey;
+    uint8_t service;            /* enum sw_service: RC, UC, XRC */
+    uint8_t min_rnr_timer;      /* 5-bit code */
+    uint8_t max_dest_rd_atomic; /* at most SW_RESPONDER_RD_ATOMIC_MAX */
+    bool offer_selective;
+    uint64_t rate_max; /* of struct sw_congestion_config, for READ responses */
+};
+
+/* A response that waits to be sent, in the order of execution. */
+struct sw_answer {
+    uint8_t kind; /* enum sw_packet_kind: READ_RESPONSE, ATOMIC_ACK */
+    bool duplicate;
+    uint32_t seq, count, index; /* response packets, and how many of them are sent */
+    uint32_t msn, rkey;
+    uint64_t addr, len_bytes;
+    uint64_t original;
+};
+
+/* What is to be said after all answers. */
+enum sw_remark { SW_REMARK_NONE, SW_REMARK_ACK, SW_REMARK_GAP, SW_REMARK_RNR, SW_REMARK_REFUSAL };
+
+struct sw_responder_counts {
+    uint64_t packets, duplicates, early, kept, malformed, cnps;
+};
+
+struct sw_responder {
+    struct sw_responder_config config;
+    uint32_t expected; /* PSN, counted on: transport/seq.h */
+    uint32_t msn;      /* messages completed */
+    uint8_t mtu_shift;
+    bool dead, peer_selective;
+    bool gap_told;  /* one NAK a gap */
+    bool rnr_told;  /* and what follows is dropped until the request comes again */
+    uint8_t untold; /* early packets since the peer was told of the gap */
+    /* The message under way. */
+    bool under_way;
+    uint8_t kind; /* enum sw_demand_kind */
+    uint32_t rkey;
+    uint64_t addr, offset, total;
+    enum sw_remark remark;
+    uint8_t refusal; /* AETH syndrome */
+    uint32_t remark_seq;
+    uint32_t answer_head, answer_count,
+        outstanding; /* the latter: answers that are no duplicates */
+    struct sw_answer answers[SW_RESPONDER_ANSWERS];
+    /* What the last atomics found, for duplicates. */
+    uint32_t saved_next, saved_count;
+    struct {
+        uint32_t seq;
+        uint64_t original;
+    } saved[SW_RESPONDER_RD_ATOMIC_MAX];
+    bool cnp_wanted;
+    uint64_t cnp_next_ns;
+    struct sw_congestion congestion;
+    struct sw_responder_counts counts;
+    struct sw_early early;
+};
+
+/* `pool`: NULL if early packets are not to be kept. */
+void sw_responder_init(struct sw_responder *r, const struct sw_responder_config *config,
+                       struct sw_early_pool *pool);
+
+/* Gives back what it holds of the pool; before a second init(), and when it is done with. */
+void sw_responder_release(struct sw_responder *r);
+
+/* Takes a request packet. true: *out is to be carried out, and concluded before the next call. */
+bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,
+                        struct sw_demand *out);
+void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *demand,
+                           const struct sw_outcome *outcome);
+
+/* A packet that had come early and is now expected: to be admitted before any other; its payload is
+ * valid until the next call. */
+bool sw_responder_early(struct sw_responder *r, struct sw_packet *out);
+
+/* The next packet to be sent: CNP, responses in the order of the requests, then an ACK or NAK. */
+bool sw_responder_next(struct sw_responder *r, uint64_t now_ns, struct sw_emission *out);
+
+/* When next() will have something by the passing of time alone; UINT64_MAX: never. */
+uint64_t sw_responder_due_ns(const struct sw_responder *r);
+
+/* The memory of the READ response that next() just gave is gone: makes a NAK of the emission, and
+ * the machine is dead. */
+void sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out);
+
+/* The link saw a packet of this QP marked CE: a CNP, at most every 50 us. */
+void sw_responder_congested(struct sw_responder *r, uint64_t now_ns);
+
+/* A CNP came, and may be about READ responses. */
+void sw_responder_cnp(struct sw_responder *r, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the two files of the responder share. */
+#ifndef SW_TRANSPORT_RESPONDER_IMPL_H
+#define SW_TRANSPORT_RESPONDER_IMPL_H
+
+#include "transport/responder.h"
+
+/* What to say once the answers are out; it replaces what was to be said. */
+void sw_responder_remark(struct sw_responder *r, enum sw_remark remark);
+
+/* A NAK that ends the connection. */
+void sw_responder_refuse(struct sw_responder *r, uint8_t syndrome);
+
+/* Queues the response to a READ, atomic, ATOMIC WRITE or FLUSH; there must be room. */
+void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand, uint64_t original);
+
+/* The same for a duplicate atomic, if its result is still known. */
+void sw_responder_replay(struct sw_responder *r, const struct sw_demand *demand);
+
+/* Whether the response packet of this PSN waits to be sent. */
+bool sw_responder_is_queued(const struct sw_responder *r, uint32_t seq);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "transport/retry.h"
+
+#define MS 1000000ull
+#define FIRST_TIMER (40 * MS) /* while nothing has been measured */
+#define MIN_AGE (5000 * MS)   /* after which the shortest round trip is found anew */
+#define PROBE_MIN (MS / 5)
+enum { BACKOFF_MAX = 10, RNR_FOREVER = 7 };
+
+void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry,
+                   uint64_t floor_ns)
+{
+    *t = (struct sw_retry){
+        .timeout_ns = timeout ? 4096ull << (timeout & 31) : 0,
+        .retry_cnt = retry_cnt,
+        .rnr_retry = rnr_retry,
+        .floor_ns = floor_ns ? floor_ns : MS,
+    };
+}
+
+void sw_retry_measure(struct sw_retry *t, uint64_t rtt_ns, uint64_t now_ns)
+{
+    if (t->srtt_ns == 0) {
+        t->srtt_ns = rtt_ns ? rtt_ns : 1;
+        t->var_ns = rtt_ns / 2;
+    } else {
+        uint64_t off = rtt_ns > t->srtt_ns ? rtt_ns - t->srtt_ns : t->srtt_ns - rtt_ns;
+        t->var_ns = (3 * t->var_ns + off) / 4;
+        t->srtt_ns = (7 * t->srtt_ns + rtt_ns) / 8;
+        t->srtt_ns += t->srtt_ns == 0;
+    }
+    if (t->min_ns == 0 || rtt_ns <= t->min_ns || now_ns - t->min_since_ns > MIN_AGE) {
+        t->min_ns = rtt_ns ? rtt_ns : 1;
+        t->min_since_ns = now_ns;
+    }
+}
+
+uint64_t sw_retry_timer_ns(const struct sw_retry *t)
+{
+    uint64_t timer = t->srtt_ns ? t->srtt_ns + 4 * t->var_ns : FIRST_TIMER;
+    if (timer < t->floor_ns)
+        timer = t->floor_ns;
+    timer <<= t->backoff < BACKOFF_MAX ? t->backoff : BACKOFF_MAX;
+    return t->timeout_ns && timer > t->timeout_ns ? t->timeout_ns : timer;
+}
+
+uint64_t sw_retry_probe_due_ns(const struct sw_retry *t)
+{
+    if (!t->running || t->probed || t->srtt_ns == 0)
+        return SW_RETRY_NEVER;
+    uint64_t wait = 2 * t->srtt_ns + PROBE_MIN;
+    return wait < sw_retry_timer_ns(t) ? t->started_ns + wait : SW_RETRY_NEVER;
+}
+
+bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
+{
+    if (t->timeout_ns && now_ns - t->alive_ns >= t->timeout_ns * (t->retry_cnt + 1ull))
+        return false;
+    t->backoff++;
+    t->started_ns = now_ns;
+    return true;
+}
+
+bool sw_retry_rnr(struct sw_retry *t, uint64_t resume_ns)
+{
+    if (t->rnr_retry != RNR_FOREVER && t->rnr_count >= t->rnr_retry)
+        return false;
+    if (t->rnr_count < t->rnr_retry)
+        t->rnr_count++;
+    t->running = true; /* the peer lives: the timer starts when sending goes on */
+    t->started_ns = t->alive_ns = resume_ns;
+    t->backoff = 0;
+    return true;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * When to send again, and when to give up. The round trip is measured as in RFC 6298; the timer is
+ * made of it and not of the QP's `timeout`, which says how long hardware would wait (IBTA Vol1
+ * 9.7.6.1.3): nothing is given up before `timeout` has passed `retry_cnt` + 1 times without a sign
+ * of life.
+ */
+#ifndef SW_TRANSPORT_RETRY_H
+#define SW_TRANSPORT_RETRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SW_RETRY_NEVER UINT64_MAX
+
+struct sw_retry {
+    uint64_t timeout_ns; /* 0: for ever */
+    uint64_t floor_ns;   /* the timer is never shorter */
+    uint64_t srtt_ns;    /* 0: nothing measured yet */
+    uint64_t var_ns;
+    uint64_t min_ns; /* the shortest of the last seconds */
+    uint64_t min_since_ns;
+    uint64_t alive_ns;   /* last sign of life, or since when one is waited for */
+    uint64_t started_ns; /* of the running timer */
+    uint32_t backoff;    /* how often the timer has run out without progress */
+    uint8_t retry_cnt;
+    uint8_t rnr_retry; /* 7: for ever */
+    uint8_t rnr_count; /* RNR NAKs without progress */
+    bool running;
+    bool probed; /* the tail has been asked for since the last progress */
+};
+
+void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry,
+                   uint64_t floor_ns);
+
+/* A packet was sent: the timer runs from now on, if it did not. */
+static inline void sw_retry_start(struct sw_retry *t, uint64_t now_ns)
+{
+    if (t->running)
+        return;
+    t->running = true;
+    t->started_ns = t->alive_ns = now_ns;
+}
+
+/* Something new was acknowledged; `more`: and other things are still on their way. */
+static inline void sw_retry_progress(struct sw_retry *t, bool more, uint64_t now_ns)
+{
+    t->running = more;
+    t->started_ns = t->alive_ns = now_ns;
+    t->backoff = 0;
+    t->rnr_count = 0;
+    t->probed = false;
+}
+
+void sw_retry_measure(struct sw_retry *t, uint64_t rtt_ns, uint64_t now_ns);
+
+uint64_t sw_retry_timer_ns(const struct sw_retry *t);
+
+/* When a lost tail is asked for with one packet, ahead of the timer; SW_RETRY_NEVER: not. */
+uint64_t sw_retry_probe_due_ns(const struct sw_retry *t);
+
+static inline uint64_t sw_retry_due_ns(const struct sw_retry *t)
+{
+    return t->running ? t->started_ns + sw_retry_timer_ns(t) : SW_RETRY_NEVER;
+}
+
+/* The timer has run out. false: it is time to give up. */
+bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns);
+
+/* An RNR NAK came. false: one too many. */
+bool sw_retry_rnr(struct sw_retry *t, uint64_t resume_ns);
+
+#endif
