@@ -66,7 +66,7 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     attr->sys_image_guid = info.guid;
     attr->max_mr_size = UINT64_MAX;
     attr->page_size_cap = ~(uint64_t)4095;
-    attr->vendor_id = 0x5357; /* no vendor's: programs must not try private paths */
+    attr->vendor_id = SW_VENDOR_ID;
     attr->vendor_part_id = 1;
     attr->hw_ver = 1;
     attr->max_qp = SW_MAX_QP;

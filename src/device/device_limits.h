@@ -3,6 +3,7 @@
 #ifndef SW_DEVICE_DEVICE_LIMITS_H
 #define SW_DEVICE_DEVICE_LIMITS_H
 
+#define SW_VENDOR_ID 0x5357 /* no vendor's: programs must not try private paths */
 #define SW_MAX_QP_WR 32768
 #define SW_MAX_SGE 32
 #define SW_MAX_INLINE_BYTES 1024

@@ -56,6 +56,8 @@ struct sw_qp {
     /* As set by modify. */
     struct ibv_qp_attr attr;
     uint32_t dest_qpn;
+    uint32_t ece_options; /* ece.h */
+    bool ece_is_set;
     uint32_t mtu_bytes; /* UD: the longest message, as of RTR */
     atomic_uint groups; /* UD: attached to; no lock needed */
     bool last_wqe_sent;

@@ -121,6 +121,7 @@ static void reset(struct sw_qp *qp)
     memset(&qp->attr, 0, sizeof(qp->attr));
     qp->attr.cap = cap;
     qp->dest_qpn = 0;
+    qp->ece_is_set = false;
     qp->last_wqe_sent = qp->drained_wanted = false;
     sw_sq_reset(&qp->sq);
     sw_lock_acquire(&qp->rq.lock);

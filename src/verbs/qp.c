@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "device/device_limits.h"
+#include "device/ece.h"
 #include "device/mcast.h"
 #include "verbs/async.h"
 #include "verbs/builder.h"
@@ -242,13 +244,23 @@ SW_EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint
                                                  : sw_stock()->detach_mcast(qp, gid, lid);
 }
 
-/* Connection establishment options are a vendor's affair; librdmacm goes on without them. */
 SW_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->set_ece(qp, ece);
+    if (!sw_verbs_is_ours(qp->context->device))
+        return sw_stock()->set_ece(qp, ece);
+    if (ece->comp_mask)
+        return EINVAL;
+    const int rc = sw_ece_set(sw_verbs_qp_of(qp)->dev, ece->vendor_id, &ece->options);
+    if (!rc)
+        ece->vendor_id = SW_VENDOR_ID;
+    return -rc;
 }
 
 SW_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-    return sw_verbs_is_ours(qp->context->device) ? EOPNOTSUPP : sw_stock()->query_ece(qp, ece);
+    if (!sw_verbs_is_ours(qp->context->device))
+        return sw_stock()->query_ece(qp, ece);
+    *ece = (struct ibv_ece){.vendor_id = SW_VENDOR_ID,
+                            .options = sw_ece_query(sw_verbs_qp_of(qp)->dev)};
+    return 0;
 }
