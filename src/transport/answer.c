@@ -270,6 +270,8 @@ void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet
     case SW_PACKET_ATOMIC_ACK:
         if (!has_aeth || class == SW_AETH_ACK)
             receive_response(r, packet, seq, now_ns, out);
+        else if (r->peer_selective)
+            receive_ack(r, packet, seq, now_ns); /* a NAK with a bitmap */
         break;
     case SW_PACKET_SEND:
     case SW_PACKET_WRITE:

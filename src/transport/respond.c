@@ -141,9 +141,12 @@ static void emit_remark(struct sw_responder *r, struct sw_emission *out)
         syndrome = sw_aeth_syndrome(SW_AETH_RNR, r->config.min_rnr_timer);
     else if (remark == SW_REMARK_REFUSAL)
         syndrome = r->refusal;
-    begin(r, SW_PACKET_ACK, SW_ONLY, seq, out);
+    /* A bitmap needs a packet with AETH and payload, which is a READ response; its syndrome says
+     * that it is none. */
+    bool mapped = remark == SW_REMARK_GAP && r->early.count;
+    begin(r, mapped ? SW_PACKET_READ_RESPONSE : SW_PACKET_ACK, SW_ONLY, seq, out);
     out->packet.aeth = (struct sw_aeth){.syndrome = syndrome, .msn = r->msn};
-    if (remark == SW_REMARK_GAP && r->early.count) {
+    if (mapped) {
         out->packet.payload_len = sw_early_bitmap(&r->early, r->expected, out->bytes);
         out->source = SW_PAYLOAD_BYTES;
     }

@@ -52,15 +52,14 @@ enum { BARE = 0, LOADED = 1, ANSWER = 0, REQUEST = 1 };
         ASK(S, 0x0b, "RDMA WRITE Only with Immediate", WRITE, ONLY,                               \
             (e) | SW_HEADER_RETH | SW_HEADER_IMM, LOADED)
 
-/* What only the reliable services have. A NAK between Sidewire peers has a payload:
- * transport/respond.c. */
+/* What only the reliable services have. */
 #define RELIABLE(S, e)                                                                            \
     ASK(S, 0x0c, "RDMA READ Request", READ_REQUEST, ONLY, (e) | SW_HEADER_RETH, BARE),            \
         REPLY(S, 0x0d, "RDMA READ Response First", READ_RESPONSE, FIRST, SW_HEADER_AETH, LOADED), \
         REPLY(S, 0x0e, "RDMA READ Response Middle", READ_RESPONSE, MIDDLE, 0, LOADED),            \
         REPLY(S, 0x0f, "RDMA READ Response Last", READ_RESPONSE, LAST, SW_HEADER_AETH, LOADED),   \
         REPLY(S, 0x10, "RDMA READ Response Only", READ_RESPONSE, ONLY, SW_HEADER_AETH, LOADED),   \
-        REPLY(S, 0x11, "Acknowledge", ACK, ONLY, SW_HEADER_AETH, LOADED),                         \
+        REPLY(S, 0x11, "Acknowledge", ACK, ONLY, SW_HEADER_AETH, BARE),                           \
         REPLY(S, 0x12, "ATOMIC Acknowledge", ATOMIC_ACK, ONLY,                                    \
               SW_HEADER_AETH | SW_HEADER_ATOMIC_ACK, BARE),                                       \
         ASK(S, 0x13, "CmpSwap", CMP_SWAP, ONLY, (e) | SW_HEADER_ATOMIC, BARE),                    \
