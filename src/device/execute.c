@@ -67,7 +67,7 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
         .opcode = opcode,
         .byte_len = len_bytes,
         .imm_data = message->imm,
-        .qp_num = qp->qpn,
+        .qp_num = qp->shown_qpn,
         .src_qp = qp->dest_qpn,
         .wc_flags = message->has_imm   ? IBV_WC_WITH_IMM
                     : message->has_inv ? IBV_WC_WITH_INV

@@ -137,7 +137,7 @@ static int claim_index(struct sw_qp *qp)
     if (index >= 0) {
         qp->index = (uint32_t)index;
         qp->ordinal = ++sw_nic.qp_created;
-        qp->qpn = sw_qpn_make(sw_nic.slot, qp->index);
+        qp->qpn = qp->shown_qpn = sw_qpn_make(sw_nic.slot, qp->index);
         qp->pub = &sw_nic.pub->qps[index];
         atomic_store(&qp->pub->rq_posted, 0); /* the entry had another owner before */
         atomic_store(&qp->pub->rq_len_min_bytes, 0);

@@ -37,6 +37,7 @@ struct sw_qp {
     struct sw_pub_qp *pub;
     uint32_t pd_id;
     uint32_t qpn;
+    uint32_t shown_qpn; /* what its peer and its completions call it: qpn but for a stand-in */
     uint32_t index;
     uint32_t ordinal; /* among those the process created, from 1 */
 

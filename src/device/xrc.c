@@ -18,9 +18,10 @@
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "device/srq_impl.h"
+#include "device/stand_in.h"
 #include "device/xrc_impl.h"
 
-static struct sw_xrcd *domains;
+struct sw_xrcd *sw_xrcds;
 /* By index. Written under nic.lock; read with a target QP locked, see sw_xrcd_remove_srq(). */
 static struct sw_srq *_Atomic numbered[SW_MAX_SRQ];
 
@@ -92,7 +93,7 @@ static int make_domain(struct sw_context *ctx, int fd, struct sw_xrcd **out)
 
 static struct sw_xrcd *find(const struct sw_pub_domain *name)
 {
-    struct sw_xrcd *at = domains;
+    struct sw_xrcd *at = sw_xrcds;
     while (at && !sw_domain_is(&at->name, name))
         at = at->next;
     return at;
@@ -117,8 +118,8 @@ static int open_or_make(struct sw_xrcd *fresh, int oflags, struct sw_xrcd **out)
         xrcd = fresh;
         pthread_mutex_lock(&sw_nic.lock);
         xrcd->opens = 1;
-        xrcd->next = domains;
-        domains = xrcd;
+        xrcd->next = sw_xrcds;
+        sw_xrcds = xrcd;
         pthread_mutex_unlock(&sw_nic.lock);
     }
     *out = xrcd;
@@ -149,22 +150,29 @@ void sw_xrcd_close(struct sw_xrcd *xrcd)
     pthread_mutex_lock(&opening);
     pthread_mutex_lock(&sw_nic.lock);
     bool last = --xrcd->opens == 0;
-    for (struct sw_xrcd **at = &domains; last && *at; at = &(*at)->next) {
+    for (struct sw_xrcd **at = &sw_xrcds; last && *at; at = &(*at)->next) {
         if (*at == xrcd) {
             *at = xrcd->next;
             break;
         }
     }
+    while (last && xrcd->pins) {
+        pthread_mutex_unlock(&sw_nic.lock);
+        usleep(100);
+        pthread_mutex_lock(&sw_nic.lock);
+    }
     pthread_mutex_unlock(&sw_nic.lock);
-    if (last)
+    if (last) {
+        sw_stand_in_remove_all(xrcd);
         free_domain(xrcd);
+    }
     pthread_mutex_unlock(&opening);
 }
 
 void sw_xrcd_fork_child(void)
 {
     pthread_mutex_init(&opening, NULL);
-    for (struct sw_xrcd *xrcd = domains; xrcd; xrcd = xrcd->next) {
+    for (struct sw_xrcd *xrcd = sw_xrcds; xrcd; xrcd = xrcd->next) {
         if (xrcd->announcement >= 0)
             close(xrcd->announcement);
         if (xrcd->inode >= 0)
@@ -341,7 +349,7 @@ int sw_xrcd_find_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void
 {
     pthread_mutex_lock(&sw_nic.lock);
     struct sw_qp *qp = xrcd->qps;
-    while (qp && qp->qpn != qpn)
+    while (qp && (qp->qpn != qpn || sw_stand_in_is(qp)))
         qp = qp->domain_next;
     if (qp) {
         qp->opens++;
@@ -352,10 +360,22 @@ int sw_xrcd_find_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void
     return qp ? 0 : -EINVAL;
 }
 
-struct sw_srq *sw_xrcd_srq_of(const struct sw_qp *qp, uint32_t srq_num)
+static struct sw_srq *find_srq(uint32_t srq_num)
 {
     if (sw_qpn_index(srq_num) >= SW_MAX_SRQ)
         return NULL;
     struct sw_srq *srq = atomic_load(&numbered[sw_srq_index(srq_num)]);
-    return srq && srq->num == srq_num && srq->xrcd == qp->xrcd ? srq : NULL;
+    return srq && srq->num == srq_num ? srq : NULL;
+}
+
+struct sw_srq *sw_xrcd_srq_of(const struct sw_qp *qp, uint32_t srq_num)
+{
+    struct sw_srq *srq = find_srq(srq_num);
+    return srq && srq->xrcd == qp->xrcd ? srq : NULL;
+}
+
+struct sw_xrcd *sw_xrcd_of_srq(uint32_t srq_num)
+{
+    struct sw_srq *srq = find_srq(srq_num);
+    return srq ? srq->xrcd : NULL;
 }

@@ -13,6 +13,7 @@ struct sw_xrcd {
     struct sw_xrcd *next;
     struct sw_pub_domain name; /* published in QP and SRQ entries */
     uint32_t opens;
+    uint32_t pins; /* users besides: a close waits for them */
     /* Of a domain with an inode, or -1: keeps that number from being given to another file; tells
      * other processes that the domain is open. */
     int inode, announcement;
@@ -24,6 +25,10 @@ struct sw_xrcd {
 };
 
 bool sw_domain_is(const struct sw_pub_domain *one, const struct sw_pub_domain *other);
+
+extern struct sw_xrcd *sw_xrcds; /* all of the process; under nic.lock */
+/* The domain of an SRQ of this number, or NULL; under nic.lock. */
+struct sw_xrcd *sw_xrcd_of_srq(uint32_t srq_num);
 
 /* A target QP enters the domain: it is driven by pollers of all CQs of the domain's SRQs. */
 int sw_xrcd_add_qp(struct sw_xrcd *xrcd, struct sw_qp *qp);

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sem.h: XRC domains that several processes have open. */
+/*
+ * sem.h: XRC domains that several processes have open (IBTA Vol1 annex A14). Side a has the
+ * initiator, at a target of member 0; each member has an SRQ.
+ */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "sem.h"
-
-static struct ibv_xrcd *open_domain(struct ibv_context *ctx, int fd, int oflags)
-{
-    struct ibv_xrcd_init_attr init = {
-        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags};
-    return ibv_open_xrcd(ctx, &init);
-}
+#include "xrc_member.h"
 
 /* A file without a name, so that nothing is left of it. */
 static int make_file(void)
@@ -29,7 +26,7 @@ static int make_file(void)
 static void refused(struct ibv_context *ctx, int fd, int oflags, int error)
 {
     errno = 0;
-    VU_TRUE(!open_domain(ctx, fd, oflags));
+    VU_TRUE(!member_open_domain(ctx, fd, oflags));
     VU_EQ(errno, error);
 }
 
@@ -42,13 +39,13 @@ static void opened_a(int sock, int param)
     int fd = make_file();
     vu_put_fd(sock, fd);
     vu_barrier(sock); /* the other side has found none */
-    struct ibv_xrcd *xrcd = open_domain(dev.ctx, fd, O_CREAT | O_EXCL);
+    struct ibv_xrcd *xrcd = member_open_domain(dev.ctx, fd, O_CREAT | O_EXCL);
     VU_TRUE(xrcd);
     vu_barrier(sock);
     vu_barrier(sock); /* the other side has it open, too */
     VU_EQ(ibv_close_xrcd(xrcd), 0);
     refused(dev.ctx, fd, O_CREAT | O_EXCL, EINVAL);
-    xrcd = open_domain(dev.ctx, fd, 0);
+    xrcd = member_open_domain(dev.ctx, fd, 0);
     VU_TRUE(xrcd);
     VU_EQ(ibv_close_xrcd(xrcd), 0);
     vu_barrier(sock);
@@ -68,7 +65,7 @@ static void opened_b(int sock, int param)
     vu_barrier(sock);
     vu_barrier(sock);
     refused(dev.ctx, fd, O_CREAT | O_EXCL, EINVAL);
-    struct ibv_xrcd *xrcd = open_domain(dev.ctx, fd, O_CREAT);
+    struct ibv_xrcd *xrcd = member_open_domain(dev.ctx, fd, O_CREAT);
     VU_TRUE(xrcd);
     vu_barrier(sock);
     vu_barrier(sock);
@@ -78,7 +75,379 @@ static void opened_b(int sock, int param)
     vu_dev_close(&dev);
 }
 
+/* ---- messages ---- */
+
+#define MEMBERS 3
+#define LONG 100000u
+
+struct net {
+    int fd;
+    struct rig rig; /* its QP is the initiator */
+    struct member members[MEMBERS];
+};
+
+static const struct rig_attr plain;
+
+static struct ibv_qp *make_initiator(struct rig *rig)
+{
+    struct ibv_qp_init_attr_ex init = {.send_cq = rig->ep.scq,
+                                       .cap = {.max_send_wr = 64, .max_send_sge = 1},
+                                       .qp_type = IBV_QPT_XRC_SEND,
+                                       .comp_mask = IBV_QP_INIT_ATTR_PD,
+                                       .pd = rig->dev.pd};
+    struct ibv_qp *qp = ibv_create_qp_ex(rig->dev.ctx, &init);
+    VU_CHECK(qp, "creating an initiator: %s", strerror(errno));
+    return qp;
+}
+
+static void use_initiator(struct rig *rig, struct member *target)
+{
+    VU_EQ(ibv_destroy_qp(rig->ep.qp), 0);
+    rig->ep.qp = make_initiator(rig);
+    member_target(target, &rig->ep);
+}
+
+/* Members first: they are forked off. */
+static void open_net(struct net *net)
+{
+    memset(net, 0, sizeof(*net));
+    net->fd = make_file();
+    for (int i = 0; i < MEMBERS; i++)
+        member_start(&net->members[i], net->fd);
+    rig_prepare(&net->rig, -1, &plain);
+    use_initiator(&net->rig, &net->members[0]);
+}
+
+static void close_net(struct net *net)
+{
+    VU_EQ(ibv_destroy_qp(net->rig.ep.qp), 0);
+    net->rig.ep.qp = NULL;
+    for (int i = 0; i < MEMBERS; i++)
+        if (net->members[i].pid)
+            member_end(&net->members[i]);
+    close(net->fd);
+}
+
+/* A request to a member's SRQ and memory. */
+static void post(struct net *net, enum ibv_wr_opcode opcode, uint64_t wr_id, int to,
+                 uint32_t offset, uint32_t len_bytes)
+{
+    const struct member *member = &net->members[to];
+    struct ibv_sge sge = {(uintptr_t)net->rig.buf + offset, len_bytes, net->rig.mr->lkey};
+    struct ibv_send_wr wr = {.wr_id = wr_id,
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = opcode,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .imm_data = htobe32((uint32_t)wr_id),
+                             .qp_type.xrc.remote_srqn = member->srq_num};
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        wr.wr.atomic.remote_addr = member->addr + offset;
+        wr.wr.atomic.rkey = member->rkey;
+        wr.wr.atomic.compare_add = 5;
+    } else {
+        wr.wr.rdma.remote_addr = member->addr + offset;
+        wr.wr.rdma.rkey = member->rkey;
+    }
+    struct ibv_send_wr *bad;
+    VU_EQ(ibv_post_send(net->rig.ep.qp, &wr, &bad), 0);
+}
+
+static void done(struct net *net, uint64_t wr_id, enum ibv_wc_status status)
+{
+    vu_expect(net->rig.ep.scq, wr_id, status);
+}
+
+static void nothing(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+}
+
+/* A message arrives in the process that has the SRQ, and completes there under the target's number.
+ */
+static void messages(int sock, int param)
+{
+    static const uint32_t lengths[] = {0, 16, 3000, LONG};
+    (void)sock;
+    struct net net;
+    open_net(&net);
+    for (unsigned int i = 0; i < 12; i++) {
+        const uint32_t len = lengths[i / MEMBERS];
+        struct member *to = &net.members[(i + 1) % MEMBERS];
+        memset(net.rig.buf, (int)(0x10 + i), LONG);
+        member_recv(to, 100 + i, 0, LONG);
+        post(&net, (enum ibv_wr_opcode)param, i, (i + 1) % MEMBERS, 0, len);
+        struct ibv_wc wc = member_expect(to, 100 + i, IBV_WC_SUCCESS);
+        done(&net, i, IBV_WC_SUCCESS);
+        VU_EQ(wc.opcode, param == IBV_WR_SEND_WITH_IMM ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM);
+        VU_EQ(wc.byte_len, len);
+        VU_EQ(wc.qp_num, net.members[0].target_qpn);
+        VU_EQ(wc.src_qp, net.rig.ep.qp->qp_num);
+        VU_EQ(be32toh(wc.imm_data), i);
+        member_bytes(to, 0, len, (uint8_t)(0x10 + i));
+        member_expect_none(&net.members[(i + 2) % MEMBERS], 2);
+    }
+    close_net(&net);
+}
+
+/* Many at once, to all by turns: each process gets its own in order, and so does the sender. */
+static void stream(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct net net;
+    open_net(&net);
+    for (unsigned int round = 0; round < 8; round++) {
+        for (unsigned int i = 0; i < 48; i++)
+            member_recv(&net.members[i % MEMBERS], i, (i / MEMBERS) * 4096, 4096);
+        for (unsigned int i = 0; i < 48; i++) {
+            memset(net.rig.buf + i * 4096, (int)(round * 16 + i), 4096);
+            post(&net, IBV_WR_SEND, i, (int)(i % MEMBERS), i * 4096, i % 2 ? 4096 : 40);
+        }
+        for (unsigned int i = 0; i < 48; i++)
+            done(&net, i, IBV_WC_SUCCESS);
+        for (unsigned int i = 0; i < 48; i++) {
+            member_expect(&net.members[i % MEMBERS], i, IBV_WC_SUCCESS);
+            member_bytes(&net.members[i % MEMBERS], (i / MEMBERS) * 4096, i % 2 ? 4096 : 40,
+                         (uint8_t)(round * 16 + i));
+        }
+    }
+    close_net(&net);
+}
+
+/* Nothing overtakes a message that waits for a receive, whoever it is for. */
+static void order(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct net net;
+    open_net(&net);
+    memset(net.rig.buf, 0xa1, 4096);
+    post(&net, IBV_WR_SEND, 1, 1, 0, 64);
+    post(&net, IBV_WR_RDMA_WRITE, 2, 0, 0, 64);
+    post(&net, IBV_WR_RDMA_WRITE, 3, 2, 0, 64);
+    vu_expect_none(net.rig.ep.scq, 100);
+    member_bytes(&net.members[0], 0, 64, 0);
+    member_bytes(&net.members[2], 0, 64, 0);
+    member_recv(&net.members[1], 10, 0, 64);
+    for (uint64_t i = 1; i <= 3; i++)
+        done(&net, i, IBV_WC_SUCCESS);
+    member_expect(&net.members[1], 10, IBV_WC_SUCCESS);
+    for (int i = 0; i < MEMBERS; i++)
+        member_bytes(&net.members[i], 0, 64, 0xa1);
+    close_net(&net);
+}
+
+/* ---- remote accesses: to the memory of the process that has the SRQ, by its PD ---- */
+
+static void accesses(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct net net;
+    open_net(&net);
+    for (int i = 0; i < 6; i++) {
+        memset(net.rig.buf, 0xa0 + i, LONG);
+        post(&net, IBV_WR_RDMA_WRITE, 1, i % MEMBERS, 0, i < 3 ? 50 : LONG);
+        done(&net, 1, IBV_WC_SUCCESS);
+        member_bytes(&net.members[i % MEMBERS], 0, i < 3 ? 50 : LONG, (uint8_t)(0xa0 + i));
+    }
+    memset(net.rig.buf, 0, LONG);
+    post(&net, IBV_WR_RDMA_READ, 2, 1, 0, LONG);
+    done(&net, 2, IBV_WC_SUCCESS);
+    rig_bytes(&net.rig, 0, LONG, 0xa4);
+    post(&net, IBV_WR_ATOMIC_FETCH_AND_ADD, 3, 2, 0x20000, 8);
+    done(&net, 3, IBV_WC_SUCCESS);
+    member_bytes(&net.members[2], 0x20000, 1, 5);
+    close_net(&net);
+}
+
+enum fault { KEY_OF_ANOTHER, KEY_OF_ANOTHER_LONG, NO_SUCH_SRQ, SRQ_GONE, SRQ_GONE_WRITE };
+
+/* What the SRQ's process refuses is the target's affair, too. */
+static void refusals(int sock, int param)
+{
+    (void)sock;
+    const bool key = param == KEY_OF_ANOTHER || param == KEY_OF_ANOTHER_LONG;
+    struct net net;
+    open_net(&net);
+    post(&net, IBV_WR_RDMA_WRITE, 1, 1, 0, 64);
+    done(&net, 1, IBV_WC_SUCCESS);
+    if (key)
+        net.members[1].rkey ^= 0x5500;
+    else if (param == NO_SUCH_SRQ)
+        net.members[1].srq_num ^= 0x155;
+    else
+        member_drop_srq(&net.members[1]);
+    post(&net, param == NO_SUCH_SRQ || param == SRQ_GONE ? IBV_WR_SEND : IBV_WR_RDMA_WRITE, 2, 1, 0,
+         param == KEY_OF_ANOTHER_LONG ? LONG : 64);
+    done(&net, 2, key ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_INV_REQ_ERR);
+    VU_EQ(vu_ep_state(&net.rig.ep), IBV_QPS_ERR);
+    member_expect_event(&net.members[0], key ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
+    VU_EQ(member_target_state(&net.members[0]), IBV_QPS_ERR);
+    close_net(&net);
+}
+
+/* An SRQ of a domain on another file. */
+static void other_domain(int sock, int param)
+{
+    (void)sock;
+    int fd = make_file();
+    struct member stranger;
+    struct net net;
+    member_start(&stranger, fd);
+    open_net(&net);
+    struct member mine = net.members[1];
+    net.members[1] = stranger;
+    post(&net, (enum ibv_wr_opcode)param, 1, 1, 0, 64);
+    done(&net, 1, IBV_WC_REM_INV_REQ_ERR);
+    net.members[1] = mine;
+    member_bytes(&stranger, 0, 64, 0);
+    member_end(&stranger);
+    close_net(&net);
+}
+
+/* The connection goes on when a process replaces its SRQ, or leaves the domain and comes back. */
+static void reopened(int sock, int param)
+{
+    (void)sock;
+    struct net net;
+    open_net(&net);
+    for (unsigned int i = 0; i < 4; i++) {
+        member_recv(&net.members[1], 10, 0, 64);
+        post(&net, IBV_WR_SEND, i, 1, 0, 64);
+        done(&net, i, IBV_WC_SUCCESS);
+        member_expect(&net.members[1], 10, IBV_WC_SUCCESS);
+        member_reopen(&net.members[1], param);
+    }
+    close_net(&net);
+}
+
+/* ---- deaths ---- */
+
+enum death { WAITS, IDLE, NEVER_USED };
+
+/* With a process its SRQs are gone: what names them is an invalid request. */
+static void owner_dies(int sock, int param)
+{
+    (void)sock;
+    struct net net;
+    open_net(&net);
+    if (param != NEVER_USED) {
+        post(&net, IBV_WR_RDMA_WRITE, 1, 1, 0, 64);
+        done(&net, 1, IBV_WC_SUCCESS);
+    }
+    if (param == WAITS) {
+        post(&net, IBV_WR_SEND, 2, 1, 0, 64);
+        post(&net, IBV_WR_RDMA_WRITE, 3, 0, 0, 64);
+        vu_expect_none(net.rig.ep.scq, 20);
+    }
+    member_kill(&net.members[1]);
+    if (param != WAITS) {
+        vu_sleep_ms(50);
+        post(&net, IBV_WR_RDMA_WRITE, 4, 2, 0, 64); /* others are not concerned */
+        done(&net, 4, IBV_WC_SUCCESS);
+        post(&net, IBV_WR_SEND, 2, 1, 0, 64);
+        post(&net, IBV_WR_RDMA_WRITE, 3, 0, 0, 64);
+    }
+    done(&net, 2, IBV_WC_REM_INV_REQ_ERR);
+    done(&net, 3, IBV_WC_WR_FLUSH_ERR);
+    net.members[1].pid = 0;
+    VU_EQ(member_target_state(&net.members[0]), IBV_QPS_ERR);
+    close_net(&net);
+}
+
+/* The target goes with its process, whoever the messages were for. */
+static void target_dies(int sock, int param)
+{
+    (void)sock;
+    struct net net;
+    open_net(&net);
+    post(&net, IBV_WR_RDMA_WRITE, 1, 1, 0, 64);
+    done(&net, 1, IBV_WC_SUCCESS);
+    if (param == WAITS)
+        post(&net, IBV_WR_SEND, 2, 1, 0, 64);
+    member_kill(&net.members[0]);
+    net.members[0].pid = 0;
+    vu_sleep_ms(50);
+    if (param != WAITS)
+        post(&net, IBV_WR_RDMA_WRITE, 2, 1, 0, 64);
+    done(&net, 2, IBV_WC_RETRY_EXC_ERR);
+    member_bytes(&net.members[1], 0, 64, 0);
+    use_initiator(&net.rig, &net.members[2]); /* the SRQ serves others on */
+    member_recv(&net.members[1], 10, 0, 64);
+    post(&net, IBV_WR_SEND, 3, 1, 0, 64);
+    done(&net, 3, IBV_WC_SUCCESS);
+    member_expect(&net.members[1], 10, IBV_WC_SUCCESS);
+    close_net(&net);
+}
+
+static void doomed_initiator(int sock, void *arg)
+{
+    struct net *net = arg;
+    rig_prepare(&net->rig, -1, &plain);
+    use_initiator(&net->rig, &net->members[0]);
+    vu_put(sock, &net->members[0].target_qpn, sizeof(net->members[0].target_qpn));
+    memset(net->rig.buf, 0xa1, LONG);
+    for (uint64_t i = 0;; i++) {
+        post(net, i % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_SEND, i, 1 + (int)(i / 2 % 2), 0, LONG);
+        done(net, i, IBV_WC_SUCCESS);
+    }
+}
+
+/* What it was in the middle of is flushed or nothing; its members go on. */
+static void initiator_dies(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    int pair[2];
+    struct net net = {.fd = make_file()};
+    for (int i = 0; i < MEMBERS; i++)
+        member_start(&net.members[i], net.fd);
+    for (uint64_t i = 0; i < 8; i++)
+        member_recv(&net.members[1 + i % 2], 10, 0, LONG);
+    vu_socketpair(pair);
+    pid_t pid = vu_spawn(doomed_initiator, pair[1], &net);
+    vu_get(pair[0], &net.members[0].target_qpn, sizeof(net.members[0].target_qpn));
+    vu_sleep_ms(50); /* the receives are used up: a SEND waits */
+    kill(pid, SIGKILL);
+    vu_reap(pid, 5);
+    rig_prepare(&net.rig, -1, &plain);
+    use_initiator(&net.rig, &net.members[2]);
+    for (uint64_t i = 0; i < 8; i++)
+        member_expect(&net.members[1 + i % 2], 10, IBV_WC_SUCCESS);
+    vu_sleep_ms(200);
+    for (int i = 0; i < 2; i++) {
+        member_recv(&net.members[1], 20, 0, 64);
+        post(&net, IBV_WR_SEND, 1, 1, 0, 64);
+        done(&net, 1, IBV_WC_SUCCESS);
+        member_expect(&net.members[1], 20, IBV_WC_SUCCESS);
+    }
+    close_net(&net);
+}
+
 const struct sem_case sem_xrc_shared[] = {
     {"xrc__domain_of_several_processes", opened_a, opened_b, 0},
+    {"xrc_shared__sends", messages, nothing, IBV_WR_SEND_WITH_IMM | SEM_PROCESSES},
+    {"xrc_shared__immediates", messages, nothing, IBV_WR_RDMA_WRITE_WITH_IMM | SEM_PROCESSES},
+    {"xrc_shared__stream", stream, nothing, SEM_PROCESSES},
+    {"xrc_shared__order", order, nothing, SEM_PROCESSES},
+    {"xrc_shared__remote_accesses", accesses, nothing, SEM_PROCESSES},
+    {"xrc_shared__bad_key", refusals, nothing, KEY_OF_ANOTHER | SEM_PROCESSES},
+    {"xrc_shared__bad_key_long", refusals, nothing, KEY_OF_ANOTHER_LONG | SEM_PROCESSES},
+    {"xrc_shared__no_such_srq", refusals, nothing, NO_SUCH_SRQ | SEM_PROCESSES},
+    {"xrc_shared__srq_gone_send", refusals, nothing, SRQ_GONE | SEM_PROCESSES},
+    {"xrc_shared__srq_gone_write", refusals, nothing, SRQ_GONE_WRITE | SEM_PROCESSES},
+    {"xrc_shared__other_domain_send", other_domain, nothing, IBV_WR_SEND | SEM_PROCESSES},
+    {"xrc_shared__other_domain_write", other_domain, nothing, IBV_WR_RDMA_WRITE | SEM_PROCESSES},
+    {"xrc_shared__srq_replaced", reopened, nothing, 0 | SEM_PROCESSES},
+    {"xrc_shared__domain_left_and_back", reopened, nothing, 1 | SEM_PROCESSES},
+    {"xrc_shared__owner_dies", owner_dies, nothing, IDLE | SEM_PROCESSES},
+    {"xrc_shared__owner_dies_waited_for", owner_dies, nothing, WAITS | SEM_PROCESSES},
+    {"xrc_shared__owner_dies_unknown", owner_dies, nothing, NEVER_USED | SEM_PROCESSES},
+    {"xrc_shared__target_dies", target_dies, nothing, IDLE | SEM_PROCESSES},
+    {"xrc_shared__target_dies_waited_for", target_dies, nothing, WAITS | SEM_PROCESSES},
+    {"xrc_shared__initiator_dies", initiator_dies, nothing, SEM_PROCESSES},
     {0},
 };

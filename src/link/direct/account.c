@@ -6,14 +6,12 @@ static uint64_t of(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out)
+static void add(const struct sw_direct_qp *d, struct sw_traffic *out)
 {
-    *out = (struct sw_traffic){
-        .sent_bytes = d->sums[SW_MOVED_OUT].bytes,
-        .sent_packets = d->sums[SW_MOVED_OUT].packets,
-        .received_bytes = d->sums[SW_MOVED_IN].bytes,
-        .received_packets = d->sums[SW_MOVED_IN].packets,
-    };
+    out->sent_bytes += d->sums[SW_MOVED_OUT].bytes;
+    out->sent_packets += d->sums[SW_MOVED_OUT].packets;
+    out->received_bytes += d->sums[SW_MOVED_IN].bytes;
+    out->received_packets += d->sums[SW_MOVED_IN].packets;
     if (!d->rx)
         return;
     const struct sw_moved *theirs = d->rx->moved;
@@ -21,4 +19,12 @@ void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out)
     out->sent_packets += of(&theirs[SW_MOVED_IN].packets);
     out->received_bytes += of(&theirs[SW_MOVED_OUT].bytes);
     out->received_packets += of(&theirs[SW_MOVED_OUT].packets);
+}
+
+void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out)
+{
+    *out = (struct sw_traffic){0};
+    add(d, out);
+    for (const struct sw_direct_qp *lane = d->lanes; lane; lane = lane->next_lane)
+        add(lane, out);
 }

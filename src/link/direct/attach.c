@@ -19,6 +19,7 @@
 #include "device/qp_impl.h"
 #include "link/direct/control.h"
 #include "link/direct/direct.h"
+#include "link/direct/lane.h"
 #include "link/engine.h"
 
 #define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
@@ -169,17 +170,33 @@ static void send_segment(struct sw_inbox *inbox, uint32_t id)
         sw_adopt_put(segment);
 }
 
+static void serve_join(struct sw_inbox *inbox, const struct sw_join *asked)
+{
+    struct sw_message out = {.type = SW_MESSAGE_JOINED, .version = SW_PUB_VERSION, .join = *asked};
+    if (sw_qpn_slot(asked->initiator) == inbox->slot)
+        sw_lane_serve(&out.join);
+    else
+        out.join.stand_in = 0;
+    int rc = send_message(inbox->socket, &out, NULL, 0);
+    if (rc)
+        sw_warn("XRC initiator 0x%x is not told of its connection: %s", asked->initiator,
+                strerror(-rc));
+}
+
 void sw_attach_from_client(struct sw_inbox *inbox)
 {
     struct sw_message in;
     int fds[MAX_FDS], got;
     while ((got = receive_message(inbox->socket, &in, fds)) == 1) {
         close_fds(fds);
-        if (in.type != SW_MESSAGE_SEGMENT_GET) {
+        if (in.type == SW_MESSAGE_SEGMENT_GET) {
+            send_segment(inbox, in.id);
+        } else if (in.type == SW_MESSAGE_JOIN) {
+            serve_join(inbox, &in.join);
+        } else {
             got = -1;
             break;
         }
-        send_segment(inbox, in.id);
     }
     if (got < 0) {
         sw_engine_unwatch(inbox->socket);
@@ -376,6 +393,8 @@ void sw_attach_from_peer(struct sw_peer *peer)
             map_segment(peer, &in, fds[0]);
         else if (in.type == SW_MESSAGE_SEGMENT_GONE)
             drop_segment(peer, in.id);
+        else if (in.type == SW_MESSAGE_JOINED)
+            sw_lane_joined(&in.join);
         else
             good = false;
         close_fds(fds);
@@ -386,6 +405,13 @@ void sw_attach_from_peer(struct sw_peer *peer)
     }
     if (got < 0)
         peer_died(peer);
+}
+
+bool sw_attach_join(struct sw_peer *peer, const struct sw_join *join)
+{
+    const struct sw_message out = {
+        .type = SW_MESSAGE_JOIN, .version = SW_PUB_VERSION, .join = *join};
+    return send_message(peer->socket, &out, NULL, 0) == 0;
 }
 
 static void ask_segments(struct sw_peer *peer)

@@ -18,6 +18,7 @@
 #include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
+#include "link/direct/lane.h"
 #include "link/engine.h"
 
 /* How long a QP whose peer process died without destroying its own QP waits before its receives are
@@ -30,39 +31,59 @@ static bool is_here(const struct sw_qp *qp)
     return qp->attr.ah_attr.is_global && sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid);
 }
 
-int sw_bind_connect(struct sw_qp *qp)
+int sw_bind_open(struct sw_qp *qp, uint32_t slot, struct sw_direct_qp **out)
 {
+    static atomic_uint lives;
     struct sw_direct_qp *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
-    uint32_t slot = sw_qpn_slot(qp->dest_qpn);
-    bool reachable = !sw_direct.off && slot >= 1 && slot <= SW_SLOT_MAX && is_here(qp);
-    if (reachable) {
-        int rc = sw_inbox_take(slot, &d->inbox, &d->rx_index);
-        if (!rc) {
-            d->peer = sw_peer_get(slot);
-            rc = d->peer ? 0 : -ENOMEM;
-        }
-        if (rc) {
-            if (d->inbox)
-                sw_inbox_give(d->inbox, d->rx_index);
-            free(d);
-            return rc;
-        }
-        d->rx = sw_inbox_block(d->inbox->base, d->rx_index);
-        qp->pub->block = d->rx_index;
-    } /* else nobody will ever answer: sends end with IBV_WC_RETRY_EXC_ERR, as on a wire */
-    static atomic_uint lives;
     d->life = atomic_fetch_add(&lives, 1) + 1;
     d->rules = sw_verdict_rules_of(qp->type);
     d->request_limit = SW_REQUEST_SLOTS - 1;
-    d->remote_qpn = qp->dest_qpn;
+    int rc = slot ? sw_inbox_take(slot, &d->inbox, &d->rx_index) : 0;
+    if (!rc && slot) {
+        d->rx = sw_inbox_block(d->inbox->base, d->rx_index);
+        d->peer = sw_peer_get(slot);
+        rc = d->peer ? 0 : -ENOMEM;
+    }
+    if (rc)
+        sw_bind_close(d);
+    else
+        *out = d;
+    return rc;
+}
+
+void sw_bind_close(struct sw_direct_qp *d)
+{
+    if (d->inbox)
+        sw_inbox_give(d->inbox, d->rx_index);
+    if (d->peer)
+        sw_peer_put(d->peer);
+    free(d);
+}
+
+void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
+{
     qp->link_state = d;
     if (d->rx) {
+        qp->pub->block = d->rx_index;
         atomic_store(&qp->rx_expect, 1);
         atomic_store(&qp->rx_seq, &d->rx->requests[0].seq);
     }
     sw_qp_publish(qp, qp->state);
+}
+
+int sw_bind_connect(struct sw_qp *qp)
+{
+    uint32_t slot = sw_qpn_slot(qp->dest_qpn);
+    bool reachable = !sw_direct.off && slot >= 1 && slot <= SW_SLOT_MAX && is_here(qp);
+    struct sw_direct_qp *d;
+    /* Else nobody will ever answer: sends end with IBV_WC_RETRY_EXC_ERR, as on a wire. */
+    int rc = sw_bind_open(qp, reachable ? slot : 0, &d);
+    if (rc)
+        return rc;
+    d->remote_qpn = qp->dest_qpn;
+    sw_bind_begin(qp, d);
     return 0;
 }
 
@@ -76,7 +97,7 @@ static void flush_claim(struct sw_qp *qp, const struct sw_direct_qp *d)
     struct ibv_wc wc = {.wr_id = d->claim.wr_id,
                         .status = IBV_WC_WR_FLUSH_ERR,
                         .opcode = IBV_WC_RECV,
-                        .qp_num = qp->qpn};
+                        .qp_num = qp->shown_qpn};
     if (srq)
         sw_cq_complete_recv(srq->cq, &wc, true);
 }
@@ -95,14 +116,14 @@ void sw_bind_disconnect(struct sw_qp *qp)
     if (lost)
         sw_info("QP 0x%x: %u messages were lost: no receive, one too short, or a bad key", qp->qpn,
                 lost);
+    sw_lane_close_all(d);
     if (d->inbox)
         sw_inbox_give(d->inbox, d->rx_index);
+    d->inbox = NULL;
     if (d->claimed && qp->state == IBV_QPS_ERR) /* of a message that came in part */
         flush_claim(qp, d);
-    if (d->peer)
-        sw_peer_put(d->peer);
     qp->link_state = NULL;
-    free(d);
+    sw_bind_close(d);
 }
 
 /* What is used of the peer's entry, read once: the peer could change it at any time. */
@@ -210,6 +231,21 @@ static bool is_connected(uint32_t state)
     return state >= IBV_QPS_RTR && state <= IBV_QPS_SQE;
 }
 
+/* One binding serves one life of this QP: after a reset of ours alone the peer's positions would
+ * not match. A lent block may have been taken back meanwhile, and serve another QP. */
+static bool claim(const struct sw_direct_qp *d, struct sw_block *tx)
+{
+    uint32_t mine = d->life, none = 0;
+    if (atomic_load(&tx->lane) != d->told_token)
+        return false;
+    if (!atomic_compare_exchange_strong(&tx->claim, &none, mine) && none != mine)
+        return false;
+    if (atomic_load(&tx->lane) == d->told_token)
+        return true;
+    atomic_compare_exchange_strong(&tx->claim, &mine, 0);
+    return false;
+}
+
 /* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once
  * that is known. */
 static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -217,23 +253,20 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     struct sw_peer *peer = d->peer;
     if (!peer || atomic_load_explicit(&peer->state, memory_order_acquire) != SW_PEER_READY)
         return false;
-    const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
+    const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(d->remote_qpn)];
     uint64_t word = atomic_load(&remote->bind_word);
     uint32_t state = (uint32_t)word;
-    if (!is_connected(state) || SW_PUB_GET(remote->qpn) != qp->dest_qpn ||
-        SW_PUB_GET(remote->dest_qpn) != qp->qpn ||
+    if (!is_connected(state) || SW_PUB_GET(remote->qpn) != d->remote_qpn ||
+        SW_PUB_GET(remote->dest_qpn) != qp->shown_qpn ||
         SW_PUB_GET(remote->type) != counterpart(qp->type))
         return false;
     struct entry entry = read_entry(remote);
+    if (d->told_token)
+        entry.block = d->told_block;
     if (!sane(&entry))
         return false;
     struct sw_block *tx = sw_inbox_block(peer->inbox, entry.block);
-    /* One binding serves one life of this QP: after a reset of ours alone the peer's positions
-     * would not match. */
-    uint32_t mine = d->life, none = 0;
-    if (!atomic_compare_exchange_strong(&tx->claim, &none, mine) && none != mine)
-        return false;
-    if (atomic_load(&remote->bind_word) != word)
+    if (!claim(d, tx) || atomic_load(&remote->bind_word) != word)
         return false;
     if (d->tx && d->tx != tx)
         return false; /* reconnected under us: never again with this life */
@@ -241,7 +274,6 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     d->tx = tx;
     atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
     d->remote = remote;
-    d->remote_qpn = qp->dest_qpn;
     derive(d, &entry, word);
     if (first && state == IBV_QPS_RTR)
         greet(d, word);
@@ -301,6 +333,8 @@ void sw_bind_forget_keys(struct sw_peer *peer)
         struct sw_direct_qp *d = qp->link_state;
         if (d && d->peer == peer)
             memset(d->keys, 0, sizeof(d->keys));
+        if (d)
+            sw_lane_forget_keys(d, peer);
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);
@@ -314,7 +348,7 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
         return true;
     const struct sw_pub_qp *remote = &d->peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint32_t state = (uint32_t)atomic_load(&remote->bind_word);
-    return !is_connected(state) || SW_PUB_GET(remote->dest_qpn) != qp->qpn;
+    return !is_connected(state) || SW_PUB_GET(remote->dest_qpn) != qp->shown_qpn;
 }
 
 static bool is_gone(const struct sw_direct_qp *d)
@@ -347,6 +381,8 @@ static uint64_t bury_qps(uint64_t now_ns)
         seen++;
         sw_lock_acquire(&qp->lock);
         struct sw_direct_qp *d = qp->link_state;
+        if (d)
+            sw_lane_bury(d);
         bool waits = qp->sq.head != qp->sq.tail; /* maybe for the second time: it may have been left
                                                     in peace, and then have sent again */
         if (d && is_gone(d) && (!d->buried || waits)) {

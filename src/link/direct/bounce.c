@@ -9,6 +9,7 @@
 #include "link/direct/answer.h"
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
+#include "link/direct/lane.h"
 
 /* `len` contiguous bytes of a bounce area, or -1 while there is no room. *at and *end are
  * positions. */
@@ -209,9 +210,11 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
     if (answer->verdict != SW_ACK) {
         bool known =
             answer->verdict < SW_VERDICT_COUNT && sw_verdict_rules[answer->verdict].requester_fatal;
-        /* The target decided: it knows. */
+        /* The target decided: it knows. Not if that was one that stands in for it. */
         sw_step_local_error(d, known ? sw_verdict_rules[answer->verdict].requester
                                      : IBV_WC_BAD_RESP_ERR);
+        if (known && d->lane_state == SW_LANE_OPEN)
+            d->fail_verdict = (enum sw_verdict)answer->verdict;
         return false;
     }
     if (wqe->state != SW_WQE_SENT) { /* done before it was sent? */

@@ -5,6 +5,8 @@
  *    is answered by WELCOME{nonce, inbox address} + tables, inbox, doorbell
  *  - SEGMENT_GET{id}
  *    is answered by SEGMENT{id, offset, length} + descriptor (none: refused)
+ *  - JOIN{join}
+ *    is answered by JOINED{join} (lane.h)
  *  - SURVEY{id: interface index}, instead of ATTACH
  *    is answered by a struct sw_survey_answer and the end of the connection
  *
@@ -17,6 +19,7 @@
 #include <stdint.h>
 
 #include "device/counters.h"
+#include "link/direct/lane.h"
 
 enum sw_message_type {
     SW_MESSAGE_ATTACH = 1,
@@ -24,17 +27,24 @@ enum sw_message_type {
     SW_MESSAGE_SEGMENT_GET,
     SW_MESSAGE_SEGMENT,
     SW_MESSAGE_SEGMENT_GONE,
-    SW_MESSAGE_SURVEY
+    SW_MESSAGE_SURVEY,
+    SW_MESSAGE_JOIN,
+    SW_MESSAGE_JOINED
 };
 
 struct sw_message {
     uint32_t type;
     uint32_t version;
-    uint64_t nonce;
-    uint32_t slot;
-    uint32_t id;
-    uint64_t offset; /* WELCOME: the inbox's address in its owner */
-    uint64_t len_bytes;
+    union {
+        struct {
+            uint64_t nonce;
+            uint32_t slot;
+            uint32_t id;
+            uint64_t offset; /* WELCOME: the inbox's address in its owner */
+            uint64_t len_bytes;
+        };
+        struct sw_join join;
+    };
 };
 
 struct sw_survey_answer {

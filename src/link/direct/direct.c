@@ -13,6 +13,7 @@
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/gate.h"
+#include "link/direct/lane.h"
 #include "link/engine.h"
 
 struct sw_direct sw_direct = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};
@@ -64,6 +65,7 @@ void sw_direct_fork_child(void)
 static uint64_t step(uint64_t now_ns)
 {
     uint64_t attach_ns = sw_attach_step(now_ns), reap_ns = sw_bind_reap(now_ns);
+    sw_lane_step();
     return attach_ns < reap_ns ? attach_ns : reap_ns;
 }
 

@@ -15,7 +15,7 @@
  *  - bounce.c     requests that the target executes
  *  - responder.c  what came in (pull.c)
  *  - datagram_send.c, datagram_receive.c, multicast.c: UD
- *  - domain.c     XRC domains
+ *  - domain.c, lane.c: XRC between more than two processes
  *  - account.c    what was moved
  *  - direct.c     the link's operations
  */
@@ -114,6 +114,13 @@ struct sw_direct_qp {
     uint32_t life;    /* unique per binding of this process */
     uint64_t gone_ns; /* when the peer's death was seen */
     bool buried;
+
+    /* XRC, see lane.h. Of an initiator: its lanes, and the one in use, if any. Of a lane: the next
+     * one, and an enum sw_lane_state. Of a stand-in: the block that its initiator lends it. */
+    struct sw_direct_qp *lanes, *busy;
+    struct sw_direct_qp *next_lane;
+    int lane_state;
+    uint32_t told_block, told_token;
 
     struct sw_block *tx; /* in the peer's inbox; NULL: not bound */
     const struct sw_pub_qp *remote;
@@ -252,8 +259,15 @@ void sw_attach_greet(int fd);
 void sw_attach_from_client(struct sw_inbox *inbox);
 void sw_attach_from_peer(struct sw_peer *peer);
 void sw_attach_segment_gone(uint32_t id);
+struct sw_join;
+bool sw_attach_join(struct sw_peer *peer, const struct sw_join *join); /* false: not now */
 
 /* bind.c */
+/* Our side of a connection to a QP of that slot (0: of nobody), for whom a block is taken. */
+int sw_bind_open(struct sw_qp *qp, uint32_t slot, struct sw_direct_qp **out);
+void sw_bind_close(struct sw_direct_qp *d);
+/* It is the QP's connection from here on. */
+void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d);
 int sw_bind_connect(struct sw_qp *qp);
 void sw_bind_disconnect(struct sw_qp *qp);
 /* The peer's process is there and has been spoken to, but its engine has not had its turn yet (or

@@ -100,6 +100,7 @@ struct sw_block {
     _Atomic uint32_t lost;     /* unreliable messages that found no receive or had a bad key */
     _Atomic uint32_t can_pull; /* 1: the client can read any memory of the owner (cma) */
     struct sw_moved moved[2];
+    _Atomic uint32_t lane; /* written by the owner: whom it lends the block to (lane.h), or 0 */
     /* What the client has consumed of the owner's rings: positions. */
     _Alignas(64) _Atomic uint32_t requests_consumed;
     _Atomic uint32_t request_bounce_consumed;

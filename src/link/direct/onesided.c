@@ -10,6 +10,7 @@
 #include "device/qp_impl.h"
 #include "link/direct/account.h"
 #include "link/direct/direct.h"
+#include "link/direct/lane.h"
 #include "link/direct/receive_credit.h"
 
 static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe)
@@ -184,7 +185,9 @@ bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_
     /* What is not bound or remembered yet goes the long way. */
     if (!d->tx || d->answers_due || !sw_bind_enter(qp, d))
         return false;
-    bool named = qp->type != IBV_QPT_XRC_SEND || sw_bind_name_srq(d, wr->qp_type.xrc.remote_srqn);
+    bool named =
+        qp->type != IBV_QPT_XRC_SEND || (sw_lane_leads_to(d, wr->qp_type.xrc.remote_srqn) &&
+                                         sw_bind_name_srq(d, wr->qp_type.xrc.remote_srqn));
     uint8_t *remote = !named ? NULL
                              : sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
                                                    sge->length, IBV_ACCESS_REMOTE_WRITE);

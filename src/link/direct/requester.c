@@ -10,6 +10,7 @@
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
 #include "link/direct/gate.h"
+#include "link/direct/lane.h"
 #include "link/engine.h"
 
 /* Bytes moved in one call; the rest goes on in later ones, so that a post never blocks for long. */
@@ -104,30 +105,62 @@ static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
     return now_ns - d->unbound_ns > (limit_ns > UNREACHABLE_MIN_NS ? limit_ns : UNREACHABLE_MIN_NS);
 }
 
-/* Starts what can be started. Returns FAILED or whatever else. */
-static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
+static void leave(struct sw_direct_qp *d)
 {
-    enum sw_step step = SW_STEP_DONE;
-    d->budget_bytes = RUN_BUDGET_BYTES;
-    while (sw_qp_may_send(qp)) {
-        struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
-        if (__builtin_expect(sw_wqe_is_local(wqe), 0))
-            break; /* waits for accesses to end, so not inside one: run_local() */
-        step = start(qp, d, wqe, qp->sq.next);
-        if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
-            break;
-        wqe->state = step == SW_STEP_SENT ? SW_WQE_SENT : SW_WQE_DONE;
-        sw_account_request(qp, d, wqe->opcode, wqe->len_bytes);
-        qp->sq.next++;
-    }
-    if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK &&
-        d->rules[d->fail_verdict].responder_fatal)
-        sw_record_fatal(d, d->fail_verdict);
     sw_account_tell(d);
     if (d->notify)
         sw_bind_leave_fenced(d);
     else
         sw_bind_leave(d);
+}
+
+/* Starts what can be started by this connection. Returns FAILED or whatever else. */
+static enum sw_step run_requests(struct sw_qp *qp, struct sw_direct_qp *via)
+{
+    enum sw_step step = SW_STEP_DONE;
+    const bool names_srq = qp->type == IBV_QPT_XRC_SEND;
+    while (sw_qp_may_send(qp)) {
+        struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
+        if (__builtin_expect(sw_wqe_is_local(wqe), 0))
+            break; /* waits for accesses to end, so not inside one: run_local() */
+        if (__builtin_expect(names_srq, 0) && !sw_lane_leads_to(via, wqe->srq_num))
+            break;
+        step = start(qp, via, wqe, qp->sq.next);
+        if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
+            break;
+        wqe->state = step == SW_STEP_SENT ? SW_WQE_SENT : SW_WQE_DONE;
+        sw_account_request(qp, via, wqe->opcode, wqe->len_bytes);
+        qp->sq.next++;
+    }
+    return step;
+}
+
+/* The same by a lane, or by d itself if the request names an SRQ there. */
+static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    struct sw_direct_qp *via = d;
+    enum sw_step step = sw_lane_enter(qp, d, &via);
+    if (step != SW_STEP_DONE || via == d)
+        return step == SW_STEP_DONE ? run_requests(qp, d) : step;
+    via->budget_bytes = d->budget_bytes;
+    step = run_requests(qp, via);
+    d->budget_bytes = via->budget_bytes;
+    d->fail_status = via->fail_status;
+    d->fail_verdict = via->fail_verdict;
+    leave(via);
+    if (via->notify)
+        notify(via);
+    return step;
+}
+
+static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    enum sw_step step =
+        __builtin_expect(qp->type == IBV_QPT_XRC_SEND, 0) ? run_xrc(qp, d) : run_requests(qp, d);
+    if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK &&
+        d->rules[d->fail_verdict].responder_fatal)
+        sw_record_fatal(d, d->fail_verdict);
+    leave(d);
     return step;
 }
 
@@ -152,9 +185,11 @@ static enum sw_step run_local(struct sw_qp *qp, struct sw_direct_qp *d)
 static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = run_local(qp, d);
+    d->budget_bytes = RUN_BUDGET_BYTES;
     while (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED && sw_qp_may_send(qp)) {
         if (__builtin_expect(!sw_bind_enter(qp, d), 0))
-            return !d->rules[SW_UNREACHABLE].lost && unreachable_for_too_long(qp, d)
+            return !d->rules[SW_UNREACHABLE].lost && unreachable_for_too_long(qp, d) &&
+                           !(d->busy && d->busy->answers_due)
                        ? sw_step_refused(d, SW_UNREACHABLE)
                        : SW_STEP_BLOCKED;
         d->unbound_ns = 0;
@@ -233,10 +268,40 @@ static void mind_stall(struct sw_direct_qp *d, bool stalled)
     }
 }
 
+/* A lane's request was refused, or its process is gone, and its SRQs with it: the target, which had
+ * no part in it, must hear of it. */
+static void tell_target(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!d->rules[d->fail_verdict].responder_fatal || !sw_bind_enter(qp, d))
+        return;
+    sw_record_fatal(d, d->fail_verdict);
+    leave(d);
+}
+
+/* Reads answers; false if the request at the head has failed. */
+static bool collect(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    struct sw_direct_qp *via = sw_lane_busy(d);
+    if (__builtin_expect(!via->answers_due && !sw_bounce_sending(qp), 1))
+        return true;
+    bool good = sw_bounce_collect(qp, via);
+    if (__builtin_expect(via == d, 1))
+        return good;
+    if (good && (via->answers_due || sw_bounce_sending(qp)) && sw_lane_is_lost(qp, via)) {
+        sw_step_refused(via, SW_NAK_INVALID);
+        good = false;
+    }
+    d->fail_status = via->fail_status;
+    d->fail_verdict = via->fail_verdict;
+    if (!good)
+        tell_target(qp, d);
+    return good;
+}
+
 void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = SW_STEP_DONE;
-    if (__builtin_expect(d->answers_due || sw_bounce_sending(qp), 0) && !sw_bounce_collect(qp, d)) {
+    if (__builtin_expect(!collect(qp, d), 0)) {
         fail(qp, d, false);
         return;
     }
@@ -256,8 +321,9 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
         pending = !sw_sq_is_drained(&qp->sq);
     }
     if (__builtin_expect(pending, 0)) {
+        struct sw_direct_qp *via = sw_lane_busy(d);
         bool waits = step == SW_STEP_BLOCKED && d->budget_bytes && !d->rnr_ns && !d->unbound_ns;
-        mind_stall(d, d->tx && (d->answers_due || waits));
+        mind_stall(via, via->tx && (via->answers_due || waits));
         if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
             atomic_store(&qp->tx_pending, true);
             sw_engine_nudge();
