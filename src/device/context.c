@@ -108,8 +108,8 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     out->odp_caps.per_transport_caps.rc_odp_caps = out->odp_caps.per_transport_caps.uc_odp_caps |
                                                    IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
     const uint64_t atomic_write = 1ull << 40; /* which older headers do not name */
-    out->device_cap_flags_ex =
-        attr->device_cap_flags | IB_UVERBS_DEVICE_FLUSH_GLOBAL | atomic_write;
+    out->device_cap_flags_ex = attr->device_cap_flags | IB_UVERBS_DEVICE_FLUSH_GLOBAL |
+                               IB_UVERBS_DEVICE_FLUSH_PERSISTENT | atomic_write;
     out->completion_timestamp_mask = INT64_MAX;
     out->hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
     out->cq_mod_caps.max_cq_count = UINT16_MAX;

@@ -10,14 +10,16 @@
 #include "base/log.h"
 #include "device/adopt.h"
 #include "device/mr_impl.h"
+#include "device/persist.h"
 #include "device/qp_impl.h"
+#include "device/sync_job.h"
 #include "device/vma.h"
 
 #define KNOWN_ACCESS                                                             \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND |      \
      IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE |    \
-     IBV_ACCESS_FLUSH_GLOBAL)
+     IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT)
 
 static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned int access)
 {
@@ -47,6 +49,18 @@ static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access)
         at = vma.end;
     sw_vma_close(&reader);
     return at < end ? -EFAULT : 0;
+}
+
+/* How a region is to be made persistent, if it shall be. -EINVAL: its memory cannot be. */
+static int check_persist(uint64_t va, uint64_t len_bytes, unsigned int access, uint32_t *persist)
+{
+    bool wanted = access & IBV_ACCESS_FLUSH_PERSISTENT;
+    *persist = wanted ? sw_persist_of(va, len_bytes) : SW_PERSIST_NONE;
+    if (!wanted || *persist != SW_PERSIST_NONE)
+        return 0;
+    sw_info("region 0x%llx, %llu bytes: refused, its memory is not persistent",
+            (unsigned long long)va, (unsigned long long)len_bytes);
+    return -EINVAL;
 }
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -142,7 +156,10 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     int rc = check_args(va, len_bytes, iova, access);
     if (rc)
         return rc;
+    uint32_t persist = SW_PERSIST_NONE;
     rc = check_mapped(va, len_bytes, access);
+    if (!rc)
+        rc = check_persist(va, len_bytes, access, &persist);
     if (rc)
         return rc;
     struct sw_mr *mr = calloc(1, sizeof(*mr));
@@ -162,6 +179,7 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     entry->access = access | SW_PUB_LOCAL_USE;
     entry->kind = SW_PUB_REGION;
     entry->qpn = 0;
+    entry->persist = persist;
     entry->pd = pd->id;
     entry->iova = iova;
     entry->len_bytes = len_bytes;
@@ -231,8 +249,12 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     unsigned int access = change->access_valid ? change->access : entry->access & ~SW_PUB_LOCAL_USE;
     uint64_t iova = moves ? (access & IBV_ACCESS_ZERO_BASED ? 0 : va) : entry->iova;
     int rc = check_args(va, len_bytes, iova, access);
-    if (!rc && (moves || change->access_valid))
+    uint32_t persist = entry->persist;
+    if (!rc && (moves || change->access_valid)) {
         rc = check_mapped(va, len_bytes, access);
+        if (!rc)
+            rc = check_persist(va, len_bytes, access, &persist);
+    }
     if (rc)
         return rc;
 
@@ -256,6 +278,7 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     entry->len_bytes = len_bytes;
     entry->iova = iova;
     entry->access = access | SW_PUB_LOCAL_USE;
+    entry->persist = persist;
     if (change->pd) {
         sw_pd_ref(change->pd);
         sw_pd_unref(mr->pd);
@@ -284,6 +307,7 @@ void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh)
     pthread_mutex_init(&last_reference, NULL);
     pthread_mutex_init(&table_lock, NULL);
     memset(sw_mr_serving, 0, sizeof(sw_mr_serving));
+    sw_sync_job_fork_child();
     for (uint32_t i = 0; i < SW_MAX_MR; i++) {
         if (!sw_nic.mrs[i])
             continue;
@@ -292,6 +316,7 @@ void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh)
         entry->access = old->access;
         entry->kind = old->kind;
         entry->qpn = old->qpn;
+        entry->persist = old->persist;
         entry->pd = old->pd;
         entry->iova = old->iova;
         entry->len_bytes = old->len_bytes;

@@ -12,9 +12,9 @@ struct sw_pd;
 struct sw_mr;
 
 /* access: IBV_ACCESS_*. -EINVAL for remote write/atomic without local write, unknown non-optional
- * bits, or a range that wraps; -EFAULT for memory that is not mapped, unless it is on demand (then
- * [0, UINT64_MAX) is the whole address space). iova is the address peers use. A zero-based region
- * has iova 0. length 0 is allowed. */
+ * bits, a range that wraps, or persistence asked of memory that has none; -EFAULT for memory that
+ * is not mapped, unless it is on demand (then [0, UINT64_MAX) is the whole address space). iova is
+ * the address peers use. A zero-based region has iova 0. length 0 is allowed. */
 int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, unsigned int access,
               struct sw_mr **out);
 /* A region without memory: as a source it is zeros, as a sink it forgets. -ENOMEM. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sidewire/flush.h>
 #include <stdlib.h>
 
 #include "device/mr_impl.h"
@@ -17,7 +18,9 @@ struct sw_mw {
 
 _Atomic uint32_t sw_mr_serving[SW_MAX_QP];
 
-#define WINDOW_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define WINDOW_FLUSH (IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT)
+#define WINDOW_REMOTE \
+    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | WINDOW_FLUSH)
 /* Local write is what many programs set beside remote write, without meaning. */
 #define WINDOW_ACCESS (WINDOW_REMOTE | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED)
 
@@ -118,6 +121,8 @@ static bool may_bind(const struct sw_qp *qp, const struct sw_mr *region, const s
         return false;
     if (access & changes && !(entry->access & IBV_ACCESS_LOCAL_WRITE))
         return false;
+    if (access & WINDOW_FLUSH & ~(uint64_t)entry->access)
+        return false; /* what the region's memory can was found out when it was registered */
     return sw_mr_covers(entry, wqe->remote_addr, wqe->compare_add);
 }
 
@@ -152,6 +157,7 @@ static void publish(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe
     entry->qpn = mw->qpn;
     qp->bound_windows |= mw->type == IBV_MW_TYPE_2;
     entry->access = (uint32_t)wqe->swap & WINDOW_REMOTE;
+    entry->persist = region->persist;
     entry->pd = qp->pd_id;
     entry->iova = wqe->swap & IBV_ACCESS_ZERO_BASED ? 0 : wqe->remote_addr;
     entry->len_bytes = wqe->compare_add;

@@ -87,9 +87,10 @@ struct sw_pub_mr {
     uint64_t len_bytes;
     uint64_t va;
     uint32_t extent_count;
-    uint32_t kind; /* enum sw_pub_mr_kind */
-    uint32_t qpn;  /* the only QP it may be used through; 0: any of the PD */
-    uint32_t pad[3];
+    uint32_t kind;    /* enum sw_pub_mr_kind */
+    uint32_t qpn;     /* the only QP it may be used through; 0: any of the PD */
+    uint32_t persist; /* enum sw_persist, for its owner, where access has FLUSH_PERSISTENT */
+    uint32_t pad[2];
     struct sw_pub_extent extents[SW_MR_EXTENTS];
 };
 static_assert(sizeof(struct sw_pub_extent) == 32, "shared layout");

@@ -258,11 +258,7 @@ int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr)
 
 struct sw_target_flush sw_wqe_flush(const struct sw_wqe *wqe)
 {
-    return (struct sw_target_flush){.key = wqe->rkey,
-                                    .addr = wqe->remote_addr,
-                                    .len_bytes = wqe->compare_add,
-                                    .type = (uint8_t)wqe->swap,
-                                    .whole_region = wqe->swap >> 8 == IBV_FLUSH_MR};
+    return sw_target_flush_of(wqe->rkey, wqe->remote_addr, wqe->compare_add, wqe->swap);
 }
 
 static const uint8_t wc_opcodes[] = {

@@ -55,6 +55,16 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
     return SW_ACK;
 }
 
+struct sw_target_flush sw_target_flush_of(uint32_t key, uint64_t addr, uint64_t len_bytes,
+                                          uint64_t how)
+{
+    return (struct sw_target_flush){.key = key,
+                                    .addr = addr,
+                                    .len_bytes = len_bytes,
+                                    .type = (uint8_t)how,
+                                    .whole_region = how >> 8 == IBV_FLUSH_MR};
+}
+
 enum sw_verdict sw_target_check_flush(const struct sw_pub *pub, struct sw_target_flush *flush,
                                       struct sw_target_qp qp, const struct sw_pub_mr **out)
 {

@@ -72,6 +72,9 @@ struct sw_target_flush {
     uint8_t type;      /* IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT: one or both */
     bool whole_region; /* address and length mean nothing */
 };
+/* `how`: the type in bits 0 to 7, the level above, as requests and records carry them. */
+struct sw_target_flush sw_target_flush_of(uint32_t key, uint64_t addr, uint64_t len_bytes,
+                                          uint64_t how);
 /* The same for a FLUSH; on SW_ACK its address and length are what is to be flushed. Unlike an
  * access to nothing it names a key even where it is empty. */
 enum sw_verdict sw_target_check_flush(const struct sw_pub *pub, struct sw_target_flush *flush,

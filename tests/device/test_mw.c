@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/mw.h"
 
+#include <sidewire/flush.h>
 #include <stdlib.h>
 
+#include "device/persist.h"
 #include "nic_rig.h"
 
 #define BYTES (64u * 1024)
@@ -81,6 +83,26 @@ static void sw_mw_execute__cuts_extents(void **state)
     bench_down(&b);
 }
 
+/* A window may give peers no right to flush that its region does not have: only with that was the
+ * region's memory looked at. */
+static void sw_mw_execute__flush_rights_are_the_regions(void **state)
+{
+    struct rig *rig = *state;
+    struct bench b = bench_up(rig, IBV_MW_TYPE_2);
+    struct sw_pub_mr *region = &sw_nic.pub->mrs[sw_key_index(sw_mr_key(b.mr))];
+    struct sw_wqe wqe = bind_of(&b, 0, 4096);
+    wqe.swap = IBV_ACCESS_FLUSH_GLOBAL;
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    region->access |= IBV_ACCESS_FLUSH_PERSISTENT;
+    region->persist = SW_PERSIST_BY_SYNC;
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    wqe.swap = IBV_ACCESS_FLUSH_PERSISTENT;
+    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal(b.entry->access, IBV_ACCESS_FLUSH_PERSISTENT);
+    assert_int_equal(b.entry->persist, SW_PERSIST_BY_SYNC);
+    bench_down(&b);
+}
+
 /* The word changes with every bind, also to the same key: peers remember mappings by it. */
 static void sw_mw_execute__new_word_each_time(void **state)
 {
@@ -151,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         rig_test(sw_mw_alloc__types),
         rig_test(sw_mw_execute__cuts_extents),
+        rig_test(sw_mw_execute__flush_rights_are_the_regions),
         rig_test(sw_mw_execute__new_word_each_time),
         rig_test(sw_mw_execute__window_of_another_pd),
         rig_test(sw_sge_resolve__window),

@@ -20,7 +20,7 @@ struct sem_case {
 #define SEM_PROCESSES (1 << 24)
 #define SEM_ALONE (1 << 25 | SEM_PROCESSES)
 /* Tables end with a NULL name. */
-extern const struct sem_case sem_requester[], sem_flush[];
+extern const struct sem_case sem_requester[], sem_flush[], sem_persist[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
     sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_newops[], sem_cqs[],
     sem_objects[];

@@ -3,6 +3,7 @@
  * announced nor half there. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sidewire/flush.h>
 #include <string.h>
 
 #include "rig.h"
@@ -94,6 +95,24 @@ static void memory__announced(void **state)
     assert_int_equal(mr != NULL, implicit);
     if (mr)
         assert_int_equal(ibv_dereg_mr(mr), 0);
+    rig_teardown(&offer.rig);
+}
+
+/* Persistence is announced, but this memory has none. */
+static void flush__announced(void **state)
+{
+    (void)state;
+    struct offer offer;
+    offer_setup(&offer);
+    uint64_t flags = offer.attr.device_cap_flags_ex;
+    void *bytes = offer.rig.buf;
+    struct ibv_mr *mr = ibv_reg_mr(offer.rig.pd, bytes, 64, IBV_ACCESS_FLUSH_GLOBAL);
+    assert_int_equal(mr != NULL, (flags & IB_UVERBS_DEVICE_FLUSH_GLOBAL) != 0);
+    if (mr)
+        assert_int_equal(ibv_dereg_mr(mr), 0);
+    assert_true(flags & IB_UVERBS_DEVICE_FLUSH_PERSISTENT);
+    assert_null(ibv_reg_mr(offer.rig.pd, bytes, 64, IBV_ACCESS_FLUSH_PERSISTENT));
+    assert_int_equal(errno, EINVAL);
     rig_teardown(&offer.rig);
 }
 
@@ -223,6 +242,7 @@ int main(void)
         cmocka_unit_test(windows__announced),
         cmocka_unit_test(xrc__announced),
         cmocka_unit_test(memory__announced),
+        cmocka_unit_test(flush__announced),
         cmocka_unit_test(cqs__announced),
         cmocka_unit_test(raw_packets__refused),
         cmocka_unit_test(raw_packets__fields_unsupported),

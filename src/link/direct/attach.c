@@ -332,14 +332,25 @@ static bool file_holds(int fd, uint64_t offset, uint64_t len_bytes)
     return offset + len_bytes <= size;
 }
 
+/* MAP_SYNC where there is such a thing: on persistent memory, what the owner's mapping of that kind
+ * promises (device/persist.h) must hold for the pages that we are the first to touch. */
+static void *map_shared(int fd, uint64_t offset, uint64_t len_bytes)
+{
+    const int prot = PROT_READ | PROT_WRITE;
+    void *base = mmap(NULL, len_bytes, prot, MAP_SHARED_VALIDATE | MAP_SYNC | MAP_NORESERVE, fd,
+                      (off_t)offset);
+    if (base == MAP_FAILED)
+        base = mmap(NULL, len_bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
+    return base;
+}
+
 static void map_segment(struct sw_peer *peer, const struct sw_message *in, int fd)
 {
     uint64_t page_offset = in->offset & ~4095ull;
     uint64_t len_bytes = in->len_bytes + (in->offset - page_offset);
     void *base = MAP_FAILED;
     if (fd >= 0 && file_holds(fd, in->offset, in->len_bytes))
-        base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                    (off_t)page_offset);
+        base = map_shared(fd, page_offset, len_bytes);
     pthread_mutex_lock(&peer->lock);
     struct sw_peer_segment *segment = find_segment(peer, in->id);
     if (segment && segment->state != SW_SEGMENT_MAPPED) {

@@ -59,6 +59,7 @@ void sw_bind_close(struct sw_direct_qp *d)
         sw_inbox_give(d->inbox, d->rx_index);
     if (d->peer)
         sw_peer_put(d->peer);
+    sw_flushing_drop(&d->flushing);
     free(d);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests that the target executes: the last rung of the ladder, and messages to shared receive
  * queues. */
+#include <sidewire/flush.h>
 #include <string.h>
 
 #include "base/payload.h"
@@ -41,7 +42,7 @@ static struct sw_record *begin(struct sw_direct_qp *d, struct sw_wqe *wqe, enum 
     return record;
 }
 
-static enum sw_step ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
+enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
 {
     struct sw_record *record = begin(d, wqe, kind);
     if (!record)
@@ -141,9 +142,9 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     if (!sw_direct.modes.ring && d->remote_rq_entries)
         return SW_STEP_BLOCKED;
     if (wqe->opcode == IBV_WR_RDMA_READ)
-        return ask(d, wqe, SW_REC_READ);
+        return sw_bounce_ask(d, wqe, SW_REC_READ);
     if (is_atomic(wqe) || wqe->opcode == IBV_WR_ATOMIC_WRITE)
-        return ask(d, wqe, SW_REC_ATOMIC);
+        return sw_bounce_ask(d, wqe, SW_REC_ATOMIC);
     bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     enum sw_step step;
     if (!write && !wqe->via_ring && sw_pull_suits(qp, d, position))
@@ -236,8 +237,8 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
         uint64_t original = answer->compare_add;
         good = scatter(qp, position, 0, (const uint8_t *)&original, 8);
         is_read = true;
-    } else if (wqe->opcode == IBV_WR_ATOMIC_WRITE) {
-        is_read = true; /* counted as one: see ask() */
+    } else if (wqe->opcode == IBV_WR_ATOMIC_WRITE || wqe->opcode == IBV_WR_FLUSH) {
+        is_read = true; /* counted as one: see sw_bounce_ask() */
     }
     if (!good) {
         sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);

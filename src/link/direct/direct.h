@@ -28,6 +28,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "device/flushing.h"
 #include "device/pub.h"
 #include "device/srq_impl.h"
 #include "device/target.h"
@@ -169,8 +170,9 @@ struct sw_direct_qp {
     uint32_t serve_told; /* what the peer was told */
     uint32_t answer_at;  /* next answer to write */
     uint32_t answer_bounce_at;
-    uint32_t read_served;       /* bytes of the READ at the head already sent */
-    struct sw_recv_claim claim; /* receive a SEND in pieces goes to */
+    uint32_t read_served;        /* bytes of the READ at the head already sent */
+    struct sw_flushing flushing; /* the FLUSH at the head */
+    struct sw_recv_claim claim;  /* receive a SEND in pieces goes to */
     bool claimed;
     uint32_t claim_used;
     uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
@@ -338,6 +340,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
                                uint32_t position);
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                              uint32_t position);
+/* A request that carries no bytes. */
+enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind);
 /* Reads answers; false if one was a refusal of the request at the head (d->fail_*). */
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d);
 

@@ -37,8 +37,9 @@ enum sw_record_kind {
     SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs */
     SW_REC_DATA,            /* to READ: a piece of it */
     SW_REC_HELLO,           /* the client has begun to use the QP */
-    SW_REC_SEND_PULL,       /* where the payload is in the client: a list of struct ibv_sge in the
-                               bounce area; answered */
+    SW_REC_FLUSH,     /* of persistence: compare_add bytes, swap as in the request; answered */
+    SW_REC_SEND_PULL, /* where the payload is in the client: a list of struct ibv_sge in the
+                         bounce area; answered */
 };
 enum sw_record_flags {
     SW_REC_IMM = 1,

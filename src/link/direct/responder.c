@@ -364,6 +364,21 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     return answer(qp, d, verdict, original);
 }
 
+/* Left and taken up again while the memory takes its time. */
+static enum serve serve_flush(struct sw_qp *qp, struct sw_direct_qp *d,
+                              const struct request *request)
+{
+    if (!can_answer(qp, d))
+        return SERVE_WAIT;
+    const struct sw_record asked = read_whole(request);
+    struct sw_target_flush flush =
+        sw_target_flush_of(asked.rkey, asked.remote_addr, asked.compare_add, asked.swap);
+    enum sw_verdict verdict;
+    if (!sw_execute_flush(qp, &request->message, flush, &d->flushing, &verdict))
+        return SERVE_WAIT;
+    return answer(qp, d, verdict, 0);
+}
+
 static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (d->greeted)
@@ -385,6 +400,8 @@ static enum serve serve_by_key(struct sw_qp *qp, struct sw_direct_qp *d,
         result = serve_write(qp, d, request);
     else if (request->kind == SW_REC_READ)
         result = serve_read(qp, d, request);
+    else if (request->kind == SW_REC_FLUSH)
+        result = serve_flush(qp, d, request);
     else
         result = serve_atomic(qp, d, request);
     sw_mr_serve_end(index);
@@ -399,7 +416,8 @@ static bool uses_bounce(const struct request *request)
 
 static bool wants_answer(const struct request *request)
 {
-    return uses_bounce(request) || request->kind == SW_REC_READ || request->kind == SW_REC_ATOMIC;
+    return uses_bounce(request) || request->kind == SW_REC_READ || request->kind == SW_REC_ATOMIC ||
+           request->kind == SW_REC_FLUSH;
 }
 
 static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request *request)
@@ -424,6 +442,7 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
     case SW_REC_WRITE:
     case SW_REC_READ:
     case SW_REC_ATOMIC:
+    case SW_REC_FLUSH:
         return serve_by_key(qp, d, request);
     case SW_REC_HELLO:
         return serve_hello(qp, d);
@@ -438,7 +457,8 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
 }
 
 /* Gives the peer its room back. While it cannot be reached (we are not attached to it yet) the QP
- * keeps asking to be driven: the peer may be waiting for just this, and send nothing more. */
+ * keeps asking to be driven: the peer may be waiting for just this, and send nothing more. So it
+ * does while a flush goes on. */
 static void tell(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     bool due = d->serve_bounce != d->serve_bounce_told || d->serve_at - d->serve_told >= TELL_EVERY;
@@ -451,7 +471,8 @@ static void tell(struct sw_qp *qp, struct sw_direct_qp *d)
         sw_bind_leave(d);
         due = false;
     }
-    due = due && atomic_load(&d->peer->state) != SW_PEER_DEAD;
+    due =
+        (due && atomic_load(&d->peer->state) != SW_PEER_DEAD) || sw_flushing_goes_on(&d->flushing);
     if (atomic_load_explicit(&qp->rx_pending, memory_order_relaxed) != due) {
         atomic_store(&qp->rx_pending, due);
         if (due)
