@@ -8,8 +8,8 @@ bool sw_ud_emit(struct sw_ud *ud, const struct sw_ud_send *send, uint32_t positi
 {
     if (send->len_bytes > ud->mtu_bytes)
         return false;
-    const struct sw_opcode *opcode = sw_opcode_find(SW_SERVICE_UD, SW_PACKET_SEND, SW_ONLY,
-                                                    send->has_imm ? SW_HEADER_IMM : 0);
+    const struct sw_opcode *opcode =
+        sw_opcode_find(SW_SERVICE_UD, SW_PACKET_SEND, SW_ONLY, send->has_imm ? SW_HEADER_IMM : 0);
     out->packet = (struct sw_packet){
         .opcode = opcode,
         .bth = {.opcode = opcode->number,

@@ -20,8 +20,8 @@ struct sw_ud_send {
     bool has_imm, solicited;
 };
 
-/* The packet of a datagram, the request at `position`, and the next PSN. false: longer than the MTU,
- * nothing has changed. */
+/* The packet of a datagram, the request at `position`, and the next PSN. false: longer than the
+ * MTU, nothing has changed. */
 bool sw_ud_emit(struct sw_ud *ud, const struct sw_ud_send *send, uint32_t position,
                 struct sw_emission *out);
 
