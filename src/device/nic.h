@@ -61,6 +61,12 @@ struct sw_link_ops {
      * it open, O_CREAT not given), -EINVAL (somebody has, O_EXCL given) or another negative errno.
      * May sleep; called without locks of the device but that of opening domains. */
     int (*domain_announce)(const struct sw_pub_domain *domain, int oflags);
+    /* Opens an XRC target QP of another process: a descriptor that holds it until it is closed, or
+     * -EINVAL (no such QP in the domain) or another negative errno. And queries it (mask 0) or
+     * modifies it by that. May take seconds if that process is stopped; no lock of the device held.
+     */
+    int (*target_open)(const struct sw_pub_domain *domain, uint32_t qpn);
+    int (*target_call)(int held, int mask, struct ibv_qp_attr *attr);
     /* Returns when every access begun by peers or local threads before the call has ended
      * (bounded). */
     void (*quiesce)(void);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/buffer.h"
 #include "device/counters.h"
@@ -120,6 +121,7 @@ static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *i
     qp->pd_id = init->pd ? init->pd->id : 0;
     qp->xrcd = init->xrcd;
     qp->opens = 1;
+    qp->held = -1;
     qp->srq = init->srq;
     qp->send_cq = init->send_cq;
     qp->recv_cq = init->recv_cq;
@@ -205,11 +207,14 @@ no_parts:
     return rc;
 }
 
-/* Whether a handle other than this one remains. */
-static bool is_shared(struct sw_qp *qp)
+/* Whether a handle other than this one remains; `hold`: this one is another process's. */
+static bool is_shared(struct sw_qp *qp, bool hold)
 {
     pthread_mutex_lock(&sw_nic.lock);
     bool shared = --qp->opens > 0;
+    qp->holds -= hold;
+    if (shared && qp->opens == qp->holds) /* nobody here is told of its events any more */
+        sw_qp_set_owner(qp, qp->xrcd->ctx, NULL);
     pthread_mutex_unlock(&sw_nic.lock);
     return shared;
 }
@@ -222,14 +227,16 @@ static void serve_what_came(struct sw_qp *qp)
         qp->link->progress(qp);
 }
 
-int sw_qp_destroy(struct sw_qp *qp)
+static int destroy(struct sw_qp *qp, bool hold)
 {
     if (atomic_load(&qp->groups))
         return -EBUSY; /* ibv_destroy_qp(3) */
     if (qp->xrcd) {
-        if (is_shared(qp))
+        if (is_shared(qp, hold))
             return 0;
         sw_xrcd_remove_qp(qp);
+        if (qp->held >= 0)
+            close(qp->held);
     }
     if (qp->rules->is_datagram)
         sw_nic.link->qp_forget(qp);
@@ -257,9 +264,20 @@ int sw_qp_destroy(struct sw_qp *qp)
     return 0;
 }
 
-void sw_qp_set_owner(struct sw_qp *qp, void *owner)
+int sw_qp_destroy(struct sw_qp *qp)
+{
+    return destroy(qp, false);
+}
+
+void sw_qp_release(struct sw_qp *qp)
+{
+    destroy(qp, true);
+}
+
+void sw_qp_set_owner(struct sw_qp *qp, struct sw_context *ctx, void *owner)
 {
     sw_lock_acquire(&qp->lock);
+    qp->ctx = ctx;
     qp->owner = owner;
     sw_lock_release(&qp->lock);
 }
@@ -549,6 +567,9 @@ void sw_qp_quiesce_pd(struct sw_pd *pd)
 void sw_qp_fork_child(struct sw_qp *qp)
 {
     qp->orphan = true;
+    if (qp->held >= 0)
+        close(qp->held);
+    qp->held = -1;
     atomic_store(&qp->groups, 0);
     qp->lock = qp->rq.lock = (struct sw_lock){0};
     qp->send_cq->poll_lock = qp->send_cq->push_lock = (struct sw_lock){0};

@@ -52,7 +52,10 @@ struct sw_qp {
     /* An XRC target; under nic.lock. */
     struct sw_xrcd *xrcd;
     struct sw_qp *domain_next;
-    uint32_t opens; /* handles */
+    uint32_t opens; /* handles, those of other processes included */
+    uint32_t holds; /* those of other processes */
+    bool stands_in; /* device/stand_in.h */
+    int held;       /* a QP of another process, opened: the descriptor for it; else -1 */
 
     /* As set by modify. */
     struct ibv_qp_attr attr;
@@ -125,6 +128,9 @@ void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicit
 /* A region of this PD was deregistered: from here on no sender relies on rq_len_min of its QPs, and
  * no thread of this process still works with the region (what peers ask for is executed here). */
 void sw_qp_quiesce_pd(struct sw_pd *pd);
+
+/* As sw_qp_destroy(), for a handle of another process. */
+void sw_qp_release(struct sw_qp *qp);
 
 /* In a forked child: the QP stays its parent's; here it is in ERR for good, with empty queues. */
 void sw_qp_fork_child(struct sw_qp *qp);

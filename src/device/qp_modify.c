@@ -212,8 +212,16 @@ static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
     return rc;
 }
 
+static int modify_foreign(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+    struct ibv_qp_attr asked = *attr;
+    return mask ? sw_nic.link->target_call(qp->held, mask, &asked) : 0;
+}
+
 int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
+    if (qp->held >= 0)
+        return modify_foreign(qp, attr, mask);
     /* RESET removes completions, which needs the CQs' poll locks, and they come before the QP's. */
     mask = sw_qp_mask_of_type(qp->type, mask);
     bool purge = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET;
@@ -237,8 +245,21 @@ int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
     return rc;
 }
 
+/* Without its process the QP of another one is in ERR. */
+static void query_foreign(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *cap)
+{
+    memset(attr, 0, sizeof(*attr));
+    if (sw_nic.link->target_call(qp->held, 0, attr))
+        attr->qp_state = attr->cur_qp_state = IBV_QPS_ERR;
+    *cap = (struct ibv_qp_cap){0};
+}
+
 void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *cap)
 {
+    if (qp->held >= 0) {
+        query_foreign(qp, attr, cap);
+        return;
+    }
     sw_lock_acquire(&qp->lock);
     *attr = qp->attr;
     attr->qp_state = attr->cur_qp_state = qp->state;

@@ -12,7 +12,7 @@ static atomic_uint count;
 
 bool sw_stand_in_is(const struct sw_qp *qp)
 {
-    return qp->shown_qpn != qp->qpn;
+    return qp->stands_in;
 }
 
 /* The domain of an SRQ, kept from being freed until unpin(). */
@@ -50,6 +50,7 @@ static int start(struct sw_qp *qp, const struct sw_stand_in *init,
                  int (*connect)(struct sw_qp *qp, void *arg), void *arg)
 {
     sw_lock_acquire(&qp->lock);
+    qp->stands_in = true;
     qp->shown_qpn = init->target_qpn;
     qp->dest_qpn = init->initiator_qpn;
     qp->attr.min_rnr_timer = init->min_rnr_timer;

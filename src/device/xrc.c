@@ -345,19 +345,72 @@ bool sw_xrcd_is_overrun(const struct sw_qp *qp, bool tell)
     return overrun;
 }
 
-int sw_xrcd_find_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void **owner)
+/* nic.lock held. */
+static struct sw_qp *find_target(const struct sw_xrcd *xrcd, uint32_t qpn)
+{
+    struct sw_qp *qp = xrcd->qps;
+    while (qp && (qp->shown_qpn != qpn || sw_stand_in_is(qp)))
+        qp = qp->domain_next;
+    return qp;
+}
+
+/* A QP of ours in RESET that holds one of another process. */
+static int open_foreign(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out)
+{
+    struct sw_qp_init init = {.type = IBV_QPT_XRC_RECV, .xrcd = xrcd};
+    int held = sw_nic.link->target_open(&xrcd->name, qpn);
+    if (held < 0)
+        return held;
+    int rc = sw_qp_create(xrcd->ctx, &init, out);
+    if (rc) {
+        close(held);
+        return rc;
+    }
+    pthread_mutex_lock(&sw_nic.lock);
+    (*out)->shown_qpn = qpn;
+    (*out)->held = held;
+    pthread_mutex_unlock(&sw_nic.lock);
+    return 0;
+}
+
+int sw_xrcd_open_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void **owner)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = xrcd->qps;
-    while (qp && (qp->qpn != qpn || sw_stand_in_is(qp)))
-        qp = qp->domain_next;
+    struct sw_qp *qp = find_target(xrcd, qpn);
     if (qp) {
         qp->opens++;
         *out = qp;
         *owner = qp->owner;
     }
     pthread_mutex_unlock(&sw_nic.lock);
+    if (qp)
+        return 0;
+    *owner = NULL;
+    return sw_qpn_slot(qpn) == sw_nic.slot ? -EINVAL : open_foreign(xrcd, qpn, out);
+}
+
+int sw_xrcd_hold_qp(const struct sw_pub_domain *domain, uint32_t qpn, struct sw_qp **out)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_xrcd *xrcd = find(domain);
+    struct sw_qp *qp = xrcd ? find_target(xrcd, qpn) : NULL;
+    if (qp && qp->qpn != qpn) /* not ours either */
+        qp = NULL;
+    if (qp) {
+        qp->opens++;
+        qp->holds++;
+        xrcd->opens++;
+        *out = qp;
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
     return qp ? 0 : -EINVAL;
+}
+
+void sw_xrcd_release_qp(struct sw_qp *qp)
+{
+    struct sw_xrcd *xrcd = qp->xrcd;
+    sw_qp_release(qp);
+    sw_xrcd_close(xrcd);
 }
 
 static struct sw_srq *find_srq(uint32_t srq_num)

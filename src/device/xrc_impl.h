@@ -35,6 +35,11 @@ int sw_xrcd_add_qp(struct sw_xrcd *xrcd, struct sw_qp *qp);
 void sw_xrcd_remove_qp(struct sw_qp *qp);
 /* Afterwards no target QP uses the SRQ. */
 void sw_xrcd_remove_srq(struct sw_srq *srq);
+/* Another process opens a target QP of this one, and lets go of it: by then the QP may have no
+ * handle here, nor the domain. -EINVAL: there is none. */
+int sw_xrcd_hold_qp(const struct sw_pub_domain *domain, uint32_t qpn, struct sw_qp **out);
+void sw_xrcd_release_qp(struct sw_qp *qp);
+
 /* A target QP was reset: removes its queued completions. Neither it nor a CQ is locked. */
 void sw_xrcd_purge_qp(struct sw_qp *qp);
 

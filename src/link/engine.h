@@ -20,6 +20,7 @@ enum sw_watch_kind {
     SW_WATCH_NEW,
     SW_WATCH_CLIENT,
     SW_WATCH_PEER,
+    SW_WATCH_HOLD,
     SW_WATCH_KINDS
 };
 

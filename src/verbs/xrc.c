@@ -50,7 +50,7 @@ int sw_verbs_xrc_destroy(struct sw_verbs_qp *qp)
     while (before->share_next != qp)
         before = before->share_next;
     before->share_next = qp->share_next;
-    sw_qp_set_owner(qp->dev, before);
+    sw_qp_set_owner(qp->dev, sw_verbs_context_of(before->ibv.context)->dev, before);
     const int rc = sw_qp_destroy(qp->dev);
     pthread_mutex_unlock(&handles_lock);
     return rc;
@@ -61,12 +61,16 @@ static int share(struct sw_verbs_qp *qp, struct ibv_xrcd *xrcd, uint32_t qpn)
 {
     void *owner;
     pthread_mutex_lock(&handles_lock);
-    const int rc = sw_xrcd_find_qp(sw_verbs_xrcd_of(xrcd)->dev, qpn, &qp->dev, &owner);
+    const int rc = sw_xrcd_open_qp(sw_verbs_xrcd_of(xrcd)->dev, qpn, &qp->dev, &owner);
     if (!rc) {
         struct sw_verbs_qp *first = owner;
         sw_verbs_xrc_join(qp, xrcd);
-        qp->share_next = first->share_next;
-        first->share_next = qp;
+        if (first) {
+            qp->share_next = first->share_next;
+            first->share_next = qp;
+        } else {
+            sw_qp_set_owner(qp->dev, sw_verbs_context_of(xrcd->context)->dev, qp);
+        }
     }
     pthread_mutex_unlock(&handles_lock);
     return rc;
@@ -86,12 +90,15 @@ struct ibv_qp *sw_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_
         sw_verbs_object_free(context, qp);
         return sw_verbs_fail(rc);
     }
+    struct ibv_qp_attr now;
+    struct ibv_qp_cap cap;
     struct ibv_qp *ibv = &qp->ibv;
+    sw_qp_query(qp->dev, &now, &cap);
     ibv->context = context;
     ibv->qp_context = attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT ? attr->qp_context : NULL;
     ibv->handle = sw_verbs_next_handle();
     ibv->qp_num = attr->qp_num;
-    ibv->state = sw_qp_state(qp->dev);
+    ibv->state = now.qp_state;
     ibv->qp_type = IBV_QPT_XRC_RECV;
     pthread_mutex_init(&ibv->mutex, NULL);
     pthread_cond_init(&ibv->cond, NULL);

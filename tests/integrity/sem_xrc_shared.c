@@ -427,6 +427,94 @@ static void initiator_dies(int sock, int param)
     close_net(&net);
 }
 
+/* ---- ibv_open_qp(3): other processes' handles on the target ---- */
+
+static void send_to(struct net *net, int to, enum ibv_wc_status status)
+{
+    member_recv(&net->members[to], 10, 0, 64);
+    post(net, IBV_WR_SEND, 1, to, 0, 64);
+    done(net, 1, status);
+    if (status == IBV_WC_SUCCESS)
+        member_expect(&net->members[to], 10, IBV_WC_SUCCESS);
+}
+
+static void not_to_be_opened(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct member stranger;
+    int fd = make_file();
+    struct net net;
+    member_start(&stranger, fd);
+    open_net(&net);
+    const uint32_t qpn = net.members[0].target_qpn;
+    VU_EQ(member_open_qp(&stranger, qpn), EINVAL); /* of another domain */
+    VU_EQ(member_open_qp(&net.members[1], qpn ^ 0x11), EINVAL);
+    VU_EQ(member_open_qp(&net.members[1], net.rig.ep.qp->qp_num), EINVAL); /* no target */
+    member_end(&stranger);
+    close(fd);
+    close_net(&net);
+}
+
+/* The QP lives as long as any process has a handle on it; and its domain with it. */
+static void outlives_its_maker(int sock, int param)
+{
+    (void)sock;
+    struct net net;
+    open_net(&net);
+    const uint32_t qpn = net.members[0].target_qpn;
+    VU_EQ(member_open_qp(&net.members[1], qpn), 0);
+    VU_EQ(member_opened_state(&net.members[1]), IBV_QPS_RTS);
+    send_to(&net, 1, IBV_WC_SUCCESS);
+    member_close_target(&net.members[0]);
+    for (int i = 0; i < MEMBERS; i++)
+        send_to(&net, i, IBV_WC_SUCCESS);
+    VU_EQ(member_open_qp(&net.members[2], qpn), 0);
+    member_close_opened(&net.members[1]);
+    member_drop_srq(&net.members[0]);
+    send_to(&net, 1, IBV_WC_SUCCESS);
+    if (param) {
+        member_kill(&net.members[2]);
+        net.members[2].pid = 0;
+        vu_sleep_ms(100);
+    } else {
+        member_close_opened(&net.members[2]);
+        vu_sleep_ms(20);
+    }
+    send_to(&net, 1, IBV_WC_RETRY_EXC_ERR);
+    close_net(&net);
+}
+
+static void modified_from_elsewhere(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct net net;
+    open_net(&net);
+    VU_EQ(member_open_qp(&net.members[1], net.members[0].target_qpn), 0);
+    VU_EQ(member_modify_opened(&net.members[1], IBV_QPS_RTR), EINVAL);
+    VU_EQ(member_modify_opened(&net.members[1], IBV_QPS_ERR), 0);
+    VU_EQ(member_target_state(&net.members[0]), IBV_QPS_ERR);
+    VU_EQ(member_opened_state(&net.members[1]), IBV_QPS_ERR);
+    send_to(&net, 2, IBV_WC_RETRY_EXC_ERR);
+    close_net(&net);
+}
+
+static void handle_without_its_process(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct net net;
+    open_net(&net);
+    VU_EQ(member_open_qp(&net.members[1], net.members[0].target_qpn), 0);
+    member_kill(&net.members[0]);
+    net.members[0].pid = 0;
+    VU_EQ(member_opened_state(&net.members[1]), IBV_QPS_ERR);
+    VU_EQ(member_modify_opened(&net.members[1], IBV_QPS_ERR), EIO);
+    member_close_opened(&net.members[1]);
+    close_net(&net);
+}
+
 const struct sem_case sem_xrc_shared[] = {
     {"xrc__domain_of_several_processes", opened_a, opened_b, 0},
     {"xrc_shared__sends", messages, nothing, IBV_WR_SEND_WITH_IMM | SEM_PROCESSES},
@@ -449,5 +537,10 @@ const struct sem_case sem_xrc_shared[] = {
     {"xrc_shared__target_dies", target_dies, nothing, IDLE | SEM_PROCESSES},
     {"xrc_shared__target_dies_waited_for", target_dies, nothing, WAITS | SEM_PROCESSES},
     {"xrc_shared__initiator_dies", initiator_dies, nothing, SEM_PROCESSES},
+    {"xrc_shared__open_qp_refused", not_to_be_opened, nothing, SEM_PROCESSES},
+    {"xrc_shared__open_qp_keeps_it", outlives_its_maker, nothing, 0 | SEM_PROCESSES},
+    {"xrc_shared__open_qp_and_die", outlives_its_maker, nothing, 1 | SEM_PROCESSES},
+    {"xrc_shared__open_qp_modify", modified_from_elsewhere, nothing, SEM_PROCESSES},
+    {"xrc_shared__open_qp_maker_dies", handle_without_its_process, nothing, SEM_PROCESSES},
     {0},
 };

@@ -116,6 +116,8 @@ void sw_attach_greet(int fd)
         return;
     bool proven = sw_registry_proves_user(fds[0]);
     close_fds(fds);
+    if (got > 0 && in.type == SW_MESSAGE_HOLD && sw_hold_begin(fd, &in))
+        return;
     if (got > 0 && in.type == SW_MESSAGE_SURVEY) {
         sw_survey_answer(fd, &in);
         goto refuse; /* that was all */

@@ -7,6 +7,7 @@
  *    is answered by SEGMENT{id, offset, length} + descriptor (none: refused)
  *  - JOIN{join}
  *    is answered by JOINED{join} (lane.h)
+ *  - HOLD{hold}, instead of ATTACH: hold.c
  *  - SURVEY{id: interface index}, instead of ATTACH
  *    is answered by a struct sw_survey_answer and the end of the connection
  *
@@ -29,7 +30,8 @@ enum sw_message_type {
     SW_MESSAGE_SEGMENT_GONE,
     SW_MESSAGE_SURVEY,
     SW_MESSAGE_JOIN,
-    SW_MESSAGE_JOINED
+    SW_MESSAGE_JOINED,
+    SW_MESSAGE_HOLD
 };
 
 struct sw_message {
@@ -44,6 +46,11 @@ struct sw_message {
             uint64_t len_bytes;
         };
         struct sw_join join;
+        struct {
+            struct sw_pub_domain domain;
+            uint64_t number; /* of the call, for its answer */
+            uint32_t qpn;
+        } hold;
     };
 };
 
@@ -51,6 +58,11 @@ struct sw_survey_answer {
     struct sw_message head; /* as it was asked */
     struct sw_counts counts;
 };
+
+/* hold.c: the owner's part; true: the connection is in its care. Engine thread. */
+bool sw_hold_begin(int fd, const struct sw_message *asked);
+void sw_hold_ready(uint64_t what);
+void sw_hold_fork_child(void);
 
 /* survey.c: the owner's part. Engine thread. */
 void sw_survey_answer(int fd, const struct sw_message *asked);

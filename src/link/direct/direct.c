@@ -10,6 +10,7 @@
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "link/direct/account.h"
+#include "link/direct/control.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/gate.h"
@@ -40,6 +41,7 @@ static void read_mode(void)
 /* What a fork left of the parent's link: descriptors are closed, mappings go. */
 void sw_direct_fork_child(void)
 {
+    sw_hold_fork_child();
     sw_datagram_send_fork_child();
     sw_datagram_receive_fork_child();
     sw_multicast_fork_child();
@@ -121,6 +123,7 @@ int sw_direct_start(void)
     sw_engine_handle(SW_WATCH_NEW, on_new);
     sw_engine_handle(SW_WATCH_CLIENT, on_client);
     sw_engine_handle(SW_WATCH_PEER, on_peer);
+    sw_engine_handle(SW_WATCH_HOLD, sw_hold_ready);
     sw_engine_watch(sw_direct.listener, NULL, SW_WATCH_LISTENER);
     return 0;
 }

@@ -15,7 +15,7 @@
  *  - bounce.c     requests that the target executes
  *  - responder.c  what came in (pull.c)
  *  - datagram_send.c, datagram_receive.c, multicast.c: UD
- *  - domain.c, lane.c: XRC between more than two processes
+ *  - domain.c, lane.c, hold.c: XRC between more than two processes
  *  - account.c    what was moved
  *  - direct.c     the link's operations
  */
@@ -224,8 +224,10 @@ int sw_registry_announce_alone(const char *what);
  * Their number. */
 uint32_t sw_registry_announcers(const char *what, uint16_t *slots, uint32_t max);
 
-/* domain.c */
+/* domain.c, hold.c: the link's operations for XRC */
 int sw_domain_announce(const struct sw_pub_domain *domain, int oflags);
+int sw_hold_open(const struct sw_pub_domain *domain, uint32_t qpn);
+int sw_hold_call(int fd, int mask, struct ibv_qp_attr *attr);
 
 /* peer.c */
 struct sw_peer *sw_peer_get(uint32_t slot); /* takes a reference; NULL: no memory */
