@@ -164,14 +164,14 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
             sw_target_check_invalidate(d->peer->pub, wqe->imm, sw_remote_side(d));
         if (verdict != SW_ACK)
             return sw_step_refused(d, verdict);
-        /* The key dies at the target, in order: what comes after must not find it alive. */
-        return sw_bounce_start(qp, d, wqe, position);
     }
     if (d->remote_rq_entries == 0)
         return sw_bounce_start(qp, d, wqe, position);
     enum sw_step step = sw_receive_credit(qp, d);
     if (step != SW_STEP_DONE)
         return step;
+    if (wqe->opcode == IBV_WR_SEND_WITH_INV) /* the key dies at the target, in order: what comes */
+        return sw_bounce_start(qp, d, wqe, position); /* after must not find it alive */
     if (wqe->len_bytes <= SW_INLINE_BYTES &&
         wqe->len_bytes <= atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire))
         return send_inline(qp, d, wqe, position);
@@ -188,5 +188,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return sw_bounce_start(qp, d, wqe, position);
     if (reach == SW_REACH_WAIT)
         return SW_STEP_BLOCKED;
+    if (d->answers_due && wqe->done_bytes == 0)
+        return SW_STEP_BLOCKED; /* what the target still executes may fail: nothing is placed then
+                                 */
     return place(qp, d, wqe, position, sges, count);
 }
