@@ -39,6 +39,17 @@ uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t 
     return NULL;
 }
 
+bool sw_gather_allows(const struct sw_gather *gather, uint64_t len_bytes)
+{
+    for (uint64_t at = 0; at < len_bytes;) {
+        uint64_t run = len_bytes - at;
+        if (!sw_gather_at(gather, at, 0, &run))
+            return false;
+        at += run;
+    }
+    return true;
+}
+
 bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to, uint64_t len_bytes)
 {
     while (len_bytes) {

@@ -22,6 +22,8 @@ struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position);
  * `need`. */
 uint8_t *sw_gather_at(const struct sw_gather *gather, uint64_t offset, uint32_t need,
                       uint64_t *len_bytes);
+/* Whether the keys allow to read the first len_bytes of it. */
+bool sw_gather_allows(const struct sw_gather *gather, uint64_t len_bytes);
 /* Copies local bytes from `offset`; false: a key does not allow it. */
 bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
                    uint64_t len_bytes);

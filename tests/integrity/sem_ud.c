@@ -303,7 +303,7 @@ static void refusals_a(int sock, int param)
     ud_close(&side);
 }
 
-enum { FAIL_LENGTH, FAIL_KEY };
+enum { FAIL_LENGTH, FAIL_KEY, FAIL_KEY_TO_NOBODY };
 
 /* What is wrong with a request takes the send queue to SQE; receiving goes on, and RTS heals. */
 static void sqe_a(int sock, int param)
@@ -312,8 +312,10 @@ static void sqe_a(int sock, int param)
     ud_open(&side, sock, NULL);
     ud_recv(&side, side.qp, 1, UD_SLOT);
     struct ud_send bad = {.wr_id = 1, .len_bytes = param == FAIL_LENGTH ? 4097 : 64};
-    if (param == FAIL_KEY)
+    if (param != FAIL_LENGTH)
         bad.at = UD_BYTES - 63;
+    if (param == FAIL_KEY_TO_NOBODY)
+        bad.qpn = 2; /* of no process */
     VU_EQ(ud_post(&side, &bad), 0);
     VU_EQ(ud_post(&side, &(struct ud_send){.wr_id = 2, .len_bytes = 1}), 0);
     vu_expect(side.scq, 1, param == FAIL_LENGTH ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR);
@@ -597,6 +599,7 @@ const struct sem_case sem_ud[] = {
     {"ud__refusals", refusals_a, none_b, 0},
     {"ud__sqe_after_length_error", sqe_a, sqe_b, FAIL_LENGTH},
     {"ud__sqe_after_bad_key", sqe_a, sqe_b, FAIL_KEY},
+    {"ud__sqe_after_bad_key_to_nobody", sqe_a, sqe_b, FAIL_KEY_TO_NOBODY},
     {"ud__states", states_a, states_b, 0},
     {"ud__ah_from_wc_v1", reply_a, reply_b, GRH_V1},
     {"ud__ah_from_wc_v2", reply_a, reply_b, GRH_V2},

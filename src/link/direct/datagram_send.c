@@ -242,6 +242,17 @@ static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position
     return PUT_DONE;
 }
 
+/* A datagram to nobody: complete all the same, unless its own keys are bad, which hardware finds
+ * first. */
+static enum put put_nowhere(struct sw_qp *qp, uint32_t position)
+{
+    struct sw_gather gather = sw_gather_of(qp, position);
+    if (!sw_gather_allows(&gather, sw_sq_at(&qp->sq, position)->len_bytes))
+        return PUT_BAD_KEY;
+    sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
+    return PUT_DROPPED;
+}
+
 static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
 {
     struct channel *channel = slot >= 1 && slot <= SW_SLOT_MAX ? channel_of(slot) : NULL;
@@ -256,10 +267,7 @@ static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
             result = PUT_WAIT;
         sw_lock_release(&channel->lock);
     }
-    if (state != READY_NOBODY)
-        return result;
-    sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
-    return PUT_DROPPED;
+    return state == READY_NOBODY ? put_nowhere(qp, position) : result;
 }
 
 /* Whether one of the group's processes must be waited for; the others do not get it twice. */
@@ -311,10 +319,8 @@ static void account(struct sw_qp *qp, uint32_t position)
 static enum put send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
-    if (sw_direct.off) {
-        sw_counter_add(qp->ctx->netdev, SW_TX_DROP_UNREACHABLE);
-        return PUT_DROPPED;
-    }
+    if (sw_direct.off)
+        return put_nowhere(qp, position);
     if (is_to_group(route))
         return put_to_group(qp, &route->path.dgid, position);
     return put_to_slot(qp, route->is_local ? sw_qpn_slot(route->dest_qpn) : 0, position);
