@@ -1,18 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "draw.h"
-
-#include <errno.h>
 #include <string.h>
 
-static uint32_t below(struct draw *draw, uint32_t bound)
-{
-    return vu_random_below(&draw->random, bound);
-}
-
-static bool percent(struct draw *draw, uint32_t chance)
-{
-    return below(draw, 100) < chance;
-}
+#include "draw_impl.h"
 
 void draw_open(struct draw *draw, uint64_t seed, struct model *model, const uint8_t *pattern)
 {
@@ -23,6 +12,9 @@ void draw_open(struct draw *draw, uint64_t seed, struct model *model, const uint
     for (int conn = 0; conn < CONNS; conn++)
         for (int side = 0; side < 2; side++)
             model->conns[conn].ends[side].proc = (int)below(draw, PROCS);
+    for (int proc = 0; proc < PROCS; proc++)
+        for (int ud = 0; ud < UDS; ud++)
+            model->uds[proc][ud].proc = proc;
 }
 
 /* --- between rounds --- */
@@ -32,8 +24,9 @@ static void draw_mr(struct draw *draw, int proc, int slot, enum mr_act *act)
     struct model_mr *mr = &draw->model->mrs[proc][slot];
     *act = MR_KEEP;
     if (mr->live && percent(draw, slot ? 15 : 5)) {
-        *act = MR_DEREGISTER;
-        mr->live = false;
+        bool busy = model_has_windows(draw->model, proc, slot);
+        *act = busy ? MR_BUSY : MR_DEREGISTER;
+        mr->live = busy;
     } else if (!mr->live && percent(draw, slot ? 70 : 95)) {
         *act = MR_REGISTER;
         mr->live = true;
@@ -47,10 +40,12 @@ static void draw_mr(struct draw *draw, int proc, int slot, enum mr_act *act)
             mr->access |= IBV_ACCESS_REMOTE_WRITE;
         if (mr->access & IBV_ACCESS_LOCAL_WRITE && percent(draw, slot ? 70 : 100))
             mr->access |= IBV_ACCESS_REMOTE_ATOMIC;
+        if (percent(draw, slot ? 50 : 100))
+            mr->access |= IBV_ACCESS_MW_BIND;
     }
 }
 
-static void draw_attr(struct draw *draw, struct draw_end_attr *attr)
+void draw_attr(struct draw *draw, struct draw_end_attr *attr)
 {
     static const int rights[] = {IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
                                  IBV_ACCESS_REMOTE_ATOMIC};
@@ -71,7 +66,7 @@ static void draw_attr(struct draw *draw, struct draw_end_attr *attr)
         attr->conn.access &= ~rights[below(draw, 3)];
 }
 
-static void make_end(struct model_end *end, const struct draw_end_attr *attr)
+void draw_make_end(struct model_end *end, const struct draw_end_attr *attr)
 {
     int proc = end->proc;
     memset(end, 0, sizeof(*end));
@@ -81,13 +76,27 @@ static void make_end(struct model_end *end, const struct draw_end_attr *attr)
     end->uses_srq = attr->uses_srq;
 }
 
+/* Its type 2 windows go with a QP that is destroyed. What a reset does to them is not said. */
+static void lose_windows(struct draw *draw, int conn, int side, bool destroyed)
+{
+    int proc = draw->model->conns[conn].ends[side].proc;
+    for (int i = 0; i < MWS; i++) {
+        struct model_mw *mw = &draw->model->mws[proc][i];
+        if (mw->type != IBV_MW_TYPE_2 || mw->conn != conn || mw->side != side)
+            continue;
+        mw->bound &= !destroyed;
+        mw->doubtful |= !destroyed;
+    }
+}
+
 static bool both_in(const struct model_conn *conn, enum ibv_qp_state state)
 {
     return conn->ends[0].state == state && conn->ends[1].state == state;
 }
 
-static void draw_breaks(struct draw *draw, struct model_conn *conn, struct draw_conn_acts *acts)
+static void draw_breaks(struct draw *draw, int index, struct draw_conn_acts *acts)
 {
+    struct model_conn *conn = &draw->model->conns[index];
     bool well = !both_in(conn, IBV_QPS_ERR) && conn->ends[0].state == conn->ends[1].state;
     uint32_t dice = below(draw, 100);
     for (int side = 0; side < 2; side++)
@@ -111,6 +120,8 @@ static void draw_breaks(struct draw *draw, struct model_conn *conn, struct draw_
             model_reset(end);
         if (acts->destroy[side])
             end->exists = false;
+        if (acts->reset[side] || acts->destroy[side])
+            lose_windows(draw, index, side, acts->destroy[side]);
         if (acts->revive[side])
             end->state = IBV_QPS_RTS;
     }
@@ -121,13 +132,15 @@ static void draw_conn(struct draw *draw, int index, struct draw_conn_acts *acts)
     struct model_conn *conn = &draw->model->conns[index];
     memset(acts, 0, sizeof(*acts));
     if (conn->ends[0].exists && !both_in(conn, IBV_QPS_RESET))
-        draw_breaks(draw, conn, acts);
+        draw_breaks(draw, index, acts);
     if (!conn->ends[0].exists && percent(draw, 90)) {
         acts->create = true;
-        conn->type = percent(draw, 30) ? IBV_QPT_UC : IBV_QPT_RC;
+        uint32_t dice = below(draw, 100);
+        conn->type = dice < 25 ? IBV_QPT_UC : dice < 45 ? IBV_QPT_XRC_SEND : IBV_QPT_RC;
         for (int side = 0; side < 2; side++) {
             draw_attr(draw, &acts->attrs[side]);
-            make_end(&conn->ends[side], &acts->attrs[side]);
+            acts->attrs[side].uses_srq |= conn->type == IBV_QPT_XRC_SEND;
+            draw_make_end(&conn->ends[side], &acts->attrs[side]);
         }
     }
     if (!conn->ends[0].exists)
@@ -161,17 +174,19 @@ void draw_admin(struct draw *draw, struct draw_round *round)
     model_round(draw->model);
     for (int conn = 0; conn < CONNS; conn++)
         draw_conn(draw, conn, &round->conns[conn]);
-    for (int proc = 0; proc < PROCS; proc++)
+    draw_ud_admin(draw, round);
+    for (int proc = 0; proc < PROCS; proc++) {
+        for (int slot = 0; slot < MWS; slot++)
+            draw_mw(draw, proc, slot, &round->mw_acts[proc][slot]);
         for (int slot = 0; slot < MRS; slot++)
             draw_mr(draw, proc, slot, &round->mr_acts[proc][slot]);
+    }
 }
 
 /* --- pieces of memory --- */
 
-/* A piece of a lane from `from` on, in a region with the rights of `need` (or, wanted false, in one
- * that lacks some). Its place is random unless `tight`. */
-static bool find_piece(struct draw *draw, int proc, uint32_t lane, uint32_t from, uint32_t len,
-                       int need, bool wanted, bool tight, struct model_sge *sge)
+bool draw_piece(struct draw *draw, int proc, uint32_t lane, uint32_t from, uint32_t len, int need,
+                bool wanted, bool tight, struct model_sge *sge)
 {
     int first = (int)below(draw, MRS);
     for (int i = 0; i < MRS; i++) {
@@ -185,14 +200,14 @@ static bool find_piece(struct draw *draw, int proc, uint32_t lane, uint32_t from
         if (start + len > end)
             continue;
         uint32_t at = tight ? start : start + below(draw, end - start - len + 1);
-        *sge = (struct model_sge){slot, mr->generation, at, len, KEY_GOOD};
+        *sge = (struct model_sge){
+            .mr = slot, .generation = mr->generation, .offset = at, .len_bytes = len};
         return true;
     }
     return false;
 }
 
-/* Spoils a good piece; false where that kind of fault is not to be had. */
-static bool spoil(struct draw *draw, int proc, uint32_t lane, int need, struct model_sge *sge)
+bool draw_spoil(struct draw *draw, int proc, uint32_t lane, int need, struct model_sge *sge)
 {
     const struct model_mr *mr = &draw->model->mrs[proc][sge->mr];
     switch (below(draw, 4)) {
@@ -209,25 +224,24 @@ static bool spoil(struct draw *draw, int proc, uint32_t lane, int need, struct m
             sge->offset = mr->offset + mr->len_bytes - sge->len_bytes + 1 + below(draw, 16);
         return true;
     default:
-        return need && find_piece(draw, proc, lane, 0, sge->len_bytes, need, false, false, sge);
+        return need && draw_piece(draw, proc, lane, 0, sge->len_bytes, need, false, false, sge);
     }
 }
 
 /* --- receives --- */
 
-static void draw_recv(struct draw *draw, int conn, int side, struct model_recv *recv)
+static void draw_recv(struct draw *draw, struct model_end *end, uint32_t lane, uint64_t wr_base,
+                      struct model_recv *recv)
 {
-    struct model_end *end = &draw->model->conns[conn].ends[side];
-    uint32_t lane = model_lane(conn, side, LANE_RECV);
     uint32_t slot = end->next_slot++ % RECV_SLOTS * SLOT_BYTES;
     uint32_t len = percent(draw, 12) ? below(draw, 256) : SLOT_BYTES;
     memset(recv, 0, sizeof(*recv));
-    recv->wr_id = (uint64_t)(conn * 2 + side) << 32 | RECV_BIT | end->next_wr++;
+    recv->wr_id = wr_base | RECV_BIT | end->next_wr++;
     int count = len < 2 ? 1 : 1 + (int)below(draw, end->sge_cap < 2 ? end->sge_cap : 2);
     for (int i = 0; i < count; i++) {
         uint32_t part = i + 1 < count ? 1 + below(draw, len - 1) : len;
         struct model_sge *sge = &recv->sges[i];
-        if (!find_piece(draw, end->proc, lane, slot, part, IBV_ACCESS_LOCAL_WRITE, true, true,
+        if (!draw_piece(draw, end->proc, lane, slot, part, IBV_ACCESS_LOCAL_WRITE, true, true,
                         sge) ||
             sge->offset != lane + slot)
             break; /* a shorter one, then */
@@ -237,46 +251,37 @@ static void draw_recv(struct draw *draw, int conn, int side, struct model_recv *
     }
     if (recv->sge_count == 1 && recv->sges[0].len_bytes == SLOT_BYTES && percent(draw, 5)) {
         struct model_sge bad = recv->sges[0];
-        if (spoil(draw, end->proc, lane, IBV_ACCESS_LOCAL_WRITE, &bad))
+        if (draw_spoil(draw, end->proc, lane, IBV_ACCESS_LOCAL_WRITE, &bad))
             recv->sges[0] = bad;
     }
 }
 
-static void draw_recv_list(struct draw *draw, int conn, int side, struct draw_recvs *list)
+void draw_recv_list(struct draw *draw, struct model_end *end, uint32_t lane, uint64_t wr_base,
+                    struct draw_recvs *list)
 {
-    struct model_end *end = &draw->model->conns[conn].ends[side];
     if (!end->exists || end->uses_srq || percent(draw, 20))
         return;
     int count = 1 + (int)below(draw, LIST_MAX);
     while (list->count < count && !list->rc &&
            (end->recv_count < (int)RECV_SLOTS || (uint32_t)end->recv_count == end->recv_cap)) {
         struct model_recv *recv = &list->recvs[list->count++];
-        draw_recv(draw, conn, side, recv);
-        list->rc = model_receive(draw->model, conn, side, recv);
+        draw_recv(draw, end, lane, wr_base, recv);
+        list->rc = model_receive(end, recv);
         if (list->rc)
             end->next_slot--; /* two receives must not share one */
     }
 }
 
-static void draw_srq(struct draw *draw, int proc, uint32_t *posts)
+static void draw_srq(struct draw *draw, int proc, int srq, uint32_t *posts)
 {
-    uint32_t room = RECV_SLOTS - draw->model->srq_count[proc];
-    *posts = room ? below(draw, room + 1) : 0;
-    draw->model->srq_count[proc] += *posts;
+    uint32_t *count = &draw->model->srq_count[proc][srq];
+    *posts = below(draw, RECV_SLOTS - *count + 1);
+    *count += *posts;
 }
 
 /* --- requests --- */
 
-struct lanes {
-    int conn, dir;
-    struct model_end *from, *to;
-    uint32_t local, remote;      /* where they begin */
-    uint32_t local_used;         /* local bytes are used once in a round */
-    uint32_t read_from, read_to; /* remote bytes READs and atomics since the last fence touched */
-    bool faulty;
-};
-
-static uint32_t draw_len(struct draw *draw)
+uint32_t draw_len(struct draw *draw)
 {
     uint32_t dice = below(draw, 100);
     return dice < 8    ? 0
@@ -286,29 +291,29 @@ static uint32_t draw_len(struct draw *draw)
                        : SLOT_BYTES + below(draw, 4000);
 }
 
-static bool draw_local(struct draw *draw, struct lanes *lanes, struct model_op *op, uint32_t len)
+bool draw_elements(struct draw *draw, const struct model_end *from, uint32_t lane, uint32_t *used,
+                   int need, uint32_t len, struct model_op *op)
 {
-    int need = op->opcode == IBV_WR_RDMA_READ || op->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-                       op->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD
-                   ? IBV_ACCESS_LOCAL_WRITE
-                   : 0;
-    int count =
-        len == 0 ? 0
-        : len < SGES
-            ? 1
-            : 1 + (int)below(draw, SGES < lanes->from->sge_cap ? SGES : lanes->from->sge_cap);
+    uint32_t most = SGES < from->sge_cap ? SGES : from->sge_cap;
+    int count = len == 0 ? 0 : len < SGES ? 1 : 1 + (int)below(draw, most);
     for (int i = 0; i < count; i++) {
         uint32_t left = (uint32_t)(count - i - 1);
         uint32_t part = left ? 1 + below(draw, len - left) : len;
         struct model_sge *sge = &op->sges[op->sge_count];
-        if (!find_piece(draw, lanes->from->proc, lanes->local, lanes->local_used, part, need, true,
-                        true, sge))
+        if (!draw_piece(draw, from->proc, lane, *used, part, need, true, true, sge))
             return false;
-        lanes->local_used = sge->offset + part - lanes->local;
+        *used = sge->offset + part - lane;
         op->sge_count++;
         len -= part;
     }
     return true;
+}
+
+static bool draw_local(struct draw *draw, struct lanes *lanes, struct model_op *op, uint32_t len)
+{
+    bool into = model_need(op->opcode) & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+    return draw_elements(draw, lanes->from, lanes->local, &lanes->local_used,
+                         into ? IBV_ACCESS_LOCAL_WRITE : 0, len, op);
 }
 
 /* Ordering: a WRITE, SEND or atomic may overtake a READ or atomic before it unless it is fenced
@@ -333,8 +338,9 @@ static bool draw_remote(struct draw *draw, struct lanes *lanes, struct model_op 
     bool atomic = need == IBV_ACCESS_REMOTE_ATOMIC;
     if (!lanes->faulty && (lanes->to->access & need) != need)
         return false;
-    if (!find_piece(draw, lanes->to->proc, lanes->remote, 0, atomic ? 16 : len, need, true, false,
-                    &op->remote))
+    uint32_t room = atomic ? 16 : len;
+    if (!(percent(draw, 60) && draw_window_piece(draw, lanes, room, need, true, &op->remote)) &&
+        !draw_piece(draw, lanes->to->proc, lanes->remote, 0, room, need, true, false, &op->remote))
         return len == 0;
     op->remote.len_bytes = len;
     if (atomic)
@@ -351,10 +357,12 @@ static enum welcome find_welcome(const struct draw *draw, const struct lanes *la
 {
     const struct model_end *to = lanes->to;
     uint32_t len = op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? 0 : model_op_len(op), room = 0;
+    uint32_t srq_count =
+        op->srq == SRQ_NONE
+            ? 1
+            : draw->model->srq_count[to->proc][model_srq_of(draw->model, lanes->conn, op)];
     if (to->uses_srq)
-        return draw->model->srq_count[to->proc] == 0 ? NO_RECEIVE
-               : len <= SLOT_BYTES                   ? WELCOME
-                                                     : ONE_FAULT;
+        return srq_count == 0 ? NO_RECEIVE : len <= SLOT_BYTES ? WELCOME : ONE_FAULT;
     if (to->recv_count == 0)
         return NO_RECEIVE;
     const struct model_recv *recv = &to->recvs[0];
@@ -386,33 +394,52 @@ static bool is_clear(const struct draw *draw, const struct lanes *lanes, const s
     return true;
 }
 
+static void draw_local_fault(struct draw *draw, struct lanes *lanes, struct model_op *op)
+{
+    bool into = model_need(op->opcode) & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+    struct model_sge bad = op->sges[0];
+    if (draw_spoil(draw, lanes->from->proc, lanes->local, into ? IBV_ACCESS_LOCAL_WRITE : 0, &bad))
+        op->sges[0] = bad;
+    op->compare_add = op->swap = 0; /* an atomic may have been done before it is found */
+}
+
+static void draw_remote_fault(struct draw *draw, struct lanes *lanes, struct model_op *op)
+{
+    int need = model_need(op->opcode);
+    bool atomic = need == IBV_ACCESS_REMOTE_ATOMIC;
+    struct model_sge bad = op->remote;
+    if (draw->model->conns[lanes->conn].type == IBV_QPT_XRC_SEND && percent(draw, 50)) {
+        op->srq = percent(draw, 50) ? SRQ_NONE : SRQ_XRC_FOREIGN;
+        return;
+    }
+    if (atomic && percent(draw, 25))
+        bad.offset += 1 + below(draw, 7);
+    else if (bad.window ? !draw_spoil_window(draw, lanes, need, &bad)
+                        : !draw_spoil(draw, lanes->to->proc, lanes->remote, need, &bad))
+        return;
+    if (atomic && bad.offset % 8 && bad.key != KEY_GOOD)
+        return;
+    if (atomic && (bad.mr != op->remote.mr || bad.window != op->remote.window))
+        bad.offset &= ~7u;
+    op->remote = bad;
+}
+
 static void draw_fault(struct draw *draw, struct lanes *lanes, struct model_op *op)
 {
     int need = model_need(op->opcode);
-    uint32_t len = model_op_len(op);
-    struct model_sge bad;
-    bool atomic = need == IBV_ACCESS_REMOTE_ATOMIC;
-    if (len == 0 || (lanes->to->access & need) != need) /* no fault, or one already */
+    bool xrc = draw->model->conns[lanes->conn].type == IBV_QPT_XRC_SEND;
+    bool invalidates = op->opcode == IBV_WR_SEND_WITH_INV;
+    /* Nothing to be wrong, or something wrong already. */
+    if (xrc && !need && percent(draw, 50))
+        op->srq = SRQ_NONE;
+    else if (invalidates && !lanes->to->uses_srq && percent(draw, 50))
+        draw_invalidated(draw, lanes, false, &op->remote);
+    else if (model_op_len(op) == 0 || (lanes->to->access & need) != need)
         return;
-    if (op->sge_count == 1 && !(op->flags & IBV_SEND_INLINE) && percent(draw, need ? 40 : 100)) {
-        bad = op->sges[0];
-        int rights =
-            need & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC) ? IBV_ACCESS_LOCAL_WRITE : 0;
-        if (spoil(draw, lanes->from->proc, lanes->local, rights, &bad))
-            op->sges[0] = bad;
-        op->compare_add = op->swap = 0; /* an atomic may have been done before it is found */
-    } else if (need && !(op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && lanes->to->uses_srq)) {
-        bad = op->remote;
-        if (atomic && percent(draw, 25))
-            bad.offset += 1 + below(draw, 7);
-        else if (!spoil(draw, lanes->to->proc, lanes->remote, need, &bad))
-            return;
-        if (atomic && bad.offset % 8 && bad.key != KEY_GOOD)
-            return;
-        if (atomic && bad.mr != op->remote.mr)
-            bad.offset &= ~7u;
-        op->remote = bad;
-    }
+    else if (op->sge_count == 1 && !(op->flags & IBV_SEND_INLINE) && percent(draw, need ? 40 : 100))
+        draw_local_fault(draw, lanes, op);
+    else if (need && !(op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && lanes->to->uses_srq))
+        draw_remote_fault(draw, lanes, op);
 }
 
 static const enum ibv_wr_opcode opcodes[] = {
@@ -420,12 +447,26 @@ static const enum ibv_wr_opcode opcodes[] = {
     IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD,
 };
 
+static void draw_opcode(struct draw *draw, const struct lanes *lanes, struct model_op *op)
+{
+    enum ibv_qp_type type = draw->model->conns[lanes->conn].type;
+    op->opcode =
+        opcodes[below(draw, type == IBV_QPT_UC ? 4 : sizeof(opcodes) / sizeof(opcodes[0]))];
+    if (type == IBV_QPT_RC && percent(draw, 15) && draw_invalidated(draw, lanes, true, &op->remote))
+        op->opcode = IBV_WR_SEND_WITH_INV;
+    if (type == IBV_QPT_XRC_SEND)
+        op->srq = !model_need(op->opcode) && percent(draw, 50) ? SRQ_XRC_FOREIGN : SRQ_XRC;
+}
+
 static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct model_op *op)
 {
     memset(op, 0, sizeof(*op));
-    bool uc = draw->model->conns[lanes->conn].type == IBV_QPT_UC;
-    op->opcode = opcodes[below(draw, uc ? 4 : sizeof(opcodes) / sizeof(opcodes[0]))];
+    op->to_conn = -1;
     op->wr_id = (uint64_t)(lanes->conn * 2 + lanes->dir) << 32 | lanes->from->next_wr++;
+    if (draw->model->conns[lanes->conn].type == IBV_QPT_RC && percent(draw, 25) &&
+        draw_local_op(draw, lanes, fault, op))
+        return true;
+    draw_opcode(draw, lanes, op);
     op->flags = (percent(draw, 50) ? IBV_SEND_SIGNALED : 0) |
                 (percent(draw, 20) ? IBV_SEND_SOLICITED : 0) |
                 (percent(draw, 10) ? IBV_SEND_FENCE : 0);
@@ -464,9 +505,11 @@ static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
                           .remote = model_lane(conn, dir, LANE_REMOTE),
                           .faulty = faulty};
     bool can_send = lanes.from->state == IBV_QPS_RTS, heard = lanes.to->state == IBV_QPS_RTS;
-    bool waits = pair->type == IBV_QPT_RC && can_send && !heard;
+    bool waits = pair->type != IBV_QPT_UC && can_send && !heard;
     if (!lanes.from->exists || (waits && !draw->patient))
         return;
+    if (pair->type == IBV_QPT_XRC_SEND && dir == 1)
+        return; /* a target only listens */
     int count = 1 + (int)below(draw, LIST_MAX),
         at = faulty ? (int)below(draw, (uint32_t)count) : -1;
     list->chain = percent(draw, 70);
@@ -485,16 +528,25 @@ static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
             op->flags |= IBV_SEND_FENCE;
         list->rc = model_send(draw->model, conn, dir, op);
         list->count++;
+        /* A type 1 window is bound by a verb of its own, and what a key is is known after it. */
+        if (model_is_local(op->opcode))
+            list->chain = false;
     }
 }
 
 void draw_work(struct draw *draw, struct draw_round *round)
 {
     for (int proc = 0; proc < PROCS; proc++)
-        draw_srq(draw, proc, &round->srq_posts[proc]);
+        for (int srq = 0; srq < SRQS; srq++)
+            draw_srq(draw, proc, srq, &round->srq_posts[proc][srq]);
     for (int conn = 0; conn < CONNS; conn++)
         for (int side = 0; side < 2; side++)
-            draw_recv_list(draw, conn, side, &round->recvs[conn][side]);
+            draw_recv_list(draw, &draw->model->conns[conn].ends[side],
+                           model_lane(conn, side, LANE_RECV), (uint64_t)(conn * 2 + side) << 32,
+                           &round->recvs[conn][side]);
+    for (int proc = 0; proc < PROCS; proc++)
+        for (int slot = 0; slot < MWS; slot++)
+            draw_mw_holder(draw, proc, slot);
     for (int conn = 0; conn < CONNS; conn++) {
         /* With a fault on its way, only one side sends: what it does to the other's requests is a
          * matter of time. */
@@ -506,4 +558,5 @@ void draw_work(struct draw *draw, struct draw_round *round)
             if (only != !dir && percent(draw, 80))
                 draw_send_list(draw, conn, dir, faulty, &round->sends[conn][dir]);
     }
+    draw_ud_work(draw, round);
 }

@@ -11,7 +11,8 @@
 
 #define CQS 2 /* of each process */
 
-enum mr_act { MR_KEEP, MR_REGISTER, MR_DEREGISTER };
+enum mr_act { MR_KEEP, MR_REGISTER, MR_DEREGISTER, MR_BUSY /* a window is bound to it */ };
+enum mw_act { MW_KEEP, MW_ALLOC, MW_DEALLOC };
 
 struct draw_end_attr {
     int send_cq, recv_cq;
@@ -26,6 +27,16 @@ struct draw_conn_acts {
     bool revive[2];     /* SQE to RTS */
     bool init, connect; /* connect: RTR and RTS */
     struct draw_end_attr attrs[2];
+};
+
+/* What happens to a UD QP, in this order. */
+struct draw_ud_acts {
+    bool destroy, error, reset, create;
+    bool revive;              /* SQE to RTS */
+    bool rekey;               /* another Q_Key, in RTS */
+    bool init, ready, active; /* to INIT, RTR, RTS */
+    uint32_t qkey;
+    struct draw_end_attr attr;
 };
 
 struct draw_sends {
@@ -43,10 +54,12 @@ struct draw_recvs {
 
 struct draw_round {
     enum mr_act mr_acts[PROCS][MRS];
+    enum mw_act mw_acts[PROCS][MWS];
     struct draw_conn_acts conns[CONNS];
-    struct draw_recvs recvs[CONNS][2];
-    uint32_t srq_posts[PROCS];
-    struct draw_sends sends[CONNS][2];
+    struct draw_ud_acts uds[PROCS][UDS];
+    struct draw_recvs recvs[CONNS][2], ud_recvs[PROCS][UDS];
+    uint32_t srq_posts[PROCS][SRQS];
+    struct draw_sends sends[CONNS][2], ud_sends[PROCS][UDS];
 };
 
 struct draw {
