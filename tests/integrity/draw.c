@@ -452,7 +452,8 @@ static void draw_opcode(struct draw *draw, const struct lanes *lanes, struct mod
     enum ibv_qp_type type = draw->model->conns[lanes->conn].type;
     op->opcode =
         opcodes[below(draw, type == IBV_QPT_UC ? 4 : sizeof(opcodes) / sizeof(opcodes[0]))];
-    if (type == IBV_QPT_RC && percent(draw, 15) && draw_invalidated(draw, lanes, true, &op->remote))
+    if (type != IBV_QPT_XRC_SEND && percent(draw, 15) &&
+        draw_invalidated(draw, lanes, true, &op->remote))
         op->opcode = IBV_WR_SEND_WITH_INV;
     if (type == IBV_QPT_XRC_SEND)
         op->srq = !model_need(op->opcode) && percent(draw, 50) ? SRQ_XRC_FOREIGN : SRQ_XRC;
@@ -463,7 +464,7 @@ static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct m
     memset(op, 0, sizeof(*op));
     op->to_conn = -1;
     op->wr_id = (uint64_t)(lanes->conn * 2 + lanes->dir) << 32 | lanes->from->next_wr++;
-    if (draw->model->conns[lanes->conn].type == IBV_QPT_RC && percent(draw, 25) &&
+    if (draw->model->conns[lanes->conn].type != IBV_QPT_XRC_SEND && percent(draw, 25) &&
         draw_local_op(draw, lanes, fault, op))
         return true;
     draw_opcode(draw, lanes, op);

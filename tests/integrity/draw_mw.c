@@ -24,7 +24,7 @@ void draw_mw_holder(struct draw *draw, int proc, int slot)
     int ends[CONNS * 2], count = 0;
     for (int i = 0; i < CONNS * 2; i++) {
         const struct model_conn *conn = &draw->model->conns[i / 2];
-        bool may_bind = conn->type == IBV_QPT_RC && conn->ends[i % 2].state == IBV_QPS_RTS;
+        bool may_bind = conn->type != IBV_QPT_XRC_SEND && conn->ends[i % 2].state == IBV_QPS_RTS;
         if (conn->ends[i % 2].proc == proc && (mw->bound || may_bind))
             ends[count++] = i;
     }

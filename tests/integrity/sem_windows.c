@@ -560,6 +560,48 @@ static void trace_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* On UC one that does not fit is lost as a whole: key and receive serve what comes next. */
+static void lost_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = IBV_QPT_UC}};
+    struct vu_key key;
+    rig_open(&rig, sock, &attr);
+    vu_get(sock, &key, sizeof(key));
+    for (uint32_t i = 0; i < 3; i++) {
+        struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, i, 0, i ? 1000 : 1001);
+        inv.imm = key.rkey;
+        inv.opcode = i < 2 ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND;
+        rig_post(&rig, &inv);
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void lost_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {
+        .fill = FILL, .access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND, .ep = {.type = IBV_QPT_UC}};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    rig_recv(&rig, 10, START, 1000);
+    rig_recv(&rig, 11, 2 * START, 1000);
+    vu_put(sock, &window.key, sizeof(window.key));
+    VU_EQ(vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS).invalidated_rkey, window.key.rkey);
+    vu_expect(rig.ep.rcq, 11, IBV_WC_SUCCESS);
+    rig_bytes(&rig, START, 1000, WRITTEN);
+    rig_bytes(&rig, 2 * START, 1000, WRITTEN);
+    vu_barrier(sock);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
 /* Requests posted together are executed in order: who hears of a window by the SEND behind its bind
  * may use it, who hears of its end by the SEND behind the invalidate may not. */
 static void order_a(int sock, int param)
@@ -732,6 +774,7 @@ const struct sem_case sem_windows[] = {
     {"send_inv__twice", send_inv_a, send_inv_b, INV_TWICE},
     {"send_inv__counts_its_receive", counts_a, counts_b, 0},
     {"send_inv__failure_leaves_no_trace", trace_a, trace_b, 0},
+    {"send_inv__uc_too_long", lost_a, lost_b, 0},
     {"order__bind_and_invalidate", order_a, order_b, 0},
     {"window1__taken_away_under_writes", race_a, race_b, TYPE1(0)},
     {"window2__taken_away_under_writes", race_a, race_b, TYPE2(0)},

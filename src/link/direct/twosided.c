@@ -170,9 +170,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     enum sw_step step = sw_receive_credit(qp, d);
     if (step != SW_STEP_DONE)
         return step;
-    if (wqe->opcode == IBV_WR_SEND_WITH_INV) /* the key dies at the target, in order: what comes */
-        return sw_bounce_start(qp, d, wqe, position); /* after must not find it alive */
-    if (wqe->len_bytes <= SW_INLINE_BYTES &&
+    bool invalidates = wqe->opcode == IBV_WR_SEND_WITH_INV;
+    if (wqe->len_bytes <= SW_INLINE_BYTES && !invalidates &&
         wqe->len_bytes <= atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire))
         return send_inline(qp, d, wqe, position);
 
@@ -182,6 +181,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     enum sw_verdict verdict = judge(d, sges, count, wqe->len_bytes, &reach);
     if (d->rules[verdict].lost)
         return sw_step_refused(d, verdict); /* the receive serves the next message */
+    if (invalidates) /* the key dies at the target, in order: what comes after must not find it */
+        return sw_bounce_start(qp, d, wqe, position);
     if (verdict != SW_ACK)
         return d->answers_due ? SW_STEP_BLOCKED : announce(d, wqe, verdict);
     if (reach == SW_REACH_RING && wqe->done_bytes == 0)
