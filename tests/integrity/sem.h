@@ -22,8 +22,8 @@ struct sem_case {
 /* Tables end with a NULL name. */
 extern const struct sem_case sem_requester[], sem_flush[], sem_persist[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
-    sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_newops[], sem_cqs[],
-    sem_objects[];
+    sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_windows_inv[],
+    sem_newops[], sem_cqs[], sem_objects[];
 extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_mcast[],
     sem_counters[], sem_attrs[];
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the cases about memory windows share. */
+#ifndef SW_TESTS_INTEGRITY_SEM_WINDOW_H
+#define SW_TESTS_INTEGRITY_SEM_WINDOW_H
+
+#include "sem.h"
+
+#define START 8192u
+#define LEN 16384u
+#define TOO_LATE 200000u /* where a request that must have no effect takes its bytes from */
+
+/* The owner's side of a window on [START, START + LEN) of its region. */
+struct window {
+    struct ibv_mw *mw;
+    struct vu_key key;
+};
+
+void window_alloc(struct rig *rig, struct window *window, enum ibv_mw_type type);
+/* By a request on the endpoint, which must end; its status. */
+enum ibv_wc_status bind_through(struct rig *rig, struct vu_ep *ep, struct window *window,
+                                int access);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sem.h: SEND with invalidate among other requests: the receives it takes, and those it does not.
+ */
+#include "sem_window.h"
+
+#define FILL 0xb5
+#define WRITTEN 0xa1
+
+/* It uses up a receive like any other: the SEND behind it waits for one of its own. */
+static void counts_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct vu_key key;
+    rig_open(&rig, sock, NULL);
+    vu_get(sock, &key, sizeof(key));
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 64);
+    struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, 2, 0, 64);
+    inv.imm = key.rkey;
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    vu_barrier(sock); /* one more receive is there */
+    rig_post(&rig, &inv);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+    vu_expect_none(rig.ep.scq, 20);
+    vu_barrier(sock);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    rig_close(&rig);
+}
+
+static void counts_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {.access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    rig_recv(&rig, 10, 0, 64);
+    vu_put(sock, &window.key, sizeof(window.key));
+    vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_recv(&rig, 11, 0, 64);
+    vu_barrier(sock);
+    vu_expect(rig.ep.rcq, 11, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_recv(&rig, 12, 0, 64);
+    vu_expect(rig.ep.rcq, 12, IBV_WC_SUCCESS);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
+/* Where it fails, what was posted behind it leaves no trace in the receives. */
+static void trace_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {.fill = WRITTEN};
+    struct vu_key key;
+    rig_open(&rig, sock, &attr);
+    vu_get(sock, &key, sizeof(key));
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 2, 0, 1024);
+    struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, 1, 0, 64);
+    inv.imm = key.rkey;
+    rig_post(&rig, &inv);
+    rig_post(&rig, &send);
+    vu_barrier(sock); /* until here nobody looks */
+    vu_expect(rig.ep.scq, 1, IBV_WC_REM_INV_REQ_ERR);
+    vu_expect(rig.ep.scq, 2, IBV_WC_WR_FLUSH_ERR);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void trace_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {.fill = FILL, .access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    rig_recv(&rig, 10, 0, 63);
+    rig_recv(&rig, 11, START, 1024);
+    vu_put(sock, &window.key, sizeof(window.key));
+    vu_barrier(sock);
+    vu_expect(rig.ep.rcq, 10, IBV_WC_LOC_LEN_ERR);
+    vu_expect(rig.ep.rcq, 11, IBV_WC_WR_FLUSH_ERR);
+    vu_barrier(sock);
+    rig_bytes(&rig, START, 1024, FILL);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
+/* On UC one that does not fit is lost as a whole: key and receive serve what comes next. */
+static void lost_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = IBV_QPT_UC}};
+    struct vu_key key;
+    rig_open(&rig, sock, &attr);
+    vu_get(sock, &key, sizeof(key));
+    for (uint32_t i = 0; i < 3; i++) {
+        struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, i, 0, i ? 1000 : 1001);
+        inv.imm = key.rkey;
+        inv.opcode = i < 2 ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND;
+        rig_post(&rig, &inv);
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void lost_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {
+        .fill = FILL, .access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND, .ep = {.type = IBV_QPT_UC}};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    rig_recv(&rig, 10, START, 1000);
+    rig_recv(&rig, 11, 2 * START, 1000);
+    vu_put(sock, &window.key, sizeof(window.key));
+    VU_EQ(vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS).invalidated_rkey, window.key.rkey);
+    vu_expect(rig.ep.rcq, 11, IBV_WC_SUCCESS);
+    rig_bytes(&rig, START, 1000, WRITTEN);
+    rig_bytes(&rig, 2 * START, 1000, WRITTEN);
+    vu_barrier(sock);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
+const struct sem_case sem_windows_inv[] = {
+    {"send_inv__counts_its_receive", counts_a, counts_b, 0},
+    {"send_inv__failure_leaves_no_trace", trace_a, trace_b, 0},
+    {"send_inv__uc_too_long", lost_a, lost_b, 0},
+    {0},
+};
