@@ -8,9 +8,7 @@
 #include "device/persist.h"
 #include "device/sync_job.h"
 
-#define CPU_STEP_BYTES                                                        \
-    (4u << 20) /* written back in one step, so that a poll does not take long \
-                */
+#define CPU_STEP_BYTES (4u << 20) /* written back in one step: a poll does not take long */
 
 void sw_flushing_drop(struct sw_flushing *state)
 {

@@ -31,7 +31,7 @@ static const struct sw_qp_type ud = {
 
 /* Only sends, to any SRQ of the domain (annex A14). */
 static const struct sw_qp_type xrc_send = {
-    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS,
+    .send_opcodes = SENDS | OP(SEND_WITH_INV) | WRITES | OP(RDMA_READ) | ATOMICS | OP(ATOMIC_WRITE),
 };
 
 /* Only receives, for the SRQs of its domain. */

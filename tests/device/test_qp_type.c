@@ -43,6 +43,7 @@ static void sw_qp_type__xrc(void **state)
     const struct sw_qp_type *rc = sw_qp_type(IBV_QPT_RC);
     for (int op = IBV_WR_RDMA_WRITE; op <= IBV_WR_ATOMIC_FETCH_AND_ADD; op++)
         assert_true(may(IBV_QPT_XRC_SEND, (enum ibv_wr_opcode)op));
+    assert_true(may(IBV_QPT_XRC_SEND, IBV_WR_ATOMIC_WRITE));
     assert_int_equal(sw_qp_type(IBV_QPT_XRC_RECV)->send_opcodes, 0);
     assert_true(rc->has_rq && sw_qp_type(IBV_QPT_UC)->has_rq);
     assert_false(sw_qp_type(IBV_QPT_XRC_SEND)->has_rq || sw_qp_type(IBV_QPT_XRC_RECV)->has_rq);

@@ -3,6 +3,7 @@
  * target QP and two SRQs of its domain, each with its own CQ and its own PD. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sidewire/flush.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,7 +62,8 @@ static struct ibv_qp *make_initiator(struct xrc_rig *x, bool extended)
         .qp_type = IBV_QPT_XRC_SEND,
         .comp_mask = IBV_QP_INIT_ATTR_PD | (extended ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
         .pd = x->rig.dev.pd,
-        .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE};
+        .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE |
+                          IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH};
     struct ibv_qp *qp = ibv_create_qp_ex(x->rig.dev.ctx, &init);
     VU_CHECK(qp, "creating an initiator: %s", strerror(errno));
     return qp;
@@ -103,7 +105,8 @@ static void open_target(struct xrc_rig *x, int sock, const struct vu_conn *conn)
         x->srqs[i] = make_srq(x, i);
         VU_CHECK(x->srqs[i], "an XRC SRQ: %s", strerror(errno));
         VU_EQ(ibv_get_srq_num(x->srqs[i], &names.nums[i]), 0);
-        x->mrs[i] = ibv_reg_mr(x->pds[i], x->rig.buf, RIG_BYTES, VU_ACCESS_ALL);
+        x->mrs[i] =
+            ibv_reg_mr(x->pds[i], x->rig.buf, RIG_BYTES, VU_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL);
         VU_TRUE(x->mrs[i]);
         names.keys[i] = x->mrs[i]->rkey;
     }
@@ -425,11 +428,50 @@ static void srq_gone_b(int sock, int param)
     close_xrc(&x);
 }
 
+/* ATOMIC WRITE and FLUSH name an SRQ, too: its PD is what their keys must be of. */
+static void newer_a(int sock, int other_pd)
+{
+    struct xrc_rig x;
+    open_initiator(&x, sock, true, NULL);
+    struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(x.qp);
+    const uint64_t word = 0x1122334455667788;
+    ibv_wr_start(ex);
+    ex->wr_flags = IBV_SEND_SIGNALED;
+    ex->wr_id = 1;
+    ibv_wr_atomic_write(ex, x.keys[1], x.rig.peer.addr + 64, &word);
+    ibv_wr_set_xrc_srqn(ex, x.nums[1]);
+    ex->wr_id = 2;
+    ibv_wr_flush(ex, x.keys[other_pd ? 0 : 1], x.rig.peer.addr, 128, IBV_FLUSH_GLOBAL,
+                 IBV_FLUSH_RANGE);
+    ibv_wr_set_xrc_srqn(ex, x.nums[1]);
+    VU_EQ(ibv_wr_complete(ex), 0);
+    VU_EQ(vu_expect(x.rig.ep.scq, 1, IBV_WC_SUCCESS).opcode, IBV_WC_ATOMIC_WRITE);
+    struct ibv_wc wc =
+        vu_expect(x.rig.ep.scq, 2, other_pd ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
+    VU_TRUE(other_pd || wc.opcode == IBV_WC_FLUSH);
+    vu_barrier(sock);
+    close_xrc(&x);
+}
+
+static void newer_b(int sock, int other_pd)
+{
+    (void)other_pd;
+    struct xrc_rig x;
+    struct vu_conn conn = vu_conn_default;
+    conn.access |= IBV_ACCESS_FLUSH_GLOBAL;
+    open_target(&x, sock, &conn);
+    vu_barrier(sock);
+    VU_EQ(*(uint64_t *)(x.rig.buf + 64), 0x1122334455667788);
+    close_xrc(&x);
+}
+
 const struct sem_case sem_xrc[] = {
     {"xrc__sends_go_where_they_name", named_a, named_b, 0},
     {"xrc__immediates_go_where_they_name", named_a, named_b, 1},
     {"xrc__builders", built_a, built_b, 0},
     {"xrc__remote_accesses", accesses_a, accesses_b, 0},
+    {"xrc__atomic_write_and_flush", newer_a, newer_b, 0},
+    {"xrc__flush_of_another_pd", newer_a, newer_b, 1},
     {"xrc__key_of_another_pd", refused_a, refused_b, OTHER_PD},
     {"xrc__key_of_another_pd_long", refused_a, refused_b, OTHER_PD_LONG},
     {"xrc__no_such_srq", refused_a, refused_b, NO_SUCH_SRQ},
