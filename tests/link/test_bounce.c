@@ -66,6 +66,30 @@ static void sw_bounce_start__send_in_pieces(void **state)
     assert_int_equal(rig->d->recv_used, 1);
 }
 
+/* A short one lies in the records themselves: no space of the area. */
+static void sw_bounce_start__short_send(void **state)
+{
+    struct rig *rig = *state;
+    for (uint32_t i = 0; i < SW_WHOLE_BYTES; i++)
+        rig->bytes[i] = (uint8_t)(i + 1);
+    rig->qp->attr.rnr_retry = 5;
+    ask(rig, IBV_WR_SEND_WITH_INV, 0, SW_WHOLE_BYTES);
+    const struct sw_record *record = &rig->out->requests[0];
+    assert_int_equal(record->kind, SW_REC_SEND_WHOLE);
+    assert_int_equal(record->flags, SW_REC_FIRST | SW_REC_LAST | SW_REC_INV);
+    assert_int_equal(record->slots, 4);
+    assert_int_equal(record->len_bytes, SW_WHOLE_BYTES);
+    assert_int_equal(record->rnr_retry, 5);
+    assert_memory_equal(record->payload, rig->bytes, SW_WHOLE_FIRST);
+    const struct sw_record_more *last = (const struct sw_record_more *)&rig->out->requests[3];
+    assert_memory_equal(last->payload, rig->bytes + SW_WHOLE_BYTES - SW_MORE_BYTES, SW_MORE_BYTES);
+    assert_int_equal(rig->d->bounce_at, 0);
+    assert_int_equal(rig->d->answers_due, 1);
+    assert_int_equal(rig->d->recv_used, 1);
+    ask(rig, IBV_WR_SEND, 0, SW_WHOLE_BYTES + 1);
+    assert_int_equal(rig->out->requests[4].kind, SW_REC_SEND);
+}
+
 static void sw_bounce_start__write_addresses_each_piece(void **state)
 {
     struct rig *rig = *state;
@@ -257,13 +281,72 @@ static void sw_bounce_collect__past_the_wrap(void **state)
         assert_int_equal(wqe->state, SW_WQE_DONE);
     }
     assert_int_equal(rig->d->response_at, 2);
-    assert_int_equal(atomic_load(&rig->out->responses_consumed), 2);
+}
+
+/* One answer for three requests, of which none may be answered twice. */
+static void sw_bounce_collect__one_answer_for_several(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_wqe *wqes[4];
+    for (int i = 0; i < 4; i++)
+        wqes[i] = ask(rig, IBV_WR_SEND, 0, 8);
+    struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
+    record->imm = 2;
+    assert_true(collect(rig, record));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(wqes[i]->state, SW_WQE_DONE);
+    assert_int_equal(wqes[3]->state, SW_WQE_SENT);
+    assert_int_equal(rig->d->answers_due, 1);
+    assert_int_equal(rig->d->response_at, 1);
+}
+
+static void sw_bounce_collect__answers_more_than_was_asked(void **state)
+{
+    struct rig *rig = *state;
+    for (int i = 0; i < 2; i++)
+        ask(rig, IBV_WR_SEND, 0, 8);
+    struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
+    record->imm = UINT32_MAX;
+    assert_false(collect(rig, record));
+    assert_int_equal(rig->d->fail_status, IBV_WC_BAD_RESP_ERR);
+    assert_int_equal(rig->d->answers_due, 0);
+}
+
+/* An atomic has an answer of its own, for it returns a value. */
+static void sw_bounce_collect__atomic_among_several(void **state)
+{
+    struct rig *rig = *state;
+    ask(rig, IBV_WR_SEND, 0, 8);
+    struct sw_wqe *wqe = ask(rig, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8);
+    struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
+    record->imm = 1;
+    assert_false(collect(rig, record));
+    assert_int_equal(wqe->state, SW_WQE_SENT);
+    assert_int_equal(rig->d->fail_status, IBV_WC_BAD_RESP_ERR);
+}
+
+/* The target is told of its room before it has to wait for it, not after each answer. */
+static void sw_bounce_collect__tells_room_now_and_then(void **state)
+{
+    struct rig *rig = *state;
+    uint32_t told = 0;
+    for (uint32_t i = 1; i <= 2 * SW_RESPONSE_SLOTS; i++) {
+        ask(rig, IBV_WR_SEND, 0, 8);
+        assert_true(collect(rig, next_answer(rig, SW_REC_ANSWER)));
+        rig->qp->sq.head = rig->qp->sq.next; /* there is no end to the queue */
+        atomic_store(&rig->qp->sq.polled, rig->qp->sq.head);
+        told = atomic_load(&rig->out->responses_consumed);
+        assert_true(i - told <= SW_RESPONSE_SLOTS / 2);
+        atomic_store(&rig->block->requests_consumed, rig->d->request_at);
+    }
+    assert_int_not_equal(told, 0);
 }
 
 static void sw_answer_reserve__ring_and_area(void **state)
 {
     struct rig *rig = *state;
     rig->d->answer_at = UINT32_MAX - 10;
+    rig->d->answer_limit = UINT32_MAX - 10;
     atomic_store(&rig->block->responses_consumed, UINT32_MAX - 10);
     for (uint32_t i = 0; i < SW_RESPONSE_SLOTS; i++) {
         struct sw_record *record = sw_answer_reserve(rig->d, 0);
@@ -273,6 +356,32 @@ static void sw_answer_reserve__ring_and_area(void **state)
     assert_null(sw_answer_reserve(rig->d, 0));
     atomic_fetch_add(&rig->block->responses_consumed, 1);
     assert_non_null(sw_answer_reserve(rig->d, 0));
+    atomic_fetch_add(&rig->block->responses_consumed, SW_RESPONSE_SLOTS + 1); /* not that many */
+    sw_answer_publish(rig->d, sw_answer_reserve(rig->d, 0));
+    assert_null(sw_answer_reserve(rig->d, 0));
+}
+
+static void sw_answer_acks__one_record_before_any_other(void **state)
+{
+    struct rig *rig = *state;
+    assert_true(sw_answer_acks(rig->d));
+    assert_int_equal(rig->d->answer_at, 0);
+    rig->d->acks_due = 3;
+    assert_true(sw_answer_acks(rig->d));
+    assert_true(sw_answer_acks(rig->d));
+    assert_int_equal(rig->d->answer_at, 1);
+    const struct sw_record *record = rig_answer(rig, 0);
+    assert_int_equal(record->kind, SW_REC_ANSWER);
+    assert_int_equal(record->verdict, SW_ACK);
+    assert_int_equal(record->imm, 2);
+    rig->d->acks_due = 1;
+    rig->d->answer_at += SW_RESPONSE_SLOTS - 2;
+    assert_false(sw_answer_has_room(rig->d));
+    assert_true(sw_answer_acks(rig->d));
+    assert_false(sw_answer_has_room(rig->d));
+    rig->d->acks_due = 1;
+    assert_false(sw_answer_acks(rig->d));
+    assert_int_equal(rig->d->acks_due, 1);
 }
 
 static void sw_answer_reserve__area_wraps_whole_pieces(void **state)
@@ -304,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         rig_test(sw_bounce_start__send_in_pieces),
+        rig_test(sw_bounce_start__short_send),
         rig_test(sw_bounce_start__write_addresses_each_piece),
         rig_test(sw_bounce_start__goes_on_when_there_is_room),
         rig_test(sw_bounce_start__bad_local_key),
@@ -314,8 +424,13 @@ int main(void)
         rig_test(sw_bounce_collect__atomic_result),
         rig_test(sw_bounce_collect__answers_to_nothing),
         rig_test(sw_bounce_collect__past_the_wrap),
+        rig_test(sw_bounce_collect__one_answer_for_several),
+        rig_test(sw_bounce_collect__answers_more_than_was_asked),
+        rig_test(sw_bounce_collect__atomic_among_several),
+        rig_test(sw_bounce_collect__tells_room_now_and_then),
         rig_test(sw_answer_reserve__ring_and_area),
         rig_test(sw_answer_reserve__area_wraps_whole_pieces),
+        rig_test(sw_answer_acks__one_record_before_any_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

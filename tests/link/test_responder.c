@@ -346,6 +346,122 @@ static void sw_responder_run__send_in_pieces(void **state)
     assert_int_not_equal(atomic_load(&rig->out->responses[1].seq), 2); /* one answer in all */
 }
 
+/* Its bytes lie in four records, of which the first has less room than that of an inline message,
+ * and two of them are answered together. */
+static void sw_responder_run__whole_messages(void **state)
+{
+    struct rig *rig = *state;
+    uint8_t message[SW_WHOLE_BYTES];
+    for (uint32_t i = 0; i < SW_WHOLE_BYTES; i++)
+        message[i] = (uint8_t)(i + 1);
+    rig_recv(rig, 11, 100, SW_WHOLE_BYTES);
+    rig_recv(rig, 12, 1000, 8);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_WHOLE);
+    record->flags = SW_REC_FIRST | SW_REC_LAST | SW_REC_IMM;
+    record->slots = 4;
+    record->len_bytes = SW_WHOLE_BYTES;
+    record->imm = 77;
+    memcpy(record->payload, message, SW_WHOLE_FIRST);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sw_record_more *more = (struct sw_record_more *)&rig->block->requests[1 + i];
+        memcpy(more->payload, message + SW_WHOLE_FIRST + SW_MORE_BYTES * i, SW_MORE_BYTES);
+    }
+    struct sw_record *second = &rig->block->requests[4];
+    second->kind = SW_REC_SEND_WHOLE;
+    second->flags = SW_REC_FIRST | SW_REC_LAST;
+    second->slots = 1;
+    second->len_bytes = 8;
+    memset(second->payload, 'z', 8);
+    atomic_store(&second->seq, 5);
+    assert_true(rig_serve(rig, record));
+    struct ibv_wc wc = rig_wc(rig);
+    assert_int_equal(wc.wr_id, 11);
+    assert_int_equal(wc.byte_len, SW_WHOLE_BYTES);
+    assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
+    assert_int_equal(wc.imm_data, 77);
+    assert_memory_equal(rig->bytes + 100, message, SW_WHOLE_BYTES);
+    assert_int_equal(rig_wc(rig).wr_id, 12);
+    assert_memory_equal(rig->bytes + 1000, "zzzzzzzz", 9);
+    rig_is_answered(rig, SW_ACK);
+    assert_int_equal(rig_answer(rig, 0)->imm, 1);
+    assert_int_equal(rig->d->answer_at, 1);
+    assert_int_equal(rig->d->serve_at, 5);
+}
+
+static void sw_responder_run__whole_message_that_lies(void **state)
+{
+    struct rig *rig = *state;
+    rig_recv(rig, 11, 0, 4096);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_WHOLE);
+    record->flags = SW_REC_FIRST | SW_REC_LAST;
+    record->len_bytes = SW_WHOLE_BYTES + 1;
+    assert_true(rig_serve(rig, record));
+    rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+}
+
+/* What was done before a refusal is answered before it. */
+static void sw_responder_run__refusal_after_messages(void **state)
+{
+    struct rig *rig = *state;
+    rig_recv(rig, 11, 0, 8);
+    rig_recv(rig, 12, 0, 8);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_WHOLE);
+    record->flags = SW_REC_FIRST | SW_REC_LAST;
+    record->len_bytes = 8;
+    struct sw_record *second = &rig->block->requests[1];
+    memcpy((void *)second, (const void *)record, sizeof(*second));
+    second->len_bytes = 9;
+    atomic_store(&second->seq, 2);
+    assert_true(rig_serve(rig, record));
+    rig_is_answered(rig, SW_ACK);
+    assert_int_equal(rig_answer(rig, 1)->verdict, SW_NAK_INVALID);
+    rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+}
+
+/* The same where the peer broke the protocol. */
+static void sw_responder_run__nonsense_after_messages(void **state)
+{
+    struct rig *rig = *state;
+    rig_recv(rig, 11, 0, 8);
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_WHOLE);
+    record->flags = SW_REC_FIRST | SW_REC_LAST;
+    struct sw_record *second = &rig->block->requests[1];
+    second->kind = 250;
+    second->slots = 1;
+    atomic_store(&second->seq, 2);
+    assert_true(rig_serve(rig, record));
+    rig_is_answered(rig, SW_ACK);
+    rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
+}
+
+/* No room for an answer: the acknowledgement is owed, and given later. */
+static void sw_responder_run__acknowledges_when_there_is_room(void **state)
+{
+    struct rig *rig = *state;
+    rig_recv(rig, 11, 0, 8);
+    rig_recv(rig, 12, 0, 8);
+    rig->d->answer_at = SW_RESPONSE_SLOTS - 1;
+    struct sw_record *record = rig_request(rig, SW_REC_SEND_WHOLE);
+    record->flags = SW_REC_FIRST | SW_REC_LAST;
+    struct sw_record *second = &rig->block->requests[1];
+    memcpy((void *)second, (const void *)record, sizeof(*second));
+    atomic_store(&second->seq, 2);
+    assert_true(rig_serve(rig, record)); /* the last place is the first one's */
+    assert_int_equal(rig->d->serve_at, 1);
+    assert_int_equal(rig->d->answer_at, SW_RESPONSE_SLOTS);
+    assert_false(sw_responder_run(rig->qp, rig->d));
+    atomic_store(&rig->block->responses_consumed, 1);
+    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_int_equal(rig->d->answer_at, SW_RESPONSE_SLOTS + 1);
+    rig->d->acks_due = 1;
+    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_true(atomic_load(&rig->qp->rx_pending));
+    atomic_store(&rig->block->responses_consumed, 2);
+    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(atomic_load(&rig->qp->rx_pending));
+    assert_int_equal(rig->d->acks_due, 0);
+}
+
 /* The receive of a message that came in part is flushed like those behind it, before them. */
 static void sw_responder_run__send_in_part_then_error(void **state)
 {
@@ -637,6 +753,11 @@ int main(void)
         rig_test(sw_responder_run__verdicts),
         rig_test(sw_responder_run__send_waits_for_a_receive),
         rig_test(sw_responder_run__send_retries_run_out),
+        rig_test(sw_responder_run__whole_messages),
+        rig_test(sw_responder_run__whole_message_that_lies),
+        rig_test(sw_responder_run__refusal_after_messages),
+        rig_test(sw_responder_run__nonsense_after_messages),
+        rig_test(sw_responder_run__acknowledges_when_there_is_room),
         rig_test(sw_responder_run__send_in_pieces),
         rig_test(sw_responder_run__send_in_part_then_error),
         rig_test(sw_responder_run__send_pieces_that_do_not_fit),

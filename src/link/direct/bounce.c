@@ -7,22 +7,17 @@
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
-#include "link/direct/answer.h"
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
 #include "link/direct/lane.h"
 
-/* `len` contiguous bytes of a bounce area, or -1 while there is no room. *at and *end are
- * positions. */
-static int64_t area_reserve(uint32_t position, uint32_t consumed, uint32_t area, uint32_t len,
-                            uint32_t *end)
+static uint8_t flags_of(const struct sw_wqe *wqe)
 {
-    uint32_t offset = position % area;
-    uint32_t skip = offset + len > area ? area - offset : 0;
-    if (position + skip + len - consumed > area)
-        return -1;
-    *end = position + skip + len;
-    return (int64_t)((position + skip) % area);
+    bool with_imm =
+        wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    return (uint8_t)((wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0) |
+                     (with_imm ? SW_REC_IMM : 0) |
+                     (wqe->opcode == IBV_WR_SEND_WITH_INV ? SW_REC_INV : 0));
 }
 
 static struct sw_record *begin(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
@@ -32,7 +27,7 @@ static struct sw_record *begin(struct sw_direct_qp *d, struct sw_wqe *wqe, enum 
         return NULL;
     record->kind = (uint8_t)kind;
     record->verdict = SW_ACK;
-    record->flags = wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0;
+    record->flags = flags_of(wqe);
     record->imm = wqe->imm;
     record->remote_addr = wqe->remote_addr;
     record->rkey = wqe->rkey;
@@ -63,7 +58,7 @@ static struct sw_record *begin_with_bytes(struct sw_qp *qp, struct sw_direct_qp 
 {
     uint32_t end,
         consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
-    int64_t offset = area_reserve(d->bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
+    int64_t offset = sw_area_reserve(d->bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
     struct sw_record *record = offset < 0 ? NULL : begin(d, wqe, kind);
     if (!record)
         return NULL;
@@ -97,16 +92,12 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         sw_payload_copy(d->tx->request_bounce + record->bounce_at + done, from, run);
         done += (uint32_t)run;
     }
-    bool with_imm =
-        wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     bool first = !wqe->via_ring, last = wqe->done_bytes + len == wqe->len_bytes;
-    record->flags |= (with_imm ? SW_REC_IMM : 0) |
-                     (wqe->opcode == IBV_WR_SEND_WITH_INV ? SW_REC_INV : 0) |
-                     (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
+    record->flags |= (first ? SW_REC_FIRST : 0) | (last ? SW_REC_LAST : 0);
     record->remote_addr += wqe->done_bytes;
     wqe->done_bytes += len;
     wqe->via_ring = 1;
-    sw_record_publish(d, record, 1, last && (kind == SW_REC_SEND || with_imm));
+    sw_record_publish(d, record, 1, last && (kind == SW_REC_SEND || record->flags & SW_REC_IMM));
     return last ? SW_STEP_SENT : SW_STEP_DONE;
 }
 
@@ -125,9 +116,30 @@ static enum sw_step send_list(struct sw_qp *qp, struct sw_direct_qp *d, struct s
     if (!record)
         return SW_STEP_BLOCKED;
     memcpy(d->tx->request_bounce + record->bounce_at, sges, len);
-    record->flags |=
-        SW_REC_FIRST | SW_REC_LAST | (wqe->opcode == IBV_WR_SEND_WITH_IMM ? SW_REC_IMM : 0);
+    record->flags |= SW_REC_FIRST | SW_REC_LAST;
     sw_record_publish(d, record, 1, true);
+    return SW_STEP_SENT;
+}
+
+/* A short SEND in one go, with no space to be given back. */
+static enum sw_step send_whole(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position)
+{
+    uint32_t len = wqe->len_bytes, slots = sw_record_slots(len, SW_WHOLE_FIRST);
+    struct sw_record *record = sw_record_reserve(d, slots, false);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    struct sw_gather gather = sw_gather_of(qp, position);
+    if (!sw_record_fill(d, record, &gather, len, SW_WHOLE_FIRST))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    record->kind = SW_REC_SEND_WHOLE;
+    record->verdict = SW_ACK;
+    record->flags = (uint8_t)(SW_REC_FIRST | SW_REC_LAST | flags_of(wqe));
+    record->len_bytes = len;
+    record->imm = wqe->imm;
+    record->rnr_retry = qp->attr.rnr_retry;
+    record->srq_num = wqe->srq_num;
+    sw_record_publish(d, record, slots, true);
     return SW_STEP_SENT;
 }
 
@@ -147,7 +159,9 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
         return sw_bounce_ask(d, wqe, SW_REC_ATOMIC);
     bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     enum sw_step step;
-    if (!write && !wqe->via_ring && sw_pull_suits(qp, d, position))
+    if (!write && !wqe->via_ring && wqe->len_bytes <= SW_WHOLE_BYTES)
+        step = send_whole(qp, d, wqe, position);
+    else if (!write && !wqe->via_ring && sw_pull_suits(qp, d, position))
         step = send_list(qp, d, wqe, position);
     else
         do
@@ -161,17 +175,14 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
 }
 
 /* The request that the next answer is for: the oldest one sent, or the one of which pieces are on
- * their way (the target may refuse it before it has them all). */
+ * their way (the target may refuse it before it has them all). All before `position` are done. */
 static struct sw_wqe *next_answered(struct sw_qp *qp, uint32_t *position)
 {
-    for (uint32_t at = qp->sq.head; at != qp->sq.next; at++) {
-        struct sw_wqe *wqe = sw_sq_at(&qp->sq, at);
-        if (wqe->state == SW_WQE_SENT) {
-            *position = at;
+    for (; *position != qp->sq.next; ++*position) {
+        struct sw_wqe *wqe = sw_sq_at(&qp->sq, *position);
+        if (wqe->state == SW_WQE_SENT)
             return wqe;
-        }
     }
-    *position = qp->sq.next;
     return sw_bounce_sending(qp) ? sw_sq_at(&qp->sq, qp->sq.next) : NULL;
 }
 
@@ -252,9 +263,40 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
     return true;
 }
 
+/* Applies an answer to all the requests that it is for, from `position` on; false: one failed. */
+static bool apply_to_all(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
+                         uint32_t *position)
+{
+    bool several = answer->kind == SW_REC_ANSWER && answer->verdict == SW_ACK && answer->imm;
+    uint32_t more = several ? answer->imm : 0;
+    struct sw_wqe *wqe = next_answered(qp, position);
+    while (wqe && !(several && is_atomic(wqe)) && apply(qp, d, answer, wqe, *position)) {
+        if (more-- == 0)
+            return true;
+        wqe = next_answered(qp, position);
+    }
+    if (!wqe || (several && is_atomic(wqe))) /* more than were sent, or without its value */
+        sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
+    return false;
+}
+
+/* Gives the target the room of its answers back, not after each of them. */
+#define TELL_ANSWERS 16u
+
+static void tell(struct sw_qp *qp, struct sw_direct_qp *d, const uint32_t *bounce_end)
+{
+    if ((!bounce_end && d->response_at - d->response_told < TELL_ANSWERS) || !sw_bind_enter(qp, d))
+        return;
+    d->response_told = d->response_at;
+    atomic_store_explicit(&d->tx->responses_consumed, d->response_at, memory_order_release);
+    if (bounce_end)
+        atomic_store_explicit(&d->tx->response_bounce_consumed, *bounce_end, memory_order_release);
+    sw_bind_leave(d);
+}
+
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    uint32_t before = d->response_at, bounce_end = 0;
+    uint32_t before = d->response_at, bounce_end = 0, position = qp->sq.head;
     bool good = true, bounced = false;
     /* A bound, should the peer write answers as fast as they are read. */
     while (good && (d->answers_due || sw_bounce_sending(qp)) &&
@@ -265,11 +307,9 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
         struct sw_record answer;
         memcpy((void *)&answer, (const void *)slot, sizeof(answer));
         atomic_signal_fence(memory_order_seq_cst); /* what was checked must not be read again */
-        uint32_t position;
-        struct sw_wqe *wqe = next_answered(qp, &position);
-        if (!wqe)
+        if (!next_answered(qp, &position))
             break;
-        good = apply(qp, d, &answer, wqe, position);
+        good = apply_to_all(qp, d, &answer, &position);
         if (answer.kind == SW_REC_DATA) {
             bounce_end = answer.bounce_end;
             bounced = true;
@@ -278,43 +318,7 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
     }
     if (d->response_at != before) {
         d->stalled_ns = 0;
-        if (sw_bind_enter(qp, d)) {
-            atomic_store_explicit(&d->tx->responses_consumed, d->response_at, memory_order_release);
-            if (bounced)
-                atomic_store_explicit(&d->tx->response_bounce_consumed, bounce_end,
-                                      memory_order_release);
-            sw_bind_leave(d);
-        }
+        tell(qp, d, bounced ? &bounce_end : NULL);
     }
     return good;
-}
-
-struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
-{
-    uint32_t consumed = atomic_load_explicit(&d->rx->responses_consumed, memory_order_acquire);
-    if (d->answer_at - consumed >= SW_RESPONSE_SLOTS)
-        return NULL;
-    struct sw_record *record = &d->tx->responses[d->answer_at % SW_RESPONSE_SLOTS];
-    record->flags = 0;
-    record->slots = 1;
-    record->verdict = SW_ACK;
-    record->len_bytes = len_bytes;
-    if (len_bytes) {
-        uint32_t end,
-            used = atomic_load_explicit(&d->rx->response_bounce_consumed, memory_order_acquire);
-        int64_t offset =
-            area_reserve(d->answer_bounce_at, used, SW_RESPONSE_BOUNCE, len_bytes, &end);
-        if (offset < 0)
-            return NULL;
-        record->bounce_at = (uint32_t)offset;
-        record->bounce_end = end;
-        d->answer_bounce_at = end;
-    }
-    return record;
-}
-
-void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record)
-{
-    atomic_store_explicit(&record->seq, d->answer_at + 1, memory_order_release);
-    d->answer_at++;
 }

@@ -66,6 +66,7 @@ void sw_direct_fork_child(void)
 
 static uint64_t step(uint64_t now_ns)
 {
+    atomic_fetch_add_explicit(&sw_direct.turns, 1, memory_order_relaxed);
     uint64_t attach_ns = sw_attach_step(now_ns), reap_ns = sw_bind_reap(now_ns);
     sw_lane_step();
     return attach_ns < reap_ns ? attach_ns : reap_ns;

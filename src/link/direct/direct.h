@@ -13,6 +13,7 @@
  *  - requester.c  sends (onesided.c, twosided.c)
  *  - flush.c      FLUSH
  *  - bounce.c     requests that the target executes
+ *  - answer.c     what it says of them
  *  - responder.c  what came in (pull.c)
  *  - datagram_send.c, datagram_receive.c, multicast.c: UD
  *  - domain.c, lane.c, hold.c: XRC between more than two processes
@@ -148,6 +149,9 @@ struct sw_direct_qp {
     uint32_t answers_due;   /* requests at the target */
     uint32_t reads_due;     /* of these READs and atomics */
     uint32_t response_at;   /* next answer to read */
+    uint32_t response_told; /* what the peer was told of it */
+    uint32_t stall_looks;   /* without reading the clock */
+    uint32_t stall_turn;    /* of the engine, at the last one */
     uint64_t stalled_ns;    /* since when the target owes progress; 0: not */
     uint64_t rung_ns;
     uint64_t unbound_ns; /* since when the peer's QP cannot be reached */
@@ -167,8 +171,10 @@ struct sw_direct_qp {
     uint32_t serve_at;     /* next request to read */
     uint32_t serve_bounce; /* end of the bounce space served, and what the peer was told of it */
     uint32_t serve_bounce_told;
-    uint32_t serve_told; /* what the peer was told */
-    uint32_t answer_at;  /* next answer to write */
+    uint32_t serve_told;   /* what the peer was told */
+    uint32_t answer_at;    /* next answer to write */
+    uint32_t answer_limit; /* first position that may not be written yet */
+    uint32_t acks_due;     /* requests done since the last answer */
     uint32_t answer_bounce_at;
     uint32_t read_served;        /* bytes of the READ at the head already sent */
     struct sw_flushing flushing; /* the FLUSH at the head */
@@ -202,6 +208,7 @@ struct sw_direct {
     struct sw_inbox *inboxes;
     int listener;
     atomic_bool work;   /* peers or segments want the engine */
+    atomic_uint turns;  /* of the engine */
     atomic_bool served; /* a peer's request was executed here since the engine last looked */
 };
 extern struct sw_direct sw_direct;
@@ -356,6 +363,10 @@ enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_
 
 /* flush.c */
 enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe);
+/* twosided.c: a whole message into a record that was reserved, `first_bytes` of it, and the ones
+ * behind; false: a key does not allow it. */
+bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
+                    const struct sw_gather *gather, uint32_t len_bytes, uint32_t first_bytes);
 
 /* responder.c: returns whether there was anything. Opens its own sections. */
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);

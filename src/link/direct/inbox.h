@@ -34,12 +34,15 @@ enum sw_record_kind {
     SW_REC_READ,            /* answered with DATA */
     SW_REC_ATOMIC,          /* answered with the original value */
     SW_REC_FATAL,           /* the client was refused: the owner's QP fails with `verdict` */
-    SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs */
+    SW_REC_ANSWER,          /* to SEND, WRITE, ATOMIC and refused READs; an ACK may answer several
+                               requests: imm says how many more */
     SW_REC_DATA,            /* to READ: a piece of it */
     SW_REC_HELLO,           /* the client has begun to use the QP */
-    SW_REC_FLUSH,     /* of persistence: compare_add bytes, swap as in the request; answered */
-    SW_REC_SEND_PULL, /* where the payload is in the client: a list of struct ibv_sge in the
-                         bounce area; answered */
+    SW_REC_FLUSH,      /* of persistence: compare_add bytes, swap as in the request; answered */
+    SW_REC_SEND_PULL,  /* where the payload is in the client: a list of struct ibv_sge in the
+                          bounce area; answered */
+    SW_REC_SEND_WHOLE, /* payload in this record, before `opcode`, and the next ones;
+                          answered */
 };
 enum sw_record_flags {
     SW_REC_IMM = 1,
@@ -86,7 +89,22 @@ struct sw_record_more {
 static_assert(sizeof(struct sw_record_more) == 64, "shared layout");
 
 #define SW_RECORD_SLOTS_MAX 4u
-#define SW_INLINE_BYTES (48u + 3u * 60u)
+#define SW_MORE_BYTES 60u
+#define SW_INLINE_FIRST 48u /* bytes in the first record of a SEND_INLINE, and of a SEND_WHOLE */
+#define SW_WHOLE_FIRST 40u
+#define SW_INLINE_BYTES (SW_INLINE_FIRST + (SW_RECORD_SLOTS_MAX - 1u) * SW_MORE_BYTES)
+#define SW_WHOLE_BYTES (SW_WHOLE_FIRST + (SW_RECORD_SLOTS_MAX - 1u) * SW_MORE_BYTES)
+static_assert(offsetof(struct sw_record, payload) + SW_WHOLE_FIRST ==
+                  offsetof(struct sw_record, opcode),
+              "shared layout");
+
+/* Records that a message of so many bytes takes. */
+static inline uint32_t sw_record_slots(uint32_t len_bytes, uint32_t first_bytes)
+{
+    return len_bytes <= first_bytes
+               ? 1
+               : 1 + (len_bytes - first_bytes + SW_MORE_BYTES - 1) / SW_MORE_BYTES;
+}
 
 /* What the client's requests have moved, for both ends' counters: to the owner, and from it. */
 enum { SW_MOVED_OUT, SW_MOVED_IN };

@@ -20,6 +20,9 @@
  * interval. */
 #define STALL_NS (20 * SW_NS_PER_US)
 #define RING_AGAIN_NS (2 * SW_NS_PER_MS)
+/* Reading the clock takes longer than a look at the rings: of a poller's looks every so many is
+ * enough. */
+#define STALL_LOOKS 16u
 
 /* An unreachable peer gets at least this long: programs start in any order. */
 #define UNREACHABLE_MIN_NS (500 * SW_NS_PER_MS)
@@ -249,6 +252,17 @@ static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
     return qp->sq.head == qp->sq.tail;
 }
 
+/* Whether this look at a stall is one that reads the clock: the engine's are. */
+static bool looks_at_clock(struct sw_direct_qp *d)
+{
+    uint32_t turn = atomic_load_explicit(&sw_direct.turns, memory_order_relaxed);
+    if (turn == d->stall_turn && ++d->stall_looks < STALL_LOOKS)
+        return false;
+    d->stall_turn = turn;
+    d->stall_looks = 0;
+    return true;
+}
+
 /* The target owes answers or room: if it does not look by itself, its engine must. */
 static void mind_stall(struct sw_direct_qp *d, bool stalled)
 {
@@ -256,6 +270,8 @@ static void mind_stall(struct sw_direct_qp *d, bool stalled)
         d->stalled_ns = 0;
         return;
     }
+    if (!looks_at_clock(d))
+        return;
     uint64_t now_ns = sw_clock_ns();
     if (!d->stalled_ns) {
         d->stalled_ns = now_ns;

@@ -54,6 +54,11 @@ static void complete(struct sw_qp *qp, const struct request *request,
 
 static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
 {
+    struct sw_direct_qp *d = qp->link_state;
+    if (d->acks_due && sw_bind_enter(qp, d)) { /* what was done before stays done */
+        sw_answer_acks(d);
+        sw_bind_leave(d);
+    }
     sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event); /* frees the link's state */
     return SERVE_FATAL;
 }
@@ -63,13 +68,13 @@ static struct sw_target_qp own_side(const struct sw_qp *qp, const struct request
     return (struct sw_target_qp){qp->qpn, request->message.pd, (uint32_t)qp->attr.qp_access_flags};
 }
 
-/* Ends a request that wants an answer. */
+/* Ends a request that wants an answer of its own. */
 static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict,
                          uint64_t original)
 {
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
-    struct sw_record *record = sw_answer_reserve(d, 0);
+    struct sw_record *record = sw_answer_acks(d) ? sw_answer_reserve(d, 0) : NULL;
     if (record) {
         record->kind = SW_REC_ANSWER;
         record->verdict = (uint8_t)verdict;
@@ -84,15 +89,19 @@ static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdi
     return SERVED;
 }
 
+/* Ends a request that was done: tell() answers, for all that one run does. */
+static enum serve acknowledge(struct sw_direct_qp *d)
+{
+    d->acks_due++;
+    return SERVED;
+}
+
 /* An unreliable message that cannot be delivered: what is left of it is skipped, and its last piece
  * is answered like any other, because the sender counts on the order of answers. */
-static enum serve lose(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static enum serve lose(struct sw_direct_qp *d, const struct request *request)
 {
-    if (request->flags & SW_REC_LAST) {
-        enum serve result = answer(qp, d, SW_ACK, 0);
-        if (result != SERVED)
-            return result;
-    }
+    if (request->flags & SW_REC_LAST)
+        acknowledge(d);
     if (!d->skipping)
         d->lost++;
     d->skipping = !(request->flags & SW_REC_LAST);
@@ -103,16 +112,18 @@ static enum serve lose(struct sw_qp *qp, struct sw_direct_qp *d, const struct re
 static enum serve refuse(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request,
                          enum sw_verdict verdict)
 {
-    return d->rules[verdict].lost ? lose(qp, d, request) : answer(qp, d, verdict, 0);
+    return d->rules[verdict].lost ? lose(d, request) : answer(qp, d, verdict, 0);
 }
 
 /* Room for an answer, tested before an effect that must not be repeated. */
 static bool can_answer(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    if (!sw_bind_enter(qp, d))
-        return false;
-    sw_bind_leave(d);
-    return d->answer_at - atomic_load(&d->rx->responses_consumed) < SW_RESPONSE_SLOTS;
+    if (__builtin_expect(!d->tx, 0)) {
+        if (!sw_bind_enter(qp, d))
+            return false;
+        sw_bind_leave(d);
+    }
+    return sw_answer_has_room(d);
 }
 
 /* The receive for a message that came whole: the one that an unreliable message before it, of which
@@ -126,6 +137,24 @@ static bool next_recv(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_recv_c
     return true;
 }
 
+/* The message that lies in a record and the ones behind it. */
+static enum ibv_wc_status scatter_records(const struct sw_direct_qp *d,
+                                          const struct request *request,
+                                          const struct sw_recv_claim *claim, uint32_t first_bytes)
+{
+    uint32_t len = request->len_bytes, at = len < first_bytes ? len : first_bytes;
+    enum ibv_wc_status status =
+        sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, request->slot->payload, at);
+    for (uint32_t index = d->serve_at + 1; at < len && status == IBV_WC_SUCCESS;
+         at += SW_MORE_BYTES, index++) {
+        const struct sw_record_more *more =
+            (const struct sw_record_more *)&d->rx->requests[index % SW_REQUEST_SLOTS];
+        status = sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, more->payload,
+                                 len - at < SW_MORE_BYTES ? len - at : SW_MORE_BYTES);
+    }
+    return status;
+}
+
 static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
                                const struct request *request)
 {
@@ -133,15 +162,7 @@ static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
     uint32_t len = request->len_bytes;
     if (len > SW_INLINE_BYTES || !next_recv(qp, d, &claim))
         return fatal(qp, SW_NAK_INVALID); /* the peer broke the protocol */
-    uint32_t first = len < 48 ? len : 48;
-    enum ibv_wc_status status =
-        sw_recv_scatter(claim.pd, claim.sges, claim.sge_count, 0, request->slot->payload, first);
-    for (uint32_t at = first, slot = 1; at < len && status == IBV_WC_SUCCESS; at += 60, slot++) {
-        uint32_t index = (d->serve_at + slot) % SW_REQUEST_SLOTS;
-        const struct sw_record_more *more = (const struct sw_record_more *)&d->rx->requests[index];
-        status = sw_recv_scatter(claim.pd, claim.sges, claim.sge_count, at, more->payload,
-                                 len - at < 60 ? len - at : 60);
-    }
+    enum ibv_wc_status status = scatter_records(d, request, &claim, SW_INLINE_FIRST);
     complete(qp, request, &claim, len, IBV_WC_RECV, status);
     return status == IBV_WC_SUCCESS ? SERVED : fatal(qp, SW_NAK_OPERATIONAL);
 }
@@ -168,7 +189,7 @@ static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const stru
                             uint8_t rnr_retry)
 {
     if (d->rules[SW_RNR].lost)
-        return lose(qp, d, request);
+        return lose(d, request);
     uint64_t now_ns = sw_clock_ns();
     if (!d->serve_rnr_ns)
         d->serve_rnr_ns = now_ns;
@@ -213,6 +234,37 @@ static const uint8_t *bounced(const struct sw_direct_qp *d, const struct request
     return d->rx->request_bounce + at;
 }
 
+/* Takes the receive for a message. *taken: it is there and fits; else the result is the request's.
+ */
+static enum serve begin_send(struct sw_qp *qp, struct sw_direct_qp *d,
+                             const struct request *request, uint32_t total_bytes, uint8_t rnr_retry,
+                             bool *taken)
+{
+    *taken = false;
+    if (request->flags & SW_REC_INV &&
+        sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp, request)) != SW_ACK)
+        return refuse(qp, d, request, SW_NAK_ACCESS);
+    if (!take_claim(qp, d, request))
+        return serve_rnr(qp, d, request, rnr_retry);
+    d->claim_used = 0;
+    if (total_bytes > d->claim.len_bytes)
+        return refuse_send(qp, d, request, SW_NAK_INVALID);
+    *taken = true;
+    return SERVED;
+}
+
+static enum serve end_send(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    /* Where the program was faster with its key, an unreliable message has what it wants: it cannot
+     * be lost any more, since its sender has counted the receive. */
+    if (request->flags & SW_REC_INV && sw_mw_invalidate_for_peer(qp, request->imm) != SW_ACK &&
+        !d->rules[SW_NAK_ACCESS].lost)
+        return refuse_send(qp, d, request, SW_NAK_ACCESS);
+    complete(qp, request, &d->claim, d->claim_used, IBV_WC_RECV, IBV_WC_SUCCESS);
+    d->claimed = false;
+    return acknowledge(d);
+}
+
 static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
                              const struct request *request)
 {
@@ -221,14 +273,11 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     const struct sw_record record = read_whole(request);
     const uint8_t *from = bounced(d, request, record.bounce_at);
     if (request->flags & SW_REC_FIRST) {
-        if (request->flags & SW_REC_INV &&
-            sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp, request)) != SW_ACK)
-            return refuse(qp, d, request, SW_NAK_ACCESS);
-        if (!take_claim(qp, d, request))
-            return serve_rnr(qp, d, request, record.rnr_retry);
-        d->claim_used = 0;
-        if (record.total_bytes > d->claim.len_bytes)
-            return refuse_send(qp, d, request, SW_NAK_INVALID);
+        bool taken;
+        enum serve result =
+            begin_send(qp, d, request, record.total_bytes, record.rnr_retry, &taken);
+        if (!taken)
+            return result;
     }
     if (!d->claimed || !from)
         return fatal(qp, SW_NAK_INVALID);
@@ -237,16 +286,25 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     if (status != IBV_WC_SUCCESS)
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     d->claim_used += request->len_bytes;
-    if (!(request->flags & SW_REC_LAST))
-        return SERVED;
-    /* Where the program was faster with its key, an unreliable message has what it wants: it cannot
-     * be lost any more, since its sender has counted the receive. */
-    if (request->flags & SW_REC_INV && sw_mw_invalidate_for_peer(qp, request->imm) != SW_ACK &&
-        !d->rules[SW_NAK_ACCESS].lost)
-        return refuse_send(qp, d, request, SW_NAK_ACCESS);
-    complete(qp, request, &d->claim, d->claim_used, IBV_WC_RECV, IBV_WC_SUCCESS);
-    d->claimed = false;
-    return answer(qp, d, SW_ACK, 0);
+    return request->flags & SW_REC_LAST ? end_send(qp, d, request) : SERVED;
+}
+
+static enum serve serve_whole(struct sw_qp *qp, struct sw_direct_qp *d,
+                              const struct request *request)
+{
+    if (!can_answer(qp, d))
+        return SERVE_WAIT;
+    if (request->len_bytes > SW_WHOLE_BYTES)
+        return fatal(qp, SW_NAK_INVALID);
+    bool taken;
+    enum serve result =
+        begin_send(qp, d, request, request->len_bytes, request->slot->rnr_retry, &taken);
+    if (!taken)
+        return result;
+    if (scatter_records(d, request, &d->claim, SW_WHOLE_FIRST) != IBV_WC_SUCCESS)
+        return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
+    d->claim_used = request->len_bytes;
+    return end_send(qp, d, request);
 }
 
 /* Where the bytes of a message are, as the peer says. 0: not a sane list. */
@@ -293,7 +351,7 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
         return SERVE_WAIT;
     complete(qp, request, &d->claim, record.total_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
     d->claimed = false;
-    return answer(qp, d, SW_ACK, 0);
+    return acknowledge(d);
 }
 
 static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -320,7 +378,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
                  IBV_WC_SUCCESS);
         d->claimed = false;
     }
-    return answer(qp, d, SW_ACK, 0);
+    return acknowledge(d);
 }
 
 static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -335,7 +393,7 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
         return answer(qp, d, verdict, 0);
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
-    while (d->read_served < total) {
+    while (d->read_served < total && sw_answer_acks(d)) {
         uint32_t len =
             total - d->read_served < SW_BOUNCE_CHUNK ? total - d->read_served : SW_BOUNCE_CHUNK;
         struct sw_record *record = sw_answer_reserve(d, len);
@@ -418,7 +476,8 @@ static bool uses_bounce(const struct request *request)
 
 static bool wants_answer(const struct request *request)
 {
-    return uses_bounce(request) || request->kind == SW_REC_READ || request->kind == SW_REC_ATOMIC ||
+    return uses_bounce(request) || request->kind == SW_REC_SEND_WHOLE ||
+           request->kind == SW_REC_READ || request->kind == SW_REC_ATOMIC ||
            request->kind == SW_REC_FLUSH;
 }
 
@@ -429,7 +488,7 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
         return answer(qp, d, SW_NAK_INVALID, 0);
     if (__builtin_expect(d->skipping, 0)) {
         if (!(request->flags & SW_REC_FIRST) && uses_bounce(request))
-            return lose(qp, d, request);
+            return lose(d, request);
         d->skipping = false;
     }
     switch ((enum sw_record_kind)request->kind) {
@@ -450,6 +509,8 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
         return serve_hello(qp, d);
     case SW_REC_SEND_PULL:
         return serve_pull(qp, d, request);
+    case SW_REC_SEND_WHOLE:
+        return serve_whole(qp, d, request);
     case SW_REC_FATAL:
     case SW_REC_ANSWER:
     case SW_REC_DATA:
@@ -458,20 +519,27 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
     return fatal(qp, request->kind == SW_REC_FATAL ? verdict_of(request) : SW_NAK_INVALID);
 }
 
-/* Gives the peer its room back. While it cannot be reached (we are not attached to it yet) the QP
- * keeps asking to be driven: the peer may be waiting for just this, and send nothing more. So it
- * does while a flush goes on. */
+static bool owes_room(const struct sw_direct_qp *d)
+{
+    return d->serve_bounce != d->serve_bounce_told || d->serve_at - d->serve_told >= TELL_EVERY;
+}
+
+/* Answers what this run has done, and gives the peer its room back. While it cannot be reached (we
+ * are not attached to it yet), or has no room for the answer, the QP keeps asking to be driven: the
+ * peer may be waiting for just this, and send nothing more. So it does while a flush goes on. */
 static void tell(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    bool due = d->serve_bounce != d->serve_bounce_told || d->serve_at - d->serve_told >= TELL_EVERY;
+    bool due = d->acks_due || owes_room(d);
     if (due && sw_bind_enter(qp, d)) {
-        atomic_store_explicit(&d->tx->requests_consumed, d->serve_at, memory_order_release);
-        atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve_bounce,
-                              memory_order_release);
-        d->serve_told = d->serve_at;
-        d->serve_bounce_told = d->serve_bounce;
+        due = !sw_answer_acks(d);
+        if (owes_room(d)) {
+            atomic_store_explicit(&d->tx->requests_consumed, d->serve_at, memory_order_release);
+            atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve_bounce,
+                                  memory_order_release);
+            d->serve_told = d->serve_at;
+            d->serve_bounce_told = d->serve_bounce;
+        }
         sw_bind_leave(d);
-        due = false;
     }
     due =
         (due && atomic_load(&d->peer->state) != SW_PEER_DEAD) || sw_flushing_goes_on(&d->flushing);

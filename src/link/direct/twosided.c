@@ -17,29 +17,36 @@ static uint8_t record_flags(const struct sw_wqe *wqe)
     return flags;
 }
 
+bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
+                    const struct sw_gather *gather, uint32_t len_bytes, uint32_t first_bytes)
+{
+    uint32_t at = len_bytes <= first_bytes ? len_bytes : first_bytes;
+    if (!sw_gather_out(gather, 0, record->payload, at))
+        return false;
+    for (uint32_t index = d->request_at + 1; at < len_bytes; index++, at += SW_MORE_BYTES) {
+        struct sw_record_more *more =
+            (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
+        uint32_t piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
+        if (!sw_gather_out(gather, at, more->payload, piece))
+            return false;
+        /* Its position, not one more: never taken for a record, in no round of the ring. */
+        atomic_store_explicit(&more->seq, index, memory_order_relaxed);
+    }
+    return true;
+}
+
 /* A short message travels in the ring itself: one cache line for up to 48 bytes. */
 static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                 uint32_t position)
 {
     uint32_t len = wqe->len_bytes;
-    uint32_t slots = len <= 48 ? 1 : 1 + (len - 48 + 59) / 60;
+    uint32_t slots = sw_record_slots(len, SW_INLINE_FIRST);
     struct sw_record *record = sw_record_reserve(d, slots, false);
     if (!record)
         return SW_STEP_BLOCKED;
     struct sw_gather gather = sw_gather_of(qp, position);
-    uint32_t first = len <= 48 ? len : 48;
-    if (!sw_gather_out(&gather, 0, record->payload, first))
+    if (!sw_record_fill(d, record, &gather, len, SW_INLINE_FIRST))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-    for (uint32_t slot = 1, at = first; slot < slots; slot++, at += 60) {
-        uint32_t index = d->request_at + slot;
-        struct sw_record_more *more =
-            (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
-        uint32_t piece = len - at < 60 ? len - at : 60;
-        if (!sw_gather_out(&gather, at, more->payload, piece))
-            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-        /* Its position, not one more: never taken for a record, in no round of the ring. */
-        atomic_store_explicit(&more->seq, index, memory_order_relaxed);
-    }
     record->kind = SW_REC_SEND_INLINE;
     record->flags = record_flags(wqe);
     record->verdict = SW_ACK;

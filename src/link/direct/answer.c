@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The response ring: what the target says of the requests that it executes. */
+#include "link/direct/answer.h"
+
+#include "link/direct/bounce.h"
+
+/* What a peer says it has consumed of more than was written is no room. */
+static bool is_room(uint32_t room, uint32_t slots)
+{
+    return room >= slots && room <= SW_RESPONSE_SLOTS;
+}
+
+static bool has_room(struct sw_direct_qp *d, uint32_t slots)
+{
+    if (__builtin_expect(!is_room(d->answer_limit - d->answer_at, slots), 0))
+        d->answer_limit = SW_RESPONSE_SLOTS +
+                          atomic_load_explicit(&d->rx->responses_consumed, memory_order_acquire);
+    return is_room(d->answer_limit - d->answer_at, slots);
+}
+
+bool sw_answer_has_room(struct sw_direct_qp *d)
+{
+    return has_room(d, d->acks_due ? 2 : 1);
+}
+
+struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
+{
+    if (!has_room(d, 1))
+        return NULL;
+    struct sw_record *record = &d->tx->responses[d->answer_at % SW_RESPONSE_SLOTS];
+    record->flags = 0;
+    record->slots = 1;
+    record->verdict = SW_ACK;
+    record->len_bytes = len_bytes;
+    record->imm = 0;
+    if (len_bytes) {
+        uint32_t end,
+            used = atomic_load_explicit(&d->rx->response_bounce_consumed, memory_order_acquire);
+        int64_t offset =
+            sw_area_reserve(d->answer_bounce_at, used, SW_RESPONSE_BOUNCE, len_bytes, &end);
+        if (offset < 0)
+            return NULL;
+        record->bounce_at = (uint32_t)offset;
+        record->bounce_end = end;
+        d->answer_bounce_at = end;
+    }
+    return record;
+}
+
+void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record)
+{
+    atomic_store_explicit(&record->seq, d->answer_at + 1, memory_order_release);
+    d->answer_at++;
+}
+
+bool sw_answer_acks(struct sw_direct_qp *d)
+{
+    if (!d->acks_due)
+        return true;
+    struct sw_record *record = sw_answer_reserve(d, 0);
+    if (!record)
+        return false;
+    record->kind = SW_REC_ANSWER;
+    record->imm = d->acks_due - 1;
+    d->acks_due = 0;
+    sw_answer_publish(d, record);
+    return true;
+}
