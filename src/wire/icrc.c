@@ -25,8 +25,6 @@ static uint8_t *ipv4_init(uint8_t *to, const struct sw_flow *from)
     memset(to, 0, SW_IPV4_BYTES);
     to[0] = IPV4_START;
     to[1] = 0xff;
-    sw_be16_store(to + 4, from->ip_id);
-    to[6] = from->dont_fragment ? DONT_FRAGMENT : 0;
     to[8] = 0xff;
     to[9] = SW_IPPROTO_UDP;
     sw_be16_store(to + 10, 0xffff);
@@ -55,6 +53,7 @@ void sw_icrc_flow_init(struct sw_icrc_flow *flow, const struct sw_flow *from)
     memset(udp + 4, 0xff, 4);
     flow->len = (uint8_t)(udp + SW_UDP_BYTES - flow->bytes);
     flow->is_ipv6 = from->is_ipv6;
+    flow->dont_fragment = from->dont_fragment;
 }
 
 /*
@@ -62,8 +61,8 @@ void sw_icrc_flow_init(struct sw_icrc_flow *flow, const struct sw_flow *from)
  * the CRC of the bytes before the BTH would save nothing (and both lengths and the identification,
  * which change, lie among them).
  */
-static uint32_t headers_crc(const struct sw_icrc_flow *flow, const uint8_t *headers,
-                            size_t header_len, size_t datagram_len, const uint8_t *ip_id)
+static uint32_t headers_crc(const struct sw_icrc_flow *flow, struct sw_ip_id ip_id,
+                            const uint8_t *headers, size_t header_len, size_t datagram_len)
 {
     uint8_t bytes[SW_ICRC_PREFIX_MAX + SW_HEADERS_MAX];
     uint8_t *bth = bytes + flow->len, *udp = bth - SW_UDP_BYTES;
@@ -74,8 +73,8 @@ static uint32_t headers_crc(const struct sw_icrc_flow *flow, const uint8_t *head
         sw_be16_store(bytes + V6_PAYLOAD_LENGTH, udp_len);
     } else {
         sw_be16_store(bytes + V4_TOTAL_LENGTH, (uint16_t)(udp_len + SW_IPV4_BYTES));
-        if (ip_id)
-            memcpy(bytes + V4_ID, ip_id, 2);
+        sw_be16_store(bytes + V4_ID, ip_id.id);
+        bytes[V4_FLAGS] = ip_id.dont_fragment ? DONT_FRAGMENT : 0;
     }
     memcpy(bth, headers, header_len);
     bth[BTH_MASKED] = 0xff;
@@ -86,9 +85,8 @@ uint32_t sw_icrc_begin(const struct sw_icrc_flow *flow, uint16_t ip_id, const ui
                        size_t header_len, size_t datagram_len)
 {
     assert(header_len >= SW_BTH_BYTES && header_len <= SW_HEADERS_MAX);
-    uint8_t id[2];
-    sw_be16_store(id, ip_id);
-    return headers_crc(flow, headers, header_len, datagram_len, id);
+    struct sw_ip_id id = {ip_id, flow->dont_fragment};
+    return headers_crc(flow, id, headers, header_len, datagram_len);
 }
 
 uint32_t sw_icrc_add(uint32_t crc, const void *bytes, size_t len)
@@ -150,24 +148,21 @@ static uint32_t explain(uint32_t difference, size_t datagram_len, struct sw_icrc
 }
 
 bool sw_icrc_check(const struct sw_icrc_flow *flow, const uint8_t *datagram, size_t len,
-                   struct sw_icrc_rewind *rewind, struct sw_ip_id *found)
+                   struct sw_icrc_rewind *rewind, struct sw_ip_id *ip_id)
 {
     if (len < SW_BTH_BYTES + SW_ICRC_BYTES || len > SW_DATAGRAM_MAX)
         return false;
-    uint32_t crc = headers_crc(flow, datagram, SW_BTH_BYTES, len, NULL);
+    uint32_t crc = headers_crc(flow, *ip_id, datagram, SW_BTH_BYTES, len);
     crc = sw_icrc_add(crc, datagram + SW_BTH_BYTES, len - SW_BTH_BYTES - SW_ICRC_BYTES);
-    uint32_t change = crc ^ sw_le32_load(datagram + len - SW_ICRC_BYTES);
-    if (change && flow->is_ipv6)
+    uint32_t difference = crc ^ sw_le32_load(datagram + len - SW_ICRC_BYTES);
+    if (difference == 0)
+        return true;
+    if (flow->is_ipv6)
         return false;
-    if (change)
-        change = explain(change, len, rewind);
+    uint32_t change = explain(difference, len, rewind);
     if (change & ~(0xffffu | DONT_FRAGMENT << 16))
         return false;
-    uint16_t id = sw_be16_load(flow->bytes + V4_ID);
-    *found = (struct sw_ip_id){0};
-    if (!flow->is_ipv6) {
-        found->id = (uint16_t)(id ^ __builtin_bswap16((uint16_t)change));
-        found->dont_fragment = (flow->bytes[V4_FLAGS] ^ change >> 16) & DONT_FRAGMENT;
-    }
+    ip_id->id ^= (uint16_t)((change & 0xff) << 8 | (change >> 8 & 0xff));
+    ip_id->dont_fragment ^= (change >> 16) != 0;
     return true;
 }

@@ -28,6 +28,7 @@ struct sw_icrc_flow {
     uint8_t bytes[SW_ICRC_PREFIX_MAX];
     uint8_t len;
     bool is_ipv6;
+    bool dont_fragment; /* of what is sent */
 };
 void sw_icrc_flow_init(struct sw_icrc_flow *flow, const struct sw_flow *from);
 
@@ -47,17 +48,18 @@ struct sw_icrc_rewind {
     uint32_t power;
 };
 
-/* What the sender's IPv4 header must have had. */
+/* What the ICRC covers of the sender's IPv4 header and a UDP socket does not show. */
 struct sw_ip_id {
     uint16_t id;
     bool dont_fragment;
 };
 
 /* Whether the ICRC at the end of a datagram of this flow is right, for any identification if it
- * came by IPv4: that of the flow and its DF are tried first. What was found is in *found. With
- * IPv6, and with the identification expected, one in 2^32 of damaged packets passes; with any, one
- * in 2^15. Datagrams that sw_packet_decode() refuses as truncated are wrong. */
+ * came by IPv4. *ip_id is the one to be tried first: that of the packet before and one more is a
+ * good guess, 0 with DF at the beginning. A wrong guess costs some 50 ns. On success *ip_id is what
+ * the sender had. Of damaged packets one in 2^15 passes (over IPv6, one in 2^32). Datagrams that
+ * sw_packet_decode() refuses as truncated are wrong. */
 bool sw_icrc_check(const struct sw_icrc_flow *flow, const uint8_t *datagram, size_t len,
-                   struct sw_icrc_rewind *rewind, struct sw_ip_id *found);
+                   struct sw_icrc_rewind *rewind, struct sw_ip_id *ip_id);
 
 #endif

@@ -152,17 +152,15 @@ static void sw_icrc_check__finds_every_identification(void **state)
 {
     (void)state;
     static uint8_t datagram[64];
-    struct sw_flow sent = random_flow(false), seen = sent;
+    struct sw_flow sent = random_flow(false);
     struct sw_icrc_rewind rewind = {0};
     struct sw_icrc_flow prepared;
-    seen.ip_id = 0;
-    seen.dont_fragment = true;
-    sw_icrc_flow_init(&prepared, &seen);
+    sw_icrc_flow_init(&prepared, &sent);
     for (uint32_t id = 0; id < 0x20000; id++) {
         sent.ip_id = (uint16_t)id;
         sent.dont_fragment = id >> 16;
         size_t len = make(&sent, 0x11, 0, datagram);
-        struct sw_ip_id found;
+        struct sw_ip_id found = {0, true};
         assert_true(sw_icrc_check(&prepared, datagram, len, &rewind, &found));
         assert_int_equal(found.id, sent.ip_id);
         assert_int_equal(found.dont_fragment, sent.dont_fragment);
@@ -176,13 +174,12 @@ static void sw_icrc_check__at_every_length(void **state)
     static uint8_t datagram[SW_DATAGRAM_MAX];
     struct sw_icrc_rewind rewind = {0};
     for (uint32_t round = 0; round < 200; round++) {
-        struct sw_flow flow = random_flow(false), seen = flow;
+        struct sw_flow flow = random_flow(false);
         uint32_t payload_len = round < 40 ? round : next_random() % (SW_DATAGRAM_MAX - 48);
         size_t len = make(&flow, 0x04, payload_len, datagram);
         struct sw_icrc_flow prepared;
-        struct sw_ip_id found;
-        seen.ip_id ^= (uint16_t)next_random();
-        sw_icrc_flow_init(&prepared, &seen);
+        struct sw_ip_id found = {(uint16_t)next_random(), true};
+        sw_icrc_flow_init(&prepared, &flow);
         assert_true(sw_icrc_check(&prepared, datagram, len, &rewind, &found));
         assert_int_equal(found.id, flow.ip_id);
     }
@@ -192,15 +189,13 @@ static void flip_each_bit(const struct sw_flow *flow, uint16_t guessed_id)
 {
     static uint8_t datagram[512];
     size_t len = make(flow, 0x0a, 301, datagram);
-    struct sw_flow seen = *flow;
     struct sw_icrc_rewind rewind = {0};
     struct sw_icrc_flow prepared;
-    struct sw_ip_id found;
     int passed = 0;
-    seen.ip_id = guessed_id;
-    sw_icrc_flow_init(&prepared, &seen);
+    sw_icrc_flow_init(&prepared, flow);
     for (size_t bit = 0; bit < len * 8; bit++) {
         bool may_change = bit / 8 == 4; /* byte 4 of the BTH */
+        struct sw_ip_id found = {guessed_id, true};
         datagram[bit / 8] ^= (uint8_t)(1 << bit % 8);
         bool good = sw_icrc_check(&prepared, datagram, len, &rewind, &found);
         if (may_change)
@@ -238,7 +233,7 @@ static void sw_icrc_check__random_damage_passes_once_in_2_15(void **state)
     struct sw_flow v4 = random_flow(false), v6 = random_flow(true);
     struct sw_icrc_flow by_v4, by_v6;
     struct sw_icrc_rewind rewind = {0};
-    struct sw_ip_id found;
+    struct sw_ip_id found = {0, true};
     int passed = 0;
     sw_icrc_flow_init(&by_v4, &v4);
     sw_icrc_flow_init(&by_v6, &v6);
@@ -258,7 +253,7 @@ static void sw_icrc_check__too_short_or_long(void **state)
     struct sw_flow flow = random_flow(false);
     struct sw_icrc_rewind rewind = {0};
     struct sw_icrc_flow prepared;
-    struct sw_ip_id found;
+    struct sw_ip_id found = {0, true};
     sw_icrc_flow_init(&prepared, &flow);
     for (size_t len = 0; len < 16; len++)
         assert_false(sw_icrc_check(&prepared, datagram, len, &rewind, &found));

@@ -27,12 +27,11 @@ int sw_roce_path_set(struct sw_roce_path *path, const uint8_t source[16], const 
 }
 
 void sw_roce_icrc(const struct in6_addr *source, const struct in6_addr *dest, uint16_t source_port,
-                  uint16_t dest_port, uint16_t ip_id, struct sw_icrc_flow *out)
+                  uint16_t dest_port, struct sw_icrc_flow *out)
 {
     struct sw_flow flow = {
         .is_ipv6 = !sw_roce_is_ipv4(dest),
         .dont_fragment = true,
-        .ip_id = ip_id,
         .src_port = source_port,
         .dst_port = dest_port,
     };

@@ -27,7 +27,7 @@ int sw_roce_path_set(struct sw_roce_path *path, const uint8_t source[16], const 
 
 /* A flow's headers before the BTH, for the ICRC. */
 void sw_roce_icrc(const struct in6_addr *source, const struct in6_addr *dest, uint16_t source_port,
-                  uint16_t dest_port, uint16_t ip_id, struct sw_icrc_flow *out);
+                  uint16_t dest_port, struct sw_icrc_flow *out);
 
 bool sw_roce_is_ipv4(const struct in6_addr *address);
 

@@ -187,7 +187,7 @@ int sw_port_aim(struct sw_port *port, struct sw_roce_path *path)
     path->dest_port = port->udp_port;
     path->sender %= SW_PORT_SENDERS;
     sw_roce_icrc(&path->source, &path->dest, port->source_ports[path->is_ipv4][path->sender],
-                 path->dest_port, 0, &path->icrc);
+                 path->dest_port, &path->icrc);
     return 0;
 }
 
