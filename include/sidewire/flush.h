@@ -32,6 +32,10 @@
 #define IB_UVERBS_DEVICE_FLUSH_GLOBAL (1ull << 38)
 #define IB_UVERBS_DEVICE_FLUSH_PERSISTENT (1ull << 39)
 
+/* In the capabilities of on-demand paging. */
+#define IBV_ODP_SUPPORT_FLUSH (1 << 6)
+#define IBV_ODP_SUPPORT_ATOMIC_WRITE (1 << 7)
+
 /* What becomes of the bytes; one or both. */
 #define IBV_FLUSH_GLOBAL 1
 #define IBV_FLUSH_PERSISTENT 2

@@ -8,6 +8,8 @@
 #include <netinet/ip.h>
 #include <string.h>
 
+#include "device/context_impl.h"
+
 #define NEXT_HEADER_IBA 0x1b /* IBTA Vol1 8.3: a RoCE v1 packet */
 #define HOP_LIMIT_DEFAULT 64 /* what a handle that names none gets */
 
@@ -70,8 +72,10 @@ static uint8_t wc_sl(const struct sw_path *path)
     return path->is_ipv4 ? 8 | 2 : 8 | 1;
 }
 
-int sw_ah_init(struct sw_ah *ah, struct sw_netdev *dev, const struct ibv_ah_attr *attr)
+int sw_ah_init(struct sw_ah *ah, const struct sw_pd *pd, struct sw_netdev *dev,
+               const struct ibv_ah_attr *attr)
 {
+    ah->pd_id = pd->id;
     struct sw_gid source;
     if (attr->port_num != 1 || !attr->is_global || attr->sl > 15 ||
         !sw_netdev_gid(dev, attr->grh.sgid_index, &source) || !source.valid)

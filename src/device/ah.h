@@ -14,6 +14,8 @@
 
 #include "device/netdev.h"
 
+struct sw_pd;
+
 #define SW_GRH_BYTES 40u
 #define SW_MULTICAST_QPN 0xffffffu
 
@@ -31,13 +33,15 @@ struct sw_path {
 struct sw_ah {
     struct ibv_ah ibv;
     struct sw_path path;
+    uint32_t pd_id; /* of its PD, which must be that of a QP that sends by it */
     /* Whether dgid is of this host, as of a state of the address table: its number << 1 | answer.
      */
     _Atomic uint64_t local;
 };
 
 /* -EINVAL: another port, no global route (RoCE has no LIDs: annex A17.4.1), no such source GID. */
-int sw_ah_init(struct sw_ah *ah, struct sw_netdev *dev, const struct ibv_ah_attr *attr);
+int sw_ah_init(struct sw_ah *ah, const struct sw_pd *pd, struct sw_netdev *dev,
+               const struct ibv_ah_attr *attr);
 bool sw_ah_is_local(struct sw_ah *ah);
 bool sw_gid_is_multicast(const union ibv_gid *gid);
 

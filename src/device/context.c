@@ -105,8 +105,10 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
         IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
     out->odp_caps.per_transport_caps.uc_odp_caps =
         out->odp_caps.per_transport_caps.ud_odp_caps | IBV_ODP_SUPPORT_WRITE;
-    out->odp_caps.per_transport_caps.rc_odp_caps = out->odp_caps.per_transport_caps.uc_odp_caps |
-                                                   IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    out->odp_caps.per_transport_caps.rc_odp_caps =
+        out->odp_caps.per_transport_caps.uc_odp_caps | IBV_ODP_SUPPORT_READ |
+        IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
+    out->xrc_odp_caps = out->odp_caps.per_transport_caps.rc_odp_caps;
     const uint64_t atomic_write = 1ull << 40; /* which older headers do not name */
     out->device_cap_flags_ex = attr->device_cap_flags | IB_UVERBS_DEVICE_FLUSH_GLOBAL |
                                IB_UVERBS_DEVICE_FLUSH_PERSISTENT | atomic_write;

@@ -121,8 +121,11 @@ void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_datagram *datagr
     struct sw_datagram one = *datagram;
     one.is_multicast = true;
     for (uint32_t i = 0; group && i < group->qp_count; i++) {
-        one.is_copy = i > 0;
-        sw_datagram_deliver(group->qps[i], &one);
+        struct sw_qp *qp = group->qps[i];
+        if (qp->blocks_own_multicast && qp->qpn == one.src_qpn)
+            continue; /* numbers are of one process each on this host */
+        sw_datagram_deliver(qp, &one);
+        one.is_copy = true;
     }
     sw_lock_release(&lock);
     if (!group)

@@ -19,7 +19,8 @@ int sw_mcast_attach(struct sw_qp *qp, const union ibv_gid *gid);
 int sw_mcast_detach(struct sw_qp *qp, const union ibv_gid *gid);
 bool sw_mcast_is_attached(struct sw_qp *qp); /* to any group: it cannot be destroyed */
 
-/* To every attached QP, each by its own rules; also to the one it came from. */
+/* To every attached QP, each by its own rules; also to the one it came from, if that has not asked
+ * to be left out. */
 void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_datagram *datagram);
 
 /* In a forked child: the attachments are its parent's. */

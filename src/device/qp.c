@@ -126,6 +126,7 @@ static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *i
     qp->send_cq = init->send_cq;
     qp->recv_cq = init->recv_cq;
     qp->owner = init->owner;
+    qp->blocks_own_multicast = init->blocks_own_multicast;
     qp->link = sw_nic.link->choose(qp);
     qp->state = IBV_QPS_RESET;
     sw_qp_rx_idle(qp);

@@ -23,7 +23,8 @@ struct sw_qp_init {
     struct sw_xrcd *xrcd;  /* IBV_QPT_XRC_RECV: instead of PD and CQs */
     struct ibv_qp_cap cap; /* asked for; sw_qp_create writes what was granted */
     bool sq_sig_all;
-    void *owner; /* the verbs object, for events */
+    bool blocks_own_multicast; /* UD: what it sends to a group does not come back to it */
+    void *owner;               /* the verbs object, for events */
 };
 
 int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out);

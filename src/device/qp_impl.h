@@ -62,6 +62,7 @@ struct sw_qp {
     uint32_t dest_qpn;
     uint32_t ece_options; /* ece.h */
     bool ece_is_set;
+    bool blocks_own_multicast;
     uint32_t mtu_bytes; /* UD: the longest message, as of RTR */
     atomic_uint groups; /* UD: attached to; no lock needed */
     bool last_wqe_sent;

@@ -101,6 +101,7 @@ void sw_sq_set_route(struct sw_sq *sq, uint32_t position, struct ibv_ah *ibv, ui
     if (!ah)
         return;
     route->path = ah->path;
+    route->pd_id = ah->pd_id;
     route->dest_qpn = dest_qpn;
     route->qkey = qkey;
     route->is_local = sw_ah_is_local(ah);

@@ -66,6 +66,7 @@ struct sw_flush_wr {
 /* Of a datagram: where it goes. */
 struct sw_route {
     struct sw_path path;
+    uint32_t pd_id; /* of the handle */
     uint32_t dest_qpn;
     uint32_t qkey; /* as given: the high bit asks for the sending QP's own */
     bool is_local; /* the address is of this host */

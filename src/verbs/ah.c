@@ -23,7 +23,7 @@ SW_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
     struct sw_ah *ah = sw_verbs_object_alloc(pd->context, sizeof(*ah));
     if (!ah)
         return NULL;
-    const int rc = sw_ah_init(ah, sw_verbs_netdev_of(pd->context), attr);
+    const int rc = sw_ah_init(ah, sw_verbs_pd_of(pd)->dev, sw_verbs_netdev_of(pd->context), attr);
     if (rc) {
         sw_verbs_object_free(pd->context, ah);
         return sw_verbs_fail(rc);

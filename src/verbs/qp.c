@@ -50,7 +50,15 @@ static struct sw_cq *device_cq(struct ibv_cq *cq)
     return cq ? sw_verbs_cq_of(cq)->dev : NULL;
 }
 
-static int create_device_qp(struct sw_verbs_qp *qp, struct ibv_xrcd *xrcd,
+/* What struct ibv_qp_init_attr does not say. */
+struct extras {
+    struct ibv_pd *pd; /* or xrcd, as the type has it */
+    struct ibv_xrcd *xrcd;
+    const uint64_t *send_ops; /* NULL: without the builder interface */
+    bool blocks_own_multicast;
+};
+
+static int create_device_qp(struct sw_verbs_qp *qp, const struct extras *extras,
                             const struct ibv_qp_init_attr *init)
 {
     struct sw_qp_init device_init = {
@@ -58,10 +66,11 @@ static int create_device_qp(struct sw_verbs_qp *qp, struct ibv_xrcd *xrcd,
         .pd = qp->ibv.pd ? sw_verbs_pd_of(qp->ibv.pd)->dev : NULL,
         .send_cq = device_cq(init->send_cq),
         .recv_cq = device_cq(init->recv_cq),
-        .xrcd = xrcd ? sw_verbs_xrcd_of(xrcd)->dev : NULL,
+        .xrcd = extras->xrcd ? sw_verbs_xrcd_of(extras->xrcd)->dev : NULL,
         .srq = init->srq ? sw_verbs_srq_of(init->srq)->dev : NULL,
         .cap = init->cap,
         .sq_sig_all = init->sq_sig_all != 0,
+        .blocks_own_multicast = extras->blocks_own_multicast,
         .owner = qp,
     };
     const int rc = sw_qp_create(sw_verbs_context_of(qp->ibv.context)->dev, &device_init, &qp->dev);
@@ -72,11 +81,13 @@ static int create_device_qp(struct sw_verbs_qp *qp, struct ibv_xrcd *xrcd,
     return rc;
 }
 
-/* `pd` or `xrcd`, as the type has it. `send_ops` is NULL for a QP without the builder interface. On
- * success init->cap is what was granted. */
-static struct ibv_qp *create(struct ibv_context *context, struct ibv_pd *pd, struct ibv_xrcd *xrcd,
-                             struct ibv_qp_init_attr *init, const uint64_t *send_ops)
+/* On success init->cap is what was granted. */
+static struct ibv_qp *create(struct ibv_context *context, const struct extras *extras,
+                             struct ibv_qp_init_attr *init)
 {
+    struct ibv_pd *pd = extras->pd;
+    struct ibv_xrcd *xrcd = extras->xrcd;
+    const uint64_t *send_ops = extras->send_ops;
     int rc = check_type(init->qp_type);
     if (!rc && send_ops)
         rc = sw_builder_check(init->qp_type, *send_ops);
@@ -105,7 +116,7 @@ static struct ibv_qp *create(struct ibv_context *context, struct ibv_pd *pd, str
     pthread_mutex_init(&ibv->mutex, NULL);
     pthread_cond_init(&ibv->cond, NULL);
 
-    rc = create_device_qp(qp, xrcd, init);
+    rc = create_device_qp(qp, extras, init);
     if (!rc && send_ops) {
         rc = sw_builder_init(qp, *send_ops);
         if (rc)
@@ -126,7 +137,7 @@ SW_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->create_qp(pd, init);
-    return create(pd->context, pd, NULL, init, NULL);
+    return create(pd->context, &(struct extras){.pd = pd}, init);
 }
 
 struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
@@ -135,18 +146,23 @@ struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_
                            IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     if (init->comp_mask & ~built)
         return sw_verbs_fail(-EOPNOTSUPP);
-    if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags)
+    const uint32_t flags = init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? init->create_flags : 0;
+    if (flags & ~(init->qp_type == IBV_QPT_UD ? (uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0))
         return sw_verbs_fail(-EOPNOTSUPP);
-    struct ibv_pd *pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
-    struct ibv_xrcd *xrcd = init->comp_mask & IBV_QP_INIT_ATTR_XRCD ? init->xrcd : NULL;
+    const struct extras extras = {
+        .pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL,
+        .xrcd = init->comp_mask & IBV_QP_INIT_ATTR_XRCD ? init->xrcd : NULL,
+        .send_ops =
+            init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? &init->send_ops_flags : NULL,
+        .blocks_own_multicast = flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
+    };
 
     struct ibv_qp_init_attr plain;
     static_assert(offsetof(struct ibv_qp_init_attr_ex, comp_mask) >=
                       offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(plain.sq_sig_all),
                   "the extended attributes begin with the plain ones");
     memcpy(&plain, init, offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(plain.sq_sig_all));
-    const bool ex = init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    struct ibv_qp *qp = create(context, pd, xrcd, &plain, ex ? &init->send_ops_flags : NULL);
+    struct ibv_qp *qp = create(context, &extras, &plain);
     if (qp)
         init->cap = plain.cap;
     return qp;

@@ -20,7 +20,7 @@ static int init(struct rig *rig, struct sw_ah *ah, uint8_t index, const union ib
                                              .traffic_class = 0x12,
                                              .flow_label = 0x3abcd}};
     memset(ah, 0, sizeof(*ah));
-    return sw_ah_init(ah, rig->ctx->netdev, &attr);
+    return sw_ah_init(ah, rig->pd, rig->ctx->netdev, &attr);
 }
 
 static void sw_gid_is_multicast__both_families(void **state)
@@ -60,11 +60,11 @@ static void sw_ah_init__refusals(void **state)
     assert_int_equal(init(rig, &ah, 126, &loopback4), -EINVAL);
     assert_int_equal(init(rig, &ah, 255, &loopback4), -EINVAL);
     struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .sl = 16, .grh = {.sgid_index = 1}};
-    assert_int_equal(sw_ah_init(&ah, rig->ctx->netdev, &attr), -EINVAL);
+    assert_int_equal(sw_ah_init(&ah, rig->pd, rig->ctx->netdev, &attr), -EINVAL);
     attr.sl = 15;
-    assert_int_equal(sw_ah_init(&ah, rig->ctx->netdev, &attr), 0);
+    assert_int_equal(sw_ah_init(&ah, rig->pd, rig->ctx->netdev, &attr), 0);
     attr.port_num = 0;
-    assert_int_equal(sw_ah_init(&ah, rig->ctx->netdev, &attr), -EINVAL);
+    assert_int_equal(sw_ah_init(&ah, rig->pd, rig->ctx->netdev, &attr), -EINVAL);
 }
 
 /* Our own address is; an address from the documentation range is nobody's. */

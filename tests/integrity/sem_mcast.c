@@ -141,10 +141,73 @@ static void sleeper_b(int sock, int param)
     ud_close(&side);
 }
 
+/* A QP that asked for it does not hear itself, and hears all others. */
+static struct ibv_qp *deaf_to_itself(struct ud_side *side, const union ibv_gid *group)
+{
+    struct ibv_qp_init_attr_ex init = {
+        .send_cq = side->scq,
+        .recv_cq = side->rcq,
+        .qp_type = IBV_QPT_UD,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+        .pd = side->dev.pd,
+        .create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB};
+    struct ibv_qp *qp = ibv_create_qp_ex(side->dev.ctx, &init);
+    VU_CHECK(qp, "ibv_create_qp_ex: %s", strerror(errno));
+    ud_to(qp, IBV_QPS_RTS, UD_QKEY);
+    VU_EQ(ibv_attach_mcast(qp, group, 0), 0);
+    return qp;
+}
+
+static void deaf_a(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, false);
+    struct ibv_ah *ah = ud_ah(&side, &group);
+    struct ibv_qp *deaf = deaf_to_itself(&side, &group), *first = side.qp;
+    VU_EQ(ibv_attach_mcast(first, &group, 0), 0);
+    ud_recv(&side, deaf, 1, UD_SLOT);
+    ud_recv(&side, first, 2, UD_SLOT);
+    vu_barrier(sock);
+    struct ud_send send = {.wr_id = 7, .len_bytes = 8, .ah = ah, .qpn = MCAST_QPN};
+    side.qp = deaf;
+    ud_send(&side, &send);
+    VU_EQ(vu_expect(side.rcq, 2, IBV_WC_SUCCESS).src_qp, deaf->qp_num);
+    vu_expect_none(side.rcq, UD_QUIET_MS);
+    side.qp = first;
+    ud_send(&side, &send); /* its own copy finds no receive */
+    VU_EQ(vu_expect(side.rcq, 1, IBV_WC_SUCCESS).src_qp, first->qp_num);
+    VU_EQ(ibv_detach_mcast(deaf, &group, 0), 0);
+    VU_EQ(ibv_detach_mcast(first, &group, 0), 0);
+    VU_EQ(ibv_destroy_qp(deaf), 0);
+    VU_EQ(ibv_destroy_ah(ah), 0);
+    ud_close(&side);
+}
+
+static void deaf_b(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    const union ibv_gid group = group_of(&side, false);
+    struct ibv_qp *deaf = deaf_to_itself(&side, &group);
+    ud_recv(&side, deaf, 1, UD_SLOT);
+    ud_recv(&side, deaf, 2, UD_SLOT);
+    vu_barrier(sock);
+    vu_expect(side.rcq, 1, IBV_WC_SUCCESS);
+    vu_expect(side.rcq, 2, IBV_WC_SUCCESS);
+    VU_EQ(ibv_detach_mcast(deaf, &group, 0), 0);
+    VU_EQ(ibv_destroy_qp(deaf), 0);
+    ud_close(&side);
+}
+
 const struct sem_case sem_mcast[] = {
     {"mcast__attach_and_detach", rules, rules, 0},
     {"mcast__to_all_attached", all_a, all_b, false},
     {"mcast__to_all_attached_ipv4", all_a, all_b, true},
+    {"mcast__not_back_to_who_blocks_it", deaf_a, deaf_b, 0},
     {"mcast__wakes_a_sleeper", sleeper_a, sleeper_b, 0},
     {NULL, NULL, NULL, 0},
 };

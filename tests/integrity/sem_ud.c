@@ -303,7 +303,16 @@ static void refusals_a(int sock, int param)
     ud_close(&side);
 }
 
-enum { FAIL_LENGTH, FAIL_KEY, FAIL_KEY_TO_NOBODY };
+enum { FAIL_LENGTH, FAIL_KEY, FAIL_KEY_TO_NOBODY, FAIL_HANDLE };
+
+/* A handle to the same address, of another PD or of a parent domain of the same. */
+static struct ibv_ah *handle_of(struct ud_side *side, struct ibv_pd *pd)
+{
+    struct ud_side other = *side;
+    other.dev.pd = pd;
+    VU_CHECK(pd, "a protection domain: %s", strerror(errno));
+    return ud_ah(&other, &side->dev.gid);
+}
 
 /* What is wrong with a request takes the send queue to SQE; receiving goes on, and RTS heals. */
 static void sqe_a(int sock, int param)
@@ -311,14 +320,20 @@ static void sqe_a(int sock, int param)
     struct ud_side side;
     ud_open(&side, sock, NULL);
     ud_recv(&side, side.qp, 1, UD_SLOT);
+    static const enum ibv_wc_status status[] = {IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
+                                                IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR};
+    struct ibv_pd *stranger = ibv_alloc_pd(side.dev.ctx);
+    struct ibv_ah *foreign = handle_of(&side, stranger);
     struct ud_send bad = {.wr_id = 1, .len_bytes = param == FAIL_LENGTH ? 4097 : 64};
-    if (param != FAIL_LENGTH)
+    if (param == FAIL_KEY || param == FAIL_KEY_TO_NOBODY)
         bad.at = UD_BYTES - 63;
     if (param == FAIL_KEY_TO_NOBODY)
         bad.qpn = 2; /* of no process */
+    if (param == FAIL_HANDLE)
+        bad.ah = foreign;
     VU_EQ(ud_post(&side, &bad), 0);
     VU_EQ(ud_post(&side, &(struct ud_send){.wr_id = 2, .len_bytes = 1}), 0);
-    vu_expect(side.scq, 1, param == FAIL_LENGTH ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR);
+    vu_expect(side.scq, 1, status[param]);
     vu_expect(side.scq, 2, IBV_WC_WR_FLUSH_ERR);
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
@@ -331,6 +346,31 @@ static void sqe_a(int sock, int param)
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE};
     VU_EQ(ibv_modify_qp(side.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
     ud_send(&side, &(struct ud_send){.wr_id = 4, .len_bytes = 7});
+    VU_EQ(ibv_destroy_ah(foreign), 0);
+    VU_EQ(ibv_dealloc_pd(stranger), 0);
+    ud_close(&side);
+}
+
+/* A parent domain is the same protection domain. */
+static void parent_a(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    struct ibv_parent_domain_init_attr init = {.pd = side.dev.pd};
+    struct ibv_pd *parent = ibv_alloc_parent_domain(side.dev.ctx, &init);
+    struct ibv_ah *ah = handle_of(&side, parent);
+    ud_send(&side, &(struct ud_send){.wr_id = 1, .len_bytes = 7, .ah = ah});
+    VU_EQ(ibv_destroy_ah(ah), 0);
+    VU_EQ(ibv_dealloc_pd(parent), 0);
+    ud_close(&side);
+}
+
+static void parent_b(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
     ud_close(&side);
 }
 
@@ -600,6 +640,8 @@ const struct sem_case sem_ud[] = {
     {"ud__sqe_after_length_error", sqe_a, sqe_b, FAIL_LENGTH},
     {"ud__sqe_after_bad_key", sqe_a, sqe_b, FAIL_KEY},
     {"ud__sqe_after_bad_key_to_nobody", sqe_a, sqe_b, FAIL_KEY_TO_NOBODY},
+    {"ud__sqe_after_a_handle_of_another_pd", sqe_a, sqe_b, FAIL_HANDLE},
+    {"ud__handle_of_a_parent_domain", parent_a, parent_b, 0},
     {"ud__states", states_a, states_b, 0},
     {"ud__ah_from_wc_v1", reply_a, reply_b, GRH_V1},
     {"ud__ah_from_wc_v2", reply_a, reply_b, GRH_V2},

@@ -81,6 +81,9 @@ static void create__send_ops(void **state)
     attr.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING;
     assert_null(ibv_create_qp_ex(rig.ctx, &attr));
     assert_int_equal(errno, EOPNOTSUPP);
+    attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB; /* of UD alone */
+    assert_null(ibv_create_qp_ex(rig.ctx, &attr));
+    assert_int_equal(errno, EOPNOTSUPP);
     attr.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS; /* no PD */
     assert_null(ibv_create_qp_ex(rig.ctx, &attr));
     assert_int_equal(errno, EINVAL);

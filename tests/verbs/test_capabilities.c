@@ -88,6 +88,9 @@ static void memory__announced(void **state)
         ibv_reg_mr(offer.rig.pd, offer.rig.buf, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
     bool odp = offer.attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
     assert_offered(mr, odp);
+    /* A request does the same over XRC as over RC. */
+    assert_int_equal(offer.attr.xrc_odp_caps, offer.attr.odp_caps.per_transport_caps.rc_odp_caps);
+    assert_int_equal(offer.attr.xrc_odp_caps & IBV_ODP_SUPPORT_READ ? 1 : 0, odp);
     if (mr)
         assert_int_equal(ibv_dereg_mr(mr), 0);
     mr = ibv_reg_mr(offer.rig.pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);

@@ -358,6 +358,10 @@ void sw_datagram_run(struct sw_qp *qp)
             fail(qp, IBV_WC_LOC_LEN_ERR);
             return;
         }
+        if (sw_sq_route(sq, sq->next)->pd_id != qp->pd_id) { /* IBTA Vol1 11.6.2 */
+            fail(qp, IBV_WC_LOC_QP_OP_ERR);
+            return;
+        }
         enum put result = start(qp, sq->next);
         if (result == PUT_BAD_KEY) {
             fail(qp, IBV_WC_LOC_PROT_ERR);
