@@ -165,12 +165,15 @@ static void receive_bitmap(struct sw_requester *r, uint32_t seq, struct bitmap m
             continue;
         }
         /* A READ that waits there for its turn: not lost, its time begins now. */
-        uint32_t end = sw_read_track_end(&r->reads, early);
+        uint32_t end = sw_read_track_span(&r->reads, early).end;
         sw_flight_note_arrival(f, early, now_ns);
+        f->seen = sw_seq_max(f->seen, early);
         for (uint32_t at = early; at != end; at++)
             f->sent_at[at % SW_FLIGHT_PACKETS] = sw_flight_tick(now_ns);
     }
 }
+
+enum { GAPS_FLOOR_FACTOR = 4 };
 
 /* A gap, of which no more is known than where it begins: all from there on (go-back-N). */
 static void receive_gap(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
@@ -181,8 +184,10 @@ static void receive_gap(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
     uint32_t since = sw_flight_tick(now_ns) - f->sent_at[seq % SW_FLIGHT_PACKETS];
     if (sw_flight_bit(f->again, seq) && sw_flight_ticks_ns(since) < r->retry.min_ns / 2)
         return; /* said before what was sent again can have arrived */
+    uint32_t before = f->lost_count;
     sw_flight_lose_all(f, seq);
-    sw_congestion_on_loss(&r->congestion, 1, now_ns);
+    sw_congestion_on_loss(&r->congestion, f->lost_count - before, now_ns);
+    sw_requester_set_floor(r, GAPS_FLOOR_FACTOR); /* so this path loses */
 }
 
 static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, uint32_t seq,
@@ -253,7 +258,7 @@ void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet
     if (r->config.offer_selective && packet->bth.reserved7 == SW_SELECTIVE_MARK &&
         !r->peer_selective) {
         r->peer_selective = true;
-        r->retry.floor_ns = r->config.timer_floor_ns ? r->config.timer_floor_ns : 1000000;
+        sw_requester_set_floor(r, 1);
     }
     uint32_t seq = sw_seq_of(r->flight.una, packet->bth.psn);
     if (!sw_flight_has(&r->flight, seq)) {
@@ -283,7 +288,7 @@ void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet
     case SW_PACKET_CNP:
         break;
     }
-    if (r->flight.acked_count)
+    if (r->flight.seen != r->flight.una)
         sw_requester_find_lost(r, now_ns);
     else
         r->overdue_ns = SW_RETRY_NEVER;

@@ -7,8 +7,9 @@
 enum {
     WINDOW_FIRST = 32 * ONE,
     WINDOW_MIN = ONE / 16,
-    ROUND_MIN = 64, /* packets over which a loss rate is taken */
-    LOSS_SHIFT = 5, /* 1/32 and less is the path's own */
+    DELAY_MIN = 8 * ONE, /* a late process is no congestion: delay alone takes no more */
+    ROUND_MIN = 128,     /* packets over which a loss rate is taken */
+    LOSS_PART = 20,      /* of which this part, and less, is the path's own */
     ALPHA_ONE = 1 << 16,
     ALPHA_SHIFT = 8,  /* DCQCN's g: 1/256 */
     FAST_STAGES = 5,  /* of recovery, before the rate grows beyond what it was */
@@ -40,13 +41,14 @@ static void window_set(struct sw_congestion *c, uint64_t window)
     c->window = (uint32_t)(window > max ? max : window < WINDOW_MIN ? WINDOW_MIN : window);
 }
 
-/* Takes `part` of 1024 of the window, once in a round trip. */
-static void window_cut(struct sw_congestion *c, uint32_t part, uint64_t now_ns)
+/* Takes `part` of 1024 of the window, but leaves `least`; once in a round trip. */
+static void window_cut(struct sw_congestion *c, uint32_t part, uint32_t least, uint64_t now_ns)
 {
-    if (now_ns - c->decreased_ns < c->rtt_ns)
+    if (now_ns - c->decreased_ns < c->rtt_ns || c->window <= least)
         return;
     c->decreased_ns = now_ns;
-    window_set(c, (uint64_t)c->window * (1024 - part) / 1024);
+    uint64_t window = (uint64_t)c->window * (1024 - part) / 1024;
+    window_set(c, window > least ? window : least);
     c->threshold = c->window;
 }
 
@@ -68,8 +70,8 @@ static void round_close(struct sw_congestion *c, uint64_t now_ns)
     uint32_t total = c->round_acked + c->round_lost;
     if (total < ROUND_MIN || total < c->window / ONE)
         return;
-    if (c->round_lost << LOSS_SHIFT > total)
-        window_cut(c, c->round_lost * 4 > total ? 512 : 307, now_ns);
+    if (c->round_lost * LOSS_PART > total)
+        window_cut(c, c->round_lost * 4 > total ? 512 : 307, ONE, now_ns);
     c->round_acked = c->round_lost = 0;
     c->limited = false;
 }
@@ -187,7 +189,7 @@ void sw_congestion_on_ack(struct sw_congestion *c, uint32_t packets, uint64_t rt
     } else {
         /* Swift: beta = 0.8 of the excess, at most half. */
         uint64_t part = (rtt_ns - target) * 819 / rtt_ns;
-        window_cut(c, (uint32_t)(part < 512 ? part : 512), now_ns);
+        window_cut(c, (uint32_t)(part < 512 ? part : 512), DELAY_MIN, now_ns);
     }
     round_close(c, now_ns);
 }

@@ -3,8 +3,9 @@
  * How much a QP may have on its way, and how fast. Two controllers in one:
  *
  * - by delay, as Swift (Kumar et al., SIGCOMM 2020): a window that grows by a packet a round trip
- *   while the round trip is below a target, and shrinks in proportion to the excess. Below one
- *   packet it becomes a pace. Single losses are the path's; many in one window shrink it.
+ *   while the round trip is below a target, and shrinks in proportion to the excess. Single losses
+ *   are the path's; many in one round shrink it. After timeouts it may be less than one packet and
+ *   becomes a pace.
  * - by marks, as DCQCN (Zhu et al., SIGCOMM 2015), from the first congestion notification until the
  *   rate is back where it was.
  *

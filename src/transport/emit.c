@@ -136,7 +136,7 @@ static bool emit_again(struct sw_requester *r, uint64_t now_ns, struct sw_emissi
     uint32_t seq = sw_flight_first_lost(f), position = sw_requester_find(r, seq), count = 1;
     if (sw_requester_at(r, position)->kind == SW_REQUEST_READ) {
         /* From the gap to the end of the gap; of a plain peer, to where the request had ended. */
-        uint32_t end = sw_read_track_end(&r->reads, seq);
+        uint32_t end = sw_read_track_span(&r->reads, seq).end;
         while (seq + count != end && (!r->peer_selective || sw_flight_bit(f->lost, seq + count)))
             count++;
     }

@@ -13,11 +13,13 @@
 
 enum { SW_READ_TRACK_MAX = 32 };
 
+struct sw_read_span {
+    uint32_t first, end;
+};
+
 struct sw_read_track {
     uint32_t head, count;
-    struct {
-        uint32_t first, end;
-    } spans[SW_READ_TRACK_MAX];
+    struct sw_read_span spans[SW_READ_TRACK_MAX];
 };
 
 /* There must be room. */
@@ -37,15 +39,15 @@ static inline void sw_read_track_settle(struct sw_read_track *t, uint32_t una)
     }
 }
 
-/* Where the request ends that asked for this. */
-static inline uint32_t sw_read_track_end(const struct sw_read_track *t, uint32_t seq)
+/* The request that asked for this. */
+static inline struct sw_read_span sw_read_track_span(const struct sw_read_track *t, uint32_t seq)
 {
     for (uint32_t i = 0; i < t->count; i++) {
-        uint32_t at = (t->head + i) % SW_READ_TRACK_MAX;
-        if (sw_seq_is_before(seq, t->spans[at].end))
-            return t->spans[at].end;
+        struct sw_read_span span = t->spans[(t->head + i) % SW_READ_TRACK_MAX];
+        if (sw_seq_is_before(seq, span.end))
+            return span;
     }
-    return seq + 1;
+    return (struct sw_read_span){.first = seq, .end = seq + 1};
 }
 
 #endif

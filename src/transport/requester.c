@@ -10,6 +10,13 @@
 enum { PLAIN_FLOOR_FACTOR = 16 };
 #define FLOOR_NS 1000000ull
 
+void sw_requester_set_floor(struct sw_requester *r, uint32_t factor)
+{
+    uint64_t floor_ns = r->config.timer_floor_ns ? r->config.timer_floor_ns : FLOOR_NS;
+    if (r->retry.floor_ns == 0 || floor_ns * factor < r->retry.floor_ns)
+        r->retry.floor_ns = floor_ns * factor;
+}
+
 void sw_requester_init(struct sw_requester *r, const struct sw_requester_config *config,
                        struct sw_request *ring, uint32_t entries)
 {
@@ -34,9 +41,8 @@ void sw_requester_init(struct sw_requester *r, const struct sw_requester_config 
     r->overdue_ns = r->paced_ns = SW_RETRY_NEVER;
     r->reads = (struct sw_read_track){0};
     r->counts = (struct sw_requester_counts){0};
-    uint64_t floor = config->timer_floor_ns ? config->timer_floor_ns : FLOOR_NS;
-    sw_retry_init(&r->retry, config->timeout, config->retry_cnt, config->rnr_retry,
-                  floor * PLAIN_FLOOR_FACTOR);
+    sw_retry_init(&r->retry, config->timeout, config->retry_cnt, config->rnr_retry);
+    sw_requester_set_floor(r, PLAIN_FLOOR_FACTOR);
     const struct sw_congestion_config congestion = {.packet_bytes = mtu,
                                                     .window_max = SW_FLIGHT_PACKETS,
                                                     .rate_max = config->rate_max,
@@ -149,15 +155,22 @@ void sw_requester_find_lost(struct sw_requester *r, uint64_t now_ns)
         sw_congestion_on_loss(&r->congestion, found, now_ns);
 }
 
-/* One packet at the end of what is out: its answer tells what is missing before it. */
+/* Sends again what is at the end of all that is out: its answer tells what is missing before. Of a
+ * READ, all that is missing, since a part of one that was never executed would count as one more.
+ */
 static void probe(struct sw_requester *r)
 {
-    uint32_t seq = r->flight.next - 1;
-    while (seq != r->flight.una && sw_flight_bit(r->flight.acked, seq))
+    struct sw_flight *f = &r->flight;
+    uint32_t seq = f->next - 1;
+    while (seq != f->una && sw_flight_bit(f->acked, seq))
         seq--;
     r->retry.probed = true;
     r->counts.probes++;
-    sw_flight_lose(&r->flight, seq);
+    struct sw_read_span span = {.first = seq, .end = seq + 1};
+    if (sw_request_is_answered(sw_requester_at(r, sw_requester_find(r, seq))))
+        span = sw_read_track_span(&r->reads, seq);
+    for (uint32_t at = sw_seq_max(span.first, f->una); at != span.end; at++)
+        sw_flight_lose(f, at);
 }
 
 static void expire(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out)

@@ -16,6 +16,9 @@ uint32_t sw_requester_find(const struct sw_requester *r, uint32_t seq);
 /* Looks for what is lost after something arrived out of order, or when it is overdue. */
 void sw_requester_find_lost(struct sw_requester *r, uint64_t now_ns);
 
+/* Makes the timer's floor `factor` times what was configured, if that is shorter than it is. */
+void sw_requester_set_floor(struct sw_requester *r, uint32_t factor);
+
 /* A request has failed, the one at `done`. */
 void sw_requester_fail(struct sw_requester *r, enum sw_failure failure, uint8_t syndrome,
                        struct sw_progress *out);

@@ -7,14 +7,12 @@
 #define PROBE_MIN (MS / 5)
 enum { BACKOFF_MAX = 10, RNR_FOREVER = 7 };
 
-void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry,
-                   uint64_t floor_ns)
+void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
 {
     *t = (struct sw_retry){
         .timeout_ns = timeout ? 4096ull << (timeout & 31) : 0,
         .retry_cnt = retry_cnt,
         .rnr_retry = rnr_retry,
-        .floor_ns = floor_ns ? floor_ns : MS,
     };
 }
 

@@ -30,8 +30,8 @@ struct sw_retry {
     bool probed; /* the tail has been asked for since the last progress */
 };
 
-void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry,
-                   uint64_t floor_ns);
+/* The floor is the caller's to set. */
+void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry);
 
 /* A packet was sent: the timer runs from now on, if it did not. */
 static inline void sw_retry_start(struct sw_retry *t, uint64_t now_ns)

@@ -134,6 +134,16 @@ static void transmit(struct pair *p, const struct sw_packet *packet, const uint8
     uint32_t copies = happens(p, p->faults.loss) ? 0 : happens(p, p->faults.copy) ? 2 : 1;
     if (p->script)
         copies = p->script(p, packet, to_responder);
+    uint64_t leaves_ns = p->now_ns, *busy = &p->busy_ns[to_responder];
+    if (p->faults.byte_ns_1024) {
+        *busy = *busy > p->now_ns ? *busy : p->now_ns;
+        if (*busy - p->now_ns > p->faults.queue_ns) {
+            p->dropped++;
+            return;
+        }
+        *busy += (packet->payload_len + 100ull) * p->faults.byte_ns_1024 / 1024;
+        leaves_ns = *busy;
+    }
     for (; copies; copies--) {
         struct pair_packet *made = malloc(sizeof(*made));
         assert(made);
@@ -144,7 +154,7 @@ static void transmit(struct pair *p, const struct sw_packet *packet, const uint8
         made->len = (uint32_t)sw_packet_len(sw_opcode_of(packet->bth.opcode), packet->payload_len);
         made->to_responder = to_responder;
         made->order = p->sent_count++;
-        made->at_ns = p->now_ns + p->faults.delay_ns;
+        made->at_ns = leaves_ns + p->faults.delay_ns;
         if (happens(p, p->faults.reorder))
             made->at_ns += pair_random(p) % (p->faults.reorder_ns + 1);
         heap_push(p, made);

@@ -26,6 +26,10 @@ enum {
 struct pair_faults {
     uint32_t loss, copy, reorder;
     uint64_t delay_ns, reorder_ns; /* one way; what a reordered packet is late by at most */
+    /* A bottleneck towards the responder, and towards the requester: ns for each byte in 1/1024,
+     * and what may wait before it; 0: none. */
+    uint32_t byte_ns_1024;
+    uint64_t queue_ns;
 };
 
 struct pair_packet {
@@ -47,7 +51,8 @@ struct pair {
     struct sw_early_pool pool;
     struct sw_early_slot slots[PAIR_POOL];
     struct sw_request ring[PAIR_ENTRIES];
-    uint64_t now_ns, random, sent_count;
+    uint64_t now_ns, random, sent_count, dropped;
+    uint64_t busy_ns[2]; /* until when a direction is */
     struct pair_faults faults;
     /* How many copies of a packet arrive; NULL: as faults say. */
     uint32_t (*script)(struct pair *p, const struct sw_packet *packet, bool to_responder);

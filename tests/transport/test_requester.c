@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The requester's rules: docs/transport.md says which line of the specification each one shows.
+ * Those of READs and atomics are in test_requester_reads.c. */
+#include "transport/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "wire/aeth.h"
+
+#define MS 1000000ull
+
+static struct rig rig;
+
+static void start(bool selective)
+{
+    struct sw_requester_config config = rig_requester_config();
+    config.offer_selective = selective;
+    rig_start(&rig, &config, NULL);
+}
+
+/* As start(), with a peer that has shown itself, and a round trip of 100 us measured. */
+static void start_with_peer(void)
+{
+    rig_start(&rig, NULL, NULL);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 100);
+    rig.now_ns += 100000;
+    struct sw_packet ack = rig_packet(0x11, 100, 0);
+    ack.aeth.syndrome = RIG_ACK;
+    sw_requester_receive(&rig.r, &ack, rig.now_ns, &rig.progress);
+    rig_done(&rig, 1);
+    assert_true(rig.r.peer_selective);
+}
+
+static void requester__cuts_messages_by_the_mtu(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU + 5, SW_REQUEST_IMM | SW_REQUEST_SOLICITED);
+    rig_sends(&rig, 0x06, 100);
+    assert_true(rig.out.packet.reth.addr == 0x1000);
+    assert_int_equal(rig.out.packet.reth.rkey, 7);
+    assert_int_equal(rig.out.packet.reth.len_bytes, 2 * RIG_MTU + 5);
+    assert_false(rig.out.packet.bth.solicited);
+    assert_false(rig.out.packet.bth.ack_req);
+    rig_sends(&rig, 0x07, 101);
+    assert_true(rig.out.offset == RIG_MTU && rig.out.packet.payload_len == RIG_MTU);
+    rig_sends(&rig, 0x09, 102);
+    assert_true(rig.out.offset == 2 * RIG_MTU && rig.out.packet.payload_len == 5);
+    assert_int_equal(rig.out.packet.imm_be, 0x12345678);
+    assert_true(rig.out.packet.bth.solicited && rig.out.packet.bth.ack_req);
+    assert_int_equal(rig.out.packet.bth.dest_qpn, 18);
+    assert_int_equal(rig.out.packet.bth.pkey, 0xffff);
+    rig_sends_nothing(&rig);
+}
+
+static void requester__opcodes_of_a_send(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_post(&rig, SW_REQUEST_SEND, 8, SW_REQUEST_IMM);
+    rig_post(&rig, SW_REQUEST_SEND, 8, SW_REQUEST_INV);
+    rig_post(&rig, SW_REQUEST_SEND, 0, 0);
+    rig_post(&rig, SW_REQUEST_SEND, RIG_MTU, 0);
+    rig_post(&rig, SW_REQUEST_SEND, RIG_MTU + 1, SW_REQUEST_INV);
+    rig_sends(&rig, 0x04, 100);
+    assert_int_equal(rig.out.packet.imm_be, 0);
+    rig_sends(&rig, 0x05, 101);
+    rig_sends(&rig, 0x17, 102);
+    assert_int_equal(rig.out.packet.inv_rkey, 0x12345678);
+    rig_sends(&rig, 0x04, 103);
+    assert_int_equal(rig.out.source, SW_PAYLOAD_NONE);
+    rig_sends(&rig, 0x04, 104);
+    assert_int_equal(rig.out.packet.payload_len, RIG_MTU);
+    rig_sends(&rig, 0x00, 105);
+    rig_sends(&rig, 0x16, 106);
+}
+
+static void requester__a_full_ring_refuses(void **state)
+{
+    (void)state;
+    start(false);
+    for (int i = 0; i < RIG_ENTRIES; i++)
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    const struct sw_request request = {.kind = SW_REQUEST_SEND};
+    assert_false(sw_requester_post(&rig.r, &request));
+    rig_sends(&rig, 0x04, 100);
+    rig_ack(&rig, 100);
+    assert_true(sw_requester_post(&rig.r, &request));
+}
+
+static void requester__psns_wrap(void **state)
+{
+    (void)state;
+    struct sw_requester_config config = rig_requester_config();
+    config.first_psn = 0xffffff;
+    rig_start(&rig, &config, NULL);
+    rig_post(&rig, SW_REQUEST_SEND, 2 * RIG_MTU, 0);
+    rig_sends(&rig, 0x00, 0xffffff);
+    rig_sends(&rig, 0x02, 0);
+    rig_ack(&rig, 0);
+    rig_done(&rig, 1);
+}
+
+static void requester__asks_for_answers_before_the_window_is_full(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_WRITE, 100 * RIG_MTU, 0);
+    uint32_t asked = 0, sent = 0, last = 0;
+    while (sw_requester_next(&rig.r, rig.now_ns, &rig.out)) {
+        sent++;
+        if (rig.out.packet.bth.ack_req) {
+            asked++;
+            last = rig.out.packet.bth.psn;
+        }
+    }
+    assert_int_equal(sent, 32); /* the first window */
+    assert_true(asked >= 2);
+    assert_int_equal(last, 100 + 31); /* else it might never open */
+    rig_ack(&rig, last);
+    assert_true(rig_drain(&rig) > 32);
+}
+
+static void requester__one_ack_completes_many(void **state)
+{
+    (void)state;
+    start(false);
+    for (int i = 0; i < 5; i++)
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    assert_int_equal(rig_drain(&rig), 5);
+    rig_ack(&rig, 102);
+    rig_done(&rig, 3);
+    rig_ack(&rig, 104);
+    rig_done(&rig, 5);
+    assert_true(sw_requester_is_idle(&rig.r));
+    assert_true(sw_requester_due_ns(&rig.r) == UINT64_MAX);
+}
+
+static void requester__an_ack_within_a_message_completes_nothing(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_WRITE, 3 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 3);
+    rig_ack(&rig, 101);
+    rig_done(&rig, 0);
+    rig_ack(&rig, 102);
+    rig_done(&rig, 1);
+}
+
+static void requester__stale_and_ghost_answers_are_ignored(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    assert_int_equal(rig_drain(&rig), 2);
+    rig_ack(&rig, 100);
+    rig_done(&rig, 1);
+    static const uint32_t psns[] = {99, 100, 102, 103, 0x800000};
+    for (size_t i = 0; i < sizeof(psns) / sizeof(*psns); i++) {
+        rig_ack(&rig, psns[i]); /* settled, or never sent */
+        rig_done(&rig, 1);
+        rig_answer(&rig, 0x11, psns[i], RIG_NAK_ACCESS, 0);
+        rig_done(&rig, 1);
+        rig_answer(&rig, 0x11, psns[i], RIG_NAK_PSN, 0);
+        rig_sends_nothing(&rig);
+    }
+    assert_int_equal(rig.r.counts.stale, 15);
+    rig_ack(&rig, 101);
+    rig_done(&rig, 2);
+}
+
+static void requester__requests_are_no_answers(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 100);
+    rig_answer(&rig, 0x04, 100, RIG_ACK, 0);
+    rig_done(&rig, 0);
+    rig_answer(&rig, 0x81, 100, RIG_ACK, 0);
+    rig_done(&rig, 0);
+}
+
+static void requester__a_plain_gap_is_sent_again_from_there(void **state)
+{
+    (void)state;
+    start(false);
+    for (int i = 0; i < 5; i++)
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    assert_int_equal(rig_drain(&rig), 5);
+    rig_answer(&rig, 0x11, 102, RIG_NAK_PSN, 0);
+    rig_done(&rig, 2); /* what is before the gap has arrived */
+    rig_sends(&rig, 0x04, 102);
+    rig_sends(&rig, 0x04, 103);
+    assert_int_equal(rig.out.position, 3);
+    rig_sends(&rig, 0x04, 104);
+    assert_true(rig.out.packet.bth.ack_req);
+    rig_sends_nothing(&rig);
+    rig_ack(&rig, 104);
+    rig_done(&rig, 5);
+}
+
+static void requester__what_is_sent_again_is_the_same(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU + 5, SW_REQUEST_IMM);
+    assert_int_equal(rig_drain(&rig), 3);
+    rig_answer(&rig, 0x11, 100, RIG_NAK_PSN, 0);
+    rig_sends(&rig, 0x06, 100);
+    assert_int_equal(rig.out.packet.reth.len_bytes, 2 * RIG_MTU + 5);
+    rig_sends(&rig, 0x07, 101);
+    assert_true(rig.out.offset == RIG_MTU);
+    rig_sends(&rig, 0x09, 102);
+    assert_int_equal(rig.out.packet.payload_len, 5);
+}
+
+static void requester__a_refusal_fails_its_request(void **state)
+{
+    (void)state;
+    static const uint8_t codes[] = {RIG_NAK_INVALID, RIG_NAK_ACCESS, 0x63};
+    for (size_t i = 0; i < sizeof(codes); i++) {
+        start(false);
+        for (int k = 0; k < 3; k++)
+            rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+        assert_int_equal(rig_drain(&rig), 3);
+        rig_answer(&rig, 0x11, 101, codes[i], 0);
+        assert_int_equal(rig.progress.done, 1);
+        rig_failed(&rig, SW_FAILURE_NAK, codes[i]);
+        rig_ack(&rig, 102); /* it is dead */
+        assert_int_equal(rig.progress.done, 1);
+    }
+}
+
+static void requester__rnr_waits_and_sends_again(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    assert_int_equal(rig_drain(&rig), 2);
+    rig_answer(&rig, 0x11, 100, 0x20 | 14, 0);
+    rig_sends_nothing(&rig);
+    assert_true(sw_requester_due_ns(&rig.r) == rig.now_ns + sw_rnr_timer_ns(14));
+    rig.now_ns += sw_rnr_timer_ns(14) - 1;
+    rig_sends_nothing(&rig);
+    rig.now_ns += 1;
+    rig_sends(&rig, 0x04, 100);
+    rig_sends(&rig, 0x04, 101);
+    rig_ack(&rig, 101);
+    rig_done(&rig, 2);
+}
+
+/* Returns how many RNR NAKs in a row it takes to fail. */
+static uint32_t count_rnr(uint8_t rnr_retry, uint32_t limit)
+{
+    struct sw_requester_config config = rig_requester_config();
+    config.rnr_retry = rnr_retry;
+    rig_start(&rig, &config, NULL);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    for (uint32_t count = 1; count <= limit; count++) {
+        rig_sends(&rig, 0x04, 100);
+        rig_answer(&rig, 0x11, 100, 0x20 | 1, 0);
+        if (rig.progress.failure != SW_FAILURE_NONE) {
+            rig_failed(&rig, SW_FAILURE_RNR_RETRY, 0);
+            return count;
+        }
+        rig.now_ns += sw_rnr_timer_ns(1);
+    }
+    return 0;
+}
+
+static void requester__rnr_retry_is_a_limit_and_seven_is_none(void **state)
+{
+    (void)state;
+    assert_int_equal(count_rnr(0, 10), 1);
+    assert_int_equal(count_rnr(2, 10), 3);
+    assert_int_equal(count_rnr(6, 10), 7);
+    assert_int_equal(count_rnr(7, 1000), 0);
+}
+
+static void requester__progress_resets_the_rnr_count(void **state)
+{
+    (void)state;
+    start(false); /* rnr_retry is 2 */
+    for (uint32_t i = 0; i < 10; i++) {
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+        rig_sends(&rig, 0x04, 100 + i);
+        for (int k = 0; k < 2; k++) {
+            rig_answer(&rig, 0x11, 100 + i, 0x20 | 1, 0);
+            rig.now_ns += sw_rnr_timer_ns(1);
+            rig_sends(&rig, 0x04, 100 + i);
+        }
+        rig_ack(&rig, 100 + i);
+        rig_done(&rig, i + 1);
+    }
+}
+
+/* Lets a lone request run out of time; returns after how long it fails, and how often it was sent.
+ */
+static uint64_t time_out(uint8_t timeout, uint8_t retry_cnt, uint32_t *sent)
+{
+    struct sw_requester_config config = rig_requester_config();
+    config.timeout = timeout;
+    config.retry_cnt = retry_cnt;
+    rig_start(&rig, &config, NULL);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    uint64_t begun = rig.now_ns;
+    *sent = rig_drain(&rig);
+    for (int i = 0; i < 100; i++) {
+        rig_tick(&rig);
+        if (rig.progress.failure != SW_FAILURE_NONE) {
+            rig_failed(&rig, SW_FAILURE_RETRY, 0);
+            return rig.now_ns - begun;
+        }
+        *sent += rig_drain(&rig);
+    }
+    return 0;
+}
+
+static void requester__is_as_patient_as_hardware(void **state)
+{
+    (void)state;
+    uint32_t sent;
+    for (uint8_t timeout = 8; timeout < 20; timeout += 3)
+        for (uint8_t retry_cnt = 0; retry_cnt <= 7; retry_cnt++) {
+            uint64_t unit = 4096ull << timeout, took = time_out(timeout, retry_cnt, &sent);
+            assert_true(took >= unit * (retry_cnt + 1u));
+            assert_true(took <= unit * (retry_cnt + 3u));
+            assert_true(sent > retry_cnt);
+        }
+    assert_true(time_out(0, 1, &sent) == 0); /* for ever */
+    assert_int_equal(sent, 101);
+}
+
+static void requester__progress_resets_the_retries(void **state)
+{
+    (void)state;
+    start(false); /* timeout 14: 67 ms, two retries */
+    for (uint32_t i = 0; i < 14; i++)
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_drain(&rig);
+    for (uint32_t i = 0; i < 14; i++) {
+        rig.now_ns += 150 * MS;
+        sw_requester_tick(&rig.r, rig.now_ns, &rig.progress);
+        rig_drain(&rig);
+        rig_ack(&rig, 100 + i);
+        rig_done(&rig, i + 1);
+    }
+}
+
+static void requester__the_timer_follows_the_round_trip(void **state)
+{
+    (void)state;
+    start(true);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) >= 16 * MS); /* nothing known of the peer */
+    start_with_peer();
+    assert_true(rig.r.retry.srtt_ns > 99800 && rig.r.retry.srtt_ns < 100200);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) == MS); /* the floor */
+    for (uint32_t i = 0; i < 30; i++) {
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+        rig_sends(&rig, 0x04, 101 + i);
+        rig.now_ns += 3 * MS;
+        rig_ack(&rig, 101 + i);
+    }
+    assert_true(sw_retry_timer_ns(&rig.r.retry) > 3 * MS);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) < 5 * MS);
+}
+
+static void requester__what_was_sent_twice_is_not_measured(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 101);
+    uint64_t before = rig.r.retry.srtt_ns;
+    rig_answer(&rig, 0x11, 101, RIG_NAK_PSN, 0);
+    rig_sends(&rig, 0x04, 101);
+    rig.now_ns += 50 * MS;
+    rig_ack(&rig, 101);
+    rig_done(&rig, 2);
+    assert_true(rig.r.retry.srtt_ns == before);
+}
+
+static void requester__offers_selective_repeat_in_reserved_bits(void **state)
+{
+    (void)state;
+    start(true);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 100);
+    assert_int_equal(rig.out.packet.bth.reserved7, SW_SELECTIVE_MARK);
+    rig_ack(&rig, 100);
+    assert_false(rig.r.peer_selective);
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 100);
+    assert_int_equal(rig.out.packet.bth.reserved7, 0);
+}
+
+static void requester__a_bitmap_from_a_plain_peer_is_no_bitmap(void **state)
+{
+    (void)state;
+    start(true);
+    rig_post(&rig, SW_REQUEST_WRITE, 6 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 6);
+    rig_answer(&rig, 0x10, 100, RIG_NAK_PSN, 4);
+    assert_int_equal(rig.r.flight.acked_count, 0);
+    rig_sends_nothing(&rig);
+}
+
+static void requester__selective_repeat_sends_what_is_missing(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 8); /* 101 to 108 */
+    rig_hint(&rig, 102, 0x16);            /* 104, 105 and 107 have arrived */
+    rig_sends(&rig, 0x07, 102);
+    rig_sends(&rig, 0x07, 103);
+    rig_sends(&rig, 0x07, 106);
+    assert_true(rig.out.packet.bth.ack_req);
+    rig_sends_nothing(&rig); /* 108 may still be on its way */
+    rig_ack(&rig, 108);
+    rig_done(&rig, 2);
+}
+
+static void requester__reordering_is_waited_for(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 8);
+    rig.now_ns += 100000;
+    rig_hint(&rig, 101, 0x01); /* one later packet is no proof */
+    rig_sends_nothing(&rig);
+    uint64_t due = sw_requester_due_ns(&rig.r);
+    assert_true(due > rig.now_ns && due < rig.now_ns + 50000); /* a fraction of the round trip */
+    rig.now_ns += 5000;
+    rig_ack(&rig, 102); /* it was only late */
+    assert_true(rig.r.reorders);
+    rig_hint(&rig, 103, 0x1e); /* and now more proof is no proof at once */
+    rig_sends_nothing(&rig);
+    rig_tick(&rig);
+    rig_sends(&rig, 0x07, 103);
+}
+
+static void requester__a_lost_repetition_is_repeated(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_WRITE, 20 * RIG_MTU, 0);
+    for (int i = 0; i < 10; i++)
+        assert_true(sw_requester_next(&rig.r, rig.now_ns, &rig.out));
+    rig_hint(&rig, 101, 0x0f);
+    rig_sends(&rig, 0x06, 101);
+    rig.now_ns += 10000;
+    assert_int_equal(rig_drain(&rig), 10); /* sent after the repetition */
+    rig.now_ns += 100000;
+    rig_hint(&rig, 101, 0xff);
+    rig_sends_nothing(&rig);
+    struct sw_packet packet = rig_packet(0x10, 101, 4);
+    static const uint8_t later[4] = {0xff, 0xff, 0x03, 0};
+    packet.aeth.syndrome = RIG_NAK_PSN;
+    packet.payload = later;
+    sw_requester_receive(&rig.r, &packet, rig.now_ns, &rig.progress);
+    rig_sends(&rig, 0x06, 101);
+}
+
+static void requester__a_lost_tail_is_probed_before_the_timer(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 8);
+    uint64_t begun = rig.now_ns;
+    rig_tick(&rig);
+    assert_true(rig.now_ns - begun < MS / 2);
+    rig_sends(&rig, 0x08, 108);
+    assert_true(rig.out.packet.bth.ack_req);
+    rig_sends_nothing(&rig);
+    assert_int_equal(rig.r.counts.timeouts, 0);
+    rig_tick(&rig);
+    assert_int_equal(rig.r.counts.timeouts, 1);
+}
+
+static void requester__a_hasty_timer_is_undone(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 8);
+    uint32_t window = rig.r.congestion.window;
+    rig_tick(&rig);
+    rig_tick(&rig);
+    assert_int_equal(rig.r.counts.timeouts, 1);
+    assert_true(rig.r.congestion.window < window);
+    rig_ack(&rig, 104); /* nothing had been sent again yet */
+    assert_true(rig.r.congestion.window >= window);
+}
+
+static void requester__pauses_between_requests(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_WRITE, 3 * RIG_MTU, 0);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x06, 100);
+    sw_requester_pause(&rig.r, true);
+    assert_false(sw_requester_is_drained(&rig.r));
+    rig_sends(&rig, 0x07, 101);
+    rig_sends(&rig, 0x08, 102);
+    rig_sends_nothing(&rig);
+    assert_false(sw_requester_is_drained(&rig.r));
+    rig_ack(&rig, 102);
+    assert_true(sw_requester_is_drained(&rig.r) && !sw_requester_is_idle(&rig.r));
+    sw_requester_pause(&rig.r, false);
+    rig_sends(&rig, 0x04, 103);
+}
+
+static void requester__local_requests_keep_their_place(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_post(&rig, SW_REQUEST_LOCAL, 0, 0);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    assert_int_equal(rig_drain(&rig), 1);
+    assert_false(sw_requester_is_local(&rig.r));
+    rig_ack(&rig, 100);
+    rig_done(&rig, 1);
+    rig_sends_nothing(&rig);
+    assert_true(sw_requester_is_local(&rig.r));
+    sw_requester_local_done(&rig.r);
+    assert_int_equal(sw_requester_done(&rig.r), 2);
+    rig_sends(&rig, 0x04, 101);
+    rig_ack(&rig, 101);
+    rig_done(&rig, 3);
+}
+
+static void requester__xrc_names_the_srq(void **state)
+{
+    (void)state;
+    struct sw_requester_config config = rig_requester_config();
+    config.service = SW_SERVICE_XRC;
+    rig_start(&rig, &config, NULL);
+    const struct sw_request request = {
+        .kind = SW_REQUEST_SEND, .len_bytes = 2 * RIG_MTU, .srq_num = 0x444};
+    assert_true(sw_requester_post(&rig.r, &request));
+    rig_sends(&rig, 0xa0, 100);
+    assert_int_equal(rig.out.packet.srq_num, 0x444);
+    rig_sends(&rig, 0xa2, 101);
+    assert_int_equal(rig.out.packet.srq_num, 0x444);
+    rig_answer(&rig, 0xb1, 101, RIG_ACK, 0);
+    rig_done(&rig, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requester__cuts_messages_by_the_mtu),
+        cmocka_unit_test(requester__opcodes_of_a_send),
+        cmocka_unit_test(requester__a_full_ring_refuses),
+        cmocka_unit_test(requester__psns_wrap),
+        cmocka_unit_test(requester__asks_for_answers_before_the_window_is_full),
+        cmocka_unit_test(requester__one_ack_completes_many),
+        cmocka_unit_test(requester__an_ack_within_a_message_completes_nothing),
+        cmocka_unit_test(requester__stale_and_ghost_answers_are_ignored),
+        cmocka_unit_test(requester__requests_are_no_answers),
+        cmocka_unit_test(requester__a_plain_gap_is_sent_again_from_there),
+        cmocka_unit_test(requester__what_is_sent_again_is_the_same),
+        cmocka_unit_test(requester__a_refusal_fails_its_request),
+        cmocka_unit_test(requester__rnr_waits_and_sends_again),
+        cmocka_unit_test(requester__rnr_retry_is_a_limit_and_seven_is_none),
+        cmocka_unit_test(requester__progress_resets_the_rnr_count),
+        cmocka_unit_test(requester__is_as_patient_as_hardware),
+        cmocka_unit_test(requester__progress_resets_the_retries),
+        cmocka_unit_test(requester__the_timer_follows_the_round_trip),
+        cmocka_unit_test(requester__what_was_sent_twice_is_not_measured),
+        cmocka_unit_test(requester__offers_selective_repeat_in_reserved_bits),
+        cmocka_unit_test(requester__a_bitmap_from_a_plain_peer_is_no_bitmap),
+        cmocka_unit_test(requester__selective_repeat_sends_what_is_missing),
+        cmocka_unit_test(requester__reordering_is_waited_for),
+        cmocka_unit_test(requester__a_lost_repetition_is_repeated),
+        cmocka_unit_test(requester__a_lost_tail_is_probed_before_the_timer),
+        cmocka_unit_test(requester__a_hasty_timer_is_undone),
+        cmocka_unit_test(requester__pauses_between_requests),
+        cmocka_unit_test(requester__local_requests_keep_their_place),
+        cmocka_unit_test(requester__xrc_names_the_srq),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

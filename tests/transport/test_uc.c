@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Unreliable connections: IBTA Vol1 9.8.2. */
+#include "transport/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct rig rig;
+
+static void start(void)
+{
+    struct sw_requester_config requester = rig_requester_config();
+    struct sw_responder_config responder = rig_responder_config();
+    requester.service = responder.service = SW_SERVICE_UC;
+    rig_start(&rig, &requester, &responder);
+}
+
+static void uc__is_complete_once_it_is_out(void **state)
+{
+    (void)state;
+    start();
+    rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU, 0);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x26, 100);
+    assert_false(rig.out.packet.bth.ack_req);
+    assert_int_equal(sw_requester_done(&rig.r), 0);
+    rig_sends(&rig, 0x28, 101);
+    assert_false(rig.out.packet.bth.ack_req);
+    assert_int_equal(sw_requester_done(&rig.r), 1);
+    rig_sends(&rig, 0x24, 102);
+    assert_int_equal(sw_requester_done(&rig.r), 2);
+    assert_true(sw_requester_is_idle(&rig.r));
+    assert_true(sw_requester_due_ns(&rig.r) == UINT64_MAX);
+}
+
+static void uc__any_number_goes_at_once(void **state)
+{
+    (void)state;
+    start();
+    rig_post(&rig, SW_REQUEST_WRITE, 5000 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 5000);
+}
+
+static void uc__answers_are_ignored(void **state)
+{
+    (void)state;
+    start();
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x24, 100);
+    rig_answer(&rig, 0x11, 100, RIG_NAK_ACCESS, 0);
+    rig_done(&rig, 1);
+}
+
+static void uc__nothing_is_acknowledged(void **state)
+{
+    (void)state;
+    start();
+    struct sw_packet packet = rig_packet(0x24, 100, 8);
+    rig_request(&rig, &packet, RIG_ACK);
+    rig_is_silent(&rig);
+    packet = rig_packet(0x24, 101, 8);
+    rig_request(&rig, &packet, 0x20); /* no receive: it is lost */
+    rig_is_silent(&rig);
+    packet = rig_packet(0x24, 102, 8);
+    rig_request(&rig, &packet, RIG_ACK);
+}
+
+static void uc__the_rest_of_a_message_with_a_gap_is_lost(void **state)
+{
+    (void)state;
+    start();
+    struct sw_packet first = rig_packet(0x20, 100, RIG_MTU),
+                     middle = rig_packet(0x21, 102, RIG_MTU), last = rig_packet(0x22, 103, 8),
+                     next = rig_packet(0x24, 104, 8);
+    rig_request(&rig, &first, RIG_ACK);
+    assert_false(rig_admits(&rig, &middle));
+    assert_false(rig_admits(&rig, &last));
+    rig_request(&rig, &next, RIG_ACK);
+    assert_true(rig.demand.first && rig.demand.last);
+    rig_is_silent(&rig);
+    assert_int_equal(rig.p.counts.malformed, 0);
+}
+
+static void uc__a_message_begins_wherever_it_begins(void **state)
+{
+    (void)state;
+    start();
+    struct sw_packet first = rig_packet(0x20, 100, RIG_MTU), other = rig_packet(0x20, 500, RIG_MTU),
+                     last = rig_packet(0x22, 501, 8);
+    rig_request(&rig, &first, RIG_ACK);
+    rig_request(&rig, &other, RIG_ACK);
+    assert_true(rig.demand.first && rig.demand.offset == 0);
+    rig_request(&rig, &last, RIG_ACK);
+    assert_true(rig.demand.last && rig.demand.offset == RIG_MTU);
+}
+
+static void uc__a_refused_message_is_lost_to_its_end(void **state)
+{
+    (void)state;
+    start();
+    struct sw_packet first = rig_packet(0x26, 100, RIG_MTU), last = rig_packet(0x28, 101, 8),
+                     next = rig_packet(0x24, 102, 8);
+    first.reth.len_bytes = RIG_MTU + 8;
+    const struct sw_outcome denied = {.syndrome = RIG_NAK_ACCESS};
+    assert_true(rig_admits(&rig, &first));
+    sw_responder_conclude(&rig.p, &rig.demand, &denied);
+    assert_false(rig_admits(&rig, &last));
+    assert_false(rig.p.dead);
+    rig_request(&rig, &next, RIG_ACK);
+}
+
+static void uc__malformed_messages_are_lost(void **state)
+{
+    (void)state;
+    start();
+    struct sw_packet first = rig_packet(0x20, 100, RIG_MTU - 1), next = rig_packet(0x24, 101, 8);
+    assert_false(rig_admits(&rig, &first));
+    assert_int_equal(rig.p.counts.malformed, 1);
+    rig_is_silent(&rig);
+    rig_request(&rig, &next, RIG_ACK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(uc__is_complete_once_it_is_out),
+        cmocka_unit_test(uc__any_number_goes_at_once),
+        cmocka_unit_test(uc__answers_are_ignored),
+        cmocka_unit_test(uc__nothing_is_acknowledged),
+        cmocka_unit_test(uc__the_rest_of_a_message_with_a_gap_is_lost),
+        cmocka_unit_test(uc__a_message_begins_wherever_it_begins),
+        cmocka_unit_test(uc__a_refused_message_is_lost_to_its_end),
+        cmocka_unit_test(uc__malformed_messages_are_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
