@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "capture.h"
+
 static void die(const char *what)
 {
     perror(what);
@@ -60,14 +62,7 @@ void peer_open(struct peer *peer, const char *own, const char *guest)
 size_t peer_encode(const struct peer *peer, const struct sw_packet *packet, uint16_t ip_id,
                    uint8_t to[PEER_DATAGRAM_MAX])
 {
-    size_t at = sw_packet_encode_headers(packet, to, SW_HEADERS_MAX);
-    size_t len = sw_packet_len(sw_opcode_of(packet->bth.opcode), packet->payload_len);
-    uint32_t crc = sw_icrc_begin(&peer->out_icrc, ip_id, to, at, len);
-    crc = sw_icrc_add(crc, packet->payload, packet->payload_len);
-    if (packet->payload_len)
-        memcpy(to + at, packet->payload, packet->payload_len);
-    at += packet->payload_len;
-    return at + sw_icrc_finish(crc, packet->payload_len, to + at);
+    return datagram_build(&peer->out_icrc, ip_id, packet, to);
 }
 
 void peer_send_bytes(const struct peer *peer, const uint8_t *datagram, size_t len)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "wire/bytes.h"
-#include "wire/packet.h"
 
 enum { FILE_HEADER = 24, RECORD_HEADER = 16, ETHERNET = 14, LINKTYPE_ETHERNET = 1 };
 enum { TYPE_IPV4 = 0x0800, TYPE_IPV6 = 0x86dd };
@@ -140,6 +139,19 @@ static uint8_t *build_ip(const struct sw_flow *flow, uint16_t udp_len, uint8_t *
     memcpy(ip + 16, flow->dst, 4);
     sw_be16_store(ip + 10, checksum(0, ip, SW_IPV4_BYTES));
     return ip + SW_IPV4_BYTES;
+}
+
+size_t datagram_build(const struct sw_icrc_flow *flow, uint16_t ip_id,
+                      const struct sw_packet *packet, uint8_t *to)
+{
+    size_t at = sw_packet_encode_headers(packet, to, SW_HEADERS_MAX);
+    size_t len = sw_packet_len(sw_opcode_of(packet->bth.opcode), packet->payload_len);
+    uint32_t crc = sw_icrc_begin(flow, ip_id, to, at, len);
+    crc = sw_icrc_add(crc, packet->payload, packet->payload_len);
+    if (packet->payload_len)
+        memcpy(to + at, packet->payload, packet->payload_len);
+    at += packet->payload_len;
+    return at + sw_icrc_finish(crc, packet->payload_len, to + at);
 }
 
 size_t frame_build(const struct sw_flow *flow, const uint8_t *datagram, size_t datagram_len,

@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "wire/flow.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
 
 enum { CAPTURE_FRAME_MAX = 10240 };
 
@@ -24,6 +25,11 @@ void capture_write(FILE *capture, const uint8_t *frame, size_t len);
 /* Whether a frame is UDP to the port of RoCEv2: its flow and its datagram. */
 bool frame_parse(const uint8_t *frame, size_t len, struct sw_flow *flow, const uint8_t **datagram,
                  size_t *datagram_len);
+
+/* The whole datagram of a packet, with the ICRC for this identification. `to` has room for it.
+ * Returns its length. */
+size_t datagram_build(const struct sw_icrc_flow *flow, uint16_t ip_id,
+                      const struct sw_packet *packet, uint8_t *to);
 
 /* Puts Ethernet, IP and UDP (checksum 0 with IPv4) before a datagram. Returns the length of the
  * frame. */

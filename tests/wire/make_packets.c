@@ -85,14 +85,8 @@ static void write_packet(FILE *capture, const struct sw_flow *flow, const struct
     static uint8_t datagram[CAPTURE_FRAME_MAX], frame[CAPTURE_FRAME_MAX];
     struct sw_icrc_flow prepared;
     sw_icrc_flow_init(&prepared, flow);
-    size_t at = sw_packet_encode_headers(packet, datagram, sizeof(datagram));
-    uint32_t crc = sw_icrc_begin(&prepared, flow->ip_id, datagram, at,
-                                 sw_packet_len(packet->opcode, packet->payload_len));
-    crc = sw_icrc_add(crc, packet->payload, packet->payload_len);
-    memcpy(datagram + at, packet->payload, packet->payload_len);
-    at += packet->payload_len;
-    at += sw_icrc_finish(crc, packet->payload_len, datagram + at);
-    capture_write(capture, frame, frame_build(flow, datagram, at, frame));
+    size_t len = datagram_build(&prepared, flow->ip_id, packet, datagram);
+    capture_write(capture, frame, frame_build(flow, datagram, len, frame));
     describe(packet);
 }
 
