@@ -114,6 +114,10 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
                                IB_UVERBS_DEVICE_FLUSH_PERSISTENT | atomic_write;
     out->completion_timestamp_mask = INT64_MAX;
     out->hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
+    out->packet_pacing_caps.qp_rate_limit_min = SW_MIN_RATE_KBPS;
+    out->packet_pacing_caps.qp_rate_limit_max = SW_MAX_RATE_KBPS;
+    out->packet_pacing_caps.supported_qpts =
+        1 << IBV_QPT_RC | 1 << IBV_QPT_UC | 1 << IBV_QPT_UD | 1 << IBV_QPT_XRC_SEND;
     out->cq_mod_caps.max_cq_count = UINT16_MAX;
     out->cq_mod_caps.max_cq_period = UINT16_MAX;
 }

@@ -340,7 +340,7 @@ static bool post_write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
 {
     struct sw_sq *sq = &qp->sq;
     if (wr->opcode != IBV_WR_RDMA_WRITE || wr->num_sge != 1 || sq->head != sq->tail ||
-        qp->state != IBV_QPS_RTS)
+        sq->is_paced || qp->state != IBV_QPS_RTS)
         return false;
     uint32_t len_bytes = wr->sg_list->length;
     if (len_bytes == 0 || len_bytes > WRITE_NOW_BYTES || sw_sq_is_full(sq) ||

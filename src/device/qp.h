@@ -37,6 +37,9 @@ uint32_t sw_qp_num(const struct sw_qp *qp);
 enum ibv_qp_state sw_qp_state(const struct sw_qp *qp);
 /* The state table with required and optional attributes (device/qp_state.h) is applied here. */
 int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask);
+/* The rate limit and (0: the device's own choice) how much may go at once, where a limit may be set
+ * by modify without a change of state. */
+int sw_qp_set_rate(struct sw_qp *qp, uint32_t rate_kbps, uint32_t burst_bytes);
 void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *cap);
 
 /* bad_wr is set to the first that was not taken. -ENOMEM: queue full; -EINVAL: state, opcode, sge

@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "device/context_impl.h"
 #include "device/nic.h"
+#include "device/pacer.h"
 #include "device/qp.h"
 #include "device/qp_type.h"
 #include "device/rq.h"
@@ -60,7 +61,8 @@ struct sw_qp {
     /* As set by modify. */
     struct ibv_qp_attr attr;
     uint32_t dest_qpn;
-    uint32_t ece_options; /* ece.h */
+    struct sw_pacer pacer; /* while sq.is_paced */
+    uint32_t ece_options;  /* ece.h */
     bool ece_is_set;
     bool blocks_own_multicast;
     uint32_t mtu_bytes; /* UD: the longest message, as of RTR */

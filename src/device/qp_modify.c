@@ -5,6 +5,7 @@
 #include <sidewire/flush.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "device/cq_impl.h"
 #include "device/device_limits.h"
 #include "device/netdev.h"
@@ -27,6 +28,11 @@ static int check_path(struct sw_qp *qp, const struct ibv_ah_attr *ah)
     if (!sw_netdev_gid(qp->ctx->netdev, ah->grh.sgid_index, &gid) || !gid.valid)
         return -EINVAL;
     return 0;
+}
+
+static bool rate_ok(uint32_t rate_kbps)
+{
+    return !rate_kbps || (rate_kbps >= SW_MIN_RATE_KBPS && rate_kbps <= SW_MAX_RATE_KBPS);
 }
 
 static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
@@ -53,6 +59,8 @@ static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int ma
         return -EINVAL;
     if (mask & IBV_QP_RNR_RETRY && attr->rnr_retry > 7)
         return -EINVAL;
+    if (mask & IBV_QP_RATE_LIMIT && !rate_ok(attr->rate_limit))
+        return -EINVAL;
     /* Paths do not migrate (no IBV_DEVICE_AUTO_PATH_MIG): an alternate one is kept for who asks. */
     if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state != IBV_MIG_MIGRATED)
         return -EINVAL;
@@ -63,6 +71,15 @@ static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int ma
     if (!rc && mask & IBV_QP_ALT_PATH)
         rc = check_path(qp, &attr->alt_ah_attr);
     return rc;
+}
+
+static void set_rate(struct sw_qp *qp, uint32_t rate_kbps, uint32_t burst_bytes)
+{
+    uint32_t mtu_bytes = qp->rules->is_datagram ? qp->mtu_bytes : 128u << qp->attr.path_mtu;
+    qp->attr.rate_limit = rate_kbps;
+    qp->sq.is_paced = rate_kbps != 0;
+    if (rate_kbps)
+        sw_pacer_set(&qp->pacer, sw_clock_ns(), rate_kbps, burst_bytes, mtu_bytes);
 }
 
 static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
@@ -104,6 +121,8 @@ static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
     }
     if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
         own->en_sqd_async_notify = attr->en_sqd_async_notify;
+    if (mask & IBV_QP_RATE_LIMIT)
+        set_rate(qp, attr->rate_limit, 0);
     if (mask & IBV_QP_DEST_QPN) {
         own->dest_qp_num = attr->dest_qp_num;
         qp->dest_qpn = attr->dest_qp_num;
@@ -122,6 +141,8 @@ static void reset(struct sw_qp *qp)
     qp->attr.cap = cap;
     qp->dest_qpn = 0;
     qp->ece_is_set = false;
+    qp->sq.is_paced = false;
+    qp->pacer = (struct sw_pacer){0};
     qp->last_wqe_sent = qp->drained_wanted = false;
     sw_sq_reset(&qp->sq);
     sw_lock_acquire(&qp->rq.lock);
@@ -243,6 +264,17 @@ int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
     if (purge && !rc && qp->xrcd)
         sw_xrcd_purge_qp(qp);
     return rc;
+}
+
+int sw_qp_set_rate(struct sw_qp *qp, uint32_t rate_kbps, uint32_t burst_bytes)
+{
+    sw_lock_acquire(&qp->lock);
+    bool may = !qp->orphan && qp->state == IBV_QPS_RTS && rate_ok(rate_kbps) &&
+               sw_qp_transition_ok(qp->type, IBV_QPS_RTS, IBV_QPS_RTS, IBV_QP_RATE_LIMIT);
+    if (may)
+        set_rate(qp, rate_kbps, burst_bytes);
+    sw_lock_release(&qp->lock);
+    return may ? 0 : -EINVAL;
 }
 
 /* Without its process the QP of another one is in ERR. */

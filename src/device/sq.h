@@ -83,6 +83,7 @@ struct sw_sq {
     uint32_t sge_max;
     uint32_t inline_max;
     bool sig_all;
+    bool is_paced;    /* there is a rate limit */
     bool names_srq;   /* each request, of an XRC initiator */
     uint32_t opcodes; /* that may be posted: qp_type.h */
     uint32_t head, next, tail;

@@ -73,6 +73,7 @@ static void fill_ops(struct verbs_context *verbs)
     verbs->create_qp_ex = sw_verbs_create_qp_ex;
     verbs->get_srq_num = sw_verbs_get_srq_num;
     verbs->open_qp = sw_verbs_open_qp;
+    verbs->modify_qp_rate_limit = sw_verbs_modify_qp_rate_limit;
     verbs->open_xrcd = sw_verbs_open_xrcd;
     verbs->close_xrcd = sw_verbs_close_xrcd;
 

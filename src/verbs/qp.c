@@ -186,6 +186,15 @@ SW_EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mas
     return -rc;
 }
 
+/* The typical size of packets may be told, but is nothing that a bucket of bytes asks for. */
+int sw_verbs_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+    const bool shapes_nothing = !attr->rate_limit && (attr->max_burst_sz || attr->typical_pkt_sz);
+    if (attr->comp_mask || shapes_nothing)
+        return EINVAL;
+    return -sw_qp_set_rate(sw_verbs_qp_of(qp)->dev, attr->rate_limit, attr->max_burst_sz);
+}
+
 SW_EXPORT int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
                            struct ibv_qp_init_attr *init)
 {

@@ -76,13 +76,6 @@ static int destroy_flow(struct ibv_flow *flow)
     return EOPNOTSUPP;
 }
 
-static int modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
-{
-    (void)qp;
-    (void)attr;
-    return EOPNOTSUPP;
-}
-
 static int post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad_op)
 {
     (void)srq;
@@ -133,7 +126,6 @@ void sw_verbs_fill_unsupported(struct verbs_context *verbs)
     verbs->modify_flow_action_esp = modify_flow_action_esp;
     verbs->destroy_flow_action = destroy_flow_action;
     verbs->create_flow_action_esp = create_flow_action_esp;
-    verbs->modify_qp_rate_limit = modify_qp_rate_limit;
     verbs->post_srq_ops = post_srq_ops;
     verbs->destroy_rwq_ind_table = destroy_rwq_ind_table;
     verbs->create_rwq_ind_table = create_rwq_ind_table;

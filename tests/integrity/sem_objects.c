@@ -275,7 +275,6 @@ static void unbuilt_a(int sock, int param)
     VU_EQ(attr.tso_caps.max_tso, 0);
     VU_EQ(attr.rss_caps.max_rwq_indirection_tables, 0);
     VU_EQ(attr.max_wq_type_rq, 0);
-    VU_EQ(attr.packet_pacing_caps.qp_rate_limit_max, 0);
     VU_EQ(attr.raw_packet_caps, 0);
     VU_EQ(attr.tm_caps.max_num_tags, 0);
     VU_EQ(attr.orig_attr.max_raw_ethy_qp, 0);
@@ -289,13 +288,8 @@ static void unbuilt_a(int sock, int param)
         struct ibv_cq_init_attr_ex cq_attr = {.cqe = 4, .wc_flags = wide[i]};
         VU_TRUE(!ibv_create_cq_ex(dev.ctx, &cq_attr) && errno == EOPNOTSUPP);
     }
-    struct vu_ep ep;
-    vu_ep_create(&dev, NULL, &ep);
-    struct ibv_qp_rate_limit_attr rate = {.rate_limit = 1000};
     struct ibv_counters_init_attr counters_attr = {0};
-    VU_EQ(ibv_modify_qp_rate_limit(ep.qp, &rate), EOPNOTSUPP);
     VU_TRUE(!ibv_create_counters(dev.ctx, &counters_attr) && errno == EOPNOTSUPP);
-    vu_ep_destroy(&ep);
     vu_dev_close(&dev);
 }
 

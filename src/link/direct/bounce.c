@@ -77,6 +77,10 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     uint32_t len = wqe->len_bytes - wqe->done_bytes;
     if (len > SW_BOUNCE_CHUNK)
         len = SW_BOUNCE_CHUNK;
+    if (qp->sq.is_paced && len > d->budget_bytes)
+        len = (uint32_t)d->budget_bytes;
+    if (!len && wqe->done_bytes != wqe->len_bytes)
+        return SW_STEP_BLOCKED;
     uint32_t bounce_at = d->bounce_at;
     struct sw_record *record = begin_with_bytes(qp, d, wqe, kind, len);
     if (!record)
@@ -97,6 +101,8 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     record->remote_addr += wqe->done_bytes;
     wqe->done_bytes += len;
     wqe->via_ring = 1;
+    if (qp->sq.is_paced)
+        d->budget_bytes -= len;
     sw_record_publish(d, record, 1, last && (kind == SW_REC_SEND || record->flags & SW_REC_IMM));
     return last ? SW_STEP_SENT : SW_STEP_DONE;
 }

@@ -346,6 +346,12 @@ static void fail(struct sw_qp *qp, enum ibv_wc_status status)
     sw_qp_fail_send(qp, status);
 }
 
+/* Whether the rate limit allows a datagram now. */
+static bool pace(struct sw_qp *qp, uint32_t len_bytes)
+{
+    return sw_pacer_allows(&qp->pacer, sw_clock_ns(), len_bytes) == len_bytes;
+}
+
 void sw_datagram_run(struct sw_qp *qp)
 {
     struct sw_sq *sq = &qp->sq;
@@ -362,6 +368,8 @@ void sw_datagram_run(struct sw_qp *qp)
             fail(qp, IBV_WC_LOC_QP_OP_ERR);
             return;
         }
+        if (__builtin_expect(sq->is_paced, 0) && !pace(qp, wqe->len_bytes))
+            break;
         enum put result = start(qp, sq->next);
         if (result == PUT_BAD_KEY) {
             fail(qp, IBV_WC_LOC_PROT_ERR);
@@ -373,6 +381,8 @@ void sw_datagram_run(struct sw_qp *qp)
         }
         if (result == PUT_DONE)
             account(qp, sq->next);
+        if (__builtin_expect(sq->is_paced, 0))
+            sw_pacer_charge(&qp->pacer, sw_clock_ns(), wqe->len_bytes);
         wqe->state = SW_WQE_DONE;
         sent_bytes += sizeof(struct sw_datagram_record) + wqe->len_bytes;
         sq->next++;

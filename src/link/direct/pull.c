@@ -24,6 +24,8 @@ static bool has_null_region(struct sw_qp *qp, uint32_t position)
 bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t position)
 {
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    if (qp->sq.is_paced)
+        return false; /* it comes as fast as the target takes it */
     return wqe->len_bytes >= PULL_MIN_BYTES && !(wqe->flags & SW_WQE_INLINE) &&
            wqe->opcode != IBV_WR_SEND_WITH_INV && !has_null_region(qp, position) &&
            qp->type == IBV_QPT_RC && atomic_load_explicit(&d->rx->can_pull, memory_order_relaxed);

@@ -108,6 +108,33 @@ static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
     return now_ns - d->unbound_ns > (limit_ns > UNREACHABLE_MIN_NS ? limit_ns : UNREACHABLE_MIN_NS);
 }
 
+/* What this QP sends; what it fetches comes from its peer. */
+#define PACED                                                                      \
+    (1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV | \
+     1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM | 1u << IBV_WR_ATOMIC_WRITE)
+
+/* As much of a request as the rate limit allows now. */
+static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                uint32_t position)
+{
+    if (!(PACED >> wqe->opcode & 1))
+        return start(qp, d, wqe, position);
+    uint32_t before = wqe->done_bytes, left = wqe->len_bytes - before;
+    uint64_t now_ns = sw_clock_ns(), budget_bytes = d->budget_bytes;
+    uint32_t allowed = sw_pacer_allows(&qp->pacer, now_ns, left);
+    if (allowed < d->budget_bytes)
+        d->budget_bytes = allowed;
+    if (left && !allowed)
+        return SW_STEP_BLOCKED;
+    enum sw_step step = start(qp, d, wqe, position);
+    bool ended = step != SW_STEP_BLOCKED && step != SW_STEP_FAILED;
+    uint32_t moved = ended ? left : wqe->done_bytes - before;
+    sw_pacer_charge(&qp->pacer, now_ns, moved);
+    bool is_held = !ended && moved == allowed && allowed < left;
+    d->budget_bytes = is_held || moved >= budget_bytes ? 0 : budget_bytes - moved;
+    return step;
+}
+
 static void leave(struct sw_direct_qp *d)
 {
     sw_account_tell(d);
@@ -128,7 +155,8 @@ static enum sw_step run_requests(struct sw_qp *qp, struct sw_direct_qp *via)
             break; /* waits for accesses to end, so not inside one: run_local() */
         if (__builtin_expect(names_srq, 0) && !sw_lane_leads_to(via, wqe->srq_num))
             break;
-        step = start(qp, via, wqe, qp->sq.next);
+        step = __builtin_expect(qp->sq.is_paced, 0) ? start_paced(qp, via, wqe, qp->sq.next)
+                                                    : start(qp, via, wqe, qp->sq.next);
         if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
             break;
         wqe->state = step == SW_STEP_SENT ? SW_WQE_SENT : SW_WQE_DONE;
