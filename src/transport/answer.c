@@ -27,18 +27,18 @@ static void mark_arrived(struct sw_requester *r, uint32_t from, uint32_t to, uin
 /*
  * The peer has executed everything before `to`. What needs an answer of its own is complete only
  * with that, so the line moves up to the first such request without one; beyond it arrivals are
- * marked one by one.
+ * marked one by one. What a bitmap tells of has arrived, but may still be refused.
  */
 static void settle(struct sw_requester *r, uint32_t to, uint64_t now_ns)
 {
     struct sw_flight *f = &r->flight;
-    uint32_t una = f->una, position = r->done;
+    uint32_t una = f->una, position = r->done, executed = sw_seq_max(r->settled, to);
     while (una != f->next) {
         const struct sw_request *request = sw_requester_at(r, position);
         uint32_t end = request->seq + request->count, limit = sw_seq_min(end, f->next);
-        if (!sw_request_is_answered(request) && sw_seq_is_before(una, to))
-            una = sw_seq_min(limit, to);
-        if (f->acked_count)
+        if (!sw_request_is_answered(request) && sw_seq_is_before(una, executed))
+            una = sw_seq_min(limit, executed);
+        else if (sw_request_is_answered(request) && f->acked_count)
             while (una != limit && sw_flight_bit(f->acked, una))
                 una++;
         if (una != end)
@@ -114,16 +114,17 @@ static void gain_end(struct sw_requester *r, const struct gain *before, uint64_t
 {
     struct sw_flight *f = &r->flight;
     uint32_t packets = f->una + f->acked_count - before->una - before->acked;
-    if (packets == 0)
-        return;
     bool moved = f->una != before->una;
+    if (packets == 0 && !moved)
+        return;
     if (moved && before->gap && (before->hasty || !before->again))
         learn_order(r, before->hasty);
     if (r->suspects && moved && before->hasty)
         sw_congestion_undo_timeout(&r->congestion);
     r->suspects = false;
     sw_retry_progress(&r->retry, f->una != f->next, now_ns);
-    sw_congestion_on_ack(&r->congestion, packets, rtt_ns, r->retry.min_ns, now_ns);
+    if (packets)
+        sw_congestion_on_ack(&r->congestion, packets, rtt_ns, r->retry.min_ns, now_ns);
 }
 
 /* A refusal holds once everything before it is settled: its answers may still be on their way. */

@@ -82,6 +82,12 @@ void sw_flight_lose(struct sw_flight *f, uint32_t seq)
     f->lost_count++;
 }
 
+void sw_flight_doubt(struct sw_flight *f, uint32_t seq)
+{
+    f->acked_count -= take(f->acked, seq);
+    sw_flight_lose(f, seq);
+}
+
 void sw_flight_lose_all(struct sw_flight *f, uint32_t from)
 {
     for (uint32_t seq = from; seq != f->next; seq++)

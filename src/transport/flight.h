@@ -87,6 +87,9 @@ void sw_flight_note_arrival(struct sw_flight *f, uint32_t seq, uint64_t now_ns);
 
 void sw_flight_lose(struct sw_flight *f, uint32_t seq);
 
+/* It is to be sent again although it has arrived: for the answer. */
+void sw_flight_doubt(struct sw_flight *f, uint32_t seq);
+
 /* All that is out from `from` on counts as lost (go-back-N). */
 void sw_flight_lose_all(struct sw_flight *f, uint32_t from);
 

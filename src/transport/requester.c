@@ -166,9 +166,11 @@ static void probe(struct sw_requester *r)
         seq--;
     r->retry.probed = true;
     r->counts.probes++;
-    struct sw_read_span span = {.first = seq, .end = seq + 1};
-    if (sw_request_is_answered(sw_requester_at(r, sw_requester_find(r, seq))))
-        span = sw_read_track_span(&r->reads, seq);
+    if (!sw_request_is_answered(sw_requester_at(r, sw_requester_find(r, seq)))) {
+        sw_flight_doubt(f, seq);
+        return;
+    }
+    struct sw_read_span span = sw_read_track_span(&r->reads, seq);
     for (uint32_t at = sw_seq_max(span.first, f->una); at != span.end; at++)
         sw_flight_lose(f, at);
 }
@@ -180,6 +182,7 @@ static void expire(struct sw_requester *r, uint64_t now_ns, struct sw_progress *
         return;
     }
     r->counts.timeouts++;
+    sw_flight_doubt(&r->flight, r->flight.una); /* all may have arrived, and the answer not */
     sw_flight_lose_all(&r->flight, r->flight.una);
     sw_congestion_on_timeout(&r->congestion, now_ns);
     r->suspects = true;

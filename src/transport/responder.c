@@ -217,6 +217,11 @@ static void admit_early(struct sw_responder *r, const struct sw_packet *packet, 
 static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
                              struct sw_demand *out)
 {
+    /* Late, or twice: it would be delivered out of order, and no older one is waited for. */
+    if (sw_seq_is_before(seq, r->expected) && r->expected - seq <= SW_FLIGHT_PACKETS) {
+        r->counts.duplicates++;
+        return false;
+    }
     if (seq != r->expected || packet->opcode->position & SW_FIRST)
         r->under_way = false;
     r->expected = seq;
