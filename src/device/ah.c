@@ -31,6 +31,16 @@ bool sw_gid_is_multicast(const union ibv_gid *gid)
     return gid->raw[0] == 0xff || (is_ipv4_mapped(gid) && gid->raw[12] >> 4 == 0xe);
 }
 
+/* RFC 791 3.1: of 16-bit words, the carries not yet folded. */
+static uint32_t ip_sum(const struct iphdr *header)
+{
+    const uint8_t *bytes = (const uint8_t *)header;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < sizeof(*header); i += 2)
+        sum += (uint32_t)bytes[i] << 8 | bytes[i + 1];
+    return sum;
+}
+
 static void fill_ipv4(struct sw_path *path, const struct ibv_global_route *route,
                       const union ibv_gid *source)
 {
@@ -45,6 +55,7 @@ static void fill_ipv4(struct sw_path *path, const struct ibv_global_route *route
     memcpy(&ip.saddr, source->raw + 12, 4);
     memcpy(&ip.daddr, route->dgid.raw + 12, 4);
     memcpy(path->grh + SW_GRH_BYTES - sizeof(ip), &ip, sizeof(ip));
+    path->ip_sum = ip_sum(&ip);
 }
 
 static void fill_grh(struct sw_path *path, const struct ibv_global_route *route,
@@ -106,16 +117,6 @@ bool sw_ah_is_local(struct sw_ah *ah)
     return seen & 1;
 }
 
-static uint16_t ip_checksum(const uint8_t *header)
-{
-    uint32_t sum = 0;
-    for (size_t i = 0; i < sizeof(struct iphdr); i += 2)
-        sum += (uint32_t)header[i] << 8 | header[i + 1];
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t)~sum;
-}
-
 static void put_be16(uint8_t *to, uint32_t value)
 {
     to[0] = (uint8_t)(value >> 8);
@@ -127,11 +128,13 @@ void sw_path_grh(const struct sw_path *path, uint32_t len_bytes, bool has_imm,
 {
     uint32_t packet =
         BTH_BYTES + DETH_BYTES + (has_imm ? IMM_BYTES : 0) + ((len_bytes + 3) & ~3u) + ICRC_BYTES;
-    memcpy(grh, path->grh, SW_GRH_BYTES);
+    memcpy(grh, path->grh, SW_GRH_BYTES); /* into a peer's memory: not to be read back */
     if (path->is_ipv4) {
         uint8_t *ip = grh + SW_GRH_BYTES - sizeof(struct iphdr);
-        put_be16(ip + offsetof(struct iphdr, tot_len), sizeof(struct iphdr) + UDP_BYTES + packet);
-        put_be16(ip + offsetof(struct iphdr, check), ip_checksum(ip));
+        uint32_t total = sizeof(struct iphdr) + UDP_BYTES + packet, sum = path->ip_sum + total;
+        sum = (sum & 0xffff) + (sum >> 16);
+        put_be16(ip + offsetof(struct iphdr, tot_len), total);
+        put_be16(ip + offsetof(struct iphdr, check), ~(sum + (sum >> 16)));
     } else {
         put_be16(grh + offsetof(struct ibv_grh, paylen), packet + (path->is_v1 ? 0 : UDP_BYTES));
     }

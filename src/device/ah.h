@@ -24,7 +24,8 @@ struct sw_pd;
 struct sw_path {
     uint8_t grh[SW_GRH_BYTES];
     union ibv_gid dgid;
-    uint8_t wc_sl; /* what the receiver's completion shows as service level */
+    uint32_t ip_sum; /* of the IPv4 header without length and checksum, for the latter */
+    uint8_t wc_sl;   /* what the receiver's completion shows as service level */
     bool is_ipv4;
     bool is_v1;
     bool is_multicast;
