@@ -43,14 +43,16 @@ static atomic_uint ring_count; /* highest index in use, plus 1 */
 static atomic_uint turn;
 static _Atomic(struct sw_qp *) receivers[SW_MAX_QP];
 
+static bool is_record(uint8_t *base, uint32_t position)
+{
+    return atomic_load_explicit(&sw_inbox_record(base, position)->seq, memory_order_acquire) ==
+           position + 1; /* pairs with the sender's release */
+}
+
 static bool waits(const struct ring *ring)
 {
     uint8_t *base = atomic_load_explicit(&ring->base, memory_order_acquire);
-    if (!base)
-        return false;
-    const struct sw_inbox_header *header = (const struct sw_inbox_header *)base;
-    return atomic_load_explicit(&header->datagrams_produced, memory_order_relaxed) !=
-           atomic_load_explicit(&ring->consumed, memory_order_relaxed);
+    return base && is_record(base, atomic_load_explicit(&ring->consumed, memory_order_relaxed));
 }
 
 void sw_datagram_open(struct sw_inbox *inbox)
@@ -133,28 +135,38 @@ static void deliver(const struct sw_datagram_record *head, const uint8_t *payloa
 }
 
 /* Takes the record at `position`; what the client wrote is read once and checked. Returns the units
- * it took, or 0 if it is no record. */
-static uint32_t take(uint8_t *base, uint32_t position, uint32_t available)
+ * it took, or 0 if it is nonsense. */
+static uint32_t take(uint8_t *base, uint32_t position)
 {
     const uint8_t *at = sw_inbox_datagram(base, position);
     uint32_t rest = SW_DATAGRAM_UNITS - position % SW_DATAGRAM_UNITS;
     struct sw_datagram_record head;
-    memcpy(&head, at, offsetof(struct sw_datagram_record, len_bytes));
+    __builtin_prefetch(at + 2 * SW_DATAGRAM_UNIT); /* the middle of a short message */
+    memcpy((void *)&head, at, offsetof(struct sw_datagram_record, len_bytes));
     atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
     uint32_t units = head.units;
-    if (units == 0 || units > available || units > rest)
+    if (units == 0 || units > rest)
         return 0;
     if (head.kind == SW_DATAGRAM_SKIP)
         return units;
     if (head.kind != SW_DATAGRAM || units * SW_DATAGRAM_UNIT < sizeof(head))
         return 0;
-    memcpy(&head, at, sizeof(head));
+    memcpy((void *)&head, at, sizeof(head));
     atomic_signal_fence(memory_order_seq_cst);
     if (head.len_bytes > SW_DATAGRAM_MAX ||
         head.len_bytes > units * SW_DATAGRAM_UNIT - sizeof(head))
         return 0;
     deliver(&head, at + sizeof(head));
     return units;
+}
+
+/* After nonsense, of which nothing tells where the next record begins: the units up to what the
+ * client says it has written, if that can be. */
+static uint32_t skip_nonsense(const struct sw_inbox_header *header, uint32_t at)
+{
+    sw_counter_add(NULL, SW_RX_DROP_MALFORMED);
+    uint32_t units = atomic_load(&header->datagrams_produced) - at;
+    return units >= 1 && units <= SW_DATAGRAM_UNITS ? units : 1;
 }
 
 static uint32_t queued(const struct sw_cq *cq)
@@ -171,15 +183,9 @@ static void drain(struct ring *ring, const struct sw_cq *cq, uint32_t want, uint
         return;
     struct sw_inbox_header *header = (struct sw_inbox_header *)base;
     uint32_t from = atomic_load_explicit(&ring->consumed, memory_order_relaxed), at = from;
-    uint32_t produced = atomic_load_explicit(&header->datagrams_produced, memory_order_acquire);
-    for (; at != produced && count; count--) {
-        uint32_t available = produced - at;
-        uint32_t units = available > SW_DATAGRAM_UNITS ? 0 : take(base, at, available);
-        if (!units) {
-            sw_counter_add(NULL, SW_RX_DROP_MALFORMED);
-            units = available; /* nothing tells where the next one begins */
-        }
-        at += units;
+    for (; count && is_record(base, at); count--) {
+        uint32_t units = take(base, at);
+        at += units ? units : skip_nonsense(header, at);
         if (cq && queued(cq) >= want)
             break;
     }
@@ -194,14 +200,14 @@ void sw_datagram_receive(struct sw_cq *cq, uint32_t want)
     uint32_t count = atomic_load_explicit(&ring_count, memory_order_relaxed);
     uint32_t first = atomic_load_explicit(&turn, memory_order_relaxed);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = (first + i) % count;
+        uint32_t at = first + i < count ? first + i : first + i - count;
         struct ring *ring = &rings[at];
         if (!waits(ring) || !sw_lock_try(&ring->lock))
             continue;
         drain(ring, cq, want, POLL_RECORDS);
         sw_lock_release(&ring->lock);
         if (queued(cq) >= want) {
-            atomic_store_explicit(&turn, at + 1, memory_order_relaxed);
+            atomic_store_explicit(&turn, at + 1 < count ? at + 1 : 0, memory_order_relaxed);
             return;
         }
     }

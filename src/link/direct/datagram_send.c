@@ -141,14 +141,35 @@ static uint32_t units_needed(const struct channel *channel, uint32_t units, uint
     return *skipped + units;
 }
 
+/* Makes what was written from the present position on valid: the record at `skipped` units from
+ * there, and before it the one that skips them. */
+static void publish(struct channel *channel, uint32_t skipped, uint32_t needed)
+{
+    void *base = channel->peer->inbox;
+    uint32_t at = channel->produced, next = at + needed;
+    atomic_store_explicit(&sw_inbox_record(base, next)->seq, next, memory_order_relaxed);
+    if (skipped) {
+        atomic_store_explicit(&sw_inbox_record(base, at + skipped)->seq, at + skipped + 1,
+                              memory_order_release);
+        struct sw_datagram_record *skip = sw_inbox_record(base, at);
+        skip->units = (uint16_t)skipped;
+        skip->kind = SW_DATAGRAM_SKIP;
+    }
+    atomic_store_explicit(&sw_inbox_record(base, at)->seq, at + 1,
+                          memory_order_release); /* pairs with the receiver's acquire */
+    channel->produced = next;
+    atomic_store_explicit(&header_of(channel)->datagrams_produced, next, memory_order_relaxed);
+}
+
 static bool has_room(struct channel *channel, uint32_t needed)
 {
-    if (__builtin_expect((int32_t)(channel->limit - channel->produced - needed) >= 0, 1))
+    /* One unit more, for what tells the reader that nothing follows. */
+    if (__builtin_expect((int32_t)(channel->limit - channel->produced - needed) > 0, 1))
         return true;
     channel->limit =
         atomic_load_explicit(&header_of(channel)->datagrams_consumed, memory_order_acquire) +
         SW_DATAGRAM_UNITS;
-    return (int32_t)(channel->limit - channel->produced - needed) >= 0;
+    return (int32_t)(channel->limit - channel->produced - needed) > 0;
 }
 
 /* The ring is full: whether to wait on. */
@@ -222,22 +243,12 @@ static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position
         return PUT_DROPPED;
     }
     channel->stalled_ns = 0;
-    void *base = channel->peer->inbox;
-    struct sw_datagram_record *record =
-        (struct sw_datagram_record *)sw_inbox_datagram(base, before + skipped);
+    struct sw_datagram_record *record = sw_inbox_record(channel->peer->inbox, before + skipped);
     struct sw_gather gather = sw_gather_of(qp, position);
     if (!sw_gather_out(&gather, 0, record->payload, wqe->len_bytes))
         return PUT_BAD_KEY;
     fill(record, qp, wqe, sw_sq_route(&qp->sq, position));
-    if (skipped) {
-        struct sw_datagram_record *skip =
-            (struct sw_datagram_record *)sw_inbox_datagram(base, before);
-        skip->units = (uint16_t)skipped;
-        skip->kind = SW_DATAGRAM_SKIP;
-    }
-    channel->produced = before + needed;
-    atomic_store_explicit(&header_of(channel)->datagrams_produced, channel->produced,
-                          memory_order_release); /* pairs with the receiver's acquire */
+    publish(channel, skipped, needed);
     wake(channel, record, before);
     return PUT_DONE;
 }

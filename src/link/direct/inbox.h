@@ -137,7 +137,9 @@ static_assert(sizeof(struct sw_block) <= SW_BLOCK_BYTES, "shared layout");
 /*
  * Datagrams: one ring for all the client's UD QPs towards all of the owner's. A record takes a run
  * of 64-byte units that does not wrap (a SKIP record fills the end of the ring). Positions count
- * units and run freely.
+ * units and run freely. Like other records they are valid when their `seq` equals their position
+ * + 1, which the reader polls. What lies in a ring that was used before could look like that, so
+ * the client writes another value into the unit behind a record before it makes the record valid.
  */
 #define SW_DATAGRAM_UNIT 64u
 #define SW_DATAGRAM_UNITS (1u << 14) /* of the ring */
@@ -147,6 +149,7 @@ enum sw_datagram_kind { SW_DATAGRAM = 1, SW_DATAGRAM_SKIP };
 enum sw_datagram_flags { SW_DATAGRAM_IMM = 1, SW_DATAGRAM_SOLICITED = 2 };
 
 struct sw_datagram_record {
+    _Atomic uint32_t seq;
     uint16_t units;
     uint8_t kind;
     uint8_t flags;
@@ -156,7 +159,7 @@ struct sw_datagram_record {
     uint32_t qkey;
     uint32_t imm;
     uint8_t sl;
-    uint8_t pad[7];
+    uint8_t pad[3];
     uint8_t dgid[16];
     uint8_t grh[40];
     uint8_t payload[];
@@ -167,7 +170,8 @@ static_assert(sizeof(struct sw_datagram_record) == 88, "shared layout");
 struct sw_inbox_header {
     uint64_t probe_write; /* the client writes it by process_vm_writev, then reads it here */
     uint64_t probe_read;  /* the owner's nonce: the client reads it by process_vm_readv */
-    _Alignas(64) _Atomic uint32_t datagrams_produced; /* by the client, who writes it */
+    /* By the client, who writes it; the owner does not look at it but to find out of nonsense. */
+    _Alignas(64) _Atomic uint32_t datagrams_produced;
     _Alignas(64) _Atomic uint32_t datagrams_consumed; /* by the owner, who writes it */
     /* The ring has been full for long: the owner's engine shall take what its program does not.
      * Set by the client, cleared by the owner. */
@@ -182,6 +186,11 @@ static inline uint8_t *sw_inbox_datagram(void *base, uint32_t position)
 {
     return (uint8_t *)base + SW_INBOX_DATAGRAMS +
            (size_t)(position % SW_DATAGRAM_UNITS) * SW_DATAGRAM_UNIT;
+}
+
+static inline struct sw_datagram_record *sw_inbox_record(void *base, uint32_t position)
+{
+    return (struct sw_datagram_record *)sw_inbox_datagram(base, position);
 }
 
 static inline struct sw_block *sw_inbox_block(void *base, uint32_t index)
