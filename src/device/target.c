@@ -34,9 +34,10 @@ const struct sw_verdict_rule sw_verdict_rules_uc[SW_VERDICT_COUNT] = {
     [SW_RNR_EXHAUSTED] = {"no receive", 0, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, true},
 };
 
-enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
-                                uint64_t len_bytes, uint32_t need, struct sw_target_qp qp,
-                                const struct sw_pub_mr **out, uint64_t *word)
+/* All but the bounds. */
+static inline enum sw_verdict find(const struct sw_pub *pub, uint32_t key, uint32_t need,
+                                   struct sw_target_qp qp, const struct sw_pub_mr **out,
+                                   uint64_t *word)
 {
     if ((qp.access & need) != need)
         return SW_NAK_INVALID; /* the QP does not admit the operation at all: IBTA Vol1 9.7.4.1.4 */
@@ -48,6 +49,20 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
         return SW_NAK_ACCESS;
     if (mr->pd != qp.pd || (mr->qpn && mr->qpn != qp.qpn) || (mr->access & need) != need)
         return SW_NAK_ACCESS;
+    *out = mr;
+    *word = seen;
+    return SW_ACK;
+}
+
+enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
+                                uint64_t len_bytes, uint32_t need, struct sw_target_qp qp,
+                                const struct sw_pub_mr **out, uint64_t *word)
+{
+    const struct sw_pub_mr *mr;
+    uint64_t seen;
+    enum sw_verdict verdict = find(pub, key, need, qp, &mr, &seen);
+    if (verdict != SW_ACK)
+        return verdict;
     if (!sw_mr_covers(mr, addr, len_bytes))
         return SW_NAK_ACCESS;
     *out = mr;
@@ -68,23 +83,21 @@ struct sw_target_flush sw_target_flush_of(uint32_t key, uint64_t addr, uint64_t 
 enum sw_verdict sw_target_check_flush(const struct sw_pub *pub, struct sw_target_flush *flush,
                                       struct sw_target_qp qp, const struct sw_pub_mr **out)
 {
-    uint64_t word, addr = flush->addr, len_bytes = flush->len_bytes;
     uint32_t need = (flush->type & IBV_FLUSH_GLOBAL ? IBV_ACCESS_FLUSH_GLOBAL : 0) |
                     (flush->type & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
-    if (!need)
-        return SW_NAK_INVALID;
-    if (flush->whole_region && flush->key >> 8 < SW_MAX_MR) {
-        const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(flush->key)];
-        addr = mr->iova; /* of whatever is there: the check below has the last word */
-        len_bytes = 0;
+    const struct sw_pub_mr *mr;
+    uint64_t word;
+    enum sw_verdict verdict = need ? find(pub, flush->key, need, qp, &mr, &word) : SW_NAK_INVALID;
+    if (verdict != SW_ACK)
+        return verdict;
+    if (flush->whole_region) {
+        flush->addr = mr->iova;
+        flush->len_bytes = mr->len_bytes;
+    } else if (!sw_mr_covers(mr, flush->addr, flush->len_bytes)) {
+        return SW_NAK_ACCESS;
     }
-    enum sw_verdict verdict =
-        sw_target_check(pub, flush->key, addr, len_bytes, need, qp, out, &word);
-    if (verdict == SW_ACK && flush->whole_region) {
-        flush->addr = (*out)->iova;
-        flush->len_bytes = (*out)->len_bytes;
-    }
-    return verdict;
+    *out = mr;
+    return SW_ACK;
 }
 
 enum sw_verdict sw_target_check_invalidate(const struct sw_pub *pub, uint32_t key,
