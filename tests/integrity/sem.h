@@ -59,4 +59,11 @@ void rig_post(struct rig *rig, const struct vu_send *send);
 /* All bytes of the range have this value. */
 void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);
 
+/* sem_flush.c: a QP of a side that flushes and admits it; a FLUSH of `key`'s range, and what
+ * ibv_wr_complete() returned. */
+extern const struct vu_ep_attr flush_ep;
+extern const struct vu_conn flush_conn;
+int rig_flush(struct rig *rig, uint64_t wr_id, const struct vu_key *key, uint8_t type,
+              uint8_t level);
+
 #endif

@@ -12,22 +12,18 @@
 #define BEFORE 0xb5
 #define BYTES (128u * 1024) /* several steps where the target executes them */
 
-static const struct rig_attr admitting = {
-    .ep = {.extended = true, .send_ops = IBV_QP_EX_WITH_FLUSH},
-    .conn = {.access = VU_ACCESS_REMOTE | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT,
-             .rd_atomic = 8,
-             .dest_rd_atomic = 8,
-             .timeout = 14,
-             .retry_cnt = 7,
-             .rnr_retry = 7,
-             .min_rnr_timer = 12},
-    .access = FLUSH_RIGHTS,
-    .fill = BEFORE,
-};
+const struct vu_ep_attr flush_ep = {.extended = true, .send_ops = IBV_QP_EX_WITH_FLUSH};
+const struct vu_conn flush_conn = {.access = VU_ACCESS_REMOTE | IBV_ACCESS_FLUSH_GLOBAL |
+                                             IBV_ACCESS_FLUSH_PERSISTENT,
+                                   .rd_atomic = 8,
+                                   .dest_rd_atomic = 8,
+                                   .timeout = 14,
+                                   .retry_cnt = 7,
+                                   .rnr_retry = 7,
+                                   .min_rnr_timer = 12};
 
-/* Returns what ibv_wr_complete() returned. */
-static int post_flush(struct rig *rig, uint64_t wr_id, const struct vu_key *key, uint8_t type,
-                      uint8_t level)
+int rig_flush(struct rig *rig, uint64_t wr_id, const struct vu_key *key, uint8_t type,
+              uint8_t level)
 {
     struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(rig->ep.qp);
     ibv_wr_start(ex);
@@ -35,6 +31,18 @@ static int post_flush(struct rig *rig, uint64_t wr_id, const struct vu_key *key,
     ex->wr_flags = IBV_SEND_SIGNALED;
     ibv_wr_flush(ex, key->rkey, key->addr, key->len_bytes, type, level);
     return ibv_wr_complete(ex);
+}
+
+static struct rig_attr admitting(void)
+{
+    return (struct rig_attr){
+        .ep = flush_ep, .conn = flush_conn, .access = FLUSH_RIGHTS, .fill = BEFORE};
+}
+
+static void open_admitting(struct rig *rig, int sock)
+{
+    struct rig_attr attr = admitting();
+    rig_open(rig, sock, &attr);
 }
 
 static void post_write(struct rig *rig, uint64_t wr_id, unsigned int flags)
@@ -49,9 +57,9 @@ static void post_write(struct rig *rig, uint64_t wr_id, unsigned int flags)
 static void visible_a(int sock, int level)
 {
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     post_write(&rig, 1, 0);
-    VU_EQ(post_flush(&rig, 2, &rig.peer, IBV_FLUSH_GLOBAL, (uint8_t)level), 0);
+    VU_EQ(rig_flush(&rig, 2, &rig.peer, IBV_FLUSH_GLOBAL, (uint8_t)level), 0);
     VU_EQ(vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS).opcode, IBV_WC_FLUSH);
     vu_barrier(sock);
     rig_close(&rig);
@@ -61,7 +69,7 @@ static void visible_b(int sock, int level)
 {
     (void)level;
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     vu_barrier(sock);
     rig_bytes(&rig, 0, BYTES, WRITTEN);
     rig_bytes(&rig, BYTES, RIG_BYTES - BYTES, BEFORE);
@@ -72,7 +80,7 @@ static void quiet_b(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     vu_barrier(sock);
     rig_close(&rig);
 }
@@ -82,7 +90,7 @@ static void among_others_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(rig.ep.qp);
     const uint64_t word = 7;
     for (uint64_t round = 0; round < 50; round++) {
@@ -126,7 +134,7 @@ enum refused {
 static void refused_a(int sock, int param)
 {
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     struct vu_key key = rig.peer;
     uint8_t type = param == NOT_PERSISTENT ? IBV_FLUSH_PERSISTENT : IBV_FLUSH_GLOBAL;
     uint8_t level = param == WHOLE_BAD_KEY ? IBV_FLUSH_MR : IBV_FLUSH_RANGE;
@@ -139,8 +147,8 @@ static void refused_a(int sock, int param)
     if (param == EMPTY_BAD_KEY)
         key.len_bytes = 0;
     post_write(&rig, 1, IBV_SEND_SIGNALED);
-    VU_EQ(post_flush(&rig, 2, &key, type, level), 0);
-    VU_EQ(post_flush(&rig, 3, &rig.peer, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE), 0);
+    VU_EQ(rig_flush(&rig, 2, &key, type, level), 0);
+    VU_EQ(rig_flush(&rig, 3, &rig.peer, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE), 0);
     vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
     vu_expect(rig.ep.scq, 2, param == NO_QP_RIGHT ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR);
     vu_expect(rig.ep.scq, 3, IBV_WC_WR_FLUSH_ERR);
@@ -152,7 +160,7 @@ static void refused_a(int sock, int param)
 static void refused_b(int sock, int param)
 {
     struct rig rig;
-    struct rig_attr attr = admitting;
+    struct rig_attr attr = admitting();
     if (param == NO_REGION_RIGHT)
         attr.access = VU_ACCESS_ALL;
     if (param == NO_QP_RIGHT)
@@ -170,18 +178,18 @@ static void not_posted_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     struct vu_key long_key = rig.peer;
     long_key.len_bytes = (2ull << 30) + 1;
-    VU_EQ(post_flush(&rig, 1, &rig.peer, 0, IBV_FLUSH_RANGE), EINVAL);
-    VU_EQ(post_flush(&rig, 1, &rig.peer, 4, IBV_FLUSH_RANGE), EINVAL);
-    VU_EQ(post_flush(&rig, 1, &rig.peer, IBV_FLUSH_GLOBAL, 2), EINVAL);
-    VU_EQ(post_flush(&rig, 1, &long_key, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE), EINVAL);
+    VU_EQ(rig_flush(&rig, 1, &rig.peer, 0, IBV_FLUSH_RANGE), EINVAL);
+    VU_EQ(rig_flush(&rig, 1, &rig.peer, 4, IBV_FLUSH_RANGE), EINVAL);
+    VU_EQ(rig_flush(&rig, 1, &rig.peer, IBV_FLUSH_GLOBAL, 2), EINVAL);
+    VU_EQ(rig_flush(&rig, 1, &long_key, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE), EINVAL);
     struct vu_send send = rig_send(&rig, IBV_WR_FLUSH, 1, 0, 64);
     VU_EQ(vu_post_send(rig.ep.qp, &send), EINVAL);
     /* Where the whole region is meant, neither address nor length mean anything. */
     long_key.addr = 1;
-    VU_EQ(post_flush(&rig, 2, &long_key, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR), 0);
+    VU_EQ(rig_flush(&rig, 2, &long_key, IBV_FLUSH_GLOBAL, IBV_FLUSH_MR), 0);
     vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
     vu_barrier(sock);
     rig_close(&rig);

@@ -22,16 +22,11 @@
 #define WRITTEN 0xa1
 #define RIGHTS (VU_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT)
 
-static const struct rig_attr admitting = {
-    .ep = {.extended = true, .send_ops = IBV_QP_EX_WITH_FLUSH},
-    .conn = {.access = RIGHTS,
-             .rd_atomic = 8,
-             .dest_rd_atomic = 8,
-             .timeout = 14,
-             .retry_cnt = 7,
-             .rnr_retry = 7,
-             .min_rnr_timer = 12},
-};
+static void open_admitting(struct rig *rig, int sock)
+{
+    const struct rig_attr attr = {.ep = flush_ep, .conn = flush_conn};
+    rig_open(rig, sock, &attr);
+}
 
 /* --- the side with the file --- */
 
@@ -52,10 +47,37 @@ static uint8_t *map_file(size_t len_bytes)
     return at;
 }
 
-static void tell_key(int sock, const struct ibv_mr *mr)
+static void tell_key(int sock, const struct vu_key *key)
 {
-    struct vu_key key = {(uintptr_t)mr->addr, mr->length, mr->rkey};
-    vu_put(sock, &key, sizeof(key));
+    vu_put(sock, key, sizeof(*key));
+}
+
+/* What it shares with the other side. */
+struct file_side {
+    struct rig rig;
+    uint8_t *file;
+    struct ibv_mr *mr; /* of the file */
+};
+
+static void open_file_side(struct file_side *side, int sock)
+{
+    open_admitting(&side->rig, sock);
+    side->file = map_file(BYTES);
+    side->mr = vu_reg(&side->rig.dev, side->file, BYTES, RIGHTS | IBV_ACCESS_MW_BIND);
+}
+
+static void tell_region(const struct file_side *side)
+{
+    const struct vu_key key = {(uintptr_t)side->file, BYTES, side->mr->rkey};
+    tell_key(side->rig.sock, &key);
+}
+
+static void close_file_side(struct file_side *side)
+{
+    if (side->mr)
+        VU_EQ(ibv_dereg_mr(side->mr), 0);
+    munmap(side->file, BYTES);
+    rig_close(&side->rig);
 }
 
 /* Of the mapping at `at`: how much is not on disk yet, in KiB. */
@@ -79,14 +101,18 @@ static unsigned long dirty_kib(const uint8_t *at)
 
 /* --- the side that flushes --- */
 
+/* Its key comes from the other side. */
+static struct vu_key open_flushing(struct rig *rig, int sock)
+{
+    struct vu_key key;
+    open_admitting(rig, sock);
+    vu_get(sock, &key, sizeof(key));
+    return key;
+}
+
 static int post_flush(struct rig *rig, uint64_t wr_id, const struct vu_key *key, uint8_t level)
 {
-    struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(rig->ep.qp);
-    ibv_wr_start(ex);
-    ex->wr_id = wr_id;
-    ex->wr_flags = IBV_SEND_SIGNALED;
-    ibv_wr_flush(ex, key->rkey, key->addr, key->len_bytes, IBV_FLUSH_PERSISTENT, level);
-    return ibv_wr_complete(ex);
+    return rig_flush(rig, wr_id, key, IBV_FLUSH_PERSISTENT, level);
 }
 
 static void post_write(struct rig *rig, uint64_t wr_id, const struct vu_key *key,
@@ -105,9 +131,7 @@ static void post_write(struct rig *rig, uint64_t wr_id, const struct vu_key *key
 static void synced_a(int sock, int level)
 {
     struct rig rig;
-    struct vu_key key;
-    rig_open(&rig, sock, &admitting);
-    vu_get(sock, &key, sizeof(key));
+    struct vu_key key = open_flushing(&rig, sock);
     post_write(&rig, 1, &key, BYTES);
     vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
     vu_barrier(sock); /* written */
@@ -121,21 +145,17 @@ static void synced_a(int sock, int level)
 static void synced_b(int sock, int level)
 {
     (void)level;
-    struct rig rig;
-    rig_open(&rig, sock, &admitting);
-    uint8_t *file = map_file(BYTES);
-    struct ibv_mr *mr = vu_reg(&rig.dev, file, BYTES, RIGHTS);
-    tell_key(sock, mr);
+    struct file_side side;
+    open_file_side(&side, sock);
+    tell_region(&side);
     vu_barrier(sock);
-    VU_EQ(dirty_kib(file), BYTES / 1024);
+    VU_EQ(dirty_kib(side.file), BYTES / 1024);
     vu_barrier(sock);
     vu_barrier(sock); /* flushed */
-    VU_EQ(dirty_kib(file), 0);
-    VU_EQ(file[0], WRITTEN);
-    VU_EQ(file[BYTES - 1], WRITTEN);
-    VU_EQ(ibv_dereg_mr(mr), 0);
-    munmap(file, BYTES);
-    rig_close(&rig);
+    VU_EQ(dirty_kib(side.file), 0);
+    VU_EQ(side.file[0], WRITTEN);
+    VU_EQ(side.file[BYTES - 1], WRITTEN);
+    close_file_side(&side);
 }
 
 /* A log: the record, made persistent; then the word that says that it is there, likewise. */
@@ -143,9 +163,7 @@ static void log_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    struct vu_key key;
-    rig_open(&rig, sock, &admitting);
-    vu_get(sock, &key, sizeof(key));
+    struct vu_key key = open_flushing(&rig, sock);
     struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(rig.ep.qp);
     for (uint64_t n = 1; n <= 20; n++) {
         memset(rig.buf, (int)n, 4096);
@@ -171,22 +189,18 @@ static void log_a(int sock, int param)
 static void log_b(int sock, int param)
 {
     (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, &admitting);
-    uint8_t *file = map_file(BYTES);
-    struct ibv_mr *mr = vu_reg(&rig.dev, file, BYTES, RIGHTS);
-    tell_key(sock, mr);
+    struct file_side side;
+    open_file_side(&side, sock);
+    tell_region(&side);
     for (int i = 0; i < 20; i++) {
         uint64_t n;
         vu_get(sock, &n, sizeof(n));
-        VU_EQ(*(volatile uint64_t *)file, n);
-        VU_EQ(file[n * 4096], (uint8_t)n);
-        VU_EQ(dirty_kib(file), 0);
+        VU_EQ(*(volatile uint64_t *)side.file, n);
+        VU_EQ(side.file[n * 4096], (uint8_t)n);
+        VU_EQ(dirty_kib(side.file), 0);
         vu_barrier(sock);
     }
-    VU_EQ(ibv_dereg_mr(mr), 0);
-    munmap(file, BYTES);
-    rig_close(&rig);
+    close_file_side(&side);
 }
 
 /* What syncing meets with is what the FLUSH ends with. */
@@ -207,9 +221,7 @@ static void error_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    struct vu_key key;
-    rig_open(&rig, sock, &admitting);
-    vu_get(sock, &key, sizeof(key));
+    struct vu_key key = open_flushing(&rig, sock);
     post_write(&rig, 1, &key, BYTES);
     VU_EQ(post_flush(&rig, 2, &key, IBV_FLUSH_RANGE), 0);
     vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
@@ -221,17 +233,13 @@ static void error_a(int sock, int param)
 static void error_b(int sock, int param)
 {
     (void)param;
-    struct rig rig;
+    struct file_side side;
     msync_fails(); /* before any thread is there */
-    rig_open(&rig, sock, &admitting);
-    uint8_t *file = map_file(BYTES);
-    struct ibv_mr *mr = vu_reg(&rig.dev, file, BYTES, RIGHTS);
-    tell_key(sock, mr);
-    VU_TRUE(vu_async_event(rig.dev.ctx, IBV_EVENT_QP_FATAL, 5000));
+    open_file_side(&side, sock);
+    tell_region(&side);
+    VU_TRUE(vu_async_event(side.rig.dev.ctx, IBV_EVENT_QP_FATAL, 5000));
     vu_barrier(sock);
-    VU_EQ(ibv_dereg_mr(mr), 0);
-    munmap(file, BYTES);
-    rig_close(&rig);
+    close_file_side(&side);
 }
 
 /* The region goes while it is flushed: the request ends one way or the other. */
@@ -239,10 +247,8 @@ static void dereg_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    struct vu_key key;
     struct ibv_wc wc;
-    rig_open(&rig, sock, &admitting);
-    vu_get(sock, &key, sizeof(key));
+    struct vu_key key = open_flushing(&rig, sock);
     post_write(&rig, 1, &key, BYTES);
     vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
     VU_EQ(post_flush(&rig, 2, &key, IBV_FLUSH_MR), 0);
@@ -257,47 +263,41 @@ static void dereg_a(int sock, int param)
 static void dereg_b(int sock, int param)
 {
     (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, &admitting);
-    uint8_t *file = map_file(BYTES);
-    struct ibv_mr *mr = vu_reg(&rig.dev, file, BYTES, RIGHTS);
-    tell_key(sock, mr);
+    struct file_side side;
+    open_file_side(&side, sock);
+    tell_region(&side);
     vu_barrier(sock);
-    VU_EQ(ibv_dereg_mr(mr), 0);
-    munmap(file, BYTES);
+    VU_EQ(ibv_dereg_mr(side.mr), 0);
+    side.mr = NULL;
     vu_barrier(sock);
-    rig_close(&rig);
+    close_file_side(&side);
 }
 
 /* Through a window, which may give the right if the region has it. */
 static void window_b(int sock, int param)
 {
     (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, &admitting);
-    uint8_t *file = map_file(BYTES);
-    struct ibv_mr *mr = vu_reg(&rig.dev, file, BYTES, RIGHTS | IBV_ACCESS_MW_BIND);
-    struct ibv_mw *mw = ibv_alloc_mw(rig.dev.pd, IBV_MW_TYPE_2);
+    struct file_side side;
+    open_file_side(&side, sock);
+    struct ibv_mw *mw = ibv_alloc_mw(side.rig.dev.pd, IBV_MW_TYPE_2);
     VU_CHECK(mw, "ibv_alloc_mw: %s", strerror(errno));
-    struct ibv_mw_bind_info info = {mr, (uintptr_t)file, BYTES,
+    struct ibv_mw_bind_info info = {side.mr, (uintptr_t)side.file, BYTES,
                                     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_FLUSH_PERSISTENT};
     struct ibv_send_wr *bad, bind = {.wr_id = 1,
                                      .opcode = IBV_WR_BIND_MW,
                                      .send_flags = IBV_SEND_SIGNALED,
                                      .bind_mw = {mw, ibv_inc_rkey(mw->rkey), info}};
-    VU_EQ(ibv_post_send(rig.ep.qp, &bind, &bad), 0);
-    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
-    struct vu_key key = {(uintptr_t)file, BYTES, bind.bind_mw.rkey};
-    vu_put(sock, &key, sizeof(key));
+    VU_EQ(ibv_post_send(side.rig.ep.qp, &bind, &bad), 0);
+    vu_expect(side.rig.ep.scq, 1, IBV_WC_SUCCESS);
+    const struct vu_key key = {(uintptr_t)side.file, BYTES, bind.bind_mw.rkey};
+    tell_key(sock, &key);
     vu_barrier(sock);
-    VU_EQ(dirty_kib(file), BYTES / 1024);
+    VU_EQ(dirty_kib(side.file), BYTES / 1024);
     vu_barrier(sock);
     vu_barrier(sock);
-    VU_EQ(dirty_kib(file), 0);
+    VU_EQ(dirty_kib(side.file), 0);
     VU_EQ(ibv_dealloc_mw(mw), 0);
-    VU_EQ(ibv_dereg_mr(mr), 0);
-    munmap(file, BYTES);
-    rig_close(&rig);
+    close_file_side(&side);
 }
 
 static bool admits(struct vu_dev *dev, void *at, int flags, int fd)
@@ -316,7 +316,7 @@ static void memory_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     uint8_t *file = map_file(4096);
     int memfd = memfd_create("test", MFD_CLOEXEC);
     VU_EQ(ftruncate(memfd, 4096), 0);
@@ -339,7 +339,7 @@ static void quiet_b(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    rig_open(&rig, sock, &admitting);
+    open_admitting(&rig, sock);
     vu_barrier(sock);
     rig_close(&rig);
 }
