@@ -62,5 +62,49 @@ def install__manual_and_pkg_config():
         expect(os.path.exists(done.stdout.strip()), done)
 
 
+# What a header that knows FLUSH has more than ours.
+NEWER_VERBS = '''
+#include_next <infiniband/verbs.h>
+#ifndef NEWER_VERBS
+#define NEWER_VERBS
+enum newer { IBV_WR_FLUSH = 14, IBV_WC_FLUSH = 8, IBV_QP_EX_WITH_FLUSH = 1 << 11, IBV_ACCESS_FLUSH_GLOBAL = 1 << 8 };
+enum ibv_placement_type { IBV_FLUSH_GLOBAL = 1, IBV_FLUSH_PERSISTENT = 2 };
+enum ibv_selectivity_level { IBV_FLUSH_RANGE, IBV_FLUSH_MR };
+static inline void ibv_wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type, uint8_t level)
+{
+    (void)qp; (void)rkey; (void)remote_addr; (void)len; (void)type; (void)level;
+}
+#endif
+'''
+FLUSHING = '''
+#include <sidewire/flush.h>
+#include <infiniband/verbs.h>
+void flush(struct ibv_qp_ex *qp);
+void flush(struct ibv_qp_ex *qp)
+{
+    enum ibv_wr_opcode opcode = IBV_WR_FLUSH;
+    if (opcode == 14)
+        ibv_wr_flush(qp, 1, 2, 3, IBV_FLUSH_PERSISTENT, IBV_FLUSH_MR);
+}
+'''
+
+
+def install__header_serves_old_and_new_verbs_in_c_and_cpp():
+    with harness.public_folder() as folder:
+        prefix = install_to(folder)
+        newer = os.path.join(folder, 'newer/infiniband')
+        os.makedirs(newer)
+        with open(f'{newer}/verbs.h', 'w', encoding='utf-8') as header:
+            header.write(NEWER_VERBS)
+        for compiler, name in (('cc', 'flush.c'), ('c++', 'flush.cpp')):
+            if not shutil.which(compiler):
+                raise Skip(f'no {compiler}')
+            source = os.path.join(folder, name)
+            with open(source, 'w', encoding='utf-8') as text:
+                text.write(FLUSHING)
+            for more in ([], [f'-I{folder}/newer']):
+                expect_status(run(compiler, '-Wall', '-Wextra', '-Werror', '-fsyntax-only', *more, f'-I{prefix}/include', source), 0)
+
+
 if __name__ == '__main__':
     sys.exit(harness.main(globals()))
