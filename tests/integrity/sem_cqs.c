@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "sem.h"
+#include "ud_side.h"
 
 #define EVENT_MS 2000
 #define PERIOD_US 60000
@@ -306,7 +306,69 @@ static void idle_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* All fields that a datagram's completion has, read one by one: ibv_create_cq_ex(3). */
+#define WIDE                                                                \
+    (IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | \
+     IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL |      \
+     IBV_WC_EX_WITH_DLID_PATH_BITS)
+
+static void wide_a(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    struct ud_send send = {.len_bytes = 100, .imm = 0x1234567};
+    vu_get(sock, &send.qpn, sizeof(send.qpn));
+    ud_send(&side, &send);
+    vu_barrier(sock);
+    ud_close(&side);
+}
+
+static void wide_b(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    struct ibv_cq_init_attr_ex attr = {.cqe = 16, .wc_flags = WIDE};
+    struct ibv_cq_ex *cq = ibv_create_cq_ex(side.dev.ctx, &attr);
+    VU_TRUE(cq);
+    struct ibv_qp_init_attr init = {
+        .send_cq = side.scq,
+        .recv_cq = ibv_cq_ex_to_cq(cq),
+        .qp_type = IBV_QPT_UD,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+    struct ibv_qp *qp = ibv_create_qp(side.dev.pd, &init);
+    VU_TRUE(qp);
+    ud_to(qp, IBV_QPS_RTS, UD_QKEY);
+    ud_recv(&side, qp, 77, UD_SLOT);
+    vu_put(sock, &qp->qp_num, sizeof(qp->qp_num));
+    struct ibv_poll_cq_attr poll = {0};
+    uint64_t start_ms = vu_now_ms();
+    int rc;
+    while ((rc = ibv_start_poll(cq, &poll)) == ENOENT && vu_now_ms() - start_ms < 5000)
+        continue;
+    VU_EQ(rc, 0);
+    VU_EQ(cq->wr_id, 77);
+    VU_EQ(cq->status, IBV_WC_SUCCESS);
+    VU_EQ(ibv_wc_read_opcode(cq), IBV_WC_RECV);
+    VU_EQ(ibv_wc_read_byte_len(cq), UD_GRH + 100);
+    VU_EQ(be32toh(ibv_wc_read_imm_data(cq)), 0x1234567);
+    VU_EQ(ibv_wc_read_qp_num(cq), qp->qp_num);
+    VU_EQ(ibv_wc_read_src_qp(cq), side.peer_qpn);
+    VU_EQ(ibv_wc_read_wc_flags(cq), (unsigned int)(IBV_WC_GRH | IBV_WC_WITH_IMM));
+    VU_EQ(ibv_wc_read_slid(cq), 0);
+    VU_TRUE(ibv_wc_read_sl(cq) < 16); /* the kind of packet is there: device/ah.h */
+    VU_EQ(ibv_wc_read_dlid_path_bits(cq), 0);
+    VU_EQ(ibv_next_poll(cq), ENOENT);
+    ibv_end_poll(cq);
+    vu_barrier(sock);
+    VU_EQ(ibv_destroy_qp(qp), 0);
+    VU_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+    ud_close(&side);
+}
+
 const struct sem_case sem_cqs[] = {
+    {"cq_ex__fields_of_a_datagram", wide_a, wide_b, 0},
     {"cq_ex__timestamps", times_a, ex_idle_b, 0},
     {"cq_ex__ignored_overrun", overrun_a, ex_idle_b, 0},
     {"modify_cq__moderation", moderate_a, moderate_b, 0},

@@ -197,6 +197,7 @@ static void overflow_b(int sock, int param)
     vu_put(sock, &total, sizeof(total));
     vu_barrier(sock);
     VU_CHECK(vu_async_event(rig.dev.ctx, IBV_EVENT_CQ_ERR, EVENT_MS), "no CQ error event");
+    VU_CHECK(vu_async_event(rig.dev.ctx, IBV_EVENT_QP_FATAL, EVENT_MS), "its QP lives on");
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
     vu_ep_destroy(&rig.ep);
     VU_EQ(ibv_dereg_mr(rig.mr), 0);
