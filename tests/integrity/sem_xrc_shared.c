@@ -358,6 +358,33 @@ static void owner_dies(int sock, int param)
     close_net(&net);
 }
 
+/* What was sent to the SRQ of a process stays sent when that has ended: sem_counters.c. */
+static void death_is_counted_out(int sock, int param)
+{
+    (void)sock;
+    (void)param;
+    struct net net;
+    char port[512];
+    open_net(&net);
+    snprintf(port, sizeof(port), "%s/ports/1", net.rig.dev.ctx->device->ibdev_path);
+    for (uint64_t to = 2; to-- > 0;) {
+        post(&net, IBV_WR_RDMA_WRITE, to, (int)to, 0, 64);
+        done(&net, to, IBV_WC_SUCCESS);
+    }
+    VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), 2 * 64 / 4);
+    VU_EQ(sem_read_counter(port, "counters/port_rcv_data"), 2 * 64 / 4);
+    member_kill(&net.members[1]);
+    net.members[1].pid = 0;
+    uint64_t start_ms = vu_now_ms(); /* until its part is gone */
+    while (sem_read_counter(port, "counters/port_rcv_data") != 64 / 4 &&
+           vu_now_ms() - start_ms < 5000)
+        vu_sleep_ms(10);
+    vu_sleep_ms(200);
+    VU_EQ(sem_read_counter(port, "counters/port_rcv_data"), 64 / 4);
+    VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), 2 * 64 / 4);
+    close_net(&net);
+}
+
 /* The target goes with its process, whoever the messages were for. */
 static void target_dies(int sock, int param)
 {
@@ -517,6 +544,7 @@ static void handle_without_its_process(int sock, int param)
 
 const struct sem_case sem_xrc_shared[] = {
     {"xrc__domain_of_several_processes", opened_a, opened_b, 0},
+    {"xrc_shared__counters_outlive_a_lane", death_is_counted_out, nothing, SEM_ALONE},
     {"xrc_shared__sends", messages, nothing, IBV_WR_SEND_WITH_IMM | SEM_PROCESSES},
     {"xrc_shared__immediates", messages, nothing, IBV_WR_RDMA_WRITE_WITH_IMM | SEM_PROCESSES},
     {"xrc_shared__stream", stream, nothing, SEM_PROCESSES},

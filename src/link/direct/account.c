@@ -21,9 +21,14 @@ static void add(const struct sw_direct_qp *d, struct sw_traffic *out)
     out->received_packets += of(&theirs[SW_MOVED_OUT].packets);
 }
 
+void sw_account_retire(struct sw_direct_qp *d, const struct sw_direct_qp *lane)
+{
+    add(lane, &d->of_lanes);
+}
+
 void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out)
 {
-    *out = (struct sw_traffic){0};
+    *out = d->of_lanes;
     add(d, out);
     for (const struct sw_direct_qp *lane = d->lanes; lane; lane = lane->next_lane)
         add(lane, out);

@@ -28,6 +28,9 @@ static inline void sw_account_tell(struct sw_direct_qp *d)
     }
 }
 
+/* A lane is about to go: what it moved stays. */
+void sw_account_retire(struct sw_direct_qp *d, const struct sw_direct_qp *lane);
+
 /* In both directions; with the QP locked. */
 void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out);
 

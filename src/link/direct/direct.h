@@ -33,6 +33,7 @@
 #include "device/pub.h"
 #include "device/srq_impl.h"
 #include "device/target.h"
+#include "device/traffic.h"
 #include "link/direct/inbox.h"
 #include "link/gather.h"
 
@@ -164,6 +165,7 @@ struct sw_direct_qp {
     struct sw_sum {
         uint64_t bytes, packets;
     } sums[2]; /* SW_MOVED_*: our copy; the block may serve others when it is asked for */
+    struct sw_traffic of_lanes; /* that are gone */
     enum ibv_wc_status fail_status;
     enum sw_verdict fail_verdict; /* SW_ACK: the failure is local, the peer need not know */
 

@@ -59,6 +59,7 @@ static void remove_lane(struct sw_direct_qp *d, struct sw_direct_qp *lane)
     *at = lane->next_lane;
     if (d->busy == lane)
         d->busy = NULL;
+    sw_account_retire(d, lane);
     close_lane(lane);
 }
 
