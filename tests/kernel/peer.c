@@ -45,9 +45,10 @@ void peer_open(struct peer *peer, const char *own, const char *guest)
     peer->to_len = address_of(guest, &peer->to, peer->out.dst);
     peer->out.is_ipv6 = from.sin6_family == AF_INET6;
     peer->fd = socket(from.sin6_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    int discover = IP_PMTUDISC_DO;
+    int discover = IP_PMTUDISC_DO, room = 8 << 20; /* for a burst while we do not look */
     if (peer->fd < 0 || bind(peer->fd, (struct sockaddr *)&from, from_len) < 0)
         die(own);
+    setsockopt(peer->fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
     /* Without it the kernel chooses an identification, which the ICRC covers. */
     if (!peer->out.is_ipv6 &&
         setsockopt(peer->fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover)) < 0)
