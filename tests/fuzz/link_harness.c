@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "device/netdev.h"
+#include "link/direct/datagram.h"
 #include "link/engine.h"
 
 #define PAGE 4096u
@@ -19,8 +20,6 @@ struct harness harness;
 /* One page of canaries around each region, an unmapped one at both ends. */
 static uint8_t *arena;
 #define ARENA_BYTES (HARNESS_OPEN_BYTES + HARNESS_LOCAL_BYTES + 3 * PAGE)
-
-static struct sw_srq *shared_queue;
 
 uint8_t feed_u8(struct feed *feed)
 {
@@ -84,8 +83,28 @@ static void nothing_either(void)
 {
 }
 
+static int connect_qp(struct sw_qp *qp)
+{
+    if (!qp->rules->is_datagram)
+        return sw_bind_connect(qp);
+    sw_datagram_enter(qp);
+    sw_qp_publish(qp, qp->state);
+    return 0;
+}
+
+static int join(const union ibv_gid *gid)
+{
+    (void)gid; /* nobody shall find us */
+    return 0;
+}
+
+static void leave(const union ibv_gid *gid)
+{
+    (void)gid;
+}
+
 static const struct sw_qp_ops qp_ops = {
-    .connect = sw_bind_connect,
+    .connect = connect_qp,
     .disconnect = sw_bind_disconnect,
     .send = nothing,
     .progress = nothing,
@@ -104,6 +123,11 @@ static const struct sw_link_ops ops = {
     .segment_gone = sw_attach_segment_gone,
     .fork_child = nothing_either,
     .kick = nothing_either,
+    .qp_forget = sw_datagram_forget,
+    .group_join = join,
+    .group_leave = leave,
+    .receive = sw_datagram_receive,
+    .has_datagrams = sw_datagram_any,
 };
 
 static struct sw_netdev *loopback(void)
@@ -147,7 +171,7 @@ void harness_start(void)
     harness_needs(sw_pd_alloc(harness.ctx, &harness.pd) == 0);
     harness_needs(sw_cq_create(harness.ctx, 4096, NULL, NULL, &harness.cq) == 0);
     struct ibv_srq_attr attr = {.max_wr = 64, .max_sge = 2};
-    harness_needs(sw_srq_create(harness.pd, &attr, NULL, &shared_queue) == 0);
+    harness_needs(sw_srq_create(harness.pd, &attr, NULL, &harness.srq) == 0);
     start_memory();
 }
 
@@ -165,7 +189,7 @@ void harness_connect(uint32_t dest_qpn, bool shared)
         .pd = harness.pd,
         .send_cq = harness.cq,
         .recv_cq = harness.cq,
-        .srq = shared ? shared_queue : NULL,
+        .srq = shared ? harness.srq : NULL,
         .cap = {.max_send_wr = 64,
                 .max_recv_wr = 64,
                 .max_send_sge = 2,
@@ -241,7 +265,7 @@ void harness_finish(void)
     harness_poll();
     harness_needs(sw_qp_destroy(harness.qp) == 0);
     harness.qp = NULL;
-    while (sw_srq_take(shared_queue, &claim)) {
+    while (sw_srq_take(harness.srq, &claim)) {
     }
     harness_needs(is_canary(arena, harness.open));
     harness_needs(is_canary(harness.open + HARNESS_OPEN_BYTES, arena + ARENA_BYTES));

@@ -44,6 +44,7 @@ struct harness {
     struct sw_context *ctx;
     struct sw_pd *pd;
     struct sw_cq *cq;
+    struct sw_srq *srq;
     uint8_t *open;  /* all rights */
     uint8_t *local; /* registered without remote rights */
     struct sw_mr *open_mr, *local_mr;

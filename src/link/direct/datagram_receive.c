@@ -263,8 +263,10 @@ uint64_t sw_datagram_bury(uint64_t now_ns)
         sw_lock_acquire(&ring->lock);
         if (!ring->dead_ns)
             ring->dead_ns = now_ns;
-        while (waits(ring) && now_ns - ring->dead_ns >= DEATH_GRACE_NS)
+        if (now_ns - ring->dead_ns >= DEATH_GRACE_NS) {
             drain(ring, NULL, 0, UINT32_MAX);
+            ring->dead_ns = now_ns; /* more can only come from who inherited its memory */
+        }
         if (waits(ring) && ring->dead_ns + DEATH_GRACE_NS < next_ns)
             next_ns = ring->dead_ns + DEATH_GRACE_NS;
         sw_lock_release(&ring->lock);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A peer may write anything into its ring of datagrams, and say that any part of it is new. Around
+ * the ring nothing can be read; whatever is in it is taken out within a bounded number of looks,
+ * and no program is told of more than its receive holds.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "device/ah.h"
+#include "device/mcast.h"
+#include "fuzz.h"
+#include "link/direct/datagram.h"
+#include "link_harness.h"
+
+enum { STEPS_MAX = 256, WANT = 8, QPS = 2, QKEY = 5 };
+/* Every look takes 64 records, and the shortest is one unit. */
+#define LOOKS_MAX (SW_DATAGRAM_UNITS / 64 + 2)
+
+static struct sw_inbox inbox;
+static struct sw_qp *qps[QPS]; /* with a queue of its own, and with a shared one */
+static union ibv_gid group = {.raw = {0xff, 0x0e, 0x55}};
+
+static struct sw_inbox_header *header(void)
+{
+    return (struct sw_inbox_header *)inbox.base;
+}
+
+/* An inbox of which only the header and the ring are there. */
+static void start_ring(void)
+{
+    if (inbox.base)
+        return;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    uint8_t *base = mmap(NULL, SW_INBOX_BYTES + 4096, PROT_NONE, flags, -1, 0);
+    harness_needs(base != MAP_FAILED);
+    harness_needs(mprotect(base, 4096, PROT_READ | PROT_WRITE) == 0);
+    harness_needs(mprotect(base + SW_INBOX_DATAGRAMS, SW_INBOX_BYTES - SW_INBOX_DATAGRAMS,
+                           PROT_READ | PROT_WRITE) == 0);
+    inbox.base = base;
+}
+
+static void make_qp(int i)
+{
+    struct sw_qp_init init = {.type = IBV_QPT_UD,
+                              .pd = harness.pd,
+                              .send_cq = harness.cq,
+                              .recv_cq = harness.cq,
+                              .srq = i ? harness.srq : NULL,
+                              .cap = {.max_recv_wr = 64, .max_recv_sge = 2}};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+    harness_needs(sw_qp_create(harness.ctx, &init, &qps[i]) == 0);
+    harness_needs(sw_qp_modify(qps[i], &attr,
+                               IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == 0);
+    attr.qp_state = IBV_QPS_RTR;
+    harness_needs(sw_qp_modify(qps[i], &attr, IBV_QP_STATE) == 0);
+}
+
+static void open_ring(struct feed *feed)
+{
+    static const uint32_t starts[] = {0, SW_DATAGRAM_UNITS - 3, UINT32_MAX - 2};
+    start_ring();
+    memset(header(), 0, sizeof(*header()));
+    memset(sw_inbox_datagram(inbox.base, SW_DATAGRAM_UNITS - 128), 0, 128 * SW_DATAGRAM_UNIT);
+    memset(sw_inbox_datagram(inbox.base, 0), 0, 128 * SW_DATAGRAM_UNIT);
+    atomic_store(&inbox.dead, false);
+    sw_datagram_open(&inbox);
+    for (int i = 0; i < QPS; i++)
+        make_qp(i);
+    harness.qp = qps[0];
+    harness_needs(sw_mcast_attach(qps[0], &group) == 0);
+    /* Positions come near their wrap only through a ring that is far behind: skipped as malformed.
+     */
+    atomic_store(&header()->datagrams_produced, starts[feed_u8(feed) % 3]);
+    for (int i = 0; i < 3 && sw_datagram_waits(&inbox); i++)
+        sw_datagram_receive(harness.cq, WANT);
+}
+
+static void write_record(struct feed *feed)
+{
+    const uint64_t units[] = {0, 1, 2, 3, 66, 129, SW_DATAGRAM_UNITS, UINT16_MAX};
+    const uint64_t lens[] = {0, 8, 40, 41, 104, SW_DATAGRAM_MAX, SW_DATAGRAM_MAX + 1, UINT32_MAX};
+    const uint64_t dests[] = {sw_qp_num(qps[0]), sw_qp_num(qps[1]), SW_MULTICAST_QPN, 0,
+                              sw_qp_num(qps[0]) ^ 0x2000};
+    uint32_t at = atomic_load(&header()->datagrams_produced);
+    /* All of a record but its payload fits the first unit and a half; never past the ring's end. */
+    if (SW_DATAGRAM_UNITS - at % SW_DATAGRAM_UNITS < 2)
+        at++;
+    struct sw_datagram_record *record =
+        (struct sw_datagram_record *)sw_inbox_datagram(inbox.base, at);
+    record->units = (uint16_t)feed_value(feed, units, 8);
+    record->kind = feed_u8(feed) % 4;
+    record->flags = feed_u8(feed);
+    record->len_bytes = (uint32_t)feed_value(feed, lens, 8);
+    record->dest_qpn = (uint32_t)feed_value(feed, dests, 5);
+    record->qkey = feed_u8(feed) & 7 ? QKEY : feed_u32(feed);
+    record->imm = feed_u32(feed);
+    memcpy(record->dgid, group.raw, sizeof(record->dgid));
+    if (feed_u8(feed) & 1)
+        feed_bytes(feed, record->dgid, sizeof(record->dgid));
+    atomic_store(&header()->datagrams_produced, at + (uint32_t)feed_value(feed, units, 8));
+}
+
+static void write_anything(struct feed *feed)
+{
+    const size_t room = SW_INBOX_BYTES - SW_INBOX_DATAGRAMS;
+    size_t at = feed_u32(feed) % room, len = feed_u8(feed);
+    feed_bytes(feed, inbox.base + SW_INBOX_DATAGRAMS + at, len < room - at ? len : room - at);
+}
+
+static void post_recv(struct feed *feed)
+{
+    uint32_t offset = feed_u16(feed) % 2048, len = feed_u16(feed) % 8192;
+    harness.qp = qps[feed_u8(feed) & 1];
+    harness_post_recv(offset, len);
+}
+
+static void poll_all(void)
+{
+    struct ibv_wc wc;
+    int count;
+    while ((count = sw_cq_poll(harness.cq, 1, &wc)) == 1) {
+        harness_needs(wc.qp_num == sw_qp_num(qps[0]) || wc.qp_num == sw_qp_num(qps[1]));
+        if (wc.status == IBV_WC_SUCCESS)
+            harness_needs(wc.byte_len >= SW_GRH_BYTES && wc.byte_len <= wc.wr_id &&
+                          wc.byte_len <= SW_GRH_BYTES + SW_DATAGRAM_MAX);
+    }
+    harness_needs(count == 0);
+}
+
+static void step(struct feed *feed)
+{
+    switch (feed_u8(feed) % 8) {
+    case 0:
+    case 1:
+        write_record(feed);
+        break;
+    case 2:
+        write_anything(feed);
+        break;
+    case 3:
+        atomic_store(&header()->datagrams_produced, feed_u32(feed));
+        break;
+    case 4:
+        post_recv(feed);
+        break;
+    case 5:
+        atomic_store(&header()->datagrams_urgent, feed_u8(feed));
+        sw_datagram_serve(feed_u8(feed) & 1);
+        break;
+    case 6:
+        atomic_store(&header()->datagrams_consumed, feed_u32(feed)); /* says nothing to us */
+        break;
+    default:
+        poll_all();
+        break;
+    }
+}
+
+static void close_ring(struct feed *feed)
+{
+    if (feed_u8(feed) & 1) { /* its client has died: at most two looks until it is empty */
+        const uint64_t long_after_ns = 1000 * SW_NS_PER_MS;
+        atomic_store(&inbox.dead, true);
+        sw_datagram_bury(long_after_ns);
+        sw_datagram_bury(2 * long_after_ns);
+        harness_needs(!sw_datagram_waits(&inbox));
+    }
+    for (int i = 0; i < (int)LOOKS_MAX && sw_datagram_waits(&inbox); i++) {
+        sw_datagram_receive(harness.cq, WANT);
+        poll_all();
+    }
+    harness_needs(!sw_datagram_waits(&inbox));
+    poll_all();
+    harness_needs(sw_mcast_detach(qps[0], &group) == 0);
+    sw_datagram_close(&inbox);
+    harness_needs(sw_qp_destroy(qps[1]) == 0);
+    harness.qp = qps[0];
+    harness_finish();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct feed feed = {data, size};
+    harness_start();
+    open_ring(&feed);
+    for (int i = 0; i < STEPS_MAX && feed.left; i++)
+        step(&feed);
+    close_ring(&feed);
+    return 0;
+}
