@@ -165,6 +165,12 @@ static void touch(struct feed *feed, struct sw_peer *peer)
     }
 }
 
+/* It has hung up, or was hung up on: a peer that was ready keeps its socket until it is freed. */
+static bool is_over(struct sw_peer *peer)
+{
+    return peer->socket < 0 || atomic_load(&peer->state) == SW_PEER_DEAD;
+}
+
 static void as_owner(struct feed *feed, const int pair[2])
 {
     struct sw_peer *peer = sw_peer_get(PEER_SLOT);
@@ -173,7 +179,7 @@ static void as_owner(struct feed *feed, const int pair[2])
     peer->pid = getpid();
     atomic_store(&peer->state, SW_PEER_CONNECTING);
     sw_engine_watch(pair[0], peer, SW_WATCH_PEER);
-    for (int i = 0; i < MESSAGES_MAX && feed->left && peer->socket >= 0; i++) {
+    for (int i = 0; i < MESSAGES_MAX && feed->left && !is_over(peer); i++) {
         say(feed, pair[1]);
         sw_attach_from_peer(peer);
         touch(feed, peer);
@@ -181,9 +187,9 @@ static void as_owner(struct feed *feed, const int pair[2])
             sw_peer_ring(peer);
     }
     shutdown(pair[1], SHUT_RDWR);
-    if (peer->socket >= 0)
+    if (!is_over(peer))
         sw_attach_from_peer(peer);
-    harness_needs(peer->socket < 0);
+    harness_needs(is_over(peer));
     atomic_store(&peer->state, SW_PEER_DEAD);
     sw_peer_put(peer);
 }

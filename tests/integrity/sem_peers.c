@@ -301,6 +301,71 @@ static void many_b(int sock, int param)
     many(sock, param, false);
 }
 
+/* The peer's process lives on, but its QP goes while requests of ours are out: nobody answers, and
+ * the retries run out. */
+enum how { DESTROYED, RESET, FAILED };
+enum { SHARED_QUEUE = 1 << 4, READ_BEHIND = 1 << 5 };
+
+static void qp_gone_a(int sock, int param)
+{
+    struct rig rig;
+    struct rig_attr attr = {.conn = vu_conn_default};
+    attr.conn.timeout = 10;
+    attr.conn.retry_cnt = 1;
+    rig_open(&rig, sock, &attr);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 64);
+    struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 2, 4096, 8192);
+    vu_barrier(sock);
+    rig_post(&rig, &send); /* there is no receive for it */
+    if (param & READ_BEHIND)
+        rig_post(&rig, &read);
+    vu_expect_none(rig.ep.scq, 100);
+    vu_barrier(sock);
+    vu_expect(rig.ep.scq, 1, IBV_WC_RETRY_EXC_ERR);
+    if (param & READ_BEHIND)
+        vu_expect(rig.ep.scq, 2, IBV_WC_WR_FLUSH_ERR);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void qp_gone_b(int sock, int param)
+{
+    struct rig rig;
+    struct vu_ep own;
+    struct ibv_srq *srq = NULL;
+    enum how how = (enum how)(param & 15);
+    rig_prepare(&rig, sock, &(struct rig_attr){.fill = 0});
+    own = rig.ep;
+    if (param & SHARED_QUEUE) {
+        struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+        srq = ibv_create_srq(rig.dev.pd, &init);
+        VU_TRUE(srq);
+        vu_ep_create(&rig.dev, &(struct vu_ep_attr){.srq = srq}, &rig.ep);
+    }
+    rig_connect(&rig, NULL);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    if (how == RESET)
+        vu_ep_to(&rig.ep, IBV_QPS_RESET);
+    if (how == FAILED)
+        vu_ep_to(&rig.ep, IBV_QPS_ERR);
+    if (how == DESTROYED)
+        VU_EQ(ibv_destroy_qp(rig.ep.qp), 0);
+    vu_barrier(sock);
+    if (how == DESTROYED) /* another one, which rig_close() can destroy */
+        rig.ep.qp = ibv_create_qp(rig.dev.pd, &(struct ibv_qp_init_attr){.send_cq = rig.ep.scq,
+                                                                         .recv_cq = rig.ep.rcq,
+                                                                         .qp_type = IBV_QPT_RC});
+    VU_TRUE(rig.ep.qp);
+    if (srq) {
+        vu_ep_destroy(&rig.ep);
+        VU_EQ(ibv_destroy_srq(srq), 0);
+        rig.ep = own;
+    }
+    rig_close(&rig);
+}
+
 const struct sem_case sem_peers[] = {
     {"rnr_retry__0", rnr_a, rnr_b, 0},
     {"rnr_retry__1", rnr_a, rnr_b, 1},
@@ -322,5 +387,12 @@ const struct sem_case sem_peers[] = {
     {"connect__peer_stays_rtr", order_a, order_b, B_STAYS_RTR},
     {"connect__to_itself", self_a, never_was_b, 0},
     {"connect__many_qps", many_a, many_b, 300},
+    {"peer_qp__destroyed", qp_gone_a, qp_gone_b, DESTROYED},
+    {"peer_qp__reset", qp_gone_a, qp_gone_b, RESET},
+    {"peer_qp__failed", qp_gone_a, qp_gone_b, FAILED},
+    {"peer_qp__destroyed_with_srq", qp_gone_a, qp_gone_b, DESTROYED | SHARED_QUEUE},
+    {"peer_qp__reset_with_srq", qp_gone_a, qp_gone_b, RESET | SHARED_QUEUE},
+    {"peer_qp__failed_with_srq", qp_gone_a, qp_gone_b, FAILED | SHARED_QUEUE},
+    {"peer_qp__reset_before_a_read", qp_gone_a, qp_gone_b, RESET | SHARED_QUEUE | READ_BEHIND},
     {0},
 };

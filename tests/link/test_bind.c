@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "link/engine.h"
@@ -295,6 +297,62 @@ static void sw_bind_disconnect__gives_everything_back(void **state)
     sw_bind_disconnect(rig->qp); /* idempotent */
 }
 
+/* Drives the QP until its first completion, or so long. */
+static bool has_wc(struct played *p, unsigned int ms, struct ibv_wc *wc)
+{
+    for (uint64_t end_ns = sw_clock_ns() + ms * SW_NS_PER_MS; sw_clock_ns() < end_ns;) {
+        if (p->rig.qp->link_state == p->rig.d && p->rig.qp->sq.head != p->rig.qp->sq.tail)
+            sw_requester_run(p->rig.qp, p->rig.d);
+        if (sw_cq_poll(p->rig.cq, 1, wc) == 1)
+            return true;
+    }
+    return false;
+}
+
+static void post_one(struct played *p, enum ibv_wr_opcode opcode)
+{
+    struct ibv_sge sge = rig_sge(&p->rig, 0, 64);
+    struct ibv_send_wr wr = {.opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
+    rig_append(&p->rig, &wr, &sge);
+}
+
+/* The engine does not know of this socket: who waits must find out. */
+static void sw_requester_run__peer_dies_unseen(void **state)
+{
+    struct played *p = *state;
+    struct ibv_wc wc;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    p->peer->socket = ends[0];
+    p->entry->rq_entries = 0; /* a shared queue: the target executes it */
+    post_one(p, IBV_WR_SEND);
+    assert_false(has_wc(p, 150, &wc));
+    assert_int_equal(p->rig.d->answers_due, 1);
+    close(ends[1]);
+    assert_true(has_wc(p, 400, &wc)); /* before the retries of a peer that is not there run out */
+    assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+    assert_int_equal(atomic_load(&p->peer->state), SW_PEER_DEAD);
+    p->peer->socket = -1;
+    close(ends[0]);
+}
+
+static void sw_requester_run__peer_dies_while_it_has_no_receive(void **state)
+{
+    struct played *p = *state;
+    struct ibv_wc wc;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    p->peer->socket = ends[0];
+    post_one(p, IBV_WR_SEND);
+    assert_false(has_wc(p, 150, &wc));
+    assert_true(p->rig.d->rnr_ns != 0);
+    close(ends[1]);
+    assert_true(has_wc(p, 400, &wc));
+    assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+    p->peer->socket = -1;
+    close(ends[0]);
+}
+
 static void sw_bind_forget_keys__of_that_peer_only(void **state)
 {
     struct played *p = *state;
@@ -325,6 +383,8 @@ int main(void)
         played_test(sw_bind_enter__not_into_another_block),
         played_test(sw_bind_enter__left_when_the_peer_goes),
         played_test(sw_bind_reap__what_was_sent_after_an_orderly_end),
+        played_test(sw_requester_run__peer_dies_unseen),
+        played_test(sw_requester_run__peer_dies_while_it_has_no_receive),
         played_test(sw_bind_forget_keys__of_that_peer_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* See control.h. Engine thread only. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -263,19 +264,37 @@ static bool probe_cma(struct sw_peer *peer, uint64_t remote_inbox, uint64_t peer
            got == peer_nonce;
 }
 
+bool sw_attach_has_hung_up(int fd)
+{
+    struct pollfd socket = {.fd = fd, .events = POLLRDHUP};
+    return fd >= 0 && poll(&socket, 1, 0) == 1 && socket.revents & (POLLHUP | POLLRDHUP | POLLERR);
+}
+
+/* The socket of a peer that was ready stays open as long as anybody has the peer: they look at it.
+ * One that refused or went before it answered is tried again while somebody wants it. */
 static void peer_died(struct sw_peer *peer)
 {
     sw_engine_unwatch(peer->socket);
-    bool was_ready = atomic_load(&peer->state) == SW_PEER_READY;
+    int state = SW_PEER_READY;
+    if (atomic_compare_exchange_strong(&peer->state, &state, SW_PEER_DEAD) ||
+        state == SW_PEER_DEAD) {
+        shutdown(peer->socket, SHUT_RDWR); /* it may have been us who had enough */
+        return;
+    }
     close(peer->socket);
     peer->socket = -1;
-    if (was_ready) {
-        peer->died_ns = sw_clock_ns();
-        atomic_store(&peer->state, SW_PEER_DEAD);
-    } else { /* refused or gone before it answered: try again while somebody wants it */
-        peer->retry_at_ns = sw_clock_ns() + CONNECT_RETRY_NS;
-        atomic_store(&peer->state, SW_PEER_IDLE);
-    }
+    peer->retry_at_ns = sw_clock_ns() + CONNECT_RETRY_NS;
+    atomic_store(&peer->state, SW_PEER_IDLE);
+}
+
+bool sw_attach_is_gone(struct sw_peer *peer)
+{
+    int state = SW_PEER_READY;
+    if (atomic_load(&peer->state) != SW_PEER_READY || !sw_attach_has_hung_up(peer->socket))
+        return false;
+    atomic_compare_exchange_strong(&peer->state, &state, SW_PEER_DEAD);
+    sw_engine_kick(); /* for all the others */
+    return true;
 }
 
 static bool welcome(struct sw_peer *peer, const struct sw_message *in, int fds[MAX_FDS])

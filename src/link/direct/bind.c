@@ -359,8 +359,9 @@ static bool is_gone(const struct sw_direct_qp *d)
            (d->inbox && atomic_load(&d->inbox->dead));
 }
 
-static void bury(struct sw_qp *qp, struct sw_direct_qp *d)
+void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    d->buried = true;
     if (left_orderly(qp, d) && qp->sq.head == qp->sq.tail)
         return;
     for (uint32_t i = 0; i < SW_REQUEST_SLOTS && sw_direct_drive(qp); i++) {
@@ -391,8 +392,7 @@ static uint64_t bury_qps(uint64_t now_ns)
             if (!d->gone_ns)
                 d->gone_ns = now_ns;
             if (waits || now_ns - d->gone_ns >= DEATH_GRACE_NS) {
-                d->buried = true;
-                bury(qp, d);
+                sw_bind_bury(qp, d);
             } else if (d->gone_ns + DEATH_GRACE_NS < next_ns) {
                 next_ns = d->gone_ns + DEATH_GRACE_NS;
             }

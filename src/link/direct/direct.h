@@ -72,8 +72,7 @@ struct sw_peer {
     const struct sw_pub *pub;
     void *inbox;                  /* the peer's, for us */
     _Atomic uint64_t retry_at_ns; /* next connection attempt; 0: none has failed yet */
-    uint64_t died_ns;
-    pthread_mutex_t lock; /* segments */
+    pthread_mutex_t lock;         /* segments */
     struct sw_peer_segment *segments[SW_SEGMENT_BUCKETS];
     atomic_bool segments_wanted;
     struct sw_peer *next;
@@ -154,7 +153,7 @@ struct sw_direct_qp {
     uint32_t stall_looks;   /* without reading the clock */
     uint32_t stall_turn;    /* of the engine, at the last one */
     uint64_t stalled_ns;    /* since when the target owes progress; 0: not */
-    uint64_t rung_ns;
+    uint64_t rung_ns, looked_ns;
     uint64_t unbound_ns; /* since when the peer's QP cannot be reached */
     uint64_t fault_ns;   /* since when the peer's memory faults */
     uint64_t rnr_ns;     /* since when no receive is posted */
@@ -271,6 +270,10 @@ void sw_attach_accept(void);
 void sw_attach_greet(int fd);
 void sw_attach_from_client(struct sw_inbox *inbox);
 void sw_attach_from_peer(struct sw_peer *peer);
+bool sw_attach_has_hung_up(int fd);
+/* For who waits for a peer that is ready: whether its process has ended, which the engine may have
+ * got no processor to see. It counts as dead from then on. */
+bool sw_attach_is_gone(struct sw_peer *peer);
 void sw_attach_segment_gone(uint32_t id);
 struct sw_join;
 bool sw_attach_join(struct sw_peer *peer, const struct sw_join *join); /* false: not now */
@@ -293,6 +296,8 @@ void sw_bind_leave(struct sw_direct_qp *d);
 void sw_bind_leave_fenced(struct sw_direct_qp *d);
 /* No QP uses mappings of the peer's segments after this. */
 void sw_bind_forget_keys(struct sw_peer *peer);
+/* The peer's process is gone: ends the QP as that does. The QP is locked. */
+void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d);
 /* Fails the QPs of processes that died and frees what is left of them; when to call again. */
 uint64_t sw_bind_reap(uint64_t now_ns);
 

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -139,14 +138,6 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
         sw_engine_kick(); /* it frees the inbox */
 }
 
-static bool has_hung_up(const struct sw_inbox *inbox)
-{
-    struct pollfd socket = {.fd = __atomic_load_n(&inbox->socket, __ATOMIC_RELAXED),
-                            .events = POLLRDHUP};
-    return socket.fd >= 0 && poll(&socket, 1, 0) == 1 &&
-           socket.revents & (POLLHUP | POLLRDHUP | POLLERR);
-}
-
 static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadline)
 {
     struct sw_block *block = sw_inbox_block(inbox->base, index);
@@ -161,7 +152,8 @@ static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadlin
             atomic_load(&inbox->dead))
             return true;
         if (spins % 4096 == 4095 &&
-            has_hung_up(inbox)) /* the engine may be the one who waits here */
+            sw_attach_has_hung_up(__atomic_load_n(
+                &inbox->socket, __ATOMIC_RELAXED))) /* the engine may be the one who waits here */
             return true;
         sw_cpu_relax();
         if (spins % 256 != 255)

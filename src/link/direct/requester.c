@@ -24,6 +24,10 @@
  * enough. */
 #define STALL_LOOKS 16u
 
+/* Who waits for so long looks whether the peer is still there, and again at this interval. */
+#define LOOK_NS (50 * SW_NS_PER_MS)
+#define LOOK_AGAIN_NS (5 * SW_NS_PER_MS)
+
 /* An unreachable peer gets at least this long: programs start in any order. */
 #define UNREACHABLE_MIN_NS (500 * SW_NS_PER_MS)
 
@@ -291,25 +295,57 @@ static bool looks_at_clock(struct sw_direct_qp *d)
     return true;
 }
 
-/* The target owes answers or room: if it does not look by itself, its engine must. */
-static void mind_stall(struct sw_direct_qp *d, bool stalled)
+/* A target that owes answers or room: if it does not look by itself, its engine must. Returns
+ * whether we have waited for so long that we should see to the peer. */
+static bool mind_stall(struct sw_direct_qp *d, bool stalled, bool owes)
 {
     if (!stalled) {
         d->stalled_ns = 0;
-        return;
+        return false;
     }
     if (!looks_at_clock(d))
-        return;
+        return false;
     uint64_t now_ns = sw_clock_ns();
     if (!d->stalled_ns) {
         d->stalled_ns = now_ns;
         d->rung_ns = 0;
-    } else if (now_ns - d->stalled_ns >= STALL_NS &&
-               (!d->rung_ns || now_ns - d->rung_ns >= RING_AGAIN_NS)) {
+        return false;
+    }
+    if (owes && now_ns - d->stalled_ns >= STALL_NS &&
+        (!d->rung_ns || now_ns - d->rung_ns >= RING_AGAIN_NS)) {
         d->rung_ns = now_ns;
         if (atomic_load(&d->peer->state) == SW_PEER_READY)
             sw_peer_ring(d->peer);
     }
+    if (now_ns - d->stalled_ns < LOOK_NS || now_ns - d->looked_ns < LOOK_AGAIN_NS)
+        return false;
+    d->looked_ns = now_ns;
+    return true;
+}
+
+/* Nothing comes from the peer. Its process may be gone, which the engine sees as well, if it gets a
+ * processor. Or its QP is: then nobody will ever answer, and a wire would have the retries run out.
+ * True: the QP has failed. */
+static bool see_to_peer(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_direct_qp *via)
+{
+    if (via->peer && sw_attach_is_gone(via->peer)) {
+        if (via != d)
+            return false; /* collect() finds the lane dead */
+        sw_bind_bury(qp, d);
+        return true;
+    }
+    if (via != d || !d->answers_due || d->rules[SW_UNREACHABLE].lost)
+        return false;
+    if (sw_bind_enter(qp, d)) {
+        sw_bind_leave(d);
+        d->unbound_ns = 0;
+        return false;
+    }
+    if (!unreachable_for_too_long(qp, d))
+        return false;
+    sw_step_refused(d, SW_UNREACHABLE);
+    fail(qp, d, false);
+    return true;
 }
 
 /* A lane's request was refused, or its process is gone, and its SRQs with it: the target, which had
@@ -366,8 +402,10 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
     }
     if (__builtin_expect(pending, 0)) {
         struct sw_direct_qp *via = sw_lane_busy(d);
-        bool waits = step == SW_STEP_BLOCKED && d->budget_bytes && !d->rnr_ns && !d->unbound_ns;
-        mind_stall(via, via->tx && (via->answers_due || waits));
+        bool waits = step == SW_STEP_BLOCKED && d->budget_bytes;
+        bool owes = via->answers_due || (waits && !d->rnr_ns && !d->unbound_ns);
+        if (mind_stall(via, via->answers_due || waits, via->tx && owes) && see_to_peer(qp, d, via))
+            return;
         if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
             atomic_store(&qp->tx_pending, true);
             sw_engine_nudge();
