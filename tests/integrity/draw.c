@@ -442,6 +442,14 @@ static void draw_fault(struct draw *draw, struct lanes *lanes, struct model_op *
         draw_remote_fault(draw, lanes, op);
 }
 
+/* The same at home, which comes first for all that is sent from there. */
+static void draw_second_fault(struct draw *draw, struct lanes *lanes, struct model_op *op)
+{
+    bool into = model_need(op->opcode) & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+    if (!into && op->sge_count == 1 && !(op->flags & IBV_SEND_INLINE) && percent(draw, 25))
+        draw_local_fault(draw, lanes, op);
+}
+
 static const enum ibv_wr_opcode opcodes[] = {
     IBV_WR_SEND,      IBV_WR_SEND_WITH_IMM,      IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
     IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD,
@@ -489,6 +497,8 @@ static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct m
         return false;
     if (fault && (!takes_receive || find_welcome(draw, lanes, op) == WELCOME))
         draw_fault(draw, lanes, op);
+    if (fault)
+        draw_second_fault(draw, lanes, op);
     if (need)
         keep_order(lanes, op);
     return true;

@@ -290,6 +290,47 @@ static void neighbour_b(int sock, int param)
         "target_refuses__" name, refused_a, refused_b, FAULT(opcode, fault) \
     }
 
+/* What is wrong at home comes before what would be wrong at the target, for all that is sent from
+ * there: the target hears of nothing. */
+enum { TWICE_RKEY, TWICE_QP_RIGHT, TWICE_NO_RECEIVE, TWICE_SHORT_RECEIVE, TWICE_BAD_RECEIVE };
+#define TWICE(opcode, fault, len) ((len) << 12 | (int)(opcode) << 4 | (fault))
+
+static void twice_a(int sock, int param)
+{
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    struct vu_send send = rig_send(&rig, (enum ibv_wr_opcode)(param >> 4 & 0xff), 1, 0,
+                                   (uint32_t)(param >> 12 & 0xfff));
+    send.lkey ^= 0x5a5a5a00;
+    if ((param & 15) == TWICE_RKEY)
+        send.rkey ^= 0x5a5a5a00;
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_LOC_PROT_ERR);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void twice_b(int sock, int param)
+{
+    struct rig rig;
+    struct rig_attr attr = {.fill = B_FILL, .conn = vu_conn_default};
+    if ((param & 15) == TWICE_QP_RIGHT)
+        attr.conn.access = IBV_ACCESS_REMOTE_READ;
+    rig_prepare(&rig, sock, &attr);
+    vu_ep_init(&rig.ep, &attr.conn); /* the receive is there before anybody can send */
+    uint32_t key = rig.mr->lkey ^ ((param & 15) == TWICE_BAD_RECEIVE ? 0x5a5a5a00 : 0);
+    uint32_t len = (param & 15) == TWICE_SHORT_RECEIVE ? 16 : RIG_BYTES;
+    if ((param & 15) != TWICE_NO_RECEIVE)
+        VU_EQ(vu_post_recv(rig.ep.qp, 10, rig.buf, len, key), 0);
+    rig_connect(&rig, &attr.conn);
+    vu_barrier(sock);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTS);
+    vu_expect_none(rig.ep.rcq, 0);
+    rig_bytes(&rig, 0, RIG_BYTES, B_FILL);
+    rig_close(&rig);
+}
+
 const struct sem_case sem_errors[] = {
     REFUSED("write_bad_key", IBV_WR_RDMA_WRITE, BAD_KEY),
     REFUSED("write_stale_key", IBV_WR_RDMA_WRITE, STALE_KEY),
@@ -331,5 +372,18 @@ const struct sem_case sem_errors[] = {
     {"receive_fault__bounds", recv_fault_a, recv_fault_b, LOCAL_BOUNDS},
     {"receive_fault__read_only", recv_fault_a, recv_fault_b, LOCAL_READ_ONLY},
     {"error__spares_other_qps", neighbour_a, neighbour_b, 0},
+    {"two_faults__write_bad_rkey", twice_a, twice_b, TWICE(IBV_WR_RDMA_WRITE, TWICE_RKEY, 512)},
+    {"two_faults__write_no_qp_right", twice_a, twice_b,
+     TWICE(IBV_WR_RDMA_WRITE, TWICE_QP_RIGHT, 512)},
+    {"two_faults__imm_no_receive", twice_a, twice_b,
+     TWICE(IBV_WR_RDMA_WRITE_WITH_IMM, TWICE_NO_RECEIVE, 512)},
+    {"two_faults__send_no_receive", twice_a, twice_b, TWICE(IBV_WR_SEND, TWICE_NO_RECEIVE, 64)},
+    {"two_faults__send_short_receive", twice_a, twice_b,
+     TWICE(IBV_WR_SEND, TWICE_SHORT_RECEIVE, 64)},
+    {"two_faults__long_send_short_receive", twice_a, twice_b,
+     TWICE(IBV_WR_SEND, TWICE_SHORT_RECEIVE, 2048)},
+    {"two_faults__send_bad_receive", twice_a, twice_b, TWICE(IBV_WR_SEND, TWICE_BAD_RECEIVE, 64)},
+    {"two_faults__long_send_bad_receive", twice_a, twice_b,
+     TWICE(IBV_WR_SEND, TWICE_BAD_RECEIVE, 2048)},
     {0},
 };

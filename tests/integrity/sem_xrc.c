@@ -465,6 +465,35 @@ static void newer_b(int sock, int other_pd)
     close_xrc(&x);
 }
 
+/* A request to nobody fails in its turn: not before the one that still waits for a receive. */
+static void in_turn_a(int sock, int param)
+{
+    (void)param;
+    struct xrc_rig x;
+    open_initiator(&x, sock, false, NULL);
+    VU_EQ(post(&x, IBV_WR_SEND, 1, 0, 0, 64), 0);
+    x.nums[0] = 0xffffff;
+    VU_EQ(post(&x, IBV_WR_RDMA_WRITE, 2, 0, 0, 64), 0);
+    vu_expect_none(x.rig.ep.scq, 50);
+    vu_barrier(sock);
+    vu_expect(x.rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_expect(x.rig.ep.scq, 2, IBV_WC_REM_INV_REQ_ERR);
+    vu_barrier(sock);
+    close_xrc(&x);
+}
+
+static void in_turn_b(int sock, int param)
+{
+    (void)param;
+    struct xrc_rig x;
+    open_target(&x, sock, NULL);
+    vu_barrier(sock);
+    recv_on(&x, 0, 10, 8192, 64);
+    vu_expect(x.cqs[0], 10, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    close_xrc(&x);
+}
+
 const struct sem_case sem_xrc[] = {
     {"xrc__sends_go_where_they_name", named_a, named_b, 0},
     {"xrc__immediates_go_where_they_name", named_a, named_b, 1},
@@ -477,6 +506,7 @@ const struct sem_case sem_xrc[] = {
     {"xrc__no_such_srq", refused_a, refused_b, NO_SUCH_SRQ},
     {"xrc__no_such_srq_send", refused_a, refused_b, NO_SUCH_SRQ_SEND},
     {"xrc__srq_of_another_domain", refused_a, refused_b, OTHER_DOMAIN},
+    {"xrc__no_such_srq_in_turn", in_turn_a, in_turn_b, 0},
     {"xrc__domains_and_handles", domains_a, domains_b, 0},
     {"xrc__srq_gone", srq_gone_a, srq_gone_b, 0},
     {0},

@@ -315,6 +315,13 @@ enum sw_step {
 enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status);
 /* FAILED, or LOST where the QP's type refuses nothing. */
 enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict);
+/* Whether the next request in line can read what it is to send: SENDs and WRITEs read their memory
+ * before anything of them can reach the target, so a bad key of theirs comes before any refusal
+ * (IBTA Vol1 9.9.2.2). A READ or atomic touches local memory only with the answer. */
+bool sw_step_is_sound(struct sw_qp *qp);
+/* The target refuses that request, or it has failed at home. */
+enum sw_step sw_step_refused_next(struct sw_qp *qp, struct sw_direct_qp *d,
+                                  enum sw_verdict verdict);
 
 /* For an XRC initiator: takes PD and CQ of the SRQ that a request names. false: the target has none
  * of that number in its domain. Inside an access section. */

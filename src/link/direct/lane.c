@@ -108,7 +108,7 @@ static bool has_waited(uint64_t *since_ns, uint64_t limit_ns)
 }
 
 /* The SRQ's process is not attached to (yet). A process that is gone has taken its SRQs along. */
-static enum sw_step look_for(struct sw_direct_qp *d, struct sw_direct_qp *lane)
+static enum sw_step look_for(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_direct_qp *lane)
 {
     if (sw_bind_is_being_attached(lane->peer)) {
         sched_yield(); /* to the engine */
@@ -116,7 +116,7 @@ static enum sw_step look_for(struct sw_direct_qp *d, struct sw_direct_qp *lane)
         return SW_STEP_BLOCKED;
     }
     if (atomic_load(&lane->peer->state) == SW_PEER_DEAD || has_waited(&lane->unbound_ns, SEARCH_NS))
-        return sw_step_refused(d, SW_NAK_INVALID);
+        return sw_step_refused_next(qp, d, SW_NAK_INVALID);
     return SW_STEP_BLOCKED;
 }
 
@@ -133,10 +133,10 @@ static enum sw_step enter_lane(struct sw_qp *qp, struct sw_direct_qp *d, struct 
                                uint32_t srq_num)
 {
     if (atomic_load_explicit(&lane->peer->state, memory_order_acquire) != SW_PEER_READY)
-        return look_for(d, lane);
+        return look_for(qp, d, lane);
     inherit(d, lane);
     if (!sw_bind_name_srq(lane, srq_num))
-        return sw_step_refused(d, SW_NAK_INVALID);
+        return sw_step_refused_next(qp, d, SW_NAK_INVALID);
     switch ((enum sw_lane_state)lane->lane_state) {
     case SW_LANE_NONE:
     case SW_LANE_WANTED:
@@ -165,7 +165,7 @@ enum sw_step sw_lane_enter(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_d
     struct sw_direct_qp *wanted = d;
     if (!sw_lane_leads_to(d, srq_num)) {
         if (slot < 1 || slot > SW_SLOT_MAX)
-            return sw_step_refused(d, SW_NAK_INVALID);
+            return sw_step_refused_next(qp, d, SW_NAK_INVALID);
         wanted = find_lane(d, slot);
         if (!wanted)
             wanted = open_lane(qp, d, srq_num);

@@ -40,7 +40,7 @@ static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
     enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr,
                                               wqe->len_bytes, need, sw_remote_side(d), &mr, &word);
     if (verdict != SW_ACK)
-        return sw_step_refused(d, verdict);
+        return sw_step_refused_next(qp, d, verdict);
     if (wqe->done_bytes == 0) {
         enum sw_reach reach = sw_reach_probe(d->peer, mr, wqe->remote_addr, wqe->len_bytes);
         if (reach == SW_REACH_RING)

@@ -17,6 +17,8 @@ enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
 
 enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    if (!sw_step_is_sound(qp))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     if (d->rules[SW_RNR].lost)
         return sw_step_refused(d, SW_RNR);
     uint64_t now_ns = sw_clock_ns();

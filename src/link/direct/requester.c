@@ -55,6 +55,23 @@ enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict)
     return SW_STEP_LOST;
 }
 
+bool sw_step_is_sound(struct sw_qp *qp)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
+    if (wqe->opcode != IBV_WR_SEND && wqe->opcode != IBV_WR_SEND_WITH_IMM &&
+        wqe->opcode != IBV_WR_SEND_WITH_INV && wqe->opcode != IBV_WR_RDMA_WRITE &&
+        wqe->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+        return true;
+    struct sw_gather gather = sw_gather_of(qp, qp->sq.next);
+    return sw_gather_allows(&gather, wqe->len_bytes);
+}
+
+enum sw_step sw_step_refused_next(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict)
+{
+    return sw_step_is_sound(qp) ? sw_step_refused(d, verdict)
+                                : sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+}
+
 static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                           uint32_t position)
 {
@@ -64,7 +81,7 @@ static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
     if (__builtin_expect(step != SW_STEP_DONE, 0))
         return step == SW_STEP_FAILED && d->answers_due ? SW_STEP_BLOCKED : step;
     if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
-        step = sw_step_refused(d, SW_NAK_INVALID);
+        step = sw_step_refused_next(qp, d, SW_NAK_INVALID);
     else if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
              wqe->opcode == IBV_WR_SEND_WITH_INV)
         step = sw_twosided_start(qp, d, wqe, position);
@@ -175,6 +192,8 @@ static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_direct_qp *via = d;
     enum sw_step step = sw_lane_enter(qp, d, &via);
+    if (step == SW_STEP_FAILED && sw_lane_busy(d)->answers_due)
+        return SW_STEP_BLOCKED; /* errors are reported in order, as in start() */
     if (step != SW_STEP_DONE || via == d)
         return step == SW_STEP_DONE ? run_requests(qp, d) : step;
     via->budget_bytes = d->budget_bytes;
@@ -225,7 +244,8 @@ static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
         if (__builtin_expect(!sw_bind_enter(qp, d), 0))
             return !d->rules[SW_UNREACHABLE].lost && unreachable_for_too_long(qp, d) &&
                            !(d->busy && d->busy->answers_due)
-                       ? sw_step_refused(d, SW_UNREACHABLE)
+                       ? (d->answers_due ? sw_step_refused(d, SW_UNREACHABLE)
+                                         : sw_step_refused_next(qp, d, SW_UNREACHABLE))
                        : SW_STEP_BLOCKED;
         d->unbound_ns = 0;
         step = run_section(qp, d);

@@ -170,7 +170,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         enum sw_verdict verdict =
             sw_target_check_invalidate(d->peer->pub, wqe->imm, sw_remote_side(d));
         if (verdict != SW_ACK)
-            return sw_step_refused(d, verdict);
+            return sw_step_refused_next(qp, d, verdict);
     }
     if (d->remote_rq_entries == 0)
         return sw_bounce_start(qp, d, wqe, position);
@@ -187,9 +187,11 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     enum sw_reach reach;
     enum sw_verdict verdict = judge(d, sges, count, wqe->len_bytes, &reach);
     if (d->rules[verdict].lost)
-        return sw_step_refused(d, verdict); /* the receive serves the next message */
+        return sw_step_refused_next(qp, d, verdict); /* the receive serves the next message */
     if (invalidates) /* the key dies at the target, in order: what comes after must not find it */
         return sw_bounce_start(qp, d, wqe, position);
+    if (verdict != SW_ACK && !sw_step_is_sound(qp))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     if (verdict != SW_ACK)
         return d->answers_due ? SW_STEP_BLOCKED : announce(d, wqe, verdict);
     if (reach == SW_REACH_RING && wqe->done_bytes == 0)
