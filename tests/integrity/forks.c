@@ -2,7 +2,8 @@
 /*
  * fork() with registered memory and connected queue pairs: forks. The parent's connection must not
  * notice, parent's and child's memory part at the fork, the child may open the device for itself,
- * and a child that lives on must not hide its parent's death.
+ * and a child that lives on must not hide its parent's death. The same with datagrams, whose rings
+ * are the process's.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ud_side.h"
 #include "verbs_util/pair.h"
 
 #define BYTES (300u * 1024)
@@ -290,6 +292,72 @@ static void busy_b(int sock, void *arg)
     close_end(&end);
 }
 
+#define MESSAGE 1000u
+#define EXCHANGES 10
+
+/* One datagram each way; message `i` consists of the sender's mark plus i. */
+static void exchange(struct ud_side *side, uint64_t i, uint8_t mark, uint8_t theirs)
+{
+    const struct ud_send send = {.wr_id = 100 + i, .at = UD_BYTES / 2, .len_bytes = MESSAGE};
+    memset(side->buf + send.at, (int)(mark + i), MESSAGE);
+    ud_recv(side, side->qp, i, UD_SLOT);
+    vu_barrier(side->sock);
+    ud_send(side, &send);
+    vu_expect(side->rcq, i, IBV_WC_SUCCESS);
+    ud_check(side, i, MESSAGE, (uint8_t)(theirs + i));
+    vu_barrier(side->sock);
+}
+
+static void datagrams_child(int sock, void *arg)
+{
+    const struct ud_side *inherited = arg;
+    const struct vu_ep ep = {.qp = inherited->qp};
+    struct ud_side own;
+    vu_set_side("child");
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_ERR);
+    ud_open(&own, sock, NULL);
+    VU_TRUE(own.qp->qp_num != inherited->qp->qp_num);
+    for (uint64_t i = 0; i < EXCHANGES; i++)
+        exchange(&own, i, CHILD_MARK, PARENT_MARK);
+    ud_close(&own);
+}
+
+/* The parent's QP goes on with its peer, before, while and after the child has one of its own. */
+static void datagrams_a(int sock, void *arg)
+{
+    (void)arg;
+    struct ud_side side, second;
+    int socks[2];
+    ud_open(&side, sock, NULL);
+    exchange(&side, 0, PARENT_MARK, PEER_MARK);
+    vu_socketpair(socks);
+    pid_t pid = vu_spawn(datagrams_child, socks[1], &side);
+    close(socks[1]);
+    exchange(&side, 1, PARENT_MARK, PEER_MARK);
+    ud_open(&second, socks[0], NULL);
+    for (uint64_t i = 0; i < EXCHANGES; i++) {
+        exchange(&side, 2 + i, PARENT_MARK, PEER_MARK);
+        exchange(&second, i, PARENT_MARK, CHILD_MARK);
+    }
+    ud_close(&second);
+    VU_EQ(vu_reap(pid, 20), 0);
+    close(socks[0]);
+    exchange(&side, 2 + EXCHANGES, PARENT_MARK, PEER_MARK);
+    vu_expect_none(side.rcq, 20);
+    ud_close(&side);
+}
+
+static void datagrams_b(int sock, void *arg)
+{
+    (void)arg;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    for (uint64_t i = 0; i <= 2 + EXCHANGES; i++)
+        exchange(&side, i, PEER_MARK, PARENT_MARK);
+    vu_expect_none(side.rcq, 20);
+    ud_close(&side);
+}
+
 static const struct {
     const char *name;
     vu_side_fn a, b;
@@ -298,6 +366,7 @@ static const struct {
     {"fork__child_opens_the_device", opens_a, waits_b},
     {"fork__child_does_not_hide_death", dies_a, dies_b},
     {"fork__while_requests_run", busy_a, busy_b},
+    {"fork__datagrams", datagrams_a, datagrams_b},
 };
 
 int main(int argc, char **argv)
