@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "verbs_util/pair.h"
 
@@ -20,11 +19,6 @@
 #define QPS 2
 #define QUEUE 8
 #define GONE_MS 2000
-
-struct options {
-    uint64_t seed;
-    int seconds;
-};
 
 struct round {
     uint64_t addr;
@@ -92,7 +86,7 @@ static void one_region(struct vu_dev *dev, int sock, uint8_t *block, struct vu_r
 
 static void owner(int sock, void *arg)
 {
-    const struct options *options = arg;
+    const struct vu_seeded *options = arg;
     struct vu_dev dev;
     struct vu_ep eps[QPS];
     struct vu_random random = {options->seed};
@@ -173,7 +167,7 @@ static void collect(struct accessor *accessor)
 
 static void accessing(int sock, void *arg)
 {
-    const struct options *options = arg;
+    const struct vu_seeded *options = arg;
     struct vu_dev dev;
     struct vu_ep eps[QPS];
     struct vu_random random = {~options->seed};
@@ -216,17 +210,5 @@ static void accessing(int sock, void *arg)
 
 int main(int argc, char **argv)
 {
-    struct options options = {(uint64_t)time(NULL), 5};
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--seed") == 0)
-            options.seed = strtoull(argv[i + 1], NULL, 0);
-        else if (strcmp(argv[i], "--seconds") == 0)
-            options.seconds = atoi(argv[i + 1]);
-        else
-            VU_FAIL("usage: dereg [--seed N] [--seconds N]");
-    }
-    int rc = vu_run_pair(VU_PROCESSES, accessing, owner, &options, options.seconds + 40);
-    if (rc == 1)
-        fprintf(stderr, "dereg failed with --seed %llu\n", (unsigned long long)options.seed);
-    return rc;
+    return vu_seeded_pair("dereg", argc, argv, accessing, owner);
 }

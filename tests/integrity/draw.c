@@ -207,6 +207,12 @@ bool draw_piece(struct draw *draw, int proc, uint32_t lane, uint32_t from, uint3
     return false;
 }
 
+uint32_t draw_past_end(struct draw *draw, uint32_t end, uint32_t len, int need)
+{
+    return need == IBV_ACCESS_REMOTE_ATOMIC ? ((end - 8) & ~7u) + 8
+                                            : end - len + 1 + below(draw, 16);
+}
+
 bool draw_spoil(struct draw *draw, int proc, uint32_t lane, int need, struct model_sge *sge)
 {
     const struct model_mr *mr = &draw->model->mrs[proc][sge->mr];
@@ -218,10 +224,7 @@ bool draw_spoil(struct draw *draw, int proc, uint32_t lane, int need, struct mod
         sge->key = KEY_STALE;
         return true;
     case 2:
-        if (need == IBV_ACCESS_REMOTE_ATOMIC) /* aligned, or there would be two faults */
-            sge->offset = ((mr->offset + mr->len_bytes - 8) & ~7u) + 8;
-        else
-            sge->offset = mr->offset + mr->len_bytes - sge->len_bytes + 1 + below(draw, 16);
+        sge->offset = draw_past_end(draw, mr->offset + mr->len_bytes, sge->len_bytes, need);
         return true;
     default:
         return need && draw_piece(draw, proc, lane, 0, sge->len_bytes, need, false, false, sge);

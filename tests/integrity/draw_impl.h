@@ -35,6 +35,9 @@ bool draw_piece(struct draw *draw, int proc, uint32_t lane, uint32_t from, uint3
                 bool wanted, bool tight, struct model_sge *sge);
 /* Spoils a good piece; false where that kind of fault is not to be had. */
 bool draw_spoil(struct draw *draw, int proc, uint32_t lane, int need, struct model_sge *sge);
+/* Where a piece of `len` bytes reaches past the end of a region or window. An atomic stays aligned,
+ * or there would be two faults. */
+uint32_t draw_past_end(struct draw *draw, uint32_t end, uint32_t len, int need);
 /* The elements of a request, from `used` on, which moves. */
 bool draw_elements(struct draw *draw, const struct model_end *from, uint32_t lane, uint32_t *used,
                    int need, uint32_t len, struct model_op *op);

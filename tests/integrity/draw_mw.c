@@ -95,10 +95,8 @@ bool draw_spoil_window(struct draw *draw, const struct lanes *lanes, int need,
     case 1:
         sge->key = KEY_STALE;
         return true;
-    case 2: /* an atomic stays aligned, or there would be two faults */
-        sge->offset = need == IBV_ACCESS_REMOTE_ATOMIC
-                          ? ((mw->offset + mw->len_bytes - 8) & ~7u) + 8
-                          : mw->offset + mw->len_bytes - sge->len_bytes + 1 + below(draw, 16);
+    case 2:
+        sge->offset = draw_past_end(draw, mw->offset + mw->len_bytes, sge->len_bytes, need);
         return true;
     default: /* no right, not bound any more, or bound through another QP */
         return draw_window_piece(draw, lanes, sge->len_bytes, need, false, sge);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "verbs_util/pair.h"
@@ -19,11 +18,6 @@
 #define TAIL_BYTES (512u * 1024)
 #define WORDS (TAIL_BYTES / 8)
 #define WINDOW 4
-
-struct options {
-    uint64_t seed;
-    int seconds;
-};
 
 /* Memory whose first pages are mappings each for itself: every second one has another flag. */
 static uint8_t *map_in_pieces(size_t page)
@@ -39,7 +33,7 @@ static uint8_t *map_in_pieces(size_t page)
 
 static void owner(int sock, void *arg)
 {
-    const struct options *options = arg;
+    const struct vu_seeded *options = arg;
     struct vu_dev dev;
     struct vu_ep ep;
     size_t page = (size_t)getpagesize();
@@ -117,7 +111,7 @@ static void read_back(struct writer *w)
 
 static void writing(int sock, void *arg)
 {
-    const struct options *options = arg;
+    const struct vu_seeded *options = arg;
     struct vu_dev dev;
     struct writer w = {.next = 1};
     struct vu_random random = {options->seed};
@@ -149,17 +143,5 @@ static void writing(int sock, void *arg)
 
 int main(int argc, char **argv)
 {
-    struct options options = {(uint64_t)time(NULL), 5};
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--seed") == 0)
-            options.seed = strtoull(argv[i + 1], NULL, 0);
-        else if (strcmp(argv[i], "--seconds") == 0)
-            options.seconds = atoi(argv[i + 1]);
-        else
-            VU_FAIL("usage: moves [--seed N] [--seconds N]");
-    }
-    int rc = vu_run_pair(VU_PROCESSES, writing, owner, &options, options.seconds + 40);
-    if (rc == 1)
-        fprintf(stderr, "moves failed with --seed %llu\n", (unsigned long long)options.seed);
-    return rc;
+    return vu_seeded_pair("moves", argc, argv, writing, owner);
 }

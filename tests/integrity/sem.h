@@ -49,6 +49,11 @@ void rig_open(struct rig *rig, int sock, const struct rig_attr *attr);
 /* The two steps of rig_open: up to QP in RESET and the region; then trading keys and connecting. */
 void rig_prepare(struct rig *rig, int sock, const struct rig_attr *attr);
 void rig_connect(struct rig *rig, const struct vu_conn *conn);
+/* Trades keys and addresses, to be connected by hand; and those steps in one. */
+struct vu_peer rig_trade(struct rig *rig);
+void rig_rts(struct rig *rig, const struct vu_peer *peer, const struct vu_conn *conn);
+/* Another QP, connected to the other side's second one. */
+void rig_second(struct rig *rig, struct vu_ep *second);
 void rig_close(struct rig *rig); /* QP and CQs must hold nothing of interest */
 
 /* A request between the same offset of both regions. */
@@ -67,5 +72,9 @@ extern const struct vu_ep_attr flush_ep;
 extern const struct vu_conn flush_conn;
 int rig_flush(struct rig *rig, uint64_t wr_id, const struct vu_key *key, uint8_t type,
               uint8_t level);
+
+/* A side that is connected and does nothing until the other has done; with a second QP. */
+void sem_idle(int sock, int param);
+void sem_two_idle(int sock, int param);
 
 #endif

@@ -246,19 +246,10 @@ static void midway_a(int sock, int param)
     rig_close(&rig);
 }
 
-static void midway_b(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
 const struct sem_case sem_counters[] = {
     {"port_counters__both_sides", connection_a, connection_b, SEM_ALONE},
     {"port_counters__datagrams", datagrams_a, datagrams_b, SEM_ALONE},
     {"port_counters__of_other_processes", moves_a, looks_b, SEM_ALONE},
-    {"port_counters__in_the_middle_of_a_list", midway_a, midway_b, SEM_ALONE},
+    {"port_counters__in_the_middle_of_a_list", midway_a, sem_idle, SEM_ALONE},
     {0},
 };

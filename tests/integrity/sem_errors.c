@@ -255,8 +255,7 @@ static void neighbour_a(int sock, int param)
     struct rig rig;
     struct vu_ep second;
     rig_open(&rig, sock, NULL);
-    vu_ep_create(&rig.dev, NULL, &second);
-    vu_connect(&second, sock, NULL);
+    rig_second(&rig, &second);
     struct vu_send bad = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 64);
     bad.rkey ^= 0x5a5a5a00;
     rig_post(&rig, &bad);
@@ -276,8 +275,7 @@ static void neighbour_b(int sock, int param)
     struct rig rig;
     struct vu_ep second;
     rig_open(&rig, sock, NULL);
-    vu_ep_create(&rig.dev, NULL, &second);
-    vu_connect(&second, sock, NULL);
+    rig_second(&rig, &second);
     vu_barrier(sock);
     rig_bytes(&rig, 0, 64, 0xa1);
     VU_EQ(vu_ep_state(&second), IBV_QPS_RTS);

@@ -293,19 +293,10 @@ static void unbuilt_a(int sock, int param)
     vu_dev_close(&dev);
 }
 
-static void idle_b(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
 const struct sem_case sem_objects[] = {
     {"parent_domain__memory_of_queues", parent_a, parent_b, 0},
     {"parent_domain__refusals", parent_refusals_a, nothing, 0},
-    {"destroy__waits_for_acknowledgement", unacknowledged_a, idle_b, 0},
+    {"destroy__waits_for_acknowledgement", unacknowledged_a, sem_idle, 0},
     {"capabilities__what_is_not_built", unbuilt_a, nothing, 0},
     {0},
 };

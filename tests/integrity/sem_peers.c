@@ -159,14 +159,9 @@ static void order_a(int sock, int param)
     struct rig rig;
     struct rig_attr attr = {0};
     rig_prepare(&rig, sock, &attr);
-    rig.peer = vu_trade_keys(sock, rig.mr);
-    struct vu_peer self = vu_ep_self(&rig.ep), peer;
-    vu_put(sock, &self, sizeof(self));
-    vu_get(sock, &peer, sizeof(peer));
+    struct vu_peer peer = rig_trade(&rig);
     vu_barrier(sock); /* B is in INIT or RTR */
-    vu_ep_init(&rig.ep, &vu_conn_default);
-    vu_ep_rtr(&rig.ep, &peer, &vu_conn_default);
-    vu_ep_rts(&rig.ep, &vu_conn_default);
+    rig_rts(&rig, &peer, &vu_conn_default);
     memset(rig.buf, 0xa1, 512);
     struct vu_send write = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 512);
     struct vu_send send = rig_send(&rig, IBV_WR_SEND, 2, 0, 512);
@@ -191,10 +186,7 @@ static void order_b(int sock, int param)
     struct rig rig;
     struct rig_attr attr = {0};
     rig_prepare(&rig, sock, &attr);
-    rig.peer = vu_trade_keys(sock, rig.mr);
-    struct vu_peer self = vu_ep_self(&rig.ep), peer;
-    vu_put(sock, &self, sizeof(self));
-    vu_get(sock, &peer, sizeof(peer));
+    struct vu_peer peer = rig_trade(&rig);
     vu_ep_init(&rig.ep, &vu_conn_default);
     rig_recv(&rig, 10, 4096, 512);
     if (param != A_SENDS_TO_INIT)
@@ -226,9 +218,7 @@ static void self_a(int sock, int param)
     struct rig_attr attr = {0};
     rig_prepare(&rig, sock, &attr);
     struct vu_peer self = vu_ep_self(&rig.ep);
-    vu_ep_init(&rig.ep, &vu_conn_default);
-    vu_ep_rtr(&rig.ep, &self, &vu_conn_default);
-    vu_ep_rts(&rig.ep, &vu_conn_default);
+    rig_rts(&rig, &self, &vu_conn_default);
     rig.peer = (struct vu_key){(uintptr_t)rig.buf, RIG_BYTES, rig.mr->rkey};
     memset(rig.buf, 0x5e, 4096);
     rig_recv(&rig, 10, 8192, 4096);

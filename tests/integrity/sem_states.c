@@ -196,15 +196,6 @@ static void flush_a(int sock, int param)
     rig_close(&rig);
 }
 
-static void idle_b(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
 /* Going to RESET drops queued work silently and empties the CQs of it; the QP can be connected
  * again, many times. */
 static void reuse(int sock, bool is_a)
@@ -266,19 +257,6 @@ static void destroy_a(int sock, int param)
         vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
     vu_expect_none(rig.ep.scq, 5);
     vu_barrier(sock);
-    rig_close(&rig);
-}
-
-static void destroy_b(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    struct vu_ep second;
-    rig_open(&rig, sock, NULL);
-    vu_ep_create(&rig.dev, NULL, &second);
-    vu_connect(&second, sock, NULL);
-    vu_barrier(sock);
-    vu_ep_destroy(&second);
     rig_close(&rig);
 }
 
@@ -413,12 +391,12 @@ const struct sem_case sem_states[] = {
     {"modify_qp__state_table", table_a, nothing, 0},
     {"modify_qp__sqd_drains_short", drain_a, drain_b, 64},
     {"modify_qp__sqd_drains_long", drain_a, drain_b, RIG_BYTES},
-    {"modify_qp__sqd_attributes", sqd_attributes_a, idle_b, 0},
+    {"modify_qp__sqd_attributes", sqd_attributes_a, sem_idle, 0},
     {"query_qp__returns_what_was_set", query_a, nothing, 0},
     {"post__in_each_state", posting_a, nothing, 0},
-    {"modify_qp__err_flushes_in_order", flush_a, idle_b, 0},
+    {"modify_qp__err_flushes_in_order", flush_a, sem_idle, 0},
     {"modify_qp__reset_and_reuse", reuse_a, reuse_b, 0},
-    {"destroy_qp__takes_its_completions", destroy_a, destroy_b, 0},
+    {"destroy_qp__takes_its_completions", destroy_a, sem_two_idle, 0},
     {"destroy__busy_objects", busy_a, nothing, 0},
     {0},
 };

@@ -50,6 +50,28 @@ void rig_open(struct rig *rig, int sock, const struct rig_attr *attr)
     rig_connect(rig, attr ? &attr->conn : NULL);
 }
 
+struct vu_peer rig_trade(struct rig *rig)
+{
+    struct vu_peer self = vu_ep_self(&rig->ep), peer;
+    rig->peer = vu_trade_keys(rig->sock, rig->mr);
+    vu_put(rig->sock, &self, sizeof(self));
+    vu_get(rig->sock, &peer, sizeof(peer));
+    return peer;
+}
+
+void rig_rts(struct rig *rig, const struct vu_peer *peer, const struct vu_conn *conn)
+{
+    vu_ep_init(&rig->ep, conn);
+    vu_ep_rtr(&rig->ep, peer, conn);
+    vu_ep_rts(&rig->ep, conn);
+}
+
+void rig_second(struct rig *rig, struct vu_ep *second)
+{
+    vu_ep_create(&rig->dev, NULL, second);
+    vu_connect(second, rig->sock, NULL);
+}
+
 void rig_close(struct rig *rig)
 {
     vu_ep_destroy(&rig->ep);
@@ -85,6 +107,27 @@ void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8
 {
     for (uint32_t i = offset; i < offset + len_bytes; i++)
         VU_CHECK(rig->buf[i] == value, "byte %u is 0x%02x, not 0x%02x", i, rig->buf[i], value);
+}
+
+void sem_idle(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+void sem_two_idle(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct vu_ep second;
+    rig_open(&rig, sock, NULL);
+    rig_second(&rig, &second);
+    vu_barrier(sock);
+    vu_ep_destroy(&second);
+    rig_close(&rig);
 }
 
 static void run_a(int sock, void *arg)

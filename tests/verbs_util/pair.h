@@ -29,6 +29,13 @@ enum vu_mode { VU_PROCESSES, VU_THREADS };
  * or hung) or VU_SKIPPED. `arg` is shared in thread mode and copied in process mode. No device may
  * be open in the caller. */
 int vu_run_pair(enum vu_mode mode, vu_side_fn a, vu_side_fn b, void *arg, int timeout_s);
+/* The whole of a program whose sides take a struct vu_seeded: two processes, and the options --seed
+ * and --seconds. Returns its exit status. */
+struct vu_seeded {
+    uint64_t seed;
+    int seconds;
+};
+int vu_seeded_pair(const char *name, int argc, char **argv, vu_side_fn a, vu_side_fn b);
 /* Forks a child that runs `fn` and exits 0. */
 pid_t vu_spawn(vu_side_fn fn, int sock, void *arg);
 /* Waits for a child; returns its exit status, 128 + signal if killed, or -1 after killing it at the

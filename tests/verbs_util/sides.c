@@ -5,10 +5,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "verbs_util/pair.h"
@@ -212,4 +214,21 @@ void vu_barrier(int sock)
     vu_put(sock, &mine, 1);
     vu_get(sock, &other, 1);
     VU_EQ(other, 'b');
+}
+
+int vu_seeded_pair(const char *name, int argc, char **argv, vu_side_fn a, vu_side_fn b)
+{
+    struct vu_seeded options = {(uint64_t)time(NULL), 5};
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
+            options.seed = strtoull(argv[i + 1], NULL, 0);
+        else if (i + 1 < argc && strcmp(argv[i], "--seconds") == 0)
+            options.seconds = atoi(argv[i + 1]);
+        else
+            VU_FAIL("usage: %s [--seed N] [--seconds N]", name);
+    }
+    int rc = vu_run_pair(VU_PROCESSES, a, b, &options, options.seconds + 40);
+    if (rc == 1)
+        fprintf(stderr, "%s failed with --seed %llu\n", name, (unsigned long long)options.seed);
+    return rc;
 }
