@@ -264,7 +264,7 @@ uint64_t sw_datagram_bury(uint64_t now_ns)
         if (!ring->dead_ns)
             ring->dead_ns = now_ns;
         if (now_ns - ring->dead_ns >= DEATH_GRACE_NS) {
-            drain(ring, NULL, 0, UINT32_MAX);
+            drain(ring, NULL, 0, SW_DATAGRAM_UNITS);
             ring->dead_ns = now_ns; /* more can only come from who inherited its memory */
         }
         if (waits(ring) && ring->dead_ns + DEATH_GRACE_NS < next_ns)
