@@ -196,17 +196,7 @@ static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const 
                     uint64_t len_bytes)
 {
     struct sw_gather gather = sw_gather_of(qp, position);
-    while (len_bytes) {
-        uint64_t run = len_bytes;
-        uint8_t *to = sw_gather_at(&gather, offset, IBV_ACCESS_LOCAL_WRITE, &run);
-        if (!to)
-            return false;
-        sw_payload_copy(to, from, run);
-        from += run;
-        offset += run;
-        len_bytes -= run;
-    }
-    return true;
+    return sw_gather_in(&gather, offset, from, len_bytes);
 }
 
 /* Whether it can be the (next) answer to this request. */
