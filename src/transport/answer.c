@@ -93,7 +93,7 @@ static void learn_order(struct sw_requester *r, bool hasty)
 
 /* What was settled, by one answer. */
 struct gain {
-    uint32_t una, acked;
+    uint32_t una, acked, newest;
     bool gap;   /* there was one at una, with something behind it that had arrived */
     bool hasty; /* una was taken for lost and was not */
     bool again;
@@ -104,6 +104,7 @@ static struct gain gain_begin(const struct sw_requester *r, uint64_t now_ns)
     const struct sw_flight *f = &r->flight;
     return (struct gain){.una = f->una,
                          .acked = f->acked_count,
+                         .newest = f->newest,
                          .gap = f->acked_count != 0,
                          .again = f->again_count && sw_flight_bit(f->again, f->una),
                          .hasty = (f->lost_count | f->again_count) != 0 && was_not_lost(r, now_ns)};
@@ -122,6 +123,9 @@ static void gain_end(struct sw_requester *r, const struct gain *before, uint64_t
     if (r->suspects && moved && before->hasty)
         sw_congestion_undo_timeout(&r->congestion);
     r->suspects = false;
+    /* Between gaps nothing is measured exactly, but what arrived last tells of the queue. */
+    if (rtt_ns == 0 && f->newest != before->newest)
+        rtt_ns = sw_flight_ticks_ns(f->newest_rtt);
     sw_retry_progress(&r->retry, f->una != f->next, now_ns);
     if (packets)
         sw_congestion_on_ack(&r->congestion, packets, rtt_ns, r->retry.min_ns, now_ns);
@@ -174,6 +178,19 @@ static void receive_bitmap(struct sw_requester *r, uint32_t seq, struct bitmap m
     }
 }
 
+/* The packet at `seq` was still missing when this NAK left: if it was sent again longer ago than a
+ * round trip takes, that is lost, too. (What follows it may tell nothing, if the peer has no room
+ * to keep it.)
+ */
+static void receive_still_missing(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
+{
+    struct sw_flight *f = &r->flight;
+    uint32_t since = sw_flight_tick(now_ns) - f->sent_at[seq % SW_FLIGHT_PACKETS];
+    if (sw_flight_has(f, seq) && sw_flight_bit(f->again, seq) && r->retry.srtt_ns &&
+        sw_flight_ticks_ns(since) > r->retry.srtt_ns + 4 * r->retry.var_ns)
+        sw_flight_lose(f, seq);
+}
+
 enum { GAPS_FLOOR_FACTOR = 4 };
 
 /* A gap, of which no more is known than where it begins: all from there on (go-back-N). */
@@ -209,7 +226,9 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
     gain_end(r, &before, rtt_ns, now_ns);
     if (class == SW_AETH_RNR)
         receive_rnr(r, seq, value, now_ns);
-    else if (gap && !map.bits)
+    else if (gap && map.bits)
+        receive_still_missing(r, seq, now_ns);
+    else if (gap)
         receive_gap(r, seq, now_ns);
     else if (class == SW_AETH_NAK && !gap)
         refuse(r, seq, SW_FAILURE_NAK, syndrome);

@@ -52,9 +52,9 @@ static void window_cut(struct sw_congestion *c, uint32_t part, uint32_t least, u
     c->threshold = c->window;
 }
 
-static void window_grow(struct sw_congestion *c, uint32_t packets)
+static void window_grow(struct sw_congestion *c, uint32_t packets, uint64_t now_ns)
 {
-    if (!c->limited)
+    if (now_ns - c->limited_ns > 2 * c->rtt_ns)
         return; /* what was not used was not tried */
     if (c->window < c->threshold)
         window_set(c, (uint64_t)c->window + packets * ONE);
@@ -73,7 +73,6 @@ static void round_close(struct sw_congestion *c, uint64_t now_ns)
     if (c->round_lost * LOSS_PART > total)
         window_cut(c, c->round_lost * 4 > total ? 512 : 307, ONE, now_ns);
     c->round_acked = c->round_lost = 0;
-    c->limited = false;
 }
 
 /* One stage of recovery, by time or by bytes. */
@@ -123,8 +122,9 @@ void sw_congestion_on_cnp(struct sw_congestion *c, uint64_t now_ns)
         c->next_ns = now_ns;
     } else if (now_ns - c->cut_ns < CUT_PERIOD) {
         return;
+    } else {
+        rate_catch_up(c, now_ns);
     }
-    rate_catch_up(c, now_ns);
     c->cut_ns = now_ns;
     c->target = c->rate;
     c->rate -= c->rate * c->alpha / (2 * ALPHA_ONE);
@@ -145,7 +145,7 @@ bool sw_congestion_may_send(struct sw_congestion *c, uint32_t out, uint64_t now_
         return false;
     if (out < sw_congestion_window(c))
         return true;
-    c->limited = true;
+    c->limited_ns = now_ns;
     return false;
 }
 
@@ -168,7 +168,7 @@ void sw_congestion_on_send(struct sw_congestion *c, uint32_t bytes, uint64_t now
         }
     } else if (c->window < ONE) {
         c->next_ns = now_ns + c->rtt_ns * ONE / c->window;
-        c->limited = true;
+        c->limited_ns = now_ns;
     } else {
         c->next_ns = 0;
     }
@@ -177,7 +177,7 @@ void sw_congestion_on_send(struct sw_congestion *c, uint32_t bytes, uint64_t now
 void sw_congestion_on_ack(struct sw_congestion *c, uint32_t packets, uint64_t rtt_ns,
                           uint64_t min_rtt_ns, uint64_t now_ns)
 {
-    if (rtt_ns) {
+    if (rtt_ns && rtt_ns >= min_rtt_ns) {
         c->rtt_ns = c->rtt_ns ? (7 * c->rtt_ns + rtt_ns) / 8 : rtt_ns;
         c->min_rtt_ns = min_rtt_ns;
     }
@@ -185,7 +185,7 @@ void sw_congestion_on_ack(struct sw_congestion *c, uint32_t packets, uint64_t rt
     c->round_acked += packets;
     uint64_t target = c->min_rtt_ns + c->config.slack_ns;
     if (c->paced || rtt_ns <= target) {
-        window_grow(c, packets);
+        window_grow(c, packets, now_ns);
     } else {
         /* Swift: beta = 0.8 of the excess, at most half. */
         uint64_t part = (rtt_ns - target) * 819 / rtt_ns;
@@ -207,7 +207,7 @@ void sw_congestion_on_timeout(struct sw_congestion *c, uint64_t now_ns)
     c->decreased_ns = now_ns;
     c->threshold = c->window / 2 > 2 * ONE ? c->window / 2 : 2 * ONE;
     c->round_acked = c->round_lost = 0;
-    window_set(c, c->window < ONE ? c->window / 2 : ONE);
+    window_set(c, c->window <= ONE ? c->window / 2 : ONE);
 }
 
 void sw_congestion_undo_timeout(struct sw_congestion *c)

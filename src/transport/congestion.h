@@ -29,9 +29,9 @@ struct sw_congestion {
     /* The window, in 1/1024 packets. */
     uint32_t window, window_before; /* the latter: what a timeout took away */
     uint32_t threshold;             /* of slow start */
-    bool limited;                   /* the window was what kept packets back */
     uint32_t round_acked, round_lost;
     uint64_t min_rtt_ns, rtt_ns, decreased_ns;
+    uint64_t limited_ns; /* when the window was last what kept packets back */
     /* The rate, while notifications rule. */
     bool paced;
     uint32_t alpha; /* 1/65536 */

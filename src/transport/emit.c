@@ -118,9 +118,9 @@ static void ask(struct sw_requester *r, struct sw_emission *out)
         r->unasked = 0;
 }
 
-static bool may_send(struct sw_requester *r, uint64_t now_ns)
+static bool may_send(struct sw_requester *r, uint32_t out, uint64_t now_ns)
 {
-    if (sw_congestion_may_send(&r->congestion, sw_flight_out(&r->flight), now_ns))
+    if (sw_congestion_may_send(&r->congestion, out, now_ns))
         return true;
     uint64_t pace = sw_congestion_due_ns(&r->congestion);
     if (pace > now_ns)
@@ -131,9 +131,12 @@ static bool may_send(struct sw_requester *r, uint64_t now_ns)
 static bool emit_again(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out)
 {
     struct sw_flight *f = &r->flight;
-    if (!may_send(r, now_ns))
+    uint32_t seq = sw_flight_first_lost(f), count = 1;
+    /* The oldest waits for no window: what fills it may have been dropped by the peer for want of
+     * just this one. */
+    if (!may_send(r, seq == f->una ? 0 : sw_flight_out(f), now_ns))
         return false;
-    uint32_t seq = sw_flight_first_lost(f), position = sw_requester_find(r, seq), count = 1;
+    uint32_t position = sw_requester_find(r, seq);
     if (sw_requester_at(r, position)->kind == SW_REQUEST_READ) {
         /* From the gap to the end of the gap; of a plain peer, to where the request had ended. */
         uint32_t end = sw_read_track_span(&r->reads, seq).end;
@@ -152,7 +155,7 @@ static bool emit_again(struct sw_requester *r, uint64_t now_ns, struct sw_emissi
 }
 
 /* How many response packets the READ may ask for now; 0: it has to wait. */
-static uint32_t piece_of(struct sw_requester *r, const struct sw_request *request)
+static uint32_t piece_of(struct sw_requester *r, const struct sw_request *request, uint64_t now_ns)
 {
     struct sw_flight *f = &r->flight;
     uint32_t left = request->count - (f->next - request->seq);
@@ -166,7 +169,7 @@ static uint32_t piece_of(struct sw_requester *r, const struct sw_request *reques
     piece = piece < room ? piece : room;
     if (piece >= least)
         return piece;
-    r->congestion.limited = true;
+    r->congestion.limited_ns = now_ns;
     return 0;
 }
 
@@ -189,10 +192,10 @@ static bool emit_new(struct sw_requester *r, uint64_t now_ns, struct sw_emission
         return false;
     if (answered && r->reads.count >= r->config.max_rd_atomic)
         return false;
-    if (sw_flight_room(f) == 0 || !may_send(r, now_ns))
+    if (sw_flight_room(f) == 0 || !may_send(r, sw_flight_out(f), now_ns))
         return false;
     uint32_t seq = f->next, count = 1;
-    if (request->kind == SW_REQUEST_READ && (count = piece_of(r, request)) == 0)
+    if (request->kind == SW_REQUEST_READ && (count = piece_of(r, request, now_ns)) == 0)
         return false;
     fill(r, r->sent, seq, count, out);
     sw_flight_send(f, count, now_ns);

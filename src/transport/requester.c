@@ -155,13 +155,14 @@ void sw_requester_find_lost(struct sw_requester *r, uint64_t now_ns)
         sw_congestion_on_loss(&r->congestion, found, now_ns);
 }
 
-/* Sends again what is at the end of all that is out: its answer tells what is missing before. Of a
- * READ, all that is missing, since a part of one that was never executed would count as one more.
+/* Sends again the oldest that is known to be missing, or else what is at the end of all that is
+ * out: its answer tells what is missing before. Of a READ, all that is missing, since a part of one
+ * that was never executed would count as one more.
  */
 static void probe(struct sw_requester *r)
 {
     struct sw_flight *f = &r->flight;
-    uint32_t seq = f->next - 1;
+    uint32_t seq = f->seen == f->una && f->lost_count == 0 ? f->next - 1 : f->una;
     while (seq != f->una && sw_flight_bit(f->acked, seq))
         seq--;
     r->retry.probed = true;
@@ -192,8 +193,7 @@ static void expire(struct sw_requester *r, uint64_t now_ns, struct sw_progress *
 /* A window that is out may be probed only where go-back-N would not be the answer. */
 static uint64_t probe_due_ns(const struct sw_requester *r)
 {
-    return r->peer_selective && r->flight.lost_count == 0 ? sw_retry_probe_due_ns(&r->retry)
-                                                          : SW_RETRY_NEVER;
+    return r->peer_selective ? sw_retry_probe_due_ns(&r->retry) : SW_RETRY_NEVER;
 }
 
 void sw_requester_tick(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out)

@@ -19,7 +19,7 @@ void sw_responder_init(struct sw_responder *r, const struct sw_responder_config 
     assert(config->max_dest_rd_atomic <= SW_RESPONDER_RD_ATOMIC_MAX);
     memset(r, 0, sizeof(*r));
     r->config = *config;
-    r->expected = config->first_psn & SW_PSN_MASK;
+    r->expected = r->missed = config->first_psn & SW_PSN_MASK;
     r->mtu_shift = (uint8_t)__builtin_ctz(mtu);
     const struct sw_congestion_config congestion = {
         .packet_bytes = mtu, .window_max = SW_FLIGHT_PACKETS, .rate_max = config->rate_max};
@@ -203,6 +203,8 @@ static void admit_early(struct sw_responder *r, const struct sw_packet *packet, 
         return;
     bool kept = r->peer_selective && sw_early_keep(&r->early, r->expected, seq, packet);
     r->counts.kept += kept;
+    if (r->peer_selective && !kept)
+        r->missed = sw_seq_max(r->missed, seq + 1);
     r->untold += kept;
     bool again = r->peer_selective && (packet->bth.ack_req || r->untold >= TELL_EVERY);
     if (!r->gap_told || again) {
@@ -279,6 +281,7 @@ static void advance(struct sw_responder *r, const struct sw_demand *demand)
 {
     uint32_t from = r->expected;
     r->expected += demand->count;
+    r->missed = sw_seq_max(r->missed, r->expected); /* not left too far behind to compare */
     if (r->early.count)
         sw_early_drop(&r->early, from, sw_seq_min(r->expected, r->early.end));
     r->under_way = !demand->last;
@@ -336,7 +339,8 @@ bool sw_responder_early(struct sw_responder *r, struct sw_packet *out)
     }
     if (sw_early_take(&r->early, r->expected, out))
         return true;
-    if (r->early.count && !r->gap_told && !r->rnr_told) { /* the next gap */
+    bool missing = r->early.count || sw_seq_is_before(r->expected, r->missed);
+    if (missing && !r->gap_told && !r->rnr_told) { /* the next gap */
         sw_responder_remark(r, SW_REMARK_GAP);
         r->gap_told = true;
         r->untold = 0;

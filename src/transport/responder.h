@@ -98,9 +98,10 @@ struct sw_responder {
     uint32_t msn;      /* messages completed */
     uint8_t mtu_shift;
     bool dead, peer_selective;
-    bool gap_told;  /* one NAK a gap */
-    bool rnr_told;  /* and what follows is dropped until the request comes again */
-    uint8_t untold; /* early packets since the peer was told of the gap */
+    bool gap_told;   /* one NAK a gap */
+    bool rnr_told;   /* and what follows is dropped until the request comes again */
+    uint8_t untold;  /* early packets since the peer was told of the gap */
+    uint32_t missed; /* the early packets that could not be kept lie before it */
     /* The message under way. */
     bool under_way;
     uint8_t kind; /* enum sw_demand_kind */

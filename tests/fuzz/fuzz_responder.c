@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A responder that is sent anything, at any time, and whose memory and queues answer anything. What
+ * it asks for must stay within what the packet said, responses within what was asked, and every
+ * slot of the pool must come back.
+ */
+#include "fuzz.h"
+#include "transport/responder.h"
+#include "transport_feed.h"
+
+enum { SLOTS = 5, STEPS_MAX = 400 };
+
+static struct sw_responder r;
+static struct sw_early_pool pool;
+static struct sw_early_slot slots[SLOTS];
+static uint64_t now;
+
+static void start(struct feed *feed)
+{
+    static const uint8_t services[] = {SW_SERVICE_RC, SW_SERVICE_RC, SW_SERVICE_UC, SW_SERVICE_XRC};
+    uint8_t flags = feed_u8(feed);
+    const struct sw_responder_config config = {.first_psn = flags & 1 ? 0xfffffe : 100,
+                                               .mtu_bytes = 256,
+                                               .service = services[flags >> 1 & 3],
+                                               .max_dest_rd_atomic = flags >> 4 & 3,
+                                               .offer_selective = flags & 8};
+    now = 1000000;
+    sw_early_pool_init(&pool, slots, SLOTS);
+    sw_responder_init(&r, &config, &pool);
+}
+
+static void check(const struct sw_demand *d)
+{
+    feed_needs(d->len_bytes <= r.config.mtu_bytes);
+    if (d->kind == SW_DEMAND_WRITE)
+        feed_needs(d->offset + d->len_bytes <= d->total);
+    if (d->kind == SW_DEMAND_WRITE || d->kind == SW_DEMAND_READ)
+        feed_needs(d->total <= 1ull << 31);
+    if (d->kind == SW_DEMAND_WRITE)
+        feed_needs(d->addr == 0x1000 + d->offset);
+    if (d->kind == SW_DEMAND_SEND)
+        feed_needs(d->first == (d->offset == 0));
+    feed_needs(!d->duplicate || d->kind == SW_DEMAND_READ || d->kind == SW_DEMAND_FLUSH);
+}
+
+static void request(struct feed *feed)
+{
+    static const uint8_t bases[] = {
+        [SW_SERVICE_RC] = 0, [SW_SERVICE_UC] = 0x20, [SW_SERVICE_XRC] = 0xa0};
+    uint8_t opcode = (uint8_t)(bases[r.config.service] | (feed_u8(feed) % 32));
+    if (!sw_opcode_of(opcode))
+        return;
+    struct sw_packet packet;
+    struct sw_demand demand;
+    feed_packet(feed, opcode, r.expected, &packet);
+    do {
+        if (sw_responder_admit(&r, &packet, now, &demand)) {
+            static const uint8_t syndromes[] = {0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x20, 0x62};
+            struct sw_outcome outcome = {.syndrome = syndromes[feed_u8(feed) % 8]};
+            outcome.dead = outcome.syndrome == 0x62 && r.config.service != SW_SERVICE_UC;
+            check(&demand);
+            sw_responder_conclude(&r, &demand, &outcome);
+        }
+    } while (sw_responder_early(&r, &packet));
+    feed_needs(r.outstanding <= r.config.max_dest_rd_atomic || r.outstanding <= r.answer_count);
+    feed_needs(r.early.count + pool.free_count == SLOTS);
+}
+
+static void answer(struct feed *feed)
+{
+    struct sw_emission out;
+    for (int i = feed_u8(feed); i >= 0 && sw_responder_next(&r, now, &out); i--) {
+        feed_needs(!out.packet.opcode->is_request);
+        feed_needs(out.packet.payload_len <= r.config.mtu_bytes);
+        if (out.source == SW_PAYLOAD_MEMORY && i == 0 && feed_u8(feed) == 7)
+            sw_responder_unreadable(&r, 0x62, &out);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct feed feed = {data, size};
+    start(&feed);
+    for (int i = 0; i < STEPS_MAX && feed.left; i++) {
+        uint8_t what = feed_u8(&feed);
+        now += what;
+        if (what < 200)
+            request(&feed);
+        else if (what < 240)
+            answer(&feed);
+        else if (what < 248)
+            sw_responder_congested(&r, now);
+        else
+            sw_responder_cnp(&r, now);
+    }
+    sw_responder_release(&r);
+    feed_needs(pool.free_count == SLOTS);
+    return 0;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Selective repeat at the responder: the pool, and what it does with it. */
+#include "transport/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct rig rig;
+
+static void early(uint32_t psn, uint8_t opcode)
+{
+    struct sw_packet packet = rig_packet(opcode, psn, 8);
+    assert_false(rig_admits(&rig, &packet));
+}
+
+/* The next kept packet comes out, and is carried out. */
+static void comes_out(uint32_t psn)
+{
+    struct sw_packet packet;
+    assert_true(sw_responder_early(&rig.p, &packet));
+    assert_int_equal(packet.bth.psn, psn);
+    rig_request(&rig, &packet, RIG_ACK);
+}
+
+static void nothing_comes_out(void)
+{
+    struct sw_packet packet;
+    assert_false(sw_responder_early(&rig.p, &packet));
+}
+
+/* The next packet out is a NAK with a bitmap of one word. */
+static void hints(uint32_t psn, uint32_t bits)
+{
+    rig_responds(&rig, 0x10, psn);
+    assert_int_equal(rig.out.packet.aeth.syndrome, RIG_NAK_PSN);
+    assert_int_equal(rig.out.packet.payload_len, 4);
+    assert_int_equal(rig.out.source, SW_PAYLOAD_BYTES);
+    assert_int_equal(rig.out.bytes[0] | rig.out.bytes[1] << 8, bits);
+}
+
+static void early__packets_are_kept_and_told_of(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    rig_send(&rig, 100);
+    rig_acks(&rig, 100, RIG_ACK);
+    early(102, 0x04);
+    hints(101, 0x1);
+    early(104, 0x04);
+    hints(101, 0x5);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS - 2);
+    rig_send(&rig, 101);
+    comes_out(102);
+    nothing_comes_out();
+    hints(103, 0x1); /* the next gap is told of at once */
+    rig_send(&rig, 103);
+    comes_out(104);
+    nothing_comes_out();
+    rig_acks(&rig, 104, RIG_ACK);
+    rig_is_silent(&rig);
+    assert_int_equal(rig.p.msn, 5);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+}
+
+static void early__payloads_are_copies(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    uint8_t bytes[8] = "abcdefg";
+    struct sw_packet packet = rig_packet(0x04, 101, 8), out;
+    packet.payload = bytes;
+    assert_false(rig_admits(&rig, &packet));
+    memset(bytes, 0, sizeof(bytes));
+    rig_send(&rig, 100);
+    assert_true(sw_responder_early(&rig.p, &out));
+    assert_memory_equal(out.payload, "abcdefg", 8);
+    sw_responder_release(&rig.p);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+}
+
+static void early__nothing_is_kept_for_plain_peers(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    struct sw_packet packet = rig_packet(0x04, 101, 8);
+    packet.bth.reserved7 = 0;
+    assert_false(rig_admits(&rig, &packet));
+    rig_acks(&rig, 100, RIG_NAK_PSN); /* without a payload */
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+    packet.bth.psn = 102;
+    assert_false(rig_admits(&rig, &packet));
+    rig_is_silent(&rig);
+}
+
+static void early__a_full_pool_drops(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    for (uint32_t psn = 101; psn < 101 + 2 * RIG_SLOTS; psn++)
+        early(psn, 0x04);
+    hints(100, 0xff);
+    assert_int_equal(rig.pool.free_count, 0);
+    rig_send(&rig, 100);
+    for (uint32_t psn = 101; psn < 101 + RIG_SLOTS; psn++)
+        comes_out(psn);
+    nothing_comes_out();
+    rig_acks(&rig, 101 + RIG_SLOTS, RIG_NAK_PSN); /* where the dropped ones begin */
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+    for (uint32_t psn = 101 + RIG_SLOTS; psn < 101 + 2 * RIG_SLOTS; psn++) {
+        rig_send(&rig, psn);
+        nothing_comes_out();
+    }
+    rig_acks(&rig, 100 + 2 * RIG_SLOTS, RIG_ACK);
+}
+
+static void early__a_copy_takes_no_second_slot(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    early(102, 0x04);
+    early(102, 0x04);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS - 1);
+    sw_responder_release(&rig.p);
+}
+
+static void early__beyond_the_bitmap_is_dropped(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    early(100 + SW_FLIGHT_PACKETS, 0x04);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+    early(100 + SW_FLIGHT_PACKETS - 1, 0x04);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS - 1);
+    rig_responds(&rig, 0x10, 100);
+    assert_int_equal(rig.out.packet.payload_len, SW_EMISSION_BYTES);
+    assert_int_equal(rig.out.bytes[SW_EMISSION_BYTES - 1], 0x40);
+    sw_responder_release(&rig.p);
+}
+
+static void early__what_a_read_covers_is_given_back(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    early(102, 0x04); /* a PSN that the READ's responses turn out to have */
+    struct sw_packet read = rig_packet(0x0c, 100, 0);
+    read.reth.len_bytes = 4 * RIG_MTU;
+    rig_request(&rig, &read, RIG_ACK);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+    nothing_comes_out();
+}
+
+static void early__rnr_of_a_kept_packet_gives_it_back(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    early(101, 0x04);
+    rig_send(&rig, 100);
+    struct sw_packet packet;
+    assert_true(sw_responder_early(&rig.p, &packet));
+    rig_request(&rig, &packet, 0x20);
+    nothing_comes_out();
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+    rig_acks(&rig, 101, 0x20 | 12);
+    rig_send(&rig, 101);
+    rig_acks(&rig, 101, RIG_ACK);
+}
+
+static void early__a_dead_responder_gives_all_back(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    early(102, 0x04);
+    early(103, 0x04);
+    struct sw_packet packet = rig_packet(0x04, 100, 8);
+    rig_request(&rig, &packet, RIG_NAK_INVALID);
+    nothing_comes_out();
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+    rig_acks(&rig, 100, RIG_NAK_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(early__packets_are_kept_and_told_of),
+        cmocka_unit_test(early__payloads_are_copies),
+        cmocka_unit_test(early__nothing_is_kept_for_plain_peers),
+        cmocka_unit_test(early__a_full_pool_drops),
+        cmocka_unit_test(early__a_copy_takes_no_second_slot),
+        cmocka_unit_test(early__beyond_the_bitmap_is_dropped),
+        cmocka_unit_test(early__what_a_read_covers_is_given_back),
+        cmocka_unit_test(early__rnr_of_a_kept_packet_gives_it_back),
+        cmocka_unit_test(early__a_dead_responder_gives_all_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
