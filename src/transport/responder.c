@@ -331,7 +331,7 @@ void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *deman
 
 bool sw_responder_early(struct sw_responder *r, struct sw_packet *out)
 {
-    if (!r->early.pool)
+    if (!r->early.pool || r->config.service == SW_SERVICE_UC)
         return false;
     if (r->dead) {
         sw_early_clear(&r->early);
