@@ -90,7 +90,8 @@ void sw_flight_doubt(struct sw_flight *f, uint32_t seq)
 
 void sw_flight_lose_all(struct sw_flight *f, uint32_t from)
 {
-    for (uint32_t seq = from; seq != f->next; seq++)
+    /* A peer may refuse what it had said to have. */
+    for (uint32_t seq = sw_seq_max(from, f->una); seq != f->next; seq++)
         sw_flight_lose(f, seq);
 }
 

@@ -434,6 +434,20 @@ static void requester__selective_repeat_sends_what_is_missing(void **state)
     rig_done(&rig, 2);
 }
 
+static void requester__survives_a_peer_that_contradicts_itself(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
+    assert_int_equal(rig_drain(&rig), 8);
+    rig_hint(&rig, 101, 0x01);                /* 102 has arrived */
+    rig_answer(&rig, 0x11, 102, 0x20 | 1, 0); /* and is refused; so 101 has arrived, too */
+    assert_int_equal(rig.r.flight.una, 103);
+    assert_int_equal(rig.r.flight.lost_count, 6);
+    rig.now_ns += sw_rnr_timer_ns(1);
+    rig_sends(&rig, 0x07, 103);
+}
+
 static void requester__reordering_is_waited_for(void **state)
 {
     (void)state;
@@ -589,6 +603,7 @@ int main(void)
         cmocka_unit_test(requester__offers_selective_repeat_in_reserved_bits),
         cmocka_unit_test(requester__a_bitmap_from_a_plain_peer_is_no_bitmap),
         cmocka_unit_test(requester__selective_repeat_sends_what_is_missing),
+        cmocka_unit_test(requester__survives_a_peer_that_contradicts_itself),
         cmocka_unit_test(requester__reordering_is_waited_for),
         cmocka_unit_test(requester__a_lost_repetition_is_repeated),
         cmocka_unit_test(requester__a_lost_tail_is_probed_before_the_timer),
