@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cm.h"
+#include "expect.h"
 #include "wire/aeth.h"
 #include "wire/bytes.h"
 #include "wire/psn.h"
@@ -20,17 +21,6 @@ enum { BAD_KEY = 0xdead, RPING_INFO_BYTES = 16 };
 static struct peer peer;
 static struct received received;
 static bool is_new; /* the guest knows FLUSH and ATOMIC WRITE */
-
-static bool fail(const char *what)
-{
-    printf("    %s\n", what);
-    return false;
-}
-#define EXPECT(condition)            \
-    do {                             \
-        if (!(condition))            \
-            return fail(#condition); \
-    } while (0)
 
 /* ---- datagrams: connection management ---- */
 

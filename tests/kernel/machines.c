@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "expect.h"
 #include "machine.h"
 #include "wire/aeth.h"
 
@@ -18,17 +19,6 @@ static struct peer peer;
 static struct machine m;
 static uint8_t shadow[TARGET_MEMORY]; /* what the target's memory must be */
 static uint8_t expected[MACHINE_ENTRIES][TARGET_MESSAGE_MAX];
-
-static bool fail(const char *what)
-{
-    printf("    %s\n", what);
-    return false;
-}
-#define EXPECT(condition)            \
-    do {                             \
-        if (!(condition))            \
-            return fail(#condition); \
-    } while (0)
 
 static void fill(uint8_t *bytes, uint32_t len)
 {
