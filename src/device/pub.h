@@ -97,6 +97,9 @@ static_assert(sizeof(struct sw_pub_extent) == 32, "shared layout");
 static_assert(offsetof(struct sw_pub_mr, extents) == 64 && sizeof(struct sw_pub_mr) == 192,
               "shared layout");
 
+/* Instead of a state in bind_word: the entry is being written, it will be another in a moment. */
+#define SW_PUB_CHANGING 255u
+
 /*
  * One queue pair. bind_word: generation << 32 | state; it changes whenever any field of the first
  * line changes, so a peer that has seen the word may keep what it derived from the line. rq_len_min
@@ -121,7 +124,7 @@ struct sw_pub_qp {
 
     _Alignas(
         SW_CACHELINE) _Atomic uint32_t rq_posted; /* receives ever posted since the QP left RESET */
-    uint32_t pad1;
+    uint32_t rq_base;            /* receives used before this connection; with the entry */
     struct sw_pub_domain domain; /* of an XRC target QP */
     uint32_t pad2[10];
 };

@@ -293,11 +293,11 @@ enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
     return __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
 }
 
-void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state)
+void sw_qp_publish(struct sw_qp *qp, uint32_t state)
 {
     struct sw_pub_qp *pub = qp->pub;
     uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
-    atomic_store(&pub->bind_word, (uint64_t)generation << 32 | IBV_QPS_RESET);
+    atomic_store(&pub->bind_word, (uint64_t)generation << 32 | SW_PUB_CHANGING);
     SW_PUB_SET(pub->qpn, qp->qpn);
     SW_PUB_SET(pub->dest_qpn, qp->dest_qpn);
     SW_PUB_SET(pub->access, (uint32_t)qp->attr.qp_access_flags);

@@ -87,8 +87,8 @@ static inline bool sw_qp_has_work(struct sw_qp *qp)
 void sw_qp_rx_idle(struct sw_qp *qp);
 
 /* Publishes the QP's entry under a new generation, as of `state`: its own but while it is being
- * disconnected. */
-void sw_qp_publish(struct sw_qp *qp, enum ibv_qp_state state);
+ * disconnected, or SW_PUB_CHANGING. */
+void sw_qp_publish(struct sw_qp *qp, uint32_t state);
 
 static inline void sw_qp_set_state(struct sw_qp *qp, enum ibv_qp_state state)
 {

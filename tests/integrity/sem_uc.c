@@ -381,6 +381,118 @@ static void gone_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* --- one side alone begins anew: there is nothing that the other would have to agree on --- */
+
+static void connect_again(struct rig *rig)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    VU_EQ(ibv_query_qp(rig->ep.qp, &attr, IBV_QP_DEST_QPN | IBV_QP_AV, &init), 0);
+    const struct vu_peer peer = {.qpn = attr.dest_qp_num, .gid = attr.ah_attr.grh.dgid};
+    vu_ep_to(&rig->ep, IBV_QPS_RESET);
+    vu_ep_init(&rig->ep, &vu_conn_default);
+    rig_recv(rig, 20, 0x20000, 64);
+    vu_ep_rtr(&rig->ep, &peer, &vu_conn_default);
+    vu_ep_rts(&rig->ep, &vu_conn_default);
+}
+
+#define LIVES 4
+
+static void again_a(int sock, int param)
+{
+    const uint32_t len = (uint32_t)param;
+    struct rig rig;
+    uc_open(&rig, sock, false);
+    rig_recv(&rig, 20, 0x20000, 64);
+    vu_barrier(sock);
+    for (unsigned int life = 0; life < LIVES; life++) {
+        for (unsigned int i = 0; i < 3; i++) {
+            memset(rig.buf, (int)(0x10 * life + i + 1), len);
+            struct vu_send send = rig_send(&rig, IBV_WR_SEND, i, 0, len);
+            rig_post(&rig, &send);
+            vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+            vu_barrier(sock); /* the other side has it */
+        }
+        memset(rig.buf, (int)(0x70 + life), len);
+        struct vu_send write = rig_send(&rig, IBV_WR_RDMA_WRITE, 9, 0, len);
+        rig_post(&rig, &write);
+        vu_expect(rig.ep.scq, 9, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+        vu_expect(rig.ep.rcq, 20, IBV_WC_SUCCESS);
+        rig_bytes(&rig, 0x20000, 64, (uint8_t)(0x50 + life));
+        connect_again(&rig);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void again_b(int sock, int param)
+{
+    const uint32_t len = (uint32_t)param;
+    struct rig rig;
+    uc_open(&rig, sock, false);
+    for (unsigned int i = 0; i < 5; i++) /* more than are used: receives outlive a connection */
+        rig_recv(&rig, 10, 0, LONG_BYTES);
+    vu_barrier(sock);
+    for (unsigned int life = 0; life < LIVES; life++) {
+        for (unsigned int i = 0; i < 3; i++) {
+            struct ibv_wc wc = vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
+            VU_EQ(wc.byte_len, len);
+            rig_bytes(&rig, 0, len, (uint8_t)(0x10 * life + i + 1));
+            rig_recv(&rig, 10, 0, LONG_BYTES);
+            vu_barrier(sock);
+        }
+        vu_barrier(sock);
+        rig_bytes(&rig, 0, len, (uint8_t)(0x70 + life));
+        memset(rig.buf + 0x20000, (int)(0x50 + life), 64);
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0x20000, 64);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTS);
+    rig_close(&rig);
+}
+
+/* What is sent while the other side is away is lost; what is sent when it is back arrives, though
+ * the sender has not looked since. */
+static void away_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    uc_open(&rig, sock, false);
+    for (int i = 0; i < LIVES; i++) {
+        vu_barrier(sock);
+        connect_again(&rig);
+        vu_barrier(sock);
+        vu_expect(rig.ep.rcq, 20, IBV_WC_SUCCESS);
+        rig_bytes(&rig, 0x20000, 64, (uint8_t)(0xa0 + i));
+        vu_expect_none(rig.ep.rcq, 10);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void away_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    uc_open(&rig, sock, false);
+    for (int i = 0; i < LIVES; i++) {
+        memset(rig.buf + 0x20000, 0x99, 64);
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0x20000, 64);
+        rig_post(&rig, &send); /* finds no receive */
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+        vu_barrier(sock);
+        memset(rig.buf + 0x20000, 0xa0 + i, 64);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 const struct sem_case sem_uc[] = {
     {"uc__works", works_a, works_b, 0},
     {"uc__works_with_builders", works_a, works_b, EXTENDED},
@@ -404,5 +516,8 @@ const struct sem_case sem_uc[] = {
     {"uc__peer_gone_exit", gone_a, gone_b, GONE_EXIT | SEM_PROCESSES},
     {"uc__peer_gone_reset", gone_a, gone_b, GONE_RESET},
     {"uc__peer_gone_err", gone_a, gone_b, GONE_ERR},
+    {"uc__one_side_connects_again", again_a, again_b, 64},
+    {"uc__one_side_connects_again_long", again_a, again_b, LONG_BYTES},
+    {"uc__one_side_was_away", away_a, away_b, 0},
     {0},
 };

@@ -5,6 +5,7 @@
  * has not changed.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,9 @@
  * so. */
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS)
 
+/* A peer that begins a new life does it in less, unless it is stopped. */
+#define RENEWAL_NS (10 * SW_NS_PER_MS)
+
 static bool is_here(const struct sw_qp *qp)
 {
     return qp->attr.ah_attr.is_global && sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid);
@@ -44,6 +48,7 @@ int sw_bind_open(struct sw_qp *qp, uint32_t slot, struct sw_direct_qp **out)
     int rc = slot ? sw_inbox_take(slot, &d->inbox, &d->rx_index) : 0;
     if (!rc && slot) {
         d->rx = sw_inbox_block(d->inbox->base, d->rx_index);
+        atomic_store(&d->rx->life, d->life);
         d->peer = sw_peer_get(slot);
         rc = d->peer ? 0 : -ENOMEM;
     }
@@ -67,6 +72,8 @@ void sw_bind_close(struct sw_direct_qp *d)
 void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     qp->link_state = d;
+    /* One that was taken for a message of which the end never came serves the next one. */
+    SW_PUB_SET(qp->pub->rq_base, atomic_load(&qp->rq.consumed) - d->claimed);
     if (d->rx) {
         qp->pub->block = d->rx_index;
         atomic_store(&qp->rx_expect, 1);
@@ -104,13 +111,47 @@ static void flush_claim(struct sw_qp *qp, const struct sw_direct_qp *d)
         sw_cq_complete_recv(srq->cq, &wc, true);
 }
 
-void sw_bind_disconnect(struct sw_qp *qp)
+static const struct sw_pub_qp *entry_of(const struct sw_direct_qp *d)
 {
-    struct sw_direct_qp *d = qp->link_state;
-    if (!d)
+    if (!d->peer || atomic_load(&d->peer->state) != SW_PEER_READY)
+        return NULL;
+    return &d->peer->pub->qps[sw_qpn_index(d->remote_qpn)];
+}
+
+static bool is_changing(const struct sw_direct_qp *d)
+{
+    const struct sw_pub_qp *remote = entry_of(d);
+    return remote && (uint32_t)atomic_load(&remote->bind_word) == SW_PUB_CHANGING;
+}
+
+/* The peer of an unreliable connection may meet a new life of this QP without one of its own: it
+ * learns, after all that was sent, where the old one ends. */
+static void say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!d->rules[SW_UNREACHABLE].lost)
         return;
+    const uint64_t end_ns = sw_clock_ns() + RENEWAL_NS;
+    while (!sw_bind_enter(qp, d)) {
+        if (!is_changing(d) || sw_clock_ns() > end_ns)
+            return; /* it is not connected to us */
+        sched_yield();
+    }
+    struct sw_record *record = sw_record_reserve(d, 1, true);
+    if (record) {
+        record->kind = SW_REC_BYE;
+        record->flags = 0;
+        record->len_bytes = 0;
+        sw_record_publish(d, record, 1, false);
+    }
+    sw_bind_leave(d);
+    sw_peer_ring(d->peer);
+}
+
+/* Afterwards no peer touches memory through this connection. */
+static void part(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t state)
+{
     sw_qp_rx_idle(qp);
-    sw_qp_publish(qp, IBV_QPS_RESET); /* nobody may start an access from here on */
+    sw_qp_publish(qp, state); /* nobody may start an access from here on */
     struct sw_traffic moved = {0};
     sw_account_read(d, &moved);
     sw_traffic_add(&qp->moved, &moved);
@@ -122,15 +163,56 @@ void sw_bind_disconnect(struct sw_qp *qp)
     if (d->inbox)
         sw_inbox_give(d->inbox, d->rx_index);
     d->inbox = NULL;
+}
+
+void sw_bind_disconnect(struct sw_qp *qp)
+{
+    struct sw_direct_qp *d = qp->link_state;
+    if (!d)
+        return;
+    say_goodbye(qp, d);
+    part(qp, d, IBV_QPS_RESET);
     if (d->claimed && qp->state == IBV_QPS_ERR) /* of a message that came in part */
         flush_claim(qp, d);
     qp->link_state = NULL;
     sw_bind_close(d);
 }
 
+/* Requests that were sent but not answered, or in part, will not be. */
+static void lose_begun(struct sw_qp *qp)
+{
+    struct sw_sq *sq = &qp->sq;
+    if (sw_sq_has_begun(sq))
+        sw_sq_at(sq, sq->next++)->state = SW_WQE_SENT;
+    for (uint32_t at = sq->head; at != sq->next; at++)
+        if (sw_sq_at(sq, at)->state == SW_WQE_SENT)
+            sw_sq_at(sq, at)->state = SW_WQE_DONE;
+}
+
+static bool is_gone(const struct sw_direct_qp *d)
+{
+    return (d->peer && atomic_load(&d->peer->state) == SW_PEER_DEAD) ||
+           (d->inbox && atomic_load(&d->inbox->dead));
+}
+
+bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    struct sw_direct_qp *fresh;
+    if (is_gone(d) || sw_bind_open(qp, d->peer->slot, &fresh))
+        return false;
+    fresh->remote_qpn = d->remote_qpn;
+    fresh->claim = d->claim;
+    fresh->claimed = d->claimed;
+    part(qp, d, SW_PUB_CHANGING);
+    sw_bind_close(d);
+    lose_begun(qp);
+    sw_bind_begin(qp, fresh);
+    return true;
+}
+
 /* What is used of the peer's entry, read once: the peer could change it at any time. */
 struct entry {
-    uint32_t access, pd, block, recv_cq;
+    uint32_t access, pd, block, recv_cq, rq_base;
     struct sw_pub_domain domain;
     uint32_t rq_entries, rq_stride;
     uint64_t rq_offset;
@@ -144,6 +226,7 @@ static struct entry read_entry(const struct sw_pub_qp *remote)
         .pd = SW_PUB_GET(now->pd),
         .block = SW_PUB_GET(now->block),
         .recv_cq = SW_PUB_GET(now->recv_cq),
+        .rq_base = SW_PUB_GET(now->rq_base),
         .domain = {{SW_PUB_GET(now->domain.id[0]), SW_PUB_GET(now->domain.id[1])}},
         .rq_entries = SW_PUB_GET(now->rq_entries),
         .rq_stride = SW_PUB_GET(now->rq_stride_bytes),
@@ -238,14 +321,40 @@ static bool is_connected(uint32_t state)
 static bool claim(const struct sw_direct_qp *d, struct sw_block *tx)
 {
     uint32_t mine = d->life, none = 0;
-    if (atomic_load(&tx->lane) != d->told_token)
+    if (d->told_token && atomic_load(&tx->life) != d->told_token)
         return false;
     if (!atomic_compare_exchange_strong(&tx->claim, &none, mine) && none != mine)
         return false;
-    if (atomic_load(&tx->lane) == d->told_token)
+    if (!d->told_token || atomic_load(&tx->life) == d->told_token)
         return true;
     atomic_compare_exchange_strong(&tx->claim, &mine, 0);
     return false;
+}
+
+/* Whether the life of the peer that reads `tx` is the one that writes our block, if any does yet.
+ */
+static bool is_writer(const struct sw_direct_qp *d, const struct sw_block *tx)
+{
+    uint32_t writer = atomic_load(&d->rx->claim);
+    return !writer || writer == atomic_load(&tx->life);
+}
+
+/* The peer has reconnected under us. A reliable connection never recovers from that. The peer of an
+ * unreliable one never wrote to us before (else its goodbye has us begin anew altogether): only
+ * what we write begins anew. */
+static bool follow(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!d->rules[SW_UNREACHABLE].lost)
+        return false;
+    qp->moved.sent_bytes += d->sums[SW_MOVED_OUT].bytes;
+    qp->moved.sent_packets += d->sums[SW_MOVED_OUT].packets;
+    memset(d->sums, 0, sizeof(d->sums));
+    d->tx = NULL;
+    d->access_seq = d->request_at = d->bounce_at = d->recv_posted = d->answers_due = 0;
+    d->answer_at = d->answer_bounce_at = 0;
+    d->request_limit = SW_REQUEST_SLOTS - 1;
+    lose_begun(qp);
+    return true;
 }
 
 /* Reads the peer's entry; true if it is connected to us. Inside an access section of `block` once
@@ -268,11 +377,15 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     if (!sane(&entry))
         return false;
     struct sw_block *tx = sw_inbox_block(peer->inbox, entry.block);
+    if (d->rules[SW_UNREACHABLE].lost && !is_writer(d, tx))
+        return false; /* its goodbye is on the way */
+    if (d->tx && d->tx != tx && !follow(qp, d))
+        return false;
     if (!claim(d, tx) || atomic_load(&remote->bind_word) != word)
         return false;
-    if (d->tx && d->tx != tx)
-        return false; /* reconnected under us: never again with this life */
     bool first = !d->tx;
+    if (first)
+        d->recv_used = entry.rq_base;
     d->tx = tx;
     atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
     d->remote = remote;
@@ -280,6 +393,33 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     if (first && state == IBV_QPS_RTR)
         greet(d, word);
     return true;
+}
+
+static bool is_to_us(const struct sw_qp *qp, const struct sw_direct_qp *d,
+                     const struct sw_pub_qp *remote)
+{
+    return is_connected((uint32_t)atomic_load(&remote->bind_word)) &&
+           SW_PUB_GET(remote->qpn) == d->remote_qpn &&
+           SW_PUB_GET(remote->dest_qpn) == qp->shown_qpn &&
+           SW_PUB_GET(remote->type) == counterpart(qp->type);
+}
+
+bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d)
+{
+    const struct sw_pub_qp *remote = entry_of(d);
+    if (!d->rules[SW_UNREACHABLE].lost || !remote || is_changing(d))
+        return false;
+    uint32_t block = SW_PUB_GET(remote->block);
+    return !is_to_us(qp, d, remote) || block >= SW_INBOX_BLOCKS ||
+           !is_writer(d, sw_inbox_block(d->peer->inbox, block));
+}
+
+bool sw_bind_is_awaited(const struct sw_qp *qp, const struct sw_direct_qp *d)
+{
+    const struct sw_pub_qp *remote = entry_of(d);
+    if (d->tx || !remote)
+        return false;
+    return is_changing(d) || is_to_us(qp, d, remote);
 }
 
 bool sw_bind_is_being_attached(const struct sw_peer *peer)
@@ -351,12 +491,6 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
     const struct sw_pub_qp *remote = &d->peer->pub->qps[sw_qpn_index(qp->dest_qpn)];
     uint32_t state = (uint32_t)atomic_load(&remote->bind_word);
     return !is_connected(state) || SW_PUB_GET(remote->dest_qpn) != qp->shown_qpn;
-}
-
-static bool is_gone(const struct sw_direct_qp *d)
-{
-    return (d->peer && atomic_load(&d->peer->state) == SW_PEER_DEAD) ||
-           (d->inbox && atomic_load(&d->inbox->dead));
 }
 
 void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d)

@@ -285,6 +285,15 @@ void sw_bind_close(struct sw_direct_qp *d);
 /* It is the QP's connection from here on. */
 void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d);
 int sw_bind_connect(struct sw_qp *qp);
+/* For an unreliable connection: a new one to the same peer, who has ended its own. Posted receives
+ * stay; what is under way is lost. Frees *d; false: nothing was done. */
+bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d);
+/* Whether the life of the peer that has sent what waits here has ended: it wants no answer. Only an
+ * unreliable one may be asked for it. */
+bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d);
+/* Whether the peer is about to be connected to us, or still to an earlier life of ours, which it
+ * will learn is over. */
+bool sw_bind_is_awaited(const struct sw_qp *qp, const struct sw_direct_qp *d);
 void sw_bind_disconnect(struct sw_qp *qp);
 /* The peer's process is there and has been spoken to, but its engine has not had its turn yet (or
  * ours has not). Hardware would have answered, so this is not time without an answer. */

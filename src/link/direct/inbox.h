@@ -43,6 +43,7 @@ enum sw_record_kind {
                           bounce area; answered */
     SW_REC_SEND_WHOLE, /* payload in this record, before `opcode`, and the next ones;
                           answered */
+    SW_REC_BYE,        /* the client, an unreliable connection, begins a new life or none */
 };
 enum sw_record_flags {
     SW_REC_IMM = 1,
@@ -119,7 +120,7 @@ struct sw_block {
     _Atomic uint32_t lost;     /* unreliable messages that found no receive or had a bad key */
     _Atomic uint32_t can_pull; /* 1: the client can read any memory of the owner (cma) */
     struct sw_moved moved[2];
-    _Atomic uint32_t lane; /* written by the owner: whom it lends the block to (lane.h), or 0 */
+    _Atomic uint32_t life; /* generation of the owner's QP that reads it, who writes this */
     /* What the client has consumed of the owner's rings: positions. */
     _Alignas(64) _Atomic uint32_t requests_consumed;
     _Atomic uint32_t request_bounce_consumed;

@@ -35,7 +35,6 @@ static struct sw_direct_qp *open_lane(struct sw_qp *qp, struct sw_direct_qp *d, 
         return NULL;
     lane->srq_num = srq_num;
     lane->lane_state = SW_LANE_WANTED;
-    atomic_store(&lane->rx->lane, lane->life);
     lane->next_lane = d->lanes;
     d->lanes = lane;
     atomic_store(&lanes_wanted, true);
@@ -45,7 +44,7 @@ static struct sw_direct_qp *open_lane(struct sw_qp *qp, struct sw_direct_qp *d, 
 
 static void close_lane(struct sw_direct_qp *lane)
 {
-    atomic_store(&lane->rx->lane, 0); /* by this its stand-in knows */
+    atomic_store(&lane->rx->life, 0); /* by this its stand-in knows */
     if (atomic_load(&lane->peer->state) == SW_PEER_READY)
         sw_peer_ring(lane->peer);
     sw_bind_close(lane);
@@ -293,7 +292,7 @@ static bool is_gone(struct sw_qp *qp)
         return true;
     if (atomic_load(&d->peer->state) != SW_PEER_READY)
         return false;
-    return atomic_load(&sw_inbox_block(d->peer->inbox, d->told_block)->lane) != d->told_token;
+    return atomic_load(&sw_inbox_block(d->peer->inbox, d->told_block)->life) != d->told_token;
 }
 
 void sw_lane_step(void)

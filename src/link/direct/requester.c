@@ -290,6 +290,24 @@ static uint32_t end_of_losses(struct sw_qp *qp)
     return at;
 }
 
+/* Something of the peer's waits to be served: it may be a goodbye, and the peer there again. */
+static bool has_come(const struct sw_direct_qp *d)
+{
+    return atomic_load_explicit(&d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq,
+                                memory_order_acquire) == d->serve_at + 1;
+}
+
+/* Whether the peer will be there in a moment, as far as can be told. */
+static bool is_worth_waiting(const struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!sw_bind_is_awaited(qp, d))
+        return false;
+    uint64_t now_ns = sw_clock_ns();
+    if (!d->unbound_ns)
+        d->unbound_ns = now_ns;
+    return now_ns - d->unbound_ns < UNREACHABLE_MIN_NS;
+}
+
 /* Whether nobody is there to take an unreliable message; then all that waits is lost. */
 static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
 {
@@ -299,6 +317,8 @@ static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
         sw_bind_leave(d);
         return false;
     }
+    if ((d->rx && has_come(d)) || is_worth_waiting(qp, d))
+        return false;
     d->answers_due = 0;
     sw_sq_retire_run(qp, end_of_losses(qp) - qp->sq.head);
     return qp->sq.head == qp->sq.tail;

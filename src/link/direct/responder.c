@@ -18,7 +18,8 @@
 #define PULL_BUDGET_BYTES (1u << 20) /* fetched in one step, so that a poll does not take long */
 #define TELL_EVERY 64u               /* records consumed before the peer is told */
 
-enum serve { SERVED, SERVE_WAIT, SERVE_FATAL };
+/* ENDED: the connection is over, and its state freed. */
+enum serve { SERVED, SERVE_WAIT, SERVE_ENDED };
 
 /* A record's head, read once from memory that the peer may still scribble over. */
 struct request {
@@ -59,8 +60,8 @@ static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
         sw_answer_acks(d);
         sw_bind_leave(d);
     }
-    sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event); /* frees the link's state */
-    return SERVE_FATAL;
+    sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event);
+    return SERVE_ENDED;
 }
 
 static struct sw_target_qp own_side(const struct sw_qp *qp, const struct request *request)
@@ -72,17 +73,19 @@ static struct sw_target_qp own_side(const struct sw_qp *qp, const struct request
 static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict,
                          uint64_t original)
 {
-    if (!sw_bind_enter(qp, d))
-        return SERVE_WAIT;
-    struct sw_record *record = sw_answer_acks(d) ? sw_answer_reserve(d, 0) : NULL;
-    if (record) {
-        record->kind = SW_REC_ANSWER;
-        record->verdict = (uint8_t)verdict;
-        record->compare_add = original;
-        sw_answer_publish(d, record);
+    bool answered = false;
+    if (sw_bind_enter(qp, d)) {
+        struct sw_record *record = sw_answer_acks(d) ? sw_answer_reserve(d, 0) : NULL;
+        answered = record;
+        if (record) {
+            record->kind = SW_REC_ANSWER;
+            record->verdict = (uint8_t)verdict;
+            record->compare_add = original;
+            sw_answer_publish(d, record);
+        }
+        sw_bind_leave(d);
     }
-    sw_bind_leave(d);
-    if (!record)
+    if (!answered && !sw_bind_is_over(qp, d))
         return SERVE_WAIT;
     if (d->rules[verdict].responder_fatal)
         return fatal(qp, verdict);
@@ -120,10 +123,10 @@ static bool can_answer(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (__builtin_expect(!d->tx, 0)) {
         if (!sw_bind_enter(qp, d))
-            return false;
+            return sw_bind_is_over(qp, d);
         sw_bind_leave(d);
     }
-    return sw_answer_has_room(d);
+    return sw_answer_has_room(d) || sw_bind_is_over(qp, d);
 }
 
 /* The receive for a message that came whole: the one that an unreliable message before it, of which
@@ -481,6 +484,13 @@ static bool wants_answer(const struct request *request)
            request->kind == SW_REC_FLUSH;
 }
 
+static enum serve serve_bye(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!d->rules[SW_UNREACHABLE].lost)
+        return fatal(qp, SW_NAK_INVALID);
+    return sw_bind_renew(qp, d) ? SERVE_ENDED : SERVED;
+}
+
 static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request *request)
 {
     if (__builtin_expect(qp->xrcd != NULL, 0) && wants_answer(request) &&
@@ -511,6 +521,8 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
         return serve_pull(qp, d, request);
     case SW_REC_SEND_WHOLE:
         return serve_whole(qp, d, request);
+    case SW_REC_BYE:
+        return serve_bye(qp, d);
     case SW_REC_FATAL:
     case SW_REC_ANSWER:
     case SW_REC_DATA:
@@ -578,7 +590,7 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         bool bounced_this = uses_bounce(&request);
         uint32_t end = slot->bounce_end;
         enum serve result = serve(qp, d, &request);
-        if (result == SERVE_FATAL)
+        if (result == SERVE_ENDED)
             return true;
         if (result == SERVE_WAIT)
             break;
