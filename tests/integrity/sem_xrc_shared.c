@@ -354,6 +354,7 @@ static void owner_dies(int sock, int param)
     done(&net, 2, IBV_WC_REM_INV_REQ_ERR);
     done(&net, 3, IBV_WC_WR_FLUSH_ERR);
     net.members[1].pid = 0;
+    member_expect_event(&net.members[0], IBV_EVENT_QP_REQ_ERR);
     VU_EQ(member_target_state(&net.members[0]), IBV_QPS_ERR);
     close_net(&net);
 }
