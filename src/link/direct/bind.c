@@ -75,7 +75,7 @@ void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
     /* One that was taken for a message of which the end never came serves the next one. */
     SW_PUB_SET(qp->pub->rq_base, atomic_load(&qp->rq.consumed) - d->claimed);
     if (d->rx) {
-        qp->pub->block = d->rx_index;
+        SW_PUB_SET(qp->pub->block, d->rx_index);
         atomic_store(&qp->rx_expect, 1);
         atomic_store(&qp->rx_seq, &d->rx->requests[0].seq);
     }
