@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sem.h"
+#include "xrc_member.h"
 
 #define SRQS 2
 #define EXTENDED 1
@@ -25,13 +25,6 @@ struct xrc_rig {
     uint32_t keys[SRQS];
     uint32_t peer_qpn;
 };
-
-static struct ibv_xrcd *open_domain(struct ibv_context *ctx, int fd, int oflags)
-{
-    struct ibv_xrcd_init_attr init = {
-        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags};
-    return ibv_open_xrcd(ctx, &init);
-}
 
 static struct ibv_srq *make_srq(struct xrc_rig *x, int i)
 {
@@ -95,7 +88,7 @@ static void open_target(struct xrc_rig *x, int sock, const struct vu_conn *conn)
     struct names names;
     memset(x, 0, sizeof(*x));
     rig_open(&x->rig, sock, NULL);
-    x->xrcd = open_domain(x->rig.dev.ctx, -1, O_CREAT);
+    x->xrcd = member_open_domain(x->rig.dev.ctx, -1, O_CREAT);
     VU_CHECK(x->xrcd, "ibv_open_xrcd: %s", strerror(errno));
     x->qp = make_target(x); /* before the SRQs: the order does not matter */
     for (int i = 0; i < SRQS; i++) {
@@ -147,24 +140,8 @@ static void close_xrc(struct xrc_rig *x)
 static int post(struct xrc_rig *x, enum ibv_wr_opcode opcode, uint64_t wr_id, int i,
                 uint32_t offset, uint32_t len_bytes)
 {
-    struct ibv_sge sge = {(uintptr_t)x->rig.buf + offset, len_bytes, x->rig.mr->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_id,
-                             .sg_list = &sge,
-                             .num_sge = 1,
-                             .opcode = opcode,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .imm_data = htobe32((uint32_t)wr_id),
-                             .qp_type.xrc.remote_srqn = x->nums[i]};
-    struct ibv_send_wr *bad;
-    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-        wr.wr.atomic.remote_addr = x->rig.peer.addr + offset;
-        wr.wr.atomic.rkey = x->keys[i];
-        wr.wr.atomic.compare_add = 5;
-    } else {
-        wr.wr.rdma.remote_addr = x->rig.peer.addr + offset;
-        wr.wr.rdma.rkey = x->keys[i];
-    }
-    return ibv_post_send(x->qp, &wr, &bad);
+    const struct xrc_to there = {x->nums[i], x->keys[i], x->rig.peer.addr};
+    return xrc_post(x->qp, &x->rig, opcode, wr_id, &there, offset, len_bytes);
 }
 
 static void recv_on(struct xrc_rig *x, int i, uint64_t wr_id, uint32_t offset, uint32_t len_bytes)
@@ -319,7 +296,7 @@ static void refused_b(int sock, int param)
     open_target(&x, sock, NULL);
     recv_on(&x, 0, 10, 8192, 64);
     struct ibv_xrcd *mine = x.xrcd;
-    x.xrcd = open_domain(x.rig.dev.ctx, -1, O_CREAT);
+    x.xrcd = member_open_domain(x.rig.dev.ctx, -1, O_CREAT);
     struct ibv_srq *stranger = make_srq(&x, 0);
     VU_TRUE(x.xrcd && stranger);
     uint32_t num;
@@ -349,12 +326,13 @@ static void domains_a(int sock, int param)
     struct ibv_context *ctx = x.rig.dev.ctx;
     int fd = mkstemp(path);
     VU_TRUE(fd >= 0);
-    VU_TRUE(!open_domain(ctx, fd, 0) && errno == EAGAIN); /* there is none yet */
-    VU_TRUE(!open_domain(ctx, 9999, O_CREAT) && errno == EBADF);
-    x.xrcd = open_domain(ctx, fd, O_CREAT | O_EXCL);
-    struct ibv_xrcd *again = open_domain(ctx, fd, 0), *alone = open_domain(ctx, -1, O_CREAT);
+    VU_TRUE(!member_open_domain(ctx, fd, 0) && errno == EAGAIN); /* there is none yet */
+    VU_TRUE(!member_open_domain(ctx, 9999, O_CREAT) && errno == EBADF);
+    x.xrcd = member_open_domain(ctx, fd, O_CREAT | O_EXCL);
+    struct ibv_xrcd *again = member_open_domain(ctx, fd, 0),
+                    *alone = member_open_domain(ctx, -1, O_CREAT);
     VU_TRUE(x.xrcd && again && alone && again != x.xrcd);
-    VU_TRUE(!open_domain(ctx, fd, O_CREAT | O_EXCL) && errno == EINVAL);
+    VU_TRUE(!member_open_domain(ctx, fd, O_CREAT | O_EXCL) && errno == EINVAL);
 
     struct ibv_qp *qp = make_target(&x);
     struct ibv_qp_open_attr open_attr = {.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
@@ -382,7 +360,7 @@ static void domains_a(int sock, int param)
     VU_EQ(ibv_destroy_qp(shared), 0);
     VU_EQ(ibv_close_xrcd(again), 0);
     VU_EQ(ibv_close_xrcd(alone), 0);
-    VU_TRUE(!open_domain(ctx, fd, 0) && errno == EAGAIN); /* gone with its last handle */
+    VU_TRUE(!member_open_domain(ctx, fd, 0) && errno == EAGAIN); /* gone with its last handle */
     close(fd);
     unlink(path);
     vu_barrier(sock);

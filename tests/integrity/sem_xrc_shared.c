@@ -133,24 +133,8 @@ static void post(struct net *net, enum ibv_wr_opcode opcode, uint64_t wr_id, int
                  uint32_t offset, uint32_t len_bytes)
 {
     const struct member *member = &net->members[to];
-    struct ibv_sge sge = {(uintptr_t)net->rig.buf + offset, len_bytes, net->rig.mr->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_id,
-                             .sg_list = &sge,
-                             .num_sge = 1,
-                             .opcode = opcode,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .imm_data = htobe32((uint32_t)wr_id),
-                             .qp_type.xrc.remote_srqn = member->srq_num};
-    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-        wr.wr.atomic.remote_addr = member->addr + offset;
-        wr.wr.atomic.rkey = member->rkey;
-        wr.wr.atomic.compare_add = 5;
-    } else {
-        wr.wr.rdma.remote_addr = member->addr + offset;
-        wr.wr.rdma.rkey = member->rkey;
-    }
-    struct ibv_send_wr *bad;
-    VU_EQ(ibv_post_send(net->rig.ep.qp, &wr, &bad), 0);
+    const struct xrc_to there = {member->srq_num, member->rkey, member->addr};
+    VU_EQ(xrc_post(net->rig.ep.qp, &net->rig, opcode, wr_id, &there, offset, len_bytes), 0);
 }
 
 static void done(struct net *net, uint64_t wr_id, enum ibv_wc_status status)

@@ -359,3 +359,26 @@ void member_kill(struct member *member)
     VU_EQ(vu_reap(member->pid, 10), 128 + SIGKILL);
     close(member->sock);
 }
+
+int xrc_post(struct ibv_qp *qp, struct rig *rig, enum ibv_wr_opcode opcode, uint64_t wr_id,
+             const struct xrc_to *to, uint32_t offset, uint32_t len_bytes)
+{
+    struct ibv_sge sge = {(uintptr_t)rig->buf + offset, len_bytes, rig->mr->lkey};
+    struct ibv_send_wr wr = {.wr_id = wr_id,
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = opcode,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .imm_data = htobe32((uint32_t)wr_id),
+                             .qp_type.xrc.remote_srqn = to->srq_num};
+    struct ibv_send_wr *bad;
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        wr.wr.atomic.remote_addr = to->addr + offset;
+        wr.wr.atomic.rkey = to->rkey;
+        wr.wr.atomic.compare_add = 5;
+    } else {
+        wr.wr.rdma.remote_addr = to->addr + offset;
+        wr.wr.rdma.rkey = to->rkey;
+    }
+    return ibv_post_send(qp, &wr, &bad);
+}

@@ -44,4 +44,13 @@ void member_kill(struct member *member);
 
 struct ibv_xrcd *member_open_domain(struct ibv_context *ctx, int fd, int oflags);
 
+/* Where a request of an XRC initiator goes. */
+struct xrc_to {
+    uint32_t srq_num, rkey;
+    uint64_t addr;
+};
+/* A request on the same offset of the rig's buffer and the remote one; an atomic adds 5. */
+int xrc_post(struct ibv_qp *qp, struct rig *rig, enum ibv_wr_opcode opcode, uint64_t wr_id,
+             const struct xrc_to *to, uint32_t offset, uint32_t len_bytes);
+
 #endif
