@@ -273,6 +273,23 @@ static void refusals(int sock, int param)
     close_net(&net);
 }
 
+/* An error is not reported before what is still unanswered, whatever the number names. */
+static void refused_in_order(int sock, int param)
+{
+    (void)sock;
+    struct net net;
+    open_net(&net);
+    post(&net, IBV_WR_SEND, 1, 1, 0, 64);
+    net.members[2].srq_num = param ? net.members[1].srq_num ^ 0x155 : 5; /* nobody's */
+    post(&net, IBV_WR_RDMA_WRITE, 2, 2, 0, 64);
+    vu_expect_none(net.rig.ep.scq, 50);
+    member_recv(&net.members[1], 10, 0, 64);
+    done(&net, 1, IBV_WC_SUCCESS);
+    done(&net, 2, IBV_WC_REM_INV_REQ_ERR);
+    member_expect(&net.members[1], 10, IBV_WC_SUCCESS);
+    close_net(&net);
+}
+
 /* An SRQ of a domain on another file. */
 static void other_domain(int sock, int param)
 {
@@ -540,6 +557,8 @@ const struct sem_case sem_xrc_shared[] = {
     {"xrc_shared__no_such_srq", refusals, nothing, NO_SUCH_SRQ | SEM_PROCESSES},
     {"xrc_shared__srq_gone_send", refusals, nothing, SRQ_GONE | SEM_PROCESSES},
     {"xrc_shared__srq_gone_write", refusals, nothing, SRQ_GONE_WRITE | SEM_PROCESSES},
+    {"xrc_shared__refused_in_order", refused_in_order, nothing, 0 | SEM_PROCESSES},
+    {"xrc_shared__refused_in_order_there", refused_in_order, nothing, 1 | SEM_PROCESSES},
     {"xrc_shared__other_domain_send", other_domain, nothing, IBV_WR_SEND | SEM_PROCESSES},
     {"xrc_shared__other_domain_write", other_domain, nothing, IBV_WR_RDMA_WRITE | SEM_PROCESSES},
     {"xrc_shared__srq_replaced", reopened, nothing, 0 | SEM_PROCESSES},
