@@ -106,6 +106,22 @@ int sw_ah_init(struct sw_ah *ah, const struct sw_pd *pd, struct sw_netdev *dev,
     return 0;
 }
 
+void sw_path_of_arrival(struct sw_path *path, const union ibv_gid *source,
+                        const union ibv_gid *dest, uint8_t traffic_class, uint8_t hop_limit)
+{
+    const struct ibv_global_route route = {
+        .dgid = *dest, .traffic_class = traffic_class, .hop_limit = hop_limit};
+    memset(path, 0, sizeof(*path));
+    path->dgid = *dest;
+    path->is_ipv4 = is_ipv4_mapped(dest);
+    path->is_multicast = sw_gid_is_multicast(dest);
+    if (path->is_ipv4)
+        fill_ipv4(path, &route, source);
+    else
+        fill_grh(path, &route, source);
+    path->wc_sl = wc_sl(path);
+}
+
 bool sw_ah_is_local(struct sw_ah *ah)
 {
     uint64_t now = sw_netdev_generation();

@@ -46,6 +46,10 @@ int sw_ah_init(struct sw_ah *ah, const struct sw_pd *pd, struct sw_netdev *dev,
 bool sw_ah_is_local(struct sw_ah *ah);
 bool sw_gid_is_multicast(const union ibv_gid *gid);
 
+/* The path of a datagram that came from another host. */
+void sw_path_of_arrival(struct sw_path *path, const union ibv_gid *source,
+                        const union ibv_gid *dest, uint8_t traffic_class, uint8_t hop_limit);
+
 /* What stands before a message of this length when it is received. */
 void sw_path_grh(const struct sw_path *path, uint32_t len_bytes, bool has_imm,
                  uint8_t grh[SW_GRH_BYTES]);

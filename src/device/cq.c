@@ -161,6 +161,13 @@ static void drive(struct sw_cq *cq, int want)
 {
     if (cq->datagram_qps)
         sw_nic.link->receive(cq, (uint32_t)want);
+    if (__builtin_expect(atomic_load_explicit(&cq->wired, memory_order_relaxed) ||
+                             atomic_load_explicit(&sw_nic.wired, memory_order_relaxed),
+                         0)) {
+        sw_nic.link->poll();
+        if (atomic_load_explicit(&cq->tail, memory_order_relaxed) != cq->head)
+            return;
+    }
     uint32_t count = cq->qp_count;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = cq->turn + i;

@@ -34,6 +34,7 @@ struct sw_cq {
     uint32_t polls;
     uint32_t qp_count, qp_room;
     uint32_t datagram_qps; /* attached ones that receive datagrams here */
+    atomic_uint wired;     /* attached ones that receive from other hosts */
     struct sw_qp **qps;    /* attached, under poll_lock; once per attachment */
 
     _Alignas(SW_CACHELINE) struct sw_lock push_lock;

@@ -27,6 +27,8 @@ struct sw_qp_ops {
     int (*connect)(struct sw_qp *qp);
     /* Leaves the connected states: afterwards no peer touches memory through this QP. */
     void (*disconnect)(struct sw_qp *qp);
+    /* The QP has entered RTS or SQD, or attributes of it have changed there. May be NULL. */
+    void (*changed)(struct sw_qp *qp);
     /* Executes a short WRITE before it is queued, if nothing is in its way; false: it was not,
      * queue it. In RTS, its send queue empty. */
     bool (*write_now)(struct sw_qp *qp, const struct ibv_send_wr *wr);
@@ -48,11 +50,13 @@ struct sw_link_ops {
      * when it is about to be connected. */
     const struct sw_qp_ops *(*choose)(struct sw_qp *qp);
     /* Datagrams. receive() delivers some that wait, until `cq` holds `want` completions; called
-     * with its poll_lock. has_datagrams(): some wait, for whichever QP. qp_forget(): none is
-     * delivered to the QP from here on; called without locks. */
+     * with its poll_lock. has_datagrams(): some wait, for whichever QP. */
     void (*receive)(struct sw_cq *cq, uint32_t want);
     bool (*has_datagrams)(void);
+    /* Nothing is delivered to the QP from here on; called without locks. */
     void (*qp_forget)(struct sw_qp *qp);
+    /* Receives from other hosts what waits, for whichever QP; called with a CQ's poll_lock. */
+    void (*poll)(void);
     /* This process has a first QP in a multicast group, or has none left. */
     int (*group_join)(const union ibv_gid *gid);
     void (*group_leave)(const union ibv_gid *gid);
@@ -90,6 +94,7 @@ struct sw_nic {
     struct sw_qp **qps;          /* [SW_MAX_QP] */
     struct sw_mr **mrs;          /* [SW_MAX_MR] */
     uint32_t qp_next, mr_next, cq_next;
+    atomic_uint wired;   /* QPs that may receive from other hosts for any CQ */
     uint32_t qp_created; /* ever */
     uint32_t qp_count;
     uint64_t *cq_used;       /* bitmap [SW_MAX_CQ] */

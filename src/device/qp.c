@@ -239,8 +239,7 @@ static int destroy(struct sw_qp *qp, bool hold)
         if (qp->held >= 0)
             close(qp->held);
     }
-    if (qp->rules->is_datagram)
-        sw_nic.link->qp_forget(qp);
+    sw_nic.link->qp_forget(qp);
     sw_lock_acquire(&qp->lock);
     if (!qp->orphan) {
         serve_what_came(qp);

@@ -187,12 +187,16 @@ static int enter(struct sw_qp *qp, enum ibv_qp_state next)
     case IBV_QPS_RTS:
         sw_qp_set_state(qp, IBV_QPS_RTS);
         sw_qp_publish(qp, qp->state);
+        if (qp->link->changed)
+            qp->link->changed(qp);
         if (qp->sq.next != qp->sq.tail) /* posted while draining */
             qp->link->send(qp);
         break;
     case IBV_QPS_SQD:
         sw_qp_set_state(qp, IBV_QPS_SQD);
         sw_qp_publish(qp, qp->state);
+        if (qp->link->changed)
+            qp->link->changed(qp);
         qp->drained_wanted = drains ? qp->attr.en_sqd_async_notify != 0 : qp->drained_wanted;
         sw_qp_tell_drained(qp);
         break;

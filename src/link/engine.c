@@ -74,6 +74,14 @@ void sw_engine_watch_fd(int fd, enum sw_watch_kind kind)
     control(EPOLL_CTL_ADD, fd, (uint64_t)fd << 4 | kind);
 }
 
+void sw_engine_watch_once(int fd, enum sw_watch_kind kind)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = tag_of(NULL, kind)};
+    if (epoll_ctl(sw_engine.epoll, EPOLL_CTL_MOD, fd, &event) &&
+        (errno != ENOENT || epoll_ctl(sw_engine.epoll, EPOLL_CTL_ADD, fd, &event)))
+        sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
+}
+
 void sw_engine_unwatch(int fd)
 {
     epoll_ctl(sw_engine.epoll, EPOLL_CTL_DEL, fd, NULL);

@@ -21,6 +21,7 @@ enum sw_watch_kind {
     SW_WATCH_CLIENT,
     SW_WATCH_PEER,
     SW_WATCH_HOLD,
+    SW_WATCH_PORT,
     SW_WATCH_KINDS
 };
 
@@ -71,6 +72,8 @@ void sw_engine_nudge(void);
 void sw_engine_watch(int fd, void *what, enum sw_watch_kind kind);
 void sw_engine_rewatch(int fd, void *what, enum sw_watch_kind kind);
 void sw_engine_watch_fd(int fd, enum sw_watch_kind kind);
+/* Tells of the descriptor once; to be asked for again each time. */
+void sw_engine_watch_once(int fd, enum sw_watch_kind kind);
 void sw_engine_unwatch(int fd);
 
 #endif

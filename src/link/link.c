@@ -3,12 +3,34 @@
 #include "link/link.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/log.h"
+#include "device/netdev.h"
 #include "device/nic.h"
+#include "device/qp_impl.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
 #include "link/faults/live.h"
+#include "link/roce/roce.h"
+
+static enum { LINK_AUTO, LINK_DIRECT, LINK_ROCE } mode;
+
+static void read_mode(void)
+{
+    const char *text = getenv("SIDEWIRE_LINK");
+    mode = LINK_AUTO;
+    if (!text || !*text || !strcmp(text, "auto"))
+        return;
+    if (!strcmp(text, "direct"))
+        mode = LINK_DIRECT;
+    else if (!strcmp(text, "roce"))
+        mode = LINK_ROCE;
+    else
+        sw_warn("SIDEWIRE_LINK=%s is not auto, direct or roce; using auto", text);
+}
 
 static int start(void)
 {
@@ -16,6 +38,8 @@ static int start(void)
     int rc = sw_engine_open();
     if (rc)
         return rc;
+    read_mode();
+    sw_roce_start();
     rc = sw_direct_start();
     if (!rc)
         rc = sw_engine_start();
@@ -28,15 +52,53 @@ static void fork_child(void)
 {
     if (!sw_engine.running)
         return;
+    sw_roce_fork_child();
     sw_direct_fork_child();
     sw_engine_close();
+}
+
+/* Whether this host is not where the peer is, or its process cannot be reached here. */
+static bool is_far(const struct sw_qp *qp)
+{
+    if (mode != LINK_AUTO)
+        return mode == LINK_ROCE;
+    return sw_direct.off || !sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid) ||
+           sw_registry_is_strange(sw_qpn_slot(qp->dest_qpn));
+}
+
+/* A UD queue pair may get datagrams from anywhere. The loopback's come from here. */
+static void listen_for(struct sw_qp *qp)
+{
+    struct sw_netdev_info info;
+    sw_netdev_read(qp->ctx->netdev, &info);
+    bool is_loopback = !strcmp(info.ifname, "lo");
+    if (mode == LINK_DIRECT || (mode == LINK_AUTO && is_loopback))
+        return;
+    if (sw_roce_open(mode == LINK_ROCE) == 0)
+        sw_roce_list(qp);
+}
+
+bool sw_link_is_far(const struct sw_route *route)
+{
+    return mode == LINK_ROCE || (mode == LINK_AUTO && (!route->is_local || sw_direct.off));
 }
 
 /* What a queue pair does before it is connected is the same for all links: nothing. */
 static const struct sw_qp_ops *choose(struct sw_qp *qp)
 {
-    (void)qp;
+    const bool connects = qp->state == IBV_QPS_RTR;
+    if (connects && qp->rules->is_datagram)
+        listen_for(qp);
+    else if (connects && is_far(qp))
+        return &sw_roce_qp_ops;
     return sw_faults_live ? &sw_direct_gated_ops : &sw_direct_qp_ops;
+}
+
+static void forget(struct sw_qp *qp)
+{
+    if (qp->rules->is_datagram)
+        sw_datagram_forget(qp);
+    sw_roce_forget(qp);
 }
 
 static const struct sw_link_ops ops = {
@@ -44,7 +106,8 @@ static const struct sw_link_ops ops = {
     .choose = choose,
     .receive = sw_datagram_receive,
     .has_datagrams = sw_datagram_any,
-    .qp_forget = sw_datagram_forget,
+    .qp_forget = forget,
+    .poll = sw_roce_poll,
     .group_join = sw_multicast_join,
     .group_leave = sw_multicast_leave,
     .domain_announce = sw_domain_announce,

@@ -153,7 +153,7 @@ static uint32_t take(uint8_t *base, uint32_t position)
         return 0;
     memcpy((void *)&head, at, sizeof(head));
     atomic_signal_fence(memory_order_seq_cst);
-    if (head.len_bytes > SW_DATAGRAM_MAX ||
+    if (head.len_bytes > SW_DATAGRAM_BYTES ||
         head.len_bytes > units * SW_DATAGRAM_UNIT - sizeof(head))
         return 0;
     deliver(&head, at + sizeof(head));

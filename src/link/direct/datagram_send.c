@@ -17,6 +17,8 @@
 #include "link/direct/direct.h"
 #include "link/direct/gate.h"
 #include "link/engine.h"
+#include "link/link.h"
+#include "link/roce/roce.h"
 
 /* Bytes sent in one call; the rest goes on in later ones. */
 #define RUN_BUDGET_BYTES (1u << 20)
@@ -327,9 +329,24 @@ static void account(struct sw_qp *qp, uint32_t position)
     qp->moved.sent_multicast += is_to_group(sw_sq_route(&qp->sq, position));
 }
 
+static enum put put_on_wire(struct sw_qp *qp, uint32_t position)
+{
+    switch (sw_roce_send_datagram(qp, position)) {
+    case SW_ROCE_SENT:
+        return PUT_DONE;
+    case SW_ROCE_BAD_KEY:
+        return PUT_BAD_KEY;
+    case SW_ROCE_NO_WAY:
+        break;
+    }
+    return put_nowhere(qp, position);
+}
+
 static enum put send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
+    if (__builtin_expect(sw_link_is_far(route), 0))
+        return put_on_wire(qp, position);
     if (sw_direct.off)
         return put_nowhere(qp, position);
     if (is_to_group(route))

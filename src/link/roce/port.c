@@ -118,13 +118,13 @@ static int open_family(struct sw_port *port, bool is_ipv4)
     return 0;
 }
 
-static void tell_holder(const struct sw_port *port)
+void sw_port_tell_holder(uint16_t udp_port)
 {
     char holder[160];
-    sw_holder_describe(port->udp_port, holder, sizeof(holder));
+    sw_holder_describe(udp_port, holder, sizeof(holder));
     sw_error("UDP port %u, which RoCE needs, is held by %s: end it (`rmmod rdma_rxe`, if it is the "
              "kernel's), run as the same user, or do without other hosts (SIDEWIRE_LINK=direct)",
-             port->udp_port, holder);
+             udp_port, holder);
 }
 
 bool sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind kind)
@@ -152,8 +152,6 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
     if (!rc) {
         port->family_error[true] = open_family(port, true);
         port->family_error[false] = open_family(port, false);
-        if (port->family_error[true] == -EADDRINUSE || port->family_error[false] == -EADDRINUSE)
-            tell_holder(port);
         if (port->family_error[true] && port->family_error[false])
             rc = port->family_error[true];
     }

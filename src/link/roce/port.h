@@ -95,10 +95,12 @@ struct sw_port {
     struct sw_port_intake *intake;
 };
 
-/* Opens the sockets. -EADDRINUSE: another user or the kernel holds the port (it is said which); or
- * another negative errno if no address family can be served. */
+/* Opens the sockets. -EADDRINUSE: another user or the kernel holds the port; or another negative
+ * errno if no address family can be served. */
 int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port_deliver_fn deliver,
                  void *arg);
+/* Says who holds the port and what to do. */
+void sw_port_tell_holder(uint16_t udp_port);
 /* In a forked child, too. */
 void sw_port_close(struct sw_port *port);
 
@@ -145,5 +147,7 @@ void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet);
  * dropped. */
 bool sw_batch_flush(struct sw_batch *batch);
 void sw_batch_close(struct sw_batch *batch); /* flushes */
+/* In a forked child: what other threads had begun is their parent's. */
+void sw_batch_fork_child(void);
 
 #endif

@@ -78,6 +78,14 @@ void sw_batch_close(struct sw_batch *batch)
     sw_lock_release(&batch->lock);
 }
 
+void sw_batch_fork_child(void)
+{
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        batches[i].lock = (struct sw_lock){0};
+        batches[i].count = batches[i].iov_count = 0;
+    }
+}
+
 static void add_piece(struct sw_batch *batch, struct slot *slot, const void *bytes, size_t len)
 {
     batch->iov[batch->iov_count++] = (struct iovec){(void *)bytes, len};

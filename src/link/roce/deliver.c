@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Packets to queue pairs. The one a packet is for stays locked until one for another comes, so that
+ * a run of packets is answered at once. */
+#include "base/clock.h"
+#include "device/counters.h"
+#include "link/roce/roce.h"
+
+enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */
+
+static struct {
+    struct sw_qp *qp; /* locked */
+    uint64_t now_ns;
+} current; /* under rx_lock */
+
+void sw_roce_deliver_end(void)
+{
+    struct sw_qp *qp = current.qp;
+    if (!qp)
+        return;
+    if (qp->link == &sw_roce_qp_ops && qp->link_state)
+        qp->link->progress(qp);
+    sw_lock_release(&qp->lock);
+    current.qp = NULL;
+}
+
+static struct sw_qp *find(uint32_t qpn)
+{
+    struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[sw_qpn_index(qpn)], memory_order_acquire);
+    return qp && qp->qpn == qpn ? qp : NULL;
+}
+
+static bool is_connected(enum ibv_qp_state state)
+{
+    return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+           state == IBV_QPS_SQE;
+}
+
+static enum sw_service service_of(enum ibv_qp_type type)
+{
+    return type == IBV_QPT_RC ? SW_SERVICE_RC : type == IBV_QPT_UC ? SW_SERVICE_UC : SW_SERVICE_XRC;
+}
+
+/* Whether it is from the peer, and of this connection's kind: IBTA Vol1 9.6.1.1, 9.6.1.2. */
+static bool belongs(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                    const struct sw_packet *packet)
+{
+    enum sw_service service = (enum sw_service)packet->opcode->service;
+    return (service == SW_SERVICE_CNP || service == service_of(r->qp->type)) &&
+           (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT &&
+           IN6_ARE_ADDR_EQUAL(&arrival->source, &r->path.dest) &&
+           IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source);
+}
+
+static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
+                              const struct sw_arrival *arrival, const struct sw_packet *packet)
+{
+    struct sw_progress progress;
+    if (packet->opcode->service == SW_SERVICE_CNP) {
+        if (r->ring)
+            sw_requester_cnp(&r->requester, current.now_ns);
+        if (r->receives)
+            sw_responder_cnp(&r->responder, current.now_ns);
+        return;
+    }
+    if ((arrival->traffic_class & CONGESTED) == CONGESTED && r->receives)
+        sw_responder_congested(&r->responder, current.now_ns);
+    if (packet->opcode->is_request) {
+        if (r->receives)
+            sw_roce_respond(r, packet, current.now_ns);
+    } else if (r->ring && qp->state != IBV_QPS_RTR) {
+        sw_requester_receive(&r->requester, packet, current.now_ns, &progress);
+        sw_roce_take_progress(r, &progress);
+    }
+}
+
+void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
+{
+    (void)arg;
+    struct sw_packet packet;
+    if (sw_packet_decode(arrival->bytes, arrival->len_bytes, &packet) != SW_PACKET_FAULT_NONE) {
+        sw_port_count(&sw_roce.port, SW_PORT_RX_MALFORMED, 1);
+        return;
+    }
+    struct sw_qp *qp = find(packet.bth.dest_qpn);
+    if (!qp) {
+        sw_counter_add(NULL, SW_RX_DROP_NO_QP);
+        return;
+    }
+    if (qp != current.qp)
+        sw_roce_deliver_end();
+    if (qp->rules->is_datagram) {
+        sw_roce_deliver_datagram(qp, arrival, &packet);
+        return;
+    }
+    if (!current.qp) {
+        sw_lock_acquire(&qp->lock);
+        current.qp = qp;
+        current.now_ns = sw_clock_ns();
+    }
+    struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    if (!r || !is_connected(qp->state) || !belongs(r, arrival, &packet))
+        sw_counter_add(qp->ctx->netdev, SW_RX_DROP_NO_QP);
+    else
+        deliver_connected(qp, r, arrival, &packet);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A connection's life, and what its machines want sent. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "link/engine.h"
+#include "link/gather.h"
+#include "link/roce/roce.h"
+
+#define EMIT_PACKETS 256u /* in one step, so that a post or a poll does not take long */
+#define PIECES_MAX 40u    /* of one packet: a request's elements, and to spare */
+
+/* A QP's UDP source port never changes: routers spread flows by it (IBTA annex A17.4.4). */
+static uint8_t sender_of(const struct sw_qp *qp)
+{
+    uint32_t mixed = (qp->qpn ^ qp->dest_qpn) * 2654435761u;
+    return (uint8_t)(mixed >> 24);
+}
+
+static int aim(struct sw_roce_qp *r)
+{
+    enum { CAPABLE = 2 }; /* ECN, RFC 3168: routers may mark instead of drop */
+    const struct ibv_ah_attr *ah = &r->qp->attr.ah_attr;
+    struct sw_netdev *dev = r->qp->ctx->netdev;
+    struct sw_netdev_info info;
+    struct sw_gid own;
+    if (!sw_netdev_gid(dev, ah->grh.sgid_index, &own) || !own.valid)
+        return -EINVAL;
+    sw_netdev_read(dev, &info);
+    r->path.traffic_class = (uint8_t)((ah->grh.traffic_class & ~3u) | CAPABLE);
+    r->path.hop_limit = ah->grh.hop_limit > 1 ? ah->grh.hop_limit : 0;
+    r->path.sender = sender_of(r->qp);
+    int rc = sw_roce_path_set(&r->path, own.gid.raw, ah->grh.dgid.raw, info.ifindex);
+    return rc ? rc : sw_port_aim(&sw_roce.port, &r->path);
+}
+
+static uint8_t service_of(enum ibv_qp_type type)
+{
+    return type == IBV_QPT_RC ? SW_SERVICE_RC : type == IBV_QPT_UC ? SW_SERVICE_UC : SW_SERVICE_XRC;
+}
+
+static uint32_t mtu_of(const struct sw_qp *qp)
+{
+    enum ibv_mtu mtu = qp->attr.path_mtu;
+    return 128u << (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? mtu : IBV_MTU_1024);
+}
+
+static void init_responder(struct sw_roce_qp *r)
+{
+    const struct sw_qp *qp = r->qp;
+    const struct sw_responder_config config = {
+        .qpn = qp->qpn,
+        .dest_qpn = qp->dest_qpn,
+        .first_psn = qp->attr.rq_psn,
+        .mtu_bytes = mtu_of(qp),
+        .pkey = SW_PKEY_DEFAULT,
+        .service = service_of(qp->type),
+        .min_rnr_timer = qp->attr.min_rnr_timer,
+        .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
+        .offer_selective = qp->type != IBV_QPT_UC,
+    };
+    sw_responder_init(&r->responder, &config, &sw_roce.pool);
+}
+
+/* Once the send side's attributes are known: with RTS. */
+static void init_requester(struct sw_roce_qp *r)
+{
+    const struct sw_qp *qp = r->qp;
+    const struct sw_requester_config config = {
+        .qpn = qp->qpn,
+        .dest_qpn = qp->dest_qpn,
+        .first_psn = qp->attr.sq_psn,
+        .mtu_bytes = mtu_of(qp),
+        .pkey = SW_PKEY_DEFAULT,
+        .service = service_of(qp->type),
+        .timeout = qp->attr.timeout,
+        .retry_cnt = qp->attr.retry_cnt,
+        .rnr_retry = qp->attr.rnr_retry,
+        .max_rd_atomic = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1,
+        .offer_selective = qp->type != IBV_QPT_UC,
+    };
+    sw_requester_init(&r->requester, &config, r->ring, qp->sq.mask + 1);
+    r->posted = 0;
+}
+
+static int connect_qp(struct sw_qp *qp)
+{
+    int rc = sw_roce_open(true);
+    if (rc)
+        return rc;
+    struct sw_roce_qp *r = calloc(1, sizeof(*r));
+    if (!r)
+        return -ENOMEM;
+    r->qp = qp;
+    rc = aim(r);
+    if (rc)
+        goto failed;
+    if (qp->type != IBV_QPT_XRC_RECV) {
+        r->ring = calloc(qp->sq.mask + 1, sizeof(*r->ring));
+        if (!r->ring) {
+            rc = -ENOMEM;
+            goto failed;
+        }
+        init_requester(r);
+    }
+    r->receives = qp->type != IBV_QPT_XRC_SEND;
+    if (r->receives)
+        init_responder(r);
+    qp->link_state = r;
+    sw_roce_list(qp);
+    sw_qp_publish(qp, qp->state);
+    char text[SW_ROCE_ADDRESS_TEXT];
+    sw_info("QP 0x%x: RoCEv2 to QP 0x%x at %s, path MTU %u", qp->qpn, qp->dest_qpn,
+            sw_roce_address_text(&r->path.dest, text), mtu_of(qp));
+    return 0;
+
+failed:
+    free(r->ring);
+    free(r);
+    return rc;
+}
+
+static void disconnect(struct sw_qp *qp)
+{
+    struct sw_roce_qp *r = qp->link_state;
+    if (!r)
+        return;
+    sw_qp_publish(qp, IBV_QPS_RESET);
+    if (qp->state == IBV_QPS_ERR)
+        sw_roce_drop_claim(r);
+    qp->link_state = NULL;
+    sw_roce_bury(r);
+}
+
+/* The pieces of a request's bytes. 0: a key does not allow it. */
+static uint32_t gather(struct sw_roce_qp *r, const struct sw_emission *emission,
+                       struct iovec pieces[PIECES_MAX])
+{
+    struct sw_gather gather = sw_gather_of(r->qp, emission->position + r->offset);
+    uint64_t at = emission->offset, left = emission->packet.payload_len;
+    uint32_t count = 0;
+    for (; left && count < PIECES_MAX; count++) {
+        uint64_t run = left;
+        uint8_t *from = sw_gather_at(&gather, at, 0, &run);
+        if (!from)
+            return 0;
+        pieces[count] = (struct iovec){from, run};
+        at += run;
+        left -= run;
+    }
+    return left ? 0 : count;
+}
+
+/* Points to the payload, which nobody may take away while the QP is locked. */
+static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emission,
+                         struct iovec pieces[PIECES_MAX], struct sw_outgoing *out)
+{
+    out->payload_bytes = emission->packet.payload_len;
+    switch (emission->source) {
+    case SW_PAYLOAD_NONE:
+        return true;
+    case SW_PAYLOAD_BYTES:
+        pieces[0] = (struct iovec){(void *)emission->bytes, out->payload_bytes};
+        out->piece_count = 1;
+        out->may_change = true; /* it is gone before the batch is */
+        return true;
+    case SW_PAYLOAD_REQUEST:
+        out->piece_count = gather(r, emission, pieces);
+        return out->piece_count;
+    case SW_PAYLOAD_MEMORY:
+        out->piece_count = 1;
+        out->may_change = true; /* it is the program's, who may write to it at any time */
+        return sw_roce_read(r, emission, pieces);
+    }
+    return false;
+}
+
+enum added { ADDED, ADDED_LAST_WORD, NOT_ADDED };
+
+static enum added add(struct sw_roce_qp *r, struct sw_batch *batch, struct sw_emission *emission)
+{
+    struct iovec pieces[PIECES_MAX];
+    uint8_t header[SW_HEADERS_MAX];
+    enum added result = ADDED;
+    struct sw_outgoing out = {.path = &r->path, .header = header, .pieces = pieces};
+    bool reads = emission->source == SW_PAYLOAD_MEMORY;
+    if (reads)
+        sw_mr_serve_begin(r->qp->index);
+    if (!find_payload(r, emission, pieces, &out)) {
+        result = reads ? ADDED_LAST_WORD : NOT_ADDED;
+        out.piece_count = out.payload_bytes = 0;
+        if (reads)
+            sw_responder_unreadable(&r->responder, sw_verdict_rules[SW_NAK_ACCESS].aeth_syndrome,
+                                    emission);
+    }
+    if (result != NOT_ADDED) {
+        out.header_bytes =
+            (uint32_t)sw_packet_encode_headers(&emission->packet, header, sizeof(header));
+        sw_batch_add(batch, &out);
+    }
+    if (reads)
+        sw_mr_serve_end(r->qp->index);
+    return result;
+}
+
+/* Emits until there is nothing more to say, or enough is said. */
+static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t now_ns, bool *more)
+{
+    struct sw_emission emission;
+    const bool sends = r->ring && (r->qp->state == IBV_QPS_RTS || r->qp->state == IBV_QPS_SQD);
+    for (uint32_t i = 0; i < EMIT_PACKETS; i++) {
+        bool answers = r->receives && sw_responder_next(&r->responder, now_ns, &emission);
+        if (!answers && !(sends && sw_requester_next(&r->requester, now_ns, &emission)))
+            return ADDED;
+        enum added result = add(r, batch, &emission);
+        if (result != ADDED)
+            return result;
+    }
+    *more = true;
+    return ADDED;
+}
+
+/* When somebody must look again, if the program does not. */
+static void plan(struct sw_roce_qp *r, bool more)
+{
+    struct sw_qp *qp = r->qp;
+    uint64_t due_ns = more ? 0 : UINT64_MAX;
+    if (r->ring && !more)
+        due_ns = sw_requester_due_ns(&r->requester);
+    if (r->receives) {
+        uint64_t answer_ns = sw_responder_due_ns(&r->responder);
+        due_ns = answer_ns < due_ns ? answer_ns : due_ns;
+    }
+    bool pending = due_ns != UINT64_MAX || qp->sq.head != qp->sq.tail;
+    if (qp->state == IBV_QPS_SQD && r->ring && sw_requester_is_drained(&r->requester))
+        pending = due_ns != UINT64_MAX;
+    if (due_ns != UINT64_MAX)
+        sw_roce_wake_at(due_ns);
+    if (atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) != pending)
+        atomic_store(&qp->tx_pending, pending);
+    if (pending)
+        sw_engine_nudge();
+}
+
+enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    bool more = false;
+    struct sw_batch *batch = sw_batch_open(&sw_roce.port);
+    enum added result = emit(r, batch, now_ns, &more);
+    sw_batch_close(batch);
+    if (result == NOT_ADDED) /* the program took a key away from under its own request */
+        return sw_roce_fail_request(r, IBV_WC_LOC_PROT_ERR);
+    if (result == ADDED_LAST_WORD) {
+        sw_qp_fail(r->qp, sw_verdict_rules[SW_NAK_ACCESS].responder_event);
+        return SW_ROCE_DEAD;
+    }
+    if (r->ring && sw_roce_settle(r) == SW_ROCE_DEAD)
+        return SW_ROCE_DEAD;
+    plan(r, more);
+    return SW_ROCE_ALIVE;
+}
+
+static void drive(struct sw_qp *qp)
+{
+    struct sw_roce_qp *r = qp->link_state;
+    struct sw_progress progress;
+    if (!r)
+        return;
+    uint64_t now_ns = sw_clock_ns();
+    if (r->ring && now_ns >= sw_requester_due_ns(&r->requester)) {
+        sw_requester_tick(&r->requester, now_ns, &progress);
+        if (sw_roce_take_progress(r, &progress) == SW_ROCE_DEAD)
+            return;
+    }
+    if (r->ring && sw_roce_feed(r) == SW_ROCE_DEAD)
+        return;
+    sw_roce_emit(r, now_ns);
+}
+
+static bool write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
+{
+    (void)qp;
+    (void)wr;
+    return false;
+}
+
+/* RTS: the machine that was made with RTR did not know it all yet. */
+static void changed(struct sw_qp *qp)
+{
+    struct sw_roce_qp *r = qp->link_state;
+    if (!r)
+        return;
+    r->responder.config.min_rnr_timer = qp->attr.min_rnr_timer;
+    if (!r->ring)
+        return;
+    if (r->posted == 0 && qp->sq.tail == 0)
+        init_requester(r);
+    if (r->has_bad) { /* left behind in SQE, with all that followed */
+        r->has_bad = false;
+        r->posted = qp->sq.tail;
+        r->offset = qp->sq.tail - r->requester.tail;
+    }
+    sw_requester_pause(&r->requester, qp->state == IBV_QPS_SQD);
+}
+
+static void traffic(struct sw_qp *qp, struct sw_traffic *out)
+{
+    (void)qp; /* its sums are kept up to date */
+    *out = (struct sw_traffic){0};
+}
+
+const struct sw_qp_ops sw_roce_qp_ops = {
+    .connect = connect_qp,
+    .disconnect = disconnect,
+    .changed = changed,
+    .write_now = write_now,
+    .send = drive,
+    .progress = drive,
+    .traffic = traffic,
+};

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a peer's packets ask for, carried out by the rules of device/. */
+#include "device/cq_impl.h"
+#include "device/mw.h"
+#include "device/xrc_impl.h"
+#include "link/roce/roce.h"
+
+static struct sw_inbound inbound_of(const struct sw_roce_qp *r, const struct sw_demand *demand)
+{
+    return (struct sw_inbound){
+        .pd = r->qp->pd_id,
+        .imm = demand->has_inv ? demand->inv_rkey : demand->imm_be,
+        .has_imm = demand->has_imm,
+        .has_inv = demand->has_inv,
+        .is_solicited = demand->solicited,
+    };
+}
+
+static struct sw_target_qp own_side(const struct sw_qp *qp, const struct sw_inbound *message)
+{
+    return (struct sw_target_qp){qp->qpn, message->pd, (uint32_t)qp->attr.qp_access_flags};
+}
+
+/* The receive stays claimed where the message is only lost and the queue is the QP's own: it is for
+ * the next one. */
+static enum sw_verdict refuse_send(struct sw_roce_qp *r, const struct sw_inbound *message,
+                                   enum sw_verdict verdict)
+{
+    const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
+    if (rule->lost && !r->qp->srq)
+        return verdict;
+    enum ibv_wc_status status = rule->responder;
+    sw_execute_complete(r->qp, message, &r->claim, 0, IBV_WC_RECV,
+                        status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
+    r->claimed = false;
+    return verdict;
+}
+
+static bool take_claim(struct sw_roce_qp *r, const struct sw_inbound *message)
+{
+    if (!r->claimed)
+        r->claimed = sw_execute_take_recv(r->qp, message, &r->claim);
+    r->claim_srq = message->srq ? message->srq->num : 0;
+    return r->claimed;
+}
+
+static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                  const struct sw_inbound *message)
+{
+    struct sw_qp *qp = r->qp;
+    if (demand->first && !take_claim(r, message))
+        return SW_RNR;
+    if (!r->claimed)
+        return SW_NAK_INVALID;
+    if (demand->offset + demand->len_bytes > r->claim.len_bytes)
+        return refuse_send(r, message, SW_NAK_INVALID);
+    if (demand->has_inv &&
+        sw_target_check_invalidate(sw_nic.pub, demand->inv_rkey, own_side(qp, message)) != SW_ACK)
+        return refuse_send(r, message, SW_NAK_ACCESS);
+    enum ibv_wc_status status = sw_recv_scatter(r->claim.pd, r->claim.sges, r->claim.sge_count,
+                                                demand->offset, demand->payload, demand->len_bytes);
+    if (status != IBV_WC_SUCCESS)
+        return refuse_send(r, message, SW_NAK_OPERATIONAL);
+    if (!demand->last)
+        return SW_ACK;
+    if (demand->has_inv && sw_mw_invalidate_for_peer(qp, demand->inv_rkey) != SW_ACK)
+        return refuse_send(r, message, SW_NAK_ACCESS);
+    sw_execute_complete(qp, message, &r->claim, (uint32_t)(demand->offset + demand->len_bytes),
+                        IBV_WC_RECV, IBV_WC_SUCCESS);
+    r->claimed = false;
+    return SW_ACK;
+}
+
+/* The whole range is looked at first, so that a WRITE that goes too far does nothing at all. */
+static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                   const struct sw_inbound *message)
+{
+    struct sw_qp *qp = r->qp;
+    uint8_t *va;
+    enum sw_verdict verdict = SW_ACK;
+    if (demand->first && !demand->last)
+        verdict = sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, demand->rkey, demand->addr,
+                                   demand->total, &va);
+    if (verdict == SW_ACK)
+        verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, demand->payload,
+                                   demand->len_bytes, demand->last);
+    if (verdict != SW_ACK || !demand->last || !demand->has_imm)
+        return verdict;
+    if (!take_claim(r, message))
+        return SW_RNR;
+    sw_execute_complete(qp, message, &r->claim, (uint32_t)demand->total, IBV_WC_RECV_RDMA_WITH_IMM,
+                        IBV_WC_SUCCESS);
+    r->claimed = false;
+    return SW_ACK;
+}
+
+static enum sw_verdict serve_flush(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                   const struct sw_inbound *message)
+{
+    struct sw_target_flush flush = {
+        .addr = demand->addr,
+        .len_bytes = demand->total,
+        .key = demand->rkey,
+        .type = demand->flush_type & (SW_FLUSH_VISIBLE | SW_FLUSH_PERSISTENT),
+        .whole_region = demand->flush_type & SW_FLUSH_REGION,
+    };
+    const struct sw_pub_mr *mr;
+    enum sw_verdict verdict =
+        sw_target_check_flush(sw_nic.pub, &flush, own_side(r->qp, message), &mr);
+    if (verdict == SW_ACK)
+        atomic_thread_fence(memory_order_seq_cst); /* what came before it is executed already */
+    return verdict;
+}
+
+static enum sw_verdict serve_atomic(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                    const struct sw_inbound *message, uint8_t opcode,
+                                    uint64_t *original)
+{
+    return sw_execute_atomic(r->qp, message, opcode, demand->rkey, demand->addr,
+                             demand->compare_add, demand->swap, original);
+}
+
+static enum sw_verdict serve_by_key(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                    const struct sw_inbound *message, uint64_t *original)
+{
+    uint8_t *va;
+    switch (demand->kind) {
+    case SW_DEMAND_SEND:
+        return serve_send(r, demand, message);
+    case SW_DEMAND_WRITE:
+        return serve_write(r, demand, message);
+    case SW_DEMAND_READ:
+        return sw_execute_check(r->qp, message, IBV_ACCESS_REMOTE_READ, demand->rkey, demand->addr,
+                                demand->total, &va);
+    case SW_DEMAND_CMP_SWAP:
+        return serve_atomic(r, demand, message, IBV_WR_ATOMIC_CMP_AND_SWP, original);
+    case SW_DEMAND_FETCH_ADD:
+        return serve_atomic(r, demand, message, IBV_WR_ATOMIC_FETCH_AND_ADD, original);
+    case SW_DEMAND_ATOMIC_WRITE:
+        return serve_atomic(r, demand, message, IBV_WR_ATOMIC_WRITE, original);
+    case SW_DEMAND_FLUSH:
+        return serve_flush(r, demand, message);
+    }
+    return SW_NAK_INVALID;
+}
+
+static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *demand,
+                             uint64_t *original)
+{
+    struct sw_inbound message = inbound_of(r, demand);
+    struct sw_qp *qp = r->qp;
+    if (qp->xrcd && !sw_execute_name_srq(qp, demand->srq_num, &message))
+        return SW_NAK_INVALID;
+    if (demand->kind == SW_DEMAND_SEND)
+        return serve_send(r, demand, &message); /* takes no access by key */
+    sw_mr_serve_begin(qp->index);               /* see sw_mr_serving */
+    enum sw_verdict verdict = serve_by_key(r, demand, &message, original);
+    sw_mr_serve_end(qp->index);
+    return verdict;
+}
+
+static void account(struct sw_roce_qp *r, const struct sw_demand *demand)
+{
+    r->qp->moved.received_bytes += demand->len_bytes;
+    r->qp->moved.received_packets++;
+}
+
+/* A refusal ends the connection, but not before it has been told. */
+static enum sw_roce_life end(struct sw_roce_qp *r, enum sw_verdict verdict, uint64_t now_ns)
+{
+    struct sw_qp *qp = r->qp;
+    if (sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
+        return SW_ROCE_DEAD;
+    sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event);
+    return SW_ROCE_DEAD;
+}
+
+static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                   uint64_t now_ns)
+{
+    uint64_t original = 0;
+    enum sw_verdict verdict = serve(r, demand, &original);
+    const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
+    struct sw_outcome outcome = {
+        .syndrome = sw_verdict_rules[verdict].aeth_syndrome,
+        .dead = rule->responder_fatal && !demand->duplicate,
+        .original = original,
+    };
+    if (verdict == SW_ACK)
+        account(r, demand);
+    sw_responder_conclude(&r->responder, demand, &outcome);
+    return outcome.dead ? end(r, verdict, now_ns) : SW_ROCE_ALIVE;
+}
+
+/* Refused by the machine itself: the packet is out of place. */
+static bool was_refused(const struct sw_roce_qp *r)
+{
+    return r->responder.dead && r->responder.remark == SW_REMARK_REFUSAL;
+}
+
+enum sw_roce_life sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet *packet,
+                                  uint64_t now_ns)
+{
+    struct sw_qp *qp = r->qp;
+    struct sw_demand demand;
+    struct sw_packet early;
+    if (!r->greeted) {
+        r->greeted = true;
+        if (qp->state == IBV_QPS_RTR)
+            sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
+    }
+    bool was_dead = r->responder.dead;
+    if (sw_responder_admit(&r->responder, packet, now_ns, &demand) &&
+        carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+        return SW_ROCE_DEAD;
+    while (sw_responder_early(&r->responder, &early))
+        if (sw_responder_admit(&r->responder, &early, now_ns, &demand) &&
+            carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+            return SW_ROCE_DEAD;
+    return !was_dead && was_refused(r) ? end(r, SW_NAK_INVALID, now_ns) : SW_ROCE_ALIVE;
+}
+
+bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out)
+{
+    struct sw_inbound message = {.pd = r->qp->pd_id};
+    uint8_t *va;
+    uint32_t len_bytes = emission->packet.payload_len;
+    if (sw_execute_check(r->qp, &message, IBV_ACCESS_REMOTE_READ, emission->rkey, emission->addr,
+                         len_bytes, &va) != SW_ACK)
+        return false;
+    *out = (struct iovec){va, len_bytes};
+    r->qp->moved.sent_bytes += len_bytes;
+    r->qp->moved.sent_packets++;
+    return true;
+}
+
+void sw_roce_drop_claim(struct sw_roce_qp *r)
+{
+    struct sw_qp *qp = r->qp;
+    if (!r->claimed)
+        return;
+    r->claimed = false;
+    struct sw_inbound message = {.srq = qp->xrcd ? sw_xrcd_srq_of(qp, r->claim_srq) : NULL,
+                                 .is_solicited = true};
+    if (!qp->xrcd || message.srq)
+        sw_execute_complete(qp, &message, &r->claim, 0, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who receives. A program that polls completions receives by itself, so that a busy poller never
+ * waits for a thread; while it does, the engine only looks after it every millisecond. When nobody
+ * has polled for that long the engine takes over and sleeps on the port.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "device/cq_impl.h"
+#include "link/engine.h"
+#include "link/roce/roce.h"
+
+#define LOOK_NS SW_NS_PER_MS /* how long a program may not have polled until the engine does */
+#define TIDY_NS SW_NS_PER_S
+#define EARLY_SLOTS 1024 /* packets kept that came before their turn, of all QPs */
+
+struct sw_roce sw_roce = {.port = {.epoll = -1}, .due_ns = UINT64_MAX};
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Who polls for the QP's completions receives, or no longer. An XRC target's completions go to
+ * queues of its domain, whichever. */
+static void wire(struct sw_qp *qp, uint32_t change)
+{
+    atomic_fetch_add(&qp->send_cq->wired, change);
+    atomic_fetch_add(&qp->recv_cq->wired, change);
+    if (qp->xrcd)
+        atomic_fetch_add(&sw_nic.wired, change);
+}
+
+void sw_roce_list(struct sw_qp *qp)
+{
+    if (atomic_exchange(&sw_roce.qps[qp->index], qp) != qp)
+        wire(qp, 1);
+}
+
+void sw_roce_wake_at(uint64_t due_ns)
+{
+    uint64_t seen = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    while (due_ns < seen && !atomic_compare_exchange_weak(&sw_roce.due_ns, &seen, due_ns))
+        ;
+}
+
+void sw_roce_bury(struct sw_roce_qp *r)
+{
+    r->next = atomic_load(&sw_roce.done);
+    while (!atomic_compare_exchange_weak(&sw_roce.done, &r->next, r))
+        ;
+    sw_engine_nudge();
+}
+
+static void free_buried(void)
+{
+    if (!atomic_load_explicit(&sw_roce.done, memory_order_relaxed))
+        return;
+    struct sw_roce_qp *r = atomic_exchange(&sw_roce.done, NULL), *next;
+    for (; r; r = next) {
+        next = r->next;
+        if (r->receives)
+            sw_responder_release(&r->responder);
+        free(r->ring);
+        free(r);
+    }
+}
+
+static uint32_t receive(bool all)
+{
+    free_buried();
+    uint32_t count = sw_port_receive(&sw_roce.port, sw_clock_ns(), all);
+    sw_roce_deliver_end();
+    return count;
+}
+
+void sw_roce_forget(struct sw_qp *qp)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire) ||
+        atomic_load(&sw_roce.qps[qp->index]) != qp)
+        return;
+    sw_lock_acquire(&sw_roce.port.rx_lock);
+    receive(true); /* what has come is acknowledged, as hardware would have done by now */
+    atomic_store(&sw_roce.qps[qp->index], NULL);
+    wire(qp, -1u);
+    sw_lock_release(&sw_roce.port.rx_lock);
+}
+
+void sw_roce_poll(void)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
+        return;
+    atomic_fetch_add_explicit(&sw_roce.polls, 1, memory_order_relaxed);
+    if (!sw_lock_try(&sw_roce.port.rx_lock))
+        return;
+    receive(false);
+    sw_lock_release(&sw_roce.port.rx_lock);
+}
+
+/* The QPs whose timers may have run out. */
+static void run_timers(uint64_t now_ns)
+{
+    if (now_ns < atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed))
+        return;
+    atomic_store(&sw_roce.due_ns, UINT64_MAX); /* each QP that is driven says its own again */
+    for (uint32_t i = 0; i < SW_MAX_QP; i++) {
+        struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[i], memory_order_acquire);
+        if (!qp || !atomic_load_explicit(&qp->tx_pending, memory_order_relaxed))
+            continue;
+        if (sw_lock_try(&qp->lock)) {
+            if (qp->link == &sw_roce_qp_ops)
+                qp->link->progress(qp);
+            sw_lock_release(&qp->lock);
+        } else {
+            sw_roce_wake_at(now_ns + LOOK_NS / 10);
+        }
+    }
+}
+
+static void on_port(uint64_t what)
+{
+    (void)what;
+    sw_roce.watched = false; /* it tells once */
+}
+
+static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
+static uint64_t step(uint64_t now_ns)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
+        return UINT64_MAX;
+    uint32_t polls = atomic_load_explicit(&sw_roce.polls, memory_order_relaxed);
+    bool polled = polls != sw_roce.polls_seen;
+    if (polled) {
+        sw_roce.polls_seen = polls;
+        sw_roce.looked_ns = now_ns;
+    }
+    bool watches = now_ns - sw_roce.looked_ns >= LOOK_NS;
+    if (!sw_lock_try(&sw_roce.port.rx_lock))
+        return now_ns + LOOK_NS;
+    if (watches && receive(true))
+        atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
+    free_buried();
+    run_timers(now_ns);
+    if (now_ns - sw_roce.tidy_ns >= TIDY_NS) {
+        sw_port_tidy(&sw_roce.port, now_ns);
+        sw_roce.tidy_ns = now_ns;
+    }
+    sw_lock_release(&sw_roce.port.rx_lock);
+    if (watches && !sw_roce.watched) {
+        sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
+        sw_roce.watched = true;
+    }
+    uint64_t due_ns = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    return watches ? due_ns : sooner(due_ns, sw_roce.looked_ns + LOOK_NS);
+}
+
+static bool wants_step(void)
+{
+    return atomic_load(&sw_roce.open) && (atomic_load(&sw_roce.done) || !sw_roce.watched ||
+                                          atomic_load(&sw_roce.due_ns) != UINT64_MAX);
+}
+
+static bool was_busy(void)
+{
+    return atomic_exchange_explicit(&sw_roce.busy, false, memory_order_relaxed);
+}
+
+static const struct sw_engine_part engine_part = {
+    .step = step, .wants = wants_step, .was_busy = was_busy};
+
+void sw_roce_start(void)
+{
+    sw_engine_add(&engine_part);
+    sw_engine_handle(SW_WATCH_PORT, on_port);
+}
+
+static int open_port(bool is_needed)
+{
+    int rc = sw_port_open(&sw_roce.port, SW_ROCE_PORT, sw_nic.slot, sw_roce_deliver, NULL);
+    if (rc == -EADDRINUSE && is_needed)
+        sw_port_tell_holder(SW_ROCE_PORT);
+    if (rc)
+        return rc;
+    sw_roce.slots = mmap(NULL, EARLY_SLOTS * sizeof(*sw_roce.slots), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (sw_roce.slots == MAP_FAILED) {
+        sw_roce.slots = NULL;
+        sw_port_close(&sw_roce.port);
+        return -ENOMEM;
+    }
+    sw_early_pool_init(&sw_roce.pool, sw_roce.slots, EARLY_SLOTS);
+    sw_roce.watched = false;
+    atomic_store_explicit(&sw_roce.open, true, memory_order_release);
+    sw_engine_nudge();
+    return 0;
+}
+
+int sw_roce_open(bool is_needed)
+{
+    pthread_mutex_lock(&open_lock);
+    int rc = atomic_load(&sw_roce.open) ? 0 : open_port(is_needed);
+    pthread_mutex_unlock(&open_lock);
+    return rc;
+}
+
+void sw_roce_fork_child(void)
+{
+    pthread_mutex_init(&open_lock, NULL);
+    if (!atomic_exchange(&sw_roce.open, false))
+        return;
+    sw_port_close(&sw_roce.port); /* the QPs' states are the parent's: left alone */
+    sw_roce.port.rx_lock = (struct sw_lock){0};
+    if (sw_roce.slots)
+        munmap(sw_roce.slots, EARLY_SLOTS * sizeof(*sw_roce.slots));
+    sw_roce.slots = NULL;
+    atomic_store(&sw_roce.done, NULL);
+    atomic_store(&sw_roce.due_ns, UINT64_MAX);
+    for (uint32_t i = 0; i < SW_MAX_QP; i++)
+        atomic_store(&sw_roce.qps[i], NULL);
+    sw_batch_fork_child();
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The link to other hosts: queue pairs over the port. Connected ones are the machines of
+ * transport/, fed and obeyed here; what a packet does to memory and queues is device/execute's.
+ *  - roce.c       the port's life, who polls it, the engine's part
+ *  - deliver.c    packets to queue pairs
+ *  - qp.c         connecting, and sending what machines want sent
+ *  - request.c    the requester's side
+ *  - respond.c    the responder's side
+ *  - datagram.c   UD
+ *
+ * Locks: cq.poll_lock < port.rx_lock < qp.lock < a batch's lock. Who receives holds rx_lock; so
+ * what it found a queue pair by stays as long as it is held.
+ */
+#ifndef SW_LINK_ROCE_ROCE_H
+#define SW_LINK_ROCE_ROCE_H
+
+#include "device/execute.h"
+#include "device/mr_impl.h"
+#include "device/qp_impl.h"
+#include "link/roce/port.h"
+#include "transport/requester.h"
+#include "transport/responder.h"
+
+/* A connected queue pair; with the QP locked. */
+struct sw_roce_qp {
+    struct sw_qp *qp;
+    struct sw_roce_path path;
+    struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
+    bool receives;
+    bool greeted; /* by a packet of the peer */
+
+    uint32_t posted; /* send queue positions before it were given to the requester */
+    uint32_t offset; /* of send queue positions from the requester's */
+    bool has_bad;    /* the one at `posted` has a local error, to be told in its turn */
+    enum ibv_wc_status bad_status;
+
+    struct sw_recv_claim claim; /* the receive that a SEND in several packets goes to */
+    bool claimed;
+    uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
+
+    struct sw_roce_qp *next; /* among those that are done with */
+    struct sw_requester requester;
+    struct sw_responder responder;
+};
+
+struct sw_roce {
+    struct sw_port port;
+    atomic_bool open;
+    atomic_bool busy;          /* packets came to the engine since it last asked */
+    _Atomic uint32_t polls;    /* by the program's threads */
+    _Atomic uint64_t due_ns;   /* when the first timer of a QP runs out, or earlier */
+    struct sw_early_pool pool; /* under rx_lock */
+    struct sw_early_slot *slots;
+    _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for */
+    _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
+    uint32_t polls_seen;                    /* the engine's, and what follows */
+    uint64_t looked_ns;                     /* when it last saw that a program polls */
+    uint64_t tidy_ns;
+    atomic_bool watched;
+};
+extern struct sw_roce sw_roce;
+
+/* roce.c */
+void sw_roce_start(void);
+void sw_roce_fork_child(void);
+/* Opens the port, if it is not open. Negative errno as sw_port_open(); if it `is_needed` and
+ * another holds it, a message says who. */
+int sw_roce_open(bool is_needed);
+/* Receives what waits, for whichever QP; a poller of completions does it. */
+void sw_roce_poll(void);
+/* From here on packets for the QP are looked at; and: no longer, nor is anybody doing so. */
+void sw_roce_list(struct sw_qp *qp);
+void sw_roce_forget(struct sw_qp *qp);
+/* The engine shall look at a QP's timers then. */
+void sw_roce_wake_at(uint64_t due_ns);
+/* Freed by whoever receives next. */
+void sw_roce_bury(struct sw_roce_qp *r);
+
+/* deliver.c; rx_lock held */
+void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
+/* After the last packet: sends what the last QP has to say, and lets go of it. */
+void sw_roce_deliver_end(void);
+
+/* qp.c */
+extern const struct sw_qp_ops sw_roce_qp_ops;
+/* What came of a step. */
+enum sw_roce_life { SW_ROCE_ALIVE, SW_ROCE_DEAD /* the QP has failed: `r` must not be used */ };
+/* Sends what the machines want sent, a bounded part, and takes in what has ended by that. */
+enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns);
+
+/* request.c */
+enum sw_roce_life sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_progress *progress);
+/* Gives requests to the requester, executes local ones in their turn. */
+enum sw_roce_life sw_roce_feed(struct sw_roce_qp *r);
+/* After the requester has sent: what of the send queue is under way, and what is complete. */
+enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r);
+/* Fails the request at the head of the send queue. */
+enum sw_roce_life sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status);
+
+/* respond.c */
+enum sw_roce_life sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet *packet,
+                                  uint64_t now_ns);
+/* The bytes of a READ response; false: they may not be read any more. */
+bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out);
+void sw_roce_drop_claim(struct sw_roce_qp *r);
+
+/* datagram.c */
+enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_WAY, SW_ROCE_BAD_KEY };
+enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
+void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
+                              const struct sw_packet *packet);
+
+#endif
