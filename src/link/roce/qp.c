@@ -248,6 +248,7 @@ static void plan(struct sw_roce_qp *r, bool more)
 enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
 {
     bool more = false;
+    r->reads_due = false;
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
     enum added result = emit(r, batch, now_ns, &more);
     sw_batch_close(batch);

@@ -3,6 +3,7 @@
 #include <sidewire/flush.h>
 
 #include "device/mw.h"
+#include "device/traffic.h"
 #include "link/gather.h"
 #include "link/roce/roce.h"
 #include "wire/aeth.h"
@@ -78,7 +79,18 @@ static bool has_good_keys(struct sw_roce_qp *r, uint32_t position)
     return true;
 }
 
-static bool translate(struct sw_roce_qp *r, uint32_t position, struct sw_request *request)
+/* What a request moves; a READ's bytes are counted when they come. */
+static void account(struct sw_roce_qp *r, const struct sw_request *request)
+{
+    if (request->kind == SW_REQUEST_LOCAL || request->kind == SW_REQUEST_READ)
+        return;
+    r->qp->moved.sent_bytes += request->len_bytes;
+    r->qp->moved.sent_packets += sw_traffic_packets(request->len_bytes, r->qp->attr.path_mtu);
+}
+
+/* The request as the machine wants it; or with what status it ends without being sent. */
+static enum ibv_wc_status translate(struct sw_roce_qp *r, uint32_t position,
+                                    struct sw_request *request)
 {
     const struct sw_wqe *wqe = sw_sq_at(&r->qp->sq, position);
     *request = (struct sw_request){
@@ -93,12 +105,15 @@ static bool translate(struct sw_roce_qp *r, uint32_t position, struct sw_request
         .flags = flags_of(wqe),
     };
     if (request->kind == SW_REQUEST_LOCAL)
-        return true;
+        return IBV_WC_SUCCESS;
+    if (request->flags & SW_REQUEST_INV && r->qp->type == IBV_QPT_UC)
+        return IBV_WC_LOC_QP_OP_ERR; /* no packet says it: IBTA Vol1 table 38 */
     if (request->kind == SW_REQUEST_FLUSH)
         describe_flush(wqe, request);
-    if (!has_good_keys(r, position))
-        return false;
-    return request->kind != SW_REQUEST_ATOMIC_WRITE || load_word(r, position, request);
+    if (!has_good_keys(r, position) ||
+        (request->kind == SW_REQUEST_ATOMIC_WRITE && !load_word(r, position, request)))
+        return IBV_WC_LOC_PROT_ERR;
+    return IBV_WC_SUCCESS;
 }
 
 /* A bind or an invalidate whose turn it is. */
@@ -130,13 +145,11 @@ enum sw_roce_life sw_roce_feed(struct sw_roce_qp *r)
         if (r->posted == qp->sq.tail || r->has_bad || waits || qp->state != IBV_QPS_RTS)
             break;
         struct sw_request request;
-        if (!translate(r, r->posted, &request)) {
-            r->has_bad = true;
-            r->bad_status = IBV_WC_LOC_PROT_ERR;
+        r->bad_status = translate(r, r->posted, &request);
+        r->has_bad = r->bad_status != IBV_WC_SUCCESS;
+        if (r->has_bad || !sw_requester_post(&r->requester, &request))
             break;
-        }
-        if (!sw_requester_post(&r->requester, &request))
-            break;
+        account(r, &request);
         r->posted++;
     }
     return SW_ROCE_ALIVE;
@@ -147,6 +160,8 @@ enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r)
     struct sw_qp *qp = r->qp;
     struct sw_sq *sq = &qp->sq;
     uint32_t done = sw_requester_done(&r->requester) + r->offset;
+    if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
+        return SW_ROCE_ALIVE; /* SQE: the queue went on without the requester */
     if (done != sq->head)
         sw_sq_retire_run(qp, done - sq->head);
     sq->next = r->requester.sent + r->offset;
@@ -165,6 +180,8 @@ enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r)
 static bool place(struct sw_roce_qp *r, const struct sw_progress *progress)
 {
     struct sw_gather gather = sw_gather_of(r->qp, progress->place_position + r->offset);
+    r->qp->moved.received_bytes += progress->place_len;
+    r->qp->moved.received_packets++;
     if (progress->place_bytes)
         return sw_gather_in(&gather, progress->place_offset, progress->place_bytes,
                             progress->place_len);

@@ -81,13 +81,13 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
     if (demand->first && !demand->last)
         verdict = sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, demand->rkey, demand->addr,
                                    demand->total, &va);
+    if (verdict == SW_ACK && demand->has_imm && demand->last && !take_claim(r, message))
+        return SW_RNR; /* nothing is written then: 9.7.4.1.6 comes before 9.7.4.1.7 */
     if (verdict == SW_ACK)
         verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, demand->payload,
                                    demand->len_bytes, demand->last);
     if (verdict != SW_ACK || !demand->last || !demand->has_imm)
         return verdict;
-    if (!take_claim(r, message))
-        return SW_RNR;
     sw_execute_complete(qp, message, &r->claim, (uint32_t)demand->total, IBV_WC_RECV_RDMA_WITH_IMM,
                         IBV_WC_SUCCESS);
     r->claimed = false;
@@ -161,7 +161,10 @@ static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *deman
 
 static void account(struct sw_roce_qp *r, const struct sw_demand *demand)
 {
-    r->qp->moved.received_bytes += demand->len_bytes;
+    if (demand->kind == SW_DEMAND_READ || demand->kind == SW_DEMAND_FLUSH)
+        return;
+    bool is_word = demand->kind == SW_DEMAND_CMP_SWAP || demand->kind == SW_DEMAND_FETCH_ADD;
+    r->qp->moved.received_bytes += is_word ? sizeof(uint64_t) : demand->len_bytes;
     r->qp->moved.received_packets++;
 }
 
@@ -179,6 +182,9 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
                                    uint64_t now_ns)
 {
     uint64_t original = 0;
+    /* A READ sees nothing of what came after it. */
+    if (r->reads_due && demand->kind != SW_DEMAND_READ && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
+        return SW_ROCE_DEAD;
     enum sw_verdict verdict = serve(r, demand, &original);
     const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
     struct sw_outcome outcome = {
@@ -186,8 +192,9 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
         .dead = rule->responder_fatal && !demand->duplicate,
         .original = original,
     };
-    if (verdict == SW_ACK)
+    if (verdict == SW_ACK && !demand->duplicate)
         account(r, demand);
+    r->reads_due |= demand->kind == SW_DEMAND_READ;
     sw_responder_conclude(&r->responder, demand, &outcome);
     return outcome.dead ? end(r, verdict, now_ns) : SW_ROCE_ALIVE;
 }
@@ -225,6 +232,8 @@ bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, stru
     struct sw_inbound message = {.pd = r->qp->pd_id};
     uint8_t *va;
     uint32_t len_bytes = emission->packet.payload_len;
+    if (r->qp->xrcd && emission->rkey >> 8 < SW_MAX_MR) /* of which SRQ it was has been checked */
+        message.pd = sw_nic.pub->mrs[sw_key_index(emission->rkey)].pd;
     if (sw_execute_check(r->qp, &message, IBV_ACCESS_REMOTE_READ, emission->rkey, emission->addr,
                          len_bytes, &va) != SW_ACK)
         return false;
