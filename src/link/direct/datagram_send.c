@@ -345,12 +345,12 @@ static enum put put_on_wire(struct sw_qp *qp, uint32_t position)
 static enum put send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
+    if (is_to_group(route) && !sw_direct.off)
+        return put_to_group(qp, &route->path.dgid, position);
     if (__builtin_expect(sw_link_is_far(route), 0))
         return put_on_wire(qp, position);
     if (sw_direct.off)
         return put_nowhere(qp, position);
-    if (is_to_group(route))
-        return put_to_group(qp, &route->path.dgid, position);
     return put_to_slot(qp, route->is_local ? sw_qpn_slot(route->dest_qpn) : 0, position);
 }
 
