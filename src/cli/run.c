@@ -25,15 +25,21 @@ struct run_args {
     char **argv; /* of CMD */
 };
 
-enum { KEY_DIRECT = 256, KEY_ADOPT, KEY_DEVICES, KEY_LOG, KEY_FAULTS, KEY_FORCE };
+enum { KEY_DIRECT = 256, KEY_LINK, KEY_ADOPT, KEY_DEVICES, KEY_LOG, KEY_FAULTS, KEY_FORCE };
 
 static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
+static const char *const link_words[] = {"auto", "direct", "roce", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 static const struct argp_option options[] = {
     {"direct", KEY_DIRECT, "RUNG", 0,
      "Limit the ways to a peer's memory: auto (default), mapped, cma, ring or off", 0},
+    {"link", KEY_LINK, "LINK", 0,
+     "How queue pairs reach each other: auto (default: direct on this host, RoCE to others), "
+     "direct "
+     "or roce",
+     0},
     {"adopt", KEY_ADOPT, "WHEN", 0,
      "Whether plain memory is made mappable by peers: auto (default) or never", 0},
     {"devices", KEY_DEVICES, "LIST", 0,
@@ -83,6 +89,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
     switch (key) {
     case KEY_DIRECT:
         set_one_of(state, "SIDEWIRE_DIRECT", "direct", value, direct_words);
+        return 0;
+    case KEY_LINK:
+        set_one_of(state, "SIDEWIRE_LINK", "link", value, link_words);
         return 0;
     case KEY_ADOPT:
         set_one_of(state, "SIDEWIRE_ADOPT", "adopt", value, adopt_words);

@@ -131,6 +131,7 @@ static void disconnect(struct sw_qp *qp)
     sw_qp_publish(qp, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)
         sw_roce_drop_claim(r);
+    sw_flushing_drop(&r->flushing);
     qp->link_state = NULL;
     sw_roce_bury(r);
 }
@@ -271,6 +272,8 @@ static void drive(struct sw_qp *qp)
     if (!r)
         return;
     uint64_t now_ns = sw_clock_ns();
+    if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD)
+        return;
     if (r->ring && now_ns >= sw_requester_due_ns(&r->requester)) {
         sw_requester_tick(&r->requester, now_ns, &progress);
         if (sw_roce_take_progress(r, &progress) == SW_ROCE_DEAD)

@@ -3,6 +3,7 @@
 #include "device/cq_impl.h"
 #include "device/mw.h"
 #include "device/xrc_impl.h"
+#include "link/engine.h"
 #include "link/roce/roce.h"
 
 static struct sw_inbound inbound_of(const struct sw_roce_qp *r, const struct sw_demand *demand)
@@ -94,21 +95,28 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
     return SW_ACK;
 }
 
+/* Goes on with a FLUSH, which may take its time; the peer's next packets are as good as lost
+ * meanwhile. */
 static enum sw_verdict serve_flush(struct sw_roce_qp *r, const struct sw_demand *demand,
                                    const struct sw_inbound *message)
 {
-    struct sw_target_flush flush = {
+    const struct sw_target_flush flush = {
         .addr = demand->addr,
         .len_bytes = demand->total,
         .key = demand->rkey,
         .type = demand->flush_type & (SW_FLUSH_VISIBLE | SW_FLUSH_PERSISTENT),
         .whole_region = demand->flush_type & SW_FLUSH_REGION,
     };
-    const struct sw_pub_mr *mr;
-    enum sw_verdict verdict =
-        sw_target_check_flush(sw_nic.pub, &flush, own_side(r->qp, message), &mr);
-    if (verdict == SW_ACK)
-        atomic_thread_fence(memory_order_seq_cst); /* what came before it is executed already */
+    enum sw_verdict verdict = SW_ACK;
+    bool was_parked = r->is_parked;
+    r->is_parked = !sw_execute_flush(r->qp, message, flush, &r->flushing, &verdict);
+    if (r->is_parked && !was_parked) {
+        r->parked = *demand;
+        atomic_store(&r->qp->rx_pending, true);
+        sw_engine_nudge();
+    } else if (!r->is_parked && was_parked) {
+        atomic_store(&r->qp->rx_pending, false);
+    }
     return verdict;
 }
 
@@ -186,6 +194,8 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
     if (r->reads_due && demand->kind != SW_DEMAND_READ && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
     enum sw_verdict verdict = serve(r, demand, &original);
+    if (r->is_parked)
+        return SW_ROCE_ALIVE;
     const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
     struct sw_outcome outcome = {
         .syndrome = sw_verdict_rules[verdict].aeth_syndrome,
@@ -197,6 +207,12 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
     r->reads_due |= demand->kind == SW_DEMAND_READ;
     sw_responder_conclude(&r->responder, demand, &outcome);
     return outcome.dead ? end(r, verdict, now_ns) : SW_ROCE_ALIVE;
+}
+
+enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    const struct sw_demand demand = r->parked;
+    return r->is_parked ? carry_out(r, &demand, now_ns) : SW_ROCE_ALIVE;
 }
 
 /* Refused by the machine itself: the packet is out of place. */
@@ -216,11 +232,15 @@ enum sw_roce_life sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet *
         if (qp->state == IBV_QPS_RTR)
             sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
     }
+    if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD)
+        return SW_ROCE_DEAD;
+    if (r->is_parked)
+        return SW_ROCE_ALIVE;
     bool was_dead = r->responder.dead;
     if (sw_responder_admit(&r->responder, packet, now_ns, &demand) &&
         carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
-    while (sw_responder_early(&r->responder, &early))
+    while (!r->is_parked && sw_responder_early(&r->responder, &early))
         if (sw_responder_admit(&r->responder, &early, now_ns, &demand) &&
             carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
             return SW_ROCE_DEAD;

@@ -16,6 +16,7 @@
 #define SW_LINK_ROCE_ROCE_H
 
 #include "device/execute.h"
+#include "device/flushing.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/roce/port.h"
@@ -39,6 +40,10 @@ struct sw_roce_qp {
     struct sw_recv_claim claim; /* the receive that a SEND in several packets goes to */
     bool claimed;
     uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
+
+    bool is_parked; /* a demand that is not concluded yet: a FLUSH that goes on */
+    struct sw_demand parked;
+    struct sw_flushing flushing;
 
     struct sw_roce_qp *next; /* among those that are done with */
     struct sw_requester requester;
@@ -102,6 +107,8 @@ enum sw_roce_life sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status 
 /* respond.c */
 enum sw_roce_life sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet *packet,
                                   uint64_t now_ns);
+/* Goes on with what was left. */
+enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns);
 /* The bytes of a READ response; false: they may not be read any more. */
 bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out);
 void sw_roce_drop_claim(struct sw_roce_qp *r);
