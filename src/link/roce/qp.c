@@ -65,6 +65,17 @@ static void init_responder(struct sw_roce_qp *r)
     sw_responder_init(&r->responder, &config, &sw_roce.pool);
 }
 
+/* Nobody is given up before this: the peer is a program among others, which hardware is not. */
+#define UNREACHABLE_MIN_NS (500 * SW_NS_PER_MS)
+
+static uint8_t timeout_of(const struct ibv_qp_attr *attr)
+{
+    uint8_t timeout = attr->timeout;
+    while (timeout && (4096ull << timeout) * (attr->retry_cnt + 1u) < UNREACHABLE_MIN_NS)
+        timeout++;
+    return timeout;
+}
+
 /* Once the send side's attributes are known: with RTS. */
 static void init_requester(struct sw_roce_qp *r)
 {
@@ -76,7 +87,7 @@ static void init_requester(struct sw_roce_qp *r)
         .mtu_bytes = mtu_of(qp),
         .pkey = SW_PKEY_DEFAULT,
         .service = service_of(qp->type),
-        .timeout = qp->attr.timeout,
+        .timeout = timeout_of(&qp->attr),
         .retry_cnt = qp->attr.retry_cnt,
         .rnr_retry = qp->attr.rnr_retry,
         .max_rd_atomic = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1,

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The send queue of a connection, between its program and the requester. */
+#include <inttypes.h>
 #include <sidewire/flush.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "device/mw.h"
 #include "device/traffic.h"
 #include "link/gather.h"
@@ -208,6 +211,19 @@ static enum ibv_wc_status status_of(const struct sw_progress *progress)
     return IBV_WC_BAD_RESP_ERR;
 }
 
+/* For whoever asks why (SIDEWIRE_LOG=info). */
+static void tell_failure(const struct sw_roce_qp *r, const struct sw_progress *progress)
+{
+    const struct sw_requester *q = &r->requester;
+    char text[SW_ROCE_ADDRESS_TEXT];
+    sw_info("QP 0x%x: request %u to %s QP 0x%x failed (status %d): %" PRIu64
+            " packets sent, %" PRIu64 " of them again, %" PRIu64 " timeouts, %" PRIu64
+            " NAKs, %" PRIu64 " ms since the last sign of life",
+            r->qp->qpn, progress->done, sw_roce_address_text(&r->path.dest, text), r->qp->dest_qpn,
+            (int)status_of(progress), q->counts.packets, q->counts.resent, q->counts.timeouts,
+            q->counts.naks, (uint64_t)((sw_clock_ns() - q->retry.alive_ns) / SW_NS_PER_MS));
+}
+
 enum sw_roce_life sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_progress *progress)
 {
     if (progress->places && !place(r, progress)) {
@@ -215,7 +231,9 @@ enum sw_roce_life sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_pr
         return sw_roce_fail_request(r, IBV_WC_LOC_PROT_ERR);
     }
     enum sw_roce_life life = sw_roce_settle(r);
-    if (life == SW_ROCE_ALIVE && progress->failure != SW_FAILURE_NONE)
+    if (life == SW_ROCE_ALIVE && progress->failure != SW_FAILURE_NONE) {
+        tell_failure(r, progress);
         life = sw_roce_fail_request(r, status_of(progress));
+    }
     return life;
 }
