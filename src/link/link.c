@@ -57,13 +57,13 @@ static void fork_child(void)
     sw_engine_close();
 }
 
-/* Whether this host is not where the peer is, or its process cannot be reached here. */
+/* Whether the peer is on another host. One of another user on this host would be out of reach by
+ * either link: users cannot share the UDP port. */
 static bool is_far(const struct sw_qp *qp)
 {
     if (mode != LINK_AUTO)
         return mode == LINK_ROCE;
-    return sw_direct.off || !sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid) ||
-           sw_registry_is_strange(sw_qpn_slot(qp->dest_qpn));
+    return sw_direct.off || !sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid);
 }
 
 /* A UD queue pair may get datagrams from anywhere. The loopback's come from here. */

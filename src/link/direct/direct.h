@@ -220,8 +220,6 @@ int sw_registry_claim(int *listener, uint32_t *slot);
 struct sockaddr_un;
 unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out);
 bool sw_registry_same_user(int socket, pid_t *pid);
-/* Whether the slot belongs to a process of another user. */
-bool sw_registry_is_strange(uint32_t slot);
 /* Where that cannot tell users apart: whether `fd`, unnamed memory the peer made, is our user's. */
 bool sw_registry_proves_user(int fd);
 /* Tells all processes that this one has `what`, until the descriptor is closed. The descriptor, or

@@ -144,7 +144,7 @@ static_assert(sizeof(struct sw_block) <= SW_BLOCK_BYTES, "shared layout");
  */
 #define SW_DATAGRAM_UNIT 64u
 #define SW_DATAGRAM_UNITS (1u << 14) /* of the ring */
-#define SW_DATAGRAM_BYTES 4096u        /* bytes of a message: the largest path MTU */
+#define SW_DATAGRAM_BYTES 4096u      /* bytes of a message: the largest path MTU */
 
 enum sw_datagram_kind { SW_DATAGRAM = 1, SW_DATAGRAM_SKIP };
 enum sw_datagram_flags { SW_DATAGRAM_IMM = 1, SW_DATAGRAM_SOLICITED = 2 };

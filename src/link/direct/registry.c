@@ -88,23 +88,6 @@ bool sw_registry_same_user(int socket, pid_t *pid)
     return true;
 }
 
-bool sw_registry_is_strange(uint32_t slot)
-{
-    struct sockaddr_un address;
-    struct ucred cred = {.uid = geteuid()};
-    socklen_t cred_len = sizeof(cred);
-    if (slot == sw_nic.slot || slot < 1 || slot > SW_SLOT_MAX)
-        return false;
-    unsigned int len = sw_registry_address(slot, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return false;
-    if (connect(fd, (struct sockaddr *)&address, len) == 0)
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len);
-    close(fd);
-    return cred.uid != geteuid();
-}
-
 /*
  * In a user namespace that does not map our user, we and every stranger show as the overflow uid.
  * What the kernel still tells apart is who may open a file of mode 0600: an unnamed one that the
