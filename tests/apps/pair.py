@@ -41,14 +41,14 @@ class Tools:
     def close(self):
         shutil.rmtree(self.folder)
 
-    def run(self, *words, direct=None, wrap=()):
+    def run(self, *words, direct=None, link=None, wrap=()):
         """The words of a command under the device; `wrap` goes in front of everything."""
-        options = ['--direct', direct] if direct else []
+        options = [*(['--direct', direct] if direct else []), *(['--link', link] if link else [])]
         return [*wrap, self.path('src/cli/sidewire'), 'run', *options, '--', *words]
 
-    def output(self, *words):
+    def output(self, *words, wrap=()):
         """What a command prints under the device; it must succeed."""
-        done = subprocess.run(self.run(*words), capture_output=True, text=True, timeout=PATIENCE_S, env=environment())
+        done = subprocess.run(self.run(*words, wrap=wrap), capture_output=True, text=True, timeout=PATIENCE_S, env=environment())
         if done.returncode:
             raise Failure(f'{words}: status {done.returncode}\n{done.stdout}{done.stderr}')
         return done.stdout
@@ -73,10 +73,10 @@ def free_port():
             return port
 
 
-def is_listening(port):
-    """Whether the server is ready; asked of the kernel, since it takes one client only."""
-    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
-        with open(table, encoding='ascii') as lines:
+def is_listening(port, pid):
+    """Whether the server is ready; asked of the kernel, since it takes one client only. In the network of that process."""
+    for table in ('tcp', 'tcp6'):
+        with open(f'/proc/{pid}/net/{table}', encoding='ascii') as lines:
             for fields in map(str.split, lines):
                 if fields[1].endswith(f':{port:04X}') and fields[3] == '0A':
                     return True
@@ -112,22 +112,30 @@ class Process:
 class Pair:
     """A server and a client of one program; start() then finish(), so that several pairs can run at once."""
 
-    def __init__(self, tools, words, server_extra=(), client_extra=(), direct=None, wrap=(), client_direct=None):
+    def __init__(self, tools, words, server_extra=(), client_extra=(), direct=None, wrap=(), client_direct=None, link=None,
+                 client_wrap=None, address='127.0.0.1'):
         if not shutil.which(words[0]):
             raise Skip(f'{words[0]} is not installed')
         self.port = free_port()
         base = [*words, '-p', str(self.port)]
-        self.server_words = tools.run(*base, *server_extra, direct=direct, wrap=wrap)
-        self.client_words = tools.run(*base, *client_extra, '127.0.0.1', direct=client_direct or direct, wrap=wrap)
+        self.server_words = tools.run(*base, *server_extra, direct=direct, link=link, wrap=wrap)
+        self.client_words = tools.run(*base, *client_extra, address, direct=client_direct or direct, link=link,
+                                      wrap=wrap if client_wrap is None else client_wrap)
         self.server = self.client = None
 
     def start(self):
         self.limit = time.monotonic() + PATIENCE_S
         self.server = Process(self.server_words)
-        while not is_listening(self.port) and self.server.child.poll() is None and time.monotonic() < self.limit:
+        while self.server.child.poll() is None and not self.is_ready() and time.monotonic() < self.limit:
             time.sleep(0.01)
         self.client = Process(self.client_words)
         return self
+
+    def is_ready(self):
+        try:
+            return is_listening(self.port, self.server.child.pid)
+        except OSError:
+            return True  # it has just ended
 
     def finish(self, statuses=(0, 0)):
         """Waits for both and checks their statuses; returns what (server, client) printed."""

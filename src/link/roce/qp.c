@@ -285,7 +285,10 @@ static void drive(struct sw_qp *qp)
     uint64_t now_ns = sw_clock_ns();
     if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD)
         return;
-    if (r->ring && now_ns >= sw_requester_due_ns(&r->requester)) {
+    /* An answer that waits to be received is no silence, however long this process had no
+     * processor: who finds a timer run out receives first (roce.c). */
+    uint64_t due_ns = r->ring ? sw_requester_due_ns(&r->requester) : UINT64_MAX;
+    if (due_ns <= atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed)) {
         sw_requester_tick(&r->requester, now_ns, &progress);
         if (sw_roce_take_progress(r, &progress) == SW_ROCE_DEAD)
             return;

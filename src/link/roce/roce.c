@@ -71,7 +71,11 @@ static void free_buried(void)
 static uint32_t receive(bool all)
 {
     free_buried();
-    uint32_t count = sw_port_receive(&sw_roce.port, sw_clock_ns(), all);
+    uint64_t now_ns = sw_clock_ns();
+    all |= now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    uint32_t count = sw_port_receive(&sw_roce.port, now_ns, all);
+    if (all)
+        atomic_store_explicit(&sw_roce.heard_ns, now_ns, memory_order_relaxed);
     sw_roce_deliver_end();
     return count;
 }
@@ -143,8 +147,9 @@ static uint64_t step(uint64_t now_ns)
     bool watches = now_ns - sw_roce.looked_ns >= LOOK_NS;
     if (!sw_lock_try(&sw_roce.port.rx_lock))
         return now_ns + LOOK_NS;
-    if (watches && receive(true))
-        atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
+    bool is_due = now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    if ((watches || is_due) && receive(true))
+        atomic_store_explicit(&sw_roce.busy, watches, memory_order_relaxed);
     free_buried();
     run_timers(now_ns);
     if (now_ns - sw_roce.tidy_ns >= TIDY_NS) {

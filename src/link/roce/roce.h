@@ -55,6 +55,7 @@ struct sw_roce {
     atomic_bool open;
     atomic_bool busy;          /* packets came to the engine since it last asked */
     _Atomic uint32_t polls;    /* by the program's threads */
+    _Atomic uint64_t heard_ns; /* when somebody last began to receive all that waited */
     _Atomic uint64_t due_ns;   /* when the first timer of a QP runs out, or earlier */
     struct sw_early_pool pool; /* under rx_lock */
     struct sw_early_slot *slots;
