@@ -86,7 +86,8 @@ static void open_ring(struct feed *feed)
 static void write_record(struct feed *feed)
 {
     const uint64_t units[] = {0, 1, 2, 3, 66, 129, SW_DATAGRAM_UNITS, UINT16_MAX};
-    const uint64_t lens[] = {0, 8, 40, 41, 104, SW_DATAGRAM_BYTES, SW_DATAGRAM_BYTES + 1, UINT32_MAX};
+    const uint64_t lens[] = {0,         8, 40, 41, 104, SW_DATAGRAM_BYTES, SW_DATAGRAM_BYTES + 1,
+                             UINT32_MAX};
     const uint64_t dests[] = {sw_qp_num(qps[0]), sw_qp_num(qps[1]), SW_MULTICAST_QPN, 0,
                               sw_qp_num(qps[0]) ^ 0x2000};
     /* All of a record but its payload fits the first unit and a half; never past the ring's end. */
