@@ -27,7 +27,8 @@ static void mark_arrived(struct sw_requester *r, uint32_t from, uint32_t to, uin
 /*
  * The peer has executed everything before `to`. What needs an answer of its own is complete only
  * with that, so the line moves up to the first such request without one; beyond it arrivals are
- * marked one by one. What a bitmap tells of has arrived, but may still be refused.
+ * marked one by one. What the peer merely keeps (a NAK's bitmap) moves nothing: it is not executed,
+ * and may still be refused.
  */
 static void settle(struct sw_requester *r, uint32_t to, uint64_t now_ns)
 {
@@ -54,7 +55,7 @@ static void settle(struct sw_requester *r, uint32_t to, uint64_t now_ns)
     uint32_t from = sw_seq_max(r->settled, una);
     if (sw_seq_is_before(from, to))
         mark_arrived(r, from, to, now_ns);
-    r->settled = sw_seq_max(r->settled, sw_seq_max(to, una));
+    r->settled = sw_seq_max(executed, una);
 }
 
 /* The answer to the packet at `seq` came, which was sent once only: how long it took. */
@@ -139,6 +140,7 @@ static void refuse(struct sw_requester *r, uint32_t seq, enum sw_failure failure
     r->refused = failure;
     r->refused_seq = seq;
     r->refused_syndrome = syndrome;
+    sw_flight_unack(&r->flight, seq);
 }
 
 static void receive_rnr(struct sw_requester *r, uint32_t seq, uint8_t timer, uint64_t now_ns)
@@ -152,6 +154,7 @@ static void receive_rnr(struct sw_requester *r, uint32_t seq, uint8_t timer, uin
         return;
     }
     r->rnr_until_ns = resume_ns;
+    sw_flight_unack(&r->flight, seq);
     sw_flight_lose_all(&r->flight, seq); /* it drops what follows as well: 9.7.5.2.8 */
 }
 

@@ -61,6 +61,11 @@ bool sw_flight_ack(struct sw_flight *f, uint32_t seq, uint64_t now_ns)
     return true;
 }
 
+void sw_flight_unack(struct sw_flight *f, uint32_t seq)
+{
+    f->acked_count -= take(f->acked, seq);
+}
+
 void sw_flight_advance(struct sw_flight *f, uint32_t to)
 {
     if (f->acked_count | f->lost_count | f->again_count)
@@ -84,7 +89,7 @@ void sw_flight_lose(struct sw_flight *f, uint32_t seq)
 
 void sw_flight_doubt(struct sw_flight *f, uint32_t seq)
 {
-    f->acked_count -= take(f->acked, seq);
+    sw_flight_unack(f, seq);
     sw_flight_lose(f, seq);
 }
 

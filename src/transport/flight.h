@@ -79,6 +79,9 @@ void sw_flight_resend(struct sw_flight *f, uint32_t first, uint32_t count, uint6
 /* It has arrived (what was sent, or the answer that was asked for). false: that was known. */
 bool sw_flight_ack(struct sw_flight *f, uint32_t seq, uint64_t now_ns);
 
+/* It had arrived, but is not there any more. */
+void sw_flight_unack(struct sw_flight *f, uint32_t seq);
+
 /* Everything before `to` is settled. */
 void sw_flight_advance(struct sw_flight *f, uint32_t to);
 

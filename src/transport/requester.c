@@ -176,6 +176,20 @@ static void probe(struct sw_requester *r)
         sw_flight_lose(f, at);
 }
 
+/* What the peer had kept may be gone by now (as RFC 2018 has it of SACK); answers are not. */
+static void forget_kept(struct sw_requester *r)
+{
+    struct sw_flight *f = &r->flight;
+    uint32_t position = r->done;
+    for (uint32_t seq = f->una; f->acked_count && seq != f->next; position++) {
+        const struct sw_request *request = sw_requester_at(r, position);
+        uint32_t end = sw_seq_min(request->seq + request->count, f->next);
+        for (; seq != end; seq++)
+            if (!sw_request_is_answered(request) && !sw_seq_is_before(seq, r->settled))
+                sw_flight_unack(f, seq);
+    }
+}
+
 static void expire(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out)
 {
     if (!sw_retry_expire(&r->retry, now_ns)) {
@@ -183,6 +197,7 @@ static void expire(struct sw_requester *r, uint64_t now_ns, struct sw_progress *
         return;
     }
     r->counts.timeouts++;
+    forget_kept(r);
     sw_flight_doubt(&r->flight, r->flight.una); /* all may have arrived, and the answer not */
     sw_flight_lose_all(&r->flight, r->flight.una);
     sw_congestion_on_timeout(&r->congestion, now_ns);

@@ -337,8 +337,13 @@ bool sw_responder_early(struct sw_responder *r, struct sw_packet *out)
         sw_early_clear(&r->early);
         return false;
     }
-    if (sw_early_take(&r->early, r->expected, out))
+    if (sw_early_take(&r->early, r->expected, out)) {
+        r->drained = true;
         return true;
+    }
+    if (r->drained && r->remark == SW_REMARK_NONE)
+        sw_responder_remark(r, SW_REMARK_ACK); /* what was kept is now executed */
+    r->drained = false;
     bool missing = r->early.count || sw_seq_is_before(r->expected, r->missed);
     if (missing && !r->gap_told && !r->rnr_told) { /* the next gap */
         sw_responder_remark(r, SW_REMARK_GAP);

@@ -101,6 +101,7 @@ struct sw_responder {
     bool gap_told;   /* one NAK a gap */
     bool rnr_told;   /* and what follows is dropped until the request comes again */
     uint8_t untold;  /* early packets since the peer was told of the gap */
+    bool drained;    /* kept packets have been taken out since the last that was not there */
     uint32_t missed; /* the early packets that could not be kept lie before it */
     /* The message under way. */
     bool under_way;

@@ -186,7 +186,7 @@ static void send_answers(struct pair *p)
     }
 }
 
-static void receive_done(struct pair *p, const struct sw_demand *d, uint64_t len)
+static void receive_done(struct pair *p, const struct sw_demand *d, uint64_t len, uint64_t sum)
 {
     p->receives--;
     if (p->received_count < PAIR_RECEIVED)
@@ -194,7 +194,7 @@ static void receive_done(struct pair *p, const struct sw_demand *d, uint64_t len
                                                                 .imm_be = d->imm_be,
                                                                 .has_imm = d->has_imm,
                                                                 .solicited = d->solicited,
-                                                                .sum = p->send_sum};
+                                                                .sum = sum};
     p->received_count++;
 }
 
@@ -229,7 +229,7 @@ static struct sw_outcome carry_out(struct pair *p, const struct sw_demand *d)
         return refusal;
     }
     bool takes = d->kind == SW_DEMAND_SEND ? d->first : d->last && d->has_imm;
-    if (takes && p->receives == 0)
+    if (takes && (p->receives == 0 || happens(p, p->faults.rnr)))
         return rnr;
     if (d->kind != SW_DEMAND_SEND && d->total &&
         !covers(d, d->kind == SW_DEMAND_WRITE ? d->len_bytes : d->total))
@@ -241,13 +241,13 @@ static struct sw_outcome carry_out(struct pair *p, const struct sw_demand *d)
         for (uint32_t i = 0; i < d->len_bytes; i++)
             p->send_sum += (uint64_t)d->payload[i] * (d->offset + i + 1);
         if (d->last)
-            receive_done(p, d, d->offset + d->len_bytes);
+            receive_done(p, d, d->offset + d->len_bytes, p->send_sum);
         break;
     case SW_DEMAND_WRITE:
         if (d->len_bytes)
             memcpy(p->memory + (d->addr - PAIR_BASE), d->payload, d->len_bytes);
         if (d->last && d->has_imm)
-            receive_done(p, d, d->total);
+            receive_done(p, d, d->total, 0);
         break;
     case SW_DEMAND_CMP_SWAP:
     case SW_DEMAND_FETCH_ADD:

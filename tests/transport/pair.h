@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A requester and a responder joined by a network that loses, copies and delays as told, on a
- * virtual clock. Packets travel as bytes, through the codec. What the responder is asked for is
- * done to a small memory, so that a test can say from outside what must have happened, and how
- * often.
+ * A requester and a responder joined by a network that loses, copies and delays
+ * as told, on a virtual clock. Packets travel as bytes, through the codec. What
+ * the responder is asked for is done to a small memory, so that a test can say
+ * from outside what must have happened, and how often.
  */
 #ifndef SW_TESTS_TRANSPORT_PAIR_H
 #define SW_TESTS_TRANSPORT_PAIR_H
@@ -25,9 +25,10 @@ enum {
 /* In 1/65536 of the packets. */
 struct pair_faults {
     uint32_t loss, copy, reorder;
+    uint32_t rnr;                  /* of the messages that want a receive, there is none yet */
     uint64_t delay_ns, reorder_ns; /* one way; what a reordered packet is late by at most */
-    /* A bottleneck towards the responder, and towards the requester: ns for each byte in 1/1024,
-     * and what may wait before it; 0: none. */
+    /* A bottleneck towards the responder, and towards the requester: ns for each
+     * byte in 1/1024, and what may wait before it; 0: none. */
     uint32_t byte_ns_1024;
     uint64_t queue_ns;
 };
@@ -71,11 +72,13 @@ struct pair {
     struct pair_received received[PAIR_RECEIVED];
     uint64_t send_sum;
     uint32_t executed[SW_DEMAND_FLUSH + 1];
-    uint8_t refuse; /* AETH syndrome for the next demand that is no duplicate; 0: none */
+    uint8_t refuse; /* AETH syndrome for the next demand that is no duplicate; 0:
+                       none */
     bool keep_refusing;
 };
 
-/* With defaults where `requester` or `responder` is NULL: RC, MTU 1024, timeout 14, seven retries.
+/* With defaults where `requester` or `responder` is NULL: RC, MTU 1024, timeout
+ * 14, seven retries.
  */
 struct pair *pair_new(const struct sw_requester_config *requester,
                       const struct sw_responder_config *responder, uint64_t seed);
@@ -85,13 +88,13 @@ extern const struct sw_responder_config pair_responder_config;
 
 uint32_t pair_random(struct pair *p);
 
-/* Posts a request of this kind on [offset, offset+len) of the memory; the bytes sent are made of
- * `fill`. Returns its position. */
+/* Posts a request of this kind on [offset, offset+len) of the memory; the bytes
+ * sent are made of `fill`. Returns its position. */
 uint32_t pair_post(struct pair *p, enum sw_request_kind kind, uint32_t offset, uint32_t len,
                    uint8_t fill, uint8_t flags);
 
-/* Sends what may go and lets time pass until all requests are complete or one has failed. Returns
- * false if that takes more than `limit_ns`. */
+/* Sends what may go and lets time pass until all requests are complete or one
+ * has failed. Returns false if that takes more than `limit_ns`. */
 bool pair_run(struct pair *p, uint64_t limit_ns);
 
 /* One step of that; false: nothing is going to happen any more. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Both machines together: what must have happened at the end, whatever the network did. */
+/* Both machines together: what must have happened at the end, whatever the
+ * network did. */
 #include "transport/pair.h"
 
 #include <setjmp.h>
@@ -102,8 +103,10 @@ static void check_end(struct pair *p, struct model *m)
     memcpy(m->memory, &m->counter, sizeof(m->counter));
     assert_memory_equal(p->memory, m->memory, PAIR_MEMORY);
     assert_int_equal(p->received_count, m->messages);
-    for (uint32_t i = 0; i < m->messages; i++)
+    for (uint32_t i = 0; i < m->messages; i++) {
         assert_int_equal(p->received[i].len, m->lens[i]);
+        assert_true(p->received[i].sum == m->sums[i]);
+    }
     assert_int_equal(p->executed[SW_DEMAND_FLUSH], m->flushes);
 }
 
@@ -140,8 +143,12 @@ static void run_random(bool selective, const struct pair_faults *faults, uint64_
 }
 
 static const struct pair_faults clean = {.delay_ns = 10000};
-static const struct pair_faults bad = {
-    .loss = 2000, .copy = 600, .reorder = 2000, .delay_ns = 20000, .reorder_ns = 60000};
+static const struct pair_faults bad = {.rnr = 6000,
+                                       .loss = 2000,
+                                       .copy = 600,
+                                       .reorder = 2000,
+                                       .delay_ns = 20000,
+                                       .reorder_ns = 60000};
 
 static void pair__clean_path_needs_no_retransmission(void **state)
 {

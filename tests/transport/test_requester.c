@@ -434,18 +434,44 @@ static void requester__selective_repeat_sends_what_is_missing(void **state)
     rig_done(&rig, 2);
 }
 
-static void requester__survives_a_peer_that_contradicts_itself(void **state)
+static void requester__what_is_kept_may_still_be_refused(void **state)
 {
     (void)state;
     start_with_peer();
-    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
+    for (int i = 0; i < 8; i++)
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     assert_int_equal(rig_drain(&rig), 8);
-    rig_hint(&rig, 101, 0x01);                /* 102 has arrived */
-    rig_answer(&rig, 0x11, 102, 0x20 | 1, 0); /* and is refused; so 101 has arrived, too */
-    assert_int_equal(rig.r.flight.una, 103);
-    assert_int_equal(rig.r.flight.lost_count, 6);
+    rig_hint(&rig, 101, 0x01);                /* 102 is kept */
+    rig_answer(&rig, 0x11, 102, 0x20 | 1, 0); /* 101 is executed, and 102 finds no receive */
+    rig_done(&rig, 2);
     rig.now_ns += sw_rnr_timer_ns(1);
-    rig_sends(&rig, 0x07, 103);
+    rig_sends(&rig, 0x04, 102);
+    rig_drain(&rig);
+    rig_hint(&rig, 102, 0x01);
+    rig_ack(&rig, 102);
+    rig_done(&rig, 3); /* 103 is kept, not executed */
+    rig_answer(&rig, 0x11, 103, RIG_NAK_ACCESS, 0);
+    assert_int_equal(rig.progress.done, 3);
+    rig_failed(&rig, SW_FAILURE_NAK, RIG_NAK_ACCESS);
+}
+
+static void requester__what_was_kept_is_forgotten_in_time(void **state)
+{
+    (void)state;
+    start_with_peer();
+    for (int i = 0; i < 3; i++)
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    assert_int_equal(rig_drain(&rig), 3);
+    rig_hint(&rig, 101, 0x02); /* 103 */
+    while (rig.r.counts.timeouts == 0) {
+        rig_tick(&rig);
+        if (rig.r.counts.timeouts == 0)
+            rig_drain(&rig);
+    }
+    rig.r.congestion.window = 32 * 1024;
+    rig_sends(&rig, 0x04, 101);
+    rig_sends(&rig, 0x04, 102);
+    rig_sends(&rig, 0x04, 103);
 }
 
 static void requester__reordering_is_waited_for(void **state)
@@ -603,7 +629,8 @@ int main(void)
         cmocka_unit_test(requester__offers_selective_repeat_in_reserved_bits),
         cmocka_unit_test(requester__a_bitmap_from_a_plain_peer_is_no_bitmap),
         cmocka_unit_test(requester__selective_repeat_sends_what_is_missing),
-        cmocka_unit_test(requester__survives_a_peer_that_contradicts_itself),
+        cmocka_unit_test(requester__what_is_kept_may_still_be_refused),
+        cmocka_unit_test(requester__what_was_kept_is_forgotten_in_time),
         cmocka_unit_test(requester__reordering_is_waited_for),
         cmocka_unit_test(requester__a_lost_repetition_is_repeated),
         cmocka_unit_test(requester__a_lost_tail_is_probed_before_the_timer),

@@ -97,7 +97,7 @@ static void uc__a_message_begins_wherever_it_begins(void **state)
     assert_true(rig.demand.first && rig.demand.offset == 0);
     rig_request(&rig, &last, RIG_ACK);
     assert_true(rig.demand.last && rig.demand.offset == RIG_MTU);
-    struct sw_packet older = rig_packet(0x24, 50, 8), none;
+    struct sw_packet older = rig_packet(0x24, 501 - 5000 + (1 << 24), 8), none;
     rig_request(&rig, &older, RIG_ACK);
     assert_false(sw_responder_early(&rig.p, &none));
     rig_is_silent(&rig);
