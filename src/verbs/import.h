@@ -11,6 +11,9 @@ enum sw_import_kind { SW_IMPORT_PD, SW_IMPORT_MR, SW_IMPORT_DM };
 void sw_import_add(enum sw_import_kind kind, uint32_t handle, void *object);
 void sw_import_remove(enum sw_import_kind kind, uint32_t handle);
 
+/* A handle that other processes on this host understand, of a PD's or region's number here. */
+uint32_t sw_import_handle(uint32_t number);
+
 /* dm.c */
 struct ibv_dm *sw_dm_import(struct ibv_context *context, struct ibv_dm *known);
 void sw_dm_unimport(struct ibv_dm *dm);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "device/mr_impl.h"
 #include "verbs/context.h"
 #include "verbs/import.h"
 #include "verbs/mr.h"
@@ -22,12 +23,12 @@ SW_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
     if (!pd)
         return NULL;
     pd->ibv.context = context;
-    pd->ibv.handle = sw_verbs_next_handle();
     const int rc = sw_pd_alloc(sw_verbs_context_of(context)->dev, &pd->dev);
     if (rc) {
         sw_verbs_object_free(context, pd);
         return sw_verbs_fail(rc);
     }
+    pd->ibv.handle = sw_import_handle(pd->dev->id);
     sw_import_add(SW_IMPORT_PD, pd->ibv.handle, pd);
     return &pd->ibv;
 }
@@ -68,7 +69,7 @@ struct ibv_mr *sw_verbs_reg(struct ibv_pd *pd, void *addr, size_t len_bytes, uin
         .pd = pd,
         .addr = addr,
         .length = len_bytes,
-        .handle = sw_verbs_next_handle(),
+        .handle = sw_import_handle(sw_key_index(sw_mr_key(mr->dev))),
         .lkey = sw_mr_key(mr->dev),
         .rkey = sw_mr_key(mr->dev),
     };
@@ -233,7 +234,7 @@ SW_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
     if (!sw_verbs_is_ours(mr->context->device))
         return sw_stock()->dereg_mr(mr);
     struct sw_verbs_mr *own = (struct sw_verbs_mr *)mr;
-    if (!own->dev)
+    if (!own->dev || own->is_borrowed)
         return EINVAL; /* imported: ibv_unimport_mr */
     sw_import_remove(SW_IMPORT_MR, mr->handle);
     const int rc = sw_mr_dereg(own->dev);

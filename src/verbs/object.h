@@ -60,6 +60,8 @@ struct sw_verbs_pd {
     struct sw_pd *dev;
     /* A parent domain's, as the program gave them: domain.c. */
     bool is_parent;
+    uint32_t lender; /* imported from another process: its slot, and the PD's number there */
+    uint32_t lent_id;
     struct ibv_parent_domain_init_attr parent;
 };
 
@@ -69,9 +71,10 @@ struct sw_verbs_mr {
     struct ibv_mr ibv;
     struct sw_mr *dev;       /* NULL: imported */
     struct sw_dm_memory *dm; /* whose device memory it is, or NULL */
-    void *mapping;           /* of a dma-buf, made for it, or NULL */
+    void *mapping;           /* of a dma-buf or of another process's region, made for it, or NULL */
     size_t mapping_bytes;
     bool is_null;
+    bool is_borrowed; /* imported from another process: ends by ibv_unimport_mr() */
 };
 
 struct sw_verbs_dm {

@@ -532,11 +532,13 @@ static void foreign_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* A device opened from another context's descriptor, and that one's PD and region in it: what is
- * sent there is received here. Handles of another process are unknown. */
+/* A device opened from another context's descriptor, and that one's PD and region in it, by the
+ * process itself and by another one. */
 struct told {
     uint32_t pd, mr;
+    uint64_t addr;
 };
+enum { LENT_FROM = 12288, LENT_TO = 65536 };
 
 static void import_a(int sock, int param)
 {
@@ -546,7 +548,7 @@ static void import_a(int sock, int param)
     int fd = fcntl(rig.dev.ctx->cmd_fd, F_DUPFD_CLOEXEC, 0);
     vu_put_fd(sock, fd);
     close(fd);
-    struct told told = {rig.dev.pd->handle, rig.mr->handle};
+    struct told told = {rig.dev.pd->handle, rig.mr->handle, (uintptr_t)rig.buf};
     vu_put(sock, &told, sizeof(told));
     struct ibv_context *ctx = ibv_import_device(fcntl(rig.dev.ctx->cmd_fd, F_DUPFD_CLOEXEC, 0));
     VU_TRUE(ctx);
@@ -565,8 +567,66 @@ static void import_a(int sock, int param)
     ibv_unimport_pd(pd);
     VU_EQ(ibv_close_device(ctx), 0);
     (void)param;
+    bool was_used;
+    vu_get(sock, &was_used, sizeof(was_used));
     vu_barrier(sock);
+    rig_bytes(&rig, LENT_FROM, 4096, was_used ? 0x3c : WRITTEN); /* by a queue pair of the peer's */
     rig_close(&rig);
+}
+
+/* The other process's region as source and as target of requests between queue pairs of ours.
+ * false: peers may not map its memory, as the run demands. */
+static bool use_lent(struct rig *rig, struct ibv_context *ctx, const struct told *told)
+{
+    struct ibv_pd *pd = ibv_import_pd(ctx, told->pd);
+    VU_TRUE(pd);
+    struct ibv_mr *lent = ibv_import_mr(pd, told->mr);
+    const char *rung = getenv("SIDEWIRE_DIRECT");
+    if (!lent && rung && (!strcmp(rung, "cma") || !strcmp(rung, "ring"))) {
+        VU_EQ(errno, EOPNOTSUPP);
+        ibv_unimport_pd(pd);
+        return false;
+    }
+    VU_TRUE(lent);
+    VU_EQ(lent->length, RIG_BYTES);
+    struct ibv_mr *own = ibv_reg_mr(pd, rig->buf, RIG_BYTES, VU_ACCESS_ALL);
+    VU_TRUE(own);
+    struct vu_dev dev = rig->dev;
+    struct vu_ep ep;
+    struct vu_ep_attr attr = {0};
+    dev.ctx = ctx;
+    dev.pd = pd;
+    vu_ep_create(&dev, &attr, &ep);
+    struct vu_peer self = vu_ep_self(&ep);
+    vu_ep_init(&ep, &vu_conn_default);
+    vu_ep_rtr(&ep, &self, &vu_conn_default);
+    vu_ep_rts(&ep, &vu_conn_default);
+    struct vu_send out = {.opcode = IBV_WR_RDMA_WRITE,
+                          .wr_id = 1,
+                          .flags = IBV_SEND_SIGNALED,
+                          .addr = (void *)(uintptr_t)told->addr,
+                          .len_bytes = 4096,
+                          .lkey = lent->lkey,
+                          .remote = (uintptr_t)rig->buf + LENT_TO,
+                          .rkey = own->rkey};
+    VU_EQ(vu_post_send(ep.qp, &out), 0);
+    vu_expect(ep.scq, 1, IBV_WC_SUCCESS);
+    rig_bytes(rig, LENT_TO, 4096, WRITTEN);
+    memset(rig->buf + LENT_TO, 0x3c, 4096);
+    struct vu_send in = out;
+    in.wr_id = 2;
+    in.addr = rig->buf + LENT_TO;
+    in.lkey = own->lkey;
+    in.remote = told->addr + LENT_FROM;
+    in.rkey = lent->rkey;
+    VU_EQ(vu_post_send(ep.qp, &in), 0);
+    vu_expect(ep.scq, 2, IBV_WC_SUCCESS);
+    vu_ep_destroy(&ep);
+    VU_EQ(ibv_dereg_mr(own), 0);
+    VU_TRUE(!ibv_import_mr(pd, told->mr + 1)); /* none there, or of another PD */
+    ibv_unimport_mr(lent);
+    ibv_unimport_pd(pd);
+    return true;
 }
 
 static void import_b(int sock, int param)
@@ -582,7 +642,9 @@ static void import_b(int sock, int param)
     VU_EQ(strcmp(ctx->device->name, rig.dev.ctx->device->name), 0);
     VU_TRUE(!ibv_import_pd(ctx, told.pd + 100000));
     VU_EQ(errno, EOPNOTSUPP);
+    bool was_used = use_lent(&rig, ctx, &told);
     VU_EQ(ibv_close_device(ctx), 0);
+    vu_put(sock, &was_used, sizeof(was_used));
     vu_barrier(sock);
     rig_bytes(&rig, 0, 4096, WRITTEN);
     rig_close(&rig);
