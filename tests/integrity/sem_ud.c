@@ -173,6 +173,7 @@ static void drops_a(int sock, int param)
     struct ud_side side;
     ud_open(&side, sock, NULL);
     memset(side.buf, 0x77, 4096);
+    vu_barrier(sock);
     /* Wrong Q_Key; too long for the receive; no such QP, no such process, no such address. */
     ud_send(&side, &(struct ud_send){.wr_id = 1, .len_bytes = 32, .qkey = UD_QKEY + 1});
     ud_send(&side, &(struct ud_send){.wr_id = 2, .len_bytes = 65});
@@ -194,6 +195,7 @@ static void drops_b(int sock, int param)
     struct ud_side side;
     ud_open(&side, sock, &(struct ud_attr){.gid_index = -1, .srq = param});
     ud_recv(&side, side.qp, 9, UD_GRH + 64);
+    vu_barrier(sock);
     VU_EQ(vu_expect(side.rcq, 9, IBV_WC_SUCCESS).byte_len, UD_GRH + 64);
     ud_check(&side, 9, 64, 0x78);
     vu_expect_none(side.rcq, UD_QUIET_MS);
@@ -234,6 +236,7 @@ static void own_qkey_a(int sock, int param)
     (void)param;
     struct ud_side side;
     ud_open(&side, sock, &(struct ud_attr){.gid_index = -1, .qkey = 0x80001234});
+    vu_barrier(sock);
     ud_send(&side, &(struct ud_send){.wr_id = 1, .len_bytes = 1}); /* refused there */
     ud_send(&side, &(struct ud_send){.wr_id = 2, .len_bytes = 2, .qkey = 0xffffffff});
     ud_close(&side);
@@ -245,6 +248,7 @@ static void own_qkey_b(int sock, int param)
     struct ud_side side;
     ud_open(&side, sock, &(struct ud_attr){.gid_index = -1, .qkey = 0x80001234});
     ud_recv(&side, side.qp, 1, UD_SLOT);
+    vu_barrier(sock);
     VU_EQ(vu_expect(side.rcq, 1, IBV_WC_SUCCESS).byte_len, UD_GRH + 2);
     ud_close(&side);
 }
