@@ -5,7 +5,7 @@
 #define FIRST_TIMER (40 * MS) /* while nothing has been measured */
 #define MIN_AGE (5000 * MS)   /* after which the shortest round trip is found anew */
 #define PROBE_MIN (MS / 5)
-enum { BACKOFF_MAX = 10, RNR_FOREVER = 7 };
+enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2 };
 
 void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
 {
@@ -52,7 +52,8 @@ uint64_t sw_retry_probe_due_ns(const struct sw_retry *t)
 
 bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
 {
-    if (t->timeout_ns && now_ns - t->alive_ns >= t->timeout_ns * (t->retry_cnt + 1ull))
+    uint64_t patience_ns = t->timeout_ns * PATIENCE * (t->retry_cnt + 1ull);
+    if (t->timeout_ns && now_ns - t->alive_ns >= patience_ns)
         return false;
     t->backoff++;
     t->started_ns = now_ns;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * When to send again, and when to give up. The round trip is measured as in RFC 6298; the timer is
- * made of it and not of the QP's `timeout`, which says how long hardware would wait (IBTA Vol1
- * 9.7.6.1.3): nothing is given up before `timeout` has passed `retry_cnt` + 1 times without a sign
- * of life.
+ * made of it and not of the QP's `timeout`, which says how long hardware would wait: one to four
+ * times as long (IBTA Vol1 9.7.6.1.3, C9-141). Nothing is given up before twice `timeout` has
+ * passed `retry_cnt` + 1 times without a sign of life: a peer in software may have to wait for a
+ * processor.
  */
 #ifndef SW_TRANSPORT_RETRY_H
 #define SW_TRANSPORT_RETRY_H

@@ -472,7 +472,7 @@ void sw_bind_forget_keys(struct sw_peer *peer)
             continue;
         seen++;
         sw_lock_acquire(&qp->lock);
-        struct sw_direct_qp *d = qp->link_state;
+        struct sw_direct_qp *d = sw_direct_of(qp);
         if (d && d->peer == peer)
             memset(d->keys, 0, sizeof(d->keys));
         if (d)
@@ -517,7 +517,7 @@ static uint64_t bury_qps(uint64_t now_ns)
             continue;
         seen++;
         sw_lock_acquire(&qp->lock);
-        struct sw_direct_qp *d = qp->link_state;
+        struct sw_direct_qp *d = sw_direct_of(qp);
         if (d)
             sw_lane_bury(d);
         bool waits = qp->sq.head != qp->sq.tail; /* maybe for the second time: it may have been left

@@ -207,3 +207,9 @@ const struct sw_qp_ops sw_direct_gated_ops = {
     .progress = progress,
     .traffic = traffic,
 };
+
+struct sw_direct_qp *sw_direct_of(const struct sw_qp *qp)
+{
+    bool is_ours = qp->link == &sw_direct_qp_ops || qp->link == &sw_direct_gated_ops;
+    return is_ours ? qp->link_state : NULL;
+}

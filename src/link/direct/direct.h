@@ -399,6 +399,8 @@ int sw_direct_start(void);
 void sw_direct_fork_child(void);
 extern const struct sw_qp_ops sw_direct_qp_ops;
 extern const struct sw_qp_ops sw_direct_gated_ops; /* with faults: gate.h */
+/* This link's part of a QP; NULL: it is not connected, or by another link. With the QP locked. */
+struct sw_direct_qp *sw_direct_of(const struct sw_qp *qp);
 /* Sends and receives of one QP, a bounded step; returns whether anything was received. */
 bool sw_direct_drive(struct sw_qp *qp);
 

@@ -218,11 +218,12 @@ static bool ask_all(struct sw_join *own)
         if (!qp)
             continue;
         seen++;
-        if (qp->type != IBV_QPT_XRC_SEND || qp->link != &sw_direct_qp_ops)
+        if (qp->type != IBV_QPT_XRC_SEND)
             continue;
         sw_lock_acquire(&qp->lock);
-        if (qp->link_state)
-            found = ask(qp, qp->link_state, own);
+        struct sw_direct_qp *d = sw_direct_of(qp);
+        if (d)
+            found = ask(qp, d, own);
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);
@@ -233,10 +234,9 @@ void sw_lane_joined(const struct sw_join *join)
 {
     pthread_mutex_lock(&sw_nic.lock);
     struct sw_qp *qp = sw_nic.qps[sw_qpn_index(join->initiator)];
-    if (qp && qp->qpn == join->initiator && qp->link == &sw_direct_qp_ops &&
-        qp->type == IBV_QPT_XRC_SEND) {
+    if (qp && qp->qpn == join->initiator && qp->type == IBV_QPT_XRC_SEND) {
         sw_lock_acquire(&qp->lock);
-        struct sw_direct_qp *d = qp->link_state;
+        struct sw_direct_qp *d = sw_direct_of(qp);
         struct sw_direct_qp *lane = d ? d->lanes : NULL;
         while (lane && lane->life != join->token)
             lane = lane->next_lane;
@@ -287,7 +287,7 @@ void sw_lane_serve(struct sw_join *join)
 /* Its initiator has let go of it, or died and was waited for, or it has failed. */
 static bool is_gone(struct sw_qp *qp)
 {
-    const struct sw_direct_qp *d = qp->link_state;
+    const struct sw_direct_qp *d = sw_direct_of(qp);
     if (!d || d->buried)
         return true;
     if (atomic_load(&d->peer->state) != SW_PEER_READY)
