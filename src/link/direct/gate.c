@@ -127,7 +127,8 @@ static bool wants_receive(const struct sw_wqe *wqe)
 static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_gate *gate,
                              uint64_t now_ns)
 {
-    if (gate->withheld && now_ns - d->rnr_ns < sw_rnr_timer_ns(d->remote->min_rnr_timer))
+    if (gate->withheld &&
+        now_ns - d->rnr_ns < sw_rnr_timer_ns(SW_PUB_GET(d->remote->min_rnr_timer)))
         return SW_STEP_BLOCKED;
     if (sw_faults_withholds(sw_faults_live, qp->qpn, qp->ordinal, sw_faults_elapsed_ns(now_ns))) {
         gate->withheld = true;

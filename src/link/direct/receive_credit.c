@@ -24,7 +24,7 @@ enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d)
     uint64_t now_ns = sw_clock_ns();
     if (!d->rnr_ns)
         d->rnr_ns = now_ns;
-    else if (now_ns - d->rnr_ns >= sw_rnr_timer_ns(d->remote->min_rnr_timer)) {
+    else if (now_ns - d->rnr_ns >= sw_rnr_timer_ns(SW_PUB_GET(d->remote->min_rnr_timer))) {
         d->rnr_ns = now_ns;
         d->rnr_tries++;
     } else if (qp->attr.rnr_retry) {
