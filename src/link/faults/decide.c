@@ -2,15 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mix.h"
 #include "link/faults/faults.h"
 
-/* The finalizer of SplitMix64: each output bit depends on all input bits. */
+/* The next number after x. */
 static uint64_t mix(uint64_t x)
 {
-    x += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
+    return sw_mix(x + SW_MIX_STEP);
 }
 
 /* The packet's random number for one rule: the same in each run with the same seed. */

@@ -5,17 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The finalizer of SplitMix64. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
+#include "base/mix.h"
 
 void sw_sim_world_init(struct sw_sim_world *world, uint64_t seed)
 {
-    *world = (struct sw_sim_world){.random = mix(seed + 1), .hash = mix(~seed)};
+    *world = (struct sw_sim_world){.random = sw_mix(seed + 1), .hash = sw_mix(~seed)};
 }
 
 void sw_sim_world_fini(struct sw_sim_world *world)
@@ -83,8 +77,8 @@ bool sw_sim_step(struct sw_sim_world *world, uint64_t until_ns)
 
 uint64_t sw_sim_random(struct sw_sim_world *world)
 {
-    world->random += 0x9e3779b97f4a7c15ull;
-    return mix(world->random);
+    world->random += SW_MIX_STEP;
+    return sw_mix(world->random);
 }
 
 uint32_t sw_sim_below(struct sw_sim_world *world, uint32_t limit)
@@ -107,7 +101,7 @@ void sw_sim_trace(struct sw_sim_world *world, const char *name, uint64_t a, uint
     uint64_t what = 0;
     for (const char *at = name; *at; at++)
         what = what * 31 + (uint8_t)*at;
-    world->hash = mix(world->hash ^ mix(world->now_ns ^ what << 40) ^ a * 3 ^ b * 7 << 1);
+    world->hash = sw_mix(world->hash ^ sw_mix(world->now_ns ^ what << 40) ^ a * 3 ^ b * 7 << 1);
     if (world->prints)
         fprintf(stderr, "%12llu.%03llu us  %-10s %llx %llx\n",
                 (unsigned long long)world->now_ns / 1000, (unsigned long long)world->now_ns % 1000,
