@@ -9,14 +9,15 @@
 #define POLL_TIMEOUT_MS 10000
 
 /* What the model cannot know: a message's header, or a buffer that a failed receive left anyhow.
- * The first `len` bytes of the receive, or all of them. */
+ * The first `len` bytes of the receive, or all of them; but not elements with a bad key, which
+ * nobody may have written by it, and which may lie where another message is about to arrive. */
 static void learn_memory(struct part *part, const struct model_recv *recv, uint32_t len)
 {
     for (int i = 0; i < recv->sge_count && len; i++) {
         const struct model_sge *sge = &recv->sges[i];
         uint32_t here = sge->len_bytes < len ? sge->len_bytes : len;
         len -= here;
-        if (sge->key == KEY_GOOD && sge->offset + here <= ARENA_BYTES)
+        if (model_reaches(&part->model, part->proc, sge, IBV_ACCESS_LOCAL_WRITE))
             memcpy(part->model.shadows[part->proc] + sge->offset, part->arena + sge->offset, here);
     }
 }
