@@ -31,7 +31,7 @@ struct board {
 
 struct run {
     uint64_t seed;
-    int programs, seconds;
+    int programs, repeat, seconds;
     bool trace;
 };
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Random programs of verbs calls on a few processes, checked against the reference model (model.h):
- * random [--seed N] [--programs N] [--seconds N] [--trace]
- * Program i of a run has seed N + i, so what fails is repeated alone with the seed it names. All
- * processes draw the same program; each carries out its part and expects exactly the completions,
- * the states and the memory that the model says.
+ * random [--seed N] [--programs N] [--repeat N] [--seconds N] [--trace]
+ * Program i of a run has seed N + i, so what fails is repeated alone with the seed it names; where
+ * it also takes the right moment, --repeat carries out each program so many times. All processes
+ * draw the same program; each carries out its part and expects exactly the completions, the states
+ * and the memory that the model says.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -76,8 +77,8 @@ static void process(const struct run *run, struct board *board, int proc)
     open_ahs(part);
     uint64_t deadline = vu_now_ms() + (uint64_t)run->seconds * 1000;
     int done = 0;
-    while (done < run->programs && !board->done) {
-        run_program(part, run->seed + (uint64_t)done, pattern);
+    while (done < run->programs * run->repeat && !board->done) {
+        run_program(part, run->seed + (uint64_t)(done / run->repeat), pattern);
         done++;
         if (proc == 0 && run->seconds && vu_now_ms() > deadline)
             board->done = true;
@@ -85,7 +86,7 @@ static void process(const struct run *run, struct board *board, int proc)
     }
     if (proc == 0)
         printf("seeds %llu to %llu: %d programs\n", (unsigned long long)run->seed,
-               (unsigned long long)run->seed + (uint64_t)done - 1, done);
+               (unsigned long long)run->seed + (uint64_t)((done - 1) / run->repeat), done);
     for (int to = 0; to < PROCS; to++)
         VU_EQ(ibv_destroy_ah(part->ahs[to]), 0);
     vu_dev_close(&part->dev);
@@ -151,7 +152,7 @@ static int run_all(const struct run *run)
 
 int main(int argc, char **argv)
 {
-    struct run run = {.seed = (uint64_t)time(NULL) * 100000, .programs = 1 << 30};
+    struct run run = {.seed = (uint64_t)time(NULL) * 100000, .programs = 1 << 20, .repeat = 1};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--trace") == 0)
@@ -160,11 +161,14 @@ int main(int argc, char **argv)
             run.seed = strtoull(value, NULL, 0), i++;
         else if (strcmp(argv[i], "--programs") == 0)
             run.programs = atoi(value), i++;
+        else if (strcmp(argv[i], "--repeat") == 0)
+            run.repeat = atoi(value), i++;
         else if (strcmp(argv[i], "--seconds") == 0)
             run.seconds = atoi(value), i++;
         else
-            VU_FAIL("usage: random [--seed N] [--programs N] [--seconds N] [--trace]");
+            VU_FAIL("usage: random [--seed N] [--programs N] [--repeat N] [--seconds N] [--trace]");
     }
+    VU_CHECK(run.programs > 0 && run.repeat > 0 && run.repeat <= 1 << 10, "too few or too many");
     int rc = run_all(&run);
     if (rc == VU_SKIPPED)
         vu_skip("see above");
