@@ -311,34 +311,47 @@ static void sqe_b(int sock, int param)
 }
 
 /* The receiver's own fault: its receive has a bad key. Its QP fails; the sender is not told. */
+#define IN_SHARED \
+    (1 << 20) /* the bad receive is in a shared queue; below it, bytes of the message */
+
 static void own_fault_a(int sock, int param)
 {
     struct rig rig;
-    uc_open(&rig, sock, false);
+    struct vu_ep ep;
+    srq_open(&rig, sock, false, &ep);
     vu_barrier(sock);
-    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, (uint32_t)param);
-    rig_post(&rig, &send);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, (uint32_t)(param & ~IN_SHARED));
+    VU_EQ(vu_post_send(ep.qp, &send), 0);
     vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
-    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTS);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_RTS);
     vu_barrier(sock);
     for (send.wr_id = 2; send.wr_id < 5; send.wr_id++) {
-        rig_post(&rig, &send); /* to a QP in ERR: lost */
+        VU_EQ(vu_post_send(ep.qp, &send), 0); /* to a QP in ERR: lost */
         vu_expect(rig.ep.scq, send.wr_id, IBV_WC_SUCCESS);
     }
     vu_barrier(sock);
+    vu_ep_destroy(&ep);
     rig_close(&rig);
 }
 
 static void own_fault_b(int sock, int param)
 {
     struct rig rig;
-    uc_open(&rig, sock, false);
-    VU_EQ(vu_post_recv(rig.ep.qp, 10, rig.buf, (uint32_t)param, rig.mr->lkey ^ 0x5a5a5a00), 0);
+    struct vu_ep ep;
+    struct ibv_srq *srq = srq_open(&rig, sock, param & IN_SHARED, &ep);
+    uint32_t len = (uint32_t)(param & ~IN_SHARED), bad_lkey = rig.mr->lkey ^ 0x5a5a5a00;
+    if (srq)
+        VU_EQ(vu_post_srq(srq, 10, rig.buf, len, bad_lkey), 0);
+    else
+        VU_EQ(vu_post_recv(ep.qp, 10, rig.buf, len, bad_lkey), 0);
     vu_barrier(sock);
     vu_expect(rig.ep.rcq, 10, IBV_WC_LOC_PROT_ERR);
-    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_ERR);
     vu_barrier(sock);
     vu_barrier(sock);
+    vu_ep_destroy(&ep);
+    if (srq)
+        VU_EQ(ibv_destroy_srq(srq), 0);
     rig_close(&rig);
 }
 
@@ -513,6 +526,9 @@ const struct sem_case sem_uc[] = {
     {"uc__local_error_of_a_long_message_is_sqe", sqe_a, sqe_b, LONG_BYTES},
     {"uc__receivers_own_fault", own_fault_a, own_fault_b, 64},
     {"uc__receivers_own_fault_long_message", own_fault_a, own_fault_b, LONG_BYTES},
+    {"uc__receivers_own_fault_shared", own_fault_a, own_fault_b, 64 | IN_SHARED},
+    {"uc__receivers_own_fault_shared_long_message", own_fault_a, own_fault_b,
+     LONG_BYTES | IN_SHARED},
     {"uc__peer_gone_exit", gone_a, gone_b, GONE_EXIT | SEM_PROCESSES},
     {"uc__peer_gone_reset", gone_a, gone_b, GONE_RESET},
     {"uc__peer_gone_err", gone_a, gone_b, GONE_ERR},

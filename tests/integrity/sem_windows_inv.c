@@ -137,9 +137,47 @@ static void lost_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* A fault of the receiver's own fails its QP; over UC the sender does not hear of it. */
+static void own_fault_a(int sock, int param)
+{
+    struct rig rig;
+    struct rig_attr attr = {.ep = {.type = IBV_QPT_UC}};
+    struct vu_key key;
+    rig_open(&rig, sock, &attr);
+    vu_get(sock, &key, sizeof(key));
+    struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, 1, 0, (uint32_t)param);
+    inv.imm = key.rkey;
+    rig_post(&rig, &inv);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void own_fault_b(int sock, int param)
+{
+    struct rig rig;
+    struct rig_attr attr = {.access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND,
+                            .ep = {.type = IBV_QPT_UC}};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    uint32_t bad_lkey = rig.mr->lkey ^ 0x5a5a5a00;
+    VU_EQ(vu_post_recv(rig.ep.qp, 10, rig.buf, (uint32_t)param, bad_lkey), 0);
+    vu_put(sock, &window.key, sizeof(window.key));
+    vu_expect(rig.ep.rcq, 10, IBV_WC_LOC_PROT_ERR);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
+    vu_barrier(sock);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
 const struct sem_case sem_windows_inv[] = {
     {"send_inv__counts_its_receive", counts_a, counts_b, 0},
     {"send_inv__failure_leaves_no_trace", trace_a, trace_b, 0},
     {"send_inv__uc_too_long", lost_a, lost_b, 0},
+    {"send_inv__uc_receivers_own_fault", own_fault_a, own_fault_b, 64},
+    {"send_inv__uc_receivers_own_fault_long_message", own_fault_a, own_fault_b, 100000},
     {0},
 };

@@ -79,7 +79,7 @@ static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdi
         answered = record;
         if (record) {
             record->kind = SW_REC_ANSWER;
-            record->verdict = (uint8_t)verdict;
+            record->verdict = d->rules[verdict].requester_fatal ? (uint8_t)verdict : SW_ACK;
             record->compare_add = original;
             sw_answer_publish(d, record);
         }
@@ -111,11 +111,17 @@ static enum serve lose(struct sw_direct_qp *d, const struct request *request)
     return SERVED;
 }
 
-/* Refuses a request: by a NAK or, where there is none, by losing it. */
+/* Refuses a request: by a NAK or, where there is none, by losing it. Of a fault of our own that
+ * ends the QP an unreliable sender hears nothing either: its message ends as others do, with its
+ * last piece. */
 static enum serve refuse(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request,
                          enum sw_verdict verdict)
 {
-    return d->rules[verdict].lost ? lose(d, request) : answer(qp, d, verdict, 0);
+    if (d->rules[verdict].lost)
+        return lose(d, request);
+    if (!d->rules[verdict].requester_fatal && !(request->flags & SW_REC_LAST))
+        return fatal(qp, verdict);
+    return answer(qp, d, verdict, 0);
 }
 
 /* Room for an answer, tested before an effect that must not be repeated. */
