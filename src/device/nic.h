@@ -29,9 +29,9 @@ struct sw_qp_ops {
     void (*disconnect)(struct sw_qp *qp);
     /* The QP has entered RTS or SQD, or attributes of it have changed there. May be NULL. */
     void (*changed)(struct sw_qp *qp);
-    /* Executes a short WRITE before it is queued, if nothing is in its way; false: it was not,
-     * queue it. In RTS, its send queue empty. */
-    bool (*write_now)(struct sw_qp *qp, const struct ibv_send_wr *wr);
+    /* Executes what may skip the queue (sw_sq_may_skip()) at the front of a list, at most `most`;
+     * returns how many. In RTS, the send queue empty. May be NULL. */
+    uint32_t (*execute_now)(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t most);
     /* Starts what was appended to the send queue, a bounded step. */
     void (*send)(struct sw_qp *qp);
     /* Drives sends and receives of a QP a bounded step. */

@@ -330,28 +330,17 @@ static void start_sends(struct sw_qp *qp)
     } /* SQD: waits for RTS */
 }
 
-/* A WRITE this short is worth executing before the bookkeeping: what its target waits for is then
- * on its way while the request is queued and completed. */
-#define WRITE_NOW_BYTES 256u
-
-/* Posts the first request of a list by executing it first; false: it must be queued. */
-static bool post_write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
+/* Posts the front of a list by executing it before its bookkeeping: what the target waits for is on
+ * its way while the requests are queued and completed. Returns the rest. */
+static struct ibv_send_wr *post_now(struct sw_qp *qp, struct ibv_send_wr *wr)
 {
     struct sw_sq *sq = &qp->sq;
-    if (wr->opcode != IBV_WR_RDMA_WRITE || wr->num_sge != 1 || sq->head != sq->tail ||
-        sq->is_paced || qp->state != IBV_QPS_RTS)
-        return false;
-    uint32_t len_bytes = wr->sg_list->length;
-    if (len_bytes == 0 || len_bytes > WRITE_NOW_BYTES || sw_sq_is_full(sq) ||
-        (wr->send_flags & IBV_SEND_INLINE && len_bytes > sq->inline_max) ||
-        !qp->link->write_now(qp, wr))
-        return false;
-    int rc = sw_sq_append(sq, wr);
-    assert(!rc); /* all that it could refuse was looked at above */
-    struct sw_wqe *wqe = sw_sq_at(sq, sq->next++);
-    wqe->state = SW_WQE_DONE;
-    wqe->done_bytes = len_bytes;
-    return true;
+    if (sq->head != sq->tail || sq->is_paced || qp->state != IBV_QPS_RTS || !qp->link->execute_now)
+        return wr;
+    uint32_t done = qp->link->execute_now(qp, wr, sw_sq_room(sq));
+    for (; done; done--, wr = wr->next)
+        sw_sq_append_done(sq, wr);
+    return wr;
 }
 
 int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
@@ -363,8 +352,8 @@ int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
         *bad_wr = wr;
         return -EINVAL;
     }
-    if (wr && post_write_now(qp, wr))
-        wr = wr->next;
+    if (wr)
+        wr = post_now(qp, wr);
     for (; wr; wr = wr->next) {
         rc = qp->sq.routes && !wr->wr.ud.ah ? -EINVAL : sw_sq_append(&qp->sq, wr);
         if (__builtin_expect(rc, 0)) {

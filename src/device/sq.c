@@ -236,6 +236,14 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
     return 0;
 }
 
+void sw_sq_append_done(struct sw_sq *sq, const struct ibv_send_wr *wr)
+{
+    struct sw_wqe *wqe = begin(sq, wr->wr_id, wr->opcode, wr->send_flags);
+    wqe->state = SW_WQE_DONE;
+    wqe->len_bytes = wqe->done_bytes = wr->sg_list->length;
+    sq->next = ++sq->tail;
+}
+
 /* A flush moves no bytes: what it is about stands where atomics have their operands. */
 int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr)
 {

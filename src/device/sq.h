@@ -122,9 +122,32 @@ static inline bool sw_sq_is_drained(struct sw_sq *sq)
     return sq->head == sq->next && !sw_sq_has_begun(sq);
 }
 
+/* How many requests may still be appended. */
+static inline uint32_t sw_sq_room(struct sw_sq *sq)
+{
+    return sq->wr_max - (sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire));
+}
+
 static inline bool sw_sq_is_full(struct sw_sq *sq)
 {
-    return sq->tail - atomic_load_explicit(&sq->polled, memory_order_acquire) >= sq->wr_max;
+    return sw_sq_room(sq) == 0;
+}
+
+/* A request this short is worth executing before its bookkeeping. */
+#define SW_SKIP_BYTES 256u
+#define SW_SKIP_OPCODES                                                     \
+    (1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_SEND | \
+     1u << IBV_WR_SEND_WITH_IMM)
+
+/* Whether a request that was not appended yet may be executed at once, if nothing is before it. */
+static inline bool sw_sq_may_skip(const struct sw_sq *sq, const struct ibv_send_wr *wr)
+{
+    if (wr->opcode >= 32 || !(sq->opcodes & SW_SKIP_OPCODES & 1u << wr->opcode) || wr->num_sge != 1)
+        return false;
+    uint32_t len_bytes = wr->sg_list->length;
+    bool fits = !(wr->send_flags & IBV_SEND_INLINE) ||
+                (len_bytes <= sq->inline_max && wr->opcode != IBV_WR_RDMA_READ);
+    return fits && len_bytes - 1 < SW_SKIP_BYTES;
 }
 
 /* Whether a request concerns only this process: a bind or an invalidate. */
@@ -143,6 +166,9 @@ void sw_sq_reset(struct sw_sq *sq);
 /* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size),
  * -EOPNOTSUPP. */
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr);
+/* Appends a request that was executed: sw_sq_may_skip(), there is room, and all before it is done.
+ */
+void sw_sq_append_done(struct sw_sq *sq, const struct ibv_send_wr *wr);
 /* The same for a FLUSH. -ENOMEM, -EINVAL (type, level, length). */
 int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr);
 /* What a FLUSH in the queue asks for. */

@@ -28,13 +28,6 @@ static void link_disconnect(struct sw_qp *qp)
     sw_qp_publish(qp, IBV_QPS_RESET);
 }
 
-static bool link_write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
-{
-    (void)qp;
-    (void)wr;
-    return false;
-}
-
 static void link_send(struct sw_qp *qp)
 {
     (void)qp;
@@ -105,7 +98,6 @@ static void link_group_leave(const union ibv_gid *gid)
 static const struct sw_qp_ops qp_ops = {
     .connect = link_connect,
     .disconnect = link_disconnect,
-    .write_now = link_write_now,
     .send = link_send,
     .progress = link_progress,
 };

@@ -234,8 +234,7 @@ static void post(struct feed *feed)
     struct sw_sq *sq = &harness.qp->sq;
     /* The shortcut of sw_qp_post_send(): what it wrote is not written again, so it is not queued.
      */
-    if (flags & 0x80 && wr.opcode == IBV_WR_RDMA_WRITE && sq->head == sq->tail && sge.length &&
-        sw_onesided_now(harness.qp, harness.d, &wr))
+    if (flags & 0x80 && sq->head == sq->tail && sw_ahead_run(harness.qp, harness.d, &wr, 1))
         return;
     sw_sq_append(sq, &wr);
 }

@@ -129,18 +129,10 @@ int sw_direct_start(void)
     return 0;
 }
 
-/* Where requests pass a gate, none is executed before it is queued. */
-static bool write_later(struct sw_qp *qp, const struct ibv_send_wr *wr)
-{
-    (void)qp;
-    (void)wr;
-    return false;
-}
-
-static bool write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
+static uint32_t execute_now(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t most)
 {
     struct sw_direct_qp *d = qp->link_state;
-    return d && sw_onesided_now(qp, d, wr);
+    return d && !qp->rules->is_datagram ? sw_ahead_run(qp, d, wr, most) : 0;
 }
 
 static void send_queue(struct sw_qp *qp)
@@ -193,16 +185,16 @@ static void traffic(struct sw_qp *qp, struct sw_traffic *out)
 const struct sw_qp_ops sw_direct_qp_ops = {
     .connect = connect_qp,
     .disconnect = sw_bind_disconnect,
-    .write_now = write_now,
+    .execute_now = execute_now,
     .send = send_queue,
     .progress = progress,
     .traffic = traffic,
 };
 
+/* Where requests pass a gate, none is executed before it is queued. */
 const struct sw_qp_ops sw_direct_gated_ops = {
     .connect = connect_qp,
     .disconnect = sw_bind_disconnect,
-    .write_now = write_later,
     .send = send_queue,
     .progress = progress,
     .traffic = traffic,

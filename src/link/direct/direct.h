@@ -313,6 +313,15 @@ uint64_t sw_bind_reap(uint64_t now_ns);
 /* requester.c: all of these inside an access section unless said otherwise */
 void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d); /* opens its own section */
 
+/* Leaves a section in which requests were started: tells what was moved, and rings the peer where
+ * it waits for an event of what was sent. */
+void sw_requester_leave(struct sw_direct_qp *d);
+
+/* ahead.c: executes the front of a list that is not queued yet, as far as it may skip the queue
+ * (sw_sq_may_skip()) and is done at once; returns how many. Opens its own section. */
+uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr,
+                      uint32_t most);
+
 /* One step of a request. */
 enum sw_step {
     SW_STEP_DONE,    /* completed successfully */
@@ -366,8 +375,6 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
 /* onesided.c, twosided.c, bounce.c */
 enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                uint32_t position);
-/* Opens its own section. */
-bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr);
 enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                uint32_t position);
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,

@@ -10,7 +10,6 @@
 #include "device/qp_impl.h"
 #include "link/direct/account.h"
 #include "link/direct/direct.h"
-#include "link/direct/lane.h"
 #include "link/direct/receive_credit.h"
 
 static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe)
@@ -176,28 +175,4 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
             return fast(qp, d, wqe, position, remote);
     }
     return move(qp, d, wqe, position);
-}
-
-bool sw_onesided_now(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
-{
-    const struct ibv_sge *sge = wr->sg_list;
-    uint8_t *local = (uint8_t *)(uintptr_t)sge->addr;
-    /* What is not bound or remembered yet goes the long way. */
-    if (!d->tx || d->answers_due || !sw_bind_enter(qp, d))
-        return false;
-    bool named =
-        qp->type != IBV_QPT_XRC_SEND || (sw_lane_leads_to(d, wr->qp_type.xrc.remote_srqn) &&
-                                         sw_bind_name_srq(d, wr->qp_type.xrc.remote_srqn));
-    uint8_t *remote = !named ? NULL
-                             : sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
-                                                   sge->length, IBV_ACCESS_REMOTE_WRITE);
-    bool can =
-        remote && (wr->send_flags & IBV_SEND_INLINE || sw_sge_resolve(qp->pd_id, sge, 0, &local));
-    if (can) {
-        sw_copy_ordered(remote, local, sge->length);
-        sw_account_request(qp, d, IBV_WR_RDMA_WRITE, sge->length);
-        sw_account_tell(d);
-    }
-    sw_bind_leave(d);
-    return can;
 }

@@ -156,13 +156,15 @@ static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct
     return step;
 }
 
-static void leave(struct sw_direct_qp *d)
+void sw_requester_leave(struct sw_direct_qp *d)
 {
     sw_account_tell(d);
-    if (d->notify)
-        sw_bind_leave_fenced(d);
-    else
+    if (!d->notify) {
         sw_bind_leave(d);
+        return;
+    }
+    sw_bind_leave_fenced(d);
+    notify(d);
 }
 
 /* Starts what can be started by this connection. Returns FAILED or whatever else. */
@@ -201,9 +203,7 @@ static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
     d->budget_bytes = via->budget_bytes;
     d->fail_status = via->fail_status;
     d->fail_verdict = via->fail_verdict;
-    leave(via);
-    if (via->notify)
-        notify(via);
+    sw_requester_leave(via);
     return step;
 }
 
@@ -214,7 +214,7 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
     if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK &&
         d->rules[d->fail_verdict].responder_fatal)
         sw_record_fatal(d, d->fail_verdict);
-    leave(d);
+    sw_requester_leave(d);
     return step;
 }
 
@@ -249,8 +249,6 @@ static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
                        : SW_STEP_BLOCKED;
         d->unbound_ns = 0;
         step = run_section(qp, d);
-        if (d->notify)
-            notify(d);
         if (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED)
             step = run_local(qp, d);
     }
@@ -395,7 +393,7 @@ static void tell_target(struct sw_qp *qp, struct sw_direct_qp *d)
     if (!d->rules[d->fail_verdict].responder_fatal || !sw_bind_enter(qp, d))
         return;
     sw_record_fatal(d, d->fail_verdict);
-    leave(d);
+    sw_requester_leave(d);
 }
 
 /* Reads answers; false if the request at the head has failed. */

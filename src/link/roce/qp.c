@@ -298,13 +298,6 @@ static void drive(struct sw_qp *qp)
     sw_roce_emit(r, now_ns);
 }
 
-static bool write_now(struct sw_qp *qp, const struct ibv_send_wr *wr)
-{
-    (void)qp;
-    (void)wr;
-    return false;
-}
-
 /* RTS: the machine that was made with RTR did not know it all yet. */
 static void changed(struct sw_qp *qp)
 {
@@ -334,7 +327,6 @@ const struct sw_qp_ops sw_roce_qp_ops = {
     .connect = connect_qp,
     .disconnect = disconnect,
     .changed = changed,
-    .write_now = write_now,
     .send = drive,
     .progress = drive,
     .traffic = traffic,
