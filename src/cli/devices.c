@@ -3,6 +3,7 @@
  * too. */
 #include <argp.h>
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,14 +12,23 @@
 #include "cli/fault.h"
 #include "cli/hardware.h"
 #include "cli/json.h"
+#include "device/counters.h"
 #include "device/netdev.h"
+#include "link/link.h"
+
+struct devices_args {
+    bool as_json, counters;
+};
 
 static error_t parse(int key, char *value, struct argp_state *state)
 {
-    bool *as_json = state->input;
+    struct devices_args *args = state->input;
     switch (key) {
     case 'j':
-        *as_json = true;
+        args->as_json = true;
+        return 0;
+    case 'c':
+        args->counters = true;
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "it takes no arguments, and got '%s'", value);
@@ -30,6 +40,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print JSON", 0},
+    {"counters", 'c', NULL, 0, "What running processes have counted, too (docs/counters.md)", 0},
     {0},
 };
 
@@ -60,7 +71,44 @@ static void print_gids(struct sw_netdev *dev)
     }
 }
 
-static void print_table(const struct sw_hardware *hardware)
+/* Those that are not zero. */
+static void each_counter(struct sw_netdev *dev,
+                         void (*print)(const char *name, uint64_t value, bool is_first))
+{
+    bool is_first = true;
+    struct sw_counts counts;
+    sw_link_survey(dev, &counts);
+    const struct sw_traffic *moved = &counts.traffic;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } traffic[] = {
+        {"port_xmit_data", moved->sent_bytes / 4},
+        {"port_xmit_packets", moved->sent_packets},
+        {"port_rcv_data", moved->received_bytes / 4},
+        {"port_rcv_packets", moved->received_packets},
+        {"multicast_xmit_packets", moved->sent_multicast},
+        {"multicast_rcv_packets", moved->received_multicast},
+    };
+    for (size_t i = 0; i < sizeof(traffic) / sizeof(*traffic); i++)
+        if (traffic[i].value) {
+            print(traffic[i].name, traffic[i].value, is_first);
+            is_first = false;
+        }
+    for (int i = 0; i < SW_COUNTER_COUNT; i++)
+        if (counts.counters[i]) {
+            print(sw_counter_name((enum sw_counter)i), counts.counters[i], is_first);
+            is_first = false;
+        }
+}
+
+static void print_counter(const char *name, uint64_t value, bool is_first)
+{
+    (void)is_first;
+    printf("  %-28s  %" PRIu64 "\n", name, value);
+}
+
+static void print_table(const struct sw_hardware *hardware, bool counters)
 {
     printf("%-16s  %-15s  %-8s  %6s  %s\n", "DEVICE", "INTERFACE", "STATE", "MTU", "KIND");
     for (int i = 0; i < sw_netdev_count(); i++) {
@@ -69,6 +117,8 @@ static void print_table(const struct sw_hardware *hardware)
         printf("%-16s  %-15s  %-8s  %6u  %s\n", info.name, info.ifname, info.up ? "active" : "down",
                info.mtu_bytes, "sidewire");
         print_gids(sw_netdev_get(i));
+        if (counters)
+            each_counter(sw_netdev_get(i), print_counter);
     }
     for (int i = 0; i < hardware->count; i++)
         printf("%-16s  %-15s  %-8s  %6s  %s\n", hardware->devices[i].name,
@@ -92,7 +142,14 @@ static void print_json_gids(struct sw_netdev *dev)
     }
 }
 
-static void print_json(const struct sw_hardware *hardware)
+static void print_json_counter(const char *name, uint64_t value, bool is_first)
+{
+    fputs(is_first ? "" : ", ", stdout);
+    sw_json_string(stdout, name);
+    printf(": %" PRIu64, value);
+}
+
+static void print_json(const struct sw_hardware *hardware, bool counters)
 {
     const char *separator = "";
     printf("{\"devices\": [");
@@ -109,7 +166,13 @@ static void print_json(const struct sw_hardware *hardware)
         sw_json_member(stdout, "state", info.up ? "active" : "down");
         printf(", \"mtu\": %u,\n    \"gids\": [", info.mtu_bytes);
         print_json_gids(sw_netdev_get(i));
-        printf("]}");
+        putchar(']');
+        if (counters) {
+            printf(",\n    \"counters\": {");
+            each_counter(sw_netdev_get(i), print_json_counter);
+            putchar('}');
+        }
+        putchar('}');
         separator = ",";
     }
     for (int i = 0; i < hardware->count; i++) {
@@ -129,8 +192,8 @@ static void print_json(const struct sw_hardware *hardware)
 
 int sw_command_devices(int argc, char **argv)
 {
-    bool as_json = false;
-    argp_parse(&argp, argc, argv, 0, NULL, &as_json);
+    struct devices_args args = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &args);
     int failed = sw_netdev_refresh(NULL, NULL);
     if (failed) {
         sw_fault(NULL, "cannot read the network interfaces: %s", strerror(-failed));
@@ -138,10 +201,10 @@ int sw_command_devices(int argc, char **argv)
     }
     struct sw_hardware hardware;
     sw_hardware_read(&hardware);
-    if (as_json)
-        print_json(&hardware);
+    if (args.as_json)
+        print_json(&hardware, args.counters);
     else if (sw_netdev_count() + hardware.count)
-        print_table(&hardware);
+        print_table(&hardware, args.counters);
     if (sw_netdev_count() + hardware.count)
         return SW_STATUS_OK;
     sw_fault(

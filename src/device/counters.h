@@ -23,12 +23,25 @@ enum sw_counter {
     SW_REQ_FLUSH,           /* of these flushed ones */
     SW_RESP_ERROR,          /* of receive queues */
     SW_RESP_FLUSH,
-    SW_RNR_EXCEEDED, /* requests whose retries for want of a receive were used up */
+    SW_RNR_EXCEEDED,      /* requests whose retries for want of a receive were used up */
+    SW_RETRY_EXCEEDED,    /* requests that nobody answered */
+    SW_RNR_RECEIVED,      /* a request was told that there is no receive */
+    SW_RNR_SENT,          /* and told so by this side; packets only */
+    SW_OUT_OF_SEQUENCE,   /* request packets after a gap; from here on all is of packets */
+    SW_DUPLICATE_REQUEST, /* request packets that had been executed */
+    SW_PACKET_SEQ_ERR,    /* NAKs that told of a gap */
+    SW_ACK_TIMEOUT,       /* retransmission timers run out */
+    SW_RETRANSMITTED,     /* packets sent again */
+    SW_ICRC_ERROR,        /* packets damaged on the way */
+    SW_CNP_SENT,
+    SW_CNP_HANDLED,
+    SW_ECN_MARKED, /* packets that a router marked */
     SW_COUNTER_COUNT
 };
 
 /* `dev` NULL, where it cannot be told: the first device. */
 void sw_counter_add(struct sw_netdev *dev, enum sw_counter counter);
+void sw_counter_add_many(struct sw_netdev *dev, enum sw_counter counter, uint64_t more);
 uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter);
 /* Counts a completion in error: of a receive queue, or of a send queue. */
 void sw_counter_add_error(struct sw_netdev *dev, enum ibv_wc_status status, bool of_receive);

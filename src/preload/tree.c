@@ -45,7 +45,6 @@ struct sw_tree_row {
         path, SW_TREE_FILE, NULL, make \
     }
 #define COUNTER(name) FILE_OF(PORT "/counters/" name, "0")
-#define HW_COUNTER(name) FILE_OF(PORT "/hw_counters/" name, "0")
 
 /* A directory stands before its entries, and they are listed in this order. The device directories
  * are at the kernel's place for devices without a bus, with links from the class directories as the
@@ -124,7 +123,7 @@ static const struct sw_tree_row rows[] = {
     FILE_BY(PORT "/state", sw_text_state),
 
     /* Of all processes of the user, asked when they are read: link/link.h. The others stay zero:
-       nothing is lost or damaged in memory. */
+       they are of the link layer. docs/counters.md */
     DIR(PORT "/counters"),
     COUNTER("excessive_buffer_overrun_errors"),
     COUNTER("link_downed"),
@@ -149,19 +148,29 @@ static const struct sw_tree_row rows[] = {
     COUNTER("VL15_dropped"),
     DIR(PORT "/hw_counters"),
     FILE_OF(PORT "/hw_counters/lifespan", "10"),
-    HW_COUNTER("duplicate_request"),
-    HW_COUNTER("out_of_sequence"),
+    FILE_BY(PORT "/hw_counters/duplicate_request", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/local_ack_timeout_err", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/np_cnp_sent", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/np_ecn_marked_roce_packets", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/out_of_sequence", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/packet_seq_err", sw_text_counter),
     FILE_BY(PORT "/hw_counters/rcvd_pkts", sw_text_traffic),
     FILE_BY(PORT "/hw_counters/req_cqe_error", sw_text_counter),
     FILE_BY(PORT "/hw_counters/req_cqe_flush_error", sw_text_counter),
     FILE_BY(PORT "/hw_counters/resp_cqe_error", sw_text_counter),
     FILE_BY(PORT "/hw_counters/resp_cqe_flush_error", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/retrans_pkts", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/retry_exceeded_err", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/retry_rnr_exceeded_err", sw_text_counter),
     FILE_BY(PORT "/hw_counters/rnr_nak_retry_err", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rp_cnp_handled", sw_text_counter),
     FILE_BY(PORT "/hw_counters/rx_drop_length", sw_text_counter),
     FILE_BY(PORT "/hw_counters/rx_drop_malformed", sw_text_counter),
     FILE_BY(PORT "/hw_counters/rx_drop_no_qp", sw_text_counter),
     FILE_BY(PORT "/hw_counters/rx_drop_no_recv", sw_text_counter),
     FILE_BY(PORT "/hw_counters/rx_drop_qkey", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/rx_icrc_encapsulated", sw_text_counter),
+    FILE_BY(PORT "/hw_counters/send_rnr_err", sw_text_counter),
     FILE_BY(PORT "/hw_counters/sent_pkts", sw_text_traffic),
     FILE_BY(PORT "/hw_counters/tx_drop_stalled", sw_text_counter),
     FILE_BY(PORT "/hw_counters/tx_drop_unreachable", sw_text_counter),

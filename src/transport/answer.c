@@ -223,6 +223,7 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
     struct bitmap map = {packet->payload, r->peer_selective && gap ? packet->payload_len * 8 : 0};
     uint64_t rtt_ns = ack ? measure(r, seq, now_ns) : 0;
     r->counts.naks += class == SW_AETH_NAK;
+    r->counts.gaps += gap;
     if (map.bits)
         receive_bitmap(r, seq, map, now_ns);
     settle(r, ack ? seq + 1 : seq, now_ns); /* a NAK acknowledges what is before it */

@@ -65,7 +65,7 @@ struct sw_progress {
 
 /* What a program wants to know of a QP under loss. */
 struct sw_requester_counts {
-    uint64_t packets, resent, timeouts, probes, naks, rnr_naks, stale;
+    uint64_t packets, resent, timeouts, probes, naks, gaps, rnr_naks, stale; /* gaps: of the NAKs */
 };
 
 struct sw_requester {

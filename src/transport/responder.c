@@ -198,9 +198,9 @@ static bool admit_duplicate(struct sw_responder *r, const struct sw_packet *pack
  * told of what comes now and then. */
 static void admit_early(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq)
 {
-    r->counts.early++;
     if (r->rnr_told)
-        return;
+        return; /* sent before the peer knew; it sends them again: 9.7.5.2.8 */
+    r->counts.early++;
     bool kept = r->peer_selective && sw_early_keep(&r->early, r->expected, seq, packet);
     r->counts.kept += kept;
     if (r->peer_selective && !kept)

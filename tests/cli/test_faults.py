@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """`sidewire run --faults`: unmodified programs over a link that misbehaves as asked."""
+import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,13 +24,16 @@ def told(text):
     return {words.split(' ', 1)[1]: int(words.split(' ', 1)[0]) for words in found.group(1).split(', ')}
 
 
-def pingpong(faults, *more, kind='rc'):
+def pingpong(faults, *more, kind='rc', link='auto'):
     """Runs a pingpong, both sides with the faults. The client's status, what it printed, and what both said of faults."""
-    program = f'ibv_{kind}_pingpong'
+    return both(faults, link, f'ibv_{kind}_pingpong', '-d', 'sw_lo', '-g', '1', *more)
+
+
+def both(faults, link, program, *more):
     if not shutil.which(program):
         raise Skip(f'{program} is not installed')
     port = test_pair.free_port()
-    words = [CLI, 'run', '--faults', faults, '--', program, '-d', 'sw_lo', '-g', '1', '-p', str(port), *more]
+    words = [CLI, 'run', '--link', link, '--faults', faults, '--', program, *more, '-p', str(port)]
     with test_pair.server(*words, port=port) as child:
         client = run(*words, '127.0.0.1')
         if client.returncode:
@@ -123,6 +128,92 @@ def faults__delay_is_felt():
     expect(status == 0, output)
     expect(time.monotonic() - before >= 0.2, output)  # 20 times there and back
     expect(client['delayed'] >= 20, client)
+
+
+LIST = 'loss=1%,dup=0.1%,reorder=2%:50us,corrupt=1e-4,delay=20us,seed=7'
+
+
+def survives(program, *more, least):
+    """Over packets, with all there is in a list. The last ACK may be lost, and whom it was for then finds nobody there any more, as on
+    any network: a second and a third try are allowed."""
+    for _ in range(3):
+        status, output, client, server = both(LIST, 'roce', program, *more)
+        expect(client and server, output)
+        if status == 0:
+            break
+        expect('transport retry counter exceeded' in output, output)
+    expect(status == 0, output)
+    for said in (client, server):
+        expect(said['delayed'] + said['dropped'] == said['packets sent'], said)
+    expect(client['packets sent'] + server['packets sent'] >= least, client, server)
+    expect(client['dropped'] + server['dropped'] > 0 and client['reordered'] + server['reordered'] > 0, client, server)
+    return output
+
+
+def faults__packets_of_a_pingpong():
+    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-n', '300', least=1200)  # -c: the bytes are looked at
+
+
+def faults__packets_of_long_messages():
+    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-s', '100000', '-n', '20', least=1000)
+
+
+def faults__packets_of_perftest():
+    for name in ('write', 'send', 'read'):
+        survives(f'ib_{name}_bw', '-d', 'sw_lo', '-x', '1', '-F', '-s', '65536', '-n', '100', least=1600)
+
+
+def faults__nth_packet_over_packets():
+    status, output, client, server = with_script('drop packet 3 of qp 1 opcode send\n', '-n', '20', link='roce')
+    expect(status == 0, output)
+    expect(client['dropped'] == 1 and server['dropped'] == 1, client, server)
+    expect(client['received'] > 20 and server['received'] > 20, client, server)
+
+
+def faults__counters_of_running_programs():
+    """`sidewire devices --counters` asks them while they run; the loopback's are those of all programs of the user."""
+    if not shutil.which('ib_write_bw'):
+        raise Skip('ib_write_bw is not installed')
+    port = test_pair.free_port()
+    words = [CLI, 'run', '--link', 'roce', '--faults', 'loss=2%,seed=1', '--', 'ib_write_bw', '-d', 'sw_lo', '-x', '1', '-F', '-D', '2', '-p', str(port)]
+    with test_pair.server(*words, port=port):
+        client = subprocess.Popen([*words, '127.0.0.1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            seen, limit = {}, time.monotonic() + 20
+            while not {'retrans_pkts', 'out_of_sequence', 'port_xmit_data'} <= set(seen) and time.monotonic() < limit:
+                asked = json.loads(run(CLI, 'devices', '--counters', '--json').stdout)['devices']
+                seen = next(item['counters'] for item in asked if item['name'] == 'sw_lo')
+                text = run(CLI, 'devices', '--counters').stdout
+            expect({'retrans_pkts', 'out_of_sequence', 'port_xmit_data'} <= set(seen), seen)
+            expect(all(value > 0 for value in seen.values()), seen)
+            expect(re.search(r'^  port_xmit_data +\d+$', text, re.M), text)
+        finally:
+            client.kill()
+            client.wait()
+
+
+def faults__cut_over_packets():
+    status, output, client, _ = with_script('cut\n', '-n', '20', link='roce')
+    expect(status != 0 and 'transport retry counter exceeded' in output, output)
+    expect(client['lost in a cut'] == client['packets sent'] > 1, client)
+
+
+def faults__what_is_held_leaves_at_the_end():
+    """Each ACK leaves 100 ms late, the last one when its program ends: nobody waits for it in vain."""
+    status, output, client, server = pingpong('delay=100ms', '-n', '3', link='roce')
+    expect(status == 0, output)
+    expect(client['delayed'] == client['packets sent'], client)
+
+
+def faults__same_fate_for_same_packets():
+    """Datagrams are sent once each: the same seed, the same ones lost."""
+    said = []
+    for seed in (5, 5, 6):
+        status, output, client, _ = pingpong(f'dup=20%,seed={seed}', '-n', '100', '-r', '300', kind='ud', link='roce')
+        expect(status == 0, output)
+        said.append(client['duplicated'])
+    expect(said[0] == said[1] != 0, said)
+    expect(said[2] != said[0], said)
 
 
 if __name__ == '__main__':

@@ -15,17 +15,18 @@ struct sem_case {
     void (*a)(int sock, int param);
     void (*b)(int sock, int param);
     int param; /* | SEM_PROCESSES: makes no sense as threads of one process; | SEM_ALONE: that, and
-                  in a network of their own */
+                  in a network of their own; | SEM_ON_WIRE: over RoCE only */
 };
 #define SEM_PROCESSES (1 << 24)
 #define SEM_ALONE (1 << 25 | SEM_PROCESSES)
+#define SEM_ON_WIRE (1 << 26)
 /* Tables end with a NULL name. */
 extern const struct sem_case sem_requester[], sem_flush[], sem_persist[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
     sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_windows_inv[],
     sem_newops[], sem_cqs[], sem_objects[];
 extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_mcast[],
-    sem_counters[], sem_attrs[], sem_pacing[];
+    sem_counters[], sem_attrs[], sem_pacing[], sem_faults[];
 
 #define RIG_BYTES (256u * 1024)
 

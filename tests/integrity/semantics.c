@@ -18,11 +18,11 @@
 #define NAMES_MAX 200
 
 static const struct sem_case *const tables[] = {
-    sem_requester, sem_errors,      sem_peers,    sem_states, sem_queues,
-    sem_events,    sem_srqs,        sem_data,     sem_order,  sem_memory,
-    sem_windows,   sem_windows_inv, sem_newops,   sem_cqs,    sem_objects,
-    sem_flush,     sem_persist,     sem_uc,       sem_xrc,    sem_xrc_shared,
-    sem_ud,        sem_mcast,       sem_counters, sem_attrs,  sem_pacing,
+    sem_requester, sem_errors,     sem_peers,   sem_states, sem_queues,   sem_events,
+    sem_srqs,      sem_data,       sem_order,   sem_memory, sem_windows,  sem_windows_inv,
+    sem_newops,    sem_cqs,        sem_objects, sem_flush,  sem_persist,  sem_uc,
+    sem_xrc,       sem_xrc_shared, sem_ud,      sem_mcast,  sem_counters, sem_attrs,
+    sem_pacing,    sem_faults,
 };
 
 void rig_prepare(struct rig *rig, int sock, const struct rig_attr *attr)
@@ -133,13 +133,13 @@ void sem_two_idle(int sock, int param)
 static void run_a(int sock, void *arg)
 {
     const struct sem_case *one = arg;
-    one->a(sock, one->param & ~SEM_ALONE);
+    one->a(sock, one->param & ~(SEM_ALONE | SEM_ON_WIRE));
 }
 
 static void run_b(int sock, void *arg)
 {
     const struct sem_case *one = arg;
-    one->b(sock, one->param & ~SEM_ALONE);
+    one->b(sock, one->param & ~(SEM_ALONE | SEM_ON_WIRE));
 }
 
 /* A network with nothing but a loopback interface that is up. */
@@ -200,6 +200,12 @@ static struct options parse(int argc, char **argv)
     return options;
 }
 
+static bool is_on_wire(void)
+{
+    const char *link = getenv("SIDEWIRE_LINK");
+    return link && !strcmp(link, "roce");
+}
+
 int main(int argc, char **argv)
 {
     struct options options = parse(argc, argv);
@@ -210,6 +216,8 @@ int main(int argc, char **argv)
             if (options.count && !listed(options.names, options.count, one->name))
                 continue;
             if (one->param & SEM_PROCESSES && options.mode == VU_THREADS)
+                continue;
+            if (one->param & SEM_ON_WIRE && !is_on_wire())
                 continue;
             if (listed(options.except, options.except_count, one->name))
                 continue;

@@ -342,12 +342,17 @@ static enum put put_on_wire(struct sw_qp *qp, uint32_t position)
     return put_nowhere(qp, position);
 }
 
+static bool is_for_wire(const struct sw_route *route)
+{
+    return sw_link_is_far(route) && (sw_direct.off || !is_to_group(route));
+}
+
 static enum put send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
     if (is_to_group(route) && !sw_direct.off)
         return put_to_group(qp, &route->path.dgid, position);
-    if (__builtin_expect(sw_link_is_far(route), 0))
+    if (__builtin_expect(is_for_wire(route), 0))
         return put_on_wire(qp, position);
     if (sw_direct.off)
         return put_nowhere(qp, position);
@@ -356,8 +361,8 @@ static enum put send_one(struct sw_qp *qp, uint32_t position)
 
 static enum put start(struct sw_qp *qp, uint32_t position)
 {
-    if (__builtin_expect(!sw_gates, 1))
-        return send_one(qp, position);
+    if (__builtin_expect(!sw_gates, 1) || is_for_wire(sw_sq_route(&qp->sq, position)))
+        return send_one(qp, position); /* by packets, each of which is looked at by itself */
     uint32_t copies;
     if (!sw_gate_datagram(qp, sw_sq_at(&qp->sq, position), position, &copies))
         return PUT_WAIT;

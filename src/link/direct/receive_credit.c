@@ -2,6 +2,7 @@
 #include "link/direct/receive_credit.h"
 
 #include "base/clock.h"
+#include "device/counters.h"
 #include "device/qp_impl.h"
 
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -22,11 +23,13 @@ enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d)
     if (d->rules[SW_RNR].lost)
         return sw_step_refused(d, SW_RNR);
     uint64_t now_ns = sw_clock_ns();
-    if (!d->rnr_ns)
+    if (!d->rnr_ns) {
         d->rnr_ns = now_ns;
-    else if (now_ns - d->rnr_ns >= sw_rnr_timer_ns(SW_PUB_GET(d->remote->min_rnr_timer))) {
+        sw_counter_add(qp->ctx->netdev, SW_RNR_RECEIVED);
+    } else if (now_ns - d->rnr_ns >= sw_rnr_timer_ns(SW_PUB_GET(d->remote->min_rnr_timer))) {
         d->rnr_ns = now_ns;
         d->rnr_tries++;
+        sw_counter_add(qp->ctx->netdev, SW_RNR_RECEIVED);
     } else if (qp->attr.rnr_retry) {
         return SW_STEP_BLOCKED;
     }

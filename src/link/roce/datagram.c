@@ -66,7 +66,7 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
         .payload_bytes = wqe->len_bytes,
     };
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    sw_batch_add(batch, &out);
+    sw_roce_add(qp, batch, &packet, &out);
     sw_batch_close(batch);
     return SW_ROCE_SENT;
 }
@@ -77,6 +77,10 @@ void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival
     if (packet->opcode->service != SW_SERVICE_UD ||
         (packet->bth.pkey | SW_PKEY_MEMBER) != SW_PKEY_DEFAULT) {
         sw_counter_add(qp->ctx->netdev, SW_RX_DROP_MALFORMED);
+        return;
+    }
+    if (sw_roce_withholds(qp)) {
+        sw_counter_add(qp->ctx->netdev, SW_RX_DROP_NO_RECV);
         return;
     }
     union ibv_gid source, dest;

@@ -56,14 +56,17 @@ static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
 {
     struct sw_progress progress;
     if (packet->opcode->service == SW_SERVICE_CNP) {
+        r->counts.cnps_received++;
         if (r->ring)
             sw_requester_cnp(&r->requester, current.now_ns);
         if (r->receives)
             sw_responder_cnp(&r->responder, current.now_ns);
         return;
     }
-    if ((arrival->traffic_class & CONGESTED) == CONGESTED && r->receives)
+    if ((arrival->traffic_class & CONGESTED) == CONGESTED && r->receives) {
+        r->counts.marked++;
         sw_responder_congested(&r->responder, current.now_ns);
+    }
     if (packet->opcode->is_request) {
         if (r->receives)
             sw_roce_respond(r, packet, current.now_ns);
@@ -73,23 +76,25 @@ static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
     }
 }
 
-void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
+struct sw_qp *sw_roce_receiver_of(const struct sw_arrival *arrival, struct sw_packet *packet)
 {
-    (void)arg;
-    struct sw_packet packet;
-    if (sw_packet_decode(arrival->bytes, arrival->len_bytes, &packet) != SW_PACKET_FAULT_NONE) {
+    if (sw_packet_decode(arrival->bytes, arrival->len_bytes, packet) != SW_PACKET_FAULT_NONE) {
         sw_port_count(&sw_roce.port, SW_PORT_RX_MALFORMED, 1);
-        return;
+        return NULL;
     }
-    struct sw_qp *qp = find(packet.bth.dest_qpn);
-    if (!qp) {
+    struct sw_qp *qp = find(packet->bth.dest_qpn);
+    if (!qp)
         sw_counter_add(NULL, SW_RX_DROP_NO_QP);
-        return;
-    }
+    return qp;
+}
+
+void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
+                            const struct sw_packet *packet)
+{
     if (qp != current.qp)
         sw_roce_deliver_end();
     if (qp->rules->is_datagram) {
-        sw_roce_deliver_datagram(qp, arrival, &packet);
+        sw_roce_deliver_datagram(qp, arrival, packet);
         return;
     }
     if (!current.qp) {
@@ -98,8 +103,21 @@ void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
         current.now_ns = sw_clock_ns();
     }
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
-    if (!r || !is_connected(qp->state) || !belongs(r, arrival, &packet))
+    if (!r || !is_connected(qp->state) || !belongs(r, arrival, packet))
         sw_counter_add(qp->ctx->netdev, SW_RX_DROP_NO_QP);
     else
-        deliver_connected(qp, r, arrival, &packet);
+        deliver_connected(qp, r, arrival, packet);
+}
+
+void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
+{
+    (void)arg;
+    struct sw_packet packet;
+    struct sw_qp *qp = sw_roce_receiver_of(arrival, &packet);
+    if (!qp)
+        return;
+    if (__builtin_expect(sw_faults_live != NULL, 0))
+        sw_roce_impair_received(qp, arrival, &packet);
+    else
+        sw_roce_deliver_passed(qp, arrival, &packet);
 }

@@ -115,6 +115,8 @@ uint64_t sw_port_counter(const struct sw_port *port, enum sw_port_counter counte
 /* Delivers what waits, a bounded part of it. Looks only at sockets that were busy lately unless
  * `all`. Returns the number of packets delivered. */
 uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all);
+/* Counts a packet whose ICRC is wrong. */
+void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arrival);
 /* Closes connected sockets that have been silent for long. */
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 
@@ -132,6 +134,7 @@ struct sw_outgoing {
     uint32_t piece_count;
     uint32_t payload_bytes;
     bool may_change; /* ... but its bytes may be written meanwhile */
+    uint32_t damage; /* a bit that is turned once it is sealed, + 1; 0: none */
 };
 #define SW_PACKET_PAYLOAD_MAX 4096u
 

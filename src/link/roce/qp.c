@@ -142,6 +142,7 @@ static void disconnect(struct sw_qp *qp)
     sw_qp_publish(qp, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)
         sw_roce_drop_claim(r);
+    sw_roce_account(r);
     sw_flushing_drop(&r->flushing);
     qp->link_state = NULL;
     sw_roce_bury(r);
@@ -211,7 +212,7 @@ static enum added add(struct sw_roce_qp *r, struct sw_batch *batch, struct sw_em
     if (result != NOT_ADDED) {
         out.header_bytes =
             (uint32_t)sw_packet_encode_headers(&emission->packet, header, sizeof(header));
-        sw_batch_add(batch, &out);
+        sw_roce_add(r->qp, batch, &emission->packet, &out);
     }
     if (reads)
         sw_mr_serve_end(r->qp->index);
@@ -319,8 +320,9 @@ static void changed(struct sw_qp *qp)
 
 static void traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
-    (void)qp; /* its sums are kept up to date */
-    *out = (struct sw_traffic){0};
+    *out = (struct sw_traffic){0}; /* qp->moved is kept up to date */
+    if (qp->link_state)
+        sw_roce_account(qp->link_state);
 }
 
 const struct sw_qp_ops sw_roce_qp_ops = {

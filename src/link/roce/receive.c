@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "device/counters.h"
+#include "device/netdev.h"
 #include "device/pub.h"
 #include "link/roce/socket.h"
 #include "wire/bytes.h"
@@ -74,6 +76,19 @@ static bool is_intact(struct sw_port *port, const struct sw_arrival *arrival, ui
     return sw_icrc_check(&flow, arrival->bytes, arrival->len_bytes, &port->rewind, &ip_id);
 }
 
+static struct sw_netdev *device_of(const struct sw_arrival *arrival)
+{
+    union ibv_gid gid;
+    memcpy(gid.raw, &arrival->dest, sizeof(gid.raw));
+    return sw_netdev_with_gid(&gid);
+}
+
+void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arrival)
+{
+    sw_port_count(port, SW_PORT_RX_BAD_ICRC, 1);
+    sw_counter_add(device_of(arrival), SW_ICRC_ERROR);
+}
+
 static bool deliver(struct sw_port *port, const struct sw_haul *haul, uint32_t index,
                     const uint8_t *bytes, uint32_t len_bytes)
 {
@@ -85,7 +100,7 @@ static bool deliver(struct sw_port *port, const struct sw_haul *haul, uint32_t i
         return false;
     }
     if (!is_intact(port, &arrival, index)) {
-        sw_port_count(port, SW_PORT_RX_BAD_ICRC, 1);
+        sw_port_refuse_damaged(port, &arrival);
         return false;
     }
     port->deliver(port->arg, &arrival);

@@ -39,7 +39,7 @@ static enum sw_verdict refuse_send(struct sw_roce_qp *r, const struct sw_inbound
 
 static bool take_claim(struct sw_roce_qp *r, const struct sw_inbound *message)
 {
-    if (!r->claimed)
+    if (!r->claimed && !sw_roce_withholds(r->qp))
         r->claimed = sw_execute_take_recv(r->qp, message, &r->claim);
     r->claim_srq = message->srq ? message->srq->num : 0;
     return r->claimed;
@@ -204,6 +204,7 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
     };
     if (verdict == SW_ACK && !demand->duplicate)
         account(r, demand);
+    r->counts.rnrs_sent += verdict == SW_RNR && !rule->lost;
     r->reads_due |= demand->kind == SW_DEMAND_READ;
     sw_responder_conclude(&r->responder, demand, &outcome);
     return outcome.dead ? end(r, verdict, now_ns) : SW_ROCE_ALIVE;

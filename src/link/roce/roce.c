@@ -73,6 +73,8 @@ static uint32_t receive(bool all)
     free_buried();
     uint64_t now_ns = sw_clock_ns();
     all |= now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    if (__builtin_expect(sw_faults_live != NULL, 0))
+        sw_roce_impair_release(now_ns);
     uint32_t count = sw_port_receive(&sw_roce.port, now_ns, all);
     if (all)
         atomic_store_explicit(&sw_roce.heard_ns, now_ns, memory_order_relaxed);
@@ -152,6 +154,8 @@ static uint64_t step(uint64_t now_ns)
         atomic_store_explicit(&sw_roce.busy, watches, memory_order_relaxed);
     free_buried();
     run_timers(now_ns);
+    if (sw_faults_live)
+        sw_roce_impair_plan();
     if (now_ns - sw_roce.tidy_ns >= TIDY_NS) {
         sw_port_tidy(&sw_roce.port, now_ns);
         sw_roce.tidy_ns = now_ns;
@@ -183,6 +187,8 @@ void sw_roce_start(void)
 {
     sw_engine_add(&engine_part);
     sw_engine_handle(SW_WATCH_PORT, on_port);
+    if (sw_faults_live)
+        sw_roce_impair_start();
 }
 
 static int open_port(bool is_needed)
@@ -219,6 +225,7 @@ void sw_roce_fork_child(void)
     pthread_mutex_init(&open_lock, NULL);
     if (!atomic_exchange(&sw_roce.open, false))
         return;
+    sw_roce_impair_fork_child();
     sw_port_close(&sw_roce.port); /* the QPs' states are the parent's: left alone */
     sw_roce.port.rx_lock = (struct sw_lock){0};
     if (sw_roce.slots)

@@ -8,6 +8,8 @@
  *  - request.c    the requester's side
  *  - respond.c    the responder's side
  *  - datagram.c   UD
+ *  - impair.c     faults on purpose
+ *  - account.c    what is counted
  *
  * Locks: cq.poll_lock < port.rx_lock < qp.lock < a batch's lock. Who receives holds rx_lock; so
  * what it found a queue pair by stays as long as it is held.
@@ -15,10 +17,12 @@
 #ifndef SW_LINK_ROCE_ROCE_H
 #define SW_LINK_ROCE_ROCE_H
 
+#include "device/counters.h"
 #include "device/execute.h"
 #include "device/flushing.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
+#include "link/faults/live.h"
 #include "link/roce/port.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
@@ -45,6 +49,10 @@ struct sw_roce_qp {
     struct sw_demand parked;
     struct sw_flushing flushing;
 
+    struct {
+        uint64_t marked, cnps_received, rnrs_sent;
+        uint64_t told[SW_COUNTER_COUNT]; /* of all the machines', what the device's have already */
+    } counts;
     struct sw_roce_qp *next; /* among those that are done with */
     struct sw_requester requester;
     struct sw_responder responder;
@@ -86,6 +94,11 @@ void sw_roce_bury(struct sw_roce_qp *r);
 
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
+/* One that has passed the rules for faults. */
+void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
+                            const struct sw_packet *packet);
+/* The QP that a packet is for; NULL: none, or it is no packet. */
+struct sw_qp *sw_roce_receiver_of(const struct sw_arrival *arrival, struct sw_packet *packet);
 /* After the last packet: sends what the last QP has to say, and lets go of it. */
 void sw_roce_deliver_end(void);
 
@@ -114,10 +127,43 @@ enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns);
 bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out);
 void sw_roce_drop_claim(struct sw_roce_qp *r);
 
+/* account.c: brings the device's counters up to date; with the QP locked */
+void sw_roce_account(struct sw_roce_qp *r);
+
 /* datagram.c */
 enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_WAY, SW_ROCE_BAD_KEY };
 enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
 void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet);
+
+/* impair.c: only where faults are asked for (sw_faults_live) */
+void sw_roce_impair_start(void);
+void sw_roce_impair_fork_child(void);
+/* Passes a packet that leaves, as the rules say: to the batch, once or twice, or to be held. */
+void sw_roce_impair_sent(const struct sw_qp *qp, struct sw_batch *batch,
+                         const struct sw_packet *packet, const struct sw_outgoing *out);
+/* The same for one that came; rx_lock held. */
+void sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
+                             const struct sw_packet *packet);
+/* Lets go of what was held until now; rx_lock held, no QP locked. */
+void sw_roce_impair_release(uint64_t now_ns);
+/* Has the engine woken for what is still held; rx_lock held. */
+void sw_roce_impair_plan(void);
+/* Whether the QP's receives are to be taken for absent. */
+bool sw_roce_impair_withholds(const struct sw_qp *qp);
+
+static inline void sw_roce_add(const struct sw_qp *qp, struct sw_batch *batch,
+                               const struct sw_packet *packet, const struct sw_outgoing *out)
+{
+    if (__builtin_expect(sw_faults_live != NULL, 0))
+        sw_roce_impair_sent(qp, batch, packet, out);
+    else
+        sw_batch_add(batch, out);
+}
+
+static inline bool sw_roce_withholds(const struct sw_qp *qp)
+{
+    return __builtin_expect(sw_faults_live != NULL, 0) && sw_roce_impair_withholds(qp);
+}
 
 #endif

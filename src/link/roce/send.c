@@ -34,6 +34,7 @@ struct slot { /* one packet */
     uint32_t len_bytes; /* with pad and ICRC */
     uint16_t iov_first, iov_count;
     uint32_t header_bytes, payload_bytes;
+    uint32_t damage; /* as in struct sw_outgoing; it has no other in its group */
     _Alignas(16) uint8_t store[STORE_BYTES]; /* header, copied payload or none, pad and ICRC */
 };
 
@@ -102,12 +103,13 @@ void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet)
     slot->len_bytes = packet->header_bytes + packet->payload_bytes + pad + SW_ICRC_BYTES;
     slot->header_bytes = packet->header_bytes;
     slot->payload_bytes = packet->payload_bytes;
+    slot->damage = packet->damage;
     slot->iov_first = (uint16_t)batch->iov_count;
     slot->iov_count = 0;
     memcpy(slot->store, packet->header, packet->header_bytes);
     uint8_t *end = slot->store + packet->header_bytes;
     bool copies = packet->payload_bytes <= COPY_BYTES || packet->may_change ||
-                  packet->piece_count > PIECES_MAX;
+                  packet->piece_count > PIECES_MAX || packet->damage;
     if (copies) {
         for (uint32_t i = 0; i < packet->piece_count; i++) {
             sw_payload_copy(end, packet->pieces[i].iov_base, packet->pieces[i].iov_len);
@@ -137,6 +139,8 @@ static void seal(struct sw_batch *batch, struct slot *slot, uint16_t ip_id)
             crc = sw_icrc_add(crc, iov[i].iov_base, iov[i].iov_len);
     }
     sw_icrc_finish(crc, slot->payload_bytes, trailer);
+    if (__builtin_expect(slot->damage, 0))
+        slot->store[(slot->damage - 1) / 8] ^= (uint8_t)(1u << (slot->damage - 1) % 8);
 }
 
 static struct cmsghdr *add_control(struct msghdr *message, struct cmsghdr *at, int level, int type,
@@ -197,11 +201,11 @@ static uint32_t run_of(const struct sw_batch *batch, uint32_t first)
 {
     const struct slot *head = &batch->slots[first];
     uint32_t count = 1, bytes = head->len_bytes;
-    if (atomic_load_explicit(&batch->port->no_gso, memory_order_relaxed))
+    if (atomic_load_explicit(&batch->port->no_gso, memory_order_relaxed) || head->damage)
         return 1;
     while (first + count < batch->count && count < GROUP_SEGMENTS) {
         const struct slot *next = &batch->slots[first + count];
-        if (next->path != head->path || next->len_bytes > head->len_bytes ||
+        if (next->path != head->path || next->len_bytes > head->len_bytes || next->damage ||
             bytes + next->len_bytes > GROUP_BYTES)
             break;
         bytes += next->len_bytes;

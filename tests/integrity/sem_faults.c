@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sem.h: faults on purpose over packets (docs/faults.md), rule by rule, as the other side and the
+ * counters see them. Each pair is alone in its network, so the numbers are known. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ud_side.h"
+
+/* Of this process, from its first device on. */
+static void misbehave(const char *script)
+{
+    char path[64];
+    int fd = memfd_create("faults", 0);
+    VU_TRUE(fd >= 0 && write(fd, script, strlen(script)) == (ssize_t)strlen(script));
+    snprintf(path, sizeof(path), "@/proc/self/fd/%d", fd);
+    VU_EQ(setenv("SIDEWIRE_FAULTS", path, 1), 0);
+}
+
+static unsigned long long counted(const struct vu_dev *dev, const char *name)
+{
+    char port[600], file[64];
+    snprintf(port, sizeof(port), "%s/ports/1", dev->ctx->device->ibdev_path);
+    snprintf(file, sizeof(file), "hw_counters/%s", name);
+    return sem_read_counter(port, file);
+}
+
+/* A SEND of so many packets, by the side that sends; the other checks its bytes. */
+static void message(struct rig *rig, struct vu_ep *ep, bool sends, uint32_t packets, uint8_t value)
+{
+    uint32_t len_bytes = packets * (128u << rig->dev.mtu);
+    memset(rig->buf, sends ? value : (uint8_t)~value, len_bytes);
+    if (!sends)
+        VU_EQ(vu_post_recv(ep->qp, value, rig->buf, len_bytes, rig->mr->lkey), 0);
+    vu_barrier(rig->sock);
+    if (sends) {
+        struct vu_send send = rig_send(rig, IBV_WR_SEND, value, 0, len_bytes);
+        VU_EQ(vu_post_send(ep->qp, &send), 0);
+        vu_expect(ep->scq, value, IBV_WC_SUCCESS);
+    } else {
+        VU_EQ(vu_expect(ep->rcq, value, IBV_WC_SUCCESS).byte_len, len_bytes);
+        rig_bytes(rig, 0, len_bytes, value);
+    }
+}
+
+/* One packet is sent again, and no other. A machine that gives a process no time lets timers run
+ * out as well: then another round is looked at. */
+#define ROUNDS 12
+
+static void third(int sock, bool sends)
+{
+    struct rig rig;
+    char script[40 * ROUNDS] = "";
+    bool once = false;
+    for (int i = 0; i < ROUNDS && sends; i++)
+        sprintf(script + strlen(script), "drop packet 3 of qp %d once\n", i + 2);
+    misbehave(script);
+    rig_open(&rig, sock, NULL);
+    for (int i = 0; i < ROUNDS && !once; i++) {
+        struct vu_ep ep;
+        unsigned long long before = counted(&rig.dev, "retrans_pkts");
+        unsigned long long gaps = counted(&rig.dev, "packet_seq_err");
+        unsigned long long early = counted(&rig.dev, "out_of_sequence");
+        vu_ep_create(&rig.dev, NULL, &ep);
+        vu_connect(&ep, sock, NULL);
+        message(&rig, &ep, sends, 8, (uint8_t)(i + 1));
+        vu_barrier(sock);
+        unsigned long long again = counted(&rig.dev, "retrans_pkts") - before;
+        VU_TRUE(again > 0);
+        VU_TRUE(counted(&rig.dev, "out_of_sequence") > early);
+        once = again == 1 && counted(&rig.dev, "packet_seq_err") > gaps;
+        vu_barrier(sock);
+        vu_ep_destroy(&ep);
+    }
+    VU_TRUE(once);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void third_a(int sock, int param)
+{
+    (void)param;
+    third(sock, true);
+}
+
+static void third_b(int sock, int param)
+{
+    (void)param;
+    third(sock, false);
+}
+
+/* What a message of eight packets meets, and the counters that tell. */
+struct fault {
+    const char *sender, *receiver; /* scripts */
+    const char *counter;
+    unsigned long long least, most; /* of that counter */
+};
+static const struct fault faults[] = {
+    {"corrupt psn 0x125 once\n", "", "rx_icrc_encapsulated", 1, 1},
+    {"", "corrupt received psn 0x125 once\n", "rx_icrc_encapsulated", 1, 1},
+    {"drop psn 0x123 once\n", "", "out_of_sequence", 1, 1000},
+    {"", "drop received packet 4 of qp 1 opcode send\n", "out_of_sequence", 1, 1000},
+    {"", "drop opcode ack for 100ms\n", "local_ack_timeout_err", 1, 1000},
+    {"drop received opcode ack times 2\n", "", "retrans_pkts", 1, 1000},
+    {"duplicate packet 2 opcode send once\n", "", "duplicate_request", 1, 1000},
+    {"", "duplicate received packet 2 opcode send once\n", "duplicate_request", 1, 1000},
+    {"reorder 30ms psn 0x124 once\n", "", "out_of_sequence", 1, 1000},
+    {"", "reorder 30ms received psn 0x124 once\n", "out_of_sequence", 1, 1000},
+};
+#define FAULTS (sizeof(faults) / sizeof(faults[0]))
+
+static void fault(int sock, int param, bool sends)
+{
+    const struct fault *one = &faults[param];
+    struct rig rig;
+    misbehave(sends ? one->sender : one->receiver);
+    rig_open(&rig, sock, NULL);
+    message(&rig, &rig.ep, sends, 8, 0x5a);
+    vu_sleep_ms(50); /* what is held comes */
+    vu_barrier(sock);
+    unsigned long long seen = counted(&rig.dev, one->counter);
+    VU_CHECK(seen >= one->least && seen <= one->most, "%s is %llu", one->counter, seen);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void fault_a(int sock, int param)
+{
+    fault(sock, param, true);
+}
+
+static void fault_b(int sock, int param)
+{
+    fault(sock, param, false);
+}
+
+/* The receiver says for 200 ms that there is no receive. */
+static void rnr(int sock, bool sends)
+{
+    struct rig rig;
+    uint64_t start_ms = vu_now_ms(), other_ms;
+    if (!sends)
+        misbehave("rnr for 200ms\n");
+    rig_open(&rig, sock, NULL);
+    vu_put(sock, &start_ms, sizeof(start_ms));
+    vu_get(sock, &other_ms, sizeof(other_ms));
+    message(&rig, &rig.ep, sends, 1, 7);
+    VU_TRUE(!sends || vu_now_ms() - other_ms >= 200);
+    vu_barrier(sock);
+    VU_TRUE(counted(&rig.dev, "rnr_nak_retry_err") > 10); /* 0.64 ms each */
+    VU_TRUE(counted(&rig.dev, "send_rnr_err") >= counted(&rig.dev, "rnr_nak_retry_err"));
+    VU_EQ(counted(&rig.dev, "retry_rnr_exceeded_err"), 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void rnr_a(int sock, int param)
+{
+    (void)param;
+    rnr(sock, true);
+}
+
+static void rnr_b(int sock, int param)
+{
+    (void)param;
+    rnr(sock, false);
+}
+
+/* WRITEs go on until the link has been cut for a second and is back; all are in memory then. */
+#define CUT_WRITES 64u
+
+static void cut_a(int sock, int param)
+{
+    (void)param;
+    const struct rig_attr attr = {.conn = vu_conn_default};
+    struct rig_attr patient = attr;
+    patient.conn.timeout = 17; /* 0.5 s */
+    struct rig rig;
+    misbehave("cut at 300ms for 1s\n");
+    uint64_t start_ms = vu_now_ms(), longest_ms = 0;
+    rig_open(&rig, sock, &patient);
+    for (uint32_t i = 0; vu_now_ms() - start_ms < 1500; i = (i + 1) % CUT_WRITES) {
+        uint64_t before_ms = vu_now_ms();
+        memset(rig.buf + i * 4096, (int)i, 4096);
+        struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, i, i * 4096, 4096);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+        longest_ms = vu_now_ms() - before_ms > longest_ms ? vu_now_ms() - before_ms : longest_ms;
+    }
+    VU_CHECK(longest_ms >= 900, "%llu ms", (unsigned long long)longest_ms);
+    VU_TRUE(counted(&rig.dev, "local_ack_timeout_err") > 0);
+    VU_EQ(counted(&rig.dev, "retry_exceeded_err"), 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void cut_b(int sock, int param)
+{
+    (void)param;
+    const struct rig_attr attr = {.fill = 0xff};
+    struct rig rig;
+    rig_open(&rig, sock, &attr);
+    vu_barrier(sock);
+    for (uint32_t i = 0; i < CUT_WRITES; i++)
+        rig_bytes(&rig, i * 4096, 4096, rig.buf[0] == 0xff ? 0xff : (uint8_t)i);
+    VU_TRUE(rig.buf[0] != 0xff);
+    rig_close(&rig);
+}
+
+/* A cut that is longer than the retries. */
+static void cut_for_good_a(int sock, int param)
+{
+    (void)param;
+    struct rig_attr attr = {.conn = vu_conn_default};
+    attr.conn.timeout = 12; /* 17 ms */
+    attr.conn.retry_cnt = 3;
+    struct rig rig;
+    misbehave("cut\n");
+    rig_open(&rig, sock, &attr);
+    struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 100);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_RETRY_EXC_ERR);
+    VU_EQ(counted(&rig.dev, "retry_exceeded_err"), 1);
+    VU_TRUE(counted(&rig.dev, "local_ack_timeout_err") > 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+/* Three datagrams, of which the sender's or the receiver's rules take or give one. */
+struct loss {
+    const char *sender, *receiver;
+    uint8_t values[4]; /* what comes, ending with 0 */
+};
+static const struct loss losses[] = {
+    {"drop packet 2 opcode datagram\n", "", {1, 3}},
+    {"", "drop received packet 2 opcode datagram\n", {1, 3}},
+    {"duplicate packet 2\n", "", {1, 2, 2, 3}},
+    {"corrupt packet 2\n", "", {1, 3}},
+    {"reorder 40ms packet 1\n", "", {2, 3, 1}},
+    {"", "reorder 40ms received packet 1\n", {2, 3, 1}},
+};
+#define LOSSES (sizeof(losses) / sizeof(losses[0]))
+
+static void datagrams_a(int sock, int param)
+{
+    struct ud_side side;
+    misbehave(losses[param].sender);
+    ud_open(&side, sock, NULL);
+    vu_barrier(sock);
+    for (uint32_t i = 1; i <= 3; i++) {
+        memset(side.buf + i * 1000, (int)i, 1000);
+        ud_send(&side, &(struct ud_send){.wr_id = i, .at = i * 1000, .len_bytes = 1000});
+        vu_sleep_ms(5);
+    }
+    vu_barrier(sock);
+    ud_close(&side);
+}
+
+static void datagrams_b(int sock, int param)
+{
+    const uint8_t *values = losses[param].values;
+    struct ud_side side;
+    misbehave(losses[param].receiver);
+    ud_open(&side, sock, NULL);
+    for (uint64_t i = 0; i < 4; i++)
+        ud_recv(&side, side.qp, i, UD_SLOT);
+    vu_barrier(sock);
+    uint64_t i = 0;
+    for (; i < 4 && values[i]; i++) {
+        vu_expect(side.rcq, i, IBV_WC_SUCCESS);
+        ud_check(&side, i, 1000, values[i]);
+    }
+    vu_expect_none(side.rcq, UD_QUIET_MS);
+    vu_barrier(sock);
+    ud_close(&side);
+}
+
+/* A datagram is complete when it has left: what the program then does to its memory does not change
+ * what is on its way, however long that takes. */
+static void held_a(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    misbehave("delay 100ms\n");
+    ud_open(&side, sock, NULL);
+    memset(side.buf, 9, 4000);
+    vu_barrier(sock);
+    ud_send(&side, &(struct ud_send){.wr_id = 1, .len_bytes = 4000});
+    memset(side.buf, 0, 4000);
+    ud_close(&side);
+    vu_barrier(sock);
+}
+
+static void held_b(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    ud_open(&side, sock, NULL);
+    ud_recv(&side, side.qp, 0, UD_SLOT);
+    vu_barrier(sock);
+    uint64_t before_ms = vu_now_ms();
+    vu_expect(side.rcq, 0, IBV_WC_SUCCESS);
+    ud_check(&side, 0, 4000, 9);
+    VU_TRUE(vu_now_ms() - before_ms >= 90);
+    vu_barrier(sock);
+    ud_close(&side);
+}
+
+/* Atomics are executed once, whatever is lost, damaged and doubled. */
+static void atomics_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    misbehave("seed 3\ndrop 15%\nduplicate 20%\nreorder 1ms 10%\ncorrupt 5%\n");
+    rig_open(&rig, sock, NULL);
+    for (uint64_t i = 0; i < 100; i++) {
+        struct vu_send send = rig_send(&rig, IBV_WR_ATOMIC_FETCH_AND_ADD, i, 0, 8);
+        uint64_t original;
+        send.compare_add = 1;
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+        memcpy(&original, rig.buf, sizeof(original));
+        VU_EQ(original, i);
+    }
+    vu_barrier(sock);
+    VU_TRUE(counted(&rig.dev, "retrans_pkts") > 0);
+    VU_TRUE(counted(&rig.dev, "duplicate_request") > 0);
+    VU_TRUE(counted(&rig.dev, "rx_icrc_encapsulated") > 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void atomics_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    uint64_t value;
+    misbehave("seed 4\ndrop 15% received\nduplicate 20%\nreorder 1ms 10%\n");
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    memcpy(&value, rig.buf, sizeof(value));
+    VU_EQ(value, 100);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+#define ONE(name, index)                                                     \
+    {                                                                        \
+        "faults__" name, fault_a, fault_b, (index) | SEM_ALONE | SEM_ON_WIRE \
+    }
+#define UD_ONE(name, index)                                                                   \
+    {                                                                                         \
+        "faults__datagram_" name, datagrams_a, datagrams_b, (index) | SEM_ALONE | SEM_ON_WIRE \
+    }
+
+const struct sem_case sem_faults[] = {
+    {"faults__third_packet_lost", third_a, third_b, SEM_ALONE | SEM_ON_WIRE},
+    ONE("psn_corrupted_once", 0),
+    ONE("psn_corrupted_once_as_it_came", 1),
+    ONE("first_packet_lost", 2),
+    ONE("packet_lost_as_it_came", 3),
+    ONE("acks_lost", 4),
+    ONE("acks_lost_as_they_came", 5),
+    ONE("packet_doubled", 6),
+    ONE("packet_doubled_as_it_came", 7),
+    ONE("packet_late", 8),
+    ONE("packet_late_as_it_came", 9),
+    {"faults__receiver_not_ready", rnr_a, rnr_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__cut_of_a_second", cut_a, cut_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__cut_for_good", cut_for_good_a, sem_idle, SEM_ALONE | SEM_ON_WIRE},
+    UD_ONE("lost", 0),
+    UD_ONE("lost_as_it_came", 1),
+    UD_ONE("doubled", 2),
+    UD_ONE("corrupted", 3),
+    UD_ONE("late", 4),
+    UD_ONE("late_as_it_came", 5),
+    {"faults__what_is_held_is_a_copy", held_a, held_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__atomics_once", atomics_a, atomics_b, SEM_ALONE | SEM_ON_WIRE},
+    {0},
+};
+_Static_assert(FAULTS == 10 && LOSSES == 6, "each has its case");
