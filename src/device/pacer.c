@@ -36,6 +36,13 @@ uint32_t sw_pacer_allows(const struct sw_pacer *pacer, uint64_t now_ns, uint32_t
     return len_bytes <= there ? len_bytes : (uint32_t)(there - there % pacer->packet_bytes);
 }
 
+uint64_t sw_pacer_due_ns(const struct sw_pacer *pacer, uint32_t len_bytes)
+{
+    uint64_t spare_bytes = len_bytes < pacer->burst_bytes ? pacer->burst_bytes - len_bytes : 0;
+    uint64_t early_ns = spare_bytes * NS_OF_BYTE_AT_1_KBPS / pacer->rate_kbps;
+    return pacer->full_ns > early_ns ? pacer->full_ns - early_ns : 0;
+}
+
 void sw_pacer_charge(struct sw_pacer *pacer, uint64_t now_ns, uint32_t len_bytes)
 {
     uint64_t from_ns = pacer->full_ns > now_ns ? pacer->full_ns : now_ns;

@@ -21,6 +21,8 @@ void sw_pacer_set(struct sw_pacer *pacer, uint64_t now_ns, uint32_t rate_kbps, u
                   uint32_t packet_bytes);
 /* How much of `len_bytes` may go now: all, a multiple of packets, or nothing. */
 uint32_t sw_pacer_allows(const struct sw_pacer *pacer, uint64_t now_ns, uint32_t len_bytes);
+/* When all of `len_bytes`, at most the burst, may go. */
+uint64_t sw_pacer_due_ns(const struct sw_pacer *pacer, uint32_t len_bytes);
 /* It went. */
 void sw_pacer_charge(struct sw_pacer *pacer, uint64_t now_ns, uint32_t len_bytes);
 

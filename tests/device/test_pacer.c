@@ -79,6 +79,27 @@ static void sw_pacer_set__forgives_a_smaller_bucket(void **state)
     assert_int_equal(sw_pacer_allows(&pacer, NOW + 2048000, 2048), 2048);
 }
 
+/* At the time it says all of it may go, and not long before. */
+static void sw_pacer_due_ns__to_the_byte(void **state)
+{
+    (void)state;
+    const uint32_t rates[] = {1000, 3333, 16000, 999983};
+    for (int i = 0; i < 4; i++) {
+        struct sw_pacer pacer = {0};
+        sw_pacer_set(&pacer, NOW, rates[i], 10000, 1024);
+        assert_true(sw_pacer_due_ns(&pacer, 1024) <= NOW);
+        for (uint32_t n = 0; n < 50; n++) {
+            sw_pacer_charge(&pacer, NOW, 777 + n);
+            uint64_t due_ns = sw_pacer_due_ns(&pacer, 1024);
+            if (due_ns <= NOW)
+                continue;
+            assert_int_equal(sw_pacer_allows(&pacer, due_ns, 1024), 1024);
+            assert_int_equal(sw_pacer_allows(&pacer, due_ns - 8000000 / rates[i] - 2, 1024), 0);
+        }
+        assert_true(sw_pacer_due_ns(&pacer, 1024) > NOW);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +107,7 @@ int main(void)
         cmocka_unit_test(sw_pacer_allows__fills_at_the_rate),
         cmocka_unit_test(sw_pacer_charge__keeps_the_limit),
         cmocka_unit_test(sw_pacer_set__forgives_a_smaller_bucket),
+        cmocka_unit_test(sw_pacer_due_ns__to_the_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,25 @@ static enum added add(struct sw_roce_qp *r, struct sw_batch *batch, struct sw_em
     return result;
 }
 
+/* Whether the rate limit allows a packet, of which no more is known than its greatest length. */
+static bool is_within_limit(const struct sw_qp *qp, uint64_t now_ns)
+{
+    uint32_t packet_bytes = qp->pacer.packet_bytes;
+    return sw_pacer_allows(&qp->pacer, now_ns, packet_bytes) == packet_bytes;
+}
+
+static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, struct sw_emission *out)
+{
+    struct sw_qp *qp = r->qp;
+    if (__builtin_expect(!qp->sq.is_paced, 1))
+        return sw_requester_next(&r->requester, now_ns, out);
+    r->is_limited = !is_within_limit(qp, now_ns);
+    if (r->is_limited || !sw_requester_next(&r->requester, now_ns, out))
+        return false;
+    sw_pacer_charge(&qp->pacer, now_ns, out->packet.payload_len);
+    return true;
+}
+
 /* Emits until there is nothing more to say, or enough is said. */
 static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t now_ns, bool *more)
 {
@@ -226,7 +245,7 @@ static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t no
     const bool sends = r->ring && (r->qp->state == IBV_QPS_RTS || r->qp->state == IBV_QPS_SQD);
     for (uint32_t i = 0; i < EMIT_PACKETS; i++) {
         bool answers = r->receives && sw_responder_next(&r->responder, now_ns, &emission);
-        if (!answers && !(sends && sw_requester_next(&r->requester, now_ns, &emission)))
+        if (!answers && !(sends && next_request(r, now_ns, &emission)))
             return ADDED;
         enum added result = add(r, batch, &emission);
         if (result != ADDED)
@@ -247,6 +266,10 @@ static void plan(struct sw_roce_qp *r, bool more)
         uint64_t answer_ns = sw_responder_due_ns(&r->responder);
         due_ns = answer_ns < due_ns ? answer_ns : due_ns;
     }
+    if (__builtin_expect(r->is_limited, 0)) {
+        uint64_t limit_ns = sw_pacer_due_ns(&qp->pacer, qp->pacer.packet_bytes);
+        due_ns = limit_ns < due_ns ? limit_ns : due_ns;
+    }
     bool pending = due_ns != UINT64_MAX || qp->sq.head != qp->sq.tail;
     if (qp->state == IBV_QPS_SQD && r->ring && sw_requester_is_drained(&r->requester))
         pending = due_ns != UINT64_MAX;
@@ -261,7 +284,7 @@ static void plan(struct sw_roce_qp *r, bool more)
 enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
 {
     bool more = false;
-    r->reads_due = false;
+    r->reads_due = r->is_limited = false;
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
     enum added result = emit(r, batch, now_ns, &more);
     sw_batch_close(batch);

@@ -33,8 +33,9 @@ struct sw_roce_qp {
     struct sw_roce_path path;
     struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
     bool receives;
-    bool greeted;   /* by a packet of the peer */
-    bool reads_due; /* READs are to be answered */
+    bool greeted;    /* by a packet of the peer */
+    bool reads_due;  /* READs are to be answered */
+    bool is_limited; /* by the rate limit: there may be more to send */
 
     uint32_t posted; /* send queue positions before it were given to the requester */
     uint32_t offset; /* of send queue positions from the requester's */
