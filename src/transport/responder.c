@@ -32,6 +32,12 @@ void sw_responder_release(struct sw_responder *r)
     sw_early_clear(&r->early);
 }
 
+void sw_responder_begin_anew(struct sw_responder *r)
+{
+    r->expected = r->config.first_psn & SW_PSN_MASK;
+    r->under_way = false;
+}
+
 void sw_responder_remark(struct sw_responder *r, enum sw_remark remark)
 {
     r->remark = remark;
@@ -214,16 +220,35 @@ static void admit_early(struct sw_responder *r, const struct sw_packet *packet, 
     }
 }
 
+/* Whether an unreliable peer that goes back in its PSNs was connected again, rather than that the
+ * path delivers late or twice: it begins where it said it would, or after a silence, or goes on
+ * from there. */
+static bool has_begun_anew(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
+                           uint64_t now_ns)
+{
+    const uint64_t late_ns = 1000000, silence_ns = 100 * late_ns;
+    enum { RUN = 8 };
+    const uint64_t silent_ns = now_ns - r->heard_ns;
+    const bool at_first = packet->bth.psn == (r->config.first_psn & SW_PSN_MASK);
+    r->late_run = seq == r->late_next ? r->late_run + 1 : 1;
+    r->late_next = seq + 1;
+    return packet->opcode->position & SW_FIRST &&
+           (silent_ns >= silence_ns || (at_first && silent_ns >= late_ns) || r->late_run > RUN);
+}
+
 /* A message of which something is missing is lost; the next one begins wherever it begins:
  * 9.8.2.2.1. */
 static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
-                             struct sw_demand *out)
+                             uint64_t now_ns, struct sw_demand *out)
 {
     /* Late, or twice: it would be delivered out of order, and no older one is waited for. */
-    if (sw_seq_is_before(seq, r->expected) && r->expected - seq <= SW_FLIGHT_PACKETS) {
+    if (sw_seq_is_before(seq, r->expected) && r->expected - seq <= SW_FLIGHT_PACKETS &&
+        !has_begun_anew(r, packet, seq, now_ns)) {
         r->counts.duplicates++;
         return false;
     }
+    r->heard_ns = now_ns;
+    r->late_run = 0;
     if (seq != r->expected || packet->opcode->position & SW_FIRST)
         r->under_way = false;
     r->expected = seq;
@@ -239,7 +264,6 @@ static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *pac
 bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,
                         struct sw_demand *out)
 {
-    (void)now_ns;
     if (!packet->opcode->is_request || packet->opcode->service != r->config.service)
         return false;
     r->counts.packets++;
@@ -252,7 +276,7 @@ bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, 
         r->peer_selective = true;
     uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
     if (r->config.service == SW_SERVICE_UC)
-        return admit_unreliable(r, packet, seq, out);
+        return admit_unreliable(r, packet, seq, now_ns, out);
     if (seq == r->expected)
         return admit_expected(r, packet, out);
     if (sw_seq_is_before(seq, r->expected))

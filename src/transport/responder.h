@@ -108,6 +108,9 @@ struct sw_responder {
     uint8_t kind; /* enum sw_demand_kind */
     uint32_t rkey;
     uint64_t addr, offset, total;
+    /* Unreliable: when the last was taken, and late ones since. */
+    uint64_t heard_ns;
+    uint32_t late_next, late_run;
     enum sw_remark remark;
     uint8_t refusal; /* AETH syndrome */
     uint32_t remark_seq;
@@ -133,6 +136,9 @@ void sw_responder_init(struct sw_responder *r, const struct sw_responder_config 
 
 /* Gives back what it holds of the pool; before a second init(), and when it is done with. */
 void sw_responder_release(struct sw_responder *r);
+
+/* UC: the peer is known to have been connected again, and counts from its first PSN. */
+void sw_responder_begin_anew(struct sw_responder *r);
 
 /* Takes a request packet. true: *out is to be carried out, and concluded before the next call. */
 bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,

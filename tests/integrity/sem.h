@@ -66,6 +66,11 @@ void rig_post(struct rig *rig, const struct vu_send *send);
 unsigned long long sem_read_counter(const char *port, const char *name);
 /* All bytes of the range have this value. */
 void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);
+/* The same of what an unreliable WRITE has brought. Over packets it is complete when it was sent,
+ * and is waited for. */
+void rig_written(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);
+/* Over packets: what was sent unreliably should have come by then, or never does. */
+void rig_settle(void);
 
 /* sem_flush.c: a QP of a side that flushes and admits it; a FLUSH of `key`'s range, and what
  * ibv_wr_complete() returned. */

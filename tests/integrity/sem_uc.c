@@ -86,7 +86,7 @@ static void works_b(int sock, int param)
                 VU_EQ(be32toh(wc.imm_data), 1000 + i);
             rig_recv(&rig, ++recv + 3, 0, LONG_BYTES);
         }
-        rig_bytes(&rig, 0, len, (uint8_t)(0x10 + i));
+        rig_written(&rig, 0, len, (uint8_t)(0x10 + i));
         vu_barrier(sock);
     }
     rig_close(&rig);
@@ -456,7 +456,7 @@ static void again_b(int sock, int param)
             vu_barrier(sock);
         }
         vu_barrier(sock);
-        rig_bytes(&rig, 0, len, (uint8_t)(0x70 + life));
+        rig_written(&rig, 0, len, (uint8_t)(0x70 + life));
         memset(rig.buf + 0x20000, (int)(0x50 + life), 64);
         struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0x20000, 64);
         rig_post(&rig, &send);
@@ -476,6 +476,7 @@ static void away_a(int sock, int param)
     uc_open(&rig, sock, false);
     for (int i = 0; i < LIVES; i++) {
         vu_barrier(sock);
+        rig_settle();
         connect_again(&rig);
         vu_barrier(sock);
         vu_expect(rig.ep.rcq, 20, IBV_WC_SUCCESS);

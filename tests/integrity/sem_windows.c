@@ -214,7 +214,7 @@ static void use_b(int sock, int param)
     bool changed = use < USE_PAST_END && use != USE_READ;
     uint32_t at = use == USE_LAST_BYTE ? START + LEN - 4096 : START;
     if (use != USE_ATOMIC)
-        rig_bytes(&rig, at, 4096, changed ? WRITTEN : FILL);
+        rig_written(&rig, at, 4096, changed ? WRITTEN : FILL);
     else
         VU_EQ(rig.buf[START], FILL + 1);
     rig_bytes(&rig, 0, START, FILL);
@@ -521,7 +521,7 @@ static void order_b(int sock, int param)
         VU_EQ(ibv_wr_complete(ex), 0);
         vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
         vu_barrier(sock);
-        rig_bytes(&rig, START, 4096, WRITTEN);
+        rig_written(&rig, START, 4096, WRITTEN);
     }
     VU_EQ(ibv_dealloc_mw(window.mw), 0);
     rig_close(&rig);

@@ -109,6 +109,26 @@ void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8
         VU_CHECK(rig->buf[i] == value, "byte %u is 0x%02x, not 0x%02x", i, rig->buf[i], value);
 }
 
+static bool is_over_packets(void)
+{
+    const char *link = getenv("SIDEWIRE_LINK");
+    return link && !strcmp(link, "roce");
+}
+
+void rig_written(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value)
+{
+    const volatile uint8_t *bytes = rig->buf + offset;
+    for (int ms = 0; is_over_packets() && bytes[len_bytes - 1] != value && ms < 5000; ms++)
+        vu_sleep_ms(1);
+    rig_bytes(rig, offset, len_bytes, value);
+}
+
+void rig_settle(void)
+{
+    if (is_over_packets())
+        vu_sleep_ms(100);
+}
+
 void sem_idle(int sock, int param)
 {
     (void)param;

@@ -32,7 +32,7 @@ static struct {
     uint32_t count;
     struct sw_arrival last;
     uint32_t lens[KEPT];
-    uint8_t first_byte[KEPT]; /* of the payload */
+    uint32_t order[KEPT]; /* PSNs */
     bool damaged;
 } seen;
 
@@ -46,6 +46,7 @@ static void keep(void *arg, const struct sw_arrival *arrival)
     for (uint32_t i = 0; i < len; i++)
         seen.damaged |= payload[i] != (uint8_t)(n + i);
     seen.lens[seen.count % KEPT] = len;
+    seen.order[seen.count % KEPT] = n;
     seen.last = *arrival;
     seen.count++;
 }
@@ -323,6 +324,108 @@ static void sw_port_receive__finds_the_right_process(void **state)
     assert_int_equal(pair->two.ear_count, 3);
 }
 
+/* Its UDP sockets are closed: the kernel brings all to the other one. */
+static void deafen(struct sw_port *port)
+{
+    for (uint32_t i = 0; i < port->ear_count;) {
+        if (port->ears[i].kind == SW_EAR_UDP) {
+            close(port->ears[i].fd);
+            port->ears[i] = port->ears[--port->ear_count];
+        } else {
+            i++;
+        }
+    }
+}
+
+/* Packets [from, to), each by itself. */
+static void send_to_two(struct pair *pair, uint32_t from, uint32_t to)
+{
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    for (uint32_t n = from; n < to; n++) {
+        struct sw_batch *batch = sw_batch_open(&pair->one);
+        add(batch, &path, 6, n, 64 + n, false);
+        sw_batch_close(batch);
+    }
+}
+
+static void came_in_order(uint32_t count)
+{
+    assert_int_equal(seen.count, count);
+    assert_false(seen.damaged);
+    for (uint32_t n = 0; n < count; n++)
+        assert_int_equal(seen.order[n], n);
+}
+
+/* Some of a flow are still with the other process when the kernel begins to bring the rest. */
+static void begin_to_move(struct pair *pair)
+{
+    deafen(&pair->two);
+    send_to_two(pair, 0, 1);
+    sw_port_receive(&pair->one, sw_clock_ns(), true);
+    send_to_two(pair, 1, 6);
+    sw_port_receive(&pair->two, sw_clock_ns(), true); /* and asks for the flow */
+    came_in_order(1);
+    send_to_two(pair, 6, 10);
+    for (int i = 0; i < 3; i++)
+        sw_port_receive(&pair->two, sw_clock_ns(), true);
+    came_in_order(1);
+}
+
+static void sw_port_receive__keeps_the_order_of_a_flow_that_moves(void **state)
+{
+    struct pair *pair = *state;
+    begin_to_move(pair);
+    sw_port_receive(&pair->one, sw_clock_ns(), true);
+    for (int i = 0; i < 2; i++)
+        sw_port_receive(&pair->two, sw_clock_ns(), true);
+    came_in_order(10);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_RX_HANDED_ON), 6);
+    assert_int_equal(pair->two.due_ns, UINT64_MAX);
+}
+
+/* What the other process still has is then as good as lost, or late. */
+static void sw_port_receive__waits_for_another_process_for_a_while(void **state)
+{
+    struct pair *pair = *state;
+    begin_to_move(pair);
+    const uint64_t due_ns = pair->two.due_ns;
+    assert_in_range(due_ns, sw_clock_ns() - SW_NS_PER_S, sw_clock_ns() + SW_NS_PER_S);
+    sw_port_receive(&pair->two, due_ns, true);
+    assert_int_equal(seen.count, 5);
+    assert_int_equal(seen.order[1], 6);
+}
+
+/* A socket between processes queues ten messages or so. */
+static void sw_port_receive__keeps_what_another_process_has_no_room_for(void **state)
+{
+    struct pair *pair = *state;
+    deafen(&pair->two);
+    for (uint32_t n = 0; n < 40; n++) {
+        send_to_two(pair, n, n + 1);
+        sw_port_receive(&pair->one, sw_clock_ns(), true);
+    }
+    assert_int_not_equal(pair->one.due_ns, UINT64_MAX); /* it is tried again */
+    receive(pair, 40);
+    came_in_order(40);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_HAND_DROPPED), 0);
+    assert_int_equal(pair->one.due_ns, UINT64_MAX);
+}
+
+static void sw_port_tidy__keeps_a_socket_with_something_in_it(void **state)
+{
+    struct pair *pair = *state;
+    begin_to_move(pair);
+    sw_port_receive(&pair->two, pair->two.due_ns, true);
+    const uint32_t ears = pair->two.ear_count;
+    send_to_two(pair, 10, 11);
+    sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
+    assert_int_equal(pair->two.ear_count, ears);
+    sw_port_receive(&pair->two, sw_clock_ns(), true);
+    assert_int_equal(seen.order[5], 10);
+    sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
+    assert_int_equal(pair->two.ear_count, ears - 1);
+}
+
 static void sw_port_receive__of_a_process_that_is_gone(void **state)
 {
     struct pair *pair = *state;
@@ -356,6 +459,10 @@ int main(void)
         WITH_PAIR(sw_batch_flush__packets_that_do_not_fit),
         WITH_PAIR(sw_port_receive__drops_what_is_no_packet),
         WITH_PAIR(sw_port_receive__finds_the_right_process),
+        WITH_PAIR(sw_port_receive__keeps_the_order_of_a_flow_that_moves),
+        WITH_PAIR(sw_port_receive__waits_for_another_process_for_a_while),
+        WITH_PAIR(sw_port_receive__keeps_what_another_process_has_no_room_for),
+        WITH_PAIR(sw_port_tidy__keeps_a_socket_with_something_in_it),
         WITH_PAIR(sw_port_receive__of_a_process_that_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

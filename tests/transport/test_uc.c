@@ -103,6 +103,36 @@ static void uc__a_message_begins_wherever_it_begins(void **state)
     rig_is_silent(&rig);
 }
 
+/* It counts from its first PSN again; the path may also deliver late, or twice. */
+static void uc__a_peer_that_begins_anew_is_heard(void **state)
+{
+    (void)state;
+    start();
+    struct sw_packet packet = rig_packet(0x24, 100, 8), last = rig_packet(0x22, 105, 8);
+    for (packet.bth.psn = 100; packet.bth.psn < 120; packet.bth.psn++)
+        rig_request(&rig, &packet, RIG_ACK);
+    packet.bth.psn = 100;
+    assert_false(rig_admits(&rig, &packet)); /* a copy */
+    rig.now_ns += 2000000;
+    rig_request(&rig, &packet, RIG_ACK); /* at its beginning */
+    packet.bth.psn = 119;
+    rig_request(&rig, &packet, RIG_ACK);
+    packet.bth.psn = 103;
+    assert_false(rig_admits(&rig, &packet)); /* late */
+    rig.now_ns += 100000000;
+    assert_false(rig_admits(&rig, &last));
+    rig_request(&rig, &packet, RIG_ACK); /* after a silence */
+    packet.bth.psn = 119;
+    rig_request(&rig, &packet, RIG_ACK);
+    for (packet.bth.psn = 101; packet.bth.psn < 109; packet.bth.psn++)
+        assert_false(rig_admits(&rig, &packet));
+    rig_request(&rig, &packet, RIG_ACK); /* it goes on and on */
+    sw_responder_begin_anew(&rig.p);
+    packet.bth.psn = 100;
+    rig_request(&rig, &packet, RIG_ACK); /* and where that is known */
+    rig_is_silent(&rig);
+}
+
 static void uc__a_refused_message_is_lost_to_its_end(void **state)
 {
     (void)state;
@@ -138,6 +168,7 @@ int main(void)
         cmocka_unit_test(uc__nothing_is_acknowledged),
         cmocka_unit_test(uc__the_rest_of_a_message_with_a_gap_is_lost),
         cmocka_unit_test(uc__a_message_begins_wherever_it_begins),
+        cmocka_unit_test(uc__a_peer_that_begins_anew_is_heard),
         cmocka_unit_test(uc__a_refused_message_is_lost_to_its_end),
         cmocka_unit_test(uc__malformed_messages_are_lost),
     };

@@ -51,6 +51,18 @@ static bool belongs(const struct sw_roce_qp *r, const struct sw_arrival *arrival
            IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source);
 }
 
+/* Over UC one side alone may be connected again. A peer that counts from its first PSN again would
+ * be taken for a late copy of itself; but it comes from another source port. */
+static void meet(struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                 const struct sw_packet *packet)
+{
+    const bool is_other = r->peer_port && r->peer_port != arrival->source_port;
+    if (is_other && r->qp->type == IBV_QPT_UC && packet->opcode->position & SW_FIRST &&
+        packet->bth.psn == r->responder.config.first_psn)
+        sw_responder_begin_anew(&r->responder);
+    r->peer_port = arrival->source_port;
+}
+
 static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
                               const struct sw_arrival *arrival, const struct sw_packet *packet)
 {
@@ -68,6 +80,7 @@ static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
         sw_responder_congested(&r->responder, current.now_ns);
     }
     if (packet->opcode->is_request) {
+        meet(r, arrival, packet);
         if (r->receives)
             sw_roce_respond(r, packet, current.now_ns);
     } else if (r->ring && qp->state != IBV_QPS_RTR) {

@@ -127,13 +127,19 @@ void sw_port_tell_holder(uint16_t udp_port)
              udp_port, holder);
 }
 
-bool sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind kind)
+bool sw_port_listen(struct sw_port *port, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    if (port->ear_count == SW_EARS_MAX || epoll_ctl(port->epoll, EPOLL_CTL_ADD, fd, &event))
-        return false;
-    port->ears[port->ear_count++] = (struct sw_ear){.fd = fd, .kind = kind};
-    return true;
+    return epoll_ctl(port->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+struct sw_ear *sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind kind)
+{
+    if (port->ear_count == SW_EARS_MAX || (kind != SW_EAR_TUNED && !sw_port_listen(port, fd)))
+        return NULL;
+    struct sw_ear *ear = &port->ears[port->ear_count++];
+    *ear = (struct sw_ear){.fd = fd, .kind = kind};
+    return ear;
 }
 
 int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port_deliver_fn deliver,
@@ -145,6 +151,7 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
     port->slot = slot;
     port->deliver = deliver;
     port->arg = arg;
+    port->due_ns = UINT64_MAX;
     port->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (port->epoll < 0)
         return -errno;
@@ -175,6 +182,7 @@ void sw_port_close(struct sw_port *port)
         close(port->epoll);
     port->epoll = -1;
     sw_port_close_intake(port);
+    sw_share_close(port);
 }
 
 int sw_port_aim(struct sw_port *port, struct sw_roce_path *path)

@@ -70,6 +70,8 @@ struct sw_ear { /* a socket to receive from */
     uint32_t bytes_mean;    /* of the kernel's messages, lately */
     struct in6_addr remote; /* SW_EAR_TUNED */
     uint16_t remote_port;
+    uint64_t held_until_ns; /* SW_EAR_TUNED: not read before, or before its flow's old way is known
+                               to be empty; 0: it is read */
 };
 #define SW_EARS_MAX (3 + SW_PORT_TUNED_MAX)
 
@@ -91,8 +93,11 @@ struct sw_port {
     struct sw_ear ears[SW_EARS_MAX];
     uint32_t ear_count;
     uint32_t polls;
+    uint32_t full_rounds; /* in a row, of receiving that found more than it took */
+    uint64_t due_ns;      /* when to receive again, whatever comes; UINT64_MAX: never */
     struct sw_icrc_rewind rewind;
     struct sw_port_intake *intake;
+    struct sw_share *share;
 };
 
 /* Opens the sockets. -EADDRINUSE: another user or the kernel holds the port; or another negative
@@ -117,6 +122,8 @@ uint64_t sw_port_counter(const struct sw_port *port, enum sw_port_counter counte
 uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all);
 /* Counts a packet whose ICRC is wrong. */
 void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arrival);
+/* Whether the last call left nothing behind, or there is so much that it never will. */
+bool sw_port_is_drained(const struct sw_port *port);
 /* Closes connected sockets that have been silent for long. */
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 

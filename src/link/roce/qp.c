@@ -13,11 +13,13 @@
 #define EMIT_PACKETS 256u /* in one step, so that a post or a poll does not take long */
 #define PIECES_MAX 40u    /* of one packet: a request's elements, and to spare */
 
-/* A QP's UDP source port never changes: routers spread flows by it (IBTA annex A17.4.4). */
+/* A connection's UDP source port never changes, as routers spread flows by it (IBTA annex
+ * A17.4.4); the next one of the QP has another, by which it is known (deliver.c). */
 static uint8_t sender_of(const struct sw_qp *qp)
 {
+    static uint8_t lives[SW_MAX_QP]; /* with the QP locked */
     uint32_t mixed = (qp->qpn ^ qp->dest_qpn) * 2654435761u;
-    return (uint8_t)(mixed >> 24);
+    return (uint8_t)((mixed >> 24) + lives[qp->index]++);
 }
 
 static int aim(struct sw_roce_qp *r)

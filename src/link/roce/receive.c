@@ -24,35 +24,54 @@
 #define HOT_NS (20 * SW_NS_PER_MS) /* a socket silent for longer is looked at less often */
 #define COLD_POLLS 64u
 
-struct sw_port_intake {
+#define ROUNDS 16u /* of emptying a socket */
+
+/* What one call of the kernel fills. */
+struct mailbag {
     struct mmsghdr messages[MESSAGES];
     struct iovec iov[MESSAGES];
     struct sockaddr_in6 from[MESSAGES];
     uint8_t control[MESSAGES][256];
-    struct sw_stage stage;
     uint8_t *bytes; /* MESSAGES times MESSAGE_BYTES */
 };
 
+struct sw_port_intake {
+    struct mailbag udp, handed;
+    uint32_t handed_count; /* messages that wait until the port's own sockets are empty */
+};
+
+static bool open_bag(struct mailbag *bag)
+{
+    bag->bytes = mmap(NULL, (size_t)MESSAGES * MESSAGE_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (bag->bytes == MAP_FAILED)
+        bag->bytes = NULL;
+    return bag->bytes;
+}
+
+static void close_bag(struct mailbag *bag)
+{
+    if (bag->bytes)
+        munmap(bag->bytes, (size_t)MESSAGES * MESSAGE_BYTES);
+}
+
 int sw_port_open_intake(struct sw_port *port)
 {
-    struct sw_port_intake *intake = calloc(1, sizeof(*intake));
-    if (!intake)
+    port->intake = calloc(1, sizeof(*port->intake));
+    if (!port->intake)
         return -ENOMEM;
-    intake->bytes = mmap(NULL, (size_t)MESSAGES * MESSAGE_BYTES, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (intake->bytes == MAP_FAILED) {
-        free(intake);
-        return -ENOMEM;
-    }
-    port->intake = intake;
-    return 0;
+    if (open_bag(&port->intake->udp) && open_bag(&port->intake->handed))
+        return 0;
+    sw_port_close_intake(port);
+    return -ENOMEM;
 }
 
 void sw_port_close_intake(struct sw_port *port)
 {
     if (!port->intake)
         return;
-    munmap(port->intake->bytes, (size_t)MESSAGES * MESSAGE_BYTES);
+    close_bag(&port->intake->udp);
+    close_bag(&port->intake->handed);
     free(port->intake);
     port->intake = NULL;
 }
@@ -115,7 +134,7 @@ static void hand_on(struct sw_port *port, const struct sw_haul *haul, uint32_t s
     run.bytes += from;
     run.len_bytes = to - from;
     if (slot != port->slot && to != from)
-        sw_share_hand_on(port, &port->intake->stage, slot, &run);
+        sw_share_hand_on(port, slot, &run);
 }
 
 /* Checks, and delivers or hands on, the packets of a haul. Returns how many were delivered. */
@@ -182,21 +201,21 @@ static uint32_t appetite(const struct sw_ear *ear)
     return count < 2 ? 2 : count > MESSAGES ? MESSAGES : count;
 }
 
-static int fill(struct sw_port_intake *intake, const struct sw_ear *ear)
+/* Returns the number of messages that came, `want` or fewer; or negative. */
+static int fill(struct mailbag *bag, const struct sw_ear *ear, uint32_t want)
 {
-    uint32_t want = appetite(ear);
     for (uint32_t i = 0; i < want; i++) {
-        intake->iov[i] = (struct iovec){intake->bytes + (size_t)i * MESSAGE_BYTES, MESSAGE_BYTES};
-        intake->messages[i].msg_hdr = (struct msghdr){
-            .msg_name = &intake->from[i],
-            .msg_namelen = sizeof(intake->from[i]),
-            .msg_iov = &intake->iov[i],
+        bag->iov[i] = (struct iovec){bag->bytes + (size_t)i * MESSAGE_BYTES, MESSAGE_BYTES};
+        bag->messages[i].msg_hdr = (struct msghdr){
+            .msg_name = &bag->from[i],
+            .msg_namelen = sizeof(bag->from[i]),
+            .msg_iov = &bag->iov[i],
             .msg_iovlen = 1,
-            .msg_control = intake->control[i],
-            .msg_controllen = sizeof(intake->control[i]),
+            .msg_control = bag->control[i],
+            .msg_controllen = sizeof(bag->control[i]),
         };
     }
-    return recvmmsg(ear->fd, intake->messages, want, MSG_DONTWAIT, NULL);
+    return recvmmsg(ear->fd, bag->messages, want, MSG_DONTWAIT, NULL);
 }
 
 /* Whether a message handed on is from a process of this user. */
@@ -210,58 +229,120 @@ static bool is_ours(struct msghdr *message)
     return from.uid == geteuid();
 }
 
-static uint32_t take_handed(struct sw_port *port, struct msghdr *message, const uint8_t *bytes,
-                            uint32_t len_bytes, uint64_t now_ns)
+static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint32_t len_bytes,
+                             uint64_t now_ns)
 {
+    const uint8_t *bytes = message->msg_iov->iov_base;
     uint32_t delivered = 0;
-    struct sw_haul haul;
+    struct sw_handed handed;
     for (uint32_t at = 0, used; is_ours(message) && at < len_bytes; at += used) {
-        used = sw_share_parse(bytes + at, len_bytes - at, &haul);
+        used = sw_share_parse(bytes + at, len_bytes - at, &handed);
         if (!used)
             break;
-        uint32_t taken = take(port, &haul);
+        uint32_t taken = 0;
+        switch (handed.kind) {
+        case SW_HANDED_PACKETS:
+            taken = take(port, &handed.haul);
+            break;
+        case SW_HANDED_ASK:
+            sw_share_answer(port, &handed);
+            break;
+        case SW_HANDED_DONE:
+            sw_share_settle(port, &handed, now_ns);
+            break;
+        }
         if (taken)
-            sw_share_tune(port, &haul.arrival, now_ns);
+            sw_share_tune(port, &handed.haul.arrival, handed.slot, now_ns);
         delivered += taken;
     }
     sw_port_count(port, SW_PORT_RX_TAKEN_OVER, delivered);
     return delivered;
 }
 
-static uint32_t hear(struct sw_port *port, uint32_t index, uint64_t now_ns)
+/* What other processes had to say. */
+static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
 {
+    struct mailbag *bag = &port->intake->handed;
     uint32_t delivered = 0;
-    struct sw_ear *ear = &port->ears[index];
-    struct sw_port_intake *intake = port->intake;
-    int count = fill(intake, ear);
+    for (uint32_t i = 0; i < port->intake->handed_count; i++)
+        delivered +=
+            take_message(port, &bag->messages[i].msg_hdr, bag->messages[i].msg_len, now_ns);
+    port->intake->handed_count = 0;
+    return delivered;
+}
+
+/* Reads from a UDP socket once. *more: there may be more. */
+static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, bool *more)
+{
+    uint32_t delivered = 0, want = appetite(ear);
+    struct mailbag *bag = &port->intake->udp;
+    int count = fill(bag, ear, want);
+    *more = count > 0 && (uint32_t)count == want;
     if (count <= 0)
         return 0;
     ear->heard_ns = now_ns;
     uint64_t bytes = 0;
     for (int i = 0; i < count; i++) {
-        struct msghdr *message = &intake->messages[i].msg_hdr;
-        uint32_t len = intake->messages[i].msg_len;
+        uint32_t len = bag->messages[i].msg_len;
         bytes += len;
-        if (ear->kind == SW_EAR_HANDED) {
-            delivered += take_handed(port, message, intake->iov[i].iov_base, len, now_ns);
-            continue;
-        }
-        struct sw_haul haul = {.bytes = intake->iov[i].iov_base, .len_bytes = len};
-        sw_roce_address(&intake->from[i], &haul.arrival.source, &haul.arrival.source_port);
-        read_control(message, &haul);
+        struct sw_haul haul = {.bytes = bag->iov[i].iov_base, .len_bytes = len};
+        sw_roce_address(&bag->from[i], &haul.arrival.source, &haul.arrival.source_port);
+        read_control(&bag->messages[i].msg_hdr, &haul);
         delivered += take(port, &haul);
     }
     ear->bytes_mean = (ear->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;
     return delivered;
 }
 
+/* Packets that were handed on came to the port after those that wait in its own sockets by now, as
+ * far as both are of one flow: so first it is seen what was handed on, then the sockets are
+ * emptied, and then it is taken. */
+static void hear_others(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns)
+{
+    struct sw_port_intake *intake = port->intake;
+    if (intake->handed_count)
+        return;
+    int count = fill(&intake->handed, ear, MESSAGES);
+    if (count <= 0)
+        return;
+    intake->handed_count = (uint32_t)count;
+    ear->heard_ns = now_ns;
+}
+
+static bool is_hot(const struct sw_ear *ear, uint64_t now_ns)
+{
+    return now_ns - ear->heard_ns < HOT_NS;
+}
+
 uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
 {
     uint32_t delivered = 0;
+    bool left = false;
     all |= port->polls++ % COLD_POLLS == 0;
+    port->due_ns = UINT64_MAX;
     for (uint32_t i = 0; i < port->ear_count; i++)
-        if (all || now_ns - port->ears[i].heard_ns < HOT_NS)
-            delivered += hear(port, i, now_ns);
-    sw_share_flush(port, &port->intake->stage);
+        if (port->ears[i].kind == SW_EAR_HANDED && (all || is_hot(&port->ears[i], now_ns)))
+            hear_others(port, &port->ears[i], now_ns);
+    const bool waits = port->intake->handed_count;
+    for (uint32_t i = 0; i < port->ear_count; i++) {
+        struct sw_ear *ear = &port->ears[i];
+        const bool empties = waits && ear->kind == SW_EAR_UDP;
+        if (ear->kind == SW_EAR_HANDED || !(all || empties || is_hot(ear, now_ns)) ||
+            !sw_share_is_settled(port, ear, now_ns))
+            continue;
+        bool more = true;
+        for (uint32_t round = 0; more && round < (empties ? ROUNDS : 1); round++)
+            delivered += hear(port, ear, now_ns, &more);
+        left |= more;
+    }
+    if (waits)
+        delivered += take_handed(port, now_ns);
+    port->full_rounds = left ? port->full_rounds + 1 : 0;
+    sw_share_flush(port);
     return delivered;
+}
+
+bool sw_port_is_drained(const struct sw_port *port)
+{
+    return port->full_rounds == 0 || port->full_rounds > ROUNDS;
 }

@@ -76,7 +76,7 @@ static uint32_t receive(bool all)
     if (__builtin_expect(sw_faults_live != NULL, 0))
         sw_roce_impair_release(now_ns);
     uint32_t count = sw_port_receive(&sw_roce.port, now_ns, all);
-    if (all)
+    if (all && sw_port_is_drained(&sw_roce.port))
         atomic_store_explicit(&sw_roce.heard_ns, now_ns, memory_order_relaxed);
     sw_roce_deliver_end();
     return count;
@@ -149,7 +149,8 @@ static uint64_t step(uint64_t now_ns)
     bool watches = now_ns - sw_roce.looked_ns >= LOOK_NS;
     if (!sw_lock_try(&sw_roce.port.rx_lock))
         return now_ns + LOOK_NS;
-    bool is_due = now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    bool is_due = now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed) ||
+                  now_ns >= sw_roce.port.due_ns;
     if ((watches || is_due) && receive(true))
         atomic_store_explicit(&sw_roce.busy, watches, memory_order_relaxed);
     free_buried();
@@ -160,12 +161,14 @@ static uint64_t step(uint64_t now_ns)
         sw_port_tidy(&sw_roce.port, now_ns);
         sw_roce.tidy_ns = now_ns;
     }
+    const uint64_t port_due_ns = sw_roce.port.due_ns;
     sw_lock_release(&sw_roce.port.rx_lock);
     if (watches && !sw_roce.watched) {
         sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
         sw_roce.watched = true;
     }
-    uint64_t due_ns = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+    uint64_t due_ns =
+        sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
     return watches ? due_ns : sooner(due_ns, sw_roce.looked_ns + LOOK_NS);
 }
 

@@ -31,6 +31,7 @@
 struct sw_roce_qp {
     struct sw_qp *qp;
     struct sw_roce_path path;
+    uint16_t peer_port;      /* the UDP source port of what it sent last; 0: nothing yet */
     struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
     bool receives;
     bool greeted;    /* by a packet of the peer */

@@ -2,15 +2,20 @@
 /*
  * One UDP port for several processes. The kernel spreads what comes to the port over their sockets
  * without knowing whose it is. A process that gets packets of another's gives them to the socket
- * "@sidewire.<slot>.roce" of that one, as they came, many in one message (such a socket queues
- * few); never waiting: what does not fit is lost, as on the way. A process that is given packets
- * asks the kernel for all that come from that sender, by a socket that is connected to it, which
- * the kernel prefers (socket lookup scores the remote address). Such sockets are closed when
- * nothing came for a while.
+ * "@sidewire.<slot>.roce" of that one, as they came, many in one message, since such a socket
+ * queues few; what does not fit waits here for a while and is then lost, as on the way. A process
+ * that is given packets asks the kernel for all that come from that sender, by a socket that is
+ * connected to it, which the kernel prefers (socket lookup scores the remote address). Such
+ * sockets are closed when nothing came for a while.
+ *
+ * Packets of a flow keep their order while it moves: the connected socket is not read before the
+ * process that had the flow says that it has handed on what it still had, and what was handed on
+ * is looked at only after the port's own sockets have been emptied (receive.c).
  */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -19,21 +24,41 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/pub.h"
 #include "link/roce/socket.h"
 
-#define HANDED_MAGIC 0x65636f7277530001ull
+#define HANDED_MAGIC 0x65636f7277530002ull
 #define TUNED_IDLE_NS (10 * SW_NS_PER_S)
+#define HOLD_NS (100 * SW_NS_PER_MS) /* until a process that does not answer is not waited for */
+#define KEEP_NS (50 * SW_NS_PER_MS)  /* for a process that takes nothing */
+#define RETRY_NS (200 * SW_NS_PER_US)
+#define STAGES 4u
 
 /* In front of the packets. */
 struct handed {
     uint64_t magic;
     uint8_t source[16], dest[16];
+    uint32_t kind; /* enum sw_handed_kind */
+    uint32_t slot; /* the sender's */
     uint32_t ifindex;
     uint32_t len_bytes;
     uint32_t segment_bytes;
     uint16_t source_port;
     uint8_t traffic_class;
     uint8_t hop_limit;
+};
+
+/* What is on its way to another process. */
+struct stage {
+    uint32_t slot; /* 0: nobody's */
+    uint32_t packets;
+    uint32_t len_bytes;
+    uint64_t stuck_ns; /* since when that one takes nothing; 0: it does */
+    uint8_t bytes[SW_HANDED_BYTES];
+};
+
+struct sw_share {
+    struct stage stages[STAGES];
 };
 
 static unsigned int address_of(uint32_t slot, struct sockaddr_un *out)
@@ -48,6 +73,9 @@ int sw_share_open(struct sw_port *port)
 {
     struct sockaddr_un own;
     unsigned int len = address_of(port->slot, &own);
+    port->share = calloc(1, sizeof(*port->share));
+    if (!port->share)
+        return -ENOMEM;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
@@ -62,34 +90,82 @@ int sw_share_open(struct sw_port *port)
     return 0;
 }
 
+void sw_share_close(struct sw_port *port)
+{
+    free(port->share);
+    port->share = NULL;
+}
+
 static uint32_t packets_of(const struct sw_haul *haul)
 {
     uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
-    return (haul->len_bytes + step - 1) / step;
+    return step ? (haul->len_bytes + step - 1) / step : 0;
 }
 
-void sw_share_flush(struct sw_port *port, struct sw_stage *stage)
+/* False: the process has no room, and what is for it stays. */
+static bool flush(struct sw_port *port, struct stage *stage)
 {
     struct sockaddr_un to;
-    if (!stage->packets)
-        return;
+    if (!stage->len_bytes)
+        return true;
     unsigned int len = address_of(stage->slot, &to);
     ssize_t done = sendto(port->hands, stage->bytes, stage->len_bytes, MSG_DONTWAIT | MSG_NOSIGNAL,
                           (struct sockaddr *)&to, len);
+    if (done < 0 && (errno == EAGAIN || errno == ENOBUFS)) {
+        uint64_t now_ns = sw_clock_ns();
+        stage->stuck_ns = stage->stuck_ns ? stage->stuck_ns : now_ns;
+        if (now_ns - stage->stuck_ns < KEEP_NS)
+            return false;
+        errno = EAGAIN;
+    } else {
+        stage->stuck_ns = 0;
+    }
     sw_port_count(port,
                   done >= 0               ? SW_PORT_RX_HANDED_ON
                   : errno == ECONNREFUSED ? SW_PORT_RX_NO_PROCESS
                                           : SW_PORT_HAND_DROPPED,
                   stage->packets);
     stage->packets = stage->len_bytes = 0;
+    return true;
 }
 
-void sw_share_hand_on(struct sw_port *port, struct sw_stage *stage, uint32_t slot,
-                      const struct sw_haul *haul)
+void sw_share_flush(struct sw_port *port)
+{
+    for (uint32_t i = 0; i < STAGES; i++)
+        if (!flush(port, &port->share->stages[i])) {
+            uint64_t retry_ns = sw_clock_ns() + RETRY_NS;
+            port->due_ns = retry_ns < port->due_ns ? retry_ns : port->due_ns;
+        }
+}
+
+/* NULL: all hold something for processes that take nothing. */
+static struct stage *stage_of(struct sw_port *port, uint32_t slot)
+{
+    struct stage *stages = port->share->stages, *found = NULL;
+    for (uint32_t i = 0; i < STAGES; i++)
+        if (stages[i].slot == slot)
+            return &stages[i];
+    for (uint32_t i = 0; i < STAGES && !found; i++)
+        if (!stages[i].len_bytes)
+            found = &stages[i];
+    for (uint32_t i = 0; i < STAGES && !found; i++)
+        if (flush(port, &stages[i]))
+            found = &stages[i];
+    if (found) {
+        found->slot = slot;
+        found->stuck_ns = 0;
+    }
+    return found;
+}
+
+static void say(struct sw_port *port, uint32_t slot, enum sw_handed_kind kind,
+                const struct sw_haul *haul)
 {
     const struct sw_arrival *arrival = &haul->arrival;
     struct handed head = {
         .magic = HANDED_MAGIC,
+        .kind = kind,
+        .slot = port->slot,
         .ifindex = arrival->ifindex,
         .len_bytes = haul->len_bytes,
         .segment_bytes = haul->segment_bytes,
@@ -97,57 +173,68 @@ void sw_share_hand_on(struct sw_port *port, struct sw_stage *stage, uint32_t slo
         .traffic_class = arrival->traffic_class,
         .hop_limit = arrival->hop_limit,
     };
-    if (arrival->was_handed_on)
-        return; /* it does not go round in circles */
     memcpy(head.source, &arrival->source, 16);
     memcpy(head.dest, &arrival->dest, 16);
-    if (stage->slot != slot ||
-        stage->len_bytes + sizeof(head) + haul->len_bytes > sizeof(stage->bytes))
-        sw_share_flush(port, stage);
-    stage->slot = slot;
+    struct stage *stage = stage_of(port, slot);
+    const uint32_t need = (uint32_t)sizeof(head) + haul->len_bytes;
+    if (!stage || (stage->len_bytes + need > sizeof(stage->bytes) && !flush(port, stage))) {
+        sw_port_count(port, SW_PORT_HAND_DROPPED, packets_of(haul));
+        return;
+    }
     stage->packets += packets_of(haul);
     memcpy(stage->bytes + stage->len_bytes, &head, sizeof(head));
-    memcpy(stage->bytes + stage->len_bytes + sizeof(head), haul->bytes, haul->len_bytes);
-    stage->len_bytes += (uint32_t)sizeof(head) + haul->len_bytes;
+    if (haul->len_bytes)
+        memcpy(stage->bytes + stage->len_bytes + sizeof(head), haul->bytes, haul->len_bytes);
+    stage->len_bytes += need;
 }
 
-uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_haul *out)
+void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_haul *haul)
+{
+    if (!haul->arrival.was_handed_on) /* it does not go round in circles */
+        say(port, slot, SW_HANDED_PACKETS, haul);
+}
+
+uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_handed *out)
 {
     struct handed head;
-    if (len_bytes <= sizeof(head))
+    if (len_bytes < sizeof(head))
         return 0;
     memcpy(&head, message, sizeof(head));
-    if (head.magic != HANDED_MAGIC || head.len_bytes > len_bytes - sizeof(head))
+    if (head.magic != HANDED_MAGIC || head.len_bytes > len_bytes - sizeof(head) ||
+        head.kind > SW_HANDED_DONE || head.slot < 1 || head.slot > SW_SLOT_MAX)
         return 0;
-    *out = (struct sw_haul){
-        .bytes = message + sizeof(head),
-        .len_bytes = head.len_bytes,
-        .segment_bytes = head.segment_bytes,
-        .arrival = {.ifindex = head.ifindex,
-                    .source_port = head.source_port,
-                    .traffic_class = head.traffic_class,
-                    .hop_limit = head.hop_limit,
-                    .was_handed_on = true},
+    *out = (struct sw_handed){
+        .kind = (enum sw_handed_kind)head.kind,
+        .slot = head.slot,
+        .haul = {.bytes = message + sizeof(head),
+                 .len_bytes = head.len_bytes,
+                 .segment_bytes = head.segment_bytes,
+                 .arrival = {.ifindex = head.ifindex,
+                             .source_port = head.source_port,
+                             .traffic_class = head.traffic_class,
+                             .hop_limit = head.hop_limit,
+                             .was_handed_on = true}},
     };
-    memcpy(&out->arrival.source, head.source, 16);
-    memcpy(&out->arrival.dest, head.dest, 16);
+    memcpy(&out->haul.arrival.source, head.source, 16);
+    memcpy(&out->haul.arrival.dest, head.dest, 16);
     return (uint32_t)sizeof(head) + head.len_bytes;
 }
 
-static bool is_tuned(const struct sw_port *port, const struct sw_arrival *arrival)
+static struct sw_ear *find_tuned(struct sw_port *port, const struct sw_arrival *arrival)
 {
     for (uint32_t i = 0; i < port->ear_count; i++) {
-        const struct sw_ear *ear = &port->ears[i];
+        struct sw_ear *ear = &port->ears[i];
         if (ear->kind == SW_EAR_TUNED && ear->remote_port == arrival->source_port &&
             !memcmp(&ear->remote, &arrival->source, sizeof(ear->remote)))
-            return true;
+            return ear;
     }
-    return false;
+    return NULL;
 }
 
-void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
+void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
+                   uint64_t now_ns)
 {
-    if (port->ear_count == SW_EARS_MAX || is_tuned(port, arrival))
+    if (port->ear_count == SW_EARS_MAX || find_tuned(port, arrival))
         return;
     bool is_ipv4 = sw_roce_is_ipv4(&arrival->source);
     uint32_t scope = IN6_IS_ADDR_LINKLOCAL(&arrival->source) ? arrival->ifindex : 0;
@@ -156,22 +243,57 @@ void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint6
     unsigned int len = sw_roce_sockaddr(&arrival->source, arrival->source_port, scope, &remote);
     if (fd < 0)
         return;
-    if (connect(fd, (struct sockaddr *)&remote, len) || !sw_port_add_ear(port, fd, SW_EAR_TUNED)) {
+    struct sw_ear *ear = NULL;
+    if (connect(fd, (struct sockaddr *)&remote, len) == 0)
+        ear = sw_port_add_ear(port, fd, SW_EAR_TUNED);
+    if (!ear) {
         sw_debug("cannot ask for a sender's packets: %s", strerror(errno));
         close(fd);
         return;
     }
-    struct sw_ear *ear = &port->ears[port->ear_count - 1];
     ear->remote = arrival->source;
     ear->remote_port = arrival->source_port;
     ear->heard_ns = now_ns;
+    ear->held_until_ns = now_ns + HOLD_NS;
+    say(port, slot, SW_HANDED_ASK, &(struct sw_haul){.arrival = *arrival});
+}
+
+void sw_share_answer(struct sw_port *port, const struct sw_handed *ask)
+{
+    say(port, ask->slot, SW_HANDED_DONE, &(struct sw_haul){.arrival = ask->haul.arrival});
+}
+
+static void release(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns)
+{
+    ear->held_until_ns = 0;
+    ear->heard_ns = now_ns;
+    if (!sw_port_listen(port, ear->fd))
+        sw_debug("cannot listen to a sender: %s", strerror(errno));
+}
+
+void sw_share_settle(struct sw_port *port, const struct sw_handed *done, uint64_t now_ns)
+{
+    struct sw_ear *ear = find_tuned(port, &done->haul.arrival);
+    if (ear && ear->held_until_ns)
+        release(port, ear, now_ns);
+}
+
+bool sw_share_is_settled(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns)
+{
+    if (ear->held_until_ns && now_ns >= ear->held_until_ns)
+        release(port, ear, now_ns);
+    if (ear->held_until_ns && ear->held_until_ns < port->due_ns)
+        port->due_ns = ear->held_until_ns;
+    return !ear->held_until_ns;
 }
 
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < port->ear_count;) {
         struct sw_ear *ear = &port->ears[i];
-        if (ear->kind != SW_EAR_TUNED || now_ns - ear->heard_ns < TUNED_IDLE_NS) {
+        bool is_idle = ear->kind == SW_EAR_TUNED && !ear->held_until_ns &&
+                       now_ns - ear->heard_ns >= TUNED_IDLE_NS;
+        if (!is_idle || recv(ear->fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0) {
             i++;
             continue;
         }

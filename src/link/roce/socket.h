@@ -11,8 +11,10 @@ int sw_socket_udp(bool is_ipv4);
 /* One that receives RoCE packets, sharing the port with others; or a negative errno. */
 int sw_socket_ear(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port,
                   uint32_t ifindex);
-/* False: there is no room. */
-bool sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind kind);
+/* NULL: there is no room. A connected one is not listened to yet. */
+struct sw_ear *sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind kind);
+/* What comes to the socket wakes whoever sleeps on the port. */
+bool sw_port_listen(struct sw_port *port, int fd);
 
 /* receive.c: what the kernel puts packets into */
 int sw_port_open_intake(struct sw_port *port);
@@ -25,24 +27,39 @@ struct sw_haul {
     uint32_t segment_bytes;
     struct sw_arrival arrival; /* all but the bytes */
 };
+
 /* share.c */
 int sw_share_open(struct sw_port *port);
-/* Packets on their way to another process. */
+void sw_share_close(struct sw_port *port);
+
 #define SW_HANDED_BYTES (128u << 10) /* of one message */
-struct sw_stage {
-    uint32_t slot;
-    uint32_t packets;
-    uint32_t len_bytes;
-    uint8_t bytes[SW_HANDED_BYTES];
-};
 /* Gives packets of another slot to its process, now or with the next flush. */
-void sw_share_hand_on(struct sw_port *port, struct sw_stage *stage, uint32_t slot,
-                      const struct sw_haul *haul);
-void sw_share_flush(struct sw_port *port, struct sw_stage *stage);
-/* The other side of it: the first haul in a message. Returns the bytes it takes there; 0: it is
- * none. */
-uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_haul *out);
-/* Has the kernel bring packets like this one here in future. */
-void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
+void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_haul *haul);
+/* Sends what was given. What a process has no room for is kept for a while; port->due_ns says when
+ * to try again. */
+void sw_share_flush(struct sw_port *port);
+
+/* The other side of it: what processes say to each other. */
+enum sw_handed_kind {
+    SW_HANDED_PACKETS, /* of the flow, as they came */
+    SW_HANDED_ASK, /* "I hear this flow from now on: tell me when you have handed on the rest" */
+    SW_HANDED_DONE,
+};
+struct sw_handed {
+    enum sw_handed_kind kind;
+    uint32_t slot; /* whose word it is */
+    struct sw_haul haul;
+};
+/* The first word in a message. Returns the bytes it takes there; 0: it is none. */
+uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_handed *out);
+/* Has the kernel bring packets like those that `slot` handed on here in future, which are not read
+ * before that one has handed on all. */
+void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
+                   uint64_t now_ns);
+/* Answers an ASK, once what waits in the sockets of the port has been handed on; hears a DONE. */
+void sw_share_answer(struct sw_port *port, const struct sw_handed *ask);
+void sw_share_settle(struct sw_port *port, const struct sw_handed *done, uint64_t now_ns);
+/* Whether the connected socket may be read. */
+bool sw_share_is_settled(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns);
 
 #endif
