@@ -41,9 +41,9 @@ class Tools:
     def close(self):
         shutil.rmtree(self.folder)
 
-    def run(self, *words, direct=None, link=None, wrap=()):
+    def run(self, *words, direct=None, link=None, faults=None, wrap=()):
         """The words of a command under the device; `wrap` goes in front of everything."""
-        options = [*(['--direct', direct] if direct else []), *(['--link', link] if link else [])]
+        options = [*(['--direct', direct] if direct else []), *(['--link', link] if link else []), *(['--faults', faults] if faults else [])]
         return [*wrap, self.path('src/cli/sidewire'), 'run', *options, '--', *words]
 
     def output(self, *words, wrap=()):
@@ -113,13 +113,13 @@ class Pair:
     """A server and a client of one program; start() then finish(), so that several pairs can run at once."""
 
     def __init__(self, tools, words, server_extra=(), client_extra=(), direct=None, wrap=(), client_direct=None, link=None,
-                 client_wrap=None, address='127.0.0.1'):
+                 client_wrap=None, address='127.0.0.1', faults=None):
         if not shutil.which(words[0]):
             raise Skip(f'{words[0]} is not installed')
         self.port = free_port()
         base = [*words, '-p', str(self.port)]
-        self.server_words = tools.run(*base, *server_extra, direct=direct, link=link, wrap=wrap)
-        self.client_words = tools.run(*base, *client_extra, address, direct=client_direct or direct, link=link,
+        self.server_words = tools.run(*base, *server_extra, direct=direct, link=link, faults=faults, wrap=wrap)
+        self.client_words = tools.run(*base, *client_extra, address, direct=client_direct or direct, link=link, faults=faults,
                                       wrap=wrap if client_wrap is None else client_wrap)
         self.server = self.client = None
 
@@ -161,9 +161,9 @@ class Pair:
 
 
 def find_trouble(text):
-    """The first line that speaks of trouble, or None."""
+    """The first line that speaks of trouble, or None. What faults were asked for did is none."""
     for line in text.splitlines():
-        if TROUBLE.search(line) or line.startswith('sidewire['):
+        if TROUBLE.search(line) or re.match(r'sidewire\[(?!\d+\]: faults: \d)', line):
             return line
     return None
 
