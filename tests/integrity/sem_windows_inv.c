@@ -173,10 +173,60 @@ static void own_fault_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* A key that an invalidation before it takes away: over UC the request is lost, and the receive
+ * that it would have used serves the next one. param: its opcode. */
+static void too_late_a(int sock, int param)
+{
+    struct rig rig;
+    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = IBV_QPT_UC}};
+    struct vu_key key;
+    rig_open(&rig, sock, &attr);
+    vu_get(sock, &key, sizeof(key));
+    struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, 1, 0, 64);
+    struct vu_send late = rig_send(&rig, (enum ibv_wr_opcode)param, 2, 0, 64);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 3, 0, 1000);
+    inv.imm = late.imm = late.rkey = key.rkey;
+    late.remote = key.addr;
+    rig_post(&rig, &inv);
+    rig_post(&rig, &late);
+    rig_post(&rig, &send);
+    vu_barrier(sock); /* until here nobody looks */
+    for (uint64_t wr_id = 1; wr_id <= 3; wr_id++)
+        vu_expect(rig.ep.scq, wr_id, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void too_late_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct rig_attr attr = {
+        .fill = FILL, .access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND, .ep = {.type = IBV_QPT_UC}};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_WRITE), IBV_WC_SUCCESS);
+    rig_recv(&rig, 10, 0, 64);
+    rig_recv(&rig, 11, 2048, 1000);
+    rig_recv(&rig, 12, 4096, 10); /* too short for the last */
+    vu_put(sock, &window.key, sizeof(window.key));
+    vu_barrier(sock);
+    VU_EQ(vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS).wc_flags, IBV_WC_WITH_INV);
+    VU_EQ(vu_expect(rig.ep.rcq, 11, IBV_WC_SUCCESS).byte_len, 1000);
+    rig_bytes(&rig, 2048, 1000, WRITTEN);
+    rig_bytes(&rig, START, LEN, FILL);
+    vu_barrier(sock);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
 const struct sem_case sem_windows_inv[] = {
     {"send_inv__counts_its_receive", counts_a, counts_b, 0},
     {"send_inv__failure_leaves_no_trace", trace_a, trace_b, 0},
     {"send_inv__uc_too_long", lost_a, lost_b, 0},
+    {"send_inv__uc_write_imm_too_late", too_late_a, too_late_b, IBV_WR_RDMA_WRITE_WITH_IMM},
+    {"send_inv__uc_twice_at_once", too_late_a, too_late_b, IBV_WR_SEND_WITH_INV},
     {"send_inv__uc_receivers_own_fault", own_fault_a, own_fault_b, 64},
     {"send_inv__uc_receivers_own_fault_long_message", own_fault_a, own_fault_b, 100000},
     {0},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the responder tells the sender of an unreliable connection of a fault of its own: nothing
- * (IBTA Vol1 9.9.3, class A). */
+/* What the responder tells the sender of an unreliable connection: nothing of a fault of its own
+ * (IBTA Vol1 9.9.3, class A); of a message that is lost, that its receive was not used. */
 #include "link_rig.h"
 
 /* A receive that will turn out to have a bad key, and the first request of a message to it. */
@@ -54,12 +54,56 @@ static void sw_responder_run__own_fault_in_a_first_piece(void **state)
     assert_int_equal(atomic_load(&rig->out->responses[0].seq), 0);
 }
 
+static struct sw_record *bad_write(struct rig *rig, uint8_t flags)
+{
+    rig_recv(rig, 11, 0, 64);
+    rig->d->rules = sw_verdict_rules_uc;
+    struct sw_record *record = rig_request(rig, SW_REC_WRITE);
+    record->flags = flags;
+    record->len_bytes = 8;
+    record->total_bytes = 8;
+    record->rkey = 0x5a5a5a00;
+    return record;
+}
+
+static void sw_responder_run__lost_immediate_leaves_its_receive(void **state)
+{
+    struct rig *rig = *state;
+    assert_true(rig_serve(rig, bad_write(rig, SW_REC_FIRST | SW_REC_LAST | SW_REC_IMM)));
+    rig_no_wc(rig);
+    rig_is_answered(rig, SW_RNR);
+    assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
+}
+
+static void sw_responder_run__lost_immediate_in_pieces(void **state)
+{
+    struct rig *rig = *state;
+    assert_true(rig_serve(rig, bad_write(rig, SW_REC_FIRST | SW_REC_IMM)));
+    assert_int_equal(atomic_load(&rig->out->responses[0].seq), 0);
+    struct sw_record *record = rig_request(rig, SW_REC_WRITE);
+    record->flags = SW_REC_LAST | SW_REC_IMM;
+    assert_true(rig_serve(rig, record));
+    rig_no_wc(rig);
+    rig_is_answered(rig, SW_RNR);
+    assert_int_equal(rig->d->lost, 1);
+}
+
+static void sw_responder_run__lost_write_uses_none(void **state)
+{
+    struct rig *rig = *state;
+    assert_true(rig_serve(rig, bad_write(rig, SW_REC_FIRST | SW_REC_LAST)));
+    rig_is_answered(rig, SW_ACK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         rig_test(sw_responder_run__own_fault_is_acknowledged),
         rig_test(sw_responder_run__own_fault_in_the_only_piece),
         rig_test(sw_responder_run__own_fault_in_a_first_piece),
+        rig_test(sw_responder_run__lost_immediate_leaves_its_receive),
+        rig_test(sw_responder_run__lost_immediate_in_pieces),
+        rig_test(sw_responder_run__lost_write_uses_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

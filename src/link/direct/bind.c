@@ -352,6 +352,7 @@ static bool follow(struct sw_qp *qp, struct sw_direct_qp *d)
     d->tx = NULL;
     d->access_seq = d->request_at = d->bounce_at = d->recv_posted = d->answers_due = 0;
     d->answer_at = d->answer_bounce_at = 0;
+    d->in_doubt = false;
     d->request_limit = SW_REQUEST_SLOTS - 1;
     lose_begun(qp);
     return true;

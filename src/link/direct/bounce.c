@@ -154,6 +154,14 @@ static bool is_atomic(const struct sw_wqe *wqe)
     return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/* An unreliable request that takes a receive, unless the target finds that its key is not valid any
+ * more. Until it is answered, nobody knows which receive the next one takes. */
+static bool may_be_lost(const struct sw_direct_qp *d, const struct sw_wqe *wqe)
+{
+    return d->rules[SW_NAK_ACCESS].lost && d->remote_rq_entries &&
+           (wqe->opcode == IBV_WR_SEND_WITH_INV || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+}
+
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                              uint32_t position)
 {
@@ -176,6 +184,10 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     if (step == SW_STEP_SENT) {
         d->answers_due++;
         d->recv_used += wqe->opcode != IBV_WR_RDMA_WRITE;
+        if (may_be_lost(d, wqe)) {
+            d->in_doubt = true;
+            d->recv_posted = d->recv_used; /* has the next one look */
+        }
     }
     return step;
 }
@@ -215,7 +227,8 @@ static bool answers(const struct sw_record *answer, const struct sw_wqe *wqe)
 static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
                   struct sw_wqe *wqe, uint32_t position)
 {
-    if (answer->verdict != SW_ACK) {
+    bool lost = answer->verdict < SW_VERDICT_COUNT && d->rules[answer->verdict].lost;
+    if (answer->verdict != SW_ACK && !lost) {
         bool known =
             answer->verdict < SW_VERDICT_COUNT && sw_verdict_rules[answer->verdict].requester_fatal;
         /* The target decided: it knows. Not if that was one that stands in for it. */
@@ -255,6 +268,9 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
         wqe->state = SW_WQE_DONE;
         d->answers_due--;
         d->reads_due -= is_read;
+        d->recv_used -= lost && d->remote_rq_entries && wqe->opcode != IBV_WR_RDMA_WRITE;
+        if (may_be_lost(d, wqe))
+            d->in_doubt = false;
     }
     return true;
 }

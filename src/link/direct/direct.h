@@ -161,6 +161,7 @@ struct sw_direct_qp {
     uint64_t budget_bytes;
     bool notify; /* a record was written that may wake the peer's CQ */
     bool notify_solicited;
+    bool in_doubt; /* whether the last request that recv_used counts takes its receive */
     struct sw_sum {
         uint64_t bytes, packets;
     } sums[2]; /* SW_MOVED_*: our copy; the block may serve others when it is asked for */

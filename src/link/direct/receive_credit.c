@@ -7,6 +7,8 @@
 
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    if (d->in_doubt)
+        return SW_STEP_BLOCKED; /* until that is answered */
     d->recv_posted = atomic_load_explicit(&d->remote->rq_posted, memory_order_acquire);
     if (d->recv_used != d->recv_posted) {
         d->rnr_ns = 0;

@@ -318,6 +318,7 @@ static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
     if ((d->rx && has_come(d)) || is_worth_waiting(qp, d))
         return false;
     d->answers_due = 0;
+    d->in_doubt = false;
     sw_sq_retire_run(qp, end_of_losses(qp) - qp->sq.head);
     return qp->sq.head == qp->sq.tail;
 }

@@ -79,7 +79,8 @@ static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdi
         answered = record;
         if (record) {
             record->kind = SW_REC_ANSWER;
-            record->verdict = d->rules[verdict].requester_fatal ? (uint8_t)verdict : SW_ACK;
+            bool told = d->rules[verdict].requester_fatal || d->rules[verdict].lost;
+            record->verdict = told ? (uint8_t)verdict : SW_ACK;
             record->compare_add = original;
             sw_answer_publish(d, record);
         }
@@ -99,15 +100,25 @@ static enum serve acknowledge(struct sw_direct_qp *d)
     return SERVED;
 }
 
-/* An unreliable message that cannot be delivered: what is left of it is skipped, and its last piece
- * is answered like any other, because the sender counts on the order of answers. */
-static enum serve lose(struct sw_direct_qp *d, const struct request *request)
+/* Whether the sender has counted one of our receives for this message. */
+static bool counts_receive(const struct sw_qp *qp, const struct request *request)
 {
-    if (request->flags & SW_REC_LAST)
+    return !qp->srq && (request->kind != SW_REC_WRITE || request->flags & SW_REC_IMM);
+}
+
+/* An unreliable message that cannot be delivered: what is left of it is skipped, and its last piece
+ * is answered like any other, because the sender counts on the order of answers; or as one whose
+ * receive serves the next, because it counts those, too. */
+static enum serve lose(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+{
+    const bool last = request->flags & SW_REC_LAST;
+    if (last && !counts_receive(qp, request))
         acknowledge(d);
+    else if (last && answer(qp, d, SW_RNR, 0) == SERVE_WAIT)
+        return SERVE_WAIT;
     if (!d->skipping)
         d->lost++;
-    d->skipping = !(request->flags & SW_REC_LAST);
+    d->skipping = !last;
     return SERVED;
 }
 
@@ -118,7 +129,7 @@ static enum serve refuse(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
                          enum sw_verdict verdict)
 {
     if (d->rules[verdict].lost)
-        return lose(d, request);
+        return lose(qp, d, request);
     if (!d->rules[verdict].requester_fatal && !(request->flags & SW_REC_LAST))
         return fatal(qp, verdict);
     return answer(qp, d, verdict, 0);
@@ -198,7 +209,7 @@ static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const stru
                             uint8_t rnr_retry)
 {
     if (d->rules[SW_RNR].lost)
-        return lose(d, request);
+        return lose(qp, d, request);
     uint64_t now_ns = sw_clock_ns();
     if (!d->serve_rnr_ns)
         d->serve_rnr_ns = now_ns;
@@ -504,7 +515,7 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
         return answer(qp, d, SW_NAK_INVALID, 0);
     if (__builtin_expect(d->skipping, 0)) {
         if (!(request->flags & SW_REC_FIRST) && uses_bounce(request))
-            return lose(d, request);
+            return lose(qp, d, request);
         d->skipping = false;
     }
     switch ((enum sw_record_kind)request->kind) {
