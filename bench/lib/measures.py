@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What is measured, against whom, and what is asked of it.
 
-An experiment runs its contenders in turn, round after round, so that whatever the machine does meets all of them. A row of
-the final table compares the medians of one contender of ours with the best of the peer's settings.
+What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py.
 """
 
 import json
@@ -10,7 +9,9 @@ import os
 import statistics
 
 import gate
+import links
 import procs
+from experiment import Experiment, Row
 from programs import ucx, pin
 
 # UCX by itself, and by the transports it could be told to use: the best of them is the peer.
@@ -32,87 +33,6 @@ QP_TYPES = {
 }
 MILLION = 1000000
 ONE_SIDED = ('write', 'read', 'fadd', 'cswap')
-
-
-class Experiment:
-    def __init__(self, key, title, contenders, rounds_factor=1):
-        self.key = key
-        self.title = title
-        self.contenders = contenders  # name -> function that returns a dict of figures
-        self.rounds_factor = rounds_factor
-        self.samples = {name: [] for name in contenders}
-
-    def run(self, rounds, progress):
-        names = list(self.contenders)
-        for turn in range(rounds * self.rounds_factor):
-            for name in names if turn % 2 == 0 else reversed(names):
-                progress.step(f'{self.title}, round {turn + 1}: {name}')
-                self.samples[name].append(self.contenders[name]())
-
-    def steps(self, rounds):
-        return rounds * self.rounds_factor * len(self.contenders)
-
-    def figures(self, name, figure):
-        return [sample[figure] for sample in self.samples[name]]
-
-    def median(self, name, figure):
-        return statistics.median(self.figures(name, figure))
-
-    def best(self, prefix, figure, least):
-        """The contender with the best median among those whose name begins so."""
-        names = [name for name in self.samples if name == prefix or name.startswith(prefix + ' [')]
-        choose = min if least else max
-        return choose(names, key=lambda name: self.median(name, figure))
-
-    def spread(self, name, figure):
-        """Half of the range between the quartiles, as a part of the median."""
-        values = self.figures(name, figure)
-        if len(values) < 4:
-            return (max(values) - min(values)) / 2 / statistics.median(values)
-        low, _, high = statistics.quantiles(values, n=4)
-        return (high - low) / 2 / statistics.median(values)
-
-
-class Row:
-    """One line of the table. `least`: the smaller the better. Without limits it only informs."""
-
-    def __init__(self, title, experiment, ours, peer, figure, unit, least=False, at_least=None,
-                 aim=None, peer_figure=None):
-        self.title = title
-        self.experiment = experiment
-        self.ours = ours
-        self.peer = peer
-        self.figure = figure
-        self.peer_figure = peer_figure or figure
-        self.unit = unit
-        self.least = least
-        self.at_least = at_least
-        self.aim = aim
-
-    def result(self):
-        experiment = self.experiment
-        peer = experiment.best(self.peer, self.peer_figure, self.least)
-        ours_median = experiment.median(self.ours, self.figure)
-        peer_median = experiment.median(peer, self.peer_figure)
-        return {'measure': self.title, 'unit': self.unit, 'ours': ours_median,
-                'ours_name': self.ours, 'ours_spread': experiment.spread(self.ours, self.figure),
-                'peer': peer_median, 'peer_name': peer,
-                'peer_spread': experiment.spread(peer, self.peer_figure),
-                'ratio': ours_median / peer_median, 'less_is_better': self.least,
-                'at_least': self.at_least, 'aim': self.aim,
-                'met': verdict(ours_median / peer_median, self.at_least, self.aim, self.least)}
-
-
-def verdict(value, at_least, aim, least):
-    if at_least is None:
-        return 'for information'
-
-    def reaches(limit):
-        return value <= limit if least else value >= limit
-
-    if reaches(aim):
-        return 'aim'
-    return 'yes' if reaches(at_least) else 'NO'
 
 
 # Queue pairs of other types: UD beside UCX, the rest beside RC, shared receive queues beside plain ones.
@@ -159,16 +79,16 @@ class Bench:
         found = json.loads(procs.run(argv, 60))
         return {'rate': found['mops_per_s'] * 1e6, 'cpu_rate': found['mops_per_cpu_s'] * 1e6}
 
-    def latency(self, program, size=8, options=()):
-        samples = self.sidewire.latency_samples(program, ['-s', str(size), '-n',
-                                                          str(100000 // self.divide), *options])
+    def latency(self, program, size=8, options=(), iterations=100000, sidewire=None):
+        samples = (sidewire or self.sidewire).latency_samples(
+            program, ['-s', str(size), '-n', str(iterations // self.divide), *options])
         return {'median_s': samples[len(samples) // 2], 'mean_s': statistics.fmean(samples),
                 'p99_s': samples[len(samples) * 99 // 100]}
 
-    def bandwidth(self, program, size, iterations, options=(), timeout_s=30):
-        rows = self.sidewire.perftest(program, ['-s', str(size), '-N', '-n',
-                                                str(iterations // self.divide), *options],
-                                      timeout_s)
+    def bandwidth(self, program, size, iterations, options=(), timeout_s=30, sidewire=None):
+        rows = (sidewire or self.sidewire).perftest(
+            program, ['-s', str(size), '-N', '-n', str(iterations // self.divide), *options],
+            timeout_s)
         return rows[size]
 
     def floor(self):
@@ -249,7 +169,7 @@ class Bench:
             'one thread': lambda: self.rate(1), 'two threads': lambda: self.rate(2)},
             rounds_factor=2)
         return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
-                self.types_rate()]
+                self.types_rate(), *links.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -281,6 +201,7 @@ class Bench:
              'op/s', False, None, None),
             *((title, key, ours, peer, figure, unit, least, at_least, aim)
               for title, (key, figure, unit, least), ours, peer, at_least, aim in TYPE_ROWS),
+            *links.ROWS,
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan

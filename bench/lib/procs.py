@@ -25,6 +25,10 @@ class RunFailed(Exception):
         self.output = output
 
 
+class Skipped(Exception):
+    """What cannot be measured here; the text says why."""
+
+
 class Child:
     """`by_line`: its output goes through a terminal, so that what it printed before it hung is there to be read."""
 
@@ -149,9 +153,10 @@ def run(argv, timeout_s, env=None, accept=(0,)):
         child.end()
 
 
-def listening_ports():
+def listening_ports(pid='self'):
+    """Of the network that this process is in."""
     ports = set()
-    for table in ('/proc/net/tcp', '/proc/net/tcp6'):
+    for table in (f'/proc/{pid}/net/tcp', f'/proc/{pid}/net/tcp6'):
         try:
             with open(table) as lines:
                 next(lines)
@@ -159,7 +164,7 @@ def listening_ports():
                     fields = line.split()
                     if fields[3] == '0A':
                         ports.add(int(fields[1].rsplit(':', 1)[1], 16))
-        except OSError:
+        except (OSError, StopIteration):  # it has just ended
             continue
     return ports
 
@@ -176,7 +181,7 @@ def free_port():
 def await_port(child, port, timeout_s=15):
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        if port in listening_ports():
+        if port in listening_ports(child.pid):
             return
         if not child.running():
             raise RunFailed(child.report(

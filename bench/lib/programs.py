@@ -141,6 +141,11 @@ def ucx(test, size, iterations, settings, timeout_s=60, options=()):
             *options, '-f']
     text = procs.run_pair(pin(SERVER_CPU) + ['ucx_perftest', '-p', str(port)],
                           pin(CLIENT_CPU) + argv + ['127.0.0.1'], port, timeout_s, settings)
+    return parse_ucx(text, argv)
+
+
+def parse_ucx(text, argv):
+    """The last line of figures; `argv` is named where there is none."""
     for line in reversed(text.splitlines()):
         fields = line.split()
         if len(fields) == 8 and all(re.fullmatch(r'[0-9.]+', field) for field in fields):

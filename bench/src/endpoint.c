@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "endpoint.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -80,6 +82,33 @@ int bench_pair(pid_t *peer)
     return sockets[1];
 }
 
+int bench_listen(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), peer;
+
+    if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
+        bind(listener, (struct sockaddr *)&address, sizeof(address)) || listen(listener, 1))
+        bench_die("cannot listen on port %u: %s", port, strerror(errno));
+    peer = accept(listener, NULL, NULL);
+    if (peer < 0)
+        bench_die("accept: %s", strerror(errno));
+    close(listener);
+    return peer;
+}
+
+int bench_connect(const char *address, uint16_t port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (inet_pton(AF_INET, address, &to.sin_addr) != 1)
+        bench_die("%s is no IPv4 address", address);
+    if (peer < 0 || connect(peer, (struct sockaddr *)&to, sizeof(to)))
+        bench_die("cannot connect to %s port %u: %s", address, port, strerror(errno));
+    return peer;
+}
+
 void bench_send(int socket, const void *data, size_t len_bytes)
 {
     if (send(socket, data, len_bytes, MSG_NOSIGNAL) != (ssize_t)len_bytes)
@@ -121,32 +150,55 @@ static struct ibv_context *open_device(const char *wanted)
     return context;
 }
 
-/* The first RoCE v2 entry of the GID table, else the first valid one. */
+static bool is_link_local(const union ibv_gid *gid)
+{
+    return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
+
+/* The best valid entry of the GID table: RoCE v2 if there is one, and of a wider scope than the
+ * link. */
 static void choose_gid(struct bench_endpoint *endpoint, union ibv_gid *gid)
 {
     struct ibv_gid_entry entry;
-    bool found = false;
+    int best = 0;
 
     for (uint32_t i = 0; i < 32; i++) {
+        int worth = 1;
+
         if (ibv_query_gid_ex(endpoint->context, PORT, i, &entry, 0))
             continue;
-        if (!found || entry.gid_type == IBV_GID_TYPE_ROCE_V2) {
-            endpoint->gid_index = (uint8_t)i;
-            *gid = entry.gid;
-            found = true;
-        }
         if (entry.gid_type == IBV_GID_TYPE_ROCE_V2)
-            return;
+            worth += is_link_local(&entry.gid) ? 1 : 2;
+        if (worth <= best)
+            continue;
+        best = worth;
+        endpoint->gid_index = (uint8_t)i;
+        *gid = entry.gid;
     }
-    if (!found)
+    if (!best)
         bench_die("the device has no address");
 }
 
-static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane)
+static uint32_t depth_of(const struct bench_shape *shape)
+{
+    return shape->depth ? shape->depth : BENCH_DEPTH;
+}
+
+static struct ibv_cq *create_cq(struct bench_endpoint *endpoint, uint32_t entries)
+{
+    struct ibv_cq *cq = ibv_create_cq(endpoint->context, (int)entries, NULL, NULL, 0);
+
+    if (!cq)
+        bench_die("ibv_create_cq of %u: %s", entries, strerror(errno));
+    return cq;
+}
+
+/* `cq`: the common one, or NULL. */
+static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane, struct ibv_cq *cq)
 {
     struct ibv_qp_init_attr init = {
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = BENCH_DEPTH,
+        .cap = {.max_send_wr = depth_of(&endpoint->shape),
                 .max_recv_wr = 1,
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
@@ -159,9 +211,7 @@ static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane
             IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
     };
 
-    lane->cq = ibv_create_cq(endpoint->context, BENCH_DEPTH, NULL, NULL, 0);
-    if (!lane->cq)
-        bench_die("ibv_create_cq: %s", strerror(errno));
+    lane->cq = cq ? cq : create_cq(endpoint, depth_of(&endpoint->shape));
     init.send_cq = init.recv_cq = lane->cq;
     lane->qp = ibv_create_qp(endpoint->pd, &init);
     if (!lane->qp)
@@ -203,13 +253,15 @@ static void connect_lane(struct bench_endpoint *endpoint, struct bench_lane *lan
         bench_die("ibv_modify_qp to RTS failed");
 }
 
-void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device, int lane_count,
-                         void *memory, size_t len_bytes, int socket)
+void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device,
+                         const struct bench_shape *shape, void *memory, size_t len_bytes,
+                         int socket)
 {
-    struct card mine = {0}, theirs;
+    static struct card mine, theirs;
+    struct ibv_cq *common = NULL;
     char ready = 1;
 
-    *endpoint = (struct bench_endpoint){.context = open_device(device), .lane_count = lane_count};
+    *endpoint = (struct bench_endpoint){.context = open_device(device), .shape = *shape};
     endpoint->pd = ibv_alloc_pd(endpoint->context);
     if (!endpoint->pd)
         bench_die("ibv_alloc_pd: %s", strerror(errno));
@@ -221,8 +273,10 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device, in
     choose_gid(endpoint, &mine.gid);
     mine.addr = (uintptr_t)memory;
     mine.key = endpoint->mr->rkey;
-    for (int i = 0; i < lane_count; i++) {
-        create_lane(endpoint, &endpoint->lanes[i]);
+    if (shape->one_cq)
+        common = create_cq(endpoint, (uint32_t)shape->lanes * depth_of(shape));
+    for (int i = 0; i < shape->lanes; i++) {
+        create_lane(endpoint, &endpoint->lanes[i], common);
         mine.qp_nums[i] = endpoint->lanes[i].qp->qp_num;
     }
     bench_send(socket, &mine, sizeof(mine));
@@ -230,7 +284,7 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device, in
         bench_die("the other side is gone");
     endpoint->remote_addr = theirs.addr;
     endpoint->remote_key = theirs.key;
-    for (int i = 0; i < lane_count; i++)
+    for (int i = 0; i < shape->lanes; i++)
         connect_lane(endpoint, &endpoint->lanes[i], &theirs, theirs.qp_nums[i]);
     bench_send(socket, &ready, sizeof(ready));
     if (!bench_receive(socket, &ready, sizeof(ready)))
@@ -239,10 +293,13 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device, in
 
 void bench_endpoint_close(struct bench_endpoint *endpoint)
 {
-    for (int i = 0; i < endpoint->lane_count; i++) {
+    for (int i = 0; i < endpoint->shape.lanes; i++) {
         ibv_destroy_qp(endpoint->lanes[i].qp);
-        ibv_destroy_cq(endpoint->lanes[i].cq);
+        if (!endpoint->shape.one_cq)
+            ibv_destroy_cq(endpoint->lanes[i].cq);
     }
+    if (endpoint->shape.one_cq)
+        ibv_destroy_cq(endpoint->lanes[0].cq);
     ibv_dereg_mr(endpoint->mr);
     ibv_dealloc_pd(endpoint->pd);
     ibv_close_device(endpoint->context);

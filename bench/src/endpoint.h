@@ -13,13 +13,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define BENCH_LANES_MAX 16
-#define BENCH_DEPTH 256 /* send queue entries of each lane */
+#define BENCH_LANES_MAX 1024
+#define BENCH_DEPTH 256 /* send queue entries of each lane, unless its shape says otherwise */
 
-/* What one thread needs to itself: a queue pair and its completion queue. */
+/* A queue pair and where its completions go. */
 struct bench_lane {
     struct ibv_cq *cq;
     struct ibv_qp *qp;
+};
+
+struct bench_shape {
+    int lanes;
+    uint32_t depth; /* send queue entries of each; 0: BENCH_DEPTH */
+    bool one_cq;    /* all lanes share a completion queue; else each has its own */
 };
 
 struct bench_endpoint {
@@ -27,7 +33,7 @@ struct bench_endpoint {
     struct ibv_pd *pd;
     struct ibv_mr *mr;
     struct bench_lane lanes[BENCH_LANES_MAX];
-    int lane_count;
+    struct bench_shape shape;
     uint8_t gid_index;
     bool inline_ok; /* short WRITEs may be posted inline */
     /* The other side's region. */
@@ -38,15 +44,20 @@ struct bench_endpoint {
 /* Forks. Returns the socket to the other side; *peer is the child in the parent and 0 in the child.
  * The child dies with the parent. */
 int bench_pair(pid_t *peer);
+/* The same for processes that were started apart, over TCP: a target that listens on any address,
+ * an initiator that connects to an IPv4 address. */
+int bench_listen(uint16_t port);
+int bench_connect(const char *address, uint16_t port);
 void bench_send(int socket, const void *data, size_t len_bytes);
 /* False when the other side has closed. */
 bool bench_receive(int socket, void *data, size_t len_bytes);
 
 /* Opens `device` (NULL: the first one whose name starts with "sw_", else the first), registers the
  * memory for everything, creates the lanes and joins them to the other side's. Both sides call it
- * with the same lane_count. */
-void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device, int lane_count,
-                         void *memory, size_t len_bytes, int socket);
+ * with the same shape. */
+void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device,
+                         const struct bench_shape *shape, void *memory, size_t len_bytes,
+                         int socket);
 void bench_endpoint_close(struct bench_endpoint *endpoint);
 
 /* Polls until `count` completions have come; a failed one ends the process. */

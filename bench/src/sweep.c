@@ -195,7 +195,8 @@ int main(int argc, char **argv)
     memory = bench_buffer_create(parse_kind(kind_name), 2 * SIZE_MAX_BYTES);
     if (!memory)
         bench_die("this machine has no %s memory free", kind_name);
-    bench_endpoint_join(&side.endpoint, device, 1, memory, 2 * SIZE_MAX_BYTES, side.socket);
+    bench_endpoint_join(&side.endpoint, device, &(struct bench_shape){.lanes = 1}, memory,
+                        2 * SIZE_MAX_BYTES, side.socket);
     side.lane = &side.endpoint.lanes[0];
     side.source = memory;
     side.sink = memory + SIZE_MAX_BYTES;

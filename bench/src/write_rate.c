@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define LIST_MAX 128
+#define THREADS_MAX 16
 #define LANE_BYTES (1u << 20)
 
 struct options {
@@ -31,7 +32,7 @@ struct options {
     int threads;
     bool gather;   /* from a registered buffer instead of inline */
     bool cpu_time; /* also count the threads' processor time; takes system calls */
-    int cpus[BENCH_LANES_MAX + 1];
+    int cpus[THREADS_MAX + 1];
     int cpu_count;
 };
 
@@ -180,7 +181,7 @@ static void report(const struct worker *workers, const struct options *options)
 static void initiate(const struct options *options, struct bench_endpoint *endpoint, char *memory,
                      struct bench_gate *gate)
 {
-    static struct worker workers[BENCH_LANES_MAX];
+    static struct worker workers[THREADS_MAX];
 
     for (int i = 0; i < options->threads; i++) {
         struct worker *worker = &workers[i];
@@ -236,7 +237,7 @@ static void parse_op(struct options *options, const char *name)
 
 static void parse_cpus(struct options *options, char *list)
 {
-    for (char *item = strtok(list, ","); item && options->cpu_count <= BENCH_LANES_MAX;
+    for (char *item = strtok(list, ","); item && options->cpu_count <= THREADS_MAX;
          item = strtok(NULL, ","))
         options->cpus[options->cpu_count++] = atoi(item);
 }
@@ -299,16 +300,16 @@ static void parse(int argc, char **argv, struct options *options)
         }
     }
     if (options->list < 1 || options->list > LIST_MAX || options->threads < 1 ||
-        options->threads > BENCH_LANES_MAX || !options->size_bytes ||
+        options->threads > THREADS_MAX || !options->size_bytes ||
         options->size_bytes > LANE_BYTES / 2 || !options->ops)
-        bench_die("list 1..%d, threads 1..%d, size 1..%u, ops from 1", LIST_MAX, BENCH_LANES_MAX,
+        bench_die("list 1..%d, threads 1..%d, size 1..%u, ops from 1", LIST_MAX, THREADS_MAX,
                   LANE_BYTES / 2);
 }
 
 int main(int argc, char **argv)
 {
     struct options options = {.ops = 1000000, .size_bytes = 8, .list = 32, .threads = 1};
-    struct bench_endpoint endpoint;
+    static struct bench_endpoint endpoint;
     struct bench_gate *gate;
     size_t len_bytes;
     char *memory;
@@ -326,7 +327,8 @@ int main(int argc, char **argv)
     memset(memory, 0, len_bytes);
     if (!peer && options.cpu_count)
         bench_pin(options.cpus[options.cpu_count - 1]);
-    bench_endpoint_join(&endpoint, options.device, options.threads, memory, len_bytes, socket);
+    bench_endpoint_join(&endpoint, options.device, &(struct bench_shape){.lanes = options.threads},
+                        memory, len_bytes, socket);
     if (peer) {
         gate->target_pid = (uint32_t)peer;
         initiate(&options, &endpoint, memory, gate);

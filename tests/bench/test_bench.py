@@ -10,6 +10,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/lib'))
 
+import between  # noqa: E402
+import experiment as experiments  # noqa: E402
 import measures  # noqa: E402
 import plot  # noqa: E402
 import procs  # noqa: E402
@@ -37,18 +39,66 @@ class Programs(unittest.TestCase):
         self.assertAlmostEqual(rows[2]['rate'], 7.71e6)
 
 
+    def test_iperf3__what_the_receiver_got(self):
+        text = '{"end": {"sum_sent": {"bits_per_second": 9e9}, "sum_received": {"bits_per_second": 8e9}}}'
+        self.assertEqual(between.parse_iperf3(text), 1e9)
+        for text in ('', '{"error": "unable to connect"}', '[]'):
+            with self.assertRaises(procs.RunFailed):
+                between.parse_iperf3(text)
+
+    def test_ucx__last_line_of_figures(self):
+        text = ('+----+\n[thread 0]  20000  8.100  9.200  9.300  0.82  0.83  107000  107500\n'
+                '10000  8.1 9.2 9.3 0.82 0.5 107000 107500\n')
+        found = programs.parse_ucx(text, ['ucx_perftest'])
+        self.assertAlmostEqual(found['median_s'], 8.1e-6)
+        self.assertAlmostEqual(found['bandwidth'], 0.5 * 1048576)
+        with self.assertRaises(procs.RunFailed):
+            programs.parse_ucx('', ['ucx_perftest'])
+
+
 class Rows(unittest.TestCase):
     def test_rows__contenders_are_measured(self):
-        experiments = measures.Bench(None, '', False).experiments()
-        for experiment in experiments:
+        every = measures.Bench(None, '', False).experiments()
+        for experiment in every:
             for name in experiment.contenders:
-                experiment.samples[name] = [dict.fromkeys(('median_s', 'rate', 'cpu_rate',
-                                                           'bandwidth'), 1.0)]
-        rows = measures.Bench.rows(experiments)
+                experiment.samples[name] = [dict.fromkeys(('median_s', 'rate', 'cpu_rate', 'bandwidth',
+                                                           'jain', 'p99_s'), 1.0)]
+        rows = measures.Bench.rows(every)
         self.assertEqual({row.experiment.key for row in rows},
-                         {experiment.key for experiment in experiments})
+                         {experiment.key for experiment in every})
         for row in rows:
             self.assertEqual(row.result()['ratio'], 1.0, row.title)
+
+    def test_only__names_every_experiment(self):
+        run = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/run')
+        text = ' '.join(procs.run([run, '--help'], 20, env={'COLUMNS': '1000'}).split())
+        for experiment in measures.Bench(None, '', False).experiments():
+            self.assertRegex(text, rf'\b{experiment.key}\b')
+
+    def test_experiment__place_is_left_and_may_be_missing(self):
+        told = []
+
+        class Place:
+            def __enter__(self):
+                told.append('in')
+
+            def __exit__(self, *_):
+                told.append('out')
+
+        class Nowhere(Place):
+            def __enter__(self):
+                raise procs.Skipped('no root')
+
+        def fails():
+            raise procs.RunFailed('x')
+
+        progress = table.Progress(1)
+        progress.step = told.append
+        with self.assertRaises(procs.RunFailed):
+            experiments.Experiment('e', 'E', {'a': fails}, place=Place()).run(1, progress)
+        self.assertEqual(told, ['in', 'E, round 1: a', 'out'])
+        with self.assertRaises(procs.Skipped):
+            experiments.Experiment('e', 'E', {'a': fails}, place=Nowhere()).run(1, progress)
 
 
 class Children(unittest.TestCase):
@@ -83,23 +133,23 @@ class Children(unittest.TestCase):
 
 class Verdicts(unittest.TestCase):
     def test_verdict__times(self):
-        self.assertEqual(measures.verdict(0.99, 1.5, 1.0, True), 'aim')
-        self.assertEqual(measures.verdict(1.5, 1.5, 1.0, True), 'yes')
-        self.assertEqual(measures.verdict(1.51, 1.5, 1.0, True), 'NO')
+        self.assertEqual(experiments.verdict(0.99, 1.5, 1.0, True), 'aim')
+        self.assertEqual(experiments.verdict(1.5, 1.5, 1.0, True), 'yes')
+        self.assertEqual(experiments.verdict(1.51, 1.5, 1.0, True), 'NO')
 
     def test_verdict__rates(self):
-        self.assertEqual(measures.verdict(3.0, 1.3, 3.0, False), 'aim')
-        self.assertEqual(measures.verdict(1.29, 1.3, 3.0, False), 'NO')
+        self.assertEqual(experiments.verdict(3.0, 1.3, 3.0, False), 'aim')
+        self.assertEqual(experiments.verdict(1.29, 1.3, 3.0, False), 'NO')
 
     def test_row__best_setting_of_the_peer(self):
-        experiment = measures.Experiment('e', 'E', {'a': None, 'UCX put [x]': None,
+        experiment = experiments.Experiment('e', 'E', {'a': None, 'UCX put [x]': None,
                                                     'UCX put [y]': None})
         experiment.samples = {'a': [{'t': 2.0}] * 3, 'UCX put [x]': [{'t': 4.0}] * 3,
                               'UCX put [y]': [{'t': 1.0}] * 3}
-        row = measures.Row('r', experiment, 'a', 'UCX put', 't', 's', True, 1.5, 1.0)
+        row = experiments.Row('r', experiment, 'a', 'UCX put', 't', 's', True, 1.5, 1.0)
         self.assertEqual(row.result()['peer_name'], 'UCX put [y]')
         self.assertEqual((row.result()['ratio'], row.result()['met']), (2.0, 'NO'))
-        rate = measures.Row('r', experiment, 'a', 'UCX put', 't', 's', False, 0.5, 0.6)
+        rate = experiments.Row('r', experiment, 'a', 'UCX put', 't', 's', False, 0.5, 0.6)
         self.assertEqual(rate.result()['peer_name'], 'UCX put [x]')
 
 
