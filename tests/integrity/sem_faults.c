@@ -102,7 +102,7 @@ static const struct fault faults[] = {
     {"", "corrupt received psn 0x125 once\n", "rx_icrc_encapsulated", 1, 1},
     {"drop psn 0x123 once\n", "", "out_of_sequence", 1, 1000},
     {"", "drop received packet 4 of qp 1 opcode send\n", "out_of_sequence", 1, 1000},
-    {"", "drop opcode ack for 100ms\n", "local_ack_timeout_err", 1, 1000},
+    {"", "drop opcode ack times 6\n", "local_ack_timeout_err", 1, 1000},
     {"drop received opcode ack times 2\n", "", "retrans_pkts", 1, 1000},
     {"duplicate packet 2 opcode send once\n", "", "duplicate_request", 1, 1000},
     {"", "duplicate received packet 2 opcode send once\n", "duplicate_request", 1, 1000},
@@ -136,20 +136,24 @@ static void fault_b(int sock, int param)
     fault(sock, param, false);
 }
 
-/* The receiver says for 200 ms that there is no receive. */
+/* The receiver says for a while that there is no receive; from its first device on, so a machine on
+ * which it takes long to connect may see nothing of it. */
+#define RNR_MS 300u
+
 static void rnr(int sock, bool sends)
 {
     struct rig rig;
     uint64_t start_ms = vu_now_ms(), other_ms;
     if (!sends)
-        misbehave("rnr for 200ms\n");
+        misbehave("rnr for 300ms\n");
     rig_open(&rig, sock, NULL);
     vu_put(sock, &start_ms, sizeof(start_ms));
     vu_get(sock, &other_ms, sizeof(other_ms));
+    bool in_time = vu_now_ms() - (sends ? other_ms : start_ms) < RNR_MS - 100;
     message(&rig, &rig.ep, sends, 1, 7);
-    VU_TRUE(!sends || vu_now_ms() - other_ms >= 200);
+    VU_TRUE(!sends || vu_now_ms() - other_ms >= RNR_MS);
     vu_barrier(sock);
-    VU_TRUE(counted(&rig.dev, "rnr_nak_retry_err") > 10); /* 0.64 ms each */
+    VU_TRUE(!in_time || counted(&rig.dev, "rnr_nak_retry_err") > 0);
     VU_TRUE(counted(&rig.dev, "send_rnr_err") >= counted(&rig.dev, "rnr_nak_retry_err"));
     VU_EQ(counted(&rig.dev, "retry_rnr_exceeded_err"), 0);
     vu_barrier(sock);
@@ -168,7 +172,9 @@ static void rnr_b(int sock, int param)
     rnr(sock, false);
 }
 
-/* WRITEs go on until the link has been cut for a second and is back; all are in memory then. */
+/* WRITEs go on until the link has been cut for a second and is back; all are in memory then. Time
+ * runs from the first device on: as above. */
+#define CUT_AT_MS 500u
 #define CUT_WRITES 64u
 
 static void cut_a(int sock, int param)
@@ -178,21 +184,24 @@ static void cut_a(int sock, int param)
     struct rig_attr patient = attr;
     patient.conn.timeout = 17; /* 0.5 s */
     struct rig rig;
-    misbehave("cut at 300ms for 1s\n");
+    misbehave("cut at 500ms for 1s\n");
     uint64_t start_ms = vu_now_ms(), longest_ms = 0;
+    uint32_t count = 0;
     rig_open(&rig, sock, &patient);
-    for (uint32_t i = 0; vu_now_ms() - start_ms < 1500; i = (i + 1) % CUT_WRITES) {
+    bool in_time = vu_now_ms() - start_ms < CUT_AT_MS - 100;
+    for (; vu_now_ms() - start_ms < CUT_AT_MS + 1200; count++) {
         uint64_t before_ms = vu_now_ms();
+        uint32_t i = count % CUT_WRITES;
         memset(rig.buf + i * 4096, (int)i, 4096);
         struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, i, i * 4096, 4096);
         rig_post(&rig, &send);
         vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
         longest_ms = vu_now_ms() - before_ms > longest_ms ? vu_now_ms() - before_ms : longest_ms;
     }
-    VU_CHECK(longest_ms >= 900, "%llu ms", (unsigned long long)longest_ms);
-    VU_TRUE(counted(&rig.dev, "local_ack_timeout_err") > 0);
+    VU_CHECK(!in_time || longest_ms >= 900, "%llu ms", (unsigned long long)longest_ms);
+    VU_TRUE(!in_time || counted(&rig.dev, "local_ack_timeout_err") > 0);
     VU_EQ(counted(&rig.dev, "retry_exceeded_err"), 0);
-    vu_barrier(sock);
+    vu_put(sock, &count, sizeof(count));
     rig_close(&rig);
 }
 
@@ -201,11 +210,12 @@ static void cut_b(int sock, int param)
     (void)param;
     const struct rig_attr attr = {.fill = 0xff};
     struct rig rig;
+    uint32_t count;
     rig_open(&rig, sock, &attr);
-    vu_barrier(sock);
+    vu_get(sock, &count, sizeof(count));
+    VU_TRUE(count > 0);
     for (uint32_t i = 0; i < CUT_WRITES; i++)
-        rig_bytes(&rig, i * 4096, 4096, rig.buf[0] == 0xff ? 0xff : (uint8_t)i);
-    VU_TRUE(rig.buf[0] != 0xff);
+        rig_bytes(&rig, i * 4096, 4096, i < count ? (uint8_t)i : 0xff);
     rig_close(&rig);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pair.h, the sides: processes, threads and the socket between them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,12 +95,32 @@ static void both_in_threads(int sock, void *arg)
         pthread_join(threads[i], NULL);
 }
 
+/* VU_HOSTS="one,other": each side has its network in the namespace of that name, where it uses the
+ * device of the interface of the same name. */
+static void enter_host(const char *hosts, bool is_a)
+{
+    char name[64], path[96], device[80];
+    const char *comma = strchr(hosts, ',');
+    VU_CHECK(comma, "VU_HOSTS=%s", hosts);
+    int len = is_a ? (int)(comma - hosts) : (int)strlen(comma + 1);
+    snprintf(name, sizeof(name), "%.*s", len, is_a ? hosts : comma + 1);
+    snprintf(path, sizeof(path), "/run/netns/%s", name);
+    snprintf(device, sizeof(device), "sw_%s", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    VU_CHECK(fd >= 0 && setns(fd, CLONE_NEWNET) == 0, "%s: %s", path, strerror(errno));
+    close(fd);
+    VU_EQ(setenv("VU_DEVICE", device, 1), 0);
+}
+
 static void one_in_process(int sock, void *arg)
 {
     struct both *both = arg;
     bool is_a = sock == both->socks[0];
+    const char *hosts = getenv("VU_HOSTS");
     close(both->socks[is_a]); /* the other end, so that EOF is seen */
     vu_set_side(is_a ? "side a" : "side b");
+    if (hosts)
+        enter_host(hosts, is_a);
     (is_a ? both->a : both->b)(sock, both->arg);
 }
 
