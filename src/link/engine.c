@@ -147,6 +147,13 @@ static bool serve_datagrams(bool armed)
     return more;
 }
 
+static void progress(struct sw_qp *qp)
+{
+    atomic_store_explicit(&sw_engine.driven, qp, memory_order_relaxed);
+    qp->link->progress(qp);
+    atomic_store_explicit(&sw_engine.driven, NULL, memory_order_relaxed);
+}
+
 /* Drives every QP that has something to do. Returns whether any wants another look soon: sends
  * wait, or somebody else had the QP locked and may have missed what the doorbell was for. */
 static bool drive_all(void)
@@ -172,7 +179,7 @@ static bool drive_all(void)
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
             else
-                qp->link->progress(qp);
+                progress(qp);
             sw_lock_release(&qp->lock);
         } else {
             pending = true;

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sw_qp;
+
 /* What a watched descriptor is; at most 16 kinds, each with one handler. */
 enum sw_watch_kind {
     SW_WATCH_DOORBELL,
@@ -48,9 +50,16 @@ struct sw_engine {
     int epoll;
     pthread_t thread;
     bool running;
-    atomic_bool idle; /* asleep without a timeout */
+    atomic_bool idle;                     /* asleep without a timeout */
+    _Atomic(const struct sw_qp *) driven; /* the one whose lock it holds, or NULL */
 };
 extern struct sw_engine sw_engine;
+
+/* Whether it is the engine that drives this locked QP, and not a thread of the program. */
+static inline bool sw_engine_drives(const struct sw_qp *qp)
+{
+    return atomic_load_explicit(&sw_engine.driven, memory_order_relaxed) == qp;
+}
 
 /* Creates doorbell and epoll set; then links add themselves and their descriptors. 0 or negative
  * errno. */

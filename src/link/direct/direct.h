@@ -211,7 +211,7 @@ struct sw_direct {
     int listener;
     atomic_bool work;   /* peers or segments want the engine */
     atomic_uint turns;  /* of the engine */
-    atomic_bool served; /* a peer's request was executed here since the engine last looked */
+    atomic_bool served; /* the engine has executed a peer's request since it last looked */
 };
 extern struct sw_direct sw_direct;
 

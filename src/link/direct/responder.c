@@ -613,7 +613,7 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
             break;
         if (bounced_this) /* only now may the sender use the space again */
             d->serve_bounce = end;
-        if (wants_answer(&request))
+        if (wants_answer(&request) && sw_engine_drives(qp)) /* a program that polls needs no help */
             atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
         any = true;
         d->serve_at += request.slots;
