@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sem.h: unreliable datagrams. Side a sends, side b receives, unless a case says otherwise. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/ip.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ud_side.h"
 
@@ -631,6 +635,62 @@ static void flood_b(int sock, int param)
     ud_close(&side);
 }
 
+/* Stops all threads of a process. */
+static void stop_all(pid_t pid)
+{
+    bool all = false;
+    VU_EQ(kill(pid, SIGSTOP), 0);
+    for (int ms = 0; ms < 5000 && !all; ms++) {
+        char path[300];
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+        DIR *tasks = opendir(path);
+        VU_TRUE(tasks);
+        all = true;
+        for (const struct dirent *task; (task = readdir(tasks));) {
+            char state = 'T';
+            snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)pid, task->d_name);
+            FILE *stat = task->d_name[0] == '.' ? NULL : fopen(path, "re");
+            all &= !stat || (fscanf(stat, "%*d (%*[^)]) %c", &state) == 1 && state == 'T');
+            if (stat)
+                fclose(stat);
+        }
+        closedir(tasks);
+        vu_sleep_ms(1);
+    }
+    VU_TRUE(all);
+}
+
+/* Who is there but gets no processor to let the sender in, for longer than any handshake takes. */
+static void slow_a(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    pid_t peer;
+    ud_open(&side, sock, NULL);
+    vu_get(sock, &peer, sizeof(peer));
+    memset(side.buf, 0xa7, 64);
+    stop_all(peer);
+    const struct ud_send send = {.wr_id = 1, .len_bytes = 64};
+    VU_EQ(ud_post(&side, &send), 0);
+    vu_expect_none(side.scq, 800);
+    VU_EQ(kill(peer, SIGCONT), 0);
+    vu_expect(side.scq, 1, IBV_WC_SUCCESS);
+    ud_close(&side);
+}
+
+static void slow_b(int sock, int param)
+{
+    (void)param;
+    struct ud_side side;
+    pid_t pid = getpid();
+    ud_open(&side, sock, NULL);
+    ud_recv(&side, side.qp, 10, UD_GRH + 64);
+    vu_put(sock, &pid, sizeof(pid));
+    vu_expect(side.rcq, 10, IBV_WC_SUCCESS);
+    ud_check(&side, 10, 64, 0xa7);
+    ud_close(&side);
+}
+
 const struct sem_case sem_ud[] = {
     {"ud__what_arrives_v1", arrives_a, arrives_b, GRH_V1},
     {"ud__what_arrives_v2_ipv4", arrives_a, arrives_b, GRH_V2},
@@ -655,5 +715,6 @@ const struct sem_case sem_ud[] = {
     {"ud__builder", builder_a, builder_b, 0},
     {"ud__last_words", last_words_a, last_words_b, SEM_PROCESSES},
     {"ud__flood", flood_a, flood_b, 0},
+    {"ud__receiver_is_slow_to_attach", slow_a, slow_b, SEM_PROCESSES},
     {NULL, NULL, NULL, 0},
 };

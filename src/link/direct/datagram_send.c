@@ -23,8 +23,9 @@
 /* Bytes sent in one call; the rest goes on in later ones. */
 #define RUN_BUDGET_BYTES (1u << 20)
 
-/* How long a process may take to let us attach, and after a refusal nothing is tried again. */
-#define ATTACH_NS (500 * SW_NS_PER_MS)
+/* How long sends wait for a process that is there to let us attach (it may get no processor);
+ * later ones are dropped until it has. And how long after a refusal nothing is tried again. */
+#define ATTACH_NS (5 * SW_NS_PER_S)
 #define REFUSED_NS (10 * SW_NS_PER_MS)
 
 /* A full ring: after this long without progress the receiver's engine takes what its program does
@@ -114,8 +115,8 @@ static enum ready attach(struct channel *channel, uint32_t slot)
         return READY;
     }
     bool refused = state == SW_PEER_IDLE && channel->peer->retry_at_ns;
-    if (!refused && now_ns - channel->waiting_ns < ATTACH_NS)
-        return READY_WAIT;
+    if (!refused)
+        return now_ns - channel->waiting_ns < ATTACH_NS ? READY_WAIT : READY_NOBODY;
     let_go(channel);
     channel->refused_ns = now_ns + REFUSED_NS;
     return READY_NOBODY;
