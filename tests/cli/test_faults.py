@@ -151,11 +151,11 @@ def survives(program, *more, least):
 
 
 def faults__packets_of_a_pingpong():
-    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-n', '300', least=1200)  # -c: the bytes are looked at
+    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-e', '-n', '300', least=1200)  # -c: the bytes are looked at
 
 
 def faults__packets_of_long_messages():
-    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-s', '100000', '-n', '20', least=1000)
+    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-e', '-s', '100000', '-n', '20', least=1000)
 
 
 def faults__packets_of_perftest():
