@@ -18,7 +18,10 @@
 #include "link_rig.h"
 
 enum { ATTACH = 1, WELCOME, SEGMENT_GET, SEGMENT, SEGMENT_GONE };
-enum { CLIENT_SLOT = 1888, OWNER_SLOT = 1777, FDS = 4 };
+enum { FDS = 4 };
+
+/* Of the process that is played; nobody else has it meanwhile. */
+static uint32_t played_slot;
 
 /* As control.h has it; the size is part of the protocol. */
 struct message {
@@ -100,10 +103,21 @@ static void close_all(const int fds[FDS])
             close(fds[i]);
 }
 
+static int claim_slot(void)
+{
+    int listener;
+    assert_int_equal(sw_registry_claim(&listener, &played_slot), 0);
+    assert_int_equal(fcntl(listener, F_SETFL, 0), 0); /* blocking */
+    return listener;
+}
+
 /* ---- the test is the client ---- */
+
+static int client_listener;
 
 static int client_down(void **state)
 {
+    close(client_listener);
     rig_close(*state);
     free(*state);
     return 0;
@@ -121,7 +135,7 @@ static int dial(void)
 static struct message attach_message(uint64_t nonce)
 {
     return (struct message){
-        .type = ATTACH, .version = SW_PUB_VERSION, .nonce = nonce, .slot = CLIENT_SLOT};
+        .type = ATTACH, .version = SW_PUB_VERSION, .nonce = nonce, .slot = played_slot};
 }
 
 static int attach(uint64_t nonce, struct message *in, int fds[FDS])
@@ -156,6 +170,7 @@ static int client_up(void **state)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
     rig_open(rig);
+    client_listener = claim_slot();
     settle();
     *state = rig;
     return 0;
@@ -268,7 +283,7 @@ static void sw_attach_greet__once_for_each_incarnation(void **state)
     /* The slot's next owner: what the one before still does goes nowhere. */
     struct sw_inbox *old = NULL;
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
-        if (inbox->slot == CLIENT_SLOT && inbox->client_nonce == 103)
+        if (inbox->slot == played_slot && inbox->client_nonce == 103)
             old = inbox;
     assert_non_null(old);
     pthread_mutex_lock(&sw_direct.lock);
@@ -367,15 +382,11 @@ struct welcome {
 static int owner_up(void **state)
 {
     struct owner *owner = calloc(1, sizeof(*owner));
-    struct sockaddr_un address;
-    unsigned int len = sw_registry_address(OWNER_SLOT, &address);
     rig_open(&owner->rig);
     settle();
     owner->before = count_fds();
-    owner->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(owner->listener, (struct sockaddr *)&address, len), 0);
-    assert_int_equal(listen(owner->listener, 8), 0);
-    owner->peer = sw_peer_get(OWNER_SLOT);
+    owner->listener = claim_slot();
+    owner->peer = sw_peer_get(played_slot);
     *state = owner;
     return 0;
 }
@@ -417,7 +428,7 @@ static int file_of(uint64_t len_bytes)
 static struct welcome new_welcome(void)
 {
     struct welcome w = {
-        .message = {.type = WELCOME, .version = SW_PUB_VERSION, .nonce = 4242, .slot = OWNER_SLOT},
+        .message = {.type = WELCOME, .version = SW_PUB_VERSION, .nonce = 4242, .slot = played_slot},
         .fds = {file_of(sizeof(struct sw_pub)), file_of(SW_INBOX_BYTES),
                 eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), -1},
         .count = 3,
@@ -703,7 +714,7 @@ static void sw_attach_from_peer__segment_malformed(void **state)
 static void sw_attach_step__refused_again_and_again(void **state)
 {
     struct owner *owner = *state;
-    rig_connect(&owner->rig, (uint32_t)OWNER_SLOT << SW_QP_INDEX_BITS | 5);
+    rig_connect(&owner->rig, played_slot << SW_QP_INDEX_BITS | 5);
     struct sw_qp *qp = owner->rig.qp;
     qp->attr.timeout = 1;
     struct ibv_sge sge = rig_sge(&owner->rig, 0, 8);
