@@ -6,8 +6,9 @@
 
 #include "transport/requester_impl.h"
 
-/* Go-back-N sends all again: it waits longer before it takes silence for loss. */
-enum { PLAIN_FLOOR_FACTOR = 16 };
+/* Go-back-N sends all again: it waits longer before it takes silence for loss, as long as hardware
+ * with the usual `timeout` of 14, so that a guest that is emulated has its time. */
+enum { PLAIN_FLOOR_FACTOR = 64 };
 #define FLOOR_NS 1000000ull
 
 void sw_requester_set_floor(struct sw_requester *r, uint32_t factor)

@@ -18,6 +18,7 @@ void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8
 
 void sw_retry_measure(struct sw_retry *t, uint64_t rtt_ns, uint64_t now_ns)
 {
+    t->backoff = 0;
     if (t->srtt_ns == 0) {
         t->srtt_ns = rtt_ns ? rtt_ns : 1;
         t->var_ns = rtt_ns / 2;
@@ -53,7 +54,9 @@ uint64_t sw_retry_probe_due_ns(const struct sw_retry *t)
 bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
 {
     uint64_t patience_ns = t->timeout_ns * PATIENCE * (t->retry_cnt + 1ull);
-    if (t->timeout_ns && now_ns - t->alive_ns >= patience_ns)
+    uint64_t waited_ns = now_ns - t->started_ns, most_ns = 2 * sw_retry_timer_ns(t);
+    t->silent_ns += waited_ns < most_ns ? waited_ns : most_ns;
+    if (t->timeout_ns && t->silent_ns >= patience_ns)
         return false;
     t->backoff++;
     t->started_ns = now_ns;
@@ -68,6 +71,7 @@ bool sw_retry_rnr(struct sw_retry *t, uint64_t resume_ns)
         t->rnr_count++;
     t->running = true; /* the peer lives: the timer starts when sending goes on */
     t->started_ns = t->alive_ns = resume_ns;
+    t->silent_ns = 0;
     t->backoff = 0;
     return true;
 }

@@ -2,9 +2,10 @@
 /*
  * When to send again, and when to give up. The round trip is measured as in RFC 6298; the timer is
  * made of it and not of the QP's `timeout`, which says how long hardware would wait: one to four
- * times as long (IBTA Vol1 9.7.6.1.3, C9-141). Nothing is given up before twice `timeout` has
- * passed `retry_cnt` + 1 times without a sign of life: a peer in software may have to wait for a
- * processor.
+ * times as long (IBTA Vol1 9.7.6.1.3, C9-141), and is never exceeded. Nothing is given up before
+ * twice `timeout` has passed `retry_cnt` + 1 times without a sign of life: a peer in software may
+ * have to wait for a processor. Nor does time count in which nobody was there to look: of a timer
+ * that is found to have run out long ago, no more than twice its time.
  */
 #ifndef SW_TRANSPORT_RETRY_H
 #define SW_TRANSPORT_RETRY_H
@@ -23,7 +24,8 @@ struct sw_retry {
     uint64_t min_since_ns;
     uint64_t alive_ns;   /* last sign of life, or since when one is waited for */
     uint64_t started_ns; /* of the running timer */
-    uint32_t backoff;    /* how often the timer has run out without progress */
+    uint64_t silent_ns;  /* of timers that have run out since the last sign of life */
+    uint32_t backoff;    /* how often the timer has run out since a round trip was measured */
     uint8_t retry_cnt;
     uint8_t rnr_retry; /* 7: for ever */
     uint8_t rnr_count; /* RNR NAKs without progress */
@@ -41,18 +43,22 @@ static inline void sw_retry_start(struct sw_retry *t, uint64_t now_ns)
         return;
     t->running = true;
     t->started_ns = t->alive_ns = now_ns;
+    t->silent_ns = 0;
 }
 
-/* Something new was acknowledged; `more`: and other things are still on their way. */
+/* Something new was acknowledged; `more`: and other things are still on their way. The timer stays
+ * as long as it has become: what was sent twice tells nothing of the round trip, and may have been
+ * sent again too early (RFC 6298 section 5, Karn). */
 static inline void sw_retry_progress(struct sw_retry *t, bool more, uint64_t now_ns)
 {
     t->running = more;
     t->started_ns = t->alive_ns = now_ns;
-    t->backoff = 0;
+    t->silent_ns = 0;
     t->rnr_count = 0;
     t->probed = false;
 }
 
+/* A round trip of something that was sent once. */
 void sw_retry_measure(struct sw_retry *t, uint64_t rtt_ns, uint64_t now_ns);
 
 uint64_t sw_retry_timer_ns(const struct sw_retry *t);

@@ -101,6 +101,27 @@ static void loss__a_short_queue_is_found_out(void **state)
     assert_true(write.gbps > 30);
 }
 
+/* As a kernel in an emulated guest: mostly quick, and now and then not there for tens of
+ * milliseconds. */
+static void loss__a_slow_peer_is_waited_for(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 100000 };
+    struct sw_requester_config requester = pair_requester_config;
+    struct sw_responder_config responder = pair_responder_config;
+    requester.offer_selective = responder.offer_selective = false;
+    struct pair *p = pair_new(&requester, &responder, 7);
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        p->faults.delay_ns = i % 1000 ? 50000 + i % 7 * 100000 : 25000000;
+        pair_post(p, SW_REQUEST_WRITE, 0, 8, 1, 0);
+        while (!sw_requester_is_idle(&p->requester))
+            assert_true(pair_step(p));
+    }
+    assert_int_equal(p->requester.counts.resent, 0);
+    assert_int_equal(p->requester.counts.timeouts, 0);
+    pair_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +130,7 @@ int main(void)
         cmocka_unit_test(loss__one_percent_is_survived_with_go_back_n),
         cmocka_unit_test(loss__reordering_is_not_taken_for_loss),
         cmocka_unit_test(loss__a_short_queue_is_found_out),
+        cmocka_unit_test(loss__a_slow_peer_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

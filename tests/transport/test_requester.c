@@ -363,7 +363,7 @@ static void requester__the_timer_follows_the_round_trip(void **state)
 {
     (void)state;
     start(true);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) >= 16 * MS); /* nothing known of the peer */
+    assert_true(sw_retry_timer_ns(&rig.r.retry) >= 64 * MS); /* nothing known of the peer */
     start_with_peer();
     assert_true(rig.r.retry.srtt_ns > 99800 && rig.r.retry.srtt_ns < 100200);
     assert_true(sw_retry_timer_ns(&rig.r.retry) == MS); /* the floor */
@@ -375,6 +375,62 @@ static void requester__the_timer_follows_the_round_trip(void **state)
     }
     assert_true(sw_retry_timer_ns(&rig.r.retry) > 3 * MS);
     assert_true(sw_retry_timer_ns(&rig.r.retry) < 5 * MS);
+}
+
+/* A guest that is emulated, on a busy host, answers in a tenth of a millisecond or in forty. */
+static void requester__a_plain_peer_has_the_time_of_hardware(void **state)
+{
+    (void)state;
+    struct sw_requester_config config = rig_requester_config();
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 100);
+    rig.now_ns += MS / 10;
+    rig_ack(&rig, 100);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) == 64 * MS);
+    config.timeout = 11;
+    rig_start(&rig, &config, NULL);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) == 4096ull << 11); /* never longer than that */
+}
+
+/* Whose answer it was that came cannot be told, and the next packet would be sent too early again.
+ */
+static void requester__the_timer_stays_long_until_something_is_measured(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 101);
+    const uint64_t timer_ns = sw_retry_timer_ns(&rig.r.retry);
+    while (rig.r.counts.timeouts < 2) {
+        rig_tick(&rig);
+        rig_drain(&rig);
+    }
+    rig_ack(&rig, 101);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) == 4 * timer_ns);
+    rig.now_ns += 100 * MS; /* after a timeout it goes slowly */
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x04, 102);
+    rig.now_ns += 2 * timer_ns;
+    rig_ack(&rig, 102);
+    assert_true(rig.r.retry.srtt_ns > timer_ns / 4);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) > 2 * timer_ns);
+    assert_true(sw_retry_timer_ns(&rig.r.retry) < 4 * timer_ns);
+}
+
+/* A process that was stopped for long has not waited for its peer meanwhile. */
+static void requester__time_in_which_nobody_looked_is_no_silence(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_drain(&rig);
+    rig.now_ns += 100000 * MS;
+    sw_requester_tick(&rig.r, rig.now_ns, &rig.progress);
+    assert_int_equal(rig.progress.failure, SW_FAILURE_NONE);
+    assert_int_equal(rig_drain(&rig), 1);
+    rig_ack(&rig, 100);
+    rig_done(&rig, 1);
 }
 
 static void requester__what_was_sent_twice_is_not_measured(void **state)
@@ -625,6 +681,9 @@ int main(void)
         cmocka_unit_test(requester__is_as_patient_as_hardware),
         cmocka_unit_test(requester__progress_resets_the_retries),
         cmocka_unit_test(requester__the_timer_follows_the_round_trip),
+        cmocka_unit_test(requester__a_plain_peer_has_the_time_of_hardware),
+        cmocka_unit_test(requester__the_timer_stays_long_until_something_is_measured),
+        cmocka_unit_test(requester__time_in_which_nobody_looked_is_no_silence),
         cmocka_unit_test(requester__what_was_sent_twice_is_not_measured),
         cmocka_unit_test(requester__offers_selective_repeat_in_reserved_bits),
         cmocka_unit_test(requester__a_bitmap_from_a_plain_peer_is_no_bitmap),
