@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sem.h: receivers that are not ready, peers that are gone, connecting in any order, loopback, many
  * QPs. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sem.h"
@@ -356,6 +358,71 @@ static void qp_gone_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* --- a third process --- */
+
+/* Has a device and a QP, and is stopped. */
+static pid_t stopped_neighbour(void)
+{
+    int told[2];
+    char c = 0;
+    VU_EQ(pipe(told), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct vu_dev dev;
+        struct vu_ep ep;
+        vu_dev_open(&dev);
+        vu_ep_create(&dev, NULL, &ep);
+        struct vu_peer self = vu_ep_self(&ep);
+        vu_ep_init(&ep, &vu_conn_default);
+        vu_ep_rtr(&ep, &self, &vu_conn_default);
+        if (write(told[1], &c, 1) == 1)
+            raise(SIGSTOP);
+        _exit(0);
+    }
+    VU_TRUE(pid > 0);
+    VU_EQ(read(told[0], &c, 1), 1);
+    close(told[0]);
+    close(told[1]);
+    int status;
+    VU_TRUE(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    return pid;
+}
+
+#define NEIGHBOUR_ROUNDS 8
+
+/* It is in nobody's way: over packets it gets some that are for others. */
+static void neighbour_a(int sock, int param)
+{
+    (void)param;
+    pid_t pid = stopped_neighbour();
+    for (int i = 0; i < NEIGHBOUR_ROUNDS; i++) {
+        struct rig rig;
+        rig_open(&rig, sock, NULL);
+        vu_barrier(sock); /* a receive is posted */
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 64);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+        rig_close(&rig);
+    }
+    VU_EQ(kill(pid, SIGKILL), 0);
+    VU_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+static void neighbour_b(int sock, int param)
+{
+    (void)param;
+    for (int i = 0; i < NEIGHBOUR_ROUNDS; i++) {
+        struct rig rig;
+        rig_open(&rig, sock, NULL);
+        rig_recv(&rig, 10, 0, 64);
+        vu_barrier(sock);
+        vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+        rig_close(&rig);
+    }
+}
+
 const struct sem_case sem_peers[] = {
     {"rnr_retry__0", rnr_a, rnr_b, 0},
     {"rnr_retry__1", rnr_a, rnr_b, 1},
@@ -377,6 +444,7 @@ const struct sem_case sem_peers[] = {
     {"connect__peer_stays_rtr", order_a, order_b, B_STAYS_RTR},
     {"connect__to_itself", self_a, never_was_b, 0},
     {"connect__many_qps", many_a, many_b, 300},
+    {"connect__beside_a_stopped_process", neighbour_a, neighbour_b, SEM_PROCESSES},
     {"peer_qp__destroyed", qp_gone_a, qp_gone_b, DESTROYED},
     {"peer_qp__reset", qp_gone_a, qp_gone_b, RESET},
     {"peer_qp__failed", qp_gone_a, qp_gone_b, FAILED},

@@ -10,8 +10,9 @@
 #include "link/gather.h"
 #include "link/roce/roce.h"
 
-#define EMIT_PACKETS 256u /* in one step, so that a post or a poll does not take long */
-#define PIECES_MAX 40u    /* of one packet: a request's elements, and to spare */
+#define EMIT_PACKETS 256u           /* in one step, so that a post or a poll does not take long */
+#define PIECES_MAX 40u              /* of one packet: a request's elements, and to spare */
+#define DOUBT_NS (5 * SW_NS_PER_MS) /* a burst of copies counts once */
 
 /* A connection's UDP source port never changes, as routers spread flows by it (IBTA annex
  * A17.4.4); the next one of the QP has another, by which it is known (deliver.c). */
@@ -302,6 +303,42 @@ enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
     return SW_ROCE_ALIVE;
 }
 
+/* The peer asks again and again for what has been answered. */
+static bool is_unheard(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    enum { OFTEN = 2 };
+    const struct sw_responder *p = &r->responder;
+    const bool asks_again = p->counts.duplicates != r->way.duplicates;
+    r->way.duplicates = p->counts.duplicates;
+    if (p->expected != r->way.expected) {
+        r->way.expected = p->expected;
+        r->way.doubts = 0;
+    } else if (asks_again && now_ns - r->way.doubted_ns >= DOUBT_NS) {
+        r->way.doubted_ns = now_ns;
+        return ++r->way.doubts > OFTEN;
+    }
+    return false;
+}
+
+/*
+ * On the peer's host packets may come to another process than its own, which is stopped or dead
+ * slow, and on the way there may be a router that drops this flow: after some timeouts without any
+ * answer it is tried from another source port.
+ */
+static void find_another_way(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    const struct sw_requester *q = &r->requester;
+    if (r->qp->type == IBV_QPT_UC)
+        return;
+    const bool timed_out = r->ring && q->counts.timeouts != r->way.timeouts;
+    r->way.timeouts = q->counts.timeouts;
+    if (!(timed_out && q->retry.backoff > 1) && !is_unheard(r, now_ns))
+        return;
+    r->path.sender++;
+    sw_port_aim(&sw_roce.port, &r->path);
+    sw_debug("QP 0x%x: no answers, another source port", r->qp->qpn);
+}
+
 static void drive(struct sw_qp *qp)
 {
     struct sw_roce_qp *r = qp->link_state;
@@ -319,6 +356,7 @@ static void drive(struct sw_qp *qp)
         if (sw_roce_take_progress(r, &progress) == SW_ROCE_DEAD)
             return;
     }
+    find_another_way(r, now_ns);
     if (r->ring && sw_roce_feed(r) == SW_ROCE_DEAD)
         return;
     sw_roce_emit(r, now_ns);

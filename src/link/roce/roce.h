@@ -55,6 +55,11 @@ struct sw_roce_qp {
         uint64_t marked, cnps_received, rnrs_sent;
         uint64_t told[SW_COUNTER_COUNT]; /* of all the machines', what the device's have already */
     } counts;
+    struct {                           /* what speaks for another way to the peer */
+        uint64_t timeouts, duplicates; /* seen of the machines */
+        uint64_t doubted_ns;
+        uint32_t expected, doubts;
+    } way;
     struct sw_roce_qp *next; /* among those that are done with */
     struct sw_requester requester;
     struct sw_responder responder;
