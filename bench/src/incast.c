@@ -34,6 +34,7 @@ struct incast {
     struct sw_sim_world world;
     struct sw_sim_net net;
     uint32_t senders;
+    bool marks; /* the switch tells of congestion by ECN */
     uint64_t warm_ns, end_ns;
     struct sw_sim_host host[FIRST_SENDER + SENDERS_MAX];
     struct sender sender[SENDERS_MAX];
@@ -171,7 +172,7 @@ static void build(struct incast *in, uint64_t seed)
                                        .bits_per_s = 100000000000ull,
                                        .delay_ns = 1 * US,
                                        .buffer_bytes = 4u << 20,
-                                       .mark_from = 100000,
+                                       .mark_from = in->marks ? 100000 : 0,
                                        .mark_all = 400000};
     sw_sim_world_init(&in->world, seed);
     sw_sim_net_init(&in->net, &in->world, &config, on_packet, in);
@@ -231,16 +232,16 @@ static void report(struct incast *in)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {{"senders", required_argument, NULL, 'n'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"warm-us", required_argument, NULL, 'w'},
-                                          {"us", required_argument, NULL, 't'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"senders", required_argument, NULL, 'n'}, {"seed", required_argument, NULL, 's'},
+        {"warm-us", required_argument, NULL, 'w'}, {"us", required_argument, NULL, 't'},
+        {"no-ecn", no_argument, NULL, 'e'},        {0}};
     struct incast *in = &incast;
     uint64_t seed = 1, warm_us = 5000, us = 45000;
     int letter;
     in->senders = 16;
-    while ((letter = getopt_long(argc, argv, "n:s:w:t:", longs, NULL)) != -1) {
+    in->marks = true;
+    while ((letter = getopt_long(argc, argv, "n:s:w:t:e", longs, NULL)) != -1) {
         switch (letter) {
         case 'n':
             in->senders = (uint32_t)strtoul(optarg, NULL, 10);
@@ -254,8 +255,11 @@ int main(int argc, char **argv)
         case 't':
             us = strtoull(optarg, NULL, 10);
             break;
+        case 'e':
+            in->marks = false;
+            break;
         default:
-            die("usage: incast [--senders N] [--seed N] [--warm-us N] [--us N]");
+            die("usage: incast [--senders N] [--seed N] [--warm-us N] [--us N] [--no-ecn]");
         }
     }
     if (in->senders > SENDERS_MAX || !us || warm_us > 10000000 || us > 10000000)

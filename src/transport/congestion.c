@@ -7,9 +7,10 @@
 enum {
     WINDOW_FIRST = 32 * ONE,
     WINDOW_MIN = ONE / 16,
-    DELAY_MIN = 8 * ONE, /* a late process is no congestion: delay alone takes no more */
-    ROUND_MIN = 128,     /* packets over which a loss rate is taken */
-    LOSS_PART = 20,      /* of which this part, and less, is the path's own */
+    DELAY_MIN = 8, /* packets, and these bytes: a late process is no congestion, ... */
+    DELAY_MIN_BYTES = 256 * 1024, /* ... so delay alone takes no more */
+    ROUND_MIN = 128,              /* packets over which a loss rate is taken */
+    LOSS_PART = 20,               /* of which this part, and less, is the path's own */
     ALPHA_ONE = 1 << 16,
     ALPHA_SHIFT = 8,  /* DCQCN's g: 1/256 */
     FAST_STAGES = 5,  /* of recovery, before the rate grows beyond what it was */
@@ -62,6 +63,14 @@ static void window_grow(struct sw_congestion *c, uint32_t packets, uint64_t now_
         window_set(c, c->window + (uint64_t)packets * ONE * ONE / c->window);
     else
         window_set(c, c->window + packets * (uint64_t)c->window / 4 + 1);
+}
+
+/* What delay alone leaves: what a link of 1 GB/s moves while a process waits 256 us for its
+ * processor. */
+static uint32_t delay_least(const struct sw_congestion *c)
+{
+    uint32_t packets = c->config.packet_bytes ? DELAY_MIN_BYTES / c->config.packet_bytes : 0;
+    return (packets > DELAY_MIN ? packets : DELAY_MIN) * ONE;
 }
 
 /* At the end of a round: how much was lost in it. */
@@ -189,7 +198,7 @@ void sw_congestion_on_ack(struct sw_congestion *c, uint32_t packets, uint64_t rt
     } else {
         /* Swift: beta = 0.8 of the excess, at most half. */
         uint64_t part = (rtt_ns - target) * 819 / rtt_ns;
-        window_cut(c, (uint32_t)(part < 512 ? part : 512), DELAY_MIN, now_ns);
+        window_cut(c, (uint32_t)(part < 512 ? part : 512), delay_least(c), now_ns);
     }
     round_close(c, now_ns);
 }

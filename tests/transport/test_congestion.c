@@ -69,7 +69,18 @@ static void sw_congestion__delay_shrinks_it_once_a_round_trip(void **state)
     sw_congestion_on_ack(&c, 1, 1000 * US, MIN_RTT, now + 1);
     assert_int_equal(sw_congestion_window(&c), after);
     rounds(100, 10000 * US, now + 1000 * US);
-    assert_int_equal(sw_congestion_window(&c), 8); /* a late process is not a reason to stop */
+    assert_int_equal(sw_congestion_window(&c), 64); /* a late process is not a reason to stop */
+}
+
+static void sw_congestion__delay_leaves_as_many_bytes_of_short_packets(void **state)
+{
+    (void)state;
+    const struct sw_congestion_config config = {.packet_bytes = 1024, .window_max = 2048};
+    sw_congestion_init(&c, &config);
+    uint64_t now = rounds(6, MIN_RTT, 1000 * US);
+    assert_int_equal(sw_congestion_window(&c), 2048);
+    rounds(100, 10000 * US, now);
+    assert_int_equal(sw_congestion_window(&c), 256);
 }
 
 static void sw_congestion__grows_by_one_a_round_trip_after_that(void **state)
@@ -180,6 +191,7 @@ int main(void)
         cmocka_unit_test(sw_congestion__doubles_at_first),
         cmocka_unit_test(sw_congestion__a_window_that_is_not_used_does_not_grow),
         cmocka_unit_test(sw_congestion__delay_shrinks_it_once_a_round_trip),
+        cmocka_unit_test(sw_congestion__delay_leaves_as_many_bytes_of_short_packets),
         cmocka_unit_test(sw_congestion__grows_by_one_a_round_trip_after_that),
         cmocka_unit_test(sw_congestion__single_losses_are_the_paths),
         cmocka_unit_test(sw_congestion__a_timeout_leaves_one_packet_and_can_be_undone),
