@@ -37,6 +37,8 @@ struct vu_seeded {
     int seconds;
 };
 int vu_seeded_pair(const char *name, int argc, char **argv, vu_side_fn a, vu_side_fn b);
+/* Goes to the first or second host of VU_HOSTS; nothing where that is not set. */
+void vu_enter_host(bool is_a);
 /* Forks a child that runs `fn` and exits 0. */
 pid_t vu_spawn(vu_side_fn fn, int sock, void *arg);
 /* Waits for a child; returns its exit status, 128 + signal if killed, or -1 after killing it at the

@@ -97,8 +97,11 @@ static void both_in_threads(int sock, void *arg)
 
 /* VU_HOSTS="one,other": each side has its network in the namespace of that name, where it uses the
  * device of the interface of the same name. */
-static void enter_host(const char *hosts, bool is_a)
+void vu_enter_host(bool is_a)
 {
+    const char *hosts = getenv("VU_HOSTS");
+    if (!hosts)
+        return;
     char name[64], path[96], device[80];
     const char *comma = strchr(hosts, ',');
     VU_CHECK(comma, "VU_HOSTS=%s", hosts);
@@ -116,11 +119,9 @@ static void one_in_process(int sock, void *arg)
 {
     struct both *both = arg;
     bool is_a = sock == both->socks[0];
-    const char *hosts = getenv("VU_HOSTS");
     close(both->socks[is_a]); /* the other end, so that EOF is seen */
     vu_set_side(is_a ? "side a" : "side b");
-    if (hosts)
-        enter_host(hosts, is_a);
+    vu_enter_host(is_a);
     (is_a ? both->a : both->b)(sock, both->arg);
 }
 
