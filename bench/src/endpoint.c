@@ -261,7 +261,9 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device,
     struct ibv_cq *common = NULL;
     char ready = 1;
 
-    *endpoint = (struct bench_endpoint){.context = open_device(device), .shape = *shape};
+    memset(endpoint, 0, sizeof(*endpoint)); /* too large for a stack */
+    endpoint->context = open_device(device);
+    endpoint->shape = *shape;
     endpoint->pd = ibv_alloc_pd(endpoint->context);
     if (!endpoint->pd)
         bench_die("ibv_alloc_pd: %s", strerror(errno));
