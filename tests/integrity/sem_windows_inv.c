@@ -95,15 +95,38 @@ static void trace_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* The side over UC that uses a window of the other's, whose key it is told. */
+static void uc_user(struct rig *rig, int sock, uint8_t fill, struct vu_key *key)
+{
+    const struct rig_attr attr = {.fill = fill, .ep = {.type = IBV_QPT_UC}};
+    rig_open(rig, sock, &attr);
+    vu_get(sock, key, sizeof(*key));
+}
+
+/* The side that has the window, bound with these rights; the key is the case's to tell. */
+static void uc_holder(struct rig *rig, int sock, uint8_t fill, unsigned int rights,
+                      struct window *window)
+{
+    const struct rig_attr attr = {
+        .fill = fill, .access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND, .ep = {.type = IBV_QPT_UC}};
+    rig_open(rig, sock, &attr);
+    window_alloc(rig, window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(rig, &rig->ep, window, rights), IBV_WC_SUCCESS);
+}
+
+static void uc_holder_close(struct rig *rig, struct window *window)
+{
+    VU_EQ(ibv_dealloc_mw(window->mw), 0);
+    rig_close(rig);
+}
+
 /* On UC one that does not fit is lost as a whole: key and receive serve what comes next. */
 static void lost_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = IBV_QPT_UC}};
     struct vu_key key;
-    rig_open(&rig, sock, &attr);
-    vu_get(sock, &key, sizeof(key));
+    uc_user(&rig, sock, WRITTEN, &key);
     for (uint32_t i = 0; i < 3; i++) {
         struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, i, 0, i ? 1000 : 1001);
         inv.imm = key.rkey;
@@ -119,12 +142,8 @@ static void lost_b(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    struct rig_attr attr = {
-        .fill = FILL, .access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND, .ep = {.type = IBV_QPT_UC}};
     struct window window;
-    rig_open(&rig, sock, &attr);
-    window_alloc(&rig, &window, IBV_MW_TYPE_2);
-    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    uc_holder(&rig, sock, FILL, IBV_ACCESS_REMOTE_READ, &window);
     rig_recv(&rig, 10, START, 1000);
     rig_recv(&rig, 11, 2 * START, 1000);
     vu_put(sock, &window.key, sizeof(window.key));
@@ -133,18 +152,15 @@ static void lost_b(int sock, int param)
     rig_bytes(&rig, START, 1000, WRITTEN);
     rig_bytes(&rig, 2 * START, 1000, WRITTEN);
     vu_barrier(sock);
-    VU_EQ(ibv_dealloc_mw(window.mw), 0);
-    rig_close(&rig);
+    uc_holder_close(&rig, &window);
 }
 
 /* A fault of the receiver's own fails its QP; over UC the sender does not hear of it. */
 static void own_fault_a(int sock, int param)
 {
     struct rig rig;
-    struct rig_attr attr = {.ep = {.type = IBV_QPT_UC}};
     struct vu_key key;
-    rig_open(&rig, sock, &attr);
-    vu_get(sock, &key, sizeof(key));
+    uc_user(&rig, sock, 0, &key);
     struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, 1, 0, (uint32_t)param);
     inv.imm = key.rkey;
     rig_post(&rig, &inv);
@@ -157,20 +173,15 @@ static void own_fault_a(int sock, int param)
 static void own_fault_b(int sock, int param)
 {
     struct rig rig;
-    struct rig_attr attr = {.access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND,
-                            .ep = {.type = IBV_QPT_UC}};
     struct window window;
-    rig_open(&rig, sock, &attr);
-    window_alloc(&rig, &window, IBV_MW_TYPE_2);
-    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    uc_holder(&rig, sock, 0, IBV_ACCESS_REMOTE_READ, &window);
     uint32_t bad_lkey = rig.mr->lkey ^ 0x5a5a5a00;
     VU_EQ(vu_post_recv(rig.ep.qp, 10, rig.buf, (uint32_t)param, bad_lkey), 0);
     vu_put(sock, &window.key, sizeof(window.key));
     vu_expect(rig.ep.rcq, 10, IBV_WC_LOC_PROT_ERR);
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
     vu_barrier(sock);
-    VU_EQ(ibv_dealloc_mw(window.mw), 0);
-    rig_close(&rig);
+    uc_holder_close(&rig, &window);
 }
 
 /* A key that an invalidation before it takes away: over UC the request is lost, and the receive
@@ -178,10 +189,8 @@ static void own_fault_b(int sock, int param)
 static void too_late_a(int sock, int param)
 {
     struct rig rig;
-    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = IBV_QPT_UC}};
     struct vu_key key;
-    rig_open(&rig, sock, &attr);
-    vu_get(sock, &key, sizeof(key));
+    uc_user(&rig, sock, WRITTEN, &key);
     struct vu_send inv = rig_send(&rig, IBV_WR_SEND_WITH_INV, 1, 0, 64);
     struct vu_send late = rig_send(&rig, (enum ibv_wr_opcode)param, 2, 0, 64);
     struct vu_send send = rig_send(&rig, IBV_WR_SEND, 3, 0, 1000);
@@ -201,12 +210,8 @@ static void too_late_b(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    struct rig_attr attr = {
-        .fill = FILL, .access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND, .ep = {.type = IBV_QPT_UC}};
     struct window window;
-    rig_open(&rig, sock, &attr);
-    window_alloc(&rig, &window, IBV_MW_TYPE_2);
-    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_WRITE), IBV_WC_SUCCESS);
+    uc_holder(&rig, sock, FILL, IBV_ACCESS_REMOTE_WRITE, &window);
     rig_recv(&rig, 10, 0, 64);
     rig_recv(&rig, 11, 2048, 1000);
     rig_recv(&rig, 12, 4096, 10); /* too short for the last */
@@ -217,8 +222,7 @@ static void too_late_b(int sock, int param)
     rig_bytes(&rig, 2048, 1000, WRITTEN);
     rig_bytes(&rig, START, LEN, FILL);
     vu_barrier(sock);
-    VU_EQ(ibv_dealloc_mw(window.mw), 0);
-    rig_close(&rig);
+    uc_holder_close(&rig, &window);
 }
 
 const struct sem_case sem_windows_inv[] = {

@@ -48,27 +48,13 @@ static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!d->remote_rq_entries || d->recv_used == d->recv_posted || len_bytes > SW_INLINE_BYTES ||
         len_bytes > atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire))
         return false;
-    uint8_t *local = local_of(qp, wr, 0);
-    uint32_t slots = sw_record_slots(len_bytes, SW_INLINE_FIRST);
-    struct sw_record *record = local ? sw_record_reserve(d, slots, false) : NULL;
-    if (!record)
+    const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
+    if (!gather.inline_bytes)
         return false;
-    if (slots == 1) {
-        sw_payload_copy(record->payload, local, len_bytes);
-    } else {
-        const struct sw_gather gather = {.inline_bytes = local, .inline_len = len_bytes};
-        sw_record_fill(d, record, &gather, len_bytes, SW_INLINE_FIRST);
-    }
     const bool has_imm = wr->opcode == IBV_WR_SEND_WITH_IMM;
-    record->kind = SW_REC_SEND_INLINE;
-    record->flags = (uint8_t)((wr->send_flags & IBV_SEND_SOLICITED ? SW_REC_SOLICITED : 0) |
+    uint8_t flags = (uint8_t)((wr->send_flags & IBV_SEND_SOLICITED ? SW_REC_SOLICITED : 0) |
                               (has_imm ? SW_REC_IMM : 0));
-    record->verdict = SW_ACK;
-    record->len_bytes = len_bytes;
-    record->imm = has_imm ? wr->imm_data : 0;
-    d->recv_used++;
-    sw_record_publish(d, record, slots, true);
-    return true;
+    return sw_send_inline(d, &gather, len_bytes, flags, has_imm ? wr->imm_data : 0) == SW_STEP_DONE;
 }
 
 static inline bool execute(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)

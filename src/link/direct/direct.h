@@ -394,6 +394,10 @@ enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_
 
 /* flush.c */
 enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe);
+/* twosided.c: a short message travels in the ring itself, one cache line for up to 48 bytes. At
+ * most SW_INLINE_BYTES, and a receive waits that has room for it. BLOCKED: the ring has none. */
+enum sw_step sw_send_inline(struct sw_direct_qp *d, const struct sw_gather *gather,
+                            uint32_t len_bytes, uint8_t flags, uint32_t imm);
 /* twosided.c: a whole message into a record that was reserved, `first_bytes` of it, and the ones
  * behind; false: a key does not allow it. */
 bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,

@@ -35,23 +35,20 @@ bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
     return true;
 }
 
-/* A short message travels in the ring itself: one cache line for up to 48 bytes. */
-static enum sw_step send_inline(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                                uint32_t position)
+enum sw_step sw_send_inline(struct sw_direct_qp *d, const struct sw_gather *gather,
+                            uint32_t len_bytes, uint8_t flags, uint32_t imm)
 {
-    uint32_t len = wqe->len_bytes;
-    uint32_t slots = sw_record_slots(len, SW_INLINE_FIRST);
+    uint32_t slots = sw_record_slots(len_bytes, SW_INLINE_FIRST);
     struct sw_record *record = sw_record_reserve(d, slots, false);
     if (!record)
         return SW_STEP_BLOCKED;
-    struct sw_gather gather = sw_gather_of(qp, position);
-    if (!sw_record_fill(d, record, &gather, len, SW_INLINE_FIRST))
+    if (!sw_record_fill(d, record, gather, len_bytes, SW_INLINE_FIRST))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     record->kind = SW_REC_SEND_INLINE;
-    record->flags = record_flags(wqe);
+    record->flags = flags;
     record->verdict = SW_ACK;
-    record->len_bytes = len;
-    record->imm = wqe->imm;
+    record->len_bytes = len_bytes;
+    record->imm = imm;
     d->recv_used++;
     sw_record_publish(d, record, slots, true);
     return SW_STEP_DONE;
@@ -179,8 +176,11 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return step;
     bool invalidates = wqe->opcode == IBV_WR_SEND_WITH_INV;
     if (wqe->len_bytes <= SW_INLINE_BYTES && !invalidates &&
-        wqe->len_bytes <= atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire))
-        return send_inline(qp, d, wqe, position);
+        wqe->len_bytes <=
+            atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire)) {
+        struct sw_gather gather = sw_gather_of(qp, position);
+        return sw_send_inline(d, &gather, wqe->len_bytes, record_flags(wqe), wqe->imm);
+    }
 
     struct ibv_sge sges[SW_MAX_SGE];
     uint32_t count = read_receive(d, sges);
