@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How the MADs of connection management travel. To an address of this network namespace they go the
+ * direct way, over a socket to the process meant (unless SIDEWIRE_LINK=roce); to any other, and
+ * from there, as datagrams of QP 1 over the RoCE port.
+ *  - a MAD with a remote communication ID goes to the process whose slot is in the ID's top 11
+ * bits;
+ *  - a REQ or SIDR_REQ goes to the process that listens to its service ID at its destination
+ *    (ports.h), also when the packet came to another process that shares the UDP port. Where nobody
+ *    listens the agent answers: REJ with reason 8 (invalid service ID), SIDR_REP with status 1.
+ * A MAD may be lost, doubled or late, as on a wire: the machine's timers see to that.
+ *
+ * Of a path (struct sw_cm_path, cm/cm.h) the agent reads and sets: source and destination GID as
+ * seen from here (IPv4 addresses are mapped into IPv6), the interface's index, the P_Key, and
+ * `slot`: the process of this host that the other end is; 0: it is reached by packets, or not known
+ * yet. A path to connect by has slot 0; one that came with a MAD leads back to its sender.
+ *
+ * Lock order: sw_rdmacm_lock < all locks of the layers below but those of an engine's step; so it
+ * is never taken with a queue pair's or a completion queue's lock held.
+ */
+#ifndef SW_RDMACM_AGENT_H
+#define SW_RDMACM_AGENT_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+struct sw_cm_path;
+
+#define SW_AGENT_MAD_BYTES 256u
+
+/* Of everything in rdmacm/ and of the machine. Taken by commands and by the engine; not held while
+ * blocking. In a forked child it is free. */
+extern pthread_mutex_t sw_rdmacm_lock;
+
+/* What the agent calls: in the engine's thread, with sw_rdmacm_lock held, never from inside a call
+ * of the agent. Each may be NULL. */
+struct sw_agent_user {
+    void (*receive)(const struct sw_cm_path *path, const uint8_t mad[SW_AGENT_MAD_BYTES]);
+    /* The process of this host that had the slot is gone: nothing comes from there any more, and
+     * its connections are to be told. */
+    void (*gone)(uint32_t slot);
+    /* Time has come; returns when next (sw_clock_ns(); UINT64_MAX: when asked, sw_agent_plan()). */
+    uint64_t (*tick)(uint64_t now_ns);
+};
+
+/* Starts the NIC where it is not, and the agent. Idempotent; to be called again in a forked child,
+ * where all that the agent has is forgotten. sw_rdmacm_lock held. 0 or a negative errno. */
+int sw_agent_open(const struct sw_agent_user *user);
+/* This process's number, the top 11 bits of its communication IDs. */
+uint32_t sw_agent_slot(void);
+
+/* Sends a MAD, or loses it. sw_rdmacm_lock held; does not block. */
+void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_AGENT_MAD_BYTES]);
+/* tick() is wanted by then. sw_rdmacm_lock held. */
+void sw_agent_plan(uint64_t due_ns);
+
+/* Whether there is a way to the destination: 0; -ENETUNREACH: another host, and
+ * SIDEWIRE_LINK=direct keeps from it; -EADDRINUSE and others: the UDP port cannot be had. */
+int sw_agent_reaches(const struct sw_cm_path *path);
+
+#endif
