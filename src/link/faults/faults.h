@@ -33,12 +33,13 @@ enum sw_fault_packet_kind {
     SW_FAULT_ATOMIC = 1 << 4,   /* request or answer */
     SW_FAULT_ACK = 1 << 5,      /* or NAK */
     SW_FAULT_DATAGRAM = 1 << 6, /* UD */
-    SW_FAULT_OTHER = 1 << 7,
+    SW_FAULT_MAD = 1 << 7,      /* of connection management: UD to QP 1 */
+    SW_FAULT_OTHER = 1 << 8,
 };
 
 struct sw_fault_packet {
     uint32_t qpn;
-    uint32_t ordinal; /* of the QP among those the process created, from 1 */
+    uint32_t ordinal; /* of the QP among those the process created, from 1; 0: QP 1, of MADs */
     uint32_t psn;     /* 24 bits; links without PSNs number their requests */
     uint32_t len_bytes;
     uint32_t kind; /* one of enum sw_fault_packet_kind */

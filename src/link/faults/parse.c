@@ -20,7 +20,7 @@ static const struct {
 } packet_names[] = {
     {"send", SW_FAULT_SEND},         {"write", SW_FAULT_WRITE},   {"read", SW_FAULT_READ},
     {"response", SW_FAULT_RESPONSE}, {"atomic", SW_FAULT_ATOMIC}, {"ack", SW_FAULT_ACK},
-    {"datagram", SW_FAULT_DATAGRAM},
+    {"datagram", SW_FAULT_DATAGRAM}, {"mad", SW_FAULT_MAD},
 };
 
 const char *sw_fault_name(enum sw_fault_kind kind)

@@ -3,6 +3,7 @@
  * a run of packets is answered at once. */
 #include "base/clock.h"
 #include "device/counters.h"
+#include "link/roce/mad.h"
 #include "link/roce/roce.h"
 
 enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */
@@ -89,21 +90,29 @@ static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
     }
 }
 
-struct sw_qp *sw_roce_receiver_of(const struct sw_arrival *arrival, struct sw_packet *packet)
+bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,
+                           struct sw_qp **qp)
 {
+    *qp = NULL;
     if (sw_packet_decode(arrival->bytes, arrival->len_bytes, packet) != SW_PACKET_FAULT_NONE) {
         sw_port_count(&sw_roce.port, SW_PORT_RX_MALFORMED, 1);
-        return NULL;
+        return false;
     }
-    struct sw_qp *qp = find(packet->bth.dest_qpn);
-    if (!qp)
+    if (packet->bth.dest_qpn == SW_MAD_QPN)
+        return true;
+    *qp = find(packet->bth.dest_qpn);
+    if (!*qp)
         sw_counter_add(NULL, SW_RX_DROP_NO_QP);
-    return qp;
+    return *qp;
 }
 
 void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet)
 {
+    if (!qp) {
+        sw_roce_deliver_mad(arrival, packet);
+        return;
+    }
     if (qp != current.qp)
         sw_roce_deliver_end();
     if (qp->rules->is_datagram) {
@@ -126,8 +135,8 @@ void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
 {
     (void)arg;
     struct sw_packet packet;
-    struct sw_qp *qp = sw_roce_receiver_of(arrival, &packet);
-    if (!qp)
+    struct sw_qp *qp;
+    if (!sw_roce_find_receiver(arrival, &packet, &qp))
         return;
     if (__builtin_expect(sw_faults_live != NULL, 0))
         sw_roce_impair_received(qp, arrival, &packet);

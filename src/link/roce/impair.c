@@ -14,6 +14,7 @@
 #include "base/payload.h"
 #include "link/engine.h"
 #include "link/faults/line.h"
+#include "link/roce/mad.h"
 #include "link/roce/roce.h"
 #include "wire/aeth.h"
 
@@ -38,6 +39,8 @@ static struct sw_fault_line coming; /* under rx_lock; struct sw_arrival and the 
 
 static uint32_t kind_of(const struct sw_packet *packet)
 {
+    if (packet->bth.dest_qpn == SW_MAD_QPN)
+        return SW_FAULT_MAD;
     if (packet->opcode->service == SW_SERVICE_UD)
         return SW_FAULT_DATAGRAM;
     switch ((enum sw_packet_kind)packet->opcode->kind) {
@@ -71,8 +74,8 @@ static bool decide(const struct sw_qp *qp, const struct sw_packet *packet, bool 
                    uint64_t now_ns, struct sw_fault_action *out)
 {
     const struct sw_fault_packet about = {
-        .qpn = qp->qpn,
-        .ordinal = qp->ordinal,
+        .qpn = qp ? qp->qpn : SW_MAD_QPN,
+        .ordinal = qp ? qp->ordinal : 0,
         .psn = packet->bth.psn,
         .len_bytes = (uint32_t)sw_packet_len(packet->opcode, packet->payload_len) - SPARED_BYTES,
         .kind = kind_of(packet),
@@ -204,8 +207,8 @@ static void release_coming(uint64_t now_ns)
         struct sw_packet packet;
         memcpy(&arrival, held->bytes, sizeof(arrival));
         arrival.bytes = held->bytes + held->path_len;
-        struct sw_qp *qp = sw_roce_receiver_of(&arrival, &packet);
-        if (qp)
+        struct sw_qp *qp;
+        if (sw_roce_find_receiver(&arrival, &packet, &qp))
             sw_roce_deliver_passed(qp, &arrival, &packet);
         free(held);
     }

@@ -14,6 +14,7 @@
 #include "device/counters.h"
 #include "device/netdev.h"
 #include "device/pub.h"
+#include "link/roce/mad.h"
 #include "link/roce/socket.h"
 #include "wire/bytes.h"
 
@@ -76,13 +77,15 @@ void sw_port_close_intake(struct sw_port *port)
     port->intake = NULL;
 }
 
-/* The process that a packet is for. Some numbers are nobody's: QP1 is for connection management,
- * the multicast QP for all. Who gets such a packet keeps it. */
+/* The process that a packet is for. Some are nobody's: a MAD that asks for a connection, the
+ * multicast QP's. Who gets such a packet keeps it. */
 static uint32_t slot_of(const struct sw_port *port, const uint8_t *packet, uint32_t len_bytes)
 {
     if (len_bytes < SW_BTH_BYTES)
         return port->slot; /* malformed: counted below */
     uint32_t slot = sw_qpn_slot(sw_be24_load(packet + 5));
+    if (slot < 1)
+        slot = sw_roce_mad_packet_slot(packet, len_bytes);
     return slot < 1 || slot > SW_SLOT_MAX ? port->slot : slot;
 }
 
@@ -251,7 +254,8 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
             sw_share_settle(port, &handed, now_ns);
             break;
         }
-        if (taken)
+        /* MADs are few, and those of one flow may be for several processes. */
+        if (taken && !sw_roce_is_mad(handed.haul.bytes, handed.haul.len_bytes))
             sw_share_tune(port, &handed.haul.arrival, handed.slot, now_ns);
         delivered += taken;
     }

@@ -8,6 +8,7 @@
  *  - request.c    the requester's side
  *  - respond.c    the responder's side
  *  - datagram.c   UD
+ *  - mad.c        QP 1
  *  - impair.c     faults on purpose
  *  - account.c    what is counted
  *
@@ -101,11 +102,12 @@ void sw_roce_bury(struct sw_roce_qp *r);
 
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
-/* One that has passed the rules for faults. */
+/* One that has passed the rules for faults; `qp` NULL: for QP 1. */
 void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet);
-/* The QP that a packet is for; NULL: none, or it is no packet. */
-struct sw_qp *sw_roce_receiver_of(const struct sw_arrival *arrival, struct sw_packet *packet);
+/* Whom a packet is for: a QP, or (NULL) QP 1. False: nobody, or it is no packet. */
+bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,
+                           struct sw_qp **qp);
 /* After the last packet: sends what the last QP has to say, and lets go of it. */
 void sw_roce_deliver_end(void);
 
@@ -143,7 +145,7 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
 void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet);
 
-/* impair.c: only where faults are asked for (sw_faults_live) */
+/* impair.c: only where faults are asked for (sw_faults_live); `qp` NULL: QP 1 */
 void sw_roce_impair_start(void);
 void sw_roce_impair_fork_child(void);
 /* Passes a packet that leaves, as the rules say: to the batch, once or twice, or to be held. */

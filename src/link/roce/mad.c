@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/roce/mad.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "device/counters.h"
+#include "link/roce/roce.h"
+#include "wire/bytes.h"
+#include "wire/cm_mad.h"
+
+/* IBTA Vol1 13.4.3 and 12.6: where in a MAD. */
+enum { CLASS_AT = 1, ATTRIBUTE_AT = 16, LOCAL_ID_AT = 24, REMOTE_ID_AT = 28 };
+enum { DETH_BYTES = 8, SLOT_SHIFT = 21 /* of a communication ID: 11 bits of 32 */ };
+
+static _Atomic(sw_roce_mad_fn) taker;
+
+void sw_roce_on_mad(sw_roce_mad_fn take)
+{
+    atomic_store(&taker, take);
+}
+
+uint32_t sw_roce_mad_slot(const uint8_t mad[SW_MAD_BYTES])
+{
+    uint32_t attribute = sw_be16_load(mad + ATTRIBUTE_AT);
+    if (mad[CLASS_AT] != SW_MAD_CLASS_CM || attribute <= SW_CM_REQ || attribute > SW_CM_APR ||
+        attribute == SW_CM_SIDR_REQ)
+        return 0;
+    /* A SIDR_REP has the asker's number first. */
+    uint32_t id = sw_be32_load(mad + (attribute == SW_CM_SIDR_REP ? LOCAL_ID_AT : REMOTE_ID_AT));
+    uint32_t slot = id >> SLOT_SHIFT;
+    return slot <= SW_SLOT_MAX ? slot : 0;
+}
+
+bool sw_roce_is_mad(const uint8_t *packet, uint32_t len_bytes)
+{
+    return len_bytes >= SW_BTH_BYTES && sw_be24_load(packet + 5) == SW_MAD_QPN;
+}
+
+uint32_t sw_roce_mad_packet_slot(const uint8_t *packet, uint32_t len_bytes)
+{
+    const uint32_t before = SW_BTH_BYTES + DETH_BYTES;
+    if (!sw_roce_is_mad(packet, len_bytes) || len_bytes != before + SW_MAD_BYTES + SW_ICRC_BYTES)
+        return 0;
+    return sw_roce_mad_slot(packet + before);
+}
+
+void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packet *packet)
+{
+    sw_roce_mad_fn take = atomic_load_explicit(&taker, memory_order_acquire);
+    if (packet->opcode->service != SW_SERVICE_UD || packet->payload_len != SW_MAD_BYTES ||
+        (packet->bth.pkey | SW_PKEY_MEMBER) != SW_PKEY_DEFAULT)
+        sw_counter_add(NULL, SW_RX_DROP_MALFORMED);
+    else if (packet->deth.qkey != SW_MAD_QKEY)
+        sw_counter_add(NULL, SW_RX_DROP_QKEY);
+    else if (!take)
+        sw_counter_add(NULL, SW_RX_DROP_NO_QP);
+    else
+        take(arrival, packet->payload);
+}
+
+int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t ifindex,
+                     const uint8_t mad[SW_MAD_BYTES])
+{
+    static _Atomic uint32_t psn;
+    struct sw_roce_path path = {.sender = (uint8_t)sw_nic.slot};
+    uint8_t header[SW_HEADERS_MAX];
+    int rc = sw_roce_open(true);
+    if (!rc)
+        rc = sw_roce_path_set(&path, source, dest, ifindex);
+    if (!rc)
+        rc = sw_port_aim(&sw_roce.port, &path);
+    if (rc)
+        return rc;
+    const struct sw_opcode *opcode = sw_opcode_find(SW_SERVICE_UD, SW_PACKET_SEND, SW_ONLY, 0);
+    const struct sw_packet packet = {
+        .opcode = opcode,
+        .bth = {.opcode = opcode->number,
+                .mig_req = true,
+                .pkey = SW_PKEY_DEFAULT,
+                .dest_qpn = SW_MAD_QPN,
+                .psn = atomic_fetch_add(&psn, 1) & 0xffffff},
+        .deth = {.qkey = SW_MAD_QKEY, .src_qpn = SW_MAD_QPN},
+        .payload_len = SW_MAD_BYTES,
+    };
+    struct iovec piece = {(void *)mad, SW_MAD_BYTES};
+    const struct sw_outgoing out = {
+        .path = &path,
+        .header = header,
+        .header_bytes = (uint32_t)sw_packet_encode_headers(&packet, header, sizeof(header)),
+        .pieces = &piece,
+        .piece_count = 1,
+        .payload_bytes = SW_MAD_BYTES,
+    };
+    struct sw_batch *batch = sw_batch_open(&sw_roce.port);
+    sw_roce_add(NULL, batch, &packet, &out);
+    sw_batch_close(batch);
+    return 0;
+}
