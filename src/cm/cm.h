@@ -67,12 +67,15 @@ enum sw_cm_event_kind {
     SW_CM_EVENT_REQ,      /* passive, after incoming(): accept() or reject(), now or later */
     SW_CM_EVENT_REP,      /* active: ready() or reject(), now or later */
     SW_CM_EVENT_RTU,      /* passive: connected; without message: by established() */
-    SW_CM_EVENT_REJ,      /* the connection does not come to be; the id is IDLE, or in TIMEWAIT */
+    SW_CM_EVENT_REJ,      /* the connection does not come to be, or, from a peer that never heard
+                             our RTU, is no more; the id is IDLE, or in TIMEWAIT */
     SW_CM_EVENT_MRA,      /* the peer asks for time, which it gets */
     SW_CM_EVENT_TIMEOUT,  /* the peer did not answer; `about` says what. REQ, SIDR_REQ: IDLE. REP:
-                             IDLE or TIMEWAIT. DREQ: TIMEWAIT, take it for disconnected. */
-    SW_CM_EVENT_DREQ,     /* the peer disconnects: the QP to ERR, then disconnected() */
-    SW_CM_EVENT_DREP,     /* it has agreed to ours, or its own DREQ crossed ours: disconnected */
+                             TIMEWAIT. DREQ: TIMEWAIT, take it for disconnected. */
+    SW_CM_EVENT_DREQ,     /* the peer disconnects: the QP to ERR, then disconnected(). Without
+                             message: it is gone. */
+    SW_CM_EVENT_DREP,     /* it has agreed to ours, or its own DREQ crossed ours, or it knows of
+                             no connection any more: disconnected; the message may be NULL */
     SW_CM_EVENT_STALE,    /* the peer has forgotten the connection (it uses the QPN for another):
                              the QP to ERR; a DREQ is on its way, and DREP or TIMEOUT follows */
     SW_CM_EVENT_EXIT,     /* TIMEWAIT is over, the id IDLE: the QP may be used again */
@@ -86,7 +89,7 @@ const char *sw_cm_event_name(enum sw_cm_event_kind kind);
 struct sw_cm_event {
     enum sw_cm_event_kind kind;
     enum sw_cm_attribute about;          /* TIMEOUT: what remained without answer */
-    const struct sw_cm_message *message; /* what came; NULL: TIMEOUT, EXIT, STALE, some RTU */
+    const struct sw_cm_message *message; /* what came; NULL: nothing did */
     const struct sw_cm_path *path;       /* that of the message, or of the id */
 };
 
@@ -165,14 +168,16 @@ struct sw_cm_id {
     bool mra_sent; /* in REQ_RCVD, REP_RCVD: the peer has been asked to wait */
     /* Below: the machine's. */
     bool destroyed, mra_received, local_known, remote_known, remote_qpn_known, is_sidr;
-    uint8_t retries, retries_max, service;
-    uint8_t ack_timeout, responder_resources;
-    uint64_t response_ns, resend_ns, deadline_ns;
-    uint64_t transaction; /* of the REQ, REP or DREQ that is to be answered */
+    bool is_xrc, has_alternate;
+    uint8_t retries_max, responder_resources; /* of the REQ */
+    uint64_t response_ns, resend_ns, deadline_ns, timewait_ns, peer_response_ns;
+    uint64_t request;     /* transaction of the REQ or SIDR_REQ */
+    uint64_t transaction; /* of what is being asked or answered */
     struct sw_cm *cm;
     struct sw_cm_timer timer;
     struct sw_cm_link local_link, remote_link, qpn_link;
-    bool has_last; /* what was said last: sent again when it is due, or when it was not heard */
+    /* What was said last: sent again when it is due, or was not heard. 0: nothing. */
+    enum sw_cm_attribute last_attribute;
     uint8_t last[SW_MAD_BYTES];
 };
 
@@ -226,6 +231,10 @@ int sw_cm_listen(struct sw_cm *cm, struct sw_cm_listener *listener, uint64_t ser
 /* The ids that came by it live on. Nothing happens if it does not listen. */
 void sw_cm_unlisten(struct sw_cm *cm, struct sw_cm_listener *listener);
 
+/* The process of this host that had the slot is gone: its connections end at once, as if it had
+ * disconnected (event DREQ, without message) or not answered (TIMEOUT, or REJ for a timeout). */
+void sw_cm_gone(struct sw_cm *cm, uint16_t slot, uint64_t now_ns);
+
 void sw_cm_id_init(struct sw_cm_id *id, void *user);
 
 /*
@@ -264,7 +273,8 @@ int sw_cm_ready(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data,
 int sw_cm_established(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
 
 /* REQ_SENT to REP_RCVD: no connection. `info` is the ARI, up to SW_CM_INFO_MAX bytes. Then the id
- * is in TIMEWAIT if the peer might ask again, else IDLE. */
+ * is in TIMEWAIT, as the peer might ask again. In REQ_SENT it is IDLE at once, and the peer, whose
+ * id is not known yet, is told nothing but that we gave up (reason 4). */
 int sw_cm_reject(struct sw_cm *cm, struct sw_cm_id *id, uint16_t reason, const void *info,
                  size_t info_len, const void *private_data, size_t len, uint64_t now_ns);
 
@@ -272,7 +282,7 @@ int sw_cm_reject(struct sw_cm *cm, struct sw_cm_id *id, uint16_t reason, const v
 int sw_cm_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len,
                      uint64_t now_ns);
 
-/* DREQ_RCVD: sends the DREP; TIMEWAIT. */
+/* DREQ_RCVD: sends the DREP; TIMEWAIT, event EXIT when it is over. */
 int sw_cm_disconnected(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len,
                        uint64_t now_ns);
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the machine share. */
+#ifndef SW_CM_CM_IMPL_H
+#define SW_CM_CM_IMPL_H
+
+#include "cm/cm.h"
+
+/* Not even a peer that says otherwise makes us send more often, or give up before. */
+#define SW_CM_WAIT_MIN_NS 10000000ull
+#define SW_CM_PATIENCE_MIN_NS 500000000ull
+/* A SIDR_REQ does not say when it will be sent again: how long one that came is remembered. */
+#define SW_CM_SIDR_MEMORY_NS 2000000000ull
+
+/* 4.096 us * 2^exponent, at most SW_CM_WAIT_MAX_NS. IBTA Vol1 12.7.4. */
+uint64_t sw_cm_time_ns(uint8_t exponent);
+
+/* table.c: where ids and listeners are found. */
+bool sw_cm_has_room(const struct sw_cm *cm);
+bool sw_cm_attach(struct sw_cm *cm, struct sw_cm_id *id); /* false: no comm id is free */
+void sw_cm_know_remote(struct sw_cm *cm, struct sw_cm_id *id);
+void sw_cm_know_remote_qpn(struct sw_cm *cm, struct sw_cm_id *id);
+void sw_cm_forget_remote(struct sw_cm_id *id);
+void sw_cm_forget_remote_qpn(struct sw_cm_id *id);
+/* Out of all tables, without a timer: IDLE. */
+void sw_cm_detach(struct sw_cm *cm, struct sw_cm_id *id);
+struct sw_cm_id *sw_cm_by_local(const struct sw_cm *cm, uint32_t comm_id);
+struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint64_t ca_guid);
+struct sw_cm_id *sw_cm_by_request(const struct sw_cm *cm, uint32_t request_id,
+                                  const struct sw_cm_path *path);
+struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint64_t ca_guid);
+struct sw_cm_listener *sw_cm_listener_of(const struct sw_cm *cm, uint64_t service_id);
+/* An id, of which there may be others, whose path leads to this slot; NULL: none is left. */
+struct sw_cm_id *sw_cm_by_slot(const struct sw_cm *cm, uint16_t slot);
+
+/* say.c: what is sent. */
+struct sw_cm_rej_text {
+    uint16_t reason;
+    const void *info, *private_data;
+    size_t info_len, len;
+};
+/* Sends a message of the id's, and remembers it. */
+void sw_cm_say(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_message *message);
+void sw_cm_say_again(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_path *path);
+/* Sends a message and forgets it. */
+void sw_cm_reply(struct sw_cm *cm, const struct sw_cm_path *path,
+                 const struct sw_cm_message *message);
+void sw_cm_say_rej(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_rej_text *text);
+/* The REJ of who gives up, by which the peer may find its id. */
+void sw_cm_say_timeout(struct sw_cm *cm, struct sw_cm_id *id);
+void sw_cm_say_dreq(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len);
+void sw_cm_say_sidr_rep(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_sidr_rep *rep);
+void sw_cm_say_drep(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len);
+uint64_t sw_cm_new_transaction(struct sw_cm *cm);
+
+/* What a REQ says about both ends. */
+void sw_cm_take_terms(struct sw_cm_id *id, const struct sw_cm_req *req, bool active);
+
+/* life.c: waiting, and ends. */
+/* What was said wants an answer: begins to say it again. */
+void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
+/* The peer asked for time. */
+void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, uint64_t now_ns);
+/* `more_ns`: than the path asks for. */
+void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_ns, uint64_t now_ns);
+/* Sends a DREQ and waits for what comes of it. */
+void sw_cm_begin_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data,
+                            size_t len, uint64_t now_ns);
+/* IDLE; a destroyed id is its user's again, and must not be touched. */
+void sw_cm_end(struct sw_cm *cm, struct sw_cm_id *id);
+/* Tells the user: the last thing that is done with an id, as it may be gone then. */
+void sw_cm_tell(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_event *event);
+
+#endif

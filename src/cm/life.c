@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How ids wait and end; what time does. */
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/mix.h"
+#include "cm/cm_impl.h"
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+uint64_t sw_cm_time_ns(uint8_t exponent)
+{
+    return at_most(4096ull << (exponent & 0x1f), SW_CM_WAIT_MAX_NS);
+}
+
+void sw_cm_init(struct sw_cm *cm, const struct sw_cm_config *config, const struct sw_cm_ops *ops,
+                void *user)
+{
+    uint64_t random = sw_mix(config->seed);
+    *cm = (struct sw_cm){.config = *config,
+                         .ops = ops,
+                         .user = user,
+                         .next_comm = (uint32_t)random,
+                         .next_transaction = sw_mix(random) & ~(uint64_t)UINT32_MAX};
+    if (!cm->config.timewait_max_ns)
+        cm->config.timewait_max_ns = SW_CM_WAIT_MAX_NS;
+}
+
+void sw_cm_forget(struct sw_cm *cm)
+{
+    struct sw_cm_config config = cm->config;
+    sw_cm_init(cm, &config, cm->ops, cm->user);
+}
+
+void sw_cm_id_init(struct sw_cm_id *id, void *user)
+{
+    *id = (struct sw_cm_id){.user = user};
+}
+
+void sw_cm_tell(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_event *event)
+{
+    if (id->destroyed)
+        return;
+    struct sw_cm_event full = *event;
+    struct sw_cm_path path = full.path ? *full.path : id->path;
+    full.path = &path;
+    cm->ops->event(cm->user, id, &full);
+}
+
+void sw_cm_end(struct sw_cm *cm, struct sw_cm_id *id)
+{
+    sw_cm_detach(cm, id);
+    if (id->destroyed)
+        cm->ops->released(cm->user, id);
+}
+
+/* --- waiting --- */
+
+static void arm(struct sw_cm *cm, struct sw_cm_id *id, uint64_t after_ns, uint64_t now_ns)
+{
+    sw_cm_timer_set(&cm->timers, &id->timer, at_most(now_ns + after_ns, id->deadline_ns));
+}
+
+void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+{
+    uint64_t hurry_ns = cm->config.resend_ns ? cm->config.resend_ns : id->response_ns;
+    id->mra_received = false;
+    id->resend_ns = at_most(id->response_ns, hurry_ns);
+    id->deadline_ns =
+        now_ns + at_least(id->response_ns * (1u + id->retries_max), SW_CM_PATIENCE_MIN_NS);
+    arm(cm, id, id->resend_ns, now_ns);
+}
+
+void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, uint64_t now_ns)
+{
+    id->deadline_ns += wait_ns;
+    id->resend_ns = id->response_ns;
+    arm(cm, id, wait_ns, now_ns);
+}
+
+void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_ns, uint64_t now_ns)
+{
+    uint64_t wait_ns = at_least(id->timewait_ns, cm->config.timewait_min_ns) + more_ns;
+    sw_cm_forget_remote_qpn(id);
+    id->state = SW_CM_TIMEWAIT;
+    id->deadline_ns = UINT64_MAX;
+    arm(cm, id, at_most(wait_ns, cm->config.timewait_max_ns), now_ns);
+}
+
+void sw_cm_begin_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data,
+                            size_t len, uint64_t now_ns)
+{
+    id->state = SW_CM_DREQ_SENT;
+    sw_cm_forget_remote_qpn(id);
+    sw_cm_say_dreq(cm, id, private_data, len);
+    sw_cm_await(cm, id, now_ns);
+}
+
+/* --- time --- */
+
+static void give_up(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+{
+    struct sw_cm_event event = {.kind = SW_CM_EVENT_TIMEOUT, .about = id->last_attribute};
+    if (id->state == SW_CM_REQ_SENT)
+        sw_cm_say_timeout(cm, id);
+    if (id->state == SW_CM_REP_SENT) {
+        sw_cm_say_timeout(cm, id);
+        sw_cm_enter_timewait(cm, id, 0, now_ns);
+        return sw_cm_tell(cm, id, &event);
+    }
+    if (id->state == SW_CM_DREQ_SENT) {
+        sw_cm_enter_timewait(cm, id, 0, now_ns);
+        return sw_cm_tell(cm, id, &event);
+    }
+    sw_cm_detach(cm, id); /* destroyed ones do not ask */
+    sw_cm_tell(cm, id, &event);
+}
+
+static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+{
+    if (id->state == SW_CM_TIMEWAIT) {
+        bool destroyed = id->destroyed; /* then it is its user's */
+        sw_cm_end(cm, id);
+        if (!destroyed)
+            sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_EXIT});
+        return;
+    }
+    if (now_ns >= id->deadline_ns)
+        return give_up(cm, id, now_ns);
+    sw_cm_say_again(cm, id, &id->path);
+    id->resend_ns = at_most(2 * id->resend_ns, id->response_ns);
+    arm(cm, id, id->resend_ns, now_ns);
+}
+
+uint64_t sw_cm_due_ns(const struct sw_cm *cm)
+{
+    return cm->timers.first ? cm->timers.first->due_ns : UINT64_MAX;
+}
+
+void sw_cm_tick(struct sw_cm *cm, uint64_t now_ns)
+{
+    while (sw_cm_due_ns(cm) <= now_ns) {
+        struct sw_cm_timer *timer = cm->timers.first;
+        sw_cm_timer_clear(&cm->timers, timer);
+        time_out(cm, (struct sw_cm_id *)(void *)((char *)timer - offsetof(struct sw_cm_id, timer)),
+                 now_ns);
+    }
+}
+
+/* --- the end of others --- */
+
+/* As the peer would have said it. */
+static void tell_rej(struct sw_cm *cm, struct sw_cm_id *id, enum sw_cm_about about)
+{
+    struct sw_cm_message message = {.attribute = SW_CM_REJ,
+                                    .transaction = id->transaction,
+                                    .rej = {.local_comm_id = id->remote_comm_id,
+                                            .remote_comm_id = id->local_comm_id,
+                                            .about = (uint8_t)about,
+                                            .reason = SW_CM_REASON_TIMEOUT}};
+    sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_REJ, .message = &message});
+}
+
+static void lose(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+{
+    switch (id->state) {
+    case SW_CM_REQ_SENT:
+    case SW_CM_REP_SENT:
+    case SW_CM_DREQ_SENT:
+    case SW_CM_SIDR_REQ_SENT:
+        return give_up(cm, id, now_ns);
+    case SW_CM_REQ_RCVD:
+    case SW_CM_REP_RCVD:
+        id->last_attribute = (enum sw_cm_attribute)0;
+        sw_cm_enter_timewait(cm, id, 0, now_ns);
+        return tell_rej(cm, id, SW_CM_ABOUT_OTHER);
+    case SW_CM_ESTABLISHED:
+        id->state = SW_CM_DREQ_RCVD;
+        sw_cm_forget_remote_qpn(id);
+        id->transaction = sw_cm_new_transaction(cm);
+        return sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_DREQ});
+    case SW_CM_IDLE:
+    case SW_CM_DREQ_RCVD:
+    case SW_CM_TIMEWAIT:
+    case SW_CM_SIDR_REQ_RCVD:
+    case SW_CM_STATE_COUNT:
+        return;
+    }
+}
+
+void sw_cm_gone(struct sw_cm *cm, uint16_t slot, uint64_t now_ns)
+{
+    assert(slot);
+    for (struct sw_cm_id *id; (id = sw_cm_by_slot(cm, slot));) {
+        id->path.slot = 0; /* another process may have it next */
+        lose(cm, id, now_ns);
+    }
+}
+
+/* --- names --- */
+
+const char *sw_cm_state_name(enum sw_cm_state state)
+{
+    static const char names[SW_CM_STATE_COUNT][20] = {
+        [SW_CM_IDLE] = "idle",
+        [SW_CM_REQ_SENT] = "REQ sent",
+        [SW_CM_REQ_RCVD] = "REQ received",
+        [SW_CM_REP_SENT] = "REP sent",
+        [SW_CM_REP_RCVD] = "REP received",
+        [SW_CM_ESTABLISHED] = "established",
+        [SW_CM_DREQ_SENT] = "DREQ sent",
+        [SW_CM_DREQ_RCVD] = "DREQ received",
+        [SW_CM_TIMEWAIT] = "timewait",
+        [SW_CM_SIDR_REQ_SENT] = "SIDR_REQ sent",
+        [SW_CM_SIDR_REQ_RCVD] = "SIDR_REQ received",
+    };
+    return names[state];
+}
+
+const char *sw_cm_event_name(enum sw_cm_event_kind kind)
+{
+    static const char names[SW_CM_EVENT_COUNT][20] = {
+        [SW_CM_EVENT_REQ] = "REQ",           [SW_CM_EVENT_REP] = "REP",
+        [SW_CM_EVENT_RTU] = "RTU",           [SW_CM_EVENT_REJ] = "REJ",
+        [SW_CM_EVENT_MRA] = "MRA",           [SW_CM_EVENT_TIMEOUT] = "timeout",
+        [SW_CM_EVENT_DREQ] = "DREQ",         [SW_CM_EVENT_DREP] = "DREP",
+        [SW_CM_EVENT_STALE] = "stale",       [SW_CM_EVENT_EXIT] = "exit of timewait",
+        [SW_CM_EVENT_SIDR_REQ] = "SIDR_REQ", [SW_CM_EVENT_SIDR_REP] = "SIDR_REP",
+    };
+    return names[kind];
+}
