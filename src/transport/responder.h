@@ -166,4 +166,16 @@ void sw_responder_congested(struct sw_responder *r, uint64_t now_ns);
 /* A CNP came, and may be about READ responses. */
 void sw_responder_cnp(struct sw_responder *r, uint64_t now_ns);
 
+/* Whether all there is to say is that what came was executed. */
+static inline bool sw_responder_only_acks(const struct sw_responder *r)
+{
+    return r->remark == SW_REMARK_ACK && !r->answer_count && !r->cnp_wanted;
+}
+
+/* Whether there is anything to say at all. */
+static inline bool sw_responder_has_word(const struct sw_responder *r)
+{
+    return r->remark != SW_REMARK_NONE || r->answer_count || r->cnp_wanted;
+}
+
 #endif

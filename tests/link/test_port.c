@@ -28,6 +28,7 @@ static const uint8_t other_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 2};
 static const uint8_t lo_v6[16] = {[15] = 1};
 
 #define KEPT 256
+#define ACK 0x11 /* the opcode of RC */
 static struct {
     uint32_t count;
     struct sw_arrival last;
@@ -43,6 +44,8 @@ static void keep(void *arg, const struct sw_arrival *arrival)
     const uint8_t *payload = arrival->bytes + SW_BTH_BYTES;
     uint32_t n = sw_be24_load(arrival->bytes + 9); /* its PSN */
     uint32_t len = arrival->len_bytes - SW_BTH_BYTES - SW_ICRC_BYTES - (arrival->bytes[1] >> 4 & 3);
+    if (arrival->bytes[0] == ACK)
+        len = 0;
     for (uint32_t i = 0; i < len; i++)
         seen.damaged |= payload[i] != (uint8_t)(n + i);
     seen.lens[seen.count % KEPT] = len;
@@ -95,6 +98,8 @@ static struct sw_roce_path path_to(struct sw_port *port, const uint8_t from[16],
     return path;
 }
 
+#define SEND_ONLY 0x04
+static uint8_t packet_opcode = SEND_ONLY;
 static uint8_t pattern[KEPT + SW_PACKET_PAYLOAD_MAX];
 
 /* Packet n: to a QP of `slot`, from several pieces. */
@@ -102,7 +107,7 @@ static void add(struct sw_batch *batch, const struct sw_roce_path *path, uint32_
                 uint32_t len, bool may_change)
 {
     struct sw_packet packet = {
-        .bth = {.opcode = 0x04,
+        .bth = {.opcode = packet_opcode,
                 .pkey = SW_PKEY_DEFAULT,
                 .dest_qpn = sw_qpn_make(slot, 7),
                 .psn = n},
@@ -120,6 +125,22 @@ static void add(struct sw_batch *batch, const struct sw_roce_path *path, uint32_
         .piece_count = 3,
         .payload_bytes = len,
         .may_change = may_change,
+    };
+    sw_batch_add(batch, &out);
+}
+
+static void add_ack(struct sw_batch *batch, const struct sw_roce_path *path, uint32_t slot,
+                    uint32_t n)
+{
+    const struct sw_packet packet = {
+        .opcode = sw_opcode_of(ACK),
+        .bth = {.opcode = ACK, .pkey = SW_PKEY_DEFAULT, .dest_qpn = sw_qpn_make(slot, 7), .psn = n},
+    };
+    uint8_t header[SW_HEADERS_MAX];
+    const struct sw_outgoing out = {
+        .path = path,
+        .header = header,
+        .header_bytes = (uint32_t)sw_packet_encode_headers(&packet, header, sizeof(header)),
     };
     sw_batch_add(batch, &out);
 }
@@ -440,6 +461,40 @@ static void sw_port_receive__of_a_process_that_is_gone(void **state)
                      1);
 }
 
+/* An ACK that rides with a request was ready before it (unsaid.c). */
+static void sw_port_receive__an_ack_behind_a_request_is_looked_at_first(void **state)
+{
+    struct pair *pair = *state;
+    const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sw_batch *batch = sw_batch_open(&pair->one);
+        add(batch, &path, 6, 10 * i + 1, 64, true);
+        add(batch, &path, 6, 10 * i + 2, 64, true);
+        add_ack(batch, &path, 6, 10 * i + 3);
+        sw_batch_close(batch);
+        receive(pair, 3 * (i + 1));
+    }
+    static const uint32_t expected[] = {3, 1, 2, 13, 11, 12, 23, 21, 22};
+    assert_memory_equal(seen.order, expected, sizeof(expected));
+}
+
+/* Behind answers it keeps its place: it would speak of some that are not here yet. */
+static void sw_port_receive__an_ack_behind_answers_keeps_its_place(void **state)
+{
+    enum { READ_RESPONSE_MIDDLE = 0x0e };
+    struct pair *pair = *state;
+    const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    packet_opcode = READ_RESPONSE_MIDDLE;
+    add(batch, &path, 6, 1, 64, true);
+    add_ack(batch, &path, 6, 2);
+    sw_batch_close(batch);
+    packet_opcode = SEND_ONLY;
+    receive(pair, 2);
+    static const uint32_t expected[] = {1, 2};
+    assert_memory_equal(seen.order, expected, sizeof(expected));
+}
+
 int main(void)
 {
     if (namespace_enter(CLONE_NEWNET)) {
@@ -450,6 +505,8 @@ int main(void)
         pattern[i] = (uint8_t)i;
 #define WITH_PAIR(function) cmocka_unit_test_setup_teardown(function, open_pair, close_pair)
     const struct CMUnitTest tests[] = {
+        WITH_PAIR(sw_port_receive__an_ack_behind_a_request_is_looked_at_first),
+        WITH_PAIR(sw_port_receive__an_ack_behind_answers_keeps_its_place),
         cmocka_unit_test(sw_port_open__another_users_port_is_reported),
         WITH_PAIR(sw_port_aim__needs_two_addresses_of_one_family),
         WITH_PAIR(sw_batch_add__ipv4),

@@ -9,17 +9,26 @@
 enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */
 
 static struct {
-    struct sw_qp *qp; /* locked */
+    struct sw_qp *qp;  /* locked */
+    uint32_t requests; /* among the packets of this run */
+    bool ends;         /* the last of them ended a message, ... */
+    bool completes;    /* ... a message that the program is told of */
     uint64_t now_ns;
 } current; /* under rx_lock */
 
-void sw_roce_deliver_end(void)
+void sw_roce_deliver_end(bool is_polled)
 {
     struct sw_qp *qp = current.qp;
     if (!qp)
         return;
-    if (qp->link == &sw_roce_qp_ops && qp->link_state)
+    struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    bool may_wait = r && current.requests == 1 && current.ends;
+    if (may_wait)
+        may_wait = current.completes ? is_polled : sw_roce_expects_echo(r, current.now_ns);
+    if (r && !(may_wait && sw_roce_leave_unsaid(r, current.now_ns))) {
+        r->unsaid = 0;
         qp->link->progress(qp);
+    }
     sw_lock_release(&qp->lock);
     current.qp = NULL;
 }
@@ -80,7 +89,12 @@ static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
         r->counts.marked++;
         sw_responder_congested(&r->responder, current.now_ns);
     }
-    if (packet->opcode->is_request) {
+    const struct sw_opcode *opcode = packet->opcode;
+    if (opcode->is_request) {
+        current.requests++;
+        current.ends = opcode->position & SW_LAST;
+        current.completes =
+            current.ends && (opcode->kind == SW_PACKET_SEND || opcode->headers & SW_HEADER_IMM);
         meet(r, arrival, packet);
         if (r->receives)
             sw_roce_respond(r, packet, current.now_ns);
@@ -114,7 +128,7 @@ void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
         return;
     }
     if (qp != current.qp)
-        sw_roce_deliver_end();
+        sw_roce_deliver_end(false);
     if (qp->rules->is_datagram) {
         sw_roce_deliver_datagram(qp, arrival, packet);
         return;
@@ -122,6 +136,7 @@ void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
     if (!current.qp) {
         sw_lock_acquire(&qp->lock);
         current.qp = qp;
+        current.requests = 0;
         current.now_ns = sw_clock_ns();
     }
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;

@@ -217,7 +217,7 @@ static void release_coming(uint64_t now_ns)
 void sw_roce_impair_release(uint64_t now_ns)
 {
     release_coming(now_ns);
-    sw_roce_deliver_end();
+    sw_roce_deliver_end(false);
     release_leaving(now_ns);
 }
 

@@ -246,16 +246,23 @@ static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t no
 {
     struct sw_emission emission;
     const bool sends = r->ring && (r->qp->state == IBV_QPS_RTS || r->qp->state == IBV_QPS_SQD);
-    for (uint32_t i = 0; i < EMIT_PACKETS; i++) {
-        bool answers = r->receives && sw_responder_next(&r->responder, now_ns, &emission);
+    const bool waits = r->receives && sw_responder_only_acks(&r->responder);
+    bool answers = r->receives && !waits;
+    uint32_t count = 0;
+    for (; count < EMIT_PACKETS; count++) {
+        answers = answers && sw_responder_next(&r->responder, now_ns, &emission);
         if (!answers && !(sends && next_request(r, now_ns, &emission)))
-            return ADDED;
+            break;
         enum added result = add(r, batch, &emission);
         if (result != ADDED)
             return result;
     }
-    *more = true;
-    return ADDED;
+    *more = count == EMIT_PACKETS;
+    /* Being the shortest, an ACK leaves in one message with what goes before it. */
+    if (!waits || (r->unsaid && !count) || !sw_responder_next(&r->responder, now_ns, &emission))
+        return ADDED;
+    r->unsaid = 0;
+    return add(r, batch, &emission);
 }
 
 /* When somebody must look again, if the program does not. */
@@ -339,12 +346,31 @@ static void find_another_way(struct sw_roce_qp *r, uint64_t now_ns)
     sw_debug("QP 0x%x: no answers, another source port", r->qp->qpn);
 }
 
+/* Nothing to do but to wait for the peer: what most polls find. */
+static bool only_waits(const struct sw_roce_qp *r)
+{
+    const struct sw_requester *q = &r->requester;
+    const struct sw_qp *qp = r->qp;
+    if (qp->state != IBV_QPS_RTS || r->is_parked || r->has_bad || !r->ring)
+        return false;
+    const bool sends =
+        r->posted != qp->sq.tail || q->sent != q->tail || q->flight.lost_count ||
+        sw_requester_due_ns(q) <= atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed);
+    const bool says = r->receives && sw_responder_has_word(&r->responder) &&
+                      !(r->unsaid && sw_responder_only_acks(&r->responder));
+    return !sends && !says;
+}
+
 static void drive(struct sw_qp *qp)
 {
     struct sw_roce_qp *r = qp->link_state;
     struct sw_progress progress;
     if (!r)
         return;
+    if (only_waits(r)) {
+        plan(r, false);
+        return;
+    }
     uint64_t now_ns = sw_clock_ns();
     if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD)
         return;
@@ -360,6 +386,14 @@ static void drive(struct sw_qp *qp)
     if (r->ring && sw_roce_feed(r) == SW_ROCE_DEAD)
         return;
     sw_roce_emit(r, now_ns);
+}
+
+static void post(struct sw_qp *qp)
+{
+    struct sw_roce_qp *r = qp->link_state;
+    if (r)
+        sw_roce_echo(r, sw_clock_ns());
+    drive(qp);
 }
 
 /* RTS: the machine that was made with RTR did not know it all yet. */
@@ -392,7 +426,7 @@ const struct sw_qp_ops sw_roce_qp_ops = {
     .connect = connect_qp,
     .disconnect = disconnect,
     .changed = changed,
-    .send = drive,
+    .send = post,
     .progress = drive,
     .traffic = traffic,
 };

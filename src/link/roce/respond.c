@@ -152,7 +152,7 @@ static enum sw_verdict serve_by_key(struct sw_roce_qp *r, const struct sw_demand
     return SW_NAK_INVALID;
 }
 
-static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *demand,
+static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *demand, uint64_t now_ns,
                              uint64_t *original)
 {
     struct sw_inbound message = inbound_of(r, demand);
@@ -161,7 +161,8 @@ static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *deman
         return SW_NAK_INVALID;
     if (demand->kind == SW_DEMAND_SEND)
         return serve_send(r, demand, &message); /* takes no access by key */
-    sw_mr_serve_begin(qp->index);               /* see sw_mr_serving */
+    atomic_store_explicit(&sw_roce.served_ns, now_ns, memory_order_relaxed);
+    sw_mr_serve_begin(qp->index); /* see sw_mr_serving */
     enum sw_verdict verdict = serve_by_key(r, demand, &message, original);
     sw_mr_serve_end(qp->index);
     return verdict;
@@ -193,7 +194,7 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
     /* A READ sees nothing of what came after it. */
     if (r->reads_due && demand->kind != SW_DEMAND_READ && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
-    enum sw_verdict verdict = serve(r, demand, &original);
+    enum sw_verdict verdict = serve(r, demand, now_ns, &original);
     if (r->is_parked)
         return SW_ROCE_ALIVE;
     const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];

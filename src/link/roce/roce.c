@@ -3,6 +3,10 @@
  * Who receives. A program that polls completions receives by itself, so that a busy poller never
  * waits for a thread; while it does, the engine only looks after it every millisecond. When nobody
  * has polled for that long the engine takes over and sleeps on the port.
+ *
+ * What peers do to memory by themselves ends in no completion, and the program may look at the
+ * memory instead of polling. So while such requests come the engine sleeps on the port, too, unless
+ * it finds again and again that the program has received what it was woken for.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +20,10 @@
 #include "link/roce/roce.h"
 
 #define LOOK_NS SW_NS_PER_MS /* how long a program may not have polled until the engine does */
+#define SERVED_NS (20 * SW_NS_PER_MS) /* how long one-sided requests are expected to go on */
+#define VAIN_MAX 16u                  /* wakes for nothing, in a row */
+#define LEAVE_NS (100 * SW_NS_PER_US) /* then for this long, and each time twice as long, ... */
+#define RESTRAINT_MAX 5u              /* ... so many times */
 #define TIDY_NS SW_NS_PER_S
 #define EARLY_SLOTS 1024 /* packets kept that came before their turn, of all QPs */
 
@@ -68,7 +76,7 @@ static void free_buried(void)
     }
 }
 
-static uint32_t receive(bool all)
+static uint32_t receive(bool all, bool is_polled)
 {
     free_buried();
     uint64_t now_ns = sw_clock_ns();
@@ -78,7 +86,7 @@ static uint32_t receive(bool all)
     uint32_t count = sw_port_receive(&sw_roce.port, now_ns, all);
     if (all && sw_port_is_drained(&sw_roce.port))
         atomic_store_explicit(&sw_roce.heard_ns, now_ns, memory_order_relaxed);
-    sw_roce_deliver_end();
+    sw_roce_deliver_end(is_polled);
     return count;
 }
 
@@ -88,7 +96,9 @@ void sw_roce_forget(struct sw_qp *qp)
         atomic_load(&sw_roce.qps[qp->index]) != qp)
         return;
     sw_lock_acquire(&sw_roce.port.rx_lock);
-    receive(true); /* what has come is acknowledged, as hardware would have done by now */
+    sw_roce_say_unsaid(false);
+    sw_roce_forget_unsaid(qp);
+    receive(true, false); /* what has come is acknowledged, as hardware would have done by now */
     atomic_store(&sw_roce.qps[qp->index], NULL);
     wire(qp, -1u);
     sw_lock_release(&sw_roce.port.rx_lock);
@@ -101,7 +111,8 @@ void sw_roce_poll(void)
     atomic_fetch_add_explicit(&sw_roce.polls, 1, memory_order_relaxed);
     if (!sw_lock_try(&sw_roce.port.rx_lock))
         return;
-    receive(false);
+    if (!receive(false, true))
+        sw_roce_poll_unsaid();
     sw_lock_release(&sw_roce.port.rx_lock);
 }
 
@@ -129,11 +140,44 @@ static void on_port(uint64_t what)
 {
     (void)what;
     sw_roce.watched = false; /* it tells once */
+    sw_roce.was_woken = true;
 }
 
 static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
 {
     return one_ns < other_ns ? one_ns : other_ns;
+}
+
+static void watch(void)
+{
+    if (sw_roce.watched)
+        return;
+    sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
+    sw_roce.watched = true;
+}
+
+/* Whether the engine is the one to receive although the program polls: one-sided requests come, and
+ * it is not always too late. */
+static bool is_wanted(uint64_t now_ns)
+{
+    return now_ns - atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed) < SERVED_NS &&
+           now_ns >= sw_roce.leaves_until_ns;
+}
+
+/* What came of being woken. */
+static void learn(uint32_t received, uint64_t now_ns)
+{
+    if (!sw_roce.was_woken)
+        return;
+    sw_roce.was_woken = false;
+    sw_roce.vain = received ? 0 : sw_roce.vain + 1;
+    if (received)
+        sw_roce.restraint = 0;
+    if (sw_roce.vain < VAIN_MAX)
+        return;
+    sw_roce.vain = 0;
+    sw_roce.leaves_until_ns = now_ns + (LEAVE_NS << sw_roce.restraint);
+    sw_roce.restraint += sw_roce.restraint < RESTRAINT_MAX;
 }
 
 static uint64_t step(uint64_t now_ns)
@@ -146,13 +190,23 @@ static uint64_t step(uint64_t now_ns)
         sw_roce.polls_seen = polls;
         sw_roce.looked_ns = now_ns;
     }
-    bool watches = now_ns - sw_roce.looked_ns >= LOOK_NS;
-    if (!sw_lock_try(&sw_roce.port.rx_lock))
+    const bool is_alone = now_ns - sw_roce.looked_ns >= LOOK_NS;
+    bool watches = is_alone || is_wanted(now_ns);
+    if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */
+        learn(0, now_ns);
+        if (watches)
+            watch();
         return now_ns + LOOK_NS;
+    }
     bool is_due = now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed) ||
                   now_ns >= sw_roce.port.due_ns;
-    if ((watches || is_due) && receive(true))
-        atomic_store_explicit(&sw_roce.busy, watches, memory_order_relaxed);
+    if (watches || is_due) {
+        const uint32_t received = receive(true, false);
+        if (received && is_alone)
+            atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
+        learn(received, now_ns);
+    }
+    const uint64_t unsaid_due_ns = sw_roce_run_unsaid(now_ns);
     free_buried();
     run_timers(now_ns);
     if (sw_faults_live)
@@ -163,13 +217,11 @@ static uint64_t step(uint64_t now_ns)
     }
     const uint64_t port_due_ns = sw_roce.port.due_ns;
     sw_lock_release(&sw_roce.port.rx_lock);
-    if (watches && !sw_roce.watched) {
-        sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
-        sw_roce.watched = true;
-    }
-    uint64_t due_ns =
-        sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
-    return watches ? due_ns : sooner(due_ns, sw_roce.looked_ns + LOOK_NS);
+    if (watches)
+        watch();
+    uint64_t due_ns = sooner(sooner(port_due_ns, unsaid_due_ns),
+                             atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
+    return is_alone ? due_ns : sooner(due_ns, sw_roce.looked_ns + LOOK_NS);
 }
 
 static bool wants_step(void)

@@ -9,6 +9,7 @@
  *  - respond.c    the responder's side
  *  - datagram.c   UD
  *  - mad.c        QP 1
+ *  - unsaid.c     ACKs that may wait
  *  - impair.c     faults on purpose
  *  - account.c    what is counted
  *
@@ -35,9 +36,13 @@ struct sw_roce_qp {
     uint16_t peer_port;      /* the UDP source port of what it sent last; 0: nothing yet */
     struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
     bool receives;
-    bool greeted;    /* by a packet of the peer */
-    bool reads_due;  /* READs are to be answered */
-    bool is_limited; /* by the rate limit: there may be more to send */
+    bool greeted;        /* by a packet of the peer */
+    bool reads_due;      /* READs are to be answered */
+    bool is_limited;     /* by the rate limit: there may be more to send */
+    uint8_t unsaid;      /* messages whose ACK waits */
+    uint8_t mistrusted;  /* messages whose ACK will not wait */
+    uint8_t echoes;      /* requests of the peer in a row that were followed by one of ours */
+    uint64_t reached_ns; /* when the peer last reached for memory; 0: something was posted since */
 
     uint32_t posted; /* send queue positions before it were given to the requester */
     uint32_t offset; /* of send queue positions from the requester's */
@@ -77,8 +82,13 @@ struct sw_roce {
     struct sw_early_slot *slots;
     _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for */
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
+    _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself */
     uint32_t polls_seen;                    /* the engine's, and what follows */
     uint64_t looked_ns;                     /* when it last saw that a program polls */
+    uint64_t leaves_until_ns;               /* pollers are quicker: it does not try before */
+    uint32_t vain,
+        restraint;  /* times that it woke for nothing in a row; and how long it then leaves */
+    bool was_woken; /* by the port */
     uint64_t tidy_ns;
     atomic_bool watched;
 };
@@ -108,8 +118,25 @@ void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
 /* Whom a packet is for: a QP, or (NULL) QP 1. False: nobody, or it is no packet. */
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,
                            struct sw_qp **qp);
-/* After the last packet: sends what the last QP has to say, and lets go of it. */
-void sw_roce_deliver_end(void);
+/* After the last packet: sends what the last QP has to say, and lets go of it. `is_polled`: its
+ * program is about to look at what came. */
+void sw_roce_deliver_end(bool is_polled);
+
+/* unsaid.c; rx_lock held */
+/* Whether the ACK of the request that just came may wait; the QP is locked. */
+bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint64_t now_ns);
+bool sw_roce_has_unsaid(void);
+/* The peer has reached for memory: whether the program is expected to answer by a request. And: it
+ * has posted one. The QP is locked. */
+bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns);
+void sw_roce_echo(struct sw_roce_qp *r, uint64_t now_ns);
+/* The engine's part: sends those that have waited for long. Returns when to call again. */
+uint64_t sw_roce_run_unsaid(uint64_t now_ns);
+/* After a poll that found nothing. */
+void sw_roce_poll_unsaid(void);
+/* Sends those that wait. `is_late`: the program did not come back for it. */
+void sw_roce_say_unsaid(bool is_late);
+void sw_roce_forget_unsaid(const struct sw_qp *qp);
 
 /* qp.c */
 extern const struct sw_qp_ops sw_roce_qp_ops;

@@ -14,6 +14,8 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/payload.h"
@@ -280,12 +282,18 @@ static bool is_worth_waiting(struct sw_batch *batch, uint32_t index, int fd, int
     return false;
 }
 
+/* By the bare system call: libc's is a cancellation point, and locks are held. */
+static int send_now(int fd, struct mmsghdr *messages, uint32_t count)
+{
+    return (int)syscall(SYS_sendmmsg, fd, messages, count, MSG_DONTWAIT);
+}
+
 /* Messages [from, to) all leave by one socket. */
 static void send_messages(struct sw_batch *batch, uint32_t from, uint32_t to)
 {
     int fd = sender_of(batch, from), waits = 0;
     while (from < to) {
-        int done = fd < 0 ? -1 : sendmmsg(fd, &batch->messages[from], to - from, MSG_DONTWAIT);
+        int done = fd < 0 ? -1 : send_now(fd, &batch->messages[from], to - from);
         int err = fd < 0 ? EAFNOSUPPORT : errno;
         if (done > 0) {
             from += (uint32_t)done;

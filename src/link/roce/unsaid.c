@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ACKs that may wait. A program that polls a message usually answers it with its next call, and an
+ * ACK sent before that would only make both late; sent with it, it costs nothing. The same is true
+ * of one that waits for its memory to be written to and then always posts a request. So the ACK of
+ * a single short request stays unsaid until the program posts, or some polls found nothing new, or
+ * more messages have come, or the engine looks after it, which it does within a millisecond. A
+ * program for which the engine has had to is not waited for, for a while.
+ *
+ * The ACK then stands behind the request, being shorter; among ourselves it is looked at first
+ * (receive.c), as the peer had executed the one before it sent the other.
+ */
+#include "base/clock.h"
+#include "device/qp_impl.h"
+#include "link/roce/roce.h"
+
+#define ROOM 16u
+#define MESSAGES_MAX 8u /* of a QP, until they are acknowledged */
+#define POLLS_MAX 4u    /* that found nothing, before it is said */
+#define LATE_NS (20 * SW_NS_PER_US)
+#define ECHO_NS (30 * SW_NS_PER_US) /* from a peer's request to what it made the program post */
+#define ECHOES_MIN 4u               /* in a row, for that to be expected */
+#define MISTRUST 64u /* messages that are acknowledged at once after the engine had to */
+
+static struct {
+    struct sw_qp *qps[ROOM];
+    uint32_t count;
+    uint32_t polls;    /* without success, since the last was added */
+    uint64_t since_ns; /* when the last was added */
+} unsaid;              /* under rx_lock */
+
+void sw_roce_echo(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    if (!r->reached_ns)
+        return;
+    if (now_ns >= r->reached_ns + ECHO_NS)
+        r->echoes = 0;
+    else if (r->echoes < ECHOES_MIN)
+        r->echoes++;
+    r->reached_ns = 0;
+}
+
+bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    if (r->reached_ns) /* it did not answer the one before */
+        r->echoes = 0;
+    r->reached_ns = now_ns;
+    return r->echoes >= ECHOES_MIN;
+}
+
+bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    if (!r->responder.peer_selective)
+        return false; /* it may not look at the ACK before the request that it follows */
+    const struct sw_sq *sq = &r->qp->sq;
+    const bool has_more = r->ring && (r->requester.sent != r->requester.tail ||
+                                      r->posted != sq->tail || r->requester.flight.lost_count);
+    if (has_more || !sw_responder_only_acks(&r->responder))
+        return false;
+    if (r->unsaid)
+        return ++r->unsaid <= MESSAGES_MAX;
+    if (r->mistrusted) {
+        r->mistrusted--;
+        return false;
+    }
+    if (unsaid.count == ROOM)
+        return false;
+    unsaid.qps[unsaid.count++] = r->qp;
+    unsaid.polls = 0;
+    unsaid.since_ns = now_ns;
+    r->unsaid = 1;
+    return true;
+}
+
+bool sw_roce_has_unsaid(void)
+{
+    return unsaid.count;
+}
+
+uint64_t sw_roce_run_unsaid(uint64_t now_ns)
+{
+    if (unsaid.count && now_ns >= unsaid.since_ns + LATE_NS)
+        sw_roce_say_unsaid(true);
+    return unsaid.count ? unsaid.since_ns + LATE_NS : UINT64_MAX;
+}
+
+void sw_roce_poll_unsaid(void)
+{
+    if (unsaid.count && ++unsaid.polls >= POLLS_MAX)
+        sw_roce_say_unsaid(false);
+}
+
+/* The QP is locked. */
+static void say(struct sw_qp *qp, bool is_late)
+{
+    struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    if (!r || !r->unsaid)
+        return;
+    r->unsaid = 0;
+    if (is_late) {
+        r->mistrusted = MISTRUST;
+        r->echoes = 0;
+    }
+    qp->link->progress(qp);
+}
+
+void sw_roce_say_unsaid(bool is_late)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < unsaid.count; i++) {
+        struct sw_qp *qp = unsaid.qps[i];
+        if (sw_lock_try(&qp->lock)) {
+            say(qp, is_late);
+            sw_lock_release(&qp->lock);
+        } else {
+            unsaid.qps[kept++] = qp;
+        }
+    }
+    unsaid.count = kept;
+}
+
+void sw_roce_forget_unsaid(const struct sw_qp *qp)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < unsaid.count; i++)
+        if (unsaid.qps[i] != qp)
+            unsaid.qps[kept++] = unsaid.qps[i];
+    unsaid.count = kept;
+}
