@@ -75,15 +75,23 @@ static void make_stale(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_STALE});
 }
 
+/* Says it again, and once more if need be: for as long as the peer asks. */
+static void reject_again(struct sw_cm *cm, struct sw_cm_id *id, const struct arrival *in)
+{
+    sw_cm_say_again(cm, id, in->path);
+    sw_cm_enter_timewait(cm, id, id->peer_response_ns, in->now_ns);
+}
+
 /* --- REQ --- */
 
 static void again_req(struct sw_cm *cm, struct sw_cm_id *id, const struct arrival *in)
 {
     count_duplicate(cm, in);
     bool mra_unheard = id->state == SW_CM_REQ_RCVD && id->mra_sent;
-    bool rej_unheard = id->state == SW_CM_TIMEWAIT && id->last_attribute == SW_CM_REJ;
-    if (mra_unheard || rej_unheard || id->state == SW_CM_REP_SENT)
+    if (mra_unheard || id->state == SW_CM_REP_SENT)
         sw_cm_say_again(cm, id, in->path);
+    if (id->state == SW_CM_TIMEWAIT && id->last_attribute == SW_CM_REJ)
+        reject_again(cm, id, in);
 }
 
 /* What is refused whoever listens; 0: nothing. */
@@ -177,9 +185,10 @@ static void again_rep(struct sw_cm *cm, struct sw_cm_id *id, const struct arriva
     count_duplicate(cm, in);
     bool mra_unheard = id->state == SW_CM_REP_RCVD && id->mra_sent;
     bool rtu_unheard = id->state == SW_CM_ESTABLISHED && id->last_attribute == SW_CM_RTU;
-    bool rej_unheard = id->state == SW_CM_TIMEWAIT && id->last_attribute == SW_CM_REJ;
-    if (mra_unheard || rtu_unheard || rej_unheard)
+    if (mra_unheard || rtu_unheard)
         sw_cm_say_again(cm, id, in->path);
+    if (id->state == SW_CM_TIMEWAIT && id->last_attribute == SW_CM_REJ)
+        reject_again(cm, id, in);
 }
 
 /* The one that the peer of a REP must have forgotten. */
