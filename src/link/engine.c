@@ -55,11 +55,16 @@ static uint64_t tag_of(void *what, enum sw_watch_kind kind)
     return (uintptr_t)what | kind;
 }
 
-static void control(int op, int fd, uint64_t tag)
+static void control_events(int op, int fd, uint64_t tag, uint32_t events)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = tag};
+    struct epoll_event event = {.events = events, .data.u64 = tag};
     if (epoll_ctl(sw_engine.epoll, op, fd, &event))
         sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
+}
+
+static void control(int op, int fd, uint64_t tag)
+{
+    control_events(op, fd, tag, EPOLLIN | EPOLLRDHUP);
 }
 
 void sw_engine_watch(int fd, void *what, enum sw_watch_kind kind)
@@ -70,6 +75,12 @@ void sw_engine_watch(int fd, void *what, enum sw_watch_kind kind)
 void sw_engine_rewatch(int fd, void *what, enum sw_watch_kind kind)
 {
     control(EPOLL_CTL_MOD, fd, tag_of(what, kind));
+}
+
+void sw_engine_watch_room(int fd, void *what, enum sw_watch_kind kind, bool wanted)
+{
+    control_events(EPOLL_CTL_MOD, fd, tag_of(what, kind),
+                   EPOLLIN | EPOLLRDHUP | (wanted ? EPOLLOUT : 0u));
 }
 
 void sw_engine_watch_fd(int fd, enum sw_watch_kind kind)

@@ -24,6 +24,8 @@ enum sw_watch_kind {
     SW_WATCH_PEER,
     SW_WATCH_HOLD,
     SW_WATCH_PORT,
+    SW_WATCH_CM,
+    SW_WATCH_CM_LISTENER,
     SW_WATCH_KINDS
 };
 
@@ -80,6 +82,8 @@ void sw_engine_nudge(void);
 /* `what` is aligned to 16. */
 void sw_engine_watch(int fd, void *what, enum sw_watch_kind kind);
 void sw_engine_rewatch(int fd, void *what, enum sw_watch_kind kind);
+/* The same, and whether room to write is told of, too. */
+void sw_engine_watch_room(int fd, void *what, enum sw_watch_kind kind, bool wanted);
 void sw_engine_watch_fd(int fd, enum sw_watch_kind kind);
 /* Tells of the descriptor once; to be asked for again each time. */
 void sw_engine_watch_once(int fd, enum sw_watch_kind kind);

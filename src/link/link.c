@@ -2,6 +2,8 @@
 /* The links of the process, and which of them a queue pair uses. */
 #include "link/link.h"
 
+#include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +83,32 @@ static void listen_for(struct sw_qp *qp)
 bool sw_link_is_far(const struct sw_route *route)
 {
     return mode == LINK_ROCE || (mode == LINK_AUTO && (!route->is_local || sw_direct.off));
+}
+
+int sw_link_way_to(const union ibv_gid *gid)
+{
+    const bool is_local = sw_netdev_is_local_gid(gid);
+    if (mode == LINK_AUTO)
+        return sw_direct.off || !is_local;
+    return mode == LINK_ROCE ? 1 : is_local ? 0 : -ENETUNREACH;
+}
+
+int sw_link_open_far(void)
+{
+    return sw_roce_open(true);
+}
+
+int sw_link_listen_far(const struct in6_addr *address)
+{
+    const bool is_loopback = IN6_IS_ADDR_LOOPBACK(address) ||
+                             (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
+    if (mode == LINK_DIRECT || (mode == LINK_AUTO && is_loopback && !sw_direct.off))
+        return 0;
+    int rc = sw_roce_open(mode == LINK_ROCE);
+    if (rc && mode == LINK_AUTO)
+        sw_info("UDP port %u cannot be had (%s): other hosts cannot connect to this one",
+                SW_ROCE_PORT, strerror(-rc));
+    return mode == LINK_AUTO ? 0 : rc;
 }
 
 /* What a queue pair does before it is connected is the same for all links: nothing. */

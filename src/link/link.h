@@ -18,4 +18,15 @@ struct sw_route;
 /* Whether a datagram goes out by RoCE. */
 bool sw_link_is_far(const struct sw_route *route);
 
+union ibv_gid;
+/* How an address is reached: 0: on this host, the direct way; 1: by RoCE; -ENETUNREACH: it is
+ * another host's, and SIDEWIRE_LINK=direct. After the NIC has started. */
+int sw_link_way_to(const union ibv_gid *gid);
+/* Has the UDP port opened for sending. Negative errno as sw_roce_open(). */
+int sw_link_open_far(void);
+struct in6_addr;
+/* Other hosts may ask for a service at this address: has the UDP port opened. Negative errno as
+ * sw_roce_open(), where there is no other way to it. */
+int sw_link_listen_far(const struct in6_addr *address);
+
 #endif

@@ -1,23 +1,264 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "rdmacm/agent.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
+#include "base/lock.h"
+#include "base/log.h"
+#include "cm/cm.h"
+#include "device/netdev.h"
 #include "device/nic.h"
+#include "link/engine.h"
 #include "link/link.h"
+#include "link/roce/mad.h"
+#include "link/roce/port.h"
+#include "rdmacm/local.h"
+#include "rdmacm/ports.h"
+
+static_assert(SW_AGENT_MAD_BYTES == SW_MAD_BYTES, "of the declarations in agent.h");
 
 pthread_mutex_t sw_rdmacm_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct sw_agent_user *user;
+static const struct sw_agent_user *user; /* NULL: this process only hands on */
 
-int sw_agent_open(const struct sw_agent_user *the_user)
+static _Atomic uint64_t due_ns = UINT64_MAX;     /* when tick() is wanted */
+static _Atomic uint64_t planned_ns = UINT64_MAX; /* when the engine will step */
+
+/* What came by packets, from whoever receives, and answers that the agent gives itself: for the
+ * engine, which may take sw_rdmacm_lock. */
+#define INTAKE 1024u
+static struct {
+    struct sw_lock lock;
+    _Atomic uint32_t produced, consumed;
+    struct letter {
+        struct sw_cm_path path;
+        uint8_t mad[SW_MAD_BYTES];
+    } letters[INTAKE];
+} intake;
+
+static bool is_engine(void)
 {
-    sw_link_init();
-    int rc = sw_nic_start();
-    if (!rc)
-        user = the_user;
-    return rc;
+    return sw_engine.running && pthread_equal(pthread_self(), sw_engine.thread);
+}
+
+static bool waits(void)
+{
+    return atomic_load(&intake.produced) != atomic_load(&intake.consumed);
+}
+
+/* Lost if there is no room. */
+static void put_aside(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    sw_lock_acquire(&intake.lock);
+    uint32_t at = atomic_load(&intake.produced), used = at - atomic_load(&intake.consumed);
+    if (used < INTAKE) {
+        intake.letters[at % INTAKE].path = *path;
+        memcpy(intake.letters[at % INTAKE].mad, mad, SW_MAD_BYTES);
+        atomic_store(&intake.produced, at + 1);
+    }
+    sw_lock_release(&intake.lock);
+    if (used == 0 && !is_engine())
+        sw_engine_kick();
+}
+
+static void take_packet(const struct sw_arrival *arrival, const uint8_t mad[SW_MAD_BYTES])
+{
+    struct sw_cm_path path = {
+        .ifindex = arrival->ifindex,
+        .pkey = 0xffff,
+        .traffic_class = arrival->traffic_class,
+        .hop_limit = arrival->hop_limit,
+    };
+    memcpy(path.local_gid, &arrival->dest, 16);
+    memcpy(path.remote_gid, &arrival->source, 16);
+    put_aside(&path, mad);
+}
+
+/* ---- whom a MAD is for ---- */
+
+static uint16_t attribute_of(const uint8_t mad[SW_MAD_BYTES])
+{
+    struct sw_mad_header header;
+    sw_mad_header_decode(mad, &header);
+    return header.class == SW_MAD_CLASS_CM ? header.attribute : 0;
+}
+
+/* The service that a request asks for; false: it is none. */
+static bool asks_for(const uint8_t mad[SW_MAD_BYTES], uint64_t *service_id)
+{
+    uint16_t attribute = attribute_of(mad);
+    memcpy(service_id, mad + SW_MAD_HEADER_BYTES + 8, sizeof(*service_id)); /* in both */
+    *service_id = be64toh(*service_id);
+    return attribute == SW_CM_REQ || attribute == SW_CM_SIDR_REQ;
+}
+
+/* What a request gets where nobody listens. */
+static bool refuse(const uint8_t mad[SW_MAD_BYTES], uint8_t answer[SW_MAD_BYTES])
+{
+    struct sw_cm_message in, out = {0};
+    if (sw_cm_mad_decode(mad, SW_MAD_BYTES, &in) != SW_CM_MAD_FAULT_NONE)
+        return false;
+    out.transaction = in.transaction;
+    if (in.attribute == SW_CM_REQ) {
+        out.attribute = SW_CM_REJ;
+        out.rej.remote_comm_id = in.req.local_comm_id;
+        out.rej.about = SW_CM_ABOUT_REQ;
+        out.rej.reason = SW_CM_REASON_SERVICE_ID;
+    } else {
+        out.attribute = SW_CM_SIDR_REP;
+        out.sidr_rep.request_id = in.sidr_req.request_id;
+        out.sidr_rep.service_id = in.sidr_req.service_id;
+        out.sidr_rep.status = SW_CM_SIDR_UNSUPPORTED;
+    }
+    sw_cm_mad_encode(&out, answer);
+    return true;
+}
+
+static struct in6_addr address_of(const uint8_t gid[16])
+{
+    struct in6_addr address;
+    memcpy(&address, gid, sizeof(address));
+    return address;
+}
+
+static void send_packet(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    int rc = sw_roce_send_mad(path->local_gid, path->remote_gid, path->ifindex, mad);
+    if (rc)
+        sw_debug("connection management: a message cannot be sent: %s", strerror(-rc));
+}
+
+static void handle_forks(void);
+
+/* A request that came by packets. */
+static void take_request(const struct letter *letter, uint64_t service_id)
+{
+    const struct in6_addr address = address_of(letter->path.local_gid);
+    uint8_t answer[SW_MAD_BYTES];
+    handle_forks();
+    if (user && user->receive && sw_cm_port_serves(service_id, &address))
+        user->receive(&letter->path, letter->mad);
+    else if (sw_local_ask(service_id, &address, &letter->path, true, letter->mad) ==
+                 -ECONNREFUSED &&
+             refuse(letter->mad, answer))
+        send_packet(&letter->path, answer);
+}
+
+static void take_letter(const struct letter *letter)
+{
+    uint64_t service_id;
+    if (asks_for(letter->mad, &service_id) && !letter->path.slot)
+        take_request(letter, service_id);
+    else if (user && user->receive)
+        user->receive(&letter->path, letter->mad);
+}
+
+/* ---- between processes ---- */
+
+static void receive_local(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    if (user && user->receive)
+        user->receive(path, mad);
+}
+
+static void gone_local(uint32_t slot)
+{
+    sw_debug("connection management: the process of slot %u is gone", slot);
+    if (user && user->gone)
+        user->gone(slot);
+}
+
+/* Whom it asked is gone: as if that had refused. */
+static void unanswered_local(uint32_t local_comm_id)
+{
+    struct sw_cm_message out = {
+        .attribute = SW_CM_REJ,
+        .rej = {.remote_comm_id = local_comm_id,
+                .about = SW_CM_ABOUT_REQ,
+                .reason = SW_CM_REASON_CONSUMER},
+    };
+    const struct sw_cm_path path = {.slot = (uint16_t)sw_nic.slot};
+    uint8_t mad[SW_MAD_BYTES];
+    sw_cm_mad_encode(&out, mad);
+    put_aside(&path, mad);
+}
+
+/* A path as the other end sees it. */
+static struct sw_cm_path turn(const struct sw_cm_path *path)
+{
+    struct sw_cm_path turned = *path;
+    memcpy(turned.local_gid, path->remote_gid, 16);
+    memcpy(turned.remote_gid, path->local_gid, 16);
+    union ibv_gid gid;
+    struct sw_netdev_info info;
+    memcpy(gid.raw, path->remote_gid, 16);
+    struct sw_netdev *dev = sw_netdev_with_gid(&gid);
+    const struct in6_addr address = address_of(path->remote_gid);
+    if (dev && !IN6_IS_ADDR_LINKLOCAL(&address)) { /* such an address, several devices may have */
+        sw_netdev_read(dev, &info);
+        turned.ifindex = info.ifindex;
+    }
+    return turned;
+}
+
+static void send_local(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    const struct sw_cm_path there = turn(path);
+    const struct in6_addr address = address_of(path->remote_gid);
+    uint64_t service_id;
+    uint32_t slot = path->slot ? path->slot : sw_roce_mad_slot(mad);
+    if (!asks_for(mad, &service_id)) {
+        sw_local_send(slot, &there, mad);
+        return;
+    }
+    uint8_t answer[SW_MAD_BYTES];
+    if (sw_local_ask(service_id, &address, &there, false, mad) == -ECONNREFUSED &&
+        refuse(mad, answer)) {
+        struct sw_cm_path from = *path;
+        from.slot = (uint16_t)sw_nic.slot;
+        put_aside(&from, answer);
+    }
+}
+
+/* ---- for the machine ---- */
+
+static int way_to(const struct sw_cm_path *path)
+{
+    union ibv_gid gid;
+    memcpy(gid.raw, path->remote_gid, 16);
+    return sw_link_way_to(&gid);
+}
+
+void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    int way = path->slot ? 0 : way_to(path);
+    if (way == 0)
+        send_local(path, mad);
+    else if (way > 0)
+        send_packet(path, mad);
+}
+
+int sw_agent_reaches(const struct sw_cm_path *path)
+{
+    int way = way_to(path);
+    return way > 0 ? sw_link_open_far() : way;
+}
+
+static void wake_by(uint64_t at_ns)
+{
+    if (at_ns < atomic_load(&planned_ns) && !is_engine())
+        sw_engine_kick();
+}
+
+void sw_agent_plan(uint64_t at_ns)
+{
+    if (at_ns < atomic_load(&due_ns))
+        atomic_store(&due_ns, at_ns);
+    wake_by(at_ns);
 }
 
 uint32_t sw_agent_slot(void)
@@ -25,19 +266,96 @@ uint32_t sw_agent_slot(void)
     return sw_nic.slot;
 }
 
-void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_AGENT_MAD_BYTES])
+/* ---- the engine ---- */
+
+static void drain_intake(void)
 {
-    (void)path;
-    (void)mad;
+    for (uint32_t i = 0; i < INTAKE && waits(); i++) {
+        uint32_t at = atomic_load(&intake.consumed);
+        struct letter letter = intake.letters[at % INTAKE];
+        atomic_store(&intake.consumed, at + 1);
+        take_letter(&letter);
+    }
 }
 
-void sw_agent_plan(uint64_t due_ns)
+static uint64_t step(uint64_t now_ns)
 {
-    (void)due_ns;
+    const bool is_due = now_ns >= atomic_load(&due_ns);
+    if (waits() || sw_local_has_ended() || is_due) {
+        pthread_mutex_lock(&sw_rdmacm_lock);
+        drain_intake();
+        sw_local_step();
+        if (is_due) {
+            atomic_store(&due_ns, UINT64_MAX);
+            if (user && user->tick)
+                sw_agent_plan(user->tick(now_ns));
+        }
+        pthread_mutex_unlock(&sw_rdmacm_lock);
+    }
+    uint64_t next_ns = waits() || sw_local_has_ended() ? now_ns : atomic_load(&due_ns);
+    atomic_store(&planned_ns, next_ns);
+    return next_ns;
 }
 
-int sw_agent_reaches(const struct sw_cm_path *path)
+static bool wants_step(void)
 {
-    (void)path;
-    return user ? 0 : -ENETUNREACH;
+    return waits() || sw_local_has_ended() || atomic_load(&due_ns) < atomic_load(&planned_ns);
+}
+
+static const struct sw_engine_part part = {.step = step, .wants = wants_step};
+
+static const struct sw_local_user local_user = {
+    .receive = receive_local, .gone = gone_local, .unanswered = unanswered_local};
+
+/* Any process that has the UDP port may get what is another's. */
+__attribute__((constructor)) static void init(void)
+{
+    sw_local_init(&local_user);
+    sw_engine_add(&part);
+    sw_roce_on_mad(take_packet);
+}
+
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&sw_rdmacm_lock);
+}
+
+static void fork_parent(void)
+{
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+}
+
+static void fork_child(void)
+{
+    pthread_mutex_init(&sw_rdmacm_lock, NULL);
+    sw_local_fork_child();
+    sw_cm_port_fork_child();
+    user = NULL;
+    intake.lock = (struct sw_lock){0};
+    atomic_store(&intake.produced, 0);
+    atomic_store(&intake.consumed, 0);
+    atomic_store(&due_ns, UINT64_MAX);
+    atomic_store(&planned_ns, UINT64_MAX);
+}
+
+/* After the NIC's handlers, so that this lock is taken before theirs. */
+static void handle_forks(void)
+{
+    static bool handled;
+    if (!handled)
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+    handled = true;
+}
+
+int sw_agent_open(const struct sw_agent_user *the_user)
+{
+    sw_link_init();
+    int rc = sw_nic_start();
+    if (!rc) {
+        handle_forks();
+        rc = sw_local_open();
+    }
+    if (!rc)
+        user = the_user;
+    return rc;
 }

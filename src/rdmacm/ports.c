@@ -1,34 +1,486 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Names, all of abstract sockets:
+ *   sidewire.cm.p<space>.<port>.<address>.<flags>.<slot>.<n>   a port that a program asked for
+ *   sidewire.cm.b<space>.<block>     32 ephemeral ports, which the process gives to its IDs by
+ * itself sidewire.cm.s<service>.<key>     where requests for a service go sidewire.cm.lock held
+ * while names are compared and bound; who waits for it connects to it, and sees its end The rules
+ * are pairwise, so all names of a port must be looked at: /proc/net/unix lists them.
+ */
 #include "rdmacm/ports.h"
 
 #include <errno.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "device/nic.h"
+#include "link/link.h"
+#include "rdmacm/local.h"
+
+#define EPHEMERAL_FIRST 32768u /* as the kernel has it: ip_local_port_range */
+#define EPHEMERAL_PORTS 28224u
+#define BLOCK_PORTS 32u
+#define BLOCKS (EPHEMERAL_PORTS / BLOCK_PORTS)
+#define BUCKETS 1024u
+#define LOCK_WAIT_MS 1000
 
 struct sw_cm_port {
+    struct sw_cm_port *next, **back;
     struct sw_cm_port_name name;
+    int fd;       /* its name; -1: it is of a block */
+    int listener; /* -1: it does not listen */
+    uint64_t service_id;
 };
+
+struct block { /* of ephemeral ports, this process's until it ends */
+    struct block *next;
+    uint32_t space, first, used, at; /* used: a bit for each port; at: where to look next */
+    int fd;
+};
+
+static struct sw_cm_port *buckets[BUCKETS];
+static struct block *blocks;
+
+static struct sw_cm_port **bucket_of(uint32_t port)
+{
+    return &buckets[port % BUCKETS];
+}
+
+static bool is_ipv4(const struct in6_addr *address)
+{
+    return IN6_IS_ADDR_V4MAPPED(address);
+}
+
+static bool is_any(const struct in6_addr *address)
+{
+    static const struct in6_addr any_v4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    return IN6_IS_ADDR_UNSPECIFIED(address) || IN6_ARE_ADDR_EQUAL(address, &any_v4);
+}
+
+/* ---- rules ---- */
+
+/* Whether two IDs may not both have the port, and why. */
+static int conflict(const struct sw_cm_port_name *one, const struct sw_cm_port_name *other)
+{
+    if ((one->reuse && other->reuse) ||
+        (one->afonly && other->afonly && is_ipv4(&one->address) != is_ipv4(&other->address)))
+        return 0;
+    if (is_any(&one->address) || is_any(&other->address))
+        return -EADDRNOTAVAIL;
+    return IN6_ARE_ADDR_EQUAL(&one->address, &other->address) ? -EADDRINUSE : 0;
+}
+
+static int conflict_here(const struct sw_cm_port_name *name, const struct sw_cm_port *self)
+{
+    int rc = 0;
+    for (struct sw_cm_port *port = *bucket_of(name->port); port && !rc; port = port->next)
+        if (port != self && port->name.port == name->port && port->name.space == name->space)
+            rc = conflict(name, &port->name);
+    return rc;
+}
+
+/* ---- names ---- */
+
+static socklen_t finish(struct sockaddr_un *address, int len)
+{
+    address->sun_family = AF_UNIX;
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+#define NAME(address, ...) \
+    finish(address, snprintf((address)->sun_path + 1, sizeof((address)->sun_path) - 1, __VA_ARGS__))
+
+static int bind_name(int type, const struct sockaddr_un *address, socklen_t len)
+{
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (const struct sockaddr *)address, len) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    return -error;
+}
+
+#define ADDRESS_DIGITS 32
+
+static void print_address(const struct in6_addr *address, char text[ADDRESS_DIGITS + 1])
+{
+    for (int i = 0; i < 16; i++)
+        snprintf(text + 2 * i, 3, "%02x", address->s6_addr[i]);
+}
+
+static bool parse_address(const char text[ADDRESS_DIGITS], struct in6_addr *address)
+{
+    for (int i = 0; i < 16; i++) {
+        unsigned int byte;
+        char digits[3] = {text[2 * i], text[2 * i + 1], 0};
+        if (sscanf(digits, "%2x", &byte) != 1)
+            return false;
+        address->s6_addr[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+static int bind_port(const struct sw_cm_port_name *name)
+{
+    static uint32_t serial;
+    struct sockaddr_un address = {0};
+    char text[ADDRESS_DIGITS + 1];
+    print_address(&name->address, text);
+    socklen_t len = NAME(&address, "sidewire.cm.p%x.%u.%s.%d.%u.%u", name->space, name->port, text,
+                         (name->afonly ? 1 : 0) | (name->reuse ? 2 : 0), sw_nic.slot, serial++);
+    return bind_name(SOCK_DGRAM, &address, len);
+}
+
+unsigned int sw_cm_port_address(uint64_t service_id, const struct in6_addr *address,
+                                enum sw_cm_port_key key, struct sockaddr_un *out)
+{
+    char text[ADDRESS_DIGITS + 1] = "any";
+    memset(out, 0, sizeof(*out));
+    if (key == SW_CM_PORT_EXACT)
+        print_address(address, text);
+    else if (key == SW_CM_PORT_FAMILY)
+        strcpy(text, is_ipv4(address) ? "any4" : "any6");
+    return NAME(out, "sidewire.cm.s%llx.%s", (unsigned long long)service_id, text);
+}
+
+static enum sw_cm_port_key key_of(const struct sw_cm_port_name *name)
+{
+    if (!is_any(&name->address))
+        return SW_CM_PORT_EXACT;
+    return name->afonly ? SW_CM_PORT_FAMILY : SW_CM_PORT_ANY;
+}
+
+/* A name in a line of /proc/net/unix that concerns the port; `slot`: the process that has it. */
+static bool parse_port(const char *line, struct sw_cm_port_name *out, uint32_t *slot)
+{
+    const char *text = strstr(line, "@sidewire.cm.p");
+    unsigned int space, port, flags, owner;
+    char address[ADDRESS_DIGITS + 1];
+    if (!text || sscanf(text, "@sidewire.cm.p%x.%u.%32[0-9a-f].%u.%u.", &space, &port, address,
+                        &flags, &owner) != 5)
+        return false;
+    *out = (struct sw_cm_port_name){
+        .space = space, .port = (uint16_t)port, .afonly = flags & 1, .reuse = flags & 2};
+    *slot = owner;
+    return strlen(address) == ADDRESS_DIGITS && parse_address(address, &out->address);
+}
+
+static bool parse_block(const char *line, uint32_t *space, uint32_t *block)
+{
+    const char *text = strstr(line, "@sidewire.cm.b");
+    return text && sscanf(text, "@sidewire.cm.b%x.%u", space, block) == 2;
+}
+
+static bool is_own_block(uint32_t space, uint32_t block)
+{
+    for (struct block *own = blocks; own; own = own->next)
+        if (own->space == space && own->first == EPHEMERAL_FIRST + block * BLOCK_PORTS)
+            return true;
+    return false;
+}
+
+static bool block_has(uint32_t block, uint32_t port)
+{
+    return port >= EPHEMERAL_FIRST && (port - EPHEMERAL_FIRST) / BLOCK_PORTS == block;
+}
+
+/* The same against other processes. */
+static int conflict_elsewhere(const struct sw_cm_port_name *name)
+{
+    char line[256];
+    int rc = 0;
+    FILE *file = fopen("/proc/self/net/unix", "re");
+    while (file && !rc && fgets(line, sizeof(line), file)) {
+        struct sw_cm_port_name other;
+        uint32_t slot, space, block;
+        if (parse_port(line, &other, &slot) && slot != sw_nic.slot && other.port == name->port &&
+            other.space == name->space)
+            rc = conflict(name, &other);
+        else if (parse_block(line, &space, &block) && space == name->space &&
+                 block_has(block, name->port) && !is_own_block(space, block))
+            rc = -EADDRINUSE;
+    }
+    if (file)
+        fclose(file);
+    return rc;
+}
+
+/* ---- the lock of all processes ---- */
+
+/* Returns a descriptor that holds it until it is closed; -1: somebody keeps it for too long, and it
+ * is done without. */
+static int lock_names(void)
+{
+    struct sockaddr_un address = {0};
+    socklen_t len = NAME(&address, "sidewire.cm.lock");
+    for (int tries = 0; tries < 1000; tries++) {
+        int fd = bind_name(SOCK_SEQPACKET, &address, len);
+        if (fd >= 0) {
+            listen(fd, 1024);
+            return fd;
+        }
+        if (fd != -EADDRINUSE)
+            return -1;
+        int waits = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        struct pollfd end = {.fd = waits, .events = POLLIN};
+        int rc = waits >= 0 && !connect(waits, (struct sockaddr *)&address, len)
+                     ? poll(&end, 1, LOCK_WAIT_MS)
+                     : 1; /* it may have ended just now */
+        if (waits >= 0)
+            close(waits);
+        if (rc == 0)
+            break;
+    }
+    sw_warn("another process keeps the names of RDMA ports locked");
+    return -1;
+}
+
+static void unlock_names(int lock)
+{
+    if (lock >= 0)
+        close(lock);
+}
+
+/* ---- ports that nobody asked for by number ---- */
+
+static bool is_free(struct block *block, uint32_t bit)
+{
+    const struct sw_cm_port_name name = {.space = block->space,
+                                         .port = (uint16_t)(block->first + bit)};
+    return !(block->used >> bit & 1) && !conflict_here(&name, NULL);
+}
+
+/* A free port of the block; 0: there is none. Lately used ones last. */
+static uint32_t take_from(struct block *block)
+{
+    for (uint32_t i = 0; i < BLOCK_PORTS; i++) {
+        uint32_t bit = (block->at + i) % BLOCK_PORTS;
+        if (is_free(block, bit)) {
+            block->used |= 1u << bit;
+            block->at = bit + 1;
+            return block->first + bit;
+        }
+    }
+    return 0;
+}
+
+/* What others have of the port space: blocks, and ports in the range of one. */
+static void read_taken(uint32_t space, bool taken[BLOCKS])
+{
+    char line[256];
+    memset(taken, 0, BLOCKS * sizeof(*taken));
+    FILE *file = fopen("/proc/self/net/unix", "re");
+    while (file && fgets(line, sizeof(line), file)) {
+        struct sw_cm_port_name name;
+        uint32_t slot, of, block;
+        if (parse_port(line, &name, &slot)) {
+            if (name.space == space && name.port >= EPHEMERAL_FIRST &&
+                name.port < EPHEMERAL_FIRST + EPHEMERAL_PORTS)
+                taken[(name.port - EPHEMERAL_FIRST) / BLOCK_PORTS] = true;
+        } else if (parse_block(line, &of, &block) && of == space && block < BLOCKS) {
+            taken[block] = true;
+        }
+    }
+    if (file)
+        fclose(file);
+}
+
+static struct block *add_block(uint32_t space)
+{
+    bool taken[BLOCKS];
+    struct block *block = calloc(1, sizeof(*block));
+    int lock = lock_names();
+    read_taken(space, taken);
+    uint32_t start = (sw_nic.slot * 2654435761u) >> 8;
+    for (uint32_t i = 0; block && !block->first && i < BLOCKS; i++) {
+        struct sockaddr_un address = {0};
+        uint32_t number = (start + i) % BLOCKS;
+        if (taken[number])
+            continue;
+        socklen_t len = NAME(&address, "sidewire.cm.b%x.%u", space, number);
+        block->fd = bind_name(SOCK_DGRAM, &address, len);
+        if (block->fd >= 0)
+            block->first = EPHEMERAL_FIRST + number * BLOCK_PORTS;
+        else if (block->fd != -EADDRINUSE)
+            break;
+    }
+    unlock_names(lock);
+    if (!block || !block->first) {
+        free(block);
+        return NULL;
+    }
+    block->space = space;
+    block->next = blocks;
+    blocks = block;
+    return block;
+}
+
+static uint32_t take_any(uint32_t space)
+{
+    uint32_t port = 0;
+    for (struct block *block = blocks; block && !port; block = block->next)
+        if (block->space == space && block->used != UINT32_MAX)
+            port = take_from(block);
+    struct block *fresh = port ? NULL : add_block(space);
+    return fresh ? take_from(fresh) : port;
+}
+
+static void give_back(const struct sw_cm_port_name *name)
+{
+    for (struct block *block = blocks; block; block = block->next)
+        if (block->space == name->space && name->port - block->first < BLOCK_PORTS)
+            block->used &= ~(1u << (name->port - block->first));
+}
+
+/* ---- claims ---- */
+
+/* Ports below ip_unprivileged_port_start take a capability: as in the kernel. */
+static bool may_have(uint32_t port)
+{
+    unsigned int first = 1024;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+    if (file) {
+        if (fscanf(file, "%u", &first) != 1)
+            first = 1024;
+        fclose(file);
+    }
+    if (port >= first)
+        return true;
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+    return syscall(SYS_capget, &header, data) == 0 && data[0].effective >> CAP_NET_BIND_SERVICE & 1;
+}
+
+static int claim_named(const struct sw_cm_port_name *name, int *fd)
+{
+    if (!may_have(name->port))
+        return -EACCES;
+    int rc = conflict_here(name, NULL);
+    if (rc)
+        return rc;
+    int lock = lock_names();
+    rc = conflict_elsewhere(name);
+    if (!rc) {
+        *fd = bind_port(name);
+        rc = *fd < 0 ? *fd : 0;
+    }
+    unlock_names(lock);
+    return rc;
+}
 
 int sw_cm_port_claim(struct sw_cm_port_name *name, struct sw_cm_port **out)
 {
-    *out = calloc(1, sizeof(**out));
-    if (!*out)
+    struct sw_cm_port *port = calloc(1, sizeof(*port));
+    if (!port)
         return -ENOMEM;
-    (*out)->name = *name;
+    port->fd = port->listener = -1;
+    int rc = 0;
+    if (name->port)
+        rc = claim_named(name, &port->fd);
+    else if (!(name->port = (uint16_t)take_any(name->space)))
+        rc = -EADDRNOTAVAIL;
+    if (rc) {
+        free(port);
+        return rc;
+    }
+    port->name = *name;
+    port->back = bucket_of(name->port);
+    port->next = *port->back;
+    if (port->next)
+        port->next->back = &port->next;
+    *port->back = port;
+    *out = port;
     return 0;
 }
 
-void sw_cm_port_release(struct sw_cm_port *claim)
+void sw_cm_port_release(struct sw_cm_port *port)
 {
-    free(claim);
+    if (!port)
+        return;
+    if (port->listener >= 0)
+        sw_local_unserve(port->listener);
+    if (port->fd >= 0)
+        close(port->fd);
+    else
+        give_back(&port->name);
+    *port->back = port->next;
+    if (port->next)
+        port->next->back = port->back;
+    free(port);
 }
 
-int sw_cm_port_listen(struct sw_cm_port *claim, uint64_t service_id)
+/* ---- listening ---- */
+
+/* Whether the ID is alone: REUSEADDR does not count any more. */
+static int check_alone(const struct sw_cm_port *port)
 {
-    (void)claim;
-    (void)service_id;
+    struct sw_cm_port_name name = port->name;
+    name.reuse = false;
+    int rc = conflict_here(&name, port);
+    return rc || port->fd < 0 ? rc : conflict_elsewhere(&name);
+}
+
+int sw_cm_port_listen(struct sw_cm_port *port, uint64_t service_id)
+{
+    struct sockaddr_un address;
+    if (port->listener >= 0)
+        return -EINVAL;
+    int rc = check_alone(port);
+    if (!rc)
+        rc = sw_link_listen_far(&port->name.address);
+    if (rc)
+        return rc;
+    unsigned int len =
+        sw_cm_port_address(service_id, &port->name.address, key_of(&port->name), &address);
+    int fd = bind_name(SOCK_SEQPACKET, &address, len);
+    if (fd < 0)
+        return fd;
+    if (listen(fd, 4096)) {
+        rc = -errno;
+        close(fd);
+        return rc;
+    }
+    port->listener = fd;
+    port->service_id = service_id;
+    sw_local_serve(fd);
     return 0;
+}
+
+bool sw_cm_port_serves(uint64_t service_id, const struct in6_addr *address)
+{
+    for (uint32_t i = 0; i < BUCKETS; i++)
+        for (const struct sw_cm_port *port = buckets[i]; port; port = port->next)
+            if (port->listener >= 0 && port->service_id == service_id &&
+                (is_any(&port->name.address)
+                     ? !port->name.afonly || is_ipv4(&port->name.address) == is_ipv4(address)
+                     : IN6_ARE_ADDR_EQUAL(&port->name.address, address)))
+                return true;
+    return false;
 }
 
 void sw_cm_port_fork_child(void)
 {
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        for (struct sw_cm_port *port = buckets[i]; port; port = port->next) {
+            if (port->fd >= 0)
+                close(port->fd);
+            if (port->listener >= 0)
+                close(port->listener);
+        }
+        buckets[i] = NULL;
+    }
+    for (struct block *block = blocks; block; block = block->next)
+        close(block->fd);
+    blocks = NULL;
 }

@@ -35,6 +35,19 @@ void sw_cm_port_release(struct sw_cm_port *claim);
  * (space << 16 | port). -EADDRINUSE, -EADDRNOTAVAIL: shared with another ID by REUSEADDR. */
 int sw_cm_port_listen(struct sw_cm_port *claim, uint64_t service_id);
 
+/* Whether this process listens to the service at the address. */
+bool sw_cm_port_serves(uint64_t service_id, const struct in6_addr *address);
+
+/* The names under which a service may be listened to, those of more exact ones first. */
+enum sw_cm_port_key {
+    SW_CM_PORT_EXACT,  /* at the address */
+    SW_CM_PORT_FAMILY, /* at any address of its family */
+    SW_CM_PORT_ANY,
+};
+struct sockaddr_un;
+unsigned int sw_cm_port_address(uint64_t service_id, const struct in6_addr *address,
+                                enum sw_cm_port_key key, struct sockaddr_un *out);
+
 /* In a forked child: its parent's claims are forgotten, with the memory they are in. */
 void sw_cm_port_fork_child(void);
 

@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "rdmacm/local.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "device/netdev.h"
+#include "device/nic.h"
+#include "link/direct/direct.h"
+#include "link/engine.h"
+#include "rdmacm/agent.h"
+#include "rdmacm/ports.h"
+#include "wire/bytes.h"
+
+#define LETTER_MAGIC 0x6d63207773000001ull
+#define BACKLOG 1024
+#define WAITING_MAX 16384u /* letters that wait for room, of one connection */
+#define DOORS_MAX 64u
+#define ASKED 256u  /* requests that a door remembers */
+#define LETTERS 32u /* read at once */
+#define ROUNDS 8u
+
+enum letter_kind {
+    LETTER_HELLO,  /* nothing but whose connection it is */
+    LETTER_MAD,    /* from that process */
+    LETTER_PACKET, /* from another host */
+};
+
+struct letter { /* addresses as the receiver sees them */
+    uint64_t magic;
+    uint32_t kind, slot, ifindex;
+    uint16_t pkey;
+    uint8_t traffic_class, hop_limit;
+    uint8_t local_gid[16], remote_gid[16];
+    uint8_t mad[SW_MAD_BYTES];
+};
+
+struct waiting {
+    struct waiting *next;
+    struct letter letter;
+};
+
+struct wire { /* a connection */
+    struct wire *next;
+    int fd;
+    int listener;  /* of a service, by which it came; -1: by none, or by one that is closed */
+    uint32_t slot; /* 0: not told yet */
+    pid_t pid;
+    bool is_dead;  /* to be closed by sw_local_step() */
+    bool is_door;  /* to a service of theirs */
+    bool is_guest; /* to one of ours */
+    bool is_peer;  /* MADs for the process take it, or would */
+    uint64_t service_id;
+    struct in6_addr address;
+    uint32_t asked_count, asked[ASKED];
+    uint32_t waiting_count;
+    struct waiting *first, **last;
+};
+
+static const struct sw_local_user *user;
+static struct wire *wires;
+static struct wire *peers[SW_SLOT_MAX + 1]; /* the connection that MADs for a process take */
+static uint32_t door_count;
+static int own = -1;
+static struct served {
+    struct served *next;
+    int fd;
+} * served;
+static atomic_bool has_ended;
+
+static unsigned int address_of(uint32_t slot, struct sockaddr_un *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->sun_family = AF_UNIX;
+    int len = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "sidewire.%u.cm", slot);
+    return (unsigned int)(offsetof(struct sockaddr_un, sun_path) + 1 + (unsigned int)len);
+}
+
+static struct wire *add_wire(int fd)
+{
+    pid_t pid;
+    struct wire *wire = NULL;
+    if (sw_registry_same_user(fd, &pid))
+        wire = aligned_alloc(64, (sizeof(*wire) + 63) & ~63ull);
+    else
+        sw_debug("connection management: a process of another user is not talked to");
+    if (!wire) {
+        close(fd);
+        return NULL;
+    }
+    memset(wire, 0, sizeof(*wire));
+    wire->fd = fd;
+    wire->pid = pid;
+    wire->listener = -1;
+    wire->last = &wire->first;
+    wire->next = wires;
+    wires = wire;
+    sw_engine_watch(fd, wire, SW_WATCH_CM);
+    return wire;
+}
+
+static void end(struct wire *wire)
+{
+    wire->is_dead = true;
+    if (!atomic_exchange(&has_ended, true))
+        sw_engine_kick();
+}
+
+static bool queue(struct wire *wire, const struct letter *letter)
+{
+    struct waiting *entry = wire->waiting_count < WAITING_MAX ? malloc(sizeof(*entry)) : NULL;
+    if (!entry)
+        return false;
+    if (!wire->first)
+        sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, true);
+    entry->next = NULL;
+    entry->letter = *letter;
+    *wire->last = entry;
+    wire->last = &entry->next;
+    wire->waiting_count++;
+    return true;
+}
+
+/* 0, or the errno. */
+static int transmit(struct wire *wire, const struct letter *letter)
+{
+    ssize_t done = send(wire->fd, letter, sizeof(*letter), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return done == (ssize_t)sizeof(*letter) ? 0 : done < 0 ? errno : EMSGSIZE;
+}
+
+static int put(struct wire *wire, const struct letter *letter)
+{
+    int error = wire->first ? EAGAIN : transmit(wire, letter);
+    if (error == EAGAIN || error == ENOBUFS)
+        return queue(wire, letter) ? 0 : -EAGAIN;
+    if (error)
+        end(wire);
+    return error ? -ECONNRESET : 0;
+}
+
+static void put_waiting(struct wire *wire)
+{
+    while (wire->first) {
+        struct waiting *entry = wire->first;
+        int error = transmit(wire, &entry->letter);
+        if (error == EAGAIN || error == ENOBUFS)
+            return;
+        if (error) {
+            end(wire);
+            return;
+        }
+        wire->first = entry->next;
+        wire->waiting_count--;
+        free(entry);
+        if (!wire->first) {
+            wire->last = &wire->first;
+            sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, false);
+        }
+    }
+}
+
+static void say_hello(struct wire *wire)
+{
+    struct letter hello = {.magic = LETTER_MAGIC, .kind = LETTER_HELLO, .slot = sw_nic.slot};
+    put(wire, &hello);
+}
+
+/* -EAGAIN: it does not accept as fast as others connect. */
+static int connect_to(const struct sockaddr_un *address, unsigned int len, struct wire **out)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)address, len)) {
+        int error = errno;
+        close(fd);
+        return -error;
+    }
+    *out = add_wire(fd);
+    if (!*out)
+        return -ECONNREFUSED;
+    say_hello(*out);
+    return 0;
+}
+
+static void make_peer(struct wire *wire)
+{
+    peers[wire->slot] = wire;
+    wire->is_peer = true;
+}
+
+static int connect_to_slot(uint32_t slot)
+{
+    struct sockaddr_un address;
+    struct wire *wire = NULL;
+    unsigned int len = address_of(slot, &address);
+    int rc = connect_to(&address, len, &wire);
+    if (wire) {
+        wire->slot = slot;
+        make_peer(wire);
+    }
+    return rc;
+}
+
+static struct letter write_letter(const struct sw_cm_path *path, enum letter_kind kind,
+                                  const uint8_t mad[SW_MAD_BYTES])
+{
+    struct letter letter = {
+        .magic = LETTER_MAGIC,
+        .kind = kind,
+        .slot = sw_nic.slot,
+        .ifindex = path->ifindex,
+        .pkey = path->pkey,
+        .traffic_class = path->traffic_class,
+        .hop_limit = path->hop_limit,
+    };
+    memcpy(letter.local_gid, path->local_gid, 16);
+    memcpy(letter.remote_gid, path->remote_gid, 16);
+    memcpy(letter.mad, mad, SW_MAD_BYTES);
+    return letter;
+}
+
+int sw_local_send(uint32_t slot, const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
+{
+    if (slot < 1 || slot > SW_SLOT_MAX)
+        return -ECONNREFUSED;
+    int rc = peers[slot] && !peers[slot]->is_dead ? 0 : connect_to_slot(slot);
+    if (rc)
+        return rc;
+    struct letter letter = write_letter(path, LETTER_MAD, mad);
+    return put(peers[slot], &letter);
+}
+
+/* ---- services ---- */
+
+static struct wire *find_door(uint64_t service_id, const struct in6_addr *address)
+{
+    for (struct wire *wire = wires; wire; wire = wire->next)
+        if (wire->is_door && !wire->is_dead && wire->service_id == service_id &&
+            IN6_ARE_ADDR_EQUAL(&wire->address, address))
+            return wire;
+    return NULL;
+}
+
+static void close_a_door(void)
+{
+    struct wire *oldest = NULL;
+    for (struct wire *wire = wires; wire; wire = wire->next)
+        if (wire->is_door && !wire->is_dead)
+            oldest = wire;
+    if (oldest)
+        end(oldest);
+}
+
+static int open_door(uint64_t service_id, const struct in6_addr *address, struct wire **out)
+{
+    int rc = -ECONNREFUSED;
+    for (enum sw_cm_port_key key = SW_CM_PORT_EXACT; key <= SW_CM_PORT_ANY && rc == -ECONNREFUSED;
+         key++) {
+        struct sockaddr_un name;
+        unsigned int len = sw_cm_port_address(service_id, address, key, &name);
+        rc = connect_to(&name, len, out);
+    }
+    if (rc)
+        return rc;
+    (*out)->is_door = true;
+    (*out)->service_id = service_id;
+    (*out)->address = *address;
+    if (++door_count > DOORS_MAX)
+        close_a_door();
+    return 0;
+}
+
+static void note_asked(struct wire *wire, uint32_t local_comm_id)
+{
+    wire->asked[wire->asked_count++ % ASKED] = local_comm_id;
+}
+
+static int ask(uint64_t service_id, const struct in6_addr *address, const struct letter *letter)
+{
+    struct wire *door = find_door(service_id, address);
+    int rc = door ? 0 : open_door(service_id, address, &door);
+    if (rc)
+        return rc;
+    if (letter->kind == LETTER_MAD)
+        note_asked(door, sw_be32_load(letter->mad + SW_MAD_HEADER_BYTES));
+    return put(door, letter);
+}
+
+int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const struct sw_cm_path *path,
+                 bool is_packet, const uint8_t mad[SW_MAD_BYTES])
+{
+    struct letter letter = write_letter(path, is_packet ? LETTER_PACKET : LETTER_MAD, mad);
+    int rc = ask(service_id, address, &letter);
+    return rc == -ECONNRESET ? ask(service_id, address, &letter) : rc; /* it has just closed */
+}
+
+void sw_local_serve(int listener)
+{
+    struct served *entry = malloc(sizeof(*entry));
+    if (!entry)
+        return;
+    *entry = (struct served){served, listener};
+    served = entry;
+    sw_engine_watch_fd(listener, SW_WATCH_CM_LISTENER);
+}
+
+static void accept_from(int listener)
+{
+    for (uint32_t i = 0; i < BACKLOG; i++) {
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            break;
+        struct wire *wire = add_wire(fd);
+        if (wire && listener != own) {
+            wire->is_guest = true;
+            wire->listener = listener;
+            say_hello(wire);
+        }
+    }
+}
+
+/* No request is lost: what has been sent is still read, and the next finds the door closed. */
+void sw_local_unserve(int listener)
+{
+    struct served **at = &served;
+    while (*at && (*at)->fd != listener)
+        at = &(*at)->next;
+    struct served *entry = *at;
+    if (entry)
+        *at = entry->next;
+    free(entry);
+    shutdown(listener, SHUT_RD);
+    accept_from(listener);
+    close(listener);
+    for (struct wire *wire = wires; wire; wire = wire->next)
+        if (wire->listener == listener) {
+            shutdown(wire->fd, SHUT_RD);
+            wire->listener = -1;
+        }
+}
+
+/* ---- the engine ---- */
+
+static void accept_wires(uint64_t what)
+{
+    int listener = (int)(what >> 4);
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    struct served *entry = served; /* else it was closed meanwhile, and the number is another's */
+    while (entry && entry->fd != listener)
+        entry = entry->next;
+    if (entry)
+        accept_from(listener);
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+}
+
+static void take(struct wire *wire, const struct letter *letter, size_t len)
+{
+    if (len != sizeof(*letter) || letter->magic != LETTER_MAGIC || letter->slot < 1 ||
+        letter->slot > SW_SLOT_MAX || letter->kind > LETTER_PACKET)
+        return;
+    if (!wire->slot) {
+        wire->slot = letter->slot;
+        if (!wire->is_door && !wire->is_guest && !peers[wire->slot])
+            make_peer(wire);
+    }
+    if (letter->kind == LETTER_HELLO)
+        return;
+    struct sw_cm_path path = {
+        .ifindex = letter->ifindex,
+        .pkey = letter->pkey,
+        .slot = (uint16_t)(letter->kind == LETTER_MAD ? letter->slot : 0),
+        .traffic_class = letter->traffic_class,
+        .hop_limit = letter->hop_limit,
+    };
+    memcpy(path.local_gid, letter->local_gid, 16);
+    memcpy(path.remote_gid, letter->remote_gid, 16);
+    user->receive(&path, letter->mad);
+}
+
+/* Returns whether there may be more. */
+static bool hear(struct wire *wire)
+{
+    static struct letter letters[LETTERS];
+    struct iovec iov[LETTERS];
+    struct mmsghdr messages[LETTERS];
+    for (uint32_t i = 0; i < LETTERS; i++) {
+        iov[i] = (struct iovec){&letters[i], sizeof(letters[i])};
+        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &iov[i], .msg_iovlen = 1}};
+    }
+    int count = recvmmsg(wire->fd, messages, LETTERS, MSG_DONTWAIT, NULL);
+    if (count < 0)
+        return errno == ECONNRESET || errno == EINTR; /* told once, then what still waits */
+    for (int i = 0; i < count; i++) {
+        if (messages[i].msg_len == 0) { /* its end */
+            end(wire);
+            return false;
+        }
+        take(wire, &letters[i], messages[i].msg_len);
+    }
+    return count == (int)LETTERS;
+}
+
+static void serve_wire(uint64_t what)
+{
+    struct wire *wire = (struct wire *)(uintptr_t)what;
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    for (uint32_t round = 0; !wire->is_dead && round < ROUNDS; round++)
+        if (!hear(wire))
+            break;
+    if (!wire->is_dead)
+        put_waiting(wire);
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+}
+
+bool sw_local_has_ended(void)
+{
+    return atomic_load_explicit(&has_ended, memory_order_relaxed);
+}
+
+/* Whether the process that a connection was with lives; then there is one to it again. */
+static bool lives(const struct wire *old)
+{
+    const uint32_t slot = old->slot;
+    if (!slot)
+        return false;
+    if (peers[slot] && !peers[slot]->is_dead)
+        return peers[slot]->pid == old->pid;
+    for (struct wire *wire = wires; wire; wire = wire->next)
+        if (wire->slot == slot && !wire->is_dead && !wire->is_door && !wire->is_guest) {
+            make_peer(wire);
+            return wire->pid == old->pid;
+        }
+    int rc = connect_to_slot(slot);
+    return rc ? rc != -ECONNREFUSED : peers[slot]->pid == old->pid;
+}
+
+static void bury(struct wire *wire)
+{
+    const uint32_t asked = wire->asked_count < ASKED ? wire->asked_count : ASKED;
+    if (wire->slot && peers[wire->slot] == wire)
+        peers[wire->slot] = NULL;
+    const bool is_gone = (wire->is_peer || asked) && !lives(wire);
+    struct wire *peer = peers[wire->slot];
+    for (uint32_t i = 0; i < asked; i++) {
+        if (is_gone)
+            user->unanswered(wire->asked[i]);
+        else if (peer) /* perhaps it is about to end, and closes one socket after another */
+            note_asked(peer, wire->asked[i]);
+    }
+    if (is_gone && wire->is_peer)
+        user->gone(wire->slot);
+    door_count -= wire->is_door;
+    close(wire->fd);
+    for (struct waiting *entry = wire->first, *next; entry; entry = next) {
+        next = entry->next;
+        free(entry);
+    }
+    free(wire);
+}
+
+void sw_local_step(void)
+{
+    if (!atomic_exchange(&has_ended, false))
+        return;
+    struct wire *dead = NULL;
+    for (struct wire **at = &wires; *at;) {
+        struct wire *wire = *at;
+        if (!wire->is_dead) {
+            at = &wire->next;
+            continue;
+        }
+        *at = wire->next;
+        wire->next = dead;
+        dead = wire;
+    }
+    while (dead) {
+        struct wire *wire = dead;
+        dead = wire->next;
+        bury(wire);
+    }
+}
+
+void sw_local_init(const struct sw_local_user *the_user)
+{
+    user = the_user;
+    sw_engine_handle(SW_WATCH_CM, serve_wire);
+    sw_engine_handle(SW_WATCH_CM_LISTENER, accept_wires);
+}
+
+int sw_local_open(void)
+{
+    if (own >= 0)
+        return 0;
+    struct sockaddr_un address;
+    unsigned int len = address_of(sw_nic.slot, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) || listen(fd, BACKLOG)) {
+        int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return -error;
+    }
+    own = fd;
+    sw_local_serve(fd);
+    return 0;
+}
+
+void sw_local_fork_child(void)
+{
+    /* The parent's: its sockets are closed here, or it would seem to live on. */
+    for (struct wire *wire = wires; wire; wire = wire->next)
+        close(wire->fd);
+    wires = NULL;
+    for (struct served *entry = served; entry; entry = entry->next)
+        if (entry->fd == own)
+            close(own); /* ports.c closes the others */
+    served = NULL;
+    own = -1;
+    door_count = 0;
+    memset(peers, 0, sizeof(peers));
+    atomic_store(&has_ended, false);
+}
