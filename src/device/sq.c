@@ -12,6 +12,8 @@
 #include "device/device_limits.h"
 #include "device/qp_impl.h"
 
+#define INLINE_PER_SGE_BYTES 16u
+
 int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool sig_all,
                uint32_t opcodes)
 {
@@ -20,6 +22,10 @@ int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool 
         entries <<= 1;
     if (cap->max_send_sge == 0)
         cap->max_send_sge = 1;
+    /* Who asks for none gets as much as the elements would take, as from rdma_rxe: programs count
+     * on it (rdma_xclient). */
+    if (cap->max_inline_data < cap->max_send_sge * INLINE_PER_SGE_BYTES)
+        cap->max_inline_data = cap->max_send_sge * INLINE_PER_SGE_BYTES;
     cap->max_inline_data = (cap->max_inline_data + 63) & ~63u;
     sq->wqes = sw_buffer_alloc(pd, entries * sizeof(*sq->wqes), SW_BUFFER_QP);
     sq->sges =

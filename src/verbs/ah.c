@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Address handles. RoCE has no LIDs: a handle without a global route names nobody (RoCEv2 annex
- * A17.4.1), so it is refused.
+ * A17.4.1), so it is refused; but for LID 0, which is what our ports say of themselves.
  */
 #include <arpa/inet.h>
 #include <endian.h>

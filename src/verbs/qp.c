@@ -63,7 +63,8 @@ static int create_device_qp(struct sw_verbs_qp *qp, const struct extras *extras,
 {
     struct sw_qp_init device_init = {
         .type = init->qp_type,
-        .pd = qp->ibv.pd ? sw_verbs_pd_of(qp->ibv.pd)->dev : NULL,
+        .pd = qp->ibv.pd && init->qp_type != IBV_QPT_XRC_RECV ? sw_verbs_pd_of(qp->ibv.pd)->dev
+                                                              : NULL,
         .send_cq = device_cq(init->send_cq),
         .recv_cq = device_cq(init->recv_cq),
         .xrcd = extras->xrcd ? sw_verbs_xrcd_of(extras->xrcd)->dev : NULL,
@@ -102,10 +103,9 @@ static struct ibv_qp *create(struct ibv_context *context, const struct extras *e
     struct ibv_qp *ibv = &qp->ibv;
     ibv->context = context;
     ibv->qp_context = init->qp_context;
-    if (init->qp_type != IBV_QPT_XRC_RECV) {
-        ibv->pd = pd;
+    ibv->pd = pd; /* also of an XRC target, which needs none: librdmacm takes it for the ID's */
+    if (init->qp_type != IBV_QPT_XRC_RECV)
         ibv->send_cq = init->send_cq;
-    }
     if (init->qp_type != IBV_QPT_XRC_RECV && init->qp_type != IBV_QPT_XRC_SEND) {
         ibv->recv_cq = init->recv_cq;
         ibv->srq = init->srq;
