@@ -144,7 +144,7 @@ static void set_speed(struct ibv_port_attr *out, unsigned int speed_mbps)
     }
 }
 
-static enum ibv_mtu mtu_of(unsigned int netdev_mtu_bytes)
+enum ibv_mtu sw_context_mtu(unsigned int netdev_mtu_bytes)
 {
     /* RoCEv2 adds IP, UDP, BTH, the longest extension headers and the ICRC: at most 80 bytes over
      * IPv6. */
@@ -159,7 +159,7 @@ uint32_t sw_context_mtu_bytes(struct sw_context *ctx)
 {
     struct sw_netdev_info info;
     sw_netdev_read(ctx->netdev, &info);
-    return 128u << mtu_of(info.mtu_bytes);
+    return 128u << sw_context_mtu(info.mtu_bytes);
 }
 
 void sw_context_query_port(struct sw_context *ctx, struct ibv_port_attr *out)
@@ -169,7 +169,7 @@ void sw_context_query_port(struct sw_context *ctx, struct ibv_port_attr *out)
     memset(out, 0, sizeof(*out));
     out->state = info.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
     out->max_mtu = IBV_MTU_4096;
-    out->active_mtu = mtu_of(info.mtu_bytes);
+    out->active_mtu = sw_context_mtu(info.mtu_bytes);
     out->gid_tbl_len = SW_GID_TABLE_LEN;
     out->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
     out->max_msg_sz = (uint32_t)SW_MAX_MSG_BYTES;

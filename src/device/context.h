@@ -24,6 +24,8 @@ struct sw_netdev *sw_context_netdev(const struct sw_context *ctx);
 /* Device limits and capability bits, filled whole. */
 void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out);
 void sw_context_query_port(struct sw_context *ctx, struct ibv_port_attr *out);
+/* The path MTU that fits into an interface's. */
+enum ibv_mtu sw_context_mtu(unsigned int netdev_mtu_bytes);
 uint32_t sw_context_mtu_bytes(struct sw_context *ctx); /* the port's, 256..4096 */
 
 int sw_pd_alloc(struct sw_context *ctx, struct sw_pd **out);

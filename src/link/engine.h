@@ -26,6 +26,7 @@ enum sw_watch_kind {
     SW_WATCH_PORT,
     SW_WATCH_CM,
     SW_WATCH_CM_LISTENER,
+    SW_WATCH_CM_CHANNEL,
     SW_WATCH_KINDS
 };
 

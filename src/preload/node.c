@@ -12,6 +12,8 @@
 
 #include "base/shm.h"
 #include "preload/real.h"
+#include "preload/text.h"
+#include "rdmacm/rdmacm.h"
 
 #define UVERBS_MAJOR 231
 #define UVERBS_MINOR_FIRST 192
@@ -61,6 +63,11 @@ static int make_memfd(const struct sw_found *found, const char *text, size_t len
     return fd;
 }
 
+static bool is_rdma_cm(const struct sw_node *node)
+{
+    return sw_node_kind(node) == SW_TREE_CHAR && !node->dev;
+}
+
 static int open_node(const struct sw_found *found, int flags)
 {
     char text[SW_TREE_TEXT_MAX];
@@ -70,6 +77,8 @@ static int open_node(const struct sw_found *found, int flags)
         return -err;
     enum sw_tree_kind kind = sw_node_kind(&found->node);
     sw_path_refresh(true);
+    if (is_rdma_cm(&found->node) && !(flags & O_PATH))
+        return sw_ucm_open(flags);
     if (kind == SW_TREE_FILE)
         len = sw_node_text(&found->node, text);
     if (len < 0)
@@ -144,7 +153,9 @@ int sw_node_stat(const struct sw_found *found, struct stat *out)
            of the rest. */
         .st_blocks = kind == SW_TREE_FILE ? SYSFS_FILE_BYTES / 512 : 0,
     };
-    if (kind == SW_TREE_CHAR) {
+    if (is_rdma_cm(&found->node)) {
+        status.st_rdev = sw_text_rdma_cm_number();
+    } else if (kind == SW_TREE_CHAR) {
         struct sw_netdev_info info;
         sw_netdev_read(found->node.dev, &info);
         status.st_rdev = makedev(UVERBS_MAJOR, (unsigned int)(UVERBS_MINOR_FIRST + info.uverbs));
@@ -191,5 +202,14 @@ bool sw_node_of_fd(int fd, const struct stat *status, struct sw_found *out)
     memcpy(out->path, target + sizeof(LINK_PREFIX) - 1, (size_t)path_len);
     out->path[path_len] = '\0';
     out->error = 0;
+    return sw_tree_lookup(out->path, &out->node) == SW_TREE_NODE;
+}
+
+bool sw_node_of_channel(const struct stat *status, struct sw_found *out)
+{
+    if (!sw_ucm_is_channel(status->st_dev, status->st_ino))
+        return false;
+    out->error = 0;
+    memcpy(out->path, SW_TREE_RDMA_CM, sizeof(SW_TREE_RDMA_CM));
     return sw_tree_lookup(out->path, &out->node) == SW_TREE_NODE;
 }

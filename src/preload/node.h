@@ -29,4 +29,8 @@ uint8_t sw_node_dirent_type(enum sw_tree_kind kind);
  */
 bool sw_node_of_fd(int fd, const struct stat *status, struct sw_found *out);
 
+/* Whether a descriptor with this true struct stat is a channel of the connection manager: its node
+ * is the device's. */
+bool sw_node_of_channel(const struct stat *status, struct sw_found *out);
+
 #endif

@@ -38,10 +38,11 @@ static inline bool sw_path_is_suspect(int dirfd, const char *path)
         return __atomic_load_n(dirfd >= 0 ? &sw_path_dirs_opened : &sw_path_cwd_is_ours,
                                __ATOMIC_RELAXED) ||
                strstr(path, "infiniband") || strstr(path, "sw_") || strstr(path, "uverbs") ||
-               strstr(path, "sidewire");
+               strstr(path, "sidewire") || strstr(path, "rdma_cm");
     path += strspn(path, "/");
     return (!strncmp(path, "sys/", 4) || !strncmp(path, "dev/", 4)) &&
-           (strstr(path, "infiniband") || strstr(path, "virtual/sidewire"));
+           (strstr(path, "infiniband") || strstr(path, "virtual/sidewire") ||
+            strstr(path, "misc/rdma_cm"));
 }
 
 /*

@@ -48,6 +48,8 @@ static int fix_fstat(int fd, int result, struct stat *out)
     struct sw_found found;
     if (result == 0 && S_ISREG(out->st_mode) && sw_node_of_fd(fd, out, &found))
         return sw_node_stat(&found, out);
+    if (result == 0 && S_ISFIFO(out->st_mode) && sw_node_of_channel(out, &found))
+        return sw_node_stat(&found, out);
     return result;
 }
 
@@ -140,10 +142,12 @@ SW_HOOK int statx(int dirfd, const char *path, int flags, unsigned int mask, str
     struct sw_found found;
     if (asks_of_fd(path, flags)) {
         int result = SW_REAL(statx)(dirfd, path, flags, mask, out);
-        if (result || !S_ISREG(out->stx_mode))
-            return result;
-        struct stat status = {.st_dev = makedev(out->stx_dev_major, out->stx_dev_minor)};
-        return sw_node_of_fd(dirfd, &status, &found) ? node_statx(&found, out) : result;
+        struct stat status = {.st_dev = makedev(out->stx_dev_major, out->stx_dev_minor),
+                              .st_ino = out->stx_ino};
+        bool is_ours =
+            result == 0 && ((S_ISREG(out->stx_mode) && sw_node_of_fd(dirfd, &status, &found)) ||
+                            (S_ISFIFO(out->stx_mode) && sw_node_of_channel(&status, &found)));
+        return is_ours ? node_statx(&found, out) : result;
     }
     if (sw_path_find(dirfd, &path, !(flags & AT_SYMLINK_NOFOLLOW), &found))
         return node_statx(&found, out);

@@ -8,11 +8,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "device/counters.h"
 #include "link/link.h"
 #include "preload/real.h"
 
+#define MISC_MAJOR 10
+#define RDMA_CM_MINOR 58       /* such numbers are given out as modules come */
 #define UVERBS_MINOR_FIRST 192 /* IB_UVERBS_BASE_MINOR of the kernel */
 
 /* Appends at offset `len` of a text and returns the new length, also of a text that was full. */
@@ -199,4 +202,35 @@ int sw_text_counter(const struct sw_node *node, char *out)
             return -EINVAL;
     sw_link_survey(node->dev, &counts);
     return put(out, 0, "%" PRIu64 "\n", counts.counters[counter]);
+}
+
+/* That of the kernel's own where it has one: librdmacm asks for it by netlink, and wants the same
+ * of what it opens. */
+dev_t sw_text_rdma_cm_number(void)
+{
+    char text[32];
+    unsigned int major_number, minor_number;
+    int fd = SW_REAL(open)("/sys/devices/virtual/misc/rdma_cm/dev", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    if (sscanf(text, "%u:%u", &major_number, &minor_number) == 2)
+        return makedev(major_number, minor_number);
+    return makedev(MISC_MAJOR, RDMA_CM_MINOR);
+}
+
+int sw_text_rdma_cm_dev(const struct sw_node *node, char *out)
+{
+    (void)node;
+    dev_t number = sw_text_rdma_cm_number();
+    return put(out, 0, "%u:%u\n", major(number), minor(number));
+}
+
+int sw_text_rdma_cm_uevent(const struct sw_node *node, char *out)
+{
+    (void)node;
+    dev_t number = sw_text_rdma_cm_number();
+    return put(out, 0, "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666\n",
+               major(number), minor(number));
 }

@@ -16,6 +16,7 @@
 #define VIRTUAL_VERBS "/sys/devices/virtual/infiniband_verbs"
 #define PARENT "/sys/devices/virtual/sidewire"
 #define PORT VIRTUAL "/%D/ports/1"
+#define VIRTUAL_MISC "/sys/devices/virtual/misc"
 
 struct sw_tree_row {
     const char *path; /* components: %D device, %I its interface, uverbs%U, %G GID index */
@@ -52,7 +53,16 @@ struct sw_tree_row {
  * kernel makes them. */
 static const struct sw_tree_row rows[] = {
     SHARED("/dev/infiniband"),
+    {SW_TREE_RDMA_CM, SW_TREE_CHAR, NULL, NULL},
     {"/dev/infiniband/uverbs%U", SW_TREE_CHAR, NULL, NULL},
+
+    /* librdmacm looks here for the version of its device. */
+    LINK("/sys/class/misc/rdma_cm", "../../devices/virtual/misc/rdma_cm"),
+    DIR(VIRTUAL_MISC "/rdma_cm"),
+    FILE_OF(VIRTUAL_MISC "/rdma_cm/abi_version", "4"),
+    FILE_BY(VIRTUAL_MISC "/rdma_cm/dev", sw_text_rdma_cm_dev),
+    LINK(VIRTUAL_MISC "/rdma_cm/subsystem", "../../../../class/misc"),
+    FILE_BY(VIRTUAL_MISC "/rdma_cm/uevent", sw_text_rdma_cm_uevent),
 
     SHARED(CLASS),
     LINK(CLASS "/%D", "../../devices/virtual/infiniband/%D"),

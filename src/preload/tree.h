@@ -18,6 +18,8 @@
 #define SW_TREE_PATH_MAX 512 /* of a path of ours, and of one leading out of a link of ours */
 #define SW_TREE_TEXT_MAX 512 /* of a file's contents or a link's target */
 
+#define SW_TREE_RDMA_CM "/dev/infiniband/rdma_cm" /* the device of the connection manager */
+
 enum sw_tree_kind {
     SW_TREE_DIR,
     SW_TREE_SHARED_DIR, /* the kernel may have one of the same name; both contents show */

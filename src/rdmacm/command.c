@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "rdmacm/command.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "link/engine.h"
+#include "rdmacm/agent.h"
+#include "rdmacm/rdmacm.h"
+#include "rdmacm/service.h"
+#include "rdmacm/user.h"
+
+#define COMMAND(name, member)                                      \
+    {                                                              \
+        sw_ucm_##name, sizeof(((union sw_ucm_command *)0)->member) \
+    }
+
+static const struct {
+    sw_ucm_handler handler;
+    size_t size_bytes;
+} commands[] = {
+    [RDMA_USER_CM_CMD_CREATE_ID] = COMMAND(create_id, create_id),
+    [RDMA_USER_CM_CMD_DESTROY_ID] = COMMAND(destroy_id, destroy_id),
+    [RDMA_USER_CM_CMD_BIND_IP] = COMMAND(bind_ip, bind_ip),
+    [RDMA_USER_CM_CMD_RESOLVE_IP] = COMMAND(resolve_ip, resolve_ip),
+    [RDMA_USER_CM_CMD_RESOLVE_ROUTE] = COMMAND(resolve_route, resolve_route),
+    [RDMA_USER_CM_CMD_QUERY_ROUTE] = COMMAND(query_route, query),
+    [RDMA_USER_CM_CMD_CONNECT] = COMMAND(connect, connect),
+    [RDMA_USER_CM_CMD_LISTEN] = COMMAND(listen, listen),
+    [RDMA_USER_CM_CMD_ACCEPT] = COMMAND(accept, accept),
+    [RDMA_USER_CM_CMD_REJECT] = COMMAND(reject, reject),
+    [RDMA_USER_CM_CMD_DISCONNECT] = COMMAND(disconnect, disconnect),
+    [RDMA_USER_CM_CMD_INIT_QP_ATTR] = COMMAND(init_qp_attr, init_qp_attr),
+    [RDMA_USER_CM_CMD_SET_OPTION] = COMMAND(set_option, set_option),
+    [RDMA_USER_CM_CMD_NOTIFY] = COMMAND(notify, notify),
+    [RDMA_USER_CM_CMD_JOIN_IP_MCAST] = COMMAND(join_ip_mcast, join_ip_mcast),
+    [RDMA_USER_CM_CMD_LEAVE_MCAST] = COMMAND(leave_mcast, destroy_id),
+    [RDMA_USER_CM_CMD_MIGRATE_ID] = COMMAND(migrate_id, migrate_id),
+    [RDMA_USER_CM_CMD_QUERY] = COMMAND(query, query),
+    [RDMA_USER_CM_CMD_BIND] = COMMAND(bind, bind),
+    [RDMA_USER_CM_CMD_RESOLVE_ADDR] = COMMAND(resolve_addr, resolve_addr),
+    [RDMA_USER_CM_CMD_JOIN_MCAST] = COMMAND(join_mcast, join_mcast),
+};
+
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+/* Gives the oldest event to the program; it stays where it is if the program's memory is bad. */
+static int deliver(struct sw_ucm_channel *channel, struct sw_ucm_event *event, uint64_t response,
+                   size_t out_len)
+{
+    size_t len = out_len < sizeof(event->response) ? out_len : sizeof(event->response);
+    if (sw_user_write(response, &event->response, len)) {
+        sw_ucm_channel_unread(channel);
+        return -EFAULT;
+    }
+    sw_ucm_channel_pop(channel);
+    event->id->events_reported++;
+    if (event->group)
+        event->group->events_reported++;
+    if (event->response.event == SW_UCM_CONNECT_REQUEST_EVENT)
+        event->id->backlog++;
+    if (event->request)
+        event->request->request = NULL;
+    free(event);
+    return 0;
+}
+
+/* Sleeps in the pipe, as the program's descriptor and signals say, and not with the lock. */
+static int get_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *command,
+                     size_t out_len)
+{
+    char byte;
+    if (out_len < offsetof(struct rdma_ucm_event_resp, reserved))
+        return -ENOSPC;
+    for (;;) {
+        ssize_t got = read(fd, &byte, 1);
+        if (got <= 0)
+            return got ? -errno : -EBADF;
+        pthread_mutex_lock(&sw_rdmacm_lock);
+        struct sw_ucm_channel *channel = sw_ucm_channel_find(inode);
+        struct sw_ucm_event *event = channel ? sw_ucm_channel_peek(channel) : NULL;
+        int rc = event ? deliver(channel, event, command->response, out_len) : -EBADF;
+        pthread_mutex_unlock(&sw_rdmacm_lock);
+        if (event || !channel)
+            return rc;
+        /* The event was taken back after its byte was read. */
+    }
+}
+
+static int execute(uint32_t command, uint64_t inode, struct sw_ucm_request *request)
+{
+    int rc = -EBADF;
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    request->channel = sw_ucm_channel_find(inode);
+    if (request->channel)
+        rc = commands[command].handler(request);
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+    return rc;
+}
+
+ssize_t sw_ucm_write(int fd, const void *bytes, size_t len)
+{
+    struct rdma_ucm_cmd_hdr header;
+    struct sw_ucm_request request = {0};
+    const uint64_t inode = sw_ucm_channel_inode(fd), from = (uintptr_t)bytes;
+    if (!inode)
+        return -EBADF;
+    if (len < sizeof(header))
+        return -EINVAL;
+    if (sw_user_read(&header, from, sizeof(header)))
+        return -EFAULT;
+    const bool is_get_event = header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
+    if (header.cmd >= COMMAND_COUNT || header.in + sizeof(header) > len)
+        return -EINVAL;
+    if (!commands[header.cmd].handler && !is_get_event)
+        return -ENOSYS;
+    request.in_len = header.in;
+    request.out_len = header.out;
+    size_t most = is_get_event ? sizeof(request.in.get_event) : commands[header.cmd].size_bytes;
+    if (sw_user_read(&request.in, from + sizeof(header), header.in < most ? header.in : most))
+        return -EFAULT;
+    int rc = is_get_event ? get_event(fd, inode, &request.in.get_event, header.out)
+                          : execute(header.cmd, inode, &request);
+    return rc ? rc : (ssize_t)len;
+}
+
+static void fork_child(void)
+{
+    sw_ucm_channel_fork_child();
+    sw_ucm_service_fork_child();
+    sw_ucm_id_fork_child();
+}
+
+static void install(void)
+{
+    sw_engine_handle(SW_WATCH_CM_CHANNEL, sw_ucm_channel_closed);
+    pthread_atfork(NULL, NULL, fork_child);
+}
+
+int sw_ucm_open(int flags)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int fd = -1;
+    pthread_once(&once, install);
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    int rc = sw_ucm_service_start();
+    if (!rc)
+        rc = sw_ucm_channel_create(flags, &fd);
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+    return rc ? rc : fd;
+}

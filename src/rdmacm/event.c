@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "rdmacm/event.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/netdev.h"
+
+struct sw_ucm_event *sw_ucm_event_new(struct sw_ucm_id *id, enum sw_ucm_event_type type, int status)
+{
+    struct sw_ucm_event *event = calloc(1, sizeof(*event));
+    if (!event)
+        return NULL;
+    event->id = id;
+    event->response.uid = id->uid;
+    event->response.id = id->handle;
+    event->response.event = type;
+    event->response.status = (uint32_t)status;
+    return event;
+}
+
+void sw_ucm_event_send(struct sw_ucm_event *event)
+{
+    if (!event)
+        return;
+    if (event->id->uid)
+        sw_ucm_channel_push(event->id->channel, event);
+    else
+        free(event);
+}
+
+void sw_ucm_event_tell(struct sw_ucm_id *id, enum sw_ucm_event_type type, int status)
+{
+    sw_ucm_event_send(sw_ucm_event_new(id, type, status));
+}
+
+uint8_t sw_ucm_event_gid_index(const struct sw_ucm_id *id)
+{
+    struct sw_gid entry;
+    for (int i = 0; sw_netdev_gid(id->dev, i, &entry); i++)
+        if (entry.valid && entry.type == SW_GID_ROCE_V2 &&
+            !memcmp(entry.gid.raw, id->route.sgid, sizeof(id->route.sgid)))
+            return (uint8_t)i;
+    return 0;
+}
+
+void sw_ucm_event_address(const struct sw_ucm_id *id, const uint8_t dgid[16],
+                          struct ib_uverbs_ah_attr *out)
+{
+    memset(out, 0, sizeof(*out));
+    memcpy(out->grh.dgid, dgid, sizeof(out->grh.dgid));
+    out->grh.flow_label = id->route.flow_label;
+    out->grh.sgid_index = sw_ucm_event_gid_index(id);
+    out->grh.hop_limit = id->route.hop_limit;
+    out->grh.traffic_class = id->route.traffic_class;
+    out->sl = id->route.sl;
+    out->is_global = 1;
+    out->port_num = 1;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which device and source address lead to a destination: what the kernel's routing says of it. The
+ * link layer is the kernel's business, so nothing is known of neighbours that do not answer.
+ *
+ * Everything with sw_rdmacm_lock held; 0 or a negative errno.
+ */
+#ifndef SW_RDMACM_ROUTE_H
+#define SW_RDMACM_ROUTE_H
+
+#include "rdmacm/id.h"
+
+/* The device of id->src, and its GID as the source of the route. -EADDRNOTAVAIL: no address of this
+ * host; -ENODEV: of an interface without a device. Sets nothing on failure. */
+int sw_ucm_route_bind(struct sw_ucm_id *id);
+
+/* The device of an address of this host, or NULL. */
+struct sw_netdev *sw_ucm_route_device(const union sw_address *address);
+
+/* Fills in id->src where it is a wildcard, and id->dev. -ENETUNREACH and the like: no route;
+ * *status is for what the kernel finds out later and tells by ADDR_ERROR: -ENODEV, no device. */
+int sw_ucm_route_resolve_address(struct sw_ucm_id *id, int *status);
+
+/* Fills in id->route. */
+void sw_ucm_route_resolve(struct sw_ucm_id *id);
+
+/* Fills in what depends on the device alone. */
+void sw_ucm_route_of_device(struct sw_ucm_id *id);
+
+/* The route as the way of MADs. */
+void sw_ucm_route_path(const struct sw_ucm_id *id, struct sw_cm_path *out);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "rdmacm/service.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "device/netdev.h"
+#include "rdmacm/agent.h"
+#include "rdmacm/event.h"
+#include "rdmacm/incoming.h"
+
+#define UDP_QKEY 0x01234567u           /* RDMA_UDP_QKEY */
+#define RESEND_NS (200 * SW_NS_PER_MS) /* MADs get lost in queues that are full, not by the way */
+
+/* Those that listen to one service id; the machine knows one listener for each. */
+struct sw_ucm_service {
+    struct sw_cm_listener cm;
+    uint64_t service_id;
+    struct sw_ucm_id *ids;
+    struct sw_ucm_service *next;
+};
+
+struct sw_cm sw_ucm_machine;
+static struct sw_ucm_service *services;
+static pid_t started_pid; /* the process that the machine is of */
+
+void sw_ucm_service_plan(void)
+{
+    sw_agent_plan(sw_cm_due_ns(&sw_ucm_machine));
+}
+
+static void machine_send(void *user, const struct sw_cm_path *path, const uint8_t *mad)
+{
+    (void)user;
+    sw_agent_send(path, mad);
+}
+
+static struct sw_cm_id *machine_incoming(void *user, struct sw_cm_listener *listener,
+                                         const struct sw_cm_path *path,
+                                         const struct sw_cm_message *message, uint16_t *reason)
+{
+    (void)user;
+    struct sw_ucm_service *service = listener->user;
+    return sw_ucm_incoming(service->ids, path, message, reason);
+}
+
+static void machine_event(void *user, struct sw_cm_id *cm, const struct sw_cm_event *event)
+{
+    (void)user;
+    sw_ucm_outcome(cm->user, event);
+}
+
+static void machine_released(void *user, struct sw_cm_id *cm)
+{
+    (void)user;
+    sw_ucm_id_free(cm->user);
+}
+
+static const struct sw_cm_ops machine_ops = {
+    .send = machine_send,
+    .incoming = machine_incoming,
+    .event = machine_event,
+    .released = machine_released,
+};
+
+static void agent_receive(const struct sw_cm_path *path, const uint8_t *mad)
+{
+    sw_cm_receive(&sw_ucm_machine, path, mad, SW_MAD_BYTES, sw_clock_ns());
+    sw_ucm_service_plan();
+}
+
+static uint64_t agent_tick(uint64_t now_ns)
+{
+    sw_cm_tick(&sw_ucm_machine, now_ns);
+    return sw_cm_due_ns(&sw_ucm_machine);
+}
+
+static void agent_gone(uint32_t slot)
+{
+    sw_cm_gone(&sw_ucm_machine, (uint16_t)slot, sw_clock_ns());
+    sw_ucm_service_plan();
+}
+
+static const struct sw_agent_user agent_user = {
+    .receive = agent_receive,
+    .gone = agent_gone,
+    .tick = agent_tick,
+};
+
+/* Of the node: the same in all its processes. */
+static uint64_t ca_guid(void)
+{
+    struct sw_netdev_info info = {0};
+    if (sw_netdev_count())
+        sw_netdev_read(sw_netdev_get(0), &info);
+    return info.guid;
+}
+
+int sw_ucm_service_start(void)
+{
+    if (started_pid == getpid())
+        return 0;
+    int rc = sw_netdev_count() ? 0 : sw_netdev_refresh(NULL, NULL);
+    if (!rc)
+        rc = sw_agent_open(&agent_user);
+    if (rc)
+        return rc;
+    struct sw_cm_config config = {
+        .ca_guid = ca_guid(), .slot = (uint16_t)sw_agent_slot(), .resend_ns = RESEND_NS};
+    if (getrandom(&config.seed, sizeof(config.seed), GRND_NONBLOCK) != sizeof(config.seed))
+        config.seed = sw_clock_ns();
+    sw_cm_init(&sw_ucm_machine, &config, &machine_ops, NULL);
+    started_pid = getpid();
+    return 0;
+}
+
+void sw_ucm_service_fork_child(void)
+{
+    while (services) {
+        struct sw_ucm_service *service = services;
+        services = service->next;
+        free(service);
+    }
+    if (started_pid)
+        sw_cm_forget(&sw_ucm_machine);
+}
+
+static int find_service(uint64_t service_id, struct sw_ucm_service **out)
+{
+    struct sw_ucm_service *service = services;
+    while (service && service->service_id != service_id)
+        service = service->next;
+    if (!service) {
+        service = calloc(1, sizeof(*service));
+        if (!service)
+            return -ENOMEM;
+        int rc = sw_cm_listen(&sw_ucm_machine, &service->cm, service_id, UINT64_MAX, service);
+        if (rc) {
+            free(service);
+            return rc;
+        }
+        service->service_id = service_id;
+        service->next = services;
+        services = service;
+    }
+    *out = service;
+    return 0;
+}
+
+int sw_ucm_service_join(struct sw_ucm_id *id)
+{
+    struct sw_ucm_service *service;
+    int rc = find_service(sw_address_service_id(&id->src, id->port_space), &service);
+    if (rc)
+        return rc;
+    id->service = service;
+    id->service_next = service->ids;
+    service->ids = id;
+    return 0;
+}
+
+void sw_ucm_service_leave(struct sw_ucm_id *id)
+{
+    struct sw_ucm_service *service = id->service;
+    if (!service)
+        return;
+    struct sw_ucm_id **at = &service->ids;
+    while (*at != id)
+        at = &(*at)->service_next;
+    *at = id->service_next;
+    id->service = NULL;
+    if (service->ids)
+        return;
+    sw_cm_unlisten(&sw_ucm_machine, &service->cm);
+    struct sw_ucm_service **place = &services;
+    while (*place != service)
+        place = &(*place)->next;
+    *place = service->next;
+    free(service);
+}
+
+void sw_ucm_service_forget(struct sw_ucm_id *id)
+{
+    sw_cm_id_destroy(&sw_ucm_machine, &id->cm, sw_clock_ns());
+    sw_ucm_service_plan();
+}
+
+int sw_ucm_service_set_qkey(struct sw_ucm_id *id, uint32_t qkey)
+{
+    if (id->qkey)
+        return qkey && qkey != id->qkey ? -EINVAL : 0;
+    if (qkey)
+        id->qkey = qkey;
+    else if (id->port_space == RDMA_PS_UDP || id->port_space == RDMA_PS_IB)
+        id->qkey = UDP_QKEY;
+    else
+        return -EINVAL; /* an IPoIB group tells it, which RoCE has none of */
+    return 0;
+}
+
+uint8_t sw_ucm_service_ack_timeout(uint8_t ack_delay, uint8_t packet_life_time)
+{
+    /* Twice the way and the delay at its end, as powers of two: their sum rounded up. */
+    int way = packet_life_time + 1;
+    int most = way > ack_delay ? way : ack_delay;
+    int least = way > ack_delay ? ack_delay : way;
+    int timeout = most + (least >= most - 1);
+    return (uint8_t)(timeout > 31 ? 31 : timeout);
+}
