@@ -62,7 +62,7 @@ static void on_released(void *user, struct sw_cm_id *id)
 {
     struct rig_node *node = user;
     node->released++;
-    memset(id, 0xdd, sizeof(*id)); /* it is the user's */
+    memset(id, 0, sizeof(*id)); /* it is the user's, who uses it for something else */
 }
 
 static const struct sw_cm_ops ops = {

@@ -80,6 +80,36 @@ static void req__with_the_comm_id_of_one_in_timewait_is_new(void **state)
     rig_no_event(1);
 }
 
+static void req__with_the_qpn_of_one_that_ends_is_new(void **state)
+{
+    /* The peer is told of the end, or said it: it may use its QP for another connection. */
+    for (int ours = 0; ours < 2; ours++) {
+        setup_connected(state);
+        if (ours) {
+            assert_int_equal(sw_cm_disconnect(&rig[1].cm, passive, NULL, 0, rig_now), 0);
+        } else {
+            assert_int_equal(sw_cm_disconnect(&rig[0].cm, &active, NULL, 0, rig_now), 0);
+            rig_carry(0, SW_CM_DREQ);
+            rig_expect(1, SW_CM_EVENT_DREQ);
+        }
+        struct sw_cm_message req = req_of(active.local_comm_id + 1, 17, 1);
+        rig_inject(0, 1, &req);
+        rig_expect(1, SW_CM_EVENT_REQ);
+    }
+}
+
+static void req__with_the_qpn_of_one_rejected_is_new(void **state)
+{
+    rig_setup(state);
+    struct sw_cm_message req = req_of(7, 17, 1), next = req_of(8, 17, 2);
+    rig_inject(0, 1, &req);
+    assert_int_equal(
+        sw_cm_reject(&rig[1].cm, rig_expect(1, SW_CM_EVENT_REQ).id, 28, NULL, 0, NULL, 0, rig_now),
+        0);
+    rig_inject(0, 1, &next);
+    rig_expect(1, SW_CM_EVENT_REQ);
+}
+
 static void req__with_the_qpn_of_another_node_is_not_stale(void **state)
 {
     (void)state;
@@ -135,6 +165,8 @@ int main(void)
         cmocka_unit_test_setup(req__with_the_qpn_of_a_connection_is_stale, setup_connected),
         cmocka_unit_test_setup(req__with_the_comm_id_of_a_connection_is_stale, setup_connected),
         cmocka_unit_test_setup(req__with_the_comm_id_of_one_in_timewait_is_new, setup_connected),
+        cmocka_unit_test(req__with_the_qpn_of_one_that_ends_is_new),
+        cmocka_unit_test(req__with_the_qpn_of_one_rejected_is_new),
         cmocka_unit_test_setup(req__with_the_qpn_of_another_node_is_not_stale, setup_connected),
         cmocka_unit_test_setup(rep__with_the_qpn_of_a_connection_is_stale, setup_connected),
         cmocka_unit_test_setup(stale__user_may_destroy_everything, setup_connected),
