@@ -83,28 +83,12 @@ static uint8_t wc_sl(const struct sw_path *path)
     return path->is_ipv4 ? 8 | 2 : 8 | 1;
 }
 
-/* The way from the port to itself, by its first address. */
-static bool find_own(struct sw_netdev *dev, struct ibv_global_route *out)
-{
-    struct sw_gid own = {.valid = false};
-    int index = 1; /* RoCE v2 */
-    while (sw_netdev_gid(dev, index, &own) && !own.valid)
-        index += 2;
-    *out = (struct ibv_global_route){.dgid = own.gid, .sgid_index = (uint8_t)index};
-    return own.valid;
-}
-
 int sw_ah_init(struct sw_ah *ah, const struct sw_pd *pd, struct sw_netdev *dev,
-               const struct ibv_ah_attr *given)
+               const struct ibv_ah_attr *attr)
 {
     ah->pd_id = pd->id;
     struct sw_gid source;
-    struct ibv_ah_attr route = *given;
-    const struct ibv_ah_attr *attr = &route;
-    /* The LID of our ports is 0: librdmacm's datagram sockets address themselves by it. */
-    if (!route.is_global && (route.dlid != 0 || !find_own(dev, &route.grh)))
-        return -EINVAL;
-    if (attr->port_num != 1 || attr->sl > 15 ||
+    if (attr->port_num != 1 || !attr->is_global || attr->sl > 15 ||
         !sw_netdev_gid(dev, attr->grh.sgid_index, &source) || !source.valid)
         return -EINVAL;
     struct sw_path *path = &ah->path;

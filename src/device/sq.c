@@ -24,7 +24,7 @@ int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool 
         cap->max_send_sge = 1;
     /* Who asks for none gets as much as the elements would take, as from rdma_rxe: programs count
      * on it (rdma_xclient). */
-    if (cap->max_inline_data < cap->max_send_sge * INLINE_PER_SGE_BYTES)
+    if (cap->max_send_wr && cap->max_inline_data < cap->max_send_sge * INLINE_PER_SGE_BYTES)
         cap->max_inline_data = cap->max_send_sge * INLINE_PER_SGE_BYTES;
     cap->max_inline_data = (cap->max_inline_data + 63) & ~63u;
     sq->wqes = sw_buffer_alloc(pd, entries * sizeof(*sq->wqes), SW_BUFFER_QP);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Address handles. RoCE has no LIDs: a handle without a global route names nobody (RoCEv2 annex
- * A17.4.1), so it is refused; but for LID 0, which is what our ports say of themselves.
+ * A17.4.1), so it is refused. librdmacm's datagram sockets make one by the port's own LID, to send
+ * to themselves; they do not work on RoCE anywhere else.
  */
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,10 +18,35 @@
 
 #define GRH_NEXT_HEADER_IBA 0x1b /* IBTA Vol 1 8.3: a RoCE v1 packet */
 
-SW_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+static bool is_librdmacm(const void *caller)
+{
+    Dl_info info;
+    if (!dladdr(caller, &info) || !info.dli_fname)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    return !strncmp(slash ? slash + 1 : info.dli_fname, "librdmacm.so", strlen("librdmacm.so"));
+}
+
+/* The way from the port to itself, by its first RoCE v2 address. */
+static void address_self(struct ibv_context *context, struct ibv_ah_attr *attr)
+{
+    struct sw_gid own = {.valid = false};
+    int index = 1;
+    while (sw_netdev_gid(sw_verbs_netdev_of(context), index, &own) && !own.valid)
+        index += 2;
+    if (!own.valid)
+        return;
+    attr->is_global = 1;
+    attr->grh = (struct ibv_global_route){.dgid = own.gid, .sgid_index = (uint8_t)index};
+}
+
+SW_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *given)
 {
     if (!sw_verbs_is_ours(pd->context->device))
-        return sw_stock()->create_ah(pd, attr);
+        return sw_stock()->create_ah(pd, given);
+    struct ibv_ah_attr own = *given, *attr = &own;
+    if (!own.is_global && !own.dlid && is_librdmacm(__builtin_return_address(0)))
+        address_self(pd->context, &own);
     struct sw_ah *ah = sw_verbs_object_alloc(pd->context, sizeof(*ah));
     if (!ah)
         return NULL;

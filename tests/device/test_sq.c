@@ -38,6 +38,10 @@ static void sw_sq_init__grants_at_least_what_was_asked(void **state)
     assert_int_equal(cap.max_inline_data, 0);
     assert_null(sq.inline_bytes);
     sw_sq_fini(&sq);
+    cap = (struct ibv_qp_cap){.max_send_wr = 1, .max_send_sge = 5};
+    assert_int_equal(sw_sq_init(&sq, NULL, &cap, false, sw_qp_type(IBV_QPT_RC)->send_opcodes), 0);
+    assert_int_equal(cap.max_inline_data, 128); /* 16 bytes an element, in cache lines */
+    sw_sq_fini(&sq);
 }
 
 static void sw_sq_append__full_also_past_the_wrap_of_positions(void **state)
