@@ -22,6 +22,7 @@ struct sw_datagram {
     bool has_imm;
     bool is_solicited;
     bool is_multicast;
+    bool is_far;  /* from another host */
     bool is_copy; /* another QP of the group has it too: the port got it once */
     uint8_t sl;
 };

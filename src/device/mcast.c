@@ -38,6 +38,15 @@ static uint32_t position_of(const struct group *group, const struct sw_qp *qp)
     return at;
 }
 
+/* How many of the group's QPs are on a device. */
+static uint32_t count_on(const struct group *group, const struct sw_netdev *dev)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < group->qp_count; i++)
+        count += group->qps[i]->ctx->netdev == dev;
+    return count;
+}
+
 static int create_group(const union ibv_gid *gid, struct group **out)
 {
     struct group *group = group_count < SW_MAX_MCAST_GROUPS ? calloc(1, sizeof(*group)) : NULL;
@@ -68,6 +77,8 @@ static int attach_locked(struct sw_qp *qp, const union ibv_gid *gid)
         return rc;
     group->qps[group->qp_count++] = qp;
     atomic_fetch_add(&qp->groups, 1);
+    if (sw_nic.link->group_hear && count_on(group, qp->ctx->netdev) == 1)
+        sw_nic.link->group_hear(qp->ctx->netdev, gid);
     return 0;
 }
 
@@ -101,6 +112,8 @@ int sw_mcast_detach(struct sw_qp *qp, const union ibv_gid *gid)
     if (group && at < group->qp_count) {
         group->qps[at] = group->qps[--group->qp_count];
         atomic_fetch_sub(&qp->groups, 1);
+        if (sw_nic.link->group_unhear && !count_on(group, qp->ctx->netdev))
+            sw_nic.link->group_unhear(qp->ctx->netdev, gid);
         if (!group->qp_count)
             free_group(group);
         rc = 0;
@@ -114,7 +127,16 @@ bool sw_mcast_is_attached(struct sw_qp *qp)
     return atomic_load(&qp->groups) != 0;
 }
 
-void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_datagram *datagram)
+bool sw_mcast_is_group(const union ibv_gid *gid)
+{
+    sw_lock_acquire(&lock);
+    bool is_group = find(gid);
+    sw_lock_release(&lock);
+    return is_group;
+}
+
+void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_netdev *dev,
+                      const struct sw_datagram *datagram)
 {
     sw_lock_acquire(&lock);
     struct group *group = find(gid);
@@ -122,7 +144,9 @@ void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_datagram *datagr
     one.is_multicast = true;
     for (uint32_t i = 0; group && i < group->qp_count; i++) {
         struct sw_qp *qp = group->qps[i];
-        if (qp->blocks_own_multicast && qp->qpn == one.src_qpn)
+        if (dev && qp->ctx->netdev != dev)
+            continue;
+        if (qp->blocks_own_multicast && qp->qpn == one.src_qpn && !one.is_far)
             continue; /* numbers are of one process each on this host */
         sw_datagram_deliver(qp, &one);
         one.is_copy = true;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 struct sw_datagram;
+struct sw_netdev;
 struct sw_qp;
 
 #define SW_MAX_MCAST_GROUPS 1024
@@ -19,9 +20,13 @@ int sw_mcast_attach(struct sw_qp *qp, const union ibv_gid *gid);
 int sw_mcast_detach(struct sw_qp *qp, const union ibv_gid *gid);
 bool sw_mcast_is_attached(struct sw_qp *qp); /* to any group: it cannot be destroyed */
 
-/* To every attached QP, each by its own rules; also to the one it came from, if that has not asked
- * to be left out. */
-void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_datagram *datagram);
+/* Whether any QP is attached to the group. */
+bool sw_mcast_is_group(const union ibv_gid *gid);
+
+/* To every attached QP (`dev` NULL: on whichever device), each by its own rules; also to the one it
+ * came from, if that has not asked to be left out. */
+void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_netdev *dev,
+                      const struct sw_datagram *datagram);
 
 /* In a forked child: the attachments are its parent's. */
 void sw_mcast_fork_child(void);

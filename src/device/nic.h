@@ -20,6 +20,7 @@ struct sw_qp;
 struct sw_traffic;
 struct sw_mr;
 struct sw_context;
+struct sw_netdev;
 
 /* What a link does for one queue pair. All are called with the QP locked. */
 struct sw_qp_ops {
@@ -60,6 +61,10 @@ struct sw_link_ops {
     /* This process has a first QP in a multicast group, or has none left. */
     int (*group_join)(const union ibv_gid *gid);
     void (*group_leave)(const union ibv_gid *gid);
+    /* The same of its QPs on one device: what other hosts send to the group comes there. May be
+     * NULL. */
+    void (*group_hear)(struct sw_netdev *dev, const union ibv_gid *gid);
+    void (*group_unhear)(struct sw_netdev *dev, const union ibv_gid *gid);
     /* This process opens an XRC domain that other processes may have open, too: O_CREAT and O_EXCL
      * count as for a file. A descriptor that announces it until it is closed, -EAGAIN (nobody has
      * it open, O_CREAT not given), -EINVAL (somebody has, O_EXCL given) or another negative errno.

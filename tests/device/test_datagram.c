@@ -172,14 +172,14 @@ static void sw_mcast_deliver__to_each_by_its_own_rules(void **state)
             post(qps[i], mr, (uint64_t)i, 100);
     }
     datagram.src_qpn = sw_qp_num(qps[0]);
-    sw_mcast_deliver(&group, &datagram);
+    sw_mcast_deliver(&group, NULL, &datagram);
     assert_int_equal(completions(rig, wc), 2);
     assert_int_equal(wc[0].qp_num + wc[1].qp_num, sw_qp_num(qps[0]) + sw_qp_num(qps[2]));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(sw_mcast_detach(qps[i], &group), 0);
         assert_int_equal(sw_qp_destroy(qps[i]), 0);
     }
-    sw_mcast_deliver(&group, &datagram); /* nobody */
+    sw_mcast_deliver(&group, NULL, &datagram); /* nobody */
     assert_int_equal(completions(rig, wc), 0);
     sw_mr_dereg(mr);
 }

@@ -8,12 +8,15 @@
 #define MCAST_QPN 0xffffffu
 
 /* A group of its own for each case and pair, so that runs side by side do not meet. */
-static union ibv_gid group_of(const struct ud_side *side, bool ipv4)
+enum { IPV6, IPV4, IPV4_AS_IPV6 };
+static union ibv_gid group_of(const struct ud_side *side, int kind)
 {
     uint32_t a = side->qp->qp_num, b = side->peer_qpn;
     union ibv_gid group = {.raw = {0xff, 0x0e}};
-    if (ipv4)
+    if (kind == IPV4)
         group = (union ibv_gid){.raw = {[10] = 0xff, 0xff, 239}};
+    else if (kind == IPV4_AS_IPV6) /* as the kernel's rdma_cm makes them */
+        group = (union ibv_gid){.raw = {0xff, 0x0e, [10] = 0xff, 0xff, 239}};
     uint32_t low = a < b ? a : b;
     memcpy(group.raw + 13, &low, 3);
     return group;
@@ -24,7 +27,7 @@ static void rules(int sock, int param)
     (void)param;
     struct ud_side side;
     ud_open(&side, sock, NULL);
-    const union ibv_gid group = group_of(&side, false), unicast = {.raw = {0xfe, 0x80, [15] = 1}};
+    const union ibv_gid group = group_of(&side, IPV6), unicast = {.raw = {0xfe, 0x80, [15] = 1}};
     struct vu_ep rc;
     vu_ep_create(&side.dev, NULL, &rc);
     VU_EQ(ibv_attach_mcast(rc.qp, &group, 0), EINVAL);
@@ -42,11 +45,11 @@ static void rules(int sock, int param)
 }
 
 /* Every attached QP has one copy, also the sender's own and one attached twice; the others none. */
-static void all_a(int sock, int ipv4)
+static void all_a(int sock, int kind)
 {
     struct ud_side side;
     ud_open(&side, sock, NULL);
-    const union ibv_gid group = group_of(&side, ipv4);
+    const union ibv_gid group = group_of(&side, kind);
     struct ibv_ah *ah = ud_ah(&side, &group);
     struct ibv_qp *other = ud_qp(&side, UD_QKEY);
     VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
@@ -73,11 +76,11 @@ static void all_a(int sock, int ipv4)
     ud_close(&side);
 }
 
-static void all_b(int sock, int ipv4)
+static void all_b(int sock, int kind)
 {
     struct ud_side side;
     ud_open(&side, sock, NULL);
-    const union ibv_gid group = group_of(&side, ipv4);
+    const union ibv_gid group = group_of(&side, kind);
     struct ibv_qp *other = ud_qp(&side, UD_QKEY);
     VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
     VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
@@ -113,7 +116,7 @@ static void sleeper_a(int sock, int param)
     (void)param;
     struct ud_side side;
     ud_open(&side, sock, NULL);
-    const union ibv_gid group = group_of(&side, false);
+    const union ibv_gid group = group_of(&side, IPV6);
     struct ibv_ah *ah = ud_ah(&side, &group);
     for (uint64_t i = 1; i <= 3; i++) {
         vu_barrier(sock);
@@ -128,7 +131,7 @@ static void sleeper_b(int sock, int param)
     (void)param;
     struct ud_side side;
     ud_open(&side, sock, &(struct ud_attr){.gid_index = -1, .channel = true});
-    const union ibv_gid group = group_of(&side, false);
+    const union ibv_gid group = group_of(&side, IPV6);
     VU_EQ(ibv_attach_mcast(side.qp, &group, 0), 0);
     for (uint64_t i = 1; i <= 3; i++) {
         ud_recv(&side, side.qp, i, UD_SLOT);
@@ -164,7 +167,7 @@ static void deaf_a(int sock, int param)
     (void)param;
     struct ud_side side;
     ud_open(&side, sock, NULL);
-    const union ibv_gid group = group_of(&side, false);
+    const union ibv_gid group = group_of(&side, IPV6);
     struct ibv_ah *ah = ud_ah(&side, &group);
     struct ibv_qp *deaf = deaf_to_itself(&side, &group), *first = side.qp;
     VU_EQ(ibv_attach_mcast(first, &group, 0), 0);
@@ -191,7 +194,7 @@ static void deaf_b(int sock, int param)
     (void)param;
     struct ud_side side;
     ud_open(&side, sock, NULL);
-    const union ibv_gid group = group_of(&side, false);
+    const union ibv_gid group = group_of(&side, IPV6);
     struct ibv_qp *deaf = deaf_to_itself(&side, &group);
     ud_recv(&side, deaf, 1, UD_SLOT);
     ud_recv(&side, deaf, 2, UD_SLOT);
@@ -205,8 +208,9 @@ static void deaf_b(int sock, int param)
 
 const struct sem_case sem_mcast[] = {
     {"mcast__attach_and_detach", rules, rules, 0},
-    {"mcast__to_all_attached", all_a, all_b, false},
-    {"mcast__to_all_attached_ipv4", all_a, all_b, true},
+    {"mcast__to_all_attached", all_a, all_b, IPV6},
+    {"mcast__to_all_attached_ipv4", all_a, all_b, IPV4},
+    {"mcast__to_all_attached_ipv4_as_ff0e", all_a, all_b, IPV4_AS_IPV6},
     {"mcast__not_back_to_who_blocks_it", deaf_a, deaf_b, 0},
     {"mcast__wakes_a_sleeper", sleeper_a, sleeper_b, 0},
     {NULL, NULL, NULL, 0},

@@ -124,7 +124,7 @@ static void deliver(const struct sw_datagram_record *head, const uint8_t *payloa
     union ibv_gid dgid;
     memcpy(dgid.raw, head->dgid, sizeof(dgid.raw));
     if (head->dest_qpn == SW_MULTICAST_QPN) {
-        sw_mcast_deliver(&dgid, &datagram);
+        sw_mcast_deliver(&dgid, NULL, &datagram);
         return;
     }
     struct sw_qp *qp = atomic_load(&receivers[sw_qpn_index(head->dest_qpn)]);

@@ -351,8 +351,12 @@ static bool is_for_wire(const struct sw_route *route)
 static enum put send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
-    if (is_to_group(route) && !sw_direct.off)
-        return put_to_group(qp, &route->path.dgid, position);
+    if (is_to_group(route) && !sw_direct.off) {
+        enum put result = put_to_group(qp, &route->path.dgid, position);
+        if (result == PUT_DONE && sw_roce_is_listed(qp))
+            sw_roce_send_datagram(qp, position); /* to those on other hosts */
+        return result;
+    }
     if (__builtin_expect(is_for_wire(route), 0))
         return put_on_wire(qp, position);
     if (sw_direct.off)

@@ -39,7 +39,7 @@ enum sw_fault_packet_kind {
 
 struct sw_fault_packet {
     uint32_t qpn;
-    uint32_t ordinal; /* of the QP among those the process created, from 1; 0: QP 1, of MADs */
+    uint32_t ordinal; /* of the QP among those the process created, from 1; 0: QP 1, a group */
     uint32_t psn;     /* 24 bits; links without PSNs number their requests */
     uint32_t len_bytes;
     uint32_t kind; /* one of enum sw_fault_packet_kind */

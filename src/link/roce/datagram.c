@@ -4,13 +4,14 @@
 
 #include "device/counters.h"
 #include "device/datagram.h"
+#include "device/mcast.h"
 #include "link/gather.h"
 #include "link/roce/roce.h"
 
 /* A path holds the header that a receiver would see: its addresses and class are in there. */
 static int aim(struct sw_qp *qp, const struct sw_path *from, struct sw_roce_path *path)
 {
-    uint8_t source[16] = {[10] = 0xff, [11] = 0xff};
+    uint8_t source[16] = {[10] = 0xff, [11] = 0xff}, dest[16];
     struct sw_netdev_info info;
     if (from->is_v1)
         return -1; /* it is not of this link */
@@ -25,7 +26,12 @@ static int aim(struct sw_qp *qp, const struct sw_path *from, struct sw_roce_path
     }
     sw_netdev_read(qp->ctx->netdev, &info);
     path->sender = (uint8_t)(qp->qpn * 2654435761u >> 24);
-    int rc = sw_roce_path_set(path, source, from->dgid.raw, info.ifindex);
+    struct in6_addr own;
+    memcpy(&own, source, sizeof(own));
+    memcpy(dest, from->dgid.raw, sizeof(dest));
+    if (sw_roce_is_ipv4(&own))
+        sw_roce_group_ipv4(from->dgid.raw, dest);
+    int rc = sw_roce_path_set(path, source, dest, info.ifindex);
     return rc ? rc : sw_port_aim(&sw_roce.port, path);
 }
 
@@ -71,27 +77,18 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
     return SW_ROCE_SENT;
 }
 
-void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
-                              const struct sw_packet *packet)
+/* Writes the header that stands before it to `grh`. */
+static struct sw_datagram read_datagram(const struct sw_arrival *arrival,
+                                        const struct sw_packet *packet, uint8_t grh[SW_GRH_BYTES])
 {
-    if (packet->opcode->service != SW_SERVICE_UD ||
-        (packet->bth.pkey | SW_PKEY_MEMBER) != SW_PKEY_DEFAULT) {
-        sw_counter_add(qp->ctx->netdev, SW_RX_DROP_MALFORMED);
-        return;
-    }
-    if (sw_roce_withholds(qp)) {
-        sw_counter_add(qp->ctx->netdev, SW_RX_DROP_NO_RECV);
-        return;
-    }
     union ibv_gid source, dest;
     memcpy(source.raw, &arrival->source, 16);
     memcpy(dest.raw, &arrival->dest, 16);
     struct sw_path path;
-    uint8_t grh[SW_GRH_BYTES];
     const bool has_imm = packet->opcode->headers & SW_HEADER_IMM;
     sw_path_of_arrival(&path, &source, &dest, arrival->traffic_class, arrival->hop_limit);
     sw_path_grh(&path, packet->payload_len, has_imm, grh);
-    const struct sw_datagram datagram = {
+    return (struct sw_datagram){
         .grh = grh,
         .payload = packet->payload,
         .len_bytes = packet->payload_len,
@@ -100,7 +97,52 @@ void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival
         .imm = packet->imm_be,
         .has_imm = has_imm,
         .is_solicited = packet->bth.solicited,
+        .is_far = true,
         .sl = path.wc_sl,
     };
+}
+
+static bool is_datagram(const struct sw_packet *packet)
+{
+    return packet->opcode->service == SW_SERVICE_UD &&
+           (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT;
+}
+
+void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
+                              const struct sw_packet *packet)
+{
+    if (!is_datagram(packet)) {
+        sw_counter_add(qp->ctx->netdev, SW_RX_DROP_MALFORMED);
+        return;
+    }
+    if (sw_roce_withholds(qp)) {
+        sw_counter_add(qp->ctx->netdev, SW_RX_DROP_NO_RECV);
+        return;
+    }
+    uint8_t grh[SW_GRH_BYTES];
+    const struct sw_datagram datagram = read_datagram(arrival, packet, grh);
     sw_datagram_deliver(qp, &datagram);
+}
+
+/* On the device that it came to: a group is joined on each by itself. */
+void sw_roce_deliver_to_group(const struct sw_arrival *arrival, const struct sw_packet *packet)
+{
+    struct sw_netdev *dev = sw_roce_device_of(arrival->ifindex);
+    union ibv_gid gid, source;
+    memcpy(gid.raw, &arrival->dest, 16);
+    memcpy(source.raw, &arrival->source, 16);
+    if (!dev || !is_datagram(packet) || !sw_gid_is_multicast(&gid)) {
+        sw_counter_add(dev, SW_RX_DROP_MALFORMED);
+        return;
+    }
+    uint8_t grh[SW_GRH_BYTES];
+    struct sw_datagram datagram = read_datagram(arrival, packet, grh);
+    datagram.is_far = !sw_netdev_is_local_gid(&source);
+    union ibv_gid other = {.raw = {0xff, 0x0e, [10] = 0xff, [11] = 0xff}}; /* of the same group */
+    memcpy(other.raw + 12, gid.raw + 12, 4);
+    const bool by_other = sw_roce_is_ipv4(&arrival->dest) && sw_mcast_is_group(&other);
+    if (by_other)
+        sw_mcast_deliver(&other, dev, &datagram);
+    if (!by_other || sw_mcast_is_group(&gid))
+        sw_mcast_deliver(&gid, dev, &datagram);
 }

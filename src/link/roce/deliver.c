@@ -2,6 +2,7 @@
 /* Packets to queue pairs. The one a packet is for stays locked until one for another comes, so that
  * a run of packets is answered at once. */
 #include "base/clock.h"
+#include "device/ah.h"
 #include "device/counters.h"
 #include "link/roce/mad.h"
 #include "link/roce/roce.h"
@@ -112,7 +113,7 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
         sw_port_count(&sw_roce.port, SW_PORT_RX_MALFORMED, 1);
         return false;
     }
-    if (packet->bth.dest_qpn == SW_MAD_QPN)
+    if (packet->bth.dest_qpn == SW_MAD_QPN || packet->bth.dest_qpn == SW_MULTICAST_QPN)
         return true;
     *qp = find(packet->bth.dest_qpn);
     if (!*qp)
@@ -123,12 +124,15 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
 void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet)
 {
-    if (!qp) {
-        sw_roce_deliver_mad(arrival, packet);
-        return;
-    }
     if (qp != current.qp)
         sw_roce_deliver_end(false);
+    if (!qp) {
+        if (packet->bth.dest_qpn == SW_MAD_QPN)
+            sw_roce_deliver_mad(arrival, packet);
+        else
+            sw_roce_deliver_to_group(arrival, packet);
+        return;
+    }
     if (qp->rules->is_datagram) {
         sw_roce_deliver_datagram(qp, arrival, packet);
         return;

@@ -74,7 +74,7 @@ static bool decide(const struct sw_qp *qp, const struct sw_packet *packet, bool 
                    uint64_t now_ns, struct sw_fault_action *out)
 {
     const struct sw_fault_packet about = {
-        .qpn = qp ? qp->qpn : SW_MAD_QPN,
+        .qpn = qp ? qp->qpn : packet->bth.dest_qpn,
         .ordinal = qp ? qp->ordinal : 0,
         .psn = packet->bth.psn,
         .len_bytes = (uint32_t)sw_packet_len(packet->opcode, packet->payload_len) - SPARED_BYTES,

@@ -10,6 +10,12 @@ bool sw_roce_is_ipv4(const struct in6_addr *address)
     return IN6_IS_ADDR_V4MAPPED(address);
 }
 
+bool sw_roce_is_multicast(const struct in6_addr *address)
+{
+    return IN6_IS_ADDR_MULTICAST(address) ||
+           (sw_roce_is_ipv4(address) && address->s6_addr[12] >> 4 == 0xe);
+}
+
 int sw_roce_path_set(struct sw_roce_path *path, const uint8_t source[16], const uint8_t dest[16],
                      uint32_t ifindex)
 {
@@ -22,7 +28,7 @@ int sw_roce_path_set(struct sw_roce_path *path, const uint8_t source[16], const 
     path->source = from;
     path->dest = to;
     path->is_ipv4 = sw_roce_is_ipv4(&to);
-    path->ifindex = IN6_IS_ADDR_LINKLOCAL(&to) || IN6_IS_ADDR_MULTICAST(&to) ? ifindex : 0;
+    path->ifindex = IN6_IS_ADDR_LINKLOCAL(&to) || sw_roce_is_multicast(&to) ? ifindex : 0;
     return 0;
 }
 

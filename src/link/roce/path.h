@@ -12,7 +12,7 @@
 
 struct sw_roce_path {
     struct in6_addr source, dest;
-    uint32_t ifindex;   /* of a link-local address; else 0 */
+    uint32_t ifindex;   /* of a link-local or multicast address; else 0 */
     uint16_t dest_port; /* host order */
     uint8_t traffic_class;
     uint8_t hop_limit; /* 0: the system's */
@@ -30,6 +30,7 @@ void sw_roce_icrc(const struct in6_addr *source, const struct in6_addr *dest, ui
                   uint16_t dest_port, struct sw_icrc_flow *out);
 
 bool sw_roce_is_ipv4(const struct in6_addr *address);
+bool sw_roce_is_multicast(const struct in6_addr *address);
 
 /* The address as a socket's; returns its length. */
 unsigned int sw_roce_sockaddr(const struct in6_addr *address, uint16_t port, uint32_t ifindex,

@@ -115,6 +115,7 @@ static int open_family(struct sw_port *port, bool is_ipv4)
         close(ear);
         return -ENOSPC;
     }
+    port->common_ears[is_ipv4] = ear;
     return 0;
 }
 
@@ -147,6 +148,7 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
 {
     memset(port, 0, sizeof(*port));
     memset(port->senders, -1, sizeof(port->senders));
+    port->common_ears[0] = port->common_ears[1] = -1;
     port->udp_port = udp_port;
     port->slot = slot;
     port->deliver = deliver;

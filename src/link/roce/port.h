@@ -82,6 +82,7 @@ struct sw_port {
     void *arg;
     int epoll;           /* readable when a packet waits; -1: closed */
     int hands;           /* socket of share.c */
+    int common_ears[2];  /* those that others' are besides: IPv6 [0], IPv4 [1]; -1: none */
     int family_error[2]; /* why IPv6 [0] or IPv4 [1] is not served; 0: it is */
     int senders[2][SW_PORT_SENDERS];
     uint16_t source_ports[2][SW_PORT_SENDERS];

@@ -41,6 +41,12 @@ static void wire(struct sw_qp *qp, uint32_t change)
         atomic_fetch_add(&sw_nic.wired, change);
 }
 
+bool sw_roce_is_listed(const struct sw_qp *qp)
+{
+    return atomic_load_explicit(&sw_roce.open, memory_order_relaxed) &&
+           atomic_load_explicit(&sw_roce.qps[qp->index], memory_order_relaxed) == qp;
+}
+
 void sw_roce_list(struct sw_qp *qp)
 {
     if (atomic_exchange(&sw_roce.qps[qp->index], qp) != qp)
@@ -263,6 +269,7 @@ static int open_port(bool is_needed)
     sw_early_pool_init(&sw_roce.pool, sw_roce.slots, EARLY_SLOTS);
     sw_roce.watched = false;
     atomic_store_explicit(&sw_roce.open, true, memory_order_release);
+    sw_roce_group_open();
     sw_engine_nudge();
     return 0;
 }
@@ -278,6 +285,7 @@ int sw_roce_open(bool is_needed)
 void sw_roce_fork_child(void)
 {
     pthread_mutex_init(&open_lock, NULL);
+    sw_roce_group_fork_child();
     if (!atomic_exchange(&sw_roce.open, false))
         return;
     sw_roce_impair_fork_child();

@@ -9,6 +9,7 @@
  *  - respond.c    the responder's side
  *  - datagram.c   UD
  *  - mad.c        QP 1
+ *  - group.c      multicast
  *  - unsaid.c     ACKs that may wait
  *  - impair.c     faults on purpose
  *  - account.c    what is counted
@@ -102,6 +103,8 @@ void sw_roce_fork_child(void);
 int sw_roce_open(bool is_needed);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
 void sw_roce_poll(void);
+/* Whether packets for the QP are looked at. */
+bool sw_roce_is_listed(const struct sw_qp *qp);
 /* From here on packets for the QP are looked at; and: no longer, nor is anybody doing so. */
 void sw_roce_list(struct sw_qp *qp);
 void sw_roce_forget(struct sw_qp *qp);
@@ -112,10 +115,10 @@ void sw_roce_bury(struct sw_roce_qp *r);
 
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
-/* One that has passed the rules for faults; `qp` NULL: for QP 1. */
+/* One that has passed the rules for faults; `qp` NULL: for QP 1 or a group. */
 void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet);
-/* Whom a packet is for: a QP, or (NULL) QP 1. False: nobody, or it is no packet. */
+/* Whom a packet is for: a QP, or (NULL) QP 1 or a group. False: nobody, or it is no packet. */
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,
                            struct sw_qp **qp);
 /* After the last packet: sends what the last QP has to say, and lets go of it. `is_polled`: its
@@ -171,8 +174,20 @@ enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_WAY, SW_ROCE_BAD_KEY };
 enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
 void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet);
+void sw_roce_deliver_to_group(const struct sw_arrival *arrival, const struct sw_packet *packet);
 
-/* impair.c: only where faults are asked for (sw_faults_live); `qp` NULL: QP 1 */
+/* group.c: a multicast GID is an IP group, joined on the interface of each device with QPs in it */
+void sw_roce_group_hear(struct sw_netdev *dev, const union ibv_gid *gid);
+void sw_roce_group_unhear(struct sw_netdev *dev, const union ibv_gid *gid);
+/* The port has been opened. */
+void sw_roce_group_open(void);
+void sw_roce_group_fork_child(void);
+/* The IPv4 group that ff0e::ffff:a.b.c.d stands for, as a mapped address. False: it is none. */
+/* The device whose interface it is; NULL: none. */
+struct sw_netdev *sw_roce_device_of(uint32_t ifindex);
+bool sw_roce_group_ipv4(const uint8_t gid[16], uint8_t out[16]);
+
+/* impair.c: only where faults are asked for (sw_faults_live); `qp` NULL: QP 1, a group */
 void sw_roce_impair_start(void);
 void sw_roce_impair_fork_child(void);
 /* Passes a packet that leaves, as the rules say: to the batch, once or twice, or to be held. */

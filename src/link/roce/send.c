@@ -162,7 +162,7 @@ static struct cmsghdr *add_control(struct msghdr *message, struct cmsghdr *at, i
 static struct cmsghdr *add_source(struct msghdr *message, const struct sw_roce_path *path)
 {
     if (path->is_ipv4) {
-        struct in_pktinfo info = {0};
+        struct in_pktinfo info = {.ipi_ifindex = (int)path->ifindex};
         memcpy(&info.ipi_spec_dst, path->source.s6_addr + 12, 4);
         return add_control(message, NULL, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
     }

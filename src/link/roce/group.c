@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Multicast beyond the host. A multicast GID is an IP group: the address itself, and for
+ * ff0e::ffff:a.b.c.d (as the kernel makes them of IPv4 groups) also a.b.c.d. The kernel gives what
+ * comes for a group to every socket that has joined it, so to each process by itself. On the host
+ * the direct link delivers, so what is sent does not come back.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "device/ah.h"
+#include "link/direct/direct.h"
+#include "link/roce/roce.h"
+#include "link/roce/socket.h"
+
+struct heard {
+    struct heard *next;
+    union ibv_gid gid;
+    uint32_t ifindex;
+};
+
+static struct sw_lock lock; /* leaf */
+static struct heard *list;
+
+bool sw_roce_group_ipv4(const uint8_t gid[16], uint8_t out[16])
+{
+    static const uint8_t prefix[12] = {0xff, 0x0e, [10] = 0xff, [11] = 0xff};
+    if (memcmp(gid, prefix, sizeof(prefix)) || gid[12] >> 4 != 0xe)
+        return false;
+    memset(out, 0, 10);
+    memcpy(out + 10, gid + 10, 6);
+    return true;
+}
+
+struct sw_netdev *sw_roce_device_of(uint32_t ifindex)
+{
+    for (int i = 0; i < sw_netdev_count(); i++) {
+        struct sw_netdev_info info;
+        sw_netdev_read(sw_netdev_get(i), &info);
+        if (info.ifindex == ifindex && info.up)
+            return sw_netdev_get(i);
+    }
+    return NULL;
+}
+
+/* Errors: the family is not served, or there are more groups than a socket may join
+ * (igmp_max_memberships). */
+static int change(const struct in6_addr *address, uint32_t ifindex, bool joins)
+{
+    const bool is_ipv4 = sw_roce_is_ipv4(address);
+    const int fd = sw_roce.port.common_ears[is_ipv4];
+    int rc;
+    if (fd < 0)
+        return 0;
+    if (is_ipv4) {
+        struct ip_mreqn request = {.imr_ifindex = (int)ifindex};
+        memcpy(&request.imr_multiaddr, address->s6_addr + 12, 4);
+        rc = setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &request,
+                        sizeof(request));
+    } else {
+        struct ipv6_mreq request = {.ipv6mr_multiaddr = *address, .ipv6mr_interface = ifindex};
+        rc = setsockopt(fd, IPPROTO_IPV6, joins ? IPV6_ADD_MEMBERSHIP : IPV6_DROP_MEMBERSHIP,
+                        &request, sizeof(request));
+    }
+    return rc ? -errno : 0;
+}
+
+static void change_group(const struct heard *heard, bool joins)
+{
+    struct in6_addr address, ipv4;
+    memcpy(&address, heard->gid.raw, sizeof(address));
+    int rc = change(&address, heard->ifindex, joins);
+    if (sw_roce_group_ipv4(heard->gid.raw, ipv4.s6_addr)) {
+        int rc_ipv4 = change(&ipv4, heard->ifindex, joins);
+        rc = rc ? rc : rc_ipv4;
+    }
+    char text[SW_ROCE_ADDRESS_TEXT];
+    if (rc && rc != -EADDRINUSE && joins) /* else it had been */
+        sw_warn("cannot join the IP group %s: %s; its members on other hosts are not heard",
+                sw_roce_address_text(&address, text), strerror(-rc));
+}
+
+void sw_roce_group_hear(struct sw_netdev *dev, const union ibv_gid *gid)
+{
+    struct sw_netdev_info info;
+    struct heard *heard = malloc(sizeof(*heard));
+    sw_netdev_read(dev, &info);
+    if (!heard || (!sw_direct.off && !strcmp(info.ifname, "lo"))) {
+        free(heard);
+        return;
+    }
+    *heard = (struct heard){.gid = *gid, .ifindex = info.ifindex};
+    sw_lock_acquire(&lock);
+    heard->next = list;
+    list = heard;
+    if (atomic_load(&sw_roce.open))
+        change_group(heard, true);
+    sw_lock_release(&lock);
+}
+
+void sw_roce_group_unhear(struct sw_netdev *dev, const union ibv_gid *gid)
+{
+    struct sw_netdev_info info;
+    sw_netdev_read(dev, &info);
+    sw_lock_acquire(&lock);
+    struct heard **at = &list;
+    while (*at && ((*at)->ifindex != info.ifindex || memcmp(&(*at)->gid, gid, sizeof(*gid))))
+        at = &(*at)->next;
+    struct heard *heard = *at;
+    if (heard) {
+        *at = heard->next;
+        if (atomic_load(&sw_roce.open))
+            change_group(heard, false);
+    }
+    sw_lock_release(&lock);
+    free(heard);
+}
+
+void sw_roce_group_open(void)
+{
+    sw_lock_acquire(&lock);
+    for (int i = 0; i < 2; i++) {
+        const int level = i ? IPPROTO_IP : IPPROTO_IPV6;
+        sw_socket_set(sw_roce.port.common_ears[i], level, i ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL,
+                      0);
+        for (uint32_t sender = 0; sender < SW_PORT_SENDERS; sender++)
+            sw_socket_set(sw_roce.port.senders[i][sender], level,
+                          i ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, sw_direct.off);
+    }
+    for (const struct heard *heard = list; heard; heard = heard->next)
+        change_group(heard, true);
+    sw_lock_release(&lock);
+}
+
+void sw_roce_group_fork_child(void)
+{
+    lock = (struct sw_lock){0};
+    list = NULL; /* the parent's groups, which its threads may have been changing: left alone */
+}
