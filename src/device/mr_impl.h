@@ -41,7 +41,9 @@ static inline void sw_mr_serve_begin(uint32_t qp_index)
 }
 static inline void sw_mr_serve_end(uint32_t qp_index)
 {
-    atomic_fetch_add_explicit(&sw_mr_serving[qp_index], 1, memory_order_release);
+    /* Only who has the QP locked writes to it. */
+    const uint32_t now = atomic_load_explicit(&sw_mr_serving[qp_index], memory_order_relaxed);
+    atomic_store_explicit(&sw_mr_serving[qp_index], now + 1, memory_order_release);
 }
 
 /* In a forked child: copies every region's entry to the child's tables, without shareable parts. */

@@ -131,9 +131,8 @@ static void fork_child(void)
     close(sw_nic.pub_fd);
     sw_nic.pub_fd = fd;
     seal_tables();
-    for (uint32_t i = 0; i < SW_MAX_QP; i++)
-        if (sw_nic.qps[i])
-            sw_qp_fork_child(sw_nic.qps[i]);
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i))
+        sw_qp_fork_child(sw_nic.qps[i]);
     sw_mcast_fork_child();
     sw_xrcd_fork_child();
     sw_counts_fork_child();
@@ -191,7 +190,7 @@ int sw_nic_claim_qp(struct sw_qp *qp)
         uint32_t index = sw_nic.qp_next++ % SW_MAX_QP;
         if (!sw_nic.qps[index]) {
             sw_nic.qps[index] = qp;
-            sw_nic.qp_count++;
+            sw_qp_set_add(&sw_nic.qp_set, index);
             return (int)index;
         }
     }
@@ -201,7 +200,7 @@ int sw_nic_claim_qp(struct sw_qp *qp)
 void sw_nic_release_qp(uint32_t index)
 {
     sw_nic.qps[index] = NULL;
-    sw_nic.qp_count--;
+    sw_qp_set_remove(&sw_nic.qp_set, index);
 }
 
 int sw_nic_claim_cq(void)

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "device/pub.h"
+#include "device/qp_set.h"
 
 struct sw_cq;
 struct sw_qp;
@@ -99,9 +100,9 @@ struct sw_nic {
     struct sw_qp **qps;          /* [SW_MAX_QP] */
     struct sw_mr **mrs;          /* [SW_MAX_MR] */
     uint32_t qp_next, mr_next, cq_next;
-    atomic_uint wired;   /* QPs that may receive from other hosts for any CQ */
-    uint32_t qp_created; /* ever */
-    uint32_t qp_count;
+    atomic_uint wired;       /* QPs that may receive from other hosts for any CQ */
+    uint32_t qp_created;     /* ever */
+    struct sw_qp_set qp_set; /* which of `qps` are there */
     uint64_t *cq_used;       /* bitmap [SW_MAX_CQ] */
     struct sw_cq *moderated; /* list of the CQs with moderation */
 };
@@ -125,5 +126,15 @@ void sw_nic_rq_free(uint64_t offset, uint64_t len_bytes);
 
 /* Sends an asynchronous event to a context (and its program). */
 void sw_context_event(struct sw_context *ctx, enum ibv_event_type type, void *element);
+
+/* Walks the QPs that there are, by index, with the NIC locked; SW_MAX_QP ends it. */
+static inline uint32_t sw_nic_first_qp(void)
+{
+    return sw_qp_set_next(&sw_nic.qp_set, 0);
+}
+static inline uint32_t sw_nic_next_qp(uint32_t index)
+{
+    return sw_qp_set_next(&sw_nic.qp_set, index + 1);
+}
 
 #endif

@@ -537,11 +537,8 @@ void sw_qp_fail_send(struct sw_qp *qp, enum ibv_wc_status status)
 void sw_qp_quiesce_pd(struct sw_pd *pd)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
-        if (!qp)
-            continue;
-        seen++;
         /* An XRC target may work for any SRQ. */
         if (qp->pd_id != pd->id && (!qp->srq || qp->srq->rq.pd != pd->id) && !qp->xrcd)
             continue;

@@ -69,11 +69,8 @@ void sw_traffic_read(struct sw_netdev *dev, struct sw_traffic *out)
     uint64_t deadline_ns = sw_clock_ns() + PATIENCE_NS;
     pthread_mutex_lock(&sw_nic.lock);
     *out = kept[index_of(dev)];
-    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
-        if (!qp)
-            continue;
-        seen++;
         if (qp->ctx->netdev != dev)
             continue;
         look_at(qp, deadline_ns);

@@ -174,12 +174,8 @@ static bool drive_all(void)
 {
     bool pending = false, armed = false;
     pthread_mutex_lock(&sw_nic.lock);
-    uint32_t seen = 0;
-    for (uint32_t i = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
-        if (!qp)
-            continue;
-        seen++;
         armed |= qp->rules->is_datagram && atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
         bool overflow = sw_cq_is_overrun(qp->send_cq) || sw_cq_is_overrun(qp->recv_cq) ||
                         (qp->xrcd && sw_xrcd_is_overrun(qp, false));
@@ -212,11 +208,7 @@ static bool nothing_to_do(void)
             return false;
     bool work = false;
     pthread_mutex_lock(&sw_nic.lock);
-    uint32_t seen = 0;
-    for (uint32_t i = 0; i < SW_MAX_QP && seen < sw_nic.qp_count && !work; i++) {
-        if (!sw_nic.qps[i])
-            continue;
-        seen++;
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP && !work; i = sw_nic_next_qp(i)) {
         work = atomic_load(&sw_nic.qps[i]->tx_pending) || atomic_load(&sw_nic.qps[i]->rx_pending);
     }
     pthread_mutex_unlock(&sw_nic.lock);

@@ -127,7 +127,8 @@ static void sw_nic_claim_qp__all_and_not_again_at_once(void **state)
         assert_false(taken[index]);
         taken[index] = true;
     }
-    assert_int_equal(sw_nic.qp_count, SW_MAX_QP);
+    for (uint32_t i = 0; i < SW_MAX_QP; i++)
+        assert_int_equal(sw_qp_set_next(&sw_nic.qp_set, i), i);
     assert_int_equal(sw_nic_claim_qp(&qp), -ENOMEM);
     struct sw_qp_init init = {
         .type = IBV_QPT_RC, .pd = rig->pd, .send_cq = rig->cq, .recv_cq = rig->cq};
@@ -137,7 +138,7 @@ static void sw_nic_claim_qp__all_and_not_again_at_once(void **state)
     assert_int_equal(atomic_load(&rig->cq->refs), 0); /* nothing of the failed one is left */
     for (uint32_t i = 0; i < SW_MAX_QP; i++)
         sw_nic_release_qp(i);
-    assert_int_equal(sw_nic.qp_count, 0);
+    assert_int_equal(sw_nic_first_qp(), SW_MAX_QP);
     free(taken);
 }
 

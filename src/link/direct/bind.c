@@ -467,11 +467,8 @@ void sw_bind_leave_fenced(struct sw_direct_qp *d)
 void sw_bind_forget_keys(struct sw_peer *peer)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
-        if (!qp)
-            continue;
-        seen++;
         sw_lock_acquire(&qp->lock);
         struct sw_direct_qp *d = sw_direct_of(qp);
         if (d && d->peer == peer)
@@ -512,11 +509,8 @@ static uint64_t bury_qps(uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
     pthread_mutex_lock(&sw_nic.lock);
-    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count; i++) {
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
-        if (!qp)
-            continue;
-        seen++;
         sw_lock_acquire(&qp->lock);
         struct sw_direct_qp *d = sw_direct_of(qp);
         if (d)

@@ -213,11 +213,8 @@ static bool ask_all(struct sw_join *own)
 {
     bool found = false;
     pthread_mutex_lock(&sw_nic.lock);
-    for (uint32_t i = 0, seen = 0; i < SW_MAX_QP && seen < sw_nic.qp_count && !found; i++) {
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP && !found; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
-        if (!qp)
-            continue;
-        seen++;
         if (qp->type != IBV_QPT_XRC_SEND)
             continue;
         sw_lock_acquire(&qp->lock);

@@ -16,7 +16,7 @@
 #include "link/roce/holder.h"
 #include "link/roce/socket.h"
 
-/* The kernel doubles it for its own use and cuts it to net.core.[rw]mem_max. */
+/* The kernel doubles it for its own use and cuts it to net.core.[rw]mem_max, but for root. */
 #define SOCKET_BUFFER_BYTES (8 << 20)
 
 /* Of source ports that no service has and hardware uses: IBTA annex A17.4.4 asks for entropy in
@@ -42,8 +42,10 @@ int sw_socket_udp(bool is_ipv4)
         close(fd);
         return -err;
     }
-    sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, SOCKET_BUFFER_BYTES);
-    sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, SOCKET_BUFFER_BYTES);
+    if (!sw_socket_set(fd, SOL_SOCKET, SO_RCVBUFFORCE, SOCKET_BUFFER_BYTES))
+        sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, SOCKET_BUFFER_BYTES);
+    if (!sw_socket_set(fd, SOL_SOCKET, SO_SNDBUFFORCE, SOCKET_BUFFER_BYTES))
+        sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, SOCKET_BUFFER_BYTES);
     return fd;
 }
 

@@ -213,8 +213,10 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
 
 enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
 {
+    if (__builtin_expect(!r->is_parked, 1))
+        return SW_ROCE_ALIVE;
     const struct sw_demand demand = r->parked;
-    return r->is_parked ? carry_out(r, &demand, now_ns) : SW_ROCE_ALIVE;
+    return carry_out(r, &demand, now_ns);
 }
 
 /* Refused by the machine itself: the packet is out of place. */

@@ -51,6 +51,7 @@ void sw_roce_list(struct sw_qp *qp)
 {
     if (atomic_exchange(&sw_roce.qps[qp->index], qp) != qp)
         wire(qp, 1);
+    sw_qp_set_add(&sw_roce.listed, qp->index);
 }
 
 void sw_roce_wake_at(uint64_t due_ns)
@@ -105,6 +106,7 @@ void sw_roce_forget(struct sw_qp *qp)
     sw_roce_say_unsaid(false);
     sw_roce_forget_unsaid(qp);
     receive(true, false); /* what has come is acknowledged, as hardware would have done by now */
+    sw_qp_set_remove(&sw_roce.listed, qp->index);
     atomic_store(&sw_roce.qps[qp->index], NULL);
     wire(qp, -1u);
     sw_lock_release(&sw_roce.port.rx_lock);
@@ -128,7 +130,8 @@ static void run_timers(uint64_t now_ns)
     if (now_ns < atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed))
         return;
     atomic_store(&sw_roce.due_ns, UINT64_MAX); /* each QP that is driven says its own again */
-    for (uint32_t i = 0; i < SW_MAX_QP; i++) {
+    for (uint32_t i = sw_qp_set_next(&sw_roce.listed, 0); i < SW_MAX_QP;
+         i = sw_qp_set_next(&sw_roce.listed, i + 1)) {
         struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[i], memory_order_acquire);
         if (!qp || !atomic_load_explicit(&qp->tx_pending, memory_order_relaxed))
             continue;
@@ -296,7 +299,9 @@ void sw_roce_fork_child(void)
     sw_roce.slots = NULL;
     atomic_store(&sw_roce.done, NULL);
     atomic_store(&sw_roce.due_ns, UINT64_MAX);
-    for (uint32_t i = 0; i < SW_MAX_QP; i++)
+    for (uint32_t i = 0; i < SW_MAX_QP; i++) {
+        sw_qp_set_remove(&sw_roce.listed, i);
         atomic_store(&sw_roce.qps[i], NULL);
+    }
     sw_batch_fork_child();
 }

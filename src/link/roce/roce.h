@@ -81,7 +81,8 @@ struct sw_roce {
     _Atomic uint64_t due_ns;   /* when the first timer of a QP runs out, or earlier */
     struct sw_early_pool pool; /* under rx_lock */
     struct sw_early_slot *slots;
-    _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for */
+    _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for, ... */
+    struct sw_qp_set listed;                /* ... and which these are */
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
     _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself */
     uint32_t polls_seen;                    /* the engine's, and what follows */

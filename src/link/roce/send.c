@@ -3,7 +3,8 @@
  * Packets out. Those of one flow and one size that follow each other (the last may be shorter)
  * leave in one message, cut up by the kernel or the interface (UDP_SEGMENT, udp(7)); messages from
  * one source leave in one call. The payload is gathered by the kernel from where it lies, but for
- * short ones and those that the program may write to meanwhile: their ICRC would be wrong.
+ * short ones and those that the program may write to meanwhile: their ICRC would be wrong. What is
+ * made here lies in one arena in the order in which it is sent, so that the kernel gets few pieces.
  *
  * No room in a socket is waited for, briefly: what holds it up is the interface's queue, which
  * drains by itself.
@@ -25,7 +26,7 @@
 #define BATCH_PACKETS 64u
 #define GROUP_SEGMENTS 64u /* UDP_MAX_SEGMENTS of kernels before 6.9 */
 #define GROUP_BYTES 65000u /* a message's UDP length has 16 bits */
-#define COPY_BYTES 512u    /* shorter payloads are cheaper to copy than to point to */
+#define COPY_BYTES 1100u   /* shorter payloads are cheaper to copy than to point to */
 #define PIECES_MAX 8u      /* of one packet that is not copied */
 #define ROOM_WAIT_MS 2
 
@@ -34,27 +35,30 @@
 struct slot { /* one packet */
     const struct sw_roce_path *path;
     uint32_t len_bytes; /* with pad and ICRC */
-    uint16_t iov_first, iov_count;
     uint32_t header_bytes, payload_bytes;
-    uint32_t damage; /* as in struct sw_outgoing; it has no other in its group */
-    _Alignas(16) uint8_t store[STORE_BYTES]; /* header, copied payload or none, pad and ICRC */
+    uint16_t piece_first, piece_count; /* of the payload; none: it is copied */
+    uint32_t damage;                   /* as in struct sw_outgoing; it has no other in its group */
+    uint8_t *store;                    /* header, copied payload or none, pad and ICRC */
 };
 
 struct group { /* slots [first, first + count) in one message */
     uint32_t first, count;
+    struct iovec *iov;
     _Alignas(8) uint8_t control[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 3 * CMSG_SPACE(4)];
 };
 
 struct sw_batch {
     struct sw_lock lock;
     struct sw_port *port;
-    uint32_t count, iov_count;
+    uint32_t count, piece_count, arena_bytes;
     bool dropped;
-    struct iovec iov[BATCH_PACKETS * (PIECES_MAX + 2)];
     struct slot slots[BATCH_PACKETS];
     struct group groups[BATCH_PACKETS];
     struct mmsghdr messages[BATCH_PACKETS];
     struct sockaddr_in6 to[BATCH_PACKETS];
+    struct iovec pieces[BATCH_PACKETS * PIECES_MAX];
+    struct iovec iov[BATCH_PACKETS * (PIECES_MAX + 2)];
+    uint8_t arena[BATCH_PACKETS * STORE_BYTES];
 };
 
 static struct sw_batch batches[BATCHES];
@@ -85,64 +89,93 @@ void sw_batch_fork_child(void)
 {
     for (uint32_t i = 0; i < BATCHES; i++) {
         batches[i].lock = (struct sw_lock){0};
-        batches[i].count = batches[i].iov_count = 0;
+        batches[i].count = batches[i].piece_count = batches[i].arena_bytes = 0;
     }
-}
-
-static void add_piece(struct sw_batch *batch, struct slot *slot, const void *bytes, size_t len)
-{
-    batch->iov[batch->iov_count++] = (struct iovec){(void *)bytes, len};
-    slot->iov_count++;
 }
 
 void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet)
 {
     if (batch->count == BATCH_PACKETS)
         sw_batch_flush(batch);
+    const uint32_t trailer_bytes = sw_packet_pad(packet->payload_bytes) + SW_ICRC_BYTES;
     struct slot *slot = &batch->slots[batch->count++];
-    uint32_t pad = sw_packet_pad(packet->payload_bytes);
-    slot->path = packet->path;
-    slot->len_bytes = packet->header_bytes + packet->payload_bytes + pad + SW_ICRC_BYTES;
-    slot->header_bytes = packet->header_bytes;
-    slot->payload_bytes = packet->payload_bytes;
-    slot->damage = packet->damage;
-    slot->iov_first = (uint16_t)batch->iov_count;
-    slot->iov_count = 0;
-    memcpy(slot->store, packet->header, packet->header_bytes);
-    uint8_t *end = slot->store + packet->header_bytes;
-    bool copies = packet->payload_bytes <= COPY_BYTES || packet->may_change ||
-                  packet->piece_count > PIECES_MAX || packet->damage;
-    if (copies) {
+    *slot = (struct slot){
+        .path = packet->path,
+        .len_bytes = packet->header_bytes + packet->payload_bytes + trailer_bytes,
+        .header_bytes = packet->header_bytes,
+        .payload_bytes = packet->payload_bytes,
+        .piece_first = (uint16_t)batch->piece_count,
+        .damage = packet->damage,
+        .store = batch->arena + batch->arena_bytes,
+    };
+    uint8_t *end = slot->store;
+    memcpy(end, packet->header, packet->header_bytes);
+    end += packet->header_bytes;
+    if (packet->payload_bytes <= COPY_BYTES || packet->may_change ||
+        packet->piece_count > PIECES_MAX || packet->damage) {
         for (uint32_t i = 0; i < packet->piece_count; i++) {
             sw_payload_copy(end, packet->pieces[i].iov_base, packet->pieces[i].iov_len);
             end += packet->pieces[i].iov_len;
         }
-        add_piece(batch, slot, slot->store, slot->len_bytes);
-        return;
+    } else {
+        slot->piece_count = (uint16_t)packet->piece_count;
+        memcpy(batch->pieces + batch->piece_count, packet->pieces,
+               packet->piece_count * sizeof(struct iovec));
+        batch->piece_count += packet->piece_count;
     }
-    add_piece(batch, slot, slot->store, packet->header_bytes);
-    for (uint32_t i = 0; i < packet->piece_count; i++)
-        add_piece(batch, slot, packet->pieces[i].iov_base, packet->pieces[i].iov_len);
-    add_piece(batch, slot, end, pad + SW_ICRC_BYTES);
+    batch->arena_bytes = (uint32_t)(end + trailer_bytes - batch->arena);
 }
 
 /* The ICRC goes behind the payload. `ip_id` is what the kernel will give the packet. */
 static void seal(struct sw_batch *batch, struct slot *slot, uint16_t ip_id)
 {
-    struct iovec *iov = &batch->iov[slot->iov_first];
     uint32_t crc =
         sw_icrc_begin(&slot->path->icrc, ip_id, slot->store, slot->header_bytes, slot->len_bytes);
     uint8_t *trailer = slot->store + slot->header_bytes;
-    if (slot->iov_count == 1) {
+    if (slot->piece_count == 0) {
         crc = sw_icrc_add(crc, trailer, slot->payload_bytes);
         trailer += slot->payload_bytes;
     } else {
-        for (uint32_t i = 1; i + 1 < slot->iov_count; i++)
-            crc = sw_icrc_add(crc, iov[i].iov_base, iov[i].iov_len);
+        for (uint32_t i = 0; i < slot->piece_count; i++) {
+            const struct iovec *piece = &batch->pieces[slot->piece_first + i];
+            crc = sw_icrc_add(crc, piece->iov_base, piece->iov_len);
+        }
     }
     sw_icrc_finish(crc, slot->payload_bytes, trailer);
     if (__builtin_expect(slot->damage, 0))
         slot->store[(slot->damage - 1) / 8] ^= (uint8_t)(1u << (slot->damage - 1) % 8);
+}
+
+/* Appends bytes to a list of pieces, to the last of them if they follow it in memory. */
+static struct iovec *put(struct iovec *first, struct iovec *end, uint8_t *bytes, size_t len)
+{
+    if (end > first && (uint8_t *)end[-1].iov_base + end[-1].iov_len == bytes) {
+        end[-1].iov_len += len;
+        return end;
+    }
+    *end = (struct iovec){bytes, len};
+    return end + 1;
+}
+
+/* Lists the bytes of a group. Returns where the list ends. */
+static struct iovec *list_pieces(const struct sw_batch *batch, const struct group *group)
+{
+    struct iovec *end = group->iov;
+    for (uint32_t i = 0; i < group->count; i++) {
+        const struct slot *slot = &batch->slots[group->first + i];
+        if (slot->piece_count == 0) {
+            end = put(group->iov, end, slot->store, slot->len_bytes);
+            continue;
+        }
+        end = put(group->iov, end, slot->store, slot->header_bytes);
+        for (uint32_t piece = 0; piece < slot->piece_count; piece++) {
+            const struct iovec *from = &batch->pieces[slot->piece_first + piece];
+            end = put(group->iov, end, from->iov_base, from->iov_len);
+        }
+        end = put(group->iov, end, slot->store + slot->header_bytes,
+                  slot->len_bytes - slot->header_bytes - slot->payload_bytes);
+    }
+    return end;
 }
 
 static struct cmsghdr *add_control(struct msghdr *message, struct cmsghdr *at, int level, int type,
@@ -174,15 +207,13 @@ static struct cmsghdr *add_source(struct msghdr *message, const struct sw_roce_p
 static void address_message(struct sw_batch *batch, uint32_t index, uint16_t segment_bytes)
 {
     struct group *group = &batch->groups[index];
-    const struct slot *first = &batch->slots[group->first];
-    const struct slot *last = first + group->count - 1;
-    const struct sw_roce_path *path = first->path;
+    const struct sw_roce_path *path = batch->slots[group->first].path;
     struct msghdr *message = &batch->messages[index].msg_hdr;
     int traffic_class = path->traffic_class, hop_limit = path->hop_limit;
     *message = (struct msghdr){
         .msg_name = &batch->to[index],
-        .msg_iov = &batch->iov[first->iov_first],
-        .msg_iovlen = (size_t)(last->iov_first + last->iov_count - first->iov_first),
+        .msg_iov = group->iov,
+        .msg_iovlen = (size_t)(list_pieces(batch, group) - group->iov),
         .msg_control = group->control,
     };
     message->msg_namelen =
@@ -313,6 +344,8 @@ bool sw_batch_flush(struct sw_batch *batch)
     for (uint32_t at = 0; at < batch->count; groups++) {
         struct group *group = &batch->groups[groups];
         group->first = at;
+        group->iov =
+            at ? group[-1].iov + batch->messages[groups - 1].msg_hdr.msg_iovlen : batch->iov;
         group->count = run_of(batch, at);
         for (uint32_t i = 0; i < group->count; i++) {
             seal(batch, &batch->slots[at + i], (uint16_t)i);
@@ -332,7 +365,7 @@ bool sw_batch_flush(struct sw_batch *batch)
         sw_port_count(batch->port, SW_PORT_TX_BATCHES, groups);
     }
     bool all = !batch->dropped;
-    batch->count = batch->iov_count = 0;
+    batch->count = batch->piece_count = batch->arena_bytes = 0;
     batch->dropped = false;
     return all;
 }
