@@ -106,7 +106,7 @@ static void sw_cm_port_claim__not_kept_by_a_child(void **state)
     struct sw_cm_port_name same = any;
     assert_int_equal(member_claim(&one, &name, NULL), 0);
     assert_int_equal(member_claim(&one, &any, &same.port), 0);
-    member_do(&one, &(struct order){.kind = ORDER_FORK, .which = 3});
+    member_do(&one, &(struct order){.kind = ORDER_FORK, .which = 1});
     member_kill(&one);
     assert_int_equal(member_claim(&other, &name, NULL), 0);
     assert_int_equal(member_claim(&other, &same, NULL), 0);

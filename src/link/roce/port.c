@@ -63,6 +63,8 @@ int sw_socket_ear(bool is_ipv4, const struct in6_addr *address, uint16_t udp_por
                                   sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) &&
                                   sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
     sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    if (!is_ipv4) /* rdma_rxe sends none (RFC 6936); the ICRC covers as much */
+        sw_socket_set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
     if (!can_tell || !sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
         bind(fd, (struct sockaddr *)&own, len)) {
         int err = errno;
