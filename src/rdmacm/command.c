@@ -2,7 +2,9 @@
 #include "rdmacm/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,7 +70,8 @@ static int deliver(struct sw_ucm_channel *channel, struct sw_ucm_event *event, u
     return 0;
 }
 
-/* Sleeps in the pipe, as the program's descriptor and signals say, and not with the lock. */
+/* Sleeps in the pipe, as the program's descriptor and signals say, and not with the lock. `fd` is
+ * ours: the program's may be closed meanwhile, and its number used for another file. */
 static int get_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *command,
                      size_t out_len)
 {
@@ -88,6 +91,41 @@ static int get_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *co
             return rc;
         /* The event was taken back after its byte was read. */
     }
+}
+
+/* Descriptors that are held while GET_EVENT sleeps, as a kernel holds the file of a call that is
+ * under way. A forked child must not have them. */
+#define HELD_MAX 256
+static atomic_int held[HELD_MAX]; /* a descriptor and 1; 0: free */
+
+/* A second descriptor of the channel, in *place; -1: then the program's own must do. */
+static int hold(int fd, int *place)
+{
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    for (*place = 0; own >= 0 && *place < HELD_MAX; ++*place) {
+        int none = 0;
+        if (atomic_compare_exchange_strong(&held[*place], &none, own + 1))
+            return own;
+    }
+    if (own >= 0)
+        close(own);
+    return -1;
+}
+
+static void let_go(int own, int place)
+{
+    atomic_store(&held[place], 0);
+    close(own);
+}
+
+static int wait_event(int fd, const struct rdma_ucm_get_event *command, size_t out_len)
+{
+    int place, own = hold(fd, &place);
+    uint64_t inode = sw_ucm_channel_inode(own < 0 ? fd : own);
+    int rc = inode ? get_event(own < 0 ? fd : own, inode, command, out_len) : -EBADF;
+    if (own >= 0)
+        let_go(own, place);
+    return rc;
 }
 
 static int execute(uint32_t command, uint64_t inode, struct sw_ucm_request *request)
@@ -122,13 +160,18 @@ ssize_t sw_ucm_write(int fd, const void *bytes, size_t len)
     size_t most = is_get_event ? sizeof(request.in.get_event) : commands[header.cmd].size_bytes;
     if (sw_user_read(&request.in, from + sizeof(header), header.in < most ? header.in : most))
         return -EFAULT;
-    int rc = is_get_event ? get_event(fd, inode, &request.in.get_event, header.out)
+    int rc = is_get_event ? wait_event(fd, &request.in.get_event, header.out)
                           : execute(header.cmd, inode, &request);
     return rc ? rc : (ssize_t)len;
 }
 
 static void fork_child(void)
 {
+    for (int i = 0; i < HELD_MAX; i++) {
+        int own = atomic_exchange(&held[i], 0) - 1;
+        if (own >= 0)
+            close(own);
+    }
     sw_ucm_channel_fork_child();
     sw_ucm_service_fork_child();
     sw_ucm_id_fork_child();

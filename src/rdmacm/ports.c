@@ -431,14 +431,14 @@ static int check_alone(const struct sw_cm_port *port)
     return rc || port->fd < 0 ? rc : conflict_elsewhere(&name);
 }
 
+/* Who is told the port before we listen may ask at once (qperf's clients do), so the opening of the
+ * UDP port, which takes the longest, comes last: meanwhile requests wait for the lock. */
 int sw_cm_port_listen(struct sw_cm_port *port, uint64_t service_id)
 {
     struct sockaddr_un address;
     if (port->listener >= 0)
         return -EINVAL;
     int rc = check_alone(port);
-    if (!rc)
-        rc = sw_link_listen_far(&port->name.address);
     if (rc)
         return rc;
     unsigned int len =
@@ -446,8 +446,8 @@ int sw_cm_port_listen(struct sw_cm_port *port, uint64_t service_id)
     int fd = bind_name(SOCK_SEQPACKET, &address, len);
     if (fd < 0)
         return fd;
-    if (listen(fd, 4096)) {
-        rc = -errno;
+    rc = listen(fd, 4096) ? -errno : sw_link_listen_far(&port->name.address);
+    if (rc) {
         close(fd);
         return rc;
     }

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs that connect by librdmacm, in pairs under `sidewire run`: docs/programs.md lists them."""
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import time
+
+import pair
+from pair import Failure, Process, Skip
+
+SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13f}
+SETTLE_S = 0.3  # for servers that tell nobody when they are ready
+TRIES = 3  # the servers of qperf and perftest tell a port before they listen there
+
+PING = ('rping -s -a {host} -p {port} -C 20 -V -v', 'rping -c -a {host} -p {port} -C 20 -V -v', 'tcp',
+        r'server ping data: rdma-ping-19', r'^ping data: rdma-ping-19')
+MATOSE = ('ucmatose -b {host} -p {port} -c {n} -C 20 -S {size}', 'ucmatose -s {host} -p {port} -c {n} -C 20 -S {size}', 'tcp',
+          r'return status 0', r'return status 0')
+# Server, client, port space, what either must say. A server of which nothing is asked may run on, and is ended.
+PAIRS = [
+    PING,
+    ('rping -s -a {host} -p {port} -C 5 -S 4096 -V -q', 'rping -c -a {host} -p {port} -C 5 -S 4096 -V -q', 'tcp', '', ''),
+    MATOSE,
+    ('ucmatose -p {port} -c 5 -C 10 -m', 'ucmatose -s {host} -p {port} -c 5 -C 10 -m -t 8 -a 14', 'tcp', r'return status 0', r'return status 0'),
+    ('ucmatose -p {port} -P ib', 'ucmatose -s {host} -p {port} -P ib', 'ib', r'return status 0', r'return status 0'),
+    ('rdma_server -p {port}', 'rdma_client -s {host} -p {port}', 'tcp', r'end 0', r'end 0'),
+    ('rdma_xserver -p {port}', 'rdma_xclient -s {host} -p {port}', 'tcp', r'end 0', r'end 0'),
+    ('rdma_xserver -p {port} -c x', 'rdma_xclient -s {host} -p {port} -c x', 'ib', r'end 0', r'end 0'),
+    ('rstream -b {host} -p {port} -S 4096 -C 200 -I 5 -T v', 'rstream -s {host} -p {port} -S 4096 -C 200 -I 5 -T v', 'tcp', r'4k', r'4k'),
+    ('rstream -b {host} -p {port} -S 65536 -C 50 -I 2 -T b', 'rstream -s {host} -p {port} -S 65536 -C 50 -I 2 -T b', 'tcp', r'64k', r'64k'),
+    ('riostream -b {host} -p {port} -S 65536 -C 100 -I 1 -T v', 'riostream -s {host} -p {port} -S 65536 -C 100 -I 1 -T v', 'tcp', r'64k', r'64k'),
+    ('cmtime -b {host} -p {port} -c 50', 'cmtime -s {host} -p {port} -c 50', 'tcp', None, r'connect +: +\d'),
+    ('ib_write_bw -R -d sw_lo -F -p {port} -n 500', 'ib_write_bw -R -d sw_lo -F -p {port} -n 500 {host}', 'tcp', r'65536 +500', r'65536 +500'),
+    ('ib_read_lat -R -d sw_lo -F -p {port} -n 500', 'ib_read_lat -R -d sw_lo -F -p {port} -n 500 {host}', 'tcp', r'', r'\b2 +500'),
+    ('ib_send_bw -R -d sw_lo -F -p {port} -n 500 -q 4', 'ib_send_bw -R -d sw_lo -F -p {port} -n 500 -q 4 {host}', 'tcp', r'65536 +2000', r'65536 +2000'),
+    ('ib_send_lat -R -c UD -d sw_lo -F -p {port} -n 200', 'ib_send_lat -R -c UD -d sw_lo -F -p {port} -n 200 {host}', 'tcp', r'\b2 +200', r'\b2 +200'),
+]
+# Those with a port of their own, one at a time.
+ALONE = [
+    ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0'),
+]
+
+
+def free_port():
+    """A port below those that programs get when they ask for any; never the same twice."""
+    free_port.next = (free_port.next + 1 - 10000) % 20000 + 10000
+    return free_port.next
+
+
+free_port.next = 10000 + os.getpid() * 64 % 20000
+
+
+def is_ready(space, port, pid):
+    """Whether a process of that network listens to the port."""
+    with open(f'/proc/{pid}/net/unix', encoding='ascii', errors='replace') as lines:
+        return any(f'@sidewire.cm.s{SPACES[space] << 16 | port:x}.' in line for line in lines)
+
+
+def run_pair(tools, server_line, client_line, *rest, **options):
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return run_once(tools, server_line, client_line, *rest, **options)
+        except Failure as failure:
+            if not tries_left or not server_line.startswith('ib_') or 'RDMA_CM_EVENT_REJECTED; error: 8' not in str(failure):
+                raise
+
+
+def run_once(tools, server_line, client_line, space, server_says, client_says, port=None, host='127.0.0.1', **options):
+    """Starts both; returns what they said. A server that ends by itself must end well."""
+    port = port or free_port()
+    words = [shlex.split(line.format(host=host, port=port)) for line in (server_line, client_line)]
+    if not all(shutil.which(one[0]) for one in words):
+        raise Skip(f'{words[0][0]} is not installed')
+    sides = [Process(tools.run(*words[0], **options))]
+    limit = time.monotonic() + pair.PATIENCE_S
+    try:
+        if space:
+            while sides[0].child.poll() is None and not is_ready(space, port, sides[0].child.pid):
+                if time.monotonic() > limit:
+                    raise Failure(f'{words[0]} does not listen\n{sides[0].text()}')
+                time.sleep(0.01)
+        else:
+            time.sleep(SETTLE_S)
+        sides.append(Process(tools.run(*words[1], **options)))
+        hung = not sides[1].wait(limit)
+        hung = hung or (server_says is not None and sides[1].child.returncode == 0 and not sides[0].wait(limit))
+    finally:
+        runs_on = sides[0].child.poll() is None
+        for side in sides:
+            side.end()
+    texts = [side.text() for side in sides]
+    ends = [0 if runs_on and server_says is None else sides[0].child.returncode, sides[1].child.returncode]
+    said = [re.search(says or '', text, re.M) for says, text in zip((server_says, client_says), texts)]
+    if hung or any(ends) or not all(said):
+        raise Failure(f'hung: {hung}, statuses {ends}, said {[bool(one) for one in said]}\n--- server: {words[0]}\n{texts[0]}'
+                      f'--- client: {words[1]}\n{texts[1]}')
+    return texts
+
+
+def persistent(tools):
+    """One server, several clients after another."""
+    port = free_port()
+    server = Process(tools.run(*shlex.split(f'rping -s -P -a 127.0.0.1 -p {port}')))
+    try:
+        while not is_ready('tcp', port, server.child.pid):
+            time.sleep(0.01)
+        for _ in range(3):
+            tools.output(*shlex.split(f'rping -c -a 127.0.0.1 -p {port} -C 5 -V'))
+        if server.child.poll() is not None:
+            raise Failure(f'the server has ended\n{server.text()}')
+    finally:
+        server.end()
+
+
+def copy(tools):
+    """rcopy of a file, whose digest is compared."""
+    folder = tempfile.mkdtemp(prefix='sidewire-cm-')
+    try:
+        source, target = os.path.join(folder, 'source'), os.path.join(folder, 'target')
+        with open(source, 'wb') as out:
+            out.write(os.urandom(5000003))
+        run_pair(tools, 'rcopy -p {port}', f'rcopy {source} {{host}}:{target} -p {{port}}', 'tcp', None, r'5000003 bytes')
+        digests = []
+        for path in (source, target):
+            with open(path, 'rb') as data:
+                digests.append(hashlib.sha256(data.read()).digest())
+        if digests[0] != digests[1]:
+            raise Failure('the copy differs')
+    finally:
+        shutil.rmtree(folder)
+
+
+def pong(tools):
+    run_pair(tools, 'udpong -b {host} -p {port} -S 1024 -C 500 -T e', 'udpong -s {host} -p {port} -S 1024 -C 500 -T e', None, None, r'1k')
+
+
+def fio(tools, verb, depth):
+    """fio's engine. What is sent without a receive fails (its server allows no retries), so there is one for each message."""
+    size = '--bs=64k --size=1m'
+    text = run_pair(tools, f'fio --name=s --ioengine=rdma --port={{port}} --rw=read --iodepth=32 {size}',
+                    f'fio --name=c --ioengine=rdma --hostname={{host}} --port={{port}} --verb={verb} --rw=write --iodepth={depth} {size}',
+                    'tcp', '', r'io=1024KiB')[1]
+    if re.search(r'err= *[1-9]', text):
+        raise Failure(text)
+
+
+def qperf(tools):
+    port = pair.free_port()
+    server = Process(tools.run('qperf', '-lp', str(port)))
+    try:
+        while not pair.is_listening(port, server.child.pid):
+            time.sleep(0.01)
+        for test, figure in (('rc_lat', 'latency'), ('rc_bw', 'bw'), ('rc_rdma_read_lat', 'latency'), ('rc_rdma_write_bw', 'bw'),
+                             ('rc_fetch_add_mr', 'msg_rate')):
+            qperf_one(tools, port, test, figure)
+    finally:
+        server.end()
+
+
+def qperf_one(tools, port, test, figure):
+    for tries_left in reversed(range(TRIES)):
+        client = Process(tools.run(*shlex.split(f'qperf 127.0.0.1 -lp {port} -cm 1 -t 1 {test}')))
+        ended = client.wait(time.monotonic() + pair.PATIENCE_S)
+        client.end()
+        text = client.text()
+        if ended and re.search(rf'{figure} += +\d', text):
+            return
+        if not tries_left or 'Event rejected' not in text:
+            raise Failure(f'{test}: {text}')
+
+
+def needs(program, case):
+    def run(tools):
+        if not shutil.which(program):
+            raise Skip(f'{program} is not installed')
+        case(tools)
+    return run
+
+
+def cases():
+    found = [(server.format(host='HOST', port='PORT', n=3, size=1000), lambda tools, row=(server.replace('{n}', '3').replace('{size}', '1000'),
+              client.replace('{n}', '3').replace('{size}', '1000'), *rest): run_pair(tools, *row)) for server, client, *rest in PAIRS]
+    found += [(f'IPv6: {row[0].split()[0]}', lambda tools, row=row: run_pair(tools, *row, host='::1')) for row in (PING,)]
+    found += [('rping -s -P', needs('rping', persistent)), ('rcopy', needs('rcopy', copy)), ('udpong', needs('udpong', pong)),
+              ('qperf -cm 1', needs('qperf', qperf))]
+    found += [(f'fio --verb={verb}', lambda tools, verb=verb, depth=depth: needs('fio', lambda t: fio(t, verb, depth))(tools))
+              for verb, depth in (('write', 4), ('read', 4), ('send', 1))]
+    found += [(row[0].format(host='HOST'), lambda tools, row=row: run_pair(tools, *row, port=7174)) for row in ALONE]
+    return found
+
+
+def packet_cases():
+    """The same with every message a packet."""
+    rows = [PING, ('ucmatose -p {port} -c 3 -C 20 -S 1000', 'ucmatose -s {host} -p {port} -c 3 -C 20 -S 1000', *MATOSE[2:]), *PAIRS[8:9], ALONE[0]]
+    return [(row[0].format(host='HOST', port='PORT'), lambda tools, row=row: run_pair(tools, *row, link='roce',
+             port=7174 if row in ALONE else None)) for row in rows]
