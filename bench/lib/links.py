@@ -6,6 +6,7 @@ import json
 import os
 
 import between
+import guests
 import procs
 from experiment import Experiment
 
@@ -26,6 +27,8 @@ PLAN = (
      LATENCY, 1.2, 0.9),
     ('hosts: ib_write_lat -s 8, and ib_send_lat', 'hosts_latency', 'ib_write_lat', 'ib_send_lat',
      LATENCY, 3.0, 1.5),
+    ('guests: ib_write_bw -s 65536, and rdma_rxe', 'guests_bandwidth', 'ib_write_bw', 'rdma_rxe',
+     BANDWIDTH, 1.0, 3.0),
     ('hosts: ib_write_bw, 1% lost, and none', 'hosts_loss', '1% lost', 'none lost', BANDWIDTH, 0.7,
      0.9),
     ('hosts: 8 B WRITE rate, 1,000 QPs, and 1', 'hosts_qps', '1000 QPs', '1 QP', RATE, 0.7, 0.9),
@@ -39,7 +42,7 @@ ROWS = [(title, key, ours, peer, figure, unit, least, at_least, aim)
 
 
 def experiments(bench):
-    return [*(host_bandwidth(bench, mtu) for mtu in MTUS), host_latency(bench), host_loss(bench),
+    return [*(host_bandwidth(bench, mtu) for mtu in MTUS), host_latency(bench), guest_bandwidth(bench), host_loss(bench),
             *many_qps(bench), incast(bench)]
 
 
@@ -57,6 +60,14 @@ def host_latency(bench):
         'ib_send_lat': lambda: bench.latency('ib_send_lat', 8, iterations=count, sidewire=two),
         'ib_write_lat': lambda: bench.latency('ib_write_lat', 8, iterations=count, sidewire=two),
         'UCX tag_lat': lambda: two.ucx_tcp('tag_lat', 8, count // bench.divide)}, place=two)
+
+
+def guest_bandwidth(bench):
+    """Slow machines, in which only the ratio means something."""
+    two, count = guests.Guests(os.path.join(bench.sidewire.build, 'src/preload/libsidewire.so')), 400 // bench.divide
+    return Experiment('guests_bandwidth', '64 KiB WRITE between emulated machines', {
+        'ib_write_bw': lambda: two.bandwidth(LARGE, count, False),
+        'rdma_rxe': lambda: two.bandwidth(LARGE, count, True)}, place=two)
 
 
 def host_loss(bench):

@@ -17,25 +17,25 @@ def peer(*args, **kwargs):
     return subprocess.run([PEER, *args], capture_output=True, text=True, **kwargs)
 
 
-def inside(command):
+def inside(command, guest='b'):
     """Runs a shell command in the guest; its output and status."""
-    done = peer('exec', 'b', command)
+    done = peer('exec', guest, command)
     return done.stdout + done.stderr, done.returncode
 
 
-def spawn(name, command, is_there, seconds=300):
+def spawn(name, command, is_there, seconds=300, guest='b'):
     """Starts a server in the guest and waits for what says that it listens."""
-    started = peer('exec', 'b', f'spawn {name} {seconds} {command}; '
+    started = peer('exec', guest, f'spawn {name} {seconds} {command}; '
                                 f'for i in 1 2 3 4 5 6 7 8 9 10; do {is_there} && exit 0; sleep 0.5; done; '
                                 f'cat /tmp/{name}.log; exit 1')
     print(started.stdout + started.stderr, end='', flush=True)
     return started.returncode == 0
 
 
-def push(path, name):
+def push(path, name, guest='b'):
     """Copies a program into the guest's /bin."""
     with open(path, 'rb') as file:
-        return subprocess.run([PEER, 'exec', '-i', 'b', f'cat >/bin/{name}; chmod +x /bin/{name}'], stdin=file).returncode == 0
+        return subprocess.run([PEER, 'exec', '-i', guest, f'cat >/bin/{name}; chmod +x /bin/{name}'], stdin=file).returncode == 0
 
 
 def prepare():
