@@ -35,8 +35,8 @@ struct sw_cm_listener;
 
 /*
  * Where a MAD goes or came from, always seen from here. The machine only compares remote_gid (with
- * the CA GUID it tells nodes apart) and hands the path of an id to send(); the rest is between who
- * sends and who receives.
+ * the CA GUID it tells nodes apart), looks for the slot in sw_cm_gone(), and hands the path of an
+ * id to send(); the rest is between who sends and who receives.
  */
 struct sw_cm_path {
     uint8_t local_gid[16], remote_gid[16]; /* network order; IPv4 as ::ffff:a.b.c.d */

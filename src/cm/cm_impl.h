@@ -24,10 +24,13 @@ void sw_cm_forget_remote_qpn(struct sw_cm_id *id);
 /* Out of all tables, without a timer: IDLE. */
 void sw_cm_detach(struct sw_cm *cm, struct sw_cm_id *id);
 struct sw_cm_id *sw_cm_by_local(const struct sw_cm *cm, uint32_t comm_id);
-struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint64_t ca_guid);
+/* A node is a CA GUID at an address: nobody ends the connections of another. */
+struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint64_t ca_guid,
+                                 const struct sw_cm_path *path);
 struct sw_cm_id *sw_cm_by_request(const struct sw_cm *cm, uint32_t request_id,
                                   const struct sw_cm_path *path);
-struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint64_t ca_guid);
+struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint64_t ca_guid,
+                                     const struct sw_cm_path *path);
 struct sw_cm_listener *sw_cm_listener_of(const struct sw_cm *cm, uint64_t service_id);
 /* An id, of which there may be others, whose path leads to this slot; NULL: none is left. */
 struct sw_cm_id *sw_cm_by_slot(const struct sw_cm *cm, uint16_t slot);

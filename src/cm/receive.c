@@ -110,7 +110,7 @@ static uint16_t fault_of_req(const struct sw_cm_req *req)
 static bool is_known_req(struct sw_cm *cm, const struct arrival *in)
 {
     const struct sw_cm_req *req = &in->message->req;
-    struct sw_cm_id *id = sw_cm_by_remote(cm, req->local_comm_id, req->local_ca_guid);
+    struct sw_cm_id *id = sw_cm_by_remote(cm, req->local_comm_id, req->local_ca_guid, in->path);
     if (id && id->request == in->message->transaction && !id->active) {
         again_req(cm, id, in);
         return true;
@@ -120,7 +120,7 @@ static bool is_known_req(struct sw_cm *cm, const struct arrival *in)
         id = NULL;
     }
     if (!id)
-        id = sw_cm_by_remote_qpn(cm, req->local_qpn, req->local_ca_guid);
+        id = sw_cm_by_remote_qpn(cm, req->local_qpn, req->local_ca_guid, in->path);
     if (!id)
         return false;
     refuse(cm, in, req->local_comm_id, 0, SW_CM_ABOUT_REQ, SW_CM_REASON_STALE);
@@ -192,14 +192,15 @@ static void again_rep(struct sw_cm *cm, struct sw_cm_id *id, const struct arriva
 }
 
 /* The one that the peer of a REP must have forgotten. */
-static struct sw_cm_id *stale_by_rep(struct sw_cm *cm, const struct sw_cm_rep *rep, uint32_t qpn)
+static struct sw_cm_id *stale_by_rep(struct sw_cm *cm, const struct arrival *in, uint32_t qpn)
 {
-    struct sw_cm_id *old = sw_cm_by_remote(cm, rep->local_comm_id, rep->local_ca_guid);
+    const struct sw_cm_rep *rep = &in->message->rep;
+    struct sw_cm_id *old = sw_cm_by_remote(cm, rep->local_comm_id, rep->local_ca_guid, in->path);
     if (old && old->state == SW_CM_TIMEWAIT) { /* over, and its number is used again */
         sw_cm_forget_remote(old);
         old = NULL;
     }
-    return old ? old : sw_cm_by_remote_qpn(cm, qpn, rep->local_ca_guid);
+    return old ? old : sw_cm_by_remote_qpn(cm, qpn, rep->local_ca_guid, in->path);
 }
 
 /* The peer's QP belongs to a connection that we still have: both end. */
@@ -217,7 +218,7 @@ static void refuse_stale_rep(struct sw_cm *cm, struct sw_cm_id *id, const struct
     sw_cm_detach(cm, id);
     sw_cm_tell(cm, id,
                &(struct sw_cm_event){.kind = SW_CM_EVENT_REJ, .message = &told, .path = in->path});
-    struct sw_cm_id *old = stale_by_rep(cm, rep, qpn); /* the user may have done anything to it */
+    struct sw_cm_id *old = stale_by_rep(cm, in, qpn); /* the user may have done anything to it */
     if (old)
         make_stale(cm, old, in->now_ns);
 }
@@ -235,7 +236,7 @@ static void receive_rep(struct sw_cm *cm, const struct arrival *in)
         return stray(cm);
     }
     uint32_t qpn = id->is_xrc ? rep->local_eecn : rep->local_qpn;
-    if (stale_by_rep(cm, rep, qpn))
+    if (stale_by_rep(cm, in, qpn))
         return refuse_stale_rep(cm, id, in, qpn);
     sw_cm_timer_clear(&cm->timers, &id->timer);
     id->remote_comm_id = rep->local_comm_id;
@@ -295,11 +296,8 @@ static struct sw_cm_id *rejected_id(const struct sw_cm *cm, const struct arrival
     struct sw_cm_id *id = id_of(cm, in, rej->local_comm_id, rej->remote_comm_id);
     if (!id)
         id = asking_id_of(cm, in, rej->remote_comm_id);
-    if (!id && rej->reason == SW_CM_REASON_TIMEOUT && rej->info_len >= 8) {
-        id = sw_cm_by_remote(cm, rej->local_comm_id, sw_be64_load(rej->info));
-        if (id && !is_from_peer(id, in))
-            id = NULL;
-    }
+    if (!id && rej->reason == SW_CM_REASON_TIMEOUT && rej->info_len >= 8)
+        id = sw_cm_by_remote(cm, rej->local_comm_id, sw_be64_load(rej->info), in->path);
     return id;
 }
 

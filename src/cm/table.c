@@ -119,12 +119,19 @@ struct sw_cm_id *sw_cm_by_local(const struct sw_cm *cm, uint32_t comm_id)
     return link ? ID_OF(link, local_link) : NULL;
 }
 
-struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint64_t ca_guid)
+static bool is_at(const struct sw_cm_id *id, const struct sw_cm_path *path)
+{
+    return memcmp(id->path.remote_gid, path->remote_gid, sizeof(path->remote_gid)) == 0;
+}
+
+struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint64_t ca_guid,
+                                 const struct sw_cm_path *path)
 {
     struct sw_cm_link *link = cm->by_remote[bucket_of(comm_id, ca_guid)];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, remote_link);
-        if (!id->is_sidr && id->remote_comm_id == comm_id && id->remote_ca_guid == ca_guid)
+        if (!id->is_sidr && id->remote_comm_id == comm_id && id->remote_ca_guid == ca_guid &&
+            is_at(id, path))
             return id;
     }
     return NULL;
@@ -136,19 +143,19 @@ struct sw_cm_id *sw_cm_by_request(const struct sw_cm *cm, uint32_t request_id,
     struct sw_cm_link *link = cm->by_remote[bucket_of(request_id, node_of(path))];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, remote_link);
-        if (id->is_sidr && id->remote_comm_id == request_id &&
-            memcmp(id->path.remote_gid, path->remote_gid, sizeof(path->remote_gid)) == 0)
+        if (id->is_sidr && id->remote_comm_id == request_id && is_at(id, path))
             return id;
     }
     return NULL;
 }
 
-struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint64_t ca_guid)
+struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint64_t ca_guid,
+                                     const struct sw_cm_path *path)
 {
     struct sw_cm_link *link = cm->by_remote_qpn[bucket_of(qpn, ca_guid)];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, qpn_link);
-        if (id->remote_qpn == qpn && id->remote_ca_guid == ca_guid)
+        if (id->remote_qpn == qpn && id->remote_ca_guid == ca_guid && is_at(id, path))
             return id;
     }
     return NULL;

@@ -120,6 +120,19 @@ static void req__with_the_qpn_of_another_node_is_not_stale(void **state)
     assert_int_equal(passive->state, SW_CM_ESTABLISHED);
 }
 
+static void req__from_elsewhere_ends_no_connection(void **state)
+{
+    (void)state;
+    struct sw_cm_message qpn = req_of(active.local_comm_id + 1, 17, 1),
+                         comm_id = req_of(active.local_comm_id, 18, 2);
+    rig_inject(2, 1, &qpn);
+    rig_inject(2, 1, &comm_id);
+    assert_int_equal(passive->state, SW_CM_ESTABLISHED);
+    rig_nothing_sent(1);
+    rig_expect(1, SW_CM_EVENT_REQ);
+    rig_expect(1, SW_CM_EVENT_REQ);
+}
+
 static void rep__with_the_qpn_of_a_connection_is_stale(void **state)
 {
     (void)state;
@@ -168,6 +181,7 @@ int main(void)
         cmocka_unit_test(req__with_the_qpn_of_one_that_ends_is_new),
         cmocka_unit_test(req__with_the_qpn_of_one_rejected_is_new),
         cmocka_unit_test_setup(req__with_the_qpn_of_another_node_is_not_stale, setup_connected),
+        cmocka_unit_test_setup(req__from_elsewhere_ends_no_connection, setup_connected),
         cmocka_unit_test_setup(rep__with_the_qpn_of_a_connection_is_stale, setup_connected),
         cmocka_unit_test_setup(stale__user_may_destroy_everything, setup_connected),
     };
