@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Packets of src/wire and the machines of src/transport, judged by rdma_rxe of a stock kernel. usage: test_kernel.py FRAMES MACHINES TARGET
+"""Packets of src/wire and the machines of src/transport and src/cm, judged by rdma_rxe and rdma_cm of a stock kernel.
+usage: test_kernel.py FRAMES CONNECTIONS MACHINES TARGET
 
 Boots a guest (the first time its image is made, which downloads Debian packages). FRAMES sends single packets to it over IPv4 and IPv6, with
-rping there; MACHINES works with TARGET, which is pushed into it. KP_KERNEL=6.12 also tries FLUSH and ATOMIC WRITE.
+rping there; CONNECTIONS connects to rping and udaddy, and is connected to; MACHINES works with TARGET, which is pushed into it. KP_KERNEL=6.12 also tries FLUSH and ATOMIC WRITE.
 """
 import os
 import subprocess
@@ -37,13 +38,23 @@ def run_frames(frames):
     return good
 
 
+def run_connections(connections):
+    good = True
+    for own, other, _ in FRAMES_RUNS:
+        good &= guest.spawn('rping', f'rping -s -P -a {other}', 'rdma res show cm_id | grep LISTEN | grep -q rping') and \
+            judge('rping', connections, own, other, guest.PEER)
+        guest.peer('exec', 'b', 'kill -9 $(pidof rping) $(pidof udaddy); sleep 0.5')
+    return good
+
+
 def run_machines(machines, target):
     return guest.push(target, 'target') and guest.spawn('target', 'target rxe0 1', 'netstat -ltn | grep -q :18600') and \
         judge('target', machines, guest.OWN, guest.GUEST)
 
 
-def run(frames, machines, target):
+def run(frames, connections, machines, target):
     good = run_frames(frames)
+    good &= run_connections(connections)
     return run_machines(machines, target) and good
 
 
