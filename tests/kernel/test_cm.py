@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe, both ways. usage: test_cm.py SIDEWIRE
+
+What a program prints of data it has checked decides (rping -V, rstream -T v), and both sides' statuses.
+"""
+import os
+import sys
+import time
+
+sys.dont_write_bytecode = True
+
+import kernel_guest as guest  # noqa: E402
+from test_programs import Host, say  # noqa: E402
+
+RSTREAM = '/usr/bin/rstream'
+SECONDS = 40
+FAULTS = 'loss=3%,dup=3%,reorder=5%:2ms,seed=7'
+# Server and client; {to}: the server's address, {own}: that of the side it runs on. What both must print.
+CASES = [
+    ('rping -s -a {to} -p {port} -C 10 -V', 'rping -c -a {to} -p {port} -C 10 -V -v', 4, '', 'rdma-ping-9'),
+    ('rping -s -a {to} -p {port} -C 10 -V', 'rping -c -a {to} -p {port} -C 10 -V -v', 6, '', 'rdma-ping-9'),
+    ('ucmatose -p {port} -c 10', 'ucmatose -s {to} -p {port} -c 10', 4, 'return status 0', 'return status 0'),
+    ('udaddy -c 3', 'udaddy -s {to} -c 3', 4, 'return status 0', 'return status 0'),
+    ('udaddy -b {to} -f ip6', 'udaddy -s {to} -f ip6', 6, 'return status 0', 'return status 0'),
+    ('rstream -b {to} -p {port} -S 4096 -C 100 -T v', 'rstream -s {to} -p {port} -S 4096 -C 100 -T v', 4, '4k', '4k'),
+    ('mckey -m 239.7.7.7 -b {own}', 'mckey -m 239.7.7.7 -b {own} -s', 4, 'return status 0', 'return status 0'),
+]
+
+
+def wait_ended(name):
+    return guest.inside(f'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do kill -0 $(cat /tmp/{name}.pid) 2>/dev/null || break; '
+                        f'sleep 0.3; done; cat /tmp/{name}.log')[0]
+
+
+def addresses(family):
+    return (guest.OWN, guest.GUEST) if family == 4 else (guest.OWN6, guest.GUEST6)
+
+
+def to_kernel(host, case, port):
+    """Our client, the kernel's server."""
+    server, client, family, server_says, client_says = case
+    own, other = addresses(family)
+    line = server.format(to=other, own=other, port=port)
+    guest.inside(f'spawn server {SECONDS} {line}; sleep 1')
+    text, status = host.finish(host.start(client.format(to=other, own=own, port=port)), SECONDS)
+    theirs = wait_ended('server')
+    return say(status == 0 and client_says in text and server_says in theirs, f'to the kernel: {client.split()[0]} (IPv{family})', text, theirs)
+
+
+def from_kernel(host, case, port):
+    """The kernel's client, our server."""
+    server, client, family, server_says, client_says = case
+    own, other = addresses(family)
+    process = host.start(server.format(to=own, own=own, port=port))
+    time.sleep(1)
+    theirs, status = guest.inside(f'timeout {SECONDS} {client.format(to=own, own=other, port=port)}')
+    text, own_status = host.finish(process, 15)
+    return say(status == 0 and own_status == 0 and server_says in text and client_says in theirs,
+               f'from the kernel: {client.split()[0]} (IPv{family})', text, theirs)
+
+
+def nobody_listens(host, port):
+    """Refused at once by either side, with the reason."""
+    start = time.monotonic()
+    text, status = host.finish(host.start(f'rping -c -a {guest.GUEST} -p {port} -C 1'), SECONDS)
+    good = say(status != 0 and 'REJECTED, error 8' in text and time.monotonic() - start < 5, 'the kernel refuses', text)
+    server = host.start(f'rping -s -P -a {guest.OWN} -p {port + 1}')
+    time.sleep(1)
+    theirs, status = guest.inside(f'timeout {SECONDS} rping -c -a {guest.OWN} -p {port} -C 1')
+    server.kill()
+    text = host.finish(server)[0]
+    return good & say(status != 0 and 'REJECTED, error 8' in theirs, 'we refuse the kernel', text, theirs)
+
+
+def messages_lost(sidewire, port):
+    """Connections come to be and end all the same; of the rules, those of our side count."""
+    host = Host(sidewire)
+    host.command[-1:] = ['--faults', FAULTS, '--']
+    good = True
+    for case in (CASES[0], CASES[2]):
+        good &= to_kernel(host, case, port) & from_kernel(host, case, port + 1)
+        port += 2
+    return say(good, f'with {FAULTS}')
+
+
+def killed_while_connected(host, port):
+    """Our server sees the end of the kernel's client, which says DREQ for a process that was killed."""
+    server = host.start(f'rping -s -a {guest.OWN} -p {port}')
+    time.sleep(1)
+    guest.inside(f'spawn client {SECONDS} rping -c -a {guest.OWN} -p {port} -d; sleep 2; kill -9 $(pidof rping)')
+    text, _ = host.finish(server, 20)
+    return say('DISCONNECT EVENT' in text, 'the kernel\'s client is killed: our server sees its end', text)
+
+
+def run(sidewire):
+    host, port, good = Host(sidewire), 17100, True
+    if not os.path.exists(RSTREAM) or not guest.push(RSTREAM, 'rstream'):  # the image has it not
+        print(f'FAIL {RSTREAM}: not there (package rdmacm-utils)')
+        return False
+    for case in CASES:
+        good &= to_kernel(host, case, port) & from_kernel(host, case, port + 1)
+        port += 2
+    for check in (nobody_listens, killed_while_connected):
+        good &= check(host, port)
+        port += 2
+    return good & messages_lost(sidewire, port)
+
+
+if __name__ == '__main__':
+    sys.exit(guest.with_guest(run, *sys.argv[1:]))
