@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 
+import hosts
 import pair
 from pair import Failure, Process, Skip
 
@@ -68,13 +69,14 @@ def run_pair(tools, server_line, client_line, *rest, **options):
                 raise
 
 
-def run_once(tools, server_line, client_line, space, server_says, client_says, port=None, host='127.0.0.1', **options):
-    """Starts both; returns what they said. A server that ends by itself must end well."""
+def run_once(tools, server_line, client_line, space, server_says, client_says, port=None, host='127.0.0.1', wraps=((), ()), own=None,
+             **options):
+    """Starts both; returns what they said. A server that ends by itself must end well. `own`: the client's address."""
     port = port or free_port()
-    words = [shlex.split(line.format(host=host, port=port)) for line in (server_line, client_line)]
+    words = [shlex.split(line.format(host=host, port=port, own=own or host)) for line in (server_line, client_line)]
     if not all(shutil.which(one[0]) for one in words):
         raise Skip(f'{words[0][0]} is not installed')
-    sides = [Process(tools.run(*words[0], **options))]
+    sides = [Process(tools.run(*words[0], wrap=wraps[0], **options))]
     limit = time.monotonic() + pair.PATIENCE_S
     try:
         if space:
@@ -84,7 +86,7 @@ def run_once(tools, server_line, client_line, space, server_says, client_says, p
                 time.sleep(0.01)
         else:
             time.sleep(SETTLE_S)
-        sides.append(Process(tools.run(*words[1], **options)))
+        sides.append(Process(tools.run(*words[1], wrap=wraps[1], **options)))
         hung = not sides[1].wait(limit)
         hung = hung or (server_says is not None and sides[1].child.returncode == 0 and not sides[0].wait(limit))
     finally:
@@ -197,3 +199,33 @@ def packet_cases():
     rows = [PING, ('ucmatose -p {port} -c 3 -C 20 -S 1000', 'ucmatose -s {host} -p {port} -c 3 -C 20 -S 1000', *MATOSE[2:]), *PAIRS[8:9], ALONE[0]]
     return [(row[0].format(host='HOST', port='PORT'), lambda tools, row=row: run_pair(tools, *row, link='roce',
              port=7174 if row in ALONE else None)) for row in rows]
+
+
+HOST_ROWS = [
+    PING,
+    ('ucmatose -p {port} -c 10 -C 20', 'ucmatose -s {host} -p {port} -c 10 -C 20', *MATOSE[2:]),
+    ('rdma_server -p {port}', 'rdma_client -s {host} -p {port}', 'tcp', r'end 0', r'end 0'),
+    *PAIRS[8:9],
+    ('riostream -b {host} -p {port} -S 65536 -C 100 -I 1 -T v', 'riostream -s {host} -p {port} -S 65536 -C 100 -I 1 -T v', 'tcp', r'64k', r'64k'),
+]
+MCKEY = ('mckey -m 239.1.2.3 -b {host} -C 20', 'mckey -m 239.1.2.3 -b {own} -C 20 -s', None, r'return status 0', r'return status 0')
+FAULTS = 'loss=3%,reorder=5%:1ms,dup=3%,seed=5'
+
+
+def on_hosts(tools, row, family=4, **options):
+    """The server on one of two hosts, the client on the other."""
+    two = hosts.Hosts()
+    own, host = hosts.ADDRESSES if family == 4 else ('fd99::1', 'fd99::2')
+    try:
+        run_pair(tools, *row, host=host, own=own, wraps=(two.wrap[1], two.wrap[0]), **options)
+    finally:
+        two.close()
+
+
+def host_cases():
+    found = [(f'IPv4: {row[0].format(host="HOST", port="PORT")}', lambda tools, row=row: on_hosts(tools, row)) for row in HOST_ROWS]
+    found += [('IPv6: rping', lambda tools: on_hosts(tools, PING, 6)), ('IPv4: udaddy', lambda tools: on_hosts(tools, ALONE[0], port=7174)),
+              ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in ALONE[0]), 6, port=7174)),
+              ('IPv4: mckey', lambda tools: on_hosts(tools, MCKEY))]
+    found += [(f'IPv4, with {FAULTS}: {row[0].split()[0]}', lambda tools, row=row: on_hosts(tools, row, faults=FAULTS)) for row in HOST_ROWS[:2]]
+    return found
