@@ -85,6 +85,7 @@ static int send_request(struct sw_ucm_id *id, const struct rdma_ucm_conn_param *
     struct sw_cm_path path;
     struct sw_cm_req req = {
         .vendor_id = id->ece.vendor_id,
+        .ece_options = id->ece.attr_mod,
         .service_id = sw_address_service_id(&id->dst, id->port_space),
         .local_qpn = id->qpn,
         .responder_resources = param->responder_resources,
@@ -195,6 +196,8 @@ static int send_reply(struct sw_ucm_id *id, const struct rdma_ucm_conn_param *pa
         .flow_control = param->flow_control,
         .rnr_retry_count = at_most_7(param->rnr_retry_count),
         .srq = id->srq,
+        .vendor_id = id->ece.vendor_id,
+        .ece_options = id->ece.attr_mod,
     };
     if (id->qp_type == IBV_QPT_XRC_RECV) {
         rep.local_eecn = id->qpn;
@@ -212,7 +215,11 @@ static int send_datagram_reply(struct sw_ucm_id *id, const struct rdma_ucm_conn_
 {
     /* Programs may name a Q_Key with AF_IB only. */
     int rc = sw_ucm_service_set_qkey(id, id->src.family == AF_IB ? param->qkey : 0);
-    struct sw_cm_sidr_rep rep = {.status = SW_CM_SIDR_VALID, .qpn = id->qpn, .qkey = id->qkey};
+    struct sw_cm_sidr_rep rep = {.status = SW_CM_SIDR_VALID,
+                                 .qpn = id->qpn,
+                                 .qkey = id->qkey,
+                                 .vendor_id = id->ece.vendor_id,
+                                 .ece_options = id->ece.attr_mod};
     if (rc || param->private_data_len > sizeof(rep.private_data))
         return -EINVAL;
     memcpy(rep.private_data, param->private_data, param->private_data_len);

@@ -201,6 +201,7 @@ static void tell_request(struct sw_ucm_id *id, const struct sw_cm_message *messa
         conn->srq = req->srq;
         conn->qp_num = req->local_qpn;
         event->response.ece.vendor_id = req->vendor_id;
+        event->response.ece.attr_mod = req->ece_options;
     }
     sw_ucm_channel_push(listener->channel, event);
 }
@@ -225,6 +226,8 @@ static void tell_reply(struct sw_ucm_id *id, const struct sw_cm_rep *rep)
     conn->rnr_retry_count = rep->rnr_retry_count;
     conn->srq = rep->srq;
     conn->qp_num = id->remote_qpn;
+    event->response.ece.vendor_id = rep->vendor_id;
+    event->response.ece.attr_mod = rep->ece_options;
     sw_ucm_event_send(event);
 }
 
@@ -260,6 +263,8 @@ static void tell_datagram_peer(struct sw_ucm_id *id, const struct sw_cm_sidr_rep
         ud->qp_num = rep->qpn;
         ud->qkey = rep->qkey;
         sw_ucm_event_address(id, id->route.dgid, &ud->ah_attr);
+        event->response.ece.vendor_id = rep->vendor_id;
+        event->response.ece.attr_mod = rep->ece_options;
     }
     sw_ucm_event_send(event);
 }

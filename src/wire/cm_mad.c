@@ -172,6 +172,7 @@ static void rep_decode(const uint8_t *from, struct sw_cm_rep *out)
     out->starting_psn = sw_be24_load(from + 20);
     out->responder_resources = from[24];
     out->initiator_depth = from[25];
+    out->vendor_id = (uint32_t)from[15] << 16 | (uint32_t)from[19] << 8 | from[23];
     out->target_ack_delay = bits_load(from[26], 3, 5);
     out->failover_accepted = bits_load(from[26], 1, 2);
     out->flow_control = bits_load(from[26], 0, 1);
@@ -185,9 +186,9 @@ static void rep_encode(const struct sw_cm_rep *rep, uint8_t *to)
 {
     ids_store(to, rep->local_comm_id, rep->remote_comm_id);
     sw_be32_store(to + 8, rep->local_qkey);
-    be24_store(to + 12, rep->local_qpn, 0);
-    be24_store(to + 16, rep->local_eecn, 0);
-    be24_store(to + 20, rep->starting_psn, 0);
+    be24_store(to + 12, rep->local_qpn, (uint8_t)(rep->vendor_id >> 16));
+    be24_store(to + 16, rep->local_eecn, (uint8_t)(rep->vendor_id >> 8));
+    be24_store(to + 20, rep->starting_psn, (uint8_t)rep->vendor_id);
     to[24] = rep->responder_resources;
     to[25] = rep->initiator_depth;
     to[26] = bits(rep->target_ack_delay, 3, 5) | bits(rep->failover_accepted, 1, 2) |
@@ -257,6 +258,7 @@ static void sidr_rep_decode(const uint8_t *from, struct sw_cm_sidr_rep *out)
     out->status = from[4];
     out->info_len = from[5];
     out->qpn = sw_be24_load(from + 8);
+    out->vendor_id = (uint32_t)sw_be16_load(from + 6) << 8 | from[11];
     out->service_id = sw_be64_load(from + 12);
     out->qkey = sw_be32_load(from + 20);
     memcpy(out->info, from + 24, sizeof(out->info));
@@ -268,7 +270,8 @@ static void sidr_rep_encode(const struct sw_cm_sidr_rep *rep, uint8_t *to)
     sw_be32_store(to, rep->request_id);
     to[4] = rep->status;
     to[5] = rep->info_len;
-    be24_store(to + 8, rep->qpn, 0);
+    sw_be16_store(to + 6, (uint16_t)(rep->vendor_id >> 8));
+    be24_store(to + 8, rep->qpn, (uint8_t)rep->vendor_id);
     sw_be64_store(to + 12, rep->service_id);
     sw_be32_store(to + 20, rep->qkey);
     memcpy(to + 24, rep->info, sizeof(rep->info));
@@ -420,6 +423,26 @@ static bool info_fits(const struct sw_cm_message *message)
     return message->attribute != SW_CM_APR || message->apr.info_len <= SW_CM_INFO_MAX;
 }
 
+/* The one field of some messages that lies in the header. */
+static uint32_t modifier_of(const struct sw_cm_message *message)
+{
+    if (message->attribute == SW_CM_REQ)
+        return message->req.ece_options;
+    if (message->attribute == SW_CM_REP)
+        return message->rep.ece_options;
+    return message->attribute == SW_CM_SIDR_REP ? message->sidr_rep.ece_options : 0;
+}
+
+static void take_modifier(struct sw_cm_message *message, uint32_t modifier)
+{
+    if (message->attribute == SW_CM_REQ)
+        message->req.ece_options = modifier;
+    if (message->attribute == SW_CM_REP)
+        message->rep.ece_options = modifier;
+    if (message->attribute == SW_CM_SIDR_REP)
+        message->sidr_rep.ece_options = modifier;
+}
+
 enum sw_cm_mad_fault sw_cm_mad_decode(const uint8_t *mad, size_t len, struct sw_cm_message *out)
 {
     if (len != SW_MAD_BYTES)
@@ -432,6 +455,7 @@ enum sw_cm_mad_fault sw_cm_mad_decode(const uint8_t *mad, size_t len, struct sw_
     struct sw_cm_message message = {.attribute = (enum sw_cm_attribute)header.attribute,
                                     .transaction = header.transaction};
     body_decode(mad + SW_MAD_HEADER_BYTES, &message);
+    take_modifier(&message, header.modifier);
     if (!info_fits(&message))
         return SW_CM_MAD_FAULT_INFO;
     *out = message;
@@ -446,7 +470,8 @@ void sw_cm_mad_encode(const struct sw_cm_message *message, uint8_t mad[SW_MAD_BY
                                                  .class_version = SW_MAD_CLASS_CM_VERSION,
                                                  .method = SW_MAD_METHOD_SEND,
                                                  .transaction = message->transaction,
-                                                 .attribute = (uint16_t)message->attribute},
+                                                 .attribute = (uint16_t)message->attribute,
+                                                 .modifier = modifier_of(message)},
                          mad);
     body_encode(message, mad + SW_MAD_HEADER_BYTES);
 }

@@ -62,7 +62,8 @@ struct sw_cm_req_path {
 
 struct sw_cm_req {
     uint32_t local_comm_id;
-    uint32_t vendor_id; /* 24 bits, that kernels leave zero */
+    uint32_t vendor_id;   /* 24 bits: ECE, with its options in the MAD's attribute modifier */
+    uint32_t ece_options; /* as struct ibv_ece has them */
     uint64_t service_id;
     uint64_t local_ca_guid;
     uint32_t local_qkey;
@@ -151,7 +152,8 @@ struct sw_cm_rep {
     uint8_t target_ack_delay;  /* 5 bits */
     uint8_t failover_accepted; /* 2 bits: 1, not supported; 2, refused */
     bool flow_control, srq;
-    uint8_t rnr_retry_count; /* 3 bits */
+    uint8_t rnr_retry_count;         /* 3 bits */
+    uint32_t vendor_id, ece_options; /* as in a REQ */
     uint64_t local_ca_guid;
     uint8_t private_data[SW_CM_REP_PRIVATE];
 };
@@ -195,6 +197,7 @@ struct sw_cm_sidr_rep {
     uint32_t qpn;     /* 24 bits */
     uint64_t service_id;
     uint32_t qkey;
+    uint32_t vendor_id, ece_options; /* as in a REQ */
     uint8_t info[SW_CM_INFO_MAX];
     uint8_t private_data[SW_CM_SIDR_REP_PRIVATE];
 };

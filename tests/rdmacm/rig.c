@@ -132,16 +132,21 @@ static void fill(struct rdma_ucm_conn_param *out, uint32_t id, const void *data,
     memcpy(out->private_data, data ? data : "", len);
 }
 
+struct rdma_ucm_ece rig_ece(uint32_t id)
+{
+    return (struct rdma_ucm_ece){.vendor_id = 0xabc000 + id, .attr_mod = 0x10203000 + id};
+}
+
 int rig_connect(int fd, uint32_t id, const void *data, uint8_t len)
 {
-    struct rdma_ucm_connect in = {.id = id};
+    struct rdma_ucm_connect in = {.id = id, .ece = rig_ece(id)};
     fill(&in.conn_param, id, data, len);
     return rig_command(fd, RDMA_USER_CM_CMD_CONNECT, &in, sizeof(in), 0);
 }
 
 int rig_accept(int fd, uint32_t id, const void *data, uint8_t len)
 {
-    struct rdma_ucm_accept in = {.id = id, .uid = RIG_UID + id};
+    struct rdma_ucm_accept in = {.id = id, .uid = RIG_UID + id, .ece = rig_ece(id)};
     fill(&in.conn_param, id, data, len);
     return rig_command(fd, RDMA_USER_CM_CMD_ACCEPT, &in, sizeof(in), 0);
 }

@@ -43,6 +43,7 @@ int rig_bind(int fd, uint32_t id, const char *address, uint16_t port);
 int rig_resolve_addr(int fd, uint32_t id, const char *src, const char *dst, uint16_t port);
 int rig_resolve_route(int fd, uint32_t id);
 int rig_listen(int fd, uint32_t id, uint32_t backlog);
+struct rdma_ucm_ece rig_ece(uint32_t id); /* that connect and accept say */
 int rig_connect(int fd, uint32_t id, const void *data, uint8_t len);
 int rig_accept(int fd, uint32_t id, const void *data, uint8_t len); /* with the uid of its number */
 int rig_ready(int fd, uint32_t id);

@@ -73,6 +73,12 @@ static void meet(struct meeting *meeting, const char *host)
     assert_int_equal(event.id, meeting->to);
 }
 
+static void is_ece_of(const struct rdma_ucm_ece *ece, uint32_t id)
+{
+    const struct rdma_ucm_ece wanted = rig_ece(id);
+    assert_memory_equal(ece, &wanted, sizeof(wanted));
+}
+
 static void connect__tells_each_side_all_of_the_other(void **state)
 {
     (void)state;
@@ -92,6 +98,7 @@ static void connect__tells_each_side_all_of_the_other(void **state)
         assert_int_equal(conn->initiator_depth, 3);
         assert_int_equal(conn->retry_count, 5);
         assert_int_equal(conn->rnr_retry_count, 6);
+        is_ece_of(&m.request.ece, m.from);
         assert_int_equal(rig_query_addr(passive, m.to, &address), 0);
         rig_address(hosts[i], m.port, &wanted);
         assert_memory_equal(&address.src_addr, &wanted, address.src_size);
@@ -105,6 +112,7 @@ static void connect__tells_each_side_all_of_the_other(void **state)
         assert_int_equal(event.id, m.from);
         assert_int_equal(conn->private_data_len, REP_PRIVATE);
         assert_memory_equal(conn->private_data, "welcome\0", 8);
+        is_ece_of(&event.ece, m.to);
         assert_int_equal(conn->qp_num, 0x100 + m.to);
         assert_int_equal(conn->responder_resources, 2);
         assert_int_equal(conn->initiator_depth, 3);

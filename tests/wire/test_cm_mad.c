@@ -69,6 +69,7 @@ static const struct field fields[] = {
     REQ_PATH(alternate, 96),
     FIELD(SW_CM_REQ, req.sap_supported, 139, 5, 1),
     FIELD(SW_CM_REQ, req.private_data, 140, 0, 736),
+    FIELD(SW_CM_REQ, req.ece_options, -4, 0, 32), /* the header's last field */
     IDS(SW_CM_MRA, mra),
     FIELD(SW_CM_MRA, mra.about, 8, 0, 2),
     FIELD(SW_CM_MRA, mra.service_timeout, 9, 0, 5),
@@ -93,6 +94,7 @@ static const struct field fields[] = {
     FIELD(SW_CM_REP, rep.srq, 27, 3, 1),
     FIELD(SW_CM_REP, rep.local_ca_guid, 28, 0, 64),
     FIELD(SW_CM_REP, rep.private_data, 36, 0, 1568),
+    FIELD(SW_CM_REP, rep.ece_options, -4, 0, 32),
     IDS(SW_CM_RTU, rtu),
     FIELD(SW_CM_RTU, rtu.private_data, 8, 0, 1792),
     IDS(SW_CM_DREQ, dreq),
@@ -112,6 +114,7 @@ static const struct field fields[] = {
     FIELD(SW_CM_SIDR_REP, sidr_rep.qkey, 20, 0, 32),
     FIELD(SW_CM_SIDR_REP, sidr_rep.info, 24, 0, 576),
     FIELD(SW_CM_SIDR_REP, sidr_rep.private_data, 96, 0, 1088),
+    FIELD(SW_CM_SIDR_REP, sidr_rep.ece_options, -4, 0, 32),
     IDS(SW_CM_LAP, lap),
     FIELD(SW_CM_LAP, lap.remote_qpn, 12, 0, 24),
     FIELD(SW_CM_LAP, lap.remote_cm_response_timeout, 15, 0, 5),
@@ -222,6 +225,28 @@ static void decode__gives_back_each_field_alone(void **state)
         free(twice);
         free(mad);
     }
+}
+
+/* Between other fields, since there was no room left for them. */
+static void encode__puts_vendor_ids_beside_numbers_of_24_bits(void **state)
+{
+    (void)state;
+    struct sw_cm_message message = {.attribute = SW_CM_REP, .rep = {.vendor_id = 0x123456}}, again;
+    uint8_t *mad = encode(&message);
+    assert_int_equal(mad[SW_MAD_HEADER_BYTES + 15], 0x12);
+    assert_int_equal(mad[SW_MAD_HEADER_BYTES + 19], 0x34);
+    assert_int_equal(mad[SW_MAD_HEADER_BYTES + 23], 0x56);
+    assert_int_equal(sw_cm_mad_decode(mad, SW_MAD_BYTES, &again), SW_CM_MAD_FAULT_NONE);
+    assert_int_equal(again.rep.vendor_id, 0x123456);
+    free(mad);
+    message =
+        (struct sw_cm_message){.attribute = SW_CM_SIDR_REP, .sidr_rep = {.vendor_id = 0x123456}};
+    mad = encode(&message);
+    assert_int_equal(sw_be16_load(mad + SW_MAD_HEADER_BYTES + 6), 0x1234);
+    assert_int_equal(mad[SW_MAD_HEADER_BYTES + 11], 0x56);
+    assert_int_equal(sw_cm_mad_decode(mad, SW_MAD_BYTES, &again), SW_CM_MAD_FAULT_NONE);
+    assert_int_equal(again.sidr_rep.vendor_id, 0x123456);
+    free(mad);
 }
 
 static void decode__ignores_reserved_bits(void **state)
@@ -347,6 +372,7 @@ int main(void)
         cmocka_unit_test(encode__puts_each_field_at_its_bits_and_nothing_elsewhere),
         cmocka_unit_test(encode__cuts_what_is_too_long),
         cmocka_unit_test(decode__gives_back_each_field_alone),
+        cmocka_unit_test(encode__puts_vendor_ids_beside_numbers_of_24_bits),
         cmocka_unit_test(decode__ignores_reserved_bits),
         cmocka_unit_test(decode__refuses_what_is_no_cm_message),
         cmocka_unit_test(decode__refuses_more_information_than_fits),
