@@ -45,13 +45,22 @@ static void gone(uint32_t slot)
     say(&(struct report){.kind = REPORT_GONE, .value = slot});
 }
 
+/* Returns when it has forgotten what is not its own. */
 static void start_child(uint32_t seconds)
 {
+    int ready[2];
+    char byte = 0;
+    if (pipe(ready))
+        _exit(5);
     if (fork() == 0) {
         close(reports);
+        if (write(ready[1], &byte, 1) != 1)
+            _exit(5);
         sleep(seconds);
         _exit(0);
     }
+    if (read(ready[0], &byte, 1) != 1)
+        _exit(5);
 }
 
 static void send_many(const struct order *order)
