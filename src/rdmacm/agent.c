@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "rdmacm/agent.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -80,20 +79,10 @@ static void take_packet(const struct sw_arrival *arrival, const uint8_t mad[SW_M
 
 /* ---- whom a MAD is for ---- */
 
-static uint16_t attribute_of(const uint8_t mad[SW_MAD_BYTES])
-{
-    struct sw_mad_header header;
-    sw_mad_header_decode(mad, &header);
-    return header.class == SW_MAD_CLASS_CM ? header.attribute : 0;
-}
-
 /* The service that a request asks for; false: it is none. */
 static bool asks_for(const uint8_t mad[SW_MAD_BYTES], uint64_t *service_id)
 {
-    uint16_t attribute = attribute_of(mad);
-    memcpy(service_id, mad + SW_MAD_HEADER_BYTES + 8, sizeof(*service_id)); /* in both */
-    *service_id = be64toh(*service_id);
-    return attribute == SW_CM_REQ || attribute == SW_CM_SIDR_REQ;
+    return sw_cm_addressee(mad, SW_MAD_BYTES, service_id) == 0 && *service_id != 0;
 }
 
 /* What a request gets where nobody listens. */

@@ -4,14 +4,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "cm/cm.h"
 #include "device/counters.h"
 #include "link/roce/roce.h"
 #include "wire/bytes.h"
-#include "wire/cm_mad.h"
 
-/* IBTA Vol1 13.4.3 and 12.6: where in a MAD. */
-enum { CLASS_AT = 1, ATTRIBUTE_AT = 16, LOCAL_ID_AT = 24, REMOTE_ID_AT = 28 };
-enum { DETH_BYTES = 8, SLOT_SHIFT = 21 /* of a communication ID: 11 bits of 32 */ };
+enum { DETH_BYTES = 8 };
 
 static _Atomic(sw_roce_mad_fn) taker;
 
@@ -22,13 +20,8 @@ void sw_roce_on_mad(sw_roce_mad_fn take)
 
 uint32_t sw_roce_mad_slot(const uint8_t mad[SW_MAD_BYTES])
 {
-    uint32_t attribute = sw_be16_load(mad + ATTRIBUTE_AT);
-    if (mad[CLASS_AT] != SW_MAD_CLASS_CM || attribute <= SW_CM_REQ || attribute > SW_CM_APR ||
-        attribute == SW_CM_SIDR_REQ)
-        return 0;
-    /* A SIDR_REP has the asker's number first. */
-    uint32_t id = sw_be32_load(mad + (attribute == SW_CM_SIDR_REP ? LOCAL_ID_AT : REMOTE_ID_AT));
-    uint32_t slot = id >> SLOT_SHIFT;
+    uint64_t service_id;
+    uint32_t slot = sw_cm_addressee(mad, SW_MAD_BYTES, &service_id);
     return slot <= SW_SLOT_MAX ? slot : 0;
 }
 
