@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Life of a queue pair, and posting. The state machine is in qp_modify.c. */
 #include "device/qp.h"
+#include "base/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "device/buffer.h"
 #include "device/counters.h"
 #include "device/cq_impl.h"
@@ -16,6 +18,9 @@
 #include "device/mw.h"
 #include "device/qp_impl.h"
 #include "device/xrc_impl.h"
+
+#define LINGER_NS (100 * SW_NS_PER_MS)
+#define LINGER_STEP_US 100
 
 /* Never equal to rx_expect of an idle QP (0). */
 static const _Atomic uint32_t never = 1;
@@ -228,6 +233,25 @@ static void serve_what_came(struct sw_qp *qp)
         qp->link->progress(qp);
 }
 
+/* Datagrams leave a NIC microseconds after they were posted, and programs that have sent their last
+ * (mckey) destroy the queue pair at once. Here the first ones to a process wait until both have
+ * met. */
+static void send_what_waits(struct sw_qp *qp)
+{
+    const uint64_t until_ns = sw_clock_ns() + LINGER_NS;
+    bool waits = qp->rules->is_datagram;
+    while (waits && sw_clock_ns() < until_ns) {
+        sw_lock_acquire(&qp->lock);
+        waits = !qp->orphan && qp->state == IBV_QPS_RTS && sw_qp_may_send(qp);
+        if (waits)
+            qp->link->progress(qp);
+        waits = waits && sw_qp_may_send(qp);
+        sw_lock_release(&qp->lock);
+        if (waits)
+            usleep(LINGER_STEP_US);
+    }
+}
+
 static int destroy(struct sw_qp *qp, bool hold)
 {
     if (atomic_load(&qp->groups))
@@ -239,6 +263,7 @@ static int destroy(struct sw_qp *qp, bool hold)
         if (qp->held >= 0)
             close(qp->held);
     }
+    send_what_waits(qp);
     sw_nic.link->qp_forget(qp);
     sw_lock_acquire(&qp->lock);
     if (!qp->orphan) {

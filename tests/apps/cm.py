@@ -14,6 +14,7 @@ from pair import Failure, Process, Skip
 
 SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13f}
 SETTLE_S = 0.3  # for servers that tell nobody when they are ready
+GROUP = '00000000000000000000ffffef010203'  # 239.1.2.3
 TRIES = 3  # the servers of qperf and perftest tell a port before they listen there
 
 PING = ('rping -s -a {host} -p {port} -C 20 -V -v', 'rping -c -a {host} -p {port} -C 20 -V -v', 'tcp',
@@ -41,6 +42,7 @@ PAIRS = [
 ]
 # Those with a port of their own, one at a time.
 ALONE = [
+    ('mckey -m 239.1.2.3 -b 127.0.0.1 -C 20', 'mckey -m 239.1.2.3 -b 127.0.0.1 -C 20 -s', 'group', r'return status 0', r'return status 0'),
     ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0'),
 ]
 
@@ -55,9 +57,10 @@ free_port.next = 10000 + os.getpid() * 64 % 20000
 
 
 def is_ready(space, port, pid):
-    """Whether a process of that network listens to the port."""
+    """Whether a process of that network listens to the port, or is in the group."""
+    wanted = GROUP if space == 'group' else f'@sidewire.cm.s{SPACES[space] << 16 | port:x}.'
     with open(f'/proc/{pid}/net/unix', encoding='ascii', errors='replace') as lines:
-        return any(f'@sidewire.cm.s{SPACES[space] << 16 | port:x}.' in line for line in lines)
+        return any(wanted in line for line in lines)
 
 
 def run_pair(tools, server_line, client_line, *rest, **options):
