@@ -136,6 +136,15 @@ static void stay_or_leave(struct world *world, struct world_user *user)
     plan(world, user, dice < 8 ? ACT_DISCONNECT : ACT_DESTROY, 600 * MS);
 }
 
+/* What the active side sends over its queue pair now and then comes before its RTU. */
+static void use(struct world *world, const struct world_user *user)
+{
+    struct world_user *peer = user->connection->passive;
+    if (peer && peer->act == ACT_NONE && peer->id.local_comm_id == user->id.remote_comm_id &&
+        world_below(world, 3) == 0)
+        plan(world, peer, ACT_ESTABLISHED, 100 * MS);
+}
+
 static int carry_out(struct world *world, struct world_user *user, enum world_act act)
 {
     struct world_node *node = &world->nodes[user->node];
@@ -151,6 +160,7 @@ static int carry_out(struct world *world, struct world_user *user, enum world_ac
     case ACT_READY:
         user->connected = true;
         stay_or_leave(world, user);
+        use(world, user);
         return sw_cm_ready(cm, &user->id, NULL, 0, now_ns);
     case ACT_REJECT:
         give_up(user);
