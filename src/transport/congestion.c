@@ -193,12 +193,14 @@ void sw_congestion_on_ack(struct sw_congestion *c, uint32_t packets, uint64_t rt
     c->window_before = 0;
     c->round_acked += packets;
     uint64_t target = c->min_rtt_ns + c->config.slack_ns;
-    if (c->paced || rtt_ns <= target) {
+    const uint32_t least = delay_least(c);
+    if (c->paced || rtt_ns <= target ||
+        c->window < least) { /* what it does not take it does not refuse */
         window_grow(c, packets, now_ns);
     } else {
         /* Swift: beta = 0.8 of the excess, at most half. */
         uint64_t part = (rtt_ns - target) * 819 / rtt_ns;
-        window_cut(c, (uint32_t)(part < 512 ? part : 512), delay_least(c), now_ns);
+        window_cut(c, (uint32_t)(part < 512 ? part : 512), least, now_ns);
     }
     round_close(c, now_ns);
 }

@@ -185,6 +185,18 @@ static void sw_congestion__steady_notifications_find_the_floor(void **state)
     assert_true(c.rate >= 1250000 && c.rate < RATE_MAX / 100);
 }
 
+/* A host that is always late, as an emulated one: what delay leaves, it also lets grow back. */
+static void sw_congestion__grows_back_although_all_is_late(void **state)
+{
+    (void)state;
+    start();
+    uint64_t now = rounds(1, 20000 * US, 1000 * US);
+    sw_congestion_on_timeout(&c, now);
+    assert_int_equal(sw_congestion_window(&c), 1);
+    now = rounds(200, 20000 * US, now + 20000 * US);
+    assert_in_range(sw_congestion_window(&c), 60, 64); /* 256 KiB */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +204,7 @@ int main(void)
         cmocka_unit_test(sw_congestion__a_window_that_is_not_used_does_not_grow),
         cmocka_unit_test(sw_congestion__delay_shrinks_it_once_a_round_trip),
         cmocka_unit_test(sw_congestion__delay_leaves_as_many_bytes_of_short_packets),
+        cmocka_unit_test(sw_congestion__grows_back_although_all_is_late),
         cmocka_unit_test(sw_congestion__grows_by_one_a_round_trip_after_that),
         cmocka_unit_test(sw_congestion__single_losses_are_the_paths),
         cmocka_unit_test(sw_congestion__a_timeout_leaves_one_packet_and_can_be_undone),
