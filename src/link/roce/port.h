@@ -68,6 +68,7 @@ struct sw_ear { /* a socket to receive from */
     enum sw_ear_kind kind;
     uint64_t heard_ns;
     uint32_t bytes_mean;    /* of the kernel's messages, lately */
+    uint32_t want;          /* messages that the next call asks for; 0 as 1 */
     struct in6_addr remote; /* SW_EAR_TUNED */
     uint16_t remote_port;
     uint64_t held_until_ns; /* SW_EAR_TUNED: not read before, or before its flow's old way is known

@@ -218,12 +218,23 @@ static void read_control(struct msghdr *message, struct sw_haul *haul)
     }
 }
 
-/* How many messages one call should ask for. */
+/* How many messages one call should ask for at most. */
 static uint32_t appetite(const struct sw_ear *ear)
 {
     uint32_t mean = ear->bytes_mean ? ear->bytes_mean : 1;
     uint32_t count = INTAKE_BYTES / mean;
     return count < 2 ? 2 : count > MESSAGES ? MESSAGES : count;
+}
+
+/* To find that there is no second one takes as long as to find that there is none at all: so a call
+ * asks for one until they come faster than they are taken. */
+static uint32_t next_want(const struct sw_ear *ear, uint32_t want, int count)
+{
+    const uint32_t most = appetite(ear);
+    if (count <= 0)
+        return 1;
+    want = (uint32_t)count == want ? 2 * want : want;
+    return want < most ? want : most;
 }
 
 static void make_ready(struct mailbag *bag, uint32_t want)
@@ -314,9 +325,10 @@ static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
 /* Reads from a UDP socket once. *more: there may be more. */
 static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, bool *more)
 {
-    uint32_t delivered = 0, want = appetite(ear);
+    uint32_t delivered = 0, want = ear->want ? ear->want : 1;
     struct mailbag *bag = &port->intake->udp;
     int count = fill(bag, ear, want);
+    ear->want = next_want(ear, want, count);
     *more = count > 0 && (uint32_t)count == want;
     if (count <= 0)
         return 0;
@@ -371,8 +383,11 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
             !sw_share_is_settled(port, ear, now_ns))
             continue;
         bool more = true;
-        for (uint32_t round = 0; more && round < (empties ? ROUNDS : 1); round++)
+        for (uint32_t round = 0; more && round < ROUNDS; round++) {
             delivered += hear(port, ear, now_ns, &more);
+            if (!empties && !(all && ear->want < appetite(ear)))
+                break;
+        }
         left |= more;
     }
     if (waits)
