@@ -16,6 +16,7 @@ SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13f}
 SETTLE_S = 0.3  # for servers that tell nobody when they are ready
 GROUP = '00000000000000000000ffffef010203'  # 239.1.2.3
 TRIES = 3  # the servers of qperf and perftest tell a port before they listen there
+UDADDY = ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0')
 
 PING = ('rping -s -a {host} -p {port} -C 20 -V -v', 'rping -c -a {host} -p {port} -C 20 -V -v', 'tcp',
         r'server ping data: rdma-ping-19', r'^ping data: rdma-ping-19')
@@ -43,7 +44,7 @@ PAIRS = [
 # Those with a port of their own, one at a time.
 ALONE = [
     ('mckey -m 239.1.2.3 -b 127.0.0.1 -C 20', 'mckey -m 239.1.2.3 -b 127.0.0.1 -C 20 -s', 'group', r'return status 0', r'return status 0'),
-    ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0'),
+    UDADDY,
 ]
 
 
@@ -227,8 +228,8 @@ def on_hosts(tools, row, family=4, **options):
 
 def host_cases():
     found = [(f'IPv4: {row[0].format(host="HOST", port="PORT")}', lambda tools, row=row: on_hosts(tools, row)) for row in HOST_ROWS]
-    found += [('IPv6: rping', lambda tools: on_hosts(tools, PING, 6)), ('IPv4: udaddy', lambda tools: on_hosts(tools, ALONE[0], port=7174)),
-              ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in ALONE[0]), 6, port=7174)),
+    found += [('IPv6: rping', lambda tools: on_hosts(tools, PING, 6)), ('IPv4: udaddy', lambda tools: on_hosts(tools, UDADDY, port=7174)),
+              ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in UDADDY), 6, port=7174)),
               ('IPv4: mckey', lambda tools: on_hosts(tools, MCKEY))]
     found += [(f'IPv4, with {FAULTS}: {row[0].split()[0]}', lambda tools, row=row: on_hosts(tools, row, faults=FAULTS)) for row in HOST_ROWS[:2]]
     return found
