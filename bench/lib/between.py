@@ -15,6 +15,8 @@ import hosts  # noqa: E402
 from pair import Skip  # noqa: E402
 
 CLIENT, SERVER = 0, 1
+BTH_AND_ICRC = 16
+PACKET_OVERHEAD = 88  # of the largest headers
 CPUS = (CLIENT_CPU, SERVER_CPU)
 
 
@@ -90,6 +92,15 @@ class Between(Sidewire):
         client = ['iperf3', '-p', str(port), '-t', str(seconds), '-J', '-c']
         text = self.both(lambda side: client if side == CLIENT else server, port, seconds + 20)
         return {'bandwidth': parse_iperf3(text)}
+
+    def udp(self, source, seconds=1):
+        """What UDP moves, with a CRC for each packet of the size that RoCEv2 has at this MTU, and nothing above it."""
+        port = procs.free_port()
+        packet = 4096 if self.mtu > 4096 + PACKET_OVERHEAD else 1024
+        words = [os.path.join(source, 'udp_stream'), str(port), str(packet + BTH_AND_ICRC),
+                 str(seconds)]
+        text = self.both(lambda side: words, port, seconds + 20)
+        return {'bandwidth': json.loads(text)['bytes_per_s']}
 
     def ucx_tcp(self, test, size, iterations):
         """ucx_perftest over its transport for TCP, which is the only one between two hosts."""

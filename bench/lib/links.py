@@ -21,8 +21,12 @@ RATE, JAIN, TAIL = ('rate', 'op/s', False), ('jain', 'index', False), ('p99_s', 
 PLAN = (
     ('hosts, MTU 9000: ib_write_bw -s 65536, and TCP', 'hosts_bandwidth_9000', 'ib_write_bw',
      'iperf3', BANDWIDTH, 1.5, 2.5),
+    ('  bare UDP with a CRC, and TCP', 'hosts_bandwidth_9000', 'bare UDP', 'iperf3', BANDWIDTH, None,
+     None),
     ('hosts, MTU 1500: the same', 'hosts_bandwidth_1500', 'ib_write_bw', 'iperf3', BANDWIDTH, 1.0,
      1.5),
+    ('  bare UDP with a CRC, and TCP', 'hosts_bandwidth_1500', 'bare UDP', 'iperf3', BANDWIDTH, None,
+     None),
     ('hosts: ib_send_lat -s 8, and UCX over TCP', 'hosts_latency', 'ib_send_lat', 'UCX tag_lat',
      LATENCY, 1.2, 0.9),
     ('hosts: ib_write_lat -s 8, and ib_send_lat', 'hosts_latency', 'ib_write_lat', 'ib_send_lat',
@@ -50,7 +54,7 @@ def host_bandwidth(bench, mtu):
     two = between.Between(bench.sidewire, mtu)
     return Experiment(f'hosts_bandwidth_{mtu}', f'64 KiB WRITE between hosts, MTU {mtu}', {
         'ib_write_bw': lambda: bench.bandwidth('ib_write_bw', LARGE, 20000, sidewire=two),
-        'iperf3': two.tcp}, place=two)
+        'iperf3': two.tcp, 'bare UDP': lambda: two.udp(bench.source)}, place=two)
 
 
 def host_latency(bench):

@@ -128,6 +128,37 @@ static void gone_b(int sock, int param)
         continue; /* stay until the other side has ended */
 }
 
+/* A program that ends as soon as it has its last message, and destroys nothing. There are some before
+ * it, by which two processes that share a port find out who gets what. */
+#define MESSAGES 20
+
+static void last_message_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, i, 0, 64);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+    }
+    rig_close(&rig);
+}
+
+static void last_message_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    for (uint64_t i = 0; i < MESSAGES; i++)
+        rig_recv(&rig, i, 0, 64);
+    vu_barrier(sock);
+    for (uint64_t i = 0; i < MESSAGES; i++)
+        vu_expect(rig.ep.rcq, i, IBV_WC_SUCCESS);
+    exit(0);
+}
+
 static void never_was_a(int sock, int param)
 {
     (void)sock;
@@ -434,6 +465,7 @@ const struct sem_case sem_peers[] = {
     {"rnr_retry__7_is_for_ever", rnr_forever_a, rnr_forever_b, IBV_WR_SEND},
     {"rnr_retry__7_write_imm", rnr_forever_a, rnr_forever_b, IBV_WR_RDMA_WRITE_WITH_IMM},
     {"peer_gone__exited", gone_a, gone_b, SEM_PROCESSES | GONE_EXIT},
+    {"peer_gone__exits_with_its_message", last_message_a, last_message_b, SEM_PROCESSES},
     {"peer_gone__qp_destroyed", gone_a, gone_b, GONE_QP_DESTROYED},
     {"peer_gone__qp_reset", gone_a, gone_b, GONE_RESET},
     {"peer_gone__qp_error", gone_a, gone_b, GONE_ERR},

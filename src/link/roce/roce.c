@@ -9,6 +9,7 @@
  * it finds again and again that the program has received what it was woken for.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -110,6 +111,22 @@ void sw_roce_forget(struct sw_qp *qp)
     atomic_store(&sw_roce.qps[qp->index], NULL);
     wire(qp, -1u);
     sw_lock_release(&sw_roce.port.rx_lock);
+}
+
+/* A program that ends with the message it waited for need not destroy anything first. */
+__attribute__((destructor)) static void say_last_words(void)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
+        return;
+    /* Not for ever: it may be this thread that holds the locks, in a signal handler. */
+    const uint64_t until_ns = sw_clock_ns() + 2 * SW_NS_PER_MS;
+    for (bool has_more = true; has_more && sw_clock_ns() < until_ns; sched_yield()) {
+        if (!sw_lock_try(&sw_roce.port.rx_lock))
+            continue;
+        sw_roce_say_unsaid(false);
+        has_more = sw_roce_has_unsaid();
+        sw_lock_release(&sw_roce.port.rx_lock);
+    }
 }
 
 void sw_roce_poll(void)
@@ -292,6 +309,7 @@ void sw_roce_fork_child(void)
     if (!atomic_exchange(&sw_roce.open, false))
         return;
     sw_roce_impair_fork_child();
+    sw_roce_unsaid_fork_child();
     sw_port_close(&sw_roce.port); /* the QPs' states are the parent's: left alone */
     sw_roce.port.rx_lock = (struct sw_lock){0};
     if (sw_roce.slots)

@@ -141,6 +141,7 @@ void sw_roce_poll_unsaid(void);
 /* Sends those that wait. `is_late`: the program did not come back for it. */
 void sw_roce_say_unsaid(bool is_late);
 void sw_roce_forget_unsaid(const struct sw_qp *qp);
+void sw_roce_unsaid_fork_child(void);
 
 /* qp.c */
 extern const struct sw_qp_ops sw_roce_qp_ops;

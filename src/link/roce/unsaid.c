@@ -119,6 +119,11 @@ void sw_roce_say_unsaid(bool is_late)
     unsaid.count = kept;
 }
 
+void sw_roce_unsaid_fork_child(void)
+{
+    unsaid.count = 0; /* they are the parent's to say */
+}
+
 void sw_roce_forget_unsaid(const struct sw_qp *qp)
 {
     uint32_t kept = 0;
