@@ -21,8 +21,8 @@ SECONDS = 120
 class Guests:
     """A client and a server guest with one processor each, while in a `with`. The Ethernet MTU allows the path MTU 4096."""
 
-    def __init__(self, library):
-        self.library = library
+    def __init__(self, sidewire):
+        self.sidewire = sidewire
         self.has_rxe = True  # as they boot
 
     def __enter__(self):
@@ -47,8 +47,9 @@ class Guests:
 
     def files(self):
         """The library, and those that it needs and a guest does not have."""
-        needed = procs.run(['ldd', self.library], 20)
-        return [self.library, *re.findall(r'=> (\S*/libisal\.so\S*)', needed)]
+        library = os.path.join(self.sidewire.build, 'src/preload/libsidewire.so')
+        needed = procs.run(['ldd', library], 20)
+        return [library, *re.findall(r'=> (\S*/libisal\.so\S*)', needed)]
 
     def give_port_to(self, rxe):
         """UDP port 4791 is rdma_rxe's, as long as the module is there, or Sidewire's."""
