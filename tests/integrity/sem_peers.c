@@ -128,8 +128,8 @@ static void gone_b(int sock, int param)
         continue; /* stay until the other side has ended */
 }
 
-/* A program that ends as soon as it has its last message, and destroys nothing. There are some before
- * it, by which two processes that share a port find out who gets what. */
+/* A program that ends as soon as it has its last message, and destroys nothing. There are some
+ * before it, by which two processes that share a port find out who gets what. */
 #define MESSAGES 20
 
 static void last_message_a(int sock, int param)

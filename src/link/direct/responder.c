@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/payload.h"
+#include "device/cq_impl.h"
 #include "device/execute.h"
 #include "device/mr_impl.h"
 #include "device/mw.h"
@@ -97,6 +98,23 @@ static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdi
 static enum serve acknowledge(struct sw_direct_qp *d)
 {
     d->acks_due++;
+    return SERVED;
+}
+
+/* Ends a message that lies where its receive wants it. A sleeping program is woken when the answer
+ * is out: what it then sends must not be seen before that, as it is not where hardware answers. */
+static enum serve deliver(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request,
+                          uint32_t len_bytes, enum ibv_wc_opcode opcode)
+{
+    const struct sw_cq *cq = request->message.srq ? request->message.srq->cq : qp->recv_cq;
+    acknowledge(d);
+    if (atomic_load_explicit(&cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED &&
+        sw_bind_enter(qp, d)) {
+        sw_answer_acks(d);
+        sw_bind_leave(d);
+    }
+    complete(qp, request, &d->claim, len_bytes, opcode, IBV_WC_SUCCESS);
+    d->claimed = false;
     return SERVED;
 }
 
@@ -280,9 +298,7 @@ static enum serve end_send(struct sw_qp *qp, struct sw_direct_qp *d, const struc
     if (request->flags & SW_REC_INV && sw_mw_invalidate_for_peer(qp, request->imm) != SW_ACK &&
         !d->rules[SW_NAK_ACCESS].lost)
         return refuse_send(qp, d, request, SW_NAK_ACCESS);
-    complete(qp, request, &d->claim, d->claim_used, IBV_WC_RECV, IBV_WC_SUCCESS);
-    d->claimed = false;
-    return acknowledge(d);
+    return deliver(qp, d, request, d->claim_used, IBV_WC_RECV);
 }
 
 static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -369,9 +385,7 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     if (step != SW_STEP_DONE)
         return SERVE_WAIT;
-    complete(qp, request, &d->claim, record.total_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
-    d->claimed = false;
-    return acknowledge(d);
+    return deliver(qp, d, request, record.total_bytes, IBV_WC_RECV);
 }
 
 static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -391,14 +405,11 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
         return refuse(qp, d, request, verdict);
     if (!last)
         return SERVED;
-    if (request->flags & SW_REC_IMM) {
-        if (!take_claim(qp, d, request))
-            return serve_rnr(qp, d, request, record.rnr_retry);
-        complete(qp, request, &d->claim, record.total_bytes, IBV_WC_RECV_RDMA_WITH_IMM,
-                 IBV_WC_SUCCESS);
-        d->claimed = false;
-    }
-    return acknowledge(d);
+    if (!(request->flags & SW_REC_IMM))
+        return acknowledge(d);
+    if (!take_claim(qp, d, request))
+        return serve_rnr(qp, d, request, record.rnr_retry);
+    return deliver(qp, d, request, record.total_bytes, IBV_WC_RECV_RDMA_WITH_IMM);
 }
 
 static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
