@@ -19,6 +19,7 @@ from programs import Sidewire  # noqa: E402
 
 BUILD = ''
 measures.MILLION = OPS = 50000
+ROUNDS = 5
 
 
 def bench(direct):
@@ -43,10 +44,13 @@ class TargetTime(unittest.TestCase):
     def test_target_cpu__none_when_mapped(self):
         for op in measures.ONE_SIDED:
             with self.subTest(op):
-                self.assertEqual(bench('mapped').target_cpu(op)['cpu_ns'], 0)
+                # The target's engine wakes now and then, whatever its peers do. Operations that cost the target nothing leave
+                # a round with nothing at all; operations that cost it something leave none.
+                rounds = (bench('mapped').target_cpu(op)['cpu_ns'] for _ in range(ROUNDS))
+                self.assertIn(0, rounds)
 
     def test_target_cpu__some_by_ring(self):
-        self.assertGreater(bench('ring').target_cpu('write')['cpu_ns'], 0)
+        self.assertGreater(min(bench('ring').target_cpu('write')['cpu_ns'] for _ in range(ROUNDS)), 0)
 
 
 def mapped_works():
