@@ -155,16 +155,28 @@ static int pop(struct sw_cq *cq, int max, struct ibv_wc *wc)
     return count;
 }
 
+static bool get_lock(struct sw_lock *lock, bool waits)
+{
+    if (!waits)
+        return sw_lock_try(lock);
+    sw_lock_acquire(lock);
+    return true;
+}
+
 /* Drives the attached QPs that have work until enough is queued: the whole round if need be, and
- * going on from the last one served, so that a busy QP does not starve others. */
+ * going on from the last one served, so that a busy QP does not starve others. What another thread
+ * is about to do here can be had with the next poll, unless the CQ is armed: then there may be none
+ * before the program sleeps. */
 static void drive(struct sw_cq *cq, int want)
 {
+    const bool is_last_look =
+        atomic_load_explicit(&cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED;
     if (cq->datagram_qps)
         sw_nic.link->receive(cq, (uint32_t)want);
     if (__builtin_expect(atomic_load_explicit(&cq->wired, memory_order_relaxed) ||
                              atomic_load_explicit(&sw_nic.wired, memory_order_relaxed),
                          0)) {
-        sw_nic.link->poll();
+        sw_nic.link->poll(is_last_look);
         if (atomic_load_explicit(&cq->tail, memory_order_relaxed) != cq->head)
             return;
     }
@@ -173,7 +185,7 @@ static void drive(struct sw_cq *cq, int want)
         uint32_t at = cq->turn + i;
         at = at >= count ? at - count : at;
         struct sw_qp *qp = cq->qps[at];
-        if (!sw_qp_has_work(qp) || !sw_lock_try(&qp->lock))
+        if (!sw_qp_has_work(qp) || !get_lock(&qp->lock, is_last_look))
             continue;
         qp->link->progress(qp);
         sw_lock_release(&qp->lock);

@@ -57,8 +57,9 @@ struct sw_link_ops {
     bool (*has_datagrams)(void);
     /* Nothing is delivered to the QP from here on; called without locks. */
     void (*qp_forget)(struct sw_qp *qp);
-    /* Receives from other hosts what waits, for whichever QP; called with a CQ's poll_lock. */
-    void (*poll)(void);
+    /* Receives from other hosts what waits, for whichever QP, and first lets another thread finish
+     * that does so, if `waits`; called with a CQ's poll_lock. */
+    void (*poll)(bool waits);
     /* This process has a first QP in a multicast group, or has none left. */
     int (*group_join)(const union ibv_gid *gid);
     void (*group_leave)(const union ibv_gid *gid);

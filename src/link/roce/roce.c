@@ -129,12 +129,14 @@ __attribute__((destructor)) static void say_last_words(void)
     }
 }
 
-void sw_roce_poll(void)
+void sw_roce_poll(bool waits)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
     atomic_fetch_add_explicit(&sw_roce.polls, 1, memory_order_relaxed);
-    if (!sw_lock_try(&sw_roce.port.rx_lock))
+    if (waits)
+        sw_lock_acquire(&sw_roce.port.rx_lock);
+    else if (!sw_lock_try(&sw_roce.port.rx_lock))
         return;
     if (!receive(false, true))
         sw_roce_poll_unsaid();

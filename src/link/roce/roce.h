@@ -103,7 +103,7 @@ void sw_roce_fork_child(void);
  * another holds it, a message says who. */
 int sw_roce_open(bool is_needed);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
-void sw_roce_poll(void);
+void sw_roce_poll(bool waits);
 /* Whether packets for the QP are looked at. */
 bool sw_roce_is_listed(const struct sw_qp *qp);
 /* From here on packets for the QP are looked at; and: no longer, nor is anybody doing so. */

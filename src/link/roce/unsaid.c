@@ -52,9 +52,11 @@ bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (!r->responder.peer_selective)
         return false; /* it may not look at the ACK before the request that it follows */
+    if (!r->ring)
+        return false; /* an XRC target QP, whose program answers by another one */
     const struct sw_sq *sq = &r->qp->sq;
-    const bool has_more = r->ring && (r->requester.sent != r->requester.tail ||
-                                      r->posted != sq->tail || r->requester.flight.lost_count);
+    const bool has_more = r->requester.sent != r->requester.tail || r->posted != sq->tail ||
+                          r->requester.flight.lost_count;
     if (has_more || !sw_responder_only_acks(&r->responder))
         return false;
     if (r->unsaid)
