@@ -85,6 +85,14 @@ class Between(Sidewire):
             '--qps', str(qps), '--ops', str(ops)], port, 40)
         return {'rate': json.loads(text)['mops_per_s'] * 1e6}
 
+    def connect_rate(self, source, kind, count, in_flight):
+        """Connections per second; `kind` as bench/src/connect_rate has it."""
+        port = procs.free_port()
+        words = [] if kind == 'tcp' else self.command
+        words = words + [os.path.join(source, 'connect_rate'), kind, str(port), str(count),
+                         str(in_flight), '0']
+        return {'rate': json.loads(self.both(lambda side: words, port, 60))['connections_per_s']}
+
     def tcp(self, seconds=1):
         """One stream of iperf3."""
         port = procs.free_port()

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What is measured, against whom, and what is asked of it.
 
-What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py.
+What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py,
+those of the connection manager in connections.py.
 """
 
 import json
 import os
 import statistics
 
+import connections
 import gate
 import links
 import procs
@@ -169,7 +171,7 @@ class Bench:
             'one thread': lambda: self.rate(1), 'two threads': lambda: self.rate(2)},
             rounds_factor=2)
         return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
-                self.types_rate(), *links.experiments(self)]
+                self.types_rate(), *links.experiments(self), *connections.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -202,6 +204,7 @@ class Bench:
             *((title, key, ours, peer, figure, unit, least, at_least, aim)
               for title, (key, figure, unit, least), ours, peer, at_least, aim in TYPE_ROWS),
             *links.ROWS,
+            *connections.ROWS,
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan

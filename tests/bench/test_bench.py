@@ -3,6 +3,7 @@
 """The parts of bench/ that can be wrong without anybody seeing it: reading programs' output, ending children, laying out."""
 
 import os
+import socket
 import sys
 import time
 import unittest
@@ -11,6 +12,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/lib'))
 
 import between  # noqa: E402
+import connections  # noqa: E402
 import experiment as experiments  # noqa: E402
 import measures  # noqa: E402
 import plot  # noqa: E402
@@ -45,6 +47,27 @@ class Programs(unittest.TestCase):
         for text in ('', '{"error": "unable to connect"}', '[]'):
             with self.assertRaises(procs.RunFailed):
                 between.parse_iperf3(text)
+
+    def test_rstream__last_column(self):
+        text = ('name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n'
+                'custom    64      1       20k     2.4m        0.06s      0.34       1.50\n')
+        self.assertAlmostEqual(connections.parse_rstream(text), 1.5e-6)
+        with self.assertRaises(procs.RunFailed):
+            connections.parse_rstream('name      bytes\nrconnect: Connection refused\n')
+
+    def test_fio__bytes_written_behind_a_note(self):
+        text = 'note: depth is capped\n{"jobs": [{"error": 0, "write": {"bw_bytes": 5}}]}'
+        self.assertEqual(connections.parse_fio(text), 5)
+        for text in ('', '{"jobs": []}', text.replace('"error": 0', '"error": 5'),
+                     text.replace('"bw_bytes": 5', '"bw_bytes": 0')):
+            with self.assertRaises(procs.RunFailed):
+                connections.parse_fio(text)
+
+    def test_listening_ports__also_by_rdma(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as service:
+            service.bind('\0sidewire.cm.s1065566.bench-test')
+            self.assertIn(0x5566, procs.listening_ports())
+        self.assertNotIn(0x5566, procs.listening_ports())
 
     def test_ucx__last_line_of_figures(self):
         text = ('+----+\n[thread 0]  20000  8.100  9.200  9.300  0.82  0.83  107000  107500\n'

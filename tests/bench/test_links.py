@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The measuring programs of the link between hosts: what they print follows from what they do. test_links.py BUILD"""
+"""The measuring programs of the link between hosts and of connections: what they print follows from what they do. test_links.py BUILD"""
 
 import json
 import os
@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/lib'))
 
 import between  # noqa: E402
+import connections  # noqa: E402
 import procs  # noqa: E402
 from programs import Sidewire  # noqa: E402
 
@@ -58,6 +59,22 @@ class ManyQps(unittest.TestCase):
         except procs.Skipped as reason:
             self.skipTest(str(reason))
         self.assertGreater(rate, 0)
+
+
+@unittest.skipIf('--sanitized' in sys.argv, 'a sanitized library cannot be preloaded')
+class Connections(unittest.TestCase):
+    def test_connect_rate__each_kind(self):
+        here = connections.Here(Sidewire(BUILD))
+        for kind in ('rdma', 'rdma-cq', 'tcp'):
+            for in_flight, held in ((1, 0), (8, 20)):
+                with self.subTest(kind=kind, in_flight=in_flight):
+                    found = here.connect_rate(os.path.join(BUILD, 'bench/src'), kind, 100, in_flight, held)
+                    self.assertGreater(found['rate'], 0)
+
+    def test_pingpong__by_tcp_and_rsockets(self):
+        here = connections.Here(Sidewire(BUILD))
+        self.assertGreater(here.tcp_pingpong(os.path.join(BUILD, 'bench/src'), 64, 100)['median_s'], 0)
+        self.assertGreater(here.rstream(64, 1000)['median_s'], 0)
 
 
 if __name__ == '__main__':
