@@ -4,8 +4,11 @@
 
 What a program prints of data it has checked decides (rping -V, rstream -T v), and both sides' statuses.
 """
+import hashlib
 import os
+import shutil
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -13,7 +16,7 @@ sys.dont_write_bytecode = True
 import kernel_guest as guest  # noqa: E402
 from test_programs import Host, say  # noqa: E402
 
-RSTREAM = '/usr/bin/rstream'
+NOT_IN_IMAGE = ['rstream', 'rcopy']
 SECONDS = 40
 FAULTS = 'loss=3%,dup=3%,reorder=5%:2ms,seed=7'
 # Server and client; {to}: the server's address, {own}: that of the side it runs on. What both must print.
@@ -93,15 +96,45 @@ def killed_while_connected(host, port):
     return say('DISCONNECT EVENT' in text, 'the kernel\'s client is killed: our server sees its end', text)
 
 
+def copied(host, port):
+    """rcopy of a file each way; the digests are compared."""
+    folder = tempfile.mkdtemp(prefix='sidewire-kernel-')
+    try:
+        source, target = os.path.join(folder, 'source'), os.path.join(folder, 'target')
+        with open(source, 'wb') as out:
+            out.write(os.urandom(1000003))
+        with open(source, 'rb') as data:
+            digest = hashlib.sha256(data.read()).hexdigest()
+        guest.inside(f'spawn server {SECONDS} rcopy -p {port}; sleep 1')
+        text, status = host.finish(host.start(f'rcopy {source} {guest.GUEST}:/tmp/copy -p {port}'), SECONDS)
+        theirs = guest.inside('sha256sum /tmp/copy')[0]
+        good = say(status == 0 and digest in theirs, 'to the kernel: rcopy', text, theirs)
+        guest.inside('kill $(cat /tmp/server.pid)')
+        server = host.start(f'rcopy -p {port + 1}')
+        time.sleep(1)
+        theirs, status = guest.inside(f'timeout {SECONDS} rcopy /tmp/copy {guest.OWN}:{target} -p {port + 1}')
+        server.terminate()
+        text = host.finish(server)[0]
+        back = ''
+        if os.path.exists(target):
+            with open(target, 'rb') as data:
+                back = hashlib.sha256(data.read()).hexdigest()
+        return good & say(status == 0 and back == digest, 'from the kernel: rcopy', text, theirs)
+    finally:
+        shutil.rmtree(folder)
+
+
 def run(sidewire):
     host, port, good = Host(sidewire), 17100, True
-    if not os.path.exists(RSTREAM) or not guest.push(RSTREAM, 'rstream'):  # the image has it not
-        print(f'FAIL {RSTREAM}: not there (package rdmacm-utils)')
-        return False
+    for name in NOT_IN_IMAGE:
+        path = shutil.which(name)
+        if not path or not guest.push(path, name):
+            print(f'FAIL {name}: not there (package rdmacm-utils)')
+            return False
     for case in CASES:
         good &= to_kernel(host, case, port) & from_kernel(host, case, port + 1)
         port += 2
-    for check in (nobody_listens, killed_while_connected):
+    for check in (copied, nobody_listens, killed_while_connected):
         good &= check(host, port)
         port += 2
     return good & messages_lost(sidewire, port)

@@ -19,12 +19,16 @@ FRAMES_RUNS = [(guest.OWN, guest.GUEST, 'rc-rping.pcap'), (guest.OWN6, guest.GUE
 
 
 def judge(name, *command):
-    """Runs a program in our end of the network; shows what the server said if it failed."""
+    """Runs a program in our end of the network; shows what the server and its kernel said if it failed or hung."""
     print(' '.join(os.path.basename(word) for word in command), flush=True)
-    done = subprocess.run([guest.PEER, 'host', *command], timeout=300)
-    if done.returncode:
-        print(guest.peer('exec', 'b', f'tail -n 5 /tmp/{name}.log').stdout, flush=True)
-    return done.returncode == 0
+    try:
+        good = subprocess.run([guest.PEER, 'host', *command], timeout=150).returncode == 0
+    except subprocess.TimeoutExpired as expired:
+        print(expired, flush=True)
+        good = False
+    if not good:
+        print(guest.peer('exec', 'b', f'tail -n 5 /tmp/{name}.log; dmesg | tail -n 20; top -b -n 1 | head -n 8').stdout, flush=True)
+    return good
 
 
 def run_frames(frames):
