@@ -137,20 +137,6 @@ failed:
     return rc;
 }
 
-static void disconnect(struct sw_qp *qp)
-{
-    struct sw_roce_qp *r = qp->link_state;
-    if (!r)
-        return;
-    sw_qp_publish(qp, IBV_QPS_RESET);
-    if (qp->state == IBV_QPS_ERR)
-        sw_roce_drop_claim(r);
-    sw_roce_account(r);
-    sw_flushing_drop(&r->flushing);
-    qp->link_state = NULL;
-    sw_roce_bury(r);
-}
-
 /* The pieces of a request's bytes. 0: a key does not allow it. */
 static uint32_t gather(struct sw_roce_qp *r, const struct sw_emission *emission,
                        struct iovec pieces[PIECES_MAX])
@@ -413,6 +399,36 @@ static void changed(struct sw_qp *qp)
         r->offset = qp->sq.tail - r->requester.tail;
     }
     sw_requester_pause(&r->requester, qp->state == IBV_QPS_SQD);
+}
+
+/* The peer's message was good, whatever becomes of this QP: hardware would have said so by now. */
+static void say_what_is_unsaid(struct sw_roce_qp *r)
+{
+    struct sw_emission emission;
+    if (!r->unsaid)
+        return;
+    r->unsaid = 0;
+    if (!sw_responder_only_acks(&r->responder) ||
+        !sw_responder_next(&r->responder, sw_clock_ns(), &emission))
+        return;
+    struct sw_batch *batch = sw_batch_open(&sw_roce.port);
+    add(r, batch, &emission);
+    sw_batch_close(batch);
+}
+
+static void disconnect(struct sw_qp *qp)
+{
+    struct sw_roce_qp *r = qp->link_state;
+    if (!r)
+        return;
+    say_what_is_unsaid(r);
+    sw_qp_publish(qp, IBV_QPS_RESET);
+    if (qp->state == IBV_QPS_ERR)
+        sw_roce_drop_claim(r);
+    sw_roce_account(r);
+    sw_flushing_drop(&r->flushing);
+    qp->link_state = NULL;
+    sw_roce_bury(r);
 }
 
 static void traffic(struct sw_qp *qp, struct sw_traffic *out)
