@@ -75,6 +75,8 @@ static struct served {
     int fd;
 } * served;
 static atomic_bool has_ended;
+static uint64_t missed[SW_SLOT_MAX / 64 + 1]; /* processes that were to be sent something, and are
+                                                 not there */
 
 static unsigned int address_of(uint32_t slot, struct sockaddr_un *out)
 {
@@ -108,11 +110,16 @@ static struct wire *add_wire(int fd)
     return wire;
 }
 
+static void want_step(void)
+{
+    if (!atomic_exchange(&has_ended, true))
+        sw_engine_kick();
+}
+
 static void end(struct wire *wire)
 {
     wire->is_dead = true;
-    if (!atomic_exchange(&has_ended, true))
-        sw_engine_kick();
+    want_step();
 }
 
 static bool queue(struct wire *wire, const struct letter *letter)
@@ -234,6 +241,10 @@ int sw_local_send(uint32_t slot, const struct sw_cm_path *path, const uint8_t ma
     if (slot < 1 || slot > SW_SLOT_MAX)
         return -ECONNREFUSED;
     int rc = peers[slot] && !peers[slot]->is_dead ? 0 : connect_to_slot(slot);
+    if (rc == -ECONNREFUSED) { /* its requests may be read after its end has been told */
+        missed[slot / 64] |= 1ull << slot % 64;
+        want_step();
+    }
     if (rc)
         return rc;
     struct letter letter = write_letter(path, LETTER_MAD, mad);
@@ -468,6 +479,16 @@ static void bury(struct wire *wire)
     free(wire);
 }
 
+static void tell_missed(void)
+{
+    for (uint32_t i = 0; i < sizeof(missed) / sizeof(missed[0]); i++)
+        for (; missed[i]; missed[i] &= missed[i] - 1) {
+            const uint32_t slot = 64 * i + (uint32_t)__builtin_ctzll(missed[i]);
+            if (!peers[slot] || peers[slot]->is_dead)
+                user->gone(slot);
+        }
+}
+
 void sw_local_step(void)
 {
     if (!atomic_exchange(&has_ended, false))
@@ -488,6 +509,7 @@ void sw_local_step(void)
         dead = wire->next;
         bury(wire);
     }
+    tell_missed();
 }
 
 void sw_local_init(const struct sw_local_user *the_user)
@@ -528,5 +550,6 @@ void sw_local_fork_child(void)
     own = -1;
     door_count = 0;
     memset(peers, 0, sizeof(peers));
+    memset(missed, 0, sizeof(missed));
     atomic_store(&has_ended, false);
 }

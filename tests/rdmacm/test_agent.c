@@ -268,6 +268,27 @@ static void sw_agent_user_gone__told_at_once(void **state)
     member_stop(&client);
 }
 
+/* Its request was read when there was no connection with it any more. */
+static void sw_agent_user_gone__told_when_the_answer_finds_nobody(void **state)
+{
+    (void)state;
+    struct member server = member_start(), client = member_start();
+    struct sw_cm_message message;
+    assert_int_equal(listen_at(&server, "0.0.0.0", false, PORT), 0);
+    struct order order = request(&client, SW_CM_REQ, "127.0.0.1", SERVICE);
+    member_do(&client, &order);
+    struct report asked = mad_of(&server, SW_CM_REQ, &message);
+    member_kill(&client);
+    member_is_quiet(&server); /* which had nothing to do with it but the request */
+    order = reply(&asked.path, &client);
+    member_do(&server, &order);
+    struct report told = member_next(&server);
+    assert_int_equal(told.kind, REPORT_GONE);
+    assert_int_equal(told.value, client.slot);
+    member_is_quiet(&server);
+    member_stop(&server);
+}
+
 /* More than any socket holds, and nobody reads for a while: the listener is stopped. */
 static void sw_agent_send__a_storm_arrives_in_order(void **state)
 {
@@ -310,6 +331,7 @@ int main(void)
         cmocka_unit_test(sw_agent_send__to_the_listener_of_the_address_by_packets),
         cmocka_unit_test(sw_agent_send__to_the_next_listener),
         cmocka_unit_test(sw_agent_user_gone__told_at_once),
+        cmocka_unit_test(sw_agent_user_gone__told_when_the_answer_finds_nobody),
         cmocka_unit_test(sw_agent_send__a_storm_arrives_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
