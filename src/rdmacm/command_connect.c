@@ -92,7 +92,7 @@ static int send_request(struct sw_ucm_id *id, const struct rdma_ucm_conn_param *
         .initiator_depth = param->initiator_depth,
         .remote_cm_response_timeout = RESPONSE_TIMEOUT,
         .local_cm_response_timeout = RESPONSE_TIMEOUT,
-        .service = service_of(id->qp_type),
+        .service = (uint8_t)service_of(id->qp_type),
         .extended_service = service_of(id->qp_type) == SW_CM_EXTENDED ? SW_CM_EXTENDED_XRC : 0,
         .flow_control = param->flow_control,
         .srq = id->srq,

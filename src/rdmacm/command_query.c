@@ -133,16 +133,17 @@ static void query_gid(const struct sw_ucm_id *id, struct rdma_ucm_query_addr_res
 
 static int query_path(const struct sw_ucm_id *id, uint64_t to, size_t out_len)
 {
-    struct {
+    const size_t path_len = sizeof(struct ib_path_rec_data);
+    union {
         struct rdma_ucm_query_path_resp head;
-        struct ib_path_rec_data path;
+        uint8_t room[sizeof(struct rdma_ucm_query_path_resp) + sizeof(struct ib_path_rec_data)];
     } response = {.head.num_paths = id->has_path};
     size_t len = sizeof(response.head);
     if (out_len < len)
         return -ENOSPC;
-    if (id->has_path && out_len - len > sizeof(response.path)) {
-        pack_path(id, &response.path);
-        len += sizeof(response.path);
+    if (id->has_path && out_len - len > path_len) {
+        pack_path(id, response.head.path_data);
+        len += path_len;
     }
     return sw_user_write(to, &response, len);
 }

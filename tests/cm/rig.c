@@ -151,16 +151,21 @@ static void hand_over(const struct rig_mad *mad)
     free(copy);
 }
 
+static const char *name_of(enum sw_cm_attribute attribute)
+{
+    return sw_cm_attribute_name((uint16_t)attribute);
+}
+
 static struct rig_mad take(int from, enum sw_cm_attribute attribute)
 {
     struct rig_node *node = &rig[from];
     if (!node->out_count)
-        fail_msg("node %d sent nothing, not %s", from, sw_cm_attribute_name(attribute));
+        fail_msg("node %d sent nothing, not %s", from, name_of(attribute));
     struct rig_mad mad = node->out[0];
     memmove(node->out, node->out + 1, sizeof(mad) * (size_t)--node->out_count);
     if (mad.message.attribute != attribute)
-        fail_msg("node %d sent %s, not %s", from, sw_cm_attribute_name(mad.message.attribute),
-                 sw_cm_attribute_name(attribute));
+        fail_msg("node %d sent %s, not %s", from, name_of(mad.message.attribute),
+                 name_of(attribute));
     return mad;
 }
 
@@ -189,7 +194,7 @@ struct sw_cm_message rig_carry_copy(int from, enum sw_cm_attribute attribute)
 void rig_nothing_sent(int from)
 {
     if (rig[from].out_count)
-        fail_msg("node %d sent %s", from, sw_cm_attribute_name(rig[from].out[0].message.attribute));
+        fail_msg("node %d sent %s", from, name_of(rig[from].out[0].message.attribute));
 }
 
 void rig_inject(int from, int to, const struct sw_cm_message *message)

@@ -220,9 +220,9 @@ static void resolve_route__needs_an_address_and_time(void **state)
 static void query__path_and_route(void **state)
 {
     (void)state;
-    struct {
+    union {
         struct rdma_ucm_query_path_resp head;
-        struct ib_path_rec_data path[2];
+        uint8_t room[sizeof(struct rdma_ucm_query_path_resp) + 2 * sizeof(struct ib_path_rec_data)];
     } paths;
     struct rdma_ucm_query_route_resp route;
     const uint8_t gid[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
@@ -231,9 +231,10 @@ static void query__path_and_route(void **state)
         .response = (uintptr_t)&paths, .id = id, .option = RDMA_USER_CM_QUERY_PATH};
     assert_int_equal(rig_command(fd, RDMA_USER_CM_CMD_QUERY, &in, sizeof(in), sizeof(paths)), 0);
     assert_int_equal(paths.head.num_paths, 1);
-    assert_int_equal(paths.path[0].flags, IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL);
-    assert_memory_equal((uint8_t *)paths.path[0].path_rec + 8, gid, 16);
-    assert_memory_equal((uint8_t *)paths.path[0].path_rec + 24, gid, 16);
+    assert_int_equal(paths.head.path_data[0].flags,
+                     IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL);
+    assert_memory_equal((uint8_t *)paths.head.path_data[0].path_rec + 8, gid, 16);
+    assert_memory_equal((uint8_t *)paths.head.path_data[0].path_rec + 24, gid, 16);
     assert_int_equal(rig_command(fd, RDMA_USER_CM_CMD_QUERY, &in, sizeof(in), 4), ENOSPC);
     in.option = 77;
     assert_int_equal(rig_command(fd, RDMA_USER_CM_CMD_QUERY, &in, sizeof(in), 400), ENOSYS);
