@@ -352,6 +352,7 @@ void sw_local_unserve(int listener)
     free(entry);
     shutdown(listener, SHUT_RD);
     accept_from(listener);
+    sw_engine_unwatch(listener);
     close(listener);
     for (struct wire *wire = wires; wire; wire = wire->next)
         if (wire->listener == listener) {
@@ -471,6 +472,8 @@ static void bury(struct wire *wire)
     if (is_gone && wire->is_peer)
         user->gone(wire->slot);
     door_count -= wire->is_door;
+    /* A child that has just been forked may have it, too: closing it here would not end that. */
+    sw_engine_unwatch(wire->fd);
     close(wire->fd);
     for (struct waiting *entry = wire->first, *next; entry; entry = next) {
         next = entry->next;
