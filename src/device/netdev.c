@@ -30,7 +30,10 @@ struct sw_netdev {
     bool used[ADDRESSES_MAX];
     bool gids_changed; /* since the last refresh that had somebody to tell */
     bool reported_up;
-    bool seen; /* in the snapshot being applied */
+    bool is_present; /* there is such an interface */
+    bool has_gone;   /* it, or one before it, has vanished since the last refresh that had somebody
+                        to tell */
+    bool seen;       /* in the snapshot being applied */
 };
 
 static pthread_mutex_t refresh_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -215,6 +218,8 @@ static void apply_link(const struct sw_rtnl_link *link, const struct sw_rtnl_sna
 
     unsigned int speed_mbps = current_speed(dev, link);
     sw_lock_acquire(&table_lock);
+    dev->has_gone |= dev->is_present && dev->info.ifindex != link->ifindex;
+    dev->is_present = true;
     dev->info.ifindex = link->ifindex;
     dev->info.mtu_bytes = link->mtu_bytes;
     dev->info.speed_mbps = speed_mbps;
@@ -232,7 +237,8 @@ static void apply_vanished(void)
     sw_lock_acquire(&table_lock);
     for (int i = 0; i < sw_netdev_count(); i++) {
         if (!netdevs[i]->seen) {
-            netdevs[i]->info.up = false;
+            netdevs[i]->has_gone |= netdevs[i]->is_present;
+            netdevs[i]->is_present = netdevs[i]->info.up = false;
             apply_addresses(netdevs[i], NULL, NULL);
         }
         netdevs[i]->seen = false;
@@ -274,11 +280,13 @@ static void report_changes(sw_netdev_change_fn fn, void *arg)
         struct sw_netdev *dev = netdevs[i];
         sw_lock_acquire(&table_lock);
         bool gids_changed = dev->gids_changed;
-        bool up = dev->info.up;
+        bool up = dev->info.up, has_gone = dev->has_gone;
         bool up_changed = dev->reported_up != up;
-        dev->gids_changed = false;
+        dev->gids_changed = dev->has_gone = false;
         dev->reported_up = up;
         sw_lock_release(&table_lock);
+        if (has_gone)
+            fn(arg, dev, SW_NETDEV_GONE);
         if (gids_changed)
             fn(arg, dev, SW_NETDEV_GID_CHANGE);
         if (up_changed)

@@ -45,7 +45,12 @@ struct sw_netdev_info {
 };
 
 /* What changed, for asynchronous events. */
-enum sw_netdev_change { SW_NETDEV_GID_CHANGE, SW_NETDEV_PORT_UP, SW_NETDEV_PORT_DOWN };
+enum sw_netdev_change {
+    SW_NETDEV_GID_CHANGE,
+    SW_NETDEV_PORT_UP,
+    SW_NETDEV_PORT_DOWN,
+    SW_NETDEV_GONE /* the interface does not exist any more, though another may have its name */
+};
 typedef void (*sw_netdev_change_fn)(void *arg, struct sw_netdev *dev, enum sw_netdev_change change);
 
 /* Reads interfaces and addresses (getifaddrs/rtnetlink). Calls `fn` (may be NULL) for each change

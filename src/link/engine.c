@@ -116,9 +116,18 @@ void sw_engine_nudge(void)
         sw_engine_kick();
 }
 
+static void tell_gone(struct sw_netdev *dev)
+{
+    for (unsigned int i = 0; i < part_count; i++)
+        if (parts[i]->netdev_gone)
+            parts[i]->netdev_gone(dev);
+}
+
 static void port_event(void *arg, struct sw_netdev *dev, enum sw_netdev_change change)
 {
     (void)arg;
+    if (change == SW_NETDEV_GONE)
+        return tell_gone(dev);
     enum ibv_event_type type = IBV_EVENT_GID_CHANGE;
     if (change == SW_NETDEV_PORT_UP)
         type = IBV_EVENT_PORT_ACTIVE;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sw_netdev;
 struct sw_qp;
 
 /* What a watched descriptor is; at most 16 kinds, each with one handler. */
@@ -46,6 +47,8 @@ struct sw_engine_part {
     /* Whether it worked for a peer since it was last asked: the engine then looks again for a while
      * before it sleeps. */
     bool (*was_busy)(void);
+    /* The interface of a device does not exist any more. */
+    void (*netdev_gone)(struct sw_netdev *dev);
 };
 
 struct sw_engine {

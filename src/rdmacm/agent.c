@@ -291,7 +291,16 @@ static bool wants_step(void)
     return waits() || sw_local_has_ended() || atomic_load(&due_ns) < atomic_load(&planned_ns);
 }
 
-static const struct sw_engine_part part = {.step = step, .wants = wants_step};
+static void netdev_gone(struct sw_netdev *dev)
+{
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    if (user && user->removed)
+        user->removed(dev);
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+}
+
+static const struct sw_engine_part part = {
+    .step = step, .wants = wants_step, .netdev_gone = netdev_gone};
 
 static const struct sw_local_user local_user = {
     .receive = receive_local, .gone = gone_local, .unanswered = unanswered_local};

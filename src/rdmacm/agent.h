@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 struct sw_cm_path;
+struct sw_netdev;
 
 #define SW_AGENT_MAD_BYTES 256u
 
@@ -39,6 +40,8 @@ struct sw_agent_user {
     /* The process of this host that had the slot is gone: nothing comes from there any more, and
      * its connections are to be told. */
     void (*gone)(uint32_t slot);
+    /* The interface of a device does not exist any more. */
+    void (*removed)(struct sw_netdev *dev);
     /* Time has come; returns when next (sw_clock_ns(); UINT64_MAX: when asked, sw_agent_plan()). */
     uint64_t (*tick)(uint64_t now_ns);
 };

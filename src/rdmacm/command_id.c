@@ -52,7 +52,7 @@ int sw_ucm_destroy_id(struct sw_ucm_request *request)
     struct sw_ucm_id *id;
     if (request->out_len < sizeof(response))
         return -ENOSPC;
-    int rc = sw_ucm_id_find(request->channel, in->id, &id);
+    int rc = sw_ucm_id_find_any(request->channel, in->id, &id);
     if (rc)
         return rc;
     response.events_reported = sw_ucm_id_destroy(id);

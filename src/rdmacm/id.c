@@ -79,7 +79,7 @@ int sw_ucm_id_create(struct sw_ucm_channel *channel, uint32_t port_space, uint8_
     return 0;
 }
 
-int sw_ucm_id_find(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out)
+int sw_ucm_id_find_any(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out)
 {
     struct sw_ucm_id *id = handle < HANDLES ? ids.entries[handle] : NULL;
     if (!id)
@@ -88,6 +88,12 @@ int sw_ucm_id_find(struct sw_ucm_channel *channel, uint32_t handle, struct sw_uc
         return -EINVAL;
     *out = id;
     return 0;
+}
+
+int sw_ucm_id_find(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out)
+{
+    int rc = sw_ucm_id_find_any(channel, handle, out);
+    return rc ? rc : (*out)->state == SW_UCM_DEVICE_REMOVAL ? -ENXIO : 0;
 }
 
 int sw_ucm_id_find_bound(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out)

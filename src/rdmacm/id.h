@@ -117,9 +117,12 @@ struct sw_ucm_id {
 int sw_ucm_id_create(struct sw_ucm_channel *channel, uint32_t port_space, uint8_t qp_type,
                      struct sw_ucm_id **out);
 
-/* The ID of a number: 0; -ENOENT: there is none; -EINVAL: it is on another channel. */
+/* The ID of a number: 0; -ENOENT: there is none; -EINVAL: it is on another channel; -ENXIO: its
+ * device is gone, so that it can only be destroyed. */
 int sw_ucm_id_find(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out);
-/* The same, and it must have a device: else -EINVAL. */
+/* The same, whatever its state: -ENOENT, -EINVAL. */
+int sw_ucm_id_find_any(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out);
+/* That of sw_ucm_id_find(), and it must have a device: else -EINVAL. */
 int sw_ucm_id_find_bound(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out);
 /* A group of an ID on the channel: 0, -ENOENT, -EINVAL. */
 int sw_ucm_group_find(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_group **out);

@@ -12,6 +12,7 @@
 #include "rdmacm/agent.h"
 #include "rdmacm/event.h"
 #include "rdmacm/incoming.h"
+#include "rdmacm/ports.h"
 
 #define UDP_QKEY 0x01234567u           /* RDMA_UDP_QKEY */
 #define RESEND_NS (200 * SW_NS_PER_MS) /* MADs get lost in queues that are full, not by the way */
@@ -85,9 +86,43 @@ static void agent_gone(uint32_t slot)
     sw_ucm_service_plan();
 }
 
+/* What is between the ID and its peer. Its program hears no more of that. */
+static void end_connection(struct sw_ucm_id *id)
+{
+    static const struct sw_cm_sidr_rep refusal = {.status = SW_CM_SIDR_REJECTED};
+    const uint64_t now_ns = sw_clock_ns();
+    struct sw_cm *cm = &sw_ucm_machine;
+    if (!id->has_cm) /* each of these does nothing in the states of the others */
+        return;
+    sw_cm_disconnect(cm, &id->cm, NULL, 0, now_ns);
+    sw_cm_disconnected(cm, &id->cm, NULL, 0, now_ns);
+    sw_cm_reject(cm, &id->cm, SW_CM_REASON_CONSUMER, NULL, 0, NULL, 0, now_ns);
+    sw_cm_answer(cm, &id->cm, &refusal, now_ns);
+}
+
+/* As the kernel does, which then has no ID behind the program's any more: docs/cm.md. */
+static void lose_device(struct sw_ucm_id *id, void *dev)
+{
+    if (id->dev != dev || id->state == SW_UCM_DEVICE_REMOVAL)
+        return;
+    id->state = SW_UCM_DEVICE_REMOVAL;
+    sw_ucm_service_leave(id);
+    sw_cm_port_release(id->port);
+    id->port = NULL;
+    end_connection(id);
+    sw_ucm_event_tell(id, SW_UCM_DEVICE_REMOVAL_EVENT, 0);
+}
+
+static void agent_removed(struct sw_netdev *dev)
+{
+    sw_ucm_id_each(lose_device, dev);
+    sw_ucm_service_plan();
+}
+
 static const struct sw_agent_user agent_user = {
     .receive = agent_receive,
     .gone = agent_gone,
+    .removed = agent_removed,
     .tick = agent_tick,
 };
 

@@ -317,6 +317,26 @@ static void netdev_refresh__keeps_the_device_of_a_vanished_interface(void **stat
     sw_netdev_read(nic, &info);
     assert_false(info.up);
     assert_int_equal(event_count(nic, SW_NETDEV_GID_CHANGE), 1);
+    assert_int_equal(event_count(nic, SW_NETDEV_GONE), 1);
+    refresh();
+    assert_int_equal(event_count(nic, SW_NETDEV_GONE), 0);
+}
+
+static void netdev_refresh__tells_of_an_interface_that_was_replaced(void **state)
+{
+    (void)state;
+    need_nic();
+    struct sw_netdev *nic = find("sw_nic0");
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(run("ip link add nic0 type veth peer name nic0peer"), 0);
+        assert_int_equal(run("ip link set nic0 up"), 0);
+        refresh(); /* the first time there was none before */
+        assert_ptr_equal(find("sw_nic0"), nic);
+        assert_int_equal(event_count(nic, SW_NETDEV_GONE), round);
+        assert_int_equal(run("ip link del nic0"), 0);
+    }
+    refresh();
+    assert_int_equal(event_count(nic, SW_NETDEV_GONE), 1);
 }
 
 static void netdev_is_local_gid__knows_all_addresses_of_the_host(void **state)
@@ -483,6 +503,7 @@ int main(void)
         cmocka_unit_test(netdev_refresh__adds_an_interface_that_comes_up),
         cmocka_unit_test(netdev_refresh__reports_the_port_down_and_up),
         cmocka_unit_test(netdev_refresh__keeps_the_device_of_a_vanished_interface),
+        cmocka_unit_test(netdev_refresh__tells_of_an_interface_that_was_replaced),
         cmocka_unit_test(netdev_refresh__works_in_threads_and_forked_children),
         cmocka_unit_test(netdev_is_local_gid__knows_all_addresses_of_the_host),
         cmocka_unit_test(netdev_monitor__wakes_on_a_change),
