@@ -110,6 +110,11 @@ void sw_engine_kick(void)
     (void)ignored;
 }
 
+bool sw_engine_is_self(void)
+{
+    return sw_engine.running && pthread_equal(pthread_self(), sw_engine.thread);
+}
+
 void sw_engine_nudge(void)
 {
     if (atomic_load(&sw_engine.idle) && atomic_exchange(&sw_engine.idle, false))

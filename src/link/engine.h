@@ -79,6 +79,8 @@ int sw_engine_start(void);
 void sw_engine_close(void);
 /* Wakes the engine now. */
 void sw_engine_kick(void);
+/* Whether the calling thread is the engine. */
+bool sw_engine_is_self(void);
 /* Makes sure the engine is not asleep without a timeout: it will look within a millisecond. No
  * syscall when it is about. */
 void sw_engine_nudge(void);

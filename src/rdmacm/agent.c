@@ -39,11 +39,6 @@ static struct {
     } letters[INTAKE];
 } intake;
 
-static bool is_engine(void)
-{
-    return sw_engine.running && pthread_equal(pthread_self(), sw_engine.thread);
-}
-
 static bool waits(void)
 {
     return atomic_load(&intake.produced) != atomic_load(&intake.consumed);
@@ -60,7 +55,7 @@ static void put_aside(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BY
         atomic_store(&intake.produced, at + 1);
     }
     sw_lock_release(&intake.lock);
-    if (used == 0 && !is_engine())
+    if (used == 0 && !sw_engine_is_self())
         sw_engine_kick();
 }
 
@@ -239,7 +234,7 @@ int sw_agent_reaches(const struct sw_cm_path *path)
 
 static void wake_by(uint64_t at_ns)
 {
-    if (at_ns < atomic_load(&planned_ns) && !is_engine())
+    if (at_ns < atomic_load(&planned_ns) && !sw_engine_is_self())
         sw_engine_kick();
 }
 
@@ -281,6 +276,8 @@ static uint64_t step(uint64_t now_ns)
         }
         pthread_mutex_unlock(&sw_rdmacm_lock);
     }
+    if (user && user->flush)
+        user->flush();
     uint64_t next_ns = waits() || sw_local_has_ended() ? now_ns : atomic_load(&due_ns);
     atomic_store(&planned_ns, next_ns);
     return next_ns;

@@ -44,6 +44,8 @@ struct sw_agent_user {
     void (*removed)(struct sw_netdev *dev);
     /* Time has come; returns when next (sw_clock_ns(); UINT64_MAX: when asked, sw_agent_plan()). */
     uint64_t (*tick)(uint64_t now_ns);
+    /* After any of these, without the lock. */
+    void (*flush)(void);
 };
 
 /* Starts the NIC where it is not, and the agent. Idempotent; to be called again in a forked child,

@@ -21,10 +21,12 @@
 #include "rdmacm/rdmacm.h"
 
 #define BUCKETS 256u
+#define FLUSH_MAX 64u /* bytes written at once */
 
 atomic_uint sw_ucm_channel_count;
 static _Atomic(struct sw_ucm_channel *) buckets[BUCKETS];
 static _Atomic uint64_t pipe_device; /* st_dev of all pipes */
+static struct sw_ucm_channel *owing; /* those that owe bytes; the engine's alone */
 
 /* The C library's may be hooked by the layer above, and by others. */
 static int stat_fd(int fd, struct stat *out)
@@ -34,6 +36,13 @@ static int stat_fd(int fd, struct stat *out)
 #else
     return fstat(fd, out);
 #endif
+}
+
+/* Not by write(), whose hook takes either end of the pipe for the channel. */
+static long put_bytes(const struct sw_ucm_channel *channel, uint32_t count)
+{
+    static const char zeros[FLUSH_MAX];
+    return syscall(SYS_write, channel->write_fd, zeros, (size_t)count);
 }
 
 struct sw_ucm_channel *sw_ucm_channel_find(uint64_t inode)
@@ -100,7 +109,7 @@ int sw_ucm_channel_create(int flags, int *fd)
     if (!(flags & O_NONBLOCK))
         fcntl(ends[0], F_SETFL, 0);
     channel->write_fd = ends[1];
-    channel->bytes = channel->event_count = 0;
+    channel->bytes = channel->owed = channel->event_count = 0;
     channel->first = NULL;
     channel->end = &channel->first;
     channel->ids = NULL;
@@ -119,6 +128,7 @@ static void forget(struct sw_ucm_channel *channel)
         channel->first = event->next;
         free(event);
     }
+    channel->owed = 0;
     close(channel->write_fd);
     atomic_store_explicit(&channel->inode, 0, memory_order_release);
     atomic_fetch_sub_explicit(&sw_ucm_channel_count, 1, memory_order_relaxed);
@@ -140,17 +150,70 @@ void sw_ucm_channel_closed(uint64_t what)
 
 void sw_ucm_channel_fork_child(void)
 {
+    for (; owing; owing = owing->owing_next)
+        owing->is_owing = false;
     for (unsigned int i = 0; i < BUCKETS; i++)
         for (struct sw_ucm_channel *channel = buckets[i]; channel; channel = channel->bucket_next)
             if (atomic_load(&channel->inode))
                 forget(channel);
 }
 
+static void owe_byte(struct sw_ucm_channel *channel)
+{
+    channel->owed++;
+    if (channel->is_owing)
+        return;
+    channel->is_owing = true;
+    channel->owing_next = owing;
+    owing = channel;
+}
+
 static void write_byte(struct sw_ucm_channel *channel)
 {
     /* A full pipe has enough to wake everybody; the rest follows as events are taken. */
-    if (write(channel->write_fd, "", 1) == 1)
+    if (put_bytes(channel, 1) == 1)
         channel->bytes++;
+}
+
+/* A channel that owes, and what it does; its bytes count as written. NULL: none does. */
+static struct sw_ucm_channel *take_owing(uint32_t *count)
+{
+    struct sw_ucm_channel *channel;
+    do {
+        channel = owing;
+        if (!channel)
+            return NULL;
+        owing = channel->owing_next;
+        channel->is_owing = false;
+    } while (!channel->owed);
+    *count = channel->owed < FLUSH_MAX ? channel->owed : FLUSH_MAX;
+    channel->owed -= *count;
+    channel->bytes += *count;
+    if (channel->owed) {
+        channel->is_owing = true;
+        channel->owing_next = owing;
+        owing = channel;
+    }
+    return channel;
+}
+
+/* Only the engine closes a write end, so it needs no lock to write to it. */
+void sw_ucm_channel_flush(void)
+{
+    uint32_t count = 0;
+    while (owing) {
+        pthread_mutex_lock(&sw_rdmacm_lock);
+        struct sw_ucm_channel *channel = take_owing(&count);
+        pthread_mutex_unlock(&sw_rdmacm_lock);
+        if (!channel)
+            return;
+        const long done = put_bytes(channel, count);
+        if (done == (long)count)
+            continue;
+        pthread_mutex_lock(&sw_rdmacm_lock);
+        channel->bytes -= count - (done > 0 ? (uint32_t)done : 0);
+        pthread_mutex_unlock(&sw_rdmacm_lock);
+    }
 }
 
 /* Nobody may find a byte without an event: reads those that are too many, by another description of
@@ -178,7 +241,10 @@ void sw_ucm_channel_push(struct sw_ucm_channel *channel, struct sw_ucm_event *ev
     *channel->end = event;
     channel->end = &event->next;
     channel->event_count++;
-    write_byte(channel);
+    if (sw_engine_is_self())
+        owe_byte(channel);
+    else
+        write_byte(channel);
 }
 
 struct sw_ucm_event *sw_ucm_channel_peek(struct sw_ucm_channel *channel)
@@ -193,7 +259,7 @@ void sw_ucm_channel_pop(struct sw_ucm_channel *channel)
     if (!channel->first)
         channel->end = &channel->first;
     channel->event_count--;
-    if (channel->bytes < channel->event_count)
+    if (channel->bytes + channel->owed < channel->event_count)
         write_byte(channel);
 }
 
@@ -219,6 +285,8 @@ struct sw_ucm_event *sw_ucm_channel_take(struct sw_ucm_channel *channel, sw_ucm_
             channel->end = &event->next;
         }
     }
+    while (channel->owed && channel->bytes + channel->owed > channel->event_count)
+        channel->owed--;
     if (channel->bytes > channel->event_count)
         take_bytes_back(channel);
     return taken;

@@ -10,6 +10,7 @@
 #define SW_RDMACM_CHANNEL_H
 
 #include <rdma/rdma_user_cm.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sw_ucm_group;
@@ -29,7 +30,10 @@ struct sw_ucm_channel {
     struct sw_ucm_channel *bucket_next; /* for good: a free one is used again in its bucket */
     int write_fd;
     uint32_t bytes; /* in the pipe, or in the hands of those who have read one */
+    uint32_t owed;  /* bytes that the engine has yet to write */
     uint32_t event_count;
+    bool is_owing; /* is in the list of those */
+    struct sw_ucm_channel *owing_next;
     struct sw_ucm_event *first, **end; /* events, the oldest first */
     struct sw_ucm_id *ids;             /* the newest first */
 };
@@ -42,7 +46,8 @@ struct sw_ucm_channel *sw_ucm_channel_find(uint64_t inode);
 /* The inode of a descriptor that is a channel, else 0. Needs no lock. */
 uint64_t sw_ucm_channel_inode(int fd);
 
-/* Takes the event over. */
+/* Takes the event over. The engine wakes nobody meanwhile, who would wait for the lock: it calls
+ * sw_ucm_channel_flush() when it has done all it had to. */
 void sw_ucm_channel_push(struct sw_ucm_channel *channel, struct sw_ucm_event *event);
 /* A byte has been read. The oldest event, still in its place; NULL: it was taken back. */
 struct sw_ucm_event *sw_ucm_channel_peek(struct sw_ucm_channel *channel);
@@ -55,6 +60,9 @@ void sw_ucm_channel_unread(struct sw_ucm_channel *channel);
 typedef int (*sw_ucm_event_match)(const struct sw_ucm_event *event, const void *of);
 struct sw_ucm_event *sw_ucm_channel_take(struct sw_ucm_channel *channel, sw_ucm_event_match match,
                                          const void *of);
+
+/* Wakes those for whom the engine has events. Takes the lock; called without it, by the engine. */
+void sw_ucm_channel_flush(void);
 
 /* The engine has seen the end of a channel. Takes the lock. */
 void sw_ucm_channel_closed(uint64_t what);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "link/engine.h"
@@ -70,27 +71,42 @@ static int deliver(struct sw_ucm_channel *channel, struct sw_ucm_event *event, u
     return 0;
 }
 
+/* A byte has been read. Returns false if its event was taken back meanwhile; else *rc is told. */
+static bool fetch(uint64_t inode, const struct rdma_ucm_get_event *command, size_t out_len, int *rc)
+{
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    struct sw_ucm_channel *channel = sw_ucm_channel_find(inode);
+    struct sw_ucm_event *event = channel ? sw_ucm_channel_peek(channel) : NULL;
+    *rc = event ? deliver(channel, event, command->response, out_len) : -EBADF;
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+    return event || !channel;
+}
+
+/* The event that is there already: most often one is. */
+static bool fetch_now(int fd, uint64_t inode, const struct rdma_ucm_get_event *command,
+                      size_t out_len, int *rc)
+{
+    char byte;
+    struct iovec room = {&byte, 1};
+    while (preadv2(fd, &room, 1, -1, RWF_NOWAIT) == 1)
+        if (fetch(inode, command, out_len, rc))
+            return true;
+    return false;
+}
+
 /* Sleeps in the pipe, as the program's descriptor and signals say, and not with the lock. `fd` is
  * ours: the program's may be closed meanwhile, and its number used for another file. */
 static int get_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *command,
                      size_t out_len)
 {
     char byte;
-    if (out_len < offsetof(struct rdma_ucm_event_resp, reserved))
-        return -ENOSPC;
-    for (;;) {
+    int rc;
+    do {
         ssize_t got = read(fd, &byte, 1);
         if (got <= 0)
             return got ? -errno : -EBADF;
-        pthread_mutex_lock(&sw_rdmacm_lock);
-        struct sw_ucm_channel *channel = sw_ucm_channel_find(inode);
-        struct sw_ucm_event *event = channel ? sw_ucm_channel_peek(channel) : NULL;
-        int rc = event ? deliver(channel, event, command->response, out_len) : -EBADF;
-        pthread_mutex_unlock(&sw_rdmacm_lock);
-        if (event || !channel)
-            return rc;
-        /* The event was taken back after its byte was read. */
-    }
+    } while (!fetch(inode, command, out_len, &rc));
+    return rc;
 }
 
 /* Descriptors that are held while GET_EVENT sleeps, as a kernel holds the file of a call that is
@@ -118,11 +134,17 @@ static void let_go(int own, int place)
     close(own);
 }
 
-static int wait_event(int fd, const struct rdma_ucm_get_event *command, size_t out_len)
+static int wait_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *command,
+                      size_t out_len)
 {
-    int place, own = hold(fd, &place);
-    uint64_t inode = sw_ucm_channel_inode(own < 0 ? fd : own);
-    int rc = inode ? get_event(own < 0 ? fd : own, inode, command, out_len) : -EBADF;
+    int place, rc;
+    if (out_len < offsetof(struct rdma_ucm_event_resp, reserved))
+        return -ENOSPC;
+    if (fetch_now(fd, inode, command, out_len, &rc))
+        return rc;
+    int own = hold(fd, &place);
+    inode = sw_ucm_channel_inode(own < 0 ? fd : own);
+    rc = inode ? get_event(own < 0 ? fd : own, inode, command, out_len) : -EBADF;
     if (own >= 0)
         let_go(own, place);
     return rc;
@@ -160,7 +182,7 @@ ssize_t sw_ucm_write(int fd, const void *bytes, size_t len)
     size_t most = is_get_event ? sizeof(request.in.get_event) : commands[header.cmd].size_bytes;
     if (sw_user_read(&request.in, from + sizeof(header), header.in < most ? header.in : most))
         return -EFAULT;
-    int rc = is_get_event ? wait_event(fd, &request.in.get_event, header.out)
+    int rc = is_get_event ? wait_event(fd, inode, &request.in.get_event, header.out)
                           : execute(header.cmd, inode, &request);
     return rc ? rc : (ssize_t)len;
 }

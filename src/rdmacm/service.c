@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "device/netdev.h"
 #include "rdmacm/agent.h"
+#include "rdmacm/channel.h"
 #include "rdmacm/event.h"
 #include "rdmacm/incoming.h"
 #include "rdmacm/ports.h"
@@ -124,6 +125,7 @@ static const struct sw_agent_user agent_user = {
     .gone = agent_gone,
     .removed = agent_removed,
     .tick = agent_tick,
+    .flush = sw_ucm_channel_flush,
 };
 
 /* Of the node: the same in all its processes. */

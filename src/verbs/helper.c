@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,13 +63,16 @@ SW_EXPORT enum ibv_rate mbps_to_ibv_rate(int mbps)
 }
 
 /* Copies between the kernel's structs and the public ones, used by librdmacm. */
-#define COPY(name, version)                                      \
-    SW_EXPORT void name(void *to, void *from);                   \
-    SW_EXPORT void name(void *to, void *from)                    \
-    {                                                            \
-        __typeof__(name) *stock = sw_stock_find(#name, version); \
-        if (stock)                                               \
-            stock(to, from);                                     \
+#define COPY(name, version)                                              \
+    SW_EXPORT void name(void *to, void *from);                           \
+    SW_EXPORT void name(void *to, void *from)                            \
+    {                                                                    \
+        static _Atomic(__typeof__(name) *) found;                        \
+        __typeof__(name) *stock = atomic_load(&found);                   \
+        if (!stock)                                                      \
+            atomic_store(&found, stock = sw_stock_find(#name, version)); \
+        if (stock)                                                       \
+            stock(to, from);                                             \
     }
 COPY(ibv_copy_ah_attr_from_kern, "IBVERBS_1.1")
 COPY(ibv_copy_path_rec_from_kern, "IBVERBS_1.0")

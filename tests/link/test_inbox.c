@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -67,6 +68,29 @@ static void sw_inbox_give__zeroes_and_does_not_hand_out_again_at_once(void **sta
     struct taken b = take();
     assert_int_not_equal(a.index, b.index);
     sw_inbox_give(b.inbox, b.index);
+}
+
+static void sw_inbox_give__wherever_it_was_written_to(void **state)
+{
+    (void)state;
+    static const size_t places[] = {
+        0, 4096, 8191, 8192, 100000, sizeof(struct sw_block) - 1, SW_BLOCK_BYTES - 1};
+    static const uint8_t zero[SW_BLOCK_BYTES];
+    struct taken first = take(); /* keeps the inbox */
+    for (size_t i = 0; i < 300 * sizeof(places) / sizeof(places[0]); i++) {
+        struct taken taken = take();
+        uint8_t *bytes = (uint8_t *)taken.block;
+        assert_int_equal(bytes[places[i % 7]], 0);
+        bytes[places[i % 7]] = 0xaa;
+        atomic_store(&taken.block->access_seq, 2);
+        sw_inbox_give(taken.inbox, taken.index);
+        if (i % 97 == 0)
+            assert_memory_equal(bytes, zero, sizeof(zero));
+    }
+    struct stat status;
+    assert_int_equal(fstat(first.inbox->fd, &status), 0);
+    assert_true(status.st_blocks * 512 < 4 << 20); /* not all that was touched stays */
+    sw_inbox_give(first.inbox, first.index);
 }
 
 static void sw_inbox_take__exhaustion(void **state)
@@ -249,6 +273,7 @@ int main(void)
         cmocka_unit_test(sw_inbox_take__not_from_a_dead_client),
         cmocka_unit_test(sw_inbox_take__exhaustion),
         cmocka_unit_test(sw_inbox_give__zeroes_and_does_not_hand_out_again_at_once),
+        cmocka_unit_test(sw_inbox_give__wherever_it_was_written_to),
         cmocka_unit_test(sw_inbox_give__stopped_client),
         cmocka_unit_test(sw_inbox_wait__nobody_inside),
         cmocka_unit_test(sw_inbox_wait__until_the_section_ends),

@@ -136,6 +136,31 @@ static void write__of_random_bytes_is_survived(void **state)
     close(fd);
 }
 
+/* What was known of a descriptor must not outlive it. */
+static void write__to_a_file_with_the_number_of_a_channel(void **state)
+{
+    (void)state;
+    char bytes[] = "as written", found[sizeof(bytes)];
+    int ends[2], fd = rig_open(0), other = rig_open(0);
+    uint32_t id;
+    assert_int_equal(rig_create(fd, RDMA_PS_TCP, &id), 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], fd), fd);
+    assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+    assert_int_equal(read(ends[0], found, sizeof(found)), sizeof(found));
+    assert_string_equal(found, bytes);
+    assert_int_equal(dup2(ends[0], fd), fd);
+    assert_int_equal(write(fd, bytes, sizeof(bytes)), -1);
+    assert_int_equal(errno, EBADF);
+    assert_int_equal(dup2(other, fd), fd); /* another channel */
+    assert_int_equal(rig_create(fd, RDMA_PS_TCP, &id), 0);
+    assert_int_equal(rig_destroy(other, id, NULL), 0);
+    close(fd);
+    close(other);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void get_event__follows_the_descriptor(void **state)
 {
     (void)state;
@@ -368,6 +393,7 @@ int main(void)
         cmocka_unit_test(write__of_bad_commands),
         cmocka_unit_test(write__reads_no_more_than_given),
         cmocka_unit_test(write__of_random_bytes_is_survived),
+        cmocka_unit_test(write__to_a_file_with_the_number_of_a_channel),
         cmocka_unit_test(get_event__follows_the_descriptor),
         cmocka_unit_test(get_event__is_interrupted),
         cmocka_unit_test(get_event__wakes_each_sleeper_once),

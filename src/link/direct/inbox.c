@@ -25,6 +25,8 @@
 #define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
 /* The same for a client that was found stopped the last time: each wait would be in vain. */
 #define STOPPED_WAIT_NS (2 * SW_NS_PER_MS)
+#define KEPT_BLOCKS 256u
+#define KEPT_BYTES 8192 /* of each: the line of counters, and the first records */
 
 /*
  * Address ranges that inboxes have left. A poller looks at the next record of a QP without a lock,
@@ -105,7 +107,10 @@ int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
     pthread_mutex_lock(&sw_direct.lock);
     struct sw_inbox *inbox = sw_inbox_get(slot);
     for (uint32_t tried = 0; inbox && tried < SW_INBOX_BLOCKS; tried++) {
-        uint32_t candidate = inbox->turn++ % SW_INBOX_BLOCKS;
+        /* Among the first ones while that is enough: their memory is there already. */
+        uint32_t range =
+            tried < KEPT_BLOCKS && inbox->users < KEPT_BLOCKS / 2 ? KEPT_BLOCKS : SW_INBOX_BLOCKS;
+        uint32_t candidate = inbox->turn++ % range;
         uint64_t bit = 1ull << candidate % 64;
         if (__atomic_fetch_or(&inbox->used[candidate / 64], bit, __ATOMIC_SEQ_CST) & bit)
             continue;
@@ -119,15 +124,30 @@ int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
     return rc;
 }
 
+/* Whether a block has memory behind its first pages only. */
+static bool is_hardly_used(const struct sw_inbox *inbox, off_t at)
+{
+    off_t data = lseek(inbox->fd, at + KEPT_BYTES, SEEK_DATA);
+    return data < 0 ? errno == ENXIO : data >= at + (off_t)SW_BLOCK_BYTES;
+}
+
+/* Zero for the next binding. The memory is given back, but for the first pages of the first blocks:
+ * a connection that comes and goes needs no others, and none of them anew. */
+static void wipe(struct sw_inbox *inbox, uint32_t index)
+{
+    const off_t at = (off_t)(4096 + (uint64_t)index * SW_BLOCK_BYTES);
+    struct sw_block *block = sw_inbox_block(inbox->base, index);
+    if (index < KEPT_BLOCKS && is_hardly_used(inbox, at))
+        memset(block, 0, KEPT_BYTES);
+    else if (fallocate(inbox->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, SW_BLOCK_BYTES))
+        memset(block, 0, SW_BLOCK_BYTES);
+}
+
 void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
 {
     bool quiet = sw_inbox_wait(inbox, index);
-    if (quiet) {
-        /* Zero for the next binding, and give the memory back. */
-        off_t at = (off_t)(4096 + (uint64_t)index * SW_BLOCK_BYTES);
-        if (fallocate(inbox->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, SW_BLOCK_BYTES))
-            memset(sw_inbox_block(inbox->base, index), 0, SW_BLOCK_BYTES);
-    }
+    if (quiet)
+        wipe(inbox, index);
     pthread_mutex_lock(&sw_direct.lock);
     if (quiet) /* else the block stays out of use until its client is gone */
         __atomic_fetch_and(&inbox->used[index / 64], ~(1ull << index % 64), __ATOMIC_SEQ_CST);
