@@ -214,7 +214,8 @@ static bool drive_all(void)
     return serve_datagrams(armed) || pending;
 }
 
-/* True if nothing wants the engine: then it may sleep until rung. Called after `idle` was set. */
+/* True if nothing wants the engine: then it may sleep for long or until rung. Called after `idle`
+ * was set. */
 static bool nothing_to_do(void)
 {
     for (unsigned int i = 0; i < part_count; i++)
@@ -236,11 +237,14 @@ static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, bool pending, bool sp
         return 0;
     if (pending)
         next_ns = now_ns + TICK_NS < next_ns ? now_ns + TICK_NS : next_ns;
-    if (next_ns == UINT64_MAX) {
+    if (next_ns <= now_ns)
+        return 0;
+    if (next_ns - now_ns > TICK_NS) {
         atomic_store(&sw_engine.idle, true);
-        return nothing_to_do() ? UINT64_MAX : TICK_NS;
+        if (!nothing_to_do())
+            return TICK_NS;
     }
-    return next_ns <= now_ns ? 0 : next_ns - now_ns;
+    return next_ns == UINT64_MAX ? UINT64_MAX : next_ns - now_ns;
 }
 
 /* Moderated events are due to the microsecond; kernels before 5.11 sleep in milliseconds. */
@@ -258,6 +262,19 @@ static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
     int sleep_ms =
         sleep_ns == UINT64_MAX ? -1 : (int)((sleep_ns + SW_NS_PER_MS - 1) / SW_NS_PER_MS);
     return epoll_wait(sw_engine.epoll, events, room, sleep_ms);
+}
+
+/* Whether all of it is the connection manager's: then queue pairs, of which there may be thousands,
+ * need no look now. */
+static bool is_connecting(const struct epoll_event *events, int count)
+{
+    int others = 0;
+    for (int i = 0; i < count; i++) {
+        const enum sw_watch_kind kind = events[i].data.u64 & 15;
+        others +=
+            kind != SW_WATCH_CM && kind != SW_WATCH_CM_LISTENER && kind != SW_WATCH_CM_CHANNEL;
+    }
+    return count > 0 && others == 0;
 }
 
 static uint64_t earlier(uint64_t one_ns, uint64_t other_ns)
@@ -303,11 +320,17 @@ static void *engine_main(void *arg)
 {
     (void)arg;
     want_short_turns();
-    uint64_t worked_ns = 0;
+    uint64_t worked_ns = 0, look_ns = 0; /* look_ns: when to look at all queue pairs again */
+    bool pending = false;
     for (;;) {
         uint64_t now_ns = sw_clock_ns();
         uint64_t next_ns = step_parts(now_ns);
-        bool pending = drive_all();
+        if (now_ns >= look_ns) {
+            pending = drive_all();
+            look_ns = 0;
+        } else {
+            next_ns = earlier(next_ns, look_ns);
+        }
         next_ns = earlier(next_ns, sw_cq_moderation_step(now_ns));
         if (parts_were_busy())
             worked_ns = now_ns;
@@ -315,6 +338,10 @@ static void *engine_main(void *arg)
         struct epoll_event events[32];
         int count = wait_events(events, 32, sleep_ns);
         atomic_store(&sw_engine.idle, false);
+        if (!is_connecting(events, count))
+            look_ns = 0;
+        else if (look_ns == 0)
+            look_ns = now_ns + TICK_NS;
         for (int i = 0; i < count; i++)
             handle(events[i].data.u64);
     }

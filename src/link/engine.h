@@ -56,7 +56,7 @@ struct sw_engine {
     int epoll;
     pthread_t thread;
     bool running;
-    atomic_bool idle;                     /* asleep without a timeout */
+    atomic_bool idle;                     /* asleep for longer than a tick, or without a timeout */
     _Atomic(const struct sw_qp *) driven; /* the one whose lock it holds, or NULL */
 };
 extern struct sw_engine sw_engine;

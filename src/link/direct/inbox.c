@@ -25,8 +25,8 @@
 #define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
 /* The same for a client that was found stopped the last time: each wait would be in vain. */
 #define STOPPED_WAIT_NS (2 * SW_NS_PER_MS)
-#define KEPT_BLOCKS 256u
-#define KEPT_BYTES 8192 /* of each: the line of counters, and the first records */
+#define KEPT_BLOCKS 256u /* at least */
+#define KEPT_BYTES 8192  /* of each: the line of counters, and the first records */
 
 /*
  * Address ranges that inboxes have left. A poller looks at the next record of a QP without a lock,
@@ -101,16 +101,22 @@ struct sw_inbox *sw_inbox_get(uint32_t slot)
     return create(slot);
 }
 
+/* So many first blocks are used while that is enough: their memory is there already. direct.lock
+ * held. */
+static uint32_t kept_blocks(const struct sw_inbox *inbox)
+{
+    const uint32_t count = KEPT_BLOCKS + 2 * inbox->users;
+    return count < SW_INBOX_BLOCKS ? count : SW_INBOX_BLOCKS;
+}
+
 int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
 {
     int rc = -ENOMEM;
     pthread_mutex_lock(&sw_direct.lock);
     struct sw_inbox *inbox = sw_inbox_get(slot);
-    for (uint32_t tried = 0; inbox && tried < SW_INBOX_BLOCKS; tried++) {
-        /* Among the first ones while that is enough: their memory is there already. */
-        uint32_t range =
-            tried < KEPT_BLOCKS && inbox->users < KEPT_BLOCKS / 2 ? KEPT_BLOCKS : SW_INBOX_BLOCKS;
-        uint32_t candidate = inbox->turn++ % range;
+    for (uint32_t tried = 0; inbox && tried < KEPT_BLOCKS + SW_INBOX_BLOCKS; tried++) {
+        uint32_t candidate =
+            inbox->turn++ % (tried < KEPT_BLOCKS ? kept_blocks(inbox) : SW_INBOX_BLOCKS);
         uint64_t bit = 1ull << candidate % 64;
         if (__atomic_fetch_or(&inbox->used[candidate / 64], bit, __ATOMIC_SEQ_CST) & bit)
             continue;
@@ -137,7 +143,10 @@ static void wipe(struct sw_inbox *inbox, uint32_t index)
 {
     const off_t at = (off_t)(4096 + (uint64_t)index * SW_BLOCK_BYTES);
     struct sw_block *block = sw_inbox_block(inbox->base, index);
-    if (index < KEPT_BLOCKS && is_hardly_used(inbox, at))
+    pthread_mutex_lock(&sw_direct.lock);
+    const bool is_kept = index < kept_blocks(inbox);
+    pthread_mutex_unlock(&sw_direct.lock);
+    if (is_kept && is_hardly_used(inbox, at))
         memset(block, 0, KEPT_BYTES);
     else if (fallocate(inbox->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, SW_BLOCK_BYTES))
         memset(block, 0, SW_BLOCK_BYTES);
