@@ -137,7 +137,8 @@ static int query_path(const struct sw_ucm_id *id, uint64_t to, size_t out_len)
     union {
         struct rdma_ucm_query_path_resp head;
         uint8_t room[sizeof(struct rdma_ucm_query_path_resp) + sizeof(struct ib_path_rec_data)];
-    } response = {.head.num_paths = id->has_path};
+    } response = {.room = {0}};
+    response.head.num_paths = id->has_path;
     size_t len = sizeof(response.head);
     if (out_len < len)
         return -ENOSPC;

@@ -263,7 +263,14 @@ static void make_ready(struct mailbag *bag, uint32_t want)
 static int fill(struct mailbag *bag, const struct sw_ear *ear, uint32_t want)
 {
     make_ready(bag, want);
-    const long count = syscall(SYS_recvmmsg, ear->fd, bag->messages, want, MSG_DONTWAIT, NULL);
+    long count;
+    if (want == 1) { /* the same for less */
+        count = syscall(SYS_recvmsg, ear->fd, &bag->messages->msg_hdr, MSG_DONTWAIT);
+        bag->messages->msg_len = count > 0 ? (uint32_t)count : 0;
+        count = count < 0 ? count : 1;
+    } else {
+        count = syscall(SYS_recvmmsg, ear->fd, bag->messages, want, MSG_DONTWAIT, NULL);
+    }
     bag->used = count > 0 ? (uint32_t)count : 0;
     return (int)count;
 }

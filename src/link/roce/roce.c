@@ -21,10 +21,12 @@
 #include "link/roce/roce.h"
 
 #define LOOK_NS SW_NS_PER_MS /* how long a program may not have polled until the engine does */
-#define SERVED_NS (20 * SW_NS_PER_MS) /* how long one-sided requests are expected to go on */
-#define VAIN_MAX 16u                  /* wakes for nothing, in a row */
-#define LEAVE_NS (100 * SW_NS_PER_US) /* then for this long, and each time twice as long, ... */
-#define RESTRAINT_MAX 5u              /* ... so many times */
+#define SERVED_NS (20 * SW_NS_PER_MS)   /* how long one-sided requests are expected to go on */
+#define VAIN_MAX 16u                    /* wakes for nothing, in a row */
+#define LEAVE_NS (100 * SW_NS_PER_US)   /* then for this long, and each time twice as long, ... */
+#define RESTRAINT_MAX 5u                /* ... so many times */
+#define PATIENCE_NS (30 * SW_NS_PER_US) /* polls that find nothing for longer let others run */
+#define TIMERS_NS (100 * SW_NS_PER_US)  /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
 #define EARLY_SLOTS 1024 /* packets kept that came before their turn, of all QPs */
 
@@ -84,11 +86,9 @@ static void free_buried(void)
     }
 }
 
-static uint32_t receive(bool all, bool is_polled)
+static uint32_t receive(bool all, bool is_polled, uint64_t now_ns)
 {
     free_buried();
-    uint64_t now_ns = sw_clock_ns();
-    all |= now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
     if (__builtin_expect(sw_faults_live != NULL, 0))
         sw_roce_impair_release(now_ns);
     uint32_t count = sw_port_receive(&sw_roce.port, now_ns, all);
@@ -106,7 +106,8 @@ void sw_roce_forget(struct sw_qp *qp)
     sw_lock_acquire(&sw_roce.port.rx_lock);
     sw_roce_say_unsaid(false);
     sw_roce_forget_unsaid(qp);
-    receive(true, false); /* what has come is acknowledged, as hardware would have done by now */
+    /* What has come is acknowledged, as hardware would have done by now. */
+    receive(true, false, sw_clock_ns());
     sw_qp_set_remove(&sw_roce.listed, qp->index);
     atomic_store(&sw_roce.qps[qp->index], NULL);
     wire(qp, -1u);
@@ -129,25 +130,17 @@ __attribute__((destructor)) static void say_last_words(void)
     }
 }
 
-void sw_roce_poll(bool waits)
+static bool is_time(uint64_t now_ns)
 {
-    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
-        return;
-    atomic_fetch_add_explicit(&sw_roce.polls, 1, memory_order_relaxed);
-    if (waits)
-        sw_lock_acquire(&sw_roce.port.rx_lock);
-    else if (!sw_lock_try(&sw_roce.port.rx_lock))
-        return;
-    if (!receive(false, true))
-        sw_roce_poll_unsaid();
-    sw_lock_release(&sw_roce.port.rx_lock);
+    return now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
 }
 
 /* The QPs whose timers may have run out. */
 static void run_timers(uint64_t now_ns)
 {
-    if (now_ns < atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed))
+    if (!is_time(now_ns))
         return;
+    sw_roce.timers_ns = now_ns;
     atomic_store(&sw_roce.due_ns, UINT64_MAX); /* each QP that is driven says its own again */
     for (uint32_t i = sw_qp_set_next(&sw_roce.listed, 0); i < SW_MAX_QP;
          i = sw_qp_set_next(&sw_roce.listed, i + 1)) {
@@ -162,6 +155,38 @@ static void run_timers(uint64_t now_ns)
             sw_roce_wake_at(now_ns + LOOK_NS / 10);
         }
     }
+}
+
+/* A program that polls in vain may hold the very processor that its peer, or its peer's network, is
+ * waiting for: the scheduler leaves it there for milliseconds, in which a window of packets is
+ * nothing. */
+static bool polls_in_vain(uint32_t received, uint64_t now_ns)
+{
+    if (received)
+        sw_roce.found_ns = now_ns;
+    return now_ns - sw_roce.found_ns >= PATIENCE_NS;
+}
+
+void sw_roce_poll(bool waits)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
+        return;
+    atomic_fetch_add_explicit(&sw_roce.polls, 1, memory_order_relaxed);
+    if (waits)
+        sw_lock_acquire(&sw_roce.port.rx_lock);
+    else if (!sw_lock_try(&sw_roce.port.rx_lock))
+        return;
+    const uint64_t now_ns = sw_clock_ns();
+    const bool runs_timers = is_time(now_ns) && now_ns - sw_roce.timers_ns >= TIMERS_NS;
+    const uint32_t received = receive(runs_timers, true, now_ns);
+    if (runs_timers)
+        run_timers(now_ns);
+    if (!received)
+        sw_roce_poll_unsaid();
+    const bool gives_way = polls_in_vain(received, now_ns);
+    sw_lock_release(&sw_roce.port.rx_lock);
+    if (gives_way)
+        sched_yield();
 }
 
 static void on_port(uint64_t what)
@@ -226,10 +251,9 @@ static uint64_t step(uint64_t now_ns)
             watch();
         return now_ns + LOOK_NS;
     }
-    bool is_due = now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed) ||
-                  now_ns >= sw_roce.port.due_ns;
+    bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns;
     if (watches || is_due) {
-        const uint32_t received = receive(true, false);
+        const uint32_t received = receive(true, false, sw_clock_ns());
         if (received && is_alone)
             atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
         learn(received, now_ns);
@@ -247,9 +271,10 @@ static uint64_t step(uint64_t now_ns)
     sw_lock_release(&sw_roce.port.rx_lock);
     if (watches)
         watch();
-    uint64_t due_ns = sooner(sooner(port_due_ns, unsaid_due_ns),
-                             atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
-    return is_alone ? due_ns : sooner(due_ns, sw_roce.looked_ns + LOOK_NS);
+    uint64_t due_ns =
+        sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
+    /* A program that polls says what is unsaid, and runs the timers, too. */
+    return sooner(due_ns, is_alone ? unsaid_due_ns : sw_roce.looked_ns + LOOK_NS);
 }
 
 static bool wants_step(void)

@@ -86,6 +86,8 @@ struct sw_roce {
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
     _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself */
     uint32_t polls_seen;                    /* the engine's, and what follows */
+    uint64_t timers_ns;                     /* when they were last run; under rx_lock */
+    uint64_t found_ns;                      /* when a poll last found packets; under rx_lock */
     uint64_t looked_ns;                     /* when it last saw that a program polls */
     uint64_t leaves_until_ns;               /* pollers are quicker: it does not try before */
     uint32_t vain,

@@ -316,6 +316,8 @@ static bool is_worth_waiting(struct sw_batch *batch, uint32_t index, int fd, int
 /* By the bare system call: libc's is a cancellation point, and locks are held. */
 static int send_now(int fd, struct mmsghdr *messages, uint32_t count)
 {
+    if (count == 1)
+        return syscall(SYS_sendmsg, fd, &messages->msg_hdr, MSG_DONTWAIT) < 0 ? -1 : 1;
     return (int)syscall(SYS_sendmmsg, fd, messages, count, MSG_DONTWAIT);
 }
 
