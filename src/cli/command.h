@@ -22,5 +22,6 @@ struct sw_command {
 int sw_command_run(int argc, char **argv);
 int sw_command_doctor(int argc, char **argv);
 int sw_command_devices(int argc, char **argv);
+int sw_command_status(int argc, char **argv);
 
 #endif

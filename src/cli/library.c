@@ -16,6 +16,7 @@
 #include "cli/elf_file.h"
 
 #define FILE_NAME "libsidewire.so"
+#define SOCKETS_NAME "libsidewire-sockets.so"
 
 static int fail(struct sw_library *out, const char *mend, const char *reason)
 {
@@ -110,5 +111,24 @@ int sw_library_find(struct sw_library *out)
     }
     if (!find_beside(out->path))
         snprintf(out->path, sizeof(out->path), "%s", SW_LIBRARY_DIR "/" FILE_NAME);
+    return check(out);
+}
+
+int sw_library_find_sockets(const struct sw_library *library, struct sw_library *out)
+{
+    memset(out, 0, sizeof(*out));
+    const char *slash = strrchr(library->path, '/');
+    int len = slash ? (int)(slash - library->path) : 0;
+    static const char *const places[] = {"/../sockets/" SOCKETS_NAME, "/" SOCKETS_NAME};
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%.*s%s", len, library->path, places[i]) < 0)
+            continue;
+        if (!realpath(path, out->path))
+            snprintf(out->path, sizeof(out->path), "%s", path);
+        free(path);
+        if (access(out->path, F_OK) == 0)
+            break;
+    }
     return check(out);
 }

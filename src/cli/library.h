@@ -15,4 +15,7 @@ struct sw_library {
 /* Returns 0, or -1 with `reason` and `mend` set. */
 int sw_library_find(struct sw_library *out);
 
+/* The library of `--sockets`: beside the other one, or where the build has it. As above. */
+int sw_library_find_sockets(const struct sw_library *library, struct sw_library *out);
+
 #endif

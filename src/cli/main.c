@@ -14,6 +14,7 @@ static const struct sw_command commands[] = {
     {"run", "runs a program with the devices", sw_command_run},
     {"doctor", "says what this machine allows, and how to mend the rest", sw_command_doctor},
     {"devices", "lists the devices that programs will see", sw_command_devices},
+    {"status", "tells which way the connections of `run --sockets` took", sw_command_status},
     {"help", "explains a command", help},
 };
 

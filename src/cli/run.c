@@ -20,16 +20,26 @@
 #include "link/faults/faults.h"
 
 struct run_args {
-    bool force;
+    bool force, sockets;
     int argc;
     char **argv; /* of CMD */
 };
 
-enum { KEY_DIRECT = 256, KEY_LINK, KEY_ADOPT, KEY_DEVICES, KEY_LOG, KEY_FAULTS, KEY_FORCE };
+enum {
+    KEY_DIRECT = 256,
+    KEY_LINK,
+    KEY_ADOPT,
+    KEY_DEVICES,
+    KEY_LOG,
+    KEY_FAULTS,
+    KEY_SOCKETS,
+    KEY_FORCE
+};
 
 static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
 static const char *const link_words[] = {"auto", "direct", "roce", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
+static const char *const sockets_words[] = {"auto", "tcp", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
 
 static const struct argp_option options[] = {
@@ -48,6 +58,10 @@ static const struct argp_option options[] = {
     {"faults", KEY_FAULTS, "SPEC", 0,
      "Inject faults: loss=1%,dup=0.1%,reorder=2%:50us,corrupt=1e-4,delay=20us,rnr=1%,seed=7 or "
      "@SCRIPT",
+     0},
+    {"sockets", KEY_SOCKETS, "WAY", OPTION_ARG_OPTIONAL,
+     "TCP connections of CMD by RDMA where the peer has it, too: auto (default) or tcp, which only "
+     "tells of them; see sidewire status",
      0},
     {"force", KEY_FORCE, NULL, 0,
      "Run CMD even if the library cannot be preloaded into it; its children may get it", 0},
@@ -107,6 +121,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case KEY_FAULTS:
         set_faults(state, value);
         return 0;
+    case KEY_SOCKETS:
+        args->sockets = true;
+        set_one_of(state, "SIDEWIRE_SOCKETS", "sockets", value ? value : "auto", sockets_words);
+        return 0;
     case KEY_FORCE:
         args->force = true;
         return 0;
@@ -132,6 +150,7 @@ static const struct argp argp = {
            "  sidewire run ib_write_lat                     the server of a pair\n"
            "  sidewire run -- ib_write_lat -s 8 localhost   and its client\n"
            "  sidewire run --direct cma -- ibv_devinfo -v   without mapping memory\n"
+           "  sidewire run --sockets -- redis-server        a TCP program over RDMA\n"
            "\n"
            "Status: that of CMD; 125 if sidewire itself fails, 126 if CMD cannot be run, 127 if it "
            "is not found.",
@@ -256,7 +275,12 @@ int sw_command_run(int argc, char **argv)
         sw_fault(library.mend, "cannot use %s: %s", library.path, library.reason);
         return SW_STATUS_RUN_FAILED;
     }
-    if (preload(library.path)) {
+    static struct sw_library sockets;
+    if (args.sockets && sw_library_find_sockets(&library, &sockets)) {
+        sw_fault(sockets.mend, "cannot use %s: %s", sockets.path, sockets.reason);
+        return SW_STATUS_RUN_FAILED;
+    }
+    if (preload(library.path) || (args.sockets && preload(sockets.path))) {
         sw_fault(NULL, "cannot set LD_PRELOAD: %s", strerror(errno));
         return SW_STATUS_RUN_FAILED;
     }

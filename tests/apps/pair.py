@@ -27,7 +27,7 @@ class Tools:
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix='sidewire-apps-')
         os.chmod(self.folder, 0o755)
-        for path in ('src/cli/sidewire', 'src/preload/libsidewire.so', 'tests/tools/deny'):
+        for path in ('src/cli/sidewire', 'src/preload/libsidewire.so', 'src/sockets/libsidewire-sockets.so', 'tests/tools/deny'):
             target = os.path.join(self.folder, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             if not os.path.exists(os.path.join(BUILD, path)):
@@ -41,9 +41,10 @@ class Tools:
     def close(self):
         shutil.rmtree(self.folder)
 
-    def run(self, *words, direct=None, link=None, faults=None, wrap=()):
+    def run(self, *words, direct=None, link=None, faults=None, sockets=None, log=None, wrap=()):
         """The words of a command under the device; `wrap` goes in front of everything."""
-        options = [*(['--direct', direct] if direct else []), *(['--link', link] if link else []), *(['--faults', faults] if faults else [])]
+        options = [*(['--direct', direct] if direct else []), *(['--link', link] if link else []), *(['--faults', faults] if faults else []),
+                   *([f'--sockets={sockets}'] if sockets else []), *(['--log', log] if log else [])]
         return [*wrap, self.path('src/cli/sidewire'), 'run', *options, '--', *words]
 
     def output(self, *words, wrap=()):

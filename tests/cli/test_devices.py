@@ -83,7 +83,7 @@ def command__version():
 
 def command__help():
     text = run(CLI, '--help').stdout
-    for name in ('run', 'doctor', 'devices', 'help'):
+    for name in ('run', 'doctor', 'devices', 'status', 'help'):
         expect(re.search(rf'^  {name} ', text, re.M), name, text)
         done = run(CLI, 'help', name)
         expect_status(done, 0)
@@ -107,7 +107,7 @@ def command__manual_page():
         page = file.read().replace('\\-', '-')
     options = re.findall(r'^ +(?:-., )?(?:-., +)?(--[a-z]+)', run(CLI, 'run', '--help').stdout, re.M)
     expect(len(options) >= 5, options)
-    for word in [*options, 'run', 'doctor', 'devices', 'SIDEWIRE_DIRECT', 'SIDEWIRE_ADOPT', 'SIDEWIRE_ADOPT_MAX',
+    for word in [*options, 'run', 'doctor', 'devices', 'status', 'SIDEWIRE_DIRECT', 'SIDEWIRE_ADOPT', 'SIDEWIRE_ADOPT_MAX',
                  'SIDEWIRE_DEVICES', 'SIDEWIRE_LOG', 'SIDEWIRE_LIB']:
         if word not in ('--help', '--usage', '--version'):
             expect(word in page, f'{word} is not in the manual page')
