@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* How MADs find the process they are for: the direct way, and by packets. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -289,6 +290,37 @@ static void sw_agent_user_gone__told_when_the_answer_finds_nobody(void **state)
     member_stop(&server);
 }
 
+/* What comes for a process that has died, another one of its port takes: its machine knows of no
+ * such connection, and says so. */
+static void sw_agent_send__to_the_dead_by_packets(void **state)
+{
+    (void)state;
+    setenv("SIDEWIRE_LINK", "roce", 1);
+    struct member dead = member_start(), heir = member_start(), peer = member_start();
+    struct sw_cm_path path = path_to("127.0.0.1");
+    struct sw_cm_message message;
+    /* Both that live have the port open: whoever gets the packet takes it. */
+    struct order order = reply(&path, &peer);
+    member_do(&peer, &order);
+    mad_of(&peer, SW_CM_REP, &message);
+    order = reply(&path, &heir);
+    member_do(&heir, &order);
+    mad_of(&heir, SW_CM_REP, &message);
+    member_kill(&dead);
+    order = reply(&path, &dead);
+    member_do(&peer, &order);
+    struct pollfd who[2] = {{.fd = heir.reports, .events = POLLIN},
+                            {.fd = peer.reports, .events = POLLIN}};
+    assert_int_equal(poll(who, 2, 5000), 1);
+    mad_of(who[0].revents ? &heir : &peer, SW_CM_REP, &message);
+    assert_int_equal(message.rep.remote_comm_id, dead.slot << 21 | 3);
+    member_is_quiet(&heir);
+    member_is_quiet(&peer);
+    member_stop(&heir);
+    member_stop(&peer);
+    unsetenv("SIDEWIRE_LINK");
+}
+
 /* More than any socket holds, and nobody reads for a while: the listener is stopped. */
 static void sw_agent_send__a_storm_arrives_in_order(void **state)
 {
@@ -332,6 +364,7 @@ int main(void)
         cmocka_unit_test(sw_agent_send__to_the_next_listener),
         cmocka_unit_test(sw_agent_user_gone__told_at_once),
         cmocka_unit_test(sw_agent_user_gone__told_when_the_answer_finds_nobody),
+        cmocka_unit_test(sw_agent_send__to_the_dead_by_packets),
         cmocka_unit_test(sw_agent_send__a_storm_arrives_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,6 +187,23 @@ static uint32_t take(struct sw_port *port, const struct sw_haul *haul)
     return delivered;
 }
 
+void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t len_bytes)
+{
+    struct sw_handed handed;
+    for (uint32_t at = 0, used; at < len_bytes; at += used) {
+        used = sw_share_parse(message + at, len_bytes - at, &handed);
+        if (!used)
+            break;
+        const struct sw_haul *haul = &handed.haul;
+        const uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
+        if (handed.kind != SW_HANDED_PACKETS || !sw_roce_is_mad(haul->bytes, haul->len_bytes))
+            continue;
+        for (uint32_t from = 0, index = 0; from < haul->len_bytes; from += step, index++)
+            deliver(port, haul, index, haul->bytes + from,
+                    haul->len_bytes - from < step ? haul->len_bytes - from : step);
+    }
+}
+
 static void read_control(struct msghdr *message, struct sw_haul *haul)
 {
     struct sw_arrival *arrival = &haul->arrival;

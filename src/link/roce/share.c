@@ -120,6 +120,10 @@ static bool flush(struct sw_port *port, struct stage *stage)
     } else {
         stage->stuck_ns = 0;
     }
+    if (done < 0 && errno == ECONNREFUSED) {
+        sw_port_take_mads(port, stage->bytes, stage->len_bytes);
+        errno = ECONNREFUSED;
+    }
     sw_port_count(port,
                   done >= 0               ? SW_PORT_RX_HANDED_ON
                   : errno == ECONNREFUSED ? SW_PORT_RX_NO_PROCESS

@@ -20,6 +20,10 @@ bool sw_port_listen(struct sw_port *port, int fd);
 int sw_port_open_intake(struct sw_port *port);
 void sw_port_close_intake(struct sw_port *port);
 
+/* The MADs among what was to be handed on to a process that is not there: this one's connection
+ * manager, which does not know what they are about, says so. `message` is of sw_share_parse(). */
+void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t len_bytes);
+
 /* One message of the kernel: a run of equal packets, the last of them perhaps shorter. */
 struct sw_haul {
     const uint8_t *bytes;
