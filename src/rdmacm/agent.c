@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "base/log.h"
@@ -156,6 +157,14 @@ static void gone_local(uint32_t slot)
         user->gone(slot);
 }
 
+static void inherit_local(uint32_t slot, int fd)
+{
+    if (user && user->inherit)
+        user->inherit(slot, fd);
+    else
+        close(fd);
+}
+
 /* Whom it asked is gone: as if that had refused. */
 static void unanswered_local(uint32_t local_comm_id)
 {
@@ -245,6 +254,11 @@ void sw_agent_plan(uint64_t at_ns)
     wake_by(at_ns);
 }
 
+void sw_agent_entrust(int fd)
+{
+    sw_local_entrust(fd);
+}
+
 uint32_t sw_agent_slot(void)
 {
     return sw_nic.slot;
@@ -299,8 +313,10 @@ static void netdev_gone(struct sw_netdev *dev)
 static const struct sw_engine_part part = {
     .step = step, .wants = wants_step, .netdev_gone = netdev_gone};
 
-static const struct sw_local_user local_user = {
-    .receive = receive_local, .gone = gone_local, .unanswered = unanswered_local};
+static const struct sw_local_user local_user = {.receive = receive_local,
+                                                .gone = gone_local,
+                                                .inherit = inherit_local,
+                                                .unanswered = unanswered_local};
 
 /* Any process that has the UDP port may get what is another's. */
 __attribute__((constructor)) static void init(void)

@@ -40,6 +40,9 @@ struct sw_agent_user {
     /* The process of this host that had the slot is gone: nothing comes from there any more, and
      * its connections are to be told. */
     void (*gone)(uint32_t slot);
+    /* A process of this host that had the slot has ended; `fd` is what it had entrusted to us, and
+     * the callee's to close. */
+    void (*inherit)(uint32_t slot, int fd);
     /* The interface of a device does not exist any more. */
     void (*removed)(struct sw_netdev *dev);
     /* Time has come; returns when next (sw_clock_ns(); UINT64_MAX: when asked, sw_agent_plan()). */
@@ -58,6 +61,11 @@ uint32_t sw_agent_slot(void);
 void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_AGENT_MAD_BYTES]);
 /* tick() is wanted by then. sw_rdmacm_lock held. */
 void sw_agent_plan(uint64_t due_ns);
+
+/* Gives a descriptor to another process of the same user, if there is one, which gets it as
+ * inherit() when this one ends. There is one in a process, to be given again whenever it has
+ * something new to tell. sw_rdmacm_lock held. */
+void sw_agent_entrust(int fd);
 
 /* Whether there is a way to the destination: 0; -ENETUNREACH: another host, and
  * SIDEWIRE_LINK=direct keeps from it; -EADDRINUSE and others: the UDP port cannot be had. */

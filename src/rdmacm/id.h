@@ -104,6 +104,7 @@ struct sw_ucm_id {
     /* A connection's; what a queue pair is to be given (INIT_QP_ATTR). */
     bool has_cm; /* the machine knows, or has known, of it */
     bool srq;
+    uint32_t will; /* what will.c has of it; 0: nothing */
     uint32_t qpn, remote_qpn, qkey;
     uint32_t psn, remote_psn; /* 24 bits each: where we, and the peer, want the other to begin */
     uint8_t path_mtu, ack_timeout, retry_count, rnr_retry_count;

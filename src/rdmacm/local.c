@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "device/netdev.h"
 #include "device/nic.h"
@@ -27,11 +28,14 @@
 #define ASKED 256u  /* requests that a door remembers */
 #define LETTERS 32u /* read at once */
 #define ROUNDS 8u
+#define SEEK_NS (100 * SW_NS_PER_MS) /* between looks for a process to trust */
+#define TRUSTEES_TRIED 4u
 
 enum letter_kind {
     LETTER_HELLO,  /* nothing but whose connection it is */
     LETTER_MAD,    /* from that process */
     LETTER_PACKET, /* from another host */
+    LETTER_TRUST,  /* brings a descriptor; nothing follows */
 };
 
 struct letter { /* addresses as the receiver sees them */
@@ -56,7 +60,8 @@ struct wire { /* a connection */
     pid_t pid;
     bool is_dead;  /* to be closed by sw_local_step() */
     bool is_door;  /* to a service of theirs */
-    bool is_guest; /* to one of ours */
+    bool is_guest; /* to one of ours, or for trust */
+    int entrusted; /* by them; -1: nothing */
     bool is_peer;  /* MADs for the process take it, or would */
     uint64_t service_id;
     struct in6_addr address;
@@ -74,6 +79,9 @@ static struct served {
     struct served *next;
     int fd;
 } * served;
+static int entrusted = -1;   /* by us ... */
+static struct wire *trustee; /* ... to whom; NULL: to nobody yet */
+static uint64_t sought_ns;   /* when one was looked for */
 static atomic_bool has_ended;
 static uint64_t missed[SW_SLOT_MAX / 64 + 1]; /* processes that were to be sent something, and are
                                                  not there */
@@ -102,7 +110,7 @@ static struct wire *add_wire(int fd)
     memset(wire, 0, sizeof(*wire));
     wire->fd = fd;
     wire->pid = pid;
-    wire->listener = -1;
+    wire->listener = wire->entrusted = -1;
     wire->last = &wire->first;
     wire->next = wires;
     wires = wire;
@@ -182,7 +190,7 @@ static void say_hello(struct wire *wire)
 }
 
 /* -EAGAIN: it does not accept as fast as others connect. */
-static int connect_to(const struct sockaddr_un *address, unsigned int len, struct wire **out)
+static int open_wire(const struct sockaddr_un *address, unsigned int len, struct wire **out)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -193,10 +201,15 @@ static int connect_to(const struct sockaddr_un *address, unsigned int len, struc
         return -error;
     }
     *out = add_wire(fd);
-    if (!*out)
-        return -ECONNREFUSED;
-    say_hello(*out);
-    return 0;
+    return *out ? 0 : -ECONNREFUSED;
+}
+
+static int connect_to(const struct sockaddr_un *address, unsigned int len, struct wire **out)
+{
+    int rc = open_wire(address, len, out);
+    if (!rc)
+        say_hello(*out);
+    return rc;
 }
 
 static void make_peer(struct wire *wire)
@@ -249,6 +262,69 @@ int sw_local_send(uint32_t slot, const struct sw_cm_path *path, const uint8_t ma
         return rc;
     struct letter letter = write_letter(path, LETTER_MAD, mad);
     return put(peers[slot], &letter);
+}
+
+/* ---- trust ---- */
+
+static bool send_trust(int wire_fd, int fd)
+{
+    struct letter letter = {.magic = LETTER_MAGIC, .kind = LETTER_TRUST, .slot = sw_nic.slot};
+    struct iovec iov = {&letter, sizeof(letter)};
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    return sendmsg(wire_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(letter);
+}
+
+static void trust(uint32_t slot)
+{
+    struct sockaddr_un address;
+    struct wire *wire = NULL;
+    unsigned int len = address_of(slot, &address);
+    if (entrusted < 0 || trustee || slot == sw_nic.slot || open_wire(&address, len, &wire))
+        return;
+    wire->is_guest = true;
+    if (send_trust(wire->fd, entrusted))
+        trustee = wire;
+    else
+        end(wire);
+}
+
+/* The process with the next slot, so that not all choose the same. */
+static void seek_trustee(void)
+{
+    uint16_t slots[SW_SLOT_MAX];
+    const uint64_t now_ns = sw_clock_ns();
+    if (entrusted < 0 || trustee || now_ns - sought_ns < SEEK_NS)
+        return;
+    sought_ns = now_ns;
+    uint32_t count = sw_registry_announcers("cm", slots, SW_SLOT_MAX);
+    for (uint32_t tried = 0, last = sw_nic.slot; tried < TRUSTEES_TRIED && !trustee; tried++) {
+        uint32_t best = 0, best_distance = SW_SLOT_MAX + 1;
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t distance = (slots[i] + SW_SLOT_MAX - last) % SW_SLOT_MAX;
+            if (slots[i] != sw_nic.slot && distance && distance < best_distance) {
+                best = slots[i];
+                best_distance = distance;
+            }
+        }
+        if (!best)
+            return;
+        trust(best);
+        last = best;
+    }
+}
+
+void sw_local_entrust(int fd)
+{
+    entrusted = fd;
+    seek_trustee();
 }
 
 /* ---- services ---- */
@@ -378,14 +454,16 @@ static void accept_wires(uint64_t what)
 static void take(struct wire *wire, const struct letter *letter, size_t len)
 {
     if (len != sizeof(*letter) || letter->magic != LETTER_MAGIC || letter->slot < 1 ||
-        letter->slot > SW_SLOT_MAX || letter->kind > LETTER_PACKET)
+        letter->slot > SW_SLOT_MAX || letter->kind > LETTER_TRUST)
         return;
     if (!wire->slot) {
         wire->slot = letter->slot;
         if (!wire->is_door && !wire->is_guest && !peers[wire->slot])
             make_peer(wire);
+        if (!trustee && !wire->is_dead)
+            trust(wire->slot);
     }
-    if (letter->kind == LETTER_HELLO)
+    if (letter->kind == LETTER_HELLO || letter->kind == LETTER_TRUST)
         return;
     struct sw_cm_path path = {
         .ifindex = letter->ifindex,
@@ -397,6 +475,40 @@ static void take(struct wire *wire, const struct letter *letter, size_t len)
     memcpy(path.local_gid, letter->local_gid, 16);
     memcpy(path.remote_gid, letter->remote_gid, 16);
     user->receive(&path, letter->mad);
+}
+
+/* The first letter of a connection may bring a descriptor. */
+static bool hear_first(struct wire *wire)
+{
+    struct letter letter;
+    struct iovec iov = {&letter, sizeof(letter)};
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    ssize_t got = recvmsg(wire->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0)
+        return errno == ECONNRESET || errno == EINTR;
+    if (got == 0) {
+        end(wire);
+        return false;
+    }
+    int fd = -1;
+    const struct cmsghdr *at = CMSG_FIRSTHDR(&message);
+    if (at && at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(at), sizeof(fd));
+    if (got == (ssize_t)sizeof(letter) && letter.kind == LETTER_TRUST && wire->entrusted < 0) {
+        wire->entrusted = fd;
+        wire->is_guest = true;
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    take(wire, &letter, (size_t)got);
+    return true;
 }
 
 /* Returns whether there may be more. */
@@ -427,7 +539,7 @@ static void serve_wire(uint64_t what)
     struct wire *wire = (struct wire *)(uintptr_t)what;
     pthread_mutex_lock(&sw_rdmacm_lock);
     for (uint32_t round = 0; !wire->is_dead && round < ROUNDS; round++)
-        if (!hear(wire))
+        if (!(wire->slot ? hear(wire) : hear_first(wire)))
             break;
     if (!wire->is_dead)
         put_waiting(wire);
@@ -471,6 +583,13 @@ static void bury(struct wire *wire)
     }
     if (is_gone && wire->is_peer)
         user->gone(wire->slot);
+    if (wire->entrusted >= 0)
+        user->inherit(wire->slot, wire->entrusted);
+    if (trustee == wire) {
+        trustee = NULL;
+        sought_ns = 0;
+        seek_trustee();
+    }
     door_count -= wire->is_door;
     /* A child that has just been forked may have it, too: closing it here would not end that. */
     sw_engine_unwatch(wire->fd);
@@ -543,9 +662,13 @@ int sw_local_open(void)
 void sw_local_fork_child(void)
 {
     /* The parent's: its sockets are closed here, or it would seem to live on. */
-    for (struct wire *wire = wires; wire; wire = wire->next)
+    for (struct wire *wire = wires; wire; wire = wire->next) {
         close(wire->fd);
-    wires = NULL;
+        if (wire->entrusted >= 0)
+            close(wire->entrusted);
+    }
+    wires = trustee = NULL;
+    entrusted = -1;
     for (struct served *entry = served; entry; entry = entry->next)
         if (entry->fd == own)
             close(own); /* ports.c closes the others */

@@ -4,8 +4,9 @@
  * abstract socket "@sidewire.<slot>.cm", and at one for each service it listens to (ports.h). Two
  * processes that have to do with each other keep one connection, by whose end either sees that the
  * other is gone; who asks for a service has a second one to the service's socket, a *door*, which
- * closes when nobody listens there any more. Connected sockets hold some hundred MADs, and more
- * wait in memory.
+ * closes when nobody listens there any more. A third kind only stays open: by its end a process
+ * that was entrusted with something sees that it is to act. Connected sockets hold some hundred
+ * MADs, and more wait in memory.
  *
  * sw_rdmacm_lock held in all calls.
  */
@@ -22,6 +23,8 @@
 struct sw_local_user {
     void (*receive)(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES]);
     void (*gone)(uint32_t slot);
+    /* A process that had entrusted `fd` to this one has ended. */
+    void (*inherit)(uint32_t slot, int fd);
     /* A request will not be answered: who was asked is gone. */
     void (*unanswered)(uint32_t local_comm_id);
 };
@@ -39,6 +42,9 @@ int sw_local_send(uint32_t slot, const struct sw_cm_path *path, const uint8_t ma
  * -ECONNREFUSED: nobody listens, nobody of this user at least. */
 int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const struct sw_cm_path *path,
                  bool is_packet, const uint8_t mad[SW_MAD_BYTES]);
+
+/* Another process is to get the descriptor when this one ends. */
+void sw_local_entrust(int fd);
 
 /* Accepts at a service's socket from here on; and: those who came by it are to look for the service
  * again. */

@@ -14,6 +14,7 @@
 #include "rdmacm/event.h"
 #include "rdmacm/incoming.h"
 #include "rdmacm/ports.h"
+#include "rdmacm/will.h"
 
 #define UDP_QKEY 0x01234567u           /* RDMA_UDP_QKEY */
 #define RESEND_NS (200 * SW_NS_PER_MS) /* MADs get lost in queues that are full, not by the way */
@@ -53,12 +54,14 @@ static struct sw_cm_id *machine_incoming(void *user, struct sw_cm_listener *list
 static void machine_event(void *user, struct sw_cm_id *cm, const struct sw_cm_event *event)
 {
     (void)user;
+    sw_ucm_will_note(cm->user);
     sw_ucm_outcome(cm->user, event);
 }
 
 static void machine_released(void *user, struct sw_cm_id *cm)
 {
     (void)user;
+    sw_ucm_will_forget(cm->user);
     sw_ucm_id_free(cm->user);
 }
 
@@ -78,7 +81,8 @@ static void agent_receive(const struct sw_cm_path *path, const uint8_t *mad)
 static uint64_t agent_tick(uint64_t now_ns)
 {
     sw_cm_tick(&sw_ucm_machine, now_ns);
-    return sw_cm_due_ns(&sw_ucm_machine);
+    const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine), will_ns = sw_ucm_will_tick(now_ns);
+    return cm_ns < will_ns ? cm_ns : will_ns;
 }
 
 static void agent_gone(uint32_t slot)
@@ -123,6 +127,7 @@ static void agent_removed(struct sw_netdev *dev)
 static const struct sw_agent_user agent_user = {
     .receive = agent_receive,
     .gone = agent_gone,
+    .inherit = sw_ucm_will_execute,
     .removed = agent_removed,
     .tick = agent_tick,
     .flush = sw_ucm_channel_flush,
@@ -162,6 +167,7 @@ void sw_ucm_service_fork_child(void)
         services = service->next;
         free(service);
     }
+    sw_ucm_will_fork_child();
     if (started_pid)
         sw_cm_forget(&sw_ucm_machine);
 }

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import tempfile
 import time
 
@@ -13,6 +14,7 @@ import pair
 from pair import Failure, Process, Skip
 
 SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13f}
+TOLD_S = 2  # until the end of a process is known on the other host
 SETTLE_S = 0.3  # for servers that tell nobody when they are ready
 GROUP = '00000000000000000000ffffef010203'  # 239.1.2.3
 TRIES = 3  # the servers of qperf and perftest tell a port before they listen there
@@ -226,10 +228,41 @@ def on_hosts(tools, row, family=4, **options):
         two.close()
 
 
+def killed_client(tools):
+    """A client that says nothing more is killed; another process of its host, with no connection of its own, tells the server on the other."""
+    two = hosts.Hosts()
+    own, host = hosts.ADDRESSES
+    port, ends = free_port(), []
+    try:
+        limit = time.monotonic() + pair.PATIENCE_S
+        for side, words, listens in ((0, f'rping -s -P -a {own} -p {port}', port), (1, f'rping -s -a {host} -p {port}', port),
+                                     (0, f'rping -c -a {host} -p {port} -d', None)):
+            ends.append(Process(tools.run(*shlex.split(words), wrap=two.wrap[side])))
+            while listens and not is_ready('tcp', listens, ends[-1].child.pid):
+                if ends[-1].child.poll() is not None or time.monotonic() > limit:
+                    raise Failure(f'{words} does not listen\n{ends[-1].text()}')
+                time.sleep(0.01)
+        server, client = ends[1:]
+        while 'ESTABLISHED' not in client.text() and time.monotonic() < limit:
+            time.sleep(0.01)
+        time.sleep(SETTLE_S)
+        client.child.send_signal(signal.SIGSTOP)
+        if server.wait(time.monotonic() + SETTLE_S):
+            raise Failure(f'the server has ended before its client\n{server.text()}')
+        client.child.kill()
+        server.wait(time.monotonic() + TOLD_S)
+        if 'DISCONNECT EVENT' not in server.text():
+            raise Failure(f'the server is not told\n{server.text()}')
+    finally:
+        for end in ends:
+            end.end()
+        two.close()
+
+
 def host_cases():
     found = [(f'IPv4: {row[0].format(host="HOST", port="PORT")}', lambda tools, row=row: on_hosts(tools, row)) for row in HOST_ROWS]
     found += [('IPv6: rping', lambda tools: on_hosts(tools, PING, 6)), ('IPv4: udaddy', lambda tools: on_hosts(tools, UDADDY, port=7174)),
               ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in UDADDY), 6, port=7174)),
-              ('IPv4: mckey', lambda tools: on_hosts(tools, MCKEY))]
+              ('IPv4: mckey', lambda tools: on_hosts(tools, MCKEY)), ('a client is killed', needs('rping', killed_client))]
     found += [(f'IPv4, with {FAULTS}: {row[0].split()[0]}', lambda tools, row=row: on_hosts(tools, row, faults=FAULTS)) for row in HOST_ROWS[:2]]
     return found

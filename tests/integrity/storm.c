@@ -31,7 +31,6 @@
 #define ENDS 1024 /* of connections, of each process */
 #define PORT 20000
 #define END_MS 10000     /* until a connection with a process that was killed has ended */
-#define GIVE_UP_MS 2000  /* over packets, where nobody tells: a program that hears no more */
 #define LATE_MS 2000     /* what a peer has said before it disconnected */
 #define STUCK_MS 30000   /* any connection */
 #define PATIENCE_MS 8000 /* until everything is as before */
@@ -369,10 +368,6 @@ static void look_after_ends(void)
             continue;
         uint64_t killed_ms = atomic_load(&board->killed_ms[end->peer]);
         uint64_t since_ms = killed_ms > end->began_ms ? killed_ms : end->began_ms;
-        if (killed_ms && board->is_wire && now_ms - since_ms > GIVE_UP_MS) {
-            cut(end, "nothing is heard any more", 0);
-            continue;
-        }
         VU_CHECK(!killed_ms || now_ms - since_ms < END_MS,
                  "nobody tells that process %d, of %s %u, was killed", end->peer,
                  end->is_caller ? "call" : "the answer to", end->hello.serial);

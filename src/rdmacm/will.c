@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "rdmacm/will.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/shm.h"
+#include "rdmacm/agent.h"
+#include "rdmacm/id.h"
+
+#define ENTRIES 16384u /* further connections are not remembered */
+#define ROUNDS 3u      /* of saying it: DREPs are not waited for */
+#define AGAIN_NS (250 * SW_NS_PER_MS)
+
+struct entry {
+    _Atomic uint32_t is_used;
+    uint32_t local_comm_id, remote_comm_id, remote_qpn;
+    uint32_t ifindex;
+    uint16_t pkey;
+    uint8_t traffic_class, hop_limit;
+    uint8_t local_gid[16], remote_gid[16];
+    uint32_t next_free; /* its place and 1 */
+    uint32_t reserved;
+};
+static_assert(sizeof(struct entry) == 64, "read by other processes");
+#define WILL_BYTES (ENTRIES * sizeof(struct entry))
+
+static struct entry *own;
+static int own_fd = -1;
+static uint32_t begun, first_free; /* entries that were ever used; a list of free ones */
+
+static struct heritage {
+    struct heritage *next;
+    uint32_t count, rounds;
+    uint64_t due_ns;
+    struct entry entries[];
+} * heritages;
+
+/* ---- one's own ---- */
+
+static bool open_will(void)
+{
+    static bool failed;
+    if (own || failed)
+        return own;
+    own_fd = sw_shm_create("sidewire-will", WILL_BYTES);
+    own = own_fd < 0 ? NULL : sw_shm_map(own_fd, WILL_BYTES, true);
+    failed = !own;
+    if (failed)
+        sw_debug("connection management: no will can be made");
+    return own;
+}
+
+static uint32_t take_entry(void)
+{
+    uint32_t place = first_free;
+    if (place)
+        first_free = own[place - 1].next_free;
+    else if (begun < ENTRIES)
+        place = ++begun;
+    return place;
+}
+
+static void write_entry(struct sw_ucm_id *id)
+{
+    const struct sw_cm_id *cm = &id->cm;
+    if (!open_will() || !(id->will = take_entry()))
+        return;
+    struct entry *entry = &own[id->will - 1];
+    entry->local_comm_id = cm->local_comm_id;
+    entry->remote_comm_id = cm->remote_comm_id;
+    entry->remote_qpn = cm->remote_qpn;
+    entry->ifindex = cm->path.ifindex;
+    entry->pkey = cm->path.pkey;
+    entry->traffic_class = cm->path.traffic_class;
+    entry->hop_limit = cm->path.hop_limit;
+    memcpy(entry->local_gid, cm->path.local_gid, 16);
+    memcpy(entry->remote_gid, cm->path.remote_gid, 16);
+    atomic_store(&entry->is_used, 1);
+    sw_agent_entrust(own_fd);
+}
+
+void sw_ucm_will_forget(struct sw_ucm_id *id)
+{
+    if (!id->will || !own)
+        return;
+    struct entry *entry = &own[id->will - 1];
+    atomic_store(&entry->is_used, 0);
+    entry->next_free = first_free;
+    first_free = id->will;
+    id->will = 0;
+}
+
+void sw_ucm_will_note(struct sw_ucm_id *id)
+{
+    const enum sw_cm_state state = id->cm.state;
+    const bool wanted =
+        id->cm.path.slot == 0 &&
+        (state == SW_CM_REP_SENT || state == SW_CM_ESTABLISHED || state == SW_CM_DREQ_SENT);
+    if (wanted && !id->will)
+        write_entry(id);
+    else if (!wanted && id->will)
+        sw_ucm_will_forget(id);
+}
+
+/* ---- that of another ---- */
+
+static void say(struct heritage *heritage, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < heritage->count; i++) {
+        const struct entry *entry = &heritage->entries[i];
+        struct sw_cm_path path = {.ifindex = entry->ifindex,
+                                  .pkey = entry->pkey,
+                                  .traffic_class = entry->traffic_class,
+                                  .hop_limit = entry->hop_limit};
+        struct sw_cm_message message = {
+            .attribute = SW_CM_DREQ,
+            .transaction = now_ns << 16 | (i & 0xffff),
+            .dreq = {entry->local_comm_id, entry->remote_comm_id, entry->remote_qpn & 0xffffff}};
+        uint8_t mad[SW_MAD_BYTES];
+        memcpy(path.local_gid, entry->local_gid, 16);
+        memcpy(path.remote_gid, entry->remote_gid, 16);
+        sw_cm_mad_encode(&message, mad);
+        sw_agent_send(&path, mad);
+    }
+    heritage->due_ns = now_ns + (AGAIN_NS << heritage->rounds++);
+}
+
+void sw_ucm_will_execute(uint32_t slot, int fd)
+{
+    struct stat status;
+    struct heritage *heritage = NULL;
+    ssize_t got = 0;
+    if (!fstat(fd, &status) && S_ISREG(status.st_mode))
+        heritage = malloc(sizeof(*heritage) + WILL_BYTES);
+    if (heritage)
+        got = pread(fd, heritage->entries, WILL_BYTES, 0);
+    close(fd);
+    uint32_t count = 0;
+    for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(struct entry); i++) {
+        const struct entry *entry = &heritage->entries[i];
+        if (entry->is_used && sw_cm_slot_of(entry->local_comm_id) == slot)
+            memmove(&heritage->entries[count++], entry, sizeof(*entry));
+    }
+    if (!count) {
+        free(heritage);
+        return;
+    }
+    sw_debug("connection management: the process of slot %u left %u connections", slot, count);
+    struct heritage *smaller =
+        realloc(heritage, sizeof(*heritage) + count * sizeof(heritage->entries[0]));
+    heritage = smaller ? smaller : heritage;
+    heritage->count = count;
+    heritage->rounds = 0;
+    heritage->next = heritages;
+    heritages = heritage;
+    say(heritage, sw_clock_ns());
+    sw_agent_plan(heritage->due_ns);
+}
+
+uint64_t sw_ucm_will_tick(uint64_t now_ns)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (struct heritage **at = &heritages; *at;) {
+        struct heritage *heritage = *at;
+        if (heritage->due_ns <= now_ns)
+            say(heritage, now_ns);
+        if (heritage->rounds == ROUNDS) {
+            *at = heritage->next;
+            free(heritage);
+            continue;
+        }
+        next_ns = heritage->due_ns < next_ns ? heritage->due_ns : next_ns;
+        at = &heritage->next;
+    }
+    return next_ns;
+}
+
+void sw_ucm_will_fork_child(void)
+{
+    if (own)
+        munmap(own, WILL_BYTES);
+    if (own_fd >= 0)
+        close(own_fd);
+    own = NULL;
+    own_fd = -1;
+    begun = first_free = 0;
+    while (heritages) { /* the parent's to say */
+        struct heritage *heritage = heritages;
+        heritages = heritage->next;
+        free(heritage);
+    }
+}
