@@ -211,9 +211,11 @@ static inline uint16_t sw_cm_slot_of(uint32_t comm_id)
     return (uint16_t)(comm_id >> 21);
 }
 
-/* Which slot's process a MAD is to be handed to, or 0: whoever listens to *service_id (REQ and
- * SIDR_REQ), or nobody (not a message of CM: *service_id is 0, too). */
-uint16_t sw_cm_addressee(const uint8_t *mad, size_t len, uint64_t *service_id);
+/* Which slot's process a MAD is to be handed to; 0: whoever listens (REQ and SIDR_REQ), or nobody
+ * (no message of CM). */
+uint16_t sw_cm_addressee(const uint8_t *mad, size_t len);
+/* Whether it is a REQ or SIDR_REQ; then sets the service that it asks for. */
+bool sw_cm_asks(const uint8_t *mad, size_t len, uint64_t *service_id);
 
 /* A MAD has come. `len` other than SW_MAD_BYTES is refused like anything else that is no message
  * of CM: counted, and what it was is returned. */

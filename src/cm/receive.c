@@ -503,20 +503,40 @@ enum sw_cm_mad_fault sw_cm_receive(struct sw_cm *cm, const struct sw_cm_path *pa
     return SW_CM_MAD_FAULT_NONE;
 }
 
-uint16_t sw_cm_addressee(const uint8_t *mad, size_t len, uint64_t *service_id)
+/* The body of a message of CM; NULL: it is none. */
+static const uint8_t *body_of(const uint8_t *mad, size_t len, uint16_t *attribute)
 {
     struct sw_mad_header header;
-    *service_id = 0;
     if (len != SW_MAD_BYTES)
-        return 0;
+        return NULL;
     sw_mad_header_decode(mad, &header);
-    const uint8_t *body = mad + SW_MAD_HEADER_BYTES;
-    if (header.class != SW_MAD_CLASS_CM || !sw_cm_attribute_name(header.attribute))
+    *attribute = header.attribute;
+    return header.class == SW_MAD_CLASS_CM && sw_cm_attribute_name(header.attribute)
+               ? mad + SW_MAD_HEADER_BYTES
+               : NULL;
+}
+
+static bool is_request(uint16_t attribute)
+{
+    return attribute == SW_CM_REQ || attribute == SW_CM_SIDR_REQ;
+}
+
+bool sw_cm_asks(const uint8_t *mad, size_t len, uint64_t *service_id)
+{
+    uint16_t attribute;
+    const uint8_t *body = body_of(mad, len, &attribute);
+    if (!body || !is_request(attribute))
+        return false;
+    *service_id = sw_be64_load(body + 8);
+    return true;
+}
+
+uint16_t sw_cm_addressee(const uint8_t *mad, size_t len)
+{
+    uint16_t attribute;
+    const uint8_t *body = body_of(mad, len, &attribute);
+    if (!body || is_request(attribute))
         return 0;
-    if (header.attribute == SW_CM_REQ || header.attribute == SW_CM_SIDR_REQ) {
-        *service_id = sw_be64_load(body + 8);
-        return 0;
-    }
     /* SIDR_REP names the request, that is us; all others have our id second. */
-    return sw_cm_slot_of(sw_be32_load(header.attribute == SW_CM_SIDR_REP ? body : body + 4));
+    return sw_cm_slot_of(sw_be32_load(attribute == SW_CM_SIDR_REP ? body : body + 4));
 }

@@ -75,12 +75,6 @@ static void take_packet(const struct sw_arrival *arrival, const uint8_t mad[SW_M
 
 /* ---- whom a MAD is for ---- */
 
-/* The service that a request asks for; false: it is none. */
-static bool asks_for(const uint8_t mad[SW_MAD_BYTES], uint64_t *service_id)
-{
-    return sw_cm_addressee(mad, SW_MAD_BYTES, service_id) == 0 && *service_id != 0;
-}
-
 /* What a request gets where nobody listens. */
 static bool refuse(const uint8_t mad[SW_MAD_BYTES], uint8_t answer[SW_MAD_BYTES])
 {
@@ -136,7 +130,7 @@ static void take_request(const struct letter *letter, uint64_t service_id)
 static void take_letter(const struct letter *letter)
 {
     uint64_t service_id;
-    if (asks_for(letter->mad, &service_id) && !letter->path.slot)
+    if (sw_cm_asks(letter->mad, SW_MAD_BYTES, &service_id) && !letter->path.slot)
         take_request(letter, service_id);
     else if (user && user->receive)
         user->receive(&letter->path, letter->mad);
@@ -204,7 +198,7 @@ static void send_local(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_B
     const struct in6_addr address = address_of(path->remote_gid);
     uint64_t service_id;
     uint32_t slot = path->slot ? path->slot : sw_roce_mad_slot(mad);
-    if (!asks_for(mad, &service_id)) {
+    if (!sw_cm_asks(mad, SW_MAD_BYTES, &service_id)) {
         sw_local_send(slot, &there, mad);
         return;
     }

@@ -181,7 +181,10 @@ static uint16_t addressee(const struct sw_cm_message *message, uint64_t *service
 {
     uint8_t mad[SW_MAD_BYTES];
     sw_cm_mad_encode(message, mad);
-    return sw_cm_addressee(mad, sizeof(mad), service_id);
+    *service_id = 1;
+    const bool asks = sw_cm_asks(mad, sizeof(mad), service_id);
+    assert_true(asks == (message->attribute == SW_CM_REQ || message->attribute == SW_CM_SIDR_REQ));
+    return sw_cm_addressee(mad, sizeof(mad));
 }
 
 static void addressee__is_the_slot_or_the_listener(void **state)
@@ -191,6 +194,9 @@ static void addressee__is_the_slot_or_the_listener(void **state)
     uint64_t service_id;
     assert_int_equal(addressee(&message, &service_id), 0);
     assert_true(service_id == 0x01061234);
+    message = (struct sw_cm_message){.attribute = SW_CM_REQ}; /* service 0 is a service, too */
+    assert_int_equal(addressee(&message, &service_id), 0);
+    assert_true(service_id == 0);
     message =
         (struct sw_cm_message){.attribute = SW_CM_SIDR_REQ, .sidr_req = {.service_id = 0x01111234}};
     assert_int_equal(addressee(&message, &service_id), 0);
@@ -198,7 +204,7 @@ static void addressee__is_the_slot_or_the_listener(void **state)
     message = (struct sw_cm_message){.attribute = SW_CM_SIDR_REP,
                                      .sidr_rep = {.request_id = 5u << 21 | 3}};
     assert_int_equal(addressee(&message, &service_id), 5);
-    assert_true(service_id == 0);
+    assert_true(service_id == 1); /* untouched */
     static const enum sw_cm_attribute others[] = {SW_CM_MRA,  SW_CM_REJ,  SW_CM_REP, SW_CM_RTU,
                                                   SW_CM_DREQ, SW_CM_DREP, SW_CM_LAP, SW_CM_APR};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
@@ -208,8 +214,10 @@ static void addressee__is_the_slot_or_the_listener(void **state)
         assert_int_equal(addressee(&message, &service_id), 2046);
     }
     uint8_t mad[SW_MAD_BYTES] = {1, 7, 2, 3};
-    assert_int_equal(sw_cm_addressee(mad, sizeof(mad), &service_id), 0);
-    assert_int_equal(sw_cm_addressee(mad, 255, &service_id), 0);
+    assert_int_equal(sw_cm_addressee(mad, sizeof(mad)), 0);
+    assert_false(sw_cm_asks(mad, sizeof(mad), &service_id));
+    assert_int_equal(sw_cm_addressee(mad, 255), 0);
+    assert_false(sw_cm_asks(mad, 255, &service_id));
 }
 
 static void receive__counts_what_is_no_message(void **state)

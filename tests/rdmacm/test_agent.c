@@ -128,20 +128,26 @@ static void sw_agent_send__to_and_fro_by_packets_ipv6(void **state)
 }
 
 /* REQ and SIDR_REQ, while there is a process with the port open, or none but the asker. */
-static void is_refused(struct member *client, const char *where)
+static void service_is_refused(struct member *client, const char *where, uint64_t service_id)
 {
     struct sw_cm_message message;
-    struct order order = request(client, SW_CM_REQ, where, SERVICE);
+    struct order order = request(client, SW_CM_REQ, where, service_id);
     member_do(client, &order);
     mad_of(client, SW_CM_REJ, &message);
     assert_int_equal(message.rej.remote_comm_id, client->slot << 21 | 3);
     assert_int_equal(message.rej.reason, SW_CM_REASON_SERVICE_ID);
     assert_int_equal(message.transaction, 99);
-    order = request(client, SW_CM_SIDR_REQ, where, SERVICE);
+    order = request(client, SW_CM_SIDR_REQ, where, service_id);
     member_do(client, &order);
     mad_of(client, SW_CM_SIDR_REP, &message);
     assert_int_equal(message.sidr_rep.request_id, client->slot << 21 | 3);
     assert_int_equal(message.sidr_rep.status, SW_CM_SIDR_UNSUPPORTED);
+}
+
+static void is_refused(struct member *client, const char *where)
+{
+    service_is_refused(client, where, SERVICE);
+    service_is_refused(client, where, 0); /* which nobody can listen to */
 }
 
 static void sw_agent_send__refused_where_nobody_listens(void **state)

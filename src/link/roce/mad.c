@@ -20,8 +20,7 @@ void sw_roce_on_mad(sw_roce_mad_fn take)
 
 uint32_t sw_roce_mad_slot(const uint8_t mad[SW_MAD_BYTES])
 {
-    uint64_t service_id;
-    uint32_t slot = sw_cm_addressee(mad, SW_MAD_BYTES, &service_id);
+    uint32_t slot = sw_cm_addressee(mad, SW_MAD_BYTES);
     return slot <= SW_SLOT_MAX ? slot : 0;
 }
 
