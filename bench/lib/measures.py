@@ -2,7 +2,7 @@
 """What is measured, against whom, and what is asked of it.
 
 What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py,
-those of the connection manager in connections.py.
+those of the connection manager in connections.py, those of TCP programs in tcp_programs.py.
 """
 
 import json
@@ -13,6 +13,7 @@ import connections
 import gate
 import links
 import procs
+import tcp_programs
 from experiment import Experiment, Row
 from programs import ucx, pin
 
@@ -171,7 +172,8 @@ class Bench:
             'one thread': lambda: self.rate(1), 'two threads': lambda: self.rate(2)},
             rounds_factor=2)
         return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
-                self.types_rate(), *links.experiments(self), *connections.experiments(self)]
+                self.types_rate(), *links.experiments(self), *connections.experiments(self),
+                *tcp_programs.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -205,6 +207,7 @@ class Bench:
               for title, (key, figure, unit, least), ours, peer, at_least, aim in TYPE_ROWS),
             *links.ROWS,
             *connections.ROWS,
+            *tcp_programs.ROWS,
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan

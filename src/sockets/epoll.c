@@ -27,6 +27,7 @@ struct item {
     uint32_t events;
     epoll_data_t data;
     bool in_kernel, spent; /* spent: EPOLLONESHOT */
+    int at;                /* its place in what is made of the items, -1: none */
     /* Edges: what was told, and what has to happen before it is told again. */
     bool in_told, out_told;
     unsigned drained, blocked;
@@ -42,7 +43,7 @@ struct sw_epoll {
     int epfd, wake;
     struct item *items;
     size_t count, room;
-    /* Made of the items whenever they change: connections, then listeners. */
+    /* Made of the items: listeners, then connections. */
     struct pollfd *fds;
     uint32_t *fd_item;
     size_t connections, listeners, lost;
@@ -106,27 +107,61 @@ static short poll_events(uint32_t events)
     return (short)out;
 }
 
-/* Under the lock, after each change. */
+static void publish_count(struct sw_epoll *epoll)
+{
+    atomic_store_explicit(&epoll->rdma, epoll->connections + epoll->listeners + epoll->lost,
+                          memory_order_release);
+}
+
+static bool is_connection(const struct item *item)
+{
+    int way = sw_sock_way(item->sock);
+    return !item->spent && sw_sock_rs(item->sock) >= 0 && sw_way_is_rdma(way) && way != SW_WAY_LOST;
+}
+
+/* Appends what an item is to be watched by. */
+static void append(struct sw_epoll *epoll, struct item *item)
+{
+    size_t at = epoll->listeners + epoll->connections;
+    epoll->fds[at] =
+        (struct pollfd){.fd = sw_sock_wait_fd(item->sock), .events = poll_events(item->events)};
+    epoll->fd_item[at] = (uint32_t)(item - epoll->items);
+    item->at = (int)at;
+}
+
+static void append_connection(struct sw_epoll *epoll, struct item *item)
+{
+    append(epoll, item);
+    epoll->connections++;
+}
+
+static void take_out_connection(struct sw_epoll *epoll, struct item *item)
+{
+    size_t last = epoll->listeners + --epoll->connections;
+    epoll->fds[item->at] = epoll->fds[last];
+    epoll->fd_item[item->at] = epoll->fd_item[last];
+    epoll->items[epoll->fd_item[last]].at = item->at;
+    item->at = -1;
+}
+
+/* Under the lock, after changes of more than one connection. */
 static void rebuild(struct sw_epoll *epoll)
 {
     epoll->connections = epoll->listeners = epoll->lost = 0;
-    for (int listeners = 0; listeners < 2; listeners++)
-        for (size_t i = 0; i < epoll->count; i++) {
-            struct item *item = &epoll->items[i];
-            int way = sw_sock_way(item->sock), rs = sw_sock_wait_fd(item->sock);
-            if (item->spent || (way == SW_WAY_LISTEN) != listeners)
-                continue;
-            if (way == SW_WAY_LOST)
-                epoll->lost++;
-            if (rs < 0 || !(listeners || sw_way_is_rdma(way)))
-                continue;
-            size_t at = epoll->connections + epoll->listeners;
-            epoll->fds[at] = (struct pollfd){.fd = rs, .events = poll_events(item->events)};
-            epoll->fd_item[at] = (uint32_t)i;
-            *(listeners ? &epoll->listeners : &epoll->connections) += 1;
+    for (size_t i = 0; i < epoll->count; i++) {
+        struct item *item = &epoll->items[i];
+        item->at = -1;
+        if (!item->spent && sw_sock_way(item->sock) == SW_WAY_LISTEN &&
+            sw_sock_rs(item->sock) >= 0) {
+            append(epoll, item);
+            epoll->listeners++;
         }
-    atomic_store_explicit(&epoll->rdma, epoll->connections + epoll->listeners + epoll->lost,
-                          memory_order_release);
+        epoll->lost += !item->spent && sw_sock_way(item->sock) == SW_WAY_LOST;
+    }
+    for (size_t i = 0; i < epoll->count; i++)
+        if (is_connection(&epoll->items[i]))
+            append_connection(epoll, &epoll->items[i]);
+    publish_count(epoll);
 }
 
 /* Who sleeps looks again. */
@@ -138,17 +173,25 @@ static void wake(struct sw_epoll *epoll)
             return; /* it is full: they are being woken */
 }
 
-static struct item *find(struct sw_epoll *epoll, const struct sw_sock *sock, int fd)
+static struct item *find(struct sw_epoll *epoll, struct sw_sock *sock, int fd)
 {
+    size_t hint = atomic_load_explicit(&sock->epoll_place, memory_order_relaxed);
+    if (fd >= 0 && hint < epoll->count && epoll->items[hint].sock == sock &&
+        epoll->items[hint].fd == fd)
+        return &epoll->items[hint];
     for (size_t i = 0; i < epoll->count; i++)
-        if (epoll->items[i].sock == sock && (fd < 0 || epoll->items[i].fd == fd))
+        if (epoll->items[i].sock == sock && (fd < 0 || epoll->items[i].fd == fd)) {
+            atomic_store_explicit(&sock->epoll_place, i, memory_order_relaxed);
             return &epoll->items[i];
+        }
     return NULL;
 }
 
 static void item_remove(struct sw_epoll *epoll, struct item *item)
 {
     *item = epoll->items[--epoll->count];
+    if (item->at >= 0)
+        epoll->fd_item[item->at] = (uint32_t)(item - epoll->items);
 }
 
 static int make_wake(struct sw_epoll *epoll, int epfd)
@@ -189,7 +232,15 @@ static int item_add(struct sw_epoll *epoll, int epfd, struct sw_sock *sock, int 
                                                  .fd = fd,
                                                  .events = event->events,
                                                  .data = event->data,
-                                                 .in_kernel = in_kernel};
+                                                 .in_kernel = in_kernel,
+                                                 .at = -1};
+    struct item *item = &epoll->items[epoll->count - 1];
+    if (is_connection(item)) {
+        append_connection(epoll, item);
+        publish_count(epoll);
+    } else {
+        rebuild(epoll);
+    }
     return 0;
 }
 
@@ -206,14 +257,25 @@ static int control(struct sw_epoll *epoll, int epfd, int op, struct sw_sock *soc
     if (op == EPOLL_CTL_ADD)
         return item_add(epoll, epfd, sock, fd, event);
     int result = item->in_kernel ? SW_REAL(epoll_ctl)(epfd, op, fd, event) : 0;
-    if (result == 0 && op == EPOLL_CTL_DEL)
+    bool was_connection = is_connection(item) && item->at >= 0;
+    if (result == 0 && op == EPOLL_CTL_DEL) {
+        if (was_connection)
+            take_out_connection(epoll, item);
         item_remove(epoll, item);
-    else if (result == 0)
+    } else if (result == 0) {
         *item = (struct item){.sock = sock,
                               .fd = fd,
                               .events = event->events,
                               .data = event->data,
-                              .in_kernel = item->in_kernel};
+                              .in_kernel = item->in_kernel,
+                              .at = item->at};
+        if (was_connection)
+            epoll->fds[item->at].events = poll_events(item->events);
+    }
+    if (was_connection)
+        publish_count(epoll);
+    else
+        rebuild(epoll);
     return result;
 }
 
@@ -228,7 +290,6 @@ int sw_epoll_control(struct sw_epoll *epoll, int op, struct sw_sock *sock, int f
         sw_meet_use(sock, fd);
     pthread_mutex_lock(&epoll->lock);
     int result = control(epoll, epoll->epfd, op, sock, fd, event);
-    rebuild(epoll);
     if (result == 0 && sw_epoll_has_rdma(epoll))
         wake(epoll);
     pthread_mutex_unlock(&epoll->lock);
@@ -372,13 +433,14 @@ static size_t look(struct sw_epoll *epoll, struct epoll_event *out, size_t max)
 {
     size_t found = 0, count = epoll->connections;
     bool respent = false;
-    if (count && (sw_rdma.rpoll(epoll->fds, count, 0) > 0 || atomic_load(&sw_sock_ended))) {
+    struct pollfd *fds = epoll->fds + epoll->listeners;
+    const uint32_t *fd_item = epoll->fd_item + epoll->listeners;
+    if (count && (sw_rdma.rpoll(fds, count, 0) > 0 || atomic_load(&sw_sock_ended))) {
         size_t at = epoll->turn < count ? epoll->turn : 0;
         for (size_t i = 0; i < count && found < max; i++) {
-            if (epoll->fds[at].revents ||
-                atomic_load(&epoll->items[epoll->fd_item[at]].sock->ended))
-                found += tell(epoll, &epoll->items[epoll->fd_item[at]], epoll->fds[at].revents,
-                              out + found, &respent);
+            if (fds[at].revents || atomic_load(&epoll->items[fd_item[at]].sock->ended))
+                found +=
+                    tell(epoll, &epoll->items[fd_item[at]], fds[at].revents, out + found, &respent);
             at = at + 1 < count ? at + 1 : 0;
         }
         epoll->turn = at;
@@ -397,11 +459,11 @@ static size_t look_listeners(struct sw_epoll *epoll, struct epoll_event *out, si
 {
     size_t found = 0;
     bool respent = false;
-    struct pollfd *fds = epoll->fds + epoll->connections;
+    struct pollfd *fds = epoll->fds;
     if (!epoll->listeners || sw_rdma.rpoll(fds, epoll->listeners, 0) <= 0)
         return 0;
     for (size_t i = 0; i < epoll->listeners && found < max; i++) {
-        struct item *item = &epoll->items[epoll->fd_item[epoll->connections + i]];
+        struct item *item = &epoll->items[epoll->fd_item[i]];
         if (!(fds[i].revents & POLLIN) || !(item->events & EPOLLIN))
             continue;
         out[found++] = (struct epoll_event){.events = EPOLLIN, .data = item->data};
@@ -439,7 +501,7 @@ static int sleep_mixed(struct sw_epoll *epoll, int epfd, uint64_t limit_ns)
         if (item->dead)
             continue;
         fds[count] = epoll->fds[i];
-        if (item->events & EPOLLET && i < epoll->connections) {
+        if (item->events & EPOLLET && i >= epoll->listeners) {
             if (item->in_told && item->drained == atomic_load(&item->sock->drained)) {
                 fds[count].events &= ~POLLIN;
                 limit_ns = limit_ns < soon_ns ? limit_ns : soon_ns;

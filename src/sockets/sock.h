@@ -51,6 +51,7 @@ struct sw_sock {
     _Atomic uint64_t received;                    /* bytes */
     uint64_t receive_timeout_ns, send_timeout_ns; /* 0: none */
     unsigned idle;                                /* receives that found nothing */
+    atomic_size_t epoll_place;                    /* a guess */
     int record;                                   /* in what is published, -1: none */
     struct sw_sock *next_free;
 };

@@ -19,6 +19,7 @@ import plot  # noqa: E402
 import procs  # noqa: E402
 import programs  # noqa: E402
 import table  # noqa: E402
+import tcp_programs  # noqa: E402
 
 
 class Programs(unittest.TestCase):
@@ -62,6 +63,13 @@ class Programs(unittest.TestCase):
                      text.replace('"bw_bytes": 5', '"bw_bytes": 0')):
             with self.assertRaises(procs.RunFailed):
                 connections.parse_fio(text)
+
+    def test_redis__rate_of_the_test_asked_for(self):
+        text = '"test","rps","avg_latency_ms"\n"SET","7.5","0.1"\n"GET","12345.67","0.1"\n'
+        self.assertEqual(tcp_programs.parse_csv(text, 'GET'), 12345.67)
+        for text in ('', '"test","rps"\n', '"GET"\n'):
+            with self.assertRaises(procs.RunFailed):
+                tcp_programs.parse_csv(text, 'GET')
 
     def test_listening_ports__also_by_rdma(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as service:
