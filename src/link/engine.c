@@ -282,10 +282,11 @@ static uint64_t earlier(uint64_t one_ns, uint64_t other_ns)
     return one_ns < other_ns ? one_ns : other_ns;
 }
 
+/* The latest first: the connection manager's was there before the links', which receive for it. */
 static uint64_t step_parts(uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
-    for (unsigned int i = 0; i < part_count; i++)
+    for (unsigned int i = part_count; i-- > 0;)
         if (parts[i]->step)
             next_ns = earlier(next_ns, parts[i]->step(now_ns));
     return next_ns;

@@ -40,6 +40,7 @@ uint32_t sw_roce_mad_packet_slot(const uint8_t *packet, uint32_t len_bytes)
 void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packet *packet)
 {
     sw_roce_mad_fn take = atomic_load_explicit(&taker, memory_order_acquire);
+    sw_roce.mads++;
     if (packet->opcode->service != SW_SERVICE_UD || packet->payload_len != SW_MAD_BYTES ||
         (packet->bth.pkey | SW_PKEY_MEMBER) != SW_PKEY_DEFAULT)
         sw_counter_add(NULL, SW_RX_DROP_MALFORMED);

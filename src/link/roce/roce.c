@@ -253,8 +253,9 @@ static uint64_t step(uint64_t now_ns)
     }
     bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns;
     if (watches || is_due) {
-        const uint32_t received = receive(true, false, sw_clock_ns());
-        if (received && is_alone)
+        const uint32_t mads = sw_roce.mads, received = receive(true, false, sw_clock_ns());
+        /* Who manages connections sleeps between their messages. */
+        if (received > sw_roce.mads - mads && is_alone)
             atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
         learn(received, now_ns);
     }

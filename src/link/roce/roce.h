@@ -76,6 +76,7 @@ struct sw_roce {
     struct sw_port port;
     atomic_bool open;
     atomic_bool busy;          /* packets came to the engine since it last asked */
+    uint32_t mads;             /* that have been received; port.rx_lock held */
     _Atomic uint32_t polls;    /* by the program's threads */
     _Atomic uint64_t heard_ns; /* when somebody last began to receive all that waited */
     _Atomic uint64_t due_ns;   /* when the first timer of a QP runs out, or earlier */
