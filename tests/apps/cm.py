@@ -155,6 +155,36 @@ def fio(tools, verb, depth):
         raise Failure(text)
 
 
+def fio_run(tools, verify):
+    """Messages that the server checks as fio checks what it reads; returns what the server said."""
+    size = '--bs=64k --size=1m'
+    return run_pair(tools, f'fio --name=s --ioengine=rdma --port={{port}} --rw=read --iodepth=32 --verify=crc32c {size}',
+                    f'fio --name=c --ioengine=rdma --hostname={{host}} --port={{port}} --verb=send --rw=write --iodepth=4 {verify} {size}',
+                    'tcp', '', r'io=1024KiB')[0]
+
+
+def fio_verified(tools):
+    fio_run(tools, '--verify=crc32c --do_verify=0')
+    try:
+        fio_run(tools, '')  # blocks that bear no header
+    except Failure as failure:
+        if 'verify: bad magic header' not in str(failure):
+            raise
+    else:
+        raise Failure('fio did not see that blocks are wrong')
+
+
+def fio_random(tools):
+    """The engine itself refuses it."""
+    for how in ('--rw=randread --verb=read', '--rw=randwrite --verb=write'):
+        words = shlex.split(f'fio --name=c --ioengine=rdma --hostname=127.0.0.1 --port=1 --bs=4k --size=1m {how}')
+        client = Process(tools.run(*words))
+        ended = client.wait(time.monotonic() + pair.PATIENCE_S)
+        client.end()
+        if not ended or "fio: RDMA network IO can't be random" not in client.text():
+            raise Failure(client.text())
+
+
 def qperf(tools):
     port = pair.free_port()
     server = Process(tools.run('qperf', '-lp', str(port)))
@@ -196,6 +226,7 @@ def cases():
               ('qperf -cm 1', needs('qperf', qperf))]
     found += [(f'fio --verb={verb}', lambda tools, verb=verb, depth=depth: needs('fio', lambda t: fio(t, verb, depth))(tools))
               for verb, depth in (('write', 4), ('read', 4), ('send', 1))]
+    found += [('fio --verb=send --verify=crc32c', needs('fio', fio_verified)), ('fio --rw=randread is refused by fio', needs('fio', fio_random))]
     found += [(row[0].format(host='HOST'), lambda tools, row=row: run_pair(tools, *row, port=7174)) for row in ALONE]
     return found
 
