@@ -536,6 +536,21 @@ static int sleep_mixed(struct sw_epoll *epoll, int epfd, uint64_t limit_ns)
     return failed;
 }
 
+bool sw_epoll_enter(struct sw_epoll *epoll)
+{
+    atomic_fetch_add(&epoll->kernel_sleepers, 1);
+    if (!sw_epoll_has_rdma(epoll))
+        return true;
+    atomic_fetch_sub(&epoll->kernel_sleepers, 1);
+    return false;
+}
+
+int sw_epoll_left(struct sw_epoll *epoll, struct epoll_event *out, int count)
+{
+    atomic_fetch_sub(&epoll->kernel_sleepers, 1);
+    return count <= 0 ? count : filter(epoll, out, count);
+}
+
 /* Nothing is RDMA's: the kernel waits, and we are woken if that changes. */
 static int wait_kernel(struct sw_epoll *epoll, int epfd, struct epoll_event *out, int max,
                        uint64_t limit_ns)
@@ -547,10 +562,9 @@ static int wait_kernel(struct sw_epoll *epoll, int epfd, struct epoll_event *out
             limit_ns > now_ns ? (limit_ns - now_ns + SW_NS_PER_MS - 1) / SW_NS_PER_MS : 0;
         ms = left > INT_MAX ? INT_MAX : (int)left;
     }
-    atomic_fetch_add(&epoll->kernel_sleepers, 1);
-    int count = sw_epoll_has_rdma(epoll) ? 0 : SW_REAL(epoll_wait)(epfd, out, max, ms);
-    atomic_fetch_sub(&epoll->kernel_sleepers, 1);
-    return count <= 0 ? count : filter(epoll, out, count);
+    return sw_epoll_enter(epoll)
+               ? sw_epoll_left(epoll, out, SW_REAL(epoll_wait)(epfd, out, max, ms))
+               : 0;
 }
 
 static int ask_kernel(struct sw_epoll *epoll, int epfd, struct epoll_event *out, int max)

@@ -23,6 +23,12 @@ int sw_epoll_control(struct sw_epoll *epoll, int op, struct sw_sock *sock, int f
 int sw_epoll_wait(struct sw_epoll *epoll, int epfd, struct epoll_event *out, int max,
                   uint64_t limit_ns);
 
+/* Around a wait of the kernel's with a mask or nanoseconds of the program's, for a set nothing of
+ * which is RDMA's: false if that has changed. What it gave goes through sw_epoll_left(), which may
+ * leave less. */
+bool sw_epoll_enter(struct sw_epoll *epoll);
+int sw_epoll_left(struct sw_epoll *epoll, struct epoll_event *out, int count);
+
 /* Whether anything of it is RDMA's; without a reference. */
 bool sw_epoll_has_rdma(const struct sw_epoll *epoll);
 /* Whether an item of RDMA is ready. */

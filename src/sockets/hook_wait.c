@@ -223,6 +223,12 @@ static struct sw_epoll *epoll_get(int epfd)
     return (struct sw_epoll *)sw_table_take(epfd, SW_KIND_EPOLL);
 }
 
+static int put_epoll(struct sw_epoll *epoll, int count)
+{
+    sw_file_put((struct sw_file *)epoll);
+    return count;
+}
+
 static int wait_epoll(struct sw_epoll *epoll, int epfd, struct epoll_event *out, int max,
                       int64_t timeout_ns, const sigset_t *mask)
 {
@@ -230,8 +236,7 @@ static int wait_epoll(struct sw_epoll *epoll, int epfd, struct epoll_event *out,
     mask_enter(mask, &old);
     int count = sw_epoll_wait(epoll, epfd, out, max, sw_wait_limit_ns(timeout_ns));
     mask_leave(mask, &old);
-    sw_file_put((struct sw_file *)epoll);
-    return count;
+    return put_epoll(epoll, count);
 }
 
 SW_HOOK int epoll_wait(int epfd, struct epoll_event *out, int max, int timeout_ms)
@@ -245,14 +250,27 @@ SW_HOOK int epoll_pwait(int epfd, struct epoll_event *out, int max, int timeout_
                         const sigset_t *mask)
 {
     struct sw_epoll *epoll = epoll_get(epfd);
-    return epoll ? wait_epoll(epoll, epfd, out, max, ns_of_ms(timeout_ms), mask)
-                 : SW_REAL(epoll_pwait)(epfd, out, max, timeout_ms, mask);
+    if (!epoll)
+        return SW_REAL(epoll_pwait)(epfd, out, max, timeout_ms, mask);
+    if (sw_epoll_enter(epoll)) {
+        int count =
+            sw_epoll_left(epoll, out, SW_REAL(epoll_pwait)(epfd, out, max, timeout_ms, mask));
+        if (count || !sw_epoll_has_rdma(epoll))
+            return put_epoll(epoll, count);
+    }
+    return wait_epoll(epoll, epfd, out, max, ns_of_ms(timeout_ms), mask);
 }
 
 SW_HOOK int epoll_pwait2(int epfd, struct epoll_event *out, int max, const struct timespec *timeout,
                          const sigset_t *mask)
 {
     struct sw_epoll *epoll = epoll_get(epfd);
-    return epoll ? wait_epoll(epoll, epfd, out, max, ns_of_time(timeout), mask)
-                 : SW_REAL(epoll_pwait2)(epfd, out, max, timeout, mask);
+    if (!epoll)
+        return SW_REAL(epoll_pwait2)(epfd, out, max, timeout, mask);
+    if (sw_epoll_enter(epoll)) {
+        int count = sw_epoll_left(epoll, out, SW_REAL(epoll_pwait2)(epfd, out, max, timeout, mask));
+        if (count || !sw_epoll_has_rdma(epoll))
+            return put_epoll(epoll, count);
+    }
+    return wait_epoll(epoll, epfd, out, max, ns_of_time(timeout), mask);
 }
