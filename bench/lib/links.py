@@ -68,7 +68,7 @@ def host_latency(bench):
 
 def guest_bandwidth(bench):
     """Slow machines, in which only the ratio means something."""
-    two, count = guests.Guests(bench.sidewire), 400 // bench.divide
+    two, count = guests.Guests(bench.sidewire), 3000 // bench.divide
     return Experiment('guests_bandwidth', '64 KiB WRITE between emulated machines', {
         'ib_write_bw': lambda: two.bandwidth(LARGE, count, False),
         'rdma_rxe': lambda: two.bandwidth(LARGE, count, True)}, place=two)
