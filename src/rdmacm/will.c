@@ -120,10 +120,11 @@ static void say(struct heritage *heritage, uint64_t now_ns)
                                   .pkey = entry->pkey,
                                   .traffic_class = entry->traffic_class,
                                   .hop_limit = entry->hop_limit};
-        struct sw_cm_message message = {
-            .attribute = SW_CM_DREQ,
-            .transaction = now_ns << 16 | (i & 0xffff),
-            .dreq = {entry->local_comm_id, entry->remote_comm_id, entry->remote_qpn & 0xffffff}};
+        struct sw_cm_message message = {.attribute = SW_CM_DREQ,
+                                        .transaction = now_ns << 16 | (i & 0xffff),
+                                        .dreq = {.local_comm_id = entry->local_comm_id,
+                                                 .remote_comm_id = entry->remote_comm_id,
+                                                 .remote_qpn = entry->remote_qpn & 0xffffff}};
         uint8_t mad[SW_MAD_BYTES];
         memcpy(path.local_gid, entry->local_gid, 16);
         memcpy(path.remote_gid, entry->remote_gid, 16);
