@@ -31,6 +31,9 @@ class Bench:
 
     def __exit__(self, *_):
         for one in self.started:
+            if one.child.poll() is None:
+                one.child.terminate()  # nginx takes its worker along
+                one.wait(time.monotonic() + 3)
             one.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -47,8 +50,8 @@ class Bench:
             if process.child.poll() is not None or time.monotonic() > limit:
                 raise Failure(f'{words} does not listen\n{process.text()}')
             time.sleep(0.01)
-        if port:
-            time.sleep(0.05)  # it listens by TCP an instant before
+        if port and over:
+            until(lambda: listens_by_rdma(process, port), f'{words} does not listen by RDMA\n{process.text()}')
         return process
 
     def run(self, words, over=True, log=None, given=None):
@@ -65,6 +68,11 @@ class Bench:
         """The connections of a process, as `sidewire status` has them."""
         done = subprocess.run([self.tools.path('src/cli/sidewire'), 'status', '--json', str(process.child.pid)], capture_output=True, text=True)
         return [row for row in json.loads(done.stdout)['sockets'] if row['kind'] != 'listen']
+
+
+def listens_by_rdma(process, port):
+    with open(f'/proc/{process.child.pid}/net/unix', encoding='ascii', errors='replace') as lines:
+        return f'@sidewire.cm.s106{port:04x}.' in lines.read()
 
 
 def check(condition, text):
@@ -151,7 +159,10 @@ def web(bench, name, over=True, log=None):
     with open(bench.path('conf'), 'w', encoding='ascii') as out:
         out.write(text.format(folder=bench.folder, port=port, user='user root;' if os.geteuid() == 0 else ''))
     server = bench.start([word.format(folder=bench.folder) for word in words], port, over, log=log)
-    time.sleep(0.2)  # a worker listens by RDMA a moment after its master listens by TCP
+    if over:
+        # A master gives the RDMA side up when it forks, and its worker takes it.
+        time.sleep(0.3)
+        until(lambda: listens_by_rdma(server, port), server.text())
     yield server, f'http://{bench.address}:{port}/file', hashlib.sha256(blob).digest()
 
 
@@ -211,7 +222,7 @@ def killed(tools):
         until(lambda: not bench.ways(server), 'the server keeps a dead client', PROMPT_S)
         until(lambda: len(os.listdir(fds)) <= count + 3, f'{len(os.listdir(fds))} descriptors, there were {count}', PROMPT_S)
         check(bench.run([*cli, 'ping'])[0] == b'PONG\n', 'the server does not go on')
-        client = bench.start([*cli, 'debug', 'sleep', '30'])
+        client = bench.start([*cli, 'blpop', 'nothing', '30'])
         until(lambda: bench.ways(server), 'no connection')
         server.end()
         check(client.wait(time.monotonic() + PROMPT_S), f'the client waits for a dead server\n{client.text()}')
