@@ -31,9 +31,11 @@ def setup_machine(folder, *, root, installed, working=True):
     made_up(folder, 'dpkg-query', f'grep -qx "${{@: -1}}" {folder}/installed && echo installed || echo not-installed')
     made_up(folder, 'apt-get', f'''echo "$@" >>{folder}/calls
         [ "$1" = update ] && {{ touch {folder}/lists/x_Packages; exit 0; }}
+        cat {folder}/policy-rc.d >>{folder}/policies 2>/dev/null
         {'true' if working else 'exit 100'}
         for word; do grep -q "^$word " {folder}/packages && echo "$word" >>{folder}/installed; done; exit 0''')
-    return {'PATH': f'{folder}:/usr/bin:/bin', 'SIDEWIRE_PACKAGES': f'{folder}/packages', 'SIDEWIRE_APT_LISTS': f'{folder}/lists'}
+    return {'PATH': f'{folder}:/usr/bin:/bin', 'SIDEWIRE_PACKAGES': f'{folder}/packages', 'SIDEWIRE_APT_LISTS': f'{folder}/lists',
+            'SIDEWIRE_POLICY': f'{folder}/policy-rc.d'}
 
 
 def calls(folder):
@@ -92,6 +94,25 @@ def setup__installation_that_fails():
         done = run(SETUP, env=env)
         expect_status(done, 1)
         expect('apt-get install --no-install-recommends two three' in done.stderr, done)
+
+
+def setup__starts_no_servers():
+    for working in (True, False):
+        with harness.public_folder() as folder:
+            env = setup_machine(folder, root=True, installed=['one'], working=working)
+            run(SETUP, env=env)
+            with open(f'{folder}/policies', encoding='utf-8') as seen:
+                expect('exit 101' in seen.read())
+            expect(not os.path.exists(f'{folder}/policy-rc.d'))
+
+
+def setup__keeps_the_policy_of_the_machine():
+    with harness.public_folder() as folder:
+        env = setup_machine(folder, root=True, installed=['one'])
+        made_up(folder, 'policy-rc.d', 'exit 104')
+        expect_status(run(SETUP, env=env), 0)
+        with open(f'{folder}/policy-rc.d', encoding='utf-8') as left:
+            expect('exit 104' in left.read())
 
 
 def counter():
