@@ -30,10 +30,11 @@ struct sw_netdev {
     bool used[ADDRESSES_MAX];
     bool gids_changed; /* since the last refresh that had somebody to tell */
     bool reported_up;
-    bool is_present; /* there is such an interface */
-    bool has_gone;   /* it, or one before it, has vanished since the last refresh that had somebody
-                        to tell */
-    bool seen;       /* in the snapshot being applied */
+    bool is_present;  /* there is such an interface */
+    bool has_gone;    /* it, or one before it, has vanished since the last refresh that had somebody
+                         to tell */
+    bool mac_changed; /* likewise, of an interface that has not gone */
+    bool seen;        /* in the snapshot being applied */
 };
 
 static pthread_mutex_t refresh_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -218,7 +219,10 @@ static void apply_link(const struct sw_rtnl_link *link, const struct sw_rtnl_sna
 
     unsigned int speed_mbps = current_speed(dev, link);
     sw_lock_acquire(&table_lock);
-    dev->has_gone |= dev->is_present && dev->info.ifindex != link->ifindex;
+    const bool is_another = dev->info.ifindex != link->ifindex;
+    dev->has_gone |= dev->is_present && is_another;
+    dev->mac_changed |= dev->is_present && !is_another && !is_new &&
+                        memcmp(dev->info.mac, link->mac, sizeof(dev->info.mac)) != 0;
     dev->is_present = true;
     dev->info.ifindex = link->ifindex;
     dev->info.mtu_bytes = link->mtu_bytes;
@@ -281,12 +285,14 @@ static void report_changes(sw_netdev_change_fn fn, void *arg)
         sw_lock_acquire(&table_lock);
         bool gids_changed = dev->gids_changed;
         bool up = dev->info.up, has_gone = dev->has_gone;
-        bool up_changed = dev->reported_up != up;
-        dev->gids_changed = dev->has_gone = false;
+        bool up_changed = dev->reported_up != up, mac_changed = dev->mac_changed && !has_gone;
+        dev->gids_changed = dev->has_gone = dev->mac_changed = false;
         dev->reported_up = up;
         sw_lock_release(&table_lock);
         if (has_gone)
             fn(arg, dev, SW_NETDEV_GONE);
+        if (mac_changed)
+            fn(arg, dev, SW_NETDEV_MAC_CHANGE);
         if (gids_changed)
             fn(arg, dev, SW_NETDEV_GID_CHANGE);
         if (up_changed)

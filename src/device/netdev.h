@@ -49,7 +49,8 @@ enum sw_netdev_change {
     SW_NETDEV_GID_CHANGE,
     SW_NETDEV_PORT_UP,
     SW_NETDEV_PORT_DOWN,
-    SW_NETDEV_GONE /* the interface does not exist any more, though another may have its name */
+    SW_NETDEV_GONE, /* the interface does not exist any more, though another may have its name */
+    SW_NETDEV_MAC_CHANGE
 };
 typedef void (*sw_netdev_change_fn)(void *arg, struct sw_netdev *dev, enum sw_netdev_change change);
 

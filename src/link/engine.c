@@ -121,18 +121,22 @@ void sw_engine_nudge(void)
         sw_engine_kick();
 }
 
-static void tell_gone(struct sw_netdev *dev)
+/* What the parts are told of an interface. */
+static void tell_parts(struct sw_netdev *dev, enum sw_netdev_change change)
 {
-    for (unsigned int i = 0; i < part_count; i++)
-        if (parts[i]->netdev_gone)
+    for (unsigned int i = 0; i < part_count; i++) {
+        if (change == SW_NETDEV_GONE && parts[i]->netdev_gone)
             parts[i]->netdev_gone(dev);
+        if (change == SW_NETDEV_MAC_CHANGE && parts[i]->netdev_readdressed)
+            parts[i]->netdev_readdressed(dev);
+    }
 }
 
 static void port_event(void *arg, struct sw_netdev *dev, enum sw_netdev_change change)
 {
     (void)arg;
-    if (change == SW_NETDEV_GONE)
-        return tell_gone(dev);
+    if (change == SW_NETDEV_GONE || change == SW_NETDEV_MAC_CHANGE)
+        return tell_parts(dev, change);
     enum ibv_event_type type = IBV_EVENT_GID_CHANGE;
     if (change == SW_NETDEV_PORT_UP)
         type = IBV_EVENT_PORT_ACTIVE;

@@ -47,8 +47,9 @@ struct sw_engine_part {
     /* Whether it worked for a peer since it was last asked: the engine then looks again for a while
      * before it sleeps. */
     bool (*was_busy)(void);
-    /* The interface of a device does not exist any more. */
+    /* The interface of a device does not exist any more; it has another hardware address. */
     void (*netdev_gone)(struct sw_netdev *dev);
+    void (*netdev_readdressed)(struct sw_netdev *dev);
 };
 
 struct sw_engine {

@@ -304,8 +304,18 @@ static void netdev_gone(struct sw_netdev *dev)
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
 
-static const struct sw_engine_part part = {
-    .step = step, .wants = wants_step, .netdev_gone = netdev_gone};
+static void netdev_readdressed(struct sw_netdev *dev)
+{
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    if (user && user->readdressed)
+        user->readdressed(dev);
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+}
+
+static const struct sw_engine_part part = {.step = step,
+                                           .wants = wants_step,
+                                           .netdev_gone = netdev_gone,
+                                           .netdev_readdressed = netdev_readdressed};
 
 static const struct sw_local_user local_user = {.receive = receive_local,
                                                 .gone = gone_local,

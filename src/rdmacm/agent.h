@@ -45,6 +45,8 @@ struct sw_agent_user {
     void (*inherit)(uint32_t slot, int fd);
     /* The interface of a device does not exist any more. */
     void (*removed)(struct sw_netdev *dev);
+    /* It has another hardware address. */
+    void (*readdressed)(struct sw_netdev *dev);
     /* Time has come; returns when next (sw_clock_ns(); UINT64_MAX: when asked, sw_agent_plan()). */
     uint64_t (*tick)(uint64_t now_ns);
     /* After any of these, without the lock. */

@@ -124,11 +124,24 @@ static void agent_removed(struct sw_netdev *dev)
     sw_ucm_service_plan();
 }
 
+/* What the program makes of it is its own affair: the ID and its connection go on. */
+static void tell_address(struct sw_ucm_id *id, void *dev)
+{
+    if (id->dev == dev && id->state != SW_UCM_DEVICE_REMOVAL)
+        sw_ucm_event_tell(id, SW_UCM_ADDR_CHANGE_EVENT, 0);
+}
+
+static void agent_readdressed(struct sw_netdev *dev)
+{
+    sw_ucm_id_each(tell_address, dev);
+}
+
 static const struct sw_agent_user agent_user = {
     .receive = agent_receive,
     .gone = agent_gone,
     .inherit = sw_ucm_will_execute,
     .removed = agent_removed,
+    .readdressed = agent_readdressed,
     .tick = agent_tick,
     .flush = sw_ucm_channel_flush,
 };

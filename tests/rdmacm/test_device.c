@@ -181,6 +181,32 @@ static void removal__of_an_interface_that_comes_again(void **state)
     fd = current;
 }
 
+static void address__another_one_is_told_to_who_is_bound(void **state)
+{
+    (void)state;
+    struct rdma_ucm_event_resp event;
+    uint32_t bound, elsewhere;
+    uint32_t wildcard = rig_listener(fd, RDMA_PS_TCP, "0.0.0.0", 0);
+    assert_int_equal(rig_create(fd, RDMA_PS_TCP, &bound), 0);
+    assert_int_equal(rig_bind(fd, bound, HOST, 0), 0);
+    assert_int_equal(rig_create(fd, RDMA_PS_TCP, &elsewhere), 0);
+    assert_int_equal(rig_bind(fd, elsewhere, "127.0.0.1", 0), 0);
+    assert_int_equal(system("ip address add 10.9.9.2/24 dev sw0 && ip link set sw0 mtu 1400"), 0);
+    usleep(100000);
+    assert_false(rig_has_event(fd)); /* that is no other hardware address */
+    assert_int_equal(system("ip link set sw0 address 02:00:00:00:0a:0b"), 0);
+    rig_expect(fd, ADDR_CHANGE, &event);
+    assert_int_equal(event.id, bound);
+    assert_int_equal(event.status, 0);
+    usleep(100000);
+    assert_false(rig_has_event(fd));
+    assert_int_equal(rig_listen(fd, bound, 1), 0); /* it goes on */
+    assert_int_equal(rig_destroy(fd, bound, NULL), 0);
+    assert_int_equal(rig_destroy(fd, wildcard, NULL), 0);
+    assert_int_equal(rig_destroy(fd, elsewhere, NULL), 0);
+    delete_interface();
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, add_interface, close_channel)
 
 int main(void)
@@ -190,9 +216,12 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        TEST(removal__is_told_to_who_is_bound),          TEST(removal__ends_connections),
-        TEST(removal__tells_a_peer_elsewhere),           TEST(removal__of_a_request_that_waits),
+        TEST(removal__is_told_to_who_is_bound),
+        TEST(removal__ends_connections),
+        TEST(removal__tells_a_peer_elsewhere),
+        TEST(removal__of_a_request_that_waits),
         TEST(removal__of_an_interface_that_comes_again),
+        TEST(address__another_one_is_told_to_who_is_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
