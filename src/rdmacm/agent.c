@@ -23,7 +23,7 @@ static_assert(SW_AGENT_MAD_BYTES == SW_MAD_BYTES, "of the declarations in agent.
 
 pthread_mutex_t sw_rdmacm_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct sw_agent_user *user; /* NULL: this process only hands on */
+static const struct sw_agent_user *_Atomic user; /* NULL: this process only hands on */
 
 static _Atomic uint64_t due_ns = UINT64_MAX;     /* when tick() is wanted */
 static _Atomic uint64_t planned_ns = UINT64_MAX; /* when the engine will step */
