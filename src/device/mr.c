@@ -223,7 +223,8 @@ static int withdraw(struct sw_mr *mr)
     sw_mr_table_unlock();
     if (busy)
         return -EBUSY;
-    sw_qp_quiesce_pd(mr->pd); /* a posted receive may name this key */
+    sw_qp_quiesce_pd(mr->pd);     /* a posted receive may name this key */
+    sw_mr_wait_for_serving(NULL); /* QPs of other PDs look at the entry, too, if only to refuse */
     sw_nic.link->quiesce();
     return 0;
 }

@@ -45,6 +45,9 @@ static inline void sw_mr_serve_end(uint32_t qp_index)
     const uint32_t now = atomic_load_explicit(&sw_mr_serving[qp_index], memory_order_relaxed);
     atomic_store_explicit(&sw_mr_serving[qp_index], now + 1, memory_order_release);
 }
+/* Returns when what this process executes for peers by keys that were valid before is over. `own`
+ * is the caller's QP, if it has one locked. */
+void sw_mr_wait_for_serving(const struct sw_qp *own);
 
 /* In a forked child: copies every region's entry to the child's tables, without shareable parts. */
 void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh);

@@ -51,8 +51,7 @@ static struct sw_mr *region_of(uint32_t key)
                : NULL;
 }
 
-/* Returns when what this process executes for peers by keys that were valid before is over. */
-static void wait_for_serving(const struct sw_qp *own)
+void sw_mr_wait_for_serving(const struct sw_qp *own)
 {
     for (uint32_t i = 0; i < SW_MAX_QP; i++) {
         uint32_t seen = atomic_load(&sw_mr_serving[i]);
@@ -68,7 +67,7 @@ static void unbind(struct sw_mw *mw, const struct sw_qp *own)
 {
     atomic_store(&entry_of(mw)->key_word, 0);
     sw_nic.link->quiesce();
-    wait_for_serving(own);
+    sw_mr_wait_for_serving(own);
     mw->region->windows--;
     mw->region = NULL;
 }
