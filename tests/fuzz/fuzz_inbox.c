@@ -56,7 +56,7 @@ static void write_counter(struct feed *feed)
     _Atomic uint32_t *counters[] = {
         &harness.block->requests_consumed, &harness.block->request_bounce_consumed,
         &harness.block->responses_consumed, &harness.block->response_bounce_consumed,
-        &harness.block->claim};
+        (_Atomic uint32_t *)&harness.block->tenancy};
     _Atomic uint32_t *counter = counters[feed_u8(feed) % 5];
     const uint64_t values[] = {0, atomic_load(counter), UINT32_MAX, harness.d->request_at,
                                harness.d->answer_at};

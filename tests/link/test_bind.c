@@ -22,11 +22,17 @@ struct played {
 
 /* Only the blocks used here are there. */
 #define BLOCK 3u
+#define READER 77u /* life of the QP that reads it */
 #define INBOX_BYTES (4096u + 8 * SW_BLOCK_BYTES)
 
 static struct sw_block *block(const struct played *p, uint32_t index)
 {
     return sw_inbox_block(p->inbox, index);
+}
+
+static void serve(struct played *p, uint32_t index, uint32_t reader, uint32_t writer)
+{
+    atomic_store(&block(p, index)->tenancy, (uint64_t)reader << 32 | writer);
 }
 
 static void entry_up(struct played *p)
@@ -61,6 +67,8 @@ static int play(void **state)
     p->peer->pub = p->pub;
     p->peer->inbox = p->inbox;
     entry_up(p);
+    serve(p, BLOCK, READER, 0);
+    serve(p, BLOCK + 1, READER + 1, 0);
     atomic_store(&p->peer->state, SW_PEER_READY);
     *state = p;
     return 0;
@@ -194,12 +202,48 @@ static void sw_bind_enter__entries_that_are_not_sane(void **state)
 static void sw_bind_enter__claims_its_block(void **state)
 {
     struct played *p = *state;
-    atomic_store(&block(p, BLOCK)->claim, 12345);
+    serve(p, BLOCK, READER, 12345);
     assert_false(enter(p));
-    atomic_store(&block(p, BLOCK)->claim, 0);
+    serve(p, BLOCK, 0, 0); /* nobody's */
+    assert_false(enter(p));
+    assert_int_equal(atomic_load(&block(p, BLOCK)->tenancy), 0);
+    serve(p, BLOCK, READER, 0);
     assert_true(enter(p));
-    assert_int_equal(atomic_load(&block(p, BLOCK)->claim), p->rig.d->life);
+    assert_int_equal(sw_block_reader(block(p, BLOCK)), READER);
+    assert_int_equal(sw_block_writer(block(p, BLOCK)), p->rig.d->life);
     assert_true(enter(p));
+}
+
+/* The peer's QP was reset and connected again, and was given the same block: another life of it. */
+static void sw_bind_enter__not_into_another_life_of_its_block(void **state)
+{
+    struct played *p = *state;
+    assert_true(enter(p));
+    serve(p, BLOCK, READER + 5, 0);
+    atomic_store(&p->entry->bind_word, 2ull << 32 | IBV_QPS_RTS);
+    assert_false(enter(p));
+    assert_int_equal(sw_block_writer(block(p, BLOCK)), 0); /* it stays free for whom it is for */
+}
+
+/* Its owner has counted on: whatever the entry says, the block is another QP's by now. */
+static void sw_bind_enter__not_where_the_count_went_on(void **state)
+{
+    struct played *p = *state;
+    assert_true(enter(p));
+    uint32_t seq = atomic_load(&block(p, BLOCK)->access_seq);
+    atomic_store(&block(p, BLOCK)->access_seq, seq + 2);
+    assert_false(enter(p));
+    atomic_store(&block(p, BLOCK)->access_seq, seq + 3); /* somebody else is inside */
+    assert_false(enter(p));
+    assert_int_equal(atomic_load(&block(p, BLOCK)->access_seq), seq + 3);
+}
+
+static void sw_bind_enter__counts_on_from_where_the_block_is(void **state)
+{
+    struct played *p = *state;
+    atomic_store(&block(p, BLOCK)->access_seq, 1000);
+    assert_true(enter(p));
+    assert_int_equal(atomic_load(&block(p, BLOCK)->access_seq), 1002);
 }
 
 static void sw_bind_enter__new_rights_take_effect(void **state)
@@ -394,6 +438,9 @@ int main(void)
         played_test(sw_bind_enter__peer_not_ready),
         played_test(sw_bind_enter__entries_that_are_not_sane),
         played_test(sw_bind_enter__claims_its_block),
+        played_test(sw_bind_enter__not_into_another_life_of_its_block),
+        played_test(sw_bind_enter__not_where_the_count_went_on),
+        played_test(sw_bind_enter__counts_on_from_where_the_block_is),
         played_test(sw_bind_enter__new_rights_take_effect),
         played_test(sw_bind_enter__not_into_another_block),
         played_test(sw_bind_enter__left_when_the_peer_goes),

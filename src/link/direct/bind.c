@@ -48,7 +48,7 @@ int sw_bind_open(struct sw_qp *qp, uint32_t slot, struct sw_direct_qp **out)
     int rc = slot ? sw_inbox_take(slot, &d->inbox, &d->rx_index) : 0;
     if (!rc && slot) {
         d->rx = sw_inbox_block(d->inbox->base, d->rx_index);
-        atomic_store(&d->rx->life, d->life);
+        atomic_store(&d->rx->tenancy, (uint64_t)d->life << 32);
         d->peer = sw_peer_get(slot);
         rc = d->peer ? 0 : -ENOMEM;
     }
@@ -263,11 +263,24 @@ static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t w
     memset(d->keys, 0, sizeof(d->keys));
 }
 
+/* The exchange orders the section's start before the reads of the peer's entries; the peer's side
+ * of it is sw_inbox_wait(). False: the block has been taken from us, and may be another QP's. */
+static inline bool begin_access(struct sw_direct_qp *d)
+{
+    uint32_t seq = d->access_seq;
+    if (__builtin_expect(
+            !atomic_compare_exchange_strong(&d->tx->access_seq, &seq, d->access_seq + 1), 0))
+        return false;
+    d->access_seq++;
+    return true;
+}
+
 /* The peer's QP waits in RTR: the first sign of life from here makes it known as established (IBTA
  * Vol1 11.6.3.2). A one-sided operation would leave no trace there. */
 static void greet(struct sw_direct_qp *d, uint64_t word)
 {
-    atomic_exchange(&d->tx->access_seq, ++d->access_seq);
+    if (!begin_access(d))
+        return;
     if (atomic_load(&d->remote->bind_word) == word) {
         struct sw_record *record = sw_record_reserve(d, 1, false);
         record->kind = SW_REC_HELLO;
@@ -316,27 +329,22 @@ static bool is_connected(uint32_t state)
     return state >= IBV_QPS_RTR && state <= IBV_QPS_SQE;
 }
 
-/* One binding serves one life of this QP: after a reset of ours alone the peer's positions would
- * not match. A lent block may have been taken back meanwhile, and serve another QP. */
-static bool claim(const struct sw_direct_qp *d, struct sw_block *tx)
+/* One binding serves one life of either QP: after a reset of ours alone the peer's positions would
+ * not match. `reader` is the life that was bound to the block when the peer's entry named it: if
+ * the block serves another QP by now, it is not touched. */
+static bool claim(const struct sw_direct_qp *d, struct sw_block *tx, uint32_t reader)
 {
-    uint32_t mine = d->life, none = 0;
-    if (d->told_token && atomic_load(&tx->life) != d->told_token)
-        return false;
-    if (!atomic_compare_exchange_strong(&tx->claim, &none, mine) && none != mine)
-        return false;
-    if (!d->told_token || atomic_load(&tx->life) == d->told_token)
-        return true;
-    atomic_compare_exchange_strong(&tx->claim, &mine, 0);
-    return false;
+    uint64_t none = (uint64_t)reader << 32;
+    const uint64_t mine = none | d->life;
+    return reader && (atomic_compare_exchange_strong(&tx->tenancy, &none, mine) || none == mine);
 }
 
 /* Whether the life of the peer that reads `tx` is the one that writes our block, if any does yet.
  */
 static bool is_writer(const struct sw_direct_qp *d, const struct sw_block *tx)
 {
-    uint32_t writer = atomic_load(&d->rx->claim);
-    return !writer || writer == atomic_load(&tx->life);
+    uint32_t writer = sw_block_writer(d->rx);
+    return !writer || writer == sw_block_reader(tx);
 }
 
 /* The peer has reconnected under us. A reliable connection never recovers from that. The peer of an
@@ -380,14 +388,20 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     struct sw_block *tx = sw_inbox_block(peer->inbox, entry.block);
     if (d->rules[SW_UNREACHABLE].lost && !is_writer(d, tx))
         return false; /* its goodbye is on the way */
-    if (d->tx && d->tx != tx && !follow(qp, d))
+    const uint32_t reader = d->told_token ? d->told_token : sw_block_reader(tx);
+    if (atomic_load(&remote->bind_word) != word) /* the reader may be another one's */
         return false;
-    if (!claim(d, tx) || atomic_load(&remote->bind_word) != word)
+    if (d->tx && (d->tx != tx || d->tx_reader != reader) && !follow(qp, d))
+        return false;
+    if (!claim(d, tx, reader))
         return false;
     bool first = !d->tx;
-    if (first)
+    if (first) {
         d->recv_used = entry.rq_base;
+        d->access_seq = atomic_load(&tx->access_seq);
+    }
     d->tx = tx;
+    d->tx_reader = reader;
     atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
     d->remote = remote;
     derive(d, &entry, word);
@@ -434,17 +448,16 @@ bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
     if (__builtin_expect(!d->tx, 0) && !try_bind(qp, d))
         return false;
     for (int attempt = 0; attempt < 2; attempt++) {
-        /* The exchange orders the section's start before the reads of the peer's entries; the
-         * peer's side of it is sw_inbox_wait(). */
-        atomic_exchange(&d->tx->access_seq, ++d->access_seq);
-        if (__builtin_expect(atomic_load_explicit(&d->remote->bind_word, memory_order_acquire) ==
-                                 d->remote_word,
-                             1) &&
-            atomic_load_explicit(&d->peer->state, memory_order_relaxed) == SW_PEER_READY) {
-            d->accessing = true;
-            return true;
+        if (begin_access(d)) {
+            if (__builtin_expect(atomic_load_explicit(&d->remote->bind_word,
+                                                      memory_order_acquire) == d->remote_word,
+                                 1) &&
+                atomic_load_explicit(&d->peer->state, memory_order_relaxed) == SW_PEER_READY) {
+                d->accessing = true;
+                return true;
+            }
+            atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
         }
-        atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
         if (attempt == 0 &&
             !try_bind(qp, d)) /* RTR to RTS, or new rights: the same binding goes on */
             return false;

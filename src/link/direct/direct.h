@@ -125,6 +125,7 @@ struct sw_direct_qp {
     uint32_t told_block, told_token;
 
     struct sw_block *tx; /* in the peer's inbox; NULL: not bound */
+    uint32_t tx_reader;  /* life of the peer's QP that reads it */
     const struct sw_pub_qp *remote;
     uint64_t remote_word;
     uint32_t remote_qpn, remote_access, remote_pd, remote_recv_cq;

@@ -25,6 +25,8 @@
 #define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
 /* The same for a client that was found stopped the last time: each wait would be in vain. */
 #define STOPPED_WAIT_NS (2 * SW_NS_PER_MS)
+/* A client may be inside again by the time that it has been waited for: so often at most. */
+#define EVICTIONS 64
 #define KEPT_BLOCKS 256u /* at least */
 #define KEPT_BYTES 8192  /* of each: the line of counters, and the first records */
 
@@ -109,6 +111,13 @@ static uint32_t kept_blocks(const struct sw_inbox *inbox)
     return count < SW_INBOX_BLOCKS ? count : SW_INBOX_BLOCKS;
 }
 
+/* No block in use counts from 0, which is what a block reads as while it is wiped. */
+static void start_count(struct sw_block *block, uint32_t seq)
+{
+    if (seq || !atomic_load(&block->access_seq))
+        atomic_store(&block->access_seq, seq ? seq : 2);
+}
+
 int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
 {
     int rc = -ENOMEM;
@@ -123,6 +132,7 @@ int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
         inbox->users++;
         *out = inbox;
         *index = candidate;
+        start_count(sw_inbox_block(inbox->base, candidate), 0);
         rc = 0;
         break;
     }
@@ -152,19 +162,11 @@ static void wipe(struct sw_inbox *inbox, uint32_t index)
         memset(block, 0, SW_BLOCK_BYTES);
 }
 
-void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
+/* Its death may not have been seen yet: the engine may be the one who waits for it. */
+static bool is_gone(const struct sw_inbox *inbox)
 {
-    bool quiet = sw_inbox_wait(inbox, index);
-    if (quiet)
-        wipe(inbox, index);
-    pthread_mutex_lock(&sw_direct.lock);
-    if (quiet) /* else the block stays out of use until its client is gone */
-        __atomic_fetch_and(&inbox->used[index / 64], ~(1ull << index % 64), __ATOMIC_SEQ_CST);
-    inbox->users--;
-    bool unused = sw_inbox_unused(inbox);
-    pthread_mutex_unlock(&sw_direct.lock);
-    if (unused)
-        sw_engine_kick(); /* it frees the inbox */
+    return atomic_load(&inbox->dead) ||
+           sw_attach_has_hung_up(__atomic_load_n(&inbox->socket, __ATOMIC_RELAXED));
 }
 
 static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadline)
@@ -180,9 +182,7 @@ static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadlin
         if (atomic_load_explicit(&block->access_seq, memory_order_acquire) != seen ||
             atomic_load(&inbox->dead))
             return true;
-        if (spins % 4096 == 4095 &&
-            sw_attach_has_hung_up(__atomic_load_n(
-                &inbox->socket, __ATOMIC_RELAXED))) /* the engine may be the one who waits here */
+        if (spins % 4096 == 4095 && is_gone(inbox))
             return true;
         sw_cpu_relax();
         if (spins % 256 != 255)
@@ -199,6 +199,41 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
 {
     uint64_t deadline = 0;
     return wait_until(inbox, index, &deadline);
+}
+
+/* From here on no client's QP gets into the block that knows its count, or a former one. Returns
+ * where the next tenant counts from; 0: somebody stays inside. */
+static uint32_t evict(struct sw_inbox *inbox, uint32_t index)
+{
+    struct sw_block *block = sw_inbox_block(inbox->base, index);
+    for (int tries = 0; tries < EVICTIONS && sw_inbox_wait(inbox, index); tries++) {
+        uint32_t seen = atomic_load(&block->access_seq);
+        if ((seen & 1) && !is_gone(inbox))
+            continue;
+        uint32_t next = (seen + 2) & ~1u;
+        next += next ? 0 : 2;
+        if (atomic_compare_exchange_strong(&block->access_seq, &seen, next))
+            return next;
+    }
+    return 0;
+}
+
+void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
+{
+    const uint32_t seq = evict(inbox, index);
+    const bool quiet = seq != 0;
+    if (quiet) {
+        wipe(inbox, index);
+        start_count(sw_inbox_block(inbox->base, index), seq);
+    }
+    pthread_mutex_lock(&sw_direct.lock);
+    if (quiet) /* else the block stays out of use until its client is gone */
+        __atomic_fetch_and(&inbox->used[index / 64], ~(1ull << index % 64), __ATOMIC_SEQ_CST);
+    inbox->users--;
+    bool unused = sw_inbox_unused(inbox);
+    pthread_mutex_unlock(&sw_direct.lock);
+    if (unused)
+        sw_engine_kick(); /* it frees the inbox */
 }
 
 static void wait_client(struct sw_inbox *inbox)

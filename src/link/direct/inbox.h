@@ -114,13 +114,16 @@ struct sw_moved {
 };
 
 struct sw_block {
-    /* Odd while the client's QP is inside an access section. */
+    /* Odd while the client's QP is inside an access section. It goes on from tenancy to tenancy, so
+     * that a QP of an earlier one, who knows an older count, cannot get in. */
     _Alignas(64) _Atomic uint32_t access_seq;
-    _Atomic uint32_t claim;    /* generation of the client QP this block is bound to; 0: none yet */
     _Atomic uint32_t lost;     /* unreliable messages that found no receive or had a bad key */
     _Atomic uint32_t can_pull; /* 1: the client can read any memory of the owner (cma) */
+    /* Upper half: life of the owner's QP that reads the block, who writes it; 0: nobody's. Lower:
+     * life of the client's QP that writes it; 0: none yet. One word, so that a client who comes
+     * late never claims the block of somebody else. */
+    _Atomic uint64_t tenancy;
     struct sw_moved moved[2];
-    _Atomic uint32_t life; /* generation of the owner's QP that reads it, who writes this */
     /* What the client has consumed of the owner's rings: positions. */
     _Alignas(64) _Atomic uint32_t requests_consumed;
     _Atomic uint32_t request_bounce_consumed;
@@ -134,6 +137,16 @@ struct sw_block {
 static_assert(offsetof(struct sw_block, requests_consumed) == 64, "shared layout");
 static_assert(offsetof(struct sw_block, requests) == 4096, "shared layout");
 static_assert(sizeof(struct sw_block) <= SW_BLOCK_BYTES, "shared layout");
+
+static inline uint32_t sw_block_reader(const struct sw_block *block)
+{
+    return (uint32_t)(atomic_load(&block->tenancy) >> 32);
+}
+
+static inline uint32_t sw_block_writer(const struct sw_block *block)
+{
+    return (uint32_t)atomic_load(&block->tenancy);
+}
 
 /*
  * Datagrams: one ring for all the client's UD QPs towards all of the owner's. A record takes a run

@@ -44,7 +44,7 @@ static struct sw_direct_qp *open_lane(struct sw_qp *qp, struct sw_direct_qp *d, 
 
 static void close_lane(struct sw_direct_qp *lane)
 {
-    atomic_store(&lane->rx->life, 0); /* by this its stand-in knows */
+    atomic_store(&lane->rx->tenancy, 0); /* by this its stand-in knows */
     if (atomic_load(&lane->peer->state) == SW_PEER_READY)
         sw_peer_ring(lane->peer);
     sw_bind_close(lane);
@@ -289,7 +289,7 @@ static bool is_gone(struct sw_qp *qp)
         return true;
     if (atomic_load(&d->peer->state) != SW_PEER_READY)
         return false;
-    return atomic_load(&sw_inbox_block(d->peer->inbox, d->told_block)->life) != d->told_token;
+    return sw_block_reader(sw_inbox_block(d->peer->inbox, d->told_block)) != d->told_token;
 }
 
 void sw_lane_step(void)
