@@ -89,9 +89,11 @@ static void shared__another_file_of_the_same_name(void **state)
     (void)state;
     enum sw_adopt_reason why;
     char name[64];
+    if (getuid() == 0) /* root finds the file all the same, by its mapping */
+        skip();
     snprintf(name, sizeof(name), "/dev/shm/sw other %d", (int)getpid());
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 || getuid() == 0) /* root finds the file all the same, by its mapping */
+    if (fd < 0)
         skip();
     assert_int_equal(ftruncate(fd, PAGE), 0);
     uint8_t *base = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
