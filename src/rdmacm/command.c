@@ -46,6 +46,8 @@ static const struct {
     [RDMA_USER_CM_CMD_BIND] = COMMAND(bind, bind),
     [RDMA_USER_CM_CMD_RESOLVE_ADDR] = COMMAND(resolve_addr, resolve_addr),
     [RDMA_USER_CM_CMD_JOIN_MCAST] = COMMAND(join_mcast, join_mcast),
+    [SW_UCM_CMD_RESOLVE_IB_SERVICE] = COMMAND(resolve_ib_service, resolve_ib_service),
+    [SW_UCM_CMD_WRITE_CM_EVENT] = COMMAND(write_cm_event, write_cm_event),
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

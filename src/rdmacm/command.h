@@ -9,6 +9,7 @@
 
 #include <rdma/rdma_user_cm.h>
 
+#include "rdmacm/abi.h"
 #include "rdmacm/id.h"
 
 union sw_ucm_command {
@@ -32,6 +33,8 @@ union sw_ucm_command {
     struct rdma_ucm_join_ip_mcast join_ip_mcast;
     struct rdma_ucm_join_mcast join_mcast;
     struct rdma_ucm_migrate_id migrate_id;
+    struct sw_ucm_resolve_ib_service resolve_ib_service;
+    struct sw_ucm_write_cm_event write_cm_event;
 };
 
 struct sw_ucm_request {
@@ -47,12 +50,14 @@ int sw_ucm_create_id(struct sw_ucm_request *request);
 int sw_ucm_destroy_id(struct sw_ucm_request *request);
 int sw_ucm_migrate_id(struct sw_ucm_request *request);
 int sw_ucm_set_option(struct sw_ucm_request *request);
+int sw_ucm_write_cm_event(struct sw_ucm_request *request);
 /* command_address.c */
 int sw_ucm_bind_ip(struct sw_ucm_request *request);
 int sw_ucm_bind(struct sw_ucm_request *request);
 int sw_ucm_resolve_ip(struct sw_ucm_request *request);
 int sw_ucm_resolve_addr(struct sw_ucm_request *request);
 int sw_ucm_resolve_route(struct sw_ucm_request *request);
+int sw_ucm_resolve_ib_service(struct sw_ucm_request *request);
 /* command_query.c */
 int sw_ucm_query_route(struct sw_ucm_request *request);
 int sw_ucm_query(struct sw_ucm_request *request);

@@ -199,3 +199,14 @@ int sw_ucm_resolve_route(struct sw_ucm_request *request)
     sw_ucm_event_tell(id, rc ? SW_UCM_ROUTE_ERROR_EVENT : SW_UCM_ROUTE_RESOLVED_EVENT, rc);
     return 0;
 }
+
+/* Service records are kept by the subnet administrator of an InfiniBand fabric: no RoCE port has
+ * one, and the kernel says so by the same errors. */
+int sw_ucm_resolve_ib_service(struct sw_ucm_request *request)
+{
+    struct sw_ucm_id *id;
+    int rc = sw_ucm_id_find(request->channel, request->in.resolve_ib_service.id, &id);
+    if (rc)
+        return rc;
+    return id->dev && id->state == SW_UCM_ADDR_BOUND ? -EOPNOTSUPP : -EINVAL;
+}

@@ -176,3 +176,22 @@ int sw_ucm_set_option(struct sw_ucm_request *request)
         return -ENOSYS;
     }
 }
+
+/* An event of the program's own making, for whoever reads the ID's channel. */
+int sw_ucm_write_cm_event(struct sw_ucm_request *request)
+{
+    const struct sw_ucm_write_cm_event *in = &request->in.write_cm_event;
+    struct sw_ucm_id *id;
+    if (in->event != SW_UCM_USER_EVENT && in->event != SW_UCM_INTERNAL_EVENT)
+        return -EINVAL;
+    int rc = sw_ucm_id_find(request->channel, in->id, &id);
+    if (rc)
+        return rc;
+    struct sw_ucm_event *event =
+        sw_ucm_event_new(id, (enum sw_ucm_event_type)in->event, (int)in->status);
+    if (!event)
+        return -ENOMEM;
+    memcpy(&event->response.param, &in->param.arg, sizeof(in->param.arg));
+    sw_ucm_event_send(event);
+    return 0;
+}

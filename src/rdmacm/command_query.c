@@ -149,6 +149,13 @@ static int query_path(const struct sw_ucm_id *id, uint64_t to, size_t out_len)
     return sw_user_write(to, &response, len);
 }
 
+/* None: they were never resolved. */
+static int query_ib_service(uint64_t to, size_t out_len)
+{
+    const struct sw_ucm_query_ib_service_resp response = {.num_service_recs = 0};
+    return out_len < sizeof(response) ? -ENOSPC : sw_user_write(to, &response, sizeof(response));
+}
+
 int sw_ucm_query(struct sw_ucm_request *request)
 {
     const struct rdma_ucm_query *in = &request->in.query;
@@ -159,6 +166,8 @@ int sw_ucm_query(struct sw_ucm_request *request)
         return rc;
     if (in->option == RDMA_USER_CM_QUERY_PATH)
         return query_path(id, in->response, request->out_len);
+    if (in->option == SW_UCM_QUERY_IB_SERVICE)
+        return query_ib_service(in->response, request->out_len);
     if (in->option != RDMA_USER_CM_QUERY_ADDR && in->option != RDMA_USER_CM_QUERY_GID)
         return -ENOSYS;
     if (request->out_len < offsetof(struct rdma_ucm_query_addr_resp, ibdev_index))

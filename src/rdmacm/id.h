@@ -50,6 +50,10 @@ enum sw_ucm_event_type {
     SW_UCM_MULTICAST_ERROR_EVENT,
     SW_UCM_ADDR_CHANGE_EVENT,
     SW_UCM_TIMEWAIT_EXIT_EVENT,
+    SW_UCM_ADDRINFO_RESOLVED_EVENT,
+    SW_UCM_ADDRINFO_ERROR_EVENT,
+    SW_UCM_USER_EVENT,
+    SW_UCM_INTERNAL_EVENT,
 };
 
 /* How packets of a connection go. */

@@ -27,6 +27,24 @@ enum { /* of <rdma/rdma_cma.h> */
        MULTICAST_ERROR,
        ADDR_CHANGE,
        TIMEWAIT_EXIT,
+       ADDRINFO_RESOLVED,
+       ADDRINFO_ERROR,
+       USER,
+       INTERNAL,
+};
+
+/* What Linux 6.16 and 6.17 added: older headers lack it. */
+enum { RIG_CMD_RESOLVE_IB_SERVICE = 23, RIG_CMD_WRITE_CM_EVENT = 24, RIG_QUERY_IB_SERVICE = 3 };
+struct rig_resolve_ib_service {
+    uint32_t id, hole;
+    uint64_t service_id;
+    uint8_t service_name[64];
+    uint32_t flags, reserved;
+};
+struct rig_write_cm_event {
+    uint32_t id, reserved, event, status;
+    uint64_t arg; /* of a union with the parameters of other events */
+    uint8_t rest[296];
 };
 
 #define RIG_UID 0x1234500000000ull /* plus its number: the uid of an ID */

@@ -406,6 +406,53 @@ static void join__tells_the_address_of_the_group(void **state)
     assert_false(rig_has_event(fd));
 }
 
+/* Linux 6.17: RDMA_CM_EVENT_USER and _INTERNAL, with one argument of 64 bits. */
+static void write_cm_event__is_read_from_the_channel(void **state)
+{
+    (void)state;
+    struct rdma_ucm_event_resp event;
+    uint32_t reported;
+    struct rig_write_cm_event in = {
+        .id = create(RDMA_PS_TCP), .event = USER, .status = 77, .arg = 0x1122334455667788};
+    assert_int_equal(rig_command(fd, RIG_CMD_WRITE_CM_EVENT, &in, sizeof(in), 0), 0);
+    uint32_t id = in.id;
+    in.id = 60000;
+    assert_int_equal(rig_command(fd, RIG_CMD_WRITE_CM_EVENT, &in, sizeof(in), 0), ENOENT);
+    in.id = id;
+    in.event = ESTABLISHED; /* nobody makes these but the connection manager */
+    assert_int_equal(rig_command(fd, RIG_CMD_WRITE_CM_EVENT, &in, sizeof(in), 0), EINVAL);
+    in.event = INTERNAL;
+    in.arg = 1;
+    assert_int_equal(rig_command(fd, RIG_CMD_WRITE_CM_EVENT, &in, sizeof(in), 0), 0);
+    rig_expect(fd, USER, &event);
+    assert_int_equal(event.id, id);
+    assert_true(event.uid > RIG_UID);
+    assert_int_equal(event.status, 77);
+    uint64_t arg;
+    memcpy(&arg, &event.param, sizeof(arg));
+    assert_true(arg == 0x1122334455667788);
+    rig_expect(fd, INTERNAL, &event);
+    assert_int_equal(rig_destroy(fd, id, &reported), 0);
+    assert_int_equal(reported, 2);
+}
+
+/* As a kernel's RoCE device, which has no subnet administrator. */
+static void resolve_ib_service__is_for_infiniband(void **state)
+{
+    (void)state;
+    struct rig_resolve_ib_service in = {.id = create(RDMA_PS_TCP), .service_id = 1, .flags = 1};
+    uint32_t found = 99;
+    struct rdma_ucm_query query = {
+        .response = (uintptr_t)&found, .id = in.id, .option = RIG_QUERY_IB_SERVICE};
+    assert_int_equal(rig_command(fd, RIG_CMD_RESOLVE_IB_SERVICE, &in, sizeof(in), 0), EINVAL);
+    assert_int_equal(rig_bind(fd, in.id, "127.0.0.1", 0), 0);
+    assert_int_equal(rig_command(fd, RIG_CMD_RESOLVE_IB_SERVICE, &in, sizeof(in), 0), EOPNOTSUPP);
+    assert_int_equal(rig_command(fd, RDMA_USER_CM_CMD_QUERY, &query, sizeof(query), 3), ENOSPC);
+    assert_int_equal(rig_command(fd, RDMA_USER_CM_CMD_QUERY, &query, sizeof(query), sizeof(found)),
+                     0);
+    assert_int_equal(found, 0);
+}
+
 static void ids__fit_librdmacm(void **state)
 {
     (void)state;
@@ -466,6 +513,8 @@ int main(void)
         TEST(listen__binds_and_is_final),
         TEST(connection__commands_need_one),
         TEST(join__tells_the_address_of_the_group),
+        TEST(write_cm_event__is_read_from_the_channel),
+        TEST(resolve_ib_service__is_for_infiniband),
         TEST(ids__fit_librdmacm),
         TEST(close__of_the_last_descriptor_destroys_ids),
     };
