@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <isa-l/crc.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "wire/bytes.h"
@@ -20,12 +21,21 @@ enum {
 };
 enum { DONT_FRAGMENT = 0x40, IPV4_START = 0x45, IPV6_START = 0x6f };
 
+static atomic_bool by_tables;
+
+void sw_icrc_use_tables(bool tables)
+{
+    atomic_store(&by_tables, tables);
+}
+
 /*
  * ISA-L's code for AVX-512 leaves the upper halves of the vector registers in use, which makes all
  * SSE code after it several times slower (some 400 ns for each packet) until they are given up.
  */
 static uint32_t crc_add(uint32_t crc, const void *bytes, size_t len)
 {
+    if (__builtin_expect(atomic_load_explicit(&by_tables, memory_order_relaxed), 0))
+        return crc32_gzip_refl_base(crc, (uint8_t *)bytes, len);
     crc = crc32_gzip_refl(crc, bytes, len);
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx"))

@@ -138,6 +138,40 @@ static void refused_b(int sock, int param)
     vu_dev_close(&rig.dev);
 }
 
+/* What was asked for before the request that is refused is answered, however much it is. */
+#define READS_DUE 8
+
+static void after_reads_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    for (uint32_t i = 0; i < READS_DUE; i++) {
+        struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, i, 0, LONG_BYTES);
+        rig_post(&rig, &read);
+    }
+    struct vu_send bad = rig_send(&rig, IBV_WR_RDMA_WRITE, READS_DUE, 0, 64);
+    bad.rkey ^= 0x5a5a5a00;
+    rig_post(&rig, &bad);
+    for (uint32_t i = 0; i < READS_DUE; i++)
+        vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
+    vu_expect(rig.ep.scq, READS_DUE, IBV_WC_REM_ACCESS_ERR);
+    rig_bytes(&rig, 0, LONG_BYTES, B_FILL);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void after_reads_b(int sock, int param)
+{
+    (void)param;
+    struct rig_attr attr = {.fill = B_FILL};
+    struct rig rig;
+    rig_open(&rig, sock, &attr);
+    vu_barrier(sock);
+    VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
+    rig_close(&rig);
+}
+
 /* A receive of `param` bytes takes a SEND of 512, or one longer than any buffer on the way. */
 static void too_small_a(int sock, int param)
 {
@@ -359,6 +393,7 @@ const struct sem_case sem_errors[] = {
     REFUSED("faa_other_pd", IBV_WR_ATOMIC_FETCH_AND_ADD, OTHER_PD),
     REFUSED("faa_no_qp_right", IBV_WR_ATOMIC_FETCH_AND_ADD, NO_QP_RIGHT),
     REFUSED("faa_misaligned", IBV_WR_ATOMIC_FETCH_AND_ADD, MISALIGNED),
+    {"target_refuses__after_reads_that_are_due", after_reads_a, after_reads_b, 0},
     {"receive_too_small__511", too_small_a, too_small_b, 511},
     {"receive_too_small__long_message", too_small_a, too_small_b, 4096},
     {"receive_too_small__8", too_small_a, too_small_b, 8},

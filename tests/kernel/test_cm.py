@@ -18,6 +18,9 @@ from test_programs import Host, say  # noqa: E402
 
 NOT_IN_IMAGE = ['rstream', 'rcopy']
 SECONDS = 40
+SILENT, SILENT_MAC = '10.77.0.99', '02:77:00:00:00:63'  # packets to it are lost
+SILENCE_SECONDS = 120  # 16 requests, 4.3 s each
+GROUP, GROUP_IN_IGMP = '239.7.7.7', '070707EF'
 FAULTS = 'loss=3%,dup=3%,reorder=5%:2ms,seed=7'
 # Server and client; {to}: the server's address, {own}: that of the side it runs on. What both must print.
 CASES = [
@@ -27,7 +30,7 @@ CASES = [
     ('udaddy -c 3', 'udaddy -s {to} -c 3', 4, 'return status 0', 'return status 0'),
     ('udaddy -b {to} -f ip6', 'udaddy -s {to} -f ip6', 6, 'return status 0', 'return status 0'),
     ('rstream -b {to} -p {port} -S 4096 -C 100 -T v', 'rstream -s {to} -p {port} -S 4096 -C 100 -T v', 4, '4k', '4k'),
-    ('mckey -m 239.7.7.7 -b {own}', 'mckey -m 239.7.7.7 -b {own} -s', 4, 'return status 0', 'return status 0'),
+    (f'mckey -m {GROUP} -b {{own}}', f'mckey -m {GROUP} -b {{own}} -s', 4, 'return status 0', 'return status 0'),
 ]
 
 
@@ -51,12 +54,22 @@ def to_kernel(host, case, port):
     return say(status == 0 and client_says in text and server_says in theirs, f'to the kernel: {client.split()[0]} (IPv{family})', text, theirs)
 
 
+def has_joined():
+    """Whether our host is in the group: what is sent to it before is lost."""
+    groups = guest.peer('host', 'cat', '/proc/net/igmp').stdout
+    return GROUP_IN_IGMP in groups
+
+
 def from_kernel(host, case, port):
     """The kernel's client, our server."""
     server, client, family, server_says, client_says = case
     own, other = addresses(family)
     process = host.start(server.format(to=own, own=own, port=port))
     time.sleep(1)
+    for _ in range(50):
+        if GROUP not in server or has_joined():
+            break
+        time.sleep(0.1)
     theirs, status = guest.inside(f'timeout {SECONDS} {client.format(to=own, own=other, port=port)}')
     text, own_status = host.finish(process, 15)
     return say(status == 0 and own_status == 0 and server_says in text and client_says in theirs,
@@ -91,9 +104,31 @@ def killed_while_connected(host, port):
     """Our server sees the end of the kernel's client, which says DREQ for a process that was killed."""
     server = host.start(f'rping -s -a {guest.OWN} -p {port}')
     time.sleep(1)
-    guest.inside(f'spawn client {SECONDS} rping -c -a {guest.OWN} -p {port} -d; sleep 2; kill -9 $(pidof rping)')
+    guest.inside(f'spawn client {SECONDS} rping -c -a {guest.OWN} -p {port} -d; sleep 2; '
+                 f'for p in $(pidof rping); do grep -q {SILENT} /proc/$p/cmdline || kill -9 $p; done')
     text, _ = host.finish(server, 20)
     return say('DISCONNECT EVENT' in text, 'the kernel\'s client is killed: our server sees its end', text)
+
+
+class Silence:
+    """Both sides ask a host that never answers; it takes more than a minute, so it goes on beside the other cases."""
+
+    def __init__(self, host, port):
+        rule = f'ip neigh replace {SILENT} lladdr {SILENT_MAC} nud permanent dev'
+        guest.peer('host', *f'{rule} br0'.split())
+        line = f'rping -c -a {SILENT} -p {port} -C 1'
+        guest.inside(f'{rule} eth0; spawn silence {SILENCE_SECONDS} {line}')
+        self.host, self.start = host, time.monotonic()
+        self.process = host.start(line)
+
+    def judge(self):
+        """Gives up with the same event and status, after as long as the kernel."""
+        text, status = self.host.finish(self.process, SILENCE_SECONDS - (time.monotonic() - self.start))
+        seconds = time.monotonic() - self.start
+        theirs = guest.inside('while kill -0 $(cat /tmp/silence.pid) 2>/dev/null; do sleep 0.5; done; cat /tmp/silence.log')[0]
+        event = 'RDMA_CM_EVENT_UNREACHABLE, error -110'
+        return say(status != 0 and event in text and event in theirs and seconds > 60, 'nobody answers: UNREACHABLE, ETIMEDOUT on both sides',
+                   text, theirs)
 
 
 def copied(host, port):
@@ -131,13 +166,14 @@ def run(sidewire):
         if not path or not guest.push(path, name):
             print(f'FAIL {name}: not there (package rdmacm-utils)')
             return False
+    silence = Silence(host, port)
     for case in CASES:
         good &= to_kernel(host, case, port) & from_kernel(host, case, port + 1)
         port += 2
     for check in (copied, nobody_listens, killed_while_connected):
         good &= check(host, port)
         port += 2
-    return good & messages_lost(sidewire, port)
+    return good & messages_lost(sidewire, port) & silence.judge()
 
 
 if __name__ == '__main__':

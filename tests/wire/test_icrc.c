@@ -131,6 +131,13 @@ static void sw_icrc__equals_the_specification_by_bits(void **state)
 }
 
 /* The GSO case: one flow, an identification for each segment. */
+static void sw_icrc__by_tables(void **state)
+{
+    sw_icrc_use_tables(true);
+    sw_icrc__equals_the_specification_by_bits(state);
+    sw_icrc_use_tables(false);
+}
+
 static void sw_icrc_begin__takes_the_identification(void **state)
 {
     (void)state;
@@ -264,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(sw_icrc__equals_the_specification_by_bits, begin),
+        cmocka_unit_test_setup(sw_icrc__by_tables, begin),
         cmocka_unit_test_setup(sw_icrc_begin__takes_the_identification, begin),
         cmocka_unit_test_setup(sw_icrc_check__finds_every_identification, begin),
         cmocka_unit_test_setup(sw_icrc_check__at_every_length, begin),

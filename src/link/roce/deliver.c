@@ -59,7 +59,8 @@ static bool belongs(const struct sw_roce_qp *r, const struct sw_arrival *arrival
     return (service == SW_SERVICE_CNP || service == service_of(r->qp->type)) &&
            (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT &&
            IN6_ARE_ADDR_EQUAL(&arrival->source, &r->path.dest) &&
-           IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source);
+           IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source) &&
+           !sw_roce_life_is_over(r, arrival, packet);
 }
 
 /* Over UC one side alone may be connected again. A peer that counts from its first PSN again would
@@ -78,6 +79,7 @@ static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
                               const struct sw_arrival *arrival, const struct sw_packet *packet)
 {
     struct sw_progress progress;
+    r->first_port = r->first_port ? r->first_port : arrival->source_port;
     if (packet->opcode->service == SW_SERVICE_CNP) {
         r->counts.cnps_received++;
         if (r->ring)

@@ -3,6 +3,7 @@
 #include "link/roce/port.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "link/roce/holder.h"
 #include "link/roce/socket.h"
@@ -147,6 +149,31 @@ struct sw_ear *sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind ki
     return ear;
 }
 
+/* The least time of some tries. */
+static uint64_t crc_ns(const uint8_t *bytes, size_t len)
+{
+    uint64_t least_ns = UINT64_MAX;
+    for (int i = 0; i < 4; i++) {
+        uint64_t start_ns = sw_clock_ns();
+        sw_icrc_add(0, bytes, len);
+        uint64_t ns = sw_clock_ns() - start_ns;
+        least_ns = ns < least_ns ? ns : least_ns;
+    }
+    return least_ns;
+}
+
+/* QEMU without a hypervisor multiplies without carry bit by bit. */
+static void choose_crc(void)
+{
+    uint8_t bytes[1024] = {0};
+    sw_icrc_use_tables(true);
+    uint64_t tables_ns = crc_ns(bytes, sizeof(bytes));
+    sw_icrc_use_tables(false);
+    uint64_t ns = crc_ns(bytes, sizeof(bytes));
+    sw_icrc_use_tables(tables_ns < ns);
+    sw_debug("CRC of 1 KiB: %" PRIu64 " ns, by tables %" PRIu64 " ns", ns, tables_ns);
+}
+
 int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port_deliver_fn deliver,
                  void *arg)
 {
@@ -161,6 +188,7 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
     port->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (port->epoll < 0)
         return -errno;
+    choose_crc();
     int rc = sw_port_open_intake(port);
     if (!rc) {
         port->family_error[true] = open_family(port, true);

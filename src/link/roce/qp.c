@@ -14,15 +14,6 @@
 #define PIECES_MAX 40u              /* of one packet: a request's elements, and to spare */
 #define DOUBT_NS (5 * SW_NS_PER_MS) /* a burst of copies counts once */
 
-/* A connection's UDP source port never changes, as routers spread flows by it (IBTA annex
- * A17.4.4); the next one of the QP has another, by which it is known (deliver.c). */
-static uint8_t sender_of(const struct sw_qp *qp)
-{
-    static uint8_t lives[SW_MAX_QP]; /* with the QP locked */
-    uint32_t mixed = (qp->qpn ^ qp->dest_qpn) * 2654435761u;
-    return (uint8_t)((mixed >> 24) + lives[qp->index]++);
-}
-
 static int aim(struct sw_roce_qp *r)
 {
     enum { CAPABLE = 2 }; /* ECN, RFC 3168: routers may mark instead of drop */
@@ -35,7 +26,7 @@ static int aim(struct sw_roce_qp *r)
     sw_netdev_read(dev, &info);
     r->path.traffic_class = (uint8_t)((ah->grh.traffic_class & ~3u) | CAPABLE);
     r->path.hop_limit = ah->grh.hop_limit > 1 ? ah->grh.hop_limit : 0;
-    r->path.sender = sender_of(r->qp);
+    r->path.sender = sw_roce_life_source(r->qp);
     int rc = sw_roce_path_set(&r->path, own.gid.raw, ah->grh.dgid.raw, info.ifindex);
     return rc ? rc : sw_port_aim(&sw_roce.port, &r->path);
 }
@@ -123,6 +114,7 @@ static int connect_qp(struct sw_qp *qp)
     r->receives = qp->type != IBV_QPT_XRC_SEND;
     if (r->receives)
         init_responder(r);
+    sw_roce_life_begin(r);
     qp->link_state = r;
     sw_roce_list(qp);
     sw_qp_publish(qp, qp->state);
@@ -292,6 +284,10 @@ enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
     }
     if (r->ring && sw_roce_settle(r) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
+    if (r->is_ending && !sw_responder_has_word(&r->responder)) {
+        sw_qp_fail(r->qp, r->end_event);
+        return SW_ROCE_DEAD;
+    }
     plan(r, more);
     return SW_ROCE_ALIVE;
 }
@@ -327,7 +323,7 @@ static void find_another_way(struct sw_roce_qp *r, uint64_t now_ns)
     r->way.timeouts = q->counts.timeouts;
     if (!(timed_out && q->retry.backoff > 1) && !is_unheard(r, now_ns))
         return;
-    r->path.sender++;
+    r->path.sender = sw_roce_life_source(r->qp);
     sw_port_aim(&sw_roce.port, &r->path);
     sw_debug("QP 0x%x: no answers, another source port", r->qp->qpn);
 }
@@ -427,6 +423,7 @@ static void disconnect(struct sw_qp *qp)
         sw_roce_drop_claim(r);
     sw_roce_account(r);
     sw_flushing_drop(&r->flushing);
+    sw_roce_life_end(r);
     qp->link_state = NULL;
     sw_roce_bury(r);
 }

@@ -177,14 +177,13 @@ static void account(struct sw_roce_qp *r, const struct sw_demand *demand)
     r->qp->moved.received_packets++;
 }
 
-/* A refusal ends the connection, but not before it has been told. */
+/* A refusal ends the connection, but not before it has been told, after the answers to READs that
+ * are due before it. */
 static enum sw_roce_life end(struct sw_roce_qp *r, enum sw_verdict verdict, uint64_t now_ns)
 {
-    struct sw_qp *qp = r->qp;
-    if (sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
-        return SW_ROCE_DEAD;
-    sw_qp_fail(qp, sw_verdict_rules[verdict].responder_event);
-    return SW_ROCE_DEAD;
+    r->is_ending = true;
+    r->end_event = sw_verdict_rules[verdict].responder_event;
+    return sw_roce_emit(r, now_ns);
 }
 
 static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand *demand,

@@ -30,11 +30,15 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 
+enum { SW_ROCE_LIVES = 6 }; /* of which the packets are told from those of later ones */
+
 /* A connected queue pair; with the QP locked. */
 struct sw_roce_qp {
     struct sw_qp *qp;
     struct sw_roce_path path;
-    uint16_t peer_port;      /* the UDP source port of what it sent last; 0: nothing yet */
+    uint16_t peer_port;  /* the UDP source port of what it sent last; 0: nothing yet */
+    uint16_t first_port; /* and first */
+    uint16_t stale_ports[SW_ROCE_LIVES]; /* and first in the last lives with the same peer */
     struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
     bool receives;
     bool greeted;        /* by a packet of the peer */
@@ -53,6 +57,9 @@ struct sw_roce_qp {
     struct sw_recv_claim claim; /* the receive that a SEND in several packets goes to */
     bool claimed;
     uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
+
+    bool is_ending; /* once all is said: by a refusal, with this event */
+    int end_event;
 
     bool is_parked; /* a demand that is not concluded yet: a FLUSH that goes on */
     struct sw_demand parked;
@@ -116,6 +123,15 @@ void sw_roce_forget(struct sw_qp *qp);
 void sw_roce_wake_at(uint64_t due_ns);
 /* Freed by whoever receives next. */
 void sw_roce_bury(struct sw_roce_qp *r);
+
+/* life.c; with the QP locked. Which of the port's senders the connection uses, another one each
+ * time. */
+uint8_t sw_roce_life_source(const struct sw_qp *qp);
+void sw_roce_life_begin(struct sw_roce_qp *r);
+void sw_roce_life_end(const struct sw_roce_qp *r);
+/* Whether a packet was sent to a life before, by a Sidewire peer. */
+bool sw_roce_life_is_over(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                          const struct sw_packet *packet);
 
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
