@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <isa-l/crc.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "wire/bytes.h"
@@ -21,11 +20,11 @@ enum {
 };
 enum { DONT_FRAGMENT = 0x40, IPV4_START = 0x45, IPV6_START = 0x6f };
 
-static atomic_bool by_tables;
+static bool by_tables;
 
 void sw_icrc_use_tables(bool tables)
 {
-    atomic_store(&by_tables, tables);
+    by_tables = tables;
 }
 
 /*
@@ -34,7 +33,7 @@ void sw_icrc_use_tables(bool tables)
  */
 static uint32_t crc_add(uint32_t crc, const void *bytes, size_t len)
 {
-    if (__builtin_expect(atomic_load_explicit(&by_tables, memory_order_relaxed), 0))
+    if (__builtin_expect(by_tables, 0))
         return crc32_gzip_refl_base(crc, (uint8_t *)bytes, len);
     crc = crc32_gzip_refl(crc, bytes, len);
 #if defined(__x86_64__)

@@ -23,7 +23,7 @@
 enum { SW_ICRC_PREFIX_MAX = 8 + SW_IPV6_BYTES + SW_UDP_BYTES };
 
 /* Whether CRCs are computed by tables instead of carry-less multiplication: the results are the
- * same, and an emulated machine has them sooner. For the whole process. */
+ * same, and an emulated machine has them sooner. For the whole process, before it computes any. */
 void sw_icrc_use_tables(bool tables);
 
 /* All that is covered before the BTH, ready but for the lengths and the identification. Kept per

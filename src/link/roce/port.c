@@ -165,7 +165,10 @@ static uint64_t crc_ns(const uint8_t *bytes, size_t len)
 /* QEMU without a hypervisor multiplies without carry bit by bit. */
 static void choose_crc(void)
 {
+    static atomic_bool is_chosen;
     uint8_t bytes[1024] = {0};
+    if (atomic_exchange(&is_chosen, true))
+        return;
     sw_icrc_use_tables(true);
     uint64_t tables_ns = crc_ns(bytes, sizeof(bytes));
     sw_icrc_use_tables(false);
