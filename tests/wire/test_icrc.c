@@ -130,7 +130,6 @@ static void sw_icrc__equals_the_specification_by_bits(void **state)
     }
 }
 
-/* The GSO case: one flow, an identification for each segment. */
 static void sw_icrc__by_tables(void **state)
 {
     sw_icrc_use_tables(true);
@@ -138,6 +137,7 @@ static void sw_icrc__by_tables(void **state)
     sw_icrc_use_tables(false);
 }
 
+/* The GSO case: one flow, an identification for each segment. */
 static void sw_icrc_begin__takes_the_identification(void **state)
 {
     (void)state;

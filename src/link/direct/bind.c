@@ -275,6 +275,11 @@ static inline bool begin_access(struct sw_direct_qp *d)
     return true;
 }
 
+static inline void end_access(struct sw_direct_qp *d)
+{
+    atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
+}
+
 /* The peer's QP waits in RTR: the first sign of life from here makes it known as established (IBTA
  * Vol1 11.6.3.2). A one-sided operation would leave no trace there. */
 static void greet(struct sw_direct_qp *d, uint64_t word)
@@ -288,7 +293,7 @@ static void greet(struct sw_direct_qp *d, uint64_t word)
         record->len_bytes = 0;
         sw_record_publish(d, record, 1, false);
     }
-    atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
+    end_access(d);
     sw_peer_ring(d->peer);
 }
 
@@ -456,7 +461,7 @@ bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
                 d->accessing = true;
                 return true;
             }
-            atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
+            end_access(d);
         }
         if (attempt == 0 &&
             !try_bind(qp, d)) /* RTR to RTS, or new rights: the same binding goes on */
@@ -468,7 +473,7 @@ bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
 void sw_bind_leave(struct sw_direct_qp *d)
 {
     d->accessing = false;
-    atomic_store_explicit(&d->tx->access_seq, ++d->access_seq, memory_order_release);
+    end_access(d);
 }
 
 void sw_bind_leave_fenced(struct sw_direct_qp *d)

@@ -25,6 +25,8 @@
 #define ACCESS_WAIT_NS (1 * SW_NS_PER_S)
 /* The same for a client that was found stopped the last time: each wait would be in vain. */
 #define STOPPED_WAIT_NS (2 * SW_NS_PER_MS)
+/* No block in use counts from 0, which is what it reads as while it is wiped. */
+#define FIRST_COUNT 2u
 /* A client may be inside again by the time that it has been waited for: so often at most. */
 #define EVICTIONS 64
 #define KEPT_BLOCKS 256u /* at least */
@@ -111,13 +113,6 @@ static uint32_t kept_blocks(const struct sw_inbox *inbox)
     return count < SW_INBOX_BLOCKS ? count : SW_INBOX_BLOCKS;
 }
 
-/* No block in use counts from 0, which is what a block reads as while it is wiped. */
-static void start_count(struct sw_block *block, uint32_t seq)
-{
-    if (seq || !atomic_load(&block->access_seq))
-        atomic_store(&block->access_seq, seq ? seq : 2);
-}
-
 int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
 {
     int rc = -ENOMEM;
@@ -132,7 +127,9 @@ int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
         inbox->users++;
         *out = inbox;
         *index = candidate;
-        start_count(sw_inbox_block(inbox->base, candidate), 0);
+        uint32_t never_used = 0;
+        atomic_compare_exchange_strong(&sw_inbox_block(inbox->base, candidate)->access_seq,
+                                       &never_used, FIRST_COUNT);
         rc = 0;
         break;
     }
@@ -211,7 +208,7 @@ static uint32_t evict(struct sw_inbox *inbox, uint32_t index)
         if ((seen & 1) && !is_gone(inbox))
             continue;
         uint32_t next = (seen + 2) & ~1u;
-        next += next ? 0 : 2;
+        next = next ? next : FIRST_COUNT;
         if (atomic_compare_exchange_strong(&block->access_seq, &seen, next))
             return next;
     }
@@ -224,7 +221,7 @@ void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
     const bool quiet = seq != 0;
     if (quiet) {
         wipe(inbox, index);
-        start_count(sw_inbox_block(inbox->base, index), seq);
+        atomic_store(&sw_inbox_block(inbox->base, index)->access_seq, seq);
     }
     pthread_mutex_lock(&sw_direct.lock);
     if (quiet) /* else the block stays out of use until its client is gone */
