@@ -36,6 +36,27 @@ struct sw_icrc_flow {
 };
 void sw_icrc_flow_init(struct sw_icrc_flow *flow, const struct sw_flow *from);
 
+/* What packets of one flow that follow each other have in common: the CRC up to the ninth byte of
+ * the BTH, for identification 0. Where they differ in that it is computed again. All zeros to begin
+ * with; for one flow. */
+struct sw_icrc_stem {
+    size_t datagram_len;
+    uint32_t crc;
+    uint8_t bth[8];
+    bool dont_fragment;
+};
+
+/* What the ICRC covers of the sender's IPv4 header and a UDP socket does not show. */
+struct sw_ip_id {
+    uint16_t id;
+    bool dont_fragment;
+};
+
+/* Writes the ICRC at the end of a datagram, which is there from the BTH to the pad; `len` counts
+ * the ICRC. */
+void sw_icrc_seal(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem, uint16_t ip_id,
+                  uint8_t *datagram, size_t len);
+
 /* A packet in pieces: begin() with its headers (BTH and extended, at most SW_HEADERS_MAX), add()
  * for each piece of payload, finish(). */
 uint32_t sw_icrc_begin(const struct sw_icrc_flow *flow, uint16_t ip_id, const uint8_t *headers,
@@ -52,18 +73,13 @@ struct sw_icrc_rewind {
     uint32_t power;
 };
 
-/* What the ICRC covers of the sender's IPv4 header and a UDP socket does not show. */
-struct sw_ip_id {
-    uint16_t id;
-    bool dont_fragment;
-};
-
 /* Whether the ICRC at the end of a datagram of this flow is right, for any identification if it
  * came by IPv4. *ip_id is the one to be tried first: that of the packet before and one more is a
  * good guess, 0 with DF at the beginning. A wrong guess costs some 50 ns. On success *ip_id is what
  * the sender had. Of damaged packets one in 2^15 passes (over IPv6, one in 2^32). Datagrams that
  * sw_packet_decode() refuses as truncated are wrong. */
-bool sw_icrc_check(const struct sw_icrc_flow *flow, const uint8_t *datagram, size_t len,
-                   struct sw_icrc_rewind *rewind, struct sw_ip_id *ip_id);
+bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
+                   const uint8_t *datagram, size_t len, struct sw_icrc_rewind *rewind,
+                   struct sw_ip_id *ip_id);
 
 #endif

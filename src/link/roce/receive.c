@@ -96,9 +96,10 @@ static uint32_t slot_of(const struct sw_port *port, const uint8_t *packet, uint3
 static bool is_intact(struct sw_port *port, const struct sw_arrival *arrival, uint32_t index)
 {
     struct sw_icrc_flow flow;
+    struct sw_icrc_stem stem = {0};
     struct sw_ip_id ip_id = {.id = (uint16_t)index, .dont_fragment = true};
     sw_roce_icrc(&arrival->source, &arrival->dest, arrival->source_port, port->udp_port, &flow);
-    return sw_icrc_check(&flow, arrival->bytes, arrival->len_bytes, &port->rewind, &ip_id);
+    return sw_icrc_check(&flow, &stem, arrival->bytes, arrival->len_bytes, &port->rewind, &ip_id);
 }
 
 static struct sw_netdev *device_of(const struct sw_arrival *arrival)

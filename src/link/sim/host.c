@@ -271,8 +271,10 @@ void sw_sim_host_receive(struct sw_sim_host *host, const struct sw_sim_packet *p
     struct sw_ip_id found = {.id = 0, .dont_fragment = true};
     struct sw_sim_world *world = host->net->world;
     const struct sw_icrc_flow *flow = &host->flows[2 * packet->from + 1];
+    struct sw_icrc_stem stem = {0};
     if (sw_packet_decode(packet->bytes, packet->len, &decoded) != SW_PACKET_FAULT_NONE ||
-        !sw_icrc_check(flow, packet->bytes, packet->len, host->rewind, &found) || found.id != 0) {
+        !sw_icrc_check(flow, &stem, packet->bytes, packet->len, host->rewind, &found) ||
+        found.id != 0) {
         host->bad_packets++;
         sw_sim_trace(world, "bad", packet->from, packet->to);
         return;
