@@ -132,6 +132,13 @@ static void gain_end(struct sw_requester *r, const struct gain *before, uint64_t
         sw_congestion_on_ack(&r->congestion, packets, rtt_ns, r->retry.min_ns, now_ns);
 }
 
+/* Whether the response of this PSN has come: a refusal is about a duplicate then. */
+static bool has_come(const struct sw_requester *r, uint32_t seq)
+{
+    return sw_flight_bit(r->flight.acked, seq) &&
+           sw_request_is_answered(sw_requester_at(r, sw_requester_find(r, seq)));
+}
+
 /* A refusal holds once everything before it is settled: its answers may still be on their way. */
 static void refuse(struct sw_requester *r, uint32_t seq, enum sw_failure failure, uint8_t syndrome)
 {
@@ -221,6 +228,7 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
         return;
     bool ack = class == SW_AETH_ACK, gap = class == SW_AETH_NAK && value == SW_NAK_CODE_PSN;
     struct bitmap map = {packet->payload, r->peer_selective && gap ? packet->payload_len * 8 : 0};
+    const bool refuses = class == SW_AETH_NAK && !gap && !has_come(r, seq);
     uint64_t rtt_ns = ack ? measure(r, seq, now_ns) : 0;
     r->counts.naks += class == SW_AETH_NAK;
     r->counts.gaps += gap;
@@ -234,7 +242,7 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
         receive_still_missing(r, seq, now_ns);
     else if (gap)
         receive_gap(r, seq, now_ns);
-    else if (class == SW_AETH_NAK && !gap)
+    else if (refuses)
         refuse(r, seq, SW_FAILURE_NAK, syndrome);
 }
 

@@ -12,12 +12,15 @@ static struct sw_answer *answer_at(const struct sw_responder *r, uint32_t i)
     return (struct sw_answer *)&r->answers[(r->answer_head + i) % SW_RESPONDER_ANSWERS];
 }
 
+static const uint8_t ACKED = SW_AETH_NO_CREDITS; /* no end-to-end flow control: 9.7.7.2 */
+
 void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand, uint64_t original)
 {
     bool reads = demand->kind == SW_DEMAND_READ;
     bool swaps = demand->kind == SW_DEMAND_CMP_SWAP || demand->kind == SW_DEMAND_FETCH_ADD;
     *answer_at(r, r->answer_count++) = (struct sw_answer){
         .kind = swaps ? SW_PACKET_ATOMIC_ACK : SW_PACKET_READ_RESPONSE,
+        .syndrome = ACKED,
         .duplicate = demand->duplicate,
         .seq = demand->seq,
         .count = demand->count,
@@ -38,6 +41,17 @@ void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand,
     r->saved[r->saved_next].original = original;
     r->saved_next = (r->saved_next + 1) % slots;
     r->saved_count += r->saved_count < slots;
+}
+
+void sw_responder_refuse_again(struct sw_responder *r, const struct sw_demand *demand,
+                               uint8_t syndrome)
+{
+    sw_responder_answer(r, demand, 0);
+    struct sw_answer *answer = answer_at(r, r->answer_count - 1);
+    answer->kind = SW_PACKET_ACK;
+    answer->syndrome = syndrome;
+    answer->count = 1;
+    answer->len_bytes = 0;
 }
 
 void sw_responder_replay(struct sw_responder *r, const struct sw_demand *demand)
@@ -80,8 +94,6 @@ static void begin(const struct sw_responder *r, enum sw_packet_kind kind, enum s
     out->offset = out->addr = 0;
 }
 
-static const uint8_t ACKED = SW_AETH_NO_CREDITS; /* no end-to-end flow control: 9.7.7.2 */
-
 static void emit_cnp(struct sw_responder *r, struct sw_emission *out)
 {
     r->cnp_wanted = false;
@@ -90,6 +102,14 @@ static void emit_cnp(struct sw_responder *r, struct sw_emission *out)
     out->packet.bth.becn = true;
     out->packet.bth.mig_req = false;
     out->packet.bth.reserved7 = 0;
+}
+
+/* The oldest answer is out, or given up. */
+static void end_answer(struct sw_responder *r)
+{
+    r->outstanding -= !answer_at(r, 0)->duplicate;
+    r->answer_head = (r->answer_head + 1) % SW_RESPONDER_ANSWERS;
+    r->answer_count--;
 }
 
 /* One packet of the oldest answer. */
@@ -101,7 +121,7 @@ static void emit_answer(struct sw_responder *r, uint64_t now_ns, struct sw_emiss
     enum sw_position place = (enum sw_position)((first ? SW_FIRST : 0) | (last ? SW_LAST : 0));
     begin(r, (enum sw_packet_kind)answer->kind, place, answer->seq + index, out);
     if (place != SW_MIDDLE)
-        out->packet.aeth = (struct sw_aeth){.syndrome = ACKED, .msn = answer->msn};
+        out->packet.aeth = (struct sw_aeth){.syndrome = answer->syndrome, .msn = answer->msn};
     out->packet.original = answer->original;
     uint64_t offset = (uint64_t)index << r->mtu_shift, left = answer->len_bytes - offset;
     if (answer->len_bytes) {
@@ -113,11 +133,9 @@ static void emit_answer(struct sw_responder *r, uint64_t now_ns, struct sw_emiss
     }
     if (r->congestion.paced)
         sw_congestion_on_send(&r->congestion, out->packet.payload_len + RESPONSE_OVERHEAD, now_ns);
-    if (last) {
-        r->outstanding -= !answer->duplicate;
-        r->answer_head = (r->answer_head + 1) % SW_RESPONDER_ANSWERS;
-        r->answer_count--;
-    }
+    r->repeats = answer->duplicate;
+    if (last)
+        end_answer(r);
 }
 
 /* Whether the gap that was to be told of is still there. */
@@ -176,13 +194,22 @@ uint64_t sw_responder_due_ns(const struct sw_responder *r)
                                                   : UINT64_MAX;
 }
 
-void sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out)
+bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out)
 {
+    const uint32_t seq = sw_seq_of(r->expected, out->packet.bth.psn);
+    if (r->repeats) {
+        if (!(out->packet.opcode->position & SW_LAST))
+            end_answer(r); /* the rest of it would be no better */
+        begin(r, SW_PACKET_ACK, SW_ONLY, seq, out);
+        out->packet.aeth = (struct sw_aeth){.syndrome = syndrome, .msn = r->msn};
+        return false;
+    }
     r->answer_count = 0;
     r->outstanding = 0;
     sw_responder_refuse(r, syndrome);
-    r->remark_seq = sw_seq_of(r->expected, out->packet.bth.psn);
+    r->remark_seq = seq;
     emit_remark(r, out);
+    return true;
 }
 
 void sw_responder_congested(struct sw_responder *r, uint64_t now_ns)

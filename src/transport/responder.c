@@ -328,6 +328,8 @@ void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *deman
     if (demand->duplicate) {
         if (class == SW_AETH_ACK)
             sw_responder_answer(r, demand, 0);
+        else if (class == SW_AETH_NAK)
+            sw_responder_refuse_again(r, demand, outcome->syndrome);
         return;
     }
     switch (class) {

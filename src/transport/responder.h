@@ -77,7 +77,8 @@ struct sw_responder_config {
 
 /* A response that waits to be sent, in the order of execution. */
 struct sw_answer {
-    uint8_t kind; /* enum sw_packet_kind: READ_RESPONSE, ATOMIC_ACK */
+    uint8_t kind; /* enum sw_packet_kind: READ_RESPONSE, ATOMIC_ACK; ACK: a refused duplicate */
+    uint8_t syndrome;
     bool duplicate;
     uint32_t seq, count, index; /* response packets, and how many of them are sent */
     uint32_t msn, rkey;
@@ -98,6 +99,7 @@ struct sw_responder {
     uint32_t msn;      /* messages completed */
     uint8_t mtu_shift;
     bool dead, peer_selective;
+    bool repeats;    /* the response that next() gave last was to a duplicate */
     bool gap_told;   /* one NAK a gap */
     bool rnr_told;   /* and what follows is dropped until the request comes again */
     uint8_t untold;  /* early packets since the peer was told of the gap */
@@ -156,9 +158,10 @@ bool sw_responder_next(struct sw_responder *r, uint64_t now_ns, struct sw_emissi
 /* When next() will have something by the passing of time alone; UINT64_MAX: never. */
 uint64_t sw_responder_due_ns(const struct sw_responder *r);
 
-/* The memory of the READ response that next() just gave is gone: makes a NAK of the emission, and
- * the machine is dead. */
-void sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out);
+/* The memory of the READ response that next() just gave is gone: makes a NAK of the emission. true:
+ * the machine is dead. false: it was the response to a duplicate, which the peer may have had long
+ * ago. */
+bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out);
 
 /* The link saw a packet of this QP marked CE: a CNP, at most every 50 us. */
 void sw_responder_congested(struct sw_responder *r, uint64_t now_ns);

@@ -14,6 +14,11 @@ void sw_responder_refuse(struct sw_responder *r, uint8_t syndrome);
 /* Queues the response to a READ, atomic, ATOMIC WRITE or FLUSH; there must be room. */
 void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand, uint64_t original);
 
+/* The same for a duplicate that may not be executed again: a NAK, which ends nothing here. The peer
+ * takes it if it still waits for the answer, and ignores it otherwise. */
+void sw_responder_refuse_again(struct sw_responder *r, const struct sw_demand *demand,
+                               uint8_t syndrome);
+
 /* The same for a duplicate atomic, if its result is still known. */
 void sw_responder_replay(struct sw_responder *r, const struct sw_demand *demand);
 

@@ -73,7 +73,7 @@ static void answer(struct feed *feed)
         feed_needs(!out.packet.opcode->is_request);
         feed_needs(out.packet.payload_len <= r.config.mtu_bytes);
         if (out.source == SW_PAYLOAD_MEMORY && i == 0 && feed_u8(feed) == 7)
-            sw_responder_unreadable(&r, 0x62, &out);
+            (void)sw_responder_unreadable(&r, 0x62, &out);
     }
 }
 

@@ -290,6 +290,40 @@ static void reads__a_refusal_waits_for_the_answers_before_it(void **state)
     rig_failed(&rig, SW_FAILURE_NAK, RIG_NAK_ACCESS);
 }
 
+/* It was asked for again too early, and the memory was gone by then. */
+static void reads__a_refusal_of_what_has_come_is_none(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_WRITE, 8, 0);
+    rig_post(&rig, SW_REQUEST_READ, 8, 0);
+    rig_post(&rig, SW_REQUEST_READ, 8, 0);
+    rig_post(&rig, SW_REQUEST_WRITE, 8, 0);
+    assert_int_equal(rig_drain(&rig), 4);
+    rig_answer(&rig, 0x10, 102, RIG_ACK, 8); /* it has overtaken the other one */
+    rig_done(&rig, 1);
+    rig_answer(&rig, 0x11, 102, RIG_NAK_ACCESS, 0);
+    rig_done(&rig, 1);
+    rig_answer(&rig, 0x10, 101, RIG_ACK, 8);
+    rig_done(&rig, 3);
+    rig_answer(&rig, 0x11, 101, RIG_NAK_ACCESS, 0);
+    rig_ack(&rig, 103);
+    rig_done(&rig, 4);
+}
+
+static void reads__a_refusal_of_what_was_asked_for_again(void **state)
+{
+    (void)state;
+    start(false);
+    rig_post(&rig, SW_REQUEST_READ, 2 * RIG_MTU, 0);
+    rig_sends(&rig, 0x0c, 100);
+    rig_answer(&rig, 0x0d, 100, RIG_ACK, RIG_MTU);
+    rig_tick(&rig);
+    rig_sends(&rig, 0x0c, 101);
+    rig_answer(&rig, 0x11, 101, RIG_NAK_ACCESS, 0);
+    rig_failed(&rig, SW_FAILURE_NAK, RIG_NAK_ACCESS);
+}
+
 static void reads__one_that_waits_behind_a_gap_is_not_lost(void **state)
 {
     (void)state;
@@ -325,6 +359,8 @@ int main(void)
         cmocka_unit_test(reads__a_lost_atomic_is_sent_again_with_its_psn),
         cmocka_unit_test(reads__flush_and_atomic_write),
         cmocka_unit_test(reads__a_refusal_waits_for_the_answers_before_it),
+        cmocka_unit_test(reads__a_refusal_of_what_has_come_is_none),
+        cmocka_unit_test(reads__a_refusal_of_what_was_asked_for_again),
         cmocka_unit_test(reads__one_that_waits_behind_a_gap_is_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,11 +184,12 @@ static enum added add(struct sw_roce_qp *r, struct sw_batch *batch, struct sw_em
     if (reads)
         sw_mr_serve_begin(r->qp->index);
     if (!find_payload(r, emission, pieces, &out)) {
-        result = reads ? ADDED_LAST_WORD : NOT_ADDED;
+        const uint8_t refusal = sw_verdict_rules[SW_NAK_ACCESS].aeth_syndrome;
+        if (!reads)
+            result = NOT_ADDED;
+        else if (sw_responder_unreadable(&r->responder, refusal, emission))
+            result = ADDED_LAST_WORD;
         out.piece_count = out.payload_bytes = 0;
-        if (reads)
-            sw_responder_unreadable(&r->responder, sw_verdict_rules[SW_NAK_ACCESS].aeth_syndrome,
-                                    emission);
     }
     if (result != NOT_ADDED) {
         out.header_bytes =

@@ -119,8 +119,9 @@ static const uint8_t *payload_of(struct sw_sim_qp *qp, struct sw_emission *emiss
         enum sw_verdict verdict = sw_sim_may_read(qp, emission->addr, len, emission->rkey);
         if (verdict == SW_ACK)
             return sw_sim_host_at(host, emission->addr);
-        sw_responder_unreadable(&qp->responder, sw_verdict_rules[verdict].aeth_syndrome, emission);
-        sw_sim_qp_die(qp);
+        if (sw_responder_unreadable(&qp->responder, sw_verdict_rules[verdict].aeth_syndrome,
+                                    emission))
+            sw_sim_qp_die(qp);
         return NULL;
     }
     case SW_PAYLOAD_BYTES:
