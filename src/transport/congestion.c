@@ -158,6 +158,11 @@ bool sw_congestion_may_send(struct sw_congestion *c, uint32_t out, uint64_t now_
     return false;
 }
 
+bool sw_congestion_spaces(const struct sw_congestion *c)
+{
+    return c->paced || c->window < ONE;
+}
+
 uint64_t sw_congestion_due_ns(const struct sw_congestion *c)
 {
     return c->next_ns;

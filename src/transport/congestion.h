@@ -45,6 +45,8 @@ struct sw_congestion {
 void sw_congestion_init(struct sw_congestion *c, const struct sw_congestion_config *config);
 /* Whether a packet may go while `out` are on their way. */
 bool sw_congestion_may_send(struct sw_congestion *c, uint32_t out, uint64_t now_ns);
+/* Whether packets are kept apart in time, rather than by what is on its way alone. */
+bool sw_congestion_spaces(const struct sw_congestion *c);
 /* When pacing alone keeps a packet back: until when. 0: it does not. */
 uint64_t sw_congestion_due_ns(const struct sw_congestion *c);
 void sw_congestion_on_send(struct sw_congestion *c, uint32_t bytes, uint64_t now_ns);

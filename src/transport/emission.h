@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One packet that a machine wants sent: headers, and where its payload comes from. The link adds
- * the path (addresses, ports, TOS) and the ICRC. */
+/*
+ * A packet that a machine wants sent: headers, and where its payload comes from. The link adds the
+ * path (addresses, ports, TOS) and the ICRC.
+ *
+ * Or a run of packets: the payload goes on from packet to packet, each has payload_len bytes of it
+ * and the headers of the one before, but with the next PSN and, where there is a RETH, the address
+ * behind (sw_packet_step). An AckReq is meant for the last one alone.
+ */
 #ifndef SW_TRANSPORT_EMISSION_H
 #define SW_TRANSPORT_EMISSION_H
 
 #include "wire/packet.h"
+#include "wire/psn.h"
 
 /* As far as a machine keeps count of single packets: PSNs on their way at the requester, and
  * packets after a gap at the responder. A NAK can speak of all of them. */
@@ -17,13 +24,14 @@
 
 enum sw_payload_source {
     SW_PAYLOAD_NONE,
-    SW_PAYLOAD_REQUEST, /* bytes [offset, offset+payload_len) of the data of request `position` */
+    SW_PAYLOAD_REQUEST, /* bytes of the data of request `position`, from `offset` on */
     SW_PAYLOAD_MEMORY,  /* bytes [addr, addr+payload_len) of the responder's memory by `rkey` */
     SW_PAYLOAD_BYTES,   /* in `bytes` */
 };
 
 struct sw_emission {
     struct sw_packet packet; /* all headers and payload_len; payload is NULL */
+    uint32_t count;          /* of packets: at least 1 */
     enum sw_payload_source source;
     uint32_t position; /* of the request it belongs to, if a requester made it */
     uint32_t rkey;
@@ -31,5 +39,15 @@ struct sw_emission {
     uint64_t addr;
     uint8_t bytes[SW_EMISSION_BYTES];
 };
+
+/* Takes the first packet off a run: for who sends them one by one. */
+static inline void sw_emission_step(struct sw_emission *emission)
+{
+    struct sw_packet *packet = &emission->packet;
+    emission->count--;
+    emission->offset += packet->payload_len;
+    packet->reth.addr += packet->payload_len;
+    packet->bth.psn = sw_psn_add(packet->bth.psn, 1);
+}
 
 #endif

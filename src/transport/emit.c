@@ -49,7 +49,15 @@ static void fill_bth(struct sw_requester *r, const struct sw_request *request, u
     packet->srq_num = request->srq_num;
 }
 
-/* A packet of a SEND or WRITE. */
+/*
+ * A packet of a SEND or WRITE.
+ *
+ * Only packets of one length leave the kernel in one message, and arrive in one. A WRITE First is
+ * longer than what follows it, so among ourselves a long WRITE goes as a sequence of short ones,
+ * as many as it would have packets anyway. The kernel and hardware have more to do for a message
+ * than for a packet: they get First, Middle and Last. So does what ends in a completion there,
+ * which tells the length of the whole.
+ */
 static void fill_data(struct sw_requester *r, const struct sw_request *request, uint32_t seq,
                       struct sw_emission *out)
 {
@@ -57,13 +65,17 @@ static void fill_data(struct sw_requester *r, const struct sw_request *request, 
     uint32_t offset = index << r->mtu_shift, left = request->len_bytes - offset;
     enum sw_position place = (enum sw_position)((index == 0 ? SW_FIRST : 0) |
                                                 (index + 1 == request->count ? SW_LAST : 0));
+    if (request->is_split)
+        place = SW_ONLY;
     fill_bth(r, request, seq, place, out);
     out->offset = offset;
     out->packet.payload_len = left < r->config.mtu_bytes ? left : r->config.mtu_bytes;
     out->source = out->packet.payload_len ? SW_PAYLOAD_REQUEST : SW_PAYLOAD_NONE;
-    if (index == 0 && request->kind == SW_REQUEST_WRITE)
-        out->packet.reth = (struct sw_reth){
-            .addr = request->remote_addr, .rkey = request->rkey, .len_bytes = request->len_bytes};
+    if (place & SW_FIRST && request->kind == SW_REQUEST_WRITE)
+        out->packet.reth = (struct sw_reth){.addr = request->remote_addr + offset,
+                                            .rkey = request->rkey,
+                                            .len_bytes = request->is_split ? out->packet.payload_len
+                                                                           : request->len_bytes};
 }
 
 /* A READ request for [seq, seq+count), or any other that fits one packet and has an answer. */
@@ -96,6 +108,7 @@ static void fill(struct sw_requester *r, uint32_t position, uint32_t seq, uint32
     const struct sw_request *request = sw_requester_at(r, position);
     out->packet = (struct sw_packet){0};
     out->source = SW_PAYLOAD_NONE;
+    out->count = 1;
     out->position = position;
     out->offset = 0;
     if (sw_request_is_answered(request))
@@ -104,16 +117,22 @@ static void fill(struct sw_requester *r, uint32_t position, uint32_t seq, uint32
         fill_data(r, request, seq, out);
 }
 
-/* Asks for an answer at the end of messages, and so often that the window opens before it is full.
- * The packet is already counted as sent. */
-static void ask(struct sw_requester *r, struct sw_emission *out)
+/* After how many packets an answer is asked for: so that the window opens before it is full. */
+static uint32_t ask_every(const struct sw_requester *r)
+{
+    uint32_t window = sw_congestion_window(&r->congestion);
+    return window / 2 < ASK_EVERY ? window / 2 : ASK_EVERY;
+}
+
+/* Asks for an answer at the end of requests, and now and then. The packets are already counted as
+ * sent. */
+static void ask(struct sw_requester *r, bool ends_request, struct sw_emission *out)
 {
     uint32_t window = sw_congestion_window(&r->congestion), sent = sw_flight_out(&r->flight);
-    uint32_t often = window / 2 < ASK_EVERY ? window / 2 : ASK_EVERY;
-    r->unasked++;
-    out->packet.bth.ack_req = r->config.service != SW_SERVICE_UC &&
-                              (out->packet.opcode->position & SW_LAST || r->unasked >= often ||
-                               sent >= window || sw_flight_room(&r->flight) == 0);
+    r->unasked += out->count;
+    out->packet.bth.ack_req =
+        r->config.service != SW_SERVICE_UC && (ends_request || r->unasked >= ask_every(r) ||
+                                               sent >= window || sw_flight_room(&r->flight) == 0);
     if (out->packet.bth.ack_req)
         r->unasked = 0;
 }
@@ -146,7 +165,8 @@ static bool emit_again(struct sw_requester *r, uint64_t now_ns, struct sw_emissi
     fill(r, position, seq, count, out);
     sw_flight_resend(f, seq, count, now_ns);
     r->counts.resent++;
-    ask(r, out);
+    const struct sw_request *request = sw_requester_at(r, position);
+    ask(r, sw_request_is_answered(request) || seq + 1 == request->seq + request->count, out);
     if (f->lost_count == 0) {
         out->packet.bth.ack_req = true; /* the end of what is sent again */
         r->unasked = 0;
@@ -181,13 +201,36 @@ static bool may_begin(const struct sw_requester *r, const struct sw_request *req
     return !(request->flags & SW_REQUEST_FENCE) || r->reads.count == 0;
 }
 
-static bool emit_new(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out)
+static uint32_t fewer(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many of the packets of a SEND or WRITE from `seq` on are alike and may go now. */
+static uint32_t run_of(const struct sw_requester *r, const struct sw_request *request, uint32_t seq,
+                       uint32_t most)
+{
+    const uint32_t index = seq - request->seq, left = request->count - index;
+    const uint32_t whole = (request->len_bytes >> r->mtu_shift) - index; /* not cut short */
+    const uint32_t window = sw_congestion_window(&r->congestion), out = sw_flight_out(&r->flight);
+    const bool begins = index == 0 && !request->is_split;
+    uint32_t alike = request->is_split ? fewer(left, whole) : left - 1;
+    if (begins || sw_congestion_spaces(&r->congestion) || out >= window ||
+        r->unasked >= ask_every(r))
+        return 1;
+    alike = fewer(fewer(alike, most), fewer(window - out, ask_every(r) - r->unasked));
+    alike = fewer(alike, sw_flight_room(&r->flight));
+    return alike ? alike : 1;
+}
+
+static bool emit_new(struct sw_requester *r, uint64_t now_ns, uint32_t most,
+                     struct sw_emission *out)
 {
     struct sw_flight *f = &r->flight;
     if (r->sent == r->tail)
         return false;
-    const struct sw_request *request = sw_requester_at(r, r->sent);
-    bool answered = sw_request_is_answered(request);
+    struct sw_request *request = sw_requester_at(r, r->sent);
+    const bool answered = sw_request_is_answered(request);
     if (f->next == request->seq && !may_begin(r, request))
         return false;
     if (answered && r->reads.count >= r->config.max_rd_atomic)
@@ -197,11 +240,16 @@ static bool emit_new(struct sw_requester *r, uint64_t now_ns, struct sw_emission
     uint32_t seq = f->next, count = 1;
     if (request->kind == SW_REQUEST_READ && (count = piece_of(r, request, now_ns)) == 0)
         return false;
+    if (seq == request->seq)
+        request->is_split = r->peer_selective && request->kind == SW_REQUEST_WRITE &&
+                            !(request->flags & SW_REQUEST_IMM) && request->count > 1;
     fill(r, r->sent, seq, count, out);
+    if (!answered)
+        count = out->count = run_of(r, request, seq, most);
     sw_flight_send(f, count, now_ns);
     if (answered)
         sw_read_track_push(&r->reads, seq, count);
-    ask(r, out);
+    ask(r, answered || f->next == request->seq + request->count, out);
     if (f->next == request->seq + request->count)
         r->sent++;
     if (r->config.service == SW_SERVICE_UC) {
@@ -213,7 +261,8 @@ static bool emit_new(struct sw_requester *r, uint64_t now_ns, struct sw_emission
     return true;
 }
 
-bool sw_requester_next(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out)
+bool sw_requester_next_run(struct sw_requester *r, uint64_t now_ns, uint32_t most,
+                           struct sw_emission *out)
 {
     if (r->dead || now_ns < r->rnr_until_ns)
         return false;
@@ -223,10 +272,11 @@ bool sw_requester_next(struct sw_requester *r, uint64_t now_ns, struct sw_emissi
     if (r->refused != SW_FAILURE_NONE &&
         (f->lost_count == 0 || !sw_seq_is_before(sw_flight_first_lost(f), r->refused_seq)))
         return false; /* nothing from there on may be executed any more */
-    bool sent = f->lost_count ? emit_again(r, now_ns, out) : emit_new(r, now_ns, out);
+    bool sent = f->lost_count ? emit_again(r, now_ns, out) : emit_new(r, now_ns, most, out);
     if (sent) {
-        r->counts.packets++;
-        sw_congestion_on_send(&r->congestion, out->packet.payload_len + REQUEST_OVERHEAD, now_ns);
+        uint32_t bytes = out->count * (out->packet.payload_len + REQUEST_OVERHEAD);
+        r->counts.packets += out->count;
+        sw_congestion_on_send(&r->congestion, bytes, now_ns);
     }
     return sent;
 }

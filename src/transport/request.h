@@ -39,8 +39,9 @@ struct sw_request {
     uint32_t flush_type; /* enum sw_flush_type */
     uint8_t kind;
     uint8_t flags;
-    uint8_t pad[2];
-    /* The machine's; set by sw_requester_post(). */
+    /* The machine's. */
+    bool is_split; /* goes as WRITE Only packets, each with its own RETH */
+    uint8_t pad;
     uint32_t seq;   /* of its first packet */
     uint32_t count; /* of packets, or of a READ's response packets: at least 1, LOCAL: 0 */
 };

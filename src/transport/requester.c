@@ -81,6 +81,7 @@ bool sw_requester_post(struct sw_requester *r, const struct sw_request *request)
     *slot = *request;
     slot->seq = r->tail_seq;
     slot->count = count_of(r, request);
+    slot->is_split = false;
     r->tail_seq += slot->count;
     r->tail++;
     return true;

@@ -102,9 +102,17 @@ void sw_requester_init(struct sw_requester *r, const struct sw_requester_config 
 /* Appends a request (copies it). false: the ring is full. */
 bool sw_requester_post(struct sw_requester *r, const struct sw_request *request);
 
-/* The next packet that may go now, in the order of the protocol: what is sent again comes first.
- * false: none may (nothing to do, a fence, the initiator depth, RNR wait, the window or pacing). */
-bool sw_requester_next(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out);
+/* The next packet that may go now, in the order of the protocol, or a run of up to `most` of them:
+ * what is sent again comes first. false: none may (nothing to do, a fence, the initiator depth, RNR
+ * wait, the window or pacing). */
+bool sw_requester_next_run(struct sw_requester *r, uint64_t now_ns, uint32_t most,
+                           struct sw_emission *out);
+
+static inline bool sw_requester_next(struct sw_requester *r, uint64_t now_ns,
+                                     struct sw_emission *out)
+{
+    return sw_requester_next_run(r, now_ns, 1, out);
+}
 
 /* When tick() or next() will have something to do by the passing of time alone; UINT64_MAX: never.
  */

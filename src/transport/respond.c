@@ -90,6 +90,7 @@ static void begin(const struct sw_responder *r, enum sw_packet_kind kind, enum s
                 .reserved7 = r->config.offer_selective ? SW_SELECTIVE_MARK : 0},
     };
     out->source = SW_PAYLOAD_NONE;
+    out->count = 1;
     out->position = out->rkey = 0;
     out->offset = out->addr = 0;
 }

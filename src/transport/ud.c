@@ -23,6 +23,7 @@ bool sw_ud_emit(struct sw_ud *ud, const struct sw_ud_send *send, uint32_t positi
         .payload_len = send->len_bytes,
     };
     out->source = send->len_bytes ? SW_PAYLOAD_REQUEST : SW_PAYLOAD_NONE;
+    out->count = 1;
     out->position = position;
     out->rkey = 0;
     out->offset = out->addr = 0;

@@ -177,6 +177,24 @@ size_t sw_packet_encode_headers(const struct sw_packet *packet, uint8_t *to, siz
     return opcode->header_len;
 }
 
+void sw_packet_ask(uint8_t *headers, bool ack_req)
+{
+    headers[8] = (uint8_t)((headers[8] & RESERVED7) | (ack_req ? ACK_REQ : 0));
+}
+
+void sw_packet_step(const struct sw_opcode *opcode, uint8_t *headers, uint32_t payload_len)
+{
+    uint8_t *psn = headers + 9, *reth = headers + SW_BTH_BYTES;
+    sw_be24_store(psn, (sw_be24_load(psn) + 1) & SW_PSN_MASK);
+    if (!(opcode->headers & SW_HEADER_RETH))
+        return;
+    if (opcode->headers & SW_HEADER_XRCETH)
+        reth += SW_XRCETH_BYTES;
+    if (opcode->headers & SW_HEADER_FETH)
+        reth += SW_FETH_BYTES;
+    sw_be64_store(reth, sw_be64_load(reth) + payload_len);
+}
+
 const char *sw_packet_fault_name(enum sw_packet_fault fault)
 {
     static const char *const names[SW_PACKET_FAULT_COUNT] = {

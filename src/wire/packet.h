@@ -112,6 +112,13 @@ enum sw_packet_fault sw_packet_decode(const uint8_t *datagram, size_t len, struc
  * `room` too small; SW_HEADERS_MAX is always enough. */
 size_t sw_packet_encode_headers(const struct sw_packet *packet, uint8_t *to, size_t room);
 
+/* Sets AckReq in encoded headers, or clears it. */
+void sw_packet_ask(uint8_t *headers, bool ack_req);
+
+/* Makes encoded headers those of the packet that follows in a run, behind `payload_len` bytes: the
+ * PSN counts up, and the address of a RETH. */
+void sw_packet_step(const struct sw_opcode *opcode, uint8_t *headers, uint32_t payload_len);
+
 static inline uint32_t sw_packet_pad(uint32_t payload_len)
 {
     return -payload_len & 3;

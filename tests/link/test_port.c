@@ -104,7 +104,7 @@ static uint8_t pattern[KEPT + SW_PACKET_PAYLOAD_MAX];
 
 /* Packet n: to a QP of `slot`, from several pieces. */
 static void add(struct sw_batch *batch, const struct sw_roce_path *path, uint32_t slot, uint32_t n,
-                uint32_t len, bool may_change)
+                uint32_t len)
 {
     struct sw_packet packet = {
         .bth = {.opcode = packet_opcode,
@@ -124,7 +124,6 @@ static void add(struct sw_batch *batch, const struct sw_roce_path *path, uint32_
         .pieces = pieces,
         .piece_count = 3,
         .payload_bytes = len,
-        .may_change = may_change,
     };
     sw_batch_add(batch, &out);
 }
@@ -215,7 +214,7 @@ static void exchange(struct pair *pair, const uint8_t from[16], const uint8_t to
     struct sw_roce_path path = path_to(&pair->one, from, to);
     struct sw_batch *batch = sw_batch_open(&pair->one);
     for (uint32_t n = 0; n < COUNT; n++)
-        add(batch, &path, 6, n, lens[n], n % 2);
+        add(batch, &path, 6, n, lens[n]);
     sw_batch_close(batch);
     receive(pair, COUNT);
     for (uint32_t n = 0; n < COUNT; n++)
@@ -246,7 +245,7 @@ static void sw_batch_add__more_than_a_batch(void **state)
     struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     struct sw_batch *batch = sw_batch_open(&pair->one);
     for (uint32_t n = 0; n < 200; n++)
-        add(batch, &path, 5 + n % 2, n, 2048, false);
+        add(batch, &path, 5 + n % 2, n, 2048);
     sw_batch_close(batch);
     receive(pair, 200);
 }
@@ -258,7 +257,7 @@ static void sw_batch_flush__without_segmentation(void **state)
     struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     struct sw_batch *batch = sw_batch_open(&pair->one);
     for (uint32_t n = 0; n < 40; n++)
-        add(batch, &path, 6, n, 1024, false);
+        add(batch, &path, 6, n, 1024);
     sw_batch_close(batch);
     assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_BATCHES), 40);
     receive(pair, 40);
@@ -271,10 +270,10 @@ static void sw_batch_flush__packets_that_do_not_fit(void **state)
     lo_set(IFF_UP, 1500);
     struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     struct sw_batch *batch = sw_batch_open(&pair->one);
-    add(batch, &path, 6, 0, 2048, false);
-    add(batch, &path, 6, 1, 2048, false);
-    add(batch, &path, 6, 2, 1024, false);
-    add(batch, &path, 6, 3, 4096, false);
+    add(batch, &path, 6, 0, 2048);
+    add(batch, &path, 6, 1, 2048);
+    add(batch, &path, 6, 2, 1024);
+    add(batch, &path, 6, 3, 4096);
     sw_batch_close(batch);
     receive(pair, 1);
     assert_int_equal(seen.lens[0], 1024);
@@ -327,7 +326,7 @@ static void sw_port_receive__finds_the_right_process(void **state)
         assert_int_equal(sw_port_aim(&pair->one, &path), 0);
         struct sw_batch *batch = sw_batch_open(&pair->one);
         for (uint32_t n = 0; n < 4; n++)
-            add(batch, &path, 6, n, 512, false);
+            add(batch, &path, 6, n, 512);
         sw_batch_close(batch);
         receive(pair, (round + 1) * 4);
         uint64_t now = sw_port_counter(&pair->one, SW_PORT_RX_HANDED_ON);
@@ -364,7 +363,7 @@ static void send_to_two(struct pair *pair, uint32_t from, uint32_t to)
     struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     for (uint32_t n = from; n < to; n++) {
         struct sw_batch *batch = sw_batch_open(&pair->one);
-        add(batch, &path, 6, n, 64 + n, false);
+        add(batch, &path, 6, n, 64 + n);
         sw_batch_close(batch);
     }
 }
@@ -452,8 +451,8 @@ static void sw_port_receive__of_a_process_that_is_gone(void **state)
     struct pair *pair = *state;
     struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     struct sw_batch *batch = sw_batch_open(&pair->one);
-    add(batch, &path, 77, 0, 512, false);
-    add(batch, &path, 5, 1, 512, false);
+    add(batch, &path, 77, 0, 512);
+    add(batch, &path, 5, 1, 512);
     sw_batch_close(batch);
     receive(pair, 1);
     assert_int_equal(sw_port_counter(&pair->one, SW_PORT_RX_NO_PROCESS) +
@@ -468,8 +467,8 @@ static void sw_port_receive__an_ack_behind_a_request_is_looked_at_first(void **s
     const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     for (uint32_t i = 0; i < 3; i++) {
         struct sw_batch *batch = sw_batch_open(&pair->one);
-        add(batch, &path, 6, 10 * i + 1, 64, true);
-        add(batch, &path, 6, 10 * i + 2, 64, true);
+        add(batch, &path, 6, 10 * i + 1, 64);
+        add(batch, &path, 6, 10 * i + 2, 64);
         add_ack(batch, &path, 6, 10 * i + 3);
         sw_batch_close(batch);
         receive(pair, 3 * (i + 1));
@@ -486,7 +485,7 @@ static void sw_port_receive__an_ack_behind_answers_keeps_its_place(void **state)
     const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     struct sw_batch *batch = sw_batch_open(&pair->one);
     packet_opcode = READ_RESPONSE_MIDDLE;
-    add(batch, &path, 6, 1, 64, true);
+    add(batch, &path, 6, 1, 64);
     add_ack(batch, &path, 6, 2);
     sw_batch_close(batch);
     packet_opcode = SEND_ONLY;

@@ -164,11 +164,16 @@ static void transmit(struct pair *p, const struct sw_packet *packet, const uint8
 static void send_requests(struct pair *p)
 {
     struct sw_emission e;
-    while (sw_requester_next(&p->requester, p->now_ns, &e)) {
+    while (sw_requester_next_run(&p->requester, p->now_ns, 1 + pair_random(p) % 8, &e)) {
+        const bool asks = e.packet.bth.ack_req;
         const uint8_t *payload = e.bytes;
         if (e.source == SW_PAYLOAD_REQUEST)
             payload = p->local[e.position % PAIR_ENTRIES] + e.offset;
-        transmit(p, &e.packet, payload, true);
+        for (; e.count; sw_emission_step(&e)) {
+            e.packet.bth.ack_req = asks && e.count == 1;
+            transmit(p, &e.packet, payload, true);
+            payload += e.packet.payload_len;
+        }
     }
 }
 

@@ -83,6 +83,98 @@ static void requester__opcodes_of_a_send(void **state)
     rig_sends(&rig, 0x16, 106);
 }
 
+/* Of one length, so that they can leave together. */
+static void requester__long_writes_to_our_own_are_split(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU + 8, 0);
+    rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU, SW_REQUEST_IMM);
+    rig_post(&rig, SW_REQUEST_SEND, 2 * RIG_MTU, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct sw_packet *packet = &rig.out.packet;
+        rig_sends(&rig, 0x0a, 101 + i);
+        assert_int_equal(packet->reth.addr, 0x1000 + i * RIG_MTU);
+        assert_int_equal(packet->reth.rkey, 7);
+        assert_int_equal(packet->reth.len_bytes, i < 2 ? RIG_MTU : 8);
+        assert_int_equal(packet->payload_len, packet->reth.len_bytes);
+        assert_int_equal(rig.out.offset, i * RIG_MTU);
+        assert_int_equal(packet->bth.ack_req, i == 2);
+    }
+    rig_sends(&rig, 0x06, 104); /* its completion there tells the whole length */
+    assert_int_equal(rig.out.packet.reth.len_bytes, 2 * RIG_MTU);
+    rig_sends(&rig, 0x09, 105);
+    rig_sends(&rig, 0x00, 106);
+    rig_sends(&rig, 0x02, 107);
+    rig_ack(&rig, 102);
+    rig_done(&rig, 1); /* the SEND before them */
+    rig_ack(&rig, 103);
+    rig_done(&rig, 2);
+}
+
+static void requester__a_write_that_has_begun_is_not_split(void **state)
+{
+    (void)state;
+    start(true);
+    rig_post(&rig, SW_REQUEST_WRITE, 4 * RIG_MTU, 0);
+    rig_sends(&rig, 0x06, 100);
+    rig_sends(&rig, 0x07, 101);
+    struct sw_packet ack = rig_packet(0x11, 100, 0); /* with the mark */
+    ack.aeth.syndrome = RIG_ACK;
+    sw_requester_receive(&rig.r, &ack, rig.now_ns, &rig.progress);
+    assert_true(rig.r.peer_selective);
+    rig_sends(&rig, 0x07, 102);
+    rig_sends(&rig, 0x08, 103);
+    rig_hint(&rig, 101, 0x03);
+    rig_tick(&rig);
+    rig_sends(&rig, 0x07, 101);
+}
+
+static void requester__a_run_is_of_packets_that_are_alike(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig.r.congestion.window = 64 * 1024;
+    rig_post(&rig, SW_REQUEST_SEND, 6 * RIG_MTU, 0);
+    rig_post(&rig, SW_REQUEST_WRITE, 5 * RIG_MTU, 0);
+    rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU + 8, 0);
+    static const struct {
+        uint8_t opcode;
+        uint32_t psn, count;
+        bool asks;
+    } runs[] = {{0x00, 101, 1, false}, {0x01, 102, 3, false}, {0x01, 105, 1, false},
+                {0x02, 106, 1, true},  {0x0a, 107, 3, false}, {0x0a, 110, 2, true},
+                {0x0a, 112, 2, false}, {0x0a, 114, 1, true}};
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        assert_true(sw_requester_next_run(&rig.r, rig.now_ns, 3, &rig.out));
+        assert_int_equal(rig.out.packet.bth.opcode, runs[i].opcode);
+        assert_int_equal(rig.out.packet.bth.psn, runs[i].psn);
+        assert_int_equal(rig.out.count, runs[i].count);
+        assert_int_equal(rig.out.packet.bth.ack_req, runs[i].asks);
+    }
+    assert_false(sw_requester_next_run(&rig.r, rig.now_ns, 3, &rig.out));
+}
+
+static void requester__a_run_stays_within_the_window(void **state)
+{
+    (void)state;
+    start_with_peer();
+    rig.r.congestion.window = 10 * 1024;
+    rig_post(&rig, SW_REQUEST_WRITE, 40 * RIG_MTU, 0);
+    uint32_t sent = 0;
+    while (sw_requester_next_run(&rig.r, rig.now_ns, 100, &rig.out)) {
+        assert_in_range(rig.out.count, 1, 5); /* half of it: then it asks for an answer */
+        assert_true(rig.out.packet.bth.ack_req);
+        sent += rig.out.count;
+    }
+    assert_int_equal(sent, 10);
+    rig.r.congestion.paced = true; /* each has its own time */
+    rig_ack(&rig, 110);
+    rig.now_ns += MS;
+    assert_true(sw_requester_next_run(&rig.r, rig.now_ns, 100, &rig.out));
+    assert_int_equal(rig.out.count, 1);
+}
+
 static void requester__a_full_ring_refuses(void **state)
 {
     (void)state;
@@ -481,9 +573,9 @@ static void requester__selective_repeat_sends_what_is_missing(void **state)
     rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
     assert_int_equal(rig_drain(&rig), 8); /* 101 to 108 */
     rig_hint(&rig, 102, 0x16);            /* 104, 105 and 107 have arrived */
-    rig_sends(&rig, 0x07, 102);
-    rig_sends(&rig, 0x07, 103);
-    rig_sends(&rig, 0x07, 106);
+    rig_sends(&rig, 0x0a, 102);
+    rig_sends(&rig, 0x0a, 103);
+    rig_sends(&rig, 0x0a, 106);
     assert_true(rig.out.packet.bth.ack_req);
     rig_sends_nothing(&rig); /* 108 may still be on its way */
     rig_ack(&rig, 108);
@@ -547,7 +639,7 @@ static void requester__reordering_is_waited_for(void **state)
     rig_hint(&rig, 103, 0x1e); /* and now more proof is no proof at once */
     rig_sends_nothing(&rig);
     rig_tick(&rig);
-    rig_sends(&rig, 0x07, 103);
+    rig_sends(&rig, 0x0a, 103);
 }
 
 static void requester__a_lost_repetition_is_repeated(void **state)
@@ -558,7 +650,7 @@ static void requester__a_lost_repetition_is_repeated(void **state)
     for (int i = 0; i < 10; i++)
         assert_true(sw_requester_next(&rig.r, rig.now_ns, &rig.out));
     rig_hint(&rig, 101, 0x0f);
-    rig_sends(&rig, 0x06, 101);
+    rig_sends(&rig, 0x0a, 101);
     rig.now_ns += 10000;
     assert_int_equal(rig_drain(&rig), 10); /* sent after the repetition */
     rig.now_ns += 100000;
@@ -569,7 +661,7 @@ static void requester__a_lost_repetition_is_repeated(void **state)
     packet.aeth.syndrome = RIG_NAK_PSN;
     packet.payload = later;
     sw_requester_receive(&rig.r, &packet, rig.now_ns, &rig.progress);
-    rig_sends(&rig, 0x06, 101);
+    rig_sends(&rig, 0x0a, 101);
 }
 
 static void requester__a_lost_tail_is_probed_before_the_timer(void **state)
@@ -581,7 +673,7 @@ static void requester__a_lost_tail_is_probed_before_the_timer(void **state)
     uint64_t begun = rig.now_ns;
     rig_tick(&rig);
     assert_true(rig.now_ns - begun < MS / 2);
-    rig_sends(&rig, 0x08, 108);
+    rig_sends(&rig, 0x0a, 108);
     assert_true(rig.out.packet.bth.ack_req);
     rig_sends_nothing(&rig);
     assert_int_equal(rig.r.counts.timeouts, 0);
@@ -665,6 +757,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requester__cuts_messages_by_the_mtu),
         cmocka_unit_test(requester__opcodes_of_a_send),
+        cmocka_unit_test(requester__long_writes_to_our_own_are_split),
+        cmocka_unit_test(requester__a_write_that_has_begun_is_not_split),
+        cmocka_unit_test(requester__a_run_is_of_packets_that_are_alike),
+        cmocka_unit_test(requester__a_run_stays_within_the_window),
         cmocka_unit_test(requester__a_full_ring_refuses),
         cmocka_unit_test(requester__psns_wrap),
         cmocka_unit_test(requester__asks_for_answers_before_the_window_is_full),

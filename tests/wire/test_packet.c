@@ -249,6 +249,37 @@ static void sw_packet_decode__payload_where_there_is_none(void **state)
     }
 }
 
+/* Every opcode: the same as if the next packet had been encoded. */
+static void sw_packet_step__makes_the_next_packet(void **state)
+{
+    (void)state;
+    for (unsigned number = 0; number < 256; number++) {
+        struct sw_packet packet = {.opcode = sw_opcode_of((uint8_t)number),
+                                   .bth = {.opcode = (uint8_t)number,
+                                           .pkey = 0x8001,
+                                           .dest_qpn = 0xabcdef,
+                                           .reserved7 = 0x53,
+                                           .psn = 0xffffff},
+                                   .reth = {0x1fffffff0, 0x11223344, 0x400},
+                                   .srq_num = 0x123456,
+                                   .flush_type = 1,
+                                   .payload_len = 0x400};
+        uint8_t stepped[SW_HEADERS_MAX], made[SW_HEADERS_MAX];
+        if (!packet.opcode)
+            continue;
+        size_t len = sw_packet_encode_headers(&packet, stepped, sizeof(stepped));
+        sw_packet_step(packet.opcode, stepped, packet.payload_len);
+        packet.bth.psn = 0;
+        packet.reth.addr += 0x400;
+        assert_int_equal(sw_packet_encode_headers(&packet, made, sizeof(made)), len);
+        assert_memory_equal(stepped, made, len);
+        packet.bth.ack_req = true;
+        sw_packet_encode_headers(&packet, made, sizeof(made));
+        sw_packet_ask(stepped, true);
+        assert_memory_equal(stepped, made, len);
+    }
+}
+
 static void sw_packet_fault_name__all(void **state)
 {
     (void)state;
@@ -269,6 +300,7 @@ int main(void)
         cmocka_unit_test(sw_packet_decode__unknown_opcode),
         cmocka_unit_test(sw_packet_decode__pad),
         cmocka_unit_test(sw_packet_decode__payload_where_there_is_none),
+        cmocka_unit_test(sw_packet_step__makes_the_next_packet),
         cmocka_unit_test(sw_packet_fault_name__all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,11 +138,9 @@ struct sw_outgoing {
     const struct sw_roce_path *path; /* unchanged until the batch is flushed */
     const uint8_t *header;
     uint32_t header_bytes;
-    const struct iovec
-        *pieces; /* the payload, unchanged and there until the batch is flushed ... */
+    const struct iovec *pieces; /* the payload */
     uint32_t piece_count;
     uint32_t payload_bytes;
-    bool may_change; /* ... but its bytes may be written meanwhile */
     uint32_t damage; /* a bit that is turned once it is sealed, + 1; 0: none */
 };
 #define SW_PACKET_PAYLOAD_MAX 4096u
@@ -153,7 +151,7 @@ int sw_port_aim(struct sw_port *port, struct sw_roce_path *path);
 
 /* A batch to fill, locked: for a QP that is locked, and briefly. */
 struct sw_batch *sw_batch_open(struct sw_port *port);
-/* Sends what is in it, if there was no room. */
+/* Copies a packet to it. Sends what is in it, if there was no room. */
 void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet);
 /* Sends all that was added. Returns false if there was no room for some for so long that they were
  * dropped. */

@@ -129,12 +129,13 @@ failed:
     return rc;
 }
 
-/* The pieces of a request's bytes. 0: a key does not allow it. */
+/* The pieces of a request's bytes, those of a whole run. 0: a key does not allow it. */
 static uint32_t gather(struct sw_roce_qp *r, const struct sw_emission *emission,
                        struct iovec pieces[PIECES_MAX])
 {
     struct sw_gather gather = sw_gather_of(r->qp, emission->position + r->offset);
-    uint64_t at = emission->offset, left = emission->packet.payload_len;
+    uint64_t at = emission->offset;
+    uint64_t left = (uint64_t)emission->packet.payload_len * emission->count;
     uint32_t count = 0;
     for (; left && count < PIECES_MAX; count++) {
         uint64_t run = left;
@@ -159,17 +160,46 @@ static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emissio
     case SW_PAYLOAD_BYTES:
         pieces[0] = (struct iovec){(void *)emission->bytes, out->payload_bytes};
         out->piece_count = 1;
-        out->may_change = true; /* it is gone before the batch is */
         return true;
     case SW_PAYLOAD_REQUEST:
         out->piece_count = gather(r, emission, pieces);
         return out->piece_count;
     case SW_PAYLOAD_MEMORY:
         out->piece_count = 1;
-        out->may_change = true; /* it is the program's, who may write to it at any time */
         return sw_roce_read(r, emission, pieces);
     }
     return false;
+}
+
+/* The pieces of the next `len_bytes`: takes them from the beginning of `*from`. */
+static uint32_t cut(struct iovec **from, uint32_t len_bytes, struct iovec out[PIECES_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t left = len_bytes; left; count++) {
+        struct iovec *piece = *from;
+        out[count] = (struct iovec){piece->iov_base, left < piece->iov_len ? left : piece->iov_len};
+        left -= (uint32_t)out[count].iov_len;
+        piece->iov_base = (uint8_t *)piece->iov_base + out[count].iov_len;
+        piece->iov_len -= out[count].iov_len;
+        *from += piece->iov_len == 0;
+    }
+    return count;
+}
+
+/* The packets of a run; `out` has the headers of the first, and the pieces of all. */
+static void add_run(struct sw_batch *batch, const struct sw_emission *emission,
+                    struct sw_outgoing out, uint8_t header[SW_HEADERS_MAX],
+                    struct iovec pieces[PIECES_MAX])
+{
+    const struct sw_packet *packet = &emission->packet;
+    struct iovec own[PIECES_MAX], *from = pieces;
+    out.pieces = own;
+    for (uint32_t left = emission->count; left; left--) {
+        sw_packet_ask(header, packet->bth.ack_req && left == 1);
+        out.piece_count = cut(&from, packet->payload_len, own);
+        sw_batch_add(batch, &out);
+        sw_packet_step(packet->opcode, header, packet->payload_len);
+    }
 }
 
 enum added { ADDED, ADDED_LAST_WORD, NOT_ADDED };
@@ -194,7 +224,10 @@ static enum added add(struct sw_roce_qp *r, struct sw_batch *batch, struct sw_em
     if (result != NOT_ADDED) {
         out.header_bytes =
             (uint32_t)sw_packet_encode_headers(&emission->packet, header, sizeof(header));
-        sw_roce_add(r->qp, batch, &emission->packet, &out);
+        if (emission->count > 1)
+            add_run(batch, emission, out, header, pieces);
+        else
+            sw_roce_add(r->qp, batch, &emission->packet, &out);
     }
     if (reads)
         sw_mr_serve_end(r->qp->index);
@@ -208,11 +241,14 @@ static bool is_within_limit(const struct sw_qp *qp, uint64_t now_ns)
     return sw_pacer_allows(&qp->pacer, now_ns, packet_bytes) == packet_bytes;
 }
 
-static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, struct sw_emission *out)
+static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, uint32_t most,
+                         struct sw_emission *out)
 {
     struct sw_qp *qp = r->qp;
+    if (__builtin_expect(sw_faults_live != NULL, 0)) /* they are about single packets */
+        most = 1;
     if (__builtin_expect(!qp->sq.is_paced, 1))
-        return sw_requester_next(&r->requester, now_ns, out);
+        return sw_requester_next_run(&r->requester, now_ns, most, out);
     r->is_limited = !is_within_limit(qp, now_ns);
     if (r->is_limited || !sw_requester_next(&r->requester, now_ns, out))
         return false;
@@ -228,9 +264,9 @@ static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t no
     const bool waits = r->receives && sw_responder_only_acks(&r->responder);
     bool answers = r->receives && !waits;
     uint32_t count = 0;
-    for (; count < EMIT_PACKETS; count++) {
+    for (; count < EMIT_PACKETS; count += emission.count) {
         answers = answers && sw_responder_next(&r->responder, now_ns, &emission);
-        if (!answers && !(sends && next_request(r, now_ns, &emission)))
+        if (!answers && !(sends && next_request(r, now_ns, EMIT_PACKETS - count, &emission)))
             break;
         enum added result = add(r, batch, &emission);
         if (result != ADDED)

@@ -154,12 +154,17 @@ static void transmit(struct sw_sim_qp *qp, struct sw_emission *emission)
 
 static bool send_one(struct sw_sim_qp *qp)
 {
+    enum { RUN = 16 };
     struct sw_emission emission;
     uint64_t now_ns = qp->host->net->world->now_ns;
     if (!sw_responder_next(&qp->responder, now_ns, &emission) &&
-        (qp->dead || !sw_requester_next(&qp->requester, now_ns, &emission)))
+        (qp->dead || !sw_requester_next_run(&qp->requester, now_ns, RUN, &emission)))
         return false;
-    transmit(qp, &emission);
+    for (const bool asks = emission.packet.bth.ack_req; emission.count;
+         sw_emission_step(&emission)) {
+        emission.packet.bth.ack_req = asks && emission.count == 1;
+        transmit(qp, &emission);
+    }
     return true;
 }
 
