@@ -287,7 +287,7 @@ void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet
     *out = (struct sw_progress){.done = r->done};
     if (r->dead || r->config.service == SW_SERVICE_UC)
         return;
-    if (r->config.offer_selective && packet->bth.reserved7 == SW_SELECTIVE_MARK &&
+    if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7) &&
         !r->peer_selective) {
         r->peer_selective = true;
         sw_requester_set_floor(r, 1);

@@ -19,8 +19,21 @@
 #define SW_EMISSION_BYTES (SW_FLIGHT_PACKETS / 8)
 
 /* In the seven reserved bits of the BTH that the ICRC covers: whoever sends this understands
- * selective repeat. Others send zeros there and do not look. */
-#define SW_SELECTIVE_MARK 0x53
+ * selective repeat. Others send zeros there and do not look. The lower bits are not looked at
+ * here: they count how often the sender's queue pair was connected, round and round
+ * (link/roce/life.c). */
+#define SW_SELECTIVE_MARK 0x50u
+#define SW_SELECTIVE_LIFE 0x0fu
+
+static inline uint8_t sw_selective_mark(bool offers, uint8_t life)
+{
+    return offers ? (uint8_t)(SW_SELECTIVE_MARK | (life & SW_SELECTIVE_LIFE)) : 0;
+}
+
+static inline bool sw_selective_is_marked(uint8_t reserved7)
+{
+    return (reserved7 & ~SW_SELECTIVE_LIFE) == SW_SELECTIVE_MARK;
+}
 
 enum sw_payload_source {
     SW_PAYLOAD_NONE,

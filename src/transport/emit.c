@@ -42,7 +42,7 @@ static void fill_bth(struct sw_requester *r, const struct sw_request *request, u
         .pkey = r->config.pkey,
         .dest_qpn = r->config.dest_qpn,
         .psn = sw_seq_psn(seq),
-        .reserved7 = r->config.offer_selective ? SW_SELECTIVE_MARK : 0,
+        .reserved7 = sw_selective_mark(r->config.offer_selective, r->config.life),
     };
     packet->imm_be = extra == SW_HEADER_IMM ? request->imm_or_key : 0;
     packet->inv_rkey = extra == SW_HEADER_IETH ? request->imm_or_key : 0;

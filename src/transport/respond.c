@@ -87,7 +87,7 @@ static void begin(const struct sw_responder *r, enum sw_packet_kind kind, enum s
                 .pkey = r->config.pkey,
                 .dest_qpn = r->config.dest_qpn,
                 .psn = sw_seq_psn(seq),
-                .reserved7 = r->config.offer_selective ? SW_SELECTIVE_MARK : 0},
+                .reserved7 = sw_selective_mark(r->config.offer_selective, r->config.life)},
     };
     out->source = SW_PAYLOAD_NONE;
     out->count = 1;

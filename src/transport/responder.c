@@ -272,7 +272,7 @@ bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, 
             r->remark = SW_REMARK_REFUSAL; /* the first may have been lost */
         return false;
     }
-    if (r->config.offer_selective && packet->bth.reserved7 == SW_SELECTIVE_MARK)
+    if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7))
         r->peer_selective = true;
     uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
     if (r->config.service == SW_SERVICE_UC)

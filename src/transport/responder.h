@@ -72,6 +72,7 @@ struct sw_responder_config {
     uint8_t min_rnr_timer;      /* 5-bit code */
     uint8_t max_dest_rd_atomic; /* at most SW_RESPONDER_RD_ATOMIC_MAX */
     bool offer_selective;
+    uint8_t life;      /* goes with that offer: SW_SELECTIVE_LIFE */
     uint64_t rate_max; /* of struct sw_congestion_config, for READ responses */
 };
 

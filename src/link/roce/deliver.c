@@ -52,7 +52,7 @@ static enum sw_service service_of(enum ibv_qp_type type)
 }
 
 /* Whether it is from the peer, and of this connection's kind: IBTA Vol1 9.6.1.1, 9.6.1.2. */
-static bool belongs(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
+static bool belongs(struct sw_roce_qp *r, const struct sw_arrival *arrival,
                     const struct sw_packet *packet)
 {
     enum sw_service service = (enum sw_service)packet->opcode->service;
@@ -60,7 +60,7 @@ static bool belongs(const struct sw_roce_qp *r, const struct sw_arrival *arrival
            (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT &&
            IN6_ARE_ADDR_EQUAL(&arrival->source, &r->path.dest) &&
            IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source) &&
-           !sw_roce_life_is_over(r, arrival, packet);
+           !sw_roce_life_is_over(r, packet->bth.reserved7, current.now_ns);
 }
 
 /* Over UC one side alone may be connected again. A peer that counts from its first PSN again would
@@ -79,7 +79,6 @@ static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
                               const struct sw_arrival *arrival, const struct sw_packet *packet)
 {
     struct sw_progress progress;
-    r->first_port = r->first_port ? r->first_port : arrival->source_port;
     if (packet->opcode->service == SW_SERVICE_CNP) {
         r->counts.cnps_received++;
         if (r->ring)

@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The lives of a connection. A queue pair may be reset and connected to the same one again, with
- * the PSNs that it had before, while packets of the lives before still wait in a socket: hardware
- * would have seen and dropped them by then. A Sidewire peer sends those of each life from another
- * UDP source port, by which they are known.
+ * the PSNs that it had before, while packets of the lives before are still on their way or wait in
+ * a socket: hardware would have seen and dropped them by then. So a Sidewire queue pair numbers its
+ * lives, round and round, and says the number in each packet (transport/emission.h): older than
+ * what has been heard is stale.
  */
-#include <assert.h>
-#include <string.h>
-
+#include "base/clock.h"
 #include "link/roce/roce.h"
+#include <assert.h>
 
-/* A peer of fewer source ports than these and one would be taken for stale. */
-static_assert(SW_ROCE_LIVES + 1 < SW_PORT_SENDERS, "one is of this life, one to go on from");
+/* What is not among the last lives is a new one: some of which nothing has been heard may lie
+ * between. */
+static_assert(2 * SW_ROCE_LIVES < SW_SELECTIVE_LIFE, "numbers come around");
+
+#define REMNANTS_NS (500 * SW_NS_PER_MS) /* after which no others come */
 
 /* By QP index; with the QP locked. */
 static uint8_t sources[SW_MAX_QP]; /* source ports used so far */
+static uint32_t lives[SW_MAX_QP];  /* begun so far */
 static struct past {
     uint32_t qpn, dest_qpn;
     struct in6_addr dest;
-    uint16_t ports[SW_ROCE_LIVES]; /* of the peer, in the last lives with it: the latest first */
+    uint8_t mark; /* the peer's, in its last life with us that we have heard of, ... */
+    uint32_t own; /* ... and which of ours that was */
 } pasts[SW_MAX_QP];
 
 /* Routers spread flows by the source port, so one life keeps its own (IBTA annex A17.4.4). */
@@ -37,28 +42,40 @@ static bool is_with(const struct past *past, const struct sw_roce_qp *r)
 void sw_roce_life_begin(struct sw_roce_qp *r)
 {
     const struct past *past = &pasts[r->qp->index];
-    if (r->qp->type != IBV_QPT_UC && is_with(past, r))
-        memcpy(r->stale_ports, past->ports, sizeof(r->stale_ports));
+    const uint32_t own = lives[r->qp->index]++, since = own - past->own;
+    r->life.own = own & SW_SELECTIVE_LIFE;
+    if (is_with(past, r) && since <= SW_SELECTIVE_LIFE + 1 - SW_ROCE_LIVES)
+        r->life.past_mark = past->mark;
 }
 
 void sw_roce_life_end(const struct sw_roce_qp *r)
 {
-    struct past *past = &pasts[r->qp->index];
-    if (!r->first_port)
-        return; /* the peer gave no sign of life: what is known of it still holds */
-    if (!is_with(past, r))
-        *past = (struct past){.qpn = r->qp->qpn, .dest_qpn = r->qp->dest_qpn, .dest = r->path.dest};
-    memmove(past->ports + 1, past->ports, sizeof(past->ports) - sizeof(past->ports[0]));
-    past->ports[0] = r->first_port;
+    if (r->life.peer_mark) /* else what is known of it still holds */
+        pasts[r->qp->index] = (struct past){.qpn = r->qp->qpn,
+                                            .dest_qpn = r->qp->dest_qpn,
+                                            .dest = r->path.dest,
+                                            .mark = r->life.peer_mark,
+                                            .own = lives[r->qp->index] - 1};
 }
 
-bool sw_roce_life_is_over(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
-                          const struct sw_packet *packet)
+/* Who comes again and again, and nobody else, is no remnant: the numbers have come around. */
+static bool has_come_around(struct sw_roce_qp *r, uint64_t now_ns)
 {
-    if (__builtin_expect(!r->stale_ports[0], 1))
+    if (r->life.peer_mark)
         return false;
-    bool is_stale = false;
-    for (int i = 0; i < SW_ROCE_LIVES; i++)
-        is_stale |= r->stale_ports[i] == arrival->source_port;
-    return is_stale && packet->bth.reserved7 == SW_SELECTIVE_MARK;
+    if (!r->life.doubted_ns)
+        r->life.doubted_ns = now_ns;
+    return now_ns - r->life.doubted_ns >= REMNANTS_NS;
+}
+
+bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns)
+{
+    if (__builtin_expect(mark == r->life.peer_mark, 1) || !sw_selective_is_marked(mark))
+        return false;
+    const uint8_t last = r->life.peer_mark ? r->life.peer_mark : r->life.past_mark;
+    const bool is_old = last && ((last - mark) & SW_SELECTIVE_LIFE) < SW_ROCE_LIVES;
+    if (is_old && !has_come_around(r, now_ns))
+        return true;
+    r->life.peer_mark = mark;
+    return false;
 }

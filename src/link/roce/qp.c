@@ -55,6 +55,7 @@ static void init_responder(struct sw_roce_qp *r)
         .min_rnr_timer = qp->attr.min_rnr_timer,
         .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
         .offer_selective = qp->type != IBV_QPT_UC,
+        .life = r->life.own,
     };
     sw_responder_init(&r->responder, &config, &sw_roce.pool);
 }
@@ -86,6 +87,7 @@ static void init_requester(struct sw_roce_qp *r)
         .rnr_retry = qp->attr.rnr_retry,
         .max_rd_atomic = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1,
         .offer_selective = qp->type != IBV_QPT_UC,
+        .life = r->life.own,
     };
     sw_requester_init(&r->requester, &config, r->ring, qp->sq.mask + 1);
     r->posted = 0;
@@ -103,6 +105,7 @@ static int connect_qp(struct sw_qp *qp)
     rc = aim(r);
     if (rc)
         goto failed;
+    sw_roce_life_begin(r);
     if (qp->type != IBV_QPT_XRC_RECV) {
         r->ring = calloc(qp->sq.mask + 1, sizeof(*r->ring));
         if (!r->ring) {
@@ -114,7 +117,6 @@ static int connect_qp(struct sw_qp *qp)
     r->receives = qp->type != IBV_QPT_XRC_SEND;
     if (r->receives)
         init_responder(r);
-    sw_roce_life_begin(r);
     qp->link_state = r;
     sw_roce_list(qp);
     sw_qp_publish(qp, qp->state);

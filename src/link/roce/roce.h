@@ -30,15 +30,19 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 
-enum { SW_ROCE_LIVES = 6 }; /* of which the packets are told from those of later ones */
+enum { SW_ROCE_LIVES = 6 }; /* former ones, whose packets are dropped: of 16 that are told apart */
 
 /* A connected queue pair; with the QP locked. */
 struct sw_roce_qp {
     struct sw_qp *qp;
     struct sw_roce_path path;
-    uint16_t peer_port;  /* the UDP source port of what it sent last; 0: nothing yet */
-    uint16_t first_port; /* and first */
-    uint16_t stale_ports[SW_ROCE_LIVES]; /* and first in the last lives with the same peer */
+    uint16_t peer_port;      /* the UDP source port of what it sent last; 0: nothing yet */
+    struct {                 /* life.c */
+        uint8_t own;         /* the number of this one */
+        uint8_t peer_mark;   /* bits of the BTH that number the peer's; 0: nothing heard yet */
+        uint8_t past_mark;   /* of its last before this one; 0: none is known */
+        uint64_t doubted_ns; /* since when nothing has come but what seems to be older */
+    } life;
     struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
     bool receives;
     bool greeted;        /* by a packet of the peer */
@@ -127,11 +131,11 @@ void sw_roce_bury(struct sw_roce_qp *r);
 /* life.c; with the QP locked. Which of the port's senders the connection uses, another one each
  * time. */
 uint8_t sw_roce_life_source(const struct sw_qp *qp);
+/* Before the machines are made, which number what they send by it. */
 void sw_roce_life_begin(struct sw_roce_qp *r);
 void sw_roce_life_end(const struct sw_roce_qp *r);
-/* Whether a packet was sent to a life before, by a Sidewire peer. */
-bool sw_roce_life_is_over(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
-                          const struct sw_packet *packet);
+/* Whether a packet is of a life before, of a Sidewire peer. Takes note of the peer's life. */
+bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns);
 
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
