@@ -100,16 +100,24 @@ enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *mess
 }
 
 enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *message, uint32_t rkey,
-                                 uint64_t addr, const uint8_t *from, uint32_t len_bytes, bool last)
+                                 uint64_t addr, const struct sw_pieces *pieces, bool last)
 {
+    const uint64_t total = (uint64_t)pieces->len_bytes * pieces->count;
+    const uint8_t *from = pieces->from;
     uint8_t *to;
     enum sw_verdict verdict =
-        sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, rkey, addr, len_bytes, &to);
-    if (verdict == SW_ACK && len_bytes && last)
-        sw_copy_ordered(to, from, len_bytes);
-    else if (verdict == SW_ACK && len_bytes)
-        sw_payload_copy(to, from, len_bytes);
-    return verdict;
+        sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, rkey, addr, total, &to);
+    if (verdict != SW_ACK || !total)
+        return verdict;
+    for (uint32_t i = 0; i < pieces->count; i++) {
+        if (last)
+            sw_copy_ordered(to, from, pieces->len_bytes);
+        else
+            sw_payload_copy(to, from, pieces->len_bytes);
+        to += pieces->len_bytes;
+        from += pieces->stride_bytes;
+    }
+    return SW_ACK;
 }
 
 enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *message,

@@ -38,9 +38,18 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
 enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *message, uint32_t need,
                                  uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint8_t **va);
 
-/* A part of a WRITE; `last`: its last bytes are seen last. */
+/* What came in one packet, or in several that follow each other. */
+struct sw_pieces {
+    const uint8_t *from;   /* the first; */
+    uint32_t stride_bytes; /* the others begin so far behind each other */
+    uint32_t count;
+    uint32_t len_bytes; /* of each */
+};
+
+/* A part of a WRITE; `last`: the last bytes of each piece are seen after the others of it. Pieces
+ * go next to each other; they are written all or none. */
 enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *message, uint32_t rkey,
-                                 uint64_t addr, const uint8_t *from, uint32_t len_bytes, bool last);
+                                 uint64_t addr, const struct sw_pieces *pieces, bool last);
 
 /* `opcode`: IBV_WR_ATOMIC_*; *original is the word before. */
 enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *message,

@@ -91,6 +91,7 @@ static void describe(const struct sw_responder *r, const struct sw_packet *packe
         .flush_type = packet->flush_type,
         .payload = packet->payload,
         .len_bytes = packet->payload_len,
+        .pieces = 1,
         .seq = seq,
         .count = count_of(r, packet),
         .ack_req = packet->bth.ack_req,
@@ -119,7 +120,8 @@ static void describe(const struct sw_responder *r, const struct sw_packet *packe
 /* Whether the packet is in its place, and as long as it has to be: 9.7.4.1.2 ff. */
 static bool is_legal(const struct sw_responder *r, const struct sw_demand *d)
 {
-    uint64_t mtu = r->config.mtu_bytes, end = d->offset + d->len_bytes;
+    const uint32_t parts = d->last ? 1 : d->pieces; /* of this message */
+    uint64_t mtu = r->config.mtu_bytes, end = d->offset + (uint64_t)d->len_bytes * parts;
     if (d->first == r->under_way || (!d->first && (uint8_t)d->kind != r->kind))
         return false;
     switch (d->kind) {
@@ -285,19 +287,45 @@ bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, 
     return false;
 }
 
+/* Nothing is kept, missing, or to be said but that all is well: a packet that is expected changes
+ * no more than it asks for, and sw_responder_early() has nothing to say behind it. */
+static bool is_undisturbed(const struct sw_responder *r)
+{
+    return !r->dead && !r->drained && !r->early.count &&
+           !sw_seq_is_before(r->expected, r->missed) &&
+           (r->remark == SW_REMARK_NONE || r->remark == SW_REMARK_ACK);
+}
+
+bool sw_responder_admit_run(const struct sw_responder *r, const struct sw_packet_run *run,
+                            struct sw_demand *out)
+{
+    const struct sw_packet *first = &run->first;
+    const bool tells = r->config.offer_selective && !r->peer_selective &&
+                       sw_selective_is_marked(first->bth.reserved7);
+    if (tells || !is_undisturbed(r) || r->config.service == SW_SERVICE_UC ||
+        first->opcode->service != r->config.service || first->bth.psn != sw_seq_psn(r->expected))
+        return false;
+    describe(r, first, r->expected, out);
+    out->pieces = out->count = run->count;
+    out->stride_bytes = run->stride_bytes;
+    out->ack_req = run->ack_req;
+    return is_legal(r, out);
+}
+
 static void conclude_unreliable(struct sw_responder *r, const struct sw_demand *demand, bool lost)
 {
     r->expected = demand->seq + 1;
     r->under_way = !lost && !demand->last;
 }
 
-/* What is left of the message. */
+/* What is left of the message, the last one of a run. */
 static void follow(struct sw_responder *r, const struct sw_demand *demand)
 {
+    const uint64_t before = (uint64_t)(demand->pieces - 1) * demand->len_bytes;
     r->kind = (uint8_t)demand->kind;
     r->rkey = demand->rkey;
-    r->addr = demand->addr - demand->offset;
-    r->offset = demand->offset + demand->len_bytes;
+    r->addr = demand->addr - demand->offset + (demand->last ? before : 0);
+    r->offset = demand->offset + demand->len_bytes + (demand->last ? 0 : before);
     r->total = demand->total;
 }
 
@@ -311,7 +339,9 @@ static void advance(struct sw_responder *r, const struct sw_demand *demand)
     r->under_way = !demand->last;
     r->gap_told = r->rnr_told = false;
     if (demand->last)
-        r->msn = (r->msn + 1) & SW_PSN_MASK;
+        r->msn = (r->msn + demand->pieces) & SW_PSN_MASK;
+    if (demand->pieces > 1) /* admit() has counted a single one */
+        r->counts.packets += demand->pieces;
 }
 
 void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *demand,

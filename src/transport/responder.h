@@ -13,7 +13,7 @@
  *       send it
  *
  * next() may be left for later, after a batch of packets: acknowledgements are coalesced until
- * then.
+ * then. Packets that follow each other (wire/run.h) may be one demand: admit_run().
  */
 #ifndef SW_TRANSPORT_RESPONDER_H
 #define SW_TRANSPORT_RESPONDER_H
@@ -21,6 +21,7 @@
 #include "transport/congestion.h"
 #include "transport/early.h"
 #include "transport/emission.h"
+#include "wire/run.h"
 
 enum { SW_RESPONDER_RD_ATOMIC_MAX = 32, SW_RESPONDER_ANSWERS = 64 };
 
@@ -51,6 +52,8 @@ struct sw_demand {
     uint64_t total;  /* bytes of the message; SEND: unknown, 0 */
     const uint8_t *payload;
     uint32_t len_bytes;
+    uint32_t pieces, stride_bytes; /* of a run: so many payloads of len_bytes each, so far apart;
+                                      each of them is a message if it is `last`. Otherwise 1 */
     uint64_t compare_add, swap;
     /* The machine's notes for conclude(). */
     uint32_t seq, count;
@@ -146,6 +149,11 @@ void sw_responder_begin_anew(struct sw_responder *r);
 /* Takes a request packet. true: *out is to be carried out, and concluded before the next call. */
 bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,
                         struct sw_demand *out);
+/* Takes all packets of a run as one demand, the parts of which are next to each other. False: they
+ * are not plainly what is expected next, and to be taken one by one. The responder is as it was; a
+ * demand that cannot be carried out as a whole is forgotten, and the packets taken one by one. */
+bool sw_responder_admit_run(const struct sw_responder *r, const struct sw_packet_run *run,
+                            struct sw_demand *out);
 void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *demand,
                            const struct sw_outcome *outcome);
 

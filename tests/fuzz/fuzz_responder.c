@@ -33,7 +33,7 @@ static void check(const struct sw_demand *d)
 {
     feed_needs(d->len_bytes <= r.config.mtu_bytes);
     if (d->kind == SW_DEMAND_WRITE)
-        feed_needs(d->offset + d->len_bytes <= d->total);
+        feed_needs(d->offset + (uint64_t)d->len_bytes * (d->last ? 1 : d->pieces) <= d->total);
     if (d->kind == SW_DEMAND_WRITE || d->kind == SW_DEMAND_READ)
         feed_needs(d->total <= 1ull << 31);
     if (d->kind == SW_DEMAND_WRITE)
@@ -66,6 +66,28 @@ static void request(struct feed *feed)
     feed_needs(r.early.count + pool.free_count == SLOTS);
 }
 
+/* Packets that follow each other, as far as a link could have found. */
+static void request_run(struct feed *feed)
+{
+    static const uint8_t opcodes[] = {0x01, 0x07, 0x0a, 0xa1, 0xa7, 0xaa};
+    const struct sw_outcome ack = {.syndrome = 0x1f};
+    struct sw_packet_run run = {.count = 2 + feed_u8(feed) % 16, .stride_bytes = 0};
+    struct sw_demand demand;
+    feed_packet(feed, opcodes[feed_u8(feed) % 6], r.expected, &run.first);
+    run.ack_req = run.first.bth.ack_req;
+    run.first.bth.ack_req = false;
+    run.first.reth.len_bytes = run.first.payload_len;
+    if (run.first.payload_len == 0 || !sw_responder_admit_run(&r, &run, &demand))
+        return;
+    check(&demand);
+    feed_needs(demand.pieces == run.count && !demand.duplicate && !r.dead);
+    const uint32_t expected = r.expected;
+    if (feed_u8(feed) % 4 == 0)
+        return; /* it cannot be carried out as a whole */
+    sw_responder_conclude(&r, &demand, &ack);
+    feed_needs(r.expected == expected + run.count);
+}
+
 static void answer(struct feed *feed)
 {
     struct sw_emission out;
@@ -84,8 +106,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < STEPS_MAX && feed.left; i++) {
         uint8_t what = feed_u8(&feed);
         now += what;
-        if (what < 200)
+        if (what < 180)
             request(&feed);
+        else if (what < 200)
+            request_run(&feed);
         else if (what < 240)
             answer(&feed);
         else if (what < 248)

@@ -31,6 +31,7 @@ static const uint8_t lo_v6[16] = {[15] = 1};
 #define ACK 0x11 /* the opcode of RC */
 static struct {
     uint32_t count;
+    uint32_t calls; /* in which they came */
     struct sw_arrival last;
     uint32_t lens[KEPT];
     uint32_t order[KEPT]; /* PSNs */
@@ -38,20 +39,27 @@ static struct {
 } seen;
 
 /* Payload byte i of packet n is n + i. */
-static void keep(void *arg, const struct sw_arrival *arrival)
+static void keep_one(const uint8_t *bytes, uint32_t len_bytes)
 {
-    (void)arg;
-    const uint8_t *payload = arrival->bytes + SW_BTH_BYTES;
-    uint32_t n = sw_be24_load(arrival->bytes + 9); /* its PSN */
-    uint32_t len = arrival->len_bytes - SW_BTH_BYTES - SW_ICRC_BYTES - (arrival->bytes[1] >> 4 & 3);
-    if (arrival->bytes[0] == ACK)
+    const uint8_t *payload = bytes + SW_BTH_BYTES;
+    uint32_t n = sw_be24_load(bytes + 9); /* its PSN */
+    uint32_t len = len_bytes - SW_BTH_BYTES - SW_ICRC_BYTES - (bytes[1] >> 4 & 3);
+    if (bytes[0] == ACK)
         len = 0;
     for (uint32_t i = 0; i < len; i++)
         seen.damaged |= payload[i] != (uint8_t)(n + i);
     seen.lens[seen.count % KEPT] = len;
     seen.order[seen.count % KEPT] = n;
-    seen.last = *arrival;
     seen.count++;
+}
+
+static void keep(void *arg, const struct sw_arrival *arrival)
+{
+    (void)arg;
+    for (uint32_t i = 0; i < arrival->count; i++)
+        keep_one(arrival->bytes + (size_t)i * arrival->len_bytes, arrival->len_bytes);
+    seen.last = *arrival;
+    seen.calls++;
 }
 
 static void lo_set(short flags, int mtu)
@@ -99,7 +107,9 @@ static struct sw_roce_path path_to(struct sw_port *port, const uint8_t from[16],
 }
 
 #define SEND_ONLY 0x04
+#define SEND_MIDDLE 0x01
 static uint8_t packet_opcode = SEND_ONLY;
+static uint32_t packet_damage; /* of struct sw_outgoing */
 static uint8_t pattern[KEPT + SW_PACKET_PAYLOAD_MAX];
 
 /* Packet n: to a QP of `slot`, from several pieces. */
@@ -124,6 +134,7 @@ static void add(struct sw_batch *batch, const struct sw_roce_path *path, uint32_
         .pieces = pieces,
         .piece_count = 3,
         .payload_bytes = len,
+        .damage = packet_damage,
     };
     sw_batch_add(batch, &out);
 }
@@ -314,6 +325,73 @@ static void sw_port_receive__drops_what_is_no_packet(void **state)
     assert_int_equal(seen.count, 0);
 }
 
+static void came_in_order(uint32_t count)
+{
+    assert_int_equal(seen.count, count);
+    assert_false(seen.damaged);
+    for (uint32_t n = 0; n < count; n++)
+        assert_int_equal(seen.order[n], n);
+}
+
+/* Packets of 1 KiB, of a kind that makes runs; `damaged`: one of them, or
+ * none. */
+static void send_run(struct pair *pair, uint32_t count, uint32_t damaged)
+{
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    packet_opcode = SEND_MIDDLE;
+    for (uint32_t n = 0; n < count; n++) {
+        packet_damage = n == damaged ? 8 * 500 + 1 : 0;
+        add(batch, &path, 6, n, 1024);
+    }
+    packet_opcode = SEND_ONLY;
+    packet_damage = 0;
+    sw_batch_close(batch);
+}
+
+static void sw_port_receive__a_run_is_delivered_as_one(void **state)
+{
+    struct pair *pair = *state;
+    enum { COUNT = 200 };
+    send_run(pair, COUNT, COUNT); /* more than a message of the kernel holds */
+    receive(pair, COUNT);
+    came_in_order(COUNT);
+    assert_in_range(seen.calls, 2, COUNT / 10);
+    assert_int_equal(seen.last.len_bytes, SW_BTH_BYTES + 1024 + SW_ICRC_BYTES);
+    assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_PACKETS), COUNT);
+}
+
+/* It ends the run; what came before it and after it is delivered. */
+static void sw_port_receive__a_damaged_packet_within_a_run(void **state)
+{
+    struct pair *pair = *state;
+    enum { COUNT = 40 };
+    for (uint32_t damaged = 0; damaged < COUNT; damaged += 13) { /* first, within, last */
+        const uint64_t before = sw_port_counter(&pair->two, SW_PORT_RX_BAD_ICRC);
+        memset(&seen, 0, sizeof(seen));
+        send_run(pair, COUNT, damaged);
+        receive(pair, COUNT - 1);
+        for (uint32_t n = 0; n < COUNT - 1; n++)
+            assert_int_equal(seen.order[n], n < damaged ? n : n + 1);
+        assert_in_range(seen.calls, damaged && damaged < COUNT - 1 ? 2 : 1, COUNT / 4);
+        assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_BAD_ICRC), before + 1);
+    }
+}
+
+/* Others are not: here each is a message. */
+static void sw_port_receive__what_is_no_run_comes_one_by_one(void **state)
+{
+    struct pair *pair = *state;
+    enum { COUNT = 40 };
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    for (uint32_t n = 0; n < COUNT; n++)
+        add(batch, &path, 6, n, 1024);
+    sw_batch_close(batch);
+    receive(pair, COUNT);
+    assert_int_equal(seen.calls, COUNT);
+}
+
 /* Whichever socket the kernel chose, each packet comes to the port whose slot it names; and once it
  * had to be handed on, the kernel is asked to bring it. */
 static void sw_port_receive__finds_the_right_process(void **state)
@@ -366,14 +444,6 @@ static void send_to_two(struct pair *pair, uint32_t from, uint32_t to)
         add(batch, &path, 6, n, 64 + n);
         sw_batch_close(batch);
     }
-}
-
-static void came_in_order(uint32_t count)
-{
-    assert_int_equal(seen.count, count);
-    assert_false(seen.damaged);
-    for (uint32_t n = 0; n < count; n++)
-        assert_int_equal(seen.order[n], n);
 }
 
 /* Some of a flow are still with the other process when the kernel begins to bring the rest. */
@@ -514,6 +584,9 @@ int main(void)
         WITH_PAIR(sw_batch_flush__without_segmentation),
         WITH_PAIR(sw_batch_flush__packets_that_do_not_fit),
         WITH_PAIR(sw_port_receive__drops_what_is_no_packet),
+        WITH_PAIR(sw_port_receive__a_run_is_delivered_as_one),
+        WITH_PAIR(sw_port_receive__a_damaged_packet_within_a_run),
+        WITH_PAIR(sw_port_receive__what_is_no_run_comes_one_by_one),
         WITH_PAIR(sw_port_receive__finds_the_right_process),
         WITH_PAIR(sw_port_receive__keeps_the_order_of_a_flow_that_moves),
         WITH_PAIR(sw_port_receive__waits_for_another_process_for_a_while),

@@ -398,9 +398,10 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!from)
         return fatal(qp, SW_NAK_INVALID);
     const bool last = request->flags & SW_REC_LAST;
+    const struct sw_pieces part = {
+        .from = from, .count = 1, .len_bytes = record.total_bytes ? request->len_bytes : 0};
     enum sw_verdict verdict =
-        sw_execute_write(qp, &request->message, record.rkey, record.remote_addr, from,
-                         record.total_bytes ? request->len_bytes : 0, last);
+        sw_execute_write(qp, &request->message, record.rkey, record.remote_addr, &part, last);
     if (verdict != SW_ACK)
         return refuse(qp, d, request, verdict);
     if (!last)

@@ -75,35 +75,81 @@ static void meet(struct sw_roce_qp *r, const struct sw_arrival *arrival,
     r->peer_port = arrival->source_port;
 }
 
-static void deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
-                              const struct sw_arrival *arrival, const struct sw_packet *packet)
+/* Returns how many packets of the run were dealt with. */
+static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
+                                  const struct sw_arrival *arrival, const struct sw_packet_run *run)
 {
+    const struct sw_packet *packet = &run->first;
     struct sw_progress progress;
+    uint32_t count = 1;
     if (packet->opcode->service == SW_SERVICE_CNP) {
         r->counts.cnps_received++;
         if (r->ring)
             sw_requester_cnp(&r->requester, current.now_ns);
         if (r->receives)
             sw_responder_cnp(&r->responder, current.now_ns);
-        return;
-    }
-    if ((arrival->traffic_class & CONGESTED) == CONGESTED && r->receives) {
-        r->counts.marked++;
-        sw_responder_congested(&r->responder, current.now_ns);
+        return count;
     }
     const struct sw_opcode *opcode = packet->opcode;
     if (opcode->is_request) {
-        current.requests++;
         current.ends = opcode->position & SW_LAST;
         current.completes =
             current.ends && (opcode->kind == SW_PACKET_SEND || opcode->headers & SW_HEADER_IMM);
         meet(r, arrival, packet);
         if (r->receives)
-            sw_roce_respond(r, packet, current.now_ns);
+            count = sw_roce_respond(r, run, current.now_ns);
+        current.requests += count;
     } else if (r->ring && qp->state != IBV_QPS_RTR) {
         sw_requester_receive(&r->requester, packet, current.now_ns, &progress);
         sw_roce_take_progress(r, &progress);
     }
+    return count;
+}
+
+static void keep_locked(struct sw_qp *qp)
+{
+    if (qp == current.qp)
+        return;
+    sw_roce_deliver_end(false);
+    sw_lock_acquire(&qp->lock);
+    current.qp = qp;
+    current.requests = 0;
+    current.now_ns = sw_clock_ns();
+}
+
+/* NULL: the packet is nothing to the connection, or it has failed. */
+static struct sw_roce_qp *connection_of(const struct sw_qp *qp, const struct sw_arrival *arrival,
+                                        const struct sw_packet *packet)
+{
+    struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    return r && is_connected(qp->state) && belongs(r, arrival, packet) ? r : NULL;
+}
+
+static void hear_of_congestion(struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                               const struct sw_packet_run *run)
+{
+    const bool is_marked = (arrival->traffic_class & CONGESTED) == CONGESTED;
+    if (!is_marked || !r->receives || run->first.opcode->service == SW_SERVICE_CNP)
+        return;
+    r->counts.marked += run->count;
+    sw_responder_congested(&r->responder, current.now_ns);
+}
+
+/* All packets of it, which is then empty. */
+static void deliver_run(struct sw_qp *qp, const struct sw_arrival *arrival,
+                        struct sw_packet_run *run)
+{
+    keep_locked(qp);
+    struct sw_roce_qp *r = connection_of(qp, arrival, &run->first);
+    if (r)
+        hear_of_congestion(r, arrival, run);
+    while (r) {
+        sw_packet_run_skip(run, deliver_connected(qp, r, arrival, run));
+        if (!run->count)
+            return;
+        r = connection_of(qp, arrival, &run->first);
+    }
+    sw_counter_add_many(qp->ctx->netdev, SW_RX_DROP_NO_QP, run->count);
 }
 
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,
@@ -111,22 +157,26 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
 {
     *qp = NULL;
     if (sw_packet_decode(arrival->bytes, arrival->len_bytes, packet) != SW_PACKET_FAULT_NONE) {
-        sw_port_count(&sw_roce.port, SW_PORT_RX_MALFORMED, 1);
+        sw_port_count(&sw_roce.port, SW_PORT_RX_MALFORMED, arrival->count);
         return false;
     }
     if (packet->bth.dest_qpn == SW_MAD_QPN || packet->bth.dest_qpn == SW_MULTICAST_QPN)
         return true;
     *qp = find(packet->bth.dest_qpn);
     if (!*qp)
-        sw_counter_add(NULL, SW_RX_DROP_NO_QP);
+        sw_counter_add_many(NULL, SW_RX_DROP_NO_QP, arrival->count);
     return *qp;
 }
 
 void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet)
 {
-    if (qp != current.qp)
-        sw_roce_deliver_end(false);
+    if (qp && !qp->rules->is_datagram) {
+        struct sw_packet_run run = {.first = *packet, .count = 1};
+        deliver_run(qp, arrival, &run);
+        return;
+    }
+    sw_roce_deliver_end(false);
     if (!qp) {
         if (packet->bth.dest_qpn == SW_MAD_QPN)
             sw_roce_deliver_mad(arrival, packet);
@@ -134,32 +184,49 @@ void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
             sw_roce_deliver_to_group(arrival, packet);
         return;
     }
-    if (qp->rules->is_datagram) {
-        sw_roce_deliver_datagram(qp, arrival, packet);
-        return;
-    }
-    if (!current.qp) {
-        sw_lock_acquire(&qp->lock);
-        current.qp = qp;
-        current.requests = 0;
-        current.now_ns = sw_clock_ns();
-    }
-    struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
-    if (!r || !is_connected(qp->state) || !belongs(r, arrival, packet))
-        sw_counter_add(qp->ctx->netdev, SW_RX_DROP_NO_QP);
+    sw_roce_deliver_datagram(qp, arrival, packet);
+}
+
+static void deliver_single(struct sw_qp *qp, const struct sw_arrival *arrival,
+                           const struct sw_packet *packet)
+{
+    if (__builtin_expect(sw_faults_live != NULL, 0))
+        sw_roce_impair_received(qp, arrival, packet);
     else
-        deliver_connected(qp, r, arrival, packet);
+        sw_roce_deliver_passed(qp, arrival, packet);
+}
+
+/* A run that is more than that to its receiver. */
+static void deliver_each(const struct sw_arrival *arrival)
+{
+    struct sw_packet packet;
+    struct sw_qp *qp;
+    struct sw_arrival single = *arrival;
+    single.count = 1;
+    for (uint32_t i = 0; i < arrival->count; i++) {
+        if (sw_roce_find_receiver(&single, &packet, &qp))
+            deliver_single(qp, &single, &packet);
+        single.bytes += single.len_bytes;
+    }
 }
 
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
 {
     (void)arg;
-    struct sw_packet packet;
+    enum { ASKING = 8, ACK_REQ = 0x80 }; /* of the BTH */
+    struct sw_packet_run run;
     struct sw_qp *qp;
-    if (!sw_roce_find_receiver(arrival, &packet, &qp))
+    if (!sw_roce_find_receiver(arrival, &run.first, &qp))
         return;
-    if (__builtin_expect(sw_faults_live != NULL, 0))
-        sw_roce_impair_received(qp, arrival, &packet);
-    else
-        sw_roce_deliver_passed(qp, arrival, &packet);
+    const uint32_t count = arrival->count, stride = arrival->len_bytes;
+    if (!sw_faults_live && qp && !qp->rules->is_datagram) {
+        run.count = count;
+        run.stride_bytes = stride;
+        run.ack_req = arrival->bytes[(size_t)(count - 1) * stride + ASKING] & ACK_REQ;
+        deliver_run(qp, arrival, &run);
+    } else if (count > 1) {
+        deliver_each(arrival);
+    } else {
+        deliver_single(qp, arrival, &run.first);
+    }
 }

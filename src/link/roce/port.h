@@ -29,10 +29,11 @@
 #define SW_PORT_SENDERS 8u   /* sources of each address family */
 #define SW_PORT_TUNED_MAX 64 /* connected sockets */
 
-/* A packet whose ICRC is right. */
+/* A packet whose ICRC is right, or a run of them (wire/run.h). */
 struct sw_arrival {
-    const uint8_t *bytes; /* from the BTH to the ICRC */
-    uint32_t len_bytes;
+    const uint8_t *bytes; /* from the BTH to the ICRC; of the first */
+    uint32_t len_bytes;   /* of each; they lie next to each other */
+    uint32_t count;
     uint32_t ifindex;
     struct in6_addr source, dest;
     uint16_t source_port;

@@ -18,6 +18,7 @@
 #include "link/roce/mad.h"
 #include "link/roce/socket.h"
 #include "wire/bytes.h"
+#include "wire/run.h"
 
 #define MESSAGES 32u                  /* at most in one call */
 #define MESSAGE_BYTES SW_HANDED_BYTES /* a UDP datagram, or run of them, is shorter */
@@ -92,16 +93,6 @@ static uint32_t slot_of(const struct sw_port *port, const uint8_t *packet, uint3
     return slot < 1 || slot > SW_SLOT_MAX ? port->slot : slot;
 }
 
-/* The kernel gives IDs in the order of segments, ours at least; any other is as good. */
-static bool is_intact(struct sw_port *port, const struct sw_arrival *arrival, uint32_t index)
-{
-    struct sw_icrc_flow flow;
-    struct sw_icrc_stem stem = {0};
-    struct sw_ip_id ip_id = {.id = (uint16_t)index, .dont_fragment = true};
-    sw_roce_icrc(&arrival->source, &arrival->dest, arrival->source_port, port->udp_port, &flow);
-    return sw_icrc_check(&flow, &stem, arrival->bytes, arrival->len_bytes, &port->rewind, &ip_id);
-}
-
 static struct sw_netdev *device_of(const struct sw_arrival *arrival)
 {
     union ibv_gid gid;
@@ -115,22 +106,73 @@ void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arriv
     sw_counter_add(device_of(arrival), SW_ICRC_ERROR);
 }
 
-static bool deliver(struct sw_port *port, const struct sw_haul *haul, uint32_t index,
-                    const uint8_t *bytes, uint32_t len_bytes)
+/* On the way from a haul to its receivers: what is the same for all its packets, and those that
+ * were found good and are not delivered yet. */
+struct sieve {
+    struct sw_port *port;
+    struct sw_icrc_flow flow; /* len 0: not known yet */
+    struct sw_icrc_stem stem;
+    struct sw_arrival run; /* count 0: none */
+    uint32_t delivered;
+};
+
+static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct sw_haul *haul)
 {
-    struct sw_arrival arrival = haul->arrival;
-    arrival.bytes = bytes;
-    arrival.len_bytes = len_bytes;
+    sieve->port = port;
+    sieve->flow.len = 0;
+    sieve->run = haul->arrival;
+    sieve->run.count = sieve->delivered = 0;
+}
+
+static void sieve_empty(struct sieve *sieve)
+{
+    if (!sieve->run.count)
+        return;
+    sieve->port->deliver(sieve->port->arg, &sieve->run);
+    sieve->delivered += sieve->run.count;
+    sieve->run.count = 0;
+}
+
+/* The kernel gives IDs in the order of segments, ours at least; any other is as good. */
+static bool is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes, uint32_t index)
+{
+    const struct sw_arrival *run = &sieve->run;
+    struct sw_port *port = sieve->port;
+    struct sw_ip_id ip_id = {.id = (uint16_t)index, .dont_fragment = true};
+    if (!sieve->flow.len) {
+        sw_roce_icrc(&run->source, &run->dest, run->source_port, port->udp_port, &sieve->flow);
+        memset(&sieve->stem, 0, sizeof(sieve->stem));
+    }
+    return sw_icrc_check(&sieve->flow, &sieve->stem, bytes, len_bytes, &port->rewind, &ip_id);
+}
+
+/* Whether the next packet, of the same length, continues the run. */
+static bool sieve_goes_on(const struct sieve *sieve, const uint8_t *bytes)
+{
+    const struct sw_arrival *run = &sieve->run;
+    return run->count && sw_packet_follows(bytes - run->len_bytes, bytes, run->len_bytes);
+}
+
+/* The packet with this index in its haul. `goes_on`: it continues the run. */
+static void sift(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes, uint32_t index,
+                 bool goes_on)
+{
+    if (!goes_on)
+        sieve_empty(sieve);
     if (len_bytes < SW_BTH_BYTES + SW_ICRC_BYTES || len_bytes % 4) {
-        sw_port_count(port, SW_PORT_RX_MALFORMED, 1);
-        return false;
+        sw_port_count(sieve->port, SW_PORT_RX_MALFORMED, 1);
+        return;
     }
-    if (!is_intact(port, &arrival, index)) {
-        sw_port_refuse_damaged(port, &arrival);
-        return false;
+    if (!is_intact(sieve, bytes, len_bytes, index)) {
+        sieve_empty(sieve);
+        sw_port_refuse_damaged(sieve->port, &sieve->run);
+        return;
     }
-    port->deliver(port->arg, &arrival);
-    return true;
+    if (!goes_on) {
+        sieve->run.bytes = bytes;
+        sieve->run.len_bytes = len_bytes;
+    }
+    sieve->run.count++;
 }
 
 /* Packets [from, to) of a haul, which are for one process, if it is another. */
@@ -160,32 +202,39 @@ static uint32_t find_ack(const struct sw_port *port, const struct sw_haul *haul,
 /* Checks, and delivers or hands on, the packets of a haul. Returns how many were delivered. */
 static uint32_t take(struct sw_port *port, const struct sw_haul *haul)
 {
-    uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
-    uint32_t delivered = 0, run_at = 0, run_slot = port->slot, at = 0;
-    const uint32_t ack_at = find_ack(port, haul, step);
+    const uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
+    const uint32_t ack_at = find_ack(port, haul, step), end = ack_at ? ack_at : haul->len_bytes;
+    uint32_t from = 0, from_slot = port->slot; /* those that are for the same process */
+    struct sieve sieve;
+    sieve_open(&sieve, port, haul);
     sw_port_count(port, SW_PORT_RX_MALFORMED, haul->len_bytes == 0);
     if (ack_at)
-        delivered +=
-            deliver(port, haul, ack_at / step, haul->bytes + ack_at, haul->len_bytes - ack_at);
-    for (uint32_t index = 0; at < haul->len_bytes; index++) {
-        uint32_t len = haul->len_bytes - at < step ? haul->len_bytes - at : step;
-        if (at && at == ack_at)
-            break;
-        uint32_t slot = slot_of(port, haul->bytes + at, len);
-        if (slot != run_slot) {
-            hand_on(port, haul, run_slot, run_at, at);
-            run_at = at;
-            run_slot = slot;
+        sift(&sieve, haul->bytes + ack_at, haul->len_bytes - ack_at, ack_at / step, false);
+    sieve_empty(&sieve);
+    for (uint32_t index = 0, at = 0; at < end; index++, at += step) {
+        const uint8_t *bytes = haul->bytes + at;
+        const uint32_t len = end - at < step ? end - at : step;
+        if (len == step && sieve_goes_on(&sieve, bytes)) { /* and has the same receiver */
+            sift(&sieve, bytes, len, index, true);
+            continue;
+        }
+        uint32_t slot = slot_of(port, bytes, len);
+        if (slot != from_slot) {
+            hand_on(port, haul, from_slot, from, at);
+            from = at;
+            from_slot = slot;
         }
         if (slot == port->slot)
-            delivered += deliver(port, haul, index, haul->bytes + at, len);
-        at += len;
+            sift(&sieve, bytes, len, index, false);
+        else
+            sieve_empty(&sieve);
     }
-    hand_on(port, haul, run_slot, run_at, ack_at ? ack_at : haul->len_bytes);
-    sw_port_count(port, SW_PORT_RX_PACKETS, delivered);
+    sieve_empty(&sieve);
+    hand_on(port, haul, from_slot, from, end);
+    sw_port_count(port, SW_PORT_RX_PACKETS, sieve.delivered);
     sw_port_count(port, SW_PORT_RX_BYTES, haul->len_bytes);
     sw_port_count(port, SW_PORT_RX_BATCHES, 1);
-    return delivered;
+    return sieve.delivered;
 }
 
 void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t len_bytes)
@@ -199,9 +248,12 @@ void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t le
         const uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
         if (handed.kind != SW_HANDED_PACKETS || !sw_roce_is_mad(haul->bytes, haul->len_bytes))
             continue;
+        struct sieve sieve;
+        sieve_open(&sieve, port, haul);
         for (uint32_t from = 0, index = 0; from < haul->len_bytes; from += step, index++)
-            deliver(port, haul, index, haul->bytes + from,
-                    haul->len_bytes - from < step ? haul->len_bytes - from : step);
+            sift(&sieve, haul->bytes + from,
+                 haul->len_bytes - from < step ? haul->len_bytes - from : step, index, false);
+        sieve_empty(&sieve);
     }
 }
 

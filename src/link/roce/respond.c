@@ -45,6 +45,24 @@ static bool take_claim(struct sw_roce_qp *r, const struct sw_inbound *message)
     return r->claimed;
 }
 
+/* The middle of a message. A part of it may be there when it turns out to be in vain: nobody is
+ * told of the receive before it is complete. */
+static enum sw_verdict serve_middles(struct sw_roce_qp *r, const struct sw_demand *demand)
+{
+    uint64_t offset = demand->offset;
+    const uint8_t *from = demand->payload;
+    if (offset + (uint64_t)demand->pieces * demand->len_bytes > r->claim.len_bytes)
+        return SW_NAK_INVALID;
+    for (uint32_t i = 0; i < demand->pieces; i++) {
+        if (sw_recv_scatter(r->claim.pd, r->claim.sges, r->claim.sge_count, offset, from,
+                            demand->len_bytes) != IBV_WC_SUCCESS)
+            return SW_NAK_OPERATIONAL;
+        offset += demand->len_bytes;
+        from += demand->stride_bytes;
+    }
+    return SW_ACK;
+}
+
 static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *demand,
                                   const struct sw_inbound *message)
 {
@@ -53,6 +71,8 @@ static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *
         return SW_RNR;
     if (!r->claimed)
         return SW_NAK_INVALID;
+    if (demand->pieces > 1)
+        return serve_middles(r, demand);
     if (demand->offset + demand->len_bytes > r->claim.len_bytes)
         return refuse_send(r, message, SW_NAK_INVALID);
     if (demand->has_inv &&
@@ -79,14 +99,17 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
     struct sw_qp *qp = r->qp;
     uint8_t *va;
     enum sw_verdict verdict = SW_ACK;
+    const struct sw_pieces pieces = {.from = demand->payload,
+                                     .stride_bytes = demand->stride_bytes,
+                                     .count = demand->pieces,
+                                     .len_bytes = demand->len_bytes};
     if (demand->first && !demand->last)
         verdict = sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, demand->rkey, demand->addr,
                                    demand->total, &va);
     if (verdict == SW_ACK && demand->has_imm && demand->last && !take_claim(r, message))
         return SW_RNR; /* nothing is written then: 9.7.4.1.6 comes before 9.7.4.1.7 */
     if (verdict == SW_ACK)
-        verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, demand->payload,
-                                   demand->len_bytes, demand->last);
+        verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, &pieces, demand->last);
     if (verdict != SW_ACK || !demand->last || !demand->has_imm)
         return verdict;
     sw_execute_complete(qp, message, &r->claim, (uint32_t)demand->total, IBV_WC_RECV_RDMA_WITH_IMM,
@@ -173,8 +196,9 @@ static void account(struct sw_roce_qp *r, const struct sw_demand *demand)
     if (demand->kind == SW_DEMAND_READ || demand->kind == SW_DEMAND_FLUSH)
         return;
     bool is_word = demand->kind == SW_DEMAND_CMP_SWAP || demand->kind == SW_DEMAND_FETCH_ADD;
-    r->qp->moved.received_bytes += is_word ? sizeof(uint64_t) : demand->len_bytes;
-    r->qp->moved.received_packets++;
+    r->qp->moved.received_bytes +=
+        is_word ? sizeof(uint64_t) : (uint64_t)demand->len_bytes * demand->pieces;
+    r->qp->moved.received_packets += demand->pieces;
 }
 
 /* A refusal ends the connection, but not before it has been told, after the answers to READs that
@@ -210,6 +234,21 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
     return outcome.dead ? end(r, verdict, now_ns) : SW_ROCE_ALIVE;
 }
 
+/* All of a run at once. Returns how many packets were dealt with; 0: they have to be taken one by
+ * one, so that each gets its due, and nothing has changed but memory that was theirs to change. */
+static uint32_t carry_out_run(struct sw_roce_qp *r, const struct sw_demand *demand, uint64_t now_ns)
+{
+    const struct sw_outcome done = {.syndrome = sw_verdict_rules[SW_ACK].aeth_syndrome};
+    uint64_t original;
+    if (r->reads_due && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
+        return 1;
+    if (serve(r, demand, now_ns, &original) != SW_ACK)
+        return 0;
+    account(r, demand);
+    sw_responder_conclude(&r->responder, demand, &done);
+    return demand->pieces;
+}
+
 enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (__builtin_expect(!r->is_parked, 1))
@@ -224,30 +263,40 @@ static bool was_refused(const struct sw_roce_qp *r)
     return r->responder.dead && r->responder.remark == SW_REMARK_REFUSAL;
 }
 
-enum sw_roce_life sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet *packet,
-                                  uint64_t now_ns)
+static void respond_to_one(struct sw_roce_qp *r, const struct sw_packet *packet, uint64_t now_ns)
+{
+    struct sw_demand demand;
+    struct sw_packet early;
+    bool was_dead = r->responder.dead;
+    if (sw_responder_admit(&r->responder, packet, now_ns, &demand) &&
+        carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+        return;
+    while (!r->is_parked && sw_responder_early(&r->responder, &early))
+        if (sw_responder_admit(&r->responder, &early, now_ns, &demand) &&
+            carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+            return;
+    if (!was_dead && was_refused(r))
+        end(r, SW_NAK_INVALID, now_ns);
+}
+
+uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, uint64_t now_ns)
 {
     struct sw_qp *qp = r->qp;
     struct sw_demand demand;
-    struct sw_packet early;
+    uint32_t count = 0;
     if (!r->greeted) {
         r->greeted = true;
         if (qp->state == IBV_QPS_RTR)
             sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
     }
-    if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD)
-        return SW_ROCE_DEAD;
-    if (r->is_parked)
-        return SW_ROCE_ALIVE;
-    bool was_dead = r->responder.dead;
-    if (sw_responder_admit(&r->responder, packet, now_ns, &demand) &&
-        carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
-        return SW_ROCE_DEAD;
-    while (!r->is_parked && sw_responder_early(&r->responder, &early))
-        if (sw_responder_admit(&r->responder, &early, now_ns, &demand) &&
-            carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
-            return SW_ROCE_DEAD;
-    return !was_dead && was_refused(r) ? end(r, SW_NAK_INVALID, now_ns) : SW_ROCE_ALIVE;
+    if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD || r->is_parked)
+        return 1;
+    if (run->count > 1 && sw_responder_admit_run(&r->responder, run, &demand))
+        count = carry_out_run(r, &demand, now_ns);
+    if (count)
+        return count;
+    respond_to_one(r, &run->first, now_ns);
+    return 1;
 }
 
 bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out)

@@ -139,10 +139,11 @@ bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns);
 
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
-/* One that has passed the rules for faults; `qp` NULL: for QP 1 or a group. */
+/* A single one that has passed the rules for faults; `qp` NULL: for QP 1 or a group. */
 void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet);
-/* Whom a packet is for: a QP, or (NULL) QP 1 or a group. False: nobody, or it is no packet. */
+/* Whom a packet is for, or each of a run: a QP, or (NULL) QP 1 or a group; *packet is the first.
+ * False: nobody, or it is no packet. */
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,
                            struct sw_qp **qp);
 /* After the last packet: sends what the last QP has to say, and lets go of it. `is_polled`: its
@@ -183,8 +184,9 @@ enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r);
 enum sw_roce_life sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status);
 
 /* respond.c */
-enum sw_roce_life sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet *packet,
-                                  uint64_t now_ns);
+/* Returns how many packets of the run were dealt with: all, if it is plain, or the first. The QP
+ * may have failed by that. */
+uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, uint64_t now_ns);
 /* Goes on with what was left. */
 enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns);
 /* The bytes of a READ response; false: they may not be read any more. */
