@@ -19,6 +19,8 @@ SECONDS = 120
 MANY_SECONDS = 300
 MESSAGES = 100000
 CLEAN_TRIES = 3
+UNCALIBRATED = 'Correlation coefficient r^2'  # perftest's word for it
+CLOCK = '/sys/devices/system/clocksource/clocksource0/current_clocksource'
 
 PINGPONGS = [
     ('ibv_rc_pingpong', '-c -n 200 -m 4096'),
@@ -78,8 +80,20 @@ def say(good, title, *texts):
     print(f'{"ok  " if good else "FAIL"} {title}', flush=True)
     if not good:
         for text in texts:
-            print('    ' + '\n    '.join(text.strip().splitlines()[-6:]), flush=True)
+            print('    ' + '\n    '.join(text.strip().splitlines()), flush=True)
     return good
+
+
+def again_if_uncalibrated(line):
+    """Runs a line once more, at another port, if perftest moved all but could not tell the speed of its CPU: it compares two clocks
+    for its report, and a CPU that gets no time between their readings spoils that. Nothing else is run again."""
+    def run(host, program, options, port, *seconds):
+        good, title, *texts = line(host, program, options, port, *seconds)
+        if not good and any(UNCALIBRATED in text for text in texts) and not any('status' in text for text in texts):
+            print(f'     once more, perftest could not calibrate its clock: {title}', flush=True)
+            good, title, *texts = line(host, program, options, port + 1000, *seconds)
+        return say(good, title, *texts)
+    return run
 
 
 def serve(line, port, seconds=SECONDS):
@@ -97,13 +111,14 @@ def failed(text):
     return any(word in text for word in ('rror', 'ailed', "ouldn't", 'invalid'))
 
 
+@again_if_uncalibrated
 def from_host(host, program, options, port, seconds=SECONDS):
     """Our client, the kernel's server."""
     if not serve(f'{program} {options_of(program, False)} -p {port} {options}', port, seconds):
-        return say(False, f'{program} {options}: no server in the guest')
+        return False, f'{program} {options}: no server in the guest'
     text, status = host.finish(host.start(f'{program} {options_of(program, True)} -p {port} {options} {guest.GUEST}'), seconds)
     other = server_ended()
-    return say(status == 0 and not failed(text) and not failed(other), f'to the kernel: {program} {options}', text, other)
+    return status == 0 and not failed(text) and not failed(other), f'to the kernel: {program} {options}', text, other
 
 
 def await_listener(server, port):
@@ -119,14 +134,15 @@ def listens(port):
     return bool(seen.stdout.strip())
 
 
+@again_if_uncalibrated
 def from_guest(host, program, options, port):
     """The kernel's client, our server."""
     server = host.start(f'{program} {options_of(program, True)} -p {port} {options}')
     await_listener(server, port)
     text, status = guest.inside(f'timeout {SECONDS} {program} {options_of(program, False)} -p {port} {options} {guest.OWN}')
     other, other_status = host.finish(server, 10)
-    return say(status == 0 and other_status == 0 and not failed(text) and not failed(other),
-               f'from the kernel: {program} {options}', text, other)
+    good = status == 0 and other_status == 0 and not failed(text) and not failed(other)
+    return good, f'from the kernel: {program} {options}', text, other
 
 
 def many_messages(host, port):
@@ -166,6 +182,7 @@ def peer_killed(host, port):
 
 def run(sidewire):
     host, port, good = Host(sidewire), 18700, True
+    print('the guest\'s clock:', guest.inside(f'cat {CLOCK}')[0].strip(), flush=True)
     for program, options in PINGPONGS + PERFTEST:
         good &= from_host(host, program, options, port) & from_guest(host, program, options, port + 1)
         port += 2
