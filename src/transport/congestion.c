@@ -181,7 +181,8 @@ void sw_congestion_on_send(struct sw_congestion *c, uint32_t bytes, uint64_t now
             rate_stage(c);
         }
     } else if (c->window < ONE) {
-        c->next_ns = now_ns + c->rtt_ns * ONE / c->window;
+        uint64_t gap_ns = c->rtt_ns * ONE / c->window, most_ns = c->config.gap_max_ns;
+        c->next_ns = now_ns + (most_ns && gap_ns > most_ns ? most_ns : gap_ns);
         c->limited_ns = now_ns;
     } else {
         c->next_ns = 0;

@@ -22,6 +22,7 @@ struct sw_congestion_config {
     uint32_t window_max; /* packets */
     uint64_t rate_max;   /* bytes per second; 0: 12.5e9 (100 Gb/s) */
     uint64_t slack_ns;   /* of the target above the shortest round trip; 0: 300 us */
+    uint64_t gap_max_ns; /* between two packets, by a window of less than one; 0: any */
 };
 
 struct sw_congestion {

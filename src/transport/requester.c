@@ -44,10 +44,12 @@ void sw_requester_init(struct sw_requester *r, const struct sw_requester_config 
     r->counts = (struct sw_requester_counts){0};
     sw_retry_init(&r->retry, config->timeout, config->retry_cnt, config->rnr_retry);
     sw_requester_set_floor(r, PLAIN_FLOOR_FACTOR);
+    /* When the timer runs out a packet goes: what only we keep back is no silence of the peer. */
     const struct sw_congestion_config congestion = {.packet_bytes = mtu,
                                                     .window_max = SW_FLIGHT_PACKETS,
                                                     .rate_max = config->rate_max,
-                                                    .slack_ns = config->slack_ns};
+                                                    .slack_ns = config->slack_ns,
+                                                    .gap_max_ns = r->retry.timeout_ns};
     sw_congestion_init(&r->congestion, &congestion);
     sw_flight_init(&r->flight, psn);
 }

@@ -2,6 +2,7 @@
 /* What gets through a bottleneck of 40 Gb/s with 30 us of round trip, by the virtual clock: the
  * numbers are the same on any machine. */
 #include "transport/pair.h"
+#include "transport/rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,6 +123,30 @@ static void loss__a_slow_peer_is_waited_for(void **state)
     pair_free(p);
 }
 
+/* After timeouts a long round trip makes a slow pace. It is not slower than the timer, or requests
+ * would fail by a silence in which nothing was asked. */
+static void loss__a_pace_is_no_silence(void **state)
+{
+    (void)state;
+    enum { MS = 1000000, QUICK = 2 * MS, SLOW = 60 * MS, MEASURED = 20, MESSAGES = 30, COPIES = 5 };
+    struct sw_requester_config config = rig_requester_config(); /* 67 ms, two retries */
+    config.offer_selective = false;
+    static struct rig rig;
+    rig_start(&rig, &config, NULL);
+    for (uint32_t i = 0; i < MESSAGES; i++) { /* of the last ones the fifth copy is answered */
+        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+        const uint32_t answered = i < MEASURED ? 1 : COPIES;
+        for (uint32_t copies = rig_drain(&rig); copies < answered; copies += rig_drain(&rig)) {
+            rig_tick(&rig);
+            rig_done(&rig, i); /* it has not failed */
+        }
+        assert_true(answered == 1 || rig.r.congestion.window < 1024); /* less than a packet */
+        rig.now_ns += i > 0 && i < MEASURED ? SLOW : QUICK;
+        rig_ack(&rig, RIG_PSN + i);
+        rig_done(&rig, i + 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +156,7 @@ int main(void)
         cmocka_unit_test(loss__reordering_is_not_taken_for_loss),
         cmocka_unit_test(loss__a_short_queue_is_found_out),
         cmocka_unit_test(loss__a_slow_peer_is_waited_for),
+        cmocka_unit_test(loss__a_pace_is_no_silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
