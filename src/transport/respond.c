@@ -213,6 +213,15 @@ bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw
     return true;
 }
 
+bool sw_responder_last_word(struct sw_responder *r, struct sw_emission *out)
+{
+    if (!r->dead || !r->refusal)
+        return false;
+    r->remark = SW_REMARK_REFUSAL;
+    emit_remark(r, out);
+    return true;
+}
+
 void sw_responder_congested(struct sw_responder *r, uint64_t now_ns)
 {
     if (now_ns < r->cnp_next_ns)

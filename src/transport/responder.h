@@ -172,6 +172,9 @@ uint64_t sw_responder_due_ns(const struct sw_responder *r);
  * ago. */
 bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out);
 
+/* Of a machine that is dead by a refusal: the NAK once more, whoever has it by now. */
+bool sw_responder_last_word(struct sw_responder *r, struct sw_emission *out);
+
 /* The link saw a packet of this QP marked CE: a CNP, at most every 50 us. */
 void sw_responder_congested(struct sw_responder *r, uint64_t now_ns);
 

@@ -238,6 +238,31 @@ static void cut_for_good_a(int sock, int param)
     rig_close(&rig);
 }
 
+/* The queue pair that refuses is in ERR at once, but says so until the peer has heard it. */
+static void refusal_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 100);
+    send.rkey ^= 0xff;
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_REM_ACCESS_ERR);
+    VU_TRUE(counted(&rig.dev, "local_ack_timeout_err") > 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void refusal_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    misbehave("drop opcode ack times 3\n");
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 /* Three datagrams, of which the sender's or the receiver's rules take or give one. */
 struct loss {
     const char *sender, *receiver;
@@ -377,6 +402,7 @@ const struct sem_case sem_faults[] = {
     ONE("packet_doubled_as_it_came", 7),
     ONE("packet_late", 8),
     ONE("packet_late_as_it_came", 9),
+    {"faults__refusal_lost", refusal_a, refusal_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__receiver_not_ready", rnr_a, rnr_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_of_a_second", cut_a, cut_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_for_good", cut_for_good_a, sem_idle, SEM_ALONE | SEM_ON_WIRE},

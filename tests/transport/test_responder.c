@@ -204,6 +204,7 @@ static void responder__a_refused_duplicate_is_told_and_changes_nothing(void **st
     rig_acks(&rig, 100, RIG_NAK_ACCESS); /* the response may have been lost */
     rig_is_silent(&rig);
     assert_false(rig.p.dead);
+    assert_false(sw_responder_last_word(&rig.p, &rig.out));
     rig_send(&rig, 101);
     rig_acks(&rig, 101, RIG_ACK);
 }
@@ -436,6 +437,9 @@ static void responder__memory_that_vanished_is_a_nak_in_its_place(void **state)
     assert_int_equal(rig.out.packet.aeth.syndrome, RIG_NAK_ACCESS);
     rig_is_silent(&rig);
     assert_true(rig.p.dead);
+    assert_true(sw_responder_last_word(&rig.p, &rig.out));
+    assert_int_equal(rig.out.packet.bth.psn, 101);
+    assert_int_equal(rig.out.packet.aeth.syndrome, RIG_NAK_ACCESS);
 }
 
 /* A duplicate of what the peer has had long ago may come late, when the memory is gone. */

@@ -150,6 +150,7 @@ static void deliver_run(struct sw_qp *qp, const struct sw_arrival *arrival,
         r = connection_of(qp, arrival, &run->first);
     }
     sw_counter_add_many(qp->ctx->netdev, SW_RX_DROP_NO_QP, run->count);
+    sw_roce_refusal_repeat(qp, arrival, &run->first, current.now_ns);
 }
 
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,

@@ -106,6 +106,7 @@ static int connect_qp(struct sw_qp *qp)
     if (rc)
         goto failed;
     sw_roce_life_begin(r);
+    sw_roce_refusal_forget(qp);
     if (qp->type != IBV_QPT_XRC_RECV) {
         r->ring = calloc(qp->sq.mask + 1, sizeof(*r->ring));
         if (!r->ring) {
@@ -463,6 +464,7 @@ static void disconnect(struct sw_qp *qp)
     sw_roce_account(r);
     sw_flushing_drop(&r->flushing);
     sw_roce_life_end(r);
+    sw_roce_refusal_keep(r, sw_clock_ns());
     qp->link_state = NULL;
     sw_roce_bury(r);
 }

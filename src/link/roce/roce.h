@@ -137,6 +137,14 @@ void sw_roce_life_end(const struct sw_roce_qp *r);
 /* Whether a packet is of a life before, of a Sidewire peer. Takes note of the peer's life. */
 bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns);
 
+/* refusal.c; with the QP locked. At the end of a life: what it was ended by, if that was a refusal
+ * of ours, is kept until the QP is connected again. */
+void sw_roce_refusal_keep(struct sw_roce_qp *r, uint64_t now_ns);
+void sw_roce_refusal_forget(const struct sw_qp *qp);
+/* A packet came for a QP without a connection: says it again, if it is the peer that asks. */
+void sw_roce_refusal_repeat(const struct sw_qp *qp, const struct sw_arrival *arrival,
+                            const struct sw_packet *packet, uint64_t now_ns);
+
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
 /* A single one that has passed the rules for faults; `qp` NULL: for QP 1 or a group. */
