@@ -4,31 +4,47 @@
 #define SW_WIRE_BYTES_H
 
 #include <stdint.h>
+#include <string.h>
+
+/* Host order to the wire's, and back. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define SW_BE(bits, value) __builtin_bswap##bits(value)
+#define SW_LE32(value) (value)
+#else
+#define SW_BE(bits, value) (value)
+#define SW_LE32(value) __builtin_bswap32(value)
+#endif
 
 static inline uint16_t sw_be16_load(const uint8_t *from)
 {
-    return (uint16_t)(from[0] << 8 | from[1]);
+    uint16_t value;
+    memcpy(&value, from, sizeof(value));
+    return SW_BE(16, value);
 }
 
 static inline uint32_t sw_be24_load(const uint8_t *from)
 {
-    return (uint32_t)from[0] << 16 | (uint32_t)from[1] << 8 | from[2];
+    return (uint32_t)from[0] << 16 | sw_be16_load(from + 1);
 }
 
 static inline uint32_t sw_be32_load(const uint8_t *from)
 {
-    return (uint32_t)sw_be16_load(from) << 16 | sw_be16_load(from + 2);
+    uint32_t value;
+    memcpy(&value, from, sizeof(value));
+    return SW_BE(32, value);
 }
 
 static inline uint64_t sw_be64_load(const uint8_t *from)
 {
-    return (uint64_t)sw_be32_load(from) << 32 | sw_be32_load(from + 4);
+    uint64_t value;
+    memcpy(&value, from, sizeof(value));
+    return SW_BE(64, value);
 }
 
 static inline void sw_be16_store(uint8_t *to, uint16_t value)
 {
-    to[0] = (uint8_t)(value >> 8);
-    to[1] = (uint8_t)value;
+    value = SW_BE(16, value);
+    memcpy(to, &value, sizeof(value));
 }
 
 static inline void sw_be24_store(uint8_t *to, uint32_t value)
@@ -39,26 +55,28 @@ static inline void sw_be24_store(uint8_t *to, uint32_t value)
 
 static inline void sw_be32_store(uint8_t *to, uint32_t value)
 {
-    sw_be16_store(to, (uint16_t)(value >> 16));
-    sw_be16_store(to + 2, (uint16_t)value);
+    value = SW_BE(32, value);
+    memcpy(to, &value, sizeof(value));
 }
 
 static inline void sw_be64_store(uint8_t *to, uint64_t value)
 {
-    sw_be32_store(to, (uint32_t)(value >> 32));
-    sw_be32_store(to + 4, (uint32_t)value);
+    value = SW_BE(64, value);
+    memcpy(to, &value, sizeof(value));
 }
 
 /* The ICRC is the one number that lies the other way round. */
 static inline uint32_t sw_le32_load(const uint8_t *from)
 {
-    return (uint32_t)from[3] << 24 | (uint32_t)from[2] << 16 | (uint32_t)from[1] << 8 | from[0];
+    uint32_t value;
+    memcpy(&value, from, sizeof(value));
+    return SW_LE32(value);
 }
 
 static inline void sw_le32_store(uint8_t *to, uint32_t value)
 {
-    for (int i = 0; i < 4; i++)
-        to[i] = (uint8_t)(value >> 8 * i);
+    value = SW_LE32(value);
+    memcpy(to, &value, sizeof(value));
 }
 
 #endif
