@@ -10,7 +10,8 @@
 #include "link/gather.h"
 #include "link/roce/roce.h"
 
-#define EMIT_PACKETS 256u           /* in one step, so that a post or a poll does not take long */
+/* In one step, so that a post or a poll does not take long: four full messages at MTU 1024. */
+#define EMIT_PACKETS 248u
 #define PIECES_MAX 40u              /* of one packet: a request's elements, and to spare */
 #define DOUBT_NS (5 * SW_NS_PER_MS) /* a burst of copies counts once */
 

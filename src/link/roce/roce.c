@@ -252,10 +252,12 @@ static uint64_t step(uint64_t now_ns)
         return now_ns + LOOK_NS;
     }
     bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns;
+    bool comes_again = false; /* at once: the engine does not sleep after packets came */
     if (watches || is_due) {
         const uint32_t mads = sw_roce.mads, received = receive(true, false, sw_clock_ns());
         /* Who manages connections sleeps between their messages. */
-        if (received > sw_roce.mads - mads && is_alone)
+        comes_again = received > sw_roce.mads - mads && is_alone;
+        if (comes_again)
             atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
         learn(received, now_ns);
     }
@@ -270,7 +272,7 @@ static uint64_t step(uint64_t now_ns)
     }
     const uint64_t port_due_ns = sw_roce.port.due_ns;
     sw_lock_release(&sw_roce.port.rx_lock);
-    if (watches)
+    if (watches && !comes_again)
         watch();
     uint64_t due_ns =
         sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
