@@ -170,6 +170,9 @@ def run(sidewire):
     for case in CASES:
         good &= to_kernel(host, case, port) & from_kernel(host, case, port + 1)
         port += 2
+    for _ in range(2):  # each from another source port, and beside a process that has not joined
+        good &= from_kernel(host, CASES[-1], port)
+        port += 1
     for check in (copied, nobody_listens, killed_while_connected):
         good &= check(host, port)
         port += 2

@@ -2,13 +2,16 @@
 /*
  * Multicast beyond the host. A multicast GID is an IP group: the address itself, and for
  * ff0e::ffff:a.b.c.d (as the kernel makes them of IPv4 groups) also a.b.c.d. The kernel gives what
- * comes for a group to every socket that has joined it, so to each process by itself. On the host
+ * comes for a group to every socket that has joined it, so to each process by itself (with a little
+ * help: open_second()). On the host
  * the direct link delivers, so what is sent does not come back.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "device/ah.h"
@@ -20,10 +23,14 @@ struct heard {
     struct heard *next;
     union ibv_gid gid;
     uint32_t ifindex;
+    int second; /* see open_second(); -1: none */
 };
 
 static struct sw_lock lock; /* leaf */
 static struct heard *list;
+
+#define SECONDS_MAX 64
+static atomic_int seconds[SECONDS_MAX]; /* descriptors, 0: free; for a forked child to close */
 
 bool sw_roce_group_ipv4(const uint8_t gid[16], uint8_t out[16])
 {
@@ -68,12 +75,46 @@ static int change(const struct in6_addr *address, uint32_t ifindex, bool joins)
     return rc ? -errno : 0;
 }
 
-static void change_group(const struct heard *heard, bool joins)
+/*
+ * A second socket that an IPv4 group's packets are for. It is never read. Where there is but one
+ * the kernel finds it early, and then chooses again among all that share its port (seen in Linux
+ * 6.18): packets come to a process that has not joined. Where there are two each gets them.
+ */
+static int open_second(const struct in6_addr *address)
+{
+    const int fd = sw_socket_ear(true, address, sw_roce.port.udp_port, 0);
+    if (fd < 0)
+        return -1;
+    sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, 0);
+    for (int i = 0; i < SECONDS_MAX; i++) {
+        int none = 0;
+        if (atomic_compare_exchange_strong(&seconds[i], &none, fd))
+            return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+static void close_second(int fd)
+{
+    for (int i = 0; i < SECONDS_MAX && fd > 0; i++) {
+        int own = fd;
+        if (atomic_compare_exchange_strong(&seconds[i], &own, 0))
+            close(fd);
+    }
+}
+
+static void change_group(struct heard *heard, bool joins)
 {
     struct in6_addr address, ipv4;
     memcpy(&address, heard->gid.raw, sizeof(address));
+    memcpy(&ipv4, &address, sizeof(ipv4));
+    const bool is_ipv4 = sw_roce_is_ipv4(&address);
+    const bool has_ipv4 = sw_roce_group_ipv4(heard->gid.raw, ipv4.s6_addr);
+    close_second(heard->second);
+    heard->second = joins && (is_ipv4 || has_ipv4) ? open_second(&ipv4) : -1;
     int rc = change(&address, heard->ifindex, joins);
-    if (sw_roce_group_ipv4(heard->gid.raw, ipv4.s6_addr)) {
+    if (has_ipv4) {
         int rc_ipv4 = change(&ipv4, heard->ifindex, joins);
         rc = rc ? rc : rc_ipv4;
     }
@@ -92,7 +133,7 @@ void sw_roce_group_hear(struct sw_netdev *dev, const union ibv_gid *gid)
         free(heard);
         return;
     }
-    *heard = (struct heard){.gid = *gid, .ifindex = info.ifindex};
+    *heard = (struct heard){.gid = *gid, .ifindex = info.ifindex, .second = -1};
     sw_lock_acquire(&lock);
     heard->next = list;
     list = heard;
@@ -130,7 +171,7 @@ void sw_roce_group_open(void)
             sw_socket_set(sw_roce.port.senders[i][sender], level,
                           i ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, sw_direct.off);
     }
-    for (const struct heard *heard = list; heard; heard = heard->next)
+    for (struct heard *heard = list; heard; heard = heard->next)
         change_group(heard, true);
     sw_lock_release(&lock);
 }
@@ -139,4 +180,9 @@ void sw_roce_group_fork_child(void)
 {
     lock = (struct sw_lock){0};
     list = NULL; /* the parent's groups, which its threads may have been changing: left alone */
+    for (int i = 0; i < SECONDS_MAX; i++) {
+        const int fd = atomic_exchange(&seconds[i], 0);
+        if (fd > 0)
+            close(fd);
+    }
 }
