@@ -177,6 +177,11 @@ size_t sw_packet_encode_headers(const struct sw_packet *packet, uint8_t *to, siz
     return opcode->header_len;
 }
 
+bool sw_packet_asks(const uint8_t *headers)
+{
+    return headers[8] & ACK_REQ;
+}
+
 void sw_packet_ask(uint8_t *headers, bool ack_req)
 {
     headers[8] = (uint8_t)((headers[8] & RESERVED7) | (ack_req ? ACK_REQ : 0));

@@ -112,7 +112,8 @@ enum sw_packet_fault sw_packet_decode(const uint8_t *datagram, size_t len, struc
  * `room` too small; SW_HEADERS_MAX is always enough. */
 size_t sw_packet_encode_headers(const struct sw_packet *packet, uint8_t *to, size_t room);
 
-/* Sets AckReq in encoded headers, or clears it. */
+/* AckReq in encoded headers: whether it is set; and sets or clears it. */
+bool sw_packet_asks(const uint8_t *headers);
 void sw_packet_ask(uint8_t *headers, bool ack_req);
 
 /* Makes encoded headers those of the packet that follows in a run, behind `payload_len` bytes: the

@@ -275,7 +275,9 @@ static void sw_packet_step__makes_the_next_packet(void **state)
         assert_memory_equal(stepped, made, len);
         packet.bth.ack_req = true;
         sw_packet_encode_headers(&packet, made, sizeof(made));
+        assert_false(sw_packet_asks(stepped));
         sw_packet_ask(stepped, true);
+        assert_true(sw_packet_asks(stepped));
         assert_memory_equal(stepped, made, len);
     }
 }

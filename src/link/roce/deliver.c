@@ -214,7 +214,6 @@ static void deliver_each(const struct sw_arrival *arrival)
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
 {
     (void)arg;
-    enum { ASKING = 8, ACK_REQ = 0x80 }; /* of the BTH */
     struct sw_packet_run run;
     struct sw_qp *qp;
     if (!sw_roce_find_receiver(arrival, &run.first, &qp))
@@ -223,7 +222,7 @@ void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
     if (!sw_faults_live && qp && !qp->rules->is_datagram) {
         run.count = count;
         run.stride_bytes = stride;
-        run.ack_req = arrival->bytes[(size_t)(count - 1) * stride + ASKING] & ACK_REQ;
+        run.ack_req = sw_packet_asks(arrival->bytes + (size_t)(count - 1) * stride);
         deliver_run(qp, arrival, &run);
     } else if (count > 1) {
         deliver_each(arrival);

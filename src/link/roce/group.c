@@ -3,8 +3,7 @@
  * Multicast beyond the host. A multicast GID is an IP group: the address itself, and for
  * ff0e::ffff:a.b.c.d (as the kernel makes them of IPv4 groups) also a.b.c.d. The kernel gives what
  * comes for a group to every socket that has joined it, so to each process by itself (with a little
- * help: open_second()). On the host
- * the direct link delivers, so what is sent does not come back.
+ * help: open_second()). On the host the direct link delivers, so what is sent does not come back.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -29,8 +28,9 @@ struct heard {
 static struct sw_lock lock; /* leaf */
 static struct heard *list;
 
-#define SECONDS_MAX 64
-static atomic_int seconds[SECONDS_MAX]; /* descriptors, 0: free; for a forked child to close */
+#define SECOND_SOCKETS_MAX 64
+static atomic_int
+    second_sockets[SECOND_SOCKETS_MAX]; /* descriptors, 0: free; for a forked child to close */
 
 bool sw_roce_group_ipv4(const uint8_t gid[16], uint8_t out[16])
 {
@@ -86,9 +86,9 @@ static int open_second(const struct in6_addr *address)
     if (fd < 0)
         return -1;
     sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, 0);
-    for (int i = 0; i < SECONDS_MAX; i++) {
+    for (int i = 0; i < SECOND_SOCKETS_MAX; i++) {
         int none = 0;
-        if (atomic_compare_exchange_strong(&seconds[i], &none, fd))
+        if (atomic_compare_exchange_strong(&second_sockets[i], &none, fd))
             return fd;
     }
     close(fd);
@@ -97,9 +97,9 @@ static int open_second(const struct in6_addr *address)
 
 static void close_second(int fd)
 {
-    for (int i = 0; i < SECONDS_MAX && fd > 0; i++) {
+    for (int i = 0; i < SECOND_SOCKETS_MAX && fd > 0; i++) {
         int own = fd;
-        if (atomic_compare_exchange_strong(&seconds[i], &own, 0))
+        if (atomic_compare_exchange_strong(&second_sockets[i], &own, 0))
             close(fd);
     }
 }
@@ -180,8 +180,8 @@ void sw_roce_group_fork_child(void)
 {
     lock = (struct sw_lock){0};
     list = NULL; /* the parent's groups, which its threads may have been changing: left alone */
-    for (int i = 0; i < SECONDS_MAX; i++) {
-        const int fd = atomic_exchange(&seconds[i], 0);
+    for (int i = 0; i < SECOND_SOCKETS_MAX; i++) {
+        const int fd = atomic_exchange(&second_sockets[i], 0);
         if (fd > 0)
             close(fd);
     }

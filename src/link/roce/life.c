@@ -6,9 +6,10 @@
  * lives, round and round, and says the number in each packet (transport/emission.h): older than
  * what has been heard is stale.
  */
+#include <assert.h>
+
 #include "base/clock.h"
 #include "link/roce/roce.h"
-#include <assert.h>
 
 /* What is not among the last lives is a new one: some of which nothing has been heard may lie
  * between. */

@@ -141,12 +141,11 @@ static void transmit(struct sw_sim_qp *qp, struct sw_emission *emission)
     size_t header = sw_packet_encode_headers(&emission->packet, bytes, sizeof(bytes));
     size_t total = header + len + sw_packet_pad(len) + SW_ICRC_BYTES;
     const struct sw_icrc_flow *flow = &host->flows[2 * qp->peer_host];
-    uint32_t crc = sw_icrc_begin(flow, 0, bytes, header, total);
-    if (len) {
+    struct sw_icrc_stem stem = {0};
+    if (len)
         memcpy(bytes + header, payload, len);
-        crc = sw_icrc_add(crc, payload, len);
-    }
-    sw_icrc_finish(crc, len, bytes + header + len);
+    memset(bytes + header + len, 0, sw_packet_pad(len));
+    sw_icrc_seal(flow, &stem, 0, bytes, total);
     sw_sim_trace(host->net->world, "send", qp->qpn,
                  (uint64_t)emission->packet.bth.opcode << 32 | emission->packet.bth.psn);
     sw_sim_net_send(host->net, host->number, qp->peer_host, bytes, (uint32_t)total);
