@@ -110,6 +110,7 @@ static struct sw_roce_path path_to(struct sw_port *port, const uint8_t from[16],
 #define SEND_MIDDLE 0x01
 static uint8_t packet_opcode = SEND_ONLY;
 static uint32_t packet_damage; /* of struct sw_outgoing */
+static uint32_t packet_qp = 7; /* index of the QP it is for */
 static uint8_t pattern[KEPT + SW_PACKET_PAYLOAD_MAX];
 
 /* Packet n: to a QP of `slot`, from several pieces. */
@@ -119,7 +120,7 @@ static void add(struct sw_batch *batch, const struct sw_roce_path *path, uint32_
     struct sw_packet packet = {
         .bth = {.opcode = packet_opcode,
                 .pkey = SW_PKEY_DEFAULT,
-                .dest_qpn = sw_qpn_make(slot, 7),
+                .dest_qpn = sw_qpn_make(slot, packet_qp),
                 .psn = n},
         .payload_len = len,
     };
@@ -144,7 +145,10 @@ static void add_ack(struct sw_batch *batch, const struct sw_roce_path *path, uin
 {
     const struct sw_packet packet = {
         .opcode = sw_opcode_of(ACK),
-        .bth = {.opcode = ACK, .pkey = SW_PKEY_DEFAULT, .dest_qpn = sw_qpn_make(slot, 7), .psn = n},
+        .bth = {.opcode = ACK,
+                .pkey = SW_PKEY_DEFAULT,
+                .dest_qpn = sw_qpn_make(slot, packet_qp),
+                .psn = n},
     };
     uint8_t header[SW_HEADERS_MAX];
     const struct sw_outgoing out = {
@@ -259,6 +263,72 @@ static void sw_batch_add__more_than_a_batch(void **state)
         add(batch, &path, 5 + n % 2, n, 2048);
     sw_batch_close(batch);
     receive(pair, 200);
+}
+
+/* Packets of some flows in turn, each from a path of its own that is forgotten then. */
+static void add_of_flows(struct pair *pair, uint32_t flows, uint32_t count)
+{
+    for (uint32_t n = 0; n < count; n++) {
+        struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+        path.sender = (uint8_t)(n % flows % SW_PORT_SENDERS);
+        path.traffic_class = (uint8_t)(n % flows / SW_PORT_SENDERS * 4);
+        assert_int_equal(sw_port_aim(&pair->one, &path), 0);
+        struct sw_batch *batch = sw_batch_open(&pair->one);
+        add(batch, &path, 6, n, 256);
+        sw_batch_close(batch);
+        memset(&path, 0xee, sizeof(path));
+    }
+}
+
+static void sw_batch_gather__each_flow_has_a_message(void **state)
+{
+    struct pair *pair = *state;
+    enum { FLOWS = 3, COUNT = 30 };
+    sw_batch_gather(&pair->one);
+    add_of_flows(pair, FLOWS, COUNT);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_BATCHES), 0);
+    sw_batch_gather_end();
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_BATCHES), FLOWS);
+    receive(pair, COUNT);
+    add_of_flows(pair, FLOWS, COUNT); /* which no longer gather */
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_BATCHES), FLOWS + COUNT);
+    receive(pair, 2 * COUNT);
+}
+
+static void sw_batch_gather__more_flows_than_it_has_room_for(void **state)
+{
+    struct pair *pair = *state;
+    enum { FLOWS = 3 * SW_PORT_SENDERS, COUNT = 2 * FLOWS };
+    sw_batch_gather(&pair->one);
+    add_of_flows(pair, FLOWS, COUNT);
+    sw_batch_gather_flush();
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_PACKETS), COUNT);
+    sw_batch_gather_end();
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_TX_PACKETS), COUNT);
+    receive(pair, COUNT);
+}
+
+/* A flow's packets keep their order, whatever sizes and others are between them. */
+static void sw_batch_gather__keeps_the_order_of_a_flow(void **state)
+{
+    static const uint32_t lens[] = {512, 512, 100, 512, 1024, 300, 300, 2000, 8, 8, 512};
+    enum { COUNT = sizeof(lens) / sizeof(lens[0]) };
+    struct pair *pair = *state;
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4), other = path;
+    other.sender++;
+    assert_int_equal(sw_port_aim(&pair->one, &other), 0);
+    sw_batch_gather(&pair->one);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    for (uint32_t n = 0; n < COUNT; n++) {
+        add(batch, &path, 6, n, lens[n]);
+        if (n == 3)
+            add(batch, &other, 99, n, 512); /* for nobody */
+    }
+    sw_batch_close(batch);
+    sw_batch_gather_end();
+    receive(pair, COUNT);
+    for (uint32_t n = 0; n < COUNT; n++)
+        assert_int_equal(seen.order[n], n);
 }
 
 static void sw_batch_flush__without_segmentation(void **state)
@@ -564,6 +634,23 @@ static void sw_port_receive__an_ack_behind_answers_keeps_its_place(void **state)
     assert_memory_equal(seen.order, expected, sizeof(expected));
 }
 
+/* As it does where it is for another queue pair: of whom those before it are is not known. */
+static void sw_port_receive__an_ack_behind_others_requests_keeps_its_place(void **state)
+{
+    struct pair *pair = *state;
+    const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    add(batch, &path, 6, 1, 64);
+    packet_qp = 8;
+    add(batch, &path, 6, 2, 64);
+    add_ack(batch, &path, 6, 3);
+    packet_qp = 7;
+    sw_batch_close(batch);
+    receive(pair, 3);
+    static const uint32_t expected[] = {1, 2, 3};
+    assert_memory_equal(seen.order, expected, sizeof(expected));
+}
+
 int main(void)
 {
     if (namespace_enter(CLONE_NEWNET)) {
@@ -581,6 +668,10 @@ int main(void)
         WITH_PAIR(sw_batch_add__ipv4),
         WITH_PAIR(sw_batch_add__ipv6),
         WITH_PAIR(sw_batch_add__more_than_a_batch),
+        WITH_PAIR(sw_port_receive__an_ack_behind_others_requests_keeps_its_place),
+        WITH_PAIR(sw_batch_gather__each_flow_has_a_message),
+        WITH_PAIR(sw_batch_gather__more_flows_than_it_has_room_for),
+        WITH_PAIR(sw_batch_gather__keeps_the_order_of_a_flow),
         WITH_PAIR(sw_batch_flush__without_segmentation),
         WITH_PAIR(sw_batch_flush__packets_that_do_not_fit),
         WITH_PAIR(sw_port_receive__drops_what_is_no_packet),

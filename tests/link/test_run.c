@@ -317,6 +317,58 @@ static void deliver__a_send_longer_than_its_receive(void **state)
     assert_int_equal(wc.status, IBV_WC_LOC_LEN_ERR);
 }
 
+/* A WRITE of one packet to a queue pair, through the port's sockets. */
+static void send_write(struct sw_qp *qp, struct sw_batch *batch, uint64_t addr)
+{
+    enum { LEN = 8 };
+    struct iovec piece = {"writable", LEN};
+    uint8_t header[SW_HEADERS_MAX];
+    const struct sw_packet packet = {
+        .bth = {.opcode = WRITE_ONLY,
+                .pkey = SW_PKEY_DEFAULT,
+                .dest_qpn = qp->qpn,
+                .ack_req = true,
+                .psn = PSN},
+        .reth = {.addr = addr, .rkey = sw_mr_key(rig.mr), .len_bytes = LEN},
+        .payload_len = LEN,
+    };
+    const struct sw_outgoing out = {
+        .path = &link_of(qp)->path,
+        .header = header,
+        .header_bytes = (uint32_t)sw_packet_encode_headers(&packet, header, sizeof(header)),
+        .pieces = &piece,
+        .piece_count = 1,
+        .payload_bytes = LEN,
+    };
+    sw_batch_add(batch, &out);
+}
+
+static void deliver__acks_of_several_queue_pairs_share_a_message(void **state)
+{
+    struct sw_port *port = &sw_roce.port;
+    struct sw_qp *first = rig.qp;
+    assert_int_equal(connect_qp(state), 0);
+    struct sw_qp *second = rig.qp;
+    rig.qp = first;
+    link_of(second)->path = link_of(first)->path; /* they happen to have one source port */
+    sw_lock_acquire(&port->rx_lock);
+    port->deliver = sw_roce_deliver;
+    sw_lock_release(&port->rx_lock);
+    const uint64_t messages = sw_port_counter(port, SW_PORT_TX_BATCHES);
+    const uint64_t packets = sw_port_counter(port, SW_PORT_TX_PACKETS);
+    struct sw_batch *batch = sw_batch_open(port);
+    send_write(first, batch, (uintptr_t)rig.bytes);
+    send_write(second, batch, (uintptr_t)rig.bytes + 8);
+    sw_batch_close(batch);
+    const uint64_t limit_ns = sw_clock_ns() + 5 * SW_NS_PER_S;
+    while (sw_port_counter(port, SW_PORT_TX_PACKETS) < packets + 4 && sw_clock_ns() < limit_ns)
+        sw_roce_poll(true);
+    assert_memory_equal(rig.bytes, "writablewritable", 16);
+    assert_int_equal(sw_port_counter(port, SW_PORT_TX_PACKETS), packets + 4);
+    assert_int_equal(sw_port_counter(port, SW_PORT_TX_BATCHES), messages + 2);
+    assert_int_equal(sw_qp_destroy(second), 0);
+}
+
 int main(void)
 {
     if (namespace_enter(CLONE_NEWNET)) {
@@ -327,6 +379,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_QP(deliver__writes_of_one_packet_each),
         WITH_QP(deliver__a_run_across_arrivals),
+        WITH_QP(deliver__acks_of_several_queue_pairs_share_a_message),
         WITH_QP(deliver__a_run_that_leaves_the_region),
         WITH_QP(deliver__a_run_longer_than_its_message),
         WITH_QP(deliver__the_middle_of_a_send),

@@ -9,8 +9,11 @@
 
 enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */
 
+#define GATHER_BYTES (16u << 10) /* what came since, and then the answers to it do not wait */
+
 static struct {
     struct sw_qp *qp;  /* locked */
+    uint32_t bytes;    /* that have come since answers left */
     uint32_t requests; /* among the packets of this run */
     bool ends;         /* the last of them ended a message, ... */
     bool completes;    /* ... a message that the program is told of */
@@ -111,6 +114,10 @@ static void keep_locked(struct sw_qp *qp)
     if (qp == current.qp)
         return;
     sw_roce_deliver_end(false);
+    if (current.bytes >= GATHER_BYTES) {
+        sw_batch_gather_flush();
+        current.bytes = 0;
+    }
     sw_lock_acquire(&qp->lock);
     current.qp = qp;
     current.requests = 0;
@@ -140,6 +147,7 @@ static void deliver_run(struct sw_qp *qp, const struct sw_arrival *arrival,
                         struct sw_packet_run *run)
 {
     keep_locked(qp);
+    current.bytes += run->count * arrival->len_bytes;
     struct sw_roce_qp *r = connection_of(qp, arrival, &run->first);
     if (r)
         hear_of_congestion(r, arrival, run);

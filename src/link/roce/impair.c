@@ -192,7 +192,6 @@ static uint32_t release_leaving(uint64_t now_ns)
             .damage = what.damage,
         };
         sw_batch_add(batch, &out);
-        sw_batch_flush(batch); /* it points to the path */
         free(held);
     }
     sw_batch_close(batch);

@@ -32,6 +32,14 @@ int sw_roce_path_set(struct sw_roce_path *path, const uint8_t source[16], const 
     return 0;
 }
 
+bool sw_roce_path_is_same(const struct sw_roce_path *one, const struct sw_roce_path *other)
+{
+    return one->sender == other->sender && one->traffic_class == other->traffic_class &&
+           one->hop_limit == other->hop_limit && one->dest_port == other->dest_port &&
+           one->ifindex == other->ifindex && IN6_ARE_ADDR_EQUAL(&one->dest, &other->dest) &&
+           IN6_ARE_ADDR_EQUAL(&one->source, &other->source);
+}
+
 void sw_roce_icrc(const struct in6_addr *source, const struct in6_addr *dest, uint16_t source_port,
                   uint16_t dest_port, struct sw_icrc_flow *out)
 {

@@ -25,6 +25,9 @@ struct sw_roce_path {
 int sw_roce_path_set(struct sw_roce_path *path, const uint8_t source[16], const uint8_t dest[16],
                      uint32_t ifindex);
 
+/* Whether packets of both leave from one socket with the same headers before the BTH. */
+bool sw_roce_path_is_same(const struct sw_roce_path *one, const struct sw_roce_path *other);
+
 /* A flow's headers before the BTH, for the ICRC. */
 void sw_roce_icrc(const struct in6_addr *source, const struct in6_addr *dest, uint16_t source_port,
                   uint16_t dest_port, struct sw_icrc_flow *out);

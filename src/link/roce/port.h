@@ -136,7 +136,7 @@ struct sw_batch;
 
 /* A packet to be sent: its headers from the BTH on, then the payload. Pad and ICRC are added. */
 struct sw_outgoing {
-    const struct sw_roce_path *path; /* unchanged until the batch is flushed */
+    const struct sw_roce_path *path;
     const uint8_t *header;
     uint32_t header_bytes;
     const struct iovec *pieces; /* the payload */
@@ -157,7 +157,13 @@ void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet);
 /* Sends all that was added. Returns false if there was no room for some for so long that they were
  * dropped. */
 bool sw_batch_flush(struct sw_batch *batch);
-void sw_batch_close(struct sw_batch *batch); /* flushes */
+void sw_batch_close(struct sw_batch *batch); /* flushes, unless the thread gathers */
+/* Until sw_batch_gather_end() all that this thread adds goes to one batch, for whatever queue
+ * pairs, which may be locked one after the other: nobody that has one locked waits for it. Packets
+ * of one flow and size then share messages. With rx_lock held. */
+void sw_batch_gather(struct sw_port *port);
+void sw_batch_gather_flush(void);
+void sw_batch_gather_end(void);
 /* In a forked child: what other threads had begun is their parent's. */
 void sw_batch_fork_child(void);
 

@@ -186,17 +186,29 @@ static void hand_on(struct sw_port *port, const struct sw_haul *haul, uint32_t s
         sw_share_hand_on(port, slot, &run);
 }
 
-/* Where the ACK begins that ends a haul of requests; 0: there is none. It was ready before they
- * were, and stands behind them only because it is shorter (unsaid.c). */
+/* Whether a packet is a request for the same queue pair as another, which is long enough. */
+static bool is_request_beside(const uint8_t *packet, const uint8_t *other)
+{
+    const struct sw_opcode *opcode = sw_opcode_of(packet[0]);
+    return opcode && opcode->is_request && memcmp(packet + 5, other + 5, 3) == 0;
+}
+
+/* Where the ACK begins that ends a haul of requests, all of the same queue pair's; 0: there is
+ * none. It was ready before they were, and stands behind them only because it is shorter
+ * (unsaid.c). */
 static uint32_t find_ack(const struct sw_port *port, const struct sw_haul *haul, uint32_t step)
 {
-    if (haul->len_bytes <= step)
+    if (haul->len_bytes <= step || step < SW_BTH_BYTES)
         return 0;
     const uint32_t at = (haul->len_bytes - 1) / step * step, len = haul->len_bytes - at;
-    const struct sw_opcode *first = sw_opcode_of(haul->bytes[0]);
     const struct sw_opcode *last = sw_opcode_of(haul->bytes[at]);
-    const bool is_one = first && last && first->is_request && last->kind == SW_PACKET_ACK;
-    return is_one && slot_of(port, haul->bytes + at, len) == port->slot ? at : 0;
+    if (len < SW_BTH_BYTES || !last || last->kind != SW_PACKET_ACK ||
+        slot_of(port, haul->bytes + at, len) != port->slot)
+        return 0;
+    for (uint32_t before = 0; before < at; before += step)
+        if (!is_request_beside(haul->bytes + before, haul->bytes + at))
+            return 0;
+    return at;
 }
 
 /* Checks, and delivers or hands on, the packets of a haul. Returns how many were delivered. */

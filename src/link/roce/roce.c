@@ -91,10 +91,12 @@ static uint32_t receive(bool all, bool is_polled, uint64_t now_ns)
     free_buried();
     if (__builtin_expect(sw_faults_live != NULL, 0))
         sw_roce_impair_release(now_ns);
+    sw_batch_gather(&sw_roce.port);
     uint32_t count = sw_port_receive(&sw_roce.port, now_ns, all);
     if (all && sw_port_is_drained(&sw_roce.port))
         atomic_store_explicit(&sw_roce.heard_ns, now_ns, memory_order_relaxed);
     sw_roce_deliver_end(is_polled);
+    sw_batch_gather_end();
     return count;
 }
 

@@ -3,7 +3,8 @@
  * Packets out. Those of one flow and one size that follow each other (the last may be shorter)
  * leave in one message, cut up by the kernel or the interface (UDP_SEGMENT, udp(7)); messages from
  * one source leave in one call. A message costs some microseconds on either side, however few
- * packets share it: so each is filled before the next one is begun.
+ * packets share it: so each is filled before the next one is begun, and what a thread that receives
+ * has to answer, for whichever queue pairs, waits until there is more (sw_batch_gather).
  *
  * No room in a socket is waited for, briefly: what holds it up is the interface's queue, which
  * drains by itself.
@@ -22,14 +23,14 @@
 #include "link/roce/socket.h"
 
 #define BATCHES 4u
-#define GROUPS 4u
+#define GROUPS 8u          /* of as many flows as there are senders */
 #define GROUP_SEGMENTS 64u /* UDP_MAX_SEGMENTS of kernels before 6.9 */
 #define GROUP_BYTES \
     65472u /* with all headers, Ethernet's too, less than 64 KiB: not cut up early */
 #define ROOM_WAIT_MS 2
 
 struct group { /* packets that leave in one message, at the beginning of its room in the arena */
-    const struct sw_roce_path *path;
+    struct sw_roce_path path;
     uint32_t count, len_bytes;
     uint32_t segment_bytes;  /* of each, but the last */
     uint32_t unsealed_bytes; /* the length of the last one while its ICRC is missing, or 0 */
@@ -43,7 +44,7 @@ struct group { /* packets that leave in one message, at the beginning of its roo
 struct sw_batch {
     struct sw_lock lock;
     struct sw_port *port;
-    uint32_t count; /* of groups; the last one may grow */
+    uint32_t count; /* of groups; the last one of each flow may grow */
     bool dropped;
     struct group groups[GROUPS];
     struct mmsghdr messages[GROUPS];
@@ -52,10 +53,33 @@ struct sw_batch {
 };
 
 static struct sw_batch batches[BATCHES];
+static struct sw_batch gathered;
+static _Thread_local bool gathers; /* `gathered` is this thread's */
+
+void sw_batch_gather(struct sw_port *port)
+{
+    sw_lock_acquire(&gathered.lock);
+    gathered.port = port;
+    gathers = true;
+}
+
+void sw_batch_gather_flush(void)
+{
+    sw_batch_flush(&gathered);
+}
+
+void sw_batch_gather_end(void)
+{
+    sw_batch_flush(&gathered);
+    gathers = false;
+    sw_lock_release(&gathered.lock);
+}
 
 struct sw_batch *sw_batch_open(struct sw_port *port)
 {
     static _Thread_local uint32_t turn;
+    if (gathers)
+        return &gathered;
     for (uint32_t tried = 0; tried < BATCHES; tried++, turn++) {
         struct sw_batch *batch = &batches[turn % BATCHES];
         if (sw_lock_try(&batch->lock)) {
@@ -71,6 +95,8 @@ struct sw_batch *sw_batch_open(struct sw_port *port)
 
 void sw_batch_close(struct sw_batch *batch)
 {
+    if (batch == &gathered)
+        return;
     sw_batch_flush(batch);
     sw_lock_release(&batch->lock);
 }
@@ -81,6 +107,9 @@ void sw_batch_fork_child(void)
         batches[i].lock = (struct sw_lock){0};
         batches[i].count = 0;
     }
+    gathered.lock = (struct sw_lock){0};
+    gathered.count = 0;
+    gathers = false;
 }
 
 static uint8_t *arena_of(struct sw_batch *batch, const struct group *group)
@@ -94,28 +123,38 @@ static void seal(struct sw_batch *batch, struct group *group)
     if (!group->unsealed_bytes)
         return;
     uint8_t *packet = arena_of(batch, group) + group->len_bytes - group->unsealed_bytes;
-    sw_icrc_seal(&group->path->icrc, &group->stem, (uint16_t)(group->count - 1), packet,
+    sw_icrc_seal(&group->path.icrc, &group->stem, (uint16_t)(group->count - 1), packet,
                  group->unsealed_bytes);
     group->unsealed_bytes = 0;
     if (__builtin_expect(group->damage, 0))
         packet[(group->damage - 1) / 8] ^= (uint8_t)(1u << (group->damage - 1) % 8);
 }
 
+/* The last group of a flow, if it takes another packet. */
+static struct group *open_group(struct sw_batch *batch, const struct sw_roce_path *path,
+                                uint32_t len_bytes)
+{
+    struct group *group = batch->groups + batch->count;
+    do {
+        if (group-- == batch->groups)
+            return NULL;
+    } while (!sw_roce_path_is_same(&group->path, path));
+    const bool fits = !group->is_closed && len_bytes <= group->segment_bytes &&
+                      group->len_bytes + len_bytes <= GROUP_BYTES;
+    return fits ? group : NULL;
+}
+
 /* The group that a packet leaves with. A damaged one is alone. */
 static struct group *group_for(struct sw_batch *batch, const struct sw_roce_path *path,
                                uint32_t len_bytes, uint32_t damage)
 {
-    if (batch->count) {
-        struct group *last = &batch->groups[batch->count - 1];
-        if (!last->is_closed && !damage && last->path == path && len_bytes <= last->segment_bytes &&
-            last->len_bytes + len_bytes <= GROUP_BYTES)
-            return last;
-        seal(batch, last);
-    }
+    struct group *group = damage ? NULL : open_group(batch, path, len_bytes);
+    if (group)
+        return group;
     if (batch->count == GROUPS)
         sw_batch_flush(batch);
-    struct group *group = &batch->groups[batch->count++];
-    group->path = path;
+    group = &batch->groups[batch->count++];
+    group->path = *path;
     group->count = group->len_bytes = group->unsealed_bytes = 0;
     group->segment_bytes = len_bytes;
     group->damage = damage;
@@ -181,7 +220,7 @@ static void address_message(struct sw_batch *batch, uint32_t index, struct iovec
                             uint16_t segment_bytes)
 {
     struct group *group = &batch->groups[index];
-    const struct sw_roce_path *path = group->path;
+    const struct sw_roce_path *path = &group->path;
     struct msghdr *message = &batch->messages[index].msg_hdr;
     int traffic_class = path->traffic_class, hop_limit = path->hop_limit;
     group->iov = bytes;
@@ -206,7 +245,7 @@ static void address_message(struct sw_batch *batch, uint32_t index, struct iovec
 
 static int sender_of(const struct sw_batch *batch, uint32_t group)
 {
-    const struct sw_roce_path *path = batch->groups[group].path;
+    const struct sw_roce_path *path = &batch->groups[group].path;
     return batch->port->senders[path->is_ipv4][path->sender];
 }
 
@@ -219,7 +258,7 @@ static void tell_too_long(struct sw_batch *batch, const struct group *group)
     sw_error(
         "a packet of %u bytes does not fit the way to %s: the queue pair's path MTU is larger "
         "than what the interface or a router on the way takes (with headers of up to 88 bytes)",
-        group->segment_bytes, sw_roce_address_text(&group->path->dest, text));
+        group->segment_bytes, sw_roce_address_text(&group->path.dest, text));
 }
 
 /* Each packet of a group by itself, where segmentation is refused: the kernel numbers all 0. */
@@ -231,7 +270,7 @@ static void send_single(struct sw_batch *batch, uint32_t index)
         const uint32_t left = group->len_bytes - at;
         len = left < group->segment_bytes ? left : group->segment_bytes;
         if (at)
-            sw_icrc_seal(&group->path->icrc, &group->stem, 0, arena + at, len);
+            sw_icrc_seal(&group->path.icrc, &group->stem, 0, arena + at, len);
         address_message(batch, index, (struct iovec){arena + at, len}, 0);
         if (sendmsg(sender_of(batch, index), &batch->messages[index].msg_hdr, MSG_DONTWAIT) >= 0)
             continue;
@@ -298,10 +337,9 @@ bool sw_batch_flush(struct sw_batch *batch)
 {
     const uint32_t groups = batch->count;
     uint64_t packets = 0, bytes = 0;
-    if (groups)
-        seal(batch, &batch->groups[groups - 1]);
     for (uint32_t i = 0; i < groups; i++) {
-        const struct group *group = &batch->groups[i];
+        struct group *group = &batch->groups[i];
+        seal(batch, group);
         packets += group->count;
         bytes += group->len_bytes;
         address_message(batch, i, (struct iovec){arena_of(batch, group), group->len_bytes},

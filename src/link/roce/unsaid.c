@@ -109,6 +109,7 @@ static void say(struct sw_qp *qp, bool is_late)
 void sw_roce_say_unsaid(bool is_late)
 {
     uint32_t kept = 0;
+    sw_batch_gather(&sw_roce.port);
     for (uint32_t i = 0; i < unsaid.count; i++) {
         struct sw_qp *qp = unsaid.qps[i];
         if (sw_lock_try(&qp->lock)) {
@@ -118,6 +119,7 @@ void sw_roce_say_unsaid(bool is_late)
             unsaid.qps[kept++] = qp;
         }
     }
+    sw_batch_gather_end();
     unsaid.count = kept;
 }
 
