@@ -149,6 +149,7 @@ static void emit_remark(struct sw_responder *r, struct sw_emission *out)
 {
     enum sw_remark remark = r->remark;
     r->remark = SW_REMARK_NONE;
+    r->refusal_told |= remark == SW_REMARK_REFUSAL;
     if (remark == SW_REMARK_ACK || (remark == SW_REMARK_GAP && !is_gap(r))) {
         begin(r, SW_PACKET_ACK, SW_ONLY, r->expected - 1, out);
         out->packet.aeth = (struct sw_aeth){.syndrome = ACKED, .msn = r->msn};
@@ -209,15 +210,6 @@ bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw
     r->outstanding = 0;
     sw_responder_refuse(r, syndrome);
     r->remark_seq = seq;
-    emit_remark(r, out);
-    return true;
-}
-
-bool sw_responder_last_word(struct sw_responder *r, struct sw_emission *out)
-{
-    if (!r->dead || !r->refusal)
-        return false;
-    r->remark = SW_REMARK_REFUSAL;
     emit_remark(r, out);
     return true;
 }

@@ -32,6 +32,21 @@ void sw_responder_release(struct sw_responder *r)
     sw_early_clear(&r->early);
 }
 
+bool sw_responder_outlive(struct sw_responder *r)
+{
+    if (!r->dead || !r->refusal)
+        return false;
+    r->answer_count = r->outstanding = 0;
+    r->refusal_told = true;
+    sw_early_init(&r->early, NULL);
+    return true;
+}
+
+void sw_responder_forget(struct sw_responder *r)
+{
+    r->forgot = true;
+}
+
 void sw_responder_begin_anew(struct sw_responder *r)
 {
     r->expected = r->config.first_psn & SW_PSN_MASK;
@@ -263,17 +278,31 @@ static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *pac
     return false;
 }
 
+/* Dead by a refusal. That may have been lost, and so may have been answers before it: once it has
+ * been said these are given again, so that what was done ends as it would have without a loss.
+ * Nothing is executed any more. */
+static bool admit_after_refusal(struct sw_responder *r, const struct sw_packet *packet,
+                                struct sw_demand *out)
+{
+    const uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
+    const bool recalls = r->refusal_told && !r->forgot;
+    r->remark = SW_REMARK_REFUSAL;
+    if (!recalls || !sw_seq_is_before(seq, r->remark_seq) || !admit_duplicate(r, packet, seq, out))
+        return false;
+    if (out->kind == SW_DEMAND_READ)
+        return true;
+    sw_responder_answer(r, out, 0); /* a FLUSH: nothing that it waited for can have come since */
+    return false;
+}
+
 bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,
                         struct sw_demand *out)
 {
     if (!packet->opcode->is_request || packet->opcode->service != r->config.service)
         return false;
     r->counts.packets++;
-    if (r->dead) {
-        if (r->refusal)
-            r->remark = SW_REMARK_REFUSAL; /* the first may have been lost */
-        return false;
-    }
+    if (r->dead)
+        return r->refusal && admit_after_refusal(r, packet, out);
     if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7))
         r->peer_selective = true;
     uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);

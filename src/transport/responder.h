@@ -63,7 +63,8 @@ struct sw_demand {
 struct sw_outcome {
     uint8_t syndrome;  /* of the AETH, as device/ has it: class 0 ACK, 1 RNR (the timer is the
                           machine's), 3 NAK. Unreliable: all but ACK loses the message. */
-    bool dead;         /* the QP goes to ERR: nothing more is admitted, but the NAK is still sent */
+    bool dead;         /* the QP goes to ERR: nothing more is executed, but the NAK is still sent,
+                          and what was executed before is answered again */
     uint64_t original; /* of an atomic */
 };
 
@@ -118,7 +119,9 @@ struct sw_responder {
     uint64_t heard_ns;
     uint32_t late_next, late_run;
     enum sw_remark remark;
-    uint8_t refusal; /* AETH syndrome */
+    uint8_t refusal;   /* AETH syndrome */
+    bool refusal_told; /* what was answered before it may be asked for again from then on, ... */
+    bool forgot;       /* ... unless that is over */
     uint32_t remark_seq;
     uint32_t answer_head, answer_count,
         outstanding; /* the latter: answers that are no duplicates */
@@ -172,8 +175,12 @@ uint64_t sw_responder_due_ns(const struct sw_responder *r);
  * ago. */
 bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out);
 
-/* Of a machine that is dead by a refusal: the NAK once more, whoever has it by now. */
-bool sw_responder_last_word(struct sw_responder *r, struct sw_emission *out);
+/* The connection is over. True: by a refusal of this machine, which goes on to answer: the NAK is
+ * repeated, and READs, FLUSHes and atomics that were executed before are answered again. For a copy
+ * of the machine: what has come early stays with the original, to be released. */
+bool sw_responder_outlive(struct sw_responder *r);
+/* From here on it only repeats the NAK. */
+void sw_responder_forget(struct sw_responder *r);
 
 /* The link saw a packet of this QP marked CE: a CNP, at most every 50 us. */
 void sw_responder_congested(struct sw_responder *r, uint64_t now_ns);

@@ -54,7 +54,9 @@ static void request(struct feed *feed)
     struct sw_demand demand;
     feed_packet(feed, opcode, r.expected, &packet);
     do {
+        const bool was_dead = r.dead;
         if (sw_responder_admit(&r, &packet, now, &demand)) {
+            feed_needs(!was_dead || (demand.duplicate && demand.kind == SW_DEMAND_READ));
             static const uint8_t syndromes[] = {0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x20, 0x62};
             struct sw_outcome outcome = {.syndrome = syndromes[feed_u8(feed) % 8]};
             outcome.dead = outcome.syndrome == 0x62 && r.config.service != SW_SERVICE_UC;
@@ -112,8 +114,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             request_run(&feed);
         else if (what < 240)
             answer(&feed);
-        else if (what < 248)
+        else if (what < 247)
             sw_responder_congested(&r, now);
+        else if (what == 247)
+            sw_responder_forget(&r);
         else
             sw_responder_cnp(&r, now);
     }

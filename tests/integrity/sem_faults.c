@@ -263,6 +263,80 @@ static void refusal_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* What was done before a refusal ends well, although its answers are lost, and the queue pair that
+ * gave them is in ERR. */
+static void answers_a(int sock, int param)
+{
+    (void)param;
+    enum { BYTES = 5000 };
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    struct vu_send sends[3] = {rig_send(&rig, IBV_WR_RDMA_READ, 1, 4096, BYTES),
+                               rig_send(&rig, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 0, 8),
+                               rig_send(&rig, IBV_WR_RDMA_WRITE, 3, 0, 100)};
+    sends[1].compare_add = 5;
+    sends[2].rkey ^= 0xff;
+    for (int i = 0; i < 3; i++)
+        rig_post(&rig, &sends[i]);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    rig_bytes(&rig, 4096, BYTES, 0x42);
+    vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+    rig_bytes(&rig, 0, 8, 0x42);
+    vu_expect(rig.ep.scq, 3, IBV_WC_REM_ACCESS_ERR);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void answers_b(int sock, int param)
+{
+    (void)param;
+    static const struct rig_attr attr = {.fill = 0x42};
+    struct rig rig;
+    uint64_t word = 0x4242424242424242;
+    misbehave("drop opcode response times 8\ndrop opcode atomic times 2\n");
+    rig_open(&rig, sock, &attr);
+    rig_recv(&rig, 7, 8192, 8);
+    vu_expect(rig.ep.rcq, 7, IBV_WC_WR_FLUSH_ERR); /* ERR, long before the last answer */
+    vu_barrier(sock);
+    word += 5; /* once */
+    VU_TRUE(!memcmp(rig.buf, &word, sizeof(word)));
+    rig_close(&rig);
+}
+
+/* The region of a lost READ answer is gone when it is asked for again. */
+static void answer_gone_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 1, 0, 100);
+    struct vu_send bad = rig_send(&rig, IBV_WR_RDMA_WRITE, 2, 0, 100);
+    bad.rkey ^= 0xff;
+    rig_post(&rig, &read);
+    rig_post(&rig, &bad);
+    vu_expect(rig.ep.scq, 1, IBV_WC_REM_ACCESS_ERR);
+    vu_expect(rig.ep.scq, 2, IBV_WC_WR_FLUSH_ERR);
+    rig_bytes(&rig, 0, 100, 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void answer_gone_b(int sock, int param)
+{
+    (void)param;
+    static const struct rig_attr attr = {.fill = 0x42};
+    struct rig rig;
+    misbehave("drop opcode response for 500ms\n");
+    rig_open(&rig, sock, &attr);
+    struct ibv_mr *own = vu_reg(&rig.dev, rig.buf, 8, IBV_ACCESS_LOCAL_WRITE);
+    VU_EQ(vu_post_recv(rig.ep.qp, 7, rig.buf, 8, own->lkey), 0);
+    vu_expect(rig.ep.rcq, 7, IBV_WC_WR_FLUSH_ERR);
+    VU_EQ(ibv_dereg_mr(rig.mr), 0);
+    rig.mr = own;
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 /* Three datagrams, of which the sender's or the receiver's rules take or give one. */
 struct loss {
     const char *sender, *receiver;
@@ -403,6 +477,8 @@ const struct sem_case sem_faults[] = {
     ONE("packet_late", 8),
     ONE("packet_late_as_it_came", 9),
     {"faults__refusal_lost", refusal_a, refusal_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__answers_before_a_refusal_lost", answers_a, answers_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__answer_lost_and_memory_gone", answer_gone_a, answer_gone_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__receiver_not_ready", rnr_a, rnr_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_of_a_second", cut_a, cut_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_for_good", cut_for_good_a, sem_idle, SEM_ALONE | SEM_ON_WIRE},

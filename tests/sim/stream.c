@@ -317,7 +317,6 @@ void stream_sent(struct stream *stream, const struct sw_sim_completion *wc)
         blame(stream, "a request failed", "id %llu, kind %u: status %d", (unsigned long long)wc->id,
               op->request.kind, wc->status);
     if (stream->mood == STREAM_ROGUE && wc->status != IBV_WC_WR_FLUSH_ERR &&
-        wc->status != IBV_WC_RETRY_EXC_ERR && /* the NAK was lost, and its sender is in error */
         (wc->status != IBV_WC_REM_ACCESS_ERR || op->id + 1 != stream->next_id))
         blame(stream, "a trespass failed otherwise", "id %llu: status %d",
               (unsigned long long)wc->id, wc->status);

@@ -171,12 +171,54 @@ static void pair__sidewire_peers_on_a_bad_path(void **state)
         run_random(true, &bad, seed);
 }
 
+/* Whatever is lost, all before a request that is refused ends well, and that one with the reason.
+ */
+static void run_refused(bool selective, uint64_t seed)
+{
+    enum { GOOD = 40 };
+    struct sw_requester_config requester = pair_requester_config;
+    struct sw_responder_config responder = pair_responder_config;
+    requester.offer_selective = responder.offer_selective = selective;
+    struct pair *p = pair_new(&requester, &responder, seed);
+    struct model *m = calloc(1, sizeof(*m));
+    struct plan plans[GOOD];
+    assert_non_null(m);
+    for (uint32_t i = READ_ONLY; i < PAIR_MEMORY; i++)
+        p->memory[i] = m->memory[i] = (uint8_t)pair_random(p);
+    p->faults = bad;
+    for (uint32_t i = 0; i < GOOD; i++)
+        plans[i] = post_some(p, m);
+    pair_post(p, SW_REQUEST_WRITE, PAIR_MEMORY, 100, 1, 0); /* beyond */
+    pair_post(p, SW_REQUEST_WRITE, 64, 100, 1, 0);
+    assert_true(pair_run(p, 60 * SECOND));
+    if (p->failure != SW_FAILURE_NAK || p->syndrome != 0x62 || p->requester.done != GOOD) {
+        fprintf(stderr, "seed %lu: done %u of %u, failure %d\n", (unsigned long)seed,
+                p->requester.done, GOOD, p->failure);
+        fail();
+    }
+    for (uint32_t i = 0; i < GOOD; i++)
+        check_answer(p, m, &plans[i], i);
+    check_end(p, m);
+    free(m);
+    pair_free(p);
+}
+
+static void pair__a_refusal_spoils_nothing_before_it(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        run_refused(false, seed);
+        run_refused(true, seed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pair__clean_path_needs_no_retransmission),
         cmocka_unit_test(pair__plain_peers_on_a_bad_path),
         cmocka_unit_test(pair__sidewire_peers_on_a_bad_path),
+        cmocka_unit_test(pair__a_refusal_spoils_nothing_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

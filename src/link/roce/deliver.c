@@ -129,7 +129,7 @@ static struct sw_roce_qp *connection_of(const struct sw_qp *qp, const struct sw_
                                         const struct sw_packet *packet)
 {
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
-    return r && is_connected(qp->state) && belongs(r, arrival, packet) ? r : NULL;
+    return r && (is_connected(qp->state) || r->ended_ns) && belongs(r, arrival, packet) ? r : NULL;
 }
 
 static void hear_of_congestion(struct sw_roce_qp *r, const struct sw_arrival *arrival,
@@ -152,13 +152,16 @@ static void deliver_run(struct sw_qp *qp, const struct sw_arrival *arrival,
     if (r)
         hear_of_congestion(r, arrival, run);
     while (r) {
-        sw_packet_run_skip(run, deliver_connected(qp, r, arrival, run));
+        const bool is_over = r->ended_ns;
+        const uint32_t count = deliver_connected(qp, r, arrival, run);
+        sw_packet_run_skip(run, count);
+        if (is_over) /* not executed, even if it is answered again */
+            sw_counter_add_many(qp->ctx->netdev, SW_RX_DROP_NO_QP, count);
         if (!run->count)
             return;
         r = connection_of(qp, arrival, &run->first);
     }
     sw_counter_add_many(qp->ctx->netdev, SW_RX_DROP_NO_QP, run->count);
-    sw_roce_refusal_repeat(qp, arrival, &run->first, current.now_ns);
 }
 
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,

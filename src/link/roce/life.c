@@ -73,6 +73,8 @@ bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns)
 {
     if (__builtin_expect(mark == r->life.peer_mark, 1) || !sw_selective_is_marked(mark))
         return false;
+    if (r->ended_ns)
+        return true; /* its peer has begun anew, or it is older */
     const uint8_t last = r->life.peer_mark ? r->life.peer_mark : r->life.past_mark;
     const bool is_old = last && ((last - mark) & SW_SELECTIVE_LIFE) < SW_ROCE_LIVES;
     if (is_old && !has_come_around(r, now_ns))

@@ -107,7 +107,6 @@ static int connect_qp(struct sw_qp *qp)
     if (rc)
         goto failed;
     sw_roce_life_begin(r);
-    sw_roce_refusal_forget(qp);
     if (qp->type != IBV_QPT_XRC_RECV) {
         r->ring = calloc(qp->sq.mask + 1, sizeof(*r->ring));
         if (!r->ring) {
@@ -325,7 +324,7 @@ enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
     }
     if (r->ring && sw_roce_settle(r) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
-    if (r->is_ending && !sw_responder_has_word(&r->responder)) {
+    if (r->is_ending && (r->responder.refusal_told || !sw_responder_has_word(&r->responder))) {
         sw_qp_fail(r->qp, r->end_event);
         return SW_ROCE_DEAD;
     }
@@ -465,8 +464,7 @@ static void disconnect(struct sw_qp *qp)
     sw_roce_account(r);
     sw_flushing_drop(&r->flushing);
     sw_roce_life_end(r);
-    sw_roce_refusal_keep(r, sw_clock_ns());
-    qp->link_state = NULL;
+    qp->link_state = sw_roce_remains_of(r, sw_clock_ns());
     sw_roce_bury(r);
 }
 

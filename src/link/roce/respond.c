@@ -291,6 +291,8 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
     }
     if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD || r->is_parked)
         return 1;
+    if (__builtin_expect(r->ended_ns != 0, 0))
+        sw_roce_remains_age(r, now_ns);
     if (run->count > 1 && sw_responder_admit_run(&r->responder, run, &demand))
         count = carry_out_run(r, &demand, now_ns);
     if (count)

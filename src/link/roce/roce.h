@@ -7,6 +7,7 @@
  *  - qp.c         connecting, and sending what machines want sent
  *  - request.c    the requester's side
  *  - respond.c    the responder's side
+ *  - remains.c    what is left of a connection that ended by a refusal
  *  - datagram.c   UD
  *  - mad.c        QP 1
  *  - group.c      multicast
@@ -64,6 +65,7 @@ struct sw_roce_qp {
 
     bool is_ending; /* once all is said: by a refusal, with this event */
     int end_event;
+    uint64_t ended_ns; /* by that; only what remains.c says is left of it. 0: it lives */
 
     bool is_parked; /* a demand that is not concluded yet: a FLUSH that goes on */
     struct sw_demand parked;
@@ -137,13 +139,11 @@ void sw_roce_life_end(const struct sw_roce_qp *r);
 /* Whether a packet is of a life before, of a Sidewire peer. Takes note of the peer's life. */
 bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns);
 
-/* refusal.c; with the QP locked. At the end of a life: what it was ended by, if that was a refusal
- * of ours, is kept until the QP is connected again. */
-void sw_roce_refusal_keep(struct sw_roce_qp *r, uint64_t now_ns);
-void sw_roce_refusal_forget(const struct sw_qp *qp);
-/* A packet came for a QP without a connection: says it again, if it is the peer that asks. */
-void sw_roce_refusal_repeat(const struct sw_qp *qp, const struct sw_arrival *arrival,
-                            const struct sw_packet *packet, uint64_t now_ns);
+/* remains.c; with the QP locked. What is left of a connection at its end: NULL, if it did not end
+ * by a refusal. */
+struct sw_roce_qp *sw_roce_remains_of(const struct sw_roce_qp *r, uint64_t now_ns);
+/* Before a packet for it is looked at. */
+void sw_roce_remains_age(struct sw_roce_qp *r, uint64_t now_ns);
 
 /* deliver.c; rx_lock held */
 void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
