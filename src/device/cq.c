@@ -180,7 +180,8 @@ static void drive(struct sw_cq *cq, int want)
         if (atomic_load_explicit(&cq->tail, memory_order_relaxed) != cq->head)
             return;
     }
-    uint32_t count = cq->qp_count;
+    /* With thousands of queue pairs that rest, to look at each would be what a poll does. */
+    uint32_t count = atomic_load_explicit(&cq->awake, memory_order_relaxed) ? cq->qp_count : 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = cq->turn + i;
         at = at >= count ? at - count : at;
@@ -238,7 +239,8 @@ int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
      * engine look, so that a program that does not poll again is woken too. */
     sw_lock_acquire(&cq->poll_lock);
     bool waiting = cq->datagram_qps && sw_nic.link->has_datagrams();
-    for (uint32_t i = 0; i < cq->qp_count && !waiting; i++)
+    const uint32_t count = atomic_load(&cq->awake) ? cq->qp_count : 0;
+    for (uint32_t i = 0; i < count && !waiting; i++)
         waiting = sw_qp_has_work(cq->qps[i]);
     sw_lock_release(&cq->poll_lock);
     if (waiting)
@@ -261,8 +263,10 @@ void sw_cq_fire_now(struct sw_cq *cq)
 
 struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq)
 {
-    if (!cq->ignore_overrun && !atomic_exchange(&cq->overflow, true))
+    if (!cq->ignore_overrun && !atomic_exchange(&cq->overflow, true)) {
+        atomic_store(&sw_nic.overran, true);
         sw_nic.link->kick(); /* the engine tells the program, and takes the CQ's QPs to ERR */
+    }
     return NULL;
 }
 
@@ -303,6 +307,7 @@ int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp)
         cq->qp_room = room;
     }
     cq->qps[cq->qp_count++] = qp;
+    atomic_fetch_add(&cq->awake, 1);
     cq->datagram_qps += qp->rules->is_datagram && qp->recv_cq == cq;
 done:
     sw_lock_release(&cq->poll_lock);
@@ -335,6 +340,7 @@ void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp)
     for (uint32_t i = 0; i < cq->qp_count; i++) {
         if (cq->qps[i] == qp) {
             cq->qps[i] = cq->qps[--cq->qp_count];
+            atomic_fetch_sub(&cq->awake, 1); /* as it is at its end */
             cq->datagram_qps -= qp->rules->is_datagram && qp->recv_cq == cq;
             break;
         }

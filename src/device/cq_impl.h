@@ -35,6 +35,7 @@ struct sw_cq {
     uint32_t qp_count, qp_room;
     uint32_t datagram_qps; /* attached ones that receive datagrams here */
     atomic_uint wired;     /* attached ones that receive from other hosts */
+    atomic_uint awake;     /* attached ones that may have work: sw_qp_rest() */
     struct sw_qp **qps;    /* attached, under poll_lock; once per attachment */
 
     _Alignas(SW_CACHELINE) struct sw_lock push_lock;

@@ -191,6 +191,7 @@ int sw_nic_claim_qp(struct sw_qp *qp)
         if (!sw_nic.qps[index]) {
             sw_nic.qps[index] = qp;
             sw_qp_set_add(&sw_nic.qp_set, index);
+            sw_qp_set_add(&sw_nic.awake, index);
             return (int)index;
         }
     }
@@ -201,6 +202,7 @@ void sw_nic_release_qp(uint32_t index)
 {
     sw_nic.qps[index] = NULL;
     sw_qp_set_remove(&sw_nic.qp_set, index);
+    sw_qp_set_remove(&sw_nic.awake, index);
 }
 
 int sw_nic_claim_cq(void)

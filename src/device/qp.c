@@ -32,6 +32,21 @@ void sw_qp_rx_idle(struct sw_qp *qp)
     atomic_store(&qp->rx_pending, false);
 }
 
+void sw_qp_rest(struct sw_qp *qp, bool rests)
+{
+    const uint32_t change = rests ? -1u : 1;
+    if (qp->rests == rests || qp->xrcd)
+        return; /* an XRC target's completions go to any CQ of its domain */
+    qp->rests = rests;
+    if (rests)
+        sw_qp_set_remove(&sw_nic.awake, qp->index);
+    else
+        sw_qp_set_add(&sw_nic.awake, qp->index);
+    atomic_fetch_add(&qp->send_cq->awake, change);
+    if (qp->recv_cq != qp->send_cq)
+        atomic_fetch_add(&qp->recv_cq->awake, change);
+}
+
 static int check_caps(const struct ibv_qp_cap *cap, bool has_srq)
 {
     if (cap->max_send_wr > SW_MAX_QP_WR || cap->max_send_sge > SW_MAX_SGE ||
@@ -587,6 +602,7 @@ void sw_qp_fork_child(struct sw_qp *qp)
     qp->recv_cq->poll_lock = qp->recv_cq->push_lock = (struct sw_lock){0};
     qp->state = IBV_QPS_ERR;
     qp->link_state = NULL;
+    sw_qp_rest(qp, false);
     sw_qp_rx_idle(qp);
     atomic_store(&qp->tx_pending, false);
     sw_sq_reset(&qp->sq);

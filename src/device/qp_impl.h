@@ -31,6 +31,7 @@ struct sw_qp {
     _Atomic uint32_t rx_expect;               /* its value once the record is there */
     atomic_bool tx_pending;                   /* sends queued or unanswered */
     atomic_bool rx_pending;                   /* the peer could not be told what was consumed */
+    bool rests;                               /* sw_qp_rest() */
 
     struct sw_sq sq;
     struct sw_cq *send_cq;
@@ -82,6 +83,11 @@ static inline bool sw_qp_has_work(struct sw_qp *qp)
            atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) ||
            atomic_load_explicit(&qp->rx_pending, memory_order_relaxed);
 }
+
+/* A QP at rest has no work, and its link wakes it (`rests` false) before it has: neither the engine
+ * nor who polls its CQs looks at it. With the QP locked; it is awake to begin with, and at its end.
+ */
+void sw_qp_rest(struct sw_qp *qp, bool rests);
 
 /* Points rx_seq at a word that never matches. */
 void sw_qp_rx_idle(struct sw_qp *qp);

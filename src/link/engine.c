@@ -192,7 +192,8 @@ static bool drive_all(void)
 {
     bool pending = false, armed = false;
     pthread_mutex_lock(&sw_nic.lock);
-    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
+    const struct sw_qp_set *set = atomic_load(&sw_nic.overran) ? &sw_nic.qp_set : &sw_nic.awake;
+    for (uint32_t i = sw_qp_set_next(set, 0); i < SW_MAX_QP; i = sw_qp_set_next(set, i + 1)) {
         struct sw_qp *qp = sw_nic.qps[i];
         armed |= qp->rules->is_datagram && atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
         bool overflow = sw_cq_is_overrun(qp->send_cq) || sw_cq_is_overrun(qp->recv_cq) ||
@@ -227,7 +228,8 @@ static bool nothing_to_do(void)
             return false;
     bool work = false;
     pthread_mutex_lock(&sw_nic.lock);
-    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP && !work; i = sw_nic_next_qp(i)) {
+    for (uint32_t i = sw_qp_set_next(&sw_nic.awake, 0); i < SW_MAX_QP && !work;
+         i = sw_qp_set_next(&sw_nic.awake, i + 1)) {
         work = atomic_load(&sw_nic.qps[i]->tx_pending) || atomic_load(&sw_nic.qps[i]->rx_pending);
     }
     pthread_mutex_unlock(&sw_nic.lock);

@@ -218,6 +218,45 @@ static void sw_cq_req_notify__kicks_for_what_waits(void **state)
     sw_qp_destroy(qp);
 }
 
+/* Nobody looks whether it has work. */
+static void sw_cq_poll__leaves_qps_at_rest_alone(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_cq *other = rig_cq(rig, 4);
+    struct sw_qp_init init = {.type = IBV_QPT_RC,
+                              .pd = rig->pd,
+                              .send_cq = rig->cq,
+                              .recv_cq = other,
+                              .cap = {.max_send_wr = 1, .max_recv_wr = 1}};
+    struct sw_qp *resting, *waking = rig_qp(rig, 1, 1, NULL);
+    struct ibv_wc wc;
+    assert_int_equal(sw_qp_create(rig->ctx, &init, &resting), 0);
+    atomic_store(&resting->tx_pending, true);
+    sw_qp_rest(resting, true);
+    sw_qp_rest(resting, true); /* not twice */
+    sw_cq_poll(other, 1, &wc);
+    sw_cq_req_notify(other, false);
+    assert_int_equal(rig_log.progresses + rig_log.kicks, 0);
+    assert_int_equal(sw_qp_set_next(&sw_nic.awake, resting->index), SW_MAX_QP);
+    sw_qp_rest(resting, false);
+    sw_qp_rest(resting, false);
+    sw_cq_poll(other, 1, &wc);
+    sw_cq_poll(rig->cq, 1, &wc);
+    assert_int_equal(rig_log.progresses, 2);
+    assert_ptr_equal(rig_log.order[1], resting);
+    sw_cq_req_notify(other, false);
+    assert_int_equal(rig_log.kicks, 1);
+    assert_int_equal(sw_qp_set_next(&sw_nic.awake, resting->index), resting->index);
+    const uint32_t index = resting->index;
+    atomic_store(&resting->tx_pending, false);
+    sw_qp_destroy(resting);
+    assert_int_equal(sw_qp_set_next(&sw_nic.awake, index), SW_MAX_QP);
+    assert_int_equal(atomic_load(&other->awake), 0);
+    assert_int_equal(atomic_load(&rig->cq->awake), 1);
+    sw_qp_destroy(waking);
+    sw_cq_destroy(other);
+}
+
 static void sw_cq_attach__one_qp_twice(void **state)
 {
     struct rig *rig = *state;
@@ -393,6 +432,7 @@ int main(void)
         rig_test(sw_cq_req_notify__any_fires_once),
         rig_test(sw_cq_req_notify__solicited),
         rig_test(sw_cq_req_notify__kicks_for_what_waits),
+        rig_test(sw_cq_poll__leaves_qps_at_rest_alone),
         rig_test(sw_cq_attach__one_qp_twice),
         rig_test(sw_cq_attach__grows),
         rig_test(sw_cq_poll_timed__times_of_entries),

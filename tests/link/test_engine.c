@@ -136,6 +136,9 @@ static void sw_engine__takes_down_the_qps_of_an_overrun_cq(void **state)
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     assert_int_equal(sw_qp_modify(rig->other, &attr, IBV_QP_STATE), 0);
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
+    sw_lock_acquire(&rig->qp->lock);
+    sw_qp_rest(rig->qp, true); /* also where nobody looks for work */
+    sw_lock_release(&rig->qp->lock);
     for (int i = 0; i <= sw_cq_entries(rig->cq); i++) { /* in ERR each is flushed at once */
         struct ibv_recv_wr recv = {0}, *bad;
         assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
@@ -144,6 +147,7 @@ static void sw_engine__takes_down_the_qps_of_an_overrun_cq(void **state)
     wait_until(atomic_load(&rig->events) == 2);
     assert_int_equal(atomic_load(&rig->event), IBV_EVENT_QP_FATAL); /* after the CQ's */
     lock(rig);
+    sw_qp_rest(rig->qp, false);
 }
 
 #define child_needs(condition)         \

@@ -283,7 +283,18 @@ static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t no
     return add(r, batch, &emission);
 }
 
-/* When somebody must look again, if the program does not. */
+/* Whether some of what was posted has not been sent yet, or is to be sent again: as soon as it may
+ * be, without anything that has to come first. */
+static bool has_unsent(const struct sw_roce_qp *r)
+{
+    const struct sw_requester *q = &r->requester;
+    const struct sw_sq *sq = &r->qp->sq;
+    return r->ring && sq->head != sq->tail &&
+           (r->posted != sq->tail || q->sent != q->tail || q->flight.lost_count);
+}
+
+/* When somebody must look again, if the program does not. What only waits for the peer has a timer,
+ * and is looked at by nobody before. */
 static void plan(struct sw_roce_qp *r, bool more)
 {
     struct sw_qp *qp = r->qp;
@@ -298,14 +309,14 @@ static void plan(struct sw_roce_qp *r, bool more)
         uint64_t limit_ns = sw_pacer_due_ns(&qp->pacer, qp->pacer.packet_bytes);
         due_ns = limit_ns < due_ns ? limit_ns : due_ns;
     }
-    bool pending = due_ns != UINT64_MAX || qp->sq.head != qp->sq.tail;
-    if (qp->state == IBV_QPS_SQD && r->ring && sw_requester_is_drained(&r->requester))
-        pending = due_ns != UINT64_MAX;
-    if (due_ns != UINT64_MAX)
-        sw_roce_wake_at(due_ns);
+    const bool is_stopped =
+        qp->state == IBV_QPS_SQD && r->ring && sw_requester_is_drained(&r->requester);
+    const bool pending = more || r->is_limited || (has_unsent(r) && !is_stopped);
+    sw_roce_set_timer(qp, due_ns);
     if (atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) != pending)
         atomic_store(&qp->tx_pending, pending);
-    if (pending)
+    sw_qp_rest(qp, !pending && !r->is_parked);
+    if (pending || due_ns != UINT64_MAX || qp->sq.head != qp->sq.tail)
         sw_engine_nudge();
 }
 
@@ -458,6 +469,7 @@ static void disconnect(struct sw_qp *qp)
     if (!r)
         return;
     say_what_is_unsaid(r);
+    sw_qp_rest(qp, false);
     sw_qp_publish(qp, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)
         sw_roce_drop_claim(r);

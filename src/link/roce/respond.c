@@ -136,6 +136,7 @@ static enum sw_verdict serve_flush(struct sw_roce_qp *r, const struct sw_demand 
     if (r->is_parked && !was_parked) {
         r->parked = *demand;
         atomic_store(&r->qp->rx_pending, true);
+        sw_qp_rest(r->qp, false);
         sw_engine_nudge();
     } else if (!r->is_parked && was_parked) {
         atomic_store(&r->qp->rx_pending, false);

@@ -52,8 +52,10 @@ bool sw_roce_is_listed(const struct sw_qp *qp)
 
 void sw_roce_list(struct sw_qp *qp)
 {
-    if (atomic_exchange(&sw_roce.qps[qp->index], qp) != qp)
+    if (atomic_exchange(&sw_roce.qps[qp->index], qp) != qp) {
+        atomic_store(&sw_roce.timers[qp->index], UINT64_MAX);
         wire(qp, 1);
+    }
     sw_qp_set_add(&sw_roce.listed, qp->index);
 }
 
@@ -62,6 +64,13 @@ void sw_roce_wake_at(uint64_t due_ns)
     uint64_t seen = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
     while (due_ns < seen && !atomic_compare_exchange_weak(&sw_roce.due_ns, &seen, due_ns))
         ;
+}
+
+void sw_roce_set_timer(const struct sw_qp *qp, uint64_t due_ns)
+{
+    atomic_store(&sw_roce.timers[qp->index], due_ns);
+    if (due_ns != UINT64_MAX)
+        sw_roce_wake_at(due_ns);
 }
 
 void sw_roce_bury(struct sw_roce_qp *r)
@@ -137,26 +146,41 @@ static bool is_time(uint64_t now_ns)
     return now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
 }
 
-/* The QPs whose timers may have run out. */
+static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
+/* Drives a QP whose timer has run out. Returns when to try again; UINT64_MAX: it has been driven,
+ * and has said when it wants to be the next time. */
+static uint64_t drive_due(uint32_t index, uint64_t now_ns)
+{
+    struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[index], memory_order_acquire);
+    if (!qp)
+        return UINT64_MAX;
+    if (!sw_lock_try(&qp->lock))
+        return now_ns + LOOK_NS / 10;
+    atomic_store(&sw_roce.timers[index], UINT64_MAX);
+    if (qp->link == &sw_roce_qp_ops)
+        qp->link->progress(qp);
+    sw_lock_release(&qp->lock);
+    return UINT64_MAX;
+}
+
+/* Of the QPs, of which there may be thousands, only those are touched whose timers have run out. */
 static void run_timers(uint64_t now_ns)
 {
+    uint64_t next_ns = UINT64_MAX;
     if (!is_time(now_ns))
         return;
     sw_roce.timers_ns = now_ns;
-    atomic_store(&sw_roce.due_ns, UINT64_MAX); /* each QP that is driven says its own again */
+    atomic_store(&sw_roce.due_ns, UINT64_MAX);
     for (uint32_t i = sw_qp_set_next(&sw_roce.listed, 0); i < SW_MAX_QP;
          i = sw_qp_set_next(&sw_roce.listed, i + 1)) {
-        struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[i], memory_order_acquire);
-        if (!qp || !atomic_load_explicit(&qp->tx_pending, memory_order_relaxed))
-            continue;
-        if (sw_lock_try(&qp->lock)) {
-            if (qp->link == &sw_roce_qp_ops)
-                qp->link->progress(qp);
-            sw_lock_release(&qp->lock);
-        } else {
-            sw_roce_wake_at(now_ns + LOOK_NS / 10);
-        }
+        const uint64_t due_ns = atomic_load(&sw_roce.timers[i]);
+        next_ns = sooner(next_ns, due_ns > now_ns ? due_ns : drive_due(i, now_ns));
     }
+    sw_roce_wake_at(next_ns);
 }
 
 /* A program that polls in vain may hold the very processor that its peer, or its peer's network, is
@@ -196,11 +220,6 @@ static void on_port(uint64_t what)
     (void)what;
     sw_roce.watched = false; /* it tells once */
     sw_roce.was_woken = true;
-}
-
-static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
-{
-    return one_ns < other_ns ? one_ns : other_ns;
 }
 
 static void watch(void)

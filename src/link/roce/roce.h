@@ -88,19 +88,20 @@ struct sw_roce_qp {
 struct sw_roce {
     struct sw_port port;
     atomic_bool open;
-    atomic_bool busy;          /* packets came to the engine since it last asked */
-    uint32_t mads;             /* that have been received; port.rx_lock held */
-    _Atomic uint32_t polls;    /* by the program's threads */
-    _Atomic uint64_t heard_ns; /* when somebody last began to receive all that waited */
-    _Atomic uint64_t due_ns;   /* when the first timer of a QP runs out, or earlier */
-    struct sw_early_pool pool; /* under rx_lock */
+    atomic_bool busy;                   /* packets came to the engine since it last asked */
+    uint32_t mads;                      /* that have been received; port.rx_lock held */
+    _Atomic uint32_t polls;             /* by the program's threads */
+    _Atomic uint64_t heard_ns;          /* when somebody last began to receive all that waited */
+    _Atomic uint64_t due_ns;            /* when the first timer of a QP runs out, or earlier */
+    _Atomic uint64_t timers[SW_MAX_QP]; /* when each QP's does, of those that are listed */
+    struct sw_early_pool pool;          /* under rx_lock */
     struct sw_early_slot *slots;
     _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for, ... */
     struct sw_qp_set listed;                /* ... and which these are */
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
     _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself */
     uint32_t polls_seen;                    /* the engine's, and what follows */
-    uint64_t timers_ns;                     /* when they were last run; under rx_lock */
+    uint64_t timers_ns;                     /* when timers were last run; under rx_lock */
     uint64_t found_ns;                      /* when a poll last found packets; under rx_lock */
     uint64_t looked_ns;                     /* when it last saw that a program polls */
     uint64_t leaves_until_ns;               /* pollers are quicker: it does not try before */
@@ -125,7 +126,9 @@ bool sw_roce_is_listed(const struct sw_qp *qp);
 /* From here on packets for the QP are looked at; and: no longer, nor is anybody doing so. */
 void sw_roce_list(struct sw_qp *qp);
 void sw_roce_forget(struct sw_qp *qp);
-/* The engine shall look at a QP's timers then. */
+/* When the QP is to be driven, whatever comes; UINT64_MAX: never. */
+void sw_roce_set_timer(const struct sw_qp *qp, uint64_t due_ns);
+/* The engine shall look at timers then. */
 void sw_roce_wake_at(uint64_t due_ns);
 /* Freed by whoever receives next. */
 void sw_roce_bury(struct sw_roce_qp *r);
