@@ -116,6 +116,13 @@ void sw_requester_local_done(struct sw_requester *r)
     r->done = ++r->sent;
 }
 
+void sw_requester_abandon(struct sw_requester *r)
+{
+    assert(r->config.service == SW_SERVICE_UC);
+    r->done = r->sent = r->tail;
+    r->tail_seq = r->flight.next; /* the peer finds a gap, and takes the next message */
+}
+
 void sw_requester_pause(struct sw_requester *r, bool paused)
 {
     r->paused = paused;

@@ -141,6 +141,9 @@ static inline bool sw_requester_is_idle(const struct sw_requester *r)
     return r->done == r->tail;
 }
 
+/* UC, after a request failed here (SQE): all that was posted and is not complete is given up. */
+void sw_requester_abandon(struct sw_requester *r);
+
 /* SQD: stops taking up new requests, lets begun ones finish; and goes on. */
 void sw_requester_pause(struct sw_requester *r, bool paused);
 

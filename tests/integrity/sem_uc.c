@@ -265,7 +265,7 @@ static void srq_b(int sock, int param)
 /* --- local errors, and a peer that is gone --- */
 
 /* A request whose own key is wrong takes the send queue to SQE: what follows is flushed, receiving
- * goes on, and RTS makes it whole again (IBTA Vol1 10.3.1.6). param: bytes. */
+ * goes on, and RTS makes it whole again (IBTA Vol1 10.3.1.6). param: bytes; 0: an invalidation. */
 static void sqe_a(int sock, int param)
 {
     struct rig rig;
@@ -276,9 +276,11 @@ static void sqe_a(int sock, int param)
     struct vu_send bad = rig_send(&rig, IBV_WR_SEND, 1, 0, (uint32_t)param);
     struct vu_send good = rig_send(&rig, IBV_WR_SEND, 2, 0, 64);
     bad.lkey ^= 0x5a5a5a00;
+    if (!param)
+        bad = (struct vu_send){.opcode = IBV_WR_LOCAL_INV, .wr_id = 1}; /* key 0 */
     rig_post(&rig, &bad);
     rig_post(&rig, &good);
-    vu_expect(rig.ep.scq, 1, IBV_WC_LOC_PROT_ERR);
+    vu_expect(rig.ep.scq, 1, param ? IBV_WC_LOC_PROT_ERR : IBV_WC_MW_BIND_ERR);
     vu_expect(rig.ep.scq, 2, IBV_WC_WR_FLUSH_ERR);
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_SQE);
     vu_barrier(sock);
@@ -524,6 +526,7 @@ const struct sem_case sem_uc[] = {
     {"uc__shared_receives", srq_a, srq_b, 200},
     {"uc__shared_receives_long_message", srq_a, srq_b, LONG_BYTES},
     {"uc__local_error_is_sqe", sqe_a, sqe_b, 64},
+    {"uc__bad_invalidation_is_sqe", sqe_a, sqe_b, 0},
     {"uc__local_error_of_a_long_message_is_sqe", sqe_a, sqe_b, LONG_BYTES},
     {"uc__receivers_own_fault", own_fault_a, own_fault_b, 64},
     {"uc__receivers_own_fault_long_message", own_fault_a, own_fault_b, LONG_BYTES},

@@ -46,6 +46,26 @@ static void uc__any_number_goes_at_once(void **state)
     assert_int_equal(rig_drain(&rig), 5000);
 }
 
+/* A key was taken away in the middle of a message: what is posted later is a message of its own. */
+static void uc__what_is_abandoned_leaves_a_gap(void **state)
+{
+    (void)state;
+    start();
+    rig_post(&rig, SW_REQUEST_WRITE, 3 * RIG_MTU, 0);
+    rig_post(&rig, SW_REQUEST_LOCAL, 0, 0);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x26, 100);
+    rig_sends(&rig, 0x27, 101);
+    sw_requester_abandon(&rig.r);
+    rig_sends_nothing(&rig);
+    assert_false(sw_requester_is_local(&rig.r));
+    assert_int_equal(sw_requester_done(&rig.r), 3);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(&rig, 0x24, 102);
+    assert_int_equal(sw_requester_done(&rig.r), 4);
+    rig_sends_nothing(&rig);
+}
+
 static void uc__answers_are_ignored(void **state)
 {
     (void)state;
@@ -164,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uc__is_complete_once_it_is_out),
         cmocka_unit_test(uc__any_number_goes_at_once),
+        cmocka_unit_test(uc__what_is_abandoned_leaves_a_gap),
         cmocka_unit_test(uc__answers_are_ignored),
         cmocka_unit_test(uc__nothing_is_acknowledged),
         cmocka_unit_test(uc__the_rest_of_a_message_with_a_gap_is_lost),

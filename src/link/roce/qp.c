@@ -429,6 +429,16 @@ static void post(struct sw_qp *qp)
     drive(qp);
 }
 
+/* What was flushed in SQE: the one that failed, and all that followed. */
+static void leave_behind(struct sw_roce_qp *r)
+{
+    const uint32_t tail = r->qp->sq.tail;
+    sw_requester_abandon(&r->requester);
+    r->has_bad = false;
+    r->posted = tail;
+    r->offset = tail - r->requester.tail;
+}
+
 /* RTS: the machine that was made with RTR did not know it all yet. */
 static void changed(struct sw_qp *qp)
 {
@@ -440,11 +450,8 @@ static void changed(struct sw_qp *qp)
         return;
     if (r->posted == 0 && qp->sq.tail == 0)
         init_requester(r);
-    if (r->has_bad) { /* left behind in SQE, with all that followed */
-        r->has_bad = false;
-        r->posted = qp->sq.tail;
-        r->offset = qp->sq.tail - r->requester.tail;
-    }
+    if (qp->type == IBV_QPT_UC && sw_requester_done(&r->requester) + r->offset != qp->sq.head)
+        leave_behind(r);
     sw_requester_pause(&r->requester, qp->state == IBV_QPS_SQD);
 }
 
