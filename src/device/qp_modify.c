@@ -148,6 +148,7 @@ static void reset(struct sw_qp *qp)
     sw_lock_acquire(&qp->rq.lock);
     atomic_store(&qp->rq.posted, 0);
     atomic_store(&qp->rq.consumed, 0);
+    atomic_store(&qp->rq.claimed, 0);
     atomic_store(&qp->pub->rq_posted, 0);
     atomic_store(&qp->pub->rq_len_min_bytes, 0);
     sw_lock_release(&qp->rq.lock);

@@ -22,7 +22,9 @@ int sw_rq_append(struct sw_rq *rq, const struct ibv_recv_wr *wr, uint32_t *len_b
     uint32_t posted = atomic_load_explicit(&rq->posted, memory_order_relaxed);
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->sge_max)
         return -EINVAL;
-    if (posted - atomic_load_explicit(&rq->consumed, memory_order_acquire) >= rq->wr_max)
+    if (posted - atomic_load_explicit(&rq->consumed, memory_order_acquire) +
+            atomic_load_explicit(&rq->claimed, memory_order_relaxed) >=
+        rq->wr_max)
         return -ENOMEM;
     struct sw_pub_recv *recv = sw_rq_at(rq, posted);
     uint64_t total = 0;

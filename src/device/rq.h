@@ -27,6 +27,8 @@ struct sw_rq {
     uint64_t *wr_ids;
     _Atomic uint32_t posted;
     _Atomic uint32_t consumed;
+    _Atomic uint32_t claimed; /* of these, for a message that is not complete: they keep their
+                                 place. A queue pair's own queue only */
     uint32_t pd;
 };
 

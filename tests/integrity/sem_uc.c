@@ -262,6 +262,50 @@ static void srq_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* A message that is too long is lost. The receive it met is for the next, and keeps its place. */
+static void place_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    uc_open(&rig, sock, false);
+    vu_barrier(sock);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 5000);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    send.len_bytes = 100;
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static int fill_receives(struct rig *rig)
+{
+    int count = 0;
+    while (vu_post_recv(rig->ep.qp, 7, rig->buf, 4096, rig->mr->lkey) == 0)
+        count++;
+    return count;
+}
+
+static void place_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    uc_open(&rig, sock, false);
+    VU_EQ(fill_receives(&rig), rig.ep.recv_wr);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    rig_settle();
+    VU_EQ(fill_receives(&rig), 0);
+    vu_barrier(sock);
+    vu_expect(rig.ep.rcq, 7, IBV_WC_SUCCESS);
+    VU_EQ(fill_receives(&rig), 1);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 /* --- local errors, and a peer that is gone --- */
 
 /* A request whose own key is wrong takes the send queue to SQE: what follows is flushed, receiving
@@ -525,6 +569,7 @@ const struct sem_case sem_uc[] = {
     {"uc__no_receive_for_a_long_immediate", lost_a, lost_b, NO_RECV_FOR_IMM | LONG_LOSS},
     {"uc__shared_receives", srq_a, srq_b, 200},
     {"uc__shared_receives_long_message", srq_a, srq_b, LONG_BYTES},
+    {"uc__a_lost_message_frees_no_receive", place_a, place_b, 0},
     {"uc__local_error_is_sqe", sqe_a, sqe_b, 64},
     {"uc__bad_invalidation_is_sqe", sqe_a, sqe_b, 0},
     {"uc__local_error_of_a_long_message_is_sqe", sqe_a, sqe_b, LONG_BYTES},

@@ -22,6 +22,23 @@ static struct sw_target_qp own_side(const struct sw_qp *qp, const struct sw_inbo
     return (struct sw_target_qp){qp->qpn, message->pd, (uint32_t)qp->attr.qp_access_flags};
 }
 
+/* A receive that is claimed beyond a packet still counts as posted, until just before its
+ * completion can be seen. */
+static void hold_claim(struct sw_roce_qp *r, bool holds)
+{
+    _Atomic uint32_t *claimed = &r->qp->rq.claimed;
+    if (!r->qp->srq && !r->qp->xrcd && atomic_load_explicit(claimed, memory_order_relaxed) != holds)
+        atomic_store_explicit(claimed, holds, memory_order_release);
+}
+
+static void complete_claim(struct sw_roce_qp *r, const struct sw_inbound *message,
+                           uint64_t len_bytes, enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+{
+    hold_claim(r, false);
+    sw_execute_complete(r->qp, message, &r->claim, (uint32_t)len_bytes, opcode, status);
+    r->claimed = false;
+}
+
 /* The receive stays claimed where the message is only lost and the queue is the QP's own: it is for
  * the next one. */
 static enum sw_verdict refuse_send(struct sw_roce_qp *r, const struct sw_inbound *message,
@@ -31,9 +48,8 @@ static enum sw_verdict refuse_send(struct sw_roce_qp *r, const struct sw_inbound
     if (rule->lost && !r->qp->srq)
         return verdict;
     enum ibv_wc_status status = rule->responder;
-    sw_execute_complete(r->qp, message, &r->claim, 0, IBV_WC_RECV,
-                        status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
-    r->claimed = false;
+    complete_claim(r, message, 0, IBV_WC_RECV,
+                   status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
     return verdict;
 }
 
@@ -86,9 +102,7 @@ static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *
         return SW_ACK;
     if (demand->has_inv && sw_mw_invalidate_for_peer(qp, demand->inv_rkey) != SW_ACK)
         return refuse_send(r, message, SW_NAK_ACCESS);
-    sw_execute_complete(qp, message, &r->claim, (uint32_t)(demand->offset + demand->len_bytes),
-                        IBV_WC_RECV, IBV_WC_SUCCESS);
-    r->claimed = false;
+    complete_claim(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
@@ -112,9 +126,7 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
         verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, &pieces, demand->last);
     if (verdict != SW_ACK || !demand->last || !demand->has_imm)
         return verdict;
-    sw_execute_complete(qp, message, &r->claim, (uint32_t)demand->total, IBV_WC_RECV_RDMA_WITH_IMM,
-                        IBV_WC_SUCCESS);
-    r->claimed = false;
+    complete_claim(r, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
@@ -219,6 +231,7 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
     if (r->reads_due && demand->kind != SW_DEMAND_READ && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
     enum sw_verdict verdict = serve(r, demand, now_ns, &original);
+    hold_claim(r, r->claimed);
     if (r->is_parked)
         return SW_ROCE_ALIVE;
     const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
@@ -324,6 +337,7 @@ void sw_roce_drop_claim(struct sw_roce_qp *r)
     if (!r->claimed)
         return;
     r->claimed = false;
+    hold_claim(r, false);
     struct sw_inbound message = {.srq = qp->xrcd ? sw_xrcd_srq_of(qp, r->claim_srq) : NULL,
                                  .is_solicited = true};
     if (!qp->xrcd || message.srq)
