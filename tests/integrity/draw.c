@@ -353,7 +353,7 @@ static bool draw_remote(struct draw *draw, struct lanes *lanes, struct model_op 
 
 /* What a message that takes a receive meets. Two faults at once are no test: either may be found
  * first. */
-enum welcome { WELCOME, NO_RECEIVE, ONE_FAULT, TWO_FAULTS };
+enum welcome { WELCOME, NO_RECEIVE, BAD_RECEIVE, TOO_LONG, TWO_FAULTS };
 
 static enum welcome find_welcome(const struct draw *draw, const struct lanes *lanes,
                                  const struct model_op *op)
@@ -365,7 +365,7 @@ static enum welcome find_welcome(const struct draw *draw, const struct lanes *la
             ? 1
             : draw->model->srq_count[to->proc][model_srq_of(draw->model, lanes->conn, op)];
     if (to->uses_srq)
-        return srq_count == 0 ? NO_RECEIVE : len <= SLOT_BYTES ? WELCOME : ONE_FAULT;
+        return srq_count == 0 ? NO_RECEIVE : len <= SLOT_BYTES ? WELCOME : TOO_LONG;
     if (to->recv_count == 0)
         return NO_RECEIVE;
     const struct model_recv *recv = &to->recvs[0];
@@ -374,7 +374,19 @@ static enum welcome find_welcome(const struct draw *draw, const struct lanes *la
         room += recv->sges[i].len_bytes;
         good &= model_reaches(draw->model, to->proc, &recv->sges[i], IBV_ACCESS_LOCAL_WRITE);
     }
-    return len <= room ? good || len == 0 ? WELCOME : ONE_FAULT : good ? ONE_FAULT : TWO_FAULTS;
+    if (len <= room)
+        return good || len == 0 ? WELCOME : BAD_RECEIVE;
+    return good ? TOO_LONG : TWO_FAULTS;
+}
+
+/* Over packets a message of UC is complete before it arrives, and if that is lost, nobody knows
+ * when: it may meet the receives of the next round. */
+static bool is_lost_some_time(const struct draw *draw, const struct lanes *lanes,
+                              enum welcome welcome)
+{
+    return draw->model->link == LINK_PACKETS &&
+           draw->model->conns[lanes->conn].type == IBV_QPT_UC &&
+           (welcome == NO_RECEIVE || welcome == TOO_LONG);
 }
 
 /* Whether what a request takes at the target leaves one outcome only. */
@@ -385,7 +397,7 @@ static bool is_clear(const struct draw *draw, const struct lanes *lanes, const s
     bool admitted = (lanes->to->access & need) == need;
     if (!lanes->faulty)
         return welcome == WELCOME;
-    if (welcome == TWO_FAULTS)
+    if (welcome == TWO_FAULTS || is_lost_some_time(draw, lanes, welcome))
         return false;
     /* Who of several is the one to find an SRQ empty is not said, nor whether what is refused has
      * taken of it. */
@@ -458,7 +470,8 @@ static const enum ibv_wr_opcode opcodes[] = {
     IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD,
 };
 
-static void draw_opcode(struct draw *draw, const struct lanes *lanes, struct model_op *op)
+static void draw_opcode(struct draw *draw, const struct lanes *lanes, bool fault,
+                        struct model_op *op)
 {
     enum ibv_qp_type type = draw->model->conns[lanes->conn].type;
     op->opcode =
@@ -466,6 +479,8 @@ static void draw_opcode(struct draw *draw, const struct lanes *lanes, struct mod
     if (type != IBV_QPT_XRC_SEND && percent(draw, 15) &&
         draw_invalidated(draw, lanes, true, &op->remote))
         op->opcode = IBV_WR_SEND_WITH_INV;
+    if (!fault && model_has_no_packet(draw->model, lanes->conn, op->opcode))
+        op->opcode = IBV_WR_SEND;
     if (type == IBV_QPT_XRC_SEND)
         op->srq = !model_need(op->opcode) && percent(draw, 50) ? SRQ_XRC_FOREIGN : SRQ_XRC;
 }
@@ -478,7 +493,7 @@ static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct m
     if (draw->model->conns[lanes->conn].type != IBV_QPT_XRC_SEND && percent(draw, 25) &&
         draw_local_op(draw, lanes, fault, op))
         return true;
-    draw_opcode(draw, lanes, op);
+    draw_opcode(draw, lanes, fault, op);
     op->flags = (percent(draw, 50) ? IBV_SEND_SIGNALED : 0) |
                 (percent(draw, 20) ? IBV_SEND_SOLICITED : 0) |
                 (percent(draw, 10) ? IBV_SEND_FENCE : 0);
@@ -498,6 +513,8 @@ static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct m
         op->flags |= IBV_SEND_INLINE;
     if (takes_receive && !is_clear(draw, lanes, op))
         return false;
+    if (model_has_no_packet(draw->model, lanes->conn, op->opcode))
+        return true; /* that is its fault */
     if (fault && (!takes_receive || find_welcome(draw, lanes, op) == WELCOME))
         draw_fault(draw, lanes, op);
     if (fault)
@@ -520,8 +537,9 @@ static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
                           .faulty = faulty};
     bool can_send = lanes.from->state == IBV_QPS_RTS, heard = lanes.to->state == IBV_QPS_RTS;
     bool waits = pair->type != IBV_QPT_UC && can_send && !heard;
-    if (!lanes.from->exists || (waits && !draw->patient))
-        return;
+    bool strays = pair->type == IBV_QPT_UC && draw->model->link == LINK_PACKETS && !heard;
+    if (!lanes.from->exists || (waits && !draw->patient) || strays)
+        return; /* what strays may come in the peer's next life */
     if (pair->type == IBV_QPT_XRC_SEND && dir == 1)
         return; /* a target only listens */
     int count = 1 + (int)below(draw, LIST_MAX),

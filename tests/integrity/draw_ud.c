@@ -3,6 +3,9 @@
  * Datagrams in the programs of the random test. In each round a UD QP hears of one other only (or
  * of itself), so that what comes is in order, and a QP whose next receives may fail does not send.
  * What is sent in a round is far less than a ring holds.
+ *
+ * Over packets nobody knows when a datagram is dropped, so it is for a reason that lasts; and no
+ * order is kept (9.8.3), so a QP hears of one datagram in a round.
  */
 #include <string.h>
 
@@ -11,6 +14,7 @@
 /* The last one is privileged: requests cannot name it, only ask for their own QP's. */
 static const uint32_t qkeys[] = {0x11, 0x22, 0x80000033};
 #define QKEYS (sizeof(qkeys) / sizeof(qkeys[0]))
+#define NO_QKEY 0x44u /* nobody's */
 
 static void draw_break(struct draw *draw, struct model_end *end, struct draw_ud_acts *acts)
 {
@@ -76,7 +80,20 @@ struct ud_list {
     int targets[PROCS * UDS], target_count; /* that hear of this QP in this round */
     uint32_t lane, used;
     bool faulty;
+    bool heard[PROCS * UDS]; /* who has been sent one */
 };
+
+/* Whether it can be sent over packets, too. */
+static bool is_clear(const struct draw *draw, struct ud_list *list, const struct model_op *op)
+{
+    bool *heard = &list->heard[op->to_proc * UDS + op->to_ud];
+    if (draw->model->link == LINK_HOST || op->to_conn >= 0 || op->qkey == NO_QKEY)
+        return true;
+    if (*heard || !model_datagram_fits(draw->model, list->proc, list->ud, op))
+        return false;
+    *heard = true;
+    return true;
+}
 
 static uint32_t draw_ud_len(struct draw *draw)
 {
@@ -92,6 +109,8 @@ static void draw_dest(struct draw *draw, const struct ud_list *list, struct mode
     op->to_conn = -1;
     uint32_t theirs = draw->model->uds[op->to_proc][op->to_ud].qkey;
     op->qkey = percent(draw, 85) ? theirs : qkeys[below(draw, QKEYS)];
+    if (draw->model->link == LINK_PACKETS && op->qkey != theirs)
+        op->qkey = NO_QKEY; /* another's may be theirs when it comes */
     int conn = (int)below(draw, CONNS);
     const struct model_end *stranger = &draw->model->conns[conn].ends[0];
     if (stranger->exists && percent(draw, 4)) { /* a QP of another kind */
@@ -119,6 +138,8 @@ static bool draw_datagram(struct draw *draw, struct ud_list *list, struct model_
     if (op->sge_count == 1 && !(op->flags & IBV_SEND_INLINE) && len <= draw->model->mtu_bytes &&
         list->faulty && percent(draw, 20))
         draw_spoil(draw, list->proc, list->lane, 0, &op->sges[0]);
+    if (!is_clear(draw, list, op))
+        return false;
     /* A shared queue that others draw from as well is never overdrawn. */
     const struct model_end *to = &draw->model->uds[op->to_proc][op->to_ud];
     return !to->uses_srq || draw->model->srq_count[op->to_proc][SRQ_PLAIN];

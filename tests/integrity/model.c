@@ -435,11 +435,19 @@ static enum ibv_wc_status run_local(struct model *model, int conn, int dir,
     return IBV_WC_SUCCESS;
 }
 
+bool model_has_no_packet(const struct model *model, int conn, enum ibv_wr_opcode opcode)
+{
+    return model->link == LINK_PACKETS && model->conns[conn].type == IBV_QPT_UC &&
+           opcode == IBV_WR_SEND_WITH_INV;
+}
+
 /* What does not arrive on an unreliable connection is lost in silence (9.8). */
 static enum ibv_wc_status run(struct model *model, int conn, int dir, const struct model_op *op)
 {
     if (model_is_local(op->opcode))
         return run_local(model, conn, dir, op);
+    if (model_has_no_packet(model, conn, op->opcode))
+        return IBV_WC_LOC_QP_OP_ERR;
     if (!model_sources_reach(model, model->conns[conn].ends[dir].proc, op))
         return IBV_WC_LOC_PROT_ERR;
     enum ibv_wc_status status = arrive(model, conn, !dir, op);

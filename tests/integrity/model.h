@@ -132,7 +132,12 @@ struct model_conn {
     struct model_end ends[2];
 };
 
+/* Where processes meet. Over packets some things are what they are on a wire
+ * (docs/architecture.md, RoCE): each place that asks for it says which. */
+enum model_link { LINK_HOST, LINK_PACKETS };
+
 struct model {
+    enum model_link link;
     struct model_mr mrs[PROCS][MRS];
     struct model_mw mws[PROCS][MWS];
     struct model_conn conns[CONNS];
@@ -169,11 +174,15 @@ bool model_is_send(enum ibv_wr_opcode opcode);
 bool model_is_local(enum ibv_wr_opcode opcode); /* binds and invalidates */
 /* Whether windows are bound to a region. */
 bool model_has_windows(const struct model *model, int proc, int mr);
+/* Over packets UC has none for a SEND with invalidate: 9.3.1, table 38. */
+bool model_has_no_packet(const struct model *model, int conn, enum ibv_wr_opcode opcode);
 enum srq model_srq_of(const struct model *model, int conn, const struct model_op *op);
 
 /* Each returns the errno the post must give: 0, EINVAL or ENOMEM. */
 int model_send(struct model *model, int conn, int dir, const struct model_op *op);
 int model_datagram(struct model *model, int proc, int ud, const struct model_op *op);
+/* Whether a datagram finds the QP it is for, its Q_Key, and a receive with room. */
+bool model_datagram_fits(const struct model *model, int proc, int ud, const struct model_op *op);
 int model_receive(struct model_end *end, const struct model_recv *recv);
 /* The last request that was posted is to be reported after all. */
 void model_signal(struct model_end *end, const struct model_op *op);

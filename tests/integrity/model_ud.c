@@ -11,6 +11,24 @@ static bool receives(const struct model_end *to)
                           to->state == IBV_QPS_SQD || to->state == IBV_QPS_SQE);
 }
 
+/* The high bit stands for the sender's own: 10.2.5. */
+static bool has_key(const struct model *model, int proc, int ud, const struct model_op *op)
+{
+    uint32_t qkey = op->qkey >> 31 ? model->uds[proc][ud].qkey : op->qkey;
+    return qkey == model->uds[op->to_proc][op->to_ud].qkey;
+}
+
+bool model_datagram_fits(const struct model *model, int proc, int ud, const struct model_op *op)
+{
+    const struct model_end *to = &model->uds[op->to_proc][op->to_ud];
+    const uint32_t all = GRH_BYTES + model_op_len(op);
+    if (!receives(to) || !has_key(model, proc, ud, op))
+        return false;
+    if (to->uses_srq)
+        return model->srq_count[to->proc][SRQ_PLAIN] && all <= SLOT_BYTES;
+    return to->recv_count && model_total(to->recvs[0].sges, to->recvs[0].sge_count) >= all;
+}
+
 static struct model_expect *into_receive(struct model *model, struct model_end *to,
                                          const uint8_t *data, uint32_t len)
 {
@@ -35,9 +53,7 @@ static void arrive(struct model *model, int proc, int ud, const struct model_op 
     static uint8_t data[LANE_BYTES];
     struct model_end *to = &model->uds[op->to_proc][op->to_ud];
     uint32_t len = model_op_len(op);
-    /* The high bit stands for the sender's own: 10.2.5. */
-    uint32_t qkey = op->qkey >> 31 ? model->uds[proc][ud].qkey : op->qkey;
-    if (op->to_conn >= 0 || !receives(to) || qkey != to->qkey)
+    if (op->to_conn >= 0 || !receives(to) || !has_key(model, proc, ud, op))
         return;
     model_gather(model, proc, op, data + GRH_BYTES);
     struct model_expect *one = NULL;

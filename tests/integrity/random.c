@@ -5,7 +5,8 @@
  * Program i of a run has seed N + i, so what fails is repeated alone with the seed it names; where
  * it also takes the right moment, --repeat carries out each program so many times. All processes
  * draw the same program; each carries out its part and expects exactly the completions, the states
- * and the memory that the model says.
+ * and the memory that the model says: on one host, or (SIDEWIRE_LINK=roce) over packets that are
+ * not lost.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -73,6 +74,8 @@ static void process(const struct run *run, struct board *board, int proc)
     board->procs[proc].base = (uintptr_t)part->arena;
     board->procs[proc].gid = part->dev.gid;
     part->model.mtu_bytes = 128u << part->dev.mtu;
+    const char *link = getenv("SIDEWIRE_LINK");
+    part->model.link = link && strcmp(link, "roce") == 0 ? LINK_PACKETS : LINK_HOST;
     part_meet(part);
     open_ahs(part);
     uint64_t deadline = vu_now_ms() + (uint64_t)run->seconds * 1000;
