@@ -67,6 +67,7 @@ static uint64_t measure(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
     uint32_t ticks = sw_flight_tick(now_ns) - f->sent_at[seq % SW_FLIGHT_PACKETS];
     uint64_t rtt = sw_flight_ticks_ns(ticks) + 1;
     sw_retry_measure(&r->retry, rtt, now_ns);
+    r->heard_ns = now_ns > rtt + SW_FLIGHT_TICK_NS ? now_ns - rtt - SW_FLIGHT_TICK_NS : 0;
     return rtt;
 }
 

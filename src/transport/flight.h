@@ -30,6 +30,7 @@ struct sw_flight {
 };
 
 /* Times within a flight are in ticks of 64 ns; they compare for 137 s. */
+#define SW_FLIGHT_TICK_NS 64u
 static inline uint32_t sw_flight_tick(uint64_t now_ns)
 {
     return (uint32_t)(now_ns >> 6);

@@ -91,6 +91,7 @@ struct sw_requester {
     uint64_t paced_ns;     /* until when pacing has kept next() back; SW_RETRY_NEVER */
     struct sw_read_track reads;
     struct sw_retry retry;
+    uint64_t heard_ns; /* something that was sent then, once, has arrived; 0: nothing yet */
     struct sw_congestion congestion;
     struct sw_requester_counts counts;
     struct sw_flight flight;

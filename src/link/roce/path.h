@@ -19,6 +19,7 @@ struct sw_roce_path {
     uint8_t sender;    /* which of the port's sources of packets, so which UDP source port */
     bool is_ipv4;
     struct sw_icrc_flow icrc;
+    uint64_t heard_ns; /* something that was sent then is known to have arrived; 0: nothing is */
 };
 
 /* Sets the addresses: GIDs. -EINVAL: one is IPv4, the other IPv6, or there is none. */

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "link/roce/holder.h"
+#include "link/roce/outlet.h"
 #include "link/roce/socket.h"
 
 /* The kernel doubles it for its own use and cuts it to net.core.[rw]mem_max, but for root. */
@@ -95,6 +96,7 @@ static int open_sender(bool is_ipv4, uint16_t *source_port)
         uint16_t source = (uint16_t)(SOURCE_PORT_FIRST + (start + tried * 61u) % SOURCE_PORTS);
         unsigned int len = sw_roce_sockaddr(is_ipv4 ? &any_v4 : &in6addr_any, source, 0, &own);
         if (bind(fd, (struct sockaddr *)&own, len) == 0) {
+            sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1); /* for outlets */
             *source_port = source;
             return fd;
         }
@@ -208,6 +210,7 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
 
 void sw_port_close(struct sw_port *port)
 {
+    sw_outlet_close_all(port);
     for (uint32_t i = 0; i < port->ear_count; i++)
         close(port->ears[i].fd);
     port->ear_count = 0;

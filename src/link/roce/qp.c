@@ -259,25 +259,24 @@ static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, uint32_t most,
     return true;
 }
 
-/* Emits until there is nothing more to say, or enough is said. */
-static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t now_ns, bool *more)
+/* Emits until there is nothing more to say, or enough is said: *count packets, but an ACK. */
+static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t now_ns,
+                       uint32_t *count)
 {
     struct sw_emission emission;
     const bool sends = r->ring && (r->qp->state == IBV_QPS_RTS || r->qp->state == IBV_QPS_SQD);
     const bool waits = r->receives && sw_responder_only_acks(&r->responder);
     bool answers = r->receives && !waits;
-    uint32_t count = 0;
-    for (; count < EMIT_PACKETS; count += emission.count) {
+    for (; *count < EMIT_PACKETS; *count += emission.count) {
         answers = answers && sw_responder_next(&r->responder, now_ns, &emission);
-        if (!answers && !(sends && next_request(r, now_ns, EMIT_PACKETS - count, &emission)))
+        if (!answers && !(sends && next_request(r, now_ns, EMIT_PACKETS - *count, &emission)))
             break;
         enum added result = add(r, batch, &emission);
         if (result != ADDED)
             return result;
     }
-    *more = count == EMIT_PACKETS;
     /* Being the shortest, an ACK leaves in one message with what goes before it. */
-    if (!waits || (r->unsaid && !count) || !sw_responder_next(&r->responder, now_ns, &emission))
+    if (!waits || (r->unsaid && !*count) || !sw_responder_next(&r->responder, now_ns, &emission))
         return ADDED;
     r->unsaid = 0;
     return add(r, batch, &emission);
@@ -322,10 +321,13 @@ static void plan(struct sw_roce_qp *r, bool more)
 
 enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
 {
-    bool more = false;
+    uint32_t count = 0;
     r->reads_due = r->is_limited = false;
+    r->path.heard_ns = r->requester.heard_ns;
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    enum added result = emit(r, batch, now_ns, &more);
+    enum added result = emit(r, batch, now_ns, &count);
+    if (count) /* else what another thread sends of the queue pair next could overtake it */
+        sw_batch_flush(batch);
     sw_batch_close(batch);
     if (result == NOT_ADDED) /* the program took a key away from under its own request */
         return sw_roce_fail_request(r, IBV_WC_LOC_PROT_ERR);
@@ -339,7 +341,7 @@ enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
         sw_qp_fail(r->qp, r->end_event);
         return SW_ROCE_DEAD;
     }
-    plan(r, more);
+    plan(r, count == EMIT_PACKETS);
     return SW_ROCE_ALIVE;
 }
 

@@ -113,6 +113,7 @@ struct sieve {
     struct sw_icrc_flow flow; /* len 0: not known yet */
     struct sw_icrc_stem stem;
     struct sw_arrival run; /* count 0: none */
+    uint16_t first_id;     /* as it seems: of the haul's first packet */
     uint32_t delivered;
 };
 
@@ -120,6 +121,7 @@ static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct s
 {
     sieve->port = port;
     sieve->flow.len = 0;
+    sieve->first_id = 0;
     sieve->run = haul->arrival;
     sieve->run.count = sieve->delivered = 0;
 }
@@ -138,12 +140,15 @@ static bool is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_by
 {
     const struct sw_arrival *run = &sieve->run;
     struct sw_port *port = sieve->port;
-    struct sw_ip_id ip_id = {.id = (uint16_t)index, .dont_fragment = true};
+    struct sw_ip_id ip_id = {.id = (uint16_t)(sieve->first_id + index), .dont_fragment = true};
     if (!sieve->flow.len) {
         sw_roce_icrc(&run->source, &run->dest, run->source_port, port->udp_port, &sieve->flow);
         memset(&sieve->stem, 0, sizeof(sieve->stem));
     }
-    return sw_icrc_check(&sieve->flow, &sieve->stem, bytes, len_bytes, &port->rewind, &ip_id);
+    if (!sw_icrc_check(&sieve->flow, &sieve->stem, bytes, len_bytes, &port->rewind, &ip_id))
+        return false;
+    sieve->first_id = (uint16_t)(ip_id.id - index);
+    return true;
 }
 
 /* Whether the next packet, of the same length, continues the run. */

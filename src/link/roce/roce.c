@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "device/cq_impl.h"
 #include "link/engine.h"
+#include "link/roce/outlet.h"
 #include "link/roce/roce.h"
 
 #define LOOK_NS SW_NS_PER_MS /* how long a program may not have polled until the engine does */
@@ -289,6 +290,7 @@ static uint64_t step(uint64_t now_ns)
         sw_roce_impair_plan();
     if (now_ns - sw_roce.tidy_ns >= TIDY_NS) {
         sw_port_tidy(&sw_roce.port, now_ns);
+        sw_outlet_tidy(now_ns);
         sw_roce.tidy_ns = now_ns;
     }
     const uint64_t port_due_ns = sw_roce.port.due_ns;
@@ -361,6 +363,7 @@ void sw_roce_fork_child(void)
         return;
     sw_roce_impair_fork_child();
     sw_roce_unsaid_fork_child();
+    sw_batch_fork_child();
     sw_port_close(&sw_roce.port); /* the QPs' states are the parent's: left alone */
     sw_roce.port.rx_lock = (struct sw_lock){0};
     if (sw_roce.slots)
@@ -372,5 +375,4 @@ void sw_roce_fork_child(void)
         sw_qp_set_remove(&sw_roce.listed, i);
         atomic_store(&sw_roce.qps[i], NULL);
     }
-    sw_batch_fork_child();
 }

@@ -18,8 +18,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/payload.h"
+#include "link/roce/outlet.h"
 #include "link/roce/socket.h"
 
 #define BATCHES 4u
@@ -28,9 +30,14 @@
 #define GROUP_BYTES \
     65472u /* with all headers, Ethernet's too, less than 64 KiB: not cut up early */
 #define ROOM_WAIT_MS 2
+#define LONG_PACKET_BYTES 1000u /* a message of such may be long, */
+#define LONG_BYTES 32768u       /* which means this */
 
-struct group { /* packets that leave in one message, at the beginning of its room in the arena */
+struct group { /* packets that leave in one message */
     struct sw_roce_path path;
+    struct sw_outlet *outlet; /* by which it leaves; NULL: by one of the port's senders */
+    uint8_t *bytes;           /* in the arena, or in the outlet's ring */
+    uint16_t ip_id;           /* of the first packet */
     uint32_t count, len_bytes;
     uint32_t segment_bytes;  /* of each, but the last */
     uint32_t unsealed_bytes; /* the length of the last one while its ICRC is missing, or 0 */
@@ -46,6 +53,7 @@ struct sw_batch {
     struct sw_port *port;
     uint32_t count; /* of groups; the last one of each flow may grow */
     bool dropped;
+    struct sw_outlet *outlet; /* claimed until it is flushed */
     struct group groups[GROUPS];
     struct mmsghdr messages[GROUPS];
     struct sockaddr_in6 to[GROUPS];
@@ -106,25 +114,23 @@ void sw_batch_fork_child(void)
     for (uint32_t i = 0; i < BATCHES; i++) {
         batches[i].lock = (struct sw_lock){0};
         batches[i].count = 0;
+        batches[i].outlet = NULL;
     }
     gathered.lock = (struct sw_lock){0};
     gathered.count = 0;
+    gathered.outlet = NULL;
     gathers = false;
+    sw_outlet_fork_child();
 }
 
-static uint8_t *arena_of(struct sw_batch *batch, const struct group *group)
-{
-    return batch->arena[group - batch->groups];
-}
-
-/* Gives the last packet of a group its ICRC. The kernel numbers the packets of a message from 0. */
-static void seal(struct sw_batch *batch, struct group *group)
+/* Gives the last packet of a group its ICRC. The kernel numbers the packets of a message. */
+static void seal(struct group *group)
 {
     if (!group->unsealed_bytes)
         return;
-    uint8_t *packet = arena_of(batch, group) + group->len_bytes - group->unsealed_bytes;
-    sw_icrc_seal(&group->path.icrc, &group->stem, (uint16_t)(group->count - 1), packet,
-                 group->unsealed_bytes);
+    uint8_t *packet = group->bytes + group->len_bytes - group->unsealed_bytes;
+    sw_icrc_seal(&group->path.icrc, &group->stem, (uint16_t)(group->ip_id + group->count - 1),
+                 packet, group->unsealed_bytes);
     group->unsealed_bytes = 0;
     if (__builtin_expect(group->damage, 0))
         packet[(group->damage - 1) / 8] ^= (uint8_t)(1u << (group->damage - 1) % 8);
@@ -144,6 +150,25 @@ static struct group *open_group(struct sw_batch *batch, const struct sw_roce_pat
     return fits ? group : NULL;
 }
 
+/* Where a group gathers its bytes: in its path's outlet, if it may become long and there is one. */
+static void give_room(struct sw_batch *batch, struct group *group)
+{
+    group->bytes = batch->arena[group - batch->groups];
+    group->outlet = NULL;
+    group->ip_id = 0;
+    if (group->segment_bytes < LONG_PACKET_BYTES || group->is_closed)
+        return;
+    if (!batch->outlet)
+        batch->outlet = sw_outlet_claim(batch->port, &group->path);
+    if (!batch->outlet || !sw_outlet_is_of(batch->outlet, &group->path))
+        return;
+    uint8_t *room = sw_outlet_room(batch->outlet, &group->ip_id);
+    if (room) {
+        group->outlet = batch->outlet;
+        group->bytes = room;
+    }
+}
+
 /* The group that a packet leaves with. A damaged one is alone. */
 static struct group *group_for(struct sw_batch *batch, const struct sw_roce_path *path,
                                uint32_t len_bytes, uint32_t damage)
@@ -160,11 +185,12 @@ static struct group *group_for(struct sw_batch *batch, const struct sw_roce_path
     group->damage = damage;
     group->is_closed = damage || atomic_load_explicit(&batch->port->no_gso, memory_order_relaxed);
     group->stem.datagram_len = 0;
+    give_room(batch, group);
     return group;
 }
 
 /*
- * All is copied, the payload too, although the kernel copies it once more: a piece more to be
+ * All is copied, the payload too, although the kernel may copy it once more: a piece more to be
  * gathered costs the kernel as much as the copy of 4 KiB that is still in the cache, and the ICRC
  * needs bytes that the program does not write to meanwhile. It is computed one packet later: bytes
  * that are just being written are slow to read.
@@ -174,7 +200,7 @@ void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet)
     const uint32_t pad = sw_packet_pad(packet->payload_bytes);
     const uint32_t len_bytes = packet->header_bytes + packet->payload_bytes + pad + SW_ICRC_BYTES;
     struct group *group = group_for(batch, packet->path, len_bytes, packet->damage);
-    uint8_t *end = arena_of(batch, group) + group->len_bytes;
+    uint8_t *end = group->bytes + group->len_bytes;
     memcpy(end, packet->header, packet->header_bytes);
     end += packet->header_bytes;
     for (uint32_t i = 0; i < packet->piece_count; i++) {
@@ -182,7 +208,7 @@ void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet)
         end += packet->pieces[i].iov_len;
     }
     memset(end, 0, pad);
-    seal(batch, group);
+    seal(group);
     group->len_bytes += len_bytes;
     group->unsealed_bytes = len_bytes;
     group->count++;
@@ -265,7 +291,7 @@ static void tell_too_long(struct sw_batch *batch, const struct group *group)
 static void send_single(struct sw_batch *batch, uint32_t index)
 {
     struct group *group = &batch->groups[index];
-    uint8_t *const arena = arena_of(batch, group);
+    uint8_t *const arena = group->bytes;
     for (uint32_t at = 0, len; at < group->len_bytes; at += len) {
         const uint32_t left = group->len_bytes - at;
         len = left < group->segment_bytes ? left : group->segment_bytes;
@@ -333,23 +359,58 @@ static void send_messages(struct sw_batch *batch, uint32_t from, uint32_t to)
     }
 }
 
+static void send_by_outlet(struct sw_batch *batch, uint32_t index)
+{
+    const struct group *group = &batch->groups[index];
+    struct sw_outlet *outlet = group->outlet;
+    for (int waits = 0;; waits++) {
+        const int rc = sw_outlet_send(outlet, group->bytes, group->len_bytes, group->segment_bytes);
+        if (!rc)
+            return;
+        const int err = rc == -EAGAIN && waits <= 4 ? EAGAIN : EPIPE;
+        if (!is_worth_waiting(batch, index, sw_outlet_fd(outlet), err)) {
+            sw_outlet_give_up(outlet);
+            return;
+        }
+    }
+}
+
+/* The groups of a batch in their order; those that follow each other by one sender in one call. */
+static void send_groups(struct sw_batch *batch)
+{
+    const struct group *groups = batch->groups;
+    for (uint32_t from = 0, to; from < batch->count; from = to) {
+        to = from + 1;
+        if (groups[from].outlet) {
+            send_by_outlet(batch, from);
+            continue;
+        }
+        while (to < batch->count && !groups[to].outlet &&
+               sender_of(batch, to) == sender_of(batch, from))
+            to++;
+        send_messages(batch, from, to);
+        if (groups[from].len_bytes >= LONG_BYTES && groups[from].count > 1)
+            sw_outlet_want(batch->port, &groups[from].path, sw_clock_ns());
+    }
+    if (batch->outlet)
+        sw_outlet_release(batch->outlet);
+    batch->outlet = NULL;
+}
+
 bool sw_batch_flush(struct sw_batch *batch)
 {
     const uint32_t groups = batch->count;
     uint64_t packets = 0, bytes = 0;
     for (uint32_t i = 0; i < groups; i++) {
         struct group *group = &batch->groups[i];
-        seal(batch, group);
+        seal(group);
         packets += group->count;
         bytes += group->len_bytes;
-        address_message(batch, i, (struct iovec){arena_of(batch, group), group->len_bytes},
-                        group->count > 1 ? (uint16_t)group->segment_bytes : 0);
+        if (!group->outlet)
+            address_message(batch, i, (struct iovec){group->bytes, group->len_bytes},
+                            group->count > 1 ? (uint16_t)group->segment_bytes : 0);
     }
-    for (uint32_t from = 0, to; from < groups; from = to) {
-        for (to = from + 1; to < groups && sender_of(batch, to) == sender_of(batch, from); to++)
-            ;
-        send_messages(batch, from, to);
-    }
+    send_groups(batch);
     if (groups) {
         sw_port_count(batch->port, SW_PORT_TX_PACKETS, packets);
         sw_port_count(batch->port, SW_PORT_TX_BYTES, bytes);
