@@ -8,9 +8,10 @@
  * wrong one: it is handed on to the process that owns the slot, which from then on asks the kernel
  * for the packets of that sender by a connected socket (share.c).
  *
- * Packets of one flow and one size leave in one call (UDP_SEGMENT) and arrive in one (UDP_GRO). An
- * unconnected socket with IP_PMTUDISC_DO sends IPv4 with DF and ID 0, its segments 0, 1, 2, ...,
- * which is what makes the ICRC computable here.
+ * Packets of one flow and one size leave in one call (UDP_SEGMENT), a stream of long messages
+ * without the kernel's copy (outlet.h), and arrive in one (UDP_GRO). An unconnected socket with
+ * IP_PMTUDISC_DO sends IPv4 with DF and ID 0, its segments 0, 1, 2, ..., which is what makes the
+ * ICRC computable here.
  *
  * Lock order: rx_lock < a queue pair's lock < a batch's.
  */
