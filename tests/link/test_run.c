@@ -370,18 +370,45 @@ static void deliver__acks_of_several_queue_pairs_share_a_message(void **state)
     assert_int_equal(sw_qp_destroy(second), 0);
 }
 
+static void make_ready_to_send(uint8_t timeout)
+{
+    struct ibv_qp_attr attr = {
+        .timeout = timeout, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+    modify(&attr, IBV_QPS_RTS,
+           IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+               IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static void post_write(void)
+{
+    struct ibv_sge sge = {(uintptr_t)rig.bytes, 8, sw_mr_key(rig.mr)};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    assert_int_equal(sw_qp_post_send(rig.qp, &wr, &bad), 0);
+}
+
+/* Else those of another thread could overtake them. Only answers are gathered. */
+static void emit__requests_leave_before_their_queue_pair_is_unlocked(void **state)
+{
+    (void)state;
+    struct sw_port *port = &sw_roce.port;
+    make_ready_to_send(14);
+    sw_lock_acquire(&port->rx_lock);
+    const uint64_t before = sw_port_counter(port, SW_PORT_TX_PACKETS);
+    sw_batch_gather(port);
+    post_write();
+    const uint64_t after = sw_port_counter(port, SW_PORT_TX_PACKETS);
+    sw_batch_gather_end();
+    sw_lock_release(&port->rx_lock);
+    assert_int_equal(after, before + 1);
+}
+
 /* What waits for its peer is looked at by nobody until its timer runs out. */
 static void timers__drive_a_queue_pair_at_rest(void **state)
 {
     (void)state;
-    struct ibv_qp_attr attr = {.timeout = 1, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
-    struct ibv_sge sge = {(uintptr_t)rig.bytes, 8, sw_mr_key(rig.mr)};
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
     const struct sw_requester *requester = &link_of(rig.qp)->requester;
-    modify(&attr, IBV_QPS_RTS,
-           IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-               IBV_QP_MAX_QP_RD_ATOMIC);
-    assert_int_equal(sw_qp_post_send(rig.qp, &wr, &bad), 0);
+    make_ready_to_send(1);
+    post_write();
     uint64_t packets = 0;
     for (int i = 0; i < 5000 && packets < 2; i++) { /* the engine's doing: nobody polls */
         usleep(1000);
@@ -392,7 +419,7 @@ static void timers__drive_a_queue_pair_at_rest(void **state)
         sw_lock_release(&rig.qp->lock);
     }
     assert_int_equal(packets, 2); /* it has been sent again */
-    modify(&attr, IBV_QPS_ERR, 0);
+    modify(&(struct ibv_qp_attr){0}, IBV_QPS_ERR, 0);
     assert_false(rig.qp->rests);
 }
 
@@ -407,6 +434,7 @@ int main(void)
         WITH_QP(deliver__writes_of_one_packet_each),
         WITH_QP(deliver__a_run_across_arrivals),
         WITH_QP(timers__drive_a_queue_pair_at_rest),
+        WITH_QP(emit__requests_leave_before_their_queue_pair_is_unlocked),
         WITH_QP(deliver__acks_of_several_queue_pairs_share_a_message),
         WITH_QP(deliver__a_run_that_leaves_the_region),
         WITH_QP(deliver__a_run_longer_than_its_message),
