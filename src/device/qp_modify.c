@@ -298,6 +298,9 @@ void sw_qp_query(struct sw_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_cap *
         return;
     }
     sw_lock_acquire(&qp->lock);
+    /* What the peer has already completed is part of the answer, though nobody has polled since. */
+    if (sw_qp_has_work(qp))
+        qp->link->progress(qp);
     *attr = qp->attr;
     attr->qp_state = attr->cur_qp_state = qp->state;
     attr->path_mig_state = IBV_MIG_MIGRATED;

@@ -17,7 +17,7 @@ SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13f}
 TOLD_S = 2  # until the end of a process is known on the other host
 SETTLE_S = 0.3  # for servers that tell nobody when they are ready
 GROUP = '00000000000000000000ffffef010203'  # 239.1.2.3
-TRIES = 3  # the servers of qperf and perftest tell a port before they listen there
+TRIES = 8  # the servers of qperf and perftest tell a port before they listen there
 UDADDY = ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0')
 
 PING = ('rping -s -a {host} -p {port} -C 20 -V -v', 'rping -c -a {host} -p {port} -C 20 -V -v', 'tcp',

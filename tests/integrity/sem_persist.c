@@ -143,12 +143,13 @@ static void synced_a(int sock, int level)
     rig_close(&rig);
 }
 
-/* Lets the peer write until what it wrote is seen to wait for the disk: now and then the kernel
- * writes it back by itself before anybody looks. */
+/* Lets the peer write until what it wrote is seen to wait for the disk: now and then, and for as
+ * long as much else waits for the disk, the kernel writes it back by itself before anybody looks. */
 static void see_dirty(int sock, const uint8_t *file)
 {
-    for (uint8_t tries = 20, is_dirty = 0; !is_dirty; tries--) {
+    for (uint8_t tries = 200, is_dirty = 0; !is_dirty; tries--) {
         VU_TRUE(tries > 0);
+        vu_sleep_ms(tries > 180 ? 0 : 20);
         vu_barrier(sock);
         is_dirty = dirty_kib(file) == BYTES / 1024;
         vu_put(sock, &is_dirty, sizeof(is_dirty));
