@@ -202,7 +202,7 @@ static void receive_still_missing(struct sw_requester *r, uint32_t seq, uint64_t
         sw_flight_lose(f, seq);
 }
 
-enum { GAPS_FLOOR_FACTOR = 4 };
+enum { GAPS_FLOOR_FACTOR = 4, SELECTIVE_FLOOR_FACTOR = 8 };
 
 /* A gap, of which no more is known than where it begins: all from there on (go-back-N). */
 static void receive_gap(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
@@ -291,7 +291,8 @@ void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet
     if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7) &&
         !r->peer_selective) {
         r->peer_selective = true;
-        sw_requester_set_floor(r, 1);
+        /* The loss of a tail is found by a probe; silence is a peer without a processor rather. */
+        sw_requester_set_floor(r, SELECTIVE_FLOOR_FACTOR);
     }
     uint32_t seq = sw_seq_of(r->flight.una, packet->bth.psn);
     if (!sw_flight_has(&r->flight, seq)) {

@@ -36,7 +36,7 @@ struct sw_requester_config {
     uint8_t max_rd_atomic;        /* READs, atomics, FLUSHes outstanding, 1..SW_READ_TRACK_MAX */
     bool offer_selective;         /* tell the peer that selective repeat is understood here */
     uint8_t life;                 /* goes with that offer: SW_SELECTIVE_LIFE */
-    uint64_t timer_floor_ns;      /* of the retransmission timer; 0: 1 ms */
+    uint64_t timer_floor_ns;      /* the unit of the timer's floors; 0: 1 ms */
     uint64_t rate_max, slack_ns;  /* struct sw_congestion_config; 0: defaults */
 };
 
