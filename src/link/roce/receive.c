@@ -23,7 +23,7 @@
 #define MESSAGES 32u                  /* at most in one call */
 #define MESSAGE_BYTES SW_HANDED_BYTES /* a UDP datagram, or run of them, is shorter */
 #define INTAKE_BYTES \
-    (192u << 10) /* about what one call should bring: it is read again from cache */
+    (512u << 10) /* about what one call should bring: it is read again from cache */
 #define HOT_NS (20 * SW_NS_PER_MS) /* a socket silent for longer is looked at less often */
 #define COLD_POLLS 64u
 
