@@ -9,6 +9,7 @@ enum {
     WINDOW_MIN = ONE / 16,
     DELAY_MIN = 8, /* packets, and these bytes: a late process is no congestion, ... */
     DELAY_MIN_BYTES = 256 * 1024, /* ... so delay alone takes no more */
+    LATE_ROUNDS = 4,              /* in a row: that is a queue */
     ROUND_MIN = 128,              /* packets over which a loss rate is taken */
     LOSS_PART = 20,               /* of which this part, and less, is the path's own */
     ALPHA_ONE = 1 << 16,
@@ -189,6 +190,18 @@ void sw_congestion_on_send(struct sw_congestion *c, uint32_t bytes, uint64_t now
     }
 }
 
+/* Whether round trips have been longer than their target for some time. */
+static bool is_queued(struct sw_congestion *c, bool is_late, uint64_t now_ns)
+{
+    if (!is_late) {
+        c->late_rounds = 0;
+    } else if (c->late_rounds == 0 || now_ns - c->late_ns >= c->rtt_ns) {
+        c->late_rounds++;
+        c->late_ns = now_ns;
+    }
+    return c->late_rounds >= LATE_ROUNDS;
+}
+
 void sw_congestion_on_ack(struct sw_congestion *c, uint32_t packets, uint64_t rtt_ns,
                           uint64_t min_rtt_ns, uint64_t now_ns)
 {
@@ -200,10 +213,12 @@ void sw_congestion_on_ack(struct sw_congestion *c, uint32_t packets, uint64_t rt
     c->round_acked += packets;
     uint64_t target = c->min_rtt_ns + c->config.slack_ns;
     const uint32_t least = delay_least(c);
-    if (c->paced || rtt_ns <= target ||
-        c->window < least) { /* what it does not take it does not refuse */
+    const bool is_late = rtt_ns > target, queues = is_queued(c, is_late, now_ns);
+    if (is_late && c->window < c->threshold && c->window >= least)
+        c->threshold = c->window;                    /* the end of slow start, in any case */
+    if (c->paced || !is_late || c->window < least) { /* what it does not take it does not refuse */
         window_grow(c, packets, now_ns);
-    } else {
+    } else if (queues) {
         /* Swift: beta = 0.8 of the excess, at most half. */
         uint64_t part = (rtt_ns - target) * 819 / rtt_ns;
         window_cut(c, (uint32_t)(part < 512 ? part : 512), least, now_ns);

@@ -3,9 +3,10 @@
  * How much a QP may have on its way, and how fast. Two controllers in one:
  *
  * - by delay, as Swift (Kumar et al., SIGCOMM 2020): a window that grows by a packet a round trip
- *   while the round trip is below a target, and shrinks in proportion to the excess. Single losses
- *   are the path's; many in one round shrink it. After timeouts it may be less than one packet and
- *   becomes a pace.
+ *   while the round trip is below a target, and shrinks in proportion to the excess when that
+ * lasts: a queue is there in each round trip, a processor that the peer has to wait for is not.
+ * Single losses are the path's; many in one round shrink it. After timeouts it may be less than one
+ *   packet and becomes a pace.
  * - by marks, as DCQCN (Zhu et al., SIGCOMM 2015), from the first congestion notification until the
  *   rate is back where it was.
  *
@@ -31,6 +32,8 @@ struct sw_congestion {
     uint32_t window, window_before; /* the latter: what a timeout took away */
     uint32_t threshold;             /* of slow start */
     uint32_t round_acked, round_lost;
+    uint32_t late_rounds; /* one after the other, of which nothing came within the target */
+    uint64_t late_ns;     /* when the last of these was counted */
     uint64_t min_rtt_ns, rtt_ns, decreased_ns;
     uint64_t limited_ns; /* when the window was last what kept packets back */
     /* The rate, while notifications rule. */

@@ -144,7 +144,8 @@ static void synced_a(int sock, int level)
 }
 
 /* Lets the peer write until what it wrote is seen to wait for the disk: now and then, and for as
- * long as much else waits for the disk, the kernel writes it back by itself before anybody looks. */
+ * long as much else waits for the disk, the kernel writes it back by itself before anybody looks.
+ */
 static void see_dirty(int sock, const uint8_t *file)
 {
     for (uint8_t tries = 200, is_dirty = 0; !is_dirty; tries--) {

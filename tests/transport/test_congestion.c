@@ -57,11 +57,37 @@ static void sw_congestion__a_window_that_is_not_used_does_not_grow(void **state)
     assert_int_equal(sw_congestion_window(&c), first);
 }
 
+/* Three round trips of more than the target. Returns the time of the next. */
+static uint64_t late(uint64_t now_ns)
+{
+    for (int i = 0; i < 3; i++, now_ns += 1000 * US)
+        sw_congestion_on_ack(&c, 1, 1000 * US, MIN_RTT, now_ns);
+    return now_ns;
+}
+
+/* A processor that the peer waits for now and then is no queue. */
+static void sw_congestion__delay_now_and_then_leaves_it_alone(void **state)
+{
+    (void)state;
+    start();
+    uint64_t now = rounds(4, MIN_RTT, 1000 * US);
+    uint32_t before = sw_congestion_window(&c);
+    for (int i = 0; i < 100; i++) {
+        now = late(now);
+        assert_true(sw_congestion_window(&c) >= before);
+        sw_congestion_on_ack(&c, 1, MIN_RTT, MIN_RTT, now);
+    }
+    now = late(now);
+    sw_congestion_on_ack(&c, 1, 1000 * US, MIN_RTT, now);
+    assert_true(sw_congestion_window(&c) < before);
+}
+
 static void sw_congestion__delay_shrinks_it_once_a_round_trip(void **state)
 {
     (void)state;
     start();
     uint64_t now = rounds(4, MIN_RTT, 1000 * US);
+    now = late(now);
     uint32_t before = sw_congestion_window(&c);
     sw_congestion_on_ack(&c, 1, 1000 * US, MIN_RTT, now);
     uint32_t after = sw_congestion_window(&c);
@@ -87,7 +113,7 @@ static void sw_congestion__grows_by_one_a_round_trip_after_that(void **state)
 {
     (void)state;
     start();
-    uint64_t now = rounds(2, MIN_RTT, 1000 * US);
+    uint64_t now = rounds(1, MIN_RTT, 1000 * US);
     sw_congestion_on_ack(&c, 1, 1000 * US, MIN_RTT, now);
     uint32_t before = sw_congestion_window(&c);
     rounds(10, MIN_RTT, now);
@@ -202,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_congestion__doubles_at_first),
         cmocka_unit_test(sw_congestion__a_window_that_is_not_used_does_not_grow),
+        cmocka_unit_test(sw_congestion__delay_now_and_then_leaves_it_alone),
         cmocka_unit_test(sw_congestion__delay_shrinks_it_once_a_round_trip),
         cmocka_unit_test(sw_congestion__delay_leaves_as_many_bytes_of_short_packets),
         cmocka_unit_test(sw_congestion__grows_back_although_all_is_late),
