@@ -17,6 +17,7 @@
 #include "cli/fault.h"
 #include "cli/library.h"
 #include "cli/program.h"
+#include "link/engine_cpus.h"
 #include "link/faults/faults.h"
 
 struct run_args {
@@ -32,6 +33,7 @@ enum {
     KEY_DEVICES,
     KEY_LOG,
     KEY_FAULTS,
+    KEY_ENGINE_CPUS,
     KEY_SOCKETS,
     KEY_FORCE
 };
@@ -58,6 +60,10 @@ static const struct argp_option options[] = {
     {"faults", KEY_FAULTS, "SPEC", 0,
      "Inject faults: loss=1%,dup=0.1%,reorder=2%:50us,corrupt=1e-4,delay=20us,rnr=1%,seed=7 or "
      "@SCRIPT",
+     0},
+    {"engine-cpus", KEY_ENGINE_CPUS, "WHERE", 0,
+     "Which processors the library's own thread runs on: auto (default: those of CMD, but off the "
+     "one that waits for its memory to change), program (never others) or a list as 0-3,8",
      0},
     {"sockets", KEY_SOCKETS, "WAY", OPTION_ARG_OPTIONAL,
      "TCP connections of CMD by RDMA where the peer has it, too: auto (default) or tcp, which only "
@@ -97,6 +103,17 @@ static void set_faults(struct argp_state *state, const char *value)
     setenv("SIDEWIRE_FAULTS", is_script ? path : value, 1);
 }
 
+static void set_engine_cpus(struct argp_state *state, const char *value)
+{
+    enum sw_cpus_wish wish;
+    cpu_set_t list;
+    if (!sw_cpus_parse(value, &wish, &list))
+        argp_error(state,
+                   "--engine-cpus is auto, program or a list of processors as 0-3,8, not '%s'",
+                   value);
+    setenv("SIDEWIRE_ENGINE_CPUS", value, 1);
+}
+
 static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct run_args *args = state->input;
@@ -120,6 +137,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_FAULTS:
         set_faults(state, value);
+        return 0;
+    case KEY_ENGINE_CPUS:
+        set_engine_cpus(state, value);
         return 0;
     case KEY_SOCKETS:
         args->sockets = true;

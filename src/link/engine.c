@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,12 +21,12 @@
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "device/xrc_impl.h"
+#include "link/engine_cpus.h"
+#include "link/spin.h"
 
-#define TICK_NS SW_NS_PER_MS /* between looks at sends that nobody may be polling for */
-#define SPIN_NS \
-    (50 * SW_NS_PER_US) /* how long to go on looking after having executed a peer's request */
-
+#define TICK_NS SW_NS_PER_MS         /* between looks at sends that nobody may be polling for */
 #define TURN_NS (100 * SW_NS_PER_US) /* the shortest that Linux allows */
+#define SLACK_NS 1000ul              /* of sleeps; Linux takes 50 us where nobody asks for less */
 
 struct sw_engine sw_engine = {.doorbell = -1, .epoll = -1};
 
@@ -33,6 +34,7 @@ struct sw_engine sw_engine = {.doorbell = -1, .epoll = -1};
 static const struct sw_engine_part *parts[MAX_PARTS];
 static unsigned int part_count;
 static sw_engine_handler handlers[SW_WATCH_KINDS];
+static struct sw_spin spin; /* the engine's alone */
 
 void sw_engine_add(const struct sw_engine_part *part)
 {
@@ -113,6 +115,11 @@ void sw_engine_kick(void)
 bool sw_engine_is_self(void)
 {
     return sw_engine.running && pthread_equal(pthread_self(), sw_engine.thread);
+}
+
+bool sw_engine_goes_on(void)
+{
+    return sw_spin_goes_on(&spin);
 }
 
 void sw_engine_nudge(void)
@@ -307,9 +314,11 @@ static bool parts_were_busy(void)
 }
 
 /* Asks for short turns: since Linux 6.12 who wants less at a time may interrupt who wants more, so
- * a program that spins on memory does not keep the engine waiting for the end of its turn. */
+ * a program that spins on memory does not keep the engine waiting for the end of its turn. And for
+ * sleeps as short as it says. */
 static void want_short_turns(void)
 {
+    prctl(PR_SET_TIMERSLACK, SLACK_NS);
     struct { /* struct sched_attr of sched_setattr(2), which glibc has only from 2.41 */
         uint32_t size, policy;
         uint64_t flags;
@@ -326,8 +335,10 @@ static void want_short_turns(void)
 static void *engine_main(void *arg)
 {
     (void)arg;
+    spin = (struct sw_spin){0}; /* a forked child's begins anew */
     want_short_turns();
-    uint64_t worked_ns = 0, look_ns = 0; /* look_ns: when to look at all queue pairs again */
+    sw_engine_cpus_start();
+    uint64_t look_ns = 0; /* when to look at all queue pairs again */
     bool pending = false;
     for (;;) {
         uint64_t now_ns = sw_clock_ns();
@@ -339,9 +350,8 @@ static void *engine_main(void *arg)
             next_ns = earlier(next_ns, look_ns);
         }
         next_ns = earlier(next_ns, sw_cq_moderation_step(now_ns));
-        if (parts_were_busy())
-            worked_ns = now_ns;
-        uint64_t sleep_ns = wait_ns(now_ns, next_ns, pending, now_ns - worked_ns < SPIN_NS);
+        const bool spinning = sw_spin_round(&spin, parts_were_busy(), now_ns);
+        uint64_t sleep_ns = wait_ns(now_ns, next_ns, pending, spinning);
         struct epoll_event events[32];
         int count = wait_events(events, 32, sleep_ns);
         atomic_store(&sw_engine.idle, false);

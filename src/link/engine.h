@@ -44,8 +44,8 @@ struct sw_engine_part {
     bool (*serve)(bool armed);
     /* Whether step() has something to do that it was not asked to do yet. */
     bool (*wants)(void);
-    /* Whether it worked for a peer since it was last asked: the engine then looks again for a while
-     * before it sleeps. */
+    /* Whether it worked for a peer since it was last asked: the engine then mostly looks again for
+     * a while before it sleeps. */
     bool (*was_busy)(void);
     /* The interface of a device does not exist any more; it has another hardware address. */
     void (*netdev_gone)(struct sw_netdev *dev);
@@ -80,6 +80,8 @@ int sw_engine_start(void);
 void sw_engine_close(void);
 /* Wakes the engine now. */
 void sw_engine_kick(void);
+/* The engine's thread alone: whether it will look again at once if it has worked for a peer. */
+bool sw_engine_goes_on(void);
 /* Whether the calling thread is the engine. */
 bool sw_engine_is_self(void);
 /* Makes sure the engine is not asleep without a timeout: it will look within a millisecond. No

@@ -426,8 +426,10 @@ static void drive(struct sw_qp *qp)
 static void post(struct sw_qp *qp)
 {
     struct sw_roce_qp *r = qp->link_state;
+    const uint64_t now_ns = sw_clock_ns();
+    sw_roce_note_post(now_ns);
     if (r)
-        sw_roce_echo(r, sw_clock_ns());
+        sw_roce_echo(r, now_ns);
     drive(qp);
 }
 

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Who receives. A program that polls completions receives by itself, so that a busy poller never
- * waits for a thread; while it does, the engine only looks after it every millisecond. When nobody
- * has polled for that long the engine takes over and sleeps on the port.
- *
- * What peers do to memory by themselves ends in no completion, and the program may look at the
- * memory instead of polling. So while such requests come the engine sleeps on the port, too, unless
- * it finds again and again that the program has received what it was woken for.
+ * The port's life, and who receives: a program that polls completions does so by itself, the engine
+ * when there is none, or where it is to (vigil.h).
  */
 #include <errno.h>
 #include <sched.h>
@@ -18,14 +13,10 @@
 #include "base/log.h"
 #include "device/cq_impl.h"
 #include "link/engine.h"
+#include "link/engine_cpus.h"
 #include "link/roce/outlet.h"
 #include "link/roce/roce.h"
 
-#define LOOK_NS SW_NS_PER_MS /* how long a program may not have polled until the engine does */
-#define SERVED_NS (20 * SW_NS_PER_MS)   /* how long one-sided requests are expected to go on */
-#define VAIN_MAX 16u                    /* wakes for nothing, in a row */
-#define LEAVE_NS (100 * SW_NS_PER_US)   /* then for this long, and each time twice as long, ... */
-#define RESTRAINT_MAX 5u                /* ... so many times */
 #define PATIENCE_NS (30 * SW_NS_PER_US) /* polls that find nothing for longer let others run */
 #define TIMERS_NS (100 * SW_NS_PER_US)  /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
@@ -160,7 +151,7 @@ static uint64_t drive_due(uint32_t index, uint64_t now_ns)
     if (!qp)
         return UINT64_MAX;
     if (!sw_lock_try(&qp->lock))
-        return now_ns + LOOK_NS / 10;
+        return now_ns + SW_VIGIL_LOOK_NS / 10;
     atomic_store(&sw_roce.timers[index], UINT64_MAX);
     if (qp->link == &sw_roce_qp_ops)
         qp->link->progress(qp);
@@ -194,16 +185,25 @@ static bool polls_in_vain(uint32_t received, uint64_t now_ns)
     return now_ns - sw_roce.found_ns >= PATIENCE_NS;
 }
 
+void sw_roce_note_post(uint64_t now_ns)
+{
+    atomic_store_explicit(&sw_roce.posted_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
+}
+
 void sw_roce_poll(bool waits)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
-    atomic_fetch_add_explicit(&sw_roce.polls, 1, memory_order_relaxed);
-    if (waits)
+    uint64_t now_ns = sw_clock_ns();
+    atomic_store_explicit(&sw_roce.polled_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
+    if (waits) {
         sw_lock_acquire(&sw_roce.port.rx_lock);
-    else if (!sw_lock_try(&sw_roce.port.rx_lock))
+        now_ns = sw_clock_ns();
+    } else if (!sw_lock_try(&sw_roce.port.rx_lock)) {
         return;
-    const uint64_t now_ns = sw_clock_ns();
+    }
     const bool runs_timers = is_time(now_ns) && now_ns - sw_roce.timers_ns >= TIMERS_NS;
     const uint32_t received = receive(runs_timers, true, now_ns);
     if (runs_timers)
@@ -220,7 +220,7 @@ static void on_port(uint64_t what)
 {
     (void)what;
     sw_roce.watched = false; /* it tells once */
-    sw_roce.was_woken = true;
+    sw_vigil_wake(&sw_roce.vigil);
 }
 
 static void watch(void)
@@ -231,48 +231,22 @@ static void watch(void)
     sw_roce.watched = true;
 }
 
-/* Whether the engine is the one to receive although the program polls: one-sided requests come, and
- * it is not always too late. */
-static bool is_wanted(uint64_t now_ns)
-{
-    return now_ns - atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed) < SERVED_NS &&
-           now_ns >= sw_roce.leaves_until_ns;
-}
-
-/* What came of being woken. */
-static void learn(uint32_t received, uint64_t now_ns)
-{
-    if (!sw_roce.was_woken)
-        return;
-    sw_roce.was_woken = false;
-    sw_roce.vain = received ? 0 : sw_roce.vain + 1;
-    if (received)
-        sw_roce.restraint = 0;
-    if (sw_roce.vain < VAIN_MAX)
-        return;
-    sw_roce.vain = 0;
-    sw_roce.leaves_until_ns = now_ns + (LEAVE_NS << sw_roce.restraint);
-    sw_roce.restraint += sw_roce.restraint < RESTRAINT_MAX;
-}
-
 static uint64_t step(uint64_t now_ns)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return UINT64_MAX;
-    uint32_t polls = atomic_load_explicit(&sw_roce.polls, memory_order_relaxed);
-    bool polled = polls != sw_roce.polls_seen;
-    if (polled) {
-        sw_roce.polls_seen = polls;
-        sw_roce.looked_ns = now_ns;
-    }
-    const bool is_alone = now_ns - sw_roce.looked_ns >= LOOK_NS;
-    bool watches = is_alone || is_wanted(now_ns);
-    if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */
-        learn(0, now_ns);
-        if (watches)
-            watch();
-        return now_ns + LOOK_NS;
-    }
+    struct sw_vigil *vigil = &sw_roce.vigil;
+    const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
+                   posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed),
+                   served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
+    const bool watches = sw_vigil_look(vigil, polled_ns, served_ns, now_ns);
+    const bool is_alone = vigil->is_alone;
+    if (!vigil->is_served)
+        sw_engine_keep_off(-1);
+    else if (!is_alone || now_ns < posted_ns + SW_VIGIL_LOOK_NS)
+        sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
+    if (!sw_lock_try(&sw_roce.port.rx_lock)) /* somebody receives */
+        return sw_vigil_yield(vigil, watches, now_ns);
     bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns;
     bool comes_again = false; /* at once: the engine does not sleep after packets came */
     if (watches || is_due) {
@@ -281,7 +255,7 @@ static uint64_t step(uint64_t now_ns)
         comes_again = received > sw_roce.mads - mads && is_alone;
         if (comes_again)
             atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
-        learn(received, now_ns);
+        sw_vigil_learn(vigil, received, now_ns);
     }
     const uint64_t unsaid_due_ns = sw_roce_run_unsaid(now_ns);
     free_buried();
@@ -295,12 +269,12 @@ static uint64_t step(uint64_t now_ns)
     }
     const uint64_t port_due_ns = sw_roce.port.due_ns;
     sw_lock_release(&sw_roce.port.rx_lock);
-    if (watches && !comes_again)
+    if (watches && !(comes_again && sw_engine_goes_on()))
         watch();
     uint64_t due_ns =
         sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
     /* A program that polls says what is unsaid, and runs the timers, too. */
-    return sooner(due_ns, is_alone ? unsaid_due_ns : sw_roce.looked_ns + LOOK_NS);
+    return sooner(due_ns, is_alone ? unsaid_due_ns : sw_vigil_due_ns(vigil));
 }
 
 static bool wants_step(void)

@@ -2,7 +2,8 @@
 /*
  * The link to other hosts: queue pairs over the port. Connected ones are the machines of
  * transport/, fed and obeyed here; what a packet does to memory and queues is device/execute's.
- *  - roce.c       the port's life, who polls it, the engine's part
+ *  - roce.c       the port's life, polls, the engine's part
+ *  - vigil.c      whether the engine receives
  *  - deliver.c    packets to queue pairs
  *  - qp.c         connecting, and sending what machines want sent
  *  - request.c    the requester's side
@@ -28,6 +29,7 @@
 #include "device/qp_impl.h"
 #include "link/faults/live.h"
 #include "link/roce/port.h"
+#include "link/roce/vigil.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
@@ -90,7 +92,9 @@ struct sw_roce {
     atomic_bool open;
     atomic_bool busy;                   /* packets came to the engine since it last asked */
     uint32_t mads;                      /* that have been received; port.rx_lock held */
-    _Atomic uint32_t polls;             /* by the program's threads */
+    _Atomic uint64_t polled_ns;         /* when a thread of the program last did, ... */
+    _Atomic uint64_t posted_ns;         /* ... or posted, ... */
+    _Atomic int cpu;                    /* ... and on which processor */
     _Atomic uint64_t heard_ns;          /* when somebody last began to receive all that waited */
     _Atomic uint64_t due_ns;            /* when the first timer of a QP runs out, or earlier */
     _Atomic uint64_t timers[SW_MAX_QP]; /* when each QP's does, of those that are listed */
@@ -100,14 +104,9 @@ struct sw_roce {
     struct sw_qp_set listed;                /* ... and which these are */
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
     _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself */
-    uint32_t polls_seen;                    /* the engine's, and what follows */
     uint64_t timers_ns;                     /* when timers were last run; under rx_lock */
     uint64_t found_ns;                      /* when a poll last found packets; under rx_lock */
-    uint64_t looked_ns;                     /* when it last saw that a program polls */
-    uint64_t leaves_until_ns;               /* pollers are quicker: it does not try before */
-    uint32_t vain,
-        restraint;  /* times that it woke for nothing in a row; and how long it then leaves */
-    bool was_woken; /* by the port */
+    struct sw_vigil vigil;                  /* the engine's */
     uint64_t tidy_ns;
     atomic_bool watched;
 };
@@ -121,6 +120,8 @@ void sw_roce_fork_child(void);
 int sw_roce_open(bool is_needed);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
 void sw_roce_poll(bool waits);
+/* The program posts. */
+void sw_roce_note_post(uint64_t now_ns);
 /* Whether packets for the QP are looked at. */
 bool sw_roce_is_listed(const struct sw_qp *qp);
 /* From here on packets for the QP are looked at; and: no longer, nor is anybody doing so. */

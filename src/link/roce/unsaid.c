@@ -17,8 +17,8 @@
 #define ROOM 16u
 #define MESSAGES_MAX 8u /* of a QP, until they are acknowledged */
 #define POLLS_MAX 4u    /* that found nothing, before it is said */
-#define LATE_NS (20 * SW_NS_PER_US)
-#define ECHO_NS (30 * SW_NS_PER_US) /* from a peer's request to what it made the program post */
+#define LATE_NS (50 * SW_NS_PER_US)
+#define ECHO_NS (60 * SW_NS_PER_US) /* from a peer's request to what it made the program post */
 #define ECHOES_MIN 4u               /* in a row, for that to be expected */
 #define MISTRUST 64u /* messages that are acknowledged at once after the engine had to */
 

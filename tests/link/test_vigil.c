@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who receives: the program that polls, or the engine. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "link/roce/vigil.h"
+
+enum { US = 1000, LONG = 100 * US, NEVER_SERVED = 0 };
+#define START_NS 1000000000u /* long after anything was served */
+
+static void nobody_polls(void **state)
+{
+    (void)state;
+    struct sw_vigil vigil = {0};
+    assert_true(sw_vigil_look(&vigil, 0, NEVER_SERVED, START_NS));
+    assert_true(vigil.is_alone);
+}
+
+static void a_program_that_polls_receives(void **state)
+{
+    (void)state;
+    struct sw_vigil vigil = {0};
+    assert_false(sw_vigil_look(&vigil, START_NS, NEVER_SERVED, START_NS));
+    assert_false(vigil.is_alone);
+    assert_int_equal(sw_vigil_due_ns(&vigil), START_NS + SW_VIGIL_LOOK_NS);
+    /* It polls no more. */
+    assert_true(
+        sw_vigil_look(&vigil, START_NS, NEVER_SERVED, START_NS + (uint64_t)SW_VIGIL_LOOK_NS));
+    assert_true(vigil.is_alone);
+}
+
+static void a_program_that_looks_at_its_memory_does_not(void **state)
+{
+    (void)state;
+    struct sw_vigil vigil = {0};
+    const uint64_t polled_ns = START_NS, served_ns = START_NS, now_ns = START_NS + LONG;
+    assert_true(sw_vigil_look(&vigil, polled_ns, served_ns, now_ns));
+    sw_vigil_wake(&vigil);
+    assert_true(sw_vigil_look(&vigil, polled_ns, served_ns, now_ns + 10 * US));
+    assert_false(vigil.is_alone);
+    assert_true(vigil.is_served);
+}
+
+/* Woken at `now_ns`, while the program polls. Returns when it has made up its mind. */
+static uint64_t doubt(struct sw_vigil *vigil, uint64_t now_ns)
+{
+    sw_vigil_wake(vigil);
+    assert_false(sw_vigil_look(vigil, now_ns - US, now_ns - LONG, now_ns));
+    const uint64_t due_ns = sw_vigil_due_ns(vigil);
+    assert_in_range(due_ns, now_ns + US, now_ns + LONG);
+    assert_false(sw_vigil_look(vigil, now_ns, now_ns - LONG, due_ns - 1));
+    return due_ns;
+}
+
+static void it_was_polling_but_polls_no_more(void **state)
+{
+    (void)state;
+    struct sw_vigil vigil = {0};
+    const uint64_t due_ns = doubt(&vigil, START_NS);
+    assert_true(sw_vigil_look(&vigil, START_NS, START_NS - LONG, due_ns));
+}
+
+/* For how long packets are left to the program, after having been woken at `now_ns`. */
+static uint64_t leave(struct sw_vigil *vigil, uint64_t now_ns)
+{
+    uint64_t at_ns = doubt(vigil, now_ns);
+    const uint64_t begun_ns = at_ns;
+    while (!sw_vigil_look(vigil, at_ns - US, at_ns - LONG, at_ns))
+        at_ns += 10 * US;
+    return at_ns - begun_ns;
+}
+
+static void it_polls_still(void **state)
+{
+    (void)state;
+    struct sw_vigil vigil = {0};
+    uint64_t now_ns = START_NS, last_ns = 0;
+    for (int i = 0; i < 4; i++, now_ns += 10 * (uint64_t)LONG) {
+        const uint64_t left_ns = leave(&vigil, now_ns);
+        assert_in_range(left_ns, last_ns + US, 20 * LONG); /* longer each time */
+        last_ns = left_ns;
+    }
+    /* Once it was of use it begins anew. */
+    sw_vigil_wake(&vigil);
+    sw_vigil_learn(&vigil, 1, now_ns);
+    assert_in_range(leave(&vigil, now_ns + LONG), US, last_ns / 2);
+}
+
+static void woken_in_vain(void **state)
+{
+    (void)state;
+    struct sw_vigil vigil = {0};
+    const uint64_t polled_ns = START_NS, now_ns = START_NS + LONG;
+    int wakes = 0;
+    while (sw_vigil_look(&vigil, polled_ns, now_ns, now_ns) && wakes < 100) {
+        wakes++;
+        sw_vigil_wake(&vigil);
+        assert_in_range(sw_vigil_yield(&vigil, true, now_ns), now_ns + US, now_ns + LONG);
+    }
+    assert_in_range(wakes, 2, 50);
+    assert_int_equal(sw_vigil_yield(&vigil, false, now_ns), now_ns + SW_VIGIL_LOOK_NS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_polls),
+        cmocka_unit_test(a_program_that_polls_receives),
+        cmocka_unit_test(a_program_that_looks_at_its_memory_does_not),
+        cmocka_unit_test(it_was_polling_but_polls_no_more),
+        cmocka_unit_test(it_polls_still),
+        cmocka_unit_test(woken_in_vain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
