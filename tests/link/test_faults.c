@@ -267,6 +267,19 @@ static void sw_faults_decide__cut(void **state)
     assert_true(sw_faults_is_cut(&faults, 2 * MS) && !sw_faults_is_cut(&faults, 3 * MS));
 }
 
+static void sw_faults_spare__where_no_rule_is_about_them(void **state)
+{
+    (void)state;
+    parse("loss=1%,rnr=3%,seed=7"); /* of what leaves */
+    assert_true(sw_faults_spare(&faults, true, 1, 5));
+    assert_false(sw_faults_spare(&faults, false, 1, 5));
+    assert_int_equal(atomic_load(&faults.seen[true]), 5);
+    assert_int_equal(atomic_load(&faults.seen[false]), 0);
+    parse_script("cut at 2s for 1s");
+    assert_false(sw_faults_spare(&faults, true, 1, 5));
+    assert_false(sw_faults_spare(&faults, false, 1, 5));
+}
+
 static void sw_faults_withholds__for_a_time(void **state)
 {
     (void)state;
@@ -310,6 +323,7 @@ int main(void)
         cmocka_unit_test(sw_faults_decide__kind_and_direction),
         cmocka_unit_test(sw_faults_decide__adds_up),
         cmocka_unit_test(sw_faults_decide__cut),
+        cmocka_unit_test(sw_faults_spare__where_no_rule_is_about_them),
         cmocka_unit_test(sw_faults_withholds__for_a_time),
         cmocka_unit_test(sw_faults_summary__counts),
     };

@@ -523,7 +523,8 @@ static void begin_to_move(struct pair *pair)
     send_to_two(pair, 0, 1);
     sw_port_receive(&pair->one, sw_clock_ns(), true);
     send_to_two(pair, 1, 6);
-    sw_port_receive(&pair->two, sw_clock_ns(), true); /* and asks for the flow */
+    sw_port_receive(&pair->two, sw_clock_ns(), true);   /* and asks for the flow */
+    assert_int_not_equal(pair->two.due_ns, UINT64_MAX); /* but does not wait for ever */
     came_in_order(1);
     send_to_two(pair, 6, 10);
     for (int i = 0; i < 3; i++)
@@ -584,6 +585,38 @@ static void sw_port_tidy__keeps_a_socket_with_something_in_it(void **state)
     assert_int_equal(seen.order[5], 10);
     sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
     assert_int_equal(pair->two.ear_count, ears - 1);
+}
+
+/* From each source to process two: which of the two gets a flow is the kernel's choice. */
+static void send_by_all(struct pair *pair, uint32_t n)
+{
+    for (uint32_t sender = 0; sender < SW_PORT_SENDERS; sender++) {
+        struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+        path.sender = (uint8_t)sender;
+        assert_int_equal(sw_port_aim(&pair->one, &path), 0);
+        struct sw_batch *batch = sw_batch_open(&pair->one);
+        add(batch, &path, 6, n + sender, 512);
+        sw_batch_close(batch);
+    }
+}
+
+/* What waited for others is handed on, and nothing more comes to the one that ends. */
+static void sw_port_leave__loses_nothing_of_others(void **state)
+{
+    struct pair *pair = *state;
+    send_by_all(pair, 0);
+    sw_port_leave(&pair->one);
+    for (int i = 0; i < 4; i++)
+        sw_port_receive(&pair->one, sw_clock_ns(), true);
+    const uint64_t handed = sw_port_counter(&pair->one, SW_PORT_RX_HANDED_ON);
+    send_by_all(pair, SW_PORT_SENDERS);
+    for (int i = 0; i < 4; i++)
+        sw_port_receive(&pair->one, sw_clock_ns(), true);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_RX_HANDED_ON), handed);
+    for (int i = 0; i < 1000 && seen.count < 2 * SW_PORT_SENDERS; i++)
+        sw_port_receive(&pair->two, sw_clock_ns() + (uint64_t)i * SW_NS_PER_MS, true);
+    assert_int_equal(seen.count, 2 * SW_PORT_SENDERS);
+    assert_int_equal(sw_port_counter(&pair->one, SW_PORT_RX_PACKETS), 0);
 }
 
 static void sw_port_receive__of_a_process_that_is_gone(void **state)
@@ -683,6 +716,7 @@ int main(void)
         WITH_PAIR(sw_port_receive__waits_for_another_process_for_a_while),
         WITH_PAIR(sw_port_receive__keeps_what_another_process_has_no_room_for),
         WITH_PAIR(sw_port_tidy__keeps_a_socket_with_something_in_it),
+        WITH_PAIR(sw_port_leave__loses_nothing_of_others),
         WITH_PAIR(sw_port_receive__of_a_process_that_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,14 +90,32 @@ static void add(const struct sw_fault_rule *rule, uint64_t random, uint32_t len_
     }
 }
 
+/* Takes note of packets; returns how many of the QP have passed that way before. */
+static uint32_t count_passed(struct sw_faults *faults, bool received, uint32_t ordinal,
+                             uint32_t count)
+{
+    const uint32_t slot = ordinal % (SW_FAULT_ORDINALS + 1);
+    atomic_fetch_add_explicit(&faults->seen[received], count, memory_order_relaxed);
+    return atomic_fetch_add_explicit(&faults->passed[received][slot], count, memory_order_relaxed);
+}
+
+bool sw_faults_spare(struct sw_faults *faults, bool received, uint32_t ordinal, uint32_t count)
+{
+    for (uint32_t i = 0; i < faults->count; i++) {
+        const struct sw_fault_rule *rule = &faults->rules[i];
+        if (rule->kind == SW_FAULT_CUT ||
+            (rule->kind != SW_FAULT_RNR && rule->received == received))
+            return false;
+    }
+    count_passed(faults, received, ordinal, count);
+    return true;
+}
+
 bool sw_faults_decide(struct sw_faults *faults, const struct sw_fault_packet *packet,
                       uint64_t now_ns, struct sw_fault_action *out)
 {
     memset(out, 0, sizeof(*out));
-    atomic_fetch_add_explicit(&faults->seen[packet->received], 1, memory_order_relaxed);
-    uint32_t slot = packet->ordinal % (SW_FAULT_ORDINALS + 1);
-    uint32_t nth =
-        atomic_fetch_add_explicit(&faults->passed[packet->received][slot], 1, memory_order_relaxed);
+    const uint32_t nth = count_passed(faults, packet->received, packet->ordinal, 1);
     bool any = false;
     for (uint32_t i = 0; i < faults->count && !out->drop; i++) {
         struct sw_fault_rule *rule = &faults->rules[i];

@@ -92,6 +92,9 @@ int sw_faults_parse_script(const char *script, struct sw_faults *out, char *erro
 /* What happens to a packet now; false: nothing. Callable from any thread. */
 bool sw_faults_decide(struct sw_faults *faults, const struct sw_fault_packet *packet,
                       uint64_t now_ns, struct sw_fault_action *out);
+/* Whether no rule is about packets that leave, or that come (`received`): then so many, of the QP
+ * with that ordinal, have passed. */
+bool sw_faults_spare(struct sw_faults *faults, bool received, uint32_t ordinal, uint32_t count);
 /* Whether receives of a QP are to be taken for absent now. Counts as the rule's effect. */
 bool sw_faults_withholds(struct sw_faults *faults, uint32_t qpn, uint32_t ordinal, uint64_t now_ns);
 bool sw_faults_is_cut(const struct sw_faults *faults, uint64_t now_ns);

@@ -230,7 +230,8 @@ void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
     if (!sw_roce_find_receiver(arrival, &run.first, &qp))
         return;
     const uint32_t count = arrival->count, stride = arrival->len_bytes;
-    if (!sw_faults_live && qp && !qp->rules->is_datagram) {
+    const bool is_of_connection = qp && !qp->rules->is_datagram;
+    if (is_of_connection && (!sw_faults_live || sw_roce_impair_spares(qp, count))) {
         run.count = count;
         run.stride_bytes = stride;
         run.ack_req = sw_packet_asks(arrival->bytes + (size_t)(count - 1) * stride);

@@ -140,6 +140,11 @@ void sw_roce_impair_sent(const struct sw_qp *qp, struct sw_batch *batch,
     }
 }
 
+bool sw_roce_impair_spares(const struct sw_qp *qp, uint32_t count)
+{
+    return sw_faults_spare(sw_faults_live, true, qp->ordinal, count);
+}
+
 void sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
                              const struct sw_packet *packet)
 {

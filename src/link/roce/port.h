@@ -128,6 +128,9 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all);
 void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arrival);
 /* Whether the last call left nothing behind, or there is so much that it never will. */
 bool sw_port_is_drained(const struct sw_port *port);
+/* From here on the kernel brings nothing more; what waits is still received, and what is for other
+ * processes handed on. For a process that ends, and with it the port. */
+void sw_port_leave(struct sw_port *port);
 /* Closes connected sockets that have been silent for long. */
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 

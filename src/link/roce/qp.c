@@ -190,18 +190,19 @@ static uint32_t cut(struct iovec **from, uint32_t len_bytes, struct iovec out[PI
 }
 
 /* The packets of a run; `out` has the headers of the first, and the pieces of all. */
-static void add_run(struct sw_batch *batch, const struct sw_emission *emission,
-                    struct sw_outgoing out, uint8_t header[SW_HEADERS_MAX],
-                    struct iovec pieces[PIECES_MAX])
+static void add_run(const struct sw_qp *qp, struct sw_batch *batch,
+                    const struct sw_emission *emission, struct sw_outgoing out,
+                    uint8_t header[SW_HEADERS_MAX], struct iovec pieces[PIECES_MAX])
 {
-    const struct sw_packet *packet = &emission->packet;
+    struct sw_packet packet = emission->packet;
     struct iovec own[PIECES_MAX], *from = pieces;
     out.pieces = own;
     for (uint32_t left = emission->count; left; left--) {
-        sw_packet_ask(header, packet->bth.ack_req && left == 1);
-        out.piece_count = cut(&from, packet->payload_len, own);
-        sw_batch_add(batch, &out);
-        sw_packet_step(packet->opcode, header, packet->payload_len);
+        sw_packet_ask(header, packet.bth.ack_req && left == 1);
+        out.piece_count = cut(&from, packet.payload_len, own);
+        sw_roce_add(qp, batch, &packet, &out);
+        sw_packet_step(packet.opcode, header, packet.payload_len);
+        packet.bth.psn = sw_psn_add(packet.bth.psn, 1);
     }
 }
 
@@ -228,7 +229,7 @@ static enum added add(struct sw_roce_qp *r, struct sw_batch *batch, struct sw_em
         out.header_bytes =
             (uint32_t)sw_packet_encode_headers(&emission->packet, header, sizeof(header));
         if (emission->count > 1)
-            add_run(batch, emission, out, header, pieces);
+            add_run(r->qp, batch, emission, out, header, pieces);
         else
             sw_roce_add(r->qp, batch, &emission->packet, &out);
     }
@@ -248,8 +249,6 @@ static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, uint32_t most,
                          struct sw_emission *out)
 {
     struct sw_qp *qp = r->qp;
-    if (__builtin_expect(sw_faults_live != NULL, 0)) /* they are about single packets */
-        most = 1;
     if (__builtin_expect(!qp->sq.is_paced, 1))
         return sw_requester_next_run(&r->requester, now_ns, most, out);
     r->is_limited = !is_within_limit(qp, now_ns);

@@ -20,6 +20,7 @@
 #define PATIENCE_NS (30 * SW_NS_PER_US) /* polls that find nothing for longer let others run */
 #define TIMERS_NS (100 * SW_NS_PER_US)  /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
+#define LAST_WORDS_NS (2 * SW_NS_PER_MS)
 #define EARLY_SLOTS 1024 /* packets kept that came before their turn, of all QPs */
 
 struct sw_roce sw_roce = {.port = {.epoll = -1}, .due_ns = UINT64_MAX};
@@ -117,18 +118,30 @@ void sw_roce_forget(struct sw_qp *qp)
     sw_lock_release(&sw_roce.port.rx_lock);
 }
 
+/* What waits in the sockets of the port is for other processes, too. */
+static void leave_port(uint64_t until_ns)
+{
+    uint64_t now_ns = sw_clock_ns();
+    sw_port_leave(&sw_roce.port);
+    while ((receive(true, false, now_ns) || sw_roce.port.due_ns != UINT64_MAX) &&
+           (now_ns = sw_clock_ns()) < until_ns)
+        ;
+}
+
 /* A program that ends with the message it waited for need not destroy anything first. */
 __attribute__((destructor)) static void say_last_words(void)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
     /* Not for ever: it may be this thread that holds the locks, in a signal handler. */
-    const uint64_t until_ns = sw_clock_ns() + 2 * SW_NS_PER_MS;
+    const uint64_t until_ns = sw_clock_ns() + LAST_WORDS_NS;
     for (bool has_more = true; has_more && sw_clock_ns() < until_ns; sched_yield()) {
         if (!sw_lock_try(&sw_roce.port.rx_lock))
             continue;
         sw_roce_say_unsaid(false);
         has_more = sw_roce_has_unsaid();
+        if (!has_more)
+            leave_port(until_ns);
         sw_lock_release(&sw_roce.port.rx_lock);
     }
 }

@@ -235,6 +235,8 @@ void sw_roce_impair_sent(const struct sw_qp *qp, struct sw_batch *batch,
 /* The same for one that came; rx_lock held. */
 void sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
                              const struct sw_packet *packet);
+/* Whether no rule is about packets that come: so many for the QP have passed then. */
+bool sw_roce_impair_spares(const struct sw_qp *qp, uint32_t count);
 /* Lets go of what was held until now; rx_lock held, no QP locked. */
 void sw_roce_impair_release(uint64_t now_ns);
 /* Has the engine woken for what is still held; rx_lock held. */

@@ -11,6 +11,8 @@
  * Packets of a flow keep their order while it moves: the connected socket is not read before the
  * process that had the flow says that it has handed on what it still had, and what was handed on
  * is looked at only after the port's own sockets have been emptied (receive.c).
+ *
+ * A process that ends has the kernel bring it nothing more, and hands on what it still has.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -33,6 +35,7 @@
 #define KEEP_NS (50 * SW_NS_PER_MS)  /* for a process that takes nothing */
 #define RETRY_NS (200 * SW_NS_PER_US)
 #define STAGES 4u
+#define DISCARD_PORT 9 /* RFC 863 */
 
 /* In front of the packets. */
 struct handed {
@@ -259,6 +262,7 @@ void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint3
     ear->remote_port = arrival->source_port;
     ear->heard_ns = now_ns;
     ear->held_until_ns = now_ns + HOLD_NS;
+    port->due_ns = ear->held_until_ns < port->due_ns ? ear->held_until_ns : port->due_ns;
     say(port, slot, SW_HANDED_ASK, &(struct sw_haul){.arrival = *arrival});
 }
 
@@ -303,5 +307,30 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
         }
         close(ear->fd); /* leaves the epoll set by that */
         *ear = port->ears[--port->ear_count];
+    }
+}
+
+/* Connected sockets are brought what comes from that address alone, which here is nothing: the
+ * discard port of the loopback. What is in it stays. */
+static void turn_away(int fd)
+{
+    struct sockaddr_in6 own = {0}, nowhere;
+    socklen_t len = sizeof(own);
+    static const struct in6_addr v4 = {{{[10] = 0xff, 0xff, 127, 0, 0, 1}}};
+    if (getsockname(fd, (struct sockaddr *)&own, &len))
+        return;
+    const struct in6_addr *loopback = own.sin6_family == AF_INET ? &v4 : &in6addr_loopback;
+    const unsigned int room = sw_roce_sockaddr(loopback, DISCARD_PORT, 0, &nowhere);
+    if (connect(fd, (struct sockaddr *)&nowhere, room))
+        sw_debug("what comes to this process while it ends is lost: %s", strerror(errno));
+}
+
+void sw_port_leave(struct sw_port *port)
+{
+    for (uint32_t i = 0; i < port->ear_count; i++) {
+        struct sw_ear *ear = &port->ears[i];
+        ear->held_until_ns = 0; /* nobody will wait for its order */
+        if (ear->kind != SW_EAR_HANDED)
+            turn_away(ear->fd);
     }
 }
