@@ -333,8 +333,11 @@ static void send_write(struct sw_qp *qp, struct sw_batch *batch, uint64_t addr)
         .reth = {.addr = addr, .rkey = sw_mr_key(rig.mr), .len_bytes = LEN},
         .payload_len = LEN,
     };
+    sw_lock_acquire(&qp->lock);
+    const struct sw_roce_path path = link_of(qp)->path;
+    sw_lock_release(&qp->lock);
     const struct sw_outgoing out = {
-        .path = &link_of(qp)->path,
+        .path = &path,
         .header = header,
         .header_bytes = (uint32_t)sw_packet_encode_headers(&packet, header, sizeof(header)),
         .pieces = &piece,
