@@ -59,6 +59,8 @@ static void check_sender(struct part *part, const struct model_expect *one, cons
     part->ahs[one->src_proc] = back;
 }
 
+#define ACK_MS 3 /* until the last ACK has come, and to spare */
+
 /* The first that this may be: those of one SRQ come in order, and others' may come between. */
 static struct model_expect *find_expect(struct model_queue *queue, const struct ibv_wc *wc)
 {
@@ -213,8 +215,11 @@ void part_settle(struct part *part)
     }
     part_meet(part);
     /* One completion too many fails there. So does a datagram that should have been dropped; those
-     * that are, are taken out by the same calls, before anything changes. */
-    for (int i = 0; i < 3; i++)
+     * that are, are taken out by the same calls, before anything changes. Over packets what needs
+     * no completion is done, but the ACK that says so may wait: a queue pair that is taken to ERR
+     * before that flushes it. */
+    const uint64_t until_ms = vu_now_ms() + (part->model.link == LINK_PACKETS ? ACK_MS : 0);
+    for (int i = 0; i < 3 || vu_now_ms() < until_ms; i++)
         poll_all(part);
     VU_CHECK(memory_agrees(part, &at), "byte 0x%llx changed late", (unsigned long long)at);
     part_meet(part);
