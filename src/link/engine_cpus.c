@@ -86,13 +86,14 @@ void sw_engine_keep_off(int cpu)
 {
     if (!cpus.is_free || cpu == cpus.avoided)
         return;
-    cpu_set_t others = cpus.all;
-    if (cpu >= 0 && cpu < CPU_SETSIZE)
-        CPU_CLR(cpu, &others);
     cpus.avoided = cpu;
-    /* Where there is no other, or a cgroup allows none, it stays where it is. */
-    if (cpu < 0)
+    if (cpu < 0) {
         go(&cpus.home);
-    else if (CPU_COUNT(&others) == 0 || !go(&others))
+        return;
+    }
+    cpu_set_t others = cpus.all;
+    CPU_CLR(cpu, &others); /* nothing, if it is none that fits the set */
+    /* Where there is no other, or a cgroup allows none, it stays where it is. */
+    if (CPU_COUNT(&others) == 0 || !go(&others))
         cpus.is_free = false;
 }

@@ -105,6 +105,13 @@ static uint32_t packets_of(const struct sw_haul *haul)
     return step ? (haul->len_bytes + step - 1) / step : 0;
 }
 
+/* Has the port received from again by then. */
+static void be_back(struct sw_port *port, uint64_t due_ns)
+{
+    if (due_ns < port->due_ns)
+        port->due_ns = due_ns;
+}
+
 /* False: the process has no room, and what is for it stays. */
 static bool flush(struct sw_port *port, struct stage *stage)
 {
@@ -139,10 +146,8 @@ static bool flush(struct sw_port *port, struct stage *stage)
 void sw_share_flush(struct sw_port *port)
 {
     for (uint32_t i = 0; i < STAGES; i++)
-        if (!flush(port, &port->share->stages[i])) {
-            uint64_t retry_ns = sw_clock_ns() + RETRY_NS;
-            port->due_ns = retry_ns < port->due_ns ? retry_ns : port->due_ns;
-        }
+        if (!flush(port, &port->share->stages[i]))
+            be_back(port, sw_clock_ns() + RETRY_NS);
 }
 
 /* NULL: all hold something for processes that take nothing. */
@@ -262,7 +267,7 @@ void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint3
     ear->remote_port = arrival->source_port;
     ear->heard_ns = now_ns;
     ear->held_until_ns = now_ns + HOLD_NS;
-    port->due_ns = ear->held_until_ns < port->due_ns ? ear->held_until_ns : port->due_ns;
+    be_back(port, ear->held_until_ns);
     say(port, slot, SW_HANDED_ASK, &(struct sw_haul){.arrival = *arrival});
 }
 
@@ -290,8 +295,8 @@ bool sw_share_is_settled(struct sw_port *port, struct sw_ear *ear, uint64_t now_
 {
     if (ear->held_until_ns && now_ns >= ear->held_until_ns)
         release(port, ear, now_ns);
-    if (ear->held_until_ns && ear->held_until_ns < port->due_ns)
-        port->due_ns = ear->held_until_ns;
+    if (ear->held_until_ns)
+        be_back(port, ear->held_until_ns);
     return !ear->held_until_ns;
 }
 
