@@ -6,17 +6,24 @@
 
 enum { NO_SLOT = 0xffff };
 
-void sw_early_pool_init(struct sw_early_pool *pool, struct sw_early_slot *slots, uint16_t count)
+void sw_early_pool_init(struct sw_early_pool *pool, struct sw_early_slot *slots,
+                        struct sw_early_copy *copies, uint16_t count)
 {
     assert(count < NO_SLOT);
-    *pool = (struct sw_early_pool){
-        .slots = slots, .count = count, .free_count = count, .free_head = count ? 0 : NO_SLOT};
+    *pool = (struct sw_early_pool){.slots = slots,
+                                   .copies = copies,
+                                   .count = count,
+                                   .free_count = count,
+                                   .free_head = count ? 0 : NO_SLOT};
     for (uint16_t i = 0; i < count; i++)
         slots[i].next = i + 1 < count ? (uint16_t)(i + 1) : NO_SLOT;
 }
 
 static void give_back(struct sw_early_pool *pool, uint16_t slot)
 {
+    struct sw_hold *hold = pool->slots[slot].packet.hold;
+    if (hold)
+        hold->users--;
     pool->slots[slot].next = pool->free_head;
     pool->free_head = slot;
     pool->free_count++;
@@ -34,6 +41,19 @@ void sw_early_init(struct sw_early *early, struct sw_early_pool *pool)
     early->lent = NO_SLOT;
 }
 
+/* Makes the payload of what is kept in a slot stay. */
+static void hold_or_copy(struct sw_packet *packet, struct sw_early_copy *copy)
+{
+    if (packet->hold && packet->payload_len >= SW_EARLY_HOLD_MIN) {
+        packet->hold->users++;
+        return;
+    }
+    if (packet->payload_len)
+        memcpy(copy->payload, packet->payload, packet->payload_len);
+    packet->payload = copy->payload;
+    packet->hold = NULL;
+}
+
 bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
                    const struct sw_packet *packet)
 {
@@ -46,9 +66,7 @@ bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
     pool->free_head = slot->next;
     pool->free_count--;
     slot->packet = *packet;
-    slot->packet.payload = slot->payload;
-    if (packet->payload_len)
-        memcpy(slot->payload, packet->payload, packet->payload_len);
+    hold_or_copy(&slot->packet, &pool->copies[at]);
     early->slots[seq % SW_FLIGHT_PACKETS] = at;
     early->kept[seq % SW_FLIGHT_PACKETS / 64] |= 1ull << seq % 64;
     if (early->count++ == 0 || sw_seq_is_before(early->end, seq + 1))
@@ -78,6 +96,57 @@ bool sw_early_take(struct sw_early *early, uint32_t seq, struct sw_packet *out)
     early->lent = remove_at(early, seq);
     *out = early->pool->slots[early->lent].packet;
     return true;
+}
+
+/* NULL: it is not there, or not held. */
+static const struct sw_packet *held_at(const struct sw_early *early, uint32_t seq)
+{
+    if (!has(early, seq))
+        return NULL;
+    const struct sw_packet *packet =
+        &early->pool->slots[early->slots[seq % SW_FLIGHT_PACKETS]].packet;
+    return packet->hold ? packet : NULL;
+}
+
+static bool may_begin_run(const struct sw_packet *packet)
+{
+    const struct sw_opcode *opcode = packet->opcode;
+    return opcode->position == SW_MIDDLE ||
+           (opcode->kind == SW_PACKET_WRITE && opcode->position == SW_ONLY &&
+            !(opcode->headers & SW_HEADER_IMM) && packet->reth.len_bytes == packet->payload_len);
+}
+
+/* Whether a packet is the one with this index in a run. */
+static bool continues(const struct sw_packet *first, uint32_t index, const struct sw_packet *packet)
+{
+    const size_t stride = sw_packet_len(first->opcode, first->payload_len);
+    return packet->opcode == first->opcode && packet->hold == first->hold &&
+           packet->payload == first->payload + index * stride &&
+           packet->payload_len == first->payload_len && packet->srq_num == first->srq_num &&
+           packet->reth.rkey == first->reth.rkey &&
+           packet->reth.len_bytes == first->reth.len_bytes &&
+           packet->reth.addr == first->reth.addr + (first->opcode->headers & SW_HEADER_RETH
+                                                        ? (uint64_t)index * first->payload_len
+                                                        : 0);
+}
+
+bool sw_early_run(const struct sw_early *early, uint32_t seq, struct sw_packet_run *out)
+{
+    const struct sw_packet *first = early->count < 2 ? NULL : held_at(early, seq), *next = first;
+    if (!first || !may_begin_run(first))
+        return false;
+    bool asks = false;
+    uint32_t count = 0;
+    while (next && continues(first, count, next)) {
+        asks |= next->bth.ack_req;
+        next = held_at(early, seq + ++count);
+    }
+    *out = (struct sw_packet_run){.first = *first,
+                                  .count = count,
+                                  .stride_bytes =
+                                      (uint32_t)sw_packet_len(first->opcode, first->payload_len),
+                                  .ack_req = asks};
+    return count > 1;
 }
 
 void sw_early_drop(struct sw_early *early, uint32_t from, uint32_t to)

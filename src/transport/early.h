@@ -1,30 +1,38 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets that came after a gap, kept until the gap is filled (selective repeat). Their payloads
- * are copied into slots of a pool that the responder's user provides and may share among the QPs
- * that one lock or thread owns. No slot free: the packet is as good as lost.
+ * Packets that came after a gap, kept until the gap is filled (selective repeat), in slots of a
+ * pool that the responder's user provides and may share among the QPs that one lock or thread owns.
+ * A long payload stays where it is if its memory can be held, others are copied. No slot free: the
+ * packet is as good as lost.
  */
 #ifndef SW_TRANSPORT_EARLY_H
 #define SW_TRANSPORT_EARLY_H
 
 #include "transport/emission.h"
 #include "transport/seq.h"
+#include "wire/run.h"
 
-enum { SW_EARLY_PAYLOAD_MAX = 4096 };
+enum { SW_EARLY_PAYLOAD_MAX = 4096, SW_EARLY_HOLD_MIN = 256 /* bytes of a long payload */ };
 
 struct sw_early_slot {
     struct sw_packet packet;
     uint16_t next; /* free list */
+};
+
+/* By themselves: slots are looked at more often than copies. */
+struct sw_early_copy {
     uint8_t payload[SW_EARLY_PAYLOAD_MAX];
 };
 
 struct sw_early_pool {
     struct sw_early_slot *slots;
+    struct sw_early_copy *copies; /* of each slot */
     uint16_t count, free_count, free_head;
 };
 
-/* At most 65534 slots; the memory stays the user's. */
-void sw_early_pool_init(struct sw_early_pool *pool, struct sw_early_slot *slots, uint16_t count);
+/* At most 65534 of both; the memory stays the user's. */
+void sw_early_pool_init(struct sw_early_pool *pool, struct sw_early_slot *slots,
+                        struct sw_early_copy *copies, uint16_t count);
 
 /* What one responder keeps: [base, base + SW_FLIGHT_PACKETS), where base is the PSN it waits for.
  */
@@ -39,12 +47,17 @@ struct sw_early {
 
 void sw_early_init(struct sw_early *early, struct sw_early_pool *pool);
 
-/* Keeps a copy. false: no room, or it is there already. */
+/* Keeps the packet. false: no room, or it is there already. */
 bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
                    const struct sw_packet *packet);
 
 /* Takes out the packet at `seq`, if it is there; it is valid until the next call. */
 bool sw_early_take(struct sw_early *early, uint32_t seq, struct sw_packet *out);
+
+/* The run (wire/run.h) that is kept from `seq` on, its packets lying as they came; any of them may
+ * ask for an ACK. They stay kept.
+ * false: there are not two of them. */
+bool sw_early_run(const struct sw_early *early, uint32_t seq, struct sw_packet_run *out);
 
 /* Gives back what lies before `to`. */
 void sw_early_drop(struct sw_early *early, uint32_t from, uint32_t to);

@@ -325,6 +325,15 @@ static bool is_undisturbed(const struct sw_responder *r)
            (r->remark == SW_REMARK_NONE || r->remark == SW_REMARK_ACK);
 }
 
+static void describe_run(const struct sw_responder *r, const struct sw_packet_run *run,
+                         struct sw_demand *out)
+{
+    describe(r, &run->first, r->expected, out);
+    out->pieces = out->count = run->count;
+    out->stride_bytes = run->stride_bytes;
+    out->ack_req = run->ack_req;
+}
+
 bool sw_responder_admit_run(const struct sw_responder *r, const struct sw_packet_run *run,
                             struct sw_demand *out)
 {
@@ -334,11 +343,31 @@ bool sw_responder_admit_run(const struct sw_responder *r, const struct sw_packet
     if (tells || !is_undisturbed(r) || r->config.service == SW_SERVICE_UC ||
         first->opcode->service != r->config.service || first->bth.psn != sw_seq_psn(r->expected))
         return false;
-    describe(r, first, r->expected, out);
-    out->pieces = out->count = run->count;
-    out->stride_bytes = run->stride_bytes;
-    out->ack_req = run->ack_req;
+    describe_run(r, run, out);
     return is_legal(r, out);
+}
+
+bool sw_responder_admit_early_run(struct sw_responder *r, struct sw_demand *out)
+{
+    struct sw_packet_run run;
+    if (r->dead || !r->early.count || !sw_early_run(&r->early, r->expected, &run))
+        return false;
+    describe_run(r, &run, out);
+    r->drained = is_legal(r, out);
+    return r->drained;
+}
+
+uint32_t sw_responder_keep_run(struct sw_responder *r, const struct sw_packet_run *run)
+{
+    const uint32_t seq = sw_seq_of(r->expected, run->first.bth.psn);
+    if (r->dead || !r->peer_selective || run->first.opcode->service != r->config.service ||
+        !sw_seq_is_before(r->expected, seq))
+        return 0;
+    struct sw_packet_run rest = *run;
+    for (; rest.count; sw_packet_run_skip(&rest, 1))
+        admit_early(r, &rest.first, seq + run->count - rest.count);
+    r->counts.packets += run->count;
+    return run->count;
 }
 
 static void conclude_unreliable(struct sw_responder *r, const struct sw_demand *demand, bool lost)

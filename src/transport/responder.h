@@ -157,6 +157,11 @@ bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, 
  * demand that cannot be carried out as a whole is forgotten, and the packets taken one by one. */
 bool sw_responder_admit_run(const struct sw_responder *r, const struct sw_packet_run *run,
                             struct sw_demand *out);
+/* The same with what had come early and is now expected, instead of sw_responder_early(): that one
+ * gives it packet by packet. */
+bool sw_responder_admit_early_run(struct sw_responder *r, struct sw_demand *out);
+/* Takes all packets of a run that comes after a gap. Returns how many they are; 0: they are not. */
+uint32_t sw_responder_keep_run(struct sw_responder *r, const struct sw_packet_run *run);
 void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *demand,
                            const struct sw_outcome *outcome);
 

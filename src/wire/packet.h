@@ -73,6 +73,12 @@ enum sw_flush_type {
     SW_FLUSH_REGION = 1 << 4, /* selectivity level: the whole region, not the range of the RETH */
 };
 
+/* Memory that payloads lie in and that stays as it is while it has users. Its owner looks for that,
+ * and gives to whom it gives packets the right to be a user, under one lock. */
+struct sw_hold {
+    uint32_t users;
+};
+
 /* Which of the headers are there is what opcode->headers says; the fields of the others are 0. */
 struct sw_packet {
     const struct sw_opcode *opcode; /* that of bth.opcode; set by decoding */
@@ -88,6 +94,7 @@ struct sw_packet {
     uint32_t flush_type; /* enum sw_flush_type */
     uint32_t payload_len;
     const uint8_t *payload;
+    struct sw_hold *hold; /* of the payload. NULL: it is there during a call only; after decoding */
 };
 
 /* Why a datagram is no packet. */

@@ -13,6 +13,8 @@ enum { SLOTS = 5, STEPS_MAX = 400 };
 static struct sw_responder r;
 static struct sw_early_pool pool;
 static struct sw_early_slot slots[SLOTS];
+static struct sw_early_copy copies[SLOTS];
+static struct sw_hold hold;
 static uint64_t now;
 
 static void start(struct feed *feed)
@@ -25,7 +27,8 @@ static void start(struct feed *feed)
                                                .max_dest_rd_atomic = flags >> 4 & 3,
                                                .offer_selective = flags & 8};
     now = 1000000;
-    sw_early_pool_init(&pool, slots, SLOTS);
+    hold.users = 0;
+    sw_early_pool_init(&pool, slots, copies, SLOTS);
     sw_responder_init(&r, &config, &pool);
 }
 
@@ -43,6 +46,22 @@ static void check(const struct sw_demand *d)
     feed_needs(!d->duplicate || d->kind == SW_DEMAND_READ || d->kind == SW_DEMAND_FLUSH);
 }
 
+/* Packets that came early, taken as one. */
+static void early_run(struct feed *feed)
+{
+    const struct sw_outcome ack = {.syndrome = 0x1f};
+    struct sw_demand demand;
+    const uint32_t expected = r.expected, kept = r.early.count;
+    if (!sw_responder_admit_early_run(&r, &demand))
+        return;
+    check(&demand);
+    feed_needs(demand.pieces > 1 && demand.pieces <= kept && !demand.duplicate && !r.dead);
+    if (feed_u8(feed) % 4 == 0)
+        return; /* it cannot be carried out as a whole */
+    sw_responder_conclude(&r, &demand, &ack);
+    feed_needs(r.expected == expected + demand.pieces && r.early.count == kept - demand.pieces);
+}
+
 static void request(struct feed *feed)
 {
     static const uint8_t bases[] = {
@@ -53,8 +72,11 @@ static void request(struct feed *feed)
     struct sw_packet packet;
     struct sw_demand demand;
     feed_packet(feed, opcode, r.expected, &packet);
+    packet.hold = feed_u8(feed) % 2 ? &hold : NULL;
     do {
         const bool was_dead = r.dead;
+        if (feed_u8(feed) % 2)
+            early_run(feed);
         if (sw_responder_admit(&r, &packet, now, &demand)) {
             feed_needs(!was_dead || (demand.duplicate && demand.kind == SW_DEMAND_READ));
             static const uint8_t syndromes[] = {0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x20, 0x62};
@@ -79,8 +101,14 @@ static void request_run(struct feed *feed)
     run.ack_req = run.first.bth.ack_req;
     run.first.bth.ack_req = false;
     run.first.reth.len_bytes = run.first.payload_len;
-    if (run.first.payload_len == 0 || !sw_responder_admit_run(&r, &run, &demand))
+    run.first.hold = &hold;
+    if (run.first.payload_len == 0)
         return;
+    if (!sw_responder_admit_run(&r, &run, &demand)) {
+        const uint32_t kept = sw_responder_keep_run(&r, &run);
+        feed_needs(kept == 0 || kept == run.count);
+        return;
+    }
     check(&demand);
     feed_needs(demand.pieces == run.count && !demand.duplicate && !r.dead);
     const uint32_t expected = r.expected;
@@ -122,6 +150,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sw_responder_cnp(&r, now);
     }
     sw_responder_release(&r);
-    feed_needs(pool.free_count == SLOTS);
+    feed_needs(pool.free_count == SLOTS && hold.users == 0);
     return 0;
 }

@@ -45,7 +45,7 @@ struct pair *pair_new(const struct sw_requester_config *requester,
     p->now_ns = 1000000;
     p->receives = UINT32_MAX;
     p->faults.delay_ns = 10000;
-    sw_early_pool_init(&p->pool, p->slots, PAIR_POOL);
+    sw_early_pool_init(&p->pool, p->slots, p->copies, PAIR_POOL);
     sw_requester_init(&p->requester, requester ? requester : &pair_requester_config, p->ring,
                       PAIR_ENTRIES);
     sw_responder_init(&p->responder, responder ? responder : &pair_responder_config, &p->pool);

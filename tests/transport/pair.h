@@ -51,6 +51,7 @@ struct pair {
     struct sw_responder responder;
     struct sw_early_pool pool;
     struct sw_early_slot slots[PAIR_POOL];
+    struct sw_early_copy copies[PAIR_POOL];
     struct sw_request ring[PAIR_ENTRIES];
     uint64_t now_ns, random, sent_count, dropped;
     uint64_t busy_ns[2]; /* until when a direction is */

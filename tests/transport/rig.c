@@ -45,7 +45,7 @@ void rig_start(struct rig *rig, const struct sw_requester_config *requester,
     memset(rig, 0, sizeof(*rig));
     rig->now_ns = 5000000;
     sw_requester_init(&rig->r, requester ? requester : &default_requester, rig->ring, RIG_ENTRIES);
-    sw_early_pool_init(&rig->pool, rig->slots, RIG_SLOTS);
+    sw_early_pool_init(&rig->pool, rig->slots, rig->copies, RIG_SLOTS);
     sw_responder_init(&rig->p, responder ? responder : &default_responder, &rig->pool);
 }
 

@@ -15,6 +15,7 @@ struct rig {
     struct sw_responder p;
     struct sw_early_pool pool;
     struct sw_early_slot slots[RIG_SLOTS];
+    struct sw_early_copy copies[RIG_SLOTS];
     uint64_t now_ns;
     struct sw_emission out;
     struct sw_progress progress; /* of the last rig_answer(), rig_tick() */

@@ -83,6 +83,125 @@ static void early__payloads_are_copies(void **state)
     assert_int_equal(rig.pool.free_count, RIG_SLOTS);
 }
 
+static void early__payloads_that_can_be_held_stay_where_they_are(void **state)
+{
+    (void)state;
+    static uint8_t haul[2][SW_EARLY_HOLD_MIN];
+    struct sw_hold hold = {.users = 0};
+    rig_start(&rig, NULL, NULL);
+    struct sw_packet packet = rig_packet(0x04, 101, SW_EARLY_HOLD_MIN), out;
+    packet.hold = &hold;
+    packet.payload = haul[0];
+    assert_false(rig_admits(&rig, &packet));
+    packet.bth.psn = 102;
+    packet.payload = haul[1];
+    assert_false(rig_admits(&rig, &packet));
+    packet = rig_packet(0x04, 104, 8); /* short: a copy */
+    packet.hold = &hold;
+    assert_false(rig_admits(&rig, &packet));
+    assert_int_equal(hold.users, 2);
+    rig_send(&rig, 100);
+    assert_true(sw_responder_early(&rig.p, &out));
+    assert_ptr_equal(out.payload, haul[0]);
+    assert_int_equal(hold.users, 2); /* until it is done with */
+    rig_request(&rig, &out, RIG_ACK);
+    assert_true(sw_responder_early(&rig.p, &out));
+    assert_ptr_equal(out.payload, haul[1]);
+    rig_request(&rig, &out, RIG_ACK);
+    nothing_comes_out();
+    assert_int_equal(hold.users, 0);
+    sw_responder_release(&rig.p);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+}
+
+static void early__release_gives_holds_back(void **state)
+{
+    (void)state;
+    struct sw_hold hold = {.users = 3}; /* others' */
+    rig_start(&rig, NULL, NULL);
+    struct sw_packet packet = rig_packet(0x04, 101, RIG_MTU);
+    packet.hold = &hold;
+    assert_false(rig_admits(&rig, &packet));
+    assert_false(rig_admits(&rig, &packet)); /* twice the same */
+    assert_int_equal(hold.users, 4);
+    sw_responder_release(&rig.p);
+    assert_int_equal(hold.users, 3);
+}
+
+/* Four WRITE Onlys as one haul has them, the third of which is as `change` has it; then the one
+ * before them. Returns how many are taken at once. */
+static uint32_t pieces_with(void (*change)(struct sw_packet *))
+{
+    static uint8_t haul[8 * 2000];
+    static struct sw_hold hold;
+    rig_start(&rig, NULL, NULL);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct sw_packet packet = rig_packet(0x0a, 101 + i, RIG_MTU);
+        packet.bth.ack_req = false;
+        packet.hold = &hold;
+        packet.payload = haul + i * sw_packet_len(packet.opcode, RIG_MTU);
+        packet.reth.addr = 0x1000 + i * RIG_MTU;
+        if (i == 2)
+            change(&packet);
+        assert_false(rig_admits(&rig, &packet));
+    }
+    rig_send(&rig, 100);
+    const bool are_run = sw_responder_admit_early_run(&rig.p, &rig.demand);
+    sw_responder_release(&rig.p);
+    assert_int_equal(hold.users, 0);
+    return are_run ? rig.demand.pieces : 0;
+}
+
+static void nothing(struct sw_packet *packet)
+{
+    (void)packet;
+}
+static void the_key(struct sw_packet *packet)
+{
+    packet->reth.rkey++;
+}
+static void the_address(struct sw_packet *packet)
+{
+    packet->reth.addr++;
+}
+static void the_length(struct sw_packet *packet)
+{
+    packet->payload_len = packet->reth.len_bytes = RIG_MTU - 4;
+}
+static void the_place(struct sw_packet *packet)
+{
+    packet->payload += 2 * RIG_MTU;
+}
+static void the_haul(struct sw_packet *packet)
+{
+    static struct sw_hold other;
+    packet->hold = &other;
+}
+static void not_held(struct sw_packet *packet)
+{
+    packet->hold = NULL;
+}
+static void the_kind(struct sw_packet *packet)
+{
+    *packet = rig_packet(0x04, packet->bth.psn, RIG_MTU);
+}
+static void asks(struct sw_packet *packet)
+{
+    packet->bth.ack_req = true;
+}
+
+static void early__a_run_ends_where_packets_differ(void **state)
+{
+    (void)state;
+    void (*const changes[])(struct sw_packet *) = {the_key,  the_address, the_length, the_place,
+                                                   the_haul, not_held,    the_kind};
+    assert_int_equal(pieces_with(nothing), 4);
+    assert_int_equal(pieces_with(asks), 4);
+    assert_true(rig.demand.ack_req);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++)
+        assert_int_equal(pieces_with(changes[i]), 2);
+}
+
 static void early__nothing_is_kept_for_plain_peers(void **state)
 {
     (void)state;
@@ -188,6 +307,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(early__packets_are_kept_and_told_of),
         cmocka_unit_test(early__payloads_are_copies),
+        cmocka_unit_test(early__payloads_that_can_be_held_stay_where_they_are),
+        cmocka_unit_test(early__release_gives_holds_back),
+        cmocka_unit_test(early__a_run_ends_where_packets_differ),
         cmocka_unit_test(early__nothing_is_kept_for_plain_peers),
         cmocka_unit_test(early__a_full_pool_drops),
         cmocka_unit_test(early__a_copy_takes_no_second_slot),

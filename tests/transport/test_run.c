@@ -11,8 +11,8 @@
 
 #include "transport/rig.h"
 
-enum { MTU = 256, PACKETS = 300, LIVES = 300, SLOTS = 6, MEMORY = 1 << 15, RECEIVE = 8 * MTU };
-enum { MAX_BYTES = SW_HEADERS_MAX + MTU + 8 + SW_TRAILER_MAX, BURST = 24 };
+enum { MTU = 512, PACKETS = 300, LIVES = 300, SLOTS = 30, MEMORY = 1 << 16, RECEIVE = 8 * MTU };
+enum { MAX_BYTES = SW_HEADERS_MAX + MTU + 8 + SW_TRAILER_MAX, BURST = 24, HAUL = 20 };
 #define BASE 0x10000ull
 
 static uint64_t dice_state;
@@ -29,6 +29,8 @@ struct side {
     struct sw_responder r;
     struct sw_early_pool pool;
     struct sw_early_slot slots[SLOTS];
+    struct sw_early_copy copies[SLOTS];
+    struct sw_hold holds[(PACKETS + 64) / HAUL + 1];
     uint8_t memory[MEMORY], receive[RECEIVE];
     bool claimed;
     uint32_t received, writes; /* messages */
@@ -36,14 +38,17 @@ struct side {
 
 static struct side whole, single;
 static uint32_t runs, in_vain; /* taken as one; and that turned out not to be possible */
+static uint32_t kept_runs, early_runs;
 
 /* ---- what is sent in a life ---- */
 
+enum { SENT_MAX = PACKETS + 64 };
 static struct {
-    uint8_t bytes[MAX_BYTES];
+    uint8_t *bytes;
     uint32_t len;
-} sent[PACKETS + 64];
-static uint32_t sent_count, first_psn;
+} sent[SENT_MAX];
+static uint8_t wire[SENT_MAX * MAX_BYTES]; /* one behind the other */
+static uint32_t sent_count, first_psn, held_hauls;
 static enum sw_service service;
 static bool selective;
 
@@ -66,9 +71,10 @@ static struct sw_packet *next_packet(enum sw_packet_kind kind, enum sw_position 
 
 static void put(const struct sw_packet *packet)
 {
-    uint8_t *bytes = sent[sent_count].bytes;
-    if (sent_count == sizeof(sent) / sizeof(*sent))
+    if (sent_count == SENT_MAX)
         return;
+    uint8_t *bytes = sent_count ? sent[sent_count - 1].bytes + sent[sent_count - 1].len : wire;
+    sent[sent_count].bytes = bytes;
     const size_t headers = sw_packet_encode_headers(packet, bytes, MAX_BYTES);
     sent[sent_count].len = (uint32_t)sw_packet_len(packet->opcode, packet->payload_len);
     for (uint32_t i = 0; i < packet->payload_len; i++)
@@ -146,7 +152,7 @@ static void make_life(void)
 
 /* ---- who receives it ---- */
 
-static void start(struct side *side, bool keeps)
+static void start(struct side *side, bool keeps, uint16_t slots)
 {
     struct sw_responder_config config = rig_responder_config();
     config.mtu_bytes = MTU;
@@ -155,7 +161,7 @@ static void start(struct side *side, bool keeps)
     config.offer_selective = selective;
     config.max_dest_rd_atomic = 16;
     memset(side, 0, sizeof(*side));
-    sw_early_pool_init(&side->pool, side->slots, SLOTS);
+    sw_early_pool_init(&side->pool, side->slots, side->copies, slots);
     sw_responder_init(&side->r, &config, keeps ? &side->pool : NULL);
 }
 
@@ -194,26 +200,57 @@ static bool conclude(struct side *side, const struct sw_demand *demand, uint32_t
     return true;
 }
 
-static void take_one(struct side *side, const struct sw_packet *packet, uint32_t rnr_salt)
+/* What came before its turn. */
+static void take_early(struct side *side, uint32_t rnr_salt)
 {
-    struct sw_packet next = *packet;
+    struct sw_packet next;
     struct sw_demand demand;
-    do {
+    for (;;) {
+        if (side == &whole && sw_responder_admit_early_run(&side->r, &demand)) {
+            const bool is_done = conclude(side, &demand, rnr_salt);
+            early_runs += is_done;
+            in_vain += !is_done;
+            if (is_done)
+                continue;
+        }
+        if (!sw_responder_early(&side->r, &next))
+            return;
         if (sw_responder_admit(&side->r, &next, 5000000, &demand))
             conclude(side, &demand, rnr_salt);
-    } while (sw_responder_early(&side->r, &next));
+    }
+}
+
+static void take_one(struct side *side, const struct sw_packet *packet, uint32_t rnr_salt)
+{
+    struct sw_demand demand;
+    if (sw_responder_admit(&side->r, packet, 5000000, &demand))
+        conclude(side, &demand, rnr_salt);
+    take_early(side, rnr_salt);
+}
+
+/* Returns how many of its packets were taken. */
+static uint32_t take_at_once(struct side *side, const struct sw_packet_run *run, uint32_t rnr_salt)
+{
+    struct sw_demand demand;
+    if (run->count < 2)
+        return 0;
+    if (sw_responder_admit_run(&side->r, run, &demand)) {
+        const uint32_t taken = conclude(side, &demand, rnr_salt) ? run->count : 0;
+        runs += taken != 0;
+        in_vain += taken == 0;
+        return taken;
+    }
+    const uint32_t kept = sw_responder_keep_run(&side->r, run);
+    kept_runs += kept != 0;
+    if (kept)
+        take_early(side, rnr_salt);
+    return kept;
 }
 
 static void take_run(struct side *side, struct sw_packet_run *run, uint32_t rnr_salt)
 {
     while (run->count) {
-        struct sw_demand demand;
-        uint32_t taken = 0;
-        if (run->count > 1 && sw_responder_admit_run(&side->r, run, &demand)) {
-            taken = conclude(side, &demand, rnr_salt) ? run->count : 0;
-            runs += taken != 0;
-            in_vain += taken == 0;
-        }
+        uint32_t taken = take_at_once(side, run, rnr_salt);
         if (!taken) {
             take_one(side, &run->first, rnr_salt);
             taken = 1;
@@ -222,17 +259,21 @@ static void take_run(struct side *side, struct sw_packet_run *run, uint32_t rnr_
     }
 }
 
-static struct sw_packet decode(uint32_t index)
+/* Some hauls can be held. */
+static struct sw_packet decode(struct side *side, uint32_t index)
 {
     struct sw_packet packet;
     assert_int_equal(sw_packet_decode(sent[index].bytes, sent[index].len, &packet),
                      SW_PACKET_FAULT_NONE);
+    assert_null(packet.hold);
+    if (held_hauls >> index / HAUL & 1)
+        packet.hold = &side->holds[index / HAUL];
     return packet;
 }
 
 static bool follows(uint32_t before, uint32_t after)
 {
-    return after == before + 1 && sent[before].len == sent[after].len &&
+    return after == before + 1 && after % HAUL && sent[before].len == sent[after].len &&
            sw_packet_follows(sent[before].bytes, sent[after].bytes, sent[after].len);
 }
 
@@ -240,15 +281,16 @@ static void deliver(const uint32_t *indices, uint32_t count)
 {
     const uint32_t rnr_salt = dice(1 << 30);
     for (uint32_t i = 0; i < count; i++) {
-        const struct sw_packet packet = decode(indices[i]);
+        const struct sw_packet packet = decode(&single, indices[i]);
         take_one(&single, &packet, rnr_salt);
     }
     for (uint32_t from = 0, to; from < count; from = to) {
-        struct sw_packet_run run = {.first = decode(indices[from]), .stride_bytes = sizeof(*sent)};
+        struct sw_packet_run run = {.first = decode(&whole, indices[from]),
+                                    .stride_bytes = sent[indices[from]].len};
         for (to = from + 1; to < count && follows(indices[to - 1], indices[to]);)
             to++;
         run.count = to - from;
-        run.ack_req = decode(indices[to - 1]).bth.ack_req;
+        run.ack_req = decode(&whole, indices[to - 1]).bth.ack_req;
         take_run(&whole, &run, rnr_salt);
     }
 }
@@ -281,12 +323,17 @@ static void are_alike(void)
     memcpy(&a, &whole.r, sizeof(a));
     memcpy(&b, &single.r, sizeof(b));
     a.early.pool = b.early.pool = NULL;
+    if (a.remark == b.remark && a.remark <= SW_REMARK_ACK) /* an ACK is of all there is by then */
+        a.remark_seq = b.remark_seq;
+    memset(a.early.slots, 0, sizeof(a.early.slots)); /* whichever they are */
+    memset(b.early.slots, 0, sizeof(b.early.slots));
     memset(a.answers, 0, sizeof(a.answers)); /* told apart by what is sent of them */
     memset(b.answers, 0, sizeof(b.answers));
     memset(&a.congestion, 0, sizeof(a.congestion));
     memset(&b.congestion, 0, sizeof(b.congestion));
     assert_memory_equal(&a, &b, sizeof(a));
     assert_int_equal(whole.pool.free_count, single.pool.free_count);
+    assert_memory_equal(whole.holds, single.holds, sizeof(whole.holds));
     assert_memory_equal(whole.memory, single.memory, MEMORY);
     assert_memory_equal(whole.receive, single.receive, RECEIVE);
     assert_int_equal(whole.received, single.received);
@@ -321,8 +368,10 @@ static void live(void)
     selective = dice(4);
     first_psn = dice(2) ? 0xffff80 : 100;
     make_life();
-    start(&whole, keeps);
-    start(&single, keeps);
+    const uint16_t slots = dice(3) ? SLOTS : 6;
+    held_hauls = dice(4) ? dice(1u << 31) : 0;
+    start(&whole, keeps, slots);
+    start(&single, keeps, slots);
     for (uint32_t round = 0; round < 4 * PACKETS; round++) {
         const uint32_t count = burst(at, indices);
         deliver(indices, count);
@@ -342,6 +391,8 @@ static void live(void)
     are_alike();
     sw_responder_release(&whole.r);
     sw_responder_release(&single.r);
+    for (uint32_t i = 0; i < sizeof(whole.holds) / sizeof(*whole.holds); i++)
+        assert_int_equal(whole.holds[i].users | single.holds[i].users, 0);
 }
 
 static void run__is_the_same_as_one_by_one(void **state)
@@ -355,6 +406,7 @@ static void run__is_the_same_as_one_by_one(void **state)
         complete += whole.r.expected - first_psn == sent_count;
     }
     assert_true(runs > 1000 && in_vain > 10 && dead > 10 && complete > 10);
+    assert_true(kept_runs > 100 && early_runs > 100);
 }
 
 static struct sw_packet_run run_of(uint8_t opcode, uint32_t psn, uint32_t count)

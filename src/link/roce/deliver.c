@@ -172,6 +172,7 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
         sw_port_count(&sw_roce.port, SW_PORT_RX_MALFORMED, arrival->count);
         return false;
     }
+    packet->hold = arrival->hold;
     if (packet->bth.dest_qpn == SW_MAD_QPN || packet->bth.dest_qpn == SW_MULTICAST_QPN)
         return true;
     *qp = find(packet->bth.dest_qpn);

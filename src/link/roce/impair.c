@@ -211,6 +211,7 @@ static void release_coming(uint64_t now_ns)
         struct sw_packet packet;
         memcpy(&arrival, held->bytes, sizeof(arrival));
         arrival.bytes = held->bytes + held->path_len;
+        arrival.hold = NULL;
         struct sw_qp *qp;
         if (sw_roce_find_receiver(&arrival, &packet, &qp))
             sw_roce_deliver_passed(qp, &arrival, &packet);

@@ -41,6 +41,7 @@ struct sw_arrival {
     uint8_t traffic_class; /* ECN in its low two bits */
     uint8_t hop_limit;     /* 0: not known */
     bool was_handed_on;    /* by another process */
+    struct sw_hold *hold;  /* of the bytes; NULL: they are there during the call only */
 };
 
 typedef void (*sw_port_deliver_fn)(void *arg, const struct sw_arrival *arrival);

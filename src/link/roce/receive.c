@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Packets in: from the sockets, through the ICRC, to this process or to the one they are for. */
+#include <assert.h>
 #include <errno.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -16,12 +15,11 @@
 #include "device/netdev.h"
 #include "device/pub.h"
 #include "link/roce/mad.h"
+#include "link/roce/mailbag.h"
 #include "link/roce/socket.h"
 #include "wire/bytes.h"
 #include "wire/run.h"
 
-#define MESSAGES 32u                  /* at most in one call */
-#define MESSAGE_BYTES SW_HANDED_BYTES /* a UDP datagram, or run of them, is shorter */
 #define INTAKE_BYTES \
     (512u << 10) /* about what one call should bring: it is read again from cache */
 #define HOT_NS (20 * SW_NS_PER_MS) /* a socket silent for longer is looked at less often */
@@ -29,43 +27,19 @@
 
 #define ROUNDS 16u /* of emptying a socket */
 
-/* What one call of the kernel fills. */
-struct mailbag {
-    struct mmsghdr messages[MESSAGES];
-    struct iovec iov[MESSAGES];
-    struct sockaddr_in6 from[MESSAGES];
-    uint8_t control[MESSAGES][256];
-    uint8_t *bytes; /* MESSAGES times MESSAGE_BYTES */
-    uint32_t ready; /* messages that are as a call wants them, ... */
-    uint32_t used;  /* ... but for the first ones, which the last call has filled */
-};
+static_assert(SW_MAILBAG_ROOM >= SW_HANDED_BYTES, "one message of another process");
 
 struct sw_port_intake {
-    struct mailbag udp, handed;
+    struct sw_mailbag udp, handed;
     uint32_t handed_count; /* messages that wait until the port's own sockets are empty */
 };
-
-static bool open_bag(struct mailbag *bag)
-{
-    bag->bytes = mmap(NULL, (size_t)MESSAGES * MESSAGE_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (bag->bytes == MAP_FAILED)
-        bag->bytes = NULL;
-    return bag->bytes;
-}
-
-static void close_bag(struct mailbag *bag)
-{
-    if (bag->bytes)
-        munmap(bag->bytes, (size_t)MESSAGES * MESSAGE_BYTES);
-}
 
 int sw_port_open_intake(struct sw_port *port)
 {
     port->intake = calloc(1, sizeof(*port->intake));
     if (!port->intake)
         return -ENOMEM;
-    if (open_bag(&port->intake->udp) && open_bag(&port->intake->handed))
+    if (sw_mailbag_open(&port->intake->udp) && sw_mailbag_open(&port->intake->handed))
         return 0;
     sw_port_close_intake(port);
     return -ENOMEM;
@@ -75,8 +49,8 @@ void sw_port_close_intake(struct sw_port *port)
 {
     if (!port->intake)
         return;
-    close_bag(&port->intake->udp);
-    close_bag(&port->intake->handed);
+    sw_mailbag_close(&port->intake->udp);
+    sw_mailbag_close(&port->intake->handed);
     free(port->intake);
     port->intake = NULL;
 }
@@ -310,7 +284,7 @@ static uint32_t appetite(const struct sw_ear *ear)
 {
     uint32_t mean = ear->bytes_mean ? ear->bytes_mean : 1;
     uint32_t count = INTAKE_BYTES / mean;
-    return count < 2 ? 2 : count > MESSAGES ? MESSAGES : count;
+    return count < 2 ? 2 : count > SW_MAILBAG_MESSAGES ? SW_MAILBAG_MESSAGES : count;
 }
 
 /* To find that there is no second one takes as long as to find that there is none at all: so a call
@@ -322,44 +296,6 @@ static uint32_t next_want(const struct sw_ear *ear, uint32_t want, int count)
         return 1;
     want = (uint32_t)count == want ? 2 * want : want;
     return want < most ? want : most;
-}
-
-static void make_ready(struct mailbag *bag, uint32_t want)
-{
-    for (uint32_t i = 0; i < bag->used; i++) {
-        bag->messages[i].msg_hdr.msg_namelen = sizeof(bag->from[i]);
-        bag->messages[i].msg_hdr.msg_controllen = sizeof(bag->control[i]);
-    }
-    bag->used = 0;
-    for (uint32_t i = bag->ready; i < want; i++) {
-        bag->iov[i] = (struct iovec){bag->bytes + (size_t)i * MESSAGE_BYTES, MESSAGE_BYTES};
-        bag->messages[i].msg_hdr = (struct msghdr){
-            .msg_name = &bag->from[i],
-            .msg_namelen = sizeof(bag->from[i]),
-            .msg_iov = &bag->iov[i],
-            .msg_iovlen = 1,
-            .msg_control = bag->control[i],
-            .msg_controllen = sizeof(bag->control[i]),
-        };
-    }
-    bag->ready = want > bag->ready ? want : bag->ready;
-}
-
-/* Returns the number of messages that came, `want` or fewer; or negative. By the bare system call:
- * libc's is a cancellation point, whose bookkeeping costs as much as all else in an idle poll. */
-static int fill(struct mailbag *bag, const struct sw_ear *ear, uint32_t want)
-{
-    make_ready(bag, want);
-    long count;
-    if (want == 1) { /* the same for less */
-        count = syscall(SYS_recvmsg, ear->fd, &bag->messages->msg_hdr, MSG_DONTWAIT);
-        bag->messages->msg_len = count > 0 ? (uint32_t)count : 0;
-        count = count < 0 ? count : 1;
-    } else {
-        count = syscall(SYS_recvmmsg, ear->fd, bag->messages, want, MSG_DONTWAIT, NULL);
-    }
-    bag->used = count > 0 ? (uint32_t)count : 0;
-    return (int)count;
 }
 
 /* Whether a message handed on is from a process of this user. */
@@ -407,7 +343,7 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
 /* What other processes had to say. */
 static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
 {
-    struct mailbag *bag = &port->intake->handed;
+    struct sw_mailbag *bag = &port->intake->handed;
     uint32_t delivered = 0;
     for (uint32_t i = 0; i < port->intake->handed_count; i++)
         delivered +=
@@ -420,21 +356,23 @@ static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
 static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, bool *more)
 {
     uint32_t delivered = 0, want = ear->want ? ear->want : 1;
-    struct mailbag *bag = &port->intake->udp;
-    int count = fill(bag, ear, want);
+    struct sw_mailbag *bag = &port->intake->udp;
+    int count = sw_mailbag_fill(bag, ear->fd, want);
     ear->want = next_want(ear, want, count);
     *more = count > 0 && (uint32_t)count == want;
     if (count <= 0)
         return 0;
     ear->heard_ns = now_ns;
     uint64_t bytes = 0;
-    for (int i = 0; i < count; i++) {
-        uint32_t len = bag->messages[i].msg_len;
-        bytes += len;
-        struct sw_haul haul = {.bytes = bag->iov[i].iov_base, .len_bytes = len};
+    for (uint32_t i = 0; i < (uint32_t)count; i++) {
+        struct sw_haul haul = {.bytes = sw_mailbag_bytes(bag, i),
+                               .len_bytes = sw_mailbag_len(bag, i),
+                               .arrival = {.hold = sw_mailbag_hold(bag, i)}};
+        bytes += haul.len_bytes;
         sw_roce_address(&bag->from[i], &haul.arrival.source, &haul.arrival.source_port);
         read_control(&bag->messages[i].msg_hdr, &haul);
         delivered += take(port, &haul);
+        sw_mailbag_pass(bag, i);
     }
     ear->bytes_mean = (ear->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;
     return delivered;
@@ -448,7 +386,7 @@ static void hear_others(struct sw_port *port, struct sw_ear *ear, uint64_t now_n
     struct sw_port_intake *intake = port->intake;
     if (intake->handed_count)
         return;
-    int count = fill(&intake->handed, ear, MESSAGES);
+    int count = sw_mailbag_fill(&intake->handed, ear->fd, SW_MAILBAG_MESSAGES);
     if (count <= 0)
         return;
     intake->handed_count = (uint32_t)count;

@@ -277,26 +277,58 @@ static bool was_refused(const struct sw_roce_qp *r)
     return r->responder.dead && r->responder.remark == SW_REMARK_REFUSAL;
 }
 
-static void respond_to_one(struct sw_roce_qp *r, const struct sw_packet *packet, uint64_t now_ns)
+/* What had come before its turn, as far as it is expected now. */
+static enum sw_roce_life carry_out_early(struct sw_roce_qp *r, uint64_t now_ns)
 {
     struct sw_demand demand;
     struct sw_packet early;
-    bool was_dead = r->responder.dead;
+    while (!r->is_parked) {
+        if (!r->reads_due && sw_responder_admit_early_run(&r->responder, &demand) &&
+            carry_out_run(r, &demand, now_ns))
+            continue;
+        if (!sw_responder_early(&r->responder, &early))
+            break;
+        if (sw_responder_admit(&r->responder, &early, now_ns, &demand) &&
+            carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+            return SW_ROCE_DEAD;
+    }
+    return SW_ROCE_ALIVE;
+}
+
+/* What follows from packets, the first of which has been dealt with. */
+static void carry_on(struct sw_roce_qp *r, bool was_dead, uint64_t now_ns)
+{
+    if (carry_out_early(r, now_ns) == SW_ROCE_ALIVE && !was_dead && was_refused(r))
+        end(r, SW_NAK_INVALID, now_ns);
+}
+
+static void respond_to_one(struct sw_roce_qp *r, const struct sw_packet *packet, uint64_t now_ns)
+{
+    struct sw_demand demand;
+    const bool was_dead = r->responder.dead;
     if (sw_responder_admit(&r->responder, packet, now_ns, &demand) &&
         carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
         return;
-    while (!r->is_parked && sw_responder_early(&r->responder, &early))
-        if (sw_responder_admit(&r->responder, &early, now_ns, &demand) &&
-            carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
-            return;
-    if (!was_dead && was_refused(r))
-        end(r, SW_NAK_INVALID, now_ns);
+    carry_on(r, was_dead, now_ns);
+}
+
+/* Returns how many of its packets were dealt with; 0: they have to be taken one by one. */
+static uint32_t respond_to_run(struct sw_roce_qp *r, const struct sw_packet_run *run,
+                               uint64_t now_ns)
+{
+    struct sw_demand demand;
+    if (sw_responder_admit_run(&r->responder, run, &demand))
+        return carry_out_run(r, &demand, now_ns);
+    const bool was_dead = r->responder.dead;
+    const uint32_t kept = sw_responder_keep_run(&r->responder, run);
+    if (kept)
+        carry_on(r, was_dead, now_ns);
+    return kept;
 }
 
 uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, uint64_t now_ns)
 {
     struct sw_qp *qp = r->qp;
-    struct sw_demand demand;
     uint32_t count = 0;
     if (!r->greeted) {
         r->greeted = true;
@@ -307,8 +339,8 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
         return 1;
     if (__builtin_expect(r->ended_ns != 0, 0))
         sw_roce_remains_age(r, now_ns);
-    if (run->count > 1 && sw_responder_admit_run(&r->responder, run, &demand))
-        count = carry_out_run(r, &demand, now_ns);
+    if (run->count > 1)
+        count = respond_to_run(r, run, now_ns);
     if (count)
         return count;
     respond_to_one(r, &run->first, now_ns);

@@ -23,6 +23,11 @@
 #define LAST_WORDS_NS (2 * SW_NS_PER_MS)
 #define EARLY_SLOTS 1024 /* packets kept that came before their turn, of all QPs */
 
+struct sw_roce_kept {
+    struct sw_early_slot slots[EARLY_SLOTS];
+    struct sw_early_copy copies[EARLY_SLOTS];
+};
+
 struct sw_roce sw_roce = {.port = {.epoll = -1}, .due_ns = UINT64_MAX};
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -319,14 +324,14 @@ static int open_port(bool is_needed)
         sw_port_tell_holder(SW_ROCE_PORT);
     if (rc)
         return rc;
-    sw_roce.slots = mmap(NULL, EARLY_SLOTS * sizeof(*sw_roce.slots), PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (sw_roce.slots == MAP_FAILED) {
-        sw_roce.slots = NULL;
+    struct sw_roce_kept *kept =
+        mmap(NULL, sizeof(*kept), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (kept == MAP_FAILED) {
         sw_port_close(&sw_roce.port);
         return -ENOMEM;
     }
-    sw_early_pool_init(&sw_roce.pool, sw_roce.slots, EARLY_SLOTS);
+    sw_roce.kept = kept;
+    sw_early_pool_init(&sw_roce.pool, kept->slots, kept->copies, EARLY_SLOTS);
     sw_roce.watched = false;
     atomic_store_explicit(&sw_roce.open, true, memory_order_release);
     sw_roce_group_open();
@@ -353,9 +358,9 @@ void sw_roce_fork_child(void)
     sw_batch_fork_child();
     sw_port_close(&sw_roce.port); /* the QPs' states are the parent's: left alone */
     sw_roce.port.rx_lock = (struct sw_lock){0};
-    if (sw_roce.slots)
-        munmap(sw_roce.slots, EARLY_SLOTS * sizeof(*sw_roce.slots));
-    sw_roce.slots = NULL;
+    if (sw_roce.kept)
+        munmap(sw_roce.kept, sizeof(*sw_roce.kept));
+    sw_roce.kept = NULL;
     atomic_store(&sw_roce.done, NULL);
     atomic_store(&sw_roce.due_ns, UINT64_MAX);
     for (uint32_t i = 0; i < SW_MAX_QP; i++) {

@@ -99,7 +99,7 @@ struct sw_roce {
     _Atomic uint64_t due_ns;            /* when the first timer of a QP runs out, or earlier */
     _Atomic uint64_t timers[SW_MAX_QP]; /* when each QP's does, of those that are listed */
     struct sw_early_pool pool;          /* under rx_lock */
-    struct sw_early_slot *slots;
+    struct sw_roce_kept *kept;          /* what it is made of */
     _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for, ... */
     struct sw_qp_set listed;                /* ... and which these are */
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */

@@ -46,7 +46,8 @@ void sw_sim_host_init(struct sw_sim_host *host, struct sw_sim_net *net,
     need(host->pub == MAP_FAILED ? NULL : host->pub);
     host->qps = need(calloc(SW_SIM_QPS_MAX, sizeof(struct sw_sim_qp *)));
     host->slots = need(calloc(config->early_slots, sizeof(*host->slots)));
-    sw_early_pool_init(&host->pool, host->slots, (uint16_t)config->early_slots);
+    host->copies = need(calloc(config->early_slots, sizeof(*host->copies)));
+    sw_early_pool_init(&host->pool, host->slots, host->copies, (uint16_t)config->early_slots);
     host->flows = need(calloc(net->config.hosts, 2 * sizeof(*host->flows)));
     host->rewind = need(calloc(1, sizeof(*host->rewind)));
     for (uint32_t other = 0; other < net->config.hosts; other++) {
@@ -63,6 +64,7 @@ void sw_sim_host_fini(struct sw_sim_host *host)
         free(host->qps[i]);
     free(host->qps);
     free(host->slots);
+    free(host->copies);
     free(host->flows);
     free(host->rewind);
     free(host->memory);

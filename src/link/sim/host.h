@@ -71,6 +71,7 @@ struct sw_sim_host {
     struct sw_sim_qp **qps;
     uint32_t qp_count, turn;
     struct sw_early_slot *slots;
+    struct sw_early_copy *copies;
     struct sw_early_pool pool;
     struct sw_icrc_flow *flows; /* to each other host */
     struct sw_icrc_rewind *rewind;
