@@ -60,7 +60,8 @@ void draw_attr(struct draw *draw, struct draw_end_attr *attr)
     attr->sges = 1 + below(draw, SGES);
     attr->inline_bytes = percent(draw, 50) ? below(draw, 400) : 0;
     attr->conn = vu_conn_default;
-    attr->conn.timeout = 8;
+    /* Over packets who gets no processor for a second is not dead yet. */
+    attr->conn.timeout = draw->model->link == LINK_PACKETS ? 18 : 8;
     attr->conn.retry_cnt = 1;
     attr->conn.rnr_retry = (uint8_t)below(draw, 2);
     attr->conn.min_rnr_timer = 1;

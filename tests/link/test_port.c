@@ -489,6 +489,7 @@ static void sw_port_receive__finds_the_right_process(void **state)
     sw_port_tidy(&pair->two, sw_clock_ns());
     assert_int_equal(pair->two.ear_count, ears);
     sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
+    sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S);
     assert_int_equal(pair->two.ear_count, 3);
 }
 
@@ -580,11 +581,50 @@ static void sw_port_tidy__keeps_a_socket_with_something_in_it(void **state)
     const uint32_t ears = pair->two.ear_count;
     send_to_two(pair, 10, 11);
     sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
+    sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S);
     assert_int_equal(pair->two.ear_count, ears);
     sw_port_receive(&pair->two, sw_clock_ns(), true);
     assert_int_equal(seen.order[5], 10);
-    sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
+    sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S);
     assert_int_equal(pair->two.ear_count, ears - 1);
+}
+
+/* Who tidies may have looked at the clock before the packet came. */
+static void sw_port_tidy__keeps_a_socket_that_was_just_heard(void **state)
+{
+    struct pair *pair = *state;
+    const uint64_t before_ns = sw_clock_ns();
+    begin_to_move(pair);
+    sw_port_receive(&pair->two, pair->two.due_ns, true);
+    const uint32_t ears = pair->two.ear_count;
+    for (int i = 0; i < 3; i++)
+        sw_port_tidy(&pair->two, before_ns + i * SW_NS_PER_S);
+    assert_int_equal(pair->two.ear_count, ears);
+    send_to_two(pair, 10, 11);
+    sw_port_receive(&pair->two, sw_clock_ns(), true);
+    assert_int_equal(seen.order[5], 10);
+}
+
+/* What comes while it goes is received by it or by the port, and the flow can move here again. */
+static void sw_port_tidy__loses_nothing(void **state)
+{
+    struct pair *pair = *state;
+    begin_to_move(pair);
+    receive(pair, 10);
+    const uint32_t before = seen.count, ears = pair->two.ear_count;
+    uint64_t now_ns = sw_clock_ns();
+    for (uint32_t n = 10; n < 40; n++, now_ns += 20 * SW_NS_PER_S) {
+        sw_port_tidy(&pair->two, now_ns);
+        send_to_two(pair, n, n + 1);
+        sw_port_tidy(&pair->two, now_ns + SW_NS_PER_S / 4);
+        for (int i = 0; i < 4; i++) {
+            sw_port_receive(&pair->one, now_ns, true);
+            sw_port_receive(&pair->two, now_ns, true);
+        }
+        assert_int_equal(seen.count, before + n - 9);
+        assert_int_equal(seen.order[seen.count - 1], n);
+        assert_in_range(pair->two.ear_count, 1, ears + 1);
+    }
 }
 
 /* From each source to process two: which of the two gets a flow is the kernel's choice. */
@@ -716,6 +756,8 @@ int main(void)
         WITH_PAIR(sw_port_receive__waits_for_another_process_for_a_while),
         WITH_PAIR(sw_port_receive__keeps_what_another_process_has_no_room_for),
         WITH_PAIR(sw_port_tidy__keeps_a_socket_with_something_in_it),
+        WITH_PAIR(sw_port_tidy__keeps_a_socket_that_was_just_heard),
+        WITH_PAIR(sw_port_tidy__loses_nothing),
         WITH_PAIR(sw_port_leave__loses_nothing_of_others),
         WITH_PAIR(sw_port_receive__of_a_process_that_is_gone),
     };

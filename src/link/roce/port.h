@@ -76,6 +76,8 @@ struct sw_ear { /* a socket to receive from */
     uint16_t remote_port;
     uint64_t held_until_ns; /* SW_EAR_TUNED: not read before, or before its flow's old way is known
                                to be empty; 0: it is read */
+    uint64_t turned_ns;     /* SW_EAR_TUNED: since when the kernel brings it nothing more, and it is
+                               about to be closed; 0: it does */
 };
 #define SW_EARS_MAX (3 + SW_PORT_TUNED_MAX)
 

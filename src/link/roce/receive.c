@@ -395,7 +395,7 @@ static void hear_others(struct sw_port *port, struct sw_ear *ear, uint64_t now_n
 
 static bool is_hot(const struct sw_ear *ear, uint64_t now_ns)
 {
-    return now_ns - ear->heard_ns < HOT_NS;
+    return now_ns < ear->heard_ns + HOT_NS; /* which may be later than now */
 }
 
 uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)

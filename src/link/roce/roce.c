@@ -200,7 +200,7 @@ static bool polls_in_vain(uint32_t received, uint64_t now_ns)
 {
     if (received)
         sw_roce.found_ns = now_ns;
-    return now_ns - sw_roce.found_ns >= PATIENCE_NS;
+    return now_ns >= sw_roce.found_ns + PATIENCE_NS;
 }
 
 void sw_roce_note_post(uint64_t now_ns)
@@ -222,7 +222,7 @@ void sw_roce_poll(bool waits)
     } else if (!sw_lock_try(&sw_roce.port.rx_lock)) {
         return;
     }
-    const bool runs_timers = is_time(now_ns) && now_ns - sw_roce.timers_ns >= TIMERS_NS;
+    const bool runs_timers = is_time(now_ns) && now_ns >= sw_roce.timers_ns + TIMERS_NS;
     const uint32_t received = receive(runs_timers, true, now_ns);
     if (runs_timers)
         run_timers(now_ns);

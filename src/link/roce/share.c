@@ -35,7 +35,11 @@
 #define KEEP_NS (50 * SW_NS_PER_MS)  /* for a process that takes nothing */
 #define RETRY_NS (200 * SW_NS_PER_US)
 #define STAGES 4u
-#define DISCARD_PORT 9 /* RFC 863 */
+#define TURNED_NS (SW_NS_PER_S / 2) /* until what was on its way to a socket has surely come */
+#define DISCARD_PORT 9              /* RFC 863 */
+
+static const struct in6_addr any_v4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}},
+                             loopback_v4 = {.s6_addr = {[10] = 0xff, 0xff, 127, 0, 0, 1}};
 
 /* In front of the packets. */
 struct handed {
@@ -236,7 +240,8 @@ static struct sw_ear *find_tuned(struct sw_port *port, const struct sw_arrival *
 {
     for (uint32_t i = 0; i < port->ear_count; i++) {
         struct sw_ear *ear = &port->ears[i];
-        if (ear->kind == SW_EAR_TUNED && ear->remote_port == arrival->source_port &&
+        if (ear->kind == SW_EAR_TUNED && !ear->turned_ns &&
+            ear->remote_port == arrival->source_port &&
             !memcmp(&ear->remote, &arrival->source, sizeof(ear->remote)))
             return ear;
     }
@@ -300,34 +305,55 @@ bool sw_share_is_settled(struct sw_port *port, struct sw_ear *ear, uint64_t now_
     return !ear->held_until_ns;
 }
 
+/* Connected sockets are brought what comes from that address alone, which here is nothing: a port
+ * of this host where nobody is. What is in it stays. */
+static void turn_away(int fd)
+{
+    struct sockaddr_in6 nowhere = {0};
+    socklen_t len = sizeof(nowhere);
+    struct in6_addr own;
+    uint16_t port;
+    if (getsockname(fd, (struct sockaddr *)&nowhere, &len))
+        return;
+    sw_roce_address(&nowhere, &own, &port);
+    if (IN6_IS_ADDR_UNSPECIFIED(&own))
+        len = sw_roce_sockaddr(&in6addr_loopback, DISCARD_PORT, 0, &nowhere);
+    else if (IN6_ARE_ADDR_EQUAL(&own, &any_v4))
+        len = sw_roce_sockaddr(&loopback_v4, DISCARD_PORT, 0, &nowhere);
+    else
+        nowhere.sin6_port = htons(DISCARD_PORT);
+    if (connect(fd, (struct sockaddr *)&nowhere, len))
+        sw_debug("what comes to a socket that is closed is lost: %s", strerror(errno));
+}
+
+/* A socket that nothing came to for long is closed in two steps: what was on the way to it while it
+ * was turned away is received before the second. The times of what came last may be later than
+ * `now_ns`. */
+static bool is_done_with(struct sw_ear *ear, uint64_t now_ns)
+{
+    if (ear->kind != SW_EAR_TUNED || ear->held_until_ns)
+        return false;
+    if (ear->turned_ns)
+        return now_ns >= ear->turned_ns + TURNED_NS &&
+               recv(ear->fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0;
+    if (now_ns >= ear->heard_ns + TUNED_IDLE_NS) {
+        turn_away(ear->fd);
+        ear->turned_ns = ear->heard_ns = now_ns;
+    }
+    return false;
+}
+
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < port->ear_count;) {
         struct sw_ear *ear = &port->ears[i];
-        bool is_idle = ear->kind == SW_EAR_TUNED && !ear->held_until_ns &&
-                       now_ns - ear->heard_ns >= TUNED_IDLE_NS;
-        if (!is_idle || recv(ear->fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0) {
+        if (!is_done_with(ear, now_ns)) {
             i++;
             continue;
         }
         close(ear->fd); /* leaves the epoll set by that */
         *ear = port->ears[--port->ear_count];
     }
-}
-
-/* Connected sockets are brought what comes from that address alone, which here is nothing: the
- * discard port of the loopback. What is in it stays. */
-static void turn_away(int fd)
-{
-    struct sockaddr_in6 own = {0}, nowhere;
-    socklen_t len = sizeof(own);
-    static const struct in6_addr v4 = {{{[10] = 0xff, 0xff, 127, 0, 0, 1}}};
-    if (getsockname(fd, (struct sockaddr *)&own, &len))
-        return;
-    const struct in6_addr *loopback = own.sin6_family == AF_INET ? &v4 : &in6addr_loopback;
-    const unsigned int room = sw_roce_sockaddr(loopback, DISCARD_PORT, 0, &nowhere);
-    if (connect(fd, (struct sockaddr *)&nowhere, room))
-        sw_debug("what comes to this process while it ends is lost: %s", strerror(errno));
 }
 
 void sw_port_leave(struct sw_port *port)
