@@ -360,8 +360,8 @@ bool sw_responder_admit_early_run(struct sw_responder *r, struct sw_demand *out)
 uint32_t sw_responder_keep_run(struct sw_responder *r, const struct sw_packet_run *run)
 {
     const uint32_t seq = sw_seq_of(r->expected, run->first.bth.psn);
-    if (r->dead || !r->peer_selective || run->first.opcode->service != r->config.service ||
-        !sw_seq_is_before(r->expected, seq))
+    if (r->dead || !r->peer_selective || r->config.service == SW_SERVICE_UC ||
+        run->first.opcode->service != r->config.service || !sw_seq_is_before(r->expected, seq))
         return 0;
     struct sw_packet_run rest = *run;
     for (; rest.count; sw_packet_run_skip(&rest, 1))

@@ -5,8 +5,10 @@
 import os
 import socket
 import sys
+import tempfile
 import time
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/lib'))
@@ -18,6 +20,7 @@ import measures  # noqa: E402
 import plot  # noqa: E402
 import procs  # noqa: E402
 import programs  # noqa: E402
+import sweeps  # noqa: E402
 import table  # noqa: E402
 import tcp_programs  # noqa: E402
 
@@ -211,6 +214,53 @@ def running(pid):
             return stat.read().rsplit(')', 1)[1].split()[0] != 'Z'
     except OSError:
         return False
+
+
+
+class Sweeps(unittest.TestCase):
+    LATENCY = {size: {'latency_s': 3e-6 * size, 'median_s': 4e-6 * size} for size in (2, 8, 64)}
+    BANDWIDTH = {size: {'bandwidth': 1e8 * size} for size in (2, 8, 64)}
+
+    def draw(self, data):
+        with tempfile.TemporaryDirectory() as out:
+            files = sweeps.TwoHosts(None).draw(data, out)
+            if not files:
+                return ''
+            with open(files[0]) as file:
+                return file.read()
+
+    def test_two_hosts__both_sides_in_both_panels(self):
+        text = self.draw({'ours': {'ib_write_bw': self.BANDWIDTH, 'ib_write_lat': self.LATENCY},
+                          'ucx': {'ucp_put_bw': self.BANDWIDTH, 'ucp_put_lat': self.LATENCY}})
+        self.assertEqual(text.count('>Sidewire<'), 2)
+        self.assertEqual(text.count('>UCX, TCP<'), 2)
+
+    def test_two_hosts__what_failed_is_left_out(self):
+        text = self.draw({'ours': {'ib_write_lat': self.LATENCY}, 'ucx': {}})
+        self.assertEqual(text.count('>Sidewire<'), 1)
+        self.assertNotIn('WRITE bandwidth', text)
+        self.assertEqual(self.draw({'ours': {}, 'ucx': {}}), '')
+
+    def test_peer__each_size_by_both_tests_and_failures_apart(self):
+        def run(test, size, count):
+            if size == 2:
+                raise procs.RunFailed('no')
+            return {'count': count}
+
+        failed = []
+
+        def attempt(action):
+            try:
+                return action()
+            except procs.RunFailed as failure:
+                failed.append(failure)
+                return None
+
+        rows = sweeps.ucx_rows(mock.Mock(), attempt, run, '')
+        self.assertEqual(len(failed), 2)
+        self.assertEqual(sorted(rows), ['ucp_put_bw', 'ucp_put_lat'])
+        self.assertEqual(sorted(rows['ucp_put_bw']), sweeps.PEER_SIZES[1:])
+        self.assertEqual(rows['ucp_put_bw'][8 << 20]['count'], 128)
 
 
 if __name__ == '__main__':

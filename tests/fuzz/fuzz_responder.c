@@ -8,7 +8,7 @@
 #include "transport/responder.h"
 #include "transport_feed.h"
 
-enum { SLOTS = 5, STEPS_MAX = 400 };
+enum { SLOTS = 5, STEPS_MAX = 400, RUN_MAX = 17 };
 
 static struct sw_responder r;
 static struct sw_early_pool pool;
@@ -40,7 +40,7 @@ static void check(const struct sw_demand *d)
     if (d->kind == SW_DEMAND_WRITE || d->kind == SW_DEMAND_READ)
         feed_needs(d->total <= 1ull << 31);
     if (d->kind == SW_DEMAND_WRITE)
-        feed_needs(d->addr == 0x1000 + d->offset);
+        feed_needs(d->addr - d->offset - 0x1000 <= RUN_MAX * 256); /* that far into a run */
     if (d->kind == SW_DEMAND_SEND)
         feed_needs(d->first == (d->offset == 0));
     feed_needs(!d->duplicate || d->kind == SW_DEMAND_READ || d->kind == SW_DEMAND_FLUSH);
@@ -62,22 +62,13 @@ static void early_run(struct feed *feed)
     feed_needs(r.expected == expected + demand.pieces && r.early.count == kept - demand.pieces);
 }
 
-static void request(struct feed *feed)
+/* A packet comes, and what had come early has its turn. */
+static void take(struct feed *feed, struct sw_packet *packet)
 {
-    static const uint8_t bases[] = {
-        [SW_SERVICE_RC] = 0, [SW_SERVICE_UC] = 0x20, [SW_SERVICE_XRC] = 0xa0};
-    uint8_t opcode = (uint8_t)(bases[r.config.service] | (feed_u8(feed) % 32));
-    if (!sw_opcode_of(opcode))
-        return;
-    struct sw_packet packet;
     struct sw_demand demand;
-    feed_packet(feed, opcode, r.expected, &packet);
-    packet.hold = feed_u8(feed) % 2 ? &hold : NULL;
     do {
         const bool was_dead = r.dead;
-        if (feed_u8(feed) % 2)
-            early_run(feed);
-        if (sw_responder_admit(&r, &packet, now, &demand)) {
+        if (sw_responder_admit(&r, packet, now, &demand)) {
             feed_needs(!was_dead || (demand.duplicate && demand.kind == SW_DEMAND_READ));
             static const uint8_t syndromes[] = {0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x1f, 0x20, 0x62};
             struct sw_outcome outcome = {.syndrome = syndromes[feed_u8(feed) % 8]};
@@ -85,9 +76,57 @@ static void request(struct feed *feed)
             check(&demand);
             sw_responder_conclude(&r, &demand, &outcome);
         }
-    } while (sw_responder_early(&r, &packet));
+        if (feed_u8(feed) % 4)
+            early_run(feed);
+    } while (sw_responder_early(&r, packet));
     feed_needs(r.outstanding <= r.config.max_dest_rd_atomic || r.outstanding <= r.answer_count);
     feed_needs(r.early.count + pool.free_count == SLOTS);
+}
+
+static uint8_t base_of(uint8_t service)
+{
+    static const uint8_t bases[] = {
+        [SW_SERVICE_RC] = 0, [SW_SERVICE_UC] = 0x20, [SW_SERVICE_XRC] = 0xa0};
+    return bases[service];
+}
+
+static void request(struct feed *feed)
+{
+    uint8_t opcode = (uint8_t)(base_of(r.config.service) | (feed_u8(feed) % 32));
+    if (!sw_opcode_of(opcode))
+        return;
+    struct sw_packet packet;
+    feed_packet(feed, opcode, r.expected, &packet);
+    packet.hold = feed_u8(feed) % 2 ? &hold : NULL;
+    take(feed, &packet);
+}
+
+static const uint8_t haul[RUN_MAX * 512];
+
+static void lie_in_haul(struct sw_packet_run *run)
+{
+    run->ack_req = run->first.bth.ack_req;
+    run->first.bth.ack_req = false;
+    run->first.reth.len_bytes = run->first.payload_len;
+    run->stride_bytes = (uint32_t)sw_packet_len(run->first.opcode, run->first.payload_len);
+    run->first.payload = haul;
+    run->first.hold = &hold;
+}
+
+/* WRITEs behind a gap, which is then filled, or nearly. */
+static void gap(struct feed *feed)
+{
+    struct sw_packet packet;
+    struct sw_packet_run run = {.count = 2 + feed_u8(feed) % 4};
+    feed_packet(feed, (uint8_t)(base_of(r.config.service) | 0x0a), r.expected, &packet);
+    packet.payload_len = packet.reth.len_bytes = 256;
+    packet.bth.psn = sw_seq_psn(r.expected);
+    packet.bth.reserved7 = SW_SELECTIVE_MARK;
+    run.first = packet;
+    run.first.bth.psn = sw_seq_psn(r.expected + 1 + feed_u8(feed) % 4 / 3);
+    lie_in_haul(&run);
+    (void)sw_responder_keep_run(&r, &run);
+    take(feed, &packet);
 }
 
 /* Packets that follow each other, as far as a link could have found. */
@@ -95,13 +134,10 @@ static void request_run(struct feed *feed)
 {
     static const uint8_t opcodes[] = {0x01, 0x07, 0x0a, 0xa1, 0xa7, 0xaa};
     const struct sw_outcome ack = {.syndrome = 0x1f};
-    struct sw_packet_run run = {.count = 2 + feed_u8(feed) % 16, .stride_bytes = 0};
+    struct sw_packet_run run = {.count = 2 + feed_u8(feed) % 16};
     struct sw_demand demand;
     feed_packet(feed, opcodes[feed_u8(feed) % 6], r.expected, &run.first);
-    run.ack_req = run.first.bth.ack_req;
-    run.first.bth.ack_req = false;
-    run.first.reth.len_bytes = run.first.payload_len;
-    run.first.hold = &hold;
+    lie_in_haul(&run);
     if (run.first.payload_len == 0)
         return;
     if (!sw_responder_admit_run(&r, &run, &demand)) {
@@ -146,6 +182,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sw_responder_congested(&r, now);
         else if (what == 247)
             sw_responder_forget(&r);
+        else if (what < 252)
+            gap(&feed);
         else
             sw_responder_cnp(&r, now);
     }
