@@ -37,7 +37,7 @@ static int close_rig(void **state)
 
 static void send_of(struct rig *rig, uint8_t value, uint32_t len_bytes)
 {
-    uint8_t bytes[LONG];
+    static uint8_t bytes[LONG];
     memset(bytes, value, sizeof(bytes));
     assert_int_equal(send(rig->ends[0], bytes, len_bytes, 0), len_bytes);
 }
