@@ -108,14 +108,6 @@ static const struct sw_packet *held_at(const struct sw_early *early, uint32_t se
     return packet->hold ? packet : NULL;
 }
 
-static bool may_begin_run(const struct sw_packet *packet)
-{
-    const struct sw_opcode *opcode = packet->opcode;
-    return opcode->position == SW_MIDDLE ||
-           (opcode->kind == SW_PACKET_WRITE && opcode->position == SW_ONLY &&
-            !(opcode->headers & SW_HEADER_IMM) && packet->reth.len_bytes == packet->payload_len);
-}
-
 /* Whether a packet is the one with this index in a run. */
 static bool continues(const struct sw_packet *first, uint32_t index, const struct sw_packet *packet)
 {
@@ -133,7 +125,7 @@ static bool continues(const struct sw_packet *first, uint32_t index, const struc
 bool sw_early_run(const struct sw_early *early, uint32_t seq, struct sw_packet_run *out)
 {
     const struct sw_packet *first = early->count < 2 ? NULL : held_at(early, seq), *next = first;
-    if (!first || !may_begin_run(first))
+    if (!first || !sw_opcode_makes_runs(first->opcode))
         return false;
     bool asks = false;
     uint32_t count = 0;

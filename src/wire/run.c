@@ -10,7 +10,7 @@
 enum { ALIKE_BYTES = 8, ASKING = 8, ACK_REQ = 0x80, PSN = 9, PAD_SHIFT = 4 }; /* of the BTH */
 enum { RKEY = 8, LENGTH = 12 };                                               /* of the RETH */
 
-static bool may_follow(const struct sw_opcode *opcode)
+bool sw_opcode_makes_runs(const struct sw_opcode *opcode)
 {
     const bool is_reliable = opcode->service == SW_SERVICE_RC || opcode->service == SW_SERVICE_XRC;
     const bool writes = opcode->kind == SW_PACKET_WRITE, sends = opcode->kind == SW_PACKET_SEND;
@@ -34,7 +34,8 @@ bool sw_packet_follows(const uint8_t *previous, const uint8_t *next, size_t len)
         sw_be24_load(next + PSN) != sw_psn_add(sw_be24_load(previous + PSN), 1))
         return false;
     const struct sw_opcode *opcode = sw_opcode_of(next[0]);
-    if (!opcode || !may_follow(opcode) || len < opcode->header_len + (size_t)SW_ICRC_BYTES)
+    if (!opcode || !sw_opcode_makes_runs(opcode) ||
+        len < opcode->header_len + (size_t)SW_ICRC_BYTES)
         return false;
     size_t at = SW_BTH_BYTES;
     if (opcode->headers & SW_HEADER_XRCETH) {

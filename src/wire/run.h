@@ -16,6 +16,9 @@ struct sw_packet_run {
     bool ack_req;          /* of the last one; those before it do not ask */
 };
 
+/* SEND Middle, WRITE Middle, and WRITE Only, of RC or XRC. */
+bool sw_opcode_makes_runs(const struct sw_opcode *opcode);
+
 /* Whether a datagram continues the run that another ends, from the BTH to the ICRC, both `len`
  * bytes: SEND Middle, WRITE Middle, or WRITE Only of one byte and more, of RC or XRC, which differs
  * in nothing but the payload, the next PSN and address, and AckReq. Neither need be a packet. */

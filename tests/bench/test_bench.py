@@ -216,7 +216,6 @@ def running(pid):
         return False
 
 
-
 class Sweeps(unittest.TestCase):
     LATENCY = {size: {'latency_s': 3e-6 * size, 'median_s': 4e-6 * size} for size in (2, 8, 64)}
     BANDWIDTH = {size: {'bandwidth': 1e8 * size} for size in (2, 8, 64)}

@@ -38,9 +38,6 @@
 #define TURNED_NS (SW_NS_PER_S / 2) /* until what was on its way to a socket has surely come */
 #define DISCARD_PORT 9              /* RFC 863 */
 
-static const struct in6_addr any_v4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}},
-                             loopback_v4 = {.s6_addr = {[10] = 0xff, 0xff, 127, 0, 0, 1}};
-
 /* In front of the packets. */
 struct handed {
     uint64_t magic;
@@ -306,22 +303,14 @@ bool sw_share_is_settled(struct sw_port *port, struct sw_ear *ear, uint64_t now_
 }
 
 /* Connected sockets are brought what comes from that address alone, which here is nothing: a port
- * of this host where nobody is. What is in it stays. */
+ * of its own address, or of the loopback if it has none, where nobody is. What is in it stays. */
 static void turn_away(int fd)
 {
     struct sockaddr_in6 nowhere = {0};
     socklen_t len = sizeof(nowhere);
-    struct in6_addr own;
-    uint16_t port;
     if (getsockname(fd, (struct sockaddr *)&nowhere, &len))
         return;
-    sw_roce_address(&nowhere, &own, &port);
-    if (IN6_IS_ADDR_UNSPECIFIED(&own))
-        len = sw_roce_sockaddr(&in6addr_loopback, DISCARD_PORT, 0, &nowhere);
-    else if (IN6_ARE_ADDR_EQUAL(&own, &any_v4))
-        len = sw_roce_sockaddr(&loopback_v4, DISCARD_PORT, 0, &nowhere);
-    else
-        nowhere.sin6_port = htons(DISCARD_PORT);
+    nowhere.sin6_port = htons(DISCARD_PORT); /* at the same place in both kinds */
     if (connect(fd, (struct sockaddr *)&nowhere, len))
         sw_debug("what comes to a socket that is closed is lost: %s", strerror(errno));
 }
