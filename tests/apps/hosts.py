@@ -9,6 +9,7 @@ from pair import Skip
 
 numbers = itertools.count()
 ADDRESSES = ('10.99.0.1', '10.99.0.2')
+SUBNET = '10.99.0.0/24'
 
 
 class Hosts:
