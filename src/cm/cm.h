@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/siphash.h"
 #include "cm/timer.h"
 #include "wire/cm_mad.h"
 
@@ -103,7 +104,8 @@ struct sw_cm_ops {
      * initialized and nothing else (its event follows at once); NULL: it is refused for *reason
      * (enum sw_cm_reason for a REQ, enum sw_cm_sidr_status for a SIDR_REQ; set to
      * NO_RESOURCES and REJECTED before the call), or dropped in silence if that is 0, so that
-     * the peer tries again. Must not call the machine but for sw_cm_id_init().
+     * the peer tries again. Must not call the machine but for sw_cm_id_init(), and for sw_cm_drop()
+     * and sw_cm_id_destroy() of a request that makes room.
      */
     struct sw_cm_id *(*incoming)(void *user, struct sw_cm_listener *listener,
                                  const struct sw_cm_path *path, const struct sw_cm_message *message,
@@ -120,13 +122,33 @@ struct sw_cm_ops {
 struct sw_cm_config {
     uint64_t ca_guid; /* of this node: told in REQ and REP */
     uint16_t slot;    /* 1..2046: the top 11 bits of all local communication ids */
-    uint64_t seed;    /* where ids and transactions begin: another for each life of a process */
+    /* Ids and transactions follow from it, and where the tables have what strangers name: secret,
+     * and another for each life of a process. */
+    struct sw_siphash_key key;
     /* What is not answered is sent again after this time, then after twice, ..., at most after
      * the response timeout that the protocol has for it. 0: always after that one. */
     uint64_t resend_ns;
     uint64_t timewait_min_ns; /* how long TIMEWAIT lasts at least; 0: as the path asks, that is
                                  2^n * 4.096 us, n the local ACK timeout of the REQ */
     uint64_t timewait_max_ns; /* and at most; 0: SW_CM_WAIT_MAX_NS */
+};
+
+/*
+ * What strangers can make a machine keep, whatever they say (docs/security.md). A peer of this
+ * host (path.slot) is no stranger.
+ */
+enum {
+    /* Requests that wait for an answer of the user, or for the first word after a REP: in all,
+     * and from the addresses of one bucket. More are dropped; who means it asks again. */
+    SW_CM_ASKING_MAX = 4096,
+    SW_CM_ASKING_EACH_MAX = 1024,
+    SW_CM_SOURCES = 1024, /* buckets */
+    /* Answers remembered for destroyed ids: of one address they share a set. */
+    SW_CM_REPLY_SETS = 32,
+    SW_CM_REPLY_WAYS = 32,
+    SW_CM_LINGER_MAX = 1024, /* destroyed ids in TIMEWAIT */
+    /* REPs for one REQ, until the peer has shown that it hears. */
+    SW_CM_REPS_EACH = 3,
 };
 
 #define SW_CM_WAIT_MAX_NS                                                   \
@@ -142,6 +164,7 @@ struct sw_cm_counts {
     uint64_t duplicates[SW_CM_ATTRIBUTE_COUNT]; /* of those received */
     uint64_t malformed;                         /* no CM messages */
     uint64_t strays;                            /* about no connection here, or out of place */
+    uint64_t crowded;                           /* requests dropped, as too many waited */
 };
 
 struct sw_cm_link { /* of a chain of a hash table */
@@ -170,15 +193,31 @@ struct sw_cm_id {
     bool destroyed, mra_received, local_known, remote_known, remote_qpn_known, is_sidr;
     bool is_xrc, has_alternate;
     uint8_t retries_max, responder_resources; /* of the REQ */
+    bool is_heard;                            /* the peer has answered to what we said */
+    uint8_t reps_left;                        /* that may still be said before that */
+    uint16_t source; /* bucket + 1 of who asks, while it is counted there */
     uint64_t response_ns, resend_ns, deadline_ns, timewait_ns, peer_response_ns;
     uint64_t request;     /* transaction of the REQ or SIDR_REQ */
     uint64_t transaction; /* of what is being asked or answered */
     struct sw_cm *cm;
     struct sw_cm_timer timer;
     struct sw_cm_link local_link, remote_link, qpn_link;
+    struct sw_cm_id *older, *newer; /* of those that linger */
+    bool lingers;
     /* What was said last: sent again when it is due, or was not heard. 0: nothing. */
     enum sw_cm_attribute last_attribute;
     uint8_t last[SW_MAD_BYTES];
+};
+
+/* What an id said last, which is destroyed: said again to who asks again. */
+struct sw_cm_reply {
+    uint64_t until_ns, span_ns;
+    uint64_t request, remote_ca_guid;
+    uint32_t remote_comm_id;
+    bool is_sidr;
+    enum sw_cm_attribute attribute; /* 0: nothing was, and is, said */
+    uint8_t remote_gid[16];
+    uint8_t mad[SW_MAD_BYTES];
 };
 
 enum { SW_CM_BUCKETS = 4096 };
@@ -188,13 +227,19 @@ struct sw_cm {
     const struct sw_cm_ops *ops;
     void *user;
     struct sw_cm_counts counts;
-    uint32_t id_count;  /* ids with anything of theirs in the machine, destroyed ones included */
-    uint32_t next_comm; /* the low 21 bits of the next local communication id */
-    uint64_t next_transaction;
+    uint32_t id_count; /* ids with anything of theirs in the machine, destroyed ones included */
+    uint64_t comms_drawn, transactions_drawn; /* of the sequences that follow from the key */
+    uint32_t asking_count;
+    uint16_t asking[SW_CM_SOURCES]; /* of them */
+    uint32_t linger_count;
+    struct sw_cm_id *linger_oldest, *linger_newest;
     struct sw_cm_timers timers;
     struct sw_cm_link *masked; /* listeners with a mask that has holes */
     struct sw_cm_link *listeners[SW_CM_BUCKETS], *by_local[SW_CM_BUCKETS],
         *by_remote[SW_CM_BUCKETS], *by_remote_qpn[SW_CM_BUCKETS];
+    uint8_t reply_count[SW_CM_REPLY_SETS], reply_next[SW_CM_REPLY_SETS];
+    /* The last, and untouched until it is needed. */
+    struct sw_cm_reply replies[SW_CM_REPLY_SETS][SW_CM_REPLY_WAYS];
 };
 
 /* `ops` must live as long as the machine. */
@@ -204,6 +249,13 @@ void sw_cm_init(struct sw_cm *cm, const struct sw_cm_config *config, const struc
 /* Forgets everything in silence: no MAD, no event, no released(). The memory of all ids and
  * listeners is free to be used. For the child after fork, and the end of the process. */
 void sw_cm_forget(struct sw_cm *cm);
+
+/* How many requests wait that came from the address, and such as share its bucket. */
+uint32_t sw_cm_asking_from(const struct sw_cm *cm, const struct sw_cm_path *path);
+
+/* REQ_RCVD, SIDR_REQ_RCVD: forgets the request without a word, as if it had been lost, and the
+ * user has the memory at once. Its peer may ask again. */
+int sw_cm_drop(struct sw_cm *cm, struct sw_cm_id *id);
 
 /* The process a local communication id (of either end) names. */
 static inline uint16_t sw_cm_slot_of(uint32_t comm_id)

@@ -11,6 +11,12 @@
 /* A SIDR_REQ does not say when it will be sent again: how long one that came is remembered. */
 #define SW_CM_SIDR_MEMORY_NS 2000000000ull
 
+/* What a stranger says counts up to these: how long one answer to it may take, how long all the
+ * tries together, and how long it is remembered that it asked. rdma_cm says 4.8 s, and 77 s. */
+#define SW_CM_ANSWER_MAX_NS 10000000000ull
+#define SW_CM_PATIENCE_MAX_NS 90000000000ull
+#define SW_CM_MEMORY_MAX_NS 10000000000ull
+
 /* 4.096 us * 2^exponent, at most SW_CM_WAIT_MAX_NS. IBTA Vol1 12.7.4. */
 uint64_t sw_cm_time_ns(uint8_t exponent);
 
@@ -35,6 +41,20 @@ struct sw_cm_listener *sw_cm_listener_of(const struct sw_cm *cm, uint64_t servic
 /* An id, of which there may be others, whose path leads to this slot; NULL: none is left. */
 struct sw_cm_id *sw_cm_by_slot(const struct sw_cm *cm, uint16_t slot);
 
+/* crowd.c: what strangers can make us keep. */
+bool sw_cm_is_crowded(const struct sw_cm *cm, const struct sw_cm_path *path);
+void sw_cm_count_asking(struct sw_cm *cm, struct sw_cm_id *id);
+/* It does not ask any more, or is no stranger any more. Nothing happens if it is not counted. */
+void sw_cm_uncount_asking(struct sw_cm *cm, struct sw_cm_id *id);
+/* The id is destroyed and in TIMEWAIT: it ends at once if all that matters is what it said last,
+ * and must not be touched; else it lingers, and the oldest that does may end. */
+void sw_cm_let_go(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
+void sw_cm_linger(struct sw_cm *cm, struct sw_cm_id *id);
+void sw_cm_stop_lingering(struct sw_cm *cm, struct sw_cm_id *id);
+/* What was said to this request is said again; false: nothing is remembered of it. */
+bool sw_cm_replied(struct sw_cm *cm, const struct sw_cm_path *path,
+                   const struct sw_cm_message *message, uint64_t now_ns);
+
 /* say.c: what is sent. */
 struct sw_cm_rej_text {
     uint16_t reason;
@@ -44,6 +64,9 @@ struct sw_cm_rej_text {
 /* Sends a message of the id's, and remembers it. */
 void sw_cm_say(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_message *message);
 void sw_cm_say_again(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_path *path);
+/* The same for what was said by an id that is no more. */
+void sw_cm_send_again(struct sw_cm *cm, const struct sw_cm_path *path,
+                      const uint8_t mad[SW_MAD_BYTES], enum sw_cm_attribute attribute);
 /* Sends a message and forgets it. */
 void sw_cm_reply(struct sw_cm *cm, const struct sw_cm_path *path,
                  const struct sw_cm_message *message);
@@ -61,6 +84,8 @@ void sw_cm_take_terms(struct sw_cm_id *id, const struct sw_cm_req *req, bool act
 /* life.c: waiting, and ends. */
 /* What was said wants an answer: begins to say it again. */
 void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
+/* The peer has asked again for the REP that was sent, which pays for another few. */
+void sw_cm_await_again(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
 /* The peer asked for time. */
 void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, uint64_t now_ns);
 /* `more_ns`: than the path asks for. */

@@ -20,6 +20,11 @@ static uint64_t answer_ns(uint8_t cm_response_timeout, uint8_t ack_timeout)
     return ns < SW_CM_WAIT_MIN_NS ? SW_CM_WAIT_MIN_NS : ns;
 }
 
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* What a REQ says about both ends. */
 void sw_cm_take_terms(struct sw_cm_id *id, const struct sw_cm_req *req, bool active)
 {
@@ -30,6 +35,11 @@ void sw_cm_take_terms(struct sw_cm_id *id, const struct sw_cm_req *req, bool act
     id->peer_response_ns = active ? our_ns : peer_ns;
     id->retries_max = req->max_cm_retries;
     id->timewait_ns = sw_cm_time_ns(req->primary.local_ack_timeout);
+    if (!active) { /* a stranger says so */
+        id->response_ns = at_most(id->response_ns, SW_CM_ANSWER_MAX_NS);
+        id->peer_response_ns = at_most(id->peer_response_ns, SW_CM_MEMORY_MAX_NS);
+        id->timewait_ns = at_most(id->timewait_ns, SW_CM_MEMORY_MAX_NS);
+    }
     id->service_id = req->service_id;
     id->responder_resources = req->responder_resources;
     id->is_xrc = req->service == SW_CM_EXTENDED && req->extended_service == SW_CM_EXTENDED_XRC;
@@ -124,6 +134,7 @@ int sw_cm_established(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
         return 0;
     id->state = SW_CM_ESTABLISHED;
     sw_cm_timer_clear(&cm->timers, &id->timer);
+    sw_cm_uncount_asking(cm, id);
     sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_RTU});
     return 0;
 }
@@ -212,6 +223,15 @@ int sw_cm_answer(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_sidr_
     return 0;
 }
 
+int sw_cm_drop(struct sw_cm *cm, struct sw_cm_id *id)
+{
+    if (id->state != SW_CM_REQ_RCVD && id->state != SW_CM_SIDR_REQ_RCVD)
+        return -EINVAL;
+    cm->counts.crowded++;
+    sw_cm_detach(cm, id);
+    return 0;
+}
+
 /* What the peer is told of an id that nobody wants any more. */
 static void say_goodbye(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
@@ -247,4 +267,6 @@ void sw_cm_id_destroy(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     say_goodbye(cm, id, now_ns);
     if (id->state == SW_CM_IDLE)
         sw_cm_end(cm, id);
+    else if (id->state == SW_CM_TIMEWAIT)
+        sw_cm_let_go(cm, id, now_ns);
 }

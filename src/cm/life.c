@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/mix.h"
 #include "cm/cm_impl.h"
 
 static uint64_t at_most(uint64_t a, uint64_t b)
@@ -25,12 +24,11 @@ uint64_t sw_cm_time_ns(uint8_t exponent)
 void sw_cm_init(struct sw_cm *cm, const struct sw_cm_config *config, const struct sw_cm_ops *ops,
                 void *user)
 {
-    uint64_t random = sw_mix(config->seed);
-    *cm = (struct sw_cm){.config = *config,
-                         .ops = ops,
-                         .user = user,
-                         .next_comm = (uint32_t)random,
-                         .next_transaction = sw_mix(random) & ~(uint64_t)UINT32_MAX};
+    const struct sw_cm_config own = *config; /* it may be that of the machine */
+    memset(cm, 0, offsetof(struct sw_cm, replies));
+    cm->config = own;
+    cm->ops = ops;
+    cm->user = user;
     if (!cm->config.timewait_max_ns)
         cm->config.timewait_max_ns = SW_CM_WAIT_MAX_NS;
 }
@@ -73,15 +71,28 @@ static void arm(struct sw_cm *cm, struct sw_cm_id *id, uint64_t after_ns, uint64
 void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     uint64_t hurry_ns = cm->config.resend_ns ? cm->config.resend_ns : id->response_ns;
-    id->mra_received = false;
+    id->mra_received = id->is_heard = false;
+    id->reps_left = SW_CM_REPS_EACH - 1;
     id->resend_ns = at_most(id->response_ns, hurry_ns);
+    uint64_t patience_ns =
+        at_least(id->response_ns * (1u + id->retries_max), SW_CM_PATIENCE_MIN_NS);
     id->deadline_ns =
-        now_ns + at_least(id->response_ns * (1u + id->retries_max), SW_CM_PATIENCE_MIN_NS);
+        now_ns + (id->active ? patience_ns : at_most(patience_ns, SW_CM_PATIENCE_MAX_NS));
     arm(cm, id, id->resend_ns, now_ns);
+}
+
+void sw_cm_await_again(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+{
+    if (id->is_heard)
+        return;
+    uint64_t hurry_ns = cm->config.resend_ns ? cm->config.resend_ns : id->response_ns;
+    id->reps_left = SW_CM_REPS_EACH - 1;
+    arm(cm, id, at_most(id->response_ns, hurry_ns), now_ns);
 }
 
 void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, uint64_t now_ns)
 {
+    id->is_heard = true;
     id->deadline_ns += wait_ns;
     id->resend_ns = id->response_ns;
     arm(cm, id, wait_ns, now_ns);
@@ -91,9 +102,12 @@ void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_n
 {
     uint64_t wait_ns = at_least(id->timewait_ns, cm->config.timewait_min_ns) + more_ns;
     sw_cm_forget_remote_qpn(id);
+    sw_cm_uncount_asking(cm, id);
     id->state = SW_CM_TIMEWAIT;
     id->deadline_ns = UINT64_MAX;
     arm(cm, id, at_most(wait_ns, cm->config.timewait_max_ns), now_ns);
+    if (id->destroyed)
+        sw_cm_linger(cm, id);
 }
 
 void sw_cm_begin_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data,
@@ -125,6 +139,17 @@ static void give_up(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     sw_cm_tell(cm, id, &event);
 }
 
+/* To an address that may have asked for nothing. Its second repetition comes late: what lost the
+ * first may still be going on. */
+static void repeat_unheard_rep(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+{
+    if (id->reps_left) {
+        id->reps_left--;
+        sw_cm_say_again(cm, id, &id->path);
+    }
+    arm(cm, id, id->reps_left ? id->response_ns : id->deadline_ns - now_ns, now_ns);
+}
+
 static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     if (id->state == SW_CM_TIMEWAIT) {
@@ -136,6 +161,8 @@ static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     }
     if (now_ns >= id->deadline_ns)
         return give_up(cm, id, now_ns);
+    if (id->state == SW_CM_REP_SENT && !id->is_heard)
+        return repeat_unheard_rep(cm, id, now_ns);
     sw_cm_say_again(cm, id, &id->path);
     id->resend_ns = at_most(2 * id->resend_ns, id->response_ns);
     arm(cm, id, id->resend_ns, now_ns);

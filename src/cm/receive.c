@@ -90,6 +90,8 @@ static void again_req(struct sw_cm *cm, struct sw_cm_id *id, const struct arriva
     bool mra_unheard = id->state == SW_CM_REQ_RCVD && id->mra_sent;
     if (mra_unheard || id->state == SW_CM_REP_SENT)
         sw_cm_say_again(cm, id, in->path);
+    if (id->state == SW_CM_REP_SENT)
+        sw_cm_await_again(cm, id, in->now_ns);
     if (id->state == SW_CM_TIMEWAIT && id->last_attribute == SW_CM_REJ)
         reject_again(cm, id, in);
 }
@@ -138,9 +140,16 @@ static struct sw_cm_id *take_in(struct sw_cm *cm, const struct arrival *in, uint
     *reason = is_req ? SW_CM_REASON_NO_RESOURCES : SW_CM_SIDR_REJECTED;
     if (!sw_cm_has_room(cm))
         return NULL;
-    struct sw_cm_id *id = cm->ops->incoming(cm->user, listener, in->path, in->message, reason);
-    if (!id)
+    if (sw_cm_is_crowded(cm, in->path)) {
+        *reason = 0; /* as if it had been lost: it comes again */
+        cm->counts.crowded++;
         return NULL;
+    }
+    struct sw_cm_id *id = cm->ops->incoming(cm->user, listener, in->path, in->message, reason);
+    if (!id) {
+        cm->counts.crowded += *reason == 0;
+        return NULL;
+    }
     assert(id->state == SW_CM_IDLE && !id->local_known && !id->destroyed);
     sw_cm_id_init(id, id->user);
     id->is_sidr = !is_req;
@@ -153,7 +162,7 @@ static struct sw_cm_id *take_in(struct sw_cm *cm, const struct arrival *in, uint
 static void receive_req(struct sw_cm *cm, const struct arrival *in)
 {
     const struct sw_cm_req *req = &in->message->req;
-    if (is_known_req(cm, in))
+    if (is_known_req(cm, in) || sw_cm_replied(cm, in->path, in->message, in->now_ns))
         return;
     uint16_t reason = fault_of_req(req);
     struct sw_cm_id *id = NULL;
@@ -174,6 +183,7 @@ static void receive_req(struct sw_cm *cm, const struct arrival *in)
     assert(attached); /* take_in() looked */
     sw_cm_know_remote(cm, id);
     sw_cm_know_remote_qpn(cm, id);
+    sw_cm_count_asking(cm, id);
     id->state = SW_CM_REQ_RCVD;
     tell(cm, id, SW_CM_EVENT_REQ, in);
 }
@@ -265,6 +275,7 @@ static void receive_rtu(struct sw_cm *cm, const struct arrival *in)
         return;
     }
     sw_cm_timer_clear(&cm->timers, &id->timer);
+    sw_cm_uncount_asking(cm, id);
     id->state = SW_CM_ESTABLISHED;
     tell(cm, id, SW_CM_EVENT_RTU, in);
 }
@@ -365,6 +376,7 @@ static void receive_dreq(struct sw_cm *cm, const struct arrival *in)
     case SW_CM_REP_SENT: /* its RTU was lost */
     case SW_CM_ESTABLISHED:
         sw_cm_timer_clear(&cm->timers, &id->timer);
+        sw_cm_uncount_asking(cm, id);
         sw_cm_forget_remote_qpn(id);
         id->state = SW_CM_DREQ_RCVD;
         id->transaction = in->message->transaction;
@@ -431,6 +443,8 @@ static void receive_sidr_req(struct sw_cm *cm, const struct arrival *in)
             sw_cm_say_again(cm, id, in->path);
         return;
     }
+    if (sw_cm_replied(cm, in->path, in->message, in->now_ns))
+        return;
     uint16_t status = SW_CM_SIDR_UNSUPPORTED;
     id = take_in(cm, in, req->service_id, &status);
     if (!id) {
@@ -448,6 +462,7 @@ static void receive_sidr_req(struct sw_cm *cm, const struct arrival *in)
     bool attached = sw_cm_attach(cm, id);
     assert(attached);
     sw_cm_know_remote(cm, id);
+    sw_cm_count_asking(cm, id);
     id->state = SW_CM_SIDR_REQ_RCVD;
     tell(cm, id, SW_CM_EVENT_SIDR_REQ, in);
 }

@@ -5,6 +5,9 @@
 #include "cm/cm_impl.h"
 #include "wire/bytes.h"
 
+/* Which sequence that follows from the key; table.c has the other ones. */
+enum { OF_TRANSACTIONS = 1 };
+
 static uint64_t *count_of(uint64_t counts[SW_CM_ATTRIBUTE_COUNT], enum sw_cm_attribute attribute)
 {
     return &counts[attribute - SW_CM_REQ];
@@ -21,8 +24,14 @@ void sw_cm_say(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_message
 
 void sw_cm_say_again(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_path *path)
 {
-    (*count_of(cm->counts.sent_again, id->last_attribute))++;
-    cm->ops->send(cm->user, path, id->last);
+    sw_cm_send_again(cm, path, id->last, id->last_attribute);
+}
+
+void sw_cm_send_again(struct sw_cm *cm, const struct sw_cm_path *path,
+                      const uint8_t mad[SW_MAD_BYTES], enum sw_cm_attribute attribute)
+{
+    (*count_of(cm->counts.sent_again, attribute))++;
+    cm->ops->send(cm->user, path, mad);
 }
 
 void sw_cm_reply(struct sw_cm *cm, const struct sw_cm_path *path,
@@ -36,7 +45,7 @@ void sw_cm_reply(struct sw_cm *cm, const struct sw_cm_path *path,
 
 uint64_t sw_cm_new_transaction(struct sw_cm *cm)
 {
-    return cm->next_transaction++;
+    return sw_siphash(&cm->config.key, OF_TRANSACTIONS, cm->transactions_drawn++);
 }
 
 static enum sw_cm_about about_of(enum sw_cm_state state)

@@ -5,10 +5,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/mix.h"
 #include "cm/cm_impl.h"
 
 enum { COMM_BITS = 21, COMM_MASK = (1 << COMM_BITS) - 1 };
+/* Which sequence that follows from the key; say.c has another one. */
+enum { OF_COMM_IDS = 2 };
 /* Some are left free, so that a free one is always near. */
 enum { ID_COUNT_MAX = COMM_MASK - COMM_MASK / 4 };
 
@@ -33,22 +34,35 @@ static void link_remove(struct sw_cm_link *link)
     *link = (struct sw_cm_link){.next = NULL};
 }
 
-static uint32_t bucket_of(uint64_t a, uint64_t b)
+/* Keyed, as peers choose what is hashed. */
+static uint32_t bucket_of(const struct sw_cm *cm, uint64_t a, uint64_t b)
 {
-    return (uint32_t)sw_mix(sw_mix(a) + b) & (SW_CM_BUCKETS - 1);
+    return (uint32_t)sw_siphash(&cm->config.key, a, b) & (SW_CM_BUCKETS - 1);
 }
 
 /* Of SIDR, which has no GUID, the node is its address. */
-static uint64_t node_of(const struct sw_cm_path *path)
+static uint64_t node_of(const struct sw_cm *cm, const struct sw_cm_path *path)
 {
     uint64_t halves[2];
     memcpy(halves, path->remote_gid, sizeof(halves));
-    return sw_mix(halves[0]) + halves[1];
+    return sw_siphash(&cm->config.key, halves[0], halves[1]);
 }
 
-static uint32_t remote_bucket(const struct sw_cm_id *id)
+static uint32_t remote_bucket(const struct sw_cm *cm, const struct sw_cm_id *id)
 {
-    return bucket_of(id->remote_comm_id, id->is_sidr ? node_of(&id->path) : id->remote_ca_guid);
+    return bucket_of(cm, id->remote_comm_id,
+                     id->is_sidr ? node_of(cm, &id->path) : id->remote_ca_guid);
+}
+
+/* A number that nobody can foresee, of those that no id has. */
+static uint32_t draw_comm_id(struct sw_cm *cm)
+{
+    uint32_t comm_id;
+    do {
+        uint64_t drawn = sw_siphash(&cm->config.key, OF_COMM_IDS, cm->comms_drawn++);
+        comm_id = (uint32_t)cm->config.slot << COMM_BITS | ((uint32_t)drawn & COMM_MASK);
+    } while (!comm_id || sw_cm_by_local(cm, comm_id));
+    return comm_id;
 }
 
 bool sw_cm_has_room(const struct sw_cm *cm)
@@ -60,14 +74,10 @@ bool sw_cm_attach(struct sw_cm *cm, struct sw_cm_id *id)
 {
     if (!sw_cm_has_room(cm))
         return false;
-    uint32_t comm_id;
-    do
-        comm_id = (uint32_t)cm->config.slot << COMM_BITS | (cm->next_comm++ & COMM_MASK);
-    while (sw_cm_by_local(cm, comm_id));
-    id->local_comm_id = comm_id;
+    id->local_comm_id = draw_comm_id(cm);
     id->cm = cm;
     id->local_known = true;
-    link_add(&cm->by_local[comm_id & (SW_CM_BUCKETS - 1)], &id->local_link);
+    link_add(&cm->by_local[id->local_comm_id & (SW_CM_BUCKETS - 1)], &id->local_link);
     cm->id_count++;
     return true;
 }
@@ -75,13 +85,13 @@ bool sw_cm_attach(struct sw_cm *cm, struct sw_cm_id *id)
 void sw_cm_know_remote(struct sw_cm *cm, struct sw_cm_id *id)
 {
     id->remote_known = true;
-    link_add(&cm->by_remote[remote_bucket(id)], &id->remote_link);
+    link_add(&cm->by_remote[remote_bucket(cm, id)], &id->remote_link);
 }
 
 void sw_cm_know_remote_qpn(struct sw_cm *cm, struct sw_cm_id *id)
 {
     id->remote_qpn_known = true;
-    link_add(&cm->by_remote_qpn[bucket_of(id->remote_qpn, id->remote_ca_guid)], &id->qpn_link);
+    link_add(&cm->by_remote_qpn[bucket_of(cm, id->remote_qpn, id->remote_ca_guid)], &id->qpn_link);
 }
 
 void sw_cm_forget_remote(struct sw_cm_id *id)
@@ -103,6 +113,8 @@ void sw_cm_detach(struct sw_cm *cm, struct sw_cm_id *id)
     sw_cm_timer_clear(&cm->timers, &id->timer);
     sw_cm_forget_remote(id);
     sw_cm_forget_remote_qpn(id);
+    sw_cm_uncount_asking(cm, id);
+    sw_cm_stop_lingering(cm, id);
     if (id->local_known) {
         link_remove(&id->local_link);
         cm->id_count--;
@@ -127,7 +139,7 @@ static bool is_at(const struct sw_cm_id *id, const struct sw_cm_path *path)
 struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint64_t ca_guid,
                                  const struct sw_cm_path *path)
 {
-    struct sw_cm_link *link = cm->by_remote[bucket_of(comm_id, ca_guid)];
+    struct sw_cm_link *link = cm->by_remote[bucket_of(cm, comm_id, ca_guid)];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, remote_link);
         if (!id->is_sidr && id->remote_comm_id == comm_id && id->remote_ca_guid == ca_guid &&
@@ -140,7 +152,7 @@ struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint6
 struct sw_cm_id *sw_cm_by_request(const struct sw_cm *cm, uint32_t request_id,
                                   const struct sw_cm_path *path)
 {
-    struct sw_cm_link *link = cm->by_remote[bucket_of(request_id, node_of(path))];
+    struct sw_cm_link *link = cm->by_remote[bucket_of(cm, request_id, node_of(cm, path))];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, remote_link);
         if (id->is_sidr && id->remote_comm_id == request_id && is_at(id, path))
@@ -152,7 +164,7 @@ struct sw_cm_id *sw_cm_by_request(const struct sw_cm *cm, uint32_t request_id,
 struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint64_t ca_guid,
                                      const struct sw_cm_path *path)
 {
-    struct sw_cm_link *link = cm->by_remote_qpn[bucket_of(qpn, ca_guid)];
+    struct sw_cm_link *link = cm->by_remote_qpn[bucket_of(cm, qpn, ca_guid)];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, qpn_link);
         if (id->remote_qpn == qpn && id->remote_ca_guid == ca_guid && is_at(id, path))
@@ -175,14 +187,14 @@ static struct sw_cm_listener *listener_at(struct sw_cm_link *link)
     return (struct sw_cm_listener *)(void *)((char *)link - offsetof(struct sw_cm_listener, link));
 }
 
-static uint32_t service_bucket(uint64_t service_id)
+static uint32_t service_bucket(const struct sw_cm *cm, uint64_t service_id)
 {
-    return bucket_of(service_id, 0);
+    return bucket_of(cm, service_id, 0);
 }
 
 struct sw_cm_listener *sw_cm_listener_of(const struct sw_cm *cm, uint64_t service_id)
 {
-    struct sw_cm_link *link = cm->listeners[service_bucket(service_id)];
+    struct sw_cm_link *link = cm->listeners[service_bucket(cm, service_id)];
     for (; link; link = link->next)
         if (listener_at(link)->service_id == service_id)
             return listener_at(link);
@@ -213,7 +225,7 @@ int sw_cm_listen(struct sw_cm *cm, struct sw_cm_listener *listener, uint64_t ser
         return -EADDRINUSE;
     *listener = (struct sw_cm_listener){
         .service_id = service_id, .mask = mask, .user = user, .listening = true};
-    link_add(mask == UINT64_MAX ? &cm->listeners[service_bucket(service_id)] : &cm->masked,
+    link_add(mask == UINT64_MAX ? &cm->listeners[service_bucket(cm, service_id)] : &cm->masked,
              &listener->link);
     return 0;
 }

@@ -14,6 +14,7 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_RX_DROP_NO_RECV] = "rx_drop_no_recv",
     [SW_RX_DROP_LENGTH] = "rx_drop_length",
     [SW_RX_DROP_MALFORMED] = "rx_drop_malformed",
+    [SW_RX_DROP_CROWDED] = "rx_drop_crowded",
     [SW_TX_DROP_UNREACHABLE] = "tx_drop_unreachable",
     [SW_TX_DROP_STALLED] = "tx_drop_stalled",
     [SW_REQ_ERROR] = "req_cqe_error",

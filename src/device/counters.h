@@ -17,6 +17,7 @@ enum sw_counter {
     SW_RX_DROP_NO_RECV,     /* no receive posted */
     SW_RX_DROP_LENGTH,      /* the receive is shorter than header and message */
     SW_RX_DROP_MALFORMED,   /* not a datagram */
+    SW_RX_DROP_CROWDED,     /* connection management: too much of one address waits */
     SW_TX_DROP_UNREACHABLE, /* nobody at that address and QPN */
     SW_TX_DROP_STALLED,     /* the receiver's process does not take what it is sent */
     SW_REQ_ERROR,           /* completions of send queues in error */

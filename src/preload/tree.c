@@ -177,6 +177,7 @@ static const struct sw_tree_row rows[] = {
     HW_COUNTER("rp_cnp_handled"),
     HW_COUNTER("rx_drop_length"),
     HW_COUNTER("rx_drop_malformed"),
+    HW_COUNTER("rx_drop_crowded"),
     HW_COUNTER("rx_drop_no_qp"),
     HW_COUNTER("rx_drop_no_recv"),
     HW_COUNTER("rx_drop_qkey"),

@@ -9,7 +9,10 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/random.h"
+#include "base/siphash.h"
 #include "cm/cm.h"
+#include "device/counters.h"
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "link/engine.h"
@@ -30,12 +33,16 @@ static _Atomic uint64_t planned_ns = UINT64_MAX; /* when the engine will step */
 
 /* What came by packets, from whoever receives, and answers that the agent gives itself: for the
  * engine, which may take sw_rdmacm_lock. */
-#define INTAKE 1024u
+#define INTAKE 2048u
+#define SOURCES 256u
 static struct {
     struct sw_lock lock;
     _Atomic uint32_t produced, consumed;
+    struct sw_siphash_key key;
+    _Atomic uint16_t of_source[SOURCES]; /* letters of addresses that share a number */
     struct letter {
         struct sw_cm_path path;
+        uint32_t source; /* 0: this process itself */
         uint8_t mad[SW_MAD_BYTES];
     } letters[INTAKE];
 } intake;
@@ -45,17 +52,42 @@ static bool waits(void)
     return atomic_load(&intake.produced) != atomic_load(&intake.consumed);
 }
 
+/* Addresses have numbers other than 0, which nobody can foresee. Intake locked. */
+static uint32_t source_of(const struct sw_cm_path *path)
+{
+    uint64_t halves[2];
+    if (path->slot)
+        return 0;
+    if (!intake.key.words[0])
+        sw_random_fill(&intake.key, sizeof(intake.key));
+    memcpy(halves, path->remote_gid, sizeof(halves));
+    return (uint32_t)(sw_siphash(&intake.key, halves[0], halves[1]) % (SOURCES - 1)) + 1;
+}
+
+/* One address may not have more letters here than there is room left for others. */
+static bool has_room(uint32_t source, uint32_t used)
+{
+    return used < INTAKE && (!source || atomic_load(&intake.of_source[source]) < INTAKE - used);
+}
+
 /* Lost if there is no room. */
 static void put_aside(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
     sw_lock_acquire(&intake.lock);
     uint32_t at = atomic_load(&intake.produced), used = at - atomic_load(&intake.consumed);
-    if (used < INTAKE) {
-        intake.letters[at % INTAKE].path = *path;
-        memcpy(intake.letters[at % INTAKE].mad, mad, SW_MAD_BYTES);
+    const uint32_t source = source_of(path);
+    const bool taken = has_room(source, used);
+    if (taken) {
+        struct letter *letter = &intake.letters[at % INTAKE];
+        letter->path = *path;
+        letter->source = source;
+        memcpy(letter->mad, mad, SW_MAD_BYTES);
+        atomic_fetch_add(&intake.of_source[source], 1);
         atomic_store(&intake.produced, at + 1);
     }
     sw_lock_release(&intake.lock);
+    if (!taken)
+        sw_counter_add(NULL, SW_RX_DROP_CROWDED);
     if (used == 0 && !sw_engine_is_self())
         sw_engine_kick();
 }
@@ -265,6 +297,7 @@ static void drain_intake(void)
     for (uint32_t i = 0; i < INTAKE && waits(); i++) {
         uint32_t at = atomic_load(&intake.consumed);
         struct letter letter = intake.letters[at % INTAKE];
+        atomic_fetch_sub(&intake.of_source[letter.source], 1);
         atomic_store(&intake.consumed, at + 1);
         take_letter(&letter);
     }
@@ -349,6 +382,7 @@ static void fork_child(void)
     intake.lock = (struct sw_lock){0};
     atomic_store(&intake.produced, 0);
     atomic_store(&intake.consumed, 0);
+    memset(intake.of_source, 0, sizeof(intake.of_source));
     atomic_store(&due_ns, UINT64_MAX);
     atomic_store(&planned_ns, UINT64_MAX);
 }

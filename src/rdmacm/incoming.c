@@ -127,6 +127,43 @@ static void take_request(struct sw_ucm_id *id, const struct sw_cm_req *req)
     id->initiator_depth = req->responder_resources;
 }
 
+static int brings(const struct sw_ucm_event *event, const void *id)
+{
+    return event->request == id;
+}
+
+/* As if the request had been lost. */
+static void push_out(struct sw_ucm_id *listener, struct sw_ucm_id *request)
+{
+    free(sw_ucm_channel_take(listener->channel, brings, request));
+    request->request = NULL;
+    sw_cm_drop(&sw_ucm_machine, &request->cm);
+    sw_ucm_id_destroy(request);
+    listener->backlog++;
+}
+
+/* A listener whose backlog is full has room for who asks less than others: the latest request goes
+ * of the address that has most of them waiting. */
+static void make_room(struct sw_ucm_id *listener, const struct sw_cm_path *path)
+{
+    const struct sw_cm *cm = &sw_ucm_machine;
+    struct sw_ucm_id *last = NULL;
+    uint32_t most = sw_cm_asking_from(cm, path) + 1;
+    if (2 * most > cm->asking_count)
+        return; /* nobody asks more */
+    for (struct sw_ucm_event *at = listener->channel->first; at; at = at->next) {
+        if (at->id != listener || !at->request)
+            continue;
+        uint32_t count = sw_cm_asking_from(cm, &at->request->cm.path);
+        if (count > most || (last && count == most)) {
+            most = count;
+            last = at->request;
+        }
+    }
+    if (last)
+        push_out(listener, last);
+}
+
 struct sw_cm_id *sw_ucm_incoming(struct sw_ucm_id *listeners, const struct sw_cm_path *path,
                                  const struct sw_cm_message *message, uint16_t *reason)
 {
@@ -144,6 +181,8 @@ struct sw_cm_id *sw_ucm_incoming(struct sw_ucm_id *listeners, const struct sw_cm
         return NULL; /* an address that has just gone */
     struct sw_ucm_id *id;
     *reason = 0; /* no room now: the peer asks again */
+    if (!listener->backlog)
+        make_room(listener, path);
     if (!listener->backlog ||
         sw_ucm_id_create(listener->channel, listener->port_space, qp_type, &id))
         return NULL;

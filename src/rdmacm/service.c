@@ -4,10 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/random.h"
+#include "device/counters.h"
 #include "device/netdev.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/channel.h"
@@ -74,7 +75,9 @@ static const struct sw_cm_ops machine_ops = {
 
 static void agent_receive(const struct sw_cm_path *path, const uint8_t *mad)
 {
+    const uint64_t crowded = sw_ucm_machine.counts.crowded;
     sw_cm_receive(&sw_ucm_machine, path, mad, SW_MAD_BYTES, sw_clock_ns());
+    sw_counter_add_many(NULL, SW_RX_DROP_CROWDED, sw_ucm_machine.counts.crowded - crowded);
     sw_ucm_service_plan();
 }
 
@@ -166,8 +169,7 @@ int sw_ucm_service_start(void)
         return rc;
     struct sw_cm_config config = {
         .ca_guid = ca_guid(), .slot = (uint16_t)sw_agent_slot(), .resend_ns = RESEND_NS};
-    if (getrandom(&config.seed, sizeof(config.seed), GRND_NONBLOCK) != sizeof(config.seed))
-        config.seed = sw_clock_ns();
+    sw_random_fill(&config.key, sizeof(config.key));
     sw_cm_init(&sw_ucm_machine, &config, &machine_ops, NULL);
     started_pid = getpid();
     return 0;

@@ -75,7 +75,7 @@ void rig_init(uint64_t resend_ns)
     for (int i = 0; i < RIG_NODES; i++) {
         struct sw_cm_config config = {.ca_guid = 0x1000 + (uint64_t)i,
                                       .slot = (uint16_t)(i + 1),
-                                      .seed = 77 + (uint64_t)i,
+                                      .key = {{77 + (uint64_t)i, 1}},
                                       .resend_ns = resend_ns};
         rig[i].number = i;
         sw_cm_init(&rig[i].cm, &config, &ops, &rig[i]);

@@ -8,7 +8,7 @@
 
 #include "cm/cm.h"
 
-enum { RIG_NODES = 3, RIG_OUT_MAX = 128, RIG_EVENTS_MAX = 64, RIG_IDS_MAX = 64 };
+enum { RIG_NODES = 3, RIG_OUT_MAX = 128, RIG_EVENTS_MAX = 64, RIG_IDS_MAX = 1200 };
 #define RIG_SERVICE 0x01061234ull
 #define RIG_MS 1000000ull
 

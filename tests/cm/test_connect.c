@@ -243,7 +243,7 @@ static void rep__is_said_again_until_retries_are_over(void **state)
     accept_it(passive);
     rig_carry(1, SW_CM_REP);
     rig_expect(0, SW_CM_EVENT_REP); /* and its user takes his time */
-    for (int i = 0; i < 3; i++) {
+    for (int i = 1; i < SW_CM_REPS_EACH; i++) {
         rig_until_due(1);
         rig_carry(1, SW_CM_REP);
     }

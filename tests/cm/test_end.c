@@ -290,7 +290,7 @@ static void timewait__keeps_the_comm_id_from_being_used_again(void **state)
     struct sw_cm_id next;
     struct sw_cm_path path = rig_path(0, 1);
     struct sw_cm_req req = rig_req(0, 1, 18);
-    rig[0].cm.next_comm = active.local_comm_id; /* as after 2^21 connections */
+    rig[0].cm.comms_drawn = 0; /* as if its number were drawn again */
     sw_cm_id_init(&next, NULL);
     assert_int_equal(sw_cm_connect(&rig[0].cm, &next, &path, &req, rig_now), 0);
     assert_int_not_equal(next.local_comm_id, active.local_comm_id);
@@ -429,8 +429,6 @@ static void destroy__of_a_request_rejects_it(void **state)
     sw_cm_id_destroy(&rig[1].cm, passive, rig_now);
     rig_carry(1, SW_CM_REJ);
     assert_int_equal(rig_expect(0, SW_CM_EVENT_REJ).message.rej.reason, SW_CM_REASON_CONSUMER);
-    assert_int_equal(rig[1].released, 0);
-    rig_until_due(1);
     assert_int_equal(rig[1].released, 1);
     rig_no_event(1);
     rig_is_empty(1);

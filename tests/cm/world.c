@@ -64,7 +64,7 @@ static void begin(struct world *world, uint64_t seed, bool trace)
         struct world_node *node = &world->nodes[i];
         struct sw_cm_config config = {.ca_guid = 0x1000 + (uint64_t)i,
                                       .slot = (uint16_t)(i + 1),
-                                      .seed = world_random(world),
+                                      .key = {{world_random(world), 1}},
                                       .resend_ns = resend_ns};
         node->world = world;
         node->number = i;
@@ -91,7 +91,7 @@ static void crash(struct world *world)
             connection->crashed = true;
     }
     world_crash(world, node);
-    config.seed = world_random(world);
+    config.key.words[0] = world_random(world);
     node->next_qpn = 0; /* numbers begin again */
     sw_cm_init(&node->cm, &config, &world_ops, node);
     if (sw_cm_listen(&node->cm, &node->listener, 1, UINT64_MAX, node))

@@ -97,7 +97,7 @@ static const struct sw_cm_ops ops = {
 static void start(void)
 {
     const struct sw_cm_config config = {
-        .ca_guid = 1, .slot = 1, .seed = 7, .resend_ns = feed_u8(input) & 1 ? MS : 0};
+        .ca_guid = 1, .slot = 1, .key = {{7, 7}}, .resend_ns = feed_u8(input) & 1 ? MS : 0};
     now = 1000 * MS;
     depth = 0;
     memset(slots, 0, sizeof(slots));

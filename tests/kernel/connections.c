@@ -387,8 +387,9 @@ int main(int argc, char **argv)
     guest = argv[2];
     kernel_peer = argv[3];
     peer_open(&peer, argv[1], argv[2]);
-    const struct sw_cm_config config = {
-        .ca_guid = 0x0200000000000001 + (uint64_t)peer.out.is_ipv6, .slot = 1, .seed = now_ns()};
+    const struct sw_cm_config config = {.ca_guid = 0x0200000000000001 + (uint64_t)peer.out.is_ipv6,
+                                        .slot = 1,
+                                        .key = {{now_ns(), 1}}};
     sw_cm_init(&cm, &config, &ops, NULL);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         bool good = cases[i].run();
