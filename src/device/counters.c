@@ -17,6 +17,7 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_RX_DROP_CROWDED] = "rx_drop_crowded",
     [SW_TX_DROP_UNREACHABLE] = "tx_drop_unreachable",
     [SW_TX_DROP_STALLED] = "tx_drop_stalled",
+    [SW_PEER_REFUSED] = "peer_refused",
     [SW_REQ_ERROR] = "req_cqe_error",
     [SW_REQ_FLUSH] = "req_cqe_flush_error",
     [SW_RESP_ERROR] = "resp_cqe_error",

@@ -21,6 +21,7 @@ enum sw_watch_kind {
     SW_WATCH_NETDEV,
     SW_WATCH_LISTENER,
     SW_WATCH_NEW,
+    SW_WATCH_PROVEN,
     SW_WATCH_CLIENT,
     SW_WATCH_PEER,
     SW_WATCH_HOLD,

@@ -185,6 +185,7 @@ static const struct sw_tree_row rows[] = {
     HW_COUNTER("send_rnr_err"),
     FILE_BY(PORT "/hw_counters/sent_pkts", sw_text_traffic),
     HW_COUNTER("tx_drop_stalled"),
+    HW_COUNTER("peer_refused"),
     HW_COUNTER("tx_drop_unreachable"),
 };
 

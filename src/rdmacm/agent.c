@@ -192,7 +192,7 @@ static void inherit_local(uint32_t slot, int fd)
 }
 
 /* Whom it asked is gone: as if that had refused. */
-static void unanswered_local(uint32_t local_comm_id)
+static void unanswered_local(uint32_t local_comm_id, const uint8_t peer_gid[16])
 {
     struct sw_cm_message out = {
         .attribute = SW_CM_REJ,
@@ -200,8 +200,9 @@ static void unanswered_local(uint32_t local_comm_id)
                 .about = SW_CM_ABOUT_REQ,
                 .reason = SW_CM_REASON_CONSUMER},
     };
-    const struct sw_cm_path path = {.slot = (uint16_t)sw_nic.slot};
+    struct sw_cm_path path = {.slot = (uint16_t)sw_nic.slot};
     uint8_t mad[SW_MAD_BYTES];
+    memcpy(path.remote_gid, peer_gid, 16); /* an answer from elsewhere would not be believed */
     sw_cm_mad_encode(&out, mad);
     put_aside(&path, mad);
 }

@@ -16,6 +16,7 @@
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
+#include "link/direct/proof.h"
 #include "link/engine.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/ports.h"
@@ -55,17 +56,25 @@ struct waiting {
 struct wire { /* a connection */
     struct wire *next;
     int fd;
+    bool is_proven;        /* both may look into the other: until then letters wait */
+    struct sw_proof proof; /* until it is */
     int listener;  /* of a service, by which it came; -1: by none, or by one that is closed */
     uint32_t slot; /* 0: not told yet */
     pid_t pid;
-    bool is_dead;  /* to be closed by sw_local_step() */
-    bool is_door;  /* to a service of theirs */
-    bool is_guest; /* to one of ours, or for trust */
-    int entrusted; /* by them; -1: nothing */
-    bool is_peer;  /* MADs for the process take it, or would */
+    bool is_dead;         /* to be closed by sw_local_step() */
+    bool is_door;         /* to a service of theirs */
+    bool is_guest;        /* to one of ours, or for trust */
+    int entrusted;        /* by them; -1: nothing */
+    bool is_peer;         /* MADs for the process take it, or would */
+    bool entrusts;        /* takes what we entrust, as soon as it is proven */
+    uint32_t wanted_slot; /* whose it should be, for that */
     uint64_t service_id;
     struct in6_addr address;
-    uint32_t asked_count, asked[ASKED];
+    uint32_t asked_count;
+    struct asked {
+        uint32_t local_comm_id;
+        uint8_t peer_gid[16];
+    } asked[ASKED];
     uint32_t waiting_count;
     struct waiting *first, **last;
 };
@@ -79,9 +88,10 @@ static struct served {
     struct served *next;
     int fd;
 } * served;
-static int entrusted = -1;   /* by us ... */
-static struct wire *trustee; /* ... to whom; NULL: to nobody yet */
-static uint64_t sought_ns;   /* when one was looked for */
+static int entrusted = -1;                       /* by us ... */
+static struct wire *trustee;                     /* ... to whom; NULL: to nobody yet */
+static uint64_t sought_ns;                       /* when one was looked for */
+static uint64_t strangers[SW_SLOT_MAX / 64 + 1]; /* processes that may not be entrusted anything */
 static atomic_bool has_ended;
 static uint64_t missed[SW_SLOT_MAX / 64 + 1]; /* processes that were to be sent something, and are
                                                  not there */
@@ -96,20 +106,19 @@ static unsigned int address_of(uint32_t slot, struct sockaddr_un *out)
 
 static struct wire *add_wire(int fd)
 {
-    pid_t pid;
-    struct wire *wire = NULL;
-    /* Where all users look alike, credentials are no proof, and there is no other here. */
-    if (sw_registry_same_user(fd, &pid) && sw_registry_proves_user(-1))
-        wire = aligned_alloc(64, (sizeof(*wire) + 63) & ~63ull);
-    else
-        sw_debug("connection management: a process of another user is not talked to");
-    if (!wire) {
+    struct wire *wire = aligned_alloc(64, (sizeof(*wire) + 63) & ~63ull);
+    if (wire)
+        memset(wire, 0, sizeof(*wire));
+    int rc = wire ? sw_proof_begin(&wire->proof, fd) : -ENOMEM;
+    if (rc) {
+        if (rc == -EPERM)
+            sw_debug("connection management: a process of another user is not talked to");
+        free(wire);
         close(fd);
         return NULL;
     }
-    memset(wire, 0, sizeof(*wire));
     wire->fd = fd;
-    wire->pid = pid;
+    wire->pid = wire->proof.pid;
     wire->listener = wire->entrusted = -1;
     wire->last = &wire->first;
     wire->next = wires;
@@ -135,7 +144,7 @@ static bool queue(struct wire *wire, const struct letter *letter)
     struct waiting *entry = wire->waiting_count < WAITING_MAX ? malloc(sizeof(*entry)) : NULL;
     if (!entry)
         return false;
-    if (!wire->first)
+    if (!wire->first && wire->is_proven)
         sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, true);
     entry->next = NULL;
     entry->letter = *letter;
@@ -154,7 +163,7 @@ static int transmit(struct wire *wire, const struct letter *letter)
 
 static int put(struct wire *wire, const struct letter *letter)
 {
-    int error = wire->first ? EAGAIN : transmit(wire, letter);
+    int error = wire->first || !wire->is_proven ? EAGAIN : transmit(wire, letter);
     if (error == EAGAIN || error == ENOBUFS)
         return queue(wire, letter) ? 0 : -EAGAIN;
     if (error)
@@ -287,13 +296,12 @@ static void trust(uint32_t slot)
     struct sockaddr_un address;
     struct wire *wire = NULL;
     unsigned int len = address_of(slot, &address);
-    if (entrusted < 0 || trustee || slot == sw_nic.slot || open_wire(&address, len, &wire))
+    if (entrusted < 0 || trustee || slot == sw_nic.slot || slot > SW_SLOT_MAX ||
+        strangers[slot / 64] >> slot % 64 & 1 || open_wire(&address, len, &wire))
         return;
-    wire->is_guest = true;
-    if (send_trust(wire->fd, entrusted))
-        trustee = wire;
-    else
-        end(wire);
+    wire->is_guest = wire->entrusts = true;
+    wire->wanted_slot = slot;
+    trustee = wire;
 }
 
 /* The process with the next slot, so that not all choose the same. */
@@ -367,9 +375,9 @@ static int open_door(uint64_t service_id, const struct in6_addr *address, struct
     return 0;
 }
 
-static void note_asked(struct wire *wire, uint32_t local_comm_id)
+static void note_asked(struct wire *wire, const struct asked *asked)
 {
-    wire->asked[wire->asked_count++ % ASKED] = local_comm_id;
+    wire->asked[wire->asked_count++ % ASKED] = *asked;
 }
 
 static int ask(uint64_t service_id, const struct in6_addr *address, const struct letter *letter)
@@ -378,8 +386,11 @@ static int ask(uint64_t service_id, const struct in6_addr *address, const struct
     int rc = door ? 0 : open_door(service_id, address, &door);
     if (rc)
         return rc;
-    if (letter->kind == LETTER_MAD)
-        note_asked(door, sw_be32_load(letter->mad + SW_MAD_HEADER_BYTES));
+    if (letter->kind == LETTER_MAD) {
+        struct asked asked = {.local_comm_id = sw_be32_load(letter->mad + SW_MAD_HEADER_BYTES)};
+        memcpy(asked.peer_gid, letter->local_gid, 16);
+        note_asked(door, &asked);
+    }
     return put(door, letter);
 }
 
@@ -434,6 +445,8 @@ void sw_local_unserve(int listener)
         if (wire->listener == listener) {
             shutdown(wire->fd, SHUT_RD);
             wire->listener = -1;
+            if (!wire->is_proven)
+                end(wire); /* it has sent nothing yet */
         }
 }
 
@@ -456,6 +469,7 @@ static void take(struct wire *wire, const struct letter *letter, size_t len)
     if (len != sizeof(*letter) || letter->magic != LETTER_MAGIC || letter->slot < 1 ||
         letter->slot > SW_SLOT_MAX || letter->kind > LETTER_TRUST)
         return;
+    strangers[letter->slot / 64] &= ~(1ull << letter->slot % 64);
     if (!wire->slot) {
         wire->slot = letter->slot;
         if (!wire->is_door && !wire->is_guest && !peers[wire->slot])
@@ -534,10 +548,33 @@ static bool hear(struct wire *wire)
     return count == (int)LETTERS;
 }
 
+/* Whether letters may pass. */
+static bool prove(struct wire *wire)
+{
+    if (wire->is_proven || wire->is_dead)
+        return wire->is_proven;
+    int rc = sw_proof_step(&wire->proof, wire->fd);
+    if (rc == 0)
+        return false;
+    sw_proof_end(&wire->proof);
+    wire->is_proven = rc > 0;
+    if (rc < 0 && wire->entrusts)
+        strangers[wire->wanted_slot / 64] |= 1ull << wire->wanted_slot % 64;
+    if (rc < 0 || (wire->entrusts && !send_trust(wire->fd, entrusted)))
+        end(wire);
+    else if (wire->first)
+        sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, true);
+    return wire->is_proven;
+}
+
 static void serve_wire(uint64_t what)
 {
     struct wire *wire = (struct wire *)(uintptr_t)what;
     pthread_mutex_lock(&sw_rdmacm_lock);
+    if (!prove(wire)) {
+        pthread_mutex_unlock(&sw_rdmacm_lock);
+        return;
+    }
     for (uint32_t round = 0; !wire->is_dead && round < ROUNDS; round++)
         if (!(wire->slot ? hear(wire) : hear_first(wire)))
             break;
@@ -577,9 +614,9 @@ static void bury(struct wire *wire)
     struct wire *peer = peers[wire->slot];
     for (uint32_t i = 0; i < asked; i++) {
         if (is_gone)
-            user->unanswered(wire->asked[i]);
+            user->unanswered(wire->asked[i].local_comm_id, wire->asked[i].peer_gid);
         else if (peer) /* perhaps it is about to end, and closes one socket after another */
-            note_asked(peer, wire->asked[i]);
+            note_asked(peer, &wire->asked[i]);
     }
     if (is_gone && wire->is_peer)
         user->gone(wire->slot);
@@ -594,6 +631,8 @@ static void bury(struct wire *wire)
     /* A child that has just been forked may have it, too: closing it here would not end that. */
     sw_engine_unwatch(wire->fd);
     close(wire->fd);
+    if (!wire->is_proven)
+        sw_proof_end(&wire->proof);
     for (struct waiting *entry = wire->first, *next; entry; entry = next) {
         next = entry->next;
         free(entry);
@@ -664,6 +703,8 @@ void sw_local_fork_child(void)
     /* The parent's: its sockets are closed here, or it would seem to live on. */
     for (struct wire *wire = wires; wire; wire = wire->next) {
         close(wire->fd);
+        if (!wire->is_proven)
+            sw_proof_end(&wire->proof);
         if (wire->entrusted >= 0)
             close(wire->entrusted);
     }

@@ -26,7 +26,7 @@ struct sw_local_user {
     /* A process that had entrusted `fd` to this one has ended. */
     void (*inherit)(uint32_t slot, int fd);
     /* A request will not be answered: who was asked is gone. */
-    void (*unanswered)(uint32_t local_comm_id);
+    void (*unanswered)(uint32_t local_comm_id, const uint8_t peer_gid[16]);
 };
 
 /* At the start of the program. */

@@ -111,23 +111,61 @@ def pair__two_users_side_by_side():
             expect(child.returncode == 0)
 
 
+def both_in(words, command, set_up='true'):
+    """Server and client in one namespace that `words` make."""
+    port = free_port()
+    text = f'{command} run -- {" ".join(PROGRAM)} -p {port}'
+    done = run(*words, '/bin/sh', '-c',
+               f'{set_up}; {text} >/dev/null & for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; '
+               f'grep -qi ":$(printf %04X {port}) .* 0A " /proc/net/tcp /proc/net/tcp6 && break; done; {text} 127.0.0.1 && wait $!')
+    expect(done.returncode == 0, done.stdout, done.stderr)
+    expect('sidewire' not in done.stderr, done.stderr)
+
+
 def pair__in_user_namespaces():
     if run('unshare', '--user', 'true').returncode:
         raise Skip('user namespaces are not allowed here')
     with harness.public_copy() as copy:
         for words in (['unshare', '--user'], ['unshare', '--user', '--map-root-user']):
-            pair(before=words, command=os.path.join(copy, 'src/cli/sidewire'))
+            both_in(words, os.path.join(copy, 'src/cli/sidewire'))
+
+
+def pair__containers_do_not_trust_each_other():
+    """Processes of one user ID which may not look into each other, as the kernel has it."""
+    if os.geteuid() or run('unshare', '--user', '--map-root-user', 'true').returncode:
+        raise Skip('other containers are made by root, with user namespaces')
+    if not shutil.which('rping'):
+        raise Skip('rping is not installed')
+    capless = ['setpriv', '--inh-caps=-all', '--bounding-set=-all']
+    with harness.public_copy() as copy:
+        for words in (['unshare', '--user', '--map-root-user'], ['unshare', '--pid', '--fork', '--mount-proc'],
+                      ['unshare', '--pid', '--fork', '--mount-proc', *capless], capless):
+            port = free_port()
+            program = [os.path.join(copy, 'src/cli/sidewire'), 'run', '--link', 'direct', '--', *PROGRAM, '-p', str(port)]
+            with server(*program, port=port):
+                client = run(*words, *program, '127.0.0.1')
+            expect(client.returncode != 0, words, client.stdout)
+            expect('no direct connection with' in client.stderr, words, client.stdout, client.stderr)
+            expect('Failed status 12' in client.stdout + client.stderr, words, client.stdout, client.stderr)
+        port = free_port()
+        managed = [os.path.join(copy, 'src/cli/sidewire'), 'run', '--link', 'direct', '--', 'rping', '-C', '3', '-p', str(port)]
+        server_side = subprocess.Popen([*managed, '-s', '-a', '127.0.0.1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(0.5)
+            refused = run(*capless, *managed, '-c', '-a', '127.0.0.1')
+            expect(refused.returncode != 0, refused.stdout, refused.stderr)
+            expect('no direct connection with' in refused.stderr, refused.stdout, refused.stderr)
+            trusted = run(*managed, '-c', '-a', '127.0.0.1')
+            expect(trusted.returncode == 0, trusted.stdout, trusted.stderr)
+        finally:
+            server_side.kill()
+            server_side.wait()
 
 
 def pair__in_a_network_namespace():
     if run('unshare', '--user', '--map-root-user', '--net', 'true').returncode:
         raise Skip('user or network namespaces are not allowed here')
-    port = free_port()
-    text = f'{CLI} run -- {" ".join(PROGRAM)} -p {port}'
-    done = run('unshare', '--user', '--map-root-user', '--net', '/bin/sh', '-c',
-               f'ip link set lo up; {text} >/dev/null & for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; '
-               f'grep -qi ":$(printf %04X {port}) .* 0A " /proc/net/tcp /proc/net/tcp6 && break; done; {text} 127.0.0.1 && wait $!')
-    expect(done.returncode == 0, done.stdout, done.stderr)
+    both_in(['unshare', '--user', '--map-root-user', '--net'], CLI, set_up='ip link set lo up')
 
 
 if __name__ == '__main__':

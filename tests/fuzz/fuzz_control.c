@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whoever is on the other end of a control socket may send any message with any descriptors: as a
- * client of ours, or as the owner whose client we are. Afterwards no descriptor may be left open,
- * and all memory that was mapped must be there.
+ * client of ours, or as the owner whose client we are; and before that, to be let in. Afterwards no
+ * descriptor may be left open, and all memory that was mapped must be there.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "fuzz.h"
+#include "link/direct/proof.h"
 #include "link/engine.h"
 #include "link_harness.h"
 
@@ -133,7 +134,7 @@ static struct sw_inbox *inbox_on(int socket)
 
 static void as_client(struct feed *feed, const int pair[2])
 {
-    sw_engine_watch_fd(pair[0], SW_WATCH_NEW);
+    sw_engine_watch_fd(pair[0], SW_WATCH_PROVEN);
     say(feed, pair[1]);
     sw_attach_greet(pair[0]);
     for (int i = 0; i < MESSAGES_MAX && feed->left; i++) {
@@ -194,6 +195,48 @@ static void as_owner(struct feed *feed, const int pair[2])
     sw_peer_put(peer);
 }
 
+/* As proof.c has it. */
+struct proof_message {
+    uint64_t magic;
+    uint32_t kind;
+    int32_t file;
+    uint64_t address, dev, ino;
+    uint8_t nonce[SW_PROOF_NONCE_BYTES];
+};
+
+/* Whatever is said before anything is proven. The proof holds only if what was sent last shows that
+ * the sender has looked in, and we have looked at a file of this process, too. */
+static void as_prover(struct feed *feed, const int pair[2])
+{
+    struct sw_proof proof;
+    struct proof_message challenge;
+    int rc = sw_proof_begin(&proof, pair[0]);
+    harness_needs(rc == 0);
+    harness_needs(recv(pair[1], &challenge, sizeof(challenge), 0) == sizeof(challenge));
+    for (int i = 0; i < MESSAGES_MAX && feed->left && rc == 0; i++) {
+        uint8_t what = feed_u8(feed), bytes[sizeof(challenge) + 8] = {0};
+        struct proof_message out = {.magic = challenge.magic, .kind = what % 3};
+        const uint64_t files[] = {(uint64_t)challenge.file, 0, UINT64_MAX};
+        bool is_true = out.kind == 1 && what & 8;
+        out.file = (int32_t)feed_value(feed, files, 3);
+        out.dev = what & 4 ? challenge.dev : feed_u8(feed);
+        out.ino = challenge.ino;
+        out.address = what & 16 ? challenge.address : feed_u8(feed);
+        if (is_true)
+            memcpy(out.nonce, proof.nonce, sizeof(out.nonce));
+        if (what > 250)
+            out.magic++;
+        memcpy(bytes, &out, sizeof(out));
+        uint8_t size = feed_u8(feed);
+        size_t len = size < 240 ? sizeof(out) : size % sizeof(bytes);
+        rc = send(pair[1], bytes, len, MSG_NOSIGNAL) < 0 ? -1 : sw_proof_step(&proof, pair[0]);
+        harness_needs(rc != 1 || (is_true && proof.looked_in && len == sizeof(out)));
+        drain(pair[1]);
+    }
+    sw_proof_end(&proof);
+    close(pair[0]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct feed feed = {data, size};
@@ -202,7 +245,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int lowest = dup(0);
     close(lowest);
     harness_needs(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
-    if (feed_u8(&feed) & 1)
+    uint8_t role = feed_u8(&feed);
+    if (role >= 192)
+        as_prover(&feed, pair);
+    else if (role & 1)
         as_client(&feed, pair);
     else
         as_owner(&feed, pair);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "device/netdev.h"
 #include "link/direct/control.h"
+#include "link/direct/proof.h"
 #include "link_rig.h"
 
 enum { ATTACH = 1, WELCOME, SEGMENT_GET, SEGMENT, SEGMENT_GONE };
@@ -111,6 +112,14 @@ static int claim_slot(void)
     return listener;
 }
 
+/* What both ends do first (test_proof.c): the pid is this process's own. */
+static void prove(int fd)
+{
+    pid_t pid = 0;
+    assert_int_equal(sw_proof_run(fd, 5000, &pid), 0);
+    assert_int_equal(pid, getpid());
+}
+
 /* ---- the test is the client ---- */
 
 static int client_listener;
@@ -129,6 +138,7 @@ static int dial(void)
     unsigned int len = sw_registry_address(sw_nic.slot, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, len), 0);
+    prove(fd);
     return fd;
 }
 
@@ -142,7 +152,7 @@ static int attach(uint64_t nonce, struct message *in, int fds[FDS])
 {
     int fd = dial();
     struct message out = attach_message(nonce);
-    send_bytes(fd, &out, sizeof(out), &sw_nic.pub_fd, 1);
+    send_bytes(fd, &out, sizeof(out), NULL, 0);
     assert_int_equal(receive(fd, in, fds), sizeof(*in));
     return fd;
 }
@@ -278,7 +288,7 @@ static void sw_attach_greet__once_for_each_incarnation(void **state)
     close_all(fds);
     int again = dial();
     struct message out = attach_message(103);
-    send_bytes(again, &out, sizeof(out), &sw_nic.pub_fd, 1);
+    send_bytes(again, &out, sizeof(out), NULL, 0);
     hangs_up(again);
     /* The slot's next owner: what the one before still does goes nowhere. */
     struct sw_inbox *old = NULL;
@@ -408,6 +418,7 @@ static int answer_call(struct owner *owner)
     struct message in;
     int fds[FDS], fd = accept4(owner->listener, NULL, NULL, SOCK_CLOEXEC);
     assert_true(fd >= 0);
+    prove(fd);
     assert_int_equal(receive(fd, &in, fds), sizeof(in));
     assert_int_equal(in.type, ATTACH);
     assert_int_equal(in.version, SW_PUB_VERSION);

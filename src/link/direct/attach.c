@@ -21,9 +21,12 @@
 #include "link/direct/control.h"
 #include "link/direct/direct.h"
 #include "link/direct/lane.h"
+#include "link/direct/proof.h"
 #include "link/engine.h"
 
 #define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
+
+#define NEWCOMERS_MAX 64u
 
 enum { MAX_FDS = 3, ROOM_FDS = 8 };
 
@@ -93,17 +96,94 @@ static int receive_message(int socket, struct sw_message *message, int fds[MAX_F
 
 /* ---- owner's side ---- */
 
+/* A connection that has not said yet what it is for. It proves first that it may ask. */
+struct sw_newcomer {
+    _Alignas(16) struct sw_proof proof;
+    struct sw_newcomer *next;
+    int fd;
+};
+static struct sw_newcomer *newcomers;
+
+static void forget_newcomer(struct sw_newcomer *newcomer)
+{
+    struct sw_newcomer **at = &newcomers;
+    while (*at != newcomer)
+        at = &(*at)->next;
+    *at = newcomer->next;
+    sw_proof_end(&newcomer->proof);
+    free(newcomer);
+}
+
+static void turn_down(struct sw_newcomer *newcomer)
+{
+    sw_engine_unwatch(newcomer->fd);
+    close(newcomer->fd);
+    forget_newcomer(newcomer);
+}
+
+/* Who connects and proves nothing must not use up our descriptors: the oldest goes. */
+static void bound_newcomers(void)
+{
+    uint32_t count = 0;
+    for (struct sw_newcomer *at = newcomers, *next; at; at = next) {
+        next = at->next;
+        if (++count > NEWCOMERS_MAX)
+            turn_down(at);
+    }
+}
+
+void sw_attach_meet(int fd)
+{
+    struct sw_newcomer *newcomer = aligned_alloc(16, sizeof(*newcomer));
+    int rc = newcomer ? sw_proof_begin(&newcomer->proof, fd) : -ENOMEM;
+    if (rc) {
+        if (rc == -EPERM) {
+            sw_counter_add(NULL, SW_PEER_REFUSED);
+            sw_info("refused an attachment by another user");
+        }
+        close(fd);
+        free(newcomer);
+        return;
+    }
+    newcomer->fd = fd;
+    newcomer->next = newcomers;
+    newcomers = newcomer;
+    sw_engine_watch(fd, newcomer, SW_WATCH_NEW);
+    bound_newcomers();
+}
+
 void sw_attach_accept(void)
 {
     int fd;
     while ((fd = accept4(sw_direct.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-        pid_t pid;
-        if (sw_direct.off || !sw_registry_same_user(fd, &pid)) {
-            sw_info("refused an attachment by another user");
+        if (sw_direct.off)
             close(fd);
-            continue;
-        }
-        sw_engine_watch_fd(fd, SW_WATCH_NEW);
+        else
+            sw_attach_meet(fd);
+    }
+}
+
+void sw_attach_fork_child(void)
+{
+    for (struct sw_newcomer *at = newcomers, *next; at; at = next) {
+        next = at->next;
+        close(at->fd);
+        sw_proof_end(&at->proof);
+        free(at);
+    }
+    newcomers = NULL;
+}
+
+void sw_attach_prove(struct sw_newcomer *newcomer)
+{
+    int rc = sw_proof_step(&newcomer->proof, newcomer->fd);
+    if (rc < 0) {
+        turn_down(newcomer);
+    } else if (rc > 0) {
+        const int fd = newcomer->fd;
+        forget_newcomer(newcomer);
+        sw_engine_unwatch(fd);
+        sw_engine_watch_fd(fd, SW_WATCH_PROVEN);
     }
 }
 
@@ -115,7 +195,6 @@ void sw_attach_greet(int fd)
     int got = receive_message(fd, &in, fds);
     if (got == 0)
         return;
-    bool proven = sw_registry_proves_user(fds[0]);
     close_fds(fds);
     if (got > 0 && in.type == SW_MESSAGE_HOLD && sw_hold_begin(fd, &in))
         return;
@@ -123,8 +202,8 @@ void sw_attach_greet(int fd)
         sw_survey_answer(fd, &in);
         goto refuse; /* that was all */
     }
-    if (got < 0 || !proven || in.type != SW_MESSAGE_ATTACH || in.slot == 0 ||
-        in.slot > SW_SLOT_MAX || in.nonce == 0)
+    if (got < 0 || in.type != SW_MESSAGE_ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX ||
+        in.nonce == 0)
         goto refuse;
 
     pthread_mutex_lock(&sw_direct.lock);
@@ -228,20 +307,43 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
     struct sockaddr_un address;
     unsigned int len = sw_registry_address(peer->slot, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sw_message out = {.type = SW_MESSAGE_ATTACH,
-                             .version = SW_PUB_VERSION,
-                             .nonce = sw_nic.nonce,
-                             .slot = sw_nic.slot};
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
-        !sw_registry_same_user(fd, &peer->pid) || send_message(fd, &out, &sw_nic.pub_fd, 1)) {
+    struct sw_proof *proof = malloc(sizeof(*proof));
+    if (!proof || fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
+        sw_proof_begin(proof, fd)) {
         if (fd >= 0)
             close(fd);
+        free(proof);
         peer->retry_at_ns = now_ns + CONNECT_RETRY_NS;
         return;
     }
+    peer->pid = proof->pid;
+    peer->proof = proof;
     peer->socket = fd;
     atomic_store(&peer->state, SW_PEER_CONNECTING);
     sw_engine_watch(fd, peer, SW_WATCH_PEER);
+}
+
+void sw_attach_end_proof(struct sw_peer *peer)
+{
+    if (peer->proof)
+        sw_proof_end(peer->proof);
+    free(peer->proof);
+    peer->proof = NULL;
+}
+
+/* Asks for the peer's tables once it is proven whose they are. False: no such peer. */
+static bool prove_peer(struct sw_peer *peer)
+{
+    int rc = sw_proof_step(peer->proof, peer->socket);
+    const struct sw_message out = {.type = SW_MESSAGE_ATTACH,
+                                   .version = SW_PUB_VERSION,
+                                   .nonce = sw_nic.nonce,
+                                   .slot = sw_nic.slot};
+    if (rc > 0) {
+        sw_attach_end_proof(peer);
+        rc = send_message(peer->socket, &out, NULL, 0);
+    }
+    return rc >= 0;
 }
 
 /* Writes and reads one word each way through the kernel, and looks at the result through the shared
@@ -281,6 +383,7 @@ static void peer_died(struct sw_peer *peer)
         shutdown(peer->socket, SHUT_RDWR); /* it may have been us who had enough */
         return;
     }
+    sw_attach_end_proof(peer);
     close(peer->socket);
     peer->socket = -1;
     peer->retry_at_ns = sw_clock_ns() + CONNECT_RETRY_NS;
@@ -301,9 +404,8 @@ static bool welcome(struct sw_peer *peer, const struct sw_message *in, int fds[M
 {
     struct stat tables, inbox;
     if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
-        in->slot != peer->slot || !sw_registry_proves_user(fds[1]) || fstat(fds[0], &tables) ||
-        fstat(fds[1], &inbox) || tables.st_size < (off_t)sizeof(struct sw_pub) ||
-        inbox.st_size < (off_t)SW_INBOX_BYTES ||
+        in->slot != peer->slot || fstat(fds[0], &tables) || fstat(fds[1], &inbox) ||
+        tables.st_size < (off_t)sizeof(struct sw_pub) || inbox.st_size < (off_t)SW_INBOX_BYTES ||
         !(fcntl(fds[2], F_GETFL) & O_NONBLOCK)) /* ringing must never wait */
         return false;
     const struct sw_pub *pub = sw_shm_map(fds[0], sizeof(struct sw_pub), false);
@@ -416,8 +518,12 @@ static void drop_segment(struct sw_peer *peer, uint32_t id)
 void sw_attach_from_peer(struct sw_peer *peer)
 {
     struct sw_message in;
-    int fds[MAX_FDS], got;
-    while ((got = receive_message(peer->socket, &in, fds)) == 1) {
+    int fds[MAX_FDS], got = 0;
+    if (peer->proof && !prove_peer(peer)) {
+        peer_died(peer);
+        return;
+    }
+    while (!peer->proof && (got = receive_message(peer->socket, &in, fds)) == 1) {
         bool good = true;
         if (in.type == SW_MESSAGE_WELCOME)
             good = welcome(peer, &in, fds);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The control socket between two processes (SEQPACKET). From client to owner:
- *  - ATTACH{slot, nonce} + its tables (proof of user)
+ * The control socket between two processes (SEQPACKET). First each proves that it may look into
+ * the other (proof.h). Then, from client to owner:
+ *  - ATTACH{slot, nonce}
  *    is answered by WELCOME{nonce, inbox address} + tables, inbox, doorbell
  *  - SEGMENT_GET{id}
  *    is answered by SEGMENT{id, offset, length} + descriptor (none: refused)

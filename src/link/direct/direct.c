@@ -42,6 +42,7 @@ static void read_mode(void)
 void sw_direct_fork_child(void)
 {
     sw_hold_fork_child();
+    sw_attach_fork_child();
     sw_datagram_send_fork_child();
     sw_datagram_receive_fork_child();
     sw_multicast_fork_child();
@@ -93,6 +94,11 @@ static void on_listener(uint64_t what)
 
 static void on_new(uint64_t what)
 {
+    sw_attach_prove((struct sw_newcomer *)(uintptr_t)what);
+}
+
+static void on_proven(uint64_t what)
+{
     sw_attach_greet((int)(what >> 4));
 }
 
@@ -122,6 +128,7 @@ int sw_direct_start(void)
     sw_engine_add(&engine_part);
     sw_engine_handle(SW_WATCH_LISTENER, on_listener);
     sw_engine_handle(SW_WATCH_NEW, on_new);
+    sw_engine_handle(SW_WATCH_PROVEN, on_proven);
     sw_engine_handle(SW_WATCH_CLIENT, on_client);
     sw_engine_handle(SW_WATCH_PEER, on_peer);
     sw_engine_handle(SW_WATCH_HOLD, sw_hold_ready);

@@ -4,6 +4,7 @@
  * its parts:
  *  - registry.c   the slot
  *  - engine.c     the thread
+ *  - proof.c      whether two processes may look into each other
  *  - attach.c     handshake and segments over the control socket
  *  - survey.c     what all processes have counted
  *  - peer.c       processes we use
@@ -37,6 +38,7 @@
 #include "link/direct/inbox.h"
 #include "link/gather.h"
 
+struct sw_proof;
 struct sw_qp;
 struct sw_wqe;
 
@@ -66,6 +68,7 @@ struct sw_peer {
     atomic_uint refs;
     int socket;
     int doorbell;
+    struct sw_proof *proof; /* under way; or NULL */
     pid_t pid;
     bool can_map;
     atomic_bool can_cma;
@@ -221,9 +224,8 @@ int sw_registry_claim(int *listener, uint32_t *slot);
 /* Address of a slot's socket. */
 struct sockaddr_un;
 unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out);
+/* Whether the other end has our user ID; which processes are trusted, proof.h tells. */
 bool sw_registry_same_user(int socket, pid_t *pid);
-/* Where that cannot tell users apart: whether `fd`, unnamed memory the peer made, is our user's. */
-bool sw_registry_proves_user(int fd);
 /* Tells all processes that this one has `what`, until the descriptor is closed. The descriptor, or
  * a negative errno. */
 #define SW_ANNOUNCED_BYTES 64u /* of `what`, at most */
@@ -269,7 +271,12 @@ void sw_inbox_wait_all(void);
 uint64_t sw_attach_step(uint64_t now_ns); /* connects, asks for segments; when to call again
                                              (UINT64_MAX: when kicked) */
 void sw_attach_accept(void);
-void sw_attach_greet(int fd);
+struct sw_newcomer;
+void sw_attach_meet(int fd); /* a connection to us: has it prove that it may ask */
+void sw_attach_prove(struct sw_newcomer *newcomer);
+void sw_attach_greet(int fd); /* it has */
+void sw_attach_end_proof(struct sw_peer *peer);
+void sw_attach_fork_child(void);
 void sw_attach_from_client(struct sw_inbox *inbox);
 void sw_attach_from_peer(struct sw_peer *peer);
 bool sw_attach_has_hung_up(int fd);

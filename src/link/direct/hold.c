@@ -19,6 +19,7 @@
 #include "device/xrc_impl.h"
 #include "link/direct/control.h"
 #include "link/direct/direct.h"
+#include "link/direct/proof.h"
 #include "link/engine.h"
 
 /* An owner that is stopped does not answer. */
@@ -85,7 +86,7 @@ int sw_hold_open(const struct sw_pub_domain *domain, uint32_t qpn)
         return -errno;
     pthread_mutex_lock(&calling);
     opening.hold.number = ++calls;
-    if (!connect(fd, (struct sockaddr *)&address, len) && sw_registry_same_user(fd, &pid))
+    if (!connect(fd, (struct sockaddr *)&address, len) && !sw_proof_run(fd, ANSWER_MS, &pid))
         rc = ask(fd, &opening, sizeof(opening), &answer);
     pthread_mutex_unlock(&calling);
     if (rc) {

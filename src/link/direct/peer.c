@@ -161,6 +161,7 @@ void sw_peer_free(struct sw_peer *peer)
         }
     }
     if (!peer->self) {
+        sw_attach_end_proof(peer);
         if (peer->pub)
             munmap((void *)peer->pub, sizeof(struct sw_pub));
         if (peer->inbox)

@@ -7,13 +7,11 @@
  * concerned.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -65,19 +63,6 @@ failed:;
     return -err;
 }
 
-static bool is_overflow_uid(uid_t uid)
-{
-    uid_t overflow = 65534;
-    FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
-    if (file) {
-        unsigned int value;
-        if (fscanf(file, "%u", &value) == 1)
-            overflow = value;
-        fclose(file);
-    }
-    return uid == overflow;
-}
-
 bool sw_registry_same_user(int socket, pid_t *pid)
 {
     struct ucred cred;
@@ -85,27 +70,6 @@ bool sw_registry_same_user(int socket, pid_t *pid)
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid())
         return false;
     *pid = cred.pid;
-    return true;
-}
-
-/*
- * In a user namespace that does not map our user, we and every stranger show as the overflow uid.
- * What the kernel still tells apart is who may open a file of mode 0600: an unnamed one that the
- * peer made and we may open for writing was made by our user.
- */
-bool sw_registry_proves_user(int fd)
-{
-    if (!is_overflow_uid(geteuid()))
-        return true; /* the credentials were proof enough */
-    struct stat info;
-    if (fd < 0 || fstat(fd, &info) || info.st_nlink != 0 || (info.st_mode & 0777) != 0600)
-        return false;
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    int again = open(path, O_RDWR | O_CLOEXEC);
-    if (again < 0)
-        return false;
-    close(again);
     return true;
 }
 

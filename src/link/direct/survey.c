@@ -16,6 +16,7 @@
 #include "device/nic.h"
 #include "link/direct/control.h"
 #include "link/direct/direct.h"
+#include "link/direct/proof.h"
 #include "link/link.h"
 
 #define BATCH 64u /* asked at a time: a descriptor each */
@@ -23,27 +24,36 @@
 /* A process that is stopped does not answer, and counts for nothing meanwhile. */
 #define ANSWER_NS (500 * SW_NS_PER_MS)
 
-static int ask(uint32_t slot, uint32_t ifindex)
+struct asked {
+    int fd; /* -1: nobody */
+    uint32_t slot;
+    struct sw_proof proof;
+};
+
+static void end(struct asked *asked)
 {
-    struct sockaddr_un address;
-    struct sw_message question = {
-        .type = SW_MESSAGE_SURVEY, .version = SW_PUB_VERSION, .slot = slot, .id = ifindex};
-    unsigned int len = sw_registry_address(slot, &address);
-    pid_t pid;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    if (connect(fd, (struct sockaddr *)&address, len) || !sw_registry_same_user(fd, &pid) ||
-        send(fd, &question, sizeof(question), MSG_NOSIGNAL) != sizeof(question)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
+    if (asked->fd < 0)
+        return;
+    sw_proof_end(&asked->proof);
+    close(asked->fd);
+    asked->fd = -1;
 }
 
-static void collect(int fd, uint64_t deadline_ns, struct sw_counts *sum)
+static void call(struct asked *asked, uint32_t slot)
 {
-    struct sw_survey_answer answer;
+    struct sockaddr_un address;
+    unsigned int len = sw_registry_address(slot, &address);
+    asked->slot = slot;
+    asked->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (asked->fd < 0 || (!connect(asked->fd, (struct sockaddr *)&address, len) &&
+                          !sw_proof_begin(&asked->proof, asked->fd)))
+        return;
+    close(asked->fd);
+    asked->fd = -1;
+}
+
+static bool is_ready(int fd, uint64_t deadline_ns)
+{
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int count;
     do {
@@ -51,7 +61,26 @@ static void collect(int fd, uint64_t deadline_ns, struct sw_counts *sum)
         uint64_t left_ns = now_ns < deadline_ns ? deadline_ns - now_ns : 0;
         count = poll(&ready, 1, (int)(left_ns / SW_NS_PER_MS));
     } while (count < 0 && errno == EINTR);
-    if (count == 1 && recv(fd, &answer, sizeof(answer), MSG_TRUNC) == sizeof(answer) &&
+    return count == 1;
+}
+
+static void ask(struct asked *asked, uint32_t ifindex, uint64_t deadline_ns)
+{
+    const struct sw_message question = {
+        .type = SW_MESSAGE_SURVEY, .version = SW_PUB_VERSION, .slot = asked->slot, .id = ifindex};
+    int rc = asked->fd < 0 ? -EBADF : 0;
+    while (!rc)
+        rc =
+            is_ready(asked->fd, deadline_ns) ? sw_proof_step(&asked->proof, asked->fd) : -ETIMEDOUT;
+    if (rc < 0 || send(asked->fd, &question, sizeof(question), MSG_NOSIGNAL) != sizeof(question))
+        end(asked);
+}
+
+static void collect(int fd, uint64_t deadline_ns, struct sw_counts *sum)
+{
+    struct sw_survey_answer answer;
+    if (is_ready(fd, deadline_ns) &&
+        recv(fd, &answer, sizeof(answer), MSG_TRUNC) == sizeof(answer) &&
         answer.head.type == SW_MESSAGE_SURVEY)
         sw_counts_add(sum, &answer.counts);
 }
@@ -59,23 +88,27 @@ static void collect(int fd, uint64_t deadline_ns, struct sw_counts *sum)
 void sw_link_survey(struct sw_netdev *dev, struct sw_counts *out)
 {
     uint16_t slots[SW_SLOT_MAX];
-    int fds[BATCH];
+    struct asked asked[BATCH];
     struct sw_netdev_info info;
     sw_netdev_read(dev, &info);
     sw_counts_read(dev, out);
     uint32_t count = sw_registry_announcers("", slots, SW_SLOT_MAX);
     for (uint32_t from = 0; from < count; from += BATCH) {
-        uint32_t end = count - from < BATCH ? count : from + BATCH;
-        for (uint32_t i = from; i < end; i++) {
-            bool is_own = sw_nic.linked && slots[i] == sw_nic.slot;
-            fds[i - from] = is_own ? -1 : ask(slots[i], info.ifindex);
+        uint32_t last = count - from < BATCH ? count : from + BATCH;
+        for (uint32_t i = from; i < last; i++) {
+            if (sw_nic.linked && slots[i] == sw_nic.slot)
+                asked[i - from].fd = -1;
+            else
+                call(&asked[i - from], slots[i]);
         }
         uint64_t deadline_ns = sw_clock_ns() + ANSWER_NS;
-        for (uint32_t i = from; i < end; i++) {
-            if (fds[i - from] < 0)
+        for (uint32_t i = from; i < last; i++)
+            ask(&asked[i - from], info.ifindex, deadline_ns);
+        for (uint32_t i = from; i < last; i++) {
+            if (asked[i - from].fd < 0)
                 continue;
-            collect(fds[i - from], deadline_ns, out);
-            close(fds[i - from]);
+            collect(asked[i - from].fd, deadline_ns, out);
+            end(&asked[i - from]);
         }
     }
 }
