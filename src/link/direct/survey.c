@@ -19,7 +19,7 @@
 #include "link/direct/proof.h"
 #include "link/link.h"
 
-#define BATCH 64u /* asked at a time: a descriptor each */
+#define BATCH 32u /* asked at a time: two descriptors each */
 
 /* A process that is stopped does not answer, and counts for nothing meanwhile. */
 #define ANSWER_NS (500 * SW_NS_PER_MS)
