@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """UCX on our device: its transports are verbs programs of another make than perftest, and ucx_perftest drives each of their operations."""
+import re
+import shutil
+
 import pair
 
 # Operation, layout of the data (-D), message sizes.
@@ -9,6 +12,9 @@ RC_VERBS = [
     ('am_lat', 'short', (8,)), ('am_lat', 'bcopy', (2000,)), ('am_bw', 'zcopy', (4096,)),
     ('add_mr', None, (8,)), ('add_lat', None, (8,)), ('fadd', None, (8,)), ('cswap', None, (8,)),
 ]
+# The same by datagrams, which have neither one-sided operations nor atomics.
+UD_VERBS = [('am_lat', 'short', (8, 100)), ('am_lat', 'bcopy', (2000, 4000)), ('am_lat', 'zcopy', (4000,)), ('am_bw', 'bcopy', (2000,)),
+            ('am_bw', 'zcopy', (2000,))]
 ITERATIONS = 500
 
 
@@ -23,8 +29,8 @@ def run(tools, words, **options):
             one.fail('no result')
 
 
-def transport_case(operation, layout, size):
-    words = ['-d', 'sw_lo:1', '-x', 'rc_verbs', '-t', operation, '-s', str(size)]
+def transport_case(transport, operation, layout, size):
+    words = ['-d', 'sw_lo:1', '-x', transport, '-t', operation, '-s', str(size)]
     return lambda tools: run(tools, [*words, '-D', layout] if layout else words)
 
 
@@ -41,9 +47,22 @@ def protocol_case(transports, operation, gid):
     return lambda tools: run(tools, words, settings=settings)
 
 
+def listing(tools):
+    """`ucx_info -d` finds both transports on our device, and what rc_verbs must be able to do."""
+    if not shutil.which('ucx_info'):
+        raise pair.Skip('ucx_info is not installed')
+    text = tools.output('ucx_info', '-d')
+    for transport, able in (('rc_verbs', r'put_zcopy: +.*get_zcopy: +.*atomic_fadd: +64 bit'), ('ud_verbs', r'am_zcopy: +')):
+        part = re.search(rf'Transport: {transport}\n#\s+Device: sw_lo:1\n(.*?)(?=Transport:|Memory domain:|\Z)', text, re.S)
+        if not part or not re.search(able, part[1], re.S):
+            raise pair.Failure(f'{transport}: {able} is missing in\n{text}')
+
+
 def cases():
-    found = [(f'{transports} {operation} GID {gid}', protocol_case(transports, operation, gid))
+    found = [('ucx_info -d', listing)]
+    found += [(f'{transports} {operation} GID {gid}', protocol_case(transports, operation, gid))
              for transports, operations in PROTOCOL.items() for operation in operations
              for gid in ((1, 3) if operation == 'tag_lat' else (1,))]
-    return found + [(f'rc_verbs {operation} {layout or ""} {size}', transport_case(operation, layout, size))
-            for operation, layout, sizes in RC_VERBS for size in sizes]
+    return found + [(f'{transport} {operation} {layout or ""} {size}', transport_case(transport, operation, layout, size))
+                    for transport, table in (('rc_verbs', RC_VERBS), ('ud_verbs', UD_VERBS))
+                    for operation, layout, sizes in table for size in sizes]
