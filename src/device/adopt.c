@@ -11,9 +11,11 @@
 #include "device/gather.h"
 #include "device/segment.h"
 #include "device/segment_life.h"
+#include "device/thread_memory.h"
 #include "device/uffd.h"
 
 static pthread_mutex_t move_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local bool is_mover; /* this thread has the move lock */
 
 __attribute__((constructor)) static void adopt_load(void)
 {
@@ -31,11 +33,20 @@ static int cancel_disable(void)
 void sw_adopt_lock(void)
 {
     pthread_mutex_lock(&move_lock);
+    is_mover = true;
 }
 
 void sw_adopt_unlock(void)
 {
+    is_mover = false;
     pthread_mutex_unlock(&move_lock);
+}
+
+/* What may allocate, done before the move lock is taken. */
+static void prepare_once(void)
+{
+    sw_adopt_config();
+    sw_thread_memory_prepare();
 }
 
 int sw_adopt_get(uint64_t va, uint64_t len_bytes, struct sw_extent *extents, int max,
@@ -43,6 +54,7 @@ int sw_adopt_get(uint64_t va, uint64_t len_bytes, struct sw_extent *extents, int
 {
     struct sw_gather g = {.va = va, .end = va + len_bytes, .extents = extents, .max = max};
     if (g.end >= va) {
+        prepare_once();
         int cancel_state = cancel_disable();
         sw_adopt_lock();
         sw_gather_all(&g);
@@ -78,6 +90,39 @@ void sw_adopt_put(struct sw_segment *segment)
         sw_segments_unlock();
         sw_segment_finish(segment);
     }
+    sw_adopt_unlock();
+    pthread_setcancelstate(cancel_state, NULL);
+}
+
+bool sw_adopt_may_overlap(uint64_t va, uint64_t len_bytes)
+{
+    return sw_segments_may_overlap(va, len_bytes) && !is_mover;
+}
+
+bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes)
+{
+    int cancel_state = cancel_disable();
+    sw_adopt_lock();
+    bool all = sw_segments_withdraw(va, va + len_bytes);
+    sw_adopt_unlock();
+    pthread_setcancelstate(cancel_state, NULL);
+    return all;
+}
+
+void sw_adopt_discard(uint64_t va, uint64_t len_bytes, bool locked_too)
+{
+    int cancel_state = cancel_disable();
+    sw_adopt_lock();
+    sw_segments_discard(va, va + len_bytes, locked_too);
+    sw_adopt_unlock();
+    pthread_setcancelstate(cancel_state, NULL);
+}
+
+void sw_adopt_advise(uint64_t va, uint64_t len_bytes, int advice)
+{
+    int cancel_state = cancel_disable();
+    sw_adopt_lock();
+    sw_segments_advise(va, va + len_bytes, advice);
     sw_adopt_unlock();
     pthread_setcancelstate(cancel_state, NULL);
 }
@@ -122,6 +167,7 @@ enum sw_adopt_reason sw_adopt_probe(void)
 {
     static bool probed; /* both under the move lock */
     static enum sw_adopt_reason result;
+    prepare_once();
     int cancel_state = cancel_disable();
     sw_adopt_lock();
     if (!probed)

@@ -66,10 +66,31 @@ void sw_segment_file_range(const struct sw_segment *segment, uint64_t *offset, u
 /* Finds a live segment by id, under a reference the caller puts; NULL if gone. */
 struct sw_segment *sw_segment_find(uint32_t id);
 
+/*
+ * Adopted memory is shared memory to the kernel, where a program's madvise() or mremap() means
+ * something else. So the hooks of such calls ask first; they do not allocate, as an allocator may
+ * be what calls. Ranges are of whole pages. Regions over them are reached by lower rungs from then
+ * on.
+ */
+/* Lock-free where nothing near is adopted. False for the thread that moves pages. */
+bool sw_adopt_may_overlap(uint64_t va, uint64_t len_bytes);
+/* Moves what is adopted of the range back to private memory. False: some of it stays shared, as it
+ * may be pinned. */
+bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes);
+/* Puts empty private memory in its place, up to the first locked part, unless locked_too. When this
+ * returns, a store to the range stays. */
+void sw_adopt_discard(uint64_t va, uint64_t len_bytes, bool locked_too);
+/* Advises the private mapping that comes back one day, and what is private in the range. */
+void sw_adopt_advise(uint64_t va, uint64_t len_bytes, int advice);
+/* From now on mappings are looked at for MADV_DONTDUMP before they are adopted. */
+void sw_adopt_dump_advised(void);
+
 /* Called before pages of this process move, and after; with a lock held under which nothing else
  * moves. `before` returns when no store from outside to the range is on its way and none will
  * start. */
 struct sw_adopt_guard {
+    /* Before pages are taken from live regions: peers must not map the range any more. */
+    void (*revoke)(uint64_t va, uint64_t len_bytes);
     void (*before)(uint64_t va, uint64_t len_bytes);
     void (*after)(void);
 };

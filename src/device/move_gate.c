@@ -2,6 +2,7 @@
 #include "device/move_gate.h"
 
 #include "device/adopt.h"
+#include "device/mr_impl.h"
 #include "device/nic.h"
 
 static void gate_close(uint64_t va, uint64_t len_bytes)
@@ -24,7 +25,7 @@ static void gate_open(void)
 
 void sw_move_gate_install(void)
 {
-    static const struct sw_adopt_guard gate = {gate_close, gate_open};
+    static const struct sw_adopt_guard gate = {sw_mr_revoke, gate_close, gate_open};
     sw_adopt_set_guard(&gate);
 }
 

@@ -147,6 +147,50 @@ uint32_t sw_mr_generation(void)
     return atomic_fetch_add(&generation, 1) + 1;
 }
 
+static atomic_uint revocations;
+
+static void cut_entry(struct sw_pub_mr *entry, uint64_t va, uint64_t end)
+{
+    bool cut = false;
+    uint64_t word = atomic_load(&entry->key_word);
+    for (uint32_t i = 0; word && i < SW_MR_EXTENTS && i < entry->extent_count; i++) {
+        struct sw_pub_extent *extent = &entry->extents[i];
+        uint64_t len_bytes = __atomic_load_n(&extent->len_bytes, __ATOMIC_RELAXED);
+        if (extent->va >= end || extent->va + len_bytes <= va)
+            continue;
+        uint64_t left = va > extent->va ? va - extent->va : 0;
+        __atomic_store_n(&extent->len_bytes, left, __ATOMIC_RELAXED);
+        cut = true;
+    }
+    /* Who remembers the key looks at its extents again. If it is withdrawn now, all the better. */
+    if (cut)
+        atomic_compare_exchange_strong(&entry->key_word, &word,
+                                       (uint64_t)sw_mr_generation() << 32 | (uint32_t)word);
+}
+
+void sw_mr_revoke(uint64_t va, uint64_t len_bytes)
+{
+    if (!sw_nic.pub)
+        return;
+    atomic_fetch_add(&revocations, 1);
+    for (uint32_t i = 0; i < SW_MAX_MR; i++) {
+        if (__atomic_load_n(&sw_nic.mrs[i], __ATOMIC_RELAXED))
+            cut_entry(&sw_nic.pub->mrs[i], va, va + len_bytes);
+    }
+}
+
+uint32_t sw_mr_revocations(void)
+{
+    return atomic_load(&revocations);
+}
+
+void sw_mr_published(uint32_t index, uint32_t seen)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load(&revocations) != seen)
+        cut_entry(&sw_nic.pub->mrs[index], 0, UINT64_MAX);
+}
+
 int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, unsigned int access,
               struct sw_mr **out)
 {
@@ -186,9 +230,11 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     entry->va = va;
     atomic_store_explicit(&sw_nic.pub->header.mr_last, mr->index, memory_order_relaxed);
     struct parts parts; /* of local-only regions too: a peer's SEND is placed into them */
+    const uint32_t seen = sw_mr_revocations();
     get_parts(&parts, va, len_bytes, access);
     set_parts(entry, mr, &parts);
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
+    sw_mr_published(mr->index, seen);
     *out = mr;
     return 0;
 }
@@ -262,6 +308,7 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     struct sw_segment *old[SW_MR_EXTENTS];
     int old_count = moves ? mr->segment_count : 0;
     struct parts parts;
+    const uint32_t seen = sw_mr_revocations();
     memcpy(old, mr->segments, sizeof(old));
     if (moves) /* before the old ones go: what both have in common does not move */
         get_parts(&parts, va, len_bytes, access);
@@ -293,6 +340,7 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
         mr->key = mr->index << 8 | (gen & 0xff);
     }
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
+    sw_mr_published(mr->index, seen);
     put_segments(old, old_count);
     return 0;
 }

@@ -28,6 +28,13 @@ int sw_mr_claim(struct sw_mr *mr); /* gives it an index; -ENOMEM: the table is f
 void sw_mr_release(struct sw_mr *mr);
 uint32_t sw_mr_generation(void); /* for the next key or key word */
 
+/* Cuts all extents short of [va, va + len): from then on peers do not map it. Without a lock, as an
+ * allocator may wait for it. An entry that is being published meanwhile is cut by its publisher,
+ * who took sw_mr_revocations() before he looked for extents. */
+void sw_mr_revoke(uint64_t va, uint64_t len_bytes);
+uint32_t sw_mr_revocations(void);
+void sw_mr_published(uint32_t index, uint32_t revocations);
+
 /*
  * Odd while this process executes, for a peer of the QP with this index, a request that names a key
  * of ours: with the QP locked. Who takes a key away while holding another QP cannot take that lock,

@@ -161,9 +161,11 @@ static void publish(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe
     entry->iova = wqe->swap & IBV_ACCESS_ZERO_BASED ? 0 : wqe->remote_addr;
     entry->len_bytes = wqe->compare_add;
     entry->va = region->va + (wqe->remote_addr - region->iova);
+    const uint32_t seen = sw_mr_revocations();
     entry->extent_count = cut_extents(region, entry);
     atomic_store_explicit(&entry->key_word, (uint64_t)sw_mr_generation() << 32 | mw->slot.key,
                           memory_order_release);
+    sw_mr_published(mw->slot.index, seen);
 }
 
 static bool bind_window(struct sw_qp *qp, const struct sw_wqe *wqe)

@@ -93,18 +93,65 @@ void sw_park_release(struct sw_segment *segment)
     munmap(ptr(segment->park), segment->len_bytes);
 }
 
-void sw_park_drop(struct sw_segment *segment, uint64_t va, uint64_t len_bytes)
+bool sw_pages_locked(uint64_t va)
 {
+    return syscall(SYS_madvise, va, getpagesize(), MADV_DONTNEED) == -1 && errno == EINVAL;
+}
+
+/* How the mapping at va is locked, for mlock2(); NOT_LOCKED. Whether on fault only is seen in smaps
+ * (Linux 6.16). */
+#define NOT_LOCKED (-1)
+static int lock_of(uint64_t va)
+{
+    if (!sw_pages_locked(va))
+        return NOT_LOCKED;
+    return sw_vma_has_flag(va, " lf") ? MLOCK_ONFAULT : 0;
+}
+
+static void lock_again(uint64_t va, uint64_t len, int lock)
+{
+    if (lock != NOT_LOCKED)
+        mlock2(ptr(va), len, (unsigned int)lock);
+}
+
+/* Returns how they were locked; they are not any more. */
+static int park_drop(const struct sw_segment *segment, uint64_t va, uint64_t len_bytes)
+{
+    int lock = NOT_LOCKED;
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
         next = chunk_end(segment, at, va + len_bytes);
         void *park = ptr(park_of(segment, at));
         if (!madvise(park, next - at, MADV_DONTNEED) || errno != EINVAL)
             continue;
-        /* Locked memory is not dropped. */
-        segment->locked = true;
+        lock = lock_of(park_of(segment, at)); /* what is locked is not dropped */
         munlock(park, next - at);
         madvise(park, next - at, MADV_DONTNEED);
     }
+    return lock;
+}
+
+void sw_park_drop(const struct sw_segment *segment, uint64_t va, uint64_t len_bytes)
+{
+    park_drop(segment, va, len_bytes);
+}
+
+/* Moves page tables that may lie in more than one mapping, because their owner advised, locked or
+ * protected parts: halves are moved one by one where the whole cannot be. */
+static int tables_move_parts(uint64_t from, uint64_t to, uint64_t len)
+{
+    const uint64_t page = (uint64_t)getpagesize();
+    uint64_t step = len;
+    for (uint64_t done = 0; done < len;) {
+        step = len - done < step ? len - done : step;
+        int rc = tables_move(from + done, to + done, step);
+        if (!rc)
+            done += step;
+        else if (rc != -EFAULT || step == page)
+            return rc;
+        else
+            step = (step / 2 + page - 1) / page * page;
+    }
+    return 0;
 }
 
 /* Puts the private pages back from the park. Without that the program could not go on, so a kernel
@@ -194,9 +241,7 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
         pthread_sigmask(SIG_SETMASK, &saved, NULL);
         if (rc)
             break;
-        sw_park_drop(segment, at, next - at);
-        if (segment->locked)
-            mlock2(ptr(at), next - at, MLOCK_ONFAULT);
+        lock_again(at, next - at, park_drop(segment, at, next - at));
         sw_copy_populate(&copy, at, next - at);
         at = next;
     }
@@ -242,12 +287,20 @@ static int chunk_return(const struct sw_segment *segment, const struct sw_uffd *
     if (!rc)
         rc = park_fill_chunk(segment, va, len, prot);
     if (!rc)
-        rc = tables_move(park_of(segment, va), va, len);
+        rc = tables_move_parts(park_of(segment, va), va, len);
     if (rc)
         sw_uffd_disarm(uffd, va, len);
     else
         sw_uffd_wake(uffd, va, len);
     return rc;
+}
+
+/* Frees the memory of the file now; a peer that still has it mapped sees zeros, never a SIGBUS. */
+static void file_drop(const struct sw_segment *segment, uint64_t va, uint64_t len)
+{
+    if (sw_segment_fd_valid(segment))
+        fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)offset_of(segment, va), (off_t)len);
 }
 
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
@@ -261,6 +314,7 @@ int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
         next = chunk_end(segment, at, va + len_bytes);
         int rc = park_prepare(segment, at, va + len_bytes, &ready);
+        const int lock = lock_of(at);
         if (!rc) {
             pthread_sigmask(SIG_BLOCK, &all, &saved);
             rc = chunk_return(segment, uffd, at, next - at, prot);
@@ -270,14 +324,35 @@ int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint
             sw_park_drop(segment, at, ready - at);
             return rc;
         }
-        if (segment->locked)
-            mlock(ptr(at), next - at);
-        /* Frees the memory now; a peer that still has it mapped sees zeros, never a SIGBUS. */
-        if (sw_segment_fd_valid(segment))
-            fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                      (off_t)offset_of(segment, at), (off_t)(next - at));
+        lock_again(at, next - at, lock);
+        file_drop(segment, at, next - at);
     }
     return 0;
+}
+
+int sw_pages_discard(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot,
+                     bool locked_too)
+{
+    for (uint64_t at = va, next; at < va + len_bytes; at = next) {
+        next = chunk_end(segment, at, va + len_bytes);
+        const int lock = lock_of(at);
+        if (lock != NOT_LOCKED && !locked_too)
+            return -EINVAL;
+        /* The park is empty: what takes the place of the shared pages reads as zeros. */
+        int rc = mprotect(ptr(park_of(segment, at)), next - at, prot) ? -errno : 0;
+        if (!rc)
+            rc = tables_move_parts(park_of(segment, at), at, next - at);
+        if (rc)
+            return rc;
+        lock_again(at, next - at, lock);
+        file_drop(segment, at, next - at);
+    }
+    return 0;
+}
+
+void sw_park_advise(const struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int advice)
+{
+    madvise(ptr(park_of(segment, va)), len_bytes, advice);
 }
 
 int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
@@ -310,7 +385,7 @@ void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
             munmap(ptr(at), next - at); /* MADV_DONTFORK: the child does not have this memory */
             continue;
         }
-        if (segment->fork_copied && !tables_move(park_of(segment, at), at, next - at))
+        if (segment->fork_copied && !tables_move_parts(park_of(segment, at), at, next - at))
             continue;
         if (sw_segment_fd_valid(segment))
             mmap(ptr(at), next - at, prot, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, segment->fd,

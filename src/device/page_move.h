@@ -31,6 +31,15 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
                     uint64_t len_bytes, int prot);
 
+/* Whether the mapping at va is locked: its first page could not be dropped. Otherwise it is. */
+bool sw_pages_locked(uint64_t va);
+
+/* Puts empty private memory of protection `prot` in the place of [va, va + len), from one moment to
+ * the next: what was there is gone, a store made after this is not. 0 or a negative errno; -EINVAL:
+ * some of it is locked, and !locked_too. Needs no userfaultfd. */
+int sw_pages_discard(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot,
+                     bool locked_too);
+
 /* For fork. Copies [va, va + len) of the file to the park, with the protection `prot`: 0 or a
  * negative errno. */
 int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot);
@@ -39,7 +48,9 @@ int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, in
  * has stored to the same page. */
 void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot);
 /* Frees the pages of the park. */
-void sw_park_drop(struct sw_segment *segment, uint64_t va, uint64_t len_bytes);
+void sw_park_drop(const struct sw_segment *segment, uint64_t va, uint64_t len_bytes);
+/* madvise(2) on what comes back when [va, va + len) does. */
+void sw_park_advise(const struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int advice);
 
 #ifdef SW_TEST_HOOKS
 extern bool sw_page_move_unprotected; /* moves without stopping anybody, to prove that the race test

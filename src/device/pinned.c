@@ -7,10 +7,11 @@
 #include "device/pinned.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/dents.h"
 
 static const char *const prefixes[] = {
     "anon_inode:[io_uring]",
@@ -48,13 +49,13 @@ static bool entry_pins(int fds, const char *name)
 
 bool sw_pinned_possible(void)
 {
-    DIR *fds = opendir("/proc/self/fd");
-    if (!fds)
+    struct sw_dents fds;
+    if (sw_dents_open(&fds, "/proc/self/fd"))
         return true;
     bool found = false;
-    struct dirent *entry;
-    while (!found && (entry = readdir(fds)))
-        found = entry_pins(dirfd(fds), entry->d_name);
-    closedir(fds);
+    const char *name;
+    while (!found && (name = sw_dents_next(&fds)))
+        found = entry_pins(fds.fd, name);
+    sw_dents_close(&fds);
     return found;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/segment.h"
 
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -13,6 +15,37 @@ static struct {
     int count;
     uint32_t last_id;
 } table;
+
+/* With the move lock held: */
+static struct sw_segment *free_segments;
+
+#define SLAB_BYTES (64u << 10)
+
+static void slab_add(void)
+{
+    struct sw_segment *slab =
+        mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; slab != MAP_FAILED && i < SLAB_BYTES / sizeof(*slab); i++)
+        sw_segment_delete(&slab[i]);
+}
+
+struct sw_segment *sw_segment_new(void)
+{
+    if (!free_segments)
+        slab_add();
+    struct sw_segment *segment = free_segments;
+    if (!segment)
+        return NULL;
+    free_segments = segment->next;
+    *segment = (struct sw_segment){.fd = -1};
+    return segment;
+}
+
+void sw_segment_delete(struct sw_segment *segment)
+{
+    segment->next = free_segments;
+    free_segments = segment;
+}
 
 void sw_segments_lock(void)
 {
@@ -27,6 +60,41 @@ void sw_segments_unlock(void)
 struct sw_segment *sw_segments_first(void)
 {
     return table.first;
+}
+
+/* Between the lowest and the highest adopted address. Written under the table lock. */
+static struct {
+    _Atomic uint64_t start;
+    _Atomic uint64_t end;
+} bounds = {UINT64_MAX, 0};
+
+static void bounds_update(void)
+{
+    uint64_t start = UINT64_MAX, end = 0;
+    for (struct sw_segment *s = table.first; s; s = s->next) {
+        if (s->kind != SW_SEGMENT_ADOPTED)
+            continue;
+        start = s->va < start ? s->va : start;
+        end = s->va + s->len_bytes > end ? s->va + s->len_bytes : end;
+    }
+    atomic_store(&bounds.start, start);
+    atomic_store(&bounds.end, end);
+}
+
+bool sw_segments_may_overlap(uint64_t va, uint64_t len_bytes)
+{
+    if (__builtin_expect(va >= atomic_load_explicit(&bounds.end, memory_order_acquire), 1))
+        return false;
+    const uint64_t start = atomic_load_explicit(&bounds.start, memory_order_relaxed);
+    if (start >= va && start - va >= len_bytes)
+        return false;
+    bool found = false;
+    sw_segments_lock();
+    for (struct sw_segment *s = table.first; s && !found; s = s->next)
+        found = s->kind == SW_SEGMENT_ADOPTED &&
+                (s->va > va ? s->va - va < len_bytes : va - s->va < s->len_bytes);
+    sw_segments_unlock();
+    return found;
 }
 
 static bool id_taken(uint32_t id)
@@ -47,6 +115,7 @@ void sw_segments_add(struct sw_segment *segment)
     segment->next = table.first;
     table.first = segment;
     table.count++;
+    bounds_update();
 }
 
 void sw_segments_remove(struct sw_segment *segment)
@@ -56,12 +125,14 @@ void sw_segments_remove(struct sw_segment *segment)
         at = &(*at)->next;
     *at = segment->next;
     table.count--;
+    bounds_update();
 }
 
 void sw_segments_forget_all(void)
 {
     table.first = NULL;
     table.count = 0;
+    bounds_update();
 }
 
 int sw_segments_count(void)

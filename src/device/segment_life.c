@@ -2,8 +2,9 @@
 #include "device/segment_life.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -21,6 +22,12 @@
 
 #define TMPFS_MAGIC_NUMBER 0x01021994
 
+/* What discarding may need of its caller's stack. */
+#define OWN_STACK_BYTES (UINT64_C(256) << 10)
+
+typedef int (*part_fn)(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                       uint64_t to, void *arg);
+
 static void nothing_before(uint64_t va, uint64_t len_bytes)
 {
     (void)va;
@@ -31,7 +38,7 @@ static void nothing_after(void)
 {
 }
 
-static const struct sw_adopt_guard no_guard = {nothing_before, nothing_after};
+static const struct sw_adopt_guard no_guard = {nothing_before, nothing_before, nothing_after};
 static const struct sw_adopt_guard *guard = &no_guard;
 
 void sw_adopt_set_guard(const struct sw_adopt_guard *set)
@@ -46,7 +53,7 @@ void sw_segment_free(struct sw_segment *segment)
         close(segment->fd);
     if (segment->park)
         sw_park_release(segment);
-    free(segment);
+    sw_segment_delete(segment);
 }
 
 /* A file for the segment's pages, in which they lie as they do in large pages of memory.
@@ -76,31 +83,154 @@ static enum sw_adopt_reason segment_back(struct sw_segment *segment)
     return SW_ADOPT_OK;
 }
 
-/* Moves back each part of the segment that still is mapped where it was adopted, and on which no
- * thread has made its stack since. True if nothing of it is left. */
-static bool segment_return(struct sw_segment *segment, const struct sw_uffd *uffd)
+/* Calls fn for what of a mapping is adopted and lies in [va, end). */
+static int each_of_vma(struct sw_segment *only, const struct sw_vma *vma, uint64_t va, uint64_t end,
+                       part_fn fn, void *arg)
+{
+    int rc = 0;
+    for (struct sw_segment *s = only ? only : sw_segments_first(); !rc && s;
+         s = only ? NULL : s->next) {
+        uint64_t from, to;
+        if (s->kind != SW_SEGMENT_ADOPTED || !sw_segment_overlap(s, vma, &from, &to))
+            continue;
+        from = from > va ? from : va;
+        to = to < end ? to : end;
+        if (from < to)
+            rc = fn(s, vma, from, to, arg);
+    }
+    return rc;
+}
+
+/* Calls fn for each part of an adopted segment within [va, end) that still is mapped where it was
+ * adopted, until one fails; `only` of one segment, unless that is NULL. Between them `others`,
+ * unless that is NULL, for private memory. 0 or a negative errno. */
+static int each_part_or(struct sw_segment *only, uint64_t va, uint64_t end, part_fn fn,
+                        part_fn others, void *arg)
 {
     struct sw_vma_reader reader;
     struct sw_vma vma;
-    uint64_t from, to, end = segment->va + segment->len_bytes;
-    if (sw_vma_open(&reader, false))
-        return false;
-    bool all = true;
-    int found = 1;
-    guard->before(segment->va, segment->len_bytes);
-    for (uint64_t at = segment->va; at < end; at = vma.end) {
+    int found = 1, rc = sw_vma_open(&reader, false);
+    if (rc)
+        return rc;
+    for (uint64_t at = va; !rc && at < end; at = vma.end) {
         found = sw_vma_next(&reader, at, &vma);
         if (found != 1)
             break;
-        uint64_t stack, stack_end;
-        if (sw_segment_overlap(segment, &vma, &from, &to) &&
-            (!uffd || sw_thread_memory_next(&vma, from, to, &stack, &stack_end) ||
-             sw_pages_return(segment, uffd, from, to - from, vma.prot)))
-            all = false;
+        if (vma.kind == SW_VMA_SHARED)
+            rc = each_of_vma(only, &vma, va, end, fn, arg);
+        else if (vma.kind == SW_VMA_ANON && vma.start < end && others)
+            rc = others(NULL, &vma, vma.start > va ? vma.start : va, vma.end < end ? vma.end : end,
+                        arg);
     }
-    guard->after();
     sw_vma_close(&reader);
-    return all && found >= 0;
+    return rc ? rc : found < 0 ? found : 0;
+}
+
+static int each_part(struct sw_segment *only, uint64_t va, uint64_t end, part_fn fn, void *arg)
+{
+    return each_part_or(only, va, end, fn, NULL, arg);
+}
+
+struct returning {
+    const struct sw_uffd *uffd; /* NULL: pages cannot be moved now */
+    int rc;
+};
+
+/* Moves a part back, unless a thread has made its stack there since. The next is tried anyway. */
+static int part_return(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                       uint64_t to, void *arg)
+{
+    struct returning *returning = arg;
+    uint64_t stack, stack_end;
+    if (!returning->uffd || sw_thread_memory_next(vma, from, to, &stack, &stack_end))
+        returning->rc = -EBUSY;
+    else if (sw_pages_return(segment, returning->uffd, from, to - from, vma->prot))
+        returning->rc = -EBUSY;
+    return 0;
+}
+
+/* True if nothing of the segment is shared any more. */
+static bool segment_return(struct sw_segment *segment, const struct sw_uffd *uffd)
+{
+    struct returning returning = {.uffd = uffd};
+    guard->before(segment->va, segment->len_bytes);
+    int rc =
+        each_part(segment, segment->va, segment->va + segment->len_bytes, part_return, &returning);
+    guard->after();
+    return !rc && !returning.rc;
+}
+
+static bool may_move(struct sw_uffd *uffd)
+{
+    return !sw_pinned_possible() && !sw_uffd_open(uffd);
+}
+
+struct discarding {
+    bool locked_too;
+};
+
+static int part_discard(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                        uint64_t to, void *arg)
+{
+    const struct discarding *discarding = arg;
+    uint64_t own = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+    if (own + OWN_STACK_BYTES > from && own < to + OWN_STACK_BYTES)
+        return -EBUSY; /* we stand on it */
+    return sw_pages_discard(segment, from, to - from, vma->prot, discarding->locked_too);
+}
+
+/* The kernel stops at locked memory. What comes before it, it has discarded already. */
+static int private_discard(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                           uint64_t to, void *arg)
+{
+    const struct discarding *discarding = arg;
+    (void)segment, (void)vma, (void)to;
+    return !discarding->locked_too && sw_pages_locked(from) ? -EINVAL : 0;
+}
+
+static int part_advise(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                       uint64_t to, void *arg)
+{
+    (void)vma;
+    sw_park_advise(segment, from, to - from, *(const int *)arg);
+    return 0;
+}
+
+bool sw_segments_withdraw(uint64_t va, uint64_t end)
+{
+    struct sw_uffd uffd;
+    struct returning returning = {.uffd = NULL};
+    if (may_move(&uffd))
+        returning.uffd = &uffd;
+    guard->revoke(va, end - va);
+    guard->before(va, end - va);
+    int rc = each_part(NULL, va, end, part_return, &returning);
+    guard->after();
+    if (returning.uffd)
+        sw_uffd_close(&uffd);
+    return !rc && !returning.rc;
+}
+
+void sw_segments_discard(uint64_t va, uint64_t end, bool locked_too)
+{
+    struct discarding discarding = {.locked_too = locked_too};
+    guard->revoke(va, end - va);
+    guard->before(va, end - va);
+    each_part_or(NULL, va, end, part_discard, private_discard, &discarding);
+    guard->after();
+}
+
+static int private_advise(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                          uint64_t to, void *arg)
+{
+    (void)segment, (void)vma;
+    madvise((void *)(uintptr_t)from, to - from, *(const int *)arg);
+    return 0;
+}
+
+void sw_segments_advise(uint64_t va, uint64_t end, int advice)
+{
+    each_part_or(NULL, va, end, part_advise, private_advise, &advice);
 }
 
 /* Takes apart a segment without references: true if it is freed, false if pages are still shared
@@ -116,11 +246,18 @@ bool sw_segment_release(struct sw_segment *segment, const struct sw_uffd *uffd)
     return true;
 }
 
+static atomic_bool dump_advised;
+
+void sw_adopt_dump_advised(void)
+{
+    atomic_store(&dump_advised, true);
+}
+
 /* Adopts whole pages of private memory. NULL, with the reason, if that did not work. */
 struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, uint64_t end,
                                     int prot, enum sw_adopt_reason *why)
 {
-    struct sw_segment *segment = calloc(1, sizeof(*segment));
+    struct sw_segment *segment = sw_segment_new();
     *why = SW_ADOPT_FAILED;
     if (!segment)
         return NULL;
@@ -130,7 +267,7 @@ struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, 
     enum sw_adopt_reason reason = segment_back(segment);
     if (reason != SW_ADOPT_OK) {
         *why = reason;
-        free(segment);
+        sw_segment_delete(segment);
         return NULL;
     }
     if (sw_park_reserve(segment)) {
@@ -138,12 +275,15 @@ struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, 
         return NULL;
     }
     uint64_t done = 0;
+    sw_segments_lock();
+    sw_segments_add(segment); /* before pages move, for who asks whether they may (withdraw.c) */
+    sw_segments_unlock();
+    const bool undumped = atomic_load(&dump_advised) && sw_vma_has_flag(start, " dd");
     guard->before(start, end - start);
     int rc = sw_pages_take(segment, uffd, prot, &done);
     guard->after();
-    sw_segments_lock();
-    sw_segments_add(segment);
-    sw_segments_unlock();
+    if (undumped)
+        madvise((void *)(uintptr_t)start, end - start, MADV_DONTDUMP);
     if (rc) {
         sw_info("adoption of %llu bytes stopped after %llu: %s",
                 (unsigned long long)segment->len_bytes, (unsigned long long)done, strerror(-rc));
@@ -162,9 +302,10 @@ struct sw_segment *sw_segment_share(const struct sw_vma *vma)
         return NULL;
     struct stat st;
     uint64_t page = (uint64_t)getpagesize();
-    struct sw_segment *segment = calloc(1, sizeof(*segment));
+    struct sw_segment *segment = sw_segment_new();
     if (!segment || fstat(fd, &st) || (uint64_t)st.st_size <= vma->offset) {
-        free(segment);
+        if (segment)
+            sw_segment_delete(segment);
         close(fd);
         return NULL;
     }
@@ -185,8 +326,7 @@ struct sw_segment *sw_segment_share(const struct sw_vma *vma)
 void sw_segment_finish(struct sw_segment *segment)
 {
     struct sw_uffd uffd;
-    bool movable =
-        segment->kind == SW_SEGMENT_ADOPTED && !sw_pinned_possible() && !sw_uffd_open(&uffd);
+    bool movable = segment->kind == SW_SEGMENT_ADOPTED && may_move(&uffd);
     if (!sw_segment_release(segment, movable ? &uffd : NULL))
         sw_debug("segment %u stays shared for now", segment->id);
     if (movable)

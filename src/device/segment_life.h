@@ -30,6 +30,16 @@ bool sw_segment_release(struct sw_segment *segment, const struct sw_uffd *uffd);
 /* The same, finding out itself whether pages may be moved. */
 void sw_segment_finish(struct sw_segment *segment);
 
+/* What the program does to memory of its own, done to what is adopted of [va, end); regions over it
+ * are reached by lower rungs from then on.
+ *  - withdraw: moves the pages back, to be changed as private memory; false: some stay shared;
+ *  - discard: empty private memory takes their place, as by MADV_DONTNEED, up to the first part
+ *    that is locked, unless locked_too;
+ *  - advise: the mapping that comes back one day is advised, and what is private between. */
+bool sw_segments_withdraw(uint64_t va, uint64_t end);
+void sw_segments_discard(uint64_t va, uint64_t end, bool locked_too);
+void sw_segments_advise(uint64_t va, uint64_t end, int advice);
+
 /* Tries again with one remainder, each time another one. */
 void sw_segment_retry_remainder(void);
 

@@ -2,7 +2,6 @@
 #include "device/shared_file.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +10,8 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "base/dents.h"
 
 static bool is_file_of(const struct stat *st, const struct sw_vma *vma)
 {
@@ -55,16 +56,16 @@ static int open_own(int own, const struct sw_vma *vma)
 
 static int open_among_own(const struct sw_vma *vma)
 {
-    DIR *fds = opendir("/proc/self/fd");
-    if (!fds)
+    struct sw_dents fds;
+    if (sw_dents_open(&fds, "/proc/self/fd"))
         return -1;
     int found = -1;
-    struct dirent *entry;
-    while (found < 0 && (entry = readdir(fds))) {
-        if (entry_is_file_of(dirfd(fds), entry->d_name, vma))
-            found = open_own(atoi(entry->d_name), vma);
+    const char *name;
+    while (found < 0 && (name = sw_dents_next(&fds))) {
+        if (entry_is_file_of(fds.fd, name, vma))
+            found = open_own(atoi(name), vma);
     }
-    closedir(fds);
+    sw_dents_close(&fds);
     return found;
 }
 

@@ -8,7 +8,6 @@
 #include "device/thread_memory.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <link.h>
 #include <linux/futex.h>
@@ -17,6 +16,8 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/dents.h"
 
 /* Around the stack pointer, for stacks that are no thread's (coroutines): what page moving itself
  * may need, and what its caller has in use. */
@@ -122,16 +123,21 @@ static void search_thread(struct search *search, pid_t tid)
 
 static bool search_threads(struct search *search)
 {
-    DIR *tasks = opendir("/proc/self/task");
-    if (!tasks)
+    struct sw_dents tasks;
+    if (sw_dents_open(&tasks, "/proc/self/task"))
         return false;
-    struct dirent *entry;
-    while ((entry = readdir(tasks))) {
-        if (isdigit((unsigned char)entry->d_name[0]))
-            search_thread(search, (pid_t)atoi(entry->d_name));
+    const char *name;
+    while ((name = sw_dents_next(&tasks))) {
+        if (isdigit((unsigned char)name[0]))
+            search_thread(search, (pid_t)atoi(name));
     }
-    closedir(tasks);
+    sw_dents_close(&tasks);
     return true;
+}
+
+void sw_thread_memory_prepare(void)
+{
+    pthread_once(&block.once, block_measure);
 }
 
 bool sw_thread_memory_next(const struct sw_vma *vma, uint64_t start, uint64_t end, uint64_t *from,

@@ -12,6 +12,9 @@
 
 #include "device/vma.h"
 
+/* Measures what is measured once. Takes the loader's lock, so not with the move lock held. */
+void sw_thread_memory_prepare(void);
+
 /* Finds the lowest thread memory within [start, end) of `vma`: stores its bounds (page-rounded,
  * within [start, end)). False if there is none. When the threads cannot be listed, all of it is
  * taken for thread memory. */

@@ -167,3 +167,23 @@ int sw_vma_next(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma *out)
     }
     return text_next(reader, addr, out);
 }
+
+bool sw_vma_has_flag(uint64_t va, const char *flag)
+{
+    struct sw_vma_reader reader = {.name = ""};
+    struct sw_vma vma = {0};
+    char *line;
+    const char *name, *flags = NULL;
+    reader.fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+    if (reader.fd < 0)
+        return false;
+    while (!flags && vma.start <= va && text_line(&reader, &line) == 1) {
+        if (!strncmp(line, "VmFlags:", 8) && vma.start <= va && va < vma.end)
+            flags = line;
+        else
+            sw_vma_parse(line, &vma, &name);
+    }
+    const bool has = flags && strstr(flags, flag);
+    sw_vma_close(&reader);
+    return has;
+}

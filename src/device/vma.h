@@ -50,6 +50,10 @@ void sw_vma_close(struct sw_vma_reader *reader);
  * 1: found, 0: there is none, negative errno. */
 int sw_vma_next(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma *out);
 
+/* Whether the mapping at `va` has a flag of /proc/self/smaps, such as "dd" (MADV_DONTDUMP). Slow:
+ * the kernel counts the pages of all mappings below. */
+bool sw_vma_has_flag(uint64_t va, const char *flag);
+
 /* One line of /proc/self/maps without its newline; *name points into it. False if malformed. */
 bool sw_vma_parse(const char *line, struct sw_vma *out, const char **name);
 

@@ -566,8 +566,7 @@ static void free_unused(void)
     }
     for (struct sw_inbox **at = &sw_direct.inboxes; *at;) {
         struct sw_inbox *inbox = *at;
-        if (sw_inbox_unused(inbox)) {
-            *at = inbox->next;
+        if (sw_inbox_unlink_unused(at)) {
             sw_inbox_free(inbox);
         } else {
             at = &inbox->next;

@@ -47,6 +47,7 @@ void sw_direct_fork_child(void)
     sw_datagram_receive_fork_child();
     sw_multicast_fork_child();
     pthread_mutex_init(&sw_direct.lock, NULL);
+    sw_direct.list_lock = (struct sw_lock){0};
     close(sw_direct.listener);
     for (struct sw_peer *peer = sw_direct.peers, *next; peer; peer = next) {
         next = peer->next;

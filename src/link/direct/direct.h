@@ -88,11 +88,11 @@ struct sw_inbox {
     int datagrams; /* index of its ring among those that are received from; -1: none was free */
     int fd;
     uint8_t *base;
-    uint64_t client_nonce; /* 0: nobody attached yet */
-    int socket;            /* of the attached client, or -1 */
-    atomic_bool dead;      /* its client is gone: no more writers */
-    atomic_bool stopped;   /* when last waited for, its client was stopped inside an access */
-    uint32_t users;        /* blocks in use */
+    uint64_t client_nonce;  /* 0: nobody attached yet */
+    int socket;             /* of the attached client, or -1 */
+    atomic_bool dead;       /* its client is gone: no more writers */
+    atomic_bool stopped;    /* when last waited for, its client was stopped inside an access */
+    _Atomic uint32_t users; /* blocks in use, and who waits for its client */
     uint32_t
         turn; /* where the search for a free block goes on, so that one is not used again soon */
     uint64_t used[SW_INBOX_BLOCKS / 64];
@@ -207,7 +207,10 @@ static inline struct sw_target_qp sw_remote_own(const struct sw_direct_qp *d)
 }
 
 struct sw_direct {
-    pthread_mutex_t lock; /* peers, inboxes; leaf but for peer->lock */
+    pthread_mutex_t lock; /* peers, inboxes; leaf but for peer->lock and list_lock */
+    /* The list of inboxes, for who waits for all clients: he may be inside an allocator, so nothing
+     * is allocated under it. An inbox leaves the list under both locks, without users. */
+    struct sw_lock list_lock;
     struct sw_direct_modes modes;
     bool off;
     struct sw_peer *peers;
@@ -259,6 +262,8 @@ void sw_peer_free(struct sw_peer *peer);
 struct sw_inbox *sw_inbox_get(uint32_t slot); /* direct.lock held */
 /* True if it may be freed; direct.lock held. The engine does it. */
 bool sw_inbox_unused(const struct sw_inbox *inbox);
+/* Takes the inbox that *at refers to out of the list if it is unused; direct.lock held. */
+bool sw_inbox_unlink_unused(struct sw_inbox **at);
 void sw_inbox_free(struct sw_inbox *inbox);
 /* A zeroed block for a QP towards that slot. */
 int sw_inbox_take(uint32_t slot, struct sw_inbox **inbox, uint32_t *index);

@@ -91,9 +91,21 @@ static struct sw_inbox *create(uint32_t slot)
     }
     ((struct sw_inbox_header *)inbox->base)->probe_read = sw_nic.nonce;
     sw_datagram_open(inbox);
+    sw_lock_acquire(&sw_direct.list_lock);
     inbox->next = sw_direct.inboxes;
     sw_direct.inboxes = inbox;
+    sw_lock_release(&sw_direct.list_lock);
     return inbox;
+}
+
+bool sw_inbox_unlink_unused(struct sw_inbox **at)
+{
+    sw_lock_acquire(&sw_direct.list_lock);
+    const bool unused = sw_inbox_unused(*at);
+    if (unused)
+        *at = (*at)->next;
+    sw_lock_release(&sw_direct.list_lock);
+    return unused;
 }
 
 /* direct.lock held. A dead client's inbox is not handed out again. */
@@ -253,15 +265,15 @@ static void wait_client(struct sw_inbox *inbox)
 
 void sw_inbox_wait_all(void)
 {
-    pthread_mutex_lock(&sw_direct.lock);
+    sw_lock_acquire(&sw_direct.list_lock);
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next) {
         inbox->users++; /* keeps it, so that one stopped client does not hold up the engine */
-        pthread_mutex_unlock(&sw_direct.lock);
+        sw_lock_release(&sw_direct.list_lock);
         wait_client(inbox);
-        pthread_mutex_lock(&sw_direct.lock);
+        sw_lock_acquire(&sw_direct.list_lock);
         inbox->users--;
     }
-    pthread_mutex_unlock(&sw_direct.lock);
+    sw_lock_release(&sw_direct.list_lock);
 }
 
 bool sw_inbox_unused(const struct sw_inbox *inbox)
