@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "device/adopt.h"
 #include "device/mr_impl.h"
 #include "device/persist.h"
@@ -77,8 +78,8 @@ void sw_mr_table_unlock(void)
 
 static int claim_locked(struct sw_mr *mr)
 {
-    for (uint32_t tried = 0; tried < SW_MAX_MR; tried++) {
-        uint32_t index = sw_nic.mr_next++ % SW_MAX_MR;
+    for (uint32_t tried = 0; tried < sw_draw_all(&sw_nic.mr_draw); tried++) {
+        uint32_t index = sw_draw(&sw_nic.mr_draw);
         if (index == 0 || sw_nic.mrs[index])
             continue; /* a key of 0 is never valid */
         sw_nic.mrs[index] = mr;
@@ -191,6 +192,17 @@ void sw_mr_published(uint32_t index, uint32_t seen)
         cut_entry(&sw_nic.pub->mrs[index], 0, UINT64_MAX);
 }
 
+uint32_t sw_mr_draw_key(uint32_t index)
+{
+    struct sw_pub_mr *entry = &sw_nic.pub->mrs[index];
+    uint32_t key;
+    do
+        key = sw_key_make(index, (uint32_t)sw_random64());
+    while (key == entry->key_before);
+    entry->key_before = key;
+    return key;
+}
+
 int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, unsigned int access,
               struct sw_mr **out)
 {
@@ -219,7 +231,7 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
 
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
     uint32_t gen = sw_mr_generation();
-    mr->key = mr->index << 8 | (gen & 0xff);
+    mr->key = sw_mr_draw_key(mr->index);
     entry->access = access | SW_PUB_LOCAL_USE;
     entry->kind = SW_PUB_REGION;
     entry->qpn = 0;
@@ -228,7 +240,8 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     entry->iova = iova;
     entry->len_bytes = len_bytes;
     entry->va = va;
-    atomic_store_explicit(&sw_nic.pub->header.mr_last, mr->index, memory_order_relaxed);
+    atomic_store_explicit(&sw_nic.pub->header.mr_last, sw_draw_block_last(mr->index),
+                          memory_order_relaxed);
     struct parts parts; /* of local-only regions too: a peer's SEND is placed into them */
     const uint32_t seen = sw_mr_revocations();
     get_parts(&parts, va, len_bytes, access);
@@ -334,11 +347,8 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
         entry->pd = mr->pd->id;
     }
     uint32_t gen = sw_mr_generation();
-    if (moves) { /* a request that is half done must not go on in other memory */
-        while ((gen & 0xff) == (mr->key & 0xff))
-            gen = sw_mr_generation();
-        mr->key = mr->index << 8 | (gen & 0xff);
-    }
+    if (moves) /* a request that is half done must not go on in other memory */
+        mr->key = sw_mr_draw_key(mr->index);
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
     sw_mr_published(mr->index, seen);
     put_segments(old, old_count);

@@ -20,13 +20,14 @@ struct sw_mr {
     struct sw_segment *segments[SW_MR_EXTENTS];
 };
 
-/* sw_nic.mrs, mr_next and what binds windows to regions. Taken after any other lock of the device;
+/* sw_nic.mrs, mr_draw and what binds windows to regions. Taken after any other lock of the device;
  * may be held while peers' accesses are waited for. */
 void sw_mr_table_lock(void);
 void sw_mr_table_unlock(void);
 int sw_mr_claim(struct sw_mr *mr); /* gives it an index; -ENOMEM: the table is full */
 void sw_mr_release(struct sw_mr *mr);
-uint32_t sw_mr_generation(void); /* for the next key or key word */
+uint32_t sw_mr_generation(void);         /* for the next key word */
+uint32_t sw_mr_draw_key(uint32_t index); /* another one than before */
 
 /* Cuts all extents short of [va, va + len): from then on peers do not map it. Without a lock, as an
  * allocator may wait for it. An entry that is being published meanwhile is cut by its publisher,
@@ -67,8 +68,6 @@ bool sw_null_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint
 static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need,
                                   uint8_t **va)
 {
-    if (sge->lkey >> 8 >= SW_MAX_MR)
-        return false;
     const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     need |= SW_PUB_LOCAL_USE;

@@ -29,10 +29,12 @@ static struct sw_pub_mr *entry_of(const struct sw_mw *mw)
     return &sw_nic.pub->mrs[mw->slot.index];
 }
 
-/* The window or region that a key is of, whether the key is valid or not. The table is locked. */
+/* The window or region that a key is of, but for the 8 bits that the program of a window chooses,
+ * and whether the key is valid or not. The table is locked. */
 static struct sw_mr *slot_of(uint32_t key)
 {
-    return key >> 8 < SW_MAX_MR ? sw_nic.mrs[sw_key_index(key)] : NULL;
+    struct sw_mr *slot = sw_nic.mrs[sw_key_index(key)];
+    return slot && slot->key >> 8 == key >> 8 ? slot : NULL;
 }
 
 static struct sw_mw *window_of(uint32_t key)
@@ -87,7 +89,7 @@ int sw_mw_alloc(struct sw_pd *pd, enum ibv_mw_type type, struct sw_mw **out)
         free(mw);
         return rc;
     }
-    mw->slot.key = mw->slot.index << 8 | (sw_mr_generation() & 0xff);
+    mw->slot.key = sw_mr_draw_key(mw->slot.index);
     sw_pd_ref(pd);
     *out = mw;
     return 0;

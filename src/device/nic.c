@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/shm.h"
 #include "device/context_impl.h"
 #include "device/counters.h"
@@ -75,14 +75,6 @@ static void fill_header(void)
     header->magic = SW_PUB_MAGIC;
 }
 
-static uint32_t random_below(uint32_t limit)
-{
-    uint32_t value = 0;
-    if (getrandom(&value, sizeof(value), GRND_NONBLOCK) != sizeof(value))
-        value = (uint32_t)getpid() * 2654435761u;
-    return value % limit;
-}
-
 /* Tables live as long as the process; slot and engine are claimed again in a forked child. */
 static int start_locked(void)
 {
@@ -93,9 +85,7 @@ static int start_locked(void)
             return rc;
         seal_tables();
     }
-    if (getrandom(&sw_nic.nonce, sizeof(sw_nic.nonce), GRND_NONBLOCK) != sizeof(sw_nic.nonce))
-        sw_nic.nonce = (uint64_t)getpid() << 32 | random_below(UINT32_MAX);
-    sw_nic.nonce |= 1;
+    sw_nic.nonce = sw_random64() | 1;
     rc = sw_nic.link->start();
     if (rc)
         return rc;
@@ -167,7 +157,9 @@ static int allocate_once(void)
     }
     rq_free_list->offset = offsetof(struct sw_pub, rq_arena);
     rq_free_list->len_bytes = SW_PUB_RQ_BYTES;
-    sw_nic.qp_next = random_below(SW_MAX_QP);
+    sw_draw_start(&sw_nic.qp_draw, SW_MAX_QP);
+    sw_draw_start(&sw_nic.mr_draw, SW_MAX_MR);
+    sw_draw_start(&sw_nic.srq_draw, SW_MAX_SRQ);
     pthread_atfork(fork_prepare, fork_parent, fork_child);
     sw_move_gate_install();
     sw_nic.started = true;
@@ -186,8 +178,8 @@ int sw_nic_start(void)
 
 int sw_nic_claim_qp(struct sw_qp *qp)
 {
-    for (uint32_t tried = 0; tried < SW_MAX_QP; tried++) {
-        uint32_t index = sw_nic.qp_next++ % SW_MAX_QP;
+    for (uint32_t tried = 0; tried < sw_draw_all(&sw_nic.qp_draw); tried++) {
+        uint32_t index = sw_draw(&sw_nic.qp_draw);
         if (!sw_nic.qps[index]) {
             sw_nic.qps[index] = qp;
             sw_qp_set_add(&sw_nic.qp_set, index);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device/draw.h"
 #include "device/pub.h"
 #include "device/qp_set.h"
 
@@ -100,7 +101,8 @@ struct sw_nic {
     struct sw_context *contexts; /* list, for port events */
     struct sw_qp **qps;          /* [SW_MAX_QP] */
     struct sw_mr **mrs;          /* [SW_MAX_MR] */
-    uint32_t qp_next, mr_next, cq_next;
+    struct sw_draw qp_draw, mr_draw, srq_draw;
+    uint32_t cq_next;
     atomic_uint wired;       /* QPs that may receive from other hosts for any CQ */
     uint32_t qp_created;     /* ever */
     struct sw_qp_set qp_set; /* which of `qps` are there, ... */

@@ -62,7 +62,7 @@ int sw_mr_reg_null(struct sw_pd *pd, struct sw_mr **out)
     uint32_t gen = sw_mr_generation();
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
     mr->pd = pd;
-    mr->key = mr->index << 8 | (gen & 0xff);
+    mr->key = sw_mr_draw_key(mr->index);
     sw_pd_ref(pd);
     entry->access = IBV_ACCESS_LOCAL_WRITE; /* not SW_PUB_LOCAL_USE: there is no address */
     entry->kind = SW_PUB_NULL;
@@ -78,7 +78,7 @@ int sw_mr_reg_null(struct sw_pd *pd, struct sw_mr **out)
 
 bool sw_null_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va)
 {
-    if (sge->lkey >> 8 >= SW_MAX_MR || sge->length > SW_MAX_MSG_BYTES)
+    if (sge->length > SW_MAX_MSG_BYTES)
         return false;
     const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);

@@ -14,8 +14,6 @@
 
 int sw_mr_prefetch(struct sw_pd *pd, const struct ibv_sge *sge, bool for_write)
 {
-    if (sge->lkey >> 8 >= SW_MAX_MR)
-        return -EINVAL;
     const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     if (word == 0 || (uint32_t)word != sge->lkey || mr->kind != SW_PUB_REGION ||

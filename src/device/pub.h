@@ -52,7 +52,7 @@ struct sw_pub_header {
     uint32_t pid;
     _Atomic uint32_t moving; /* 1 while pages of the following range move: device/move_gate.h */
     _Atomic uint64_t moving_va, moving_end;
-    _Atomic uint32_t mr_last; /* index of the latest region; indices are handed out in order */
+    _Atomic uint32_t mr_last; /* end of the latest region's block: blocks come in order (draw.h) */
     uint32_t pad[3];
 };
 static_assert(sizeof(struct sw_pub_header) == 64, "shared layout");
@@ -87,10 +87,11 @@ struct sw_pub_mr {
     uint64_t len_bytes;
     uint64_t va;
     uint32_t extent_count;
-    uint32_t kind;    /* enum sw_pub_mr_kind */
-    uint32_t qpn;     /* the only QP it may be used through; 0: any of the PD */
-    uint32_t persist; /* enum sw_persist, for its owner, where access has FLUSH_PERSISTENT */
-    uint32_t pad[2];
+    uint32_t kind;       /* enum sw_pub_mr_kind */
+    uint32_t qpn;        /* the only QP it may be used through; 0: any of the PD */
+    uint32_t persist;    /* enum sw_persist, for its owner, where access has FLUSH_PERSISTENT */
+    uint32_t key_before; /* of its owner: the last key that was drawn for this entry */
+    uint32_t pad;
     struct sw_pub_extent extents[SW_MR_EXTENTS];
 };
 static_assert(sizeof(struct sw_pub_extent) == 32, "shared layout");
@@ -188,6 +189,12 @@ static inline uint32_t sw_qpn_index(uint32_t qpn)
 static inline uint32_t sw_srq_index(uint32_t srq_num) /* numbers are made as QPNs are */
 {
     return srq_num & (SW_MAX_SRQ - 1);
+}
+/* A key names its entry by its middle 16 bits. The other ones nobody can foresee; the low 8 of a
+ * window's the program may choose (IBTA Vol1 10.6.7.2.2). */
+static inline uint32_t sw_key_make(uint32_t index, uint32_t random)
+{
+    return (random & 0xff0000ff) | index << 8;
 }
 static inline uint32_t sw_key_index(uint32_t key)
 {

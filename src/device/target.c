@@ -41,8 +41,6 @@ static inline enum sw_verdict find(const struct sw_pub *pub, uint32_t key, uint3
 {
     if ((qp.access & need) != need)
         return SW_NAK_INVALID; /* the QP does not admit the operation at all: IBTA Vol1 9.7.4.1.4 */
-    if (key >> 8 >= SW_MAX_MR)
-        return SW_NAK_ACCESS;
     const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(key)];
     uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     if (seen == 0 || (uint32_t)seen != key)
@@ -103,8 +101,6 @@ enum sw_verdict sw_target_check_flush(const struct sw_pub *pub, struct sw_target
 enum sw_verdict sw_target_check_invalidate(const struct sw_pub *pub, uint32_t key,
                                            struct sw_target_qp qp)
 {
-    if (key >> 8 >= SW_MAX_MR)
-        return SW_NAK_ACCESS;
     const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(key)];
     uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     bool known = seen != 0 && (uint32_t)seen == key;

@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/random.h"
 #include "device/context.h"
 #include "device/cq_impl.h"
 #include "device/nic.h"
@@ -39,8 +39,7 @@ static int name_domain(struct sw_xrcd *xrcd, struct sw_context *ctx, int fd)
     struct sw_netdev_info netdev;
     xrcd->inode = xrcd->announcement = -1;
     if (fd == -1) {
-        if (getrandom(xrcd->name.id, sizeof(xrcd->name.id), 0) != sizeof(xrcd->name.id))
-            return -EIO;
+        sw_random_fill(xrcd->name.id, sizeof(xrcd->name.id));
         xrcd->name.id[1] |= ANONYMOUS;
         return 0;
     }
@@ -205,9 +204,8 @@ static int attach_all(struct sw_xrcd *xrcd, struct sw_cq *cq)
 
 static uint32_t claim_number(struct sw_srq *srq)
 {
-    static uint32_t next;
-    for (uint32_t tried = 0; tried < SW_MAX_SRQ; tried++) {
-        uint32_t index = next++ % SW_MAX_SRQ; /* not handed out again at once */
+    for (uint32_t tried = 0; tried < sw_draw_all(&sw_nic.srq_draw); tried++) {
+        uint32_t index = sw_draw(&sw_nic.srq_draw);
         if (!atomic_load(&numbered[index])) {
             atomic_store(&numbered[index], srq);
             return sw_qpn_make(sw_nic.slot, index);

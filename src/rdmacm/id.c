@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "base/clock.h"
-#include "base/mix.h"
+#include "base/random.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/service.h"
 
@@ -36,10 +34,7 @@ static int claim(struct table *table, void *entry, uint32_t *handle)
 
 static uint32_t random_psn(void)
 {
-    static uint64_t state;
-    if (!state && getrandom(&state, sizeof(state), GRND_NONBLOCK) != sizeof(state))
-        state = sw_clock_ns();
-    return (uint32_t)sw_mix(++state) & 0xffffff;
+    return (uint32_t)sw_random64() & 0xffffff;
 }
 
 static void enter_channel(struct sw_ucm_id *id, struct sw_ucm_channel *channel)

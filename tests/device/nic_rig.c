@@ -7,6 +7,14 @@
 
 struct rig_log rig_log;
 
+void rig_draw_next(struct sw_draw *draw, uint32_t index)
+{
+    uint32_t place = 0;
+    while (draw->order[place] != index % SW_DRAW_BLOCK)
+        place++;
+    draw->next = index - index % SW_DRAW_BLOCK + place;
+}
+
 static int link_start(void)
 {
     rig_log.starts++;

@@ -39,6 +39,9 @@ struct rig_log {
 };
 extern struct rig_log rig_log;
 
+/* The next index that is drawn is this one. */
+void rig_draw_next(struct sw_draw *draw, uint32_t index);
+
 struct rig {
     struct sw_context *ctx;
     struct sw_pd *pd;

@@ -122,6 +122,70 @@ static void sw_mr_reg__zero_based_and_empty(void **state)
     sw_mr_dereg(mr);
 }
 
+/* Nobody foresees a key: of 1,000 that are drawn each bit but those of the index is set in a half,
+ * and one in 65,536 of the pairs differs in the index alone. */
+static void sw_mr_draw_key__cannot_be_foreseen(void **state)
+{
+    enum { COUNT = 1000 };
+    struct rig *rig = *state;
+    uint8_t bytes[8];
+    static uint32_t keys[COUNT];
+    int set[32] = {0}, alike = 0, counting = 0;
+    for (int i = 0; i < COUNT; i++) {
+        struct sw_mr *mr = rig_mr(rig, bytes, 8, 0);
+        keys[i] = sw_mr_key(mr);
+        for (int bit = 0; bit < 32; bit++)
+            set[bit] += keys[i] >> bit & 1;
+        for (int j = 0; j < i; j++)
+            alike += sw_key_make(0, keys[i]) == sw_key_make(0, keys[j]);
+        counting += i && sw_key_index(keys[i]) == sw_key_index(keys[i - 1]) + 1;
+        sw_mr_dereg(mr);
+    }
+    for (int bit = 0; bit < 32; bit++) /* 8 times the standard deviation to either side */
+        assert_true((bit >= 8 && bit < 24) || (set[bit] > 370 && set[bit] < 630));
+    assert_true(alike < 60);     /* 7.6 are expected */
+    assert_true(counting < 130); /* 1 of 32: 31 */
+}
+
+/* As few pages as when they are counted, and none twice before all were there. */
+static void sw_draw__goes_from_block_to_block(void **state)
+{
+    (void)state;
+    enum { LIMIT = 1024 };
+    static uint8_t seen[LIMIT];
+    struct sw_draw draw;
+    uint32_t first = 0, same_start = 0;
+    memset(seen, 0, sizeof(seen));
+    for (int round = 0; round < 20; round++) {
+        sw_draw_start(&draw, LIMIT);
+        same_start += round && draw.next == first;
+        first = draw.next;
+    }
+    assert_true(same_start < 12); /* 0.6 of 19 are expected */
+    for (uint32_t i = 0; i < LIMIT; i++) {
+        uint32_t index = sw_draw(&draw);
+        assert_true(index < LIMIT);
+        assert_int_equal(index / SW_DRAW_BLOCK, (first + i) % LIMIT / SW_DRAW_BLOCK);
+        assert_int_equal(seen[index]++, 0);
+    }
+}
+
+/* Also when it begins within a block. */
+static void sw_draw_all__brings_each_index(void **state)
+{
+    (void)state;
+    static uint8_t seen[64];
+    struct sw_draw draw;
+    memset(seen, 0, sizeof(seen));
+    sw_draw_start(&draw, 64);
+    for (int i = 0; i < 7; i++)
+        sw_draw(&draw);
+    for (uint32_t i = 0; i < sw_draw_all(&draw); i++)
+        seen[sw_draw(&draw)] = 1;
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(seen[i], 1);
+}
+
 /* Each registration has a key of its own, also of the same memory; a key does not come back soon,
  * and the first table entry stays free so that 0 is never one. */
 static void sw_mr_reg__keys(void **state)
@@ -133,7 +197,7 @@ static void sw_mr_reg__keys(void **state)
     for (int i = 0; i < 1000; i++) {
         struct sw_mr *mr = rig_mr(rig, bytes, 8, 0);
         uint32_t key = sw_mr_key(mr);
-        assert_true(key >> 8 >= 1 && key >> 8 < SW_MAX_MR);
+        assert_true(sw_key_index(key) >= 1);
         assert_int_not_equal(key, before);
         assert_int_not_equal(key >> 8, sw_mr_key(kept) >> 8);
         before = key;
@@ -146,13 +210,15 @@ static void sw_mr_reg__the_table_goes_round(void **state)
 {
     struct rig *rig = *state;
     uint8_t bytes[8];
-    sw_nic.mr_next = UINT32_MAX; /* wraps with the index at the table's end */
+    /* At the table's end, in the last of its blocks. */
+    sw_nic.mr_draw.next = UINT32_MAX;
     struct sw_mr *last = rig_mr(rig, bytes, 8, 0), *first = rig_mr(rig, bytes, 8, 0);
-    assert_int_equal(sw_mr_key(last) >> 8, SW_MAX_MR - 1);
-    assert_int_equal(sw_mr_key(first) >> 8, 1);
+    assert_int_equal(last->index / SW_DRAW_BLOCK, SW_MAX_MR / SW_DRAW_BLOCK - 1);
+    assert_int_equal(first->index / SW_DRAW_BLOCK, 0);
+    assert_int_not_equal(first->index, 0);
     uint32_t stale = sw_mr_key(last), word = (uint32_t)last->index;
     sw_mr_dereg(last);
-    sw_nic.mr_next = word; /* the same entry again */
+    rig_draw_next(&sw_nic.mr_draw, word); /* the same entry again */
     last = rig_mr(rig, bytes, 8, 0);
     assert_int_equal(last->index, word);
     assert_int_not_equal(sw_mr_key(last), stale);
@@ -247,6 +313,9 @@ int main(void)
         rig_test(sw_mr_reg__protection_of_the_memory),
         rig_test(sw_mr_reg__publishes),
         rig_test(sw_mr_reg__zero_based_and_empty),
+        rig_test(sw_mr_draw_key__cannot_be_foreseen),
+        rig_test(sw_draw__goes_from_block_to_block),
+        rig_test(sw_draw_all__brings_each_index),
         rig_test(sw_mr_reg__keys),
         rig_test(sw_mr_reg__the_table_goes_round),
         rig_test(sw_mr_dereg__clears_then_waits),

@@ -110,6 +110,22 @@ static void sw_nic_fork__the_child_has_a_nic_of_its_own(void **state)
     sw_mr_dereg(parents_mr);
 }
 
+static void sw_nic_claim_qp__does_not_count(void **state)
+{
+    enum { COUNT = 500 };
+    (void)state;
+    static struct sw_qp qp;
+    int before = -2, counting = 0;
+    for (int i = 0; i < COUNT; i++) {
+        int index = sw_nic_claim_qp(&qp);
+        assert_true(index >= 0);
+        counting += index == before + 1;
+        before = index;
+        sw_nic_release_qp((uint32_t)index);
+    }
+    assert_true(counting < 80); /* 16 are expected */
+}
+
 static void sw_nic_claim_qp__all_and_not_again_at_once(void **state)
 {
     struct rig *rig = *state;
@@ -254,6 +270,7 @@ int main(void)
         rig_test(sw_nic_start__once),
         rig_test(sw_nic_start__tables_are_sealed),
         rig_test(sw_nic_fork__the_child_has_a_nic_of_its_own),
+        rig_test(sw_nic_claim_qp__does_not_count),
         rig_test(sw_nic_claim_qp__all_and_not_again_at_once),
         rig_test(sw_nic_claim_cq__all_of_them),
         rig_test(sw_nic_rq_alloc__whole_pages_in_the_arena),

@@ -81,7 +81,7 @@ static void sw_qp_create__nothing_is_left_of_the_entrys_last_owner(void **state)
     assert_int_equal(sw_qp_post_recv(qp, &wr, &bad), 0);
     assert_int_equal(atomic_load(&qp->pub->rq_posted), 1);
     sw_qp_destroy(qp);
-    sw_nic.qp_next = index; /* as after all the others */
+    rig_draw_next(&sw_nic.qp_draw, index); /* as after all the others */
     qp = rig_qp(rig, 1, 1, NULL);
     assert_int_equal(qp->index, index);
     assert_int_equal(atomic_load(&qp->pub->rq_posted), 0);

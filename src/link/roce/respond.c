@@ -352,7 +352,7 @@ bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, stru
     struct sw_inbound message = {.pd = r->qp->pd_id};
     uint8_t *va;
     uint32_t len_bytes = emission->packet.payload_len;
-    if (r->qp->xrcd && emission->rkey >> 8 < SW_MAX_MR) /* of which SRQ it was has been checked */
+    if (r->qp->xrcd) /* of which SRQ it was has been checked */
         message.pd = sw_nic.pub->mrs[sw_key_index(emission->rkey)].pd;
     if (sw_execute_check(r->qp, &message, IBV_ACCESS_REMOTE_READ, emission->rkey, emission->addr,
                          len_bytes, &va) != SW_ACK)
