@@ -51,11 +51,21 @@ static int claim_port(struct sw_ucm_id *id)
     return rc;
 }
 
+/* Whether the source stands for no device: a loopback's address does as little as the wildcard,
+ * also where the loopback has a device. The kernel has it so (cma_any_addr()), and libfabric looks
+ * for devices by an ID that is bound to 127.0.0.1. Datagrams are the exception: librdmacm's
+ * rsockets take the device of such an ID without a look, and crash on a kernel. */
+static bool names_no_device(const struct sw_ucm_id *id)
+{
+    return sw_address_is_any(&id->src) ||
+           (sw_address_is_loopback(&id->src) && id->port_space != RDMA_PS_UDP);
+}
+
 static int bind_checked(struct sw_ucm_id *id)
 {
     if (sw_address_is_link_local(&id->src) && !id->src.in6.sin6_scope_id)
         return -EINVAL;
-    int rc = sw_address_is_any(&id->src) ? 0 : sw_ucm_route_bind(id);
+    int rc = names_no_device(id) ? 0 : sw_ucm_route_bind(id);
     if (rc)
         return rc;
     if (!id->address_family_only_set)

@@ -59,8 +59,20 @@ def free_port():
 free_port.next = 10000 + os.getpid() * 64 % 20000
 
 
+def hears(port, pid):
+    """Whether a TCP socket of that network listens to the port."""
+    listens = re.compile(rf'^ *\d+: [0-9A-F]+:{port:04X} [0-9A-F]+:0000 0A ', re.M)
+    texts = []
+    for name in ('tcp', 'tcp6'):
+        with open(f'/proc/{pid}/net/{name}', encoding='ascii') as lines:
+            texts.append(lines.read())
+    return any(listens.search(text) for text in texts)
+
+
 def is_ready(space, port, pid):
     """Whether a process of that network listens to the port, or is in the group."""
+    if space == 'socket':
+        return hears(port, pid)
     wanted = GROUP if space == 'group' else f'@sidewire.cm.s{SPACES[space] << 16 | port:x}.'
     with open(f'/proc/{pid}/net/unix', encoding='ascii', errors='replace') as lines:
         return any(wanted in line for line in lines)
@@ -245,6 +257,8 @@ HOST_ROWS = [
     *PAIRS[8:9],
     ('riostream -b {host} -p {port} -S 65536 -C 100 -I 1 -T v', 'riostream -s {host} -p {port} -S 65536 -C 100 -I 1 -T v', 'tcp', r'64k', r'64k'),
 ]
+# libfabric's own: all sizes to 1 MiB, with every byte looked at; they meet over TCP first.
+FABRIC = ('fi_pingpong -p verbs -e msg -I 20 -c -B {port}', 'fi_pingpong -p verbs -e msg -I 20 -c -P {port} {host}', 'socket', r'1m +20', r'1m +20')
 MCKEY = ('mckey -m 239.1.2.3 -b {host} -C 20', 'mckey -m 239.1.2.3 -b {own} -C 20 -s', None, r'return status 0', r'return status 0')
 FAULTS = 'loss=3%,reorder=5%:1ms,dup=3%,seed=5'
 
@@ -255,6 +269,21 @@ def on_hosts(tools, row, family=4, **options):
     own, host = hosts.ADDRESSES if family == 4 else ('fd99::1', 'fd99::2')
     try:
         run_pair(tools, *row, host=host, own=own, wraps=(two.wrap[1], two.wrap[0]), **options)
+    finally:
+        two.close()
+
+
+def fabric_on_one_host(tools):
+    """fi_info lists connected endpoints on the device, but none on the loopback's, as with a kernel's devices; and they work."""
+    two = hosts.Hosts()
+    try:
+        listing = Process(tools.run('fi_info', '-p', 'verbs', '-t', 'FI_EP_MSG', wrap=two.wrap[0]))
+        listing.wait(time.monotonic() + pair.PATIENCE_S)
+        listing.end()
+        domains = set(re.findall(r'domain: (\S+)', listing.text()))
+        if domains != {two.device[0]}:
+            raise Failure(f'connected endpoints of {domains or "no device"}\n{listing.text()}')
+        run_pair(tools, *FABRIC, host=hosts.ADDRESSES[0], wraps=(two.wrap[0], two.wrap[0]))
     finally:
         two.close()
 
@@ -295,5 +324,7 @@ def host_cases():
     found += [('IPv6: rping', lambda tools: on_hosts(tools, PING, 6)), ('IPv4: udaddy', lambda tools: on_hosts(tools, UDADDY, port=7174)),
               ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in UDADDY), 6, port=7174)),
               ('IPv4: mckey', lambda tools: on_hosts(tools, MCKEY)), ('a client is killed', needs('rping', killed_client))]
+    found += [('fi_info, fi_pingpong on one host', needs('fi_pingpong', fabric_on_one_host)),
+              ('IPv4: fi_pingpong', needs('fi_pingpong', lambda tools: on_hosts(tools, FABRIC)))]
     found += [(f'IPv4, with {FAULTS}: {row[0].split()[0]}', lambda tools, row=row: on_hosts(tools, row, faults=FAULTS)) for row in HOST_ROWS[:2]]
     return found

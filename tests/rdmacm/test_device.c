@@ -53,6 +53,24 @@ static void is_removed(uint32_t id, uint32_t events_reported)
     assert_int_equal(rig_destroy(fd, id, NULL), ENOENT);
 }
 
+/* As a kernel's RoCE device, which has no subnet administrator. */
+static void bind__to_the_address_of_a_device_has_it(void **state)
+{
+    (void)state;
+    struct rdma_ucm_query_addr_resp address;
+    struct rig_resolve_ib_service in = {.service_id = 1, .flags = 1};
+    uint32_t id;
+    assert_int_equal(rig_create(fd, RDMA_PS_TCP, &id), 0);
+    assert_int_equal(rig_bind(fd, id, HOST, 0), 0);
+    assert_int_equal(rig_query_addr(fd, id, &address), 0);
+    assert_int_not_equal(address.node_guid, 0);
+    assert_int_equal(address.port_num, 1);
+    in.id = id;
+    assert_int_equal(rig_command(fd, RIG_CMD_RESOLVE_IB_SERVICE, &in, sizeof(in), 0), EOPNOTSUPP);
+    assert_int_equal(rig_destroy(fd, id, NULL), 0);
+    delete_interface();
+}
+
 static void removal__is_told_to_who_is_bound(void **state)
 {
     (void)state;
@@ -216,6 +234,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
+        TEST(bind__to_the_address_of_a_device_has_it),
         TEST(removal__is_told_to_who_is_bound),
         TEST(removal__ends_connections),
         TEST(removal__tells_a_peer_elsewhere),
