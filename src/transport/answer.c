@@ -282,23 +282,34 @@ static void receive_response(struct sw_requester *r, const struct sw_packet *pac
     gain_end(r, &before, rtt, now_ns);
 }
 
+/* Only what answers something that is on its way shows what the peer speaks. */
+static void learn_dialect(struct sw_requester *r, const struct sw_packet *packet)
+{
+    if (r->peer_selective || !r->config.offer_selective ||
+        !sw_selective_is_marked(packet->bth.reserved7))
+        return;
+    r->peer_selective = true;
+    /* The loss of a tail is found by a probe; silence is a peer without a processor rather. */
+    sw_requester_set_floor(r, SELECTIVE_FLOOR_FACTOR);
+}
+
+bool sw_requester_awaits(const struct sw_requester *r, uint32_t psn)
+{
+    return sw_flight_has(&r->flight, sw_seq_of(r->flight.una, psn));
+}
+
 void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet, uint64_t now_ns,
                           struct sw_progress *out)
 {
     *out = (struct sw_progress){.done = r->done};
     if (r->dead || r->config.service == SW_SERVICE_UC)
         return;
-    if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7) &&
-        !r->peer_selective) {
-        r->peer_selective = true;
-        /* The loss of a tail is found by a probe; silence is a peer without a processor rather. */
-        sw_requester_set_floor(r, SELECTIVE_FLOOR_FACTOR);
-    }
     uint32_t seq = sw_seq_of(r->flight.una, packet->bth.psn);
     if (!sw_flight_has(&r->flight, seq)) {
         r->counts.stale++; /* settled long ago, or never sent: 9.7.5.1.1 */
         return;
     }
+    learn_dialect(r, packet);
     bool has_aeth = packet->opcode->headers & SW_HEADER_AETH;
     enum sw_aeth_class class = sw_aeth_class_of(packet->aeth.syndrome);
     switch ((enum sw_packet_kind)packet->opcode->kind) {

@@ -120,6 +120,8 @@ static inline bool sw_requester_next(struct sw_requester *r, uint64_t now_ns,
  */
 uint64_t sw_requester_due_ns(const struct sw_requester *r);
 void sw_requester_tick(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out);
+/* Whether something of this PSN is on its way, which an answer may be to. */
+bool sw_requester_awaits(const struct sw_requester *r, uint32_t psn);
 void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet, uint64_t now_ns,
                           struct sw_progress *out);
 

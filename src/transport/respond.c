@@ -34,13 +34,39 @@ void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand,
         return;
     r->outstanding++;
     r->remark = SW_REMARK_NONE; /* the response acknowledges all before it */
-    if (!swaps)
-        return;
-    uint32_t slots = r->config.max_dest_rd_atomic;
-    r->saved[r->saved_next].seq = demand->seq;
-    r->saved[r->saved_next].original = original;
-    r->saved_next = (r->saved_next + 1) % slots;
-    r->saved_count += r->saved_count < slots;
+    r->done[r->done_next] = (struct sw_done){
+        .seq = demand->seq,
+        .count = demand->count,
+        .rkey = demand->rkey,
+        .kind = (uint8_t)demand->kind,
+        .addr = demand->addr,
+        .len_bytes = demand->total,
+        .original = original,
+    };
+    r->done_next = (r->done_next + 1) % SW_RESPONDER_RD_ATOMIC_MAX;
+    r->done_count += r->done_count < SW_RESPONDER_RD_ATOMIC_MAX;
+}
+
+/* Whether a request asks for what another asked for, or for a part of it: a requester asks again
+ * for what is missing. */
+static bool repeats(const struct sw_responder *r, const struct sw_demand *demand,
+                    const struct sw_done *done)
+{
+    const uint32_t into = demand->seq - done->seq; /* PSNs */
+    const uint64_t offset = (uint64_t)into << r->mtu_shift;
+    return into < done->count && demand->count <= done->count - into &&
+           (uint8_t)demand->kind == done->kind && demand->rkey == done->rkey &&
+           demand->addr == done->addr + offset && offset <= done->len_bytes &&
+           demand->total <= done->len_bytes - offset;
+}
+
+const struct sw_done *sw_responder_done(const struct sw_responder *r,
+                                        const struct sw_demand *demand)
+{
+    for (uint32_t i = 0; i < r->done_count; i++)
+        if (repeats(r, demand, &r->done[i]))
+            return &r->done[i];
+    return NULL;
 }
 
 void sw_responder_refuse_again(struct sw_responder *r, const struct sw_demand *demand,
@@ -52,15 +78,6 @@ void sw_responder_refuse_again(struct sw_responder *r, const struct sw_demand *d
     answer->syndrome = syndrome;
     answer->count = 1;
     answer->len_bytes = 0;
-}
-
-void sw_responder_replay(struct sw_responder *r, const struct sw_demand *demand)
-{
-    for (uint32_t i = 0; i < r->saved_count; i++)
-        if (r->saved[i].seq == demand->seq) {
-            sw_responder_answer(r, demand, r->saved[i].original);
-            return;
-        }
 }
 
 bool sw_responder_is_queued(const struct sw_responder *r, uint32_t seq)

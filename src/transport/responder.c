@@ -195,25 +195,12 @@ static bool admit_duplicate(struct sw_responder *r, const struct sw_packet *pack
             sw_responder_remark(r, SW_REMARK_ACK);
         return false;
     }
-    bool over = sw_seq_is_before(r->expected, seq + out->count);
-    if (over || r->answer_count == SW_RESPONDER_ANSWERS || sw_responder_is_queued(r, seq))
+    const struct sw_done *done = sw_responder_done(r, out);
+    if (!done || r->answer_count == SW_RESPONDER_ANSWERS || sw_responder_is_queued(r, seq))
         return false;
-    switch (out->kind) {
-    case SW_DEMAND_READ:
-        return out->total <= MESSAGE_MAX;
-    case SW_DEMAND_FLUSH:
+    if (out->kind == SW_DEMAND_READ || out->kind == SW_DEMAND_FLUSH)
         return true;
-    case SW_DEMAND_ATOMIC_WRITE:
-        sw_responder_answer(r, out, 0);
-        break;
-    case SW_DEMAND_CMP_SWAP:
-    case SW_DEMAND_FETCH_ADD:
-        sw_responder_replay(r, out);
-        break;
-    case SW_DEMAND_SEND:
-    case SW_DEMAND_WRITE:
-        break;
-    }
+    sw_responder_answer(r, out, done->original);
     return false;
 }
 
@@ -295,25 +282,76 @@ static bool admit_after_refusal(struct sw_responder *r, const struct sw_packet *
     return false;
 }
 
+/* How far from what is expected a PSN may be that the peer has sent. A Sidewire requester has so
+ * many on their way, with those that its READs take. */
+static uint32_t reach_of(const struct sw_responder *r)
+{
+    return r->peer_selective ? SW_FLIGHT_PACKETS : SW_RESPONDER_REACH_PLAIN;
+}
+
+static enum sw_place place_of(const struct sw_responder *r, const struct sw_packet *packet,
+                              uint32_t seq)
+{
+    struct sw_demand demand;
+    if (seq == r->expected)
+        return SW_PLACE_EXPECTED;
+    if (sw_seq_is_before(r->expected, seq))
+        return seq - r->expected < reach_of(r) ? SW_PLACE_EARLY : SW_PLACE_ASTRAY;
+    /* READs may take any number of PSNs. */
+    describe(r, packet, seq, &demand);
+    const bool is_known = is_answered(demand.kind) ? sw_responder_done(r, &demand) != NULL
+                                                   : r->expected - seq <= reach_of(r);
+    return is_known ? SW_PLACE_DUPLICATE : SW_PLACE_ASTRAY;
+}
+
+enum sw_place sw_responder_place(const struct sw_responder *r, const struct sw_packet *packet)
+{
+    return place_of(r, packet, sw_seq_of(r->expected, packet->bth.psn));
+}
+
+/* Only what is expected shows what the peer speaks: any other packet may be a stranger's. */
+static void learn_dialect(struct sw_responder *r, const struct sw_packet *packet)
+{
+    if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7))
+        r->peer_selective = true;
+}
+
+static bool admit_reliable(struct sw_responder *r, const struct sw_packet *packet,
+                           struct sw_demand *out)
+{
+    const uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
+    const enum sw_place place = place_of(r, packet, seq);
+    if (place == SW_PLACE_ASTRAY) {
+        r->counts.astray++;
+        return false;
+    }
+    if (r->dead)
+        return r->refusal && admit_after_refusal(r, packet, out);
+    switch (place) {
+    case SW_PLACE_EXPECTED:
+        learn_dialect(r, packet);
+        return admit_expected(r, packet, out);
+    case SW_PLACE_DUPLICATE:
+        return admit_duplicate(r, packet, seq, out);
+    case SW_PLACE_EARLY:
+        admit_early(r, packet, seq);
+        break;
+    case SW_PLACE_ASTRAY:
+        break;
+    }
+    return false;
+}
+
 bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,
                         struct sw_demand *out)
 {
     if (!packet->opcode->is_request || packet->opcode->service != r->config.service)
         return false;
     r->counts.packets++;
-    if (r->dead)
-        return r->refusal && admit_after_refusal(r, packet, out);
-    if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7))
-        r->peer_selective = true;
-    uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
-    if (r->config.service == SW_SERVICE_UC)
-        return admit_unreliable(r, packet, seq, now_ns, out);
-    if (seq == r->expected)
-        return admit_expected(r, packet, out);
-    if (sw_seq_is_before(seq, r->expected))
-        return admit_duplicate(r, packet, seq, out);
-    admit_early(r, packet, seq);
-    return false;
+    if (r->config.service != SW_SERVICE_UC)
+        return admit_reliable(r, packet, out);
+    const uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
+    return !r->dead && admit_unreliable(r, packet, seq, now_ns, out);
 }
 
 /* Nothing is kept, missing, or to be said but that all is well: a packet that is expected changes
@@ -361,7 +399,8 @@ uint32_t sw_responder_keep_run(struct sw_responder *r, const struct sw_packet_ru
 {
     const uint32_t seq = sw_seq_of(r->expected, run->first.bth.psn);
     if (r->dead || !r->peer_selective || r->config.service == SW_SERVICE_UC ||
-        run->first.opcode->service != r->config.service || !sw_seq_is_before(r->expected, seq))
+        run->first.opcode->service != r->config.service || !sw_seq_is_before(r->expected, seq) ||
+        seq + run->count - r->expected > SW_FLIGHT_PACKETS)
         return 0;
     struct sw_packet_run rest = *run;
     for (; rest.count; sw_packet_run_skip(&rest, 1))

@@ -25,6 +25,19 @@
 
 enum { SW_RESPONDER_RD_ATOMIC_MAX = 32, SW_RESPONDER_ANSWERS = 64 };
 
+/* How far from the expected PSN others than Sidewire may be, either way, to be believed to send or
+ * repeat something. rdma_rxe has 128 packets on their way; hardware at 400 Gb/s and 100 us some
+ * 5,000 of 1 KiB; and each READ that is not answered takes as many PSNs as its response. */
+#define SW_RESPONDER_REACH_PLAIN (1u << 15)
+
+/* Where the PSN of a request of a reliable connection lies. */
+enum sw_place {
+    SW_PLACE_EXPECTED,
+    SW_PLACE_DUPLICATE, /* executed before, and may be asked for again */
+    SW_PLACE_EARLY,     /* its sender may have it on its way, behind what is missing */
+    SW_PLACE_ASTRAY,    /* nothing the peer could have sent: IBTA Vol1 9.7.4.1's invalid region */
+};
+
 enum sw_demand_kind {
     SW_DEMAND_SEND,  /* payload goes to byte `offset` of the receive, which is taken at `first` and
                         completed at `last` */
@@ -91,11 +104,21 @@ struct sw_answer {
     uint64_t original;
 };
 
+/* A READ, atomic, ATOMIC WRITE or FLUSH that has been executed. */
+struct sw_done {
+    uint32_t seq, count;
+    uint32_t rkey;
+    uint8_t kind; /* enum sw_demand_kind */
+    uint64_t addr, len_bytes;
+    uint64_t original; /* what an atomic found */
+};
+
 /* What is to be said after all answers. */
 enum sw_remark { SW_REMARK_NONE, SW_REMARK_ACK, SW_REMARK_GAP, SW_REMARK_RNR, SW_REMARK_REFUSAL };
 
 struct sw_responder_counts {
     uint64_t packets, duplicates, early, kept, malformed, cnps;
+    uint64_t astray; /* enum sw_place, and duplicates that nothing is known of */
 };
 
 struct sw_responder {
@@ -126,12 +149,9 @@ struct sw_responder {
     uint32_t answer_head, answer_count,
         outstanding; /* the latter: answers that are no duplicates */
     struct sw_answer answers[SW_RESPONDER_ANSWERS];
-    /* What the last atomics found, for duplicates. */
-    uint32_t saved_next, saved_count;
-    struct {
-        uint32_t seq;
-        uint64_t original;
-    } saved[SW_RESPONDER_RD_ATOMIC_MAX];
+    /* The last requests that have an answer of their own: what may be asked for again. */
+    uint32_t done_next, done_count;
+    struct sw_done done[SW_RESPONDER_RD_ATOMIC_MAX];
     bool cnp_wanted;
     uint64_t cnp_next_ns;
     struct sw_congestion congestion;
@@ -148,6 +168,9 @@ void sw_responder_release(struct sw_responder *r);
 
 /* UC: the peer is known to have been connected again, and counts from its first PSN. */
 void sw_responder_begin_anew(struct sw_responder *r);
+
+/* Where a request packet of the connection's service lies; for RC and XRC. */
+enum sw_place sw_responder_place(const struct sw_responder *r, const struct sw_packet *packet);
 
 /* Takes a request packet. true: *out is to be carried out, and concluded before the next call. */
 bool sw_responder_admit(struct sw_responder *r, const struct sw_packet *packet, uint64_t now_ns,

@@ -19,8 +19,9 @@ void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand,
 void sw_responder_refuse_again(struct sw_responder *r, const struct sw_demand *demand,
                                uint8_t syndrome);
 
-/* The same for a duplicate atomic, if its result is still known. */
-void sw_responder_replay(struct sw_responder *r, const struct sw_demand *demand);
+/* The request that a duplicate repeats, or a part of it; NULL: none that is known. */
+const struct sw_done *sw_responder_done(const struct sw_responder *r,
+                                        const struct sw_demand *demand);
 
 /* Whether the response packet of this PSN waits to be sent. */
 bool sw_responder_is_queued(const struct sw_responder *r, uint32_t seq);

@@ -12,6 +12,13 @@
 
 static struct rig rig;
 
+/* With a peer that is known to speak it. */
+static void start(void)
+{
+    rig_start(&rig, NULL, NULL);
+    rig.p.peer_selective = true;
+}
+
 static void early(uint32_t psn, uint8_t opcode)
 {
     struct sw_packet packet = rig_packet(opcode, psn, 8);
@@ -46,7 +53,7 @@ static void hints(uint32_t psn, uint32_t bits)
 static void early__packets_are_kept_and_told_of(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     rig_send(&rig, 100);
     rig_acks(&rig, 100, RIG_ACK);
     early(102, 0x04);
@@ -70,7 +77,7 @@ static void early__packets_are_kept_and_told_of(void **state)
 static void early__payloads_are_copies(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     uint8_t bytes[8] = "abcdefg";
     struct sw_packet packet = rig_packet(0x04, 101, 8), out;
     packet.payload = bytes;
@@ -88,7 +95,7 @@ static void early__payloads_that_can_be_held_stay_where_they_are(void **state)
     (void)state;
     static uint8_t haul[2][SW_EARLY_HOLD_MIN];
     struct sw_hold hold = {.users = 0};
-    rig_start(&rig, NULL, NULL);
+    start();
     struct sw_packet packet = rig_packet(0x04, 101, SW_EARLY_HOLD_MIN), out;
     packet.hold = &hold;
     packet.payload = haul[0];
@@ -118,7 +125,7 @@ static void early__release_gives_holds_back(void **state)
 {
     (void)state;
     struct sw_hold hold = {.users = 3}; /* others' */
-    rig_start(&rig, NULL, NULL);
+    start();
     struct sw_packet packet = rig_packet(0x04, 101, RIG_MTU);
     packet.hold = &hold;
     assert_false(rig_admits(&rig, &packet));
@@ -134,7 +141,7 @@ static uint32_t pieces_with(void (*change)(struct sw_packet *))
 {
     static uint8_t haul[8 * 2000];
     static struct sw_hold hold;
-    rig_start(&rig, NULL, NULL);
+    start();
     for (uint32_t i = 0; i < 4; i++) {
         struct sw_packet packet = rig_packet(0x0a, 101 + i, RIG_MTU);
         packet.bth.ack_req = false;
@@ -219,7 +226,7 @@ static void early__nothing_is_kept_for_plain_peers(void **state)
 static void early__a_full_pool_drops(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     for (uint32_t psn = 101; psn < 101 + 2 * RIG_SLOTS; psn++)
         early(psn, 0x04);
     hints(100, 0xff);
@@ -240,7 +247,7 @@ static void early__a_full_pool_drops(void **state)
 static void early__a_copy_takes_no_second_slot(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     early(102, 0x04);
     early(102, 0x04);
     assert_int_equal(rig.pool.free_count, RIG_SLOTS - 1);
@@ -250,7 +257,7 @@ static void early__a_copy_takes_no_second_slot(void **state)
 static void early__beyond_the_bitmap_is_dropped(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     early(100 + SW_FLIGHT_PACKETS, 0x04);
     assert_int_equal(rig.pool.free_count, RIG_SLOTS);
     early(100 + SW_FLIGHT_PACKETS - 1, 0x04);
@@ -264,7 +271,7 @@ static void early__beyond_the_bitmap_is_dropped(void **state)
 static void early__what_a_read_covers_is_given_back(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     early(102, 0x04); /* a PSN that the READ's responses turn out to have */
     struct sw_packet read = rig_packet(0x0c, 100, 0);
     read.reth.len_bytes = 4 * RIG_MTU;
@@ -276,7 +283,7 @@ static void early__what_a_read_covers_is_given_back(void **state)
 static void early__rnr_of_a_kept_packet_gives_it_back(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     early(101, 0x04);
     rig_send(&rig, 100);
     struct sw_packet packet;
@@ -292,7 +299,7 @@ static void early__rnr_of_a_kept_packet_gives_it_back(void **state)
 static void early__a_dead_responder_gives_all_back(void **state)
 {
     (void)state;
-    rig_start(&rig, NULL, NULL);
+    start();
     early(102, 0x04);
     early(103, 0x04);
     struct sw_packet packet = rig_packet(0x04, 100, 8);
