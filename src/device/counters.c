@@ -10,6 +10,7 @@ static _Atomic uint64_t counts[SW_NETDEV_MAX][SW_COUNTER_COUNT];
 
 static const char *const names[SW_COUNTER_COUNT] = {
     [SW_RX_DROP_NO_QP] = "rx_drop_no_qp",
+    [SW_RX_DROP_ASTRAY] = "rx_drop_astray",
     [SW_RX_DROP_QKEY] = "rx_drop_qkey",
     [SW_RX_DROP_NO_RECV] = "rx_drop_no_recv",
     [SW_RX_DROP_LENGTH] = "rx_drop_length",

@@ -13,6 +13,7 @@ struct sw_netdev;
 
 enum sw_counter {
     SW_RX_DROP_NO_QP,       /* no such QP here, or not in a state to receive */
+    SW_RX_DROP_ASTRAY,      /* nothing that the peer can have sent */
     SW_RX_DROP_QKEY,        /* wrong Q_Key */
     SW_RX_DROP_NO_RECV,     /* no receive posted */
     SW_RX_DROP_LENGTH,      /* the receive is shorter than header and message */

@@ -175,6 +175,7 @@ static const struct sw_tree_row rows[] = {
     HW_COUNTER("retry_rnr_exceeded_err"),
     HW_COUNTER("rnr_nak_retry_err"),
     HW_COUNTER("rp_cnp_handled"),
+    HW_COUNTER("rx_drop_astray"),
     HW_COUNTER("rx_drop_length"),
     HW_COUNTER("rx_drop_malformed"),
     HW_COUNTER("rx_drop_crowded"),

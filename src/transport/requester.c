@@ -136,6 +136,8 @@ bool sw_requester_is_drained(const struct sw_requester *r)
 
 void sw_requester_cnp(struct sw_requester *r, uint64_t now_ns)
 {
+    if (r->config.service != SW_SERVICE_UC && r->flight.una == r->flight.next)
+        return; /* about nothing that is on its way */
     sw_congestion_on_cnp(&r->congestion, now_ns);
 }
 

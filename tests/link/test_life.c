@@ -19,9 +19,14 @@ static void begin(uint32_t dest_qpn)
     sw_roce_life_begin(&life);
 }
 
+/* If it is not, it is believed. */
 static bool is_over(int number)
 {
-    return sw_roce_life_is_over(&life, sw_selective_mark(true, (uint8_t)number), now_ns);
+    const uint8_t mark = sw_selective_mark(true, (uint8_t)number);
+    if (sw_roce_life_is_over(&life, mark, now_ns))
+        return true;
+    life.life.peer_mark = mark;
+    return false;
 }
 
 /* A life in which the peer is heard. */

@@ -14,6 +14,7 @@ static void read_machines(const struct sw_roce_qp *r, uint64_t out[SW_COUNTER_CO
     out[SW_RNR_RECEIVED] = requester->rnr_naks;
     out[SW_OUT_OF_SEQUENCE] = responder->early;
     out[SW_DUPLICATE_REQUEST] = responder->duplicates;
+    out[SW_RX_DROP_ASTRAY] = r->counts.astray + responder->astray;
     out[SW_CNP_SENT] = responder->cnps;
     out[SW_RNR_SENT] = r->counts.rnrs_sent;
     out[SW_CNP_HANDLED] = r->counts.cnps_received;

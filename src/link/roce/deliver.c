@@ -54,33 +54,29 @@ static enum sw_service service_of(enum ibv_qp_type type)
     return type == IBV_QPT_RC ? SW_SERVICE_RC : type == IBV_QPT_UC ? SW_SERVICE_UC : SW_SERVICE_XRC;
 }
 
-/* Whether it is from the peer, and of this connection's kind: IBTA Vol1 9.6.1.1, 9.6.1.2. */
-static bool belongs(struct sw_roce_qp *r, const struct sw_arrival *arrival,
+/* Whether it comes from the peer's address, and is of this connection's kind: IBTA Vol1 9.6.1.1,
+ * 9.6.1.2. */
+static bool belongs(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
                     const struct sw_packet *packet)
 {
     enum sw_service service = (enum sw_service)packet->opcode->service;
     return (service == SW_SERVICE_CNP || service == service_of(r->qp->type)) &&
            (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT &&
            IN6_ARE_ADDR_EQUAL(&arrival->source, &r->path.dest) &&
-           IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source) &&
-           !sw_roce_life_is_over(r, packet->bth.reserved7, current.now_ns);
+           IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source);
 }
 
-/* Over UC one side alone may be connected again. A peer that counts from its first PSN again would
- * be taken for a late copy of itself; but it comes from another source port. */
-static void meet(struct sw_roce_qp *r, const struct sw_arrival *arrival,
-                 const struct sw_packet *packet)
+static bool is_of_peer(struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                       const struct sw_packet *packet)
 {
-    const bool is_other = r->peer_port && r->peer_port != arrival->source_port;
-    if (is_other && r->qp->type == IBV_QPT_UC && packet->opcode->position & SW_FIRST &&
-        packet->bth.psn == r->responder.config.first_psn)
-        sw_responder_begin_anew(&r->responder);
-    r->peer_port = arrival->source_port;
+    if (packet->opcode->service == SW_SERVICE_CNP)
+        return sw_roce_is_notified(r, arrival);
+    return sw_roce_is_of_peer(r, arrival, packet, current.now_ns);
 }
 
 /* Returns how many packets of the run were dealt with. */
 static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
-                                  const struct sw_arrival *arrival, const struct sw_packet_run *run)
+                                  const struct sw_packet_run *run)
 {
     const struct sw_packet *packet = &run->first;
     struct sw_progress progress;
@@ -98,7 +94,6 @@ static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
         current.ends = opcode->position & SW_LAST;
         current.completes =
             current.ends && (opcode->kind == SW_PACKET_SEND || opcode->headers & SW_HEADER_IMM);
-        meet(r, arrival, packet);
         if (r->receives)
             count = sw_roce_respond(r, run, current.now_ns);
         current.requests += count;
@@ -124,7 +119,7 @@ static void keep_locked(struct sw_qp *qp)
     current.now_ns = sw_clock_ns();
 }
 
-/* NULL: the packet is nothing to the connection, or it has failed. */
+/* NULL: the packet is none of the connection's, or it has failed. */
 static struct sw_roce_qp *connection_of(const struct sw_qp *qp, const struct sw_arrival *arrival,
                                         const struct sw_packet *packet)
 {
@@ -142,26 +137,33 @@ static void hear_of_congestion(struct sw_roce_qp *r, const struct sw_arrival *ar
     sw_responder_congested(&r->responder, current.now_ns);
 }
 
-/* All packets of it, which is then empty. */
-static void deliver_run(struct sw_qp *qp, const struct sw_arrival *arrival,
+/* All packets of it, which is then empty. Returns whether they are of a peer that is known. */
+static bool deliver_run(struct sw_qp *qp, const struct sw_arrival *arrival,
                         struct sw_packet_run *run)
 {
     keep_locked(qp);
     current.bytes += run->count * arrival->len_bytes;
-    struct sw_roce_qp *r = connection_of(qp, arrival, &run->first);
-    if (r)
-        hear_of_congestion(r, arrival, run);
-    while (r) {
-        const bool is_over = r->ended_ns;
-        const uint32_t count = deliver_connected(qp, r, arrival, run);
+    for (bool is_begun = false; run->count; is_begun = true) {
+        struct sw_roce_qp *r = connection_of(qp, arrival, &run->first);
+        if (!r) {
+            sw_counter_add_many(qp->ctx->netdev, SW_RX_DROP_NO_QP, run->count);
+            return is_begun;
+        }
+        if (!is_of_peer(r, arrival, &run->first)) {
+            r->counts.astray += run->count;
+            return false;
+        }
+        if (!is_begun)
+            hear_of_congestion(r, arrival, run);
+        const bool is_over = r->ended_ns, is_known = r->peer.is_known;
+        const uint32_t count = deliver_connected(qp, r, run);
         sw_packet_run_skip(run, count);
         if (is_over) /* not executed, even if it is answered again */
             sw_counter_add_many(qp->ctx->netdev, SW_RX_DROP_NO_QP, count);
         if (!run->count)
-            return;
-        r = connection_of(qp, arrival, &run->first);
+            return is_known;
     }
-    sw_counter_add_many(qp->ctx->netdev, SW_RX_DROP_NO_QP, run->count);
+    return false;
 }
 
 bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *packet,

@@ -4,7 +4,8 @@
  * the PSNs that it had before, while packets of the lives before are still on their way or wait in
  * a socket: hardware would have seen and dropped them by then. So a Sidewire queue pair numbers its
  * lives, round and round, and says the number in each packet (transport/emission.h): older than
- * what has been heard is stale.
+ * what has been heard is stale. What has been heard is what identity.c believes: a number alone
+ * proves nothing.
  */
 #include <assert.h>
 
@@ -77,8 +78,5 @@ bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns)
         return true; /* its peer has begun anew, or it is older */
     const uint8_t last = r->life.peer_mark ? r->life.peer_mark : r->life.past_mark;
     const bool is_old = last && ((last - mark) & SW_SELECTIVE_LIFE) < SW_ROCE_LIVES;
-    if (is_old && !has_come_around(r, now_ns))
-        return true;
-    r->life.peer_mark = mark;
-    return false;
+    return is_old && !has_come_around(r, now_ns);
 }

@@ -330,7 +330,7 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
 {
     struct sw_qp *qp = r->qp;
     uint32_t count = 0;
-    if (!r->greeted) {
+    if (__builtin_expect(!r->greeted, 0) && r->peer.is_known) {
         r->greeted = true;
         if (qp->state == IBV_QPS_RTR)
             sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);

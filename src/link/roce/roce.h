@@ -5,6 +5,8 @@
  *  - roce.c       the port's life, polls, the engine's part
  *  - vigil.c      whether the engine receives
  *  - deliver.c    packets to queue pairs
+ *  - identity.c   whether they are the peer's
+ *  - life.c       of which life of the connection they are
  *  - qp.c         connecting, and sending what machines want sent
  *  - request.c    the requester's side
  *  - respond.c    the responder's side
@@ -39,7 +41,13 @@ enum { SW_ROCE_LIVES = 6 }; /* former ones, whose packets are dropped: of 16 tha
 struct sw_roce_qp {
     struct sw_qp *qp;
     struct sw_roce_path path;
-    uint16_t peer_port;      /* the UDP source port of what it sent last; 0: nothing yet */
+    struct {                /* what it is known by: identity.c */
+        bool is_known;      /* it has been heard */
+        uint32_t ports[2];  /* UDP source ports of its answers and requests, and 1; 0: none yet */
+        uint64_t heard_ns;  /* when it last was */
+        uint32_t claim_port; /* from where something came that could be its as well, and 1 */
+        uint64_t claim_ns;
+    } peer;
     struct {                 /* life.c */
         uint8_t own;         /* the number of this one */
         uint8_t peer_mark;   /* bits of the BTH that number the peer's; 0: nothing heard yet */
@@ -74,7 +82,7 @@ struct sw_roce_qp {
     struct sw_flushing flushing;
 
     struct {
-        uint64_t marked, cnps_received, rnrs_sent;
+        uint64_t marked, cnps_received, rnrs_sent, astray;
         uint64_t told[SW_COUNTER_COUNT]; /* of all the machines', what the device's have already */
     } counts;
     struct {                           /* what speaks for another way to the peer */
@@ -140,8 +148,15 @@ uint8_t sw_roce_life_source(const struct sw_qp *qp);
 /* Before the machines are made, which number what they send by it. */
 void sw_roce_life_begin(struct sw_roce_qp *r);
 void sw_roce_life_end(const struct sw_roce_qp *r);
-/* Whether a packet is of a life before, of a Sidewire peer. Takes note of the peer's life. */
+/* Whether a packet is of a life before, of a Sidewire peer. */
 bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns);
+
+/* identity.c; with the QP locked. Whether a packet from the peer's address is the peer's, where
+ * that is not plain; takes note of what it is known by from then on. */
+bool sw_roce_identify(struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                      const struct sw_packet *packet, uint64_t now_ns);
+/* The same of a congestion notification. */
+bool sw_roce_is_notified(const struct sw_roce_qp *r, const struct sw_arrival *arrival);
 
 /* remains.c; with the QP locked. What is left of a connection at its end: NULL, if it did not end
  * by a refusal. */
@@ -243,6 +258,18 @@ void sw_roce_impair_release(uint64_t now_ns);
 void sw_roce_impair_plan(void);
 /* Whether the QP's receives are to be taken for absent. */
 bool sw_roce_impair_withholds(const struct sw_qp *qp);
+
+/* The same as sw_roce_identify(), for the most part at once. */
+static inline bool sw_roce_is_of_peer(struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                                      const struct sw_packet *packet, uint64_t now_ns)
+{
+    const bool is_plain = arrival->source_port + 1u == r->peer.ports[packet->opcode->is_request] &&
+                          packet->bth.reserved7 == r->life.peer_mark;
+    if (__builtin_expect(!is_plain, 0))
+        return sw_roce_identify(r, arrival, packet, now_ns);
+    r->peer.heard_ns = now_ns;
+    return true;
+}
 
 static inline void sw_roce_add(const struct sw_qp *qp, struct sw_batch *batch,
                                const struct sw_packet *packet, const struct sw_outgoing *out)
