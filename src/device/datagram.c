@@ -70,8 +70,9 @@ static void account(struct sw_qp *qp, const struct sw_datagram *datagram)
     qp->moved.received_multicast += datagram->is_multicast;
 }
 
-void sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram)
+bool sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram)
 {
+    bool is_welcome = false;
     sw_lock_acquire(&qp->lock);
     account(qp, datagram);
     if (!can_receive(qp->state))
@@ -79,6 +80,9 @@ void sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram)
     else if (datagram->qkey != qp->attr.qkey) /* the P_Key always fits: a RoCE port has but one */
         drop(qp, SW_RX_DROP_QKEY);
     else
+        is_welcome = true;
+    if (is_welcome)
         place(qp, datagram);
     sw_lock_release(&qp->lock);
+    return is_welcome;
 }

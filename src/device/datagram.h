@@ -27,7 +27,7 @@ struct sw_datagram {
     uint8_t sl;
 };
 
-/* Takes the QP's lock. */
-void sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram);
+/* Takes the QP's lock. Returns whether the sender knew the Q_Key. */
+bool sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram);
 
 #endif

@@ -54,11 +54,18 @@ static void hold_or_copy(struct sw_packet *packet, struct sw_early_copy *copy)
     packet->hold = NULL;
 }
 
+/* Nobody holds more than is left for the others: so whoever comes late, and however many they are,
+ * each finds some (the dynamic thresholds of shared switch buffers). */
+static bool has_share(const struct sw_early *early)
+{
+    return early->count < early->pool->free_count;
+}
+
 bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
                    const struct sw_packet *packet)
 {
     struct sw_early_pool *pool = early->pool;
-    if (!pool || pool->free_count == 0 || seq - base >= SW_FLIGHT_PACKETS || has(early, seq) ||
+    if (!pool || !has_share(early) || seq - base >= SW_FLIGHT_PACKETS || has(early, seq) ||
         packet->payload_len > SW_EARLY_PAYLOAD_MAX)
         return false;
     uint16_t at = pool->free_head;

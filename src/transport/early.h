@@ -2,8 +2,8 @@
 /*
  * Packets that came after a gap, kept until the gap is filled (selective repeat), in slots of a
  * pool that the responder's user provides and may share among the QPs that one lock or thread owns.
- * A long payload stays where it is if its memory can be held, others are copied. No slot free: the
- * packet is as good as lost.
+ * A long payload stays where it is if its memory can be held, others are copied. One holds no more
+ * slots than are free, so half of the pool at most. No slot: the packet is as good as lost.
  */
 #ifndef SW_TRANSPORT_EARLY_H
 #define SW_TRANSPORT_EARLY_H

@@ -35,7 +35,7 @@ static struct {
     bool is_damaged, is_out_of_order;
 } seen;
 
-static void keep(void *arg, const struct sw_arrival *arrival)
+static bool keep(void *arg, const struct sw_arrival *arrival)
 {
     (void)arg;
     for (uint32_t i = 0; i < arrival->count; i++) {
@@ -47,6 +47,7 @@ static void keep(void *arg, const struct sw_arrival *arrival)
         seen.next = n + 1;
         seen.count++;
     }
+    return true;
 }
 
 static void set_mtu(int mtu)

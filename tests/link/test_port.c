@@ -37,6 +37,7 @@ static struct {
     uint32_t order[KEPT]; /* PSNs */
     bool damaged;
 } seen;
+static bool are_strangers; /* all who send */
 
 /* Payload byte i of packet n is n + i. */
 static void keep_one(const uint8_t *bytes, uint32_t len_bytes)
@@ -53,13 +54,14 @@ static void keep_one(const uint8_t *bytes, uint32_t len_bytes)
     seen.count++;
 }
 
-static void keep(void *arg, const struct sw_arrival *arrival)
+static bool keep(void *arg, const struct sw_arrival *arrival)
 {
     (void)arg;
     for (uint32_t i = 0; i < arrival->count; i++)
         keep_one(arrival->bytes + (size_t)i * arrival->len_bytes, arrival->len_bytes);
     seen.last = *arrival;
     seen.calls++;
+    return !are_strangers;
 }
 
 static void lo_set(short flags, int mtu)
@@ -517,6 +519,22 @@ static void send_to_two(struct pair *pair, uint32_t from, uint32_t to)
     }
 }
 
+/* Anybody could have it open all it may, and those it knows would be handed on for ever. */
+static void sw_port_receive__opens_no_socket_for_a_stranger(void **state)
+{
+    struct pair *pair = *state;
+    deafen(&pair->two);
+    const uint32_t ears = pair->two.ear_count;
+    are_strangers = true;
+    send_to_two(pair, 0, 3);
+    receive(pair, 3);
+    are_strangers = false;
+    assert_int_equal(pair->two.ear_count, ears);
+    send_to_two(pair, 3, 6);
+    receive(pair, 6);
+    assert_int_equal(pair->two.ear_count, ears + 1);
+}
+
 /* Some of a flow are still with the other process when the kernel begins to bring the rest. */
 static void begin_to_move(struct pair *pair)
 {
@@ -752,6 +770,7 @@ int main(void)
         WITH_PAIR(sw_port_receive__a_damaged_packet_within_a_run),
         WITH_PAIR(sw_port_receive__what_is_no_run_comes_one_by_one),
         WITH_PAIR(sw_port_receive__finds_the_right_process),
+        WITH_PAIR(sw_port_receive__opens_no_socket_for_a_stranger),
         WITH_PAIR(sw_port_receive__keeps_the_order_of_a_flow_that_moves),
         WITH_PAIR(sw_port_receive__waits_for_another_process_for_a_while),
         WITH_PAIR(sw_port_receive__keeps_what_another_process_has_no_room_for),

@@ -23,7 +23,7 @@
 
 enum { MTU = 1024, PACKETS = 8, REGION = 16 * MTU, PSN = 0xfffffd, NAK_INVALID = 0x61 };
 enum { SEND_FIRST = 0, SEND_MIDDLE = 1, SEND_LAST = 2, WRITE_MIDDLE = 7, WRITE_ONLY = 0x0a };
-enum { WRITE_FIRST = 6, ACKNOWLEDGE = 0x11, NAK_ACCESS = 0x62, PEER_PORT = 0xc123 };
+enum { WRITE_FIRST = 6, ACKNOWLEDGE = 0x11, NAK_ACCESS = 0x62, PEER_PORT = 0xc123, OTHER_PORT = 0xd456 };
 enum { PACKET_MAX = SW_HEADERS_MAX + MTU + SW_TRAILER_MAX };
 
 static struct {
@@ -81,13 +81,14 @@ static int close_nic(void **state)
     return 0;
 }
 
-static void hear(void *arg, const struct sw_arrival *arrival)
+static bool hear(void *arg, const struct sw_arrival *arrival)
 {
     struct sw_packet packet;
     (void)arg;
     if (sw_packet_decode(arrival->bytes, arrival->len_bytes, &packet) == SW_PACKET_FAULT_NONE &&
         packet.opcode->number == ACKNOWLEDGE)
         rig.heard = packet;
+    return true;
 }
 
 static void modify(struct ibv_qp_attr *attr, enum ibv_qp_state to, int mask)
@@ -141,6 +142,8 @@ static int drop_qp(void **state)
     return 0;
 }
 
+static uint16_t source_port = PEER_PORT;
+
 static struct sw_roce_qp *link_of(const struct sw_qp *qp)
 {
     assert_ptr_equal(qp->link, &sw_roce_qp_ops);
@@ -180,7 +183,7 @@ static void arrive(uint8_t opcode, uint32_t count, uint64_t addr, uint32_t len)
                                        .count = count,
                                        .source = path->dest,
                                        .dest = path->source,
-                                       .source_port = PEER_PORT,
+                                       .source_port = source_port,
                                        .traffic_class = 3}; /* CE */
     sw_lock_acquire(&sw_roce.port.rx_lock);
     sw_roce_deliver(NULL, &arrival);
@@ -235,6 +238,38 @@ static void deliver__writes_of_one_packet_each(void **state)
         for (uint32_t i = 0; i < 7; i++)
             assert_int_equal(rig.bytes[n * 7 + i], byte_of(PSN + PACKETS + n, i));
     assert_int_equal(r->responder.msn, 2 * PACKETS);
+}
+
+/* Another process on the peer's host, which knows all but the PSN that is expected. */
+static void deliver__a_strangers_packets_change_nothing(void **state)
+{
+    (void)state;
+    const struct sw_roce_qp *r = link_of(rig.qp);
+    rig.psn = PSN + 1;
+    source_port = OTHER_PORT;
+    arrive(WRITE_ONLY, 1, (uintptr_t)rig.bytes, MTU);
+    assert_false(r->greeted);
+    source_port = PEER_PORT;
+    rig.psn = PSN;
+    arrive(WRITE_ONLY, 2, (uintptr_t)rig.bytes, MTU);
+    assert_true(r->greeted);
+    static struct sw_responder before;
+    before = r->responder;
+    const uint64_t marked = r->counts.marked;
+    source_port = OTHER_PORT;
+    for (uint32_t off = 1; off < 1u << 23; off += 99991)
+        for (uint32_t i = 0; i < 2; i++) {
+            rig.psn = PSN + 2 + (i ? off : -off);
+            arrive(WRITE_ONLY, PACKETS, (uintptr_t)rig.bytes + 2 * MTU, MTU);
+        }
+    source_port = PEER_PORT;
+    assert_memory_equal(&r->responder, &before, sizeof(before));
+    assert_int_equal(r->counts.marked, marked);
+    assert_int_equal(r->counts.astray, 2 * 84 * PACKETS);
+    is_untouched(2 * MTU, REGION);
+    rig.psn = PSN + 2;
+    arrive(WRITE_ONLY, 2, (uintptr_t)rig.bytes + 2 * MTU, MTU);
+    are_there(rig.bytes, PSN, 4);
 }
 
 static void deliver__a_run_across_arrivals(void **state)
@@ -435,6 +470,7 @@ int main(void)
 #define WITH_QP(function) cmocka_unit_test_setup_teardown(function, connect_qp, drop_qp)
     const struct CMUnitTest tests[] = {
         WITH_QP(deliver__writes_of_one_packet_each),
+        WITH_QP(deliver__a_strangers_packets_change_nothing),
         WITH_QP(deliver__a_run_across_arrivals),
         WITH_QP(timers__drive_a_queue_pair_at_rest),
         WITH_QP(emit__requests_leave_before_their_queue_pair_is_unlocked),

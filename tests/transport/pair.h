@@ -16,7 +16,7 @@ enum {
     PAIR_RKEY = 0x700,
     PAIR_MEMORY = 1 << 20,
     PAIR_ENTRIES = 128,
-    PAIR_POOL = 512,
+    PAIR_POOL = 1024,
     PAIR_LOCAL = 1 << 17, /* bytes that a request may have */
     PAIR_QUEUE = 1 << 14,
     PAIR_RECEIVED = 4096,

@@ -6,7 +6,7 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 
-enum { RIG_ENTRIES = 16, RIG_MTU = 1024, RIG_SLOTS = 8, RIG_PSN = 100 };
+enum { RIG_ENTRIES = 16, RIG_MTU = 1024, RIG_SLOTS = 16, RIG_PSN = 100 };
 enum { RIG_ACK = 0x1f, RIG_NAK_PSN = 0x60, RIG_NAK_INVALID = 0x61, RIG_NAK_ACCESS = 0x62 };
 
 struct rig {

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+enum { KEPT = RIG_SLOTS / 2 }; /* by one queue pair */
+
 static struct rig rig;
 
 /* With a peer that is known to speak it. */
@@ -223,25 +225,49 @@ static void early__nothing_is_kept_for_plain_peers(void **state)
     rig_is_silent(&rig);
 }
 
-static void early__a_full_pool_drops(void **state)
+/* A queue pair whose peer sends what is far ahead leaves others what they need. */
+static void early__one_holds_no_more_than_it_leaves(void **state)
+{
+    (void)state;
+    static struct sw_early others[RIG_SLOTS];
+    const struct sw_packet packet = rig_packet(0x04, 0, 8);
+    start();
+    for (uint32_t psn = 101; psn < 101 + 4 * RIG_SLOTS; psn++)
+        early(psn, 0x04);
+    assert_int_equal(rig.p.early.count, KEPT);
+    for (uint32_t i = 0; i < 3; i++) { /* 4, 2, 1 */
+        uint32_t kept = 0;
+        sw_early_init(&others[i], &rig.pool);
+        while (sw_early_keep(&others[i], 0, kept, &packet))
+            kept++;
+        assert_int_equal(kept, KEPT >> (i + 1));
+    }
+    assert_int_equal(rig.pool.free_count, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        sw_early_clear(&others[i]);
+    sw_responder_release(&rig.p);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+}
+
+static void early__without_a_slot_drops(void **state)
 {
     (void)state;
     start();
-    for (uint32_t psn = 101; psn < 101 + 2 * RIG_SLOTS; psn++)
+    for (uint32_t psn = 101; psn < 101 + 2 * KEPT; psn++)
         early(psn, 0x04);
     hints(100, 0xff);
-    assert_int_equal(rig.pool.free_count, 0);
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS - KEPT);
     rig_send(&rig, 100);
-    for (uint32_t psn = 101; psn < 101 + RIG_SLOTS; psn++)
+    for (uint32_t psn = 101; psn < 101 + KEPT; psn++)
         comes_out(psn);
     nothing_comes_out();
-    rig_acks(&rig, 101 + RIG_SLOTS, RIG_NAK_PSN); /* where the dropped ones begin */
+    rig_acks(&rig, 101 + KEPT, RIG_NAK_PSN); /* where the dropped ones begin */
     assert_int_equal(rig.pool.free_count, RIG_SLOTS);
-    for (uint32_t psn = 101 + RIG_SLOTS; psn < 101 + 2 * RIG_SLOTS; psn++) {
+    for (uint32_t psn = 101 + KEPT; psn < 101 + 2 * KEPT; psn++) {
         rig_send(&rig, psn);
         nothing_comes_out();
     }
-    rig_acks(&rig, 100 + 2 * RIG_SLOTS, RIG_ACK);
+    rig_acks(&rig, 100 + 2 * KEPT, RIG_ACK);
 }
 
 static void early__a_copy_takes_no_second_slot(void **state)
@@ -318,7 +344,8 @@ int main(void)
         cmocka_unit_test(early__release_gives_holds_back),
         cmocka_unit_test(early__a_run_ends_where_packets_differ),
         cmocka_unit_test(early__nothing_is_kept_for_plain_peers),
-        cmocka_unit_test(early__a_full_pool_drops),
+        cmocka_unit_test(early__one_holds_no_more_than_it_leaves),
+        cmocka_unit_test(early__without_a_slot_drops),
         cmocka_unit_test(early__a_copy_takes_no_second_slot),
         cmocka_unit_test(early__beyond_the_bitmap_is_dropped),
         cmocka_unit_test(early__what_a_read_covers_is_given_back),

@@ -108,20 +108,20 @@ static bool is_datagram(const struct sw_packet *packet)
            (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT;
 }
 
-void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
+bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet)
 {
     if (!is_datagram(packet)) {
         sw_counter_add(qp->ctx->netdev, SW_RX_DROP_MALFORMED);
-        return;
+        return false;
     }
     if (sw_roce_withholds(qp)) {
         sw_counter_add(qp->ctx->netdev, SW_RX_DROP_NO_RECV);
-        return;
+        return false;
     }
     uint8_t grh[SW_GRH_BYTES];
     const struct sw_datagram datagram = read_datagram(arrival, packet, grh);
-    sw_datagram_deliver(qp, &datagram);
+    return sw_datagram_deliver(qp, &datagram);
 }
 
 /* On the device that it came to: a group is joined on each by itself. */

@@ -183,65 +183,61 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
     return *qp;
 }
 
-void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
+bool sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet)
 {
     if (qp && !qp->rules->is_datagram) {
         struct sw_packet_run run = {.first = *packet, .count = 1};
-        deliver_run(qp, arrival, &run);
-        return;
+        return deliver_run(qp, arrival, &run);
     }
     sw_roce_deliver_end(false);
-    if (!qp) {
-        if (packet->bth.dest_qpn == SW_MAD_QPN)
-            sw_roce_deliver_mad(arrival, packet);
-        else
-            sw_roce_deliver_to_group(arrival, packet);
-        return;
-    }
-    sw_roce_deliver_datagram(qp, arrival, packet);
+    if (qp)
+        return sw_roce_deliver_datagram(qp, arrival, packet);
+    if (packet->bth.dest_qpn == SW_MAD_QPN)
+        sw_roce_deliver_mad(arrival, packet);
+    else
+        sw_roce_deliver_to_group(arrival, packet);
+    return false;
 }
 
-static void deliver_single(struct sw_qp *qp, const struct sw_arrival *arrival,
+static bool deliver_single(struct sw_qp *qp, const struct sw_arrival *arrival,
                            const struct sw_packet *packet)
 {
     if (__builtin_expect(sw_faults_live != NULL, 0))
-        sw_roce_impair_received(qp, arrival, packet);
-    else
-        sw_roce_deliver_passed(qp, arrival, packet);
+        return sw_roce_impair_received(qp, arrival, packet);
+    return sw_roce_deliver_passed(qp, arrival, packet);
 }
 
 /* A run that is more than that to its receiver. */
-static void deliver_each(const struct sw_arrival *arrival)
+static bool deliver_each(const struct sw_arrival *arrival)
 {
     struct sw_packet packet;
     struct sw_qp *qp;
     struct sw_arrival single = *arrival;
+    bool is_known = false;
     single.count = 1;
     for (uint32_t i = 0; i < arrival->count; i++) {
         if (sw_roce_find_receiver(&single, &packet, &qp))
-            deliver_single(qp, &single, &packet);
+            is_known |= deliver_single(qp, &single, &packet);
         single.bytes += single.len_bytes;
     }
+    return is_known;
 }
 
-void sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
+bool sw_roce_deliver(void *arg, const struct sw_arrival *arrival)
 {
     (void)arg;
     struct sw_packet_run run;
     struct sw_qp *qp;
     if (!sw_roce_find_receiver(arrival, &run.first, &qp))
-        return;
+        return false;
     const uint32_t count = arrival->count, stride = arrival->len_bytes;
     const bool is_of_connection = qp && !qp->rules->is_datagram;
     if (is_of_connection && (!sw_faults_live || sw_roce_impair_spares(qp, count))) {
         run.count = count;
         run.stride_bytes = stride;
         run.ack_req = sw_packet_asks(arrival->bytes + (size_t)(count - 1) * stride);
-        deliver_run(qp, arrival, &run);
-    } else if (count > 1) {
-        deliver_each(arrival);
-    } else {
-        deliver_single(qp, arrival, &run.first);
+        return deliver_run(qp, arrival, &run);
     }
+    return count > 1 ? deliver_each(arrival) : deliver_single(qp, arrival, &run.first);
 }

@@ -145,29 +145,30 @@ bool sw_roce_impair_spares(const struct sw_qp *qp, uint32_t count)
     return sw_faults_spare(sw_faults_live, true, qp->ordinal, count);
 }
 
-void sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
+bool sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
                              const struct sw_packet *packet)
 {
     uint64_t now_ns = sw_clock_ns();
     struct sw_fault_action action;
     if (!decide(qp, packet, true, now_ns, &action)) {
-        sw_roce_deliver_passed(qp, arrival, packet);
-        return;
+        return sw_roce_deliver_passed(qp, arrival, packet);
     }
     if (action.drop)
-        return;
+        return false;
     if (action.corrupt) {
         sw_port_refuse_damaged(&sw_roce.port, arrival);
-        return;
+        return false;
     }
+    bool is_known = false;
     uint64_t held_ns = action.delay_ns + action.reorder_ns;
     for (int copies = action.duplicate ? 2 : 1; copies; copies--) {
         if (!held_ns)
-            sw_roce_deliver_passed(qp, arrival, packet);
+            is_known = sw_roce_deliver_passed(qp, arrival, packet);
         else if (sw_fault_line_put(&coming, now_ns + held_ns, arrival, sizeof(*arrival),
                                    arrival->bytes, arrival->len_bytes))
             wake_for(&coming, now_ns + held_ns);
     }
+    return is_known;
 }
 
 /* Sends what has left its line by now. Returns how many. */

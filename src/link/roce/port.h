@@ -44,7 +44,8 @@ struct sw_arrival {
     struct sw_hold *hold;  /* of the bytes; NULL: they are there during the call only */
 };
 
-typedef void (*sw_port_deliver_fn)(void *arg, const struct sw_arrival *arrival);
+/* Returns whether they are from a sender that is known: a connection's peer, or whoever has a key. */
+typedef bool (*sw_port_deliver_fn)(void *arg, const struct sw_arrival *arrival);
 
 enum sw_port_counter {
     SW_PORT_RX_PACKETS,

@@ -89,6 +89,7 @@ struct sieve {
     struct sw_arrival run; /* count 0: none */
     uint16_t first_id;     /* as it seems: of the haul's first packet */
     uint32_t delivered;
+    bool is_known; /* some were from a sender that is */
 };
 
 static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct sw_haul *haul)
@@ -98,13 +99,14 @@ static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct s
     sieve->first_id = 0;
     sieve->run = haul->arrival;
     sieve->run.count = sieve->delivered = 0;
+    sieve->is_known = false;
 }
 
 static void sieve_empty(struct sieve *sieve)
 {
     if (!sieve->run.count)
         return;
-    sieve->port->deliver(sieve->port->arg, &sieve->run);
+    sieve->is_known |= sieve->port->deliver(sieve->port->arg, &sieve->run);
     sieve->delivered += sieve->run.count;
     sieve->run.count = 0;
 }
@@ -190,8 +192,9 @@ static uint32_t find_ack(const struct sw_port *port, const struct sw_haul *haul,
     return at;
 }
 
-/* Checks, and delivers or hands on, the packets of a haul. Returns how many were delivered. */
-static uint32_t take(struct sw_port *port, const struct sw_haul *haul)
+/* Checks, and delivers or hands on, the packets of a haul. Returns how many were delivered;
+ * *is_known: from a sender that is. */
+static uint32_t take(struct sw_port *port, const struct sw_haul *haul, bool *is_known)
 {
     const uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
     const uint32_t ack_at = find_ack(port, haul, step), end = ack_at ? ack_at : haul->len_bytes;
@@ -225,6 +228,7 @@ static uint32_t take(struct sw_port *port, const struct sw_haul *haul)
     sw_port_count(port, SW_PORT_RX_PACKETS, sieve.delivered);
     sw_port_count(port, SW_PORT_RX_BYTES, haul->len_bytes);
     sw_port_count(port, SW_PORT_RX_BATCHES, 1);
+    *is_known = sieve.is_known;
     return sieve.delivered;
 }
 
@@ -320,9 +324,10 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
         if (!used)
             break;
         uint32_t taken = 0;
+        bool is_known = false;
         switch (handed.kind) {
         case SW_HANDED_PACKETS:
-            taken = take(port, &handed.haul);
+            taken = take(port, &handed.haul, &is_known);
             break;
         case SW_HANDED_ASK:
             sw_share_answer(port, &handed);
@@ -331,8 +336,9 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
             sw_share_settle(port, &handed, now_ns);
             break;
         }
-        /* MADs are few, and those of one flow may be for several processes. */
-        if (taken && !sw_roce_is_mad(handed.haul.bytes, handed.haul.len_bytes))
+        /* MADs are few, and those of one flow may be for several processes. A stranger's packets
+         * cost no socket. */
+        if (is_known && !sw_roce_is_mad(handed.haul.bytes, handed.haul.len_bytes))
             sw_share_tune(port, &handed.haul.arrival, handed.slot, now_ns);
         delivered += taken;
     }
@@ -364,6 +370,7 @@ static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, 
         return 0;
     ear->heard_ns = now_ns;
     uint64_t bytes = 0;
+    bool is_known;
     for (uint32_t i = 0; i < (uint32_t)count; i++) {
         struct sw_haul haul = {.bytes = sw_mailbag_bytes(bag, i),
                                .len_bytes = sw_mailbag_len(bag, i),
@@ -371,7 +378,7 @@ static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, 
         bytes += haul.len_bytes;
         sw_roce_address(&bag->from[i], &haul.arrival.source, &haul.arrival.source_port);
         read_control(&bag->messages[i].msg_hdr, &haul);
-        delivered += take(port, &haul);
+        delivered += take(port, &haul, &is_known);
         sw_mailbag_pass(bag, i);
     }
     ear->bytes_mean = (ear->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;

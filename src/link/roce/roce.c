@@ -21,7 +21,7 @@
 #define TIMERS_NS (100 * SW_NS_PER_US)  /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
 #define LAST_WORDS_NS (2 * SW_NS_PER_MS)
-#define EARLY_SLOTS 1024 /* packets kept that came before their turn, of all QPs */
+#define EARLY_SLOTS 2048 /* packets kept that came before their turn; of one QP at most half */
 
 struct sw_roce_kept {
     struct sw_early_slot slots[EARLY_SLOTS];

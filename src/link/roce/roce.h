@@ -165,9 +165,11 @@ struct sw_roce_qp *sw_roce_remains_of(const struct sw_roce_qp *r, uint64_t now_n
 void sw_roce_remains_age(struct sw_roce_qp *r, uint64_t now_ns);
 
 /* deliver.c; rx_lock held */
-void sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
-/* A single one that has passed the rules for faults; `qp` NULL: for QP 1 or a group. */
-void sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
+/* As struct sw_port has it. */
+bool sw_roce_deliver(void *arg, const struct sw_arrival *arrival);
+/* A single one that has passed the rules for faults; `qp` NULL: for QP 1 or a group. Returns
+ * whether its sender is known. */
+bool sw_roce_deliver_passed(struct sw_qp *qp, const struct sw_arrival *arrival,
                             const struct sw_packet *packet);
 /* Whom a packet is for, or each of a run: a QP, or (NULL) QP 1 or a group; *packet is the first.
  * False: nobody, or it is no packet. */
@@ -226,7 +228,7 @@ void sw_roce_account(struct sw_roce_qp *r);
 /* datagram.c */
 enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_WAY, SW_ROCE_BAD_KEY };
 enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
-void sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
+bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet);
 void sw_roce_deliver_to_group(const struct sw_arrival *arrival, const struct sw_packet *packet);
 
@@ -247,8 +249,8 @@ void sw_roce_impair_fork_child(void);
 /* Passes a packet that leaves, as the rules say: to the batch, once or twice, or to be held. */
 void sw_roce_impair_sent(const struct sw_qp *qp, struct sw_batch *batch,
                          const struct sw_packet *packet, const struct sw_outgoing *out);
-/* The same for one that came; rx_lock held. */
-void sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
+/* The same for one that came; rx_lock held. Returns whether its sender is known. */
+bool sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
                              const struct sw_packet *packet);
 /* Whether no rule is about packets that come: so many for the QP have passed then. */
 bool sw_roce_impair_spares(const struct sw_qp *qp, uint32_t count);
