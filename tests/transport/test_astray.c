@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the responder makes of requests that its peer cannot have sent. */
+/* What the machines make of packets that their peer cannot have sent. */
 #include "transport/rig.h"
 
 #include <setjmp.h>
@@ -163,6 +163,29 @@ static void responder__a_duplicate_read_is_known_as_long_as_it_may_be_awaited(vo
     }
 }
 
+/* An answer to nothing that is on its way may be anybody's. */
+static void requester__only_an_awaited_answer_tells_what_a_peer_speaks(void **state)
+{
+    (void)state;
+    static struct rig rig;
+    start(&rig, true);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    rig_drain(&rig);
+    static const uint32_t psns[] = {99, 101, 100 + SW_FLIGHT_PACKETS, 0x800000};
+    for (size_t i = 0; i < sizeof(psns) / sizeof(*psns); i++) {
+        struct sw_packet ack = rig_packet(0x11, psns[i], 0);
+        ack.aeth.syndrome = RIG_ACK;
+        sw_requester_receive(&rig.r, &ack, rig.now_ns, &rig.progress);
+        assert_false(rig.r.peer_selective);
+        assert_false(sw_requester_awaits(&rig.r, psns[i]));
+    }
+    assert_true(sw_requester_awaits(&rig.r, 100));
+    struct sw_packet ack = rig_packet(0x11, 100, 0);
+    ack.aeth.syndrome = RIG_ACK;
+    sw_requester_receive(&rig.r, &ack, rig.now_ns, &rig.progress);
+    assert_true(rig.r.peer_selective);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +194,7 @@ int main(void)
         cmocka_unit_test(responder__only_what_is_expected_tells_what_a_peer_speaks),
         cmocka_unit_test(responder__a_duplicate_of_nothing_is_dropped),
         cmocka_unit_test(responder__a_duplicate_read_is_known_as_long_as_it_may_be_awaited),
+        cmocka_unit_test(requester__only_an_awaited_answer_tells_what_a_peer_speaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

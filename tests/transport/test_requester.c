@@ -555,28 +555,6 @@ static void requester__offers_selective_repeat_in_reserved_bits(void **state)
     assert_int_equal(rig.out.packet.bth.reserved7, 0);
 }
 
-/* An answer to nothing that is on its way may be anybody's. */
-static void requester__only_an_awaited_answer_tells_what_a_peer_speaks(void **state)
-{
-    (void)state;
-    start(true);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_drain(&rig);
-    static const uint32_t psns[] = {99, 101, 100 + SW_FLIGHT_PACKETS, 0x800000};
-    for (size_t i = 0; i < sizeof(psns) / sizeof(*psns); i++) {
-        struct sw_packet ack = rig_packet(0x11, psns[i], 0);
-        ack.aeth.syndrome = RIG_ACK;
-        sw_requester_receive(&rig.r, &ack, rig.now_ns, &rig.progress);
-        assert_false(rig.r.peer_selective);
-        assert_false(sw_requester_awaits(&rig.r, psns[i]));
-    }
-    assert_true(sw_requester_awaits(&rig.r, 100));
-    struct sw_packet ack = rig_packet(0x11, 100, 0);
-    ack.aeth.syndrome = RIG_ACK;
-    sw_requester_receive(&rig.r, &ack, rig.now_ns, &rig.progress);
-    assert_true(rig.r.peer_selective);
-}
-
 static void requester__a_bitmap_from_a_plain_peer_is_no_bitmap(void **state)
 {
     (void)state;
@@ -804,7 +782,6 @@ int main(void)
         cmocka_unit_test(requester__time_in_which_nobody_looked_is_no_silence),
         cmocka_unit_test(requester__what_was_sent_twice_is_not_measured),
         cmocka_unit_test(requester__offers_selective_repeat_in_reserved_bits),
-        cmocka_unit_test(requester__only_an_awaited_answer_tells_what_a_peer_speaks),
         cmocka_unit_test(requester__a_bitmap_from_a_plain_peer_is_no_bitmap),
         cmocka_unit_test(requester__selective_repeat_sends_what_is_missing),
         cmocka_unit_test(requester__what_is_kept_may_still_be_refused),

@@ -60,8 +60,7 @@ static bool is_heard_from(const struct sw_roce_qp *r, const struct claim *claim)
 /* Nothing is known of who sends such packets. */
 static bool is_unknown(const struct sw_roce_qp *r, const struct claim *claim)
 {
-    return !r->peer.is_known ||
-           (!r->life.peer_mark && !claim->mark && !r->peer.ports[claim->asks]);
+    return !r->peer.is_known || (!r->life.peer_mark && !claim->mark && !r->peer.ports[claim->asks]);
 }
 
 /* An answer from another port or life. */

@@ -44,7 +44,7 @@ struct sw_arrival {
     struct sw_hold *hold;  /* of the bytes; NULL: they are there during the call only */
 };
 
-/* Returns whether they are from a sender that is known: a connection's peer, or whoever has a key. */
+/* Returns whether they are from a sender that is known: a connection's peer, or who has a key. */
 typedef bool (*sw_port_deliver_fn)(void *arg, const struct sw_arrival *arrival);
 
 enum sw_port_counter {

@@ -41,10 +41,10 @@ enum { SW_ROCE_LIVES = 6 }; /* former ones, whose packets are dropped: of 16 tha
 struct sw_roce_qp {
     struct sw_qp *qp;
     struct sw_roce_path path;
-    struct {                /* what it is known by: identity.c */
-        bool is_known;      /* it has been heard */
-        uint32_t ports[2];  /* UDP source ports of its answers and requests, and 1; 0: none yet */
-        uint64_t heard_ns;  /* when it last was */
+    struct {                 /* what it is known by: identity.c */
+        bool is_known;       /* it has been heard */
+        uint32_t ports[2];   /* UDP source ports of its answers and requests, and 1; 0: none yet */
+        uint64_t heard_ns;   /* when it last was */
         uint32_t claim_port; /* from where something came that could be its as well, and 1 */
         uint64_t claim_ns;
     } peer;
