@@ -11,9 +11,15 @@
 int sw_dents_open(struct sw_dents *dents, const char *path)
 {
     /* Raw: libc's name may be a hook that allocates. */
-    dents->fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    sw_dents_use(dents, fd);
+    return fd < 0 ? -errno : 0;
+}
+
+void sw_dents_use(struct sw_dents *dents, int fd)
+{
+    dents->fd = fd;
     dents->begin = dents->end = 0;
-    return dents->fd < 0 ? -errno : 0;
 }
 
 const char *sw_dents_next(struct sw_dents *dents)

@@ -14,6 +14,8 @@ struct sw_dents {
 
 /* 0 or a negative errno. */
 int sw_dents_open(struct sw_dents *dents, const char *path);
+/* The same by a descriptor at its beginning, which the caller closes. */
+void sw_dents_use(struct sw_dents *dents, int fd);
 /* The next name; NULL at the end, or when it cannot be read. */
 const char *sw_dents_next(struct sw_dents *dents);
 void sw_dents_close(struct sw_dents *dents);

@@ -103,7 +103,7 @@ bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes)
 {
     int cancel_state = cancel_disable();
     sw_adopt_lock();
-    bool all = sw_segments_withdraw(va, va + len_bytes);
+    bool all = sw_segments_withdraw(va, va + len_bytes, false);
     sw_adopt_unlock();
     pthread_setcancelstate(cancel_state, NULL);
     return all;

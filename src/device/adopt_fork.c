@@ -5,89 +5,93 @@
  * The parent makes the copy, in the place where the private mapping waits (the park), before the
  * fork; afterwards the child swaps it in and the parent drops it. So nobody waits for another
  * process, the child only makes a few system calls, and what the program said about the mapping
- * (MADV_DONTFORK, MADV_WIPEONFORK) acts on the copy as it should.
+ * (MADV_DONTFORK, MADV_WIPEONFORK) acts on the copy as it should. No child inherits the shared
+ * mapping itself: what could not be copied is not there.
  *
  * The handlers are installed when the library is loaded, so that they run next to the fork itself:
  * after the program's own prepare handlers have quiesced its threads, and before its child and
  * parent handlers. They allocate nothing: an allocator's own handlers may have locked it.
  */
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "device/adopt_lock.h"
+#include "device/keep.h"
+#include "device/memory_room.h"
 #include "device/page_move.h"
 #include "device/segment.h"
+#include "device/segment_life.h"
 #include "device/vma.h"
 
 /* Below this, copies are made without looking how much memory there is. */
-#define COPY_UNASKED_BYTES (UINT64_C(64) << 20)
+#define COPY_UNASKED_BYTES (UINT64_C(1) << 20)
 
-typedef void (*part_fn)(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot);
+/* A part of a segment that still is mapped where it was adopted. */
+struct part {
+    struct sw_segment *segment;
+    uint64_t va;
+    uint64_t len_bytes;
+    int prot;
+    bool copied; /* the park holds what the child gets */
+};
 
-static void each_of_vma(const struct sw_vma *vma, part_fn fn)
+/* Of the fork under way; mapped for it, as nothing may be allocated. */
+static struct {
+    struct part *parts;
+    size_t max;
+    size_t count;
+} forking;
+
+static int part_count(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                      uint64_t to, void *arg)
 {
-    for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
-        uint64_t from, to;
-        if (s->kind == SW_SEGMENT_ADOPTED && sw_segment_overlap(s, vma, &from, &to))
-            fn(s, from, to - from, vma->prot);
-    }
+    (void)segment, (void)vma, (void)from, (void)to;
+    ++*(size_t *)arg;
+    return 0;
 }
 
-/* Calls fn for each part of an adopted segment that still is mapped where it was adopted, in one
- * walk over the mappings: there may be thousands of both. */
-static void each_part(part_fn fn)
+static int part_note(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                     uint64_t to, void *arg)
 {
-    struct sw_vma_reader reader;
-    struct sw_vma vma;
-    uint64_t at = UINT64_MAX, end = 0;
-    for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
-        if (s->kind != SW_SEGMENT_ADOPTED)
-            continue;
-        at = s->va < at ? s->va : at;
-        end = s->va + s->len_bytes > end ? s->va + s->len_bytes : end;
-    }
-    if (at >= end)
-        return;
-    if (sw_vma_open(&reader, false)) {
-        sw_error("fork: cannot read /proc/self/maps, the child shares registered memory");
-        return;
-    }
-    for (; at < end && sw_vma_next(&reader, at, &vma) == 1; at = vma.end) {
-        if (vma.kind == SW_VMA_SHARED)
-            each_of_vma(&vma, fn);
-    }
-    sw_vma_close(&reader);
+    (void)arg;
+    if (forking.count < forking.max)
+        forking.parts[forking.count++] = (struct part){segment, from, to - from, vma->prot, false};
+    return 0;
 }
 
-static void part_copy(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
+static bool parts_find(void)
 {
-    if (segment->fork_copied && sw_park_fill(segment, va, len_bytes, prot))
-        segment->fork_copied = false;
+    size_t count = 0;
+    forking.count = 0;
+    if (sw_segments_each_part(part_count, &count))
+        return false;
+    if (!count)
+        return true;
+    void *table = mmap(NULL, count * sizeof(struct part), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (table == MAP_FAILED)
+        return false;
+    forking.parts = table;
+    forking.max = count;
+    return !sw_segments_each_part(part_note, NULL);
 }
 
-/* "MemAvailable" of /proc/meminfo, proc(5); UINT64_MAX if it cannot be read. */
-static uint64_t memory_available(void)
+static void parts_forget(void)
 {
-    char text[512], *found;
-    unsigned long long kib;
-    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    text[len > 0 ? len : 0] = '\0';
-    found = strstr(text, "MemAvailable:");
-    return found && sscanf(found, "MemAvailable: %llu", &kib) == 1 ? kib * 1024 : UINT64_MAX;
+    if (forking.parts)
+        munmap(forking.parts, forking.max * sizeof(struct part));
+    forking.parts = NULL;
+    forking.count = forking.max = 0;
 }
 
-/* A copy that does not fit would get a process killed, likely for a child that only calls exec. */
-static void copy_all(void)
+/* What a copy of all that is adopted takes. */
+static uint64_t bytes_needed(void)
 {
     uint64_t needed = 0;
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
@@ -95,16 +99,42 @@ static void copy_all(void)
         if (s->kind == SW_SEGMENT_ADOPTED && !fstat(s->fd, &st))
             needed += (uint64_t)st.st_blocks * 512;
     }
-    bool fits = needed < COPY_UNASKED_BYTES || needed < memory_available();
-    for (struct sw_segment *s = sw_segments_first(); s; s = s->next)
-        s->fork_copied = fits;
-    each_part(part_copy);
-    for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
-        if (s->kind == SW_SEGMENT_ADOPTED && !s->fork_copied)
-            sw_warn("fork: no memory for a copy of %llu registered bytes: the child will see what "
-                    "the parent stores there",
-                    (unsigned long long)s->len_bytes);
+    return needed;
+}
+
+/* A copy that does not fit would get a process killed, likely for a child that only calls exec. So
+ * the pages become private again: then the kernel copies, and only what is stored to. */
+static void make_room(void)
+{
+    uint64_t start, end, needed = bytes_needed();
+    if (needed < COPY_UNASKED_BYTES)
+        return;
+    uint64_t room = sw_memory_room();
+    if (room != SW_MEMORY_ROOM_UNKNOWN && needed < room)
+        return;
+    sw_segments_bounds(&start, &end);
+    bool all = sw_segments_withdraw(start, end, true);
+    sw_info("fork: no room for a copy of %llu registered bytes: they are %sprivate again",
+            (unsigned long long)needed, all ? "" : "not all ");
+}
+
+static void copy_all(void)
+{
+    uint64_t missing = 0;
+    make_room();
+    if (!parts_find())
+        sw_error("fork: the parts of registered memory cannot be found; the child has none of it");
+    const uint64_t needed = bytes_needed();
+    const bool fits = needed < COPY_UNASKED_BYTES || needed < sw_memory_room();
+    for (size_t i = 0; i < forking.count; i++) {
+        struct part *part = &forking.parts[i];
+        part->copied = fits && !sw_park_fill(part->segment, part->va, part->len_bytes, part->prot);
+        missing += part->copied ? 0 : part->len_bytes;
     }
+    if (missing)
+        sw_error("fork: no memory for a copy of %llu registered bytes, which may not move: the "
+                 "child does not have them",
+                 (unsigned long long)missing);
 }
 
 static void fork_prepare(void)
@@ -121,12 +151,19 @@ static void fork_parent(void)
         if (s->kind == SW_SEGMENT_ADOPTED)
             sw_park_drop(s, s->va, s->len_bytes);
     }
+    parts_forget();
     sw_adopt_unlock();
 }
 
 static void fork_child(void)
 {
-    each_part(sw_park_swap_in);
+    for (size_t i = 0; i < forking.count; i++) {
+        const struct part *part = &forking.parts[i];
+        if (part->copied)
+            sw_park_swap_in(part->segment, part->va, part->len_bytes);
+    }
+    parts_forget();
+    sw_keep_forget();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
         if (sw_segment_fd_valid(s))
             close(s->fd);

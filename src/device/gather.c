@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "device/adopt_config.h"
+#include "device/keep.h"
 #include "device/pinned.h"
 #include "device/segment.h"
 #include "device/segment_life.h"
@@ -62,7 +63,9 @@ static enum sw_adopt_reason gather_ready(struct sw_gather *g)
     } else if (sw_pinned_possible()) {
         g->refusal = SW_ADOPT_PINNED;
     } else {
-        int rc = sw_uffd_open(&g->uffd);
+        int rc = sw_keep_all(); /* what a fork will need */
+        if (!rc)
+            rc = sw_uffd_open(&g->uffd);
         if (rc)
             g->refusal = sw_uffd_reason(rc);
     }

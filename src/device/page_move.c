@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "device/page_copy.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -19,6 +20,8 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+
+#define LEAN_CHUNK_BYTES (UINT64_C(256) << 10) /* so much memory exists twice where it is short */
 
 #ifdef SW_TEST_HOOKS
 bool sw_page_move_unprotected;
@@ -67,7 +70,10 @@ static int file_map(const struct sw_segment *segment, uint64_t va, uint64_t len,
 {
     long flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
     uint64_t offset = offset_of(segment, va);
-    return syscall(SYS_mmap, va, len, prot, flags, segment->fd, offset) == -1 ? -errno : 0;
+    if (syscall(SYS_mmap, va, len, prot, flags, segment->fd, offset) == -1)
+        return -errno;
+    /* Whatever forks, and however: no child shares it. */
+    return syscall(SYS_madvise, va, len, MADV_DONTFORK) ? -errno : 0;
 }
 
 int sw_park_reserve(struct sw_segment *segment)
@@ -264,7 +270,7 @@ static int park_fill_chunk(const struct sw_segment *segment, uint64_t va, uint64
 
 /* Makes the park writable, with large pages, from `va` to the end of its window; *ready is how far.
  */
-static int park_prepare(const struct sw_segment *segment, uint64_t va, uint64_t end,
+static int park_prepare(const struct sw_segment *segment, uint64_t va, uint64_t end, bool lean,
                         uint64_t *ready)
 {
     if (va < *ready)
@@ -272,7 +278,8 @@ static int park_prepare(const struct sw_segment *segment, uint64_t va, uint64_t 
     *ready = grid_end(segment, va, end, SW_MOVE_WINDOW_BYTES);
     if (mprotect(ptr(park_of(segment, va)), *ready - va, PROT_READ | PROT_WRITE))
         return -errno;
-    sw_copy_prepare_private(segment, va, park_of(segment, va), *ready - va);
+    if (!lean)
+        sw_copy_prepare_private(segment, va, park_of(segment, va), *ready - va);
     return 0;
 }
 
@@ -304,7 +311,7 @@ static void file_drop(const struct sw_segment *segment, uint64_t va, uint64_t le
 }
 
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
-                    uint64_t len_bytes, int prot)
+                    uint64_t len_bytes, int prot, bool lean)
 {
     if (!uffd->can_protect_shared)
         return -EOPNOTSUPP;
@@ -312,8 +319,8 @@ int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint
     uint64_t ready = va;
     sigfillset(&all);
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
-        next = chunk_end(segment, at, va + len_bytes);
-        int rc = park_prepare(segment, at, va + len_bytes, &ready);
+        next = grid_end(segment, at, va + len_bytes, lean ? LEAN_CHUNK_BYTES : SW_MOVE_CHUNK_BYTES);
+        int rc = park_prepare(segment, at, va + len_bytes, lean, &ready);
         const int lock = lock_of(at);
         if (!rc) {
             pthread_sigmask(SIG_BLOCK, &all, &saved);
@@ -360,7 +367,7 @@ int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, in
     uint64_t ready = va;
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
         next = chunk_end(segment, at, va + len_bytes);
-        int rc = park_prepare(segment, at, va + len_bytes, &ready);
+        int rc = park_prepare(segment, at, va + len_bytes, false, &ready);
         if (!rc)
             rc = park_fill_chunk(segment, at, next - at, prot);
         if (rc) {
@@ -371,24 +378,28 @@ int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, in
     return 0;
 }
 
+/* Whether the child has a page of the park: not of memory that was MADV_DONTFORK. */
 static bool park_exists(const struct sw_segment *segment, uint64_t va)
 {
     unsigned char resident;
     return !mincore(ptr(park_of(segment, va)), 1, &resident) || errno != ENOMEM;
 }
 
-void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
+void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes)
 {
-    for (uint64_t at = va, next; at < va + len_bytes; at = next) {
-        next = chunk_end(segment, at, va + len_bytes);
-        if (!park_exists(segment, at)) {
-            munmap(ptr(at), next - at); /* MADV_DONTFORK: the child does not have this memory */
-            continue;
+    const uint64_t page = (uint64_t)getpagesize();
+    uint64_t step = len_bytes;
+    for (uint64_t at = va, end = va + len_bytes; at < end;) {
+        step = end - at < step ? end - at : step;
+        if (!tables_move(park_of(segment, at), at, step)) {
+            at += step;
+        } else if (step > page) {
+            step = (step / 2 + page - 1) / page * page;
+        } else {
+            if (park_exists(segment, at))
+                sw_error("fork: a page of registered memory is missing in the child");
+            munmap(ptr(at), page);
+            at += page;
         }
-        if (segment->fork_copied && !tables_move_parts(park_of(segment, at), at, next - at))
-            continue;
-        if (sw_segment_fd_valid(segment))
-            mmap(ptr(at), next - at, prot, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, segment->fd,
-                 (off_t)offset_of(segment, at));
     }
 }

@@ -26,10 +26,10 @@ void sw_park_release(struct sw_segment *segment);
 int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int prot,
                   uint64_t *done_bytes);
 
-/* Moves [va, va + len) of the segment, mapped with `prot`, back to private anonymous memory. 0 or a
- * negative errno; what was not moved is as it was. */
+/* Moves [va, va + len) of the segment, mapped with `prot`, back to private anonymous memory; lean:
+ * in small steps, without large pages. 0 or a negative errno; what was not moved is as it was. */
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
-                    uint64_t len_bytes, int prot);
+                    uint64_t len_bytes, int prot, bool lean);
 
 /* Whether the mapping at va is locked: its first page could not be dropped. Otherwise it is. */
 bool sw_pages_locked(uint64_t va);
@@ -43,10 +43,8 @@ int sw_pages_discard(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
 /* For fork. Copies [va, va + len) of the file to the park, with the protection `prot`: 0 or a
  * negative errno. */
 int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot);
-/* In the child: puts that copy in the place of the shared pages. If it was not made (fork_copied)
- * or cannot be moved, the child's stores stay its own, but it sees what the parent stores until it
- * has stored to the same page. */
-void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot);
+/* In the child: puts that copy in the place of the shared pages, which no child inherits. */
+void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes);
 /* Frees the pages of the park. */
 void sw_park_drop(const struct sw_segment *segment, uint64_t va, uint64_t len_bytes);
 /* madvise(2) on what comes back when [va, va + len) does. */

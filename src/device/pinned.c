@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/dents.h"
+#include "device/keep.h"
 
 static const char *const prefixes[] = {
     "anon_inode:[io_uring]",
@@ -50,12 +51,14 @@ static bool entry_pins(int fds, const char *name)
 bool sw_pinned_possible(void)
 {
     struct sw_dents fds;
-    if (sw_dents_open(&fds, "/proc/self/fd"))
+    int fd = sw_keep_open(SW_KEEP_FDS);
+    if (fd < 0)
         return true;
+    sw_dents_use(&fds, fd);
     bool found = false;
     const char *name;
     while (!found && (name = sw_dents_next(&fds)))
         found = entry_pins(fds.fd, name);
-    sw_dents_close(&fds);
+    sw_keep_close(fd);
     return found;
 }

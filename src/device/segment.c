@@ -81,6 +81,12 @@ static void bounds_update(void)
     atomic_store(&bounds.end, end);
 }
 
+void sw_segments_bounds(uint64_t *start, uint64_t *end)
+{
+    *start = atomic_load(&bounds.start);
+    *end = atomic_load(&bounds.end);
+}
+
 bool sw_segments_may_overlap(uint64_t va, uint64_t len_bytes)
 {
     if (__builtin_expect(va >= atomic_load_explicit(&bounds.end, memory_order_acquire), 1))

@@ -36,7 +36,6 @@ struct sw_segment {
      * It keeps what belongs to a mapping (MADV_*, policy, place in the file of anonymous memory),
      * so that coming back it joins its neighbours again. */
     uint64_t park;
-    bool fork_copied; /* the park holds what the child of the fork under way gets */
 };
 
 /* From memory of our own, as nothing may be allocated with the move lock held: an allocator that
@@ -65,6 +64,8 @@ bool sw_segment_overlap(const struct sw_segment *segment, const struct sw_vma *v
 /* Whether fd still is the segment's file: programs that close all descriptors close ours too. */
 bool sw_segment_fd_valid(const struct sw_segment *segment);
 
+/* From the lowest to the highest adopted address; start > end: there is none. */
+void sw_segments_bounds(uint64_t *start, uint64_t *end);
 /* Lock-free: whether an adopted segment may lie in [va, va + len). Says yes from before its first
  * page moves. */
 bool sw_segments_may_overlap(uint64_t va, uint64_t len_bytes);

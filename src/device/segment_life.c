@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/adopt.h"
+#include "device/keep.h"
 #include "device/page_copy.h"
 #include "device/page_move.h"
 #include "device/pinned.h"
@@ -24,9 +25,6 @@
 
 /* What discarding may need of its caller's stack. */
 #define OWN_STACK_BYTES (UINT64_C(256) << 10)
-
-typedef int (*part_fn)(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
-                       uint64_t to, void *arg);
 
 static void nothing_before(uint64_t va, uint64_t len_bytes)
 {
@@ -85,7 +83,7 @@ static enum sw_adopt_reason segment_back(struct sw_segment *segment)
 
 /* Calls fn for what of a mapping is adopted and lies in [va, end). */
 static int each_of_vma(struct sw_segment *only, const struct sw_vma *vma, uint64_t va, uint64_t end,
-                       part_fn fn, void *arg)
+                       sw_segment_part_fn fn, void *arg)
 {
     int rc = 0;
     for (struct sw_segment *s = only ? only : sw_segments_first(); !rc && s;
@@ -104,14 +102,15 @@ static int each_of_vma(struct sw_segment *only, const struct sw_vma *vma, uint64
 /* Calls fn for each part of an adopted segment within [va, end) that still is mapped where it was
  * adopted, until one fails; `only` of one segment, unless that is NULL. Between them `others`,
  * unless that is NULL, for private memory. 0 or a negative errno. */
-static int each_part_or(struct sw_segment *only, uint64_t va, uint64_t end, part_fn fn,
-                        part_fn others, void *arg)
+static int each_part_or(struct sw_segment *only, uint64_t va, uint64_t end, sw_segment_part_fn fn,
+                        sw_segment_part_fn others, void *arg)
 {
     struct sw_vma_reader reader;
     struct sw_vma vma;
-    int found = 1, rc = sw_vma_open(&reader, false);
-    if (rc)
-        return rc;
+    int found = 1, rc = 0, fd = sw_keep_open(SW_KEEP_MAPS);
+    if (fd < 0)
+        return fd;
+    sw_vma_use(&reader, fd);
     for (uint64_t at = va; !rc && at < end; at = vma.end) {
         found = sw_vma_next(&reader, at, &vma);
         if (found != 1)
@@ -122,17 +121,26 @@ static int each_part_or(struct sw_segment *only, uint64_t va, uint64_t end, part
             rc = others(NULL, &vma, vma.start > va ? vma.start : va, vma.end < end ? vma.end : end,
                         arg);
     }
-    sw_vma_close(&reader);
+    sw_keep_close(fd);
     return rc ? rc : found < 0 ? found : 0;
 }
 
-static int each_part(struct sw_segment *only, uint64_t va, uint64_t end, part_fn fn, void *arg)
+static int each_part(struct sw_segment *only, uint64_t va, uint64_t end, sw_segment_part_fn fn,
+                     void *arg)
 {
     return each_part_or(only, va, end, fn, NULL, arg);
 }
 
+int sw_segments_each_part(sw_segment_part_fn fn, void *arg)
+{
+    uint64_t start, end;
+    sw_segments_bounds(&start, &end);
+    return start < end ? each_part(NULL, start, end, fn, arg) : 0;
+}
+
 struct returning {
     const struct sw_uffd *uffd; /* NULL: pages cannot be moved now */
+    bool lean;
     int rc;
 };
 
@@ -144,7 +152,7 @@ static int part_return(struct sw_segment *segment, const struct sw_vma *vma, uin
     uint64_t stack, stack_end;
     if (!returning->uffd || sw_thread_memory_next(vma, from, to, &stack, &stack_end))
         returning->rc = -EBUSY;
-    else if (sw_pages_return(segment, returning->uffd, from, to - from, vma->prot))
+    else if (sw_pages_return(segment, returning->uffd, from, to - from, vma->prot, returning->lean))
         returning->rc = -EBUSY;
     return 0;
 }
@@ -162,7 +170,7 @@ static bool segment_return(struct sw_segment *segment, const struct sw_uffd *uff
 
 static bool may_move(struct sw_uffd *uffd)
 {
-    return !sw_pinned_possible() && !sw_uffd_open(uffd);
+    return !sw_pinned_possible() && !sw_keep_uffd(uffd);
 }
 
 struct discarding {
@@ -196,10 +204,10 @@ static int part_advise(struct sw_segment *segment, const struct sw_vma *vma, uin
     return 0;
 }
 
-bool sw_segments_withdraw(uint64_t va, uint64_t end)
+bool sw_segments_withdraw(uint64_t va, uint64_t end, bool lean)
 {
     struct sw_uffd uffd;
-    struct returning returning = {.uffd = NULL};
+    struct returning returning = {.uffd = NULL, .lean = lean};
     if (may_move(&uffd))
         returning.uffd = &uffd;
     guard->revoke(va, end - va);
@@ -207,7 +215,7 @@ bool sw_segments_withdraw(uint64_t va, uint64_t end)
     int rc = each_part(NULL, va, end, part_return, &returning);
     guard->after();
     if (returning.uffd)
-        sw_uffd_close(&uffd);
+        sw_keep_close(uffd.fd);
     return !rc && !returning.rc;
 }
 
@@ -330,7 +338,7 @@ void sw_segment_finish(struct sw_segment *segment)
     if (!sw_segment_release(segment, movable ? &uffd : NULL))
         sw_debug("segment %u stays shared for now", segment->id);
     if (movable)
-        sw_uffd_close(&uffd);
+        sw_keep_close(uffd.fd);
 }
 
 /* Tries again with one remainder, each time another one. */

@@ -33,12 +33,19 @@ void sw_segment_finish(struct sw_segment *segment);
 /* What the program does to memory of its own, done to what is adopted of [va, end); regions over it
  * are reached by lower rungs from then on.
  *  - withdraw: moves the pages back, to be changed as private memory; false: some stay shared;
+ *    lean: with hardly any memory beside them;
  *  - discard: empty private memory takes their place, as by MADV_DONTNEED, up to the first part
  *    that is locked, unless locked_too;
  *  - advise: the mapping that comes back one day is advised, and what is private between. */
-bool sw_segments_withdraw(uint64_t va, uint64_t end);
+bool sw_segments_withdraw(uint64_t va, uint64_t end, bool lean);
 void sw_segments_discard(uint64_t va, uint64_t end, bool locked_too);
 void sw_segments_advise(uint64_t va, uint64_t end, int advice);
+
+/* Calls fn for each part of an adopted segment that still is mapped where it was adopted, in
+ * ascending order, until one fails. 0 or a negative errno. */
+typedef int (*sw_segment_part_fn)(struct sw_segment *segment, const struct sw_vma *vma,
+                                  uint64_t from, uint64_t to, void *arg);
+int sw_segments_each_part(sw_segment_part_fn fn, void *arg);
 
 /* Tries again with one remainder, each time another one. */
 void sw_segment_retry_remainder(void);

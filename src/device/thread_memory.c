@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/dents.h"
+#include "device/keep.h"
 
 /* Around the stack pointer, for stacks that are no thread's (coroutines): what page moving itself
  * may need, and what its caller has in use. */
@@ -124,14 +125,16 @@ static void search_thread(struct search *search, pid_t tid)
 static bool search_threads(struct search *search)
 {
     struct sw_dents tasks;
-    if (sw_dents_open(&tasks, "/proc/self/task"))
+    int fd = sw_keep_open(SW_KEEP_TASKS);
+    if (fd < 0)
         return false;
+    sw_dents_use(&tasks, fd);
     const char *name;
     while ((name = sw_dents_next(&tasks))) {
         if (isdigit((unsigned char)name[0]))
             search_thread(search, (pid_t)atoi(name));
     }
-    sw_dents_close(&tasks);
+    sw_keep_close(fd);
     return true;
 }
 

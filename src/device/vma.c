@@ -140,14 +140,21 @@ static int text_next(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma 
     return 1;
 }
 
-int sw_vma_open(struct sw_vma_reader *reader, bool force_text)
+void sw_vma_use(struct sw_vma_reader *reader, int fd)
 {
-    reader->fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (reader->fd < 0)
-        return -errno;
+    reader->fd = fd;
     reader->have_last = false;
     reader->begin = reader->end = 0;
     reader->name = "";
+    reader->query = true;
+}
+
+int sw_vma_open(struct sw_vma_reader *reader, bool force_text)
+{
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    sw_vma_use(reader, fd);
     reader->query = !force_text;
     return 0;
 }

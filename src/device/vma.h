@@ -44,6 +44,8 @@ struct sw_vma_reader {
 
 /* 0 or a negative errno. force_text is for tests. */
 int sw_vma_open(struct sw_vma_reader *reader, bool force_text);
+/* The same by a descriptor of /proc/self/maps, at its beginning, that the caller closes. */
+void sw_vma_use(struct sw_vma_reader *reader, int fd);
 void sw_vma_close(struct sw_vma_reader *reader);
 
 /* Stores the first mapping that ends above `addr`. Addresses must not descend between calls.

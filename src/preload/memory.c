@@ -76,6 +76,12 @@ static bool whole_pages(const void *addr, size_t len, uint64_t *va, uint64_t *by
     return *va % page == 0 && *bytes >= len && *bytes > 0 && *va + *bytes > *va;
 }
 
+static bool for_forks(int advice)
+{
+    return advice == MADV_WIPEONFORK || advice == MADV_KEEPONFORK || advice == MADV_DONTFORK ||
+           advice == MADV_DOFORK;
+}
+
 /* What stays shared comes back as it is advised now. */
 static int advise_pinned(void *addr, size_t len, int advice, uint64_t va, uint64_t bytes)
 {
@@ -84,10 +90,9 @@ static int advise_pinned(void *addr, size_t len, int advice, uint64_t va, uint64
         return -1;
     }
     sw_adopt_advise(va, bytes, advice);
-    int rc = real_madvise(addr, len, advice);
-    const bool private_only = advice == MADV_WIPEONFORK || advice == MADV_KEEPONFORK;
-    /* Holes still are an error, which msync() sees. */
-    return rc && errno == EINVAL && private_only ? msync(addr, bytes, MS_ASYNC) : rc;
+    if (!for_forks(advice))
+        return real_madvise(addr, len, advice);
+    return msync(addr, bytes, MS_ASYNC); /* which sees holes, as madvise() does */
 }
 
 static int advise_adopted(void *addr, size_t len, int advice, uint64_t va, uint64_t bytes)
