@@ -48,7 +48,7 @@ lint: setup-test ## checks layout, layers and style
 	@$(MAKE) --no-print-directory build
 	@$(MESON) test -C build --suite style --print-errorlogs
 
-fuzz: setup-fuzz ## runs the fuzz targets for a minute each
+fuzz: setup-fuzz ## runs the fuzz targets for a minute each, and the forger
 	@scripts/fuzz
 
 clean: ## removes what was built
