@@ -34,7 +34,10 @@ int sw_shm_create(const char *name, size_t len_bytes)
         fd = open_unnamed();
     if (fd < 0)
         return -errno;
-    if (fchmod(fd, 0600) || ftruncate(fd, (off_t)len_bytes)) {
+    /* Who has it mapped must not lose the memory: nobody makes it shorter, we neither. A file that
+     * is no memfd cannot be sealed. */
+    if (fchmod(fd, 0600) || ftruncate(fd, (off_t)len_bytes) ||
+        (len_bytes && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) && errno != EINVAL && errno != EPERM)) {
         int err = errno;
         close(fd);
         return -err;

@@ -60,7 +60,11 @@ void sw_adopt_put(struct sw_segment *segment);
 
 uint32_t
 sw_segment_id(const struct sw_segment *segment);     /* never 0, not used again soon (increments) */
-int sw_segment_fd(const struct sw_segment *segment); /* owned by the segment; pass it to peers */
+int sw_segment_fd(const struct sw_segment *segment); /* owned by the segment */
+/* Peers may map it so from now on: enum sw_handed_out. */
+void sw_segment_grant(struct sw_segment *segment, uint32_t handed);
+/* A descriptor for peers, which the caller closes: to write, to read, or -1. */
+int sw_segment_hand_out(const struct sw_segment *segment);
 /* The byte range of the descriptor that peers should map. */
 void sw_segment_file_range(const struct sw_segment *segment, uint64_t *offset, uint64_t *len_bytes);
 /* Finds a live segment by id, under a reference the caller puts; NULL if gone. */

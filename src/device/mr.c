@@ -142,6 +142,24 @@ static void set_parts(struct sw_pub_mr *entry, struct sw_mr *mr, const struct pa
     entry->extent_count = (uint32_t)parts->count;
 }
 
+/* Before the key is valid, or again while it is. With the table locked, or nobody else's mr. */
+static void hand_out(struct sw_pub_mr *entry, const struct sw_mr *mr, enum sw_handed_out handed)
+{
+    for (int i = 0; i < mr->segment_count; i++)
+        sw_segment_grant(mr->segments[i], handed);
+    atomic_store_explicit(&entry->handed, handed, memory_order_release);
+}
+
+void sw_mr_receive_into(uint32_t key)
+{
+    const uint32_t index = sw_key_index(key);
+    sw_mr_table_lock();
+    const struct sw_mr *mr = sw_nic.mrs[index];
+    if (mr && mr->key == key && !mr->is_window)
+        hand_out(&sw_nic.pub->mrs[index], mr, SW_HANDED_OUT_WRITE);
+    sw_mr_table_unlock();
+}
+
 uint32_t sw_mr_generation(void)
 {
     static atomic_uint generation;
@@ -242,10 +260,11 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     entry->va = va;
     atomic_store_explicit(&sw_nic.pub->header.mr_last, sw_draw_block_last(mr->index),
                           memory_order_relaxed);
-    struct parts parts; /* of local-only regions too: a peer's SEND is placed into them */
+    struct parts parts; /* of local-only regions too: a peer's SEND may be placed into them */
     const uint32_t seen = sw_mr_revocations();
     get_parts(&parts, va, len_bytes, access);
     set_parts(entry, mr, &parts);
+    hand_out(entry, mr, sw_handed_out_for(access));
     atomic_store_explicit(&entry->key_word, (uint64_t)gen << 32 | mr->key, memory_order_release);
     sw_mr_published(mr->index, seen);
     *out = mr;
@@ -335,6 +354,7 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     }
     if (moves)
         set_parts(entry, mr, &parts);
+    hand_out(entry, mr, sw_handed_out_for(access));
     entry->va = va;
     entry->len_bytes = len_bytes;
     entry->iova = iova;
@@ -381,6 +401,7 @@ void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh)
         entry->len_bytes = old->len_bytes;
         entry->va = old->va;
         entry->extent_count = 0;
+        atomic_store(&entry->handed, SW_HANDED_OUT_NOT);
         sw_nic.mrs[i]->segment_count = 0;
         atomic_store(&entry->key_word, atomic_load(&old->key_word));
     }

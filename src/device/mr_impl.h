@@ -57,6 +57,9 @@ static inline void sw_mr_serve_end(uint32_t qp_index)
  * is the caller's QP, if it has one locked. */
 void sw_mr_wait_for_serving(const struct sw_qp *own);
 
+/* A receive is posted into the region: peers may place messages there from now on. */
+void sw_mr_receive_into(uint32_t key);
+
 /* In a forked child: copies every region's entry to the child's tables, without shareable parts. */
 void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh);
 

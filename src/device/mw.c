@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/mw.h"
+#include "device/adopt.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -165,6 +166,10 @@ static void publish(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe
     entry->va = region->va + (wqe->remote_addr - region->iova);
     const uint32_t seen = sw_mr_revocations();
     entry->extent_count = cut_extents(region, entry);
+    const enum sw_handed_out handed = sw_handed_out_for(entry->access);
+    for (int i = 0; i < mw->region->segment_count; i++)
+        sw_segment_grant(mw->region->segments[i], handed);
+    atomic_store_explicit(&entry->handed, handed, memory_order_relaxed);
     atomic_store_explicit(&entry->key_word, (uint64_t)sw_mr_generation() << 32 | mw->slot.key,
                           memory_order_release);
     sw_mr_published(mw->slot.index, seen);

@@ -79,6 +79,20 @@ enum sw_pub_mr_kind {
 
 /* One memory region or window. key_word: generation << 32 | key; 0 while not valid. Peers address
  * it by iova. */
+/*
+ * What peers may map: nothing of a region that only this process uses; to read, where they may
+ * READ; to write, where they may WRITE or do atomics, and where a receive has been posted, since
+ * who sends places the message itself. A segment is handed out as the strongest of its regions.
+ */
+enum sw_handed_out { SW_HANDED_OUT_NOT, SW_HANDED_OUT_READ, SW_HANDED_OUT_WRITE };
+
+static inline enum sw_handed_out sw_handed_out_for(uint32_t access)
+{
+    if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC))
+        return SW_HANDED_OUT_WRITE;
+    return access & IBV_ACCESS_REMOTE_READ ? SW_HANDED_OUT_READ : SW_HANDED_OUT_NOT;
+}
+
 struct sw_pub_mr {
     _Atomic uint64_t key_word;
     uint32_t access; /* IBV_ACCESS_*, SW_PUB_LOCAL_USE */
@@ -87,11 +101,11 @@ struct sw_pub_mr {
     uint64_t len_bytes;
     uint64_t va;
     uint32_t extent_count;
-    uint32_t kind;       /* enum sw_pub_mr_kind */
-    uint32_t qpn;        /* the only QP it may be used through; 0: any of the PD */
-    uint32_t persist;    /* enum sw_persist, for its owner, where access has FLUSH_PERSISTENT */
-    uint32_t key_before; /* of its owner: the last key that was drawn for this entry */
-    uint32_t pad;
+    uint32_t kind;           /* enum sw_pub_mr_kind */
+    uint32_t qpn;            /* the only QP it may be used through; 0: any of the PD */
+    uint32_t persist;        /* enum sw_persist, for its owner, where access has FLUSH_PERSISTENT */
+    uint32_t key_before;     /* of its owner: the last key that was drawn for this entry */
+    _Atomic uint32_t handed; /* enum sw_handed_out: how peers may map it; it only grows */
     struct sw_pub_extent extents[SW_MR_EXTENTS];
 };
 static_assert(sizeof(struct sw_pub_extent) == 32, "shared layout");

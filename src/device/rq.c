@@ -17,6 +17,17 @@ struct sw_rq_shape sw_rq_shape(uint32_t wr_max, uint32_t sge_max)
     return shape;
 }
 
+/* The sender places the message itself, so its process maps the region. */
+static void let_place(uint32_t key)
+{
+    const struct sw_pub_mr *entry = &sw_nic.pub->mrs[sw_key_index(key)];
+    if (__builtin_expect(atomic_load_explicit(&entry->handed, memory_order_relaxed) !=
+                                 SW_HANDED_OUT_WRITE &&
+                             entry->kind == SW_PUB_REGION,
+                         0))
+        sw_mr_receive_into(key);
+}
+
 int sw_rq_append(struct sw_rq *rq, const struct ibv_recv_wr *wr, uint32_t *len_bytes)
 {
     uint32_t posted = atomic_load_explicit(&rq->posted, memory_order_relaxed);
@@ -33,8 +44,11 @@ int sw_rq_append(struct sw_rq *rq, const struct ibv_recv_wr *wr, uint32_t *len_b
         uint8_t *va;
         recv->sges[i] = wr->sg_list[i];
         total += wr->sg_list[i].length;
-        if (wr->sg_list[i].length)
-            usable &= sw_sge_resolve(rq->pd, &wr->sg_list[i], IBV_ACCESS_LOCAL_WRITE, &va);
+        if (wr->sg_list[i].length &&
+            sw_sge_resolve(rq->pd, &wr->sg_list[i], IBV_ACCESS_LOCAL_WRITE, &va))
+            let_place(wr->sg_list[i].lkey);
+        else if (wr->sg_list[i].length)
+            usable = false;
     }
     recv->sge_count = (uint32_t)wr->num_sge;
     recv->len_bytes = total > UINT32_MAX ? UINT32_MAX : (uint32_t)total;

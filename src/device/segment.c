@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/segment.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include "base/lock.h"
 #include "device/adopt.h"
+#include "device/pub.h"
 
 static struct {
     struct sw_lock lock;
@@ -192,6 +195,25 @@ uint32_t sw_segment_id(const struct sw_segment *segment)
 int sw_segment_fd(const struct sw_segment *segment)
 {
     return sw_segment_fd_valid(segment) ? segment->fd : -1;
+}
+
+void sw_segment_grant(struct sw_segment *segment, uint32_t handed)
+{
+    uint32_t now = atomic_load(&segment->handed);
+    while (now < handed && !atomic_compare_exchange_weak(&segment->handed, &now, handed)) {
+    }
+}
+
+int sw_segment_hand_out(const struct sw_segment *segment)
+{
+    const uint32_t handed = atomic_load(&segment->handed);
+    if (handed == SW_HANDED_OUT_NOT || !sw_segment_fd_valid(segment))
+        return -1;
+    if (handed == SW_HANDED_OUT_WRITE)
+        return fcntl(segment->fd, F_DUPFD_CLOEXEC, 0);
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", segment->fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 void sw_segment_file_range(const struct sw_segment *segment, uint64_t *offset, uint64_t *len_bytes)

@@ -7,6 +7,7 @@
 #ifndef SW_DEVICE_SEGMENT_H
 #define SW_DEVICE_SEGMENT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,6 +27,7 @@ struct sw_segment {
     /* Under the table lock. An adopted segment with 0 is a remainder: its pages could not be moved
      * back (yet), so it stays known, for forks and for the next registration. */
     uint32_t refs;
+    _Atomic uint32_t handed; /* enum sw_handed_out, of all regions it has had; it only grows */
     int fd;
     dev_t dev; /* of fd: names the file in the process's mappings */
     ino_t ino;

@@ -159,7 +159,7 @@ static void touch(struct feed *feed, struct sw_peer *peer)
     uint32_t id = feed_u8(feed) % 8;
     uint64_t offset = feed_value(feed, values, 5), len = feed_value(feed, values, 5);
     bool refused;
-    volatile uint8_t *at = sw_peer_segment_at(peer, id, offset, len, &refused);
+    volatile uint8_t *at = sw_peer_segment_at(peer, id, offset, len, true, &refused);
     if (at && len) {
         at[0]++;
         at[len - 1]++;

@@ -601,7 +601,7 @@ static uint8_t *segment_at(struct owner *owner, uint32_t id, uint64_t offset, ui
     bool refused = false;
     uint8_t *at = NULL;
     for (int i = 0; i < 5000 && !at && !refused; i++) {
-        at = sw_peer_segment_at(owner->peer, id, offset, len, &refused);
+        at = sw_peer_segment_at(owner->peer, id, offset, len, true, &refused);
         usleep(1000);
     }
     assert_true(at || refused);
@@ -623,7 +623,7 @@ static void sw_attach_from_peer__segment(void **state)
     bool refused;
     int fd = make_ready(owner), file = file_of(0x8000);
     assert_int_equal(pwrite(file, "here", 4, 0x3010), 4);
-    assert_null(sw_peer_segment_at(owner->peer, 9, 0x3010, 4, &refused));
+    assert_null(sw_peer_segment_at(owner->peer, 9, 0x3010, 4, true, &refused));
     assert_false(refused);
     asked_for(fd, 9);
     say_segment(fd, 9, 0x3000, 0x5000, file);
@@ -637,7 +637,7 @@ static void sw_attach_from_peer__segment(void **state)
     struct message gone = {.type = SEGMENT_GONE, .version = SW_PUB_VERSION, .id = 9};
     send_bytes(fd, &gone, sizeof(gone), NULL, 0);
     for (int i = 0; i < 5000; i++) { /* then it is asked for again */
-        if (!sw_peer_segment_at(owner->peer, 9, 0x3010, 4, &refused))
+        if (!sw_peer_segment_at(owner->peer, 9, 0x3010, 4, true, &refused))
             break;
         usleep(1000);
     }
@@ -654,14 +654,16 @@ static void sw_attach_from_peer__segments_expected(void **state)
     struct sw_pub *pub = mmap(NULL, sizeof(*pub), PROT_READ | PROT_WRITE, MAP_SHARED, w.fds[0], 0);
     assert_ptr_not_equal(pub, MAP_FAILED);
     atomic_store(&pub->header.mr_last, 2);
-    pub->mrs[2] = (struct sw_pub_mr){.key_word = 1ull << 32 | 2 << 8 | 1, .extent_count = 2};
+    pub->mrs[2] = (struct sw_pub_mr){
+        .key_word = 1ull << 32 | 2 << 8 | 1, .handed = SW_HANDED_OUT_WRITE, .extent_count = 2};
     pub->mrs[2].extents[0].segment = 31;
     pub->mrs[2].extents[1].segment = 32;
     pub->mrs[2].extents[2].segment = 33; /* not counted */
     pub->mrs[1].extent_count = 1;        /* not valid any more */
     pub->mrs[1].extents[0].segment = 34;
     /* The newest wraps around to the end of the table; nonsense in there is no more than that. */
-    pub->mrs[SW_MAX_MR - 1] = (struct sw_pub_mr){.key_word = 1, .extent_count = UINT32_MAX};
+    pub->mrs[SW_MAX_MR - 1] =
+        (struct sw_pub_mr){.key_word = 1, .handed = SW_HANDED_OUT_READ, .extent_count = UINT32_MAX};
     pub->mrs[SW_MAX_MR - 1].extents[3].segment = 31 + SW_SEGMENT_BUCKETS;
     munmap(pub, sizeof(*pub));
     int fd = answer_call(owner);
@@ -698,7 +700,7 @@ static void sw_attach_from_peer__segment_malformed(void **state)
     int fd = make_ready(owner);
     for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         bool refused;
-        assert_null(sw_peer_segment_at(owner->peer, 50 + i, cases[i].offset, 1, &refused));
+        assert_null(sw_peer_segment_at(owner->peer, 50 + i, cases[i].offset, 1, true, &refused));
         asked_for(fd, 50 + i);
         say_segment(fd, 50 + i, cases[i].offset, cases[i].len,
                     cases[i].file ? file_of(cases[i].file) : -1);
@@ -709,12 +711,12 @@ static void sw_attach_from_peer__segment_malformed(void **state)
     struct message gone = {.type = SEGMENT_GONE, .version = SW_PUB_VERSION, .id = 4712};
     send_bytes(fd, &gone, sizeof(gone), NULL, 0);
     bool refused;
-    assert_null(sw_peer_segment_at(owner->peer, 60, 0, 1, &refused));
+    assert_null(sw_peer_segment_at(owner->peer, 60, 0, 1, true, &refused));
     asked_for(fd, 60);
     say_segment(fd, 60, 0, 0, -1);
     assert_null(
         segment_at(owner, 60, 0, 1)); /* messages are read in order: those before are, too */
-    assert_null(sw_peer_segment_at(owner->peer, 4711, 0, 1, &refused));
+    assert_null(sw_peer_segment_at(owner->peer, 4711, 0, 1, true, &refused));
     asked_for(fd, 4711);
     assert_int_equal(atomic_load(&owner->peer->state), SW_PEER_READY);
     close(fd);

@@ -145,6 +145,7 @@ static struct sw_peer_segment *add_segment(struct played *p, uint32_t id, uint64
     assert_non_null(segment);
     segment->id = id;
     segment->state = SW_SEGMENT_MAPPED;
+    segment->writable = true;
     segment->base = p->segment;
     segment->offset = offset;
     segment->len_bytes = len_bytes;
@@ -179,6 +180,7 @@ static struct played *play(void)
     p->mr->iova = IOVA;
     p->mr->va = VA;
     p->mr->len_bytes = 6 * PAGE;
+    p->mr->handed = SW_HANDED_OUT_WRITE;
     p->mr->extent_count = 2;
     p->mr->extents[0] = extent(VA + PAGE, 2 * PAGE, 0x8000, 9);
     p->mr->extents[1] = extent(VA + 4 * PAGE, PAGE, 0x8000 + 2 * PAGE, 9);
@@ -252,6 +254,49 @@ static void sw_reach_probe__segment_on_its_way_or_refused(void **state)
     atomic_store(&p->peer.can_cma, false);
     p->peer.segments[10]->state = SW_SEGMENT_REFUSED;
     assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_RING);
+    stop_playing(p);
+}
+
+/* What its owner does not hand out is not even asked for. */
+static void sw_reach_probe__not_handed_out(void **state)
+{
+    (void)state;
+    struct played *p = play();
+    p->mr->handed = SW_HANDED_OUT_NOT;
+    p->mr->extents[0].segment = 10;
+    assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_RING);
+    assert_false(atomic_load(&p->peer.segments_wanted));
+    sw_reach_remember(&p->d, 5u << 8, p->mr, p->mr->key_word, IOVA + PAGE);
+    assert_null(sw_reach_remembered(&p->d, 5u << 8, IOVA + PAGE, 8, 0));
+    atomic_store(&p->peer.can_cma, true);
+    assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_DIRECT);
+    stop_playing(p);
+}
+
+/* To be read: mapped so, remembered for that alone; a region of the same memory that may be written
+ * has it fetched again, while who reads goes on. */
+static void sw_reach_probe__handed_out_to_be_read(void **state)
+{
+    (void)state;
+    struct played *p = play();
+    struct sw_peer_segment *segment = p->peer.segments[9];
+    bool wait;
+    p->mr->handed = SW_HANDED_OUT_READ;
+    segment->writable = false;
+    assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_DIRECT);
+    assert_null(sw_reach_mapped(&p->peer, p->mr, IOVA + PAGE, 8, &wait)); /* for atomics */
+    sw_reach_remember(&p->d, 5u << 8, p->mr, p->mr->key_word, IOVA + PAGE);
+    assert_non_null(sw_reach_remembered(&p->d, 5u << 8, IOVA + PAGE, 8, IBV_ACCESS_REMOTE_READ));
+    for (uint32_t need = 1; need <= IBV_ACCESS_REMOTE_ATOMIC; need <<= 1)
+        if (need != IBV_ACCESS_REMOTE_READ)
+            assert_null(sw_reach_remembered(&p->d, 5u << 8, IOVA + PAGE, 8, need));
+    assert_int_equal(segment->state, SW_SEGMENT_MAPPED);
+
+    p->mr->handed = SW_HANDED_OUT_WRITE;
+    assert_int_equal(sw_reach_probe(&p->peer, p->mr, IOVA + PAGE, 8), SW_REACH_WAIT);
+    assert_int_equal(segment->state, SW_SEGMENT_WANTED);
+    assert_ptr_equal(segment->former, p->segment);
+    assert_non_null(sw_reach_remembered(&p->d, 5u << 8, IOVA + PAGE, 8, IBV_ACCESS_REMOTE_READ));
     stop_playing(p);
 }
 
@@ -329,6 +374,7 @@ static void sw_reach_remember__two_regions_in_turn(void **state)
     struct played *p = play();
     for (uint32_t i = 6; i < 8; i++) {
         p->pub->mrs[i] = *p->mr;
+        p->pub->mrs[i].handed = SW_HANDED_OUT_WRITE;
         p->pub->mrs[i].key_word = 1ull << 32 | i << 8;
     }
     for (uint32_t i = 5; i < 8; i++)
@@ -464,6 +510,8 @@ int main(void)
         cmocka_unit_test(sw_reach_mapped__extents_that_lie),
         cmocka_unit_test(sw_reach_probe__rungs),
         cmocka_unit_test(sw_reach_probe__segment_on_its_way_or_refused),
+        cmocka_unit_test(sw_reach_probe__not_handed_out),
+        cmocka_unit_test(sw_reach_probe__handed_out_to_be_read),
         rig_test(sw_reach_move__in_steps_of_the_budget),
         rig_test(sw_reach_move__to_local_needs_the_right),
         rig_test(sw_reach_move__by_cma_across_rungs),

@@ -196,6 +196,7 @@ static void play(struct tables *t)
     t->pub = calloc(1, sizeof(*t->pub));
     assert_non_null(t->pub);
     t->mr = &t->pub->mrs[5];
+    t->mr->handed = SW_HANDED_OUT_WRITE;
     t->mr->key_word = 1ull << 32 | 5u << 8;
     t->mr->access = RIG_RIGHTS;
     uint8_t *around = mmap(NULL, 6 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -208,6 +209,7 @@ static void play(struct tables *t)
     t->peer.segments[9] = calloc(1, sizeof(struct sw_peer_segment));
     t->peer.segments[9]->id = 9;
     t->peer.segments[9]->state = SW_SEGMENT_MAPPED;
+    t->peer.segments[9]->writable = true;
     t->peer.segments[9]->base = t->segment;
     t->peer.segments[9]->len_bytes = 4 * PAGE;
     t->d.peer = &t->peer;

@@ -242,12 +242,14 @@ static void send_segment(struct sw_inbox *inbox, uint32_t id)
 {
     struct sw_message out = {.type = SW_MESSAGE_SEGMENT, .version = SW_PUB_VERSION, .id = id};
     struct sw_segment *segment = sw_direct.modes.mapped ? sw_segment_find(id) : NULL;
-    int fd = segment ? sw_segment_fd(segment) : -1;
+    int fd = segment ? sw_segment_hand_out(segment) : -1;
     if (segment)
         sw_segment_file_range(segment, &out.offset, &out.len_bytes);
     int rc = send_message(inbox->socket, &out, &fd, fd >= 0);
     if (rc)
         sw_debug("segment %u not sent to slot %u: %s", id, inbox->slot, strerror(-rc));
+    if (fd >= 0)
+        close(fd);
     if (segment)
         sw_adopt_put(segment);
 }
@@ -457,9 +459,9 @@ static bool file_holds(int fd, uint64_t offset, uint64_t len_bytes)
 
 /* MAP_SYNC where there is such a thing: on persistent memory, what the owner's mapping of that kind
  * promises (device/persist.h) must hold for the pages that we are the first to touch. */
-static void *map_shared(int fd, uint64_t offset, uint64_t len_bytes)
+static void *map_shared(int fd, uint64_t offset, uint64_t len_bytes, bool writable)
 {
-    const int prot = PROT_READ | PROT_WRITE;
+    const int prot = PROT_READ | (writable ? PROT_WRITE : 0);
     void *base = mmap(NULL, len_bytes, prot, MAP_SHARED_VALIDATE | MAP_SYNC | MAP_NORESERVE, fd,
                       (off_t)offset);
     if (base == MAP_FAILED)
@@ -472,13 +474,22 @@ static void map_segment(struct sw_peer *peer, const struct sw_message *in, int f
     uint64_t page_offset = in->offset & ~4095ull;
     uint64_t len_bytes = in->len_bytes + (in->offset - page_offset);
     void *base = MAP_FAILED;
+    const bool writable = fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
     if (fd >= 0 && file_holds(fd, in->offset, in->len_bytes))
-        base = map_shared(fd, page_offset, len_bytes);
+        base = map_shared(fd, page_offset, len_bytes, writable);
     pthread_mutex_lock(&peer->lock);
     struct sw_peer_segment *segment = find_segment(peer, in->id);
     if (segment && segment->state != SW_SEGMENT_MAPPED) {
-        if (base != MAP_FAILED) {
+        if (base != MAP_FAILED && segment->wants_writable && !writable) {
+            /* Somebody wants to write to it who was not asked for when it was sent. */
+            segment->state = segment->asked_again ? SW_SEGMENT_REFUSED : SW_SEGMENT_WANTED;
+            segment->asked_again = true;
+            atomic_store(&peer->segments_wanted, true);
+        } else if (base != MAP_FAILED && segment->former && segment->len_bytes != len_bytes) {
+            segment->state = SW_SEGMENT_REFUSED;
+        } else if (base != MAP_FAILED) {
             segment->base = base;
+            segment->writable = writable;
             segment->offset = page_offset;
             segment->len_bytes = len_bytes;
             segment->state = SW_SEGMENT_MAPPED;
@@ -510,9 +521,7 @@ static void drop_segment(struct sw_peer *peer, uint32_t id)
     if (!gone)
         return;
     sw_bind_forget_keys(peer);
-    if (gone->base)
-        munmap(gone->base, gone->len_bytes);
-    free(gone);
+    sw_peer_segment_free(gone);
 }
 
 void sw_attach_from_peer(struct sw_peer *peer)

@@ -109,7 +109,7 @@ static uint8_t *segment_of(struct sw_peer *peer, const struct sw_pub_extent *ext
     bool refused = false;
     while (!refused && sw_clock_ns() < until_ns) {
         uint8_t *at = sw_peer_segment_at(peer, extent->segment, extent->file_offset,
-                                         extent->len_bytes, &refused);
+                                         extent->len_bytes, true, &refused);
         if (at)
             return at;
         usleep(200);

@@ -54,9 +54,13 @@ enum sw_peer_state { SW_PEER_IDLE, SW_PEER_CONNECTING, SW_PEER_READY, SW_PEER_DE
 struct sw_peer_segment {
     struct sw_peer_segment *next;
     uint32_t id;
-    _Atomic int state; /* SW_SEGMENT_* */
-    uint8_t *base;     /* address of file offset `offset` */
+    _Atomic int state;   /* SW_SEGMENT_* */
+    bool writable;       /* mapped so */
+    bool wants_writable; /* asked for so */
+    bool asked_again;    /* since it was not */
+    uint8_t *base;       /* address of file offset `offset` */
     uint64_t offset, len_bytes;
+    uint8_t *former; /* mapped to read alone before; remembered by queue pairs, perhaps */
 };
 enum { SW_SEGMENT_WANTED, SW_SEGMENT_ASKED, SW_SEGMENT_MAPPED, SW_SEGMENT_REFUSED };
 #define SW_SEGMENT_BUCKETS 256u
@@ -252,7 +256,8 @@ void sw_peer_ring(struct sw_peer *peer);
 void sw_peer_expect_segments(struct sw_peer *peer);
 /* The mapping of a segment's bytes at `file_offset`, or NULL (asks the engine to fetch it). */
 uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
-                            uint64_t len_bytes, bool *refused);
+                            uint64_t len_bytes, bool writable, bool *refused);
+void sw_peer_segment_free(struct sw_peer_segment *segment);
 /* True if it may be freed: gone or never reached, and no QP refers to it; direct.lock held. The
  * engine does it. */
 bool sw_peer_unused(const struct sw_peer *peer);

@@ -81,18 +81,31 @@ void sw_peer_ring(struct sw_peer *peer)
 }
 
 /* Finds a segment, or makes one that the engine will ask for. With the peer's lock held. */
-static struct sw_peer_segment *find_or_want(struct sw_peer *peer, uint32_t id, bool *wanted)
+static struct sw_peer_segment *find_or_want(struct sw_peer *peer, uint32_t id, bool writable,
+                                            bool *wanted)
 {
     struct sw_peer_segment **bucket = &peer->segments[id % SW_SEGMENT_BUCKETS];
     struct sw_peer_segment *segment = *bucket;
     *wanted = false;
     while (segment && segment->id != id)
         segment = segment->next;
-    if (segment)
+    if (segment) {
+        segment->wants_writable |= writable;
+        if (segment->state == SW_SEGMENT_MAPPED && writable && !segment->writable &&
+            !segment->former) {
+            /* It was mapped for a region that may only be read. Who reads by that goes on so. */
+            segment->state = SW_SEGMENT_WANTED;
+            segment->former = segment->base;
+            segment->base = NULL;
+            atomic_store(&peer->segments_wanted, true);
+            *wanted = true;
+        }
         return segment;
+    }
     segment = calloc(1, sizeof(*segment));
     if (segment) {
         segment->id = id;
+        segment->wants_writable = writable;
         segment->next = *bucket;
         *bucket = segment;
         atomic_store(&peer->segments_wanted, true);
@@ -117,23 +130,24 @@ void sw_peer_expect_segments(struct sw_peer *peer)
         if (!atomic_load_explicit(&mr->key_word, memory_order_acquire))
             continue;
         found++;
+        const uint32_t handed = atomic_load_explicit(&mr->handed, memory_order_acquire);
         for (uint32_t i = 0; i < SW_MR_EXTENTS; i++) {
             uint32_t id = ((const volatile struct sw_pub_extent *)&mr->extents[i])->segment;
-            if (i < mr->extent_count && id)
-                find_or_want(peer, id, &wanted);
+            if (i < mr->extent_count && id && handed != SW_HANDED_OUT_NOT)
+                find_or_want(peer, id, handed == SW_HANDED_OUT_WRITE, &wanted);
         }
     }
     pthread_mutex_unlock(&peer->lock);
 }
 
 uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
-                            uint64_t len_bytes, bool *refused)
+                            uint64_t len_bytes, bool writable, bool *refused)
 {
     uint8_t *at = NULL;
     bool wanted;
     *refused = false;
     pthread_mutex_lock(&peer->lock);
-    struct sw_peer_segment *segment = find_or_want(peer, id, &wanted);
+    struct sw_peer_segment *segment = find_or_want(peer, id, writable, &wanted);
     if (wanted) {
         atomic_store(&sw_direct.work, true);
         sw_engine_kick();
@@ -149,15 +163,22 @@ uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_off
     return at;
 }
 
+void sw_peer_segment_free(struct sw_peer_segment *segment)
+{
+    if (segment->base)
+        munmap(segment->base, segment->len_bytes);
+    if (segment->former)
+        munmap(segment->former, segment->len_bytes);
+    free(segment);
+}
+
 void sw_peer_free(struct sw_peer *peer)
 {
     for (uint32_t i = 0; i < SW_SEGMENT_BUCKETS; i++) {
         while (peer->segments[i]) {
             struct sw_peer_segment *segment = peer->segments[i];
             peer->segments[i] = segment->next;
-            if (segment->base)
-                munmap(segment->base, segment->len_bytes);
-            free(segment);
+            sw_peer_segment_free(segment);
         }
     }
     if (!peer->self) {

@@ -55,9 +55,18 @@ enum piece_kind { PIECE_MAPPED, PIECE_CMA, PIECE_WAIT, PIECE_RING };
 struct piece {
     enum piece_kind kind;
     uint64_t len_bytes;
-    uint8_t *at;        /* mapped */
+    uint8_t *at; /* mapped */
+    bool is_readonly;
     uint64_t remote_va; /* in the peer */
 };
+
+/* Whether its owner lets it be mapped, and so that it can be written to. */
+static bool is_handed_out(const struct sw_pub_mr *mr, bool *writable)
+{
+    const uint32_t handed = atomic_load_explicit(&mr->handed, memory_order_acquire);
+    *writable = handed == SW_HANDED_OUT_WRITE;
+    return handed != SW_HANDED_OUT_NOT;
+}
 
 static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                              uint64_t len_bytes)
@@ -72,20 +81,21 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
         return piece;
     }
     struct sw_pub_extent extent;
-    bool waiting = false;
-    if (peer->can_map && extent_at(mr, va, &extent, &gap)) {
+    bool waiting = false, writable, is_handed = is_handed_out(mr, &writable);
+    if (peer->can_map && is_handed && extent_at(mr, va, &extent, &gap)) {
         uint64_t offset = va - extent.va;
         if (piece.len_bytes > extent.len_bytes - offset)
             piece.len_bytes = extent.len_bytes - offset;
         bool refused;
         piece.at = sw_peer_segment_at(peer, extent.segment, extent.file_offset + offset,
-                                      piece.len_bytes, &refused);
+                                      piece.len_bytes, writable, &refused);
         if (piece.at) {
             piece.kind = PIECE_MAPPED;
+            piece.is_readonly = !writable;
             return piece;
         }
         waiting = !refused;
-    } else if (peer->can_map && gap < piece.len_bytes) {
+    } else if (peer->can_map && is_handed && gap < piece.len_bytes) {
         piece.len_bytes = gap;
     }
     if (atomic_load_explicit(&peer->can_cma, memory_order_relaxed))
@@ -101,15 +111,16 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
     uint64_t va = mr->va + (addr - mr->iova), gap;
     uint64_t low = mr->iova, high = mr->iova + mr->len_bytes;
     uint8_t *bytes = (uint8_t *)(uintptr_t)mr->va;
+    bool writable = true;
     if (mr->kind == SW_PUB_NULL)
         return;
     if (!d->peer->self) {
         struct sw_pub_extent extent;
         bool refused;
-        if (!d->peer->can_map || !extent_at(mr, va, &extent, &gap))
+        if (!d->peer->can_map || !is_handed_out(mr, &writable) || !extent_at(mr, va, &extent, &gap))
             return;
         bytes = sw_peer_segment_at(d->peer, extent.segment, extent.file_offset, extent.len_bytes,
-                                   &refused);
+                                   writable, &refused);
         if (!bytes)
             return;
         low = mr->iova + (extent.va - mr->va);
@@ -117,9 +128,14 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
         if (extent.va < mr->va || high < low || high > mr->iova + mr->len_bytes)
             return; /* an extent never reaches past its region */
     }
+    uint32_t access = mr->access & d->remote_access;
+    if (writable)
+        access |= mr->access & IBV_ACCESS_LOCAL_WRITE; /* a message may be placed there */
+    else
+        access &= IBV_ACCESS_REMOTE_READ;
     struct sw_remote_key *key = &d->keys[d->key_turn++ % 2];
     *key = (struct sw_remote_key){.rkey = rkey,
-                                  .access = mr->access & d->remote_access,
+                                  .access = access,
                                   .key_word = word,
                                   .word = &mr->key_word,
                                   .low = low,
@@ -135,13 +151,16 @@ uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint6
     if (piece.kind == PIECE_CMA && peer->can_map) {
         /* An atomic wants the mapping itself: wait for one that is on its way. */
         uint64_t gap;
-        bool refused = true;
+        bool refused = true, writable;
         struct sw_pub_extent extent;
-        if (extent_at(mr, piece.remote_va, &extent, &gap))
-            sw_peer_segment_at(peer, extent.segment, extent.file_offset, 1, &refused);
+        if (is_handed_out(mr, &writable) && extent_at(mr, piece.remote_va, &extent, &gap))
+            sw_peer_segment_at(peer, extent.segment, extent.file_offset, 1, writable, &refused);
         *wait = !refused;
     }
-    return piece.kind == PIECE_MAPPED && piece.len_bytes == len_bytes ? piece.at : NULL;
+    /* It is for atomics: what can only be read is no use. */
+    return piece.kind == PIECE_MAPPED && piece.len_bytes == len_bytes && !piece.is_readonly
+               ? piece.at
+               : NULL;
 }
 
 enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
@@ -205,6 +224,8 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
         struct piece piece = piece_at(d->peer, mr, addr + *done, want);
         if (piece.kind == PIECE_WAIT || piece.kind == PIECE_RING)
             return SW_STEP_BLOCKED; /* was reachable at the probe; RING: the next probe decides */
+        if (piece.kind == PIECE_MAPPED && piece.is_readonly && !to_local)
+            return sw_step_refused(d, SW_NAK_OPERATIONAL); /* its owner contradicts itself */
         uint64_t moved = piece.len_bytes;
         uint8_t *local = sw_gather_at(gather, gather_offset + *done, need, &moved);
         if (!local)

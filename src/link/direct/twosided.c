@@ -108,9 +108,10 @@ static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges,
         if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
                             IBV_ACCESS_LOCAL_WRITE, sw_remote_own(d), &mr, &word) != SW_ACK)
             return SW_NAK_OPERATIONAL;
-        enum sw_reach here = sw_reach_remembered(d, sges[i].lkey, sges[i].addr, used, 0)
-                                 ? SW_REACH_DIRECT
-                                 : sw_reach_probe(d->peer, mr, sges[i].addr, used);
+        enum sw_reach here =
+            sw_reach_remembered(d, sges[i].lkey, sges[i].addr, used, IBV_ACCESS_LOCAL_WRITE)
+                ? SW_REACH_DIRECT
+                : sw_reach_probe(d->peer, mr, sges[i].addr, used);
         if (here > *reach)
             *reach = here;
         len_bytes -= used;
@@ -132,8 +133,9 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
             const struct sw_pub_mr *mr;
             uint64_t word;
             uint32_t done = (uint32_t)(wqe->done_bytes - before);
-            uint8_t *remote =
-                done ? NULL : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here, 0);
+            uint8_t *remote = done ? NULL
+                                   : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here,
+                                                         IBV_ACCESS_LOCAL_WRITE);
             uint64_t run = here;
             const uint8_t *local =
                 remote && here <= d->budget_bytes ? sw_gather_at(&gather, before, 0, &run) : NULL;
