@@ -41,6 +41,7 @@ struct sw_qp_ops {
     void (*progress)(struct sw_qp *qp);
     /* What the QP has moved in this connection. */
     void (*traffic)(struct sw_qp *qp, struct sw_traffic *out);
+    bool by_packets; /* so what the peer has said may not be here yet */
 };
 
 /* What the links do for the device. Upper layers register theirs with sw_nic_set_link() before a
@@ -61,6 +62,9 @@ struct sw_link_ops {
     /* Receives from other hosts what waits, for whichever QP, and first lets another thread finish
      * that does so, if `waits`; called with a CQ's poll_lock. */
     void (*poll)(bool waits);
+    /* The same whoever polls; returns when what another thread has received is answered. Called
+     * without locks of the device. */
+    void (*catch_up)(void);
     /* This process has a first QP in a multicast group, or has none left. */
     int (*group_join)(const union ibv_gid *gid);
     void (*group_leave)(const union ibv_gid *gid);

@@ -136,6 +136,7 @@ static const struct sw_link_ops ops = {
     .has_datagrams = sw_datagram_any,
     .qp_forget = forget,
     .poll = sw_roce_poll,
+    .catch_up = sw_roce_catch_up,
     .group_join = sw_multicast_join,
     .group_leave = sw_multicast_leave,
     .group_hear = sw_roce_group_hear,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "device/settle.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
 #include "rdmacm/ports.h"
@@ -297,6 +298,7 @@ int sw_ucm_disconnect(struct sw_ucm_request *request)
         return rc;
     if (!id->has_cm)
         return -EINVAL;
+    sw_qp_settle(id->qpn); /* what it has received is acknowledged before it says DREQ */
     /* Begins it, or answers the peer's; a connection that is neither needs nothing. */
     if (sw_cm_disconnect(&sw_ucm_machine, &id->cm, NULL, 0, sw_clock_ns()))
         sw_cm_disconnected(&sw_ucm_machine, &id->cm, NULL, 0, sw_clock_ns());

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "rdmacm/farewell.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/service.h"
 
@@ -172,6 +173,7 @@ uint32_t sw_ucm_id_destroy(struct sw_ucm_id *id)
     while (id->groups)
         sw_ucm_group_destroy(id->groups);
     sw_ucm_service_leave(id);
+    sw_ucm_farewell_forget(id);
     sw_cm_port_release(id->port);
     id->port = NULL;
     ids.entries[id->handle] = NULL;

@@ -109,6 +109,9 @@ struct sw_ucm_id {
     bool has_cm; /* the machine knows, or has known, of it */
     bool srq;
     uint32_t will; /* what will.c has of it; 0: nothing */
+    uint64_t
+        farewell_ns; /* farewell.c: until then it is told that its peer has left; 0: it is not */
+    struct sw_ucm_id *farewell_next;
     uint32_t qpn, remote_qpn, qkey;
     uint32_t psn, remote_psn; /* 24 bits each: where we, and the peer, want the other to begin */
     uint8_t path_mtu, ack_timeout, retry_count, rnr_retry_count;

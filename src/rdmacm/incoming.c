@@ -10,6 +10,7 @@
 
 #include "device/netdev.h"
 #include "rdmacm/event.h"
+#include "rdmacm/farewell.h"
 #include "rdmacm/route.h"
 #include "rdmacm/service.h"
 
@@ -311,7 +312,10 @@ static void tell_datagram_peer(struct sw_ucm_id *id, const struct sw_cm_sidr_rep
 static void tell_disconnect(struct sw_ucm_id *id, int status)
 {
     id->state = SW_UCM_DISCONNECT;
-    sw_ucm_event_tell(id, SW_UCM_DISCONNECTED_EVENT, status);
+    if (status)
+        sw_ucm_event_tell(id, SW_UCM_DISCONNECTED_EVENT, status);
+    else
+        sw_ucm_farewell_hear(id);
 }
 
 static void tell_timeout(struct sw_ucm_id *id, enum sw_cm_attribute about)
@@ -349,6 +353,7 @@ void sw_ucm_outcome(struct sw_ucm_id *id, const struct sw_cm_event *event)
         tell_disconnect(id, 0);
         break;
     case SW_CM_EVENT_EXIT:
+        sw_ucm_farewell_finish(id);
         sw_ucm_event_tell(id, SW_UCM_TIMEWAIT_EXIT_EVENT, 0);
         break;
     case SW_CM_EVENT_SIDR_REP:

@@ -10,9 +10,11 @@
 #include "base/random.h"
 #include "device/counters.h"
 #include "device/netdev.h"
+#include "device/settle.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/channel.h"
 #include "rdmacm/event.h"
+#include "rdmacm/farewell.h"
 #include "rdmacm/incoming.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/will.h"
@@ -84,8 +86,10 @@ static void agent_receive(const struct sw_cm_path *path, const uint8_t *mad)
 static uint64_t agent_tick(uint64_t now_ns)
 {
     sw_cm_tick(&sw_ucm_machine, now_ns);
-    const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine), will_ns = sw_ucm_will_tick(now_ns);
-    return cm_ns < will_ns ? cm_ns : will_ns;
+    const uint64_t will_ns = sw_ucm_will_tick(now_ns), farewell_ns = sw_ucm_farewell_tick(now_ns);
+    const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine);
+    const uint64_t due_ns = cm_ns < will_ns ? cm_ns : will_ns;
+    return due_ns < farewell_ns ? due_ns : farewell_ns;
 }
 
 static void agent_gone(uint32_t slot)
@@ -118,6 +122,7 @@ static void lose_device(struct sw_ucm_id *id, void *dev)
     sw_cm_port_release(id->port);
     id->port = NULL;
     end_connection(id);
+    sw_ucm_farewell_finish(id);
     sw_ucm_event_tell(id, SW_UCM_DEVICE_REMOVAL_EVENT, 0);
 }
 
@@ -183,6 +188,7 @@ void sw_ucm_service_fork_child(void)
         free(service);
     }
     sw_ucm_will_fork_child();
+    sw_ucm_farewell_fork_child();
     if (started_pid)
         sw_cm_forget(&sw_ucm_machine);
 }
@@ -243,6 +249,8 @@ void sw_ucm_service_leave(struct sw_ucm_id *id)
 
 void sw_ucm_service_forget(struct sw_ucm_id *id)
 {
+    if (id->cm.state == SW_CM_ESTABLISHED)
+        sw_qp_settle(id->qpn); /* its ACKs leave before the DREQ */
     sw_cm_id_destroy(&sw_ucm_machine, &id->cm, sw_clock_ns());
     sw_ucm_service_plan();
 }

@@ -504,4 +504,5 @@ const struct sw_qp_ops sw_roce_qp_ops = {
     .send = post,
     .progress = drive,
     .traffic = traffic,
+    .by_packets = true,
 };

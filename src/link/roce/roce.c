@@ -21,6 +21,7 @@
 #define TIMERS_NS (100 * SW_NS_PER_US)  /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
 #define LAST_WORDS_NS (2 * SW_NS_PER_MS)
+#define SETTLE_ROUNDS 64 /* of packets that wait: more than a window */
 #define EARLY_SLOTS 2048 /* packets kept that came before their turn; of one QP at most half */
 
 struct sw_roce_kept {
@@ -232,6 +233,17 @@ void sw_roce_poll(bool waits)
     sw_lock_release(&sw_roce.port.rx_lock);
     if (gives_way)
         sched_yield();
+}
+
+void sw_roce_catch_up(void)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
+        return;
+    sw_lock_acquire(&sw_roce.port.rx_lock);
+    sw_roce_say_unsaid(false);
+    for (int i = 0; i < SETTLE_ROUNDS && receive(true, false, sw_clock_ns()); i++)
+        ;
+    sw_lock_release(&sw_roce.port.rx_lock);
 }
 
 static void on_port(uint64_t what)

@@ -128,6 +128,7 @@ void sw_roce_fork_child(void);
 int sw_roce_open(bool is_needed);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
 void sw_roce_poll(bool waits);
+void sw_roce_catch_up(void); /* of struct sw_link_ops */
 /* The program posts. */
 void sw_roce_note_post(uint64_t now_ns);
 /* Whether packets for the QP are looked at. */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "rdmacm/farewell.h"
+
+#include <stddef.h>
+
+#include "base/clock.h"
+#include "device/settle.h"
+#include "rdmacm/agent.h"
+#include "rdmacm/event.h"
+
+/* A packet that another process of the host got first is here within a millisecond, unless that
+ * process waits for a processor. */
+#define LOOK_NS (200 * SW_NS_PER_US)
+#define PATIENCE_NS (100 * SW_NS_PER_MS)
+
+static struct sw_ucm_id *held; /* IDs whose programs have not been told */
+
+void sw_ucm_farewell_forget(struct sw_ucm_id *id)
+{
+    struct sw_ucm_id **at = &held;
+    if (!id->farewell_ns)
+        return;
+    while (*at != id)
+        at = &(*at)->farewell_next;
+    *at = id->farewell_next;
+    id->farewell_ns = 0;
+}
+
+void sw_ucm_farewell_finish(struct sw_ucm_id *id)
+{
+    if (!id->farewell_ns)
+        return;
+    sw_ucm_farewell_forget(id);
+    sw_ucm_event_tell(id, SW_UCM_DISCONNECTED_EVENT, 0);
+}
+
+void sw_ucm_farewell_hear(struct sw_ucm_id *id)
+{
+    if (!sw_qp_settle(id->qpn)) {
+        sw_ucm_event_tell(id, SW_UCM_DISCONNECTED_EVENT, 0);
+        return;
+    }
+    const uint64_t now_ns = sw_clock_ns();
+    id->farewell_ns = now_ns + PATIENCE_NS;
+    id->farewell_next = held;
+    held = id;
+    sw_agent_plan(now_ns + LOOK_NS);
+}
+
+uint64_t sw_ucm_farewell_tick(uint64_t now_ns)
+{
+    for (struct sw_ucm_id *id = held, *next; id; id = next) {
+        next = id->farewell_next;
+        if (now_ns >= id->farewell_ns || !sw_qp_settle(id->qpn))
+            sw_ucm_farewell_finish(id);
+    }
+    return held ? now_ns + LOOK_NS : UINT64_MAX;
+}
+
+void sw_ucm_farewell_fork_child(void)
+{
+    held = NULL;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A peer's last words: farewell [--connections N] [--bytes N]
+ * A client sends a message and waits, by polling or asleep, for its completion and for events of
+ * its connection; the server disconnects as soon as it has received it. What the server has
+ * received the client must be told before it is told of the end: a NIC acknowledges before its
+ * program can disconnect.
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "verbs_util/pair.h"
+
+#define RESOLVE_MS 2000
+#define PATIENCE_MS 10000
+
+static int connections = 200;
+static size_t message_bytes = 32768;
+
+/* One end of a connection. */
+struct end {
+    struct rdma_cm_id *id;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_mr *mr;
+    uint8_t *bytes;
+};
+
+static void expect_event(struct rdma_event_channel *events, enum rdma_cm_event_type type,
+                         struct rdma_cm_id **id)
+{
+    struct rdma_cm_event *event;
+    struct pollfd readable = {.fd = events->fd, .events = POLLIN};
+    VU_EQ(poll(&readable, 1, PATIENCE_MS), 1);
+    VU_EQ(rdma_get_cm_event(events, &event), 0);
+    VU_EQ(event->event, type);
+    if (id)
+        *id = event->id;
+    VU_EQ(rdma_ack_cm_event(event), 0);
+}
+
+static void set_up(struct end *end)
+{
+    end->bytes =
+        mmap(NULL, message_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    VU_TRUE(end->bytes != MAP_FAILED);
+    end->channel = ibv_create_comp_channel(end->id->verbs);
+    VU_TRUE(end->channel);
+    end->cq = ibv_create_cq(end->id->verbs, 16, NULL, end->channel, 0);
+    VU_TRUE(end->cq);
+    struct ibv_qp_init_attr init = {
+        .qp_type = IBV_QPT_RC,
+        .send_cq = end->cq,
+        .recv_cq = end->cq,
+        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+    VU_EQ(rdma_create_qp(end->id, NULL, &init), 0);
+    end->mr = ibv_reg_mr(end->id->pd, end->bytes, message_bytes, IBV_ACCESS_LOCAL_WRITE);
+    VU_TRUE(end->mr);
+}
+
+static void tear_down(struct end *end)
+{
+    rdma_destroy_qp(end->id);
+    VU_EQ(ibv_dereg_mr(end->mr), 0);
+    VU_EQ(ibv_destroy_cq(end->cq), 0);
+    VU_EQ(ibv_destroy_comp_channel(end->channel), 0);
+    VU_EQ(rdma_destroy_id(end->id), 0);
+    VU_EQ(munmap(end->bytes, message_bytes), 0);
+}
+
+static struct sockaddr_in address_of(uint16_t port)
+{
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void serve_one(struct rdma_event_channel *requests)
+{
+    struct end end = {0};
+    struct ibv_recv_wr wr = {.num_sge = 1}, *bad;
+    struct ibv_wc wc;
+    int count;
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    expect_event(requests, RDMA_CM_EVENT_CONNECT_REQUEST, &end.id);
+    VU_TRUE(events);
+    VU_EQ(rdma_migrate_id(end.id, events), 0); /* the next request may come before this one's end */
+    set_up(&end);
+    struct ibv_sge sge = {(uintptr_t)end.bytes, (uint32_t)message_bytes, end.mr->lkey};
+    wr.sg_list = &sge;
+    VU_EQ(ibv_post_recv(end.id->qp, &wr, &bad), 0);
+    struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
+    VU_EQ(rdma_accept(end.id, &param), 0);
+    expect_event(events, RDMA_CM_EVENT_ESTABLISHED, NULL);
+    do
+        count = ibv_poll_cq(end.cq, 1, &wc);
+    while (count == 0);
+    VU_EQ(count, 1);
+    VU_EQ(wc.status, IBV_WC_SUCCESS);
+    VU_EQ(rdma_disconnect(end.id), 0);
+    expect_event(events, RDMA_CM_EVENT_DISCONNECTED, NULL);
+    tear_down(&end);
+    rdma_destroy_event_channel(events);
+}
+
+static void serve(int ready)
+{
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    struct rdma_cm_id *listener;
+    struct sockaddr_in address = address_of(0);
+    VU_TRUE(events);
+    VU_EQ(rdma_create_id(events, &listener, NULL, RDMA_PS_TCP), 0);
+    VU_EQ(rdma_bind_addr(listener, (struct sockaddr *)&address), 0);
+    VU_EQ(rdma_listen(listener, 8), 0);
+    uint16_t port = ntohs(rdma_get_src_port(listener));
+    VU_EQ(write(ready, &port, sizeof(port)), sizeof(port));
+    for (int i = 0; i < connections; i++)
+        serve_one(events);
+    VU_EQ(rdma_destroy_id(listener), 0);
+    rdma_destroy_event_channel(events);
+}
+
+/* Whether the completion is there. */
+static bool is_told(struct end *end)
+{
+    struct ibv_wc wc;
+    int count = ibv_poll_cq(end->cq, 1, &wc);
+    VU_TRUE(count >= 0);
+    if (count)
+        VU_EQ(wc.status, IBV_WC_SUCCESS);
+    return count;
+}
+
+/* Each returns whether the completion came no later than the end of the connection. */
+static bool watch_by_polling(struct end *end, struct rdma_event_channel *events)
+{
+    struct pollfd readable = {.fd = events->fd, .events = POLLIN};
+    for (;;) {
+        if (is_told(end))
+            return true;
+        if (poll(&readable, 1, 0) == 1)
+            return is_told(end);
+    }
+}
+
+static bool watch_asleep(struct end *end, struct rdma_event_channel *events)
+{
+    struct pollfd readable[] = {{.fd = end->channel->fd, .events = POLLIN},
+                                {.fd = events->fd, .events = POLLIN}};
+    VU_TRUE(poll(readable, 2, PATIENCE_MS) > 0);
+    if (!readable[0].revents)
+        return false;
+    struct ibv_cq *cq;
+    void *context;
+    VU_EQ(ibv_get_cq_event(end->channel, &cq, &context), 0);
+    ibv_ack_cq_events(cq, 1);
+    return is_told(end);
+}
+
+static bool call_one(struct rdma_event_channel *events, uint16_t port, bool sleeps)
+{
+    struct end end = {0};
+    struct sockaddr_in address = address_of(port);
+    VU_EQ(rdma_create_id(events, &end.id, NULL, RDMA_PS_TCP), 0);
+    VU_EQ(rdma_resolve_addr(end.id, NULL, (struct sockaddr *)&address, RESOLVE_MS), 0);
+    expect_event(events, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+    VU_EQ(rdma_resolve_route(end.id, RESOLVE_MS), 0);
+    expect_event(events, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+    set_up(&end);
+    struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
+    VU_EQ(rdma_connect(end.id, &param), 0);
+    expect_event(events, RDMA_CM_EVENT_ESTABLISHED, NULL);
+    VU_EQ(ibv_req_notify_cq(end.cq, 0), 0);
+    struct ibv_sge sge = {(uintptr_t)end.bytes, (uint32_t)message_bytes, end.mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
+    VU_EQ(ibv_post_send(end.id->qp, &wr, &bad), 0);
+    bool in_order = sleeps ? watch_asleep(&end, events) : watch_by_polling(&end, events);
+    expect_event(events, RDMA_CM_EVENT_DISCONNECTED, NULL);
+    VU_EQ(rdma_disconnect(end.id), 0);
+    tear_down(&end);
+    return in_order;
+}
+
+static void call(uint16_t port)
+{
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    int overtaken[2] = {0};
+    VU_TRUE(events);
+    for (int i = 0; i < connections; i++)
+        overtaken[i & 1] += !call_one(events, port, i & 1);
+    printf("%d connections: the end overtook a completion in %d by polling, in %d asleep\n",
+           connections, overtaken[0], overtaken[1]);
+    VU_EQ(overtaken[0] + overtaken[1], 0);
+    rdma_destroy_event_channel(events);
+}
+
+static void read_arguments(int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "--connections"))
+            connections = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--bytes"))
+            message_bytes = strtoul(argv[i + 1], NULL, 10);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int ready[2], status = 0;
+    uint16_t port;
+    read_arguments(argc, argv);
+    VU_EQ(pipe(ready), 0);
+    pid_t server = fork();
+    if (server == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        serve(ready[1]);
+        return 0;
+    }
+    VU_TRUE(server > 0);
+    close(ready[1]);
+    VU_EQ(read(ready[0], &port, sizeof(port)), sizeof(port));
+    call(port);
+    VU_EQ(waitpid(server, &status, 0), server);
+    VU_EQ(status, 0);
+    return 0;
+}
