@@ -30,6 +30,7 @@ enum {
     KEY_DIRECT = 256,
     KEY_LINK,
     KEY_ADOPT,
+    KEY_LIVENESS,
     KEY_DEVICES,
     KEY_LOG,
     KEY_FAULTS,
@@ -40,6 +41,7 @@ enum {
 
 static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
 static const char *const link_words[] = {"auto", "direct", "roce", NULL};
+static const char *const liveness_words[] = {"auto", "never", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
 static const char *const sockets_words[] = {"auto", "tcp", NULL};
 static const char *const log_words[] = {"error", "warn", "info", "debug", NULL};
@@ -54,6 +56,10 @@ static const struct argp_option options[] = {
      0},
     {"adopt", KEY_ADOPT, "WHEN", 0,
      "Whether plain memory is made mappable by peers: auto (default) or never", 0},
+    {"liveness", KEY_LIVENESS, "WHEN", 0,
+     "Whether processes of other hosts are known to live by a TCP connection: auto (default) or "
+     "never",
+     0},
     {"devices", KEY_DEVICES, "LIST", 0,
      "Only make devices for these network interfaces, e.g. lo,eth0", 0},
     {"log", KEY_LOG, "LEVEL", 0, "What is told on stderr: error, warn (default), info or debug", 0},
@@ -126,6 +132,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_ADOPT:
         set_one_of(state, "SIDEWIRE_ADOPT", "adopt", value, adopt_words);
+        return 0;
+    case KEY_LIVENESS:
+        set_one_of(state, "SIDEWIRE_LIVENESS", "liveness", value, liveness_words);
         return 0;
     case KEY_LOG:
         set_one_of(state, "SIDEWIRE_LOG", "log", value, log_words);

@@ -36,6 +36,9 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_CNP_SENT] = "np_cnp_sent",
     [SW_CNP_HANDLED] = "rp_cnp_handled",
     [SW_ECN_MARKED] = "np_ecn_marked_roce_packets",
+    [SW_TIMEOUTS_EXCUSED] = "ack_timeouts_excused",
+    [SW_PEER_DEATHS] = "peer_deaths",
+    [SW_LIVENESS_REFUSALS] = "liveness_refused",
 };
 
 static int index_of(struct sw_netdev *dev)

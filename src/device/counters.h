@@ -38,7 +38,10 @@ enum sw_counter {
     SW_ICRC_ERROR,        /* packets damaged on the way */
     SW_CNP_SENT,
     SW_CNP_HANDLED,
-    SW_ECN_MARKED, /* packets that a router marked */
+    SW_ECN_MARKED,        /* packets that a router marked */
+    SW_TIMEOUTS_EXCUSED,  /* of these, for a peer that lives and did not run */
+    SW_PEER_DEATHS,       /* processes found dead that queue pairs were connected to */
+    SW_LIVENESS_REFUSALS, /* who called by TCP and was not told to */
     SW_COUNTER_COUNT
 };
 

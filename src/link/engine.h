@@ -29,6 +29,7 @@ enum sw_watch_kind {
     SW_WATCH_CM,
     SW_WATCH_CM_LISTENER,
     SW_WATCH_CM_CHANNEL,
+    SW_WATCH_LIVENESS,
     SW_WATCH_KINDS
 };
 

@@ -5,6 +5,7 @@
 #define FIRST_TIMER (40 * MS) /* while nothing has been measured */
 #define MIN_AGE (5000 * MS)   /* after which the shortest round trip is found anew */
 #define PROBE_MIN (MS / 5)
+#define EXCUSED_MAX (500 * MS) /* who does not run is asked again no more often than needed */
 enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2 };
 
 void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
@@ -40,7 +41,10 @@ uint64_t sw_retry_timer_ns(const struct sw_retry *t)
     if (timer < t->floor_ns)
         timer = t->floor_ns;
     timer <<= t->backoff < BACKOFF_MAX ? t->backoff : BACKOFF_MAX;
-    return t->timeout_ns && timer > t->timeout_ns ? t->timeout_ns : timer;
+    uint64_t most = t->timeout_ns;
+    if (t->is_excused && most < EXCUSED_MAX)
+        most = most ? EXCUSED_MAX : 0;
+    return most && timer > most ? most : timer;
 }
 
 uint64_t sw_retry_probe_due_ns(const struct sw_retry *t)
@@ -55,7 +59,8 @@ bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
 {
     uint64_t patience_ns = t->timeout_ns * PATIENCE * (t->retry_cnt + 1ull);
     uint64_t waited_ns = now_ns - t->started_ns, most_ns = 2 * sw_retry_timer_ns(t);
-    t->silent_ns += waited_ns < most_ns ? waited_ns : most_ns;
+    if (!t->is_excused)
+        t->silent_ns += waited_ns < most_ns ? waited_ns : most_ns;
     if (t->timeout_ns && t->silent_ns >= patience_ns)
         return false;
     t->backoff++;

@@ -5,7 +5,9 @@
  * times as long (IBTA Vol1 9.7.6.1.3, C9-141), and is never exceeded. Nothing is given up before
  * twice `timeout` has passed `retry_cnt` + 1 times without a sign of life: a peer in software may
  * have to wait for a processor. Nor does time count in which nobody was there to look: of a timer
- * that is found to have run out long ago, no more than twice its time.
+ * that is found to have run out long ago, no more than twice its time. Nor does that of a peer who
+ * is known to live and not to have run since (`is_excused`): it may be stopped for as long as it
+ * is.
  */
 #ifndef SW_TRANSPORT_RETRY_H
 #define SW_TRANSPORT_RETRY_H
@@ -30,7 +32,8 @@ struct sw_retry {
     uint8_t rnr_retry; /* 7: for ever */
     uint8_t rnr_count; /* RNR NAKs without progress */
     bool running;
-    bool probed; /* the tail has been asked for since the last progress */
+    bool is_excused; /* silence does not count now */
+    bool probed;     /* the tail has been asked for since the last progress */
 };
 
 /* The floor is the caller's to set. */

@@ -78,8 +78,9 @@ def run__names_the_library_once_when_nested():
 
 
 def run__sets_the_environment():
-    done = run(CLI, 'run', '--direct', 'cma', '--adopt=never', '--devices', 'lo,eth0', '--log', 'info', '--', 'env')
-    for line in ('SIDEWIRE_DIRECT=cma', 'SIDEWIRE_ADOPT=never', 'SIDEWIRE_DEVICES=lo,eth0', 'SIDEWIRE_LOG=info'):
+    done = run(CLI, 'run', '--direct', 'cma', '--adopt=never', '--liveness=never', '--devices', 'lo,eth0', '--log', 'info', '--',
+               'env')
+    for line in ('SIDEWIRE_DIRECT=cma', 'SIDEWIRE_ADOPT=never', 'SIDEWIRE_LIVENESS=never', 'SIDEWIRE_DEVICES=lo,eth0', 'SIDEWIRE_LOG=info'):
         expect(line in done.stdout.splitlines(), line, done)
 
 
@@ -90,7 +91,7 @@ def run__leaves_the_environment_alone_otherwise():
 
 
 def run__refuses_wrong_options():
-    for words in (['--direct', 'fast'], ['--direct'], ['--adopt', 'always'], ['--log', '9'], ['--devices', ''], ['--zork'], []):
+    for words in (['--direct', 'fast'], ['--direct'], ['--adopt', 'always'], ['--liveness', '1'], ['--log', '9'], ['--devices', ''], ['--zork'], []):
         done = run(CLI, 'run', *words)
         expect_status(done, 125)
         expect('sidewire run: ' in done.stderr and not done.stdout, done)

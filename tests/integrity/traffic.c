@@ -26,6 +26,7 @@ void traffic_memory(struct traffic *traffic, struct vu_dev *dev, uint8_t mark)
     memset(traffic, 0, sizeof(*traffic));
     traffic->dev = dev;
     traffic->mark = mark;
+    traffic->retries = 7;
     traffic->block = malloc(TRAFFIC_BYTES + 2 * TRAFFIC_GUARD);
     VU_CHECK(traffic->block, "out of memory");
     traffic->base = traffic->block + TRAFFIC_GUARD;
@@ -53,7 +54,7 @@ bool traffic_connect(struct traffic *traffic, int sock, uint64_t seed, uint8_t t
                            .rd_atomic = 4,
                            .dest_rd_atomic = 4,
                            .timeout = timeout,
-                           .retry_cnt = 7,
+                           .retry_cnt = traffic->retries,
                            .rnr_retry = 7,
                            .min_rnr_timer = 1};
     struct vu_ep_attr attr = {.send_wr = QUEUE, .recv_wr = TRAFFIC_RECVS, .inline_bytes = 64};

@@ -30,12 +30,13 @@ struct traffic {
     struct vu_random random;
     unsigned int outstanding, posted;
     uint64_t completed;
+    uint8_t retries;           /* 7 */
     enum ibv_wc_status failed; /* the first error seen; IBV_WC_SUCCESS: none */
 };
 
 /* Memory and QP in RESET. The memory may be kept over several connections. */
 void traffic_memory(struct traffic *traffic, struct vu_dev *dev, uint8_t mark);
-/* Trades and connects with this local ACK timeout (IBV_QP_TIMEOUT, 7 retries); false when the other
+/* Trades and connects with this local ACK timeout (IBV_QP_TIMEOUT); false when the other
  * side went away meanwhile (the QP is then destroyed). */
 bool traffic_connect(struct traffic *traffic, int sock, uint64_t seed, uint8_t timeout);
 /* Posts some requests if there is room, polls, checks what has come. False once an error completion

@@ -20,6 +20,7 @@
 #include "device/counters.h"
 #include "device/nic.h"
 #include "link/link.h"
+#include "link/roce/liveness_wire.h"
 #include "link/roce/mad.h"
 #include "link/roce/roce.h"
 #include "wire/bytes.h"
@@ -54,6 +55,19 @@ static void sw_roce_mad_slot__of_answers_only(void **state)
     assert_int_equal(sw_roce_mad_slot(mad), 0);
     make(mad, SW_CM_REP, 5, 0);
     mad[1] = 0x03; /* a MAD for the subnet administrator */
+    assert_int_equal(sw_roce_mad_slot(mad), 0);
+}
+
+/* What processes say of their lives names its receiver, too. */
+static void sw_roce_mad_slot__of_liveness(void **state)
+{
+    (void)state;
+    uint8_t mad[SW_MAD_BYTES];
+    struct sw_liveness_mad message = {.kind = SW_LIVENESS_MAD_ASK, .from = 3, .to = 2046};
+    sw_liveness_mad_encode(&message, mad);
+    assert_int_equal(sw_roce_mad_slot(mad), 2046);
+    message.to = 2047;
+    sw_liveness_mad_encode(&message, mad);
     assert_int_equal(sw_roce_mad_slot(mad), 0);
 }
 
@@ -286,6 +300,7 @@ int main(void)
     close(fd);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_roce_mad_slot__of_answers_only),
+        cmocka_unit_test(sw_roce_mad_slot__of_liveness),
         cmocka_unit_test(sw_roce_deliver_mad__drops_and_counts_what_is_none),
         cmocka_unit_test(sw_roce_send_mad__reaches_the_process_of_its_id_ipv4),
         cmocka_unit_test(sw_roce_send_mad__reaches_the_process_of_its_id_ipv6),

@@ -16,6 +16,7 @@
 #include "device/qp_impl.h"
 #include "device/traffic.h"
 #include "device/xrc_impl.h"
+#include "link/death.h"
 #include "link/direct/account.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
@@ -512,15 +513,13 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
 void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     d->buried = true;
-    if (left_orderly(qp, d) && qp->sq.head == qp->sq.tail)
+    if (sw_death_spares(qp, left_orderly(qp, d)))
         return;
     for (uint32_t i = 0; i < SW_REQUEST_SLOTS && sw_direct_drive(qp); i++) {
     } /* what it sent last */
     if (qp->state == IBV_QPS_ERR || qp->link_state != d || d->rules[SW_UNREACHABLE].lost)
         return; /* unreliable: its receives stay posted, and what it sends is lost */
-    if (qp->sq.head != qp->sq.tail)
-        sw_sq_retire(qp, d->rules[SW_UNREACHABLE].requester);
-    sw_qp_fail(qp, -1);
+    sw_death_end(qp, d->rules[SW_UNREACHABLE].requester);
 }
 
 static uint64_t bury_qps(uint64_t now_ns)

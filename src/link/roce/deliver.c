@@ -26,6 +26,11 @@ void sw_roce_deliver_end(bool is_polled)
     if (!qp)
         return;
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    if (r && r->line && !r->is_met &&
+        (r->requester.peer_selective || r->responder.peer_selective)) {
+        r->is_met = true;
+        sw_lifeline_meet(r->line);
+    }
     bool may_wait = r && current.requests == 1 && current.ends;
     if (may_wait)
         may_wait = current.completes ? is_polled : sw_roce_expects_echo(r, current.now_ns);

@@ -70,6 +70,11 @@ static bool has_come_around(struct sw_roce_qp *r, uint64_t now_ns)
     return now_ns - r->life.doubted_ns >= REMNANTS_NS;
 }
 
+bool sw_roce_life_is_peers(const struct sw_roce_qp *r, uint8_t mark)
+{
+    return r->life.peer_mark ? mark == r->life.peer_mark : mark && mark != r->life.past_mark;
+}
+
 bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns)
 {
     if (__builtin_expect(mark == r->life.peer_mark, 1) || !sw_selective_is_marked(mark))

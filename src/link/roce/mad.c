@@ -20,7 +20,9 @@ void sw_roce_on_mad(sw_roce_mad_fn take)
 
 uint32_t sw_roce_mad_slot(const uint8_t mad[SW_MAD_BYTES])
 {
-    uint32_t slot = sw_cm_addressee(mad, SW_MAD_BYTES);
+    uint32_t slot = sw_lifeline_mad_slot(mad);
+    if (!slot)
+        slot = sw_cm_addressee(mad, SW_MAD_BYTES);
     return slot <= SW_SLOT_MAX ? slot : 0;
 }
 
@@ -46,6 +48,8 @@ void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packe
         sw_counter_add(NULL, SW_RX_DROP_MALFORMED);
     else if (packet->deth.qkey != SW_MAD_QKEY)
         sw_counter_add(NULL, SW_RX_DROP_QKEY);
+    else if (sw_lifeline_take_mad(arrival, packet->payload))
+        return;
     else if (!take)
         sw_counter_add(NULL, SW_RX_DROP_NO_QP);
     else

@@ -118,6 +118,8 @@ static int connect_qp(struct sw_qp *qp)
     r->receives = qp->type != IBV_QPT_XRC_SEND;
     if (r->receives)
         init_responder(r);
+    if (qp->type != IBV_QPT_UC) /* which a death changes nothing for */
+        r->line = sw_lifeline_join(&r->path, sw_qpn_slot(qp->dest_qpn));
     qp->link_state = r;
     sw_roce_list(qp);
     sw_qp_publish(qp, qp->state);
@@ -412,6 +414,8 @@ static void drive(struct sw_qp *qp)
      * processor: who finds a timer run out receives first (roce.c). */
     uint64_t due_ns = r->ring ? sw_requester_due_ns(&r->requester) : UINT64_MAX;
     if (due_ns <= atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed)) {
+        if (sw_roce_excuse(r, now_ns) == SW_ROCE_DEAD)
+            return;
         sw_requester_tick(&r->requester, now_ns, &progress);
         if (sw_roce_take_progress(r, &progress) == SW_ROCE_DEAD)
             return;
@@ -486,6 +490,9 @@ static void disconnect(struct sw_qp *qp)
     sw_roce_account(r);
     sw_flushing_drop(&r->flushing);
     sw_roce_life_end(r);
+    if (r->line)
+        sw_lifeline_leave(r->line, qp->qpn, qp->dest_qpn, sw_selective_mark(true, r->life.own));
+    r->line = NULL;
     qp->link_state = sw_roce_remains_of(r, sw_clock_ns());
     sw_roce_bury(r);
 }

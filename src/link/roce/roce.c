@@ -108,6 +108,11 @@ static uint32_t receive(bool all, bool is_polled, uint64_t now_ns)
     return count;
 }
 
+void sw_roce_receive_all(uint64_t now_ns)
+{
+    receive(true, false, now_ns);
+}
+
 void sw_roce_forget(struct sw_qp *qp)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire) ||
@@ -275,9 +280,14 @@ static uint64_t step(uint64_t now_ns)
         sw_engine_keep_off(-1);
     else if (!is_alone || now_ns < posted_ns + SW_VIGIL_LOOK_NS)
         sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
-    if (!sw_lock_try(&sw_roce.port.rx_lock)) /* somebody receives */
-        return sw_vigil_yield(vigil, watches, now_ns);
-    bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns;
+    if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */
+        const uint64_t again_ns = sw_vigil_yield(vigil, watches, now_ns);
+        if (!sw_lifeline_is_due(now_ns))
+            return again_ns;
+        sw_lock_acquire(&sw_roce.port.rx_lock); /* and may not have a processor meanwhile */
+    }
+    const bool owes = sw_lifeline_owes();
+    bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
     bool comes_again = false; /* at once: the engine does not sleep after packets came */
     if (watches || is_due) {
         const uint32_t mads = sw_roce.mads, received = receive(true, false, sw_clock_ns());
@@ -290,6 +300,9 @@ static uint64_t step(uint64_t now_ns)
     const uint64_t unsaid_due_ns = sw_roce_run_unsaid(now_ns);
     free_buried();
     run_timers(now_ns);
+    if (owes && sw_port_is_drained(&sw_roce.port))
+        sw_lifeline_answer();
+    const uint64_t lifeline_due_ns = sw_lifeline_step(now_ns);
     if (sw_faults_live)
         sw_roce_impair_plan();
     if (now_ns - sw_roce.tidy_ns >= TIDY_NS) {
@@ -303,14 +316,16 @@ static uint64_t step(uint64_t now_ns)
         watch();
     uint64_t due_ns =
         sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
+    due_ns = sooner(due_ns, lifeline_due_ns);
     /* A program that polls says what is unsaid, and runs the timers, too. */
     return sooner(due_ns, is_alone ? unsaid_due_ns : sw_vigil_due_ns(vigil));
 }
 
 static bool wants_step(void)
 {
-    return atomic_load(&sw_roce.open) && (atomic_load(&sw_roce.done) || !sw_roce.watched ||
-                                          atomic_load(&sw_roce.due_ns) != UINT64_MAX);
+    return atomic_load(&sw_roce.open) &&
+           (atomic_load(&sw_roce.done) || !sw_roce.watched ||
+            atomic_load(&sw_roce.due_ns) != UINT64_MAX || sw_lifeline_wants());
 }
 
 static bool was_busy(void)
@@ -325,6 +340,7 @@ void sw_roce_start(void)
 {
     sw_engine_add(&engine_part);
     sw_engine_handle(SW_WATCH_PORT, on_port);
+    sw_lifeline_start();
     if (sw_faults_live)
         sw_roce_impair_start();
 }
@@ -363,6 +379,7 @@ void sw_roce_fork_child(void)
 {
     pthread_mutex_init(&open_lock, NULL);
     sw_roce_group_fork_child();
+    sw_lifeline_fork_child();
     if (!atomic_exchange(&sw_roce.open, false))
         return;
     sw_roce_impair_fork_child();

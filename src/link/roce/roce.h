@@ -11,6 +11,8 @@
  *  - request.c    the requester's side
  *  - respond.c    the responder's side
  *  - remains.c    what is left of a connection that ended by a refusal
+ *  - lifeline.c   whether peers' processes live (liveness.c, callers.c)
+ *  - death.c      what becomes of queue pairs whose peer has died
  *  - datagram.c   UD
  *  - mad.c        QP 1
  *  - group.c      multicast
@@ -30,6 +32,7 @@
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/faults/live.h"
+#include "link/roce/lifeline.h"
 #include "link/roce/port.h"
 #include "link/roce/vigil.h"
 #include "transport/requester.h"
@@ -75,6 +78,10 @@ struct sw_roce_qp {
 
     bool is_ending; /* once all is said: by a refusal, with this event */
     int end_event;
+    struct sw_lifeline *line; /* to the peer's process; NULL: none */
+    bool is_met;              /* the peer has been seen to be one of ours */
+    uint8_t left_mark;        /* the life of its queue pair that it has ended; 0: none */
+
     uint64_t ended_ns; /* by that; only what remains.c says is left of it. 0: it lives */
 
     bool is_parked; /* a demand that is not concluded yet: a FLUSH that goes on */
@@ -126,6 +133,8 @@ void sw_roce_fork_child(void);
 /* Opens the port, if it is not open. Negative errno as sw_port_open(); if it `is_needed` and
  * another holds it, a message says who. */
 int sw_roce_open(bool is_needed);
+/* Receives what waits; rx_lock held. */
+void sw_roce_receive_all(uint64_t now_ns);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
 void sw_roce_poll(bool waits);
 void sw_roce_catch_up(void); /* of struct sw_link_ops */
@@ -151,6 +160,8 @@ void sw_roce_life_begin(struct sw_roce_qp *r);
 void sw_roce_life_end(const struct sw_roce_qp *r);
 /* Whether a packet is of a life before, of a Sidewire peer. */
 bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns);
+/* Whether it is of the life that the peer is in, as far as it was heard of. */
+bool sw_roce_life_is_peers(const struct sw_roce_qp *r, uint8_t mark);
 
 /* identity.c; with the QP locked. Whether a packet from the peer's address is the peer's, where
  * that is not plain; takes note of what it is known by from then on. */
@@ -197,10 +208,18 @@ void sw_roce_say_unsaid(bool is_late);
 void sw_roce_forget_unsaid(const struct sw_qp *qp);
 void sw_roce_unsaid_fork_child(void);
 
-/* qp.c */
-extern const struct sw_qp_ops sw_roce_qp_ops;
 /* What came of a step. */
 enum sw_roce_life { SW_ROCE_ALIVE, SW_ROCE_DEAD /* the QP has failed: `r` must not be used */ };
+
+/* death.c; rx_lock held, no QP locked. The process at the other end is dead. */
+void sw_roce_end_with_peer(struct sw_lifeline *line);
+struct sw_lifeline_departure;
+void sw_roce_note_departure(const struct sw_lifeline_departure *departure);
+/* With the QP locked: its timer has run out. DEAD: so is the peer, and the QP has failed. */
+enum sw_roce_life sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns);
+
+/* qp.c */
+extern const struct sw_qp_ops sw_roce_qp_ops;
 /* Sends what the machines want sent, a bounded part, and takes in what has ended by that. */
 enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns);
 

@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A process without a processor is not a dead one: liveness [SCENARIO ...]
+ * Pairs of processes, all at once. One of each is stopped (SIGSTOP) for 10 s, which must cost no
+ * request, however few retries there are; or it dies, which the other must learn at once, even if
+ * it only waits; or packets get lost (SIDEWIRE_FAULTS), and then retries count as asked.
+ */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "traffic.h"
+
+enum { MARK_HERE = 0x11, MARK_THERE = 0x22, BYTES = 4096 };
+
+#define STOPPED_MS 10000
+#define KNOWN_MS 3000 /* that it died; 1 s is wanted, and the measured time is printed */
+#define SPARED_MS 1500
+
+struct scenario;
+struct side {
+    const struct scenario *scenario;
+    int sock;    /* to the other side */
+    int control; /* to who stops and kills */
+    struct vu_dev dev;
+};
+
+struct scenario {
+    const char *name;
+    void (*here)(struct side *side);  /* goes on to live */
+    void (*there)(struct side *side); /* is stopped, or dies */
+    int signal;                       /* what happens to the other one; 0: nothing */
+    uint8_t timeout, retries;
+    const char *faults; /* a script for this side: docs/faults.md */
+};
+
+/* ---- traffic ---- */
+
+static void connect_traffic(struct side *side, struct traffic *traffic, uint8_t mark)
+{
+    traffic_memory(traffic, &side->dev, mark);
+    traffic->retries = side->scenario->retries;
+    VU_TRUE(traffic_connect(traffic, side->sock, mark, side->scenario->timeout));
+}
+
+static void run_traffic(struct traffic *traffic, unsigned int ms)
+{
+    for (uint64_t end = vu_now_ms() + ms; vu_now_ms() < end;) {
+        VU_CHECK(traffic_step(traffic, true), "%s", ibv_wc_status_str(traffic->failed));
+        sched_yield();
+    }
+}
+
+static void tell(int control)
+{
+    char word = 'r';
+    vu_put(control, &word, 1);
+}
+
+static void there_traffic(struct side *side)
+{
+    struct traffic traffic;
+    connect_traffic(side, &traffic, MARK_THERE);
+    while (traffic_step(&traffic, true))
+        sched_yield();
+    _exit(0); /* the other one went away */
+}
+
+static void there_answers(struct side *side)
+{
+    struct traffic traffic;
+    connect_traffic(side, &traffic, MARK_THERE);
+    while (traffic_step(&traffic, false))
+        sched_yield();
+    _exit(0);
+}
+
+/* Until it was stopped and goes on. */
+static void here_goes_on(struct side *side)
+{
+    struct traffic traffic;
+    char word;
+    connect_traffic(side, &traffic, MARK_HERE);
+    run_traffic(&traffic, 200);
+    tell(side->control);
+    while (!vu_try_get(side->control, &word, 1, 0))
+        run_traffic(&traffic, 5);
+    const uint64_t completed = traffic.completed;
+    for (uint64_t end = vu_now_ms() + 5000; traffic.completed < completed + 100;) {
+        run_traffic(&traffic, 5);
+        VU_CHECK(vu_now_ms() < end, "nothing goes on: %llu requests since",
+                 (unsigned long long)(traffic.completed - completed));
+    }
+    vu_ep_destroy(&traffic.ep);
+    traffic_release(&traffic);
+}
+
+static void report_death(const struct side *side, uint64_t since_ms)
+{
+    const uint64_t took_ms = vu_now_ms() - since_ms;
+    printf("%s: known after %llu ms\n", side->scenario->name, (unsigned long long)took_ms);
+    fflush(stdout);
+    VU_CHECK(took_ms < KNOWN_MS, "known after %llu ms", (unsigned long long)took_ms);
+}
+
+/* Of the oldest request; or of a receive, whose completion may be looked at first. */
+static void check_end(const struct traffic *traffic)
+{
+    VU_CHECK(traffic->failed == IBV_WC_RETRY_EXC_ERR || traffic->failed == IBV_WC_WR_FLUSH_ERR,
+             "ended with %s", ibv_wc_status_str(traffic->failed));
+}
+
+static uint64_t killed_ms(struct side *side)
+{
+    uint64_t ms;
+    vu_get(side->control, &ms, sizeof(ms));
+    return ms;
+}
+
+static void here_sees_death(struct side *side)
+{
+    struct traffic traffic;
+    connect_traffic(side, &traffic, MARK_HERE);
+    run_traffic(&traffic, 200);
+    tell(side->control);
+    for (uint64_t end = vu_now_ms() + 10000; traffic_step(&traffic, true);)
+        VU_TRUE(vu_now_ms() < end);
+    report_death(side, killed_ms(side));
+    check_end(&traffic);
+}
+
+/* ---- atomics ---- */
+
+static void there_counts(struct side *side)
+{
+    static _Alignas(64) uint64_t words[BYTES / 8];
+    struct vu_ep ep;
+    const struct vu_ep_attr attr = {0};
+    struct ibv_mr *mr = vu_reg(&side->dev, words, sizeof(words), VU_ACCESS_ALL);
+    vu_ep_create(&side->dev, &attr, &ep);
+    vu_connect(&ep, side->sock, NULL);
+    vu_trade_keys(side->sock, mr);
+    pause();
+}
+
+static void count_once(struct vu_ep *ep, const struct ibv_mr *mr, const struct vu_key *key,
+                       uint64_t expected)
+{
+    const struct vu_send add = {.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                .flags = IBV_SEND_SIGNALED,
+                                .addr = mr->addr,
+                                .len_bytes = 8,
+                                .lkey = mr->lkey,
+                                .remote = key->addr,
+                                .rkey = key->rkey,
+                                .compare_add = 1};
+    struct ibv_wc wc;
+    VU_EQ(vu_post_send(ep->qp, &add), 0);
+    VU_EQ(vu_poll(ep->scq, &wc, 1, 20000), 1);
+    VU_EQ(wc.status, IBV_WC_SUCCESS);
+    VU_EQ(*(uint64_t *)mr->addr, expected);
+}
+
+static void here_counts(struct side *side)
+{
+    static _Alignas(64) uint64_t words[BYTES / 8];
+    struct vu_ep ep;
+    const struct vu_ep_attr attr = {0};
+    struct vu_conn conn = vu_conn_default;
+    uint64_t counted = 0;
+    char word;
+    conn.timeout = side->scenario->timeout;
+    conn.retry_cnt = side->scenario->retries;
+    struct ibv_mr *mr = vu_reg(&side->dev, words, sizeof(words), VU_ACCESS_ALL);
+    vu_ep_create(&side->dev, &attr, &ep);
+    vu_connect(&ep, side->sock, &conn);
+    const struct vu_key key = vu_trade_keys(side->sock, mr);
+    for (uint64_t end = vu_now_ms() + 200; vu_now_ms() < end; counted++)
+        count_once(&ep, mr, &key, counted);
+    tell(side->control);
+    while (!vu_try_get(side->control, &word, 1, 0)) {
+        count_once(&ep, mr, &key, counted++);
+        vu_sleep_ms(1);
+    }
+    for (int i = 0; i < 50; i++)
+        count_once(&ep, mr, &key, counted++);
+}
+
+/* ---- who only waits ---- */
+
+static void exchange(struct side *side, struct vu_ep *ep, struct ibv_mr *mr, bool sends)
+{
+    const struct vu_send send = {.opcode = IBV_WR_SEND,
+                                 .flags = IBV_SEND_SIGNALED,
+                                 .addr = mr->addr,
+                                 .len_bytes = 8,
+                                 .lkey = mr->lkey};
+    VU_EQ(vu_post_recv(ep->qp, 1, mr->addr, 64, mr->lkey), 0);
+    VU_EQ(vu_post_recv(ep->qp, 2, mr->addr, 64, mr->lkey), 0);
+    vu_barrier(side->sock);
+    if (sends) {
+        VU_EQ(vu_post_send(ep->qp, &send), 0);
+        vu_expect(ep->scq, 0, IBV_WC_SUCCESS);
+    } else {
+        vu_expect(ep->rcq, 1, IBV_WC_SUCCESS);
+    }
+    vu_barrier(side->sock);
+}
+
+static void connect_waiting(struct side *side, struct vu_ep *ep, bool sends)
+{
+    static uint8_t memory[BYTES];
+    const struct vu_ep_attr attr = {.channel = true};
+    struct vu_conn conn = vu_conn_default;
+    conn.timeout = side->scenario->timeout;
+    conn.retry_cnt = side->scenario->retries;
+    struct ibv_mr *mr = vu_reg(&side->dev, memory, sizeof(memory), VU_ACCESS_ALL);
+    vu_ep_create(&side->dev, &attr, ep);
+    vu_connect(ep, side->sock, &conn);
+    if (strcmp(side->scenario->name, "kill_unheard") != 0)
+        exchange(side, ep, mr, sends);
+    else if (!sends)
+        VU_EQ(vu_post_recv(ep->qp, 1, mr->addr, 64, mr->lkey), 0);
+}
+
+static void there_waits(struct side *side)
+{
+    struct vu_ep ep;
+    connect_waiting(side, &ep, true);
+    vu_sleep_ms(500);
+    tell(side->control);
+    pause();
+}
+
+/* Asleep, as a server is. */
+static void here_waits(struct side *side)
+{
+    struct vu_ep ep;
+    struct ibv_wc wc;
+    connect_waiting(side, &ep, false);
+    VU_EQ(ibv_req_notify_cq(ep.rcq, 0), 0);
+    tell(side->control);
+    VU_TRUE(vu_cq_event(ep.channel, 10000));
+    VU_EQ(ibv_poll_cq(ep.rcq, 1, &wc), 1);
+    report_death(side, killed_ms(side));
+    VU_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+    VU_EQ(vu_ep_state(&ep), IBV_QPS_ERR);
+}
+
+/* It was told by the program itself, so a death means nothing. */
+static void there_leaves(struct side *side)
+{
+    struct vu_ep ep;
+    connect_waiting(side, &ep, true);
+    vu_sleep_ms(500);
+    vu_ep_destroy(&ep);
+    tell(side->control);
+    pause();
+}
+
+static void here_is_left(struct side *side)
+{
+    struct vu_ep ep;
+    connect_waiting(side, &ep, false);
+    tell(side->control);
+    killed_ms(side);
+    vu_expect_none(ep.rcq, SPARED_MS);
+    VU_TRUE(vu_ep_state(&ep) != IBV_QPS_ERR);
+}
+
+/* An end like any other: by itself, without a word. */
+static void there_exits(struct side *side)
+{
+    struct vu_ep ep;
+    char word;
+    connect_waiting(side, &ep, true);
+    vu_sleep_ms(500);
+    tell(side->control);
+    vu_get(side->control, &word, 1);
+    exit(0);
+}
+
+/* A child of it lives on. */
+static void there_forks(struct side *side)
+{
+    struct vu_ep ep;
+    connect_waiting(side, &ep, true);
+    vu_sleep_ms(500);
+    const pid_t child = fork();
+    VU_TRUE(child >= 0);
+    if (child == 0) {
+        vu_sleep_ms(KNOWN_MS + 2000);
+        _exit(0);
+    }
+    tell(side->control);
+    pause();
+}
+
+/* ---- packets that get lost ---- */
+
+/* The connection by which both know of each other's lives stands, but that is no reason to wait. */
+static void here_is_cut_off(struct side *side)
+{
+    struct traffic traffic;
+    connect_traffic(side, &traffic, MARK_HERE);
+    const uint64_t begun_ms = vu_now_ms();
+    while (traffic_step(&traffic, true))
+        VU_TRUE(vu_now_ms() < begun_ms + 8000);
+    printf("%s: given up %llu ms after it began, cut off after 1000\n", side->scenario->name,
+           (unsigned long long)(vu_now_ms() - begun_ms));
+    check_end(&traffic);
+}
+
+/* ---- strangers ---- */
+
+enum { CALLS = 1500, SILENT = 100, SPARE_FDS = 40 };
+
+static bool owns(pid_t pid, unsigned long inode, int *count)
+{
+    char path[64], wanted[64], seen[64];
+    bool found = false;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+    DIR *dir = opendir(path);
+    VU_TRUE(dir);
+    *count = 0;
+    for (struct dirent *entry; (entry = readdir(dir)); ++*count) {
+        const ssize_t len = readlinkat(dirfd(dir), entry->d_name, seen, sizeof(seen) - 1);
+        seen[len > 0 ? len : 0] = 0;
+        found |= !strcmp(seen, wanted);
+    }
+    closedir(dir);
+    return found;
+}
+
+/* Where the process listens by TCP. */
+static uint16_t port_of(pid_t pid)
+{
+    enum { LISTENS = 0x0a };
+    char line[512];
+    unsigned int port, state;
+    unsigned long inode;
+    int count;
+    FILE *file = fopen("/proc/net/tcp", "re");
+    VU_TRUE(file);
+    uint16_t found = 0;
+    while (fgets(line, sizeof(line), file))
+        if (sscanf(line, "%*d: %*[0-9A-F]:%x %*s %x %*s %*s %*s %*u %*d %lu", &port, &state,
+                   &inode) == 3 &&
+            state == LISTENS && owns(pid, inode, &count))
+            found = (uint16_t)port;
+    fclose(file);
+    VU_CHECK(found, "process %d does not listen", (int)pid);
+    return found;
+}
+
+static uint64_t refusals(const struct vu_dev *dev)
+{
+    char path[128];
+    unsigned long long count;
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/liveness_refused",
+             ibv_get_device_name(dev->ctx->device));
+    FILE *file = fopen(path, "re");
+    VU_TRUE(file && fscanf(file, "%llu", &count) == 1);
+    fclose(file);
+    return count;
+}
+
+/* A good word, of one of the two to the other, but for its token. */
+static void say_hello(const struct traffic *traffic, bool to_us, uint8_t words[24])
+{
+    enum { SLOT_SHIFT = 13 }; /* of a QPN */
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    VU_EQ(ibv_query_qp(traffic->ep.qp, &attr, IBV_QP_DEST_QPN, &init), 0);
+    const uint32_t own = htonl(traffic->ep.qp->qp_num >> SLOT_SHIFT),
+                   peer = htonl(attr.dest_qp_num >> SLOT_SHIFT),
+                   slots[2] = {to_us ? peer : own, to_us ? own : peer};
+    memcpy(words, "SW\1", 4);
+    memcpy(words + 8, slots, sizeof(slots));
+}
+
+/* Says nothing, garbage, or a good word with a wrong token. */
+static void call(const struct traffic *traffic, const uint16_t ports[2], int number,
+                 int silent[SILENT])
+{
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons(ports[number & 1]),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint8_t words[96];
+    memset(words, number, sizeof(words));
+    if (number % 3 == 1)
+        say_hello(traffic, number & 1, words);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    VU_TRUE(fd >= 0);
+    if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0 && number % 3)
+        send(fd, words, number % 4 < 2 ? 24 : sizeof(words), MSG_NOSIGNAL);
+    if (silent[number % SILENT] >= 0)
+        close(silent[number % SILENT]);
+    silent[number % SILENT] = fd;
+}
+
+static void there_is_called(struct side *side)
+{
+    const pid_t self = getpid();
+    vu_put(side->sock, &self, sizeof(self));
+    there_traffic(side);
+}
+
+/* They come from the peer's own address, thousands of them, and change nothing. */
+static void here_meets_strangers(struct side *side)
+{
+    struct traffic traffic;
+    pid_t pid;
+    int silent[SILENT], before, after;
+    const uint64_t refused = refusals(&side->dev);
+    vu_get(side->sock, &pid, sizeof(pid));
+    connect_traffic(side, &traffic, MARK_HERE);
+    run_traffic(&traffic, 300);
+    const uint16_t ports[2] = {port_of(pid), port_of(getpid())};
+    owns(pid, 0, &before);
+    memset(silent, -1, sizeof(silent));
+    for (int i = 0; i < 2 * CALLS; i++) {
+        call(&traffic, ports, i, silent);
+        run_traffic(&traffic, 1);
+    }
+    owns(pid, 0, &after);
+    VU_CHECK(after < before + SPARE_FDS, "descriptors grew from %d to %d", before, after);
+    /* A process that gets no processor does not tell what it has counted. */
+    uint64_t seen = 0;
+    for (uint64_t end = vu_now_ms() + 15000; seen != 2 * CALLS && vu_now_ms() < end;) {
+        run_traffic(&traffic, 100);
+        seen = refusals(&side->dev) - refused;
+    }
+    VU_EQ(seen, 2 * CALLS);
+    tell(side->control);
+    for (uint64_t end = vu_now_ms() + 10000; traffic_step(&traffic, true);)
+        VU_TRUE(vu_now_ms() < end);
+    report_death(side, killed_ms(side));
+}
+
+static const struct scenario scenarios[] = {
+    {"stop", here_goes_on, there_traffic, SIGSTOP, 14, 7, NULL},
+    {"stop_impatient", here_goes_on, there_answers, SIGSTOP, 8, 1, NULL},
+    {"stop_no_retries", here_goes_on, there_traffic, SIGSTOP, 1, 0, NULL},
+    {"stop_atomics", here_counts, there_counts, SIGSTOP, 8, 1, NULL},
+    {"kill", here_sees_death, there_traffic, SIGKILL, 20, 7, NULL},
+    {"kill_waiting", here_waits, there_waits, SIGKILL, 14, 7, NULL},
+    {"kill_unheard", here_waits, there_waits, SIGKILL, 14, 7, NULL}, /* nothing was sent */
+    {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL},
+    {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL},
+    {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL},
+    {"strangers", here_meets_strangers, there_is_called, SIGKILL, 20, 7, NULL},
+    {"cut", here_is_cut_off, there_traffic, 0, 14, 1, "cut at 1s for 1min\n"},
+};
+#define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
+
+/* ---- all of it ---- */
+
+static void set_faults(const char *script)
+{
+    char name[] = "/tmp/liveness.XXXXXX", variable[64];
+    const int fd = mkstemp(name);
+    VU_TRUE(fd >= 0);
+    VU_EQ(write(fd, script, strlen(script)), strlen(script));
+    snprintf(variable, sizeof(variable), "@/proc/self/fd/%d", fd);
+    VU_EQ(setenv("SIDEWIRE_FAULTS", variable, 1), 0);
+    VU_EQ(unlink(name), 0);
+}
+
+struct start {
+    const struct scenario *scenario;
+    int control;
+    bool is_here;
+};
+
+static void begin(int sock, void *arg)
+{
+    const struct start *start = arg;
+    struct side side = {start->scenario, sock, start->control, {0}};
+    char name[64];
+    snprintf(name, sizeof(name), "%s %s", start->scenario->name, start->is_here ? "here" : "there");
+    vu_set_side(name);
+    vu_enter_host(start->is_here);
+    if (start->is_here && start->scenario->faults)
+        set_faults(start->scenario->faults);
+    vu_dev_open(&side.dev);
+    (start->is_here ? start->scenario->here : start->scenario->there)(&side);
+}
+
+static pid_t spawn_side(const struct scenario *scenario, int sock, bool is_here, int *control)
+{
+    int controls[2];
+    vu_socketpair(controls);
+    struct start start = {scenario, controls[1], is_here};
+    pid_t pid = vu_spawn(begin, sock, &start);
+    close(controls[1]);
+    *control = controls[0];
+    return pid;
+}
+
+static void stop_for_long(pid_t pid)
+{
+    VU_EQ(kill(pid, SIGSTOP), 0);
+    vu_sleep_ms(STOPPED_MS);
+    VU_EQ(kill(pid, SIGCONT), 0);
+}
+
+static void let_die(const struct scenario *scenario, pid_t pid, int here, int there)
+{
+    const uint64_t now_ms = vu_now_ms();
+    if (scenario->signal)
+        kill(pid, scenario->signal);
+    else
+        vu_try_put(there, &now_ms, 1);
+    vu_try_put(here, &now_ms, sizeof(now_ms));
+}
+
+/* One process for each scenario, with two children. */
+static void run_scenario(int sock, void *arg)
+{
+    const struct scenario *scenario = arg;
+    int pair[2], here, there;
+    char word;
+    (void)sock;
+    vu_set_side(scenario->name);
+    vu_socketpair(pair);
+    const pid_t one = spawn_side(scenario, pair[0], true, &here);
+    const pid_t other = spawn_side(scenario, pair[1], false, &there);
+    close(pair[0]);
+    close(pair[1]);
+    const bool is_told = scenario->there == there_waits || scenario->there == there_forks ||
+                         scenario->there == there_exits || scenario->there == there_leaves;
+    if (scenario->here != here_is_cut_off && vu_try_get(here, &word, 1, 20000) &&
+        (!is_told || vu_try_get(there, &word, 1, 20000))) {
+        if (scenario->signal == SIGSTOP) {
+            stop_for_long(other);
+            vu_try_put(here, &word, 1);
+        } else {
+            let_die(scenario, other, here, there);
+        }
+    }
+    const int status = vu_reap(one, 30);
+    kill(other, SIGKILL);
+    vu_reap(other, 5);
+    _exit(status == VU_SKIPPED ? VU_SKIPPED : status != 0);
+}
+
+static bool is_wanted(const struct scenario *scenario, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], scenario->name))
+            return true;
+    return argc == 1 && scenario->here != here_meets_strangers; /* there must be a TCP port */
+}
+
+int main(int argc, char **argv)
+{
+    pid_t pids[SCENARIOS] = {0};
+    int result = 0;
+    for (size_t i = 0; i < SCENARIOS; i++)
+        if (is_wanted(&scenarios[i], argc, argv))
+            pids[i] = vu_spawn(run_scenario, -1, (void *)&scenarios[i]);
+    for (size_t i = 0; i < SCENARIOS; i++) {
+        if (!pids[i])
+            continue;
+        const int status = vu_reap(pids[i], 60);
+        if (status == VU_SKIPPED)
+            result = result ? result : VU_SKIPPED;
+        else if (status)
+            result = 1;
+        printf("%s: %s\n", scenarios[i].name, status ? "failed" : "good");
+    }
+    return result;
+}
