@@ -95,9 +95,10 @@ SW_HOOK char *getcwd(char *out, size_t len)
         errno = len ? ERANGE : EINVAL;
         return NULL;
     }
-    if (!out)
-        out = malloc(len ? len : need);
-    return out ? memcpy(out, ours, need) : NULL;
+    char *own = out ? NULL : malloc(len ? len : need);
+    if (own)
+        return memcpy(own, ours, need);
+    return out && !sw_node_store(out, ours, need) ? out : NULL;
 }
 
 SW_HOOK char *__getcwd_chk(char *out, size_t len, size_t out_len)

@@ -7,9 +7,11 @@
  * must not be in between: the stub asks for the file name to use and jumps.
  */
 
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "preload/real.h"
 
 /* Where the stub jumps to: the address is stable once sw_dlopen_file has returned. */
@@ -27,9 +29,11 @@ static const char *own_name(void)
 static bool is_verbs_library(const char *file)
 {
     static const char stem[] = "libibverbs.so";
-    const char *slash = file ? strrchr(file, '/') : NULL;
+    if (!sw_probe_string(file, PATH_MAX))
+        return false;
+    const char *slash = strrchr(file, '/');
     const char *name = slash ? slash + 1 : file;
-    if (!name || strncmp(name, stem, sizeof(stem) - 1))
+    if (strncmp(name, stem, sizeof(stem) - 1))
         return false;
     name += sizeof(stem) - 1;
     return !*name || (name[0] == '.' && name[1] == '1' && (!name[2] || name[2] == '.'));

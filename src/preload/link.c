@@ -7,6 +7,12 @@
 #include "preload/node.h"
 #include "preload/real.h"
 
+/* The kernel refuses a length that is none before it looks at the path. */
+static bool is_length(size_t max)
+{
+    return (int)max > 0;
+}
+
 static ssize_t node_readlink(const struct sw_found *found, char *out, size_t max)
 {
     char target[SW_TREE_TEXT_MAX];
@@ -18,14 +24,13 @@ static ssize_t node_readlink(const struct sw_found *found, char *out, size_t max
         return -1;
     }
     size_t copied = (size_t)len < max ? (size_t)len : max;
-    memcpy(out, target, copied);
-    return (ssize_t)copied;
+    return sw_node_store(out, target, copied) ? -1 : (ssize_t)copied;
 }
 
 SW_HOOK ssize_t readlink(const char *path, char *out, size_t max)
 {
     struct sw_found found;
-    if (sw_path_find(AT_FDCWD, &path, false, &found))
+    if (is_length(max) && sw_path_find(AT_FDCWD, &path, false, &found))
         return node_readlink(&found, out, max);
     return SW_REAL(readlink)(path, out, max);
 }
@@ -33,7 +38,7 @@ SW_HOOK ssize_t readlink(const char *path, char *out, size_t max)
 SW_HOOK ssize_t readlinkat(int dirfd, const char *path, char *out, size_t max)
 {
     struct sw_found found;
-    if (sw_path_find(dirfd, &path, false, &found))
+    if (is_length(max) && sw_path_find(dirfd, &path, false, &found))
         return node_readlink(&found, out, max);
     return SW_REAL(readlinkat)(dirfd, path, out, max);
 }
@@ -43,7 +48,7 @@ SW_HOOK ssize_t readlinkat(int dirfd, const char *path, char *out, size_t max)
 SW_HOOK ssize_t __readlink_chk(const char *path, char *out, size_t max, size_t out_len)
 {
     struct sw_found found;
-    if (max <= out_len && sw_path_find(AT_FDCWD, &path, false, &found))
+    if (is_length(max) && max <= out_len && sw_path_find(AT_FDCWD, &path, false, &found))
         return node_readlink(&found, out, max);
     return SW_REAL(__readlink_chk)(path, out, max, out_len);
 }
@@ -51,7 +56,7 @@ SW_HOOK ssize_t __readlink_chk(const char *path, char *out, size_t max, size_t o
 SW_HOOK ssize_t __readlinkat_chk(int dirfd, const char *path, char *out, size_t max, size_t out_len)
 {
     struct sw_found found;
-    if (max <= out_len && sw_path_find(dirfd, &path, false, &found))
+    if (is_length(max) && max <= out_len && sw_path_find(dirfd, &path, false, &found))
         return node_readlink(&found, out, max);
     return SW_REAL(__readlinkat_chk)(dirfd, path, out, max, out_len);
 }

@@ -35,7 +35,9 @@ static DIR *open_kernel(const char *path)
 {
     char cwd[SW_TREE_PATH_MAX];
     const char *place = path;
-    if (path && path[0] == '.' && !path[1])
+    if (!sw_probe_string(path, PATH_MAX))
+        return SW_REAL(opendir)(path);
+    if (path[0] == '.' && !path[1])
         place = SW_REAL(getcwd)(cwd, sizeof(cwd));
     return place && sw_tree_list_roots(place, NULL, NULL) ? (DIR *)sw_dir_open_above(place)
                                                           : SW_REAL(opendir)(path);
@@ -240,9 +242,9 @@ static int glob_lstat(const char *restrict path, struct stat *restrict out)
 
 /* Patterns may name the tree only by wildcards: all under its roots are looked at with our
  * functions. */
-static bool globs_roots(const char *pattern, int flags)
+static bool globs_roots(const char *pattern, int flags, const void *result)
 {
-    return pattern && !(flags & GLOB_ALTDIRFUNC) &&
+    return result && sw_probe_string(pattern, PATH_MAX) && !(flags & GLOB_ALTDIRFUNC) &&
            (!strncmp(pattern, "/sys/", 5) || !strncmp(pattern, "/dev/", 5));
 }
 
@@ -269,7 +271,7 @@ static int glob_tree(const char *pattern, int flags, int (*on_error)(const char 
 
 SW_HOOK int glob(const char *pattern, int flags, int (*on_error)(const char *, int), glob_t *result)
 {
-    if (globs_roots(pattern, flags))
+    if (globs_roots(pattern, flags, result))
         return glob_tree(pattern, flags, on_error, result);
     return SW_REAL(glob)(pattern, flags, on_error, result);
 }
@@ -277,7 +279,7 @@ SW_HOOK int glob(const char *pattern, int flags, int (*on_error)(const char *, i
 SW_HOOK int glob64(const char *pattern, int flags, int (*on_error)(const char *, int),
                    glob64_t *result)
 {
-    if (globs_roots(pattern, flags))
+    if (globs_roots(pattern, flags, result))
         return glob_tree(pattern, flags, on_error, (glob_t *)result);
     return SW_REAL(glob64)(pattern, flags, on_error, result);
 }

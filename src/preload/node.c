@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/probe.h"
 #include "base/shm.h"
 #include "preload/real.h"
 #include "preload/text.h"
@@ -22,20 +23,35 @@
 #define LINK_PREFIX "/memfd:" NAME_PREFIX
 #define LINK_SUFFIX " (deleted)"
 
+/* What open() takes besides O_PATH: the rest is not looked at. */
+#define PATH_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
 /* The device number of the kernel's memfds, 0 before we have one. */
 static _Atomic dev_t memfd_device;
+
+/* Nothing can be created in sysfs. */
+static int missing_error(const struct sw_found *found, int flags)
+{
+    if (!(flags & O_CREAT) || !found->error_is_last)
+        return found->error;
+    if (found->slash_follows)
+        return EISDIR;
+    return found->error == ENOENT ? EACCES : found->error;
+}
 
 static int open_error(const struct sw_found *found, int flags)
 {
     if (found->error)
-        return found->error;
+        return missing_error(found, flags);
     enum sw_tree_kind kind = sw_node_kind(&found->node);
     bool is_dir = kind == SW_TREE_DIR || kind == SW_TREE_SHARED_DIR;
+    if ((flags & O_TMPFILE) == O_TMPFILE)
+        return is_dir ? EOPNOTSUPP : ENOTDIR;
     bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & (O_TRUNC | O_APPEND));
     if ((flags & O_CREAT) && (flags & O_EXCL))
         return EEXIST;
     if ((flags & O_DIRECTORY) && !is_dir)
-        return kind == SW_TREE_LINK ? ELOOP : ENOTDIR;
+        return ENOTDIR;
     if (kind == SW_TREE_LINK && !(flags & O_PATH))
         return ELOOP; /* only with O_NOFOLLOW a link is found at the end */
     if (is_dir && (writes || (flags & O_CREAT)))
@@ -63,6 +79,24 @@ static int make_memfd(const struct sw_found *found, const char *text, size_t len
     return fd;
 }
 
+/* Writing to it fails with EBADF then, and F_GETFL tells what the program asked for. */
+static int make_read_only(int fd)
+{
+    char proc[32];
+    snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+    const int reader = SW_REAL(open)(proc, O_RDONLY | O_CLOEXEC);
+    if (reader < 0)
+        return fd;
+    close(fd);
+    return reader;
+}
+
+/* Flags that the kernel refuses are refused before it looks for the file. */
+static bool are_flags_wrong(int flags)
+{
+    return SW_REAL(openat)(-1, "none", flags, 0) && errno == EINVAL;
+}
+
 static bool is_rdma_cm(const struct sw_node *node)
 {
     return sw_node_kind(node) == SW_TREE_CHAR && !node->dev;
@@ -86,6 +120,8 @@ static int open_node(const struct sw_found *found, int flags)
     int fd = make_memfd(found, text, (size_t)len);
     if (fd < 0)
         return fd;
+    if ((flags & O_ACCMODE) == O_RDONLY)
+        fd = make_read_only(fd);
     if (!(flags & O_CLOEXEC))
         fcntl(fd, F_SETFD, 0);
     if (kind == SW_TREE_DIR || kind == SW_TREE_SHARED_DIR)
@@ -96,7 +132,9 @@ static int open_node(const struct sw_found *found, int flags)
 int sw_node_open(const struct sw_found *found, int flags)
 {
     int saved_errno = errno;
-    int fd = open_node(found, flags);
+    if (are_flags_wrong(flags))
+        return -1;
+    int fd = open_node(found, flags & O_PATH ? flags & PATH_FLAGS : flags);
     errno = fd < 0 ? -fd : saved_errno;
     return fd < 0 ? -1 : fd;
 }
@@ -131,19 +169,17 @@ uint8_t sw_node_dirent_type(enum sw_tree_kind kind)
     return (uint8_t)IFTODT(node_mode(kind));
 }
 
-int sw_node_stat(const struct sw_found *found, struct stat *out)
+int sw_node_store(void *to, const void *from, size_t len)
 {
-    if (found->error) {
-        errno = found->error;
-        return -1;
-    }
-    enum sw_tree_kind kind = sw_node_kind(&found->node);
-    int saved_errno = errno;
-    if (kind == SW_TREE_SHARED_DIR && !SW_REAL(stat)(found->path, out))
+    if (!sw_probe_store(to, from, len))
         return 0;
-    errno = saved_errno;
+    errno = EFAULT;
+    return -1;
+}
 
-    struct stat status = {
+static void describe_node(const struct sw_found *found, enum sw_tree_kind kind, struct stat *out)
+{
+    *out = (struct stat){
         .st_mode = node_mode(kind),
         .st_ino = sw_node_inode(found->path),
         .st_nlink = 1, /* a directory's does not tell its subdirectories */
@@ -154,19 +190,32 @@ int sw_node_stat(const struct sw_found *found, struct stat *out)
         .st_blocks = kind == SW_TREE_FILE ? SYSFS_FILE_BYTES / 512 : 0,
     };
     if (is_rdma_cm(&found->node)) {
-        status.st_rdev = sw_text_rdma_cm_number();
+        out->st_rdev = sw_text_rdma_cm_number();
     } else if (kind == SW_TREE_CHAR) {
         struct sw_netdev_info info;
         sw_netdev_read(found->node.dev, &info);
-        status.st_rdev = makedev(UVERBS_MAJOR, (unsigned int)(UVERBS_MINOR_FIRST + info.uverbs));
+        out->st_rdev = makedev(UVERBS_MAJOR, (unsigned int)(UVERBS_MINOR_FIRST + info.uverbs));
     }
     struct stat root;
     if (!SW_REAL(stat)("/sys", &root) || !SW_REAL(stat)("/", &root)) {
-        status.st_dev = root.st_dev;
-        status.st_atim = status.st_mtim = status.st_ctim = root.st_mtim;
+        out->st_dev = root.st_dev;
+        out->st_atim = out->st_mtim = out->st_ctim = root.st_mtim;
     }
-    *out = status;
-    return 0;
+}
+
+int sw_node_stat(const struct sw_found *found, struct stat *out)
+{
+    struct stat status;
+    if (found->error) {
+        errno = found->error;
+        return -1;
+    }
+    enum sw_tree_kind kind = sw_node_kind(&found->node);
+    int saved_errno = errno;
+    if (kind != SW_TREE_SHARED_DIR || SW_REAL(stat)(found->path, &status))
+        describe_node(found, kind, &status);
+    errno = saved_errno;
+    return sw_node_store(out, &status, sizeof(status));
 }
 
 int sw_node_access(const struct sw_found *found, int mode)

@@ -16,9 +16,11 @@
 /* The result of open() with these flags: a descriptor, or -1 with errno. */
 int sw_node_open(const struct sw_found *found, int flags);
 
-/* Fills a struct stat. A directory that the kernel has too shows as the kernel's. Returns 0, or -1
- * with errno. */
+/* Stores a struct stat where the program wants it, which may be a bad address. A directory that the
+ * kernel has too shows as the kernel's. Returns 0, or -1 with errno. */
 int sw_node_stat(const struct sw_found *found, struct stat *out);
+/* 0, or -1 with errno EFAULT. */
+int sw_node_store(void *to, const void *from, size_t len);
 /* Answers access(): 0, or -1 with errno. */
 int sw_node_access(const struct sw_found *found, int mode);
 

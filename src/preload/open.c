@@ -20,6 +20,8 @@
 
 static bool follows(int flags)
 {
+    if (flags & O_PATH)
+        return !(flags & O_NOFOLLOW);
     return !(flags & O_NOFOLLOW) && !((flags & O_CREAT) && (flags & O_EXCL));
 }
 

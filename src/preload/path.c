@@ -203,6 +203,8 @@ bool sw_path_find_slow(int dirfd, const char **path, bool follow, struct sw_foun
     }
     if (result > 0) {
         out->error = result;
+        out->slash_follows = *walk.at == '/';
+        out->error_is_last = !walk.at[strspn(walk.at, "/")];
         return true;
     }
     if (result == 0 && walk.match == SW_TREE_NODE)

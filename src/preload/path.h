@@ -7,13 +7,16 @@
 #ifndef SW_PRELOAD_PATH_H
 #define SW_PRELOAD_PATH_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/probe.h"
 #include "preload/tree.h"
 
 struct sw_found {
     int error; /* a positive errno: nothing is there; otherwise the node and its path */
+    bool error_is_last, slash_follows; /* an error of the last component; a slash is behind it */
     struct sw_node node;
     char path[SW_TREE_PATH_MAX]; /* without links but perhaps a last one */
 };
@@ -29,10 +32,11 @@ extern bool sw_path_dirs_opened;
 /* While the working directory is ours: cwd.h. */
 extern bool sw_path_cwd_is_ours;
 
-/* Tells the paths that cannot be ours from all others in a few comparisons. */
+/* Tells the paths that cannot be ours from all others in a few comparisons. A path that cannot be
+ * read, or is longer than the kernel takes, is for the kernel to refuse. */
 static inline bool sw_path_is_suspect(int dirfd, const char *path)
 {
-    if (!path)
+    if (!sw_probe_string(path, PATH_MAX))
         return false;
     if (*path != '/')
         return __atomic_load_n(dirfd >= 0 ? &sw_path_dirs_opened : &sw_path_cwd_is_ours,

@@ -239,13 +239,20 @@ static int walk_with(const char *path, nftw_fn visit_full, int flags)
 HOOK_FTW(ftw, stat)
 HOOK_FTW(ftw64, stat64)
 
+/* libc refuses flags that it does not know. */
+static bool are_flags_known(int flags)
+{
+    return !(flags & ~(FTW_PHYS | FTW_MOUNT | FTW_CHDIR | FTW_DEPTH | FTW_ACTIONRETVAL));
+}
+
 #define HOOK_NFTW(name, stat)                                                                  \
     SW_HOOK int name(const char *path,                                                         \
                      int (*fn)(const char *, const struct stat *, int, struct FTW *), int fds, \
                      int flags)                                                                \
     {                                                                                          \
-        return may_meet_tree(path) ? walk_with(path, (nftw_fn)fn, flags)                       \
-                                   : SW_REAL(name)(path, fn, fds, flags);                      \
+        return are_flags_known(flags) && may_meet_tree(path)                                   \
+                   ? walk_with(path, (nftw_fn)fn, flags)                                       \
+                   : SW_REAL(name)(path, fn, fds, flags);                                      \
     }
 HOOK_NFTW(nftw, stat)
 HOOK_NFTW(nftw64, stat64)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "sockets/epoll.h"
 #include "sockets/real.h"
 #include "sockets/wait.h"
@@ -147,18 +148,26 @@ static int select_mixed(int count, fd_set *in, fd_set *out, fd_set *except, int6
     return ready;
 }
 
-/* Whether any socket is known at all that select() could name. */
-static bool select_concerns(int count)
+static bool is_set_readable(const fd_set *set, int count)
 {
+    return !set || sw_probe_bytes(set, ((size_t)count + 7) / 8);
+}
+
+/* Whether any socket is known at all that select() could name. What cannot be read is for the
+ * kernel to refuse. */
+static bool select_concerns(int count, const fd_set *in, const fd_set *out, const fd_set *except,
+                            const void *timeout, size_t timeout_len)
+{
+    bool is_known = false;
     for (int fd = 0; fd < count && fd < FD_SETSIZE; fd++)
-        if (sw_table_peek(fd))
-            return true;
-    return false;
+        is_known |= sw_table_peek(fd) != NULL;
+    return is_known && is_set_readable(in, count) && is_set_readable(out, count) &&
+           is_set_readable(except, count) && (!timeout || sw_probe_bytes(timeout, timeout_len));
 }
 
 SW_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
-    if (!select_concerns(count))
+    if (!select_concerns(count, in, out, except, timeout, sizeof(*timeout)))
         return SW_REAL(select)(count, in, out, except, timeout);
     uint64_t start_ns = sw_clock_ns();
     int64_t ns = timeout ? (int64_t)timeout->tv_sec * (int64_t)SW_NS_PER_S +
@@ -179,7 +188,7 @@ SW_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct ti
 SW_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
                     const struct timespec *timeout, const sigset_t *mask)
 {
-    int ready = select_concerns(count)
+    int ready = select_concerns(count, in, out, except, timeout, sizeof(*timeout))
                     ? select_mixed(count, in, out, except, ns_of_time(timeout), mask)
                     : -2;
     return ready == -2 ? SW_REAL(pselect)(count, in, out, except, timeout, mask) : ready;

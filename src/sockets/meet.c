@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/probe.h"
 #include "sockets/epoll.h"
 #include "sockets/rdma.h"
 #include "sockets/real.h"
@@ -217,7 +218,8 @@ int sw_meet_connect(struct sw_sock *sock, int fd, const struct sockaddr *address
         bool first = atomic_exchange(&sock->connecting, false);
         errno = EISCONN;
         result = first ? 0 : -1;
-    } else if (way != SW_WAY_NONE || (address && address->sa_family == AF_UNSPEC)) {
+    } else if (way != SW_WAY_NONE || len < sizeof(*address) || !sw_probe_bytes(address, len) ||
+               address->sa_family == AF_UNSPEC) {
         result = SW_REAL(connect)(fd, address, len);
     } else {
         const char *why = connect_rdma(sock, fd, address, len);

@@ -9,13 +9,15 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "sockets/epoll.h"
 #include "sockets/meet.h"
 #include "sockets/rdma.h"
 #include "sockets/real.h"
 
 enum { POLL_US = 50, POLL_US_MAX = 1000000 };
-enum { FEW = 32 }; /* descriptors that need no malloc */
+enum { FEW = 32 };                                        /* descriptors that need no malloc */
+#define FDS_MAX ((nfds_t)SW_TABLE_LEAF * SW_TABLE_LEAVES) /* the table has no more */
 
 uint64_t sw_wait_poll_ns(void)
 {
@@ -182,9 +184,24 @@ int sw_wait_one(struct sw_sock *sock, short events, uint64_t limit_ns)
     }
 }
 
+/* What cannot be read is for the kernel to refuse. A program polls the same array over and over:
+ * the kernel is asked about it once. */
+static bool is_readable(const struct pollfd *fds, nfds_t count)
+{
+    static __thread const struct pollfd *known;
+    static __thread nfds_t known_count;
+    if (__builtin_expect(fds == known && count <= known_count, 1))
+        return true;
+    if (count > FDS_MAX || !sw_probe_bytes(fds, count * sizeof(*fds)))
+        return false;
+    known = fds;
+    known_count = count;
+    return true;
+}
+
 bool sw_wait_concerns(struct pollfd *fds, nfds_t count)
 {
-    if (asleep)
+    if (asleep || !is_readable(fds, count))
         return false;
     for (nfds_t i = 0; i < count; i++) {
         struct sw_file *file = fds[i].fd < 0 ? NULL : sw_table_peek(fds[i].fd);

@@ -117,7 +117,8 @@ static void open__fails_as_the_kernel_does(void **state)
         int error;
     } cases[] = {
         {LO "/nothing", O_RDONLY, ENOENT},
-        {LO "/nothing", O_WRONLY | O_CREAT, ENOENT},
+        {LO "/nothing", O_WRONLY | O_CREAT, EACCES},
+        {LO "/nothing/file", O_WRONLY | O_CREAT, ENOENT},
         {LO "/node_type/below", O_RDONLY, ENOTDIR},
         {LO "/node_type/", O_RDONLY, ENOTDIR},
         {LO "/node_type", O_RDONLY | O_DIRECTORY, ENOTDIR},
@@ -146,7 +147,7 @@ static void open__fails_as_the_kernel_does(void **state)
     assert_int_equal(creat(LO "/node_type", 0600), -1);
     assert_int_equal(errno, EACCES);
     assert_int_equal(creat64(LO "/nothing", 0600), -1);
-    assert_int_equal(errno, ENOENT);
+    assert_int_equal(errno, EACCES);
     assert_null(fopen(LO "/node_type", "w"));
     assert_int_equal(errno, EACCES);
     assert_null(fopen(LO "/node_type", "?"));
