@@ -384,8 +384,8 @@ static void odp_b(int sock, int param)
     VU_EQ(ibv_advise_mr(rig.dev.pd, prefetch, 1 << 5, &sge, 1), EINVAL);
     VU_EQ(ibv_advise_mr(rig.dev.pd, prefetch, 0, &sge, 0), EINVAL);
     VU_EQ(ibv_advise_mr(rig.dev.pd, (enum ibv_advise_mr_advice)9, 0, &sge, 1), ENOTSUP);
-    other.lkey = rig.mr->lkey; /* not on demand */
-    VU_EQ(ibv_advise_mr(rig.dev.pd, prefetch, 0, &other, 1), EINVAL);
+    other.lkey = rig.mr->lkey; /* of other memory */
+    VU_EQ(ibv_advise_mr(rig.dev.pd, prefetch, 0, &other, 1), EFAULT);
     past.addr = whole ? 4096 : past.addr + 4096;
     VU_EQ(ibv_advise_mr(rig.dev.pd, prefetch, 0, &past, 1), EFAULT);
     vu_barrier(sock);
