@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 
@@ -19,13 +18,7 @@ RESULT = re.compile(r'^(\d+) ranks, ([1-9]\d*) bytes to others by each, (\d+) by
 def build(tools):
     if not shutil.which('g++') or not os.path.exists('/usr/include/gloo/transport/ibverbs/device.h'):
         raise Skip('g++ or libgloo-dev is not installed')
-    path = tools.path('gloo_all')
-    if not os.path.exists(path):
-        words = ['g++', '-std=c++17', '-O1', '-o', path, SOURCE, '-lgloo', '-libverbs']
-        done = subprocess.run(words, capture_output=True, text=True, timeout=pair.PATIENCE_S)
-        if done.returncode:
-            raise Failure(f'{" ".join(words)}\n{done.stdout}{done.stderr}')
-    return path
+    return tools.build('gloo_all', 'g++', '-std=c++17', '-O1', SOURCE, '-lgloo', '-libverbs')
 
 
 def run_ranks(tools, commands, share):
@@ -60,7 +53,8 @@ def two_hosts(tools, ranks):
     two = hosts.Hosts()
     try:
         with tempfile.TemporaryDirectory() as store:
-            run_ranks(tools, [tools.run(program, str(rank), str(ranks), store, two.device[rank % 2], '1', wrap=two.wrap[rank % 2])
+            run_ranks(tools, [tools.run(program, str(rank), str(ranks), store, two.device[rank % 2],
+                                        hosts.gid_index(tools, two, rank % 2, 4), wrap=two.wrap[rank % 2])
                               for rank in range(ranks)], share=0.25)
     finally:
         two.close()

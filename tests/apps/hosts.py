@@ -2,6 +2,7 @@
 """Two hosts on one machine: network namespaces joined by a veth pair. Only root can make them here."""
 import itertools
 import os
+import re
 import subprocess
 import sys
 
@@ -53,3 +54,10 @@ class Hosts:
     def close(self):
         for name in self.names:
             subprocess.run(['ip', 'netns', 'del', name], capture_output=True, timeout=20)
+
+
+def gid_index(tools, two, number, family):
+    """The index of a host's own GID of RoCE v2."""
+    prefix = {4: '::ffff:10.99', 6: 'fd99'}[family]
+    listing = tools.output('ibv_devinfo', '-v', '-d', two.device[number], wrap=two.wrap[number])
+    return re.search(rf'GID\[\s*(\d+)\]:\s*{prefix}\S*, RoCE v2', listing)[1]

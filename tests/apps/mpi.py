@@ -40,13 +40,7 @@ def is_there(kind):
 def build(tools, kind):
     """The program, made by that MPI's compiler; once."""
     is_there(kind)
-    path = tools.path(f'mpi_all.{kind}')
-    if not os.path.exists(path):
-        words = [f'mpicc.{kind}', '-O2', '-Wall', '-Wextra', '-Werror', '-D_GNU_SOURCE', '-o', path, *PARTS]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=pair.PATIENCE_S)
-        if done.returncode:
-            raise Failure(f'{" ".join(words)}\n{done.stdout}{done.stderr}')
-    return path
+    return tools.build(f'mpi_all.{kind}', f'mpicc.{kind}', '-O2', '-Wall', '-Wextra', '-Werror', '-D_GNU_SOURCE', *PARTS)
 
 
 LAUNCHERS = {'openmpi': 'mpirun.openmpi', 'mpich': 'mpiexec.mpich'}
@@ -90,6 +84,18 @@ def one_host(tools, kind, ranks, settings, options=(), **run):
     judge(tools.run(*words, wrap=in_own_network(), **run), settings, ranks, 1)
 
 
+def by_libfabric(tools, ranks):
+    """libfabric leaves the loopback out, so the ranks share another device."""
+    program = build(tools, 'openmpi')
+    two = hosts.Hosts()
+    try:
+        words = [LAUNCHERS['openmpi'], '-n', str(ranks), '--oversubscribe', '--mca', 'pml', 'cm', '--mca', 'mtl', 'ofi',
+                 '--mca', 'mtl_ofi_provider_include', 'verbs;ofi_rxm', program, two.device[0]]
+        judge(tools.run(*words, wrap=two.wrap[0]), {'FI_PROVIDER': 'verbs;ofi_rxm'}, ranks, 1)
+    finally:
+        two.close()
+
+
 def two_hosts(tools, kind, ranks):
     """Half of the ranks on each; the counters of rank 0's host see what leaves there."""
     program = build(tools, kind)
@@ -128,6 +134,7 @@ def cases():
                       one_host(tools, 'openmpi', 2, settings, OPEN_MPI_BY_UCX, **run)))
         found.append((f'MPICH by UCX, {name}', lambda tools, settings=settings, run=run:
                       one_host(tools, 'mpich', 2, {**settings, **WHOLE_NUMBERS}, **run)))
+    found += [(f'Open MPI by libfabric, {ranks} ranks', lambda tools, ranks=ranks: by_libfabric(tools, ranks)) for ranks in (2, 4)]
     found.append(('Open MPI on two hosts', lambda tools: two_hosts(tools, 'openmpi', 4)))
     found.append(('MPICH on two hosts', lambda tools: two_hosts(tools, 'mpich', 4)))
     return found

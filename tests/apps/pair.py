@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 BUILD = os.environ.get('SIDEWIRE_BUILD') or os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../build')
@@ -26,6 +27,7 @@ class Tools:
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix='sidewire-apps-')
+        self.building = threading.Lock()
         os.chmod(self.folder, 0o755)
         for path in ('src/cli/sidewire', 'src/preload/libsidewire.so', 'src/sockets/libsidewire-sockets.so', 'tests/tools/deny'):
             target = os.path.join(self.folder, path)
@@ -40,6 +42,16 @@ class Tools:
 
     def close(self):
         shutil.rmtree(self.folder)
+
+    def build(self, name, *words):
+        """The path of a program that is built when it is first asked for; `words` is the compiler and all but the output."""
+        path = self.path(name)
+        with self.building:
+            if not os.path.exists(path):
+                done = subprocess.run([*words, '-o', path], capture_output=True, text=True, timeout=PATIENCE_S)
+                if done.returncode:
+                    raise Failure(f'{" ".join(words)}\n{done.stdout}{done.stderr}')
+        return path
 
     def run(self, *words, direct=None, link=None, faults=None, sockets=None, log=None, wrap=()):
         """The words of a command under the device; `wrap` goes in front of everything."""

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""libfabric: fabric_all.c does what fabtests' quick set does for verbs, and fi_pingpong runs over each provider."""
+import os
+import shutil
+import time
+
+import hosts
+import pair
+from pair import Failure, Process, Skip
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PARTS = [os.path.join(HERE, f'fabric_{part}.c') for part in ('all', 'ops')]
+# Type, provider. A device is called `-dgram` where datagrams are meant.
+TYPES = [('msg', 'verbs'), ('srx', 'verbs'), ('rdm', 'verbs;ofi_rxm'), ('dgram', 'verbs')]
+PINGPONGS = [('msg', 'verbs'), ('rdm', 'verbs;ofi_rxm'), ('rdm', 'verbs;ofi_rxd'), ('dgram', 'verbs')]
+
+
+def build(tools):
+    if not os.path.exists('/usr/include/rdma/fi_domain.h'):
+        raise Skip('libfabric-dev is not installed')
+    return tools.build('fabric_all', 'cc', '-O2', '-Wall', '-Wextra', '-Werror', '-D_GNU_SOURCE', *PARTS, '-lfabric')
+
+
+def is_listening(port, side):
+    try:
+        return pair.is_listening(port, side.child.pid)
+    except OSError:
+        return True  # it has just ended
+
+
+def run_sides(tools, two, words_of, port, on, said, **run):
+    """words_of(side, device) of server and client; `on`: the client's host. Each must end well and say that."""
+    sides = []
+    limit = time.monotonic() + pair.PATIENCE_S
+    try:
+        for name, host in (('server', 0), ('client', on)):
+            gid = hosts.gid_index(tools, two, host, 4)
+            wrap = (*two.wrap[host], 'env', f'FI_VERBS_GID_IDX={gid}')
+            sides.append(Process(tools.run(*words_of(name, two.device[host]), wrap=wrap, **run)))
+            while name == 'server' and not is_listening(port, sides[0]) and time.monotonic() < limit:
+                time.sleep(0.02)
+        hung = [side.words for side in reversed(sides) if not side.wait(limit)]
+    finally:
+        for side in sides:
+            side.end()
+    texts = [side.text() for side in sides]
+    if hung or any(side.child.returncode or said not in text or 'sidewire[' in text for side, text in zip(sides, texts)):
+        raise Failure(f'hung: {hung}, statuses {[side.child.returncode for side in sides]}\n{sides[0].words}\n{texts[0]}'
+                      f'{sides[1].words}\n{texts[1]}')
+
+
+def on_hosts(case):
+    def run(tools):
+        two = hosts.Hosts()
+        try:
+            case(tools, two)
+        finally:
+            two.close()
+    return run
+
+
+def data_case(kind, provider, on, **run):
+    def case(tools, two):
+        port = pair.free_port()
+        program = build(tools)
+        run_sides(tools, two, lambda side, device: [program, kind, provider, device + ('-dgram' if kind == 'dgram' else ''),
+                                                    hosts.ADDRESSES[0], str(port), side], port, on, ' checks\n', **run)
+    return on_hosts(case)
+
+
+def pingpong_case(kind, provider):
+    def case(tools, two):
+        if not shutil.which('fi_pingpong'):
+            raise Skip('fi_pingpong is not installed')
+        port = pair.free_port()
+
+        def words(side, device):
+            device += '-dgram' if kind == 'dgram' or provider.endswith('rxd') else ''
+            address = [hosts.ADDRESSES[0]] if side == 'client' else []
+            return ['fi_pingpong', '-c', '-I', '100', '-d', device, '-p', provider, '-e', kind, *(['-P'] if address else ['-B']), str(port), *address]
+        run_sides(tools, two, words, port, 1, '=100')
+    return on_hosts(case)
+
+
+def cases():
+    ways = [('one host', 0, {}), ('one host, by the ring', 0, {'direct': 'ring'}), ('two hosts', 1, {})]
+    found = [(f'{kind} {provider}, {name}', data_case(kind, provider, on, **run)) for name, on, run in ways for kind, provider in TYPES]
+    return found + [(f'fi_pingpong {kind} {provider}', pingpong_case(kind, provider)) for kind, provider in PINGPONGS]
