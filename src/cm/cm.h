@@ -288,6 +288,10 @@ void sw_cm_unlisten(struct sw_cm *cm, struct sw_cm_listener *listener);
 /* The process of this host that had the slot is gone: its connections end at once, as if it had
  * disconnected (event DREQ, without message) or not answered (TIMEOUT, or REJ for a timeout). */
 void sw_cm_gone(struct sw_cm *cm, uint16_t slot, uint64_t now_ns);
+/* The same of a process of another host, that has the slot there and this GID: of this id, if its
+ * connection is to that one. The id may be gone then. */
+void sw_cm_gone_far(struct sw_cm *cm, struct sw_cm_id *id, const uint8_t gid[16], uint16_t slot,
+                    uint64_t now_ns);
 
 void sw_cm_id_init(struct sw_cm_id *id, void *user);
 

@@ -233,6 +233,16 @@ void sw_cm_gone(struct sw_cm *cm, uint16_t slot, uint64_t now_ns)
     }
 }
 
+void sw_cm_gone_far(struct sw_cm *cm, struct sw_cm_id *id, const uint8_t gid[16], uint16_t slot,
+                    uint64_t now_ns)
+{
+    const bool is_connected = id->state == SW_CM_REP_SENT || id->state == SW_CM_REP_RCVD ||
+                              id->state == SW_CM_ESTABLISHED || id->state == SW_CM_DREQ_SENT;
+    if (is_connected && !id->path.slot && memcmp(id->path.remote_gid, gid, 16) == 0 &&
+        sw_cm_slot_of(id->remote_comm_id) == slot)
+        lose(cm, id, now_ns);
+}
+
 /* --- names --- */
 
 const char *sw_cm_state_name(enum sw_cm_state state)

@@ -17,6 +17,7 @@
 #include "device/nic.h"
 #include "link/engine.h"
 #include "link/link.h"
+#include "link/roce/lifeline.h"
 #include "link/roce/mad.h"
 #include "link/roce/port.h"
 #include "rdmacm/local.h"
@@ -291,6 +292,32 @@ uint32_t sw_agent_slot(void)
     return sw_nic.slot;
 }
 
+/* ---- processes of other hosts ---- */
+
+#define DEATHS 64u /* at once; further ones are learnt by retries */
+
+/* The engine's. */
+static struct {
+    struct in6_addr address;
+    uint32_t slot;
+} deaths[DEATHS];
+static uint32_t death_count;
+
+static void note_death(const struct in6_addr *address, uint32_t slot)
+{
+    if (death_count == DEATHS)
+        return;
+    deaths[death_count].address = *address;
+    deaths[death_count++].slot = slot;
+}
+
+static void tell_deaths(void)
+{
+    for (uint32_t i = 0; i < death_count && user && user->gone_far; i++)
+        user->gone_far(deaths[i].address.s6_addr, deaths[i].slot);
+    death_count = 0;
+}
+
 /* ---- the engine ---- */
 
 static void drain_intake(void)
@@ -307,10 +334,11 @@ static void drain_intake(void)
 static uint64_t step(uint64_t now_ns)
 {
     const bool is_due = now_ns >= atomic_load(&due_ns);
-    if (waits() || sw_local_has_ended() || is_due) {
+    if (waits() || sw_local_has_ended() || death_count || is_due) {
         pthread_mutex_lock(&sw_rdmacm_lock);
         drain_intake();
         sw_local_step();
+        tell_deaths();
         if (is_due) {
             atomic_store(&due_ns, UINT64_MAX);
             if (user && user->tick)
@@ -327,7 +355,8 @@ static uint64_t step(uint64_t now_ns)
 
 static bool wants_step(void)
 {
-    return waits() || sw_local_has_ended() || atomic_load(&due_ns) < atomic_load(&planned_ns);
+    return waits() || sw_local_has_ended() || death_count ||
+           atomic_load(&due_ns) < atomic_load(&planned_ns);
 }
 
 static void netdev_gone(struct sw_netdev *dev)
@@ -362,6 +391,7 @@ __attribute__((constructor)) static void init(void)
     sw_local_init(&local_user);
     sw_engine_add(&part);
     sw_roce_on_mad(take_packet);
+    sw_lifeline_on_death(note_death);
 }
 
 static void fork_prepare(void)
@@ -376,6 +406,7 @@ static void fork_parent(void)
 
 static void fork_child(void)
 {
+    death_count = 0;
     pthread_mutex_init(&sw_rdmacm_lock, NULL);
     sw_local_fork_child();
     sw_cm_port_fork_child();

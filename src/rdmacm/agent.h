@@ -40,6 +40,8 @@ struct sw_agent_user {
     /* The process of this host that had the slot is gone: nothing comes from there any more, and
      * its connections are to be told. */
     void (*gone)(uint32_t slot);
+    /* The same of another host's, at this GID. */
+    void (*gone_far)(const uint8_t gid[16], uint32_t slot);
     /* A process of this host that had the slot has ended; `fd` is what it had entrusted to us, and
      * the callee's to close. */
     void (*inherit)(uint32_t slot, int fd);

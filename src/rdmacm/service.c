@@ -98,6 +98,25 @@ static void agent_gone(uint32_t slot)
     sw_ucm_service_plan();
 }
 
+struct far_death {
+    const uint8_t *gid;
+    uint16_t slot;
+};
+
+static void lose_far(struct sw_ucm_id *id, void *arg)
+{
+    const struct far_death *death = arg;
+    if (id->has_cm)
+        sw_cm_gone_far(&sw_ucm_machine, &id->cm, death->gid, death->slot, sw_clock_ns());
+}
+
+static void agent_gone_far(const uint8_t gid[16], uint32_t slot)
+{
+    struct far_death death = {gid, (uint16_t)slot};
+    sw_ucm_id_each(lose_far, &death);
+    sw_ucm_service_plan();
+}
+
 /* What is between the ID and its peer. Its program hears no more of that. */
 static void end_connection(struct sw_ucm_id *id)
 {
@@ -147,6 +166,7 @@ static void agent_readdressed(struct sw_netdev *dev)
 static const struct sw_agent_user agent_user = {
     .receive = agent_receive,
     .gone = agent_gone,
+    .gone_far = agent_gone_far,
     .inherit = sw_ucm_will_execute,
     .removed = agent_removed,
     .readdressed = agent_readdressed,

@@ -499,6 +499,29 @@ static void gone__ends_what_waits_for_that_process(void **state)
     assert_int_equal(rig_expect(1, SW_CM_EVENT_REJ).message.rej.reason, SW_CM_REASON_TIMEOUT);
 }
 
+static void gone_far__ends_the_connection_to_that_process(void **state)
+{
+    (void)state;
+    struct sw_cm *cm = &rig[0].cm;
+    const uint16_t slot = sw_cm_slot_of(active.remote_comm_id);
+    uint8_t gid[16], other[16];
+    memcpy(gid, active.path.remote_gid, sizeof(gid));
+    memcpy(other, gid, sizeof(other));
+    other[15] ^= 1;
+    sw_cm_gone_far(cm, &active, other, slot, rig_now);
+    sw_cm_gone_far(cm, &active, gid, slot ^ 1, rig_now);
+    active.path.slot = 3; /* of this host: another way tells */
+    sw_cm_gone_far(cm, &active, gid, slot, rig_now);
+    rig_no_event(0);
+    active.path.slot = 0;
+    sw_cm_gone_far(cm, &active, gid, slot, rig_now);
+    struct rig_event event = rig_expect(0, SW_CM_EVENT_DREQ);
+    assert_ptr_equal(event.id, &active);
+    assert_false(event.has_message);
+    sw_cm_gone_far(cm, &active, gid, slot, rig_now);
+    rig_no_event(0);
+}
+
 static void lap__is_refused(void **state)
 {
     (void)state;
@@ -568,6 +591,7 @@ int main(void)
         cmocka_unit_test(destroy__of_an_idle_id_releases_it_at_once),
         cmocka_unit_test(destroy__within_any_event_is_possible),
         cmocka_unit_test_setup(gone__ends_the_connections_to_that_process, setup_connected),
+        cmocka_unit_test_setup(gone_far__ends_the_connection_to_that_process, setup_connected),
         cmocka_unit_test(gone__ends_what_waits_for_that_process),
         cmocka_unit_test_setup(lap__is_refused, setup_connected),
     };
