@@ -107,8 +107,10 @@ static void start(void)
 
 static struct sw_cm_path path_to(uint8_t node)
 {
-    return (struct sw_cm_path){
-        .local_gid = {[15] = 1}, .remote_gid = {[15] = node}, .pkey = 0xffff, .slot = node};
+    return (struct sw_cm_path){.local_gid = {[15] = 1},
+                               .remote_gid = {[15] = node},
+                               .pkey = 0xffff,
+                               .slot = node & 1 ? 0 : node};
 }
 
 static const struct sw_cm_id *any_id(uint8_t number)

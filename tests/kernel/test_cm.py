@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe, both ways. usage: test_cm.py SIDEWIRE
+"""Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe, both ways. usage: test_cm.py SIDEWIRE BOUND
 
 What a program prints of data it has checked decides (rping -V, rstream -T v), and both sides' statuses.
 """
@@ -159,13 +159,26 @@ def copied(host, port):
         shutil.rmtree(folder)
 
 
-def run(sidewire):
+def devices_of_ids(host, bound):
+    """When an ID has a device, by the address it is bound to: as the kernel says."""
+    if not guest.push(bound, 'bound'):
+        return say(False, 'bound cannot be copied into the guest')
+    line = '127.0.0.1 ::1 127.0.0.5 0.0.0.0 ::'
+    text, status = host.finish(host.start(f'{bound} {line} {guest.OWN} {guest.OWN6}'), SECONDS)
+    theirs, their_status = guest.inside(f'timeout {SECONDS} bound {line} {guest.GUEST} {guest.GUEST6}')
+    same = text.replace(guest.OWN6, 'IPv6').replace(guest.OWN, 'IPv4') == theirs.replace(guest.GUEST6, 'IPv6').replace(guest.GUEST, 'IPv4')
+    told = theirs.count('a device') > 8 and theirs.count('no device') > 8
+    return say(status == their_status == 0 and same and told, 'IDs bound to an address have a device where they have one with the kernel', text, theirs)
+
+
+def run(sidewire, bound):
     host, port, good = Host(sidewire), 17100, True
     for name in NOT_IN_IMAGE:
         path = shutil.which(name)
         if not path or not guest.push(path, name):
             print(f'FAIL {name}: not there (package rdmacm-utils)')
             return False
+    good &= devices_of_ids(host, bound)
     silence = Silence(host, port)
     for case in CASES:
         good &= to_kernel(host, case, port) & from_kernel(host, case, port + 1)
