@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fds.h"
+
 static const char *const paths[SW_KEEP_COUNT] = {
     [SW_KEEP_MAPS] = "/proc/self/maps",
     [SW_KEEP_FDS] = "/proc/self/fd",
@@ -45,7 +47,7 @@ int sw_keep_all(void)
         struct stat st;
         if (is_ours(&kept[i]))
             continue;
-        int fd = open_new((enum sw_keep)i);
+        int fd = sw_fd_own(open_new((enum sw_keep)i));
         if (fd < 0)
             return fd;
         if (fstat(fd, &st)) {
@@ -63,6 +65,7 @@ int sw_keep_uffd(struct sw_uffd *uffd)
     if (!rc || !is_ours(&kept[SW_KEEP_UFFD]))
         return rc;
     *uffd = kept_uffd;
+    uffd->fd = kept[SW_KEEP_UFFD].fd_plus_1 - 1;
     return 0;
 }
 

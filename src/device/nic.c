@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/shm.h"
@@ -39,7 +40,7 @@ void sw_nic_set_link(const struct sw_link_ops *ops)
 
 static int create_tables(struct sw_pub **out, int *out_fd)
 {
-    int fd = sw_shm_create("sidewire-tables", sizeof(struct sw_pub));
+    int fd = sw_fd_own(sw_shm_create("sidewire-tables", sizeof(struct sw_pub)));
     if (fd < 0) {
         sw_error("no shared memory for the device's tables: %s (memfd_create refused and "
                  "/dev/shm, /tmp not writable)",

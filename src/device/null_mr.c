@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/shm.h"
 #include "device/device_limits.h"
 #include "device/mr_impl.h"
@@ -21,7 +22,7 @@ static uint8_t *zeros, *sink;
 static uint8_t *map_sink(void)
 {
     uint8_t *all = mmap(NULL, SW_MAX_MSG_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int fd = all == MAP_FAILED ? -1 : sw_shm_create("sidewire-sink", SINK_BYTES);
+    int fd = all == MAP_FAILED ? -1 : sw_fd_own(sw_shm_create("sidewire-sink", SINK_BYTES));
     bool good = fd >= 0;
     for (uint64_t at = 0; good && at < SW_MAX_MSG_BYTES; at += SINK_BYTES)
         good = mmap(all + at, SINK_BYTES, PROT_READ | PROT_WRITE,

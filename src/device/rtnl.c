@@ -19,6 +19,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fds.h"
+
 /* The kernel fills a dump message up to the size of the reader's buffer, at most 32 KiB
  * (netlink_dump()). */
 #define DUMP_BUFFER_BYTES 32768
@@ -217,7 +219,7 @@ int sw_rtnl_monitor_open(void)
         close(fd);
         return -err;
     }
-    return fd;
+    return sw_fd_own(fd);
 }
 
 void sw_rtnl_monitor_drain(int fd)

@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/adopt.h"
@@ -67,7 +68,7 @@ static enum sw_adopt_reason segment_back(struct sw_segment *segment)
 
     struct stat st;
     struct statfs fs;
-    segment->fd = sw_shm_create("sidewire-adopted", len);
+    segment->fd = sw_fd_own(sw_shm_create("sidewire-adopted", len));
     if (segment->fd < 0)
         return segment->fd == -EMFILE || segment->fd == -ENFILE ? SW_ADOPT_FAILED
                                                                 : SW_ADOPT_NO_MEMFD;
@@ -305,7 +306,7 @@ struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, 
 /* A segment for the whole of a mapping that already is shared. */
 struct sw_segment *sw_segment_share(const struct sw_vma *vma)
 {
-    int fd = sw_shared_file_open(vma);
+    int fd = sw_fd_own(sw_shared_file_open(vma));
     if (fd < 0)
         return NULL;
     struct stat st;

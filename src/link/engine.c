@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "device/cq_impl.h"
 #include "device/netdev.h"
@@ -105,8 +106,8 @@ void sw_engine_unwatch(int fd)
 
 void sw_engine_kick(void)
 {
-    if (!sw_engine.running)
-        return;
+    if (!sw_engine.running || !sw_fd_is_intact(sw_engine.doorbell))
+        return; /* without it the engine looks by itself, see wait_events() */
     uint64_t one = 1;
     ssize_t ignored = write(sw_engine.doorbell, &one, sizeof(one));
     (void)ignored;
@@ -260,6 +261,18 @@ static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, bool pending, bool sp
     return next_ns == UINT64_MAX ? UINT64_MAX : next_ns - now_ns;
 }
 
+/* The program has closed the epoll by a raw system call. What can be done without it goes on. */
+static void wait_blindly(void)
+{
+    static bool told;
+    if (!told)
+        sw_error("the program closed descriptors of this library: peers and connections that come "
+                 "or go are not seen any more");
+    told = true;
+    const struct timespec pause = {.tv_nsec = TICK_NS};
+    nanosleep(&pause, NULL);
+}
+
 /* Moderated events are due to the microsecond; kernels before 5.11 sleep in milliseconds. */
 static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
 {
@@ -274,7 +287,10 @@ static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
 #endif
     int sleep_ms =
         sleep_ns == UINT64_MAX ? -1 : (int)((sleep_ns + SW_NS_PER_MS - 1) / SW_NS_PER_MS);
-    return epoll_wait(sw_engine.epoll, events, room, sleep_ms);
+    int count = epoll_wait(sw_engine.epoll, events, room, sleep_ms);
+    if (count < 0 && errno != EINTR)
+        wait_blindly();
+    return count;
 }
 
 /* Whether all of it is the connection manager's: then queue pairs, of which there may be thousands,
@@ -367,8 +383,8 @@ static void *engine_main(void *arg)
 
 int sw_engine_open(void)
 {
-    sw_engine.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sw_engine.epoll = epoll_create1(EPOLL_CLOEXEC);
+    sw_engine.doorbell = sw_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    sw_engine.epoll = sw_fd_own(epoll_create1(EPOLL_CLOEXEC));
     if (sw_engine.doorbell < 0 || sw_engine.epoll < 0) {
         int err = errno;
         sw_engine_close();

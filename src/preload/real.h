@@ -52,7 +52,8 @@ char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
     X(readdir_r) X(readdir64_r) X(rewinddir) X(seekdir) X(telldir) X(dirfd)                        \
     X(chdir) X(fchdir) X(getcwd) X(__getcwd_chk) X(get_current_dir_name)                           \
     X(scandir) X(scandir64) X(scandirat) X(scandirat64) X(glob) X(glob64) X(dlopen)                \
-    X(ftw) X(ftw64) X(nftw) X(nftw64) X(write) X(madvise) X(mremap)
+    X(ftw) X(ftw64) X(nftw) X(nftw64) X(write) X(madvise) X(mremap)       \
+    X(close) X(dup2) X(dup3)
 /* clang-format on */
 
 enum sw_real {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "device/netdev.h"
 #include "device/nic.h"
@@ -201,7 +202,7 @@ static void say_hello(struct wire *wire)
 /* -EAGAIN: it does not accept as fast as others connect. */
 static int open_wire(const struct sockaddr_un *address, unsigned int len, struct wire **out)
 {
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -errno;
     if (connect(fd, (const struct sockaddr *)address, len)) {
@@ -415,7 +416,7 @@ void sw_local_serve(int listener)
 static void accept_from(int listener)
 {
     for (uint32_t i = 0; i < BACKLOG; i++) {
-        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = sw_fd_own(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd < 0)
             break;
         struct wire *wire = add_wire(fd);
@@ -516,7 +517,7 @@ static bool hear_first(struct wire *wire)
     if (at && at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS)
         memcpy(&fd, CMSG_DATA(at), sizeof(fd));
     if (got == (ssize_t)sizeof(letter) && letter.kind == LETTER_TRUST && wire->entrusted < 0) {
-        wire->entrusted = fd;
+        wire->entrusted = sw_fd_own(fd);
         wire->is_guest = true;
     } else if (fd >= 0) {
         close(fd);
@@ -686,7 +687,7 @@ int sw_local_open(void)
         return 0;
     struct sockaddr_un address;
     unsigned int len = address_of(sw_nic.slot, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) || listen(fd, BACKLOG)) {
         int error = errno;
         if (fd >= 0)

@@ -21,6 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/log.h"
 #include "device/nic.h"
 #include "link/link.h"
@@ -101,7 +102,7 @@ static socklen_t finish(struct sockaddr_un *address, int len)
 
 static int bind_name(int type, const struct sockaddr_un *address, socklen_t len)
 {
-    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sw_fd_own(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -errno;
     if (bind(fd, (const struct sockaddr *)address, len) == 0)
@@ -232,7 +233,7 @@ static int lock_names(void)
         }
         if (fd != -EADDRINUSE)
             return -1;
-        int waits = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int waits = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         struct pollfd end = {.fd = waits, .events = POLLIN};
         int rc = waits >= 0 && !connect(waits, (struct sockaddr *)&address, len)
                      ? poll(&end, 1, LOCK_WAIT_MS)

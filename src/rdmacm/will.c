@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/shm.h"
 #include "rdmacm/agent.h"
@@ -50,7 +51,7 @@ static bool open_will(void)
     static bool failed;
     if (own || failed)
         return own;
-    own_fd = sw_shm_create("sidewire-will", WILL_BYTES);
+    own_fd = sw_fd_own(sw_shm_create("sidewire-will", WILL_BYTES));
     own = own_fd < 0 ? NULL : sw_shm_map(own_fd, WILL_BYTES, true);
     failed = !own;
     if (failed)

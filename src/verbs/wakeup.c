@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/log.h"
 
 int sw_wakeup_open(void)
@@ -20,7 +21,7 @@ int sw_wakeup_open(void)
 void sw_wakeup_add(int fd)
 {
     const uint64_t one = 1;
-    if (write(fd, &one, sizeof(one)) != sizeof(one))
+    if (!sw_fd_is_anonymous(fd) || write(fd, &one, sizeof(one)) != sizeof(one))
         sw_warn("cannot signal an event on descriptor %d: the program closed it?", fd);
 }
 

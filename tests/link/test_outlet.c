@@ -288,7 +288,7 @@ static void outlet__what_it_cannot_send_closes_it(void **state)
 static int descriptors(void)
 {
     int count = 0;
-    for (int fd = 0; fd < 1024; fd++)
+    for (int fd = 0; fd < 8192; fd++)
         count += fcntl(fd, F_GETFD) >= 0;
     return count;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/adopt.h"
@@ -81,7 +82,7 @@ static int receive_message(int socket, struct sw_message *message, int fds[MAX_F
             int fd;
             memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
             if (got < MAX_FDS)
-                fds[got] = fd;
+                fds[got] = sw_fd_own(fd);
             else
                 close(fd);
         }
@@ -155,7 +156,8 @@ void sw_attach_meet(int fd)
 void sw_attach_accept(void)
 {
     int fd;
-    while ((fd = accept4(sw_direct.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+    while ((fd = sw_fd_own(
+                accept4(sw_direct.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) >= 0) {
         if (sw_direct.off)
             close(fd);
         else
@@ -308,7 +310,7 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
 {
     struct sockaddr_un address;
     unsigned int len = sw_registry_address(peer->slot, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     struct sw_proof *proof = malloc(sizeof(*proof));
     if (!proof || fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
         sw_proof_begin(proof, fd)) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "device/qp.h"
 #include "device/xrc_impl.h"
@@ -81,7 +82,8 @@ int sw_hold_open(const struct sw_pub_domain *domain, uint32_t qpn)
     struct call answer;
     pid_t pid;
     unsigned int len = sw_registry_address(sw_qpn_slot(qpn), &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = -EINVAL;
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+        rc = -EINVAL;
     if (fd < 0)
         return -errno;
     pthread_mutex_lock(&calling);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/shm.h"
@@ -80,7 +81,7 @@ static struct sw_inbox *create(uint32_t slot)
         return NULL;
     inbox->slot = slot;
     inbox->socket = -1;
-    inbox->fd = sw_shm_create("sidewire-inbox", SW_INBOX_BYTES);
+    inbox->fd = sw_fd_own(sw_shm_create("sidewire-inbox", SW_INBOX_BYTES));
     inbox->base = inbox->fd < 0 ? NULL : range_take(inbox->fd);
     if (!inbox->base) {
         sw_error("no shared memory for the inbox of slot %u: %s", slot, strerror(errno));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
@@ -76,6 +77,8 @@ void sw_peer_ring(struct sw_peer *peer)
         return;
     }
     uint64_t one = 1;
+    if (!sw_fd_is_intact(peer->doorbell))
+        return; /* its program closed it by a raw system call: the peer looks when it polls */
     ssize_t ignored = write(peer->doorbell, &one, sizeof(one));
     (void)ignored; /* a full counter means it is ringing already */
 }

@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/log.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
@@ -34,7 +35,7 @@ int sw_registry_claim(int *listener, uint32_t *slot)
     uint32_t start = 0;
     if (getrandom(&start, sizeof(start), GRND_NONBLOCK) != sizeof(start))
         start = (uint32_t)getpid();
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         goto failed;
     for (uint32_t tried = 0; tried < SW_SLOT_MAX; tried++) {
@@ -76,7 +77,7 @@ bool sw_registry_same_user(int socket, pid_t *pid)
 /* Binds what was printed into the address behind its leading zero. */
 static int bind_name(const struct sockaddr_un *address, int len)
 {
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (fd < 0)
         return -errno;
     if (bind(fd, (const struct sockaddr *)address,

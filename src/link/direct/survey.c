@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "link/direct/control.h"
@@ -44,7 +45,7 @@ static void call(struct asked *asked, uint32_t slot)
     struct sockaddr_un address;
     unsigned int len = sw_registry_address(slot, &address);
     asked->slot = slot;
-    asked->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    asked->fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (asked->fd < 0 || (!connect(asked->fd, (struct sockaddr *)&address, len) &&
                           !sw_proof_begin(&asked->proof, asked->fd)))
         return;

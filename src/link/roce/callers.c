@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "device/counters.h"
 #include "device/nic.h"
@@ -69,7 +70,7 @@ static bool open_all(void)
     for (uint32_t i = 0; i < CALLERS; i++)
         callers[i].fd = -1;
     atomic_store(&sw_lifelines.due_ns, UINT64_MAX);
-    sw_lifelines.epoll = epoll_create1(EPOLL_CLOEXEC);
+    sw_lifelines.epoll = sw_fd_own(epoll_create1(EPOLL_CLOEXEC));
     atomic_store(&sw_lifelines.work, true); /* it is to be watched */
     return sw_lifelines.epoll >= 0;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "link/roce/socket.h"
 #include "wire/bytes.h"
@@ -183,12 +184,20 @@ static void close_outlet(struct sw_outlet *outlet)
     forget(outlet);
 }
 
+static bool open_pipe(struct sw_outlet *outlet)
+{
+    if (pipe2(outlet->pipe, O_CLOEXEC | O_NONBLOCK))
+        return false;
+    for (int i = 0; i < 2; i++)
+        outlet->pipe[i] = sw_fd_own(outlet->pipe[i]);
+    return true;
+}
+
 static void open_outlet(struct sw_outlet *outlet, uint64_t now_ns)
 {
     forget(outlet);
     outlet->used_ns = now_ns;
-    if (open_socket(outlet) && open_ring(outlet) &&
-        pipe2(outlet->pipe, O_CLOEXEC | O_NONBLOCK) == 0) {
+    if (open_socket(outlet) && open_ring(outlet) && open_pipe(outlet)) {
         atomic_store(&outlet->is_open, true);
         sw_debug("long messages to one address: their pages are spliced");
         return;

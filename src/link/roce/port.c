@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "link/roce/holder.h"
 #include "link/roce/outlet.h"
@@ -37,7 +38,8 @@ bool sw_socket_set(int fd, int level, int name, int value)
 
 int sw_socket_udp(bool is_ipv4)
 {
-    int fd = socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sw_fd_own(
+        socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -errno;
     if (!is_ipv4 && !sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)) {
@@ -190,7 +192,7 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
     port->deliver = deliver;
     port->arg = arg;
     port->due_ns = UINT64_MAX;
-    port->epoll = epoll_create1(EPOLL_CLOEXEC);
+    port->epoll = sw_fd_own(epoll_create1(EPOLL_CLOEXEC));
     if (port->epoll < 0)
         return -errno;
     choose_crc();

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/log.h"
 #include "device/pub.h"
 #include "link/roce/socket.h"
@@ -80,7 +81,7 @@ int sw_share_open(struct sw_port *port)
     port->share = calloc(1, sizeof(*port->share));
     if (!port->share)
         return -ENOMEM;
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -errno;
     sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, 4 << 20);

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "link/roce/path.h"
 
 #define BACKLOG 64
@@ -25,7 +26,7 @@ static int open_socket(bool is_ipv4)
     const int fd = (int)syscall(SYS_socket, is_ipv4 ? AF_INET : AF_INET6, kind, IPPROTO_TCP);
     if (fd >= 0 && !is_ipv4)
         set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    return fd < 0 ? -errno : fd;
+    return fd < 0 ? -errno : sw_fd_own(fd);
 }
 
 static int closed(int fd)
@@ -85,7 +86,8 @@ int sw_tcp_accept(int listener, struct in6_addr *own, struct in6_addr *peer)
     struct sockaddr_in6 name;
     socklen_t len = sizeof(name);
     uint16_t port;
-    const int fd = (int)syscall(SYS_accept4, listener, &name, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int fd =
+        sw_fd_own((int)syscall(SYS_accept4, listener, &name, &len, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd < 0)
         return -errno;
     sw_roce_address(&name, peer, &port);

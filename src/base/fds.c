@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/fds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* From three quarters of what the program may have, but not so high that the kernel's table of
+ * descriptors grows for it. */
+#define LOWEST_MAX 3072
+
+static atomic_bool own[SW_FDS_MAX];
+static struct identity {
+    dev_t dev;
+    ino_t ino;
+} identities[SW_FDS_MAX];
+
+static bool identify(int fd, struct identity *out)
+{
+    struct stat st;
+    if (fstat(fd, &st))
+        return false;
+    *out = (struct identity){st.st_dev, st.st_ino};
+    return true;
+}
+
+/* Another number for it, or the same. */
+static int move_high(int fd)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return fd;
+    rlim_t lowest = limit.rlim_cur / 4 * 3;
+    lowest = lowest < LOWEST_MAX ? lowest : LOWEST_MAX;
+    if ((rlim_t)fd >= lowest)
+        return fd;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)lowest);
+    if (high < 0)
+        return fd;
+    syscall(SYS_close, fd);
+    return high;
+}
+
+int sw_fd_own(int fd)
+{
+    if (fd < 0)
+        return fd;
+    int saved_errno = errno;
+    fd = move_high(fd);
+    if (fd < SW_FDS_MAX && identify(fd, &identities[fd]))
+        atomic_store(&own[fd], true);
+    errno = saved_errno;
+    return fd;
+}
+
+bool sw_fd_is_own(int fd)
+{
+    return fd >= 0 && fd < SW_FDS_MAX && atomic_load_explicit(&own[fd], memory_order_relaxed);
+}
+
+bool sw_fd_is_intact(int fd)
+{
+    struct identity now;
+    if (fd < 0 || fd >= SW_FDS_MAX)
+        return fd >= 0;
+    return sw_fd_is_own(fd) && identify(fd, &now) && now.dev == identities[fd].dev &&
+           now.ino == identities[fd].ino;
+}
+
+bool sw_fd_is_anonymous(int fd)
+{
+    struct stat st;
+    return !fstat(fd, &st) && !(st.st_mode & S_IFMT);
+}
+
+void sw_fd_lose(int fd)
+{
+    if (fd >= 0 && fd < SW_FDS_MAX)
+        atomic_store(&own[fd], false);
+}
+
+int sw_fd_close(int fd)
+{
+    if (sw_fd_is_own(fd)) {
+        const bool intact = sw_fd_is_intact(fd);
+        sw_fd_lose(fd);
+        if (!intact) { /* a file of the program's has the number */
+            errno = EBADF;
+            return -1;
+        }
+    }
+    return (int)syscall(SYS_close, fd);
+}
