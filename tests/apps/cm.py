@@ -259,6 +259,9 @@ HOST_ROWS = [
 ]
 # libfabric's own: all sizes to 1 MiB, with every byte looked at; they meet over TCP first.
 FABRIC = ('fi_pingpong -p verbs -e msg -I 20 -c -B {port}', 'fi_pingpong -p verbs -e msg -I 20 -c -P {port} {host}', 'socket', r'1m +20', r'1m +20')
+# Datagrams by GID 0, libfabric's own choice: RoCE v1, whose packets are v2 all the same.
+FABRIC_DGRAM = ('fi_pingpong -p verbs -e dgram -I 20 -c -B {port}', 'fi_pingpong -p verbs -e dgram -I 20 -c -P {port} {host}', 'socket', r'1k +20', r'1k +20')
+UD_V1 = ('ibv_ud_pingpong -g 0 -n 100 -p {port}', 'ibv_ud_pingpong -g 0 -n 100 -p {port} {host}', 'socket', r'100 iters', r'100 iters')
 MCKEY = ('mckey -m 239.1.2.3 -b {host} -C 20', 'mckey -m 239.1.2.3 -b {own} -C 20 -s', None, r'return status 0', r'return status 0')
 FAULTS = 'loss=3%,reorder=5%:1ms,dup=3%,seed=5'
 
@@ -325,6 +328,8 @@ def host_cases():
               ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in UDADDY), 6, port=7174)),
               ('IPv4: mckey', lambda tools: on_hosts(tools, MCKEY)), ('a client is killed', needs('rping', killed_client))]
     found += [('fi_info, fi_pingpong on one host', needs('fi_pingpong', fabric_on_one_host)),
-              ('IPv4: fi_pingpong', needs('fi_pingpong', lambda tools: on_hosts(tools, FABRIC)))]
+              ('IPv4: fi_pingpong', needs('fi_pingpong', lambda tools: on_hosts(tools, FABRIC))),
+              ('IPv4: fi_pingpong -e dgram', needs('fi_pingpong', lambda tools: on_hosts(tools, FABRIC_DGRAM))),
+              ('IPv4: ibv_ud_pingpong -g 0', lambda tools: on_hosts(tools, UD_V1))]
     found += [(f'IPv4, with {FAULTS}: {row[0].split()[0]}', lambda tools, row=row: on_hosts(tools, row, faults=FAULTS)) for row in HOST_ROWS[:2]]
     return found

@@ -8,13 +8,13 @@
 #include "link/gather.h"
 #include "link/roce/roce.h"
 
-/* A path holds the header that a receiver would see: its addresses and class are in there. */
+/* A path holds the header that a receiver would see: its addresses and class are in there. A RoCE v1
+ * GID has the address of the v2 one beside it, so its datagrams leave as RoCE v2, like messages of
+ * connections. */
 static int aim(struct sw_qp *qp, const struct sw_path *from, struct sw_roce_path *path)
 {
     uint8_t source[16] = {[10] = 0xff, [11] = 0xff}, dest[16];
     struct sw_netdev_info info;
-    if (from->is_v1)
-        return -1; /* it is not of this link */
     if (from->is_ipv4) {
         memcpy(source + 12, from->grh + SW_GRH_BYTES - 8, 4);
         path->traffic_class = from->grh[SW_GRH_BYTES - 19];
