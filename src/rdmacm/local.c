@@ -17,6 +17,7 @@
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
+#include "link/direct/names.h"
 #include "link/direct/proof.h"
 #include "link/engine.h"
 #include "rdmacm/agent.h"
@@ -97,12 +98,9 @@ static atomic_bool has_ended;
 static uint64_t missed[SW_SLOT_MAX / 64 + 1]; /* processes that were to be sent something, and are
                                                  not there */
 
-static unsigned int address_of(uint32_t slot, struct sockaddr_un *out)
+static void name_of(uint32_t slot, char out[SW_NAME_BYTES])
 {
-    memset(out, 0, sizeof(*out));
-    out->sun_family = AF_UNIX;
-    int len = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "sidewire.%u.cm", slot);
-    return (unsigned int)(offsetof(struct sockaddr_un, sun_path) + 1 + (unsigned int)len);
+    snprintf(out, SW_NAME_BYTES, "sidewire.%u.cm", slot);
 }
 
 static struct wire *add_wire(int fd)
@@ -200,23 +198,18 @@ static void say_hello(struct wire *wire)
 }
 
 /* -EAGAIN: it does not accept as fast as others connect. */
-static int open_wire(const struct sockaddr_un *address, unsigned int len, struct wire **out)
+static int open_wire(const char *name, struct wire **out)
 {
-    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = sw_name_connect(name);
     if (fd < 0)
-        return -errno;
-    if (connect(fd, (const struct sockaddr *)address, len)) {
-        int error = errno;
-        close(fd);
-        return -error;
-    }
+        return fd;
     *out = add_wire(fd);
     return *out ? 0 : -ECONNREFUSED;
 }
 
-static int connect_to(const struct sockaddr_un *address, unsigned int len, struct wire **out)
+static int connect_to(const char *name, struct wire **out)
 {
-    int rc = open_wire(address, len, out);
+    int rc = open_wire(name, out);
     if (!rc)
         say_hello(*out);
     return rc;
@@ -230,10 +223,10 @@ static void make_peer(struct wire *wire)
 
 static int connect_to_slot(uint32_t slot)
 {
-    struct sockaddr_un address;
+    char name[SW_NAME_BYTES];
     struct wire *wire = NULL;
-    unsigned int len = address_of(slot, &address);
-    int rc = connect_to(&address, len, &wire);
+    name_of(slot, name);
+    int rc = connect_to(name, &wire);
     if (wire) {
         wire->slot = slot;
         make_peer(wire);
@@ -294,11 +287,11 @@ static bool send_trust(int wire_fd, int fd)
 
 static void trust(uint32_t slot)
 {
-    struct sockaddr_un address;
+    char name[SW_NAME_BYTES];
     struct wire *wire = NULL;
-    unsigned int len = address_of(slot, &address);
+    name_of(slot, name);
     if (entrusted < 0 || trustee || slot == sw_nic.slot || slot > SW_SLOT_MAX ||
-        strangers[slot / 64] >> slot % 64 & 1 || open_wire(&address, len, &wire))
+        strangers[slot / 64] >> slot % 64 & 1 || open_wire(name, &wire))
         return;
     wire->is_guest = wire->entrusts = true;
     wire->wanted_slot = slot;
@@ -362,9 +355,9 @@ static int open_door(uint64_t service_id, const struct in6_addr *address, struct
     int rc = -ECONNREFUSED;
     for (enum sw_cm_port_key key = SW_CM_PORT_EXACT; key <= SW_CM_PORT_ANY && rc == -ECONNREFUSED;
          key++) {
-        struct sockaddr_un name;
-        unsigned int len = sw_cm_port_address(service_id, address, key, &name);
-        rc = connect_to(&name, len, out);
+        char name[SW_NAME_BYTES];
+        sw_cm_port_service(service_id, address, key, name);
+        rc = connect_to(name, out);
     }
     if (rc)
         return rc;
@@ -685,13 +678,14 @@ int sw_local_open(void)
 {
     if (own >= 0)
         return 0;
-    struct sockaddr_un address;
-    unsigned int len = address_of(sw_nic.slot, &address);
-    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) || listen(fd, BACKLOG)) {
+    char name[SW_NAME_BYTES];
+    name_of(sw_nic.slot, name);
+    int fd = sw_name_bind(SOCK_SEQPACKET, name);
+    if (fd < 0)
+        return fd;
+    if (listen(fd, BACKLOG)) {
         int error = errno;
-        if (fd >= 0)
-            close(fd);
+        close(fd);
         return -error;
     }
     own = fd;

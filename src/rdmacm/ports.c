@@ -5,7 +5,7 @@
  *   sidewire.cm.b<space>.<block>     32 ephemeral ports, which the process gives to its IDs by
  * itself sidewire.cm.s<service>.<key>     where requests for a service go sidewire.cm.lock held
  * while names are compared and bound; who waits for it connects to it, and sees its end The rules
- * are pairwise, so all names of a port must be looked at: /proc/net/unix lists them.
+ * are pairwise, so all names of a port must be looked at (link/direct/names.h).
  */
 #include "rdmacm/ports.h"
 
@@ -24,6 +24,7 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/nic.h"
+#include "link/direct/names.h"
 #include "link/link.h"
 #include "rdmacm/local.h"
 
@@ -91,27 +92,6 @@ static int conflict_here(const struct sw_cm_port_name *name, const struct sw_cm_
 
 /* ---- names ---- */
 
-static socklen_t finish(struct sockaddr_un *address, int len)
-{
-    address->sun_family = AF_UNIX;
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
-}
-
-#define NAME(address, ...) \
-    finish(address, snprintf((address)->sun_path + 1, sizeof((address)->sun_path) - 1, __VA_ARGS__))
-
-static int bind_name(int type, const struct sockaddr_un *address, socklen_t len)
-{
-    int fd = sw_fd_own(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd < 0)
-        return -errno;
-    if (bind(fd, (const struct sockaddr *)address, len) == 0)
-        return fd;
-    int error = errno;
-    close(fd);
-    return -error;
-}
-
 #define ADDRESS_DIGITS 32
 
 static void print_address(const struct in6_addr *address, char text[ADDRESS_DIGITS + 1])
@@ -135,24 +115,22 @@ static bool parse_address(const char text[ADDRESS_DIGITS], struct in6_addr *addr
 static int bind_port(const struct sw_cm_port_name *name)
 {
     static uint32_t serial;
-    struct sockaddr_un address = {0};
-    char text[ADDRESS_DIGITS + 1];
+    char text[ADDRESS_DIGITS + 1], whole[SW_NAME_BYTES];
     print_address(&name->address, text);
-    socklen_t len = NAME(&address, "sidewire.cm.p%x.%u.%s.%d.%u.%u", name->space, name->port, text,
-                         (name->afonly ? 1 : 0) | (name->reuse ? 2 : 0), sw_nic.slot, serial++);
-    return bind_name(SOCK_DGRAM, &address, len);
+    snprintf(whole, sizeof(whole), "sidewire.cm.p%x.%u.%s.%d.%u.%u", name->space, name->port, text,
+             (name->afonly ? 1 : 0) | (name->reuse ? 2 : 0), sw_nic.slot, serial++);
+    return sw_name_bind(SOCK_DGRAM, whole);
 }
 
-unsigned int sw_cm_port_address(uint64_t service_id, const struct in6_addr *address,
-                                enum sw_cm_port_key key, struct sockaddr_un *out)
+void sw_cm_port_service(uint64_t service_id, const struct in6_addr *address,
+                        enum sw_cm_port_key key, char out[SW_NAME_BYTES])
 {
     char text[ADDRESS_DIGITS + 1] = "any";
-    memset(out, 0, sizeof(*out));
     if (key == SW_CM_PORT_EXACT)
         print_address(address, text);
     else if (key == SW_CM_PORT_FAMILY)
         strcpy(text, is_ipv4(address) ? "any4" : "any6");
-    return NAME(out, "sidewire.cm.s%llx.%s", (unsigned long long)service_id, text);
+    snprintf(out, SW_NAME_BYTES, "sidewire.cm.s%llx.%s", (unsigned long long)service_id, text);
 }
 
 static enum sw_cm_port_key key_of(const struct sw_cm_port_name *name)
@@ -162,14 +140,13 @@ static enum sw_cm_port_key key_of(const struct sw_cm_port_name *name)
     return name->afonly ? SW_CM_PORT_FAMILY : SW_CM_PORT_ANY;
 }
 
-/* A name in a line of /proc/net/unix that concerns the port; `slot`: the process that has it. */
-static bool parse_port(const char *line, struct sw_cm_port_name *out, uint32_t *slot)
+/* A name that concerns the port; `slot`: the process that has it. */
+static bool parse_port(const char *name, struct sw_cm_port_name *out, uint32_t *slot)
 {
-    const char *text = strstr(line, "@sidewire.cm.p");
     unsigned int space, port, flags, owner;
     char address[ADDRESS_DIGITS + 1];
-    if (!text || sscanf(text, "@sidewire.cm.p%x.%u.%32[0-9a-f].%u.%u.", &space, &port, address,
-                        &flags, &owner) != 5)
+    if (sscanf(name, "sidewire.cm.p%x.%u.%32[0-9a-f].%u.%u.", &space, &port, address, &flags,
+               &owner) != 5)
         return false;
     *out = (struct sw_cm_port_name){
         .space = space, .port = (uint16_t)port, .afonly = flags & 1, .reuse = flags & 2};
@@ -177,10 +154,9 @@ static bool parse_port(const char *line, struct sw_cm_port_name *out, uint32_t *
     return strlen(address) == ADDRESS_DIGITS && parse_address(address, &out->address);
 }
 
-static bool parse_block(const char *line, uint32_t *space, uint32_t *block)
+static bool parse_block(const char *name, uint32_t *space, uint32_t *block)
 {
-    const char *text = strstr(line, "@sidewire.cm.b");
-    return text && sscanf(text, "@sidewire.cm.b%x.%u", space, block) == 2;
+    return sscanf(name, "sidewire.cm.b%x.%u", space, block) == 2;
 }
 
 static bool is_own_block(uint32_t space, uint32_t block)
@@ -196,25 +172,32 @@ static bool block_has(uint32_t block, uint32_t port)
     return port >= EPHEMERAL_FIRST && (port - EPHEMERAL_FIRST) / BLOCK_PORTS == block;
 }
 
+struct elsewhere {
+    const struct sw_cm_port_name *name;
+    int rc;
+};
+
+static bool compare_name(void *context, const char *text)
+{
+    struct elsewhere *elsewhere = context;
+    const struct sw_cm_port_name *name = elsewhere->name;
+    struct sw_cm_port_name other;
+    uint32_t slot, space, block;
+    if (parse_port(text, &other, &slot) && slot != sw_nic.slot && other.port == name->port &&
+        other.space == name->space)
+        elsewhere->rc = conflict(name, &other);
+    else if (parse_block(text, &space, &block) && space == name->space &&
+             block_has(block, name->port) && !is_own_block(space, block))
+        elsewhere->rc = -EADDRINUSE;
+    return !elsewhere->rc;
+}
+
 /* The same against other processes. */
 static int conflict_elsewhere(const struct sw_cm_port_name *name)
 {
-    char line[256];
-    int rc = 0;
-    FILE *file = fopen("/proc/self/net/unix", "re");
-    while (file && !rc && fgets(line, sizeof(line), file)) {
-        struct sw_cm_port_name other;
-        uint32_t slot, space, block;
-        if (parse_port(line, &other, &slot) && slot != sw_nic.slot && other.port == name->port &&
-            other.space == name->space)
-            rc = conflict(name, &other);
-        else if (parse_block(line, &space, &block) && space == name->space &&
-                 block_has(block, name->port) && !is_own_block(space, block))
-            rc = -EADDRINUSE;
-    }
-    if (file)
-        fclose(file);
-    return rc;
+    struct elsewhere elsewhere = {.name = name};
+    sw_names_visit("sidewire.cm.", compare_name, &elsewhere);
+    return elsewhere.rc;
 }
 
 /* ---- the lock of all processes ---- */
@@ -223,21 +206,18 @@ static int conflict_elsewhere(const struct sw_cm_port_name *name)
  * is done without. */
 static int lock_names(void)
 {
-    struct sockaddr_un address = {0};
-    socklen_t len = NAME(&address, "sidewire.cm.lock");
+    static const char name[] = "sidewire.cm.lock";
     for (int tries = 0; tries < 1000; tries++) {
-        int fd = bind_name(SOCK_SEQPACKET, &address, len);
+        int fd = sw_name_bind(SOCK_SEQPACKET, name);
         if (fd >= 0) {
             listen(fd, 1024);
             return fd;
         }
         if (fd != -EADDRINUSE)
             return -1;
-        int waits = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        int waits = sw_name_connect(name); /* refused: it may have ended just now */
         struct pollfd end = {.fd = waits, .events = POLLIN};
-        int rc = waits >= 0 && !connect(waits, (struct sockaddr *)&address, len)
-                     ? poll(&end, 1, LOCK_WAIT_MS)
-                     : 1; /* it may have ended just now */
+        int rc = waits >= 0 ? poll(&end, 1, LOCK_WAIT_MS) : 1;
         if (waits >= 0)
             close(waits);
         if (rc == 0)
@@ -276,41 +256,40 @@ static uint32_t take_from(struct block *block)
     return 0;
 }
 
-/* What others have of the port space: blocks, and ports in the range of one. */
-static void read_taken(uint32_t space, bool taken[BLOCKS])
+struct taken {
+    uint32_t space;
+    bool blocks[BLOCKS];
+};
+
+static bool take_taken(void *context, const char *text)
 {
-    char line[256];
-    memset(taken, 0, BLOCKS * sizeof(*taken));
-    FILE *file = fopen("/proc/self/net/unix", "re");
-    while (file && fgets(line, sizeof(line), file)) {
-        struct sw_cm_port_name name;
-        uint32_t slot, of, block;
-        if (parse_port(line, &name, &slot)) {
-            if (name.space == space && name.port >= EPHEMERAL_FIRST &&
-                name.port < EPHEMERAL_FIRST + EPHEMERAL_PORTS)
-                taken[(name.port - EPHEMERAL_FIRST) / BLOCK_PORTS] = true;
-        } else if (parse_block(line, &of, &block) && of == space && block < BLOCKS) {
-            taken[block] = true;
-        }
+    struct taken *taken = context;
+    struct sw_cm_port_name name;
+    uint32_t slot, of, block;
+    if (parse_port(text, &name, &slot)) {
+        if (name.space == taken->space && name.port >= EPHEMERAL_FIRST &&
+            name.port < EPHEMERAL_FIRST + EPHEMERAL_PORTS)
+            taken->blocks[(name.port - EPHEMERAL_FIRST) / BLOCK_PORTS] = true;
+    } else if (parse_block(text, &of, &block) && of == taken->space && block < BLOCKS) {
+        taken->blocks[block] = true;
     }
-    if (file)
-        fclose(file);
+    return true;
 }
 
 static struct block *add_block(uint32_t space)
 {
-    bool taken[BLOCKS];
+    struct taken taken = {.space = space}; /* what others have of it: blocks, and ports in them */
     struct block *block = calloc(1, sizeof(*block));
     int lock = lock_names();
-    read_taken(space, taken);
+    sw_names_visit("sidewire.cm.", take_taken, &taken);
     uint32_t start = (sw_nic.slot * 2654435761u) >> 8;
     for (uint32_t i = 0; block && !block->first && i < BLOCKS; i++) {
-        struct sockaddr_un address = {0};
+        char name[SW_NAME_BYTES];
         uint32_t number = (start + i) % BLOCKS;
-        if (taken[number])
+        if (taken.blocks[number])
             continue;
-        socklen_t len = NAME(&address, "sidewire.cm.b%x.%u", space, number);
-        block->fd = bind_name(SOCK_DGRAM, &address, len);
+        snprintf(name, sizeof(name), "sidewire.cm.b%x.%u", space, number);
+        block->fd = sw_name_bind(SOCK_DGRAM, name);
         if (block->fd >= 0)
             block->first = EPHEMERAL_FIRST + number * BLOCK_PORTS;
         else if (block->fd != -EADDRINUSE)
@@ -436,15 +415,14 @@ static int check_alone(const struct sw_cm_port *port)
  * UDP port, which takes the longest, comes last: meanwhile requests wait for the lock. */
 int sw_cm_port_listen(struct sw_cm_port *port, uint64_t service_id)
 {
-    struct sockaddr_un address;
+    char name[SW_NAME_BYTES];
     if (port->listener >= 0)
         return -EINVAL;
     int rc = check_alone(port);
     if (rc)
         return rc;
-    unsigned int len =
-        sw_cm_port_address(service_id, &port->name.address, key_of(&port->name), &address);
-    int fd = bind_name(SOCK_SEQPACKET, &address, len);
+    sw_cm_port_service(service_id, &port->name.address, key_of(&port->name), name);
+    int fd = sw_name_bind(SOCK_SEQPACKET, name);
     if (fd < 0)
         return fd;
     rc = listen(fd, 4096) ? -errno : sw_link_listen_far(&port->name.address);

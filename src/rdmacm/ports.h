@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "link/direct/names.h"
+
 /* What an ID is bound to. */
 struct sw_cm_port_name {
     uint32_t space;          /* enum rdma_ucm_port_space: RDMA_PS_TCP and so on */
@@ -44,9 +46,9 @@ enum sw_cm_port_key {
     SW_CM_PORT_FAMILY, /* at any address of its family */
     SW_CM_PORT_ANY,
 };
-struct sockaddr_un;
-unsigned int sw_cm_port_address(uint64_t service_id, const struct in6_addr *address,
-                                enum sw_cm_port_key key, struct sockaddr_un *out);
+/* The name of its socket (link/direct/names.h). */
+void sw_cm_port_service(uint64_t service_id, const struct in6_addr *address,
+                        enum sw_cm_port_key key, char out[SW_NAME_BYTES]);
 
 /* In a forked child: its parent's claims are forgotten, with the memory they are in. */
 void sw_cm_port_fork_child(void);

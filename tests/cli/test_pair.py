@@ -162,6 +162,58 @@ def pair__containers_do_not_trust_each_other():
             server_side.wait()
 
 
+SQUATTER = """
+import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1:] * 2)
+held = []
+def bind(name, kind=socket.SOCK_DGRAM):
+    sock = socket.socket(socket.AF_UNIX, kind)
+    try:
+        sock.bind(b'\\0sidewire.' + name.encode())
+    except OSError:
+        return
+    if kind == socket.SOCK_SEQPACKET:
+        sock.listen(4)
+    held.append(sock)
+for slot in range(1, 2047):
+    bind(f'{slot}', socket.SOCK_SEQPACKET)
+    bind(f'{slot}.roce')
+    bind(f'{slot}.cm', socket.SOCK_SEQPACKET)
+for space in ('106', '111', '13f', '2'):
+    for block in range(882):
+        bind(f'cm.b{space}.{block}')
+    bind(f'cm.s{int(space, 16) << 16 | int(sys.argv[1]):x}.any', socket.SOCK_SEQPACKET)
+    bind(f'cm.p{space}.{sys.argv[1]}.' + '0' * 32 + '.0.1.0')
+bind('cm.lock', socket.SOCK_SEQPACKET)
+print(len(held), flush=True)
+time.sleep(1000)
+"""
+
+
+def pair__beside_a_squatter():
+    """Another user has bound every name that can be guessed."""
+    if os.geteuid() or not shutil.which('rping'):
+        raise Skip('another user is made by root, and rping is needed')
+    port = free_port()
+    child = subprocess.Popen(('prlimit', '--nofile=16384:16384', *harness.as_nobody('/usr/bin/python3', '-c', SQUATTER, str(port))), stdout=subprocess.PIPE, text=True)
+    try:
+        expect(int(child.stdout.readline()) > 6000)
+        pair()
+        pair(options=['--link', 'roce'])
+        words = [CLI, 'run', '--', 'rping', '-C', '3', '-a', '127.0.0.1', '-p', str(port)]
+        began = time.monotonic()
+        with subprocess.Popen([*words, '-s'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as listener:
+            time.sleep(0.5)
+            client = run(*words, '-c')
+            expect(client.returncode == 0, client.stdout, client.stderr)
+            expect(listener.wait(timeout=harness.PATIENCE_S) == 0, listener.stdout.read())
+        expect('keeps the names' not in client.stderr, client.stderr)
+        expect(time.monotonic() - began < 20)
+    finally:
+        child.kill()
+        child.wait()
+
+
 def pair__in_a_network_namespace():
     if run('unshare', '--user', '--map-root-user', '--net', 'true').returncode:
         raise Skip('user or network namespaces are not allowed here')

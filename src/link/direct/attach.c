@@ -308,12 +308,9 @@ void sw_attach_segment_gone(uint32_t id)
 
 static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
 {
-    struct sockaddr_un address;
-    unsigned int len = sw_registry_address(peer->slot, &address);
-    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = sw_registry_connect(peer->slot);
     struct sw_proof *proof = malloc(sizeof(*proof));
-    if (!proof || fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
-        sw_proof_begin(proof, fd)) {
+    if (!proof || fd < 0 || sw_proof_begin(proof, fd)) {
         if (fd >= 0)
             close(fd);
         free(proof);

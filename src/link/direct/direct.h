@@ -228,9 +228,8 @@ extern struct sw_direct sw_direct;
 
 /* registry.c */
 int sw_registry_claim(int *listener, uint32_t *slot);
-/* Address of a slot's socket. */
-struct sockaddr_un;
-unsigned int sw_registry_address(uint32_t slot, struct sockaddr_un *out);
+/* A connection to a slot's process, of our user. Or as sw_name_connect(). */
+int sw_registry_connect(uint32_t slot);
 /* Whether the other end has our user ID; which processes are trusted, proof.h tells. */
 bool sw_registry_same_user(int socket, pid_t *pid);
 /* Tells all processes that this one has `what`, until the descriptor is closed. The descriptor, or

@@ -75,20 +75,17 @@ static int ask(int fd, const void *message, size_t len_bytes, struct call *out)
 
 int sw_hold_open(const struct sw_pub_domain *domain, uint32_t qpn)
 {
-    struct sockaddr_un address;
     struct sw_message opening = {.type = SW_MESSAGE_HOLD,
                                  .version = SW_PUB_VERSION,
                                  .hold = {.domain = *domain, .qpn = qpn}};
     struct call answer;
     pid_t pid;
-    unsigned int len = sw_registry_address(sw_qpn_slot(qpn), &address);
-    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-        rc = -EINVAL;
+    int fd = sw_registry_connect(sw_qpn_slot(qpn)), rc = -EINVAL;
     if (fd < 0)
-        return -errno;
+        return fd == -ECONNREFUSED ? rc : fd;
     pthread_mutex_lock(&calling);
     opening.hold.number = ++calls;
-    if (!connect(fd, (struct sockaddr *)&address, len) && !sw_proof_run(fd, ANSWER_MS, &pid))
+    if (!sw_proof_run(fd, ANSWER_MS, &pid))
         rc = ask(fd, &opening, sizeof(opening), &answer);
     pthread_mutex_unlock(&calling);
     if (rc) {

@@ -42,12 +42,9 @@ static void end(struct asked *asked)
 
 static void call(struct asked *asked, uint32_t slot)
 {
-    struct sockaddr_un address;
-    unsigned int len = sw_registry_address(slot, &address);
     asked->slot = slot;
-    asked->fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (asked->fd < 0 || (!connect(asked->fd, (struct sockaddr *)&address, len) &&
-                          !sw_proof_begin(&asked->proof, asked->fd)))
+    asked->fd = sw_registry_connect(slot);
+    if (asked->fd < 0 || !sw_proof_begin(&asked->proof, asked->fd))
         return;
     close(asked->fd);
     asked->fd = -1;

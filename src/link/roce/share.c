@@ -28,6 +28,7 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/pub.h"
+#include "link/direct/names.h"
 #include "link/roce/socket.h"
 
 #define HANDED_MAGIC 0x65636f7277530002ull
@@ -36,6 +37,7 @@
 #define KEEP_NS (50 * SW_NS_PER_MS)  /* for a process that takes nothing */
 #define RETRY_NS (200 * SW_NS_PER_US)
 #define STAGES 4u
+#define FOUND_NS (100 * SW_NS_PER_MS)
 #define TURNED_NS (SW_NS_PER_S / 2) /* until what was on its way to a socket has surely come */
 #define DISCARD_PORT 9              /* RFC 863 */
 
@@ -58,7 +60,11 @@ struct stage {
     uint32_t slot; /* 0: nobody's */
     uint32_t packets;
     uint32_t len_bytes;
-    uint64_t stuck_ns; /* since when that one takes nothing; 0: it does */
+    uint64_t stuck_ns;   /* since when that one takes nothing; 0: it does */
+    uint32_t found_slot; /* whose address `to` is */
+    uint64_t found_ns;
+    struct sockaddr_un to;
+    socklen_t to_len;
     uint8_t bytes[SW_HANDED_BYTES];
 };
 
@@ -66,26 +72,23 @@ struct sw_share {
     struct stage stages[STAGES];
 };
 
-static unsigned int address_of(uint32_t slot, struct sockaddr_un *out)
+static void name_of(uint32_t slot, char out[SW_NAME_BYTES])
 {
-    memset(out, 0, sizeof(*out));
-    out->sun_family = AF_UNIX;
-    int len = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "sidewire.%u.roce", slot);
-    return (unsigned int)(offsetof(struct sockaddr_un, sun_path) + 1 + (unsigned int)len);
+    snprintf(out, SW_NAME_BYTES, "sidewire.%u.roce", slot);
 }
 
 int sw_share_open(struct sw_port *port)
 {
-    struct sockaddr_un own;
-    unsigned int len = address_of(port->slot, &own);
+    char own[SW_NAME_BYTES];
+    name_of(port->slot, own);
     port->share = calloc(1, sizeof(*port->share));
     if (!port->share)
         return -ENOMEM;
-    int fd = sw_fd_own(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = sw_name_bind(SOCK_DGRAM, own);
     if (fd < 0)
-        return -errno;
+        return fd;
     sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, 4 << 20);
-    if (!sw_socket_set(fd, SOL_SOCKET, SO_PASSCRED, 1) || bind(fd, (struct sockaddr *)&own, len) ||
+    if (!sw_socket_set(fd, SOL_SOCKET, SO_PASSCRED, 1) ||
         !sw_port_add_ear(port, fd, SW_EAR_HANDED)) {
         int err = errno;
         close(fd);
@@ -114,15 +117,31 @@ static void be_back(struct sw_port *port, uint64_t due_ns)
         port->due_ns = due_ns;
 }
 
+/* A datagram says nothing of who gets it, so the kernel is asked whose the name is, now and then.
+ */
+static ssize_t send_to(struct sw_port *port, struct stage *stage)
+{
+    const uint64_t now_ns = sw_clock_ns();
+    if (stage->found_slot != stage->slot || now_ns - stage->found_ns >= FOUND_NS) {
+        char name[SW_NAME_BYTES];
+        name_of(stage->slot, name);
+        stage->found_slot = sw_name_find(name, &stage->to, &stage->to_len) ? stage->slot : 0;
+        stage->found_ns = now_ns;
+    }
+    if (!stage->found_slot) {
+        errno = ECONNREFUSED;
+        return -1;
+    }
+    return sendto(port->hands, stage->bytes, stage->len_bytes, MSG_DONTWAIT | MSG_NOSIGNAL,
+                  (struct sockaddr *)&stage->to, stage->to_len);
+}
+
 /* False: the process has no room, and what is for it stays. */
 static bool flush(struct sw_port *port, struct stage *stage)
 {
-    struct sockaddr_un to;
     if (!stage->len_bytes)
         return true;
-    unsigned int len = address_of(stage->slot, &to);
-    ssize_t done = sendto(port->hands, stage->bytes, stage->len_bytes, MSG_DONTWAIT | MSG_NOSIGNAL,
-                          (struct sockaddr *)&to, len);
+    ssize_t done = send_to(port, stage);
     if (done < 0 && (errno == EAGAIN || errno == ENOBUFS)) {
         uint64_t now_ns = sw_clock_ns();
         stage->stuck_ns = stage->stuck_ns ? stage->stuck_ns : now_ns;
