@@ -8,11 +8,13 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -306,6 +308,21 @@ static void there_forks(struct side *side)
 
 /* ---- packets that get lost ---- */
 
+/* The whole host does: its interface goes down. */
+static void there_vanishes(struct side *side)
+{
+    struct traffic traffic;
+    struct ifreq request = {0};
+    const char *device = getenv("VU_DEVICE");
+    VU_CHECK(device && !strncmp(device, "sw_", 3), "this is for two hosts");
+    connect_traffic(side, &traffic, MARK_THERE);
+    run_traffic(&traffic, 1000);
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", device + 3);
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    VU_EQ(ioctl(fd, SIOCSIFFLAGS, &request), 0);
+    pause();
+}
+
 /* The connection by which both know of each other's lives stands, but that is no reason to wait. */
 static void here_is_cut_off(struct side *side)
 {
@@ -313,7 +330,7 @@ static void here_is_cut_off(struct side *side)
     connect_traffic(side, &traffic, MARK_HERE);
     const uint64_t begun_ms = vu_now_ms();
     while (traffic_step(&traffic, true))
-        VU_TRUE(vu_now_ms() < begun_ms + 8000);
+        VU_TRUE(vu_now_ms() < begun_ms + 6000);
     printf("%s: given up %llu ms after it began, cut off after 1000\n", side->scenario->name,
            (unsigned long long)(vu_now_ms() - begun_ms));
     check_end(&traffic);
@@ -458,6 +475,7 @@ static const struct scenario scenarios[] = {
     {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL},
     {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL},
     {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL},
+    {"vanish", here_is_cut_off, there_vanishes, 0, 14, 1, NULL},
     {"strangers", here_meets_strangers, there_is_called, SIGKILL, 20, 7, NULL},
     {"cut", here_is_cut_off, there_traffic, 0, 14, 1, "cut at 1s for 1min\n"},
 };
@@ -559,7 +577,8 @@ static bool is_wanted(const struct scenario *scenario, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], scenario->name))
             return true;
-    return argc == 1 && scenario->here != here_meets_strangers; /* there must be a TCP port */
+    return argc == 1 && scenario->here != here_meets_strangers && /* there must be a TCP port */
+           scenario->there != there_vanishes;                     /* others could not go on */
 }
 
 int main(int argc, char **argv)

@@ -21,8 +21,9 @@
 
 #define LINES_MAX 4096u
 #define EVENTS_MAX 64u
-#define IDLE_NS (10 * SW_NS_PER_S)          /* without a queue pair until a line is given up */
-#define DEATH_GRACE_NS (100 * SW_NS_PER_MS) /* in which what it sent last comes: as on one host */
+#define IDLE_NS (10 * SW_NS_PER_S)           /* without a queue pair until a line is given up */
+#define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a kernel does, also where a packet was lost */
+#define DEATH_GRACE_NS (100 * SW_NS_PER_MS)  /* in which what it sent last comes: as on one host */
 
 struct sw_lifelines sw_lifelines = {
     .epoll = -1, .due_ns = UINT64_MAX, .listeners = {{.fd = -1}, {.fd = -1}}};
@@ -553,16 +554,23 @@ void sw_lifeline_meet(struct sw_lifeline *line)
         want_engine();
 }
 
+/* Whether the host of the other one may be there: it has not been asked in vain. */
+static bool has_host(const struct sw_lifeline *line, uint64_t now_ns)
+{
+    const uint64_t pinged_ns = line->liveness.pinged_ns;
+    return !pinged_ns || now_ns < pinged_ns + HOST_ANSWERS_NS || sw_tcp_is_acknowledged(line->fd);
+}
+
 enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, uint64_t since_ns)
 {
     sw_lock_acquire(&sw_lifelines.lock);
     struct sw_liveness *l = &line->liveness;
     enum sw_lifeline_says says = SW_LIFELINE_NOTHING;
+    const uint64_t now_ns = sw_clock_ns();
     if (line->is_buried)
         says = SW_LIFELINE_DEAD;
-    else if (line->bury_ns || sw_liveness_is_excused(l, since_ns))
+    else if (line->bury_ns || (sw_liveness_is_excused(l, since_ns) && has_host(line, now_ns)))
         says = SW_LIFELINE_WAIT;
-    const uint64_t now_ns = sw_clock_ns();
     const struct sw_liveness_word ping = {.kind = SW_LIVENESS_PING, .token = now_ns};
     if (sw_liveness_ping(l, now_ns) && !sw_lifeline_say(line, &ping))
         l->pinged_ns = 0;

@@ -2,8 +2,10 @@
 #include "link/roce/tcp.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -111,6 +113,12 @@ uint64_t sw_tcp_cookie(int fd)
     uint64_t cookie = 0;
     socklen_t len = sizeof(cookie);
     return syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) ? 0 : cookie;
+}
+
+bool sw_tcp_is_acknowledged(int fd)
+{
+    int unacknowledged = 0;
+    return ioctl(fd, SIOCOUTQ, &unacknowledged) == 0 && !unacknowledged;
 }
 
 int sw_tcp_send(int fd, const void *bytes, size_t len)

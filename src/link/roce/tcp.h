@@ -26,6 +26,8 @@ int sw_tcp_error(int fd);
 /* A number that no other socket has had since boot; 0: it is no socket (any more). A program that
  * closes descriptors which are not its own may have another file at their numbers since. */
 uint64_t sw_tcp_cookie(int fd);
+/* Whether the other host's kernel has acknowledged all that was sent. */
+bool sw_tcp_is_acknowledged(int fd);
 /* Bytes; 0 received: the end. */
 int sw_tcp_send(int fd, const void *bytes, size_t len);
 int sw_tcp_receive(int fd, void *bytes, size_t room);
