@@ -8,9 +8,9 @@
 #include "link/gather.h"
 #include "link/roce/roce.h"
 
-/* A path holds the header that a receiver would see: its addresses and class are in there. A RoCE v1
- * GID has the address of the v2 one beside it, so its datagrams leave as RoCE v2, like messages of
- * connections. */
+/* A path holds the header that a receiver would see: its addresses and class are in there. A RoCE
+ * v1 GID has the address of the v2 one beside it, so its datagrams leave as RoCE v2, like messages
+ * of connections. */
 static int aim(struct sw_qp *qp, const struct sw_path *from, struct sw_roce_path *path)
 {
     uint8_t source[16] = {[10] = 0xff, [11] = 0xff}, dest[16];
