@@ -16,7 +16,7 @@ INITIATOR = 'iqn.2026-01.sidewire:client'
 DISK_SIZE = 16 << 20
 TRIES = 4
 # The last two read back what they wrote. Those called Async ask for more at once than libiscsi's iSER has room for: it crashes.
-DISK_TESTS = [f'SCSI.{test}' for test in ('Read10.Simple', 'Write10.Simple', 'WriteVerify10.Simple', 'WriteSame10.Check', 'CompareAndWrite')]
+DISK_TESTS = [f'SCSI.{test}' for test in ('Read10.Simple', 'WriteSame10.Check', 'CompareAndWrite')]
 
 
 def need(*programs):
