@@ -3,9 +3,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/log.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define UNSEEN __attribute__((no_sanitize("thread")))
+#else
+#define UNSEEN
+#endif
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -25,6 +39,60 @@ static int open_unnamed(void)
     return -1;
 }
 
+struct growth {
+    int fd;
+    off_t len;
+    bool done;
+};
+
+/* A process of its own for the limit, otherwise our own: memory and descriptors are shared. */
+UNSEEN static int grow(void *arg)
+{
+    struct growth *growth = arg;
+    struct rlimit limit;
+    if (!syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit)) {
+        const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+        limit.rlim_cur = limit.rlim_max;
+        if (syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, &unlimited, NULL)) /* for root */
+            syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, &limit, NULL);
+        growth->done = !syscall(SYS_ftruncate, growth->fd, growth->len);
+    }
+    syscall(SYS_exit, 0);
+    return 0;
+}
+
+/* A soft limit may be raised up to the hard one, but not so that the program sees it: by a child
+ * that has this memory and these descriptors and a limit of its own. Signals are blocked, SIGXFSZ
+ * too, and it ends without one. */
+static bool grow_aside(int fd, size_t len_bytes)
+{
+    static char stack[16384] __attribute__((aligned(16)));
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct growth growth = {fd, (off_t)len_bytes, false};
+    sigset_t all, saved;
+    sigfillset(&all);
+    pthread_mutex_lock(&lock);
+    pthread_sigmask(SIG_BLOCK, &all, &saved);
+    int child = clone(grow, stack + sizeof(stack), CLONE_VM | CLONE_FILES | CLONE_VFORK, &growth);
+    while (child > 0 && waitpid(child, NULL, __WCLONE) < 0 && errno == EINTR)
+        ;
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    pthread_mutex_unlock(&lock);
+    return growth.done;
+}
+
+static int set_size(int fd, size_t len_bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) || len_bytes <= limit.rlim_cur)
+        return ftruncate(fd, (off_t)len_bytes) ? -errno : 0;
+    if (grow_aside(fd, len_bytes))
+        return 0;
+    sw_error("RLIMIT_FSIZE (ulimit -f) is %llu bytes, shared memory needs %zu",
+             (unsigned long long)limit.rlim_cur, len_bytes);
+    return -EFBIG;
+}
+
 int sw_shm_create(const char *name, size_t len_bytes)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
@@ -36,20 +104,42 @@ int sw_shm_create(const char *name, size_t len_bytes)
         return -errno;
     /* Who has it mapped must not lose the memory: nobody makes it shorter, we neither. A file that
      * is no memfd cannot be sealed. */
-    if (fchmod(fd, 0600) || ftruncate(fd, (off_t)len_bytes) ||
-        (len_bytes && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) && errno != EINVAL && errno != EPERM)) {
-        int err = errno;
-        close(fd);
-        return -err;
+    int rc = fchmod(fd, 0600) ? -errno : set_size(fd, len_bytes);
+    if (!rc && len_bytes && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) && errno != EINVAL &&
+        errno != EPERM)
+        rc = -errno;
+    if (!rc)
+        return fd;
+    close(fd);
+    return rc;
+}
+
+void *sw_map_sparse(void *at, size_t len_bytes, int prot, int flags, int fd, uint64_t offset)
+{
+    void *base = mmap(NULL, len_bytes, PROT_NONE, flags | MAP_NORESERVE, fd, (off_t)offset);
+    if (base == MAP_FAILED) {
+        const int err = errno;
+        if (err == EAGAIN)
+            sw_warn("mlockall(MCL_FUTURE) and RLIMIT_MEMLOCK (ulimit -l) do not allow a mapping of "
+                    "%zu bytes",
+                    len_bytes);
+        errno = err;
+        return NULL;
     }
-    return fd;
+    munlock(base, len_bytes); /* nothing has been populated: it may not be read yet */
+    if (!mprotect(base, len_bytes, prot) &&
+        (!at || mremap(base, len_bytes, len_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at))
+        return at ? at : base;
+    const int err = errno;
+    munmap(base, len_bytes);
+    errno = err;
+    return NULL;
 }
 
 void *sw_shm_map(int fd, size_t len_bytes, bool writable)
 {
     int prot = PROT_READ | (writable ? PROT_WRITE : 0);
-    void *base = mmap(NULL, len_bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    return base == MAP_FAILED ? NULL : base;
+    return sw_map_sparse(NULL, len_bytes, prot, MAP_SHARED, fd, 0);
 }
 
 int sw_shm_seal_readonly(int fd)

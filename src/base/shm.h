@@ -9,10 +9,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Creates `len_bytes` of zeroed sparse memory; returns a close-on-exec descriptor or a negative
- * errno. `name` shows up in /proc/PID/maps. */
+ * errno. -EFBIG: RLIMIT_FSIZE, and no signal. `name` shows up in /proc/PID/maps. */
 int sw_shm_create(const char *name, size_t len_bytes);
+
+/* Maps a range that is hardly used, in one step over what is at `at` unless that is NULL: neither
+ * reserved nor, under mlockall(MCL_FUTURE), populated and locked. flags: MAP_SHARED or MAP_PRIVATE,
+ * and so on. NULL on failure, errno says why. */
+void *sw_map_sparse(void *at, size_t len_bytes, int prot, int flags, int fd, uint64_t offset);
 
 /* Maps it shared; returns NULL on failure (errno says why). Pages are not reserved in advance. */
 void *sw_shm_map(int fd, size_t len_bytes, bool writable);

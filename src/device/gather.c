@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "device/adopt_config.h"
@@ -14,8 +15,16 @@
 #include "device/vma.h"
 
 /* Each segment costs a descriptor and up to four mappings, of which a process has few
- * (RLIMIT_NOFILE, vm.max_map_count). */
+ * (RLIMIT_NOFILE, vm.max_map_count): at least half of the descriptors stay the program's. */
 #define SEGMENTS_MAX 4096
+
+static int segments_max(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 2 > SEGMENTS_MAX)
+        return SEGMENTS_MAX;
+    return (int)(limit.rlim_cur / 2);
+}
 #define VMAS_AT_ONCE 32
 
 static void leave_out(struct sw_gather *g, uint64_t len, enum sw_adopt_reason reason)
@@ -79,7 +88,7 @@ static bool within_limits(uint64_t len)
     int count = sw_segments_count();
     sw_segments_unlock();
     uint64_t max = sw_adopt_config()->max_bytes;
-    return count < SEGMENTS_MAX && len <= max && bytes <= max - len;
+    return count < segments_max() && len <= max && bytes <= max - len;
 }
 
 /* [start, end) of private anonymous memory: whole pages, thread memory left out. */
@@ -124,7 +133,7 @@ static struct sw_segment *segment_at(const struct sw_vma *vma, uint64_t at,
 {
     sw_segments_lock();
     struct sw_segment *segment = sw_segments_match(vma, at);
-    bool full = sw_segments_count() >= SEGMENTS_MAX;
+    bool full = sw_segments_count() >= segments_max();
     sw_segments_unlock();
     if (segment)
         return segment;

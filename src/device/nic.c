@@ -42,9 +42,8 @@ static int create_tables(struct sw_pub **out, int *out_fd)
 {
     int fd = sw_fd_own(sw_shm_create("sidewire-tables", sizeof(struct sw_pub)));
     if (fd < 0) {
-        sw_error("no shared memory for the device's tables: %s (memfd_create refused and "
-                 "/dev/shm, /tmp not writable)",
-                 strerror(-fd));
+        sw_error("no shared memory for the device's tables: %s%s", strerror(-fd),
+                 fd == -EFBIG ? "" : " (memfd_create refused and /dev/shm, /tmp not writable)");
         return fd;
     }
     struct sw_pub *pub = sw_shm_map(fd, sizeof(struct sw_pub), true);
@@ -114,8 +113,7 @@ static void fork_child(void)
     }
     sw_mr_fork_child(sw_nic.pub, fresh);
     munmap(fresh, sizeof(*fresh));
-    if (mmap(sw_nic.pub, sizeof(*fresh), PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    if (!sw_map_sparse(sw_nic.pub, sizeof(*fresh), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) {
         sw_error("a forked child cannot map its tables: its device does not work");
         return;
     }

@@ -38,9 +38,8 @@ static int make_once(void)
 {
     pthread_mutex_lock(&lock);
     if (!zeros) {
-        void *at = mmap(NULL, SW_MAX_MSG_BYTES, PROT_READ,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        zeros = at == MAP_FAILED ? NULL : at;
+        zeros =
+            sw_map_sparse(NULL, SW_MAX_MSG_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     if (!sink)
         sink = map_sink();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/shm.h"
 #include "device/adopt_config.h"
 
 #ifndef MADV_POPULATE_READ
@@ -166,8 +167,7 @@ static uint8_t *scratch_map(const struct sw_segment *segment)
         munmap(base, skip);
     uint8_t *scratch = (uint8_t *)base + skip;
     munmap(scratch + len, SW_LARGE_PAGE_BYTES - skip);
-    if (mmap(scratch, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-             segment->fd, 0) == MAP_FAILED) {
+    if (!sw_map_sparse(scratch, len, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, 0)) {
         munmap(scratch, len);
         return NULL;
     }

@@ -84,6 +84,7 @@ int sw_park_reserve(struct sw_segment *segment)
     void *base = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return -errno;
+    munlock(base, len);
     uint64_t start = (uint64_t)(uintptr_t)base;
     uint64_t skip = align ? (segment->va - start) % align : 0;
     if (skip)

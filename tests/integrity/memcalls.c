@@ -145,6 +145,8 @@ static long remap(const struct call *call, struct twin *twin)
 {
     const size_t old = (size_t)twin->pages * PAGE, len = (size_t)call->grown * PAGE;
     uint8_t *to = MAP_FAILED;
+    if (call->variant == 0 && len > old) /* whether there is room behind is no matter of kind */
+        return 0;
     if (call->variant == 0) {
         to = mremap(twin->base, old, len, 0);
     } else if (call->variant == 1) {

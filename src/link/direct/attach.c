@@ -461,11 +461,10 @@ static bool file_holds(int fd, uint64_t offset, uint64_t len_bytes)
 static void *map_shared(int fd, uint64_t offset, uint64_t len_bytes, bool writable)
 {
     const int prot = PROT_READ | (writable ? PROT_WRITE : 0);
-    void *base = mmap(NULL, len_bytes, prot, MAP_SHARED_VALIDATE | MAP_SYNC | MAP_NORESERVE, fd,
-                      (off_t)offset);
-    if (base == MAP_FAILED)
-        base = mmap(NULL, len_bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
-    return base;
+    void *base = sw_map_sparse(NULL, len_bytes, prot, MAP_SHARED_VALIDATE | MAP_SYNC, fd, offset);
+    if (!base)
+        base = sw_map_sparse(NULL, len_bytes, prot, MAP_SHARED, fd, offset);
+    return base ? base : MAP_FAILED;
 }
 
 static void map_segment(struct sw_peer *peer, const struct sw_message *in, int fd)

@@ -48,10 +48,9 @@ static struct range *free_ranges;
 static uint8_t *range_take(int fd)
 {
     struct range *range = free_ranges;
-    int fixed = range ? MAP_FIXED : 0;
-    uint8_t *base = mmap(range ? range->base : NULL, SW_INBOX_BYTES, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_NORESERVE | fixed, fd, 0);
-    if (base == MAP_FAILED)
+    uint8_t *base = sw_map_sparse(range ? range->base : NULL, SW_INBOX_BYTES,
+                                  PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (!base)
         return NULL;
     if (range) {
         free_ranges = range->next;
@@ -63,8 +62,7 @@ static uint8_t *range_take(int fd)
 static void range_give(uint8_t *base)
 {
     struct range *range = malloc(sizeof(*range));
-    if (mmap(base, SW_INBOX_BYTES, PROT_READ,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
+    if (!sw_map_sparse(base, SW_INBOX_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ||
         !range) {
         free(range); /* the range stays mapped, out of use */
         return;

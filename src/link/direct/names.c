@@ -271,7 +271,7 @@ int sw_name_bind(int type, const char *name)
 static int connect_address(const struct sockaddr_un *address, socklen_t len)
 {
     pid_t pid;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
+    int fd = sw_fd_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), rc = 0;
     if (fd < 0)
         return -errno;
     if (connect(fd, (const struct sockaddr *)address, len))

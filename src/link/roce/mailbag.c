@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/shm.h"
+
 enum { ROOMS = SW_MAILBAG_MESSAGES + SW_MAILBAG_SPARE };
 #define BAG_BYTES ((size_t)ROOMS * SW_MAILBAG_ROOM)
 
@@ -15,10 +17,8 @@ bool sw_mailbag_open(struct sw_mailbag *bag)
         bag->room[i] = i;
     for (uint8_t i = 0; i < SW_MAILBAG_SPARE; i++)
         bag->spare[i] = (uint8_t)(SW_MAILBAG_MESSAGES + i);
-    bag->bytes = mmap(NULL, BAG_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (bag->bytes == MAP_FAILED)
-        bag->bytes = NULL;
+    bag->bytes =
+        sw_map_sparse(NULL, BAG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return bag->bytes;
 }
 
