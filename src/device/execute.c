@@ -6,6 +6,7 @@
 #include "base/payload.h"
 #include "device/cq_impl.h"
 #include "device/mr_impl.h"
+#include "device/mw.h"
 #include "device/qp_impl.h"
 #include "device/xrc_impl.h"
 
@@ -55,6 +56,23 @@ bool sw_execute_take_recv(struct sw_qp *qp, const struct sw_inbound *message,
                           struct sw_recv_claim *out)
 {
     return message->srq ? sw_srq_take(message->srq, out) : sw_qp_take_recv(qp, out);
+}
+
+enum sw_verdict sw_execute_fill(const struct sw_recv_claim *claim, uint64_t at, const void *from,
+                                uint32_t len_bytes)
+{
+    if (at + len_bytes > claim->len_bytes)
+        return SW_NAK_INVALID;
+    return sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, from, len_bytes) ==
+                   IBV_WC_SUCCESS
+               ? SW_ACK
+               : SW_NAK_OPERATIONAL;
+}
+
+enum sw_verdict sw_execute_invalidate(struct sw_qp *qp, const struct sw_inbound *message,
+                                      uint32_t rkey)
+{
+    return message->has_inv ? sw_mw_invalidate_for_peer(qp, rkey) : SW_ACK;
 }
 
 void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,

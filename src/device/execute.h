@@ -28,6 +28,17 @@ bool sw_execute_name_srq(struct sw_qp *qp, uint32_t srq_num, struct sw_inbound *
 bool sw_execute_take_recv(struct sw_qp *qp, const struct sw_inbound *message,
                           struct sw_recv_claim *out);
 
+/*
+ * The faults of a SEND, in the order in which every link finds them: there is no receive, the
+ * message is longer than it, its memory is not there (as far as the message goes), the key to
+ * invalidate is not the sender's. The key is last, as it comes with the last packet. These are the
+ * second and third of them, for a part of a message; then the fourth, at its end.
+ */
+enum sw_verdict sw_execute_fill(const struct sw_recv_claim *claim, uint64_t at, const void *from,
+                                uint32_t len_bytes);
+enum sw_verdict sw_execute_invalidate(struct sw_qp *qp, const struct sw_inbound *message,
+                                      uint32_t rkey);
+
 /* The completion of a receive. */
 void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
                          const struct sw_recv_claim *claim, uint32_t len_bytes,

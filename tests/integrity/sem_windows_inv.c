@@ -95,6 +95,55 @@ static void trace_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* Each combination of faults, and what both sides are told: it is the same on every link. Of a
+ * message of many packets a wire knows the length when its first ones are placed already, so there
+ * the two faults of the receive are not combined. */
+enum fault { TOO_LONG = 1, BAD_LKEY = 2, BAD_INV = 4, LONG_MESSAGE = 8 };
+#define SHORT_BYTES 64u
+#define LONG_BYTES 100000u
+
+static void faults_a(int sock, int param)
+{
+    struct rig rig;
+    struct vu_key key;
+    rig_open(&rig, sock, NULL);
+    vu_get(sock, &key, sizeof(key));
+    struct vu_send inv =
+        rig_send(&rig, IBV_WR_SEND_WITH_INV, 1, 0, param & LONG_MESSAGE ? LONG_BYTES : SHORT_BYTES);
+    inv.imm = param & BAD_INV ? key.rkey ^ 0x5a5a5a00 : key.rkey;
+    rig_post(&rig, &inv);
+    vu_expect(rig.ep.scq, 1,
+              param & TOO_LONG   ? IBV_WC_REM_INV_REQ_ERR
+              : param & BAD_LKEY ? IBV_WC_REM_OP_ERR
+              : param & BAD_INV  ? IBV_WC_REM_ACCESS_ERR
+                                 : IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void faults_b(int sock, int param)
+{
+    struct rig rig;
+    struct rig_attr attr = {.access = VU_ACCESS_ALL | IBV_ACCESS_MW_BIND};
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_alloc(&rig, &window, IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
+    const uint32_t len_bytes = param & LONG_MESSAGE ? LONG_BYTES : SHORT_BYTES;
+    const uint32_t lkey = param & BAD_LKEY ? rig.mr->lkey ^ 0x5a5a5a00 : rig.mr->lkey;
+    VU_EQ(vu_post_recv(rig.ep.qp, 10, rig.buf, param & TOO_LONG ? len_bytes - 1 : len_bytes, lkey),
+          0);
+    vu_put(sock, &window.key, sizeof(window.key));
+    vu_expect(rig.ep.rcq, 10,
+              param & TOO_LONG   ? IBV_WC_LOC_LEN_ERR
+              : param & BAD_LKEY ? IBV_WC_LOC_PROT_ERR
+              : param & BAD_INV  ? IBV_WC_WR_FLUSH_ERR
+                                 : IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    rig_close(&rig);
+}
+
 /* The side over UC that uses a window of the other's, whose key it is told. */
 static void uc_user(struct rig *rig, int sock, uint8_t fill, struct vu_key *key)
 {
@@ -228,6 +277,16 @@ static void too_late_b(int sock, int param)
 const struct sem_case sem_windows_inv[] = {
     {"send_inv__counts_its_receive", counts_a, counts_b, 0},
     {"send_inv__failure_leaves_no_trace", trace_a, trace_b, 0},
+    {"send_inv__too_long", faults_a, faults_b, TOO_LONG},
+    {"send_inv__too_long_bad_key", faults_a, faults_b, TOO_LONG | BAD_INV},
+    {"send_inv__too_long_bad_lkey", faults_a, faults_b, TOO_LONG | BAD_LKEY},
+    {"send_inv__too_long_bad_lkey_bad_key", faults_a, faults_b, TOO_LONG | BAD_LKEY | BAD_INV},
+    {"send_inv__bad_lkey", faults_a, faults_b, BAD_LKEY},
+    {"send_inv__bad_lkey_bad_key", faults_a, faults_b, BAD_LKEY | BAD_INV},
+    {"send_inv__bad_key", faults_a, faults_b, BAD_INV},
+    {"send_inv__long_too_long_bad_key", faults_a, faults_b, LONG_MESSAGE | TOO_LONG | BAD_INV},
+    {"send_inv__long_bad_lkey_bad_key", faults_a, faults_b, LONG_MESSAGE | BAD_LKEY | BAD_INV},
+    {"send_inv__long_bad_key", faults_a, faults_b, LONG_MESSAGE | BAD_INV},
     {"send_inv__uc_too_long", lost_a, lost_b, 0},
     {"send_inv__uc_write_imm_too_late", too_late_a, too_late_b, IBV_WR_RDMA_WRITE_WITH_IMM},
     {"send_inv__uc_twice_at_once", too_late_a, too_late_b, IBV_WR_SEND_WITH_INV},

@@ -279,7 +279,8 @@ static enum serve begin_send(struct sw_qp *qp, struct sw_direct_qp *d,
                              bool *taken)
 {
     *taken = false;
-    if (request->flags & SW_REC_INV &&
+    /* An unreliable message must not begin to fill a receive that is for the next one. */
+    if (request->flags & SW_REC_INV && d->rules[SW_NAK_ACCESS].lost &&
         sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp, request)) != SW_ACK)
         return refuse(qp, d, request, SW_NAK_ACCESS);
     if (!take_claim(qp, d, request))
@@ -295,7 +296,7 @@ static enum serve end_send(struct sw_qp *qp, struct sw_direct_qp *d, const struc
 {
     /* Where the program was faster with its key, an unreliable message has what it wants: it cannot
      * be lost any more, since its sender has counted the receive. */
-    if (request->flags & SW_REC_INV && sw_mw_invalidate_for_peer(qp, request->imm) != SW_ACK &&
+    if (sw_execute_invalidate(qp, &request->message, request->imm) != SW_ACK &&
         !d->rules[SW_NAK_ACCESS].lost)
         return refuse_send(qp, d, request, SW_NAK_ACCESS);
     return deliver(qp, d, request, d->claim_used, IBV_WC_RECV);
@@ -317,10 +318,9 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     }
     if (!d->claimed || !from)
         return fatal(qp, SW_NAK_INVALID);
-    enum ibv_wc_status status = sw_recv_scatter(d->claim.pd, d->claim.sges, d->claim.sge_count,
-                                                d->claim_used, from, request->len_bytes);
-    if (status != IBV_WC_SUCCESS)
-        return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
+    enum sw_verdict verdict = sw_execute_fill(&d->claim, d->claim_used, from, request->len_bytes);
+    if (verdict != SW_ACK)
+        return refuse_send(qp, d, request, verdict);
     d->claim_used += request->len_bytes;
     return request->flags & SW_REC_LAST ? end_send(qp, d, request) : SERVED;
 }

@@ -165,7 +165,9 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
 {
     if (wqe->via_ring)
         return sw_bounce_start(qp, d, wqe, position);
-    if (wqe->opcode == IBV_WR_SEND_WITH_INV) {
+    /* The target finds what is wrong with a message, in its order; but one that will be lost takes
+     * no receive. */
+    if (wqe->opcode == IBV_WR_SEND_WITH_INV && d->rules[SW_NAK_ACCESS].lost) {
         enum sw_verdict verdict =
             sw_target_check_invalidate(d->peer->pub, wqe->imm, sw_remote_side(d));
         if (verdict != SW_ACK)

@@ -17,11 +17,6 @@ static struct sw_inbound inbound_of(const struct sw_roce_qp *r, const struct sw_
     };
 }
 
-static struct sw_target_qp own_side(const struct sw_qp *qp, const struct sw_inbound *message)
-{
-    return (struct sw_target_qp){qp->qpn, message->pd, (uint32_t)qp->attr.qp_access_flags};
-}
-
 /* A receive that is claimed beyond a packet still counts as posted, until just before its
  * completion can be seen. */
 static void hold_claim(struct sw_roce_qp *r, bool holds)
@@ -70,9 +65,9 @@ static enum sw_verdict serve_middles(struct sw_roce_qp *r, const struct sw_deman
     if (offset + (uint64_t)demand->pieces * demand->len_bytes > r->claim.len_bytes)
         return SW_NAK_INVALID;
     for (uint32_t i = 0; i < demand->pieces; i++) {
-        if (sw_recv_scatter(r->claim.pd, r->claim.sges, r->claim.sge_count, offset, from,
-                            demand->len_bytes) != IBV_WC_SUCCESS)
-            return SW_NAK_OPERATIONAL;
+        const enum sw_verdict verdict = sw_execute_fill(&r->claim, offset, from, demand->len_bytes);
+        if (verdict != SW_ACK)
+            return verdict;
         offset += demand->len_bytes;
         from += demand->stride_bytes;
     }
@@ -89,19 +84,14 @@ static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *
         return SW_NAK_INVALID;
     if (demand->pieces > 1)
         return serve_middles(r, demand);
-    if (demand->offset + demand->len_bytes > r->claim.len_bytes)
-        return refuse_send(r, message, SW_NAK_INVALID);
-    if (demand->has_inv &&
-        sw_target_check_invalidate(sw_nic.pub, demand->inv_rkey, own_side(qp, message)) != SW_ACK)
-        return refuse_send(r, message, SW_NAK_ACCESS);
-    enum ibv_wc_status status = sw_recv_scatter(r->claim.pd, r->claim.sges, r->claim.sge_count,
-                                                demand->offset, demand->payload, demand->len_bytes);
-    if (status != IBV_WC_SUCCESS)
-        return refuse_send(r, message, SW_NAK_OPERATIONAL);
+    enum sw_verdict verdict =
+        sw_execute_fill(&r->claim, demand->offset, demand->payload, demand->len_bytes);
+    if (verdict == SW_ACK && demand->last)
+        verdict = sw_execute_invalidate(qp, message, demand->inv_rkey);
+    if (verdict != SW_ACK)
+        return refuse_send(r, message, verdict);
     if (!demand->last)
         return SW_ACK;
-    if (demand->has_inv && sw_mw_invalidate_for_peer(qp, demand->inv_rkey) != SW_ACK)
-        return refuse_send(r, message, SW_NAK_ACCESS);
     complete_claim(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
     return SW_ACK;
 }
