@@ -387,6 +387,63 @@ static void sqd_attributes_a(int sock, int param)
     rig_close(&rig);
 }
 
+/* One side sends, the other goes to ERR in the midst of it, without having polled: what the sender
+ * was told is delivered has completed its receive, in order, before the others are flushed. */
+#define ROUNDS 60
+#define STREAM 48u
+
+/* Returns how many of the first completions are successes; all of them must come. */
+static uint32_t count_successes(struct ibv_cq *cq, uint32_t all)
+{
+    uint32_t successes = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        struct ibv_wc wc;
+        VU_EQ(vu_poll(cq, &wc, 1, 20000), 1);
+        VU_EQ(wc.wr_id, i);
+        if (wc.status == IBV_WC_SUCCESS)
+            VU_EQ(successes++, i);
+    }
+    return successes;
+}
+
+static void stream_a(int sock, int param)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        struct rig rig;
+        rig_open(&rig, sock, NULL);
+        vu_barrier(sock);
+        for (uint32_t i = 0; i < STREAM; i++) {
+            struct vu_send send = rig_send(&rig, IBV_WR_SEND, i, 0, (uint32_t)param);
+            rig_post(&rig, &send);
+        }
+        vu_barrier(sock);
+        vu_ep_to(&rig.ep, IBV_QPS_ERR); /* what is left need not be tried */
+        const uint32_t successes = count_successes(rig.ep.scq, STREAM);
+        vu_put(sock, &successes, sizeof(successes));
+        rig_close(&rig);
+    }
+}
+
+static void stream_b(int sock, int param)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        struct rig rig;
+        uint32_t told;
+        rig_open(&rig, sock, NULL);
+        for (uint32_t i = 0; i < STREAM; i++)
+            rig_recv(&rig, i, 0, (uint32_t)param);
+        vu_barrier(sock);
+        for (volatile int wait = 0; wait < round * 2000; wait++)
+            ;
+        vu_ep_to(&rig.ep, IBV_QPS_ERR);
+        vu_barrier(sock);
+        const uint32_t successes = count_successes(rig.ep.rcq, STREAM);
+        vu_get(sock, &told, sizeof(told));
+        VU_CHECK(told <= successes, "%u were delivered, and %u received", told, successes);
+        rig_close(&rig);
+    }
+}
+
 const struct sem_case sem_states[] = {
     {"modify_qp__state_table", table_a, nothing, 0},
     {"modify_qp__sqd_drains_short", drain_a, drain_b, 64},
@@ -397,6 +454,9 @@ const struct sem_case sem_states[] = {
     {"modify_qp__err_flushes_in_order", flush_a, sem_idle, 0},
     {"modify_qp__reset_and_reuse", reuse_a, reuse_b, 0},
     {"destroy_qp__takes_its_completions", destroy_a, sem_two_idle, 0},
+    {"modify_qp__err_keeps_what_came_short", stream_a, stream_b, 64},
+    {"modify_qp__err_keeps_what_came", stream_a, stream_b, 4000},
+    {"modify_qp__err_keeps_what_came_long", stream_a, stream_b, 40000},
     {"destroy__busy_objects", busy_a, nothing, 0},
     {0},
 };

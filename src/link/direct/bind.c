@@ -166,12 +166,28 @@ static void part(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t state)
     d->inbox = NULL;
 }
 
+/* A sender may have been told that what lies in the ring was delivered: it gets its receives before
+ * they are flushed, as what was acknowledged has on a wire. Nobody may add to it from here on. */
+static void take_the_last(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    if (!d->rx || d->serving || qp->xrcd)
+        return;
+    sw_qp_publish(qp, IBV_QPS_RESET);
+    sw_inbox_wait(d->inbox, d->rx_index);
+    for (uint32_t i = 0; i < SW_REQUEST_SLOTS && qp->link_state == d; i++)
+        if (!sw_responder_run(qp, d))
+            return;
+}
+
 void sw_bind_disconnect(struct sw_qp *qp)
 {
     struct sw_direct_qp *d = qp->link_state;
     if (!d)
         return;
     say_goodbye(qp, d);
+    take_the_last(qp, d);
+    if (qp->link_state != d) /* it was at fault */
+        return;
     part(qp, d, IBV_QPS_RESET);
     if (d->claimed && qp->state == IBV_QPS_ERR) /* of a message that came in part */
         flush_claim(qp, d);

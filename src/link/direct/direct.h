@@ -190,6 +190,7 @@ struct sw_direct_qp {
     struct sw_flushing flushing; /* the FLUSH at the head */
     struct sw_recv_claim claim;  /* receive a SEND in pieces goes to */
     bool claimed;
+    bool serving; /* the responder runs, or has ended the connection */
     uint32_t claim_used;
     uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
     uint64_t serve_rnr_ns;

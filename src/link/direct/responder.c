@@ -594,6 +594,7 @@ static void tell(struct sw_qp *qp, struct sw_direct_qp *d)
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     bool any = false;
+    d->serving = true;
     for (int i = 0; i < RUN_RECORDS && !d->deaf; i++) {
         const struct sw_record *slot = &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve_at + 1)
@@ -633,6 +634,7 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq,
                               memory_order_relaxed);
     }
+    d->serving = false;
     tell(qp, d);
     return any;
 }
