@@ -34,9 +34,7 @@ def run_sides(tools, two, words_of, port, on, said, **run):
     limit = time.monotonic() + pair.PATIENCE_S
     try:
         for name, host in (('server', 0), ('client', on)):
-            gid = hosts.gid_index(tools, two, host, 4)
-            wrap = (*two.wrap[host], 'env', f'FI_VERBS_GID_IDX={gid}')
-            sides.append(Process(tools.run(*words_of(name, two.device[host]), wrap=wrap, **run)))
+            sides.append(Process(tools.run(*words_of(name, two.device[host]), wrap=two.wrap[host], **run)))
             while name == 'server' and not is_listening(port, sides[0]) and time.monotonic() < limit:
                 time.sleep(0.02)
         hung = [side.words for side in reversed(sides) if not side.wait(limit)]
