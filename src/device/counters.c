@@ -19,6 +19,7 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_TX_DROP_UNREACHABLE] = "tx_drop_unreachable",
     [SW_TX_DROP_STALLED] = "tx_drop_stalled",
     [SW_PEER_REFUSED] = "peer_refused",
+    [SW_PEER_MEMORY_LOST] = "peer_memory_lost",
     [SW_REQ_ERROR] = "req_cqe_error",
     [SW_REQ_FLUSH] = "req_cqe_flush_error",
     [SW_RESP_ERROR] = "resp_cqe_error",

@@ -22,6 +22,7 @@ enum sw_counter {
     SW_TX_DROP_UNREACHABLE, /* nobody at that address and QPN */
     SW_TX_DROP_STALLED,     /* the receiver's process does not take what it is sent */
     SW_PEER_REFUSED,        /* connections to or of processes that are not trusted */
+    SW_PEER_MEMORY_LOST,    /* accesses to memory whose file its owner has made shorter */
     SW_REQ_ERROR,           /* completions of send queues in error */
     SW_REQ_FLUSH,           /* of these flushed ones */
     SW_RESP_ERROR,          /* of receive queues */

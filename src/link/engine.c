@@ -414,6 +414,7 @@ int sw_engine_start(void)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* base/fault.h: where it is blocked, it ends the process */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = pthread_create(&sw_engine.thread, NULL, engine_main, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -190,6 +190,7 @@ static const struct sw_tree_row rows[] = {
     FILE_BY(PORT "/hw_counters/sent_pkts", sw_text_traffic),
     HW_COUNTER("tx_drop_stalled"),
     HW_COUNTER("peer_refused"),
+    HW_COUNTER("peer_memory_lost"),
     HW_COUNTER("tx_drop_unreachable"),
 };
 

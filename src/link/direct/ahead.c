@@ -2,6 +2,7 @@
 /* Requests that are executed before they are queued: what the target waits for is on its way while
  * the bookkeeping is done. Only what needs no state of its own: short, complete in one step, and
  * to memory or a receive that is known. Everything else, errors too, is left to the queue. */
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/execute.h"
 #include "device/mr_impl.h"
@@ -37,7 +38,7 @@ static inline bool write_or_read(struct sw_qp *qp, struct sw_direct_qp *d,
         sw_payload_copy(local, remote, len_bytes);
     else
         sw_copy_ordered(remote, local, len_bytes);
-    return true;
+    return !sw_fault_hit(remote); /* by the queue it ends with an error */
 }
 
 /* Into a record, where a receive waits that has room for it. */

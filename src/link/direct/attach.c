@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/shm.h"
@@ -475,6 +476,8 @@ static void map_segment(struct sw_peer *peer, const struct sw_message *in, int f
     const bool writable = fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
     if (fd >= 0 && file_holds(fd, in->offset, in->len_bytes))
         base = map_shared(fd, page_offset, len_bytes, writable);
+    if (base != MAP_FAILED && !sw_fault_guard(base, len_bytes))
+        sw_debug("segment %u of slot %u is not guarded: there are too many", in->id, peer->slot);
     pthread_mutex_lock(&peer->lock);
     struct sw_peer_segment *segment = find_segment(peer, in->id);
     if (segment && segment->state != SW_SEGMENT_MAPPED) {
@@ -497,8 +500,10 @@ static void map_segment(struct sw_peer *peer, const struct sw_message *in, int f
         }
     }
     pthread_mutex_unlock(&peer->lock);
-    if (base != MAP_FAILED)
+    if (base != MAP_FAILED) {
+        sw_fault_unguard(base);
         munmap(base, len_bytes);
+    }
 }
 
 /* Nobody may be inside the mapping when it goes: the QPs of this peer forget what they derived from

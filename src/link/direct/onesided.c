@@ -4,6 +4,7 @@
 #include <sidewire/flush.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/execute.h"
 #include "device/mr_impl.h"
@@ -103,7 +104,7 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
         return SW_STEP_BLOCKED;
     if (is_write) {
         sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, 0);
-        return SW_STEP_DONE;
+        return sw_fault_hit(remote) ? sw_reach_lost(d) : SW_STEP_DONE;
     }
     struct sw_gather gather = sw_gather_of(qp, position);
     uint8_t *local[8];
@@ -118,6 +119,8 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
     }
     uint64_t before =
         sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, wqe->swap);
+    if (sw_fault_hit(remote))
+        return sw_reach_lost(d);
     for (int i = 0; i < 8; i++)
         sw_payload_copy(local[i], (uint8_t *)&before + i, 1);
     return SW_STEP_DONE;
@@ -139,6 +142,8 @@ static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
         sw_payload_copy(local, remote, wqe->len_bytes);
     else
         sw_copy_ordered(remote, local, wqe->len_bytes);
+    if (sw_fault_hit(remote))
+        return sw_reach_lost(d);
     d->budget_bytes -= wqe->len_bytes;
     wqe->done_bytes = wqe->len_bytes;
     return finish_write(qp, d, wqe);

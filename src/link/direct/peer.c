@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fds.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
@@ -168,10 +169,12 @@ uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_off
 
 void sw_peer_segment_free(struct sw_peer_segment *segment)
 {
-    if (segment->base)
-        munmap(segment->base, segment->len_bytes);
-    if (segment->former)
-        munmap(segment->former, segment->len_bytes);
+    uint8_t *const mapped[] = {segment->base, segment->former};
+    for (int i = 0; i < 2; i++)
+        if (mapped[i]) {
+            sw_fault_unguard(mapped[i]);
+            munmap(mapped[i], segment->len_bytes);
+        }
     free(segment);
 }
 

@@ -9,7 +9,9 @@
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/payload.h"
+#include "device/counters.h"
 #include "device/execute.h"
 #include "device/move_gate.h"
 #include "device/mr_impl.h"
@@ -179,6 +181,12 @@ enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, u
     return reach;
 }
 
+enum sw_step sw_reach_lost(struct sw_direct_qp *d)
+{
+    sw_counter_add(NULL, SW_PEER_MEMORY_LOST);
+    return sw_step_refused(d, SW_NAK_ACCESS);
+}
+
 /* How long memory of a region may be out of reach before that is an error. */
 #define FAULT_PATIENCE_NS (50 * SW_NS_PER_MS)
 
@@ -239,6 +247,8 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
         } else {
             sw_copy_ordered(piece.at, local, moved);
         }
+        if (piece.kind == PIECE_MAPPED && sw_fault_hit(piece.at))
+            return sw_reach_lost(d);
         *done += (uint32_t)moved;
         d->budget_bytes -= moved;
     }

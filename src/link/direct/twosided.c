@@ -3,6 +3,7 @@
  * unreachable buffer) by the target. */
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
@@ -141,6 +142,8 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
                 remote && here <= d->budget_bytes ? sw_gather_at(&gather, before, 0, &run) : NULL;
             if (local && run == here) {
                 sw_payload_copy(remote, local, here);
+                if (sw_fault_hit(remote))
+                    return sw_reach_lost(d);
                 d->budget_bytes -= here;
                 wqe->done_bytes += (uint32_t)here;
             } else {

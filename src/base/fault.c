@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/fault.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define RANGES_MAX 16384u
+
+/* Read by the handler, without a lock: the length goes last in and first out. */
+struct range {
+    _Atomic uintptr_t base;
+    _Atomic size_t len_bytes;
+    atomic_bool is_lost;
+};
+
+atomic_uint sw_fault_losses;
+
+static struct range ranges[RANGES_MAX];
+static atomic_uint range_end; /* behind the last one ever used */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sigaction before;
+
+static struct range *find_range(uintptr_t at)
+{
+    const uint32_t end = atomic_load(&range_end);
+    for (uint32_t i = 0; i < end; i++) {
+        const size_t len_bytes = atomic_load(&ranges[i].len_bytes);
+        const uintptr_t base = atomic_load(&ranges[i].base);
+        if (len_bytes && at - base < len_bytes)
+            return &ranges[i];
+    }
+    return NULL;
+}
+
+static bool replace(struct range *range)
+{
+    void *base = (void *)atomic_load(&range->base);
+    if (mmap(base, atomic_load(&range->len_bytes), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return false;
+    if (!atomic_exchange(&range->is_lost, true))
+        atomic_fetch_add(&sw_fault_losses, 1);
+    return true;
+}
+
+/* As if ours were not there. */
+static void pass_on(int signal_number, siginfo_t *info, void *context)
+{
+    if (before.sa_flags & SA_SIGINFO) {
+        before.sa_sigaction(signal_number, info, context);
+    } else if (before.sa_handler == SIG_DFL ||
+               (before.sa_handler == SIG_IGN && info->si_code > 0)) {
+        /* It happens again at once, and ends the process. */
+        const struct sigaction end = {.sa_handler = SIG_DFL};
+        sigaction(signal_number, &end, NULL);
+        if (info->si_code <= 0)
+            raise(signal_number);
+    } else if (before.sa_handler != SIG_IGN) {
+        before.sa_handler(signal_number);
+    }
+}
+
+static void on_fault(int signal_number, siginfo_t *info, void *context)
+{
+    const int error = errno;
+    struct range *range = info->si_code > 0 ? find_range((uintptr_t)info->si_addr) : NULL;
+    if (!range || !replace(range))
+        pass_on(signal_number, info, context);
+    errno = error;
+}
+
+static void install(void)
+{
+    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    ours.sa_sigaction = on_fault;
+    sigemptyset(&ours.sa_mask);
+    sigaction(SIGBUS, NULL, &before); /* known before ours may need it */
+    sigaction(SIGBUS, &ours, NULL);
+}
+
+bool sw_fault_guard(void *base, size_t len_bytes)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install);
+    pthread_mutex_lock(&lock);
+    uint32_t i = 0;
+    while (i < RANGES_MAX && atomic_load(&ranges[i].len_bytes))
+        i++;
+    if (i < RANGES_MAX) {
+        atomic_store(&ranges[i].base, (uintptr_t)base);
+        atomic_store(&ranges[i].is_lost, false);
+        atomic_store(&ranges[i].len_bytes, len_bytes);
+        if (i >= atomic_load(&range_end))
+            atomic_store(&range_end, i + 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return i < RANGES_MAX;
+}
+
+void sw_fault_unguard(const void *base)
+{
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < atomic_load(&range_end); i++)
+        if (atomic_load(&ranges[i].len_bytes) && atomic_load(&ranges[i].base) == (uintptr_t)base)
+            atomic_store(&ranges[i].len_bytes, 0);
+    pthread_mutex_unlock(&lock);
+}
+
+bool sw_fault_lost_at(const void *at)
+{
+    const struct range *range = find_range((uintptr_t)at);
+    return range && atomic_load(&range->is_lost);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Mappings of files that another process may make shorter: what is touched behind the new end
+ * raises SIGBUS. In a guarded range it does not end the process. The handler puts private memory in
+ * the place of the whole range, and the access goes on there, to nowhere; who has accessed asks
+ * afterwards whether that was so. What is not in a guarded range goes to the handler that was there
+ * before ours. A handler that the program sets later takes ours away, and a thread that blocks
+ * SIGBUS dies of it, as the kernel has it.
+ */
+#ifndef SW_BASE_FAULT_H
+#define SW_BASE_FAULT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* False: it cannot be guarded; there are too many. */
+bool sw_fault_guard(void *base, size_t len_bytes);
+/* Before it is unmapped. Of a range that is not guarded, nothing. */
+void sw_fault_unguard(const void *base);
+
+extern atomic_uint sw_fault_losses; /* ranges that were lost, ever */
+bool sw_fault_lost_at(const void *at);
+
+/* Whether an access at this address, which is over, may have gone to nowhere. */
+static inline bool sw_fault_hit(const void *at)
+{
+    return __builtin_expect(atomic_load_explicit(&sw_fault_losses, memory_order_relaxed) != 0, 0) &&
+           sw_fault_lost_at(at);
+}
+
+#endif
