@@ -42,6 +42,7 @@ struct scenario {
     int signal;                       /* what happens to the other one; 0: nothing */
     uint8_t timeout, retries;
     const char *faults; /* a script for this side: docs/faults.md */
+    bool slices;        /* it is stopped again and again */
 };
 
 /* ---- traffic ---- */
@@ -465,19 +466,20 @@ static void here_meets_strangers(struct side *side)
 }
 
 static const struct scenario scenarios[] = {
-    {"stop", here_goes_on, there_traffic, SIGSTOP, 14, 7, NULL},
-    {"stop_impatient", here_goes_on, there_answers, SIGSTOP, 8, 1, NULL},
-    {"stop_no_retries", here_goes_on, there_traffic, SIGSTOP, 1, 0, NULL},
-    {"stop_atomics", here_counts, there_counts, SIGSTOP, 8, 1, NULL},
-    {"kill", here_sees_death, there_traffic, SIGKILL, 20, 7, NULL},
-    {"kill_waiting", here_waits, there_waits, SIGKILL, 14, 7, NULL},
-    {"kill_unheard", here_waits, there_waits, SIGKILL, 14, 7, NULL}, /* nothing was sent */
-    {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL},
-    {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL},
-    {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL},
-    {"vanish", here_is_cut_off, there_vanishes, 0, 14, 1, NULL},
-    {"strangers", here_meets_strangers, there_is_called, SIGKILL, 20, 7, NULL},
-    {"cut", here_is_cut_off, there_traffic, 0, 14, 1, "cut at 1s for 1min\n"},
+    {"stop", here_goes_on, there_traffic, SIGSTOP, 14, 7, NULL, false},
+    {"stop_impatient", here_goes_on, there_answers, SIGSTOP, 8, 1, NULL, false},
+    {"stop_no_retries", here_goes_on, there_traffic, SIGSTOP, 1, 0, NULL, false},
+    {"stop_atomics", here_counts, there_counts, SIGSTOP, 8, 1, NULL, false},
+    {"starve", here_goes_on, there_traffic, SIGSTOP, 8, 0, NULL, true},
+    {"kill", here_sees_death, there_traffic, SIGKILL, 20, 7, NULL, false},
+    {"kill_waiting", here_waits, there_waits, SIGKILL, 14, 7, NULL, false},
+    {"kill_unheard", here_waits, there_waits, SIGKILL, 14, 7, NULL, false}, /* nothing was sent */
+    {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL, false},
+    {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL, false},
+    {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL, false},
+    {"vanish", here_is_cut_off, there_vanishes, 0, 14, 1, NULL, false},
+    {"strangers", here_meets_strangers, there_is_called, SIGKILL, 20, 7, NULL, false},
+    {"cut", here_is_cut_off, there_traffic, 0, 14, 1, "cut at 1s for 1min\n", false},
 };
 #define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
 
@@ -532,6 +534,18 @@ static void stop_for_long(pid_t pid)
     VU_EQ(kill(pid, SIGCONT), 0);
 }
 
+/* It gets a processor now and then, as among many others: for long enough to answer that it runs,
+ * and perhaps not for what it was asked before. */
+static void starve(pid_t pid)
+{
+    for (uint64_t end = vu_now_ms() + STOPPED_MS; vu_now_ms() < end;) {
+        VU_EQ(kill(pid, SIGSTOP), 0);
+        vu_sleep_ms(800);
+        VU_EQ(kill(pid, SIGCONT), 0);
+        vu_sleep_ms(10);
+    }
+}
+
 static void let_die(const struct scenario *scenario, pid_t pid, int here, int there)
 {
     const uint64_t now_ms = vu_now_ms();
@@ -560,7 +574,7 @@ static void run_scenario(int sock, void *arg)
     if (scenario->here != here_is_cut_off && vu_try_get(here, &word, 1, 20000) &&
         (!is_told || vu_try_get(there, &word, 1, 20000))) {
         if (scenario->signal == SIGSTOP) {
-            stop_for_long(other);
+            (scenario->slices ? starve : stop_for_long)(other);
             vu_try_put(here, &word, 1);
         } else {
             let_die(scenario, other, here, there);
