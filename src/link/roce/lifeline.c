@@ -217,7 +217,7 @@ static void hear(struct sw_lifeline *line, const struct sw_liveness_word *word, 
         sw_lifelines.owes |= is_up;
         break;
     case SW_LIVENESS_PONG:
-        sw_liveness_pong(&line->liveness, word->token);
+        sw_liveness_pong(&line->liveness, word->token, now_ns);
         break;
     case SW_LIVENESS_LEFT:
         if (is_up)
@@ -569,7 +569,8 @@ enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, uint64_t since_n
     const uint64_t now_ns = sw_clock_ns();
     if (line->is_buried)
         says = SW_LIFELINE_DEAD;
-    else if (line->bury_ns || (sw_liveness_is_excused(l, since_ns) && has_host(line, now_ns)))
+    else if (line->bury_ns ||
+             (sw_liveness_is_excused(l, since_ns, now_ns) && has_host(line, now_ns)))
         says = SW_LIFELINE_WAIT;
     const struct sw_liveness_word ping = {.kind = SW_LIVENESS_PING, .token = now_ns};
     if (sw_liveness_ping(l, now_ns) && !sw_lifeline_say(line, &ping))

@@ -6,11 +6,13 @@
 #define ASK_NS (100 * SW_NS_PER_MS) /* until it is asked again: doubled each time */
 #define ASKS_MAX 8u
 #define HOPES_MAX 5u               /* of who may be no Sidewire process */
+#define MEET_NS (2 * SW_NS_PER_S)  /* for a first connection */
 #define CALL_NS (5 * SW_NS_PER_S)  /* for a connection and the proof */
 #define CHECK_NS (3 * SW_NS_PER_S) /* allows for one lost SYN */
 /* A process that dies closes its sockets one after the other, and may listen a little longer. */
 #define AGAIN_NS (20 * SW_NS_PER_MS)
 #define CHECKS_MAX 20u
+#define LATE_NS (50 * SW_NS_PER_MS)   /* and some round trips: who answers so late hardly runs */
 #define TAKEN_NS (300 * SW_NS_PER_MS) /* a connection that stands so long was to a live one */
 #define REST_NS SW_NS_PER_S           /* after a failure: doubled each time */
 #define RESTS_MAX 6u
@@ -49,6 +51,7 @@ static enum sw_liveness_step stand(struct sw_liveness *l)
 {
     l->tries = 0;
     l->answered_ns = 0;
+    l->has_stood = true;
     return enter(l, SW_LIVENESS_UP, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
 }
 
@@ -165,7 +168,10 @@ static enum sw_liveness_step take_checking(struct sw_liveness *l, enum sw_livene
 enum sw_liveness_step sw_liveness_take(struct sw_liveness *l, enum sw_liveness_event event,
                                        uint64_t now_ns)
 {
-    l->is_met |= event == SW_LIVENESS_MET;
+    if (event == SW_LIVENESS_MET && !l->is_met) {
+        l->is_met = true;
+        l->met_ns = now_ns;
+    }
     switch (l->state) {
     case SW_LIVENESS_IDLE:
         return take_idle(l, event, now_ns);
@@ -183,10 +189,12 @@ enum sw_liveness_step sw_liveness_take(struct sw_liveness *l, enum sw_liveness_e
     return SW_LIVENESS_NOTHING;
 }
 
-bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns)
+bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns, uint64_t now_ns)
 {
+    if (l->state == SW_LIVENESS_UP)
+        return l->answered_ns < since_ns;
     return l->state == SW_LIVENESS_CHECKING ||
-           (l->state == SW_LIVENESS_UP && l->answered_ns < since_ns);
+           (l->is_met && !l->has_stood && now_ns < l->met_ns + MEET_NS);
 }
 
 bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns)
@@ -197,10 +205,15 @@ bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns)
     return true;
 }
 
-void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns)
+void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns, uint64_t now_ns)
 {
+    enum { ROUNDS = 4 };
     if (l->state != SW_LIVENESS_UP || !pinged_ns || l->pinged_ns != pinged_ns)
         return;
-    l->answered_ns = pinged_ns;
+    const uint64_t took_ns = now_ns - pinged_ns;
+    if (!l->prompt_ns || took_ns < l->prompt_ns)
+        l->prompt_ns = took_ns ? took_ns : 1;
+    if (took_ns <= ROUNDS * l->prompt_ns + LATE_NS)
+        l->answered_ns = pinged_ns;
     l->pinged_ns = 0;
 }

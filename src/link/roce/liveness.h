@@ -58,22 +58,26 @@ struct sw_liveness {
     enum sw_liveness_state state;
     bool calls;
     bool is_met;
+    bool has_stood; /* there was a connection once */
+    uint64_t met_ns;
     bool has_hoped; /* it was tried once, whoever that is */
     bool pauses;    /* CHECKING: until it is looked again */
     uint32_t tries; /* in vain: of asking, or of calling */
     uint64_t due_ns;
     uint64_t pinged_ns;   /* when the ping was sent that is not answered yet; 0: there is none */
-    uint64_t answered_ns; /* when the latest ping was sent that was answered */
+    uint64_t answered_ns; /* when the latest ping was sent that was answered promptly */
+    uint64_t prompt_ns;   /* the shortest time that one took; 0: none yet */
 };
 
 void sw_liveness_init(struct sw_liveness *l, bool calls);
 enum sw_liveness_step sw_liveness_take(struct sw_liveness *l, enum sw_liveness_event event,
                                        uint64_t now_ns);
 
-/* Whether what was sent at `since_ns` need not have been seen yet by a process that lives. */
-bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns);
+/* Whether what was sent at `since_ns` need not have been seen yet by a process that lives. For a
+ * while after the two have met it is so, too: who gets no processor connects late. */
+bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns, uint64_t now_ns);
 /* Whether to ping now; and an answer to what was sent then. */
 bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns);
-void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns);
+void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns, uint64_t now_ns);
 
 #endif
