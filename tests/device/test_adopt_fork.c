@@ -655,11 +655,6 @@ static void room__least_of_all_limits(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(fork__without_descriptors),
-    cmocka_unit_test(fork__in_a_chroot),
-    cmocka_unit_test(fork__raw_clone_does_not_share),
-    cmocka_unit_test(fork__in_a_cgroup_with_a_limit),
-    cmocka_unit_test(room__least_of_all_limits),
     cmocka_unit_test(fork__child_and_parent_diverge),
     cmocka_unit_test(fork__child_starts_anew),
     cmocka_unit_test(fork__parents_memory_joins_its_mapping_again),
@@ -671,6 +666,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(fork__while_another_thread_adopts),
     cmocka_unit_test(fork__that_fails_changes_nothing),
     cmocka_unit_test(spawn__memory_stays_adopted),
+    cmocka_unit_test(fork__without_descriptors),
+    cmocka_unit_test(fork__in_a_chroot),
+    cmocka_unit_test(fork__raw_clone_does_not_share),
+    cmocka_unit_test(fork__in_a_cgroup_with_a_limit),
+    cmocka_unit_test(room__least_of_all_limits),
 };
 
 static int all_as_nobody(void *arg)
