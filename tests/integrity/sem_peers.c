@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -400,6 +401,7 @@ static pid_t stopped_neighbour(void)
     VU_EQ(pipe(told), 0);
     pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* or a failed case stands in the way of the others */
         struct vu_dev dev;
         struct vu_ep ep;
         vu_dev_open(&dev);
