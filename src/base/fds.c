@@ -19,6 +19,17 @@ static struct identity {
     ino_t ino;
 } identities[SW_FDS_MAX];
 
+static int close_number(int fd)
+{
+#ifdef __SANITIZE_THREAD__ /* follows descriptors by libc's calls, and would see races in reuse */
+#undef close
+    int close(int number);
+    return close(fd);
+#else
+    return (int)syscall(SYS_close, fd);
+#endif
+}
+
 static bool identify(int fd, struct identity *out)
 {
     struct stat st;
@@ -41,7 +52,7 @@ static int move_high(int fd)
     int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)lowest);
     if (high < 0)
         return fd;
-    syscall(SYS_close, fd);
+    close_number(fd);
     return high;
 }
 
@@ -93,5 +104,5 @@ int sw_fd_close(int fd)
             return -1;
         }
     }
-    return (int)syscall(SYS_close, fd);
+    return close_number(fd);
 }

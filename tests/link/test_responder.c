@@ -496,8 +496,8 @@ static void sw_responder_run__send_pieces_that_do_not_fit(void **state)
     record->len_bytes = 10;
     record->total_bytes = 10;
     assert_true(rig_serve(rig, record));
-    assert_int_equal(rig_wc(rig).status, IBV_WC_LOC_PROT_ERR);
-    rig_is_answered(rig, SW_NAK_OPERATIONAL);
+    assert_int_equal(rig_wc(rig).status, IBV_WC_LOC_LEN_ERR);
+    rig_is_answered(rig, SW_NAK_INVALID);
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
 }
 
