@@ -15,9 +15,9 @@
 
 static atomic_bool own[SW_FDS_MAX];
 static struct identity {
-    dev_t dev;
-    ino_t ino;
-} identities[SW_FDS_MAX];
+    _Atomic dev_t dev;
+    _Atomic ino_t ino;
+} identities[SW_FDS_MAX]; /* a number may pass from thread to thread: whoever has it reads */
 
 static int close_number(int fd)
 {
@@ -35,8 +35,17 @@ static bool identify(int fd, struct identity *out)
     struct stat st;
     if (fstat(fd, &st))
         return false;
-    *out = (struct identity){st.st_dev, st.st_ino};
+    atomic_store_explicit(&out->dev, st.st_dev, memory_order_relaxed);
+    atomic_store_explicit(&out->ino, st.st_ino, memory_order_relaxed);
     return true;
+}
+
+static bool is_same(const struct identity *a, const struct identity *b)
+{
+    return atomic_load_explicit(&a->dev, memory_order_relaxed) ==
+               atomic_load_explicit(&b->dev, memory_order_relaxed) &&
+           atomic_load_explicit(&a->ino, memory_order_relaxed) ==
+               atomic_load_explicit(&b->ino, memory_order_relaxed);
 }
 
 /* Another number for it, or the same. */
@@ -78,8 +87,7 @@ bool sw_fd_is_intact(int fd)
     struct identity now;
     if (fd < 0 || fd >= SW_FDS_MAX)
         return fd >= 0;
-    return sw_fd_is_own(fd) && identify(fd, &now) && now.dev == identities[fd].dev &&
-           now.ino == identities[fd].ino;
+    return sw_fd_is_own(fd) && identify(fd, &now) && is_same(&now, &identities[fd]);
 }
 
 bool sw_fd_is_anonymous(int fd)
