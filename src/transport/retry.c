@@ -6,6 +6,8 @@
 #define MIN_AGE (5000 * MS)   /* after which the shortest round trip is found anew */
 #define PROBE_MIN (MS / 5)
 #define EXCUSED_MAX (500 * MS) /* who does not run is asked again no more often than needed */
+#define KNOWN_MAX (10 * MS)    /* who lives is not flooded, however short `timeout` is */
+#define PAUSE_MAX (200 * MS)   /* of who runs: between an answer about it and one to a request */
 enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2 };
 
 void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
@@ -42,8 +44,9 @@ uint64_t sw_retry_timer_ns(const struct sw_retry *t)
         timer = t->floor_ns;
     timer <<= t->backoff < BACKOFF_MAX ? t->backoff : BACKOFF_MAX;
     uint64_t most = t->timeout_ns;
-    if (t->is_excused && most < EXCUSED_MAX)
-        most = most ? EXCUSED_MAX : 0;
+    const uint64_t known = t->peer == SW_RETRY_PEER_WAITS ? EXCUSED_MAX : KNOWN_MAX;
+    if (t->peer != SW_RETRY_PEER_UNKNOWN && most && most < known)
+        most = known;
     return most && timer > most ? most : timer;
 }
 
@@ -59,9 +62,12 @@ bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
 {
     uint64_t patience_ns = t->timeout_ns * PATIENCE * (t->retry_cnt + 1ull);
     uint64_t waited_ns = now_ns - t->started_ns, most_ns = 2 * sw_retry_timer_ns(t);
-    if (!t->is_excused)
+    if (t->peer == SW_RETRY_PEER_RUNS && patience_ns < PAUSE_MAX)
+        patience_ns = PAUSE_MAX;
+    if (t->peer != SW_RETRY_PEER_WAITS)
         t->silent_ns += waited_ns < most_ns ? waited_ns : most_ns;
-    if (t->timeout_ns && t->silent_ns >= patience_ns)
+    const bool may_give_up = t->timeout_ns && t->peer != SW_RETRY_PEER_MET;
+    if (may_give_up && t->silent_ns >= patience_ns)
         return false;
     t->backoff++;
     t->started_ns = now_ns;

@@ -6,8 +6,8 @@
  * twice `timeout` has passed `retry_cnt` + 1 times without a sign of life: a peer in software may
  * have to wait for a processor. Nor does time count in which nobody was there to look: of a timer
  * that is found to have run out long ago, no more than twice its time. Nor does that of a peer who
- * is known to live and not to have run since (`is_excused`): it may be stopped for as long as it
- * is.
+ * is known to live and not to have run since (SW_RETRY_PEER_WAITS): it may be stopped for as long
+ * as it is.
  */
 #ifndef SW_TRANSPORT_RETRY_H
 #define SW_TRANSPORT_RETRY_H
@@ -16,6 +16,14 @@
 #include <stdint.h>
 
 #define SW_RETRY_NEVER UINT64_MAX
+
+/* What is known of the peer's process beside its packets. */
+enum sw_retry_peer {
+    SW_RETRY_PEER_UNKNOWN,
+    SW_RETRY_PEER_MET,   /* only just: silence counts, but nothing is given up for now */
+    SW_RETRY_PEER_WAITS, /* for a processor: silence does not count */
+    SW_RETRY_PEER_RUNS   /* silence counts, but a little of it may be no more than a pause */
+};
 
 struct sw_retry {
     uint64_t timeout_ns; /* 0: for ever */
@@ -32,8 +40,8 @@ struct sw_retry {
     uint8_t rnr_retry; /* 7: for ever */
     uint8_t rnr_count; /* RNR NAKs without progress */
     bool running;
-    bool is_excused; /* silence does not count now */
-    bool probed;     /* the tail has been asked for since the last progress */
+    enum sw_retry_peer peer;
+    bool probed; /* the tail has been asked for since the last progress */
 };
 
 /* The floor is the caller's to set. */

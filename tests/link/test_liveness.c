@@ -104,7 +104,7 @@ static void connection__that_cannot_be_had_is_tried_again(void **state)
         take(SW_LIVENESS_TOLD);
         assert_int_equal(take(failures[i]), SW_LIVENESS_HANG_UP);
         assert_int_equal(l.state, SW_LIVENESS_IDLE); /* not dead: it never was there */
-        assert_false(sw_liveness_is_excused(&l, now_ns, now_ns + 2 * S));
+        assert_false(sw_liveness_is_excused(&l, now_ns));
         assert_int_equal(wait_for(70 * S), SW_LIVENESS_ASK);
     }
 }
@@ -115,12 +115,12 @@ static void death__is_an_end_and_nobody_listening(void **state)
     for (int calls = 0; calls < 2; calls++) {
         stand(calls);
         assert_int_equal(take(SW_LIVENESS_ENDED), SW_LIVENESS_CALL);
-        assert_true(sw_liveness_is_excused(&l, now_ns, now_ns));
+        assert_true(sw_liveness_is_excused(&l, now_ns));
         assert_int_equal(take(SW_LIVENESS_REFUSED), SW_LIVENESS_BURY);
         for (int event = SW_LIVENESS_JOINED; event <= SW_LIVENESS_TIME; event++)
             assert_int_equal(take((enum sw_liveness_event)event), SW_LIVENESS_NOTHING);
         assert_int_equal(l.state, SW_LIVENESS_DEAD);
-        assert_false(sw_liveness_is_excused(&l, now_ns, now_ns));
+        assert_false(sw_liveness_is_excused(&l, now_ns));
     }
 }
 
@@ -162,7 +162,7 @@ static void silence__of_a_host_ends_patience(void **state)
     assert_int_equal(take(SW_LIVENESS_LOST), SW_LIVENESS_CALL);
     assert_int_equal(wait_for(5 * S), SW_LIVENESS_HANG_UP);
     assert_int_equal(l.state, SW_LIVENESS_IDLE);
-    assert_false(sw_liveness_is_excused(&l, now_ns, now_ns));
+    assert_false(sw_liveness_is_excused(&l, now_ns));
     assert_int_equal(wait_for(70 * S), SW_LIVENESS_ASK);
 }
 
@@ -196,18 +196,18 @@ static void excuse__ends_with_an_answer_to_a_later_question(void **state)
     (void)state;
     stand(true);
     const uint64_t sent_ns = now_ns;
-    assert_true(sw_liveness_is_excused(&l, sent_ns, now_ns));
+    assert_true(sw_liveness_is_excused(&l, sent_ns));
     now_ns += 10 * MS;
     assert_true(sw_liveness_ping(&l, now_ns));
     assert_false(sw_liveness_ping(&l, now_ns + 1)); /* one at a time */
     sw_liveness_pong(&l, now_ns + 1, now_ns);       /* to something else */
-    assert_true(sw_liveness_is_excused(&l, sent_ns, now_ns));
+    assert_true(sw_liveness_is_excused(&l, sent_ns));
     sw_liveness_pong(&l, now_ns, now_ns);
-    assert_false(sw_liveness_is_excused(&l, sent_ns, now_ns)); /* it ran and did not answer */
-    assert_true(sw_liveness_is_excused(&l, now_ns + 1, now_ns));
+    assert_false(sw_liveness_is_excused(&l, sent_ns)); /* it ran and did not answer */
+    assert_true(sw_liveness_is_excused(&l, now_ns + 1));
     assert_true(sw_liveness_ping(&l, now_ns + MS));
     sw_liveness_pong(&l, 0, now_ns);
-    assert_true(sw_liveness_is_excused(&l, now_ns + 1, now_ns));
+    assert_true(sw_liveness_is_excused(&l, now_ns + 1));
 }
 
 static void excuse__needs_a_connection(void **state)
@@ -215,9 +215,9 @@ static void excuse__needs_a_connection(void **state)
     (void)state;
     begin(true);
     take(SW_LIVENESS_JOINED);
-    assert_false(sw_liveness_is_excused(&l, now_ns, now_ns));
+    assert_false(sw_liveness_is_excused(&l, now_ns));
     take(SW_LIVENESS_TOLD);
-    assert_false(sw_liveness_is_excused(&l, now_ns, now_ns));
+    assert_false(sw_liveness_is_excused(&l, now_ns));
     assert_false(sw_liveness_ping(&l, now_ns));
 }
 
@@ -232,30 +232,32 @@ static void excuse__does_not_end_with_a_late_answer(void **state)
         assert_true(sw_liveness_ping(&l, pinged_ns));
         now_ns += i == 1 ? 500 * MS : MS;
         sw_liveness_pong(&l, pinged_ns, now_ns);
-        assert_int_equal(sw_liveness_is_excused(&l, pinged_ns, now_ns), i == 1);
+        assert_int_equal(sw_liveness_is_excused(&l, pinged_ns), i == 1);
     }
-    assert_false(sw_liveness_is_excused(&l, sent_ns, now_ns));
+    assert_false(sw_liveness_is_excused(&l, sent_ns));
 }
 
 /* Who has no processor answers questions late, too. */
-static void excuse__lasts_for_a_while_before_the_first_connection(void **state)
+static void meeting__lasts_for_a_while_before_the_first_connection(void **state)
 {
     (void)state;
     for (int calls = 0; calls < 2; calls++) {
         begin(calls);
+        assert_false(sw_liveness_is_meeting(&l, now_ns));
         take(SW_LIVENESS_MET);
-        assert_true(sw_liveness_is_excused(&l, now_ns, now_ns));
-        now_ns += S;
+        assert_true(sw_liveness_is_meeting(&l, now_ns));
+        assert_false(sw_liveness_is_excused(&l, now_ns)); /* it may be dead already */
+        now_ns += S / 2;
         take(SW_LIVENESS_MET);
-        assert_true(sw_liveness_is_excused(&l, now_ns, now_ns));
-        now_ns += S;
-        assert_false(sw_liveness_is_excused(&l, now_ns, now_ns));
+        assert_true(sw_liveness_is_meeting(&l, now_ns));
+        now_ns += S / 2;
+        assert_false(sw_liveness_is_meeting(&l, now_ns));
         begin(calls);
         take(SW_LIVENESS_MET);
         take(SW_LIVENESS_TOLD);
         take(SW_LIVENESS_PROVEN);
         take(SW_LIVENESS_FAREWELL);
-        assert_false(sw_liveness_is_excused(&l, now_ns, now_ns)); /* but not after it */
+        assert_false(sw_liveness_is_meeting(&l, now_ns)); /* but not after it */
     }
 }
 
@@ -336,7 +338,7 @@ int main(void)
         cmocka_unit_test(excuse__ends_with_an_answer_to_a_later_question),
         cmocka_unit_test(excuse__needs_a_connection),
         cmocka_unit_test(excuse__does_not_end_with_a_late_answer),
-        cmocka_unit_test(excuse__lasts_for_a_while_before_the_first_connection),
+        cmocka_unit_test(meeting__lasts_for_a_while_before_the_first_connection),
         cmocka_unit_test(mad__says_what_was_meant),
         cmocka_unit_test(word__says_what_was_meant),
     };

@@ -24,7 +24,7 @@ static void retry__silence_that_is_excused_does_not_count(void **state)
     rig_start(&rig, &config, NULL);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     const uint64_t begun_ns = rig.now_ns;
-    rig.r.retry.is_excused = true;
+    rig.r.retry.peer = SW_RETRY_PEER_WAITS;
     uint32_t sent = rig_drain(&rig);
     while (rig.now_ns < begun_ns + 10000 * MS) {
         rig_tick(&rig);
@@ -32,7 +32,7 @@ static void retry__silence_that_is_excused_does_not_count(void **state)
         sent += rig_drain(&rig);
     }
     assert_true(sent >= 20 && sent < 40); /* twice a second */
-    rig.r.retry.is_excused = false;
+    rig.r.retry.peer = SW_RETRY_PEER_UNKNOWN;
     for (int i = 0; i < 4 && rig.progress.failure == SW_FAILURE_NONE; i++) {
         rig_tick(&rig);
         rig_drain(&rig);
@@ -40,10 +40,52 @@ static void retry__silence_that_is_excused_does_not_count(void **state)
     rig_failed(&rig, SW_FAILURE_RETRY, 0);
 }
 
+/* How long a request without retries is asked for, and how often. */
+static uint64_t patience(enum sw_retry_peer peer, uint64_t most_ns, uint32_t *sent)
+{
+    struct sw_requester_config config = rig_requester_config();
+    config.timeout = 1;
+    config.retry_cnt = 0;
+    rig_start(&rig, &config, NULL);
+    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
+    const uint64_t begun_ns = rig.now_ns;
+    *sent = rig_drain(&rig);
+    while (rig.progress.failure == SW_FAILURE_NONE && rig.now_ns < begun_ns + most_ns) {
+        rig.r.retry.peer = peer;
+        rig_tick(&rig);
+        *sent += rig_drain(&rig);
+    }
+    return rig.now_ns - begun_ns;
+}
+
+static void retry__who_runs_may_pause(void **state)
+{
+    (void)state;
+    uint32_t sent;
+    assert_true(patience(SW_RETRY_PEER_UNKNOWN, 1000 * MS, &sent) < MS);
+    const uint64_t patience_ns = patience(SW_RETRY_PEER_RUNS, 1000 * MS, &sent);
+    assert_true(patience_ns >= 200 * MS && patience_ns < 400 * MS);
+    assert_true(sent < 50);
+}
+
+/* It may be starved, and be known to live soon. */
+static void retry__who_was_met_just_now_is_not_given_up(void **state)
+{
+    (void)state;
+    uint32_t sent;
+    assert_true(patience(SW_RETRY_PEER_MET, 1000 * MS, &sent) >= 1000 * MS);
+    assert_true(sent < 200);
+    rig.r.retry.peer = SW_RETRY_PEER_UNKNOWN; /* its silence has counted */
+    rig_tick(&rig);
+    rig_failed(&rig, SW_FAILURE_RETRY, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(retry__silence_that_is_excused_does_not_count),
+        cmocka_unit_test(retry__who_runs_may_pause),
+        cmocka_unit_test(retry__who_was_met_just_now_is_not_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

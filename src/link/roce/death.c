@@ -48,14 +48,30 @@ void sw_roce_note_departure(const struct sw_lifeline_departure *departure)
     sw_lock_release(&qp->lock);
 }
 
+static enum sw_retry_peer peer_of(enum sw_lifeline_says says)
+{
+    switch (says) {
+    case SW_LIFELINE_MEETS:
+        return SW_RETRY_PEER_MET;
+    case SW_LIFELINE_RUNS:
+        return SW_RETRY_PEER_RUNS;
+    case SW_LIFELINE_WAIT:
+        return SW_RETRY_PEER_WAITS;
+    case SW_LIFELINE_NOTHING:
+    case SW_LIFELINE_DEAD:
+        break;
+    }
+    return SW_RETRY_PEER_UNKNOWN;
+}
+
 enum sw_roce_life sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
 {
     struct sw_retry *retry = &r->requester.retry;
     if (!r->line || now_ns < sw_retry_due_ns(retry))
         return SW_ROCE_ALIVE;
     const enum sw_lifeline_says says = sw_lifeline_ask(r->line, retry->started_ns);
-    retry->is_excused = says == SW_LIFELINE_WAIT;
-    if (retry->is_excused)
+    retry->peer = peer_of(says);
+    if (says == SW_LIFELINE_WAIT)
         sw_counter_add(r->qp->ctx->netdev, SW_TIMEOUTS_EXCUSED);
     if (says != SW_LIFELINE_DEAD || r->qp->sq.head == r->qp->sq.tail)
         return SW_ROCE_ALIVE;

@@ -569,9 +569,12 @@ enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, uint64_t since_n
     const uint64_t now_ns = sw_clock_ns();
     if (line->is_buried)
         says = SW_LIFELINE_DEAD;
-    else if (line->bury_ns ||
-             (sw_liveness_is_excused(l, since_ns, now_ns) && has_host(line, now_ns)))
+    else if (line->bury_ns || (sw_liveness_is_excused(l, since_ns) && has_host(line, now_ns)))
         says = SW_LIFELINE_WAIT;
+    else if (sw_liveness_is_meeting(l, now_ns))
+        says = SW_LIFELINE_MEETS;
+    else if (l->state == SW_LIVENESS_UP && has_host(line, now_ns))
+        says = SW_LIFELINE_RUNS;
     const struct sw_liveness_word ping = {.kind = SW_LIVENESS_PING, .token = now_ns};
     if (sw_liveness_ping(l, now_ns) && !sw_lifeline_say(line, &ping))
         l->pinged_ns = 0;

@@ -34,6 +34,8 @@ void sw_lifeline_meet(struct sw_lifeline *line);
 
 enum sw_lifeline_says {
     SW_LIFELINE_NOTHING, /* time counts */
+    SW_LIFELINE_MEETS,   /* it does, but there may be a line soon */
+    SW_LIFELINE_RUNS,    /* it does: the process has run since */
     SW_LIFELINE_WAIT,    /* it has not run since, or what it sent last may come: time does not */
     SW_LIFELINE_DEAD,
 };

@@ -6,7 +6,7 @@
 #define ASK_NS (100 * SW_NS_PER_MS) /* until it is asked again: doubled each time */
 #define ASKS_MAX 8u
 #define HOPES_MAX 5u               /* of who may be no Sidewire process */
-#define MEET_NS (2 * SW_NS_PER_S)  /* for a first connection */
+#define MEET_NS SW_NS_PER_S        /* for a first connection */
 #define CALL_NS (5 * SW_NS_PER_S)  /* for a connection and the proof */
 #define CHECK_NS (3 * SW_NS_PER_S) /* allows for one lost SYN */
 /* A process that dies closes its sockets one after the other, and may listen a little longer. */
@@ -189,12 +189,16 @@ enum sw_liveness_step sw_liveness_take(struct sw_liveness *l, enum sw_liveness_e
     return SW_LIVENESS_NOTHING;
 }
 
-bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns, uint64_t now_ns)
+bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns)
 {
     if (l->state == SW_LIVENESS_UP)
         return l->answered_ns < since_ns;
-    return l->state == SW_LIVENESS_CHECKING ||
-           (l->is_met && !l->has_stood && now_ns < l->met_ns + MEET_NS);
+    return l->state == SW_LIVENESS_CHECKING;
+}
+
+bool sw_liveness_is_meeting(const struct sw_liveness *l, uint64_t now_ns)
+{
+    return l->is_met && !l->has_stood && now_ns < l->met_ns + MEET_NS;
 }
 
 bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns)

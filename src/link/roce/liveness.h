@@ -73,9 +73,11 @@ void sw_liveness_init(struct sw_liveness *l, bool calls);
 enum sw_liveness_step sw_liveness_take(struct sw_liveness *l, enum sw_liveness_event event,
                                        uint64_t now_ns);
 
-/* Whether what was sent at `since_ns` need not have been seen yet by a process that lives. For a
- * while after the two have met it is so, too: who gets no processor connects late. */
-bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns, uint64_t now_ns);
+/* Whether what was sent at `since_ns` need not have been seen yet by a process that lives. */
+bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns);
+/* Whether the two have met just now, and the connection may still come about: who gets no
+ * processor connects late, and who has died already never does. */
+bool sw_liveness_is_meeting(const struct sw_liveness *l, uint64_t now_ns);
 /* Whether to ping now; and an answer to what was sent then. */
 bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns);
 void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns, uint64_t now_ns);
