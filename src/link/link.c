@@ -59,13 +59,16 @@ static void fork_child(void)
     sw_engine_close();
 }
 
-/* Whether the peer is on another host. One of another user on this host would be out of reach by
- * either link: users cannot share the UDP port. */
+/* Whether the peer is on another host, or in another container of this one, which is to be reached
+ * as if it were. One of another user would be out of reach by either link: users cannot share the
+ * UDP port. */
 static bool is_far(const struct sw_qp *qp)
 {
     if (mode != LINK_AUTO)
         return mode == LINK_ROCE;
-    return sw_direct.off || !sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid);
+    if (sw_direct.off || !sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid))
+        return true;
+    return sw_peer_is_refused(sw_qpn_slot(qp->dest_qpn)) && sw_roce_open(false) == 0;
 }
 
 /* A UD queue pair may get datagrams from anywhere. The loopback's come from here. */

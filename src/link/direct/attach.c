@@ -337,6 +337,8 @@ void sw_attach_end_proof(struct sw_peer *peer)
 static bool prove_peer(struct sw_peer *peer)
 {
     int rc = sw_proof_step(peer->proof, peer->socket);
+    if (rc == -EACCES)
+        atomic_store(&peer->is_refused, true);
     const struct sw_message out = {.type = SW_MESSAGE_ATTACH,
                                    .version = SW_PUB_VERSION,
                                    .nonce = sw_nic.nonce,

@@ -74,6 +74,7 @@ struct sw_peer {
     int doorbell;
     struct sw_proof *proof; /* under way; or NULL */
     pid_t pid;
+    atomic_bool is_refused; /* it, or we, may not look into the other */
     bool can_map;
     atomic_bool can_cma;
     const struct sw_pub *pub;
@@ -260,6 +261,9 @@ uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_off
 void sw_peer_segment_free(struct sw_peer_segment *segment);
 /* True if it may be freed: gone or never reached, and no QP refers to it; direct.lock held. The
  * engine does it. */
+/* Whether the process of a slot and this one may not have each other's memory (proof.h). If the two
+ * have not met yet this waits until they have, 50 ms at most. */
+bool sw_peer_is_refused(uint32_t slot);
 bool sw_peer_unused(const struct sw_peer *peer);
 void sw_peer_free(struct sw_peer *peer);
 

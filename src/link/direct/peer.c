@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,6 +13,9 @@
 #include "device/nic.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
+
+#define JUDGED_NS (50 * SW_NS_PER_MS) /* a process that runs has answered long before */
+#define JUDGED_LOOK_NS 20000
 
 static void init_self(struct sw_peer *peer)
 {
@@ -63,6 +67,26 @@ void sw_peer_put(struct sw_peer *peer)
     bool attached = state == SW_PEER_CONNECTING || state == SW_PEER_READY;
     if (atomic_fetch_sub(&peer->refs, 1) == 1 && !attached)
         sw_engine_kick(); /* it frees peers that nobody wants */
+}
+
+static bool is_judged(struct sw_peer *peer)
+{
+    const int state = atomic_load(&peer->state);
+    return atomic_load(&peer->is_refused) || state == SW_PEER_READY || state == SW_PEER_DEAD ||
+           (state == SW_PEER_IDLE && atomic_load(&peer->retry_at_ns));
+}
+
+bool sw_peer_is_refused(uint32_t slot)
+{
+    const struct timespec pause = {.tv_nsec = JUDGED_LOOK_NS};
+    struct sw_peer *peer = slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
+    if (!peer)
+        return false;
+    for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS; !is_judged(peer) && sw_clock_ns() < end_ns;)
+        nanosleep(&pause, NULL);
+    const bool refused = atomic_load(&peer->is_refused);
+    sw_peer_put(peer);
+    return refused;
 }
 
 bool sw_peer_unused(const struct sw_peer *peer)
