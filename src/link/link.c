@@ -41,6 +41,7 @@ static int start(void)
     if (rc)
         return rc;
     read_mode();
+    sw_direct.has_packets = mode == LINK_AUTO;
     sw_roce_start();
     rc = sw_direct_start();
     if (!rc)

@@ -147,6 +147,7 @@ void sw_attach_meet(int fd)
         free(newcomer);
         return;
     }
+    newcomer->proof.is_spare = sw_direct.has_packets;
     newcomer->fd = fd;
     newcomer->next = newcomers;
     newcomers = newcomer;
@@ -318,6 +319,7 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
         peer->retry_at_ns = now_ns + CONNECT_RETRY_NS;
         return;
     }
+    proof->is_spare = sw_direct.has_packets;
     peer->pid = proof->pid;
     peer->proof = proof;
     peer->socket = fd;

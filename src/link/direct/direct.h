@@ -219,6 +219,7 @@ struct sw_direct {
     struct sw_lock list_lock;
     struct sw_direct_modes modes;
     bool off;
+    bool has_packets; /* for reliable connections that it refuses */
     struct sw_peer *peers;
     struct sw_inbox *inboxes;
     int listener;

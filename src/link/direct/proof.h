@@ -30,6 +30,7 @@ struct sw_proof { /* does not move meanwhile: the other side reads the nonce */
     ino_t ino;
     pid_t pid;      /* of the other end */
     bool looked_in; /* we could open their file; they have it back */
+    bool is_spare;  /* without it packets serve: a refusal is no trouble. Set after begin(). */
 };
 
 /* Begins it on a connected SEQPACKET socket: the other end must be of this user. 0, or a negative

@@ -374,7 +374,8 @@ static void find_another_way(struct sw_roce_qp *r, uint64_t now_ns)
     if (r->qp->type == IBV_QPT_UC)
         return;
     /* A peer that does not run answers on no way. */
-    const bool timed_out = r->ring && q->counts.timeouts != r->way.timeouts && q->retry.peer != SW_RETRY_PEER_WAITS;
+    const bool timed_out =
+        r->ring && q->counts.timeouts != r->way.timeouts && q->retry.peer != SW_RETRY_PEER_WAITS;
     r->way.timeouts = q->counts.timeouts;
     if (!(timed_out && q->retry.backoff > 1) && !is_unheard(r, now_ns))
         return;
