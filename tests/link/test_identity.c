@@ -170,6 +170,19 @@ static void identify__answers_from_another_port_when_they_are_missed(void **stat
     is_known_by(OTHER_PORT, life(LIFE));
 }
 
+/* The last answer of a peer that ends is not said twice. */
+static void identify__the_only_answer_from_another_port(void **state)
+{
+    (void)state;
+    start(IBV_QPT_RC, 4);
+    meet(life(LIFE));
+    now_ns += 100ull * MS;
+    assert_false(is_believed(ACK, OWN_PSN, OTHER_PORT, life(LIFE))); /* nothing has timed out */
+    r.requester.retry.backoff = 2;
+    assert_false(is_believed(ACK, OWN_PSN + 4, OTHER_PORT, life(LIFE)));
+    assert_true(is_believed(ACK, OWN_PSN + 3, OTHER_PORT, life(LIFE)));
+}
+
 /* Others have no mark, and may answer from another port than they ask from. */
 static void identify__a_plain_peer(void **state)
 {
@@ -248,6 +261,7 @@ int main(void)
         cmocka_unit_test(identify__a_newer_life_by_the_expected_psn),
         cmocka_unit_test(identify__a_peer_that_tries_another_port),
         cmocka_unit_test(identify__answers_from_another_port_when_they_are_missed),
+        cmocka_unit_test(identify__the_only_answer_from_another_port),
         cmocka_unit_test(identify__a_plain_peer),
         cmocka_unit_test(identify__a_sidewire_peer_always_says_so),
         cmocka_unit_test(identify__over_uc),

@@ -9,7 +9,8 @@
  *
  * A stranger hits the expected PSN once in 2^24 packets, one on its way up to once in 2^13: so that
  * counts only where nothing is known of the peer yet, when few are on their way, or where the peer
- * has been silent, answers are missed, and it comes twice. Users of one host cannot send from each
+ * has been silent, answers are missed, and it comes twice
+ * unless few are awaited. Users of one host cannot send from each
  * other's ports. The peer changes its own where packets are lost on the way (qp.c), and a
  * connection that begins anew has another one.
  */
@@ -18,6 +19,7 @@
 
 #define SILENT_NS (10 * SW_NS_PER_MS) /* shorter than the timers after which a peer changes */
 #define TWICE_NS SW_NS_PER_MS         /* an answer to what was sent again, not a volley */
+#define FEW_PSNS 16u                  /* on their way: a stranger hits one once in 2^20 packets */
 
 /* What is said of a sender, and when. */
 struct claim {
@@ -63,11 +65,15 @@ static bool is_unknown(const struct sw_roce_qp *r, const struct claim *claim)
     return !r->peer.is_known || (!r->life.peer_mark && !claim->mark && !r->peer.ports[claim->asks]);
 }
 
-/* An answer from another port or life. */
+/* An answer from another port or life. The last one of a peer that ends comes once only, so where
+ * few are awaited once is enough. */
 static bool is_missed(struct sw_roce_qp *r, const struct claim *claim)
 {
+    const struct sw_flight *flight = &r->requester.flight;
     if (!is_silent(r, claim->now_ns) || r->requester.retry.backoff <= 1)
         return false;
+    if (flight->next - flight->una <= FEW_PSNS)
+        return true;
     if (r->peer.claim_port == claim->port && r->peer.claim_ns > r->peer.heard_ns)
         return claim->now_ns >= r->peer.claim_ns + TWICE_NS;
     r->peer.claim_port = claim->port;
