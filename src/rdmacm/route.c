@@ -38,12 +38,21 @@ struct sw_netdev *sw_ucm_route_device(const union sw_address *address)
     return device_of(address, &info);
 }
 
-/* Where no device has the loopback's address, the first that is up stands in for it, as in the
- * kernel. Its first address by IP; *gid is that. */
+/* The loopback's device, where it has one, whatever address of 127.0.0.0/8 is asked for. */
+static struct sw_netdev *loopback_device(struct sw_netdev_info *info)
+{
+    union sw_address address = {.family = AF_INET};
+    sw_address_set_loopback(&address);
+    return device_of(&address, info);
+}
+
+/* Where no device has the loopback's address, its own stands in for it, or else the first that is
+ * up, as in the kernel. Its first address by IP; *gid is that. */
 static struct sw_netdev *any_device(struct sw_netdev_info *info, uint8_t gid[16])
 {
-    for (int i = 0; i < sw_netdev_count(); i++) {
-        struct sw_netdev *dev = sw_netdev_get(i);
+    struct sw_netdev *loopback = loopback_device(info);
+    for (int i = loopback ? -1 : 0; i < sw_netdev_count(); i++) {
+        struct sw_netdev *dev = i < 0 ? loopback : sw_netdev_get(i);
         struct sw_gid entry;
         sw_netdev_read(dev, info);
         for (int j = 1; info->up && sw_netdev_gid(dev, j, &entry); j += 2) {
