@@ -113,7 +113,7 @@ static void turn_away(struct caller *caller)
 {
     close(caller->fd);
     caller->fd = -1;
-    sw_counter_add(NULL, SW_LIVENESS_REFUSALS);
+    sw_counter_add(sw_roce_device_at(&caller->own), SW_LIVENESS_REFUSALS);
 }
 
 static struct caller *make_room(void)

@@ -443,7 +443,7 @@ static struct sw_lifeline *next_dead(uint64_t now_ns)
 static void bury_lines(uint64_t now_ns)
 {
     for (struct sw_lifeline *line; (line = next_dead(now_ns));) {
-        sw_counter_add(NULL, SW_PEER_DEATHS);
+        sw_counter_add(sw_roce_device_at(&line->source), SW_PEER_DEATHS);
         sw_roce_end_with_peer(line);
         if (tell_death)
             tell_death(&line->dest, line->slot);

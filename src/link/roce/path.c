@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "device/netdev.h"
+
 bool sw_roce_is_ipv4(const struct in6_addr *address)
 {
     return IN6_IS_ADDR_V4MAPPED(address);
@@ -91,4 +93,11 @@ const char *sw_roce_address_text(const struct in6_addr *address, char text[SW_RO
                            ? inet_ntop(AF_INET, address->s6_addr + 12, text, SW_ROCE_ADDRESS_TEXT)
                            : inet_ntop(AF_INET6, address, text, SW_ROCE_ADDRESS_TEXT);
     return done ? done : "?";
+}
+
+struct sw_netdev *sw_roce_device_at(const struct in6_addr *own)
+{
+    union ibv_gid gid;
+    memcpy(gid.raw, own, sizeof(gid.raw));
+    return sw_netdev_with_gid(&gid);
 }

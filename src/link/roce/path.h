@@ -46,4 +46,8 @@ void sw_roce_address(const struct sockaddr_in6 *from, struct in6_addr *address, 
 #define SW_ROCE_ADDRESS_TEXT 48
 const char *sw_roce_address_text(const struct in6_addr *address, char text[SW_ROCE_ADDRESS_TEXT]);
 
+struct sw_netdev;
+/* The device with this address; NULL: there is none (any more). */
+struct sw_netdev *sw_roce_device_at(const struct in6_addr *own);
+
 #endif

@@ -67,17 +67,10 @@ static uint32_t slot_of(const struct sw_port *port, const uint8_t *packet, uint3
     return slot < 1 || slot > SW_SLOT_MAX ? port->slot : slot;
 }
 
-static struct sw_netdev *device_of(const struct sw_arrival *arrival)
-{
-    union ibv_gid gid;
-    memcpy(gid.raw, &arrival->dest, sizeof(gid.raw));
-    return sw_netdev_with_gid(&gid);
-}
-
 void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arrival)
 {
     sw_port_count(port, SW_PORT_RX_BAD_ICRC, 1);
-    sw_counter_add(device_of(arrival), SW_ICRC_ERROR);
+    sw_counter_add(sw_roce_device_at(&arrival->dest), SW_ICRC_ERROR);
 }
 
 /* On the way from a haul to its receivers: what is the same for all its packets, and those that
