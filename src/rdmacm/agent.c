@@ -71,6 +71,13 @@ static bool has_room(uint32_t source, uint32_t used)
     return used < INTAKE && (!source || atomic_load(&intake.of_source[source]) < INTAKE - used);
 }
 
+void sw_agent_count_crowded(const struct sw_cm_path *path, uint64_t count)
+{
+    union ibv_gid gid;
+    memcpy(gid.raw, path->local_gid, sizeof(gid.raw));
+    sw_counter_add_many(sw_netdev_with_gid(&gid), SW_RX_DROP_CROWDED, count);
+}
+
 /* Lost if there is no room. */
 static void put_aside(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
@@ -88,7 +95,7 @@ static void put_aside(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BY
     }
     sw_lock_release(&intake.lock);
     if (!taken)
-        sw_counter_add(NULL, SW_RX_DROP_CROWDED);
+        sw_agent_count_crowded(path, 1);
     if (used == 0 && !sw_engine_is_self())
         sw_engine_kick();
 }

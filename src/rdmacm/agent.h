@@ -75,4 +75,7 @@ void sw_agent_entrust(int fd);
  * SIDEWIRE_LINK=direct keeps from it; -EADDRINUSE and others: the UDP port cannot be had. */
 int sw_agent_reaches(const struct sw_cm_path *path);
 
+/* Requests and messages that were dropped as too much waited, for the device they came to. */
+void sw_agent_count_crowded(const struct sw_cm_path *path, uint64_t count);
+
 #endif

@@ -79,7 +79,8 @@ static void agent_receive(const struct sw_cm_path *path, const uint8_t *mad)
 {
     const uint64_t crowded = sw_ucm_machine.counts.crowded;
     sw_cm_receive(&sw_ucm_machine, path, mad, SW_MAD_BYTES, sw_clock_ns());
-    sw_counter_add_many(NULL, SW_RX_DROP_CROWDED, sw_ucm_machine.counts.crowded - crowded);
+    if (sw_ucm_machine.counts.crowded != crowded)
+        sw_agent_count_crowded(path, sw_ucm_machine.counts.crowded - crowded);
     sw_ucm_service_plan();
 }
 

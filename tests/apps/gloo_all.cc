@@ -8,7 +8,6 @@
 #include <gloo/barrier_all_to_one.h>
 #include <gloo/broadcast_one_to_all.h>
 #include <gloo/pairwise_exchange.h>
-#include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/ibverbs/device.h>
@@ -85,21 +84,6 @@ static void check_broadcast(const Context &context, size_t count, int root)
         sent_bytes += count * sizeof(float) * size_t(ranks - 1);
 }
 
-static void check_reduce_scatter(const Context &context, size_t part)
-{
-    const size_t count = part * size_t(ranks);
-    auto &numbers = keep<std::vector<float>>(numbers_of(rank, count));
-    auto &algorithm = keep<gloo::ReduceScatterHalvingDoubling<float>>(
-        context, std::vector<float *>{ numbers.data() }, int(count), std::vector<int>(size_t(ranks), int(part)));
-    algorithm.run();
-    for (size_t i = 0; i < part; i++) {
-        float sum = 0;
-        for (int whose = 0; whose < ranks; whose++)
-            sum += number_of(whose, size_t(rank) * part + i);
-        check(numbers[i] == sum, "reduce and scatter", i, part);
-    }
-}
-
 static void check_all(const Context &context)
 {
     for (size_t count : { 1, 100, 5000, 1 << 18 }) {
@@ -108,7 +92,6 @@ static void check_all(const Context &context)
         check_sum<gloo::AllreduceHalvingDoubling<float>>(context, count, "allreduce by halves");
         for (int root = 0; root < ranks; root++)
             check_broadcast(context, count, root);
-        check_reduce_scatter(context, count);
     }
     auto &to_all = keep<gloo::BarrierAllToAll>(context);
     auto &to_one = keep<gloo::BarrierAllToOne>(context);
