@@ -76,13 +76,15 @@ def iser(tools, two, client):
         file.write(os.urandom(DISK_SIZE))
     server = Process(tools.run('tgtd', '-f', '-C', control, wrap=two.wrap[0]))
     url = f'iser://{hosts.ADDRESSES[0]}/{TARGET}/1'
+    # libiscsi walks a list whose head it has never set: it lives by memory of malloc that happens to be zero.
+    initiator = (*two.wrap[client], 'env', '-u', 'MALLOC_PERTURB_')
     try:
         start_target(control, disk)
         for test in DISK_TESTS:
-            text = patient_output(tools.run('iscsi-test-cu', '-i', INITIATOR, '--dataloss', '-t', test, url, wrap=two.wrap[client]))
+            text = patient_output(tools.run('iscsi-test-cu', '-i', INITIATOR, '--dataloss', '-t', test, url, wrap=initiator))
             if not re.search(r'asserts +[1-9]\d* +[1-9]\d* +[1-9]\d* +0 ', text):
                 raise Failure(f'{test}:\n{text}{server.text()}')
-        text = patient_output(tools.run('iscsi-perf', '-i', INITIATOR, '-t', '1', '-b', '256', url, wrap=two.wrap[client]))
+        text = patient_output(tools.run('iscsi-perf', '-i', INITIATOR, '-t', '1', '-b', '256', url, wrap=initiator))
         if not re.search(r'iops average [1-9]\d* .*finished', text, re.S):
             raise Failure(f'iscsi-perf:\n{text}{server.text()}')
     finally:

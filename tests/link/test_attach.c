@@ -291,11 +291,11 @@ static void sw_attach_greet__once_for_each_incarnation(void **state)
     hangs_up(again);
     /* The slot's next owner: what the one before still does goes nowhere. */
     struct sw_inbox *old = NULL;
+    pthread_mutex_lock(&sw_direct.lock);
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
         if (inbox->slot == played_slot && inbox->client_nonce == 103)
             old = inbox;
     assert_non_null(old);
-    pthread_mutex_lock(&sw_direct.lock);
     old->users++; /* keep it, to look at it */
     pthread_mutex_unlock(&sw_direct.lock);
     int next = attach(104, &in, fds);
