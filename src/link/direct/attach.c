@@ -316,6 +316,7 @@ static void connect_peer(struct sw_peer *peer, uint64_t now_ns)
         if (fd >= 0)
             close(fd);
         free(proof);
+        atomic_store(&peer->refusals, 0);
         peer->retry_at_ns = now_ns + CONNECT_RETRY_NS;
         return;
     }
@@ -340,7 +341,7 @@ static bool prove_peer(struct sw_peer *peer)
 {
     int rc = sw_proof_step(peer->proof, peer->socket);
     if (rc == -EACCES)
-        atomic_store(&peer->is_refused, true);
+        atomic_fetch_add(&peer->refusals, 1);
     const struct sw_message out = {.type = SW_MESSAGE_ATTACH,
                                    .version = SW_PUB_VERSION,
                                    .nonce = sw_nic.nonce,

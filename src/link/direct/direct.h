@@ -74,7 +74,7 @@ struct sw_peer {
     int doorbell;
     struct sw_proof *proof; /* under way; or NULL */
     pid_t pid;
-    atomic_bool is_refused; /* it, or we, may not look into the other */
+    atomic_uint refusals; /* in a row: it, or we, may not look into the other */
     bool can_map;
     atomic_bool can_cma;
     const struct sw_pub *pub;

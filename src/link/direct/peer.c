@@ -69,11 +69,19 @@ void sw_peer_put(struct sw_peer *peer)
         sw_engine_kick(); /* it frees peers that nobody wants */
 }
 
+/* Twice, as nobody may look into a process that is just ending, either. The next time that one is
+ * gone. */
+static bool is_refused(struct sw_peer *peer)
+{
+    return atomic_load(&peer->refusals) > 1;
+}
+
 static bool is_judged(struct sw_peer *peer)
 {
     const int state = atomic_load(&peer->state);
-    return atomic_load(&peer->is_refused) || state == SW_PEER_READY || state == SW_PEER_DEAD ||
-           (state == SW_PEER_IDLE && atomic_load(&peer->retry_at_ns));
+    const bool is_tried = atomic_load(&peer->retry_at_ns) && !atomic_load(&peer->refusals);
+    return is_refused(peer) || state == SW_PEER_READY || state == SW_PEER_DEAD ||
+           (state == SW_PEER_IDLE && is_tried);
 }
 
 bool sw_peer_is_refused(uint32_t slot)
@@ -84,7 +92,7 @@ bool sw_peer_is_refused(uint32_t slot)
         return false;
     for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS; !is_judged(peer) && sw_clock_ns() < end_ns;)
         nanosleep(&pause, NULL);
-    const bool refused = atomic_load(&peer->is_refused);
+    const bool refused = is_refused(peer);
     sw_peer_put(peer);
     return refused;
 }
