@@ -170,7 +170,8 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return sw_bounce_start(qp, d, wqe, position);
     /* The target finds what is wrong with a message, in its order; but one that will be lost takes
      * no receive, and who is its own target would fail, and flush it, before it has its status. */
-    if (wqe->opcode == IBV_WR_SEND_WITH_INV && (d->rules[SW_NAK_ACCESS].lost || d->peer->self)) {
+    const bool is_own_target = qp->dest_qpn == qp->qpn;
+    if (wqe->opcode == IBV_WR_SEND_WITH_INV && (d->rules[SW_NAK_ACCESS].lost || is_own_target)) {
         enum sw_verdict verdict =
             sw_target_check_invalidate(d->peer->pub, wqe->imm, sw_remote_side(d));
         if (verdict != SW_ACK)
