@@ -263,7 +263,7 @@ void sw_peer_segment_free(struct sw_peer_segment *segment);
 /* True if it may be freed: gone or never reached, and no QP refers to it; direct.lock held. The
  * engine does it. */
 /* Whether the process of a slot and this one may not have each other's memory (proof.h). If the two
- * have not met yet this waits until they have, 50 ms at most. */
+ * have not met yet this waits until they have, half a second at most. */
 bool sw_peer_is_refused(uint32_t slot);
 bool sw_peer_unused(const struct sw_peer *peer);
 void sw_peer_free(struct sw_peer *peer);

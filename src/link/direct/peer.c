@@ -14,7 +14,7 @@
 #include "link/direct/direct.h"
 #include "link/engine.h"
 
-#define JUDGED_NS (50 * SW_NS_PER_MS) /* a process that runs has answered long before */
+#define JUDGED_NS (500 * SW_NS_PER_MS) /* a process that gets a processor has answered by then */
 #define JUDGED_LOOK_NS 20000
 
 static void init_self(struct sw_peer *peer)
