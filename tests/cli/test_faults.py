@@ -199,8 +199,8 @@ def faults__cut_over_packets():
 
 
 def faults__what_is_held_leaves_at_the_end():
-    """Each ACK leaves 100 ms late, the last one when its program ends: nobody waits for it in vain."""
-    status, output, client, server = pingpong('delay=100ms', '-n', '3', link='roce')
+    """Each ACK leaves 20 ms late, the last one when its program ends: nobody waits for it in vain."""
+    status, output, client, server = pingpong('delay=20ms', '-n', '3', link='roce')
     expect(status == 0, output)
     expect(client['delayed'] == client['packets sent'], client)
 
