@@ -81,6 +81,19 @@ bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
     return true;
 }
 
+bool sw_early_has(const struct sw_early *early, uint32_t base, uint32_t seq)
+{
+    return early->count && seq - base < SW_FLIGHT_PACKETS && has(early, seq);
+}
+
+uint32_t sw_early_first(const struct sw_early *early, uint32_t base)
+{
+    assert(early->count);
+    while (!has(early, base))
+        base++;
+    return base;
+}
+
 static void return_lent(struct sw_early *early)
 {
     if (early->lent != NO_SLOT)

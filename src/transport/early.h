@@ -47,6 +47,11 @@ struct sw_early {
 
 void sw_early_init(struct sw_early *early, struct sw_early_pool *pool);
 
+bool sw_early_has(const struct sw_early *early, uint32_t base, uint32_t seq);
+
+/* The first that is kept; there must be one. */
+uint32_t sw_early_first(const struct sw_early *early, uint32_t base);
+
 /* Keeps the packet. false: no room, or it is there already. */
 bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
                    const struct sw_packet *packet);

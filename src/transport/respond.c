@@ -209,6 +209,8 @@ bool sw_responder_next(struct sw_responder *r, uint64_t now_ns, struct sw_emissi
 
 uint64_t sw_responder_due_ns(const struct sw_responder *r)
 {
+    if (r->config.service == SW_SERVICE_UC)
+        return r->early.count ? r->gap_ns + r->config.late_ns : UINT64_MAX;
     return r->answer_count && r->congestion.paced ? sw_congestion_due_ns(&r->congestion)
                                                   : UINT64_MAX;
 }

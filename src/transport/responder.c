@@ -9,7 +9,10 @@
 #include "wire/aeth.h"
 
 #define MESSAGE_MAX (1ull << 31)
-enum { TELL_EVERY = 4 /* early packets, while the peer knows of the gap already */ };
+enum {
+    TELL_EVERY = 4, /* early packets, while the peer knows of the gap already */
+    LATE_MAX = 256, /* packets that an unreliable connection keeps behind a gap */
+};
 
 void sw_responder_init(struct sw_responder *r, const struct sw_responder_config *config,
                        struct sw_early_pool *pool)
@@ -24,7 +27,8 @@ void sw_responder_init(struct sw_responder *r, const struct sw_responder_config 
     const struct sw_congestion_config congestion = {
         .packet_bytes = mtu, .window_max = SW_FLIGHT_PACKETS, .rate_max = config->rate_max};
     sw_congestion_init(&r->congestion, &congestion);
-    sw_early_init(&r->early, config->offer_selective ? pool : NULL);
+    const bool keeps = config->service == SW_SERVICE_UC ? config->late_ns : config->offer_selective;
+    sw_early_init(&r->early, keeps ? pool : NULL);
 }
 
 void sw_responder_release(struct sw_responder *r)
@@ -49,6 +53,7 @@ void sw_responder_forget(struct sw_responder *r)
 
 void sw_responder_begin_anew(struct sw_responder *r)
 {
+    sw_early_clear(&r->early);
     r->expected = r->config.first_psn & SW_PSN_MASK;
     r->under_way = false;
 }
@@ -240,6 +245,27 @@ static bool has_begun_anew(struct sw_responder *r, const struct sw_packet *packe
            (silent_ns >= silence_ns || (at_first && silent_ns >= late_ns) || r->late_run > RUN);
 }
 
+/* A path of software may let packets of one flow pass each other by some microseconds, as a wire
+ * never does. What came early waits for that long, unless it is too much. */
+static bool keep_unreliable(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
+                            uint64_t now_ns)
+{
+    const bool is_first = r->early.count == 0;
+    if (sw_early_has(&r->early, r->expected, seq)) {
+        r->counts.duplicates++;
+        return true;
+    }
+    const bool is_kept = sw_early_keep(&r->early, r->expected, seq, packet);
+    r->counts.early++;
+    r->counts.kept += is_kept;
+    if (is_first)
+        r->gap_ns = now_ns;
+    r->gives_up = !is_first && (!is_kept || r->early.count >= LATE_MAX);
+    if (is_first || r->gives_up)
+        r->gap_end = r->early.end;
+    return is_kept || !is_first; /* one too many is as good as lost */
+}
+
 /* A message of which something is missing is lost; the next one begins wherever it begins:
  * 9.8.2.2.1. */
 static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
@@ -251,6 +277,10 @@ static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *pac
         r->counts.duplicates++;
         return false;
     }
+    if (sw_seq_is_before(r->expected, seq) && keep_unreliable(r, packet, seq, now_ns))
+        return false;
+    if (seq != r->expected)
+        sw_early_clear(&r->early); /* of a life that is over */
     r->heard_ns = now_ns;
     r->late_run = 0;
     if (seq != r->expected || packet->opcode->position & SW_FIRST)
@@ -482,14 +512,45 @@ void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *deman
     }
 }
 
+void sw_responder_tick(struct sw_responder *r, uint64_t now_ns)
+{
+    if (r->config.service != SW_SERVICE_UC || now_ns < sw_responder_due_ns(r))
+        return;
+    r->gap_ns = now_ns;
+    /* What came behind a later gap waits for as long once more, at most. */
+    r->gives_up = sw_seq_is_before(sw_early_first(&r->early, r->expected), r->gap_end);
+    if (!r->gives_up)
+        r->gap_end = r->early.end;
+}
+
+/* The next of what is kept, if it is expected or what is missing before it is given up. */
+static bool early_unreliable(struct sw_responder *r, struct sw_packet *out)
+{
+    if (sw_early_take(&r->early, r->expected, out))
+        return true;
+    if (!r->gives_up)
+        return false;
+    const uint32_t next = r->early.count ? sw_early_first(&r->early, r->expected) : r->gap_end;
+    r->gives_up = sw_seq_is_before(next, r->gap_end);
+    if (!r->gives_up) {
+        r->gap_end = r->early.end;
+        return false;
+    }
+    r->expected = next;
+    r->under_way = false;
+    return sw_early_take(&r->early, next, out);
+}
+
 bool sw_responder_early(struct sw_responder *r, struct sw_packet *out)
 {
-    if (!r->early.pool || r->config.service == SW_SERVICE_UC)
+    if (!r->early.pool)
         return false;
     if (r->dead) {
         sw_early_clear(&r->early);
         return false;
     }
+    if (r->config.service == SW_SERVICE_UC)
+        return early_unreliable(r, out);
     if (sw_early_take(&r->early, r->expected, out)) {
         r->drained = true;
         return true;

@@ -9,6 +9,7 @@
  *       carry out the demand; sw_responder_conclude(r, &demand, &outcome, now);
  *   while (sw_responder_early(r, &packet))
  *       admit it in the same way
+ *   at sw_responder_due_ns(): sw_responder_tick(), and the same loop again
  *   while (sw_responder_next(r, now, &emission))
  *       send it
  *
@@ -90,6 +91,7 @@ struct sw_responder_config {
     uint8_t max_dest_rd_atomic; /* at most SW_RESPONDER_RD_ATOMIC_MAX */
     bool offer_selective;
     uint8_t life;      /* goes with that offer: SW_SELECTIVE_LIFE */
+    uint64_t late_ns;  /* UC: how long a gap is open for what is late; 0: it is lost at once */
     uint64_t rate_max; /* of struct sw_congestion_config, for READ responses */
 };
 
@@ -141,6 +143,10 @@ struct sw_responder {
     /* Unreliable: when the last was taken, and late ones since. */
     uint64_t heard_ns;
     uint32_t late_next, late_run;
+    /* Unreliable: what came early waits for what is missing, until the gap is given up. */
+    bool gives_up;
+    uint64_t gap_ns; /* since when gaps before gap_end are open */
+    uint32_t gap_end;
     enum sw_remark remark;
     uint8_t refusal;   /* AETH syndrome */
     bool refusal_told; /* what was answered before it may be asked for again from then on, ... */
@@ -192,10 +198,14 @@ void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *deman
  * valid until the next call. */
 bool sw_responder_early(struct sw_responder *r, struct sw_packet *out);
 
+/* UC: time has passed, and all that came in it has been admitted. Gaps that have been open for long
+ * enough are lost; sw_responder_early() gives what came behind them. */
+void sw_responder_tick(struct sw_responder *r, uint64_t now_ns);
+
 /* The next packet to be sent: CNP, responses in the order of the requests, then an ACK or NAK. */
 bool sw_responder_next(struct sw_responder *r, uint64_t now_ns, struct sw_emission *out);
 
-/* When next() will have something by the passing of time alone; UINT64_MAX: never. */
+/* When next() or tick() will have something by the passing of time alone; UINT64_MAX: never. */
 uint64_t sw_responder_due_ns(const struct sw_responder *r);
 
 /* The memory of the READ response that next() just gave is gone: makes a NAK of the emission. true:

@@ -8,7 +8,7 @@
 #include "transport/responder.h"
 #include "transport_feed.h"
 
-enum { SLOTS = 5, STEPS_MAX = 400, RUN_MAX = 17 };
+enum { SLOTS = 5, STEPS_MAX = 400, RUN_MAX = 17, LATE_NS = 50 };
 
 static struct sw_responder r;
 static struct sw_early_pool pool;
@@ -25,7 +25,8 @@ static void start(struct feed *feed)
                                                .mtu_bytes = 256,
                                                .service = services[flags >> 1 & 3],
                                                .max_dest_rd_atomic = flags >> 4 & 3,
-                                               .offer_selective = flags & 8};
+                                               .offer_selective = flags & 8,
+                                               .late_ns = flags & 8 ? LATE_NS : 0};
     now = 1000000;
     hold.users = 0;
     sw_early_pool_init(&pool, slots, copies, SLOTS);
@@ -62,10 +63,14 @@ static void early_run(struct feed *feed)
     feed_needs(r.expected == expected + demand.pieces && r.early.count == kept - demand.pieces);
 }
 
-/* A packet comes, and what had come early has its turn. */
+/* What had come early has its turn; `packet`: before it, or NULL. */
 static void take(struct feed *feed, struct sw_packet *packet)
 {
     struct sw_demand demand;
+    struct sw_packet early;
+    if (!packet && !sw_responder_early(&r, &early))
+        return;
+    packet = packet ? packet : &early;
     do {
         const bool was_dead = r.dead;
         if (sw_responder_admit(&r, packet, now, &demand)) {
@@ -81,6 +86,17 @@ static void take(struct feed *feed, struct sw_packet *packet)
     } while (sw_responder_early(&r, packet));
     feed_needs(r.outstanding <= r.config.max_dest_rd_atomic || r.outstanding <= r.answer_count);
     feed_needs(r.early.count + pool.free_count == SLOTS);
+}
+
+static void pass_time(struct feed *feed)
+{
+    const uint64_t due_ns = sw_responder_due_ns(&r);
+    if (r.config.service != SW_SERVICE_UC || due_ns == UINT64_MAX)
+        return;
+    now = due_ns > now ? due_ns : now;
+    sw_responder_tick(&r, now);
+    take(feed, NULL);
+    feed_needs(sw_responder_due_ns(&r) > now);
 }
 
 static uint8_t base_of(uint8_t service)
@@ -184,8 +200,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sw_responder_forget(&r);
         else if (what < 252)
             gap(&feed);
-        else
+        else if (what < 254)
             sw_responder_cnp(&r, now);
+        else
+            pass_time(&feed);
     }
     sw_responder_release(&r);
     feed_needs(pool.free_count == SLOTS && hold.users == 0);

@@ -13,6 +13,7 @@
 #define PLAIN_BYTES 65536u
 #define SECRET_BYTES 4096u
 #define EARLY_SLOTS 512u
+#define UC_LATE_NS (MS / 5)
 #define HEAL_NS (40 * MS)
 /* After the path is whole again: the longest back-off of a timer, and then some. */
 #define LIVE_NS (30000 * MS)
@@ -163,6 +164,7 @@ static struct sw_sim_qp_config draw_shape(struct scenario *s, bool reliable)
         .min_rnr_timer = (uint8_t)(1 + below(s, 14)),
         .max_dest_rd_atomic = 16,
         .offer_selective = s->selective,
+        .late_ns = s->selective && !reliable ? UC_LATE_NS : 0,
         .rate_max = shape.requester.rate_max,
     };
     return shape;

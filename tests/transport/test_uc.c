@@ -179,6 +179,141 @@ static void uc__malformed_messages_are_lost(void **state)
     rig_request(&rig, &next, RIG_ACK);
 }
 
+#define LATE_NS 4000000u
+
+/* As start(), and gaps are open for LATE_NS. */
+static void start_patient(void)
+{
+    struct sw_requester_config requester = rig_requester_config();
+    struct sw_responder_config responder = rig_responder_config();
+    requester.service = responder.service = SW_SERVICE_UC;
+    responder.late_ns = LATE_NS;
+    rig_start(&rig, &requester, &responder);
+}
+
+static void comes_early(uint8_t opcode, uint32_t psn)
+{
+    struct sw_packet packet = rig_packet(opcode, psn, opcode == 0x24 ? 8 : RIG_MTU);
+    assert_false(rig_admits(&rig, &packet));
+}
+
+/* What waited is given out now, up to this one. */
+static void follows(uint32_t psn)
+{
+    struct sw_packet packet;
+    assert_true(sw_responder_early(&rig.p, &packet));
+    assert_int_equal(packet.bth.psn, psn);
+    rig_request(&rig, &packet, RIG_ACK);
+}
+
+static void nothing_follows(void)
+{
+    struct sw_packet none;
+    assert_false(sw_responder_early(&rig.p, &none));
+}
+
+static void uc__what_is_late_keeps_its_place(void **state)
+{
+    (void)state;
+    start_patient();
+    struct sw_packet first = rig_packet(0x20, 100, RIG_MTU), late = rig_packet(0x21, 101, RIG_MTU);
+    rig_request(&rig, &first, RIG_ACK);
+    comes_early(0x22, 102);
+    nothing_follows();
+    comes_early(0x24, 103);
+    comes_early(0x24, 103); /* a copy */
+    nothing_follows();
+    rig.now_ns += LATE_NS - 1;
+    sw_responder_tick(&rig.p, rig.now_ns);
+    nothing_follows();
+    rig_request(&rig, &late, RIG_ACK);
+    follows(102);
+    assert_true(rig.demand.last && rig.demand.offset == 2 * RIG_MTU);
+    follows(103);
+    nothing_follows();
+    assert_true(sw_responder_due_ns(&rig.p) == UINT64_MAX);
+    rig_is_silent(&rig);
+}
+
+static void uc__a_gap_is_given_up(void **state)
+{
+    (void)state;
+    start_patient();
+    const uint64_t due_ns = rig.now_ns + LATE_NS;
+    struct sw_packet packet = rig_packet(0x20, 100, RIG_MTU), late = rig_packet(0x24, 101, 8);
+    rig_request(&rig, &packet, RIG_ACK);
+    comes_early(0x24, 102);
+    assert_int_equal(sw_responder_due_ns(&rig.p), due_ns);
+    rig.now_ns += LATE_NS / 2;
+    comes_early(0x24, 104);
+    rig.now_ns = due_ns;
+    sw_responder_tick(&rig.p, rig.now_ns);
+    follows(102);
+    assert_true(rig.demand.first);
+    nothing_follows(); /* of the next gap less is known */
+    assert_false(rig_admits(&rig, &late));
+    sw_responder_tick(&rig.p, rig.now_ns);
+    nothing_follows();
+    rig.now_ns = sw_responder_due_ns(&rig.p);
+    assert_true(rig.now_ns > due_ns && rig.now_ns <= due_ns + LATE_NS);
+    sw_responder_tick(&rig.p, rig.now_ns);
+    follows(104);
+    nothing_follows();
+    assert_true(sw_responder_due_ns(&rig.p) == UINT64_MAX);
+}
+
+/* A message that lacks its beginning is lost, as without the wait. */
+static void uc__what_is_given_up_is_lost_to_its_end(void **state)
+{
+    (void)state;
+    start_patient();
+    struct sw_packet packet = rig_packet(0x24, 100, 8);
+    rig_request(&rig, &packet, RIG_ACK);
+    comes_early(0x22, 102);
+    comes_early(0x24, 103);
+    rig.now_ns += LATE_NS;
+    sw_responder_tick(&rig.p, rig.now_ns);
+    assert_true(sw_responder_early(&rig.p, &packet));
+    assert_false(rig_admits(&rig, &packet));
+    follows(103);
+    nothing_follows();
+    assert_int_equal(rig.p.counts.malformed, 0);
+}
+
+static void uc__a_gap_with_too_much_behind_it_is_given_up(void **state)
+{
+    (void)state;
+    start_patient();
+    uint32_t psn = 102;
+    for (; !rig.p.gives_up; psn++)
+        comes_early(0x24, psn);
+    assert_int_equal(rig.p.early.count, RIG_SLOTS / 2);
+    for (uint32_t kept = 102; kept < psn - 1; kept++) /* the last was one too many */
+        follows(kept);
+    nothing_follows();
+    struct sw_packet next = rig_packet(0x24, psn - 1, 8);
+    rig_request(&rig, &next, RIG_ACK);
+    nothing_follows();
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+}
+
+static void uc__what_waits_of_a_former_life_is_dropped(void **state)
+{
+    (void)state;
+    start_patient();
+    struct sw_packet packet = rig_packet(0x24, 100, 8);
+    rig_request(&rig, &packet, RIG_ACK);
+    comes_early(0x24, 102);
+    rig.now_ns += 2000000;
+    rig_request(&rig, &packet, RIG_ACK); /* from its beginning */
+    assert_int_equal(rig.p.early.count, 0);
+    comes_early(0x24, 102);
+    sw_responder_begin_anew(&rig.p);
+    rig_request(&rig, &packet, RIG_ACK);
+    nothing_follows();
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +327,11 @@ int main(void)
         cmocka_unit_test(uc__a_peer_that_begins_anew_is_heard),
         cmocka_unit_test(uc__a_refused_message_is_lost_to_its_end),
         cmocka_unit_test(uc__malformed_messages_are_lost),
+        cmocka_unit_test(uc__what_is_late_keeps_its_place),
+        cmocka_unit_test(uc__a_gap_is_given_up),
+        cmocka_unit_test(uc__what_is_given_up_is_lost_to_its_end),
+        cmocka_unit_test(uc__a_gap_with_too_much_behind_it_is_given_up),
+        cmocka_unit_test(uc__what_waits_of_a_former_life_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

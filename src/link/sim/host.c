@@ -230,23 +230,28 @@ static void carry_out(struct sw_sim_qp *qp, const struct sw_progress *progress)
 
 /* ---- in ---- */
 
-static void serve(struct sw_sim_qp *qp, const struct sw_packet *packet)
+static void serve_one(struct sw_sim_qp *qp, const struct sw_packet *packet)
 {
     struct sw_demand demand;
+    if (!sw_responder_admit(&qp->responder, packet, qp->host->net->world->now_ns, &demand))
+        return;
+    struct sw_outcome outcome = sw_sim_execute(qp, &demand);
+    sw_responder_conclude(&qp->responder, &demand, &outcome);
+    if (outcome.dead)
+        sw_sim_qp_die(qp);
+}
+
+static void serve_early(struct sw_sim_qp *qp)
+{
     struct sw_packet early;
-    uint64_t now_ns = qp->host->net->world->now_ns;
-    bool asks = sw_responder_admit(&qp->responder, packet, now_ns, &demand);
-    for (;;) {
-        if (asks) {
-            struct sw_outcome outcome = sw_sim_execute(qp, &demand);
-            sw_responder_conclude(&qp->responder, &demand, &outcome);
-            if (outcome.dead)
-                sw_sim_qp_die(qp);
-        }
-        if (!sw_responder_early(&qp->responder, &early))
-            return;
-        asks = sw_responder_admit(&qp->responder, &early, now_ns, &demand);
-    }
+    while (sw_responder_early(&qp->responder, &early))
+        serve_one(qp, &early);
+}
+
+static void serve(struct sw_sim_qp *qp, const struct sw_packet *packet)
+{
+    serve_one(qp, packet);
+    serve_early(qp);
 }
 
 static void handle(struct sw_sim_qp *qp, const struct sw_packet *packet, bool marked)
@@ -306,6 +311,10 @@ static void wake(void *who, void *what)
     host->wake_ns = UINT64_MAX;
     for (uint32_t i = 0; i < host->qp_count; i++) {
         struct sw_sim_qp *qp = host->qps[i];
+        if (qp->responder.config.service == SW_SERVICE_UC) {
+            sw_responder_tick(&qp->responder, now_ns);
+            serve_early(qp);
+        }
         if (qp->dead || sw_requester_due_ns(&qp->requester) > now_ns)
             continue;
         struct sw_progress progress;
