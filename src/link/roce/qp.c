@@ -13,6 +13,7 @@
 /* In one step, so that a post or a poll does not take long: four full messages at MTU 1024. */
 #define EMIT_PACKETS 248u
 #define PIECES_MAX 40u              /* of one packet: a request's elements, and to spare */
+#define LATE_NS (4 * SW_NS_PER_MS)  /* an unreliable connection's packets may pass each other */
 #define DOUBT_NS (5 * SW_NS_PER_MS) /* a burst of copies counts once */
 
 static int aim(struct sw_roce_qp *r)
@@ -57,6 +58,7 @@ static void init_responder(struct sw_roce_qp *r)
         .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
         .offer_selective = qp->type != IBV_QPT_UC,
         .life = r->life.own,
+        .late_ns = qp->type == IBV_QPT_UC ? LATE_NS : 0,
     };
     sw_responder_init(&r->responder, &config, &sw_roce.pool);
 }

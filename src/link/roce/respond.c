@@ -337,6 +337,15 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
     return 1;
 }
 
+void sw_roce_run_gaps(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    const uint64_t heard_ns = atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed);
+    if (!r || r->qp->type != IBV_QPT_UC || sw_responder_due_ns(&r->responder) > heard_ns)
+        return;
+    sw_responder_tick(&r->responder, now_ns);
+    carry_out_early(r, now_ns);
+}
+
 bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out)
 {
     struct sw_inbound message = {.pd = r->qp->pd_id};

@@ -177,8 +177,10 @@ static uint64_t drive_due(uint32_t index, uint64_t now_ns)
     if (!sw_lock_try(&qp->lock))
         return now_ns + SW_VIGIL_LOOK_NS / 10;
     atomic_store(&sw_roce.timers[index], UINT64_MAX);
-    if (qp->link == &sw_roce_qp_ops)
+    if (qp->link == &sw_roce_qp_ops) {
+        sw_roce_run_gaps(qp->link_state, now_ns);
         qp->link->progress(qp);
+    }
     sw_lock_release(&qp->lock);
     return UINT64_MAX;
 }
