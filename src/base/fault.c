@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/fault.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
+
+#include "base/sigbus.h"
 
 #define RANGES_MAX 16384u
 
@@ -22,7 +21,6 @@ atomic_uint sw_fault_losses;
 static struct range ranges[RANGES_MAX];
 static atomic_uint range_end; /* behind the last one ever used */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sigaction before;
 
 static struct range *find_range(uintptr_t at)
 {
@@ -47,45 +45,15 @@ static bool replace(struct range *range)
     return true;
 }
 
-/* As if ours were not there. */
-static void pass_on(int signal_number, siginfo_t *info, void *context)
+static bool mend(const siginfo_t *info)
 {
-    if (before.sa_flags & SA_SIGINFO) {
-        before.sa_sigaction(signal_number, info, context);
-    } else if (before.sa_handler == SIG_DFL ||
-               (before.sa_handler == SIG_IGN && info->si_code > 0)) {
-        /* It happens again at once, and ends the process. */
-        const struct sigaction end = {.sa_handler = SIG_DFL};
-        sigaction(signal_number, &end, NULL);
-        if (info->si_code <= 0)
-            raise(signal_number);
-    } else if (before.sa_handler != SIG_IGN) {
-        before.sa_handler(signal_number);
-    }
-}
-
-static void on_fault(int signal_number, siginfo_t *info, void *context)
-{
-    const int error = errno;
-    struct range *range = info->si_code > 0 ? find_range((uintptr_t)info->si_addr) : NULL;
-    if (!range || !replace(range))
-        pass_on(signal_number, info, context);
-    errno = error;
-}
-
-static void install(void)
-{
-    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
-    ours.sa_sigaction = on_fault;
-    sigemptyset(&ours.sa_mask);
-    sigaction(SIGBUS, NULL, &before); /* known before ours may need it */
-    sigaction(SIGBUS, &ours, NULL);
+    struct range *range = find_range((uintptr_t)info->si_addr);
+    return range && replace(range);
 }
 
 bool sw_fault_guard(void *base, size_t len_bytes)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, install);
+    sw_sigbus_take(mend);
     pthread_mutex_lock(&lock);
     uint32_t i = 0;
     while (i < RANGES_MAX && atomic_load(&ranges[i].len_bytes))

@@ -3,9 +3,8 @@
  * Mappings of files that another process may make shorter: what is touched behind the new end
  * raises SIGBUS. In a guarded range it does not end the process. The handler puts private memory in
  * the place of the whole range, and the access goes on there, to nowhere; who has accessed asks
- * afterwards whether that was so. What is not in a guarded range goes to the handler that was there
- * before ours. A handler that the program sets later takes ours away, and a thread that blocks
- * SIGBUS dies of it, as the kernel has it.
+ * afterwards whether that was so. A thread enters (base/sigbus.h) before it accesses one. What is
+ * not in a guarded range is the program's.
  */
 #ifndef SW_BASE_FAULT_H
 #define SW_BASE_FAULT_H

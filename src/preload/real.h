@@ -53,7 +53,10 @@ char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
     X(chdir) X(fchdir) X(getcwd) X(__getcwd_chk) X(get_current_dir_name)                           \
     X(scandir) X(scandir64) X(scandirat) X(scandirat64) X(glob) X(glob64) X(dlopen)                \
     X(ftw) X(ftw64) X(nftw) X(nftw64) X(write) X(madvise) X(mremap)       \
-    X(close) X(dup2) X(dup3)
+    X(close) X(dup2) X(dup3)                                                                       \
+    X(sigaction) X(signal) X(sysv_signal) X(sigset) X(sigignore) X(siginterrupt) X(sigprocmask)    \
+    X(pthread_sigmask) X(sigblock) X(sigsetmask) X(sighold) X(sigrelse) X(pthread_create)          \
+    X(thrd_create) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
 /* clang-format on */
 
 enum sw_real {

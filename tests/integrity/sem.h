@@ -26,7 +26,7 @@ extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues
     sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_windows_inv[],
     sem_newops[], sem_cqs[], sem_objects[];
 extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_mcast[],
-    sem_counters[], sem_attrs[], sem_pacing[], sem_faults[];
+    sem_counters[], sem_attrs[], sem_pacing[], sem_faults[], sem_lost[];
 
 #define RIG_BYTES (256u * 1024)
 

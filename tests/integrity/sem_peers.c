@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -457,69 +456,7 @@ static void neighbour_b(int sock, int param)
     }
 }
 
-/* B makes the file of its region shorter. Where A writes to that memory itself, it lives and is
- * told of an error; where B does it for A, B dies of what it has done. */
-#define LOST_BYTES 65536u
-
-static bool writes_itself(void)
-{
-    const char *rung = getenv("SIDEWIRE_DIRECT"), *link = getenv("SIDEWIRE_LINK");
-    return rung && !strcmp(rung, "mapped") && !(link && !strcmp(link, "roce"));
-}
-
-static void lost_a(int sock, int param)
-{
-    struct rig rig;
-    if (!writes_itself())
-        return;
-    rig_open(&rig, sock, NULL);
-    struct vu_key key = vu_trade_keys(sock, rig.mr);
-    struct vu_send send = rig_send(&rig, (enum ibv_wr_opcode)param, 1, 0,
-                                   param == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : 8192);
-    send.remote = key.addr;
-    send.rkey = key.rkey;
-    for (int i = 0; i < 3; i++) { /* the mapping is remembered by then */
-        rig_post(&rig, &send);
-        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
-    }
-    vu_barrier(sock);
-    vu_barrier(sock);
-    VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
-    vu_expect(rig.ep.scq, 1, IBV_WC_REM_ACCESS_ERR);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
-static void lost_b(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    if (!writes_itself())
-        return;
-    rig_open(&rig, sock, NULL);
-    int fd = memfd_create("lost", MFD_CLOEXEC);
-    VU_TRUE(fd >= 0 && ftruncate(fd, LOST_BYTES) == 0);
-    uint8_t *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    struct ibv_mr *mr = ibv_reg_mr(rig.ep.qp->pd, bytes, LOST_BYTES, VU_ACCESS_ALL);
-    VU_TRUE(bytes != MAP_FAILED && mr);
-    for (uint64_t i = 0; i < 8; i++)
-        VU_EQ(vu_post_recv(rig.ep.qp, i, bytes, LOST_BYTES, mr->lkey), 0);
-    vu_trade_keys(sock, mr);
-    vu_barrier(sock);
-    VU_EQ(ftruncate(fd, 0), 0);
-    vu_barrier(sock);
-    vu_barrier(sock);
-    close(fd);
-    ibv_dereg_mr(mr);
-    munmap(bytes, LOST_BYTES);
-    rig_close(&rig);
-}
-
 const struct sem_case sem_peers[] = {
-    {"peer_memory__lost_to_a_write", lost_a, lost_b, SEM_PROCESSES | IBV_WR_RDMA_WRITE},
-    {"peer_memory__lost_to_a_read", lost_a, lost_b, SEM_PROCESSES | IBV_WR_RDMA_READ},
-    {"peer_memory__lost_to_an_atomic", lost_a, lost_b, SEM_PROCESSES | IBV_WR_ATOMIC_FETCH_AND_ADD},
-    {"peer_memory__lost_to_a_send", lost_a, lost_b, SEM_PROCESSES | IBV_WR_SEND},
     {"rnr_retry__0", rnr_a, rnr_b, 0},
     {"rnr_retry__1", rnr_a, rnr_b, 1},
     {"rnr_retry__2", rnr_a, rnr_b, 2},

@@ -140,6 +140,28 @@ static const struct row preload_rows[] = {
     {"madvise", 'I', "bnz"},
     {"mremap", 'P', "bnnz0"},
     {"process_madvise", 'L', "fVhz0"},
+    {"sigaction", 'I', "zbB"},
+    {"__sigaction", 'I', "zbB"},
+    {"signal", 'L', "zU"},
+    {"bsd_signal", 'L', "zU"},
+    {"ssignal", 'L', "zU"},
+    {"sysv_signal", 'L', "zU"},
+    {"__sysv_signal", 'L', "zU"},
+    {"sigset", 'L', "zU"},
+    {"sigignore", 'I', "z"},
+    {"siginterrupt", 'I', "zz"},
+    {"pthread_sigmask", 'I', "zbb"},
+    {"sigprocmask", 'I', "zbb"},
+    {"sigblock", 'I', "z"},
+    {"sigsetmask", 'I', "z"},
+    {"sighold", 'I', "z"},
+    {"sigrelse", 'I', "z"},
+    {"pthread_create", 'x', ""}, /* its thread ends by what it is given */
+    {"thrd_create", 'x', ""},
+    {"posix_spawn", 'I', "bp0000"},
+    {"posix_spawnp", 'I', "bp0000"},
+    {"system", 'I', "p"},
+    {"popen", 'P', "pF"},
 };
 
 static const struct row sockets_rows[] = {
@@ -396,7 +418,8 @@ static void add_number_kinds(void)
     ADD_NUMBERS('v', 1, 0, 3, -1);
     ADD_NUMBERS('n', 64, 0, 1, BUFFER_BYTES, INT_MAX, -1);
     ADD_NUMBERS('N', BUFFER_BYTES, 0, 63, -1);
-    ADD_NUMBERS('z', 0, 1, 2, 5, 64, 1 << 20, INT_MAX, INT_MIN, -1);
+    ADD_NUMBERS('U', 0, 1, 2, -1); /* what a signal does */
+    ADD_NUMBERS('z', 0, 1, 2, 5, SIGBUS, 64, 1 << 20, INT_MAX, INT_MIN, -1);
     ADD_NUMBERS('Z', 0, AF_UNIX, AF_INET, AF_INET6, 99, -1);
     ADD_NUMBERS('c', 100, 0, 1, INT_MAX, -1);
     ADD_NUMBERS('g', 1, 0, 2, 16, 1 << 20, -1);

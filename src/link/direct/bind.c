@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sigbus.h"
 #include "device/cq_impl.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
@@ -467,6 +468,7 @@ bool sw_bind_is_being_attached(const struct sw_peer *peer)
 
 bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_sigbus_enter(); /* the peer may make shorter what we are about to access */
     if (__builtin_expect(!d->tx, 0) && !try_bind(qp, d))
         return false;
     for (int attempt = 0; attempt < 2; attempt++) {

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sem.h: memory that is taken away: B makes the file of its region shorter. Where A accesses that
+ * memory itself it lives, whatever it does with signals, and is told of an error. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sem.h"
+
+#define LOST_BYTES (4u << 20)
+#define SHORT_BYTES 8192u
+
+enum {
+    OPCODE = 0xff,
+    NAMED_FILE = 1 << 8,     /* of a tmpfs, instead of a memfd */
+    SETS_HANDLER = 1 << 9,   /* after the memory was mapped */
+    SETS_DEFAULT = 1 << 10,  /* the same */
+    BLOCKS_BEFORE = 1 << 11, /* all signals, before anything else */
+    BLOCKS_AFTER = 1 << 12,  /* after the memory was mapped */
+    BY_THE_ENGINE = 1 << 13, /* the program sleeps meanwhile */
+};
+
+static bool writes_itself(void)
+{
+    const char *rung = getenv("SIDEWIRE_DIRECT"), *link = getenv("SIDEWIRE_LINK");
+    return rung && !strcmp(rung, "mapped") && !(link && !strcmp(link, "roce"));
+}
+
+static void die_of_it(int number)
+{
+    (void)number;
+    _exit(99);
+}
+
+static void block_all(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    VU_EQ(pthread_sigmask(SIG_SETMASK, &all, NULL), 0);
+}
+
+static void change_signals(int param)
+{
+    struct sigaction act = {.sa_handler = param & SETS_HANDLER ? die_of_it : SIG_DFL}, old;
+    if (param & (SETS_HANDLER | SETS_DEFAULT)) {
+        VU_EQ(sigaction(SIGBUS, &act, NULL), 0);
+        VU_EQ(sigaction(SIGBUS, NULL, &old), 0);
+        VU_TRUE(old.sa_handler == act.sa_handler);
+    }
+    if (param & BLOCKS_AFTER)
+        block_all();
+}
+
+static void lose_a(int sock, int param)
+{
+    const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)(param & OPCODE);
+    const struct rig_attr attr = {.ep = {.channel = param & BY_THE_ENGINE}};
+    struct rig rig;
+    if (!writes_itself())
+        return;
+    if (param & BLOCKS_BEFORE)
+        block_all();
+    rig_open(&rig, sock, &attr);
+    uint8_t *big =
+        mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ibv_mr *mr = ibv_reg_mr(rig.ep.qp->pd, big, LOST_BYTES, VU_ACCESS_ALL);
+    struct vu_key key = vu_trade_keys(sock, mr);
+    struct vu_send send =
+        rig_send(&rig, opcode, 1, 0, opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : SHORT_BYTES);
+    send.remote = key.addr;
+    send.rkey = key.rkey;
+    for (int i = 0; i < 3; i++) { /* the mapping is remembered by then */
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    }
+    change_signals(param);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    if (param & BY_THE_ENGINE) { /* what is posted in one go, is there still */
+        send.addr = big;
+        send.lkey = mr->lkey;
+        send.len_bytes = LOST_BYTES;
+        VU_EQ(ibv_req_notify_cq(rig.ep.scq, 0), 0);
+        VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
+        VU_TRUE(vu_cq_event(rig.ep.channel, 5000));
+    } else {
+        VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
+    }
+    vu_expect(rig.ep.scq, 1, IBV_WC_REM_ACCESS_ERR);
+    vu_barrier(sock);
+    ibv_dereg_mr(mr);
+    munmap(big, LOST_BYTES);
+    rig_close(&rig);
+}
+
+static int open_file(int param)
+{
+    char path[] = "/dev/shm/sidewire-lost-XXXXXX";
+    const int fd = param & NAMED_FILE ? mkstemp(path) : memfd_create("lost", MFD_CLOEXEC);
+    if (param & NAMED_FILE)
+        unlink(path);
+    VU_TRUE(fd >= 0 && ftruncate(fd, LOST_BYTES) == 0);
+    return fd;
+}
+
+static void lose_b(int sock, int param)
+{
+    struct rig rig;
+    if (!writes_itself())
+        return;
+    rig_open(&rig, sock, NULL);
+    const int fd = open_file(param);
+    uint8_t *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct ibv_mr *mr = ibv_reg_mr(rig.ep.qp->pd, bytes, LOST_BYTES, VU_ACCESS_ALL);
+    VU_TRUE(bytes != MAP_FAILED && mr);
+    for (uint64_t i = 0; i < 8; i++)
+        VU_EQ(vu_post_recv(rig.ep.qp, i, bytes, LOST_BYTES, mr->lkey), 0);
+    vu_trade_keys(sock, mr);
+    vu_barrier(sock);
+    VU_EQ(ftruncate(fd, param & BY_THE_ENGINE ? LOST_BYTES / 2 : 0), 0);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    close(fd);
+    ibv_dereg_mr(mr);
+    munmap(bytes, LOST_BYTES);
+    rig_close(&rig);
+}
+
+#define LOST(name, param)                                                     \
+    {                                                                         \
+        "peer_memory__lost_to_" name, lose_a, lose_b, SEM_PROCESSES | (param) \
+    }
+
+const struct sem_case sem_lost[] = {
+    LOST("a_write", IBV_WR_RDMA_WRITE),
+    LOST("a_read", IBV_WR_RDMA_READ),
+    LOST("an_atomic", IBV_WR_ATOMIC_FETCH_AND_ADD),
+    LOST("a_send", IBV_WR_SEND),
+    LOST("a_write_to_tmpfs", IBV_WR_RDMA_WRITE | NAMED_FILE),
+    LOST("a_read_of_tmpfs", IBV_WR_RDMA_READ | NAMED_FILE),
+    LOST("a_write_by_the_engine", IBV_WR_RDMA_WRITE | BY_THE_ENGINE),
+    LOST("a_read_by_the_engine", IBV_WR_RDMA_READ | BY_THE_ENGINE | NAMED_FILE),
+    LOST("who_sets_a_handler", IBV_WR_RDMA_WRITE | SETS_HANDLER),
+    LOST("who_sets_the_default", IBV_WR_RDMA_READ | SETS_DEFAULT),
+    LOST("who_blocks_all_signals", IBV_WR_RDMA_WRITE | BLOCKS_BEFORE),
+    LOST("who_blocks_all_signals_later", IBV_WR_RDMA_READ | BLOCKS_AFTER),
+    LOST("who_does_all_of_that", IBV_WR_SEND | BLOCKS_BEFORE | SETS_HANDLER | BLOCKS_AFTER),
+    {0},
+};
