@@ -53,7 +53,8 @@ struct sw_pub_header {
     _Atomic uint32_t moving; /* 1 while pages of the following range move: device/move_gate.h */
     _Atomic uint64_t moving_va, moving_end;
     _Atomic uint32_t mr_last; /* end of the latest region's block: blocks come in order (draw.h) */
-    uint32_t pad[3];
+    _Atomic uint32_t life;    /* held by the engine: base/robust.h */
+    uint32_t pad[2];
 };
 static_assert(sizeof(struct sw_pub_header) == 64, "shared layout");
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/robust.h"
 #include "device/cq_impl.h"
 #include "device/netdev.h"
 #include "device/nic.h"
@@ -354,6 +355,8 @@ static void *engine_main(void *arg)
     spin = (struct sw_spin){0}; /* a forked child's begins anew */
     want_short_turns();
     sw_engine_cpus_start();
+    if (!sw_robust_hold(&sw_nic.pub->header.life))
+        sw_debug("peers see the end of this process when its sockets are closed");
     uint64_t look_ns = 0; /* when to look at all queue pairs again */
     bool pending = false;
     for (;;) {

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -307,6 +308,23 @@ static void there_forks(struct side *side)
     pause();
 }
 
+/* A child by the bare system call keeps all its sockets open, so that nobody sees one close. The
+ * same as a process whose memory takes the kernel long to take down. */
+static void there_clones(struct side *side)
+{
+    struct vu_ep ep;
+    connect_waiting(side, &ep, true);
+    vu_sleep_ms(500);
+    const long child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+    VU_TRUE(child >= 0);
+    if (child == 0) {
+        vu_sleep_ms(KNOWN_MS + 2000);
+        _exit(0);
+    }
+    tell(side->control);
+    pause();
+}
+
 /* ---- packets that get lost ---- */
 
 /* The whole host does: its interface goes down. */
@@ -475,6 +493,7 @@ static const struct scenario scenarios[] = {
     {"kill_waiting", here_waits, there_waits, SIGKILL, 14, 7, NULL, false},
     {"kill_unheard", here_waits, there_waits, SIGKILL, 14, 7, NULL, false}, /* nothing was sent */
     {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL, false},
+    {"kill_cloned", here_waits, there_clones, SIGKILL, 14, 7, NULL, false},
     {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL, false},
     {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL, false},
     {"vanish", here_is_cut_off, there_vanishes, 0, 14, 1, NULL, false},
@@ -570,7 +589,8 @@ static void run_scenario(int sock, void *arg)
     close(pair[0]);
     close(pair[1]);
     const bool is_told = scenario->there == there_waits || scenario->there == there_forks ||
-                         scenario->there == there_exits || scenario->there == there_leaves;
+                         scenario->there == there_clones || scenario->there == there_exits ||
+                         scenario->there == there_leaves;
     if (scenario->here != here_is_cut_off && vu_try_get(here, &word, 1, 20000) &&
         (!is_told || vu_try_get(there, &word, 1, 20000))) {
         if (scenario->signal == SIGSTOP) {
@@ -591,6 +611,9 @@ static bool is_wanted(const struct scenario *scenario, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], scenario->name))
             return true;
+    const char *link = getenv("SIDEWIRE_LINK");
+    if (scenario->there == there_clones && link && !strcmp(link, "roce"))
+        return false; /* only on one host there is more than sockets */
     return argc == 1 && scenario->here != here_meets_strangers && /* there must be a TCP port */
            scenario->there != there_vanishes;                     /* others could not go on */
 }

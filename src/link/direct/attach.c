@@ -28,6 +28,8 @@
 
 #define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
 
+#define LIFE_LOOK_NS (250 * SW_NS_PER_MS)
+
 #define NEWCOMERS_MAX 64u
 
 enum { MAX_FDS = 3, ROOM_FDS = 8 };
@@ -400,7 +402,8 @@ static void peer_died(struct sw_peer *peer)
 bool sw_attach_is_gone(struct sw_peer *peer)
 {
     int state = SW_PEER_READY;
-    if (atomic_load(&peer->state) != SW_PEER_READY || !sw_attach_has_hung_up(peer->socket))
+    if (atomic_load(&peer->state) != SW_PEER_READY ||
+        !(sw_peer_has_ended(peer) || sw_attach_has_hung_up(peer->socket)))
         return false;
     atomic_compare_exchange_strong(&peer->state, &state, SW_PEER_DEAD);
     sw_engine_kick(); /* for all the others */
@@ -590,6 +593,17 @@ static void ask_segments(struct sw_peer *peer)
     pthread_mutex_unlock(&peer->lock);
 }
 
+/* An access that it was in ends with it, but when is not known before it hangs up: until then that
+ * is not waited for, as if it was stopped there. */
+static void note_end(struct sw_peer *peer)
+{
+    int state = SW_PEER_READY;
+    atomic_compare_exchange_strong(&peer->state, &state, SW_PEER_DEAD);
+    for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
+        if (inbox->slot == peer->slot)
+            atomic_store(&inbox->stopped, true);
+}
+
 uint64_t sw_attach_step(uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
@@ -602,10 +616,13 @@ uint64_t sw_attach_step(uint64_t now_ns)
                 connect_peer(peer, now_ns);
             if (atomic_load(&peer->state) == SW_PEER_IDLE && peer->retry_at_ns < next_ns)
                 next_ns = peer->retry_at_ns;
+        } else if (state == SW_PEER_READY && sw_peer_has_ended(peer)) {
+            note_end(peer);
         } else if (state == SW_PEER_READY && !peer->self) {
             ask_segments(peer);
-            if (atomic_load(&peer->segments_wanted))
-                next_ns = now_ns + SW_NS_PER_MS;
+            const uint64_t look_ns =
+                atomic_load(&peer->segments_wanted) ? SW_NS_PER_MS : LIFE_LOOK_NS;
+            next_ns = now_ns + look_ns < next_ns ? now_ns + look_ns : next_ns;
         }
     }
     pthread_mutex_unlock(&sw_direct.lock);

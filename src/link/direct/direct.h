@@ -298,6 +298,8 @@ bool sw_attach_has_hung_up(int fd);
 /* For who waits for a peer that is ready: whether its process has ended, which the engine may have
  * got no processor to see. It counts as dead from then on. */
 bool sw_attach_is_gone(struct sw_peer *peer);
+/* The process has ended, though its socket may not be closed yet. */
+bool sw_peer_has_ended(const struct sw_peer *peer);
 void sw_attach_segment_gone(uint32_t id);
 struct sw_join;
 bool sw_attach_join(struct sw_peer *peer, const struct sw_join *join); /* false: not now */

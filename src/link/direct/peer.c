@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fds.h"
+#include "base/robust.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
@@ -95,6 +96,11 @@ bool sw_peer_is_refused(uint32_t slot)
     const bool refused = is_refused(peer);
     sw_peer_put(peer);
     return refused;
+}
+
+bool sw_peer_has_ended(const struct sw_peer *peer)
+{
+    return !peer->self && sw_robust_has_ended(&peer->pub->header.life);
 }
 
 bool sw_peer_unused(const struct sw_peer *peer)
