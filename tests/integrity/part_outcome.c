@@ -59,8 +59,6 @@ static void check_sender(struct part *part, const struct model_expect *one, cons
     part->ahs[one->src_proc] = back;
 }
 
-#define ACK_MS 3 /* until the last ACK has come, and to spare */
-
 /* The first that this may be: those of one SRQ come in order, and others' may come between. */
 static struct model_expect *find_expect(struct model_queue *queue, const struct ibv_wc *wc)
 {
@@ -196,6 +194,35 @@ __attribute__((no_sanitize("thread"))) static bool memory_agrees(const struct pa
     return true;
 }
 
+/* Waits until the peer has acknowledged all that was sent. */
+static void drain(struct part *part, const struct vu_ep *ep, uint64_t deadline)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
+    struct ibv_qp_init_attr init;
+    VU_EQ(ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE), 0);
+    for (attr.sq_draining = 1; attr.sq_draining;) {
+        VU_CHECK(vu_now_ms() < deadline, "QP 0x%x is not drained", ep->qp->qp_num);
+        poll_all(part);
+        VU_EQ(ibv_query_qp(ep->qp, &attr, IBV_QP_STATE, &init), 0);
+        sched_yield();
+    }
+    attr.qp_state = IBV_QPS_RTS;
+    VU_EQ(ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE), 0);
+}
+
+/* Over packets what needs no completion is done, but the ACK that says so may be late: a queue pair
+ * that is taken to ERR before that flushes it. */
+static void drain_all(struct part *part, uint64_t deadline)
+{
+    for (int i = 0; i < CONNS * 2; i++) {
+        const struct model_end *end = part_end(part, i / 2, i % 2);
+        const struct vu_ep *ep = &part->eps[i / 2][i % 2];
+        if (end && end->exists && end->state == IBV_QPS_RTS &&
+            (ep->qp->qp_type == IBV_QPT_RC || ep->qp->qp_type == IBV_QPT_XRC_SEND))
+            drain(part, ep, deadline);
+    }
+}
+
 void part_settle(struct part *part)
 {
     char why[120] = "";
@@ -215,12 +242,11 @@ void part_settle(struct part *part)
     }
     part_meet(part);
     /* One completion too many fails there. So does a datagram that should have been dropped; those
-     * that are, are taken out by the same calls, before anything changes. Over packets what needs
-     * no completion is done, but the ACK that says so may wait: a queue pair that is taken to ERR
-     * before that flushes it. */
-    const uint64_t until_ms = vu_now_ms() + (part->model.link == LINK_PACKETS ? ACK_MS : 0);
-    for (int i = 0; i < 3 || vu_now_ms() < until_ms; i++)
+     * that are, are taken out by the same calls, before anything changes. */
+    for (int i = 0; i < 3; i++)
         poll_all(part);
+    if (part->model.link == LINK_PACKETS)
+        drain_all(part, deadline);
     VU_CHECK(memory_agrees(part, &at), "byte 0x%llx changed late", (unsigned long long)at);
     part_meet(part);
 }
