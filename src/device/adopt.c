@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/adopt_config.h"
 #include "device/adopt_lock.h"
+#include "device/adopt_monitor.h"
 #include "device/gather.h"
 #include "device/segment.h"
 #include "device/segment_life.h"
@@ -45,7 +46,8 @@ void sw_adopt_unlock(void)
 /* What may allocate, done before the move lock is taken. */
 static void prepare_once(void)
 {
-    sw_adopt_config();
+    if (sw_adopt_config()->enabled)
+        sw_adopt_monitor_start();
     sw_thread_memory_prepare();
 }
 

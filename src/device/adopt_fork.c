@@ -22,6 +22,7 @@
 
 #include "base/log.h"
 #include "device/adopt_lock.h"
+#include "device/adopt_monitor.h"
 #include "device/keep.h"
 #include "device/memory_room.h"
 #include "device/page_move.h"
@@ -164,6 +165,7 @@ static void fork_child(void)
     }
     parts_forget();
     sw_keep_forget();
+    sw_adopt_monitor_forget();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
         if (sw_segment_fd_valid(s))
             close(s->fd);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "device/adopt_monitor.h"
 #include "device/page_copy.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -102,7 +103,7 @@ void sw_park_release(struct sw_segment *segment)
 
 bool sw_pages_locked(uint64_t va)
 {
-    return syscall(SYS_madvise, va, getpagesize(), MADV_DONTNEED) == -1 && errno == EINVAL;
+    return syscall(SYS_madvise, va, getpagesize(), MADV_COLD) == -1 && errno == EINVAL;
 }
 
 /* How the mapping at va is locked, for mlock2(); NOT_LOCKED. Whether on fault only is seen in smaps
@@ -215,6 +216,14 @@ static int chunk_take(const struct sw_copy *copy, const struct sw_uffd *uffd, ui
     return rc;
 }
 
+/* Raw calls that discard some of it will be told of. Where they cannot be, libc's are followed. */
+static void follow(const struct sw_segment *segment, uint64_t va, uint64_t len)
+{
+    const struct sw_uffd *telling = sw_adopt_monitor_of(segment);
+    if (telling)
+        sw_uffd_arm(telling, va, len, SW_UFFD_WRITES);
+}
+
 int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int prot,
                   uint64_t *done_bytes)
 {
@@ -250,6 +259,9 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
             break;
         lock_again(at, next - at, park_drop(segment, at, next - at));
         sw_copy_populate(&copy, at, next - at);
+        /* Not before: pages that are mapped while armed for writes fault again at the first store,
+         * and large ones are split by it. */
+        follow(segment, at, next - at);
         at = next;
     }
     sw_copy_close(&copy);
@@ -284,22 +296,57 @@ static int park_prepare(const struct sw_segment *segment, uint64_t va, uint64_t 
     return 0;
 }
 
+/* Stops a chunk while somebody is about to discard some of it: then the kernel protects nothing
+ * more for that userfaultfd, and until he is released there is no gap in which another could
+ * discard unheard. With its page tables moved away the file's pages stay, and who touches them
+ * waits. *aside is where the tables are. */
+static int chunk_set_aside(const struct sw_segment *segment, const struct sw_uffd *telling,
+                           uint64_t va, uint64_t len, uint64_t *aside)
+{
+    if (!sw_segment_fd_valid(segment))
+        return -EBADF; /* there would be nothing to copy from */
+    void *place = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (place == MAP_FAILED)
+        return -errno;
+    int rc = sw_uffd_arm(telling, va, len, SW_UFFD_MISSING | SW_UFFD_PRESENT | SW_UFFD_WRITES);
+    if (!rc)
+        rc = tables_move(va, (uint64_t)(uintptr_t)place, len);
+    if (rc)
+        munmap(place, len);
+    else
+        *aside = (uint64_t)(uintptr_t)place;
+    return rc;
+}
+
+/* Stops stores to a chunk that is shared. */
+static int chunk_stop(const struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
+                      uint64_t len, uint64_t *aside)
+{
+    int rc = sw_uffd_arm(uffd, va, len, SW_UFFD_WRITES);
+    if (rc || sw_page_move_unprotected)
+        return rc;
+    rc = sw_uffd_protect(uffd, va, len);
+    return rc == -EAGAIN ? chunk_set_aside(segment, uffd, va, len, aside) : rc;
+}
+
 static int chunk_return(const struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
                         uint64_t len, int prot)
 {
-    int rc = sw_uffd_arm(uffd, va, len, SW_UFFD_WRITES);
-    if (rc)
-        return rc;
-    if (!sw_page_move_unprotected)
-        rc = sw_uffd_protect(uffd, va, len);
+    uint64_t aside = 0;
+    int rc = chunk_stop(segment, uffd, va, len, &aside);
     if (!rc)
         rc = park_fill_chunk(segment, va, len, prot);
     if (!rc)
         rc = tables_move_parts(park_of(segment, va), va, len);
+    if (rc && aside)
+        tables_put_back(aside, va, len);
     if (rc)
         sw_uffd_disarm(uffd, va, len);
-    else
-        sw_uffd_wake(uffd, va, len);
+    if (rc && uffd->tells)
+        sw_uffd_arm(uffd, va, len, SW_UFFD_WRITES);
+    sw_uffd_wake(uffd, va, len);
+    if (aside)
+        munmap(ptr(aside), len);
     return rc;
 }
 
@@ -314,6 +361,8 @@ static void file_drop(const struct sw_segment *segment, uint64_t va, uint64_t le
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
                     uint64_t len_bytes, int prot, bool lean)
 {
+    const struct sw_uffd *telling = sw_adopt_monitor_of(segment);
+    uffd = telling ? telling : uffd;
     if (!uffd->can_protect_shared)
         return -EOPNOTSUPP;
     sigset_t all, saved;

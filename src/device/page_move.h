@@ -31,7 +31,7 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
                     uint64_t len_bytes, int prot, bool lean);
 
-/* Whether the mapping at va is locked: its first page could not be dropped. Otherwise it is. */
+/* Whether the mapping at va is locked. */
 bool sw_pages_locked(uint64_t va);
 
 /* Puts empty private memory of protection `prot` in the place of [va, va + len), from one moment to

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/adopt.h"
+#include "device/adopt_monitor.h"
 #include "device/keep.h"
 #include "device/page_copy.h"
 #include "device/page_move.h"
@@ -21,6 +22,10 @@
 #include "device/segment.h"
 #include "device/shared_file.h"
 #include "device/thread_memory.h"
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
 
 #define TMPFS_MAGIC_NUMBER 0x01021994
 
@@ -220,12 +225,57 @@ bool sw_segments_withdraw(uint64_t va, uint64_t end, bool lean)
     return !rc && !returning.rc;
 }
 
+void sw_segments_withdraw_group(unsigned int group)
+{
+    struct sw_uffd uffd;
+    struct returning returning = {.uffd = NULL, .lean = true};
+    if (may_move(&uffd))
+        returning.uffd = &uffd;
+    for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
+        if (s->kind != SW_SEGMENT_ADOPTED || sw_adopt_monitor_group(s) != group)
+            continue;
+        guard->revoke(s->va, s->len_bytes);
+        guard->before(s->va, s->len_bytes);
+        each_part(s, s->va, s->va + s->len_bytes, part_return, &returning);
+        guard->after();
+    }
+    if (returning.uffd)
+        sw_keep_close(uffd.fd);
+}
+
 void sw_segments_discard(uint64_t va, uint64_t end, bool locked_too)
 {
     struct discarding discarding = {.locked_too = locked_too};
     guard->revoke(va, end - va);
     guard->before(va, end - va);
     each_part_or(NULL, va, end, part_discard, private_discard, &discarding);
+    guard->after();
+}
+
+/* What the kernel itself may not do: a mapping that became shorter while its caller was held up, it
+ * discards no further than to its new end. */
+static int private_zap(struct sw_segment *segment, const struct sw_vma *vma, uint64_t from,
+                       uint64_t to, void *arg)
+{
+    const struct discarding *discarding = arg;
+    const int advice = discarding->locked_too ? MADV_DONTNEED_LOCKED : MADV_DONTNEED;
+    (void)segment, (void)vma;
+    return madvise((void *)(uintptr_t)from, to - from, advice) && errno == EINVAL ? -EINVAL : 0;
+}
+
+void sw_segments_discard_held(const struct sw_held_call *call)
+{
+    struct discarding discarding = {.locked_too = call->advice == MADV_DONTNEED_LOCKED};
+    const uint64_t page = (uint64_t)getpagesize();
+    const uint64_t end = call->va + (call->len_bytes + page - 1) / page * page;
+    const bool discards =
+        discarding.locked_too || call->advice == MADV_DONTNEED || call->advice == MADV_FREE;
+    if (!discards || !sw_segments_may_overlap(call->va, end - call->va))
+        return;
+    guard->revoke(call->va, end - call->va);
+    guard->before(call->va, end - call->va);
+    each_part_or(NULL, call->va, end, part_discard,
+                 call->advice == MADV_FREE ? private_discard : private_zap, &discarding);
     guard->after();
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "device/adopt.h"
+#include "device/held_calls.h"
 #include "device/uffd.h"
 #include "device/vma.h"
 
@@ -40,6 +41,10 @@ void sw_segment_finish(struct sw_segment *segment);
 bool sw_segments_withdraw(uint64_t va, uint64_t end, bool lean);
 void sw_segments_discard(uint64_t va, uint64_t end, bool locked_too);
 void sw_segments_advise(uint64_t va, uint64_t end, int advice);
+/* Moves back what belongs to one group of the monitor (adopt_monitor.h), in small steps. */
+void sw_segments_withdraw_group(unsigned int group);
+/* Discards what the caller of a call that is held up wants discarded. */
+void sw_segments_discard_held(const struct sw_held_call *call);
 
 /* Calls fn for each part of an adopted segment that still is mapped where it was adopted, in
  * ascending order, until one fails. 0 or a negative errno. */

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef UFFD_USER_MODE_ONLY
@@ -13,6 +15,10 @@
 #endif
 #ifndef USERFAULTFD_IOC_NEW
 #define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00) /* on /dev/userfaultfd, Linux 6.1 */
+#endif
+#ifndef UFFD_FEATURE_MINOR_SHMEM
+#define UFFD_FEATURE_MINOR_SHMEM (1 << 10)
+#define UFFDIO_REGISTER_MODE_MINOR (1 << 2)
 #endif
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
@@ -28,7 +34,8 @@ static int open_device(void)
     return fd;
 }
 
-int sw_uffd_open(struct sw_uffd *uffd)
+/* A full one where this process may have it. A descriptor, or a negative errno. */
+static int open_any(struct sw_uffd *uffd)
 {
     uffd->user_mode_only = false;
     uffd->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
@@ -38,10 +45,13 @@ int sw_uffd_open(struct sw_uffd *uffd)
         uffd->user_mode_only = true;
         uffd->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
     }
-    if (uffd->fd < 0)
-        return -errno;
+    return uffd->fd < 0 ? -errno : uffd->fd;
+}
 
-    struct uffdio_api api = {.api = UFFD_API};
+/* Asks for features; the ones asked for must be there. */
+static int handshake(struct sw_uffd *uffd, uint64_t features)
+{
+    struct uffdio_api api = {.api = UFFD_API, .features = features};
     if (ioctl(uffd->fd, UFFDIO_API, &api)) {
         int err = errno;
         close(uffd->fd);
@@ -56,6 +66,42 @@ int sw_uffd_open(struct sw_uffd *uffd)
     return 0;
 }
 
+int sw_uffd_open(struct sw_uffd *uffd)
+{
+    uffd->tells = false;
+    int rc = open_any(uffd);
+    return rc < 0 ? rc : handshake(uffd, 0);
+}
+
+int sw_uffd_open_telling(struct sw_uffd *uffd)
+{
+    const uint64_t features = UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_MISSING_SHMEM |
+                              UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+    uffd->tells = true;
+    int rc = open_any(uffd);
+    if (rc < 0)
+        return rc;
+    if (fcntl(uffd->fd, F_SETFL, O_NONBLOCK)) {
+        rc = -errno;
+        close(uffd->fd);
+        return rc;
+    }
+    return handshake(uffd, features);
+}
+
+bool sw_uffd_has_told(const struct sw_uffd *uffd)
+{
+    struct pollfd poll = {.fd = uffd->fd, .events = POLLIN};
+    const struct timespec now = {0};
+    return syscall(SYS_ppoll, &poll, 1, &now, NULL, 0) == 1 && poll.revents & POLLIN;
+}
+
+bool sw_uffd_release_one(const struct sw_uffd *uffd)
+{
+    struct uffd_msg message;
+    return syscall(SYS_read, uffd->fd, &message, sizeof(message)) > 0;
+}
+
 void sw_uffd_close(struct sw_uffd *uffd)
 {
     close(uffd->fd);
@@ -67,6 +113,7 @@ int sw_uffd_arm(const struct sw_uffd *uffd, uint64_t va, uint64_t len_bytes, uns
     struct uffdio_register arg = {
         .range = {.start = va, .len = len_bytes},
         .mode = (modes & SW_UFFD_MISSING ? UFFDIO_REGISTER_MODE_MISSING : 0) |
+                (modes & SW_UFFD_PRESENT ? UFFDIO_REGISTER_MODE_MINOR : 0) |
                 (modes & SW_UFFD_WRITES ? UFFDIO_REGISTER_MODE_WP : 0),
     };
     return ioctl(uffd->fd, UFFDIO_REGISTER, &arg) ? -errno : 0;
@@ -88,7 +135,7 @@ int sw_uffd_protect(const struct sw_uffd *uffd, uint64_t va, uint64_t len_bytes)
         .mode = UFFDIO_WRITEPROTECT_MODE_WP,
     };
     while (ioctl(uffd->fd, UFFDIO_WRITEPROTECT, &arg)) {
-        if (errno != EAGAIN) /* the mappings are being changed by someone */
+        if (errno != EAGAIN || uffd->tells) /* the mappings are being changed by someone */
             return -errno;
     }
     return 0;

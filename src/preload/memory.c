@@ -120,6 +120,9 @@ SW_HOOK int madvise(void *addr, size_t len, int advice)
     const bool valid = whole_pages(addr, len, &va, &bytes);
     if (!discards && valid && sw_adopt_may_overlap(va, bytes))
         return advise_adopted(addr, len, advice, va, bytes);
+    /* Already here, so that the monitor has nothing to hear of (device/adopt_monitor.h). */
+    if (discards && valid && sw_adopt_may_overlap(va, bytes))
+        sw_adopt_discard(va, bytes, advice == MADV_DONTNEED_LOCKED);
     int rc = real_madvise(addr, len, advice);
     /* Looked at afterwards, so that pages that were being adopted meanwhile are found. */
     if (!discards || !valid || !sw_adopt_may_overlap(va, bytes))

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/adopt_monitor.h"
 #include "device/vma.h"
 
 #define USER_NOBODY 65534
@@ -76,7 +77,7 @@ int open_descriptors(void)
         count++;
     if (fds)
         closedir(fds);
-    return count;
+    return count - sw_adopt_monitor_count();
 }
 
 int mappings_within(const void *base, size_t len, bool *all_private)

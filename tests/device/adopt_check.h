@@ -25,7 +25,7 @@ void words_fill(uint8_t *base, size_t len, uint64_t seed);
 /* The first word that differs, as an index; SIZE_MAX if none does. */
 size_t words_differ(const uint8_t *base, size_t len, uint64_t seed);
 
-int open_descriptors(void);
+int open_descriptors(void); /* without those of the monitor */
 /* How many mappings [base, base + len) consists of, and whether all of them are private anonymous
  * memory. */
 int mappings_within(const void *base, size_t len, bool *all_private);
