@@ -8,6 +8,7 @@
 #include "base/sigbus.h"
 
 #define RANGES_MAX 16384u
+#define PAGE_BYTES 4096u
 
 /* Read by the handler, without a lock: the length goes last in and first out. */
 struct range {
@@ -76,6 +77,19 @@ void sw_fault_unguard(const void *base)
         if (atomic_load(&ranges[i].len_bytes) && atomic_load(&ranges[i].base) == (uintptr_t)base)
             atomic_store(&ranges[i].len_bytes, 0);
     pthread_mutex_unlock(&lock);
+}
+
+bool sw_fault_probe(const void *at, size_t len_bytes)
+{
+    const struct range *range = find_range((uintptr_t)at);
+    if (!range || !len_bytes)
+        return true;
+    sw_sigbus_enter();
+    const volatile uint8_t *bytes = at;
+    for (size_t i = 0; i < len_bytes; i += PAGE_BYTES)
+        (void)bytes[i];
+    (void)bytes[len_bytes - 1];
+    return !atomic_load(&range->is_lost);
 }
 
 bool sw_fault_lost_at(const void *at)

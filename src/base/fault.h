@@ -21,11 +21,21 @@ void sw_fault_unguard(const void *base);
 extern atomic_uint sw_fault_losses; /* ranges that were lost, ever */
 bool sw_fault_lost_at(const void *at);
 
+/* Touches each page, if they are in a guarded range. False: it is lost. For who gives the kernel an
+ * address, which says no more than EFAULT. */
+bool sw_fault_probe(const void *at, size_t len_bytes);
+
+/* Whether any range was lost, ever. */
+static inline bool sw_fault_any(void)
+{
+    atomic_signal_fence(memory_order_seq_cst); /* the access has been made, and not only will be */
+    return __builtin_expect(atomic_load_explicit(&sw_fault_losses, memory_order_relaxed) != 0, 0);
+}
+
 /* Whether an access at this address, which is over, may have gone to nowhere. */
 static inline bool sw_fault_hit(const void *at)
 {
-    return __builtin_expect(atomic_load_explicit(&sw_fault_losses, memory_order_relaxed) != 0, 0) &&
-           sw_fault_lost_at(at);
+    return sw_fault_any() && sw_fault_lost_at(at);
 }
 
 #endif

@@ -3,11 +3,13 @@
 
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/cq_impl.h"
 #include "device/mr_impl.h"
 #include "device/mw.h"
 #include "device/qp_impl.h"
+#include "device/view.h"
 #include "device/xrc_impl.h"
 
 /* One store each, of a place that need not be aligned. */
@@ -97,11 +99,6 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
         sw_qp_complete_recv(qp, &wc, message->is_solicited);
 }
 
-static uint8_t *memory_of(const struct sw_pub_mr *mr, uint64_t addr)
-{
-    return (uint8_t *)(uintptr_t)(mr->va + (addr - mr->iova));
-}
-
 enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *message, uint32_t need,
                                  uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint8_t **va)
 {
@@ -113,7 +110,7 @@ enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *mess
     enum sw_verdict verdict =
         sw_target_check(sw_nic.pub, rkey, addr, len_bytes, need, own, &mr, &word);
     if (verdict == SW_ACK)
-        *va = memory_of(mr, addr);
+        *va = sw_view_at(sw_nic.pub, mr, addr);
     return verdict;
 }
 
@@ -122,11 +119,12 @@ enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *mess
 {
     const uint64_t total = (uint64_t)pieces->len_bytes * pieces->count;
     const uint8_t *from = pieces->from;
-    uint8_t *to;
+    uint8_t *base;
     enum sw_verdict verdict =
-        sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, rkey, addr, total, &to);
+        sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, rkey, addr, total, &base);
     if (verdict != SW_ACK || !total)
         return verdict;
+    uint8_t *to = base;
     for (uint32_t i = 0; i < pieces->count; i++) {
         if (last)
             sw_copy_ordered(to, from, pieces->len_bytes);
@@ -135,7 +133,7 @@ enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *mess
         to += pieces->len_bytes;
         from += pieces->stride_bytes;
     }
-    return SW_ACK;
+    return sw_fault_hit(base) ? SW_NAK_ACCESS : SW_ACK;
 }
 
 enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *message,
@@ -150,7 +148,8 @@ enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *mes
     enum sw_verdict verdict = sw_execute_check(qp, message, need, rkey, addr, 8, &at);
     if (verdict == SW_ACK && (uintptr_t)at & 7)
         verdict = SW_NAK_INVALID; /* its iova is aligned, the memory is not */
-    if (verdict == SW_ACK)
-        *original = sw_target_atomic((uint64_t *)(void *)at, opcode, compare_add, swap);
-    return verdict;
+    if (verdict != SW_ACK)
+        return verdict;
+    *original = sw_target_atomic((uint64_t *)(void *)at, opcode, compare_add, swap);
+    return sw_fault_hit(at) ? SW_NAK_ACCESS : SW_ACK;
 }

@@ -7,6 +7,7 @@
 #include "device/mr_impl.h"
 #include "device/persist.h"
 #include "device/sync_job.h"
+#include "device/view.h"
 
 #define CPU_STEP_BYTES (4u << 20) /* written back in one step: a poll does not take long */
 
@@ -53,7 +54,7 @@ bool sw_execute_flush(struct sw_qp *qp, const struct sw_inbound *message,
     bool done = true;
     *verdict = sw_target_check_flush(sw_nic.pub, &flush, own, &mr); /* again, at each step */
     if (*verdict == SW_ACK && flush.type & IBV_FLUSH_PERSISTENT) {
-        uint64_t va = mr->va + (flush.addr - mr->iova);
+        uint64_t va = (uintptr_t)sw_view_at(sw_nic.pub, mr, flush.addr);
         done = mr->persist == SW_PERSIST_BY_CPU ? by_cpu(state, va, flush.len_bytes)
                                                 : by_sync(state, va, flush.len_bytes, verdict);
     }

@@ -14,6 +14,7 @@
 #include "device/persist.h"
 #include "device/qp_impl.h"
 #include "device/sync_job.h"
+#include "device/view.h"
 #include "device/vma.h"
 
 #define KNOWN_ACCESS                                                             \
@@ -35,8 +36,9 @@ static int check_args(uint64_t va, uint64_t len_bytes, uint64_t iova, unsigned i
 }
 
 /* 0 if the whole range is mapped with the rights that local use needs, else -EFAULT. */
-static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access)
+static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access, bool *is_shared)
 {
+    *is_shared = false;
     int need = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
     struct sw_vma_reader reader;
     struct sw_vma vma;
@@ -45,9 +47,12 @@ static int check_mapped(uint64_t va, uint64_t len_bytes, unsigned int access)
     if (len_bytes == 0 || sw_vma_open(&reader, false))
         return 0; /* without /proc nothing can be said */
     uint64_t at = va, end = va + len_bytes;
+    *is_shared = true;
     while (at < end && sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at &&
-           (vma.prot & need) == need)
+           (vma.prot & need) == need) {
+        *is_shared &= vma.kind == SW_VMA_SHARED;
         at = vma.end;
+    }
     sw_vma_close(&reader);
     return at < end ? -EFAULT : 0;
 }
@@ -62,6 +67,24 @@ static int check_persist(uint64_t va, uint64_t len_bytes, unsigned int access, u
     sw_info("region 0x%llx, %llu bytes: refused, its memory is not persistent",
             (unsigned long long)va, (unsigned long long)len_bytes);
     return -EINVAL;
+}
+
+/* Before its key is valid. */
+static void set_rights(struct sw_mr *mr, unsigned int access, int64_t shift)
+{
+    sw_view_shift[mr->index] = shift;
+    sw_nic.pub->mrs[mr->index].access = access | SW_PUB_LOCAL_USE | (shift ? 0 : SW_PUB_STEADY);
+}
+
+bool sw_sge_resolve_any(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va)
+{
+    const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
+    const uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
+    if (word == 0 || (uint32_t)word != sge->lkey || mr->pd != pd || (mr->access & need) != need ||
+        !sw_mr_covers(mr, sge->addr, sge->length))
+        return sw_null_resolve(pd, sge, need, va);
+    *va = sw_view_at(sw_nic.pub, mr, sge->addr);
+    return true;
 }
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -84,6 +107,7 @@ static int claim_locked(struct sw_mr *mr)
             continue; /* a key of 0 is never valid */
         sw_nic.mrs[index] = mr;
         mr->index = index;
+        sw_view_shift[index] = 0;
         return 0;
     }
     return -ENOMEM;
@@ -231,7 +255,8 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     if (rc)
         return rc;
     uint32_t persist = SW_PERSIST_NONE;
-    rc = check_mapped(va, len_bytes, access);
+    bool is_shared;
+    rc = check_mapped(va, len_bytes, access, &is_shared);
     if (!rc)
         rc = check_persist(va, len_bytes, access, &persist);
     if (rc)
@@ -250,7 +275,7 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
     uint32_t gen = sw_mr_generation();
     mr->key = sw_mr_draw_key(mr->index);
-    entry->access = access | SW_PUB_LOCAL_USE;
+    set_rights(mr, access, is_shared ? sw_view_make(va, len_bytes) : 0);
     entry->kind = SW_PUB_REGION;
     entry->qpn = 0;
     entry->persist = persist;
@@ -312,6 +337,8 @@ int sw_mr_dereg(struct sw_mr *mr)
     int rc = withdraw(mr);
     if (rc)
         return rc;
+    const struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
+    sw_view_drop(sw_view_shift[mr->index], entry->va, entry->len_bytes);
     put_segments(mr->segments, mr->segment_count);
     sw_mr_release(mr);
     sw_pd_unref(mr->pd);
@@ -325,12 +352,14 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     bool moves = change->translation;
     uint64_t va = moves ? (uintptr_t)change->addr : entry->va;
     uint64_t len_bytes = moves ? change->len_bytes : entry->len_bytes;
-    unsigned int access = change->access_valid ? change->access : entry->access & ~SW_PUB_LOCAL_USE;
+    unsigned int access =
+        change->access_valid ? change->access : entry->access & ~(SW_PUB_LOCAL_USE | SW_PUB_STEADY);
     uint64_t iova = moves ? (access & IBV_ACCESS_ZERO_BASED ? 0 : va) : entry->iova;
     int rc = check_args(va, len_bytes, iova, access);
     uint32_t persist = entry->persist;
+    bool is_shared = false;
     if (!rc && (moves || change->access_valid)) {
-        rc = check_mapped(va, len_bytes, access);
+        rc = check_mapped(va, len_bytes, access, &is_shared);
         if (!rc)
             rc = check_persist(va, len_bytes, access, &persist);
     }
@@ -352,13 +381,17 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
         put_segments(unused, moves ? parts.count : 0);
         return rc;
     }
-    if (moves)
+    int64_t shift = sw_view_shift[mr->index];
+    if (moves) {
+        sw_view_drop(shift, entry->va, entry->len_bytes);
+        shift = is_shared ? sw_view_make(va, len_bytes) : 0;
         set_parts(entry, mr, &parts);
+    }
     hand_out(entry, mr, sw_handed_out_for(access));
     entry->va = va;
     entry->len_bytes = len_bytes;
     entry->iova = iova;
-    entry->access = access | SW_PUB_LOCAL_USE;
+    set_rights(mr, access, shift);
     entry->persist = persist;
     if (change->pd) {
         sw_pd_ref(change->pd);

@@ -65,6 +65,8 @@ void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh);
 
 /* The same as below for an element of a null region. */
 bool sw_null_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va);
+/* The same for one of any region. */
+bool sw_sge_resolve_any(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va);
 
 /* Checks one local scatter/gather element; on success *va is where the bytes are in this process.
  */
@@ -73,12 +75,12 @@ static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32
 {
     const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
-    need |= SW_PUB_LOCAL_USE;
+    need |= SW_PUB_LOCAL_USE | SW_PUB_STEADY;
     if (__builtin_expect(word == 0 || (uint32_t)word != sge->lkey || mr->pd != pd ||
                              (mr->access & need) != need ||
                              !sw_mr_covers(mr, sge->addr, sge->length),
                          0))
-        return sw_null_resolve(pd, sge, need, va);
+        return sw_sge_resolve_any(pd, sge, need & ~SW_PUB_STEADY, va);
     *va = (uint8_t *)(uintptr_t)(mr->va + (sge->addr - mr->iova));
     return true;
 }

@@ -9,6 +9,7 @@
 
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
+#include "device/view.h"
 
 struct sw_mw {
     struct sw_mr slot; /* its place in the table */
@@ -164,6 +165,7 @@ static void publish(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe
     entry->iova = wqe->swap & IBV_ACCESS_ZERO_BASED ? 0 : wqe->remote_addr;
     entry->len_bytes = wqe->compare_add;
     entry->va = region->va + (wqe->remote_addr - region->iova);
+    sw_view_shift[mw->slot.index] = sw_view_shift[mw->region->index];
     const uint32_t seen = sw_mr_revocations();
     entry->extent_count = cut_extents(region, entry);
     const enum sw_handed_out handed = sw_handed_out_for(entry->access);

@@ -77,6 +77,7 @@ enum sw_pub_mr_kind {
 
 /* Beside the IBV_ACCESS_* of an entry: its key may be used in local elements. */
 #define SW_PUB_LOCAL_USE (1u << 31)
+#define SW_PUB_STEADY (1u << 30) /* for its owner: it has no view (device/view.h) */
 
 /* One memory region or window. key_word: generation << 32 | key; 0 while not valid. Peers address
  * it by iova. */

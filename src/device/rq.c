@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
 
@@ -72,6 +73,8 @@ enum ibv_wc_status sw_recv_scatter(uint32_t pd, const struct ibv_sge *sges, uint
         uint32_t room = sges[i].length - (uint32_t)offset;
         uint32_t step = len_bytes < room ? len_bytes : room;
         sw_payload_copy(va + offset, source, step);
+        if (sw_fault_hit(va))
+            return IBV_WC_LOC_PROT_ERR;
         source += step;
         len_bytes -= step;
         offset = 0;

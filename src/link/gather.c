@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/gather.h"
 
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
@@ -58,6 +59,8 @@ bool sw_gather_out(const struct sw_gather *gather, uint64_t offset, uint8_t *to,
         if (!from)
             return false;
         sw_payload_copy(to, from, run);
+        if (sw_fault_hit(from))
+            return false;
         to += run;
         offset += run;
         len_bytes -= run;
@@ -74,6 +77,8 @@ bool sw_gather_in(const struct sw_gather *gather, uint64_t offset, const uint8_t
         if (!to)
             return false;
         sw_payload_copy(to, from, run);
+        if (sw_fault_hit(to))
+            return false;
         from += run;
         offset += run;
         len_bytes -= run;

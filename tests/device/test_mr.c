@@ -2,7 +2,10 @@
 #include "device/mr.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/fault.h"
+#include "device/view.h"
 #include "nic_rig.h"
 
 #define PAGE 4096u
@@ -96,7 +99,7 @@ static void sw_mr_reg__publishes(void **state)
     assert_int_equal(sw_mr_reg(rig->pd, bytes, 100, 0x5000, RIG_RIGHTS, &mr), 0);
     const struct sw_pub_mr *entry = &sw_nic.pub->mrs[sw_key_index(sw_mr_key(mr))];
     assert_int_equal((uint32_t)atomic_load(&entry->key_word), sw_mr_key(mr));
-    assert_int_equal(entry->access, RIG_RIGHTS | SW_PUB_LOCAL_USE);
+    assert_int_equal(entry->access, RIG_RIGHTS | SW_PUB_LOCAL_USE | SW_PUB_STEADY);
     assert_int_equal(entry->pd, rig->pd->id);
     assert_int_equal(entry->iova, 0x5000);
     assert_int_equal(entry->va, (uintptr_t)bytes);
@@ -304,6 +307,73 @@ static void sw_sge_resolve__checks(void **state)
     sw_mr_dereg(mr);
 }
 
+static uint8_t *map_file(void *at, int count, int *fd)
+{
+    *fd = memfd_create("file", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(*fd, (off_t)count * PAGE), 0);
+    uint8_t *base = mmap(at, (size_t)count * PAGE, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | (at ? MAP_FIXED : 0), *fd, 0);
+    assert_ptr_not_equal(base, MAP_FAILED);
+    return base;
+}
+
+static bool has_view(struct rig *rig, uint8_t *at, uint64_t len_bytes)
+{
+    struct sw_mr *mr = NULL;
+    uint8_t *va;
+    assert_int_equal(sw_mr_reg(rig->pd, at, len_bytes, (uintptr_t)at, RIG_RIGHTS, &mr), 0);
+    struct ibv_sge sge = rig_sge(mr, at, (uint32_t)len_bytes);
+    assert_true(sw_sge_resolve(rig->pd->id, &sge, IBV_ACCESS_LOCAL_WRITE, &va));
+    memset(va, 0x5a, len_bytes); /* the same memory, wherever it is */
+    assert_int_equal(at[0], 0x5a);
+    assert_int_equal(at[len_bytes - 1], 0x5a);
+    at[0] = 1;
+    assert_int_equal(va[0], 1);
+    sw_mr_dereg(mr);
+    return va != at;
+}
+
+static void sw_view_make__of_files_alone(void **state)
+{
+    struct rig *rig = *state;
+    int fd, second;
+    uint8_t *file = map_file(NULL, 4, &fd), *own = pages(8, PROT_READ | PROT_WRITE);
+    assert_true(has_view(rig, file, 4 * PAGE));
+    assert_true(has_view(rig, file + 100, PAGE + 17));
+    assert_false(has_view(rig, own, 8 * PAGE));
+    struct sw_mr *mr = NULL;
+    assert_int_equal(sw_mr_reg(rig->pd, own, 8 * PAGE, 0, RIG_RIGHTS, &mr), 0);
+    assert_false(has_view(rig, own + PAGE, 2 * PAGE)); /* adopted, if that is possible */
+    sw_mr_dereg(mr);
+    map_file(own + 2 * PAGE, 2, &second);
+    assert_false(has_view(rig, own, 8 * PAGE)); /* of both kinds */
+    map_file(own + 4 * PAGE, 2, &fd);
+    assert_true(has_view(rig, own + 2 * PAGE + 8, 4 * PAGE - 16)); /* of two files */
+    munmap(own, 8 * PAGE);
+    munmap(file, 4 * PAGE);
+}
+
+static void sw_view_at__memory_that_is_taken_away(void **state)
+{
+    struct rig *rig = *state;
+    int fd;
+    uint8_t *file = map_file(NULL, 4, &fd), *va;
+    struct sw_mr *mr = NULL;
+    assert_int_equal(sw_mr_reg(rig->pd, file, 4 * PAGE, (uintptr_t)file, RIG_RIGHTS, &mr), 0);
+    struct ibv_sge sge = rig_sge(mr, file + PAGE, 64);
+    const uint8_t bytes[64] = {0};
+    assert_true(sw_sge_resolve(rig->pd->id, &sge, IBV_ACCESS_LOCAL_WRITE, &va));
+    assert_int_equal(sw_recv_scatter(rig->pd->id, &sge, 1, 0, bytes, 64), IBV_WC_SUCCESS);
+    assert_true(sw_fault_probe(va, 64));
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_false(sw_fault_probe(va, 64));
+    assert_int_equal(sw_recv_scatter(rig->pd->id, &sge, 1, 0, bytes, 64), IBV_WC_LOC_PROT_ERR);
+    sw_mr_dereg(mr);
+    assert_int_equal(ftruncate(fd, 4 * PAGE), 0);
+    assert_true(has_view(rig, file, 4 * PAGE)); /* of what is there now */
+    munmap(file, 4 * PAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +391,9 @@ int main(void)
         rig_test(sw_mr_dereg__clears_then_waits),
         rig_test(sw_mr_dereg__distrusts_posted_receives),
         rig_test(sw_sge_resolve__checks),
+        /* The first with a view: cmocka sets a handler for SIGBUS before each. */
+        rig_test(sw_view_at__memory_that_is_taken_away),
+        rig_test(sw_view_make__of_files_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sem.h: memory that is taken away: B makes the file of its region shorter. Where A accesses that
- * memory itself it lives, whatever it does with signals, and is told of an error. */
+/* sem.h: memory that is taken away: B makes the file of its region shorter, or A that of its own.
+ * Whoever executes a request on it lives, whatever it does with signals, and A is told of an error.
+ */
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +26,24 @@ enum {
     BY_THE_ENGINE = 1 << 13, /* the program sleeps meanwhile */
 };
 
-static bool writes_itself(void)
+enum road { MAPPED, CMA, EXECUTED };
+
+static enum road road_of(void)
 {
     const char *rung = getenv("SIDEWIRE_DIRECT"), *link = getenv("SIDEWIRE_LINK");
-    return rung && !strcmp(rung, "mapped") && !(link && !strcmp(link, "roce"));
+    if ((link && !strcmp(link, "roce")) || (rung && !strcmp(rung, "ring")))
+        return EXECUTED;
+    return rung && !strcmp(rung, "cma") ? CMA : MAPPED;
+}
+
+/* A receive's owner is at fault, and who has the memory that the kernel does not find. */
+static enum ibv_wc_status expected(int param)
+{
+    const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)(param & OPCODE);
+    const bool is_found = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || road_of() == EXECUTED;
+    if (road_of() == MAPPED)
+        return IBV_WC_REM_ACCESS_ERR;
+    return is_found && opcode != IBV_WR_SEND ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
 }
 
 static void die_of_it(int number)
@@ -60,8 +76,6 @@ static void lose_a(int sock, int param)
     const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)(param & OPCODE);
     const struct rig_attr attr = {.ep = {.channel = param & BY_THE_ENGINE}};
     struct rig rig;
-    if (!writes_itself())
-        return;
     if (param & BLOCKS_BEFORE)
         block_all();
     rig_open(&rig, sock, &attr);
@@ -90,7 +104,7 @@ static void lose_a(int sock, int param)
     } else {
         VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
     }
-    vu_expect(rig.ep.scq, 1, IBV_WC_REM_ACCESS_ERR);
+    vu_expect(rig.ep.scq, 1, expected(param));
     vu_barrier(sock);
     ibv_dereg_mr(mr);
     munmap(big, LOST_BYTES);
@@ -110,8 +124,6 @@ static int open_file(int param)
 static void lose_b(int sock, int param)
 {
     struct rig rig;
-    if (!writes_itself())
-        return;
     rig_open(&rig, sock, NULL);
     const int fd = open_file(param);
     uint8_t *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -130,6 +142,124 @@ static void lose_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* Messages of a shared queue are placed by its owner. */
+static void shared_a(int sock, int param)
+{
+    struct rig rig;
+    struct vu_ep ep;
+    rig_open(&rig, sock, NULL);
+    rig_second(&rig, &ep);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, (uint32_t)param & 0xffff);
+    for (int i = 0; i < 2; i++) {
+        vu_barrier(sock);
+        VU_EQ(vu_post_send(ep.qp, &send), 0);
+        vu_expect(ep.scq, 1, i ? IBV_WC_REM_OP_ERR : IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    vu_ep_destroy(&ep);
+    rig_close(&rig);
+}
+
+static void shared_b(int sock, int param)
+{
+    struct rig rig;
+    struct vu_ep ep;
+    rig_open(&rig, sock, NULL);
+    const int fd = open_file(param);
+    uint8_t *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct ibv_mr *mr = ibv_reg_mr(rig.ep.qp->pd, bytes, LOST_BYTES, VU_ACCESS_ALL);
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(rig.dev.pd, &init);
+    VU_TRUE(bytes != MAP_FAILED && mr && srq);
+    const struct vu_ep_attr attr = {.srq = srq};
+    vu_ep_create(&rig.dev, &attr, &ep);
+    vu_connect(&ep, sock, NULL);
+    for (uint64_t i = 0; i < 2; i++)
+        VU_EQ(vu_post_srq(srq, i, bytes, SHORT_BYTES, mr->lkey), 0);
+    vu_barrier(sock);
+    vu_expect(ep.rcq, 0, IBV_WC_SUCCESS);
+    VU_EQ(ftruncate(fd, 0), 0);
+    vu_barrier(sock);
+    vu_expect(ep.rcq, 1, IBV_WC_LOC_PROT_ERR);
+    vu_barrier(sock);
+    vu_ep_destroy(&ep);
+    VU_EQ(ibv_destroy_srq(srq), 0);
+    close(fd);
+    ibv_dereg_mr(mr);
+    munmap(bytes, LOST_BYTES);
+    rig_close(&rig);
+}
+
+static sigjmp_buf way_out;
+
+static void leave(int number)
+{
+    (void)number;
+    siglongjmp(way_out, 1);
+}
+
+/* What the program itself does with such memory is its own affair. */
+static bool gets_the_signal(volatile uint8_t *at)
+{
+    const struct sigaction act = {.sa_handler = leave};
+    VU_EQ(sigaction(SIGBUS, &act, NULL), 0);
+    if (sigsetjmp(way_out, 1))
+        return true;
+    *at = 1;
+    return false;
+}
+
+/* A's own buffer: its requests have a local error. B looks on. */
+static void own_a(int sock, int param)
+{
+    const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)(param & OPCODE);
+    const struct rig_attr attr = {.ep = {.channel = param & BY_THE_ENGINE}};
+    struct rig rig;
+    if (param & BLOCKS_BEFORE)
+        block_all();
+    rig_open(&rig, sock, &attr);
+    const int fd = open_file(param);
+    uint8_t *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct ibv_mr *mr = ibv_reg_mr(rig.ep.qp->pd, bytes, LOST_BYTES, VU_ACCESS_ALL);
+    VU_TRUE(bytes != MAP_FAILED && mr);
+    struct vu_send send =
+        rig_send(&rig, opcode, 1, 0, opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : SHORT_BYTES);
+    send.addr = bytes;
+    send.lkey = mr->lkey;
+    memset(bytes, 0xa1, SHORT_BYTES);
+    vu_barrier(sock);
+    for (int i = 0; i < 3; i++) {
+        VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    }
+    VU_EQ(ftruncate(fd, 0), 0);
+    VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
+    vu_expect(rig.ep.scq, 1, IBV_WC_LOC_PROT_ERR);
+    if (!(param & BLOCKS_BEFORE))
+        VU_TRUE(gets_the_signal(bytes));
+    vu_barrier(sock);
+    close(fd);
+    ibv_dereg_mr(mr);
+    munmap(bytes, LOST_BYTES);
+    rig_close(&rig);
+}
+
+static void own_b(int sock, int param)
+{
+    struct rig rig;
+    (void)param;
+    rig_open(&rig, sock, NULL);
+    for (uint64_t i = 0; i < 8; i++)
+        rig_recv(&rig, i, 16384, SHORT_BYTES);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+#define OWN(name, param)                                                   \
+    {                                                                      \
+        "own_memory__lost_to_" name, own_a, own_b, SEM_PROCESSES | (param) \
+    }
 #define LOST(name, param)                                                     \
     {                                                                         \
         "peer_memory__lost_to_" name, lose_a, lose_b, SEM_PROCESSES | (param) \
@@ -149,5 +279,12 @@ const struct sem_case sem_lost[] = {
     LOST("who_blocks_all_signals", IBV_WR_RDMA_WRITE | BLOCKS_BEFORE),
     LOST("who_blocks_all_signals_later", IBV_WR_RDMA_READ | BLOCKS_AFTER),
     LOST("who_does_all_of_that", IBV_WR_SEND | BLOCKS_BEFORE | SETS_HANDLER | BLOCKS_AFTER),
+    {"peer_memory__lost_to_a_shared_queue", shared_a, shared_b, SEM_PROCESSES | SHORT_BYTES},
+    {"peer_memory__lost_to_a_shared_queue_in_short", shared_a, shared_b, SEM_PROCESSES | 64},
+    OWN("a_write", IBV_WR_RDMA_WRITE),
+    OWN("a_read", IBV_WR_RDMA_READ | NAMED_FILE),
+    OWN("an_atomic", IBV_WR_ATOMIC_FETCH_AND_ADD),
+    OWN("a_send", IBV_WR_SEND),
+    OWN("who_blocks_all_signals", IBV_WR_RDMA_READ | BLOCKS_BEFORE),
     {0},
 };

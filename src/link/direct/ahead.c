@@ -38,7 +38,8 @@ static inline bool write_or_read(struct sw_qp *qp, struct sw_direct_qp *d,
         sw_payload_copy(local, remote, len_bytes);
     else
         sw_copy_ordered(remote, local, len_bytes);
-    return !sw_fault_hit(remote); /* by the queue it ends with an error */
+    /* By the queue it ends with an error. */
+    return !sw_fault_any() || (!sw_fault_lost_at(remote) && !sw_fault_lost_at(local));
 }
 
 /* Into a record, where a receive waits that has room for it. */

@@ -4,6 +4,7 @@
 #include <sidewire/flush.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
@@ -89,11 +90,12 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     for (uint32_t done = 0; done < len;) {
         uint64_t run = len - done;
         const uint8_t *from = sw_gather_at(&gather, wqe->done_bytes + done, 0, &run);
-        if (!from) {
+        if (from)
+            sw_payload_copy(d->tx->request_bounce + record->bounce_at + done, from, run);
+        if (!from || sw_fault_hit(from)) {
             d->bounce_at = bounce_at; /* found again and again while earlier requests are out */
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
         }
-        sw_payload_copy(d->tx->request_bounce + record->bounce_at + done, from, run);
         done += (uint32_t)run;
     }
     bool first = !wqe->via_ring, last = wqe->done_bytes + len == wqe->len_bytes;

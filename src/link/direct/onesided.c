@@ -70,6 +70,8 @@ static bool gather_word(struct sw_qp *qp, struct sw_wqe *wqe, uint32_t position)
         if (!from)
             return false;
         memcpy((uint8_t *)&wqe->compare_add + got, from, run);
+        if (sw_fault_hit(from))
+            return false;
         got += run;
     }
     return true;
@@ -123,6 +125,9 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
         return sw_reach_lost(d);
     for (int i = 0; i < 8; i++)
         sw_payload_copy(local[i], (uint8_t *)&before + i, 1);
+    for (int i = 0; i < 8 && sw_fault_any(); i++)
+        if (sw_fault_lost_at(local[i]))
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     return SW_STEP_DONE;
 }
 
@@ -142,8 +147,11 @@ static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
         sw_payload_copy(local, remote, wqe->len_bytes);
     else
         sw_copy_ordered(remote, local, wqe->len_bytes);
-    if (sw_fault_hit(remote))
-        return sw_reach_lost(d);
+    if (sw_fault_any()) {
+        enum sw_step step = sw_reach_judge(d, remote, local);
+        if (step != SW_STEP_DONE)
+            return step;
+    }
     d->budget_bytes -= wqe->len_bytes;
     wqe->done_bytes = wqe->len_bytes;
     return finish_write(qp, d, wqe);

@@ -16,6 +16,7 @@
 #include "device/move_gate.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
+#include "device/view.h"
 #include "link/direct/direct.h"
 
 uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
@@ -79,7 +80,7 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
         return piece; /* its owner knows how to write to nowhere */
     if (peer->self) {
         piece.kind = PIECE_MAPPED;
-        piece.at = (uint8_t *)(uintptr_t)va;
+        piece.at = sw_view_at(peer->pub, mr, addr);
         return piece;
     }
     struct sw_pub_extent extent;
@@ -112,11 +113,13 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
 {
     uint64_t va = mr->va + (addr - mr->iova), gap;
     uint64_t low = mr->iova, high = mr->iova + mr->len_bytes;
-    uint8_t *bytes = (uint8_t *)(uintptr_t)mr->va;
+    uint8_t *bytes = NULL;
     bool writable = true;
     if (mr->kind == SW_PUB_NULL)
         return;
-    if (!d->peer->self) {
+    if (d->peer->self) {
+        bytes = sw_view_at(d->peer->pub, mr, mr->iova);
+    } else {
         struct sw_pub_extent extent;
         bool refused;
         if (!d->peer->can_map || !is_handed_out(mr, &writable) || !extent_at(mr, va, &extent, &gap))
@@ -187,6 +190,13 @@ enum sw_step sw_reach_lost(struct sw_direct_qp *d)
     return sw_step_refused(d, SW_NAK_ACCESS);
 }
 
+enum sw_step sw_reach_judge(struct sw_direct_qp *d, const void *remote, const void *local)
+{
+    if (sw_fault_lost_at(local))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    return sw_fault_lost_at(remote) ? sw_reach_lost(d) : SW_STEP_DONE;
+}
+
 /* How long memory of a region may be out of reach before that is an error. */
 #define FAULT_PATIENCE_NS (50 * SW_NS_PER_MS)
 
@@ -205,6 +215,8 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
         return SW_STEP_DONE;
     }
     if (errno == EFAULT) {
+        if (!sw_fault_probe(local, len_bytes))
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
         /* Pages that are just being adopted fault for about a millisecond. Longer than that, the
          * peer unmapped a registered region, or we did. */
         uint64_t now_ns = sw_clock_ns();
@@ -247,8 +259,11 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
         } else {
             sw_copy_ordered(piece.at, local, moved);
         }
-        if (piece.kind == PIECE_MAPPED && sw_fault_hit(piece.at))
-            return sw_reach_lost(d);
+        if (piece.kind == PIECE_MAPPED && sw_fault_any()) {
+            enum sw_step step = sw_reach_judge(d, piece.at, local);
+            if (step != SW_STEP_DONE)
+                return step;
+        }
         *done += (uint32_t)moved;
         d->budget_bytes -= moved;
     }

@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/payload.h"
 #include "device/cq_impl.h"
 #include "device/execute.h"
 #include "device/mr_impl.h"
 #include "device/mw.h"
 #include "device/qp_impl.h"
+#include "device/view.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
 #include "link/direct/receive_credit.h"
@@ -428,6 +430,11 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     while (d->read_served < total && sw_answer_acks(d)) {
         uint32_t len =
             total - d->read_served < SW_BOUNCE_CHUNK ? total - d->read_served : SW_BOUNCE_CHUNK;
+        if (sw_view_is_of(asked.rkey) && !sw_fault_probe(from + d->read_served, len)) {
+            sw_bind_leave(d);
+            d->read_served = 0;
+            return answer(qp, d, SW_NAK_ACCESS, 0);
+        }
         struct sw_record *record = sw_answer_reserve(d, len);
         if (!record)
             break;

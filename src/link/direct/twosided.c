@@ -142,8 +142,11 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
                 remote && here <= d->budget_bytes ? sw_gather_at(&gather, before, 0, &run) : NULL;
             if (local && run == here) {
                 sw_payload_copy(remote, local, here);
-                if (sw_fault_hit(remote))
-                    return sw_reach_lost(d);
+                if (sw_fault_any()) {
+                    enum sw_step step = sw_reach_judge(d, remote, local);
+                    if (step != SW_STEP_DONE)
+                        return step;
+                }
                 d->budget_bytes -= here;
                 wqe->done_bytes += (uint32_t)here;
             } else {

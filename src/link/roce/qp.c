@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "device/view.h"
 #include "link/engine.h"
 #include "link/gather.h"
 #include "link/roce/roce.h"
@@ -136,6 +138,15 @@ failed:
     return rc;
 }
 
+/* Whether memory that can be taken away is there: before the kernel gets its address. */
+static bool is_there(const struct sw_gather *gather, const uint8_t *from, uint64_t len_bytes)
+{
+    for (uint32_t i = 0; i < gather->sge_count; i++)
+        if (sw_view_is_of(gather->sges[i].lkey))
+            return sw_fault_probe(from, len_bytes);
+    return true;
+}
+
 /* The pieces of a request's bytes, those of a whole run. 0: a key does not allow it. */
 static uint32_t gather(struct sw_roce_qp *r, const struct sw_emission *emission,
                        struct iovec pieces[PIECES_MAX])
@@ -147,7 +158,7 @@ static uint32_t gather(struct sw_roce_qp *r, const struct sw_emission *emission,
     for (; left && count < PIECES_MAX; count++) {
         uint64_t run = left;
         uint8_t *from = sw_gather_at(&gather, at, 0, &run);
-        if (!from)
+        if (!from || !is_there(&gather, from, run))
             return 0;
         pieces[count] = (struct iovec){from, run};
         at += run;

@@ -158,11 +158,10 @@ enum sw_roce_life sw_roce_feed(struct sw_roce_qp *r)
     return SW_ROCE_ALIVE;
 }
 
-enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r)
+static enum sw_roce_life settle_to(struct sw_roce_qp *r, uint32_t done)
 {
     struct sw_qp *qp = r->qp;
     struct sw_sq *sq = &qp->sq;
-    uint32_t done = sw_requester_done(&r->requester) + r->offset;
     if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
         return SW_ROCE_ALIVE; /* SQE: the queue went on without the requester */
     if (done != sq->head)
@@ -177,6 +176,11 @@ enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r)
     if (__builtin_expect(r->has_bad, 0) && r->posted == sq->head && qp->state == IBV_QPS_RTS)
         return sw_roce_fail_request(r, r->bad_status);
     return SW_ROCE_ALIVE;
+}
+
+enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r)
+{
+    return settle_to(r, sw_requester_done(&r->requester) + r->offset);
 }
 
 /* Bytes that came for a request. */
@@ -227,7 +231,8 @@ static void tell_failure(const struct sw_roce_qp *r, const struct sw_progress *p
 enum sw_roce_life sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_progress *progress)
 {
     if (progress->places && !place(r, progress)) {
-        sw_roce_settle(r);
+        /* It may be the last answer: for the machine the request is done then. */
+        settle_to(r, progress->place_position + r->offset);
         return sw_roce_fail_request(r, IBV_WC_LOC_PROT_ERR);
     }
     enum sw_roce_life life = sw_roce_settle(r);

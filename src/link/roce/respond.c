@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a peer's packets ask for, carried out by the rules of device/. */
+#include "base/fault.h"
 #include "device/cq_impl.h"
 #include "device/mw.h"
+#include "device/view.h"
 #include "device/xrc_impl.h"
 #include "link/engine.h"
 #include "link/roce/roce.h"
@@ -354,7 +356,8 @@ bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, stru
     if (r->qp->xrcd) /* of which SRQ it was has been checked */
         message.pd = sw_nic.pub->mrs[sw_key_index(emission->rkey)].pd;
     if (sw_execute_check(r->qp, &message, IBV_ACCESS_REMOTE_READ, emission->rkey, emission->addr,
-                         len_bytes, &va) != SW_ACK)
+                         len_bytes, &va) != SW_ACK ||
+        (sw_view_is_of(emission->rkey) && !sw_fault_probe(va, len_bytes)))
         return false;
     *out = (struct iovec){va, len_bytes};
     r->qp->moved.sent_bytes += len_bytes;
