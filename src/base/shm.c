@@ -86,14 +86,19 @@ static int set_size(int fd, size_t len_bytes)
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) || len_bytes <= limit.rlim_cur)
         return ftruncate(fd, (off_t)len_bytes) ? -errno : 0;
-    if (grow_aside(fd, len_bytes))
-        return 0;
-    sw_error("RLIMIT_FSIZE (ulimit -f) is %llu bytes, shared memory needs %zu",
-             (unsigned long long)limit.rlim_cur, len_bytes);
+    return grow_aside(fd, len_bytes) ? 0 : -EFBIG;
+}
+
+static int refuse_size(uint64_t len_bytes)
+{
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_FSIZE, &limit);
+    sw_error("RLIMIT_FSIZE (ulimit -f) is %llu bytes, shared memory needs %llu",
+             (unsigned long long)limit.rlim_cur, (unsigned long long)len_bytes);
     return -EFBIG;
 }
 
-int sw_shm_create(const char *name, size_t len_bytes)
+static int create(const char *name, size_t len_bytes)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0)
@@ -112,6 +117,30 @@ int sw_shm_create(const char *name, size_t len_bytes)
         return fd;
     close(fd);
     return rc;
+}
+
+int sw_shm_create(const char *name, size_t len_bytes)
+{
+    const int fd = create(name, len_bytes);
+    return fd == -EFBIG ? refuse_size(len_bytes) : fd;
+}
+
+int sw_shm_create_most(const char *name, uint64_t len_min, uint64_t *len_bytes)
+{
+    const uint64_t page_bytes = (uint64_t)getpagesize();
+    struct rlimit limit;
+    int fd = create(name, *len_bytes);
+    if (fd != -EFBIG)
+        return fd;
+    const uint64_t most =
+        getrlimit(RLIMIT_FSIZE, &limit) ? 0 : limit.rlim_max / page_bytes * page_bytes;
+    if (most >= len_min && most < *len_bytes)
+        fd = create(name, most);
+    if (fd == -EFBIG)
+        return refuse_size(len_min);
+    if (fd >= 0)
+        *len_bytes = most;
+    return fd;
 }
 
 void *sw_map_sparse(void *at, size_t len_bytes, int prot, int flags, int fd, uint64_t offset)

@@ -15,6 +15,10 @@
  * errno. -EFBIG: RLIMIT_FSIZE, and no signal. `name` shows up in /proc/PID/maps. */
 int sw_shm_create(const char *name, size_t len_bytes);
 
+/* The same of *len_bytes, or of as much as a hard RLIMIT_FSIZE allows, in whole pages, unless that
+ * is less than len_min; *len_bytes says how much. */
+int sw_shm_create_most(const char *name, uint64_t len_min, uint64_t *len_bytes);
+
 /* Maps a range that is hardly used, in one step over what is at `at` unless that is NULL: neither
  * reserved nor, under mlockall(MCL_FUTURE), populated and locked. flags: MAP_SHARED or MAP_PRIVATE,
  * and so on. NULL on failure, errno says why. */

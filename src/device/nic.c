@@ -38,9 +38,10 @@ void sw_nic_set_link(const struct sw_link_ops *ops)
     pthread_mutex_unlock(&sw_nic.lock);
 }
 
-static int create_tables(struct sw_pub **out, int *out_fd)
+/* A file of *len_bytes, or of less, but not of less than len_min. The mapping is of full size. */
+static int create_tables(uint64_t len_min, uint64_t *len_bytes, struct sw_pub **out, int *out_fd)
 {
-    int fd = sw_fd_own(sw_shm_create("sidewire-tables", sizeof(struct sw_pub)));
+    int fd = sw_fd_own(sw_shm_create_most("sidewire-tables", len_min, len_bytes));
     if (fd < 0) {
         sw_error("no shared memory for the device's tables: %s%s", strerror(-fd),
                  fd == -EFBIG ? "" : " (memfd_create refused and /dev/shm, /tmp not writable)");
@@ -80,9 +81,11 @@ static int start_locked(void)
 {
     int rc = 0;
     if (!sw_nic.pub) {
-        rc = create_tables(&sw_nic.pub, &sw_nic.pub_fd);
+        sw_nic.pub_bytes = sizeof(struct sw_pub);
+        rc = create_tables(SW_PUB_BYTES_MIN, &sw_nic.pub_bytes, &sw_nic.pub, &sw_nic.pub_fd);
         if (rc)
             return rc;
+        rq_free_list->len_bytes = sw_nic.pub_bytes - offsetof(struct sw_pub, rq_arena);
         seal_tables();
     }
     sw_nic.nonce = sw_random64() | 1;
@@ -107,7 +110,8 @@ static void fork_child(void)
     struct sw_pub *fresh;
     int fd;
     sw_nic.link->fork_child();
-    if (create_tables(&fresh, &fd)) {
+    uint64_t len_bytes = sw_nic.pub_bytes; /* the receive rings lie where they lay */
+    if (create_tables(len_bytes, &len_bytes, &fresh, &fd)) {
         sw_error("a forked child has no tables: its device does not work");
         return;
     }

@@ -100,6 +100,7 @@ struct sw_nic {
     uint32_t slot;
     uint64_t nonce;
     struct sw_pub *pub; /* own tables, writable */
+    uint64_t pub_bytes; /* of them, that have memory */
     int pub_fd;
     const struct sw_link_ops *link;
     struct sw_context *contexts; /* list, for port events */

@@ -24,7 +24,7 @@
 #define SW_PUB_GET(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
 #define SW_PUB_MAGIC 0x31425550574953ull /* "SIWPUB1" */
-#define SW_PUB_VERSION 5
+#define SW_PUB_VERSION 6
 
 #define SW_CACHELINE 64
 
@@ -178,6 +178,7 @@ struct sw_pub_recv {
 static_assert(sizeof(struct ibv_sge) == 16 && sizeof(struct sw_pub_recv) == 16, "shared layout");
 
 #define SW_PUB_RQ_BYTES (256ull << 20)
+#define SW_PUB_RQ_BYTES_MIN (1ull << 20)
 struct sw_pub {
     struct sw_pub_header header;
     uint8_t pad[4096 - sizeof(struct sw_pub_header)];
@@ -185,10 +186,17 @@ struct sw_pub {
     struct sw_pub_cq cqs[SW_MAX_CQ];
     struct sw_pub_srq srqs[SW_MAX_SRQ];
     struct sw_pub_mr mrs[SW_MAX_MR];
-    uint8_t rq_arena[SW_PUB_RQ_BYTES];
+    uint8_t rq_arena[SW_PUB_RQ_BYTES]; /* or less, where a limit on files does not allow more */
 };
+#define SW_PUB_BYTES_MIN (offsetof(struct sw_pub, rq_arena) + SW_PUB_RQ_BYTES_MIN)
 static_assert(offsetof(struct sw_pub, qps) == 4096 && offsetof(struct sw_pub, mrs) % 4096 == 0,
               "shared layout");
+
+/* How much of tables in a file of this size counts. */
+static inline uint64_t sw_pub_bytes(uint64_t file_bytes)
+{
+    return file_bytes < sizeof(struct sw_pub) ? file_bytes : sizeof(struct sw_pub);
+}
 
 static inline uint32_t sw_qpn_make(uint32_t slot, uint32_t index)
 {

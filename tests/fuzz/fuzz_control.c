@@ -66,7 +66,7 @@ static int descriptor(uint8_t kind, uint64_t nonce)
     case 7:
         return file_of(65536);
     default:
-        return file_of(sizeof(struct sw_pub) - 1);
+        return file_of(SW_PUB_BYTES_MIN - 1);
     }
 }
 

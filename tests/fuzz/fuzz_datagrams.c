@@ -33,11 +33,9 @@ static void start_ring(void)
     if (inbox.base)
         return;
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    uint8_t *base = mmap(NULL, SW_INBOX_BYTES + 4096, PROT_NONE, flags, -1, 0);
+    uint8_t *base = mmap(NULL, SW_INBOX_FIRST_BLOCK + 4096, PROT_NONE, flags, -1, 0);
     harness_needs(base != MAP_FAILED);
-    harness_needs(mprotect(base, 4096, PROT_READ | PROT_WRITE) == 0);
-    harness_needs(mprotect(base + SW_INBOX_DATAGRAMS, SW_INBOX_BYTES - SW_INBOX_DATAGRAMS,
-                           PROT_READ | PROT_WRITE) == 0);
+    harness_needs(mprotect(base, SW_INBOX_FIRST_BLOCK, PROT_READ | PROT_WRITE) == 0);
     inbox.base = base;
 }
 
@@ -112,7 +110,7 @@ static void write_record(struct feed *feed)
 
 static void write_anything(struct feed *feed)
 {
-    const size_t room = SW_INBOX_BYTES - SW_INBOX_DATAGRAMS;
+    const size_t room = SW_INBOX_FIRST_BLOCK - SW_INBOX_DATAGRAMS;
     size_t at = feed_u32(feed) % room, len = feed_u8(feed);
     feed_bytes(feed, inbox.base + SW_INBOX_DATAGRAMS + at, len < room - at ? len : room - at);
 }

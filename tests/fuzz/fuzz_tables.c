@@ -65,6 +65,8 @@ static void start(void)
     harness_needs(peer != NULL);
     peer->pub = pub;
     peer->inbox = inbox;
+    peer->pub_bytes = sizeof(*pub);
+    peer->inbox_blocks = SW_INBOX_BLOCKS;
     peer->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     peer->pid = victim;
     atomic_store(&peer->state, SW_PEER_READY);

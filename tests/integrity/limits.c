@@ -7,12 +7,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #define FDS 1024u
 #define LOCKED_MAX_KB (200ul << 10)
 #define FILE_MAX_BYTES (100ul << 10)
+#define FILE_HARD_BYTES (64ul << 20) /* less than the tables have otherwise */
 
 /* "VmLck" or the like of /proc/self/status, in KiB. */
 static unsigned long status_kb(const char *what)
@@ -100,17 +103,81 @@ static void small_files(int sock, void *arg)
     use_device(sock, look_at_limit);
 }
 
-/* A hard one is, but kills nobody: the device does not open (or does, for who may raise it). */
-static void check_hard_limit(void)
+/* So that a hard limit is one, for root too. */
+static void give_up_raising(void)
 {
-    const struct rlimit limit = {FILE_MAX_BYTES, FILE_MAX_BYTES};
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[2];
+    VU_EQ(syscall(SYS_capget, &header, caps), 0);
+    caps[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+    caps[0].permitted &= ~(1u << CAP_SYS_RESOURCE);
+    VU_EQ(syscall(SYS_capset, &header, caps), 0);
+}
+
+static void limit_hard(unsigned long bytes)
+{
+    const struct rlimit limit = {bytes, bytes};
+    VU_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    give_up_raising();
+}
+
+static void look_at_hard_limit(struct vu_dev *dev)
+{
+    struct rlimit limit;
+    (void)dev;
+    VU_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    VU_EQ(limit.rlim_max, FILE_HARD_BYTES);
+}
+
+/* Both sides, as each must be able to look into the other. */
+static void hard_passive(int sock, void *arg)
+{
+    limit_hard(FILE_HARD_BYTES);
+    passive(sock, arg);
+}
+
+/* Tables and inboxes are smaller then. */
+static void hard_files(int sock, void *arg)
+{
+    (void)arg;
+    limit_hard(FILE_HARD_BYTES);
+    use_device(sock, look_at_hard_limit);
+}
+
+/* Receive queues find their end where the tables do, and queue pairs where an inbox does. */
+static void check_hard_ends(void)
+{
     pid_t child = fork();
     if (!child) {
-        VU_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        struct vu_dev dev;
+        limit_hard(FILE_HARD_BYTES);
+        vu_dev_open(&dev);
+        struct ibv_cq *cq = ibv_create_cq(dev.ctx, 16, NULL, NULL, 0);
+        struct ibv_qp_init_attr init = {
+            .qp_type = IBV_QPT_RC,
+            .send_cq = cq,
+            .recv_cq = cq,
+            .cap = {.max_recv_wr = 16384, .max_recv_sge = 1, .max_send_wr = 1}};
+        unsigned int count = 0;
+        while (ibv_create_qp(dev.pd, &init))
+            count++;
+        VU_EQ(errno, ENOMEM);
+        VU_CHECK(count > 8 && count < FILE_HARD_BYTES / (16384 * 32), "%u queue pairs", count);
+        _exit(0);
+    }
+    VU_EQ(vu_reap(child, 20), 0);
+}
+
+/* One that leaves no room at all is in the way, but kills nobody: the device does not open. */
+static void check_hard_limit(void)
+{
+    pid_t child = fork();
+    if (!child) {
+        limit_hard(FILE_MAX_BYTES);
         struct ibv_device **list = ibv_get_device_list(NULL);
         struct ibv_context *context = list && list[0] ? ibv_open_device(list[0]) : NULL;
-        if (!context)
-            VU_EQ(errno, EFBIG);
+        VU_TRUE(!context);
+        VU_EQ(errno, EFBIG);
         _exit(0);
     }
     VU_EQ(vu_reap(child, 20), 0);
@@ -161,16 +228,20 @@ int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
-        vu_side_fn fn;
-    } cases[] = {{"small files", small_files}, {"locked", locked}, {"regions", few_descriptors}};
+        vu_side_fn passive, fn;
+    } cases[] = {{"small files", passive, small_files},
+                 {"hard limit", hard_passive, hard_files},
+                 {"locked", passive, locked},
+                 {"regions", passive, few_descriptors}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (argc > 1 && strcmp(argv[1], cases[i].name))
             continue;
-        int status = vu_run_pair(VU_PROCESSES, passive, cases[i].fn, NULL, 30);
+        int status = vu_run_pair(VU_PROCESSES, cases[i].passive, cases[i].fn, NULL, 30);
         printf("%s: %d\n", cases[i].name, status);
         if (status)
             return status;
     }
+    check_hard_ends();
     check_hard_limit();
     return 0;
 }

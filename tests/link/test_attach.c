@@ -501,10 +501,10 @@ static void spoil(struct welcome *w, int how)
         w->count = how; /* descriptors are missing */
         break;
     case 3:
-        replace(&w->fds[0], file_of(sizeof(struct sw_pub) - 1));
+        replace(&w->fds[0], file_of(SW_PUB_BYTES_MIN - 1));
         break;
     case 4:
-        replace(&w->fds[1], file_of(SW_INBOX_BYTES - 1));
+        replace(&w->fds[1], file_of(SW_INBOX_BYTES_MIN - 1));
         break;
     case 5:
         w->fds[2] = eventfd(0, EFD_CLOEXEC); /* ringing could block */

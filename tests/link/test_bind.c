@@ -23,7 +23,7 @@ struct played {
 /* Only the blocks used here are there. */
 #define BLOCK 3u
 #define READER 77u /* life of the QP that reads it */
-#define INBOX_BYTES (4096u + 8 * SW_BLOCK_BYTES)
+#define INBOX_BYTES (SW_INBOX_FIRST_BLOCK + 8 * SW_BLOCK_BYTES)
 
 static struct sw_block *block(const struct played *p, uint32_t index)
 {
@@ -66,6 +66,8 @@ static int play(void **state)
     p->entry = &p->pub->qps[INDEX];
     p->peer->pub = p->pub;
     p->peer->inbox = p->inbox;
+    p->peer->pub_bytes = sizeof(*p->pub);
+    p->peer->inbox_blocks = SW_INBOX_BLOCKS;
     entry_up(p);
     serve(p, BLOCK, READER, 0);
     serve(p, BLOCK + 1, READER + 1, 0);
@@ -195,6 +197,20 @@ static void sw_bind_enter__entries_that_are_not_sane(void **state)
     entry_up(p);
     p->entry->rq_entries = 0; /* a shared queue: the rest is of no interest */
     p->entry->rq_offset = UINT64_MAX;
+    assert_true(enter(p));
+}
+
+/* A process with a limit on files has smaller ones: behind their ends there is nothing. */
+static void sw_bind_enter__not_behind_the_end_of_its_files(void **state)
+{
+    struct played *p = *state;
+    const uint64_t last = p->entry->rq_offset + 64 * 32;
+    p->peer->pub_bytes = last - 1;
+    assert_false(enter(p));
+    p->peer->pub_bytes = last;
+    p->peer->inbox_blocks = BLOCK;
+    assert_false(enter(p));
+    p->peer->inbox_blocks = BLOCK + 1;
     assert_true(enter(p));
 }
 
@@ -438,6 +454,7 @@ int main(void)
         played_test(sw_bind_enter__peer_not_ready),
         played_test(sw_bind_enter__entries_that_are_not_sane),
         played_test(sw_bind_enter__claims_its_block),
+        played_test(sw_bind_enter__not_behind_the_end_of_its_files),
         played_test(sw_bind_enter__not_into_another_life_of_its_block),
         played_test(sw_bind_enter__not_where_the_count_went_on),
         played_test(sw_bind_enter__counts_on_from_where_the_block_is),

@@ -415,7 +415,7 @@ static bool welcome(struct sw_peer *peer, const struct sw_message *in, int fds[M
     struct stat tables, inbox;
     if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
         in->slot != peer->slot || fstat(fds[0], &tables) || fstat(fds[1], &inbox) ||
-        tables.st_size < (off_t)sizeof(struct sw_pub) || inbox.st_size < (off_t)SW_INBOX_BYTES ||
+        tables.st_size < (off_t)SW_PUB_BYTES_MIN || !sw_inbox_blocks((uint64_t)inbox.st_size) ||
         !(fcntl(fds[2], F_GETFL) & O_NONBLOCK)) /* ringing must never wait */
         return false;
     const struct sw_pub *pub = sw_shm_map(fds[0], sizeof(struct sw_pub), false);
@@ -430,7 +430,9 @@ static bool welcome(struct sw_peer *peer, const struct sw_message *in, int fds[M
         return false;
     }
     peer->pub = pub;
+    peer->pub_bytes = sw_pub_bytes((uint64_t)tables.st_size);
     peer->inbox = base;
+    peer->inbox_blocks = sw_inbox_blocks((uint64_t)inbox.st_size);
     peer->doorbell = fds[2];
     fds[2] = -1;
     peer->can_map = sw_direct.modes.mapped; /* the tables and inbox just mapped are the proof */

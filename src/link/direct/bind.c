@@ -252,9 +252,9 @@ static struct entry read_entry(const struct sw_pub_qp *remote)
     };
 }
 
-static bool sane(const struct entry *entry)
+static bool is_sane(const struct sw_peer *peer, const struct entry *entry)
 {
-    if (entry->block >= SW_INBOX_BLOCKS || entry->recv_cq >= SW_MAX_CQ)
+    if (entry->block >= peer->inbox_blocks || entry->recv_cq >= SW_MAX_CQ)
         return false;
     if (entry->rq_entries == 0)
         return true;
@@ -263,8 +263,7 @@ static bool sane(const struct entry *entry)
            entry->rq_stride >= sizeof(struct sw_pub_recv) + sizeof(struct ibv_sge) &&
            (entry->rq_stride | entry->rq_offset) % sizeof(struct sw_pub_recv) == 0 &&
            entry->rq_offset >= offsetof(struct sw_pub, rq_arena) &&
-           entry->rq_offset <= sizeof(struct sw_pub) &&
-           len_bytes <= sizeof(struct sw_pub) - entry->rq_offset;
+           entry->rq_offset <= peer->pub_bytes && len_bytes <= peer->pub_bytes - entry->rq_offset;
 }
 
 static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t word)
@@ -406,7 +405,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     struct entry entry = read_entry(remote);
     if (d->told_token)
         entry.block = d->told_block;
-    if (!sane(&entry))
+    if (!is_sane(peer, &entry))
         return false;
     struct sw_block *tx = sw_inbox_block(peer->inbox, entry.block);
     if (d->rules[SW_UNREACHABLE].lost && !is_writer(d, tx))
@@ -448,7 +447,7 @@ bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d)
     if (!d->rules[SW_UNREACHABLE].lost || !remote || is_changing(d))
         return false;
     uint32_t block = SW_PUB_GET(remote->block);
-    return !is_to_us(qp, d, remote) || block >= SW_INBOX_BLOCKS ||
+    return !is_to_us(qp, d, remote) || block >= d->peer->inbox_blocks ||
            !is_writer(d, sw_inbox_block(d->peer->inbox, block));
 }
 

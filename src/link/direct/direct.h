@@ -78,7 +78,9 @@ struct sw_peer {
     bool can_map;
     atomic_bool can_cma;
     const struct sw_pub *pub;
-    void *inbox;                  /* the peer's, for us */
+    void *inbox;        /* the peer's, for us */
+    uint64_t pub_bytes; /* of the tables, that are there */
+    uint32_t inbox_blocks;
     _Atomic uint64_t retry_at_ns; /* next connection attempt; 0: none has failed yet */
     pthread_mutex_t lock;         /* segments */
     struct sw_peer_segment *segments[SW_SEGMENT_BUCKETS];
@@ -90,7 +92,8 @@ struct sw_peer {
 
 struct sw_inbox {
     uint32_t slot;
-    int datagrams; /* index of its ring among those that are received from; -1: none was free */
+    uint32_t blocks; /* that its memory has */
+    int datagrams;   /* index of its ring among those that are received from; -1: none was free */
     int fd;
     uint8_t *base;
     uint64_t client_nonce;  /* 0: nobody attached yet */

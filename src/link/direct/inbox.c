@@ -79,7 +79,9 @@ static struct sw_inbox *create(uint32_t slot)
         return NULL;
     inbox->slot = slot;
     inbox->socket = -1;
-    inbox->fd = sw_fd_own(sw_shm_create("sidewire-inbox", SW_INBOX_BYTES));
+    uint64_t len_bytes = SW_INBOX_BYTES;
+    inbox->fd = sw_fd_own(sw_shm_create_most("sidewire-inbox", SW_INBOX_BYTES_MIN, &len_bytes));
+    inbox->blocks = sw_inbox_blocks(len_bytes);
     inbox->base = inbox->fd < 0 ? NULL : range_take(inbox->fd);
     if (!inbox->base) {
         sw_error("no shared memory for the inbox of slot %u: %s", slot, strerror(errno));
@@ -121,7 +123,7 @@ struct sw_inbox *sw_inbox_get(uint32_t slot)
 static uint32_t kept_blocks(const struct sw_inbox *inbox)
 {
     const uint32_t count = KEPT_BLOCKS + 2 * inbox->users;
-    return count < SW_INBOX_BLOCKS ? count : SW_INBOX_BLOCKS;
+    return count < inbox->blocks ? count : inbox->blocks;
 }
 
 int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
@@ -129,9 +131,9 @@ int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
     int rc = -ENOMEM;
     pthread_mutex_lock(&sw_direct.lock);
     struct sw_inbox *inbox = sw_inbox_get(slot);
-    for (uint32_t tried = 0; inbox && tried < KEPT_BLOCKS + SW_INBOX_BLOCKS; tried++) {
+    for (uint32_t tried = 0; inbox && tried < KEPT_BLOCKS + inbox->blocks; tried++) {
         uint32_t candidate =
-            inbox->turn++ % (tried < KEPT_BLOCKS ? kept_blocks(inbox) : SW_INBOX_BLOCKS);
+            inbox->turn++ % (tried < KEPT_BLOCKS ? kept_blocks(inbox) : inbox->blocks);
         uint64_t bit = 1ull << candidate % 64;
         if (__atomic_fetch_or(&inbox->used[candidate / 64], bit, __ATOMIC_SEQ_CST) & bit)
             continue;
@@ -159,7 +161,7 @@ static bool is_hardly_used(const struct sw_inbox *inbox, off_t at)
  * a connection that comes and goes needs no others, and none of them anew. */
 static void wipe(struct sw_inbox *inbox, uint32_t index)
 {
-    const off_t at = (off_t)(4096 + (uint64_t)index * SW_BLOCK_BYTES);
+    const off_t at = (off_t)(SW_INBOX_FIRST_BLOCK + (uint64_t)index * SW_BLOCK_BYTES);
     struct sw_block *block = sw_inbox_block(inbox->base, index);
     pthread_mutex_lock(&sw_direct.lock);
     const bool is_kept = index < kept_blocks(inbox);

@@ -23,7 +23,7 @@
 #define SW_BOUNCE_CHUNK \
     (16u << 10) /* bytes per record at most, so that copying in and out overlap */
 #define SW_BLOCK_BYTES (256u << 10)
-#define SW_INBOX_BLOCKS 4096u
+#define SW_INBOX_BLOCKS 4096u /* at most: as many as its file has room for */
 
 enum sw_record_kind {
     SW_REC_SEND_INLINE = 1, /* payload in this record and the next ones */
@@ -180,7 +180,7 @@ struct sw_datagram_record {
 };
 static_assert(sizeof(struct sw_datagram_record) == 88, "shared layout");
 
-/* The first page; then the blocks, then the ring of datagrams. */
+/* The first page; then the ring of datagrams, then the blocks. */
 struct sw_inbox_header {
     uint64_t probe_write; /* the client writes it by process_vm_writev, then reads it here */
     uint64_t probe_read;  /* the owner's nonce: the client reads it by process_vm_readv */
@@ -193,8 +193,11 @@ struct sw_inbox_header {
 };
 static_assert(sizeof(struct sw_inbox_header) <= 4096, "shared layout");
 
-#define SW_INBOX_DATAGRAMS (4096ull + (uint64_t)SW_INBOX_BLOCKS * SW_BLOCK_BYTES)
-#define SW_INBOX_BYTES (SW_INBOX_DATAGRAMS + (uint64_t)SW_DATAGRAM_UNITS * SW_DATAGRAM_UNIT)
+#define SW_INBOX_DATAGRAMS 4096ull
+#define SW_INBOX_FIRST_BLOCK (SW_INBOX_DATAGRAMS + (uint64_t)SW_DATAGRAM_UNITS * SW_DATAGRAM_UNIT)
+#define SW_INBOX_BYTES (SW_INBOX_FIRST_BLOCK + (uint64_t)SW_INBOX_BLOCKS * SW_BLOCK_BYTES)
+/* No smaller one is of use: 16 queue pairs with one peer. */
+#define SW_INBOX_BYTES_MIN (SW_INBOX_FIRST_BLOCK + 16ull * SW_BLOCK_BYTES)
 
 static inline uint8_t *sw_inbox_datagram(void *base, uint32_t position)
 {
@@ -209,7 +212,17 @@ static inline struct sw_datagram_record *sw_inbox_record(void *base, uint32_t po
 
 static inline struct sw_block *sw_inbox_block(void *base, uint32_t index)
 {
-    return (struct sw_block *)((uint8_t *)base + 4096 + (size_t)index * SW_BLOCK_BYTES);
+    return (struct sw_block *)((uint8_t *)base + SW_INBOX_FIRST_BLOCK +
+                               (size_t)index * SW_BLOCK_BYTES);
+}
+
+/* In a file of this size, be it as a limit on files allows or as a peer says. */
+static inline uint32_t sw_inbox_blocks(uint64_t len_bytes)
+{
+    if (len_bytes < SW_INBOX_BYTES_MIN)
+        return 0;
+    const uint64_t count = (len_bytes - SW_INBOX_FIRST_BLOCK) / SW_BLOCK_BYTES;
+    return count < SW_INBOX_BLOCKS ? (uint32_t)count : SW_INBOX_BLOCKS;
 }
 
 #endif

@@ -289,7 +289,8 @@ static bool is_gone(struct sw_qp *qp)
         return true;
     if (atomic_load(&d->peer->state) != SW_PEER_READY)
         return false;
-    return sw_block_reader(sw_inbox_block(d->peer->inbox, d->told_block)) != d->told_token;
+    return d->told_block >= d->peer->inbox_blocks ||
+           sw_block_reader(sw_inbox_block(d->peer->inbox, d->told_block)) != d->told_token;
 }
 
 void sw_lane_step(void)

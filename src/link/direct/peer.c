@@ -25,11 +25,13 @@ static void init_self(struct sw_peer *peer)
     peer->can_map = true;
     atomic_store(&peer->can_cma, false);
     peer->pub = sw_nic.pub;
+    peer->pub_bytes = sw_nic.pub_bytes;
     struct sw_inbox *inbox = sw_inbox_get(peer->slot);
     if (!inbox)
         return;
     inbox->client_nonce = sw_nic.nonce;
     peer->inbox = inbox->base;
+    peer->inbox_blocks = inbox->blocks;
     peer->doorbell = sw_engine.doorbell;
     atomic_store(&peer->state, SW_PEER_READY);
 }
