@@ -616,6 +616,29 @@ static void asked_for(int fd, uint32_t id)
     assert_int_equal(in.id, id);
 }
 
+/* An owner whose socket is full of answers has no room for the next: it would be lost. */
+static void sw_attach_step__asks_for_few_segments_at_a_time(void **state)
+{
+    enum { SEGMENTS = 100, AT_ONCE = 32 };
+    struct owner *owner = *state;
+    struct message in;
+    int fds[FDS], fd = make_ready(owner);
+    bool refused;
+    for (uint32_t id = 1; id <= SEGMENTS; id++)
+        assert_null(sw_peer_segment_at(owner->peer, id, 0, 4, true, &refused));
+    for (uint32_t got = 0; got < SEGMENTS; got++) {
+        pthread_mutex_lock(&owner->peer->lock);
+        assert_true(owner->peer->asked <= AT_ONCE);
+        pthread_mutex_unlock(&owner->peer->lock);
+        assert_int_equal(receive(fd, &in, fds), sizeof(in));
+        assert_int_equal(in.type, SEGMENT_GET);
+        if (got + 1 >= AT_ONCE) /* now it waits for an answer */
+            say_segment(fd, in.id, 0, 0, -1);
+    }
+    close(fd);
+    wait_peer(owner, SW_PEER_DEAD);
+}
+
 static void sw_attach_from_peer__segment(void **state)
 {
     struct owner *owner = *state;
@@ -759,6 +782,7 @@ int main(void)
         owner_test(sw_attach_from_peer__welcome_malformed),
         owner_test(sw_attach_from_peer__wrong_sizes),
         owner_test(sw_attach_from_peer__welcome_twice),
+        owner_test(sw_attach_step__asks_for_few_segments_at_a_time),
         owner_test(sw_attach_from_peer__segment),
         owner_test(sw_attach_from_peer__segments_expected),
         owner_test(sw_attach_from_peer__segment_malformed),

@@ -31,6 +31,8 @@
 #define LIFE_LOOK_NS (250 * SW_NS_PER_MS)
 
 #define NEWCOMERS_MAX 64u
+/* Segments asked for at a time: so many answers always find room in the socket. */
+#define ASKED_MAX 32u
 
 enum { MAX_FDS = 3, ROOM_FDS = 8 };
 
@@ -489,6 +491,7 @@ static void map_segment(struct sw_peer *peer, const struct sw_message *in, int f
     if (base != MAP_FAILED && !sw_fault_guard(base, len_bytes))
         sw_debug("segment %u of slot %u is not guarded: there are too many", in->id, peer->slot);
     pthread_mutex_lock(&peer->lock);
+    peer->asked -= peer->asked > 0;
     struct sw_peer_segment *segment = find_segment(peer, in->id);
     if (segment && segment->state != SW_SEGMENT_MAPPED) {
         if (base != MAP_FAILED && segment->wants_writable && !writable) {
@@ -586,10 +589,12 @@ static void ask_segments(struct sw_peer *peer)
                 continue;
             struct sw_message out = {
                 .type = SW_MESSAGE_SEGMENT_GET, .version = SW_PUB_VERSION, .id = segment->id};
-            if (send_message(peer->socket, &out, NULL, 0) == 0)
+            if (peer->asked < ASKED_MAX && send_message(peer->socket, &out, NULL, 0) == 0) {
                 segment->state = SW_SEGMENT_ASKED;
-            else
+                peer->asked++;
+            } else {
                 atomic_store(&peer->segments_wanted, true); /* the peer is slow to read: later */
+            }
         }
     }
     pthread_mutex_unlock(&peer->lock);

@@ -85,6 +85,7 @@ struct sw_peer {
     pthread_mutex_t lock;         /* segments */
     struct sw_peer_segment *segments[SW_SEGMENT_BUCKETS];
     atomic_bool segments_wanted;
+    uint32_t asked; /* segments that are on their way; with the lock */
     struct sw_peer *next;
 };
 
