@@ -51,10 +51,11 @@ static void prepare_once(void)
     sw_thread_memory_prepare();
 }
 
-int sw_adopt_get(uint64_t va, uint64_t len_bytes, struct sw_extent *extents, int max,
-                 enum sw_adopt_reason *why)
+int sw_adopt_get(uint64_t va, uint64_t len_bytes, enum sw_handed_out handed,
+                 struct sw_extent *extents, int max, enum sw_adopt_reason *why)
 {
-    struct sw_gather g = {.va = va, .end = va + len_bytes, .extents = extents, .max = max};
+    struct sw_gather g = {
+        .va = va, .end = va + len_bytes, .handed = handed, .extents = extents, .max = max};
     if (g.end >= va) {
         prepare_once();
         int cancel_state = cancel_disable();
@@ -140,10 +141,11 @@ static enum sw_adopt_reason probe_page(const struct sw_uffd *uffd)
     uint64_t va = (uint64_t)(uintptr_t)words;
     words[1] = va;
     struct sw_segment *segment =
-        sw_segment_adopt(uffd, va, va + page, PROT_READ | PROT_WRITE, &why);
+        sw_segment_adopt(uffd, va, va + page, PROT_READ | PROT_WRITE, SW_HANDED_OUT_WRITE, &why);
     if (segment) {
         uint64_t seen = 0;
-        bool shared = pread(segment->fd, &seen, sizeof(seen), sizeof(seen)) == sizeof(seen);
+        const off_t place = (off_t)(segment->offset + sizeof(seen));
+        bool shared = pread(segment->fd, &seen, sizeof(seen), place) == sizeof(seen);
         why = shared && seen == va && words[1] == va ? SW_ADOPT_OK : SW_ADOPT_FAILED;
         if (!sw_segment_release(segment, uffd))
             sw_debug("the kernel cannot move shared pages back: they stay shared until unmapped");
@@ -197,7 +199,7 @@ const char *sw_adopt_reason_str(enum sw_adopt_reason reason)
     case SW_ADOPT_PINNED:
         return "memory may be pinned by an io_uring, VFIO, KVM, GPU or RDMA descriptor";
     case SW_ADOPT_TOO_LARGE:
-        return "over a limit (SIDEWIRE_ADOPT_MAX, number of segments or extents)";
+        return "over a limit (SIDEWIRE_ADOPT_MAX, number of segments, extents or files)";
     case SW_ADOPT_KIND:
         return "not memory of a kind that can be shared (stack, private file mapping, device)";
     case SW_ADOPT_FAILED:

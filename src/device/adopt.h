@@ -30,6 +30,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/pub.h"
+
 struct sw_segment; /* one memfd (or foreign file) range mapped at one VA range of this process */
 
 struct sw_extent {
@@ -51,11 +53,11 @@ enum sw_adopt_reason { /* why (part of) a range has no extent; see sw_adopt_reas
                        SW_ADOPT_FAILED, /* a system call failed midway; everything was put back */
 };
 
-/* Fills up to `max` extents in ascending order, taking a reference on each one's segment. Returns
- * their number (0 is fine: nothing is shareable), never fails; *why (may be NULL) is the reason for
- * the largest part left out. */
-int sw_adopt_get(uint64_t va, uint64_t len_bytes, struct sw_extent *extents, int max,
-                 enum sw_adopt_reason *why);
+/* Fills up to `max` extents of what peers may map as `handed` says, in ascending order, taking a
+ * reference on each one's segment. Returns their number (0 is fine: nothing is shareable), never
+ * fails; *why (may be NULL) is the reason for the largest part left out. */
+int sw_adopt_get(uint64_t va, uint64_t len_bytes, enum sw_handed_out handed,
+                 struct sw_extent *extents, int max, enum sw_adopt_reason *why);
 void sw_adopt_put(struct sw_segment *segment);
 
 uint32_t

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "device/adopt_lock.h"
 #include "device/adopt_monitor.h"
+#include "device/arena.h"
 #include "device/keep.h"
 #include "device/memory_room.h"
 #include "device/page_move.h"
@@ -94,10 +95,10 @@ static void parts_forget(void)
 /* What a copy of all that is adopted takes. */
 static uint64_t bytes_needed(void)
 {
-    uint64_t needed = 0;
+    uint64_t needed = sw_arenas_bytes();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
         struct stat st;
-        if (s->kind == SW_SEGMENT_ADOPTED && !fstat(s->fd, &st))
+        if (s->kind == SW_SEGMENT_ADOPTED && !s->arena && !fstat(s->fd, &st))
             needed += (uint64_t)st.st_blocks * 512;
     }
     return needed;
@@ -167,14 +168,16 @@ static void fork_child(void)
     sw_keep_forget();
     sw_adopt_monitor_forget();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
-        if (sw_segment_fd_valid(s))
+        if (!s->arena && sw_segment_fd_valid(s))
             close(s->fd);
         if (s->kind == SW_SEGMENT_ADOPTED)
             sw_park_release(s);
         s->kind =
             SW_SEGMENT_LOST; /* and not freed: the parent's regions in this copy point to it */
         s->fd = -1;
+        s->arena = NULL;
     }
+    sw_arenas_forget();
     sw_segments_forget_all();
     sw_segments_unlock();
     sw_adopt_unlock();

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "device/adopt_config.h"
+#include "device/arena.h"
 #include "device/keep.h"
 #include "device/pinned.h"
 #include "device/segment.h"
@@ -14,17 +14,8 @@
 #include "device/thread_memory.h"
 #include "device/vma.h"
 
-/* Each segment costs a descriptor and up to four mappings, of which a process has few
- * (RLIMIT_NOFILE, vm.max_map_count): at least half of the descriptors stay the program's. */
+/* Each segment costs up to four mappings, of which a process has few (vm.max_map_count). */
 #define SEGMENTS_MAX 4096
-
-static int segments_max(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 2 > SEGMENTS_MAX)
-        return SEGMENTS_MAX;
-    return (int)(limit.rlim_cur / 2);
-}
 #define VMAS_AT_ONCE 32
 
 static void leave_out(struct sw_gather *g, uint64_t len, enum sw_adopt_reason reason)
@@ -88,7 +79,7 @@ static bool within_limits(uint64_t len)
     int count = sw_segments_count();
     sw_segments_unlock();
     uint64_t max = sw_adopt_config()->max_bytes;
-    return count < segments_max() && len <= max && bytes <= max - len;
+    return count < SEGMENTS_MAX && len <= max && bytes <= max - len;
 }
 
 /* [start, end) of private anonymous memory: whole pages, thread memory left out. */
@@ -104,8 +95,9 @@ static void gather_private(struct sw_gather *g, const struct sw_vma *vma, uint64
     }
     leave_out(g, first - start, SW_ADOPT_PARTIAL_PAGE);
     leave_out(g, end - last, SW_ADOPT_PARTIAL_PAGE);
-    enum sw_adopt_reason why =
-        vma->prot & PROT_READ && !(vma->prot & PROT_EXEC) ? gather_ready(g) : SW_ADOPT_KIND;
+    enum sw_adopt_reason why = SW_ADOPT_KIND;
+    if (vma->prot & PROT_READ && !(vma->prot & PROT_EXEC))
+        why = sw_arena_admits(g->handed) ? gather_ready(g) : SW_ADOPT_TOO_LARGE;
     if (why != SW_ADOPT_OK) {
         leave_out(g, last - first, why);
         return;
@@ -119,7 +111,7 @@ static void gather_private(struct sw_gather *g, const struct sw_vma *vma, uint64
         struct sw_segment *segment = NULL;
         why = SW_ADOPT_TOO_LARGE;
         if (g->count < g->max && within_limits(from - at))
-            segment = sw_segment_adopt(&g->uffd, at, from, vma->prot, &why);
+            segment = sw_segment_adopt(&g->uffd, at, from, vma->prot, g->handed, &why);
         if (segment)
             gather_add(g, segment, at, from);
         else
@@ -133,7 +125,8 @@ static struct sw_segment *segment_at(const struct sw_vma *vma, uint64_t at,
 {
     sw_segments_lock();
     struct sw_segment *segment = sw_segments_match(vma, at);
-    bool full = sw_segments_count() >= segments_max();
+    bool full =
+        sw_segments_count() >= SEGMENTS_MAX || sw_segments_own_files() >= sw_arena_files_max();
     sw_segments_unlock();
     if (segment)
         return segment;

@@ -13,6 +13,7 @@
 struct sw_gather {
     uint64_t va; /* what is asked for: [va, end) */
     uint64_t end;
+    enum sw_handed_out handed; /* how peers may map it */
     struct sw_extent *extents;
     int count;
     int max;

@@ -140,7 +140,9 @@ static void get_parts(struct parts *parts, uint64_t va, uint64_t len_bytes, unsi
     if (access & IBV_ACCESS_ON_DEMAND)
         return; /* the program may map other pages there: they are reached by address only */
     enum sw_adopt_reason why = SW_ADOPT_OK;
-    parts->count = len_bytes ? sw_adopt_get(va, len_bytes, parts->extents, SW_MR_EXTENTS, &why) : 0;
+    parts->count = len_bytes ? sw_adopt_get(va, len_bytes, sw_handed_out_for(access),
+                                            parts->extents, SW_MR_EXTENTS, &why)
+                             : 0;
     uint64_t mapped_bytes = 0;
     for (int i = 0; i < parts->count; i++)
         mapped_bytes += parts->extents[i].len_bytes;

@@ -81,11 +81,16 @@ static bool page_gone(const struct sw_copy *copy, uint64_t va)
            !(entry & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED));
 }
 
+static uint8_t *scratch_at(const struct sw_copy *copy, uint64_t offset)
+{
+    return copy->scratch + (offset - copy->scratch_from);
+}
+
 /* Copies a whole large page into the file's own large page: half the time of pwrite(), which goes
  * by small pages. Returns as pwrite() does. */
 static long large_put(const struct sw_copy *copy, uint64_t offset, uint64_t src)
 {
-    struct iovec to = {.iov_base = copy->scratch + offset, .iov_len = SW_LARGE_PAGE_BYTES};
+    struct iovec to = {.iov_base = scratch_at(copy, offset), .iov_len = SW_LARGE_PAGE_BYTES};
     struct iovec from = {.iov_base = (void *)(uintptr_t)src, .iov_len = SW_LARGE_PAGE_BYTES};
     return syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0);
 }
@@ -153,25 +158,29 @@ int sw_copy_to_file(const struct sw_copy *copy, uint64_t offset, uint64_t src, u
     return rc;
 }
 
-/* A mapping of the whole file at a large page's boundary, or NULL. */
-static uint8_t *scratch_map(const struct sw_segment *segment)
+/* Maps the segment's part of the file at a large page's boundary, or leaves scratch NULL. */
+static void scratch_map(struct sw_copy *copy)
 {
-    uint64_t len = segment->offset + segment->len_bytes;
+    const struct sw_segment *segment = copy->segment;
+    uint64_t from = segment->offset / SW_LARGE_PAGE_BYTES * SW_LARGE_PAGE_BYTES;
+    uint64_t len = segment->offset + segment->len_bytes - from;
     void *base = mmap(NULL, len + SW_LARGE_PAGE_BYTES, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
-        return NULL;
+        return;
     uint64_t start = (uint64_t)(uintptr_t)base;
     uint64_t skip = (SW_LARGE_PAGE_BYTES - start % SW_LARGE_PAGE_BYTES) % SW_LARGE_PAGE_BYTES;
     if (skip)
         munmap(base, skip);
     uint8_t *scratch = (uint8_t *)base + skip;
     munmap(scratch + len, SW_LARGE_PAGE_BYTES - skip);
-    if (!sw_map_sparse(scratch, len, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, 0)) {
+    if (!sw_map_sparse(scratch, len, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, from)) {
         munmap(scratch, len);
-        return NULL;
+        return;
     }
-    return scratch;
+    copy->scratch = scratch;
+    copy->scratch_from = from;
+    copy->scratch_bytes = len;
 }
 
 int sw_copy_open(struct sw_copy *copy, const struct sw_segment *segment)
@@ -182,14 +191,16 @@ int sw_copy_open(struct sw_copy *copy, const struct sw_segment *segment)
     if (copy->pagemap < 0)
         return -errno;
     bool large = sw_adopt_config()->large_pages && segment->len_bytes >= SW_LARGE_PAGE_BYTES;
-    copy->scratch = large ? scratch_map(segment) : NULL;
+    copy->scratch = NULL;
+    if (large)
+        scratch_map(copy);
     return 0;
 }
 
 static void scratch_unmap(struct sw_copy *copy)
 {
     if (copy->scratch)
-        munmap(copy->scratch, copy->segment->offset + copy->segment->len_bytes);
+        munmap(copy->scratch, copy->scratch_bytes);
     copy->scratch = NULL;
 }
 
@@ -226,7 +237,7 @@ static bool collapse(uint8_t *base, uint64_t len)
 /* Large pages in the file for the run of dense ones that ends at `end`. */
 static void collapse_run(struct sw_copy *copy, uint64_t *run, uint64_t end)
 {
-    if (*run < end && copy->scratch && !collapse(copy->scratch + *run, end - *run))
+    if (*run < end && copy->scratch && !collapse(scratch_at(copy, *run), end - *run))
         scratch_unmap(copy);
     *run = end;
 }

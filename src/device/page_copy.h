@@ -27,8 +27,11 @@
 struct sw_copy {
     const struct sw_segment *segment;
     int pagemap;      /* /proc/self/pagemap */
-    uint8_t *scratch; /* a mapping of the whole file, to make large pages in; or NULL */
-    uint64_t window;  /* [window, prepared) of the file is the window that was looked at */
+    uint8_t *scratch; /* a mapping of the segment's part of the file, to make large pages in; or
+                         NULL */
+    uint64_t scratch_from; /* of the file, at a large page's boundary */
+    uint64_t scratch_bytes;
+    uint64_t window; /* [window, prepared) of the file is the window that was looked at */
     uint64_t prepared;
     /* For each large page of the present window: all its pages that belong to the segment exist. */
     bool dense[SW_MOVE_WINDOW_BYTES / SW_LARGE_PAGE_BYTES];

@@ -10,6 +10,7 @@
 
 #include "base/lock.h"
 #include "device/adopt.h"
+#include "device/arena.h"
 #include "device/pub.h"
 
 static struct {
@@ -149,6 +150,14 @@ int sw_segments_count(void)
     return table.count;
 }
 
+int sw_segments_own_files(void)
+{
+    int count = 0;
+    for (struct sw_segment *s = table.first; s; s = s->next)
+        count += !s->arena;
+    return count;
+}
+
 uint64_t sw_segments_adopted_bytes(void)
 {
     uint64_t sum = 0;
@@ -206,7 +215,8 @@ void sw_segment_grant(struct sw_segment *segment, uint32_t handed)
 
 int sw_segment_hand_out(const struct sw_segment *segment)
 {
-    const uint32_t handed = atomic_load(&segment->handed);
+    const uint32_t most = sw_arena_handed(segment), rights = atomic_load(&segment->handed);
+    const uint32_t handed = rights < most ? rights : most;
     if (handed == SW_HANDED_OUT_NOT || !sw_segment_fd_valid(segment))
         return -1;
     if (handed == SW_HANDED_OUT_WRITE)

@@ -28,6 +28,7 @@ struct sw_segment {
      * back (yet), so it stays known, for forks and for the next registration. */
     uint32_t refs;
     _Atomic uint32_t handed; /* enum sw_handed_out, of all regions it has had; it only grows */
+    struct sw_arena *arena;  /* which file it shares; NULL: it has one of its own */
     int fd;
     dev_t dev; /* of fd: names the file in the process's mappings */
     ino_t ino;
@@ -54,6 +55,7 @@ void sw_segments_add(struct sw_segment *segment); /* gives it its id */
 void sw_segments_remove(struct sw_segment *segment);
 void sw_segments_forget_all(void); /* in a forked child */
 int sw_segments_count(void);
+int sw_segments_own_files(void); /* of those in no arena */
 uint64_t sw_segments_adopted_bytes(void);
 /* The segment that is what `vma` shows at `at`, or NULL. */
 struct sw_segment *sw_segments_match(const struct sw_vma *vma, uint64_t at);

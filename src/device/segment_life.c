@@ -5,16 +5,14 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fds.h"
 #include "base/log.h"
-#include "base/shm.h"
 #include "device/adopt.h"
 #include "device/adopt_monitor.h"
+#include "device/arena.h"
 #include "device/keep.h"
 #include "device/page_copy.h"
 #include "device/page_move.h"
@@ -26,8 +24,6 @@
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
 #endif
-
-#define TMPFS_MAGIC_NUMBER 0x01021994
 
 /* What discarding may need of its caller's stack. */
 #define OWN_STACK_BYTES (UINT64_C(256) << 10)
@@ -53,38 +49,10 @@ void sw_adopt_set_guard(const struct sw_adopt_guard *set)
 /* Frees a segment that is in no table and whose pages are mapped nowhere any more. */
 void sw_segment_free(struct sw_segment *segment)
 {
-    if (sw_segment_fd_valid(segment))
-        close(segment->fd);
+    sw_arena_leave(segment);
     if (segment->park)
         sw_park_release(segment);
     sw_segment_delete(segment);
-}
-
-/* A file for the segment's pages, in which they lie as they do in large pages of memory.
- * SW_ADOPT_OK or why not. */
-static enum sw_adopt_reason segment_back(struct sw_segment *segment)
-{
-    segment->offset =
-        segment->len_bytes >= SW_LARGE_PAGE_BYTES ? segment->va % SW_LARGE_PAGE_BYTES : 0;
-    uint64_t len = segment->offset + segment->len_bytes;
-    struct rlimit limit;
-    if (!getrlimit(RLIMIT_FSIZE, &limit) && len > limit.rlim_cur)
-        return SW_ADOPT_FAILED; /* it would raise SIGXFSZ */
-
-    struct stat st;
-    struct statfs fs;
-    segment->fd = sw_fd_own(sw_shm_create("sidewire-adopted", len));
-    if (segment->fd < 0)
-        return segment->fd == -EMFILE || segment->fd == -ENFILE ? SW_ADOPT_FAILED
-                                                                : SW_ADOPT_NO_MEMFD;
-    /* userfaultfd knows shared memory files only; and no file of a disk should get this traffic. */
-    if (fstat(segment->fd, &st) || fstatfs(segment->fd, &fs) || fs.f_type != TMPFS_MAGIC_NUMBER) {
-        close(segment->fd);
-        return SW_ADOPT_NO_MEMFD;
-    }
-    segment->dev = st.st_dev;
-    segment->ino = st.st_ino;
-    return SW_ADOPT_OK;
 }
 
 /* Calls fn for what of a mapping is adopted and lies in [va, end). */
@@ -314,7 +282,7 @@ void sw_adopt_dump_advised(void)
 
 /* Adopts whole pages of private memory. NULL, with the reason, if that did not work. */
 struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, uint64_t end,
-                                    int prot, enum sw_adopt_reason *why)
+                                    int prot, enum sw_handed_out handed, enum sw_adopt_reason *why)
 {
     struct sw_segment *segment = sw_segment_new();
     *why = SW_ADOPT_FAILED;
@@ -323,7 +291,7 @@ struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, 
     segment->kind = SW_SEGMENT_ADOPTED;
     segment->va = start;
     segment->len_bytes = end - start;
-    enum sw_adopt_reason reason = segment_back(segment);
+    enum sw_adopt_reason reason = sw_arena_enter(segment, handed);
     if (reason != SW_ADOPT_OK) {
         *why = reason;
         sw_segment_delete(segment);

@@ -8,13 +8,15 @@
 
 #include "device/adopt.h"
 #include "device/held_calls.h"
+#include "device/pub.h"
 #include "device/uffd.h"
 #include "device/vma.h"
 
-/* Adopts the whole pages [start, end) of private anonymous memory of protection `prot`. The segment
- * is in the table, without references; NULL, with the reason, if that did not work. */
+/* Adopts the whole pages [start, end) of private anonymous memory of protection `prot`, for peers
+ * who may map it as `handed` says. The segment is in the table, without references; NULL, with the
+ * reason, if that did not work. */
 struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, uint64_t end,
-                                    int prot, enum sw_adopt_reason *why);
+                                    int prot, enum sw_handed_out handed, enum sw_adopt_reason *why);
 
 /* A segment for the whole of a mapping that already is shared, not in the table yet. NULL: no
  * descriptor for it. */

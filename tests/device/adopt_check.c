@@ -16,6 +16,14 @@
 
 #define USER_NOBODY 65534
 
+enum sw_handed_out adopt_handed = SW_HANDED_OUT_WRITE;
+
+__attribute__((constructor)) static void choose_files(void)
+{
+    if (getenv("ADOPT_OWN_FILES"))
+        adopt_handed = SW_HANDED_OUT_NOT;
+}
+
 int run_in_child(int (*fn)(void *arg), void *arg)
 {
     fflush(NULL);

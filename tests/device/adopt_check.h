@@ -7,9 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/pub.h"
+
 #define PAGE 4096ul
 #define MIB (1024ul * 1024)
 #define EXTENTS_MAX 16
+
+/* How peers may map what the tests adopt: it lies in an arena; or, where ADOPT_OWN_FILES is set, in
+ * files of its own. */
+extern enum sw_handed_out adopt_handed;
 
 /* Runs fn in a child process, so that environment, filters and limits end with it. fn returns 0
  * when all is well. The status, or 128 + the signal that killed it; never waits longer than a

@@ -69,7 +69,7 @@ static bool measure(struct cost *cost, size_t len, bool huge)
     munmap(other, len);
     measure_speed(cost, base, len, 0);
     start = sw_clock_ns();
-    int n = sw_adopt_get((uint64_t)(uintptr_t)base, len, extents, EXTENTS_MAX, NULL);
+    int n = sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, NULL);
     keep_least(&cost->get_ns, start);
     measure_speed(cost, base, len, 1);
     measure_fork(cost);
@@ -113,7 +113,7 @@ static void report_sparse(size_t len, size_t pages)
     for (size_t i = 0; i < pages; i++)
         base[i * (len / pages)] = 1;
     uint64_t start = sw_clock_ns();
-    int n = sw_adopt_get((uint64_t)(uintptr_t)base, len, extents, EXTENTS_MAX, NULL);
+    int n = sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, NULL);
     uint64_t got = sw_clock_ns();
     uint64_t held = n == 1 ? file_bytes(sw_segment_fd(extents[0].segment)) : 0;
     for (int i = 0; i < n; i++)

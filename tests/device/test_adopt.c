@@ -28,7 +28,7 @@ static struct sw_extent extents[EXTENTS_MAX];
 /* Adopts; the number of extents. */
 static int get(const void *base, size_t len, enum sw_adopt_reason *why)
 {
-    return sw_adopt_get((uint64_t)(uintptr_t)base, len, extents, EXTENTS_MAX, why);
+    return sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, why);
 }
 
 /* Adopts what must become exactly one extent, all of it. */
@@ -208,7 +208,9 @@ static void get__overlap_adopts_only_the_gaps(void **state)
     assert_int_equal(get(base + PAGE + 100, 3 * PAGE, NULL), 2);
     assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE + 100);
     assert_int_equal(extents[0].len_bytes, 2 * PAGE - 100);
-    assert_int_equal(extents[0].offset, 100);
+    uint64_t place, len_bytes;
+    sw_segment_file_range(left, &place, &len_bytes);
+    assert_int_equal(extents[0].offset, place + 100);
     assert_int_equal(extents[1].len_bytes, PAGE + 100);
     sw_adopt_put(extents[0].segment);
     sw_adopt_put(extents[1].segment);
@@ -346,7 +348,8 @@ static void get__several_mappings_several_extents(void **state)
     memcpy(kept, extents, sizeof(kept));
     /* No more than there is room for. */
     enum sw_adopt_reason why;
-    assert_int_equal(sw_adopt_get((uint64_t)(uintptr_t)base, 6 * PAGE, extents, 1, &why), 1);
+    assert_int_equal(
+        sw_adopt_get((uint64_t)(uintptr_t)base, 6 * PAGE, adopt_handed, extents, 1, &why), 1);
     assert_int_equal(why, SW_ADOPT_TOO_LARGE);
     sw_adopt_put(extents[0].segment);
     for (int i = 0; i < 3; i++)
@@ -365,7 +368,8 @@ static void get__unmapped_and_wrapping_ranges(void **state)
     assert_int_equal(why, SW_ADOPT_KIND);
     sw_adopt_put(extents[0].segment);
     sw_adopt_put(extents[1].segment);
-    assert_int_equal(sw_adopt_get(UINT64_MAX - 10, 100, extents, EXTENTS_MAX, &why), 0);
+    assert_int_equal(sw_adopt_get(UINT64_MAX - 10, 100, adopt_handed, extents, EXTENTS_MAX, &why),
+                     0);
     munmap(base, PAGE);
     munmap(base + 3 * PAGE, PAGE);
 }
@@ -474,8 +478,9 @@ static void get__does_not_take_new_memory_for_an_old_segment(void **state)
     assert_ptr_not_equal(new, old);
     sw_adopt_put(old);
     assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
-    uint64_t word = 0;
-    assert_int_equal(pread(sw_segment_fd(new), &word, sizeof(word), 0), sizeof(word));
+    uint64_t word = 0, place, len_bytes;
+    sw_segment_file_range(new, &place, &len_bytes);
+    assert_int_equal(pread(sw_segment_fd(new), &word, sizeof(word), (off_t)place), sizeof(word));
     assert_int_equal(word, *(uint64_t *)base);
     sw_adopt_put(new);
     assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
@@ -545,7 +550,8 @@ static void *stack_thread_main(void *arg)
     memset(local, 1, PAGE);
     struct sw_extent own[EXTENTS_MAX];
     t->local = local;
-    t->found = sw_adopt_get((uint64_t)(uintptr_t)local, PAGE, own, EXTENTS_MAX, &t->why);
+    t->found =
+        sw_adopt_get((uint64_t)(uintptr_t)local, PAGE, adopt_handed, own, EXTENTS_MAX, &t->why);
     t->segment = t->found > 0 ? own[0].segment : NULL;
     pthread_barrier_wait(&t->barrier);
     pthread_barrier_wait(&t->barrier);

@@ -104,7 +104,7 @@ static int expect(void *arg)
     pthread_create(&thread, NULL, write_on, &writer);
     while (atomic_load(&writer.rounds) < 2)
         ;
-    int n = sw_adopt_get((uint64_t)(uintptr_t)base, LEN, extents, EXTENTS_MAX, &why);
+    int n = sw_adopt_get((uint64_t)(uintptr_t)base, LEN, adopt_handed, extents, EXTENTS_MAX, &why);
     if (why != e->why || n != (e->why == SW_ADOPT_OK ? 1 : 0))
         return 10 + (int)why;
     if (e->refuse_while_adopted && refuse(e->refusal))
@@ -252,7 +252,7 @@ static int fork_without_copy(void *arg)
     const struct refusal no_pread = {.call = "pread64", .err = ENOMEM};
     uint8_t *base = buffer_new(LEN);
     words_fill(base, LEN, 1);
-    if (sw_adopt_get((uint64_t)(uintptr_t)base, LEN, extents, EXTENTS_MAX, NULL) != 1)
+    if (sw_adopt_get((uint64_t)(uintptr_t)base, LEN, adopt_handed, extents, EXTENTS_MAX, NULL) != 1)
         return 1;
     if (refuse(&no_pread))
         return 90;
@@ -286,10 +286,10 @@ static int own_userfaultfd(void *arg)
     uint64_t va = (uint64_t)(uintptr_t)base;
     if (sw_uffd_open(&own) || sw_uffd_arm(&own, va + 2 * PAGE, PAGE, SW_UFFD_MISSING))
         return 1;
-    if (sw_adopt_get(va + 2 * PAGE, PAGE, extents, EXTENTS_MAX, &why) != 0 ||
+    if (sw_adopt_get(va + 2 * PAGE, PAGE, adopt_handed, extents, EXTENTS_MAX, &why) != 0 ||
         why != SW_ADOPT_FAILED)
         return 2;
-    return sw_adopt_get(va, PAGE, extents, EXTENTS_MAX, &why) == 1 ? 0 : 3;
+    return sw_adopt_get(va, PAGE, adopt_handed, extents, EXTENTS_MAX, &why) == 1 ? 0 : 3;
 }
 
 static void denied__by_the_programs_own_userfaultfd(void **state)

@@ -32,7 +32,8 @@ static struct sw_extent extents[EXTENTS_MAX];
 
 static struct sw_segment *get_whole(const void *base, size_t len)
 {
-    if (sw_adopt_get((uint64_t)(uintptr_t)base, len, extents, EXTENTS_MAX, NULL) != 1 ||
+    if (sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, NULL) !=
+            1 ||
         extents[0].len_bytes != len)
         return NULL;
     return extents[0].segment;
@@ -337,7 +338,8 @@ static void *adopt_again_and_again(void *arg)
     struct sw_extent own[EXTENTS_MAX];
     uint64_t len = c->count * 8;
     while (!atomic_load(&c->stop)) {
-        int n = sw_adopt_get((uint64_t)(uintptr_t)c->words, len, own, EXTENTS_MAX, NULL);
+        int n =
+            sw_adopt_get((uint64_t)(uintptr_t)c->words, len, adopt_handed, own, EXTENTS_MAX, NULL);
         for (int i = 0; i < n; i++)
             sw_adopt_put(own[i].segment);
     }

@@ -72,7 +72,7 @@ static bool churn_whole(uint8_t *buffer, int cycle)
 {
     struct sw_extent extents[EXTENTS_MAX];
     (void)cycle;
-    int n = sw_adopt_get((uint64_t)buffer, BUFFER_BYTES, extents, EXTENTS_MAX, NULL);
+    int n = sw_adopt_get((uint64_t)buffer, BUFFER_BYTES, adopt_handed, extents, EXTENTS_MAX, NULL);
     for (int i = 0; i < n; i++)
         sw_adopt_put(extents[i].segment);
     return n == 1 && extents[0].len_bytes == BUFFER_BYTES;
@@ -85,7 +85,8 @@ static bool churn_overlapping(uint8_t *buffer, int cycle)
     int n[4];
     uint64_t step = BUFFER_BYTES / 8 + 1000;
     for (uint64_t i = 0; i < 4; i++)
-        n[i] = sw_adopt_get((uint64_t)buffer + i * step, 3 * step, extents[i], EXTENTS_MAX, NULL);
+        n[i] = sw_adopt_get((uint64_t)buffer + i * step, 3 * step, adopt_handed, extents[i],
+                            EXTENTS_MAX, NULL);
     for (int i = 0; i < 4; i++) {
         int which = (i + cycle) % 4;
         for (int j = 0; j < n[which]; j++)

@@ -23,7 +23,7 @@ static struct sw_extent extents[EXTENTS_MAX];
 
 static int get(const void *base, size_t len, enum sw_adopt_reason *why)
 {
-    return sw_adopt_get((uint64_t)(uintptr_t)base, len, extents, EXTENTS_MAX, why);
+    return sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, why);
 }
 
 /* The extent's file, mapped as a peer would, is the very memory at base + at. */

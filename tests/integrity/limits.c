@@ -21,6 +21,8 @@
 #include "verbs_util/pair.h"
 
 #define REGIONS 2000u
+#define AT_ONCE 250u
+#define LOCAL_REGIONS 400u
 #define FDS 1024u
 #define LOCKED_MAX_KB (200ul << 10)
 #define FILE_MAX_BYTES (100ul << 10)
@@ -198,30 +200,141 @@ static void locked(int sock, void *arg)
     use_device(sock, look_at_locked);
 }
 
-static void look_at_descriptors(struct vu_dev *dev)
+/* How many descriptors the program can still have. */
+static uint32_t descriptors_left(void)
 {
-    static struct ibv_mr *mrs[REGIONS];
-    uint32_t own = 0;
-    /* Every second page, so that each is a region and a mapping of its own. */
-    uint8_t *pages =
-        mmap(NULL, REGIONS * 8192ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    VU_TRUE(pages != MAP_FAILED);
-    for (uint32_t i = 0; i < REGIONS; i++)
-        mrs[i] = vu_reg(dev, pages + i * 8192ul, 4096, VU_ACCESS_ALL);
-    while (own < FDS && dup(2) >= 0)
-        own++;
-    VU_CHECK(own > FDS / 4, "the program has but %u descriptors left", own);
-    for (uint32_t i = 0; i < REGIONS; i++)
-        VU_EQ(ibv_dereg_mr(mrs[i]), 0);
-    munmap(pages, REGIONS * 8192ul);
+    static int fds[FDS];
+    uint32_t count = 0;
+    while (count < FDS && (fds[count] = dup(2)) >= 0)
+        count++;
+    for (uint32_t i = 0; i < count; i++)
+        close(fds[i]);
+    return count;
 }
 
-static void few_descriptors(int sock, void *arg)
+/* Every second page, so that each is a region and a mapping of its own. */
+static uint8_t *page_of(uint8_t *pages, uint32_t region)
 {
+    return pages + region * 8192ul;
+}
+
+static uint8_t *new_pages(uint32_t count)
+{
+    void *pages =
+        mmap(NULL, count * 8192ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    VU_TRUE(pages != MAP_FAILED);
+    return pages;
+}
+
+static void reg_pages(struct vu_dev *dev, uint8_t *pages, int access, uint32_t count,
+                      struct ibv_mr **mrs)
+{
+    for (uint32_t i = 0; i < count; i++)
+        mrs[i] = vu_reg(dev, page_of(pages, i), 4096, access);
+}
+
+static void dereg_pages(uint8_t *pages, uint32_t count, struct ibv_mr **mrs)
+{
+    for (uint32_t i = 0; i < count; i++)
+        VU_EQ(ibv_dereg_mr(mrs[i]), 0);
+    munmap(pages, count * 8192ul);
+}
+
+/* What the other side writes to. */
+struct offer {
+    uint64_t addr;
+    uint32_t rkey;
+};
+
+static void offer_regions(int sock, void *arg)
+{
+    static struct ibv_mr *mrs[REGIONS], *local[LOCAL_REGIONS];
     const struct rlimit limit = {FDS, FDS};
-    (void)arg;
+    struct offer *offers = arg;
+    struct vu_dev dev;
+    struct vu_ep ep;
     VU_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    use_device(sock, look_at_descriptors);
+    vu_dev_open(&dev);
+    vu_ep_create(&dev, NULL, &ep);
+    vu_connect(&ep, sock, NULL);
+    const uint32_t before = descriptors_left();
+    uint8_t *pages = new_pages(REGIONS), *local_pages = new_pages(LOCAL_REGIONS);
+    for (uint32_t i = 0; i < REGIONS; i += AT_ONCE) {
+        reg_pages(&dev, page_of(pages, i), VU_ACCESS_ALL, AT_ONCE, mrs + i);
+        vu_barrier(sock);
+    }
+    VU_CHECK(descriptors_left() + 32 > before, "%u descriptors left of %u", descriptors_left(),
+             before);
+    /* Peers may get these one day, with the first receive. */
+    reg_pages(&dev, local_pages, IBV_ACCESS_LOCAL_WRITE, LOCAL_REGIONS, local);
+    VU_CHECK(descriptors_left() > FDS / 4 * 3, "but %u descriptors left", descriptors_left());
+    for (uint32_t i = 0; i < REGIONS; i++)
+        offers[i] = (struct offer){(uintptr_t)page_of(pages, i), mrs[i]->rkey};
+    vu_barrier(sock);
+    vu_barrier(sock);
+    for (uint32_t i = 0; i < REGIONS; i++)
+        VU_EQ(*(uint32_t *)page_of(pages, i), i + 1);
+    dereg_pages(local_pages, LOCAL_REGIONS, local);
+    dereg_pages(pages, REGIONS, mrs);
+    vu_ep_destroy(&ep);
+    vu_dev_close(&dev);
+}
+
+/* Bytes of this process's mappings of registered memory. */
+static uint64_t mapped_bytes(void)
+{
+    char line[512];
+    uint64_t sum = 0, from, to;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    VU_TRUE(maps);
+    while (fgets(line, sizeof(line), maps))
+        if (strstr(line, "sidewire-adopted") && sscanf(line, "%lx-%lx", &from, &to) == 2)
+            sum += to - from;
+    fclose(maps);
+    return sum;
+}
+
+static void write_all(struct vu_ep *ep, uint32_t *word, uint32_t lkey, const struct offer *offers)
+{
+    for (uint32_t i = 0; i < REGIONS; i++) {
+        struct vu_send send = {.opcode = IBV_WR_RDMA_WRITE,
+                               .wr_id = i,
+                               .flags = IBV_SEND_SIGNALED,
+                               .addr = word,
+                               .len_bytes = sizeof(*word),
+                               .lkey = lkey,
+                               .remote = offers[i].addr,
+                               .rkey = offers[i].rkey};
+        *word = i + 1;
+        VU_EQ(vu_post_send(ep->qp, &send), 0);
+        vu_expect(ep->scq, i, IBV_WC_SUCCESS);
+    }
+}
+
+/* All regions go by the mapped rung, once they have been fetched. */
+static void write_to_regions(int sock, void *arg)
+{
+    const char *link = getenv("SIDEWIRE_LINK");
+    const bool by_packets = link && !strcmp(link, "roce");
+    struct vu_dev dev;
+    struct vu_ep ep;
+    vu_dev_open(&dev);
+    vu_ep_create(&dev, NULL, &ep);
+    uint32_t *word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    VU_TRUE(word != MAP_FAILED);
+    struct ibv_mr *mr = vu_reg(&dev, word, 4096, IBV_ACCESS_LOCAL_WRITE);
+    const uint64_t own = mapped_bytes();
+    vu_connect(&ep, sock, NULL);
+    for (uint32_t i = 0; i < REGIONS; i += AT_ONCE)
+        vu_barrier(sock); /* which waits only so long */
+    vu_barrier(sock);
+    do
+        write_all(&ep, word, mr->lkey, arg);
+    while (!by_packets && own && mapped_bytes() < own + REGIONS * 4096ul);
+    vu_barrier(sock);
+    vu_ep_destroy(&ep);
+    VU_EQ(ibv_dereg_mr(mr), 0);
+    vu_dev_close(&dev);
 }
 
 int main(int argc, char **argv)
@@ -232,11 +345,14 @@ int main(int argc, char **argv)
     } cases[] = {{"small files", passive, small_files},
                  {"hard limit", hard_passive, hard_files},
                  {"locked", passive, locked},
-                 {"regions", passive, few_descriptors}};
+                 {"regions", offer_regions, write_to_regions}};
+    struct offer *offers = mmap(NULL, REGIONS * sizeof(*offers), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    VU_TRUE(offers != MAP_FAILED);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (argc > 1 && strcmp(argv[1], cases[i].name))
             continue;
-        int status = vu_run_pair(VU_PROCESSES, cases[i].passive, cases[i].fn, NULL, 30);
+        int status = vu_run_pair(VU_PROCESSES, cases[i].passive, cases[i].fn, offers, 90);
         printf("%s: %d\n", cases[i].name, status);
         if (status)
             return status;
