@@ -12,7 +12,7 @@ enum { ROOMS = SW_MAILBAG_MESSAGES + SW_MAILBAG_SPARE };
 
 bool sw_mailbag_open(struct sw_mailbag *bag)
 {
-    *bag = (struct sw_mailbag){.ready = 0};
+    *bag = (struct sw_mailbag){.control_bytes = sizeof(bag->control[0])};
     for (uint8_t i = 0; i < SW_MAILBAG_MESSAGES; i++)
         bag->room[i] = i;
     for (uint8_t i = 0; i < SW_MAILBAG_SPARE; i++)
@@ -39,7 +39,7 @@ static void make_ready(struct sw_mailbag *bag, uint32_t want)
 {
     for (uint32_t i = 0; i < bag->used; i++) {
         bag->messages[i].msg_hdr.msg_namelen = sizeof(bag->from[i]);
-        bag->messages[i].msg_hdr.msg_controllen = sizeof(bag->control[i]);
+        bag->messages[i].msg_hdr.msg_controllen = bag->control_bytes;
     }
     bag->used = 0;
     for (uint32_t i = bag->ready; i < want; i++) {
@@ -50,7 +50,7 @@ static void make_ready(struct sw_mailbag *bag, uint32_t want)
             .msg_iov = &bag->iov[i],
             .msg_iovlen = 1,
             .msg_control = bag->control[i],
-            .msg_controllen = sizeof(bag->control[i]),
+            .msg_controllen = bag->control_bytes,
         };
     }
     bag->ready = want > bag->ready ? want : bag->ready;

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "wire/packet.h"
 
@@ -24,11 +25,15 @@ enum {
 struct sw_mailbag {
     struct mmsghdr messages[SW_MAILBAG_MESSAGES];
     struct iovec iov[SW_MAILBAG_MESSAGES];
-    struct sockaddr_in6 from[SW_MAILBAG_MESSAGES];
+    union sw_mailbag_from {
+        struct sockaddr_in6 ip;
+        struct sockaddr_un process;
+    } from[SW_MAILBAG_MESSAGES];
     uint8_t control[SW_MAILBAG_MESSAGES][256];
-    uint32_t ready; /* messages that are as a call wants them, ... */
-    uint32_t used;  /* ... but for the first ones, which the last call has filled */
-    uint8_t *bytes; /* of the rooms */
+    uint32_t control_bytes; /* of each, that are offered: with all of them, descriptors would fit */
+    uint32_t ready;         /* messages that are as a call wants them, ... */
+    uint32_t used;          /* ... but for the first ones, which the last call has filled */
+    uint8_t *bytes;         /* of the rooms */
     uint8_t room[SW_MAILBAG_MESSAGES];
     uint8_t spare[SW_MAILBAG_SPARE]; /* the other rooms, some of them held */
     struct sw_hold holds[SW_MAILBAG_MESSAGES + SW_MAILBAG_SPARE]; /* of the rooms */

@@ -75,6 +75,7 @@ struct sw_ear { /* a socket to receive from */
     uint32_t want;          /* messages that the next call asks for; 0 as 1 */
     struct in6_addr remote; /* SW_EAR_TUNED */
     uint16_t remote_port;
+    uint32_t asked_slot;    /* SW_EAR_TUNED: the process that had the flow before */
     uint64_t held_until_ns; /* SW_EAR_TUNED: not read before, or before its flow's old way is known
                                to be empty; 0: it is read */
     uint64_t turned_ns;     /* SW_EAR_TUNED: since when the kernel brings it nothing more, and it is

@@ -39,10 +39,12 @@ int sw_port_open_intake(struct sw_port *port)
     port->intake = calloc(1, sizeof(*port->intake));
     if (!port->intake)
         return -ENOMEM;
-    if (sw_mailbag_open(&port->intake->udp) && sw_mailbag_open(&port->intake->handed))
-        return 0;
-    sw_port_close_intake(port);
-    return -ENOMEM;
+    if (!sw_mailbag_open(&port->intake->udp) || !sw_mailbag_open(&port->intake->handed)) {
+        sw_port_close_intake(port);
+        return -ENOMEM;
+    }
+    port->intake->handed.control_bytes = CMSG_SPACE(sizeof(struct ucred)); /* and nothing more */
+    return 0;
 }
 
 void sw_port_close_intake(struct sw_port *port)
@@ -314,7 +316,7 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
     struct sw_handed handed;
     for (uint32_t at = 0, used; is_ours(message) && at < len_bytes; at += used) {
         used = sw_share_parse(bytes + at, len_bytes - at, &handed);
-        if (!used)
+        if (!used || !sw_share_is_of(message, handed.slot))
             break;
         uint32_t taken = 0;
         bool is_known = false;
@@ -369,7 +371,7 @@ static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, 
                                .len_bytes = sw_mailbag_len(bag, i),
                                .arrival = {.hold = sw_mailbag_hold(bag, i)}};
         bytes += haul.len_bytes;
-        sw_roce_address(&bag->from[i], &haul.arrival.source, &haul.arrival.source_port);
+        sw_roce_address(&bag->from[i].ip, &haul.arrival.source, &haul.arrival.source_port);
         read_control(&bag->messages[i].msg_hdr, &haul);
         delivered += take(port, &haul, &is_known);
         sw_mailbag_pass(bag, i);

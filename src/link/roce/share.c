@@ -12,6 +12,11 @@
  * process that had the flow says that it has handed on what it still had, and what was handed on
  * is looked at only after the port's own sockets have been emptied (receive.c).
  *
+ * Who shares the port need not be trusted, another container for one (direct/proof.h), and its
+ * packets are brought to it all the same. So what comes by hand is believed as little as a packet
+ * from the network, whose source anybody may have forged. Which process says it, the kernel tells,
+ * by the name of its socket; descriptors are not taken.
+ *
  * A process that ends has the kernel bring it nothing more, and hands on what it still has.
  */
 #include <errno.h>
@@ -85,6 +90,11 @@ int sw_share_open(struct sw_port *port)
     if (!port->share)
         return -ENOMEM;
     int fd = sw_name_bind(SOCK_DGRAM, own);
+    if (fd == -EADDRINUSE) { /* which the UDP port is not */
+        sw_error("another process of this user has bound @%s, by which packets are brought here",
+                 own);
+        return -EEXIST;
+    }
     if (fd < 0)
         return fd;
     sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, 4 << 20);
@@ -253,6 +263,24 @@ uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_ha
     return (uint32_t)sizeof(head) + head.len_bytes;
 }
 
+bool sw_share_is_of(const struct msghdr *message, uint32_t slot)
+{
+    const struct sockaddr_un *from = message->msg_name;
+    struct sockaddr_un found;
+    socklen_t len = message->msg_namelen, found_len;
+    char name[SW_NAME_BYTES];
+    name_of(slot, name);
+    const size_t plain = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);
+    if (len > sizeof(*from) || len < plain || from->sun_path[0] ||
+        memcmp(from->sun_path + 1, name, strlen(name)) != 0)
+        return false;
+    /* Anybody can bind a name with more behind it; where ours is such a one, the kernel is asked.
+     */
+    return len == plain ||
+           (sw_name_find(name, &found, &found_len) && found_len == len &&
+            !memcmp(found.sun_path, from->sun_path, len - offsetof(struct sockaddr_un, sun_path)));
+}
+
 static struct sw_ear *find_tuned(struct sw_port *port, const struct sw_arrival *arrival)
 {
     for (uint32_t i = 0; i < port->ear_count; i++) {
@@ -288,6 +316,7 @@ void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint3
     ear->remote = arrival->source;
     ear->remote_port = arrival->source_port;
     ear->heard_ns = now_ns;
+    ear->asked_slot = slot;
     ear->held_until_ns = now_ns + HOLD_NS;
     be_back(port, ear->held_until_ns);
     say(port, slot, SW_HANDED_ASK, &(struct sw_haul){.arrival = *arrival});
@@ -309,7 +338,7 @@ static void release(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns)
 void sw_share_settle(struct sw_port *port, const struct sw_handed *done, uint64_t now_ns)
 {
     struct sw_ear *ear = find_tuned(port, &done->haul.arrival);
-    if (ear && ear->held_until_ns)
+    if (ear && ear->held_until_ns && ear->asked_slot == done->slot)
         release(port, ear, now_ns);
 }
 

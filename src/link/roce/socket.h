@@ -3,6 +3,8 @@
 #ifndef SW_LINK_ROCE_SOCKET_H
 #define SW_LINK_ROCE_SOCKET_H
 
+#include <sys/socket.h>
+
 #include "link/roce/port.h"
 
 /* port.c */
@@ -56,6 +58,8 @@ struct sw_handed {
 };
 /* The first word in a message. Returns the bytes it takes there; 0: it is none. */
 uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_handed *out);
+/* Whether a message came from the socket of the process with that slot, as the kernel has it. */
+bool sw_share_is_of(const struct msghdr *message, uint32_t slot);
 /* Has the kernel bring packets like those that `slot` handed on here in future, which are not read
  * before that one has handed on all. */
 void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
