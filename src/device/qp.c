@@ -19,7 +19,8 @@
 #include "device/qp_impl.h"
 #include "device/xrc_impl.h"
 
-#define LINGER_NS (100 * SW_NS_PER_MS)
+#define LINGER_NS (5 * SW_NS_PER_S) /* in which two processes meet, however busy the machine is */
+#define LINGER_PACED_NS (100 * SW_NS_PER_MS) /* where a rate limit has them wait */
 #define LINGER_STEP_US 100
 
 /* Never equal to rx_expect of an idle QP (0). */
@@ -253,7 +254,7 @@ static void serve_what_came(struct sw_qp *qp)
  * met. */
 static void send_what_waits(struct sw_qp *qp)
 {
-    const uint64_t until_ns = sw_clock_ns() + LINGER_NS;
+    const uint64_t until_ns = sw_clock_ns() + (qp->sq.is_paced ? LINGER_PACED_NS : LINGER_NS);
     bool waits = qp->rules->is_datagram;
     while (waits && sw_clock_ns() < until_ns) {
         sw_lock_acquire(&qp->lock);

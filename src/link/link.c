@@ -5,9 +5,13 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "device/netdev.h"
 #include "device/nic.h"
@@ -18,7 +22,12 @@
 #include "link/faults/live.h"
 #include "link/roce/roce.h"
 
+#define LISTEN_TRIES 64 /* of a lock that is held for a post or a delivery */
+
 static enum { LINK_AUTO, LINK_DIRECT, LINK_ROCE } mode;
+
+static atomic_bool has_strangers; /* on this host */
+static atomic_bool is_to_listen;  /* queue pairs that were there before the first of them */
 
 static void read_mode(void)
 {
@@ -34,6 +43,8 @@ static void read_mode(void)
         sw_warn("SIDEWIRE_LINK=%s is not auto, direct or roce; using auto", text);
 }
 
+static const struct sw_engine_part engine_part;
+
 static int start(void)
 {
     sw_faults_start();
@@ -41,7 +52,8 @@ static int start(void)
     if (rc)
         return rc;
     read_mode();
-    sw_direct.has_packets = mode == LINK_AUTO;
+    sw_direct.has_packets = mode != LINK_DIRECT;
+    sw_engine_add(&engine_part);
     sw_roce_start();
     rc = sw_direct_start();
     if (!rc)
@@ -57,6 +69,8 @@ static void fork_child(void)
         return;
     sw_roce_fork_child();
     sw_direct_fork_child();
+    atomic_store(&has_strangers, false);
+    atomic_store(&is_to_listen, false);
     sw_engine_close();
 }
 
@@ -72,17 +86,72 @@ static bool is_far(const struct sw_qp *qp)
     return sw_peer_is_refused(sw_qpn_slot(qp->dest_qpn)) && sw_roce_open(false) == 0;
 }
 
-/* A UD queue pair may get datagrams from anywhere. The loopback's come from here. */
+/* A UD queue pair may get datagrams from anywhere. The loopback's come from here, by packets only
+ * from strangers. */
 static void listen_for(struct sw_qp *qp)
 {
     struct sw_netdev_info info;
     sw_netdev_read(qp->ctx->netdev, &info);
-    bool is_loopback = !strcmp(info.ifname, "lo");
-    if (mode == LINK_DIRECT || (mode == LINK_AUTO && is_loopback))
+    const bool is_quiet = !strcmp(info.ifname, "lo") && !atomic_load(&has_strangers);
+    if (mode == LINK_DIRECT || (mode == LINK_AUTO && is_quiet))
         return;
     if (sw_roce_open(mode == LINK_ROCE) == 0)
         sw_roce_list(qp);
 }
+
+/* Whether all have been seen to: who holds a queue pair's lock may want the NIC's. NIC locked. */
+static bool listen_for_all(void)
+{
+    bool all = true;
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
+        struct sw_qp *qp = sw_nic.qps[i];
+        if (!qp->rules->is_datagram || sw_roce_is_listed(qp))
+            continue;
+        if (!sw_lock_try(&qp->lock)) {
+            all = false;
+            continue;
+        }
+        if (qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR)
+            listen_for(qp);
+        sw_lock_release(&qp->lock);
+    }
+    return all;
+}
+
+static void catch_up_listening(void)
+{
+    for (int tries = 0; tries < LISTEN_TRIES && atomic_load(&is_to_listen); tries++) {
+        pthread_mutex_lock(&sw_nic.lock);
+        if (listen_for_all())
+            atomic_store(&is_to_listen, false);
+        pthread_mutex_unlock(&sw_nic.lock);
+        if (atomic_load(&is_to_listen))
+            sched_yield();
+    }
+}
+
+void sw_link_meet_stranger(void)
+{
+    if (mode != LINK_AUTO || atomic_load(&has_strangers))
+        return;
+    atomic_store(&has_strangers, true); /* who becomes ready to receive from here on, sees to it */
+    atomic_store(&is_to_listen, true);
+    sw_roce_group_hear_loopback();
+    catch_up_listening();
+}
+
+static uint64_t step(uint64_t now_ns)
+{
+    catch_up_listening();
+    return atomic_load(&is_to_listen) ? now_ns + SW_NS_PER_MS : UINT64_MAX;
+}
+
+static bool wants_step(void)
+{
+    return atomic_load(&is_to_listen);
+}
+
+static const struct sw_engine_part engine_part = {.step = step, .wants = wants_step};
 
 bool sw_link_is_far(const struct sw_route *route)
 {

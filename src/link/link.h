@@ -18,6 +18,10 @@ struct sw_route;
 /* Whether a datagram goes out by RoCE. */
 bool sw_link_is_far(const struct sw_route *route);
 
+/* There is a process on this host that refuses this one, or is refused: from here on its datagrams
+ * are heard wherever they come from, the loopback too. Engine's thread. */
+void sw_link_meet_stranger(void);
+
 union ibv_gid;
 /* How an address is reached: 0: on this host, the direct way; 1: by RoCE; -ENETUNREACH: it is
  * another host's, and SIDEWIRE_LINK=direct. After the NIC has started. */

@@ -25,6 +25,7 @@
 #include "link/direct/lane.h"
 #include "link/direct/proof.h"
 #include "link/engine.h"
+#include "link/link.h"
 
 #define CONNECT_RETRY_NS (5 * SW_NS_PER_MS)
 
@@ -186,6 +187,8 @@ void sw_attach_prove(struct sw_newcomer *newcomer)
 {
     int rc = sw_proof_step(&newcomer->proof, newcomer->fd);
     if (rc < 0) {
+        if (rc == -EACCES)
+            sw_link_meet_stranger();
         turn_down(newcomer);
     } else if (rc > 0) {
         const int fd = newcomer->fd;
@@ -344,8 +347,10 @@ void sw_attach_end_proof(struct sw_peer *peer)
 static bool prove_peer(struct sw_peer *peer)
 {
     int rc = sw_proof_step(peer->proof, peer->socket);
-    if (rc == -EACCES)
+    if (rc == -EACCES) {
+        sw_link_meet_stranger(); /* what it has to say comes by packets */
         atomic_fetch_add(&peer->refusals, 1);
+    }
     const struct sw_message out = {.type = SW_MESSAGE_ATTACH,
                                    .version = SW_PUB_VERSION,
                                    .nonce = sw_nic.nonce,

@@ -24,9 +24,13 @@
 #define RUN_BUDGET_BYTES (1u << 20)
 
 /* How long sends wait for a process that is there to let us attach (it may get no processor);
- * later ones are dropped until it has. And how long after a refusal nothing is tried again. */
+ * later ones are dropped until it has. And how long nothing is tried again where none is there. */
 #define ATTACH_NS (5 * SW_NS_PER_S)
-#define REFUSED_NS (10 * SW_NS_PER_MS)
+#define NOBODY_NS (10 * SW_NS_PER_MS)
+
+/* How long a process that refuses us is taken to be there. Packets go on while that is asked
+ * again. */
+#define FAR_NS (250 * SW_NS_PER_MS)
 
 /* A full ring: after this long without progress the receiver's engine takes what its program does
  * not, and after that we drop until something moves. A program that polls is given time, as it may
@@ -36,12 +40,13 @@
 
 struct channel {
     struct sw_lock lock;
-    struct sw_peer *peer; /* held; NULL: not looked for, or refused */
+    struct sw_peer *peer; /* held; NULL: not looked for, not there, or refused */
     bool is_open;         /* the peer is ready and the positions are its ring's */
     uint32_t produced;
     uint32_t limit;      /* first position that may not be written yet */
     uint64_t waiting_ns; /* since when the attachment is awaited; 0: it is not */
-    uint64_t refused_ns; /* until when nobody is there */
+    uint64_t nobody_ns;  /* until when nobody is there */
+    uint64_t far_ns;     /* until when packets serve, as they refuse each other; 0: they do not */
     uint64_t stalled_ns; /* since when the ring is full; 0: it is not */
     uint32_t stalled_at; /* limit at that time */
     bool is_stuck;
@@ -90,10 +95,18 @@ static void open_channel(struct channel *channel)
     channel->limit = atomic_load(&header->datagrams_consumed) + SW_DATAGRAM_UNITS;
     channel->is_open = true;
     channel->is_stuck = false;
-    channel->waiting_ns = channel->stalled_ns = 0;
+    channel->waiting_ns = channel->stalled_ns = channel->far_ns = 0;
 }
 
-enum ready { READY, READY_WAIT, READY_NOBODY };
+/* READY_FAR: by packets. */
+enum ready { READY, READY_WAIT, READY_NOBODY, READY_FAR };
+
+static enum ready wait_for(const struct channel *channel, uint64_t now_ns)
+{
+    if (channel->far_ns)
+        return READY_FAR;
+    return now_ns - channel->waiting_ns < ATTACH_NS ? READY_WAIT : READY_NOBODY;
+}
 
 /* Whether the process can be written to. */
 static enum ready attach(struct channel *channel, uint32_t slot)
@@ -102,24 +115,33 @@ static enum ready attach(struct channel *channel, uint32_t slot)
     if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
         let_go(channel); /* its slot may have a new owner */
     if (!channel->peer) {
-        if (now_ns < channel->refused_ns)
+        if (now_ns < channel->nobody_ns)
             return READY_NOBODY;
+        if (now_ns < channel->far_ns)
+            return READY_FAR;
         channel->peer = sw_peer_get(slot);
         channel->waiting_ns = now_ns;
         if (!channel->peer)
             return READY_NOBODY;
     }
-    int state = atomic_load(&channel->peer->state);
-    if (state == SW_PEER_READY) {
+    switch (sw_peer_standing(channel->peer)) {
+    case SW_STANDING_ACCEPTED:
         open_channel(channel);
         return READY;
+    case SW_STANDING_REFUSED:
+        let_go(channel);
+        channel->far_ns = sw_direct.has_packets ? now_ns + FAR_NS : 0;
+        channel->nobody_ns = sw_direct.has_packets ? 0 : now_ns + NOBODY_NS;
+        return sw_direct.has_packets ? READY_FAR : READY_NOBODY;
+    case SW_STANDING_GONE:
+        let_go(channel);
+        channel->far_ns = 0;
+        channel->nobody_ns = now_ns + NOBODY_NS;
+        return READY_NOBODY;
+    case SW_STANDING_UNKNOWN:
+        break;
     }
-    bool refused = state == SW_PEER_IDLE && channel->peer->retry_at_ns;
-    if (!refused)
-        return now_ns - channel->waiting_ns < ATTACH_NS ? READY_WAIT : READY_NOBODY;
-    let_go(channel);
-    channel->refused_ns = now_ns + REFUSED_NS;
-    return READY_NOBODY;
+    return wait_for(channel, now_ns);
 }
 
 static enum ready ready(struct channel *channel, uint32_t slot)
@@ -267,6 +289,19 @@ static enum put put_nowhere(struct sw_qp *qp, uint32_t position)
     return PUT_DROPPED;
 }
 
+static enum put put_on_wire(struct sw_qp *qp, uint32_t position)
+{
+    switch (sw_roce_send_datagram(qp, position)) {
+    case SW_ROCE_SENT:
+        return PUT_DONE;
+    case SW_ROCE_BAD_KEY:
+        return PUT_BAD_KEY;
+    case SW_ROCE_NO_WAY:
+        break;
+    }
+    return put_nowhere(qp, position);
+}
+
 static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
 {
     struct channel *channel = slot >= 1 && slot <= SW_SLOT_MAX ? channel_of(slot) : NULL;
@@ -281,34 +316,43 @@ static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
             result = PUT_WAIT;
         sw_lock_release(&channel->lock);
     }
+    if (state == READY_FAR)
+        return put_on_wire(qp, position);
     return state == READY_NOBODY ? put_nowhere(qp, position) : result;
 }
 
-/* Whether one of the group's processes must be waited for; the others do not get it twice. */
-static bool must_wait(uint32_t slot, uint32_t units)
+/* READY_WAIT: one of the group's processes must be waited for; the others do not get it twice. */
+static enum ready ready_for(uint32_t slot, uint32_t units)
 {
     struct channel *channel = channel_of(slot);
     if (!channel)
-        return false;
+        return READY_NOBODY;
     sw_lock_acquire(&channel->lock);
     enum ready state = ready(channel, slot);
     uint32_t skipped;
-    bool wait = state == READY_WAIT ||
-                (state == READY && !has_room(channel, units_needed(channel, units, &skipped)) &&
-                 may_wait(channel));
+    if (state == READY && !has_room(channel, units_needed(channel, units, &skipped)) &&
+        may_wait(channel))
+        state = READY_WAIT;
     sw_lock_release(&channel->lock);
-    return wait;
+    return state;
 }
 
-static enum put put_to_group(struct sw_qp *qp, const union ibv_gid *gid, uint32_t position)
+/* Members that refuse us are left: one packet is for all of them, and *has_far is set. */
+static enum put put_to_group(struct sw_qp *qp, const union ibv_gid *gid, uint32_t position,
+                             bool *has_far)
 {
     uint16_t slots[SW_MULTICAST_MEMBERS];
-    uint32_t count = sw_multicast_members(gid, slots);
+    uint32_t count = sw_multicast_members(gid, slots), near = 0;
     uint32_t units = units_of(sw_sq_at(&qp->sq, position)->len_bytes);
-    for (uint32_t i = 0; i < count; i++)
-        if (must_wait(slots[i], units))
-            return PUT_WAIT;
     for (uint32_t i = 0; i < count; i++) {
+        const enum ready state = ready_for(slots[i], units);
+        if (state == READY_WAIT)
+            return PUT_WAIT;
+        *has_far |= state == READY_FAR;
+        if (state != READY_FAR)
+            slots[near++] = slots[i];
+    }
+    for (uint32_t i = 0; i < near; i++) {
         enum put result = put_to_slot(qp, slots[i], position);
         if (result == PUT_BAD_KEY)
             return result;
@@ -330,19 +374,6 @@ static void account(struct sw_qp *qp, uint32_t position)
     qp->moved.sent_multicast += is_to_group(sw_sq_route(&qp->sq, position));
 }
 
-static enum put put_on_wire(struct sw_qp *qp, uint32_t position)
-{
-    switch (sw_roce_send_datagram(qp, position)) {
-    case SW_ROCE_SENT:
-        return PUT_DONE;
-    case SW_ROCE_BAD_KEY:
-        return PUT_BAD_KEY;
-    case SW_ROCE_NO_WAY:
-        break;
-    }
-    return put_nowhere(qp, position);
-}
-
 static bool is_for_wire(const struct sw_route *route)
 {
     return sw_link_is_far(route) && (sw_direct.off || !is_to_group(route));
@@ -352,9 +383,12 @@ static enum put send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
     if (is_to_group(route) && !sw_direct.off) {
-        enum put result = put_to_group(qp, &route->path.dgid, position);
-        if (result == PUT_DONE && sw_roce_is_listed(qp))
-            sw_roce_send_datagram(qp, position); /* to those on other hosts */
+        bool has_far = false;
+        enum put result = put_to_group(qp, &route->path.dgid, position, &has_far);
+        if (has_far)
+            sw_roce_group_loop();
+        if (result == PUT_DONE && (has_far || sw_roce_is_listed(qp)))
+            sw_roce_send_datagram(qp, position); /* and to those on other hosts */
         return result;
     }
     if (__builtin_expect(is_for_wire(route), 0))

@@ -223,7 +223,7 @@ struct sw_direct {
     struct sw_lock list_lock;
     struct sw_direct_modes modes;
     bool off;
-    bool has_packets; /* for reliable connections that it refuses */
+    bool has_packets; /* for those that refuse each other */
     struct sw_peer *peers;
     struct sw_inbox *inboxes;
     int listener;
@@ -264,11 +264,19 @@ void sw_peer_expect_segments(struct sw_peer *peer);
 uint8_t *sw_peer_segment_at(struct sw_peer *peer, uint32_t id, uint64_t file_offset,
                             uint64_t len_bytes, bool writable, bool *refused);
 void sw_peer_segment_free(struct sw_peer_segment *segment);
+/* Whether the process of a slot and this one may not have each other's memory (proof.h). If the two
+ * have not met yet this waits until they have, five seconds at most. */
+bool sw_peer_is_refused(uint32_t slot);
+enum sw_standing {
+    SW_STANDING_UNKNOWN,
+    SW_STANDING_ACCEPTED,
+    SW_STANDING_REFUSED,
+    SW_STANDING_GONE
+};
+/* The same of a peer that is held, as far as it is known by now. */
+enum sw_standing sw_peer_standing(struct sw_peer *peer);
 /* True if it may be freed: gone or never reached, and no QP refers to it; direct.lock held. The
  * engine does it. */
-/* Whether the process of a slot and this one may not have each other's memory (proof.h). If the two
- * have not met yet this waits until they have, half a second at most. */
-bool sw_peer_is_refused(uint32_t slot);
 bool sw_peer_unused(const struct sw_peer *peer);
 void sw_peer_free(struct sw_peer *peer);
 
@@ -279,6 +287,8 @@ bool sw_inbox_unused(const struct sw_inbox *inbox);
 /* Takes the inbox that *at refers to out of the list if it is unused; direct.lock held. */
 bool sw_inbox_unlink_unused(struct sw_inbox **at);
 void sw_inbox_free(struct sw_inbox *inbox);
+/* Whether the process of a slot is attached here, so that its datagrams come by the direct link. */
+bool sw_inbox_has_client(uint32_t slot);
 /* A zeroed block for a QP towards that slot. */
 int sw_inbox_take(uint32_t slot, struct sw_inbox **inbox, uint32_t *index);
 void sw_inbox_give(struct sw_inbox *inbox, uint32_t index);

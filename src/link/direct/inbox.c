@@ -118,6 +118,17 @@ struct sw_inbox *sw_inbox_get(uint32_t slot)
     return create(slot);
 }
 
+bool sw_inbox_has_client(uint32_t slot)
+{
+    bool has = false;
+    sw_lock_acquire(&sw_direct.list_lock);
+    for (const struct sw_inbox *at = sw_direct.inboxes; at && !has; at = at->next)
+        has = at->slot == slot && !atomic_load(&at->dead) &&
+              __atomic_load_n(&at->socket, __ATOMIC_RELAXED) >= 0;
+    sw_lock_release(&sw_direct.list_lock);
+    return has;
+}
+
 /* So many first blocks are used while that is enough: their memory is there already. direct.lock
  * held. */
 static uint32_t kept_blocks(const struct sw_inbox *inbox)

@@ -15,7 +15,7 @@
 #include "link/direct/direct.h"
 #include "link/engine.h"
 
-#define JUDGED_NS (500 * SW_NS_PER_MS) /* a process that gets a processor has answered by then */
+#define JUDGED_NS (5 * SW_NS_PER_S) /* a process that gets a processor has answered by then */
 #define JUDGED_LOOK_NS 20000
 
 static void init_self(struct sw_peer *peer)
@@ -74,17 +74,18 @@ void sw_peer_put(struct sw_peer *peer)
 
 /* Twice, as nobody may look into a process that is just ending, either. The next time that one is
  * gone. */
-static bool is_refused(struct sw_peer *peer)
-{
-    return atomic_load(&peer->refusals) > 1;
-}
+#define REFUSALS 2u
 
-static bool is_judged(struct sw_peer *peer)
+enum sw_standing sw_peer_standing(struct sw_peer *peer)
 {
+    const uint32_t refusals = atomic_load(&peer->refusals);
     const int state = atomic_load(&peer->state);
-    const bool is_tried = atomic_load(&peer->retry_at_ns) && !atomic_load(&peer->refusals);
-    return is_refused(peer) || state == SW_PEER_READY || state == SW_PEER_DEAD ||
-           (state == SW_PEER_IDLE && is_tried);
+    if (state == SW_PEER_READY)
+        return SW_STANDING_ACCEPTED;
+    if (refusals >= REFUSALS)
+        return SW_STANDING_REFUSED;
+    const bool is_tried = state == SW_PEER_IDLE && atomic_load(&peer->retry_at_ns) && !refusals;
+    return state == SW_PEER_DEAD || is_tried ? SW_STANDING_GONE : SW_STANDING_UNKNOWN;
 }
 
 bool sw_peer_is_refused(uint32_t slot)
@@ -93,11 +94,12 @@ bool sw_peer_is_refused(uint32_t slot)
     struct sw_peer *peer = slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
     if (!peer)
         return false;
-    for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS; !is_judged(peer) && sw_clock_ns() < end_ns;)
+    enum sw_standing standing;
+    for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS;
+         (standing = sw_peer_standing(peer)) == SW_STANDING_UNKNOWN && sw_clock_ns() < end_ns;)
         nanosleep(&pause, NULL);
-    const bool refused = is_refused(peer);
     sw_peer_put(peer);
-    return refused;
+    return standing == SW_STANDING_REFUSED;
 }
 
 bool sw_peer_has_ended(const struct sw_peer *peer)

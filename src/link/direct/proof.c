@@ -171,9 +171,12 @@ static int refuse(const struct sw_proof *proof, bool they_may)
     if (proof->pid > 0)
         snprintf(name, sizeof(name), "process %d", (int)proof->pid);
     sw_counter_add(NULL, SW_PEER_REFUSED);
+    const pid_t who = proof->pid ? proof->pid : -1;
+    if (atomic_exchange(&told, who) == who)
+        return -EACCES;
     if (proof->is_spare)
         sw_info("%s is reached by packets: %s", name, why);
-    else if (atomic_exchange(&told, proof->pid ? proof->pid : -1) != (proof->pid ? proof->pid : -1))
+    else
         sw_warn("no direct connection with %s, though of this user: %s (as ptrace: capabilities, "
                 "namespaces, PR_SET_DUMPABLE)",
                 name, why);

@@ -5,6 +5,8 @@
 #include "device/counters.h"
 #include "device/datagram.h"
 #include "device/mcast.h"
+#include "device/nic.h"
+#include "link/direct/direct.h"
 #include "link/gather.h"
 #include "link/roce/roce.h"
 
@@ -124,6 +126,16 @@ bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival
     return sw_datagram_deliver(qp, &datagram);
 }
 
+/* Whether a process of this host has sent it, and has brought it by the direct link as well. */
+static bool is_second_copy(const struct sw_arrival *arrival, const struct sw_packet *packet)
+{
+    const uint32_t slot = sw_qpn_slot(packet->deth.src_qpn);
+    union ibv_gid source;
+    memcpy(source.raw, &arrival->source, 16);
+    return !sw_direct.off && sw_netdev_is_local_gid(&source) &&
+           (slot == sw_nic.slot || sw_inbox_has_client(slot));
+}
+
 /* On the device that it came to: a group is joined on each by itself. */
 void sw_roce_deliver_to_group(const struct sw_arrival *arrival, const struct sw_packet *packet)
 {
@@ -135,6 +147,8 @@ void sw_roce_deliver_to_group(const struct sw_arrival *arrival, const struct sw_
         sw_counter_add(dev, SW_RX_DROP_MALFORMED);
         return;
     }
+    if (is_second_copy(arrival, packet))
+        return;
     uint8_t grh[SW_GRH_BYTES];
     struct sw_datagram datagram = read_datagram(arrival, packet, grh);
     datagram.is_far = !sw_netdev_is_local_gid(&source);

@@ -3,7 +3,9 @@
  * Multicast beyond the host. A multicast GID is an IP group: the address itself, and for
  * ff0e::ffff:a.b.c.d (as the kernel makes them of IPv4 groups) also a.b.c.d. The kernel gives what
  * comes for a group to every socket that has joined it, so to each process by itself (with a little
- * help: open_second()). On the host the direct link delivers, so what is sent does not come back.
+ * help: open_second()). On the host the direct link delivers, so what is sent does not come back
+ * unless some members there are strangers (direct/proof.h). Then all get it, and those that have it
+ * by the direct link drop it (datagram.c).
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -22,11 +24,16 @@ struct heard {
     struct heard *next;
     union ibv_gid gid;
     uint32_t ifindex;
+    bool is_loopback;
+    bool is_joined;
     int second; /* see open_second(); -1: none */
 };
 
 static struct sw_lock lock; /* leaf */
 static struct heard *list;
+static bool hears_loopback; /* where the direct link brings all but what strangers send */
+
+static atomic_bool loops; /* what is sent comes back to this host, for the strangers there */
 
 #define SECOND_SOCKETS_MAX 64
 static atomic_int
@@ -104,8 +111,17 @@ static void close_second(int fd)
     }
 }
 
+/* Joined as soon as the port is open, and somebody may be heard there. */
+static bool is_wanted(const struct heard *heard)
+{
+    return atomic_load(&sw_roce.open) && (!heard->is_loopback || hears_loopback || sw_direct.off);
+}
+
 static void change_group(struct heard *heard, bool joins)
 {
+    if (heard->is_joined == joins)
+        return;
+    heard->is_joined = joins;
     struct in6_addr address, ipv4;
     memcpy(&address, heard->gid.raw, sizeof(address));
     memcpy(&ipv4, &address, sizeof(ipv4));
@@ -129,16 +145,33 @@ void sw_roce_group_hear(struct sw_netdev *dev, const union ibv_gid *gid)
     struct sw_netdev_info info;
     struct heard *heard = malloc(sizeof(*heard));
     sw_netdev_read(dev, &info);
-    if (!heard || (!sw_direct.off && !strcmp(info.ifname, "lo"))) {
-        free(heard);
+    if (!heard)
         return;
-    }
-    *heard = (struct heard){.gid = *gid, .ifindex = info.ifindex, .second = -1};
+    *heard = (struct heard){.gid = *gid,
+                            .ifindex = info.ifindex,
+                            .is_loopback = !strcmp(info.ifname, "lo"),
+                            .second = -1};
     sw_lock_acquire(&lock);
     heard->next = list;
     list = heard;
-    if (atomic_load(&sw_roce.open))
+    if (is_wanted(heard))
         change_group(heard, true);
+    sw_lock_release(&lock);
+}
+
+/* With the lock. */
+static void join_wanted(void)
+{
+    for (struct heard *heard = list; heard; heard = heard->next)
+        if (is_wanted(heard))
+            change_group(heard, true);
+}
+
+void sw_roce_group_hear_loopback(void)
+{
+    sw_lock_acquire(&lock);
+    hears_loopback = true;
+    join_wanted();
     sw_lock_release(&lock);
 }
 
@@ -153,32 +186,47 @@ void sw_roce_group_unhear(struct sw_netdev *dev, const union ibv_gid *gid)
     struct heard *heard = *at;
     if (heard) {
         *at = heard->next;
-        if (atomic_load(&sw_roce.open))
-            change_group(heard, false);
+        change_group(heard, false);
     }
     sw_lock_release(&lock);
     free(heard);
 }
 
+static void set_loop(bool is_on)
+{
+    for (int i = 0; i < 2; i++)
+        for (uint32_t sender = 0; sender < SW_PORT_SENDERS; sender++)
+            sw_socket_set(sw_roce.port.senders[i][sender], i ? IPPROTO_IP : IPPROTO_IPV6,
+                          i ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, is_on);
+}
+
 void sw_roce_group_open(void)
 {
     sw_lock_acquire(&lock);
-    for (int i = 0; i < 2; i++) {
-        const int level = i ? IPPROTO_IP : IPPROTO_IPV6;
-        sw_socket_set(sw_roce.port.common_ears[i], level, i ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL,
-                      0);
-        for (uint32_t sender = 0; sender < SW_PORT_SENDERS; sender++)
-            sw_socket_set(sw_roce.port.senders[i][sender], level,
-                          i ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, sw_direct.off);
-    }
-    for (struct heard *heard = list; heard; heard = heard->next)
-        change_group(heard, true);
+    for (int i = 0; i < 2; i++)
+        sw_socket_set(sw_roce.port.common_ears[i], i ? IPPROTO_IP : IPPROTO_IPV6,
+                      i ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL, 0);
+    set_loop(sw_direct.off || loops);
+    join_wanted();
+    sw_lock_release(&lock);
+}
+
+void sw_roce_group_loop(void)
+{
+    if (atomic_load_explicit(&loops, memory_order_relaxed))
+        return;
+    sw_lock_acquire(&lock);
+    atomic_store(&loops, true);
+    if (atomic_load(&sw_roce.open))
+        set_loop(true);
     sw_lock_release(&lock);
 }
 
 void sw_roce_group_fork_child(void)
 {
     lock = (struct sw_lock){0};
+    hears_loopback = false;
+    atomic_store(&loops, false);
     list = NULL; /* the parent's groups, which its threads may have been changing: left alone */
     for (int i = 0; i < SECOND_SOCKETS_MAX; i++) {
         const int fd = atomic_exchange(&second_sockets[i], 0);

@@ -260,6 +260,10 @@ void sw_roce_group_hear(struct sw_netdev *dev, const union ibv_gid *gid);
 void sw_roce_group_unhear(struct sw_netdev *dev, const union ibv_gid *gid);
 /* The port has been opened. */
 void sw_roce_group_open(void);
+/* Groups are heard on the loopback, too, where the direct link alone does not bring all. */
+void sw_roce_group_hear_loopback(void);
+/* What is sent to groups comes to members on this host as well from here on. */
+void sw_roce_group_loop(void);
 void sw_roce_group_fork_child(void);
 /* The IPv4 group that ff0e::ffff:a.b.c.d stands for, as a mapped address. False: it is none. */
 /* The device whose interface it is; NULL: none. */
