@@ -164,7 +164,7 @@ static void take_request(const struct letter *letter, uint64_t service_id)
     else if (sw_local_ask(service_id, &address, &letter->path, true, letter->mad) ==
                  -ECONNREFUSED &&
              refuse(letter->mad, answer))
-        send_packet(&letter->path, answer);
+        sw_agent_send(&letter->path, answer); /* a stranger's came by no packet */
 }
 
 static void take_letter(const struct letter *letter)
@@ -388,6 +388,7 @@ static const struct sw_engine_part part = {.step = step,
                                            .netdev_readdressed = netdev_readdressed};
 
 static const struct sw_local_user local_user = {.receive = receive_local,
+                                                .packet = put_aside,
                                                 .gone = gone_local,
                                                 .inherit = inherit_local,
                                                 .unanswered = unanswered_local};

@@ -20,6 +20,7 @@
 #include "link/direct/names.h"
 #include "link/direct/proof.h"
 #include "link/engine.h"
+#include "link/link.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/ports.h"
 #include "wire/bytes.h"
@@ -28,8 +29,9 @@
 #define BACKLOG 1024
 #define WAITING_MAX 16384u /* letters that wait for room, of one connection */
 #define DOORS_MAX 64u
-#define ASKED 256u  /* requests that a door remembers */
-#define LETTERS 32u /* read at once */
+#define UNPROVEN_MAX 512u /* connections of those who have not shown that they may look into us */
+#define ASKED 256u        /* requests that a door remembers */
+#define LETTERS 32u       /* read at once */
 #define ROUNDS 8u
 #define SEEK_NS (100 * SW_NS_PER_MS) /* between looks for a process to trust */
 #define TRUSTEES_TRIED 4u
@@ -37,7 +39,7 @@
 enum letter_kind {
     LETTER_HELLO,  /* nothing but whose connection it is */
     LETTER_MAD,    /* from that process */
-    LETTER_PACKET, /* from another host */
+    LETTER_PACKET, /* from another host, or who may be as strange */
     LETTER_TRUST,  /* brings a descriptor; nothing follows */
 };
 
@@ -58,8 +60,10 @@ struct waiting {
 struct wire { /* a connection */
     struct wire *next;
     int fd;
-    bool is_proven;        /* both may look into the other: until then letters wait */
-    struct sw_proof proof; /* until it is */
+    bool is_counted;       /* as one of those who have proven nothing */
+    bool is_judged;        /* whether both may look into the other: until then letters wait */
+    bool is_strange;       /* they may not: packets alone pass, as between two hosts */
+    struct sw_proof proof; /* until it is judged */
     int listener;  /* of a service, by which it came; -1: by none, or by one that is closed */
     uint32_t slot; /* 0: not told yet */
     pid_t pid;
@@ -84,7 +88,7 @@ struct wire { /* a connection */
 static const struct sw_local_user *user;
 static struct wire *wires;
 static struct wire *peers[SW_SLOT_MAX + 1]; /* the connection that MADs for a process take */
-static uint32_t door_count;
+static uint32_t door_count, unproven_count;
 static int own = -1;
 static struct served {
     struct served *next;
@@ -116,6 +120,7 @@ static struct wire *add_wire(int fd)
         close(fd);
         return NULL;
     }
+    wire->proof.is_spare = sw_direct.has_packets;
     wire->fd = fd;
     wire->pid = wire->proof.pid;
     wire->listener = wire->entrusted = -1;
@@ -143,7 +148,7 @@ static bool queue(struct wire *wire, const struct letter *letter)
     struct waiting *entry = wire->waiting_count < WAITING_MAX ? malloc(sizeof(*entry)) : NULL;
     if (!entry)
         return false;
-    if (!wire->first && wire->is_proven)
+    if (!wire->first && wire->is_judged)
         sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, true);
     entry->next = NULL;
     entry->letter = *letter;
@@ -153,16 +158,29 @@ static bool queue(struct wire *wire, const struct letter *letter)
     return true;
 }
 
+/* A stranger is told what would have been a packet to him, and nothing else. */
+static int transmit_packet(struct wire *wire, const struct letter *letter)
+{
+    struct letter packet = *letter;
+    if (letter->kind != LETTER_MAD && letter->kind != LETTER_PACKET)
+        return 0;
+    packet.kind = LETTER_PACKET;
+    ssize_t done = send(wire->fd, &packet, sizeof(packet), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return done == (ssize_t)sizeof(packet) ? 0 : done < 0 ? errno : EMSGSIZE;
+}
+
 /* 0, or the errno. */
 static int transmit(struct wire *wire, const struct letter *letter)
 {
+    if (wire->is_strange)
+        return transmit_packet(wire, letter);
     ssize_t done = send(wire->fd, letter, sizeof(*letter), MSG_DONTWAIT | MSG_NOSIGNAL);
     return done == (ssize_t)sizeof(*letter) ? 0 : done < 0 ? errno : EMSGSIZE;
 }
 
 static int put(struct wire *wire, const struct letter *letter)
 {
-    int error = wire->first || !wire->is_proven ? EAGAIN : transmit(wire, letter);
+    int error = wire->first || !wire->is_judged ? EAGAIN : transmit(wire, letter);
     if (error == EAGAIN || error == ENOBUFS)
         return queue(wire, letter) ? 0 : -EAGAIN;
     if (error)
@@ -380,7 +398,7 @@ static int ask(uint64_t service_id, const struct in6_addr *address, const struct
     int rc = door ? 0 : open_door(service_id, address, &door);
     if (rc)
         return rc;
-    if (letter->kind == LETTER_MAD) {
+    if (letter->kind == LETTER_MAD && !door->is_strange) {
         struct asked asked = {.local_comm_id = sw_be32_load(letter->mad + SW_MAD_HEADER_BYTES)};
         memcpy(asked.peer_gid, letter->local_gid, 16);
         note_asked(door, &asked);
@@ -406,6 +424,27 @@ void sw_local_serve(int listener)
     sw_engine_watch_fd(listener, SW_WATCH_CM_LISTENER);
 }
 
+static void count_unproven(struct wire *wire, bool counts)
+{
+    unproven_count += counts - wire->is_counted;
+    wire->is_counted = counts;
+}
+
+/* They must not use up our descriptors: the oldest goes. */
+static void bound_unproven(void)
+{
+    struct wire *oldest = NULL;
+    if (unproven_count <= UNPROVEN_MAX)
+        return;
+    for (struct wire *wire = wires; wire; wire = wire->next)
+        if (wire->is_counted)
+            oldest = wire;
+    if (!oldest)
+        return;
+    count_unproven(oldest, false);
+    end(oldest);
+}
+
 static void accept_from(int listener)
 {
     for (uint32_t i = 0; i < BACKLOG; i++) {
@@ -413,6 +452,10 @@ static void accept_from(int listener)
         if (fd < 0)
             break;
         struct wire *wire = add_wire(fd);
+        if (wire) {
+            count_unproven(wire, true);
+            bound_unproven();
+        }
         if (wire && listener != own) {
             wire->is_guest = true;
             wire->listener = listener;
@@ -439,7 +482,7 @@ void sw_local_unserve(int listener)
         if (wire->listener == listener) {
             shutdown(wire->fd, SHUT_RD);
             wire->listener = -1;
-            if (!wire->is_proven)
+            if (!wire->is_judged)
                 end(wire); /* it has sent nothing yet */
         }
 }
@@ -458,6 +501,20 @@ static void accept_wires(uint64_t what)
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
 
+static struct sw_cm_path path_of(const struct letter *letter)
+{
+    struct sw_cm_path path = {
+        .ifindex = letter->ifindex,
+        .pkey = letter->pkey,
+        .slot = (uint16_t)(letter->kind == LETTER_MAD ? letter->slot : 0),
+        .traffic_class = letter->traffic_class,
+        .hop_limit = letter->hop_limit,
+    };
+    memcpy(path.local_gid, letter->local_gid, 16);
+    memcpy(path.remote_gid, letter->remote_gid, 16);
+    return path;
+}
+
 static void take(struct wire *wire, const struct letter *letter, size_t len)
 {
     if (len != sizeof(*letter) || letter->magic != LETTER_MAGIC || letter->slot < 1 ||
@@ -473,16 +530,23 @@ static void take(struct wire *wire, const struct letter *letter, size_t len)
     }
     if (letter->kind == LETTER_HELLO || letter->kind == LETTER_TRUST)
         return;
-    struct sw_cm_path path = {
-        .ifindex = letter->ifindex,
-        .pkey = letter->pkey,
-        .slot = (uint16_t)(letter->kind == LETTER_MAD ? letter->slot : 0),
-        .traffic_class = letter->traffic_class,
-        .hop_limit = letter->hop_limit,
-    };
-    memcpy(path.local_gid, letter->local_gid, 16);
-    memcpy(path.remote_gid, letter->remote_gid, 16);
+    const struct sw_cm_path path = path_of(letter);
     user->receive(&path, letter->mad);
+}
+
+/* From somebody whom nothing is believed that a packet could not say: it may hand on a request of
+ * another host, all else is of this one. */
+static void take_strange(const struct letter *letter, size_t len)
+{
+    union ibv_gid source;
+    uint64_t service_id;
+    if (len != sizeof(*letter) || letter->magic != LETTER_MAGIC || letter->kind != LETTER_PACKET)
+        return;
+    memcpy(source.raw, letter->remote_gid, sizeof(source.raw));
+    if (!sw_cm_asks(letter->mad, SW_MAD_BYTES, &service_id) && !sw_netdev_is_local_gid(&source))
+        return;
+    const struct sw_cm_path path = path_of(letter);
+    user->packet(&path, letter->mad);
 }
 
 /* The first letter of a connection may bring a descriptor. */
@@ -537,7 +601,10 @@ static bool hear(struct wire *wire)
             end(wire);
             return false;
         }
-        take(wire, &letters[i], messages[i].msg_len);
+        if (wire->is_strange)
+            take_strange(&letters[i], messages[i].msg_len);
+        else
+            take(wire, &letters[i], messages[i].msg_len);
     }
     return count == (int)LETTERS;
 }
@@ -545,20 +612,27 @@ static bool hear(struct wire *wire)
 /* Whether letters may pass. */
 static bool prove(struct wire *wire)
 {
-    if (wire->is_proven || wire->is_dead)
-        return wire->is_proven;
+    if (wire->is_judged || wire->is_dead)
+        return wire->is_judged;
     int rc = sw_proof_step(&wire->proof, wire->fd);
     if (rc == 0)
         return false;
     sw_proof_end(&wire->proof);
-    wire->is_proven = rc > 0;
+    wire->is_strange = rc == -EACCES && sw_direct.has_packets && !wire->entrusts;
+    wire->is_judged = rc > 0 || wire->is_strange;
+    if (rc > 0)
+        count_unproven(wire, false);
+    if (wire->is_strange) {
+        wire->asked_count = 0; /* whose requests they are, timers see to */
+        sw_link_meet_stranger();
+    }
     if (rc < 0 && wire->entrusts)
         strangers[wire->wanted_slot / 64] |= 1ull << wire->wanted_slot % 64;
-    if (rc < 0 || (wire->entrusts && !send_trust(wire->fd, entrusted)))
+    if (!wire->is_judged || (wire->entrusts && !send_trust(wire->fd, entrusted)))
         end(wire);
     else if (wire->first)
         sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, true);
-    return wire->is_proven;
+    return wire->is_judged;
 }
 
 static void serve_wire(uint64_t what)
@@ -570,7 +644,7 @@ static void serve_wire(uint64_t what)
         return;
     }
     for (uint32_t round = 0; !wire->is_dead && round < ROUNDS; round++)
-        if (!(wire->slot ? hear(wire) : hear_first(wire)))
+        if (!(wire->slot || wire->is_strange ? hear(wire) : hear_first(wire)))
             break;
     if (!wire->is_dead)
         put_waiting(wire);
@@ -622,10 +696,11 @@ static void bury(struct wire *wire)
         seek_trustee();
     }
     door_count -= wire->is_door;
+    count_unproven(wire, false);
     /* A child that has just been forked may have it, too: closing it here would not end that. */
     sw_engine_unwatch(wire->fd);
     close(wire->fd);
-    if (!wire->is_proven)
+    if (!wire->is_judged)
         sw_proof_end(&wire->proof);
     for (struct waiting *entry = wire->first, *next; entry; entry = next) {
         next = entry->next;
@@ -698,7 +773,7 @@ void sw_local_fork_child(void)
     /* The parent's: its sockets are closed here, or it would seem to live on. */
     for (struct wire *wire = wires; wire; wire = wire->next) {
         close(wire->fd);
-        if (!wire->is_proven)
+        if (!wire->is_judged)
             sw_proof_end(&wire->proof);
         if (wire->entrusted >= 0)
             close(wire->entrusted);
@@ -710,7 +785,7 @@ void sw_local_fork_child(void)
             close(own); /* ports.c closes the others */
     served = NULL;
     own = -1;
-    door_count = 0;
+    door_count = unproven_count = 0;
     memset(peers, 0, sizeof(peers));
     memset(missed, 0, sizeof(missed));
     atomic_store(&has_ended, false);

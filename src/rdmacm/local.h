@@ -22,6 +22,8 @@
 /* What comes; engine's thread. `path` leads back. */
 struct sw_local_user {
     void (*receive)(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES]);
+    /* The same from a stranger (link/direct/proof.h): as if it had come by a packet. */
+    void (*packet)(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES]);
     void (*gone)(uint32_t slot);
     /* A process that had entrusted `fd` to this one has ended. */
     void (*inherit)(uint32_t slot, int fd);

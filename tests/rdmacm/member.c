@@ -5,8 +5,10 @@
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -117,6 +119,8 @@ static void be_member(int orders)
 {
     static const struct sw_agent_user user = {.receive = receive, .gone = gone};
     struct order order;
+    if (getenv("MEMBER_STRANGER") && unshare(CLONE_NEWUSER))
+        _exit(6);
     pthread_mutex_lock(&sw_rdmacm_lock);
     int rc = sw_netdev_refresh(NULL, NULL);
     rc = rc ? rc : sw_agent_open(&user);

@@ -55,6 +55,8 @@ struct report {
 /* In a network namespace of the test's own with a loopback; 77: there is none. */
 int enter_namespace(void);
 
+/* MEMBER_STRANGER in the environment: in a user namespace of its own, so nobody may look into it.
+ */
 struct member member_start(void);
 void member_stop(struct member *member);
 void member_kill(struct member *member);

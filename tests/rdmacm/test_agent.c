@@ -2,7 +2,10 @@
 /* How MADs find the process they are for: the direct way, and by packets. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -127,6 +130,78 @@ static void sw_agent_send__to_and_fro_by_packets_ipv6(void **state)
     unsetenv("SIDEWIRE_LINK");
 }
 
+/* Processes that may not look into each other: as if by packets, though over the same sockets. */
+static void sw_agent_send__to_and_fro_between_strangers(void **state)
+{
+    (void)state;
+    setenv("MEMBER_STRANGER", "1", 1);
+    converse("127.0.0.1", false);
+    converse("::1", false);
+    unsetenv("MEMBER_STRANGER");
+}
+
+/* It may hand on another host's request, as anybody may who shares the port. All else that it says
+ * is its own, and comes from here. */
+static void sw_agent_send__a_stranger_speaks_for_this_host_alone(void **state)
+{
+    (void)state;
+    const struct in6_addr elsewhere = address("10.1.2.3");
+    setenv("MEMBER_STRANGER", "1", 1);
+    struct member server = member_start(), client = member_start();
+    unsetenv("MEMBER_STRANGER");
+    struct sw_cm_message message;
+    assert_int_equal(listen_at(&server, "0.0.0.0", false, PORT), 0);
+    struct sw_cm_path path = path_to("127.0.0.1");
+    memcpy(path.local_gid, &elsewhere, 16);
+    struct order order = reply(&path, &server);
+    member_do(&client, &order);
+    member_is_quiet(&server);
+    order = request(&client, SW_CM_REQ, "127.0.0.1", SERVICE);
+    memcpy(order.path.local_gid, &elsewhere, 16);
+    member_do(&client, &order);
+    struct report asked = mad_of(&server, SW_CM_REQ, &message);
+    assert_int_equal(asked.path.slot, 0);
+    assert_memory_equal(asked.path.remote_gid, &elsewhere, 16);
+    path = path_to("127.0.0.1");
+    order = reply(&path, &server);
+    member_do(&client, &order);
+    mad_of(&server, SW_CM_REP, &message);
+    member_stop(&server);
+    member_stop(&client);
+}
+
+/* Who connects and proves nothing is sent away where others would be in want of descriptors. */
+static void sw_local_open__bounds_those_who_prove_nothing(void **state)
+{
+    (void)state;
+    enum { COUNT = 600, KEPT = 512 };
+    struct member server = member_start(), client = member_start();
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    const int len = snprintf(to.sun_path + 1, 64, "sidewire.%u.cm", server.slot);
+    int callers[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        callers[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(callers[i], (struct sockaddr *)&to,
+                                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)),
+                         0);
+    }
+    for (int i = 0; i < COUNT - KEPT; i++) {
+        struct pollfd end = {.fd = callers[i], .events = POLLRDHUP};
+        assert_int_equal(poll(&end, 1, 10000), 1);
+    }
+    struct pollfd last = {.fd = callers[COUNT - 1], .events = POLLRDHUP};
+    assert_int_equal(poll(&last, 1, 0), 0);
+    for (int i = 0; i < COUNT; i++)
+        close(callers[i]);
+    struct sw_cm_message message;
+    assert_int_equal(listen_at(&server, "0.0.0.0", false, PORT), 0);
+    struct order order = request(&client, SW_CM_REQ, "127.0.0.1", SERVICE);
+    member_do(&client, &order);
+    mad_of(&server, SW_CM_REQ, &message);
+    member_stop(&server);
+    member_stop(&client);
+}
+
 /* REQ and SIDR_REQ, while there is a process with the port open, or none but the asker. */
 static void service_is_refused(struct member *client, const char *where, uint64_t service_id)
 {
@@ -178,6 +253,22 @@ static void sw_agent_send__refused_by_packets_where_nobody_listens(void **state)
     unsetenv("SIDEWIRE_LINK");
 }
 
+static void sw_agent_send__refused_by_strangers_where_nobody_listens(void **state)
+{
+    (void)state;
+    setenv("MEMBER_STRANGER", "1", 1);
+    struct member client = member_start(), server = member_start();
+    struct sw_cm_message message;
+    assert_int_equal(listen_at(&server, "127.0.0.1", false, PORT), 0);
+    struct order order = request(&client, SW_CM_REQ, "127.0.0.1", SERVICE);
+    member_do(&client, &order);
+    mad_of(&server, SW_CM_REQ, &message);
+    is_refused(&client, "127.0.0.2");
+    member_stop(&client);
+    member_stop(&server);
+    unsetenv("MEMBER_STRANGER");
+}
+
 /* Three processes listen to one port at three addresses. */
 static void listeners_by_address(void)
 {
@@ -214,6 +305,17 @@ static void sw_agent_send__to_the_listener_of_the_address_by_packets(void **stat
     (void)state;
     setenv("SIDEWIRE_LINK", "roce", 1);
     listeners_by_address();
+    unsetenv("SIDEWIRE_LINK");
+}
+
+/* The packet may have come to a process that the listener refuses. */
+static void sw_agent_send__to_the_listener_by_packets_to_a_stranger(void **state)
+{
+    (void)state;
+    setenv("SIDEWIRE_LINK", "roce", 1);
+    setenv("MEMBER_STRANGER", "1", 1);
+    listeners_by_address();
+    unsetenv("MEMBER_STRANGER");
     unsetenv("SIDEWIRE_LINK");
 }
 
@@ -363,6 +465,11 @@ int main(void)
         cmocka_unit_test(sw_agent_send__to_and_fro_ipv6),
         cmocka_unit_test(sw_agent_send__to_and_fro_by_packets_ipv4),
         cmocka_unit_test(sw_agent_send__to_and_fro_by_packets_ipv6),
+        cmocka_unit_test(sw_agent_send__to_and_fro_between_strangers),
+        cmocka_unit_test(sw_agent_send__a_stranger_speaks_for_this_host_alone),
+        cmocka_unit_test(sw_agent_send__refused_by_strangers_where_nobody_listens),
+        cmocka_unit_test(sw_agent_send__to_the_listener_by_packets_to_a_stranger),
+        cmocka_unit_test(sw_local_open__bounds_those_who_prove_nothing),
         cmocka_unit_test(sw_agent_send__refused_where_nobody_listens),
         cmocka_unit_test(sw_agent_send__refused_by_packets_where_nobody_listens),
         cmocka_unit_test(sw_agent_send__to_the_listener_of_the_address),

@@ -96,7 +96,7 @@ static void both_in_threads(int sock, void *arg)
 }
 
 /* VU_HOSTS="one,other": each side has its network in the namespace of that name, where it uses the
- * device of the interface of the same name. */
+ * device of the interface of the same name, unless VU_DEVICE says another. */
 void vu_enter_host(bool is_a)
 {
     const char *hosts = getenv("VU_HOSTS");
@@ -112,7 +112,14 @@ void vu_enter_host(bool is_a)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     VU_CHECK(fd >= 0 && setns(fd, CLONE_NEWNET) == 0, "%s: %s", path, strerror(errno));
     close(fd);
-    VU_EQ(setenv("VU_DEVICE", device, 1), 0);
+    VU_EQ(setenv("VU_DEVICE", device, 0), 0);
+}
+
+/* VU_STRANGERS: each side is in a user namespace of its own, so neither may look into the other. */
+static void become_stranger(void)
+{
+    if (getenv("VU_STRANGERS") && unshare(CLONE_NEWUSER))
+        vu_skip("user namespaces are not allowed here");
 }
 
 static void one_in_process(int sock, void *arg)
@@ -122,6 +129,7 @@ static void one_in_process(int sock, void *arg)
     close(both->socks[is_a]); /* the other end, so that EOF is seen */
     vu_set_side(is_a ? "side a" : "side b");
     vu_enter_host(is_a);
+    become_stranger();
     (is_a ? both->a : both->b)(sock, both->arg);
 }
 
