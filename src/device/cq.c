@@ -316,14 +316,14 @@ done:
     return rc;
 }
 
-void sw_cq_purge(struct sw_cq *cq, uint32_t qpn)
+static void take_out(struct sw_cq *cq, uint32_t qpn, bool keeps_received)
 {
     sw_lock_acquire(&cq->push_lock);
     uint32_t tail = atomic_load(&cq->tail), kept = tail;
     /* Compact towards the tail's end: walk backwards, keep others. */
     for (uint32_t i = tail; i != cq->head; i--) {
         struct sw_cqe *cqe = &cq->ring[(i - 1) & cq->mask];
-        if (cqe->wc.qp_num == qpn)
+        if (cqe->wc.qp_num == qpn && !(keeps_received && sw_cq_has_received(&cqe->wc)))
             continue;
         cq->ring[--kept & cq->mask] = *cqe;
         if (cq->times_ns)
@@ -332,6 +332,11 @@ void sw_cq_purge(struct sw_cq *cq, uint32_t qpn)
     cq->head = kept;
     atomic_store(&cq->head_seen, kept);
     sw_lock_release(&cq->push_lock);
+}
+
+void sw_cq_purge(struct sw_cq *cq, uint32_t qpn)
+{
+    take_out(cq, qpn, false);
 }
 
 void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp)
@@ -346,7 +351,7 @@ void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp)
         }
     }
     cq->turn = 0;
-    sw_cq_purge(cq, sw_qp_num(qp));
+    take_out(cq, sw_qp_num(qp), true);
     sw_lock_release(&cq->poll_lock);
     atomic_fetch_sub(&cq->refs, 1);
 }

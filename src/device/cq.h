@@ -37,6 +37,12 @@ void sw_cq_ignore_overrun(struct sw_cq *cq);
 /* An armed CQ's event waits for `count` completions, or for `period_us` after the first of them. 0
  * of either: no waiting. */
 void sw_cq_moderate(struct sw_cq *cq, uint16_t count, uint16_t period_us);
+/* Whether it tells of a message that came. Its sender was told so, too: such completions outlive
+ * their queue pair, where others go with it (docs/verbs.md). */
+static inline bool sw_cq_has_received(const struct ibv_wc *wc)
+{
+    return wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV);
+}
 int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only);
 
 #endif

@@ -130,7 +130,7 @@ void sw_cq_complete_recv(struct sw_cq *cq, const struct ibv_wc *wc, bool solicit
 /* QPs attach themselves for driving; one QP may attach twice (send and receive on one CQ counts
  * once here). -ENOMEM. */
 int sw_cq_attach(struct sw_cq *cq, struct sw_qp *qp);
-/* Detaches and removes the QP's queued completions. */
+/* Detaches and removes the QP's queued completions, but those of messages that came. */
 void sw_cq_detach(struct sw_cq *cq, struct sw_qp *qp);
 /* Removes the queued completions of a QP number (reset). poll_lock must be held. */
 void sw_cq_purge(struct sw_cq *cq, uint32_t qpn);

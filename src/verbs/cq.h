@@ -10,7 +10,7 @@
 void sw_cq_ex_init(struct sw_verbs_cq *cq);
 /* Takes up to `max` completions that ibv_start_poll left in the cache; returns how many. */
 int sw_cq_ex_drain(struct sw_verbs_cq *cq, int max, struct ibv_wc *wc);
-/* Forgets the cached completions of a QP that was destroyed. */
+/* Forgets the cached completions of a QP that was destroyed, but those of messages that came. */
 void sw_cq_ex_purge(struct sw_verbs_cq *cq, uint32_t qp_num);
 
 #endif

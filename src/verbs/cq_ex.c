@@ -208,7 +208,7 @@ void sw_cq_ex_purge(struct sw_verbs_cq *cq, uint32_t qp_num)
     lock_cache(cq);
     uint32_t kept = cq->cache_at;
     for (uint32_t i = cq->cache_at; i < cq->cache_count; i++) {
-        if (cq->cache[i].qp_num == qp_num)
+        if (cq->cache[i].qp_num == qp_num && !sw_cq_has_received(&cq->cache[i]))
             continue;
         cq->cache_times_ns[kept] = cq->cache_times_ns[i];
         cq->cache[kept++] = cq->cache[i];

@@ -234,16 +234,21 @@ void harness_post_recv(uint32_t offset, uint32_t len_bytes)
         sw_qp_post_recv(harness.qp, &wr, &bad);
 }
 
-void harness_poll(void)
+static void poll_for(uint32_t qpn)
 {
     struct ibv_wc wc;
     int count;
     while ((count = sw_cq_poll(harness.cq, 1, &wc)) == 1) {
-        harness_needs(wc.qp_num == sw_qp_num(harness.qp));
+        harness_needs(wc.qp_num == qpn);
         if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV)
             harness_needs(wc.byte_len <= wc.wr_id);
     }
     harness_needs(count == 0);
+}
+
+void harness_poll(void)
+{
+    poll_for(sw_qp_num(harness.qp));
 }
 
 bool harness_alive(void)
@@ -263,7 +268,9 @@ void harness_finish(void)
 {
     struct sw_recv_claim claim;
     harness_poll();
+    const uint32_t qpn = sw_qp_num(harness.qp);
     harness_needs(sw_qp_destroy(harness.qp) == 0);
+    poll_for(qpn); /* what came outlives it */
     harness.qp = NULL;
     while (sw_srq_take(harness.srq, &claim)) {
     }
