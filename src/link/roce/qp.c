@@ -14,9 +14,8 @@
 
 /* In one step, so that a post or a poll does not take long: four full messages at MTU 1024. */
 #define EMIT_PACKETS 248u
-#define PIECES_MAX 40u              /* of one packet: a request's elements, and to spare */
-#define LATE_NS (4 * SW_NS_PER_MS)  /* an unreliable connection's packets may pass each other */
-#define DOUBT_NS (5 * SW_NS_PER_MS) /* a burst of copies counts once */
+#define PIECES_MAX 40u             /* of one packet: a request's elements, and to spare */
+#define LATE_NS (4 * SW_NS_PER_MS) /* an unreliable connection's packets may pass each other */
 
 static int aim(struct sw_roce_qp *r)
 {
@@ -359,38 +358,16 @@ enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
     return SW_ROCE_ALIVE;
 }
 
-/* The peer asks again and again for what has been answered. */
-static bool is_unheard(struct sw_roce_qp *r, uint64_t now_ns)
-{
-    enum { OFTEN = 2 };
-    const struct sw_responder *p = &r->responder;
-    const bool asks_again = p->counts.duplicates != r->way.duplicates;
-    r->way.duplicates = p->counts.duplicates;
-    if (p->expected != r->way.expected) {
-        r->way.expected = p->expected;
-        r->way.doubts = 0;
-    } else if (asks_again && now_ns - r->way.doubted_ns >= DOUBT_NS) {
-        r->way.doubted_ns = now_ns;
-        return ++r->way.doubts > OFTEN;
-    }
-    return false;
-}
-
-/*
- * On the peer's host packets may come to another process than its own, which is stopped or dead
- * slow, and on the way there may be a router that drops this flow: after some timeouts without any
- * answer it is tried from another source port.
- */
 static void find_another_way(struct sw_roce_qp *r, uint64_t now_ns)
 {
     const struct sw_requester *q = &r->requester;
     if (r->qp->type == IBV_QPT_UC)
         return;
-    /* A peer that does not run answers on no way. */
-    const bool timed_out =
-        r->ring && q->counts.timeouts != r->way.timeouts && q->retry.peer != SW_RETRY_PEER_WAITS;
-    r->way.timeouts = q->counts.timeouts;
-    if (!(timed_out && q->retry.backoff > 1) && !is_unheard(r, now_ns))
+    const struct sw_responder *p = &r->responder;
+    const bool unanswered =
+        r->ring && sw_way_unanswered(&r->way, q->counts.timeouts, q->flight.una, &q->retry);
+    if (!unanswered &&
+        !sw_way_unheard(&r->way, p->counts.duplicates, p->expected, &q->retry, now_ns))
         return;
     r->path.sender = sw_roce_life_source(r->qp);
     sw_port_aim(&sw_roce.port, &r->path);

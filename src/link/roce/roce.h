@@ -6,6 +6,7 @@
  *  - vigil.c      whether the engine receives
  *  - deliver.c    packets to queue pairs
  *  - identity.c   whether they are the peer's
+ *  - way.c        when to try another source port
  *  - life.c       of which life of the connection they are
  *  - qp.c         connecting, and sending what machines want sent
  *  - request.c    the requester's side
@@ -35,6 +36,7 @@
 #include "link/roce/lifeline.h"
 #include "link/roce/port.h"
 #include "link/roce/vigil.h"
+#include "link/roce/way.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
@@ -92,11 +94,7 @@ struct sw_roce_qp {
         uint64_t marked, cnps_received, rnrs_sent, astray;
         uint64_t told[SW_COUNTER_COUNT]; /* of all the machines', what the device's have already */
     } counts;
-    struct {                           /* what speaks for another way to the peer */
-        uint64_t timeouts, duplicates; /* seen of the machines */
-        uint64_t doubted_ns;
-        uint32_t expected, doubts;
-    } way;
+    struct sw_way way;
     struct sw_roce_qp *next; /* among those that are done with */
     struct sw_requester requester;
     struct sw_responder responder;
