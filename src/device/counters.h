@@ -46,7 +46,7 @@ enum sw_counter {
     SW_COUNTER_COUNT
 };
 
-/* `dev` NULL, where it cannot be told: the first device. */
+/* `dev` NULL, where it concerns none (docs/counters.md): the first device. */
 void sw_counter_add(struct sw_netdev *dev, enum sw_counter counter);
 void sw_counter_add_many(struct sw_netdev *dev, enum sw_counter counter, uint64_t more);
 uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter);

@@ -135,7 +135,7 @@ bool sw_mcast_is_group(const union ibv_gid *gid)
     return is_group;
 }
 
-void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_netdev *dev,
+void sw_mcast_deliver(const union ibv_gid *gid, struct sw_netdev *dev,
                       const struct sw_datagram *datagram)
 {
     sw_lock_acquire(&lock);
@@ -153,7 +153,7 @@ void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_netdev *dev,
     }
     sw_lock_release(&lock);
     if (!group)
-        sw_counter_add(NULL, SW_RX_DROP_NO_QP);
+        sw_counter_add(dev, SW_RX_DROP_NO_QP);
 }
 
 void sw_mcast_fork_child(void)

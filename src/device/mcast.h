@@ -23,9 +23,9 @@ bool sw_mcast_is_attached(struct sw_qp *qp); /* to any group: it cannot be destr
 /* Whether any QP is attached to the group. */
 bool sw_mcast_is_group(const union ibv_gid *gid);
 
-/* To every attached QP (`dev` NULL: on whichever device), each by its own rules; also to the one it
- * came from, if that has not asked to be left out. */
-void sw_mcast_deliver(const union ibv_gid *gid, const struct sw_netdev *dev,
+/* To every attached QP (`dev` NULL: on whichever device; else it counts), each by its own rules;
+ * also to the one it came from, if that has not asked to be left out. */
+void sw_mcast_deliver(const union ibv_gid *gid, struct sw_netdev *dev,
                       const struct sw_datagram *datagram);
 
 /* In a forked child: the attachments are its parent's. */

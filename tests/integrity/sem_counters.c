@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "ud_side.h"
@@ -246,10 +247,85 @@ static void midway_a(int sock, int param)
     rig_close(&rig);
 }
 
+/* Two devices: what happens to a connection is counted by its own, which is not the first. Here a
+ * peer makes the file of its region shorter, which only who maps it finds out. */
+#define LOST_BYTES (1u << 20)
+#define SECOND "sw_two0"
+
+static bool maps_memory(void)
+{
+    const char *rung = getenv("SIDEWIRE_DIRECT"), *link = getenv("SIDEWIRE_LINK");
+    return rung && !strcmp(rung, "mapped") && !link;
+}
+
+static void second_device_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    port_path port;
+    if (!maps_memory())
+        return;
+    const bool has_two = !system("ip link add two0 type veth peer name two1 && "
+                                 "ip link set two1 up && ip link set two0 up && "
+                                 "ip address add 10.98.7.1/24 dev two0 nodad");
+    vu_put(sock, &has_two, sizeof(has_two));
+    if (!has_two)
+        vu_skip("no second interface");
+    VU_EQ(setenv("VU_DEVICE", SECOND, 1), 0);
+    rig_open(&rig, sock, NULL);
+    struct vu_key key = vu_trade_keys(sock, rig.mr);
+    struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 8192);
+    send.remote = key.addr;
+    send.rkey = key.rkey;
+    for (int i = 0; i < 3; i++) { /* it is mapped by then */
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    vu_barrier(sock);
+    VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
+    vu_expect(rig.ep.scq, 1, IBV_WC_REM_ACCESS_ERR);
+    path_of(&rig.dev, port);
+    VU_EQ(sem_read_counter(port, "hw_counters/peer_memory_lost"), 1);
+    VU_EQ(sem_read_counter("/sys/class/infiniband/sw_lo/ports/1", "hw_counters/peer_memory_lost"),
+          0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void second_device_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    bool has_two;
+    if (!maps_memory())
+        return;
+    vu_get(sock, &has_two, sizeof(has_two));
+    if (!has_two)
+        vu_skip("no second interface");
+    VU_EQ(setenv("VU_DEVICE", SECOND, 1), 0);
+    rig_open(&rig, sock, NULL);
+    int fd = memfd_create("lost", MFD_CLOEXEC);
+    VU_TRUE(fd >= 0 && ftruncate(fd, LOST_BYTES) == 0);
+    void *bytes = mmap(NULL, LOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    VU_TRUE(bytes != MAP_FAILED);
+    struct ibv_mr *mr = vu_reg(&rig.dev, bytes, LOST_BYTES, VU_ACCESS_ALL);
+    vu_trade_keys(sock, mr);
+    vu_barrier(sock);
+    VU_EQ(ftruncate(fd, 0), 0);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    VU_EQ(ibv_dereg_mr(mr), 0);
+    munmap(bytes, LOST_BYTES);
+    close(fd);
+    rig_close(&rig);
+}
+
 const struct sem_case sem_counters[] = {
     {"port_counters__both_sides", connection_a, connection_b, SEM_ALONE},
     {"port_counters__datagrams", datagrams_a, datagrams_b, SEM_ALONE},
     {"port_counters__of_other_processes", moves_a, looks_b, SEM_ALONE},
+    {"port_counters__of_the_second_device", second_device_a, second_device_b, SEM_ALONE},
     {"port_counters__in_the_middle_of_a_list", midway_a, sem_idle, SEM_ALONE},
     {0},
 };

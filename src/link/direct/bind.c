@@ -45,6 +45,7 @@ int sw_bind_open(struct sw_qp *qp, uint32_t slot, struct sw_direct_qp **out)
         return -ENOMEM;
     d->life = atomic_fetch_add(&lives, 1) + 1;
     d->rules = sw_verdict_rules_of(qp->type);
+    d->dev = qp->ctx ? qp->ctx->netdev : NULL;
     d->request_limit = SW_REQUEST_SLOTS - 1;
     d->answer_limit = SW_RESPONSE_SLOTS;
     int rc = slot ? sw_inbox_take(slot, &d->inbox, &d->rx_index) : 0;

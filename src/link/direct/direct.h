@@ -199,10 +199,11 @@ struct sw_direct_qp {
     uint32_t claim_used;
     uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
     uint64_t serve_rnr_ns;
-    bool greeted;  /* the peer has said that it begins */
-    bool skipping; /* the rest of an unreliable message that was lost */
-    uint32_t lost; /* messages */
-    bool deaf;     /* the peer was told that its retries are used up: nothing more comes */
+    bool greeted;          /* the peer has said that it begins */
+    bool skipping;         /* the rest of an unreliable message that was lost */
+    uint32_t lost;         /* messages */
+    bool deaf;             /* the peer was told that its retries are used up: nothing more comes */
+    struct sw_netdev *dev; /* that counts for it; NULL: the first */
 };
 
 /* The peer's QP to the rules of the target: as the one that remote requests come to, and as the

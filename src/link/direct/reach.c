@@ -186,7 +186,7 @@ enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, u
 
 enum sw_step sw_reach_lost(struct sw_direct_qp *d)
 {
-    sw_counter_add(NULL, SW_PEER_MEMORY_LOST);
+    sw_counter_add(d->dev, SW_PEER_MEMORY_LOST);
     return sw_step_refused(d, SW_NAK_ACCESS);
 }
 

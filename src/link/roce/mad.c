@@ -45,13 +45,13 @@ void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packe
     sw_roce.mads++;
     if (packet->opcode->service != SW_SERVICE_UD || packet->payload_len != SW_MAD_BYTES ||
         (packet->bth.pkey | SW_PKEY_MEMBER) != SW_PKEY_DEFAULT)
-        sw_counter_add(NULL, SW_RX_DROP_MALFORMED);
+        sw_counter_add(sw_roce_device_at(&arrival->dest), SW_RX_DROP_MALFORMED);
     else if (packet->deth.qkey != SW_MAD_QKEY)
-        sw_counter_add(NULL, SW_RX_DROP_QKEY);
+        sw_counter_add(sw_roce_device_at(&arrival->dest), SW_RX_DROP_QKEY);
     else if (sw_lifeline_take_mad(arrival, packet->payload))
         return;
     else if (!take)
-        sw_counter_add(NULL, SW_RX_DROP_NO_QP);
+        sw_counter_add(sw_roce_device_at(&arrival->dest), SW_RX_DROP_NO_QP);
     else
         take(arrival, packet->payload);
 }
