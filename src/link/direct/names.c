@@ -30,7 +30,9 @@ static socklen_t make_address(const char *name, struct sockaddr_un *out)
 {
     memset(out, 0, sizeof(*out));
     out->sun_family = AF_UNIX;
-    const size_t len = strnlen(name, sizeof(out->sun_path) - 1);
+    size_t len = strlen(name);
+    if (len > sizeof(out->sun_path) - 1)
+        len = sizeof(out->sun_path) - 1;
     memcpy(out->sun_path + 1, name, len);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
