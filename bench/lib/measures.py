@@ -14,6 +14,7 @@ import gate
 import links
 import procs
 import tcp_programs
+import waiting
 from experiment import Experiment, Row
 from programs import ucx, pin
 
@@ -173,7 +174,7 @@ class Bench:
             rounds_factor=2)
         return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
                 self.types_rate(), *links.experiments(self), *connections.experiments(self),
-                *tcp_programs.experiments(self)]
+                *tcp_programs.experiments(self), *waiting.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -208,6 +209,7 @@ class Bench:
             *links.ROWS,
             *connections.ROWS,
             *tcp_programs.ROWS,
+            *waiting.ROWS,
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan

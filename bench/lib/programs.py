@@ -134,13 +134,13 @@ class Qperf:
         return found
 
 
-def ucx(test, size, iterations, settings, timeout_s=60, options=()):
-    """One run of ucx_perftest between two processes, under the given UCX_* settings."""
+def ucx(test, size, iterations, settings, timeout_s=60, options=(), wrap=()):
+    """One run of ucx_perftest between two processes, under the given UCX_* settings; `wrap`: words in front of both."""
     port = procs.free_port()
     argv = ['ucx_perftest', '-p', str(port), '-t', test, '-s', str(size), '-n', str(iterations),
             *options, '-f']
-    text = procs.run_pair(pin(SERVER_CPU) + ['ucx_perftest', '-p', str(port)],
-                          pin(CLIENT_CPU) + argv + ['127.0.0.1'], port, timeout_s, settings)
+    text = procs.run_pair([*pin(SERVER_CPU), *wrap, 'ucx_perftest', '-p', str(port)],
+                          [*pin(CLIENT_CPU), *wrap, *argv, '127.0.0.1'], port, timeout_s, settings)
     return parse_ucx(text, argv)
 
 

@@ -189,7 +189,10 @@ static void drive(struct sw_cq *cq, int want)
         if (!sw_qp_has_work(qp) || !get_lock(&qp->lock, is_last_look))
             continue;
         qp->link->progress(qp);
+        const bool goes_on = sw_qp_goes_on(qp);
         sw_lock_release(&qp->lock);
+        if (goes_on && is_last_look)
+            sw_nic.link->kick(); /* the program is about to sleep */
         if (atomic_load_explicit(&cq->tail, memory_order_relaxed) != cq->head) {
             cq->turn = at + 1 >= count ? 0 : at + 1;
             return;

@@ -31,6 +31,7 @@ void sw_qp_rx_idle(struct sw_qp *qp)
     atomic_store(&qp->rx_expect, 0);
     atomic_store(&qp->rx_seq, &never);
     atomic_store(&qp->rx_pending, false);
+    qp->tx_goes_on = qp->rx_goes_on = false;
 }
 
 void sw_qp_rest(struct sw_qp *qp, bool rests)

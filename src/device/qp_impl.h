@@ -32,6 +32,8 @@ struct sw_qp {
     atomic_bool tx_pending;                   /* sends queued or unanswered */
     atomic_bool rx_pending;                   /* the peer could not be told what was consumed */
     bool rests;                               /* sw_qp_rest() */
+    bool tx_goes_on; /* it stopped sending for its budget alone: the next turn can be at once */
+    bool rx_goes_on; /* the same of fetching what its peer has asked it to fetch */
 
     struct sw_sq sq;
     struct sw_cq *send_cq;
@@ -82,6 +84,12 @@ static inline bool sw_qp_has_work(struct sw_qp *qp)
                atomic_load_explicit(&qp->rx_expect, memory_order_relaxed) ||
            atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) ||
            atomic_load_explicit(&qp->rx_pending, memory_order_relaxed);
+}
+
+/* Whether its last turn ended for its budget alone. With the QP locked. */
+static inline bool sw_qp_goes_on(const struct sw_qp *qp)
+{
+    return qp->tx_goes_on || qp->rx_goes_on;
 }
 
 /* A QP at rest has no work, and its link wakes it (`rests` false) before it has: neither the engine

@@ -188,18 +188,23 @@ static bool serve_datagrams(bool armed)
     return more;
 }
 
-static void progress(struct sw_qp *qp)
+/* Returns whether it can go on at once. */
+static bool progress(struct sw_qp *qp)
 {
     atomic_store_explicit(&sw_engine.driven, qp, memory_order_relaxed);
     qp->link->progress(qp);
     atomic_store_explicit(&sw_engine.driven, NULL, memory_order_relaxed);
+    return sw_qp_goes_on(qp);
 }
 
-/* Drives every QP that has something to do. Returns whether any wants another look soon: sends
- * wait, or somebody else had the QP locked and may have missed what the doorbell was for. */
-static bool drive_all(void)
+enum look { LOOK_WHEN_RUNG, LOOK_SOON, LOOK_AT_ONCE };
+
+/* Drives every QP that has something to do. Returns when to look again. Soon: sends wait, or
+ * somebody else had the QP locked and may have missed what the doorbell was for. At once: one of
+ * them has moved as much as a turn may, and there is more. */
+static enum look drive_all(void)
 {
-    bool pending = false, armed = false;
+    bool pending = false, armed = false, goes_on = false;
     pthread_mutex_lock(&sw_nic.lock);
     const struct sw_qp_set *set = atomic_load(&sw_nic.overran) ? &sw_nic.qp_set : &sw_nic.awake;
     for (uint32_t i = sw_qp_set_next(set, 0); i < SW_MAX_QP; i = sw_qp_set_next(set, i + 1)) {
@@ -217,7 +222,7 @@ static bool drive_all(void)
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
             else
-                progress(qp);
+                goes_on |= progress(qp);
             sw_lock_release(&qp->lock);
         } else {
             pending = true;
@@ -225,7 +230,8 @@ static bool drive_all(void)
         pending |= sw_qp_has_work(qp);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    return serve_datagrams(armed) || pending;
+    pending |= serve_datagrams(armed);
+    return goes_on ? LOOK_AT_ONCE : pending ? LOOK_SOON : LOOK_WHEN_RUNG;
 }
 
 /* True if nothing wants the engine: then it may sleep for long or until rung. Called after `idle`
@@ -246,11 +252,11 @@ static bool nothing_to_do(void)
 }
 
 /* How long to sleep; UINT64_MAX: until rung. */
-static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, bool pending, bool spinning)
+static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, enum look look, bool spinning)
 {
-    if (spinning)
+    if (spinning || look == LOOK_AT_ONCE)
         return 0;
-    if (pending)
+    if (look == LOOK_SOON)
         next_ns = now_ns + TICK_NS < next_ns ? now_ns + TICK_NS : next_ns;
     if (next_ns <= now_ns)
         return 0;
@@ -358,19 +364,19 @@ static void *engine_main(void *arg)
     if (!sw_robust_hold(&sw_nic.pub->header.life))
         sw_debug("peers see the end of this process when its sockets are closed");
     uint64_t look_ns = 0; /* when to look at all queue pairs again */
-    bool pending = false;
+    enum look look = LOOK_WHEN_RUNG;
     for (;;) {
         uint64_t now_ns = sw_clock_ns();
         uint64_t next_ns = step_parts(now_ns);
         if (now_ns >= look_ns) {
-            pending = drive_all();
+            look = drive_all();
             look_ns = 0;
         } else {
             next_ns = earlier(next_ns, look_ns);
         }
         next_ns = earlier(next_ns, sw_cq_moderation_step(now_ns));
         const bool spinning = sw_spin_round(&spin, parts_were_busy(), now_ns);
-        uint64_t sleep_ns = wait_ns(now_ns, next_ns, pending, spinning);
+        uint64_t sleep_ns = wait_ns(now_ns, next_ns, look, spinning);
         struct epoll_event events[32];
         int count = wait_events(events, 32, sleep_ns);
         atomic_store(&sw_engine.idle, false);

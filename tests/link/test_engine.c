@@ -136,6 +136,44 @@ static void sw_engine__drives_what_nobody_polls(void **state)
     assert_int_equal(first.wr_id + second.wr_id, 11);
 }
 
+/* How often the engine has slept. */
+static long sleeps_of_engine(void)
+{
+    char status[4096];
+    assert_true(read_status("sidewire", status, sizeof(status)));
+    const char *line = strstr(status, "\nvoluntary_ctxt_switches:");
+    assert_non_null(line);
+    return strtol(strchr(line, ':') + 1, NULL, 10);
+}
+
+/* A turn moves 1 MiB. The next one follows at once, as nothing has to be waited for. */
+static void sw_engine__goes_on_where_a_turn_was_too_short(void **state)
+{
+    enum { WRITES = 250, BYTES = RIG_BYTES / 2 };
+    struct rig *rig = *state;
+    struct ibv_sge from = rig_sge(rig, 0, BYTES);
+    struct ibv_send_wr wrs[WRITES] = {0};
+    for (int i = 0; i < WRITES; i++) {
+        wrs[i].opcode = IBV_WR_RDMA_WRITE;
+        wrs[i].sg_list = &from;
+        wrs[i].num_sge = 1;
+        wrs[i].wr.rdma.remote_addr = (uintptr_t)rig->bytes + BYTES;
+        wrs[i].wr.rdma.rkey = from.lkey;
+        wrs[i].next = i + 1 < WRITES ? &wrs[i + 1] : NULL;
+    }
+    wrs[WRITES - 1].send_flags = IBV_SEND_SIGNALED;
+    unlock(rig);
+    wait_until(atomic_load(&sw_engine.idle));
+    const long before = sleeps_of_engine();
+    const uint32_t tail = atomic_load(&rig->cq->tail);
+    post_send(rig->qp, wrs);
+    wait_until(atomic_load(&rig->cq->tail) != tail);
+    const long slept = sleeps_of_engine() - before;
+    assert_int_equal(rig_wc(rig).status, IBV_WC_SUCCESS);
+    lock(rig);
+    assert_in_range(slept, 0, 3); /* of seven turns */
+}
+
 static void sw_engine__takes_down_the_qps_of_an_overrun_cq(void **state)
 {
     struct rig *rig = *state;
@@ -242,6 +280,7 @@ int main(void)
         rig_test(sw_engine_nudge__wakes_it_once),
         rig_test(sw_engine__sleeps_when_nothing_is_to_do),
         rig_test(sw_engine__drives_what_nobody_polls),
+        rig_test(sw_engine__goes_on_where_a_turn_was_too_short),
         rig_test(sw_engine__takes_down_the_qps_of_an_overrun_cq),
         rig_test(sw_direct_fork_child__fork),
     };

@@ -462,6 +462,7 @@ void sw_datagram_run(struct sw_qp *qp)
     if (sq->next != sq->head)
         sw_sq_retire_run(qp, sq->next - sq->head);
     bool pending = sq->next != sq->tail && qp->state == IBV_QPS_RTS;
+    qp->tx_goes_on = pending && sent_bytes >= RUN_BUDGET_BYTES;
     if (__builtin_expect(atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) != pending,
                          0)) {
         atomic_store(&qp->tx_pending, pending);

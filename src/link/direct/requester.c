@@ -263,6 +263,7 @@ static void fail(struct sw_qp *qp, struct sw_direct_qp *d, bool keeps_peer)
         sw_sq_retire_run(qp, done);
     enum ibv_wc_status status = d->fail_status;
     struct sw_peer *peer = d->peer;
+    qp->tx_goes_on = false;
     if (peer && d->fail_verdict != SW_ACK && d->rules[d->fail_verdict].responder_fatal &&
         atomic_load(&peer->state) == SW_PEER_READY)
         sw_peer_ring(peer); /* its program may only be waiting for events */
@@ -442,6 +443,7 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
     if (__builtin_expect(pending, 0)) {
         struct sw_direct_qp *via = sw_lane_busy(d);
         bool waits = step == SW_STEP_BLOCKED && d->budget_bytes;
+        qp->tx_goes_on = step == SW_STEP_BLOCKED && !d->budget_bytes && !qp->sq.is_paced;
         bool owes = via->answers_due || (waits && !d->rnr_ns && !d->unbound_ns);
         if (mind_stall(via, via->answers_due || waits, via->tx && owes) && see_to_peer(qp, d, via))
             return;
@@ -451,6 +453,7 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
         }
     } else if (atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
         d->stalled_ns = 0;
+        qp->tx_goes_on = false;
         atomic_store_explicit(&qp->tx_pending, false, memory_order_relaxed);
     }
 }

@@ -365,6 +365,7 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
                              const struct request *request)
 {
     struct ibv_sge list[SW_MAX_SGE];
+    qp->rx_goes_on = false;
     if (!can_answer(qp, d))
         return SERVE_WAIT;
     const struct sw_record record = read_whole(request);
@@ -383,6 +384,7 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     d->budget_bytes = PULL_BUDGET_BYTES;
     enum sw_step step = sw_pull(d, list, count);
     sw_bind_leave(d);
+    qp->rx_goes_on = step == SW_STEP_BLOCKED && !d->budget_bytes;
     if (step == SW_STEP_FAILED)
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     if (step != SW_STEP_DONE)
