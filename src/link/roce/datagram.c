@@ -2,6 +2,7 @@
 /* UD: one packet each, to and from whoever. IBTA Vol1 9.8.3. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "device/counters.h"
 #include "device/datagram.h"
 #include "device/mcast.h"
@@ -76,6 +77,7 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
     sw_roce_add(qp, batch, &packet, &out);
     sw_batch_close(batch);
+    atomic_store_explicit(&sw_roce.moved_ns, sw_clock_ns(), memory_order_relaxed);
     return SW_ROCE_SENT;
 }
 

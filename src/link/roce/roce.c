@@ -17,8 +17,7 @@
 #include "link/roce/outlet.h"
 #include "link/roce/roce.h"
 
-#define PATIENCE_NS (30 * SW_NS_PER_US) /* polls that find nothing for longer let others run */
-#define TIMERS_NS (100 * SW_NS_PER_US)  /* a program that polls runs them no more often */
+#define TIMERS_NS (100 * SW_NS_PER_US) /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
 #define LAST_WORDS_NS (2 * SW_NS_PER_MS)
 #define SETTLE_ROUNDS 64 /* of packets that wait: more than a window */
@@ -41,6 +40,8 @@ static void wire(struct sw_qp *qp, uint32_t change)
     atomic_fetch_add(&qp->recv_cq->wired, change);
     if (qp->xrcd)
         atomic_fetch_add(&sw_nic.wired, change);
+    if (!qp->rules->is_datagram)
+        atomic_fetch_add(&sw_roce.connected, change);
 }
 
 bool sw_roce_is_listed(const struct sw_qp *qp)
@@ -105,6 +106,8 @@ static uint32_t receive(bool all, bool is_polled, uint64_t now_ns)
         atomic_store_explicit(&sw_roce.heard_ns, now_ns, memory_order_relaxed);
     sw_roce_deliver_end(is_polled);
     sw_batch_gather_end();
+    if (count)
+        atomic_store_explicit(&sw_roce.moved_ns, now_ns, memory_order_relaxed);
     return count;
 }
 
@@ -201,20 +204,26 @@ static void run_timers(uint64_t now_ns)
     sw_roce_wake_at(next_ns);
 }
 
-/* A program that polls in vain may hold the very processor that its peer, or its peer's network, is
- * waiting for: the scheduler leaves it there for milliseconds, in which a window of packets is
- * nothing. */
-static bool polls_in_vain(uint32_t received, uint64_t now_ns)
-{
-    if (received)
-        sw_roce.found_ns = now_ns;
-    return now_ns >= sw_roce.found_ns + PATIENCE_NS;
-}
-
 void sw_roce_note_post(uint64_t now_ns)
 {
+    atomic_store_explicit(&sw_roce.moved_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&sw_roce.posted_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
+}
+
+static bool expects_packets(uint64_t now_ns)
+{
+    const uint64_t moved_ns = atomic_load_explicit(&sw_roce.moved_ns, memory_order_relaxed);
+    return atomic_load_explicit(&sw_roce.connected, memory_order_relaxed) ||
+           !sw_poll_pace_is_quiet(moved_ns, now_ns);
+}
+
+/* Whether the poll that has found so much is to give its processor away. */
+static bool gives_way(uint32_t received, bool is_expected, uint64_t now_ns)
+{
+    const uint64_t returned_ns = atomic_load_explicit(&sw_roce.returned_ns, memory_order_relaxed);
+    return (is_expected || received) &&
+           sw_poll_pace_yields(&sw_roce.pace, received, returned_ns, now_ns);
 }
 
 void sw_roce_poll(bool waits)
@@ -223,6 +232,12 @@ void sw_roce_poll(bool waits)
         return;
     uint64_t now_ns = sw_clock_ns();
     atomic_store_explicit(&sw_roce.polled_ns, now_ns, memory_order_relaxed);
+    const bool is_expected = expects_packets(now_ns);
+    if (!is_expected && !waits &&
+        !sw_poll_pace_glances(atomic_load_explicit(&sw_roce.looked_ns, memory_order_relaxed),
+                              now_ns))
+        return;
+    atomic_store_explicit(&sw_roce.looked_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
     if (waits) {
         sw_lock_acquire(&sw_roce.port.rx_lock);
@@ -236,10 +251,12 @@ void sw_roce_poll(bool waits)
         run_timers(now_ns);
     if (!received)
         sw_roce_poll_unsaid();
-    const bool gives_way = polls_in_vain(received, now_ns);
+    const bool yields = gives_way(received, is_expected, now_ns);
     sw_lock_release(&sw_roce.port.rx_lock);
-    if (gives_way)
-        sched_yield();
+    if (!yields)
+        return;
+    sched_yield();
+    atomic_store_explicit(&sw_roce.returned_ns, sw_clock_ns(), memory_order_relaxed);
 }
 
 void sw_roce_catch_up(void)
@@ -394,6 +411,7 @@ void sw_roce_fork_child(void)
     sw_roce.kept = NULL;
     atomic_store(&sw_roce.done, NULL);
     atomic_store(&sw_roce.due_ns, UINT64_MAX);
+    atomic_store(&sw_roce.connected, 0);
     for (uint32_t i = 0; i < SW_MAX_QP; i++) {
         sw_qp_set_remove(&sw_roce.listed, i);
         atomic_store(&sw_roce.qps[i], NULL);

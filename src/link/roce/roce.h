@@ -34,6 +34,7 @@
 #include "device/qp_impl.h"
 #include "link/faults/live.h"
 #include "link/roce/lifeline.h"
+#include "link/roce/poll_pace.h"
 #include "link/roce/port.h"
 #include "link/roce/vigil.h"
 #include "link/roce/way.h"
@@ -118,7 +119,11 @@ struct sw_roce {
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
     _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself */
     uint64_t timers_ns;                     /* when timers were last run; under rx_lock */
-    uint64_t found_ns;                      /* when a poll last found packets; under rx_lock */
+    struct sw_poll_pace pace;               /* under rx_lock */
+    _Atomic uint64_t moved_ns;              /* when a packet last came or went */
+    _Atomic uint64_t looked_ns;             /* when a poll last looked at the port */
+    _Atomic uint64_t returned_ns;           /* when one last came back from yielding */
+    atomic_uint connected;                  /* QPs among those that packets may come for */
     struct sw_vigil vigil;                  /* the engine's */
     uint64_t tidy_ns;
     atomic_bool watched;
