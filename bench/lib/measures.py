@@ -13,6 +13,7 @@ import connections
 import gate
 import links
 import procs
+import rpc
 import tcp_programs
 import waiting
 from experiment import Experiment, Row
@@ -173,7 +174,8 @@ class Bench:
             'one thread': lambda: self.rate(1), 'two threads': lambda: self.rate(2)},
             rounds_factor=2)
         return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
-                self.types_rate(), *links.experiments(self), *connections.experiments(self),
+                self.types_rate(), *links.experiments(self), *rpc.experiments(self),
+                *connections.experiments(self),
                 *tcp_programs.experiments(self), *waiting.experiments(self)]
 
     @staticmethod
@@ -207,6 +209,7 @@ class Bench:
             *((title, key, ours, peer, figure, unit, least, at_least, aim)
               for title, (key, figure, unit, least), ours, peer, at_least, aim in TYPE_ROWS),
             *links.ROWS,
+            *rpc.ROWS,
             *connections.ROWS,
             *tcp_programs.ROWS,
             *waiting.ROWS,

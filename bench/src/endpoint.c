@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@ struct card {
     union ibv_gid gid;
     uint64_t addr;
     uint32_t key;
+    enum ibv_mtu mtu;
     uint32_t qp_nums[BENCH_LANES_MAX];
 };
 
@@ -184,9 +186,31 @@ static uint32_t depth_of(const struct bench_shape *shape)
     return shape->depth ? shape->depth : BENCH_DEPTH;
 }
 
+static uint32_t receives_of(const struct bench_shape *shape)
+{
+    return shape->receives ? shape->receives : 1;
+}
+
+/* Of the completion queue. */
+static uint32_t entries_of(const struct bench_shape *shape)
+{
+    return depth_of(shape) + shape->receives;
+}
+
+static enum ibv_mtu choose_mtu(const struct bench_endpoint *endpoint)
+{
+    struct ibv_port_attr port;
+
+    if (!endpoint->shape.largest_mtu)
+        return IBV_MTU_1024;
+    if (ibv_query_port(endpoint->context, PORT, &port))
+        bench_die("ibv_query_port failed");
+    return port.active_mtu;
+}
+
 static struct ibv_cq *create_cq(struct bench_endpoint *endpoint, uint32_t entries)
 {
-    struct ibv_cq *cq = ibv_create_cq(endpoint->context, (int)entries, NULL, NULL, 0);
+    struct ibv_cq *cq = ibv_create_cq(endpoint->context, (int)entries, NULL, endpoint->channel, 0);
 
     if (!cq)
         bench_die("ibv_create_cq of %u: %s", entries, strerror(errno));
@@ -199,7 +223,7 @@ static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane
     struct ibv_qp_init_attr init = {
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = depth_of(&endpoint->shape),
-                .max_recv_wr = 1,
+                .max_recv_wr = receives_of(&endpoint->shape),
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = INLINE_BYTES},
@@ -211,7 +235,7 @@ static void create_lane(struct bench_endpoint *endpoint, struct bench_lane *lane
             IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
     };
 
-    lane->cq = cq ? cq : create_cq(endpoint, depth_of(&endpoint->shape));
+    lane->cq = cq ? cq : create_cq(endpoint, entries_of(&endpoint->shape));
     init.send_cq = init.recv_cq = lane->cq;
     lane->qp = ibv_create_qp(endpoint->pd, &init);
     if (!lane->qp)
@@ -227,7 +251,7 @@ static void connect_lane(struct bench_endpoint *endpoint, struct bench_lane *lan
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = IBV_MTU_1024,
+        .path_mtu = peer->mtu < endpoint->mtu ? peer->mtu : endpoint->mtu,
         .dest_qp_num = peer_qp_num,
         .max_dest_rd_atomic = READS_IN_FLIGHT,
         .min_rnr_timer = 12,
@@ -264,6 +288,9 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device,
     memset(endpoint, 0, sizeof(*endpoint)); /* too large for a stack */
     endpoint->context = open_device(device);
     endpoint->shape = *shape;
+    endpoint->channel = shape->has_events ? ibv_create_comp_channel(endpoint->context) : NULL;
+    if (shape->has_events && !endpoint->channel)
+        bench_die("ibv_create_comp_channel: %s", strerror(errno));
     endpoint->pd = ibv_alloc_pd(endpoint->context);
     if (!endpoint->pd)
         bench_die("ibv_alloc_pd: %s", strerror(errno));
@@ -275,8 +302,9 @@ void bench_endpoint_join(struct bench_endpoint *endpoint, const char *device,
     choose_gid(endpoint, &mine.gid);
     mine.addr = (uintptr_t)memory;
     mine.key = endpoint->mr->rkey;
+    mine.mtu = endpoint->mtu = choose_mtu(endpoint);
     if (shape->one_cq)
-        common = create_cq(endpoint, (uint32_t)shape->lanes * depth_of(shape));
+        common = create_cq(endpoint, (uint32_t)shape->lanes * entries_of(shape));
     for (int i = 0; i < shape->lanes; i++) {
         create_lane(endpoint, &endpoint->lanes[i], common);
         mine.qp_nums[i] = endpoint->lanes[i].qp->qp_num;
@@ -302,6 +330,8 @@ void bench_endpoint_close(struct bench_endpoint *endpoint)
     }
     if (endpoint->shape.one_cq)
         ibv_destroy_cq(endpoint->lanes[0].cq);
+    if (endpoint->channel)
+        ibv_destroy_comp_channel(endpoint->channel);
     ibv_dereg_mr(endpoint->mr);
     ibv_dealloc_pd(endpoint->pd);
     ibv_close_device(endpoint->context);
@@ -322,4 +352,39 @@ void bench_lane_wait(struct bench_lane *lane, unsigned int count)
         }
         count -= (unsigned int)got;
     }
+}
+
+void bench_lane_receive(struct bench_endpoint *endpoint, int lane, uint64_t id, size_t offset,
+                        uint32_t len_bytes)
+{
+    struct ibv_sge sge = {(uintptr_t)endpoint->mr->addr + offset, len_bytes, endpoint->mr->lkey};
+    struct ibv_recv_wr *bad, wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1};
+    int failed = ibv_post_recv(endpoint->lanes[lane].qp, &wr, &bad);
+
+    if (failed)
+        bench_die("ibv_post_recv: %s", strerror(failed));
+}
+
+bool bench_lane_sleep(struct bench_endpoint *endpoint, int lane, int socket)
+{
+    struct ibv_cq *cq = endpoint->lanes[lane].cq;
+    struct pollfd ready[] = {{.fd = endpoint->channel->fd, .events = POLLIN},
+                             {.fd = socket, .events = POLLIN}};
+    void *owner;
+
+    if (!endpoint->is_armed) {
+        if (ibv_req_notify_cq(cq, 0))
+            bench_die("ibv_req_notify_cq failed");
+        endpoint->is_armed = true;
+        return true; /* what came before is polled first */
+    }
+    poll(ready, 2, -1);
+    if (ready[0].revents & POLLIN) {
+        endpoint->is_armed = false;
+        if (ibv_get_cq_event(endpoint->channel, &cq, &owner))
+            bench_die("ibv_get_cq_event: %s", strerror(errno));
+        ibv_ack_cq_events(cq, 1);
+        return true;
+    }
+    return !ready[1].revents;
 }

@@ -24,17 +24,23 @@ struct bench_lane {
 
 struct bench_shape {
     int lanes;
-    uint32_t depth; /* send queue entries of each; 0: BENCH_DEPTH */
-    bool one_cq;    /* all lanes share a completion queue; else each has its own */
+    uint32_t depth;    /* send queue entries of each; 0: BENCH_DEPTH */
+    uint32_t receives; /* receive queue entries of each; 0: one */
+    bool one_cq;       /* all lanes share a completion queue; else each has its own */
+    bool has_events;   /* bench_lane_sleep() */
+    bool largest_mtu;  /* the path MTU is the port's; else 1024 */
 };
 
 struct bench_endpoint {
     struct ibv_context *context;
+    struct ibv_comp_channel *channel; /* or NULL */
     struct ibv_pd *pd;
     struct ibv_mr *mr;
     struct bench_lane lanes[BENCH_LANES_MAX];
     struct bench_shape shape;
+    enum ibv_mtu mtu;
     uint8_t gid_index;
+    bool is_armed;  /* bench_lane_sleep() has armed and not slept yet */
     bool inline_ok; /* short WRITEs may be posted inline */
     /* The other side's region. */
     uint64_t remote_addr;
@@ -62,6 +68,12 @@ void bench_endpoint_close(struct bench_endpoint *endpoint);
 
 /* Polls until `count` completions have come; a failed one ends the process. */
 void bench_lane_wait(struct bench_lane *lane, unsigned int count);
+/* Posts a receive of `len_bytes` at that offset of the memory. */
+void bench_lane_receive(struct bench_endpoint *endpoint, int lane, uint64_t id, size_t offset,
+                        uint32_t len_bytes);
+/* Sleeps until the lane has completions, unless it has some already. False: the other side has
+ * closed `socket`. */
+bool bench_lane_sleep(struct bench_endpoint *endpoint, int lane, int socket);
 
 void bench_pin(int cpu); /* negative: leave it alone */
 uint64_t bench_now_ns(void);

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests and answers per second, as a storage target and its host exchange them. Two processes,
+ * started apart; the one with an address asks, and prints one JSON object.
+ */
+#include "rpc.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+
+static const struct rpc_way *const ways[] = {&rpc_verbs, &rpc_tcp, &rpc_udp};
+
+static __attribute__((noreturn)) void usage(void)
+{
+    bench_die("usage: rpc --way verbs|tcp|udp --port N [--device NAME] [--depth 1..%u] "
+              "[--data BYTES] [--write] [--sleep] [--count N] [ADDRESS OF THE TARGET]",
+              RPC_DEPTH_MAX);
+}
+
+static void parse(int argc, char **argv, struct rpc_options *options)
+{
+    static const struct option longs[] = {
+        {"way", required_argument, NULL, 'y'},
+        {"device", required_argument, NULL, 'd'},
+        {"port", required_argument, NULL, 'p'},
+        {"depth", required_argument, NULL, 'q'},
+        {"data", required_argument, NULL, 's'},
+        {"write", no_argument, NULL, 'w'},
+        {"sleep", no_argument, NULL, 'e'},
+        {"count", required_argument, NULL, 'n'},
+        {0},
+    };
+    int letter;
+
+    while ((letter = getopt_long(argc, argv, "y:d:p:q:s:wen:", longs, NULL)) != -1) {
+        switch (letter) {
+        case 'y':
+            options->way = optarg;
+            break;
+        case 'd':
+            options->device = optarg;
+            break;
+        case 'p':
+            options->port = (uint16_t)atoi(optarg);
+            break;
+        case 'q':
+            options->depth = (uint32_t)atoi(optarg);
+            break;
+        case 's':
+            options->data_bytes = (uint32_t)atoi(optarg);
+            break;
+        case 'w':
+            options->is_write = true;
+            break;
+        case 'e':
+            options->sleeps = true;
+            break;
+        case 'n':
+            options->count = strtoul(optarg, NULL, 10);
+            break;
+        default:
+            usage();
+        }
+    }
+    options->address = argv[optind];
+    if (!options->port || !options->way || !options->depth || options->depth > RPC_DEPTH_MAX ||
+        !options->count || !options->data_bytes)
+        usage();
+}
+
+static const struct rpc_way *find_way(const char *name)
+{
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        if (!strcmp(ways[i]->name, name))
+            return ways[i];
+    usage();
+}
+
+static void run(const struct rpc_way *way, uint32_t depth, unsigned long count)
+{
+    uint32_t slots[RPC_DEPTH_MAX] = {0};
+    unsigned long asked = 0, answered = 0;
+
+    for (; asked < depth && asked < count; asked++)
+        slots[asked] = (uint32_t)asked;
+    way->ask(slots, (uint32_t)asked);
+    while (answered < count) {
+        uint32_t got = way->await(slots), again = got;
+
+        answered += got;
+        if (again > count - asked)
+            again = (uint32_t)(count - asked);
+        if (again)
+            way->ask(slots, again);
+        asked += again;
+    }
+}
+
+static void measure(const struct rpc_way *way, const struct rpc_options *options)
+{
+    uint64_t started_ns;
+    double seconds;
+
+    run(way, options->depth, options->count / 10 + options->depth);
+    started_ns = bench_now_ns();
+    run(way, options->depth, options->count);
+    seconds = (double)(bench_now_ns() - started_ns) / 1e9;
+    printf("{\"way\": \"%s\", \"depth\": %u, \"data_bytes\": %u, \"requests_per_s\": %.1f, "
+           "\"bytes_per_s\": %.0f}\n",
+           way->name, options->depth, options->data_bytes, (double)options->count / seconds,
+           (double)options->count * options->data_bytes / seconds);
+}
+
+int main(int argc, char **argv)
+{
+    struct rpc_options options = {.depth = 1, .data_bytes = 4096, .count = 20000};
+    const struct rpc_way *way;
+    int control;
+
+    parse(argc, argv, &options);
+    way = find_way(options.way);
+    control =
+        options.address ? bench_connect(options.address, options.port) : bench_listen(options.port);
+    way->open(&options, control);
+    if (options.address)
+        measure(way, &options);
+    else
+        way->serve();
+    close(control);
+    way->close();
+    return 0;
+}

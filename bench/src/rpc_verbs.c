@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A request is a SEND. The target WRITEs or READs the data, and answers with a SEND. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "endpoint.h"
+#include "rpc.h"
+
+#define PAGE 4096u
+#define BATCH 32
+#define LOOKS 1024 /* polls between looks at the control connection */
+
+/* The memory of a side: what it receives, what it sends, data; of each slot. */
+static struct {
+    struct rpc_options options;
+    struct bench_endpoint endpoint;
+    int control;
+    uint8_t *memory;
+    size_t sends_at, data_at;
+    uint32_t receive_bytes, send_bytes; /* of a message */
+} self;
+
+enum { OF_RECEIVE, OF_READ, OF_SEND };
+
+static uint64_t id_of(unsigned int kind, uint32_t slot)
+{
+    return (uint64_t)kind << 32 | slot;
+}
+
+static void open_way(const struct rpc_options *options, int control)
+{
+    const size_t slots = RPC_DEPTH_MAX;
+    size_t len_bytes;
+    struct bench_shape shape = {.lanes = 1,
+                                .depth = 4 * options->depth,
+                                .receives = options->depth,
+                                .has_events = options->sleeps,
+                                .one_cq = true,
+                                .largest_mtu = true};
+
+    self.options = *options;
+    self.control = control;
+    self.receive_bytes = options->address ? RPC_ANSWER_BYTES : RPC_REQUEST_BYTES;
+    self.send_bytes = options->address ? RPC_REQUEST_BYTES : RPC_ANSWER_BYTES;
+    self.sends_at = slots * RPC_REQUEST_BYTES;
+    self.data_at = (2 * slots * RPC_REQUEST_BYTES + PAGE - 1) / PAGE * PAGE;
+    len_bytes =
+        (self.data_at + (size_t)options->data_bytes * options->depth + PAGE - 1) / PAGE * PAGE;
+    self.memory = aligned_alloc(PAGE, len_bytes);
+    if (!self.memory)
+        bench_die("no memory");
+    memset(self.memory, 1, len_bytes);
+    bench_endpoint_join(&self.endpoint, options->device, &shape, self.memory, len_bytes, control);
+    for (uint32_t i = 0; i < options->depth; i++)
+        bench_lane_receive(&self.endpoint, 0, id_of(OF_RECEIVE, i), i * RPC_REQUEST_BYTES,
+                           self.receive_bytes);
+    bench_send(control, "", 1);
+    if (!bench_receive(control, &(char){0}, 1))
+        bench_die("the other side is gone");
+}
+
+static void close_way(void)
+{
+    bench_endpoint_close(&self.endpoint);
+    free(self.memory);
+}
+
+/* Requests that are posted together. */
+struct list {
+    struct ibv_send_wr wrs[2 * RPC_DEPTH_MAX];
+    struct ibv_sge sges[2 * RPC_DEPTH_MAX];
+    uint32_t count;
+};
+
+static struct ibv_send_wr *add(struct list *list, enum ibv_wr_opcode opcode, uint64_t id,
+                               size_t offset, uint32_t len_bytes)
+{
+    struct ibv_send_wr *wr = &list->wrs[list->count];
+    struct ibv_sge *sge = &list->sges[list->count];
+
+    *sge = (struct ibv_sge){(uintptr_t)self.memory + offset, len_bytes, self.endpoint.mr->lkey};
+    *wr = (struct ibv_send_wr){
+        .wr_id = id, .sg_list = sge, .num_sge = 1, .opcode = opcode, .next = NULL};
+    if (list->count++)
+        wr[-1].next = wr;
+    return wr;
+}
+
+static void add_send(struct list *list, uint32_t slot)
+{
+    const size_t at = self.sends_at + (size_t)slot * RPC_REQUEST_BYTES;
+    struct ibv_send_wr *wr = add(list, IBV_WR_SEND, id_of(OF_SEND, slot), at, self.send_bytes);
+
+    memcpy(self.memory + at, &slot, sizeof(slot));
+    wr->send_flags = IBV_SEND_SIGNALED | (self.endpoint.inline_ok ? IBV_SEND_INLINE : 0u);
+}
+
+static void add_data(struct list *list, uint32_t slot)
+{
+    const size_t at = self.data_at + (size_t)slot * self.options.data_bytes;
+    struct ibv_send_wr *wr = add(list, self.options.is_write ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+                                 id_of(OF_READ, slot), at, self.options.data_bytes);
+
+    wr->send_flags = self.options.is_write ? IBV_SEND_SIGNALED : 0;
+    wr->wr.rdma.remote_addr = self.endpoint.remote_addr + at;
+    wr->wr.rdma.rkey = self.endpoint.remote_key;
+}
+
+static void post(struct list *list)
+{
+    struct ibv_send_wr *bad;
+
+    if (list->count && (errno = ibv_post_send(self.endpoint.lanes[0].qp, list->wrs, &bad)))
+        bench_die("ibv_post_send: %s", strerror(errno));
+    list->count = 0;
+}
+
+/* The slot that the message names; its buffer is posted again. */
+static uint32_t take_message(uint32_t buffer)
+{
+    uint32_t slot;
+
+    memcpy(&slot, self.memory + (size_t)buffer * RPC_REQUEST_BYTES, sizeof(slot));
+    bench_lane_receive(&self.endpoint, 0, id_of(OF_RECEIVE, buffer), buffer * RPC_REQUEST_BYTES,
+                       self.receive_bytes);
+    return slot;
+}
+
+static int poll_once(struct ibv_wc wc[BATCH])
+{
+    int got = ibv_poll_cq(self.endpoint.lanes[0].cq, BATCH, wc);
+
+    if (got < 0)
+        bench_die("ibv_poll_cq failed");
+    for (int i = 0; i < got; i++)
+        if (wc[i].status != IBV_WC_SUCCESS && !(wc[i].status == IBV_WC_WR_FLUSH_ERR))
+            bench_die("a request failed: %s", ibv_wc_status_str(wc[i].status));
+    return got;
+}
+
+static bool other_has_gone(void)
+{
+    char end;
+    return recv(self.control, &end, 1, MSG_DONTWAIT) == 0;
+}
+
+/* Completions, or none if the other side has gone. */
+static int next_completions(struct ibv_wc wc[BATCH])
+{
+    for (int looks = 1;; looks++) {
+        int got = poll_once(wc);
+
+        if (!got && self.options.sleeps) {
+            if (!bench_lane_sleep(&self.endpoint, 0, self.control))
+                return 0;
+            got = poll_once(wc);
+        }
+        if (got)
+            return got;
+        if (looks % LOOKS == 0 && other_has_gone())
+            return 0;
+    }
+}
+
+static void ask(const uint32_t *slots, uint32_t count)
+{
+    static struct list list;
+
+    for (uint32_t i = 0; i < count; i++)
+        add_send(&list, slots[i]);
+    post(&list);
+}
+
+static uint32_t await(uint32_t slots[RPC_DEPTH_MAX])
+{
+    struct ibv_wc wc[BATCH];
+    uint32_t found = 0;
+
+    while (!found) {
+        int got = next_completions(wc);
+
+        if (!got)
+            bench_die("the other side is gone");
+        for (int i = 0; i < got; i++)
+            if (wc[i].wr_id >> 32 == OF_RECEIVE)
+                slots[found++] = take_message((uint32_t)wc[i].wr_id);
+    }
+    return found;
+}
+
+static void serve(void)
+{
+    static struct list list;
+    struct ibv_wc wc[BATCH];
+    int got;
+
+    while ((got = next_completions(wc))) {
+        for (int i = 0; i < got; i++) {
+            const uint32_t of = (uint32_t)wc[i].wr_id;
+
+            if (wc[i].wr_id >> 32 == OF_RECEIVE) {
+                const uint32_t slot = take_message(of);
+
+                add_data(&list, slot);
+                if (!self.options.is_write)
+                    add_send(&list, slot);
+            } else if (wc[i].wr_id >> 32 == OF_READ) {
+                add_send(&list, of);
+            }
+        }
+        post(&list);
+    }
+}
+
+const struct rpc_way rpc_verbs = {"verbs", open_way, ask, await, serve, close_way};
