@@ -152,7 +152,7 @@ static void sw_engine__goes_on_where_a_turn_was_too_short(void **state)
     enum { WRITES = 250, BYTES = RIG_BYTES / 2 };
     struct rig *rig = *state;
     struct ibv_sge from = rig_sge(rig, 0, BYTES);
-    struct ibv_send_wr wrs[WRITES] = {0};
+    static struct ibv_send_wr wrs[WRITES];
     for (int i = 0; i < WRITES; i++) {
         wrs[i].opcode = IBV_WR_RDMA_WRITE;
         wrs[i].sg_list = &from;
