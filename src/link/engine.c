@@ -26,9 +26,10 @@
 #include "link/engine_cpus.h"
 #include "link/spin.h"
 
-#define TICK_NS SW_NS_PER_MS         /* between looks at sends that nobody may be polling for */
-#define TURN_NS (100 * SW_NS_PER_US) /* the shortest that Linux allows */
-#define SLACK_NS 1000ul              /* of sleeps; Linux takes 50 us where nobody asks for less */
+#define TICK_NS SW_NS_PER_MS          /* between looks at sends that nobody may be polling for */
+#define LOCKED_NS (50 * SW_NS_PER_US) /* the same, at what a thread had locked that is to sleep */
+#define TURN_NS (100 * SW_NS_PER_US)  /* the shortest that Linux allows */
+#define SLACK_NS 1000ul               /* of sleeps; Linux takes 50 us where nobody asks for less */
 
 struct sw_engine sw_engine = {.doorbell = -1, .epoll = -1};
 
@@ -197,14 +198,28 @@ static bool progress(struct sw_qp *qp)
     return sw_qp_goes_on(qp);
 }
 
-enum look { LOOK_WHEN_RUNG, LOOK_SOON, LOOK_AT_ONCE };
+enum look { LOOK_WHEN_RUNG, LOOK_SOON, LOOK_SHORTLY, LOOK_AT_ONCE };
 
-/* Drives every QP that has something to do. Returns when to look again. Soon: sends wait, or
- * somebody else had the QP locked and may have missed what the doorbell was for. At once: one of
- * them has moved as much as a turn may, and there is more. */
+static enum look sooner_look(enum look one, enum look other)
+{
+    return one > other ? one : other;
+}
+
+/* Somebody has the QP locked, and may have missed what the doorbell was for. Who has armed a CQ of
+ * it is about to sleep. */
+static enum look look_at_locked(const struct sw_qp *qp)
+{
+    const bool armed = atomic_load(&qp->send_cq->pub->armed) != SW_CQ_DISARMED ||
+                       atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
+    return armed ? LOOK_SHORTLY : LOOK_SOON;
+}
+
+/* Drives every QP that has something to do. Returns when to look again. Soon: sends wait. At once:
+ * one of them has moved as much as a turn may, and there is more. */
 static enum look drive_all(void)
 {
-    bool pending = false, armed = false, goes_on = false;
+    enum look look = LOOK_WHEN_RUNG;
+    bool armed = false;
     pthread_mutex_lock(&sw_nic.lock);
     const struct sw_qp_set *set = atomic_load(&sw_nic.overran) ? &sw_nic.qp_set : &sw_nic.awake;
     for (uint32_t i = sw_qp_set_next(set, 0); i < SW_MAX_QP; i = sw_qp_set_next(set, i + 1)) {
@@ -221,17 +236,17 @@ static enum look drive_all(void)
                 sw_xrcd_is_overrun(qp, true);
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
-            else
-                goes_on |= progress(qp);
+            else if (progress(qp))
+                look = LOOK_AT_ONCE;
             sw_lock_release(&qp->lock);
         } else {
-            pending = true;
+            look = sooner_look(look, look_at_locked(qp));
         }
-        pending |= sw_qp_has_work(qp);
+        if (sw_qp_has_work(qp))
+            look = sooner_look(look, LOOK_SOON);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    pending |= serve_datagrams(armed);
-    return goes_on ? LOOK_AT_ONCE : pending ? LOOK_SOON : LOOK_WHEN_RUNG;
+    return serve_datagrams(armed) ? sooner_look(look, LOOK_SOON) : look;
 }
 
 /* True if nothing wants the engine: then it may sleep for long or until rung. Called after `idle`
@@ -256,8 +271,10 @@ static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, enum look look, bool 
 {
     if (spinning || look == LOOK_AT_ONCE)
         return 0;
-    if (look == LOOK_SOON)
-        next_ns = now_ns + TICK_NS < next_ns ? now_ns + TICK_NS : next_ns;
+    if (look != LOOK_WHEN_RUNG) {
+        const uint64_t look_ns = now_ns + (look == LOOK_SOON ? TICK_NS : LOCKED_NS);
+        next_ns = look_ns < next_ns ? look_ns : next_ns;
+    }
     if (next_ns <= now_ns)
         return 0;
     if (next_ns - now_ns > TICK_NS) {
