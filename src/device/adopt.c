@@ -2,9 +2,7 @@
 #include "device/adopt.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -45,54 +43,6 @@ void sw_adopt_unlock(void)
     pthread_mutex_unlock(&move_lock);
 }
 
-/*
- * Changes of mappings by the program, between sw_adopt_change_begin() and _end(): those that found
- * nothing adopted are counted, in one of two counters, and awaited before mappings are looked at
- * for adoption. The counters take turns, so that those who come meanwhile are not awaited.
- */
-static struct {
-    atomic_uint turn;
-    atomic_uint counts[2];
-} changes;
-
-#define CHANGES_LOCKED 2
-
-static void changes_await(void)
-{
-    const struct timespec pause = {.tv_nsec = 20 * 1000};
-    for (unsigned int i = 0; i < 2; i++) {
-        const unsigned int old = atomic_fetch_xor(&changes.turn, 1) & 1;
-        /* Who left by longjmp() never ends. */
-        for (int tries = 0; atomic_load(&changes.counts[old]) && tries < 5000; tries++)
-            nanosleep(&pause, NULL);
-    }
-}
-
-unsigned int sw_adopt_change_begin(uint64_t va, uint64_t len_bytes)
-{
-    const unsigned int turn = atomic_load(&changes.turn) & 1;
-    atomic_fetch_add(&changes.counts[turn], 1);
-    if (!sw_adopt_may_overlap(va, len_bytes))
-        return turn;
-    atomic_fetch_sub(&changes.counts[turn], 1);
-    sw_adopt_lock();
-    return CHANGES_LOCKED;
-}
-
-void sw_adopt_change_end(unsigned int begun)
-{
-    if (begun == CHANGES_LOCKED)
-        sw_adopt_unlock();
-    else
-        atomic_fetch_sub(&changes.counts[begun], 1);
-}
-
-void sw_adopt_changes_forget(void)
-{
-    atomic_store(&changes.counts[0], 0);
-    atomic_store(&changes.counts[1], 0);
-}
-
 /* What may allocate, done before the move lock is taken. */
 static void prepare_once(void)
 {
@@ -110,10 +60,7 @@ int sw_adopt_get(uint64_t va, uint64_t len_bytes, enum sw_handed_out handed,
         prepare_once();
         int cancel_state = cancel_disable();
         sw_adopt_lock();
-        sw_segments_expect(va, g.end);
-        changes_await();
         sw_gather_all(&g);
-        sw_segments_expect(0, 0);
         sw_segment_retry_remainder();
         sw_adopt_unlock();
         pthread_setcancelstate(cancel_state, NULL);
@@ -152,8 +99,7 @@ void sw_adopt_put(struct sw_segment *segment)
 
 bool sw_adopt_may_overlap(uint64_t va, uint64_t len_bytes)
 {
-    return sw_segments_are_near(va, len_bytes) && !is_mover &&
-           sw_segments_may_overlap(va, len_bytes);
+    return sw_segments_may_overlap(va, len_bytes) && !is_mover;
 }
 
 bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes)

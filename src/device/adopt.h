@@ -88,10 +88,6 @@ bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes);
 void sw_adopt_discard(uint64_t va, uint64_t len_bytes, bool locked_too);
 /* Advises the private mapping that comes back one day, and what is private in the range. */
 void sw_adopt_advise(uint64_t va, uint64_t len_bytes, int advice);
-/* Around a call that changes mappings of the range: meanwhile no page there moves, as it would come
- * back as it was before the call. Whole pages. What _begin returns is for _end. */
-unsigned int sw_adopt_change_begin(uint64_t va, uint64_t len_bytes);
-void sw_adopt_change_end(unsigned int begun);
 /* From now on mappings are looked at for MADV_DONTDUMP before they are adopted. */
 void sw_adopt_dump_advised(void);
 

@@ -167,7 +167,6 @@ static void fork_child(void)
     parts_forget();
     sw_keep_forget();
     sw_adopt_monitor_forget();
-    sw_adopt_changes_forget();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
         if (!s->arena && sw_segment_fd_valid(s))
             close(s->fd);

@@ -8,9 +8,6 @@
 void sw_adopt_lock(void);
 void sw_adopt_unlock(void);
 
-/* In a forked child, where nobody else changes mappings. */
-void sw_adopt_changes_forget(void);
-
 /* Installs the fork handlers. */
 void sw_adopt_fork_install(void);
 

@@ -72,16 +72,9 @@ static struct {
     _Atomic uint64_t end;
 } bounds = {UINT64_MAX, 0};
 
-/* What is about to be looked at for adoption; start >= end: nothing. Under the table lock. */
-static struct {
-    uint64_t start;
-    uint64_t end;
-} expected;
-
 static void bounds_update(void)
 {
-    const bool expects = expected.start < expected.end;
-    uint64_t start = expects ? expected.start : UINT64_MAX, end = expects ? expected.end : 0;
+    uint64_t start = UINT64_MAX, end = 0;
     for (struct sw_segment *s = table.first; s; s = s->next) {
         if (s->kind != SW_SEGMENT_ADOPTED)
             continue;
@@ -98,30 +91,15 @@ void sw_segments_bounds(uint64_t *start, uint64_t *end)
     *end = atomic_load(&bounds.end);
 }
 
-void sw_segments_expect(uint64_t va, uint64_t end)
-{
-    sw_segments_lock();
-    expected.start = va;
-    expected.end = end;
-    bounds_update();
-    sw_segments_unlock();
-}
-
-bool sw_segments_are_near(uint64_t va, uint64_t len_bytes)
+bool sw_segments_may_overlap(uint64_t va, uint64_t len_bytes)
 {
     if (__builtin_expect(va >= atomic_load_explicit(&bounds.end, memory_order_acquire), 1))
         return false;
     const uint64_t start = atomic_load_explicit(&bounds.start, memory_order_relaxed);
-    return start < va || start - va < len_bytes;
-}
-
-bool sw_segments_may_overlap(uint64_t va, uint64_t len_bytes)
-{
-    if (!sw_segments_are_near(va, len_bytes))
+    if (start >= va && start - va >= len_bytes)
         return false;
+    bool found = false;
     sw_segments_lock();
-    bool found =
-        expected.start < expected.end && expected.start < va + len_bytes && va < expected.end;
     for (struct sw_segment *s = table.first; s && !found; s = s->next)
         found = s->kind == SW_SEGMENT_ADOPTED &&
                 (s->va > va ? s->va - va < len_bytes : va - s->va < s->len_bytes);

@@ -70,11 +70,7 @@ bool sw_segment_fd_valid(const struct sw_segment *segment);
 
 /* From the lowest to the highest adopted address; start > end: there is none. */
 void sw_segments_bounds(uint64_t *start, uint64_t *end);
-/* Until it is called with an empty range, [va, end) counts as adopted for the next function. */
-void sw_segments_expect(uint64_t va, uint64_t end);
-/* Whether [va, va + len) lies between them. Two loads, and no lock. */
-bool sw_segments_are_near(uint64_t va, uint64_t len_bytes);
-/* Whether an adopted segment may lie in [va, va + len). Says yes from before its first
+/* Lock-free: whether an adopted segment may lie in [va, va + len). Says yes from before its first
  * page moves. */
 bool sw_segments_may_overlap(uint64_t va, uint64_t len_bytes);
 

@@ -2,8 +2,7 @@
 /*
  * Hooks of the calls that change memory in a way that depends on what kind it is. What a program
  * allocated as private memory may be adopted (device/adopt.h), and must still behave as private
- * memory does. mprotect, mlock, munmap, mmap and mincore do the same to either kind; but where
- * pages are moving just then, the mapping that comes back would be the one of before the call.
+ * memory does. mprotect, mlock, munmap, mmap and mincore do the same to either kind.
  *
  * Allocators call these, at any time, with their locks held: nothing here allocates. Before this
  * library is set up the system call is made as it is.
@@ -151,57 +150,6 @@ SW_HOOK void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)
     void *real = atomic_load_explicit(&sw_real_table[SW_REAL_mremap], memory_order_relaxed);
     return real ? ((__typeof__(&mremap))real)(addr, old_len, new_len, flags, to)
                 : (void *)syscall(SYS_mremap, addr, old_len, new_len, flags, to);
-}
-
-SW_HOOK int mprotect(void *addr, size_t len, int prot)
-{
-    uint64_t va, bytes;
-    const bool valid = whole_pages(addr, len, &va, &bytes);
-    const unsigned int begun = valid ? sw_adopt_change_begin(va, bytes) : 0;
-    void *real = atomic_load_explicit(&sw_real_table[SW_REAL_mprotect], memory_order_relaxed);
-    const int rc = real ? ((__typeof__(&mprotect))real)(addr, len, prot)
-                        : (int)syscall(SYS_mprotect, addr, len, prot);
-    if (valid)
-        sw_adopt_change_end(begun);
-    return rc;
-}
-
-SW_HOOK int munmap(void *addr, size_t len)
-{
-    uint64_t va, bytes;
-    const bool valid = whole_pages(addr, len, &va, &bytes);
-    const unsigned int begun = valid ? sw_adopt_change_begin(va, bytes) : 0;
-    void *real = atomic_load_explicit(&sw_real_table[SW_REAL_munmap], memory_order_relaxed);
-    const int rc =
-        real ? ((__typeof__(&munmap))real)(addr, len) : (int)syscall(SYS_munmap, addr, len);
-    if (valid)
-        sw_adopt_change_end(begun);
-    return rc;
-}
-
-/* What is mapped where the kernel likes takes the place of nothing. */
-static void *map(enum sw_real which, void *addr, size_t len, int prot, int flags, int fd,
-                 off_t offset)
-{
-    uint64_t va, bytes;
-    const bool replaces = flags & MAP_FIXED && whole_pages(addr, len, &va, &bytes);
-    const unsigned int begun = replaces ? sw_adopt_change_begin(va, bytes) : 0;
-    void *real = atomic_load_explicit(&sw_real_table[which], memory_order_relaxed);
-    void *at = real ? ((__typeof__(&mmap))real)(addr, len, prot, flags, fd, offset)
-                    : (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
-    if (replaces)
-        sw_adopt_change_end(begun);
-    return at;
-}
-
-SW_HOOK void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-    return map(SW_REAL_mmap, addr, len, prot, flags, fd, offset);
-}
-
-SW_HOOK void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
-{
-    return map(SW_REAL_mmap64, addr, len, prot, flags, fd, offset);
 }
 
 #ifdef SYS_process_madvise

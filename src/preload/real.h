@@ -52,8 +52,7 @@ char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
     X(readdir_r) X(readdir64_r) X(rewinddir) X(seekdir) X(telldir) X(dirfd)                        \
     X(chdir) X(fchdir) X(getcwd) X(__getcwd_chk) X(get_current_dir_name)                           \
     X(scandir) X(scandir64) X(scandirat) X(scandirat64) X(glob) X(glob64) X(dlopen)                \
-    X(ftw) X(ftw64) X(nftw) X(nftw64) X(write) X(madvise) X(mremap)                                \
-    X(mprotect) X(munmap) X(mmap) X(mmap64)                                                        \
+    X(ftw) X(ftw64) X(nftw) X(nftw64) X(write) X(madvise) X(mremap)       \
     X(close) X(dup2) X(dup3)                                                                       \
     X(sigaction) X(signal) X(sysv_signal) X(sigset) X(sigignore) X(siginterrupt) X(sigprocmask)    \
     X(pthread_sigmask) X(sigblock) X(sigsetmask) X(sighold) X(sigrelse) X(pthread_create)          \

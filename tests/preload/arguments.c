@@ -139,10 +139,6 @@ static const struct row preload_rows[] = {
     {"dup3", 'D', "ffz"},
     {"madvise", 'I', "bnz"},
     {"mremap", 'P', "bnnz0"},
-    {"mprotect", 'x', ""}, /* long ranges reach libraries, where they lie differs */
-    {"munmap", 'x', ""},
-    {"mmap", 'P', "bnzzz0"},
-    {"mmap64", 'P', "bnzzz0"},
     {"process_madvise", 'L', "fVhz0"},
     {"sigaction", 'I', "zbB"},
     {"__sigaction", 'I', "zbB"},
