@@ -31,16 +31,43 @@ static int cancel_disable(void)
     return state;
 }
 
-void sw_adopt_lock(void)
+static atomic_uint moves; /* odd while pages may be moving */
+
+static void lock_still(void)
 {
     pthread_mutex_lock(&move_lock);
     is_mover = true;
 }
 
-void sw_adopt_unlock(void)
+static void unlock_still(void)
 {
     is_mover = false;
     pthread_mutex_unlock(&move_lock);
+}
+
+void sw_adopt_lock(void)
+{
+    lock_still();
+    atomic_fetch_add(&moves, 1);
+}
+
+void sw_adopt_unlock(void)
+{
+    atomic_fetch_add(&moves, 1);
+    unlock_still();
+}
+
+unsigned int sw_adopt_moves(void)
+{
+    unsigned int now = atomic_load(&moves);
+    if (now % 2 == 0 || is_mover)
+        return now;
+    int cancel_state = cancel_disable();
+    lock_still();
+    now = atomic_load(&moves);
+    unlock_still();
+    pthread_setcancelstate(cancel_state, NULL);
+    return now;
 }
 
 /* What may allocate, done before the move lock is taken. */
@@ -115,9 +142,9 @@ bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes)
 void sw_adopt_discard(uint64_t va, uint64_t len_bytes, bool locked_too)
 {
     int cancel_state = cancel_disable();
-    sw_adopt_lock();
+    lock_still();
     sw_segments_discard(va, va + len_bytes, locked_too);
-    sw_adopt_unlock();
+    unlock_still();
     pthread_setcancelstate(cancel_state, NULL);
 }
 

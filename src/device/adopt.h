@@ -86,6 +86,8 @@ bool sw_adopt_withdraw(uint64_t va, uint64_t len_bytes);
 /* Puts empty private memory in its place, up to the first locked part, unless locked_too. When this
  * returns, a store to the range stays. */
 void sw_adopt_discard(uint64_t va, uint64_t len_bytes, bool locked_too);
+/* Changes with each time that pages may have moved; waits while they do. */
+unsigned int sw_adopt_moves(void);
 /* Advises the private mapping that comes back one day, and what is private in the range. */
 void sw_adopt_advise(uint64_t va, uint64_t len_bytes, int advice);
 /* From now on mappings are looked at for MADV_DONTDUMP before they are adopted. */

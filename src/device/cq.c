@@ -246,7 +246,7 @@ int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
     for (uint32_t i = 0; i < count && !waiting; i++)
         waiting = sw_qp_has_work(cq->qps[i]);
     sw_lock_release(&cq->poll_lock);
-    if (waiting)
+    if (waiting || atomic_load_explicit(&sw_nic.unminded, memory_order_relaxed))
         sw_nic.link->kick();
     return 0;
 }

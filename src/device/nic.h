@@ -112,6 +112,7 @@ struct sw_nic {
     uint32_t qp_created;     /* ever */
     struct sw_qp_set qp_set; /* which of `qps` are there, ... */
     struct sw_qp_set awake;  /* ... and may have work: sw_qp_rest() */
+    atomic_bool unminded;    /* nobody looks whether peers live: nothing was awaited of them */
     atomic_bool overran;     /* a CQ has overflowed */
     uint64_t *cq_used;       /* bitmap [SW_MAX_CQ] */
     struct sw_cq *moderated; /* list of the CQs with moderation */

@@ -22,6 +22,7 @@
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "device/srq_impl.h"
 #include "device/xrc_impl.h"
 #include "link/engine_cpus.h"
 #include "link/spin.h"
@@ -264,6 +265,24 @@ static bool nothing_to_do(void)
     }
     pthread_mutex_unlock(&sw_nic.lock);
     return !work;
+}
+
+static bool awaits(const struct sw_qp *qp)
+{
+    const struct sw_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
+    return qp->xrcd || atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) ||
+           sw_rq_depth(rq);
+}
+
+bool sw_engine_is_awaited(void)
+{
+    bool found = false;
+    pthread_mutex_lock(&sw_nic.lock);
+    for (uint32_t i = sw_qp_set_next(&sw_nic.qp_set, 0); i < SW_MAX_QP && !found;
+         i = sw_qp_set_next(&sw_nic.qp_set, i + 1))
+        found = awaits(sw_nic.qps[i]);
+    pthread_mutex_unlock(&sw_nic.lock);
+    return found;
 }
 
 /* How long to sleep; UINT64_MAX: until rung. */

@@ -86,6 +86,8 @@ void sw_engine_kick(void);
 bool sw_engine_goes_on(void);
 /* Whether the calling thread is the engine. */
 bool sw_engine_is_self(void);
+/* Whether the program may be waiting for a peer: requests are not done, or receives are posted. */
+bool sw_engine_is_awaited(void);
 /* Makes sure the engine is not asleep without a timeout: it will look within a millisecond. No
  * syscall when it is about. */
 void sw_engine_nudge(void);

@@ -27,6 +27,8 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
+#define DISCARD_TRIES 100
+
 static int real_madvise(void *addr, size_t len, int advice)
 {
     void *real = atomic_load_explicit(&sw_real_table[SW_REAL_madvise], memory_order_relaxed);
@@ -111,6 +113,24 @@ static int advise_adopted(void *addr, size_t len, int advice, uint64_t va, uint6
     return real_madvise(addr, len, advice);
 }
 
+/*
+ * What is adopted is discarded first, so that the monitor has nothing to hear of
+ * (device/adopt_monitor.h). If any page was moved while the kernel was at it, all of it is done
+ * once more: what was just being adopted the kernel did not find, and where pages came back while
+ * it waited for the monitor, it left out the rest.
+ */
+static int discard(void *addr, size_t len, int advice, uint64_t va, uint64_t bytes)
+{
+    for (int tries = 0;; tries++) {
+        if (sw_adopt_may_overlap(va, bytes))
+            sw_adopt_discard(va, bytes, advice == MADV_DONTNEED_LOCKED);
+        const unsigned int before = sw_adopt_moves();
+        const int rc = real_madvise(addr, len, advice);
+        if (tries == DISCARD_TRIES || before == sw_adopt_moves())
+            return rc;
+    }
+}
+
 SW_HOOK int madvise(void *addr, size_t len, int advice)
 {
     uint64_t va, bytes;
@@ -120,15 +140,8 @@ SW_HOOK int madvise(void *addr, size_t len, int advice)
     const bool valid = whole_pages(addr, len, &va, &bytes);
     if (!discards && valid && sw_adopt_may_overlap(va, bytes))
         return advise_adopted(addr, len, advice, va, bytes);
-    /* Already here, so that the monitor has nothing to hear of (device/adopt_monitor.h). */
-    if (discards && valid && sw_adopt_may_overlap(va, bytes))
-        sw_adopt_discard(va, bytes, advice == MADV_DONTNEED_LOCKED);
-    int rc = real_madvise(addr, len, advice);
-    /* Looked at afterwards, so that pages that were being adopted meanwhile are found. */
-    if (!discards || !valid || !sw_adopt_may_overlap(va, bytes))
-        return rc;
-    sw_adopt_discard(va, bytes, advice == MADV_DONTNEED_LOCKED);
-    return real_madvise(addr, len, advice); /* for its result */
+    return discards && valid ? discard(addr, len, advice, va, bytes)
+                             : real_madvise(addr, len, advice);
 }
 
 SW_HOOK void *mremap(void *addr, size_t old_len, size_t new_len, int flags, ...)

@@ -96,7 +96,8 @@ class Rows(unittest.TestCase):
         for experiment in every:
             for name in experiment.contenders:
                 experiment.samples[name] = [dict.fromkeys(('median_s', 'rate', 'cpu_rate', 'bandwidth',
-                                                           'jain', 'p99_s'), 1.0)]
+                                                           'jain', 'p99_s', 'mean_s',
+                                                           'requests_per_s', 'bytes_per_s'), 1.0)]
         rows = measures.Bench.rows(every)
         self.assertEqual({row.experiment.key for row in rows},
                          {experiment.key for experiment in every})

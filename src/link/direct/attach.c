@@ -616,9 +616,23 @@ static void note_end(struct sw_peer *peer)
             atomic_store(&inbox->stopped, true);
 }
 
+/* Whether to look after peers from time to time: not where the program waits for none of them, so a
+ * passive target sleeps on. */
+static bool minds_peers(uint64_t now_ns)
+{
+    static uint64_t asked_ns; /* the engine's alone */
+    const bool minded = !atomic_load_explicit(&sw_nic.unminded, memory_order_relaxed);
+    if (minded && now_ns - asked_ns < LIFE_LOOK_NS)
+        return true;
+    asked_ns = now_ns;
+    return sw_engine_is_awaited();
+}
+
 uint64_t sw_attach_step(uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
+    const bool minds = minds_peers(now_ns);
+    bool has_peers = false;
     atomic_store(&sw_direct.work, false);
     pthread_mutex_lock(&sw_direct.lock);
     for (struct sw_peer *peer = sw_direct.peers; peer; peer = peer->next) {
@@ -632,11 +646,13 @@ uint64_t sw_attach_step(uint64_t now_ns)
             note_end(peer);
         } else if (state == SW_PEER_READY && !peer->self) {
             ask_segments(peer);
-            const uint64_t look_ns =
-                atomic_load(&peer->segments_wanted) ? SW_NS_PER_MS : LIFE_LOOK_NS;
-            next_ns = now_ns + look_ns < next_ns ? now_ns + look_ns : next_ns;
+            has_peers = true;
+            if (atomic_load(&peer->segments_wanted))
+                next_ns = now_ns + SW_NS_PER_MS < next_ns ? now_ns + SW_NS_PER_MS : next_ns;
         }
     }
     pthread_mutex_unlock(&sw_direct.lock);
-    return next_ns;
+    atomic_store_explicit(&sw_nic.unminded, has_peers && !minds, memory_order_relaxed);
+    const uint64_t look_ns = has_peers && minds ? now_ns + LIFE_LOOK_NS : UINT64_MAX;
+    return look_ns < next_ns ? look_ns : next_ns;
 }
