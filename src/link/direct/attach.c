@@ -620,18 +620,20 @@ static void note_end(struct sw_peer *peer)
  * passive target sleeps on. */
 static bool minds_peers(uint64_t now_ns)
 {
-    static uint64_t asked_ns; /* the engine's alone */
-    const bool minded = !atomic_load_explicit(&sw_nic.unminded, memory_order_relaxed);
-    if (minded && now_ns - asked_ns < LIFE_LOOK_NS)
-        return true;
-    asked_ns = now_ns;
-    return sw_engine_is_awaited();
+    static bool awaits; /* the engine's alone, as of asked_ns */
+    static uint64_t asked_ns;
+    if (!awaits || now_ns - asked_ns >= LIFE_LOOK_NS) {
+        asked_ns = now_ns;
+        awaits = sw_engine_is_awaited();
+    }
+    return awaits;
 }
 
 uint64_t sw_attach_step(uint64_t now_ns)
 {
+    static bool had_peers; /* in the step before this one */
     uint64_t next_ns = UINT64_MAX;
-    const bool minds = minds_peers(now_ns);
+    const bool minds = had_peers && minds_peers(now_ns);
     bool has_peers = false;
     atomic_store(&sw_direct.work, false);
     pthread_mutex_lock(&sw_direct.lock);
@@ -653,6 +655,10 @@ uint64_t sw_attach_step(uint64_t now_ns)
     }
     pthread_mutex_unlock(&sw_direct.lock);
     atomic_store_explicit(&sw_nic.unminded, has_peers && !minds, memory_order_relaxed);
-    const uint64_t look_ns = has_peers && minds ? now_ns + LIFE_LOOK_NS : UINT64_MAX;
+    const bool is_first = has_peers && !had_peers;
+    had_peers = has_peers;
+    if (is_first)
+        return now_ns; /* whether to mind it is asked in the next step */
+    const uint64_t look_ns = minds && has_peers ? now_ns + LIFE_LOOK_NS : UINT64_MAX;
     return look_ns < next_ns ? look_ns : next_ns;
 }
