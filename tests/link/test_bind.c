@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -79,9 +80,11 @@ static int play(void **state)
 static int stop_playing(void **state)
 {
     struct played *p = *state;
+    pthread_mutex_lock(&sw_direct.lock); /* the engine looks whether it lives */
     atomic_store(&p->peer->state, SW_PEER_IDLE); /* stays, without users, for the engine */
     p->peer->pub = NULL;
     p->peer->inbox = NULL;
+    pthread_mutex_unlock(&sw_direct.lock);
     rig_drop(&p->rig);
     sw_peer_put(p->peer);
     rig_close(&p->rig);
