@@ -80,7 +80,7 @@ static int play(void **state)
 static int stop_playing(void **state)
 {
     struct played *p = *state;
-    pthread_mutex_lock(&sw_direct.lock); /* the engine looks whether it lives */
+    pthread_mutex_lock(&sw_direct.lock);         /* the engine looks whether it lives */
     atomic_store(&p->peer->state, SW_PEER_IDLE); /* stays, without users, for the engine */
     p->peer->pub = NULL;
     p->peer->inbox = NULL;
