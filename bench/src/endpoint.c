@@ -128,6 +128,13 @@ bool bench_receive(int socket, void *data, size_t len_bytes)
     return true;
 }
 
+bool bench_has_closed(int socket)
+{
+    char end;
+
+    return recv(socket, &end, 1, MSG_DONTWAIT) == 0;
+}
+
 static struct ibv_context *open_device(const char *wanted)
 {
     int count;

@@ -57,6 +57,8 @@ int bench_connect(const char *address, uint16_t port);
 void bench_send(int socket, const void *data, size_t len_bytes);
 /* False when the other side has closed. */
 bool bench_receive(int socket, void *data, size_t len_bytes);
+/* Whether the other side has closed; does not wait. */
+bool bench_has_closed(int socket);
 
 /* Opens `device` (NULL: the first one whose name starts with "sw_", else the first), registers the
  * memory for everything, creates the lanes and joins them to the other side's. Both sides call it

@@ -133,8 +133,7 @@ static uint32_t get(uint32_t slots[RPC_DEPTH_MAX])
                                  {.fd = self.control, .events = POLLIN}};
         if (self.options.sleeps && poll(ready, 2, 5000) > 0 && ready[1].revents)
             return 0;
-        char end;
-        if (bench_now_ns() > end_ns || recv(self.control, &end, 1, MSG_DONTWAIT) == 0)
+        if (bench_now_ns() > end_ns || bench_has_closed(self.control))
             return 0;
     }
     return found;

@@ -135,15 +135,9 @@ static int poll_once(struct ibv_wc wc[BATCH])
     if (got < 0)
         bench_die("ibv_poll_cq failed");
     for (int i = 0; i < got; i++)
-        if (wc[i].status != IBV_WC_SUCCESS && !(wc[i].status == IBV_WC_WR_FLUSH_ERR))
+        if (wc[i].status != IBV_WC_SUCCESS && wc[i].status != IBV_WC_WR_FLUSH_ERR)
             bench_die("a request failed: %s", ibv_wc_status_str(wc[i].status));
     return got;
-}
-
-static bool other_has_gone(void)
-{
-    char end;
-    return recv(self.control, &end, 1, MSG_DONTWAIT) == 0;
 }
 
 /* Completions, or none if the other side has gone. */
@@ -157,9 +151,9 @@ static int next_completions(struct ibv_wc wc[BATCH])
                 return 0;
             got = poll_once(wc);
         }
-        if (got)
-            return got;
-        if (looks % LOOKS == 0 && other_has_gone())
+        if (got) /* flushed: the other side's queue pair has ended */
+            return wc[got - 1].status == IBV_WC_SUCCESS ? got : 0;
+        if (looks % LOOKS == 0 && bench_has_closed(self.control))
             return 0;
     }
 }

@@ -278,8 +278,7 @@ bool sw_engine_is_awaited(void)
 {
     bool found = false;
     pthread_mutex_lock(&sw_nic.lock);
-    for (uint32_t i = sw_qp_set_next(&sw_nic.qp_set, 0); i < SW_MAX_QP && !found;
-         i = sw_qp_set_next(&sw_nic.qp_set, i + 1))
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP && !found; i = sw_nic_next_qp(i))
         found = awaits(sw_nic.qps[i]);
     pthread_mutex_unlock(&sw_nic.lock);
     return found;

@@ -158,24 +158,23 @@ static bool queue(struct wire *wire, const struct letter *letter)
     return true;
 }
 
-/* A stranger is told what would have been a packet to him, and nothing else. */
-static int transmit_packet(struct wire *wire, const struct letter *letter)
-{
-    struct letter packet = *letter;
-    if (letter->kind != LETTER_MAD && letter->kind != LETTER_PACKET)
-        return 0;
-    packet.kind = LETTER_PACKET;
-    ssize_t done = send(wire->fd, &packet, sizeof(packet), MSG_DONTWAIT | MSG_NOSIGNAL);
-    return done == (ssize_t)sizeof(packet) ? 0 : done < 0 ? errno : EMSGSIZE;
-}
-
 /* 0, or the errno. */
-static int transmit(struct wire *wire, const struct letter *letter)
+static int transmit_as_is(struct wire *wire, const struct letter *letter)
 {
-    if (wire->is_strange)
-        return transmit_packet(wire, letter);
     ssize_t done = send(wire->fd, letter, sizeof(*letter), MSG_DONTWAIT | MSG_NOSIGNAL);
     return done == (ssize_t)sizeof(*letter) ? 0 : done < 0 ? errno : EMSGSIZE;
+}
+
+/* A stranger is told what would have been a packet to him, and nothing else. 0, or the errno. */
+static int transmit(struct wire *wire, const struct letter *letter)
+{
+    if (!wire->is_strange)
+        return transmit_as_is(wire, letter);
+    if (letter->kind != LETTER_MAD && letter->kind != LETTER_PACKET)
+        return 0;
+    struct letter packet = *letter;
+    packet.kind = LETTER_PACKET;
+    return transmit_as_is(wire, &packet);
 }
 
 static int put(struct wire *wire, const struct letter *letter)

@@ -292,13 +292,9 @@ static void there_exits(struct side *side)
     exit(0);
 }
 
-/* A child of it lives on. */
-static void there_forks(struct side *side)
+/* Called by both, parent and child. */
+static void child_lives_on(struct side *side, long child)
 {
-    struct vu_ep ep;
-    connect_waiting(side, &ep, true);
-    vu_sleep_ms(500);
-    const pid_t child = fork();
     VU_TRUE(child >= 0);
     if (child == 0) {
         vu_sleep_ms(KNOWN_MS + 2000);
@@ -308,6 +304,15 @@ static void there_forks(struct side *side)
     pause();
 }
 
+/* A child of it lives on. */
+static void there_forks(struct side *side)
+{
+    struct vu_ep ep;
+    connect_waiting(side, &ep, true);
+    vu_sleep_ms(500);
+    child_lives_on(side, fork());
+}
+
 /* A child by the bare system call keeps all its sockets open, so that nobody sees one close. The
  * same as a process whose memory takes the kernel long to take down. */
 static void there_clones(struct side *side)
@@ -315,14 +320,7 @@ static void there_clones(struct side *side)
     struct vu_ep ep;
     connect_waiting(side, &ep, true);
     vu_sleep_ms(500);
-    const long child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
-    VU_TRUE(child >= 0);
-    if (child == 0) {
-        vu_sleep_ms(KNOWN_MS + 2000);
-        _exit(0);
-    }
-    tell(side->control);
-    pause();
+    child_lives_on(side, syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0));
 }
 
 /* ---- packets that get lost ---- */
