@@ -593,6 +593,9 @@ static void free_unused(void)
     while (dead_peers) {
         struct sw_peer *peer = dead_peers;
         dead_peers = peer->next;
+        /* Closing it is not enough: a child that has just been forked may have it, too. */
+        if (peer->socket >= 0)
+            sw_engine_unwatch(peer->socket);
         sw_peer_free(peer);
     }
 }

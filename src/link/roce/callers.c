@@ -111,6 +111,7 @@ void sw_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad 
 
 static void turn_away(struct caller *caller)
 {
+    epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, caller->fd, NULL);
     close(caller->fd);
     caller->fd = -1;
     sw_counter_add(sw_roce_device_at(&caller->own), SW_LIVENESS_REFUSALS);

@@ -89,8 +89,11 @@ struct sw_lifeline *sw_lifeline_make(const struct in6_addr *source, const struct
 
 static void close_line(struct sw_lifeline *line)
 {
-    if (line->fd >= 0 && sw_tcp_cookie(line->fd) == line->cookie)
+    if (line->fd >= 0 && sw_tcp_cookie(line->fd) == line->cookie) {
+        /* Closing it is not enough: a child that has just been forked may have it, too. */
+        epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, line->fd, NULL);
         close(line->fd);
+    }
     line->fd = -1;
     line->in_bytes = 0;
     line->is_connecting = line->owes_pong = false;
@@ -603,9 +606,9 @@ void sw_lifeline_start(void)
 void sw_lifeline_fork_child(void)
 {
     sw_lifelines.lock = (struct sw_lock){0};
+    sw_callers_fork_child(); /* first, as it leaves the epoll to the parent */
     while (sw_lifelines.lines)
         free_line(sw_lifelines.lines);
-    sw_callers_fork_child();
     sw_lifelines.mad_count = sw_lifelines.departure_count = 0;
     sw_lifelines.is_watched = sw_lifelines.owes = false;
     atomic_store(&sw_lifelines.work, false);

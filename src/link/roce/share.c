@@ -389,7 +389,9 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
             i++;
             continue;
         }
-        close(ear->fd); /* leaves the epoll set by that */
+        /* Closing it is not enough: a child that has just been forked may have it, too. */
+        epoll_ctl(port->epoll, EPOLL_CTL_DEL, ear->fd, NULL);
+        close(ear->fd);
         *ear = port->ears[--port->ear_count];
     }
 }
