@@ -23,71 +23,20 @@
 #include "link/link.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/ports.h"
+#include "rdmacm/wire.h"
 #include "wire/bytes.h"
 
-#define LETTER_MAGIC 0x6d63207773000001ull
 #define BACKLOG 1024
-#define WAITING_MAX 16384u /* letters that wait for room, of one connection */
 #define DOORS_MAX 64u
 #define UNPROVEN_MAX 512u /* connections of those who have not shown that they may look into us */
-#define ASKED 256u        /* requests that a door remembers */
 #define LETTERS 32u       /* read at once */
 #define ROUNDS 8u
 #define SEEK_NS (100 * SW_NS_PER_MS) /* between looks for a process to trust */
 #define TRUSTEES_TRIED 4u
 
-enum letter_kind {
-    LETTER_HELLO,  /* nothing but whose connection it is */
-    LETTER_MAD,    /* from that process */
-    LETTER_PACKET, /* from another host, or who may be as strange */
-    LETTER_TRUST,  /* brings a descriptor; nothing follows */
-};
-
-struct letter { /* addresses as the receiver sees them */
-    uint64_t magic;
-    uint32_t kind, slot, ifindex;
-    uint16_t pkey;
-    uint8_t traffic_class, hop_limit;
-    uint8_t local_gid[16], remote_gid[16];
-    uint8_t mad[SW_MAD_BYTES];
-};
-
-struct waiting {
-    struct waiting *next;
-    struct letter letter;
-};
-
-struct wire { /* a connection */
-    struct wire *next;
-    int fd;
-    bool is_counted;       /* as one of those who have proven nothing */
-    bool is_judged;        /* whether both may look into the other: until then letters wait */
-    bool is_strange;       /* they may not: packets alone pass, as between two hosts */
-    struct sw_proof proof; /* until it is judged */
-    int listener;  /* of a service, by which it came; -1: by none, or by one that is closed */
-    uint32_t slot; /* 0: not told yet */
-    pid_t pid;
-    bool is_dead;         /* to be closed by sw_local_step() */
-    bool is_door;         /* to a service of theirs */
-    bool is_guest;        /* to one of ours, or for trust */
-    int entrusted;        /* by them; -1: nothing */
-    bool is_peer;         /* MADs for the process take it, or would */
-    bool entrusts;        /* takes what we entrust, as soon as it is proven */
-    uint32_t wanted_slot; /* whose it should be, for that */
-    uint64_t service_id;
-    struct in6_addr address;
-    uint32_t asked_count;
-    struct asked {
-        uint32_t local_comm_id;
-        uint8_t peer_gid[16];
-    } asked[ASKED];
-    uint32_t waiting_count;
-    struct waiting *first, **last;
-};
-
 static const struct sw_local_user *user;
-static struct wire *wires;
-static struct wire *peers[SW_SLOT_MAX + 1]; /* the connection that MADs for a process take */
+static struct sw_wire *wires;
+static struct sw_wire *peers[SW_SLOT_MAX + 1]; /* the connection that MADs for a process take */
 static uint32_t door_count, unproven_count;
 static int own = -1;
 static struct served {
@@ -95,10 +44,9 @@ static struct served {
     int fd;
 } * served;
 static int entrusted = -1;                       /* by us ... */
-static struct wire *trustee;                     /* ... to whom; NULL: to nobody yet */
+static struct sw_wire *trustee;                  /* ... to whom; NULL: to nobody yet */
 static uint64_t sought_ns;                       /* when one was looked for */
 static uint64_t strangers[SW_SLOT_MAX / 64 + 1]; /* processes that may not be entrusted anything */
-static atomic_bool has_ended;
 static uint64_t missed[SW_SLOT_MAX / 64 + 1]; /* processes that were to be sent something, and are
                                                  not there */
 
@@ -107,9 +55,9 @@ static void name_of(uint32_t slot, char out[SW_NAME_BYTES])
     snprintf(out, SW_NAME_BYTES, "sidewire.%u.cm", slot);
 }
 
-static struct wire *add_wire(int fd)
+static struct sw_wire *add_wire(int fd)
 {
-    struct wire *wire = aligned_alloc(64, (sizeof(*wire) + 63) & ~63ull);
+    struct sw_wire *wire = aligned_alloc(64, (sizeof(*wire) + 63) & ~63ull);
     if (wire)
         memset(wire, 0, sizeof(*wire));
     int rc = wire ? sw_proof_begin(&wire->proof, fd) : -ENOMEM;
@@ -131,91 +79,15 @@ static struct wire *add_wire(int fd)
     return wire;
 }
 
-static void want_step(void)
+static void say_hello(struct sw_wire *wire)
 {
-    if (!atomic_exchange(&has_ended, true))
-        sw_engine_kick();
-}
-
-static void end(struct wire *wire)
-{
-    wire->is_dead = true;
-    want_step();
-}
-
-static bool queue(struct wire *wire, const struct letter *letter)
-{
-    struct waiting *entry = wire->waiting_count < WAITING_MAX ? malloc(sizeof(*entry)) : NULL;
-    if (!entry)
-        return false;
-    if (!wire->first && wire->is_judged)
-        sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, true);
-    entry->next = NULL;
-    entry->letter = *letter;
-    *wire->last = entry;
-    wire->last = &entry->next;
-    wire->waiting_count++;
-    return true;
-}
-
-/* 0, or the errno. */
-static int transmit_as_is(struct wire *wire, const struct letter *letter)
-{
-    ssize_t done = send(wire->fd, letter, sizeof(*letter), MSG_DONTWAIT | MSG_NOSIGNAL);
-    return done == (ssize_t)sizeof(*letter) ? 0 : done < 0 ? errno : EMSGSIZE;
-}
-
-/* A stranger is told what would have been a packet to him, and nothing else. 0, or the errno. */
-static int transmit(struct wire *wire, const struct letter *letter)
-{
-    if (!wire->is_strange)
-        return transmit_as_is(wire, letter);
-    if (letter->kind != LETTER_MAD && letter->kind != LETTER_PACKET)
-        return 0;
-    struct letter packet = *letter;
-    packet.kind = LETTER_PACKET;
-    return transmit_as_is(wire, &packet);
-}
-
-static int put(struct wire *wire, const struct letter *letter)
-{
-    int error = wire->first || !wire->is_judged ? EAGAIN : transmit(wire, letter);
-    if (error == EAGAIN || error == ENOBUFS)
-        return queue(wire, letter) ? 0 : -EAGAIN;
-    if (error)
-        end(wire);
-    return error ? -ECONNRESET : 0;
-}
-
-static void put_waiting(struct wire *wire)
-{
-    while (wire->first) {
-        struct waiting *entry = wire->first;
-        int error = transmit(wire, &entry->letter);
-        if (error == EAGAIN || error == ENOBUFS)
-            return;
-        if (error) {
-            end(wire);
-            return;
-        }
-        wire->first = entry->next;
-        wire->waiting_count--;
-        free(entry);
-        if (!wire->first) {
-            wire->last = &wire->first;
-            sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, false);
-        }
-    }
-}
-
-static void say_hello(struct wire *wire)
-{
-    struct letter hello = {.magic = LETTER_MAGIC, .kind = LETTER_HELLO, .slot = sw_nic.slot};
-    put(wire, &hello);
+    struct sw_letter hello = {
+        .magic = SW_LETTER_MAGIC, .kind = SW_LETTER_HELLO, .slot = sw_nic.slot};
+    sw_wire_put(wire, &hello);
 }
 
 /* -EAGAIN: it does not accept as fast as others connect. */
-static int open_wire(const char *name, struct wire **out)
+static int open_wire(const char *name, struct sw_wire **out)
 {
     int fd = sw_name_connect(name);
     if (fd < 0)
@@ -224,7 +96,7 @@ static int open_wire(const char *name, struct wire **out)
     return *out ? 0 : -ECONNREFUSED;
 }
 
-static int connect_to(const char *name, struct wire **out)
+static int connect_to(const char *name, struct sw_wire **out)
 {
     int rc = open_wire(name, out);
     if (!rc)
@@ -232,7 +104,7 @@ static int connect_to(const char *name, struct wire **out)
     return rc;
 }
 
-static void make_peer(struct wire *wire)
+static void make_peer(struct sw_wire *wire)
 {
     peers[wire->slot] = wire;
     wire->is_peer = true;
@@ -241,7 +113,7 @@ static void make_peer(struct wire *wire)
 static int connect_to_slot(uint32_t slot)
 {
     char name[SW_NAME_BYTES];
-    struct wire *wire = NULL;
+    struct sw_wire *wire = NULL;
     name_of(slot, name);
     int rc = connect_to(name, &wire);
     if (wire) {
@@ -251,44 +123,46 @@ static int connect_to_slot(uint32_t slot)
     return rc;
 }
 
-static struct letter write_letter(const struct sw_cm_path *path, enum letter_kind kind,
-                                  const uint8_t mad[SW_MAD_BYTES])
+/* The one that MADs for a process take; NULL: none yet. An answer goes back where the request came
+ * from, which has been proven: it is there even if this process ends at once. */
+static struct sw_wire *find_wire(uint32_t slot)
 {
-    struct letter letter = {
-        .magic = LETTER_MAGIC,
-        .kind = kind,
-        .slot = sw_nic.slot,
-        .ifindex = path->ifindex,
-        .pkey = path->pkey,
-        .traffic_class = path->traffic_class,
-        .hop_limit = path->hop_limit,
-    };
-    memcpy(letter.local_gid, path->local_gid, 16);
-    memcpy(letter.remote_gid, path->remote_gid, 16);
-    memcpy(letter.mad, mad, SW_MAD_BYTES);
-    return letter;
+    struct sw_wire *peer = peers[slot] && !peers[slot]->is_dead ? peers[slot] : NULL;
+    if (peer && peer->is_judged)
+        return peer;
+    for (struct sw_wire *wire = wires; wire; wire = wire->next)
+        if (wire->slot == slot && wire->is_judged && !wire->is_strange && !wire->is_dead &&
+            !wire->entrusts && wire->entrusted < 0) {
+            if (!peer)
+                make_peer(wire);
+            return wire;
+        }
+    return peer;
 }
 
 int sw_local_send(uint32_t slot, const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
     if (slot < 1 || slot > SW_SLOT_MAX)
         return -ECONNREFUSED;
-    int rc = peers[slot] && !peers[slot]->is_dead ? 0 : connect_to_slot(slot);
-    if (rc == -ECONNREFUSED) { /* its requests may be read after its end has been told */
-        missed[slot / 64] |= 1ull << slot % 64;
-        want_step();
-    }
-    if (rc)
+    const struct sw_letter letter = sw_letter_write(path, SW_LETTER_MAD, mad);
+    struct sw_wire *wire = find_wire(slot);
+    int rc = wire ? sw_wire_put(wire, &letter) : -ECONNRESET;
+    if (rc != -ECONNRESET)
         return rc;
-    struct letter letter = write_letter(path, LETTER_MAD, mad);
-    return put(peers[slot], &letter);
+    rc = connect_to_slot(slot); /* perhaps again: a service may just have closed its door */
+    if (rc == -ECONNREFUSED) {  /* its requests may be read after its end has been told */
+        missed[slot / 64] |= 1ull << slot % 64;
+        sw_wire_want_step();
+    }
+    return rc ? rc : sw_wire_put(peers[slot], &letter);
 }
 
 /* ---- trust ---- */
 
 static bool send_trust(int wire_fd, int fd)
 {
-    struct letter letter = {.magic = LETTER_MAGIC, .kind = LETTER_TRUST, .slot = sw_nic.slot};
+    struct sw_letter letter = {
+        .magic = SW_LETTER_MAGIC, .kind = SW_LETTER_TRUST, .slot = sw_nic.slot};
     struct iovec iov = {&letter, sizeof(letter)};
     union {
         struct cmsghdr head;
@@ -305,7 +179,7 @@ static bool send_trust(int wire_fd, int fd)
 static void trust(uint32_t slot)
 {
     char name[SW_NAME_BYTES];
-    struct wire *wire = NULL;
+    struct sw_wire *wire = NULL;
     name_of(slot, name);
     if (entrusted < 0 || trustee || slot == sw_nic.slot || slot > SW_SLOT_MAX ||
         strangers[slot / 64] >> slot % 64 & 1 || open_wire(name, &wire))
@@ -348,9 +222,9 @@ void sw_local_entrust(int fd)
 
 /* ---- services ---- */
 
-static struct wire *find_door(uint64_t service_id, const struct in6_addr *address)
+static struct sw_wire *find_door(uint64_t service_id, const struct in6_addr *address)
 {
-    for (struct wire *wire = wires; wire; wire = wire->next)
+    for (struct sw_wire *wire = wires; wire; wire = wire->next)
         if (wire->is_door && !wire->is_dead && wire->service_id == service_id &&
             IN6_ARE_ADDR_EQUAL(&wire->address, address))
             return wire;
@@ -359,15 +233,15 @@ static struct wire *find_door(uint64_t service_id, const struct in6_addr *addres
 
 static void close_a_door(void)
 {
-    struct wire *oldest = NULL;
-    for (struct wire *wire = wires; wire; wire = wire->next)
+    struct sw_wire *oldest = NULL;
+    for (struct sw_wire *wire = wires; wire; wire = wire->next)
         if (wire->is_door && !wire->is_dead)
             oldest = wire;
     if (oldest)
-        end(oldest);
+        sw_wire_end(oldest);
 }
 
-static int open_door(uint64_t service_id, const struct in6_addr *address, struct wire **out)
+static int open_door(uint64_t service_id, const struct in6_addr *address, struct sw_wire **out)
 {
     int rc = -ECONNREFUSED;
     for (enum sw_cm_port_key key = SW_CM_PORT_EXACT; key <= SW_CM_PORT_ANY && rc == -ECONNREFUSED;
@@ -386,29 +260,30 @@ static int open_door(uint64_t service_id, const struct in6_addr *address, struct
     return 0;
 }
 
-static void note_asked(struct wire *wire, const struct asked *asked)
+static void note_asked(struct sw_wire *wire, const struct sw_asked *asked)
 {
-    wire->asked[wire->asked_count++ % ASKED] = *asked;
+    wire->asked[wire->asked_count++ % SW_WIRE_ASKED] = *asked;
 }
 
-static int ask(uint64_t service_id, const struct in6_addr *address, const struct letter *letter)
+static int ask(uint64_t service_id, const struct in6_addr *address, const struct sw_letter *letter)
 {
-    struct wire *door = find_door(service_id, address);
+    struct sw_wire *door = find_door(service_id, address);
     int rc = door ? 0 : open_door(service_id, address, &door);
     if (rc)
         return rc;
-    if (letter->kind == LETTER_MAD && !door->is_strange) {
-        struct asked asked = {.local_comm_id = sw_be32_load(letter->mad + SW_MAD_HEADER_BYTES)};
+    if (letter->kind == SW_LETTER_MAD && !door->is_strange) {
+        struct sw_asked asked = {.local_comm_id = sw_be32_load(letter->mad + SW_MAD_HEADER_BYTES)};
         memcpy(asked.peer_gid, letter->local_gid, 16);
         note_asked(door, &asked);
     }
-    return put(door, letter);
+    return sw_wire_put(door, letter);
 }
 
 int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const struct sw_cm_path *path,
                  bool is_packet, const uint8_t mad[SW_MAD_BYTES])
 {
-    struct letter letter = write_letter(path, is_packet ? LETTER_PACKET : LETTER_MAD, mad);
+    struct sw_letter letter =
+        sw_letter_write(path, is_packet ? SW_LETTER_PACKET : SW_LETTER_MAD, mad);
     int rc = ask(service_id, address, &letter);
     return rc == -ECONNRESET ? ask(service_id, address, &letter) : rc; /* it has just closed */
 }
@@ -423,7 +298,7 @@ void sw_local_serve(int listener)
     sw_engine_watch_fd(listener, SW_WATCH_CM_LISTENER);
 }
 
-static void count_unproven(struct wire *wire, bool counts)
+static void count_unproven(struct sw_wire *wire, bool counts)
 {
     unproven_count += counts - wire->is_counted;
     wire->is_counted = counts;
@@ -432,16 +307,16 @@ static void count_unproven(struct wire *wire, bool counts)
 /* They must not use up our descriptors: the oldest goes. */
 static void bound_unproven(void)
 {
-    struct wire *oldest = NULL;
+    struct sw_wire *oldest = NULL;
     if (unproven_count <= UNPROVEN_MAX)
         return;
-    for (struct wire *wire = wires; wire; wire = wire->next)
+    for (struct sw_wire *wire = wires; wire; wire = wire->next)
         if (wire->is_counted)
             oldest = wire;
     if (!oldest)
         return;
     count_unproven(oldest, false);
-    end(oldest);
+    sw_wire_end(oldest);
 }
 
 static void accept_from(int listener)
@@ -450,7 +325,7 @@ static void accept_from(int listener)
         int fd = sw_fd_own(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd < 0)
             break;
-        struct wire *wire = add_wire(fd);
+        struct sw_wire *wire = add_wire(fd);
         if (wire) {
             count_unproven(wire, true);
             bound_unproven();
@@ -477,12 +352,12 @@ void sw_local_unserve(int listener)
     accept_from(listener);
     sw_engine_unwatch(listener);
     close(listener);
-    for (struct wire *wire = wires; wire; wire = wire->next)
+    for (struct sw_wire *wire = wires; wire; wire = wire->next)
         if (wire->listener == listener) {
             shutdown(wire->fd, SHUT_RD);
             wire->listener = -1;
             if (!wire->is_judged)
-                end(wire); /* it has sent nothing yet */
+                sw_wire_end(wire); /* it has sent nothing yet */
         }
 }
 
@@ -500,12 +375,12 @@ static void accept_wires(uint64_t what)
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
 
-static struct sw_cm_path path_of(const struct letter *letter)
+static struct sw_cm_path path_of(const struct sw_letter *letter)
 {
     struct sw_cm_path path = {
         .ifindex = letter->ifindex,
         .pkey = letter->pkey,
-        .slot = (uint16_t)(letter->kind == LETTER_MAD ? letter->slot : 0),
+        .slot = (uint16_t)(letter->kind == SW_LETTER_MAD ? letter->slot : 0),
         .traffic_class = letter->traffic_class,
         .hop_limit = letter->hop_limit,
     };
@@ -514,10 +389,10 @@ static struct sw_cm_path path_of(const struct letter *letter)
     return path;
 }
 
-static void take(struct wire *wire, const struct letter *letter, size_t len)
+static void take(struct sw_wire *wire, const struct sw_letter *letter, size_t len)
 {
-    if (len != sizeof(*letter) || letter->magic != LETTER_MAGIC || letter->slot < 1 ||
-        letter->slot > SW_SLOT_MAX || letter->kind > LETTER_TRUST)
+    if (len != sizeof(*letter) || letter->magic != SW_LETTER_MAGIC || letter->slot < 1 ||
+        letter->slot > SW_SLOT_MAX || letter->kind > SW_LETTER_TRUST)
         return;
     strangers[letter->slot / 64] &= ~(1ull << letter->slot % 64);
     if (!wire->slot) {
@@ -527,7 +402,7 @@ static void take(struct wire *wire, const struct letter *letter, size_t len)
         if (!trustee && !wire->is_dead)
             trust(wire->slot);
     }
-    if (letter->kind == LETTER_HELLO || letter->kind == LETTER_TRUST)
+    if (letter->kind == SW_LETTER_HELLO || letter->kind == SW_LETTER_TRUST)
         return;
     const struct sw_cm_path path = path_of(letter);
     user->receive(&path, letter->mad);
@@ -535,11 +410,12 @@ static void take(struct wire *wire, const struct letter *letter, size_t len)
 
 /* From somebody whom nothing is believed that a packet could not say: it may hand on a request of
  * another host, all else is of this one. */
-static void take_strange(const struct letter *letter, size_t len)
+static void take_strange(const struct sw_letter *letter, size_t len)
 {
     union ibv_gid source;
     uint64_t service_id;
-    if (len != sizeof(*letter) || letter->magic != LETTER_MAGIC || letter->kind != LETTER_PACKET)
+    if (len != sizeof(*letter) || letter->magic != SW_LETTER_MAGIC ||
+        letter->kind != SW_LETTER_PACKET)
         return;
     memcpy(source.raw, letter->remote_gid, sizeof(source.raw));
     if (!sw_cm_asks(letter->mad, SW_MAD_BYTES, &service_id) && !sw_netdev_is_local_gid(&source))
@@ -549,9 +425,9 @@ static void take_strange(const struct letter *letter, size_t len)
 }
 
 /* The first letter of a connection may bring a descriptor. */
-static bool hear_first(struct wire *wire)
+static bool hear_first(struct sw_wire *wire)
 {
-    struct letter letter;
+    struct sw_letter letter;
     struct iovec iov = {&letter, sizeof(letter)};
     union {
         struct cmsghdr head;
@@ -565,14 +441,14 @@ static bool hear_first(struct wire *wire)
     if (got < 0)
         return errno == ECONNRESET || errno == EINTR;
     if (got == 0) {
-        end(wire);
+        sw_wire_end(wire);
         return false;
     }
     int fd = -1;
     const struct cmsghdr *at = CMSG_FIRSTHDR(&message);
     if (at && at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS)
         memcpy(&fd, CMSG_DATA(at), sizeof(fd));
-    if (got == (ssize_t)sizeof(letter) && letter.kind == LETTER_TRUST && wire->entrusted < 0) {
+    if (got == (ssize_t)sizeof(letter) && letter.kind == SW_LETTER_TRUST && wire->entrusted < 0) {
         wire->entrusted = sw_fd_own(fd);
         wire->is_guest = true;
     } else if (fd >= 0) {
@@ -583,9 +459,9 @@ static bool hear_first(struct wire *wire)
 }
 
 /* Returns whether there may be more. */
-static bool hear(struct wire *wire)
+static bool hear(struct sw_wire *wire)
 {
-    static struct letter letters[LETTERS];
+    static struct sw_letter letters[LETTERS];
     struct iovec iov[LETTERS];
     struct mmsghdr messages[LETTERS];
     for (uint32_t i = 0; i < LETTERS; i++) {
@@ -597,7 +473,7 @@ static bool hear(struct wire *wire)
         return errno == ECONNRESET || errno == EINTR; /* told once, then what still waits */
     for (int i = 0; i < count; i++) {
         if (messages[i].msg_len == 0) { /* its end */
-            end(wire);
+            sw_wire_end(wire);
             return false;
         }
         if (wire->is_strange)
@@ -609,7 +485,7 @@ static bool hear(struct wire *wire)
 }
 
 /* Whether letters may pass. */
-static bool prove(struct wire *wire)
+static bool prove(struct sw_wire *wire)
 {
     if (wire->is_judged || wire->is_dead)
         return wire->is_judged;
@@ -628,7 +504,7 @@ static bool prove(struct wire *wire)
     if (rc < 0 && wire->entrusts)
         strangers[wire->wanted_slot / 64] |= 1ull << wire->wanted_slot % 64;
     if (!wire->is_judged || (wire->entrusts && !send_trust(wire->fd, entrusted)))
-        end(wire);
+        sw_wire_end(wire);
     else if (wire->first)
         sw_engine_watch_room(wire->fd, wire, SW_WATCH_CM, true);
     return wire->is_judged;
@@ -636,7 +512,7 @@ static bool prove(struct wire *wire)
 
 static void serve_wire(uint64_t what)
 {
-    struct wire *wire = (struct wire *)(uintptr_t)what;
+    struct sw_wire *wire = (struct sw_wire *)(uintptr_t)what;
     pthread_mutex_lock(&sw_rdmacm_lock);
     if (!prove(wire)) {
         pthread_mutex_unlock(&sw_rdmacm_lock);
@@ -646,24 +522,24 @@ static void serve_wire(uint64_t what)
         if (!(wire->slot || wire->is_strange ? hear(wire) : hear_first(wire)))
             break;
     if (!wire->is_dead)
-        put_waiting(wire);
+        sw_wire_put_waiting(wire);
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
 
 bool sw_local_has_ended(void)
 {
-    return atomic_load_explicit(&has_ended, memory_order_relaxed);
+    return sw_wire_has_ended();
 }
 
 /* Whether the process that a connection was with lives; then there is one to it again. */
-static bool lives(const struct wire *old)
+static bool lives(const struct sw_wire *old)
 {
     const uint32_t slot = old->slot;
     if (!slot)
         return false;
     if (peers[slot] && !peers[slot]->is_dead)
         return peers[slot]->pid == old->pid;
-    for (struct wire *wire = wires; wire; wire = wire->next)
+    for (struct sw_wire *wire = wires; wire; wire = wire->next)
         if (wire->slot == slot && !wire->is_dead && !wire->is_door && !wire->is_guest) {
             make_peer(wire);
             return wire->pid == old->pid;
@@ -672,13 +548,13 @@ static bool lives(const struct wire *old)
     return rc ? rc != -ECONNREFUSED : peers[slot]->pid == old->pid;
 }
 
-static void bury(struct wire *wire)
+static void bury(struct sw_wire *wire)
 {
-    const uint32_t asked = wire->asked_count < ASKED ? wire->asked_count : ASKED;
+    const uint32_t asked = wire->asked_count < SW_WIRE_ASKED ? wire->asked_count : SW_WIRE_ASKED;
     if (wire->slot && peers[wire->slot] == wire)
         peers[wire->slot] = NULL;
     const bool is_gone = (wire->is_peer || asked) && !lives(wire);
-    struct wire *peer = peers[wire->slot];
+    struct sw_wire *peer = peers[wire->slot];
     for (uint32_t i = 0; i < asked; i++) {
         if (is_gone)
             user->unanswered(wire->asked[i].local_comm_id, wire->asked[i].peer_gid);
@@ -701,10 +577,7 @@ static void bury(struct wire *wire)
     close(wire->fd);
     if (!wire->is_judged)
         sw_proof_end(&wire->proof);
-    for (struct waiting *entry = wire->first, *next; entry; entry = next) {
-        next = entry->next;
-        free(entry);
-    }
+    sw_wire_drop_waiting(wire);
     free(wire);
 }
 
@@ -720,11 +593,11 @@ static void tell_missed(void)
 
 void sw_local_step(void)
 {
-    if (!atomic_exchange(&has_ended, false))
+    if (!sw_wire_take_ended())
         return;
-    struct wire *dead = NULL;
-    for (struct wire **at = &wires; *at;) {
-        struct wire *wire = *at;
+    struct sw_wire *dead = NULL;
+    for (struct sw_wire **at = &wires; *at;) {
+        struct sw_wire *wire = *at;
         if (!wire->is_dead) {
             at = &wire->next;
             continue;
@@ -734,7 +607,7 @@ void sw_local_step(void)
         dead = wire;
     }
     while (dead) {
-        struct wire *wire = dead;
+        struct sw_wire *wire = dead;
         dead = wire->next;
         bury(wire);
     }
@@ -770,7 +643,7 @@ int sw_local_open(void)
 void sw_local_fork_child(void)
 {
     /* The parent's: its sockets are closed here, or it would seem to live on. */
-    for (struct wire *wire = wires; wire; wire = wire->next) {
+    for (struct sw_wire *wire = wires; wire; wire = wire->next) {
         close(wire->fd);
         if (!wire->is_judged)
             sw_proof_end(&wire->proof);
@@ -787,5 +660,5 @@ void sw_local_fork_child(void)
     door_count = unproven_count = 0;
     memset(peers, 0, sizeof(peers));
     memset(missed, 0, sizeof(missed));
-    atomic_store(&has_ended, false);
+    sw_wire_take_ended();
 }

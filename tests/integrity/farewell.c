@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A peer's last words: farewell [--connections N] [--bytes N]
+ * A peer's last words: farewell [--connections N] [--bytes N] [--refusals N]
  * A client sends a message and waits, by polling or asleep, for its completion and for events of
  * its connection; the server disconnects as soon as it has received it. What the server has
  * received the client must be told before it is told of the end: a NIC acknowledges before its
  * program can disconnect.
+ * Then servers refuse a request, say why, and are gone at once: with a NIC both have been said.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -25,6 +26,8 @@
 
 static int connections = 200;
 static size_t message_bytes = 32768;
+static int refusals = 20;
+static const char reason[] = "no room for you here";
 
 /* One end of a connection. */
 struct end {
@@ -35,13 +38,19 @@ struct end {
     uint8_t *bytes;
 };
 
-static void expect_event(struct rdma_event_channel *events, enum rdma_cm_event_type type,
-                         struct rdma_cm_id **id)
+static struct rdma_cm_event *next_event(struct rdma_event_channel *events)
 {
     struct rdma_cm_event *event;
     struct pollfd readable = {.fd = events->fd, .events = POLLIN};
     VU_EQ(poll(&readable, 1, PATIENCE_MS), 1);
     VU_EQ(rdma_get_cm_event(events, &event), 0);
+    return event;
+}
+
+static void expect_event(struct rdma_event_channel *events, enum rdma_cm_event_type type,
+                         struct rdma_cm_id **id)
+{
+    struct rdma_cm_event *event = next_event(events);
     VU_EQ(event->event, type);
     if (id)
         *id = event->id;
@@ -111,9 +120,9 @@ static void serve_one(struct rdma_event_channel *requests)
     rdma_destroy_event_channel(events);
 }
 
-static void serve(int ready)
+/* Tells its port. */
+static struct rdma_cm_id *listen_anywhere(struct rdma_event_channel *events, int ready)
 {
-    struct rdma_event_channel *events = rdma_create_event_channel();
     struct rdma_cm_id *listener;
     struct sockaddr_in address = address_of(0);
     VU_TRUE(events);
@@ -122,6 +131,23 @@ static void serve(int ready)
     VU_EQ(rdma_listen(listener, 8), 0);
     uint16_t port = ntohs(rdma_get_src_port(listener));
     VU_EQ(write(ready, &port, sizeof(port)), sizeof(port));
+    return listener;
+}
+
+static void refuse(int ready)
+{
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    struct rdma_cm_id *id;
+    listen_anywhere(events, ready);
+    expect_event(events, RDMA_CM_EVENT_CONNECT_REQUEST, &id);
+    VU_EQ(rdma_reject(id, reason, sizeof(reason)), 0);
+    _exit(0);
+}
+
+static void serve(int ready)
+{
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listen_anywhere(events, ready);
     for (int i = 0; i < connections; i++)
         serve_one(events);
     VU_EQ(rdma_destroy_id(listener), 0);
@@ -165,18 +191,23 @@ static bool watch_asleep(struct end *end, struct rdma_event_channel *events)
     return is_told(end);
 }
 
+static void ask(struct end *end, struct rdma_event_channel *events, uint16_t port)
+{
+    struct sockaddr_in address = address_of(port);
+    VU_EQ(rdma_create_id(events, &end->id, NULL, RDMA_PS_TCP), 0);
+    VU_EQ(rdma_resolve_addr(end->id, NULL, (struct sockaddr *)&address, RESOLVE_MS), 0);
+    expect_event(events, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+    VU_EQ(rdma_resolve_route(end->id, RESOLVE_MS), 0);
+    expect_event(events, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
+    set_up(end);
+    struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
+    VU_EQ(rdma_connect(end->id, &param), 0);
+}
+
 static bool call_one(struct rdma_event_channel *events, uint16_t port, bool sleeps)
 {
     struct end end = {0};
-    struct sockaddr_in address = address_of(port);
-    VU_EQ(rdma_create_id(events, &end.id, NULL, RDMA_PS_TCP), 0);
-    VU_EQ(rdma_resolve_addr(end.id, NULL, (struct sockaddr *)&address, RESOLVE_MS), 0);
-    expect_event(events, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
-    VU_EQ(rdma_resolve_route(end.id, RESOLVE_MS), 0);
-    expect_event(events, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL);
-    set_up(&end);
-    struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
-    VU_EQ(rdma_connect(end.id, &param), 0);
+    ask(&end, events, port);
     expect_event(events, RDMA_CM_EVENT_ESTABLISHED, NULL);
     VU_EQ(ibv_req_notify_cq(end.cq, 0), 0);
     struct ibv_sge sge = {(uintptr_t)end.bytes, (uint32_t)message_bytes, end.mr->lkey};
@@ -206,6 +237,52 @@ static void call(uint16_t port)
     rdma_destroy_event_channel(events);
 }
 
+/* Starts a process that does `what`; returns the port it listens on. */
+static uint16_t start(void (*what)(int ready), pid_t *pid)
+{
+    int ready[2];
+    uint16_t port;
+    VU_EQ(pipe(ready), 0);
+    *pid = fork();
+    if (*pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        what(ready[1]);
+        exit(0);
+    }
+    VU_TRUE(*pid > 0);
+    close(ready[1]);
+    VU_EQ(read(ready[0], &port, sizeof(port)), sizeof(port));
+    close(ready[0]);
+    return port;
+}
+
+static void expect_success(pid_t pid)
+{
+    int status = 0;
+    VU_EQ(waitpid(pid, &status, 0), pid);
+    VU_EQ(status, 0);
+}
+
+/* Each by a process of its own, which has spoken to us never before. */
+static void be_refused(void)
+{
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    VU_TRUE(events);
+    for (int i = 0; i < refusals; i++) {
+        struct end end = {0};
+        pid_t server;
+        ask(&end, events, start(refuse, &server));
+        struct rdma_cm_event *event = next_event(events);
+        VU_EQ(event->event, RDMA_CM_EVENT_REJECTED);
+        VU_TRUE(event->param.conn.private_data_len >= sizeof(reason));
+        VU_EQ(memcmp(event->param.conn.private_data, reason, sizeof(reason)), 0);
+        VU_EQ(rdma_ack_cm_event(event), 0);
+        tear_down(&end);
+        expect_success(server);
+    }
+    rdma_destroy_event_channel(events);
+}
+
 static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -213,26 +290,17 @@ static void read_arguments(int argc, char **argv)
             connections = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--bytes"))
             message_bytes = strtoul(argv[i + 1], NULL, 10);
+        else if (!strcmp(argv[i], "--refusals"))
+            refusals = atoi(argv[i + 1]);
     }
 }
 
 int main(int argc, char **argv)
 {
-    int ready[2], status = 0;
-    uint16_t port;
+    pid_t server;
     read_arguments(argc, argv);
-    VU_EQ(pipe(ready), 0);
-    pid_t server = fork();
-    if (server == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        serve(ready[1]);
-        return 0;
-    }
-    VU_TRUE(server > 0);
-    close(ready[1]);
-    VU_EQ(read(ready[0], &port, sizeof(port)), sizeof(port));
-    call(port);
-    VU_EQ(waitpid(server, &status, 0), server);
-    VU_EQ(status, 0);
+    call(start(serve, &server));
+    expect_success(server);
+    be_refused();
     return 0;
 }
