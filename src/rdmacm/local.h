@@ -3,8 +3,9 @@
  * MADs between the processes of a network namespace, of one user. Each process listens at the
  * abstract socket "@sidewire.<slot>.cm", and at one for each service it listens to (ports.h). Two
  * processes that have to do with each other keep one connection, by whose end either sees that the
- * other is gone; who asks for a service has a second one to the service's socket, a *door*, which
- * closes when nobody listens there any more. A third kind only stays open: by its end a process
+ * other is gone; who asks for a service has one to the service's socket, a *door*, which closes
+ * when nobody listens there any more. Answers take the door, which is proven, where there is no
+ * other connection yet. A third kind only stays open: by its end a process
  * that was entrusted with something sees that it is to act. Connected sockets hold some hundred
  * MADs, and more wait in memory.
  *
