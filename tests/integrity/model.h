@@ -133,7 +133,7 @@ struct model_conn {
 };
 
 /* Where processes meet. Over packets some things are what they are on a wire
- * (docs/architecture.md, RoCE): each place that asks for it says which. */
+ * (docs/roce.md): each place that asks for it says which. */
 enum model_link { LINK_HOST, LINK_PACKETS };
 
 struct model {
