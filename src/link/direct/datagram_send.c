@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache_ahead.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "device/ah.h"
@@ -22,6 +23,9 @@
 
 /* Bytes sent in one call; the rest goes on in later ones. */
 #define RUN_BUDGET_BYTES (1u << 20)
+
+/* Units of the next record that are asked for at most. */
+#define AHEAD_UNITS 4u
 
 /* How long sends wait for a process that is there to let us attach (it may get no processor);
  * later ones are dropped until it has. And how long nothing is tried again where none is there. */
@@ -184,6 +188,8 @@ static void publish(struct channel *channel, uint32_t skipped, uint32_t needed)
                           memory_order_release); /* pairs with the receiver's acquire */
     channel->produced = next;
     atomic_store_explicit(&header_of(channel)->datagrams_produced, next, memory_order_relaxed);
+    for (uint32_t i = 1; i <= needed && i <= AHEAD_UNITS; i++)
+        sw_cache_own_soon(sw_inbox_datagram(base, next + i));
 }
 
 static bool has_room(struct channel *channel, uint32_t needed)

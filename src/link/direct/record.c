@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Writing records to the peer: the request ring. */
+#include "base/cache_ahead.h"
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
+
+/* How far behind a record the next but one begins that is asked for: the reader looks at the next
+ * one itself all the time. */
+#define AHEAD 2u
 
 struct sw_record *sw_record_reserve(struct sw_direct_qp *d, uint32_t slots, bool fatal)
 {
@@ -23,6 +28,8 @@ void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_
     atomic_store_explicit(&record->seq, d->request_at + 1,
                           memory_order_release); /* pairs with the responder's acquire */
     d->request_at += slots;
+    for (uint32_t i = 0; i < slots; i++)
+        sw_cache_own_soon(&d->tx->requests[(d->request_at + AHEAD + i) % SW_REQUEST_SLOTS]);
     if (wakes) {
         d->notify = true;
         d->notify_solicited |= (record->flags & SW_REC_SOLICITED) || record->verdict != SW_ACK;
