@@ -177,21 +177,44 @@ static bool next_recv(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_recv_c
     return true;
 }
 
+/* A piece of a message that lies in several records. */
+static const uint8_t *payload_at(const struct sw_direct_qp *d, uint32_t index)
+{
+    const struct sw_record *slot = &d->rx->requests[(d->serve_at + index) % SW_REQUEST_SLOTS];
+    return index ? ((const struct sw_record_more *)slot)->payload : slot->payload;
+}
+
+/* The message that lies in records, to a receive of one element. False: left to scatter_records(),
+ * which finds out why. */
+static bool copy_records(const struct sw_direct_qp *d, const struct sw_recv_claim *claim,
+                         uint32_t len_bytes, uint32_t first_bytes)
+{
+    uint8_t *to;
+    if (claim->sge_count != 1 || len_bytes > claim->sges[0].length ||
+        !sw_sge_resolve(claim->pd, claim->sges, IBV_ACCESS_LOCAL_WRITE, &to))
+        return false;
+    uint32_t piece = len_bytes < first_bytes ? len_bytes : first_bytes;
+    for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
+        if (index)
+            piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
+        sw_payload_copy(to + at, payload_at(d, index), piece);
+    }
+    return !sw_fault_hit(to);
+}
+
 /* The message that lies in a record and the ones behind it. */
 static enum ibv_wc_status scatter_records(const struct sw_direct_qp *d,
                                           const struct request *request,
                                           const struct sw_recv_claim *claim, uint32_t first_bytes)
 {
     uint32_t len = request->len_bytes, at = len < first_bytes ? len : first_bytes;
+    if (__builtin_expect(copy_records(d, claim, len, first_bytes), 1))
+        return IBV_WC_SUCCESS;
     enum ibv_wc_status status =
-        sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, request->slot->payload, at);
-    for (uint32_t index = d->serve_at + 1; at < len && status == IBV_WC_SUCCESS;
-         at += SW_MORE_BYTES, index++) {
-        const struct sw_record_more *more =
-            (const struct sw_record_more *)&d->rx->requests[index % SW_REQUEST_SLOTS];
-        status = sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, more->payload,
+        sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, payload_at(d, 0), at);
+    for (uint32_t index = 1; at < len && status == IBV_WC_SUCCESS; at += SW_MORE_BYTES, index++)
+        status = sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, payload_at(d, index),
                                  len - at < SW_MORE_BYTES ? len - at : SW_MORE_BYTES);
-    }
     return status;
 }
 
