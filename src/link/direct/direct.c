@@ -151,7 +151,7 @@ static void send_queue(struct sw_qp *qp)
     }
     struct sw_direct_qp *d = qp->link_state;
     if (d)
-        sw_requester_run(qp, d);
+        sw_requester_push(qp, d);
 }
 
 bool sw_direct_drive(struct sw_qp *qp)

@@ -353,6 +353,8 @@ uint64_t sw_bind_reap(uint64_t now_ns);
 
 /* requester.c: all of these inside an access section unless said otherwise */
 void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d); /* opens its own section */
+/* The same for who has just posted: leaves answers to pollers and to the engine. */
+void sw_requester_push(struct sw_qp *qp, struct sw_direct_qp *d);
 
 /* Leaves a section in which requests were started: tells what was moved, and rings the peer where
  * it waits for an event of what was sent. */

@@ -457,3 +457,15 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
         atomic_store_explicit(&qp->tx_pending, false, memory_order_relaxed);
     }
 }
+
+/* While answers are due, pollers and the engine look at them anyway. To look with each post as well
+ * would take the target's line from it for each message. */
+void sw_requester_push(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    const bool is_watched =
+        sw_lane_busy(d)->answers_due && atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
+    if (!is_watched)
+        sw_requester_run(qp, d);
+    else if (sw_qp_may_send(qp) && run_queue(qp, d) == SW_STEP_FAILED)
+        fail(qp, d, true);
+}
