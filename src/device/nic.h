@@ -33,8 +33,10 @@ struct sw_qp_ops {
     /* The QP has entered RTS or SQD, or attributes of it have changed there. May be NULL. */
     void (*changed)(struct sw_qp *qp);
     /* Executes what may skip the queue (sw_sq_may_skip()) at the front of a list, at most `most`;
-     * returns how many. In RTS, the send queue empty. May be NULL. */
-    uint32_t (*execute_now)(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t most);
+     * returns how many. *sent: so many of them, the last, wait for an answer. In RTS, where nothing
+     * in the send queue waits to be started. May be NULL. */
+    uint32_t (*execute_now)(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t most,
+                            uint32_t *sent);
     /* Starts what was appended to the send queue, a bounded step. */
     void (*send)(struct sw_qp *qp);
     /* Drives sends and receives of a QP a bounded step. */

@@ -373,15 +373,16 @@ static void start_sends(struct sw_qp *qp)
 }
 
 /* Posts the front of a list by executing it before its bookkeeping: what the target waits for is on
- * its way while the requests are queued and completed. Returns the rest. */
+ * its way while the requests are queued, and completed if no answer is awaited. Returns the rest.
+ */
 static struct ibv_send_wr *post_now(struct sw_qp *qp, struct ibv_send_wr *wr)
 {
     struct sw_sq *sq = &qp->sq;
-    if (sq->head != sq->tail || sq->is_paced || qp->state != IBV_QPS_RTS || !qp->link->execute_now)
+    if (sq->next != sq->tail || sq->is_paced || qp->state != IBV_QPS_RTS || !qp->link->execute_now)
         return wr;
-    uint32_t done = qp->link->execute_now(qp, wr, sw_sq_room(sq));
-    for (; done; done--, wr = wr->next)
-        sw_sq_append_done(sq, wr);
+    uint32_t sent = 0, executed = qp->link->execute_now(qp, wr, sw_sq_room(sq), &sent);
+    for (; executed; executed--, wr = wr->next)
+        sw_sq_append_executed(sq, wr, executed <= sent ? SW_WQE_SENT : SW_WQE_DONE);
     return wr;
 }
 

@@ -242,10 +242,10 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
     return 0;
 }
 
-void sw_sq_append_done(struct sw_sq *sq, const struct ibv_send_wr *wr)
+void sw_sq_append_executed(struct sw_sq *sq, const struct ibv_send_wr *wr, enum sw_wqe_state state)
 {
     struct sw_wqe *wqe = begin(sq, wr->wr_id, wr->opcode, wr->send_flags);
-    wqe->state = SW_WQE_DONE;
+    wqe->state = (uint8_t)state;
     wqe->len_bytes = wqe->done_bytes = wr->sg_list->length;
     sq->next = ++sq->tail;
 }

@@ -166,9 +166,9 @@ void sw_sq_reset(struct sw_sq *sq);
 /* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size),
  * -EOPNOTSUPP. */
 int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr);
-/* Appends a request that was executed: sw_sq_may_skip(), there is room, and all before it is done.
- */
-void sw_sq_append_done(struct sw_sq *sq, const struct ibv_send_wr *wr);
+/* Appends a request that was executed, or sent to the target: sw_sq_may_skip(), there is room, and
+ * nothing before it waits. */
+void sw_sq_append_executed(struct sw_sq *sq, const struct ibv_send_wr *wr, enum sw_wqe_state state);
 /* The same for a FLUSH. -ENOMEM, -EINVAL (type, level, length). */
 int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr);
 /* What a FLUSH in the queue asks for. */

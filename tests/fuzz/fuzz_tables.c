@@ -234,11 +234,13 @@ static void post(struct feed *feed)
         wr.wr.rdma.rkey = key;
     }
     struct sw_sq *sq = &harness.qp->sq;
-    /* The shortcut of sw_qp_post_send(): what it wrote is not written again, so it is not queued.
-     */
-    if (flags & 0x80 && sq->head == sq->tail && sw_ahead_run(harness.qp, harness.d, &wr, 1))
-        return;
-    sw_sq_append(sq, &wr);
+    /* The shortcut of sw_qp_post_send(). */
+    uint32_t sent = 0;
+    if (flags & 0x80 && sq->next == sq->tail && sw_sq_room(sq) &&
+        sw_ahead_run(harness.qp, harness.d, &wr, 1, &sent))
+        sw_sq_append_executed(sq, &wr, sent ? SW_WQE_SENT : SW_WQE_DONE);
+    else
+        sw_sq_append(sq, &wr);
 }
 
 static void step(struct feed *feed)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sem.h: shared receive queues. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,12 +342,87 @@ static void resize_b(int sock, int param)
     close_srq(&s);
 }
 
+/* SENDs to a shared queue among WRITEs and READs, many on their way, more than there are receives:
+ * completions in order, each message in its turn, and a WRITE seen before the message behind it. */
+#define MIXED 1200u
+#define MIXED_AT 32768u /* where WRITEs go */
+
+static struct vu_send mixed_request(struct srq_rig *s, uint32_t i)
+{
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+                                                 IBV_WR_SEND, IBV_WR_RDMA_WRITE,
+                                                 IBV_WR_SEND, IBV_WR_RDMA_READ};
+    const enum ibv_wr_opcode opcode = opcodes[i % 6];
+    uint32_t *local = (uint32_t *)(s->rig.buf + i % 32 * 64);
+    struct vu_send send = rig_send(&s->rig, opcode, i, i % 32 * 64, i % 5 ? 8 : 60);
+    send.imm = i;
+    if (opcode == IBV_WR_RDMA_READ) { /* of what was written two before, and nobody waits for */
+        send.addr = s->rig.buf + 65536 + i * 4;
+        send.len_bytes = 4;
+    } else {
+        local[0] = i;
+        local[1] = ~i;
+    }
+    if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_READ)
+        send.remote = s->rig.peer.addr + MIXED_AT;
+    if (i % 6 == 4)
+        send.flags |= IBV_SEND_FENCE;
+    return send;
+}
+
+static void mixed_a(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    vu_barrier(sock);
+    uint32_t posted = 0;
+    for (uint32_t i = 0; i < MIXED; i++) {
+        for (; posted < MIXED && posted - i < 32; posted++) {
+            struct vu_send send = mixed_request(&s, posted);
+            VU_EQ(vu_post_send(s.eps[0].qp, &send), 0);
+        }
+        vu_expect(s.rig.ep.scq, i, IBV_WC_SUCCESS);
+        if (i % 6 == 5)
+            VU_EQ(*(uint32_t *)(s.rig.buf + 65536 + i * 4), i - 2);
+    }
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void mixed_b(int sock, int param)
+{
+    (void)param;
+    struct srq_rig s;
+    open_srq(&s, sock, true, 16);
+    vu_barrier(sock);
+    uint32_t posted = 0, messages = MIXED / 6 * 4;
+    for (uint32_t n = 0; n < messages; n++) {
+        static const uint32_t in_six[] = {0, 1, 2, 4};
+        const uint32_t i = n / 4 * 6 + in_six[n % 4];
+        for (; posted < messages && posted - n < 5; posted++)
+            VU_EQ(vu_post_srq(s.srq, posted, s.rig.buf + posted % 8 * 64, 64, s.rig.mr->lkey), 0);
+        const struct ibv_wc wc = vu_expect(s.rig.ep.rcq, n, IBV_WC_SUCCESS);
+        const uint32_t *at = (const uint32_t *)(s.rig.buf + n % 8 * 64);
+        VU_EQ(wc.byte_len, i % 5 ? 8 : 60);
+        VU_EQ(at[0], i);
+        VU_EQ(at[1], ~i);
+        if (i % 6 == 1)
+            VU_EQ(ntohl(wc.imm_data), i);
+        if (i % 6 == 4)
+            VU_TRUE(*(uint32_t *)(s.rig.buf + MIXED_AT) >= i - 1);
+    }
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
 const struct sem_case sem_srqs[] = {
     {"srq__shared_by_qps_short", shared_a, shared_b, 40},
     {"srq__shared_by_qps_long", shared_a, shared_b, 4000},
     {"srq__empty_then_posted", empty_a, empty_b, 0},
     {"srq__limit_fires_once", limit_a, limit_b, 0},
     {"srq__last_wqe_reached", peer_a, last_wqe_b, 0},
+    {"srq__among_writes_and_reads", mixed_a, mixed_b, 0},
     {"srq__full", peer_a, full_b, 0},
     {"srq__receive_too_small", too_small_a, too_small_b, 512},
     {"srq__receive_too_small_long", too_small_a, too_small_b, 200000},

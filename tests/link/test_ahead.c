@@ -40,9 +40,17 @@ static void meet(struct rig *rig)
     assert_int_equal(rig->qp->sq.head, rig->qp->sq.tail);
 }
 
+/* At most so many, all of which are done. */
+static uint32_t run_most(struct rig *rig, const struct ibv_send_wr *wr, uint32_t most)
+{
+    uint32_t sent = 0, executed = sw_ahead_run(rig->qp, rig->d, wr, most, &sent);
+    assert_int_equal(sent, 0);
+    return executed;
+}
+
 static uint32_t run(struct rig *rig, const struct ibv_send_wr *wr)
 {
-    return sw_ahead_run(rig->qp, rig->d, wr, UINT32_MAX);
+    return run_most(rig, wr, UINT32_MAX);
 }
 
 static void sw_ahead_run__writes(void **state)
@@ -55,8 +63,8 @@ static void sw_ahead_run__writes(void **state)
     assert_int_equal(run(rig, list.wrs), LIST);
     for (uint32_t i = 0; i < LIST; i++)
         assert_memory_equal(rig->bytes + 4096 + i * 64, rig->bytes + i * 64, 8);
-    assert_int_equal(sw_ahead_run(rig->qp, rig->d, list.wrs, 2), 2);
-    assert_int_equal(sw_ahead_run(rig->qp, rig->d, list.wrs, 0), 0);
+    assert_int_equal(run_most(rig, list.wrs, 2), 2);
+    assert_int_equal(run_most(rig, list.wrs, 0), 0);
     assert_false(rig->d->accessing);
 }
 
@@ -166,6 +174,45 @@ static void sw_ahead_run__short_receive(void **state)
     assert_int_equal(run(rig, list.wrs), 0);
 }
 
+/* To a shared receive queue: sent, not done, and nothing but another SEND may follow. */
+static void sw_ahead_run__sends_shared(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    uint32_t sent = 0, at = rig->d->request_at;
+    meet(rig);
+    rig->d->remote_rq_entries = 0;
+    make(rig, &list, IBV_WR_SEND);
+    list.wrs[0].opcode = IBV_WR_RDMA_WRITE;
+    list.sges[1].length = 200;
+    list.wrs[3].opcode = IBV_WR_RDMA_WRITE;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, list.wrs, UINT32_MAX, &sent), 3);
+    assert_int_equal(sent, 2);
+    assert_int_equal(rig->d->answers_due, 2);
+    assert_int_equal(rig->bytes[4096 + 3 * 64], 0x83);
+    const struct sw_record *record = &rig->out->requests[at % SW_REQUEST_SLOTS];
+    assert_int_equal(atomic_load(&record->seq), at + 1);
+    assert_int_equal(record->kind, SW_REC_SEND_WHOLE);
+    assert_int_equal(record->flags, SW_REC_FIRST | SW_REC_LAST);
+    assert_int_equal(record->slots, sw_record_slots(200, SW_WHOLE_FIRST));
+
+    sent = 0;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[3], 1, &sent), 0);
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 1);
+    list.sges[2].length = SW_WHOLE_BYTES + 1;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
+    list.sges[2].length = 8;
+    list.wrs[2].send_flags |= IBV_SEND_FENCE;
+    rig->d->reads_due = 1;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
+    rig->d->reads_due = 0;
+    list.sges[2].lkey ^= 1;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
+    assert_int_equal(sent, 1);
+    assert_int_equal(rig->qp->state, IBV_QPS_RTS);
+    rig->d->answers_due = 0;
+}
+
 /* A list longer than the queue: what has no slot is refused, not executed. */
 static void sw_qp_post_send__room(void **state)
 {
@@ -189,10 +236,10 @@ static void sw_qp_post_send__room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        rig_test(sw_ahead_run__writes),  rig_test(sw_ahead_run__reads),
-        rig_test(sw_ahead_run__stops),   rig_test(sw_ahead_run__answers_due),
-        rig_test(sw_ahead_run__sends),   rig_test(sw_ahead_run__short_receive),
-        rig_test(sw_qp_post_send__room),
+        rig_test(sw_ahead_run__writes),       rig_test(sw_ahead_run__reads),
+        rig_test(sw_ahead_run__stops),        rig_test(sw_ahead_run__answers_due),
+        rig_test(sw_ahead_run__sends),        rig_test(sw_ahead_run__short_receive),
+        rig_test(sw_ahead_run__sends_shared), rig_test(sw_qp_post_send__room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests that are executed before they are queued: what the target waits for is on its way while
- * the bookkeeping is done. Only what needs no state of its own: short, complete in one step, and
- * to memory or a receive that is known. Everything else, errors too, is left to the queue. */
+ * the bookkeeping is done. Only what needs no state of its own: short, complete (or sent, to a
+ * shared receive queue) in one step, and to memory or a receive that is known. Everything else,
+ * errors too, is left to the queue. */
 #include "base/fault.h"
 #include "base/payload.h"
 #include "device/execute.h"
@@ -42,46 +43,82 @@ static inline bool write_or_read(struct sw_qp *qp, struct sw_direct_qp *d,
     return !sw_fault_any() || (!sw_fault_lost_at(remote) && !sw_fault_lost_at(local));
 }
 
+static inline uint8_t flags_of(const struct ibv_send_wr *wr)
+{
+    return (uint8_t)((wr->send_flags & IBV_SEND_SOLICITED ? SW_REC_SOLICITED : 0) |
+                     (wr->opcode == IBV_WR_SEND_WITH_IMM ? SW_REC_IMM : 0));
+}
+
 /* Into a record, where a receive waits that has room for it. */
 static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;
-    if (!d->remote_rq_entries || d->recv_used == d->recv_posted || len_bytes > SW_INLINE_BYTES ||
+    if (d->recv_used == d->recv_posted || len_bytes > SW_INLINE_BYTES ||
         len_bytes > atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire))
         return false;
     const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
     if (!gather.inline_bytes)
         return false;
-    const bool has_imm = wr->opcode == IBV_WR_SEND_WITH_IMM;
-    uint8_t flags = (uint8_t)((wr->send_flags & IBV_SEND_SOLICITED ? SW_REC_SOLICITED : 0) |
-                              (has_imm ? SW_REC_IMM : 0));
-    return sw_send_inline(d, &gather, len_bytes, flags, has_imm ? wr->imm_data : 0) == SW_STEP_DONE;
+    const uint8_t flags = flags_of(wr);
+    return sw_send_inline(d, &gather, len_bytes, flags, flags & SW_REC_IMM ? wr->imm_data : 0) ==
+           SW_STEP_DONE;
 }
 
-static inline bool execute(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr)
+/* Into a record, where the target takes a receive of a shared queue for it. */
+static inline bool send_shared(struct sw_qp *qp, struct sw_direct_qp *d,
+                               const struct ibv_send_wr *wr)
+{
+    const uint32_t len_bytes = wr->sg_list->length;
+    if (len_bytes > SW_WHOLE_BYTES || (wr->send_flags & IBV_SEND_FENCE && d->reads_due))
+        return false;
+    const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
+    if (!gather.inline_bytes)
+        return false;
+    const uint8_t flags = flags_of(wr);
+    const struct sw_whole whole = {
+        .flags = flags,
+        .imm = flags & SW_REC_IMM ? wr->imm_data : 0,
+        .srq_num = qp->type == IBV_QPT_XRC_SEND ? wr->qp_type.xrc.remote_srqn : 0};
+    return sw_send_whole(qp, d, &gather, len_bytes, &whole) == SW_STEP_SENT;
+}
+
+/* DONE, SENT, or BLOCKED: it is for the queue. */
+static inline enum sw_step execute(struct sw_qp *qp, struct sw_direct_qp *d,
+                                   const struct ibv_send_wr *wr)
 {
     const bool sends = wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
+    const bool is_shared = sends && !d->remote_rq_entries;
+    if (d->answers_due && !is_shared)
+        return SW_STEP_BLOCKED;
     if (__builtin_expect(qp->type == IBV_QPT_XRC_SEND, 0) &&
-        (sends || !sw_lane_leads_to(d, wr->qp_type.xrc.remote_srqn) ||
+        (!sw_lane_leads_to(d, wr->qp_type.xrc.remote_srqn) ||
          !sw_bind_name_srq(d, wr->qp_type.xrc.remote_srqn)))
-        return false;
-    if (!(sends ? send_short(qp, d, wr) : write_or_read(qp, d, wr)))
-        return false;
+        return SW_STEP_BLOCKED;
+    const bool good = is_shared ? send_shared(qp, d, wr)
+                      : sends   ? send_short(qp, d, wr)
+                                : write_or_read(qp, d, wr);
+    if (!good)
+        return SW_STEP_BLOCKED;
     sw_account_request(qp, d, wr->opcode, wr->sg_list->length);
-    return true;
+    return is_shared ? SW_STEP_SENT : SW_STEP_DONE;
 }
 
 uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr,
-                      uint32_t most)
+                      uint32_t most, uint32_t *sent)
 {
-    uint32_t done = 0;
-    if (!d->tx || d->answers_due || !most || !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
+    uint32_t executed = 0;
+    if (!d->tx || d->busy || (d->answers_due && d->remote_rq_entries) || !most ||
+        !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
         return 0;
-    while (done < most && wr && sw_sq_may_skip(&qp->sq, wr) && execute(qp, d, wr)) {
-        done++;
+    while (executed < most && wr && sw_sq_may_skip(&qp->sq, wr)) {
+        const enum sw_step step = execute(qp, d, wr);
+        if (step == SW_STEP_BLOCKED)
+            break;
+        *sent += step == SW_STEP_SENT;
+        executed++;
         wr = wr->next;
     }
     sw_requester_leave(d);
-    return done;
+    return executed;
 }

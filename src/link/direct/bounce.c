@@ -129,39 +129,58 @@ static enum sw_step send_list(struct sw_qp *qp, struct sw_direct_qp *d, struct s
     return SW_STEP_SENT;
 }
 
-/* A short SEND in one go, with no space to be given back. */
-static enum sw_step send_whole(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                               uint32_t position)
-{
-    uint32_t len = wqe->len_bytes, slots = sw_record_slots(len, SW_WHOLE_FIRST);
-    struct sw_record *record = sw_record_reserve(d, slots, false);
-    if (!record)
-        return SW_STEP_BLOCKED;
-    struct sw_gather gather = sw_gather_of(qp, position);
-    if (!sw_record_fill(d, record, &gather, len, SW_WHOLE_FIRST))
-        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
-    record->kind = SW_REC_SEND_WHOLE;
-    record->verdict = SW_ACK;
-    record->flags = (uint8_t)(SW_REC_FIRST | SW_REC_LAST | flags_of(wqe));
-    record->len_bytes = len;
-    record->imm = wqe->imm;
-    record->rnr_retry = qp->attr.rnr_retry;
-    record->srq_num = wqe->srq_num;
-    sw_record_publish(d, record, slots, true);
-    return SW_STEP_SENT;
-}
-
-static bool is_atomic(const struct sw_wqe *wqe)
-{
-    return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 /* An unreliable request that takes a receive, unless the target finds that its key is not valid any
  * more. Until it is answered, nobody knows which receive the next one takes. */
 static bool may_be_lost(const struct sw_direct_qp *d, const struct sw_wqe *wqe)
 {
     return d->rules[SW_NAK_ACCESS].lost && d->remote_rq_entries &&
            (wqe->opcode == IBV_WR_SEND_WITH_INV || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+}
+
+static void await_verdict(struct sw_direct_qp *d, const struct sw_wqe *wqe)
+{
+    if (may_be_lost(d, wqe)) {
+        d->in_doubt = true;
+        d->recv_posted = d->recv_used; /* has the next one look */
+    }
+}
+
+enum sw_step sw_send_whole(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
+                           uint32_t len_bytes, const struct sw_whole *whole)
+{
+    uint32_t slots = sw_record_slots(len_bytes, SW_WHOLE_FIRST);
+    struct sw_record *record = sw_record_reserve(d, slots, false);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    if (!sw_record_fill(d, record, gather, len_bytes, SW_WHOLE_FIRST))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    record->kind = SW_REC_SEND_WHOLE;
+    record->verdict = SW_ACK;
+    record->flags = SW_REC_FIRST | SW_REC_LAST | whole->flags;
+    record->len_bytes = len_bytes;
+    record->imm = whole->imm;
+    record->rnr_retry = qp->attr.rnr_retry;
+    record->srq_num = whole->srq_num;
+    sw_record_publish(d, record, slots, true);
+    d->answers_due++;
+    d->recv_used++;
+    return SW_STEP_SENT;
+}
+
+static enum sw_step send_whole(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position)
+{
+    const struct sw_gather gather = sw_gather_of(qp, position);
+    const struct sw_whole whole = {flags_of(wqe), wqe->imm, wqe->srq_num};
+    const enum sw_step step = sw_send_whole(qp, d, &gather, wqe->len_bytes, &whole);
+    if (step == SW_STEP_SENT)
+        await_verdict(d, wqe);
+    return step;
+}
+
+static bool is_atomic(const struct sw_wqe *wqe)
+{
+    return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
@@ -176,8 +195,8 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     enum sw_step step;
     if (!write && !wqe->via_ring && wqe->len_bytes <= SW_WHOLE_BYTES)
-        step = send_whole(qp, d, wqe, position);
-    else if (!write && !wqe->via_ring && sw_pull_suits(qp, d, position))
+        return send_whole(qp, d, wqe, position);
+    if (!write && !wqe->via_ring && sw_pull_suits(qp, d, position))
         step = send_list(qp, d, wqe, position);
     else
         do
@@ -186,10 +205,7 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     if (step == SW_STEP_SENT) {
         d->answers_due++;
         d->recv_used += wqe->opcode != IBV_WR_RDMA_WRITE;
-        if (may_be_lost(d, wqe)) {
-            d->in_doubt = true;
-            d->recv_posted = d->recv_used; /* has the next one look */
-        }
+        await_verdict(d, wqe);
     }
     return step;
 }

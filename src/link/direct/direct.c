@@ -137,10 +137,11 @@ int sw_direct_start(void)
     return 0;
 }
 
-static uint32_t execute_now(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t most)
+static uint32_t execute_now(struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t most,
+                            uint32_t *sent)
 {
     struct sw_direct_qp *d = qp->link_state;
-    return d && !qp->rules->is_datagram ? sw_ahead_run(qp, d, wr, most) : 0;
+    return d && !qp->rules->is_datagram ? sw_ahead_run(qp, d, wr, most, sent) : 0;
 }
 
 static void send_queue(struct sw_qp *qp)

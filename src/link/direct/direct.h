@@ -361,9 +361,10 @@ void sw_requester_push(struct sw_qp *qp, struct sw_direct_qp *d);
 void sw_requester_leave(struct sw_direct_qp *d);
 
 /* ahead.c: executes the front of a list that is not queued yet, as far as it may skip the queue
- * (sw_sq_may_skip()) and is done at once; returns how many. Opens its own section. */
+ * (sw_sq_may_skip()) and is done, or sent, at once; returns how many. *sent: of these, the last so
+ * many wait for an answer. Opens its own section. */
 uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr,
-                      uint32_t most);
+                      uint32_t most, uint32_t *sent);
 
 /* One step of a request. */
 enum sw_step {
@@ -426,6 +427,15 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
                                uint32_t position);
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                              uint32_t position);
+/* A short SEND that the target executes, in one go, with no space to be given back: at most
+ * SW_WHOLE_BYTES. SENT, or BLOCKED: the ring has no room. */
+struct sw_whole {
+    uint8_t flags; /* SW_REC_* */
+    uint32_t imm;  /* or the key to invalidate */
+    uint32_t srq_num;
+};
+enum sw_step sw_send_whole(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
+                           uint32_t len_bytes, const struct sw_whole *whole);
 /* A request that carries no bytes. */
 enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind);
 /* Reads answers; false if one was a refusal of the request at the head (d->fail_*). */
