@@ -365,7 +365,9 @@ static bool can_post_send(enum ibv_qp_state state)
 static void start_sends(struct sw_qp *qp)
 {
     if (qp->state == IBV_QPS_RTS) {
+        qp->is_posting = true;
         qp->link->send(qp);
+        qp->is_posting = false;
     } else if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) {
         while (qp->sq.head != qp->sq.tail)
             sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
@@ -384,6 +386,28 @@ static struct ibv_send_wr *post_now(struct sw_qp *qp, struct ibv_send_wr *wr)
     for (; executed; executed--, wr = wr->next)
         sw_sq_append_executed(sq, wr, executed <= sent ? SW_WQE_SENT : SW_WQE_DONE);
     return wr;
+}
+
+bool sw_qp_is_armed(const struct sw_qp *qp)
+{
+    return atomic_load(&qp->send_cq->pub->armed) != SW_CQ_DISARMED ||
+           atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
+}
+
+bool sw_qp_kick_later(struct sw_qp *qp)
+{
+    qp->kick_due = qp->is_posting && sw_qp_is_armed(qp);
+    return qp->kick_due;
+}
+
+/* The engine begins when it can have the QP. */
+static void end_posting(struct sw_qp *qp)
+{
+    const bool kick = qp->kick_due;
+    qp->kick_due = false;
+    sw_lock_release(&qp->lock);
+    if (__builtin_expect(kick, 0))
+        sw_nic.link->kick();
 }
 
 int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
@@ -405,7 +429,7 @@ int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
         }
     }
     start_sends(qp);
-    sw_lock_release(&qp->lock);
+    end_posting(qp);
     return rc;
 }
 
@@ -447,7 +471,7 @@ int sw_qp_batch_commit(struct sw_qp *qp)
         qp->sq.tail = qp->sq.batch_start;
     else
         start_sends(qp);
-    sw_lock_release(&qp->lock);
+    end_posting(qp);
     return rc;
 }
 

@@ -33,6 +33,8 @@ struct sw_qp {
     atomic_bool rx_pending;                   /* the peer could not be told what was consumed */
     bool rests;                               /* sw_qp_rest() */
     bool tx_goes_on; /* it stopped sending for its budget alone: the next turn can be at once */
+    bool is_posting; /* its program posts, and rings the engine then if the kick is due */
+    bool kick_due;
     bool rx_goes_on; /* the same of fetching what its peer has asked it to fetch */
 
     struct sw_sq sq;
@@ -91,6 +93,14 @@ static inline bool sw_qp_goes_on(const struct sw_qp *qp)
 {
     return qp->tx_goes_on || qp->rx_goes_on;
 }
+
+/* Whether a CQ of it is armed: its program may be about to sleep. */
+bool sw_qp_is_armed(const struct sw_qp *qp);
+
+/* The engine is to go on at once. On the processor of who posts it would find the QP locked, and
+ * sleep, if it were woken before the end of that. Returns whether it will be. With the QP locked.
+ */
+bool sw_qp_kick_later(struct sw_qp *qp);
 
 /* A QP at rest has no work, and its link wakes it (`rests` false) before it has: neither the engine
  * nor who polls its CQs looks at it. With the QP locked; it is awake to begin with, and at its end.

@@ -210,9 +210,7 @@ static enum look sooner_look(enum look one, enum look other)
  * it is about to sleep. */
 static enum look look_at_locked(const struct sw_qp *qp)
 {
-    const bool armed = atomic_load(&qp->send_cq->pub->armed) != SW_CQ_DISARMED ||
-                       atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
-    return armed ? LOOK_SHORTLY : LOOK_SOON;
+    return sw_qp_is_armed(qp) ? LOOK_SHORTLY : LOOK_SOON;
 }
 
 /* Drives every QP that has something to do. Returns when to look again. Soon: sends wait. At once:

@@ -147,21 +147,29 @@ static long sleeps_of_engine(void)
 }
 
 /* A turn moves 1 MiB. The next one follows at once, as nothing has to be waited for. */
+/* So many WRITEs of half of the region that a turn's budget is too short for them, the last one
+ * signaled. */
+#define LONG_WRITES 250
+
+static struct ibv_send_wr *long_writes(const struct rig *rig)
+{
+    static struct ibv_sge from;
+    static struct ibv_send_wr wrs[LONG_WRITES];
+    from = rig_sge(rig, 0, RIG_BYTES / 2);
+    for (int i = 0; i < LONG_WRITES; i++) {
+        wrs[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE, .sg_list = &from, .num_sge = 1};
+        wrs[i].wr.rdma.remote_addr = (uintptr_t)rig->bytes + RIG_BYTES / 2;
+        wrs[i].wr.rdma.rkey = from.lkey;
+        wrs[i].next = i + 1 < LONG_WRITES ? &wrs[i + 1] : NULL;
+    }
+    wrs[LONG_WRITES - 1].send_flags = IBV_SEND_SIGNALED;
+    return wrs;
+}
+
 static void sw_engine__goes_on_where_a_turn_was_too_short(void **state)
 {
-    enum { WRITES = 250, BYTES = RIG_BYTES / 2 };
     struct rig *rig = *state;
-    struct ibv_sge from = rig_sge(rig, 0, BYTES);
-    static struct ibv_send_wr wrs[WRITES];
-    for (int i = 0; i < WRITES; i++) {
-        wrs[i].opcode = IBV_WR_RDMA_WRITE;
-        wrs[i].sg_list = &from;
-        wrs[i].num_sge = 1;
-        wrs[i].wr.rdma.remote_addr = (uintptr_t)rig->bytes + BYTES;
-        wrs[i].wr.rdma.rkey = from.lkey;
-        wrs[i].next = i + 1 < WRITES ? &wrs[i + 1] : NULL;
-    }
-    wrs[WRITES - 1].send_flags = IBV_SEND_SIGNALED;
+    struct ibv_send_wr *wrs = long_writes(rig);
     unlock(rig);
     wait_until(atomic_load(&sw_engine.idle));
     const long before = sleeps_of_engine();
@@ -172,6 +180,47 @@ static void sw_engine__goes_on_where_a_turn_was_too_short(void **state)
     assert_int_equal(rig_wc(rig).status, IBV_WC_SUCCESS);
     lock(rig);
     assert_in_range(slept, 0, 3); /* of seven turns */
+}
+
+static struct {
+    struct sw_qp *qp;
+    int rung, rung_unlocked; /* by the thread that posts */
+} posting;
+
+static void count_kick(void)
+{
+    posting.rung++;
+    if (!sw_lock_try(&posting.qp->lock))
+        return;
+    posting.rung_unlocked++;
+    sw_lock_release(&posting.qp->lock);
+}
+
+/* Where it shares a processor with who posts, it would find the QP locked, and sleep. */
+static void sw_engine__is_rung_for_the_rest_once_it_can_have_it(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_link_ops counted = *sw_nic.link;
+    const struct sw_link_ops *real = sw_nic.link;
+    counted.kick = count_kick;
+    posting.qp = rig->qp;
+    posting.rung = posting.rung_unlocked = 0;
+    sw_lock_release(&rig->qp->lock); /* the other's stays, which is not needed */
+    assert_int_equal(sw_cq_req_notify(rig->cq, false), 0);
+    sw_lock_acquire(&rig->qp->lock);
+    assert_false(sw_qp_kick_later(rig->qp)); /* nobody posts */
+    sw_lock_release(&rig->qp->lock);
+    pthread_mutex_lock(&sw_nic.lock); /* so the engine does not drive it meanwhile */
+    sw_nic.link = &counted;
+    post_send(rig->qp, long_writes(rig));
+    sw_nic.link = real;
+    pthread_mutex_unlock(&sw_nic.lock);
+    assert_int_equal(posting.rung, 1);
+    assert_int_equal(posting.rung_unlocked, 1);
+    sw_engine_kick();
+    wait_until(atomic_load(&rig->cq->tail) != 0);
+    assert_int_equal(rig_wc(rig).status, IBV_WC_SUCCESS);
+    sw_lock_acquire(&rig->qp->lock);
 }
 
 static void sw_engine__takes_down_the_qps_of_an_overrun_cq(void **state)
@@ -281,6 +330,7 @@ int main(void)
         rig_test(sw_engine__sleeps_when_nothing_is_to_do),
         rig_test(sw_engine__drives_what_nobody_polls),
         rig_test(sw_engine__goes_on_where_a_turn_was_too_short),
+        rig_test(sw_engine__is_rung_for_the_rest_once_it_can_have_it),
         rig_test(sw_engine__takes_down_the_qps_of_an_overrun_cq),
         rig_test(sw_direct_fork_child__fork),
     };

@@ -447,9 +447,11 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
         bool owes = via->answers_due || (waits && !d->rnr_ns && !d->unbound_ns);
         if (mind_stall(via, via->answers_due || waits, via->tx && owes) && see_to_peer(qp, d, via))
             return;
+        const bool later = qp->tx_goes_on && sw_qp_kick_later(qp);
         if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
             atomic_store(&qp->tx_pending, true);
-            sw_engine_nudge();
+            if (!later)
+                sw_engine_nudge();
         }
     } else if (atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
         d->stalled_ns = 0;
