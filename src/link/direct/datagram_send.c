@@ -47,6 +47,7 @@ struct channel {
     struct sw_peer *peer; /* held; NULL: not looked for, not there, or refused */
     bool is_open;         /* the peer is ready and the positions are its ring's */
     uint32_t produced;
+    uint64_t heard;      /* datagrams received when the last one was sent */
     uint32_t limit;      /* first position that may not be written yet */
     uint64_t waiting_ns; /* since when the attachment is awaited; 0: it is not */
     uint64_t nobody_ns;  /* until when nobody is there */
@@ -188,8 +189,15 @@ static void publish(struct channel *channel, uint32_t skipped, uint32_t needed)
                           memory_order_release); /* pairs with the receiver's acquire */
     channel->produced = next;
     atomic_store_explicit(&header_of(channel)->datagrams_produced, next, memory_order_relaxed);
-    for (uint32_t i = 1; i <= needed && i <= AHEAD_UNITS; i++)
-        sw_cache_own_soon(sw_inbox_datagram(base, next + i));
+}
+
+/* As sw_record_publish() does, and only of a stream. */
+static void ask_ahead(struct channel *channel, const struct sw_qp *qp, uint32_t needed)
+{
+    if (channel->heard == qp->moved.received_packets)
+        for (uint32_t i = 1; i <= needed && i <= AHEAD_UNITS; i++)
+            sw_cache_own_soon(sw_inbox_datagram(channel->peer->inbox, channel->produced + i));
+    channel->heard = qp->moved.received_packets;
 }
 
 static bool has_room(struct channel *channel, uint32_t needed)
@@ -280,6 +288,7 @@ static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position
         return PUT_BAD_KEY;
     fill(record, qp, wqe, sw_sq_route(&qp->sq, position));
     publish(channel, skipped, needed);
+    ask_ahead(channel, qp, needed);
     wake(channel, record, before);
     return PUT_DONE;
 }

@@ -155,6 +155,7 @@ struct sw_direct_qp {
 
     /* Requester. Positions run freely. */
     uint32_t request_at;    /* next record to write */
+    uint32_t served_before; /* serve_at when the last one was written */
     uint32_t request_limit; /* first position that may not be written yet */
     uint32_t bounce_at;     /* of the request area */
     uint32_t recv_used;     /* of the peer's receives, by us */

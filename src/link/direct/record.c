@@ -5,7 +5,8 @@
 #include "link/direct/direct.h"
 
 /* How far behind a record the next but one begins that is asked for: the reader looks at the next
- * one itself all the time. */
+ * one itself all the time. Only of a stream: where each message answers one of the peer's, the
+ * reader has the line and looks for it, and would have to fetch it back first. */
 #define AHEAD 2u
 
 struct sw_record *sw_record_reserve(struct sw_direct_qp *d, uint32_t slots, bool fatal)
@@ -28,8 +29,10 @@ void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_
     atomic_store_explicit(&record->seq, d->request_at + 1,
                           memory_order_release); /* pairs with the responder's acquire */
     d->request_at += slots;
-    for (uint32_t i = 0; i < slots; i++)
-        sw_cache_own_soon(&d->tx->requests[(d->request_at + AHEAD + i) % SW_REQUEST_SLOTS]);
+    if (d->served_before == d->serve_at)
+        for (uint32_t i = 0; i < slots; i++)
+            sw_cache_own_soon(&d->tx->requests[(d->request_at + AHEAD + i) % SW_REQUEST_SLOTS]);
+    d->served_before = d->serve_at;
     if (wakes) {
         d->notify = true;
         d->notify_solicited |= (record->flags & SW_REC_SOLICITED) || record->verdict != SW_ACK;
