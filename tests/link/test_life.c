@@ -125,15 +125,32 @@ static void is_over__not_for_ever_if_nothing_else_comes(void **state)
     (void)state;
     live(PEER_QPN, 3);
     begin(PEER_QPN);
-    for (int i = 0; i < 5; i++, now_ns += 99 * MS)
+    for (int i = 0; i < 5; i++, now_ns += 99 * MS) {
         assert_true(is_over(2));
+        sw_roce.heard_ns = now_ns; /* and all that waited was received */
+    }
     now_ns += 99 * MS;
+    assert_true(is_over(2)); /* it may have waited */
+    sw_roce.heard_ns = now_ns;
     assert_false(is_over(2));
     begin(PEER_QPN);
     assert_true(is_over(2));
     assert_false(is_over(4));
     now_ns += 1000 * MS;
     assert_true(is_over(2)); /* something else did come */
+}
+
+/* This process had no processor for long: what it finds then may have come before. */
+static void is_over__what_has_waited_here(void **state)
+{
+    (void)state;
+    live(PEER_QPN, 3);
+    begin(PEER_QPN);
+    sw_roce.heard_ns = now_ns;
+    assert_true(is_over(2));
+    now_ns += 5000ull * MS;
+    assert_true(is_over(2));
+    assert_true(is_over(3));
 }
 
 /* What is sent says which life it is of, other than the ones before. */
@@ -172,6 +189,7 @@ int main(void)
         cmocka_unit_test_setup(is_over__not_after_so_many_without_a_sign_that_numbers_come_around,
                                forget),
         cmocka_unit_test_setup(is_over__not_for_ever_if_nothing_else_comes, forget),
+        cmocka_unit_test_setup(is_over__what_has_waited_here, forget),
         cmocka_unit_test_setup(begin__numbers_what_is_sent, forget),
         cmocka_unit_test_setup(source__another_one_each_time, forget),
     };

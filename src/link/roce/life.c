@@ -60,14 +60,17 @@ void sw_roce_life_end(const struct sw_roce_qp *r)
                                             .own = lives[r->qp->index] - 1};
 }
 
-/* Who comes again and again, and nobody else, is no remnant: the numbers have come around. */
+/* Who comes again and again, and nobody else, is no remnant: the numbers have come around. A
+ * remnant may have waited here, where this process had no processor; but what comes now has come
+ * since all that waited was received last. */
 static bool has_come_around(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (r->life.peer_mark)
         return false;
     if (!r->life.doubted_ns)
         r->life.doubted_ns = now_ns;
-    return now_ns - r->life.doubted_ns >= REMNANTS_NS;
+    return atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed) >=
+           r->life.doubted_ns + REMNANTS_NS;
 }
 
 bool sw_roce_life_is_peers(const struct sw_roce_qp *r, uint8_t mark)
