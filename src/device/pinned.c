@@ -8,11 +8,13 @@
 
 #include <ctype.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/dents.h"
+#include "base/fds.h"
 #include "device/keep.h"
 
 static const char *const prefixes[] = {
@@ -42,6 +44,9 @@ static bool entry_pins(int fds, const char *name)
 {
     char target[64];
     if (!isdigit((unsigned char)*name))
+        return false;
+    /* Our own pin nothing, and are the most where there are many regions. */
+    if (sw_fd_is_own(atoi(name)))
         return false;
     /* Past our own hook: it is asked about each descriptor, for each region. */
     const long len = syscall(SYS_readlinkat, fds, name, target, sizeof(target) - 1);
