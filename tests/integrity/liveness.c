@@ -25,7 +25,8 @@
 enum { MARK_HERE = 0x11, MARK_THERE = 0x22, BYTES = 4096 };
 
 #define STOPPED_MS 10000
-#define KNOWN_MS 3000 /* that it died; 1 s is wanted, and the measured time is printed */
+#define KNOWN_MS 1000 /* after the kernel has ended it: let_die() */
+#define CHILD_MS 5000 /* that a child of it lives on */
 #define SPARED_MS 1500
 
 struct scenario;
@@ -107,9 +108,18 @@ static void here_goes_on(struct side *side)
     traffic_release(&traffic);
 }
 
-static void report_death(const struct side *side, uint64_t since_ms)
+static uint64_t ended_ms(const struct side *side)
 {
-    const uint64_t took_ms = vu_now_ms() - since_ms;
+    uint64_t ms;
+    vu_get(side->control, &ms, sizeof(ms));
+    return ms;
+}
+
+/* That the other one is dead is known now. Its end is told later, if it took the kernel longer. */
+static void report_death(const struct side *side)
+{
+    const uint64_t now_ms = vu_now_ms(), since_ms = ended_ms(side),
+                   took_ms = now_ms > since_ms ? now_ms - since_ms : 0;
     printf("%s: known after %llu ms\n", side->scenario->name, (unsigned long long)took_ms);
     fflush(stdout);
     VU_CHECK(took_ms < KNOWN_MS, "known after %llu ms", (unsigned long long)took_ms);
@@ -122,22 +132,15 @@ static void check_end(const struct traffic *traffic)
              "ended with %s", ibv_wc_status_str(traffic->failed));
 }
 
-static uint64_t killed_ms(struct side *side)
-{
-    uint64_t ms;
-    vu_get(side->control, &ms, sizeof(ms));
-    return ms;
-}
-
 static void here_sees_death(struct side *side)
 {
     struct traffic traffic;
     connect_traffic(side, &traffic, MARK_HERE);
     run_traffic(&traffic, 200);
     tell(side->control);
-    for (uint64_t end = vu_now_ms() + 10000; traffic_step(&traffic, true);)
+    for (uint64_t end = vu_now_ms() + 30000; traffic_step(&traffic, true);)
         VU_TRUE(vu_now_ms() < end);
-    report_death(side, killed_ms(side));
+    report_death(side);
     check_end(&traffic);
 }
 
@@ -252,9 +255,9 @@ static void here_waits(struct side *side)
     connect_waiting(side, &ep, false);
     VU_EQ(ibv_req_notify_cq(ep.rcq, 0), 0);
     tell(side->control);
-    VU_TRUE(vu_cq_event(ep.channel, 10000));
+    VU_TRUE(vu_cq_event(ep.channel, 30000));
     VU_EQ(ibv_poll_cq(ep.rcq, 1, &wc), 1);
-    report_death(side, killed_ms(side));
+    report_death(side);
     VU_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
     VU_EQ(vu_ep_state(&ep), IBV_QPS_ERR);
 }
@@ -275,7 +278,7 @@ static void here_is_left(struct side *side)
     struct vu_ep ep;
     connect_waiting(side, &ep, false);
     tell(side->control);
-    killed_ms(side);
+    ended_ms(side);
     vu_expect_none(ep.rcq, SPARED_MS);
     VU_TRUE(vu_ep_state(&ep) != IBV_QPS_ERR);
 }
@@ -297,7 +300,7 @@ static void child_lives_on(struct side *side, long child)
 {
     VU_TRUE(child >= 0);
     if (child == 0) {
-        vu_sleep_ms(KNOWN_MS + 2000);
+        vu_sleep_ms(CHILD_MS);
         _exit(0);
     }
     tell(side->control);
@@ -476,9 +479,9 @@ static void here_meets_strangers(struct side *side)
     }
     VU_EQ(seen, 2 * CALLS);
     tell(side->control);
-    for (uint64_t end = vu_now_ms() + 10000; traffic_step(&traffic, true);)
+    for (uint64_t end = vu_now_ms() + 30000; traffic_step(&traffic, true);)
         VU_TRUE(vu_now_ms() < end);
-    report_death(side, killed_ms(side));
+    report_death(side);
 }
 
 static const struct scenario scenarios[] = {
@@ -563,13 +566,18 @@ static void starve(pid_t pid)
     }
 }
 
+/* Time counts from when the kernel has made it a zombie: before that it still has its sockets. The
+ * kernel takes down the memory of a process first, which takes seconds where others are busy. */
 static void let_die(const struct scenario *scenario, pid_t pid, int here, int there)
 {
-    const uint64_t now_ms = vu_now_ms();
+    siginfo_t end;
     if (scenario->signal)
         kill(pid, scenario->signal);
     else
-        vu_try_put(there, &now_ms, 1);
+        vu_try_put(there, "", 1);
+    while (waitid(P_PID, (id_t)pid, &end, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+        continue;
+    const uint64_t now_ms = vu_now_ms();
     vu_try_put(here, &now_ms, sizeof(now_ms));
 }
 
