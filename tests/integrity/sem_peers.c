@@ -195,7 +195,9 @@ static void order_a(int sock, int param)
     rig_prepare(&rig, sock, &attr);
     struct vu_peer peer = rig_trade(&rig);
     vu_barrier(sock); /* B is in INIT or RTR */
-    rig_rts(&rig, &peer, &vu_conn_default);
+    struct vu_conn conn = vu_conn_default;
+    conn.timeout = 19; /* retries for 17 s: B may have to wait for a processor before it goes on */
+    rig_rts(&rig, &peer, &conn);
     memset(rig.buf, 0xa1, 512);
     struct vu_send write = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 512);
     struct vu_send send = rig_send(&rig, IBV_WR_SEND, 2, 0, 512);
