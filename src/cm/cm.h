@@ -151,7 +151,7 @@ enum {
     SW_CM_REPS_EACH = 3,
 };
 
-#define SW_CM_WAIT_MAX_NS                                                   \
+#define SW_CM_WAIT_MAX_NS \
     70000000000ull /* no peer makes us wait longer than that for one answer \
                     */
 
