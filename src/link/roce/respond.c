@@ -34,6 +34,7 @@ static void complete_claim(struct sw_roce_qp *r, const struct sw_inbound *messag
     hold_claim(r, false);
     sw_execute_complete(r->qp, message, &r->claim, (uint32_t)len_bytes, opcode, status);
     r->claimed = false;
+    sw_announce_message(&r->announce);
 }
 
 /* The receive stays claimed where the message is only lost and the queue is the QP's own: it is for
@@ -189,7 +190,9 @@ static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *deman
         return SW_NAK_INVALID;
     if (demand->kind == SW_DEMAND_SEND)
         return serve_send(r, demand, &message); /* takes no access by key */
-    atomic_store_explicit(&sw_roce.served_ns, now_ns, memory_order_relaxed);
+    const bool is_attended = atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed);
+    if (!sw_announce_request(&r->announce, is_attended, now_ns))
+        atomic_store_explicit(&sw_roce.served_ns, now_ns, memory_order_relaxed);
     sw_mr_serve_begin(qp->index); /* see sw_mr_serving */
     enum sw_verdict verdict = serve_by_key(r, demand, &message, original);
     sw_mr_serve_end(qp->index);

@@ -232,6 +232,8 @@ void sw_roce_poll(bool waits)
         return;
     uint64_t now_ns = sw_clock_ns();
     atomic_store_explicit(&sw_roce.polled_ns, now_ns, memory_order_relaxed);
+    if (!atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed))
+        atomic_store_explicit(&sw_roce.is_attended, true, memory_order_relaxed);
     const bool is_expected = expects_packets(now_ns);
     if (!is_expected && !waits &&
         !sw_poll_pace_glances(atomic_load_explicit(&sw_roce.looked_ns, memory_order_relaxed),
@@ -295,6 +297,8 @@ static uint64_t step(uint64_t now_ns)
                    served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
     const bool watches = sw_vigil_look(vigil, polled_ns, served_ns, now_ns);
     const bool is_alone = vigil->is_alone;
+    if (is_alone)
+        atomic_store_explicit(&sw_roce.is_attended, false, memory_order_relaxed);
     if (!vigil->is_served)
         sw_engine_keep_off(-1);
     else if (!is_alone || now_ns < posted_ns + SW_VIGIL_LOOK_NS)

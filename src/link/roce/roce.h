@@ -4,6 +4,7 @@
  * transport/, fed and obeyed here; what a packet does to memory and queues is device/execute's.
  *  - roce.c       the port's life, polls, the engine's part
  *  - vigil.c      whether the engine receives
+ *  - announce.c   whether a message follows what a peer does to memory
  *  - deliver.c    packets to queue pairs
  *  - identity.c   whether they are the peer's
  *  - way.c        when to try another source port
@@ -33,6 +34,7 @@
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/faults/live.h"
+#include "link/roce/announce.h"
 #include "link/roce/lifeline.h"
 #include "link/roce/poll_pace.h"
 #include "link/roce/port.h"
@@ -69,6 +71,7 @@ struct sw_roce_qp {
     uint8_t mistrusted;  /* messages whose ACK will not wait */
     uint8_t echoes;      /* requests of the peer in a row that were followed by one of ours */
     uint64_t reached_ns; /* when the peer last reached for memory; 0: something was posted since */
+    struct sw_announce announce;
 
     uint32_t posted; /* send queue positions before it were given to the requester */
     uint32_t offset; /* of send queue positions from the requester's */
@@ -117,7 +120,9 @@ struct sw_roce {
     _Atomic(struct sw_qp *) qps[SW_MAX_QP]; /* that packets may come for, ... */
     struct sw_qp_set listed;                /* ... and which these are */
     _Atomic(struct sw_roce_qp *) done;      /* to be freed under rx_lock */
-    _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself */
+    _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself, and
+                                               no message was expected to follow */
+    atomic_bool is_attended;                /* a program polls: it receives, or was about to */
     uint64_t timers_ns;                     /* when timers were last run; under rx_lock */
     struct sw_poll_pace pace;               /* under rx_lock */
     _Atomic uint64_t moved_ns;              /* when a packet last came or went */

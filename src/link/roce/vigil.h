@@ -5,7 +5,8 @@
  * millisecond. When nobody has polled for that long the engine takes over and sleeps on the port.
  *
  * What peers do to memory by themselves ends in no completion, and the program may look at the
- * memory instead of polling. So while such requests come the engine sleeps on the port, too. But if
+ * memory instead of polling. So while such requests come, and no message usually follows them
+ * (announce.h), the engine sleeps on the port, too. But if
  * the program was polling when a packet woke it, the engine would only be in its way, on the same
  * processor as like as not: it waits a little, and if the program polls still, leaves it alone, for
  * longer each time.
