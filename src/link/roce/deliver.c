@@ -31,10 +31,10 @@ void sw_roce_deliver_end(bool is_polled)
         r->is_met = true;
         sw_lifeline_meet(r->line);
     }
-    bool may_wait = r && current.requests == 1 && current.ends;
+    bool may_wait = r && current.requests && current.requests <= SW_UNSAID_RUN && current.ends;
     if (may_wait)
         may_wait = current.completes ? is_polled : sw_roce_expects_echo(r, current.now_ns);
-    if (r && !(may_wait && sw_roce_leave_unsaid(r, current.now_ns))) {
+    if (r && !(may_wait && sw_roce_leave_unsaid(r, current.requests, current.now_ns))) {
         r->unsaid = 0;
         qp->link->progress(qp);
     }

@@ -67,7 +67,7 @@ struct sw_roce_qp {
     bool greeted;        /* by a packet of the peer */
     bool reads_due;      /* READs are to be answered */
     bool is_limited;     /* by the rate limit: there may be more to send */
-    uint8_t unsaid;      /* messages whose ACK waits */
+    uint8_t unsaid;      /* packets whose ACK waits */
     uint8_t mistrusted;  /* messages whose ACK will not wait */
     uint8_t echoes;      /* requests of the peer in a row that were followed by one of ours */
     uint64_t reached_ns; /* when the peer last reached for memory; 0: something was posted since */
@@ -200,8 +200,10 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
 void sw_roce_deliver_end(bool is_polled);
 
 /* unsaid.c; rx_lock held */
-/* Whether the ACK of the request that just came may wait; the QP is locked. */
-bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint64_t now_ns);
+enum { SW_UNSAID_RUN = 8 }; /* packets that came together, of which the ACK may wait */
+/* Whether the ACK of the requests that just came may wait, so many packets and no more than
+ * SW_UNSAID_RUN; the QP is locked. */
+bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, uint64_t now_ns);
 bool sw_roce_has_unsaid(void);
 /* The peer has reached for memory: whether the program is expected to answer by a request. And: it
  * has posted one. The QP is locked. */

@@ -3,19 +3,22 @@
  * ACKs that may wait. A program that polls a message usually answers it with its next call, and an
  * ACK sent before that would only make both late; sent with it, it costs nothing. The same is true
  * of one that waits for its memory to be written to and then always posts a request. So the ACK of
- * a single short request stays unsaid until the program posts, or some polls found nothing new, or
- * more messages have come, or the engine looks after it, which it does within a millisecond. A
- * program for which the engine has had to is not waited for, for a while.
+ * a few packets, such as a storage target's answer (a WRITE and a SEND), stays unsaid until the
+ * program posts, or some polls found nothing new, or more packets have come, or the engine looks
+ * after it, which it does within a millisecond. A program for which the engine has had to is not
+ * waited for, for a while.
  *
  * The ACK then stands behind the request, being shorter; among ourselves it is looked at first
  * (receive.c), as the peer had executed the one before it sent the other.
  */
+#include <assert.h>
+
 #include "base/clock.h"
 #include "device/qp_impl.h"
 #include "link/roce/roce.h"
 
 #define ROOM 16u
-#define MESSAGES_MAX 8u /* of a QP, until they are acknowledged */
+#define PACKETS_MAX 16u /* of a QP, until they are acknowledged: half of the first window */
 #define POLLS_MAX 4u    /* that found nothing, before it is said */
 #define LATE_NS (50 * SW_NS_PER_US)
 #define ECHO_NS (60 * SW_NS_PER_US) /* from a peer's request to what it made the program post */
@@ -48,8 +51,9 @@ bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
     return r->echoes >= ECHOES_MIN;
 }
 
-bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint64_t now_ns)
+bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, uint64_t now_ns)
 {
+    assert(packets <= SW_UNSAID_RUN);
     if (!r->responder.peer_selective)
         return false; /* it may not look at the ACK before the request that it follows */
     if (!r->ring)
@@ -59,8 +63,10 @@ bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint64_t now_ns)
                           r->requester.flight.lost_count;
     if (has_more || !sw_responder_only_acks(&r->responder))
         return false;
-    if (r->unsaid)
-        return ++r->unsaid <= MESSAGES_MAX;
+    if (r->unsaid) {
+        r->unsaid += (uint8_t)packets;
+        return r->unsaid <= PACKETS_MAX;
+    }
     if (r->mistrusted) {
         r->mistrusted--;
         return false;
@@ -70,7 +76,7 @@ bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint64_t now_ns)
     unsaid.qps[unsaid.count++] = r->qp;
     unsaid.polls = 0;
     unsaid.since_ns = now_ns;
-    r->unsaid = 1;
+    r->unsaid = (uint8_t)packets;
     return true;
 }
 
