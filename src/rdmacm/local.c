@@ -404,6 +404,9 @@ static void take(struct sw_wire *wire, const struct sw_letter *letter, size_t le
     }
     if (letter->kind == SW_LETTER_HELLO || letter->kind == SW_LETTER_TRUST)
         return;
+    /* Answers come through the door: with its end, the end of that process is told. */
+    if (wire->is_door && (!peers[wire->slot] || peers[wire->slot]->is_dead))
+        make_peer(wire);
     const struct sw_cm_path path = path_of(letter);
     user->receive(&path, letter->mad);
 }

@@ -15,7 +15,9 @@
 #include "wire/cm_mad.h"
 #include "wire/packet.h"
 
-enum { FLOOD = 5000, OTHERS = 20 };
+/* Addresses have one of 255 numbers, which nobody can foresee: some may have that of the flood. More
+ * than three do in one of a million runs. */
+enum { FLOOD = 5000, OTHERS = 20, SHARE = 3 };
 
 /* A request from 10.0.0.`host`. Returns whether it was taken in. */
 static bool arrives(uint8_t host)
@@ -45,8 +47,10 @@ static void intake__has_room_for_others_in_a_flood(void **state)
     for (int i = 0; i < FLOOD; i++)
         taken += arrives(1);
     assert_true(taken >= 512 && taken < FLOOD);
+    uint32_t others = 0;
     for (uint8_t i = 0; i < OTHERS; i++)
-        assert_true(arrives((uint8_t)(2 + i)));
+        others += arrives((uint8_t)(2 + i));
+    assert_true(others >= OTHERS - SHARE);
     assert_false(arrives(1));
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
