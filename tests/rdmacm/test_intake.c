@@ -15,8 +15,8 @@
 #include "wire/cm_mad.h"
 #include "wire/packet.h"
 
-/* Addresses have one of 255 numbers, which nobody can foresee: some may have that of the flood. More
- * than three do in one of a million runs. */
+/* Addresses have one of 255 numbers, which nobody can foresee: some may have that of the flood.
+ * More than three do in one of a million runs. */
 enum { FLOOD = 5000, OTHERS = 20, SHARE = 3 };
 
 /* A request from 10.0.0.`host`. Returns whether it was taken in. */
