@@ -151,9 +151,8 @@ enum {
     SW_CM_REPS_EACH = 3,
 };
 
-#define SW_CM_WAIT_MAX_NS \
-    70000000000ull /* no peer makes us wait longer than that for one answer \
-                    */
+/* No peer makes us wait longer than that for one answer. */
+#define SW_CM_WAIT_MAX_NS 70000000000ull
 
 /* Counted by message: [attribute - SW_CM_REQ]. */
 enum { SW_CM_ATTRIBUTE_COUNT = SW_CM_APR - SW_CM_REQ + 1 };
