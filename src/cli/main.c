@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/version.h"
 #include "cli/command.h"
 
 static int help(int argc, char **argv);
@@ -118,7 +119,9 @@ static int help(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct main_args args = {0};
-    argp_program_version = "sidewire " SW_VERSION;
+    char version[64];
+    snprintf(version, sizeof(version), "sidewire %s", sw_version());
+    argp_program_version = version;
     argp_err_exit_status = SW_STATUS_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
     int status = dispatch(args.command, args.argc, args.argv);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/version.h"
 #include "device/context_impl.h"
 #include "device/device_limits.h"
 #include "device/mcast.h"
@@ -61,7 +62,7 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     sw_netdev_read(ctx->netdev, &info);
     memset(out, 0, sizeof(*out));
     struct ibv_device_attr *attr = &out->orig_attr;
-    strncpy(attr->fw_ver, "0.1.0", sizeof(attr->fw_ver) - 1);
+    strncpy(attr->fw_ver, sw_version(), sizeof(attr->fw_ver) - 1);
     attr->node_guid = info.guid;
     attr->sys_image_guid = info.guid;
     attr->max_mr_size = UINT64_MAX;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "base/version.h"
 #include "device/counters.h"
 #include "link/link.h"
 #include "preload/real.h"
@@ -233,4 +234,10 @@ int sw_text_rdma_cm_uevent(const struct sw_node *node, char *out)
     dev_t number = sw_text_rdma_cm_number();
     return put(out, 0, "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666\n",
                major(number), minor(number));
+}
+
+int sw_text_version(const struct sw_node *node, char *out)
+{
+    (void)node;
+    return put(out, 0, "%s\n", sw_version());
 }

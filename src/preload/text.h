@@ -32,5 +32,6 @@ int sw_text_rate(const struct sw_node *node, char *out);
 int sw_text_counter(const struct sw_node *node, char *out);
 int sw_text_traffic(const struct sw_node *node, char *out);
 int sw_text_state(const struct sw_node *node, char *out);
+int sw_text_version(const struct sw_node *node, char *out);
 
 #endif

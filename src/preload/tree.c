@@ -103,7 +103,7 @@ static const struct sw_tree_row rows[] = {
     DIR(VIRTUAL "/%D"),
     FILE_OF(VIRTUAL "/%D/board_id", "sidewire"),
     LINK(VIRTUAL "/%D/device", "../../sidewire/%I"),
-    FILE_OF(VIRTUAL "/%D/fw_ver", "0.1.0"),
+    FILE_BY(VIRTUAL "/%D/fw_ver", sw_text_version),
     FILE_OF(VIRTUAL "/%D/hca_type", "sidewire"),
     FILE_OF(VIRTUAL "/%D/hw_rev", "0x1"),
     FILE_OF(VIRTUAL "/%D/node_desc", "sidewire"),

@@ -183,7 +183,7 @@ static void files__say_what_the_kernel_would(void **state)
         const char *text;
     } cases[] = {
         {LO "/node_type", "1: CA\n"},
-        {LO "/fw_ver", "0.1.0\n"},
+        {LO "/fw_ver", SW_VERSION "\n"},
         {LO "/board_id", "sidewire\n"},
         {LO "/hca_type", "sidewire\n"},
         {LO "/node_desc", "sidewire\n"},
