@@ -3,6 +3,9 @@
 #include "link/direct/answer.h"
 
 #include "link/direct/bounce.h"
+#include "link/engine.h"
+
+#define TELL_EVERY 64u /* records consumed before the peer is told */
 
 /* What a peer says it has consumed of more than was written is no room. */
 static bool is_room(uint32_t room, uint32_t slots)
@@ -65,4 +68,32 @@ bool sw_answer_acks(struct sw_direct_qp *d)
     d->acks_due = 0;
     sw_answer_publish(d, record);
     return true;
+}
+
+static bool owes_room(const struct sw_direct_qp *d)
+{
+    return d->serve_bounce != d->serve_bounce_told || d->serve_at - d->serve_told >= TELL_EVERY;
+}
+
+void sw_answer_tell(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    bool due = d->acks_due || owes_room(d);
+    if (due && sw_bind_enter(qp, d)) {
+        due = !sw_answer_acks(d);
+        if (owes_room(d)) {
+            atomic_store_explicit(&d->tx->requests_consumed, d->serve_at, memory_order_release);
+            atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve_bounce,
+                                  memory_order_release);
+            d->serve_told = d->serve_at;
+            d->serve_bounce_told = d->serve_bounce;
+        }
+        sw_bind_leave(d);
+    }
+    due =
+        (due && atomic_load(&d->peer->state) != SW_PEER_DEAD) || sw_flushing_goes_on(&d->flushing);
+    if (atomic_load_explicit(&qp->rx_pending, memory_order_relaxed) != due) {
+        atomic_store(&qp->rx_pending, due);
+        if (due)
+            sw_engine_nudge();
+    }
 }

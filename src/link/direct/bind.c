@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sigbus.h"
-#include "device/cq_impl.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "device/traffic.h"
@@ -76,7 +75,7 @@ void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     qp->link_state = d;
     /* One that was taken for a message of which the end never came serves the next one. */
-    SW_PUB_SET(qp->pub->rq_base, atomic_load(&qp->rq.consumed) - d->claimed);
+    SW_PUB_SET(qp->pub->rq_base, atomic_load(&qp->rq.consumed) - d->receive.is_taken);
     if (d->rx) {
         SW_PUB_SET(qp->pub->block, d->rx_index);
         atomic_store(&qp->rx_expect, 1);
@@ -97,21 +96,6 @@ int sw_bind_connect(struct sw_qp *qp)
     d->remote_qpn = qp->dest_qpn;
     sw_bind_begin(qp, d);
     return 0;
-}
-
-static void flush_claim(struct sw_qp *qp, const struct sw_direct_qp *d)
-{
-    if (!qp->xrcd) {
-        sw_qp_flush_recv(qp, d->claim.wr_id);
-        return;
-    }
-    struct sw_srq *srq = sw_xrcd_srq_of(qp, d->claim_srq);
-    struct ibv_wc wc = {.wr_id = d->claim.wr_id,
-                        .status = IBV_WC_WR_FLUSH_ERR,
-                        .opcode = IBV_WC_RECV,
-                        .qp_num = qp->shown_qpn};
-    if (srq)
-        sw_cq_complete_recv(srq->cq, &wc, true);
 }
 
 static const struct sw_pub_qp *entry_of(const struct sw_direct_qp *d)
@@ -191,8 +175,8 @@ void sw_bind_disconnect(struct sw_qp *qp)
     if (qp->link_state != d) /* it was at fault */
         return;
     part(qp, d, IBV_QPS_RESET);
-    if (d->claimed && qp->state == IBV_QPS_ERR) /* of a message that came in part */
-        flush_claim(qp, d);
+    if (qp->state == IBV_QPS_ERR)
+        sw_receive_flush(qp, &d->receive);
     qp->link_state = NULL;
     sw_bind_close(d);
 }
@@ -220,8 +204,7 @@ bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d)
     if (is_gone(d) || sw_bind_open(qp, d->peer->slot, &fresh))
         return false;
     fresh->remote_qpn = d->remote_qpn;
-    fresh->claim = d->claim;
-    fresh->claimed = d->claimed;
+    fresh->receive = d->receive;
     part(qp, d, SW_PUB_CHANGING);
     sw_bind_close(d);
     lose_begun(qp);

@@ -11,6 +11,7 @@
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
 #include "link/direct/lane.h"
+#include "link/direct/record_payload.h"
 
 static uint8_t flags_of(const struct sw_wqe *wqe)
 {

@@ -32,7 +32,7 @@
 
 #include "device/flushing.h"
 #include "device/pub.h"
-#include "device/srq_impl.h"
+#include "device/receive.h"
 #include "device/target.h"
 #include "device/traffic.h"
 #include "link/direct/inbox.h"
@@ -194,11 +194,9 @@ struct sw_direct_qp {
     uint32_t answer_bounce_at;
     uint32_t read_served;        /* bytes of the READ at the head already sent */
     struct sw_flushing flushing; /* the FLUSH at the head */
-    struct sw_recv_claim claim;  /* receive a SEND in pieces goes to */
-    bool claimed;
+    struct sw_receive receive;   /* of the message that is coming in, and its bytes so far */
+    uint32_t received_bytes;
     bool serving; /* the responder runs, or has ended the connection */
-    uint32_t claim_used;
-    uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
     uint64_t serve_rnr_ns;
     bool greeted;          /* the peer has said that it begins */
     bool skipping;         /* the rest of an unreliable message that was lost */
@@ -455,10 +453,6 @@ enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe);
  * most SW_INLINE_BYTES, and a receive waits that has room for it. BLOCKED: the ring has none. */
 enum sw_step sw_send_inline(struct sw_direct_qp *d, const struct sw_gather *gather,
                             uint32_t len_bytes, uint8_t flags, uint32_t imm);
-/* twosided.c: a whole message into a record that was reserved, `first_bytes` of it, and the ones
- * behind; false: a key does not allow it. */
-bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
-                    const struct sw_gather *gather, uint32_t len_bytes, uint32_t first_bytes);
 
 /* responder.c: returns whether there was anything. Opens its own sections. */
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);

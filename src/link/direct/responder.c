@@ -9,17 +9,16 @@
 #include "device/cq_impl.h"
 #include "device/execute.h"
 #include "device/mr_impl.h"
-#include "device/mw.h"
 #include "device/qp_impl.h"
 #include "device/view.h"
 #include "link/direct/answer.h"
 #include "link/direct/direct.h"
 #include "link/direct/receive_credit.h"
+#include "link/direct/record_payload.h"
 #include "link/engine.h"
 
 #define RUN_RECORDS 64               /* at most in one call */
 #define PULL_BUDGET_BYTES (1u << 20) /* fetched in one step, so that a poll does not take long */
-#define TELL_EVERY 64u               /* records consumed before the peer is told */
 
 /* ENDED: the connection is over, and its state freed. */
 enum serve { SERVED, SERVE_WAIT, SERVE_ENDED };
@@ -47,13 +46,6 @@ static enum sw_verdict verdict_of(const struct request *request)
     enum sw_verdict verdict = (enum sw_verdict)request->verdict;
     bool known = verdict < SW_VERDICT_COUNT && sw_verdict_rules[verdict].responder_fatal;
     return known || verdict == SW_ACK ? verdict : SW_NAK_INVALID;
-}
-
-static void complete(struct sw_qp *qp, const struct request *request,
-                     const struct sw_recv_claim *claim, uint32_t len_bytes,
-                     enum ibv_wc_opcode opcode, enum ibv_wc_status status)
-{
-    sw_execute_complete(qp, &request->message, claim, len_bytes, opcode, status);
 }
 
 static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
@@ -115,8 +107,7 @@ static enum serve deliver(struct sw_qp *qp, struct sw_direct_qp *d, const struct
         sw_answer_acks(d);
         sw_bind_leave(d);
     }
-    complete(qp, request, &d->claim, len_bytes, opcode, IBV_WC_SUCCESS);
-    d->claimed = false;
+    sw_receive_complete(qp, &d->receive, &request->message, len_bytes, opcode, IBV_WC_SUCCESS);
     return SERVED;
 }
 
@@ -166,67 +157,14 @@ static bool can_answer(struct sw_qp *qp, struct sw_direct_qp *d)
     return sw_answer_has_room(d) || sw_bind_is_over(qp, d);
 }
 
-/* The receive for a message that came whole: the one that an unreliable message before it, of which
- * the end never came, had begun to fill, or the next. */
-static bool next_recv(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_recv_claim *out)
-{
-    if (__builtin_expect(!d->claimed, 1))
-        return sw_qp_take_recv(qp, out);
-    *out = d->claim;
-    d->claimed = false;
-    return true;
-}
-
-/* A piece of a message that lies in several records. */
-static const uint8_t *payload_at(const struct sw_direct_qp *d, uint32_t index)
-{
-    const struct sw_record *slot = &d->rx->requests[(d->serve_at + index) % SW_REQUEST_SLOTS];
-    return index ? ((const struct sw_record_more *)slot)->payload : slot->payload;
-}
-
-/* The message that lies in records, to a receive of one element. False: left to scatter_records(),
- * which finds out why. */
-static bool copy_records(const struct sw_direct_qp *d, const struct sw_recv_claim *claim,
-                         uint32_t len_bytes, uint32_t first_bytes)
-{
-    uint8_t *to;
-    if (claim->sge_count != 1 || len_bytes > claim->sges[0].length ||
-        !sw_sge_resolve(claim->pd, claim->sges, IBV_ACCESS_LOCAL_WRITE, &to))
-        return false;
-    uint32_t piece = len_bytes < first_bytes ? len_bytes : first_bytes;
-    for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
-        if (index)
-            piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
-        sw_payload_copy(to + at, payload_at(d, index), piece);
-    }
-    return !sw_fault_hit(to);
-}
-
-/* The message that lies in a record and the ones behind it. */
-static enum ibv_wc_status scatter_records(const struct sw_direct_qp *d,
-                                          const struct request *request,
-                                          const struct sw_recv_claim *claim, uint32_t first_bytes)
-{
-    uint32_t len = request->len_bytes, at = len < first_bytes ? len : first_bytes;
-    if (__builtin_expect(copy_records(d, claim, len, first_bytes), 1))
-        return IBV_WC_SUCCESS;
-    enum ibv_wc_status status =
-        sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, payload_at(d, 0), at);
-    for (uint32_t index = 1; at < len && status == IBV_WC_SUCCESS; at += SW_MORE_BYTES, index++)
-        status = sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, payload_at(d, index),
-                                 len - at < SW_MORE_BYTES ? len - at : SW_MORE_BYTES);
-    return status;
-}
-
 static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
                                const struct request *request)
 {
-    struct sw_recv_claim claim;
     uint32_t len = request->len_bytes;
-    if (len > SW_INLINE_BYTES || !next_recv(qp, d, &claim))
+    if (len > SW_INLINE_BYTES || !sw_receive_take(qp, &d->receive, &request->message))
         return fatal(qp, SW_NAK_INVALID); /* the peer broke the protocol */
-    enum ibv_wc_status status = scatter_records(d, request, &claim, SW_INLINE_FIRST);
-    complete(qp, request, &claim, len, IBV_WC_RECV, status);
+    enum ibv_wc_status status = sw_record_scatter(d, len, SW_INLINE_FIRST);
+    sw_receive_complete(qp, &d->receive, &request->message, len, IBV_WC_RECV, status);
     return status == IBV_WC_SUCCESS ? SERVED : fatal(qp, SW_NAK_OPERATIONAL);
 }
 
@@ -234,15 +172,16 @@ static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
 static enum serve serve_placed(struct sw_qp *qp, struct sw_direct_qp *d,
                                const struct request *request, enum ibv_wc_opcode opcode)
 {
-    struct sw_recv_claim claim;
+    const uint32_t len = request->len_bytes;
     enum sw_verdict verdict = verdict_of(request);
-    if (!next_recv(qp, d, &claim))
+    if (!sw_receive_take(qp, &d->receive, &request->message))
         return fatal(qp, SW_NAK_INVALID);
-    if (verdict == SW_ACK && opcode == IBV_WC_RECV && request->len_bytes > claim.len_bytes)
+    if (verdict == SW_ACK && opcode == IBV_WC_RECV && len > d->receive.claim.len_bytes)
         verdict = SW_NAK_INVALID; /* a program must never be told of more than its buffer holds */
     if (verdict != SW_ACK && sw_verdict_rules[verdict].responder == IBV_WC_SUCCESS)
         verdict = SW_NAK_INVALID; /* it would use up no receive */
-    complete(qp, request, &claim, request->len_bytes, opcode, sw_verdict_rules[verdict].responder);
+    sw_receive_complete(qp, &d->receive, &request->message, len, opcode,
+                        sw_verdict_rules[verdict].responder);
     return verdict == SW_ACK ? SERVED : fatal(qp, verdict);
 }
 
@@ -264,28 +203,20 @@ static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const stru
     return result;
 }
 
-static bool take_claim(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static bool take_receive(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
 {
-    const struct sw_srq *srq = request->message.srq;
-    if (!d->claimed) {
-        d->claimed = sw_execute_take_recv(qp, &request->message, &d->claim);
-        d->claim_srq = srq ? srq->num : 0;
-    }
-    if (d->claimed)
-        d->serve_rnr_ns = 0;
-    return d->claimed;
+    if (!sw_receive_take(qp, &d->receive, &request->message))
+        return false;
+    d->serve_rnr_ns = 0;
+    return true;
 }
 
 static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct request *request, enum sw_verdict verdict)
 {
-    /* A queue's own receive serves the next message then. */
-    if (!d->rules[verdict].lost || qp->srq) {
-        enum ibv_wc_status status = d->rules[verdict].responder;
-        complete(qp, request, &d->claim, 0, IBV_WC_RECV,
-                 status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
-        d->claimed = false;
-    }
+    const enum ibv_wc_status status = sw_receive_refusal(qp, verdict);
+    if (status != IBV_WC_SUCCESS)
+        sw_receive_complete(qp, &d->receive, &request->message, 0, IBV_WC_RECV, status);
     return refuse(qp, d, request, verdict);
 }
 
@@ -308,10 +239,10 @@ static enum serve begin_send(struct sw_qp *qp, struct sw_direct_qp *d,
     if (request->flags & SW_REC_INV && d->rules[SW_NAK_ACCESS].lost &&
         sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp, request)) != SW_ACK)
         return refuse(qp, d, request, SW_NAK_ACCESS);
-    if (!take_claim(qp, d, request))
+    if (!take_receive(qp, d, request))
         return serve_rnr(qp, d, request, rnr_retry);
-    d->claim_used = 0;
-    if (total_bytes > d->claim.len_bytes)
+    d->received_bytes = 0;
+    if (total_bytes > d->receive.claim.len_bytes)
         return refuse_send(qp, d, request, SW_NAK_INVALID);
     *taken = true;
     return SERVED;
@@ -324,7 +255,7 @@ static enum serve end_send(struct sw_qp *qp, struct sw_direct_qp *d, const struc
     if (sw_execute_invalidate(qp, &request->message, request->imm) != SW_ACK &&
         !d->rules[SW_NAK_ACCESS].lost)
         return refuse_send(qp, d, request, SW_NAK_ACCESS);
-    return deliver(qp, d, request, d->claim_used, IBV_WC_RECV);
+    return deliver(qp, d, request, d->received_bytes, IBV_WC_RECV);
 }
 
 static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -341,12 +272,13 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
         if (!taken)
             return result;
     }
-    if (!d->claimed || !from)
+    if (!d->receive.is_taken || !from)
         return fatal(qp, SW_NAK_INVALID);
-    enum sw_verdict verdict = sw_execute_fill(&d->claim, d->claim_used, from, request->len_bytes);
+    enum sw_verdict verdict =
+        sw_execute_fill(&d->receive.claim, d->received_bytes, from, request->len_bytes);
     if (verdict != SW_ACK)
         return refuse_send(qp, d, request, verdict);
-    d->claim_used += request->len_bytes;
+    d->received_bytes += request->len_bytes;
     return request->flags & SW_REC_LAST ? end_send(qp, d, request) : SERVED;
 }
 
@@ -362,9 +294,9 @@ static enum serve serve_whole(struct sw_qp *qp, struct sw_direct_qp *d,
         begin_send(qp, d, request, request->len_bytes, request->slot->rnr_retry, &taken);
     if (!taken)
         return result;
-    if (scatter_records(d, request, &d->claim, SW_WHOLE_FIRST) != IBV_WC_SUCCESS)
+    if (sw_record_scatter(d, request->len_bytes, SW_WHOLE_FIRST) != IBV_WC_SUCCESS)
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
-    d->claim_used = request->len_bytes;
+    d->received_bytes = request->len_bytes;
     return end_send(qp, d, request);
 }
 
@@ -395,12 +327,12 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     uint32_t count = read_list(d, request, &record, list);
     if (!count)
         return fatal(qp, SW_NAK_INVALID);
-    if (!d->claimed) {
-        if (!take_claim(qp, d, request))
+    if (!d->receive.is_taken) {
+        if (!take_receive(qp, d, request))
             return serve_rnr(qp, d, request, record.rnr_retry);
-        d->claim_used = 0;
+        d->received_bytes = 0;
     }
-    if (record.total_bytes > d->claim.len_bytes)
+    if (record.total_bytes > d->receive.claim.len_bytes)
         return refuse_send(qp, d, request, SW_NAK_INVALID);
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
@@ -435,7 +367,7 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
         return SERVED;
     if (!(request->flags & SW_REC_IMM))
         return acknowledge(d);
-    if (!take_claim(qp, d, request))
+    if (!take_receive(qp, d, request))
         return serve_rnr(qp, d, request, record.rnr_retry);
     return deliver(qp, d, request, record.total_bytes, IBV_WC_RECV_RDMA_WITH_IMM);
 }
@@ -592,37 +524,6 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
     return fatal(qp, request->kind == SW_REC_FATAL ? verdict_of(request) : SW_NAK_INVALID);
 }
 
-static bool owes_room(const struct sw_direct_qp *d)
-{
-    return d->serve_bounce != d->serve_bounce_told || d->serve_at - d->serve_told >= TELL_EVERY;
-}
-
-/* Answers what this run has done, and gives the peer its room back. While it cannot be reached (we
- * are not attached to it yet), or has no room for the answer, the QP keeps asking to be driven: the
- * peer may be waiting for just this, and send nothing more. So it does while a flush goes on. */
-static void tell(struct sw_qp *qp, struct sw_direct_qp *d)
-{
-    bool due = d->acks_due || owes_room(d);
-    if (due && sw_bind_enter(qp, d)) {
-        due = !sw_answer_acks(d);
-        if (owes_room(d)) {
-            atomic_store_explicit(&d->tx->requests_consumed, d->serve_at, memory_order_release);
-            atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve_bounce,
-                                  memory_order_release);
-            d->serve_told = d->serve_at;
-            d->serve_bounce_told = d->serve_bounce;
-        }
-        sw_bind_leave(d);
-    }
-    due =
-        (due && atomic_load(&d->peer->state) != SW_PEER_DEAD) || sw_flushing_goes_on(&d->flushing);
-    if (atomic_load_explicit(&qp->rx_pending, memory_order_relaxed) != due) {
-        atomic_store(&qp->rx_pending, due);
-        if (due)
-            sw_engine_nudge();
-    }
-}
-
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     bool any = false;
@@ -667,6 +568,6 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
                               memory_order_relaxed);
     }
     d->serving = false;
-    tell(qp, d);
+    sw_answer_tell(qp, d);
     return any;
 }

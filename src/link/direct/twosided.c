@@ -9,6 +9,7 @@
 #include "device/qp_impl.h"
 #include "link/direct/direct.h"
 #include "link/direct/receive_credit.h"
+#include "link/direct/record_payload.h"
 
 static uint8_t record_flags(const struct sw_wqe *wqe)
 {
@@ -16,40 +17,6 @@ static uint8_t record_flags(const struct sw_wqe *wqe)
     if (wqe->opcode == IBV_WR_SEND_WITH_IMM)
         flags |= SW_REC_IMM;
     return flags;
-}
-
-/* Bytes of a message that lie in one place, from `at` on, go to the records behind the first. */
-static void fill_more(struct sw_direct_qp *d, const uint8_t *from, uint32_t at, uint32_t len_bytes)
-{
-    for (uint32_t index = d->request_at + 1; at < len_bytes; index++, at += SW_MORE_BYTES) {
-        struct sw_record_more *more =
-            (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
-        const uint32_t left = len_bytes - at;
-        sw_payload_copy(more->payload, from + at, left < SW_MORE_BYTES ? left : SW_MORE_BYTES);
-        /* Its position, not one more: never taken for a record, in no round of the ring. */
-        atomic_store_explicit(&more->seq, index, memory_order_relaxed);
-    }
-}
-
-bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
-                    const struct sw_gather *gather, uint32_t len_bytes, uint32_t first_bytes)
-{
-    if (!len_bytes)
-        return true;
-    uint64_t run = len_bytes;
-    uint8_t joined[SW_INLINE_BYTES];
-    const uint8_t *from = sw_gather_at(gather, 0, 0, &run);
-    if (!from)
-        return false;
-    if (run < len_bytes) { /* of several elements */
-        if (!sw_gather_out(gather, 0, joined, len_bytes))
-            return false;
-        from = joined;
-    }
-    sw_payload_copy(record->payload, from, len_bytes < first_bytes ? len_bytes : first_bytes);
-    if (len_bytes > first_bytes)
-        fill_more(d, from, first_bytes, len_bytes);
-    return !sw_fault_hit(from);
 }
 
 enum sw_step sw_send_inline(struct sw_direct_qp *d, const struct sw_gather *gather,

@@ -30,7 +30,7 @@ struct sw_roce_qp *sw_roce_remains_of(const struct sw_roce_qp *r, uint64_t now_n
     }
     remains->ring = NULL; /* the requester is no part of it */
     remains->ended_ns = now_ns;
-    remains->is_ending = remains->claimed = remains->is_parked = false;
+    remains->is_ending = remains->receive.is_taken = remains->is_parked = false;
     remains->reads_due = remains->has_bad = remains->is_limited = false;
     remains->unsaid = 0;
     remains->flushing = (struct sw_flushing){0};

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a peer's packets ask for, carried out by the rules of device/. */
 #include "base/fault.h"
-#include "device/cq_impl.h"
-#include "device/mw.h"
 #include "device/view.h"
-#include "device/xrc_impl.h"
 #include "link/engine.h"
 #include "link/roce/roce.h"
 
@@ -28,35 +25,27 @@ static void hold_claim(struct sw_roce_qp *r, bool holds)
         atomic_store_explicit(claimed, holds, memory_order_release);
 }
 
-static void complete_claim(struct sw_roce_qp *r, const struct sw_inbound *message,
-                           uint64_t len_bytes, enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+static void complete(struct sw_roce_qp *r, const struct sw_inbound *message, uint64_t len_bytes,
+                     enum ibv_wc_opcode opcode, enum ibv_wc_status status)
 {
     hold_claim(r, false);
-    sw_execute_complete(r->qp, message, &r->claim, (uint32_t)len_bytes, opcode, status);
-    r->claimed = false;
+    sw_receive_complete(r->qp, &r->receive, message, (uint32_t)len_bytes, opcode, status);
     sw_announce_message(&r->announce);
 }
 
-/* The receive stays claimed where the message is only lost and the queue is the QP's own: it is for
- * the next one. */
 static enum sw_verdict refuse_send(struct sw_roce_qp *r, const struct sw_inbound *message,
                                    enum sw_verdict verdict)
 {
-    const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
-    if (rule->lost && !r->qp->srq)
-        return verdict;
-    enum ibv_wc_status status = rule->responder;
-    complete_claim(r, message, 0, IBV_WC_RECV,
-                   status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : status);
+    const enum ibv_wc_status status = sw_receive_refusal(r->qp, verdict);
+    if (status != IBV_WC_SUCCESS)
+        complete(r, message, 0, IBV_WC_RECV, status);
     return verdict;
 }
 
-static bool take_claim(struct sw_roce_qp *r, const struct sw_inbound *message)
+static bool take_receive(struct sw_roce_qp *r, const struct sw_inbound *message)
 {
-    if (!r->claimed && !sw_roce_withholds(r->qp))
-        r->claimed = sw_execute_take_recv(r->qp, message, &r->claim);
-    r->claim_srq = message->srq ? message->srq->num : 0;
-    return r->claimed;
+    return (r->receive.is_taken || !sw_roce_withholds(r->qp)) &&
+           sw_receive_take(r->qp, &r->receive, message);
 }
 
 /* The middle of a message. A part of it may be there when it turns out to be in vain: nobody is
@@ -65,10 +54,11 @@ static enum sw_verdict serve_middles(struct sw_roce_qp *r, const struct sw_deman
 {
     uint64_t offset = demand->offset;
     const uint8_t *from = demand->payload;
-    if (offset + (uint64_t)demand->pieces * demand->len_bytes > r->claim.len_bytes)
+    if (offset + (uint64_t)demand->pieces * demand->len_bytes > r->receive.claim.len_bytes)
         return SW_NAK_INVALID;
     for (uint32_t i = 0; i < demand->pieces; i++) {
-        const enum sw_verdict verdict = sw_execute_fill(&r->claim, offset, from, demand->len_bytes);
+        const enum sw_verdict verdict =
+            sw_execute_fill(&r->receive.claim, offset, from, demand->len_bytes);
         if (verdict != SW_ACK)
             return verdict;
         offset += demand->len_bytes;
@@ -81,21 +71,21 @@ static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *
                                   const struct sw_inbound *message)
 {
     struct sw_qp *qp = r->qp;
-    if (demand->first && !take_claim(r, message))
+    if (demand->first && !take_receive(r, message))
         return SW_RNR;
-    if (!r->claimed)
+    if (!r->receive.is_taken)
         return SW_NAK_INVALID;
     if (demand->pieces > 1)
         return serve_middles(r, demand);
     enum sw_verdict verdict =
-        sw_execute_fill(&r->claim, demand->offset, demand->payload, demand->len_bytes);
+        sw_execute_fill(&r->receive.claim, demand->offset, demand->payload, demand->len_bytes);
     if (verdict == SW_ACK && demand->last)
         verdict = sw_execute_invalidate(qp, message, demand->inv_rkey);
     if (verdict != SW_ACK)
         return refuse_send(r, message, verdict);
     if (!demand->last)
         return SW_ACK;
-    complete_claim(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
+    complete(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
@@ -113,13 +103,13 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
     if (demand->first && !demand->last)
         verdict = sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, demand->rkey, demand->addr,
                                    demand->total, &va);
-    if (verdict == SW_ACK && demand->has_imm && demand->last && !take_claim(r, message))
+    if (verdict == SW_ACK && demand->has_imm && demand->last && !take_receive(r, message))
         return SW_RNR; /* nothing is written then: 9.7.4.1.6 comes before 9.7.4.1.7 */
     if (verdict == SW_ACK)
         verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, &pieces, demand->last);
     if (verdict != SW_ACK || !demand->last || !demand->has_imm)
         return verdict;
-    complete_claim(r, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+    complete(r, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
@@ -226,7 +216,7 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
     if (r->reads_due && demand->kind != SW_DEMAND_READ && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
     enum sw_verdict verdict = serve(r, demand, now_ns, &original);
-    hold_claim(r, r->claimed);
+    hold_claim(r, r->receive.is_taken);
     if (r->is_parked)
         return SW_ROCE_ALIVE;
     const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
@@ -370,13 +360,6 @@ bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, stru
 
 void sw_roce_drop_claim(struct sw_roce_qp *r)
 {
-    struct sw_qp *qp = r->qp;
-    if (!r->claimed)
-        return;
-    r->claimed = false;
     hold_claim(r, false);
-    struct sw_inbound message = {.srq = qp->xrcd ? sw_xrcd_srq_of(qp, r->claim_srq) : NULL,
-                                 .is_solicited = true};
-    if (!qp->xrcd || message.srq)
-        sw_execute_complete(qp, &message, &r->claim, 0, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR);
+    sw_receive_flush(r->qp, &r->receive);
 }

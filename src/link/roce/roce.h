@@ -29,10 +29,10 @@
 #define SW_LINK_ROCE_ROCE_H
 
 #include "device/counters.h"
-#include "device/execute.h"
 #include "device/flushing.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
+#include "device/receive.h"
 #include "link/faults/live.h"
 #include "link/roce/announce.h"
 #include "link/roce/lifeline.h"
@@ -78,9 +78,7 @@ struct sw_roce_qp {
     bool has_bad;    /* the one at `posted` has a local error, to be told in its turn */
     enum ibv_wc_status bad_status;
 
-    struct sw_recv_claim claim; /* the receive that a SEND in several packets goes to */
-    bool claimed;
-    uint32_t claim_srq; /* XRC: the number of the SRQ it is of */
+    struct sw_receive receive; /* of the message that is coming in */
 
     bool is_ending; /* once all is said: by a refusal, with this event */
     int end_event;
