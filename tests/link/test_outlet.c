@@ -25,7 +25,7 @@
 static const uint8_t lo_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
 static const uint8_t lo_v6[16] = {[15] = 1};
 
-enum { SLOT = 5, PAYLOAD = 1024, PACKETS = 62 /* of a message */, MANY = 200 };
+enum { SLOT = 5, PAYLOAD = 1024, PACKETS = 62 /* of a message */, MANY = 300 };
 #define DATAGRAM (SW_BTH_BYTES + PAYLOAD + SW_ICRC_BYTES)
 
 static struct sw_port port;
@@ -83,11 +83,11 @@ static struct sw_roce_path path_to(const uint8_t address[16])
     return path;
 }
 
-/* One message of packets from n on. */
-static void send_message(const struct sw_roce_path *path, uint32_t n)
+/* One message of `count` packets from n on. */
+static void send_packets(const struct sw_roce_path *path, uint32_t n, uint32_t count)
 {
     struct sw_batch *batch = sw_batch_open(&port);
-    for (uint32_t i = n; i < n + PACKETS; i++) {
+    for (uint32_t i = n; i < n + count; i++) {
         const struct sw_packet packet = {
             .bth = {.opcode = 0x04,
                     .pkey = SW_PKEY_DEFAULT,
@@ -108,6 +108,11 @@ static void send_message(const struct sw_roce_path *path, uint32_t n)
         sw_batch_add(batch, &out);
     }
     sw_batch_close(batch);
+}
+
+static void send_message(const struct sw_roce_path *path, uint32_t n)
+{
+    send_packets(path, n, PACKETS);
 }
 
 static void receive(uint32_t want)
@@ -133,9 +138,23 @@ static uint32_t converse(struct sw_roce_path *path, uint32_t from, uint32_t to)
     return to;
 }
 
+/* The same, of one packet each and of two by turns. Returns how many packets have been sent. */
+static uint32_t converse_shortly(struct sw_roce_path *path, uint32_t from, uint32_t messages)
+{
+    for (uint32_t i = 0; i < messages; i++) {
+        const uint64_t now_ns = sw_clock_ns();
+        const uint32_t count = 1 + i % 2;
+        send_packets(path, from, count);
+        receive(from += count);
+        path->heard_ns = now_ns;
+    }
+    return from;
+}
+
+/* With a ring. */
 static struct sw_outlet *open_one(struct sw_roce_path *path, uint32_t *sent)
 {
-    *sent = converse(path, 0, 80);
+    *sent = converse(path, 0, 160);
     struct sw_outlet *outlet = sw_outlet_claim(&port, path);
     assert_non_null(outlet);
     return outlet;
@@ -237,6 +256,73 @@ static void outlet__packets_have_the_identification_that_their_icrc_says(void **
     assert_true(numbered >= 19);          /* so they left by the outlet */
 }
 
+static int descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 8192; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void outlet__many_short_messages_have_a_connected_socket(void **state)
+{
+    (void)state;
+    struct sw_roce_path paths[] = {path_to(lo_v4), path_to(lo_v6)};
+    for (int i = 0; i < 2; i++) {
+        const int before = descriptors();
+        memset(&seen, 0, sizeof(seen));
+        uint32_t sent = converse_shortly(&paths[i], 0, 500);
+        assert_null(sw_outlet_claim(&port, &paths[i]));
+        sent = converse_shortly(&paths[i], sent, 1000);
+        struct sw_outlet *outlet = sw_outlet_claim(&port, &paths[i]);
+        assert_non_null(outlet);
+        sw_outlet_release(outlet);
+        assert_int_equal(descriptors(), before + 1); /* and no ring */
+        converse_shortly(&paths[i], sent, 300);
+        assert_false(seen.is_damaged);
+        assert_false(seen.is_out_of_order);
+        assert_int_equal(sw_port_counter(&port, SW_PORT_RX_BAD_ICRC), 0);
+    }
+}
+
+/* The socket cuts up what it is spliced as it did the last time, unless it is told otherwise. */
+static void outlet__short_and_long_messages_share_it(void **state)
+{
+    (void)state;
+    struct sw_roce_path path = path_to(lo_v4);
+    uint32_t sent;
+    sw_outlet_release(open_one(&path, &sent));
+    uint32_t packets = sent * PACKETS;
+    for (uint32_t i = 0; i < 50; i++) {
+        packets = converse_shortly(&path, packets, 3);
+        send_message(&path, packets);
+        receive(packets += PACKETS);
+        path.heard_ns = sw_clock_ns();
+    }
+    assert_false(seen.is_damaged);
+    assert_false(seen.is_out_of_order);
+    assert_int_equal(sw_port_counter(&port, SW_PORT_TX_DROPPED), 0);
+    assert_int_equal(sw_port_counter(&port, SW_PORT_RX_BAD_ICRC), 0);
+}
+
+/* An unconnected socket does not hear that nobody is there, either. */
+static void outlet__a_peer_that_is_not_there_costs_no_more(void **state)
+{
+    (void)state;
+    static const uint8_t nobody[16] = {[10] = 0xff, 0xff, 127, 0, 0, 77};
+    struct sw_roce_path path = path_to(lo_v4), gone;
+    converse_shortly(&path, 0, 1100);
+    gone = path;
+    gone.dest_port = SW_ROCE_PORT + 1; /* where nobody listens */
+    memcpy(&gone.dest, nobody, sizeof(nobody));
+    for (uint32_t i = 0; i < 1100; i++)
+        send_packets(&gone, i, 1);
+    struct sw_outlet *outlet = sw_outlet_claim(&port, &gone);
+    assert_non_null(outlet);
+    sw_outlet_release(outlet);
+    assert_int_equal(sw_port_counter(&port, SW_PORT_TX_DROPPED), 0);
+}
+
 static void outlet__a_room_is_free_once_something_sent_later_has_arrived(void **state)
 {
     (void)state;
@@ -285,14 +371,6 @@ static void outlet__what_it_cannot_send_closes_it(void **state)
     assert_false(seen.is_out_of_order);
 }
 
-static int descriptors(void)
-{
-    int count = 0;
-    for (int fd = 0; fd < 8192; fd++)
-        count += fcntl(fd, F_GETFD) >= 0;
-    return count;
-}
-
 static void outlet__an_idle_one_is_closed(void **state)
 {
     (void)state;
@@ -306,7 +384,7 @@ static void outlet__an_idle_one_is_closed(void **state)
     sw_outlet_tidy(sw_clock_ns() + 60 * SW_NS_PER_S);
     assert_int_equal(descriptors(), before);
     assert_null(sw_outlet_claim(&port, &path));
-    check_all_arrived(converse(&path, sent, sent + 100)); /* and opened again */
+    check_all_arrived(converse(&path, sent, sent + 160)); /* and opened again */
     assert_int_equal(descriptors(), before + 3);
 }
 
@@ -328,6 +406,9 @@ int main(void)
         WITH_PORT(outlet__is_for_streams_that_are_answered),
         WITH_PORT(outlet__another_path_has_none),
         WITH_PORT(outlet__packets_have_the_identification_that_their_icrc_says),
+        WITH_PORT(outlet__many_short_messages_have_a_connected_socket),
+        WITH_PORT(outlet__short_and_long_messages_share_it),
+        WITH_PORT(outlet__a_peer_that_is_not_there_costs_no_more),
         WITH_PORT(outlet__a_room_is_free_once_something_sent_later_has_arrived),
         WITH_PORT(outlet__what_it_cannot_send_closes_it),
         WITH_PORT(outlet__an_idle_one_is_closed),

@@ -24,7 +24,7 @@
 #define OUTLETS 8u
 #define ROOMS 32u
 #define RING_BYTES ((size_t)ROOMS * SW_OUTLET_ROOM_BYTES) /* one huge page */
-#define WANTED_MIN 64u                                    /* long messages before one is opened */
+#define WANTED_MIN 64u                                    /* messages before one is opened */
 #define WANTED_NS (1000 * SW_NS_PER_MS)                   /* in this time */
 #define IDLE_NS (10000 * SW_NS_PER_MS)
 #define SPLICED_MIN 16384u /* a shorter message is sooner copied */
@@ -37,12 +37,13 @@ struct sw_outlet {
     atomic_bool is_open;
     struct sw_port *port; /* whose, and for which path; or what is wanted */
     struct sw_roce_path path;
-    uint32_t wanted;
+    uint32_t wanted;    /* an outlet; once there is one, a ring */
     uint64_t wanted_ns; /* since when that is counted */
+    bool was_used;      /* since the last look */
     uint64_t used_ns;
 
     int fd, pipe[2];
-    void *map;
+    void *map; /* NULL: there is no ring */
     uint8_t *ring;
     uint32_t next_room, segment_bytes;
     uint16_t next_id;
@@ -172,15 +173,23 @@ static void forget(struct sw_outlet *outlet)
     memset(outlet->sent_ns, 0, sizeof(outlet->sent_ns));
 }
 
+static void close_ring(struct sw_outlet *outlet)
+{
+    for (int i = 0; i < 2; i++)
+        if (outlet->pipe[i] >= 0)
+            close(outlet->pipe[i]);
+    if (outlet->map)
+        munmap(outlet->map, 2 * RING_BYTES);
+    outlet->pipe[0] = outlet->pipe[1] = -1;
+    outlet->map = outlet->ring = NULL;
+}
+
 static void close_outlet(struct sw_outlet *outlet)
 {
     atomic_store(&outlet->is_open, false);
-    const int fds[] = {outlet->fd, outlet->pipe[0], outlet->pipe[1]};
-    for (int i = 0; i < 3; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    if (outlet->map)
-        munmap(outlet->map, 2 * RING_BYTES);
+    if (outlet->fd >= 0)
+        close(outlet->fd);
+    close_ring(outlet);
     forget(outlet);
 }
 
@@ -197,20 +206,34 @@ static void open_outlet(struct sw_outlet *outlet, uint64_t now_ns)
 {
     forget(outlet);
     outlet->used_ns = now_ns;
-    if (open_socket(outlet) && open_ring(outlet) && open_pipe(outlet)) {
+    if (open_socket(outlet)) {
         atomic_store(&outlet->is_open, true);
+        sw_debug("many messages to one address: by a connected socket");
+        return;
+    }
+    sw_debug("no connected UDP socket: %s", strerror(errno));
+    close_outlet(outlet);
+    outlet->wanted_ns = now_ns + IDLE_NS; /* not again before */
+}
+
+void sw_outlet_want_ring(struct sw_outlet *outlet)
+{
+    if (outlet->map || !sw_outlet_is_possible() || outlet->wanted > WANTED_MIN ||
+        ++outlet->wanted != WANTED_MIN)
+        return;
+    if (open_ring(outlet) && open_pipe(outlet)) {
         sw_debug("long messages to one address: their pages are spliced");
         return;
     }
     sw_debug("no splicing to a UDP socket: %s", strerror(errno));
-    close_outlet(outlet);
-    outlet->wanted_ns = now_ns + IDLE_NS; /* not again before */
+    close_ring(outlet);
+    outlet->wanted = WANTED_MIN + 1; /* not again */
 }
 
 void sw_outlet_want(struct sw_port *port, const struct sw_roce_path *path, uint64_t now_ns)
 {
     struct sw_outlet *mine = NULL;
-    if (!sw_outlet_is_possible() || !path->heard_ns || sw_roce_is_multicast(&path->dest))
+    if (!path->heard_ns || sw_roce_is_multicast(&path->dest))
         return;
     for (struct sw_outlet *outlet = outlets; outlet < outlets + OUTLETS; outlet++) {
         if (!sw_lock_try(&outlet->lock)) { /* it may be the path's */
@@ -219,8 +242,8 @@ void sw_outlet_want(struct sw_port *port, const struct sw_roce_path *path, uint6
             return;
         }
         const bool is_for_it = outlet->port == port && sw_roce_path_is_same(&outlet->path, path);
-        const bool is_free =
-            !atomic_load(&outlet->is_open) && now_ns > outlet->wanted_ns + WANTED_NS;
+        const bool is_free = !atomic_load(&outlet->is_open) &&
+                             (!outlet->port || now_ns > outlet->wanted_ns + WANTED_NS);
         struct sw_outlet *other = is_for_it || (!mine && is_free) ? mine : outlet;
         if (other)
             sw_lock_release(&other->lock);
@@ -246,6 +269,8 @@ void sw_outlet_tidy(uint64_t now_ns)
 {
     for (struct sw_outlet *outlet = outlets; outlet < outlets + OUTLETS; outlet++)
         if (atomic_load(&outlet->is_open) && sw_lock_try(&outlet->lock)) {
+            outlet->used_ns = outlet->was_used ? now_ns : outlet->used_ns;
+            outlet->was_used = false;
             if (atomic_load(&outlet->is_open) && now_ns > outlet->used_ns + IDLE_NS)
                 close_outlet(outlet);
             sw_lock_release(&outlet->lock);
@@ -289,6 +314,7 @@ struct sw_outlet *sw_outlet_claim(struct sw_port *port, const struct sw_roce_pat
             sw_roce_path_is_same(&outlet->path, path)) {
             outlet->heard_ns =
                 path->heard_ns > outlet->heard_ns ? path->heard_ns : outlet->heard_ns;
+            outlet->was_used = true;
             return outlet;
         }
         sw_lock_release(&outlet->lock);
@@ -310,16 +336,21 @@ bool sw_outlet_is_of(const struct sw_outlet *outlet, const struct sw_roce_path *
     return sw_roce_path_is_same(&outlet->path, path);
 }
 
+uint16_t sw_outlet_take_id(struct sw_outlet *outlet)
+{
+    return outlet->path.is_ipv4 ? outlet->next_id++ : 0;
+}
+
 /* The network keeps the order of a path, or loses: so what was sent before something that has
  * arrived is not on its way any more. */
 uint8_t *sw_outlet_room(struct sw_outlet *outlet, uint16_t *ip_id)
 {
-    for (uint32_t tried = 0; tried < ROOMS; tried++) {
+    for (uint32_t tried = 0; outlet->map && tried < ROOMS; tried++) {
         const uint32_t room = outlet->next_room++ % ROOMS;
         if (outlet->sent_ns[room] != FREE && outlet->sent_ns[room] >= outlet->heard_ns)
             continue;
         outlet->sent_ns[room] = FILLED;
-        *ip_id = outlet->path.is_ipv4 ? outlet->next_id++ : 0;
+        *ip_id = sw_outlet_take_id(outlet);
         return outlet->ring + (size_t)room * SW_OUTLET_ROOM_BYTES;
     }
     return NULL;
@@ -349,9 +380,9 @@ static int copy_out(const struct sw_outlet *outlet, const uint8_t *room, uint32_
 }
 
 /* What an ICMP message said of an earlier packet is told once; unconnected sockets do not tell. */
-static bool is_old_news(int rc)
+bool sw_outlet_is_old_news(int error)
 {
-    return rc == -ECONNREFUSED || rc == -EHOSTUNREACH || rc == -ENETUNREACH || rc == -EINTR;
+    return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == EINTR;
 }
 
 int sw_outlet_send(struct sw_outlet *outlet, const uint8_t *room, uint32_t len_bytes,
@@ -368,26 +399,36 @@ int sw_outlet_send(struct sw_outlet *outlet, const uint8_t *room, uint32_t len_b
     }
     for (int tries = 0; !rc && tries < 4; tries++) {
         rc = splices ? splice_out(outlet, room, len_bytes) : copy_out(outlet, room, len_bytes);
-        if (!is_old_news(rc))
+        if (!sw_outlet_is_old_news(-rc))
             break;
         rc = tries == 3 ? rc : 0;
     }
     if (rc == -EAGAIN)
         return rc;
-    outlet->used_ns = sw_clock_ns();
     outlet->sent_ns[(size_t)(room - outlet->ring) / SW_OUTLET_ROOM_BYTES] =
-        splices ? outlet->used_ns : FREE;
+        splices ? sw_clock_ns() : FREE;
     outlet->is_spoilt = rc != 0;
     outlet->error = -rc;
     return rc;
 }
 
-void sw_outlet_give_up(struct sw_outlet *outlet)
+void sw_outlet_give_up(struct sw_outlet *outlet, int error)
 {
     outlet->is_spoilt = true;
+    outlet->error = error;
+}
+
+bool sw_outlet_is_spoilt(const struct sw_outlet *outlet)
+{
+    return outlet->is_spoilt;
 }
 
 int sw_outlet_fd(const struct sw_outlet *outlet)
 {
     return outlet->fd;
+}
+
+uint32_t sw_outlet_segment(const struct sw_outlet *outlet)
+{
+    return outlet->segment_bytes;
 }

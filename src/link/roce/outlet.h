@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The way out for a stream of long messages to one address. The kernel copies what a socket sends
- * to pages of its own, which costs as much as all else on the sending side. An outlet gives it the
- * pages instead (vmsplice(2), splice(2) to UDP: Linux 6.5): of a ring, so that what is on its way
- * is left alone. A page that were written to too early would be no more than a packet with a wrong
- * ICRC.
+ * The way out for many messages to one address: a connected socket. The kernel remembers its route,
+ * addresses and class, where it asks the tables for each message of another socket.
  *
- * Only a connected socket can be spliced to, and the kernel numbers its IPv4 packets from where it
- * likes: the outlet asks what the number is, once, by a packet to this host whose headers it is
- * shown (SOF_TIMESTAMPING_TX_SCHED).
+ * A stream of long messages gets a ring besides. The kernel copies what a socket sends to pages of
+ * its own, which costs as much as all else on the sending side. A ring gives it the pages instead
+ * (vmsplice(2), splice(2) to UDP: Linux 6.5), and what is on its way is left alone. A page that
+ * were written to too early would be no more than a packet with a wrong ICRC.
+ *
+ * The kernel numbers the IPv4 packets of a connected socket from where it likes: the outlet asks
+ * what the number is, once, by a packet to this host whose headers it is shown
+ * (SOF_TIMESTAMPING_TX_SCHED).
  *
  * Lock order: a batch's lock < an outlet's, which is only tried.
  */
@@ -20,7 +22,7 @@
 struct sw_outlet;
 enum { SW_OUTLET_ROOM_BYTES = 65536 };
 
-/* Whether this kernel has what it takes and SIDEWIRE_SPLICE is not `never`. */
+/* Whether long messages are spliced: this kernel can, and SIDEWIRE_SPLICE is not `never`. */
 bool sw_outlet_is_possible(void);
 
 /* The outlet of a path, locked until it is released; NULL: there is none, or another thread has
@@ -29,9 +31,13 @@ struct sw_outlet *sw_outlet_claim(struct sw_port *port, const struct sw_roce_pat
 void sw_outlet_release(struct sw_outlet *outlet);
 bool sw_outlet_is_of(const struct sw_outlet *outlet, const struct sw_roce_path *path);
 
+/* The identification of the next message's first packet; 0 by IPv6. Messages must be sent in the
+ * order of these calls. */
+uint16_t sw_outlet_take_id(struct sw_outlet *outlet);
+
 /* Room for a message of up to SW_OUTLET_ROOM_BYTES, which must be sent, in the order of rooms;
- * *ip_id will be the identification of its first packet. NULL: what is in the ring may all be on
- * its way still. */
+ * *ip_id will be the identification of its first packet. NULL: there is no ring, or what is in it
+ * may all be on its way still. */
 uint8_t *sw_outlet_room(struct sw_outlet *outlet, uint16_t *ip_id);
 
 /* Sends what lies in a room as packets of `segment_bytes`, the last one perhaps shorter. 0;
@@ -39,11 +45,21 @@ uint8_t *sw_outlet_room(struct sw_outlet *outlet, uint16_t *ip_id);
  * negative errno: it is lost, and so is all until the release, when the outlet is closed. */
 int sw_outlet_send(struct sw_outlet *outlet, const uint8_t *room, uint32_t len_bytes,
                    uint32_t segment_bytes);
-void sw_outlet_give_up(struct sw_outlet *outlet); /* as if that had failed */
-int sw_outlet_fd(const struct sw_outlet *outlet); /* to wait for room */
+void sw_outlet_give_up(struct sw_outlet *outlet, int error); /* as if that had failed */
+bool sw_outlet_is_spoilt(const struct sw_outlet *outlet);
 
-/* A long message went this way without an outlet. Opens one when there have been many. */
+/* The socket, for messages that have no room: to be sent without addresses. They are cut into
+ * packets of sw_outlet_segment() bytes unless they say otherwise. */
+int sw_outlet_fd(const struct sw_outlet *outlet);
+uint32_t sw_outlet_segment(const struct sw_outlet *outlet);
+/* Whether a send that failed is to be tried again, as it failed for what befell an earlier one. */
+bool sw_outlet_is_old_news(int error);
+
+/* A message went this way without an outlet. Opens one when there have been many. */
 void sw_outlet_want(struct sw_port *port, const struct sw_roce_path *path, uint64_t now_ns);
+/* A long message left by the claimed outlet without a room. Makes a ring when there have been
+ * many. */
+void sw_outlet_want_ring(struct sw_outlet *outlet);
 
 /* Closes those that have not been used for long. */
 void sw_outlet_tidy(uint64_t now_ns);

@@ -29,6 +29,7 @@
 
 #define SW_PORT_SENDERS 8u   /* sources of each address family */
 #define SW_PORT_TUNED_MAX 64 /* connected sockets */
+#define SW_PORT_GUESSES 64u
 
 /* A packet whose ICRC is right, or a run of them (wire/run.h). */
 struct sw_arrival {
@@ -105,6 +106,7 @@ struct sw_port {
     uint32_t full_rounds; /* in a row, of receiving that found more than it took */
     uint64_t due_ns;      /* when to receive again, whatever comes; UINT64_MAX: never */
     struct sw_icrc_rewind rewind;
+    uint16_t next_ids[SW_PORT_GUESSES]; /* guesses: of flows' next messages' first packets */
     struct sw_port_intake *intake;
     struct sw_share *share;
 };

@@ -83,15 +83,23 @@ struct sieve {
     struct sw_icrc_stem stem;
     struct sw_arrival run; /* count 0: none */
     uint16_t first_id;     /* as it seems: of the haul's first packet */
+    uint16_t *next_id;     /* of the flow's next haul */
     uint32_t delivered;
     bool is_known; /* some were from a sender that is */
 };
+
+/* Where the guess is kept. Flows that share a place only guess wrong. */
+static uint16_t *id_of_flow(struct sw_port *port, const struct sw_arrival *arrival)
+{
+    return &port->next_ids[(arrival->source.s6_addr[15] ^ arrival->source_port) % SW_PORT_GUESSES];
+}
 
 static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct sw_haul *haul)
 {
     sieve->port = port;
     sieve->flow.len = 0;
-    sieve->first_id = 0;
+    sieve->next_id = id_of_flow(port, &haul->arrival);
+    sieve->first_id = *sieve->next_id;
     sieve->run = haul->arrival;
     sieve->run.count = sieve->delivered = 0;
     sieve->is_known = false;
@@ -119,6 +127,8 @@ static bool is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_by
     if (!sw_icrc_check(&sieve->flow, &sieve->stem, bytes, len_bytes, &port->rewind, &ip_id))
         return false;
     sieve->first_id = (uint16_t)(ip_id.id - index);
+    /* A connected socket counts messages (outlet.h); others begin each at 0. */
+    *sieve->next_id = sieve->first_id ? (uint16_t)(sieve->first_id + 1) : 0;
     return true;
 }
 

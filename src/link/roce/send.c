@@ -32,11 +32,13 @@
 #define ROOM_WAIT_MS 2
 #define LONG_PACKET_BYTES 1000u /* a message of such may be long, */
 #define LONG_BYTES 32768u       /* which means this */
+#define SHORT_WEIGHT 16u        /* so many shorter ones want an outlet as much as a long one */
 
 struct group { /* packets that leave in one message */
     struct sw_roce_path path;
     struct sw_outlet *outlet; /* by which it leaves; NULL: by one of the port's senders */
-    uint8_t *bytes;           /* in the arena, or in the outlet's ring */
+    uint8_t *bytes;           /* in the arena, or in a room of the outlet's ring */
+    bool has_room;            /* which is this */
     uint16_t ip_id;           /* of the first packet */
     uint32_t count, len_bytes;
     uint32_t segment_bytes;  /* of each, but the last */
@@ -53,6 +55,7 @@ struct sw_batch {
     struct sw_port *port;
     uint32_t count; /* of groups; the last one of each flow may grow */
     bool dropped;
+    uint32_t unconnected;     /* short messages that left by one of the port's senders */
     struct sw_outlet *outlet; /* claimed until it is flushed */
     struct group groups[GROUPS];
     struct mmsghdr messages[GROUPS];
@@ -150,22 +153,29 @@ static struct group *open_group(struct sw_batch *batch, const struct sw_roce_pat
     return fits ? group : NULL;
 }
 
-/* Where a group gathers its bytes: in its path's outlet, if it may become long and there is one. */
-static void give_room(struct sw_batch *batch, struct group *group)
+/* How a group leaves: by its path's outlet, if there is one. And where it gathers its bytes: in the
+ * outlet's ring, if it may become long. */
+static void choose_way(struct sw_batch *batch, struct group *group)
 {
+    uint8_t *room = NULL;
     group->bytes = batch->arena[group - batch->groups];
     group->outlet = NULL;
     group->ip_id = 0;
-    if (group->segment_bytes < LONG_PACKET_BYTES || group->is_closed)
+    group->has_room = false;
+    if (group->is_closed)
         return;
     if (!batch->outlet)
         batch->outlet = sw_outlet_claim(batch->port, &group->path);
     if (!batch->outlet || !sw_outlet_is_of(batch->outlet, &group->path))
         return;
-    uint8_t *room = sw_outlet_room(batch->outlet, &group->ip_id);
+    group->outlet = batch->outlet;
+    if (group->segment_bytes >= LONG_PACKET_BYTES)
+        room = sw_outlet_room(batch->outlet, &group->ip_id);
     if (room) {
-        group->outlet = batch->outlet;
         group->bytes = room;
+        group->has_room = true;
+    } else {
+        group->ip_id = sw_outlet_take_id(batch->outlet);
     }
 }
 
@@ -185,7 +195,7 @@ static struct group *group_for(struct sw_batch *batch, const struct sw_roce_path
     group->damage = damage;
     group->is_closed = damage || atomic_load_explicit(&batch->port->no_gso, memory_order_relaxed);
     group->stem.datagram_len = 0;
-    give_room(batch, group);
+    choose_way(batch, group);
     return group;
 }
 
@@ -249,16 +259,20 @@ static void address_message(struct sw_batch *batch, uint32_t index, struct iovec
     const struct sw_roce_path *path = &group->path;
     struct msghdr *message = &batch->messages[index].msg_hdr;
     int traffic_class = path->traffic_class, hop_limit = path->hop_limit;
+    struct cmsghdr *at = NULL;
     group->iov = bytes;
-    *message = (struct msghdr){
-        .msg_name = &batch->to[index],
-        .msg_iov = &group->iov,
-        .msg_iovlen = 1,
-        .msg_control = group->control,
-    };
+    *message =
+        (struct msghdr){.msg_iov = &group->iov, .msg_iovlen = 1, .msg_control = group->control};
+    if (group->outlet) { /* connected, and with this class */
+        if (segment_bytes != sw_outlet_segment(group->outlet))
+            add_control(message, NULL, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
+                        sizeof(segment_bytes));
+        return;
+    }
+    message->msg_name = &batch->to[index];
     message->msg_namelen =
         sw_roce_sockaddr(&path->dest, path->dest_port, path->ifindex, &batch->to[index]);
-    struct cmsghdr *at = add_source(message, path);
+    at = add_source(message, path);
     int level = path->is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
     at = add_control(message, at, level, path->is_ipv4 ? IP_TOS : IPV6_TCLASS, &traffic_class,
                      sizeof(int));
@@ -269,10 +283,11 @@ static void address_message(struct sw_batch *batch, uint32_t index, struct iovec
         add_control(message, at, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes, sizeof(segment_bytes));
 }
 
-static int sender_of(const struct sw_batch *batch, uint32_t group)
+static int sender_of(const struct sw_batch *batch, uint32_t index)
 {
-    const struct sw_roce_path *path = &batch->groups[group].path;
-    return batch->port->senders[path->is_ipv4][path->sender];
+    const struct group *group = &batch->groups[index];
+    return group->outlet ? sw_outlet_fd(group->outlet)
+                         : batch->port->senders[group->path.is_ipv4][group->path.sender];
 }
 
 static void tell_too_long(struct sw_batch *batch, const struct group *group)
@@ -341,16 +356,36 @@ static int send_now(int fd, struct mmsghdr *messages, uint32_t count)
     return (int)syscall(SYS_sendmmsg, fd, messages, count, MSG_DONTWAIT);
 }
 
+/* What is to be done about an error of an outlet's socket: whoever has an outlet counts what leaves
+ * by it, so it is lost where one message is. */
+static int judge_outlet(struct sw_outlet *outlet, int err)
+{
+    if (err == EAGAIN || err == ENOBUFS)
+        return err;
+    if (sw_outlet_is_old_news(err))
+        return EINTR;
+    sw_outlet_give_up(outlet, err);
+    return EPIPE;
+}
+
 /* Messages [from, to) all leave by one socket. */
 static void send_messages(struct sw_batch *batch, uint32_t from, uint32_t to)
 {
-    int fd = sender_of(batch, from), waits = 0;
+    struct sw_outlet *outlet = batch->groups[from].outlet;
+    int waits = 0;
     while (from < to) {
-        int done = fd < 0 ? -1 : send_now(fd, &batch->messages[from], to - from);
+        const bool is_gone = outlet && sw_outlet_is_spoilt(outlet);
+        const int fd = is_gone ? -1 : sender_of(batch, from);
+        const int done = fd < 0 ? -1 : send_now(fd, &batch->messages[from], to - from);
         int err = fd < 0 ? EAFNOSUPPORT : errno;
+        err = waits > 4 ? ENETDOWN : err;
+        if (done < 0 && outlet && !is_gone)
+            err = judge_outlet(outlet, err);
         if (done > 0) {
             from += (uint32_t)done;
-        } else if (!is_worth_waiting(batch, from, fd, waits > 4 ? ENETDOWN : err)) {
+        } else if (!is_worth_waiting(batch, from, fd, err)) {
+            if (outlet)
+                sw_outlet_give_up(outlet, err);
             from++;
             waits = 0;
         } else {
@@ -369,10 +404,20 @@ static void send_by_outlet(struct sw_batch *batch, uint32_t index)
             return;
         const int err = rc == -EAGAIN && waits <= 4 ? EAGAIN : EPIPE;
         if (!is_worth_waiting(batch, index, sw_outlet_fd(outlet), err)) {
-            sw_outlet_give_up(outlet);
+            sw_outlet_give_up(outlet, EPIPE);
             return;
         }
     }
+}
+
+/* A group without a room has left: would its path be better off with an outlet, or a ring? */
+static void note_sent(struct sw_batch *batch, const struct group *group)
+{
+    const bool is_long = group->len_bytes >= LONG_BYTES && group->count > 1;
+    if (group->outlet && is_long)
+        sw_outlet_want_ring(group->outlet);
+    else if (!group->outlet && (is_long || ++batch->unconnected % SHORT_WEIGHT == 0))
+        sw_outlet_want(batch->port, &group->path, sw_clock_ns());
 }
 
 /* The groups of a batch in their order; those that follow each other by one sender in one call. */
@@ -381,16 +426,15 @@ static void send_groups(struct sw_batch *batch)
     const struct group *groups = batch->groups;
     for (uint32_t from = 0, to; from < batch->count; from = to) {
         to = from + 1;
-        if (groups[from].outlet) {
+        if (groups[from].has_room) {
             send_by_outlet(batch, from);
             continue;
         }
-        while (to < batch->count && !groups[to].outlet &&
+        while (to < batch->count && !groups[to].has_room &&
                sender_of(batch, to) == sender_of(batch, from))
             to++;
         send_messages(batch, from, to);
-        if (groups[from].len_bytes >= LONG_BYTES && groups[from].count > 1)
-            sw_outlet_want(batch->port, &groups[from].path, sw_clock_ns());
+        note_sent(batch, &groups[from]);
     }
     if (batch->outlet)
         sw_outlet_release(batch->outlet);
@@ -406,7 +450,7 @@ bool sw_batch_flush(struct sw_batch *batch)
         seal(group);
         packets += group->count;
         bytes += group->len_bytes;
-        if (!group->outlet)
+        if (!group->has_room)
             address_message(batch, i, (struct iovec){group->bytes, group->len_bytes},
                             group->count > 1 ? (uint16_t)group->segment_bytes : 0);
     }
