@@ -19,6 +19,7 @@
 #include "link/direct/direct.h"
 #include "link/direct/names.h"
 #include "link/direct/proof.h"
+#include "link/direct/registry.h"
 #include "link/engine.h"
 #include "link/link.h"
 #include "rdmacm/agent.h"

@@ -13,6 +13,12 @@
 
 #include "base/clock.h"
 #include "fuzz.h"
+#include "link/direct/attach.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/direct.h"
+#include "link/direct/inbox.h"
+#include "link/direct/peer.h"
 #include "link/direct/proof.h"
 #include "link/engine.h"
 #include "link_harness.h"

@@ -10,7 +10,9 @@
 #include "device/ah.h"
 #include "device/mcast.h"
 #include "fuzz.h"
+#include "link/direct/block.h"
 #include "link/direct/datagram.h"
+#include "link/direct/inbox.h"
 #include "link_harness.h"
 
 enum { STEPS_MAX = 256, WANT = 8, QPS = 2, QKEY = 5 };

@@ -13,6 +13,10 @@
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "link/direct/ahead.h"
+#include "link/direct/block.h"
+#include "link/direct/peer.h"
+#include "link/direct/requester.h"
 #include "link_harness.h"
 
 #define PAGE 4096u

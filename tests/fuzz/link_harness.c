@@ -9,7 +9,11 @@
 #include <unistd.h>
 
 #include "device/netdev.h"
+#include "link/direct/attach.h"
+#include "link/direct/bind.h"
 #include "link/direct/datagram.h"
+#include "link/direct/direct.h"
+#include "link/direct/inbox.h"
 #include "link/engine.h"
 
 #define PAGE 4096u

@@ -15,7 +15,8 @@
 #include "device/cq_impl.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
 
 /* Bytes of an input, in order; zeros when there are no more. */
 struct feed {

@@ -5,6 +5,10 @@
 #include <sys/mman.h>
 
 #include "device/netdev.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/responder.h"
 #include "link/link.h"
 
 #define PAGE 4096u

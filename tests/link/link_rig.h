@@ -17,7 +17,8 @@
 #include "device/cq_impl.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
 
 #define RIG_BYTES 65536u
 #define RIG_RIGHTS                                                               \

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests that are executed before they are queued: how far into a list, and what is left alone.
  */
+#include "link/direct/ahead.h"
+#include "link/direct/block.h"
+#include "link/direct/requester.h"
 #include "link_rig.h"
 
 #define LIST 4u

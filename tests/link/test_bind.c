@@ -5,6 +5,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/direct.h"
+#include "link/direct/inbox.h"
+#include "link/direct/peer.h"
+#include "link/direct/requester.h"
 #include "link/engine.h"
 #include "link_rig.h"
 

@@ -3,6 +3,10 @@
 #include <stdlib.h>
 
 #include "link/direct/answer.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/step.h"
 #include "link_rig.h"
 
 static struct sw_wqe *ask(struct rig *rig, enum ibv_wr_opcode opcode, uint32_t offset, uint32_t len)

@@ -6,6 +6,8 @@
 
 #include "device/ah.h"
 #include "device/counters.h"
+#include "link/direct/block.h"
+#include "link/direct/inbox.h"
 #include "link_rig.h"
 
 #define SLOT 1234u /* of a client that does not exist */

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "device/persist.h"
+#include "link/direct/block.h"
+#include "link/direct/responder.h"
 #include "link_rig.h"
 
 #define LONG_BYTES (9u << 20) /* three steps */

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "link/direct/block.h"
+#include "link/direct/direct.h"
 #include "link_rig.h"
 
 #define SLOT 1234u /* of a client that does not exist: there is no engine in this program */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "link/direct/names.h"
+#include "link/direct/registry.h"
 #include "link_rig.h"
 
 enum { NOBODY = 65534 };

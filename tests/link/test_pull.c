@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Long messages to a queue that many senders share, which the target fetches. */
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/pull.h"
+#include "link/direct/step.h"
 #include "link_rig.h"
 
 /* A message that is described by a list in the bounce area, as the sender of a long one does. */

@@ -8,6 +8,11 @@
 #include <unistd.h>
 
 #include "device/execute.h"
+#include "link/direct/connection.h"
+#include "link/direct/peer.h"
+#include "link/direct/reach.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 #include "link_rig.h"
 
 #define PAGE 4096u

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "link/direct/step.h"
 #include "link_rig.h"
 
 /* IBTA Vol1 table 45: the RNR NAK timer field in milliseconds, as printed there. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdlib.h>
 
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
+#include "link/direct/record.h"
 #include "link_rig.h"
 
 /* One side's view, with two blocks that nobody else uses. */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "link/direct/block.h"
+#include "link/direct/responder.h"
 #include "link_rig.h"
 
 static void sw_responder_run__nothing_new(void **state)

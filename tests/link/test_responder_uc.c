@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the responder tells the sender of an unreliable connection: nothing of a fault of its own
  * (IBTA Vol1 9.9.3, class A); of a message that is lost, that its receive was not used. */
+#include "link/direct/block.h"
 #include "link_rig.h"
 
 /* A receive that will turn out to have a bad key, and the first request of a message to it. */

@@ -10,6 +10,15 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
+#include "link/direct/peer.h"
+#include "link/direct/reach.h"
+#include "link/direct/responder.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 #include "link_rig.h"
 
 #define RUN_NS (400 * SW_NS_PER_MS) /* at least; as long as it takes on a busy machine */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/direct/account.h"
 
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
+
 static uint64_t of(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);

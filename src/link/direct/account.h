@@ -6,7 +6,7 @@
 
 #include "device/qp_impl.h"
 #include "device/traffic.h"
-#include "link/direct/direct.h"
+#include "link/direct/connection.h"
 
 /* A request that was started. */
 static inline void sw_account_request(struct sw_qp *qp, struct sw_direct_qp *d, unsigned int opcode,

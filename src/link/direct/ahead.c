@@ -3,14 +3,23 @@
  * the bookkeeping is done. Only what needs no state of its own: short, complete (or sent, to a
  * shared receive queue) in one step, and to memory or a receive that is known. Everything else,
  * errors too, is left to the queue. */
+#include "link/direct/ahead.h"
+
 #include "base/fault.h"
 #include "base/payload.h"
 #include "device/execute.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/account.h"
-#include "link/direct/direct.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
 #include "link/direct/lane.h"
+#include "link/direct/reach.h"
+#include "link/direct/requester.h"
+#include "link/direct/step.h"
+#include "link/direct/twosided.h"
 #include "link/gather.h"
 
 /* Where the bytes of a request's one element are; NULL: the key does not allow it. */

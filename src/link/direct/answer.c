@@ -2,7 +2,11 @@
 /* The response ring: what the target says of the requests that it executes. */
 #include "link/direct/answer.h"
 
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
 #include "link/direct/bounce.h"
+#include "link/direct/connection.h"
+#include "link/direct/peer.h"
 #include "link/engine.h"
 
 #define TELL_EVERY 64u /* records consumed before the peer is told */

@@ -4,7 +4,8 @@
 #ifndef SW_LINK_DIRECT_ANSWER_H
 #define SW_LINK_DIRECT_ANSWER_H
 
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
 
 /* The record to fill, with `len_bytes` of the response area behind it (bounce_at); NULL while there
  * is no room. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* See control.h. Engine thread only. */
+#include "link/direct/attach.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,10 +22,15 @@
 #include "device/adopt.h"
 #include "device/nic.h"
 #include "device/qp_impl.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
 #include "link/direct/control.h"
 #include "link/direct/direct.h"
+#include "link/direct/inbox.h"
 #include "link/direct/lane.h"
+#include "link/direct/peer.h"
 #include "link/direct/proof.h"
+#include "link/direct/registry.h"
 #include "link/engine.h"
 #include "link/link.h"
 

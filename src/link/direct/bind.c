@@ -4,6 +4,8 @@
  * attached, reads that entry, claims the block and from then on checks only that the entry's word
  * has not changed.
  */
+#include "link/direct/bind.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -18,9 +20,16 @@
 #include "device/xrc_impl.h"
 #include "link/death.h"
 #include "link/direct/account.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
+#include "link/direct/inbox.h"
 #include "link/direct/lane.h"
+#include "link/direct/peer.h"
+#include "link/direct/record.h"
+#include "link/direct/responder.h"
 #include "link/engine.h"
 
 /* How long a QP whose peer process died without destroying its own QP waits before its receives are

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
+#include "link/direct/peer.h"
 
 #define PATIENCE_NS (2 * SW_NS_PER_S)
 #define PAGE 4096u

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests that the target executes: the last rung of the ladder, and messages to shared receive
  * queues. */
+#include "link/direct/bounce.h"
+
 #include <sidewire/flush.h>
 #include <string.h>
 
@@ -8,10 +10,16 @@
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
-#include "link/direct/bounce.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
 #include "link/direct/direct.h"
 #include "link/direct/lane.h"
+#include "link/direct/pull.h"
+#include "link/direct/record.h"
 #include "link/direct/record_payload.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 
 static uint8_t flags_of(const struct sw_wqe *wqe)
 {

@@ -4,6 +4,8 @@
 #define SW_LINK_DIRECT_BOUNCE_H
 
 #include "device/qp_impl.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 
 /* Whether pieces of the request at the front of the queue are on their way, but not all yet. */
 static inline bool sw_bounce_sending(struct sw_qp *qp)
@@ -23,5 +25,21 @@ static inline int64_t sw_area_reserve(uint32_t position, uint32_t consumed, uint
     *end = position + skip + len;
     return (int64_t)((position + skip) % area);
 }
+
+enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                             uint32_t position);
+/* A short SEND that the target executes, in one go, with no space to be given back: at most
+ * SW_WHOLE_BYTES. SENT, or BLOCKED: the ring has no room. */
+struct sw_whole {
+    uint8_t flags; /* SW_REC_* */
+    uint32_t imm;  /* or the key to invalidate */
+    uint32_t srq_num;
+};
+enum sw_step sw_send_whole(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_gather *gather,
+                           uint32_t len_bytes, const struct sw_whole *whole);
+/* A request that carries no bytes. */
+enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind);
+/* Reads answers; false if one was a refusal of the request at the head (d->fail_*). */
+bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d);
 
 #endif

@@ -17,8 +17,9 @@
 #include "device/datagram.h"
 #include "device/mcast.h"
 #include "device/qp_impl.h"
+#include "link/direct/block.h"
 #include "link/direct/datagram.h"
-#include "link/direct/direct.h"
+#include "link/direct/inbox.h"
 #include "link/engine.h"
 
 #define POLL_RECORDS 64u   /* at most by one poll from one ring */

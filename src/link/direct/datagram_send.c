@@ -3,8 +3,6 @@
  * The sending side of datagrams: one channel for each process that any QP of ours has sent to. Lock
  * order: QP, channel, direct.lock.
  */
-#include "link/direct/datagram.h"
-
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +13,14 @@
 #include "device/ah.h"
 #include "device/counters.h"
 #include "device/qp_impl.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/gate.h"
+#include "link/direct/peer.h"
 #include "link/engine.h"
+#include "link/gather.h"
 #include "link/link.h"
 #include "link/roce/roce.h"
 

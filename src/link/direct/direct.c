@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The direct link's operations, and its life in the process. */
+#include "link/direct/direct.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,11 +12,19 @@
 #include "device/nic.h"
 #include "device/qp_impl.h"
 #include "link/direct/account.h"
+#include "link/direct/ahead.h"
+#include "link/direct/attach.h"
+#include "link/direct/bind.h"
+#include "link/direct/connection.h"
 #include "link/direct/control.h"
 #include "link/direct/datagram.h"
-#include "link/direct/direct.h"
 #include "link/direct/gate.h"
+#include "link/direct/inbox.h"
 #include "link/direct/lane.h"
+#include "link/direct/peer.h"
+#include "link/direct/registry.h"
+#include "link/direct/requester.h"
+#include "link/direct/responder.h"
 #include "link/engine.h"
 
 struct sw_direct sw_direct = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Who has an XRC domain open: processes announce it by its identity (registry.c). */
+#include "link/direct/domain.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -7,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "link/direct/direct.h"
+#include "link/direct/registry.h"
 
 /* Opening a domain takes far less; who takes longer was stopped in the middle of it. */
 #define PATIENCE_NS (1 * SW_NS_PER_S)

@@ -5,10 +5,15 @@
  * waited for, and the rest is a fence. Persistence is the target's to make, in order with what
  * else it executes: the memory is mapped there, and it knows what kind it is (device/persist.h).
  */
+#include "link/direct/flush.h"
+
 #include <sidewire/flush.h>
 
 #include "device/qp_impl.h"
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
+#include "link/direct/step.h"
 
 enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe)
 {

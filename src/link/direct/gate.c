@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "device/qp_impl.h"
+#include "link/direct/connection.h"
 #include "link/direct/receive_credit.h"
+#include "link/direct/step.h"
 #include "link/faults/live.h"
 
 /* What a lost packet of a reliable connection costs: about a retransmission timer's least value. */

@@ -8,7 +8,8 @@
 #ifndef SW_LINK_DIRECT_GATE_H
 #define SW_LINK_DIRECT_GATE_H
 
-#include "link/direct/direct.h"
+#include "link/direct/connection.h"
+#include "link/direct/step.h"
 
 struct sw_gate;
 extern struct sw_gate *sw_gates; /* one for each QP; NULL: no faults are asked for */

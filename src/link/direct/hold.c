@@ -19,8 +19,9 @@
 #include "device/qp.h"
 #include "device/xrc_impl.h"
 #include "link/direct/control.h"
-#include "link/direct/direct.h"
+#include "link/direct/domain.h"
 #include "link/direct/proof.h"
+#include "link/direct/registry.h"
 #include "link/engine.h"
 
 /* An owner that is stopped does not answer. */

@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/nic.h"
+#include "link/direct/attach.h"
+#include "link/direct/block.h"
 #include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"

@@ -11,6 +11,14 @@
 #include "device/qp_impl.h"
 #include "device/stand_in.h"
 #include "link/direct/account.h"
+#include "link/direct/attach.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
+#include "link/direct/direct.h"
+#include "link/direct/peer.h"
+#include "link/direct/step.h"
 #include "link/engine.h"
 
 /* How long a process is looked for that has an SRQ of ours, as far as its number says. */

@@ -13,7 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "link/direct/direct.h"
+#include "link/direct/connection.h"
+#include "link/direct/peer.h"
+#include "link/direct/step.h"
 
 enum sw_lane_state { SW_LANE_NONE, SW_LANE_WANTED, SW_LANE_ASKED, SW_LANE_OPEN, SW_LANE_REFUSED };
 

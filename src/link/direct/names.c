@@ -15,7 +15,7 @@
 
 #include "base/fds.h"
 #include "base/log.h"
-#include "link/direct/direct.h"
+#include "link/direct/registry.h"
 
 #ifndef UDIAG_SHOW_UID
 #define UDIAG_SHOW_UID 0x40 /* Linux 5.3 */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* WRITE, WRITE with immediate, READ and atomics, executed by the initiator on memory it can reach.
  */
+#include "link/direct/onesided.h"
+
 #include <sidewire/flush.h>
 #include <string.h>
 
@@ -10,8 +12,15 @@
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "link/direct/account.h"
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
+#include "link/direct/flush.h"
+#include "link/direct/reach.h"
 #include "link/direct/receive_credit.h"
+#include "link/direct/record.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 
 static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Processes whose QPs we use: their tables, our inbox there, and the segments of their memory we
  * have mapped. */
+#include "link/direct/peer.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,7 +14,10 @@
 #include "base/fds.h"
 #include "base/robust.h"
 #include "device/nic.h"
+#include "link/direct/attach.h"
+#include "link/direct/block.h"
 #include "link/direct/direct.h"
+#include "link/direct/inbox.h"
 #include "link/engine.h"
 
 #define JUDGED_NS (5 * SW_NS_PER_S) /* a process that gets a processor has answered by then */

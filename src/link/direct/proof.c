@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/counters.h"
-#include "link/direct/direct.h"
+#include "link/direct/registry.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */

@@ -4,9 +4,15 @@
  * senders share. A short one bounces through the ring. Of a long one the initiator says where it
  * is, and the target fetches it: one copy instead of two, and the initiator's processor is free.
  */
+#include "link/direct/pull.h"
+
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
-#include "link/direct/direct.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
+#include "link/direct/reach.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 
 /* Below this a system call for the fetch costs more than a second copy. */
 #define PULL_MIN_BYTES 4096u

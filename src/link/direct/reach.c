@@ -3,6 +3,8 @@
  * The ladder: where a range of the peer's memory is mapped, plain copies; where it is not,
  * process_vm_writev/readv; where that is not allowed either, the ring (bounce.c).
  */
+#include "link/direct/reach.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,10 @@
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
 #include "device/view.h"
-#include "link/direct/direct.h"
+#include "link/direct/connection.h"
+#include "link/direct/peer.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 
 uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
                              uint64_t len_bytes, uint32_t need)

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "device/counters.h"
 #include "device/qp_impl.h"
+#include "link/direct/connection.h"
+#include "link/direct/step.h"
 
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
 {

@@ -4,7 +4,8 @@
 #ifndef SW_LINK_DIRECT_RECEIVE_CREDIT_H
 #define SW_LINK_DIRECT_RECEIVE_CREDIT_H
 
-#include "link/direct/direct.h"
+#include "link/direct/connection.h"
+#include "link/direct/step.h"
 #include "wire/aeth.h"
 
 /* DONE: there is one. BLOCKED: the RNR timer runs. FAILED: retries are used up. LOST:

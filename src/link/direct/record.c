@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Writing records to the peer: the request ring. */
+#include "link/direct/record.h"
+
 #include "base/cache_ahead.h"
 #include "device/qp_impl.h"
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
 
 /* How far behind a record the next but one begins that is asked for: the reader looks at the next
  * one itself all the time. Only of a stream: where each message answers one of the peer's, the

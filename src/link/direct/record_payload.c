@@ -4,6 +4,9 @@
 #include "base/fault.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
+#include "link/gather.h"
 
 /* Bytes of a message that lie in one place, from `at` on, go to the records behind the first. */
 static void fill_more(struct sw_direct_qp *d, const uint8_t *from, uint32_t at, uint32_t len_bytes)

@@ -6,7 +6,9 @@
 #ifndef SW_LINK_DIRECT_RECORD_PAYLOAD_H
 #define SW_LINK_DIRECT_RECORD_PAYLOAD_H
 
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
+#include "link/gather.h"
 
 /* Sender: a whole message into a record that was reserved, and the ones behind it. false: a key
  * does not allow it. */

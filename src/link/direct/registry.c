@@ -5,6 +5,8 @@
  * dies. What else a process wants others to know it has bound as "sidewire.N.WHAT"; the kernel
  * lists all such names, so nothing needs to be asked of processes that are not concerned.
  */
+#include "link/direct/registry.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,7 +19,6 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/nic.h"
-#include "link/direct/direct.h"
 #include "link/direct/names.h"
 
 #define NAME_BYTES 32

@@ -1,17 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The send queue's motor: starts requests in order, retires them in order, fails the QP on the
  * first error. */
+#include "link/direct/requester.h"
+
 #include <sched.h>
 
 #include "base/clock.h"
 #include "device/mw.h"
 #include "device/qp_impl.h"
 #include "link/direct/account.h"
+#include "link/direct/attach.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
 #include "link/direct/bounce.h"
+#include "link/direct/connection.h"
 #include "link/direct/direct.h"
 #include "link/direct/gate.h"
 #include "link/direct/lane.h"
+#include "link/direct/onesided.h"
+#include "link/direct/peer.h"
+#include "link/direct/record.h"
+#include "link/direct/step.h"
+#include "link/direct/twosided.h"
 #include "link/engine.h"
+#include "link/gather.h"
 
 /* Bytes moved in one call; the rest goes on in later ones, so that a post never blocks for long. */
 #define RUN_BUDGET_BYTES (1u << 20)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What came in: delivers messages to receives, executes requests that the initiator could not
  * execute itself. */
+#include "link/direct/responder.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,9 +14,14 @@
 #include "device/qp_impl.h"
 #include "device/view.h"
 #include "link/direct/answer.h"
+#include "link/direct/bind.h"
+#include "link/direct/block.h"
+#include "link/direct/connection.h"
 #include "link/direct/direct.h"
+#include "link/direct/pull.h"
 #include "link/direct/receive_credit.h"
 #include "link/direct/record_payload.h"
+#include "link/direct/step.h"
 #include "link/engine.h"
 
 #define RUN_RECORDS 64               /* at most in one call */

@@ -16,8 +16,8 @@
 #include "device/netdev.h"
 #include "device/nic.h"
 #include "link/direct/control.h"
-#include "link/direct/direct.h"
 #include "link/direct/proof.h"
+#include "link/direct/registry.h"
 #include "link/link.h"
 
 #define BATCH 32u /* asked at a time: two descriptors each */

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* SENDs: matched with the peer's posted receive by the initiator, or (shared receive queue,
  * unreachable buffer) by the target. */
+#include "link/direct/twosided.h"
+
 #include <string.h>
 
 #include "base/fault.h"
 #include "base/payload.h"
 #include "device/mr_impl.h"
 #include "device/qp_impl.h"
-#include "link/direct/direct.h"
+#include "link/direct/block.h"
+#include "link/direct/bounce.h"
+#include "link/direct/connection.h"
+#include "link/direct/reach.h"
 #include "link/direct/receive_credit.h"
+#include "link/direct/record.h"
 #include "link/direct/record_payload.h"
+#include "link/direct/step.h"
+#include "link/gather.h"
 
 static uint8_t record_flags(const struct sw_wqe *wqe)
 {

@@ -8,6 +8,7 @@
 #include "device/mcast.h"
 #include "device/nic.h"
 #include "link/direct/direct.h"
+#include "link/direct/inbox.h"
 #include "link/gather.h"
 #include "link/roce/roce.h"
 
