@@ -7,13 +7,13 @@ SETUP_FLAGS := $(if $(filter true,$(CI)),-Dwerror=true)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null || find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench install format lint fuzz clean setup-build setup-test setup-demo setup-fuzz
+.PHONY: help build demo test bench install format lint fuzz deb clean setup-build setup-test setup-demo setup-fuzz setup-deb
 
 help: ## lists the targets
 	@echo "Sidewire: RDMA on any machine. Targets:"
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-setup-build setup-test setup-demo setup-fuzz: setup-%:
+setup-build setup-test setup-demo setup-fuzz setup-deb: setup-%:
 	@scripts/setup $*
 
 build/build.ninja:
@@ -50,6 +50,9 @@ lint: setup-test ## checks layout, layers and style
 
 fuzz: setup-fuzz ## runs the fuzz targets for a minute each, and the forger
 	@scripts/fuzz
+
+deb: setup-deb ## builds the Debian packages sidewire and sidewire-dev into build-deb/
+	@scripts/deb
 
 clean: ## removes what was built
 	@rm -rf build build-*
