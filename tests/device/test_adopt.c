@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "adopt_check.h"
+#include "apart.h"
 #include "device/adopt.h"
 #include "device/adopt_config.h"
 
@@ -362,7 +363,7 @@ static void get__unmapped_and_wrapping_ranges(void **state)
 {
     (void)state;
     enum sw_adopt_reason why;
-    uint8_t *base = buffer_new(4 * PAGE);
+    uint8_t *base = apart_map(4 * PAGE);
     munmap(base + PAGE, 2 * PAGE);
     assert_int_equal(get(base, 4 * PAGE, &why), 2);
     assert_int_equal(why, SW_ADOPT_KIND);

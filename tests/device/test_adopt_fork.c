@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "adopt_check.h"
+#include "apart.h"
 #include "device/adopt.h"
 #include "device/memory_room.h"
 
@@ -241,7 +242,7 @@ static void fork__already_shared_memory_stays_shared(void **state)
 static void fork__protection_and_holes(void **state)
 {
     (void)state;
-    uint8_t *base = buffer_new(8 * PAGE);
+    uint8_t *base = apart_map(8 * PAGE);
     words_fill(base, 8 * PAGE, 8);
     struct sw_segment *segment = get_whole(base, 8 * PAGE);
     assert_non_null(segment);
@@ -445,7 +446,7 @@ static void no_proc(void)
 /* In a process of its own, because what `starve` takes does not come back: its child has a copy. */
 static int fork_starved(void (*starve)(void))
 {
-    uint8_t *base = buffer_new(9 * MIB), *other = buffer_new(4 * PAGE);
+    uint8_t *base = apart_map(9 * MIB), *other = buffer_new(4 * PAGE);
     words_fill(base, 9 * MIB, 14);
     words_fill(other, 4 * PAGE, 15);
     struct sw_segment *segment = get_whole(base, 9 * MIB);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "apart.h"
 #include "base/fault.h"
 #include "device/view.h"
 #include "nic_rig.h"
@@ -67,7 +68,7 @@ static void sw_mr_reg__ranges_that_wrap(void **state)
 static void sw_mr_reg__memory_that_is_not_there(void **state)
 {
     struct rig *rig = *state;
-    uint8_t *at = pages(4, PROT_READ | PROT_WRITE);
+    uint8_t *at = apart_map(4 * PAGE);
     assert_int_equal(try_reg(rig, at, 4 * PAGE, 0, RIG_RIGHTS), 0);
     assert_int_equal(munmap(at + 2 * PAGE, PAGE), 0);
     assert_int_equal(try_reg(rig, at, 4 * PAGE, 0, RIG_RIGHTS), -EFAULT);

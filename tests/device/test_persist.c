@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "apart.h"
 #include "device/sync_job.h"
 
 #define PAGES 4
@@ -91,7 +92,7 @@ static uint8_t *map_file(const char *where, int flags)
     if (fd < 0)
         return NULL;
     assert_int_equal(ftruncate(fd, (off_t)(PAGES * page)), 0);
-    uint8_t *at = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, flags, fd, 0);
+    uint8_t *at = mmap(APART, PAGES * page, PROT_READ | PROT_WRITE, flags, fd, 0);
     assert_ptr_not_equal(at, MAP_FAILED);
     close(fd);
     unlink(path); /* what counts is the filesystem, not the name */
