@@ -113,6 +113,7 @@ int sw_ucm_channel_create(int flags, int *fd)
     channel->first = NULL;
     channel->end = &channel->first;
     channel->ids = NULL;
+    atomic_store(&channel->getter_tid, 0);
     atomic_store_explicit(&pipe_device, status.st_dev, memory_order_relaxed);
     atomic_fetch_add_explicit(&sw_ucm_channel_count, 1, memory_order_relaxed);
     atomic_store_explicit(&channel->inode, status.st_ino, memory_order_release);

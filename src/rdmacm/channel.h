@@ -10,6 +10,7 @@
 #define SW_RDMACM_CHANNEL_H
 
 #include <rdma/rdma_user_cm.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,6 +37,7 @@ struct sw_ucm_channel {
     struct sw_ucm_channel *owing_next;
     struct sw_ucm_event *first, **end; /* events, the oldest first */
     struct sw_ucm_id *ids;             /* the newest first */
+    atomic_int getter_tid;             /* who handles an event of it; 0: nobody (getter.h) */
 };
 
 /* Makes a pipe and its channel; the read end goes to the program. 0 or a negative errno. */

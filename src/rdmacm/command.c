@@ -12,6 +12,7 @@
 
 #include "link/engine.h"
 #include "rdmacm/agent.h"
+#include "rdmacm/getter.h"
 #include "rdmacm/rdmacm.h"
 #include "rdmacm/service.h"
 #include "rdmacm/user.h"
@@ -62,6 +63,7 @@ static int deliver(struct sw_ucm_channel *channel, struct sw_ucm_event *event, u
         return -EFAULT;
     }
     sw_ucm_channel_pop(channel);
+    sw_ucm_getter_leaves(channel);
     event->id->events_reported++;
     if (event->group)
         event->group->events_reported++;
@@ -146,6 +148,7 @@ static int wait_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *c
         return rc;
     int own = hold(fd, &place);
     inode = sw_ucm_channel_inode(own < 0 ? fd : own);
+    sw_ucm_getter_returns(inode);
     rc = inode ? get_event(own < 0 ? fd : own, inode, command, out_len) : -EBADF;
     if (own >= 0)
         let_go(own, place);
@@ -186,6 +189,8 @@ ssize_t sw_ucm_write(int fd, const void *bytes, size_t len)
         return -EFAULT;
     int rc = is_get_event ? wait_event(fd, inode, &request.in.get_event, header.out)
                           : execute(header.cmd, inode, &request);
+    if (header.cmd == RDMA_USER_CM_CMD_DESTROY_ID)
+        sw_ucm_getter_await(inode);
     return rc ? rc : (ssize_t)len;
 }
 

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -278,6 +280,54 @@ static void destroy__takes_undelivered_events_back(void **state)
     close(fd);
 }
 
+struct getter {
+    int fd;
+    atomic_bool has_event, may_work, is_back;
+};
+
+static void work(long for_ns)
+{
+    struct timespec used = {0};
+    while (used.tv_sec == 0 && used.tv_nsec < for_ns)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+}
+
+static void *get_work_get(void *arg)
+{
+    struct getter *getter = arg;
+    struct rdma_ucm_event_resp event;
+    int rc = rig_get_event(getter->fd, &event);
+    atomic_store(&getter->has_event, true);
+    while (!atomic_load(&getter->may_work))
+        ;
+    work(5000000);
+    atomic_store(&getter->is_back, true);
+    return (void *)(intptr_t)(rc || rig_get_event(getter->fd, &event));
+}
+
+/* rping closes its channel when its IDs are destroyed, and its thread has to be back by then. */
+static void destroy__of_the_last_id_waits_for_who_works_on_its_event(void **state)
+{
+    (void)state;
+    struct getter getter = {.fd = rig_open(0)};
+    pthread_t thread;
+    uint32_t id;
+    void *rc;
+    pthread_create(&thread, NULL, get_work_get, &getter);
+    assert_int_equal(rig_create(getter.fd, RDMA_PS_TCP, &id), 0);
+    assert_int_equal(rig_resolve_addr(getter.fd, id, NULL, "127.0.0.1", 7471), 0);
+    while (!atomic_load(&getter.has_event))
+        usleep(100);
+    atomic_store(&getter.may_work, true);
+    assert_int_equal(rig_destroy(getter.fd, id, NULL), 0);
+    assert_true(atomic_load(&getter.is_back));
+    assert_int_equal(rig_create(getter.fd, RDMA_PS_TCP, &id), 0);
+    assert_int_equal(rig_resolve_addr(getter.fd, id, NULL, "127.0.0.1", 7471), 0);
+    pthread_join(thread, &rc);
+    assert_null(rc);
+    close(getter.fd);
+}
+
 static void id__belongs_to_its_channel(void **state)
 {
     (void)state;
@@ -399,6 +449,7 @@ int main(void)
         cmocka_unit_test(get_event__wakes_each_sleeper_once),
         cmocka_unit_test(epoll__tells_of_each_event_by_edge),
         cmocka_unit_test(destroy__takes_undelivered_events_back),
+        cmocka_unit_test(destroy__of_the_last_id_waits_for_who_works_on_its_event),
         cmocka_unit_test(id__belongs_to_its_channel),
         cmocka_unit_test(migrate__takes_undelivered_events_along),
         cmocka_unit_test(fork__leaves_the_channel_to_the_parent),
