@@ -14,8 +14,10 @@
 #include "sockets/way.h"
 
 /* How long a host is asked that may know nothing of RDMA, and how long it is not asked again then.
- */
+ * On this host whoever knows nothing of it refuses at once: no answer means that the server is
+ * stopped, or waits for a processor. */
 #define ANSWER_NS (300 * SW_NS_PER_MS)
+#define ANSWER_HERE_NS (3 * SW_NS_PER_S)
 #define SILENT_NS (30 * SW_NS_PER_S)
 
 static pthread_mutex_t silent_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -160,7 +162,7 @@ static int await(int rs, uint64_t limit_ns)
 }
 
 /* Returns the rsocket, or a negative errno. */
-static int try_rdma(int fd, const union sw_address *peer)
+static int try_rdma(int fd, const union sw_address *peer, uint64_t answer_ns)
 {
     int rs = rsocket_new(peer->sa.sa_family);
     if (rs < 0)
@@ -173,7 +175,7 @@ static int try_rdma(int fd, const union sw_address *peer)
         local.in.sin_port = 0; /* taken: the address is what matters */
         sw_rdma.rbind(rs, &local.sa, length_of(&local));
     }
-    uint64_t limit_ns = sw_clock_ns() + ANSWER_NS;
+    uint64_t limit_ns = sw_clock_ns() + answer_ns;
     int error = sw_rdma_connect(rs, &peer->sa, length_of(peer)) ? errno : 0;
     if (error == EINPROGRESS)
         error = await(rs, limit_ns);
@@ -197,13 +199,14 @@ static const char *connect_rdma(struct sw_sock *sock, int fd, const struct socka
         return why;
     if (is_silent(&peer))
         return "no answer by RDMA a moment ago";
-    int rs = try_rdma(fd, &peer);
-    if (rs == -ETIMEDOUT)
+    const enum sw_way way = sw_way_of_peer(&peer, &why);
+    const bool is_here = way == SW_WAY_DIRECT;
+    int rs = try_rdma(fd, &peer, is_here ? ANSWER_HERE_NS : ANSWER_NS);
+    if (rs == -ETIMEDOUT && !is_here)
         remember_silent(&peer);
     if (rs < 0)
         return reason_of(-rs);
     take_rsocket(sock, rs);
-    enum sw_way way = sw_way_of_peer(&peer, &why);
     sw_way_tell(sock, fd, way, false, why);
     sw_epoll_moved(sock);
     return NULL;

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -15,6 +16,7 @@ import pair
 from pair import Failure, Process, Skip
 
 SIZE = 5000003  # of the file that a web server gives
+LATE_S = 1  # longer than a host is asked that may not know of RDMA
 PROMPT_S = 5  # by then a peer's death must have been seen
 
 
@@ -228,6 +230,17 @@ def killed(tools):
         check(client.wait(time.monotonic() + PROMPT_S), f'the client waits for a dead server\n{client.text()}')
 
 
+def late_server(tools):
+    """A server of this host that gets no processor for a while is not one without RDMA."""
+    with Bench(tools) as bench, redis(bench) as (server, cli, _):
+        server.child.send_signal(signal.SIGSTOP)
+        client = bench.start([*cli, 'subscribe', 'news'])
+        client.wait(time.monotonic() + LATE_S)
+        server.child.send_signal(signal.SIGCONT)
+        until(lambda: 'news' in client.text(), f'no answer\n{client.text()}')
+        check([row['way'] for row in bench.ways(client)] == ['rdma direct'], f'{bench.ways(client)}')
+
+
 def on_hosts(tools, case):
     two = hosts.Hosts()
     try:
@@ -256,7 +269,7 @@ def cases():
     found = [('redis-server', redis_case), ('iperf3', iperf)]
     found += [(name, lambda tools, name=name: web_case(tools, name)) for name in SERVERS]
     found += [('a server without', fall_back_server), ('a client without', fall_back_client), ('--sockets=tcp', asked_for_tcp),
-              ('one side is killed', killed)]
+              ('one side is killed', killed), ('the server is late', late_server)]
     return found
 
 
