@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Processes that share the port: what comes to one for another. */
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -193,6 +194,88 @@ static void sw_port_receive__what_another_process_hands_on_under_its_own_name(vo
     sw_port_close(&third);
 }
 
+enum { HOT = 1500 }; /* messages that make a flow hot, and some */
+
+/* Packet n of process two's to process one or two, all by the sockets of one. */
+static void send_hot(struct pair *pair, uint32_t slot, uint32_t n)
+{
+    struct sw_roce_path path = path_to(&pair->two, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->two);
+    add(batch, &path, slot, n % KEPT, 64);
+    sw_batch_close(batch);
+}
+
+/* Three wait when one is taken. */
+static void make_hot(struct pair *pair)
+{
+    uint32_t sent = 0, checked = 0;
+    deafen(&pair->two);
+    while (checked < HOT) {
+        for (int i = 0; i < 3 && sent < HOT; i++)
+            send_hot(pair, 5, sent++);
+        sw_port_receive(&pair->one, sw_clock_ns(), false);
+        for (; checked < seen.count; checked++)
+            assert_int_equal(seen.order[checked % KEPT], checked % KEPT);
+        if (sent == HOT)
+            receive(pair, HOT);
+    }
+}
+
+static const struct sw_ear *tuned_ear(const struct sw_port *port)
+{
+    for (uint32_t i = 0; i < port->ear_count; i++)
+        if (port->ears[i].kind == SW_EAR_TUNED && !port->ears[i].turned_ns)
+            return &port->ears[i];
+    return NULL;
+}
+
+static void sw_port_receive__asks_for_the_flow_that_brings_all(void **state)
+{
+    struct pair *pair = *state;
+    make_hot(pair);
+    const struct sw_ear *ear = tuned_ear(&pair->one);
+    assert_non_null(ear);
+    assert_int_equal(ear->held_until_ns, 0);
+    for (uint32_t i = 0; i < 3; i++) { /* it wakes who sleeps on the port */
+        struct pollfd wait = {pair->one.epoll, POLLIN, 0};
+        send_hot(pair, 5, HOT + i);
+        assert_int_equal(poll(&wait, 1, 5000), 1);
+        sw_port_receive(&pair->one, sw_clock_ns(), false);
+    }
+    assert_int_equal(seen.count, HOT + 3);
+}
+
+static void sw_port_receive__asks_for_no_flow_among_several(void **state)
+{
+    struct pair *pair = *state;
+    deafen(&pair->two);
+    for (uint32_t n = 0; n < 2 * HOT; n++) {
+        struct sw_roce_path path = path_to(&pair->two, lo_v4, lo_v4);
+        path.sender = (uint8_t)(n % 512 == 511);
+        assert_int_equal(sw_port_aim(&pair->two, &path), 0);
+        struct sw_batch *batch = sw_batch_open(&pair->two);
+        add(batch, &path, 5, n % KEPT, 64);
+        sw_batch_close(batch);
+        receive(pair, n + 1);
+    }
+    assert_null(tuned_ear(&pair->one));
+}
+
+/* Another process would be handed each of its packets. */
+static void sw_port_receive__lets_go_of_a_flow_that_others_need(void **state)
+{
+    struct pair *pair = *state;
+    make_hot(pair);
+    for (uint32_t i = 0; i < HOT; i++) {
+        send_hot(pair, 6, HOT + i);
+        receive(pair, HOT + i + 1);
+        assert_int_equal(seen.order[(HOT + i) % KEPT], (HOT + i) % KEPT);
+    }
+    assert_null(tuned_ear(&pair->one));
+    assert_non_null(tuned_ear(&pair->two));
+    assert_in_range(sw_port_counter(&pair->one, SW_PORT_RX_HANDED_ON), 1, 10);
+}
+
 static int count_descriptors(void)
 {
     int count = 0;
@@ -343,6 +426,9 @@ int main(void)
         WITH_PAIR(sw_port_receive__keeps_what_another_process_has_no_room_for),
         WITH_PAIR(sw_port_receive__a_word_is_of_the_process_whose_socket_says_it),
         WITH_PAIR(sw_port_receive__what_another_process_hands_on_under_its_own_name),
+        WITH_PAIR(sw_port_receive__asks_for_the_flow_that_brings_all),
+        WITH_PAIR(sw_port_receive__asks_for_no_flow_among_several),
+        WITH_PAIR(sw_port_receive__lets_go_of_a_flow_that_others_need),
         WITH_PAIR(sw_port_receive__takes_no_descriptors),
         WITH_PAIR(sw_port_tidy__keeps_a_socket_with_something_in_it),
         WITH_PAIR(sw_port_tidy__keeps_a_socket_that_was_just_heard),

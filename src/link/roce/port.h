@@ -84,6 +84,16 @@ struct sw_ear { /* a socket to receive from */
 };
 #define SW_EARS_MAX (3 + SW_PORT_TUNED_MAX)
 
+/* The flow that has brought nearly all there is lately, for this process alone (share.c). */
+struct sw_hot_flow {
+    struct in6_addr source;
+    uint16_t source_port;
+    bool opens;               /* its socket is not read yet */
+    uint32_t messages;        /* of the kernel, in a row, by the port's own sockets */
+    uint64_t since_ns;        /* when the first of them came */
+    uint64_t barred_until_ns; /* it was another process's, too */
+};
+
 struct sw_port {
     uint16_t udp_port;
     uint32_t slot;
@@ -106,6 +116,7 @@ struct sw_port {
     uint32_t full_rounds; /* in a row, of receiving that found more than it took */
     uint64_t due_ns;      /* when to receive again, whatever comes; UINT64_MAX: never */
     struct sw_icrc_rewind rewind;
+    struct sw_hot_flow hot;
     uint16_t next_ids[SW_PORT_GUESSES]; /* guesses: of flows' next messages' first packets */
     struct sw_port_intake *intake;
     struct sw_share *share;

@@ -168,8 +168,10 @@ static void hand_on(struct sw_port *port, const struct sw_haul *haul, uint32_t s
     struct sw_haul run = *haul;
     run.bytes += from;
     run.len_bytes = to - from;
-    if (slot != port->slot && to != from)
-        sw_share_hand_on(port, slot, &run);
+    if (slot == port->slot || to == from)
+        return;
+    sw_share_hand_on(port, slot, &run);
+    sw_share_note_other(port, &haul->arrival, sw_clock_ns());
 }
 
 /* Whether a packet is a request for the same queue pair as another, which is long enough. */
@@ -384,6 +386,8 @@ static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, 
         sw_roce_address(&bag->from[i].ip, &haul.arrival.source, &haul.arrival.source_port);
         read_control(&bag->messages[i].msg_hdr, &haul);
         delivered += take(port, &haul, &is_known);
+        if (ear->kind == SW_EAR_UDP && is_known)
+            sw_share_note(port, &haul.arrival, now_ns);
         sw_mailbag_pass(bag, i);
     }
     ear->bytes_mean = (ear->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;
@@ -422,7 +426,7 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
     const bool waits = port->intake->handed_count;
     for (uint32_t i = 0; i < port->ear_count; i++) {
         struct sw_ear *ear = &port->ears[i];
-        const bool empties = waits && ear->kind == SW_EAR_UDP;
+        const bool empties = waits && ear->kind != SW_EAR_HANDED;
         if (ear->kind == SW_EAR_HANDED || !(all || empties || is_hot(ear, now_ns)) ||
             !sw_share_is_settled(port, ear, now_ns))
             continue;
@@ -433,6 +437,8 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
                 break;
         }
         left |= more;
+        if (!more && ear->kind == SW_EAR_UDP)
+            sw_share_note_empty(port, ear, now_ns);
     }
     if (waits)
         delivered += take_handed(port, now_ns);

@@ -17,6 +17,10 @@
  * from the network, whose source anybody may have forged. Which process says it, the kernel tells,
  * by the name of its socket; descriptors are not taken.
  *
+ * A process to which nearly all comes by one flow asks for it, too, though nobody else had it: the
+ * kernel finds a connected socket, and the route with it, sooner than one of many. It lets go of
+ * the flow with the first packet that is for another process.
+ *
  * A process that ends has the kernel bring it nothing more, and hands on what it still has.
  */
 #include <errno.h>
@@ -45,6 +49,9 @@
 #define FOUND_NS (100 * SW_NS_PER_MS)
 #define TURNED_NS (SW_NS_PER_S / 2) /* until what was on its way to a socket has surely come */
 #define DISCARD_PORT 9              /* RFC 863 */
+#define HOT_MESSAGES 1024u          /* of one flow, in a row, */
+#define HOT_NS SW_NS_PER_S          /* in this time */
+#define BARRED_NS (10 * SW_NS_PER_S)
 
 /* In front of the packets. */
 struct handed {
@@ -293,25 +300,24 @@ static struct sw_ear *find_tuned(struct sw_port *port, const struct sw_arrival *
     return NULL;
 }
 
-void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
-                   uint64_t now_ns)
+/* Has the kernel bring a sender's packets to a socket of their own, which is not read for now. */
+static struct sw_ear *tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
+                           uint64_t now_ns)
 {
-    if (port->ear_count == SW_EARS_MAX || find_tuned(port, arrival))
-        return;
     bool is_ipv4 = sw_roce_is_ipv4(&arrival->source);
     uint32_t scope = IN6_IS_ADDR_LINKLOCAL(&arrival->source) ? arrival->ifindex : 0;
     int fd = sw_socket_ear(is_ipv4, &arrival->dest, port->udp_port, scope);
     struct sockaddr_in6 remote;
     unsigned int len = sw_roce_sockaddr(&arrival->source, arrival->source_port, scope, &remote);
     if (fd < 0)
-        return;
+        return NULL;
     struct sw_ear *ear = NULL;
     if (connect(fd, (struct sockaddr *)&remote, len) == 0)
         ear = sw_port_add_ear(port, fd, SW_EAR_TUNED);
     if (!ear) {
         sw_debug("cannot ask for a sender's packets: %s", strerror(errno));
         close(fd);
-        return;
+        return NULL;
     }
     ear->remote = arrival->source;
     ear->remote_port = arrival->source_port;
@@ -319,7 +325,15 @@ void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint3
     ear->asked_slot = slot;
     ear->held_until_ns = now_ns + HOLD_NS;
     be_back(port, ear->held_until_ns);
-    say(port, slot, SW_HANDED_ASK, &(struct sw_haul){.arrival = *arrival});
+    return ear;
+}
+
+void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
+                   uint64_t now_ns)
+{
+    if (port->ear_count < SW_EARS_MAX && !find_tuned(port, arrival) &&
+        tune(port, arrival, slot, now_ns))
+        say(port, slot, SW_HANDED_ASK, &(struct sw_haul){.arrival = *arrival});
 }
 
 void sw_share_answer(struct sw_port *port, const struct sw_handed *ask)
@@ -364,6 +378,64 @@ static void turn_away(int fd)
         sw_debug("what comes to a socket that is closed is lost: %s", strerror(errno));
 }
 
+static void turn_ear(struct sw_ear *ear, uint64_t now_ns)
+{
+    turn_away(ear->fd);
+    ear->turned_ns = ear->heard_ns = now_ns;
+}
+
+static bool has_tuned(const struct sw_port *port)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < port->ear_count; i++)
+        has |= port->ears[i].kind == SW_EAR_TUNED;
+    return has;
+}
+
+void sw_share_note(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
+{
+    struct sw_hot_flow *hot = &port->hot;
+    if (hot->source_port != arrival->source_port ||
+        memcmp(&hot->source, &arrival->source, sizeof(hot->source)) != 0 ||
+        now_ns >= hot->since_ns + HOT_NS) {
+        hot->source = arrival->source;
+        hot->source_port = arrival->source_port;
+        hot->since_ns = now_ns;
+        hot->messages = 0;
+    }
+    /* One only: each socket costs whoever polls a look. */
+    if (++hot->messages != HOT_MESSAGES || now_ns < hot->barred_until_ns || has_tuned(port))
+        return;
+    hot->opens = tune(port, arrival, port->slot, now_ns);
+    if (hot->opens)
+        sw_debug("nearly all comes from one sender: by a connected socket");
+}
+
+void sw_share_note_other(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
+{
+    struct sw_ear *ear = find_tuned(port, arrival);
+    port->hot.messages = 0;
+    port->hot.barred_until_ns = now_ns + BARRED_NS;
+    if (ear && ear->asked_slot == port->slot) {
+        if (ear->held_until_ns)
+            release(port, ear, now_ns);
+        turn_ear(ear, now_ns);
+    }
+}
+
+void sw_share_note_empty(struct sw_port *port, const struct sw_ear *ear, uint64_t now_ns)
+{
+    for (uint32_t i = 0; port->hot.opens && i < port->ear_count; i++) {
+        struct sw_ear *tuned = &port->ears[i];
+        const bool waits = tuned->held_until_ns && tuned->asked_slot == port->slot;
+        if (!waits || now_ns <= tuned->heard_ns || /* seen empty since it was opened */
+            port->common_ears[sw_roce_is_ipv4(&tuned->remote)] != ear->fd)
+            continue;
+        release(port, tuned, now_ns);
+        port->hot.opens = false;
+    }
+}
+
 /* A socket that nothing came to for long is closed in two steps: what was on the way to it while it
  * was turned away is received before the second. The times of what came last may be later than
  * `now_ns`. */
@@ -374,10 +446,8 @@ static bool is_done_with(struct sw_ear *ear, uint64_t now_ns)
     if (ear->turned_ns)
         return now_ns >= ear->turned_ns + TURNED_NS &&
                recv(ear->fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0;
-    if (now_ns >= ear->heard_ns + TUNED_IDLE_NS) {
-        turn_away(ear->fd);
-        ear->turned_ns = ear->heard_ns = now_ns;
-    }
+    if (now_ns >= ear->heard_ns + TUNED_IDLE_NS)
+        turn_ear(ear, now_ns);
     return false;
 }
 

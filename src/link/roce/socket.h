@@ -64,6 +64,13 @@ bool sw_share_is_of(const struct msghdr *message, uint32_t slot);
  * before that one has handed on all. */
 void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
                    uint64_t now_ns);
+/* A message of packets for this process came by a socket of the port's own: where all are of one
+ * flow, the kernel is asked for that. */
+void sw_share_note(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
+/* A packet of the flow was for another process, which is going to ask for it. */
+void sw_share_note_other(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
+/* One of the port's own sockets has just been found empty. */
+void sw_share_note_empty(struct sw_port *port, const struct sw_ear *ear, uint64_t now_ns);
 /* Answers an ASK, once what waits in the sockets of the port has been handed on; hears a DONE. */
 void sw_share_answer(struct sw_port *port, const struct sw_handed *ask);
 void sw_share_settle(struct sw_port *port, const struct sw_handed *done, uint64_t now_ns);
