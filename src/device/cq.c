@@ -68,6 +68,7 @@ int sw_cq_destroy(struct sw_cq *cq)
     if (atomic_load(&cq->refs))
         return -EBUSY;
     sw_cq_moderate(cq, 0, 0);
+    sw_cq_await_events(cq);
     pthread_mutex_lock(&sw_nic.lock);
     sw_nic_release_cq(cq->index);
     pthread_mutex_unlock(&sw_nic.lock);
@@ -249,19 +250,6 @@ int sw_cq_req_notify(struct sw_cq *cq, bool solicited_only)
     if (waiting || atomic_load_explicit(&sw_nic.unminded, memory_order_relaxed))
         sw_nic.link->kick();
     return 0;
-}
-
-void sw_cq_fire(struct sw_cq *cq)
-{
-    if (!sw_cq_moderation_holds(cq))
-        sw_cq_fire_now(cq);
-}
-
-void sw_cq_fire_now(struct sw_cq *cq)
-{
-    atomic_store(&cq->fire_at_ns, 0);
-    if (atomic_exchange(&cq->pub->armed, SW_CQ_DISARMED) != SW_CQ_DISARMED && cq->notify)
-        cq->notify(cq->owner);
 }
 
 struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq)

@@ -60,6 +60,7 @@ struct sw_cq {
     _Atomic uint32_t moderate_count; /* completions that make an event; 0: the first does */
     _Atomic uint64_t moderate_ns;
     _Atomic uint32_t armed_at;   /* tail when the CQ was armed */
+    atomic_uint events_held;     /* threads that are about to fire its event: cq_events.c */
     _Atomic uint64_t fire_at_ns; /* when the event comes whatever the count; 0: none is due */
     bool is_moderated;
     struct sw_cq *moderated_next;
@@ -79,6 +80,12 @@ void sw_cq_tell_overflow(struct sw_cq *cq);
 void sw_cq_fire(struct sw_cq *cq);
 /* Fires the event if the CQ is armed. */
 void sw_cq_fire_now(struct sw_cq *cq);
+
+/* What this thread completes fires no event until it releases them. */
+void sw_cq_hold_events(void);
+bool sw_cq_release_events(void); /* whether there were any */
+/* Returns when no thread holds one of the CQ. */
+void sw_cq_await_events(const struct sw_cq *cq);
 
 /* Whether moderation holds the event back; if so, it has seen to it that it comes in time. */
 bool sw_cq_moderation_holds(struct sw_cq *cq);

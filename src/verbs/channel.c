@@ -77,8 +77,8 @@ void sw_channel_notify(void *owner)
     sw_lock_acquire(&channel->lock);
     if (cq->channel_pending++ == 0)
         append(channel, cq);
-    sw_wakeup_add(channel->ibv.fd);
     sw_lock_release(&channel->lock);
+    sw_wakeup_add(channel->ibv.fd); /* not before: it may run the program here, which pops */
 }
 
 /* Takes the oldest CQ's event; a CQ with more of them goes to the end. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/cq.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include "device/device_limits.h"
 #include "nic_rig.h"
 
@@ -200,6 +203,69 @@ static void sw_cq_req_notify__solicited(void **state)
     sw_cq_req_notify(rig->cq, true); /* and stays in force */
     push(rig->cq, 4, 1, false);
     assert_int_equal(rig_log.notified, 3);
+}
+
+static void sw_cq_hold_events__until_they_are_released(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_cq *other = rig_cq(rig, 4);
+    sw_cq_req_notify(rig->cq, false);
+    sw_cq_req_notify(other, false);
+    sw_cq_hold_events();
+    for (uint64_t i = 0; i < 3; i++)
+        assert_true(push(rig->cq, i, 1, false));
+    assert_true(push(other, 3, 1, false));
+    assert_int_equal(rig_log.notified, 0);
+    assert_true(sw_cq_release_events());
+    assert_int_equal(rig_log.notified, 2); /* one each */
+    sw_cq_hold_events();
+    assert_false(sw_cq_release_events());
+    sw_cq_req_notify(other, false);
+    assert_true(push(other, 4, 1, false));
+    assert_int_equal(rig_log.notified, 3); /* at once again */
+    assert_int_equal(sw_cq_destroy(other), 0);
+}
+
+static void sw_cq_hold_events__of_more_queues_than_it_has_room_for(void **state)
+{
+    enum { MANY = 40 };
+    struct rig *rig = *state;
+    struct sw_cq *cqs[MANY];
+    sw_cq_hold_events();
+    for (int i = 0; i < MANY; i++) {
+        cqs[i] = rig_cq(rig, 4);
+        sw_cq_req_notify(cqs[i], false);
+        assert_true(push(cqs[i], 1, 1, false));
+    }
+    assert_true(sw_cq_release_events());
+    assert_int_equal(rig_log.notified, MANY);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(sw_cq_destroy(cqs[i]), 0);
+}
+
+static void *destroy_cq(void *cq)
+{
+    return (void *)(intptr_t)sw_cq_destroy(cq);
+}
+
+/* Its event is still to be fired by another thread. */
+static void sw_cq_hold_events__a_queue_is_not_destroyed_before(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_cq *cq = rig_cq(rig, 4);
+    pthread_t thread;
+    void *rc;
+    sw_cq_req_notify(cq, false);
+    sw_cq_hold_events();
+    assert_true(push(cq, 1, 1, false));
+    assert_int_equal(pthread_create(&thread, NULL, destroy_cq, cq), 0);
+    for (int i = 0; i < 100; i++)
+        sched_yield();
+    assert_int_equal(pthread_tryjoin_np(thread, &rc), EBUSY);
+    assert_true(sw_cq_release_events());
+    assert_int_equal(pthread_join(thread, &rc), 0);
+    assert_null(rc);
+    assert_int_equal(rig_log.notified, 1);
 }
 
 /* What waits in a peer's ring when the CQ is armed must be looked at by somebody. */
@@ -431,6 +497,9 @@ int main(void)
         rig_test(sw_cq_poll__leaves_a_locked_qp_alone),
         rig_test(sw_cq_req_notify__any_fires_once),
         rig_test(sw_cq_req_notify__solicited),
+        rig_test(sw_cq_hold_events__until_they_are_released),
+        rig_test(sw_cq_hold_events__of_more_queues_than_it_has_room_for),
+        rig_test(sw_cq_hold_events__a_queue_is_not_destroyed_before),
         rig_test(sw_cq_req_notify__kicks_for_what_waits),
         rig_test(sw_cq_poll__leaves_qps_at_rest_alone),
         rig_test(sw_cq_attach__one_qp_twice),
