@@ -180,6 +180,8 @@ static void drive(struct sw_cq *cq, int want)
         sw_nic.link->poll(is_last_look);
         if (atomic_load_explicit(&cq->tail, memory_order_relaxed) != cq->head)
             return;
+        if (is_last_look)
+            sw_nic.link->mind();
     }
     /* With thousands of queue pairs that rest, to look at each would be what a poll does. */
     uint32_t count = atomic_load_explicit(&cq->awake, memory_order_relaxed) ? cq->qp_count : 0;

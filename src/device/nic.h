@@ -64,6 +64,9 @@ struct sw_link_ops {
     /* Receives from other hosts what waits, for whichever QP, and first lets another thread finish
      * that does so, if `waits`; called with a CQ's poll_lock. */
     void (*poll)(bool waits);
+    /* The last of these polls found nothing for a CQ that is armed: the program is about to sleep,
+     * and what other hosts send next has to wake it. The same lock. */
+    void (*mind)(void);
     /* The same whoever polls; returns when what another thread has received is answered. Called
      * without locks of the device. */
     void (*catch_up)(void);

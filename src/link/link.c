@@ -213,6 +213,7 @@ static const struct sw_link_ops ops = {
     .has_datagrams = sw_datagram_any,
     .qp_forget = forget,
     .poll = sw_roce_poll,
+    .mind = sw_roce_mind,
     .catch_up = sw_roce_catch_up,
     .group_join = sw_multicast_join,
     .group_leave = sw_multicast_leave,

@@ -116,12 +116,25 @@ static const struct sw_qp_ops *link_choose(struct sw_qp *qp)
     return &qp_ops;
 }
 
+static void link_poll(bool waits)
+{
+    (void)waits;
+    rig_log.polls++;
+}
+
+static void link_mind(void)
+{
+    rig_log.minds++;
+}
+
 static const struct sw_link_ops link_ops = {
     .start = link_start,
     .choose = link_choose,
     .receive = link_receive,
     .has_datagrams = link_has_datagrams,
     .qp_forget = link_qp_forget,
+    .poll = link_poll,
+    .mind = link_mind,
     .group_join = link_group_join,
     .group_leave = link_group_leave,
     .quiesce = link_quiesce,

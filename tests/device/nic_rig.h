@@ -27,6 +27,7 @@
 struct rig_log {
     int starts, connects, disconnects, sends, progresses, quiesces, gones, forks, kicks;
     int receives, forgets, joins, leaves;
+    int polls, minds;          /* of the link between hosts */
     int events;                /* asynchronous ones */
     enum ibv_event_type event; /* the last */
     void *element;             /* it was about */

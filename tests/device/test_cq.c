@@ -205,6 +205,21 @@ static void sw_cq_req_notify__solicited(void **state)
     assert_int_equal(rig_log.notified, 3);
 }
 
+/* Who has armed it and finds nothing sleeps: what other hosts send next has to wake him. */
+static void sw_cq_poll__has_the_link_mind_an_armed_queue(void **state)
+{
+    struct rig *rig = *state;
+    struct ibv_wc wc;
+    atomic_store(&rig->cq->wired, 1);
+    assert_int_equal(sw_cq_poll(rig->cq, 1, &wc), 0);
+    assert_int_equal(rig_log.minds, 0); /* not armed: it polls on */
+    sw_cq_req_notify(rig->cq, false);
+    assert_int_equal(sw_cq_poll(rig->cq, 1, &wc), 0);
+    assert_int_equal(rig_log.polls, 2);
+    assert_int_equal(rig_log.minds, 1);
+    atomic_store(&rig->cq->wired, 0);
+}
+
 static void sw_cq_hold_events__until_they_are_released(void **state)
 {
     struct rig *rig = *state;
@@ -497,6 +512,7 @@ int main(void)
         rig_test(sw_cq_poll__leaves_a_locked_qp_alone),
         rig_test(sw_cq_req_notify__any_fires_once),
         rig_test(sw_cq_req_notify__solicited),
+        rig_test(sw_cq_poll__has_the_link_mind_an_armed_queue),
         rig_test(sw_cq_hold_events__until_they_are_released),
         rig_test(sw_cq_hold_events__of_more_queues_than_it_has_room_for),
         rig_test(sw_cq_hold_events__a_queue_is_not_destroyed_before),

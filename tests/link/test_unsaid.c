@@ -43,7 +43,7 @@ static int stop(void **state)
 static void leave__an_answer_of_two_packets(void **state)
 {
     (void)state;
-    assert_true(sw_roce_leave_unsaid(&r, 2, NOW_NS));
+    assert_true(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
     assert_true(sw_roce_has_unsaid());
 }
 
@@ -54,7 +54,7 @@ static void leave__half_a_first_window_at_most(void **state)
     for (uint32_t packets = 1; packets <= SW_UNSAID_RUN; packets++) {
         uint32_t waiting = 0;
         start(NULL);
-        while (sw_roce_leave_unsaid(&r, packets, NOW_NS)) {
+        while (sw_roce_leave_unsaid(&r, packets, false, NOW_NS)) {
             waiting += packets;
             assert_true(waiting <= FIRST_WINDOW / 2);
         }
@@ -67,17 +67,29 @@ static void leave__not_to_a_plain_peer(void **state)
 {
     (void)state;
     r.responder.peer_selective = false;
-    assert_false(sw_roce_leave_unsaid(&r, 2, NOW_NS));
+    assert_false(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
 }
 
 static void leave__no_nak_and_no_answer(void **state)
 {
     (void)state;
     r.responder.remark = SW_REMARK_NONE;
-    assert_false(sw_roce_leave_unsaid(&r, 2, NOW_NS));
+    assert_false(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
     r.responder.remark = SW_REMARK_ACK;
     r.responder.answer_count = 1;
-    assert_false(sw_roce_leave_unsaid(&r, 2, NOW_NS));
+    assert_false(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
+}
+
+/* What it adds waits for somebody's timer: the engine's, once it has looked. */
+static void leave__the_engine_is_to_be_told_of_it(void **state)
+{
+    (void)state;
+    assert_false(sw_roce_has_unminded());
+    assert_true(sw_roce_leave_unsaid(&r, 1, true, NOW_NS));
+    assert_true(sw_roce_has_unminded());
+    const uint64_t due_ns = sw_roce_run_unsaid(NOW_NS);
+    assert_true(due_ns > NOW_NS && due_ns < NOW_NS + 1000000);
+    assert_false(sw_roce_has_unminded());
 }
 
 int main(void)
@@ -87,6 +99,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leave__half_a_first_window_at_most, start, stop),
         cmocka_unit_test_setup_teardown(leave__not_to_a_plain_peer, start, stop),
         cmocka_unit_test_setup_teardown(leave__no_nak_and_no_answer, start, stop),
+        cmocka_unit_test_setup_teardown(leave__the_engine_is_to_be_told_of_it, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

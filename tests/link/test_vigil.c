@@ -16,7 +16,7 @@ static void nobody_polls(void **state)
 {
     (void)state;
     struct sw_vigil vigil = {0};
-    assert_true(sw_vigil_look(&vigil, 0, NEVER_SERVED, START_NS));
+    assert_true(sw_vigil_look(&vigil, 0, false, NEVER_SERVED, START_NS));
     assert_true(vigil.is_alone);
 }
 
@@ -24,13 +24,25 @@ static void a_program_that_polls_receives(void **state)
 {
     (void)state;
     struct sw_vigil vigil = {0};
-    assert_false(sw_vigil_look(&vigil, START_NS, NEVER_SERVED, START_NS));
+    assert_false(sw_vigil_look(&vigil, START_NS, false, NEVER_SERVED, START_NS));
     assert_false(vigil.is_alone);
     assert_int_equal(sw_vigil_due_ns(&vigil), START_NS + SW_VIGIL_LOOK_NS);
     /* It polls no more. */
-    assert_true(
-        sw_vigil_look(&vigil, START_NS, NEVER_SERVED, START_NS + (uint64_t)SW_VIGIL_LOOK_NS));
+    assert_true(sw_vigil_look(&vigil, START_NS, false, NEVER_SERVED,
+                              START_NS + (uint64_t)SW_VIGIL_LOOK_NS));
     assert_true(vigil.is_alone);
+}
+
+/* Its next message would find nobody for a millisecond. */
+static void a_program_that_is_about_to_sleep_does_not(void **state)
+{
+    (void)state;
+    struct sw_vigil vigil = {0};
+    assert_true(sw_vigil_look(&vigil, START_NS, true, NEVER_SERVED, START_NS));
+    assert_true(vigil.is_alone);
+    /* It is awake again. */
+    assert_false(sw_vigil_look(&vigil, START_NS + US, false, NEVER_SERVED, START_NS + US));
+    assert_false(vigil.is_alone);
 }
 
 static void a_program_that_looks_at_its_memory_does_not(void **state)
@@ -38,9 +50,9 @@ static void a_program_that_looks_at_its_memory_does_not(void **state)
     (void)state;
     struct sw_vigil vigil = {0};
     const uint64_t polled_ns = START_NS, served_ns = START_NS, now_ns = START_NS + LONG;
-    assert_true(sw_vigil_look(&vigil, polled_ns, served_ns, now_ns));
+    assert_true(sw_vigil_look(&vigil, polled_ns, false, served_ns, now_ns));
     sw_vigil_wake(&vigil);
-    assert_true(sw_vigil_look(&vigil, polled_ns, served_ns, now_ns + 10 * US));
+    assert_true(sw_vigil_look(&vigil, polled_ns, false, served_ns, now_ns + 10 * US));
     assert_false(vigil.is_alone);
     assert_true(vigil.is_served);
 }
@@ -49,10 +61,10 @@ static void a_program_that_looks_at_its_memory_does_not(void **state)
 static uint64_t doubt(struct sw_vigil *vigil, uint64_t now_ns)
 {
     sw_vigil_wake(vigil);
-    assert_false(sw_vigil_look(vigil, now_ns - US, now_ns - LONG, now_ns));
+    assert_false(sw_vigil_look(vigil, now_ns - US, false, now_ns - LONG, now_ns));
     const uint64_t due_ns = sw_vigil_due_ns(vigil);
     assert_in_range(due_ns, now_ns + US, now_ns + LONG);
-    assert_false(sw_vigil_look(vigil, now_ns, now_ns - LONG, due_ns - 1));
+    assert_false(sw_vigil_look(vigil, now_ns, false, now_ns - LONG, due_ns - 1));
     return due_ns;
 }
 
@@ -61,7 +73,7 @@ static void it_was_polling_but_polls_no_more(void **state)
     (void)state;
     struct sw_vigil vigil = {0};
     const uint64_t due_ns = doubt(&vigil, START_NS);
-    assert_true(sw_vigil_look(&vigil, START_NS, START_NS - LONG, due_ns));
+    assert_true(sw_vigil_look(&vigil, START_NS, false, START_NS - LONG, due_ns));
 }
 
 /* For how long packets are left to the program, after having been woken at `now_ns`. */
@@ -69,7 +81,7 @@ static uint64_t leave(struct sw_vigil *vigil, uint64_t now_ns)
 {
     uint64_t at_ns = doubt(vigil, now_ns);
     const uint64_t begun_ns = at_ns;
-    while (!sw_vigil_look(vigil, at_ns - US, at_ns - LONG, at_ns))
+    while (!sw_vigil_look(vigil, at_ns - US, false, at_ns - LONG, at_ns))
         at_ns += 10 * US;
     return at_ns - begun_ns;
 }
@@ -96,7 +108,7 @@ static void woken_in_vain(void **state)
     struct sw_vigil vigil = {0};
     const uint64_t polled_ns = START_NS, now_ns = START_NS + LONG;
     int wakes = 0;
-    while (sw_vigil_look(&vigil, polled_ns, now_ns, now_ns) && wakes < 100) {
+    while (sw_vigil_look(&vigil, polled_ns, false, now_ns, now_ns) && wakes < 100) {
         wakes++;
         sw_vigil_wake(&vigil);
         assert_in_range(sw_vigil_yield(&vigil, true, now_ns), now_ns + US, now_ns + LONG);
@@ -110,6 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_polls),
         cmocka_unit_test(a_program_that_polls_receives),
+        cmocka_unit_test(a_program_that_is_about_to_sleep_does_not),
         cmocka_unit_test(a_program_that_looks_at_its_memory_does_not),
         cmocka_unit_test(it_was_polling_but_polls_no_more),
         cmocka_unit_test(it_polls_still),

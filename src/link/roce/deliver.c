@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "device/ah.h"
 #include "device/counters.h"
+#include "device/cq_impl.h"
 #include "link/roce/mad.h"
 #include "link/roce/roce.h"
 
@@ -17,6 +18,7 @@ static struct {
     uint32_t requests; /* among the packets of this run */
     bool ends;         /* the last of them ended a message, ... */
     bool completes;    /* ... a message that the program is told of */
+    bool wakes;        /* the program sleeps until an event of its queue */
     uint64_t now_ns;
 } current; /* under rx_lock */
 
@@ -33,8 +35,10 @@ void sw_roce_deliver_end(bool is_polled)
     }
     bool may_wait = r && current.requests && current.requests <= SW_UNSAID_RUN && current.ends;
     if (may_wait)
-        may_wait = current.completes ? is_polled : sw_roce_expects_echo(r, current.now_ns);
-    if (r && !(may_wait && sw_roce_leave_unsaid(r, current.requests, current.now_ns))) {
+        may_wait = current.completes ? is_polled || current.wakes
+                                     : sw_roce_expects_echo(r, current.now_ns);
+    const bool wakes = current.wakes && !is_polled;
+    if (r && !(may_wait && sw_roce_leave_unsaid(r, current.requests, wakes, current.now_ns))) {
         r->unsaid = 0;
         qp->link->progress(qp);
     }
@@ -121,6 +125,7 @@ static void keep_locked(struct sw_qp *qp)
     sw_lock_acquire(&qp->lock);
     current.qp = qp;
     current.requests = 0;
+    current.wakes = atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
     current.now_ns = sw_clock_ns();
 }
 

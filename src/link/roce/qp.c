@@ -291,6 +291,8 @@ static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t no
     /* Being the shortest, an ACK leaves in one message with what goes before it. */
     if (!waits || (r->unsaid && !*count) || !sw_responder_next(&r->responder, now_ns, &emission))
         return ADDED;
+    if (r->unsaid && *count)
+        r->doubts = 0;
     r->unsaid = 0;
     return add(r, batch, &emission);
 }

@@ -19,6 +19,7 @@
 
 #define TIMERS_NS (100 * SW_NS_PER_US) /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S
+#define RECENT_NS (2 * SW_NS_PER_MS) /* who has posted will post again */
 #define LAST_WORDS_NS (2 * SW_NS_PER_MS)
 #define SETTLE_ROUNDS 64 /* of packets that wait: more than a window */
 #define EARLY_SLOTS 2048 /* packets kept that came before their turn; of one QP at most half */
@@ -226,6 +227,14 @@ static bool gives_way(uint32_t received, bool is_expected, uint64_t now_ns)
            sw_poll_pace_yields(&sw_roce.pace, received, returned_ns, now_ns);
 }
 
+/* `watched` changes first: the event may come, and on_port() take it back, before this thread goes
+ * on. */
+static void watch(void)
+{
+    if (!atomic_load(&sw_roce.watched) && !atomic_exchange(&sw_roce.watched, true))
+        sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
+}
+
 void sw_roce_poll(bool waits)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
@@ -234,6 +243,8 @@ void sw_roce_poll(bool waits)
     atomic_store_explicit(&sw_roce.polled_ns, now_ns, memory_order_relaxed);
     if (!atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed))
         atomic_store_explicit(&sw_roce.is_attended, true, memory_order_relaxed);
+    if (!waits && atomic_load_explicit(&sw_roce.sleeps, memory_order_relaxed))
+        atomic_store_explicit(&sw_roce.sleeps, false, memory_order_relaxed);
     const bool is_expected = expects_packets(now_ns);
     if (!is_expected && !waits &&
         !sw_poll_pace_glances(atomic_load_explicit(&sw_roce.looked_ns, memory_order_relaxed),
@@ -247,6 +258,7 @@ void sw_roce_poll(bool waits)
     } else if (!sw_lock_try(&sw_roce.port.rx_lock)) {
         return;
     }
+    sw_cq_hold_events();
     const bool runs_timers = is_time(now_ns) && now_ns >= sw_roce.timers_ns + TIMERS_NS;
     const uint32_t received = receive(runs_timers, true, now_ns);
     if (runs_timers)
@@ -255,10 +267,26 @@ void sw_roce_poll(bool waits)
         sw_roce_poll_unsaid();
     const bool yields = gives_way(received, is_expected, now_ns);
     sw_lock_release(&sw_roce.port.rx_lock);
+    sw_cq_release_events();
     if (!yields)
         return;
     sched_yield();
     atomic_store_explicit(&sw_roce.returned_ns, sw_clock_ns(), memory_order_relaxed);
+}
+
+/* The engine is not woken for it: it would find nothing, on the program's own processor. The next
+ * packet wakes it. */
+void sw_roce_mind(void)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
+        return;
+    if (sw_roce_has_unminded()) {
+        sw_lock_acquire(&sw_roce.port.rx_lock);
+        sw_roce_say_unsaid(false);
+        sw_lock_release(&sw_roce.port.rx_lock);
+    }
+    atomic_store(&sw_roce.sleeps, true); /* before `watched` is read: see on_port() */
+    watch();
 }
 
 void sw_roce_catch_up(void)
@@ -275,16 +303,8 @@ void sw_roce_catch_up(void)
 static void on_port(uint64_t what)
 {
     (void)what;
-    sw_roce.watched = false; /* it tells once */
+    atomic_store(&sw_roce.watched, false); /* it tells once; then step() reads `sleeps` */
     sw_vigil_wake(&sw_roce.vigil);
-}
-
-static void watch(void)
-{
-    if (sw_roce.watched)
-        return;
-    sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
-    sw_roce.watched = true;
 }
 
 static uint64_t step(uint64_t now_ns)
@@ -295,11 +315,12 @@ static uint64_t step(uint64_t now_ns)
     const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
                    posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed),
                    served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
-    const bool watches = sw_vigil_look(vigil, polled_ns, served_ns, now_ns);
+    const bool sleeps = atomic_load(&sw_roce.sleeps),
+               watches = sw_vigil_look(vigil, polled_ns, sleeps, served_ns, now_ns);
     const bool is_alone = vigil->is_alone;
-    if (is_alone)
+    if (is_alone && !sleeps)
         atomic_store_explicit(&sw_roce.is_attended, false, memory_order_relaxed);
-    if (!vigil->is_served)
+    if (!vigil->is_served || sleeps)
         sw_engine_keep_off(-1);
     else if (!is_alone || now_ns < posted_ns + SW_VIGIL_LOOK_NS)
         sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
@@ -309,6 +330,7 @@ static uint64_t step(uint64_t now_ns)
             return again_ns;
         sw_lock_acquire(&sw_roce.port.rx_lock); /* and may not have a processor meanwhile */
     }
+    sw_cq_hold_events();
     const bool owes = sw_lifeline_owes();
     bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
     bool comes_again = false; /* at once: the engine does not sleep after packets came */
@@ -335,11 +357,15 @@ static uint64_t step(uint64_t now_ns)
     }
     const uint64_t port_due_ns = sw_roce.port.due_ns;
     sw_lock_release(&sw_roce.port.rx_lock);
+    if (sw_cq_release_events())
+        sched_yield(); /* the program answers before the engine gets ready to sleep */
     if (watches && !(comes_again && sw_engine_goes_on()))
         watch();
     uint64_t due_ns =
         sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
     due_ns = sooner(due_ns, lifeline_due_ns);
+    if (now_ns < posted_ns + RECENT_NS) /* who posts again need not wake the engine for its timer */
+        due_ns = sooner(due_ns, now_ns + SW_VIGIL_LOOK_NS);
     /* A program that polls says what is unsaid, and runs the timers, too. */
     return sooner(due_ns, is_alone ? unsaid_due_ns : sw_vigil_due_ns(vigil));
 }
@@ -416,6 +442,7 @@ void sw_roce_fork_child(void)
     atomic_store(&sw_roce.done, NULL);
     atomic_store(&sw_roce.due_ns, UINT64_MAX);
     atomic_store(&sw_roce.connected, 0);
+    atomic_store(&sw_roce.sleeps, false);
     for (uint32_t i = 0; i < SW_MAX_QP; i++) {
         sw_qp_set_remove(&sw_roce.listed, i);
         atomic_store(&sw_roce.qps[i], NULL);

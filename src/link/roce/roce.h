@@ -69,6 +69,7 @@ struct sw_roce_qp {
     bool is_limited;     /* by the rate limit: there may be more to send */
     uint8_t unsaid;      /* packets whose ACK waits */
     uint8_t mistrusted;  /* messages whose ACK will not wait */
+    uint8_t doubts;      /* times that waiting was in vain lately, as far as they count */
     uint8_t echoes;      /* requests of the peer in a row that were followed by one of ours */
     uint64_t reached_ns; /* when the peer last reached for memory; 0: something was posted since */
     struct sw_announce announce;
@@ -108,6 +109,7 @@ struct sw_roce {
     atomic_bool busy;                   /* packets came to the engine since it last asked */
     uint32_t mads;                      /* that have been received; port.rx_lock held */
     _Atomic uint64_t polled_ns;         /* when a thread of the program last did, ... */
+    atomic_bool sleeps;                 /* ... a queue that is armed: it is about to sleep; ... */
     _Atomic uint64_t posted_ns;         /* ... or posted, ... */
     _Atomic int cpu;                    /* ... and on which processor */
     _Atomic uint64_t heard_ns;          /* when somebody last began to receive all that waited */
@@ -143,6 +145,8 @@ int sw_roce_open(bool is_needed);
 void sw_roce_receive_all(uint64_t now_ns);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
 void sw_roce_poll(bool waits);
+/* The program is about to sleep until an event: the engine receives for it. */
+void sw_roce_mind(void);
 void sw_roce_catch_up(void); /* of struct sw_link_ops */
 /* The program posts. */
 void sw_roce_note_post(uint64_t now_ns);
@@ -200,9 +204,11 @@ void sw_roce_deliver_end(bool is_polled);
 /* unsaid.c; rx_lock held */
 enum { SW_UNSAID_RUN = 8 }; /* packets that came together, of which the ACK may wait */
 /* Whether the ACK of the requests that just came may wait, so many packets and no more than
- * SW_UNSAID_RUN; the QP is locked. */
-bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, uint64_t now_ns);
+ * SW_UNSAID_RUN; `wakes`: the program sleeps until then. The QP is locked. */
+bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns);
 bool sw_roce_has_unsaid(void);
+/* Whether there are such that the engine has not seen; without rx_lock: of this thread's own. */
+bool sw_roce_has_unminded(void);
 /* The peer has reached for memory: whether the program is expected to answer by a request. And: it
  * has posted one. The QP is locked. */
 bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns);

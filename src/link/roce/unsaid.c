@@ -6,7 +6,7 @@
  * a few packets, such as a storage target's answer (a WRITE and a SEND), stays unsaid until the
  * program posts, or some polls found nothing new, or more packets have come, or the engine looks
  * after it, which it does within a millisecond. A program for which the engine has had to is not
- * waited for, for a while.
+ * waited for, for a message, and each time that it is in vain again for twice as many.
  *
  * The ACK then stands behind the request, being shorter; among ourselves it is looked at first
  * (receive.c), as the peer had executed the one before it sent the other.
@@ -21,16 +21,18 @@
 #define PACKETS_MAX 16u /* of a QP, until they are acknowledged: half of the first window */
 #define POLLS_MAX 4u    /* that found nothing, before it is said */
 #define LATE_NS (50 * SW_NS_PER_US)
+#define WAKE_NS (50 * SW_NS_PER_US) /* which a program takes that has to be woken first */
 #define ECHO_NS (60 * SW_NS_PER_US) /* from a peer's request to what it made the program post */
 #define ECHOES_MIN 4u               /* in a row, for that to be expected */
-#define MISTRUST 64u /* messages that are acknowledged at once after the engine had to */
+#define MISTRUST_MAX 6u             /* 64 messages, as a power of 2 */
 
 static struct {
     struct sw_qp *qps[ROOM];
-    uint32_t count;
-    uint32_t polls;    /* without success, since the last was added */
-    uint64_t since_ns; /* when the last was added */
-} unsaid;              /* under rx_lock */
+    atomic_uint count;
+    uint32_t polls;             /* without success, since the last was added */
+    _Atomic uint64_t since_ns;  /* when the last was added */
+    _Atomic uint64_t minded_ns; /* the same as of the engine's last look */
+} unsaid;                       /* under rx_lock */
 
 void sw_roce_echo(struct sw_roce_qp *r, uint64_t now_ns)
 {
@@ -51,7 +53,7 @@ bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
     return r->echoes >= ECHOES_MIN;
 }
 
-bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, uint64_t now_ns)
+bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns)
 {
     assert(packets <= SW_UNSAID_RUN);
     if (!r->responder.peer_selective)
@@ -75,7 +77,7 @@ bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, uint64_t now_n
         return false;
     unsaid.qps[unsaid.count++] = r->qp;
     unsaid.polls = 0;
-    unsaid.since_ns = now_ns;
+    unsaid.since_ns = now_ns + (wakes ? WAKE_NS : 0);
     r->unsaid = (uint8_t)packets;
     return true;
 }
@@ -85,8 +87,15 @@ bool sw_roce_has_unsaid(void)
     return unsaid.count;
 }
 
+bool sw_roce_has_unminded(void)
+{
+    return atomic_load_explicit(&unsaid.count, memory_order_relaxed) &&
+           atomic_load(&unsaid.since_ns) != atomic_load(&unsaid.minded_ns);
+}
+
 uint64_t sw_roce_run_unsaid(uint64_t now_ns)
 {
+    atomic_store(&unsaid.minded_ns, atomic_load(&unsaid.since_ns));
     if (unsaid.count && now_ns >= unsaid.since_ns + LATE_NS)
         sw_roce_say_unsaid(true);
     return unsaid.count ? unsaid.since_ns + LATE_NS : UINT64_MAX;
@@ -106,7 +115,8 @@ static void say(struct sw_qp *qp, bool is_late)
         return;
     r->unsaid = 0;
     if (is_late) {
-        r->mistrusted = MISTRUST;
+        r->mistrusted = (uint8_t)(1u << r->doubts);
+        r->doubts += r->doubts < MISTRUST_MAX;
         r->echoes = 0;
     }
     qp->link->progress(qp);

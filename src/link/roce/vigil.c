@@ -41,13 +41,15 @@ static bool doubts(struct sw_vigil *vigil, uint64_t now_ns)
     return false;
 }
 
-bool sw_vigil_look(struct sw_vigil *vigil, uint64_t polled_ns, uint64_t served_ns, uint64_t now_ns)
+bool sw_vigil_look(struct sw_vigil *vigil, uint64_t polled_ns, bool sleeps, uint64_t served_ns,
+                   uint64_t now_ns)
 {
     if (polled_ns != vigil->polled_ns) {
         vigil->polled_ns = polled_ns;
         vigil->looked_ns = now_ns;
     }
-    vigil->is_alone = now_ns - vigil->looked_ns >= SW_VIGIL_LOOK_NS;
+    vigil->is_alone = now_ns - vigil->looked_ns >= SW_VIGIL_LOOK_NS ||
+                      (sleeps && now_ns >= vigil->leaves_until_ns);
     vigil->is_served = now_ns < served_ns + SERVED_NS;
     if (vigil->is_alone) {
         vigil->doubts_until_ns = 0;

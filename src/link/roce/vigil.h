@@ -3,6 +3,8 @@
  * Whether the engine is the one to receive. A program that polls completions receives by itself, so
  * that a busy poller never waits for a thread; while it does, the engine only looks after it every
  * millisecond. When nobody has polled for that long the engine takes over and sleeps on the port.
+ * It does so at once where the last poll was of a completion queue that is armed: the program is
+ * about to sleep until the event, and its next packet must find somebody.
  *
  * What peers do to memory by themselves ends in no completion, and the program may look at the
  * memory instead of polling. So while such requests come, and no message usually follows them
@@ -30,15 +32,17 @@ struct sw_vigil {
     uint32_t vain;            /* wakes for nothing, in a row */
     uint32_t restraint;       /* how long it leaves them, in doublings */
     bool was_woken;
-    bool is_alone;  /* nobody polls */
+    bool is_alone;  /* nobody polls, or who does is about to sleep */
     bool is_served; /* peers reach for memory by themselves */
 };
 
 /* A packet has woken the engine. */
 void sw_vigil_wake(struct sw_vigil *vigil);
 /* Whether the engine is to receive, and to sleep on the port then. `polled_ns`: when the program
- * last polled, `served_ns`: when a peer last reached for memory by itself. */
-bool sw_vigil_look(struct sw_vigil *vigil, uint64_t polled_ns, uint64_t served_ns, uint64_t now_ns);
+ * last polled, `sleeps`: it had armed its completion queue by then, `served_ns`: when a peer last
+ * reached for memory by itself. */
+bool sw_vigil_look(struct sw_vigil *vigil, uint64_t polled_ns, bool sleeps, uint64_t served_ns,
+                   uint64_t now_ns);
 /* What came of receiving. */
 void sw_vigil_learn(struct sw_vigil *vigil, uint32_t received, uint64_t now_ns);
 /* Somebody else is receiving, whether or not the engine was to; returns when to look again. */
