@@ -15,9 +15,9 @@ import pair
 from pair import Failure, Process, Skip
 
 SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13f}
-TOLD_S = 2  # until the end of a process is known on the other host
-SETTLE_S = 0.3  # for servers that tell nobody when they are ready
-GROUP = '00000000000000000000ffffef010203'  # 239.1.2.3
+TOLD_S = 20  # until the end of a process is known on the other host
+SETTLE_S = 0.3  # by then what must not happen would have
+GROUP, GROUP_IN_IGMP = '00000000000000000000ffffef010203', '030201EF'  # 239.1.2.3
 TRIES = 8  # the servers of qperf and perftest tell a port before they listen there
 UDADDY = ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0')
 
@@ -70,13 +70,21 @@ def hears(port, pid):
     return any(listens.search(text) for text in texts)
 
 
+def has_text(pid, name, pattern):
+    """Whether that file on the network of that process has such a line."""
+    with open(f'/proc/{pid}/net/{name}', encoding='ascii', errors='replace') as lines:
+        return re.search(pattern, lines.read(), re.M) is not None
+
+
 def is_ready(space, port, pid):
-    """Whether a process of that network listens to the port, or is in the group."""
+    """Whether a process of that network listens to the port, or is in the group, also for other hosts."""
     if space == 'socket':
         return hears(port, pid)
-    wanted = GROUP if space == 'group' else f'@sidewire.cm.s{SPACES[space] << 16 | port:x}.'
-    with open(f'/proc/{pid}/net/unix', encoding='ascii', errors='replace') as lines:
-        return any(wanted in line for line in lines)
+    if space == 'datagram':
+        return has_text(pid, 'udp', rf'^ *\d+: [0-9A-F]+:{port:04X} ')
+    if space == 'multicast':
+        return has_text(pid, 'igmp', GROUP_IN_IGMP)
+    return has_text(pid, 'unix', GROUP if space == 'group' else rf'@sidewire\.cm\.s{SPACES[space] << 16 | port:x}\.')
 
 
 def group_members(pid):
@@ -104,13 +112,10 @@ def run_once(tools, server_line, client_line, space, server_says, client_says, p
     sides = [Process(tools.run(*words[0], wrap=wraps[0], **options))]
     limit = time.monotonic() + pair.PATIENCE_S
     try:
-        if space:
-            while sides[0].child.poll() is None and not is_ready(space, port, sides[0].child.pid):
-                if time.monotonic() > limit:
-                    raise Failure(f'{words[0]} does not listen\n{sides[0].text()}')
-                time.sleep(0.01)
-        else:
-            time.sleep(SETTLE_S)
+        while sides[0].child.poll() is None and not is_ready(space, port, sides[0].child.pid):
+            if time.monotonic() > limit:
+                raise Failure(f'{words[0]} does not listen\n{sides[0].text()}')
+            time.sleep(0.01)
         sides.append(Process(tools.run(*words[1], wrap=wraps[1], **options)))
         hung = not sides[1].wait(limit)
         hung = hung or (server_says is not None and sides[1].child.returncode == 0 and not sides[0].wait(limit))
@@ -161,7 +166,7 @@ def copy(tools):
 
 
 def pong(tools):
-    run_pair(tools, 'udpong -b {host} -p {port} -S 1024 -C 500 -T e', 'udpong -s {host} -p {port} -S 1024 -C 500 -T e', None, None, r'1k')
+    run_pair(tools, 'udpong -b {host} -p {port} -S 1024 -C 500 -T e', 'udpong -s {host} -p {port} -S 1024 -C 500 -T e', 'datagram', None, r'1k')
 
 
 def fio(tools, verb, depth):
@@ -262,7 +267,7 @@ def packet_cases():
 
 STRANGERS = 'unshare --user --'.split()
 NOBODY = ('setpriv', '--reuid=nobody', '--regid=nogroup', '--clear-groups', '--no-new-privs', '--')
-UDPONG = ('udpong -b {host} -p {port} -S 1024 -C 500 -T e', 'udpong -s {host} -p {port} -S 1024 -C 500 -T e', None, None, r'1k')
+UDPONG = ('udpong -b {host} -p {port} -S 1024 -C 500 -T e', 'udpong -s {host} -p {port} -S 1024 -C 500 -T e', 'datagram', None, r'1k')
 
 
 def needs_strangers(case):
@@ -348,7 +353,7 @@ FABRIC = ('fi_pingpong -p verbs -e msg -I 20 -c -B {port}', 'fi_pingpong -p verb
 # Datagrams by GID 0, libfabric's own choice: RoCE v1, whose packets are v2 all the same.
 FABRIC_DGRAM = ('fi_pingpong -p verbs -e dgram -I 20 -c -B {port}', 'fi_pingpong -p verbs -e dgram -I 20 -c -P {port} {host}', 'socket', r'1k +20', r'1k +20')
 UD_V1 = ('ibv_ud_pingpong -g 0 -n 100 -p {port}', 'ibv_ud_pingpong -g 0 -n 100 -p {port} {host}', 'socket', r'100 iters', r'100 iters')
-MCKEY = ('mckey -m 239.1.2.3 -b {host} -C 20', 'mckey -m 239.1.2.3 -b {own} -C 20 -s', None, r'return status 0', r'return status 0')
+MCKEY = ('mckey -m 239.1.2.3 -b {host} -C 20', 'mckey -m 239.1.2.3 -b {own} -C 20 -s', 'multicast', r'return status 0', r'return status 0')
 FAULTS = 'loss=3%,reorder=5%:1ms,dup=3%,seed=5'
 
 

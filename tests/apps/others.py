@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 
+import cm
 import hosts
 import pair
 from mpi import BY_UCX, OPEN_MPI_BY_UCX, in_own_network
@@ -94,6 +95,9 @@ def iser(tools, two, client):
                 os.unlink(name)
 
 
+DTEST_PORT = 15828  # by which it tells where it listens
+
+
 def dtest(tools, two, client):
     """Sends, writes and reads over connections made by rdma_cm, with data compared by the program."""
     need('dtest')
@@ -106,7 +110,8 @@ def dtest(tools, two, client):
                 file.write(f'ofa-v2-cma u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "{two.names[host]} 0" ""\n')
             wrap = (*two.wrap[host], 'env', f'DAT_OVERRIDE={config}')
             sides.append(Process(tools.run('dtest', '-P', 'ofa-v2-cma', '-b', '8192', *address, wrap=wrap)))
-            time.sleep(1)  # it tells nobody when it is ready
+            while len(sides) == 1 and not cm.hears(DTEST_PORT, sides[0].child.pid) and time.monotonic() < limit:
+                time.sleep(0.01)
         hung = [not side.wait(limit) for side in reversed(sides)]
     finally:
         for side in sides:

@@ -17,7 +17,7 @@ from pair import Failure, Process, Skip
 
 SIZE = 5000003  # of the file that a web server gives
 LATE_S = 1  # longer than a host is asked that may not know of RDMA
-PROMPT_S = 5  # by then a peer's death must have been seen
+PROMPT_S = 20  # by then a peer's death must have been seen
 
 
 class Bench:
@@ -66,15 +66,28 @@ class Bench:
     def path(self, name):
         return os.path.join(self.folder, name)
 
+    def rows(self, pid):
+        """The sockets of a process, as `sidewire status` has them."""
+        done = subprocess.run([self.tools.path('src/cli/sidewire'), 'status', '--json', str(pid)], capture_output=True, text=True)
+        return json.loads(done.stdout)['sockets'] if done.stdout else []
+
     def ways(self, process):
-        """The connections of a process, as `sidewire status` has them."""
-        done = subprocess.run([self.tools.path('src/cli/sidewire'), 'status', '--json', str(process.child.pid)], capture_output=True, text=True)
-        return [row for row in json.loads(done.stdout)['sockets'] if row['kind'] != 'listen']
+        """Its connections."""
+        return [row for row in self.rows(process.child.pid) if row['kind'] != 'listen']
+
+    def listens(self, pid):
+        """Whether it listens by RDMA."""
+        return any(row['kind'] == 'listen' and 'rdma' in row['way'] for row in self.rows(pid))
 
 
 def listens_by_rdma(process, port):
     with open(f'/proc/{process.child.pid}/net/unix', encoding='ascii', errors='replace') as lines:
         return f'@sidewire.cm.s106{port:04x}.' in lines.read()
+
+
+def children(pid):
+    with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as numbers:
+        return numbers.read().split()
 
 
 def check(condition, text):
@@ -161,10 +174,9 @@ def web(bench, name, over=True, log=None):
     with open(bench.path('conf'), 'w', encoding='ascii') as out:
         out.write(text.format(folder=bench.folder, port=port, user='user root;' if os.geteuid() == 0 else ''))
     server = bench.start([word.format(folder=bench.folder) for word in words], port, over, log=log)
-    if over:
+    if over and 'worker' in name:
         # A master gives the RDMA side up when it forks, and its worker takes it.
-        time.sleep(0.3)
-        until(lambda: listens_by_rdma(server, port), server.text())
+        until(lambda: any(bench.listens(child) for child in children(server.child.pid)), 'the worker does not listen by RDMA')
     yield server, f'http://{bench.address}:{port}/file', hashlib.sha256(blob).digest()
 
 
