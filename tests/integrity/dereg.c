@@ -18,7 +18,7 @@
 #define BLOCK_BYTES (400u * 1024)
 #define QPS 2
 #define QUEUE 8
-#define GONE_MS 2000
+#define GONE_MS 20000
 
 struct round {
     uint64_t addr;
@@ -189,7 +189,7 @@ static void accessing(int sock, void *arg)
             accessors[i].ep = &eps[i];
             accessors[i].arrivals = arena + (size_t)(1 + i * QUEUE) * BLOCK_BYTES;
         }
-        uint64_t deadline = vu_now_ms() + 5 * GONE_MS;
+        uint64_t deadline = vu_now_ms() + GONE_MS;
         for (int ended = 0; ended < QPS;) {
             ended = 0;
             for (int i = 0; i < QPS; i++) {

@@ -21,8 +21,8 @@
 
 #include "verbs_util/pair.h"
 
-#define RESOLVE_MS 2000
-#define PATIENCE_MS 10000
+#define RESOLVE_MS 30000
+#define PATIENCE_MS 30000
 
 static int connections = 200;
 static size_t message_bytes = 32768;

@@ -21,7 +21,7 @@
 #define PEER_MARK 0x70
 #define PARENT_MARK 0x50
 #define CHILD_MARK 0x30
-#define GONE_MS 2000
+#define GONE_MS 20000
 
 /* A side: all of a block but odd edges is its region. */
 struct end {

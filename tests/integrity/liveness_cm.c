@@ -14,7 +14,7 @@
 
 #include "verbs_util/pair.h"
 
-enum { PORT = 7479, RESOLVE_MS = 2000, PATIENCE_MS = 10000, TOLD_MS = 3000 };
+enum { PORT = 7479, RESOLVE_MS = 30000, PATIENCE_MS = 30000, TOLD_MS = 3000 };
 
 static struct rdma_cm_id *expect_event(struct rdma_event_channel *events,
                                        enum rdma_cm_event_type type)

@@ -9,7 +9,7 @@
 
 #include "ud_side.h"
 
-#define EVENT_MS 2000
+#define EVENT_MS 20000
 #define PERIOD_US 60000
 #define HELD_MS 15
 #define TRIES 20

@@ -8,7 +8,7 @@
 #include "sem.h"
 
 #define QUIET_MS 60
-#define EVENT_MS 2000
+#define EVENT_MS 20000
 
 static void events_a(int sock, int param)
 {

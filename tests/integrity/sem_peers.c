@@ -12,7 +12,7 @@
 #include "sem.h"
 
 #define RNR_TIMER_10MS 20 /* encodes 10.24 ms (IBTA Vol1 table 45) */
-#define GONE_MS 2000      /* a dead peer is reported within this time */
+#define GONE_MS 20000     /* a dead peer is reported by then, on a busy machine, too */
 
 /* rnr_retry 0..6: so many tries more after the first, each after the receiver's timer at least. */
 static void rnr_a(int sock, int param)

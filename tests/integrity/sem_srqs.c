@@ -8,7 +8,7 @@
 #include "sem.h"
 
 #define QPS 3
-#define EVENT_MS 2000
+#define EVENT_MS 20000
 
 /* A device, an SRQ, and QPs on it that share one receive CQ. Side A has the same QPs without the
  * SRQ. */

@@ -14,7 +14,7 @@
 #include "preload/namespace.h"
 #include "sem.h"
 
-#define CASE_TIMEOUT_S 30
+#define CASE_TIMEOUT_S 60
 #define NAMES_MAX 200
 
 static const struct sem_case *const tables[] = {

@@ -15,7 +15,7 @@
 
 #include "traffic.h"
 
-#define LONG_MS 2500 /* nothing in the running process may take longer */
+#define LONG_MS 20000 /* nothing in the running process waits for the stopped one */
 #define STOPPED_MS 60
 #define TIMEOUT \
     18 /* 1 s, 8 times: longer than any stop, also where the target has to do the work */

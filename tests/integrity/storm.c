@@ -30,14 +30,14 @@
 #define CALLS 16  /* at a time, of each process */
 #define ENDS 1024 /* of connections, of each process */
 #define PORT 20000
-#define END_MS 10000     /* until a connection with a process that was killed has ended */
-#define LATE_MS 2000     /* what a peer has said before it disconnected */
-#define STUCK_MS 30000   /* any connection */
-#define PATIENCE_MS 8000 /* until everything is as before */
-#define SETTLE_MS 500    /* what waits for late messages goes */
+#define END_MS 30000      /* until a connection with a process that was killed has ended */
+#define LATE_MS 2000      /* what a peer has said before it disconnected */
+#define STUCK_MS 30000    /* any connection */
+#define PATIENCE_MS 30000 /* until everything is as before */
+#define SETTLE_MS 500     /* what waits for late messages goes */
 #define PHASE_MS 60000
 #define ACK_TIMEOUT 14 /* 67 ms */
-#define RESOLVE_MS 2000
+#define RESOLVE_MS 30000
 
 enum phase { SET_UP, WARM, COUNT, STORM, AFTER, COUNT_AGAIN, OVER };
 

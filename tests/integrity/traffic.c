@@ -10,7 +10,7 @@
 #define SLOT_BYTES (TRAFFIC_SEND_MAX / 4)
 #define QUEUE 16
 #define RECV_WR 1000
-#define GONE_MS 5000
+#define GONE_MS 20000
 
 /* Offsets in the region. */
 enum {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RESOLVE_MS 2000
+#define RESOLVE_MS 30000
 
 static void read_address(const char *text, struct sockaddr_storage *out)
 {

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 30000
 
 int rig_command(int fd, uint32_t command, const void *in, size_t in_len, size_t out_len)
 {

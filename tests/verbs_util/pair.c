@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define PORT 1
-#define EXPECT_MS 5000
+#define EXPECT_MS 20000
 
 const struct vu_conn vu_conn_default = {
     .access = VU_ACCESS_REMOTE,

@@ -17,7 +17,7 @@
 
 #include "verbs_util/pair.h"
 
-#define GET_TIMEOUT_MS 20000
+#define GET_TIMEOUT_MS 30000
 
 void vu_socketpair(int socks[2])
 {
