@@ -231,29 +231,58 @@ static uint32_t check_ids(const uint8_t *ip, ssize_t len, const struct sw_icrc_f
     return count;
 }
 
+/* All that was captured. Returns the packets; adds the messages that are numbered. Those of a ring
+ * show what is in their rooms by now. */
+static uint32_t check_captured(int fd, const struct sw_icrc_flow *flow, uint32_t *numbered)
+{
+    static uint8_t bytes[1 << 17];
+    uint32_t checked = 0;
+    for (ssize_t len; (len = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0;) {
+        if (sw_be16_load(bytes + SW_IPV4_BYTES + 2) != SW_ROCE_PORT)
+            continue;
+        checked += check_ids(bytes, len, flow);
+        *numbered += sw_be16_load(bytes + 4) != 0;
+    }
+    return checked;
+}
+
 /* What a peer sees that, unlike a socket, knows the identification: hardware, or a kernel. */
 static void outlet__packets_have_the_identification_that_their_icrc_says(void **state)
 {
     (void)state;
     struct sw_roce_path path = path_to(lo_v4);
-    uint32_t sent, checked = 0, numbered = 0;
+    uint32_t sent, numbered = 0;
     sw_outlet_release(open_one(&path, &sent));
     const int fd = capture();
     if (fd < 0) {
         print_message("SKIP: no packet socket\n");
         skip();
     }
-    converse(&path, sent, sent + 20);
-    static uint8_t bytes[1 << 17];
-    for (ssize_t len; (len = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0;) {
-        if (sw_be16_load(bytes + SW_IPV4_BYTES + 2) != SW_ROCE_PORT)
-            continue;
-        checked += check_ids(bytes, len, &path.icrc);
-        numbered += sw_be16_load(bytes + 4) != 0;
-    }
+    sent = converse(&path, sent, sent + 20);
+    /* The loopback shows each when it goes and when it comes. */
+    assert_true(check_captured(fd, &path.icrc, &numbered) >= 20 * PACKETS);
+    assert_true(numbered >= 19); /* so they left by the outlet */
+    numbered = 0;
+    converse_shortly(&path, sent * PACKETS, 20);
+    assert_true(check_captured(fd, &path.icrc, &numbered) >= 30);
+    assert_true(numbered >= 19);
     close(fd);
-    assert_true(checked >= 20 * PACKETS); /* the loopback shows each when it goes and comes */
-    assert_true(numbered >= 19);          /* so they left by the outlet */
+}
+
+static void outlet__short_messages_have_it_without_a_ring(void **state)
+{
+    (void)state;
+    struct sw_roce_path path = path_to(lo_v4);
+    uint32_t numbered = 0, sent = converse_shortly(&path, 0, 1100);
+    const int fd = capture();
+    if (fd < 0) {
+        print_message("SKIP: no packet socket\n");
+        skip();
+    }
+    converse_shortly(&path, sent, 20);
+    assert_true(check_captured(fd, &path.icrc, &numbered) >= 30);
+    assert_true(numbered >= 19);
+    close(fd);
 }
 
 static int descriptors(void)
@@ -408,6 +437,7 @@ int main(void)
         WITH_PORT(outlet__is_for_streams_that_are_answered),
         WITH_PORT(outlet__another_path_has_none),
         WITH_PORT(outlet__packets_have_the_identification_that_their_icrc_says),
+        WITH_PORT(outlet__short_messages_have_it_without_a_ring),
         WITH_PORT(outlet__many_short_messages_have_a_connected_socket),
         WITH_PORT(outlet__short_and_long_messages_share_it),
         WITH_PORT(outlet__a_peer_that_is_not_there_costs_no_more),
