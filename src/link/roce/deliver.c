@@ -35,8 +35,7 @@ void sw_roce_deliver_end(bool is_polled)
     }
     bool may_wait = r && current.requests && current.requests <= SW_UNSAID_RUN && current.ends;
     if (may_wait)
-        may_wait = current.completes ? is_polled || current.wakes
-                                     : sw_roce_expects_echo(r, current.now_ns);
+        may_wait = current.completes ? is_polled : sw_roce_expects_echo(r, current.now_ns);
     const bool wakes = current.wakes && !is_polled;
     if (r && !(may_wait && sw_roce_leave_unsaid(r, current.requests, wakes, current.now_ns))) {
         r->unsaid = 0;
