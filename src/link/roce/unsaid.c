@@ -116,7 +116,8 @@ static void say(struct sw_qp *qp, bool is_late)
     r->unsaid = 0;
     if (is_late) {
         r->mistrusted = (uint8_t)(1u << r->doubts);
-        r->doubts += r->doubts < MISTRUST_MAX;
+        if (r->doubts < MISTRUST_MAX)
+            r->doubts++;
         r->echoes = 0;
     }
     qp->link->progress(qp);
