@@ -46,6 +46,7 @@ struct sw_cm_path {
     uint16_t slot; /* of the registry: a process of this network namespace; 0: another host, or
                       not known yet */
     uint8_t traffic_class, hop_limit;
+    uint32_t attempt; /* what is said again has another one each time, and may go another way */
 };
 
 enum sw_cm_state {

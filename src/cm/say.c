@@ -30,8 +30,10 @@ void sw_cm_say_again(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_p
 void sw_cm_send_again(struct sw_cm *cm, const struct sw_cm_path *path,
                       const uint8_t mad[SW_MAD_BYTES], enum sw_cm_attribute attribute)
 {
-    (*count_of(cm->counts.sent_again, attribute))++;
-    cm->ops->send(cm->user, path, mad);
+    struct sw_cm_path other_way = *path;
+    uint64_t *count = count_of(cm->counts.sent_again, attribute);
+    other_way.attempt = (uint32_t)++ * count;
+    cm->ops->send(cm->user, &other_way, mad);
 }
 
 void sw_cm_reply(struct sw_cm *cm, const struct sw_cm_path *path,

@@ -146,7 +146,7 @@ static struct in6_addr address_of(const uint8_t gid[16])
 
 static void send_packet(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
-    int rc = sw_roce_send_mad(path->local_gid, path->remote_gid, path->ifindex, mad);
+    int rc = sw_roce_send_mad(path->local_gid, path->remote_gid, path->ifindex, path->attempt, mad);
     if (rc)
         sw_debug("connection management: a message cannot be sent: %s", strerror(-rc));
 }

@@ -424,38 +424,55 @@ static pid_t stopped_neighbour(void)
 }
 
 #define NEIGHBOUR_ROUNDS 8
+#define NEIGHBOURS_MAX 8
+#define LIFELINE_US 200000
 
-/* It is in nobody's way: over packets it gets some that are for others. */
-static void neighbour_a(int sock, int param)
+static void one_send_a(int sock)
 {
-    (void)param;
-    pid_t pid = stopped_neighbour();
-    for (int i = 0; i < NEIGHBOUR_ROUNDS; i++) {
-        struct rig rig;
-        rig_open(&rig, sock, NULL);
-        vu_barrier(sock); /* a receive is posted */
-        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 64);
-        rig_post(&rig, &send);
-        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
-        vu_barrier(sock);
-        rig_close(&rig);
-    }
-    VU_EQ(kill(pid, SIGKILL), 0);
-    VU_EQ(waitpid(pid, NULL, 0), pid);
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock); /* a receive is posted */
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 64);
+    rig_post(&rig, &send);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_close(&rig);
 }
 
-static void neighbour_b(int sock, int param)
+static void one_send_b(int sock)
 {
-    (void)param;
-    for (int i = 0; i < NEIGHBOUR_ROUNDS; i++) {
-        struct rig rig;
-        rig_open(&rig, sock, NULL);
-        rig_recv(&rig, 10, 0, 64);
-        vu_barrier(sock);
-        vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
-        vu_barrier(sock);
-        rig_close(&rig);
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    rig_recv(&rig, 10, 0, 64);
+    vu_barrier(sock);
+    vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+/* They are in nobody's way: over packets they get some that are for others. Of several, most. */
+static void neighbours_a(int sock, int count)
+{
+    pid_t pids[NEIGHBOURS_MAX];
+    VU_TRUE(count <= NEIGHBOURS_MAX);
+    if (count > 1) { /* the two know each other, and have a lifeline before most is swallowed */
+        one_send_a(sock);
+        usleep(LIFELINE_US);
     }
+    for (int i = 0; i < count; i++)
+        pids[i] = stopped_neighbour();
+    for (int i = 0; i < NEIGHBOUR_ROUNDS; i++)
+        one_send_a(sock);
+    for (int i = 0; i < count; i++) {
+        VU_EQ(kill(pids[i], SIGKILL), 0);
+        VU_EQ(waitpid(pids[i], NULL, 0), pids[i]);
+    }
+}
+
+static void neighbours_b(int sock, int count)
+{
+    for (int i = 0; i < NEIGHBOUR_ROUNDS + (count > 1); i++)
+        one_send_b(sock);
 }
 
 const struct sem_case sem_peers[] = {
@@ -480,7 +497,9 @@ const struct sem_case sem_peers[] = {
     {"connect__peer_stays_rtr", order_a, order_b, B_STAYS_RTR},
     {"connect__to_itself", self_a, never_was_b, 0},
     {"connect__many_qps", many_a, many_b, 300},
-    {"connect__beside_a_stopped_process", neighbour_a, neighbour_b, SEM_PROCESSES},
+    {"connect__beside_a_stopped_process", neighbours_a, neighbours_b, SEM_PROCESSES | 1},
+    {"connect__among_stopped_processes", neighbours_a, neighbours_b,
+     SEM_PROCESSES | NEIGHBOURS_MAX},
     {"peer_qp__destroyed", qp_gone_a, qp_gone_b, DESTROYED},
     {"peer_qp__reset", qp_gone_a, qp_gone_b, RESET},
     {"peer_qp__failed", qp_gone_a, qp_gone_b, FAILED},

@@ -154,7 +154,7 @@ static void send_as_ordered(const struct order *order)
     for (uint32_t i = 0; i < order->count; i++) {
         uint8_t mad[SW_MAD_BYTES];
         make(mad, i % 3 ? SW_CM_REP : SW_CM_SIDR_REP, order->slots[i % 2], order->first + i);
-        if (sw_roce_send_mad(address, address, 0, mad))
+        if (sw_roce_send_mad(address, address, 0, 0, mad))
             _exit(5);
     }
 }

@@ -194,6 +194,57 @@ static void sw_port_receive__what_another_process_hands_on_under_its_own_name(vo
     sw_port_close(&third);
 }
 
+/* The other one is stopped and has all of a flow, and reads none. */
+static void sw_port_claim_flow__of_a_process_that_does_not_run(void **state)
+{
+    struct pair *pair = *state;
+    deafen(&pair->two);
+    const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    const struct sw_arrival flow = {
+        .source = path.source, .dest = path.dest, .source_port = sw_port_source(&pair->one, &path)};
+    send_to_two(pair, 0, 1);
+    sw_port_receive(&pair->two, sw_clock_ns(), true);
+    assert_int_equal(seen.count, 0);
+    assert_true(sw_port_claim_flow(&pair->two, &flow, sw_clock_ns()));
+    assert_false(sw_port_claim_flow(&pair->two, &flow, sw_clock_ns())); /* it has it */
+    struct pollfd wait = {pair->two.epoll, POLLIN, 0};
+    send_to_two(pair, 1, 3);
+    assert_int_equal(poll(&wait, 1, 5000), 1);
+    sw_port_receive(&pair->two, sw_clock_ns(), true);
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(seen.order[0], 1);
+}
+
+/* What is for others comes here, too, and is handed on: they may ask for the flow. */
+static void sw_port_claim_flow__that_others_have_a_part_in(void **state)
+{
+    struct pair *pair = *state;
+    struct sw_port third;
+    open_third(&third);
+    deafen(&pair->two);
+    const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    const struct sw_arrival flow = {
+        .source = path.source, .dest = path.dest, .source_port = sw_port_source(&pair->one, &path)};
+    assert_true(sw_port_claim_flow(&third, &flow, sw_clock_ns()));
+    send_to_two(pair, 0, 3);
+    sw_port_receive(&third, sw_clock_ns(), true);
+    sw_port_receive(&pair->two, sw_clock_ns(), true);
+    came_in_order(3);
+    sw_port_close(&third);
+}
+
+/* A peer says by how many it sends. */
+static void sw_port_claim_flow__leaves_room_for_others(void **state)
+{
+    struct pair *pair = *state;
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_arrival flow = {.source = path.source, .dest = path.dest};
+    uint32_t had = 0;
+    for (flow.source_port = 2000; flow.source_port < 2000 + SW_PORT_TUNED_MAX; flow.source_port++)
+        had += sw_port_claim_flow(&pair->two, &flow, sw_clock_ns());
+    assert_in_range(had, SW_PORT_SENDERS, SW_PORT_TUNED_MAX / 2);
+}
+
 enum { HOT = 1500 }; /* messages that make a flow hot, and some */
 
 /* Packet n of process two's to process one or two, all by the sockets of one. */
@@ -426,6 +477,9 @@ int main(void)
         WITH_PAIR(sw_port_receive__keeps_what_another_process_has_no_room_for),
         WITH_PAIR(sw_port_receive__a_word_is_of_the_process_whose_socket_says_it),
         WITH_PAIR(sw_port_receive__what_another_process_hands_on_under_its_own_name),
+        WITH_PAIR(sw_port_claim_flow__of_a_process_that_does_not_run),
+        WITH_PAIR(sw_port_claim_flow__that_others_have_a_part_in),
+        WITH_PAIR(sw_port_claim_flow__leaves_room_for_others),
         WITH_PAIR(sw_port_receive__asks_for_the_flow_that_brings_all),
         WITH_PAIR(sw_port_receive__asks_for_no_flow_among_several),
         WITH_PAIR(sw_port_receive__lets_go_of_a_flow_that_others_need),

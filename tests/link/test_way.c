@@ -72,6 +72,22 @@ static void unanswered__not_within_a_round_trip(void **state)
     assert_int_equal(time_out(&way, &retry, 20, 5), 4);
 }
 
+/* It gets the time to claim the flow, and so on each way. */
+static void unanswered__who_runs_is_told_first(void **state)
+{
+    (void)state;
+    struct sw_way way = {0};
+    struct sw_retry retry = retry_of(20 * SW_NS_PER_US);
+    retry.peer = SW_RETRY_PEER_RUNS;
+    assert_false(sw_way_is_doubted(&way, 0));
+    assert_int_equal(time_out(&way, &retry, 1, 1), 0);
+    assert_true(sw_way_is_doubted(&way, 1));
+    assert_false(sw_way_is_doubted(&way, 2)); /* that one was never missed */
+    assert_int_equal(time_out(&way, &retry, 1, 3), 3);
+    assert_true(sw_way_is_doubted(&way, 1));
+    assert_int_equal(time_out(&way, &retry, 1, 3), 3);
+}
+
 static void unanswered__who_does_not_run_answers_on_no_way(void **state)
 {
     (void)state;
@@ -79,7 +95,7 @@ static void unanswered__who_does_not_run_answers_on_no_way(void **state)
     struct sw_retry retry = retry_of(20 * SW_NS_PER_US);
     retry.peer = SW_RETRY_PEER_WAITS;
     assert_int_equal(time_out(&way, &retry, 1, 50), 0);
-    retry.peer = SW_RETRY_PEER_RUNS;
+    retry.peer = SW_RETRY_PEER_UNKNOWN;
     assert_int_equal(time_out(&way, &retry, 1, 1), 1);
 }
 
@@ -114,6 +130,7 @@ int main(void)
         cmocka_unit_test(timeouts_of__one_round_trip),
         cmocka_unit_test(unanswered__the_second_timeout),
         cmocka_unit_test(unanswered__not_within_a_round_trip),
+        cmocka_unit_test(unanswered__who_runs_is_told_first),
         cmocka_unit_test(unanswered__who_does_not_run_answers_on_no_way),
         cmocka_unit_test(unheard__asked_again_three_times),
         cmocka_unit_test(unheard__a_burst_counts_once),

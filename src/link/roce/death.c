@@ -48,6 +48,20 @@ void sw_roce_note_departure(const struct sw_lifeline_departure *departure)
     sw_lock_release(&qp->lock);
 }
 
+uint16_t sw_roce_source_port(uint32_t qpn, uint32_t dest_qpn)
+{
+    struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[sw_qpn_index(qpn)], memory_order_acquire);
+    uint16_t source_port = 0;
+    if (!qp)
+        return 0;
+    sw_lock_acquire(&qp->lock);
+    const struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    if (r && qp->qpn == qpn && qp->dest_qpn == dest_qpn)
+        source_port = sw_port_source(&sw_roce.port, &r->path);
+    sw_lock_release(&qp->lock);
+    return source_port;
+}
+
 static enum sw_retry_peer peer_of(enum sw_lifeline_says says)
 {
     switch (says) {
@@ -69,7 +83,14 @@ enum sw_roce_life sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
     struct sw_retry *retry = &r->requester.retry;
     if (!r->line || now_ns < sw_retry_due_ns(retry))
         return SW_ROCE_ALIVE;
-    const enum sw_lifeline_says says = sw_lifeline_ask(r->line, retry->started_ns);
+    const struct sw_lifeline_miss miss = {.since_ns = retry->started_ns,
+                                          .qpn = r->qp->qpn,
+                                          .dest_qpn = r->qp->dest_qpn,
+                                          .source_port =
+                                              sw_way_is_doubted(&r->way, r->requester.flight.una)
+                                                  ? sw_port_source(&sw_roce.port, &r->path)
+                                                  : 0};
+    const enum sw_lifeline_says says = sw_lifeline_ask(r->line, &miss);
     retry->peer = peer_of(says);
     if (says == SW_LIFELINE_WAIT)
         sw_counter_add(r->qp->ctx->netdev, SW_TIMEOUTS_EXCUSED);

@@ -20,6 +20,8 @@
 #include "link/roce/tcp.h"
 
 #define LINES_MAX 4096u
+#define TELLS_MAX 16u
+#define COPIES 4u /* of a question that was not answered, by as many source ports */
 #define EVENTS_MAX 64u
 #define IDLE_NS (10 * SW_NS_PER_S)           /* without a queue pair until a line is given up */
 #define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a kernel does, also where a packet was lost */
@@ -205,6 +207,20 @@ static void note_departure(struct sw_lifeline *line, const struct sw_liveness_wo
     *gone = (struct sw_lifeline_departure){line, word->to, word->from, word->mark};
 }
 
+/* What the peer sends by this port may come to a process of this host that is stopped. */
+static void claim_flow(const struct sw_lifeline *line, uint16_t source_port, uint64_t now_ns)
+{
+    char text[SW_ROCE_ADDRESS_TEXT];
+    const struct sw_arrival flow = {.source = line->dest,
+                                    .dest = line->source,
+                                    .ifindex = line->ifindex,
+                                    .source_port = source_port};
+    if (line->liveness.state == SW_LIVENESS_UP && source_port &&
+        sw_port_claim_flow(&sw_roce.port, &flow, now_ns))
+        sw_debug("what %s sends by port %u may not come here: asked for",
+                 sw_roce_address_text(&line->dest, text), source_port);
+}
+
 static void hear(struct sw_lifeline *line, const struct sw_liveness_word *word, uint64_t now_ns)
 {
     const bool is_up = line->liveness.state == SW_LIVENESS_UP;
@@ -216,11 +232,13 @@ static void hear(struct sw_lifeline *line, const struct sw_liveness_word *word, 
         break;
     case SW_LIVENESS_PING:
         line->owes_pong = is_up;
-        line->pong = word->token;
+        line->ping = *word;
         sw_lifelines.owes |= is_up;
+        claim_flow(line, word->port, now_ns);
         break;
     case SW_LIVENESS_PONG:
         sw_liveness_pong(&line->liveness, word->token, now_ns);
+        claim_flow(line, word->port, now_ns);
         break;
     case SW_LIVENESS_LEFT:
         if (is_up)
@@ -309,7 +327,7 @@ static void take_mad(const struct sw_lifeline_mad *mad, uint64_t now_ns)
         if (line->liveness.calls)
             return;
         line->nonce = message->nonce;
-        line->tells = true;
+        line->tells += line->tells < TELLS_MAX;
         return;
     case SW_LIVENESS_MAD_TELL:
         if (!waits || line->nonce != message->nonce)
@@ -332,17 +350,36 @@ bool sw_lifeline_owes(void)
     return sw_lifelines.owes;
 }
 
-void sw_lifeline_answer(void)
+/* Only the engine lets go of a line, so it stays while no lock is held. */
+static void send_pong(struct sw_lifeline *line)
+{
+    const struct sw_liveness_word ping = line->ping;
+    const struct sw_liveness_word pong = {
+        .kind = SW_LIVENESS_PONG,
+        .token = ping.token,
+        .from = ping.to,
+        .to = ping.from,
+        .port = ping.port ? sw_roce_source_port(ping.to, ping.from) : 0};
+    sw_lock_acquire(&sw_lifelines.lock);
+    line->owes_pong = line->owes_pong && !sw_lifeline_say(line, &pong);
+    sw_lifelines.owes |= line->owes_pong;
+    sw_lock_release(&sw_lifelines.lock);
+}
+
+static struct sw_lifeline *next_line(struct sw_lifeline *line)
 {
     sw_lock_acquire(&sw_lifelines.lock);
-    sw_lifelines.owes = false;
-    for (struct sw_lifeline *line = sw_lifelines.lines; line; line = line->next) {
-        const struct sw_liveness_word pong = {.kind = SW_LIVENESS_PONG, .token = line->pong};
-        if (line->owes_pong && sw_lifeline_say(line, &pong))
-            line->owes_pong = false;
-        sw_lifelines.owes |= line->owes_pong;
-    }
+    line = line ? line->next : sw_lifelines.lines;
     sw_lock_release(&sw_lifelines.lock);
+    return line;
+}
+
+void sw_lifeline_answer(void)
+{
+    sw_lifelines.owes = false;
+    for (struct sw_lifeline *line = NULL; (line = next_line(line));)
+        if (line->owes_pong) /* which the engine alone writes */
+            send_pong(line);
 }
 
 bool sw_lifeline_wants(void)
@@ -399,8 +436,10 @@ static void tend_lines(uint64_t now_ns)
     }
 }
 
-/* A line with something to be said by packets, which others than the engine may not let go of. */
-static struct sw_lifeline *next_mad(struct sw_liveness_mad *out)
+/* A line with something to be said by packets, which others than the engine may not let go of.
+ * `attempt` and those after it, `copies` in all: which source ports. */
+static struct sw_lifeline *next_mad(struct sw_liveness_mad *out, uint32_t *attempt,
+                                    uint32_t *copies)
 {
     sw_lock_acquire(&sw_lifelines.lock);
     struct sw_lifeline *line = sw_lifelines.lines;
@@ -413,9 +452,15 @@ static struct sw_lifeline *next_mad(struct sw_liveness_mad *out)
                                         .from = (uint16_t)sw_nic.slot,
                                         .to = (uint16_t)line->slot,
                                         .nonce = line->nonce};
-        if (line->tells)
+        if (out->kind == SW_LIVENESS_MAD_TELL) {
             sw_callers_describe(line, out);
-        line->asks = line->tells = line->invites = false;
+            line->tells--;
+        }
+        *copies = line->mads_sent && out->kind != SW_LIVENESS_MAD_TELL ? COPIES : 1;
+        *attempt = line->mads_sent;
+        line->mads_sent += *copies;
+        line->asks = line->asks && out->kind != SW_LIVENESS_MAD_ASK;
+        line->invites = line->invites && out->kind != SW_LIVENESS_MAD_INVITE;
     }
     sw_lock_release(&sw_lifelines.lock);
     return line;
@@ -425,9 +470,12 @@ static void send_mads(void)
 {
     struct sw_liveness_mad message;
     uint8_t mad[SW_MAD_BYTES];
-    for (struct sw_lifeline *line; (line = next_mad(&message));) {
+    uint32_t attempt, copies;
+    for (struct sw_lifeline *line; (line = next_mad(&message, &attempt, &copies));) {
         sw_liveness_mad_encode(&message, mad);
-        sw_roce_send_mad(line->source.s6_addr, line->dest.s6_addr, line->ifindex, mad);
+        while (copies--)
+            sw_roce_send_mad(line->source.s6_addr, line->dest.s6_addr, line->ifindex, attempt++,
+                             mad);
     }
 }
 
@@ -564,7 +612,7 @@ static bool has_host(const struct sw_lifeline *line, uint64_t now_ns)
     return !pinged_ns || now_ns < pinged_ns + HOST_ANSWERS_NS || sw_tcp_is_acknowledged(line->fd);
 }
 
-enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, uint64_t since_ns)
+enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, const struct sw_lifeline_miss *miss)
 {
     sw_lock_acquire(&sw_lifelines.lock);
     struct sw_liveness *l = &line->liveness;
@@ -572,13 +620,17 @@ enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, uint64_t since_n
     const uint64_t now_ns = sw_clock_ns();
     if (line->is_buried)
         says = SW_LIFELINE_DEAD;
-    else if (line->bury_ns || (sw_liveness_is_excused(l, since_ns) && has_host(line, now_ns)))
+    else if (line->bury_ns || (sw_liveness_is_excused(l, miss->since_ns) && has_host(line, now_ns)))
         says = SW_LIFELINE_WAIT;
     else if (sw_liveness_is_meeting(l, now_ns))
         says = SW_LIFELINE_MEETS;
     else if (l->state == SW_LIVENESS_UP && has_host(line, now_ns))
         says = SW_LIFELINE_RUNS;
-    const struct sw_liveness_word ping = {.kind = SW_LIVENESS_PING, .token = now_ns};
+    const struct sw_liveness_word ping = {.kind = SW_LIVENESS_PING,
+                                          .token = now_ns,
+                                          .port = miss->source_port,
+                                          .from = miss->qpn,
+                                          .to = miss->dest_qpn};
     if (sw_liveness_ping(l, now_ns) && !sw_lifeline_say(line, &ping))
         l->pinged_ns = 0;
     sw_lock_release(&sw_lifelines.lock);

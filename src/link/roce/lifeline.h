@@ -39,9 +39,16 @@ enum sw_lifeline_says {
     SW_LIFELINE_WAIT,    /* it has not run since, or what it sent last may come: time does not */
     SW_LIFELINE_DEAD,
 };
-/* What of a process that has not answered what was sent at `since_ns`. Asks it, for the next time.
- */
-enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, uint64_t since_ns);
+/* What has not been answered. */
+struct sw_lifeline_miss {
+    uint64_t since_ns; /* when it was sent */
+    uint32_t qpn, dest_qpn;
+    uint16_t source_port; /* by which nothing is answered again and again; 0: this was once */
+};
+/* What of a process that does not answer. Asks it, for the next time. A process that is asked with
+ * a source port claims that flow (sw_port_claim_flow()), as does this one that of the answers. */
+enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line,
+                                      const struct sw_lifeline_miss *miss);
 
 /* ---- of who receives: rx_lock held ---- */
 

@@ -20,15 +20,17 @@ struct sw_lifeline {
     int fd; /* -1: none */
     uint64_t cookie;
     bool is_connecting;
-    bool asks, tells, invites; /* a MAD is to be sent */
+    bool asks, invites; /* MADs are to be sent */
+    uint32_t tells;     /* so many: one for each question, and no more (docs/security.md) */
+    uint32_t mads_sent;
     bool owes_pong;
     bool is_buried;
-    uint16_t port;           /* where the other one listens */
-    uint64_t nonce;          /* of the question */
-    uint64_t caller, called; /* what who calls says, and hears */
-    uint64_t pong;
-    uint64_t bury_ns; /* 0: it lives */
-    uint64_t idle_ns; /* since when it has no user; 0: it has */
+    uint16_t port;                /* where the other one listens */
+    uint64_t nonce;               /* of the question */
+    uint64_t caller, called;      /* what who calls says, and hears */
+    struct sw_liveness_word ping; /* the last one of the peer's */
+    uint64_t bury_ns;             /* 0: it lives */
+    uint64_t idle_ns;             /* since when it has no user; 0: it has */
     uint32_t in_bytes;
     uint8_t in[SW_LIVENESS_WORD_BYTES];
 };

@@ -33,8 +33,8 @@ bool sw_liveness_mad_decode(const uint8_t mad[SW_MAD_BYTES], struct sw_liveness_
 enum sw_liveness_word_kind {
     SW_LIVENESS_HELLO = 1, /* who calls: slots, its own port, token */
     SW_LIVENESS_WELCOME,   /* who is called: token */
-    SW_LIVENESS_PING,      /* token: any */
-    SW_LIVENESS_PONG,      /* the same one: all that had come by then was received */
+    SW_LIVENESS_PING,      /* token: any; of the queue pair `from` to `to`, by this port, if any */
+    SW_LIVENESS_PONG,      /* the same one: all that had come by then was received; by this port */
     SW_LIVENESS_LEFT,      /* the queue pair `from` is connected to `to` no longer */
     SW_LIVENESS_GOODBYE,   /* the connection has no use any more */
 };
@@ -42,8 +42,8 @@ enum sw_liveness_word_kind {
 struct sw_liveness_word {
     enum sw_liveness_word_kind kind;
     uint8_t mark;      /* LEFT: of the life that ended, as in the BTH */
-    uint16_t port;     /* HELLO */
-    uint32_t from, to; /* HELLO: slots; LEFT: QPNs */
+    uint16_t port;     /* HELLO: TCP, PING and PONG: the UDP source port; 0: it is not told */
+    uint32_t from, to; /* HELLO: slots; LEFT, PING, PONG: QPNs */
     uint64_t token;
 };
 #define SW_LIVENESS_WORD_BYTES 24u

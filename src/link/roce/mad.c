@@ -57,10 +57,10 @@ void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packe
 }
 
 int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t ifindex,
-                     const uint8_t mad[SW_MAD_BYTES])
+                     uint32_t attempt, const uint8_t mad[SW_MAD_BYTES])
 {
     static _Atomic uint32_t psn;
-    struct sw_roce_path path = {.sender = (uint8_t)sw_nic.slot};
+    struct sw_roce_path path = {.sender = (uint8_t)(sw_nic.slot + attempt)};
     uint8_t header[SW_HEADERS_MAX];
     int rc = sw_roce_open(true);
     if (!rc)

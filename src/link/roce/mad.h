@@ -22,10 +22,11 @@ typedef void (*sw_roce_mad_fn)(const struct sw_arrival *arrival, const uint8_t m
 void sw_roce_on_mad(sw_roce_mad_fn take);
 
 /* Sends one, or drops it for want of room, as a wire would. GIDs, IPv4 addresses mapped; `ifindex`
- * counts for link-local ones. 0; a negative errno where there is no way: see sw_roce_open() and
- * sw_roce_path_set(). */
+ * counts for link-local ones. `attempt`: another number leaves from another source port; what was
+ * not answered may have come to a process of that host that is stopped. 0; a negative errno where
+ * there is no way: see sw_roce_open() and sw_roce_path_set(). */
 int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t ifindex,
-                     const uint8_t mad[SW_MAD_BYTES]);
+                     uint32_t attempt, const uint8_t mad[SW_MAD_BYTES]);
 
 /* A packet for QP 1; rx_lock held. */
 void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packet *packet);

@@ -234,8 +234,8 @@ int sw_port_aim(struct sw_port *port, struct sw_roce_path *path)
         return rc;
     path->dest_port = port->udp_port;
     path->sender %= SW_PORT_SENDERS;
-    sw_roce_icrc(&path->source, &path->dest, port->source_ports[path->is_ipv4][path->sender],
-                 path->dest_port, &path->icrc);
+    sw_roce_icrc(&path->source, &path->dest, sw_port_source(port, path), path->dest_port,
+                 &path->icrc);
     return 0;
 }
 

@@ -76,7 +76,8 @@ struct sw_ear { /* a socket to receive from */
     uint32_t want;          /* messages that the next call asks for; 0 as 1 */
     struct in6_addr remote; /* SW_EAR_TUNED */
     uint16_t remote_port;
-    uint32_t asked_slot;    /* SW_EAR_TUNED: the process that had the flow before */
+    uint32_t asked_slot;    /* SW_EAR_TUNED: the process that had the flow before; 0: it does not
+                               run */
     uint64_t held_until_ns; /* SW_EAR_TUNED: not read before, or before its flow's old way is known
                                to be empty; 0: it is read */
     uint64_t turned_ns;     /* SW_EAR_TUNED: since when the kernel brings it nothing more, and it is
@@ -149,6 +150,9 @@ bool sw_port_is_drained(const struct sw_port *port);
 /* From here on the kernel brings nothing more; what waits is still received, and what is for other
  * processes handed on. For a process that ends, and with it the port. */
 void sw_port_leave(struct sw_port *port);
+/* Has the kernel bring here what comes from `source` and its `source_port` to `dest`: whoever got
+ * it before does not run (docs/liveness.md). False: it cannot be had, or is had already. */
+bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
 /* Closes connected sockets that have been silent for long. */
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 
@@ -171,6 +175,11 @@ struct sw_outgoing {
 /* Readies a path whose addresses, class and sender are set. -EAFNOSUPPORT, -EADDRINUSE and the like
  * where its address family cannot be served. */
 int sw_port_aim(struct sw_port *port, struct sw_roce_path *path);
+/* The UDP port that packets of a path leave from. */
+static inline uint16_t sw_port_source(const struct sw_port *port, const struct sw_roce_path *path)
+{
+    return port->source_ports[path->is_ipv4][path->sender];
+}
 
 /* A batch to fill, locked: for a QP that is locked, and briefly. */
 struct sw_batch *sw_batch_open(struct sw_port *port);

@@ -231,6 +231,8 @@ struct sw_lifeline_departure;
 void sw_roce_note_departure(const struct sw_lifeline_departure *departure);
 /* With the QP locked: its timer has run out. DEAD: so is the peer, and the QP has failed. */
 enum sw_roce_life sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns);
+/* Takes the queue pair's lock: the UDP port by which `qpn` sends to `dest_qpn`; 0: it does not. */
+uint16_t sw_roce_source_port(uint32_t qpn, uint32_t dest_qpn);
 
 /* qp.c */
 extern const struct sw_qp_ops sw_roce_qp_ops;

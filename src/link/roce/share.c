@@ -21,6 +21,10 @@
  * kernel finds a connected socket, and the route with it, sooner than one of many. It lets go of
  * the flow with the first packet that is for another process.
  *
+ * A process that is stopped hands on nothing. Whoever misses answers tells the process that he
+ * wants by which flow he sends (lifeline.c), and that one claims it: nobody had it who could say
+ * when he has handed on the rest, so there is nothing to wait for.
+ *
  * A process that ends has the kernel bring it nothing more, and hands on what it still has.
  */
 #include <errno.h>
@@ -52,6 +56,7 @@
 #define HOT_MESSAGES 1024u          /* of one flow, in a row, */
 #define HOT_NS SW_NS_PER_S          /* in this time */
 #define BARRED_NS (10 * SW_NS_PER_S)
+#define CLAIMED_MAX 16u /* flows: peers ask for that, and others need connected sockets, too */
 
 /* In front of the packets. */
 struct handed {
@@ -376,6 +381,19 @@ static void turn_away(int fd)
     nowhere.sin6_port = htons(DISCARD_PORT); /* at the same place in both kinds */
     if (connect(fd, (struct sockaddr *)&nowhere, len))
         sw_debug("what comes to a socket that is closed is lost: %s", strerror(errno));
+}
+
+bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
+{
+    uint32_t claimed = 0;
+    for (uint32_t i = 0; i < port->ear_count; i++)
+        claimed += port->ears[i].kind == SW_EAR_TUNED && !port->ears[i].asked_slot;
+    if (claimed >= CLAIMED_MAX || port->ear_count == SW_EARS_MAX || find_tuned(port, arrival))
+        return false;
+    struct sw_ear *ear = tune(port, arrival, 0, now_ns);
+    if (ear)
+        release(port, ear, now_ns);
+    return ear;
 }
 
 static void turn_ear(struct sw_ear *ear, uint64_t now_ns)

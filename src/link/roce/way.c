@@ -5,6 +5,8 @@
 
 #define BURST_NS (5 * SW_NS_PER_MS) /* copies that come together count once */
 #define DOUBTS_MAX 2u
+#define CLAIM_TIMEOUTS \
+    3u /* until the peer has claimed the flow, and what is sent then is answered */
 
 uint32_t sw_way_timeouts_of(const struct sw_retry *retry)
 {
@@ -24,7 +26,16 @@ bool sw_way_unanswered(struct sw_way *way, uint64_t timeouts, uint32_t una,
     /* A peer that does not run answers on no way. */
     if (!is_new || retry->peer == SW_RETRY_PEER_WAITS)
         return false;
-    return ++way->waits > sw_way_timeouts_of(retry) && retry->backoff > 1;
+    const uint32_t claim = retry->peer == SW_RETRY_PEER_RUNS ? CLAIM_TIMEOUTS : 0;
+    const bool leaves = ++way->waits > sw_way_timeouts_of(retry) + claim && retry->backoff > 1;
+    if (leaves && claim)
+        way->waits = 1; /* the other way has its time, too */
+    return leaves;
+}
+
+bool sw_way_is_doubted(const struct sw_way *way, uint32_t una)
+{
+    return way->waits && way->una == una;
 }
 
 bool sw_way_unheard(struct sw_way *way, uint64_t duplicates, uint32_t expected,

@@ -7,7 +7,10 @@
  *
  * A path that is longer than the queue pair's timeout looks like that, but its answers come. So the
  * timeouts that one round trip takes are no reason. Else both sides changed all the time, and the
- * last ACK of a peer that ends came from a port that nobody had heard. No clock and no I/O.
+ * last ACK of a peer that ends came from a port that nobody had heard.
+ *
+ * A peer that runs is told of the way first, and asks the kernel for it (sw_port_claim_flow()). So
+ * such a way gets a little more time. No clock and no I/O.
  */
 #ifndef SW_LINK_ROCE_WAY_H
 #define SW_LINK_ROCE_WAY_H
@@ -32,6 +35,9 @@ uint32_t sw_way_timeouts_of(const struct sw_retry *retry);
  * whether too many of them were in vain. */
 bool sw_way_unanswered(struct sw_way *way, uint64_t timeouts, uint32_t una,
                        const struct sw_retry *retry);
+
+/* Whether a timeout was in vain that waited for this packet. */
+bool sw_way_is_doubted(const struct sw_way *way, uint32_t una);
 
 /* The responder has seen so many copies, and expects this packet next: whether the peer asks again
  * and again for what has been answered. */
