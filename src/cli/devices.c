@@ -12,8 +12,8 @@
 #include "cli/fault.h"
 #include "cli/hardware.h"
 #include "cli/json.h"
-#include "device/counters.h"
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
+#include "device/queue/counters.h"
 #include "link/link.h"
 
 struct devices_args {

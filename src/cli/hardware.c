@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 
 #define SYSFS "/sys/class/infiniband"
 

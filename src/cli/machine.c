@@ -17,7 +17,7 @@
 #include "cli/library.h"
 #include "cli/refusal.h"
 #include "cli/report.h"
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 
 /* Each peer costs a handful of descriptors, and each shared region one more. */
 enum { OPEN_FILES_MIN = 1024 };

@@ -24,7 +24,7 @@
 #include "base/shm.h"
 #include "cli/refusal.h"
 #include "cli/report.h"
-#include "device/adopt.h"
+#include "device/adopt/adopt.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1

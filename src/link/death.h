@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "device/qp_impl.h"
+#include "device/queue/qp_impl.h"
 
 /* The peer had taken its queue pair down before (`has_left`), and nobody waits for it: then this
  * one stays as it is, since a wire would not tell either. */

@@ -3,8 +3,8 @@
 
 #include "base/fault.h"
 #include "base/payload.h"
-#include "device/mr_impl.h"
-#include "device/qp_impl.h"
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
 
 struct sw_gather sw_gather_of(struct sw_qp *qp, uint32_t position)
 {

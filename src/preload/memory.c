@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Hooks of the calls that change memory in a way that depends on what kind it is. What a program
- * allocated as private memory may be adopted (device/adopt.h), and must still behave as private
- * memory does. mprotect, mlock, munmap, mmap and mincore do the same to either kind.
+ * allocated as private memory may be adopted (device/adopt/adopt.h), and must still behave as
+ * private memory does. mprotect, mlock, munmap, mmap and mincore do the same to either kind.
  *
  * Allocators call these, at any time, with their locks held: nothing here allocates. Before this
  * library is set up the system call is made as it is.
@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "device/adopt.h"
+#include "device/adopt/adopt.h"
 #include "preload/real.h"
 
 #ifndef MADV_POPULATE_READ
@@ -115,9 +115,9 @@ static int advise_adopted(void *addr, size_t len, int advice, uint64_t va, uint6
 
 /*
  * What is adopted is discarded first, so that the monitor has nothing to hear of
- * (device/adopt_monitor.h). If any page was moved while the kernel was at it, all of it is done
- * once more: what was just being adopted the kernel did not find, and where pages came back while
- * it waited for the monitor, it left out the rest.
+ * (device/adopt/adopt_monitor.h). If any page was moved while the kernel was at it, all of it is
+ * done once more: what was just being adopted the kernel did not find, and where pages came back
+ * while it waited for the monitor, it left out the rest.
  */
 static int discard(void *addr, size_t len, int advice, uint64_t va, uint64_t bytes)
 {

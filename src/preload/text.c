@@ -11,7 +11,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/version.h"
-#include "device/counters.h"
+#include "device/queue/counters.h"
 #include "link/link.h"
 #include "preload/real.h"
 

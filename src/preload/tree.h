@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 
 #define SW_TREE_PATH_MAX 512 /* of a path of ours, and of one leading out of a link of ours */
 #define SW_TREE_TEXT_MAX 512 /* of a file's contents or a link's target */

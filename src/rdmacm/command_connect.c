@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "device/settle.h"
+#include "device/queue/settle.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
 #include "rdmacm/ports.h"

@@ -7,7 +7,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
 #include "rdmacm/service.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 
 struct sw_ucm_event *sw_ucm_event_new(struct sw_ucm_id *id, enum sw_ucm_event_type type, int status)
 {

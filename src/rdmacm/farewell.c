@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/clock.h"
-#include "device/settle.h"
+#include "device/queue/settle.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/event.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 #include "rdmacm/event.h"
 #include "rdmacm/farewell.h"
 #include "rdmacm/route.h"

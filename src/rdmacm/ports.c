@@ -23,7 +23,7 @@
 
 #include "base/fds.h"
 #include "base/log.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
 #include "link/direct/names.h"
 #include "link/link.h"
 #include "rdmacm/local.h"

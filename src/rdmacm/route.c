@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "device/context.h"
-#include "device/netdev.h"
+#include "device/nic/context.h"
+#include "device/nic/netdev.h"
 
 #define HOP_LIMIT 64
 #define PACKET_LIFE_TIME 16 /* the kernel's for RoCE: 0.27 s */

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "device/counters.h"
-#include "device/netdev.h"
-#include "device/settle.h"
+#include "device/nic/netdev.h"
+#include "device/queue/counters.h"
+#include "device/queue/settle.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/channel.h"
 #include "rdmacm/event.h"

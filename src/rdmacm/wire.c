@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "device/nic.h"
+#include "device/nic/nic.h"
 #include "link/engine.h"
 
 #define WAITING_MAX 16384u /* letters, of one connection */

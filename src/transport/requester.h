@@ -40,7 +40,7 @@ struct sw_requester_config {
     uint64_t rate_max, slack_ns;  /* struct sw_congestion_config; 0: defaults */
 };
 
-/* Why a request failed. The user maps a NAK by its AETH syndrome (device/target.c). */
+/* Why a request failed. The user maps a NAK by its AETH syndrome (device/rules/target.c). */
 enum sw_failure {
     SW_FAILURE_NONE,
     SW_FAILURE_NAK,

@@ -2,8 +2,8 @@
 /*
  * The responder of a connection (RC, UC, XRC TGT): decides what a request packet is (expected,
  * duplicate, early, malformed), says what it asks of memory and queues, and is told by its user
- * what came of it (device/target.c decides). A machine without clock, I/O, lock or memory of its
- * own. IBTA Vol1 9.7.4 ff (RC), 9.8.2 (UC), A14 (XRC), A19 (FLUSH, ATOMIC WRITE).
+ * what came of it (device/rules/target.c decides). A machine without clock, I/O, lock or memory of
+ * its own. IBTA Vol1 9.7.4 ff (RC), 9.8.2 (UC), A14 (XRC), A19 (FLUSH, ATOMIC WRITE).
  *
  *   if (sw_responder_admit(r, packet, now, &demand))
  *       carry out the demand; sw_responder_conclude(r, &demand, &outcome, now);

@@ -12,7 +12,7 @@
 #include <netinet/ip.h>
 #include <string.h>
 
-#include "device/ah.h"
+#include "device/queue/ah.h"
 #include "verbs/object.h"
 #include "verbs/stock.h"
 

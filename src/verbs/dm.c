@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/shm.h"
-#include "device/device_limits.h"
+#include "device/rules/device_limits.h"
 #include "verbs/context.h"
 #include "verbs/import.h"
 #include "verbs/mr.h"

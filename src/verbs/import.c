@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "device/mr_impl.h"
+#include "device/memory/mr_impl.h"
 #include "link/direct/borrow.h"
 
 #include "verbs/context.h"

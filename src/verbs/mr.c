@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/mr_impl.h"
+#include "device/memory/mr_impl.h"
 #include "verbs/context.h"
 #include "verbs/import.h"
 #include "verbs/mr.h"

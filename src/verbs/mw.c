@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Memory windows. Binding one is a request like others; a type 1 window's own verb posts it. */
-#include "device/mw.h"
+#include "device/memory/mw.h"
 #include "verbs/context.h"
 
 struct ibv_mw *sw_verbs_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)

@@ -19,12 +19,12 @@
 #include <stdint.h>
 
 #include "base/lock.h"
-#include "device/context.h"
-#include "device/cq.h"
-#include "device/mr.h"
-#include "device/netdev.h"
-#include "device/qp.h"
-#include "device/srq.h"
+#include "device/memory/mr.h"
+#include "device/nic/context.h"
+#include "device/nic/netdev.h"
+#include "device/queue/cq.h"
+#include "device/queue/qp.h"
+#include "device/queue/srq.h"
 
 #define SW_EXPORT __attribute__((visibility("default")))
 #define SW_UNLIKELY(condition) __builtin_expect(!!(condition), 0)

@@ -3,9 +3,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "device/device_limits.h"
-#include "device/ece.h"
-#include "device/mcast.h"
+#include "device/queue/ece.h"
+#include "device/rules/device_limits.h"
+#include "device/serve/mcast.h"
 #include "verbs/async.h"
 #include "verbs/builder.h"
 #include "verbs/context.h"

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "device/xrc.h"
+#include "device/queue/xrc.h"
 #include "verbs/async.h"
 #include "verbs/context.h"
 #include "verbs/stock.h"

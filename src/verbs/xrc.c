@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "device/xrc.h"
+#include "device/queue/xrc.h"
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER; /* every share_next */
 

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "device/adopt_monitor.h"
-#include "device/vma.h"
+#include "device/adopt/adopt_monitor.h"
+#include "device/adopt/vma.h"
 
 #define USER_NOBODY 65534
 

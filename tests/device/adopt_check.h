@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device/pub.h"
+#include "device/rules/pub.h"
 
 #define PAGE 4096ul
 #define MIB (1024ul * 1024)

@@ -13,7 +13,7 @@
 
 #include "adopt_check.h"
 #include "base/clock.h"
-#include "device/adopt.h"
+#include "device/adopt/adopt.h"
 
 struct cost {
     uint64_t get_ns;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 
 struct rig_log rig_log;
 

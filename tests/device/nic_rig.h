@@ -13,11 +13,11 @@
 
 #include <cmocka.h>
 
-#include "device/context_impl.h"
-#include "device/cq_impl.h"
-#include "device/mr_impl.h"
-#include "device/nic.h"
-#include "device/qp_impl.h"
+#include "device/memory/mr_impl.h"
+#include "device/nic/context_impl.h"
+#include "device/nic/nic.h"
+#include "device/queue/cq_impl.h"
+#include "device/queue/qp_impl.h"
 
 #define RIG_RIGHTS                                                               \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \

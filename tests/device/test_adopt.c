@@ -22,8 +22,8 @@
 
 #include "adopt_check.h"
 #include "apart.h"
-#include "device/adopt.h"
-#include "device/adopt_config.h"
+#include "device/adopt/adopt.h"
+#include "device/adopt/adopt_config.h"
 
 static struct sw_extent extents[EXTENTS_MAX];
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "device/adopt_config.h"
-#include "device/pinned.h"
+#include "device/adopt/adopt_config.h"
+#include "device/adopt/pinned.h"
 
 static void parse_size__units(void **state)
 {

@@ -23,9 +23,9 @@
 #include <cmocka.h>
 
 #include "adopt_check.h"
-#include "device/adopt.h"
-#include "device/keep.h"
-#include "device/uffd.h"
+#include "device/adopt/adopt.h"
+#include "device/adopt/keep.h"
+#include "device/adopt/uffd.h"
 
 #define LEN (20 * MIB)
 

@@ -24,8 +24,8 @@
 
 #include "adopt_check.h"
 #include "apart.h"
-#include "device/adopt.h"
-#include "device/memory_room.h"
+#include "device/adopt/adopt.h"
+#include "device/adopt/memory_room.h"
 
 extern char **environ;
 

@@ -23,9 +23,9 @@
 #include <cmocka.h>
 
 #include "adopt_check.h"
-#include "device/adopt.h"
-#include "device/page_move.h"
-#include "device/uffd.h"
+#include "device/adopt/adopt.h"
+#include "device/adopt/page_move.h"
+#include "device/adopt/uffd.h"
 
 #define BUFFER_BYTES ((size_t)16 << 20)
 #define WRITERS 2

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "adopt_check.h"
-#include "device/adopt.h"
+#include "device/adopt/adopt.h"
 
 static struct sw_extent extents[EXTENTS_MAX];
 

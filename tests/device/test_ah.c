@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/ah.h"
+#include "device/queue/ah.h"
 
 #include <arpa/inet.h>
 #include <netinet/ip.h>

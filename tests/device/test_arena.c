@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Files that segments share: who shares with whom, what is freed when, and what peers get. */
-#include "device/arena.h"
+#include "device/adopt/arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "adopt_check.h"
-#include "device/adopt.h"
+#include "device/adopt/adopt.h"
 
 #define REGIONS 300
 

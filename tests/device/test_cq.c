@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/cq.h"
+#include "device/queue/cq.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-#include "device/device_limits.h"
+#include "device/rules/device_limits.h"
 #include "nic_rig.h"
 
 static bool push(struct sw_cq *cq, uint64_t wr_id, uint32_t qpn, bool solicited)

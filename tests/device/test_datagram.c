@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Delivery to one QP, and to the QPs of a group. */
-#include "device/datagram.h"
+#include "device/serve/datagram.h"
 
-#include "device/ah.h"
-#include "device/counters.h"
-#include "device/mcast.h"
+#include "device/queue/ah.h"
+#include "device/queue/counters.h"
+#include "device/serve/mcast.h"
 #include "nic_rig.h"
 
 #define QKEY 0x77u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/ece.h"
+#include "device/queue/ece.h"
 
-#include "device/device_limits.h"
+#include "device/rules/device_limits.h"
 #include "nic_rig.h"
 
 static void sw_ece_offer__only_where_packets_are_repeated(void **state)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "device/held_calls.h"
+#include "device/adopt/held_calls.h"
 
 static void parse__a_call(void **state)
 {

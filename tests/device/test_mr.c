@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/mr.h"
+#include "device/memory/mr.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "apart.h"
 #include "base/fault.h"
-#include "device/view.h"
+#include "device/memory/view.h"
 #include "nic_rig.h"
 
 #define PAGE 4096u

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/mw.h"
+#include "device/memory/mw.h"
 
 #include <sidewire/flush.h>
 #include <stdlib.h>
 
-#include "device/persist.h"
+#include "device/memory/persist.h"
 #include "nic_rig.h"
 
 #define BYTES (64u * 1024)

@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 
 #define EVENTS_MAX 64
 

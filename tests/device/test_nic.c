@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/nic.h"
+#include "device/nic/nic.h"
 
 #include <stdio.h>
 #include <stdlib.h>

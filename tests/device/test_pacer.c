@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/pacer.h"
+#include "device/queue/pacer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

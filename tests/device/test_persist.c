@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/persist.h"
+#include "device/memory/persist.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "apart.h"
-#include "device/sync_job.h"
+#include "device/memory/sync_job.h"
 
 #define PAGES 4
 static size_t page;

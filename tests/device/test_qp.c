@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/qp.h"
+#include "device/queue/qp.h"
 
-#include "device/device_limits.h"
+#include "device/rules/device_limits.h"
 #include "nic_rig.h"
 
 static int try_create(struct rig *rig, enum ibv_qp_type type, const struct ibv_qp_cap *cap)

@@ -5,7 +5,7 @@
  * expectation below is spelled attribute by attribute, as in the Linux kernel's table
  * (drivers/infiniband/core/verbs.c), and shares no group with the implementation.
  */
-#include "device/qp_state.h"
+#include "device/rules/qp_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

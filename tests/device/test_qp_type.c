@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/qp_type.h"
+#include "device/rules/qp_type.h"
 
 #include "nic_rig.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/rq.h"
+#include "device/queue/rq.h"
 
 #include <stdlib.h>
 

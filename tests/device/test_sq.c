@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/sq.h"
+#include "device/queue/sq.h"
 
 #include <sidewire/flush.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/srq.h"
+#include "device/queue/srq.h"
 
-#include "device/device_limits.h"
+#include "device/rules/device_limits.h"
 #include "nic_rig.h"
 
 static struct sw_srq *new_srq(struct rig *rig, uint32_t wr, uint32_t sges)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "device/target.h"
+#include "device/rules/target.h"
 
 #include <setjmp.h>
 #include <sidewire/flush.h>

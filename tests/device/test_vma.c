@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "device/vma.h"
+#include "device/adopt/vma.h"
 
 static void parse__kinds(void **state)
 {

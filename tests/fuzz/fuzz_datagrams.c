@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "device/ah.h"
-#include "device/mcast.h"
+#include "device/queue/ah.h"
+#include "device/serve/mcast.h"
 #include "fuzz.h"
 #include "link/direct/block.h"
 #include "link/direct/datagram.h"

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 #include "link/direct/attach.h"
 #include "link/direct/bind.h"
 #include "link/direct/datagram.h"

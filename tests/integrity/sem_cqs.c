@@ -357,7 +357,7 @@ static void wide_b(int sock, int param)
     VU_EQ(ibv_wc_read_src_qp(cq), side.peer_qpn);
     VU_EQ(ibv_wc_read_wc_flags(cq), (unsigned int)(IBV_WC_GRH | IBV_WC_WITH_IMM));
     VU_EQ(ibv_wc_read_slid(cq), 0);
-    VU_TRUE(ibv_wc_read_sl(cq) < 16); /* the kind of packet is there: device/ah.h */
+    VU_TRUE(ibv_wc_read_sl(cq) < 16); /* the kind of packet is there: device/queue/ah.h */
     VU_EQ(ibv_wc_read_dlid_path_bits(cq), 0);
     VU_EQ(ibv_next_poll(cq), ENOENT);
     ibv_end_poll(cq);

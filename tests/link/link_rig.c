@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 #include "link/direct/bind.h"
 #include "link/direct/block.h"
 #include "link/direct/bounce.h"

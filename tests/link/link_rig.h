@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-#include "device/context_impl.h"
-#include "device/cq_impl.h"
-#include "device/mr_impl.h"
-#include "device/qp_impl.h"
+#include "device/memory/mr_impl.h"
+#include "device/nic/context_impl.h"
+#include "device/queue/cq_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/block.h"
 #include "link/direct/connection.h"
 

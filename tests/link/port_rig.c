@@ -11,7 +11,7 @@
 
 #include "../preload/namespace.h"
 #include "base/clock.h"
-#include "device/pub.h"
+#include "device/rules/pub.h"
 #include "wire/bytes.h"
 
 const uint8_t lo_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};

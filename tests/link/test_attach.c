@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 #include "link/direct/attach.h"
 #include "link/direct/block.h"
 #include "link/direct/control.h"

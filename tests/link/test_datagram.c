@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "device/ah.h"
-#include "device/counters.h"
+#include "device/queue/ah.h"
+#include "device/queue/counters.h"
 #include "link/direct/block.h"
 #include "link/direct/inbox.h"
 #include "link_rig.h"

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/persist.h"
+#include "device/memory/persist.h"
 #include "link/direct/block.h"
 #include "link/direct/responder.h"
 #include "link_rig.h"

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/adopt.h"
+#include "device/adopt/adopt.h"
 #include "link_rig.h"
 
 enum { BYTES = 65536 };

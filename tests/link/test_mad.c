@@ -17,8 +17,8 @@
 
 #include "../preload/namespace.h"
 #include "base/clock.h"
-#include "device/counters.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
+#include "device/queue/counters.h"
 #include "link/link.h"
 #include "link/roce/liveness_wire.h"
 #include "link/roce/mad.h"

@@ -18,7 +18,7 @@
 
 #include "../preload/namespace.h"
 #include "base/clock.h"
-#include "device/pub.h"
+#include "device/rules/pub.h"
 #include "link/roce/outlet.h"
 #include "wire/bytes.h"
 

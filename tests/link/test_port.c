@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "device/pub.h"
+#include "device/rules/pub.h"
 #include "link/roce/holder.h"
 #include "port_rig.h"
 #include "wire/bytes.h"

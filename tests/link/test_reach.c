@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "device/execute.h"
+#include "device/serve/execute.h"
 #include "link/direct/connection.h"
 #include "link/direct/peer.h"
 #include "link/direct/reach.h"

@@ -16,8 +16,8 @@
 
 #include "../preload/namespace.h"
 #include "base/clock.h"
-#include "device/context_impl.h"
-#include "device/cq_impl.h"
+#include "device/nic/context_impl.h"
+#include "device/queue/cq_impl.h"
 #include "link/link.h"
 #include "link/roce/roce.h"
 

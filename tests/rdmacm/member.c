@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "../preload/namespace.h"
-#include "device/netdev.h"
-#include "device/nic.h"
+#include "device/nic/netdev.h"
+#include "device/nic/nic.h"
 #include "wire/bytes.h"
 
 #define CLAIMS 4096

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "device/counters.h"
+#include "device/queue/counters.h"
 #include "link/roce/mad.h"
 #include "link/roce/port.h"
 #include "rdmacm/agent.h"

@@ -4,8 +4,8 @@
 #ifndef SW_LINK_DIRECT_ACCOUNT_H
 #define SW_LINK_DIRECT_ACCOUNT_H
 
-#include "device/qp_impl.h"
-#include "device/traffic.h"
+#include "device/queue/qp_impl.h"
+#include "device/queue/traffic.h"
 #include "link/direct/connection.h"
 
 /* A request that was started. */

@@ -19,9 +19,9 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/shm.h"
-#include "device/adopt.h"
-#include "device/nic.h"
-#include "device/qp_impl.h"
+#include "device/adopt/adopt.h"
+#include "device/nic/nic.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/bind.h"
 #include "link/direct/block.h"
 #include "link/direct/control.h"
@@ -482,7 +482,7 @@ static bool file_holds(int fd, uint64_t offset, uint64_t len_bytes)
 }
 
 /* MAP_SYNC where there is such a thing: on persistent memory, what the owner's mapping of that kind
- * promises (device/persist.h) must hold for the pages that we are the first to touch. */
+ * promises (device/memory/persist.h) must hold for the pages that we are the first to touch. */
 static void *map_shared(int fd, uint64_t offset, uint64_t len_bytes, bool writable)
 {
     const int prot = PROT_READ | (writable ? PROT_WRITE : 0);

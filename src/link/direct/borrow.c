@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
 #include "link/direct/direct.h"
 #include "link/direct/peer.h"
 

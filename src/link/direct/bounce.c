@@ -8,8 +8,8 @@
 
 #include "base/fault.h"
 #include "base/payload.h"
-#include "device/mr_impl.h"
-#include "device/qp_impl.h"
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/bind.h"
 #include "link/direct/block.h"
 #include "link/direct/connection.h"

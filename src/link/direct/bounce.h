@@ -3,7 +3,7 @@
 #ifndef SW_LINK_DIRECT_BOUNCE_H
 #define SW_LINK_DIRECT_BOUNCE_H
 
-#include "device/qp_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/step.h"
 #include "link/gather.h"
 

@@ -9,11 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/flushing.h"
-#include "device/pub.h"
-#include "device/receive.h"
-#include "device/target.h"
-#include "device/traffic.h"
+#include "device/queue/traffic.h"
+#include "device/rules/pub.h"
+#include "device/rules/target.h"
+#include "device/serve/flushing.h"
+#include "device/serve/receive.h"
 #include "link/direct/inbox.h"
 #include "link/direct/peer.h"
 

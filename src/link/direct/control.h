@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#include "device/counters.h"
+#include "device/queue/counters.h"
 #include "link/direct/lane.h"
 
 enum sw_message_type {

@@ -2,7 +2,7 @@
 /*
  * The receiving side of datagrams. Rings are found without a lock in a table of their own; what is
  * in one is taken out under the ring's lock, and delivered under the lock of the QP it is for. Lock
- * order: CQ's poll_lock, ring, groups (device/mcast.c), QP.
+ * order: CQ's poll_lock, ring, groups (device/serve/mcast.c), QP.
  *
  * A QP is found through `receivers`. sw_datagram_forget() takes it out, then passes through the
  * lock of every ring: whoever had found it is done then.
@@ -11,12 +11,12 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "device/ah.h"
-#include "device/counters.h"
-#include "device/cq_impl.h"
-#include "device/datagram.h"
-#include "device/mcast.h"
-#include "device/qp_impl.h"
+#include "device/queue/ah.h"
+#include "device/queue/counters.h"
+#include "device/queue/cq_impl.h"
+#include "device/queue/qp_impl.h"
+#include "device/serve/datagram.h"
+#include "device/serve/mcast.h"
 #include "link/direct/block.h"
 #include "link/direct/datagram.h"
 #include "link/direct/inbox.h"

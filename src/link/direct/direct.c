@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "device/nic.h"
-#include "device/qp_impl.h"
+#include "device/nic/nic.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/account.h"
 #include "link/direct/ahead.h"
 #include "link/direct/attach.h"

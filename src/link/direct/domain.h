@@ -6,7 +6,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-#include "device/pub.h"
+#include "device/rules/pub.h"
 
 /* Tells the processes of this host of a domain that is opened here, until the descriptor that it
  * returns is closed. `oflags` as open() has them: -EINVAL for O_EXCL where the domain exists,

@@ -3,13 +3,14 @@
  * FLUSH (IBTA Vol1 annex A19). All processors of a host see the same memory, so bytes are visible
  * to everyone when the processor that moves them has: what earlier requests left to the target is
  * waited for, and the rest is a fence. Persistence is the target's to make, in order with what
- * else it executes: the memory is mapped there, and it knows what kind it is (device/persist.h).
+ * else it executes: the memory is mapped there, and it knows what kind it is
+ * (device/memory/persist.h).
  */
 #include "link/direct/flush.h"
 
 #include <sidewire/flush.h>
 
-#include "device/qp_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/block.h"
 #include "link/direct/bounce.h"
 #include "link/direct/connection.h"

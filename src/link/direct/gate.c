@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "device/qp_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/connection.h"
 #include "link/direct/receive_credit.h"
 #include "link/direct/step.h"

@@ -15,7 +15,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/shm.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
 #include "link/direct/attach.h"
 #include "link/direct/block.h"
 #include "link/direct/datagram.h"

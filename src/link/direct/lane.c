@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "device/nic.h"
-#include "device/qp_impl.h"
-#include "device/stand_in.h"
+#include "device/nic/nic.h"
+#include "device/queue/qp_impl.h"
+#include "device/queue/stand_in.h"
 #include "link/direct/account.h"
 #include "link/direct/attach.h"
 #include "link/direct/bind.h"

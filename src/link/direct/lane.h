@@ -2,7 +2,7 @@
 /*
  * Lanes: an XRC initiator's connections to processes that share the domain of its target. A request
  * that names an SRQ of such a process goes there itself, to the QP that stands in for the target
- * (device/stand_in.h). The target's own process has no part in it, but its QP must be there.
+ * (device/queue/stand_in.h). The target's own process has no part in it, but its QP must be there.
  *
  * A lane is a struct sw_direct_qp beside the initiator's own, and has its send queue. Requests to
  * another process begin when all before them are answered: one lane is in use at a time.

@@ -8,9 +8,9 @@
 
 #include "base/fault.h"
 #include "base/payload.h"
-#include "device/execute.h"
-#include "device/mr_impl.h"
-#include "device/qp_impl.h"
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
+#include "device/serve/execute.h"
 #include "link/direct/account.h"
 #include "link/direct/block.h"
 #include "link/direct/bounce.h"

@@ -13,7 +13,7 @@
 #include "base/fault.h"
 #include "base/fds.h"
 #include "base/robust.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
 #include "link/direct/attach.h"
 #include "link/direct/block.h"
 #include "link/direct/direct.h"

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "device/pub.h"
+#include "device/rules/pub.h"
 
 struct sw_proof;
 

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/shm.h"
-#include "device/counters.h"
+#include "device/queue/counters.h"
 #include "link/direct/registry.h"
 
 #ifndef SO_PEERPIDFD

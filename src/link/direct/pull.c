@@ -6,8 +6,8 @@
  */
 #include "link/direct/pull.h"
 
-#include "device/mr_impl.h"
-#include "device/qp_impl.h"
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/bounce.h"
 #include "link/direct/connection.h"
 #include "link/direct/reach.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/qp_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/step.h"
 
 /* Whether it does so with the message at that position: the target must execute it, and it is

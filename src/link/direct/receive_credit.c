@@ -2,8 +2,8 @@
 #include "link/direct/receive_credit.h"
 
 #include "base/clock.h"
-#include "device/counters.h"
-#include "device/qp_impl.h"
+#include "device/queue/counters.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/connection.h"
 #include "link/direct/step.h"
 

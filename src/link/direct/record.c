@@ -3,7 +3,7 @@
 #include "link/direct/record.h"
 
 #include "base/cache_ahead.h"
-#include "device/qp_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/block.h"
 #include "link/direct/connection.h"
 

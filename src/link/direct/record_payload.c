@@ -3,7 +3,7 @@
 
 #include "base/fault.h"
 #include "base/payload.h"
-#include "device/mr_impl.h"
+#include "device/memory/mr_impl.h"
 #include "link/direct/block.h"
 #include "link/direct/connection.h"
 #include "link/gather.h"

@@ -18,7 +18,7 @@
 
 #include "base/fds.h"
 #include "base/log.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
 #include "link/direct/names.h"
 
 #define NAME_BYTES 32

@@ -6,8 +6,8 @@
 #include <sched.h>
 
 #include "base/clock.h"
-#include "device/mw.h"
-#include "device/qp_impl.h"
+#include "device/memory/mw.h"
+#include "device/queue/qp_impl.h"
 #include "link/direct/account.h"
 #include "link/direct/attach.h"
 #include "link/direct/bind.h"

@@ -6,7 +6,7 @@
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
-#include "device/target.h"
+#include "device/rules/target.h"
 #include "link/direct/connection.h"
 
 enum sw_step {

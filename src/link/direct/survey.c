@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
-#include "device/netdev.h"
-#include "device/nic.h"
+#include "device/nic/netdev.h"
+#include "device/nic/nic.h"
 #include "link/direct/control.h"
 #include "link/direct/proof.h"
 #include "link/direct/registry.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a connection's machines have counted, as the device's counters tell it. They are asked when
  * somebody reads, and when the connection ends: the data path adds up in its own memory. */
-#include "device/counters.h"
+#include "device/queue/counters.h"
 #include "link/roce/roce.h"
 
 static void read_machines(const struct sw_roce_qp *r, uint64_t out[SW_COUNTER_COUNT])

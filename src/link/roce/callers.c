@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
-#include "device/counters.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
+#include "device/queue/counters.h"
 #include "link/roce/lifeline_impl.h"
 #include "link/roce/tcp.h"
 

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "device/counters.h"
-#include "device/datagram.h"
-#include "device/mcast.h"
-#include "device/nic.h"
+#include "device/nic/nic.h"
+#include "device/queue/counters.h"
+#include "device/serve/datagram.h"
+#include "device/serve/mcast.h"
 #include "link/direct/direct.h"
 #include "link/direct/inbox.h"
 #include "link/gather.h"

@@ -2,9 +2,9 @@
 /* Packets to queue pairs. The one a packet is for stays locked until one for another comes, so that
  * a run of packets is answered at once. */
 #include "base/clock.h"
-#include "device/ah.h"
-#include "device/counters.h"
-#include "device/cq_impl.h"
+#include "device/queue/ah.h"
+#include "device/queue/counters.h"
+#include "device/queue/cq_impl.h"
 #include "link/roce/mad.h"
 #include "link/roce/roce.h"
 

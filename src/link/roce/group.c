@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "device/ah.h"
+#include "device/queue/ah.h"
 #include "link/direct/direct.h"
 #include "link/roce/roce.h"
 #include "link/roce/socket.h"

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "device/counters.h"
+#include "device/queue/counters.h"
 #include "link/engine.h"
 #include "link/roce/lifeline_impl.h"
 #include "link/roce/mad.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
-#include "device/counters.h"
+#include "device/queue/counters.h"
 #include "link/roce/roce.h"
 #include "wire/bytes.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "device/netdev.h"
+#include "device/nic/netdev.h"
 
 bool sw_roce_is_ipv4(const struct in6_addr *address)
 {

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "device/view.h"
+#include "device/memory/view.h"
 #include "link/engine.h"
 #include "link/gather.h"
 #include "link/roce/roce.h"

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "device/counters.h"
-#include "device/netdev.h"
-#include "device/pub.h"
+#include "device/nic/netdev.h"
+#include "device/queue/counters.h"
+#include "device/rules/pub.h"
 #include "link/roce/mad.h"
 #include "link/roce/mailbag.h"
 #include "link/roce/socket.h"

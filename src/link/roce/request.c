@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "device/mw.h"
-#include "device/traffic.h"
+#include "device/memory/mw.h"
+#include "device/queue/traffic.h"
 #include "link/gather.h"
 #include "link/roce/roce.h"
 #include "wire/aeth.h"

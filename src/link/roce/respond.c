@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a peer's packets ask for, carried out by the rules of device/. */
 #include "base/fault.h"
-#include "device/view.h"
+#include "device/memory/view.h"
 #include "link/engine.h"
 #include "link/roce/roce.h"
 

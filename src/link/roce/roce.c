@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "device/cq_impl.h"
+#include "device/queue/cq_impl.h"
 #include "link/engine.h"
 #include "link/engine_cpus.h"
 #include "link/roce/outlet.h"

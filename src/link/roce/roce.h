@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The link to other hosts: queue pairs over the port. Connected ones are the machines of
- * transport/, fed and obeyed here; what a packet does to memory and queues is device/execute's.
+ * transport/, fed and obeyed here; what a packet does to memory and queues is
+ * device/serve/execute's.
  *  - roce.c       the port's life, polls, the engine's part
  *  - vigil.c      whether the engine receives
  *  - announce.c   whether a message follows what a peer does to memory
@@ -28,11 +29,11 @@
 #ifndef SW_LINK_ROCE_ROCE_H
 #define SW_LINK_ROCE_ROCE_H
 
-#include "device/counters.h"
-#include "device/flushing.h"
-#include "device/mr_impl.h"
-#include "device/qp_impl.h"
-#include "device/receive.h"
+#include "device/memory/mr_impl.h"
+#include "device/queue/counters.h"
+#include "device/queue/qp_impl.h"
+#include "device/serve/flushing.h"
+#include "device/serve/receive.h"
 #include "link/faults/live.h"
 #include "link/roce/announce.h"
 #include "link/roce/lifeline.h"

@@ -40,7 +40,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
-#include "device/pub.h"
+#include "device/rules/pub.h"
 #include "link/direct/names.h"
 #include "link/roce/socket.h"
 

@@ -14,7 +14,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "device/qp_impl.h"
+#include "device/queue/qp_impl.h"
 #include "link/roce/roce.h"
 
 #define ROOM 16u

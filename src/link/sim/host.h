@@ -6,7 +6,7 @@
 #ifndef SW_LINK_SIM_HOST_H
 #define SW_LINK_SIM_HOST_H
 
-#include "device/target.h"
+#include "device/rules/target.h"
 #include "link/sim/net.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
@@ -66,7 +66,7 @@ struct sw_sim_host {
     uint32_t number;
     uint8_t *memory; /* at address `base` */
     uint64_t base, len_bytes;
-    struct sw_pub *pub; /* key table: device/pub.h */
+    struct sw_pub *pub; /* key table: device/rules/pub.h */
     uint32_t mr_count;
     struct sw_sim_qp **qps;
     uint32_t qp_count, turn;

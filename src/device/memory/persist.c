@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/memory/persist.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cache_flush.h"
+#include "base/log.h"
+#include "device/adopt/vma.h"
+
+#define SYSFS_TARGET 512 /* bytes of what a link there leads to, at most */
+
+/* Filesystems without a block device of their own that still write to something lasting. Who is not
+ * here and has none keeps its files in memory (tmpfs, and with it memfd, /dev/shm and System V;
+ * hugetlbfs; ramfs), or has no files. */
+static const char *const lasting[] = {"9p",   "afs",    "bcachefs", "btrfs", "ceph", "cifs",
+                                      "fuse", "gpfs",   "lustre",   "nfs",   "nfs4", "overlay",
+                                      "smb3", "vboxsf", "virtiofs", "ubifs", "zfs"};
+
+/* "fuse.sshfs" is a fuse. An overlay that is mounted volatile never syncs. */
+static bool mount_lasts(const char *type, const char *options)
+{
+    size_t len = strcspn(type, ". \n");
+    for (size_t i = 0; i < sizeof(lasting) / sizeof(lasting[0]); i++)
+        if (strlen(lasting[i]) == len && !strncmp(lasting[i], type, len))
+            return strcmp(lasting[i], "overlay") != 0 || !strstr(options, ",volatile");
+    return false;
+}
+
+bool sw_persist_mount_keeps(FILE *mountinfo, unsigned int dev_major, unsigned int dev_minor)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool keeps = false;
+    while (!keeps && getline(&line, &room, mountinfo) > 0) {
+        unsigned int line_major, line_minor;
+        const char *type = strstr(line, " - "); /* proc(5): ends the optional fields */
+        if (type && sscanf(line, "%*d %*d %u:%u", &line_major, &line_minor) == 2 &&
+            line_major == dev_major && line_minor == dev_minor)
+            keeps = mount_lasts(type + 3, type + 3 + strcspn(type + 3, " "));
+    }
+    free(line);
+    return keeps;
+}
+
+bool sw_persist_is_map_sync(FILE *smaps, uint64_t va)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool here = false, found = false;
+    while (!found && getline(&line, &room, smaps) > 0) {
+        struct sw_vma vma;
+        const char *name;
+        if (sw_vma_parse(line, &vma, &name))
+            here = vma.start == va;
+        else if (here && !strncmp(line, "VmFlags:", 8)) /* "sf": synchronous page faults */
+            found = strstr(line, " sf ") || strstr(line, " sf\n");
+    }
+    free(line);
+    return found;
+}
+
+static bool asks(const char *path, bool (*question)(FILE *, const struct sw_vma *),
+                 const struct sw_vma *vma)
+{
+    FILE *file = fopen(path, "re");
+    bool answer = file && question(file, vma);
+    if (file)
+        fclose(file);
+    return answer;
+}
+
+static bool mount_keeps(FILE *mountinfo, const struct sw_vma *vma)
+{
+    return sw_persist_mount_keeps(mountinfo, vma->dev_major, vma->dev_minor);
+}
+
+static bool is_map_sync(FILE *smaps, const struct sw_vma *vma)
+{
+    return sw_persist_is_map_sync(smaps, vma->start);
+}
+
+/* The last part of what a link in /sys/dev leads to, or "". */
+static const char *link_end(char target[SYSFS_TARGET], const char *path)
+{
+    ssize_t len = readlink(path, target, SYSFS_TARGET - 1);
+    target[len > 0 ? len : 0] = '\0';
+    const char *last = strrchr(target, '/');
+    return last ? last + 1 : target;
+}
+
+static bool is_ram_disk(const struct sw_vma *vma)
+{
+    char path[64], target[SYSFS_TARGET];
+    snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", vma->dev_major, vma->dev_minor);
+    const char *name = link_end(target, path);
+    return !strncmp(name, "ram", 3) || !strncmp(name, "zram", 4);
+}
+
+/* A character device of the kernel's dax subsystem. */
+static bool is_device_dax(const char *name)
+{
+    struct stat st;
+    if (strncmp(name, "/dev/dax", 8) != 0 || stat(name, &st) || !S_ISCHR(st.st_mode))
+        return false;
+    char path[64], target[SYSFS_TARGET];
+    snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st.st_rdev),
+             minor(st.st_rdev));
+    return !strcmp(link_end(target, path), "dax");
+}
+
+/* Reading smaps takes long in a large process, so only where the file can be mapped MAP_SYNC. */
+static bool file_is_dax(const char *name)
+{
+    struct statx st;
+    return name[0] == '/' && !statx(AT_FDCWD, name, 0, STATX_TYPE, &st) &&
+           st.stx_attributes & STATX_ATTR_DAX;
+}
+
+static enum sw_persist persist_of_vma(const struct sw_vma *vma, const char *name)
+{
+    if (vma->kind != SW_VMA_SHARED || !vma->ino)
+        return SW_PERSIST_NONE;
+    bool by_cpu = sw_cache_flush_how() != SW_CACHE_FLUSH_NONE;
+    if (is_device_dax(name)) /* has nothing to sync */
+        return by_cpu ? SW_PERSIST_BY_CPU : SW_PERSIST_NONE;
+    bool keeps =
+        vma->dev_major ? !is_ram_disk(vma) : asks("/proc/self/mountinfo", mount_keeps, vma);
+    if (!keeps)
+        return SW_PERSIST_NONE;
+    return by_cpu && file_is_dax(name) && asks("/proc/self/smaps", is_map_sync, vma)
+               ? SW_PERSIST_BY_CPU
+               : SW_PERSIST_BY_SYNC;
+}
+
+enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes)
+{
+    struct sw_vma_reader reader;
+    struct sw_vma vma;
+    enum sw_persist all = SW_PERSIST_BY_CPU;
+    bool device = false;
+    if (len_bytes == 0)
+        return SW_PERSIST_BY_SYNC;
+    if (sw_vma_open(&reader, false))
+        return SW_PERSIST_NONE; /* nothing can be said, so nothing is promised */
+    for (uint64_t at = va; all != SW_PERSIST_NONE && at < va + len_bytes; at = vma.end) {
+        enum sw_persist one = SW_PERSIST_NONE;
+        if (sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at)
+            one = persist_of_vma(&vma, reader.name);
+        device |= one == SW_PERSIST_BY_CPU && is_device_dax(reader.name);
+        all = one < all ? one : all;
+    }
+    sw_vma_close(&reader);
+    if (all == SW_PERSIST_BY_SYNC && device)
+        all = SW_PERSIST_NONE; /* no one way serves both */
+    return all;
+}
+
+int sw_persist_sync(uint64_t va, uint64_t len_bytes)
+{
+    uint64_t start = va & ~((uint64_t)getpagesize() - 1);
+    return msync((void *)(uintptr_t)start, len_bytes + (va - start), MS_SYNC) ? -errno : 0;
+}

@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Life of a queue pair, and posting. The state machine is in qp_modify.c. */
+#include "device/queue/qp.h"
+#include "base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "device/memory/buffer.h"
+#include "device/memory/mr_impl.h"
+#include "device/memory/mw.h"
+#include "device/queue/counters.h"
+#include "device/queue/cq_impl.h"
+#include "device/queue/qp_impl.h"
+#include "device/queue/xrc_impl.h"
+#include "device/rules/device_limits.h"
+
+#define LINGER_NS (5 * SW_NS_PER_S) /* in which two processes meet, however busy the machine is */
+#define LINGER_PACED_NS (100 * SW_NS_PER_MS) /* where a rate limit has them wait */
+#define LINGER_STEP_US 100
+
+/* Never equal to rx_expect of an idle QP (0). */
+static const _Atomic uint32_t never = 1;
+
+void sw_qp_rx_idle(struct sw_qp *qp)
+{
+    atomic_store(&qp->rx_expect, 0);
+    atomic_store(&qp->rx_seq, &never);
+    atomic_store(&qp->rx_pending, false);
+    qp->tx_goes_on = qp->rx_goes_on = false;
+}
+
+void sw_qp_rest(struct sw_qp *qp, bool rests)
+{
+    const uint32_t change = rests ? -1u : 1;
+    if (qp->rests == rests || qp->xrcd)
+        return; /* an XRC target's completions go to any CQ of its domain */
+    qp->rests = rests;
+    if (rests)
+        sw_qp_set_remove(&sw_nic.awake, qp->index);
+    else
+        sw_qp_set_add(&sw_nic.awake, qp->index);
+    atomic_fetch_add(&qp->send_cq->awake, change);
+    if (qp->recv_cq != qp->send_cq)
+        atomic_fetch_add(&qp->recv_cq->awake, change);
+}
+
+static int check_caps(const struct ibv_qp_cap *cap, bool has_srq)
+{
+    if (cap->max_send_wr > SW_MAX_QP_WR || cap->max_send_sge > SW_MAX_SGE ||
+        cap->max_inline_data > SW_MAX_INLINE_BYTES)
+        return -EINVAL;
+    if (!has_srq && (cap->max_recv_wr > SW_MAX_QP_WR || cap->max_recv_sge > SW_MAX_SGE))
+        return -EINVAL;
+    return 0;
+}
+
+static int init_rq(struct sw_qp *qp, struct ibv_qp_cap *cap)
+{
+    if (qp->srq || !qp->rules->has_rq) {
+        cap->max_recv_wr = 0;
+        cap->max_recv_sge = 0;
+        return 0;
+    }
+    if (cap->max_recv_sge == 0)
+        cap->max_recv_sge = 1;
+    struct sw_rq_shape shape =
+        sw_rq_shape(cap->max_recv_wr ? cap->max_recv_wr : 1, cap->max_recv_sge);
+    pthread_mutex_lock(&sw_nic.lock);
+    uint64_t offset = sw_nic_rq_alloc((uint64_t)shape.entries * shape.stride_bytes);
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (!offset)
+        return -ENOMEM;
+    qp->rq.ring = (uint8_t *)sw_nic.pub + offset;
+    qp->rq.entries = shape.entries;
+    qp->rq.stride_bytes = shape.stride_bytes;
+    qp->rq.sge_max = cap->max_recv_sge;
+    qp->rq.wr_max = shape.entries;
+    qp->rq.wr_ids = sw_buffer_alloc(qp->pd, shape.entries * sizeof(uint64_t), SW_BUFFER_QP);
+    if (!qp->rq.wr_ids)
+        return -ENOMEM; /* free_parts() gives the ring back */
+    qp->rq.pd = qp->pd_id;
+    cap->max_recv_wr = shape.entries;
+    return 0;
+}
+
+static int init_queues(struct sw_qp *qp, struct sw_qp_init *init)
+{
+    int rc = sw_sq_init(&qp->sq, qp->pd, &init->cap, init->sq_sig_all, qp->rules->send_opcodes);
+    if (!rc && qp->rules->is_datagram)
+        rc = sw_sq_init_routes(&qp->sq);
+    qp->sq.names_srq = init->type == IBV_QPT_XRC_SEND;
+    return rc ? rc : init_rq(qp, &init->cap);
+}
+
+static void free_parts(struct sw_qp *qp)
+{
+    if (qp->rq.ring) {
+        pthread_mutex_lock(&sw_nic.lock);
+        sw_nic_rq_free((uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub),
+                       (uint64_t)qp->rq.entries * qp->rq.stride_bytes);
+        pthread_mutex_unlock(&sw_nic.lock);
+    }
+    sw_buffer_free(qp->rq.wr_ids);
+    sw_sq_fini(&qp->sq);
+    free(qp);
+}
+
+/* What a type needs and what it does not look at. */
+static int complete_init(struct sw_qp_init *init)
+{
+    if (init->type == IBV_QPT_XRC_RECV) {
+        if (!init->xrcd)
+            return -EINVAL;
+        init->pd = NULL;
+        init->srq = NULL;
+        init->send_cq = init->recv_cq = init->xrcd->no_cq;
+        init->cap = (struct ibv_qp_cap){0};
+        return 0;
+    }
+    init->xrcd = NULL;
+    if (init->type == IBV_QPT_XRC_SEND) {
+        init->srq = NULL;
+        init->recv_cq = init->send_cq; /* nothing is received */
+    }
+    return init->pd && init->send_cq && init->recv_cq ? 0 : -EINVAL;
+}
+
+static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *init)
+{
+    struct sw_qp *qp = aligned_alloc(SW_CACHELINE, sizeof(*qp));
+    if (!qp)
+        return NULL;
+    memset(qp, 0, sizeof(*qp));
+    qp->type = init->type;
+    qp->rules = sw_qp_type(init->type);
+    qp->ctx = ctx;
+    qp->pd = init->pd;
+    qp->pd_id = init->pd ? init->pd->id : 0;
+    qp->xrcd = init->xrcd;
+    qp->opens = 1;
+    qp->held = -1;
+    qp->srq = init->srq;
+    qp->send_cq = init->send_cq;
+    qp->recv_cq = init->recv_cq;
+    qp->owner = init->owner;
+    qp->blocks_own_multicast = init->blocks_own_multicast;
+    qp->link = sw_nic.link->choose(qp);
+    qp->state = IBV_QPS_RESET;
+    sw_qp_rx_idle(qp);
+    return qp;
+}
+
+static int claim_index(struct sw_qp *qp)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    int index = sw_nic_claim_qp(qp);
+    if (index >= 0) {
+        qp->index = (uint32_t)index;
+        qp->ordinal = ++sw_nic.qp_created;
+        qp->qpn = qp->shown_qpn = sw_qpn_make(sw_nic.slot, qp->index);
+        qp->pub = &sw_nic.pub->qps[index];
+        atomic_store(&qp->pub->rq_posted, 0); /* the entry had another owner before */
+        atomic_store(&qp->pub->rq_len_min_bytes, 0);
+        sw_qp_publish(qp, IBV_QPS_RESET);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    return index < 0 ? index : 0;
+}
+
+static void release_index(struct sw_qp *qp)
+{
+    pthread_mutex_lock(&sw_nic.lock); /* the engine looks QPs up under this lock */
+    sw_traffic_keep(qp);
+    sw_nic_release_qp(qp->index);
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out)
+{
+    const struct sw_qp_type *rules = sw_qp_type(init->type);
+    if (!rules)
+        return init->type >= IBV_QPT_RC && init->type <= IBV_QPT_DRIVER ? -EOPNOTSUPP : -EINVAL;
+    int rc = complete_init(init);
+    if (!rc)
+        rc = check_caps(&init->cap, init->srq || !rules->has_rq);
+    if (!rc)
+        rc = sw_nic_start(); /* again in a forked child */
+    if (rc)
+        return rc;
+    struct sw_qp *qp = alloc_qp(ctx, init);
+    if (!qp)
+        return -ENOMEM;
+    rc = init_queues(qp, init);
+    if (rc)
+        goto no_parts;
+    qp->attr.cap = init->cap;
+    rc = sw_cq_attach(qp->send_cq, qp);
+    if (rc)
+        goto no_parts;
+    rc = sw_cq_attach(qp->recv_cq, qp);
+    if (rc)
+        goto no_recv_cq;
+    rc = claim_index(qp);
+    if (rc)
+        goto no_index;
+    if (qp->xrcd)
+        rc = sw_xrcd_add_qp(qp->xrcd, qp);
+    if (rc)
+        goto no_domain;
+    if (qp->pd)
+        sw_pd_ref(qp->pd);
+    if (qp->srq)
+        atomic_fetch_add(&qp->srq->refs, 1);
+    *out = qp;
+    return 0;
+
+no_domain:
+    release_index(qp);
+no_index:
+    sw_cq_detach(qp->recv_cq, qp);
+no_recv_cq:
+    sw_cq_detach(qp->send_cq, qp);
+no_parts:
+    free_parts(qp);
+    return rc;
+}
+
+/* Whether a handle other than this one remains; `hold`: this one is another process's. */
+static bool is_shared(struct sw_qp *qp, bool hold)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    bool shared = --qp->opens > 0;
+    qp->holds -= hold;
+    if (shared && qp->opens == qp->holds) /* nobody here is told of its events any more */
+        sw_qp_set_owner(qp, qp->xrcd->ctx, NULL);
+    pthread_mutex_unlock(&sw_nic.lock);
+    return shared;
+}
+
+/* What has arrived is acknowledged: hardware has done so by now, and the sender would take silence
+ * for a failure. */
+static void serve_what_came(struct sw_qp *qp)
+{
+    for (int i = 0; i < 8 && !qp->xrcd && sw_qp_has_work(qp) && qp->state != IBV_QPS_ERR; i++)
+        qp->link->progress(qp);
+}
+
+/* Datagrams leave a NIC microseconds after they were posted, and programs that have sent their last
+ * (mckey) destroy the queue pair at once. Here the first ones to a process wait until both have
+ * met. */
+static void send_what_waits(struct sw_qp *qp)
+{
+    const uint64_t until_ns = sw_clock_ns() + (qp->sq.is_paced ? LINGER_PACED_NS : LINGER_NS);
+    bool waits = qp->rules->is_datagram;
+    while (waits && sw_clock_ns() < until_ns) {
+        sw_lock_acquire(&qp->lock);
+        waits = !qp->orphan && qp->state == IBV_QPS_RTS && sw_qp_may_send(qp);
+        if (waits)
+            qp->link->progress(qp);
+        waits = waits && sw_qp_may_send(qp);
+        sw_lock_release(&qp->lock);
+        if (waits)
+            usleep(LINGER_STEP_US);
+    }
+}
+
+static int destroy(struct sw_qp *qp, bool hold)
+{
+    if (atomic_load(&qp->groups))
+        return -EBUSY; /* ibv_destroy_qp(3) */
+    if (qp->xrcd) {
+        if (is_shared(qp, hold))
+            return 0;
+        sw_xrcd_remove_qp(qp);
+        if (qp->held >= 0)
+            close(qp->held);
+    }
+    send_what_waits(qp);
+    sw_nic.link->qp_forget(qp);
+    sw_lock_acquire(&qp->lock);
+    if (!qp->orphan) {
+        serve_what_came(qp);
+        qp->link->disconnect(qp);
+    }
+    sw_qp_set_state(qp, IBV_QPS_RESET);
+    sw_qp_rx_idle(qp);
+    atomic_store(&qp->tx_pending, false);
+    sw_qp_publish(qp, IBV_QPS_RESET);
+    sw_lock_release(&qp->lock);
+
+    sw_mw_forget_qp(qp);
+    release_index(qp);
+    sw_cq_detach(qp->recv_cq, qp);
+    sw_cq_detach(qp->send_cq, qp);
+    if (qp->srq)
+        atomic_fetch_sub(&qp->srq->refs, 1);
+    struct sw_pd *pd = qp->pd;
+    free_parts(qp);
+    if (pd)
+        sw_pd_unref(pd);
+    return 0;
+}
+
+int sw_qp_destroy(struct sw_qp *qp)
+{
+    return destroy(qp, false);
+}
+
+void sw_qp_release(struct sw_qp *qp)
+{
+    destroy(qp, true);
+}
+
+void sw_qp_set_owner(struct sw_qp *qp, struct sw_context *ctx, void *owner)
+{
+    sw_lock_acquire(&qp->lock);
+    qp->ctx = ctx;
+    qp->owner = owner;
+    sw_lock_release(&qp->lock);
+}
+
+uint32_t sw_qp_num(const struct sw_qp *qp)
+{
+    return qp->qpn;
+}
+
+enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
+{
+    return __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
+}
+
+void sw_qp_publish(struct sw_qp *qp, uint32_t state)
+{
+    struct sw_pub_qp *pub = qp->pub;
+    uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
+    atomic_store(&pub->bind_word, (uint64_t)generation << 32 | SW_PUB_CHANGING);
+    SW_PUB_SET(pub->qpn, qp->qpn);
+    SW_PUB_SET(pub->dest_qpn, qp->dest_qpn);
+    SW_PUB_SET(pub->access, (uint32_t)qp->attr.qp_access_flags);
+    SW_PUB_SET(pub->pd, qp->pd_id);
+    SW_PUB_SET(pub->recv_cq, qp->recv_cq->index);
+    SW_PUB_SET(pub->rq_entries, qp->rq.entries);
+    SW_PUB_SET(pub->rq_stride_bytes, qp->rq.stride_bytes);
+    SW_PUB_SET(pub->rq_offset, qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0);
+    SW_PUB_SET(pub->min_rnr_timer, qp->attr.min_rnr_timer);
+    SW_PUB_SET(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
+    SW_PUB_SET(pub->type, (uint8_t)qp->type);
+    for (int i = 0; i < 2; i++)
+        SW_PUB_SET(pub->domain.id[i], qp->xrcd ? qp->xrcd->name.id[i] : 0);
+    atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
+}
+
+static bool can_post_send(enum ibv_qp_state state)
+{
+    return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
+           state == IBV_QPS_ERR;
+}
+
+/* Starts what was appended since `from`, as the state demands. */
+static void start_sends(struct sw_qp *qp)
+{
+    if (qp->state == IBV_QPS_RTS) {
+        qp->is_posting = true;
+        qp->link->send(qp);
+        qp->is_posting = false;
+    } else if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE) {
+        while (qp->sq.head != qp->sq.tail)
+            sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
+    } /* SQD: waits for RTS */
+}
+
+/* Posts the front of a list by executing it before its bookkeeping: what the target waits for is on
+ * its way while the requests are queued, and completed if no answer is awaited. Returns the rest.
+ */
+static struct ibv_send_wr *post_now(struct sw_qp *qp, struct ibv_send_wr *wr)
+{
+    struct sw_sq *sq = &qp->sq;
+    if (sq->next != sq->tail || sq->is_paced || qp->state != IBV_QPS_RTS || !qp->link->execute_now)
+        return wr;
+    uint32_t sent = 0, executed = qp->link->execute_now(qp, wr, sw_sq_room(sq), &sent);
+    for (; executed; executed--, wr = wr->next)
+        sw_sq_append_executed(sq, wr, executed <= sent ? SW_WQE_SENT : SW_WQE_DONE);
+    return wr;
+}
+
+bool sw_qp_is_armed(const struct sw_qp *qp)
+{
+    return atomic_load(&qp->send_cq->pub->armed) != SW_CQ_DISARMED ||
+           atomic_load(&qp->recv_cq->pub->armed) != SW_CQ_DISARMED;
+}
+
+bool sw_qp_kick_later(struct sw_qp *qp)
+{
+    qp->kick_due = qp->is_posting && sw_qp_is_armed(qp);
+    return qp->kick_due;
+}
+
+/* The engine begins when it can have the QP. */
+static void end_posting(struct sw_qp *qp)
+{
+    const bool kick = qp->kick_due;
+    qp->kick_due = false;
+    sw_lock_release(&qp->lock);
+    if (__builtin_expect(kick, 0))
+        sw_nic.link->kick();
+}
+
+int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+    int rc = 0;
+    sw_lock_acquire(&qp->lock);
+    if (__builtin_expect(!can_post_send(qp->state), 0)) {
+        sw_lock_release(&qp->lock);
+        *bad_wr = wr;
+        return -EINVAL;
+    }
+    if (wr)
+        wr = post_now(qp, wr);
+    for (; wr; wr = wr->next) {
+        rc = qp->sq.routes && !wr->wr.ud.ah ? -EINVAL : sw_sq_append(&qp->sq, wr);
+        if (__builtin_expect(rc, 0)) {
+            *bad_wr = wr;
+            break;
+        }
+    }
+    start_sends(qp);
+    end_posting(qp);
+    return rc;
+}
+
+void sw_qp_batch_begin(struct sw_qp *qp)
+{
+    sw_lock_acquire(&qp->lock);
+    qp->sq.batch_start = qp->sq.tail;
+    qp->sq.batch_error = can_post_send(qp->state) ? 0 : -EINVAL;
+}
+
+void sw_qp_batch_add(struct sw_qp *qp, const struct ibv_send_wr *wr)
+{
+    if (!qp->sq.batch_error)
+        qp->sq.batch_error = sw_sq_append(&qp->sq, wr);
+}
+
+void sw_qp_batch_flush(struct sw_qp *qp, const struct sw_flush_wr *wr)
+{
+    if (!qp->sq.batch_error)
+        qp->sq.batch_error = sw_sq_append_flush(&qp->sq, wr);
+}
+
+void sw_qp_batch_route(struct sw_qp *qp, struct ibv_ah *ah, uint32_t dest_qpn, uint32_t qkey)
+{
+    if (qp->sq.batch_error)
+        return;
+    if (!qp->sq.routes || qp->sq.tail == qp->sq.batch_start)
+        qp->sq.batch_error = -EINVAL;
+    else
+        sw_sq_set_route(&qp->sq, qp->sq.tail - 1, ah, dest_qpn, qkey);
+}
+
+int sw_qp_batch_commit(struct sw_qp *qp)
+{
+    int rc = qp->sq.batch_error;
+    if (!rc && qp->sq.routes && !sw_sq_is_routed(&qp->sq, qp->sq.batch_start))
+        rc = -EINVAL;
+    if (__builtin_expect(rc, 0))
+        qp->sq.tail = qp->sq.batch_start;
+    else
+        start_sends(qp);
+    end_posting(qp);
+    return rc;
+}
+
+void sw_qp_batch_abort(struct sw_qp *qp)
+{
+    qp->sq.tail = qp->sq.batch_start;
+    sw_lock_release(&qp->lock);
+}
+
+void sw_qp_batch_name_srq(struct sw_qp *qp, uint32_t srq_num)
+{
+    if (qp->sq.tail != qp->sq.batch_start)
+        sw_sq_at(&qp->sq, qp->sq.tail - 1)->srq_num = srq_num;
+}
+
+void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id)
+{
+    struct ibv_wc wc = {
+        .wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV, .qp_num = qp->qpn};
+    sw_qp_complete_recv(qp, &wc, true);
+}
+
+int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+    int rc = 0;
+    struct sw_rq *rq = &qp->rq;
+    if (!qp->rq.entries || sw_qp_state(qp) == IBV_QPS_RESET) {
+        *bad_wr = wr;
+        return -EINVAL;
+    }
+    sw_lock_acquire(&rq->lock);
+    uint32_t posted = atomic_load_explicit(&rq->posted, memory_order_relaxed);
+    for (; wr; wr = wr->next) {
+        uint32_t room;
+        rc = sw_rq_append(rq, wr, &room);
+        if (__builtin_expect(rc, 0)) {
+            *bad_wr = wr;
+            break;
+        }
+        /* An empty queue owes nothing to earlier receives, so the least length may rise; otherwise
+         * it only falls. */
+        uint32_t least = atomic_load_explicit(&qp->pub->rq_len_min_bytes, memory_order_relaxed);
+        if (room < least || posted == atomic_load_explicit(&rq->consumed, memory_order_acquire))
+            atomic_store_explicit(&qp->pub->rq_len_min_bytes, room, memory_order_release);
+        posted++;
+        atomic_store_explicit(&rq->posted, posted, memory_order_release);
+        atomic_store_explicit(&qp->pub->rq_posted, posted, memory_order_release);
+    }
+    sw_lock_release(&rq->lock);
+    if (__builtin_expect(sw_qp_state(qp) == IBV_QPS_ERR, 0)) {
+        sw_lock_acquire(&qp->lock);
+        struct sw_recv_claim claim;
+        while (qp->state == IBV_QPS_ERR && sw_qp_take_recv(qp, &claim))
+            sw_qp_flush_recv(qp, claim.wr_id);
+        sw_lock_release(&qp->lock);
+    }
+    return rc;
+}
+
+bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out)
+{
+    return sw_qp_take_recv_of(qp, 0, out) == SW_RECV_TAKEN;
+}
+
+enum sw_recv_take sw_qp_take_recv_of(struct sw_qp *qp, uint32_t need_bytes,
+                                     struct sw_recv_claim *out)
+{
+    if (qp->srq)
+        return sw_srq_take_of(qp->srq, need_bytes, out);
+    struct sw_rq *rq = &qp->rq;
+    if (!sw_rq_depth(rq))
+        return SW_RECV_NONE;
+    uint32_t at = atomic_load_explicit(&rq->consumed, memory_order_relaxed);
+    const struct sw_pub_recv *recv = sw_rq_at(rq, at);
+    if (recv->len_bytes < need_bytes)
+        return SW_RECV_SHORT;
+    out->wr_id = rq->wr_ids[at & (rq->entries - 1)];
+    out->pd = rq->pd;
+    out->sge_count = recv->sge_count;
+    out->len_bytes = recv->len_bytes;
+    memcpy(out->sges, recv->sges, recv->sge_count * sizeof(struct ibv_sge));
+    atomic_store_explicit(&rq->consumed, at + 1, memory_order_release);
+    return SW_RECV_TAKEN;
+}
+
+void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited)
+{
+    if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
+        sw_counter_add_error(qp->ctx->netdev, wc->status, true);
+    sw_cq_complete_recv(qp->recv_cq, wc, solicited);
+}
+
+void sw_qp_fail(struct sw_qp *qp, int event)
+{
+    if (qp->state != IBV_QPS_ERR) {
+        sw_qp_set_state(qp, IBV_QPS_ERR);
+        qp->link->disconnect(qp);
+        sw_qp_rx_idle(qp);
+        sw_qp_publish(qp, IBV_QPS_ERR);
+    }
+    while (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
+    atomic_store(&qp->tx_pending, false);
+    struct sw_recv_claim claim;
+    while (!qp->srq && sw_qp_take_recv(qp, &claim))
+        sw_qp_flush_recv(qp, claim.wr_id);
+    if (event >= 0)
+        sw_context_event(qp->ctx, (enum ibv_event_type)event, qp->owner);
+    if (qp->srq && !qp->last_wqe_sent) {
+        qp->last_wqe_sent = true;
+        sw_context_event(qp->ctx, IBV_EVENT_QP_LAST_WQE_REACHED, qp->owner);
+    }
+}
+
+void sw_qp_fail_send(struct sw_qp *qp, enum ibv_wc_status status)
+{
+    if (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, status);
+    if (!qp->rules->has_sqe || qp->state == IBV_QPS_ERR) {
+        sw_qp_fail(qp, -1);
+        return;
+    }
+    sw_qp_set_state(qp, IBV_QPS_SQE);
+    sw_qp_publish(qp, IBV_QPS_SQE);
+    while (qp->sq.head != qp->sq.tail)
+        sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
+    atomic_store(&qp->tx_pending, false);
+}
+
+void sw_qp_quiesce_pd(struct sw_pd *pd)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
+        struct sw_qp *qp = sw_nic.qps[i];
+        /* An XRC target may work for any SRQ. */
+        if (qp->pd_id != pd->id && (!qp->srq || qp->srq->rq.pd != pd->id) && !qp->xrcd)
+            continue;
+        if (qp->rq.entries && sw_rq_depth(&qp->rq))
+            atomic_store(&qp->pub->rq_len_min_bytes, 0);
+        sw_lock_acquire(&qp->lock);
+        sw_lock_release(&qp->lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+void sw_qp_fork_child(struct sw_qp *qp)
+{
+    qp->orphan = true;
+    if (qp->held >= 0)
+        close(qp->held);
+    qp->held = -1;
+    atomic_store(&qp->groups, 0);
+    qp->lock = qp->rq.lock = (struct sw_lock){0};
+    qp->send_cq->poll_lock = qp->send_cq->push_lock = (struct sw_lock){0};
+    qp->recv_cq->poll_lock = qp->recv_cq->push_lock = (struct sw_lock){0};
+    qp->state = IBV_QPS_ERR;
+    qp->link_state = NULL;
+    sw_qp_rest(qp, false);
+    sw_qp_rx_idle(qp);
+    atomic_store(&qp->tx_pending, false);
+    sw_sq_reset(&qp->sq);
+    atomic_store(&qp->rq.posted, 0);
+    atomic_store(&qp->rq.consumed, 0);
+    qp->moved = qp->moved_seen = (struct sw_traffic){0};
+}

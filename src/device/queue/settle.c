@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "device/queue/settle.h"
+
+#include "device/nic/nic.h"
+#include "device/queue/qp_impl.h"
+
+#define STEPS_MAX 1024 /* more than a full queue needs */
+
+/* With nic.lock. */
+static struct sw_qp *find(uint32_t qpn)
+{
+    if (!sw_nic.qps || sw_qpn_slot(qpn) != sw_nic.slot)
+        return NULL;
+    struct sw_qp *qp = sw_nic.qps[sw_qpn_index(qpn)];
+    return qp && qp->qpn == qpn ? qp : NULL;
+}
+
+static bool is_connected(const struct sw_qp *qp)
+{
+    return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+}
+
+/* Until it gets no further. */
+static void drive(struct sw_qp *qp)
+{
+    for (int i = 0; i < STEPS_MAX && is_connected(qp) && sw_qp_has_work(qp); i++) {
+        const uint32_t head = qp->sq.head;
+        const uint32_t expected = atomic_load(&qp->rx_expect);
+        qp->link->progress(qp);
+        if (qp->sq.head == head && atomic_load(&qp->rx_expect) == expected)
+            return;
+    }
+}
+
+static bool is_far(uint32_t qpn)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    const struct sw_qp *qp = find(qpn);
+    const bool far = qp && qp->link->by_packets;
+    pthread_mutex_unlock(&sw_nic.lock);
+    return far;
+}
+
+bool sw_qp_settle(uint32_t qpn)
+{
+    const bool far = is_far(qpn);
+    bool waits = false;
+    if (far)
+        sw_nic.link->catch_up();
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_qp *qp = find(qpn);
+    if (qp) {
+        sw_lock_acquire(&qp->lock);
+        drive(qp);
+        waits = far && is_connected(qp) && qp->sq.head != qp->sq.tail;
+        sw_lock_release(&qp->lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    return waits;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * XRC domains: which target QPs may put messages into which shared receive queues (IBTA Vol1 annex
+ * A14). Opened by inode, as the kernel does it: whoever opens the same file gets the same domain,
+ * in all processes of the host. 0 or negative errno.
+ */
+#ifndef SW_DEVICE_QUEUE_XRC_H
+#define SW_DEVICE_QUEUE_XRC_H
+
+#include <stdint.h>
+
+struct sw_context;
+struct sw_cq;
+struct sw_qp;
+struct sw_srq;
+struct sw_xrcd;
+
+/* `fd` -1: a domain of its own. `oflags`: O_CREAT, O_EXCL. -EBADF, -EAGAIN (no process has a domain
+ * on this inode, and O_CREAT was not given), -EINVAL (one has, and O_EXCL was given), -ENOMEM. */
+int sw_xrcd_open(struct sw_context *ctx, int fd, int oflags, struct sw_xrcd **out);
+/* The last close of what was opened frees it. The caller sees to it that nothing it made uses it.
+ */
+void sw_xrcd_close(struct sw_xrcd *xrcd);
+
+/* Puts an SRQ that nobody knows yet into the domain: completions of messages to it go to `cq`. */
+int sw_xrcd_add_srq(struct sw_xrcd *xrcd, struct sw_srq *srq, struct sw_cq *cq);
+uint32_t sw_srq_num(const struct sw_srq *srq); /* 0: not in a domain */
+
+/* Another handle on a target QP of the domain, in whatever process, to be given back by
+ * sw_qp_destroy(). *owner: of the handle that its events go to, or NULL: then they go to none yet.
+ * -EINVAL: there is none of that number. One call at a time. */
+int sw_xrcd_open_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void **owner);
+
+#endif
