@@ -21,8 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "integrity/footprint.h"
 #include "preload/namespace.h"
+#include "stress/footprint.h"
 #include "verbs_util/pair.h"
 
 #define PROCESSES_MAX 16

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "integrity/footprint.h"
+#include "stress/footprint.h"
 
 #include <dirent.h>
 #include <malloc.h>

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ud_side.h"
+#include "semantics/ud_side.h"
 #include "verbs_util/pair.h"
 
 #define BYTES (300u * 1024)
