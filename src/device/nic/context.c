@@ -11,7 +11,6 @@
 #include "device/nic/context_impl.h"
 #include "device/nic/nic.h"
 #include "device/rules/device_limits.h"
-#include "device/serve/mcast.h"
 
 int sw_context_open(struct sw_netdev *dev, sw_async_fn async, void *owner, struct sw_context **out)
 {

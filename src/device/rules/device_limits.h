@@ -14,6 +14,8 @@
 #define SW_MAX_DM_BYTES (16ull << 20) /* device memory, of a process altogether */
 #define SW_MIN_RATE_KBPS 1000         /* of a QP's rate limit */
 #define SW_MAX_RATE_KBPS 400000000    /* the fastest port */
+#define SW_MAX_MCAST_GROUPS 1024      /* of a process */
+#define SW_MAX_MCAST_QPS 1024         /* of one group */
 #define SW_MAX_MSG_BYTES (1ull << 31)
 
 #endif

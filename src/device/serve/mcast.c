@@ -9,6 +9,7 @@
 #include "device/queue/ah.h"
 #include "device/queue/counters.h"
 #include "device/queue/qp_impl.h"
+#include "device/rules/device_limits.h"
 #include "device/serve/datagram.h"
 
 struct group {

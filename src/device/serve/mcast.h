@@ -10,9 +10,6 @@ struct sw_datagram;
 struct sw_netdev;
 struct sw_qp;
 
-#define SW_MAX_MCAST_GROUPS 1024
-#define SW_MAX_MCAST_QPS 1024 /* of one group */
-
 /* -EINVAL: not a UD QP, not a multicast GID. -ENOMEM: too many groups, or QPs in one. Attaching
  * again changes nothing: a message arrives once, and one call detaches. */
 int sw_mcast_attach(struct sw_qp *qp, const union ibv_gid *gid);
