@@ -7,7 +7,7 @@ SETUP_FLAGS := $(if $(filter true,$(CI)),-Dwerror=true)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null || find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench install format lint fuzz deb clean setup-build setup-test setup-demo setup-fuzz setup-deb
+.PHONY: help build demo test check bench install format lint fuzz deb clean setup-build setup-test setup-demo setup-fuzz setup-deb
 
 help: ## lists the targets
 	@echo "Sidewire: RDMA on any machine. Targets:"
@@ -31,9 +31,12 @@ bench: setup-demo ## measures against UCX in the same run; results in build/benc
 	@$(MAKE) --no-print-directory build
 	@bench/run
 
-test: setup-test ## builds and runs all tests: release, ASan + UBSan, TSan, clang
+test: setup-test ## builds the release, and tests whether it works here
+	@scripts/test --only release
+
+check: setup-test ## tests it with a kernel as the peer, under ASan + UBSan and TSan, and builds it with clang
 	@scripts/setup kernel || echo "the tests against the kernel will be skipped"
-	@scripts/test
+	@scripts/test --only kernel,asan,tsan,clang
 
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
 	@$(MAKE) --no-print-directory build/build.ninja
