@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd_pass.h"
 #include "base/shm.h"
 #include "cli/refusal.h"
 #include "cli/report.h"
@@ -84,30 +85,10 @@ static void host_close(struct host *host)
 static int pass_descriptor(int socket_fd, int fd)
 {
     char byte = 0;
-    struct iovec part = {&byte, 1};
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control.room)};
-    if (fd < 0) {
-        if (recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC) != 1)
-            return -1;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        if (!head || head->cmsg_type != SCM_RIGHTS)
-            return -1;
-        memcpy(&fd, CMSG_DATA(head), sizeof(fd));
-        return fd;
-    }
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    return sendmsg(socket_fd, &message, MSG_NOSIGNAL) == 1 ? 0 : -1;
+    size_t count;
+    if (fd >= 0)
+        return sw_fd_pass_send(socket_fd, &byte, 1, &fd, 1, 0) ? -1 : 0;
+    return sw_fd_pass_receive(socket_fd, &byte, 1, &fd, 1, &count, 0) == 1 ? fd : -1;
 }
 
 /* Connects, takes the memory, answers in it. The exit status is the stage that failed. */

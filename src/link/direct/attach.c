@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/fd_pass.h"
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/shm.h"
@@ -42,23 +43,11 @@
 /* Segments asked for at a time: so many answers always find room in the socket. */
 #define ASKED_MAX 32u
 
-enum { MAX_FDS = 3, ROOM_FDS = 8 };
+enum { MAX_FDS = 3 };
 
-static int send_message(int socket, const struct sw_message *message, const int *fds, int count)
+static int send_message(int socket, const struct sw_message *message, const int *fds, size_t count)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_FDS * sizeof(int))] = {0};
-    struct iovec iov = {(void *)message, sizeof(*message)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (count) {
-        msg.msg_control = control;
-        msg.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-        memcpy(CMSG_DATA(cmsg), fds, (size_t)count * sizeof(int));
-    }
-    return sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*message) ? 0 : -errno;
+    return sw_fd_pass_send(socket, message, sizeof(*message), fds, count, MSG_DONTWAIT);
 }
 
 static void close_fds(int fds[MAX_FDS])
@@ -74,34 +63,14 @@ static void close_fds(int fds[MAX_FDS])
  * where not sent. */
 static int receive_message(int socket, struct sw_message *message, int fds[MAX_FDS])
 {
-    /* More room than is needed: what is delivered must be seen, to be closed. */
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(ROOM_FDS * sizeof(int))];
-    struct iovec iov = {message, sizeof(*message)};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control,
-                         .msg_controllen = sizeof(control)};
-    size_t got = 0;
-    for (int i = 0; i < MAX_FDS; i++)
-        fds[i] = -1;
-    ssize_t len = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    size_t count;
+    ssize_t len =
+        sw_fd_pass_receive(socket, message, sizeof(*message), fds, MAX_FDS, &count, MSG_DONTWAIT);
     if (len < 0)
-        return errno == EAGAIN || errno == EINTR ? 0 : -1;
-    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg)) {
-        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++, got++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
-            if (got < MAX_FDS)
-                fds[got] = sw_fd_own(fd);
-            else
-                close(fd);
-        }
-    }
-    if (len != sizeof(*message) || message->version != SW_PUB_VERSION || got > MAX_FDS ||
-        msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        return len == -EAGAIN || len == -EINTR ? 0 : -1;
+    for (int i = 0; i < MAX_FDS; i++)
+        fds[i] = sw_fd_own(fds[i]);
+    if (len != sizeof(*message) || message->version != SW_PUB_VERSION || count > MAX_FDS) {
         close_fds(fds);
         return -1;
     }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd_pass.h"
 #include "base/log.h"
 #include "base/shm.h"
 #include "device/queue/counters.h"
@@ -40,21 +41,9 @@ struct proof_message {
     uint8_t nonce[SW_PROOF_NONCE_BYTES];
 };
 
-static int say(int socket, const struct proof_message *message, int fd)
+static int send_message(int socket, const struct proof_message *message, int fd)
 {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-    struct iovec iov = {(void *)message, sizeof(*message)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fd >= 0) {
-        memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-        msg.msg_control = control.bytes;
-        msg.msg_controllen = sizeof(control.bytes);
-    }
-    ssize_t done = sendmsg(socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-    return done == (ssize_t)sizeof(*message) ? 0 : done < 0 ? -errno : -EMSGSIZE;
+    return sw_fd_pass_send(socket, message, sizeof(*message), &fd, fd >= 0, MSG_DONTWAIT);
 }
 
 int sw_proof_begin(struct sw_proof *proof, int socket)
@@ -80,7 +69,7 @@ int sw_proof_begin(struct sw_proof *proof, int socket)
             .dev = info.st_dev,
             .ino = info.st_ino,
         };
-        rc = say(socket, &challenge, -1);
+        rc = send_message(socket, &challenge, -1);
     }
     if (rc)
         sw_proof_end(proof);
@@ -141,7 +130,7 @@ static int answer(struct sw_proof *proof, int socket, const struct proof_message
     proof->looked_in = may_look && is_still_there(socket);
     if (!proof->looked_in)
         memset(out.nonce, 0, sizeof(out.nonce));
-    int rc = say(socket, &out, proof->looked_in ? fd : -1);
+    int rc = send_message(socket, &out, proof->looked_in ? fd : -1);
     if (fd >= 0)
         close(fd);
     return rc;
@@ -184,28 +173,10 @@ static int refuse(const struct sw_proof *proof, bool they_may)
 }
 
 /* Returns the length; *fd is what came along, or -1. */
-static ssize_t hear(int socket, struct proof_message *message, int *fd)
+static ssize_t receive_message(int socket, struct proof_message *message, int *fd)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
-    struct iovec iov = {message, sizeof(*message)};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control,
-                         .msg_controllen = sizeof(control)};
-    *fd = -1;
-    ssize_t len = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (len < 0)
-        return -errno;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(&msg); at; at = CMSG_NXTHDR(&msg, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-            if (*fd >= 0)
-                close(*fd);
-            memcpy(fd, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
-        }
-    }
-    return msg.msg_flags & MSG_TRUNC ? (ssize_t)sizeof(*message) + 1 : len;
+    size_t count;
+    return sw_fd_pass_receive(socket, message, sizeof(*message), fd, 1, &count, MSG_DONTWAIT);
 }
 
 /* 1: proven; 0: read on. */
@@ -224,7 +195,7 @@ int sw_proof_step(struct sw_proof *proof, int socket)
     for (;;) {
         struct proof_message in;
         int fd;
-        ssize_t len = hear(socket, &in, &fd);
+        ssize_t len = receive_message(socket, &in, &fd);
         if (len == -EAGAIN || len == -EINTR)
             return 0;
         int rc = len < 0 ? (int)len : len == 0 ? -ECONNRESET : -EPROTO;

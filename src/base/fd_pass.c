@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/fd_pass.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int sw_fd_pass_send(int socket, const void *bytes, size_t len, const int fds[], size_t count,
+                    int flags)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SW_FD_PASS_MAX * sizeof(int))] = {0};
+    struct iovec iov = {(void *)bytes, len};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    assert(count <= SW_FD_PASS_MAX);
+    if (count) {
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(head), fds, count * sizeof(int));
+    }
+    ssize_t done = sendmsg(socket, &msg, flags | MSG_NOSIGNAL);
+    return done == (ssize_t)len ? 0 : done < 0 ? -errno : -EMSGSIZE;
+}
+
+ssize_t sw_fd_pass_receive(int socket, void *bytes, size_t len_max, int fds[], size_t fds_max,
+                           size_t *count, int flags)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(SW_FD_PASS_MAX * sizeof(int))];
+    struct iovec iov = {bytes, len_max};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof(control)};
+    *count = 0;
+    for (size_t i = 0; i < fds_max; i++)
+        fds[i] = -1;
+    ssize_t len = recvmsg(socket, &msg, flags | MSG_CMSG_CLOEXEC);
+    if (len < 0)
+        return -errno;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(&msg); at; at = CMSG_NXTHDR(&msg, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        const size_t came = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < came; i++, ++*count) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof(fd));
+            if (*count < fds_max)
+                fds[*count] = fd;
+            else
+                close(fd);
+        }
+    }
+    if (msg.msg_flags & MSG_CTRUNC && *count <= fds_max) /* the kernel has closed some */
+        *count = fds_max + 1;
+    return msg.msg_flags & MSG_TRUNC ? (ssize_t)len_max + 1 : len;
+}
