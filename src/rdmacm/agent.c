@@ -21,6 +21,9 @@
 #include "link/roce/mad.h"
 #include "link/roce/port.h"
 #include "rdmacm/local.h"
+#include "rdmacm/local_connection.h"
+#include "rdmacm/local_service.h"
+#include "rdmacm/local_successor.h"
 #include "rdmacm/ports.h"
 
 static_assert(SW_AGENT_MAD_BYTES == SW_MAD_BYTES, "of the declarations in agent.h");
@@ -40,12 +43,12 @@ static struct {
     struct sw_lock lock;
     _Atomic uint32_t produced, consumed;
     struct sw_siphash_key key;
-    _Atomic uint16_t of_source[SOURCES]; /* letters of addresses that share a number */
-    struct letter {
+    _Atomic uint16_t of_source[SOURCES]; /* pending MADs of addresses that share a number */
+    struct pending {
         struct sw_cm_path path;
         uint32_t source; /* 0: this process itself */
         uint8_t mad[SW_MAD_BYTES];
-    } letters[INTAKE];
+    } pending[INTAKE];
 } intake;
 
 static bool waits(void)
@@ -65,7 +68,7 @@ static uint32_t source_of(const struct sw_cm_path *path)
     return (uint32_t)(sw_siphash(&intake.key, halves[0], halves[1]) % (SOURCES - 1)) + 1;
 }
 
-/* One address may not have more letters here than there is room left for others. */
+/* One address may not have more MADs here than there is room left for others. */
 static bool has_room(uint32_t source, uint32_t used)
 {
     return used < INTAKE && (!source || atomic_load(&intake.of_source[source]) < INTAKE - used);
@@ -86,10 +89,10 @@ static void put_aside(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BY
     const uint32_t source = source_of(path);
     const bool taken = has_room(source, used);
     if (taken) {
-        struct letter *letter = &intake.letters[at % INTAKE];
-        letter->path = *path;
-        letter->source = source;
-        memcpy(letter->mad, mad, SW_MAD_BYTES);
+        struct pending *pending = &intake.pending[at % INTAKE];
+        pending->path = *path;
+        pending->source = source;
+        memcpy(pending->mad, mad, SW_MAD_BYTES);
         atomic_fetch_add(&intake.of_source[source], 1);
         atomic_store(&intake.produced, at + 1);
     }
@@ -154,26 +157,26 @@ static void send_packet(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_
 static void handle_forks(void);
 
 /* A request that came by packets. */
-static void take_request(const struct letter *letter, uint64_t service_id)
+static void take_request(const struct pending *pending, uint64_t service_id)
 {
-    const struct in6_addr address = address_of(letter->path.local_gid);
+    const struct in6_addr address = address_of(pending->path.local_gid);
     uint8_t answer[SW_MAD_BYTES];
     handle_forks();
     if (user && user->receive && sw_cm_port_serves(service_id, &address))
-        user->receive(&letter->path, letter->mad);
-    else if (sw_local_ask(service_id, &address, &letter->path, true, letter->mad) ==
+        user->receive(&pending->path, pending->mad);
+    else if (sw_local_ask(service_id, &address, &pending->path, true, pending->mad) ==
                  -ECONNREFUSED &&
-             refuse(letter->mad, answer))
-        sw_agent_send(&letter->path, answer); /* a stranger's came by no packet */
+             refuse(pending->mad, answer))
+        sw_agent_send(&pending->path, answer); /* a stranger's came by no packet */
 }
 
-static void take_letter(const struct letter *letter)
+static void take_pending(const struct pending *pending)
 {
     uint64_t service_id;
-    if (sw_cm_asks(letter->mad, SW_MAD_BYTES, &service_id) && !letter->path.slot)
-        take_request(letter, service_id);
+    if (sw_cm_asks(pending->mad, SW_MAD_BYTES, &service_id) && !pending->path.slot)
+        take_request(pending, service_id);
     else if (user && user->receive)
-        user->receive(&letter->path, letter->mad);
+        user->receive(&pending->path, pending->mad);
 }
 
 /* ---- between processes ---- */
@@ -289,9 +292,9 @@ void sw_agent_plan(uint64_t at_ns)
     wake_by(at_ns);
 }
 
-void sw_agent_entrust(int fd)
+void sw_agent_hand_over(int fd)
 {
-    sw_local_entrust(fd);
+    sw_local_hand_over(fd);
 }
 
 uint32_t sw_agent_slot(void)
@@ -331,17 +334,17 @@ static void drain_intake(void)
 {
     for (uint32_t i = 0; i < INTAKE && waits(); i++) {
         uint32_t at = atomic_load(&intake.consumed);
-        struct letter letter = intake.letters[at % INTAKE];
-        atomic_fetch_sub(&intake.of_source[letter.source], 1);
+        struct pending pending = intake.pending[at % INTAKE];
+        atomic_fetch_sub(&intake.of_source[pending.source], 1);
         atomic_store(&intake.consumed, at + 1);
-        take_letter(&letter);
+        take_pending(&pending);
     }
 }
 
 static uint64_t step(uint64_t now_ns)
 {
     const bool is_due = now_ns >= atomic_load(&due_ns);
-    if (waits() || sw_local_has_ended() || death_count || is_due) {
+    if (waits() || sw_local_wants_step() || death_count || is_due) {
         pthread_mutex_lock(&sw_rdmacm_lock);
         drain_intake();
         sw_local_step();
@@ -355,14 +358,14 @@ static uint64_t step(uint64_t now_ns)
     }
     if (user && user->flush)
         user->flush();
-    uint64_t next_ns = waits() || sw_local_has_ended() ? now_ns : atomic_load(&due_ns);
+    uint64_t next_ns = waits() || sw_local_wants_step() ? now_ns : atomic_load(&due_ns);
     atomic_store(&planned_ns, next_ns);
     return next_ns;
 }
 
 static bool wants_step(void)
 {
-    return waits() || sw_local_has_ended() || death_count ||
+    return waits() || sw_local_wants_step() || death_count ||
            atomic_load(&due_ns) < atomic_load(&planned_ns);
 }
 

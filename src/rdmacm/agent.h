@@ -42,8 +42,8 @@ struct sw_agent_user {
     void (*gone)(uint32_t slot);
     /* The same of another host's, at this GID. */
     void (*gone_far)(const uint8_t gid[16], uint32_t slot);
-    /* A process of this host that had the slot has ended; `fd` is what it had entrusted to us, and
-     * the callee's to close. */
+    /* A process of this host that had the slot has ended; `fd` is what it had handed over to us,
+     * and the callee's to close. */
     void (*inherit)(uint32_t slot, int fd);
     /* The interface of a device does not exist any more. */
     void (*removed)(struct sw_netdev *dev);
@@ -69,7 +69,7 @@ void sw_agent_plan(uint64_t due_ns);
 /* Gives a descriptor to another process of the same user, if there is one, which gets it as
  * inherit() when this one ends. There is one in a process, to be given again whenever it has
  * something new to tell. sw_rdmacm_lock held. */
-void sw_agent_entrust(int fd);
+void sw_agent_hand_over(int fd);
 
 /* Whether there is a way to the destination: 0; -ENETUNREACH: another host, and
  * SIDEWIRE_LINK=direct keeps from it; -EADDRINUSE and others: the UDP port cannot be had. */

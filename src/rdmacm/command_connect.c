@@ -8,10 +8,10 @@
 #include "device/queue/settle.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
+#include "rdmacm/handover.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/route.h"
 #include "rdmacm/service.h"
-#include "rdmacm/will.h"
 
 /* As the kernel has them. */
 #define BACKLOG_MAX 1024
@@ -269,7 +269,7 @@ int sw_ucm_accept(struct sw_ucm_request *request)
         refuse(id, SW_CM_REASON_CONSUMER, "", 0);
     else if (param->valid)
         id->uid = in->uid;
-    sw_ucm_will_note(id);
+    sw_ucm_handover_note(id);
     sw_ucm_service_plan();
     return rc;
 }
@@ -302,7 +302,7 @@ int sw_ucm_disconnect(struct sw_ucm_request *request)
     /* Begins it, or answers the peer's; a connection that is neither needs nothing. */
     if (sw_cm_disconnect(&sw_ucm_machine, &id->cm, NULL, 0, sw_clock_ns()))
         sw_cm_disconnected(&sw_ucm_machine, &id->cm, NULL, 0, sw_clock_ns());
-    sw_ucm_will_note(id);
+    sw_ucm_handover_note(id);
     sw_ucm_service_plan();
     return 0;
 }

@@ -108,7 +108,7 @@ struct sw_ucm_id {
     /* A connection's; what a queue pair is to be given (INIT_QP_ATTR). */
     bool has_cm; /* the machine knows, or has known, of it */
     bool srq;
-    uint32_t will; /* what will.c has of it; 0: nothing */
+    uint32_t handover_place; /* in the list of handover.c; 0: not there */
     uint64_t
         farewell_ns; /* farewell.c: until then it is told that its peer has left; 0: it is not */
     struct sw_ucm_id *farewell_next;

@@ -2,10 +2,11 @@
 /*
  * Names, all of abstract sockets:
  *   sidewire.cm.p<space>.<port>.<address>.<flags>.<slot>.<n>   a port that a program asked for
- *   sidewire.cm.b<space>.<block>     32 ephemeral ports, which the process gives to its IDs by
- * itself sidewire.cm.s<service>.<key>     where requests for a service go sidewire.cm.lock held
- * while names are compared and bound; who waits for it connects to it, and sees its end The rules
- * are pairwise, so all names of a port must be looked at (link/direct/names.h).
+ *   sidewire.cm.b<space>.<block>      32 ephemeral ports, which the process gives to its IDs itself
+ *   sidewire.cm.s<service>.<key>      where requests for a service go
+ *   sidewire.cm.lock                  held while names are compared and bound; who waits for it
+ *                                     connects to it, and sees its end
+ * The rules are pairwise, so all names of a port must be looked at (link/direct/names.h).
  */
 #include "rdmacm/ports.h"
 
@@ -26,7 +27,7 @@
 #include "device/nic/nic.h"
 #include "link/direct/names.h"
 #include "link/link.h"
-#include "rdmacm/local.h"
+#include "rdmacm/local_service.h"
 
 #define EPHEMERAL_FIRST 32768u /* as the kernel has it: ip_local_port_range */
 #define EPHEMERAL_PORTS 28224u

@@ -15,9 +15,9 @@
 #include "rdmacm/channel.h"
 #include "rdmacm/event.h"
 #include "rdmacm/farewell.h"
+#include "rdmacm/handover.h"
 #include "rdmacm/incoming.h"
 #include "rdmacm/ports.h"
-#include "rdmacm/will.h"
 
 #define UDP_QKEY 0x01234567u           /* RDMA_UDP_QKEY */
 #define RESEND_NS (200 * SW_NS_PER_MS) /* MADs get lost in queues that are full, not by the way */
@@ -57,14 +57,14 @@ static struct sw_cm_id *machine_incoming(void *user, struct sw_cm_listener *list
 static void machine_event(void *user, struct sw_cm_id *cm, const struct sw_cm_event *event)
 {
     (void)user;
-    sw_ucm_will_note(cm->user);
+    sw_ucm_handover_note(cm->user);
     sw_ucm_outcome(cm->user, event);
 }
 
 static void machine_released(void *user, struct sw_cm_id *cm)
 {
     (void)user;
-    sw_ucm_will_forget(cm->user);
+    sw_ucm_handover_forget(cm->user);
     sw_ucm_id_free(cm->user);
 }
 
@@ -87,9 +87,10 @@ static void agent_receive(const struct sw_cm_path *path, const uint8_t *mad)
 static uint64_t agent_tick(uint64_t now_ns)
 {
     sw_cm_tick(&sw_ucm_machine, now_ns);
-    const uint64_t will_ns = sw_ucm_will_tick(now_ns), farewell_ns = sw_ucm_farewell_tick(now_ns);
+    const uint64_t handover_ns = sw_ucm_handover_tick(now_ns),
+                   farewell_ns = sw_ucm_farewell_tick(now_ns);
     const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine);
-    const uint64_t due_ns = cm_ns < will_ns ? cm_ns : will_ns;
+    const uint64_t due_ns = cm_ns < handover_ns ? cm_ns : handover_ns;
     return due_ns < farewell_ns ? due_ns : farewell_ns;
 }
 
@@ -168,7 +169,7 @@ static const struct sw_agent_user agent_user = {
     .receive = agent_receive,
     .gone = agent_gone,
     .gone_far = agent_gone_far,
-    .inherit = sw_ucm_will_execute,
+    .inherit = sw_ucm_handover_disconnect,
     .removed = agent_removed,
     .readdressed = agent_readdressed,
     .tick = agent_tick,
@@ -208,7 +209,7 @@ void sw_ucm_service_fork_child(void)
         services = service->next;
         free(service);
     }
-    sw_ucm_will_fork_child();
+    sw_ucm_handover_fork_child();
     sw_ucm_farewell_fork_child();
     if (started_pid)
         sw_cm_forget(&sw_ucm_machine);

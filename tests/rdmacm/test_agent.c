@@ -331,7 +331,7 @@ static void sw_agent_send__to_the_next_listener(void **state)
     mad_of(&one, SW_CM_REQ, &message);
     member_do(&one, &(struct order){.kind = ORDER_RELEASE, .which = 0});
     assert_int_equal(listen_at(&other, "0.0.0.0", false, PORT), 0);
-    usleep(50000); /* the asker's engine sees the end of the door */
+    usleep(50000); /* the asker's engine sees the end of the connection to the service */
     member_do(&client, &order);
     mad_of(&other, SW_CM_REQ, &message);
     member_is_quiet(&one);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "rdmacm/will.h"
+#include "rdmacm/handover.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #include "rdmacm/id.h"
 
 #define ENTRIES 16384u /* further connections are not remembered */
-#define ROUNDS 3u      /* of saying it: DREPs are not waited for */
+#define ROUNDS 3u      /* of DREQs: DREPs are not waited for */
 #define AGAIN_NS (250 * SW_NS_PER_MS)
 
 struct entry {
@@ -31,31 +31,31 @@ struct entry {
     uint32_t reserved;
 };
 static_assert(sizeof(struct entry) == 64, "read by other processes");
-#define WILL_BYTES (ENTRIES * sizeof(struct entry))
+#define LIST_BYTES (ENTRIES * sizeof(struct entry))
 
 static struct entry *own;
 static int own_fd = -1;
 static uint32_t begun, first_free; /* entries that were ever used; a list of free ones */
 
-static struct heritage {
-    struct heritage *next;
+static struct inherited {
+    struct inherited *next;
     uint32_t count, rounds;
     uint64_t due_ns;
     struct entry entries[];
-} * heritages;
+} * inheritance; /* of processes that have ended */
 
-/* ---- one's own ---- */
+/* ---- our list ---- */
 
-static bool open_will(void)
+static bool open_list(void)
 {
     static bool failed;
     if (own || failed)
         return own;
-    own_fd = sw_fd_own(sw_shm_create("sidewire-will", WILL_BYTES));
-    own = own_fd < 0 ? NULL : sw_shm_map(own_fd, WILL_BYTES, true);
+    own_fd = sw_fd_own(sw_shm_create("sidewire-handover", LIST_BYTES));
+    own = own_fd < 0 ? NULL : sw_shm_map(own_fd, LIST_BYTES, true);
     failed = !own;
     if (failed)
-        sw_debug("connection management: no will can be made");
+        sw_debug("connection management: connections cannot be handed over");
     return own;
 }
 
@@ -72,9 +72,9 @@ static uint32_t take_entry(void)
 static void write_entry(struct sw_ucm_id *id)
 {
     const struct sw_cm_id *cm = &id->cm;
-    if (!open_will() || !(id->will = take_entry()))
+    if (!open_list() || !(id->handover_place = take_entry()))
         return;
-    struct entry *entry = &own[id->will - 1];
+    struct entry *entry = &own[id->handover_place - 1];
     entry->local_comm_id = cm->local_comm_id;
     entry->remote_comm_id = cm->remote_comm_id;
     entry->remote_qpn = cm->remote_qpn;
@@ -85,38 +85,38 @@ static void write_entry(struct sw_ucm_id *id)
     memcpy(entry->local_gid, cm->path.local_gid, 16);
     memcpy(entry->remote_gid, cm->path.remote_gid, 16);
     atomic_store(&entry->is_used, 1);
-    sw_agent_entrust(own_fd);
+    sw_agent_hand_over(own_fd);
 }
 
-void sw_ucm_will_forget(struct sw_ucm_id *id)
+void sw_ucm_handover_forget(struct sw_ucm_id *id)
 {
-    if (!id->will || !own)
+    if (!id->handover_place || !own)
         return;
-    struct entry *entry = &own[id->will - 1];
+    struct entry *entry = &own[id->handover_place - 1];
     atomic_store(&entry->is_used, 0);
     entry->next_free = first_free;
-    first_free = id->will;
-    id->will = 0;
+    first_free = id->handover_place;
+    id->handover_place = 0;
 }
 
-void sw_ucm_will_note(struct sw_ucm_id *id)
+void sw_ucm_handover_note(struct sw_ucm_id *id)
 {
     const enum sw_cm_state state = id->cm.state;
     const bool wanted =
         id->cm.path.slot == 0 &&
         (state == SW_CM_REP_SENT || state == SW_CM_ESTABLISHED || state == SW_CM_DREQ_SENT);
-    if (wanted && !id->will)
+    if (wanted && !id->handover_place)
         write_entry(id);
-    else if (!wanted && id->will)
-        sw_ucm_will_forget(id);
+    else if (!wanted && id->handover_place)
+        sw_ucm_handover_forget(id);
 }
 
-/* ---- that of another ---- */
+/* ---- the lists of processes that ended ---- */
 
-static void say(struct heritage *heritage, uint64_t now_ns)
+static void send_dreqs(struct inherited *inherited, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < heritage->count; i++) {
-        const struct entry *entry = &heritage->entries[i];
+    for (uint32_t i = 0; i < inherited->count; i++) {
+        const struct entry *entry = &inherited->entries[i];
         struct sw_cm_path path = {.ifindex = entry->ifindex,
                                   .pkey = entry->pkey,
                                   .traffic_class = entry->traffic_class,
@@ -132,71 +132,71 @@ static void say(struct heritage *heritage, uint64_t now_ns)
         sw_cm_mad_encode(&message, mad);
         sw_agent_send(&path, mad);
     }
-    heritage->due_ns = now_ns + (AGAIN_NS << heritage->rounds++);
+    inherited->due_ns = now_ns + (AGAIN_NS << inherited->rounds++);
 }
 
-void sw_ucm_will_execute(uint32_t slot, int fd)
+void sw_ucm_handover_disconnect(uint32_t slot, int fd)
 {
     struct stat status;
-    struct heritage *heritage = NULL;
+    struct inherited *inherited = NULL;
     ssize_t got = 0;
     if (!fstat(fd, &status) && S_ISREG(status.st_mode))
-        heritage = malloc(sizeof(*heritage) + WILL_BYTES);
-    if (heritage)
-        got = pread(fd, heritage->entries, WILL_BYTES, 0);
+        inherited = malloc(sizeof(*inherited) + LIST_BYTES);
+    if (inherited)
+        got = pread(fd, inherited->entries, LIST_BYTES, 0);
     close(fd);
     uint32_t count = 0;
     for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(struct entry); i++) {
-        const struct entry *entry = &heritage->entries[i];
+        const struct entry *entry = &inherited->entries[i];
         if (entry->is_used && sw_cm_slot_of(entry->local_comm_id) == slot)
-            memmove(&heritage->entries[count++], entry, sizeof(*entry));
+            memmove(&inherited->entries[count++], entry, sizeof(*entry));
     }
     if (!count) {
-        free(heritage);
+        free(inherited);
         return;
     }
     sw_debug("connection management: the process of slot %u left %u connections", slot, count);
-    struct heritage *smaller =
-        realloc(heritage, sizeof(*heritage) + count * sizeof(heritage->entries[0]));
-    heritage = smaller ? smaller : heritage;
-    heritage->count = count;
-    heritage->rounds = 0;
-    heritage->next = heritages;
-    heritages = heritage;
-    say(heritage, sw_clock_ns());
-    sw_agent_plan(heritage->due_ns);
+    struct inherited *smaller =
+        realloc(inherited, sizeof(*inherited) + count * sizeof(inherited->entries[0]));
+    inherited = smaller ? smaller : inherited;
+    inherited->count = count;
+    inherited->rounds = 0;
+    inherited->next = inheritance;
+    inheritance = inherited;
+    send_dreqs(inherited, sw_clock_ns());
+    sw_agent_plan(inherited->due_ns);
 }
 
-uint64_t sw_ucm_will_tick(uint64_t now_ns)
+uint64_t sw_ucm_handover_tick(uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
-    for (struct heritage **at = &heritages; *at;) {
-        struct heritage *heritage = *at;
-        if (heritage->due_ns <= now_ns)
-            say(heritage, now_ns);
-        if (heritage->rounds == ROUNDS) {
-            *at = heritage->next;
-            free(heritage);
+    for (struct inherited **at = &inheritance; *at;) {
+        struct inherited *inherited = *at;
+        if (inherited->due_ns <= now_ns)
+            send_dreqs(inherited, now_ns);
+        if (inherited->rounds == ROUNDS) {
+            *at = inherited->next;
+            free(inherited);
             continue;
         }
-        next_ns = heritage->due_ns < next_ns ? heritage->due_ns : next_ns;
-        at = &heritage->next;
+        next_ns = inherited->due_ns < next_ns ? inherited->due_ns : next_ns;
+        at = &inherited->next;
     }
     return next_ns;
 }
 
-void sw_ucm_will_fork_child(void)
+void sw_ucm_handover_fork_child(void)
 {
     if (own)
-        munmap(own, WILL_BYTES);
+        munmap(own, LIST_BYTES);
     if (own_fd >= 0)
         close(own_fd);
     own = NULL;
     own_fd = -1;
     begun = first_free = 0;
-    while (heritages) { /* the parent's to say */
-        struct heritage *heritage = heritages;
-        heritages = heritage->next;
-        free(heritage);
+    while (inheritance) { /* the parent sees to them */
+        struct inherited *inherited = inheritance;
+        inheritance = inherited->next;
+        free(inherited);
     }
 }
