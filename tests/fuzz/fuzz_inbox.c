@@ -26,7 +26,7 @@ static void write_request(struct feed *feed)
     const uint64_t lens[] = {0,         8, 48, SW_INLINE_BYTES, SW_BOUNCE_CHUNK, HARNESS_OPEN_BYTES,
                              UINT32_MAX};
     const uint64_t places[] = {0, SW_REQUEST_BOUNCE, SW_REQUEST_BOUNCE - SW_BOUNCE_CHUNK};
-    uint32_t position = harness.d->serve_at + feed_u8(feed) % 4;
+    uint32_t position = harness.d->serve.at + feed_u8(feed) % 4;
     struct sw_record *record = &harness.block->requests[position % SW_REQUEST_SLOTS];
     record->kind = feed_u8(feed);
     record->flags = feed_u8(feed);
@@ -46,7 +46,7 @@ static void write_request(struct feed *feed)
 static void write_response(struct feed *feed)
 {
     const uint64_t lens[] = {0, 1, 8, 100, SW_BOUNCE_CHUNK, SW_RESPONSE_BOUNCE, UINT32_MAX};
-    uint32_t position = harness.d->response_at + feed_u8(feed) % 4;
+    uint32_t position = harness.d->send.response_at + feed_u8(feed) % 4;
     struct sw_record *record = &harness.block->responses[position % SW_RESPONSE_SLOTS];
     record->kind = feed_u8(feed);
     record->verdict = feed_u8(feed);
@@ -64,8 +64,8 @@ static void write_counter(struct feed *feed)
         &harness.block->responses_consumed, &harness.block->response_bounce_consumed,
         (_Atomic uint32_t *)&harness.block->tenancy};
     _Atomic uint32_t *counter = counters[feed_u8(feed) % 5];
-    const uint64_t values[] = {0, atomic_load(counter), UINT32_MAX, harness.d->request_at,
-                               harness.d->answer_at};
+    const uint64_t values[] = {0, atomic_load(counter), UINT32_MAX, harness.d->send.request_at,
+                               harness.d->serve.answer_at};
     atomic_store(counter, (uint32_t)feed_value(feed, values, 5));
 }
 
@@ -145,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(harness.open, 0, HARNESS_OPEN_BYTES);
     harness_connect(0, feed_u8(&feed) & 1);
     uint32_t start = feed_u8(&feed) & 1 ? UINT32_MAX - 3 : 0; /* positions near their wrap */
-    harness.d->serve_at = harness.d->response_at = harness.d->answer_at = start;
+    harness.d->serve.at = harness.d->send.response_at = harness.d->serve.answer_at = start;
     atomic_store(&harness.block->responses_consumed, start);
     for (int i = 0; i < STEPS_MAX && feed.left && harness_alive(); i++) {
         step(&feed);

@@ -206,7 +206,7 @@ static void change_recv(struct feed *feed)
 
 static void write_response(struct feed *feed)
 {
-    uint32_t position = harness.d->response_at + feed_u8(feed) % 2;
+    uint32_t position = harness.d->send.response_at + feed_u8(feed) % 2;
     struct sw_record *record = &harness.block->responses[position % SW_RESPONSE_SLOTS];
     feed_bytes(feed, (uint8_t *)record + 4, 20);
     record->kind = (uint8_t)(SW_REC_ANSWER + record->kind % 2);

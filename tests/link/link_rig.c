@@ -210,7 +210,7 @@ void rig_no_wc(struct rig *rig)
 /* The next record the responder will read, zeroed; made valid by rig_serve(). */
 struct sw_record *rig_request(struct rig *rig, enum sw_record_kind kind)
 {
-    struct sw_record *record = &rig->block->requests[rig->d->serve_at % SW_REQUEST_SLOTS];
+    struct sw_record *record = &rig->block->requests[rig->d->serve.at % SW_REQUEST_SLOTS];
     memset((void *)record, 0, sizeof(*record));
     record->kind = (uint8_t)kind;
     record->slots = 1;
@@ -219,7 +219,7 @@ struct sw_record *rig_request(struct rig *rig, enum sw_record_kind kind)
 
 bool rig_serve(struct rig *rig, struct sw_record *record)
 {
-    atomic_store(&record->seq, rig->d->serve_at + 1);
+    atomic_store(&record->seq, rig->d->serve.at + 1);
     return sw_responder_run(rig->qp, rig->d);
 }
 

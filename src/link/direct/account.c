@@ -11,10 +11,10 @@ static uint64_t of(const _Atomic uint64_t *counter)
 
 static void add(const struct sw_direct_qp *d, struct sw_traffic *out)
 {
-    out->sent_bytes += d->sums[SW_MOVED_OUT].bytes;
-    out->sent_packets += d->sums[SW_MOVED_OUT].packets;
-    out->received_bytes += d->sums[SW_MOVED_IN].bytes;
-    out->received_packets += d->sums[SW_MOVED_IN].packets;
+    out->sent_bytes += d->send.sums[SW_MOVED_OUT].bytes;
+    out->sent_packets += d->send.sums[SW_MOVED_OUT].packets;
+    out->received_bytes += d->send.sums[SW_MOVED_IN].bytes;
+    out->received_packets += d->send.sums[SW_MOVED_IN].packets;
     if (!d->rx)
         return;
     const struct sw_moved *theirs = d->rx->moved;
@@ -26,13 +26,13 @@ static void add(const struct sw_direct_qp *d, struct sw_traffic *out)
 
 void sw_account_retire(struct sw_direct_qp *d, const struct sw_direct_qp *lane)
 {
-    add(lane, &d->of_lanes);
+    add(lane, &d->send.of_lanes);
 }
 
 void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out)
 {
-    *out = d->of_lanes;
+    *out = d->send.of_lanes;
     add(d, out);
-    for (const struct sw_direct_qp *lane = d->lanes; lane; lane = lane->next_lane)
+    for (const struct sw_direct_qp *lane = d->xrc.lanes; lane; lane = lane->xrc.next_lane)
         add(lane, out);
 }

@@ -14,7 +14,7 @@ static inline void sw_account_request(struct sw_qp *qp, struct sw_direct_qp *d, 
 {
     const unsigned int fetching = 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |
                                   1u << IBV_WR_ATOMIC_FETCH_AND_ADD;
-    struct sw_sum *sum = &d->sums[fetching >> opcode & 1];
+    struct sw_sum *sum = &d->send.sums[fetching >> opcode & 1];
     sum->bytes += len_bytes;
     sum->packets += sw_traffic_packets(len_bytes, qp->attr.path_mtu);
 }
@@ -23,8 +23,9 @@ static inline void sw_account_request(struct sw_qp *qp, struct sw_direct_qp *d, 
 static inline void sw_account_tell(struct sw_direct_qp *d)
 {
     for (int i = 0; i < 2; i++) {
-        atomic_store_explicit(&d->tx->moved[i].bytes, d->sums[i].bytes, memory_order_relaxed);
-        atomic_store_explicit(&d->tx->moved[i].packets, d->sums[i].packets, memory_order_relaxed);
+        atomic_store_explicit(&d->tx->moved[i].bytes, d->send.sums[i].bytes, memory_order_relaxed);
+        atomic_store_explicit(&d->tx->moved[i].packets, d->send.sums[i].packets,
+                              memory_order_relaxed);
     }
 }
 

@@ -63,8 +63,8 @@ static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;
-    if (d->recv_used == d->recv_posted || len_bytes > SW_INLINE_BYTES ||
-        len_bytes > atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire))
+    if (d->send.recv_used == d->send.recv_posted || len_bytes > SW_INLINE_BYTES ||
+        len_bytes > atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire))
         return false;
     const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
     if (!gather.inline_bytes)
@@ -79,7 +79,7 @@ static inline bool send_shared(struct sw_qp *qp, struct sw_direct_qp *d,
                                const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;
-    if (len_bytes > SW_WHOLE_BYTES || (wr->send_flags & IBV_SEND_FENCE && d->reads_due))
+    if (len_bytes > SW_WHOLE_BYTES || (wr->send_flags & IBV_SEND_FENCE && d->send.reads_due))
         return false;
     const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
     if (!gather.inline_bytes)
@@ -97,8 +97,8 @@ static inline enum sw_step execute(struct sw_qp *qp, struct sw_direct_qp *d,
                                    const struct ibv_send_wr *wr)
 {
     const bool sends = wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
-    const bool is_shared = sends && !d->remote_rq_entries;
-    if (d->answers_due && !is_shared)
+    const bool is_shared = sends && !d->remote.rq_entries;
+    if (d->send.answers_due && !is_shared)
         return SW_STEP_BLOCKED;
     if (__builtin_expect(qp->type == IBV_QPT_XRC_SEND, 0) &&
         (!sw_lane_leads_to(d, wr->qp_type.xrc.remote_srqn) ||
@@ -117,7 +117,7 @@ uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv
                       uint32_t most, uint32_t *sent)
 {
     uint32_t executed = 0;
-    if (!d->tx || d->busy || (d->answers_due && d->remote_rq_entries) || !most ||
+    if (!d->tx || d->xrc.busy || (d->send.answers_due && d->remote.rq_entries) || !most ||
         !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
         return 0;
     while (executed < most && wr && sw_sq_may_skip(&qp->sq, wr)) {

@@ -12,8 +12,8 @@
 struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes);
 void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record);
 
-/* Requests that were done (d->acks_due) are answered together: by one record for all since the last
- * answer, and before any other answer. false: no room for it. */
+/* Requests that were done (d->serve.acks_due) are answered together: by one record for all since
+ * the last answer, and before any other answer. false: no room for it. */
 bool sw_answer_acks(struct sw_direct_qp *d);
 /* Whether there is room for that and one more answer. */
 bool sw_answer_has_room(struct sw_direct_qp *d);

@@ -54,8 +54,8 @@ int sw_bind_open(struct sw_qp *qp, uint32_t slot, struct sw_direct_qp **out)
     d->life = atomic_fetch_add(&lives, 1) + 1;
     d->rules = sw_verdict_rules_of(qp->type);
     d->dev = qp->ctx ? qp->ctx->netdev : NULL;
-    d->request_limit = SW_REQUEST_SLOTS - 1;
-    d->answer_limit = SW_RESPONSE_SLOTS;
+    d->send.request_limit = SW_REQUEST_SLOTS - 1;
+    d->serve.answer_limit = SW_RESPONSE_SLOTS;
     int rc = slot ? sw_inbox_take(slot, &d->inbox, &d->rx_index) : 0;
     if (!rc && slot) {
         d->rx = sw_inbox_block(d->inbox->base, d->rx_index);
@@ -76,7 +76,7 @@ void sw_bind_close(struct sw_direct_qp *d)
         sw_inbox_give(d->inbox, d->rx_index);
     if (d->peer)
         sw_peer_put(d->peer);
-    sw_flushing_drop(&d->flushing);
+    sw_flushing_drop(&d->serve.flushing);
     free(d);
 }
 
@@ -84,7 +84,7 @@ void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     qp->link_state = d;
     /* One that was taken for a message of which the end never came serves the next one. */
-    SW_PUB_SET(qp->pub->rq_base, atomic_load(&qp->rq.consumed) - d->receive.is_taken);
+    SW_PUB_SET(qp->pub->rq_base, atomic_load(&qp->rq.consumed) - d->serve.receive.is_taken);
     if (d->rx) {
         SW_PUB_SET(qp->pub->block, d->rx_index);
         atomic_store(&qp->rx_expect, 1);
@@ -102,7 +102,7 @@ int sw_bind_connect(struct sw_qp *qp)
     int rc = sw_bind_open(qp, reachable ? slot : 0, &d);
     if (rc)
         return rc;
-    d->remote_qpn = qp->dest_qpn;
+    d->remote.qpn = qp->dest_qpn;
     sw_bind_begin(qp, d);
     return 0;
 }
@@ -111,7 +111,7 @@ static const struct sw_pub_qp *entry_of(const struct sw_direct_qp *d)
 {
     if (!d->peer || atomic_load(&d->peer->state) != SW_PEER_READY)
         return NULL;
-    return &d->peer->pub->qps[sw_qpn_index(d->remote_qpn)];
+    return &d->peer->pub->qps[sw_qpn_index(d->remote.qpn)];
 }
 
 static bool is_changing(const struct sw_direct_qp *d)
@@ -151,7 +151,7 @@ static void part(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t state)
     struct sw_traffic moved = {0};
     sw_account_read(d, &moved);
     sw_traffic_add(&qp->moved, &moved);
-    uint32_t lost = d->lost + (d->rx ? atomic_load(&d->rx->lost) : 0);
+    uint32_t lost = d->serve.lost + (d->rx ? atomic_load(&d->rx->lost) : 0);
     if (lost)
         sw_info("QP 0x%x: %u messages were lost: no receive, one too short, or a bad key", qp->qpn,
                 lost);
@@ -165,7 +165,7 @@ static void part(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t state)
  * they are flushed, as what was acknowledged has on a wire. Nobody may add to it from here on. */
 static void take_the_last(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    if (!d->rx || d->serving || qp->xrcd)
+    if (!d->rx || d->serve.is_running || qp->xrcd)
         return;
     sw_qp_publish(qp, IBV_QPS_RESET);
     sw_inbox_wait(d->inbox, d->rx_index);
@@ -185,7 +185,7 @@ void sw_bind_disconnect(struct sw_qp *qp)
         return;
     part(qp, d, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)
-        sw_receive_flush(qp, &d->receive);
+        sw_receive_flush(qp, &d->serve.receive);
     qp->link_state = NULL;
     sw_bind_close(d);
 }
@@ -212,8 +212,8 @@ bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d)
     struct sw_direct_qp *fresh;
     if (is_gone(d) || sw_bind_open(qp, d->peer->slot, &fresh))
         return false;
-    fresh->remote_qpn = d->remote_qpn;
-    fresh->receive = d->receive;
+    fresh->remote.qpn = d->remote.qpn;
+    fresh->serve.receive = d->serve.receive;
     part(qp, d, SW_PUB_CHANGING);
     sw_bind_close(d);
     lose_begun(qp);
@@ -261,15 +261,15 @@ static bool is_sane(const struct sw_peer *peer, const struct entry *entry)
 
 static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t word)
 {
-    d->remote_word = word;
-    d->remote_access = entry->access;
-    d->remote_pd = entry->pd;
-    d->remote_recv_cq = entry->recv_cq;
-    d->remote_domain = entry->domain;
-    d->srq_word = 0;
-    d->remote_rq_entries = entry->rq_entries;
-    d->remote_rq_stride = entry->rq_stride;
-    d->remote_rq = entry->rq_entries ? (const uint8_t *)d->peer->pub + entry->rq_offset : NULL;
+    d->remote.word = word;
+    d->remote.access = entry->access;
+    d->remote.pd = entry->pd;
+    d->remote.recv_cq = entry->recv_cq;
+    d->remote.domain = entry->domain;
+    d->remote.srq_word = 0;
+    d->remote.rq_entries = entry->rq_entries;
+    d->remote.rq_stride = entry->rq_stride;
+    d->remote.rq = entry->rq_entries ? (const uint8_t *)d->peer->pub + entry->rq_offset : NULL;
     memset(d->keys, 0, sizeof(d->keys));
 }
 
@@ -296,7 +296,7 @@ static void greet(struct sw_direct_qp *d, uint64_t word)
 {
     if (!begin_access(d))
         return;
-    if (atomic_load(&d->remote->bind_word) == word) {
+    if (atomic_load(&d->remote.entry->bind_word) == word) {
         struct sw_record *record = sw_record_reserve(d, 1, false);
         record->kind = SW_REC_HELLO;
         record->flags = 0;
@@ -319,21 +319,21 @@ bool sw_bind_name_srq(struct sw_direct_qp *d, uint32_t srq_num)
 {
     const struct sw_pub_srq *entry = &d->peer->pub->srqs[sw_srq_index(srq_num)];
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_acquire);
-    if (word && word == d->srq_word && srq_num == d->srq_num)
+    if (word && word == d->remote.srq_word && srq_num == d->remote.srq_num)
         return true;
     const volatile struct sw_pub_srq *now = entry;
     const struct sw_pub_domain domain = {{now->domain.id[0], now->domain.id[1]}};
     uint32_t pd = now->pd, cq = now->cq;
-    d->srq_word = 0;
-    if (!word || (uint32_t)word != srq_num || !sw_domain_is(&domain, &d->remote_domain) ||
+    d->remote.srq_word = 0;
+    if (!word || (uint32_t)word != srq_num || !sw_domain_is(&domain, &d->remote.domain) ||
         cq >= SW_MAX_CQ || atomic_load(&entry->word) != word)
         return false;
-    d->notify_all |= d->notify && cq != d->remote_recv_cq;
-    d->srq_word = word;
-    d->srq_num = srq_num;
-    d->remote_recv_cq = cq;
-    if (pd != d->remote_pd) {
-        d->remote_pd = pd;
+    d->send.notify_all |= d->send.notify && cq != d->remote.recv_cq;
+    d->remote.srq_word = word;
+    d->remote.srq_num = srq_num;
+    d->remote.recv_cq = cq;
+    if (pd != d->remote.pd) {
+        d->remote.pd = pd;
         memset(d->keys, 0, sizeof(d->keys));
     }
     return true;
@@ -369,14 +369,15 @@ static bool follow(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (!d->rules[SW_UNREACHABLE].lost)
         return false;
-    qp->moved.sent_bytes += d->sums[SW_MOVED_OUT].bytes;
-    qp->moved.sent_packets += d->sums[SW_MOVED_OUT].packets;
-    memset(d->sums, 0, sizeof(d->sums));
+    qp->moved.sent_bytes += d->send.sums[SW_MOVED_OUT].bytes;
+    qp->moved.sent_packets += d->send.sums[SW_MOVED_OUT].packets;
+    memset(d->send.sums, 0, sizeof(d->send.sums));
     d->tx = NULL;
-    d->access_seq = d->request_at = d->bounce_at = d->recv_posted = d->answers_due = 0;
-    d->answer_at = d->answer_bounce_at = 0;
-    d->in_doubt = false;
-    d->request_limit = SW_REQUEST_SLOTS - 1;
+    d->access_seq = d->send.request_at = d->send.bounce_at = d->send.recv_posted =
+        d->send.answers_due = 0;
+    d->serve.answer_at = d->serve.answer_bounce_at = 0;
+    d->send.in_doubt = false;
+    d->send.request_limit = SW_REQUEST_SLOTS - 1;
     lose_begun(qp);
     return true;
 }
@@ -388,22 +389,22 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     struct sw_peer *peer = d->peer;
     if (!peer || atomic_load_explicit(&peer->state, memory_order_acquire) != SW_PEER_READY)
         return false;
-    const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(d->remote_qpn)];
+    const struct sw_pub_qp *remote = &peer->pub->qps[sw_qpn_index(d->remote.qpn)];
     uint64_t word = atomic_load(&remote->bind_word);
     uint32_t state = (uint32_t)word;
-    if (!is_connected(state) || SW_PUB_GET(remote->qpn) != d->remote_qpn ||
+    if (!is_connected(state) || SW_PUB_GET(remote->qpn) != d->remote.qpn ||
         SW_PUB_GET(remote->dest_qpn) != qp->shown_qpn ||
         SW_PUB_GET(remote->type) != counterpart(qp->type))
         return false;
     struct entry entry = read_entry(remote);
-    if (d->told_token)
-        entry.block = d->told_block;
+    if (d->xrc.lent_token)
+        entry.block = d->xrc.lent_block;
     if (!is_sane(peer, &entry))
         return false;
     struct sw_block *tx = sw_inbox_block(peer->inbox, entry.block);
     if (d->rules[SW_UNREACHABLE].lost && !is_writer(d, tx))
         return false; /* its goodbye is on the way */
-    const uint32_t reader = d->told_token ? d->told_token : sw_block_reader(tx);
+    const uint32_t reader = d->xrc.lent_token ? d->xrc.lent_token : sw_block_reader(tx);
     if (atomic_load(&remote->bind_word) != word) /* the reader may be another one's */
         return false;
     if (d->tx && (d->tx != tx || d->tx_reader != reader) && !follow(qp, d))
@@ -412,13 +413,13 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
         return false;
     bool first = !d->tx;
     if (first) {
-        d->recv_used = entry.rq_base;
+        d->send.recv_used = entry.rq_base;
         d->access_seq = atomic_load(&tx->access_seq);
     }
     d->tx = tx;
     d->tx_reader = reader;
     atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
-    d->remote = remote;
+    d->remote.entry = remote;
     derive(d, &entry, word);
     if (first && state == IBV_QPS_RTR)
         greet(d, word);
@@ -429,7 +430,7 @@ static bool is_to_us(const struct sw_qp *qp, const struct sw_direct_qp *d,
                      const struct sw_pub_qp *remote)
 {
     return is_connected((uint32_t)atomic_load(&remote->bind_word)) &&
-           SW_PUB_GET(remote->qpn) == d->remote_qpn &&
+           SW_PUB_GET(remote->qpn) == d->remote.qpn &&
            SW_PUB_GET(remote->dest_qpn) == qp->shown_qpn &&
            SW_PUB_GET(remote->type) == counterpart(qp->type);
 }
@@ -465,8 +466,8 @@ bool sw_bind_enter(struct sw_qp *qp, struct sw_direct_qp *d)
         return false;
     for (int attempt = 0; attempt < 2; attempt++) {
         if (begin_access(d)) {
-            if (__builtin_expect(atomic_load_explicit(&d->remote->bind_word,
-                                                      memory_order_acquire) == d->remote_word,
+            if (__builtin_expect(atomic_load_explicit(&d->remote.entry->bind_word,
+                                                      memory_order_acquire) == d->remote.word,
                                  1) &&
                 atomic_load_explicit(&d->peer->state, memory_order_relaxed) == SW_PEER_READY) {
                 d->accessing = true;
@@ -522,7 +523,7 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
 
 void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    d->buried = true;
+    d->death_handled = true;
     if (sw_death_spares(qp, left_orderly(qp, d)))
         return;
     for (uint32_t i = 0; i < SW_REQUEST_SLOTS && sw_direct_drive(qp); i++) {
@@ -544,7 +545,7 @@ static uint64_t bury_qps(uint64_t now_ns)
             sw_lane_bury(d);
         bool waits = qp->sq.head != qp->sq.tail; /* maybe for the second time: it may have been left
                                                     in peace, and then have sent again */
-        if (d && is_gone(d) && (!d->buried || waits)) {
+        if (d && is_gone(d) && (!d->death_handled || waits)) {
             if (!d->gone_ns)
                 d->gone_ns = now_ns;
             if (waits || now_ns - d->gone_ns >= DEATH_GRACE_NS) {

@@ -56,8 +56,8 @@ enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_r
     record->compare_add = wqe->compare_add;
     record->swap = wqe->swap;
     sw_record_publish(d, record, 1, false);
-    d->answers_due++;
-    d->reads_due++;
+    d->send.answers_due++;
+    d->send.reads_due++;
     return SW_STEP_SENT;
 }
 
@@ -68,7 +68,7 @@ static struct sw_record *begin_with_bytes(struct sw_qp *qp, struct sw_direct_qp 
 {
     uint32_t end,
         consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
-    int64_t offset = sw_area_reserve(d->bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
+    int64_t offset = sw_area_reserve(d->send.bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
     struct sw_record *record = offset < 0 ? NULL : begin(d, wqe, kind);
     if (!record)
         return NULL;
@@ -76,7 +76,7 @@ static struct sw_record *begin_with_bytes(struct sw_qp *qp, struct sw_direct_qp 
     record->bounce_at = (uint32_t)offset;
     record->bounce_end = end;
     record->rnr_retry = qp->attr.rnr_retry;
-    d->bounce_at = end;
+    d->send.bounce_at = end;
     return record;
 }
 
@@ -87,11 +87,11 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     uint32_t len = wqe->len_bytes - wqe->done_bytes;
     if (len > SW_BOUNCE_CHUNK)
         len = SW_BOUNCE_CHUNK;
-    if (qp->sq.is_paced && len > d->budget_bytes)
-        len = (uint32_t)d->budget_bytes;
+    if (qp->sq.is_paced && len > d->send.budget_bytes)
+        len = (uint32_t)d->send.budget_bytes;
     if (!len && wqe->done_bytes != wqe->len_bytes)
         return SW_STEP_BLOCKED;
-    uint32_t bounce_at = d->bounce_at;
+    uint32_t bounce_at = d->send.bounce_at;
     struct sw_record *record = begin_with_bytes(qp, d, wqe, kind, len);
     if (!record)
         return SW_STEP_BLOCKED;
@@ -102,7 +102,8 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         if (from)
             sw_payload_copy(d->tx->request_bounce + record->bounce_at + done, from, run);
         if (!from || sw_fault_hit(from)) {
-            d->bounce_at = bounce_at; /* found again and again while earlier requests are out */
+            d->send.bounce_at =
+                bounce_at; /* found again and again while earlier requests are out */
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
         }
         done += (uint32_t)run;
@@ -113,7 +114,7 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     wqe->done_bytes += len;
     wqe->via_ring = 1;
     if (qp->sq.is_paced)
-        d->budget_bytes -= len;
+        d->send.budget_bytes -= len;
     sw_record_publish(d, record, 1, last && (kind == SW_REC_SEND || record->flags & SW_REC_IMM));
     return last ? SW_STEP_SENT : SW_STEP_DONE;
 }
@@ -142,15 +143,15 @@ static enum sw_step send_list(struct sw_qp *qp, struct sw_direct_qp *d, struct s
  * more. Until it is answered, nobody knows which receive the next one takes. */
 static bool may_be_lost(const struct sw_direct_qp *d, const struct sw_wqe *wqe)
 {
-    return d->rules[SW_NAK_ACCESS].lost && d->remote_rq_entries &&
+    return d->rules[SW_NAK_ACCESS].lost && d->remote.rq_entries &&
            (wqe->opcode == IBV_WR_SEND_WITH_INV || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
 }
 
 static void await_verdict(struct sw_direct_qp *d, const struct sw_wqe *wqe)
 {
     if (may_be_lost(d, wqe)) {
-        d->in_doubt = true;
-        d->recv_posted = d->recv_used; /* has the next one look */
+        d->send.in_doubt = true;
+        d->send.recv_posted = d->send.recv_used; /* has the next one look */
     }
 }
 
@@ -171,8 +172,8 @@ enum sw_step sw_send_whole(struct sw_qp *qp, struct sw_direct_qp *d, const struc
     record->rnr_retry = qp->attr.rnr_retry;
     record->srq_num = whole->srq_num;
     sw_record_publish(d, record, slots, true);
-    d->answers_due++;
-    d->recv_used++;
+    d->send.answers_due++;
+    d->send.recv_used++;
     return SW_STEP_SENT;
 }
 
@@ -195,7 +196,7 @@ static bool is_atomic(const struct sw_wqe *wqe)
 enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                              uint32_t position)
 {
-    if (!sw_direct.modes.ring && d->remote_rq_entries)
+    if (!sw_direct.modes.ring && d->remote.rq_entries)
         return SW_STEP_BLOCKED;
     if (wqe->opcode == IBV_WR_RDMA_READ)
         return sw_bounce_ask(d, wqe, SW_REC_READ);
@@ -212,8 +213,8 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
             step = send_piece(qp, d, wqe, position, write ? SW_REC_WRITE : SW_REC_SEND);
         while (step == SW_STEP_DONE);
     if (step == SW_STEP_SENT) {
-        d->answers_due++;
-        d->recv_used += wqe->opcode != IBV_WR_RDMA_WRITE;
+        d->send.answers_due++;
+        d->send.recv_used += wqe->opcode != IBV_WR_RDMA_WRITE;
         await_verdict(d, wqe);
     }
     return step;
@@ -261,8 +262,8 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
         /* The target decided: it knows. Not if that was one that stands in for it. */
         sw_step_local_error(d, known ? sw_verdict_rules[answer->verdict].requester
                                      : IBV_WC_BAD_RESP_ERR);
-        if (known && d->lane_state == SW_LANE_OPEN)
-            d->fail_verdict = (enum sw_verdict)answer->verdict;
+        if (known && d->xrc.lane_state == SW_LANE_OPEN)
+            d->send.fail_verdict = (enum sw_verdict)answer->verdict;
         return false;
     }
     if (wqe->state != SW_WQE_SENT) { /* done before it was sent? */
@@ -293,11 +294,11 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
     }
     if (last) {
         wqe->state = SW_WQE_DONE;
-        d->answers_due--;
-        d->reads_due -= is_read;
-        d->recv_used -= lost && d->remote_rq_entries && wqe->opcode != IBV_WR_RDMA_WRITE;
+        d->send.answers_due--;
+        d->send.reads_due -= is_read;
+        d->send.recv_used -= lost && d->remote.rq_entries && wqe->opcode != IBV_WR_RDMA_WRITE;
         if (may_be_lost(d, wqe))
-            d->in_doubt = false;
+            d->send.in_doubt = false;
     }
     return true;
 }
@@ -324,10 +325,11 @@ static bool apply_to_all(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
 
 static void tell(struct sw_qp *qp, struct sw_direct_qp *d, const uint32_t *bounce_end)
 {
-    if ((!bounce_end && d->response_at - d->response_told < TELL_ANSWERS) || !sw_bind_enter(qp, d))
+    if ((!bounce_end && d->send.response_at - d->send.response_told < TELL_ANSWERS) ||
+        !sw_bind_enter(qp, d))
         return;
-    d->response_told = d->response_at;
-    atomic_store_explicit(&d->tx->responses_consumed, d->response_at, memory_order_release);
+    d->send.response_told = d->send.response_at;
+    atomic_store_explicit(&d->tx->responses_consumed, d->send.response_at, memory_order_release);
     if (bounce_end)
         atomic_store_explicit(&d->tx->response_bounce_consumed, *bounce_end, memory_order_release);
     sw_bind_leave(d);
@@ -335,13 +337,13 @@ static void tell(struct sw_qp *qp, struct sw_direct_qp *d, const uint32_t *bounc
 
 bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    uint32_t before = d->response_at, bounce_end = 0, position = qp->sq.head;
+    uint32_t before = d->send.response_at, bounce_end = 0, position = qp->sq.head;
     bool good = true, bounced = false;
     /* A bound, should the peer write answers as fast as they are read. */
-    while (good && (d->answers_due || sw_bounce_sending(qp)) &&
-           d->response_at - before < SW_RESPONSE_SLOTS) {
-        const struct sw_record *slot = &d->rx->responses[d->response_at % SW_RESPONSE_SLOTS];
-        if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->response_at + 1)
+    while (good && (d->send.answers_due || sw_bounce_sending(qp)) &&
+           d->send.response_at - before < SW_RESPONSE_SLOTS) {
+        const struct sw_record *slot = &d->rx->responses[d->send.response_at % SW_RESPONSE_SLOTS];
+        if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->send.response_at + 1)
             break;
         struct sw_record answer;
         memcpy((void *)&answer, (const void *)slot, sizeof(answer));
@@ -353,10 +355,10 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
             bounce_end = answer.bounce_end;
             bounced = true;
         }
-        d->response_at++;
+        d->send.response_at++;
     }
-    if (d->response_at != before) {
-        d->stalled_ns = 0;
+    if (d->send.response_at != before) {
+        d->send.stalled_ns = 0;
         tell(qp, d, bounced ? &bounce_end : NULL);
     }
     return good;

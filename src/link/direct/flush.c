@@ -25,7 +25,7 @@ enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe)
         return sw_step_refused(d, verdict);
     if (flush.type & IBV_FLUSH_PERSISTENT)
         return sw_bounce_ask(d, wqe, SW_REC_FLUSH);
-    if (d->answers_due)
+    if (d->send.answers_due)
         return SW_STEP_BLOCKED;
     atomic_thread_fence(memory_order_seq_cst);
     return SW_STEP_DONE;

@@ -130,7 +130,7 @@ static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
                              uint64_t now_ns)
 {
     if (gate->withheld &&
-        now_ns - d->rnr_ns < sw_rnr_timer_ns(SW_PUB_GET(d->remote->min_rnr_timer)))
+        now_ns - d->send.rnr_ns < sw_rnr_timer_ns(SW_PUB_GET(d->remote.entry->min_rnr_timer)))
         return SW_STEP_BLOCKED;
     if (sw_faults_withholds(sw_faults_live, qp->qpn, qp->ordinal, sw_faults_elapsed_ns(now_ns))) {
         gate->withheld = true;
@@ -138,8 +138,8 @@ static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     }
     if (gate->withheld) {
         gate->withheld = false;
-        d->rnr_ns = 0;
-        d->rnr_tries = 0;
+        d->send.rnr_ns = 0;
+        d->send.rnr_tries = 0;
     }
     return SW_STEP_DONE;
 }

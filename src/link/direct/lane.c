@@ -30,9 +30,9 @@ static atomic_bool lanes_wanted;
 
 static struct sw_direct_qp *find_lane(const struct sw_direct_qp *d, uint32_t slot)
 {
-    struct sw_direct_qp *lane = d->lanes;
+    struct sw_direct_qp *lane = d->xrc.lanes;
     while (lane && lane->peer->slot != slot)
-        lane = lane->next_lane;
+        lane = lane->xrc.next_lane;
     return lane;
 }
 
@@ -41,10 +41,10 @@ static struct sw_direct_qp *open_lane(struct sw_qp *qp, struct sw_direct_qp *d, 
     struct sw_direct_qp *lane;
     if (sw_bind_open(qp, sw_qpn_slot(srq_num), &lane))
         return NULL;
-    lane->srq_num = srq_num;
-    lane->lane_state = SW_LANE_WANTED;
-    lane->next_lane = d->lanes;
-    d->lanes = lane;
+    lane->remote.srq_num = srq_num;
+    lane->xrc.lane_state = SW_LANE_WANTED;
+    lane->xrc.next_lane = d->xrc.lanes;
+    d->xrc.lanes = lane;
     atomic_store(&lanes_wanted, true);
     sw_engine_kick();
     return lane;
@@ -60,27 +60,27 @@ static void close_lane(struct sw_direct_qp *lane)
 
 static void remove_lane(struct sw_direct_qp *d, struct sw_direct_qp *lane)
 {
-    struct sw_direct_qp **at = &d->lanes;
+    struct sw_direct_qp **at = &d->xrc.lanes;
     while (*at != lane)
-        at = &(*at)->next_lane;
-    *at = lane->next_lane;
-    if (d->busy == lane)
-        d->busy = NULL;
+        at = &(*at)->xrc.next_lane;
+    *at = lane->xrc.next_lane;
+    if (d->xrc.busy == lane)
+        d->xrc.busy = NULL;
     sw_account_retire(d, lane);
     close_lane(lane);
 }
 
 void sw_lane_close_all(struct sw_direct_qp *d)
 {
-    while (d->lanes)
-        remove_lane(d, d->lanes);
+    while (d->xrc.lanes)
+        remove_lane(d, d->xrc.lanes);
 }
 
 void sw_lane_bury(struct sw_direct_qp *d)
 {
-    for (struct sw_direct_qp *lane = d->lanes, *next; lane; lane = next) {
-        next = lane->next_lane;
-        if (!lane->answers_due && lane != d->busy &&
+    for (struct sw_direct_qp *lane = d->xrc.lanes, *next; lane; lane = next) {
+        next = lane->xrc.next_lane;
+        if (!lane->send.answers_due && lane != d->xrc.busy &&
             atomic_load(&lane->peer->state) == SW_PEER_DEAD)
             remove_lane(d, lane);
     }
@@ -88,7 +88,7 @@ void sw_lane_bury(struct sw_direct_qp *d)
 
 void sw_lane_forget_keys(struct sw_direct_qp *d, const struct sw_peer *peer)
 {
-    for (struct sw_direct_qp *lane = d->lanes; lane; lane = lane->next_lane)
+    for (struct sw_direct_qp *lane = d->xrc.lanes; lane; lane = lane->xrc.next_lane)
         if (lane->peer == peer)
             memset(lane->keys, 0, sizeof(lane->keys));
 }
@@ -96,9 +96,9 @@ void sw_lane_forget_keys(struct sw_direct_qp *d, const struct sw_peer *peer)
 /* Whether the stand-in is still there, in whatever state. */
 static bool is_there(const struct sw_qp *qp, const struct sw_direct_qp *lane)
 {
-    const struct sw_pub_qp *remote = &lane->peer->pub->qps[sw_qpn_index(lane->remote_qpn)];
+    const struct sw_pub_qp *remote = &lane->peer->pub->qps[sw_qpn_index(lane->remote.qpn)];
     return (uint32_t)atomic_load(&remote->bind_word) != IBV_QPS_RESET &&
-           SW_PUB_GET(remote->qpn) == lane->remote_qpn && SW_PUB_GET(remote->dest_qpn) == qp->qpn;
+           SW_PUB_GET(remote->qpn) == lane->remote.qpn && SW_PUB_GET(remote->dest_qpn) == qp->qpn;
 }
 
 bool sw_lane_is_lost(const struct sw_qp *qp, const struct sw_direct_qp *lane)
@@ -119,10 +119,11 @@ static enum sw_step look_for(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
 {
     if (sw_bind_is_being_attached(lane->peer)) {
         sched_yield(); /* to the engine */
-        lane->unbound_ns = 0;
+        lane->send.unbound_ns = 0;
         return SW_STEP_BLOCKED;
     }
-    if (atomic_load(&lane->peer->state) == SW_PEER_DEAD || has_waited(&lane->unbound_ns, SEARCH_NS))
+    if (atomic_load(&lane->peer->state) == SW_PEER_DEAD ||
+        has_waited(&lane->send.unbound_ns, SEARCH_NS))
         return sw_step_refused_next(qp, d, SW_NAK_INVALID);
     return SW_STEP_BLOCKED;
 }
@@ -130,10 +131,10 @@ static enum sw_step look_for(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
 /* What the target's own entry says counts for its stand-ins, too. */
 static void inherit(const struct sw_direct_qp *d, struct sw_direct_qp *lane)
 {
-    if (lane->remote_access != d->remote_access)
+    if (lane->remote.access != d->remote.access)
         memset(lane->keys, 0, sizeof(lane->keys));
-    lane->remote_access = d->remote_access;
-    lane->remote_domain = d->remote_domain;
+    lane->remote.access = d->remote.access;
+    lane->remote.domain = d->remote.domain;
 }
 
 static enum sw_step enter_lane(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_direct_qp *lane,
@@ -144,7 +145,7 @@ static enum sw_step enter_lane(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     inherit(d, lane);
     if (!sw_bind_name_srq(lane, srq_num))
         return sw_step_refused_next(qp, d, SW_NAK_INVALID);
-    switch ((enum sw_lane_state)lane->lane_state) {
+    switch ((enum sw_lane_state)lane->xrc.lane_state) {
     case SW_LANE_NONE:
     case SW_LANE_WANTED:
     case SW_LANE_ASKED:
@@ -155,13 +156,13 @@ static enum sw_step enter_lane(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         break;
     }
     if (sw_bind_enter(qp, lane)) {
-        lane->unbound_ns = 0;
+        lane->send.unbound_ns = 0;
         inherit(d, lane); /* binding has read the stand-in's entry */
         return SW_STEP_DONE;
     }
     if (sw_lane_is_lost(qp, lane)) /* the SRQ was there a moment ago: look again */
         remove_lane(d, lane);
-    else if (has_waited(&lane->unbound_ns, SEARCH_NS))
+    else if (has_waited(&lane->send.unbound_ns, SEARCH_NS))
         return sw_step_refused(d, SW_UNREACHABLE);
     return SW_STEP_BLOCKED;
 }
@@ -179,9 +180,9 @@ enum sw_step sw_lane_enter(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_d
         if (!wanted)
             return sw_step_local_error(d, IBV_WC_LOC_QP_OP_ERR);
     }
-    if (wanted != sw_lane_busy(d) && sw_lane_busy(d)->answers_due)
+    if (wanted != sw_lane_busy(d) && sw_lane_busy(d)->send.answers_due)
         return SW_STEP_BLOCKED;
-    d->busy = wanted == d ? NULL : wanted;
+    d->xrc.busy = wanted == d ? NULL : wanted;
     enum sw_step step = wanted == d ? SW_STEP_DONE : enter_lane(qp, d, wanted, srq_num);
     if (step == SW_STEP_DONE)
         *via = wanted;
@@ -193,23 +194,23 @@ enum sw_step sw_lane_enter(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_d
 /* Asks for the lanes of one initiator. One within this process is handed back instead, in *own. */
 static bool ask(const struct sw_qp *qp, const struct sw_direct_qp *d, struct sw_join *own)
 {
-    for (struct sw_direct_qp *lane = d->lanes; lane; lane = lane->next_lane) {
+    for (struct sw_direct_qp *lane = d->xrc.lanes; lane; lane = lane->xrc.next_lane) {
         int state = atomic_load(&lane->peer->state);
-        if (lane->lane_state != SW_LANE_WANTED || state == SW_PEER_DEAD)
+        if (lane->xrc.lane_state != SW_LANE_WANTED || state == SW_PEER_DEAD)
             continue;
         struct sw_join join = {.initiator = qp->qpn,
                                .target = qp->dest_qpn,
-                               .srq_num = lane->srq_num,
+                               .srq_num = lane->remote.srq_num,
                                .block = lane->rx_index,
                                .token = lane->life,
-                               .min_rnr_timer = SW_PUB_GET(d->remote->min_rnr_timer)};
+                               .min_rnr_timer = SW_PUB_GET(d->remote.entry->min_rnr_timer)};
         if (lane->peer->self) {
-            lane->lane_state = SW_LANE_ASKED;
+            lane->xrc.lane_state = SW_LANE_ASKED;
             *own = join;
             return true;
         }
         if (state == SW_PEER_READY && sw_attach_join(lane->peer, &join))
-            lane->lane_state = SW_LANE_ASKED;
+            lane->xrc.lane_state = SW_LANE_ASKED;
         else
             atomic_store(&lanes_wanted, true); /* again, when the peer is there */
     }
@@ -242,12 +243,12 @@ void sw_lane_joined(const struct sw_join *join)
     if (qp && qp->qpn == join->initiator && qp->type == IBV_QPT_XRC_SEND) {
         sw_lock_acquire(&qp->lock);
         struct sw_direct_qp *d = sw_direct_of(qp);
-        struct sw_direct_qp *lane = d ? d->lanes : NULL;
+        struct sw_direct_qp *lane = d ? d->xrc.lanes : NULL;
         while (lane && lane->life != join->token)
-            lane = lane->next_lane;
-        if (lane && lane->lane_state == SW_LANE_ASKED) {
-            lane->remote_qpn = join->stand_in;
-            lane->lane_state = join->stand_in ? SW_LANE_OPEN : SW_LANE_REFUSED;
+            lane = lane->xrc.next_lane;
+        if (lane && lane->xrc.lane_state == SW_LANE_ASKED) {
+            lane->remote.qpn = join->stand_in;
+            lane->xrc.lane_state = join->stand_in ? SW_LANE_OPEN : SW_LANE_REFUSED;
             qp->link->progress(qp);
         }
         sw_lock_release(&qp->lock);
@@ -264,9 +265,9 @@ static int connect_stand_in(struct sw_qp *qp, void *arg)
     int rc = sw_bind_open(qp, sw_qpn_slot(join->initiator), &d);
     if (rc)
         return rc;
-    d->remote_qpn = join->initiator;
-    d->told_block = join->block;
-    d->told_token = join->token;
+    d->remote.qpn = join->initiator;
+    d->xrc.lent_block = join->block;
+    d->xrc.lent_token = join->token;
     qp->link = &sw_direct_qp_ops;
     sw_bind_begin(qp, d);
     return 0;
@@ -293,12 +294,12 @@ void sw_lane_serve(struct sw_join *join)
 static bool is_gone(struct sw_qp *qp)
 {
     const struct sw_direct_qp *d = sw_direct_of(qp);
-    if (!d || d->buried)
+    if (!d || d->death_handled)
         return true;
     if (atomic_load(&d->peer->state) != SW_PEER_READY)
         return false;
-    return d->told_block >= d->peer->inbox_blocks ||
-           sw_block_reader(sw_inbox_block(d->peer->inbox, d->told_block)) != d->told_token;
+    return d->xrc.lent_block >= d->peer->inbox_blocks ||
+           sw_block_reader(sw_inbox_block(d->peer->inbox, d->xrc.lent_block)) != d->xrc.lent_token;
 }
 
 void sw_lane_step(void)

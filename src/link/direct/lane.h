@@ -31,7 +31,7 @@ struct sw_join {
 /* The connection in use: d itself or a lane. */
 static inline struct sw_direct_qp *sw_lane_busy(struct sw_direct_qp *d)
 {
-    return __builtin_expect(d->busy != NULL, 0) ? d->busy : d;
+    return __builtin_expect(d->xrc.busy != NULL, 0) ? d->xrc.busy : d;
 }
 
 /* Whether a request to this SRQ goes by the connection `via`. */

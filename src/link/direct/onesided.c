@@ -35,7 +35,7 @@ static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struc
     record->verdict = SW_ACK;
     record->len_bytes = wqe->len_bytes;
     record->imm = wqe->imm;
-    d->recv_used++;
+    d->send.recv_used++;
     sw_record_publish(d, record, 1, true);
     return SW_STEP_DONE;
 }
@@ -57,7 +57,7 @@ static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
         if (reach == SW_REACH_WAIT)
             return SW_STEP_BLOCKED;
     }
-    if (d->answers_due)
+    if (d->send.answers_due)
         return SW_STEP_BLOCKED; /* must not overtake what the target still executes */
     struct sw_gather gather = sw_gather_of(qp, position);
     bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
@@ -111,7 +111,7 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
     }
     if ((uintptr_t)remote & 7)
         return sw_step_refused(d, SW_NAK_INVALID); /* its iova is aligned, the memory is not */
-    if (d->answers_due)
+    if (d->send.answers_due)
         return SW_STEP_BLOCKED;
     if (is_write) {
         sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, 0);
@@ -161,7 +161,7 @@ static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe
         if (step != SW_STEP_DONE)
             return step;
     }
-    d->budget_bytes -= wqe->len_bytes;
+    d->send.budget_bytes -= wqe->len_bytes;
     wqe->done_bytes = wqe->len_bytes;
     return finish_write(qp, d, wqe);
 }
@@ -174,7 +174,7 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (wqe->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) /* and what newer headers have: all above READ */
         return wqe->opcode == IBV_WR_FLUSH ? sw_flush_start(d, wqe) : atomic(qp, d, wqe, position);
     if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-        if (d->remote_rq_entries == 0)
+        if (d->remote.rq_entries == 0)
             return sw_bounce_start(qp, d, wqe, position); /* the target takes the receive */
         enum sw_step step = sw_receive_credit(qp, d);
         if (step != SW_STEP_DONE)
@@ -182,15 +182,15 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     }
     if (wqe->len_bytes == 0) {
         enum sw_verdict verdict = sw_target_check_empty(
-            sw_target_need((enum ibv_wr_opcode)wqe->opcode), d->remote_access);
+            sw_target_need((enum ibv_wr_opcode)wqe->opcode), d->remote.access);
         if (verdict != SW_ACK)
             return sw_step_refused(d, verdict);
-        return d->answers_due ? SW_STEP_BLOCKED : finish_write(qp, d, wqe);
+        return d->send.answers_due ? SW_STEP_BLOCKED : finish_write(qp, d, wqe);
     }
     if (wqe->done_bytes == wqe->len_bytes)
         return finish_write(qp, d, wqe); /* the immediate had no room before */
-    if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->budget_bytes &&
-        !d->answers_due) {
+    if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->send.budget_bytes &&
+        !d->send.answers_due) {
         uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, wqe->len_bytes,
                                               sw_target_need((enum ibv_wr_opcode)wqe->opcode));
         if (remote)

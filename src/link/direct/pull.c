@@ -39,13 +39,13 @@ bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t posi
 
 enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count)
 {
-    const struct sw_gather to = {.sges = d->receive.claim.sges,
-                                 .sge_count = d->receive.claim.sge_count,
-                                 .pd = d->receive.claim.pd};
+    const struct sw_gather to = {.sges = d->serve.receive.claim.sges,
+                                 .sge_count = d->serve.receive.claim.sge_count,
+                                 .pd = d->serve.receive.claim.pd};
     uint64_t before = 0; /* message bytes in earlier elements */
     for (uint32_t i = 0; i < count; before += list[i].length, i++) {
         uint64_t here = list[i].length;
-        if (d->received_bytes >= before + here)
+        if (d->serve.received_bytes >= before + here)
             continue;
         const struct sw_pub_mr *mr;
         uint64_t word;
@@ -53,9 +53,9 @@ enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_
                             sw_remote_own(d), &mr, &word) != SW_ACK ||
             sw_reach_probe(d->peer, mr, list[i].addr, here) == SW_REACH_RING)
             return sw_step_refused(d, SW_NAK_OPERATIONAL); /* it said that it could be fetched */
-        uint32_t done = (uint32_t)(d->received_bytes - before);
+        uint32_t done = (uint32_t)(d->serve.received_bytes - before);
         enum sw_step step = sw_reach_move(d, &to, before, mr, list[i].addr, here, true, &done);
-        d->received_bytes = (uint32_t)before + done;
+        d->serve.received_bytes = (uint32_t)before + done;
         if (step != SW_STEP_DONE)
             return step;
     }

@@ -138,7 +138,7 @@ void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pu
         if (extent.va < mr->va || high < low || high > mr->iova + mr->len_bytes)
             return; /* an extent never reaches past its region */
     }
-    uint32_t access = mr->access & d->remote_access;
+    uint32_t access = mr->access & d->remote.access;
     if (writable)
         access |= mr->access & IBV_ACCESS_LOCAL_WRITE; /* a message may be placed there */
     else
@@ -216,7 +216,7 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
                              : process_vm_writev(d->peer->pid, &here, 1, &there, 1, 0);
     if (count > 0) {
         *moved = (uint64_t)count;
-        d->fault_ns = 0;
+        d->send.fault_ns = 0;
         return SW_STEP_DONE;
     }
     if (errno == EFAULT) {
@@ -225,10 +225,11 @@ static enum sw_step move_cma(struct sw_direct_qp *d, uint8_t *local, uint64_t re
         /* Pages that are just being adopted fault for about a millisecond. Longer than that, the
          * peer unmapped a registered region, or we did. */
         uint64_t now_ns = sw_clock_ns();
-        if (!d->fault_ns)
-            d->fault_ns = now_ns;
-        return now_ns - d->fault_ns < FAULT_PATIENCE_NS ? SW_STEP_BLOCKED
-                                                        : sw_step_refused(d, SW_NAK_OPERATIONAL);
+        if (!d->send.fault_ns)
+            d->send.fault_ns = now_ns;
+        return now_ns - d->send.fault_ns < FAULT_PATIENCE_NS
+                   ? SW_STEP_BLOCKED
+                   : sw_step_refused(d, SW_NAK_OPERATIONAL);
     }
     if (errno == EPERM || errno == ENOSYS)
         atomic_store(&d->peer->can_cma, false); /* from now on by the ring */
@@ -241,11 +242,11 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
 {
     uint32_t need = to_local ? IBV_ACCESS_LOCAL_WRITE : 0;
     while (*done < len_bytes) {
-        if (!d->budget_bytes)
+        if (!d->send.budget_bytes)
             return SW_STEP_BLOCKED;
         uint64_t want = len_bytes - *done;
-        if (want > d->budget_bytes)
-            want = d->budget_bytes;
+        if (want > d->send.budget_bytes)
+            want = d->send.budget_bytes;
         struct piece piece = piece_at(d->peer, mr, addr + *done, want);
         if (piece.kind == PIECE_WAIT || piece.kind == PIECE_RING)
             return SW_STEP_BLOCKED; /* was reachable at the probe; RING: the next probe decides */
@@ -270,7 +271,7 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
                 return step;
         }
         *done += (uint32_t)moved;
-        d->budget_bytes -= moved;
+        d->send.budget_bytes -= moved;
     }
     return SW_STEP_DONE;
 }

@@ -17,7 +17,7 @@ enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d);
 
 static inline enum sw_step sw_receive_credit(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    if (__builtin_expect(d->recv_used == d->recv_posted, 0))
+    if (__builtin_expect(d->send.recv_used == d->send.recv_posted, 0))
         return sw_receive_wait(qp, d);
     return SW_STEP_DONE;
 }

@@ -15,30 +15,31 @@
 struct sw_record *sw_record_reserve(struct sw_direct_qp *d, uint32_t slots, bool fatal)
 {
     /* One record stays in reserve for FATAL. */
-    uint32_t limit = d->request_limit + (fatal ? 1 : 0);
-    if (__builtin_expect((int32_t)(limit - (d->request_at + slots)) < 0, 0)) {
+    uint32_t limit = d->send.request_limit + (fatal ? 1 : 0);
+    if (__builtin_expect((int32_t)(limit - (d->send.request_at + slots)) < 0, 0)) {
         uint32_t consumed = atomic_load_explicit(&d->rx->requests_consumed, memory_order_acquire);
-        d->request_limit = consumed + SW_REQUEST_SLOTS - 1;
-        limit = d->request_limit + (fatal ? 1 : 0);
-        if ((int32_t)(limit - (d->request_at + slots)) < 0)
+        d->send.request_limit = consumed + SW_REQUEST_SLOTS - 1;
+        limit = d->send.request_limit + (fatal ? 1 : 0);
+        if ((int32_t)(limit - (d->send.request_at + slots)) < 0)
             return NULL;
     }
-    return &d->tx->requests[d->request_at % SW_REQUEST_SLOTS];
+    return &d->tx->requests[d->send.request_at % SW_REQUEST_SLOTS];
 }
 
 void sw_record_publish(struct sw_direct_qp *d, struct sw_record *record, uint32_t slots, bool wakes)
 {
     record->slots = (uint8_t)slots;
-    atomic_store_explicit(&record->seq, d->request_at + 1,
+    atomic_store_explicit(&record->seq, d->send.request_at + 1,
                           memory_order_release); /* pairs with the responder's acquire */
-    d->request_at += slots;
-    if (d->served_before == d->serve_at)
+    d->send.request_at += slots;
+    if (d->send.served_before == d->serve.at)
         for (uint32_t i = 0; i < slots; i++)
-            sw_cache_own_soon(&d->tx->requests[(d->request_at + AHEAD + i) % SW_REQUEST_SLOTS]);
-    d->served_before = d->serve_at;
+            sw_cache_own_soon(
+                &d->tx->requests[(d->send.request_at + AHEAD + i) % SW_REQUEST_SLOTS]);
+    d->send.served_before = d->serve.at;
     if (wakes) {
-        d->notify = true;
-        d->notify_solicited |= (record->flags & SW_REC_SOLICITED) || record->verdict != SW_ACK;
+        d->send.notify = true;
+        d->send.notify_solicited |= (record->flags & SW_REC_SOLICITED) || record->verdict != SW_ACK;
     }
 }
 

@@ -11,7 +11,7 @@
 /* Bytes of a message that lie in one place, from `at` on, go to the records behind the first. */
 static void fill_more(struct sw_direct_qp *d, const uint8_t *from, uint32_t at, uint32_t len_bytes)
 {
-    for (uint32_t index = d->request_at + 1; at < len_bytes; index++, at += SW_MORE_BYTES) {
+    for (uint32_t index = d->send.request_at + 1; at < len_bytes; index++, at += SW_MORE_BYTES) {
         struct sw_record_more *more =
             (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
         const uint32_t left = len_bytes - at;
@@ -42,10 +42,10 @@ bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
     return !sw_fault_hit(from);
 }
 
-/* A part of the message at `serve_at`: the one in its first record, or in one behind it. */
+/* A part of the message at `serve.at`: the one in its first record, or in one behind it. */
 static const uint8_t *payload_at(const struct sw_direct_qp *d, uint32_t index)
 {
-    const struct sw_record *slot = &d->rx->requests[(d->serve_at + index) % SW_REQUEST_SLOTS];
+    const struct sw_record *slot = &d->rx->requests[(d->serve.at + index) % SW_REQUEST_SLOTS];
     return index ? ((const struct sw_record_more *)slot)->payload : slot->payload;
 }
 
@@ -69,7 +69,7 @@ static bool copy_to_one(const struct sw_direct_qp *d, const struct sw_recv_claim
 enum ibv_wc_status sw_record_scatter(const struct sw_direct_qp *d, uint32_t len_bytes,
                                      uint32_t first_bytes)
 {
-    const struct sw_recv_claim *claim = &d->receive.claim;
+    const struct sw_recv_claim *claim = &d->serve.receive.claim;
     uint32_t at = len_bytes < first_bytes ? len_bytes : first_bytes;
     if (__builtin_expect(copy_to_one(d, claim, len_bytes, first_bytes), 1))
         return IBV_WC_SUCCESS;

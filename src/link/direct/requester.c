@@ -45,8 +45,8 @@
 
 enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status)
 {
-    d->fail_status = status;
-    d->fail_verdict = SW_ACK;
+    d->send.fail_status = status;
+    d->send.fail_verdict = SW_ACK;
     return SW_STEP_FAILED;
 }
 
@@ -54,15 +54,15 @@ enum sw_step sw_step_refused(struct sw_direct_qp *d, enum sw_verdict verdict)
 {
     const struct sw_verdict_rule *rule = &d->rules[verdict];
     if (rule->requester_fatal) {
-        d->fail_status = rule->requester;
-        d->fail_verdict = verdict;
+        d->send.fail_status = rule->requester;
+        d->send.fail_verdict = verdict;
         return SW_STEP_FAILED;
     }
     if (rule->lost) {
         atomic_fetch_add_explicit(&d->tx->lost, 1, memory_order_relaxed);
     } else if (rule->responder_fatal) {
         sw_record_fatal(d, verdict);
-        d->notify = d->notify_solicited = true;
+        d->send.notify = d->send.notify_solicited = true;
     }
     return SW_STEP_LOST;
 }
@@ -87,11 +87,11 @@ enum sw_step sw_step_refused_next(struct sw_qp *qp, struct sw_direct_qp *d, enum
 static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                           uint32_t position)
 {
-    if (wqe->flags & SW_WQE_FENCE && d->reads_due)
+    if (wqe->flags & SW_WQE_FENCE && d->send.reads_due)
         return SW_STEP_BLOCKED;
     enum sw_step step = sw_gates ? sw_gate_pass(qp, d, wqe, position) : SW_STEP_DONE;
     if (__builtin_expect(step != SW_STEP_DONE, 0))
-        return step == SW_STEP_FAILED && d->answers_due ? SW_STEP_BLOCKED : step;
+        return step == SW_STEP_FAILED && d->send.answers_due ? SW_STEP_BLOCKED : step;
     if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
         step = sw_step_refused_next(qp, d, SW_NAK_INVALID);
     else if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
@@ -100,7 +100,7 @@ static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
     else
         step = sw_onesided_start(qp, d, wqe, position);
     /* Errors are reported in order: not before what is still unanswered. */
-    if (step == SW_STEP_FAILED && d->answers_due)
+    if (step == SW_STEP_FAILED && d->send.answers_due)
         return SW_STEP_BLOCKED;
     return step;
 }
@@ -117,11 +117,11 @@ static uint32_t count_done(struct sw_qp *qp)
  * sw_bind_leave_fenced() came between. */
 static void notify(struct sw_direct_qp *d)
 {
-    uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote_recv_cq].armed);
-    if (d->notify_all || armed == SW_CQ_ARMED_ANY ||
-        (armed == SW_CQ_ARMED_SOLICITED && d->notify_solicited))
+    uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote.recv_cq].armed);
+    if (d->send.notify_all || armed == SW_CQ_ARMED_ANY ||
+        (armed == SW_CQ_ARMED_SOLICITED && d->send.notify_solicited))
         sw_peer_ring(d->peer);
-    d->notify = d->notify_solicited = d->notify_all = false;
+    d->send.notify = d->send.notify_solicited = d->send.notify_all = false;
 }
 
 static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -129,16 +129,17 @@ static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
     if (sw_bind_is_being_attached(d->peer)) {
         sched_yield(); /* to the engine, which does it and may have only the core we are polling on
                         */
-        d->unbound_ns = 0;
+        d->send.unbound_ns = 0;
         return false;
     }
     uint64_t now_ns = sw_clock_ns();
-    if (!d->unbound_ns)
-        d->unbound_ns = now_ns;
+    if (!d->send.unbound_ns)
+        d->send.unbound_ns = now_ns;
     if (qp->attr.timeout == 0)
         return false; /* forever */
     uint64_t limit_ns = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
-    return now_ns - d->unbound_ns > (limit_ns > UNREACHABLE_MIN_NS ? limit_ns : UNREACHABLE_MIN_NS);
+    return now_ns - d->send.unbound_ns >
+           (limit_ns > UNREACHABLE_MIN_NS ? limit_ns : UNREACHABLE_MIN_NS);
 }
 
 /* What this QP sends; what it fetches comes from its peer. */
@@ -153,10 +154,10 @@ static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct
     if (!(PACED >> wqe->opcode & 1))
         return start(qp, d, wqe, position);
     uint32_t before = wqe->done_bytes, left = wqe->len_bytes - before;
-    uint64_t now_ns = sw_clock_ns(), budget_bytes = d->budget_bytes;
+    uint64_t now_ns = sw_clock_ns(), budget_bytes = d->send.budget_bytes;
     uint32_t allowed = sw_pacer_allows(&qp->pacer, now_ns, left);
-    if (allowed < d->budget_bytes)
-        d->budget_bytes = allowed;
+    if (allowed < d->send.budget_bytes)
+        d->send.budget_bytes = allowed;
     if (left && !allowed)
         return SW_STEP_BLOCKED;
     enum sw_step step = start(qp, d, wqe, position);
@@ -164,14 +165,14 @@ static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct
     uint32_t moved = ended ? left : wqe->done_bytes - before;
     sw_pacer_charge(&qp->pacer, now_ns, moved);
     bool is_held = !ended && moved == allowed && allowed < left;
-    d->budget_bytes = is_held || moved >= budget_bytes ? 0 : budget_bytes - moved;
+    d->send.budget_bytes = is_held || moved >= budget_bytes ? 0 : budget_bytes - moved;
     return step;
 }
 
 void sw_requester_leave(struct sw_direct_qp *d)
 {
     sw_account_tell(d);
-    if (!d->notify) {
+    if (!d->send.notify) {
         sw_bind_leave(d);
         return;
     }
@@ -206,15 +207,15 @@ static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_direct_qp *via = d;
     enum sw_step step = sw_lane_enter(qp, d, &via);
-    if (step == SW_STEP_FAILED && sw_lane_busy(d)->answers_due)
+    if (step == SW_STEP_FAILED && sw_lane_busy(d)->send.answers_due)
         return SW_STEP_BLOCKED; /* errors are reported in order, as in start() */
     if (step != SW_STEP_DONE || via == d)
         return step == SW_STEP_DONE ? run_requests(qp, d) : step;
-    via->budget_bytes = d->budget_bytes;
+    via->send.budget_bytes = d->send.budget_bytes;
     step = run_requests(qp, via);
-    d->budget_bytes = via->budget_bytes;
-    d->fail_status = via->fail_status;
-    d->fail_verdict = via->fail_verdict;
+    d->send.budget_bytes = via->send.budget_bytes;
+    d->send.fail_status = via->send.fail_status;
+    d->send.fail_verdict = via->send.fail_verdict;
     sw_requester_leave(via);
     return step;
 }
@@ -223,9 +224,9 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step =
         __builtin_expect(qp->type == IBV_QPT_XRC_SEND, 0) ? run_xrc(qp, d) : run_requests(qp, d);
-    if (step == SW_STEP_FAILED && d->fail_verdict != SW_ACK &&
-        d->rules[d->fail_verdict].responder_fatal)
-        sw_record_fatal(d, d->fail_verdict);
+    if (step == SW_STEP_FAILED && d->send.fail_verdict != SW_ACK &&
+        d->rules[d->send.fail_verdict].responder_fatal)
+        sw_record_fatal(d, d->send.fail_verdict);
     sw_requester_leave(d);
     return step;
 }
@@ -235,7 +236,7 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
 static enum sw_step run_local(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     while (sw_qp_may_send(qp) && sw_wqe_is_local(sw_sq_at(&qp->sq, qp->sq.next))) {
-        if (d->answers_due)
+        if (d->send.answers_due)
             return SW_STEP_BLOCKED;
         struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
         enum ibv_wc_status status = sw_mw_execute(qp, wqe);
@@ -251,15 +252,15 @@ static enum sw_step run_local(struct sw_qp *qp, struct sw_direct_qp *d)
 static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = run_local(qp, d);
-    d->budget_bytes = RUN_BUDGET_BYTES;
+    d->send.budget_bytes = RUN_BUDGET_BYTES;
     while (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED && sw_qp_may_send(qp)) {
         if (__builtin_expect(!sw_bind_enter(qp, d), 0))
             return !d->rules[SW_UNREACHABLE].lost && unreachable_for_too_long(qp, d) &&
-                           !(d->busy && d->busy->answers_due)
-                       ? (d->answers_due ? sw_step_refused(d, SW_UNREACHABLE)
-                                         : sw_step_refused_next(qp, d, SW_UNREACHABLE))
+                           !(d->xrc.busy && d->xrc.busy->send.answers_due)
+                       ? (d->send.answers_due ? sw_step_refused(d, SW_UNREACHABLE)
+                                              : sw_step_refused_next(qp, d, SW_UNREACHABLE))
                        : SW_STEP_BLOCKED;
-        d->unbound_ns = 0;
+        d->send.unbound_ns = 0;
         step = run_section(qp, d);
         if (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED)
             step = run_local(qp, d);
@@ -273,10 +274,10 @@ static void fail(struct sw_qp *qp, struct sw_direct_qp *d, bool keeps_peer)
     uint32_t done = count_done(qp);
     if (done)
         sw_sq_retire_run(qp, done);
-    enum ibv_wc_status status = d->fail_status;
+    enum ibv_wc_status status = d->send.fail_status;
     struct sw_peer *peer = d->peer;
     qp->tx_goes_on = false;
-    if (peer && d->fail_verdict != SW_ACK && d->rules[d->fail_verdict].responder_fatal &&
+    if (peer && d->send.fail_verdict != SW_ACK && d->rules[d->send.fail_verdict].responder_fatal &&
         atomic_load(&peer->state) == SW_PEER_READY)
         sw_peer_ring(peer); /* its program may only be waiting for events */
     if (keeps_peer) {
@@ -304,8 +305,8 @@ static uint32_t end_of_losses(struct sw_qp *qp)
 /* Something of the peer's waits to be served: it may be a goodbye, and the peer there again. */
 static bool has_come(const struct sw_direct_qp *d)
 {
-    return atomic_load_explicit(&d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq,
-                                memory_order_acquire) == d->serve_at + 1;
+    return atomic_load_explicit(&d->rx->requests[d->serve.at % SW_REQUEST_SLOTS].seq,
+                                memory_order_acquire) == d->serve.at + 1;
 }
 
 /* Whether the peer will be there in a moment, as far as can be told. */
@@ -314,9 +315,9 @@ static bool is_worth_waiting(const struct sw_qp *qp, struct sw_direct_qp *d)
     if (!sw_bind_is_awaited(qp, d))
         return false;
     uint64_t now_ns = sw_clock_ns();
-    if (!d->unbound_ns)
-        d->unbound_ns = now_ns;
-    return now_ns - d->unbound_ns < UNREACHABLE_MIN_NS;
+    if (!d->send.unbound_ns)
+        d->send.unbound_ns = now_ns;
+    return now_ns - d->send.unbound_ns < UNREACHABLE_MIN_NS;
 }
 
 /* Whether nobody is there to take an unreliable message; then all that waits is lost. */
@@ -330,8 +331,8 @@ static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
     }
     if ((d->rx && has_come(d)) || is_worth_waiting(qp, d))
         return false;
-    d->answers_due = 0;
-    d->in_doubt = false;
+    d->send.answers_due = 0;
+    d->send.in_doubt = false;
     sw_sq_retire_run(qp, end_of_losses(qp) - qp->sq.head);
     return qp->sq.head == qp->sq.tail;
 }
@@ -340,10 +341,10 @@ static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
 static bool looks_at_clock(struct sw_direct_qp *d)
 {
     uint32_t turn = atomic_load_explicit(&sw_direct.turns, memory_order_relaxed);
-    if (turn == d->stall_turn && ++d->stall_looks < STALL_LOOKS)
+    if (turn == d->send.stall_turn && ++d->send.stall_looks < STALL_LOOKS)
         return false;
-    d->stall_turn = turn;
-    d->stall_looks = 0;
+    d->send.stall_turn = turn;
+    d->send.stall_looks = 0;
     return true;
 }
 
@@ -352,26 +353,26 @@ static bool looks_at_clock(struct sw_direct_qp *d)
 static bool mind_stall(struct sw_direct_qp *d, bool stalled, bool owes)
 {
     if (!stalled) {
-        d->stalled_ns = 0;
+        d->send.stalled_ns = 0;
         return false;
     }
     if (!looks_at_clock(d))
         return false;
     uint64_t now_ns = sw_clock_ns();
-    if (!d->stalled_ns) {
-        d->stalled_ns = now_ns;
-        d->rung_ns = 0;
+    if (!d->send.stalled_ns) {
+        d->send.stalled_ns = now_ns;
+        d->send.rung_ns = 0;
         return false;
     }
-    if (owes && now_ns - d->stalled_ns >= STALL_NS &&
-        (!d->rung_ns || now_ns - d->rung_ns >= RING_AGAIN_NS)) {
-        d->rung_ns = now_ns;
+    if (owes && now_ns - d->send.stalled_ns >= STALL_NS &&
+        (!d->send.rung_ns || now_ns - d->send.rung_ns >= RING_AGAIN_NS)) {
+        d->send.rung_ns = now_ns;
         if (atomic_load(&d->peer->state) == SW_PEER_READY)
             sw_peer_ring(d->peer);
     }
-    if (now_ns - d->stalled_ns < LOOK_NS || now_ns - d->looked_ns < LOOK_AGAIN_NS)
+    if (now_ns - d->send.stalled_ns < LOOK_NS || now_ns - d->send.looked_ns < LOOK_AGAIN_NS)
         return false;
-    d->looked_ns = now_ns;
+    d->send.looked_ns = now_ns;
     return true;
 }
 
@@ -386,11 +387,11 @@ static bool see_to_peer(struct sw_qp *qp, struct sw_direct_qp *d, const struct s
         sw_bind_bury(qp, d);
         return true;
     }
-    if (via != d || !d->answers_due || d->rules[SW_UNREACHABLE].lost)
+    if (via != d || !d->send.answers_due || d->rules[SW_UNREACHABLE].lost)
         return false;
     if (sw_bind_enter(qp, d)) {
         sw_bind_leave(d);
-        d->unbound_ns = 0;
+        d->send.unbound_ns = 0;
         return false;
     }
     if (!unreachable_for_too_long(qp, d))
@@ -404,9 +405,9 @@ static bool see_to_peer(struct sw_qp *qp, struct sw_direct_qp *d, const struct s
  * no part in it, must hear of it. */
 static void tell_target(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    if (!d->rules[d->fail_verdict].responder_fatal || !sw_bind_enter(qp, d))
+    if (!d->rules[d->send.fail_verdict].responder_fatal || !sw_bind_enter(qp, d))
         return;
-    sw_record_fatal(d, d->fail_verdict);
+    sw_record_fatal(d, d->send.fail_verdict);
     sw_requester_leave(d);
 }
 
@@ -414,17 +415,17 @@ static void tell_target(struct sw_qp *qp, struct sw_direct_qp *d)
 static bool collect(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_direct_qp *via = sw_lane_busy(d);
-    if (__builtin_expect(!via->answers_due && !sw_bounce_sending(qp), 1))
+    if (__builtin_expect(!via->send.answers_due && !sw_bounce_sending(qp), 1))
         return true;
     bool good = sw_bounce_collect(qp, via);
     if (__builtin_expect(via == d, 1))
         return good;
-    if (good && (via->answers_due || sw_bounce_sending(qp)) && sw_lane_is_lost(qp, via)) {
+    if (good && (via->send.answers_due || sw_bounce_sending(qp)) && sw_lane_is_lost(qp, via)) {
         sw_step_refused(via, SW_NAK_INVALID);
         good = false;
     }
-    d->fail_status = via->fail_status;
-    d->fail_verdict = via->fail_verdict;
+    d->send.fail_status = via->send.fail_status;
+    d->send.fail_verdict = via->send.fail_verdict;
     if (!good)
         tell_target(qp, d);
     return good;
@@ -454,10 +455,11 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
     }
     if (__builtin_expect(pending, 0)) {
         struct sw_direct_qp *via = sw_lane_busy(d);
-        bool waits = step == SW_STEP_BLOCKED && d->budget_bytes;
-        qp->tx_goes_on = step == SW_STEP_BLOCKED && !d->budget_bytes && !qp->sq.is_paced;
-        bool owes = via->answers_due || (waits && !d->rnr_ns && !d->unbound_ns);
-        if (mind_stall(via, via->answers_due || waits, via->tx && owes) && see_to_peer(qp, d, via))
+        bool waits = step == SW_STEP_BLOCKED && d->send.budget_bytes;
+        qp->tx_goes_on = step == SW_STEP_BLOCKED && !d->send.budget_bytes && !qp->sq.is_paced;
+        bool owes = via->send.answers_due || (waits && !d->send.rnr_ns && !d->send.unbound_ns);
+        if (mind_stall(via, via->send.answers_due || waits, via->tx && owes) &&
+            see_to_peer(qp, d, via))
             return;
         const bool later = qp->tx_goes_on && sw_qp_kick_later(qp);
         if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
@@ -466,7 +468,7 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
                 sw_engine_nudge();
         }
     } else if (atomic_load_explicit(&qp->tx_pending, memory_order_relaxed)) {
-        d->stalled_ns = 0;
+        d->send.stalled_ns = 0;
         qp->tx_goes_on = false;
         atomic_store_explicit(&qp->tx_pending, false, memory_order_relaxed);
     }
@@ -476,8 +478,8 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
  * would take the target's line from it for each message. */
 void sw_requester_push(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    const bool is_watched =
-        sw_lane_busy(d)->answers_due && atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
+    const bool is_watched = sw_lane_busy(d)->send.answers_due &&
+                            atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
     if (!is_watched)
         sw_requester_run(qp, d);
     else if (sw_qp_may_send(qp) && run_queue(qp, d) == SW_STEP_FAILED)

@@ -58,7 +58,7 @@ static enum sw_verdict verdict_of(const struct request *request)
 static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
 {
     struct sw_direct_qp *d = qp->link_state;
-    if (d->acks_due && sw_bind_enter(qp, d)) { /* what was done before stays done */
+    if (d->serve.acks_due && sw_bind_enter(qp, d)) { /* what was done before stays done */
         sw_answer_acks(d);
         sw_bind_leave(d);
     }
@@ -98,7 +98,7 @@ static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdi
 /* Ends a request that was done: tell() answers, for all that one run does. */
 static enum serve acknowledge(struct sw_direct_qp *d)
 {
-    d->acks_due++;
+    d->serve.acks_due++;
     return SERVED;
 }
 
@@ -114,7 +114,8 @@ static enum serve deliver(struct sw_qp *qp, struct sw_direct_qp *d, const struct
         sw_answer_acks(d);
         sw_bind_leave(d);
     }
-    sw_receive_complete(qp, &d->receive, &request->message, len_bytes, opcode, IBV_WC_SUCCESS);
+    sw_receive_complete(qp, &d->serve.receive, &request->message, len_bytes, opcode,
+                        IBV_WC_SUCCESS);
     return SERVED;
 }
 
@@ -134,9 +135,9 @@ static enum serve lose(struct sw_qp *qp, struct sw_direct_qp *d, const struct re
         acknowledge(d);
     else if (last && answer(qp, d, SW_RNR, 0) == SERVE_WAIT)
         return SERVE_WAIT;
-    if (!d->skipping)
-        d->lost++;
-    d->skipping = !last;
+    if (!d->serve.skipping)
+        d->serve.lost++;
+    d->serve.skipping = !last;
     return SERVED;
 }
 
@@ -168,10 +169,10 @@ static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
                                const struct request *request)
 {
     uint32_t len = request->len_bytes;
-    if (len > SW_INLINE_BYTES || !sw_receive_take(qp, &d->receive, &request->message))
+    if (len > SW_INLINE_BYTES || !sw_receive_take(qp, &d->serve.receive, &request->message))
         return fatal(qp, SW_NAK_INVALID); /* the peer broke the protocol */
     enum ibv_wc_status status = sw_record_scatter(d, len, SW_INLINE_FIRST);
-    sw_receive_complete(qp, &d->receive, &request->message, len, IBV_WC_RECV, status);
+    sw_receive_complete(qp, &d->serve.receive, &request->message, len, IBV_WC_RECV, status);
     return status == IBV_WC_SUCCESS ? SERVED : fatal(qp, SW_NAK_OPERATIONAL);
 }
 
@@ -181,13 +182,13 @@ static enum serve serve_placed(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     const uint32_t len = request->len_bytes;
     enum sw_verdict verdict = verdict_of(request);
-    if (!sw_receive_take(qp, &d->receive, &request->message))
+    if (!sw_receive_take(qp, &d->serve.receive, &request->message))
         return fatal(qp, SW_NAK_INVALID);
-    if (verdict == SW_ACK && opcode == IBV_WC_RECV && len > d->receive.claim.len_bytes)
+    if (verdict == SW_ACK && opcode == IBV_WC_RECV && len > d->serve.receive.claim.len_bytes)
         verdict = SW_NAK_INVALID; /* a program must never be told of more than its buffer holds */
     if (verdict != SW_ACK && sw_verdict_rules[verdict].responder == IBV_WC_SUCCESS)
         verdict = SW_NAK_INVALID; /* it would use up no receive */
-    sw_receive_complete(qp, &d->receive, &request->message, len, opcode,
+    sw_receive_complete(qp, &d->serve.receive, &request->message, len, opcode,
                         sw_verdict_rules[verdict].responder);
     return verdict == SW_ACK ? SERVED : fatal(qp, verdict);
 }
@@ -200,21 +201,21 @@ static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const stru
     if (d->rules[SW_RNR].lost)
         return lose(qp, d, request);
     uint64_t now_ns = sw_clock_ns();
-    if (!d->serve_rnr_ns)
-        d->serve_rnr_ns = now_ns;
+    if (!d->serve.rnr_ns)
+        d->serve.rnr_ns = now_ns;
     if (rnr_retry >= 7 ||
-        now_ns - d->serve_rnr_ns < rnr_retry * sw_rnr_timer_ns(qp->attr.min_rnr_timer))
+        now_ns - d->serve.rnr_ns < rnr_retry * sw_rnr_timer_ns(qp->attr.min_rnr_timer))
         return SERVE_WAIT;
     enum serve result = answer(qp, d, SW_RNR_EXHAUSTED, 0);
-    d->deaf |= result == SERVED;
+    d->serve.is_over |= result == SERVED;
     return result;
 }
 
 static bool take_receive(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
 {
-    if (!sw_receive_take(qp, &d->receive, &request->message))
+    if (!sw_receive_take(qp, &d->serve.receive, &request->message))
         return false;
-    d->serve_rnr_ns = 0;
+    d->serve.rnr_ns = 0;
     return true;
 }
 
@@ -223,7 +224,7 @@ static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     const enum ibv_wc_status status = sw_receive_refusal(qp, verdict);
     if (status != IBV_WC_SUCCESS)
-        sw_receive_complete(qp, &d->receive, &request->message, 0, IBV_WC_RECV, status);
+        sw_receive_complete(qp, &d->serve.receive, &request->message, 0, IBV_WC_RECV, status);
     return refuse(qp, d, request, verdict);
 }
 
@@ -248,8 +249,8 @@ static enum serve begin_send(struct sw_qp *qp, struct sw_direct_qp *d,
         return refuse(qp, d, request, SW_NAK_ACCESS);
     if (!take_receive(qp, d, request))
         return serve_rnr(qp, d, request, rnr_retry);
-    d->received_bytes = 0;
-    if (total_bytes > d->receive.claim.len_bytes)
+    d->serve.received_bytes = 0;
+    if (total_bytes > d->serve.receive.claim.len_bytes)
         return refuse_send(qp, d, request, SW_NAK_INVALID);
     *taken = true;
     return SERVED;
@@ -262,7 +263,7 @@ static enum serve end_send(struct sw_qp *qp, struct sw_direct_qp *d, const struc
     if (sw_execute_invalidate(qp, &request->message, request->imm) != SW_ACK &&
         !d->rules[SW_NAK_ACCESS].lost)
         return refuse_send(qp, d, request, SW_NAK_ACCESS);
-    return deliver(qp, d, request, d->received_bytes, IBV_WC_RECV);
+    return deliver(qp, d, request, d->serve.received_bytes, IBV_WC_RECV);
 }
 
 static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -279,13 +280,13 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
         if (!taken)
             return result;
     }
-    if (!d->receive.is_taken || !from)
+    if (!d->serve.receive.is_taken || !from)
         return fatal(qp, SW_NAK_INVALID);
     enum sw_verdict verdict =
-        sw_execute_fill(&d->receive.claim, d->received_bytes, from, request->len_bytes);
+        sw_execute_fill(&d->serve.receive.claim, d->serve.received_bytes, from, request->len_bytes);
     if (verdict != SW_ACK)
         return refuse_send(qp, d, request, verdict);
-    d->received_bytes += request->len_bytes;
+    d->serve.received_bytes += request->len_bytes;
     return request->flags & SW_REC_LAST ? end_send(qp, d, request) : SERVED;
 }
 
@@ -303,7 +304,7 @@ static enum serve serve_whole(struct sw_qp *qp, struct sw_direct_qp *d,
         return result;
     if (sw_record_scatter(d, request->len_bytes, SW_WHOLE_FIRST) != IBV_WC_SUCCESS)
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
-    d->received_bytes = request->len_bytes;
+    d->serve.received_bytes = request->len_bytes;
     return end_send(qp, d, request);
 }
 
@@ -334,19 +335,19 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     uint32_t count = read_list(d, request, &record, list);
     if (!count)
         return fatal(qp, SW_NAK_INVALID);
-    if (!d->receive.is_taken) {
+    if (!d->serve.receive.is_taken) {
         if (!take_receive(qp, d, request))
             return serve_rnr(qp, d, request, record.rnr_retry);
-        d->received_bytes = 0;
+        d->serve.received_bytes = 0;
     }
-    if (record.total_bytes > d->receive.claim.len_bytes)
+    if (record.total_bytes > d->serve.receive.claim.len_bytes)
         return refuse_send(qp, d, request, SW_NAK_INVALID);
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
-    d->budget_bytes = PULL_BUDGET_BYTES;
+    d->send.budget_bytes = PULL_BUDGET_BYTES;
     enum sw_step step = sw_pull(d, list, count);
     sw_bind_leave(d);
-    qp->rx_goes_on = step == SW_STEP_BLOCKED && !d->budget_bytes;
+    qp->rx_goes_on = step == SW_STEP_BLOCKED && !d->send.budget_bytes;
     if (step == SW_STEP_FAILED)
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     if (step != SW_STEP_DONE)
@@ -391,26 +392,27 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
         return answer(qp, d, verdict, 0);
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
-    while (d->read_served < total && sw_answer_acks(d)) {
-        uint32_t len =
-            total - d->read_served < SW_BOUNCE_CHUNK ? total - d->read_served : SW_BOUNCE_CHUNK;
-        if (sw_view_is_of(asked.rkey) && !sw_fault_probe(from + d->read_served, len)) {
+    while (d->serve.read_bytes < total && sw_answer_acks(d)) {
+        uint32_t len = total - d->serve.read_bytes < SW_BOUNCE_CHUNK ? total - d->serve.read_bytes
+                                                                     : SW_BOUNCE_CHUNK;
+        if (sw_view_is_of(asked.rkey) && !sw_fault_probe(from + d->serve.read_bytes, len)) {
             sw_bind_leave(d);
-            d->read_served = 0;
+            d->serve.read_bytes = 0;
             return answer(qp, d, SW_NAK_ACCESS, 0);
         }
         struct sw_record *record = sw_answer_reserve(d, len);
         if (!record)
             break;
-        sw_payload_copy(d->tx->response_bounce + record->bounce_at, from + d->read_served, len);
+        sw_payload_copy(d->tx->response_bounce + record->bounce_at, from + d->serve.read_bytes,
+                        len);
         record->kind = SW_REC_DATA;
         sw_answer_publish(d, record);
-        d->read_served += len;
+        d->serve.read_bytes += len;
     }
     sw_bind_leave(d);
-    if (d->read_served < total)
+    if (d->serve.read_bytes < total)
         return SERVE_WAIT;
-    d->read_served = 0;
+    d->serve.read_bytes = 0;
     return SERVED;
 }
 
@@ -437,16 +439,16 @@ static enum serve serve_flush(struct sw_qp *qp, struct sw_direct_qp *d,
     struct sw_target_flush flush =
         sw_target_flush_of(asked.rkey, asked.remote_addr, asked.compare_add, asked.swap);
     enum sw_verdict verdict;
-    if (!sw_execute_flush(qp, &request->message, flush, &d->flushing, &verdict))
+    if (!sw_execute_flush(qp, &request->message, flush, &d->serve.flushing, &verdict))
         return SERVE_WAIT;
     return answer(qp, d, verdict, 0);
 }
 
 static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    if (d->greeted)
+    if (d->serve.greeted)
         return fatal(qp, SW_NAK_INVALID);
-    d->greeted = true;
+    d->serve.greeted = true;
     if (qp->state == IBV_QPS_RTR)
         sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
     return SERVED;
@@ -496,10 +498,10 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
     if (__builtin_expect(qp->xrcd != NULL, 0) && wants_answer(request) &&
         !sw_execute_name_srq(qp, request->slot->srq_num, &request->message))
         return answer(qp, d, SW_NAK_INVALID, 0);
-    if (__builtin_expect(d->skipping, 0)) {
+    if (__builtin_expect(d->serve.skipping, 0)) {
         if (!(request->flags & SW_REC_FIRST) && uses_bounce(request))
             return lose(qp, d, request);
-        d->skipping = false;
+        d->serve.skipping = false;
     }
     switch ((enum sw_record_kind)request->kind) {
     case SW_REC_SEND_INLINE:
@@ -534,10 +536,10 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     bool any = false;
-    d->serving = true;
-    for (int i = 0; i < RUN_RECORDS && !d->deaf; i++) {
-        const struct sw_record *slot = &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS];
-        if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve_at + 1)
+    d->serve.is_running = true;
+    for (int i = 0; i < RUN_RECORDS && !d->serve.is_over; i++) {
+        const struct sw_record *slot = &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS];
+        if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve.at + 1)
             break;
         const uint8_t flags = slot->flags;
         struct request request = {slot->kind,
@@ -565,16 +567,16 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         if (result == SERVE_WAIT)
             break;
         if (bounced_this) /* only now may the sender use the space again */
-            d->serve_bounce = end;
+            d->serve.bounce_end = end;
         if (wants_answer(&request) && sw_engine_drives(qp)) /* a program that polls needs no help */
             atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
         any = true;
-        d->serve_at += request.slots;
-        atomic_store_explicit(&qp->rx_expect, d->serve_at + 1, memory_order_relaxed);
-        atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve_at % SW_REQUEST_SLOTS].seq,
+        d->serve.at += request.slots;
+        atomic_store_explicit(&qp->rx_expect, d->serve.at + 1, memory_order_relaxed);
+        atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS].seq,
                               memory_order_relaxed);
     }
-    d->serving = false;
+    d->serve.is_running = false;
     sw_answer_tell(qp, d);
     return any;
 }

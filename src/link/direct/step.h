@@ -14,7 +14,7 @@ enum sw_step {
     SW_STEP_LOST,    /* likewise, though the target never sees it: an unreliable message */
     SW_STEP_SENT,    /* the target will answer */
     SW_STEP_BLOCKED, /* try again later */
-    SW_STEP_FAILED,  /* d->fail_status, d->fail_verdict */
+    SW_STEP_FAILED,  /* d->send.fail_status, d->send.fail_verdict */
 };
 enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status);
 /* FAILED, or LOST where the QP's type refuses nothing. */

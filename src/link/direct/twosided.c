@@ -41,7 +41,7 @@ enum sw_step sw_send_inline(struct sw_direct_qp *d, const struct sw_gather *gath
     record->verdict = SW_ACK;
     record->len_bytes = len_bytes;
     record->imm = imm;
-    d->recv_used++;
+    d->send.recv_used++;
     sw_record_publish(d, record, slots, true);
     return SW_STEP_DONE;
 }
@@ -56,12 +56,12 @@ static enum sw_step announce(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw
     record->verdict = (uint8_t)verdict;
     record->len_bytes = wqe->len_bytes;
     record->imm = wqe->imm;
-    d->recv_used++;
+    d->send.recv_used++;
     sw_record_publish(d, record, 1, true);
     if (!d->rules[verdict].requester_fatal)
         return SW_STEP_DONE;
-    d->fail_verdict = SW_ACK; /* this record told the peer */
-    d->fail_status = d->rules[verdict].requester;
+    d->send.fail_verdict = SW_ACK; /* this record told the peer */
+    d->send.fail_status = d->rules[verdict].requester;
     return SW_STEP_FAILED;
 }
 
@@ -69,11 +69,11 @@ static enum sw_step announce(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw
 static uint32_t read_receive(const struct sw_direct_qp *d, struct ibv_sge sges[SW_MAX_SGE])
 {
     const struct sw_pub_recv *recv =
-        (const struct sw_pub_recv *)(d->remote_rq +
-                                     (size_t)(d->recv_used & (d->remote_rq_entries - 1)) *
-                                         d->remote_rq_stride);
+        (const struct sw_pub_recv *)(d->remote.rq +
+                                     (size_t)(d->send.recv_used & (d->remote.rq_entries - 1)) *
+                                         d->remote.rq_stride);
     uint32_t count = recv->sge_count;
-    uint32_t room = (uint32_t)((d->remote_rq_stride - sizeof(*recv)) / sizeof(struct ibv_sge));
+    uint32_t room = (uint32_t)((d->remote.rq_stride - sizeof(*recv)) / sizeof(struct ibv_sge));
     if (count > room || count > SW_MAX_SGE)
         count = 0;
     memcpy(sges, recv->sges, count * sizeof(*sges));
@@ -129,8 +129,9 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
                                    : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here,
                                                          IBV_ACCESS_LOCAL_WRITE);
             uint64_t run = here;
-            const uint8_t *local =
-                remote && here <= d->budget_bytes ? sw_gather_at(&gather, before, 0, &run) : NULL;
+            const uint8_t *local = remote && here <= d->send.budget_bytes
+                                       ? sw_gather_at(&gather, before, 0, &run)
+                                       : NULL;
             if (local && run == here) {
                 sw_payload_copy(remote, local, here);
                 if (sw_fault_any()) {
@@ -138,7 +139,7 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
                     if (step != SW_STEP_DONE)
                         return step;
                 }
-                d->budget_bytes -= here;
+                d->send.budget_bytes -= here;
                 wqe->done_bytes += (uint32_t)here;
             } else {
                 if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
@@ -171,7 +172,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         if (verdict != SW_ACK)
             return sw_step_refused_next(qp, d, verdict);
     }
-    if (d->remote_rq_entries == 0)
+    if (d->remote.rq_entries == 0)
         return sw_bounce_start(qp, d, wqe, position);
     enum sw_step step = sw_receive_credit(qp, d);
     if (step != SW_STEP_DONE)
@@ -179,7 +180,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     bool invalidates = wqe->opcode == IBV_WR_SEND_WITH_INV;
     if (wqe->len_bytes <= SW_INLINE_BYTES && !invalidates &&
         wqe->len_bytes <=
-            atomic_load_explicit(&d->remote->rq_len_min_bytes, memory_order_acquire)) {
+            atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire)) {
         struct sw_gather gather = sw_gather_of(qp, position);
         return sw_send_inline(d, &gather, wqe->len_bytes, record_flags(wqe), wqe->imm);
     }
@@ -195,12 +196,12 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (verdict != SW_ACK && !sw_step_is_sound(qp))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     if (verdict != SW_ACK)
-        return d->answers_due ? SW_STEP_BLOCKED : announce(d, wqe, verdict);
+        return d->send.answers_due ? SW_STEP_BLOCKED : announce(d, wqe, verdict);
     if (reach == SW_REACH_RING && wqe->done_bytes == 0)
         return sw_bounce_start(qp, d, wqe, position);
     if (reach == SW_REACH_WAIT)
         return SW_STEP_BLOCKED;
-    if (d->answers_due && wqe->done_bytes == 0)
+    if (d->send.answers_due && wqe->done_bytes == 0)
         return SW_STEP_BLOCKED; /* what the target still executes may fail: nothing is placed then
                                  */
     return place(qp, d, wqe, position, sges, count);

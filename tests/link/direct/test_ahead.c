@@ -130,9 +130,9 @@ static void sw_ahead_run__answers_due(void **state)
     struct list list;
     meet(rig);
     make(rig, &list, IBV_WR_RDMA_WRITE);
-    rig->d->answers_due = 1;
+    rig->d->send.answers_due = 1;
     assert_int_equal(run(rig, list.wrs), 0);
-    rig->d->answers_due = 0;
+    rig->d->send.answers_due = 0;
 }
 
 static void sw_ahead_run__sends(void **state)
@@ -149,8 +149,8 @@ static void sw_ahead_run__sends(void **state)
     struct ibv_recv_wr recv = {.sg_list = &room, .num_sge = 1}, *bad;
     for (int i = 0; i < 3; i++)
         assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
-    rig->d->recv_posted = 3;
-    uint32_t at = rig->d->request_at;
+    rig->d->send.recv_posted = 3;
+    uint32_t at = rig->d->send.request_at;
     assert_int_equal(run(rig, list.wrs), 3);
     const struct sw_record *record = &rig->out->requests[(at + 1) % SW_REQUEST_SLOTS];
     assert_int_equal(atomic_load(&record->seq), at + 2);
@@ -161,7 +161,7 @@ static void sw_ahead_run__sends(void **state)
     record = &rig->out->requests[(at + 2) % SW_REQUEST_SLOTS];
     assert_int_equal(record->len_bytes, 200);
     assert_int_equal(record->slots, sw_record_slots(200, SW_INLINE_FIRST));
-    assert_int_equal(rig->d->recv_used, 3);
+    assert_int_equal(rig->d->send.recv_used, 3);
 }
 
 /* A receive that has less room than the message: the queue finds out what that means. */
@@ -173,7 +173,7 @@ static void sw_ahead_run__short_receive(void **state)
     struct ibv_sge room = rig_sge(rig, 16384, 7);
     struct ibv_recv_wr recv = {.sg_list = &room, .num_sge = 1}, *bad;
     assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
-    rig->d->recv_posted = 1;
+    rig->d->send.recv_posted = 1;
     assert_int_equal(run(rig, list.wrs), 0);
 }
 
@@ -182,16 +182,16 @@ static void sw_ahead_run__sends_shared(void **state)
 {
     struct rig *rig = *state;
     struct list list;
-    uint32_t sent = 0, at = rig->d->request_at;
+    uint32_t sent = 0, at = rig->d->send.request_at;
     meet(rig);
-    rig->d->remote_rq_entries = 0;
+    rig->d->remote.rq_entries = 0;
     make(rig, &list, IBV_WR_SEND);
     list.wrs[0].opcode = IBV_WR_RDMA_WRITE;
     list.sges[1].length = 200;
     list.wrs[3].opcode = IBV_WR_RDMA_WRITE;
     assert_int_equal(sw_ahead_run(rig->qp, rig->d, list.wrs, UINT32_MAX, &sent), 3);
     assert_int_equal(sent, 2);
-    assert_int_equal(rig->d->answers_due, 2);
+    assert_int_equal(rig->d->send.answers_due, 2);
     assert_int_equal(rig->bytes[4096 + 3 * 64], 0x83);
     const struct sw_record *record = &rig->out->requests[at % SW_REQUEST_SLOTS];
     assert_int_equal(atomic_load(&record->seq), at + 1);
@@ -206,14 +206,14 @@ static void sw_ahead_run__sends_shared(void **state)
     assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
     list.sges[2].length = 8;
     list.wrs[2].send_flags |= IBV_SEND_FENCE;
-    rig->d->reads_due = 1;
+    rig->d->send.reads_due = 1;
     assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
-    rig->d->reads_due = 0;
+    rig->d->send.reads_due = 0;
     list.sges[2].lkey ^= 1;
     assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
     assert_int_equal(sent, 1);
     assert_int_equal(rig->qp->state, IBV_QPS_RTS);
-    rig->d->answers_due = 0;
+    rig->d->send.answers_due = 0;
 }
 
 /* A list longer than the queue: what has no slot is refused, not executed. */

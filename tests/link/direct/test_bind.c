@@ -118,10 +118,10 @@ static void sw_bind_enter__marks_the_section(void **state)
         assert_int_equal(atomic_load(&block(p, BLOCK)->access_seq) & 1, 0);
     }
     assert_int_equal(atomic_load(&block(p, BLOCK)->access_seq), 6);
-    assert_int_equal(p->rig.d->remote_pd, 5);
-    assert_int_equal(p->rig.d->remote_recv_cq, 7);
-    assert_int_equal(p->rig.d->remote_rq_entries, 64);
-    assert_ptr_equal(p->rig.d->remote_rq, (uint8_t *)p->pub + p->entry->rq_offset);
+    assert_int_equal(p->rig.d->remote.pd, 5);
+    assert_int_equal(p->rig.d->remote.recv_cq, 7);
+    assert_int_equal(p->rig.d->remote.rq_entries, 64);
+    assert_ptr_equal(p->rig.d->remote.rq, (uint8_t *)p->pub + p->entry->rq_offset);
 }
 
 static void sw_bind_enter__peer_not_ready(void **state)
@@ -279,7 +279,7 @@ static void sw_bind_enter__new_rights_take_effect(void **state)
     p->entry->access = IBV_ACCESS_REMOTE_READ;
     atomic_store(&p->entry->bind_word, 2ull << 32 | IBV_QPS_RTS);
     assert_true(enter(p));
-    assert_int_equal(p->rig.d->remote_access, IBV_ACCESS_REMOTE_READ);
+    assert_int_equal(p->rig.d->remote.access, IBV_ACCESS_REMOTE_READ);
     assert_null(p->rig.d->keys[0].word); /* what was derived is forgotten */
 }
 
@@ -310,7 +310,7 @@ static void sw_bind_enter__left_when_the_peer_goes(void **state)
 
 static bool is_buried(const struct played *p)
 {
-    return p->rig.d->buried;
+    return p->rig.d->death_handled;
 }
 
 static bool has_failed(const struct played *p)
@@ -411,7 +411,7 @@ static void sw_requester_run__peer_dies_unseen(void **state)
     p->entry->rq_entries = 0; /* a shared queue: the target executes it */
     post_one(p, IBV_WR_SEND);
     assert_false(has_wc(p, 150, &wc));
-    assert_int_equal(p->rig.d->answers_due, 1);
+    assert_int_equal(p->rig.d->send.answers_due, 1);
     close(ends[1]);
     assert_true(has_wc(p, 400, &wc)); /* before the retries of a peer that is not there run out */
     assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
@@ -429,7 +429,7 @@ static void sw_requester_run__peer_dies_while_it_has_no_receive(void **state)
     p->peer->socket = ends[0];
     post_one(p, IBV_WR_SEND);
     assert_false(has_wc(p, 150, &wc));
-    assert_true(p->rig.d->rnr_ns != 0);
+    assert_true(p->rig.d->send.rnr_ns != 0);
     close(ends[1]);
     assert_true(has_wc(p, 400, &wc));
     assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);

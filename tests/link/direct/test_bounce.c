@@ -33,7 +33,7 @@ static struct sw_wqe *ask(struct rig *rig, enum ibv_wr_opcode opcode, uint32_t o
 
 static struct sw_record *next_answer(struct rig *rig, enum sw_record_kind kind)
 {
-    struct sw_record *record = &rig->block->responses[rig->d->response_at % SW_RESPONSE_SLOTS];
+    struct sw_record *record = &rig->block->responses[rig->d->send.response_at % SW_RESPONSE_SLOTS];
     memset((void *)record, 0, sizeof(*record));
     record->kind = (uint8_t)kind;
     return record;
@@ -41,7 +41,7 @@ static struct sw_record *next_answer(struct rig *rig, enum sw_record_kind kind)
 
 static bool collect(struct rig *rig, struct sw_record *record)
 {
-    atomic_store(&record->seq, rig->d->response_at + 1);
+    atomic_store(&record->seq, rig->d->send.response_at + 1);
     return sw_bounce_collect(rig->qp, rig->d);
 }
 
@@ -66,8 +66,8 @@ static void sw_bounce_start__send_in_pieces(void **state)
         assert_memory_equal(rig->out->request_bounce + record->bounce_at,
                             rig->bytes + i * SW_BOUNCE_CHUNK, lens[i]);
     }
-    assert_int_equal(rig->d->answers_due, 1);
-    assert_int_equal(rig->d->recv_used, 1);
+    assert_int_equal(rig->d->send.answers_due, 1);
+    assert_int_equal(rig->d->send.recv_used, 1);
 }
 
 /* A short one lies in the records themselves: no space of the area. */
@@ -87,9 +87,9 @@ static void sw_bounce_start__short_send(void **state)
     assert_memory_equal(record->payload, rig->bytes, SW_WHOLE_FIRST);
     const struct sw_record_more *last = (const struct sw_record_more *)&rig->out->requests[3];
     assert_memory_equal(last->payload, rig->bytes + SW_WHOLE_BYTES - SW_MORE_BYTES, SW_MORE_BYTES);
-    assert_int_equal(rig->d->bounce_at, 0);
-    assert_int_equal(rig->d->answers_due, 1);
-    assert_int_equal(rig->d->recv_used, 1);
+    assert_int_equal(rig->d->send.bounce_at, 0);
+    assert_int_equal(rig->d->send.answers_due, 1);
+    assert_int_equal(rig->d->send.recv_used, 1);
     ask(rig, IBV_WR_SEND, 0, SW_WHOLE_BYTES + 1);
     assert_int_equal(rig->out->requests[4].kind, SW_REC_SEND);
 }
@@ -101,7 +101,7 @@ static void sw_bounce_start__write_addresses_each_piece(void **state)
     assert_int_equal(rig->out->requests[0].remote_addr, (uintptr_t)rig->bytes);
     assert_int_equal(rig->out->requests[1].remote_addr, (uintptr_t)rig->bytes + SW_BOUNCE_CHUNK);
     assert_int_equal(rig->out->requests[0].kind, SW_REC_WRITE);
-    assert_int_equal(rig->d->recv_used, 0);
+    assert_int_equal(rig->d->send.recv_used, 0);
 }
 
 /* The area is full: the rest goes on where it stopped, and never around the area's end. */
@@ -111,7 +111,7 @@ static void sw_bounce_start__goes_on_when_there_is_room(void **state)
     struct ibv_sge sge = rig_sge(rig, 0, 3 * SW_BOUNCE_CHUNK);
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
     const uint32_t start = 0u - SW_BOUNCE_CHUNK - 100; /* the positions wrap too */
-    rig->d->bounce_at = start;
+    rig->d->send.bounce_at = start;
     atomic_store(&rig->block->request_bounce_consumed,
                  start - SW_REQUEST_BOUNCE + 2 * SW_BOUNCE_CHUNK + 99);
     struct sw_wqe *wqe = rig_append(rig, &wr, &sge);
@@ -120,14 +120,14 @@ static void sw_bounce_start__goes_on_when_there_is_room(void **state)
     assert_int_equal(wqe->done_bytes, SW_BOUNCE_CHUNK); /* 100 bytes at the end cannot be used */
     assert_int_equal(wqe->via_ring, 1);
     assert_int_equal(rig->out->requests[0].bounce_at, SW_REQUEST_BOUNCE - SW_BOUNCE_CHUNK - 100);
-    assert_int_equal(rig->d->answers_due, 0);
-    atomic_store(&rig->block->request_bounce_consumed, rig->d->bounce_at);
+    assert_int_equal(rig->d->send.answers_due, 0);
+    atomic_store(&rig->block->request_bounce_consumed, rig->d->send.bounce_at);
     assert_int_equal(sw_bounce_start(rig->qp, rig->d, wqe, 0), SW_STEP_SENT);
     assert_int_equal(rig->out->requests[1].bounce_at, 0);
     assert_int_equal(rig->out->requests[1].bounce_end, SW_BOUNCE_CHUNK);
     assert_int_equal(rig->out->requests[1].flags, 0);
     assert_int_equal(rig->out->requests[2].flags, SW_REC_LAST);
-    assert_int_equal(rig->d->answers_due, 1);
+    assert_int_equal(rig->d->send.answers_due, 1);
     sw_bind_leave(rig->d);
 }
 
@@ -141,7 +141,7 @@ static void sw_bounce_start__bad_local_key(void **state)
     assert_true(sw_bind_enter(rig->qp, rig->d));
     assert_int_equal(sw_bounce_start(rig->qp, rig->d, wqe, 0), SW_STEP_FAILED);
     sw_bind_leave(rig->d);
-    assert_int_equal(rig->d->fail_status, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(rig->d->send.fail_status, IBV_WC_LOC_PROT_ERR);
     assert_int_not_equal(atomic_load(&rig->out->requests[0].seq), 1); /* nothing was said */
 }
 
@@ -150,7 +150,7 @@ static void sw_bounce_collect__read_in_pieces(void **state)
     struct rig *rig = *state;
     struct sw_wqe *wqe = ask(rig, IBV_WR_RDMA_READ, 100, 30);
     assert_int_equal(rig->out->requests[0].kind, SW_REC_READ);
-    assert_int_equal(rig->d->reads_due, 1);
+    assert_int_equal(rig->d->send.reads_due, 1);
     for (uint32_t i = 0; i < 3; i++) {
         memset(rig->block->response_bounce + 50 * i, (int)('a' + i), 10);
         struct sw_record *record = next_answer(rig, SW_REC_DATA);
@@ -163,8 +163,8 @@ static void sw_bounce_collect__read_in_pieces(void **state)
         assert_int_equal(atomic_load(&rig->out->response_bounce_consumed), 50 * i + 10);
     }
     assert_int_equal(wqe->state, SW_WQE_DONE);
-    assert_int_equal(rig->d->answers_due, 0);
-    assert_int_equal(rig->d->reads_due, 0);
+    assert_int_equal(rig->d->send.answers_due, 0);
+    assert_int_equal(rig->d->send.reads_due, 0);
     assert_memory_equal(rig->bytes + 99, "\0aaaaaaaaaabbbbbbbbbbcccccccccc", 32);
 }
 
@@ -187,7 +187,7 @@ static void sw_bounce_collect__data_that_does_not_fit(void **state)
         record->bounce_at = cases[i].at;
         record->len_bytes = cases[i].len;
         assert_false(collect(rig, record));
-        assert_int_equal(rig->d->fail_status, IBV_WC_BAD_RESP_ERR);
+        assert_int_equal(rig->d->send.fail_status, IBV_WC_BAD_RESP_ERR);
         assert_int_equal(wqe->state, SW_WQE_SENT);
         assert_int_equal(rig->bytes[100], 0);
         rig_drop(rig);
@@ -217,7 +217,7 @@ static void sw_bounce_collect__answers_of_the_wrong_kind(void **state)
         record->kind = cases[i].kind;
         record->len_bytes = 8;
         assert_false(collect(rig, record));
-        assert_int_equal(rig->d->fail_status, IBV_WC_BAD_RESP_ERR);
+        assert_int_equal(rig->d->send.fail_status, IBV_WC_BAD_RESP_ERR);
         rig_drop(rig);
         rig_connect(rig, 0);
     }
@@ -240,8 +240,8 @@ static void sw_bounce_collect__verdicts(void **state)
         struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
         record->verdict = cases[i].verdict;
         assert_false(collect(rig, record));
-        assert_int_equal(rig->d->fail_status, cases[i].status);
-        assert_int_equal(rig->d->fail_verdict, SW_ACK); /* the target knows */
+        assert_int_equal(rig->d->send.fail_status, cases[i].status);
+        assert_int_equal(rig->d->send.fail_verdict, SW_ACK); /* the target knows */
         rig_drop(rig);
         rig_connect(rig, 0);
     }
@@ -256,7 +256,7 @@ static void sw_bounce_collect__atomic_result(void **state)
     assert_true(collect(rig, record));
     assert_int_equal(*(uint64_t *)(rig->bytes + 64), 0x1122334455667788);
     assert_int_equal(wqe->state, SW_WQE_DONE);
-    assert_int_equal(rig->d->reads_due, 0);
+    assert_int_equal(rig->d->send.reads_due, 0);
 }
 
 /* Nothing was asked: whatever is in the ring stays there. */
@@ -264,27 +264,27 @@ static void sw_bounce_collect__answers_to_nothing(void **state)
 {
     struct rig *rig = *state;
     assert_true(collect(rig, next_answer(rig, SW_REC_ANSWER)));
-    assert_int_equal(rig->d->response_at, 0);
+    assert_int_equal(rig->d->send.response_at, 0);
     ask(rig, IBV_WR_SEND, 0, 8);
     struct sw_record *extra = &rig->block->responses[1];
     extra->kind = SW_REC_ANSWER;
     extra->verdict = SW_NAK_ACCESS;
     atomic_store(&extra->seq, 2);
     assert_true(collect(rig, next_answer(rig, SW_REC_ANSWER)));
-    assert_int_equal(rig->d->response_at, 1);
-    assert_int_equal(rig->d->answers_due, 0);
+    assert_int_equal(rig->d->send.response_at, 1);
+    assert_int_equal(rig->d->send.answers_due, 0);
 }
 
 static void sw_bounce_collect__past_the_wrap(void **state)
 {
     struct rig *rig = *state;
-    rig->d->response_at = UINT32_MAX - 1;
+    rig->d->send.response_at = UINT32_MAX - 1;
     for (int i = 0; i < 4; i++) {
         struct sw_wqe *wqe = ask(rig, IBV_WR_SEND, 0, 8);
         assert_true(collect(rig, next_answer(rig, SW_REC_ANSWER)));
         assert_int_equal(wqe->state, SW_WQE_DONE);
     }
-    assert_int_equal(rig->d->response_at, 2);
+    assert_int_equal(rig->d->send.response_at, 2);
 }
 
 /* One answer for three requests, of which none may be answered twice. */
@@ -300,8 +300,8 @@ static void sw_bounce_collect__one_answer_for_several(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(wqes[i]->state, SW_WQE_DONE);
     assert_int_equal(wqes[3]->state, SW_WQE_SENT);
-    assert_int_equal(rig->d->answers_due, 1);
-    assert_int_equal(rig->d->response_at, 1);
+    assert_int_equal(rig->d->send.answers_due, 1);
+    assert_int_equal(rig->d->send.response_at, 1);
 }
 
 static void sw_bounce_collect__answers_more_than_was_asked(void **state)
@@ -312,8 +312,8 @@ static void sw_bounce_collect__answers_more_than_was_asked(void **state)
     struct sw_record *record = next_answer(rig, SW_REC_ANSWER);
     record->imm = UINT32_MAX;
     assert_false(collect(rig, record));
-    assert_int_equal(rig->d->fail_status, IBV_WC_BAD_RESP_ERR);
-    assert_int_equal(rig->d->answers_due, 0);
+    assert_int_equal(rig->d->send.fail_status, IBV_WC_BAD_RESP_ERR);
+    assert_int_equal(rig->d->send.answers_due, 0);
 }
 
 /* An atomic has an answer of its own, for it returns a value. */
@@ -326,7 +326,7 @@ static void sw_bounce_collect__atomic_among_several(void **state)
     record->imm = 1;
     assert_false(collect(rig, record));
     assert_int_equal(wqe->state, SW_WQE_SENT);
-    assert_int_equal(rig->d->fail_status, IBV_WC_BAD_RESP_ERR);
+    assert_int_equal(rig->d->send.fail_status, IBV_WC_BAD_RESP_ERR);
 }
 
 /* The target is told of its room before it has to wait for it, not after each answer. */
@@ -341,7 +341,7 @@ static void sw_bounce_collect__tells_room_now_and_then(void **state)
         atomic_store(&rig->qp->sq.polled, rig->qp->sq.head);
         told = atomic_load(&rig->out->responses_consumed);
         assert_true(i - told <= SW_RESPONSE_SLOTS / 2);
-        atomic_store(&rig->block->requests_consumed, rig->d->request_at);
+        atomic_store(&rig->block->requests_consumed, rig->d->send.request_at);
     }
     assert_int_not_equal(told, 0);
 }
@@ -349,8 +349,8 @@ static void sw_bounce_collect__tells_room_now_and_then(void **state)
 static void sw_answer_reserve__ring_and_area(void **state)
 {
     struct rig *rig = *state;
-    rig->d->answer_at = UINT32_MAX - 10;
-    rig->d->answer_limit = UINT32_MAX - 10;
+    rig->d->serve.answer_at = UINT32_MAX - 10;
+    rig->d->serve.answer_limit = UINT32_MAX - 10;
     atomic_store(&rig->block->responses_consumed, UINT32_MAX - 10);
     for (uint32_t i = 0; i < SW_RESPONSE_SLOTS; i++) {
         struct sw_record *record = sw_answer_reserve(rig->d, 0);
@@ -369,23 +369,23 @@ static void sw_answer_acks__one_record_before_any_other(void **state)
 {
     struct rig *rig = *state;
     assert_true(sw_answer_acks(rig->d));
-    assert_int_equal(rig->d->answer_at, 0);
-    rig->d->acks_due = 3;
+    assert_int_equal(rig->d->serve.answer_at, 0);
+    rig->d->serve.acks_due = 3;
     assert_true(sw_answer_acks(rig->d));
     assert_true(sw_answer_acks(rig->d));
-    assert_int_equal(rig->d->answer_at, 1);
+    assert_int_equal(rig->d->serve.answer_at, 1);
     const struct sw_record *record = rig_answer(rig, 0);
     assert_int_equal(record->kind, SW_REC_ANSWER);
     assert_int_equal(record->verdict, SW_ACK);
     assert_int_equal(record->imm, 2);
-    rig->d->acks_due = 1;
-    rig->d->answer_at += SW_RESPONSE_SLOTS - 2;
+    rig->d->serve.acks_due = 1;
+    rig->d->serve.answer_at += SW_RESPONSE_SLOTS - 2;
     assert_false(sw_answer_has_room(rig->d));
     assert_true(sw_answer_acks(rig->d));
     assert_false(sw_answer_has_room(rig->d));
-    rig->d->acks_due = 1;
+    rig->d->serve.acks_due = 1;
     assert_false(sw_answer_acks(rig->d));
-    assert_int_equal(rig->d->acks_due, 1);
+    assert_int_equal(rig->d->serve.acks_due, 1);
 }
 
 static void sw_answer_reserve__area_wraps_whole_pieces(void **state)
@@ -393,7 +393,7 @@ static void sw_answer_reserve__area_wraps_whole_pieces(void **state)
     struct rig *rig = *state;
     const uint32_t chunk = SW_BOUNCE_CHUNK, area = SW_RESPONSE_BOUNCE;
     uint32_t consumed = 0u - area - 24; /* 24 before a multiple of the area */
-    rig->d->answer_bounce_at = consumed;
+    rig->d->serve.answer_bounce_at = consumed;
     atomic_store(&rig->block->response_bounce_consumed, consumed);
     struct sw_record *record = sw_answer_reserve(rig->d, chunk);
     assert_int_equal(record->bounce_at, 0); /* 24 bytes are skipped */

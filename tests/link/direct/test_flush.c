@@ -67,7 +67,7 @@ static void sw_execute_flush__by_cpu(void **state)
     rig_answer(rig, 0);
     assert_true(rig_serve(rig, flush_record(rig, (uintptr_t)rig->bytes + 100, 0)));
     rig_answer(rig, 1);
-    assert_int_equal(rig->d->flushing.done_bytes, 0);
+    assert_int_equal(rig->d->serve.flushing.done_bytes, 0);
     rig_is_answered(rig, SW_ACK);
 }
 
@@ -78,14 +78,14 @@ static void sw_execute_flush__by_cpu_in_steps(void **state)
     uint8_t *at = map();
     set_region(rig, at, LONG_BYTES, SW_PERSIST_BY_CPU);
     assert_false(rig_serve(rig, whole_region(rig)));
-    uint64_t first = rig->d->flushing.done_bytes;
+    uint64_t first = rig->d->serve.flushing.done_bytes;
     assert_true(first > 0 && first < LONG_BYTES);
     assert_true(atomic_load(&rig->qp->rx_pending));
     assert_false(sw_responder_run(rig->qp, rig->d));
-    assert_int_equal(rig->d->flushing.done_bytes, 2 * first);
+    assert_int_equal(rig->d->serve.flushing.done_bytes, 2 * first);
     assert_true(sw_responder_run(rig->qp, rig->d));
     rig_answer(rig, 0);
-    assert_int_equal(rig->d->flushing.done_bytes, 0);
+    assert_int_equal(rig->d->serve.flushing.done_bytes, 0);
     assert_false(atomic_load(&rig->qp->rx_pending));
     munmap(at, LONG_BYTES);
 }
@@ -124,7 +124,7 @@ static void sw_execute_flush__by_sync(void **state)
     if (!rig_serve(rig, whole_region(rig)))
         serve_to_the_end(rig);
     rig_is_answered(rig, SW_ACK);
-    assert_null(rig->d->flushing.job);
+    assert_null(rig->d->serve.flushing.job);
 }
 
 static void sw_execute_flush__sync_fails(void **state)

@@ -44,20 +44,20 @@ static void sw_pull__in_steps_of_the_budget(void **state)
     for (uint32_t i = 0; i < 10000; i++)
         rig->bytes[30000 + i] = (uint8_t)(i % 251);
     rig_recv(rig, 11, 0, 20000);
-    assert_true(sw_qp_take_recv(rig->qp, &rig->d->receive.claim));
+    assert_true(sw_qp_take_recv(rig->qp, &rig->d->serve.receive.claim));
     struct ibv_sge list[] = {rig_sge(rig, 30000, 4000), rig_sge(rig, 34000, 6000)};
-    rig->d->received_bytes = 0;
+    rig->d->serve.received_bytes = 0;
     enum sw_step step = SW_STEP_BLOCKED;
     int steps = 0;
     assert_true(sw_bind_enter(rig->qp, rig->d));
     for (; step == SW_STEP_BLOCKED && steps < 20; steps++) {
-        rig->d->budget_bytes = 900;
+        rig->d->send.budget_bytes = 900;
         step = sw_pull(rig->d, list, 2);
     }
     sw_bind_leave(rig->d);
     assert_int_equal(step, SW_STEP_DONE);
     assert_int_equal(steps, 12);
-    assert_int_equal(rig->d->received_bytes, 10000);
+    assert_int_equal(rig->d->serve.received_bytes, 10000);
     assert_memory_equal(rig->bytes, rig->bytes + 30000, 10000);
 }
 

@@ -192,8 +192,8 @@ static struct played *play(void)
     add_segment(p, 9, 0x8000, 4 * PAGE);
     p->d.rules = sw_verdict_rules_of(IBV_QPT_RC);
     p->d.peer = &p->peer;
-    p->d.remote_access = RIG_RIGHTS;
-    p->d.budget_bytes = 1u << 20;
+    p->d.remote.access = RIG_RIGHTS;
+    p->d.send.budget_bytes = 1u << 20;
     return p;
 }
 
@@ -364,7 +364,7 @@ static void sw_reach_remembered__rights_of_both(void **state)
     (void)state;
     struct played *p = play();
     p->mr->access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-    p->d.remote_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    p->d.remote.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     sw_reach_remember(&p->d, 5u << 8, p->mr, p->mr->key_word, IOVA + PAGE);
     const uint64_t at = IOVA + PAGE;
     assert_non_null(sw_reach_remembered(&p->d, 5u << 8, at, 8, IBV_ACCESS_REMOTE_READ));
@@ -399,14 +399,14 @@ static void sw_reach_move__in_steps_of_the_budget(void **state)
     uint32_t done = 0;
     for (uint32_t i = 0; i < 2 * PAGE; i++)
         rig->bytes[i < 5000 ? i : 3000 + i] = (uint8_t)(i % 251);
-    p->d.budget_bytes = 3000;
+    p->d.send.budget_bytes = 3000;
     int steps = 0;
     enum sw_step step;
     while ((step = sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 2 * PAGE, false, &done)) ==
            SW_STEP_BLOCKED) {
-        assert_int_equal(p->d.budget_bytes, 0);
+        assert_int_equal(p->d.send.budget_bytes, 0);
         assert_int_equal(done, 3000 * ++steps);
-        p->d.budget_bytes = 3000;
+        p->d.send.budget_bytes = 3000;
     }
     assert_int_equal(step, SW_STEP_DONE);
     assert_int_equal(steps, 2);
@@ -428,8 +428,8 @@ static void sw_reach_move__to_local_needs_the_right(void **state)
     memset(p->segment, 'r', 64);
     assert_int_equal(sw_reach_move(&p->d, &gather, 0, p->mr, IOVA + PAGE, 64, true, &done),
                      SW_STEP_FAILED);
-    assert_int_equal(p->d.fail_status, IBV_WC_LOC_PROT_ERR);
-    assert_int_equal(p->d.fail_verdict, SW_ACK);
+    assert_int_equal(p->d.send.fail_status, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(p->d.send.fail_verdict, SW_ACK);
     assert_int_equal(done, 0);
     assert_int_equal(rig->bytes[0], 0);
     sge.lkey = sw_mr_key(rig->mr);
@@ -492,7 +492,7 @@ static void sw_reach_move__by_cma_across_rungs(void **state)
         usleep(1000);
     }
     assert_int_equal(step, SW_STEP_FAILED);
-    assert_int_equal(p->d.fail_status, IBV_WC_REM_OP_ERR);
+    assert_int_equal(p->d.send.fail_status, IBV_WC_REM_OP_ERR);
     assert_int_equal(write(ready[1], &byte, 1), 1);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

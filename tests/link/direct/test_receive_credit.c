@@ -34,7 +34,7 @@ static void sw_receive_credit__one_for_each_posted_receive(void **state)
     recv_at_peer(rig, 2);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sw_receive_credit(rig->qp, rig->d), SW_STEP_DONE);
-        rig->d->recv_used++;
+        rig->d->send.recv_used++;
     }
     assert_int_equal(sw_receive_credit(rig->qp, rig->d), SW_STEP_BLOCKED);
     recv_at_peer(rig, 3);
@@ -44,23 +44,23 @@ static void sw_receive_credit__one_for_each_posted_receive(void **state)
 static void sw_receive_credit__positions_wrap(void **state)
 {
     struct rig *rig = *state;
-    rig->d->recv_used = rig->d->recv_posted = UINT32_MAX;
+    rig->d->send.recv_used = rig->d->send.recv_posted = UINT32_MAX;
     atomic_store(&rig->other->pub->rq_posted, 1); /* two more than UINT32_MAX */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sw_receive_credit(rig->qp, rig->d), SW_STEP_DONE);
-        rig->d->recv_used++;
+        rig->d->send.recv_used++;
     }
     assert_int_equal(sw_receive_credit(rig->qp, rig->d), SW_STEP_BLOCKED);
     atomic_store(&rig->other->pub->rq_posted, 0);
-    rig->d->recv_used = rig->d->recv_posted = 0;
+    rig->d->send.recv_used = rig->d->send.recv_posted = 0;
 }
 
 static void retries(struct rig *rig, uint8_t rnr_retry)
 {
     rig->qp->attr.rnr_retry = rnr_retry;
-    rig->d->recv_used = rig->d->recv_posted = 0;
-    rig->d->rnr_ns = 0;
-    rig->d->rnr_tries = 0;
+    rig->d->send.recv_used = rig->d->send.recv_posted = 0;
+    rig->d->send.rnr_ns = 0;
+    rig->d->send.rnr_tries = 0;
 }
 
 static enum sw_step wait_while_blocked(struct rig *rig, uint64_t *took_ns)
@@ -81,8 +81,8 @@ static void sw_receive_wait__without_retries_fails_at_once(void **state)
     retries(rig, 0);
     assert_int_equal(wait_while_blocked(rig, &took_ns), SW_STEP_FAILED);
     assert_true(took_ns < 600 * SW_NS_PER_MS);
-    assert_int_equal(rig->d->fail_status, IBV_WC_RNR_RETRY_EXC_ERR);
-    assert_int_equal(rig->d->fail_verdict, SW_RNR_EXHAUSTED);
+    assert_int_equal(rig->d->send.fail_status, IBV_WC_RNR_RETRY_EXC_ERR);
+    assert_int_equal(rig->d->send.fail_verdict, SW_RNR_EXHAUSTED);
 }
 
 static void sw_receive_wait__as_many_as_allowed(void **state)
@@ -94,7 +94,7 @@ static void sw_receive_wait__as_many_as_allowed(void **state)
         retries(rig, allowed);
         assert_int_equal(wait_while_blocked(rig, &took_ns), SW_STEP_FAILED);
         assert_true(took_ns >= allowed * timer_ns);
-        assert_int_equal(rig->d->fail_status, IBV_WC_RNR_RETRY_EXC_ERR);
+        assert_int_equal(rig->d->send.fail_status, IBV_WC_RNR_RETRY_EXC_ERR);
     }
 }
 
@@ -107,7 +107,7 @@ static void sw_receive_wait__seven_is_for_ever(void **state)
         assert_int_equal(sw_receive_wait(rig->qp, rig->d), SW_STEP_BLOCKED);
         usleep(50);
     }
-    assert_true(rig->d->rnr_tries > 7);
+    assert_true(rig->d->send.rnr_tries > 7);
 }
 
 static void sw_receive_wait__progress_forgives(void **state)
@@ -116,11 +116,11 @@ static void sw_receive_wait__progress_forgives(void **state)
     uint64_t took_ns;
     rig->other->pub->min_rnr_timer = 14;
     retries(rig, 2);
-    rig->d->rnr_tries = 1;
-    rig->d->rnr_ns = 1;
+    rig->d->send.rnr_tries = 1;
+    rig->d->send.rnr_ns = 1;
     recv_at_peer(rig, 1);
     assert_int_equal(sw_receive_wait(rig->qp, rig->d), SW_STEP_DONE);
-    rig->d->recv_used++;
+    rig->d->send.recv_used++;
     assert_int_equal(wait_while_blocked(rig, &took_ns), SW_STEP_FAILED);
     assert_true(took_ns >= 2 * sw_rnr_timer_ns(14));
 }

@@ -24,8 +24,8 @@ static struct side *new_side(uint32_t position)
     memset(side->rx, 0, SW_BLOCK_BYTES);
     side->d.tx = side->tx;
     side->d.rx = side->rx;
-    side->d.request_at = position;
-    side->d.request_limit = position + SW_REQUEST_SLOTS - 1;
+    side->d.send.request_at = position;
+    side->d.send.request_limit = position + SW_REQUEST_SLOTS - 1;
     atomic_store(&side->rx->requests_consumed, position);
     return side;
 }
@@ -55,9 +55,9 @@ static void sw_record_reserve__fills_the_ring_but_one(void **state)
         assert_non_null(sw_record_reserve(&side->d, 1, true));
         sw_record_fatal(&side->d, SW_NAK_ACCESS);
         assert_null(sw_record_reserve(&side->d, 1, true));
-        uint32_t at = side->d.request_at;
+        uint32_t at = side->d.send.request_at;
         sw_record_fatal(&side->d, SW_NAK_ACCESS); /* no room: nothing is overwritten */
-        assert_int_equal(side->d.request_at, at);
+        assert_int_equal(side->d.send.request_at, at);
         free_side(side);
     }
 }
@@ -98,7 +98,7 @@ static void sw_record_reserve__absurd_positions(void **state)
     struct side *side = new_side(1000);
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
         atomic_store(&side->rx->requests_consumed, lies[i]);
-        side->d.request_limit = side->d.request_at;
+        side->d.send.request_limit = side->d.send.request_at;
         for (uint32_t n = 0; n < 2 * SW_REQUEST_SLOTS; n++) {
             struct sw_record *record = sw_record_reserve(&side->d, 1, false);
             if (!record)
@@ -117,20 +117,20 @@ static void sw_record_publish__asks_for_notice(void **state)
     struct side *side = new_side(0);
     struct sw_record *record = sw_record_reserve(&side->d, 1, false);
     sw_record_publish(&side->d, record, 1, false);
-    assert_false(side->d.notify);
+    assert_false(side->d.send.notify);
     record = sw_record_reserve(&side->d, 1, false);
     sw_record_publish(&side->d, record, 1, true);
-    assert_true(side->d.notify);
-    assert_false(side->d.notify_solicited);
+    assert_true(side->d.send.notify);
+    assert_false(side->d.send.notify_solicited);
     record = sw_record_reserve(&side->d, 1, false);
     record->flags = SW_REC_SOLICITED;
     sw_record_publish(&side->d, record, 1, true);
-    assert_true(side->d.notify_solicited);
-    side->d.notify_solicited = false;
+    assert_true(side->d.send.notify_solicited);
+    side->d.send.notify_solicited = false;
     record = sw_record_reserve(&side->d, 1, false);
     record->verdict = SW_NAK_INVALID; /* an error counts as solicited: IBTA Vol1 11.4.2.2 */
     sw_record_publish(&side->d, record, 1, true);
-    assert_true(side->d.notify_solicited);
+    assert_true(side->d.send.notify_solicited);
     free_side(side);
 }
 

@@ -16,7 +16,7 @@ static void sw_responder_run__nothing_new(void **state)
     assert_false(sw_responder_run(rig->qp, rig->d));
     atomic_store(&record->seq, 1u << 31);
     assert_false(sw_responder_run(rig->qp, rig->d));
-    assert_int_equal(rig->d->serve_at, 0);
+    assert_int_equal(rig->d->serve.at, 0);
 }
 
 static void sw_responder_run__inline_message(void **state)
@@ -39,12 +39,12 @@ static void sw_responder_run__inline_message(void **state)
     assert_int_equal(wc.qp_num, sw_qp_num(rig->qp));
     assert_int_equal(rig->bytes[47], 'm');
     assert_int_equal(rig->bytes[48], 0);
-    assert_int_equal(rig->d->serve_at, 1);
+    assert_int_equal(rig->d->serve.at, 1);
 }
 
 static void start_at(struct rig *rig, uint32_t position)
 {
-    rig->d->serve_at = rig->d->serve_told = position;
+    rig->d->serve.at = rig->d->serve.told = position;
 }
 
 /* Four records, their positions and their place in the ring wrap. */
@@ -68,7 +68,7 @@ static void sw_responder_run__longest_inline_message_past_the_wrap(void **state)
     assert_true(rig_serve(rig, record));
     assert_int_equal(rig_wc(rig).byte_len, SW_INLINE_BYTES);
     assert_memory_equal(rig->bytes + 100, message, SW_INLINE_BYTES);
-    assert_int_equal(rig->d->serve_at, 2);
+    assert_int_equal(rig->d->serve.at, 2);
 }
 
 static void sw_responder_run__inline_message_that_lies(void **state)
@@ -386,8 +386,8 @@ static void sw_responder_run__whole_messages(void **state)
     assert_memory_equal(rig->bytes + 1000, "zzzzzzzz", 9);
     rig_is_answered(rig, SW_ACK);
     assert_int_equal(rig_answer(rig, 0)->imm, 1);
-    assert_int_equal(rig->d->answer_at, 1);
-    assert_int_equal(rig->d->serve_at, 5);
+    assert_int_equal(rig->d->serve.answer_at, 1);
+    assert_int_equal(rig->d->serve.at, 5);
 }
 
 static void sw_responder_run__whole_message_that_lies(void **state)
@@ -442,26 +442,26 @@ static void sw_responder_run__acknowledges_when_there_is_room(void **state)
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 8);
     rig_recv(rig, 12, 0, 8);
-    rig->d->answer_at = SW_RESPONSE_SLOTS - 1;
+    rig->d->serve.answer_at = SW_RESPONSE_SLOTS - 1;
     struct sw_record *record = rig_request(rig, SW_REC_SEND_WHOLE);
     record->flags = SW_REC_FIRST | SW_REC_LAST;
     struct sw_record *second = &rig->block->requests[1];
     memcpy((void *)second, (const void *)record, sizeof(*second));
     atomic_store(&second->seq, 2);
     assert_true(rig_serve(rig, record)); /* the last place is the first one's */
-    assert_int_equal(rig->d->serve_at, 1);
-    assert_int_equal(rig->d->answer_at, SW_RESPONSE_SLOTS);
+    assert_int_equal(rig->d->serve.at, 1);
+    assert_int_equal(rig->d->serve.answer_at, SW_RESPONSE_SLOTS);
     assert_false(sw_responder_run(rig->qp, rig->d));
     atomic_store(&rig->block->responses_consumed, 1);
     assert_true(sw_responder_run(rig->qp, rig->d));
-    assert_int_equal(rig->d->answer_at, SW_RESPONSE_SLOTS + 1);
-    rig->d->acks_due = 1;
+    assert_int_equal(rig->d->serve.answer_at, SW_RESPONSE_SLOTS + 1);
+    rig->d->serve.acks_due = 1;
     assert_false(sw_responder_run(rig->qp, rig->d));
     assert_true(atomic_load(&rig->qp->rx_pending));
     atomic_store(&rig->block->responses_consumed, 2);
     assert_false(sw_responder_run(rig->qp, rig->d));
     assert_false(atomic_load(&rig->qp->rx_pending));
-    assert_int_equal(rig->d->acks_due, 0);
+    assert_int_equal(rig->d->serve.acks_due, 0);
 }
 
 /* The receive of a message that came in part is flushed like those behind it, before them. */
@@ -533,7 +533,7 @@ static void sw_responder_run__send_waits_for_a_receive(void **state)
     record->flags = SW_REC_FIRST | SW_REC_LAST;
     record->rnr_retry = 7;
     assert_false(rig_serve(rig, record));
-    assert_int_equal(rig->d->serve_at, 0);
+    assert_int_equal(rig->d->serve.at, 0);
     rig_recv(rig, 11, 0, 15);
     assert_true(sw_responder_run(rig->qp, rig->d));
     assert_int_equal(rig_wc(rig).wr_id, 11);
@@ -576,9 +576,9 @@ static void sw_responder_run__read_in_pieces_as_room_allows(void **state)
     uint32_t total = RIG_BYTES; /* as much as the area holds */
     for (uint32_t i = 0; i < total; i++)
         rig->bytes[i] = (uint8_t)(i * 7);
-    rig->d->answer_bounce_at = 8192; /* half a piece is in use already */
+    rig->d->serve.answer_bounce_at = 8192; /* half a piece is in use already */
     assert_false(rig_serve(rig, read_record(rig, total)));
-    assert_int_equal(rig->d->read_served, 3 * SW_BOUNCE_CHUNK);
+    assert_int_equal(rig->d->serve.read_bytes, 3 * SW_BOUNCE_CHUNK);
     for (uint32_t i = 0; i < 3; i++) {
         const struct sw_record *data = rig_answer(rig, i);
         assert_int_equal(data->kind, SW_REC_DATA);
@@ -592,7 +592,7 @@ static void sw_responder_run__read_in_pieces_as_room_allows(void **state)
     assert_int_equal(data->bounce_at, 0); /* never around the area's end */
     assert_memory_equal(rig->out->response_bounce, rig->bytes + 3 * SW_BOUNCE_CHUNK,
                         SW_BOUNCE_CHUNK);
-    assert_int_equal(rig->d->read_served, 0);
+    assert_int_equal(rig->d->serve.read_bytes, 0);
 }
 
 static void sw_responder_run__read_out_of_bounds(void **state)
@@ -613,7 +613,7 @@ static void sw_responder_run__read_out_of_bounds(void **state)
 static void sw_responder_run__read_that_grows_meanwhile(void **state)
 {
     struct rig *rig = *state;
-    rig->d->answer_bounce_at = 8192;
+    rig->d->serve.answer_bounce_at = 8192;
     struct sw_record *record = read_record(rig, RIG_BYTES);
     assert_false(rig_serve(rig, record));
     record->total_bytes = UINT32_MAX;
@@ -624,7 +624,7 @@ static void sw_responder_run__read_that_grows_meanwhile(void **state)
 static void sw_responder_run__read_that_moves_meanwhile(void **state)
 {
     struct rig *rig = *state;
-    rig->d->answer_bounce_at = 8192;
+    rig->d->serve.answer_bounce_at = 8192;
     struct sw_record *record = read_record(rig, RIG_BYTES);
     assert_false(rig_serve(rig, record));
     record->remote_addr += 1;
@@ -708,7 +708,7 @@ static void sw_responder_run__atomic_without_room_for_its_answer(void **state)
     record->rkey = sw_mr_key(rig->mr);
     record->opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     record->compare_add = 1;
-    rig->d->answer_at = SW_RESPONSE_SLOTS;
+    rig->d->serve.answer_at = SW_RESPONSE_SLOTS;
     assert_false(rig_serve(rig, record));
     assert_int_equal(*word, 0);
     atomic_store(&rig->block->responses_consumed, 1);
@@ -732,11 +732,11 @@ static void sw_responder_run__many_records(void **state)
         atomic_store(&record->seq, position + 1);
     }
     assert_true(sw_responder_run(rig->qp, rig->d));
-    assert_int_equal(rig->d->serve_at, UINT32_MAX - 40 + 64);
+    assert_int_equal(rig->d->serve.at, UINT32_MAX - 40 + 64);
     assert_int_equal(atomic_load(&rig->out->requests_consumed), UINT32_MAX - 40 + 64);
     assert_true(sw_responder_run(rig->qp, rig->d));
     assert_false(sw_responder_run(rig->qp, rig->d));
-    assert_int_equal(rig->d->serve_at, UINT32_MAX - 40 + 100);
+    assert_int_equal(rig->d->serve.at, UINT32_MAX - 40 + 100);
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(rig_wc(rig).wr_id, i);
 }

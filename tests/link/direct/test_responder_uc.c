@@ -86,7 +86,7 @@ static void sw_responder_run__lost_immediate_in_pieces(void **state)
     assert_true(rig_serve(rig, record));
     rig_no_wc(rig);
     rig_is_answered(rig, SW_RNR);
-    assert_int_equal(rig->d->lost, 1);
+    assert_int_equal(rig->d->serve.lost, 1);
 }
 
 static void sw_responder_run__lost_write_uses_none(void **state)

@@ -140,13 +140,13 @@ static void hostile__inbox_changes_while_it_is_read(void **state)
         new_life(s);
         bool serves = lives++ % 2; /* first: either soon finds what ends the QP */
         for (int i = 0; i < 100 && s->rig.qp->link_state == s->rig.d; i++, serves = !serves) {
-            uint32_t before = s->rig.d->response_at;
+            uint32_t before = s->rig.d->send.response_at;
             if (serves) {
                 served += sw_responder_run(s->rig.qp, s->rig.d);
                 continue;
             }
             bool good = sw_bounce_collect(s->rig.qp, s->rig.d);
-            collected += s->rig.d->response_at - before;
+            collected += s->rig.d->send.response_at - before;
             if (!good) /* it says so again at each call, until somebody fails the QP */
                 break;
         }
@@ -222,7 +222,7 @@ static void play(struct tables *t)
     t->peer.segments[9]->base = t->segment;
     t->peer.segments[9]->len_bytes = 4 * PAGE;
     t->d.peer = &t->peer;
-    t->d.remote_access = RIG_RIGHTS;
+    t->d.remote.access = RIG_RIGHTS;
 }
 
 static void hostile__tables_change_while_they_are_read(void **state)
@@ -239,7 +239,7 @@ static void hostile__tables_change_while_they_are_read(void **state)
     for (uint32_t i = 0; goes_on(start_ns, moved && remembered); i++) {
         uint64_t addr = VA + (i * 24) % (4 * PAGE), len = 1 + i % (2 * PAGE);
         uint32_t done = 0;
-        t->d.budget_bytes = 1u << 20;
+        t->d.send.budget_bytes = 1u << 20;
         if (sw_reach_probe(&t->peer, t->mr, addr, len) == SW_REACH_DIRECT)
             sw_reach_move(&t->d, &gather, 0, t->mr, addr, len, i & 1, &done);
         moved += done;
