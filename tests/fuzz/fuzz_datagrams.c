@@ -11,7 +11,7 @@
 #include "device/serve/mcast.h"
 #include "fuzz.h"
 #include "link/direct/block.h"
-#include "link/direct/datagram.h"
+#include "link/direct/datagram_receive.h"
 #include "link/direct/inbox.h"
 #include "link_harness.h"
 

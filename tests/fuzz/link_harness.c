@@ -11,7 +11,7 @@
 #include "device/nic/netdev.h"
 #include "link/direct/attach.h"
 #include "link/direct/bind.h"
-#include "link/direct/datagram.h"
+#include "link/direct/datagram_receive.h"
 #include "link/direct/direct.h"
 #include "link/direct/inbox.h"
 #include "link/engine.h"

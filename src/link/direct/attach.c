@@ -27,11 +27,13 @@
 #include "link/direct/block.h"
 #include "link/direct/control.h"
 #include "link/direct/direct.h"
+#include "link/direct/hold.h"
 #include "link/direct/inbox.h"
 #include "link/direct/lane.h"
 #include "link/direct/peer.h"
 #include "link/direct/proof.h"
 #include "link/direct/registry.h"
+#include "link/direct/survey.h"
 #include "link/engine.h"
 #include "link/link.h"
 

@@ -8,9 +8,9 @@
  *    is answered by SEGMENT{id, offset, length} + descriptor (none: refused)
  *  - JOIN{join}
  *    is answered by JOINED{join} (lane.h)
- *  - HOLD{hold}, instead of ATTACH: hold.c
+ *  - HOLD{hold}, instead of ATTACH: hold.h
  *  - SURVEY{id: interface index}, instead of ATTACH
- *    is answered by a struct sw_survey_answer and the end of the connection
+ *    is answered by a struct sw_survey_answer (survey.h) and the end of the connection
  *
  * and from the owner at any time SEGMENT_GONE{id}. Everything received is checked for size and
  * kind; anything unexpected ends the connection.
@@ -20,7 +20,6 @@
 
 #include <stdint.h>
 
-#include "device/queue/counters.h"
 #include "link/direct/lane.h"
 
 enum sw_message_type {
@@ -54,18 +53,5 @@ struct sw_message {
         } hold;
     };
 };
-
-struct sw_survey_answer {
-    struct sw_message head; /* as it was asked */
-    struct sw_counts counts;
-};
-
-/* hold.c: the owner's part; true: the connection is in its care. Engine thread. */
-bool sw_hold_begin(int fd, const struct sw_message *asked);
-void sw_hold_ready(uint64_t what);
-void sw_hold_fork_child(void);
-
-/* survey.c: the owner's part. Engine thread. */
-void sw_survey_answer(int fd, const struct sw_message *asked);
 
 #endif

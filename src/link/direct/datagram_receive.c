@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The receiving side of datagrams. Rings are found without a lock in a table of their own; what is
- * in one is taken out under the ring's lock, and delivered under the lock of the QP it is for. Lock
- * order: CQ's poll_lock, ring, groups (device/serve/mcast.c), QP.
+ * Rings are found without a lock in a table of their own. What is in one is taken out under the
+ * ring's lock, and delivered under the lock of the QP it is for. Lock order: CQ's poll_lock, ring,
+ * groups (device/serve/mcast.c), QP.
  *
  * A QP is found through `receivers`. sw_datagram_forget() takes it out, then passes through the
  * lock of every ring: whoever had found it is done then.
  */
+#include "link/direct/datagram_receive.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -18,7 +20,6 @@
 #include "device/serve/datagram.h"
 #include "device/serve/mcast.h"
 #include "link/direct/block.h"
-#include "link/direct/datagram.h"
 #include "link/direct/inbox.h"
 #include "link/engine.h"
 

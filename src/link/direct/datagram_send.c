@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The sending side of datagrams: one channel for each process that any QP of ours has sent to. Lock
- * order: QP, channel, direct.lock.
+ * One channel for each process that any QP of ours has sent to. Lock order: QP, channel,
+ * direct.lock.
  */
+#include "link/direct/datagram_send.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +17,9 @@
 #include "device/queue/qp_impl.h"
 #include "link/direct/block.h"
 #include "link/direct/bounce.h"
-#include "link/direct/datagram.h"
 #include "link/direct/direct.h"
 #include "link/direct/gate.h"
+#include "link/direct/multicast.h"
 #include "link/direct/peer.h"
 #include "link/engine.h"
 #include "link/gather.h"

@@ -5,12 +5,14 @@
  *
  *     processes     registry.h  the slot          proof.h, attach.h  how two processes meet
  *                   peer.h      whose memory we use                  inbox.h  who writes ours
+ *                   control.h   what they say to each other          survey.h what all have counted
  *     memory        block.h     what one client writes of one queue pair: rings of records
- *     queue pairs   connection.h, bind.h          lane.h, domain.h   XRC among several processes
+ *     queue pairs   connection.h, bind.h          lane.h, domain.h, hold.h   XRC among processes
  *     sending       requester.h, ahead.h, step.h; by kind: onesided.h, twosided.h, bounce.h,
  *                   pull.h, flush.h; by reach.h (memory) and record.h (the ring)
  *     receiving     responder.h, answer.h         record_payload.h   short messages
- *     datagrams     datagram.h                    account.h          what was moved
+ *     datagrams     datagram_send.h, datagram_receive.h, multicast.h
+ *     counters      account.h   what was moved
  */
 #ifndef SW_LINK_DIRECT_DIRECT_H
 #define SW_LINK_DIRECT_DIRECT_H

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Holds: a process that has opened an XRC target QP of another process (ibv_open_qp) has a
- * connection to that process's socket, which lasts as long as the hold does: a process that dies
- * lets go, too. Over it the QP is queried and modified; the owner's engine does it.
- */
+#include "link/direct/hold.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,7 +16,6 @@
 #include "device/queue/qp.h"
 #include "device/queue/xrc_impl.h"
 #include "link/direct/control.h"
-#include "link/direct/domain.h"
 #include "link/direct/proof.h"
 #include "link/direct/registry.h"
 #include "link/engine.h"

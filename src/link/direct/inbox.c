@@ -18,7 +18,7 @@
 #include "device/nic/nic.h"
 #include "link/direct/attach.h"
 #include "link/direct/block.h"
-#include "link/direct/datagram.h"
+#include "link/direct/datagram_receive.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Who is in a multicast group: a process with attached QPs announces it by the name of the group
- * (registry.c).
- */
+#include "link/direct/multicast.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "link/direct/datagram.h"
 #include "link/direct/registry.h"
 
 /* A list of members is used for so long: a join is news to a busy sender only then. */

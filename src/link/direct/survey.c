@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What all processes of this user on this host have counted on a device. Nothing is shared for it:
- * who reads a counter asks each process, over the socket that stands for its slot, and its engine
- * adds up. A process takes its numbers along when it ends.
- */
+#include "link/direct/survey.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -15,7 +12,6 @@
 #include "base/fds.h"
 #include "device/nic/netdev.h"
 #include "device/nic/nic.h"
-#include "link/direct/control.h"
 #include "link/direct/proof.h"
 #include "link/direct/registry.h"
 #include "link/link.h"

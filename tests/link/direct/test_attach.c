@@ -16,13 +16,13 @@
 #include "device/nic/netdev.h"
 #include "link/direct/attach.h"
 #include "link/direct/block.h"
-#include "link/direct/control.h"
 #include "link/direct/direct.h"
 #include "link/direct/inbox.h"
 #include "link/direct/peer.h"
 #include "link/direct/proof.h"
 #include "link/direct/registry.h"
 #include "link/direct/requester.h"
+#include "link/direct/survey.h"
 #include "link_rig.h"
 
 enum { ATTACH = 1, WELCOME, SEGMENT_GET, SEGMENT, SEGMENT_GONE };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A ring of datagrams as a client that breaks the rules may fill it, and as one that keeps them. */
-#include "link/direct/datagram.h"
+#include "link/direct/datagram_receive.h"
 
 #include <stdlib.h>
 
@@ -8,6 +8,7 @@
 #include "device/queue/counters.h"
 #include "link/direct/block.h"
 #include "link/direct/inbox.h"
+#include "link/direct/multicast.h"
 #include "link_rig.h"
 
 #define SLOT 1234u /* of a client that does not exist */

@@ -6,10 +6,9 @@
  * CQs that are armed. A ring is a NIC's buffer: what finds no receive when it is taken out is
  * dropped, and a sender whose ring stays full waits for a bounded time, then drops.
  */
-#ifndef SW_LINK_DIRECT_DATAGRAM_H
-#define SW_LINK_DIRECT_DATAGRAM_H
+#ifndef SW_LINK_DIRECT_DATAGRAM_RECEIVE_H
+#define SW_LINK_DIRECT_DATAGRAM_RECEIVE_H
 
-#include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,13 +16,6 @@ struct sw_cq;
 struct sw_inbox;
 struct sw_qp;
 
-/* datagram_send.c. With the QP locked; a bounded step. */
-void sw_datagram_run(struct sw_qp *qp);
-/* Engine: lets go of processes that died. */
-void sw_datagram_forget_dead(void);
-void sw_datagram_send_fork_child(void);
-
-/* datagram_receive.c */
 /* An inbox comes and goes; direct.lock held. */
 void sw_datagram_open(struct sw_inbox *inbox);
 void sw_datagram_close(struct sw_inbox *inbox);
@@ -40,13 +32,5 @@ bool sw_datagram_serve(bool armed);
 /* Engine: delivers what dead clients left; when to call again. */
 uint64_t sw_datagram_bury(uint64_t now_ns);
 void sw_datagram_receive_fork_child(void);
-
-/* multicast.c */
-int sw_multicast_join(const union ibv_gid *gid);
-void sw_multicast_leave(const union ibv_gid *gid);
-/* Slots of the processes with QPs in a group, as of a few milliseconds ago. Their number. */
-#define SW_MULTICAST_MEMBERS 256u
-uint32_t sw_multicast_members(const union ibv_gid *gid, uint16_t slots[SW_MULTICAST_MEMBERS]);
-void sw_multicast_fork_child(void);
 
 #endif
