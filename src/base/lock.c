@@ -10,7 +10,7 @@
 
 #define NAP_NS 100000 /* for whom a release has missed */
 
-static bool take(struct sw_lock *lock)
+static bool try_take(struct sw_lock *lock)
 {
     return atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) == 0;
 }
@@ -21,7 +21,7 @@ void sw_lock_acquire_slowly(struct sw_lock *lock)
     const int saved_errno = errno;
     if (atomic_fetch_add_explicit(&lock->wanted, 1, memory_order_seq_cst))
         sched_yield(); /* to who was first */
-    while (!take(lock))
+    while (!try_take(lock))
         syscall(SYS_futex, &lock->held, FUTEX_WAIT_PRIVATE, 1, &nap, NULL, 0);
     atomic_fetch_sub_explicit(&lock->wanted, 1, memory_order_relaxed);
     errno = saved_errno;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/siphash.h"
 
-static uint64_t derive(void)
+static uint64_t derive_word(void)
 {
     static _Atomic uint64_t count;
     struct sw_siphash_key key = {{(uint64_t)getpid(), 0}};
@@ -27,7 +27,7 @@ void sw_random_fill(void *out, size_t len_bytes)
         size_t part = len_bytes < 256 ? len_bytes : 256;
         ssize_t got = getrandom(at, part, GRND_NONBLOCK);
         if (got <= 0) {
-            uint64_t word = derive();
+            uint64_t word = derive_word();
             got = (ssize_t)(part < sizeof(word) ? part : sizeof(word));
             memcpy(at, &word, (size_t)got);
         }

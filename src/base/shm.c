@@ -98,7 +98,7 @@ static int refuse_size(uint64_t len_bytes)
     return -EFBIG;
 }
 
-static int create(const char *name, size_t len_bytes)
+static int create_memfd(const char *name, size_t len_bytes)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0)
@@ -121,7 +121,7 @@ static int create(const char *name, size_t len_bytes)
 
 int sw_shm_create(const char *name, size_t len_bytes)
 {
-    const int fd = create(name, len_bytes);
+    const int fd = create_memfd(name, len_bytes);
     return fd == -EFBIG ? refuse_size(len_bytes) : fd;
 }
 
@@ -129,13 +129,13 @@ int sw_shm_create_most(const char *name, uint64_t len_min, uint64_t *len_bytes)
 {
     const uint64_t page_bytes = (uint64_t)getpagesize();
     struct rlimit limit;
-    int fd = create(name, *len_bytes);
+    int fd = create_memfd(name, *len_bytes);
     if (fd != -EFBIG)
         return fd;
     const uint64_t most =
         getrlimit(RLIMIT_FSIZE, &limit) ? 0 : limit.rlim_max / page_bytes * page_bytes;
     if (most >= len_min && most < *len_bytes)
-        fd = create(name, most);
+        fd = create_memfd(name, most);
     if (fd == -EFBIG)
         return refuse_size(len_min);
     if (fd >= 0)

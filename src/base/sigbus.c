@@ -132,7 +132,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 }
 
 /* With the lock. The kernel sees to all that it can: mask, stack, SA_NODEFER, SA_RESTART. */
-static int install(const struct sigaction *act)
+static int install_handler(const struct sigaction *act)
 {
     struct sigaction ours = *act, kept;
     ours.sa_flags = (act->sa_flags & ~SA_RESETHAND) | SA_SIGINFO;
@@ -182,7 +182,7 @@ void sw_sigbus_take(bool (*is_ours)(const siginfo_t *info))
         show_fault = is_ours;
         atomic_store(&owner, getpid());
         /* Known before ours may need it; where the process had none yet, its libc adds flags. */
-        if (!install(&found)) {
+        if (!install_handler(&found)) {
             wanted = found;
             atomic_store(&taken, true);
         }
@@ -212,7 +212,7 @@ int sw_sigbus_action(const struct sigaction *act, struct sigaction *old)
     if (atomic_load(&taken)) {
         now = shown_action();
         if (act)
-            rc = install(&wish);
+            rc = install_handler(&wish);
     } else {
         rc = sw_sigbus_libc.action(SIGBUS, act ? &wish : NULL, &now);
     }

@@ -197,7 +197,7 @@ static void tell_rej(struct sw_cm *cm, struct sw_cm_id *id, enum sw_cm_about abo
     sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_REJ, .message = &message});
 }
 
-static void lose(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+static void lose_connection(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     switch (id->state) {
     case SW_CM_REQ_SENT:
@@ -229,7 +229,7 @@ void sw_cm_gone(struct sw_cm *cm, uint16_t slot, uint64_t now_ns)
     assert(slot);
     for (struct sw_cm_id *id; (id = sw_cm_by_slot(cm, slot));) {
         id->path.slot = 0; /* another process may have it next */
-        lose(cm, id, now_ns);
+        lose_connection(cm, id, now_ns);
     }
 }
 
@@ -240,7 +240,7 @@ void sw_cm_gone_far(struct sw_cm *cm, struct sw_cm_id *id, const uint8_t gid[16]
                               id->state == SW_CM_ESTABLISHED || id->state == SW_CM_DREQ_SENT;
     if (is_connected && !id->path.slot && memcmp(id->path.remote_gid, gid, 16) == 0 &&
         sw_cm_slot_of(id->remote_comm_id) == slot)
-        lose(cm, id, now_ns);
+        lose_connection(cm, id, now_ns);
 }
 
 /* --- names --- */

@@ -23,8 +23,8 @@ static void count_duplicate(struct sw_cm *cm, const struct arrival *in)
     cm->counts.duplicates[in->message->attribute - SW_CM_REQ]++;
 }
 
-static void tell(struct sw_cm *cm, struct sw_cm_id *id, enum sw_cm_event_kind kind,
-                 const struct arrival *in)
+static void tell_event(struct sw_cm *cm, struct sw_cm_id *id, enum sw_cm_event_kind kind,
+                       const struct arrival *in)
 {
     sw_cm_tell(cm, id,
                &(struct sw_cm_event){.kind = kind, .message = in->message, .path = in->path});
@@ -54,8 +54,8 @@ static struct sw_cm_id *asking_id_of(const struct sw_cm *cm, const struct arriva
     return id && id->state == SW_CM_REQ_SENT && is_from_peer(id, in) ? id : NULL;
 }
 
-static void refuse(struct sw_cm *cm, const struct arrival *in, uint32_t theirs, uint32_t ours,
-                   enum sw_cm_about about, uint16_t reason)
+static void send_rej(struct sw_cm *cm, const struct arrival *in, uint32_t theirs, uint32_t ours,
+                     enum sw_cm_about about, uint16_t reason)
 {
     sw_cm_reply(cm, in->path,
                 &(struct sw_cm_message){.attribute = SW_CM_REJ,
@@ -125,7 +125,7 @@ static bool is_known_req(struct sw_cm *cm, const struct arrival *in)
         id = sw_cm_by_remote_qpn(cm, req->local_qpn, req->local_ca_guid, in->path);
     if (!id)
         return false;
-    refuse(cm, in, req->local_comm_id, 0, SW_CM_ABOUT_REQ, SW_CM_REASON_STALE);
+    send_rej(cm, in, req->local_comm_id, 0, SW_CM_ABOUT_REQ, SW_CM_REASON_STALE);
     make_stale(cm, id, in->now_ns);
     return true;
 }
@@ -172,7 +172,7 @@ static void receive_req(struct sw_cm *cm, const struct arrival *in)
     }
     if (!id) {
         if (reason)
-            refuse(cm, in, req->local_comm_id, 0, SW_CM_ABOUT_REQ, reason);
+            send_rej(cm, in, req->local_comm_id, 0, SW_CM_ABOUT_REQ, reason);
         return;
     }
     sw_cm_take_terms(id, req, false);
@@ -185,7 +185,7 @@ static void receive_req(struct sw_cm *cm, const struct arrival *in)
     sw_cm_know_remote_qpn(cm, id);
     sw_cm_count_asking(cm, id);
     id->state = SW_CM_REQ_RCVD;
-    tell(cm, id, SW_CM_EVENT_REQ, in);
+    tell_event(cm, id, SW_CM_EVENT_REQ, in);
 }
 
 /* --- REP, RTU, MRA, REJ --- */
@@ -224,7 +224,7 @@ static void refuse_stale_rep(struct sw_cm *cm, struct sw_cm_id *id, const struct
                                          .remote_comm_id = id->local_comm_id,
                                          .about = SW_CM_ABOUT_REP,
                                          .reason = SW_CM_REASON_STALE}};
-    refuse(cm, in, rep->local_comm_id, id->local_comm_id, SW_CM_ABOUT_REP, SW_CM_REASON_STALE);
+    send_rej(cm, in, rep->local_comm_id, id->local_comm_id, SW_CM_ABOUT_REP, SW_CM_REASON_STALE);
     sw_cm_detach(cm, id);
     sw_cm_tell(cm, id,
                &(struct sw_cm_event){.kind = SW_CM_EVENT_REJ, .message = &told, .path = in->path});
@@ -241,8 +241,8 @@ static void receive_rep(struct sw_cm *cm, const struct arrival *in)
         return again_rep(cm, id, in);
     id = asking_id_of(cm, in, rep->remote_comm_id);
     if (!id) {
-        refuse(cm, in, rep->local_comm_id, rep->remote_comm_id, SW_CM_ABOUT_REP,
-               SW_CM_REASON_COMM_ID);
+        send_rej(cm, in, rep->local_comm_id, rep->remote_comm_id, SW_CM_ABOUT_REP,
+                 SW_CM_REASON_COMM_ID);
         return stray(cm);
     }
     uint32_t qpn = id->is_xrc ? rep->local_eecn : rep->local_qpn;
@@ -256,7 +256,7 @@ static void receive_rep(struct sw_cm *cm, const struct arrival *in)
     sw_cm_know_remote(cm, id);
     sw_cm_know_remote_qpn(cm, id);
     id->state = SW_CM_REP_RCVD;
-    tell(cm, id, SW_CM_EVENT_REP, in);
+    tell_event(cm, id, SW_CM_EVENT_REP, in);
 }
 
 static void receive_rtu(struct sw_cm *cm, const struct arrival *in)
@@ -264,8 +264,8 @@ static void receive_rtu(struct sw_cm *cm, const struct arrival *in)
     const struct sw_cm_rtu *rtu = &in->message->rtu;
     struct sw_cm_id *id = id_of(cm, in, rtu->local_comm_id, rtu->remote_comm_id);
     if (!id) { /* we gave up meanwhile */
-        refuse(cm, in, rtu->local_comm_id, rtu->remote_comm_id, SW_CM_ABOUT_OTHER,
-               SW_CM_REASON_COMM_ID);
+        send_rej(cm, in, rtu->local_comm_id, rtu->remote_comm_id, SW_CM_ABOUT_OTHER,
+                 SW_CM_REASON_COMM_ID);
         return stray(cm);
     }
     if (id->state != SW_CM_REP_SENT) {
@@ -277,7 +277,7 @@ static void receive_rtu(struct sw_cm *cm, const struct arrival *in)
     sw_cm_timer_clear(&cm->timers, &id->timer);
     sw_cm_uncount_asking(cm, id);
     id->state = SW_CM_ESTABLISHED;
-    tell(cm, id, SW_CM_EVENT_RTU, in);
+    tell_event(cm, id, SW_CM_EVENT_RTU, in);
 }
 
 static void receive_mra(struct sw_cm *cm, const struct arrival *in)
@@ -297,7 +297,7 @@ static void receive_mra(struct sw_cm *cm, const struct arrival *in)
         return count_duplicate(cm, in);
     id->mra_received = true;
     sw_cm_be_patient(cm, id, sw_cm_time_ns(mra->service_timeout), in->now_ns);
-    tell(cm, id, SW_CM_EVENT_MRA, in);
+    tell_event(cm, id, SW_CM_EVENT_MRA, in);
 }
 
 /* Who gives up may not know our id, but has told us its GUID. */
@@ -319,14 +319,14 @@ static void receive_rej(struct sw_cm *cm, const struct arrival *in)
     switch (state) {
     case SW_CM_REQ_SENT:
         sw_cm_detach(cm, id);
-        return tell(cm, id, SW_CM_EVENT_REJ, in);
+        return tell_event(cm, id, SW_CM_EVENT_REJ, in);
     case SW_CM_REQ_RCVD:
     case SW_CM_REP_SENT:
     case SW_CM_REP_RCVD:
     case SW_CM_ESTABLISHED:
         id->last_attribute = (enum sw_cm_attribute)0; /* nobody wants to hear it again */
         sw_cm_enter_timewait(cm, id, 0, in->now_ns);
-        return tell(cm, id, SW_CM_EVENT_REJ, in);
+        return tell_event(cm, id, SW_CM_EVENT_REJ, in);
     case SW_CM_DREQ_SENT:
         sw_cm_enter_timewait(cm, id, 0, in->now_ns);
         return sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_DREP});
@@ -380,7 +380,7 @@ static void receive_dreq(struct sw_cm *cm, const struct arrival *in)
         sw_cm_forget_remote_qpn(id);
         id->state = SW_CM_DREQ_RCVD;
         id->transaction = in->message->transaction;
-        return tell(cm, id, SW_CM_EVENT_DREQ, in);
+        return tell_event(cm, id, SW_CM_EVENT_DREQ, in);
     case SW_CM_DREQ_SENT:
         return cross(cm, id, in);
     case SW_CM_TIMEWAIT:
@@ -410,7 +410,7 @@ static void receive_drep(struct sw_cm *cm, const struct arrival *in)
     if (id->state != SW_CM_DREQ_SENT)
         return count_duplicate(cm, in);
     sw_cm_enter_timewait(cm, id, 0, in->now_ns);
-    tell(cm, id, SW_CM_EVENT_DREP, in);
+    tell_event(cm, id, SW_CM_EVENT_DREP, in);
 }
 
 /* --- LAP --- */
@@ -464,7 +464,7 @@ static void receive_sidr_req(struct sw_cm *cm, const struct arrival *in)
     sw_cm_know_remote(cm, id);
     sw_cm_count_asking(cm, id);
     id->state = SW_CM_SIDR_REQ_RCVD;
-    tell(cm, id, SW_CM_EVENT_SIDR_REQ, in);
+    tell_event(cm, id, SW_CM_EVENT_SIDR_REQ, in);
 }
 
 static void receive_sidr_rep(struct sw_cm *cm, const struct arrival *in)
@@ -473,10 +473,10 @@ static void receive_sidr_rep(struct sw_cm *cm, const struct arrival *in)
     if (!id || id->state != SW_CM_SIDR_REQ_SENT || !is_from_peer(id, in))
         return stray(cm);
     sw_cm_detach(cm, id);
-    tell(cm, id, SW_CM_EVENT_SIDR_REP, in);
+    tell_event(cm, id, SW_CM_EVENT_SIDR_REP, in);
 }
 
-static void dispatch(struct sw_cm *cm, const struct arrival *in)
+static void dispatch_message(struct sw_cm *cm, const struct arrival *in)
 {
     switch (in->message->attribute) {
     case SW_CM_REQ:
@@ -514,7 +514,7 @@ enum sw_cm_mad_fault sw_cm_receive(struct sw_cm *cm, const struct sw_cm_path *pa
         return fault;
     }
     cm->counts.received[message.attribute - SW_CM_REQ]++;
-    dispatch(cm, &(struct arrival){.message = &message, .path = path, .now_ns = now_ns});
+    dispatch_message(cm, &(struct arrival){.message = &message, .path = path, .now_ns = now_ns});
     return SW_CM_MAD_FAULT_NONE;
 }
 

@@ -23,7 +23,7 @@ bool sw_cwd_get(char out[SW_TREE_PATH_MAX])
     return true;
 }
 
-static void set(const char *path)
+static void set_cwd(const char *path)
 {
     sw_lock_acquire(&lock);
     if (path)
@@ -44,7 +44,7 @@ static bool is_dir(const struct sw_found *found)
     return kind == SW_TREE_DIR || kind == SW_TREE_SHARED_DIR;
 }
 
-static int enter(const struct sw_found *found)
+static int enter_dir(const struct sw_found *found)
 {
     char park[SW_TREE_PATH_MAX];
     if (found->error || !is_dir(found)) {
@@ -59,7 +59,7 @@ static int enter(const struct sw_found *found)
         shorten(park);
     }
     errno = saved_errno;
-    set(found->path);
+    set_cwd(found->path);
     return 0;
 }
 
@@ -67,10 +67,10 @@ SW_HOOK int chdir(const char *path)
 {
     struct sw_found found;
     if (sw_path_find(AT_FDCWD, &path, true, &found))
-        return enter(&found);
+        return enter_dir(&found);
     int rc = SW_REAL(chdir)(path);
     if (!rc)
-        set(NULL);
+        set_cwd(NULL);
     return rc;
 }
 
@@ -78,10 +78,10 @@ SW_HOOK int fchdir(int fd)
 {
     struct sw_found found;
     if (sw_node_of_fd(fd, NULL, &found))
-        return enter(&found);
+        return enter_dir(&found);
     int rc = SW_REAL(fchdir)(fd);
     if (!rc)
-        set(NULL);
+        set_cwd(NULL);
     return rc;
 }
 
@@ -127,5 +127,5 @@ __attribute__((constructor(103))) static void take_over(void)
     while (SW_REAL(access)(park, F_OK) && park[1])
         shorten(park);
     if (!strcmp(park, now))
-        set(found.path);
+        set_cwd(found.path);
 }

@@ -74,8 +74,8 @@ static bool go_beside(const struct walk *walk, const char *path, int base)
     return is_there;
 }
 
-static int report(struct walk *walk, const char *path, const struct stat *info, int kind, int base,
-                  int level)
+static int report_file(struct walk *walk, const char *path, const struct stat *info, int kind,
+                       int base, int level)
 {
     if (walk->flags & FTW_MOUNT && kind != FTW_NS && info->st_dev != walk->device)
         return 0;
@@ -148,15 +148,15 @@ static int visit_directory(struct walk *walk, const char *path, const struct sta
         return 0;
     char *names = list_names(path);
     if (!names)
-        return errno == EACCES ? report(walk, path, info, FTW_DNR, base, level) : -1;
-    int result = walk->flags & FTW_DEPTH ? 0 : report(walk, path, info, FTW_D, base, level);
+        return errno == EACCES ? report_file(walk, path, info, FTW_DNR, base, level) : -1;
+    int result = walk->flags & FTW_DEPTH ? 0 : report_file(walk, path, info, FTW_D, base, level);
     if (walk->flags & FTW_ACTIONRETVAL && result == FTW_SKIP_SUBTREE)
         names[0] = '\0', result = 0;
     if (!result)
         result = visit_entries(walk, path, names, level + 1);
     free(names);
     if (!result && walk->flags & FTW_DEPTH)
-        result = report(walk, path, info, FTW_DP, base, level);
+        result = report_file(walk, path, info, FTW_DP, base, level);
     return result;
 }
 
@@ -168,13 +168,13 @@ static int visit(struct walk *walk, const char *path, int base, int level)
         if (level == 0 || (errno != EACCES && errno != ENOENT))
             return -1;
         bool dangles = follows && !lstat(path, &info) && S_ISLNK(info.st_mode);
-        return report(walk, path, &info, dangles ? FTW_SLN : FTW_NS, base, level);
+        return report_file(walk, path, &info, dangles ? FTW_SLN : FTW_NS, base, level);
     }
     if (level == 0)
         walk->device = info.st_dev;
     if (S_ISDIR(info.st_mode))
         return visit_directory(walk, path, &info, base, level);
-    return report(walk, path, &info, S_ISLNK(info.st_mode) ? FTW_SL : FTW_F, base, level);
+    return report_file(walk, path, &info, S_ISLNK(info.st_mode) ? FTW_SL : FTW_F, base, level);
 }
 
 static int walk_tree(struct walk *walk, const char *path)

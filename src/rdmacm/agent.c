@@ -51,7 +51,7 @@ static struct {
     } pending[INTAKE];
 } intake;
 
-static bool waits(void)
+static bool intake_waits(void)
 {
     return atomic_load(&intake.produced) != atomic_load(&intake.consumed);
 }
@@ -119,7 +119,7 @@ static void take_packet(const struct sw_arrival *arrival, const uint8_t mad[SW_M
 /* ---- whom a MAD is for ---- */
 
 /* What a request gets where nobody listens. */
-static bool refuse(const uint8_t mad[SW_MAD_BYTES], uint8_t answer[SW_MAD_BYTES])
+static bool refuse_request(const uint8_t mad[SW_MAD_BYTES], uint8_t answer[SW_MAD_BYTES])
 {
     struct sw_cm_message in, out = {0};
     if (sw_cm_mad_decode(mad, SW_MAD_BYTES, &in) != SW_CM_MAD_FAULT_NONE)
@@ -166,7 +166,7 @@ static void take_request(const struct pending *pending, uint64_t service_id)
         user->receive(&pending->path, pending->mad);
     else if (sw_local_ask(service_id, &address, &pending->path, true, pending->mad) ==
                  -ECONNREFUSED &&
-             refuse(pending->mad, answer))
+             refuse_request(pending->mad, answer))
         sw_agent_send(&pending->path, answer); /* a stranger's came by no packet */
 }
 
@@ -248,7 +248,7 @@ static void send_local(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_B
     }
     uint8_t answer[SW_MAD_BYTES];
     if (sw_local_ask(service_id, &address, &there, false, mad) == -ECONNREFUSED &&
-        refuse(mad, answer)) {
+        refuse_request(mad, answer)) {
         struct sw_cm_path from = *path;
         from.slot = (uint16_t)sw_nic.slot;
         put_aside(&from, answer);
@@ -332,7 +332,7 @@ static void tell_deaths(void)
 
 static void drain_intake(void)
 {
-    for (uint32_t i = 0; i < INTAKE && waits(); i++) {
+    for (uint32_t i = 0; i < INTAKE && intake_waits(); i++) {
         uint32_t at = atomic_load(&intake.consumed);
         struct pending pending = intake.pending[at % INTAKE];
         atomic_fetch_sub(&intake.of_source[pending.source], 1);
@@ -341,10 +341,10 @@ static void drain_intake(void)
     }
 }
 
-static uint64_t step(uint64_t now_ns)
+static uint64_t step_agent(uint64_t now_ns)
 {
     const bool is_due = now_ns >= atomic_load(&due_ns);
-    if (waits() || sw_local_wants_step() || death_count || is_due) {
+    if (intake_waits() || sw_local_wants_step() || death_count || is_due) {
         pthread_mutex_lock(&sw_rdmacm_lock);
         drain_intake();
         sw_local_step();
@@ -358,14 +358,14 @@ static uint64_t step(uint64_t now_ns)
     }
     if (user && user->flush)
         user->flush();
-    uint64_t next_ns = waits() || sw_local_wants_step() ? now_ns : atomic_load(&due_ns);
+    uint64_t next_ns = intake_waits() || sw_local_wants_step() ? now_ns : atomic_load(&due_ns);
     atomic_store(&planned_ns, next_ns);
     return next_ns;
 }
 
 static bool wants_step(void)
 {
-    return waits() || sw_local_wants_step() || death_count ||
+    return intake_waits() || sw_local_wants_step() || death_count ||
            atomic_load(&due_ns) < atomic_load(&planned_ns);
 }
 
@@ -385,7 +385,7 @@ static void netdev_readdressed(struct sw_netdev *dev)
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
 
-static const struct sw_engine_part part = {.step = step,
+static const struct sw_engine_part part = {.step = step_agent,
                                            .wants = wants_step,
                                            .netdev_gone = netdev_gone,
                                            .netdev_readdressed = netdev_readdressed};

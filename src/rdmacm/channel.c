@@ -122,7 +122,7 @@ int sw_ucm_channel_create(int flags, int *fd)
     return 0;
 }
 
-static void forget(struct sw_ucm_channel *channel)
+static void forget_channel(struct sw_ucm_channel *channel)
 {
     while (channel->first) {
         struct sw_ucm_event *event = channel->first;
@@ -144,7 +144,7 @@ void sw_ucm_channel_closed(uint64_t what)
     if (atomic_load(&channel->inode) && poll(&end, 1, 0) == 1 && (end.revents & POLLERR)) {
         sw_engine_unwatch(channel->write_fd);
         sw_ucm_id_destroy_all(channel);
-        forget(channel);
+        forget_channel(channel);
     }
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
@@ -156,7 +156,7 @@ void sw_ucm_channel_fork_child(void)
     for (unsigned int i = 0; i < BUCKETS; i++)
         for (struct sw_ucm_channel *channel = buckets[i]; channel; channel = channel->bucket_next)
             if (atomic_load(&channel->inode))
-                forget(channel);
+                forget_channel(channel);
 }
 
 static void owe_byte(struct sw_ucm_channel *channel)

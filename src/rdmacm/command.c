@@ -54,8 +54,8 @@ static const struct {
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
 /* Gives the oldest event to the program; it stays where it is if the program's memory is bad. */
-static int deliver(struct sw_ucm_channel *channel, struct sw_ucm_event *event, uint64_t response,
-                   size_t out_len)
+static int deliver_event(struct sw_ucm_channel *channel, struct sw_ucm_event *event,
+                         uint64_t response, size_t out_len)
 {
     size_t len = out_len < sizeof(event->response) ? out_len : sizeof(event->response);
     if (sw_user_write(response, &event->response, len)) {
@@ -81,7 +81,7 @@ static bool fetch(uint64_t inode, const struct rdma_ucm_get_event *command, size
     pthread_mutex_lock(&sw_rdmacm_lock);
     struct sw_ucm_channel *channel = sw_ucm_channel_find(inode);
     struct sw_ucm_event *event = channel ? sw_ucm_channel_peek(channel) : NULL;
-    *rc = event ? deliver(channel, event, command->response, out_len) : -EBADF;
+    *rc = event ? deliver_event(channel, event, command->response, out_len) : -EBADF;
     pthread_mutex_unlock(&sw_rdmacm_lock);
     return event || !channel;
 }
@@ -155,7 +155,7 @@ static int wait_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *c
     return rc;
 }
 
-static int execute(uint32_t command, uint64_t inode, struct sw_ucm_request *request)
+static int execute_command(uint32_t command, uint64_t inode, struct sw_ucm_request *request)
 {
     int rc = -EBADF;
     pthread_mutex_lock(&sw_rdmacm_lock);
@@ -188,7 +188,7 @@ ssize_t sw_ucm_write(int fd, const void *bytes, size_t len)
     if (sw_user_read(&request.in, from + sizeof(header), header.in < most ? header.in : most))
         return -EFAULT;
     int rc = is_get_event ? wait_event(fd, inode, &request.in.get_event, header.out)
-                          : execute(header.cmd, inode, &request);
+                          : execute_command(header.cmd, inode, &request);
     if (header.cmd == RDMA_USER_CM_CMD_DESTROY_ID)
         sw_ucm_getter_await(inode);
     return rc ? rc : (ssize_t)len;
@@ -206,7 +206,7 @@ static void fork_child(void)
     sw_ucm_id_fork_child();
 }
 
-static void install(void)
+static void install_handlers(void)
 {
     sw_engine_handle(SW_WATCH_CM_CHANNEL, sw_ucm_channel_closed);
     pthread_atfork(NULL, NULL, fork_child);
@@ -216,7 +216,7 @@ int sw_ucm_open(int flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int fd = -1;
-    pthread_once(&once, install);
+    pthread_once(&once, install_handlers);
     pthread_mutex_lock(&sw_rdmacm_lock);
     int rc = sw_ucm_service_start();
     if (!rc)

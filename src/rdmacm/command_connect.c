@@ -228,7 +228,7 @@ static int send_datagram_reply(struct sw_ucm_id *id, const struct rdma_ucm_conn_
     return sw_cm_answer(&sw_ucm_machine, &id->cm, &rep, sw_clock_ns());
 }
 
-static int refuse(struct sw_ucm_id *id, uint16_t reason, const void *data, size_t len)
+static int refuse_peer(struct sw_ucm_id *id, uint16_t reason, const void *data, size_t len)
 {
     if (id->qp_type != IBV_QPT_UD)
         return sw_cm_reject(&sw_ucm_machine, &id->cm, reason, NULL, 0, data, len, sw_clock_ns());
@@ -266,7 +266,7 @@ int sw_ucm_accept(struct sw_ucm_request *request)
     else
         rc = sw_cm_ready(&sw_ucm_machine, &id->cm, NULL, 0, sw_clock_ns());
     if (rc)
-        refuse(id, SW_CM_REASON_CONSUMER, "", 0);
+        refuse_peer(id, SW_CM_REASON_CONSUMER, "", 0);
     else if (param->valid)
         id->uid = in->uid;
     sw_ucm_handover_note(id);
@@ -285,7 +285,7 @@ int sw_ucm_reject(struct sw_ucm_request *request)
     if (!rc && !id->has_cm)
         rc = -EINVAL;
     if (!rc)
-        rc = refuse(id, reason, in->private_data, in->private_data_len);
+        rc = refuse_peer(id, reason, in->private_data, in->private_data_len);
     sw_ucm_service_plan();
     return rc;
 }

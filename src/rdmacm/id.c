@@ -20,7 +20,7 @@ struct table {
 };
 static struct table ids, groups;
 
-static int claim(struct table *table, void *entry, uint32_t *handle)
+static int claim_handle(struct table *table, void *entry, uint32_t *handle)
 {
     for (uint32_t tried = 0; tried < HANDLES; tried++) {
         uint32_t at = table->next++ % HANDLES;
@@ -61,7 +61,7 @@ int sw_ucm_id_create(struct sw_ucm_channel *channel, uint32_t port_space, uint8_
     struct sw_ucm_id *id = calloc(1, sizeof(*id));
     if (!id)
         return -ENOMEM;
-    int rc = claim(&ids, id, &id->handle);
+    int rc = claim_handle(&ids, id, &id->handle);
     if (rc) {
         free(id);
         return rc;
@@ -114,7 +114,7 @@ int sw_ucm_group_create(struct sw_ucm_id *id, struct sw_ucm_group **out)
     struct sw_ucm_group *group = calloc(1, sizeof(*group));
     if (!group)
         return -ENOMEM;
-    int rc = claim(&groups, group, &group->handle);
+    int rc = claim_handle(&groups, group, &group->handle);
     if (rc) {
         free(group);
         return rc;

@@ -65,7 +65,8 @@ static struct sw_netdev *any_device(struct sw_netdev_info *info, uint8_t gid[16]
     return NULL;
 }
 
-static void attach(struct sw_ucm_id *id, struct sw_netdev *dev, const struct sw_netdev_info *info)
+static void attach_device(struct sw_ucm_id *id, struct sw_netdev *dev,
+                          const struct sw_netdev_info *info)
 {
     id->dev = dev;
     id->ifindex = info->ifindex;
@@ -83,7 +84,7 @@ int sw_ucm_route_bind(struct sw_ucm_id *id)
                : sw_netdev_is_local_gid(&gid)   ? -ENODEV
                                                 : -EADDRNOTAVAIL;
     memcpy(id->route.sgid, gid.raw, sizeof(id->route.sgid));
-    attach(id, dev, &info);
+    attach_device(id, dev, &info);
     return 0;
 }
 
@@ -142,7 +143,7 @@ static int resolve_gids(struct sw_ucm_id *id, const union sw_address *dst)
         memcpy(id->route.dgid, id->route.sgid, sizeof(id->route.dgid));
     if (!dev)
         return -ENODEV;
-    attach(id, dev, &info);
+    attach_device(id, dev, &info);
     return 0;
 }
 

@@ -141,7 +141,8 @@ static bool has_come(const struct sw_requester *r, uint32_t seq)
 }
 
 /* A refusal holds once everything before it is settled: its answers may still be on their way. */
-static void refuse(struct sw_requester *r, uint32_t seq, enum sw_failure failure, uint8_t syndrome)
+static void note_refusal(struct sw_requester *r, uint32_t seq, enum sw_failure failure,
+                         uint8_t syndrome)
 {
     if (r->refused != SW_FAILURE_NONE && !sw_seq_is_before(seq, r->refused_seq))
         return;
@@ -158,7 +159,7 @@ static void receive_rnr(struct sw_requester *r, uint32_t seq, uint8_t timer, uin
     r->counts.rnr_naks++;
     uint64_t resume_ns = now_ns + sw_rnr_timer_ns(timer);
     if (!sw_retry_rnr(&r->retry, resume_ns)) {
-        refuse(r, seq, SW_FAILURE_RNR_RETRY, 0);
+        note_refusal(r, seq, SW_FAILURE_RNR_RETRY, 0);
         return;
     }
     r->rnr_until_ns = resume_ns;
@@ -244,7 +245,7 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
     else if (gap)
         receive_gap(r, seq, now_ns);
     else if (refuses)
-        refuse(r, seq, SW_FAILURE_NAK, syndrome);
+        note_refusal(r, seq, SW_FAILURE_NAK, syndrome);
 }
 
 /* A READ response packet: its bytes go where its PSN says, in whatever order they come. */
@@ -262,7 +263,7 @@ static void receive_response(struct sw_requester *r, const struct sw_packet *pac
         expected = expected < r->config.mtu_bytes ? expected : r->config.mtu_bytes;
     }
     if (!sw_request_is_answered(request) || atomic != swaps || packet->payload_len != expected) {
-        refuse(r, seq, SW_FAILURE_BAD_RESPONSE, 0);
+        note_refusal(r, seq, SW_FAILURE_BAD_RESPONSE, 0);
         return;
     }
     if (sw_flight_bit(f->acked, seq))

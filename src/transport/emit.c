@@ -102,8 +102,8 @@ static void fill_answered(struct sw_requester *r, const struct sw_request *reque
     }
 }
 
-static void fill(struct sw_requester *r, uint32_t position, uint32_t seq, uint32_t count,
-                 struct sw_emission *out)
+static void fill_packet(struct sw_requester *r, uint32_t position, uint32_t seq, uint32_t count,
+                        struct sw_emission *out)
 {
     const struct sw_request *request = sw_requester_at(r, position);
     out->packet = (struct sw_packet){0};
@@ -126,7 +126,7 @@ static uint32_t ask_every(const struct sw_requester *r)
 
 /* Asks for an answer at the end of requests, and now and then. The packets are already counted as
  * sent. */
-static void ask(struct sw_requester *r, bool ends_request, struct sw_emission *out)
+static void ask_for_ack(struct sw_requester *r, bool ends_request, struct sw_emission *out)
 {
     uint32_t window = sw_congestion_window(&r->congestion), sent = sw_flight_out(&r->flight);
     r->unasked += out->count;
@@ -162,11 +162,12 @@ static bool emit_again(struct sw_requester *r, uint64_t now_ns, struct sw_emissi
         while (seq + count != end && (!r->peer_selective || sw_flight_bit(f->lost, seq + count)))
             count++;
     }
-    fill(r, position, seq, count, out);
+    fill_packet(r, position, seq, count, out);
     sw_flight_resend(f, seq, count, now_ns);
     r->counts.resent++;
     const struct sw_request *request = sw_requester_at(r, position);
-    ask(r, sw_request_is_answered(request) || seq + 1 == request->seq + request->count, out);
+    ask_for_ack(r, sw_request_is_answered(request) || seq + 1 == request->seq + request->count,
+                out);
     if (f->lost_count == 0) {
         out->packet.bth.ack_req = true; /* the end of what is sent again */
         r->unasked = 0;
@@ -243,13 +244,13 @@ static bool emit_new(struct sw_requester *r, uint64_t now_ns, uint32_t most,
     if (seq == request->seq)
         request->is_split = r->peer_selective && request->kind == SW_REQUEST_WRITE &&
                             !(request->flags & SW_REQUEST_IMM) && request->count > 1;
-    fill(r, r->sent, seq, count, out);
+    fill_packet(r, r->sent, seq, count, out);
     if (!answered)
         count = out->count = run_of(r, request, seq, most);
     sw_flight_send(f, count, now_ns);
     if (answered)
         sw_read_track_push(&r->reads, seq, count);
-    ask(r, answered || f->next == request->seq + request->count, out);
+    ask_for_ack(r, answered || f->next == request->seq + request->count, out);
     if (f->next == request->seq + request->count)
         r->sent++;
     if (r->config.service == SW_SERVICE_UC) {

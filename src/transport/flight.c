@@ -14,7 +14,7 @@ static inline uint64_t mask_of(uint32_t seq)
 }
 
 /* Clears a bit that may be set; returns 1 if it was. */
-static inline uint32_t take(uint64_t *bits, uint32_t seq)
+static inline uint32_t take_bit(uint64_t *bits, uint32_t seq)
 {
     uint64_t *word = word_of(bits, seq);
     uint32_t was = *word >> seq % 64 & 1;
@@ -33,7 +33,7 @@ void sw_flight_resend(struct sw_flight *f, uint32_t first, uint32_t count, uint6
     for (uint32_t seq = first; seq != first + count; seq++) {
         if (sw_flight_bit(f->acked, seq))
             continue; /* within a READ that is asked for again to its end */
-        f->lost_count -= take(f->lost, seq);
+        f->lost_count -= take_bit(f->lost, seq);
         f->again_count += !sw_flight_bit(f->again, seq);
         *word_of(f->again, seq) |= mask_of(seq);
         f->sent_at[seq % SW_FLIGHT_PACKETS] = sw_flight_tick(now_ns);
@@ -55,7 +55,7 @@ bool sw_flight_ack(struct sw_flight *f, uint32_t seq, uint64_t now_ns)
         return false;
     *word_of(f->acked, seq) |= mask_of(seq);
     f->acked_count++;
-    f->lost_count -= take(f->lost, seq);
+    f->lost_count -= take_bit(f->lost, seq);
     f->seen = sw_seq_max(f->seen, seq + 1);
     sw_flight_note_arrival(f, seq, now_ns);
     return true;
@@ -63,16 +63,16 @@ bool sw_flight_ack(struct sw_flight *f, uint32_t seq, uint64_t now_ns)
 
 void sw_flight_unack(struct sw_flight *f, uint32_t seq)
 {
-    f->acked_count -= take(f->acked, seq);
+    f->acked_count -= take_bit(f->acked, seq);
 }
 
 void sw_flight_advance(struct sw_flight *f, uint32_t to)
 {
     if (f->acked_count | f->lost_count | f->again_count)
         for (uint32_t seq = f->una; seq != to; seq++) {
-            f->acked_count -= take(f->acked, seq);
-            f->lost_count -= take(f->lost, seq);
-            f->again_count -= take(f->again, seq);
+            f->acked_count -= take_bit(f->acked, seq);
+            f->lost_count -= take_bit(f->lost, seq);
+            f->again_count -= take_bit(f->again, seq);
         }
     f->una = to;
     f->seen = sw_seq_max(f->seen, to);

@@ -91,8 +91,8 @@ bool sw_responder_is_queued(const struct sw_responder *r, uint32_t seq)
     return false;
 }
 
-static void begin(const struct sw_responder *r, enum sw_packet_kind kind, enum sw_position place,
-                  uint32_t seq, struct sw_emission *out)
+static void begin_packet(const struct sw_responder *r, enum sw_packet_kind kind,
+                         enum sw_position place, uint32_t seq, struct sw_emission *out)
 {
     enum sw_service service =
         kind == SW_PACKET_CNP ? SW_SERVICE_CNP : (enum sw_service)r->config.service;
@@ -116,7 +116,7 @@ static void emit_cnp(struct sw_responder *r, struct sw_emission *out)
 {
     r->cnp_wanted = false;
     r->counts.cnps++;
-    begin(r, SW_PACKET_CNP, SW_ONLY, 0, out);
+    begin_packet(r, SW_PACKET_CNP, SW_ONLY, 0, out);
     out->packet.bth.becn = true;
     out->packet.bth.mig_req = false;
     out->packet.bth.reserved7 = 0;
@@ -137,7 +137,7 @@ static void emit_answer(struct sw_responder *r, uint64_t now_ns, struct sw_emiss
     uint32_t index = answer->index++;
     bool first = index == 0, last = answer->index == answer->count;
     enum sw_position place = (enum sw_position)((first ? SW_FIRST : 0) | (last ? SW_LAST : 0));
-    begin(r, (enum sw_packet_kind)answer->kind, place, answer->seq + index, out);
+    begin_packet(r, (enum sw_packet_kind)answer->kind, place, answer->seq + index, out);
     if (place != SW_MIDDLE)
         out->packet.aeth = (struct sw_aeth){.syndrome = answer->syndrome, .msn = answer->msn};
     out->packet.original = answer->original;
@@ -168,7 +168,7 @@ static void emit_remark(struct sw_responder *r, struct sw_emission *out)
     r->remark = SW_REMARK_NONE;
     r->refusal_told |= remark == SW_REMARK_REFUSAL;
     if (remark == SW_REMARK_ACK || (remark == SW_REMARK_GAP && !is_gap(r))) {
-        begin(r, SW_PACKET_ACK, SW_ONLY, r->expected - 1, out);
+        begin_packet(r, SW_PACKET_ACK, SW_ONLY, r->expected - 1, out);
         out->packet.aeth = (struct sw_aeth){.syndrome = ACKED, .msn = r->msn};
         return;
     }
@@ -181,7 +181,7 @@ static void emit_remark(struct sw_responder *r, struct sw_emission *out)
     /* A bitmap needs a packet with AETH and payload, which is a READ response; its syndrome says
      * that it is none. */
     bool mapped = remark == SW_REMARK_GAP && r->early.count;
-    begin(r, mapped ? SW_PACKET_READ_RESPONSE : SW_PACKET_ACK, SW_ONLY, seq, out);
+    begin_packet(r, mapped ? SW_PACKET_READ_RESPONSE : SW_PACKET_ACK, SW_ONLY, seq, out);
     out->packet.aeth = (struct sw_aeth){.syndrome = syndrome, .msn = r->msn};
     if (mapped) {
         out->packet.payload_len = sw_early_bitmap(&r->early, r->expected, out->bytes);
@@ -221,7 +221,7 @@ bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw
     if (r->repeats) {
         if (!(out->packet.opcode->position & SW_LAST))
             end_answer(r); /* the rest of it would be no better */
-        begin(r, SW_PACKET_ACK, SW_ONLY, seq, out);
+        begin_packet(r, SW_PACKET_ACK, SW_ONLY, seq, out);
         out->packet.aeth = (struct sw_aeth){.syndrome = syndrome, .msn = r->msn};
         return false;
     }

@@ -446,7 +446,7 @@ static void conclude_unreliable(struct sw_responder *r, const struct sw_demand *
 }
 
 /* What is left of the message, the last one of a run. */
-static void follow(struct sw_responder *r, const struct sw_demand *demand)
+static void note_rest(struct sw_responder *r, const struct sw_demand *demand)
 {
     const uint64_t before = (uint64_t)(demand->pieces - 1) * demand->len_bytes;
     r->kind = (uint8_t)demand->kind;
@@ -456,7 +456,7 @@ static void follow(struct sw_responder *r, const struct sw_demand *demand)
     r->total = demand->total;
 }
 
-static void advance(struct sw_responder *r, const struct sw_demand *demand)
+static void advance_expected(struct sw_responder *r, const struct sw_demand *demand)
 {
     uint32_t from = r->expected;
     r->expected += demand->count;
@@ -478,7 +478,7 @@ void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *deman
     if (outcome->dead && !demand->duplicate)
         r->dead = true;
     if (r->config.service == SW_SERVICE_UC) {
-        follow(r, demand);
+        note_rest(r, demand);
         conclude_unreliable(r, demand, class != SW_AETH_ACK);
         return;
     }
@@ -491,9 +491,9 @@ void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *deman
     }
     switch (class) {
     case SW_AETH_ACK:
-        advance(r, demand);
+        advance_expected(r, demand);
         if (!is_answered(demand->kind))
-            follow(r, demand);
+            note_rest(r, demand);
         if (is_answered(demand->kind))
             sw_responder_answer(r, demand, outcome->original);
         else if (demand->ack_req || r->remark == SW_REMARK_GAP)

@@ -93,8 +93,8 @@ static inline bool send_shared(struct sw_qp *qp, struct sw_direct_qp *d,
 }
 
 /* DONE, SENT, or BLOCKED: it is for the queue. */
-static inline enum sw_step execute(struct sw_qp *qp, struct sw_direct_qp *d,
-                                   const struct ibv_send_wr *wr)
+static inline enum sw_step execute_one(struct sw_qp *qp, struct sw_direct_qp *d,
+                                       const struct ibv_send_wr *wr)
 {
     const bool sends = wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
     const bool is_shared = sends && !d->remote.rq_entries;
@@ -121,7 +121,7 @@ uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv
         !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
         return 0;
     while (executed < most && wr && sw_sq_may_skip(&qp->sq, wr)) {
-        const enum sw_step step = execute(qp, d, wr);
+        const enum sw_step step = execute_one(qp, d, wr);
         if (step == SW_STEP_BLOCKED)
             break;
         *sent += step == SW_STEP_SENT;

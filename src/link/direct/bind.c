@@ -260,7 +260,7 @@ static bool is_sane(const struct sw_peer *peer, const struct entry *entry)
            entry->rq_offset <= peer->pub_bytes && len_bytes <= peer->pub_bytes - entry->rq_offset;
 }
 
-static void derive(struct sw_direct_qp *d, const struct entry *entry, uint64_t word)
+static void take_entry(struct sw_direct_qp *d, const struct entry *entry, uint64_t word)
 {
     d->remote.word = word;
     d->remote.access = entry->access;
@@ -348,7 +348,7 @@ static bool is_connected(uint32_t state)
 /* One binding serves one life of either QP: after a reset of ours alone the peer's positions would
  * not match. `reader` is the life that was bound to the block when the peer's entry named it: if
  * the block serves another QP by now, it is not touched. */
-static bool claim(const struct sw_direct_qp *d, struct sw_block *tx, uint32_t reader)
+static bool claim_block(const struct sw_direct_qp *d, struct sw_block *tx, uint32_t reader)
 {
     uint64_t none = (uint64_t)reader << 32;
     const uint64_t mine = none | d->life;
@@ -366,7 +366,7 @@ static bool is_writer(const struct sw_direct_qp *d, const struct sw_block *tx)
 /* The peer has reconnected under us. A reliable connection never recovers from that. The peer of an
  * unreliable one never wrote to us before (else its goodbye has us begin anew altogether): only
  * what we write begins anew. */
-static bool follow(struct sw_qp *qp, struct sw_direct_qp *d)
+static bool follow_peer(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (!d->rules[SW_UNREACHABLE].lost)
         return false;
@@ -408,9 +408,9 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     const uint32_t reader = d->xrc.lent_token ? d->xrc.lent_token : sw_block_reader(tx);
     if (atomic_load(&remote->bind_word) != word) /* the reader may be another one's */
         return false;
-    if (d->tx && (d->tx != tx || d->tx_reader != reader) && !follow(qp, d))
+    if (d->tx && (d->tx != tx || d->tx_reader != reader) && !follow_peer(qp, d))
         return false;
-    if (!claim(d, tx, reader))
+    if (!claim_block(d, tx, reader))
         return false;
     bool first = !d->tx;
     if (first) {
@@ -421,7 +421,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     d->tx_reader = reader;
     atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
     d->remote.entry = remote;
-    derive(d, &entry, word);
+    take_entry(d, &entry, word);
     if (first && state == IBV_QPS_RTR)
         greet(d, word);
     return true;

@@ -20,7 +20,7 @@
      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
 
 /* The process, once it is attached; NULL: it is not there, or another user's. */
-static struct sw_peer *meet(uint32_t slot)
+static struct sw_peer *meet_process(uint32_t slot)
 {
     if (sw_direct.off || slot < 1 || slot > SW_SLOT_MAX || slot == sw_nic.slot)
         return NULL;
@@ -53,7 +53,7 @@ static bool has_pd(const struct sw_pub *pub, uint32_t pd)
 
 int sw_borrow_pd(uint32_t slot, uint32_t pd)
 {
-    struct sw_peer *peer = meet(slot);
+    struct sw_peer *peer = meet_process(slot);
     bool known = peer && has_pd(peer->pub, pd);
     if (peer)
         sw_peer_put(peer);
@@ -155,7 +155,7 @@ static int map_all(struct sw_peer *peer, const struct entry *entry, struct sw_bo
 
 int sw_borrow_region(uint32_t slot, uint32_t pd, uint32_t index, struct sw_borrowed *out)
 {
-    struct sw_peer *peer = meet(slot);
+    struct sw_peer *peer = meet_process(slot);
     struct entry entry;
     int rc = -EOPNOTSUPP;
     if (!peer)

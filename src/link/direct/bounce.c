@@ -30,7 +30,8 @@ static uint8_t flags_of(const struct sw_wqe *wqe)
                      (wqe->opcode == IBV_WR_SEND_WITH_INV ? SW_REC_INV : 0));
 }
 
-static struct sw_record *begin(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
+static struct sw_record *begin_record(struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                      enum sw_record_kind kind)
 {
     struct sw_record *record = sw_record_reserve(d, 1, false);
     if (!record)
@@ -49,7 +50,7 @@ static struct sw_record *begin(struct sw_direct_qp *d, struct sw_wqe *wqe, enum 
 
 enum sw_step sw_bounce_ask(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_record_kind kind)
 {
-    struct sw_record *record = begin(d, wqe, kind);
+    struct sw_record *record = begin_record(d, wqe, kind);
     if (!record)
         return SW_STEP_BLOCKED;
     record->len_bytes = 0;
@@ -69,7 +70,7 @@ static struct sw_record *begin_with_bytes(struct sw_qp *qp, struct sw_direct_qp 
     uint32_t end,
         consumed = atomic_load_explicit(&d->rx->request_bounce_consumed, memory_order_acquire);
     int64_t offset = sw_area_reserve(d->send.bounce_at, consumed, SW_REQUEST_BOUNCE, len, &end);
-    struct sw_record *record = offset < 0 ? NULL : begin(d, wqe, kind);
+    struct sw_record *record = offset < 0 ? NULL : begin_record(d, wqe, kind);
     if (!record)
         return NULL;
     record->len_bytes = len;
@@ -232,8 +233,8 @@ static struct sw_wqe *next_answered(struct sw_qp *qp, uint32_t *position)
     return sw_bounce_sending(qp) ? sw_sq_at(&qp->sq, qp->sq.next) : NULL;
 }
 
-static bool scatter(struct sw_qp *qp, uint32_t position, uint64_t offset, const uint8_t *from,
-                    uint64_t len_bytes)
+static bool scatter_answer(struct sw_qp *qp, uint32_t position, uint64_t offset,
+                           const uint8_t *from, uint64_t len_bytes)
 {
     struct sw_gather gather = sw_gather_of(qp, position);
     return sw_gather_in(&gather, offset, from, len_bytes);
@@ -277,13 +278,13 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
     }
     if (answer->kind == SW_REC_DATA) {
         uint32_t len = answer->len_bytes;
-        good =
-            scatter(qp, position, wqe->done_bytes, d->rx->response_bounce + answer->bounce_at, len);
+        good = scatter_answer(qp, position, wqe->done_bytes,
+                              d->rx->response_bounce + answer->bounce_at, len);
         wqe->done_bytes += good ? len : 0;
         last = wqe->done_bytes == wqe->len_bytes;
     } else if (is_atomic(wqe)) {
         uint64_t original = answer->compare_add;
-        good = scatter(qp, position, 0, (const uint8_t *)&original, 8);
+        good = scatter_answer(qp, position, 0, (const uint8_t *)&original, 8);
         is_read = true;
     } else if (wqe->opcode == IBV_WR_ATOMIC_WRITE || wqe->opcode == IBV_WR_FLUSH) {
         is_read = true; /* counted as one: see sw_bounce_ask() */
@@ -323,7 +324,7 @@ static bool apply_to_all(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
 /* Gives the target the room of its answers back, not after each of them. */
 #define TELL_ANSWERS 16u
 
-static void tell(struct sw_qp *qp, struct sw_direct_qp *d, const uint32_t *bounce_end)
+static void tell_consumed(struct sw_qp *qp, struct sw_direct_qp *d, const uint32_t *bounce_end)
 {
     if ((!bounce_end && d->send.response_at - d->send.response_told < TELL_ANSWERS) ||
         !sw_bind_enter(qp, d))
@@ -359,7 +360,7 @@ bool sw_bounce_collect(struct sw_qp *qp, struct sw_direct_qp *d)
     }
     if (d->send.response_at != before) {
         d->send.stalled_ns = 0;
-        tell(qp, d, bounced ? &bounce_end : NULL);
+        tell_consumed(qp, d, bounced ? &bounce_end : NULL);
     }
     return good;
 }

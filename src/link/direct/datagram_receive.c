@@ -51,7 +51,7 @@ static bool is_record(uint8_t *base, uint32_t position)
            position + 1; /* pairs with the sender's release */
 }
 
-static bool waits(const struct ring *ring)
+static bool ring_waits(const struct ring *ring)
 {
     uint8_t *base = atomic_load_explicit(&ring->base, memory_order_acquire);
     return base && is_record(base, atomic_load_explicit(&ring->consumed, memory_order_relaxed));
@@ -90,7 +90,7 @@ void sw_datagram_close(struct sw_inbox *inbox)
 
 bool sw_datagram_waits(const struct sw_inbox *inbox)
 {
-    return inbox->datagrams >= 0 && waits(&rings[inbox->datagrams]);
+    return inbox->datagrams >= 0 && ring_waits(&rings[inbox->datagrams]);
 }
 
 void sw_datagram_enter(struct sw_qp *qp)
@@ -110,7 +110,7 @@ void sw_datagram_forget(struct sw_qp *qp)
     }
 }
 
-static void deliver(const struct sw_datagram_record *head, const uint8_t *payload)
+static void deliver_record(const struct sw_datagram_record *head, const uint8_t *payload)
 {
     struct sw_datagram datagram = {
         .grh = head->grh,
@@ -138,7 +138,7 @@ static void deliver(const struct sw_datagram_record *head, const uint8_t *payloa
 
 /* Takes the record at `position`; what the client wrote is read once and checked. Returns the units
  * it took, or 0 if it is nonsense. */
-static uint32_t take(uint8_t *base, uint32_t position)
+static uint32_t take_record(uint8_t *base, uint32_t position)
 {
     const uint8_t *at = sw_inbox_datagram(base, position);
     uint32_t rest = SW_DATAGRAM_UNITS - position % SW_DATAGRAM_UNITS;
@@ -158,7 +158,7 @@ static uint32_t take(uint8_t *base, uint32_t position)
     if (head.len_bytes > SW_DATAGRAM_BYTES ||
         head.len_bytes > units * SW_DATAGRAM_UNIT - sizeof(head))
         return 0;
-    deliver(&head, at + sizeof(head));
+    deliver_record(&head, at + sizeof(head));
     return units;
 }
 
@@ -186,7 +186,7 @@ static void drain(struct ring *ring, const struct sw_cq *cq, uint32_t want, uint
     struct sw_inbox_header *header = (struct sw_inbox_header *)base;
     uint32_t from = atomic_load_explicit(&ring->consumed, memory_order_relaxed), at = from;
     for (; count && is_record(base, at); count--) {
-        uint32_t units = take(base, at);
+        uint32_t units = take_record(base, at);
         at += units ? units : skip_nonsense(header, at);
         if (cq && queued(cq) >= want)
             break;
@@ -204,7 +204,7 @@ void sw_datagram_receive(struct sw_cq *cq, uint32_t want)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = first + i < count ? first + i : first + i - count;
         struct ring *ring = &rings[at];
-        if (!waits(ring) || !sw_lock_try(&ring->lock))
+        if (!ring_waits(ring) || !sw_lock_try(&ring->lock))
             continue;
         drain(ring, cq, want, POLL_RECORDS);
         sw_lock_release(&ring->lock);
@@ -220,7 +220,7 @@ bool sw_datagram_any(void)
     atomic_thread_fence(memory_order_seq_cst); /* what was armed before is visible to senders */
     uint32_t count = atomic_load(&ring_count);
     for (uint32_t i = 0; i < count; i++)
-        if (waits(&rings[i]))
+        if (ring_waits(&rings[i]))
             return true;
     return false;
 }
@@ -228,7 +228,7 @@ bool sw_datagram_any(void)
 static bool serve_ring(struct ring *ring, bool armed)
 {
     uint8_t *base = atomic_load(&ring->base);
-    if (!base || !waits(ring))
+    if (!base || !ring_waits(ring))
         return false;
     struct sw_inbox_header *header = (struct sw_inbox_header *)base;
     bool urgent = atomic_load(&header->datagrams_urgent);
@@ -237,7 +237,7 @@ static bool serve_ring(struct ring *ring, bool armed)
     if (!sw_lock_try(&ring->lock))
         return true;
     drain(ring, NULL, 0, urgent ? URGENT_RECORDS : ENGINE_RECORDS);
-    bool more = waits(ring);
+    bool more = ring_waits(ring);
     if (urgent && !more && atomic_load(&ring->base) == base)
         atomic_store(&header->datagrams_urgent, 0);
     sw_lock_release(&ring->lock);
@@ -260,7 +260,7 @@ uint64_t sw_datagram_bury(uint64_t now_ns)
     for (uint32_t i = 0; i < count; i++) {
         struct ring *ring = &rings[i];
         const struct sw_inbox *inbox = atomic_load(&ring->inbox);
-        if (!inbox || !atomic_load(&inbox->dead) || !waits(ring))
+        if (!inbox || !atomic_load(&inbox->dead) || !ring_waits(ring))
             continue;
         sw_lock_acquire(&ring->lock);
         if (!ring->dead_ns)
@@ -269,7 +269,7 @@ uint64_t sw_datagram_bury(uint64_t now_ns)
             drain(ring, NULL, 0, SW_DATAGRAM_UNITS);
             ring->dead_ns = now_ns; /* more can only come from who inherited its memory */
         }
-        if (waits(ring) && ring->dead_ns + DEATH_GRACE_NS < next_ns)
+        if (ring_waits(ring) && ring->dead_ns + DEATH_GRACE_NS < next_ns)
             next_ns = ring->dead_ns + DEATH_GRACE_NS;
         sw_lock_release(&ring->lock);
     }

@@ -119,7 +119,7 @@ static enum ready wait_for(const struct channel *channel, uint64_t now_ns)
 }
 
 /* Whether the process can be written to. */
-static enum ready attach(struct channel *channel, uint32_t slot)
+static enum ready attach_channel(struct channel *channel, uint32_t slot)
 {
     uint64_t now_ns = sw_clock_ns();
     if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
@@ -159,7 +159,7 @@ static enum ready ready(struct channel *channel, uint32_t slot)
     if (__builtin_expect(channel->is_open, 1) &&
         atomic_load_explicit(&channel->peer->state, memory_order_acquire) == SW_PEER_READY)
         return READY;
-    return attach(channel, slot);
+    return attach_channel(channel, slot);
 }
 
 static uint32_t units_of(uint32_t len_bytes)
@@ -178,7 +178,7 @@ static uint32_t units_needed(const struct channel *channel, uint32_t units, uint
 
 /* Makes what was written from the present position on valid: the record at `skipped` units from
  * there, and before it the one that skips them. */
-static void publish(struct channel *channel, uint32_t skipped, uint32_t needed)
+static void publish_records(struct channel *channel, uint32_t skipped, uint32_t needed)
 {
     void *base = channel->peer->inbox;
     uint32_t at = channel->produced, next = at + needed;
@@ -235,7 +235,8 @@ static bool may_wait(struct channel *channel)
 }
 
 /* Wakes the process where somebody sleeps until the datagram comes. */
-static void wake(struct channel *channel, const struct sw_datagram_record *record, uint32_t before)
+static void wake_receiver(struct channel *channel, const struct sw_datagram_record *record,
+                          uint32_t before)
 {
     atomic_thread_fence(memory_order_seq_cst); /* sw_cq_req_notify() arms, then looks at the ring */
     const struct sw_pub *pub = channel->peer->pub;
@@ -255,8 +256,8 @@ static void wake(struct channel *channel, const struct sw_datagram_record *recor
         sw_peer_ring(channel->peer);
 }
 
-static void fill(struct sw_datagram_record *record, const struct sw_qp *qp,
-                 const struct sw_wqe *wqe, const struct sw_route *route)
+static void fill_record(struct sw_datagram_record *record, const struct sw_qp *qp,
+                        const struct sw_wqe *wqe, const struct sw_route *route)
 {
     bool has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
     record->units = (uint16_t)units_of(wqe->len_bytes);
@@ -291,10 +292,10 @@ static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position
     struct sw_gather gather = sw_gather_of(qp, position);
     if (!sw_gather_out(&gather, 0, record->payload, wqe->len_bytes))
         return PUT_BAD_KEY;
-    fill(record, qp, wqe, sw_sq_route(&qp->sq, position));
-    publish(channel, skipped, needed);
+    fill_record(record, qp, wqe, sw_sq_route(&qp->sq, position));
+    publish_records(channel, skipped, needed);
     ask_ahead(channel, qp, needed);
-    wake(channel, record, before);
+    wake_receiver(channel, record, before);
     return PUT_DONE;
 }
 
@@ -387,7 +388,7 @@ static bool is_to_group(const struct sw_route *route)
     return route->dest_qpn == SW_MULTICAST_QPN && route->path.is_multicast;
 }
 
-static void account(struct sw_qp *qp, uint32_t position)
+static void count_sent(struct sw_qp *qp, uint32_t position)
 {
     qp->moved.sent_bytes += sw_sq_at(&qp->sq, position)->len_bytes;
     qp->moved.sent_packets++;
@@ -418,7 +419,7 @@ static enum put send_one(struct sw_qp *qp, uint32_t position)
     return put_to_slot(qp, route->is_local ? sw_qpn_slot(route->dest_qpn) : 0, position);
 }
 
-static enum put start(struct sw_qp *qp, uint32_t position)
+static enum put start_one(struct sw_qp *qp, uint32_t position)
 {
     if (__builtin_expect(!sw_gates, 1) || is_for_wire(sw_sq_route(&qp->sq, position)))
         return send_one(qp, position); /* by packets, each of which is looked at by itself */
@@ -431,7 +432,7 @@ static enum put start(struct sw_qp *qp, uint32_t position)
     return result;
 }
 
-static void fail(struct sw_qp *qp, enum ibv_wc_status status)
+static void fail_queue(struct sw_qp *qp, enum ibv_wc_status status)
 {
     if (qp->sq.next != qp->sq.head)
         sw_sq_retire_run(qp, qp->sq.next - qp->sq.head);
@@ -453,18 +454,18 @@ void sw_datagram_run(struct sw_qp *qp)
         /* A message that the port cannot carry ends as it does on hardware, and not in silence as
          * IBTA Vol1 C10-93.1.1 would have it: a program wants to know. */
         if (wqe->len_bytes > qp->mtu_bytes) {
-            fail(qp, IBV_WC_LOC_LEN_ERR);
+            fail_queue(qp, IBV_WC_LOC_LEN_ERR);
             return;
         }
         if (sw_sq_route(sq, sq->next)->pd_id != qp->pd_id) { /* IBTA Vol1 11.6.2 */
-            fail(qp, IBV_WC_LOC_QP_OP_ERR);
+            fail_queue(qp, IBV_WC_LOC_QP_OP_ERR);
             return;
         }
         if (__builtin_expect(sq->is_paced, 0) && !pace(qp, wqe->len_bytes))
             break;
-        enum put result = start(qp, sq->next);
+        enum put result = start_one(qp, sq->next);
         if (result == PUT_BAD_KEY) {
-            fail(qp, IBV_WC_LOC_PROT_ERR);
+            fail_queue(qp, IBV_WC_LOC_PROT_ERR);
             return;
         }
         if (result == PUT_WAIT) {
@@ -472,7 +473,7 @@ void sw_datagram_run(struct sw_qp *qp)
             break;
         }
         if (result == PUT_DONE)
-            account(qp, sq->next);
+            count_sent(qp, sq->next);
         if (__builtin_expect(sq->is_paced, 0))
             sw_pacer_charge(&qp->pacer, sw_clock_ns(), wqe->len_bytes);
         wqe->state = SW_WQE_DONE;

@@ -78,7 +78,7 @@ void sw_direct_fork_child(void)
     atomic_store(&sw_direct.work, false);
 }
 
-static uint64_t step(uint64_t now_ns)
+static uint64_t step_link(uint64_t now_ns)
 {
     atomic_fetch_add_explicit(&sw_direct.turns, 1, memory_order_relaxed);
     uint64_t attach_ns = sw_attach_step(now_ns), reap_ns = sw_bind_reap(now_ns);
@@ -97,7 +97,7 @@ static bool was_busy(void)
 }
 
 static const struct sw_engine_part engine_part = {
-    .step = step, .serve = sw_datagram_serve, .wants = wants_step, .was_busy = was_busy};
+    .step = step_link, .serve = sw_datagram_serve, .wants = wants_step, .was_busy = was_busy};
 
 static void on_listener(uint64_t what)
 {
@@ -182,7 +182,7 @@ bool sw_direct_drive(struct sw_qp *qp)
     return any;
 }
 
-static void progress(struct sw_qp *qp)
+static void drive_qp(struct sw_qp *qp)
 {
     sw_direct_drive(qp);
 }
@@ -197,7 +197,7 @@ static int connect_qp(struct sw_qp *qp)
     return 0;
 }
 
-static void traffic(struct sw_qp *qp, struct sw_traffic *out)
+static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
     if (qp->link_state && !qp->rules->is_datagram)
         sw_account_read(qp->link_state, out);
@@ -208,8 +208,8 @@ const struct sw_qp_ops sw_direct_qp_ops = {
     .disconnect = sw_bind_disconnect,
     .execute_now = execute_now,
     .send = send_queue,
-    .progress = progress,
-    .traffic = traffic,
+    .progress = drive_qp,
+    .traffic = read_traffic,
 };
 
 /* Where requests pass a gate, none is executed before it is queued. */
@@ -217,8 +217,8 @@ const struct sw_qp_ops sw_direct_gated_ops = {
     .connect = connect_qp,
     .disconnect = sw_bind_disconnect,
     .send = send_queue,
-    .progress = progress,
-    .traffic = traffic,
+    .progress = drive_qp,
+    .traffic = read_traffic,
 };
 
 struct sw_direct_qp *sw_direct_of(const struct sw_qp *qp)

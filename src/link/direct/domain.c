@@ -16,7 +16,7 @@
 
 /* Two processes that open the same domain do it one after the other: the first one announces that
  * it is doing so. */
-static int begin(const char *name)
+static int begin_opening(const char *name)
 {
     char opening[SW_ANNOUNCED_BYTES];
     snprintf(opening, sizeof(opening), "opening.%s", name);
@@ -34,7 +34,7 @@ int sw_domain_announce(const struct sw_pub_domain *domain, int oflags)
     char name[34];
     uint16_t slot;
     snprintf(name, sizeof(name), "x%016" PRIx64 "%016" PRIx64, domain->id[0], domain->id[1]);
-    int turn = begin(name);
+    int turn = begin_opening(name);
     bool exists = sw_registry_announcers(name, &slot, 1);
     int rc = 0;
     if (exists && oflags & O_EXCL)

@@ -76,8 +76,8 @@ static struct sw_fault_packet packet_of(const struct sw_qp *qp, const struct sw_
 }
 
 /* Draws the fate of all packets that the request would be. */
-static void decide(const struct sw_qp *qp, const struct sw_wqe *wqe, struct sw_gate *gate,
-                   uint64_t now_ns)
+static void decide_fate(const struct sw_qp *qp, const struct sw_wqe *wqe, struct sw_gate *gate,
+                        uint64_t now_ns)
 {
     uint64_t elapsed_ns = sw_faults_elapsed_ns(now_ns), held_ns = 0;
     uint32_t mtu_bytes = qp->mtu_bytes ? qp->mtu_bytes : 1;
@@ -105,8 +105,8 @@ static uint64_t patience_ns(const struct sw_qp *qp)
     return (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 }
 
-static enum sw_step cut(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
-                        struct sw_gate *gate, uint64_t now_ns)
+static enum sw_step cut_request(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
+                                struct sw_gate *gate, uint64_t now_ns)
 {
     if (!gate->cut_ns) {
         struct sw_fault_action ignored;
@@ -152,10 +152,10 @@ enum sw_step sw_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const struct
         return SW_STEP_DONE; /* on its way already */
     uint64_t now_ns = sw_clock_ns();
     if (sw_faults_is_cut(sw_faults_live, sw_faults_elapsed_ns(now_ns)))
-        return cut(qp, d, wqe, gate, now_ns);
+        return cut_request(qp, d, wqe, gate, now_ns);
     gate->cut_ns = 0;
     if (!gate->decided || gate->position != position) {
-        decide(qp, wqe, gate, now_ns);
+        decide_fate(qp, wqe, gate, now_ns);
         gate->position = position;
         if (gate->lost && !d->rules[SW_UNREACHABLE].lost)
             gate->release_ns += RECOVERY_NS;
@@ -175,7 +175,7 @@ bool sw_gate_datagram(const struct sw_qp *qp, const struct sw_wqe *wqe, uint32_t
     struct sw_gate *gate = &sw_gates[qp->index];
     uint64_t now_ns = sw_clock_ns();
     if (!gate->decided || gate->position != position) {
-        decide(qp, wqe, gate, now_ns);
+        decide_fate(qp, wqe, gate, now_ns);
         gate->position = position;
     }
     *copies = gate->lost ? 0 : 1 + gate->doubled;

@@ -63,7 +63,7 @@ static int receive_answer(int fd, struct call *out)
     }
 }
 
-static int ask(int fd, const void *message, size_t len_bytes, struct call *out)
+static int ask_owner(int fd, const void *message, size_t len_bytes, struct call *out)
 {
     return send(fd, message, len_bytes, MSG_NOSIGNAL) == (ssize_t)len_bytes
                ? receive_answer(fd, out)
@@ -83,7 +83,7 @@ int sw_hold_open(const struct sw_pub_domain *domain, uint32_t qpn)
     pthread_mutex_lock(&calling);
     opening.hold.number = ++calls;
     if (!sw_proof_run(fd, ANSWER_MS, &pid))
-        rc = ask(fd, &opening, sizeof(opening), &answer);
+        rc = ask_owner(fd, &opening, sizeof(opening), &answer);
     pthread_mutex_unlock(&calling);
     if (rc) {
         close(fd);
@@ -98,7 +98,7 @@ int sw_hold_call(int fd, int mask, struct ibv_qp_attr *attr)
         .head = {.type = SW_MESSAGE_HOLD, .version = SW_PUB_VERSION}, .mask = mask, .attr = *attr};
     pthread_mutex_lock(&calling);
     call.number = ++calls;
-    int rc = ask(fd, &call, sizeof(call), &call);
+    int rc = ask_owner(fd, &call, sizeof(call), &call);
     pthread_mutex_unlock(&calling);
     if (!rc && !mask)
         *attr = call.attr;
@@ -112,7 +112,7 @@ struct hold {
     struct sw_qp *qp;
 };
 
-static void answer(int fd, uint64_t number, int rc, const struct ibv_qp_attr *attr)
+static void answer_call(int fd, uint64_t number, int rc, const struct ibv_qp_attr *attr)
 {
     struct call out = {
         .head = {.type = SW_MESSAGE_HOLD, .version = SW_PUB_VERSION}, .number = number, .rc = rc};
@@ -126,7 +126,7 @@ bool sw_hold_begin(int fd, const struct sw_message *asked)
 {
     struct hold *hold = aligned_alloc(16, sizeof(*hold));
     int rc = hold ? sw_xrcd_hold_qp(&asked->hold.domain, asked->hold.qpn, &hold->qp) : -ENOMEM;
-    answer(fd, asked->hold.number, rc, NULL);
+    answer_call(fd, asked->hold.number, rc, NULL);
     if (rc) {
         free(hold);
         return false;
@@ -136,15 +136,15 @@ bool sw_hold_begin(int fd, const struct sw_message *asked)
     return true;
 }
 
-static void serve(struct hold *hold, const struct call *call)
+static void serve_call(struct hold *hold, const struct call *call)
 {
     struct ibv_qp_attr attr;
     struct ibv_qp_cap cap;
     if (call->mask) {
-        answer(hold->fd, call->number, sw_qp_modify(hold->qp, &call->attr, call->mask), NULL);
+        answer_call(hold->fd, call->number, sw_qp_modify(hold->qp, &call->attr, call->mask), NULL);
     } else {
         sw_qp_query(hold->qp, &attr, &cap);
-        answer(hold->fd, call->number, 0, &attr);
+        answer_call(hold->fd, call->number, 0, &attr);
     }
 }
 
@@ -157,7 +157,7 @@ void sw_hold_ready(uint64_t what)
         return;
     if (len == sizeof(call) && call.head.type == SW_MESSAGE_HOLD &&
         call.head.version == SW_PUB_VERSION) {
-        serve(hold, &call);
+        serve_call(hold, &call);
         return;
     }
     sw_engine_unwatch(hold->fd);

@@ -74,7 +74,7 @@ static void range_give(uint8_t *base)
     free_ranges = range;
 }
 
-static struct sw_inbox *create(uint32_t slot)
+static struct sw_inbox *create_inbox(uint32_t slot)
 {
     struct sw_inbox *inbox = calloc(1, sizeof(*inbox));
     if (!inbox)
@@ -117,7 +117,7 @@ struct sw_inbox *sw_inbox_get(uint32_t slot)
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
         if (inbox->slot == slot && !atomic_load(&inbox->dead))
             return inbox;
-    return create(slot);
+    return create_inbox(slot);
 }
 
 bool sw_inbox_has_client(uint32_t slot)

@@ -129,7 +129,7 @@ static enum sw_step look_for(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
 }
 
 /* What the target's own entry says counts for its stand-ins, too. */
-static void inherit(const struct sw_direct_qp *d, struct sw_direct_qp *lane)
+static void inherit_rights(const struct sw_direct_qp *d, struct sw_direct_qp *lane)
 {
     if (lane->remote.access != d->remote.access)
         memset(lane->keys, 0, sizeof(lane->keys));
@@ -142,7 +142,7 @@ static enum sw_step enter_lane(struct sw_qp *qp, struct sw_direct_qp *d, struct 
 {
     if (atomic_load_explicit(&lane->peer->state, memory_order_acquire) != SW_PEER_READY)
         return look_for(qp, d, lane);
-    inherit(d, lane);
+    inherit_rights(d, lane);
     if (!sw_bind_name_srq(lane, srq_num))
         return sw_step_refused_next(qp, d, SW_NAK_INVALID);
     switch ((enum sw_lane_state)lane->xrc.lane_state) {
@@ -157,7 +157,7 @@ static enum sw_step enter_lane(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     }
     if (sw_bind_enter(qp, lane)) {
         lane->send.unbound_ns = 0;
-        inherit(d, lane); /* binding has read the stand-in's entry */
+        inherit_rights(d, lane); /* binding has read the stand-in's entry */
         return SW_STEP_DONE;
     }
     if (sw_lane_is_lost(qp, lane)) /* the SRQ was there a moment ago: look again */
@@ -192,7 +192,7 @@ enum sw_step sw_lane_enter(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_d
 /* ---- the engine of the initiator's process ---- */
 
 /* Asks for the lanes of one initiator. One within this process is handed back instead, in *own. */
-static bool ask(const struct sw_qp *qp, const struct sw_direct_qp *d, struct sw_join *own)
+static bool ask_for_lanes(const struct sw_qp *qp, const struct sw_direct_qp *d, struct sw_join *own)
 {
     for (struct sw_direct_qp *lane = d->xrc.lanes; lane; lane = lane->xrc.next_lane) {
         int state = atomic_load(&lane->peer->state);
@@ -229,7 +229,7 @@ static bool ask_all(struct sw_join *own)
         sw_lock_acquire(&qp->lock);
         struct sw_direct_qp *d = sw_direct_of(qp);
         if (d)
-            found = ask(qp, d, own);
+            found = ask_for_lanes(qp, d, own);
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);

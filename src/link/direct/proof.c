@@ -120,7 +120,8 @@ static bool read_theirs(pid_t pid, const struct proof_message *challenge,
     return process_vm_readv(pid, &here, 1, &there, 1, 0) == SW_PROOF_NONCE_BYTES;
 }
 
-static int answer(struct sw_proof *proof, int socket, const struct proof_message *challenge)
+static int answer_challenge(struct sw_proof *proof, int socket,
+                            const struct proof_message *challenge)
 {
     struct proof_message out = {.magic = PROOF_MAGIC, .kind = PROOF_ANSWER, .file = -1};
     if (proof->looked_in)
@@ -150,7 +151,7 @@ static bool is_proven(const struct sw_proof *proof, const struct proof_message *
 }
 
 /* Counted each time, told once for each process. */
-static int refuse(const struct sw_proof *proof, bool they_may)
+static int refuse_process(const struct sw_proof *proof, bool they_may)
 {
     static _Atomic pid_t told;
     const char *why = !they_may && !proof->looked_in ? "neither may look into the other"
@@ -183,11 +184,11 @@ static ssize_t receive_message(int socket, struct proof_message *message, int *f
 static int take_message(struct sw_proof *proof, int socket, const struct proof_message *in, int fd)
 {
     if (in->kind == PROOF_CHALLENGE)
-        return fd < 0 ? answer(proof, socket, in) : -EPROTO;
+        return fd < 0 ? answer_challenge(proof, socket, in) : -EPROTO;
     if (in->kind != PROOF_ANSWER)
         return -EPROTO;
     bool they_may = is_proven(proof, in, fd);
-    return they_may && proof->looked_in ? 1 : refuse(proof, they_may);
+    return they_may && proof->looked_in ? 1 : refuse_process(proof, they_may);
 }
 
 int sw_proof_step(struct sw_proof *proof, int socket)

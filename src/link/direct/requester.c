@@ -84,8 +84,8 @@ enum sw_step sw_step_refused_next(struct sw_qp *qp, struct sw_direct_qp *d, enum
                                 : sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
 }
 
-static enum sw_step start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                          uint32_t position)
+static enum sw_step start_request(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                  uint32_t position)
 {
     if (wqe->flags & SW_WQE_FENCE && d->send.reads_due)
         return SW_STEP_BLOCKED;
@@ -152,7 +152,7 @@ static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct
                                 uint32_t position)
 {
     if (!(PACED >> wqe->opcode & 1))
-        return start(qp, d, wqe, position);
+        return start_request(qp, d, wqe, position);
     uint32_t before = wqe->done_bytes, left = wqe->len_bytes - before;
     uint64_t now_ns = sw_clock_ns(), budget_bytes = d->send.budget_bytes;
     uint32_t allowed = sw_pacer_allows(&qp->pacer, now_ns, left);
@@ -160,7 +160,7 @@ static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct
         d->send.budget_bytes = allowed;
     if (left && !allowed)
         return SW_STEP_BLOCKED;
-    enum sw_step step = start(qp, d, wqe, position);
+    enum sw_step step = start_request(qp, d, wqe, position);
     bool ended = step != SW_STEP_BLOCKED && step != SW_STEP_FAILED;
     uint32_t moved = ended ? left : wqe->done_bytes - before;
     sw_pacer_charge(&qp->pacer, now_ns, moved);
@@ -192,7 +192,7 @@ static enum sw_step run_requests(struct sw_qp *qp, struct sw_direct_qp *via)
         if (__builtin_expect(names_srq, 0) && !sw_lane_leads_to(via, wqe->srq_num))
             break;
         step = __builtin_expect(qp->sq.is_paced, 0) ? start_paced(qp, via, wqe, qp->sq.next)
-                                                    : start(qp, via, wqe, qp->sq.next);
+                                                    : start_request(qp, via, wqe, qp->sq.next);
         if (step == SW_STEP_BLOCKED || step == SW_STEP_FAILED)
             break;
         wqe->state = step == SW_STEP_SENT ? SW_WQE_SENT : SW_WQE_DONE;
@@ -208,7 +208,7 @@ static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
     struct sw_direct_qp *via = d;
     enum sw_step step = sw_lane_enter(qp, d, &via);
     if (step == SW_STEP_FAILED && sw_lane_busy(d)->send.answers_due)
-        return SW_STEP_BLOCKED; /* errors are reported in order, as in start() */
+        return SW_STEP_BLOCKED; /* errors are reported in order, as in start_request() */
     if (step != SW_STEP_DONE || via == d)
         return step == SW_STEP_DONE ? run_requests(qp, d) : step;
     via->send.budget_bytes = d->send.budget_bytes;
@@ -269,7 +269,7 @@ static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
 }
 
 /* `keeps_peer`: nothing is wrong with the connection, so an unreliable QP goes on receiving. */
-static void fail(struct sw_qp *qp, struct sw_direct_qp *d, bool keeps_peer)
+static void fail_request(struct sw_qp *qp, struct sw_direct_qp *d, bool keeps_peer)
 {
     uint32_t done = count_done(qp);
     if (done)
@@ -383,7 +383,7 @@ static bool see_to_peer(struct sw_qp *qp, struct sw_direct_qp *d, const struct s
 {
     if (via->peer && sw_attach_is_gone(via->peer)) {
         if (via != d)
-            return false; /* collect() finds the lane dead */
+            return false; /* collect_answers() finds the lane dead */
         sw_bind_bury(qp, d);
         return true;
     }
@@ -397,7 +397,7 @@ static bool see_to_peer(struct sw_qp *qp, struct sw_direct_qp *d, const struct s
     if (!unreachable_for_too_long(qp, d))
         return false;
     sw_step_refused(d, SW_UNREACHABLE);
-    fail(qp, d, false);
+    fail_request(qp, d, false);
     return true;
 }
 
@@ -412,7 +412,7 @@ static void tell_target(struct sw_qp *qp, struct sw_direct_qp *d)
 }
 
 /* Reads answers; false if the request at the head has failed. */
-static bool collect(struct sw_qp *qp, struct sw_direct_qp *d)
+static bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     struct sw_direct_qp *via = sw_lane_busy(d);
     if (__builtin_expect(!via->send.answers_due && !sw_bounce_sending(qp), 1))
@@ -434,14 +434,14 @@ static bool collect(struct sw_qp *qp, struct sw_direct_qp *d)
 void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = SW_STEP_DONE;
-    if (__builtin_expect(!collect(qp, d), 0)) {
-        fail(qp, d, false);
+    if (__builtin_expect(!collect_answers(qp, d), 0)) {
+        fail_request(qp, d, false);
         return;
     }
     if (sw_qp_may_send(qp)) {
         step = run_queue(qp, d);
         if (__builtin_expect(step == SW_STEP_FAILED, 0)) {
-            fail(qp, d, true);
+            fail_request(qp, d, true);
             return;
         }
     }
@@ -483,5 +483,5 @@ void sw_requester_push(struct sw_qp *qp, struct sw_direct_qp *d)
     if (!is_watched)
         sw_requester_run(qp, d);
     else if (sw_qp_may_send(qp) && run_queue(qp, d) == SW_STEP_FAILED)
-        fail(qp, d, true);
+        fail_request(qp, d, true);
 }

@@ -55,7 +55,7 @@ static enum sw_verdict verdict_of(const struct request *request)
     return known || verdict == SW_ACK ? verdict : SW_NAK_INVALID;
 }
 
-static enum serve fatal(struct sw_qp *qp, enum sw_verdict verdict)
+static enum serve end_connection(struct sw_qp *qp, enum sw_verdict verdict)
 {
     struct sw_direct_qp *d = qp->link_state;
     if (d->serve.acks_due && sw_bind_enter(qp, d)) { /* what was done before stays done */
@@ -72,8 +72,8 @@ static struct sw_target_qp own_side(const struct sw_qp *qp, const struct request
 }
 
 /* Ends a request that wants an answer of its own. */
-static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict,
-                         uint64_t original)
+static enum serve answer_request(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict,
+                                 uint64_t original)
 {
     bool answered = false;
     if (sw_bind_enter(qp, d)) {
@@ -91,12 +91,12 @@ static enum serve answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdi
     if (!answered && !sw_bind_is_over(qp, d))
         return SERVE_WAIT;
     if (d->rules[verdict].responder_fatal)
-        return fatal(qp, verdict);
+        return end_connection(qp, verdict);
     return SERVED;
 }
 
-/* Ends a request that was done: tell() answers, for all that one run does. */
-static enum serve acknowledge(struct sw_direct_qp *d)
+/* Ends a request that was done: sw_answer_tell() answers, for all that one run does. */
+static enum serve acknowledge_request(struct sw_direct_qp *d)
 {
     d->serve.acks_due++;
     return SERVED;
@@ -104,11 +104,12 @@ static enum serve acknowledge(struct sw_direct_qp *d)
 
 /* Ends a message that lies where its receive wants it. A sleeping program is woken when the answer
  * is out: what it then sends must not be seen before that, as it is not where hardware answers. */
-static enum serve deliver(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request,
-                          uint32_t len_bytes, enum ibv_wc_opcode opcode)
+static enum serve deliver_message(struct sw_qp *qp, struct sw_direct_qp *d,
+                                  const struct request *request, uint32_t len_bytes,
+                                  enum ibv_wc_opcode opcode)
 {
     const struct sw_cq *cq = request->message.srq ? request->message.srq->cq : qp->recv_cq;
-    acknowledge(d);
+    acknowledge_request(d);
     if (atomic_load_explicit(&cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED &&
         sw_bind_enter(qp, d)) {
         sw_answer_acks(d);
@@ -128,12 +129,13 @@ static bool counts_receive(const struct sw_qp *qp, const struct request *request
 /* An unreliable message that cannot be delivered: what is left of it is skipped, and its last piece
  * is answered like any other, because the sender counts on the order of answers; or as one whose
  * receive serves the next, because it counts those, too. */
-static enum serve lose(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request)
+static enum serve lose_message(struct sw_qp *qp, struct sw_direct_qp *d,
+                               const struct request *request)
 {
     const bool last = request->flags & SW_REC_LAST;
     if (last && !counts_receive(qp, request))
-        acknowledge(d);
-    else if (last && answer(qp, d, SW_RNR, 0) == SERVE_WAIT)
+        acknowledge_request(d);
+    else if (last && answer_request(qp, d, SW_RNR, 0) == SERVE_WAIT)
         return SERVE_WAIT;
     if (!d->serve.skipping)
         d->serve.lost++;
@@ -144,14 +146,14 @@ static enum serve lose(struct sw_qp *qp, struct sw_direct_qp *d, const struct re
 /* Refuses a request: by a NAK or, where there is none, by losing it. Of a fault of our own that
  * ends the QP an unreliable sender hears nothing either: its message ends as others do, with its
  * last piece. */
-static enum serve refuse(struct sw_qp *qp, struct sw_direct_qp *d, const struct request *request,
-                         enum sw_verdict verdict)
+static enum serve refuse_request(struct sw_qp *qp, struct sw_direct_qp *d,
+                                 const struct request *request, enum sw_verdict verdict)
 {
     if (d->rules[verdict].lost)
-        return lose(qp, d, request);
+        return lose_message(qp, d, request);
     if (!d->rules[verdict].requester_fatal && !(request->flags & SW_REC_LAST))
-        return fatal(qp, verdict);
-    return answer(qp, d, verdict, 0);
+        return end_connection(qp, verdict);
+    return answer_request(qp, d, verdict, 0);
 }
 
 /* Room for an answer, tested before an effect that must not be repeated. */
@@ -170,10 +172,10 @@ static enum serve serve_inline(struct sw_qp *qp, struct sw_direct_qp *d,
 {
     uint32_t len = request->len_bytes;
     if (len > SW_INLINE_BYTES || !sw_receive_take(qp, &d->serve.receive, &request->message))
-        return fatal(qp, SW_NAK_INVALID); /* the peer broke the protocol */
+        return end_connection(qp, SW_NAK_INVALID); /* the peer broke the protocol */
     enum ibv_wc_status status = sw_record_scatter(d, len, SW_INLINE_FIRST);
     sw_receive_complete(qp, &d->serve.receive, &request->message, len, IBV_WC_RECV, status);
-    return status == IBV_WC_SUCCESS ? SERVED : fatal(qp, SW_NAK_OPERATIONAL);
+    return status == IBV_WC_SUCCESS ? SERVED : end_connection(qp, SW_NAK_OPERATIONAL);
 }
 
 /* The initiator did the work (or was refused): only the completion is left. */
@@ -183,14 +185,14 @@ static enum serve serve_placed(struct sw_qp *qp, struct sw_direct_qp *d,
     const uint32_t len = request->len_bytes;
     enum sw_verdict verdict = verdict_of(request);
     if (!sw_receive_take(qp, &d->serve.receive, &request->message))
-        return fatal(qp, SW_NAK_INVALID);
+        return end_connection(qp, SW_NAK_INVALID);
     if (verdict == SW_ACK && opcode == IBV_WC_RECV && len > d->serve.receive.claim.len_bytes)
         verdict = SW_NAK_INVALID; /* a program must never be told of more than its buffer holds */
     if (verdict != SW_ACK && sw_verdict_rules[verdict].responder == IBV_WC_SUCCESS)
         verdict = SW_NAK_INVALID; /* it would use up no receive */
     sw_receive_complete(qp, &d->serve.receive, &request->message, len, opcode,
                         sw_verdict_rules[verdict].responder);
-    return verdict == SW_ACK ? SERVED : fatal(qp, verdict);
+    return verdict == SW_ACK ? SERVED : end_connection(qp, verdict);
 }
 
 /* No receive for a message that waits in the ring: the sender's retries are counted here, where the
@@ -199,14 +201,14 @@ static enum serve serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d, const stru
                             uint8_t rnr_retry)
 {
     if (d->rules[SW_RNR].lost)
-        return lose(qp, d, request);
+        return lose_message(qp, d, request);
     uint64_t now_ns = sw_clock_ns();
     if (!d->serve.rnr_ns)
         d->serve.rnr_ns = now_ns;
     if (rnr_retry >= 7 ||
         now_ns - d->serve.rnr_ns < rnr_retry * sw_rnr_timer_ns(qp->attr.min_rnr_timer))
         return SERVE_WAIT;
-    enum serve result = answer(qp, d, SW_RNR_EXHAUSTED, 0);
+    enum serve result = answer_request(qp, d, SW_RNR_EXHAUSTED, 0);
     d->serve.is_over |= result == SERVED;
     return result;
 }
@@ -225,7 +227,7 @@ static enum serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
     const enum ibv_wc_status status = sw_receive_refusal(qp, verdict);
     if (status != IBV_WC_SUCCESS)
         sw_receive_complete(qp, &d->serve.receive, &request->message, 0, IBV_WC_RECV, status);
-    return refuse(qp, d, request, verdict);
+    return refuse_request(qp, d, request, verdict);
 }
 
 static const uint8_t *bounced(const struct sw_direct_qp *d, const struct request *request,
@@ -246,7 +248,7 @@ static enum serve begin_send(struct sw_qp *qp, struct sw_direct_qp *d,
     /* An unreliable message must not begin to fill a receive that is for the next one. */
     if (request->flags & SW_REC_INV && d->rules[SW_NAK_ACCESS].lost &&
         sw_target_check_invalidate(sw_nic.pub, request->imm, own_side(qp, request)) != SW_ACK)
-        return refuse(qp, d, request, SW_NAK_ACCESS);
+        return refuse_request(qp, d, request, SW_NAK_ACCESS);
     if (!take_receive(qp, d, request))
         return serve_rnr(qp, d, request, rnr_retry);
     d->serve.received_bytes = 0;
@@ -263,7 +265,7 @@ static enum serve end_send(struct sw_qp *qp, struct sw_direct_qp *d, const struc
     if (sw_execute_invalidate(qp, &request->message, request->imm) != SW_ACK &&
         !d->rules[SW_NAK_ACCESS].lost)
         return refuse_send(qp, d, request, SW_NAK_ACCESS);
-    return deliver(qp, d, request, d->serve.received_bytes, IBV_WC_RECV);
+    return deliver_message(qp, d, request, d->serve.received_bytes, IBV_WC_RECV);
 }
 
 static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -281,7 +283,7 @@ static enum serve serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
             return result;
     }
     if (!d->serve.receive.is_taken || !from)
-        return fatal(qp, SW_NAK_INVALID);
+        return end_connection(qp, SW_NAK_INVALID);
     enum sw_verdict verdict =
         sw_execute_fill(&d->serve.receive.claim, d->serve.received_bytes, from, request->len_bytes);
     if (verdict != SW_ACK)
@@ -296,7 +298,7 @@ static enum serve serve_whole(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!can_answer(qp, d))
         return SERVE_WAIT;
     if (request->len_bytes > SW_WHOLE_BYTES)
-        return fatal(qp, SW_NAK_INVALID);
+        return end_connection(qp, SW_NAK_INVALID);
     bool taken;
     enum serve result =
         begin_send(qp, d, request, request->len_bytes, request->slot->rnr_retry, &taken);
@@ -334,7 +336,7 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     const struct sw_record record = read_whole(request);
     uint32_t count = read_list(d, request, &record, list);
     if (!count)
-        return fatal(qp, SW_NAK_INVALID);
+        return end_connection(qp, SW_NAK_INVALID);
     if (!d->serve.receive.is_taken) {
         if (!take_receive(qp, d, request))
             return serve_rnr(qp, d, request, record.rnr_retry);
@@ -352,7 +354,7 @@ static enum serve serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
         return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     if (step != SW_STEP_DONE)
         return SERVE_WAIT;
-    return deliver(qp, d, request, record.total_bytes, IBV_WC_RECV);
+    return deliver_message(qp, d, request, record.total_bytes, IBV_WC_RECV);
 }
 
 static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -363,21 +365,21 @@ static enum serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
     const struct sw_record record = read_whole(request);
     const uint8_t *from = bounced(d, request, record.bounce_at);
     if (!from)
-        return fatal(qp, SW_NAK_INVALID);
+        return end_connection(qp, SW_NAK_INVALID);
     const bool last = request->flags & SW_REC_LAST;
     const struct sw_pieces part = {
         .from = from, .count = 1, .len_bytes = record.total_bytes ? request->len_bytes : 0};
     enum sw_verdict verdict =
         sw_execute_write(qp, &request->message, record.rkey, record.remote_addr, &part, last);
     if (verdict != SW_ACK)
-        return refuse(qp, d, request, verdict);
+        return refuse_request(qp, d, request, verdict);
     if (!last)
         return SERVED;
     if (!(request->flags & SW_REC_IMM))
-        return acknowledge(d);
+        return acknowledge_request(d);
     if (!take_receive(qp, d, request))
         return serve_rnr(qp, d, request, record.rnr_retry);
-    return deliver(qp, d, request, record.total_bytes, IBV_WC_RECV_RDMA_WITH_IMM);
+    return deliver_message(qp, d, request, record.total_bytes, IBV_WC_RECV_RDMA_WITH_IMM);
 }
 
 static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
@@ -389,7 +391,7 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     enum sw_verdict verdict = sw_execute_check(qp, &request->message, IBV_ACCESS_REMOTE_READ,
                                                asked.rkey, asked.remote_addr, total, &from);
     if (total == 0 || verdict != SW_ACK)
-        return answer(qp, d, verdict, 0);
+        return answer_request(qp, d, verdict, 0);
     if (!sw_bind_enter(qp, d))
         return SERVE_WAIT;
     while (d->serve.read_bytes < total && sw_answer_acks(d)) {
@@ -398,7 +400,7 @@ static enum serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
         if (sw_view_is_of(asked.rkey) && !sw_fault_probe(from + d->serve.read_bytes, len)) {
             sw_bind_leave(d);
             d->serve.read_bytes = 0;
-            return answer(qp, d, SW_NAK_ACCESS, 0);
+            return answer_request(qp, d, SW_NAK_ACCESS, 0);
         }
         struct sw_record *record = sw_answer_reserve(d, len);
         if (!record)
@@ -426,7 +428,7 @@ static enum serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
     enum sw_verdict verdict =
         sw_execute_atomic(qp, &request->message, asked.opcode, asked.rkey, asked.remote_addr,
                           asked.compare_add, asked.swap, &original);
-    return answer(qp, d, verdict, original);
+    return answer_request(qp, d, verdict, original);
 }
 
 /* Left and taken up again while the memory takes its time. */
@@ -441,13 +443,13 @@ static enum serve serve_flush(struct sw_qp *qp, struct sw_direct_qp *d,
     enum sw_verdict verdict;
     if (!sw_execute_flush(qp, &request->message, flush, &d->serve.flushing, &verdict))
         return SERVE_WAIT;
-    return answer(qp, d, verdict, 0);
+    return answer_request(qp, d, verdict, 0);
 }
 
 static enum serve serve_hello(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (d->serve.greeted)
-        return fatal(qp, SW_NAK_INVALID);
+        return end_connection(qp, SW_NAK_INVALID);
     d->serve.greeted = true;
     if (qp->state == IBV_QPS_RTR)
         sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
@@ -489,18 +491,18 @@ static bool wants_answer(const struct request *request)
 static enum serve serve_bye(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (!d->rules[SW_UNREACHABLE].lost)
-        return fatal(qp, SW_NAK_INVALID);
+        return end_connection(qp, SW_NAK_INVALID);
     return sw_bind_renew(qp, d) ? SERVE_ENDED : SERVED;
 }
 
-static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request *request)
+static enum serve serve_request(struct sw_qp *qp, struct sw_direct_qp *d, struct request *request)
 {
     if (__builtin_expect(qp->xrcd != NULL, 0) && wants_answer(request) &&
         !sw_execute_name_srq(qp, request->slot->srq_num, &request->message))
-        return answer(qp, d, SW_NAK_INVALID, 0);
+        return answer_request(qp, d, SW_NAK_INVALID, 0);
     if (__builtin_expect(d->serve.skipping, 0)) {
         if (!(request->flags & SW_REC_FIRST) && uses_bounce(request))
-            return lose(qp, d, request);
+            return lose_message(qp, d, request);
         d->serve.skipping = false;
     }
     switch ((enum sw_record_kind)request->kind) {
@@ -530,7 +532,7 @@ static enum serve serve(struct sw_qp *qp, struct sw_direct_qp *d, struct request
     case SW_REC_DATA:
         break;
     }
-    return fatal(qp, request->kind == SW_REC_FATAL ? verdict_of(request) : SW_NAK_INVALID);
+    return end_connection(qp, request->kind == SW_REC_FATAL ? verdict_of(request) : SW_NAK_INVALID);
 }
 
 bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -556,12 +558,12 @@ bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
         request.message.imm = request.imm;
         atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
         if (request.slots < 1 || request.slots > SW_RECORD_SLOTS_MAX) {
-            fatal(qp, SW_NAK_INVALID);
+            end_connection(qp, SW_NAK_INVALID);
             return true;
         }
         bool bounced_this = uses_bounce(&request);
         uint32_t end = slot->bounce_end;
-        enum serve result = serve(qp, d, &request);
+        enum serve result = serve_request(qp, d, &request);
         if (result == SERVE_ENDED)
             return true;
         if (result == SERVE_WAIT)

@@ -27,7 +27,7 @@ struct asked {
     struct sw_proof proof;
 };
 
-static void end(struct asked *asked)
+static void end_call(struct asked *asked)
 {
     if (asked->fd < 0)
         return;
@@ -36,7 +36,7 @@ static void end(struct asked *asked)
     asked->fd = -1;
 }
 
-static void call(struct asked *asked, uint32_t slot)
+static void call_process(struct asked *asked, uint32_t slot)
 {
     asked->slot = slot;
     asked->fd = sw_registry_connect(slot);
@@ -58,7 +58,7 @@ static bool is_ready(int fd, uint64_t deadline_ns)
     return count == 1;
 }
 
-static void ask(struct asked *asked, uint32_t ifindex, uint64_t deadline_ns)
+static void ask_process(struct asked *asked, uint32_t ifindex, uint64_t deadline_ns)
 {
     const struct sw_message question = {
         .type = SW_MESSAGE_SURVEY, .version = SW_PUB_VERSION, .slot = asked->slot, .id = ifindex};
@@ -67,10 +67,10 @@ static void ask(struct asked *asked, uint32_t ifindex, uint64_t deadline_ns)
         rc =
             is_ready(asked->fd, deadline_ns) ? sw_proof_step(&asked->proof, asked->fd) : -ETIMEDOUT;
     if (rc < 0 || send(asked->fd, &question, sizeof(question), MSG_NOSIGNAL) != sizeof(question))
-        end(asked);
+        end_call(asked);
 }
 
-static void collect(int fd, uint64_t deadline_ns, struct sw_counts *sum)
+static void collect_counts(int fd, uint64_t deadline_ns, struct sw_counts *sum)
 {
     struct sw_survey_answer answer;
     if (is_ready(fd, deadline_ns) &&
@@ -93,16 +93,16 @@ void sw_link_survey(struct sw_netdev *dev, struct sw_counts *out)
             if (sw_nic.linked && slots[i] == sw_nic.slot)
                 asked[i - from].fd = -1;
             else
-                call(&asked[i - from], slots[i]);
+                call_process(&asked[i - from], slots[i]);
         }
         uint64_t deadline_ns = sw_clock_ns() + ANSWER_NS;
         for (uint32_t i = from; i < last; i++)
-            ask(&asked[i - from], info.ifindex, deadline_ns);
+            ask_process(&asked[i - from], info.ifindex, deadline_ns);
         for (uint32_t i = from; i < last; i++) {
             if (asked[i - from].fd < 0)
                 continue;
-            collect(asked[i - from].fd, deadline_ns, out);
-            end(&asked[i - from]);
+            collect_counts(asked[i - from].fd, deadline_ns, out);
+            end_call(&asked[i - from]);
         }
     }
 }

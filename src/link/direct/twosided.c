@@ -46,7 +46,8 @@ enum sw_step sw_send_inline(struct sw_direct_qp *d, const struct sw_gather *gath
     return SW_STEP_DONE;
 }
 
-static enum sw_step announce(struct sw_direct_qp *d, struct sw_wqe *wqe, enum sw_verdict verdict)
+static enum sw_step announce_message(struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                     enum sw_verdict verdict)
 {
     struct sw_record *record = sw_record_reserve(d, 1, verdict != SW_ACK);
     if (!record)
@@ -82,8 +83,8 @@ static uint32_t read_receive(const struct sw_direct_qp *d, struct ibv_sge sges[S
 
 /* What the target's rules say of the receive for a message of this length; and whether all of it
  * can be reached. */
-static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges, uint32_t count,
-                             uint64_t len_bytes, enum sw_reach *reach)
+static enum sw_verdict judge_receive(struct sw_direct_qp *d, const struct ibv_sge *sges,
+                                     uint32_t count, uint64_t len_bytes, enum sw_reach *reach)
 {
     uint64_t room = 0;
     *reach = SW_REACH_DIRECT;
@@ -112,8 +113,8 @@ static enum sw_verdict judge(struct sw_direct_qp *d, const struct ibv_sge *sges,
 }
 
 /* Writes the message into the receive's buffers; resumes at done_bytes. */
-static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                          uint32_t position, const struct ibv_sge *sges, uint32_t count)
+static enum sw_step fill_receive(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                 uint32_t position, const struct ibv_sge *sges, uint32_t count)
 {
     struct sw_gather gather = sw_gather_of(qp, position);
     uint64_t before = 0; /* message bytes in earlier elements */
@@ -144,7 +145,7 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
             } else {
                 if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
                                     IBV_ACCESS_LOCAL_WRITE, sw_remote_own(d), &mr, &word) != SW_ACK)
-                    return announce(d, wqe, SW_NAK_OPERATIONAL);
+                    return announce_message(d, wqe, SW_NAK_OPERATIONAL);
                 enum sw_step step =
                     sw_reach_move(d, &gather, before, mr, sges[i].addr, here, false, &done);
                 wqe->done_bytes = (uint32_t)before + done;
@@ -155,7 +156,7 @@ static enum sw_step place(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wq
         }
         before += here;
     }
-    return announce(d, wqe, SW_ACK);
+    return announce_message(d, wqe, SW_ACK);
 }
 
 enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
@@ -188,7 +189,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     struct ibv_sge sges[SW_MAX_SGE];
     uint32_t count = read_receive(d, sges);
     enum sw_reach reach;
-    enum sw_verdict verdict = judge(d, sges, count, wqe->len_bytes, &reach);
+    enum sw_verdict verdict = judge_receive(d, sges, count, wqe->len_bytes, &reach);
     if (d->rules[verdict].lost)
         return sw_step_refused_next(qp, d, verdict); /* the receive serves the next message */
     if (invalidates) /* the key dies at the target, in order: what comes after must not find it */
@@ -196,7 +197,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (verdict != SW_ACK && !sw_step_is_sound(qp))
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     if (verdict != SW_ACK)
-        return d->send.answers_due ? SW_STEP_BLOCKED : announce(d, wqe, verdict);
+        return d->send.answers_due ? SW_STEP_BLOCKED : announce_message(d, wqe, verdict);
     if (reach == SW_REACH_RING && wqe->done_bytes == 0)
         return sw_bounce_start(qp, d, wqe, position);
     if (reach == SW_REACH_WAIT)
@@ -204,5 +205,5 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (d->send.answers_due && wqe->done_bytes == 0)
         return SW_STEP_BLOCKED; /* what the target still executes may fail: nothing is placed then
                                  */
-    return place(qp, d, wqe, position, sges, count);
+    return fill_receive(qp, d, wqe, position, sges, count);
 }
