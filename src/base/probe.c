@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
+
 #define PAGE_BYTES 4096u /* the smallest there is: a larger page is asked about more than once */
 #define KERNEL_SIGSET_BYTES 8u
 
@@ -38,7 +40,7 @@ bool sw_probe_string(const char *string, size_t max)
     while (max) {
         const size_t offset = (uintptr_t)string % PAGE_BYTES;
         const size_t left = PAGE_BYTES - offset;
-        const size_t len = left < max ? left : max;
+        const size_t len = sw_min_u64(left, max);
         if (offset == (uintptr_t)string || !page_reads(string - offset)) /* NULL's page is none */
             return false;
         if (memchr(string, '\0', len))

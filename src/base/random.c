@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/siphash.h"
 
 static uint64_t derive_word(void)
@@ -24,11 +25,11 @@ void sw_random_fill(void *out, size_t len_bytes)
     uint8_t *at = out;
     /* Up to 256 bytes come whole. */
     while (len_bytes) {
-        size_t part = len_bytes < 256 ? len_bytes : 256;
+        size_t part = sw_min_u64(len_bytes, 256);
         ssize_t got = getrandom(at, part, GRND_NONBLOCK);
         if (got <= 0) {
             uint64_t word = derive_word();
-            got = (ssize_t)(part < sizeof(word) ? part : sizeof(word));
+            got = (ssize_t)sw_min_u64(part, sizeof(word));
             memcpy(at, &word, (size_t)got);
         }
         at += got;

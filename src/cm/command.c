@@ -6,6 +6,8 @@
 
 #include "cm/cm_impl.h"
 
+#include "base/minmax.h"
+
 static bool fits(const void *data, size_t len, size_t max)
 {
     return len <= max && (data || !len);
@@ -20,11 +22,6 @@ static uint64_t answer_ns(uint8_t cm_response_timeout, uint8_t ack_timeout)
     return ns < SW_CM_WAIT_MIN_NS ? SW_CM_WAIT_MIN_NS : ns;
 }
 
-static uint64_t at_most(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* What a REQ says about both ends. */
 void sw_cm_take_terms(struct sw_cm_id *id, const struct sw_cm_req *req, bool active)
 {
@@ -36,9 +33,9 @@ void sw_cm_take_terms(struct sw_cm_id *id, const struct sw_cm_req *req, bool act
     id->retries_max = req->max_cm_retries;
     id->timewait_ns = sw_cm_time_ns(req->primary.local_ack_timeout);
     if (!active) { /* a stranger says so */
-        id->response_ns = at_most(id->response_ns, SW_CM_ANSWER_MAX_NS);
-        id->peer_response_ns = at_most(id->peer_response_ns, SW_CM_MEMORY_MAX_NS);
-        id->timewait_ns = at_most(id->timewait_ns, SW_CM_MEMORY_MAX_NS);
+        id->response_ns = sw_min_u64(id->response_ns, SW_CM_ANSWER_MAX_NS);
+        id->peer_response_ns = sw_min_u64(id->peer_response_ns, SW_CM_MEMORY_MAX_NS);
+        id->timewait_ns = sw_min_u64(id->timewait_ns, SW_CM_MEMORY_MAX_NS);
     }
     id->service_id = req->service_id;
     id->responder_resources = req->responder_resources;

@@ -6,19 +6,12 @@
 
 #include "cm/cm_impl.h"
 
-static uint64_t at_most(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t at_least(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
+#include "base/minmax.h"
+#include "wire/ib_time.h"
 
 uint64_t sw_cm_time_ns(uint8_t exponent)
 {
-    return at_most(4096ull << (exponent & 0x1f), SW_CM_WAIT_MAX_NS);
+    return sw_min_u64(sw_ib_time_ns(exponent), SW_CM_WAIT_MAX_NS);
 }
 
 void sw_cm_init(struct sw_cm *cm, const struct sw_cm_config *config, const struct sw_cm_ops *ops,
@@ -65,7 +58,7 @@ void sw_cm_end(struct sw_cm *cm, struct sw_cm_id *id)
 
 static void arm(struct sw_cm *cm, struct sw_cm_id *id, uint64_t after_ns, uint64_t now_ns)
 {
-    sw_cm_timer_set(&cm->timers, &id->timer, at_most(now_ns + after_ns, id->deadline_ns));
+    sw_cm_timer_set(&cm->timers, &id->timer, sw_min_u64(now_ns + after_ns, id->deadline_ns));
 }
 
 void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
@@ -73,11 +66,11 @@ void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     uint64_t hurry_ns = cm->config.resend_ns ? cm->config.resend_ns : id->response_ns;
     id->mra_received = id->is_heard = false;
     id->reps_left = SW_CM_REPS_EACH - 1;
-    id->resend_ns = at_most(id->response_ns, hurry_ns);
+    id->resend_ns = sw_min_u64(id->response_ns, hurry_ns);
     uint64_t patience_ns =
-        at_least(id->response_ns * (1u + id->retries_max), SW_CM_PATIENCE_MIN_NS);
+        sw_max_u64(id->response_ns * (1u + id->retries_max), SW_CM_PATIENCE_MIN_NS);
     id->deadline_ns =
-        now_ns + (id->active ? patience_ns : at_most(patience_ns, SW_CM_PATIENCE_MAX_NS));
+        now_ns + (id->active ? patience_ns : sw_min_u64(patience_ns, SW_CM_PATIENCE_MAX_NS));
     arm(cm, id, id->resend_ns, now_ns);
 }
 
@@ -87,7 +80,7 @@ void sw_cm_await_again(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
         return;
     uint64_t hurry_ns = cm->config.resend_ns ? cm->config.resend_ns : id->response_ns;
     id->reps_left = SW_CM_REPS_EACH - 1;
-    arm(cm, id, at_most(id->response_ns, hurry_ns), now_ns);
+    arm(cm, id, sw_min_u64(id->response_ns, hurry_ns), now_ns);
 }
 
 void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, uint64_t now_ns)
@@ -100,12 +93,12 @@ void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, u
 
 void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_ns, uint64_t now_ns)
 {
-    uint64_t wait_ns = at_least(id->timewait_ns, cm->config.timewait_min_ns) + more_ns;
+    uint64_t wait_ns = sw_max_u64(id->timewait_ns, cm->config.timewait_min_ns) + more_ns;
     sw_cm_forget_remote_qpn(id);
     sw_cm_uncount_asking(cm, id);
     id->state = SW_CM_TIMEWAIT;
     id->deadline_ns = UINT64_MAX;
-    arm(cm, id, at_most(wait_ns, cm->config.timewait_max_ns), now_ns);
+    arm(cm, id, sw_min_u64(wait_ns, cm->config.timewait_max_ns), now_ns);
     if (id->destroyed)
         sw_cm_linger(cm, id);
 }
@@ -164,7 +157,7 @@ static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     if (id->state == SW_CM_REP_SENT && !id->is_heard)
         return repeat_unheard_rep(cm, id, now_ns);
     sw_cm_say_again(cm, id, &id->path);
-    id->resend_ns = at_most(2 * id->resend_ns, id->response_ns);
+    id->resend_ns = sw_min_u64(2 * id->resend_ns, id->response_ns);
     arm(cm, id, id->resend_ns, now_ns);
 }
 

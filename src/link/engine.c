@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/robust.h"
 #include "device/nic/netdev.h"
 #include "device/nic/nic.h"
@@ -289,7 +290,7 @@ static uint64_t wait_ns(uint64_t now_ns, uint64_t next_ns, enum look look, bool 
         return 0;
     if (look != LOOK_WHEN_RUNG) {
         const uint64_t look_ns = now_ns + (look == LOOK_SOON ? TICK_NS : LOCKED_NS);
-        next_ns = look_ns < next_ns ? look_ns : next_ns;
+        next_ns = sw_min_u64(look_ns, next_ns);
     }
     if (next_ns <= now_ns)
         return 0;
@@ -346,18 +347,13 @@ static bool is_connecting(const struct epoll_event *events, int count)
     return count > 0 && others == 0;
 }
 
-static uint64_t earlier(uint64_t one_ns, uint64_t other_ns)
-{
-    return one_ns < other_ns ? one_ns : other_ns;
-}
-
 /* The latest first: the connection manager's was there before the links', which receive for it. */
 static uint64_t step_parts(uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
     for (unsigned int i = part_count; i-- > 0;)
         if (parts[i]->step)
-            next_ns = earlier(next_ns, parts[i]->step(now_ns));
+            next_ns = sw_min_u64(next_ns, parts[i]->step(now_ns));
     return next_ns;
 }
 
@@ -405,9 +401,9 @@ static void *engine_main(void *arg)
             look = drive_all();
             look_ns = 0;
         } else {
-            next_ns = earlier(next_ns, look_ns);
+            next_ns = sw_min_u64(next_ns, look_ns);
         }
-        next_ns = earlier(next_ns, sw_cq_moderation_step(now_ns));
+        next_ns = sw_min_u64(next_ns, sw_cq_moderation_step(now_ns));
         const bool spinning = sw_spin_round(&spin, parts_were_busy(), now_ns);
         uint64_t sleep_ns = wait_ns(now_ns, next_ns, look, spinning);
         struct epoll_event events[32];

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 
+#include "base/minmax.h"
 #include "preload/node.h"
 #include "preload/real.h"
 
@@ -23,7 +24,7 @@ static ssize_t node_readlink(const struct sw_found *found, char *out, size_t max
         errno = -len;
         return -1;
     }
-    size_t copied = (size_t)len < max ? (size_t)len : max;
+    size_t copied = sw_min_u64((size_t)len, max);
     return sw_node_store(out, target, copied) ? -1 : (ssize_t)copied;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
 #include "link/engine.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/getter.h"
@@ -57,7 +58,7 @@ static const struct {
 static int deliver_event(struct sw_ucm_channel *channel, struct sw_ucm_event *event,
                          uint64_t response, size_t out_len)
 {
-    size_t len = out_len < sizeof(event->response) ? out_len : sizeof(event->response);
+    size_t len = sw_min_u64(out_len, sizeof(event->response));
     if (sw_user_write(response, &event->response, len)) {
         sw_ucm_channel_unread(channel);
         return -EFAULT;
@@ -185,7 +186,7 @@ ssize_t sw_ucm_write(int fd, const void *bytes, size_t len)
     request.in_len = header.in;
     request.out_len = header.out;
     size_t most = is_get_event ? sizeof(request.in.get_event) : commands[header.cmd].size_bytes;
-    if (sw_user_read(&request.in, from + sizeof(header), header.in < most ? header.in : most))
+    if (sw_user_read(&request.in, from + sizeof(header), sw_min_u64(header.in, most)))
         return -EFAULT;
     int rc = is_get_event ? wait_event(fd, inode, &request.in.get_event, header.out)
                           : execute_command(header.cmd, inode, &request);

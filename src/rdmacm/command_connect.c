@@ -12,6 +12,7 @@
 #include "rdmacm/ports.h"
 #include "rdmacm/route.h"
 #include "rdmacm/service.h"
+#include "wire/bytes.h"
 
 /* As the kernel has them. */
 #define BACKLOG_MAX 1024
@@ -147,7 +148,7 @@ int sw_ucm_connect(struct sw_ucm_request *request)
         id->ece = in->ece;
     if (id->state != SW_UCM_ROUTE_RESOLVED)
         return -EINVAL;
-    id->qpn = in->conn_param.qp_num & 0xffffff;
+    id->qpn = in->conn_param.qp_num & SW_QPN_MASK;
     id->srq = in->conn_param.srq;
     id->state = SW_UCM_CONNECT; /* what the machine says at once is heard */
     rc = id->qp_type == IBV_QPT_UD ? send_datagram_request(id, &in->conn_param)
@@ -256,7 +257,7 @@ int sw_ucm_accept(struct sw_ucm_request *request)
     if (id->state != SW_UCM_CONNECT)
         return -EINVAL;
     if (param->valid) {
-        id->qpn = param->qp_num & 0xffffff;
+        id->qpn = param->qp_num & SW_QPN_MASK;
         id->srq = param->srq;
     }
     if (id->qp_type == IBV_QPT_UD)

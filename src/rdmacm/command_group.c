@@ -9,9 +9,10 @@
 #include "rdmacm/event.h"
 #include "rdmacm/service.h"
 #include "rdmacm/user.h"
+#include "wire/bytes.h"
 
 #define UDP_QKEY 0x01234567u
-#define ALL_QPS 0xffffffu
+#define ALL_QPS SW_QPN_MASK
 
 static void tell_joined(struct sw_ucm_group *group, const uint8_t gid[16], int status)
 {

@@ -7,6 +7,7 @@
 #include <rdma/ib_user_verbs.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "device/nic/netdev.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
@@ -16,11 +17,6 @@
 #define EXACTLY 2 /* the selector of MTU, rate and life time in a path record */
 #define PKEY 0xffff
 #define PORT 1
-
-static size_t at_most(size_t len, size_t limit)
-{
-    return len < limit ? len : limit;
-}
 
 /* As <infiniband/sa.h> has it for programs: the order of the wire. */
 static void pack_path(const struct sw_ucm_id *id, struct ib_path_rec_data *out)
@@ -81,7 +77,7 @@ int sw_ucm_query_route(struct sw_ucm_request *request)
         response.num_paths = id->has_path;
         fill_path(id, &response.ib_route[0]);
     }
-    return sw_user_write(in->response, &response, at_most(request->out_len, sizeof(response)));
+    return sw_user_write(in->response, &response, sw_min_u64(request->out_len, sizeof(response)));
 }
 
 static void query_device(const struct sw_ucm_id *id, struct rdma_ucm_query_addr_resp *out)
@@ -176,7 +172,7 @@ int sw_ucm_query(struct sw_ucm_request *request)
         query_addr(id, &response);
     else
         query_gid(id, &response);
-    return sw_user_write(in->response, &response, at_most(request->out_len, sizeof(response)));
+    return sw_user_write(in->response, &response, sw_min_u64(request->out_len, sizeof(response)));
 }
 
 static bool is_reliable(const struct sw_ucm_id *id)

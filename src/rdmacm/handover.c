@@ -12,9 +12,11 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/shm.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/id.h"
+#include "wire/bytes.h"
 
 #define ENTRIES 16384u /* further connections are not remembered */
 #define ROUNDS 3u      /* of DREQs: DREPs are not waited for */
@@ -125,7 +127,7 @@ static void send_dreqs(struct inherited *inherited, uint64_t now_ns)
                                         .transaction = now_ns << 16 | (i & 0xffff),
                                         .dreq = {.local_comm_id = entry->local_comm_id,
                                                  .remote_comm_id = entry->remote_comm_id,
-                                                 .remote_qpn = entry->remote_qpn & 0xffffff}};
+                                                 .remote_qpn = entry->remote_qpn & SW_QPN_MASK}};
         uint8_t mad[SW_MAD_BYTES];
         memcpy(path.local_gid, entry->local_gid, 16);
         memcpy(path.remote_gid, entry->remote_gid, 16);
@@ -179,7 +181,7 @@ uint64_t sw_ucm_handover_tick(uint64_t now_ns)
             free(inherited);
             continue;
         }
-        next_ns = inherited->due_ns < next_ns ? inherited->due_ns : next_ns;
+        next_ns = sw_min_u64(inherited->due_ns, next_ns);
         at = &inherited->next;
     }
     return next_ns;

@@ -9,6 +9,7 @@
 #include "rdmacm/farewell.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/service.h"
+#include "wire/psn.h"
 
 /* librdmacm keeps IDs in an index of 16 bits. Numbers are given out in turn: it forgets one only
  * after we have, in another thread perhaps. */
@@ -35,7 +36,7 @@ static int claim_handle(struct table *table, void *entry, uint32_t *handle)
 
 static uint32_t random_psn(void)
 {
-    return (uint32_t)sw_random64() & 0xffffff;
+    return (uint32_t)sw_random64() & SW_PSN_MASK;
 }
 
 static void enter_channel(struct sw_ucm_id *id, struct sw_ucm_channel *channel)

@@ -9,6 +9,7 @@
 
 #include "base/fd_pass.h"
 #include "base/fds.h"
+#include "base/minmax.h"
 #include "device/nic/netdev.h"
 #include "device/nic/nic.h"
 #include "link/direct/direct.h"
@@ -202,8 +203,7 @@ static void on_listener(uint64_t what)
 /* Tells what the end of a connection means, and frees it. */
 static void bury_connection(struct sw_local_connection *connection)
 {
-    const uint32_t asked =
-        connection->asked_count < SW_LOCAL_ASKED_MAX ? connection->asked_count : SW_LOCAL_ASKED_MAX;
+    const uint32_t asked = sw_min_u32(connection->asked_count, SW_LOCAL_ASKED_MAX);
     sw_local_unmake_peer(connection);
     const bool is_gone = (connection->is_peer || asked) && !sw_local_lives(connection);
     struct sw_local_connection *peer = sw_local_peer(connection->slot);

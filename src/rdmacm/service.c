@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/random.h"
 #include "device/nic/netdev.h"
 #include "device/queue/counters.h"
@@ -90,8 +91,8 @@ static uint64_t agent_tick(uint64_t now_ns)
     const uint64_t handover_ns = sw_ucm_handover_tick(now_ns),
                    farewell_ns = sw_ucm_farewell_tick(now_ns);
     const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine);
-    const uint64_t due_ns = cm_ns < handover_ns ? cm_ns : handover_ns;
-    return due_ns < farewell_ns ? due_ns : farewell_ns;
+    const uint64_t due_ns = sw_min_u64(cm_ns, handover_ns);
+    return sw_min_u64(due_ns, farewell_ns);
 }
 
 static void agent_gone(uint32_t slot)

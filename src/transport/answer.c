@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the requester makes of acknowledgements and responses. IBTA Vol1 9.7.5.1 ff. */
+#include "base/minmax.h"
 #include "transport/requester_impl.h"
 #include "wire/aeth.h"
 #include "wire/bytes.h"
@@ -90,7 +91,7 @@ static void learn_order(struct sw_requester *r, bool hasty)
     uint32_t patience = r->patience ? r->patience : sw_flight_tick(r->retry.min_ns / 4) + 1;
     if (hasty)
         patience *= 2;
-    r->patience = patience < rtt ? patience : rtt;
+    r->patience = sw_min_u32(patience, rtt);
 }
 
 /* What was settled, by one answer. */
@@ -260,7 +261,7 @@ static void receive_response(struct sw_requester *r, const struct sw_packet *pac
     uint32_t index = seq - request->seq, offset = index << r->mtu_shift, expected = 0;
     if (request->kind == SW_REQUEST_READ) {
         expected = request->len_bytes - offset;
-        expected = expected < r->config.mtu_bytes ? expected : r->config.mtu_bytes;
+        expected = sw_min_u32(expected, r->config.mtu_bytes);
     }
     if (!sw_request_is_answered(request) || atomic != swaps || packet->payload_len != expected) {
         note_refusal(r, seq, SW_FAILURE_BAD_RESPONSE, 0);

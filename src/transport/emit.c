@@ -4,6 +4,8 @@
 
 #include "transport/requester_impl.h"
 
+#include "base/minmax.h"
+
 enum {
     ASK_EVERY = 32, /* packets: an answer is asked for at least this often */
     PIECE_MIN = 16, /* response packets that a READ request asks for, as far as it may choose */
@@ -69,7 +71,7 @@ static void fill_data(struct sw_requester *r, const struct sw_request *request, 
         place = SW_ONLY;
     fill_bth(r, request, seq, place, out);
     out->offset = offset;
-    out->packet.payload_len = left < r->config.mtu_bytes ? left : r->config.mtu_bytes;
+    out->packet.payload_len = sw_min_u32(left, r->config.mtu_bytes);
     out->source = out->packet.payload_len ? SW_PAYLOAD_REQUEST : SW_PAYLOAD_NONE;
     if (place & SW_FIRST && request->kind == SW_REQUEST_WRITE)
         out->packet.reth = (struct sw_reth){.addr = request->remote_addr + offset,
@@ -121,7 +123,7 @@ static void fill_packet(struct sw_requester *r, uint32_t position, uint32_t seq,
 static uint32_t ask_every(const struct sw_requester *r)
 {
     uint32_t window = sw_congestion_window(&r->congestion);
-    return window / 2 < ASK_EVERY ? window / 2 : ASK_EVERY;
+    return sw_min_u32(window / 2, ASK_EVERY);
 }
 
 /* Asks for an answer at the end of requests, and now and then. The packets are already counted as
@@ -182,12 +184,12 @@ static uint32_t piece_of(struct sw_requester *r, const struct sw_request *reques
     uint32_t left = request->count - (f->next - request->seq);
     uint32_t out = sw_flight_out(f), window = sw_congestion_window(&r->congestion);
     uint32_t open = window > out ? window - out : 0, room = sw_flight_room(f);
-    uint32_t least = left < PIECE_MIN ? left : PIECE_MIN;
+    uint32_t least = sw_min_u32(left, PIECE_MIN);
     if (open < least && out == 0)
         open = least; /* the window is smaller than any reasonable piece */
-    uint32_t piece = left < PIECE_MAX ? left : PIECE_MAX;
-    piece = piece < open ? piece : open;
-    piece = piece < room ? piece : room;
+    uint32_t piece = sw_min_u32(left, PIECE_MAX);
+    piece = sw_min_u32(piece, open);
+    piece = sw_min_u32(piece, room);
     if (piece >= least)
         return piece;
     r->congestion.limited_ns = now_ns;
@@ -202,11 +204,6 @@ static bool may_begin(const struct sw_requester *r, const struct sw_request *req
     return !(request->flags & SW_REQUEST_FENCE) || r->reads.count == 0;
 }
 
-static uint32_t fewer(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* How many of the packets of a SEND or WRITE from `seq` on are alike and may go now. */
 static uint32_t run_of(const struct sw_requester *r, const struct sw_request *request, uint32_t seq,
                        uint32_t most)
@@ -215,12 +212,13 @@ static uint32_t run_of(const struct sw_requester *r, const struct sw_request *re
     const uint32_t whole = (request->len_bytes >> r->mtu_shift) - index; /* not cut short */
     const uint32_t window = sw_congestion_window(&r->congestion), out = sw_flight_out(&r->flight);
     const bool begins = index == 0 && !request->is_split;
-    uint32_t alike = request->is_split ? fewer(left, whole) : left - 1;
+    uint32_t alike = request->is_split ? sw_min_u32(left, whole) : left - 1;
     if (begins || sw_congestion_spaces(&r->congestion) || out >= window ||
         r->unasked >= ask_every(r))
         return 1;
-    alike = fewer(fewer(alike, most), fewer(window - out, ask_every(r) - r->unasked));
-    alike = fewer(alike, sw_flight_room(&r->flight));
+    alike =
+        sw_min_u32(sw_min_u32(alike, most), sw_min_u32(window - out, ask_every(r) - r->unasked));
+    alike = sw_min_u32(alike, sw_flight_room(&r->flight));
     return alike ? alike : 1;
 }
 

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "base/minmax.h"
 #include "transport/requester_impl.h"
 
 /* Go-back-N sends all again: it waits longer before it takes silence for loss, as long as hardware
@@ -238,17 +239,12 @@ void sw_requester_tick(struct sw_requester *r, uint64_t now_ns, struct sw_progre
         probe(r);
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t sw_requester_due_ns(const struct sw_requester *r)
 {
     if (r->dead)
         return SW_RETRY_NEVER;
     if (r->rnr_until_ns)
         return r->rnr_until_ns;
-    uint64_t due = sooner(r->overdue_ns, sw_retry_due_ns(&r->retry));
-    return sooner(sooner(due, probe_due_ns(r)), r->paced_ns);
+    uint64_t due = sw_min_u64(r->overdue_ns, sw_retry_due_ns(&r->retry));
+    return sw_min_u64(sw_min_u64(due, probe_due_ns(r)), r->paced_ns);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "transport/retry.h"
 
+#include "base/minmax.h"
+#include "wire/ib_time.h"
+
 #define MS 1000000ull
 #define FIRST_TIMER (40 * MS) /* while nothing has been measured */
 #define MIN_AGE (5000 * MS)   /* after which the shortest round trip is found anew */
@@ -13,7 +16,7 @@ enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2 };
 void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
 {
     *t = (struct sw_retry){
-        .timeout_ns = timeout ? 4096ull << (timeout & 31) : 0,
+        .timeout_ns = timeout ? sw_ib_time_ns(timeout) : 0,
         .retry_cnt = retry_cnt,
         .rnr_retry = rnr_retry,
     };
@@ -42,7 +45,7 @@ uint64_t sw_retry_timer_ns(const struct sw_retry *t)
     uint64_t timer = t->srtt_ns ? t->srtt_ns + 4 * t->var_ns : FIRST_TIMER;
     if (timer < t->floor_ns)
         timer = t->floor_ns;
-    timer <<= t->backoff < BACKOFF_MAX ? t->backoff : BACKOFF_MAX;
+    timer <<= sw_min_u32(t->backoff, BACKOFF_MAX);
     uint64_t most = t->timeout_ns;
     const uint64_t known = t->peer == SW_RETRY_PEER_WAITS ? EXCUSED_MAX : KNOWN_MAX;
     if (t->peer != SW_RETRY_PEER_UNKNOWN && most && most < known)
@@ -65,7 +68,7 @@ bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
     if (t->peer == SW_RETRY_PEER_RUNS && patience_ns < PAUSE_MAX)
         patience_ns = PAUSE_MAX;
     if (t->peer != SW_RETRY_PEER_WAITS)
-        t->silent_ns += waited_ns < most_ns ? waited_ns : most_ns;
+        t->silent_ns += sw_min_u64(waited_ns, most_ns);
     const bool may_give_up = t->timeout_ns && t->peer != SW_RETRY_PEER_MET;
     if (may_give_up && t->silent_ns >= patience_ns)
         return false;

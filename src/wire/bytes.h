@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#define SW_QPN_MASK 0xffffffu /* a QPN or SRQ number has 24 bits */
+
 /* Host order to the wire's, and back. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define SW_BE(bits, value) __builtin_bswap##bits(value)

@@ -91,12 +91,12 @@ static void extended_decode(const uint8_t *from, struct sw_packet *packet)
 static void extended_encode(const struct sw_packet *packet, uint16_t headers, uint8_t *to)
 {
     if (headers & SW_HEADER_XRCETH) {
-        sw_be32_store(to, packet->srq_num & 0xffffff);
+        sw_be32_store(to, packet->srq_num & SW_QPN_MASK);
         to += SW_XRCETH_BYTES;
     }
     if (headers & SW_HEADER_DETH) {
         sw_be32_store(to, packet->deth.qkey);
-        sw_be32_store(to + 4, packet->deth.src_qpn & 0xffffff);
+        sw_be32_store(to + 4, packet->deth.src_qpn & SW_QPN_MASK);
         to += SW_DETH_BYTES;
     }
     if (headers & SW_HEADER_FETH) {

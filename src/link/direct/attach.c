@@ -19,6 +19,7 @@
 #include "base/fd_pass.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/shm.h"
 #include "device/adopt/adopt.h"
 #include "device/nic/nic.h"
@@ -638,5 +639,5 @@ uint64_t sw_attach_step(uint64_t now_ns)
     if (is_first)
         return now_ns; /* whether to mind it is asked in the next step */
     const uint64_t look_ns = minds && has_peers ? now_ns + LIFE_LOOK_NS : UINT64_MAX;
-    return look_ns < next_ns ? look_ns : next_ns;
+    return sw_min_u64(look_ns, next_ns);
 }

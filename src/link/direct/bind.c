@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/sigbus.h"
 #include "device/nic/nic.h"
 #include "device/queue/qp_impl.h"
@@ -609,5 +610,5 @@ uint64_t sw_bind_reap(uint64_t now_ns)
     uint64_t datagrams_ns = sw_datagram_bury(now_ns);
     sw_datagram_forget_dead();
     free_unused();
-    return datagrams_ns < next_ns ? datagrams_ns : next_ns;
+    return sw_min_u64(datagrams_ns, next_ns);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
 #include "device/nic/nic.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/account.h"
@@ -83,7 +84,7 @@ static uint64_t step_link(uint64_t now_ns)
     atomic_fetch_add_explicit(&sw_direct.turns, 1, memory_order_relaxed);
     uint64_t attach_ns = sw_attach_step(now_ns), reap_ns = sw_bind_reap(now_ns);
     sw_lane_step();
-    return attach_ns < reap_ns ? attach_ns : reap_ns;
+    return sw_min_u64(attach_ns, reap_ns);
 }
 
 static bool wants_step(void)

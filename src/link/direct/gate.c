@@ -5,11 +5,14 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/connection.h"
 #include "link/direct/receive_credit.h"
 #include "link/direct/step.h"
 #include "link/faults/live.h"
+#include "wire/ib_time.h"
+#include "wire/psn.h"
 
 /* What a lost packet of a reliable connection costs: about a retransmission timer's least value. */
 #define RECOVERY_NS SW_NS_PER_MS
@@ -70,7 +73,7 @@ static struct sw_fault_packet packet_of(const struct sw_qp *qp, const struct sw_
 {
     return (struct sw_fault_packet){.qpn = qp->qpn,
                                     .ordinal = qp->ordinal,
-                                    .psn = psn & 0xffffff,
+                                    .psn = psn & SW_PSN_MASK,
                                     .len_bytes = qp->mtu_bytes,
                                     .kind = kind_of(qp, wqe)};
 }
@@ -88,7 +91,7 @@ static void decide_fate(const struct sw_qp *qp, const struct sw_wqe *wqe, struct
         struct sw_fault_packet packet = packet_of(qp, wqe, gate->psn++);
         if (sw_faults_decide(sw_faults_live, &packet, elapsed_ns, &action)) {
             uint64_t packet_ns = action.delay_ns + action.reorder_ns;
-            held_ns = packet_ns > held_ns ? packet_ns : held_ns;
+            held_ns = sw_max_u64(packet_ns, held_ns);
             gate->lost |= action.drop || action.corrupt; /* damage is found by the ICRC */
             gate->doubled |= action.duplicate;
         }
@@ -102,7 +105,7 @@ static uint64_t patience_ns(const struct sw_qp *qp)
 {
     if (qp->attr.timeout == 0)
         return UINT64_MAX;
-    return (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+    return sw_ib_time_ns(qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 }
 
 static enum sw_step cut_request(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,

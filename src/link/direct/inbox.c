@@ -14,6 +14,7 @@
 #include "base/fds.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/shm.h"
 #include "device/nic/nic.h"
 #include "link/direct/attach.h"
@@ -136,7 +137,7 @@ bool sw_inbox_has_client(uint32_t slot)
 static uint32_t kept_blocks(const struct sw_inbox *inbox)
 {
     const uint32_t count = KEPT_BLOCKS + 2 * inbox->users;
-    return count < inbox->blocks ? count : inbox->blocks;
+    return sw_min_u32(count, inbox->blocks);
 }
 
 int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)

@@ -2,6 +2,7 @@
 #include "link/direct/record_payload.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "link/direct/block.h"
@@ -15,7 +16,7 @@ static void fill_more(struct sw_direct_qp *d, const uint8_t *from, uint32_t at, 
         struct sw_record_more *more =
             (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
         const uint32_t left = len_bytes - at;
-        sw_payload_copy(more->payload, from + at, left < SW_MORE_BYTES ? left : SW_MORE_BYTES);
+        sw_payload_copy(more->payload, from + at, sw_min_u32(left, SW_MORE_BYTES));
         /* Its position, not one more: never taken for a record, in no round of the ring. */
         atomic_store_explicit(&more->seq, index, memory_order_relaxed);
     }
@@ -36,7 +37,7 @@ bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
             return false;
         from = joined;
     }
-    sw_payload_copy(record->payload, from, len_bytes < first_bytes ? len_bytes : first_bytes);
+    sw_payload_copy(record->payload, from, sw_min_u32(len_bytes, first_bytes));
     if (len_bytes > first_bytes)
         fill_more(d, from, first_bytes, len_bytes);
     return !sw_fault_hit(from);
@@ -57,7 +58,7 @@ static bool copy_to_one(const struct sw_direct_qp *d, const struct sw_recv_claim
     if (claim->sge_count != 1 || len_bytes > claim->sges[0].length ||
         !sw_sge_resolve(claim->pd, claim->sges, IBV_ACCESS_LOCAL_WRITE, &to))
         return false;
-    uint32_t piece = len_bytes < first_bytes ? len_bytes : first_bytes;
+    uint32_t piece = sw_min_u32(len_bytes, first_bytes);
     for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
         if (index)
             piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
@@ -70,7 +71,7 @@ enum ibv_wc_status sw_record_scatter(const struct sw_direct_qp *d, uint32_t len_
                                      uint32_t first_bytes)
 {
     const struct sw_recv_claim *claim = &d->serve.receive.claim;
-    uint32_t at = len_bytes < first_bytes ? len_bytes : first_bytes;
+    uint32_t at = sw_min_u32(len_bytes, first_bytes);
     if (__builtin_expect(copy_to_one(d, claim, len_bytes, first_bytes), 1))
         return IBV_WC_SUCCESS;
     enum ibv_wc_status status =

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "device/memory/mw.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/account.h"
@@ -24,6 +25,7 @@
 #include "link/direct/twosided.h"
 #include "link/engine.h"
 #include "link/gather.h"
+#include "wire/ib_time.h"
 
 /* Bytes moved in one call; the rest goes on in later ones, so that a post never blocks for long. */
 #define RUN_BUDGET_BYTES (1u << 20)
@@ -137,9 +139,8 @@ static bool unreachable_for_too_long(struct sw_qp *qp, struct sw_direct_qp *d)
         d->send.unbound_ns = now_ns;
     if (qp->attr.timeout == 0)
         return false; /* forever */
-    uint64_t limit_ns = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
-    return now_ns - d->send.unbound_ns >
-           (limit_ns > UNREACHABLE_MIN_NS ? limit_ns : UNREACHABLE_MIN_NS);
+    uint64_t limit_ns = sw_ib_time_ns(qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+    return now_ns - d->send.unbound_ns > sw_max_u64(limit_ns, UNREACHABLE_MIN_NS);
 }
 
 /* What this QP sends; what it fetches comes from its peer. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "device/queue/qp_impl.h"
@@ -93,7 +94,7 @@ static enum sw_verdict judge_receive(struct sw_direct_qp *d, const struct ibv_sg
     if (room < len_bytes)
         return SW_NAK_INVALID;
     for (uint32_t i = 0; i < count && len_bytes; i++) {
-        uint64_t used = sges[i].length < len_bytes ? sges[i].length : len_bytes;
+        uint64_t used = sw_min_u64(sges[i].length, len_bytes);
         if (!used)
             continue;
         const struct sw_pub_mr *mr;

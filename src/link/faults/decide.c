@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "base/mix.h"
 #include "link/faults/faults.h"
 
@@ -174,7 +175,7 @@ int sw_faults_summary(const struct sw_faults *faults, char *out, size_t room)
                        (unsigned long long)atomic_load(&faults->seen[0]),
                        (unsigned long long)atomic_load(&faults->seen[1]));
     for (int kind = 0; kind < SW_FAULT_KINDS; kind++) {
-        size_t used = (size_t)len < room ? (size_t)len : room;
+        size_t used = sw_min_u64((size_t)len, room);
         if (done[kind] || sw_faults_has(faults, (enum sw_fault_kind)kind))
             len += snprintf(out + used, room - used, ", %llu %s", (unsigned long long)done[kind],
                             past[kind]);

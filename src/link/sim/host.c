@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/minmax.h"
 #include "link/sim/target.h"
 #include "wire/icrc.h"
 
@@ -339,8 +340,8 @@ static uint64_t next_due(const struct sw_sim_host *host)
         const struct sw_sim_qp *qp = host->qps[i];
         uint64_t due_ns = qp->dead ? UINT64_MAX : sw_requester_due_ns(&qp->requester);
         uint64_t answer_ns = sw_responder_due_ns(&qp->responder);
-        due_ns = answer_ns < due_ns ? answer_ns : due_ns;
-        next_ns = due_ns < next_ns ? due_ns : next_ns;
+        due_ns = sw_min_u64(answer_ns, due_ns);
+        next_ns = sw_min_u64(due_ns, next_ns);
     }
     return next_ns;
 }

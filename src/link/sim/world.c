@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "base/mix.h"
 
 void sw_sim_world_init(struct sw_sim_world *world, uint64_t seed)
@@ -36,7 +37,7 @@ void sw_sim_at(struct sw_sim_world *world, uint64_t at_ns, sw_sim_fn fn, void *w
         world->heap = heap;
         world->room = room;
     }
-    struct sw_sim_event event = {.at_ns = at_ns > world->now_ns ? at_ns : world->now_ns,
+    struct sw_sim_event event = {.at_ns = sw_max_u64(at_ns, world->now_ns),
                                  .sequence = world->sequence++,
                                  .fn = fn,
                                  .who = who,
