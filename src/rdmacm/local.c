@@ -15,6 +15,7 @@
 #include "link/direct/direct.h"
 #include "link/direct/names.h"
 #include "link/direct/proof.h"
+#include "link/direct/registry.h"
 #include "link/engine.h"
 #include "link/link.h"
 #include "rdmacm/agent.h"
@@ -260,7 +261,7 @@ int sw_local_open(void)
     if (own_listener >= 0)
         return 0;
     char name[SW_NAME_BYTES];
-    sw_local_slot_name(sw_nic.slot, name);
+    sw_registry_name(sw_nic.slot, "cm", name);
     int fd = sw_name_bind(SOCK_SEQPACKET, name);
     if (fd < 0)
         return fd;

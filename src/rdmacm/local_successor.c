@@ -31,7 +31,7 @@ void sw_local_successor_offer(uint32_t slot)
 {
     char name[SW_NAME_BYTES];
     struct sw_local_connection *connection = NULL;
-    sw_local_slot_name(slot, name);
+    sw_registry_name(slot, "cm", name);
     if (handed_fd < 0 || successor || slot == sw_nic.slot || slot > SW_SLOT_MAX ||
         refused[slot / 64] >> slot % 64 & 1 || sw_local_connect(name, &connection))
         return;

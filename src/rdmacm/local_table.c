@@ -2,22 +2,17 @@
 #include "rdmacm/local_table.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "device/nic/nic.h"
+#include "link/direct/registry.h"
 
 #define UNPROVEN_MAX 512u
 
 static struct sw_local_connection *connections;
 static struct sw_local_connection *peers[SW_SLOT_MAX + 1];
 static uint32_t unproven_count;
-
-void sw_local_slot_name(uint32_t slot, char out[SW_NAME_BYTES])
-{
-    snprintf(out, SW_NAME_BYTES, "sidewire.%u.cm", slot);
-}
 
 struct sw_local_connection *sw_local_connections(void)
 {
@@ -79,7 +74,7 @@ int sw_local_connect_to_slot(uint32_t slot)
 {
     char name[SW_NAME_BYTES];
     struct sw_local_connection *connection = NULL;
-    sw_local_slot_name(slot, name);
+    sw_registry_name(slot, "cm", name);
     int rc = sw_local_connect_and_greet(name, &connection);
     if (connection) {
         connection->slot = slot;

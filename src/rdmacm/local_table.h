@@ -10,11 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "link/direct/names.h"
 #include "rdmacm/local_connection.h"
-
-/* The socket at which the process of that slot listens. */
-void sw_local_slot_name(uint32_t slot, char out[SW_NAME_BYTES]);
 
 /* All connections, linked by `next`, the newest first. */
 struct sw_local_connection *sw_local_connections(void);

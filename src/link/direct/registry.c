@@ -21,17 +21,15 @@
 #include "device/nic/nic.h"
 #include "link/direct/names.h"
 
-#define NAME_BYTES 32
-
-static void name_slot(uint32_t slot, char out[NAME_BYTES])
+void sw_registry_name(uint32_t slot, const char *what, char out[SW_NAME_BYTES])
 {
-    snprintf(out, NAME_BYTES, "sidewire.%u", slot);
+    snprintf(out, SW_NAME_BYTES, "sidewire.%u%s%s", slot, *what ? "." : "", what);
 }
 
 int sw_registry_connect(uint32_t slot)
 {
-    char name[NAME_BYTES];
-    name_slot(slot, name);
+    char name[SW_NAME_BYTES];
+    sw_registry_name(slot, "", name);
     return sw_name_connect(name);
 }
 
@@ -40,8 +38,8 @@ static void report_full(void)
 {
     uint32_t strangers = 0, uid = 0, last = 0;
     for (uint32_t slot = 1; slot <= SW_SLOT_MAX; slot += 97) {
-        char name[NAME_BYTES];
-        name_slot(slot, name);
+        char name[SW_NAME_BYTES];
+        sw_registry_name(slot, "", name);
         if (sw_name_stranger(name, &uid)) {
             strangers++;
             last = uid;
@@ -75,7 +73,7 @@ static int claim_plain(uint32_t start, int *listener, uint32_t *out)
     for (uint32_t tried = 0; tried < SW_SLOT_MAX; tried++) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         uint32_t slot = 1 + (start + tried) % SW_SLOT_MAX;
-        name_slot(slot, address.sun_path + 1);
+        sw_registry_name(slot, "", address.sun_path + 1);
         socklen_t len =
             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(address.sun_path + 1));
         if (bind(fd, (struct sockaddr *)&address, len) == 0)
@@ -97,11 +95,11 @@ static int claim_suffixed(uint32_t start, int *listener, uint32_t *out)
     for (uint32_t i = 0; i < count; i++)
         is_ours[slots[i]] = true;
     for (uint32_t tried = 0, attempts = 0; tried < SW_SLOT_MAX && attempts < 8; tried++) {
-        char name[NAME_BYTES];
+        char name[SW_NAME_BYTES];
         uint32_t slot = 1 + (start + tried) % SW_SLOT_MAX;
         if (is_ours[slot])
             continue;
-        name_slot(slot, name);
+        sw_registry_name(slot, "", name);
         int fd = sw_name_bind(SOCK_SEQPACKET, name);
         if (fd >= 0)
             return listen_as(fd, slot, listener, out);
@@ -142,7 +140,7 @@ bool sw_registry_same_user(int socket, pid_t *pid)
 int sw_registry_announce(const char *what)
 {
     char name[SW_NAME_BYTES];
-    snprintf(name, sizeof(name), "sidewire.%u.%s", sw_nic.slot, what);
+    sw_registry_name(sw_nic.slot, what, name);
     int fd = sw_name_bind(SOCK_DGRAM, name);
     if (fd < 0)
         sw_warn("cannot announce %s: %s", what, strerror(-fd));

@@ -9,6 +9,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "link/direct/names.h"
+
+/* The name of the socket by which a process has `what`; "": of the one that stands for its slot. */
+void sw_registry_name(uint32_t slot, const char *what, char out[SW_NAME_BYTES]);
+
 int sw_registry_claim(int *listener, uint32_t *slot);
 /* A connection to a slot's process, of our user. Or as sw_name_connect(). */
 int sw_registry_connect(uint32_t slot);
