@@ -3,17 +3,12 @@
  * unreachable buffer) by the target. */
 #include "link/direct/twosided.h"
 
-#include <string.h>
-
-#include "base/fault.h"
-#include "base/minmax.h"
-#include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/block.h"
 #include "link/direct/bounce.h"
 #include "link/direct/connection.h"
-#include "link/direct/reach.h"
+#include "link/direct/peer_receive.h"
 #include "link/direct/receive_credit.h"
 #include "link/direct/record.h"
 #include "link/direct/record_payload.h"
@@ -67,99 +62,6 @@ static enum sw_step announce_message(struct sw_direct_qp *d, struct sw_wqe *wqe,
     return SW_STEP_FAILED;
 }
 
-/* A sound copy of the peer's posted receive: the peer could scribble over it at any time. */
-static uint32_t read_receive(const struct sw_direct_qp *d, struct ibv_sge sges[SW_MAX_SGE])
-{
-    const struct sw_pub_recv *recv =
-        (const struct sw_pub_recv *)(d->remote.rq +
-                                     (size_t)(d->send.recv_used & (d->remote.rq_entries - 1)) *
-                                         d->remote.rq_stride);
-    uint32_t count = recv->sge_count;
-    uint32_t room = (uint32_t)((d->remote.rq_stride - sizeof(*recv)) / sizeof(struct ibv_sge));
-    if (count > room || count > SW_MAX_SGE)
-        count = 0;
-    memcpy(sges, recv->sges, count * sizeof(*sges));
-    return count;
-}
-
-/* What the target's rules say of the receive for a message of this length; and whether all of it
- * can be reached. */
-static enum sw_verdict judge_receive(struct sw_direct_qp *d, const struct ibv_sge *sges,
-                                     uint32_t count, uint64_t len_bytes, enum sw_reach *reach)
-{
-    uint64_t room = 0;
-    *reach = SW_REACH_DIRECT;
-    for (uint32_t i = 0; i < count; i++)
-        room += sges[i].length;
-    if (room < len_bytes)
-        return SW_NAK_INVALID;
-    for (uint32_t i = 0; i < count && len_bytes; i++) {
-        uint64_t used = sw_min_u64(sges[i].length, len_bytes);
-        if (!used)
-            continue;
-        const struct sw_pub_mr *mr;
-        uint64_t word;
-        if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
-                            IBV_ACCESS_LOCAL_WRITE, sw_remote_own(d), &mr, &word) != SW_ACK)
-            return SW_NAK_OPERATIONAL;
-        enum sw_reach here =
-            sw_reach_remembered(d, sges[i].lkey, sges[i].addr, used, IBV_ACCESS_LOCAL_WRITE)
-                ? SW_REACH_DIRECT
-                : sw_reach_probe(d->peer, mr, sges[i].addr, used);
-        if (here > *reach)
-            *reach = here;
-        len_bytes -= used;
-    }
-    return SW_ACK;
-}
-
-/* Writes the message into the receive's buffers; resumes at done_bytes. */
-static enum sw_step fill_receive(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                                 uint32_t position, const struct ibv_sge *sges, uint32_t count)
-{
-    struct sw_gather gather = sw_gather_of(qp, position);
-    uint64_t before = 0; /* message bytes in earlier elements */
-    for (uint32_t i = 0; i < count && before < wqe->len_bytes; i++) {
-        uint64_t here = sges[i].length;
-        if (here > wqe->len_bytes - before)
-            here = wqe->len_bytes - before;
-        if (here && wqe->done_bytes < before + here) {
-            const struct sw_pub_mr *mr;
-            uint64_t word;
-            uint32_t done = (uint32_t)(wqe->done_bytes - before);
-            uint8_t *remote = done ? NULL
-                                   : sw_reach_remembered(d, sges[i].lkey, sges[i].addr, here,
-                                                         IBV_ACCESS_LOCAL_WRITE);
-            uint64_t run = here;
-            const uint8_t *local = remote && here <= d->send.budget_bytes
-                                       ? sw_gather_at(&gather, before, 0, &run)
-                                       : NULL;
-            if (local && run == here) {
-                sw_payload_copy(remote, local, here);
-                if (sw_fault_any()) {
-                    enum sw_step step = sw_reach_judge(d, remote, local);
-                    if (step != SW_STEP_DONE)
-                        return step;
-                }
-                d->send.budget_bytes -= here;
-                wqe->done_bytes += (uint32_t)here;
-            } else {
-                if (sw_target_check(d->peer->pub, sges[i].lkey, sges[i].addr, sges[i].length,
-                                    IBV_ACCESS_LOCAL_WRITE, sw_remote_own(d), &mr, &word) != SW_ACK)
-                    return announce_message(d, wqe, SW_NAK_OPERATIONAL);
-                enum sw_step step =
-                    sw_reach_move(d, &gather, before, mr, sges[i].addr, here, false, &done);
-                wqe->done_bytes = (uint32_t)before + done;
-                if (step != SW_STEP_DONE)
-                    return step;
-                sw_reach_remember(d, sges[i].lkey, mr, word, sges[i].addr);
-            }
-        }
-        before += here;
-    }
-    return announce_message(d, wqe, SW_ACK);
-}
-
 enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                uint32_t position)
 {
@@ -187,10 +89,10 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return sw_send_inline(d, &gather, wqe->len_bytes, record_flags(wqe), wqe->imm);
     }
 
-    struct ibv_sge sges[SW_MAX_SGE];
-    uint32_t count = read_receive(d, sges);
+    struct sw_peer_receive receive;
     enum sw_reach reach;
-    enum sw_verdict verdict = judge_receive(d, sges, count, wqe->len_bytes, &reach);
+    sw_peer_receive_read(d, &receive);
+    enum sw_verdict verdict = sw_peer_receive_judge(d, &receive, wqe->len_bytes, &reach);
     if (d->rules[verdict].lost)
         return sw_step_refused_next(qp, d, verdict); /* the receive serves the next message */
     if (invalidates) /* the key dies at the target, in order: what comes after must not find it */
@@ -204,7 +106,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (reach == SW_REACH_WAIT)
         return SW_STEP_BLOCKED;
     if (d->send.answers_due && wqe->done_bytes == 0)
-        return SW_STEP_BLOCKED; /* what the target still executes may fail: nothing is placed then
-                                 */
-    return fill_receive(qp, d, wqe, position, sges, count);
+        return SW_STEP_BLOCKED; /* what the target executes may fail, and nothing be placed then */
+    step = sw_peer_receive_fill(qp, d, wqe, position, &receive, &verdict);
+    return step == SW_STEP_DONE ? announce_message(d, wqe, verdict) : step;
 }
