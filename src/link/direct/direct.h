@@ -10,7 +10,8 @@
  *     queue pairs   connection.h, bind.h          lane.h, domain.h, hold.h   XRC among processes
  *     sending       requester.h, ahead.h, step.h; by kind: onesided.h, twosided.h, bounce.h,
  *                   pull.h, flush.h; by reach.h (memory), peer_receive.h and record.h (the ring)
- *     receiving     responder.h, answer.h         record_payload.h   short messages
+ *     receiving     responder.h, answer.h; by kind: serve.h, serve_send.h, serve_key.h,
+ *                   record_payload.h (short messages)
  *     datagrams     datagram_send.h, datagram_receive.h, multicast.h
  *     counters      account.h   what was moved
  */
