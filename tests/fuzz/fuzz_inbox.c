@@ -130,10 +130,10 @@ static void step(struct feed *feed)
         write_anything(feed);
         break;
     case 6:
-        sw_responder_run(harness.qp, harness.d);
+        sw_serve_run(harness.qp, harness.d);
         break;
     default:
-        sw_requester_run(harness.qp, harness.d);
+        sw_direct_send_run(harness.qp, harness.d);
         break;
     }
 }
@@ -152,9 +152,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         harness_poll();
     }
     if (harness_alive())
-        sw_responder_run(harness.qp, harness.d);
+        sw_serve_run(harness.qp, harness.d);
     if (harness_alive())
-        sw_requester_run(harness.qp, harness.d);
+        sw_direct_send_run(harness.qp, harness.d);
     harness_finish();
     return 0;
 }

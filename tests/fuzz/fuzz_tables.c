@@ -271,7 +271,7 @@ static void step(struct feed *feed)
         atomic_store(&harness.block->request_bounce_consumed, feed_u32(feed));
         break;
     default:
-        sw_requester_run(harness.qp, harness.d);
+        sw_direct_send_run(harness.qp, harness.d);
         break;
     }
 }
@@ -292,7 +292,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         harness_poll();
     }
     if (harness_alive())
-        sw_requester_run(harness.qp, harness.d);
+        sw_direct_send_run(harness.qp, harness.d);
     harness_finish();
     return 0;
 }

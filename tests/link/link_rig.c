@@ -220,7 +220,7 @@ struct sw_record *rig_request(struct rig *rig, enum sw_record_kind kind)
 bool rig_serve(struct rig *rig, struct sw_record *record)
 {
     atomic_store(&record->seq, rig->d->serve.at + 1);
-    return sw_responder_run(rig->qp, rig->d);
+    return sw_serve_run(rig->qp, rig->d);
 }
 
 const struct sw_record *rig_answer(const struct rig *rig, uint32_t position)

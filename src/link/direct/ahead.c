@@ -128,6 +128,6 @@ uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv
         executed++;
         wr = wr->next;
     }
-    sw_requester_leave(d);
+    sw_direct_send_leave(d);
     return executed;
 }

@@ -172,7 +172,7 @@ static void take_the_last(struct sw_qp *qp, struct sw_direct_qp *d)
     sw_qp_publish(qp, IBV_QPS_RESET);
     sw_inbox_wait(d->inbox, d->rx_index);
     for (uint32_t i = 0; i < SW_REQUEST_SLOTS && qp->link_state == d; i++)
-        if (!sw_responder_run(qp, d))
+        if (!sw_serve_run(qp, d))
             return;
 }
 

@@ -18,7 +18,7 @@
 #include "link/direct/block.h"
 #include "link/direct/bounce.h"
 #include "link/direct/direct.h"
-#include "link/direct/gate.h"
+#include "link/direct/fault_gate.h"
 #include "link/direct/multicast.h"
 #include "link/direct/peer.h"
 #include "link/engine.h"
@@ -421,10 +421,10 @@ static enum put send_one(struct sw_qp *qp, uint32_t position)
 
 static enum put start_one(struct sw_qp *qp, uint32_t position)
 {
-    if (__builtin_expect(!sw_gates, 1) || is_for_wire(sw_sq_route(&qp->sq, position)))
+    if (__builtin_expect(!sw_fault_gates, 1) || is_for_wire(sw_sq_route(&qp->sq, position)))
         return send_one(qp, position); /* by packets, each of which is looked at by itself */
     uint32_t copies;
-    if (!sw_gate_datagram(qp, sw_sq_at(&qp->sq, position), position, &copies))
+    if (!sw_fault_gate_datagram(qp, sw_sq_at(&qp->sq, position), position, &copies))
         return PUT_WAIT;
     enum put result = copies ? send_one(qp, position) : PUT_DONE;
     if (copies > 1 && result == PUT_DONE)

@@ -19,7 +19,7 @@
 #include "link/direct/connection.h"
 #include "link/direct/datagram_receive.h"
 #include "link/direct/datagram_send.h"
-#include "link/direct/gate.h"
+#include "link/direct/fault_gate.h"
 #include "link/direct/hold.h"
 #include "link/direct/inbox.h"
 #include "link/direct/lane.h"
@@ -133,7 +133,7 @@ int sw_direct_start(void)
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
           0); /* Yama: let peers of this user use process_vm_* */
 #endif
-    int rc = sw_gate_start();
+    int rc = sw_fault_gate_start();
     if (rc)
         return rc;
     rc = sw_registry_claim(&sw_direct.listener, &sw_nic.slot);
@@ -165,7 +165,7 @@ static void send_queue(struct sw_qp *qp)
     }
     struct sw_direct_qp *d = qp->link_state;
     if (d)
-        sw_requester_push(qp, d);
+        sw_direct_send_push(qp, d);
 }
 
 bool sw_direct_drive(struct sw_qp *qp)
@@ -177,9 +177,9 @@ bool sw_direct_drive(struct sw_qp *qp)
     struct sw_direct_qp *d = qp->link_state;
     if (!d)
         return false;
-    bool any = d->rx && sw_responder_run(qp, d);
+    bool any = d->rx && sw_serve_run(qp, d);
     if (qp->link_state == d && qp->sq.head != qp->sq.tail)
-        sw_requester_run(qp, d);
+        sw_direct_send_run(qp, d);
     return any;
 }
 
@@ -190,7 +190,7 @@ static void drive_qp(struct sw_qp *qp)
 
 static int connect_qp(struct sw_qp *qp)
 {
-    sw_gate_reset(qp);
+    sw_fault_gate_reset(qp);
     if (!qp->rules->is_datagram)
         return sw_bind_connect(qp);
     sw_datagram_enter(qp);

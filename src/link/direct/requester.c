@@ -16,7 +16,7 @@
 #include "link/direct/bounce.h"
 #include "link/direct/connection.h"
 #include "link/direct/direct.h"
-#include "link/direct/gate.h"
+#include "link/direct/fault_gate.h"
 #include "link/direct/lane.h"
 #include "link/direct/onesided.h"
 #include "link/direct/peer.h"
@@ -91,7 +91,7 @@ static enum sw_step start_request(struct sw_qp *qp, struct sw_direct_qp *d, stru
 {
     if (wqe->flags & SW_WQE_FENCE && d->send.reads_due)
         return SW_STEP_BLOCKED;
-    enum sw_step step = sw_gates ? sw_gate_pass(qp, d, wqe, position) : SW_STEP_DONE;
+    enum sw_step step = sw_fault_gates ? sw_fault_gate_pass(qp, d, wqe, position) : SW_STEP_DONE;
     if (__builtin_expect(step != SW_STEP_DONE, 0))
         return step == SW_STEP_FAILED && d->send.answers_due ? SW_STEP_BLOCKED : step;
     if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
@@ -170,7 +170,7 @@ static enum sw_step start_paced(struct sw_qp *qp, struct sw_direct_qp *d, struct
     return step;
 }
 
-void sw_requester_leave(struct sw_direct_qp *d)
+void sw_direct_send_leave(struct sw_direct_qp *d)
 {
     sw_account_tell(d);
     if (!d->send.notify) {
@@ -217,7 +217,7 @@ static enum sw_step run_xrc(struct sw_qp *qp, struct sw_direct_qp *d)
     d->send.budget_bytes = via->send.budget_bytes;
     d->send.fail_status = via->send.fail_status;
     d->send.fail_verdict = via->send.fail_verdict;
-    sw_requester_leave(via);
+    sw_direct_send_leave(via);
     return step;
 }
 
@@ -228,7 +228,7 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
     if (step == SW_STEP_FAILED && d->send.fail_verdict != SW_ACK &&
         d->rules[d->send.fail_verdict].responder_fatal)
         sw_record_fatal(d, d->send.fail_verdict);
-    sw_requester_leave(d);
+    sw_direct_send_leave(d);
     return step;
 }
 
@@ -409,7 +409,7 @@ static void tell_target(struct sw_qp *qp, struct sw_direct_qp *d)
     if (!d->rules[d->send.fail_verdict].responder_fatal || !sw_bind_enter(qp, d))
         return;
     sw_record_fatal(d, d->send.fail_verdict);
-    sw_requester_leave(d);
+    sw_direct_send_leave(d);
 }
 
 /* Reads answers; false if the request at the head has failed. */
@@ -432,7 +432,7 @@ static bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
     return good;
 }
 
-void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
+void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     enum sw_step step = SW_STEP_DONE;
     if (__builtin_expect(!collect_answers(qp, d), 0)) {
@@ -477,12 +477,12 @@ void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d)
 
 /* While answers are due, pollers and the engine look at them anyway. To look with each post as well
  * would take the target's line from it for each message. */
-void sw_requester_push(struct sw_qp *qp, struct sw_direct_qp *d)
+void sw_direct_send_push(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     const bool is_watched = sw_lane_busy(d)->send.answers_due &&
                             atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
     if (!is_watched)
-        sw_requester_run(qp, d);
+        sw_direct_send_run(qp, d);
     else if (sw_qp_may_send(qp) && run_queue(qp, d) == SW_STEP_FAILED)
         fail_request(qp, d, true);
 }

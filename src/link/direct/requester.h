@@ -6,12 +6,12 @@
 #include "link/direct/connection.h"
 
 /* Goes on with all requests of the queue. Opens its own access section. */
-void sw_requester_run(struct sw_qp *qp, struct sw_direct_qp *d);
+void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d);
 /* The same for who has just posted: leaves answers to pollers and to the engine. */
-void sw_requester_push(struct sw_qp *qp, struct sw_direct_qp *d);
+void sw_direct_send_push(struct sw_qp *qp, struct sw_direct_qp *d);
 
 /* Leaves a section in which requests were started: tells what was moved, and rings the peer where
  * it waits for an event of what was sent. */
-void sw_requester_leave(struct sw_direct_qp *d);
+void sw_direct_send_leave(struct sw_direct_qp *d);
 
 #endif

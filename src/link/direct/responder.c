@@ -123,7 +123,7 @@ static enum sw_serve serve_request(struct sw_qp *qp, struct sw_direct_qp *d,
                                                                      : SW_NAK_INVALID);
 }
 
-bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d)
+bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     bool any = false;
     d->serve.is_running = true;

@@ -10,6 +10,6 @@
 
 /* Serves what the peer has sent, at most a batch of it. Returns whether there was anything. Opens
  * its own access sections. */
-bool sw_responder_run(struct sw_qp *qp, struct sw_direct_qp *d);
+bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d);
 
 #endif

@@ -39,7 +39,7 @@ static void meet(struct rig *rig)
     wr.wr.rdma.remote_addr = (uintptr_t)rig->bytes + 8192;
     wr.wr.rdma.rkey = sw_mr_key(rig->mr);
     rig_append(rig, &wr, &sge);
-    sw_requester_run(rig->qp, rig->d);
+    sw_direct_send_run(rig->qp, rig->d);
     assert_int_equal(rig->qp->sq.head, rig->qp->sq.tail);
 }
 

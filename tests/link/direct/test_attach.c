@@ -767,7 +767,7 @@ static void sw_attach_step__refused_again_and_again(void **state)
         struct pollfd calling = {.fd = owner->listener, .events = POLLIN};
         if (poll(&calling, 1, 1) == 1)
             close(answer_call(owner));
-        sw_requester_run(qp, owner->rig.d);
+        sw_direct_send_run(qp, owner->rig.d);
     }
     assert_int_equal(rig_wc(&owner->rig).status, IBV_WC_RETRY_EXC_ERR);
     rig_drop(&owner->rig);

@@ -386,7 +386,7 @@ static bool has_wc(struct played *p, unsigned int ms, struct ibv_wc *wc)
 {
     for (uint64_t end_ns = sw_clock_ns() + ms * SW_NS_PER_MS; sw_clock_ns() < end_ns;) {
         if (p->rig.qp->link_state == p->rig.d && p->rig.qp->sq.head != p->rig.qp->sq.tail)
-            sw_requester_run(p->rig.qp, p->rig.d);
+            sw_direct_send_run(p->rig.qp, p->rig.d);
         if (sw_cq_poll(p->rig.cq, 1, wc) == 1)
             return true;
     }
@@ -401,7 +401,7 @@ static void post_one(struct played *p, enum ibv_wr_opcode opcode)
 }
 
 /* The engine does not know of this socket: who waits must find out. */
-static void sw_requester_run__peer_dies_unseen(void **state)
+static void sw_direct_send_run__peer_dies_unseen(void **state)
 {
     struct played *p = *state;
     struct ibv_wc wc;
@@ -420,7 +420,7 @@ static void sw_requester_run__peer_dies_unseen(void **state)
     close(ends[0]);
 }
 
-static void sw_requester_run__peer_dies_while_it_has_no_receive(void **state)
+static void sw_direct_send_run__peer_dies_while_it_has_no_receive(void **state)
 {
     struct played *p = *state;
     struct ibv_wc wc;
@@ -471,8 +471,8 @@ int main(void)
         played_test(sw_bind_enter__not_into_another_block),
         played_test(sw_bind_enter__left_when_the_peer_goes),
         played_test(sw_bind_reap__what_was_sent_after_an_orderly_end),
-        played_test(sw_requester_run__peer_dies_unseen),
-        played_test(sw_requester_run__peer_dies_while_it_has_no_receive),
+        played_test(sw_direct_send_run__peer_dies_unseen),
+        played_test(sw_direct_send_run__peer_dies_while_it_has_no_receive),
         played_test(sw_bind_forget_keys__of_that_peer_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,7 @@ static struct sw_record *whole_region(struct rig *rig)
 
 static void serve_to_the_end(struct rig *rig)
 {
-    for (int i = 0; i < 5000 && !sw_responder_run(rig->qp, rig->d); i++)
+    for (int i = 0; i < 5000 && !sw_serve_run(rig->qp, rig->d); i++)
         usleep(1000);
 }
 
@@ -81,9 +81,9 @@ static void sw_execute_flush__by_cpu_in_steps(void **state)
     uint64_t first = rig->d->serve.flushing.done_bytes;
     assert_true(first > 0 && first < LONG_BYTES);
     assert_true(atomic_load(&rig->qp->rx_pending));
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     assert_int_equal(rig->d->serve.flushing.done_bytes, 2 * first);
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     rig_answer(rig, 0);
     assert_int_equal(rig->d->serve.flushing.done_bytes, 0);
     assert_false(atomic_load(&rig->qp->rx_pending));
@@ -99,7 +99,7 @@ static void sw_execute_flush__shrinks_meanwhile(void **state)
     assert_false(rig_serve(rig, record));
     munmap(at + 4096, LONG_BYTES - 4096);
     record->compare_add = 64;
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     rig_answer(rig, 0);
     munmap(at, 4096);
 }
@@ -112,7 +112,7 @@ static void sw_execute_flush__key_goes_meanwhile(void **state)
     assert_false(rig_serve(rig, whole_region(rig)));
     uint64_t word = atomic_exchange(&entry_of(rig)->key_word, 0);
     munmap(at, LONG_BYTES);
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     rig_is_answered(rig, SW_NAK_ACCESS);
     atomic_store(&entry_of(rig)->key_word, word);
 }

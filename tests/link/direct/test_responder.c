@@ -7,19 +7,19 @@
 #include "link/direct/responder.h"
 #include "link_rig.h"
 
-static void sw_responder_run__nothing_new(void **state)
+static void sw_serve_run__nothing_new(void **state)
 {
     struct rig *rig = *state;
     struct sw_record *record = rig_request(rig, SW_REC_FATAL);
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     atomic_store(&record->seq, 2); /* of another position */
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     atomic_store(&record->seq, 1u << 31);
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     assert_int_equal(rig->d->serve.at, 0);
 }
 
-static void sw_responder_run__inline_message(void **state)
+static void sw_serve_run__inline_message(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 48);
@@ -48,7 +48,7 @@ static void start_at(struct rig *rig, uint32_t position)
 }
 
 /* Four records, their positions and their place in the ring wrap. */
-static void sw_responder_run__longest_inline_message_past_the_wrap(void **state)
+static void sw_serve_run__longest_inline_message_past_the_wrap(void **state)
 {
     struct rig *rig = *state;
     uint8_t message[SW_INLINE_BYTES];
@@ -71,7 +71,7 @@ static void sw_responder_run__longest_inline_message_past_the_wrap(void **state)
     assert_int_equal(rig->d->serve.at, 2);
 }
 
-static void sw_responder_run__inline_message_that_lies(void **state)
+static void sw_serve_run__inline_message_that_lies(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 4096);
@@ -82,7 +82,7 @@ static void sw_responder_run__inline_message_that_lies(void **state)
     assert_int_equal(rig_wc(rig).status, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void sw_responder_run__inline_message_longer_than_the_receive(void **state)
+static void sw_serve_run__inline_message_longer_than_the_receive(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 10);
@@ -93,7 +93,7 @@ static void sw_responder_run__inline_message_longer_than_the_receive(void **stat
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
 }
 
-static void sw_responder_run__message_without_a_receive(void **state)
+static void sw_serve_run__message_without_a_receive(void **state)
 {
     static const enum sw_record_kind kinds[] = {SW_REC_SEND_INLINE, SW_REC_SEND_PLACED,
                                                 SW_REC_WRITE_IMM};
@@ -108,7 +108,7 @@ static void sw_responder_run__message_without_a_receive(void **state)
     }
 }
 
-static void sw_responder_run__placed_message(void **state)
+static void sw_serve_run__placed_message(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 1000);
@@ -126,7 +126,7 @@ static void sw_responder_run__placed_message(void **state)
     rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
 }
 
-static void sw_responder_run__write_with_immediate(void **state)
+static void sw_serve_run__write_with_immediate(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 0); /* the length is the write's, not the receive's */
@@ -142,7 +142,7 @@ static void sw_responder_run__write_with_immediate(void **state)
 }
 
 /* Verdicts of a sender who was refused: what the receive and the QP get. */
-static void sw_responder_run__verdicts(void **state)
+static void sw_serve_run__verdicts(void **state)
 {
     static const struct {
         uint8_t verdict;
@@ -171,7 +171,7 @@ static void sw_responder_run__verdicts(void **state)
     }
 }
 
-static void sw_responder_run__fatal(void **state)
+static void sw_serve_run__fatal(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 100);
@@ -182,7 +182,7 @@ static void sw_responder_run__fatal(void **state)
     rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void sw_responder_run__unknown_kinds(void **state)
+static void sw_serve_run__unknown_kinds(void **state)
 {
     static const uint8_t kinds[] = {0, SW_REC_ANSWER, SW_REC_DATA, SW_REC_HELLO + 1, 200, 255};
     struct rig *rig = *state;
@@ -197,7 +197,7 @@ static void sw_responder_run__unknown_kinds(void **state)
     }
 }
 
-static void sw_responder_run__hello(void **state)
+static void sw_serve_run__hello(void **state)
 {
     struct rig *rig = *state;
     assert_true(rig_serve(rig, rig_request(rig, SW_REC_HELLO)));
@@ -207,7 +207,7 @@ static void sw_responder_run__hello(void **state)
     rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
 }
 
-static void sw_responder_run__hello_in_rtr(void **state)
+static void sw_serve_run__hello_in_rtr(void **state)
 {
     struct rig *rig = *state;
     sw_qp_set_state(rig->qp, IBV_QPS_RTR);
@@ -216,7 +216,7 @@ static void sw_responder_run__hello_in_rtr(void **state)
     assert_int_equal(atomic_load(&rig->event), IBV_EVENT_COMM_EST);
 }
 
-static void sw_responder_run__record_counts(void **state)
+static void sw_serve_run__record_counts(void **state)
 {
     static const uint8_t bad[] = {0, SW_RECORD_SLOTS_MAX + 1, 255};
     struct rig *rig = *state;
@@ -243,7 +243,7 @@ static struct sw_record *write_record(struct rig *rig, uint32_t offset, uint32_t
     return record;
 }
 
-static void sw_responder_run__write(void **state)
+static void sw_serve_run__write(void **state)
 {
     struct rig *rig = *state;
     memset(rig->block->request_bounce, 'w', 300);
@@ -261,7 +261,7 @@ static void sw_responder_run__write(void **state)
     rig_no_wc(rig);
 }
 
-static void sw_responder_run__write_out_of_bounds(void **state)
+static void sw_serve_run__write_out_of_bounds(void **state)
 {
     struct rig *rig = *state;
     static const struct {
@@ -285,7 +285,7 @@ static void sw_responder_run__write_out_of_bounds(void **state)
     }
 }
 
-static void sw_responder_run__write_from_beyond_the_area(void **state)
+static void sw_serve_run__write_from_beyond_the_area(void **state)
 {
     struct rig *rig = *state;
     static const struct {
@@ -307,7 +307,7 @@ static void sw_responder_run__write_from_beyond_the_area(void **state)
 }
 
 /* No right of the region or of the QP. */
-static void sw_responder_run__write_without_the_right(void **state)
+static void sw_serve_run__write_without_the_right(void **state)
 {
     struct rig *rig = *state;
     rig->qp->attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
@@ -317,7 +317,7 @@ static void sw_responder_run__write_without_the_right(void **state)
     assert_int_equal(rig->bytes[0], 0);
 }
 
-static void sw_responder_run__write_of_nothing_needs_no_key(void **state)
+static void sw_serve_run__write_of_nothing_needs_no_key(void **state)
 {
     struct rig *rig = *state;
     struct sw_record *record = write_record(rig, 0, 0);
@@ -327,7 +327,7 @@ static void sw_responder_run__write_of_nothing_needs_no_key(void **state)
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
 }
 
-static void sw_responder_run__send_in_pieces(void **state)
+static void sw_serve_run__send_in_pieces(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 30);
@@ -350,7 +350,7 @@ static void sw_responder_run__send_in_pieces(void **state)
 
 /* Its bytes lie in four records, of which the first has less room than that of an inline message,
  * and two of them are answered together. */
-static void sw_responder_run__whole_messages(void **state)
+static void sw_serve_run__whole_messages(void **state)
 {
     struct rig *rig = *state;
     uint8_t message[SW_WHOLE_BYTES];
@@ -390,7 +390,7 @@ static void sw_responder_run__whole_messages(void **state)
     assert_int_equal(rig->d->serve.at, 5);
 }
 
-static void sw_responder_run__whole_message_that_lies(void **state)
+static void sw_serve_run__whole_message_that_lies(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 4096);
@@ -402,7 +402,7 @@ static void sw_responder_run__whole_message_that_lies(void **state)
 }
 
 /* What was done before a refusal is answered before it. */
-static void sw_responder_run__refusal_after_messages(void **state)
+static void sw_serve_run__refusal_after_messages(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 8);
@@ -421,7 +421,7 @@ static void sw_responder_run__refusal_after_messages(void **state)
 }
 
 /* The same where the peer broke the protocol. */
-static void sw_responder_run__nonsense_after_messages(void **state)
+static void sw_serve_run__nonsense_after_messages(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 8);
@@ -437,7 +437,7 @@ static void sw_responder_run__nonsense_after_messages(void **state)
 }
 
 /* No room for an answer: the acknowledgement is owed, and given later. */
-static void sw_responder_run__acknowledges_when_there_is_room(void **state)
+static void sw_serve_run__acknowledges_when_there_is_room(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 8);
@@ -451,21 +451,21 @@ static void sw_responder_run__acknowledges_when_there_is_room(void **state)
     assert_true(rig_serve(rig, record)); /* the last place is the first one's */
     assert_int_equal(rig->d->serve.at, 1);
     assert_int_equal(rig->d->serve.answer_at, SW_RESPONSE_SLOTS);
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     atomic_store(&rig->block->responses_consumed, 1);
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     assert_int_equal(rig->d->serve.answer_at, SW_RESPONSE_SLOTS + 1);
     rig->d->serve.acks_due = 1;
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     assert_true(atomic_load(&rig->qp->rx_pending));
     atomic_store(&rig->block->responses_consumed, 2);
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     assert_false(atomic_load(&rig->qp->rx_pending));
     assert_int_equal(rig->d->serve.acks_due, 0);
 }
 
 /* The receive of a message that came in part is flushed like those behind it, before them. */
-static void sw_responder_run__send_in_part_then_error(void **state)
+static void sw_serve_run__send_in_part_then_error(void **state)
 {
     struct rig *rig = *state;
     struct ibv_wc wc[3];
@@ -485,7 +485,7 @@ static void sw_responder_run__send_in_part_then_error(void **state)
     }
 }
 
-static void sw_responder_run__send_pieces_that_do_not_fit(void **state)
+static void sw_serve_run__send_pieces_that_do_not_fit(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 15);
@@ -503,7 +503,7 @@ static void sw_responder_run__send_pieces_that_do_not_fit(void **state)
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
 }
 
-static void sw_responder_run__send_too_long(void **state)
+static void sw_serve_run__send_too_long(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 15);
@@ -515,7 +515,7 @@ static void sw_responder_run__send_too_long(void **state)
     rig_is_answered(rig, SW_NAK_INVALID);
 }
 
-static void sw_responder_run__send_continues_without_a_start(void **state)
+static void sw_serve_run__send_continues_without_a_start(void **state)
 {
     struct rig *rig = *state;
     rig_recv(rig, 11, 0, 15);
@@ -526,7 +526,7 @@ static void sw_responder_run__send_continues_without_a_start(void **state)
 }
 
 /* The record waits in the ring until a receive is posted, or the sender's retries are over. */
-static void sw_responder_run__send_waits_for_a_receive(void **state)
+static void sw_serve_run__send_waits_for_a_receive(void **state)
 {
     struct rig *rig = *state;
     struct sw_record *record = rig_request(rig, SW_REC_SEND);
@@ -535,11 +535,11 @@ static void sw_responder_run__send_waits_for_a_receive(void **state)
     assert_false(rig_serve(rig, record));
     assert_int_equal(rig->d->serve.at, 0);
     rig_recv(rig, 11, 0, 15);
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     assert_int_equal(rig_wc(rig).wr_id, 11);
 }
 
-static void sw_responder_run__send_retries_run_out(void **state)
+static void sw_serve_run__send_retries_run_out(void **state)
 {
     struct rig *rig = *state;
     rig->qp->attr.min_rnr_timer = 14; /* 1.28 ms */
@@ -549,7 +549,7 @@ static void sw_responder_run__send_retries_run_out(void **state)
     uint64_t start_ns = sw_clock_ns();
     bool any = rig_serve(rig, record);
     while (!any && sw_clock_ns() - start_ns < SW_NS_PER_S)
-        any = sw_responder_run(rig->qp, rig->d);
+        any = sw_serve_run(rig->qp, rig->d);
     assert_true(any);
     assert_true(sw_clock_ns() - start_ns >= 3 * 1280 * SW_NS_PER_US);
     rig_is_answered(rig, SW_RNR_EXHAUSTED);
@@ -557,7 +557,7 @@ static void sw_responder_run__send_retries_run_out(void **state)
     rig_recv(rig, 11, 0, 15);
     rig_request(rig, SW_REC_SEND_PLACED);
     atomic_store(&rig->block->requests[1].seq, 2);
-    assert_false(sw_responder_run(rig->qp, rig->d)); /* and nothing it sent afterwards counts */
+    assert_false(sw_serve_run(rig->qp, rig->d)); /* and nothing it sent afterwards counts */
     rig_no_wc(rig);
 }
 
@@ -570,7 +570,7 @@ static struct sw_record *read_record(struct rig *rig, uint32_t total)
     return record;
 }
 
-static void sw_responder_run__read_in_pieces_as_room_allows(void **state)
+static void sw_serve_run__read_in_pieces_as_room_allows(void **state)
 {
     struct rig *rig = *state;
     uint32_t total = RIG_BYTES; /* as much as the area holds */
@@ -587,7 +587,7 @@ static void sw_responder_run__read_in_pieces_as_room_allows(void **state)
                             rig->bytes + i * SW_BOUNCE_CHUNK, SW_BOUNCE_CHUNK);
     }
     atomic_store(&rig->block->response_bounce_consumed, rig_answer(rig, 0)->bounce_end);
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     const struct sw_record *data = rig_answer(rig, 3);
     assert_int_equal(data->bounce_at, 0); /* never around the area's end */
     assert_memory_equal(rig->out->response_bounce, rig->bytes + 3 * SW_BOUNCE_CHUNK,
@@ -595,7 +595,7 @@ static void sw_responder_run__read_in_pieces_as_room_allows(void **state)
     assert_int_equal(rig->d->serve.read_bytes, 0);
 }
 
-static void sw_responder_run__read_out_of_bounds(void **state)
+static void sw_serve_run__read_out_of_bounds(void **state)
 {
     struct rig *rig = *state;
     static const uint32_t totals[] = {RIG_BYTES + 1, UINT32_MAX};
@@ -610,29 +610,29 @@ static void sw_responder_run__read_out_of_bounds(void **state)
 }
 
 /* The request changes while it is served: each piece is checked anew. */
-static void sw_responder_run__read_that_grows_meanwhile(void **state)
+static void sw_serve_run__read_that_grows_meanwhile(void **state)
 {
     struct rig *rig = *state;
     rig->d->serve.answer_bounce_at = 8192;
     struct sw_record *record = read_record(rig, RIG_BYTES);
     assert_false(rig_serve(rig, record));
     record->total_bytes = UINT32_MAX;
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void sw_responder_run__read_that_moves_meanwhile(void **state)
+static void sw_serve_run__read_that_moves_meanwhile(void **state)
 {
     struct rig *rig = *state;
     rig->d->serve.answer_bounce_at = 8192;
     struct sw_record *record = read_record(rig, RIG_BYTES);
     assert_false(rig_serve(rig, record));
     record->remote_addr += 1;
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     rig_is_dead(rig, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void sw_responder_run__atomics(void **state)
+static void sw_serve_run__atomics(void **state)
 {
     struct rig *rig = *state;
     uint64_t *word = (uint64_t *)(rig->bytes + 64);
@@ -658,7 +658,7 @@ static void sw_responder_run__atomics(void **state)
     }
 }
 
-static void sw_responder_run__atomics_refused(void **state)
+static void sw_serve_run__atomics_refused(void **state)
 {
     struct rig *rig = *state;
     static const struct {
@@ -679,7 +679,7 @@ static void sw_responder_run__atomics_refused(void **state)
 }
 
 /* An address that is aligned for the peer, memory that is not. */
-static void sw_responder_run__atomic_on_unaligned_memory(void **state)
+static void sw_serve_run__atomic_on_unaligned_memory(void **state)
 {
     struct rig *rig = *state;
     struct sw_mr *mr = NULL;
@@ -699,7 +699,7 @@ static void sw_responder_run__atomic_on_unaligned_memory(void **state)
 }
 
 /* No room for the answer: the effect must wait too, for it must not be repeated. */
-static void sw_responder_run__atomic_without_room_for_its_answer(void **state)
+static void sw_serve_run__atomic_without_room_for_its_answer(void **state)
 {
     struct rig *rig = *state;
     uint64_t *word = (uint64_t *)rig->bytes;
@@ -712,12 +712,12 @@ static void sw_responder_run__atomic_without_room_for_its_answer(void **state)
     assert_false(rig_serve(rig, record));
     assert_int_equal(*word, 0);
     atomic_store(&rig->block->responses_consumed, 1);
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     assert_int_equal(*word, 1);
 }
 
 /* A flood is served in bounded steps, and the sender told how far. */
-static void sw_responder_run__many_records(void **state)
+static void sw_serve_run__many_records(void **state)
 {
     struct rig *rig = *state;
     start_at(rig, UINT32_MAX - 40);
@@ -731,11 +731,11 @@ static void sw_responder_run__many_records(void **state)
         record->slots = 1;
         atomic_store(&record->seq, position + 1);
     }
-    assert_true(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
     assert_int_equal(rig->d->serve.at, UINT32_MAX - 40 + 64);
     assert_int_equal(atomic_load(&rig->out->requests_consumed), UINT32_MAX - 40 + 64);
-    assert_true(sw_responder_run(rig->qp, rig->d));
-    assert_false(sw_responder_run(rig->qp, rig->d));
+    assert_true(sw_serve_run(rig->qp, rig->d));
+    assert_false(sw_serve_run(rig->qp, rig->d));
     assert_int_equal(rig->d->serve.at, UINT32_MAX - 40 + 100);
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(rig_wc(rig).wr_id, i);
@@ -744,46 +744,46 @@ static void sw_responder_run__many_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        rig_test(sw_responder_run__nothing_new),
-        rig_test(sw_responder_run__inline_message),
-        rig_test(sw_responder_run__longest_inline_message_past_the_wrap),
-        rig_test(sw_responder_run__inline_message_that_lies),
-        rig_test(sw_responder_run__inline_message_longer_than_the_receive),
-        rig_test(sw_responder_run__message_without_a_receive),
-        rig_test(sw_responder_run__placed_message),
-        rig_test(sw_responder_run__write_with_immediate),
-        rig_test(sw_responder_run__verdicts),
-        rig_test(sw_responder_run__send_waits_for_a_receive),
-        rig_test(sw_responder_run__send_retries_run_out),
-        rig_test(sw_responder_run__whole_messages),
-        rig_test(sw_responder_run__whole_message_that_lies),
-        rig_test(sw_responder_run__refusal_after_messages),
-        rig_test(sw_responder_run__nonsense_after_messages),
-        rig_test(sw_responder_run__acknowledges_when_there_is_room),
-        rig_test(sw_responder_run__send_in_pieces),
-        rig_test(sw_responder_run__send_in_part_then_error),
-        rig_test(sw_responder_run__send_pieces_that_do_not_fit),
-        rig_test(sw_responder_run__send_too_long),
-        rig_test(sw_responder_run__send_continues_without_a_start),
-        rig_test(sw_responder_run__write),
-        rig_test(sw_responder_run__write_out_of_bounds),
-        rig_test(sw_responder_run__write_from_beyond_the_area),
-        rig_test(sw_responder_run__write_without_the_right),
-        rig_test(sw_responder_run__write_of_nothing_needs_no_key),
-        rig_test(sw_responder_run__read_in_pieces_as_room_allows),
-        rig_test(sw_responder_run__read_out_of_bounds),
-        rig_test(sw_responder_run__read_that_grows_meanwhile),
-        rig_test(sw_responder_run__read_that_moves_meanwhile),
-        rig_test(sw_responder_run__atomics),
-        rig_test(sw_responder_run__atomics_refused),
-        rig_test(sw_responder_run__atomic_on_unaligned_memory),
-        rig_test(sw_responder_run__atomic_without_room_for_its_answer),
-        rig_test(sw_responder_run__fatal),
-        rig_test(sw_responder_run__unknown_kinds),
-        rig_test(sw_responder_run__hello),
-        rig_test(sw_responder_run__hello_in_rtr),
-        rig_test(sw_responder_run__record_counts),
-        rig_test(sw_responder_run__many_records),
+        rig_test(sw_serve_run__nothing_new),
+        rig_test(sw_serve_run__inline_message),
+        rig_test(sw_serve_run__longest_inline_message_past_the_wrap),
+        rig_test(sw_serve_run__inline_message_that_lies),
+        rig_test(sw_serve_run__inline_message_longer_than_the_receive),
+        rig_test(sw_serve_run__message_without_a_receive),
+        rig_test(sw_serve_run__placed_message),
+        rig_test(sw_serve_run__write_with_immediate),
+        rig_test(sw_serve_run__verdicts),
+        rig_test(sw_serve_run__send_waits_for_a_receive),
+        rig_test(sw_serve_run__send_retries_run_out),
+        rig_test(sw_serve_run__whole_messages),
+        rig_test(sw_serve_run__whole_message_that_lies),
+        rig_test(sw_serve_run__refusal_after_messages),
+        rig_test(sw_serve_run__nonsense_after_messages),
+        rig_test(sw_serve_run__acknowledges_when_there_is_room),
+        rig_test(sw_serve_run__send_in_pieces),
+        rig_test(sw_serve_run__send_in_part_then_error),
+        rig_test(sw_serve_run__send_pieces_that_do_not_fit),
+        rig_test(sw_serve_run__send_too_long),
+        rig_test(sw_serve_run__send_continues_without_a_start),
+        rig_test(sw_serve_run__write),
+        rig_test(sw_serve_run__write_out_of_bounds),
+        rig_test(sw_serve_run__write_from_beyond_the_area),
+        rig_test(sw_serve_run__write_without_the_right),
+        rig_test(sw_serve_run__write_of_nothing_needs_no_key),
+        rig_test(sw_serve_run__read_in_pieces_as_room_allows),
+        rig_test(sw_serve_run__read_out_of_bounds),
+        rig_test(sw_serve_run__read_that_grows_meanwhile),
+        rig_test(sw_serve_run__read_that_moves_meanwhile),
+        rig_test(sw_serve_run__atomics),
+        rig_test(sw_serve_run__atomics_refused),
+        rig_test(sw_serve_run__atomic_on_unaligned_memory),
+        rig_test(sw_serve_run__atomic_without_room_for_its_answer),
+        rig_test(sw_serve_run__fatal),
+        rig_test(sw_serve_run__unknown_kinds),
+        rig_test(sw_serve_run__hello),
+        rig_test(sw_serve_run__hello_in_rtr),
+        rig_test(sw_serve_run__record_counts),
+        rig_test(sw_serve_run__many_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void fails_alone(struct rig *rig)
     rig_is_dead(rig, IBV_EVENT_QP_FATAL);
 }
 
-static void sw_responder_run__own_fault_is_acknowledged(void **state)
+static void sw_serve_run__own_fault_is_acknowledged(void **state)
 {
     struct rig *rig = *state;
     assert_true(rig_serve(rig, into_bad_receive(rig, SW_REC_SEND_WHOLE)));
@@ -35,7 +35,7 @@ static void sw_responder_run__own_fault_is_acknowledged(void **state)
     rig_is_answered(rig, SW_ACK);
 }
 
-static void sw_responder_run__own_fault_in_the_only_piece(void **state)
+static void sw_serve_run__own_fault_in_the_only_piece(void **state)
 {
     struct rig *rig = *state;
     assert_true(rig_serve(rig, into_bad_receive(rig, SW_REC_SEND)));
@@ -44,7 +44,7 @@ static void sw_responder_run__own_fault_in_the_only_piece(void **state)
 }
 
 /* The message is not sent yet: an answer would be for none. */
-static void sw_responder_run__own_fault_in_a_first_piece(void **state)
+static void sw_serve_run__own_fault_in_a_first_piece(void **state)
 {
     struct rig *rig = *state;
     struct sw_record *record = into_bad_receive(rig, SW_REC_SEND);
@@ -67,7 +67,7 @@ static struct sw_record *bad_write(struct rig *rig, uint8_t flags)
     return record;
 }
 
-static void sw_responder_run__lost_immediate_leaves_its_receive(void **state)
+static void sw_serve_run__lost_immediate_leaves_its_receive(void **state)
 {
     struct rig *rig = *state;
     assert_true(rig_serve(rig, bad_write(rig, SW_REC_FIRST | SW_REC_LAST | SW_REC_IMM)));
@@ -76,7 +76,7 @@ static void sw_responder_run__lost_immediate_leaves_its_receive(void **state)
     assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_RTS);
 }
 
-static void sw_responder_run__lost_immediate_in_pieces(void **state)
+static void sw_serve_run__lost_immediate_in_pieces(void **state)
 {
     struct rig *rig = *state;
     assert_true(rig_serve(rig, bad_write(rig, SW_REC_FIRST | SW_REC_IMM)));
@@ -89,7 +89,7 @@ static void sw_responder_run__lost_immediate_in_pieces(void **state)
     assert_int_equal(rig->d->serve.lost, 1);
 }
 
-static void sw_responder_run__lost_write_uses_none(void **state)
+static void sw_serve_run__lost_write_uses_none(void **state)
 {
     struct rig *rig = *state;
     assert_true(rig_serve(rig, bad_write(rig, SW_REC_FIRST | SW_REC_LAST)));
@@ -99,12 +99,12 @@ static void sw_responder_run__lost_write_uses_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        rig_test(sw_responder_run__own_fault_is_acknowledged),
-        rig_test(sw_responder_run__own_fault_in_the_only_piece),
-        rig_test(sw_responder_run__own_fault_in_a_first_piece),
-        rig_test(sw_responder_run__lost_immediate_leaves_its_receive),
-        rig_test(sw_responder_run__lost_immediate_in_pieces),
-        rig_test(sw_responder_run__lost_write_uses_none),
+        rig_test(sw_serve_run__own_fault_is_acknowledged),
+        rig_test(sw_serve_run__own_fault_in_the_only_piece),
+        rig_test(sw_serve_run__own_fault_in_a_first_piece),
+        rig_test(sw_serve_run__lost_immediate_leaves_its_receive),
+        rig_test(sw_serve_run__lost_immediate_in_pieces),
+        rig_test(sw_serve_run__lost_write_uses_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,7 +142,7 @@ static void hostile__inbox_changes_while_it_is_read(void **state)
         for (int i = 0; i < 100 && s->rig.qp->link_state == s->rig.d; i++, serves = !serves) {
             uint32_t before = s->rig.d->send.response_at;
             if (serves) {
-                served += sw_responder_run(s->rig.qp, s->rig.d);
+                served += sw_serve_run(s->rig.qp, s->rig.d);
                 continue;
             }
             bool good = sw_bounce_collect(s->rig.qp, s->rig.d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "link/direct/gate.h"
+#include "link/direct/fault_gate.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 /* What a lost packet of a reliable connection costs: about a retransmission timer's least value. */
 #define RECOVERY_NS SW_NS_PER_MS
 
-struct sw_gate {
+struct sw_fault_gate {
     uint32_t position; /* of the request that was decided on */
     bool decided;
     bool lost;
@@ -28,22 +28,22 @@ struct sw_gate {
     uint32_t psn;
 };
 
-struct sw_gate *sw_gates;
+struct sw_fault_gate *sw_fault_gates;
 
-int sw_gate_start(void)
+int sw_fault_gate_start(void)
 {
-    free(sw_gates);
-    sw_gates = NULL;
+    free(sw_fault_gates);
+    sw_fault_gates = NULL;
     if (!sw_faults_live)
         return 0;
-    sw_gates = calloc(SW_MAX_QP, sizeof(*sw_gates));
-    return sw_gates ? 0 : -ENOMEM;
+    sw_fault_gates = calloc(SW_MAX_QP, sizeof(*sw_fault_gates));
+    return sw_fault_gates ? 0 : -ENOMEM;
 }
 
-void sw_gate_reset(const struct sw_qp *qp)
+void sw_fault_gate_reset(const struct sw_qp *qp)
 {
-    if (sw_gates)
-        sw_gates[qp->index] = (struct sw_gate){.psn = qp->attr.sq_psn};
+    if (sw_fault_gates)
+        sw_fault_gates[qp->index] = (struct sw_fault_gate){.psn = qp->attr.sq_psn};
 }
 
 static uint32_t kind_of(const struct sw_qp *qp, const struct sw_wqe *wqe)
@@ -79,8 +79,8 @@ static struct sw_fault_packet packet_of(const struct sw_qp *qp, const struct sw_
 }
 
 /* Draws the fate of all packets that the request would be. */
-static void decide_fate(const struct sw_qp *qp, const struct sw_wqe *wqe, struct sw_gate *gate,
-                        uint64_t now_ns)
+static void decide_fate(const struct sw_qp *qp, const struct sw_wqe *wqe,
+                        struct sw_fault_gate *gate, uint64_t now_ns)
 {
     uint64_t elapsed_ns = sw_faults_elapsed_ns(now_ns), held_ns = 0;
     uint32_t mtu_bytes = qp->mtu_bytes ? qp->mtu_bytes : 1;
@@ -109,7 +109,7 @@ static uint64_t patience_ns(const struct sw_qp *qp)
 }
 
 static enum sw_step cut_request(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
-                                struct sw_gate *gate, uint64_t now_ns)
+                                struct sw_fault_gate *gate, uint64_t now_ns)
 {
     if (!gate->cut_ns) {
         struct sw_fault_action ignored;
@@ -129,7 +129,7 @@ static bool wants_receive(const struct sw_wqe *wqe)
 }
 
 /* Asks the rules again each time the RNR timer has run out. */
-static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_gate *gate,
+static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_fault_gate *gate,
                              uint64_t now_ns)
 {
     if (gate->withheld &&
@@ -147,10 +147,10 @@ static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     return SW_STEP_DONE;
 }
 
-enum sw_step sw_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
-                          uint32_t position)
+enum sw_step sw_fault_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
+                                uint32_t position)
 {
-    struct sw_gate *gate = &sw_gates[qp->index];
+    struct sw_fault_gate *gate = &sw_fault_gates[qp->index];
     if (wqe->via_ring || wqe->done_bytes)
         return SW_STEP_DONE; /* on its way already */
     uint64_t now_ns = sw_clock_ns();
@@ -172,10 +172,10 @@ enum sw_step sw_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const struct
     return withhold(qp, d, gate, now_ns);
 }
 
-bool sw_gate_datagram(const struct sw_qp *qp, const struct sw_wqe *wqe, uint32_t position,
-                      uint32_t *copies)
+bool sw_fault_gate_datagram(const struct sw_qp *qp, const struct sw_wqe *wqe, uint32_t position,
+                            uint32_t *copies)
 {
-    struct sw_gate *gate = &sw_gates[qp->index];
+    struct sw_fault_gate *gate = &sw_fault_gates[qp->index];
     uint64_t now_ns = sw_clock_ns();
     if (!gate->decided || gate->position != position) {
         decide_fate(qp, wqe, gate, now_ns);

@@ -5,27 +5,27 @@
  * a reliable connection would recover from takes it some time; unreliable messages are lost.
  * docs/faults.md says what a user may expect.
  */
-#ifndef SW_LINK_DIRECT_GATE_H
-#define SW_LINK_DIRECT_GATE_H
+#ifndef SW_LINK_DIRECT_FAULT_GATE_H
+#define SW_LINK_DIRECT_FAULT_GATE_H
 
 #include "link/direct/connection.h"
 #include "link/direct/step.h"
 
-struct sw_gate;
-extern struct sw_gate *sw_gates; /* one for each QP; NULL: no faults are asked for */
+struct sw_fault_gate;
+extern struct sw_fault_gate *sw_fault_gates; /* one for each QP; NULL: no faults are asked for */
 
 /* Again in a forked child. */
-int sw_gate_start(void);
+int sw_fault_gate_start(void);
 /* The QP begins a connection. */
-void sw_gate_reset(const struct sw_qp *qp);
+void sw_fault_gate_reset(const struct sw_qp *qp);
 
 /* Whether the request may start: DONE it may; BLOCKED, LOST or FAILED as for its execution. Inside
  * an access section. */
-enum sw_step sw_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
-                          uint32_t position);
+enum sw_step sw_fault_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
+                                uint32_t position);
 
 /* The same for a datagram; false: not yet. *copies is 0 where it is lost, 2 where it is doubled. */
-bool sw_gate_datagram(const struct sw_qp *qp, const struct sw_wqe *wqe, uint32_t position,
-                      uint32_t *copies);
+bool sw_fault_gate_datagram(const struct sw_qp *qp, const struct sw_wqe *wqe, uint32_t position,
+                            uint32_t *copies);
 
 #endif
