@@ -525,7 +525,8 @@ static void fork__raw_clone_does_not_share(void **state)
     munmap(base, 4 * PAGE);
 }
 
-#define LIMITED_BYTES (24 * MIB)
+/* So much that half of it is more than the process uses otherwise, under a sanitizer, too. */
+#define LIMITED_BYTES (96 * MIB)
 
 static void write_file(const char *dir, const char *name, const char *text)
 {
