@@ -69,19 +69,19 @@ static void control_events(int op, int fd, uint64_t tag, uint32_t events)
         sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
 }
 
-static void control(int op, int fd, uint64_t tag)
+static void control_watch(int op, int fd, uint64_t tag)
 {
     control_events(op, fd, tag, EPOLLIN | EPOLLRDHUP);
 }
 
 void sw_engine_watch(int fd, void *what, enum sw_watch_kind kind)
 {
-    control(EPOLL_CTL_ADD, fd, tag_of(what, kind));
+    control_watch(EPOLL_CTL_ADD, fd, tag_of(what, kind));
 }
 
 void sw_engine_rewatch(int fd, void *what, enum sw_watch_kind kind)
 {
-    control(EPOLL_CTL_MOD, fd, tag_of(what, kind));
+    control_watch(EPOLL_CTL_MOD, fd, tag_of(what, kind));
 }
 
 void sw_engine_watch_room(int fd, void *what, enum sw_watch_kind kind, bool wanted)
@@ -92,7 +92,7 @@ void sw_engine_watch_room(int fd, void *what, enum sw_watch_kind kind, bool want
 
 void sw_engine_watch_fd(int fd, enum sw_watch_kind kind)
 {
-    control(EPOLL_CTL_ADD, fd, (uint64_t)fd << 4 | kind);
+    control_watch(EPOLL_CTL_ADD, fd, (uint64_t)fd << 4 | kind);
 }
 
 void sw_engine_watch_once(int fd, enum sw_watch_kind kind)
@@ -176,7 +176,7 @@ static void netdev_changed(uint64_t what)
     sw_netdev_refresh(port_event, NULL);
 }
 
-static void handle(uint64_t tag)
+static void handle_event(uint64_t tag)
 {
     handlers[tag & 15](tag & ~15ull);
 }
@@ -192,7 +192,7 @@ static bool serve_datagrams(bool armed)
 }
 
 /* Returns whether it can go on at once. */
-static bool progress(struct sw_qp *qp)
+static bool progress_qp(struct sw_qp *qp)
 {
     atomic_store_explicit(&sw_engine.driven, qp, memory_order_relaxed);
     qp->link->progress(qp);
@@ -236,7 +236,7 @@ static enum look drive_all(void)
                 sw_xrcd_is_overrun(qp, true);
             if (overflow && qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET)
                 sw_qp_fail(qp, IBV_EVENT_QP_FATAL);
-            else if (progress(qp))
+            else if (progress_qp(qp))
                 look = LOOK_AT_ONCE;
             sw_lock_release(&qp->lock);
         } else {
@@ -266,7 +266,7 @@ static bool nothing_to_do(void)
     return !work;
 }
 
-static bool awaits(const struct sw_qp *qp)
+static bool awaits_peer(const struct sw_qp *qp)
 {
     const struct sw_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
     return qp->xrcd || atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) ||
@@ -278,7 +278,7 @@ bool sw_engine_is_awaited(void)
     bool found = false;
     pthread_mutex_lock(&sw_nic.lock);
     for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP && !found; i = sw_nic_next_qp(i))
-        found = awaits(sw_nic.qps[i]);
+        found = awaits_peer(sw_nic.qps[i]);
     pthread_mutex_unlock(&sw_nic.lock);
     return found;
 }
@@ -414,7 +414,7 @@ static void *engine_main(void *arg)
         else if (look_ns == 0)
             look_ns = now_ns + TICK_NS;
         for (int i = 0; i < count; i++)
-            handle(events[i].data.u64);
+            handle_event(events[i].data.u64);
     }
     return NULL;
 }

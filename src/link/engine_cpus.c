@@ -57,7 +57,7 @@ bool sw_cpus_parse(const char *text, enum sw_cpus_wish *wish, cpu_set_t *list)
     return true;
 }
 
-static bool go(const cpu_set_t *where)
+static bool move_thread(const cpu_set_t *where)
 {
     return sched_setaffinity(0, sizeof(*where), where) == 0;
 }
@@ -73,7 +73,7 @@ void sw_engine_cpus_start(void)
                 text);
         wish = SW_CPUS_AUTO;
     }
-    if (wish == SW_CPUS_LIST && !go(&list))
+    if (wish == SW_CPUS_LIST && !move_thread(&list))
         sw_warn("the engine cannot run on the processors %s: %s; it runs on the program's", text,
                 strerror(errno));
     cpus.avoided = -1;
@@ -88,12 +88,12 @@ void sw_engine_keep_off(int cpu)
         return;
     cpus.avoided = cpu;
     if (cpu < 0) {
-        go(&cpus.home);
+        move_thread(&cpus.home);
         return;
     }
     cpu_set_t others = cpus.all;
     CPU_CLR(cpu, &others); /* nothing, if it is none that fits the set */
     /* Where there is no other, or a cgroup allows none, it stays where it is. */
-    if (CPU_COUNT(&others) == 0 || !go(&others))
+    if (CPU_COUNT(&others) == 0 || !move_thread(&others))
         cpus.is_free = false;
 }

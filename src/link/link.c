@@ -51,7 +51,7 @@ static void read_mode(void)
 
 static const struct sw_engine_part engine_part;
 
-static int start(void)
+static int start_links(void)
 {
     sw_faults_start();
     int rc = sw_engine_open();
@@ -146,7 +146,7 @@ void sw_link_meet_stranger(void)
     catch_up_listening();
 }
 
-static uint64_t step(uint64_t now_ns)
+static uint64_t step_links(uint64_t now_ns)
 {
     catch_up_listening();
     return atomic_load(&is_to_listen) ? now_ns + SW_NS_PER_MS : UINT64_MAX;
@@ -157,7 +157,7 @@ static bool wants_step(void)
     return atomic_load(&is_to_listen);
 }
 
-static const struct sw_engine_part engine_part = {.step = step, .wants = wants_step};
+static const struct sw_engine_part engine_part = {.step = step_links, .wants = wants_step};
 
 bool sw_link_is_far(const struct sw_route *route)
 {
@@ -191,7 +191,7 @@ int sw_link_listen_far(const struct in6_addr *address)
 }
 
 /* What a queue pair does before it is connected is the same for all links: nothing. */
-static const struct sw_qp_ops *choose(struct sw_qp *qp)
+static const struct sw_qp_ops *choose_link(struct sw_qp *qp)
 {
     const bool connects = qp->state == IBV_QPS_RTR;
     if (connects && qp->rules->is_datagram)
@@ -201,7 +201,7 @@ static const struct sw_qp_ops *choose(struct sw_qp *qp)
     return sw_faults_live ? &sw_direct_gated_ops : &sw_direct_qp_ops;
 }
 
-static void forget(struct sw_qp *qp)
+static void forget_qp(struct sw_qp *qp)
 {
     if (qp->rules->is_datagram)
         sw_datagram_forget(qp);
@@ -209,11 +209,11 @@ static void forget(struct sw_qp *qp)
 }
 
 static const struct sw_link_ops ops = {
-    .start = start,
-    .choose = choose,
+    .start = start_links,
+    .choose = choose_link,
     .receive = sw_datagram_receive,
     .has_datagrams = sw_datagram_any,
-    .qp_forget = forget,
+    .qp_forget = forget_qp,
     .poll = sw_roce_poll,
     .mind = sw_roce_mind,
     .catch_up = sw_roce_catch_up,

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "link/roce/liveness.h"
-#include "link/roce/liveness_wire.h"
+#include "link/roce/liveness_codec.h"
 
 enum { WORD, MAD, CALLER, CALLED, CHOICES };
 enum { RESERVED_AT = 6, KNOWN_EVENTS = SW_LIVENESS_TIME + 1, PING = KNOWN_EVENTS, PONG, ACTIONS };

@@ -117,15 +117,15 @@ static void request(struct feed *feed)
     take(feed, &packet);
 }
 
-static const uint8_t haul[RUN_MAX * 512];
+static const uint8_t batch[RUN_MAX * 512];
 
-static void lie_in_haul(struct sw_packet_run *run)
+static void lie_in_batch(struct sw_packet_run *run)
 {
     run->ack_req = run->first.bth.ack_req;
     run->first.bth.ack_req = false;
     run->first.reth.len_bytes = run->first.payload_len;
     run->stride_bytes = (uint32_t)sw_packet_len(run->first.opcode, run->first.payload_len);
-    run->first.payload = haul;
+    run->first.payload = batch;
     run->first.hold = &hold;
 }
 
@@ -140,7 +140,7 @@ static void gap(struct feed *feed)
     packet.bth.reserved7 = SW_SELECTIVE_MARK;
     run.first = packet;
     run.first.bth.psn = sw_seq_psn(r.expected + 1 + feed_u8(feed) % 4 / 3);
-    lie_in_haul(&run);
+    lie_in_batch(&run);
     (void)sw_responder_keep_run(&r, &run);
     take(feed, &packet);
 }
@@ -153,7 +153,7 @@ static void request_run(struct feed *feed)
     struct sw_packet_run run = {.count = 2 + feed_u8(feed) % 16};
     struct sw_demand demand;
     feed_packet(feed, opcodes[feed_u8(feed) % 6], r.expected, &run.first);
-    lie_in_haul(&run);
+    lie_in_batch(&run);
     if (run.first.payload_len == 0)
         return;
     if (!sw_responder_admit_run(&r, &run, &demand)) {

@@ -95,15 +95,15 @@ static void early__payloads_are_copies(void **state)
 static void early__payloads_that_can_be_held_stay_where_they_are(void **state)
 {
     (void)state;
-    static uint8_t haul[2][SW_EARLY_HOLD_MIN];
+    static uint8_t batch[2][SW_EARLY_HOLD_MIN];
     struct sw_hold hold = {.users = 0};
     start();
     struct sw_packet packet = rig_packet(0x04, 101, SW_EARLY_HOLD_MIN), out;
     packet.hold = &hold;
-    packet.payload = haul[0];
+    packet.payload = batch[0];
     assert_false(rig_admits(&rig, &packet));
     packet.bth.psn = 102;
-    packet.payload = haul[1];
+    packet.payload = batch[1];
     assert_false(rig_admits(&rig, &packet));
     packet = rig_packet(0x04, 104, 8); /* short: a copy */
     packet.hold = &hold;
@@ -111,11 +111,11 @@ static void early__payloads_that_can_be_held_stay_where_they_are(void **state)
     assert_int_equal(hold.users, 2);
     rig_send(&rig, 100);
     assert_true(sw_responder_early(&rig.p, &out));
-    assert_ptr_equal(out.payload, haul[0]);
+    assert_ptr_equal(out.payload, batch[0]);
     assert_int_equal(hold.users, 2); /* until it is done with */
     rig_request(&rig, &out, RIG_ACK);
     assert_true(sw_responder_early(&rig.p, &out));
-    assert_ptr_equal(out.payload, haul[1]);
+    assert_ptr_equal(out.payload, batch[1]);
     rig_request(&rig, &out, RIG_ACK);
     nothing_comes_out();
     assert_int_equal(hold.users, 0);
@@ -137,18 +137,18 @@ static void early__release_gives_holds_back(void **state)
     assert_int_equal(hold.users, 3);
 }
 
-/* Four WRITE Onlys as one haul has them, the third of which is as `change` has it; then the one
+/* Four WRITE Onlys as one batch has them, the third of which is as `change` has it; then the one
  * before them. Returns how many are taken at once. */
 static uint32_t pieces_with(void (*change)(struct sw_packet *))
 {
-    static uint8_t haul[8 * 2000];
+    static uint8_t batch[8 * 2000];
     static struct sw_hold hold;
     start();
     for (uint32_t i = 0; i < 4; i++) {
         struct sw_packet packet = rig_packet(0x0a, 101 + i, RIG_MTU);
         packet.bth.ack_req = false;
         packet.hold = &hold;
-        packet.payload = haul + i * sw_packet_len(packet.opcode, RIG_MTU);
+        packet.payload = batch + i * sw_packet_len(packet.opcode, RIG_MTU);
         packet.reth.addr = 0x1000 + i * RIG_MTU;
         if (i == 2)
             change(&packet);
@@ -181,7 +181,7 @@ static void the_place(struct sw_packet *packet)
 {
     packet->payload += 2 * RIG_MTU;
 }
-static void the_haul(struct sw_packet *packet)
+static void the_batch(struct sw_packet *packet)
 {
     static struct sw_hold other;
     packet->hold = &other;
@@ -202,8 +202,8 @@ static void asks(struct sw_packet *packet)
 static void early__a_run_ends_where_packets_differ(void **state)
 {
     (void)state;
-    void (*const changes[])(struct sw_packet *) = {the_key,  the_address, the_length, the_place,
-                                                   the_haul, not_held,    the_kind};
+    void (*const changes[])(struct sw_packet *) = {the_key,   the_address, the_length, the_place,
+                                                   the_batch, not_held,    the_kind};
     assert_int_equal(pieces_with(nothing), 4);
     assert_int_equal(pieces_with(asks), 4);
     assert_true(rig.demand.ack_req);

@@ -12,7 +12,7 @@
 #include "transport/rig.h"
 
 enum { MTU = 512, PACKETS = 300, LIVES = 300, SLOTS = 30, MEMORY = 1 << 16, RECEIVE = 8 * MTU };
-enum { MAX_BYTES = SW_HEADERS_MAX + MTU + 8 + SW_TRAILER_MAX, BURST = 24, HAUL = 20 };
+enum { MAX_BYTES = SW_HEADERS_MAX + MTU + 8 + SW_TRAILER_MAX, BURST = 24, BATCH = 20 };
 #define BASE 0x10000ull
 
 static uint64_t dice_state;
@@ -30,7 +30,7 @@ struct side {
     struct sw_early_pool pool;
     struct sw_early_slot slots[SLOTS];
     struct sw_early_copy copies[SLOTS];
-    struct sw_hold holds[(PACKETS + 64) / HAUL + 1];
+    struct sw_hold holds[(PACKETS + 64) / BATCH + 1];
     uint8_t memory[MEMORY], receive[RECEIVE];
     bool claimed;
     uint32_t received, writes; /* messages */
@@ -48,7 +48,7 @@ static struct {
     uint32_t len;
 } sent[SENT_MAX];
 static uint8_t wire[SENT_MAX * MAX_BYTES]; /* one behind the other */
-static uint32_t sent_count, first_psn, held_hauls;
+static uint32_t sent_count, first_psn, held_batches;
 static enum sw_service service;
 static bool selective;
 
@@ -259,21 +259,21 @@ static void take_run(struct side *side, struct sw_packet_run *run, uint32_t rnr_
     }
 }
 
-/* Some hauls can be held. */
+/* Some batches can be held. */
 static struct sw_packet decode(struct side *side, uint32_t index)
 {
     struct sw_packet packet;
     assert_int_equal(sw_packet_decode(sent[index].bytes, sent[index].len, &packet),
                      SW_PACKET_FAULT_NONE);
     assert_null(packet.hold);
-    if (held_hauls >> index / HAUL & 1)
-        packet.hold = &side->holds[index / HAUL];
+    if (held_batches >> index / BATCH & 1)
+        packet.hold = &side->holds[index / BATCH];
     return packet;
 }
 
 static bool follows(uint32_t before, uint32_t after)
 {
-    return after == before + 1 && after % HAUL && sent[before].len == sent[after].len &&
+    return after == before + 1 && after % BATCH && sent[before].len == sent[after].len &&
            sw_packet_follows(sent[before].bytes, sent[after].bytes, sent[after].len);
 }
 
@@ -369,7 +369,7 @@ static void live(void)
     first_psn = dice(2) ? 0xffff80 : 100;
     make_life();
     const uint16_t slots = dice(3) ? SLOTS : 6;
-    held_hauls = dice(4) ? dice(1u << 31) : 0;
+    held_batches = dice(4) ? dice(1u << 31) : 0;
     start(&whole, keeps, slots);
     start(&single, keeps, slots);
     for (uint32_t round = 0; round < 4 * PACKETS; round++) {

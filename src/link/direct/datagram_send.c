@@ -317,7 +317,7 @@ static enum put put_on_wire(struct sw_qp *qp, uint32_t position)
         return PUT_DONE;
     case SW_ROCE_BAD_KEY:
         return PUT_BAD_KEY;
-    case SW_ROCE_NO_WAY:
+    case SW_ROCE_NO_ROUTE:
         break;
     }
     return put_nowhere(qp, position);

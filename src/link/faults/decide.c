@@ -7,17 +7,17 @@
 #include "link/faults/faults.h"
 
 /* The next number after x. */
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
     return sw_mix(x + SW_MIX_STEP);
 }
 
 /* The packet's random number for one rule: the same in each run with the same seed. */
-static uint64_t draw(const struct sw_faults *faults, uint32_t rule,
-                     const struct sw_fault_packet *packet, uint32_t nth)
+static uint64_t draw_random(const struct sw_faults *faults, uint32_t rule,
+                            const struct sw_fault_packet *packet, uint32_t nth)
 {
     uint64_t who = (uint64_t)packet->ordinal << 33 | (uint64_t)packet->received << 32 | nth;
-    return mix(mix(faults->seed ^ (uint64_t)rule << 48) ^ who);
+    return mix_bits(mix_bits(faults->seed ^ (uint64_t)rule << 48) ^ who);
 }
 
 static bool is_of_qp(const struct sw_fault_rule *rule, uint32_t qpn, uint32_t ordinal)
@@ -30,8 +30,8 @@ static bool is_in_time(const struct sw_fault_rule *rule, uint64_t now_ns)
     return now_ns >= rule->from_ns && now_ns < rule->until_ns;
 }
 
-static bool matches(const struct sw_fault_rule *rule, const struct sw_fault_packet *packet,
-                    uint64_t now_ns)
+static bool matches_packet(const struct sw_fault_rule *rule, const struct sw_fault_packet *packet,
+                           uint64_t now_ns)
 {
     if (!is_in_time(rule, now_ns))
         return false;
@@ -43,7 +43,7 @@ static bool matches(const struct sw_fault_rule *rule, const struct sw_fault_pack
 }
 
 /* Counts an effect; false: the rule has had all its effects. */
-static bool spend(struct sw_fault_rule *rule)
+static bool spend_rule(struct sw_fault_rule *rule)
 {
     if (rule->times == 0) {
         atomic_fetch_add_explicit(&rule->done, 1, memory_order_relaxed);
@@ -56,16 +56,16 @@ static bool spend(struct sw_fault_rule *rule)
     return false;
 }
 
-static bool applies(struct sw_fault_rule *rule, uint64_t random)
+static bool rule_applies(struct sw_fault_rule *rule, uint64_t random)
 {
     uint64_t nth = atomic_fetch_add_explicit(&rule->matched, 1, memory_order_relaxed) + 1;
     if (rule->nth && nth != rule->nth)
         return false;
-    return (rule->chance == UINT64_MAX || random < rule->chance) && spend(rule);
+    return (rule->chance == UINT64_MAX || random < rule->chance) && spend_rule(rule);
 }
 
-static void add(const struct sw_fault_rule *rule, uint64_t random, uint32_t len_bytes,
-                struct sw_fault_action *out)
+static void add_action(const struct sw_fault_rule *rule, uint64_t random, uint32_t len_bytes,
+                       struct sw_fault_action *out)
 {
     switch (rule->kind) {
     case SW_FAULT_DROP:
@@ -77,7 +77,7 @@ static void add(const struct sw_fault_rule *rule, uint64_t random, uint32_t len_
         break;
     case SW_FAULT_CORRUPT:
         out->corrupt = len_bytes > 0;
-        out->corrupt_bit = len_bytes ? (uint32_t)(mix(random) % (8ull * len_bytes)) : 0;
+        out->corrupt_bit = len_bytes ? (uint32_t)(mix_bits(random) % (8ull * len_bytes)) : 0;
         break;
     case SW_FAULT_DELAY:
         out->delay_ns += rule->amount_ns;
@@ -120,11 +120,11 @@ bool sw_faults_decide(struct sw_faults *faults, const struct sw_fault_packet *pa
     bool any = false;
     for (uint32_t i = 0; i < faults->count && !out->drop; i++) {
         struct sw_fault_rule *rule = &faults->rules[i];
-        if (rule->kind == SW_FAULT_RNR || !matches(rule, packet, now_ns))
+        if (rule->kind == SW_FAULT_RNR || !matches_packet(rule, packet, now_ns))
             continue;
-        uint64_t random = draw(faults, i, packet, nth);
-        if (applies(rule, random)) {
-            add(rule, random, packet->len_bytes, out);
+        uint64_t random = draw_random(faults, i, packet, nth);
+        if (rule_applies(rule, random)) {
+            add_action(rule, random, packet->len_bytes, out);
             any = true;
         }
     }
@@ -140,7 +140,7 @@ bool sw_faults_withholds(struct sw_faults *faults, uint32_t qpn, uint32_t ordina
             continue;
         uint64_t nth = atomic_load_explicit(&rule->matched, memory_order_relaxed);
         struct sw_fault_packet asked = {.qpn = qpn, .ordinal = ordinal, .received = true};
-        if (applies(rule, draw(faults, i, &asked, (uint32_t)nth)))
+        if (rule_applies(rule, draw_random(faults, i, &asked, (uint32_t)nth)))
             return true;
     }
     return false;

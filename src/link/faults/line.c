@@ -25,7 +25,7 @@ static bool make_room(struct sw_fault_line *line)
     return true;
 }
 
-static void append(uint8_t *to, const void *from, uint32_t len)
+static void append_bytes(uint8_t *to, const void *from, uint32_t len)
 {
     if (len)
         memcpy(to, from, len);
@@ -45,8 +45,8 @@ bool sw_fault_line_put(struct sw_fault_line *line, uint64_t due_ns, const void *
     held->sequence = line->sequence++;
     held->path_len = path_len;
     held->packet_len = packet_len;
-    append(held->bytes, path, path_len);
-    append(held->bytes + path_len, packet, packet_len);
+    append_bytes(held->bytes, path, path_len);
+    append_bytes(held->bytes + path_len, packet, packet_len);
     uint32_t at = line->count++;
     for (; at && is_before(held, line->heap[(at - 1) / 2]); at = (at - 1) / 2)
         line->heap[at] = line->heap[(at - 1) / 2];

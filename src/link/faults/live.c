@@ -12,7 +12,7 @@ struct sw_faults *sw_faults_live;
 static struct sw_faults faults;
 static uint64_t started_ns;
 
-static void report(void)
+static void report_faults(void)
 {
     if (!sw_faults_live)
         return;
@@ -36,7 +36,7 @@ void sw_faults_start(void)
     started_ns = sw_clock_ns();
     sw_faults_live = &faults;
     if (!reports)
-        atexit(report);
+        atexit(report_faults);
     reports = true;
 }
 

@@ -2,7 +2,7 @@
 /*
  * Whether a message follows what the peer does to memory by itself. A storage target's WRITE is
  * followed by a SEND: the program waits for that one's completion, and polls. A WRITE that nothing
- * follows is noticed by looking at the memory, so the engine must receive it (vigil.h).
+ * follows is noticed by looking at the memory, so the engine must receive it (handoff.h).
  *
  * Some requests in a row that were followed by messages make this connection one of the first kind.
  * One that is not followed for a while ends that, and so does one that nobody polled for: programs

@@ -53,7 +53,7 @@ static uint64_t token_of(const struct in6_addr *own, const struct in6_addr *peer
     return sw_siphash(key, token, (uint64_t)slot << 1 | role);
 }
 
-static bool watch(int fd, void *what, int op)
+static bool watch_socket(int fd, void *what, int op)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = what};
     return epoll_ctl(sw_lifelines.epoll, op, fd, &event) == 0;
@@ -83,7 +83,7 @@ bool sw_callers_open(bool is_ipv4)
         return true;
     uint16_t port;
     const int fd = sw_tcp_listen(is_ipv4, &port);
-    if (fd < 0 || !watch(fd, &sw_lifelines.listeners[is_ipv4], EPOLL_CTL_ADD)) {
+    if (fd < 0 || !watch_socket(fd, &sw_lifelines.listeners[is_ipv4], EPOLL_CTL_ADD)) {
         sw_debug("no TCP port for lifelines: %s", strerror(fd < 0 ? -fd : errno));
         if (fd >= 0)
             close(fd);
@@ -147,7 +147,7 @@ static void accept_callers(int listener, uint64_t now_ns)
             return;
         struct caller *caller = make_room();
         *caller = (struct caller){.fd = fd, .since_ns = now_ns, .own = own, .peer = peer};
-        if (!watch(fd, caller, EPOLL_CTL_ADD))
+        if (!watch_socket(fd, caller, EPOLL_CTL_ADD))
             turn_away(caller);
     }
 }
@@ -212,7 +212,7 @@ static void listen_again(void)
     paused_ns = 0;
     for (int i = 0; i < 2; i++)
         if (sw_lifelines.listeners[i].fd >= 0)
-            watch(sw_lifelines.listeners[i].fd, &sw_lifelines.listeners[i], EPOLL_CTL_ADD);
+            watch_socket(sw_lifelines.listeners[i].fd, &sw_lifelines.listeners[i], EPOLL_CTL_ADD);
 }
 
 uint64_t sw_callers_tend(uint64_t now_ns)

@@ -78,18 +78,18 @@ static enum sw_retry_peer peer_of(enum sw_lifeline_says says)
     return SW_RETRY_PEER_UNKNOWN;
 }
 
-enum sw_roce_life sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
+enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
 {
     struct sw_retry *retry = &r->requester.retry;
     if (!r->line || now_ns < sw_retry_due_ns(retry))
         return SW_ROCE_ALIVE;
-    const struct sw_lifeline_miss miss = {.since_ns = retry->started_ns,
-                                          .qpn = r->qp->qpn,
-                                          .dest_qpn = r->qp->dest_qpn,
-                                          .source_port =
-                                              sw_way_is_doubted(&r->way, r->requester.flight.una)
-                                                  ? sw_port_source(&sw_roce.port, &r->path)
-                                                  : 0};
+    const struct sw_lifeline_miss miss = {
+        .since_ns = retry->started_ns,
+        .qpn = r->qp->qpn,
+        .dest_qpn = r->qp->dest_qpn,
+        .source_port = sw_repath_is_doubted(&r->repath, r->requester.flight.una)
+                           ? sw_port_source(&sw_roce.port, &r->path)
+                           : 0};
     const enum sw_lifeline_says says = sw_lifeline_ask(r->line, &miss);
     retry->peer = peer_of(says);
     if (says == SW_LIFELINE_WAIT)

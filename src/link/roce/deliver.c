@@ -33,19 +33,19 @@ void sw_roce_deliver_end(bool is_polled)
         r->is_met = true;
         sw_lifeline_meet(r->line);
     }
-    bool may_wait = r && current.requests && current.requests <= SW_UNSAID_RUN && current.ends;
+    bool may_wait = r && current.requests && current.requests <= SW_DELAYED_ACK_RUN && current.ends;
     if (may_wait)
-        may_wait = current.completes ? is_polled : sw_roce_expects_echo(r, current.now_ns);
+        may_wait = current.completes ? is_polled : sw_delayed_ack_expects_echo(r, current.now_ns);
     const bool wakes = current.wakes && !is_polled;
-    if (r && !(may_wait && sw_roce_leave_unsaid(r, current.requests, wakes, current.now_ns))) {
-        r->unsaid = 0;
+    if (r && !(may_wait && sw_delayed_ack_defer(r, current.requests, wakes, current.now_ns))) {
+        r->delayed_acks = 0;
         qp->link->progress(qp);
     }
     sw_lock_release(&qp->lock);
     current.qp = NULL;
 }
 
-static struct sw_qp *find(uint32_t qpn)
+static struct sw_qp *find_qp(uint32_t qpn)
 {
     struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[sw_qpn_index(qpn)], memory_order_acquire);
     return qp && qp->qpn == qpn ? qp : NULL;
@@ -64,8 +64,8 @@ static enum sw_service service_of(enum ibv_qp_type type)
 
 /* Whether it comes from the peer's address, and is of this connection's kind: IBTA Vol1 9.6.1.1,
  * 9.6.1.2. */
-static bool belongs(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
-                    const struct sw_packet *packet)
+static bool matches_connection(const struct sw_roce_qp *r, const struct sw_arrival *arrival,
+                               const struct sw_packet *packet)
 {
     enum sw_service service = (enum sw_service)packet->opcode->service;
     return (service == SW_SERVICE_CNP || service == service_of(r->qp->type)) &&
@@ -133,7 +133,9 @@ static struct sw_roce_qp *connection_of(const struct sw_qp *qp, const struct sw_
                                         const struct sw_packet *packet)
 {
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
-    return r && (is_connected(qp->state) || r->ended_ns) && belongs(r, arrival, packet) ? r : NULL;
+    return r && (is_connected(qp->state) || r->ended_ns) && matches_connection(r, arrival, packet)
+               ? r
+               : NULL;
 }
 
 static void hear_of_congestion(struct sw_roce_qp *r, const struct sw_arrival *arrival,
@@ -186,7 +188,7 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
     packet->hold = arrival->hold;
     if (packet->bth.dest_qpn == SW_MAD_QPN || packet->bth.dest_qpn == SW_MULTICAST_QPN)
         return true;
-    *qp = find(packet->bth.dest_qpn);
+    *qp = find_qp(packet->bth.dest_qpn);
     if (!*qp)
         sw_counter_add_many(NULL, SW_RX_DROP_NO_QP, arrival->count);
     return *qp;

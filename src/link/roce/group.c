@@ -62,10 +62,10 @@ struct sw_netdev *sw_roce_device_of(uint32_t ifindex)
 
 /* Errors: the family is not served, or there are more groups than a socket may join
  * (igmp_max_memberships). */
-static int change(const struct in6_addr *address, uint32_t ifindex, bool joins)
+static int change_membership(const struct in6_addr *address, uint32_t ifindex, bool joins)
 {
     const bool is_ipv4 = sw_roce_is_ipv4(address);
-    const int fd = sw_roce.port.common_ears[is_ipv4];
+    const int fd = sw_roce.port.common_rx_fds[is_ipv4];
     int rc;
     if (fd < 0)
         return 0;
@@ -89,7 +89,7 @@ static int change(const struct in6_addr *address, uint32_t ifindex, bool joins)
  */
 static int open_second(const struct in6_addr *address)
 {
-    const int fd = sw_socket_ear(true, address, sw_roce.port.udp_port, 0);
+    const int fd = sw_socket_receiving(true, address, sw_roce.port.udp_port, 0);
     if (fd < 0)
         return -1;
     sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, 0);
@@ -129,9 +129,9 @@ static void change_group(struct heard *heard, bool joins)
     const bool has_ipv4 = sw_roce_group_ipv4(heard->gid.raw, ipv4.s6_addr);
     close_second(heard->second);
     heard->second = joins && (is_ipv4 || has_ipv4) ? open_second(&ipv4) : -1;
-    int rc = change(&address, heard->ifindex, joins);
+    int rc = change_membership(&address, heard->ifindex, joins);
     if (has_ipv4) {
-        int rc_ipv4 = change(&ipv4, heard->ifindex, joins);
+        int rc_ipv4 = change_membership(&ipv4, heard->ifindex, joins);
         rc = rc ? rc : rc_ipv4;
     }
     char text[SW_ROCE_ADDRESS_TEXT];
@@ -204,7 +204,7 @@ void sw_roce_group_open(void)
 {
     sw_lock_acquire(&lock);
     for (int i = 0; i < 2; i++)
-        sw_socket_set(sw_roce.port.common_ears[i], i ? IPPROTO_IP : IPPROTO_IPV6,
+        sw_socket_set(sw_roce.port.common_rx_fds[i], i ? IPPROTO_IP : IPPROTO_IPV6,
                       i ? IP_MULTICAST_ALL : IPV6_MULTICAST_ALL, 0);
     set_loop(sw_direct.off || loops);
     join_wanted();

@@ -29,7 +29,7 @@ struct claim {
     uint64_t now_ns;
 };
 
-static void learn(struct sw_roce_qp *r, const struct claim *claim)
+static void learn_peer(struct sw_roce_qp *r, const struct claim *claim)
 {
     r->peer.is_known = true;
     r->peer.heard_ns = claim->now_ns;
@@ -89,18 +89,18 @@ static bool identify_reliable(struct sw_roce_qp *r, const struct sw_packet *pack
         return false;
     const bool is_exact = place == SW_PLACE_EXPECTED;
     if (is_heard_from(r, claim)) {
-        learn(r, claim);
+        learn_peer(r, claim);
         return true;
     }
     if (is_unknown(r, claim)) {
         if (is_exact)
-            learn(r, claim);
+            learn_peer(r, claim);
         return place != SW_PLACE_DUPLICATE; /* of what? */
     }
     if (!claim->mark != !r->life.peer_mark)
         return false;
     if (claim->asks ? is_exact : is_missed(r, claim)) {
-        learn(r, claim);
+        learn_peer(r, claim);
         return true;
     }
     /* What was answered, and the answer lost, is answered again to whoever it is. */
@@ -125,7 +125,7 @@ static bool identify_unreliable(struct sw_roce_qp *r, const struct sw_packet *pa
         sw_responder_begin_anew(p);
     else if (!(is_next || (begins && (!r->peer.is_known || is_silent(r, claim->now_ns)))))
         return false;
-    learn(r, claim);
+    learn_peer(r, claim);
     return true;
 }
 

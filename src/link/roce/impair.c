@@ -70,8 +70,8 @@ static uint32_t kind_of(const struct sw_packet *packet)
 }
 
 /* False: it just passes. */
-static bool decide(const struct sw_qp *qp, const struct sw_packet *packet, bool received,
-                   uint64_t now_ns, struct sw_fault_action *out)
+static bool decide_fate(const struct sw_qp *qp, const struct sw_packet *packet, bool received,
+                        uint64_t now_ns, struct sw_fault_action *out)
 {
     const struct sw_fault_packet about = {
         .qpn = qp ? qp->qpn : packet->bth.dest_qpn,
@@ -123,7 +123,7 @@ void sw_roce_impair_sent(const struct sw_qp *qp, struct sw_batch *batch,
 {
     uint64_t now_ns = sw_clock_ns();
     struct sw_fault_action action;
-    if (!decide(qp, packet, false, now_ns, &action)) {
+    if (!decide_fate(qp, packet, false, now_ns, &action)) {
         sw_batch_add(batch, out);
         return;
     }
@@ -150,7 +150,7 @@ bool sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
 {
     uint64_t now_ns = sw_clock_ns();
     struct sw_fault_action action;
-    if (!decide(qp, packet, true, now_ns, &action)) {
+    if (!decide_fate(qp, packet, true, now_ns, &action)) {
         return sw_roce_deliver_passed(qp, arrival, packet);
     }
     if (action.drop)

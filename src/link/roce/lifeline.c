@@ -37,7 +37,7 @@ void sw_lifeline_on_death(sw_lifeline_death_fn tell)
     tell_death = tell;
 }
 
-static void plan(uint64_t due_ns)
+static void plan_step(uint64_t due_ns)
 {
     if (due_ns < atomic_load(&sw_lifelines.due_ns))
         atomic_store(&sw_lifelines.due_ns, due_ns);
@@ -147,7 +147,7 @@ static enum sw_liveness_event event_of(int error)
 
 /* ---- what the machine wants done ---- */
 
-static void call(struct sw_lifeline *line, uint64_t now_ns)
+static void call_peer(struct sw_lifeline *line, uint64_t now_ns)
 {
     close_line(line);
     const int fd = sw_tcp_connect(&line->source, &line->dest, line->port, line->ifindex);
@@ -158,7 +158,7 @@ static void call(struct sw_lifeline *line, uint64_t now_ns)
 }
 
 /* Sent once the lock is given back. */
-static void ask(struct sw_lifeline *line)
+static void ask_peer(struct sw_lifeline *line)
 {
     if (getrandom(&line->nonce, sizeof(line->nonce), GRND_NONBLOCK) != sizeof(line->nonce))
         return;
@@ -173,18 +173,18 @@ void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, ui
     if (line->liveness.state != before)
         sw_debug("process %u at %s: liveness %d to %d by %d", line->slot,
                  sw_roce_address_text(&line->dest, text), before, line->liveness.state, event);
-    plan(line->liveness.due_ns);
+    plan_step(line->liveness.due_ns);
     switch (step) {
     case SW_LIVENESS_NOTHING:
         return;
     case SW_LIVENESS_ASK:
-        ask(line);
+        ask_peer(line);
         return;
     case SW_LIVENESS_INVITE:
         line->invites = true;
         return;
     case SW_LIVENESS_CALL:
-        call(line, now_ns);
+        call_peer(line, now_ns);
         return;
     case SW_LIVENESS_HANG_UP:
         close_line(line);
@@ -194,7 +194,7 @@ void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, ui
         line->bury_ns = now_ns + DEATH_GRACE_NS;
         sw_info("the process of slot %u at %s has died", line->slot,
                 sw_roce_address_text(&line->dest, text));
-        plan(line->bury_ns);
+        plan_step(line->bury_ns);
         return;
     }
 }
@@ -221,7 +221,8 @@ static void claim_flow(const struct sw_lifeline *line, uint16_t source_port, uin
                  sw_roce_address_text(&line->dest, text), source_port);
 }
 
-static void hear(struct sw_lifeline *line, const struct sw_liveness_word *word, uint64_t now_ns)
+static void act_on_word(struct sw_lifeline *line, const struct sw_liveness_word *word,
+                        uint64_t now_ns)
 {
     const bool is_up = line->liveness.state == SW_LIVENESS_UP;
     switch (word->kind) {
@@ -269,7 +270,7 @@ static bool hear_word(struct sw_lifeline *line, uint64_t now_ns)
         return true;
     line->in_bytes = 0;
     if (got > 0 && sw_liveness_word_decode(line->in, &word))
-        hear(line, &word, now_ns);
+        act_on_word(line, &word, now_ns);
     else
         sw_lifeline_take(line, event_of(got > 0 ? 0 : got), now_ns);
     return got > 0;
@@ -399,7 +400,7 @@ static void free_line(struct sw_lifeline *line)
 }
 
 /* False: it is gone. */
-static bool tend(struct sw_lifeline *line, uint64_t now_ns)
+static bool tend_line(struct sw_lifeline *line, uint64_t now_ns)
 {
     if (now_ns >= line->liveness.due_ns)
         sw_lifeline_take(line, SW_LIVENESS_TIME, now_ns);
@@ -413,7 +414,7 @@ static bool tend(struct sw_lifeline *line, uint64_t now_ns)
                              ? line->is_buried
                              : now_ns >= line->idle_ns + IDLE_NS;
     if (!is_over) {
-        plan(line->idle_ns + IDLE_NS);
+        plan_step(line->idle_ns + IDLE_NS);
         return true;
     }
     sw_lifeline_say(line, &(struct sw_liveness_word){.kind = SW_LIVENESS_GOODBYE});
@@ -425,14 +426,14 @@ static void tend_lines(uint64_t now_ns)
 {
     struct sw_lifeline *next;
     atomic_store(&sw_lifelines.due_ns, UINT64_MAX);
-    plan(sw_callers_tend(now_ns));
+    plan_step(sw_callers_tend(now_ns));
     for (struct sw_lifeline *line = sw_lifelines.lines; line; line = next) {
         next = line->next;
-        if (!tend(line, now_ns))
+        if (!tend_line(line, now_ns))
             continue;
-        plan(line->liveness.due_ns);
+        plan_step(line->liveness.due_ns);
         if (line->bury_ns && !line->is_buried)
-            plan(line->bury_ns);
+            plan_step(line->bury_ns);
     }
 }
 

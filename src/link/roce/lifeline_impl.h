@@ -9,7 +9,7 @@
 #include "base/siphash.h"
 #include "link/roce/lifeline.h"
 #include "link/roce/liveness.h"
-#include "link/roce/liveness_wire.h"
+#include "link/roce/liveness_codec.h"
 
 struct sw_lifeline {
     struct sw_lifeline *next;

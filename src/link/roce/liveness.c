@@ -22,8 +22,8 @@ void sw_liveness_init(struct sw_liveness *l, bool calls)
     *l = (struct sw_liveness){.calls = calls, .due_ns = SW_LIVENESS_NEVER};
 }
 
-static enum sw_liveness_step enter(struct sw_liveness *l, enum sw_liveness_state state,
-                                   uint64_t due_ns, enum sw_liveness_step step)
+static enum sw_liveness_step enter_state(struct sw_liveness *l, enum sw_liveness_state state,
+                                         uint64_t due_ns, enum sw_liveness_step step)
 {
     l->state = state;
     l->due_ns = due_ns;
@@ -34,28 +34,28 @@ static enum sw_liveness_step enter(struct sw_liveness *l, enum sw_liveness_state
 static enum sw_liveness_step ask_first(struct sw_liveness *l, uint64_t now_ns)
 {
     l->tries = 0;
-    return enter(l, SW_LIVENESS_ASKING, now_ns + ASK_NS, SW_LIVENESS_ASK);
+    return enter_state(l, SW_LIVENESS_ASKING, now_ns + ASK_NS, SW_LIVENESS_ASK);
 }
 
 /* It cannot be had for now. */
-static enum sw_liveness_step rest(struct sw_liveness *l, uint64_t now_ns)
+static enum sw_liveness_step go_idle(struct sw_liveness *l, uint64_t now_ns)
 {
     const uint32_t doublings = l->tries < RESTS_MAX ? l->tries : RESTS_MAX;
     l->tries = doublings + 1;
-    return enter(l, SW_LIVENESS_IDLE,
-                 l->calls ? now_ns + (REST_NS << doublings) : SW_LIVENESS_NEVER,
-                 SW_LIVENESS_HANG_UP);
+    return enter_state(l, SW_LIVENESS_IDLE,
+                       l->calls ? now_ns + (REST_NS << doublings) : SW_LIVENESS_NEVER,
+                       SW_LIVENESS_HANG_UP);
 }
 
-static enum sw_liveness_step stand(struct sw_liveness *l)
+static enum sw_liveness_step mark_standing(struct sw_liveness *l)
 {
     l->tries = 0;
     l->answered_ns = 0;
     l->has_stood = true;
-    return enter(l, SW_LIVENESS_UP, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
+    return enter_state(l, SW_LIVENESS_UP, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
 }
 
-static enum sw_liveness_step hope(struct sw_liveness *l, uint64_t now_ns)
+static enum sw_liveness_step hope_once(struct sw_liveness *l, uint64_t now_ns)
 {
     if (l->has_hoped)
         return SW_LIVENESS_NOTHING;
@@ -68,9 +68,9 @@ static enum sw_liveness_step take_idle(struct sw_liveness *l, enum sw_liveness_e
 {
     const bool rests = l->due_ns != SW_LIVENESS_NEVER;
     if (event == SW_LIVENESS_PROVEN)
-        return stand(l);
+        return mark_standing(l);
     if (event == SW_LIVENESS_JOINED)
-        return hope(l, now_ns);
+        return hope_once(l, now_ns);
     if (l->calls && (event == SW_LIVENESS_TIME || (event == SW_LIVENESS_MET && !rests)))
         return ask_first(l, now_ns);
     return SW_LIVENESS_NOTHING;
@@ -81,15 +81,15 @@ static enum sw_liveness_step take_asking(struct sw_liveness *l, enum sw_liveness
 {
     if (event == SW_LIVENESS_TOLD) {
         l->tries = 0;
-        return enter(l, SW_LIVENESS_CALLING, now_ns + CALL_NS, SW_LIVENESS_CALL);
+        return enter_state(l, SW_LIVENESS_CALLING, now_ns + CALL_NS, SW_LIVENESS_CALL);
     }
     if (event == SW_LIVENESS_MET)
         return SW_LIVENESS_ASK; /* it may have come since the last question */
     if (event != SW_LIVENESS_TIME)
         return SW_LIVENESS_NOTHING;
     if (++l->tries == (l->is_met ? ASKS_MAX : HOPES_MAX))
-        return l->is_met ? rest(l, now_ns)
-                         : enter(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
+        return l->is_met ? go_idle(l, now_ns)
+                         : enter_state(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
     l->due_ns = now_ns + (ASK_NS << l->tries);
     return SW_LIVENESS_ASK;
 }
@@ -99,7 +99,7 @@ static enum sw_liveness_step take_calling(struct sw_liveness *l, enum sw_livenes
 {
     switch (event) {
     case SW_LIVENESS_PROVEN:
-        return stand(l);
+        return mark_standing(l);
     case SW_LIVENESS_JOINED:
     case SW_LIVENESS_MET:
     case SW_LIVENESS_TOLD:
@@ -112,31 +112,31 @@ static enum sw_liveness_step take_calling(struct sw_liveness *l, enum sw_livenes
     case SW_LIVENESS_TIME:
         break;
     }
-    return rest(l, now_ns);
+    return go_idle(l, now_ns);
 }
 
-static enum sw_liveness_step check(struct sw_liveness *l, uint64_t now_ns)
+static enum sw_liveness_step begin_check(struct sw_liveness *l, uint64_t now_ns)
 {
     l->pauses = false;
-    return enter(l, SW_LIVENESS_CHECKING, now_ns + CHECK_NS, SW_LIVENESS_CALL);
+    return enter_state(l, SW_LIVENESS_CHECKING, now_ns + CHECK_NS, SW_LIVENESS_CALL);
 }
 
 static enum sw_liveness_step check_again(struct sw_liveness *l, uint64_t now_ns)
 {
     if (++l->tries > CHECKS_MAX)
-        return rest(l, now_ns); /* whoever listens there is another */
+        return go_idle(l, now_ns); /* whoever listens there is another */
     l->pauses = true;
-    return enter(l, SW_LIVENESS_CHECKING, now_ns + AGAIN_NS, SW_LIVENESS_HANG_UP);
+    return enter_state(l, SW_LIVENESS_CHECKING, now_ns + AGAIN_NS, SW_LIVENESS_HANG_UP);
 }
 
 static enum sw_liveness_step take_up(struct sw_liveness *l, enum sw_liveness_event event,
                                      uint64_t now_ns)
 {
     if (event == SW_LIVENESS_FAREWELL)
-        return enter(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER, SW_LIVENESS_HANG_UP);
+        return enter_state(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER, SW_LIVENESS_HANG_UP);
     if (event == SW_LIVENESS_ENDED || event == SW_LIVENESS_LOST || event == SW_LIVENESS_REFUSED)
-        return check(l, now_ns);
-    return event == SW_LIVENESS_PROVEN ? stand(l) : SW_LIVENESS_NOTHING;
+        return begin_check(l, now_ns);
+    return event == SW_LIVENESS_PROVEN ? mark_standing(l) : SW_LIVENESS_NOTHING;
 }
 
 static enum sw_liveness_step take_checking(struct sw_liveness *l, enum sw_liveness_event event,
@@ -144,19 +144,19 @@ static enum sw_liveness_step take_checking(struct sw_liveness *l, enum sw_livene
 {
     switch (event) {
     case SW_LIVENESS_PROVEN:
-        return stand(l);
+        return mark_standing(l);
     case SW_LIVENESS_REFUSED:
-        return enter(l, SW_LIVENESS_DEAD, SW_LIVENESS_NEVER, SW_LIVENESS_BURY);
+        return enter_state(l, SW_LIVENESS_DEAD, SW_LIVENESS_NEVER, SW_LIVENESS_BURY);
     case SW_LIVENESS_TAKEN:
         l->due_ns = now_ns + TAKEN_NS;
         return SW_LIVENESS_NOTHING;
     case SW_LIVENESS_ENDED:
         return check_again(l, now_ns);
     case SW_LIVENESS_TIME:
-        return l->pauses ? check(l, now_ns) : rest(l, now_ns);
+        return l->pauses ? begin_check(l, now_ns) : go_idle(l, now_ns);
     case SW_LIVENESS_FAREWELL:
     case SW_LIVENESS_LOST:
-        return rest(l, now_ns);
+        return go_idle(l, now_ns);
     case SW_LIVENESS_JOINED:
     case SW_LIVENESS_MET:
     case SW_LIVENESS_TOLD:

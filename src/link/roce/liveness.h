@@ -2,7 +2,7 @@
 /*
  * Whether the process at the other end lives, told by a TCP connection between the two, which the
  * kernel ends when one of them dies and keeps while one is merely stopped. A machine without clock
- * or I/O: lifeline.c has the sockets, liveness_wire.h what is said. docs/liveness.md.
+ * or I/O: lifeline.c has the sockets, liveness_codec.h what is said. docs/liveness.md.
  *
  * One of the two (`calls`) asks over packets where the other listens, and connects. It asks a few
  * times when there is a queue pair, since the other may be one of ours, and for longer if it is

@@ -22,7 +22,7 @@ bool sw_poll_pace_glances(uint64_t looked_ns, uint64_t now_ns)
 }
 
 /* What came of the last yield. */
-static void judge(struct sw_poll_pace *pace, bool found, uint64_t returned_ns)
+static void judge_yield(struct sw_poll_pace *pace, bool found, uint64_t returned_ns)
 {
     const uint64_t took_ns = returned_ns - pace->yielded_ns;
     pace->yielded_ns = 0;
@@ -40,7 +40,7 @@ bool sw_poll_pace_yields(struct sw_poll_pace *pace, uint32_t found, uint64_t ret
                          uint64_t now_ns)
 {
     if (pace->yielded_ns && returned_ns >= pace->yielded_ns)
-        judge(pace, found, returned_ns);
+        judge_yield(pace, found, returned_ns);
     if (found)
         pace->found_ns = now_ns;
     if (now_ns < pace->found_ns + PATIENCE_NS || now_ns < pace->holds_ns)

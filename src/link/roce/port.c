@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "link/roce/connected_sender.h"
 #include "link/roce/holder.h"
-#include "link/roce/outlet.h"
 #include "link/roce/socket.h"
 
 /* The kernel doubles it for its own use and cuts it to net.core.[rw]mem_max, but for root. */
@@ -54,7 +54,8 @@ int sw_socket_udp(bool is_ipv4)
     return fd;
 }
 
-int sw_socket_ear(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port, uint32_t ifindex)
+int sw_socket_receiving(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port,
+                        uint32_t ifindex)
 {
     int fd = sw_socket_udp(is_ipv4);
     if (fd < 0)
@@ -98,7 +99,7 @@ static int open_sender(bool is_ipv4, uint16_t *source_port)
         uint16_t source = (uint16_t)(SOURCE_PORT_FIRST + (start + tried * 61u) % SOURCE_PORTS);
         unsigned int len = sw_roce_sockaddr(is_ipv4 ? &any_v4 : &in6addr_any, source, 0, &own);
         if (bind(fd, (struct sockaddr *)&own, len) == 0) {
-            sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1); /* for outlets */
+            sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1); /* for connected senders */
             *source_port = source;
             return fd;
         }
@@ -110,22 +111,22 @@ static int open_sender(bool is_ipv4, uint16_t *source_port)
 
 static int open_family(struct sw_port *port, bool is_ipv4)
 {
-    int ear = sw_socket_ear(is_ipv4, is_ipv4 ? &any_v4 : &in6addr_any, port->udp_port, 0);
-    if (ear < 0)
-        return ear;
+    int rx = sw_socket_receiving(is_ipv4, is_ipv4 ? &any_v4 : &in6addr_any, port->udp_port, 0);
+    if (rx < 0)
+        return rx;
     for (uint32_t i = 0; i < SW_PORT_SENDERS; i++) {
         int fd = open_sender(is_ipv4, &port->source_ports[is_ipv4][i]);
         if (fd < 0) {
-            close(ear); /* sw_port_close() closes the senders */
+            close(rx); /* sw_port_close() closes the senders */
             return fd;
         }
         port->senders[is_ipv4][i] = fd;
     }
-    if (!sw_port_add_ear(port, ear, SW_EAR_UDP)) {
-        close(ear);
+    if (!sw_port_add_rx_socket(port, rx, SW_RX_SOCKET_UDP)) {
+        close(rx);
         return -ENOSPC;
     }
-    port->common_ears[is_ipv4] = ear;
+    port->common_rx_fds[is_ipv4] = rx;
     return 0;
 }
 
@@ -144,13 +145,15 @@ bool sw_port_listen(struct sw_port *port, int fd)
     return epoll_ctl(port->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-struct sw_ear *sw_port_add_ear(struct sw_port *port, int fd, enum sw_ear_kind kind)
+struct sw_rx_socket *sw_port_add_rx_socket(struct sw_port *port, int fd,
+                                           enum sw_rx_socket_kind kind)
 {
-    if (port->ear_count == SW_EARS_MAX || (kind != SW_EAR_TUNED && !sw_port_listen(port, fd)))
+    if (port->rx_socket_count == SW_RX_SOCKETS_MAX ||
+        (kind != SW_RX_SOCKET_CONNECTED && !sw_port_listen(port, fd)))
         return NULL;
-    struct sw_ear *ear = &port->ears[port->ear_count++];
-    *ear = (struct sw_ear){.fd = fd, .kind = kind};
-    return ear;
+    struct sw_rx_socket *rx = &port->rx_sockets[port->rx_socket_count++];
+    *rx = (struct sw_rx_socket){.fd = fd, .kind = kind};
+    return rx;
 }
 
 /* The least time of some tries. */
@@ -186,7 +189,7 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
 {
     memset(port, 0, sizeof(*port));
     memset(port->senders, -1, sizeof(port->senders));
-    port->common_ears[0] = port->common_ears[1] = -1;
+    port->common_rx_fds[0] = port->common_rx_fds[1] = -1;
     port->udp_port = udp_port;
     port->slot = slot;
     port->deliver = deliver;
@@ -212,10 +215,10 @@ int sw_port_open(struct sw_port *port, uint16_t udp_port, uint32_t slot, sw_port
 
 void sw_port_close(struct sw_port *port)
 {
-    sw_outlet_close_all(port);
-    for (uint32_t i = 0; i < port->ear_count; i++)
-        close(port->ears[i].fd);
-    port->ear_count = 0;
+    sw_connected_sender_close_all(port);
+    for (uint32_t i = 0; i < port->rx_socket_count; i++)
+        close(port->rx_sockets[i].fd);
+    port->rx_socket_count = 0;
     for (uint32_t i = 0; i < 2 * SW_PORT_SENDERS; i++)
         if (port->senders[i / SW_PORT_SENDERS][i % SW_PORT_SENDERS] >= 0)
             close(port->senders[i / SW_PORT_SENDERS][i % SW_PORT_SENDERS]);

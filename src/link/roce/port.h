@@ -9,9 +9,9 @@
  * for the packets of that sender by a connected socket (share.c).
  *
  * Packets of one flow and one size leave in one call (UDP_SEGMENT), a stream of long messages
- * without the kernel's copy (outlet.h), and arrive in one (UDP_GRO). An unconnected socket with
- * IP_PMTUDISC_DO sends IPv4 with DF and ID 0, its segments 0, 1, 2, ..., which is what makes the
- * ICRC computable here.
+ * without the kernel's copy (connected_sender.h), and arrive in one (UDP_GRO). An unconnected
+ * socket with IP_PMTUDISC_DO sends IPv4 with DF and ID 0, its segments 0, 1, 2, ..., which is what
+ * makes the ICRC computable here.
  *
  * Lock order: rx_lock < a queue pair's lock < a batch's.
  */
@@ -27,8 +27,8 @@
 #include "link/roce/path.h"
 #include "wire/packet.h"
 
-#define SW_PORT_SENDERS 8u   /* sources of each address family */
-#define SW_PORT_TUNED_MAX 64 /* connected sockets */
+#define SW_PORT_SENDERS 8u       /* sources of each address family */
+#define SW_PORT_CONNECTED_MAX 64 /* connected sockets */
 #define SW_PORT_GUESSES 64u
 
 /* A packet whose ICRC is right, or a run of them (wire/run.h). */
@@ -67,23 +67,24 @@ enum sw_port_counter {
     SW_PORT_COUNTERS
 };
 
-enum sw_ear_kind { SW_EAR_UDP, SW_EAR_TUNED, SW_EAR_HANDED };
-struct sw_ear { /* a socket to receive from */
+enum sw_rx_socket_kind { SW_RX_SOCKET_UDP, SW_RX_SOCKET_CONNECTED, SW_RX_SOCKET_HANDED };
+struct sw_rx_socket { /* a socket to receive from */
     int fd;
-    enum sw_ear_kind kind;
+    enum sw_rx_socket_kind kind;
     uint64_t heard_ns;
-    uint32_t bytes_mean;    /* of the kernel's messages, lately */
-    uint32_t want;          /* messages that the next call asks for; 0 as 1 */
-    struct in6_addr remote; /* SW_EAR_TUNED */
+    uint32_t bytes_mean; /* of the kernel's messages, lately */
+    uint32_t want;       /* messages that the next call asks for; 0 as 1 */
+
+    /* Of a connected one. */
+    struct in6_addr remote;
     uint16_t remote_port;
-    uint32_t asked_slot;    /* SW_EAR_TUNED: the process that had the flow before; 0: it does not
-                               run */
-    uint64_t held_until_ns; /* SW_EAR_TUNED: not read before, or before its flow's old way is known
-                               to be empty; 0: it is read */
-    uint64_t turned_ns;     /* SW_EAR_TUNED: since when the kernel brings it nothing more, and it is
-                               about to be closed; 0: it does */
+    uint32_t asked_slot;    /* the process that had the flow before; 0: it does not run */
+    uint64_t held_until_ns; /* not read before, or before the other process has handed on all that
+                               it had of the flow; 0: it is read */
+    uint64_t turned_ns;     /* since when the kernel brings it nothing more, and it is about to be
+                               closed; 0: it does */
 };
-#define SW_EARS_MAX (3 + SW_PORT_TUNED_MAX)
+#define SW_RX_SOCKETS_MAX (3 + SW_PORT_CONNECTED_MAX)
 
 /* The flow that has brought nearly all there is lately, for this process alone (share.c). */
 struct sw_hot_flow {
@@ -100,10 +101,10 @@ struct sw_port {
     uint32_t slot;
     sw_port_deliver_fn deliver;
     void *arg;
-    int epoll;           /* readable when a packet waits; -1: closed */
-    int hands;           /* socket of share.c */
-    int common_ears[2];  /* those that others' are besides: IPv6 [0], IPv4 [1]; -1: none */
-    int family_error[2]; /* why IPv6 [0] or IPv4 [1] is not served; 0: it is */
+    int epoll;            /* readable when a packet waits; -1: closed */
+    int hands;            /* socket of share.c */
+    int common_rx_fds[2]; /* those that others' are besides: IPv6 [0], IPv4 [1]; -1: none */
+    int family_error[2];  /* why IPv6 [0] or IPv4 [1] is not served; 0: it is */
     int senders[2][SW_PORT_SENDERS];
     uint16_t source_ports[2][SW_PORT_SENDERS];
     atomic_bool no_gso;
@@ -111,8 +112,8 @@ struct sw_port {
     _Atomic uint64_t counters[SW_PORT_COUNTERS];
 
     struct sw_lock rx_lock; /* what follows */
-    struct sw_ear ears[SW_EARS_MAX];
-    uint32_t ear_count;
+    struct sw_rx_socket rx_sockets[SW_RX_SOCKETS_MAX];
+    uint32_t rx_socket_count;
     uint32_t polls;
     uint32_t full_rounds; /* in a row, of receiving that found more than it took */
     uint64_t due_ns;      /* when to receive again, whatever comes; UINT64_MAX: never */

@@ -17,7 +17,7 @@
 #define PIECES_MAX 40u             /* of one packet: a request's elements, and to spare */
 #define LATE_NS (4 * SW_NS_PER_MS) /* an unreliable connection's packets may pass each other */
 
-static int aim(struct sw_roce_qp *r)
+static int aim_path(struct sw_roce_qp *r)
 {
     enum { CAPABLE = 2 }; /* ECN, RFC 3168: routers may mark instead of drop */
     const struct ibv_ah_attr *ah = &r->qp->attr.ah_attr;
@@ -106,7 +106,7 @@ static int connect_qp(struct sw_qp *qp)
     if (!r)
         return -ENOMEM;
     r->qp = qp;
-    rc = aim(r);
+    rc = aim_path(r);
     if (rc)
         goto failed;
     sw_roce_life_begin(r);
@@ -147,8 +147,8 @@ static bool is_there(const struct sw_gather *gather, const uint8_t *from, uint64
 }
 
 /* The pieces of a request's bytes, those of a whole run. 0: a key does not allow it. */
-static uint32_t gather(struct sw_roce_qp *r, const struct sw_emission *emission,
-                       struct iovec pieces[PIECES_MAX])
+static uint32_t gather_pieces(struct sw_roce_qp *r, const struct sw_emission *emission,
+                              struct iovec pieces[PIECES_MAX])
 {
     struct sw_gather gather = sw_gather_of(r->qp, emission->position + r->offset);
     uint64_t at = emission->offset;
@@ -179,7 +179,7 @@ static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emissio
         out->piece_count = 1;
         return true;
     case SW_PAYLOAD_REQUEST:
-        out->piece_count = gather(r, emission, pieces);
+        out->piece_count = gather_pieces(r, emission, pieces);
         return out->piece_count;
     case SW_PAYLOAD_MEMORY:
         out->piece_count = 1;
@@ -189,7 +189,7 @@ static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emissio
 }
 
 /* The pieces of the next `len_bytes`: takes them from the beginning of `*from`. */
-static uint32_t cut(struct iovec **from, uint32_t len_bytes, struct iovec out[PIECES_MAX])
+static uint32_t cut_pieces(struct iovec **from, uint32_t len_bytes, struct iovec out[PIECES_MAX])
 {
     uint32_t count = 0;
     for (uint32_t left = len_bytes; left; count++) {
@@ -213,7 +213,7 @@ static void add_run(const struct sw_qp *qp, struct sw_batch *batch,
     out.pieces = own;
     for (uint32_t left = emission->count; left; left--) {
         sw_packet_ask(header, packet.bth.ack_req && left == 1);
-        out.piece_count = cut(&from, packet.payload_len, own);
+        out.piece_count = cut_pieces(&from, packet.payload_len, own);
         sw_roce_add(qp, batch, &packet, &out);
         sw_packet_step(packet.opcode, header, packet.payload_len);
         packet.bth.psn = sw_psn_add(packet.bth.psn, 1);
@@ -222,7 +222,8 @@ static void add_run(const struct sw_qp *qp, struct sw_batch *batch,
 
 enum added { ADDED, ADDED_LAST_WORD, NOT_ADDED };
 
-static enum added add(struct sw_roce_qp *r, struct sw_batch *batch, struct sw_emission *emission)
+static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
+                               struct sw_emission *emission)
 {
     struct iovec pieces[PIECES_MAX];
     uint8_t header[SW_HEADERS_MAX];
@@ -273,8 +274,8 @@ static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, uint32_t most,
 }
 
 /* Emits until there is nothing more to say, or enough is said: *count packets, but an ACK. */
-static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t now_ns,
-                       uint32_t *count)
+static enum added emit_packets(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t now_ns,
+                               uint32_t *count)
 {
     struct sw_emission emission;
     const bool sends = r->ring && (r->qp->state == IBV_QPS_RTS || r->qp->state == IBV_QPS_SQD);
@@ -284,17 +285,18 @@ static enum added emit(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t no
         answers = answers && sw_responder_next(&r->responder, now_ns, &emission);
         if (!answers && !(sends && next_request(r, now_ns, EMIT_PACKETS - *count, &emission)))
             break;
-        enum added result = add(r, batch, &emission);
+        enum added result = add_emission(r, batch, &emission);
         if (result != ADDED)
             return result;
     }
     /* Being the shortest, an ACK leaves in one message with what goes before it. */
-    if (!waits || (r->unsaid && !*count) || !sw_responder_next(&r->responder, now_ns, &emission))
+    if (!waits || (r->delayed_acks && !*count) ||
+        !sw_responder_next(&r->responder, now_ns, &emission))
         return ADDED;
-    if (r->unsaid && *count)
+    if (r->delayed_acks && *count)
         r->doubts = 0;
-    r->unsaid = 0;
-    return add(r, batch, &emission);
+    r->delayed_acks = 0;
+    return add_emission(r, batch, &emission);
 }
 
 /* Whether some of what was posted has not been sent yet, or is to be sent again: as soon as it may
@@ -309,7 +311,7 @@ static bool has_unsent(const struct sw_roce_qp *r)
 
 /* When somebody must look again, if the program does not. What only waits for the peer has a timer,
  * and is looked at by nobody before. */
-static void plan(struct sw_roce_qp *r, bool more)
+static void plan_timer(struct sw_roce_qp *r, bool more)
 {
     struct sw_qp *qp = r->qp;
     uint64_t due_ns = more ? 0 : UINT64_MAX;
@@ -334,13 +336,13 @@ static void plan(struct sw_roce_qp *r, bool more)
         sw_engine_nudge();
 }
 
-enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
+enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
 {
     uint32_t count = 0;
     r->reads_due = r->is_limited = false;
     r->path.heard_ns = r->requester.heard_ns;
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    enum added result = emit(r, batch, now_ns, &count);
+    enum added result = emit_packets(r, batch, now_ns, &count);
     if (count) /* else what another thread sends of the queue pair next could overtake it */
         sw_batch_flush(batch);
     sw_batch_close(batch);
@@ -356,20 +358,20 @@ enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
         sw_qp_fail(r->qp, r->end_event);
         return SW_ROCE_DEAD;
     }
-    plan(r, count == EMIT_PACKETS);
+    plan_timer(r, count == EMIT_PACKETS);
     return SW_ROCE_ALIVE;
 }
 
-static void find_another_way(struct sw_roce_qp *r, uint64_t now_ns)
+static void take_another_path(struct sw_roce_qp *r, uint64_t now_ns)
 {
     const struct sw_requester *q = &r->requester;
     if (r->qp->type == IBV_QPT_UC)
         return;
     const struct sw_responder *p = &r->responder;
     const bool unanswered =
-        r->ring && sw_way_unanswered(&r->way, q->counts.timeouts, q->flight.una, &q->retry);
+        r->ring && sw_repath_unanswered(&r->repath, q->counts.timeouts, q->flight.una, &q->retry);
     if (!unanswered &&
-        !sw_way_unheard(&r->way, p->counts.duplicates, p->expected, &q->retry, now_ns))
+        !sw_repath_unheard(&r->repath, p->counts.duplicates, p->expected, &q->retry, now_ns))
         return;
     r->path.sender = sw_roce_life_source(r->qp);
     sw_port_aim(&sw_roce.port, &r->path);
@@ -387,18 +389,18 @@ static bool only_waits(const struct sw_roce_qp *r)
         r->posted != qp->sq.tail || q->sent != q->tail || q->flight.lost_count ||
         sw_requester_due_ns(q) <= atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed);
     const bool says = r->receives && sw_responder_has_word(&r->responder) &&
-                      !(r->unsaid && sw_responder_only_acks(&r->responder));
+                      !(r->delayed_acks && sw_responder_only_acks(&r->responder));
     return !sends && !says;
 }
 
-static void drive(struct sw_qp *qp)
+static void drive_qp(struct sw_qp *qp)
 {
     struct sw_roce_qp *r = qp->link_state;
     struct sw_progress progress;
     if (!r)
         return;
     if (only_waits(r)) {
-        plan(r, false);
+        plan_timer(r, false);
         return;
     }
     uint64_t now_ns = sw_clock_ns();
@@ -414,20 +416,20 @@ static void drive(struct sw_qp *qp)
         if (sw_roce_take_progress(r, &progress) == SW_ROCE_DEAD)
             return;
     }
-    find_another_way(r, now_ns);
+    take_another_path(r, now_ns);
     if (r->ring && sw_roce_feed(r) == SW_ROCE_DEAD)
         return;
     sw_roce_emit(r, now_ns);
 }
 
-static void post(struct sw_qp *qp)
+static void post_sends(struct sw_qp *qp)
 {
     struct sw_roce_qp *r = qp->link_state;
     const uint64_t now_ns = sw_clock_ns();
     sw_roce_note_post(now_ns);
     if (r)
-        sw_roce_echo(r, now_ns);
-    drive(qp);
+        sw_delayed_ack_note_echo(r, now_ns);
+    drive_qp(qp);
 }
 
 /* What was flushed in SQE: the one that failed, and all that followed. */
@@ -441,7 +443,7 @@ static void leave_behind(struct sw_roce_qp *r)
 }
 
 /* RTS: the machine that was made with RTR did not know it all yet. */
-static void changed(struct sw_qp *qp)
+static void take_attributes(struct sw_qp *qp)
 {
     struct sw_roce_qp *r = qp->link_state;
     if (!r)
@@ -457,26 +459,26 @@ static void changed(struct sw_qp *qp)
 }
 
 /* The peer's message was good, whatever becomes of this QP: hardware would have said so by now. */
-static void say_what_is_unsaid(struct sw_roce_qp *r)
+static void send_delayed_ack(struct sw_roce_qp *r)
 {
     struct sw_emission emission;
-    if (!r->unsaid)
+    if (!r->delayed_acks)
         return;
-    r->unsaid = 0;
+    r->delayed_acks = 0;
     if (!sw_responder_only_acks(&r->responder) ||
         !sw_responder_next(&r->responder, sw_clock_ns(), &emission))
         return;
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    add(r, batch, &emission);
+    add_emission(r, batch, &emission);
     sw_batch_close(batch);
 }
 
-static void disconnect(struct sw_qp *qp)
+static void disconnect_qp(struct sw_qp *qp)
 {
     struct sw_roce_qp *r = qp->link_state;
     if (!r)
         return;
-    say_what_is_unsaid(r);
+    send_delayed_ack(r);
     sw_qp_rest(qp, false);
     sw_qp_publish(qp, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)
@@ -487,11 +489,11 @@ static void disconnect(struct sw_qp *qp)
     if (r->line)
         sw_lifeline_leave(r->line, qp->qpn, qp->dest_qpn, sw_selective_mark(true, r->life.own));
     r->line = NULL;
-    qp->link_state = sw_roce_remains_of(r, sw_clock_ns());
+    qp->link_state = sw_closed_qp_of(r, sw_clock_ns());
     sw_roce_bury(r);
 }
 
-static void traffic(struct sw_qp *qp, struct sw_traffic *out)
+static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
     *out = (struct sw_traffic){0}; /* qp->moved is kept up to date */
     if (qp->link_state)
@@ -500,10 +502,10 @@ static void traffic(struct sw_qp *qp, struct sw_traffic *out)
 
 const struct sw_qp_ops sw_roce_qp_ops = {
     .connect = connect_qp,
-    .disconnect = disconnect,
-    .changed = changed,
-    .send = post,
-    .progress = drive,
-    .traffic = traffic,
+    .disconnect = disconnect_qp,
+    .changed = take_attributes,
+    .send = post_sends,
+    .progress = drive_qp,
+    .traffic = read_traffic,
     .by_packets = true,
 };

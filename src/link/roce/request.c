@@ -11,7 +11,7 @@
 #include "link/roce/roce.h"
 #include "wire/aeth.h"
 
-enum sw_roce_life sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status)
+enum sw_roce_outcome sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status)
 {
     struct sw_qp *qp = r->qp;
     sw_qp_fail_send(qp, status);
@@ -83,7 +83,7 @@ static bool has_good_keys(struct sw_roce_qp *r, uint32_t position)
 }
 
 /* What a request moves; a READ's bytes are counted when they come. */
-static void account(struct sw_roce_qp *r, const struct sw_request *request)
+static void count_request(struct sw_roce_qp *r, const struct sw_request *request)
 {
     if (request->kind == SW_REQUEST_LOCAL || request->kind == SW_REQUEST_READ)
         return;
@@ -92,8 +92,8 @@ static void account(struct sw_roce_qp *r, const struct sw_request *request)
 }
 
 /* The request as the machine wants it; or with what status it ends without being sent. */
-static enum ibv_wc_status translate(struct sw_roce_qp *r, uint32_t position,
-                                    struct sw_request *request)
+static enum ibv_wc_status translate_request(struct sw_roce_qp *r, uint32_t position,
+                                            struct sw_request *request)
 {
     const struct sw_wqe *wqe = sw_sq_at(&r->qp->sq, position);
     *request = (struct sw_request){
@@ -120,7 +120,7 @@ static enum ibv_wc_status translate(struct sw_roce_qp *r, uint32_t position,
 }
 
 /* A bind or an invalidate whose turn it is. */
-static enum sw_roce_life run_local(struct sw_roce_qp *r)
+static enum sw_roce_outcome run_local(struct sw_roce_qp *r)
 {
     struct sw_qp *qp = r->qp;
     uint32_t position = sw_requester_done(&r->requester) + r->offset;
@@ -133,7 +133,7 @@ static enum sw_roce_life run_local(struct sw_roce_qp *r)
     return sw_roce_settle(r);
 }
 
-enum sw_roce_life sw_roce_feed(struct sw_roce_qp *r)
+enum sw_roce_outcome sw_roce_feed(struct sw_roce_qp *r)
 {
     struct sw_qp *qp = r->qp;
     if (qp->state != IBV_QPS_RTS)
@@ -148,17 +148,17 @@ enum sw_roce_life sw_roce_feed(struct sw_roce_qp *r)
         if (r->posted == qp->sq.tail || r->has_bad || waits || qp->state != IBV_QPS_RTS)
             break;
         struct sw_request request;
-        r->bad_status = translate(r, r->posted, &request);
+        r->bad_status = translate_request(r, r->posted, &request);
         r->has_bad = r->bad_status != IBV_WC_SUCCESS;
         if (r->has_bad || !sw_requester_post(&r->requester, &request))
             break;
-        account(r, &request);
+        count_request(r, &request);
         r->posted++;
     }
     return SW_ROCE_ALIVE;
 }
 
-static enum sw_roce_life settle_to(struct sw_roce_qp *r, uint32_t done)
+static enum sw_roce_outcome settle_to(struct sw_roce_qp *r, uint32_t done)
 {
     struct sw_qp *qp = r->qp;
     struct sw_sq *sq = &qp->sq;
@@ -178,13 +178,13 @@ static enum sw_roce_life settle_to(struct sw_roce_qp *r, uint32_t done)
     return SW_ROCE_ALIVE;
 }
 
-enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r)
+enum sw_roce_outcome sw_roce_settle(struct sw_roce_qp *r)
 {
     return settle_to(r, sw_requester_done(&r->requester) + r->offset);
 }
 
 /* Bytes that came for a request. */
-static bool place(struct sw_roce_qp *r, const struct sw_progress *progress)
+static bool store_response(struct sw_roce_qp *r, const struct sw_progress *progress)
 {
     struct sw_gather gather = sw_gather_of(r->qp, progress->place_position + r->offset);
     r->qp->moved.received_bytes += progress->place_len;
@@ -228,14 +228,14 @@ static void tell_failure(const struct sw_roce_qp *r, const struct sw_progress *p
             q->counts.naks, (uint64_t)((sw_clock_ns() - q->retry.alive_ns) / SW_NS_PER_MS));
 }
 
-enum sw_roce_life sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_progress *progress)
+enum sw_roce_outcome sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_progress *progress)
 {
-    if (progress->places && !place(r, progress)) {
+    if (progress->places && !store_response(r, progress)) {
         /* It may be the last answer: for the machine the request is done then. */
         settle_to(r, progress->place_position + r->offset);
         return sw_roce_fail_request(r, IBV_WC_LOC_PROT_ERR);
     }
-    enum sw_roce_life life = sw_roce_settle(r);
+    enum sw_roce_outcome life = sw_roce_settle(r);
     if (life == SW_ROCE_ALIVE && progress->failure != SW_FAILURE_NONE) {
         tell_failure(r, progress);
         life = sw_roce_fail_request(r, status_of(progress));

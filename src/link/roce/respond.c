@@ -25,8 +25,9 @@ static void hold_claim(struct sw_roce_qp *r, bool holds)
         atomic_store_explicit(claimed, holds, memory_order_release);
 }
 
-static void complete(struct sw_roce_qp *r, const struct sw_inbound *message, uint64_t len_bytes,
-                     enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+static void complete_receive(struct sw_roce_qp *r, const struct sw_inbound *message,
+                             uint64_t len_bytes, enum ibv_wc_opcode opcode,
+                             enum ibv_wc_status status)
 {
     hold_claim(r, false);
     sw_receive_complete(r->qp, &r->receive, message, (uint32_t)len_bytes, opcode, status);
@@ -38,7 +39,7 @@ static enum sw_verdict refuse_send(struct sw_roce_qp *r, const struct sw_inbound
 {
     const enum ibv_wc_status status = sw_receive_refusal(r->qp, verdict);
     if (status != IBV_WC_SUCCESS)
-        complete(r, message, 0, IBV_WC_RECV, status);
+        complete_receive(r, message, 0, IBV_WC_RECV, status);
     return verdict;
 }
 
@@ -85,7 +86,7 @@ static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *
         return refuse_send(r, message, verdict);
     if (!demand->last)
         return SW_ACK;
-    complete(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
+    complete_receive(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
@@ -109,7 +110,7 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
         verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, &pieces, demand->last);
     if (verdict != SW_ACK || !demand->last || !demand->has_imm)
         return verdict;
-    complete(r, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+    complete_receive(r, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
@@ -171,8 +172,8 @@ static enum sw_verdict serve_by_key(struct sw_roce_qp *r, const struct sw_demand
     return SW_NAK_INVALID;
 }
 
-static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *demand, uint64_t now_ns,
-                             uint64_t *original)
+static enum sw_verdict serve_demand(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                    uint64_t now_ns, uint64_t *original)
 {
     struct sw_inbound message = inbound_of(r, demand);
     struct sw_qp *qp = r->qp;
@@ -189,7 +190,7 @@ static enum sw_verdict serve(struct sw_roce_qp *r, const struct sw_demand *deman
     return verdict;
 }
 
-static void account(struct sw_roce_qp *r, const struct sw_demand *demand)
+static void count_demand(struct sw_roce_qp *r, const struct sw_demand *demand)
 {
     if (demand->kind == SW_DEMAND_READ || demand->kind == SW_DEMAND_FLUSH)
         return;
@@ -201,21 +202,22 @@ static void account(struct sw_roce_qp *r, const struct sw_demand *demand)
 
 /* A refusal ends the connection, but not before it has been told, after the answers to READs that
  * are due before it. */
-static enum sw_roce_life end(struct sw_roce_qp *r, enum sw_verdict verdict, uint64_t now_ns)
+static enum sw_roce_outcome end_connection(struct sw_roce_qp *r, enum sw_verdict verdict,
+                                           uint64_t now_ns)
 {
     r->is_ending = true;
     r->end_event = sw_verdict_rules[verdict].responder_event;
     return sw_roce_emit(r, now_ns);
 }
 
-static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand *demand,
-                                   uint64_t now_ns)
+static enum sw_roce_outcome carry_out(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                      uint64_t now_ns)
 {
     uint64_t original = 0;
     /* A READ sees nothing of what came after it. */
     if (r->reads_due && demand->kind != SW_DEMAND_READ && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
-    enum sw_verdict verdict = serve(r, demand, now_ns, &original);
+    enum sw_verdict verdict = serve_demand(r, demand, now_ns, &original);
     hold_claim(r, r->receive.is_taken);
     if (r->is_parked)
         return SW_ROCE_ALIVE;
@@ -226,11 +228,11 @@ static enum sw_roce_life carry_out(struct sw_roce_qp *r, const struct sw_demand 
         .original = original,
     };
     if (verdict == SW_ACK && !demand->duplicate)
-        account(r, demand);
+        count_demand(r, demand);
     r->counts.rnrs_sent += verdict == SW_RNR && !rule->lost;
     r->reads_due |= demand->kind == SW_DEMAND_READ;
     sw_responder_conclude(&r->responder, demand, &outcome);
-    return outcome.dead ? end(r, verdict, now_ns) : SW_ROCE_ALIVE;
+    return outcome.dead ? end_connection(r, verdict, now_ns) : SW_ROCE_ALIVE;
 }
 
 /* All of a run at once. Returns how many packets were dealt with; 0: they have to be taken one by
@@ -241,14 +243,14 @@ static uint32_t carry_out_run(struct sw_roce_qp *r, const struct sw_demand *dema
     uint64_t original;
     if (r->reads_due && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return 1;
-    if (serve(r, demand, now_ns, &original) != SW_ACK)
+    if (serve_demand(r, demand, now_ns, &original) != SW_ACK)
         return 0;
-    account(r, demand);
+    count_demand(r, demand);
     sw_responder_conclude(&r->responder, demand, &done);
     return demand->pieces;
 }
 
-enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
+enum sw_roce_outcome sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (__builtin_expect(!r->is_parked, 1))
         return SW_ROCE_ALIVE;
@@ -263,7 +265,7 @@ static bool was_refused(const struct sw_roce_qp *r)
 }
 
 /* What had come before its turn, as far as it is expected now. */
-static enum sw_roce_life carry_out_early(struct sw_roce_qp *r, uint64_t now_ns)
+static enum sw_roce_outcome carry_out_early(struct sw_roce_qp *r, uint64_t now_ns)
 {
     struct sw_demand demand;
     struct sw_packet early;
@@ -284,7 +286,7 @@ static enum sw_roce_life carry_out_early(struct sw_roce_qp *r, uint64_t now_ns)
 static void carry_on(struct sw_roce_qp *r, bool was_dead, uint64_t now_ns)
 {
     if (carry_out_early(r, now_ns) == SW_ROCE_ALIVE && !was_dead && was_refused(r))
-        end(r, SW_NAK_INVALID, now_ns);
+        end_connection(r, SW_NAK_INVALID, now_ns);
 }
 
 static void respond_to_one(struct sw_roce_qp *r, const struct sw_packet *packet, uint64_t now_ns)
@@ -323,7 +325,7 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
     if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD || r->is_parked)
         return 1;
     if (__builtin_expect(r->ended_ns != 0, 0))
-        sw_roce_remains_age(r, now_ns);
+        sw_closed_qp_age(r, now_ns);
     if (run->count > 1)
         count = respond_to_run(r, run, now_ns);
     if (count)

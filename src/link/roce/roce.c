@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The port's life, and who receives: a program that polls completions does so by itself, the engine
- * when there is none, or where it is to (vigil.h).
+ * when there is none, or where it is to (handoff.h).
  */
 #include <errno.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 #include "device/queue/cq_impl.h"
 #include "link/engine.h"
 #include "link/engine_cpus.h"
-#include "link/roce/outlet.h"
+#include "link/roce/connected_sender.h"
 #include "link/roce/roce.h"
 
 #define TIMERS_NS (100 * SW_NS_PER_US) /* a program that polls runs them no more often */
@@ -35,7 +35,7 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Who polls for the QP's completions receives, or no longer. An XRC target's completions go to
  * queues of its domain, whichever. */
-static void wire(struct sw_qp *qp, uint32_t change)
+static void change_wired(struct sw_qp *qp, uint32_t change)
 {
     atomic_fetch_add(&qp->send_cq->wired, change);
     atomic_fetch_add(&qp->recv_cq->wired, change);
@@ -55,7 +55,7 @@ void sw_roce_list(struct sw_qp *qp)
 {
     if (atomic_exchange(&sw_roce.qps[qp->index], qp) != qp) {
         atomic_store(&sw_roce.timers[qp->index], UINT64_MAX);
-        wire(qp, 1);
+        change_wired(qp, 1);
     }
     sw_qp_set_add(&sw_roce.listed, qp->index);
 }
@@ -96,7 +96,7 @@ static void free_buried(void)
     }
 }
 
-static uint32_t receive(bool all, bool is_polled, uint64_t now_ns)
+static uint32_t receive_packets(bool all, bool is_polled, uint64_t now_ns)
 {
     free_buried();
     if (__builtin_expect(sw_faults_live != NULL, 0))
@@ -114,7 +114,7 @@ static uint32_t receive(bool all, bool is_polled, uint64_t now_ns)
 
 void sw_roce_receive_all(uint64_t now_ns)
 {
-    receive(true, false, now_ns);
+    receive_packets(true, false, now_ns);
 }
 
 void sw_roce_forget(struct sw_qp *qp)
@@ -123,13 +123,13 @@ void sw_roce_forget(struct sw_qp *qp)
         atomic_load(&sw_roce.qps[qp->index]) != qp)
         return;
     sw_lock_acquire(&sw_roce.port.rx_lock);
-    sw_roce_say_unsaid(false);
-    sw_roce_forget_unsaid(qp);
+    sw_delayed_ack_send(false);
+    sw_delayed_ack_forget(qp);
     /* What has come is acknowledged, as hardware would have done by now. */
-    receive(true, false, sw_clock_ns());
+    receive_packets(true, false, sw_clock_ns());
     sw_qp_set_remove(&sw_roce.listed, qp->index);
     atomic_store(&sw_roce.qps[qp->index], NULL);
-    wire(qp, -1u);
+    change_wired(qp, -1u);
     sw_lock_release(&sw_roce.port.rx_lock);
 }
 
@@ -138,7 +138,7 @@ static void leave_port(uint64_t until_ns)
 {
     uint64_t now_ns = sw_clock_ns();
     sw_port_leave(&sw_roce.port);
-    while ((receive(true, false, now_ns) || sw_roce.port.due_ns != UINT64_MAX) &&
+    while ((receive_packets(true, false, now_ns) || sw_roce.port.due_ns != UINT64_MAX) &&
            (now_ns = sw_clock_ns()) < until_ns)
         ;
 }
@@ -153,8 +153,8 @@ __attribute__((destructor)) static void say_last_words(void)
     for (bool has_more = true; has_more && sw_clock_ns() < until_ns; sched_yield()) {
         if (!sw_lock_try(&sw_roce.port.rx_lock))
             continue;
-        sw_roce_say_unsaid(false);
-        has_more = sw_roce_has_unsaid();
+        sw_delayed_ack_send(false);
+        has_more = sw_delayed_ack_any_waits();
         if (!has_more)
             leave_port(until_ns);
         sw_lock_release(&sw_roce.port.rx_lock);
@@ -166,7 +166,7 @@ static bool is_time(uint64_t now_ns)
     return now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
 }
 
-static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
+static uint64_t sooner_ns(uint64_t one_ns, uint64_t other_ns)
 {
     return one_ns < other_ns ? one_ns : other_ns;
 }
@@ -179,7 +179,7 @@ static uint64_t drive_due(uint32_t index, uint64_t now_ns)
     if (!qp)
         return UINT64_MAX;
     if (!sw_lock_try(&qp->lock))
-        return now_ns + SW_VIGIL_LOOK_NS / 10;
+        return now_ns + SW_HANDOFF_LOOK_NS / 10;
     atomic_store(&sw_roce.timers[index], UINT64_MAX);
     if (qp->link == &sw_roce_qp_ops) {
         sw_roce_run_gaps(qp->link_state, now_ns);
@@ -200,7 +200,7 @@ static void run_timers(uint64_t now_ns)
     for (uint32_t i = sw_qp_set_next(&sw_roce.listed, 0); i < SW_MAX_QP;
          i = sw_qp_set_next(&sw_roce.listed, i + 1)) {
         const uint64_t due_ns = atomic_load(&sw_roce.timers[i]);
-        next_ns = sooner(next_ns, due_ns > now_ns ? due_ns : drive_due(i, now_ns));
+        next_ns = sooner_ns(next_ns, due_ns > now_ns ? due_ns : drive_due(i, now_ns));
     }
     sw_roce_wake_at(next_ns);
 }
@@ -229,7 +229,7 @@ static bool gives_way(uint32_t received, bool is_expected, uint64_t now_ns)
 
 /* `watched` changes first: the event may come, and on_port() take it back, before this thread goes
  * on. */
-static void watch(void)
+static void watch_port(void)
 {
     if (!atomic_load(&sw_roce.watched) && !atomic_exchange(&sw_roce.watched, true))
         sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
@@ -260,11 +260,11 @@ void sw_roce_poll(bool waits)
     }
     sw_cq_hold_events();
     const bool runs_timers = is_time(now_ns) && now_ns >= sw_roce.timers_ns + TIMERS_NS;
-    const uint32_t received = receive(runs_timers, true, now_ns);
+    const uint32_t received = receive_packets(runs_timers, true, now_ns);
     if (runs_timers)
         run_timers(now_ns);
     if (!received)
-        sw_roce_poll_unsaid();
+        sw_delayed_ack_note_empty_poll();
     const bool yields = gives_way(received, is_expected, now_ns);
     sw_lock_release(&sw_roce.port.rx_lock);
     sw_cq_release_events();
@@ -280,13 +280,13 @@ void sw_roce_mind(void)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
-    if (sw_roce_has_unminded()) {
+    if (sw_delayed_ack_any_unseen()) {
         sw_lock_acquire(&sw_roce.port.rx_lock);
-        sw_roce_say_unsaid(false);
+        sw_delayed_ack_send(false);
         sw_lock_release(&sw_roce.port.rx_lock);
     }
     atomic_store(&sw_roce.sleeps, true); /* before `watched` is read: see on_port() */
-    watch();
+    watch_port();
 }
 
 void sw_roce_catch_up(void)
@@ -294,8 +294,8 @@ void sw_roce_catch_up(void)
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
     sw_lock_acquire(&sw_roce.port.rx_lock);
-    sw_roce_say_unsaid(false);
-    for (int i = 0; i < SETTLE_ROUNDS && receive(true, false, sw_clock_ns()); i++)
+    sw_delayed_ack_send(false);
+    for (int i = 0; i < SETTLE_ROUNDS && receive_packets(true, false, sw_clock_ns()); i++)
         ;
     sw_lock_release(&sw_roce.port.rx_lock);
 }
@@ -303,29 +303,29 @@ void sw_roce_catch_up(void)
 static void on_port(uint64_t what)
 {
     (void)what;
-    atomic_store(&sw_roce.watched, false); /* it tells once; then step() reads `sleeps` */
-    sw_vigil_wake(&sw_roce.vigil);
+    atomic_store(&sw_roce.watched, false); /* it tells once; then step_engine() reads `sleeps` */
+    sw_handoff_wake(&sw_roce.handoff);
 }
 
-static uint64_t step(uint64_t now_ns)
+static uint64_t step_engine(uint64_t now_ns)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return UINT64_MAX;
-    struct sw_vigil *vigil = &sw_roce.vigil;
+    struct sw_handoff *handoff = &sw_roce.handoff;
     const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
                    posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed),
                    served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
     const bool sleeps = atomic_load(&sw_roce.sleeps),
-               watches = sw_vigil_look(vigil, polled_ns, sleeps, served_ns, now_ns);
-    const bool is_alone = vigil->is_alone;
+               watches = sw_handoff_look(handoff, polled_ns, sleeps, served_ns, now_ns);
+    const bool is_alone = handoff->is_alone;
     if (is_alone && !sleeps)
         atomic_store_explicit(&sw_roce.is_attended, false, memory_order_relaxed);
-    if (!vigil->is_served || sleeps)
+    if (!handoff->is_served || sleeps)
         sw_engine_keep_off(-1);
-    else if (!is_alone || now_ns < posted_ns + SW_VIGIL_LOOK_NS)
+    else if (!is_alone || now_ns < posted_ns + SW_HANDOFF_LOOK_NS)
         sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
     if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */
-        const uint64_t again_ns = sw_vigil_yield(vigil, watches, now_ns);
+        const uint64_t again_ns = sw_handoff_yield(handoff, watches, now_ns);
         if (!sw_lifeline_is_due(now_ns))
             return again_ns;
         sw_lock_acquire(&sw_roce.port.rx_lock); /* and may not have a processor meanwhile */
@@ -335,14 +335,14 @@ static uint64_t step(uint64_t now_ns)
     bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
     bool comes_again = false; /* at once: the engine does not sleep after packets came */
     if (watches || is_due) {
-        const uint32_t mads = sw_roce.mads, received = receive(true, false, sw_clock_ns());
+        const uint32_t mads = sw_roce.mads, received = receive_packets(true, false, sw_clock_ns());
         /* Who manages connections sleeps between their messages. */
         comes_again = received > sw_roce.mads - mads && is_alone;
         if (comes_again)
             atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
-        sw_vigil_learn(vigil, received, now_ns);
+        sw_handoff_learn(handoff, received, now_ns);
     }
-    const uint64_t unsaid_due_ns = sw_roce_run_unsaid(now_ns);
+    const uint64_t ack_due_ns = sw_delayed_ack_step(now_ns);
     free_buried();
     run_timers(now_ns);
     if (owes && sw_port_is_drained(&sw_roce.port))
@@ -352,7 +352,7 @@ static uint64_t step(uint64_t now_ns)
         sw_roce_impair_plan();
     if (now_ns - sw_roce.tidy_ns >= TIDY_NS) {
         sw_port_tidy(&sw_roce.port, now_ns);
-        sw_outlet_tidy(now_ns);
+        sw_connected_sender_tidy(now_ns);
         sw_roce.tidy_ns = now_ns;
     }
     const uint64_t port_due_ns = sw_roce.port.due_ns;
@@ -360,14 +360,14 @@ static uint64_t step(uint64_t now_ns)
     if (sw_cq_release_events())
         sched_yield(); /* the program answers before the engine gets ready to sleep */
     if (watches && !(comes_again && sw_engine_goes_on()))
-        watch();
+        watch_port();
     uint64_t due_ns =
-        sooner(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
-    due_ns = sooner(due_ns, lifeline_due_ns);
+        sooner_ns(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
+    due_ns = sooner_ns(due_ns, lifeline_due_ns);
     if (now_ns < posted_ns + RECENT_NS) /* who posts again need not wake the engine for its timer */
-        due_ns = sooner(due_ns, now_ns + SW_VIGIL_LOOK_NS);
-    /* A program that polls says what is unsaid, and runs the timers, too. */
-    return sooner(due_ns, is_alone ? unsaid_due_ns : sw_vigil_due_ns(vigil));
+        due_ns = sooner_ns(due_ns, now_ns + SW_HANDOFF_LOOK_NS);
+    /* A program that polls sends delayed ACKs and runs the timers itself. */
+    return sooner_ns(due_ns, is_alone ? ack_due_ns : sw_handoff_due_ns(handoff));
 }
 
 static bool wants_step(void)
@@ -383,7 +383,7 @@ static bool was_busy(void)
 }
 
 static const struct sw_engine_part engine_part = {
-    .step = step, .wants = wants_step, .was_busy = was_busy};
+    .step = step_engine, .wants = wants_step, .was_busy = was_busy};
 
 void sw_roce_start(void)
 {
@@ -432,7 +432,7 @@ void sw_roce_fork_child(void)
     if (!atomic_exchange(&sw_roce.open, false))
         return;
     sw_roce_impair_fork_child();
-    sw_roce_unsaid_fork_child();
+    sw_delayed_ack_fork_child();
     sw_batch_fork_child();
     sw_port_close(&sw_roce.port); /* the QPs' states are the parent's: left alone */
     sw_roce.port.rx_lock = (struct sw_lock){0};

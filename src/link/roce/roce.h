@@ -4,22 +4,22 @@
  * transport/, fed and obeyed here; what a packet does to memory and queues is
  * device/serve/execute's.
  *  - roce.c       the port's life, polls, the engine's part
- *  - vigil.c      whether the engine receives
+ *  - handoff.c      whether the engine receives
  *  - announce.c   whether a message follows what a peer does to memory
  *  - deliver.c    packets to queue pairs
  *  - identity.c   whether they are the peer's
- *  - way.c        when to try another source port
+ *  - repath.c        when to try another source port
  *  - life.c       of which life of the connection they are
  *  - qp.c         connecting, and sending what machines want sent
  *  - request.c    the requester's side
  *  - respond.c    the responder's side
- *  - remains.c    what is left of a connection that ended by a refusal
+ *  - closed_qp.c    what is left of a connection that ended by a refusal
  *  - lifeline.c   whether peers' processes live (liveness.c, callers.c)
  *  - death.c      what becomes of queue pairs whose peer has died
  *  - datagram.c   UD
  *  - mad.c        QP 1
  *  - group.c      multicast
- *  - unsaid.c     ACKs that may wait
+ *  - delayed_ack.c     ACKs that may wait
  *  - impair.c     faults on purpose
  *  - account.c    what is counted
  *
@@ -36,11 +36,11 @@
 #include "device/serve/receive.h"
 #include "link/faults/live.h"
 #include "link/roce/announce.h"
+#include "link/roce/handoff.h"
 #include "link/roce/lifeline.h"
 #include "link/roce/poll_pace.h"
 #include "link/roce/port.h"
-#include "link/roce/vigil.h"
-#include "link/roce/way.h"
+#include "link/roce/repath.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
@@ -65,14 +65,14 @@ struct sw_roce_qp {
     } life;
     struct sw_request *ring; /* of the requester, beside the send queue; NULL: it sends nothing */
     bool receives;
-    bool greeted;        /* by a packet of the peer */
-    bool reads_due;      /* READs are to be answered */
-    bool is_limited;     /* by the rate limit: there may be more to send */
-    uint8_t unsaid;      /* packets whose ACK waits */
-    uint8_t mistrusted;  /* messages whose ACK will not wait */
-    uint8_t doubts;      /* times that waiting was in vain lately, as far as they count */
-    uint8_t echoes;      /* requests of the peer in a row that were followed by one of ours */
-    uint64_t reached_ns; /* when the peer last reached for memory; 0: something was posted since */
+    bool greeted;         /* by a packet of the peer */
+    bool reads_due;       /* READs are to be answered */
+    bool is_limited;      /* by the rate limit: there may be more to send */
+    uint8_t delayed_acks; /* packets whose ACK waits */
+    uint8_t mistrusted;   /* messages whose ACK will not wait */
+    uint8_t doubts;       /* times that waiting was in vain lately, as far as they count */
+    uint8_t echoes;       /* requests of the peer in a row that were followed by one of ours */
+    uint64_t reached_ns;  /* when the peer last reached for memory; 0: something was posted since */
     struct sw_announce announce;
 
     uint32_t posted; /* send queue positions before it were given to the requester */
@@ -88,7 +88,7 @@ struct sw_roce_qp {
     bool is_met;              /* the peer has been seen to be one of ours */
     uint8_t left_mark;        /* the life of its queue pair that it has ended; 0: none */
 
-    uint64_t ended_ns; /* by that; only what remains.c says is left of it. 0: it lives */
+    uint64_t ended_ns; /* by that; only what closed_qp.c says is left of it. 0: it lives */
 
     bool is_parked; /* a demand that is not concluded yet: a FLUSH that goes on */
     struct sw_demand parked;
@@ -98,7 +98,7 @@ struct sw_roce_qp {
         uint64_t marked, cnps_received, rnrs_sent, astray;
         uint64_t told[SW_COUNTER_COUNT]; /* of all the machines', what the device's have already */
     } counts;
-    struct sw_way way;
+    struct sw_repath repath;
     struct sw_roce_qp *next; /* among those that are done with */
     struct sw_requester requester;
     struct sw_responder responder;
@@ -130,7 +130,7 @@ struct sw_roce {
     _Atomic uint64_t looked_ns;             /* when a poll last looked at the port */
     _Atomic uint64_t returned_ns;           /* when one last came back from yielding */
     atomic_uint connected;                  /* QPs among those that packets may come for */
-    struct sw_vigil vigil;                  /* the engine's */
+    struct sw_handoff handoff;              /* the engine's */
     uint64_t tidy_ns;
     atomic_bool watched;
 };
@@ -181,11 +181,11 @@ bool sw_roce_identify(struct sw_roce_qp *r, const struct sw_arrival *arrival,
 /* The same of a congestion notification. */
 bool sw_roce_is_notified(const struct sw_roce_qp *r, const struct sw_arrival *arrival);
 
-/* remains.c; with the QP locked. What is left of a connection at its end: NULL, if it did not end
+/* closed_qp.c; with the QP locked. What is left of a connection at its end: NULL, if it did not end
  * by a refusal. */
-struct sw_roce_qp *sw_roce_remains_of(const struct sw_roce_qp *r, uint64_t now_ns);
+struct sw_roce_qp *sw_closed_qp_of(const struct sw_roce_qp *r, uint64_t now_ns);
 /* Before a packet for it is looked at. */
-void sw_roce_remains_age(struct sw_roce_qp *r, uint64_t now_ns);
+void sw_closed_qp_age(struct sw_roce_qp *r, uint64_t now_ns);
 
 /* deliver.c; rx_lock held */
 /* As struct sw_port has it. */
@@ -202,59 +202,60 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
  * program is about to look at what came. */
 void sw_roce_deliver_end(bool is_polled);
 
-/* unsaid.c; rx_lock held */
-enum { SW_UNSAID_RUN = 8 }; /* packets that came together, of which the ACK may wait */
+/* delayed_ack.c; rx_lock held */
+enum { SW_DELAYED_ACK_RUN = 8 }; /* packets that came together, of which the ACK may wait */
 /* Whether the ACK of the requests that just came may wait, so many packets and no more than
- * SW_UNSAID_RUN; `wakes`: the program sleeps until then. The QP is locked. */
-bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns);
-bool sw_roce_has_unsaid(void);
+ * SW_DELAYED_ACK_RUN; `wakes`: the program sleeps until then. The QP is locked. */
+bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns);
+bool sw_delayed_ack_any_waits(void);
 /* Whether there are such that the engine has not seen; without rx_lock: of this thread's own. */
-bool sw_roce_has_unminded(void);
+bool sw_delayed_ack_any_unseen(void);
 /* The peer has reached for memory: whether the program is expected to answer by a request. And: it
  * has posted one. The QP is locked. */
-bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns);
-void sw_roce_echo(struct sw_roce_qp *r, uint64_t now_ns);
+bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns);
+void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns);
 /* The engine's part: sends those that have waited for long. Returns when to call again. */
-uint64_t sw_roce_run_unsaid(uint64_t now_ns);
+uint64_t sw_delayed_ack_step(uint64_t now_ns);
 /* After a poll that found nothing. */
-void sw_roce_poll_unsaid(void);
+void sw_delayed_ack_note_empty_poll(void);
 /* Sends those that wait. `is_late`: the program did not come back for it. */
-void sw_roce_say_unsaid(bool is_late);
-void sw_roce_forget_unsaid(const struct sw_qp *qp);
-void sw_roce_unsaid_fork_child(void);
+void sw_delayed_ack_send(bool is_late);
+void sw_delayed_ack_forget(const struct sw_qp *qp);
+void sw_delayed_ack_fork_child(void);
 
 /* What came of a step. */
-enum sw_roce_life { SW_ROCE_ALIVE, SW_ROCE_DEAD /* the QP has failed: `r` must not be used */ };
+enum sw_roce_outcome { SW_ROCE_ALIVE, SW_ROCE_DEAD /* the QP has failed: `r` must not be used */ };
 
 /* death.c; rx_lock held, no QP locked. The process at the other end is dead. */
 void sw_roce_end_with_peer(struct sw_lifeline *line);
 struct sw_lifeline_departure;
 void sw_roce_note_departure(const struct sw_lifeline_departure *departure);
 /* With the QP locked: its timer has run out. DEAD: so is the peer, and the QP has failed. */
-enum sw_roce_life sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns);
+enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns);
 /* Takes the queue pair's lock: the UDP port by which `qpn` sends to `dest_qpn`; 0: it does not. */
 uint16_t sw_roce_source_port(uint32_t qpn, uint32_t dest_qpn);
 
 /* qp.c */
 extern const struct sw_qp_ops sw_roce_qp_ops;
 /* Sends what the machines want sent, a bounded part, and takes in what has ended by that. */
-enum sw_roce_life sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns);
+enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns);
 
 /* request.c */
-enum sw_roce_life sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_progress *progress);
+enum sw_roce_outcome sw_roce_take_progress(struct sw_roce_qp *r,
+                                           const struct sw_progress *progress);
 /* Gives requests to the requester, executes local ones in their turn. */
-enum sw_roce_life sw_roce_feed(struct sw_roce_qp *r);
+enum sw_roce_outcome sw_roce_feed(struct sw_roce_qp *r);
 /* After the requester has sent: what of the send queue is under way, and what is complete. */
-enum sw_roce_life sw_roce_settle(struct sw_roce_qp *r);
+enum sw_roce_outcome sw_roce_settle(struct sw_roce_qp *r);
 /* Fails the request at the head of the send queue. */
-enum sw_roce_life sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status);
+enum sw_roce_outcome sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status);
 
 /* respond.c */
 /* Returns how many packets of the run were dealt with: all, if it is plain, or the first. The QP
  * may have failed by that. */
 uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, uint64_t now_ns);
 /* Goes on with what was left. */
-enum sw_roce_life sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns);
+enum sw_roce_outcome sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns);
 /* UC: what came early has waited for what is missing for long enough, and that is not among what
  * waits to be received; rx_lock held. */
 void sw_roce_run_gaps(struct sw_roce_qp *r, uint64_t now_ns);
@@ -266,7 +267,7 @@ void sw_roce_drop_claim(struct sw_roce_qp *r);
 void sw_roce_account(struct sw_roce_qp *r);
 
 /* datagram.c */
-enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_WAY, SW_ROCE_BAD_KEY };
+enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_ROUTE, SW_ROCE_BAD_KEY };
 enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
 bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet);

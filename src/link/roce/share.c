@@ -10,7 +10,7 @@
  *
  * Packets of a flow keep their order while it moves: the connected socket is not read before the
  * process that had the flow says that it has handed on what it still had, and what was handed on
- * is looked at only after the port's own sockets have been emptied (receive.c).
+ * is looked at only after the port's own sockets have been emptied (rx.c).
  *
  * Who shares the port need not be trusted, another container for one (direct/proof.h), and its
  * packets are brought to it all the same. So what comes by hand is believed as little as a packet
@@ -45,7 +45,7 @@
 #include "link/roce/socket.h"
 
 #define HANDED_MAGIC 0x65636f7277530002ull
-#define TUNED_IDLE_NS (10 * SW_NS_PER_S)
+#define CONNECTED_IDLE_NS (10 * SW_NS_PER_S)
 #define HOLD_NS (100 * SW_NS_PER_MS) /* until a process that does not answer is not waited for */
 #define KEEP_NS (50 * SW_NS_PER_MS)  /* for a process that takes nothing */
 #define RETRY_NS (200 * SW_NS_PER_US)
@@ -111,7 +111,7 @@ int sw_share_open(struct sw_port *port)
         return fd;
     sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, 4 << 20);
     if (!sw_socket_set(fd, SOL_SOCKET, SO_PASSCRED, 1) ||
-        !sw_port_add_ear(port, fd, SW_EAR_HANDED)) {
+        !sw_port_add_rx_socket(port, fd, SW_RX_SOCKET_HANDED)) {
         int err = errno;
         close(fd);
         return -err;
@@ -126,10 +126,10 @@ void sw_share_close(struct sw_port *port)
     port->share = NULL;
 }
 
-static uint32_t packets_of(const struct sw_haul *haul)
+static uint32_t packets_of(const struct sw_rx_batch *batch)
 {
-    uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
-    return step ? (haul->len_bytes + step - 1) / step : 0;
+    uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
+    return step ? (batch->len_bytes + step - 1) / step : 0;
 }
 
 /* Has the port received from again by then. */
@@ -159,7 +159,7 @@ static ssize_t send_to(struct sw_port *port, struct stage *stage)
 }
 
 /* False: the process has no room, and what is for it stays. */
-static bool flush(struct sw_port *port, struct stage *stage)
+static bool flush_stage(struct sw_port *port, struct stage *stage)
 {
     if (!stage->len_bytes)
         return true;
@@ -189,7 +189,7 @@ static bool flush(struct sw_port *port, struct stage *stage)
 void sw_share_flush(struct sw_port *port)
 {
     for (uint32_t i = 0; i < STAGES; i++)
-        if (!flush(port, &port->share->stages[i]))
+        if (!flush_stage(port, &port->share->stages[i]))
             be_back(port, sw_clock_ns() + RETRY_NS);
 }
 
@@ -204,7 +204,7 @@ static struct stage *stage_of(struct sw_port *port, uint32_t slot)
         if (!stages[i].len_bytes)
             found = &stages[i];
     for (uint32_t i = 0; i < STAGES && !found; i++)
-        if (flush(port, &stages[i]))
+        if (flush_stage(port, &stages[i]))
             found = &stages[i];
     if (found) {
         found->slot = slot;
@@ -213,17 +213,17 @@ static struct stage *stage_of(struct sw_port *port, uint32_t slot)
     return found;
 }
 
-static void say(struct sw_port *port, uint32_t slot, enum sw_handed_kind kind,
-                const struct sw_haul *haul)
+static void stage_word(struct sw_port *port, uint32_t slot, enum sw_handed_kind kind,
+                       const struct sw_rx_batch *batch)
 {
-    const struct sw_arrival *arrival = &haul->arrival;
+    const struct sw_arrival *arrival = &batch->arrival;
     struct handed head = {
         .magic = HANDED_MAGIC,
         .kind = kind,
         .slot = port->slot,
         .ifindex = arrival->ifindex,
-        .len_bytes = haul->len_bytes,
-        .segment_bytes = haul->segment_bytes,
+        .len_bytes = batch->len_bytes,
+        .segment_bytes = batch->segment_bytes,
         .source_port = arrival->source_port,
         .traffic_class = arrival->traffic_class,
         .hop_limit = arrival->hop_limit,
@@ -231,22 +231,22 @@ static void say(struct sw_port *port, uint32_t slot, enum sw_handed_kind kind,
     memcpy(head.source, &arrival->source, 16);
     memcpy(head.dest, &arrival->dest, 16);
     struct stage *stage = stage_of(port, slot);
-    const uint32_t need = (uint32_t)sizeof(head) + haul->len_bytes;
-    if (!stage || (stage->len_bytes + need > sizeof(stage->bytes) && !flush(port, stage))) {
-        sw_port_count(port, SW_PORT_HAND_DROPPED, packets_of(haul));
+    const uint32_t need = (uint32_t)sizeof(head) + batch->len_bytes;
+    if (!stage || (stage->len_bytes + need > sizeof(stage->bytes) && !flush_stage(port, stage))) {
+        sw_port_count(port, SW_PORT_HAND_DROPPED, packets_of(batch));
         return;
     }
-    stage->packets += packets_of(haul);
+    stage->packets += packets_of(batch);
     memcpy(stage->bytes + stage->len_bytes, &head, sizeof(head));
-    if (haul->len_bytes)
-        memcpy(stage->bytes + stage->len_bytes + sizeof(head), haul->bytes, haul->len_bytes);
+    if (batch->len_bytes)
+        memcpy(stage->bytes + stage->len_bytes + sizeof(head), batch->bytes, batch->len_bytes);
     stage->len_bytes += need;
 }
 
-void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_haul *haul)
+void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *batch)
 {
-    if (!haul->arrival.was_handed_on) /* it does not go round in circles */
-        say(port, slot, SW_HANDED_PACKETS, haul);
+    if (!batch->arrival.was_handed_on) /* it does not go round in circles */
+        stage_word(port, slot, SW_HANDED_PACKETS, batch);
 }
 
 uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_handed *out)
@@ -261,17 +261,17 @@ uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_ha
     *out = (struct sw_handed){
         .kind = (enum sw_handed_kind)head.kind,
         .slot = head.slot,
-        .haul = {.bytes = message + sizeof(head),
-                 .len_bytes = head.len_bytes,
-                 .segment_bytes = head.segment_bytes,
-                 .arrival = {.ifindex = head.ifindex,
-                             .source_port = head.source_port,
-                             .traffic_class = head.traffic_class,
-                             .hop_limit = head.hop_limit,
-                             .was_handed_on = true}},
+        .batch = {.bytes = message + sizeof(head),
+                  .len_bytes = head.len_bytes,
+                  .segment_bytes = head.segment_bytes,
+                  .arrival = {.ifindex = head.ifindex,
+                              .source_port = head.source_port,
+                              .traffic_class = head.traffic_class,
+                              .hop_limit = head.hop_limit,
+                              .was_handed_on = true}},
     };
-    memcpy(&out->haul.arrival.source, head.source, 16);
-    memcpy(&out->haul.arrival.dest, head.dest, 16);
+    memcpy(&out->batch.arrival.source, head.source, 16);
+    memcpy(&out->batch.arrival.dest, head.dest, 16);
     return (uint32_t)sizeof(head) + head.len_bytes;
 }
 
@@ -293,81 +293,83 @@ bool sw_share_is_of(const struct msghdr *message, uint32_t slot)
             !memcmp(found.sun_path, from->sun_path, len - offsetof(struct sockaddr_un, sun_path)));
 }
 
-static struct sw_ear *find_tuned(struct sw_port *port, const struct sw_arrival *arrival)
+static struct sw_rx_socket *find_connected(struct sw_port *port, const struct sw_arrival *arrival)
 {
-    for (uint32_t i = 0; i < port->ear_count; i++) {
-        struct sw_ear *ear = &port->ears[i];
-        if (ear->kind == SW_EAR_TUNED && !ear->turned_ns &&
-            ear->remote_port == arrival->source_port &&
-            !memcmp(&ear->remote, &arrival->source, sizeof(ear->remote)))
-            return ear;
+    for (uint32_t i = 0; i < port->rx_socket_count; i++) {
+        struct sw_rx_socket *rx = &port->rx_sockets[i];
+        if (rx->kind == SW_RX_SOCKET_CONNECTED && !rx->turned_ns &&
+            rx->remote_port == arrival->source_port &&
+            !memcmp(&rx->remote, &arrival->source, sizeof(rx->remote)))
+            return rx;
     }
     return NULL;
 }
 
 /* Has the kernel bring a sender's packets to a socket of their own, which is not read for now. */
-static struct sw_ear *tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
-                           uint64_t now_ns)
+static struct sw_rx_socket *connect_rx_socket(struct sw_port *port,
+                                              const struct sw_arrival *arrival, uint32_t slot,
+                                              uint64_t now_ns)
 {
     bool is_ipv4 = sw_roce_is_ipv4(&arrival->source);
     uint32_t scope = IN6_IS_ADDR_LINKLOCAL(&arrival->source) ? arrival->ifindex : 0;
-    int fd = sw_socket_ear(is_ipv4, &arrival->dest, port->udp_port, scope);
+    int fd = sw_socket_receiving(is_ipv4, &arrival->dest, port->udp_port, scope);
     struct sockaddr_in6 remote;
     unsigned int len = sw_roce_sockaddr(&arrival->source, arrival->source_port, scope, &remote);
     if (fd < 0)
         return NULL;
-    struct sw_ear *ear = NULL;
+    struct sw_rx_socket *rx = NULL;
     if (connect(fd, (struct sockaddr *)&remote, len) == 0)
-        ear = sw_port_add_ear(port, fd, SW_EAR_TUNED);
-    if (!ear) {
+        rx = sw_port_add_rx_socket(port, fd, SW_RX_SOCKET_CONNECTED);
+    if (!rx) {
         sw_debug("cannot ask for a sender's packets: %s", strerror(errno));
         close(fd);
         return NULL;
     }
-    ear->remote = arrival->source;
-    ear->remote_port = arrival->source_port;
-    ear->heard_ns = now_ns;
-    ear->asked_slot = slot;
-    ear->held_until_ns = now_ns + HOLD_NS;
-    be_back(port, ear->held_until_ns);
-    return ear;
+    rx->remote = arrival->source;
+    rx->remote_port = arrival->source_port;
+    rx->heard_ns = now_ns;
+    rx->asked_slot = slot;
+    rx->held_until_ns = now_ns + HOLD_NS;
+    be_back(port, rx->held_until_ns);
+    return rx;
 }
 
-void sw_share_tune(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
-                   uint64_t now_ns)
+void sw_share_connect(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
+                      uint64_t now_ns)
 {
-    if (port->ear_count < SW_EARS_MAX && !find_tuned(port, arrival) &&
-        tune(port, arrival, slot, now_ns))
-        say(port, slot, SW_HANDED_ASK, &(struct sw_haul){.arrival = *arrival});
+    if (port->rx_socket_count < SW_RX_SOCKETS_MAX && !find_connected(port, arrival) &&
+        connect_rx_socket(port, arrival, slot, now_ns))
+        stage_word(port, slot, SW_HANDED_ASK, &(struct sw_rx_batch){.arrival = *arrival});
 }
 
 void sw_share_answer(struct sw_port *port, const struct sw_handed *ask)
 {
-    say(port, ask->slot, SW_HANDED_DONE, &(struct sw_haul){.arrival = ask->haul.arrival});
+    stage_word(port, ask->slot, SW_HANDED_DONE,
+               &(struct sw_rx_batch){.arrival = ask->batch.arrival});
 }
 
-static void release(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns)
+static void begin_reading(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)
 {
-    ear->held_until_ns = 0;
-    ear->heard_ns = now_ns;
-    if (!sw_port_listen(port, ear->fd))
+    rx->held_until_ns = 0;
+    rx->heard_ns = now_ns;
+    if (!sw_port_listen(port, rx->fd))
         sw_debug("cannot listen to a sender: %s", strerror(errno));
 }
 
 void sw_share_settle(struct sw_port *port, const struct sw_handed *done, uint64_t now_ns)
 {
-    struct sw_ear *ear = find_tuned(port, &done->haul.arrival);
-    if (ear && ear->held_until_ns && ear->asked_slot == done->slot)
-        release(port, ear, now_ns);
+    struct sw_rx_socket *rx = find_connected(port, &done->batch.arrival);
+    if (rx && rx->held_until_ns && rx->asked_slot == done->slot)
+        begin_reading(port, rx, now_ns);
 }
 
-bool sw_share_is_settled(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns)
+bool sw_share_is_settled(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)
 {
-    if (ear->held_until_ns && now_ns >= ear->held_until_ns)
-        release(port, ear, now_ns);
-    if (ear->held_until_ns)
-        be_back(port, ear->held_until_ns);
-    return !ear->held_until_ns;
+    if (rx->held_until_ns && now_ns >= rx->held_until_ns)
+        begin_reading(port, rx, now_ns);
+    if (rx->held_until_ns)
+        be_back(port, rx->held_until_ns);
+    return !rx->held_until_ns;
 }
 
 /* Connected sockets are brought what comes from that address alone, which here is nothing: a port
@@ -386,27 +388,29 @@ static void turn_away(int fd)
 bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
 {
     uint32_t claimed = 0;
-    for (uint32_t i = 0; i < port->ear_count; i++)
-        claimed += port->ears[i].kind == SW_EAR_TUNED && !port->ears[i].asked_slot;
-    if (claimed >= CLAIMED_MAX || port->ear_count == SW_EARS_MAX || find_tuned(port, arrival))
+    for (uint32_t i = 0; i < port->rx_socket_count; i++)
+        claimed +=
+            port->rx_sockets[i].kind == SW_RX_SOCKET_CONNECTED && !port->rx_sockets[i].asked_slot;
+    if (claimed >= CLAIMED_MAX || port->rx_socket_count == SW_RX_SOCKETS_MAX ||
+        find_connected(port, arrival))
         return false;
-    struct sw_ear *ear = tune(port, arrival, 0, now_ns);
-    if (ear)
-        release(port, ear, now_ns);
-    return ear;
+    struct sw_rx_socket *rx = connect_rx_socket(port, arrival, 0, now_ns);
+    if (rx)
+        begin_reading(port, rx, now_ns);
+    return rx;
 }
 
-static void turn_ear(struct sw_ear *ear, uint64_t now_ns)
+static void turn_rx_socket(struct sw_rx_socket *rx, uint64_t now_ns)
 {
-    turn_away(ear->fd);
-    ear->turned_ns = ear->heard_ns = now_ns;
+    turn_away(rx->fd);
+    rx->turned_ns = rx->heard_ns = now_ns;
 }
 
-static bool has_tuned(const struct sw_port *port)
+static bool has_connected(const struct sw_port *port)
 {
     bool has = false;
-    for (uint32_t i = 0; i < port->ear_count; i++)
-        has |= port->ears[i].kind == SW_EAR_TUNED;
+    for (uint32_t i = 0; i < port->rx_socket_count; i++)
+        has |= port->rx_sockets[i].kind == SW_RX_SOCKET_CONNECTED;
     return has;
 }
 
@@ -422,34 +426,34 @@ void sw_share_note(struct sw_port *port, const struct sw_arrival *arrival, uint6
         hot->messages = 0;
     }
     /* One only: each socket costs whoever polls a look. */
-    if (++hot->messages != HOT_MESSAGES || now_ns < hot->barred_until_ns || has_tuned(port))
+    if (++hot->messages != HOT_MESSAGES || now_ns < hot->barred_until_ns || has_connected(port))
         return;
-    hot->opens = tune(port, arrival, port->slot, now_ns);
+    hot->opens = connect_rx_socket(port, arrival, port->slot, now_ns);
     if (hot->opens)
         sw_debug("nearly all comes from one sender: by a connected socket");
 }
 
 void sw_share_note_other(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
 {
-    struct sw_ear *ear = find_tuned(port, arrival);
+    struct sw_rx_socket *rx = find_connected(port, arrival);
     port->hot.messages = 0;
     port->hot.barred_until_ns = now_ns + BARRED_NS;
-    if (ear && ear->asked_slot == port->slot) {
-        if (ear->held_until_ns)
-            release(port, ear, now_ns);
-        turn_ear(ear, now_ns);
+    if (rx && rx->asked_slot == port->slot) {
+        if (rx->held_until_ns)
+            begin_reading(port, rx, now_ns);
+        turn_rx_socket(rx, now_ns);
     }
 }
 
-void sw_share_note_empty(struct sw_port *port, const struct sw_ear *ear, uint64_t now_ns)
+void sw_share_note_empty(struct sw_port *port, const struct sw_rx_socket *rx, uint64_t now_ns)
 {
-    for (uint32_t i = 0; port->hot.opens && i < port->ear_count; i++) {
-        struct sw_ear *tuned = &port->ears[i];
-        const bool waits = tuned->held_until_ns && tuned->asked_slot == port->slot;
-        if (!waits || now_ns <= tuned->heard_ns || /* seen empty since it was opened */
-            port->common_ears[sw_roce_is_ipv4(&tuned->remote)] != ear->fd)
+    for (uint32_t i = 0; port->hot.opens && i < port->rx_socket_count; i++) {
+        struct sw_rx_socket *connected = &port->rx_sockets[i];
+        const bool waits = connected->held_until_ns && connected->asked_slot == port->slot;
+        if (!waits || now_ns <= connected->heard_ns || /* seen empty since it was opened */
+            port->common_rx_fds[sw_roce_is_ipv4(&connected->remote)] != rx->fd)
             continue;
-        release(port, tuned, now_ns);
+        begin_reading(port, connected, now_ns);
         port->hot.opens = false;
     }
 }
@@ -457,39 +461,39 @@ void sw_share_note_empty(struct sw_port *port, const struct sw_ear *ear, uint64_
 /* A socket that nothing came to for long is closed in two steps: what was on the way to it while it
  * was turned away is received before the second. The times of what came last may be later than
  * `now_ns`. */
-static bool is_done_with(struct sw_ear *ear, uint64_t now_ns)
+static bool is_done_with(struct sw_rx_socket *rx, uint64_t now_ns)
 {
-    if (ear->kind != SW_EAR_TUNED || ear->held_until_ns)
+    if (rx->kind != SW_RX_SOCKET_CONNECTED || rx->held_until_ns)
         return false;
-    if (ear->turned_ns)
-        return now_ns >= ear->turned_ns + TURNED_NS &&
-               recv(ear->fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0;
-    if (now_ns >= ear->heard_ns + TUNED_IDLE_NS)
-        turn_ear(ear, now_ns);
+    if (rx->turned_ns)
+        return now_ns >= rx->turned_ns + TURNED_NS &&
+               recv(rx->fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0;
+    if (now_ns >= rx->heard_ns + CONNECTED_IDLE_NS)
+        turn_rx_socket(rx, now_ns);
     return false;
 }
 
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < port->ear_count;) {
-        struct sw_ear *ear = &port->ears[i];
-        if (!is_done_with(ear, now_ns)) {
+    for (uint32_t i = 0; i < port->rx_socket_count;) {
+        struct sw_rx_socket *rx = &port->rx_sockets[i];
+        if (!is_done_with(rx, now_ns)) {
             i++;
             continue;
         }
         /* Closing it is not enough: a child that has just been forked may have it, too. */
-        epoll_ctl(port->epoll, EPOLL_CTL_DEL, ear->fd, NULL);
-        close(ear->fd);
-        *ear = port->ears[--port->ear_count];
+        epoll_ctl(port->epoll, EPOLL_CTL_DEL, rx->fd, NULL);
+        close(rx->fd);
+        *rx = port->rx_sockets[--port->rx_socket_count];
     }
 }
 
 void sw_port_leave(struct sw_port *port)
 {
-    for (uint32_t i = 0; i < port->ear_count; i++) {
-        struct sw_ear *ear = &port->ears[i];
-        ear->held_until_ns = 0; /* nobody will wait for its order */
-        if (ear->kind != SW_EAR_HANDED)
-            turn_away(ear->fd);
+    for (uint32_t i = 0; i < port->rx_socket_count; i++) {
+        struct sw_rx_socket *rx = &port->rx_sockets[i];
+        rx->held_until_ns = 0; /* nobody will wait for its order */
+        if (rx->kind != SW_RX_SOCKET_HANDED)
+            turn_away(rx->fd);
     }
 }

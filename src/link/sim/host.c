@@ -13,7 +13,7 @@
 /* Packets of the uplink that are given out ahead, so that it does not run dry between events. */
 #define AHEAD_NS 2000
 
-static void *need(void *memory)
+static void *need_memory(void *memory)
 {
     if (!memory) {
         fputs("sim: no memory for hosts\n", stderr);
@@ -41,16 +41,16 @@ void sw_sim_host_init(struct sw_sim_host *host, struct sw_sim_net *net,
                                  .base = 0x10000000ull * (config->number + 1),
                                  .len_bytes = config->len_bytes,
                                  .wake_ns = UINT64_MAX};
-    host->memory = need(calloc(1, config->len_bytes));
+    host->memory = need_memory(calloc(1, config->len_bytes));
     host->pub = mmap(NULL, sizeof(struct sw_pub), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    need(host->pub == MAP_FAILED ? NULL : host->pub);
-    host->qps = need(calloc(SW_SIM_QPS_MAX, sizeof(struct sw_sim_qp *)));
-    host->slots = need(calloc(config->early_slots, sizeof(*host->slots)));
-    host->copies = need(calloc(config->early_slots, sizeof(*host->copies)));
+    need_memory(host->pub == MAP_FAILED ? NULL : host->pub);
+    host->qps = need_memory(calloc(SW_SIM_QPS_MAX, sizeof(struct sw_sim_qp *)));
+    host->slots = need_memory(calloc(config->early_slots, sizeof(*host->slots)));
+    host->copies = need_memory(calloc(config->early_slots, sizeof(*host->copies)));
     sw_early_pool_init(&host->pool, host->slots, host->copies, (uint16_t)config->early_slots);
-    host->flows = need(calloc(net->config.hosts, 2 * sizeof(*host->flows)));
-    host->rewind = need(calloc(1, sizeof(*host->rewind)));
+    host->flows = need_memory(calloc(net->config.hosts, 2 * sizeof(*host->flows)));
+    host->rewind = need_memory(calloc(1, sizeof(*host->rewind)));
     for (uint32_t other = 0; other < net->config.hosts; other++) {
         struct sw_flow out = flow_between(host->number, other),
                        in = flow_between(other, host->number);
@@ -94,7 +94,7 @@ uint32_t sw_sim_host_next_qpn(const struct sw_sim_host *host)
 
 struct sw_sim_qp *sw_sim_qp_create(struct sw_sim_host *host, const struct sw_sim_qp_config *config)
 {
-    struct sw_sim_qp *qp = need(calloc(1, sizeof(*qp)));
+    struct sw_sim_qp *qp = need_memory(calloc(1, sizeof(*qp)));
     qp->host = host;
     qp->qpn = sw_sim_host_next_qpn(host);
     qp->peer_host = config->peer_host;
@@ -135,7 +135,7 @@ static const uint8_t *payload_of(struct sw_sim_qp *qp, struct sw_emission *emiss
     return NULL;
 }
 
-static void transmit(struct sw_sim_qp *qp, struct sw_emission *emission)
+static void transmit_packet(struct sw_sim_qp *qp, struct sw_emission *emission)
 {
     struct sw_sim_host *host = qp->host;
     const uint8_t *payload = payload_of(qp, emission);
@@ -165,14 +165,14 @@ static bool send_one(struct sw_sim_qp *qp)
     for (const bool asks = emission.packet.bth.ack_req; emission.count;
          sw_emission_step(&emission)) {
         emission.packet.bth.ack_req = asks && emission.count == 1;
-        transmit(qp, &emission);
+        transmit_packet(qp, &emission);
     }
     return true;
 }
 
 /* ---- completions ---- */
 
-static void report(struct sw_sim_qp *qp, uint32_t done)
+static void report_done(struct sw_sim_qp *qp, uint32_t done)
 {
     while (qp->reported != done) {
         const struct sw_sim_send *send = &qp->sends[qp->reported % SW_SIM_SENDS];
@@ -213,7 +213,7 @@ static void carry_out(struct sw_sim_qp *qp, const struct sw_progress *progress)
         else
             send->original = progress->value;
     }
-    report(qp, progress->done);
+    report_done(qp, progress->done);
     if (progress->failure != SW_FAILURE_NONE && !qp->dead) {
         if (qp->reported == qp->requester.tail) {
             sw_sim_trace(qp->host->net->world, "idle failure", qp->qpn, progress->failure);
@@ -249,13 +249,13 @@ static void serve_early(struct sw_sim_qp *qp)
         serve_one(qp, &early);
 }
 
-static void serve(struct sw_sim_qp *qp, const struct sw_packet *packet)
+static void serve_packet(struct sw_sim_qp *qp, const struct sw_packet *packet)
 {
     serve_one(qp, packet);
     serve_early(qp);
 }
 
-static void handle(struct sw_sim_qp *qp, const struct sw_packet *packet, bool marked)
+static void handle_packet(struct sw_sim_qp *qp, const struct sw_packet *packet, bool marked)
 {
     uint64_t now_ns = qp->host->net->world->now_ns;
     if (marked)
@@ -264,7 +264,7 @@ static void handle(struct sw_sim_qp *qp, const struct sw_packet *packet, bool ma
         sw_requester_cnp(&qp->requester, now_ns);
         sw_responder_cnp(&qp->responder, now_ns);
     } else if (packet->opcode->is_request) {
-        serve(qp, packet);
+        serve_packet(qp, packet);
     } else if (!qp->dead) {
         struct sw_progress progress;
         sw_requester_receive(&qp->requester, packet, now_ns, &progress);
@@ -272,7 +272,7 @@ static void handle(struct sw_sim_qp *qp, const struct sw_packet *packet, bool ma
     }
 }
 
-static struct sw_sim_qp *find(const struct sw_sim_host *host, uint32_t qpn)
+static struct sw_sim_qp *find_qp(const struct sw_sim_host *host, uint32_t qpn)
 {
     uint32_t index = (qpn & 0x1fff) - 1;
     return qpn >> 13 == host->number + 1 && index < host->qp_count ? host->qps[index] : NULL;
@@ -294,15 +294,15 @@ void sw_sim_host_receive(struct sw_sim_host *host, const struct sw_sim_packet *p
     }
     sw_sim_trace(world, "arrive", decoded.bth.dest_qpn,
                  (uint64_t)decoded.bth.opcode << 32 | decoded.bth.psn);
-    struct sw_sim_qp *qp = find(host, decoded.bth.dest_qpn);
+    struct sw_sim_qp *qp = find_qp(host, decoded.bth.dest_qpn);
     if (qp)
-        handle(qp, &decoded, packet->marked);
+        handle_packet(qp, &decoded, packet->marked);
     sw_sim_host_pump(host);
 }
 
 /* ---- time ---- */
 
-static void wake(void *who, void *what)
+static void wake_host(void *who, void *what)
 {
     struct sw_sim_host *host = who;
     (void)what;
@@ -330,7 +330,7 @@ static void wake_at(struct sw_sim_host *host, uint64_t at_ns)
     if (at_ns >= host->wake_ns)
         return;
     host->wake_ns = at_ns;
-    sw_sim_at(host->net->world, at_ns, wake, host, NULL);
+    sw_sim_at(host->net->world, at_ns, wake_host, host, NULL);
 }
 
 static uint64_t next_due(const struct sw_sim_host *host)
@@ -359,7 +359,7 @@ void sw_sim_host_pump(struct sw_sim_host *host)
     }
     for (uint32_t i = 0; i < host->qp_count; i++) /* unreliable requests end when they are out */
         if (!host->qps[i]->dead)
-            report(host->qps[i], sw_requester_done(&host->qps[i]->requester));
+            report_done(host->qps[i], sw_requester_done(&host->qps[i]->requester));
     uint64_t due_ns = next_due(host), now_ns = host->net->world->now_ns;
     if (due_ns != UINT64_MAX)
         wake_at(host, due_ns > now_ns ? due_ns : now_ns + 1);

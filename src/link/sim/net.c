@@ -11,13 +11,13 @@ void sw_sim_net_init(struct sw_sim_net *net, struct sw_sim_world *world,
     *net = (struct sw_sim_net){.world = world, .config = *config, .receive = receive, .user = user};
 }
 
-static uint64_t wire_ns(const struct sw_sim_net *net, uint32_t len)
+static uint64_t transmit_ns(const struct sw_sim_net *net, uint32_t len)
 {
     return ((uint64_t)len + SW_SIM_OVERHEAD_BYTES) * 8 * 1000000000 / net->config.bits_per_s;
 }
 
 /* Puts a packet behind what is queued; returns when it has left. */
-static uint64_t queue(uint64_t *free_ns, uint64_t now_ns, uint64_t takes_ns)
+static uint64_t queue_packet(uint64_t *free_ns, uint64_t now_ns, uint64_t takes_ns)
 {
     uint64_t from_ns = *free_ns > now_ns ? *free_ns : now_ns;
     return *free_ns = from_ns + takes_ns;
@@ -29,7 +29,7 @@ static bool is_cut(const struct sw_sim_net *net, const struct sw_sim_packet *pac
     return now_ns < net->cut_until_ns[packet->from] || now_ns < net->cut_until_ns[packet->to];
 }
 
-static void arrive(void *who, void *what)
+static void arrive_packet(void *who, void *what)
 {
     struct sw_sim_net *net = who;
     struct sw_sim_packet *packet = what;
@@ -43,7 +43,7 @@ static void arrive(void *who, void *what)
 }
 
 /* Bytes waiting at a port of the switch. */
-static uint64_t backlog(const struct sw_sim_net *net, uint32_t port)
+static uint64_t backlog_bytes(const struct sw_sim_net *net, uint32_t port)
 {
     uint64_t free_ns = net->port_free_ns[port], now_ns = net->world->now_ns;
     return free_ns > now_ns ? (free_ns - now_ns) * (net->config.bits_per_s / 1000000) / 8000 : 0;
@@ -62,12 +62,12 @@ static bool is_marked(struct sw_sim_net *net, uint64_t bytes)
 }
 
 /* The packet has come to the switch. */
-static void forward(void *who, void *what)
+static void forward_packet(void *who, void *what)
 {
     struct sw_sim_net *net = who;
     struct sw_sim_packet *packet = what;
     struct sw_sim_world *world = net->world;
-    uint64_t waiting = backlog(net, packet->to);
+    uint64_t waiting = backlog_bytes(net, packet->to);
     if (waiting + packet->len > net->config.buffer_bytes) {
         net->dropped++;
         sw_sim_trace(world, "overflow", packet->from, packet->to);
@@ -79,13 +79,13 @@ static void forward(void *who, void *what)
         net->marked++;
     }
     uint64_t out_ns =
-        queue(&net->port_free_ns[packet->to], world->now_ns, wire_ns(net, packet->len));
+        queue_packet(&net->port_free_ns[packet->to], world->now_ns, transmit_ns(net, packet->len));
     uint64_t extra_ns = 0;
     if (sw_sim_happens(world, net->config.reorder)) {
         extra_ns = 1 + sw_sim_random(world) % net->config.reorder_ns;
         net->reordered++;
     }
-    sw_sim_at(world, out_ns + net->config.delay_ns + extra_ns, arrive, net, packet);
+    sw_sim_at(world, out_ns + net->config.delay_ns + extra_ns, arrive_packet, net, packet);
 }
 
 void sw_sim_net_fini(struct sw_sim_net *net)
@@ -93,7 +93,7 @@ void sw_sim_net_fini(struct sw_sim_net *net)
     struct sw_sim_world *world = net->world;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < world->count; i++) {
-        if (world->heap[i].fn == arrive || world->heap[i].fn == forward)
+        if (world->heap[i].fn == arrive_packet || world->heap[i].fn == forward_packet)
             free(world->heap[i].what);
         else
             world->heap[kept++] = world->heap[i];
@@ -118,7 +118,8 @@ void sw_sim_net_send(struct sw_sim_net *net, uint32_t from, uint32_t to, const v
                      uint32_t len)
 {
     struct sw_sim_world *world = net->world;
-    uint64_t out_ns = queue(&net->uplink_free_ns[from], world->now_ns, wire_ns(net, len));
+    uint64_t out_ns =
+        queue_packet(&net->uplink_free_ns[from], world->now_ns, transmit_ns(net, len));
     uint32_t copies = 1;
     net->sent++;
     if (sw_sim_happens(world, net->config.loss)) {
@@ -139,7 +140,7 @@ void sw_sim_net_send(struct sw_sim_net *net, uint32_t from, uint32_t to, const v
             if (sw_sim_below(world, 4) == 0)
                 packet->len = sw_sim_below(world, len); /* or cut short */
         }
-        sw_sim_at(world, out_ns + net->config.delay_ns, forward, net, packet);
+        sw_sim_at(world, out_ns + net->config.delay_ns, forward_packet, net, packet);
     }
 }
 

@@ -13,8 +13,8 @@ static struct sw_target_qp side_of(const struct sw_sim_qp *qp)
     return (struct sw_target_qp){qp->qpn, SW_SIM_PD, qp->access};
 }
 
-static enum sw_verdict check(const struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
-                             uint32_t rkey, uint32_t need)
+static enum sw_verdict check_access(const struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
+                                    uint32_t rkey, uint32_t need)
 {
     const struct sw_pub_mr *mr;
     uint64_t word;
@@ -26,7 +26,7 @@ static enum sw_verdict check(const struct sw_sim_qp *qp, uint64_t addr, uint64_t
 enum sw_verdict sw_sim_may_read(const struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
                                 uint32_t rkey)
 {
-    return check(qp, addr, len_bytes, rkey, IBV_ACCESS_REMOTE_READ);
+    return check_access(qp, addr, len_bytes, rkey, IBV_ACCESS_REMOTE_READ);
 }
 
 void sw_sim_tell_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive,
@@ -42,7 +42,7 @@ void sw_sim_tell_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *rece
     qp->complete(qp, &wc);
 }
 
-static bool take(struct sw_sim_qp *qp)
+static bool take_receive(struct sw_sim_qp *qp)
 {
     if (!qp->claimed && qp->receive_head != qp->receive_tail) {
         qp->claim = qp->receives[qp->receive_head++ % SW_SIM_RECEIVES];
@@ -54,7 +54,7 @@ static bool take(struct sw_sim_qp *qp)
 static enum sw_verdict do_send(struct sw_sim_qp *qp, const struct sw_demand *demand)
 {
     if (demand->first) {
-        if (!take(qp))
+        if (!take_receive(qp))
             return SW_RNR;
         qp->claim_used = 0;
     }
@@ -75,11 +75,11 @@ static enum sw_verdict do_send(struct sw_sim_qp *qp, const struct sw_demand *dem
 static enum sw_verdict do_write(struct sw_sim_qp *qp, const struct sw_demand *demand)
 {
     enum sw_verdict verdict =
-        check(qp, demand->addr, demand->len_bytes, demand->rkey, IBV_ACCESS_REMOTE_WRITE);
+        check_access(qp, demand->addr, demand->len_bytes, demand->rkey, IBV_ACCESS_REMOTE_WRITE);
     if (verdict != SW_ACK)
         return verdict;
     bool consumes = demand->last && demand->has_imm;
-    if (consumes && !take(qp))
+    if (consumes && !take_receive(qp))
         return SW_RNR;
     if (demand->len_bytes)
         memcpy(sw_sim_host_at(qp->host, demand->addr), demand->payload, demand->len_bytes);
@@ -94,8 +94,9 @@ static enum sw_verdict do_atomic(struct sw_sim_qp *qp, const struct sw_demand *d
                                  uint64_t *original)
 {
     bool writes = demand->kind == SW_DEMAND_ATOMIC_WRITE;
-    enum sw_verdict verdict = check(qp, demand->addr, 8, demand->rkey,
-                                    writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC);
+    enum sw_verdict verdict =
+        check_access(qp, demand->addr, 8, demand->rkey,
+                     writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC);
     if (verdict != SW_ACK)
         return verdict;
     if (demand->addr % 8)

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "link/roce/liveness.h"
-#include "link/roce/liveness_wire.h"
+#include "link/roce/liveness_codec.h"
 
 #define MS 1000000ull
 #define S (1000 * MS)

@@ -20,7 +20,7 @@
 #include "device/nic/nic.h"
 #include "device/queue/counters.h"
 #include "link/link.h"
-#include "link/roce/liveness_wire.h"
+#include "link/roce/liveness_codec.h"
 #include "link/roce/mad.h"
 #include "link/roce/roce.h"
 #include "wire/bytes.h"

@@ -302,7 +302,7 @@ static void sw_port_receive__what_is_no_run_comes_one_by_one(void **state)
     assert_int_equal(seen.calls, COUNT);
 }
 
-/* An ACK that rides with a request was ready before it (unsaid.c). */
+/* An ACK that rides with a request was ready before it (delayed_ack.c). */
 static void sw_port_receive__an_ack_behind_a_request_is_looked_at_first(void **state)
 {
     struct pair *pair = *state;

@@ -34,7 +34,7 @@ static struct {
     struct sw_mr *mr;
     struct sw_qp *qp;
     uint8_t bytes[2 * REGION]; /* the region, and behind it */
-    uint8_t haul[PACKETS * PACKET_MAX];
+    uint8_t batch[PACKETS * PACKET_MAX];
     uint32_t psn;           /* of the next packet */
     struct sw_packet heard; /* the last ACK or NAK; opcode NULL: none. Under rx_lock */
 } rig;
@@ -162,7 +162,7 @@ static void arrive(uint8_t opcode, uint32_t count, uint64_t addr, uint32_t len)
     const struct sw_roce_path *path = &link_of(rig.qp)->path;
     const uint32_t step = (uint32_t)sw_packet_len(sw_opcode_of(opcode), len);
     for (uint32_t n = 0; n < count; n++, rig.psn++) {
-        uint8_t *at = rig.haul + (size_t)n * step;
+        uint8_t *at = rig.batch + (size_t)n * step;
         const struct sw_packet packet = {
             .bth = {.opcode = opcode,
                     .pkey = SW_PKEY_DEFAULT,
@@ -179,7 +179,7 @@ static void arrive(uint8_t opcode, uint32_t count, uint64_t addr, uint32_t len)
         if (n)
             assert_true(sw_packet_follows(at - step, at, step));
     }
-    const struct sw_arrival arrival = {.bytes = rig.haul,
+    const struct sw_arrival arrival = {.bytes = rig.batch,
                                        .len_bytes = step,
                                        .count = count,
                                        .source = path->dest,
@@ -234,7 +234,7 @@ static void deliver__writes_of_one_packet_each(void **state)
     assert_int_equal(r->counts.marked, PACKETS);
     assert_int_equal(rig.qp->moved.received_packets, PACKETS);
     assert_int_equal(rig.qp->moved.received_bytes, PACKETS * MTU);
-    arrive(WRITE_ONLY, PACKETS, (uintptr_t)rig.bytes, 7); /* another haul, lengths with pad */
+    arrive(WRITE_ONLY, PACKETS, (uintptr_t)rig.bytes, 7); /* another batch, lengths with pad */
     for (uint32_t n = 0; n < PACKETS; n++)
         for (uint32_t i = 0; i < 7; i++)
             assert_int_equal(rig.bytes[n * 7 + i], byte_of(PSN + PACKETS + n, i));

@@ -34,21 +34,21 @@ static void sw_port_receive__finds_the_right_process(void **state)
     assert_int_equal(sw_port_counter(&pair->one, SW_PORT_RX_PACKETS), 0);
     assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_PACKETS), 200);
     assert_int_equal(sw_port_counter(&pair->two, SW_PORT_RX_TAKEN_OVER), handed);
-    uint32_t ears = pair->two.ear_count;
+    uint32_t rx_sockets = pair->two.rx_socket_count;
     sw_port_tidy(&pair->two, sw_clock_ns());
-    assert_int_equal(pair->two.ear_count, ears);
+    assert_int_equal(pair->two.rx_socket_count, rx_sockets);
     sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
     sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S);
-    assert_int_equal(pair->two.ear_count, 3);
+    assert_int_equal(pair->two.rx_socket_count, 3);
 }
 
 /* Its UDP sockets are closed: the kernel brings all to the other one. */
 static void deafen(struct sw_port *port)
 {
-    for (uint32_t i = 0; i < port->ear_count;) {
-        if (port->ears[i].kind == SW_EAR_UDP) {
-            close(port->ears[i].fd);
-            port->ears[i] = port->ears[--port->ear_count];
+    for (uint32_t i = 0; i < port->rx_socket_count;) {
+        if (port->rx_sockets[i].kind == SW_RX_SOCKET_UDP) {
+            close(port->rx_sockets[i].fd);
+            port->rx_sockets[i] = port->rx_sockets[--port->rx_socket_count];
         } else {
             i++;
         }
@@ -71,15 +71,15 @@ static void sw_port_receive__opens_no_socket_for_a_stranger(void **state)
 {
     struct pair *pair = *state;
     deafen(&pair->two);
-    const uint32_t ears = pair->two.ear_count;
+    const uint32_t rx_sockets = pair->two.rx_socket_count;
     are_strangers = true;
     send_to_two(pair, 0, 3);
     receive(pair, 3);
     are_strangers = false;
-    assert_int_equal(pair->two.ear_count, ears);
+    assert_int_equal(pair->two.rx_socket_count, rx_sockets);
     send_to_two(pair, 3, 6);
     receive(pair, 6);
-    assert_int_equal(pair->two.ear_count, ears + 1);
+    assert_int_equal(pair->two.rx_socket_count, rx_sockets + 1);
 }
 
 /* Some of a flow are still with the other process when the kernel begins to bring the rest. */
@@ -147,7 +147,7 @@ static void open_third(struct sw_port *third)
 
 static void say_done(struct sw_port *third, uint32_t as_slot)
 {
-    const struct sw_handed ask = {.slot = 6, .haul.arrival = seen.last};
+    const struct sw_handed ask = {.slot = 6, .batch.arrival = seen.last};
     third->slot = as_slot;
     sw_share_answer(third, &ask);
     sw_share_flush(third);
@@ -240,9 +240,10 @@ static void sw_port_claim_flow__leaves_room_for_others(void **state)
     struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
     struct sw_arrival flow = {.source = path.source, .dest = path.dest};
     uint32_t had = 0;
-    for (flow.source_port = 2000; flow.source_port < 2000 + SW_PORT_TUNED_MAX; flow.source_port++)
+    for (flow.source_port = 2000; flow.source_port < 2000 + SW_PORT_CONNECTED_MAX;
+         flow.source_port++)
         had += sw_port_claim_flow(&pair->two, &flow, sw_clock_ns());
-    assert_in_range(had, SW_PORT_SENDERS, SW_PORT_TUNED_MAX / 2);
+    assert_in_range(had, SW_PORT_SENDERS, SW_PORT_CONNECTED_MAX / 2);
 }
 
 enum { HOT = 1500 }; /* messages that make a flow hot, and some */
@@ -272,11 +273,11 @@ static void make_hot(struct pair *pair)
     }
 }
 
-static const struct sw_ear *tuned_ear(const struct sw_port *port)
+static const struct sw_rx_socket *connected_rx(const struct sw_port *port)
 {
-    for (uint32_t i = 0; i < port->ear_count; i++)
-        if (port->ears[i].kind == SW_EAR_TUNED && !port->ears[i].turned_ns)
-            return &port->ears[i];
+    for (uint32_t i = 0; i < port->rx_socket_count; i++)
+        if (port->rx_sockets[i].kind == SW_RX_SOCKET_CONNECTED && !port->rx_sockets[i].turned_ns)
+            return &port->rx_sockets[i];
     return NULL;
 }
 
@@ -284,9 +285,9 @@ static void sw_port_receive__asks_for_the_flow_that_brings_all(void **state)
 {
     struct pair *pair = *state;
     make_hot(pair);
-    const struct sw_ear *ear = tuned_ear(&pair->one);
-    assert_non_null(ear);
-    assert_int_equal(ear->held_until_ns, 0);
+    const struct sw_rx_socket *rx = connected_rx(&pair->one);
+    assert_non_null(rx);
+    assert_int_equal(rx->held_until_ns, 0);
     for (uint32_t i = 0; i < 3; i++) { /* it wakes who sleeps on the port */
         struct pollfd wait = {pair->one.epoll, POLLIN, 0};
         send_hot(pair, 5, HOT + i);
@@ -309,7 +310,7 @@ static void sw_port_receive__asks_for_no_flow_among_several(void **state)
         sw_batch_close(batch);
         receive(pair, n + 1);
     }
-    assert_null(tuned_ear(&pair->one));
+    assert_null(connected_rx(&pair->one));
 }
 
 /* Another process would be handed each of its packets. */
@@ -322,8 +323,8 @@ static void sw_port_receive__lets_go_of_a_flow_that_others_need(void **state)
         receive(pair, HOT + i + 1);
         assert_int_equal(seen.order[(HOT + i) % KEPT], (HOT + i) % KEPT);
     }
-    assert_null(tuned_ear(&pair->one));
-    assert_non_null(tuned_ear(&pair->two));
+    assert_null(connected_rx(&pair->one));
+    assert_non_null(connected_rx(&pair->two));
     assert_in_range(sw_port_counter(&pair->one, SW_PORT_RX_HANDED_ON), 1, 10);
 }
 
@@ -369,15 +370,15 @@ static void sw_port_tidy__keeps_a_socket_with_something_in_it(void **state)
     struct pair *pair = *state;
     begin_to_move(pair);
     sw_port_receive(&pair->two, pair->two.due_ns, true);
-    const uint32_t ears = pair->two.ear_count;
+    const uint32_t rx_sockets = pair->two.rx_socket_count;
     send_to_two(pair, 10, 11);
     sw_port_tidy(&pair->two, sw_clock_ns() + 60 * SW_NS_PER_S);
     sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S);
-    assert_int_equal(pair->two.ear_count, ears);
+    assert_int_equal(pair->two.rx_socket_count, rx_sockets);
     sw_port_receive(&pair->two, sw_clock_ns(), true);
     assert_int_equal(seen.order[5], 10);
     sw_port_tidy(&pair->two, sw_clock_ns() + 61 * SW_NS_PER_S);
-    assert_int_equal(pair->two.ear_count, ears - 1);
+    assert_int_equal(pair->two.rx_socket_count, rx_sockets - 1);
 }
 
 /* Who tidies may have looked at the clock before the packet came. */
@@ -387,10 +388,10 @@ static void sw_port_tidy__keeps_a_socket_that_was_just_heard(void **state)
     const uint64_t before_ns = sw_clock_ns();
     begin_to_move(pair);
     sw_port_receive(&pair->two, pair->two.due_ns, true);
-    const uint32_t ears = pair->two.ear_count;
+    const uint32_t rx_sockets = pair->two.rx_socket_count;
     for (int i = 0; i < 3; i++)
         sw_port_tidy(&pair->two, before_ns + i * SW_NS_PER_S);
-    assert_int_equal(pair->two.ear_count, ears);
+    assert_int_equal(pair->two.rx_socket_count, rx_sockets);
     send_to_two(pair, 10, 11);
     sw_port_receive(&pair->two, sw_clock_ns(), true);
     assert_int_equal(seen.order[5], 10);
@@ -402,7 +403,7 @@ static void sw_port_tidy__loses_nothing(void **state)
     struct pair *pair = *state;
     begin_to_move(pair);
     receive(pair, 10);
-    const uint32_t before = seen.count, ears = pair->two.ear_count;
+    const uint32_t before = seen.count, rx_sockets = pair->two.rx_socket_count;
     uint64_t now_ns = sw_clock_ns();
     for (uint32_t n = 10; n < 40; n++, now_ns += 20 * SW_NS_PER_S) {
         sw_port_tidy(&pair->two, now_ns);
@@ -414,7 +415,7 @@ static void sw_port_tidy__loses_nothing(void **state)
         }
         assert_int_equal(seen.count, before + n - 9);
         assert_int_equal(seen.order[seen.count - 1], n);
-        assert_in_range(pair->two.ear_count, 1, ears + 1);
+        assert_in_range(pair->two.rx_socket_count, 1, rx_sockets + 1);
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "link/roce/liveness_wire.h"
+#include "link/roce/liveness_codec.h"
 
 #include <string.h>
 

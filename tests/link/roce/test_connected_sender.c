@@ -19,7 +19,7 @@
 #include "../preload/namespace.h"
 #include "base/clock.h"
 #include "device/rules/pub.h"
-#include "link/roce/outlet.h"
+#include "link/roce/connected_sender.h"
 #include "wire/bytes.h"
 
 static const uint8_t lo_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
@@ -152,12 +152,12 @@ static uint32_t converse_shortly(struct sw_roce_path *path, uint32_t from, uint3
 }
 
 /* With a ring. */
-static struct sw_outlet *open_one(struct sw_roce_path *path, uint32_t *sent)
+static struct sw_connected_sender *open_one(struct sw_roce_path *path, uint32_t *sent)
 {
     *sent = converse(path, 0, 160);
-    struct sw_outlet *outlet = sw_outlet_claim(&port, path);
-    assert_non_null(outlet);
-    return outlet;
+    struct sw_connected_sender *sender = sw_connected_sender_claim(&port, path);
+    assert_non_null(sender);
+    return sender;
 }
 
 static void check_all_arrived(uint32_t messages)
@@ -169,19 +169,19 @@ static void check_all_arrived(uint32_t messages)
     assert_int_equal(sw_port_counter(&port, SW_PORT_RX_BAD_ICRC), 0);
 }
 
-static void outlet__keeps_bytes_and_order(void **state)
+static void connected_sender__keeps_bytes_and_order(void **state)
 {
     (void)state;
     struct sw_roce_path paths[] = {path_to(lo_v4), path_to(lo_v6)};
     for (int i = 0; i < 2; i++) {
         uint32_t sent;
         memset(&seen, 0, sizeof(seen));
-        sw_outlet_release(open_one(&paths[i], &sent));
+        sw_connected_sender_release(open_one(&paths[i], &sent));
         check_all_arrived(converse(&paths[i], sent, MANY));
     }
 }
 
-static void outlet__is_for_streams_that_are_answered(void **state)
+static void connected_sender__is_for_streams_that_are_answered(void **state)
 {
     (void)state;
     struct sw_roce_path path = path_to(lo_v4);
@@ -189,17 +189,17 @@ static void outlet__is_for_streams_that_are_answered(void **state)
         send_message(&path, i * PACKETS);
         receive((i + 1) * PACKETS);
     }
-    assert_null(sw_outlet_claim(&port, &path)); /* its rooms would never be free again */
+    assert_null(sw_connected_sender_claim(&port, &path)); /* its rooms would never be free again */
 }
 
-static void outlet__another_path_has_none(void **state)
+static void connected_sender__another_path_has_none(void **state)
 {
     (void)state;
     uint32_t sent;
     struct sw_roce_path path = path_to(lo_v4), other = path;
-    sw_outlet_release(open_one(&path, &sent));
+    sw_connected_sender_release(open_one(&path, &sent));
     other.traffic_class = 0x22;
-    assert_null(sw_outlet_claim(&port, &other));
+    assert_null(sw_connected_sender_claim(&port, &other));
 }
 
 static int capture(void)
@@ -247,12 +247,12 @@ static uint32_t check_captured(int fd, const struct sw_icrc_flow *flow, uint32_t
 }
 
 /* What a peer sees that, unlike a socket, knows the identification: hardware, or a kernel. */
-static void outlet__packets_have_the_identification_that_their_icrc_says(void **state)
+static void connected_sender__packets_have_the_identification_that_their_icrc_says(void **state)
 {
     (void)state;
     struct sw_roce_path path = path_to(lo_v4);
     uint32_t sent, numbered = 0;
-    sw_outlet_release(open_one(&path, &sent));
+    sw_connected_sender_release(open_one(&path, &sent));
     const int fd = capture();
     if (fd < 0) {
         print_message("SKIP: no packet socket\n");
@@ -261,7 +261,7 @@ static void outlet__packets_have_the_identification_that_their_icrc_says(void **
     sent = converse(&path, sent, sent + 20);
     /* The loopback shows each when it goes and when it comes. */
     assert_true(check_captured(fd, &path.icrc, &numbered) >= 20 * PACKETS);
-    assert_true(numbered >= 19); /* so they left by the outlet */
+    assert_true(numbered >= 19); /* so they left by the sender */
     numbered = 0;
     converse_shortly(&path, sent * PACKETS, 20);
     assert_true(check_captured(fd, &path.icrc, &numbered) >= 30);
@@ -269,7 +269,7 @@ static void outlet__packets_have_the_identification_that_their_icrc_says(void **
     close(fd);
 }
 
-static void outlet__short_messages_have_it_without_a_ring(void **state)
+static void connected_sender__short_messages_have_it_without_a_ring(void **state)
 {
     (void)state;
     struct sw_roce_path path = path_to(lo_v4);
@@ -293,21 +293,22 @@ static int descriptors(void)
     return count;
 }
 
-static void outlet__many_short_messages_have_a_connected_socket(void **state)
+static void connected_sender__many_short_messages_have_a_connected_socket(void **state)
 {
     (void)state;
     struct sw_roce_path paths[] = {path_to(lo_v4), path_to(lo_v6)};
     for (int i = 0; i < 2; i++) {
         const int before = descriptors();
-        const uint32_t ears = port.ear_count;
+        const uint32_t rx_sockets = port.rx_socket_count;
         memset(&seen, 0, sizeof(seen));
         uint32_t sent = converse_shortly(&paths[i], 0, 500);
-        assert_null(sw_outlet_claim(&port, &paths[i]));
+        assert_null(sw_connected_sender_claim(&port, &paths[i]));
         sent = converse_shortly(&paths[i], sent, 1000);
-        struct sw_outlet *outlet = sw_outlet_claim(&port, &paths[i]);
-        assert_non_null(outlet);
-        sw_outlet_release(outlet);
-        const int heard = (int)(port.ear_count - ears);      /* its receiver asks for the flow */
+        struct sw_connected_sender *sender = sw_connected_sender_claim(&port, &paths[i]);
+        assert_non_null(sender);
+        sw_connected_sender_release(sender);
+        const int heard =
+            (int)(port.rx_socket_count - rx_sockets);        /* its receiver asks for the flow */
         assert_int_equal(descriptors(), before + 1 + heard); /* and no ring */
         converse_shortly(&paths[i], sent, 300);
         assert_false(seen.is_damaged);
@@ -317,12 +318,12 @@ static void outlet__many_short_messages_have_a_connected_socket(void **state)
 }
 
 /* The socket cuts up what it is spliced as it did the last time, unless it is told otherwise. */
-static void outlet__short_and_long_messages_share_it(void **state)
+static void connected_sender__short_and_long_messages_share_it(void **state)
 {
     (void)state;
     struct sw_roce_path path = path_to(lo_v4);
     uint32_t sent;
-    sw_outlet_release(open_one(&path, &sent));
+    sw_connected_sender_release(open_one(&path, &sent));
     uint32_t packets = sent * PACKETS;
     for (uint32_t i = 0; i < 50; i++) {
         packets = converse_shortly(&path, packets, 3);
@@ -337,7 +338,7 @@ static void outlet__short_and_long_messages_share_it(void **state)
 }
 
 /* An unconnected socket does not hear that nobody is there, either. */
-static void outlet__a_peer_that_is_not_there_costs_no_more(void **state)
+static void connected_sender__a_peer_that_is_not_there_costs_no_more(void **state)
 {
     (void)state;
     static const uint8_t nobody[16] = {[10] = 0xff, 0xff, 127, 0, 0, 77};
@@ -348,53 +349,53 @@ static void outlet__a_peer_that_is_not_there_costs_no_more(void **state)
     memcpy(&gone.dest, nobody, sizeof(nobody));
     for (uint32_t i = 0; i < 1100; i++)
         send_packets(&gone, i, 1);
-    struct sw_outlet *outlet = sw_outlet_claim(&port, &gone);
-    assert_non_null(outlet);
-    sw_outlet_release(outlet);
+    struct sw_connected_sender *sender = sw_connected_sender_claim(&port, &gone);
+    assert_non_null(sender);
+    sw_connected_sender_release(sender);
     assert_int_equal(sw_port_counter(&port, SW_PORT_TX_DROPPED), 0);
 }
 
-static void outlet__a_room_is_free_once_something_sent_later_has_arrived(void **state)
+static void connected_sender__a_room_is_free_once_something_sent_later_has_arrived(void **state)
 {
     (void)state;
     uint32_t sent, rooms = 0;
     struct sw_roce_path path = path_to(lo_v4);
-    struct sw_outlet *outlet = open_one(&path, &sent);
-    static const uint8_t message[2 * SW_OUTLET_ROOM_BYTES];
+    struct sw_connected_sender *sender = open_one(&path, &sent);
+    static const uint8_t message[2 * SW_CONNECTED_SENDER_ROOM_BYTES];
     uint16_t id, next_id = 0;
     uint8_t *room;
     bool is_right = true;
-    while (rooms < 100 && (room = sw_outlet_room(outlet, &id))) {
+    while (rooms < 100 && (room = sw_connected_sender_room(sender, &id))) {
         is_right &= !rooms || id == next_id;
         next_id = (uint16_t)(id + 1);
-        memcpy(room, message, SW_OUTLET_ROOM_BYTES);
-        is_right &= sw_outlet_send(outlet, room, 32 * DATAGRAM, DATAGRAM) == 0;
+        memcpy(room, message, SW_CONNECTED_SENDER_ROOM_BYTES);
+        is_right &= sw_connected_sender_send(sender, room, 32 * DATAGRAM, DATAGRAM) == 0;
         rooms++;
     }
-    sw_outlet_release(outlet); /* locked while it was claimed */
+    sw_connected_sender_release(sender); /* locked while it was claimed */
     assert_true(is_right);
     assert_in_range(rooms, 16, 64); /* now all is on its way */
 
     path.heard_ns = sw_clock_ns();
-    outlet = sw_outlet_claim(&port, &path);
-    assert_non_null(outlet);
-    room = sw_outlet_room(outlet, &id);
+    sender = sw_connected_sender_claim(&port, &path);
+    assert_non_null(sender);
+    room = sw_connected_sender_room(sender, &id);
     is_right = room && id == next_id &&
-               sw_outlet_send(outlet, room, DATAGRAM, DATAGRAM) == 0; /* short: copied */
-    sw_outlet_release(outlet);
+               sw_connected_sender_send(sender, room, DATAGRAM, DATAGRAM) == 0; /* short: copied */
+    sw_connected_sender_release(sender);
     assert_true(is_right);
 }
 
-static void outlet__what_it_cannot_send_closes_it(void **state)
+static void connected_sender__what_it_cannot_send_closes_it(void **state)
 {
     (void)state;
     struct sw_roce_path path = path_to(lo_v4);
     uint32_t sent;
-    sw_outlet_release(open_one(&path, &sent));
+    sw_connected_sender_release(open_one(&path, &sent));
     set_mtu(1000);
     send_message(&path, sent * PACKETS);
     assert_int_equal(sw_port_counter(&port, SW_PORT_TX_DROPPED), PACKETS);
-    assert_null(sw_outlet_claim(&port, &path));
+    assert_null(sw_connected_sender_claim(&port, &path));
     set_mtu(65536);
     seen.next = sent * PACKETS;
     converse(&path, sent, sent + 5); /* by the port's own socket */
@@ -402,19 +403,19 @@ static void outlet__what_it_cannot_send_closes_it(void **state)
     assert_false(seen.is_out_of_order);
 }
 
-static void outlet__an_idle_one_is_closed(void **state)
+static void connected_sender__an_idle_one_is_closed(void **state)
 {
     (void)state;
     struct sw_roce_path path = path_to(lo_v4);
     const int before = descriptors();
     uint32_t sent;
-    sw_outlet_release(open_one(&path, &sent));
+    sw_connected_sender_release(open_one(&path, &sent));
     assert_int_equal(descriptors(), before + 3);
-    sw_outlet_tidy(sw_clock_ns() + SW_NS_PER_S);
+    sw_connected_sender_tidy(sw_clock_ns() + SW_NS_PER_S);
     assert_int_equal(descriptors(), before + 3);
-    sw_outlet_tidy(sw_clock_ns() + 60 * SW_NS_PER_S);
+    sw_connected_sender_tidy(sw_clock_ns() + 60 * SW_NS_PER_S);
     assert_int_equal(descriptors(), before);
-    assert_null(sw_outlet_claim(&port, &path));
+    assert_null(sw_connected_sender_claim(&port, &path));
     check_all_arrived(converse(&path, sent, sent + 160)); /* and opened again */
     assert_int_equal(descriptors(), before + 3);
 }
@@ -425,7 +426,7 @@ int main(void)
         print_message("SKIP: no network namespace of our own\n");
         return 77;
     }
-    if (!sw_outlet_is_possible()) {
+    if (!sw_connected_sender_is_possible()) {
         print_message("SKIP: this kernel is older than 6.5, or SIDEWIRE_SPLICE=never\n");
         return 77;
     }
@@ -433,17 +434,17 @@ int main(void)
         pattern[i] = (uint8_t)i;
 #define WITH_PORT(function) cmocka_unit_test_setup_teardown(function, open_port, close_port)
     const struct CMUnitTest tests[] = {
-        WITH_PORT(outlet__keeps_bytes_and_order),
-        WITH_PORT(outlet__is_for_streams_that_are_answered),
-        WITH_PORT(outlet__another_path_has_none),
-        WITH_PORT(outlet__packets_have_the_identification_that_their_icrc_says),
-        WITH_PORT(outlet__short_messages_have_it_without_a_ring),
-        WITH_PORT(outlet__many_short_messages_have_a_connected_socket),
-        WITH_PORT(outlet__short_and_long_messages_share_it),
-        WITH_PORT(outlet__a_peer_that_is_not_there_costs_no_more),
-        WITH_PORT(outlet__a_room_is_free_once_something_sent_later_has_arrived),
-        WITH_PORT(outlet__what_it_cannot_send_closes_it),
-        WITH_PORT(outlet__an_idle_one_is_closed),
+        WITH_PORT(connected_sender__keeps_bytes_and_order),
+        WITH_PORT(connected_sender__is_for_streams_that_are_answered),
+        WITH_PORT(connected_sender__another_path_has_none),
+        WITH_PORT(connected_sender__packets_have_the_identification_that_their_icrc_says),
+        WITH_PORT(connected_sender__short_messages_have_it_without_a_ring),
+        WITH_PORT(connected_sender__many_short_messages_have_a_connected_socket),
+        WITH_PORT(connected_sender__short_and_long_messages_share_it),
+        WITH_PORT(connected_sender__a_peer_that_is_not_there_costs_no_more),
+        WITH_PORT(connected_sender__a_room_is_free_once_something_sent_later_has_arrived),
+        WITH_PORT(connected_sender__what_it_cannot_send_closes_it),
+        WITH_PORT(connected_sender__an_idle_one_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

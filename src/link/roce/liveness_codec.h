@@ -3,8 +3,8 @@
  * What two processes say to each other about their lives (docs/liveness.md): a question and its
  * answer as MADs to QP 1, of a vendor's class that others drop, and words over TCP. Codecs only.
  */
-#ifndef SW_LINK_ROCE_LIVENESS_WIRE_H
-#define SW_LINK_ROCE_LIVENESS_WIRE_H
+#ifndef SW_LINK_ROCE_LIVENESS_CODEC_H
+#define SW_LINK_ROCE_LIVENESS_CODEC_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/payload.h"
-#include "link/roce/outlet.h"
+#include "link/roce/connected_sender.h"
 #include "link/roce/socket.h"
 
 #define BATCHES 4u
@@ -32,14 +32,14 @@
 #define ROOM_WAIT_MS 2
 #define LONG_PACKET_BYTES 1000u /* a message of such may be long, */
 #define LONG_BYTES 32768u       /* which means this */
-#define SHORT_WEIGHT 16u        /* so many shorter ones want an outlet as much as a long one */
+#define SHORT_WEIGHT 16u        /* so many shorter ones count as much as a long one */
 
 struct group { /* packets that leave in one message */
     struct sw_roce_path path;
-    struct sw_outlet *outlet; /* by which it leaves; NULL: by one of the port's senders */
-    uint8_t *bytes;           /* in the arena, or in a room of the outlet's ring */
-    bool has_room;            /* which is this */
-    uint16_t ip_id;           /* of the first packet */
+    struct sw_connected_sender *sender; /* by which it leaves; NULL: by one of the port's senders */
+    uint8_t *bytes;                     /* in the arena, or in a room of the sender's ring */
+    bool has_room;                      /* which is this */
+    uint16_t ip_id;                     /* of the first packet */
     uint32_t count, len_bytes;
     uint32_t segment_bytes;  /* of each, but the last */
     uint32_t unsealed_bytes; /* the length of the last one while its ICRC is missing, or 0 */
@@ -55,8 +55,8 @@ struct sw_batch {
     struct sw_port *port;
     uint32_t count; /* of groups; the last one of each flow may grow */
     bool dropped;
-    uint32_t unconnected;     /* short messages that left by one of the port's senders */
-    struct sw_outlet *outlet; /* claimed until it is flushed */
+    uint32_t unconnected;               /* short messages that left by one of the port's senders */
+    struct sw_connected_sender *sender; /* claimed until it is flushed */
     struct group groups[GROUPS];
     struct mmsghdr messages[GROUPS];
     struct sockaddr_in6 to[GROUPS];
@@ -117,17 +117,17 @@ void sw_batch_fork_child(void)
     for (uint32_t i = 0; i < BATCHES; i++) {
         batches[i].lock = (struct sw_lock){0};
         batches[i].count = 0;
-        batches[i].outlet = NULL;
+        batches[i].sender = NULL;
     }
     gathered.lock = (struct sw_lock){0};
     gathered.count = 0;
-    gathered.outlet = NULL;
+    gathered.sender = NULL;
     gathers = false;
-    sw_outlet_fork_child();
+    sw_connected_sender_fork_child();
 }
 
 /* Gives the last packet of a group its ICRC. The kernel numbers the packets of a message. */
-static void seal(struct group *group)
+static void seal_last(struct group *group)
 {
     if (!group->unsealed_bytes)
         return;
@@ -153,29 +153,29 @@ static struct group *open_group(struct sw_batch *batch, const struct sw_roce_pat
     return fits ? group : NULL;
 }
 
-/* How a group leaves: by its path's outlet, if there is one. And where it gathers its bytes: in the
- * outlet's ring, if it may become long. */
+/* How a group leaves: by its path's sender, if there is one. And where it gathers its bytes: in the
+ * sender's ring, if it may become long. */
 static void choose_way(struct sw_batch *batch, struct group *group)
 {
     uint8_t *room = NULL;
     group->bytes = batch->arena[group - batch->groups];
-    group->outlet = NULL;
+    group->sender = NULL;
     group->ip_id = 0;
     group->has_room = false;
     if (group->is_closed)
         return;
-    if (!batch->outlet)
-        batch->outlet = sw_outlet_claim(batch->port, &group->path);
-    if (!batch->outlet || !sw_outlet_is_of(batch->outlet, &group->path))
+    if (!batch->sender)
+        batch->sender = sw_connected_sender_claim(batch->port, &group->path);
+    if (!batch->sender || !sw_connected_sender_is_of(batch->sender, &group->path))
         return;
-    group->outlet = batch->outlet;
+    group->sender = batch->sender;
     if (group->segment_bytes >= LONG_PACKET_BYTES)
-        room = sw_outlet_room(batch->outlet, &group->ip_id);
+        room = sw_connected_sender_room(batch->sender, &group->ip_id);
     if (room) {
         group->bytes = room;
         group->has_room = true;
     } else {
-        group->ip_id = sw_outlet_take_id(batch->outlet);
+        group->ip_id = sw_connected_sender_take_id(batch->sender);
     }
 }
 
@@ -218,7 +218,7 @@ void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet)
         end += packet->pieces[i].iov_len;
     }
     memset(end, 0, pad);
-    seal(group);
+    seal_last(group);
     group->len_bytes += len_bytes;
     group->unsealed_bytes = len_bytes;
     group->count++;
@@ -263,8 +263,8 @@ static void address_message(struct sw_batch *batch, uint32_t index, struct iovec
     group->iov = bytes;
     *message =
         (struct msghdr){.msg_iov = &group->iov, .msg_iovlen = 1, .msg_control = group->control};
-    if (group->outlet) { /* connected, and with this class */
-        if (segment_bytes != sw_outlet_segment(group->outlet))
+    if (group->sender) { /* connected, and with this class */
+        if (segment_bytes != sw_connected_sender_segment(group->sender))
             add_control(message, NULL, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
                         sizeof(segment_bytes));
         return;
@@ -283,10 +283,10 @@ static void address_message(struct sw_batch *batch, uint32_t index, struct iovec
         add_control(message, at, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes, sizeof(segment_bytes));
 }
 
-static int sender_of(const struct sw_batch *batch, uint32_t index)
+static int socket_of(const struct sw_batch *batch, uint32_t index)
 {
     const struct group *group = &batch->groups[index];
-    return group->outlet ? sw_outlet_fd(group->outlet)
+    return group->sender ? sw_connected_sender_fd(group->sender)
                          : batch->port->senders[group->path.is_ipv4][group->path.sender];
 }
 
@@ -313,7 +313,7 @@ static void send_single(struct sw_batch *batch, uint32_t index)
         if (at)
             sw_icrc_seal(&group->path.icrc, &group->stem, 0, arena + at, len);
         address_message(batch, index, (struct iovec){arena + at, len}, 0);
-        if (sendmsg(sender_of(batch, index), &batch->messages[index].msg_hdr, MSG_DONTWAIT) >= 0)
+        if (sendmsg(socket_of(batch, index), &batch->messages[index].msg_hdr, MSG_DONTWAIT) >= 0)
             continue;
         if (errno == EMSGSIZE)
             tell_too_long(batch, group);
@@ -356,36 +356,36 @@ static int send_now(int fd, struct mmsghdr *messages, uint32_t count)
     return (int)syscall(SYS_sendmmsg, fd, messages, count, MSG_DONTWAIT);
 }
 
-/* What is to be done about an error of an outlet's socket: whoever has an outlet counts what leaves
- * by it, so it is lost where one message is. */
-static int judge_outlet(struct sw_outlet *outlet, int err)
+/* What is to be done about an error of a connected sender's socket. Whoever has claimed it counts
+ * the messages that leave by it, so the sender is lost where one message is. */
+static int judge_send_error(struct sw_connected_sender *sender, int err)
 {
     if (err == EAGAIN || err == ENOBUFS)
         return err;
-    if (sw_outlet_is_old_news(err))
+    if (sw_connected_sender_is_old_news(err))
         return EINTR;
-    sw_outlet_give_up(outlet, err);
+    sw_connected_sender_give_up(sender, err);
     return EPIPE;
 }
 
 /* Messages [from, to) all leave by one socket. */
 static void send_messages(struct sw_batch *batch, uint32_t from, uint32_t to)
 {
-    struct sw_outlet *outlet = batch->groups[from].outlet;
+    struct sw_connected_sender *sender = batch->groups[from].sender;
     int waits = 0;
     while (from < to) {
-        const bool is_gone = outlet && sw_outlet_is_spoilt(outlet);
-        const int fd = is_gone ? -1 : sender_of(batch, from);
+        const bool is_gone = sender && sw_connected_sender_is_spoilt(sender);
+        const int fd = is_gone ? -1 : socket_of(batch, from);
         const int done = fd < 0 ? -1 : send_now(fd, &batch->messages[from], to - from);
         int err = fd < 0 ? EAFNOSUPPORT : errno;
         err = waits > 4 ? ENETDOWN : err;
-        if (done < 0 && outlet && !is_gone)
-            err = judge_outlet(outlet, err);
+        if (done < 0 && sender && !is_gone)
+            err = judge_send_error(sender, err);
         if (done > 0) {
             from += (uint32_t)done;
         } else if (!is_worth_waiting(batch, from, fd, err)) {
-            if (outlet)
-                sw_outlet_give_up(outlet, err);
+            if (sender)
+                sw_connected_sender_give_up(sender, err);
             from++;
             waits = 0;
         } else {
@@ -394,30 +394,31 @@ static void send_messages(struct sw_batch *batch, uint32_t from, uint32_t to)
     }
 }
 
-static void send_by_outlet(struct sw_batch *batch, uint32_t index)
+static void send_spliced(struct sw_batch *batch, uint32_t index)
 {
     const struct group *group = &batch->groups[index];
-    struct sw_outlet *outlet = group->outlet;
+    struct sw_connected_sender *sender = group->sender;
     for (int waits = 0;; waits++) {
-        const int rc = sw_outlet_send(outlet, group->bytes, group->len_bytes, group->segment_bytes);
+        const int rc =
+            sw_connected_sender_send(sender, group->bytes, group->len_bytes, group->segment_bytes);
         if (!rc)
             return;
         const int err = rc == -EAGAIN && waits <= 4 ? EAGAIN : EPIPE;
-        if (!is_worth_waiting(batch, index, sw_outlet_fd(outlet), err)) {
-            sw_outlet_give_up(outlet, EPIPE);
+        if (!is_worth_waiting(batch, index, sw_connected_sender_fd(sender), err)) {
+            sw_connected_sender_give_up(sender, EPIPE);
             return;
         }
     }
 }
 
-/* A group without a room has left: would its path be better off with an outlet, or a ring? */
+/* A group without a room has left. Notes whether its path wants a connected sender, or a ring. */
 static void note_sent(struct sw_batch *batch, const struct group *group)
 {
     const bool is_long = group->len_bytes >= LONG_BYTES && group->count > 1;
-    if (group->outlet && is_long)
-        sw_outlet_want_ring(group->outlet);
-    else if (!group->outlet && (is_long || ++batch->unconnected % SHORT_WEIGHT == 0))
-        sw_outlet_want(batch->port, &group->path, sw_clock_ns());
+    if (group->sender && is_long)
+        sw_connected_sender_want_ring(group->sender);
+    else if (!group->sender && (is_long || ++batch->unconnected % SHORT_WEIGHT == 0))
+        sw_connected_sender_want(batch->port, &group->path, sw_clock_ns());
 }
 
 /* The groups of a batch in their order; those that follow each other by one sender in one call. */
@@ -427,18 +428,18 @@ static void send_groups(struct sw_batch *batch)
     for (uint32_t from = 0, to; from < batch->count; from = to) {
         to = from + 1;
         if (groups[from].has_room) {
-            send_by_outlet(batch, from);
+            send_spliced(batch, from);
             continue;
         }
         while (to < batch->count && !groups[to].has_room &&
-               sender_of(batch, to) == sender_of(batch, from))
+               socket_of(batch, to) == socket_of(batch, from))
             to++;
         send_messages(batch, from, to);
         note_sent(batch, &groups[from]);
     }
-    if (batch->outlet)
-        sw_outlet_release(batch->outlet);
-    batch->outlet = NULL;
+    if (batch->sender)
+        sw_connected_sender_release(batch->sender);
+    batch->sender = NULL;
 }
 
 bool sw_batch_flush(struct sw_batch *batch)
@@ -447,7 +448,7 @@ bool sw_batch_flush(struct sw_batch *batch)
     uint64_t packets = 0, bytes = 0;
     for (uint32_t i = 0; i < groups; i++) {
         struct group *group = &batch->groups[i];
-        seal(group);
+        seal_last(group);
         packets += group->count;
         bytes += group->len_bytes;
         if (!group->has_room)

@@ -12,8 +12,8 @@
  * A peer that runs is told of the way first, and asks the kernel for it (sw_port_claim_flow()). So
  * such a way gets a little more time. No clock and no I/O.
  */
-#ifndef SW_LINK_ROCE_WAY_H
-#define SW_LINK_ROCE_WAY_H
+#ifndef SW_LINK_ROCE_REPATH_H
+#define SW_LINK_ROCE_REPATH_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@
 #include "transport/retry.h"
 
 /* Zeroed: nothing has been seen yet. */
-struct sw_way {
+struct sw_repath {
     uint64_t timeouts, duplicates; /* seen of the machines */
     uint64_t doubted_ns;           /* when copies were counted last */
     uint32_t una, expected;        /* up to where was answered, and asked */
@@ -29,19 +29,19 @@ struct sw_way {
 };
 
 /* How often the timer runs out in the shortest round trip of late. */
-uint32_t sw_way_timeouts_of(const struct sw_retry *retry);
+uint32_t sw_repath_timeouts_of(const struct sw_retry *retry);
 
 /* `timeouts` of the requester so far, and the first packet that waits for an answer. Returns
  * whether too many of them were in vain. */
-bool sw_way_unanswered(struct sw_way *way, uint64_t timeouts, uint32_t una,
-                       const struct sw_retry *retry);
+bool sw_repath_unanswered(struct sw_repath *repath, uint64_t timeouts, uint32_t una,
+                          const struct sw_retry *retry);
 
 /* Whether a timeout was in vain that waited for this packet. */
-bool sw_way_is_doubted(const struct sw_way *way, uint32_t una);
+bool sw_repath_is_doubted(const struct sw_repath *repath, uint32_t una);
 
 /* The responder has seen so many copies, and expects this packet next: whether the peer asks again
  * and again for what has been answered. */
-bool sw_way_unheard(struct sw_way *way, uint64_t duplicates, uint32_t expected,
-                    const struct sw_retry *retry, uint64_t now_ns);
+bool sw_repath_unheard(struct sw_repath *repath, uint64_t duplicates, uint32_t expected,
+                       const struct sw_retry *retry, uint64_t now_ns);
 
 #endif

@@ -3,13 +3,13 @@
  * ACKs that may wait. A program that polls a message usually answers it with its next call, and an
  * ACK sent before that would only make both late; sent with it, it costs nothing. The same is true
  * of one that waits for its memory to be written to and then always posts a request. So the ACK of
- * a few packets, such as a storage target's answer (a WRITE and a SEND), stays unsaid until the
+ * a few packets, such as a storage target's answer (a WRITE and a SEND), waits until the
  * program posts, or some polls found nothing new, or more packets have come, or the engine looks
  * after it, which it does within a millisecond. A program for which the engine has had to is not
  * waited for, for a message, and each time that it is in vain again for twice as many.
  *
  * The ACK then stands behind the request, being shorter; among ourselves it is looked at first
- * (receive.c), as the peer had executed the one before it sent the other.
+ * (rx.c), as the peer had executed the one before it sent the other.
  */
 #include <assert.h>
 
@@ -32,9 +32,9 @@ static struct {
     uint32_t polls;             /* without success, since the last was added */
     _Atomic uint64_t since_ns;  /* when the last was added */
     _Atomic uint64_t minded_ns; /* the same as of the engine's last look */
-} unsaid;                       /* under rx_lock */
+} delayed;                      /* under rx_lock */
 
-void sw_roce_echo(struct sw_roce_qp *r, uint64_t now_ns)
+void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (!r->reached_ns)
         return;
@@ -45,7 +45,7 @@ void sw_roce_echo(struct sw_roce_qp *r, uint64_t now_ns)
     r->reached_ns = 0;
 }
 
-bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
+bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (r->reached_ns) /* it did not answer the one before */
         r->echoes = 0;
@@ -53,9 +53,9 @@ bool sw_roce_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
     return r->echoes >= ECHOES_MIN;
 }
 
-bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns)
+bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns)
 {
-    assert(packets <= SW_UNSAID_RUN);
+    assert(packets <= SW_DELAYED_ACK_RUN);
     if (!r->responder.peer_selective)
         return false; /* it may not look at the ACK before the request that it follows */
     if (!r->ring)
@@ -65,55 +65,55 @@ bool sw_roce_leave_unsaid(struct sw_roce_qp *r, uint32_t packets, bool wakes, ui
                           r->requester.flight.lost_count;
     if (has_more || !sw_responder_only_acks(&r->responder))
         return false;
-    if (r->unsaid) {
-        r->unsaid += (uint8_t)packets;
-        return r->unsaid <= PACKETS_MAX;
+    if (r->delayed_acks) {
+        r->delayed_acks += (uint8_t)packets;
+        return r->delayed_acks <= PACKETS_MAX;
     }
     if (r->mistrusted) {
         r->mistrusted--;
         return false;
     }
-    if (unsaid.count == ROOM)
+    if (delayed.count == ROOM)
         return false;
-    unsaid.qps[unsaid.count++] = r->qp;
-    unsaid.polls = 0;
-    unsaid.since_ns = now_ns + (wakes ? WAKE_NS : 0);
-    r->unsaid = (uint8_t)packets;
+    delayed.qps[delayed.count++] = r->qp;
+    delayed.polls = 0;
+    delayed.since_ns = now_ns + (wakes ? WAKE_NS : 0);
+    r->delayed_acks = (uint8_t)packets;
     return true;
 }
 
-bool sw_roce_has_unsaid(void)
+bool sw_delayed_ack_any_waits(void)
 {
-    return unsaid.count;
+    return delayed.count;
 }
 
-bool sw_roce_has_unminded(void)
+bool sw_delayed_ack_any_unseen(void)
 {
-    return atomic_load_explicit(&unsaid.count, memory_order_relaxed) &&
-           atomic_load(&unsaid.since_ns) != atomic_load(&unsaid.minded_ns);
+    return atomic_load_explicit(&delayed.count, memory_order_relaxed) &&
+           atomic_load(&delayed.since_ns) != atomic_load(&delayed.minded_ns);
 }
 
-uint64_t sw_roce_run_unsaid(uint64_t now_ns)
+uint64_t sw_delayed_ack_step(uint64_t now_ns)
 {
-    atomic_store(&unsaid.minded_ns, atomic_load(&unsaid.since_ns));
-    if (unsaid.count && now_ns >= unsaid.since_ns + LATE_NS)
-        sw_roce_say_unsaid(true);
-    return unsaid.count ? unsaid.since_ns + LATE_NS : UINT64_MAX;
+    atomic_store(&delayed.minded_ns, atomic_load(&delayed.since_ns));
+    if (delayed.count && now_ns >= delayed.since_ns + LATE_NS)
+        sw_delayed_ack_send(true);
+    return delayed.count ? delayed.since_ns + LATE_NS : UINT64_MAX;
 }
 
-void sw_roce_poll_unsaid(void)
+void sw_delayed_ack_note_empty_poll(void)
 {
-    if (unsaid.count && ++unsaid.polls >= POLLS_MAX)
-        sw_roce_say_unsaid(false);
+    if (delayed.count && ++delayed.polls >= POLLS_MAX)
+        sw_delayed_ack_send(false);
 }
 
 /* The QP is locked. */
-static void say(struct sw_qp *qp, bool is_late)
+static void send_ack(struct sw_qp *qp, bool is_late)
 {
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
-    if (!r || !r->unsaid)
+    if (!r || !r->delayed_acks)
         return;
-    r->unsaid = 0;
+    r->delayed_acks = 0;
     if (is_late) {
         r->mistrusted = (uint8_t)(1u << r->doubts);
         if (r->doubts < MISTRUST_MAX)
@@ -123,33 +123,33 @@ static void say(struct sw_qp *qp, bool is_late)
     qp->link->progress(qp);
 }
 
-void sw_roce_say_unsaid(bool is_late)
+void sw_delayed_ack_send(bool is_late)
 {
     uint32_t kept = 0;
     sw_batch_gather(&sw_roce.port);
-    for (uint32_t i = 0; i < unsaid.count; i++) {
-        struct sw_qp *qp = unsaid.qps[i];
+    for (uint32_t i = 0; i < delayed.count; i++) {
+        struct sw_qp *qp = delayed.qps[i];
         if (sw_lock_try(&qp->lock)) {
-            say(qp, is_late);
+            send_ack(qp, is_late);
             sw_lock_release(&qp->lock);
         } else {
-            unsaid.qps[kept++] = qp;
+            delayed.qps[kept++] = qp;
         }
     }
     sw_batch_gather_end();
-    unsaid.count = kept;
+    delayed.count = kept;
 }
 
-void sw_roce_unsaid_fork_child(void)
+void sw_delayed_ack_fork_child(void)
 {
-    unsaid.count = 0; /* they are the parent's to say */
+    delayed.count = 0; /* they are the parent's to say */
 }
 
-void sw_roce_forget_unsaid(const struct sw_qp *qp)
+void sw_delayed_ack_forget(const struct sw_qp *qp)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < unsaid.count; i++)
-        if (unsaid.qps[i] != qp)
-            unsaid.qps[kept++] = unsaid.qps[i];
-    unsaid.count = kept;
+    for (uint32_t i = 0; i < delayed.count; i++)
+        if (delayed.qps[i] != qp)
+            delayed.qps[kept++] = delayed.qps[i];
+    delayed.count = kept;
 }

@@ -15,7 +15,7 @@
 #include "device/queue/counters.h"
 #include "device/rules/pub.h"
 #include "link/roce/mad.h"
-#include "link/roce/mailbag.h"
+#include "link/roce/rx_buffers.h"
 #include "link/roce/socket.h"
 #include "wire/bytes.h"
 #include "wire/run.h"
@@ -27,10 +27,10 @@
 
 #define ROUNDS 16u /* of emptying a socket */
 
-static_assert(SW_MAILBAG_ROOM >= SW_HANDED_BYTES, "one message of another process");
+static_assert(SW_RX_BUFFERS_ROOM >= SW_HANDED_BYTES, "one message of another process");
 
 struct sw_port_intake {
-    struct sw_mailbag udp, handed;
+    struct sw_rx_buffers udp, handed;
     uint32_t handed_count; /* messages that wait until the port's own sockets are empty */
 };
 
@@ -39,7 +39,7 @@ int sw_port_open_intake(struct sw_port *port)
     port->intake = calloc(1, sizeof(*port->intake));
     if (!port->intake)
         return -ENOMEM;
-    if (!sw_mailbag_open(&port->intake->udp) || !sw_mailbag_open(&port->intake->handed)) {
+    if (!sw_rx_buffers_open(&port->intake->udp) || !sw_rx_buffers_open(&port->intake->handed)) {
         sw_port_close_intake(port);
         return -ENOMEM;
     }
@@ -51,8 +51,8 @@ void sw_port_close_intake(struct sw_port *port)
 {
     if (!port->intake)
         return;
-    sw_mailbag_close(&port->intake->udp);
-    sw_mailbag_close(&port->intake->handed);
+    sw_rx_buffers_close(&port->intake->udp);
+    sw_rx_buffers_close(&port->intake->handed);
     free(port->intake);
     port->intake = NULL;
 }
@@ -75,15 +75,15 @@ void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arriv
     sw_counter_add(sw_roce_device_at(&arrival->dest), SW_ICRC_ERROR);
 }
 
-/* On the way from a haul to its receivers: what is the same for all its packets, and those that
+/* On the way from a batch to its receivers: what is the same for all its packets, and those that
  * were found good and are not delivered yet. */
 struct sieve {
     struct sw_port *port;
     struct sw_icrc_flow flow; /* len 0: not known yet */
     struct sw_icrc_stem stem;
     struct sw_arrival run; /* count 0: none */
-    uint16_t first_id;     /* as it seems: of the haul's first packet */
-    uint16_t *next_id;     /* of the flow's next haul */
+    uint16_t first_id;     /* as it seems: of the batch's first packet */
+    uint16_t *next_id;     /* of the flow's next batch */
     uint32_t delivered;
     bool is_known; /* some were from a sender that is */
 };
@@ -94,13 +94,13 @@ static uint16_t *id_of_flow(struct sw_port *port, const struct sw_arrival *arriv
     return &port->next_ids[(arrival->source.s6_addr[15] ^ arrival->source_port) % SW_PORT_GUESSES];
 }
 
-static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct sw_haul *haul)
+static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct sw_rx_batch *batch)
 {
     sieve->port = port;
     sieve->flow.len = 0;
-    sieve->next_id = id_of_flow(port, &haul->arrival);
+    sieve->next_id = id_of_flow(port, &batch->arrival);
     sieve->first_id = *sieve->next_id;
-    sieve->run = haul->arrival;
+    sieve->run = batch->arrival;
     sieve->run.count = sieve->delivered = 0;
     sieve->is_known = false;
 }
@@ -127,7 +127,7 @@ static bool is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_by
     if (!sw_icrc_check(&sieve->flow, &sieve->stem, bytes, len_bytes, &port->rewind, &ip_id))
         return false;
     sieve->first_id = (uint16_t)(ip_id.id - index);
-    /* A connected socket counts messages (outlet.h); others begin each at 0. */
+    /* A connected socket counts messages (connected_sender.h); others begin each at 0. */
     *sieve->next_id = sieve->first_id ? (uint16_t)(sieve->first_id + 1) : 0;
     return true;
 }
@@ -139,9 +139,9 @@ static bool sieve_goes_on(const struct sieve *sieve, const uint8_t *bytes)
     return run->count && sw_packet_follows(bytes - run->len_bytes, bytes, run->len_bytes);
 }
 
-/* The packet with this index in its haul. `goes_on`: it continues the run. */
-static void sift(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes, uint32_t index,
-                 bool goes_on)
+/* The packet with this index in its batch. `goes_on`: it continues the run. */
+static void sift_packet(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes,
+                        uint32_t index, bool goes_on)
 {
     if (!goes_on)
         sieve_empty(sieve);
@@ -161,17 +161,17 @@ static void sift(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes, 
     sieve->run.count++;
 }
 
-/* Packets [from, to) of a haul, which are for one process, if it is another. */
-static void hand_on(struct sw_port *port, const struct sw_haul *haul, uint32_t slot, uint32_t from,
-                    uint32_t to)
+/* Packets [from, to) of a batch, which are for one process, if it is another. */
+static void hand_on(struct sw_port *port, const struct sw_rx_batch *batch, uint32_t slot,
+                    uint32_t from, uint32_t to)
 {
-    struct sw_haul run = *haul;
+    struct sw_rx_batch run = *batch;
     run.bytes += from;
     run.len_bytes = to - from;
     if (slot == port->slot || to == from)
         return;
     sw_share_hand_on(port, slot, &run);
-    sw_share_note_other(port, &haul->arrival, sw_clock_ns());
+    sw_share_note_other(port, &batch->arrival, sw_clock_ns());
 }
 
 /* Whether a packet is a request for the same queue pair as another, which is long enough. */
@@ -181,59 +181,59 @@ static bool is_request_beside(const uint8_t *packet, const uint8_t *other)
     return opcode && opcode->is_request && memcmp(packet + 5, other + 5, 3) == 0;
 }
 
-/* Where the ACK begins that ends a haul of requests, all of the same queue pair's; 0: there is
+/* Where the ACK begins that ends a batch of requests, all of the same queue pair's; 0: there is
  * none. It was ready before they were, and stands behind them only because it is shorter
- * (unsaid.c). */
-static uint32_t find_ack(const struct sw_port *port, const struct sw_haul *haul, uint32_t step)
+ * (delayed_ack.c). */
+static uint32_t find_ack(const struct sw_port *port, const struct sw_rx_batch *batch, uint32_t step)
 {
-    if (haul->len_bytes <= step || step < SW_BTH_BYTES)
+    if (batch->len_bytes <= step || step < SW_BTH_BYTES)
         return 0;
-    const uint32_t at = (haul->len_bytes - 1) / step * step, len = haul->len_bytes - at;
-    const struct sw_opcode *last = sw_opcode_of(haul->bytes[at]);
+    const uint32_t at = (batch->len_bytes - 1) / step * step, len = batch->len_bytes - at;
+    const struct sw_opcode *last = sw_opcode_of(batch->bytes[at]);
     if (len < SW_BTH_BYTES || !last || last->kind != SW_PACKET_ACK ||
-        slot_of(port, haul->bytes + at, len) != port->slot)
+        slot_of(port, batch->bytes + at, len) != port->slot)
         return 0;
     for (uint32_t before = 0; before < at; before += step)
-        if (!is_request_beside(haul->bytes + before, haul->bytes + at))
+        if (!is_request_beside(batch->bytes + before, batch->bytes + at))
             return 0;
     return at;
 }
 
-/* Checks, and delivers or hands on, the packets of a haul. Returns how many were delivered;
+/* Checks, and delivers or hands on, the packets of a batch. Returns how many were delivered;
  * *is_known: from a sender that is. */
-static uint32_t take(struct sw_port *port, const struct sw_haul *haul, bool *is_known)
+static uint32_t take_batch(struct sw_port *port, const struct sw_rx_batch *batch, bool *is_known)
 {
-    const uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
-    const uint32_t ack_at = find_ack(port, haul, step), end = ack_at ? ack_at : haul->len_bytes;
+    const uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
+    const uint32_t ack_at = find_ack(port, batch, step), end = ack_at ? ack_at : batch->len_bytes;
     uint32_t from = 0, from_slot = port->slot; /* those that are for the same process */
     struct sieve sieve;
-    sieve_open(&sieve, port, haul);
-    sw_port_count(port, SW_PORT_RX_MALFORMED, haul->len_bytes == 0);
+    sieve_open(&sieve, port, batch);
+    sw_port_count(port, SW_PORT_RX_MALFORMED, batch->len_bytes == 0);
     if (ack_at)
-        sift(&sieve, haul->bytes + ack_at, haul->len_bytes - ack_at, ack_at / step, false);
+        sift_packet(&sieve, batch->bytes + ack_at, batch->len_bytes - ack_at, ack_at / step, false);
     sieve_empty(&sieve);
     for (uint32_t index = 0, at = 0; at < end; index++, at += step) {
-        const uint8_t *bytes = haul->bytes + at;
+        const uint8_t *bytes = batch->bytes + at;
         const uint32_t len = end - at < step ? end - at : step;
         if (len == step && sieve_goes_on(&sieve, bytes)) { /* and has the same receiver */
-            sift(&sieve, bytes, len, index, true);
+            sift_packet(&sieve, bytes, len, index, true);
             continue;
         }
         uint32_t slot = slot_of(port, bytes, len);
         if (slot != from_slot) {
-            hand_on(port, haul, from_slot, from, at);
+            hand_on(port, batch, from_slot, from, at);
             from = at;
             from_slot = slot;
         }
         if (slot == port->slot)
-            sift(&sieve, bytes, len, index, false);
+            sift_packet(&sieve, bytes, len, index, false);
         else
             sieve_empty(&sieve);
     }
     sieve_empty(&sieve);
-    hand_on(port, haul, from_slot, from, end);
+    hand_on(port, batch, from_slot, from, end);
     sw_port_count(port, SW_PORT_RX_PACKETS, sieve.delivered);
-    sw_port_count(port, SW_PORT_RX_BYTES, haul->len_bytes);
+    sw_port_count(port, SW_PORT_RX_BYTES, batch->len_bytes);
     sw_port_count(port, SW_PORT_RX_BATCHES, 1);
     *is_known = sieve.is_known;
     return sieve.delivered;
@@ -246,22 +246,23 @@ void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t le
         used = sw_share_parse(message + at, len_bytes - at, &handed);
         if (!used)
             break;
-        const struct sw_haul *haul = &handed.haul;
-        const uint32_t step = haul->segment_bytes ? haul->segment_bytes : haul->len_bytes;
-        if (handed.kind != SW_HANDED_PACKETS || !sw_roce_is_mad(haul->bytes, haul->len_bytes))
+        const struct sw_rx_batch *batch = &handed.batch;
+        const uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
+        if (handed.kind != SW_HANDED_PACKETS || !sw_roce_is_mad(batch->bytes, batch->len_bytes))
             continue;
         struct sieve sieve;
-        sieve_open(&sieve, port, haul);
-        for (uint32_t from = 0, index = 0; from < haul->len_bytes; from += step, index++)
-            sift(&sieve, haul->bytes + from,
-                 haul->len_bytes - from < step ? haul->len_bytes - from : step, index, false);
+        sieve_open(&sieve, port, batch);
+        for (uint32_t from = 0, index = 0; from < batch->len_bytes; from += step, index++)
+            sift_packet(&sieve, batch->bytes + from,
+                        batch->len_bytes - from < step ? batch->len_bytes - from : step, index,
+                        false);
         sieve_empty(&sieve);
     }
 }
 
-static void read_control(struct msghdr *message, struct sw_haul *haul)
+static void read_control(struct msghdr *message, struct sw_rx_batch *batch)
 {
-    struct sw_arrival *arrival = &haul->arrival;
+    struct sw_arrival *arrival = &batch->arrival;
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
         int value = 0;
         memcpy(&value, CMSG_DATA(at),
@@ -285,24 +286,24 @@ static void read_control(struct msghdr *message, struct sw_haul *haul)
                    (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_HOPLIMIT)) {
             arrival->hop_limit = (uint8_t)value;
         } else if (at->cmsg_level == IPPROTO_UDP && at->cmsg_type == UDP_GRO) {
-            haul->segment_bytes = (uint32_t)value;
+            batch->segment_bytes = (uint32_t)value;
         }
     }
 }
 
 /* How many messages one call should ask for at most. */
-static uint32_t appetite(const struct sw_ear *ear)
+static uint32_t messages_max(const struct sw_rx_socket *rx)
 {
-    uint32_t mean = ear->bytes_mean ? ear->bytes_mean : 1;
+    uint32_t mean = rx->bytes_mean ? rx->bytes_mean : 1;
     uint32_t count = INTAKE_BYTES / mean;
-    return count < 2 ? 2 : count > SW_MAILBAG_MESSAGES ? SW_MAILBAG_MESSAGES : count;
+    return count < 2 ? 2 : count > SW_RX_BUFFERS_MESSAGES ? SW_RX_BUFFERS_MESSAGES : count;
 }
 
 /* To find that there is no second one takes as long as to find that there is none at all: so a call
  * asks for one until they come faster than they are taken. */
-static uint32_t next_want(const struct sw_ear *ear, uint32_t want, int count)
+static uint32_t next_want(const struct sw_rx_socket *rx, uint32_t want, int count)
 {
-    const uint32_t most = appetite(ear);
+    const uint32_t most = messages_max(rx);
     if (count <= 0)
         return 1;
     want = (uint32_t)count == want ? 2 * want : want;
@@ -334,7 +335,7 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
         bool is_known = false;
         switch (handed.kind) {
         case SW_HANDED_PACKETS:
-            taken = take(port, &handed.haul, &is_known);
+            taken = take_batch(port, &handed.batch, &is_known);
             break;
         case SW_HANDED_ASK:
             sw_share_answer(port, &handed);
@@ -345,8 +346,8 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
         }
         /* MADs are few, and those of one flow may be for several processes. A stranger's packets
          * cost no socket. */
-        if (is_known && !sw_roce_is_mad(handed.haul.bytes, handed.haul.len_bytes))
-            sw_share_tune(port, &handed.haul.arrival, handed.slot, now_ns);
+        if (is_known && !sw_roce_is_mad(handed.batch.bytes, handed.batch.len_bytes))
+            sw_share_connect(port, &handed.batch.arrival, handed.slot, now_ns);
         delivered += taken;
     }
     sw_port_count(port, SW_PORT_RX_TAKEN_OVER, delivered);
@@ -356,62 +357,63 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
 /* What other processes had to say. */
 static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
 {
-    struct sw_mailbag *bag = &port->intake->handed;
+    struct sw_rx_buffers *buffers = &port->intake->handed;
     uint32_t delivered = 0;
     for (uint32_t i = 0; i < port->intake->handed_count; i++)
         delivered +=
-            take_message(port, &bag->messages[i].msg_hdr, bag->messages[i].msg_len, now_ns);
+            take_message(port, &buffers->messages[i].msg_hdr, buffers->messages[i].msg_len, now_ns);
     port->intake->handed_count = 0;
     return delivered;
 }
 
 /* Reads from a UDP socket once. *more: there may be more. */
-static uint32_t hear(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns, bool *more)
+static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns,
+                            bool *more)
 {
-    uint32_t delivered = 0, want = ear->want ? ear->want : 1;
-    struct sw_mailbag *bag = &port->intake->udp;
-    int count = sw_mailbag_fill(bag, ear->fd, want);
-    ear->want = next_want(ear, want, count);
+    uint32_t delivered = 0, want = rx->want ? rx->want : 1;
+    struct sw_rx_buffers *buffers = &port->intake->udp;
+    int count = sw_rx_buffers_fill(buffers, rx->fd, want);
+    rx->want = next_want(rx, want, count);
     *more = count > 0 && (uint32_t)count == want;
     if (count <= 0)
         return 0;
-    ear->heard_ns = now_ns;
+    rx->heard_ns = now_ns;
     uint64_t bytes = 0;
     bool is_known;
     for (uint32_t i = 0; i < (uint32_t)count; i++) {
-        struct sw_haul haul = {.bytes = sw_mailbag_bytes(bag, i),
-                               .len_bytes = sw_mailbag_len(bag, i),
-                               .arrival = {.hold = sw_mailbag_hold(bag, i)}};
-        bytes += haul.len_bytes;
-        sw_roce_address(&bag->from[i].ip, &haul.arrival.source, &haul.arrival.source_port);
-        read_control(&bag->messages[i].msg_hdr, &haul);
-        delivered += take(port, &haul, &is_known);
-        if (ear->kind == SW_EAR_UDP && is_known)
-            sw_share_note(port, &haul.arrival, now_ns);
-        sw_mailbag_pass(bag, i);
+        struct sw_rx_batch batch = {.bytes = sw_rx_buffers_bytes(buffers, i),
+                                    .len_bytes = sw_rx_buffers_len(buffers, i),
+                                    .arrival = {.hold = sw_rx_buffers_hold(buffers, i)}};
+        bytes += batch.len_bytes;
+        sw_roce_address(&buffers->from[i].ip, &batch.arrival.source, &batch.arrival.source_port);
+        read_control(&buffers->messages[i].msg_hdr, &batch);
+        delivered += take_batch(port, &batch, &is_known);
+        if (rx->kind == SW_RX_SOCKET_UDP && is_known)
+            sw_share_note(port, &batch.arrival, now_ns);
+        sw_rx_buffers_pass(buffers, i);
     }
-    ear->bytes_mean = (ear->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;
+    rx->bytes_mean = (rx->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;
     return delivered;
 }
 
 /* Packets that were handed on came to the port after those that wait in its own sockets by now, as
  * far as both are of one flow: so first it is seen what was handed on, then the sockets are
  * emptied, and then it is taken. */
-static void hear_others(struct sw_port *port, struct sw_ear *ear, uint64_t now_ns)
+static void read_handed(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)
 {
     struct sw_port_intake *intake = port->intake;
     if (intake->handed_count)
         return;
-    int count = sw_mailbag_fill(&intake->handed, ear->fd, SW_MAILBAG_MESSAGES);
+    int count = sw_rx_buffers_fill(&intake->handed, rx->fd, SW_RX_BUFFERS_MESSAGES);
     if (count <= 0)
         return;
     intake->handed_count = (uint32_t)count;
-    ear->heard_ns = now_ns;
+    rx->heard_ns = now_ns;
 }
 
-static bool is_hot(const struct sw_ear *ear, uint64_t now_ns)
+static bool is_hot(const struct sw_rx_socket *rx, uint64_t now_ns)
 {
-    return now_ns < ear->heard_ns + HOT_NS; /* which may be later than now */
+    return now_ns < rx->heard_ns + HOT_NS; /* which may be later than now */
 }
 
 uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
@@ -420,25 +422,26 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
     bool left = false;
     all |= port->polls++ % COLD_POLLS == 0;
     port->due_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < port->ear_count; i++)
-        if (port->ears[i].kind == SW_EAR_HANDED && (all || is_hot(&port->ears[i], now_ns)))
-            hear_others(port, &port->ears[i], now_ns);
+    for (uint32_t i = 0; i < port->rx_socket_count; i++)
+        if (port->rx_sockets[i].kind == SW_RX_SOCKET_HANDED &&
+            (all || is_hot(&port->rx_sockets[i], now_ns)))
+            read_handed(port, &port->rx_sockets[i], now_ns);
     const bool waits = port->intake->handed_count;
-    for (uint32_t i = 0; i < port->ear_count; i++) {
-        struct sw_ear *ear = &port->ears[i];
-        const bool empties = waits && ear->kind != SW_EAR_HANDED;
-        if (ear->kind == SW_EAR_HANDED || !(all || empties || is_hot(ear, now_ns)) ||
-            !sw_share_is_settled(port, ear, now_ns))
+    for (uint32_t i = 0; i < port->rx_socket_count; i++) {
+        struct sw_rx_socket *rx = &port->rx_sockets[i];
+        const bool empties = waits && rx->kind != SW_RX_SOCKET_HANDED;
+        if (rx->kind == SW_RX_SOCKET_HANDED || !(all || empties || is_hot(rx, now_ns)) ||
+            !sw_share_is_settled(port, rx, now_ns))
             continue;
         bool more = true;
         for (uint32_t round = 0; more && round < ROUNDS; round++) {
-            delivered += hear(port, ear, now_ns, &more);
-            if (!empties && !(all && ear->want < appetite(ear)))
+            delivered += read_socket(port, rx, now_ns, &more);
+            if (!empties && !(all && rx->want < messages_max(rx)))
                 break;
         }
         left |= more;
-        if (!more && ear->kind == SW_EAR_UDP)
-            sw_share_note_empty(port, ear, now_ns);
+        if (!more && rx->kind == SW_RX_SOCKET_UDP)
+            sw_share_note_empty(port, rx, now_ns);
     }
     if (waits)
         delivered += take_handed(port, now_ns);

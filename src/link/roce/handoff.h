@@ -15,16 +15,16 @@
  *
  * No clock, no system call: times are given.
  */
-#ifndef SW_LINK_ROCE_VIGIL_H
-#define SW_LINK_ROCE_VIGIL_H
+#ifndef SW_LINK_ROCE_HANDOFF_H
+#define SW_LINK_ROCE_HANDOFF_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* How long a program may not have polled until the engine does. */
-#define SW_VIGIL_LOOK_NS 1000000u
+#define SW_HANDOFF_LOOK_NS 1000000u
 
-struct sw_vigil {
+struct sw_handoff {
     uint64_t polled_ns;       /* when the program last did, as far as is known */
     uint64_t looked_ns;       /* when it was last seen that it had */
     uint64_t doubts_until_ns; /* whether the program polls, having been woken; 0: it does not */
@@ -37,17 +37,17 @@ struct sw_vigil {
 };
 
 /* A packet has woken the engine. */
-void sw_vigil_wake(struct sw_vigil *vigil);
+void sw_handoff_wake(struct sw_handoff *handoff);
 /* Whether the engine is to receive, and to sleep on the port then. `polled_ns`: when the program
  * last polled, `sleeps`: it had armed its completion queue by then, `served_ns`: when a peer last
  * reached for memory by itself. */
-bool sw_vigil_look(struct sw_vigil *vigil, uint64_t polled_ns, bool sleeps, uint64_t served_ns,
-                   uint64_t now_ns);
+bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
+                     uint64_t served_ns, uint64_t now_ns);
 /* What came of receiving. */
-void sw_vigil_learn(struct sw_vigil *vigil, uint32_t received, uint64_t now_ns);
+void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t now_ns);
 /* Somebody else is receiving, whether or not the engine was to; returns when to look again. */
-uint64_t sw_vigil_yield(struct sw_vigil *vigil, bool watches, uint64_t now_ns);
+uint64_t sw_handoff_yield(struct sw_handoff *handoff, bool watches, uint64_t now_ns);
 /* When to look again while the program polls. */
-uint64_t sw_vigil_due_ns(const struct sw_vigil *vigil);
+uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff);
 
 #endif

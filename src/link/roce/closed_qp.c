@@ -16,28 +16,28 @@
  * has failed for its own again. What is said longer is the NAK. */
 #define RECALL_NS (5 * SW_NS_PER_S)
 
-struct sw_roce_qp *sw_roce_remains_of(const struct sw_roce_qp *r, uint64_t now_ns)
+struct sw_roce_qp *sw_closed_qp_of(const struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (r->qp->state != IBV_QPS_ERR || r->ended_ns || !r->receives)
         return NULL;
-    struct sw_roce_qp *remains = malloc(sizeof(*remains));
-    if (!remains)
+    struct sw_roce_qp *closed = malloc(sizeof(*closed));
+    if (!closed)
         return NULL;
-    *remains = *r;
-    if (!sw_responder_outlive(&remains->responder)) {
-        free(remains);
+    *closed = *r;
+    if (!sw_responder_outlive(&closed->responder)) {
+        free(closed);
         return NULL;
     }
-    remains->ring = NULL; /* the requester is no part of it */
-    remains->ended_ns = now_ns;
-    remains->is_ending = remains->receive.is_taken = remains->is_parked = false;
-    remains->reads_due = remains->has_bad = remains->is_limited = false;
-    remains->unsaid = 0;
-    remains->flushing = (struct sw_flushing){0};
-    return remains;
+    closed->ring = NULL; /* the requester is no part of it */
+    closed->ended_ns = now_ns;
+    closed->is_ending = closed->receive.is_taken = closed->is_parked = false;
+    closed->reads_due = closed->has_bad = closed->is_limited = false;
+    closed->delayed_acks = 0;
+    closed->flushing = (struct sw_flushing){0};
+    return closed;
 }
 
-void sw_roce_remains_age(struct sw_roce_qp *r, uint64_t now_ns)
+void sw_closed_qp_age(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (now_ns >= r->ended_ns + RECALL_NS)
         sw_responder_forget(&r->responder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which ACKs may wait for a message to ride on, see link/roce/unsaid.c. */
+/* Which ACKs may wait for a message to ride on, see link/roce/delayed_ack.c. */
 #include <string.h>
 
 #include "link/roce/roce.h"
@@ -34,8 +34,8 @@ static int start(void **state)
 static int stop(void **state)
 {
     (void)state;
-    sw_roce_forget_unsaid(&qp);
-    assert_false(sw_roce_has_unsaid());
+    sw_delayed_ack_forget(&qp);
+    assert_false(sw_delayed_ack_any_waits());
     return 0;
 }
 
@@ -43,23 +43,23 @@ static int stop(void **state)
 static void leave__an_answer_of_two_packets(void **state)
 {
     (void)state;
-    assert_true(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
-    assert_true(sw_roce_has_unsaid());
+    assert_true(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
+    assert_true(sw_delayed_ack_any_waits());
 }
 
 /* The peer must not come to the end of its window by that. */
 static void leave__half_a_first_window_at_most(void **state)
 {
     (void)state;
-    for (uint32_t packets = 1; packets <= SW_UNSAID_RUN; packets++) {
+    for (uint32_t packets = 1; packets <= SW_DELAYED_ACK_RUN; packets++) {
         uint32_t waiting = 0;
         start(NULL);
-        while (sw_roce_leave_unsaid(&r, packets, false, NOW_NS)) {
+        while (sw_delayed_ack_defer(&r, packets, false, NOW_NS)) {
             waiting += packets;
             assert_true(waiting <= FIRST_WINDOW / 2);
         }
-        assert_true(waiting >= SW_UNSAID_RUN);
-        sw_roce_forget_unsaid(&qp);
+        assert_true(waiting >= SW_DELAYED_ACK_RUN);
+        sw_delayed_ack_forget(&qp);
     }
 }
 
@@ -67,29 +67,29 @@ static void leave__not_to_a_plain_peer(void **state)
 {
     (void)state;
     r.responder.peer_selective = false;
-    assert_false(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
+    assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
 }
 
 static void leave__no_nak_and_no_answer(void **state)
 {
     (void)state;
     r.responder.remark = SW_REMARK_NONE;
-    assert_false(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
+    assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
     r.responder.remark = SW_REMARK_ACK;
     r.responder.answer_count = 1;
-    assert_false(sw_roce_leave_unsaid(&r, 2, false, NOW_NS));
+    assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
 }
 
 /* What it adds waits for somebody's timer: the engine's, once it has looked. */
 static void leave__the_engine_is_to_be_told_of_it(void **state)
 {
     (void)state;
-    assert_false(sw_roce_has_unminded());
-    assert_true(sw_roce_leave_unsaid(&r, 1, true, NOW_NS));
-    assert_true(sw_roce_has_unminded());
-    const uint64_t due_ns = sw_roce_run_unsaid(NOW_NS);
+    assert_false(sw_delayed_ack_any_unseen());
+    assert_true(sw_delayed_ack_defer(&r, 1, true, NOW_NS));
+    assert_true(sw_delayed_ack_any_unseen());
+    const uint64_t due_ns = sw_delayed_ack_step(NOW_NS);
     assert_true(due_ns > NOW_NS && due_ns < NOW_NS + 1000000);
-    assert_false(sw_roce_has_unminded());
+    assert_false(sw_delayed_ack_any_unseen());
 }
 
 int main(void)
