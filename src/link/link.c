@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The links of the process, and which of them a queue pair uses. */
+
 #include "link/link.h"
 
 #include <errno.h>
@@ -26,6 +27,8 @@
 #include "link/direct/peer.h"
 #include "link/engine.h"
 #include "link/faults/live.h"
+#include "link/roce/group.h"
+#include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
 #define LISTEN_TRIES 64 /* of a lock that is held for a post or a delivery */

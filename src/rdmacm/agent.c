@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+
 #include "rdmacm/agent.h"
 
 #include <errno.h>
@@ -17,9 +18,10 @@
 #include "device/queue/counters.h"
 #include "link/engine.h"
 #include "link/link.h"
-#include "link/roce/lifeline.h"
+#include "link/roce/liveness/lifeline.h"
 #include "link/roce/mad.h"
-#include "link/roce/port.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/mad_slot.h"
 #include "rdmacm/local.h"
 #include "rdmacm/local_connection.h"
 #include "rdmacm/local_service.h"

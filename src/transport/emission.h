@@ -21,7 +21,7 @@
 /* In the seven reserved bits of the BTH that the ICRC covers: whoever sends this understands
  * selective repeat. Others send zeros there and do not look. The lower bits are not looked at
  * here: they count how often the sender's queue pair was connected, round and round
- * (link/roce/life.c). */
+ * (link/roce/qp/life.c). */
 #define SW_SELECTIVE_MARK 0x50u
 #define SW_SELECTIVE_LIFE 0x0fu
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "link/roce/liveness.h"
-#include "link/roce/liveness_codec.h"
+#include "link/roce/liveness/liveness.h"
+#include "wire/liveness.h"
 
 enum { WORD, MAD, CALLER, CALLED, CHOICES };
 enum { RESERVED_AT = 6, KNOWN_EVENTS = SW_LIVENESS_TIME + 1, PING = KNOWN_EVENTS, PONG, ACTIONS };

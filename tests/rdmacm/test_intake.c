@@ -10,7 +10,7 @@
 
 #include "device/queue/counters.h"
 #include "link/roce/mad.h"
-#include "link/roce/port.h"
+#include "link/roce/port/arrival.h"
 #include "rdmacm/agent.h"
 #include "wire/cm_mad.h"
 #include "wire/packet.h"

@@ -24,6 +24,8 @@
 #include "link/engine.h"
 #include "link/gather.h"
 #include "link/link.h"
+#include "link/roce/datagram.h"
+#include "link/roce/group.h"
 #include "link/roce/roce.h"
 
 /* Bytes sent in one call; the rest goes on in later ones. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* UD: one packet each, to and from whoever. IBTA Vol1 9.8.3. */
+#include "link/roce/datagram.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,6 +12,12 @@
 #include "link/direct/direct.h"
 #include "link/direct/inbox.h"
 #include "link/gather.h"
+#include "link/roce/group.h"
+#include "link/roce/impair.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/path.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
 
 /* A path holds the header that a receiver would see: its addresses and class are in there. A RoCE

@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Packets to queue pairs. The one a packet is for stays locked until one for another comes, so that
  * a run of packets is answered at once. */
+#include "link/roce/deliver.h"
+
 #include "base/clock.h"
 #include "device/queue/ah.h"
 #include "device/queue/counters.h"
 #include "device/queue/cq_impl.h"
+#include "link/roce/datagram.h"
+#include "link/roce/impair.h"
+#include "link/roce/liveness/lifeline.h"
 #include "link/roce/mad.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/tx.h"
+#include "link/roce/qp/delayed_ack.h"
+#include "link/roce/qp/identity.h"
+#include "link/roce/qp/qp.h"
+#include "link/roce/qp/request.h"
+#include "link/roce/qp/respond.h"
 #include "link/roce/roce.h"
 
 enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */

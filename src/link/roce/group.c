@@ -7,6 +7,8 @@
  * unless some members there are strangers (direct/proof.h). Then all get it, and those that have it
  * by the direct link drop it (datagram.c).
  */
+#include "link/roce/group.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,8 +19,10 @@
 #include "base/log.h"
 #include "device/queue/ah.h"
 #include "link/direct/direct.h"
+#include "link/roce/port/path.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/socket.h"
 #include "link/roce/roce.h"
-#include "link/roce/socket.h"
 
 struct heard {
     struct heard *next;

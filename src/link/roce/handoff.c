@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+
 #include "link/roce/handoff.h"
 
 #include "base/clock.h"

@@ -7,6 +7,8 @@
  *
  * Locks: rx_lock for what came; a queue pair's < a batch's < leaving.lock.
  */
+#include "link/roce/impair.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +16,14 @@
 #include "base/payload.h"
 #include "link/engine.h"
 #include "link/faults/line.h"
-#include "link/roce/mad.h"
+#include "link/roce/deliver.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/path.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
 #include "wire/aeth.h"
+#include "wire/mad.h"
 
 #define RELEASE_PACKETS 256u /* at most at a time */
 

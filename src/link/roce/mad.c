@@ -1,42 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+
 #include "link/roce/mad.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-#include "cm/cm.h"
 #include "device/queue/counters.h"
+#include "link/roce/impair.h"
+#include "link/roce/liveness/lifeline.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/path.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
-#include "wire/bytes.h"
-
-enum { DETH_BYTES = 8 };
 
 static _Atomic(sw_roce_mad_fn) taker;
 
 void sw_roce_on_mad(sw_roce_mad_fn take)
 {
     atomic_store(&taker, take);
-}
-
-uint32_t sw_roce_mad_slot(const uint8_t mad[SW_MAD_BYTES])
-{
-    uint32_t slot = sw_lifeline_mad_slot(mad);
-    if (!slot)
-        slot = sw_cm_addressee(mad, SW_MAD_BYTES);
-    return slot <= SW_SLOT_MAX ? slot : 0;
-}
-
-bool sw_roce_is_mad(const uint8_t *packet, uint32_t len_bytes)
-{
-    return len_bytes >= SW_BTH_BYTES && sw_be24_load(packet + 5) == SW_MAD_QPN;
-}
-
-uint32_t sw_roce_mad_packet_slot(const uint8_t *packet, uint32_t len_bytes)
-{
-    const uint32_t before = SW_BTH_BYTES + DETH_BYTES;
-    if (!sw_roce_is_mad(packet, len_bytes) || len_bytes != before + SW_MAD_BYTES + SW_ICRC_BYTES)
-        return 0;
-    return sw_roce_mad_slot(packet + before);
 }
 
 void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packet *packet)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * QP 1: the MADs of connection management, as datagrams. Every process that shares the UDP port
- * gets those that the kernel gives to its socket. What of a MAD says whose it is, is known here:
- * the process in a remote communication ID. IBTA Vol1 9.8.3, 12.6, 13.4.
+ * gets those that the kernel gives to its socket. IBTA Vol1 9.8.3, 12.6, 13.4.
  */
 #ifndef SW_LINK_ROCE_MAD_H
 #define SW_LINK_ROCE_MAD_H
@@ -30,12 +29,5 @@ int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t 
 
 /* A packet for QP 1; rx_lock held. */
 void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packet *packet);
-
-bool sw_roce_is_mad(const uint8_t *packet, uint32_t len_bytes);
-/* The slot of the process that a MAD is for; 0: it does not say (a REQ, a SIDR_REQ, or no MAD of
- * connection management). */
-uint32_t sw_roce_mad_slot(const uint8_t mad[SW_MAD_BYTES]);
-/* The same of a packet, not checked yet. */
-uint32_t sw_roce_mad_packet_slot(const uint8_t *packet, uint32_t len_bytes);
 
 #endif

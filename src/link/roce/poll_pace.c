@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+
 #include "link/roce/poll_pace.h"
 
 #include "base/clock.h"

@@ -3,6 +3,8 @@
  * The port's life, and who receives: a program that polls completions does so by itself, the engine
  * when there is none, or where it is to (handoff.h).
  */
+#include "link/roce/roce.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -14,8 +16,18 @@
 #include "device/queue/cq_impl.h"
 #include "link/engine.h"
 #include "link/engine_cpus.h"
-#include "link/roce/connected_sender.h"
-#include "link/roce/roce.h"
+#include "link/roce/deliver.h"
+#include "link/roce/group.h"
+#include "link/roce/handoff.h"
+#include "link/roce/impair.h"
+#include "link/roce/liveness/lifeline.h"
+#include "link/roce/poll_pace.h"
+#include "link/roce/port/connected_sender.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/tx.h"
+#include "link/roce/qp/delayed_ack.h"
+#include "link/roce/qp/qp.h"
+#include "link/roce/qp/respond.h"
 
 #define TIMERS_NS (100 * SW_NS_PER_US) /* a program that polls runs them no more often */
 #define TIDY_NS SW_NS_PER_S

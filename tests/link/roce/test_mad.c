@@ -20,11 +20,13 @@
 #include "device/nic/nic.h"
 #include "device/queue/counters.h"
 #include "link/link.h"
-#include "link/roce/liveness_codec.h"
 #include "link/roce/mad.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/mad_slot.h"
 #include "link/roce/roce.h"
 #include "wire/bytes.h"
 #include "wire/cm_mad.h"
+#include "wire/liveness.h"
 
 static const uint8_t lo_v4[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
 static const uint8_t lo_v6[16] = {[15] = 1};

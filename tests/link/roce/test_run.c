@@ -16,9 +16,16 @@
 
 #include "../preload/namespace.h"
 #include "base/clock.h"
+#include "device/memory/mr.h"
 #include "device/nic/context_impl.h"
 #include "device/queue/cq_impl.h"
 #include "link/link.h"
+#include "link/roce/deliver.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/path.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/tx.h"
+#include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
 enum { MTU = 1024, PACKETS = 8, REGION = 16 * MTU, PSN = 0xfffffd, NAK_INVALID = 0x61 };

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* UD: datagrams in and out. */
+#ifndef SW_LINK_ROCE_DATAGRAM_H
+#define SW_LINK_ROCE_DATAGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/roce/port/arrival.h"
+#include "wire/packet.h"
+
+struct sw_qp;
+
+enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_ROUTE, SW_ROCE_BAD_KEY };
+enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
+bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
+                              const struct sw_packet *packet);
+void sw_roce_deliver_to_group(const struct sw_arrival *arrival, const struct sw_packet *packet);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Between lifeline.c and callers.c. */
+#ifndef SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
+#define SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "base/siphash.h"
+#include "link/roce/liveness/lifeline.h"
+#include "link/roce/liveness/liveness.h"
+#include "wire/liveness.h"
+
+struct sw_lifeline {
+    struct sw_lifeline *next;
+    struct in6_addr source, dest;
+    uint32_t ifindex, slot;
+    uint32_t users; /* queue pairs */
+    struct sw_liveness liveness;
+    int fd; /* -1: none */
+    uint64_t cookie;
+    bool is_connecting;
+    bool asks, invites; /* MADs are to be sent */
+    uint32_t tells;     /* so many: one for each question, and no more (docs/security.md) */
+    uint32_t mads_sent;
+    bool owes_pong;
+    bool is_buried;
+    uint16_t port;                /* where the other one listens */
+    uint64_t nonce;               /* of the question */
+    uint64_t caller, called;      /* what who calls says, and hears */
+    struct sw_liveness_word ping; /* the last one of the peer's */
+    uint64_t bury_ns;             /* 0: it lives */
+    uint64_t idle_ns;             /* since when it has no user; 0: it has */
+    uint32_t in_bytes;
+    uint8_t in[SW_LIVENESS_WORD_BYTES];
+};
+
+struct sw_lifeline_mad {
+    struct in6_addr own, peer;
+    struct sw_liveness_mad message;
+};
+
+/* The peer's queue pair `dest_qpn` is connected to `qpn`, one of ours, no longer. */
+struct sw_lifeline_departure {
+    struct sw_lifeline *line;
+    uint32_t qpn, dest_qpn;
+    uint8_t mark;
+};
+
+#define SW_LIFELINE_MADS 32u /* more wait for the next question */
+#define SW_LIFELINE_DEPARTURES 64u
+
+struct sw_lifelines {
+    struct sw_lock lock;
+    bool is_off;
+    int epoll; /* of all sockets below; -1: not open */
+    struct sw_siphash_key key;
+    struct {
+        int fd; /* -1: none */
+        uint64_t cookie;
+        uint16_t port;
+    } listeners[2]; /* IPv6 [0], IPv4 [1] */
+    struct sw_lifeline *lines;
+    uint32_t count;
+    struct sw_lifeline_mad mads[SW_LIFELINE_MADS];
+    uint32_t mad_count;
+    /* The engine's. */
+    struct sw_lifeline_departure departures[SW_LIFELINE_DEPARTURES];
+    uint32_t departure_count;
+    bool is_watched, owes;
+    atomic_bool work;
+    _Atomic uint64_t due_ns;
+};
+extern struct sw_lifelines sw_lifelines;
+
+/* lifeline.c; with the lock held */
+struct sw_lifeline *sw_lifeline_find(const struct in6_addr *source, const struct in6_addr *dest,
+                                     uint32_t slot);
+struct sw_lifeline *sw_lifeline_make(const struct in6_addr *source, const struct in6_addr *dest,
+                                     uint32_t ifindex, uint32_t slot);
+/* The line's socket from here on, instead of what it had. */
+void sw_lifeline_adopt(struct sw_lifeline *line, int fd, bool is_connecting);
+bool sw_lifeline_say(struct sw_lifeline *line, const struct sw_liveness_word *word);
+void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, uint64_t now_ns);
+
+/* callers.c; with the lock held. Listens, if it does not; false: that cannot be had. */
+bool sw_callers_open(bool is_ipv4);
+uint16_t sw_callers_port(const struct in6_addr *own);
+/* What the process of the line needs for a call. */
+void sw_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad *out);
+/* An event; false: it is no caller's. */
+bool sw_callers_take(void *what, uint64_t now_ns);
+/* Turns away who says nothing; returns when next. */
+uint64_t sw_callers_tend(uint64_t now_ns);
+void sw_callers_fork_child(void);
+
+#endif

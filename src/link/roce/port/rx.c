@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Packets in: from the sockets, through the ICRC, to this process or to the one they are for. */
+#include "link/roce/port/rx.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "device/nic/netdev.h"
+#include "device/queue/counters.h"
+#include "device/rules/pub.h"
+#include "link/roce/port/arrival.h"
+#include "link/roce/port/mad_slot.h"
+#include "link/roce/port/path.h"
+#include "link/roce/port/port.h"
+#include "link/roce/port/rx_batch.h"
+#include "link/roce/port/rx_buffers.h"
+#include "link/roce/port/rx_socket.h"
+#include "link/roce/port/share.h"
+#include "wire/bytes.h"
+#include "wire/run.h"
+
+#define INTAKE_BYTES \
+    (512u << 10) /* about what one call should bring: it is read again from cache */
+#define HOT_NS (20 * SW_NS_PER_MS) /* a socket silent for longer is looked at less often */
+#define COLD_POLLS 64u
+
+#define ROUNDS 16u /* of emptying a socket */
+
+static_assert(SW_RX_BUFFERS_ROOM >= SW_HANDED_BYTES, "one message of another process");
+
+struct sw_port_intake {
+    struct sw_rx_buffers udp, handed;
+    uint32_t handed_count; /* messages that wait until the port's own sockets are empty */
+};
+
+int sw_port_open_intake(struct sw_port *port)
+{
+    port->intake = calloc(1, sizeof(*port->intake));
+    if (!port->intake)
+        return -ENOMEM;
+    if (!sw_rx_buffers_open(&port->intake->udp) || !sw_rx_buffers_open(&port->intake->handed)) {
+        sw_port_close_intake(port);
+        return -ENOMEM;
+    }
+    port->intake->handed.control_bytes = CMSG_SPACE(sizeof(struct ucred)); /* and nothing more */
+    return 0;
+}
+
+void sw_port_close_intake(struct sw_port *port)
+{
+    if (!port->intake)
+        return;
+    sw_rx_buffers_close(&port->intake->udp);
+    sw_rx_buffers_close(&port->intake->handed);
+    free(port->intake);
+    port->intake = NULL;
+}
+
+/* The process that a packet is for. Some are nobody's: a MAD that asks for a connection, the
+ * multicast QP's. Who gets such a packet keeps it. */
+static uint32_t slot_of(const struct sw_port *port, const uint8_t *packet, uint32_t len_bytes)
+{
+    if (len_bytes < SW_BTH_BYTES)
+        return port->slot; /* malformed: counted below */
+    uint32_t slot = sw_qpn_slot(sw_be24_load(packet + 5));
+    if (slot < 1)
+        slot = sw_roce_mad_packet_slot(packet, len_bytes);
+    return slot < 1 || slot > SW_SLOT_MAX ? port->slot : slot;
+}
+
+void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arrival)
+{
+    sw_port_count(port, SW_PORT_RX_BAD_ICRC, 1);
+    sw_counter_add(sw_roce_device_at(&arrival->dest), SW_ICRC_ERROR);
+}
+
+/* On the way from a batch to its receivers: what is the same for all its packets, and those that
+ * were found good and are not delivered yet. */
+struct sieve {
+    struct sw_port *port;
+    struct sw_icrc_flow flow; /* len 0: not known yet */
+    struct sw_icrc_stem stem;
+    struct sw_arrival run; /* count 0: none */
+    uint16_t first_id;     /* as it seems: of the batch's first packet */
+    uint16_t *next_id;     /* of the flow's next batch */
+    uint32_t delivered;
+    bool is_known; /* some were from a sender that is */
+};
+
+/* Where the guess is kept. Flows that share a place only guess wrong. */
+static uint16_t *id_of_flow(struct sw_port *port, const struct sw_arrival *arrival)
+{
+    return &port->next_ids[(arrival->source.s6_addr[15] ^ arrival->source_port) % SW_PORT_GUESSES];
+}
+
+static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct sw_rx_batch *batch)
+{
+    sieve->port = port;
+    sieve->flow.len = 0;
+    sieve->next_id = id_of_flow(port, &batch->arrival);
+    sieve->first_id = *sieve->next_id;
+    sieve->run = batch->arrival;
+    sieve->run.count = sieve->delivered = 0;
+    sieve->is_known = false;
+}
+
+static void sieve_empty(struct sieve *sieve)
+{
+    if (!sieve->run.count)
+        return;
+    sieve->is_known |= sieve->port->deliver(sieve->port->arg, &sieve->run);
+    sieve->delivered += sieve->run.count;
+    sieve->run.count = 0;
+}
+
+/* The kernel gives IDs in the order of segments, ours at least; any other is as good. */
+static bool is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes, uint32_t index)
+{
+    const struct sw_arrival *run = &sieve->run;
+    struct sw_port *port = sieve->port;
+    struct sw_ip_id ip_id = {.id = (uint16_t)(sieve->first_id + index), .dont_fragment = true};
+    if (!sieve->flow.len) {
+        sw_roce_icrc(&run->source, &run->dest, run->source_port, port->udp_port, &sieve->flow);
+        memset(&sieve->stem, 0, sizeof(sieve->stem));
+    }
+    if (!sw_icrc_check(&sieve->flow, &sieve->stem, bytes, len_bytes, &port->rewind, &ip_id))
+        return false;
+    sieve->first_id = (uint16_t)(ip_id.id - index);
+    /* A connected socket counts messages (connected_sender.h); others begin each at 0. */
+    *sieve->next_id = sieve->first_id ? (uint16_t)(sieve->first_id + 1) : 0;
+    return true;
+}
+
+/* Whether the next packet, of the same length, continues the run. */
+static bool sieve_goes_on(const struct sieve *sieve, const uint8_t *bytes)
+{
+    const struct sw_arrival *run = &sieve->run;
+    return run->count && sw_packet_follows(bytes - run->len_bytes, bytes, run->len_bytes);
+}
+
+/* The packet with this index in its batch. `goes_on`: it continues the run. */
+static void sift_packet(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes,
+                        uint32_t index, bool goes_on)
+{
+    if (!goes_on)
+        sieve_empty(sieve);
+    if (len_bytes < SW_BTH_BYTES + SW_ICRC_BYTES || len_bytes % 4) {
+        sw_port_count(sieve->port, SW_PORT_RX_MALFORMED, 1);
+        return;
+    }
+    if (!is_intact(sieve, bytes, len_bytes, index)) {
+        sieve_empty(sieve);
+        sw_port_refuse_damaged(sieve->port, &sieve->run);
+        return;
+    }
+    if (!goes_on) {
+        sieve->run.bytes = bytes;
+        sieve->run.len_bytes = len_bytes;
+    }
+    sieve->run.count++;
+}
+
+/* Packets [from, to) of a batch, which are for one process, if it is another. */
+static void hand_on(struct sw_port *port, const struct sw_rx_batch *batch, uint32_t slot,
+                    uint32_t from, uint32_t to)
+{
+    struct sw_rx_batch run = *batch;
+    run.bytes += from;
+    run.len_bytes = to - from;
+    if (slot == port->slot || to == from)
+        return;
+    sw_share_hand_on(port, slot, &run);
+    sw_share_note_other(port, &batch->arrival, sw_clock_ns());
+}
+
+/* Whether a packet is a request for the same queue pair as another, which is long enough. */
+static bool is_request_beside(const uint8_t *packet, const uint8_t *other)
+{
+    const struct sw_opcode *opcode = sw_opcode_of(packet[0]);
+    return opcode && opcode->is_request && memcmp(packet + 5, other + 5, 3) == 0;
+}
+
+/* Where the ACK begins that ends a batch of requests, all of the same queue pair's; 0: there is
+ * none. It was ready before they were, and stands behind them only because it is shorter
+ * (delayed_ack.c). */
+static uint32_t find_ack(const struct sw_port *port, const struct sw_rx_batch *batch, uint32_t step)
+{
+    if (batch->len_bytes <= step || step < SW_BTH_BYTES)
+        return 0;
+    const uint32_t at = (batch->len_bytes - 1) / step * step, len = batch->len_bytes - at;
+    const struct sw_opcode *last = sw_opcode_of(batch->bytes[at]);
+    if (len < SW_BTH_BYTES || !last || last->kind != SW_PACKET_ACK ||
+        slot_of(port, batch->bytes + at, len) != port->slot)
+        return 0;
+    for (uint32_t before = 0; before < at; before += step)
+        if (!is_request_beside(batch->bytes + before, batch->bytes + at))
+            return 0;
+    return at;
+}
+
+/* Checks, and delivers or hands on, the packets of a batch. Returns how many were delivered;
+ * *is_known: from a sender that is. */
+static uint32_t take_batch(struct sw_port *port, const struct sw_rx_batch *batch, bool *is_known)
+{
+    const uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
+    const uint32_t ack_at = find_ack(port, batch, step), end = ack_at ? ack_at : batch->len_bytes;
+    uint32_t from = 0, from_slot = port->slot; /* those that are for the same process */
+    struct sieve sieve;
+    sieve_open(&sieve, port, batch);
+    sw_port_count(port, SW_PORT_RX_MALFORMED, batch->len_bytes == 0);
+    if (ack_at)
+        sift_packet(&sieve, batch->bytes + ack_at, batch->len_bytes - ack_at, ack_at / step, false);
+    sieve_empty(&sieve);
+    for (uint32_t index = 0, at = 0; at < end; index++, at += step) {
+        const uint8_t *bytes = batch->bytes + at;
+        const uint32_t len = end - at < step ? end - at : step;
+        if (len == step && sieve_goes_on(&sieve, bytes)) { /* and has the same receiver */
+            sift_packet(&sieve, bytes, len, index, true);
+            continue;
+        }
+        uint32_t slot = slot_of(port, bytes, len);
+        if (slot != from_slot) {
+            hand_on(port, batch, from_slot, from, at);
+            from = at;
+            from_slot = slot;
+        }
+        if (slot == port->slot)
+            sift_packet(&sieve, bytes, len, index, false);
+        else
+            sieve_empty(&sieve);
+    }
+    sieve_empty(&sieve);
+    hand_on(port, batch, from_slot, from, end);
+    sw_port_count(port, SW_PORT_RX_PACKETS, sieve.delivered);
+    sw_port_count(port, SW_PORT_RX_BYTES, batch->len_bytes);
+    sw_port_count(port, SW_PORT_RX_BATCHES, 1);
+    *is_known = sieve.is_known;
+    return sieve.delivered;
+}
+
+void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t len_bytes)
+{
+    struct sw_handed handed;
+    for (uint32_t at = 0, used; at < len_bytes; at += used) {
+        used = sw_share_parse(message + at, len_bytes - at, &handed);
+        if (!used)
+            break;
+        const struct sw_rx_batch *batch = &handed.batch;
+        const uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
+        if (handed.kind != SW_HANDED_PACKETS || !sw_roce_is_mad(batch->bytes, batch->len_bytes))
+            continue;
+        struct sieve sieve;
+        sieve_open(&sieve, port, batch);
+        for (uint32_t from = 0, index = 0; from < batch->len_bytes; from += step, index++)
+            sift_packet(&sieve, batch->bytes + from,
+                        batch->len_bytes - from < step ? batch->len_bytes - from : step, index,
+                        false);
+        sieve_empty(&sieve);
+    }
+}
+
+static void read_control(struct msghdr *message, struct sw_rx_batch *batch)
+{
+    struct sw_arrival *arrival = &batch->arrival;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        int value = 0;
+        memcpy(&value, CMSG_DATA(at),
+               at->cmsg_len < CMSG_LEN(sizeof(int)) ? at->cmsg_len - CMSG_LEN(0) : sizeof(int));
+        if (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_PKTINFO) {
+            struct in_pktinfo info;
+            memcpy(&info, CMSG_DATA(at), sizeof(info));
+            memset(&arrival->dest, 0, 10);
+            arrival->dest.s6_addr[10] = arrival->dest.s6_addr[11] = 0xff;
+            memcpy(arrival->dest.s6_addr + 12, &info.ipi_addr, 4);
+            arrival->ifindex = (uint32_t)info.ipi_ifindex;
+        } else if (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_PKTINFO) {
+            struct in6_pktinfo info;
+            memcpy(&info, CMSG_DATA(at), sizeof(info));
+            arrival->dest = info.ipi6_addr;
+            arrival->ifindex = info.ipi6_ifindex;
+        } else if ((at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) ||
+                   (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_TCLASS)) {
+            arrival->traffic_class = (uint8_t)value;
+        } else if ((at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TTL) ||
+                   (at->cmsg_level == IPPROTO_IPV6 && at->cmsg_type == IPV6_HOPLIMIT)) {
+            arrival->hop_limit = (uint8_t)value;
+        } else if (at->cmsg_level == IPPROTO_UDP && at->cmsg_type == UDP_GRO) {
+            batch->segment_bytes = (uint32_t)value;
+        }
+    }
+}
+
+/* How many messages one call should ask for at most. */
+static uint32_t messages_max(const struct sw_rx_socket *rx)
+{
+    uint32_t mean = rx->bytes_mean ? rx->bytes_mean : 1;
+    uint32_t count = INTAKE_BYTES / mean;
+    return count < 2 ? 2 : count > SW_RX_BUFFERS_MESSAGES ? SW_RX_BUFFERS_MESSAGES : count;
+}
+
+/* To find that there is no second one takes as long as to find that there is none at all: so a call
+ * asks for one until they come faster than they are taken. */
+static uint32_t next_want(const struct sw_rx_socket *rx, uint32_t want, int count)
+{
+    const uint32_t most = messages_max(rx);
+    if (count <= 0)
+        return 1;
+    want = (uint32_t)count == want ? 2 * want : want;
+    return want < most ? want : most;
+}
+
+/* Whether a message handed on is from a process of this user. */
+static bool is_ours(struct msghdr *message)
+{
+    struct cmsghdr *at = CMSG_FIRSTHDR(message);
+    struct ucred from;
+    if (!at || at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_CREDENTIALS)
+        return false;
+    memcpy(&from, CMSG_DATA(at), sizeof(from));
+    return from.uid == geteuid();
+}
+
+static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint32_t len_bytes,
+                             uint64_t now_ns)
+{
+    const uint8_t *bytes = message->msg_iov->iov_base;
+    uint32_t delivered = 0;
+    struct sw_handed handed;
+    for (uint32_t at = 0, used; is_ours(message) && at < len_bytes; at += used) {
+        used = sw_share_parse(bytes + at, len_bytes - at, &handed);
+        if (!used || !sw_share_is_of(message, handed.slot))
+            break;
+        uint32_t taken = 0;
+        bool is_known = false;
+        switch (handed.kind) {
+        case SW_HANDED_PACKETS:
+            taken = take_batch(port, &handed.batch, &is_known);
+            break;
+        case SW_HANDED_ASK:
+            sw_share_answer(port, &handed);
+            break;
+        case SW_HANDED_DONE:
+            sw_share_settle(port, &handed, now_ns);
+            break;
+        }
+        /* MADs are few, and those of one flow may be for several processes. A stranger's packets
+         * cost no socket. */
+        if (is_known && !sw_roce_is_mad(handed.batch.bytes, handed.batch.len_bytes))
+            sw_share_connect(port, &handed.batch.arrival, handed.slot, now_ns);
+        delivered += taken;
+    }
+    sw_port_count(port, SW_PORT_RX_TAKEN_OVER, delivered);
+    return delivered;
+}
+
+/* What other processes had to say. */
+static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
+{
+    struct sw_rx_buffers *buffers = &port->intake->handed;
+    uint32_t delivered = 0;
+    for (uint32_t i = 0; i < port->intake->handed_count; i++)
+        delivered +=
+            take_message(port, &buffers->messages[i].msg_hdr, buffers->messages[i].msg_len, now_ns);
+    port->intake->handed_count = 0;
+    return delivered;
+}
+
+/* Reads from a UDP socket once. *more: there may be more. */
+static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns,
+                            bool *more)
+{
+    uint32_t delivered = 0, want = rx->want ? rx->want : 1;
+    struct sw_rx_buffers *buffers = &port->intake->udp;
+    int count = sw_rx_buffers_fill(buffers, rx->fd, want);
+    rx->want = next_want(rx, want, count);
+    *more = count > 0 && (uint32_t)count == want;
+    if (count <= 0)
+        return 0;
+    rx->heard_ns = now_ns;
+    uint64_t bytes = 0;
+    bool is_known;
+    for (uint32_t i = 0; i < (uint32_t)count; i++) {
+        struct sw_rx_batch batch = {.bytes = sw_rx_buffers_bytes(buffers, i),
+                                    .len_bytes = sw_rx_buffers_len(buffers, i),
+                                    .arrival = {.hold = sw_rx_buffers_hold(buffers, i)}};
+        bytes += batch.len_bytes;
+        sw_roce_address(&buffers->from[i].ip, &batch.arrival.source, &batch.arrival.source_port);
+        read_control(&buffers->messages[i].msg_hdr, &batch);
+        delivered += take_batch(port, &batch, &is_known);
+        if (rx->kind == SW_RX_SOCKET_UDP && is_known)
+            sw_share_note(port, &batch.arrival, now_ns);
+        sw_rx_buffers_pass(buffers, i);
+    }
+    rx->bytes_mean = (rx->bytes_mean + (uint32_t)(bytes / (uint32_t)count)) / 2;
+    return delivered;
+}
+
+/* Packets that were handed on came to the port after those that wait in its own sockets by now, as
+ * far as both are of one flow: so first it is seen what was handed on, then the sockets are
+ * emptied, and then it is taken. */
+static void read_handed(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)
+{
+    struct sw_port_intake *intake = port->intake;
+    if (intake->handed_count)
+        return;
+    int count = sw_rx_buffers_fill(&intake->handed, rx->fd, SW_RX_BUFFERS_MESSAGES);
+    if (count <= 0)
+        return;
+    intake->handed_count = (uint32_t)count;
+    rx->heard_ns = now_ns;
+}
+
+static bool is_hot(const struct sw_rx_socket *rx, uint64_t now_ns)
+{
+    return now_ns < rx->heard_ns + HOT_NS; /* which may be later than now */
+}
+
+uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
+{
+    uint32_t delivered = 0;
+    bool left = false;
+    all |= port->polls++ % COLD_POLLS == 0;
+    port->due_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < port->rx_socket_count; i++)
+        if (port->rx_sockets[i].kind == SW_RX_SOCKET_HANDED &&
+            (all || is_hot(&port->rx_sockets[i], now_ns)))
+            read_handed(port, &port->rx_sockets[i], now_ns);
+    const bool waits = port->intake->handed_count;
+    for (uint32_t i = 0; i < port->rx_socket_count; i++) {
+        struct sw_rx_socket *rx = &port->rx_sockets[i];
+        const bool empties = waits && rx->kind != SW_RX_SOCKET_HANDED;
+        if (rx->kind == SW_RX_SOCKET_HANDED || !(all || empties || is_hot(rx, now_ns)) ||
+            !sw_share_is_settled(port, rx, now_ns))
+            continue;
+        bool more = true;
+        for (uint32_t round = 0; more && round < ROUNDS; round++) {
+            delivered += read_socket(port, rx, now_ns, &more);
+            if (!empties && !(all && rx->want < messages_max(rx)))
+                break;
+        }
+        left |= more;
+        if (!more && rx->kind == SW_RX_SOCKET_UDP)
+            sw_share_note_empty(port, rx, now_ns);
+    }
+    if (waits)
+        delivered += take_handed(port, now_ns);
+    port->full_rounds = left ? port->full_rounds + 1 : 0;
+    sw_share_flush(port);
+    return delivered;
+}
+
+bool sw_port_is_drained(const struct sw_port *port)
+{
+    return port->full_rounds == 0 || port->full_rounds > ROUNDS;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+
+#include "link/roce/port/socket.h"
+
+#include <errno.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fds.h"
+#include "link/roce/port/path.h"
+
+/* The kernel doubles it for its own use and cuts it to net.core.[rw]mem_max, but for root. */
+#define SOCKET_BUFFER_BYTES (8 << 20)
+
+bool sw_socket_set(int fd, int level, int name, int value)
+{
+    return setsockopt(fd, level, name, &value, sizeof(value)) == 0;
+}
+
+int sw_socket_udp(bool is_ipv4)
+{
+    int fd = sw_fd_own(
+        socket(is_ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (fd < 0)
+        return -errno;
+    if (!is_ipv4 && !sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1)) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    if (!sw_socket_set(fd, SOL_SOCKET, SO_RCVBUFFORCE, SOCKET_BUFFER_BYTES))
+        sw_socket_set(fd, SOL_SOCKET, SO_RCVBUF, SOCKET_BUFFER_BYTES);
+    if (!sw_socket_set(fd, SOL_SOCKET, SO_SNDBUFFORCE, SOCKET_BUFFER_BYTES))
+        sw_socket_set(fd, SOL_SOCKET, SO_SNDBUF, SOCKET_BUFFER_BYTES);
+    return fd;
+}
+
+int sw_socket_receiving(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port,
+                        uint32_t ifindex)
+{
+    int fd = sw_socket_udp(is_ipv4);
+    if (fd < 0)
+        return fd;
+    struct sockaddr_in6 own;
+    unsigned int len = sw_roce_sockaddr(address, udp_port, ifindex, &own);
+    bool can_tell = is_ipv4 ? sw_socket_set(fd, IPPROTO_IP, IP_PKTINFO, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IP, IP_RECVTOS, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IP, IP_RECVTTL, 1)
+                            : sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) &&
+                                  sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+    sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    if (!is_ipv4) /* rdma_rxe sends none (RFC 6936); the ICRC covers as much */
+        sw_socket_set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
+    if (!can_tell || !sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
+        bind(fd, (struct sockaddr *)&own, len)) {
+        int err = errno;
+        close(fd);
+        return -err;
+    }
+    return fd;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The UDP sockets of the port. */
+#ifndef SW_LINK_ROCE_PORT_SOCKET_H
+#define SW_LINK_ROCE_PORT_SOCKET_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/roce/port/rx_socket.h"
+
+struct sw_port;
+
+bool sw_socket_set(int fd, int level, int name, int value);
+int sw_socket_udp(bool is_ipv4);
+/* One that receives RoCE packets, sharing the port with others; or a negative errno. */
+int sw_socket_receiving(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port,
+                        uint32_t ifindex);
+/* NULL: there is no room. A connected one is not listened to yet. */
+struct sw_rx_socket *sw_port_add_rx_socket(struct sw_port *port, int fd,
+                                           enum sw_rx_socket_kind kind);
+/* What comes to the socket wakes whoever sleeps on the port. */
+bool sw_port_listen(struct sw_port *port, int fd);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/roce/qp/death.h"
+
+#include "link/death.h"
+
+#include "base/clock.h"
+#include "link/roce/liveness/lifeline.h"
+#include "link/roce/liveness/lifeline_impl.h"
+#include "link/roce/port/port.h"
+#include "link/roce/qp/life.h"
+#include "link/roce/qp/qp.h"
+#include "link/roce/qp/repath.h"
+#include "link/roce/roce.h"
+
+/* NULL: the QP is not connected to who is at the other end of the line. */
+static struct sw_roce_qp *user_of(const struct sw_qp *qp, const struct sw_lifeline *line)
+{
+    struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    return r && r->line == line && !r->ended_ns ? r : NULL;
+}
+
+static void end_with_peer(struct sw_qp *qp, const struct sw_roce_qp *r)
+{
+    const bool left = r->left_mark && sw_roce_life_is_peers(r, r->left_mark);
+    if (!sw_death_spares(qp, left))
+        sw_death_end(qp, sw_verdict_rules[SW_UNREACHABLE].requester);
+}
+
+void sw_roce_end_with_peer(struct sw_lifeline *line)
+{
+    sw_roce_receive_all(sw_clock_ns());
+    for (uint32_t i = sw_qp_set_next(&sw_roce.listed, 0); i < SW_MAX_QP;
+         i = sw_qp_set_next(&sw_roce.listed, i + 1)) {
+        struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[i], memory_order_acquire);
+        if (!qp)
+            continue;
+        sw_lock_acquire(&qp->lock);
+        const struct sw_roce_qp *r = user_of(qp, line);
+        if (r)
+            end_with_peer(qp, r);
+        sw_lock_release(&qp->lock);
+    }
+}
+
+void sw_roce_note_departure(const struct sw_lifeline_departure *departure)
+{
+    struct sw_qp *qp =
+        atomic_load_explicit(&sw_roce.qps[sw_qpn_index(departure->qpn)], memory_order_acquire);
+    if (!qp)
+        return;
+    sw_lock_acquire(&qp->lock);
+    struct sw_roce_qp *r = user_of(qp, departure->line);
+    if (r && qp->qpn == departure->qpn && qp->dest_qpn == departure->dest_qpn)
+        r->left_mark = departure->mark;
+    sw_lock_release(&qp->lock);
+}
+
+uint16_t sw_roce_source_port(uint32_t qpn, uint32_t dest_qpn)
+{
+    struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[sw_qpn_index(qpn)], memory_order_acquire);
+    uint16_t source_port = 0;
+    if (!qp)
+        return 0;
+    sw_lock_acquire(&qp->lock);
+    const struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
+    if (r && qp->qpn == qpn && qp->dest_qpn == dest_qpn)
+        source_port = sw_port_source(&sw_roce.port, &r->path);
+    sw_lock_release(&qp->lock);
+    return source_port;
+}
+
+static enum sw_retry_peer peer_of(enum sw_lifeline_says says)
+{
+    switch (says) {
+    case SW_LIFELINE_MEETS:
+        return SW_RETRY_PEER_MET;
+    case SW_LIFELINE_RUNS:
+        return SW_RETRY_PEER_RUNS;
+    case SW_LIFELINE_WAIT:
+        return SW_RETRY_PEER_WAITS;
+    case SW_LIFELINE_NOTHING:
+    case SW_LIFELINE_DEAD:
+        break;
+    }
+    return SW_RETRY_PEER_UNKNOWN;
+}
+
+enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    struct sw_retry *retry = &r->requester.retry;
+    if (!r->line || now_ns < sw_retry_due_ns(retry))
+        return SW_ROCE_ALIVE;
+    const struct sw_lifeline_miss miss = {
+        .since_ns = retry->started_ns,
+        .qpn = r->qp->qpn,
+        .dest_qpn = r->qp->dest_qpn,
+        .source_port = sw_repath_is_doubted(&r->repath, r->requester.flight.una)
+                           ? sw_port_source(&sw_roce.port, &r->path)
+                           : 0};
+    const enum sw_lifeline_says says = sw_lifeline_ask(r->line, &miss);
+    retry->peer = peer_of(says);
+    if (says == SW_LIFELINE_WAIT)
+        sw_counter_add(r->qp->ctx->netdev, SW_TIMEOUTS_EXCUSED);
+    if (says != SW_LIFELINE_DEAD || r->qp->sq.head == r->qp->sq.tail)
+        return SW_ROCE_ALIVE;
+    sw_death_end(r->qp, sw_verdict_rules[SW_UNREACHABLE].requester);
+    return SW_ROCE_DEAD;
+}

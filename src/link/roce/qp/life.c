@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The lives of a connection. A queue pair may be reset and connected to the same one again, with
+ * the PSNs that it had before, while packets of the lives before are still on their way or wait in
+ * a socket: hardware would have seen and dropped them by then. So a Sidewire queue pair numbers its
+ * lives, round and round, and says the number in each packet (transport/emission.h): older than
+ * what has been heard is stale. What has been heard is what identity.c believes: a number alone
+ * proves nothing.
+ */
+#include "link/roce/qp/life.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "link/roce/qp/qp.h"
+#include "link/roce/roce.h"
+
+/* What is not among the last lives is a new one: some of which nothing has been heard may lie
+ * between. */
+static_assert(2 * SW_ROCE_LIVES < SW_SELECTIVE_LIFE, "numbers come around");
+
+#define REMNANTS_NS (500 * SW_NS_PER_MS) /* after which no others come */
+
+/* By QP index; with the QP locked. */
+static uint8_t sources[SW_MAX_QP]; /* source ports used so far */
+static uint32_t lives[SW_MAX_QP];  /* begun so far */
+static struct past {
+    uint32_t qpn, dest_qpn;
+    struct in6_addr dest;
+    uint8_t mark; /* the peer's, in its last life with us that we have heard of, ... */
+    uint32_t own; /* ... and which of ours that was */
+} pasts[SW_MAX_QP];
+
+/* Routers spread flows by the source port, so one life keeps its own (IBTA annex A17.4.4). */
+uint8_t sw_roce_life_source(const struct sw_qp *qp)
+{
+    uint32_t mixed = (qp->qpn ^ qp->dest_qpn) * 2654435761u;
+    return (uint8_t)((mixed >> 24) + sources[qp->index]++);
+}
+
+static bool is_with(const struct past *past, const struct sw_roce_qp *r)
+{
+    return past->qpn == r->qp->qpn && past->dest_qpn == r->qp->dest_qpn &&
+           IN6_ARE_ADDR_EQUAL(&past->dest, &r->path.dest);
+}
+
+void sw_roce_life_begin(struct sw_roce_qp *r)
+{
+    const struct past *past = &pasts[r->qp->index];
+    const uint32_t own = lives[r->qp->index]++, since = own - past->own;
+    r->life.own = own & SW_SELECTIVE_LIFE;
+    if (is_with(past, r) && since <= SW_SELECTIVE_LIFE + 1 - SW_ROCE_LIVES)
+        r->life.past_mark = past->mark;
+}
+
+void sw_roce_life_end(const struct sw_roce_qp *r)
+{
+    if (r->life.peer_mark) /* else what is known of it still holds */
+        pasts[r->qp->index] = (struct past){.qpn = r->qp->qpn,
+                                            .dest_qpn = r->qp->dest_qpn,
+                                            .dest = r->path.dest,
+                                            .mark = r->life.peer_mark,
+                                            .own = lives[r->qp->index] - 1};
+}
+
+/* Who comes again and again, and nobody else, is no remnant: the numbers have come around. A
+ * remnant may have waited here, where this process had no processor; but what comes now has come
+ * since all that waited was received last. */
+static bool has_come_around(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    if (r->life.peer_mark)
+        return false;
+    if (!r->life.doubted_ns)
+        r->life.doubted_ns = now_ns;
+    return atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed) >=
+           r->life.doubted_ns + REMNANTS_NS;
+}
+
+bool sw_roce_life_is_peers(const struct sw_roce_qp *r, uint8_t mark)
+{
+    return r->life.peer_mark ? mark == r->life.peer_mark : mark && mark != r->life.past_mark;
+}
+
+bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns)
+{
+    if (__builtin_expect(mark == r->life.peer_mark, 1) || !sw_selective_is_marked(mark))
+        return false;
+    if (r->ended_ns)
+        return true; /* its peer has begun anew, or it is older */
+    const uint8_t last = r->life.peer_mark ? r->life.peer_mark : r->life.past_mark;
+    const bool is_old = last && ((last - mark) & SW_SELECTIVE_LIFE) < SW_ROCE_LIVES;
+    return is_old && !has_come_around(r, now_ns);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which ACKs may wait for a message to ride on, see link/roce/qp/delayed_ack.c. */
+#include <string.h>
+
+#include "link/roce/qp/delayed_ack.h"
+#include "link/roce/qp/qp.h"
+#include "link_rig.h"
+
+enum { NOW_NS = 1000000000, ENTRIES = 64, FIRST_WINDOW = 32 };
+
+static struct sw_qp qp;
+static struct sw_roce_qp r;
+static struct sw_request ring[ENTRIES];
+
+/* A connection that has executed something of a Sidewire peer's, and has said nothing yet. */
+static int start(void **state)
+{
+    (void)state;
+    const struct sw_responder_config responder = {
+        .mtu_bytes = 4096, .service = SW_SERVICE_RC, .offer_selective = true};
+    const struct sw_requester_config requester = {
+        .mtu_bytes = 4096, .service = SW_SERVICE_RC, .offer_selective = true};
+    qp = (struct sw_qp){.qpn = 0x1007, .index = 7, .type = IBV_QPT_RC};
+    memset(&r, 0, sizeof(r));
+    r.qp = &qp;
+    r.ring = ring;
+    r.receives = true;
+    sw_requester_init(&r.requester, &requester, ring, ENTRIES);
+    sw_responder_init(&r.responder, &responder, NULL);
+    r.responder.peer_selective = true;
+    r.responder.remark = SW_REMARK_ACK;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    sw_delayed_ack_forget(&qp);
+    assert_false(sw_delayed_ack_any_waits());
+    return 0;
+}
+
+/* A storage target's: its ACK used to leave in a message of its own. */
+static void leave__an_answer_of_two_packets(void **state)
+{
+    (void)state;
+    assert_true(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
+    assert_true(sw_delayed_ack_any_waits());
+}
+
+/* The peer must not come to the end of its window by that. */
+static void leave__half_a_first_window_at_most(void **state)
+{
+    (void)state;
+    for (uint32_t packets = 1; packets <= SW_DELAYED_ACK_RUN; packets++) {
+        uint32_t waiting = 0;
+        start(NULL);
+        while (sw_delayed_ack_defer(&r, packets, false, NOW_NS)) {
+            waiting += packets;
+            assert_true(waiting <= FIRST_WINDOW / 2);
+        }
+        assert_true(waiting >= SW_DELAYED_ACK_RUN);
+        sw_delayed_ack_forget(&qp);
+    }
+}
+
+static void leave__not_to_a_plain_peer(void **state)
+{
+    (void)state;
+    r.responder.peer_selective = false;
+    assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
+}
+
+static void leave__no_nak_and_no_answer(void **state)
+{
+    (void)state;
+    r.responder.remark = SW_REMARK_NONE;
+    assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
+    r.responder.remark = SW_REMARK_ACK;
+    r.responder.answer_count = 1;
+    assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
+}
+
+/* What it adds waits for somebody's timer: the engine's, once it has looked. */
+static void leave__the_engine_is_to_be_told_of_it(void **state)
+{
+    (void)state;
+    assert_false(sw_delayed_ack_any_unseen());
+    assert_true(sw_delayed_ack_defer(&r, 1, true, NOW_NS));
+    assert_true(sw_delayed_ack_any_unseen());
+    const uint64_t due_ns = sw_delayed_ack_step(NOW_NS);
+    assert_true(due_ns > NOW_NS && due_ns < NOW_NS + 1000000);
+    assert_false(sw_delayed_ack_any_unseen());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(leave__an_answer_of_two_packets, start, stop),
+        cmocka_unit_test_setup_teardown(leave__half_a_first_window_at_most, start, stop),
+        cmocka_unit_test_setup_teardown(leave__not_to_a_plain_peer, start, stop),
+        cmocka_unit_test_setup_teardown(leave__no_nak_and_no_answer, start, stop),
+        cmocka_unit_test_setup_teardown(leave__the_engine_is_to_be_told_of_it, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
