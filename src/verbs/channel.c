@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "device/queue/settle.h"
 #include "verbs/stock.h"
 #include "verbs/wakeup.h"
 
@@ -98,6 +99,16 @@ static struct sw_verbs_cq *pop(struct sw_verbs_channel *channel)
     return cq;
 }
 
+static bool has_event(const void *arg)
+{
+    const struct ibv_comp_channel *channel = arg;
+    struct sw_verbs_channel *ours = channel_of((struct ibv_comp_channel *)channel);
+    sw_lock_acquire(&ours->lock);
+    const bool has = ours->head;
+    sw_lock_release(&ours->lock);
+    return has;
+}
+
 SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
                                void **cq_context)
 {
@@ -105,6 +116,7 @@ SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
         return sw_stock()->get_cq_event(channel, cq, cq_context);
 
     struct sw_verbs_cq *found;
+    sw_nic_finish_posts(has_event, channel);
     do {
         if (sw_wakeup_take(channel->fd))
             return -1;

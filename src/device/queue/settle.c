@@ -5,6 +5,7 @@
 #include "device/queue/qp_impl.h"
 
 #define STEPS_MAX 1024 /* more than a full queue needs */
+#define TURNS_MAX 64u  /* some MiB each */
 
 /* With nic.lock. */
 static struct sw_qp *find(uint32_t qpn)
@@ -29,6 +30,31 @@ static void drive(struct sw_qp *qp)
         qp->link->progress(qp);
         if (qp->sq.head == head && atomic_load(&qp->rx_expect) == expected)
             return;
+    }
+}
+
+/* Moves one turn's worth. False: there is none that could be had. */
+static bool move_turn(struct sw_qp *qp)
+{
+    if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) || !sw_lock_try(&qp->lock))
+        return false;
+    const bool moves = is_connected(qp) && qp->tx_goes_on;
+    if (moves)
+        qp->link->progress(qp);
+    sw_lock_release(&qp->lock);
+    return moves;
+}
+
+void sw_nic_finish_posts(bool (*has_event)(const void *arg), const void *arg)
+{
+    bool moves = true;
+    for (uint32_t turns = 0; moves && turns < TURNS_MAX; turns++) {
+        moves = false;
+        pthread_mutex_lock(&sw_nic.lock);
+        for (uint32_t i = sw_qp_set_next(&sw_nic.awake, 0); i < SW_MAX_QP && !has_event(arg);
+             i = sw_qp_set_next(&sw_nic.awake, i + 1))
+            moves |= move_turn(sw_nic.qps[i]);
+        pthread_mutex_unlock(&sw_nic.lock);
     }
 }
 

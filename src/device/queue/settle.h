@@ -12,4 +12,9 @@
  * this process is settled. Takes nic.lock and locks below it. */
 bool sw_qp_settle(uint32_t qpn);
 
+/* For a program that goes to sleep until an event: moves the rest of what its posts have begun,
+ * where only the budget of a turn has ended it, until `has_event` is true. Waking the engine for it
+ * takes longer than a MiB, and the event that it brings has to wake the program again. Bounded. */
+void sw_nic_finish_posts(bool (*has_event)(const void *arg), const void *arg);
+
 #endif
