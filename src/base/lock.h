@@ -9,6 +9,7 @@
 #ifndef SW_BASE_LOCK_H
 #define SW_BASE_LOCK_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -51,6 +52,16 @@ static inline void sw_lock_acquire(struct sw_lock *lock)
         sw_cpu_relax();
     }
 }
+
+static inline bool sw_lock_is_held(const struct sw_lock *lock)
+{
+    return atomic_load_explicit(&lock->held, memory_order_relaxed) != 0;
+}
+
+/* For code that relies on the lock. A lock does not know who holds it, so this fails only where
+ * nobody does. It stays in release builds: who holds the lock has its word in the cache. A macro,
+ * so that the message names the caller. */
+#define sw_lock_assert_held(lock) assert(sw_lock_is_held(lock))
 
 static inline void sw_lock_release(struct sw_lock *lock)
 {

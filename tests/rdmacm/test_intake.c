@@ -11,6 +11,7 @@
 #include "device/queue/counters.h"
 #include "link/roce/mad.h"
 #include "link/roce/port/arrival.h"
+#include "link/roce/roce.h"
 #include "rdmacm/agent.h"
 #include "wire/cm_mad.h"
 #include "wire/packet.h"
@@ -35,7 +36,9 @@ static bool arrives(uint8_t host)
                                      .payload = mad,
                                      .payload_len = SW_MAD_BYTES};
     uint64_t dropped = sw_counter_read(NULL, SW_RX_DROP_CROWDED);
+    sw_lock_acquire(&sw_roce.port.rx_lock);
     sw_roce_deliver_mad(&arrival, &packet);
+    sw_lock_release(&sw_roce.port.rx_lock);
     return sw_counter_read(NULL, SW_RX_DROP_CROWDED) == dropped;
 }
 

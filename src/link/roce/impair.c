@@ -155,6 +155,7 @@ bool sw_roce_impair_spares(const struct sw_qp *qp, uint32_t count)
 bool sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
                              const struct sw_packet *packet)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     uint64_t now_ns = sw_clock_ns();
     struct sw_fault_action action;
     if (!decide_fate(qp, packet, true, now_ns, &action)) {
@@ -229,6 +230,7 @@ static void release_coming(uint64_t now_ns)
 
 void sw_roce_impair_release(uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     release_coming(now_ns);
     sw_roce_deliver_end(false);
     release_leaving(now_ns);
@@ -236,6 +238,7 @@ void sw_roce_impair_release(uint64_t now_ns)
 
 void sw_roce_impair_plan(void)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     sw_lock_acquire(&leaving.lock);
     uint64_t due_ns = sw_fault_line_due_ns(&leaving.line);
     sw_lock_release(&leaving.lock);

@@ -23,6 +23,7 @@ void sw_roce_on_mad(sw_roce_mad_fn take)
 
 void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packet *packet)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     sw_roce_mad_fn take = atomic_load_explicit(&taker, memory_order_acquire);
     sw_roce.mads++;
     if (packet->opcode->service != SW_SERVICE_UD || packet->payload_len != SW_MAD_BYTES ||

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "device/queue/cq_impl.h"
 #include "link/engine.h"
 #include "link/engine_cpus.h"
@@ -96,6 +97,7 @@ void sw_roce_bury(struct sw_roce_qp *r)
 
 static void free_buried(void)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     if (!atomic_load_explicit(&sw_roce.done, memory_order_relaxed))
         return;
     struct sw_roce_qp *r = atomic_exchange(&sw_roce.done, NULL), *next;
@@ -110,6 +112,7 @@ static void free_buried(void)
 
 static uint32_t receive_packets(bool all, bool is_polled, uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     free_buried();
     if (__builtin_expect(sw_faults_live != NULL, 0))
         sw_roce_impair_release(now_ns);
@@ -178,11 +181,6 @@ static bool is_time(uint64_t now_ns)
     return now_ns >= atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
 }
 
-static uint64_t sooner_ns(uint64_t one_ns, uint64_t other_ns)
-{
-    return one_ns < other_ns ? one_ns : other_ns;
-}
-
 /* Drives a QP whose timer has run out. Returns when to try again; UINT64_MAX: it has been driven,
  * and has said when it wants to be the next time. */
 static uint64_t drive_due(uint32_t index, uint64_t now_ns)
@@ -204,6 +202,7 @@ static uint64_t drive_due(uint32_t index, uint64_t now_ns)
 /* Of the QPs, of which there may be thousands, only those are touched whose timers have run out. */
 static void run_timers(uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     uint64_t next_ns = UINT64_MAX;
     if (!is_time(now_ns))
         return;
@@ -212,7 +211,7 @@ static void run_timers(uint64_t now_ns)
     for (uint32_t i = sw_qp_set_next(&sw_roce.listed, 0); i < SW_MAX_QP;
          i = sw_qp_set_next(&sw_roce.listed, i + 1)) {
         const uint64_t due_ns = atomic_load(&sw_roce.timers[i]);
-        next_ns = sooner_ns(next_ns, due_ns > now_ns ? due_ns : drive_due(i, now_ns));
+        next_ns = sw_min_u64(next_ns, due_ns > now_ns ? due_ns : drive_due(i, now_ns));
     }
     sw_roce_wake_at(next_ns);
 }
@@ -374,12 +373,12 @@ static uint64_t step_engine(uint64_t now_ns)
     if (watches && !(comes_again && sw_engine_goes_on()))
         watch_port();
     uint64_t due_ns =
-        sooner_ns(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
-    due_ns = sooner_ns(due_ns, lifeline_due_ns);
+        sw_min_u64(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
+    due_ns = sw_min_u64(due_ns, lifeline_due_ns);
     if (now_ns < posted_ns + RECENT_NS) /* who posts again need not wake the engine for its timer */
-        due_ns = sooner_ns(due_ns, now_ns + SW_HANDOFF_LOOK_NS);
+        due_ns = sw_min_u64(due_ns, now_ns + SW_HANDOFF_LOOK_NS);
     /* A program that polls sends delayed ACKs and runs the timers itself. */
-    return sooner_ns(due_ns, is_alone ? ack_due_ns : sw_handoff_due_ns(handoff));
+    return sw_min_u64(due_ns, is_alone ? ack_due_ns : sw_handoff_due_ns(handoff));
 }
 
 static bool wants_step(void)

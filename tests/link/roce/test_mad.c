@@ -114,7 +114,9 @@ static void sw_roce_deliver_mad__drops_and_counts_what_is_none(void **state)
         uint64_t before = good ? 0 : sw_counter_read(sw_netdev_get(0), cases[i].counter);
         sw_roce_on_mad(count);
         taken = 0;
+        sw_lock_acquire(&sw_roce.port.rx_lock);
         sw_roce_deliver_mad(&arrival, &packet);
+        sw_lock_release(&sw_roce.port.rx_lock);
         assert_int_equal(taken, good);
         if (!good)
             assert_int_equal(sw_counter_read(sw_netdev_get(0), cases[i].counter), before + 1);

@@ -384,6 +384,7 @@ static struct sw_lifeline *next_line(struct sw_lifeline *line)
 
 void sw_lifeline_answer(void)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     sw_lifelines.owes = false;
     for (struct sw_lifeline *line = NULL; (line = next_line(line));)
         if (line->owes_pong) /* which the engine alone writes */
@@ -517,6 +518,7 @@ bool sw_lifeline_is_due(uint64_t now_ns)
 
 uint64_t sw_lifeline_step(uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     if (!atomic_exchange(&sw_lifelines.work, false) && now_ns < atomic_load(&sw_lifelines.due_ns))
         return atomic_load(&sw_lifelines.due_ns);
     sw_lock_acquire(&sw_lifelines.lock);

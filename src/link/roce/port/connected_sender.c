@@ -334,6 +334,7 @@ struct sw_connected_sender *sw_connected_sender_claim(struct sw_port *port,
 
 void sw_connected_sender_release(struct sw_connected_sender *sender)
 {
+    sw_lock_assert_held(&sender->lock);
     if (sender->is_spoilt) {
         sw_debug("a connected sender is closed after an error: %s", strerror(sender->error));
         close_connected(sender);
@@ -400,6 +401,7 @@ bool sw_connected_sender_is_old_news(int error)
 int sw_connected_sender_send(struct sw_connected_sender *sender, const uint8_t *room,
                              uint32_t len_bytes, uint32_t segment_bytes)
 {
+    sw_lock_assert_held(&sender->lock);
     const bool splices = len_bytes >= SPLICED_MIN;
     int rc = 0;
     if (sender->is_spoilt)

@@ -425,6 +425,7 @@ static bool is_hot(const struct sw_rx_socket *rx, uint64_t now_ns)
 
 uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
 {
+    sw_lock_assert_held(&port->rx_lock);
     uint32_t delivered = 0;
     bool left = false;
     all |= port->polls++ % COLD_POLLS == 0;

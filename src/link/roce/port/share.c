@@ -224,6 +224,7 @@ static struct stage *stage_of(struct sw_port *port, uint32_t slot)
 static void stage_word(struct sw_port *port, uint32_t slot, enum sw_handed_kind kind,
                        const struct sw_rx_batch *batch)
 {
+    sw_lock_assert_held(&port->rx_lock);
     const struct sw_arrival *arrival = &batch->arrival;
     struct handed head = {
         .magic = HANDED_MAGIC,
@@ -318,6 +319,7 @@ static struct sw_rx_socket *connect_rx_socket(struct sw_port *port,
                                               const struct sw_arrival *arrival, uint32_t slot,
                                               uint64_t now_ns)
 {
+    sw_lock_assert_held(&port->rx_lock);
     bool is_ipv4 = sw_roce_is_ipv4(&arrival->source);
     uint32_t scope = IN6_IS_ADDR_LINKLOCAL(&arrival->source) ? arrival->ifindex : 0;
     int fd = sw_socket_receiving(is_ipv4, &arrival->dest, port->udp_port, scope);
@@ -395,6 +397,7 @@ static void turn_away(int fd)
 
 bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
 {
+    sw_lock_assert_held(&port->rx_lock);
     uint32_t claimed = 0;
     for (uint32_t i = 0; i < port->rx_socket_count; i++)
         claimed +=
@@ -483,6 +486,7 @@ static bool is_done_with(struct sw_rx_socket *rx, uint64_t now_ns)
 
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
 {
+    sw_lock_assert_held(&port->rx_lock);
     for (uint32_t i = 0; i < port->rx_socket_count;) {
         struct sw_rx_socket *rx = &port->rx_sockets[i];
         if (!is_done_with(rx, now_ns)) {
@@ -498,6 +502,7 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
 
 void sw_port_leave(struct sw_port *port)
 {
+    sw_lock_assert_held(&port->rx_lock);
     for (uint32_t i = 0; i < port->rx_socket_count; i++) {
         struct sw_rx_socket *rx = &port->rx_sockets[i];
         rx->held_until_ns = 0; /* nobody will wait for its order */

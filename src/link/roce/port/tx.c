@@ -72,6 +72,7 @@ static _Thread_local bool gathers; /* `gathered` is this thread's */
 
 void sw_batch_gather(struct sw_port *port)
 {
+    sw_lock_assert_held(&port->rx_lock);
     sw_lock_acquire(&gathered.lock);
     gathered.port = port;
     gathers = true;

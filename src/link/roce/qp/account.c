@@ -25,6 +25,7 @@ static void read_machines(const struct sw_roce_qp *r, uint64_t out[SW_COUNTER_CO
 
 void sw_roce_account(struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     uint64_t counted[SW_COUNTER_COUNT] = {0};
     read_machines(r, counted);
     for (int i = 0; i < SW_COUNTER_COUNT; i++) {

@@ -20,6 +20,7 @@
 
 struct sw_roce_qp *sw_closed_qp_of(const struct sw_roce_qp *r, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (r->qp->state != IBV_QPS_ERR || r->ended_ns || !r->receives)
         return NULL;
     struct sw_roce_qp *closed = malloc(sizeof(*closed));
@@ -41,6 +42,7 @@ struct sw_roce_qp *sw_closed_qp_of(const struct sw_roce_qp *r, uint64_t now_ns)
 
 void sw_closed_qp_age(struct sw_roce_qp *r, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (now_ns >= r->ended_ns + RECALL_NS)
         sw_responder_forget(&r->responder);
 }

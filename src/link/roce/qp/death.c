@@ -21,6 +21,7 @@ static struct sw_roce_qp *user_of(const struct sw_qp *qp, const struct sw_lifeli
 
 static void end_with_peer(struct sw_qp *qp, const struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&qp->lock);
     const bool left = r->left_mark && sw_roce_life_is_peers(r, r->left_mark);
     if (!sw_death_spares(qp, left))
         sw_death_end(qp, sw_verdict_rules[SW_UNREACHABLE].requester);
@@ -28,6 +29,7 @@ static void end_with_peer(struct sw_qp *qp, const struct sw_roce_qp *r)
 
 void sw_roce_end_with_peer(struct sw_lifeline *line)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     sw_roce_receive_all(sw_clock_ns());
     for (uint32_t i = sw_qp_set_next(&sw_roce.listed, 0); i < SW_MAX_QP;
          i = sw_qp_set_next(&sw_roce.listed, i + 1)) {
@@ -44,6 +46,7 @@ void sw_roce_end_with_peer(struct sw_lifeline *line)
 
 void sw_roce_note_departure(const struct sw_lifeline_departure *departure)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     struct sw_qp *qp =
         atomic_load_explicit(&sw_roce.qps[sw_qpn_index(departure->qpn)], memory_order_acquire);
     if (!qp)
@@ -87,6 +90,7 @@ static enum sw_retry_peer peer_of(enum sw_lifeline_says says)
 
 enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     struct sw_retry *retry = &r->requester.retry;
     if (!r->line || now_ns < sw_retry_due_ns(retry))
         return SW_ROCE_ALIVE;

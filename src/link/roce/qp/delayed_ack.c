@@ -51,6 +51,7 @@ void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns)
 
 bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (r->reached_ns) /* it did not answer the one before */
         r->echoes = 0;
     r->reached_ns = now_ns;
@@ -59,6 +60,8 @@ bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
 
 bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
+    sw_lock_assert_held(&r->qp->lock);
     assert(packets <= SW_DELAYED_ACK_RUN);
     if (!r->responder.peer_selective)
         return false; /* it may not look at the ACK before the request that it follows */
@@ -99,6 +102,7 @@ bool sw_delayed_ack_any_unseen(void)
 
 uint64_t sw_delayed_ack_step(uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     atomic_store(&delayed.minded_ns, atomic_load(&delayed.since_ns));
     if (delayed.count && now_ns >= delayed.since_ns + LATE_NS)
         sw_delayed_ack_send(true);
@@ -111,9 +115,9 @@ void sw_delayed_ack_note_empty_poll(void)
         sw_delayed_ack_send(false);
 }
 
-/* The QP is locked. */
 static void send_ack(struct sw_qp *qp, bool is_late)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
     if (!r || !r->delayed_acks)
         return;
@@ -129,6 +133,7 @@ static void send_ack(struct sw_qp *qp, bool is_late)
 
 void sw_delayed_ack_send(bool is_late)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     uint32_t kept = 0;
     sw_batch_gather(&sw_roce.port);
     for (uint32_t i = 0; i < delayed.count; i++) {
@@ -151,6 +156,7 @@ void sw_delayed_ack_fork_child(void)
 
 void sw_delayed_ack_forget(const struct sw_qp *qp)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < delayed.count; i++)
         if (delayed.qps[i] != qp)

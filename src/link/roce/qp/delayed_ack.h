@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ACKs that wait for a message to leave with (delayed_ack.c). With rx_lock held. */
+/* ACKs that wait for a message to leave with (delayed_ack.c). With rx_lock held, and the given QP
+ * locked. */
 #ifndef SW_LINK_ROCE_QP_DELAYED_ACK_H
 #define SW_LINK_ROCE_QP_DELAYED_ACK_H
 
@@ -11,13 +12,13 @@ struct sw_roce_qp;
 
 enum { SW_DELAYED_ACK_RUN = 8 }; /* packets that came together, of which the ACK may wait */
 /* Whether the ACK of the requests that just came may wait, so many packets and no more than
- * SW_DELAYED_ACK_RUN; `wakes`: the program sleeps until then. The QP is locked. */
+ * SW_DELAYED_ACK_RUN; `wakes`: the program sleeps until then. */
 bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns);
 bool sw_delayed_ack_any_waits(void);
 /* Whether there are such that the engine has not seen; without rx_lock: of this thread's own. */
 bool sw_delayed_ack_any_unseen(void);
 /* The peer has reached for memory: whether the program is expected to answer by a request. And: it
- * has posted one. The QP is locked. */
+ * has posted one. */
 bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns);
 void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns);
 /* The engine's part: sends those that have waited for long. Returns when to call again. */

@@ -136,6 +136,7 @@ static bool identify_unreliable(struct sw_roce_qp *r, const struct sw_packet *pa
 bool sw_roce_identify(struct sw_roce_qp *r, const struct sw_arrival *arrival,
                       const struct sw_packet *packet, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     const uint8_t mark = packet->bth.reserved7;
     const bool is_reliable = r->qp->type != IBV_QPT_UC;
     const struct claim claim = {

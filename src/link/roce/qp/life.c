@@ -34,6 +34,7 @@ static struct past {
 /* Routers spread flows by the source port, so one life keeps its own (IBTA annex A17.4.4). */
 uint8_t sw_roce_life_source(const struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     uint32_t mixed = (qp->qpn ^ qp->dest_qpn) * 2654435761u;
     return (uint8_t)((mixed >> 24) + sources[qp->index]++);
 }
@@ -46,6 +47,7 @@ static bool is_with(const struct past *past, const struct sw_roce_qp *r)
 
 void sw_roce_life_begin(struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     const struct past *past = &pasts[r->qp->index];
     const uint32_t own = lives[r->qp->index]++, since = own - past->own;
     r->life.own = own & SW_SELECTIVE_LIFE;
@@ -55,6 +57,7 @@ void sw_roce_life_begin(struct sw_roce_qp *r)
 
 void sw_roce_life_end(const struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (r->life.peer_mark) /* else what is known of it still holds */
         pasts[r->qp->index] = (struct past){.qpn = r->qp->qpn,
                                             .dest_qpn = r->qp->dest_qpn,
@@ -83,6 +86,7 @@ bool sw_roce_life_is_peers(const struct sw_roce_qp *r, uint8_t mark)
 
 bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (__builtin_expect(mark == r->life.peer_mark, 1) || !sw_selective_is_marked(mark))
         return false;
     if (r->ended_ns)

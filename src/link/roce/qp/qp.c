@@ -115,6 +115,7 @@ static void init_requester(struct sw_roce_qp *r)
 
 static int connect_qp(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     int rc = sw_roce_open(true);
     if (rc)
         return rc;
@@ -354,6 +355,7 @@ static void plan_timer(struct sw_roce_qp *r, bool more)
 
 enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     uint32_t count = 0;
     r->reads_due = r->is_limited = false;
     r->path.heard_ns = r->requester.heard_ns;
@@ -461,6 +463,7 @@ static void leave_behind(struct sw_roce_qp *r)
 /* RTS: the machine that was made with RTR did not know it all yet. */
 static void take_attributes(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_roce_qp *r = qp->link_state;
     if (!r)
         return;
@@ -491,6 +494,7 @@ static void send_delayed_ack(struct sw_roce_qp *r)
 
 static void disconnect_qp(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_roce_qp *r = qp->link_state;
     if (!r)
         return;

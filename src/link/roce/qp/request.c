@@ -17,6 +17,7 @@
 
 enum sw_roce_outcome sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status)
 {
+    sw_lock_assert_held(&r->qp->lock);
     struct sw_qp *qp = r->qp;
     sw_qp_fail_send(qp, status);
     return qp->link_state == r ? SW_ROCE_ALIVE : SW_ROCE_DEAD;
@@ -126,6 +127,7 @@ static enum ibv_wc_status translate_request(struct sw_roce_qp *r, uint32_t posit
 /* A bind or an invalidate whose turn it is. */
 static enum sw_roce_outcome run_local(struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     struct sw_qp *qp = r->qp;
     uint32_t position = sw_requester_done(&r->requester) + r->offset;
     enum ibv_wc_status status = sw_mw_execute(qp, sw_sq_at(&qp->sq, position));

@@ -212,6 +212,7 @@ static void count_demand(struct sw_roce_qp *r, const struct sw_demand *demand)
 static enum sw_roce_outcome end_connection(struct sw_roce_qp *r, enum sw_verdict verdict,
                                            uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     r->is_ending = true;
     r->end_event = sw_verdict_rules[verdict].responder_event;
     return sw_roce_emit(r, now_ns);
@@ -369,6 +370,7 @@ bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, stru
 
 void sw_roce_drop_claim(struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     hold_claim(r, false);
     sw_receive_flush(r->qp, &r->receive);
 }

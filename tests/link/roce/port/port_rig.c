@@ -62,6 +62,8 @@ int open_pair(void **state)
     lo_set(IFF_UP, 65536);
     assert_int_equal(sw_port_open(&pair->one, SW_ROCE_PORT, 5, keep, NULL), 0);
     assert_int_equal(sw_port_open(&pair->two, SW_ROCE_PORT, 6, keep, NULL), 0);
+    sw_lock_acquire(&pair->one.rx_lock); /* the test alone receives */
+    sw_lock_acquire(&pair->two.rx_lock);
     *state = pair;
     return 0;
 }

@@ -147,6 +147,7 @@ static void sw_port_receive__keeps_what_another_process_has_no_room_for(void **s
 static void open_third(struct sw_port *third)
 {
     assert_int_equal(sw_port_open(third, SW_ROCE_PORT, 9, keep, NULL), 0);
+    sw_lock_acquire(&third->rx_lock);
     deafen(third);
 }
 
@@ -186,6 +187,7 @@ static void sw_port_receive__what_another_process_hands_on_under_its_own_name(vo
     deafen(&pair->one);
     deafen(&pair->two);
     assert_int_equal(sw_port_open(&third, SW_ROCE_PORT, 9, keep, NULL), 0);
+    sw_lock_acquire(&third.rx_lock);
     third.slot = 5;
     send_to_two(pair, 0, 1);
     sw_port_receive(&third, sw_clock_ns(), true);

@@ -4,6 +4,7 @@
 
 #include "link/roce/qp/delayed_ack.h"
 #include "link/roce/qp/qp.h"
+#include "link/roce/roce.h"
 #include "link_rig.h"
 
 enum { NOW_NS = 1000000000, ENTRIES = 64, FIRST_WINDOW = 32 };
@@ -21,6 +22,7 @@ static int start(void **state)
     const struct sw_requester_config requester = {
         .mtu_bytes = 4096, .service = SW_SERVICE_RC, .offer_selective = true};
     qp = (struct sw_qp){.qpn = 0x1007, .index = 7, .type = IBV_QPT_RC};
+    qp.lock.held = sw_roce.port.rx_lock.held = 1;
     memset(&r, 0, sizeof(r));
     r.qp = &qp;
     r.ring = ring;
@@ -37,6 +39,7 @@ static int stop(void **state)
     (void)state;
     sw_delayed_ack_forget(&qp);
     assert_false(sw_delayed_ack_any_waits());
+    sw_roce.port.rx_lock.held = 0;
     return 0;
 }
 

@@ -40,6 +40,7 @@ static void start(enum ibv_qp_type type, uint32_t flight)
     qp = (struct sw_qp){.qpn = 0x1007, .dest_qpn = 0x2009, .index = 7, .type = type};
     memset(&r, 0, sizeof(r));
     r.qp = &qp;
+    qp.lock.held = 1;
     r.ring = ring;
     r.receives = true;
     sw_requester_init(&r.requester, &requester, ring, ENTRIES);

@@ -18,6 +18,7 @@ static uint64_t now_ns = MS;
 static void begin(uint32_t dest_qpn)
 {
     qp = (struct sw_qp){.qpn = QPN, .dest_qpn = dest_qpn, .index = INDEX, .type = IBV_QPT_RC};
+    qp.lock.held = 1;
     life = (struct sw_roce_qp){.qp = &qp, .path.dest = IN6ADDR_LOOPBACK_INIT};
     sw_roce_life_begin(&life);
 }
