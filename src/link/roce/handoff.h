@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whether the engine is the one to receive. A program that polls completions receives by itself, so
- * that a busy poller never waits for a thread; while it does, the engine only looks after it every
- * millisecond. When nobody has polled for that long the engine takes over and sleeps on the port.
- * It does so at once where the last poll was of a completion queue that is armed: the program is
- * about to sleep until the event, and its next packet must find somebody.
+ * Poll handoff: who receives, the program or the engine.
  *
- * What peers do to memory by themselves ends in no completion, and the program may look at the
- * memory instead of polling. So while such requests come, and no message usually follows them
- * (announce.h), the engine sleeps on the port, too. But if
- * the program was polling when a packet woke it, the engine would only be in its way, on the same
- * processor as like as not: it waits a little, and if the program polls still, leaves it alone, for
- * longer each time.
+ * A program that polls completions receives by itself, so that it never waits for a thread. The
+ * engine only looks each millisecond whether it still polls. When nobody has polled for that long,
+ * the engine takes over and sleeps on the port. It takes over at once if the last poll was of an
+ * armed completion queue: the program is about to sleep until the event, and somebody must receive
+ * its next packet.
+ *
+ * One-sided requests of a peer end in no completion, so the program may look at its memory instead
+ * of polling. While such requests come, and no message usually follows them (announce.h), the
+ * engine sleeps on the port, too. If the program was polling when a packet woke the engine, the two
+ * may share a processor. So the engine waits a little. If the program polls still, the engine
+ * leaves packets to it, for longer each time.
  *
  * No clock, no system call: times are given.
  */

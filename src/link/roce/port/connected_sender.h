@@ -3,10 +3,10 @@
  * A connected socket, for many messages to one address. The kernel remembers its route,
  * addresses and class, where it asks the tables for each message of another socket.
  *
- * A stream of long messages gets a ring besides. The kernel copies what a socket sends to pages of
- * its own, which costs as much as all else on the sending side. A ring gives it the pages instead
- * (vmsplice(2), splice(2) to UDP: Linux 6.5), and what is on its way is left alone. A page that
- * were written to too early would be no more than a packet with a wrong ICRC.
+ * A stream of long messages gets a ring besides, for zero-copy transmit. The kernel copies what a
+ * socket sends, which costs as much as all else on the sending side. From a ring it takes the pages
+ * themselves (vmsplice(2), splice(2) to UDP: Linux 6.5), and nobody writes to them while they are
+ * on their way. A page written to too early would be no more than a packet with a wrong ICRC.
  *
  * The kernel numbers the IPv4 packets of a connected socket from where it likes: the sender asks
  * what the number is, once, by a packet to this host whose headers it is shown

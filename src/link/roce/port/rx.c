@@ -306,8 +306,8 @@ static uint32_t messages_max(const struct sw_rx_socket *rx)
     return count < 2 ? 2 : count > SW_RX_BUFFERS_MESSAGES ? SW_RX_BUFFERS_MESSAGES : count;
 }
 
-/* To find that there is no second one takes as long as to find that there is none at all: so a call
- * asks for one until they come faster than they are taken. */
+/* A call that finds no second message costs as much as one that finds none at all. So it asks for
+ * one message, until they come faster than they are taken. */
 static uint32_t next_want(const struct sw_rx_socket *rx, uint32_t want, int count)
 {
     const uint32_t most = messages_max(rx);
@@ -403,9 +403,9 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
     return delivered;
 }
 
-/* Packets that were handed on came to the port after those that wait in its own sockets by now, as
- * far as both are of one flow: so first it is seen what was handed on, then the sockets are
- * emptied, and then it is taken. */
+/* Of one flow, packets that were handed on are younger than those that wait in the port's own
+ * sockets by now. So what was handed on is read first, then the sockets are emptied, and only then
+ * it is delivered. */
 static void read_handed(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)
 {
     struct sw_port_intake *intake = port->intake;

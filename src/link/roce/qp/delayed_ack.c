@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ACKs that may wait. A program that polls a message usually answers it with its next call, and an
- * ACK sent before that would only make both late; sent with it, it costs nothing. The same is true
- * of one that waits for its memory to be written to and then always posts a request. So the ACK of
+ * Delayed ACKs. A program that polls a message usually answers it with its next call. An ACK sent
+ * before that would make both late; sent with the answer, it costs nothing. The same is true of a
+ * program that waits for a peer to write its memory and then always posts a request. So the ACK of
  * a few packets, such as a storage target's answer (a WRITE and a SEND), waits until the
  * program posts, or some polls found nothing new, or more packets have come, or the engine looks
  * after it, which it does within a millisecond. A program for which the engine has had to is not

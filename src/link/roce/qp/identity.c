@@ -9,10 +9,10 @@
  *
  * A stranger hits the expected PSN once in 2^24 packets, one on its way up to once in 2^13: so that
  * counts only where nothing is known of the peer yet, when few are on their way, or where the peer
- * has been silent, answers are missed, and it comes twice
- * unless few are awaited. Users of one host cannot send from each
- * other's ports. The peer changes its own where packets are lost on the way (qp.c), and a
- * connection that begins anew has another one.
+ * has been silent, answers are missed, and it comes twice unless few are awaited.
+ *
+ * Users of one host cannot send from each other's ports. The peer changes its own where packets are
+ * lost (repath.h), and a connection that begins anew has another one.
  */
 #include "link/roce/qp/identity.h"
 

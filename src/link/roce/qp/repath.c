@@ -24,14 +24,14 @@ bool sw_repath_unanswered(struct sw_repath *repath, uint64_t timeouts, uint32_t 
         repath->una = una;
         repath->waits = 0;
     }
-    /* A peer that does not run answers on no repath. */
+    /* A peer that does not run answers on no path. */
     if (!is_new || retry->peer == SW_RETRY_PEER_WAITS)
         return false;
     const uint32_t claim = retry->peer == SW_RETRY_PEER_RUNS ? CLAIM_TIMEOUTS : 0;
     const bool leaves =
         ++repath->waits > sw_repath_timeouts_of(retry) + claim && retry->backoff > 1;
     if (leaves && claim)
-        repath->waits = 1; /* the other way has its time, too */
+        repath->waits = 1; /* the other path has its time, too */
     return leaves;
 }
 

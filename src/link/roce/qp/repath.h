@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * When to try another way to the peer, which is another source port: routers, and the kernel of a
- * peer with several processes, choose by it (share.c). On the peer's host packets may come to
- * another process than its own, which is stopped or dead slow, and on the way there may be a router
- * that drops this flow. Then nothing is answered, or no answer is heard, again and again.
+ * When to send to the peer from another source port. Routers choose the path by it, and the kernel
+ * of a peer with several processes chooses the process (share.c). A router may drop this flow, or
+ * the process that gets it may be stopped. Then nothing is answered, or no answer arrives, again
+ * and again.
  *
- * A path that is longer than the queue pair's timeout looks like that, but its answers come. So the
- * timeouts that one round trip takes are no reason. Else both sides changed all the time, and the
- * last ACK of a peer that ends came from a port that nobody had heard.
+ * A round trip that takes longer than the queue pair's timeout looks the same, but its answers do
+ * come. So as many timeouts as fit into one round trip are no reason. Otherwise both sides would
+ * change their ports all the time, and the last ACK of a peer that ends would come from a port that
+ * nobody has heard.
  *
- * A peer that runs is told of the way first, and asks the kernel for it (sw_port_claim_flow()). So
- * such a way gets a little more time. No clock and no I/O.
+ * A peer that runs is first told of the source port, and asks the kernel for that flow
+ * (sw_port_claim_flow()). So such a path gets a little more time. No clock and no I/O.
  */
 #ifndef SW_LINK_ROCE_QP_REPATH_H
 #define SW_LINK_ROCE_QP_REPATH_H

@@ -74,7 +74,7 @@ static void unanswered__not_within_a_round_trip(void **state)
     assert_int_equal(time_out(&repath, &retry, 20, 5), 4);
 }
 
-/* It gets the time to claim the flow, and so on each repath. */
+/* It gets the time to claim the flow, and so does each path. */
 static void unanswered__who_runs_is_told_first(void **state)
 {
     (void)state;
