@@ -10,6 +10,8 @@
 #define SW_BASE_LOCK_H
 
 #include <assert.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -71,5 +73,9 @@ static inline void sw_lock_release(struct sw_lock *lock)
     if (__builtin_expect(atomic_load_explicit(&lock->wanted, memory_order_relaxed) != 0, 0))
         sw_lock_wake(lock);
 }
+
+/* As sw_lock_assert_held(), for a mutex that is not recursive. It costs an atomic operation: off the
+ * data path. */
+#define sw_mutex_assert_held(mutex) assert(pthread_mutex_trylock(mutex) == EBUSY)
 
 #endif

@@ -20,6 +20,7 @@ static inline bool sw_death_spares(const struct sw_qp *qp, bool has_left)
 /* The oldest request ends as one that nobody answers, and all else is flushed. */
 static inline void sw_death_end(struct sw_qp *qp, enum ibv_wc_status unreachable)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->sq.head != qp->sq.tail)
         sw_sq_retire(qp, unreachable);
     sw_qp_fail(qp, -1);

@@ -108,9 +108,10 @@ static void listen_for(struct sw_qp *qp)
         sw_roce_list(qp);
 }
 
-/* Whether all have been seen to: who holds a queue pair's lock may want the NIC's. NIC locked. */
+/* Whether all have been seen to: who holds a queue pair's lock may want the NIC's. */
 static bool listen_for_all(void)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     bool all = true;
     for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];

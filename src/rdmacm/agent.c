@@ -26,6 +26,7 @@
 #include "rdmacm/local_connection.h"
 #include "rdmacm/local_service.h"
 #include "rdmacm/local_successor.h"
+#include "rdmacm/lock.h"
 #include "rdmacm/ports.h"
 
 static_assert(SW_AGENT_MAD_BYTES == SW_MAD_BYTES, "of the declarations in agent.h");
@@ -268,6 +269,7 @@ static int way_to(const struct sw_cm_path *path)
 
 void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
+    sw_rdmacm_assert_locked();
     int way = path->slot ? 0 : way_to(path);
     if (way == 0)
         send_local(path, mad);
@@ -289,6 +291,7 @@ static void wake_by(uint64_t at_ns)
 
 void sw_agent_plan(uint64_t at_ns)
 {
+    sw_rdmacm_assert_locked();
     if (at_ns < atomic_load(&due_ns))
         atomic_store(&due_ns, at_ns);
     wake_by(at_ns);
@@ -296,6 +299,7 @@ void sw_agent_plan(uint64_t at_ns)
 
 void sw_agent_hand_over(int fd)
 {
+    sw_rdmacm_assert_locked();
     sw_local_hand_over(fd);
 }
 

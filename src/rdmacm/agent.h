@@ -21,17 +21,14 @@
 #ifndef SW_RDMACM_AGENT_H
 #define SW_RDMACM_AGENT_H
 
-#include <pthread.h>
 #include <stdint.h>
+
+#include "rdmacm/lock.h"
 
 struct sw_cm_path;
 struct sw_netdev;
 
 #define SW_AGENT_MAD_BYTES 256u
-
-/* Of everything in rdmacm/ and of the machine. Taken by commands and by the engine; not held while
- * blocking. In a forked child it is free. */
-extern pthread_mutex_t sw_rdmacm_lock;
 
 /* What the agent calls: in the engine's thread, with sw_rdmacm_lock held, never from inside a call
  * of the agent. Each may be NULL. */

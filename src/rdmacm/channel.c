@@ -18,6 +18,7 @@
 #include "link/engine.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/id.h"
+#include "rdmacm/lock.h"
 #include "rdmacm/rdmacm.h"
 
 #define BUCKETS 256u
@@ -93,6 +94,7 @@ static struct sw_ucm_channel *claim_node(uint64_t inode)
 
 int sw_ucm_channel_create(int flags, int *fd)
 {
+    sw_rdmacm_assert_locked();
     int ends[2];
     struct stat status;
     /* Bytes are ours alone: the write end never blocks. The read end is the program's. */
@@ -238,6 +240,7 @@ static void take_bytes_back(struct sw_ucm_channel *channel)
 
 void sw_ucm_channel_push(struct sw_ucm_channel *channel, struct sw_ucm_event *event)
 {
+    sw_rdmacm_assert_locked();
     event->next = NULL;
     *channel->end = event;
     channel->end = &event->next;
@@ -250,12 +253,14 @@ void sw_ucm_channel_push(struct sw_ucm_channel *channel, struct sw_ucm_event *ev
 
 struct sw_ucm_event *sw_ucm_channel_peek(struct sw_ucm_channel *channel)
 {
+    sw_rdmacm_assert_locked();
     channel->bytes--;
     return channel->first;
 }
 
 void sw_ucm_channel_pop(struct sw_ucm_channel *channel)
 {
+    sw_rdmacm_assert_locked();
     channel->first = channel->first->next;
     if (!channel->first)
         channel->end = &channel->first;
@@ -266,12 +271,14 @@ void sw_ucm_channel_pop(struct sw_ucm_channel *channel)
 
 void sw_ucm_channel_unread(struct sw_ucm_channel *channel)
 {
+    sw_rdmacm_assert_locked();
     write_byte(channel);
 }
 
 struct sw_ucm_event *sw_ucm_channel_take(struct sw_ucm_channel *channel, sw_ucm_event_match match,
                                          const void *of)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_event *taken = NULL, **taken_end = &taken;
     channel->end = &channel->first;
     while (*channel->end) {

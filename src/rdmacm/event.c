@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/nic/netdev.h"
+#include "rdmacm/lock.h"
 
 struct sw_ucm_event *sw_ucm_event_new(struct sw_ucm_id *id, enum sw_ucm_event_type type, int status)
 {
@@ -21,6 +22,7 @@ struct sw_ucm_event *sw_ucm_event_new(struct sw_ucm_id *id, enum sw_ucm_event_ty
 
 void sw_ucm_event_send(struct sw_ucm_event *event)
 {
+    sw_rdmacm_assert_locked();
     if (!event)
         return;
     if (event->id->uid)
@@ -34,7 +36,8 @@ void sw_ucm_event_tell(struct sw_ucm_id *id, enum sw_ucm_event_type type, int st
     sw_ucm_event_send(sw_ucm_event_new(id, type, status));
 }
 
-uint8_t sw_ucm_event_gid_index(const struct sw_ucm_id *id)
+/* Of the local GID (RoCE v2) in the table of the ID's device. */
+static uint8_t gid_index_of(const struct sw_ucm_id *id)
 {
     struct sw_gid entry;
     for (int i = 0; sw_netdev_gid(id->dev, i, &entry); i++)
@@ -50,7 +53,7 @@ void sw_ucm_event_address(const struct sw_ucm_id *id, const uint8_t dgid[16],
     memset(out, 0, sizeof(*out));
     memcpy(out->grh.dgid, dgid, sizeof(out->grh.dgid));
     out->grh.flow_label = id->route.flow_label;
-    out->grh.sgid_index = sw_ucm_event_gid_index(id);
+    out->grh.sgid_index = gid_index_of(id);
     out->grh.hop_limit = id->route.hop_limit;
     out->grh.traffic_class = id->route.traffic_class;
     out->sl = id->route.sl;

@@ -20,7 +20,5 @@ void sw_ucm_event_tell(struct sw_ucm_id *id, enum sw_ucm_event_type type, int st
 /* The address of the other side, for a queue pair or an address handle. */
 void sw_ucm_event_address(const struct sw_ucm_id *id, const uint8_t dgid[16],
                           struct ib_uverbs_ah_attr *out);
-/* The index of the local GID (RoCE v2) in the table of the ID's device. */
-uint8_t sw_ucm_event_gid_index(const struct sw_ucm_id *id);
 
 #endif

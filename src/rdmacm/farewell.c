@@ -7,6 +7,7 @@
 #include "device/queue/settle.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/event.h"
+#include "rdmacm/lock.h"
 
 /* A packet that another process of the host got first is here within a millisecond, unless that
  * process waits for a processor. */
@@ -17,6 +18,7 @@ static struct sw_ucm_id *held; /* IDs whose programs have not been told */
 
 void sw_ucm_farewell_forget(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_id **at = &held;
     if (!id->farewell_ns)
         return;
@@ -28,6 +30,7 @@ void sw_ucm_farewell_forget(struct sw_ucm_id *id)
 
 void sw_ucm_farewell_finish(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     if (!id->farewell_ns)
         return;
     sw_ucm_farewell_forget(id);
@@ -36,6 +39,7 @@ void sw_ucm_farewell_finish(struct sw_ucm_id *id)
 
 void sw_ucm_farewell_hear(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     if (!sw_qp_settle(id->qpn)) {
         sw_ucm_event_tell(id, SW_UCM_DISCONNECTED_EVENT, 0);
         return;
@@ -49,6 +53,7 @@ void sw_ucm_farewell_hear(struct sw_ucm_id *id)
 
 uint64_t sw_ucm_farewell_tick(uint64_t now_ns)
 {
+    sw_rdmacm_assert_locked();
     for (struct sw_ucm_id *id = held, *next; id; id = next) {
         next = id->farewell_next;
         if (now_ns >= id->farewell_ns || !sw_qp_settle(id->qpn))

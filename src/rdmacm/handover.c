@@ -16,6 +16,7 @@
 #include "base/shm.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/id.h"
+#include "rdmacm/lock.h"
 #include "wire/bytes.h"
 
 #define ENTRIES 16384u /* further connections are not remembered */
@@ -92,6 +93,7 @@ static void write_entry(struct sw_ucm_id *id)
 
 void sw_ucm_handover_forget(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     if (!id->handover_place || !own)
         return;
     struct entry *entry = &own[id->handover_place - 1];
@@ -103,6 +105,7 @@ void sw_ucm_handover_forget(struct sw_ucm_id *id)
 
 void sw_ucm_handover_note(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     const enum sw_cm_state state = id->cm.state;
     const bool wanted =
         id->cm.path.slot == 0 &&
@@ -139,6 +142,7 @@ static void send_dreqs(struct inherited *inherited, uint64_t now_ns)
 
 void sw_ucm_handover_disconnect(uint32_t slot, int fd)
 {
+    sw_rdmacm_assert_locked();
     struct stat status;
     struct inherited *inherited = NULL;
     ssize_t got = 0;
@@ -171,6 +175,7 @@ void sw_ucm_handover_disconnect(uint32_t slot, int fd)
 
 uint64_t sw_ucm_handover_tick(uint64_t now_ns)
 {
+    sw_rdmacm_assert_locked();
     uint64_t next_ns = UINT64_MAX;
     for (struct inherited **at = &inheritance; *at;) {
         struct inherited *inherited = *at;

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "rdmacm/farewell.h"
+#include "rdmacm/lock.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/service.h"
 #include "wire/psn.h"
@@ -59,6 +60,7 @@ static void leave_channel(struct sw_ucm_id *id)
 int sw_ucm_id_create(struct sw_ucm_channel *channel, uint32_t port_space, uint8_t qp_type,
                      struct sw_ucm_id **out)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_id *id = calloc(1, sizeof(*id));
     if (!id)
         return -ENOMEM;
@@ -78,6 +80,7 @@ int sw_ucm_id_create(struct sw_ucm_channel *channel, uint32_t port_space, uint8_
 
 int sw_ucm_id_find_any(struct sw_ucm_channel *channel, uint32_t handle, struct sw_ucm_id **out)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_id *id = handle < HANDLES ? ids.entries[handle] : NULL;
     if (!id)
         return -ENOENT;
@@ -112,6 +115,7 @@ int sw_ucm_group_find(struct sw_ucm_channel *channel, uint32_t handle, struct sw
 
 int sw_ucm_group_create(struct sw_ucm_id *id, struct sw_ucm_group **out)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_group *group = calloc(1, sizeof(*group));
     if (!group)
         return -ENOMEM;
@@ -161,6 +165,7 @@ uint32_t sw_ucm_group_destroy(struct sw_ucm_group *group)
 
 uint32_t sw_ucm_id_destroy(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_channel *channel = id->channel;
     struct sw_ucm_event *events = sw_ucm_channel_take(channel, is_of_id, id);
     uint32_t reported = id->events_reported;
@@ -198,6 +203,7 @@ void sw_ucm_id_destroy_all(struct sw_ucm_channel *channel)
 
 void sw_ucm_id_move(struct sw_ucm_id *id, struct sw_ucm_channel *to)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_event *event = sw_ucm_channel_take(id->channel, is_of_id, id);
     leave_channel(id);
     enter_channel(id, to);

@@ -11,6 +11,7 @@
 #include "device/nic/netdev.h"
 #include "rdmacm/event.h"
 #include "rdmacm/farewell.h"
+#include "rdmacm/lock.h"
 #include "rdmacm/route.h"
 #include "rdmacm/service.h"
 
@@ -168,6 +169,7 @@ static void make_room(struct sw_ucm_id *listener, const struct sw_cm_path *path)
 struct sw_cm_id *sw_ucm_incoming(struct sw_ucm_id *listeners, const struct sw_cm_path *path,
                                  const struct sw_cm_message *message, uint16_t *reason)
 {
+    sw_rdmacm_assert_locked();
     union sw_address src, dst;
     struct sw_ucm_id *listener = find_listener(listeners, path, message, &src, &dst);
     const bool is_sidr = message->attribute == SW_CM_SIDR_REQ;
@@ -328,6 +330,7 @@ static void tell_timeout(struct sw_ucm_id *id, enum sw_cm_attribute about)
 
 void sw_ucm_outcome(struct sw_ucm_id *id, const struct sw_cm_event *event)
 {
+    sw_rdmacm_assert_locked();
     const bool is_exit = event->kind == SW_CM_EVENT_EXIT;
     if (id->state != (is_exit ? SW_UCM_DISCONNECT : SW_UCM_CONNECT))
         return;

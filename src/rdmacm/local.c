@@ -22,6 +22,7 @@
 #include "rdmacm/local_service.h"
 #include "rdmacm/local_successor.h"
 #include "rdmacm/local_table.h"
+#include "rdmacm/lock.h"
 
 #define BACKLOG 1024
 #define MESSAGES 32u /* read at once */
@@ -36,6 +37,7 @@ static uint64_t missed[SW_SLOT_MAX / 64 + 1]; /* processes that were to be sent 
 
 int sw_local_send(uint32_t slot, const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
+    sw_rdmacm_assert_locked();
     if (slot < 1 || slot > SW_SLOT_MAX)
         return -ECONNREFUSED;
     const struct sw_local_message message = sw_local_message_write(path, SW_LOCAL_MAD, mad);
@@ -236,6 +238,7 @@ static void tell_missed(void)
 
 void sw_local_step(void)
 {
+    sw_rdmacm_assert_locked();
     if (!sw_local_take_wish())
         return;
     struct sw_local_connection *dead = sw_local_take_dead();

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "link/direct/direct.h"
 #include "link/engine.h"
+#include "rdmacm/lock.h"
 
 #define QUEUED_MAX 16384u /* messages, of one connection */
 
@@ -39,6 +40,7 @@ bool sw_local_take_wish(void)
 
 struct sw_local_connection *sw_local_connection_create(int fd)
 {
+    sw_rdmacm_assert_locked();
     struct sw_local_connection *connection = aligned_alloc(64, (sizeof(*connection) + 63) & ~63ull);
     if (connection)
         memset(connection, 0, sizeof(*connection));
@@ -75,6 +77,7 @@ void sw_local_connection_free(struct sw_local_connection *connection)
 
 void sw_local_connection_end(struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     connection->is_dead = true;
     sw_local_want_step();
 }
@@ -126,6 +129,7 @@ static int transmit_message(struct sw_local_connection *connection,
 int sw_local_connection_send(struct sw_local_connection *connection,
                              const struct sw_local_message *message)
 {
+    sw_rdmacm_assert_locked();
     int error = connection->first || !connection->is_judged ? EAGAIN
                                                             : transmit_message(connection, message);
     if (error == EAGAIN || error == ENOBUFS)
@@ -137,6 +141,7 @@ int sw_local_connection_send(struct sw_local_connection *connection,
 
 void sw_local_connection_flush(struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     while (connection->first) {
         struct sw_local_queued *entry = connection->first;
         int error = transmit_message(connection, &entry->message);

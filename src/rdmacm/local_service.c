@@ -10,6 +10,7 @@
 #include "base/fds.h"
 #include "link/engine.h"
 #include "rdmacm/local_table.h"
+#include "rdmacm/lock.h"
 #include "rdmacm/ports.h"
 #include "wire/bytes.h"
 
@@ -84,6 +85,7 @@ static int send_request(uint64_t service_id, const struct in6_addr *address,
 int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const struct sw_cm_path *path,
                  bool is_packet, const uint8_t mad[SW_MAD_BYTES])
 {
+    sw_rdmacm_assert_locked();
     const struct sw_local_message message =
         sw_local_message_write(path, is_packet ? SW_LOCAL_PACKET : SW_LOCAL_MAD, mad);
     int rc = send_request(service_id, address, &message);
@@ -92,6 +94,7 @@ int sw_local_ask(uint64_t service_id, const struct in6_addr *address, const stru
 
 void sw_local_service_forget(const struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     connection_count -= connection->is_to_service;
 }
 
@@ -133,6 +136,7 @@ static void accept_from(int listener)
 
 void sw_local_accept(int listener)
 {
+    sw_rdmacm_assert_locked();
     struct listener *entry = listeners; /* else it was closed, and the number is another's now */
     while (entry && entry->fd != listener)
         entry = entry->next;

@@ -8,6 +8,7 @@
 #include "device/nic/nic.h"
 #include "link/direct/registry.h"
 #include "rdmacm/local_table.h"
+#include "rdmacm/lock.h"
 
 #define SEEK_NS (100 * SW_NS_PER_MS) /* between looks for a successor */
 #define TRIED_MAX 4u
@@ -29,6 +30,7 @@ void sw_local_successor_allowed(uint32_t slot)
 
 void sw_local_successor_offer(uint32_t slot)
 {
+    sw_rdmacm_assert_locked();
     char name[SW_NAME_BYTES];
     struct sw_local_connection *connection = NULL;
     sw_registry_name(slot, "cm", name);
@@ -74,18 +76,21 @@ static void seek_successor(void)
 
 void sw_local_hand_over(int fd)
 {
+    sw_rdmacm_assert_locked();
     handed_fd = fd;
     seek_successor();
 }
 
 bool sw_local_successor_give(const struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     const struct sw_local_message message = sw_local_message_bare(SW_LOCAL_HANDOVER);
     return !sw_fd_pass_send(connection->fd, &message, sizeof(message), &handed_fd, 1, MSG_DONTWAIT);
 }
 
 void sw_local_successor_forget(const struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     if (successor != connection)
         return;
     successor = NULL;

@@ -7,6 +7,7 @@
 
 #include "device/nic/nic.h"
 #include "link/direct/registry.h"
+#include "rdmacm/lock.h"
 
 #define UNPROVEN_MAX 512u
 
@@ -21,6 +22,7 @@ struct sw_local_connection *sw_local_connections(void)
 
 struct sw_local_connection *sw_local_take_dead(void)
 {
+    sw_rdmacm_assert_locked();
     struct sw_local_connection *dead = NULL;
     for (struct sw_local_connection **at = &connections; *at;) {
         struct sw_local_connection *connection = *at;
@@ -39,6 +41,7 @@ struct sw_local_connection *sw_local_take_dead(void)
 
 struct sw_local_connection *sw_local_add(int fd)
 {
+    sw_rdmacm_assert_locked();
     struct sw_local_connection *connection = sw_local_connection_create(fd);
     if (connection) {
         connection->next = connections;
@@ -55,6 +58,7 @@ void sw_local_greet(struct sw_local_connection *connection)
 
 int sw_local_connect(const char *name, struct sw_local_connection **out)
 {
+    sw_rdmacm_assert_locked();
     int fd = sw_name_connect(name);
     if (fd < 0)
         return fd;
@@ -97,12 +101,14 @@ bool sw_local_has_peer(uint32_t slot)
 
 void sw_local_make_peer(struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     peers[connection->slot] = connection;
     connection->is_peer = true;
 }
 
 void sw_local_unmake_peer(struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     if (connection->slot && peers[connection->slot] == connection)
         peers[connection->slot] = NULL;
 }
@@ -156,6 +162,7 @@ void sw_local_uncount_unproven(struct sw_local_connection *connection)
 /* They must not use up our descriptors: the oldest goes. */
 void sw_local_count_unproven(struct sw_local_connection *connection)
 {
+    sw_rdmacm_assert_locked();
     struct sw_local_connection *oldest = NULL;
     unproven_count += !connection->is_counted;
     connection->is_counted = true;

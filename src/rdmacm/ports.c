@@ -28,6 +28,7 @@
 #include "link/direct/names.h"
 #include "link/link.h"
 #include "rdmacm/local_service.h"
+#include "rdmacm/lock.h"
 
 #define EPHEMERAL_FIRST 32768u /* as the kernel has it: ip_local_port_range */
 #define EPHEMERAL_PORTS 28224u
@@ -362,6 +363,7 @@ static int claim_named(const struct sw_cm_port_name *name, int *fd)
 
 int sw_cm_port_claim(struct sw_cm_port_name *name, struct sw_cm_port **out)
 {
+    sw_rdmacm_assert_locked();
     struct sw_cm_port *port = calloc(1, sizeof(*port));
     if (!port)
         return -ENOMEM;
@@ -387,6 +389,7 @@ int sw_cm_port_claim(struct sw_cm_port_name *name, struct sw_cm_port **out)
 
 void sw_cm_port_release(struct sw_cm_port *port)
 {
+    sw_rdmacm_assert_locked();
     if (!port)
         return;
     if (port->listener >= 0)
@@ -416,6 +419,7 @@ static int check_alone(const struct sw_cm_port *port)
  * UDP port, which takes the longest, comes last: meanwhile requests wait for the lock. */
 int sw_cm_port_listen(struct sw_cm_port *port, uint64_t service_id)
 {
+    sw_rdmacm_assert_locked();
     char name[SW_NAME_BYTES];
     if (port->listener >= 0)
         return -EINVAL;

@@ -8,6 +8,7 @@
 
 #include "device/nic/context.h"
 #include "device/nic/netdev.h"
+#include "rdmacm/lock.h"
 
 #define HOP_LIMIT 64
 #define PACKET_LIFE_TIME 16 /* the kernel's for RoCE: 0.27 s */
@@ -65,16 +66,46 @@ static struct sw_netdev *any_device(struct sw_netdev_info *info, uint8_t gid[16]
     return NULL;
 }
 
+/* The steps of enum ibv_rate. */
+static uint8_t rate_of(unsigned int speed_mbps)
+{
+    static const struct {
+        unsigned int mbps;
+        uint8_t rate;
+    } rates[] = {{100000, IBV_RATE_100_GBPS}, {56000, IBV_RATE_56_GBPS}, {40000, IBV_RATE_40_GBPS},
+                 {25000, IBV_RATE_25_GBPS},   {20000, IBV_RATE_20_GBPS}, {10000, IBV_RATE_10_GBPS},
+                 {5000, IBV_RATE_5_GBPS}};
+    if (speed_mbps == 0)
+        return IBV_RATE_100_GBPS; /* memory */
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+        if (speed_mbps >= rates[i].mbps)
+            return rates[i].rate;
+    return IBV_RATE_2_5_GBPS;
+}
+
+/* Fills in what depends on the device alone. */
+static void fill_of_device(struct sw_ucm_id *id)
+{
+    struct sw_netdev_info info;
+    sw_netdev_read(id->dev, &info);
+    id->route.mtu = (uint8_t)sw_context_mtu(info.mtu_bytes);
+    id->route.rate = rate_of(info.speed_mbps);
+    id->route.hop_limit = HOP_LIMIT;
+    id->route.packet_life_time =
+        id->timeout_set && id->timeout ? (uint8_t)(id->timeout - 1) : PACKET_LIFE_TIME;
+}
+
 static void attach_device(struct sw_ucm_id *id, struct sw_netdev *dev,
                           const struct sw_netdev_info *info)
 {
     id->dev = dev;
     id->ifindex = info->ifindex;
-    sw_ucm_route_of_device(id);
+    fill_of_device(id);
 }
 
 int sw_ucm_route_bind(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     struct sw_netdev_info info;
     union ibv_gid gid;
     struct sw_netdev *dev = device_of(&id->src, &info);
@@ -149,6 +180,7 @@ static int resolve_gids(struct sw_ucm_id *id, const union sw_address *dst)
 
 int sw_ucm_route_resolve_address(struct sw_ucm_id *id, int *status)
 {
+    sw_rdmacm_assert_locked();
     union sw_address dst = id->dst, src = id->src;
     if (sw_address_is_any(&dst))
         sw_address_set_loopback(&dst);
@@ -165,37 +197,10 @@ int sw_ucm_route_resolve_address(struct sw_ucm_id *id, int *status)
     return 0;
 }
 
-/* The steps of enum ibv_rate. */
-static uint8_t rate_of(unsigned int speed_mbps)
-{
-    static const struct {
-        unsigned int mbps;
-        uint8_t rate;
-    } rates[] = {{100000, IBV_RATE_100_GBPS}, {56000, IBV_RATE_56_GBPS}, {40000, IBV_RATE_40_GBPS},
-                 {25000, IBV_RATE_25_GBPS},   {20000, IBV_RATE_20_GBPS}, {10000, IBV_RATE_10_GBPS},
-                 {5000, IBV_RATE_5_GBPS}};
-    if (speed_mbps == 0)
-        return IBV_RATE_100_GBPS; /* memory */
-    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
-        if (speed_mbps >= rates[i].mbps)
-            return rates[i].rate;
-    return IBV_RATE_2_5_GBPS;
-}
-
-void sw_ucm_route_of_device(struct sw_ucm_id *id)
-{
-    struct sw_netdev_info info;
-    sw_netdev_read(id->dev, &info);
-    id->route.mtu = (uint8_t)sw_context_mtu(info.mtu_bytes);
-    id->route.rate = rate_of(info.speed_mbps);
-    id->route.hop_limit = HOP_LIMIT;
-    id->route.packet_life_time =
-        id->timeout_set && id->timeout ? (uint8_t)(id->timeout - 1) : PACKET_LIFE_TIME;
-}
-
 void sw_ucm_route_resolve(struct sw_ucm_id *id)
 {
-    sw_ucm_route_of_device(id);
+    sw_rdmacm_assert_locked();
+    fill_of_device(id);
     id->route.traffic_class = id->tos_set ? id->tos : 0;
     uint32_t given = id->src.family == AF_INET6 ? ntohl(id->src.in6.sin6_flowinfo) & 0xfffff : 0;
     /* Spreads connections over the paths of a network, as the kernel does. */

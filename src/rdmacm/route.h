@@ -24,9 +24,6 @@ int sw_ucm_route_resolve_address(struct sw_ucm_id *id, int *status);
 /* Fills in id->route. */
 void sw_ucm_route_resolve(struct sw_ucm_id *id);
 
-/* Fills in what depends on the device alone. */
-void sw_ucm_route_of_device(struct sw_ucm_id *id);
-
 /* The route as the way of MADs. */
 void sw_ucm_route_path(const struct sw_ucm_id *id, struct sw_cm_path *out);
 

@@ -18,6 +18,7 @@
 #include "rdmacm/farewell.h"
 #include "rdmacm/handover.h"
 #include "rdmacm/incoming.h"
+#include "rdmacm/lock.h"
 #include "rdmacm/ports.h"
 
 #define UDP_QKEY 0x01234567u           /* RDMA_UDP_QKEY */
@@ -37,6 +38,7 @@ static pid_t started_pid; /* the process that the machine is of */
 
 void sw_ucm_service_plan(void)
 {
+    sw_rdmacm_assert_locked();
     sw_agent_plan(sw_cm_due_ns(&sw_ucm_machine));
 }
 
@@ -188,6 +190,7 @@ static uint64_t ca_guid(void)
 
 int sw_ucm_service_start(void)
 {
+    sw_rdmacm_assert_locked();
     if (started_pid == getpid())
         return 0;
     int rc = sw_netdev_count() ? 0 : sw_netdev_refresh(NULL, NULL);
@@ -240,6 +243,7 @@ static int find_service(uint64_t service_id, struct sw_ucm_service **out)
 
 int sw_ucm_service_join(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_service *service;
     int rc = find_service(sw_address_service_id(&id->src, id->port_space), &service);
     if (rc)
@@ -252,6 +256,7 @@ int sw_ucm_service_join(struct sw_ucm_id *id)
 
 void sw_ucm_service_leave(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     struct sw_ucm_service *service = id->service;
     if (!service)
         return;
@@ -272,6 +277,7 @@ void sw_ucm_service_leave(struct sw_ucm_id *id)
 
 void sw_ucm_service_forget(struct sw_ucm_id *id)
 {
+    sw_rdmacm_assert_locked();
     if (id->cm.state == SW_CM_ESTABLISHED)
         sw_qp_settle(id->qpn); /* its ACKs leave before the DREQ */
     sw_cm_id_destroy(&sw_ucm_machine, &id->cm, sw_clock_ns());
@@ -280,6 +286,7 @@ void sw_ucm_service_forget(struct sw_ucm_id *id)
 
 int sw_ucm_service_set_qkey(struct sw_ucm_id *id, uint32_t qkey)
 {
+    sw_rdmacm_assert_locked();
     if (id->qkey)
         return qkey && qkey != id->qkey ? -EINVAL : 0;
     if (qkey)

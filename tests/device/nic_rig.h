@@ -60,6 +60,14 @@ void rig_take_to(struct sw_qp *qp, enum ibv_qp_state state);
 struct sw_mr *rig_mr(struct rig *rig, void *addr, uint64_t len_bytes, unsigned int access);
 struct ibv_sge rig_sge(const struct sw_mr *mr, void *addr, uint32_t len_bytes);
 
+/* A call of a function whose callers have the lock. */
+#define rig_locked(lock, call) \
+    do {                       \
+        sw_lock_acquire(lock); \
+        call;                  \
+        sw_lock_release(lock); \
+    } while (0)
+
 #define rig_test(function) cmocka_unit_test_setup_teardown(function, rig_up, rig_down)
 
 #endif

@@ -99,8 +99,14 @@ void sw_mr_table_unlock(void)
     pthread_mutex_unlock(&table_lock);
 }
 
+void sw_mr_table_assert_locked(void)
+{
+    sw_mutex_assert_held(&table_lock);
+}
+
 static int claim_locked(struct sw_mr *mr)
 {
+    sw_mr_table_assert_locked();
     for (uint32_t tried = 0; tried < sw_draw_all(&sw_nic.mr_draw); tried++) {
         uint32_t index = sw_draw(&sw_nic.mr_draw);
         if (index == 0 || sw_nic.mrs[index])

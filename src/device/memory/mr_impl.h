@@ -24,6 +24,7 @@ struct sw_mr {
  * may be held while peers' accesses are waited for. */
 void sw_mr_table_lock(void);
 void sw_mr_table_unlock(void);
+void sw_mr_table_assert_locked(void);
 int sw_mr_claim(struct sw_mr *mr); /* gives it an index; -ENOMEM: the table is full */
 void sw_mr_release(struct sw_mr *mr);
 uint32_t sw_mr_generation(void);         /* for the next key word */

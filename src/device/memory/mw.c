@@ -32,9 +32,10 @@ static struct sw_pub_mr *entry_of(const struct sw_mw *mw)
 }
 
 /* The window or region that a key is of, but for the 8 bits that the program of a window chooses,
- * and whether the key is valid or not. The table is locked. */
+ * and whether the key is valid or not. */
 static struct sw_mr *slot_of(uint32_t key)
 {
+    sw_mr_table_assert_locked();
     struct sw_mr *slot = sw_nic.mrs[sw_key_index(key)];
     return slot && slot->key >> 8 == key >> 8 ? slot : NULL;
 }
@@ -66,9 +67,10 @@ void sw_mr_wait_for_serving(const struct sw_qp *own)
     }
 }
 
-/* Takes the key away; the table is locked. `own` is the caller's QP, if it has one locked. */
+/* Takes the key away. `own` is the caller's QP, if it has one locked. */
 static void unbind(struct sw_mw *mw, const struct sw_qp *own)
 {
+    sw_mr_table_assert_locked();
     atomic_store(&entry_of(mw)->key_word, 0);
     sw_nic.link->quiesce();
     sw_mr_wait_for_serving(own);
@@ -152,6 +154,7 @@ static uint32_t cut_extents(const struct sw_pub_mr *region, struct sw_pub_mr *wi
 
 static void publish(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe)
 {
+    sw_mr_table_assert_locked();
     struct sw_pub_mr *entry = entry_of(mw);
     const struct sw_pub_mr *region = &sw_nic.pub->mrs[mw->region->index];
     mw->slot.key = wqe->rkey;

@@ -79,6 +79,7 @@ static void fill_header(void)
 /* Tables live as long as the process; slot and engine are claimed again in a forked child. */
 static int start_locked(void)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     int rc = 0;
     if (!sw_nic.pub) {
         sw_nic.pub_bytes = sizeof(struct sw_pub);
@@ -181,6 +182,7 @@ int sw_nic_start(void)
 
 int sw_nic_claim_qp(struct sw_qp *qp)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     for (uint32_t tried = 0; tried < sw_draw_all(&sw_nic.qp_draw); tried++) {
         uint32_t index = sw_draw(&sw_nic.qp_draw);
         if (!sw_nic.qps[index]) {
@@ -195,6 +197,7 @@ int sw_nic_claim_qp(struct sw_qp *qp)
 
 void sw_nic_release_qp(uint32_t index)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     sw_nic.qps[index] = NULL;
     sw_qp_set_remove(&sw_nic.qp_set, index);
     sw_qp_set_remove(&sw_nic.awake, index);
@@ -202,6 +205,7 @@ void sw_nic_release_qp(uint32_t index)
 
 int sw_nic_claim_cq(void)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     for (uint32_t tried = 0; tried < SW_MAX_CQ; tried++) {
         uint32_t index = sw_nic.cq_next++ % SW_MAX_CQ;
         uint64_t bit = 1ull << index % 64;
@@ -215,11 +219,13 @@ int sw_nic_claim_cq(void)
 
 void sw_nic_release_cq(uint32_t index)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     sw_nic.cq_used[index / 64] &= ~(1ull << index % 64);
 }
 
 uint64_t sw_nic_rq_alloc(uint64_t len_bytes)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     len_bytes = (len_bytes + RQ_GRAIN - 1) & ~(uint64_t)(RQ_GRAIN - 1);
     for (struct rq_range **at = &rq_free_list; *at; at = &(*at)->next) {
         struct rq_range *range = *at;
@@ -239,6 +245,7 @@ uint64_t sw_nic_rq_alloc(uint64_t len_bytes)
 
 void sw_nic_rq_free(uint64_t offset, uint64_t len_bytes)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     len_bytes = (len_bytes + RQ_GRAIN - 1) & ~(uint64_t)(RQ_GRAIN - 1);
     struct rq_range **at = &rq_free_list;
     while (*at && (*at)->offset < offset && (*at)->offset + (*at)->len_bytes != offset)

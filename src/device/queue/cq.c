@@ -170,6 +170,7 @@ static bool get_lock(struct sw_lock *lock, bool waits)
  * before the program sleeps. */
 static void drive(struct sw_cq *cq, int want)
 {
+    sw_lock_assert_held(&cq->poll_lock);
     const bool is_last_look =
         atomic_load_explicit(&cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED;
     if (cq->datagram_qps)
@@ -311,6 +312,7 @@ done:
 
 static void take_out(struct sw_cq *cq, uint32_t qpn, bool keeps_received)
 {
+    sw_lock_assert_held(&cq->poll_lock);
     sw_lock_acquire(&cq->push_lock);
     uint32_t tail = atomic_load(&cq->tail), kept = tail;
     /* Compact towards the tail's end: walk backwards, keep others. */

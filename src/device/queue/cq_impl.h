@@ -103,6 +103,7 @@ struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq);
 
 static inline struct sw_cqe *sw_cq_reserve(struct sw_cq *cq)
 {
+    sw_lock_assert_held(&cq->push_lock);
     uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
     if (__builtin_expect(
             tail - atomic_load_explicit(&cq->head_seen, memory_order_acquire) >= cq->capacity, 0))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Life of a queue pair, and posting. The state machine is in qp_modify.c. */
 #include "device/queue/qp.h"
-#include "base/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -36,6 +35,7 @@ void sw_qp_rx_idle(struct sw_qp *qp)
 
 void sw_qp_rest(struct sw_qp *qp, bool rests)
 {
+    sw_lock_assert_held(&qp->lock);
     const uint32_t change = rests ? -1u : 1;
     if (qp->rests == rests || qp->xrcd)
         return; /* an XRC target's completions go to any CQ of its domain */
@@ -155,6 +155,27 @@ static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *i
     return qp;
 }
 
+static void write_entry(struct sw_qp *qp, uint32_t state)
+{
+    struct sw_pub_qp *pub = qp->pub;
+    uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
+    atomic_store(&pub->bind_word, (uint64_t)generation << 32 | SW_PUB_CHANGING);
+    SW_PUB_SET(pub->qpn, qp->qpn);
+    SW_PUB_SET(pub->dest_qpn, qp->dest_qpn);
+    SW_PUB_SET(pub->access, (uint32_t)qp->attr.qp_access_flags);
+    SW_PUB_SET(pub->pd, qp->pd_id);
+    SW_PUB_SET(pub->recv_cq, qp->recv_cq->index);
+    SW_PUB_SET(pub->rq_entries, qp->rq.entries);
+    SW_PUB_SET(pub->rq_stride_bytes, qp->rq.stride_bytes);
+    SW_PUB_SET(pub->rq_offset, qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0);
+    SW_PUB_SET(pub->min_rnr_timer, qp->attr.min_rnr_timer);
+    SW_PUB_SET(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
+    SW_PUB_SET(pub->type, (uint8_t)qp->type);
+    for (int i = 0; i < 2; i++)
+        SW_PUB_SET(pub->domain.id[i], qp->xrcd ? qp->xrcd->name.id[i] : 0);
+    atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
+}
+
 static int claim_index(struct sw_qp *qp)
 {
     pthread_mutex_lock(&sw_nic.lock);
@@ -166,7 +187,7 @@ static int claim_index(struct sw_qp *qp)
         qp->pub = &sw_nic.pub->qps[index];
         atomic_store(&qp->pub->rq_posted, 0); /* the entry had another owner before */
         atomic_store(&qp->pub->rq_len_min_bytes, 0);
-        sw_qp_publish(qp, IBV_QPS_RESET);
+        write_entry(qp, IBV_QPS_RESET); /* nobody has it yet */
     }
     pthread_mutex_unlock(&sw_nic.lock);
     return index < 0 ? index : 0;
@@ -336,23 +357,8 @@ enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
 
 void sw_qp_publish(struct sw_qp *qp, uint32_t state)
 {
-    struct sw_pub_qp *pub = qp->pub;
-    uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
-    atomic_store(&pub->bind_word, (uint64_t)generation << 32 | SW_PUB_CHANGING);
-    SW_PUB_SET(pub->qpn, qp->qpn);
-    SW_PUB_SET(pub->dest_qpn, qp->dest_qpn);
-    SW_PUB_SET(pub->access, (uint32_t)qp->attr.qp_access_flags);
-    SW_PUB_SET(pub->pd, qp->pd_id);
-    SW_PUB_SET(pub->recv_cq, qp->recv_cq->index);
-    SW_PUB_SET(pub->rq_entries, qp->rq.entries);
-    SW_PUB_SET(pub->rq_stride_bytes, qp->rq.stride_bytes);
-    SW_PUB_SET(pub->rq_offset, qp->rq.ring ? (uint64_t)(qp->rq.ring - (uint8_t *)sw_nic.pub) : 0);
-    SW_PUB_SET(pub->min_rnr_timer, qp->attr.min_rnr_timer);
-    SW_PUB_SET(pub->max_dest_rd_atomic, qp->attr.max_dest_rd_atomic);
-    SW_PUB_SET(pub->type, (uint8_t)qp->type);
-    for (int i = 0; i < 2; i++)
-        SW_PUB_SET(pub->domain.id[i], qp->xrcd ? qp->xrcd->name.id[i] : 0);
-    atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
+    sw_lock_assert_held(&qp->lock);
+    write_entry(qp, state);
 }
 
 static bool can_post_send(enum ibv_qp_state state)
@@ -364,6 +370,7 @@ static bool can_post_send(enum ibv_qp_state state)
 /* Starts what was appended since `from`, as the state demands. */
 static void start_sends(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->state == IBV_QPS_RTS) {
         qp->is_posting = true;
         qp->link->send(qp);
@@ -396,6 +403,7 @@ bool sw_qp_is_armed(const struct sw_qp *qp)
 
 bool sw_qp_kick_later(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     qp->kick_due = qp->is_posting && sw_qp_is_armed(qp);
     return qp->kick_due;
 }
@@ -487,7 +495,8 @@ void sw_qp_batch_name_srq(struct sw_qp *qp, uint32_t srq_num)
         sw_sq_at(&qp->sq, qp->sq.tail - 1)->srq_num = srq_num;
 }
 
-void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id)
+/* A receive that was taken and will not be used. */
+static void flush_recv(struct sw_qp *qp, uint64_t wr_id)
 {
     struct ibv_wc wc = {
         .wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV, .qp_num = qp->qpn};
@@ -525,7 +534,7 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
         sw_lock_acquire(&qp->lock);
         struct sw_recv_claim claim;
         while (qp->state == IBV_QPS_ERR && sw_qp_take_recv(qp, &claim))
-            sw_qp_flush_recv(qp, claim.wr_id);
+            flush_recv(qp, claim.wr_id);
         sw_lock_release(&qp->lock);
     }
     return rc;
@@ -539,6 +548,7 @@ bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out)
 enum sw_recv_take sw_qp_take_recv_of(struct sw_qp *qp, uint32_t need_bytes,
                                      struct sw_recv_claim *out)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->srq)
         return sw_srq_take_of(qp->srq, need_bytes, out);
     struct sw_rq *rq = &qp->rq;
@@ -559,6 +569,7 @@ enum sw_recv_take sw_qp_take_recv_of(struct sw_qp *qp, uint32_t need_bytes,
 
 void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited)
 {
+    sw_lock_assert_held(&qp->lock);
     if (__builtin_expect(wc->status != IBV_WC_SUCCESS, 0))
         sw_counter_add_error(qp->ctx->netdev, wc->status, true);
     sw_cq_complete_recv(qp->recv_cq, wc, solicited);
@@ -566,6 +577,7 @@ void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicit
 
 void sw_qp_fail(struct sw_qp *qp, int event)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->state != IBV_QPS_ERR) {
         sw_qp_set_state(qp, IBV_QPS_ERR);
         qp->link->disconnect(qp);
@@ -577,7 +589,7 @@ void sw_qp_fail(struct sw_qp *qp, int event)
     atomic_store(&qp->tx_pending, false);
     struct sw_recv_claim claim;
     while (!qp->srq && sw_qp_take_recv(qp, &claim))
-        sw_qp_flush_recv(qp, claim.wr_id);
+        flush_recv(qp, claim.wr_id);
     if (event >= 0)
         sw_context_event(qp->ctx, (enum ibv_event_type)event, qp->owner);
     if (qp->srq && !qp->last_wqe_sent) {
@@ -588,6 +600,7 @@ void sw_qp_fail(struct sw_qp *qp, int event)
 
 void sw_qp_fail_send(struct sw_qp *qp, enum ibv_wc_status status)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->sq.head != qp->sq.tail)
         sw_sq_retire(qp, status);
     if (!qp->rules->has_sqe || qp->state == IBV_QPS_ERR) {
@@ -625,6 +638,7 @@ void sw_qp_fork_child(struct sw_qp *qp)
     qp->held = -1;
     atomic_store(&qp->groups, 0);
     qp->lock = qp->rq.lock = (struct sw_lock){0};
+    sw_lock_acquire(&qp->lock);
     qp->send_cq->poll_lock = qp->send_cq->push_lock = (struct sw_lock){0};
     qp->recv_cq->poll_lock = qp->recv_cq->push_lock = (struct sw_lock){0};
     qp->state = IBV_QPS_ERR;
@@ -636,4 +650,5 @@ void sw_qp_fork_child(struct sw_qp *qp)
     atomic_store(&qp->rq.posted, 0);
     atomic_store(&qp->rq.consumed, 0);
     qp->moved = qp->moved_seen = (struct sw_traffic){0};
+    sw_lock_release(&qp->lock);
 }

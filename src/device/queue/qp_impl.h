@@ -146,9 +146,6 @@ bool sw_qp_take_recv(struct sw_qp *qp, struct sw_recv_claim *out);
 enum sw_recv_take sw_qp_take_recv_of(struct sw_qp *qp, uint32_t need_bytes,
                                      struct sw_recv_claim *out);
 
-/* A receive that was taken and will not be used: completed as flushed. */
-void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id);
-
 /* A completion on the receive CQ. */
 void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicited);
 

@@ -12,6 +12,8 @@
 #include "device/queue/xrc_impl.h"
 #include "device/rules/device_limits.h"
 #include "device/rules/qp_state.h"
+#include "wire/bytes.h"
+#include "wire/psn.h"
 
 /* Of these only the rights of peers mean something to a QP; programs pass their regions' rights. */
 #define QP_ACCESS                                                                \
@@ -45,7 +47,7 @@ static int check_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int ma
         return -EINVAL;
     if (mask & IBV_QP_PATH_MTU && (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
         return -EINVAL;
-    if (mask & IBV_QP_DEST_QPN && attr->dest_qp_num >> 24)
+    if (mask & IBV_QP_DEST_QPN && attr->dest_qp_num & ~SW_QPN_MASK)
         return -EINVAL;
     if (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > SW_MAX_RD_ATOMIC)
         return -EINVAL;
@@ -104,9 +106,9 @@ static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
     if (mask & IBV_QP_RNR_RETRY)
         own->rnr_retry = attr->rnr_retry;
     if (mask & IBV_QP_RQ_PSN)
-        own->rq_psn = attr->rq_psn & 0xffffff;
+        own->rq_psn = attr->rq_psn & SW_PSN_MASK;
     if (mask & IBV_QP_SQ_PSN)
-        own->sq_psn = attr->sq_psn & 0xffffff;
+        own->sq_psn = attr->sq_psn & SW_PSN_MASK;
     if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
         own->max_rd_atomic = attr->max_rd_atomic;
     if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
@@ -132,6 +134,9 @@ static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
 /* RESET forgets everything but the QP's resources; poll locks of its CQs are held. */
 static void reset(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
+    sw_lock_assert_held(&qp->send_cq->poll_lock);
+    sw_lock_assert_held(&qp->recv_cq->poll_lock);
     struct ibv_qp_cap cap = qp->attr.cap;
     qp->link->disconnect(qp);
     sw_qp_set_state(qp, IBV_QPS_RESET);
@@ -160,6 +165,7 @@ static void reset(struct sw_qp *qp)
 
 void sw_qp_tell_drained(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->state != IBV_QPS_SQD || !qp->drained_wanted || !sw_sq_is_drained(&qp->sq))
         return;
     qp->drained_wanted = false;
@@ -215,6 +221,7 @@ static int enter(struct sw_qp *qp, enum ibv_qp_state next)
 
 static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
+    sw_lock_assert_held(&qp->lock);
     enum ibv_qp_state current = qp->state;
     enum ibv_qp_state next = mask & IBV_QP_STATE ? attr->qp_state : current;
     if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != current)

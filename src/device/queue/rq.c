@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
 
@@ -31,6 +32,7 @@ static void let_place(uint32_t key)
 
 int sw_rq_append(struct sw_rq *rq, const struct ibv_recv_wr *wr, uint32_t *len_bytes)
 {
+    sw_lock_assert_held(&rq->lock);
     uint32_t posted = atomic_load_explicit(&rq->posted, memory_order_relaxed);
     if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->sge_max)
         return -EINVAL;
@@ -71,7 +73,7 @@ enum ibv_wc_status sw_recv_scatter(uint32_t pd, const struct ibv_sge *sges, uint
         if (!sw_sge_resolve(pd, &sges[i], IBV_ACCESS_LOCAL_WRITE, &va))
             return IBV_WC_LOC_PROT_ERR;
         uint32_t room = sges[i].length - (uint32_t)offset;
-        uint32_t step = len_bytes < room ? len_bytes : room;
+        uint32_t step = sw_min_u32(len_bytes, room);
         sw_payload_copy(va + offset, source, step);
         if (sw_fault_hit(va))
             return IBV_WC_LOC_PROT_ERR;

@@ -7,9 +7,9 @@
 #define STEPS_MAX 1024 /* more than a full queue needs */
 #define TURNS_MAX 64u  /* some MiB each */
 
-/* With nic.lock. */
 static struct sw_qp *find(uint32_t qpn)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     if (!sw_nic.qps || sw_qpn_slot(qpn) != sw_nic.slot)
         return NULL;
     struct sw_qp *qp = sw_nic.qps[sw_qpn_index(qpn)];

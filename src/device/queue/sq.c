@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/queue/sq.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sidewire/flush.h>
 #include <stdlib.h>
@@ -291,7 +292,7 @@ static const uint8_t wc_opcodes[] = {
     [IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
 };
 
-/* Fills a completion for the request at `position`; the CQ is locked. */
+/* Fills a completion for the request at `position`. */
 static void push(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
 {
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
@@ -318,6 +319,7 @@ static void push(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
 
 void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status)
 {
+    sw_lock_assert_held(&qp->lock);
     uint32_t position = qp->sq.head;
     if (status != IBV_WC_SUCCESS)
         sw_counter_add_error(qp->ctx->netdev, status, false);
@@ -335,6 +337,8 @@ void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status)
 
 void sw_sq_retire_run(struct sw_qp *qp, uint32_t count)
 {
+    sw_lock_assert_held(&qp->lock);
+    assert(count <= qp->sq.tail - qp->sq.head);
     bool locked = false;
     uint32_t end = qp->sq.head + count;
     for (uint32_t position = qp->sq.head; position != end; position++) {

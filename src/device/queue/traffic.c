@@ -61,6 +61,7 @@ static void look_at(struct sw_qp *qp, uint64_t deadline_ns)
 
 void sw_traffic_keep(const struct sw_qp *qp)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     sw_traffic_add(&kept[index_of(qp->ctx->netdev)], &qp->moved);
 }
 

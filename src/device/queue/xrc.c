@@ -92,6 +92,7 @@ static int make_domain(struct sw_context *ctx, int fd, struct sw_xrcd **out)
 
 static struct sw_xrcd *find(const struct sw_pub_domain *name)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     struct sw_xrcd *at = sw_xrcds;
     while (at && !sw_domain_is(&at->name, name))
         at = at->next;
@@ -204,6 +205,7 @@ static int attach_all(struct sw_xrcd *xrcd, struct sw_cq *cq)
 
 static uint32_t claim_number(struct sw_srq *srq)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     for (uint32_t tried = 0; tried < sw_draw_all(&sw_nic.srq_draw); tried++) {
         uint32_t index = sw_draw(&sw_nic.srq_draw);
         if (!atomic_load(&numbered[index])) {
@@ -343,9 +345,9 @@ bool sw_xrcd_is_overrun(const struct sw_qp *qp, bool tell)
     return overrun;
 }
 
-/* nic.lock held. */
 static struct sw_qp *find_target(const struct sw_xrcd *xrcd, uint32_t qpn)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     struct sw_qp *qp = xrcd->qps;
     while (qp && (qp->shown_qpn != qpn || sw_stand_in_is(qp)))
         qp = qp->domain_next;
@@ -421,12 +423,14 @@ static struct sw_srq *find_srq(uint32_t srq_num)
 
 struct sw_srq *sw_xrcd_srq_of(const struct sw_qp *qp, uint32_t srq_num)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_srq *srq = find_srq(srq_num);
     return srq && srq->xrcd == qp->xrcd ? srq : NULL;
 }
 
 struct sw_xrcd *sw_xrcd_of_srq(uint32_t srq_num)
 {
+    sw_mutex_assert_held(&sw_nic.lock);
     struct sw_srq *srq = find_srq(srq_num);
     return srq ? srq->xrcd : NULL;
 }

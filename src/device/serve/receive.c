@@ -5,6 +5,7 @@
 
 bool sw_receive_take(struct sw_qp *qp, struct sw_receive *receive, const struct sw_inbound *message)
 {
+    sw_lock_assert_held(&qp->lock);
     if (!receive->is_taken) {
         receive->is_taken = sw_execute_take_recv(qp, message, &receive->claim);
         receive->srq_num = message->srq ? message->srq->num : 0;
@@ -30,6 +31,7 @@ void sw_receive_complete(struct sw_qp *qp, struct sw_receive *receive,
 
 void sw_receive_flush(struct sw_qp *qp, struct sw_receive *receive)
 {
+    sw_lock_assert_held(&qp->lock);
     const struct sw_inbound message = {
         .srq = qp->xrcd ? sw_xrcd_srq_of(qp, receive->srq_num) : NULL,
         .is_solicited = true,

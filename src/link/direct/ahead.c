@@ -116,6 +116,7 @@ static inline enum sw_step execute_one(struct sw_qp *qp, struct sw_direct_qp *d,
 uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr,
                       uint32_t most, uint32_t *sent)
 {
+    sw_lock_assert_held(&qp->lock);
     uint32_t executed = 0;
     if (!d->tx || d->xrc.busy || (d->send.answers_due && d->remote.rq_entries) || !most ||
         !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))

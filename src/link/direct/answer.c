@@ -81,6 +81,7 @@ static bool owes_room(const struct sw_direct_qp *d)
 
 void sw_answer_tell(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_lock_assert_held(&qp->lock);
     bool due = d->serve.acks_due || owes_room(d);
     if (due && sw_bind_enter(qp, d)) {
         due = !sw_answer_acks(d);

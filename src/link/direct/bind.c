@@ -84,6 +84,7 @@ void sw_bind_close(struct sw_direct_qp *d)
 
 void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_lock_assert_held(&qp->lock);
     qp->link_state = d;
     /* One that was taken for a message of which the end never came serves the next one. */
     SW_PUB_SET(qp->pub->rq_base, atomic_load(&qp->rq.consumed) - d->serve.receive.is_taken);
@@ -97,6 +98,7 @@ void sw_bind_begin(struct sw_qp *qp, struct sw_direct_qp *d)
 
 int sw_bind_connect(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     uint32_t slot = sw_qpn_slot(qp->dest_qpn);
     bool reachable = !sw_direct.off && slot >= 1 && slot <= SW_SLOT_MAX && is_here(qp);
     struct sw_direct_qp *d;
@@ -178,6 +180,7 @@ static void take_the_last(struct sw_qp *qp, struct sw_direct_qp *d)
 
 void sw_bind_disconnect(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_direct_qp *d = qp->link_state;
     if (!d)
         return;
@@ -211,6 +214,7 @@ static bool is_gone(const struct sw_direct_qp *d)
 
 bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_direct_qp *fresh;
     if (is_gone(d) || sw_bind_open(qp, d->peer->slot, &fresh))
         return false;
@@ -525,6 +529,7 @@ static bool left_orderly(const struct sw_qp *qp, const struct sw_direct_qp *d)
 
 void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_lock_assert_held(&qp->lock);
     d->death_handled = true;
     if (sw_death_spares(qp, left_orderly(qp, d)))
         return;

@@ -20,6 +20,7 @@
 #include "device/serve/datagram.h"
 #include "device/serve/mcast.h"
 #include "link/direct/block.h"
+#include "link/direct/direct.h"
 #include "link/direct/inbox.h"
 #include "link/engine.h"
 
@@ -59,6 +60,7 @@ static bool ring_waits(const struct ring *ring)
 
 void sw_datagram_open(struct sw_inbox *inbox)
 {
+    sw_mutex_assert_held(&sw_direct.lock);
     inbox->datagrams = -1;
     for (uint32_t i = 0; i < RINGS; i++) {
         struct ring *ring = &rings[i];
@@ -177,9 +179,10 @@ static uint32_t queued(const struct sw_cq *cq)
 }
 
 /* Takes up to `count` records, and no more than `want` completions of `cq` (NULL: any number) ask
- * for. The ring is locked. */
+ * for. */
 static void drain(struct ring *ring, const struct sw_cq *cq, uint32_t want, uint32_t count)
 {
+    sw_lock_assert_held(&ring->lock);
     uint8_t *base = atomic_load(&ring->base);
     if (!base)
         return;

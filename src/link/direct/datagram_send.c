@@ -277,9 +277,10 @@ static void fill_record(struct sw_datagram_record *record, const struct sw_qp *q
     sw_path_grh(&route->path, wqe->len_bytes, has_imm, record->grh);
 }
 
-/* Writes the datagram; the channel is locked, the peer ready. */
+/* Writes the datagram; the peer is ready. */
 static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position)
 {
+    sw_lock_assert_held(&channel->lock);
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     uint32_t skipped, before = channel->produced;
     uint32_t needed = units_needed(channel, units_of(wqe->len_bytes), &skipped);
@@ -449,6 +450,7 @@ static bool pace(struct sw_qp *qp, uint32_t len_bytes)
 
 void sw_datagram_run(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_sq *sq = &qp->sq;
     uint64_t sent_bytes = 0;
     while (sq->next != sq->tail && qp->state == IBV_QPS_RTS && sent_bytes < RUN_BUDGET_BYTES) {

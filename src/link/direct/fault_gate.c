@@ -42,6 +42,7 @@ int sw_fault_gate_start(void)
 
 void sw_fault_gate_reset(const struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     if (sw_fault_gates)
         sw_fault_gates[qp->index] = (struct sw_fault_gate){.psn = qp->attr.sq_psn};
 }
@@ -150,6 +151,7 @@ static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
 enum sw_step sw_fault_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_wqe *wqe,
                                 uint32_t position)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_fault_gate *gate = &sw_fault_gates[qp->index];
     if (wqe->via_ring || wqe->done_bytes)
         return SW_STEP_DONE; /* on its way already */

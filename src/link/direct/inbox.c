@@ -77,6 +77,7 @@ static void range_give(uint8_t *base)
 
 static struct sw_inbox *create_inbox(uint32_t slot)
 {
+    sw_mutex_assert_held(&sw_direct.lock);
     struct sw_inbox *inbox = calloc(1, sizeof(*inbox));
     if (!inbox)
         return NULL;
@@ -104,6 +105,7 @@ static struct sw_inbox *create_inbox(uint32_t slot)
 
 bool sw_inbox_unlink_unused(struct sw_inbox **at)
 {
+    sw_mutex_assert_held(&sw_direct.lock);
     sw_lock_acquire(&sw_direct.list_lock);
     const bool unused = sw_inbox_unused(*at);
     if (unused)
@@ -112,9 +114,10 @@ bool sw_inbox_unlink_unused(struct sw_inbox **at)
     return unused;
 }
 
-/* direct.lock held. A dead client's inbox is not handed out again. */
+/* A dead client's inbox is not handed out again. */
 struct sw_inbox *sw_inbox_get(uint32_t slot)
 {
+    sw_mutex_assert_held(&sw_direct.lock);
     for (struct sw_inbox *inbox = sw_direct.inboxes; inbox; inbox = inbox->next)
         if (inbox->slot == slot && !atomic_load(&inbox->dead))
             return inbox;
@@ -132,10 +135,10 @@ bool sw_inbox_has_client(uint32_t slot)
     return has;
 }
 
-/* So many first blocks are used while that is enough: their memory is there already. direct.lock
- * held. */
+/* So many first blocks are used while that is enough: their memory is there already. */
 static uint32_t kept_blocks(const struct sw_inbox *inbox)
 {
+    sw_mutex_assert_held(&sw_direct.lock);
     const uint32_t count = KEPT_BLOCKS + 2 * inbox->users;
     return sw_min_u32(count, inbox->blocks);
 }

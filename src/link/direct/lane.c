@@ -169,6 +169,7 @@ static enum sw_step enter_lane(struct sw_qp *qp, struct sw_direct_qp *d, struct 
 
 enum sw_step sw_lane_enter(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_direct_qp **via)
 {
+    sw_lock_assert_held(&qp->lock);
     uint32_t srq_num = sw_sq_at(&qp->sq, qp->sq.next)->srq_num, slot = sw_qpn_slot(srq_num);
     struct sw_direct_qp *wanted = d;
     if (!sw_lane_leads_to(d, srq_num)) {

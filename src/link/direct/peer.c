@@ -131,10 +131,11 @@ void sw_peer_ring(struct sw_peer *peer)
     (void)ignored; /* a full counter means it is ringing already */
 }
 
-/* Finds a segment, or makes one that the engine will ask for. With the peer's lock held. */
+/* Finds a segment, or makes one that the engine will ask for. */
 static struct sw_peer_segment *find_or_want(struct sw_peer *peer, uint32_t id, bool writable,
                                             bool *wanted)
 {
+    sw_mutex_assert_held(&peer->lock);
     struct sw_peer_segment **bucket = &peer->segments[id % SW_SEGMENT_BUCKETS];
     struct sw_peer_segment *segment = *bucket;
     *wanted = false;

@@ -434,6 +434,7 @@ static bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
 
 void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_lock_assert_held(&qp->lock);
     enum sw_step step = SW_STEP_DONE;
     if (__builtin_expect(!collect_answers(qp, d), 0)) {
         fail_request(qp, d, false);
@@ -479,6 +480,7 @@ void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d)
  * would take the target's line from it for each message. */
 void sw_direct_send_push(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_lock_assert_held(&qp->lock);
     const bool is_watched = sw_lane_busy(d)->send.answers_due &&
                             atomic_load_explicit(&qp->tx_pending, memory_order_relaxed);
     if (!is_watched)

@@ -125,6 +125,7 @@ static enum sw_serve serve_request(struct sw_qp *qp, struct sw_direct_qp *d,
 
 bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
+    sw_lock_assert_held(&qp->lock);
     bool any = false;
     d->serve.is_running = true;
     for (int i = 0; i < RUN_RECORDS && !d->serve.is_over; i++) {

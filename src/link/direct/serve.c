@@ -10,6 +10,7 @@
 
 enum sw_serve sw_serve_end_connection(struct sw_qp *qp, enum sw_verdict verdict)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_direct_qp *d = qp->link_state;
     if (d->serve.acks_due && sw_bind_enter(qp, d)) { /* what was done before stays done */
         sw_answer_acks(d);

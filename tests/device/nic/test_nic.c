@@ -110,6 +110,52 @@ static void sw_nic_fork__the_child_has_a_nic_of_its_own(void **state)
     sw_mr_dereg(parents_mr);
 }
 
+/* What the NIC gives out is asked for with its lock. */
+static int claim_qp(struct sw_qp *qp)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    int index = sw_nic_claim_qp(qp);
+    pthread_mutex_unlock(&sw_nic.lock);
+    return index;
+}
+
+static void release_qp(uint32_t index)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    sw_nic_release_qp(index);
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+static int claim_cq(void)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    int index = sw_nic_claim_cq();
+    pthread_mutex_unlock(&sw_nic.lock);
+    return index;
+}
+
+static void release_cq(uint32_t index)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    sw_nic_release_cq(index);
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
+static uint64_t rq_alloc(uint64_t len_bytes)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    uint64_t offset = sw_nic_rq_alloc(len_bytes);
+    pthread_mutex_unlock(&sw_nic.lock);
+    return offset;
+}
+
+static void rq_free(uint64_t offset, uint64_t len_bytes)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    sw_nic_rq_free(offset, len_bytes);
+    pthread_mutex_unlock(&sw_nic.lock);
+}
+
 static void sw_nic_claim_qp__does_not_count(void **state)
 {
     enum { COUNT = 500 };
@@ -117,11 +163,11 @@ static void sw_nic_claim_qp__does_not_count(void **state)
     static struct sw_qp qp;
     int before = -2, counting = 0;
     for (int i = 0; i < COUNT; i++) {
-        int index = sw_nic_claim_qp(&qp);
+        int index = claim_qp(&qp);
         assert_true(index >= 0);
         counting += index == before + 1;
         before = index;
-        sw_nic_release_qp((uint32_t)index);
+        release_qp((uint32_t)index);
     }
     assert_true(counting < 80); /* 16 are expected */
 }
@@ -132,20 +178,20 @@ static void sw_nic_claim_qp__all_and_not_again_at_once(void **state)
     struct sw_qp qp;
     bool *taken = calloc(SW_MAX_QP, sizeof(*taken));
     assert_non_null(taken);
-    int first = sw_nic_claim_qp(&qp);
-    sw_nic_release_qp((uint32_t)first);
-    int second = sw_nic_claim_qp(&qp);
+    int first = claim_qp(&qp);
+    release_qp((uint32_t)first);
+    int second = claim_qp(&qp);
     assert_int_not_equal(first, second); /* a late packet for the first must not meet the second */
-    sw_nic_release_qp((uint32_t)second);
+    release_qp((uint32_t)second);
     for (uint32_t i = 0; i < SW_MAX_QP; i++) {
-        int index = sw_nic_claim_qp(&qp);
+        int index = claim_qp(&qp);
         assert_in_range(index, 0, SW_MAX_QP - 1);
         assert_false(taken[index]);
         taken[index] = true;
     }
     for (uint32_t i = 0; i < SW_MAX_QP; i++)
         assert_int_equal(sw_qp_set_next(&sw_nic.qp_set, i), i);
-    assert_int_equal(sw_nic_claim_qp(&qp), -ENOMEM);
+    assert_int_equal(claim_qp(&qp), -ENOMEM);
     struct sw_qp_init init = {
         .type = IBV_QPT_RC, .pd = rig->pd, .send_cq = rig->cq, .recv_cq = rig->cq};
     struct sw_qp *none = NULL;
@@ -153,7 +199,7 @@ static void sw_nic_claim_qp__all_and_not_again_at_once(void **state)
     assert_null(none);
     assert_int_equal(atomic_load(&rig->cq->refs), 0); /* nothing of the failed one is left */
     for (uint32_t i = 0; i < SW_MAX_QP; i++)
-        sw_nic_release_qp(i);
+        release_qp(i);
     assert_int_equal(sw_nic_first_qp(), SW_MAX_QP);
     free(taken);
 }
@@ -164,7 +210,7 @@ static void sw_nic_claim_cq__all_of_them(void **state)
     uint32_t free_count = 0;
     static uint16_t claimed[SW_MAX_CQ];
     int index;
-    while ((index = sw_nic_claim_cq()) >= 0) {
+    while ((index = claim_cq()) >= 0) {
         assert_int_not_equal(index, rig->cq->index);
         assert_true(free_count < SW_MAX_CQ);
         claimed[free_count++] = (uint16_t)index;
@@ -175,7 +221,7 @@ static void sw_nic_claim_cq__all_of_them(void **state)
     assert_int_equal(sw_cq_create(rig->ctx, 1, NULL, NULL, &none), -ENOMEM);
     assert_null(none);
     for (uint32_t i = 0; i < free_count; i++)
-        sw_nic_release_cq(claimed[i]);
+        release_cq(claimed[i]);
     struct sw_cq *cq = rig_cq(rig, 1);
     assert_int_equal(sw_cq_destroy(cq), 0);
 }
@@ -183,35 +229,35 @@ static void sw_nic_claim_cq__all_of_them(void **state)
 static void sw_nic_rq_alloc__whole_pages_in_the_arena(void **state)
 {
     (void)state;
-    uint64_t first = sw_nic_rq_alloc(1), second = sw_nic_rq_alloc(PAGE + 1);
+    uint64_t first = rq_alloc(1), second = rq_alloc(PAGE + 1);
     assert_int_equal(first, ARENA);
     assert_int_equal(second, first + PAGE);
-    uint64_t third = sw_nic_rq_alloc(PAGE);
+    uint64_t third = rq_alloc(PAGE);
     assert_int_equal(third, second + 2 * PAGE);
-    sw_nic_rq_free(first, 1);
-    sw_nic_rq_free(second, PAGE + 1);
-    sw_nic_rq_free(third, PAGE);
+    rq_free(first, 1);
+    rq_free(second, PAGE + 1);
+    rq_free(third, PAGE);
 }
 
 static void sw_nic_rq_alloc__exhaustion(void **state)
 {
     struct rig *rig = *state;
-    assert_int_equal(sw_nic_rq_alloc(SW_PUB_RQ_BYTES + 1), 0);
-    assert_int_equal(sw_nic_rq_alloc(SW_PUB_RQ_BYTES), ARENA);
-    assert_int_equal(sw_nic_rq_alloc(1), 0);
+    assert_int_equal(rq_alloc(SW_PUB_RQ_BYTES + 1), 0);
+    assert_int_equal(rq_alloc(SW_PUB_RQ_BYTES), ARENA);
+    assert_int_equal(rq_alloc(1), 0);
     struct sw_qp_init init = {
         .type = IBV_QPT_RC, .pd = rig->pd, .send_cq = rig->cq, .recv_cq = rig->cq};
     struct sw_qp *none = NULL;
     assert_int_equal(sw_qp_create(rig->ctx, &init, &none), -ENOMEM);
-    sw_nic_rq_free(ARENA, SW_PUB_RQ_BYTES);
-    assert_int_equal(sw_nic_rq_alloc(SW_PUB_RQ_BYTES), ARENA);
-    sw_nic_rq_free(ARENA, SW_PUB_RQ_BYTES);
+    rq_free(ARENA, SW_PUB_RQ_BYTES);
+    assert_int_equal(rq_alloc(SW_PUB_RQ_BYTES), ARENA);
+    rq_free(ARENA, SW_PUB_RQ_BYTES);
 }
 
 static void arena_is_whole(void)
 {
-    assert_int_equal(sw_nic_rq_alloc(SW_PUB_RQ_BYTES), ARENA);
-    sw_nic_rq_free(ARENA, SW_PUB_RQ_BYTES);
+    assert_int_equal(rq_alloc(SW_PUB_RQ_BYTES), ARENA);
+    rq_free(ARENA, SW_PUB_RQ_BYTES);
 }
 
 /* Three neighbours are given back in each order; every time the arena is one piece again. */
@@ -223,10 +269,10 @@ static void sw_nic_rq_free__merges_with_both_neighbours(void **state)
     for (int i = 0; i < 6; i++) {
         uint64_t at[3];
         for (int j = 0; j < 3; j++)
-            at[j] = sw_nic_rq_alloc((uint64_t)(j + 1) * PAGE);
+            at[j] = rq_alloc((uint64_t)(j + 1) * PAGE);
         for (int j = 0; j < 3; j++) {
             int which = orders[i][j];
-            sw_nic_rq_free(at[which], (uint64_t)(which + 1) * PAGE);
+            rq_free(at[which], (uint64_t)(which + 1) * PAGE);
         }
         arena_is_whole();
     }
@@ -235,15 +281,15 @@ static void sw_nic_rq_free__merges_with_both_neighbours(void **state)
 static void sw_nic_rq_free__holes_are_used_again(void **state)
 {
     (void)state;
-    uint64_t a = sw_nic_rq_alloc(2 * PAGE), b = sw_nic_rq_alloc(PAGE), c = sw_nic_rq_alloc(PAGE);
-    sw_nic_rq_free(a, 2 * PAGE);
-    assert_int_equal(sw_nic_rq_alloc(3 * PAGE), c + PAGE); /* does not fit in the hole */
-    assert_int_equal(sw_nic_rq_alloc(PAGE), a);
-    assert_int_equal(sw_nic_rq_alloc(PAGE), a + PAGE);
-    assert_int_equal(sw_nic_rq_alloc(PAGE), c + 4 * PAGE);
-    sw_nic_rq_free(a, 3 * PAGE); /* with b in one */
+    uint64_t a = rq_alloc(2 * PAGE), b = rq_alloc(PAGE), c = rq_alloc(PAGE);
+    rq_free(a, 2 * PAGE);
+    assert_int_equal(rq_alloc(3 * PAGE), c + PAGE); /* does not fit in the hole */
+    assert_int_equal(rq_alloc(PAGE), a);
+    assert_int_equal(rq_alloc(PAGE), a + PAGE);
+    assert_int_equal(rq_alloc(PAGE), c + 4 * PAGE);
+    rq_free(a, 3 * PAGE); /* with b in one */
     (void)b;
-    sw_nic_rq_free(c, 5 * PAGE);
+    rq_free(c, 5 * PAGE);
     arena_is_whole();
 }
 
@@ -252,15 +298,15 @@ static void sw_nic_rq_free__from_full_and_fragmented(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < PAGES; i++)
-        assert_int_equal(sw_nic_rq_alloc(PAGE), ARENA + i * PAGE);
-    assert_int_equal(sw_nic_rq_alloc(PAGE), 0);
+        assert_int_equal(rq_alloc(PAGE), ARENA + i * PAGE);
+    assert_int_equal(rq_alloc(PAGE), 0);
     for (uint64_t i = PAGES - 1; i < PAGES; i -= 2)
-        sw_nic_rq_free(ARENA + i * PAGE, PAGE);
-    assert_int_equal(sw_nic_rq_alloc(2 * PAGE), 0);
-    assert_int_equal(sw_nic_rq_alloc(PAGE), ARENA + PAGE);
-    sw_nic_rq_free(ARENA + PAGE, PAGE);
+        rq_free(ARENA + i * PAGE, PAGE);
+    assert_int_equal(rq_alloc(2 * PAGE), 0);
+    assert_int_equal(rq_alloc(PAGE), ARENA + PAGE);
+    rq_free(ARENA + PAGE, PAGE);
     for (uint64_t i = 0; i < PAGES; i += 2)
-        sw_nic_rq_free(ARENA + i * PAGE, PAGE);
+        rq_free(ARENA + i * PAGE, PAGE);
     arena_is_whole();
 }
 

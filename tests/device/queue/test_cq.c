@@ -313,14 +313,14 @@ static void sw_cq_poll__leaves_qps_at_rest_alone(void **state)
     struct ibv_wc wc;
     assert_int_equal(sw_qp_create(rig->ctx, &init, &resting), 0);
     atomic_store(&resting->tx_pending, true);
-    sw_qp_rest(resting, true);
-    sw_qp_rest(resting, true); /* not twice */
+    rig_locked(&resting->lock, sw_qp_rest(resting, true));
+    rig_locked(&resting->lock, sw_qp_rest(resting, true)); /* not twice */
     sw_cq_poll(other, 1, &wc);
     sw_cq_req_notify(other, false);
     assert_int_equal(rig_log.progresses + rig_log.kicks, 0);
     assert_int_not_equal(sw_qp_set_next(&sw_nic.awake, resting->index), resting->index);
-    sw_qp_rest(resting, false);
-    sw_qp_rest(resting, false);
+    rig_locked(&resting->lock, sw_qp_rest(resting, false));
+    rig_locked(&resting->lock, sw_qp_rest(resting, false));
     sw_cq_poll(other, 1, &wc);
     sw_cq_poll(rig->cq, 1, &wc);
     assert_int_equal(rig_log.progresses, 2);

@@ -202,11 +202,11 @@ static void sw_qp_post_recv__least_length_is_published(void **state)
     assert_int_equal(qp->pub->rq_len_min_bytes, 0);
     assert_int_equal(post_recv(qp, 5, &sge), -ENOMEM);
     for (uint64_t i = 1; i <= 4; i++) {
-        assert_true(sw_qp_take_recv(qp, &claim));
+        rig_locked(&qp->lock, assert_true(sw_qp_take_recv(qp, &claim)));
         assert_int_equal(claim.wr_id, i);
         assert_int_equal(claim.pd, rig->pd->id);
     }
-    assert_false(sw_qp_take_recv(qp, &claim));
+    rig_locked(&qp->lock, assert_false(sw_qp_take_recv(qp, &claim)));
     sge.lkey--;
     assert_int_equal(post_recv(qp, 6, &sge), 0); /* nothing is owed to earlier ones */
     assert_int_equal(qp->pub->rq_len_min_bytes, 64);

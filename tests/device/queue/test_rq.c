@@ -51,7 +51,8 @@ static int append(struct sw_rq *rq, uint64_t wr_id, struct ibv_sge *sges, int co
                   uint32_t *len_bytes)
 {
     struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = sges, .num_sge = count};
-    int rc = sw_rq_append(rq, &wr, len_bytes);
+    int rc;
+    rig_locked(&rq->lock, rc = sw_rq_append(rq, &wr, len_bytes));
     if (!rc)
         rq->posted++;
     return rc;

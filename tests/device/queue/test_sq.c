@@ -302,9 +302,9 @@ static void sw_sq_retire__errors_complete_unsignaled_requests_too(void **state)
     struct sw_qp *qp = rig_qp(rig, 8, 1, NULL);
     start_at(&qp->sq, UINT32_MAX);
     append_many(qp, 3, 100);
-    sw_sq_retire(qp, IBV_WC_SUCCESS);
-    sw_sq_retire(qp, IBV_WC_REM_ACCESS_ERR);
-    sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR);
+    rig_locked(&qp->lock, sw_sq_retire(qp, IBV_WC_SUCCESS));
+    rig_locked(&qp->lock, sw_sq_retire(qp, IBV_WC_REM_ACCESS_ERR));
+    rig_locked(&qp->lock, sw_sq_retire(qp, IBV_WC_WR_FLUSH_ERR));
     struct ibv_wc wc[4];
     assert_int_equal(sw_cq_poll(rig->cq, 4, wc), 2);
     assert_int_equal(wc[0].wr_id, 1);
@@ -326,7 +326,7 @@ static void sw_sq_retire_run__only_signaled_ones_show(void **state)
     append_many(qp, 8, 3);
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
     assert_int_equal(sw_sq_append(&qp->sq, &wr), -ENOMEM);
-    sw_sq_retire_run(qp, 8);
+    rig_locked(&qp->lock, sw_sq_retire_run(qp, 8));
     assert_int_equal(sw_sq_append(&qp->sq, &wr), -ENOMEM); /* nothing polled yet */
     struct ibv_wc wc[4];
     assert_int_equal(sw_cq_poll(rig->cq, 1, wc), 1);
@@ -358,7 +358,7 @@ static void sw_sq_retire_run__opcodes_of_completions(void **state)
             .opcode = in[i], .send_flags = IBV_SEND_SIGNALED, .sg_list = &sge, .num_sge = 1};
         assert_int_equal(sw_sq_append(&qp->sq, &wr), 0);
     }
-    sw_sq_retire_run(qp, 8);
+    rig_locked(&qp->lock, sw_sq_retire_run(qp, 8));
     struct ibv_wc wc[8];
     assert_int_equal(sw_cq_poll(rig->cq, 8, wc), 8);
     for (size_t i = 0; i < 8; i++) {

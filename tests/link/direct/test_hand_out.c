@@ -50,7 +50,9 @@ static void check(struct rig *rig, unsigned int access, int before, int after)
     struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1};
     uint32_t len_bytes;
     rig_connect(rig, 0);
+    sw_lock_acquire(&rig->qp->rq.lock);
     assert_int_equal(sw_rq_append(&rig->qp->rq, &wr, &len_bytes), 0);
+    sw_lock_release(&rig->qp->rq.lock);
     rig_drop(rig);
     if (after < 0)
         assert_int_equal(hand_out(id), -1);
