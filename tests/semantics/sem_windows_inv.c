@@ -97,23 +97,34 @@ static void trace_b(int sock, int param)
 
 /* Each combination of faults, and what both sides are told: it is the same on every link. Of a
  * message of many packets a wire knows the length when its first ones are placed already, so there
- * the two faults of the receive are not combined. */
-enum fault { TOO_LONG = 1, BAD_LKEY = 2, BAD_INV = 4, LONG_MESSAGE = 8 };
+ * the two faults of the receive are not combined. PLAIN: a SEND that invalidates nothing. */
+enum fault {
+    TOO_LONG = 1,
+    BAD_LKEY = 2,
+    BAD_INV = 4,
+    LONG_MESSAGE = 8,
+    NO_RECEIVE = 16,
+    PLAIN = 32,
+};
 #define SHORT_BYTES 64u
 #define LONG_BYTES 100000u
 
 static void faults_a(int sock, int param)
 {
     struct rig rig;
+    struct rig_attr attr = {.conn = vu_conn_default};
     struct vu_key key;
-    rig_open(&rig, sock, NULL);
+    if (param & NO_RECEIVE)
+        attr.conn.rnr_retry = 1;
+    rig_open(&rig, sock, &attr);
     vu_get(sock, &key, sizeof(key));
-    struct vu_send inv =
-        rig_send(&rig, IBV_WR_SEND_WITH_INV, 1, 0, param & LONG_MESSAGE ? LONG_BYTES : SHORT_BYTES);
+    struct vu_send inv = rig_send(&rig, param & PLAIN ? IBV_WR_SEND : IBV_WR_SEND_WITH_INV, 1, 0,
+                                  param & LONG_MESSAGE ? LONG_BYTES : SHORT_BYTES);
     inv.imm = param & BAD_INV ? key.rkey ^ 0x5a5a5a00 : key.rkey;
     rig_post(&rig, &inv);
     vu_expect(rig.ep.scq, 1,
-              param & TOO_LONG   ? IBV_WC_REM_INV_REQ_ERR
+              param & NO_RECEIVE ? IBV_WC_RNR_RETRY_EXC_ERR
+              : param & TOO_LONG ? IBV_WC_REM_INV_REQ_ERR
               : param & BAD_LKEY ? IBV_WC_REM_OP_ERR
               : param & BAD_INV  ? IBV_WC_REM_ACCESS_ERR
                                  : IBV_WC_SUCCESS);
@@ -131,14 +142,17 @@ static void faults_b(int sock, int param)
     VU_EQ(bind_through(&rig, &rig.ep, &window, IBV_ACCESS_REMOTE_READ), IBV_WC_SUCCESS);
     const uint32_t len_bytes = param & LONG_MESSAGE ? LONG_BYTES : SHORT_BYTES;
     const uint32_t lkey = param & BAD_LKEY ? rig.mr->lkey ^ 0x5a5a5a00 : rig.mr->lkey;
-    VU_EQ(vu_post_recv(rig.ep.qp, 10, rig.buf, param & TOO_LONG ? len_bytes - 1 : len_bytes, lkey),
-          0);
+    if (!(param & NO_RECEIVE))
+        VU_EQ(vu_post_recv(rig.ep.qp, 10, rig.buf, param & TOO_LONG ? len_bytes - 1 : len_bytes,
+                           lkey),
+              0);
     vu_put(sock, &window.key, sizeof(window.key));
-    vu_expect(rig.ep.rcq, 10,
-              param & TOO_LONG   ? IBV_WC_LOC_LEN_ERR
-              : param & BAD_LKEY ? IBV_WC_LOC_PROT_ERR
-              : param & BAD_INV  ? IBV_WC_WR_FLUSH_ERR
-                                 : IBV_WC_SUCCESS);
+    if (!(param & NO_RECEIVE))
+        vu_expect(rig.ep.rcq, 10,
+                  param & TOO_LONG   ? IBV_WC_LOC_LEN_ERR
+                  : param & BAD_LKEY ? IBV_WC_LOC_PROT_ERR
+                  : param & BAD_INV  ? IBV_WC_WR_FLUSH_ERR
+                                     : IBV_WC_SUCCESS);
     vu_barrier(sock);
     VU_EQ(ibv_dealloc_mw(window.mw), 0);
     rig_close(&rig);
@@ -287,6 +301,13 @@ const struct sem_case sem_windows_inv[] = {
     {"send_inv__long_too_long_bad_key", faults_a, faults_b, LONG_MESSAGE | TOO_LONG | BAD_INV},
     {"send_inv__long_bad_lkey_bad_key", faults_a, faults_b, LONG_MESSAGE | BAD_LKEY | BAD_INV},
     {"send_inv__long_bad_key", faults_a, faults_b, LONG_MESSAGE | BAD_INV},
+    {"send_inv__no_receive", faults_a, faults_b, NO_RECEIVE},
+    {"send_inv__no_receive_bad_key", faults_a, faults_b, NO_RECEIVE | BAD_INV},
+    {"send_inv__long_no_receive_bad_key", faults_a, faults_b, LONG_MESSAGE | NO_RECEIVE | BAD_INV},
+    {"send_inv__long_too_long", faults_a, faults_b, LONG_MESSAGE | TOO_LONG},
+    {"send_inv__long_bad_lkey", faults_a, faults_b, LONG_MESSAGE | BAD_LKEY},
+    {"send__too_long_bad_lkey", faults_a, faults_b, PLAIN | TOO_LONG | BAD_LKEY},
+    {"send__long_bad_lkey", faults_a, faults_b, PLAIN | LONG_MESSAGE | BAD_LKEY},
     {"send_inv__uc_too_long", lost_a, lost_b, 0},
     {"send_inv__uc_write_imm_too_late", too_late_a, too_late_b, IBV_WR_RDMA_WRITE_WITH_IMM},
     {"send_inv__uc_twice_at_once", too_late_a, too_late_b, IBV_WR_SEND_WITH_INV},

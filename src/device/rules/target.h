@@ -86,6 +86,13 @@ static inline enum sw_verdict sw_target_check_empty(uint32_t need, uint32_t qp_a
     return (qp_access & need) == need ? SW_ACK : SW_NAK_INVALID;
 }
 
+/* Whether bytes [at, at + len) of a message fit into its receive. */
+static inline enum sw_verdict sw_target_check_room(uint64_t room_bytes, uint64_t at,
+                                                   uint64_t len_bytes)
+{
+    return at <= room_bytes && len_bytes <= room_bytes - at ? SW_ACK : SW_NAK_INVALID;
+}
+
 /* Whether a SEND may invalidate a key: only that of a window bound to the QP it comes to (IBTA Vol1
  * 10.6.7.2.6; plain regions are their owner's). */
 enum sw_verdict sw_target_check_invalidate(const struct sw_pub *pub, uint32_t key,

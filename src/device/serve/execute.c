@@ -48,6 +48,7 @@ SW_UNSEEN void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_by
 
 bool sw_execute_name_srq(struct sw_qp *qp, uint32_t srq_num, struct sw_inbound *message)
 {
+    sw_lock_assert_held(&qp->lock);
     message->srq = sw_xrcd_srq_of(qp, srq_num);
     if (message->srq)
         message->pd = message->srq->rq.pd;
@@ -57,14 +58,16 @@ bool sw_execute_name_srq(struct sw_qp *qp, uint32_t srq_num, struct sw_inbound *
 bool sw_execute_take_recv(struct sw_qp *qp, const struct sw_inbound *message,
                           struct sw_recv_claim *out)
 {
+    sw_lock_assert_held(&qp->lock);
     return message->srq ? sw_srq_take(message->srq, out) : sw_qp_take_recv(qp, out);
 }
 
 enum sw_verdict sw_execute_fill(const struct sw_recv_claim *claim, uint64_t at, const void *from,
                                 uint32_t len_bytes)
 {
-    if (at + len_bytes > claim->len_bytes)
-        return SW_NAK_INVALID;
+    const enum sw_verdict verdict = sw_target_check_room(claim->len_bytes, at, len_bytes);
+    if (verdict != SW_ACK)
+        return verdict;
     return sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, from, len_bytes) ==
                    IBV_WC_SUCCESS
                ? SW_ACK
@@ -81,6 +84,7 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
                          const struct sw_recv_claim *claim, uint32_t len_bytes,
                          enum ibv_wc_opcode opcode, enum ibv_wc_status status)
 {
+    sw_lock_assert_held(&qp->lock);
     struct ibv_wc wc = {
         .wr_id = claim->wr_id,
         .status = status,

@@ -38,8 +38,9 @@ enum sw_verdict sw_peer_receive_judge(struct sw_direct_qp *d, const struct sw_pe
     *reach = SW_REACH_DIRECT;
     for (uint32_t i = 0; i < receive->count; i++)
         room += receive->sges[i].length;
-    if (room < len_bytes)
-        return SW_NAK_INVALID;
+    const enum sw_verdict verdict = sw_target_check_room(room, 0, len_bytes);
+    if (verdict != SW_ACK)
+        return verdict;
     for (uint32_t i = 0; i < receive->count && len_bytes; i++) {
         const struct ibv_sge *sge = &receive->sges[i];
         const uint64_t used = sw_min_u64(sge->length, len_bytes);

@@ -41,8 +41,10 @@ static enum sw_serve begin_send(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!sw_serve_take_receive(qp, d, request))
         return sw_serve_rnr(qp, d, request, rnr_retry);
     d->serve.received_bytes = 0;
-    if (total_bytes > d->serve.receive.claim.len_bytes)
-        return refuse_send(qp, d, request, SW_NAK_INVALID);
+    const enum sw_verdict verdict =
+        sw_target_check_room(d->serve.receive.claim.len_bytes, 0, total_bytes);
+    if (verdict != SW_ACK)
+        return refuse_send(qp, d, request, verdict);
     *taken = true;
     return SW_SERVED;
 }
@@ -131,8 +133,10 @@ enum sw_serve sw_serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
             return sw_serve_rnr(qp, d, request, record.rnr_retry);
         d->serve.received_bytes = 0;
     }
-    if (record.total_bytes > d->serve.receive.claim.len_bytes)
-        return refuse_send(qp, d, request, SW_NAK_INVALID);
+    const enum sw_verdict verdict =
+        sw_target_check_room(d->serve.receive.claim.len_bytes, 0, record.total_bytes);
+    if (verdict != SW_ACK)
+        return refuse_send(qp, d, request, verdict);
     if (!sw_bind_enter(qp, d))
         return SW_SERVE_WAIT;
     d->send.budget_bytes = PULL_BUDGET_BYTES;

@@ -29,7 +29,7 @@ enum sw_verdict sw_sim_may_read(const struct sw_sim_qp *qp, uint64_t addr, uint6
     return check_access(qp, addr, len_bytes, rkey, IBV_ACCESS_REMOTE_READ);
 }
 
-void sw_sim_tell_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive,
+static void tell_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive,
                          enum ibv_wc_status status, uint32_t byte_len,
                          const struct sw_demand *demand)
 {
@@ -60,14 +60,16 @@ static enum sw_verdict do_send(struct sw_sim_qp *qp, const struct sw_demand *dem
     }
     if (!qp->claimed || demand->offset != qp->claim_used)
         return SW_NAK_INVALID;
-    if (demand->len_bytes > qp->claim.len_bytes - qp->claim_used)
-        return SW_NAK_INVALID;
+    const enum sw_verdict verdict =
+        sw_target_check_room(qp->claim.len_bytes, qp->claim_used, demand->len_bytes);
+    if (verdict != SW_ACK)
+        return verdict;
     memcpy(sw_sim_host_at(qp->host, qp->claim.addr + qp->claim_used), demand->payload,
            demand->len_bytes);
     qp->claim_used += demand->len_bytes;
     if (demand->last) {
         qp->claimed = false;
-        sw_sim_tell_receive(qp, &qp->claim, IBV_WC_SUCCESS, qp->claim_used, demand);
+        tell_receive(qp, &qp->claim, IBV_WC_SUCCESS, qp->claim_used, demand);
     }
     return SW_ACK;
 }
@@ -85,7 +87,7 @@ static enum sw_verdict do_write(struct sw_sim_qp *qp, const struct sw_demand *de
         memcpy(sw_sim_host_at(qp->host, demand->addr), demand->payload, demand->len_bytes);
     if (consumes) {
         qp->claimed = false;
-        sw_sim_tell_receive(qp, &qp->claim, IBV_WC_SUCCESS, (uint32_t)demand->total, demand);
+        tell_receive(qp, &qp->claim, IBV_WC_SUCCESS, (uint32_t)demand->total, demand);
     }
     return SW_ACK;
 }
@@ -149,9 +151,9 @@ void sw_sim_qp_die(struct sw_sim_qp *qp)
     flush_sends(qp);
     if (qp->claimed) {
         qp->claimed = false;
-        sw_sim_tell_receive(qp, &qp->claim, IBV_WC_WR_FLUSH_ERR, 0, NULL);
+        tell_receive(qp, &qp->claim, IBV_WC_WR_FLUSH_ERR, 0, NULL);
     }
     while (qp->receive_head != qp->receive_tail)
-        sw_sim_tell_receive(qp, &qp->receives[qp->receive_head++ % SW_SIM_RECEIVES],
-                            IBV_WC_WR_FLUSH_ERR, 0, NULL);
+        tell_receive(qp, &qp->receives[qp->receive_head++ % SW_SIM_RECEIVES], IBV_WC_WR_FLUSH_ERR,
+                     0, NULL);
 }

@@ -9,9 +9,6 @@ struct sw_outcome sw_sim_execute(struct sw_sim_qp *qp, const struct sw_demand *d
 /* Whether the bytes may still be read: asked again for each response. */
 enum sw_verdict sw_sim_may_read(const struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
                                 uint32_t rkey);
-void sw_sim_tell_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive,
-                         enum ibv_wc_status status, uint32_t byte_len,
-                         const struct sw_demand *demand);
 /* The QP is in error: what is queued is flushed. */
 void sw_sim_qp_die(struct sw_sim_qp *qp);
 
