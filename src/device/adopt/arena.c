@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/minmax.h"
 #include "base/shm.h"
 #include "device/adopt/page_copy.h"
 
@@ -64,7 +65,7 @@ static uint64_t place_from(const struct sw_segment *segment, uint64_t used)
 
 static bool has_room(const struct sw_arena *arena, const struct sw_segment *segment)
 {
-    const uint64_t most = file_max(), end = arena->len_bytes < most ? arena->len_bytes : most;
+    const uint64_t most = file_max(), end = sw_min_u64(arena->len_bytes, most);
     const uint64_t place = place_from(segment, arena->used);
     return place <= end && segment->len_bytes <= end - place;
 }

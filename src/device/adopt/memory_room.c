@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
+
 #ifdef SW_TEST_HOOKS
 const char *sw_memory_room_root = "";
 #else
@@ -80,13 +82,13 @@ static uint64_t room_in_cgroup(const struct hierarchy *h, const char *dir)
     uint64_t limit = UINT64_MAX;
     for (int i = 0; i < 2 && h->limits[i]; i++) {
         uint64_t number = read_number(dir, h->limits[i]);
-        limit = number < limit ? number : limit;
+        limit = sw_min_u64(number, limit);
     }
     uint64_t usage = limit == UINT64_MAX ? UINT64_MAX : read_number(dir, h->usage);
     if (usage == UINT64_MAX)
         return UINT64_MAX;
     uint64_t cache = read_cache(h, dir);
-    usage -= cache < usage ? cache : usage;
+    usage -= sw_min_u64(cache, usage);
     return limit > usage ? limit - usage : 0;
 }
 
@@ -102,7 +104,7 @@ static uint64_t room_in_hierarchy(const struct hierarchy *h, const char *cgroup)
     uint64_t room = UINT64_MAX;
     for (;;) {
         uint64_t here = room_in_cgroup(h, dir);
-        room = here < room ? here : room;
+        room = sw_min_u64(here, room);
         char *slash = strrchr(dir + mount, '/');
         if (!slash)
             return room;
@@ -131,7 +133,7 @@ static uint64_t room_in_cgroups(void)
                                     : strstr(kinds + 1, "memory") ? &version_1
                                                                   : NULL;
         uint64_t here = h ? room_in_hierarchy(h, cgroup) : UINT64_MAX;
-        room = here < room ? here : room;
+        room = sw_min_u64(here, room);
     }
     return room;
 }
@@ -145,5 +147,5 @@ uint64_t sw_memory_room(void)
     const char *found = strstr(text, "MemAvailable:");
     uint64_t available = found ? strtoull(found + 13, NULL, 10) * 1024 : UINT64_MAX - 1;
     uint64_t room = room_in_cgroups();
-    return room < available ? room : available;
+    return sw_min_u64(room, available);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/shm.h"
 #include "device/adopt/adopt_config.h"
 
@@ -44,7 +45,7 @@ static uint64_t page_bytes(void)
 static uint64_t large_end(uint64_t offset, uint64_t end)
 {
     uint64_t next = (offset / SW_LARGE_PAGE_BYTES + 1) * SW_LARGE_PAGE_BYTES;
-    return next < end ? next : end;
+    return sw_min_u64(next, end);
 }
 
 /* Reads the entries of up to one large page. 0 or a negative errno. */
@@ -266,7 +267,7 @@ void sw_copy_prepare(struct sw_copy *copy, uint64_t va)
     if (offset < copy->prepared)
         return;
     uint64_t window = (offset / SW_MOVE_WINDOW_BYTES + 1) * SW_MOVE_WINDOW_BYTES;
-    copy->prepared = window < end ? window : end;
+    copy->prepared = sw_min_u64(window, end);
     window_prepare(copy, offset, copy->prepared);
     copy->window = offset;
 }

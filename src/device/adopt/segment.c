@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/lock.h"
+#include "base/minmax.h"
 #include "device/adopt/adopt.h"
 #include "device/adopt/arena.h"
 #include "device/rules/pub.h"
@@ -78,7 +79,7 @@ static void bounds_update(void)
     for (struct sw_segment *s = table.first; s; s = s->next) {
         if (s->kind != SW_SEGMENT_ADOPTED)
             continue;
-        start = s->va < start ? s->va : start;
+        start = sw_min_u64(s->va, start);
         end = s->va + s->len_bytes > end ? s->va + s->len_bytes : end;
     }
     atomic_store(&bounds.start, start);
@@ -175,8 +176,8 @@ bool sw_segment_overlap(const struct sw_segment *segment, const struct sw_vma *v
     if (vma->start - vma->offset != segment->va - segment->offset)
         return false;
     uint64_t segment_end = segment->va + segment->len_bytes;
-    *start = vma->start > segment->va ? vma->start : segment->va;
-    *end = vma->end < segment_end ? vma->end : segment_end;
+    *start = sw_max_u64(vma->start, segment->va);
+    *end = sw_min_u64(vma->end, segment_end);
     return *start < *end;
 }
 
@@ -216,7 +217,7 @@ void sw_segment_grant(struct sw_segment *segment, uint32_t handed)
 int sw_segment_hand_out(const struct sw_segment *segment)
 {
     const uint32_t most = sw_arena_handed(segment), rights = atomic_load(&segment->handed);
-    const uint32_t handed = rights < most ? rights : most;
+    const uint32_t handed = sw_min_u32(rights, most);
     if (handed == SW_HANDED_OUT_NOT || !sw_segment_fd_valid(segment))
         return -1;
     if (handed == SW_HANDED_OUT_WRITE)

@@ -10,6 +10,7 @@
 
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "device/adopt/adopt.h"
 #include "device/adopt/adopt_monitor.h"
 #include "device/adopt/arena.h"
@@ -65,8 +66,8 @@ static int each_of_vma(struct sw_segment *only, const struct sw_vma *vma, uint64
         uint64_t from, to;
         if (s->kind != SW_SEGMENT_ADOPTED || !sw_segment_overlap(s, vma, &from, &to))
             continue;
-        from = from > va ? from : va;
-        to = to < end ? to : end;
+        from = sw_max_u64(from, va);
+        to = sw_min_u64(to, end);
         if (from < to)
             rc = fn(s, vma, from, to, arg);
     }
@@ -92,8 +93,7 @@ static int each_part_or(struct sw_segment *only, uint64_t va, uint64_t end, sw_s
         if (vma.kind == SW_VMA_SHARED)
             rc = each_of_vma(only, &vma, va, end, fn, arg);
         else if (vma.kind == SW_VMA_ANON && vma.start < end && others)
-            rc = others(NULL, &vma, vma.start > va ? vma.start : va, vma.end < end ? vma.end : end,
-                        arg);
+            rc = others(NULL, &vma, sw_max_u64(vma.start, va), sw_min_u64(vma.end, end), arg);
     }
     sw_keep_close(fd);
     return rc ? rc : found < 0 ? found : 0;
@@ -344,7 +344,7 @@ struct sw_segment *sw_segment_share(const struct sw_vma *vma)
     segment->dev = st.st_dev;
     segment->ino = st.st_ino;
     segment->va = vma->start;
-    segment->len_bytes = len < held ? len : held;
+    segment->len_bytes = sw_min_u64(len, held);
     segment->offset = vma->offset;
     return segment;
 }

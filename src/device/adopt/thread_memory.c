@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/dents.h"
+#include "base/minmax.h"
 #include "device/adopt/keep.h"
 
 /* Around the stack pointer, for stacks that are no thread's (coroutines): what page moving itself
@@ -101,8 +102,8 @@ static void search_add(struct search *search, uint64_t from, uint64_t to)
     uint64_t page = (uint64_t)getpagesize();
     from = from / page * page;
     to = (to + page - 1) / page * page;
-    from = from > search->start ? from : search->start;
-    to = to < search->end ? to : search->end;
+    from = sw_max_u64(from, search->start);
+    to = sw_min_u64(to, search->end);
     if (from < to && from < search->from) {
         search->from = from;
         search->to = to;

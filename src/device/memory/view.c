@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "device/adopt/segment.h"
 #include "device/adopt/vma.h"
 
@@ -50,7 +51,7 @@ static bool fill_view(struct span from, uint64_t to)
         return false;
     while (at < from.end && sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at &&
            vma.kind == SW_VMA_SHARED && !is_adopted(&vma, at)) {
-        const uint64_t end = vma.end < from.end ? vma.end : from.end;
+        const uint64_t end = sw_min_u64(vma.end, from.end);
         if (!copy_mapping(at, end - at, to + (at - from.start)))
             break;
         at = end;

@@ -2,6 +2,8 @@
 /* All is rounded against the sender, so that the limit holds to the byte. */
 #include "device/queue/pacer.h"
 
+#include "base/minmax.h"
+
 #define NS_OF_BYTE_AT_1_KBPS 8000000ull
 #define BURST_BYTES 65536u
 
@@ -15,10 +17,10 @@ void sw_pacer_set(struct sw_pacer *pacer, uint64_t now_ns, uint32_t rate_kbps, u
 {
     uint32_t in_ms = rate_kbps / 8;
     if (!burst_bytes)
-        burst_bytes = in_ms > BURST_BYTES ? in_ms : BURST_BYTES;
+        burst_bytes = sw_max_u32(in_ms, BURST_BYTES);
     pacer->rate_kbps = rate_kbps;
     pacer->packet_bytes = packet_bytes;
-    pacer->burst_bytes = burst_bytes > packet_bytes ? burst_bytes : packet_bytes;
+    pacer->burst_bytes = sw_max_u32(burst_bytes, packet_bytes);
     uint64_t empty_ns = now_ns + time_of(pacer, pacer->burst_bytes);
     if (pacer->full_ns > empty_ns)
         pacer->full_ns = empty_ns; /* the bucket is smaller now, or fills faster */
@@ -45,6 +47,6 @@ uint64_t sw_pacer_due_ns(const struct sw_pacer *pacer, uint32_t len_bytes)
 
 void sw_pacer_charge(struct sw_pacer *pacer, uint64_t now_ns, uint32_t len_bytes)
 {
-    uint64_t from_ns = pacer->full_ns > now_ns ? pacer->full_ns : now_ns;
+    uint64_t from_ns = sw_max_u64(pacer->full_ns, now_ns);
     pacer->full_ns = from_ns + time_of(pacer, len_bytes);
 }

@@ -4,6 +4,7 @@
 #include <sidewire/flush.h>
 
 #include "base/cache_flush.h"
+#include "base/minmax.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/persist.h"
 #include "device/memory/sync_job.h"
@@ -22,7 +23,7 @@ void sw_flushing_drop(struct sw_flushing *state)
 static bool by_cpu(struct sw_flushing *state, uint64_t va, uint64_t len_bytes)
 {
     uint64_t left = len_bytes > state->done_bytes ? len_bytes - state->done_bytes : 0;
-    uint64_t now = left < CPU_STEP_BYTES ? left : CPU_STEP_BYTES;
+    uint64_t now = sw_min_u64(left, CPU_STEP_BYTES);
     sw_cache_flush(sw_cache_flush_how(), (const void *)(uintptr_t)(va + state->done_bytes), now);
     state->done_bytes += now;
     return now == left;
