@@ -94,7 +94,8 @@ static void addresses_of(struct sw_sock *sock, int fd, struct sw_published_recor
     }
 }
 
-const char *sw_way_print(const union sw_address *address, char out[SW_ADDRESS_TEXT])
+/* "10.0.0.1:80", "[::1]:80" */
+static const char *print_address(const union sw_address *address, char out[SW_ADDRESS_TEXT])
 {
     char text[INET6_ADDRSTRLEN];
     if (address->sa.sa_family == AF_INET)
@@ -118,8 +119,8 @@ static void say(const struct sw_published_record *what)
     static const char *const words[] = {
         [SW_WAY_DIRECT] = "rdma direct", [SW_WAY_ROCE] = "rdma roce", [SW_WAY_TCP] = "tcp"};
     char local[SW_ADDRESS_TEXT], peer[SW_ADDRESS_TEXT];
-    sw_way_print(&what->local, local);
-    sw_way_print(&what->peer, peer);
+    print_address(&what->local, local);
+    print_address(&what->peer, peer);
     bool listens = what->way == SW_WAY_LISTEN;
     bool is_fallback = what->way == SW_WAY_TCP || (listens && *what->reason);
     bool is_first = is_fallback && !atomic_exchange(&warned[listens ? 2 : what->incoming], true);

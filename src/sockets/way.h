@@ -16,7 +16,4 @@ void sw_way_forked(void);
 /* By which of the two ways of RDMA a peer is reached; `reason` says why. */
 enum sw_way sw_way_of_peer(const union sw_address *peer, const char **reason);
 
-/* "10.0.0.1:80", "[::1]:80" */
-const char *sw_way_print(const union sw_address *address, char out[SW_ADDRESS_TEXT]);
-
 #endif

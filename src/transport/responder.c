@@ -58,7 +58,8 @@ void sw_responder_begin_anew(struct sw_responder *r)
     r->under_way = false;
 }
 
-void sw_responder_remark(struct sw_responder *r, enum sw_remark remark)
+/* What to say once the answers are out; it replaces what was to be said. */
+static void set_remark(struct sw_responder *r, enum sw_remark remark)
 {
     r->remark = remark;
     r->remark_seq = r->expected;
@@ -66,7 +67,7 @@ void sw_responder_remark(struct sw_responder *r, enum sw_remark remark)
 
 void sw_responder_refuse(struct sw_responder *r, uint8_t syndrome)
 {
-    sw_responder_remark(r, SW_REMARK_REFUSAL);
+    set_remark(r, SW_REMARK_REFUSAL);
     r->refusal = syndrome;
     r->dead = true;
 }
@@ -197,7 +198,7 @@ static bool admit_duplicate(struct sw_responder *r, const struct sw_packet *pack
     out->duplicate = true;
     if (!is_answered(out->kind)) {
         if (r->remark == SW_REMARK_NONE)
-            sw_responder_remark(r, SW_REMARK_ACK);
+            set_remark(r, SW_REMARK_ACK);
         return false;
     }
     const struct sw_done *done = sw_responder_done(r, out);
@@ -223,7 +224,7 @@ static void admit_early(struct sw_responder *r, const struct sw_packet *packet, 
     r->untold += kept;
     bool again = r->peer_selective && (packet->bth.ack_req || r->untold >= TELL_EVERY);
     if (!r->gap_told || again) {
-        sw_responder_remark(r, SW_REMARK_GAP);
+        set_remark(r, SW_REMARK_GAP);
         r->gap_told = true;
         r->untold = 0;
     }
@@ -497,12 +498,12 @@ void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *deman
         if (is_answered(demand->kind))
             sw_responder_answer(r, demand, outcome->original);
         else if (demand->ack_req || r->remark == SW_REMARK_GAP)
-            sw_responder_remark(r, SW_REMARK_ACK);
+            set_remark(r, SW_REMARK_ACK);
         else if (r->remark == SW_REMARK_RNR)
             r->remark = SW_REMARK_NONE;
         break;
     case SW_AETH_RNR:
-        sw_responder_remark(r, SW_REMARK_RNR);
+        set_remark(r, SW_REMARK_RNR);
         r->rnr_told = true;
         break;
     case SW_AETH_NAK:
@@ -556,11 +557,11 @@ bool sw_responder_early(struct sw_responder *r, struct sw_packet *out)
         return true;
     }
     if (r->drained && r->remark == SW_REMARK_NONE)
-        sw_responder_remark(r, SW_REMARK_ACK); /* what was kept is now executed */
+        set_remark(r, SW_REMARK_ACK); /* what was kept is now executed */
     r->drained = false;
     bool missing = r->early.count || sw_seq_is_before(r->expected, r->missed);
     if (missing && !r->gap_told && !r->rnr_told) { /* the next gap */
-        sw_responder_remark(r, SW_REMARK_GAP);
+        set_remark(r, SW_REMARK_GAP);
         r->gap_told = true;
         r->untold = 0;
     }

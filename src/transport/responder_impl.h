@@ -5,9 +5,6 @@
 
 #include "transport/responder.h"
 
-/* What to say once the answers are out; it replaces what was to be said. */
-void sw_responder_remark(struct sw_responder *r, enum sw_remark remark);
-
 /* A NAK that ends the connection. */
 void sw_responder_refuse(struct sw_responder *r, uint8_t syndrome);
 

@@ -123,11 +123,6 @@ int sw_mcast_detach(struct sw_qp *qp, const union ibv_gid *gid)
     return rc;
 }
 
-bool sw_mcast_is_attached(struct sw_qp *qp)
-{
-    return atomic_load(&qp->groups) != 0;
-}
-
 bool sw_mcast_is_group(const union ibv_gid *gid)
 {
     sw_lock_acquire(&lock);

@@ -15,7 +15,6 @@ struct sw_qp;
 int sw_mcast_attach(struct sw_qp *qp, const union ibv_gid *gid);
 /* -EINVAL also where it is not attached. */
 int sw_mcast_detach(struct sw_qp *qp, const union ibv_gid *gid);
-bool sw_mcast_is_attached(struct sw_qp *qp); /* to any group: it cannot be destroyed */
 
 /* Whether any QP is attached to the group. */
 bool sw_mcast_is_group(const union ibv_gid *gid);

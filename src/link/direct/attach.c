@@ -118,7 +118,8 @@ static void bound_newcomers(void)
     }
 }
 
-void sw_attach_meet(int fd)
+/* A connection to us: has it prove that it may ask. */
+static void meet_newcomer(int fd)
 {
     struct sw_newcomer *newcomer = aligned_alloc(16, sizeof(*newcomer));
     int rc = newcomer ? sw_proof_begin(&newcomer->proof, fd) : -ENOMEM;
@@ -147,7 +148,7 @@ void sw_attach_accept(void)
         if (sw_direct.off)
             close(fd);
         else
-            sw_attach_meet(fd);
+            meet_newcomer(fd);
     }
 }
 

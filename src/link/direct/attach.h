@@ -16,7 +16,6 @@ uint64_t sw_attach_step(uint64_t now_ns); /* connects, asks for segments; when t
                                              (UINT64_MAX: when kicked) */
 void sw_attach_accept(void);
 struct sw_newcomer;
-void sw_attach_meet(int fd); /* a connection to us: has it prove that it may ask */
 void sw_attach_prove(struct sw_newcomer *newcomer);
 void sw_attach_greet(int fd); /* it has */
 void sw_attach_end_proof(struct sw_peer *peer);

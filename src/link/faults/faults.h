@@ -105,6 +105,4 @@ bool sw_faults_has(const struct sw_faults *faults, enum sw_fault_kind kind);
  * as snprintf(3). */
 int sw_faults_summary(const struct sw_faults *faults, char *out, size_t room);
 
-const char *sw_fault_name(enum sw_fault_kind kind);
-
 #endif

@@ -23,11 +23,6 @@ static const struct {
     {"datagram", SW_FAULT_DATAGRAM}, {"mad", SW_FAULT_MAD},
 };
 
-const char *sw_fault_name(enum sw_fault_kind kind)
-{
-    return kind_names[kind];
-}
-
 /* Where the words of one rule are read from, and where to complain. */
 struct parser {
     struct sw_faults *faults;
