@@ -74,8 +74,8 @@ static inline void sw_lock_release(struct sw_lock *lock)
         sw_lock_wake(lock);
 }
 
-/* As sw_lock_assert_held(), for a mutex that is not recursive. It costs an atomic operation: off the
- * data path. */
+/* As sw_lock_assert_held(), for a mutex that is not recursive. It costs an atomic operation: off
+ * the data path. */
 #define sw_mutex_assert_held(mutex) assert(pthread_mutex_trylock(mutex) == EBUSY)
 
 #endif
