@@ -44,6 +44,7 @@
 #include "base/log.h"
 #include "device/rules/pub.h"
 #include "link/direct/names.h"
+#include "link/direct/registry.h"
 #include "link/roce/port/arrival.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
@@ -97,15 +98,10 @@ struct sw_share {
     struct stage stages[STAGES];
 };
 
-static void name_of(uint32_t slot, char out[SW_NAME_BYTES])
-{
-    snprintf(out, SW_NAME_BYTES, "sidewire.%u.roce", slot);
-}
-
 int sw_share_open(struct sw_port *port)
 {
     char own[SW_NAME_BYTES];
-    name_of(port->slot, own);
+    sw_registry_name(port->slot, "roce", own);
     port->share = calloc(1, sizeof(*port->share));
     if (!port->share)
         return -ENOMEM;
@@ -154,7 +150,7 @@ static ssize_t send_to(struct sw_port *port, struct stage *stage)
     const uint64_t now_ns = sw_clock_ns();
     if (stage->found_slot != stage->slot || now_ns - stage->found_ns >= FOUND_NS) {
         char name[SW_NAME_BYTES];
-        name_of(stage->slot, name);
+        sw_registry_name(stage->slot, "roce", name);
         stage->found_slot = sw_name_find(name, &stage->to, &stage->to_len) ? stage->slot : 0;
         stage->found_ns = now_ns;
     }
@@ -290,7 +286,7 @@ bool sw_share_is_of(const struct msghdr *message, uint32_t slot)
     struct sockaddr_un found;
     socklen_t len = message->msg_namelen, found_len;
     char name[SW_NAME_BYTES];
-    name_of(slot, name);
+    sw_registry_name(slot, "roce", name);
     const size_t plain = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);
     if (len > sizeof(*from) || len < plain || from->sun_path[0] ||
         memcmp(from->sun_path + 1, name, strlen(name)) != 0)

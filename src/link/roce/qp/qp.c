@@ -27,6 +27,7 @@
 #include "link/roce/qp/request.h"
 #include "link/roce/qp/respond.h"
 #include "link/roce/roce.h"
+#include "wire/ib_time.h"
 
 /* In one step, so that a post or a poll does not take long: four full messages at MTU 1024. */
 #define EMIT_PACKETS 248u
@@ -86,7 +87,7 @@ static void init_responder(struct sw_roce_qp *r)
 static uint8_t timeout_of(const struct ibv_qp_attr *attr)
 {
     uint8_t timeout = attr->timeout;
-    while (timeout && (4096ull << timeout) * (attr->retry_cnt + 1u) < UNREACHABLE_MIN_NS)
+    while (timeout && sw_ib_time_ns(timeout) * (attr->retry_cnt + 1u) < UNREACHABLE_MIN_NS)
         timeout++;
     return timeout;
 }

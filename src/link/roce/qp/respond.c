@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
+#include "device/rules/target.h"
 #include "link/engine.h"
 #include "link/roce/impair.h"
 #include "link/roce/qp/announce.h"
@@ -62,17 +63,14 @@ static enum sw_verdict serve_middles(struct sw_roce_qp *r, const struct sw_deman
 {
     uint64_t offset = demand->offset;
     const uint8_t *from = demand->payload;
-    if (offset + (uint64_t)demand->pieces * demand->len_bytes > r->receive.claim.len_bytes)
-        return SW_NAK_INVALID;
-    for (uint32_t i = 0; i < demand->pieces; i++) {
-        const enum sw_verdict verdict =
-            sw_execute_fill(&r->receive.claim, offset, from, demand->len_bytes);
-        if (verdict != SW_ACK)
-            return verdict;
+    enum sw_verdict verdict = sw_target_check_room(r->receive.claim.len_bytes, offset,
+                                                   (uint64_t)demand->pieces * demand->len_bytes);
+    for (uint32_t i = 0; i < demand->pieces && verdict == SW_ACK; i++) {
+        verdict = sw_execute_fill(&r->receive.claim, offset, from, demand->len_bytes);
         offset += demand->len_bytes;
         from += demand->stride_bytes;
     }
-    return SW_ACK;
+    return verdict;
 }
 
 static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *demand,
