@@ -123,6 +123,9 @@ static inline void sw_qp_set_state(struct sw_qp *qp, enum ibv_qp_state state)
  * `event` is an enum ibv_event_type for the program, or -1. */
 void sw_qp_fail(struct sw_qp *qp, int event);
 
+/* The receive `wr_id`, which is no longer in its queue, ends with IBV_WC_WR_FLUSH_ERR. */
+void sw_qp_flush_recv(struct sw_qp *qp, uint64_t wr_id);
+
 /* Whether the next request may be worked on: in SQD one that was begun is finished (IBTA Vol1
  * 10.3.1.5). */
 static inline bool sw_qp_may_send(struct sw_qp *qp)
