@@ -2,6 +2,7 @@
 /* UD: one packet each, to and from whoever. IBTA Vol1 9.8.3. */
 #include "link/roce/datagram.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -19,6 +20,9 @@
 #include "link/roce/port/port.h"
 #include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
+#include "transport/ud.h"
+
+static const struct sw_ud datagrams = {.mtu_bytes = SW_PACKET_PAYLOAD_MAX, .pkey = SW_PKEY_DEFAULT};
 
 /* A path holds the header that a receiver would see: its addresses and class are in there. A RoCE
  * v1 GID has the address of the v2 one beside it, so its datagrams leave as RoCE v2, like messages
@@ -58,33 +62,33 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
     struct sw_gather gather = sw_gather_of(qp, position);
     if (!sw_gather_out(&gather, 0, bytes, wqe->len_bytes))
         return SW_ROCE_BAD_KEY;
-    bool has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
-    const struct sw_opcode *opcode =
-        sw_opcode_find(SW_SERVICE_UD, SW_PACKET_SEND, SW_ONLY, has_imm ? SW_HEADER_IMM : 0);
-    const struct sw_packet packet = {
-        .opcode = opcode,
-        .bth = {.opcode = opcode->number,
-                .solicited = wqe->flags & SW_WQE_SOLICITED,
-                .mig_req = true,
-                .pkey = SW_PKEY_DEFAULT,
-                .dest_qpn = route->dest_qpn,
-                .psn = qp->attr.sq_psn},
-        .deth = {.qkey = route->qkey >> 31 ? qp->attr.qkey : route->qkey, .src_qpn = qp->qpn},
+    struct sw_ud ud = datagrams;
+    ud.qpn = qp->qpn;
+    ud.psn = qp->attr.sq_psn;
+    const struct sw_ud_send send = {
+        .dest_qpn = route->dest_qpn,
+        .qkey = route->qkey >> 31 ? qp->attr.qkey : route->qkey,
+        .len_bytes = wqe->len_bytes,
         .imm_be = wqe->imm,
-        .payload_len = wqe->len_bytes,
+        .has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM,
+        .solicited = wqe->flags & SW_WQE_SOLICITED,
     };
-    qp->attr.sq_psn = (qp->attr.sq_psn + 1) & 0xffffff;
+    struct sw_emission emission;
+    const bool fits = sw_ud_emit(&ud, &send, position, &emission);
+    assert(fits); /* it was posted, and is no longer than the port's MTU */
+    qp->attr.sq_psn = ud.psn;
     struct iovec piece = {bytes, wqe->len_bytes};
     const struct sw_outgoing out = {
         .path = &path,
         .header = header,
-        .header_bytes = (uint32_t)sw_packet_encode_headers(&packet, header, sizeof(header)),
+        .header_bytes =
+            (uint32_t)sw_packet_encode_headers(&emission.packet, header, sizeof(header)),
         .pieces = &piece,
         .piece_count = 1,
         .payload_bytes = wqe->len_bytes,
     };
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    sw_roce_add(qp, batch, &packet, &out);
+    sw_roce_add(qp, batch, &emission.packet, &out);
     sw_batch_close(batch);
     atomic_store_explicit(&sw_roce.moved_ns, sw_clock_ns(), memory_order_relaxed);
     return SW_ROCE_SENT;
@@ -117,7 +121,7 @@ static struct sw_datagram read_datagram(const struct sw_arrival *arrival,
 
 static bool is_datagram(const struct sw_packet *packet)
 {
-    return packet->opcode->service == SW_SERVICE_UD &&
+    return sw_ud_admits(&datagrams, packet) &&
            (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT;
 }
 

@@ -76,7 +76,7 @@ struct sw_lifeline *sw_lifeline_find(const struct in6_addr *source, const struct
     return line;
 }
 
-struct sw_lifeline *sw_lifeline_make(const struct in6_addr *source, const struct in6_addr *dest,
+static struct sw_lifeline *make_line(const struct in6_addr *source, const struct in6_addr *dest,
                                      uint32_t ifindex, uint32_t slot)
 {
     struct sw_lifeline *line = sw_lifelines.count < LINES_MAX ? calloc(1, sizeof(*line)) : NULL;
@@ -573,7 +573,7 @@ struct sw_lifeline *sw_lifeline_join(const struct sw_roce_path *path, uint32_t s
     if (sw_callers_open(path->is_ipv4)) {
         line = sw_lifeline_find(&path->source, &path->dest, slot);
         if (!line)
-            line = sw_lifeline_make(&path->source, &path->dest, path->ifindex, slot);
+            line = make_line(&path->source, &path->dest, path->ifindex, slot);
     }
     if (line) {
         line->users++;

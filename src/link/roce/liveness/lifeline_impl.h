@@ -76,8 +76,6 @@ extern struct sw_lifelines sw_lifelines;
 /* lifeline.c; with the lock held */
 struct sw_lifeline *sw_lifeline_find(const struct in6_addr *source, const struct in6_addr *dest,
                                      uint32_t slot);
-struct sw_lifeline *sw_lifeline_make(const struct in6_addr *source, const struct in6_addr *dest,
-                                     uint32_t ifindex, uint32_t slot);
 /* The line's socket from here on, instead of what it had. */
 void sw_lifeline_adopt(struct sw_lifeline *line, int fd, bool is_connecting);
 bool sw_lifeline_say(struct sw_lifeline *line, const struct sw_liveness_word *word);
