@@ -12,6 +12,7 @@
 #include "fuzz.h"
 #include "link/direct/block.h"
 #include "link/direct/datagram_receive.h"
+#include "link/direct/direct.h"
 #include "link/direct/inbox.h"
 #include "link_harness.h"
 
@@ -70,7 +71,9 @@ static void open_ring(struct feed *feed)
     memset(sw_inbox_datagram(inbox.base, SW_DATAGRAM_UNITS - 128), 0, 128 * SW_DATAGRAM_UNIT);
     memset(sw_inbox_datagram(inbox.base, 0), 0, 128 * SW_DATAGRAM_UNIT);
     atomic_store(&inbox.dead, false);
+    pthread_mutex_lock(&sw_direct.lock);
     sw_datagram_open(&inbox);
+    pthread_mutex_unlock(&sw_direct.lock);
     position = 0;
     for (int i = 0; i < QPS; i++)
         make_qp(i);

@@ -130,10 +130,10 @@ static void step(struct feed *feed)
         write_anything(feed);
         break;
     case 6:
-        sw_serve_run(harness.qp, harness.d);
+        harness_run(sw_serve_run);
         break;
     default:
-        sw_direct_send_run(harness.qp, harness.d);
+        harness_run(sw_direct_send_run);
         break;
     }
 }
@@ -152,9 +152,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         harness_poll();
     }
     if (harness_alive())
-        sw_serve_run(harness.qp, harness.d);
+        harness_run(sw_serve_run);
     if (harness_alive())
-        sw_direct_send_run(harness.qp, harness.d);
+        harness_run(sw_direct_send_run);
     harness_finish();
     return 0;
 }

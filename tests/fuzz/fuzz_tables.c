@@ -240,11 +240,13 @@ static void post(struct feed *feed)
     struct sw_sq *sq = &harness.qp->sq;
     /* The shortcut of sw_qp_post_send(). */
     uint32_t sent = 0;
+    sw_lock_acquire(&harness.qp->lock);
     if (flags & 0x80 && sq->next == sq->tail && sw_sq_room(sq) &&
         sw_ahead_run(harness.qp, harness.d, &wr, 1, &sent))
         sw_sq_append_executed(sq, &wr, sent ? SW_WQE_SENT : SW_WQE_DONE);
     else
         sw_sq_append(sq, &wr);
+    sw_lock_release(&harness.qp->lock);
 }
 
 static void step(struct feed *feed)
@@ -271,7 +273,7 @@ static void step(struct feed *feed)
         atomic_store(&harness.block->request_bounce_consumed, feed_u32(feed));
         break;
     default:
-        sw_direct_send_run(harness.qp, harness.d);
+        harness_run(sw_direct_send_run);
         break;
     }
 }
@@ -292,7 +294,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         harness_poll();
     }
     if (harness_alive())
-        sw_direct_send_run(harness.qp, harness.d);
+        harness_run(sw_direct_send_run);
     harness_finish();
     return 0;
 }

@@ -62,6 +62,13 @@ void harness_connect(uint32_t dest_qpn, bool shared);
 void harness_post_recv(uint32_t offset, uint32_t len_bytes);
 /* Polls everything and checks what the program is told. */
 void harness_poll(void);
+/* Runs a machine of the QP, which is locked meanwhile. */
+#define harness_run(machine)                \
+    do {                                    \
+        sw_lock_acquire(&harness.qp->lock); \
+        machine(harness.qp, harness.d);     \
+        sw_lock_release(&harness.qp->lock); \
+    } while (0)
 /* Whether the QP is still the one the input began with. */
 bool harness_alive(void);
 /* Ends the QP; checks that nothing was touched that may not be. */
