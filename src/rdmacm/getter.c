@@ -15,9 +15,7 @@
 #include "rdmacm/agent.h"
 #include "rdmacm/channel.h"
 
-#define PATIENCE_NS SW_NS_PER_S
-#define IDLE_LOOKS \
-    8 /* in a row, 50 us and more apart: a thread that waits for a lock sleeps, too */
+#define PATIENCE_NS (200 * SW_NS_PER_MS)
 #define FIRST_NAP_NS 50000L
 #define LONGEST_NAP_NS 2000000L
 
@@ -70,8 +68,7 @@ void sw_ucm_getter_await(uint64_t inode)
     struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
     if (!tid || tid == own_tid())
         return;
-    for (int idle = 0; idle < IDLE_LOOKS && sw_clock_ns() < until_ns;) {
-        idle = is_busy(tid) ? 0 : idle + 1;
+    while (is_busy(tid) && sw_clock_ns() < until_ns) {
         nanosleep(&nap, NULL);
         if (find_away(inode) != tid)
             return;
