@@ -19,6 +19,10 @@
 #define FIRST_NAP_NS 50000L
 #define LONGEST_NAP_NS 2000000L
 
+/* A thread that has been waited for in vain. A server of rsockets takes the events of all its
+ * channels with the thread that serves its clients, and another one destroys the IDs. */
+static atomic_int vain_tid;
+
 static int own_tid(void)
 {
     return (int)syscall(SYS_gettid);
@@ -66,9 +70,13 @@ void sw_ucm_getter_await(uint64_t inode)
     const int tid = find_away(inode);
     const uint64_t until_ns = sw_clock_ns() + PATIENCE_NS;
     struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
-    if (!tid || tid == own_tid())
+    if (!tid || tid == own_tid() || tid == atomic_load(&vain_tid))
         return;
-    while (is_busy(tid) && sw_clock_ns() < until_ns) {
+    while (is_busy(tid)) {
+        if (sw_clock_ns() >= until_ns) {
+            atomic_store(&vain_tid, tid);
+            return;
+        }
         nanosleep(&nap, NULL);
         if (find_away(inode) != tid)
             return;

@@ -17,8 +17,9 @@ struct sw_ucm_channel;
 void sw_ucm_getter_leaves(struct sw_ucm_channel *channel);
 /* It is back, with a descriptor of the channel that nobody closes. */
 void sw_ucm_getter_returns(uint64_t inode);
-/* Waits while the channel has no ID and another thread works on its last event: 0.2 s at most. That
- * thread may sleep elsewhere, or be gone: it is not waited for. Takes sw_rdmacm_lock. */
+/* Waits while the channel has no ID and another thread works on its last event: 0.2 s at most, and
+ * no thread again that did not come by then. It may sleep elsewhere, or be gone: it is not waited
+ * for. Takes sw_rdmacm_lock. */
 void sw_ucm_getter_await(uint64_t inode);
 
 #endif

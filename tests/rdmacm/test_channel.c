@@ -328,6 +328,49 @@ static void destroy__of_the_last_id_waits_for_who_works_on_its_event(void **stat
     close(getter.fd);
 }
 
+/* Takes an event of one channel after the other, and does not come back for a second one. */
+static void *get_get_work(void *arg)
+{
+    struct getter *getters = arg;
+    struct rdma_ucm_event_resp event;
+    for (int i = 0; i < 2; i++) {
+        if (rig_get_event(getters[i].fd, &event))
+            return arg;
+        atomic_store(&getters[i].has_event, true);
+    }
+    while (!atomic_load(&getters[1].may_work))
+        ;
+    return NULL;
+}
+
+/* A server of rsockets is one: each connection that ends would cost it the time. */
+static void destroy__waits_for_a_thread_in_vain_once(void **state)
+{
+    (void)state;
+    struct getter getters[2] = {{.fd = rig_open(0)}, {.fd = rig_open(0)}};
+    struct timespec begin, end;
+    pthread_t thread;
+    uint32_t ids[2];
+    void *rc;
+    pthread_create(&thread, NULL, get_get_work, getters);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rig_create(getters[i].fd, RDMA_PS_TCP, &ids[i]), 0);
+        assert_int_equal(rig_resolve_addr(getters[i].fd, ids[i], NULL, "127.0.0.1", 7471), 0);
+        while (!atomic_load(&getters[i].has_event))
+            usleep(100);
+    }
+    assert_int_equal(rig_destroy(getters[0].fd, ids[0], NULL), 0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin); /* which the other thread uses up meanwhile */
+    assert_int_equal(rig_destroy(getters[1].fd, ids[1], NULL), 0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+    assert_true((end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec < 100000000);
+    atomic_store(&getters[1].may_work, true);
+    pthread_join(thread, &rc);
+    assert_null(rc);
+    close(getters[0].fd);
+    close(getters[1].fd);
+}
+
 static void id__belongs_to_its_channel(void **state)
 {
     (void)state;
@@ -450,6 +493,7 @@ int main(void)
         cmocka_unit_test(epoll__tells_of_each_event_by_edge),
         cmocka_unit_test(destroy__takes_undelivered_events_back),
         cmocka_unit_test(destroy__of_the_last_id_waits_for_who_works_on_its_event),
+        cmocka_unit_test(destroy__waits_for_a_thread_in_vain_once),
         cmocka_unit_test(id__belongs_to_its_channel),
         cmocka_unit_test(migrate__takes_undelivered_events_along),
         cmocka_unit_test(fork__leaves_the_channel_to_the_parent),
