@@ -32,6 +32,7 @@
 #define EVENTS_MAX 64u
 #define IDLE_NS (10 * SW_NS_PER_S)           /* without a queue pair until a line is given up */
 #define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a kernel does, also where a packet was lost */
+#define TOLD_FIRST_NS (50 * SW_NS_PER_MS)    /* so much earlier than queue pairs end */
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS)  /* in which what it sent last comes: as on one host */
 
 struct sw_lifelines sw_lifelines = {
@@ -54,6 +55,14 @@ static void want_engine(void)
 {
     atomic_store(&sw_lifelines.work, true);
     sw_engine_nudge();
+}
+
+/* When the next thing is to be done about a dead one. */
+static uint64_t death_due_ns(const struct sw_lifeline *line)
+{
+    if (!line->bury_ns || line->is_buried)
+        return UINT64_MAX;
+    return line->bury_ns + (line->is_told && tell_death ? TOLD_FIRST_NS : 0);
 }
 
 /* ---- who is who ---- */
@@ -440,8 +449,7 @@ static void tend_lines(uint64_t now_ns)
         if (!tend_line(line, now_ns))
             continue;
         plan_step(line->liveness.due_ns);
-        if (line->bury_ns && !line->is_buried)
-            plan_step(line->bury_ns);
+        plan_step(death_due_ns(line));
     }
 }
 
@@ -492,21 +500,30 @@ static struct sw_lifeline *next_dead(uint64_t now_ns)
 {
     sw_lock_acquire(&sw_lifelines.lock);
     struct sw_lifeline *line = sw_lifelines.lines;
-    while (line && (!line->bury_ns || line->is_buried || now_ns < line->bury_ns))
+    while (line && now_ns < death_due_ns(line))
         line = line->next;
-    if (line)
-        line->is_buried = true;
+    if (line) {
+        line->is_buried = line->is_told;
+        line->is_told = true;
+    }
     sw_lock_release(&sw_lifelines.lock);
     return line;
 }
 
+/* A program that uses connection management hears of the end by that first: on hardware the kernel
+ * of the one that died says so, and requests end when their retries have. */
 static void bury_lines(uint64_t now_ns)
 {
     for (struct sw_lifeline *line; (line = next_dead(now_ns));) {
+        if (line->is_buried) {
+            sw_roce_end_with_peer(line);
+            continue;
+        }
         sw_counter_add(sw_roce_device_at(&line->source), SW_PEER_DEATHS);
-        sw_roce_end_with_peer(line);
         if (tell_death)
             tell_death(&line->dest, line->slot);
+        plan_step(death_due_ns(line));
+        want_engine();
     }
 }
 

@@ -24,6 +24,7 @@ struct sw_lifeline {
     uint32_t tells;     /* so many: one for each question, and no more (docs/security.md) */
     uint32_t mads_sent;
     bool owes_pong;
+    bool is_told; /* connection management was told of the death */
     bool is_buried;
     uint16_t port;                /* where the other one listens */
     uint64_t nonce;               /* of the question */
