@@ -400,7 +400,7 @@ void sw_roce_start(void)
 {
     sw_engine_add(&engine_part);
     sw_engine_handle(SW_WATCH_PORT, on_port);
-    sw_lifeline_start();
+    sw_lifeline_start(&sw_roce.port);
     if (sw_faults_live)
         sw_roce_impair_start();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lines: who is connected to whom, what is said, and who has died. Strangers are callers.c's. */
+/* Lines: who is connected to whom, what is said, and who has died. What is said by packets is
+ * lifeline_mads.c's, strangers are callers.c's. */
 
 #include "link/roce/liveness/lifeline.h"
 
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,17 +18,13 @@
 #include "link/roce/liveness/lifeline_impl.h"
 #include "link/roce/liveness/liveness.h"
 #include "link/roce/liveness/tcp.h"
-#include "link/roce/mad.h"
 #include "link/roce/port/arrival.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
 #include "link/roce/qp/death.h"
-#include "link/roce/roce.h"
 #include "wire/liveness.h"
 
 #define LINES_MAX 4096u
-#define TELLS_MAX 16u
-#define COPIES 4u /* of a question that was not answered, by as many source ports */
 #define EVENTS_MAX 64u
 #define IDLE_NS (10 * SW_NS_PER_S)           /* without a queue pair until a line is given up */
 #define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a kernel does, also where a packet was lost */
@@ -51,7 +47,7 @@ static void plan_step(uint64_t due_ns)
         atomic_store(&sw_lifelines.due_ns, due_ns);
 }
 
-static void want_engine(void)
+void sw_lifeline_want_engine(void)
 {
     atomic_store(&sw_lifelines.work, true);
     sw_engine_nudge();
@@ -173,14 +169,6 @@ static void call_peer(struct sw_lifeline *line, uint64_t now_ns)
         sw_lifeline_take(line, event_of(fd), now_ns);
 }
 
-/* Sent once the lock is given back. */
-static void ask_peer(struct sw_lifeline *line)
-{
-    if (getrandom(&line->nonce, sizeof(line->nonce), GRND_NONBLOCK) != sizeof(line->nonce))
-        return;
-    line->asks = true;
-}
-
 void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, uint64_t now_ns)
 {
     char text[SW_ROCE_ADDRESS_TEXT];
@@ -194,7 +182,7 @@ void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, ui
     case SW_LIVENESS_NOTHING:
         return;
     case SW_LIVENESS_ASK:
-        ask_peer(line);
+        sw_lifeline_mads_ask(line);
         return;
     case SW_LIVENESS_INVITE:
         line->invites = true;
@@ -232,7 +220,7 @@ static void claim_flow(const struct sw_lifeline *line, uint16_t source_port, uin
                                     .ifindex = line->ifindex,
                                     .source_port = source_port};
     if (line->liveness.state == SW_LIVENESS_UP && source_port &&
-        sw_port_claim_flow(&sw_roce.port, &flow, now_ns))
+        sw_port_claim_flow(sw_lifelines.port, &flow, now_ns))
         sw_debug("what %s sends by port %u may not come here: asked for",
                  sw_roce_address_text(&line->dest, text), source_port);
 }
@@ -329,35 +317,7 @@ static void hear_lines(uint64_t now_ns)
             continue;
     }
     if (seen > EVENTS_MAX || sw_lifelines.departure_count == SW_LIFELINE_DEPARTURES)
-        want_engine();
-}
-
-static void take_mad(const struct sw_lifeline_mad *mad, uint64_t now_ns)
-{
-    const struct sw_liveness_mad *message = &mad->message;
-    struct sw_lifeline *line = sw_lifeline_find(&mad->own, &mad->peer, message->from);
-    if (!line || message->to != sw_nic.slot)
-        return;
-    const bool waits = line->liveness.state == SW_LIVENESS_ASKING;
-    switch (message->kind) {
-    case SW_LIVENESS_MAD_ASK:
-        if (line->liveness.calls)
-            return;
-        line->nonce = message->nonce;
-        line->tells += line->tells < TELLS_MAX;
-        return;
-    case SW_LIVENESS_MAD_TELL:
-        if (!waits || line->nonce != message->nonce)
-            return;
-        line->port = message->port;
-        line->caller = message->caller;
-        line->called = message->called;
-        sw_lifeline_take(line, SW_LIVENESS_TOLD, now_ns);
-        return;
-    case SW_LIVENESS_MAD_INVITE:
-        sw_lifeline_take(line, SW_LIVENESS_MET, now_ns);
-        return;
-    }
+        sw_lifeline_want_engine();
 }
 
 /* ---- the engine's part ---- */
@@ -393,7 +353,7 @@ static struct sw_lifeline *next_line(struct sw_lifeline *line)
 
 void sw_lifeline_answer(void)
 {
-    sw_lock_assert_held(&sw_roce.port.rx_lock);
+    sw_lock_assert_held(&sw_lifelines.port->rx_lock);
     sw_lifelines.owes = false;
     for (struct sw_lifeline *line = NULL; (line = next_line(line));)
         if (line->owes_pong) /* which the engine alone writes */
@@ -453,49 +413,6 @@ static void tend_lines(uint64_t now_ns)
     }
 }
 
-/* A line with something to be said by packets, which others than the engine may not let go of.
- * `attempt` and those after it, `copies` in all: which source ports. */
-static struct sw_lifeline *next_mad(struct sw_liveness_mad *out, uint32_t *attempt,
-                                    uint32_t *copies)
-{
-    sw_lock_acquire(&sw_lifelines.lock);
-    struct sw_lifeline *line = sw_lifelines.lines;
-    while (line && !line->asks && !line->tells && !line->invites)
-        line = line->next;
-    if (line) {
-        *out = (struct sw_liveness_mad){.kind = line->asks    ? SW_LIVENESS_MAD_ASK
-                                                : line->tells ? SW_LIVENESS_MAD_TELL
-                                                              : SW_LIVENESS_MAD_INVITE,
-                                        .from = (uint16_t)sw_nic.slot,
-                                        .to = (uint16_t)line->slot,
-                                        .nonce = line->nonce};
-        if (out->kind == SW_LIVENESS_MAD_TELL) {
-            sw_callers_describe(line, out);
-            line->tells--;
-        }
-        *copies = line->mads_sent && out->kind != SW_LIVENESS_MAD_TELL ? COPIES : 1;
-        *attempt = line->mads_sent;
-        line->mads_sent += *copies;
-        line->asks = line->asks && out->kind != SW_LIVENESS_MAD_ASK;
-        line->invites = line->invites && out->kind != SW_LIVENESS_MAD_INVITE;
-    }
-    sw_lock_release(&sw_lifelines.lock);
-    return line;
-}
-
-static void send_mads(void)
-{
-    struct sw_liveness_mad message;
-    uint8_t mad[SW_MAD_BYTES];
-    uint32_t attempt, copies;
-    for (struct sw_lifeline *line; (line = next_mad(&message, &attempt, &copies));) {
-        sw_liveness_mad_encode(&message, mad);
-        while (copies--)
-            sw_roce_send_mad(line->source.s6_addr, line->dest.s6_addr, line->ifindex, attempt++,
-                             mad);
-    }
-}
-
 static struct sw_lifeline *next_dead(uint64_t now_ns)
 {
     sw_lock_acquire(&sw_lifelines.lock);
@@ -522,8 +439,7 @@ static void bury_lines(uint64_t now_ns)
         sw_counter_add(sw_roce_device_at(&line->source), SW_PEER_DEATHS);
         if (tell_death)
             tell_death(&line->dest, line->slot);
-        plan_step(death_due_ns(line));
-        want_engine();
+        sw_lifeline_want_engine(); /* connection management has its turn first in the next round */
     }
 }
 
@@ -535,19 +451,17 @@ bool sw_lifeline_is_due(uint64_t now_ns)
 
 uint64_t sw_lifeline_step(uint64_t now_ns)
 {
-    sw_lock_assert_held(&sw_roce.port.rx_lock);
+    sw_lock_assert_held(&sw_lifelines.port->rx_lock);
     if (!atomic_exchange(&sw_lifelines.work, false) && now_ns < atomic_load(&sw_lifelines.due_ns))
         return atomic_load(&sw_lifelines.due_ns);
     sw_lock_acquire(&sw_lifelines.lock);
-    for (uint32_t i = 0; i < sw_lifelines.mad_count; i++)
-        take_mad(&sw_lifelines.mads[i], now_ns);
-    sw_lifelines.mad_count = 0;
+    sw_lifeline_mads_take(now_ns);
     if (sw_lifelines.epoll >= 0)
         hear_lines(now_ns);
     tend_lines(now_ns);
     const int epoll = sw_lifelines.epoll;
     sw_lock_release(&sw_lifelines.lock);
-    send_mads();
+    sw_lifeline_mads_send();
     for (uint32_t i = 0; i < sw_lifelines.departure_count; i++)
         sw_roce_note_departure(&sw_lifelines.departures[i]);
     sw_lifelines.departure_count = 0;
@@ -558,20 +472,6 @@ uint64_t sw_lifeline_step(uint64_t now_ns)
     }
     return sw_lifelines.owes || atomic_load(&sw_lifelines.work) ? now_ns
                                                                 : atomic_load(&sw_lifelines.due_ns);
-}
-
-bool sw_lifeline_take_mad(const struct sw_arrival *arrival, const uint8_t mad[SW_MAD_BYTES])
-{
-    struct sw_liveness_mad message;
-    if (!sw_liveness_mad_decode(mad, &message))
-        return false;
-    sw_lock_acquire(&sw_lifelines.lock);
-    if (sw_lifelines.mad_count < SW_LIFELINE_MADS)
-        sw_lifelines.mads[sw_lifelines.mad_count++] =
-            (struct sw_lifeline_mad){arrival->dest, arrival->source, message};
-    sw_lock_release(&sw_lifelines.lock);
-    want_engine();
-    return true;
 }
 
 /* ---- queue pairs ---- */
@@ -599,7 +499,7 @@ struct sw_lifeline *sw_lifeline_join(const struct sw_roce_path *path, uint32_t s
     const bool speaks = line && (line->asks || line->invites);
     sw_lock_release(&sw_lifelines.lock);
     if (speaks)
-        want_engine();
+        sw_lifeline_want_engine();
     return line;
 }
 
@@ -613,7 +513,7 @@ void sw_lifeline_leave(struct sw_lifeline *line, uint32_t qpn, uint32_t dest_qpn
     const bool is_last = --line->users == 0;
     sw_lock_release(&sw_lifelines.lock);
     if (is_last)
-        want_engine();
+        sw_lifeline_want_engine();
 }
 
 void sw_lifeline_meet(struct sw_lifeline *line)
@@ -623,7 +523,7 @@ void sw_lifeline_meet(struct sw_lifeline *line)
     const bool speaks = line->asks;
     sw_lock_release(&sw_lifelines.lock);
     if (speaks)
-        want_engine();
+        sw_lifeline_want_engine();
 }
 
 /* Whether the host of the other one may be there: it has not been asked in vain. */
@@ -667,8 +567,9 @@ static void on_event(uint64_t what)
     atomic_store(&sw_lifelines.work, true);
 }
 
-void sw_lifeline_start(void)
+void sw_lifeline_start(struct sw_port *port)
 {
+    sw_lifelines.port = port;
     const char *text = getenv("SIDEWIRE_LIVENESS");
     sw_lifelines.is_off = text && !strcmp(text, "never");
     if (text && *text && strcmp(text, "auto") != 0 && !sw_lifelines.is_off)

@@ -18,9 +18,11 @@
 
 struct sw_arrival;
 struct sw_lifeline;
+struct sw_port;
 
-/* Reads SIDEWIRE_LIVENESS; the engine is there. */
-void sw_lifeline_start(void);
+/* Reads SIDEWIRE_LIVENESS; the engine is there. `port`: by which the peers' packets come; it need
+ * not be open yet. */
+void sw_lifeline_start(struct sw_port *port);
 void sw_lifeline_fork_child(void);
 
 /* ---- of a queue pair, which is locked ---- */

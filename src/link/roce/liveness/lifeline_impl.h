@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Between lifeline.c and callers.c. */
+/* Between lifeline.c, lifeline_mads.c and callers.c. */
 #ifndef SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
 #define SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
 
@@ -53,6 +53,7 @@ struct sw_lifeline_departure {
 
 struct sw_lifelines {
     struct sw_lock lock;
+    struct sw_port *port;
     bool is_off;
     int epoll; /* of all sockets below; -1: not open */
     struct sw_siphash_key key;
@@ -81,6 +82,16 @@ struct sw_lifeline *sw_lifeline_find(const struct in6_addr *source, const struct
 void sw_lifeline_adopt(struct sw_lifeline *line, int fd, bool is_connecting);
 bool sw_lifeline_say(struct sw_lifeline *line, const struct sw_liveness_word *word);
 void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, uint64_t now_ns);
+
+/* lifeline.c: the engine is to come, also where it sleeps. */
+void sw_lifeline_want_engine(void);
+
+/* lifeline_mads.c; with the lock held. Where the other one listens is to be asked: */
+void sw_lifeline_mads_ask(struct sw_lifeline *line);
+/* what came by packets since the last call: */
+void sw_lifeline_mads_take(uint64_t now_ns);
+/* Without the lock, by the engine: what is to be said by packets. */
+void sw_lifeline_mads_send(void);
 
 /* callers.c; with the lock held. Listens, if it does not; false: that cannot be had. */
 bool sw_callers_open(bool is_ipv4);

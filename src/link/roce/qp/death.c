@@ -44,29 +44,39 @@ void sw_roce_end_with_peer(struct sw_lifeline *line)
     }
 }
 
-void sw_roce_note_departure(const struct sw_lifeline_departure *departure)
+/* NULL: no packets come for it. */
+static struct sw_qp *lock_qp(uint32_t qpn)
 {
     sw_lock_assert_held(&sw_roce.port.rx_lock);
-    struct sw_qp *qp =
-        atomic_load_explicit(&sw_roce.qps[sw_qpn_index(departure->qpn)], memory_order_acquire);
+    struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[sw_qpn_index(qpn)], memory_order_acquire);
+    if (!qp)
+        return NULL;
+    sw_lock_acquire(&qp->lock);
+    if (qp->qpn == qpn)
+        return qp;
+    sw_lock_release(&qp->lock);
+    return NULL;
+}
+
+void sw_roce_note_departure(const struct sw_lifeline_departure *departure)
+{
+    struct sw_qp *qp = lock_qp(departure->qpn);
     if (!qp)
         return;
-    sw_lock_acquire(&qp->lock);
     struct sw_roce_qp *r = user_of(qp, departure->line);
-    if (r && qp->qpn == departure->qpn && qp->dest_qpn == departure->dest_qpn)
+    if (r && qp->dest_qpn == departure->dest_qpn)
         r->left_mark = departure->mark;
     sw_lock_release(&qp->lock);
 }
 
 uint16_t sw_roce_source_port(uint32_t qpn, uint32_t dest_qpn)
 {
-    struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[sw_qpn_index(qpn)], memory_order_acquire);
+    struct sw_qp *qp = lock_qp(qpn);
     uint16_t source_port = 0;
     if (!qp)
         return 0;
-    sw_lock_acquire(&qp->lock);
     const struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
-    if (r && qp->qpn == qpn && qp->dest_qpn == dest_qpn)
+    if (r && qp->dest_qpn == dest_qpn)
         source_port = sw_port_source(&sw_roce.port, &r->path);
     sw_lock_release(&qp->lock);
     return source_port;
