@@ -3,13 +3,17 @@
 #include "link/roce/handoff.h"
 
 #include "base/clock.h"
+#include "base/minmax.h"
 
-#define SERVED_NS (20 * SW_NS_PER_MS) /* how long one-sided requests are expected to go on */
-#define POLLING_NS (8 * SW_NS_PER_US) /* polls come closer than that, the way here included */
-#define DOUBT_NS (20 * SW_NS_PER_US)  /* then a program that polls no more shows */
-#define VAIN_MAX 16u                  /* wakes for nothing, in a row */
-#define LEAVE_NS (100 * SW_NS_PER_US) /* then for this long, and each time twice as long, ... */
-#define RESTRAINT_MAX 5u              /* ... so many times */
+#define SERVED_NS (20 * SW_NS_PER_MS)  /* how long one-sided requests are expected to go on */
+#define POLLING_NS (8 * SW_NS_PER_US)  /* polls come closer than that, the way here included */
+#define DOUBT_NS (20 * SW_NS_PER_US)   /* then a program that polls no more shows */
+#define VAIN_MAX 16u                   /* wakes for nothing, in a row */
+#define LEAVE_NS (100 * SW_NS_PER_US)  /* then for this long, and each time twice as long, ... */
+#define RESTRAINT_MAX 5u               /* ... so many times */
+#define STEADY_NS (250 * SW_NS_PER_US) /* no pause: a poll so long ago, with the way here */
+#define STEADY_PART 8u                 /* of the time that it has polled the engine does not look */
+#define PACE_MAX_NS (8 * SW_NS_PER_MS)
 
 void sw_handoff_wake(struct sw_handoff *handoff)
 {
@@ -42,16 +46,34 @@ static bool awaits_poll(struct sw_handoff *handoff, uint64_t now_ns)
     return false;
 }
 
+/* A pause ends what was steady. Only a program that is left alone with its packets can be. */
+static void set_pace(struct sw_handoff *handoff, bool sleeps, uint64_t now_ns)
+{
+    const bool has_paused = now_ns >= handoff->polled_ns + STEADY_NS;
+    handoff->pace_ns = 0;
+    if (handoff->is_alone || handoff->is_served || sleeps || has_paused) {
+        handoff->steady_ns = 0;
+        return;
+    }
+    if (!handoff->steady_ns)
+        handoff->steady_ns = now_ns;
+    const uint64_t pace_ns = (now_ns - handoff->steady_ns) / STEADY_PART;
+    if (pace_ns > SW_HANDOFF_LOOK_NS)
+        handoff->pace_ns = sw_min_u64(pace_ns, PACE_MAX_NS);
+}
+
 bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
                      uint64_t served_ns, uint64_t now_ns)
 {
     if (polled_ns != handoff->polled_ns) {
         handoff->polled_ns = polled_ns;
-        handoff->looked_ns = now_ns;
+        /* Between two looks that are far from each other it may have stopped long ago. */
+        handoff->looked_ns = handoff->pace_ns ? sw_min_u64(polled_ns, now_ns) : now_ns;
     }
     handoff->is_alone = now_ns - handoff->looked_ns >= SW_HANDOFF_LOOK_NS ||
                         (sleeps && now_ns >= handoff->leaves_until_ns);
     handoff->is_served = now_ns < served_ns + SERVED_NS;
+    set_pace(handoff, sleeps, now_ns);
     if (handoff->is_alone) {
         handoff->doubts_until_ns = 0;
         return true;
@@ -72,14 +94,24 @@ void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t no
         leave_packets(handoff, now_ns);
 }
 
+static uint64_t look_interval(const struct sw_handoff *handoff)
+{
+    return handoff->pace_ns ? handoff->pace_ns : SW_HANDOFF_LOOK_NS;
+}
+
 uint64_t sw_handoff_yield(struct sw_handoff *handoff, bool watches, uint64_t now_ns)
 {
     sw_handoff_learn(handoff, 0, now_ns);
-    return now_ns + (watches ? DOUBT_NS : SW_HANDOFF_LOOK_NS);
+    return now_ns + (watches ? DOUBT_NS : look_interval(handoff));
 }
 
 uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff)
 {
     return handoff->doubts_until_ns ? handoff->doubts_until_ns
-                                    : handoff->looked_ns + SW_HANDOFF_LOOK_NS;
+                                    : handoff->looked_ns + look_interval(handoff);
+}
+
+bool sw_handoff_is_steady(const struct sw_handoff *handoff)
+{
+    return handoff->pace_ns && !handoff->doubts_until_ns;
 }

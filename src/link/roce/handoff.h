@@ -8,6 +8,11 @@
  * armed completion queue: the program is about to sleep until the event, and somebody must receive
  * its next packet.
  *
+ * Each look takes the program's processor, where it has one. On a machine whose timers are slow it
+ * costs 50 us. So the engine looks less often at a program that has polled without a pause: after
+ * an eighth of the time that it has, and after 8 ms at most. Who stops polling delays its peers by
+ * that eighth, once.
+ *
  * One-sided requests of a peer end in no completion, so the program may look at its memory instead
  * of polling. While such requests come, and no message usually follows them (announce.h), the
  * engine sleeps on the port, too. If the program was polling when a packet woke the engine, the two
@@ -28,6 +33,8 @@
 struct sw_handoff {
     uint64_t polled_ns;       /* when the program last did, as far as is known */
     uint64_t looked_ns;       /* when it was last seen that it had */
+    uint64_t steady_ns;       /* since when it has polled without a pause; 0: it has not */
+    uint64_t pace_ns;         /* how long the engine then does not look; 0: SW_HANDOFF_LOOK_NS */
     uint64_t doubts_until_ns; /* whether the program polls, having been woken; 0: it does not */
     uint64_t leaves_until_ns; /* packets to the program */
     uint32_t vain;            /* wakes for nothing, in a row */
@@ -50,5 +57,8 @@ void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t no
 uint64_t sw_handoff_yield(struct sw_handoff *handoff, bool watches, uint64_t now_ns);
 /* When to look again while the program polls. */
 uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff);
+/* Whether the program has polled for so long that the engine looks less often. It runs the timers,
+ * too. */
+bool sw_handoff_is_steady(const struct sw_handoff *handoff);
 
 #endif

@@ -216,6 +216,12 @@ static void run_timers(uint64_t now_ns)
     sw_roce_wake_at(next_ns);
 }
 
+void sw_roce_nudge(void)
+{
+    if (!atomic_load_explicit(&sw_roce.is_steady, memory_order_relaxed))
+        sw_engine_nudge();
+}
+
 void sw_roce_note_post(uint64_t now_ns)
 {
     atomic_store_explicit(&sw_roce.moved_ns, now_ns, memory_order_relaxed);
@@ -298,6 +304,9 @@ void sw_roce_mind(void)
     }
     atomic_store(&sw_roce.sleeps, true); /* before `watched` is read: see on_port() */
     watch_port();
+    if (atomic_load_explicit(&sw_roce.is_steady, memory_order_relaxed) &&
+        atomic_exchange(&sw_roce.is_steady, false))
+        sw_engine_kick(); /* it takes the timers back */
 }
 
 void sw_roce_catch_up(void)
@@ -367,25 +376,31 @@ static uint64_t step_engine(uint64_t now_ns)
         sw_roce.tidy_ns = now_ns;
     }
     const uint64_t port_due_ns = sw_roce.port.due_ns;
+    const bool is_steady = sw_handoff_is_steady(handoff);
+    atomic_store_explicit(&sw_roce.is_steady, is_steady, memory_order_relaxed);
     sw_lock_release(&sw_roce.port.rx_lock);
     if (sw_cq_release_events())
         sched_yield(); /* the program answers before the engine gets ready to sleep */
     if (watches && !(comes_again && sw_engine_goes_on()))
         watch_port();
-    uint64_t due_ns =
-        sw_min_u64(port_due_ns, atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed));
-    due_ns = sw_min_u64(due_ns, lifeline_due_ns);
-    if (now_ns < posted_ns + RECENT_NS) /* who posts again need not wake the engine for its timer */
-        due_ns = sw_min_u64(due_ns, now_ns + SW_HANDOFF_LOOK_NS);
+    uint64_t due_ns = sw_min_u64(port_due_ns, lifeline_due_ns);
+    if (!is_steady) {
+        const uint64_t timer_ns = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
+        due_ns = sw_min_u64(due_ns, timer_ns);
+        if (now_ns < posted_ns + RECENT_NS) /* who posts again need not ring for its timer */
+            due_ns = sw_min_u64(due_ns, now_ns + SW_HANDOFF_LOOK_NS);
+    }
     /* A program that polls sends delayed ACKs and runs the timers itself. */
     return sw_min_u64(due_ns, is_alone ? ack_due_ns : sw_handoff_due_ns(handoff));
 }
 
 static bool wants_step(void)
 {
-    return atomic_load(&sw_roce.open) &&
-           (atomic_load(&sw_roce.done) || !sw_roce.watched ||
-            atomic_load(&sw_roce.due_ns) != UINT64_MAX || sw_lifeline_wants());
+    if (!atomic_load(&sw_roce.open))
+        return false;
+    const bool has_timers = !sw_roce.watched || atomic_load(&sw_roce.due_ns) != UINT64_MAX;
+    return atomic_load(&sw_roce.done) || sw_lifeline_wants() ||
+           (has_timers && !atomic_load(&sw_roce.is_steady));
 }
 
 static bool was_busy(void)

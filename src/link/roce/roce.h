@@ -48,6 +48,7 @@ struct sw_roce {
     _Atomic uint64_t served_ns;             /* when a peer last reached for memory by itself, and
                                                no message was expected to follow */
     atomic_bool is_attended;                /* a program polls: it receives, or was about to */
+    atomic_bool is_steady;                  /* it has polled for long and runs the timers */
     uint64_t timers_ns;                     /* when timers were last run; under rx_lock */
     struct sw_poll_pace pace;               /* under rx_lock */
     _Atomic uint64_t moved_ns;              /* when a packet last came or went */
@@ -72,6 +73,8 @@ void sw_roce_poll(bool waits);
 /* The program is about to sleep until an event: the engine receives for it. */
 void sw_roce_mind(void);
 void sw_roce_catch_up(void); /* of struct sw_link_ops */
+/* A QP has a timer, or more to send: the engine is rung, unless a program polls all the time. */
+void sw_roce_nudge(void);
 /* The program posts. */
 void sw_roce_note_post(uint64_t now_ns);
 /* Whether packets for the QP are looked at. */

@@ -9,7 +9,7 @@
 
 #include "link/roce/handoff.h"
 
-enum { US = 1000, LONG = 100 * US, NEVER_SERVED = 0 };
+enum { US = 1000, MS = 1000 * US, LONG = 100 * US, NEVER_SERVED = 0 };
 #define START_NS 1000000000u /* long after anything was served */
 
 static void nobody_polls(void **state)
@@ -117,6 +117,78 @@ static void woken_in_vain(void **state)
     assert_int_equal(sw_handoff_yield(&handoff, false, now_ns), now_ns + SW_HANDOFF_LOOK_NS);
 }
 
+/* Looks at a program that polls all the time, until `end_ns`; the last look's distance. */
+static uint64_t poll_until(struct sw_handoff *handoff, uint64_t from_ns, uint64_t end_ns,
+                           uint64_t *at_ns)
+{
+    uint64_t now_ns = from_ns, due_ns = from_ns;
+    do {
+        now_ns = due_ns;
+        assert_false(sw_handoff_look(handoff, now_ns - US, false, NEVER_SERVED, now_ns));
+        due_ns = sw_handoff_due_ns(handoff);
+        assert_in_range(due_ns, now_ns + LONG, now_ns + 8 * MS);
+    } while (due_ns < end_ns);
+    *at_ns = due_ns;
+    return due_ns - now_ns;
+}
+
+static void who_polls_all_the_time_is_looked_at_less_often(void **state)
+{
+    (void)state;
+    struct sw_handoff handoff = {0};
+    uint64_t at_ns;
+    assert_int_equal(poll_until(&handoff, START_NS, START_NS + 2 * MS, &at_ns), MS);
+    assert_false(sw_handoff_is_steady(&handoff));
+    /* An eighth of the time that it has polled, ... */
+    const uint64_t distance_ns = poll_until(&handoff, at_ns, START_NS + 30 * MS, &at_ns);
+    assert_in_range(distance_ns, 2 * MS, (at_ns - START_NS) / 8);
+    assert_true(sw_handoff_is_steady(&handoff));
+    /* ... and no more than this. */
+    assert_in_range(poll_until(&handoff, at_ns, START_NS + 500 * MS, &at_ns), 8 * MS - 2 * US,
+                    8 * MS);
+}
+
+/* Between the looks. Its packets have waited long enough. */
+static void it_has_stopped_meanwhile(void **state)
+{
+    (void)state;
+    struct sw_handoff handoff = {0};
+    uint64_t at_ns;
+    poll_until(&handoff, START_NS, START_NS + 500 * MS, &at_ns);
+    assert_true(sw_handoff_look(&handoff, at_ns - 2 * MS, false, NEVER_SERVED, at_ns));
+    assert_true(handoff.is_alone);
+    assert_false(sw_handoff_is_steady(&handoff));
+}
+
+/* What it did before does not count. */
+static void it_begins_anew_after_having_slept(void **state)
+{
+    (void)state;
+    struct sw_handoff handoff = {0};
+    uint64_t at_ns;
+    assert_true(sw_handoff_look(&handoff, 0, false, NEVER_SERVED, START_NS));
+    assert_int_equal(poll_until(&handoff, START_NS + 500 * MS, START_NS + 502 * MS, &at_ns), MS);
+    assert_false(sw_handoff_is_steady(&handoff));
+}
+
+static void a_pause_ends_it(void **state)
+{
+    (void)state;
+    struct sw_handoff handoff = {0};
+    uint64_t at_ns;
+    poll_until(&handoff, START_NS, START_NS + 500 * MS, &at_ns);
+    assert_false(sw_handoff_look(&handoff, at_ns - MS / 2, false, NEVER_SERVED, at_ns));
+    assert_false(sw_handoff_is_steady(&handoff));
+    assert_in_range(sw_handoff_due_ns(&handoff), at_ns, at_ns + MS);
+    /* So does a wait for an event, and a peer that reaches for memory. */
+    poll_until(&handoff, at_ns, at_ns + 500 * MS, &at_ns);
+    assert_true(sw_handoff_look(&handoff, at_ns - US, true, NEVER_SERVED, at_ns));
+    assert_false(sw_handoff_is_steady(&handoff));
+    poll_until(&handoff, at_ns, at_ns + 500 * MS, &at_ns);
+    assert_true(sw_handoff_look(&handoff, at_ns - US, false, at_ns - US, at_ns));
+    assert_false(sw_handoff_is_steady(&handoff));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +199,10 @@ int main(void)
         cmocka_unit_test(it_was_polling_but_polls_no_more),
         cmocka_unit_test(it_polls_still),
         cmocka_unit_test(woken_in_vain),
+        cmocka_unit_test(who_polls_all_the_time_is_looked_at_less_often),
+        cmocka_unit_test(it_has_stopped_meanwhile),
+        cmocka_unit_test(it_begins_anew_after_having_slept),
+        cmocka_unit_test(a_pause_ends_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,8 @@
 #define HOT_NS (20 * SW_NS_PER_MS) /* a socket silent for longer is looked at less often */
 #define COLD_POLLS 64u
 
+#define STREAM_CALLS 3u /* in a row that got all they asked for: the next asks for more */
+
 #define ROUNDS 16u /* of emptying a socket */
 
 static_assert(SW_RX_BUFFERS_ROOM >= SW_HANDED_BYTES, "one message of another process");
@@ -307,13 +309,15 @@ static uint32_t messages_max(const struct sw_rx_socket *rx)
 }
 
 /* A call that finds no second message costs as much as one that finds none at all. So it asks for
- * one message, until they come faster than they are taken. */
-static uint32_t next_want(const struct sw_rx_socket *rx, uint32_t want, int count)
+ * one message, until they come faster than they are taken. An answer and an ACK that follow each
+ * other are not yet a stream. */
+static uint32_t next_want(struct sw_rx_socket *rx, uint32_t want, int count)
 {
     const uint32_t most = messages_max(rx);
+    rx->full = count > 0 && (uint32_t)count == want ? rx->full + 1 : 0;
     if (count <= 0)
         return 1;
-    want = (uint32_t)count == want ? 2 * want : want;
+    want = rx->full >= STREAM_CALLS ? 2 * want : want;
     return want < most ? want : most;
 }
 

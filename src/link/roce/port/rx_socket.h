@@ -18,6 +18,7 @@ struct sw_rx_socket {
     uint64_t heard_ns;
     uint32_t bytes_mean; /* of the kernel's messages, lately */
     uint32_t want;       /* messages that the next call asks for; 0 as 1 */
+    uint32_t full;       /* calls in a row that got as many as they asked for */
 
     /* Of a connected one. */
     struct in6_addr remote;

@@ -351,7 +351,7 @@ static void plan_timer(struct sw_roce_qp *r, bool more)
         atomic_store(&qp->tx_pending, pending);
     sw_qp_rest(qp, !pending && !r->is_parked);
     if (pending || due_ns != UINT64_MAX || qp->sq.head != qp->sq.tail)
-        sw_engine_nudge();
+        sw_roce_nudge();
 }
 
 enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
