@@ -22,7 +22,7 @@
 /* What comes; engine's thread. `path` leads back. */
 struct sw_local_user {
     void (*receive)(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES]);
-    /* The same from a stranger (link/direct/proof.h): as if it had come by a packet. */
+    /* The same from a stranger (link/direct/process/proof.h): as if it had come by a packet. */
     void (*packet)(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES]);
     void (*gone)(uint32_t slot);
     /* A process has ended that had handed over `fd` to this one. */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "link/direct/direct.h"
+#include "link/direct/process/state.h"
 #include "link/engine.h"
 #include "rdmacm/lock.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One connection between two processes of a host, over which their MADs pass as messages. Messages
- * wait in memory until the connection is proven (link/direct/proof.h) and its socket has room.
+ * wait in memory until the connection is proven (link/direct/process/proof.h) and its socket has
+ * room.
  *
  * sw_rdmacm_lock held in all calls but sw_local_wants_step().
  */
@@ -13,7 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "link/direct/proof.h"
+#include "link/direct/process/proof.h"
 #include "rdmacm/local_message.h"
 
 #define SW_LOCAL_ASKED_MAX 256u /* requests that a connection remembers */

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fd_pass.h"
 #include "device/nic/nic.h"
-#include "link/direct/registry.h"
+#include "link/direct/process/registry.h"
 #include "rdmacm/local_table.h"
 #include "rdmacm/lock.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "device/nic/nic.h"
-#include "link/direct/registry.h"
+#include "link/direct/process/registry.h"
 #include "rdmacm/lock.h"
 
 #define UNPROVEN_MAX 512u

@@ -6,7 +6,7 @@
  *   sidewire.cm.s<service>.<key>      where requests for a service go
  *   sidewire.cm.lock                  held while names are compared and bound; who waits for it
  *                                     connects to it, and sees its end
- * The rules are pairwise, so all names of a port must be looked at (link/direct/names.h).
+ * The rules are pairwise, so all names of a port must be looked at (link/direct/process/names.h).
  */
 #include "rdmacm/ports.h"
 
@@ -25,7 +25,7 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/nic/nic.h"
-#include "link/direct/names.h"
+#include "link/direct/process/names.h"
 #include "link/link.h"
 #include "rdmacm/local_service.h"
 #include "rdmacm/lock.h"

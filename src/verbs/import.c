@@ -5,9 +5,9 @@
  * process that made it.
  *
  * Keys are checked against the tables of the process whose queue pair is asked. So a region of
- * another process is mapped here (link/direct/borrow.h) and becomes a region of this process as
- * well, with keys of its own, at the addresses that the exporter's has. What peers cannot map
- * cannot be imported: EOPNOTSUPP, as for unknown handles.
+ * another process is mapped here (link/direct/process/borrow.h) and becomes a region of this
+ * process as well, with keys of its own, at the addresses that the exporter's has. What peers
+ * cannot map cannot be imported: EOPNOTSUPP, as for unknown handles.
  */
 #include "verbs/import.h"
 
@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 
 #include "device/memory/mr_impl.h"
-#include "link/direct/borrow.h"
+#include "link/direct/process/borrow.h"
 
 #include "verbs/context.h"
 #include "verbs/mr.h"

@@ -10,10 +10,10 @@
 #include "device/queue/ah.h"
 #include "device/serve/mcast.h"
 #include "fuzz.h"
-#include "link/direct/block.h"
-#include "link/direct/datagram_receive.h"
-#include "link/direct/direct.h"
-#include "link/direct/inbox.h"
+#include "link/direct/datagram/receive.h"
+#include "link/direct/process/block.h"
+#include "link/direct/process/inbox.h"
+#include "link/direct/process/state.h"
 #include "link_harness.h"
 
 enum { STEPS_MAX = 256, WANT = 8, QPS = 2, QKEY = 5 };

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "link/direct/bind.h"
-#include "link/direct/block.h"
-#include "link/direct/bounce.h"
-#include "link/direct/requester.h"
-#include "link/direct/responder.h"
-#include "link/direct/step.h"
+#include "link/direct/bind/bind.h"
+#include "link/direct/bind/step.h"
+#include "link/direct/process/block.h"
+#include "link/direct/send/bounce.h"
+#include "link/direct/send/requester.h"
+#include "link/direct/serve/responder.h"
 #include "link_harness.h"
 
 enum { STEPS_MAX = 256 };

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "link/direct/ahead.h"
-#include "link/direct/block.h"
-#include "link/direct/peer.h"
-#include "link/direct/requester.h"
+#include "link/direct/process/block.h"
+#include "link/direct/process/peer.h"
+#include "link/direct/send/ahead.h"
+#include "link/direct/send/requester.h"
 #include "link_harness.h"
 
 #define PAGE 4096u

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "device/nic/netdev.h"
-#include "link/direct/attach.h"
-#include "link/direct/bind.h"
-#include "link/direct/datagram_receive.h"
-#include "link/direct/direct.h"
-#include "link/direct/inbox.h"
+#include "link/direct/bind/bind.h"
+#include "link/direct/datagram/receive.h"
+#include "link/direct/process/attach.h"
+#include "link/direct/process/inbox.h"
+#include "link/direct/process/state.h"
 #include "link/engine.h"
 
 #define PAGE 4096u

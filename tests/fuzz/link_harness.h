@@ -15,8 +15,8 @@
 #include "device/nic/context_impl.h"
 #include "device/queue/cq_impl.h"
 #include "device/queue/qp_impl.h"
-#include "link/direct/block.h"
-#include "link/direct/connection.h"
+#include "link/direct/bind/connection.h"
+#include "link/direct/process/block.h"
 
 /* Bytes of an input, in order; zeros when there are no more. */
 struct feed {

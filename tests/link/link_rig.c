@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 
 #include "device/nic/netdev.h"
-#include "link/direct/bind.h"
-#include "link/direct/block.h"
-#include "link/direct/bounce.h"
-#include "link/direct/responder.h"
+#include "link/direct/bind/bind.h"
+#include "link/direct/process/block.h"
+#include "link/direct/send/bounce.h"
+#include "link/direct/serve/responder.h"
 #include "link/link.h"
 
 #define PAGE 4096u

@@ -17,8 +17,8 @@
 #include "device/nic/context_impl.h"
 #include "device/queue/cq_impl.h"
 #include "device/queue/qp_impl.h"
-#include "link/direct/block.h"
-#include "link/direct/connection.h"
+#include "link/direct/bind/connection.h"
+#include "link/direct/process/block.h"
 
 #define RIG_BYTES 65536u
 #define RIG_RIGHTS                                                               \

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "link/direct/direct.h"
+#include "link/direct/process/state.h"
 #include "link_rig.h"
 
 static void unlock(struct rig *rig)

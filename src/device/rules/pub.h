@@ -6,8 +6,8 @@
  *
  * Publication order: an entry's fields are written before its word (`key_word`, `bind_word`,
  * `posted`) with release; a reader loads the word with acquire, reads the fields, and while it uses
- * them it is inside an access section (link/direct/block.h), so the owner cannot recycle the entry
- * under it.
+ * them it is inside an access section (link/direct/process/block.h), so the owner cannot recycle
+ * the entry under it.
  */
 #ifndef SW_DEVICE_RULES_PUB_H
 #define SW_DEVICE_RULES_PUB_H

@@ -2,54 +2,31 @@
 /* The direct link's operations, and its life in the process. */
 #include "link/direct/direct.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/minmax.h"
 #include "device/nic/nic.h"
 #include "device/queue/qp_impl.h"
-#include "link/direct/account.h"
-#include "link/direct/ahead.h"
-#include "link/direct/attach.h"
-#include "link/direct/bind.h"
-#include "link/direct/connection.h"
-#include "link/direct/datagram_receive.h"
-#include "link/direct/datagram_send.h"
-#include "link/direct/fault_gate.h"
-#include "link/direct/hold.h"
-#include "link/direct/inbox.h"
-#include "link/direct/lane.h"
-#include "link/direct/multicast.h"
-#include "link/direct/peer.h"
-#include "link/direct/registry.h"
-#include "link/direct/requester.h"
-#include "link/direct/responder.h"
+#include "link/direct/bind/account.h"
+#include "link/direct/bind/bind.h"
+#include "link/direct/bind/connection.h"
+#include "link/direct/bind/lane.h"
+#include "link/direct/datagram/multicast.h"
+#include "link/direct/datagram/receive.h"
+#include "link/direct/datagram/send.h"
+#include "link/direct/process/attach.h"
+#include "link/direct/process/hold.h"
+#include "link/direct/process/inbox.h"
+#include "link/direct/process/peer.h"
+#include "link/direct/process/registry.h"
+#include "link/direct/process/state.h"
+#include "link/direct/send/ahead.h"
+#include "link/direct/send/fault_gate.h"
+#include "link/direct/send/requester.h"
+#include "link/direct/serve/responder.h"
 #include "link/engine.h"
-
-struct sw_direct sw_direct = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};
-
-static void read_mode(void)
-{
-    const char *mode = getenv("SIDEWIRE_DIRECT");
-    sw_direct.modes = (struct sw_direct_modes){true, true, true};
-    sw_direct.off = false;
-    if (!mode || !*mode || !strcmp(mode, "auto"))
-        return;
-    if (!strcmp(mode, "mapped"))
-        sw_direct.modes.cma = false;
-    else if (!strcmp(mode, "cma"))
-        sw_direct.modes.mapped = false;
-    else if (!strcmp(mode, "ring"))
-        sw_direct.modes.mapped = sw_direct.modes.cma = false;
-    else if (!strcmp(mode, "off"))
-        sw_direct.off = true;
-    else
-        sw_warn("SIDEWIRE_DIRECT=%s is not auto, mapped, cma, ring or off; using auto", mode);
-}
 
 /* What a fork left of the parent's link: descriptors are closed, mappings go. */
 void sw_direct_fork_child(void)
@@ -128,7 +105,7 @@ static void on_peer(uint64_t what)
 
 int sw_direct_start(void)
 {
-    read_mode();
+    sw_direct_read_modes();
 #ifdef PR_SET_PTRACER
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
           0); /* Yama: let peers of this user use process_vm_* */

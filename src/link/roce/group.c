@@ -4,8 +4,8 @@
  * ff0e::ffff:a.b.c.d (as the kernel makes them of IPv4 groups) also a.b.c.d. The kernel gives what
  * comes for a group to every socket that has joined it, so to each process by itself (with a little
  * help: open_second()). On the host the direct link delivers, so what is sent does not come back
- * unless some members there are strangers (direct/proof.h). Then all get it, and those that have it
- * by the direct link drop it (datagram.c).
+ * unless some members there are strangers (direct/process/proof.h). Then all get it, and those that
+ * have it by the direct link drop it (datagram.c).
  */
 #include "link/roce/group.h"
 
@@ -18,7 +18,7 @@
 
 #include "base/log.h"
 #include "device/queue/ah.h"
-#include "link/direct/direct.h"
+#include "link/direct/process/state.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
 #include "link/roce/port/socket.h"

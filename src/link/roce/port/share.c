@@ -12,10 +12,10 @@
  * process that had the flow says that it has handed on what it still had, and what was handed on
  * is looked at only after the port's own sockets have been emptied (rx.c).
  *
- * Who shares the port need not be trusted, another container for one (direct/proof.h), and its
- * packets are brought to it all the same. So what comes by hand is believed as little as a packet
- * from the network, whose source anybody may have forged. Which process says it, the kernel tells,
- * by the name of its socket; descriptors are not taken.
+ * Who shares the port need not be trusted, another container for one (direct/process/proof.h), and
+ * its packets are brought to it all the same. So what comes by hand is believed as little as a
+ * packet from the network, whose source anybody may have forged. Which process says it, the kernel
+ * tells, by the name of its socket; descriptors are not taken.
  *
  * A process to which nearly all comes by one flow asks for it, too, though nobody else had it: the
  * kernel finds a connected socket, and the route with it, sooner than one of many. It lets go of
@@ -43,8 +43,8 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "device/rules/pub.h"
-#include "link/direct/names.h"
-#include "link/direct/registry.h"
+#include "link/direct/process/names.h"
+#include "link/direct/process/registry.h"
 #include "link/roce/port/arrival.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"

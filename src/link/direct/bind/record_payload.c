@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/direct/bind/record_payload.h"
+
+#include "base/fault.h"
+#include "base/minmax.h"
+#include "base/payload.h"
+#include "device/memory/mr_impl.h"
+#include "link/direct/bind/connection.h"
+#include "link/direct/process/block.h"
+#include "link/gather.h"
+
+/* Bytes of a message that lie in one place, from `at` on, go to the records behind the first. */
+static void fill_more(struct sw_direct_qp *d, const uint8_t *from, uint32_t at, uint32_t len_bytes)
+{
+    for (uint32_t index = d->send.request_at + 1; at < len_bytes; index++, at += SW_MORE_BYTES) {
+        struct sw_record_more *more =
+            (struct sw_record_more *)&d->tx->requests[index % SW_REQUEST_SLOTS];
+        const uint32_t left = len_bytes - at;
+        sw_payload_copy(more->payload, from + at, sw_min_u32(left, SW_MORE_BYTES));
+        /* Its position, not one more: never taken for a record, in no round of the ring. */
+        atomic_store_explicit(&more->seq, index, memory_order_relaxed);
+    }
+}
+
+bool sw_record_fill(struct sw_direct_qp *d, struct sw_record *record,
+                    const struct sw_gather *gather, uint32_t len_bytes, uint32_t first_bytes)
+{
+    if (!len_bytes)
+        return true;
+    uint64_t run = len_bytes;
+    uint8_t joined[SW_INLINE_BYTES];
+    const uint8_t *from = sw_gather_at(gather, 0, 0, &run);
+    if (!from)
+        return false;
+    if (run < len_bytes) { /* of several elements */
+        if (!sw_gather_out(gather, 0, joined, len_bytes))
+            return false;
+        from = joined;
+    }
+    sw_payload_copy(record->payload, from, sw_min_u32(len_bytes, first_bytes));
+    if (len_bytes > first_bytes)
+        fill_more(d, from, first_bytes, len_bytes);
+    return !sw_fault_hit(from);
+}
+
+/* A part of the message at `serve.at`: the one in its first record, or in one behind it. */
+static const uint8_t *payload_at(const struct sw_direct_qp *d, uint32_t index)
+{
+    const struct sw_record *slot = &d->rx->requests[(d->serve.at + index) % SW_REQUEST_SLOTS];
+    return index ? ((const struct sw_record_more *)slot)->payload : slot->payload;
+}
+
+/* To a receive of one element. False: left to sw_record_scatter(), which finds out why. */
+static bool copy_to_one(const struct sw_direct_qp *d, const struct sw_recv_claim *claim,
+                        uint32_t len_bytes, uint32_t first_bytes)
+{
+    uint8_t *to;
+    if (claim->sge_count != 1 || len_bytes > claim->sges[0].length ||
+        !sw_sge_resolve(claim->pd, claim->sges, IBV_ACCESS_LOCAL_WRITE, &to))
+        return false;
+    uint32_t piece = sw_min_u32(len_bytes, first_bytes);
+    for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
+        if (index)
+            piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
+        sw_payload_copy(to + at, payload_at(d, index), piece);
+    }
+    return !sw_fault_hit(to);
+}
+
+enum ibv_wc_status sw_record_scatter(const struct sw_direct_qp *d, uint32_t len_bytes,
+                                     uint32_t first_bytes)
+{
+    const struct sw_recv_claim *claim = &d->serve.receive.claim;
+    uint32_t at = sw_min_u32(len_bytes, first_bytes);
+    if (__builtin_expect(copy_to_one(d, claim, len_bytes, first_bytes), 1))
+        return IBV_WC_SUCCESS;
+    enum ibv_wc_status status =
+        sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, payload_at(d, 0), at);
+    for (uint32_t index = 1; at < len_bytes && status == IBV_WC_SUCCESS;
+         at += SW_MORE_BYTES, index++)
+        status = sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, payload_at(d, index),
+                                 len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What all processes of this user on this host have counted on a device. Nothing is shared for it:
+ * who reads a counter asks each process, over the socket that stands for its slot, and its engine
+ * adds up. A process takes its numbers along when it ends.
+ */
+#ifndef SW_LINK_DIRECT_PROCESS_SURVEY_H
+#define SW_LINK_DIRECT_PROCESS_SURVEY_H
+
+#include "device/queue/counters.h"
+#include "link/direct/process/control.h"
+
+struct sw_survey_answer {
+    struct sw_message head; /* as it was asked */
+    struct sw_counts counts;
+};
+
+/* The part of a process that is asked. Engine's thread. What asks is sw_link_survey() (link.h). */
+void sw_survey_answer(int fd, const struct sw_message *asked);
+
+#endif

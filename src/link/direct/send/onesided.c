@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* WRITE, WRITE with immediate, READ and atomics, executed by the initiator on memory it can reach.
+ */
+#include "link/direct/send/onesided.h"
+
+#include <sidewire/flush.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/payload.h"
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
+#include "device/serve/execute.h"
+#include "link/direct/bind/account.h"
+#include "link/direct/bind/connection.h"
+#include "link/direct/bind/record.h"
+#include "link/direct/bind/step.h"
+#include "link/direct/process/block.h"
+#include "link/direct/send/bounce.h"
+#include "link/direct/send/flush.h"
+#include "link/direct/send/reach.h"
+#include "link/direct/send/receive_credit.h"
+#include "link/gather.h"
+
+static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe)
+{
+    if (wqe->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+        return SW_STEP_DONE;
+    (void)qp;
+    struct sw_record *record = sw_record_reserve(d, 1, false);
+    if (!record)
+        return SW_STEP_BLOCKED;
+    record->kind = SW_REC_WRITE_IMM;
+    record->flags = SW_REC_IMM | (wqe->flags & SW_WQE_SOLICITED ? SW_REC_SOLICITED : 0);
+    record->verdict = SW_ACK;
+    record->len_bytes = wqe->len_bytes;
+    record->imm = wqe->imm;
+    d->send.recv_used++;
+    sw_record_publish(d, record, 1, true);
+    return SW_STEP_DONE;
+}
+
+static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                         uint32_t position)
+{
+    uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
+    const struct sw_pub_mr *mr;
+    uint64_t word;
+    enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr,
+                                              wqe->len_bytes, need, sw_remote_side(d), &mr, &word);
+    if (verdict != SW_ACK)
+        return sw_step_refused_next(qp, d, verdict);
+    if (wqe->done_bytes == 0) {
+        enum sw_reach reach = sw_reach_probe(d->peer, mr, wqe->remote_addr, wqe->len_bytes);
+        if (reach == SW_REACH_RING)
+            return sw_bounce_start(qp, d, wqe, position);
+        if (reach == SW_REACH_WAIT)
+            return SW_STEP_BLOCKED;
+    }
+    if (d->send.answers_due)
+        return SW_STEP_BLOCKED; /* must not overtake what the target still executes */
+    struct sw_gather gather = sw_gather_of(qp, position);
+    bool to_local = wqe->opcode == IBV_WR_RDMA_READ;
+    enum sw_step step = sw_reach_move(d, &gather, 0, mr, wqe->remote_addr, wqe->len_bytes, to_local,
+                                      &wqe->done_bytes);
+    if (step != SW_STEP_DONE)
+        return step;
+    sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
+    return finish_write(qp, d, wqe);
+}
+
+/* The word of an ATOMIC WRITE; false: a local key does not allow it. */
+static bool gather_word(struct sw_qp *qp, struct sw_wqe *wqe, uint32_t position)
+{
+    struct sw_gather gather = sw_gather_of(qp, position);
+    for (uint64_t got = 0; !(wqe->flags & SW_WQE_INLINE) && got < 8;) {
+        uint64_t run = 8 - got;
+        const uint8_t *from = sw_gather_at(&gather, got, 0, &run);
+        if (!from)
+            return false;
+        memcpy((uint8_t *)&wqe->compare_add + got, from, run);
+        if (sw_fault_hit(from))
+            return false;
+        got += run;
+    }
+    return true;
+}
+
+static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                           uint32_t position)
+{
+    if (wqe->remote_addr & 7)
+        return sw_step_refused(d, SW_NAK_INVALID);
+    bool is_write = wqe->opcode == IBV_WR_ATOMIC_WRITE;
+    uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
+    if (is_write && !gather_word(qp, wqe, position))
+        return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    const struct sw_pub_mr *mr;
+    uint64_t word;
+    uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, 8, need);
+    if (!remote) {
+        enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8,
+                                                  need, sw_remote_side(d), &mr, &word);
+        if (verdict != SW_ACK)
+            return sw_step_refused(d, verdict);
+        bool wait;
+        remote = sw_reach_mapped(d->peer, mr, wqe->remote_addr, 8, &wait);
+        if (!remote)
+            return wait ? SW_STEP_BLOCKED : sw_bounce_start(qp, d, wqe, position);
+        sw_reach_remember(d, wqe->rkey, mr, word, wqe->remote_addr);
+    }
+    if ((uintptr_t)remote & 7)
+        return sw_step_refused(d, SW_NAK_INVALID); /* its iova is aligned, the memory is not */
+    if (d->send.answers_due)
+        return SW_STEP_BLOCKED;
+    if (is_write) {
+        sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, 0);
+        return sw_fault_hit(remote) ? sw_reach_lost(d) : SW_STEP_DONE;
+    }
+    struct sw_gather gather = sw_gather_of(qp, position);
+    uint8_t *local[8];
+    for (uint32_t got = 0;
+         got < 8;) { /* the result may be scattered: resolve it all before the effect */
+        uint64_t run = 8 - got;
+        uint8_t *at = sw_gather_at(&gather, got, IBV_ACCESS_LOCAL_WRITE, &run);
+        if (!at)
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+        for (uint64_t i = 0; i < run; i++)
+            local[got++] = at + i;
+    }
+    uint64_t before =
+        sw_target_atomic((uint64_t *)remote, wqe->opcode, wqe->compare_add, wqe->swap);
+    if (sw_fault_hit(remote))
+        return sw_reach_lost(d);
+    for (int i = 0; i < 8; i++)
+        sw_payload_copy(local[i], (uint8_t *)&before + i, 1);
+    for (int i = 0; i < 8 && sw_fault_any(); i++)
+        if (sw_fault_lost_at(local[i]))
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    return SW_STEP_DONE;
+}
+
+/* One local element, region remembered: what nearly every request of a tuned program looks like. */
+static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                         uint32_t position, uint8_t *remote)
+{
+    uint8_t *local;
+    if (wqe->flags & SW_WQE_INLINE) {
+        local = sw_sq_inline(&qp->sq, position);
+    } else {
+        uint32_t need = wqe->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
+        if (!sw_sge_resolve(qp->pd_id, sw_sq_sges(&qp->sq, position), need, &local))
+            return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
+    }
+    if (wqe->opcode == IBV_WR_RDMA_READ)
+        sw_payload_copy(local, remote, wqe->len_bytes);
+    else
+        sw_copy_ordered(remote, local, wqe->len_bytes);
+    if (sw_fault_any()) {
+        enum sw_step step = sw_reach_judge(d, remote, local);
+        if (step != SW_STEP_DONE)
+            return step;
+    }
+    d->send.budget_bytes -= wqe->len_bytes;
+    wqe->done_bytes = wqe->len_bytes;
+    return finish_write(qp, d, wqe);
+}
+
+enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position)
+{
+    if (wqe->via_ring)
+        return sw_bounce_start(qp, d, wqe, position);
+    if (wqe->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) /* and what newer headers have: all above READ */
+        return wqe->opcode == IBV_WR_FLUSH ? sw_flush_start(d, wqe) : atomic(qp, d, wqe, position);
+    if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+        if (d->remote.rq_entries == 0)
+            return sw_bounce_start(qp, d, wqe, position); /* the target takes the receive */
+        enum sw_step step = sw_receive_credit(qp, d);
+        if (step != SW_STEP_DONE)
+            return step;
+    }
+    if (wqe->len_bytes == 0) {
+        enum sw_verdict verdict = sw_target_check_empty(
+            sw_target_need((enum ibv_wr_opcode)wqe->opcode), d->remote.access);
+        if (verdict != SW_ACK)
+            return sw_step_refused(d, verdict);
+        return d->send.answers_due ? SW_STEP_BLOCKED : finish_write(qp, d, wqe);
+    }
+    if (wqe->done_bytes == wqe->len_bytes)
+        return finish_write(qp, d, wqe); /* the immediate had no room before */
+    if (wqe->sge_count <= 1 && wqe->done_bytes == 0 && wqe->len_bytes <= d->send.budget_bytes &&
+        !d->send.answers_due) {
+        uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, wqe->len_bytes,
+                                              sw_target_need((enum ibv_wr_opcode)wqe->opcode));
+        if (remote)
+            return fast(qp, d, wqe, position, remote);
+    }
+    return move(qp, d, wqe, position);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages that the target must execute, because only it may take a receive from a queue that many
+ * senders share. A short one bounces through the ring. Of a long one the initiator says where it
+ * is, and the target fetches it: one copy instead of two, and the initiator's processor is free.
+ */
+#include "link/direct/send/pull.h"
+
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
+#include "link/direct/bind/connection.h"
+#include "link/direct/bind/step.h"
+#include "link/direct/send/bounce.h"
+#include "link/direct/send/reach.h"
+#include "link/gather.h"
+
+/* Below this a system call for the fetch costs more than a second copy. */
+#define PULL_MIN_BYTES 4096u
+
+/* What comes from nowhere cannot be fetched. */
+static bool has_null_region(struct sw_qp *qp, uint32_t position)
+{
+    const struct ibv_sge *sges = sw_sq_sges(&qp->sq, position);
+    for (uint32_t i = 0; i < sw_sq_at(&qp->sq, position)->sge_count; i++)
+        if (sw_nic.pub->mrs[sw_key_index(sges[i].lkey)].kind == SW_PUB_NULL)
+            return true;
+    return false;
+}
+
+bool sw_pull_suits(struct sw_qp *qp, const struct sw_direct_qp *d, uint32_t position)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    if (qp->sq.is_paced)
+        return false; /* it comes as fast as the target takes it */
+    return wqe->len_bytes >= PULL_MIN_BYTES && !(wqe->flags & SW_WQE_INLINE) &&
+           wqe->opcode != IBV_WR_SEND_WITH_INV && !has_null_region(qp, position) &&
+           qp->type == IBV_QPT_RC && atomic_load_explicit(&d->rx->can_pull, memory_order_relaxed);
+}
+
+enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_t count)
+{
+    const struct sw_gather to = {.sges = d->serve.receive.claim.sges,
+                                 .sge_count = d->serve.receive.claim.sge_count,
+                                 .pd = d->serve.receive.claim.pd};
+    uint64_t before = 0; /* message bytes in earlier elements */
+    for (uint32_t i = 0; i < count; before += list[i].length, i++) {
+        uint64_t here = list[i].length;
+        if (d->serve.received_bytes >= before + here)
+            continue;
+        const struct sw_pub_mr *mr;
+        uint64_t word;
+        if (sw_target_check(d->peer->pub, list[i].lkey, list[i].addr, here, SW_PUB_LOCAL_USE,
+                            sw_remote_own(d), &mr, &word) != SW_ACK ||
+            sw_reach_probe(d->peer, mr, list[i].addr, here) == SW_REACH_RING)
+            return sw_step_refused(d, SW_NAK_OPERATIONAL); /* it said that it could be fetched */
+        uint32_t done = (uint32_t)(d->serve.received_bytes - before);
+        enum sw_step step = sw_reach_move(d, &to, before, mr, list[i].addr, here, true, &done);
+        d->serve.received_bytes = (uint32_t)before + done;
+        if (step != SW_STEP_DONE)
+            return step;
+    }
+    return SW_STEP_DONE;
+}

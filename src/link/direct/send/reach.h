@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Direct access to the peer's memory: mapped, or by process_vm_readv() and its like. */
+#ifndef SW_LINK_DIRECT_SEND_REACH_H
+#define SW_LINK_DIRECT_SEND_REACH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link/direct/bind/step.h"
+#include "link/gather.h"
+
+enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
+/* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
+enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                             uint64_t len_bytes);
+/* Moves bytes [*done, len) of the gather from or to addr, at most the budget. */
+enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gather,
+                           uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,
+                           uint64_t len_bytes, bool to_local, uint32_t *done);
+/* Mapped address of a range, or NULL. */
+uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                         uint64_t len_bytes, bool *wait);
+/* The bytes of an access went to nowhere: the peer has made its file shorter (base/fault.h). */
+enum sw_step sw_reach_lost(struct sw_direct_qp *d);
+/* After a copy between the two, where something was lost at some time. */
+enum sw_step sw_reach_judge(struct sw_direct_qp *d, const void *remote, const void *local);
+/* Fast path: the remembered mapping of a region, if it covers the access and is still valid. */
+uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
+                             uint64_t len_bytes, uint32_t need);
+void sw_reach_remember(struct sw_direct_qp *d, uint32_t rkey, const struct sw_pub_mr *mr,
+                       uint64_t word, uint64_t addr);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The response ring: what the target says of the requests that it executes. */
+#include "link/direct/serve/answer.h"
+
+#include "link/direct/bind/bind.h"
+#include "link/direct/bind/connection.h"
+#include "link/direct/process/block.h"
+#include "link/direct/process/peer.h"
+#include "link/direct/send/bounce.h"
+#include "link/engine.h"
+
+#define TELL_EVERY 64u /* records consumed before the peer is told */
+
+/* What a peer says it has consumed of more than was written is no room. */
+static bool is_room(uint32_t room, uint32_t slots)
+{
+    return room >= slots && room <= SW_RESPONSE_SLOTS;
+}
+
+static bool has_room(struct sw_direct_qp *d, uint32_t slots)
+{
+    if (__builtin_expect(!is_room(d->serve.answer_limit - d->serve.answer_at, slots), 0))
+        d->serve.answer_limit = SW_RESPONSE_SLOTS + atomic_load_explicit(&d->rx->responses_consumed,
+                                                                         memory_order_acquire);
+    return is_room(d->serve.answer_limit - d->serve.answer_at, slots);
+}
+
+bool sw_answer_has_room(struct sw_direct_qp *d)
+{
+    return has_room(d, d->serve.acks_due ? 2 : 1);
+}
+
+struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
+{
+    if (!has_room(d, 1))
+        return NULL;
+    struct sw_record *record = &d->tx->responses[d->serve.answer_at % SW_RESPONSE_SLOTS];
+    record->flags = 0;
+    record->slots = 1;
+    record->verdict = SW_ACK;
+    record->len_bytes = len_bytes;
+    record->imm = 0;
+    if (len_bytes) {
+        uint32_t end,
+            used = atomic_load_explicit(&d->rx->response_bounce_consumed, memory_order_acquire);
+        int64_t offset =
+            sw_area_reserve(d->serve.answer_bounce_at, used, SW_RESPONSE_BOUNCE, len_bytes, &end);
+        if (offset < 0)
+            return NULL;
+        record->bounce_at = (uint32_t)offset;
+        record->bounce_end = end;
+        d->serve.answer_bounce_at = end;
+    }
+    return record;
+}
+
+void sw_answer_publish(struct sw_direct_qp *d, struct sw_record *record)
+{
+    atomic_store_explicit(&record->seq, d->serve.answer_at + 1, memory_order_release);
+    d->serve.answer_at++;
+}
+
+bool sw_answer_acks(struct sw_direct_qp *d)
+{
+    if (!d->serve.acks_due)
+        return true;
+    struct sw_record *record = sw_answer_reserve(d, 0);
+    if (!record)
+        return false;
+    record->kind = SW_REC_ANSWER;
+    record->imm = d->serve.acks_due - 1;
+    d->serve.acks_due = 0;
+    sw_answer_publish(d, record);
+    return true;
+}
+
+static bool owes_room(const struct sw_direct_qp *d)
+{
+    return d->serve.bounce_end != d->serve.bounce_told || d->serve.at - d->serve.told >= TELL_EVERY;
+}
+
+void sw_answer_tell(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    sw_lock_assert_held(&qp->lock);
+    bool due = d->serve.acks_due || owes_room(d);
+    if (due && sw_bind_enter(qp, d)) {
+        due = !sw_answer_acks(d);
+        if (owes_room(d)) {
+            atomic_store_explicit(&d->tx->requests_consumed, d->serve.at, memory_order_release);
+            atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve.bounce_end,
+                                  memory_order_release);
+            d->serve.told = d->serve.at;
+            d->serve.bounce_told = d->serve.bounce_end;
+        }
+        sw_bind_leave(d);
+    }
+    due = (due && atomic_load(&d->peer->state) != SW_PEER_DEAD) ||
+          sw_flushing_goes_on(&d->serve.flushing);
+    if (atomic_load_explicit(&qp->rx_pending, memory_order_relaxed) != due) {
+        atomic_store(&qp->rx_pending, due);
+        if (due)
+            sw_engine_nudge();
+    }
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Requests that are executed before they are queued: how far into a list, and what is left alone.
+ */
+#include "link/direct/process/block.h"
+#include "link/direct/send/ahead.h"
+#include "link/direct/send/requester.h"
+#include "link_rig.h"
+
+#define LIST 4u
+
+struct list {
+    struct ibv_sge sges[LIST];
+    struct ibv_send_wr wrs[LIST];
+};
+
+/* Requests of 8 bytes from 0, 64 ... of the region to 4096 further on. */
+static void make(const struct rig *rig, struct list *list, enum ibv_wr_opcode opcode)
+{
+    for (uint32_t i = 0; i < LIST; i++) {
+        list->sges[i] = rig_sge(rig, i * 64, 8);
+        list->wrs[i] = (struct ibv_send_wr){.wr_id = i,
+                                            .next = i + 1 < LIST ? &list->wrs[i + 1] : NULL,
+                                            .sg_list = &list->sges[i],
+                                            .num_sge = 1,
+                                            .opcode = opcode,
+                                            .send_flags = IBV_SEND_SIGNALED};
+        list->wrs[i].wr.rdma.remote_addr = (uintptr_t)rig->bytes + 4096 + i * 64;
+        list->wrs[i].wr.rdma.rkey = sw_mr_key(rig->mr);
+        memset(rig->bytes + i * 64, (int)i + 1, 8);
+        memset(rig->bytes + 4096 + i * 64, 0x80 + (int)i, 8);
+    }
+}
+
+/* The region is remembered after a request went the long way. */
+static void meet(struct rig *rig)
+{
+    struct ibv_sge sge = rig_sge(rig, 0, 8);
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
+    wr.wr.rdma.remote_addr = (uintptr_t)rig->bytes + 8192;
+    wr.wr.rdma.rkey = sw_mr_key(rig->mr);
+    rig_append(rig, &wr, &sge);
+    sw_direct_send_run(rig->qp, rig->d);
+    assert_int_equal(rig->qp->sq.head, rig->qp->sq.tail);
+}
+
+/* At most so many, all of which are done. */
+static uint32_t run_most(struct rig *rig, const struct ibv_send_wr *wr, uint32_t most)
+{
+    uint32_t sent = 0, executed = sw_ahead_run(rig->qp, rig->d, wr, most, &sent);
+    assert_int_equal(sent, 0);
+    return executed;
+}
+
+static uint32_t run(struct rig *rig, const struct ibv_send_wr *wr)
+{
+    return run_most(rig, wr, UINT32_MAX);
+}
+
+static void sw_ahead_run__writes(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    assert_int_equal(run(rig, list.wrs), 0); /* nothing is remembered yet */
+    meet(rig);
+    assert_int_equal(run(rig, list.wrs), LIST);
+    for (uint32_t i = 0; i < LIST; i++)
+        assert_memory_equal(rig->bytes + 4096 + i * 64, rig->bytes + i * 64, 8);
+    assert_int_equal(run_most(rig, list.wrs, 2), 2);
+    assert_int_equal(run_most(rig, list.wrs, 0), 0);
+    assert_false(rig->d->accessing);
+}
+
+static void sw_ahead_run__reads(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    make(rig, &list, IBV_WR_RDMA_READ);
+    meet(rig);
+    assert_int_equal(run(rig, list.wrs), LIST);
+    for (uint32_t i = 0; i < LIST; i++)
+        assert_int_equal(rig->bytes[i * 64 + 7], 0x80 + i);
+}
+
+/* What is at fault, or long, or of another kind ends the run and is left as it was. */
+static void sw_ahead_run__stops(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    meet(rig);
+
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    list.sges[2].lkey ^= 1;
+    assert_int_equal(run(rig, list.wrs), 2);
+    assert_int_equal(rig->bytes[4096 + 2 * 64], 0x82);
+
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    list.wrs[1].wr.rdma.rkey ^= 1;
+    assert_int_equal(run(rig, list.wrs), 1);
+
+    make(rig, &list, IBV_WR_RDMA_READ);
+    list.wrs[3].wr.rdma.remote_addr = (uintptr_t)rig->bytes + RIG_BYTES - 7;
+    assert_int_equal(run(rig, list.wrs), 3);
+
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    list.sges[1].length = SW_SKIP_BYTES + 1;
+    assert_int_equal(run(rig, list.wrs), 1);
+    list.sges[0].length = 0;
+    assert_int_equal(run(rig, list.wrs), 0);
+
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    list.wrs[2].opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+    assert_int_equal(run(rig, list.wrs), 2);
+    list.wrs[0].opcode = (enum ibv_wr_opcode)77;
+    assert_int_equal(run(rig, list.wrs), 0);
+
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    list.wrs[1].num_sge = 0;
+    assert_int_equal(run(rig, list.wrs), 1);
+    list.wrs[0].send_flags |= IBV_SEND_INLINE;
+    list.sges[0].length = rig->qp->sq.inline_max + 1;
+    assert_int_equal(run(rig, list.wrs), 0);
+    assert_int_equal(rig->qp->state, IBV_QPS_RTS);
+}
+
+/* While the target still executes something, nothing may overtake it. */
+static void sw_ahead_run__answers_due(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    meet(rig);
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    rig->d->send.answers_due = 1;
+    assert_int_equal(run(rig, list.wrs), 0);
+    rig->d->send.answers_due = 0;
+}
+
+static void sw_ahead_run__sends(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    make(rig, &list, IBV_WR_SEND_WITH_IMM);
+    list.wrs[1].imm_data = 0x1234;
+    list.wrs[1].send_flags |= IBV_SEND_SOLICITED;
+    list.sges[2] = rig_sge(rig, 512, 200);
+    memset(rig->bytes + 512, 0x5a, 200);
+    assert_int_equal(run(rig, list.wrs), 0); /* no receive */
+    struct ibv_sge room = rig_sge(rig, 16384, 200);
+    struct ibv_recv_wr recv = {.sg_list = &room, .num_sge = 1}, *bad;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+    rig->d->send.recv_posted = 3;
+    uint32_t at = rig->d->send.request_at;
+    assert_int_equal(run(rig, list.wrs), 3);
+    const struct sw_record *record = &rig->out->requests[(at + 1) % SW_REQUEST_SLOTS];
+    assert_int_equal(atomic_load(&record->seq), at + 2);
+    assert_int_equal(record->kind, SW_REC_SEND_INLINE);
+    assert_int_equal(record->flags, SW_REC_IMM | SW_REC_SOLICITED);
+    assert_int_equal(record->imm, 0x1234);
+    assert_memory_equal(record->payload, rig->bytes + 64, 8);
+    record = &rig->out->requests[(at + 2) % SW_REQUEST_SLOTS];
+    assert_int_equal(record->len_bytes, 200);
+    assert_int_equal(record->slots, sw_record_slots(200, SW_INLINE_FIRST));
+    assert_int_equal(rig->d->send.recv_used, 3);
+}
+
+/* A receive that has less room than the message: the queue finds out what that means. */
+static void sw_ahead_run__short_receive(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    make(rig, &list, IBV_WR_SEND);
+    struct ibv_sge room = rig_sge(rig, 16384, 7);
+    struct ibv_recv_wr recv = {.sg_list = &room, .num_sge = 1}, *bad;
+    assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+    rig->d->send.recv_posted = 1;
+    assert_int_equal(run(rig, list.wrs), 0);
+}
+
+/* To a shared receive queue: sent, not done, and nothing but another SEND may follow. */
+static void sw_ahead_run__sends_shared(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    uint32_t sent = 0, at = rig->d->send.request_at;
+    meet(rig);
+    rig->d->remote.rq_entries = 0;
+    make(rig, &list, IBV_WR_SEND);
+    list.wrs[0].opcode = IBV_WR_RDMA_WRITE;
+    list.sges[1].length = 200;
+    list.wrs[3].opcode = IBV_WR_RDMA_WRITE;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, list.wrs, UINT32_MAX, &sent), 3);
+    assert_int_equal(sent, 2);
+    assert_int_equal(rig->d->send.answers_due, 2);
+    assert_int_equal(rig->bytes[4096 + 3 * 64], 0x83);
+    const struct sw_record *record = &rig->out->requests[at % SW_REQUEST_SLOTS];
+    assert_int_equal(atomic_load(&record->seq), at + 1);
+    assert_int_equal(record->kind, SW_REC_SEND_WHOLE);
+    assert_int_equal(record->flags, SW_REC_FIRST | SW_REC_LAST);
+    assert_int_equal(record->slots, sw_record_slots(200, SW_WHOLE_FIRST));
+
+    sent = 0;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[3], 1, &sent), 0);
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 1);
+    list.sges[2].length = SW_WHOLE_BYTES + 1;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
+    list.sges[2].length = 8;
+    list.wrs[2].send_flags |= IBV_SEND_FENCE;
+    rig->d->send.reads_due = 1;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
+    rig->d->send.reads_due = 0;
+    list.sges[2].lkey ^= 1;
+    assert_int_equal(sw_ahead_run(rig->qp, rig->d, &list.wrs[2], 1, &sent), 0);
+    assert_int_equal(sent, 1);
+    assert_int_equal(rig->qp->state, IBV_QPS_RTS);
+    rig->d->send.answers_due = 0;
+}
+
+/* A list longer than the queue: what has no slot is refused, not executed. */
+static void sw_qp_post_send__room(void **state)
+{
+    struct rig *rig = *state;
+    struct list list;
+    struct ibv_send_wr *bad = NULL;
+    meet(rig);
+    sw_lock_release(&rig->qp->lock);
+    uint32_t posts = 0;
+    for (int rc = 0; !rc; posts++) {
+        make(rig, &list, IBV_WR_RDMA_WRITE);
+        rc = sw_qp_post_send(rig->qp, list.wrs, &bad);
+        assert_true(!rc || rc == -ENOMEM);
+    }
+    sw_lock_acquire(&rig->qp->lock);
+    assert_ptr_equal(bad, &list.wrs[0] + (rig->qp->sq.wr_max - 1) % LIST); /* one of meet() */
+    assert_int_equal(rig->bytes[4096 + bad->wr_id * 64], 0x80 + bad->wr_id);
+    assert_int_equal(rig->qp->sq.tail - atomic_load(&rig->qp->sq.polled), rig->qp->sq.wr_max);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        rig_test(sw_ahead_run__writes),       rig_test(sw_ahead_run__reads),
+        rig_test(sw_ahead_run__stops),        rig_test(sw_ahead_run__answers_due),
+        rig_test(sw_ahead_run__sends),        rig_test(sw_ahead_run__short_receive),
+        rig_test(sw_ahead_run__sends_shared), rig_test(sw_qp_post_send__room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
