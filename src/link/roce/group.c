@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Multicast beyond the host. A multicast GID is an IP group: the address itself, and for
- * ff0e::ffff:a.b.c.d (as the kernel makes them of IPv4 groups) also a.b.c.d. The kernel gives what
- * comes for a group to every socket that has joined it, so to each process by itself (with a little
- * help: open_second()). On the host the direct link delivers, so what is sent does not come back
- * unless some members there are strangers (direct/process/proof.h). Then all get it, and those that
- * have it by the direct link drop it (datagram.c).
+ * Multicast between hosts. A multicast GID is an IP group: the address itself, and for
+ * ff0e::ffff:a.b.c.d (the form that the kernel makes of IPv4 groups) also a.b.c.d. The kernel gives
+ * a packet for a group to every socket that has joined it, so each process gets its own copy
+ * (open_second() has an exception).
+ *
+ * On one host the direct link delivers, so packets to groups do not come back to their host. If
+ * some members there are strangers (direct/process/proof.h), they do come back to all, and members
+ * that got the datagram by the direct link drop the second copy (datagram.c).
  */
 #include "link/roce/group.h"
 
@@ -35,9 +37,9 @@ struct heard {
 
 static struct sw_lock lock; /* leaf */
 static struct heard *list;
-static bool hears_loopback; /* where the direct link brings all but what strangers send */
+static bool hears_loopback; /* for strangers of this host: the direct link does not serve them */
 
-static atomic_bool loops; /* what is sent comes back to this host, for the strangers there */
+static atomic_bool loops; /* sent packets come back, for strangers on this host */
 
 #define SECOND_SOCKETS_MAX 64
 static atomic_int
@@ -64,7 +66,7 @@ struct sw_netdev *sw_roce_device_of(uint32_t ifindex)
     return NULL;
 }
 
-/* Errors: the family is not served, or there are more groups than a socket may join
+/* Fails if the port has no socket of the family, or the socket has joined as many groups as it may
  * (igmp_max_memberships). */
 static int change_membership(const struct in6_addr *address, uint32_t ifindex, bool joins)
 {
@@ -87,9 +89,10 @@ static int change_membership(const struct in6_addr *address, uint32_t ifindex, b
 }
 
 /*
- * A second socket that an IPv4 group's packets are for. It is never read. Where there is but one
- * the kernel finds it early, and then chooses again among all that share its port (seen in Linux
- * 6.18): packets come to a process that has not joined. Where there are two each gets them.
+ * Opens a second socket in an IPv4 group, which is never read. If a group has one socket only, the
+ * kernel finds that by its early lookup, and then chooses again among all sockets that share the
+ * port (seen in Linux 6.18). The packet may come to a process that has not joined. With two sockets
+ * in the group, each gets the packet.
  */
 static int open_second(const struct in6_addr *address)
 {
@@ -115,7 +118,7 @@ static void close_second(int fd)
     }
 }
 
-/* Joined as soon as the port is open, and somebody may be heard there. */
+/* Joins once the port is open, if anybody can be heard on that interface. */
 static bool is_wanted(const struct heard *heard)
 {
     return atomic_load(&sw_roce.open) && (!heard->is_loopback || hears_loopback || sw_direct.off);
@@ -139,7 +142,7 @@ static void change_group(struct heard *heard, bool joins)
         rc = rc ? rc : rc_ipv4;
     }
     char text[SW_ROCE_ADDRESS_TEXT];
-    if (rc && rc != -EADDRINUSE && joins) /* else it had been */
+    if (rc && rc != -EADDRINUSE && joins) /* EADDRINUSE: it had joined before */
         sw_warn("cannot join the IP group %s: %s; its members on other hosts are not heard",
                 sw_roce_address_text(&address, text), strerror(-rc));
 }
@@ -231,7 +234,7 @@ void sw_roce_group_fork_child(void)
     lock = (struct sw_lock){0};
     hears_loopback = false;
     atomic_store(&loops, false);
-    list = NULL; /* the parent's groups, which its threads may have been changing: left alone */
+    list = NULL; /* the parent's; a thread may have been changing it: not freed */
     for (int i = 0; i < SECOND_SOCKETS_MAX; i++) {
         const int fd = atomic_exchange(&second_sockets[i], 0);
         if (fd > 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A multicast GID is an IP group, joined on the interface of each device with QPs in it. */
+/* Multicast: a multicast GID is an IP group. Each device that has QPs in it joins it on its
+ * interface. */
 #ifndef SW_LINK_ROCE_GROUP_H
 #define SW_LINK_ROCE_GROUP_H
 
@@ -11,16 +12,17 @@ struct sw_netdev;
 
 void sw_roce_group_hear(struct sw_netdev *dev, const union ibv_gid *gid);
 void sw_roce_group_unhear(struct sw_netdev *dev, const union ibv_gid *gid);
-/* The port has been opened. */
+/* The port has been opened: joins the groups of all QPs. */
 void sw_roce_group_open(void);
-/* Groups are heard on the loopback, too, where the direct link alone does not bring all. */
+/* Joins groups on the loopback, too, for senders that the direct link does not serve. */
 void sw_roce_group_hear_loopback(void);
-/* What is sent to groups comes to members on this host as well from here on. */
+/* From here on, what is sent to groups also comes to members on this host. */
 void sw_roce_group_loop(void);
 void sw_roce_group_fork_child(void);
-/* The IPv4 group that ff0e::ffff:a.b.c.d stands for, as a mapped address. False: it is none. */
+/* The IPv4 group that a GID ff0e::ffff:a.b.c.d stands for, as a mapped address. False: not such a
+ * GID. */
 bool sw_roce_group_ipv4(const uint8_t gid[16], uint8_t out[16]);
-/* The device whose interface it is; NULL: none. */
+/* The device of an interface; NULL: there is none. */
 struct sw_netdev *sw_roce_device_of(uint32_t ifindex);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lines: who is connected to whom, what is said, and who has died. What is said by packets is
- * lifeline_mads.c's, strangers are callers.c's. */
+/* The lines: connecting, what the two ends say, and deaths. lifeline_mads.c has what is said by
+ * MADs, callers.c those that connect and are not known yet. */
 
 #include "link/roce/liveness/lifeline.h"
 
@@ -26,10 +26,10 @@
 
 #define LINES_MAX 4096u
 #define EVENTS_MAX 64u
-#define IDLE_NS (10 * SW_NS_PER_S)           /* without a queue pair until a line is given up */
-#define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a kernel does, also where a packet was lost */
-#define TOLD_FIRST_NS (50 * SW_NS_PER_MS)    /* so much earlier than queue pairs end */
-#define DEATH_GRACE_NS (100 * SW_NS_PER_MS)  /* in which what it sent last comes: as on one host */
+#define IDLE_NS (10 * SW_NS_PER_S)           /* a line without a queue pair is closed then */
+#define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a host's kernel does, also after a loss */
+#define TOLD_FIRST_NS (50 * SW_NS_PER_MS)    /* rdma_cm is told so much before queue pairs end */
+#define DEATH_GRACE_NS (100 * SW_NS_PER_MS)  /* for a dead process's last packets, as on one host */
 
 struct sw_lifelines sw_lifelines = {
     .epoll = -1, .due_ns = UINT64_MAX, .listeners = {{.fd = -1}, {.fd = -1}}};
@@ -53,7 +53,7 @@ void sw_lifeline_want_engine(void)
     sw_engine_nudge();
 }
 
-/* When the next thing is to be done about a dead one. */
+/* When the next step of a death is due. */
 static uint64_t death_due_ns(const struct sw_lifeline *line)
 {
     if (!line->bury_ns || line->is_buried)
@@ -61,7 +61,7 @@ static uint64_t death_due_ns(const struct sw_lifeline *line)
     return line->bury_ns + (line->is_told && tell_death ? TOLD_FIRST_NS : 0);
 }
 
-/* ---- who is who ---- */
+/* ---- finding lines ---- */
 
 /* Which of the two calls. Either comes to the same result. */
 static bool is_caller(const struct in6_addr *own, const struct in6_addr *peer, uint32_t slot)
@@ -104,7 +104,7 @@ static struct sw_lifeline *make_line(const struct in6_addr *source, const struct
 static void close_line(struct sw_lifeline *line)
 {
     if (line->fd >= 0 && sw_tcp_cookie(line->fd) == line->cookie) {
-        /* Closing it is not enough: a child that has just been forked may have it, too. */
+        /* close() alone leaves it in the epoll if a child that was just forked has it, too. */
         epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, line->fd, NULL);
         close(line->fd);
     }
@@ -130,7 +130,7 @@ void sw_lifeline_adopt(struct sw_lifeline *line, int fd, bool is_connecting)
     watch_line(line, EPOLL_CTL_ADD);
 }
 
-/* False: it was not said. */
+/* Returns false if it could not be sent. */
 bool sw_lifeline_say(struct sw_lifeline *line, const struct sw_liveness_word *word)
 {
     uint8_t bytes[SW_LIVENESS_WORD_BYTES];
@@ -139,7 +139,7 @@ bool sw_lifeline_say(struct sw_lifeline *line, const struct sw_liveness_word *wo
     sw_liveness_word_encode(word, bytes);
     const int done = sw_tcp_send(line->fd, bytes, sizeof(bytes));
     if (done > 0 && done < (int)sizeof(bytes))
-        shutdown(line->fd, SHUT_RDWR); /* half a word: nothing that follows would be understood */
+        shutdown(line->fd, SHUT_RDWR); /* half a word: the peer could not read the next */
     return done == (int)sizeof(bytes);
 }
 
@@ -157,7 +157,7 @@ static enum sw_liveness_event event_of(int error)
     }
 }
 
-/* ---- what the machine wants done ---- */
+/* ---- the actions of the state machine ---- */
 
 static void call_peer(struct sw_lifeline *line, uint64_t now_ns)
 {
@@ -203,7 +203,7 @@ void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, ui
     }
 }
 
-/* ---- what is heard ---- */
+/* ---- receiving ---- */
 
 static void note_departure(struct sw_lifeline *line, const struct sw_liveness_word *word)
 {
@@ -211,7 +211,8 @@ static void note_departure(struct sw_lifeline *line, const struct sw_liveness_wo
     *gone = (struct sw_lifeline_departure){line, word->to, word->from, word->mark};
 }
 
-/* What the peer sends by this port may come to a process of this host that is stopped. */
+/* The kernel may bring what the peer sends from this port to another process of this host, one that
+ * is stopped. */
 static void claim_flow(const struct sw_lifeline *line, uint16_t source_port, uint64_t now_ns)
 {
     char text[SW_ROCE_ADDRESS_TEXT];
@@ -258,7 +259,7 @@ static void act_on_word(struct sw_lifeline *line, const struct sw_liveness_word 
     }
 }
 
-/* One word, or as much of it as there is. False: there is no more for now. */
+/* Reads one word, or a part of it. Returns false when there is no more for now. */
 static bool hear_word(struct sw_lifeline *line, uint64_t now_ns)
 {
     struct sw_liveness_word word;
@@ -305,7 +306,7 @@ static void hear_lines(uint64_t now_ns)
 {
     struct epoll_event event;
     uint32_t seen = 0;
-    /* One at a time: what is done about one may close another. */
+    /* One event at a time: handling one may close the socket of another. */
     while (seen++ < EVENTS_MAX && sw_lifelines.departure_count < SW_LIFELINE_DEPARTURES &&
            epoll_wait(sw_lifelines.epoll, &event, 1, 0) == 1) {
         if (sw_callers_take(event.data.ptr, now_ns))
@@ -327,7 +328,7 @@ bool sw_lifeline_owes(void)
     return sw_lifelines.owes;
 }
 
-/* Only the engine lets go of a line, so it stays while no lock is held. */
+/* Only the engine frees lines, so a line stays while the engine has not locked them. */
 static void send_pong(struct sw_lifeline *line)
 {
     const struct sw_liveness_word ping = line->ping;
@@ -356,7 +357,7 @@ void sw_lifeline_answer(void)
     sw_lock_assert_held(&sw_lifelines.port->rx_lock);
     sw_lifelines.owes = false;
     for (struct sw_lifeline *line = NULL; (line = next_line(line));)
-        if (line->owes_pong) /* which the engine alone writes */
+        if (line->owes_pong) /* only the engine changes it */
             send_pong(line);
 }
 
@@ -376,7 +377,7 @@ static void free_line(struct sw_lifeline *line)
     free(line);
 }
 
-/* False: it is gone. */
+/* Returns false if the line was freed. */
 static bool tend_line(struct sw_lifeline *line, uint64_t now_ns)
 {
     if (now_ns >= line->liveness.due_ns)
@@ -427,8 +428,8 @@ static struct sw_lifeline *next_dead(uint64_t now_ns)
     return line;
 }
 
-/* A program that uses connection management hears of the end by that first: on hardware the kernel
- * of the one that died says so, and requests end when their retries have. */
+/* A program that uses rdma_cm learns of a death by its event first, then its requests end. It is so
+ * on hardware, too: the dead process's kernel sends DREQ, and requests end after their retries. */
 static void bury_lines(uint64_t now_ns)
 {
     for (struct sw_lifeline *line; (line = next_dead(now_ns));) {
@@ -439,7 +440,7 @@ static void bury_lines(uint64_t now_ns)
         sw_counter_add(sw_roce_device_at(&line->source), SW_PEER_DEATHS);
         if (tell_death)
             tell_death(&line->dest, line->slot);
-        sw_lifeline_want_engine(); /* connection management has its turn first in the next round */
+        sw_lifeline_want_engine(); /* rdma_cm is served before lines in the next round */
     }
 }
 
@@ -526,7 +527,7 @@ void sw_lifeline_meet(struct sw_lifeline *line)
         sw_lifeline_want_engine();
 }
 
-/* Whether the host of the other one may be there: it has not been asked in vain. */
+/* Whether the other host may be up: no PING to it has gone unacknowledged for too long. */
 static bool has_host(const struct sw_lifeline *line, uint64_t now_ns)
 {
     const uint64_t pinged_ns = line->liveness.pinged_ns;
@@ -563,7 +564,7 @@ enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, const struct sw_
 static void on_event(uint64_t what)
 {
     (void)what;
-    sw_lifelines.is_watched = false; /* it tells once */
+    sw_lifelines.is_watched = false; /* the epoll reports once */
     atomic_store(&sw_lifelines.work, true);
 }
 
@@ -580,7 +581,7 @@ void sw_lifeline_start(struct sw_port *port)
 void sw_lifeline_fork_child(void)
 {
     sw_lifelines.lock = (struct sw_lock){0};
-    sw_callers_fork_child(); /* first, as it leaves the epoll to the parent */
+    sw_callers_fork_child(); /* first: it gives up the epoll, which is the parent's */
     while (sw_lifelines.lines)
         free_line(sw_lifelines.lines);
     sw_lifelines.mad_count = sw_lifelines.departure_count = 0;

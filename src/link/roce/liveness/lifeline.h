@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The TCP connections by which processes that talk over packets know of each other's lives
- * (liveness.h): one for each two processes, by as many addresses as they use, whatever the number
- * of queue pairs between them. docs/liveness.md.
+ * Lifelines: a TCP connection between two processes that exchange packets. It tells each of them
+ * when the other one dies. Two processes have one lifeline for each pair of addresses they use,
+ * however many queue pairs they have between them. liveness.h is its state machine, and
+ * docs/liveness.md the protocol.
  *
- * The engine has the sockets, and looks at them with rx_lock held; queue pairs only ask. One lock
- * of its own, below that of a queue pair.
+ * The engine owns the sockets and reads them with rx_lock held. Queue pairs only ask questions.
+ * Lifelines have a lock of their own, which is taken after that of a queue pair.
  */
 #ifndef SW_LINK_ROCE_LIVENESS_LIFELINE_H
 #define SW_LINK_ROCE_LIVENESS_LIFELINE_H
@@ -20,56 +21,61 @@ struct sw_arrival;
 struct sw_lifeline;
 struct sw_port;
 
-/* Reads SIDEWIRE_LIVENESS; the engine is there. `port`: by which the peers' packets come; it need
- * not be open yet. */
+/* Reads SIDEWIRE_LIVENESS. Call it once the engine runs. `port` is where the peers' packets come
+ * in; it need not be open yet. */
 void sw_lifeline_start(struct sw_port *port);
 void sw_lifeline_fork_child(void);
 
-/* ---- of a queue pair, which is locked ---- */
+/* ---- called for a queue pair, which is locked ---- */
 
-/* The line to the process of that slot; NULL: there is none, as to oneself. Paired with leave(). */
+/* Returns the line to the process of that slot, until sw_lifeline_leave(). NULL if there can be
+ * none, for example to this process itself. */
 struct sw_lifeline *sw_lifeline_join(const struct sw_roce_path *path, uint32_t slot);
-/* The queue pair `qpn` is connected to `dest_qpn` no longer; `mark`: of the life that ends. */
+/* The queue pair `qpn` is not connected to `dest_qpn` any more. `mark` is the number of the life
+ * that ends (qp/life.h). */
 void sw_lifeline_leave(struct sw_lifeline *line, uint32_t qpn, uint32_t dest_qpn, uint8_t mark);
-/* The other process has shown that it is one of ours. */
+/* The other process has proven that it runs Sidewire. */
 void sw_lifeline_meet(struct sw_lifeline *line);
 
 enum sw_lifeline_says {
-    SW_LIFELINE_NOTHING, /* time counts */
-    SW_LIFELINE_MEETS,   /* it does, but there may be a line soon */
-    SW_LIFELINE_RUNS,    /* it does: the process has run since */
-    SW_LIFELINE_WAIT,    /* it has not run since, or what it sent last may come: time does not */
+    SW_LIFELINE_NOTHING, /* nothing is known: the timeout counts */
+    SW_LIFELINE_MEETS,   /* the same, but a line is being set up */
+    SW_LIFELINE_RUNS,    /* the process has run since the request was sent: the timeout counts */
+    SW_LIFELINE_WAIT,    /* it has not run since then, or its last packets are still under way: the
+                            timeout does not count */
     SW_LIFELINE_DEAD,
 };
-/* What has not been answered. */
+/* A request that has not been answered. */
 struct sw_lifeline_miss {
     uint64_t since_ns; /* when it was sent */
     uint32_t qpn, dest_qpn;
-    uint16_t source_port; /* by which nothing is answered again and again; 0: this was once */
+    uint16_t source_port; /* it was sent from, if it timed out more than once; else 0 */
 };
-/* What of a process that does not answer. Asks it, for the next time. A process that is asked with
- * a source port claims that flow (sw_port_claim_flow()), as does this one that of the answers. */
+/* Says what is known of a process that does not answer, and sends it a PING, so that more is known
+ * the next time. A PING with a source port makes that process claim the flow from it
+ * (sw_port_claim_flow()); the PONG does the same here for the answers. */
 enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line,
                                       const struct sw_lifeline_miss *miss);
 
-/* ---- of who receives: rx_lock held ---- */
+/* ---- called by who receives, with rx_lock held ---- */
 
-/* True: it was a MAD of ours. It is put aside for the engine. */
+/* Returns true if the MAD is one of the liveness protocol. The engine handles it later. */
 bool sw_lifeline_take_mad(const struct sw_arrival *arrival, const uint8_t mad[SW_MAD_BYTES]);
 
-/* ---- of the engine: rx_lock held ---- */
+/* ---- called by the engine, with rx_lock held ---- */
 
-/* Whether peers wait to hear that all that had come was received; and: it was. */
+/* A peer that has sent a PING wants to know when this process has received all that had come by
+ * then. Whether one waits for that, and the answer to all of them. */
 bool sw_lifeline_owes(void);
 void sw_lifeline_answer(void);
-/* Whether there is something to be done. */
+/* Whether sw_lifeline_step() has something to do. */
 bool sw_lifeline_is_due(uint64_t now_ns);
-/* Returns when to call again. */
+/* Returns when to call it again. */
 uint64_t sw_lifeline_step(uint64_t now_ns);
 bool sw_lifeline_wants(void);
 
-/* Is told of each far process that is found dead, by the engine with rx_lock held: what is to be
- * done is put aside. */
+/* The function that the engine calls for each remote process that has died. It is called with
+ * rx_lock held, so it only takes a note. */
 typedef void (*sw_lifeline_death_fn)(const struct in6_addr *dest, uint32_t slot);
 void sw_lifeline_on_death(sw_lifeline_death_fn tell);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Between lifeline.c, lifeline_mads.c and callers.c. */
+/* What lifeline.c, lifeline_mads.c and callers.c share. */
 #ifndef SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
 #define SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
 
@@ -20,18 +20,18 @@ struct sw_lifeline {
     int fd; /* -1: none */
     uint64_t cookie;
     bool is_connecting;
-    bool asks, invites; /* MADs are to be sent */
-    uint32_t tells;     /* so many: one for each question, and no more (docs/security.md) */
+    bool asks, invites; /* MADs to send: a question, an invitation to call */
+    uint32_t tells;     /* answers to send: one for each question, and no more (docs/security.md) */
     uint32_t mads_sent;
     bool owes_pong;
     bool is_told; /* connection management was told of the death */
     bool is_buried;
     uint16_t port;                /* where the other one listens */
-    uint64_t nonce;               /* of the question */
-    uint64_t caller, called;      /* what who calls says, and hears */
-    struct sw_liveness_word ping; /* the last one of the peer's */
-    uint64_t bury_ns;             /* 0: it lives */
-    uint64_t idle_ns;             /* since when it has no user; 0: it has */
+    uint64_t nonce;               /* of the question by MAD */
+    uint64_t caller, called;      /* the secrets of who calls and of who is called */
+    struct sw_liveness_word ping; /* the peer's last one */
+    uint64_t bury_ns;             /* when a dead one's queue pairs end; 0: it lives */
+    uint64_t idle_ns;             /* since when it has no user; 0: it has one */
     uint32_t in_bytes;
     uint8_t in[SW_LIVENESS_WORD_BYTES];
 };
@@ -41,14 +41,14 @@ struct sw_lifeline_mad {
     struct sw_liveness_mad message;
 };
 
-/* The peer's queue pair `dest_qpn` is connected to `qpn`, one of ours, no longer. */
+/* The peer's queue pair `dest_qpn` is not connected to ours, `qpn`, any more. */
 struct sw_lifeline_departure {
     struct sw_lifeline *line;
     uint32_t qpn, dest_qpn;
     uint8_t mark;
 };
 
-#define SW_LIFELINE_MADS 32u /* more wait for the next question */
+#define SW_LIFELINE_MADS 32u /* that wait for the engine; more are dropped, and asked again */
 #define SW_LIFELINE_DEPARTURES 64u
 
 struct sw_lifelines {
@@ -66,7 +66,7 @@ struct sw_lifelines {
     uint32_t count;
     struct sw_lifeline_mad mads[SW_LIFELINE_MADS];
     uint32_t mad_count;
-    /* The engine's. */
+    /* Used by the engine alone: */
     struct sw_lifeline_departure departures[SW_LIFELINE_DEPARTURES];
     uint32_t departure_count;
     bool is_watched, owes;
@@ -78,29 +78,29 @@ extern struct sw_lifelines sw_lifelines;
 /* lifeline.c; with the lock held */
 struct sw_lifeline *sw_lifeline_find(const struct in6_addr *source, const struct in6_addr *dest,
                                      uint32_t slot);
-/* The line's socket from here on, instead of what it had. */
+/* Makes `fd` the line's socket, and closes the one it had. */
 void sw_lifeline_adopt(struct sw_lifeline *line, int fd, bool is_connecting);
 bool sw_lifeline_say(struct sw_lifeline *line, const struct sw_liveness_word *word);
 void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, uint64_t now_ns);
 
-/* lifeline.c: the engine is to come, also where it sleeps. */
+/* lifeline.c: wakes the engine. */
 void sw_lifeline_want_engine(void);
 
-/* lifeline_mads.c; with the lock held. Where the other one listens is to be asked: */
+/* lifeline_mads.c; with the lock held. Asks the other process where it listens. */
 void sw_lifeline_mads_ask(struct sw_lifeline *line);
-/* what came by packets since the last call: */
+/* Handles the MADs that came since the last call. */
 void sw_lifeline_mads_take(uint64_t now_ns);
-/* Without the lock, by the engine: what is to be said by packets. */
+/* Sends the MADs that wait. Called by the engine, without the lock. */
 void sw_lifeline_mads_send(void);
 
-/* callers.c; with the lock held. Listens, if it does not; false: that cannot be had. */
+/* callers.c; with the lock held. Opens the listening socket, if it is closed; false: it cannot. */
 bool sw_callers_open(bool is_ipv4);
 uint16_t sw_callers_port(const struct in6_addr *own);
-/* What the process of the line needs for a call. */
+/* Fills in what the line's process needs to connect to us. */
 void sw_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad *out);
-/* An event; false: it is no caller's. */
+/* Handles an event of the epoll; false: it is not that of a caller. */
 bool sw_callers_take(void *what, uint64_t now_ns);
-/* Turns away who says nothing; returns when next. */
+/* Closes callers that say nothing for too long. Returns when to call it again. */
 uint64_t sw_callers_tend(uint64_t now_ns);
 void sw_callers_fork_child(void);
 

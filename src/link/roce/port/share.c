@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One UDP port for several processes. The kernel spreads what comes to the port over their sockets
- * without knowing whose it is. A process that gets packets of another's gives them to the socket
- * "@sidewire.<slot>.roce" of that one, as they came, many in one message, since such a socket
- * queues few; what does not fit waits here for a while and is then lost, as on the way. A process
- * that is given packets asks the kernel for all that come from that sender, by a socket that is
- * connected to it, which the kernel prefers (socket lookup scores the remote address). Such
- * sockets are closed when nothing came for a while.
+ * One UDP port for several processes. The kernel spreads the packets of the port over their
+ * sockets, by flow, and does not know whose they are. So processes hand packets on:
  *
- * Packets of a flow keep their order while it moves: the connected socket is not read before the
- * process that had the flow says that it has handed on what it still had, and what was handed on
- * is looked at only after the port's own sockets have been emptied (rx.c).
+ *     process A gets a packet for B
+ *     A --PACKETS--> B    by the Unix socket "@sidewire.<slot>.roce", many packets in one message
+ *     B opens a UDP socket connected to the sender; the kernel prefers it for that flow
+ *     B --ASK--> A        "I hear this flow from now on"
+ *     A --DONE--> B       "you have all that I had of it"; now B reads the connected socket
  *
- * Who shares the port need not be trusted, another container for one (direct/process/proof.h), and
- * its packets are brought to it all the same. So what comes by hand is believed as little as a
- * packet from the network, whose source anybody may have forged. Which process says it, the kernel
- * tells, by the name of its socket; descriptors are not taken.
+ * A keeps for a while what B's Unix socket has no room for, then drops it, as a network would. A
+ * connected socket is closed when nothing has come for long.
  *
- * A process to which nearly all comes by one flow asks for it, too, though nobody else had it: the
- * kernel finds a connected socket, and the route with it, sooner than one of many. It lets go of
- * the flow with the first packet that is for another process.
+ * Packets of a flow keep their order when it moves. B does not read the connected socket before
+ * DONE. It takes what was handed on only when the port's own sockets are empty (rx.c).
  *
- * A process that is stopped hands on nothing. Whoever misses answers tells the process that he
- * wants by which flow he sends (lifeline.c), and that one claims it: nobody had it who could say
- * when he has handed on the rest, so there is nothing to wait for.
+ * Processes that share the port need not trust each other; one may be in another container
+ * (direct/process/proof.h). Each gets its packets all the same. So packets that were handed on are
+ * believed no more than those from the network, whose source anybody can forge. The kernel tells
+ * which process sent a message, by the name of its socket. Descriptors are not accepted.
  *
- * A process that ends has the kernel bring it nothing more, and hands on what it still has.
+ * A process that gets nearly all its packets by one flow opens a connected socket for it, too,
+ * though no other process had it: the kernel looks up a connected socket faster, and its route. It
+ * closes the socket with the first packet that is for another process.
+ *
+ * A stopped process hands on nothing. A peer that gets no answers tells the process that it wants
+ * from which source port it sends (lifeline.c), and that process opens a connected socket at once.
+ * Nobody could say DONE, so it does not wait for it.
+ *
+ * A process that ends turns its sockets away from the flows, and hands on what it still has.
  */
 #include "link/roce/port/share.h"
 
@@ -55,19 +58,19 @@
 
 #define HANDED_MAGIC 0x65636f7277530002ull
 #define CONNECTED_IDLE_NS (10 * SW_NS_PER_S)
-#define HOLD_NS (100 * SW_NS_PER_MS) /* until a process that does not answer is not waited for */
-#define KEEP_NS (50 * SW_NS_PER_MS)  /* for a process that takes nothing */
+#define HOLD_NS (100 * SW_NS_PER_MS) /* no longer is a DONE waited for */
+#define KEEP_NS (50 * SW_NS_PER_MS)  /* packets for a process that takes none */
 #define RETRY_NS (200 * SW_NS_PER_US)
 #define STAGES 4u
 #define FOUND_NS (100 * SW_NS_PER_MS)
-#define TURNED_NS (SW_NS_PER_S / 2) /* until what was on its way to a socket has surely come */
+#define TURNED_NS (SW_NS_PER_S / 2) /* by then all that was on its way to a socket has come */
 #define DISCARD_PORT 9              /* RFC 863 */
 #define HOT_MESSAGES 1024u          /* of one flow, in a row, */
 #define HOT_NS SW_NS_PER_S          /* in this time */
 #define BARRED_NS (10 * SW_NS_PER_S)
-#define CLAIMED_MAX 16u /* flows: peers ask for that, and others need connected sockets, too */
+#define CLAIMED_MAX 16u /* flows that peers asked for; others need sockets, too */
 
-/* In front of the packets. */
+/* Stands in front of the packets in a message. */
 struct handed {
     uint64_t magic;
     uint8_t source[16], dest[16];
@@ -81,13 +84,13 @@ struct handed {
     uint8_t hop_limit;
 };
 
-/* What is on its way to another process. */
+/* Packets that wait to be sent to one other process. */
 struct stage {
-    uint32_t slot; /* 0: nobody's */
+    uint32_t slot; /* of that process; 0: the stage is free */
     uint32_t packets;
     uint32_t len_bytes;
-    uint64_t stuck_ns;   /* since when that one takes nothing; 0: it does */
-    uint32_t found_slot; /* whose address `to` is */
+    uint64_t stuck_ns;   /* since when it takes nothing; 0: it does */
+    uint32_t found_slot; /* the slot whose address `to` is */
     uint64_t found_ns;
     struct sockaddr_un to;
     socklen_t to_len;
@@ -106,7 +109,7 @@ int sw_share_open(struct sw_port *port)
     if (!port->share)
         return -ENOMEM;
     int fd = sw_name_bind(SOCK_DGRAM, own);
-    if (fd == -EADDRINUSE) { /* which the UDP port is not */
+    if (fd == -EADDRINUSE) { /* the name is taken; the UDP port was free */
         sw_error("another process of this user has bound @%s, by which packets are brought here",
                  own);
         return -EEXIST;
@@ -136,15 +139,15 @@ static uint32_t packets_of(const struct sw_rx_batch *batch)
     return step ? (batch->len_bytes + step - 1) / step : 0;
 }
 
-/* Has the port received from again by then. */
+/* Plans another receive by then. */
 static void be_back(struct sw_port *port, uint64_t due_ns)
 {
     if (due_ns < port->due_ns)
         port->due_ns = due_ns;
 }
 
-/* A datagram says nothing of who gets it, so the kernel is asked whose the name is, now and then.
- */
+/* Sending a datagram does not tell who gets it. So the kernel is asked from time to time who has
+ * bound the name. */
 static ssize_t send_to(struct sw_port *port, struct stage *stage)
 {
     const uint64_t now_ns = sw_clock_ns();
@@ -162,7 +165,7 @@ static ssize_t send_to(struct sw_port *port, struct stage *stage)
                   (struct sockaddr *)&stage->to, stage->to_len);
 }
 
-/* False: the process has no room, and what is for it stays. */
+/* Returns false if the process has no room: its packets stay in the stage. */
 static bool flush_stage(struct sw_port *port, struct stage *stage)
 {
     if (!stage->len_bytes)
@@ -197,7 +200,7 @@ void sw_share_flush(struct sw_port *port)
             be_back(port, sw_clock_ns() + RETRY_NS);
 }
 
-/* NULL: all hold something for processes that take nothing. */
+/* Returns NULL if all stages hold packets for processes that take none. */
 static struct stage *stage_of(struct sw_port *port, uint32_t slot)
 {
     struct stage *stages = port->share->stages, *found = NULL;
@@ -250,7 +253,7 @@ static void stage_word(struct sw_port *port, uint32_t slot, enum sw_handed_kind 
 
 void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *batch)
 {
-    if (!batch->arrival.was_handed_on) /* it does not go round in circles */
+    if (!batch->arrival.was_handed_on) /* else two processes could hand it to and fro */
         stage_word(port, slot, SW_HANDED_PACKETS, batch);
 }
 
@@ -291,8 +294,7 @@ bool sw_share_is_of(const struct msghdr *message, uint32_t slot)
     if (len > sizeof(*from) || len < plain || from->sun_path[0] ||
         memcmp(from->sun_path + 1, name, strlen(name)) != 0)
         return false;
-    /* Anybody can bind a name with more behind it; where ours is such a one, the kernel is asked.
-     */
+    /* Anybody can bind a name that begins like ours. If ours has a suffix, the kernel is asked. */
     return len == plain ||
            (sw_name_find(name, &found, &found_len) && found_len == len &&
             !memcmp(found.sun_path, from->sun_path, len - offsetof(struct sockaddr_un, sun_path)));
@@ -310,7 +312,7 @@ static struct sw_rx_socket *find_connected(struct sw_port *port, const struct sw
     return NULL;
 }
 
-/* Has the kernel bring a sender's packets to a socket of their own, which is not read for now. */
+/* Opens a connected socket for a sender's packets. It is not read for now. */
 static struct sw_rx_socket *connect_rx_socket(struct sw_port *port,
                                               const struct sw_arrival *arrival, uint32_t slot,
                                               uint64_t now_ns)
@@ -378,15 +380,15 @@ bool sw_share_is_settled(struct sw_port *port, struct sw_rx_socket *rx, uint64_t
     return !rx->held_until_ns;
 }
 
-/* Connected sockets are brought what comes from that address alone, which here is nothing: a port
- * of its own address, or of the loopback if it has none, where nobody is. What is in it stays. */
+/* Turns a socket away: connects it to a port of its own address, or of the loopback, where nobody
+ * is. The kernel brings it nothing more then. What is in it already can still be read. */
 static void turn_away(int fd)
 {
     struct sockaddr_in6 nowhere = {0};
     socklen_t len = sizeof(nowhere);
     if (getsockname(fd, (struct sockaddr *)&nowhere, &len))
         return;
-    nowhere.sin6_port = htons(DISCARD_PORT); /* at the same place in both kinds */
+    nowhere.sin6_port = htons(DISCARD_PORT); /* the port lies at the same place in both families */
     if (connect(fd, (struct sockaddr *)&nowhere, len))
         sw_debug("what comes to a socket that is closed is lost: %s", strerror(errno));
 }
@@ -432,7 +434,7 @@ void sw_share_note(struct sw_port *port, const struct sw_arrival *arrival, uint6
         hot->since_ns = now_ns;
         hot->messages = 0;
     }
-    /* One only: each socket costs whoever polls a look. */
+    /* One such socket only: each poll has to look at it. */
     if (++hot->messages != HOT_MESSAGES || now_ns < hot->barred_until_ns || has_connected(port))
         return;
     hot->opens = connect_rx_socket(port, arrival, port->slot, now_ns);
@@ -465,8 +467,8 @@ void sw_share_note_empty(struct sw_port *port, const struct sw_rx_socket *rx, ui
     }
 }
 
-/* A socket that nothing came to for long is closed in two steps: what was on the way to it while it
- * was turned away is received before the second. The times of what came last may be later than
+/* A socket to which nothing came for long is closed in two steps. First it is turned away; what was
+ * on its way to it is received before it is closed. The time of the last packet may be later than
  * `now_ns`. */
 static bool is_done_with(struct sw_rx_socket *rx, uint64_t now_ns)
 {
@@ -489,7 +491,7 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns)
             i++;
             continue;
         }
-        /* Closing it is not enough: a child that has just been forked may have it, too. */
+        /* close() alone leaves it in the epoll if a child that was just forked has it, too. */
         epoll_ctl(port->epoll, EPOLL_CTL_DEL, rx->fd, NULL);
         close(rx->fd);
         *rx = port->rx_sockets[--port->rx_socket_count];
@@ -501,7 +503,7 @@ void sw_port_leave(struct sw_port *port)
     sw_lock_assert_held(&port->rx_lock);
     for (uint32_t i = 0; i < port->rx_socket_count; i++) {
         struct sw_rx_socket *rx = &port->rx_sockets[i];
-        rx->held_until_ns = 0; /* nobody will wait for its order */
+        rx->held_until_ns = 0; /* this process ends: it waits for no DONE */
         if (rx->kind != SW_RX_SOCKET_HANDED)
             turn_away(rx->fd);
     }

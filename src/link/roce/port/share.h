@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What processes that share the UDP port hand on, and say to each other. With rx_lock held. */
+/* Processes that share the UDP port hand on each other's packets. Called with rx_lock held. */
 #ifndef SW_LINK_ROCE_PORT_SHARE_H
 #define SW_LINK_ROCE_PORT_SHARE_H
 
@@ -16,13 +16,13 @@ int sw_share_open(struct sw_port *port);
 void sw_share_close(struct sw_port *port);
 
 #define SW_HANDED_BYTES (128u << 10) /* of one message */
-/* Gives packets of another slot to its process, now or with the next flush. */
+/* Hands packets on to the process of another slot, now or with the next flush. */
 void sw_share_hand_on(struct sw_port *port, uint32_t slot, const struct sw_rx_batch *batch);
-/* Sends what was given. What a process has no room for is kept for a while; port->due_ns says when
- * to try again. */
+/* Sends what was handed on. What a process has no room for is kept for a while; port->due_ns says
+ * when to try again. */
 void sw_share_flush(struct sw_port *port);
 
-/* What is in a message. */
+/* The kinds of messages between these processes. */
 enum sw_handed_kind {
     SW_HANDED_PACKETS, /* of the flow, as they came */
     SW_HANDED_ASK, /* "I hear this flow from now on: tell me when you have handed on the rest" */
@@ -30,26 +30,27 @@ enum sw_handed_kind {
 };
 struct sw_handed {
     enum sw_handed_kind kind;
-    uint32_t slot; /* whose word it is */
+    uint32_t slot; /* the sender's */
     struct sw_rx_batch batch;
 };
-/* The first word in a message. Returns the bytes it takes there; 0: it is none. */
+/* Reads the first part of a message. Returns its length in bytes; 0: it is malformed. */
 uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_handed *out);
-/* Whether a message came from the socket of the process with that slot, as the kernel has it. */
+/* Whether a message came from the process with that slot: the kernel tells whose socket it was. */
 bool sw_share_is_of(const struct msghdr *message, uint32_t slot);
-/* Has the kernel bring packets like those that `slot` handed on here in future, which are not read
- * before that one has handed on all. */
+/* Opens a connected socket for the flow that `slot` has handed on: the kernel brings it here in
+ * future. The socket is not read until `slot` has handed on all it had. */
 void sw_share_connect(struct sw_port *port, const struct sw_arrival *arrival, uint32_t slot,
                       uint64_t now_ns);
-/* A message of packets for this process came by a socket of the port's own: where all are of one
- * flow, the kernel is asked for that. */
+/* Packets for this process came by a socket of the port. If nearly all belong to one flow, that
+ * flow gets a connected socket, too. */
 void sw_share_note(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
-/* A packet of the flow was for another process, which is going to ask for it. */
+/* A packet of the flow was for another process, which will ask for the flow. */
 void sw_share_note_other(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
 /* One of the port's own sockets has just been found empty. */
 void sw_share_note_empty(struct sw_port *port, const struct sw_rx_socket *rx, uint64_t now_ns);
-/* Answers an ASK, once what waits in the sockets of the port has been handed on; hears a DONE. */
+/* Answers an ASK, once all that waits in the port's sockets has been handed on. */
 void sw_share_answer(struct sw_port *port, const struct sw_handed *ask);
+/* Handles a DONE. */
 void sw_share_settle(struct sw_port *port, const struct sw_handed *done, uint64_t now_ns);
 /* Whether the connected socket may be read. */
 bool sw_share_is_settled(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The lives of a connection. A queue pair may be reset and connected to the same one again, with
- * the PSNs that it had before, while packets of the lives before are still on their way or wait in
- * a socket: hardware would have seen and dropped them by then. So a Sidewire queue pair numbers its
- * lives, round and round, and says the number in each packet (transport/emission.h): older than
- * what has been heard is stale. What has been heard is what identity.c believes: a number alone
- * proves nothing.
+ * The lives of a connection. A program may reset a queue pair and connect it to the same peer
+ * again, with the same PSNs. Packets of its earlier lives may still be on the wire or in a socket
+ * then. Hardware would have dropped them by that time. So a Sidewire queue pair numbers its lives,
+ * from 0 to 15 and again from 0, and puts the number into each packet (transport/emission.h). A
+ * packet whose number is older than the peer's present one is stale. A number alone proves nothing:
+ * identity.c says which packets are believed.
  */
 #include "link/roce/qp/life.h"
 
@@ -15,20 +15,20 @@
 #include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
-/* What is not among the last lives is a new one: some of which nothing has been heard may lie
- * between. */
+/* A number that is not among the last SW_ROCE_LIVES is that of a new life. Lives of which no packet
+ * came may lie between. */
 static_assert(2 * SW_ROCE_LIVES < SW_SELECTIVE_LIFE, "numbers come around");
 
-#define REMNANTS_NS (500 * SW_NS_PER_MS) /* after which no others come */
+#define REMNANTS_NS (500 * SW_NS_PER_MS) /* no packet of an earlier life comes later than this */
 
-/* By QP index; with the QP locked. */
+/* By index of the QP, which is locked. */
 static uint8_t sources[SW_MAX_QP]; /* source ports used so far */
 static uint32_t lives[SW_MAX_QP];  /* begun so far */
 static struct past {
     uint32_t qpn, dest_qpn;
     struct in6_addr dest;
-    uint8_t mark; /* the peer's, in its last life with us that we have heard of, ... */
-    uint32_t own; /* ... and which of ours that was */
+    uint8_t mark; /* the number of the peer's last life that we have heard of */
+    uint32_t own; /* the number of our life at that time */
 } pasts[SW_MAX_QP];
 
 /* Routers spread flows by the source port, so one life keeps its own (IBTA annex A17.4.4). */
@@ -58,7 +58,7 @@ void sw_roce_life_begin(struct sw_roce_qp *r)
 void sw_roce_life_end(const struct sw_roce_qp *r)
 {
     sw_lock_assert_held(&r->qp->lock);
-    if (r->life.peer_mark) /* else what is known of it still holds */
+    if (r->life.peer_mark) /* if nothing was heard in this life, the older entry still holds */
         pasts[r->qp->index] = (struct past){.qpn = r->qp->qpn,
                                             .dest_qpn = r->qp->dest_qpn,
                                             .dest = r->path.dest,
@@ -66,9 +66,9 @@ void sw_roce_life_end(const struct sw_roce_qp *r)
                                             .own = lives[r->qp->index] - 1};
 }
 
-/* Who comes again and again, and nobody else, is no remnant: the numbers have come around. A
- * remnant may have waited here, where this process had no processor; but what comes now has come
- * since all that waited was received last. */
+/* If packets of one old number alone keep coming, they are not left over: the numbers have come
+ * around. Left-over packets may have waited in a socket while this process had no processor. So the
+ * time counts from when all that waited was received. */
 static bool has_come_around(struct sw_roce_qp *r, uint64_t now_ns)
 {
     if (r->life.peer_mark)
@@ -90,7 +90,7 @@ bool sw_roce_life_is_over(struct sw_roce_qp *r, uint8_t mark, uint64_t now_ns)
     if (__builtin_expect(mark == r->life.peer_mark, 1) || !sw_selective_is_marked(mark))
         return false;
     if (r->ended_ns)
-        return true; /* its peer has begun anew, or it is older */
+        return true; /* our life is over: the packet is of the peer's next one, or older */
     const uint8_t last = r->life.peer_mark ? r->life.peer_mark : r->life.past_mark;
     const bool is_old = last && ((last - mark) & SW_SELECTIVE_LIFE) < SW_ROCE_LIVES;
     return is_old && !has_come_around(r, now_ns);
