@@ -96,6 +96,13 @@ static bool is_far(const struct sw_qp *qp)
     return sw_peer_is_refused(sw_qpn_slot(qp->dest_qpn)) && sw_roce_open(false) == 0;
 }
 
+static struct sw_peer *meet_peer(uint32_t dest_qpn, const union ibv_gid *dgid)
+{
+    if (mode != LINK_AUTO || sw_direct.off || !sw_netdev_is_local_gid(dgid))
+        return NULL;
+    return sw_peer_meet(sw_qpn_slot(dest_qpn));
+}
+
 /* A UD queue pair may get datagrams from anywhere. The loopback's come from here, by packets only
  * from strangers. */
 static void listen_for(struct sw_qp *qp)
@@ -216,6 +223,8 @@ static void forget_qp(struct sw_qp *qp)
 static const struct sw_link_ops ops = {
     .start = start_links,
     .choose = choose_link,
+    .meet = meet_peer,
+    .part = sw_peer_put,
     .receive = sw_datagram_receive,
     .has_datagrams = sw_datagram_any,
     .qp_forget = forget_qp,

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "fuzz.h"
 #include "link/direct/bind/bind.h"
+#include "link/direct/bind/death.h"
 #include "link/direct/process/attach.h"
 #include "link/direct/process/block.h"
 #include "link/direct/process/inbox.h"

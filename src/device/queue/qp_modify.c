@@ -251,10 +251,19 @@ static int modify_foreign(struct sw_qp *qp, const struct ibv_qp_attr *attr, int 
     return mask ? sw_nic.link->target_call(qp->held, mask, &asked) : 0;
 }
 
+static struct sw_peer *meet_peer(const struct ibv_qp_attr *attr, int mask)
+{
+    const int connects = IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN;
+    if ((mask & connects) != connects || attr->qp_state != IBV_QPS_RTR || !sw_nic.link->meet)
+        return NULL;
+    return sw_nic.link->meet(attr->dest_qp_num, &attr->ah_attr.grh.dgid);
+}
+
 int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     if (qp->held >= 0)
         return modify_foreign(qp, attr, mask);
+    struct sw_peer *peer = meet_peer(attr, mask);
     /* RESET removes completions, which needs the CQs' poll locks, and they come before the QP's. */
     mask = sw_qp_mask_of_type(qp->type, mask);
     bool purge = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET;
@@ -268,6 +277,8 @@ int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
     sw_lock_acquire(&qp->lock);
     int rc = modify_locked(qp, attr, mask);
     sw_lock_release(&qp->lock);
+    if (peer)
+        sw_nic.link->part(peer);
     if (purge) {
         if (second != first)
             sw_lock_release(&second->poll_lock);

@@ -8,7 +8,7 @@
  *                peer.h      whose memory we use  inbox.h            who writes ours
  *                control.h   what they say        survey.h           what all have counted
  *                block.h     what one client writes of one queue pair: rings of records
- *     bind/      connection.h, bind.h             a queue pair and its peer
+ *     bind/      connection.h, bind.h, death.h    a queue pair and its peer
  *                record.h, record_payload.h       the rings; account.h counts what they moved
  *                step.h      how a step of a request ends
  *                lane.h      XRC among processes, with process/domain.h and process/hold.h

@@ -34,11 +34,6 @@ void sw_bind_leave(struct sw_direct_qp *d);
 void sw_bind_leave_fenced(struct sw_direct_qp *d);
 /* No QP uses mappings of the peer's segments after this. */
 void sw_bind_forget_keys(struct sw_peer *peer);
-/* The peer's process is gone: ends the QP as that does. The QP is locked. */
-void sw_bind_bury(struct sw_qp *qp, struct sw_direct_qp *d);
-/* Fails the QPs of processes that died and frees what is left of them; when to call again. */
-uint64_t sw_bind_reap(uint64_t now_ns);
-
 /* For an XRC initiator: takes PD and CQ of the SRQ that a request names. false: the target has none
  * of that number in its domain. Inside an access section. */
 bool sw_bind_name_srq(struct sw_direct_qp *d, uint32_t srq_num);

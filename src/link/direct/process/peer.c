@@ -93,16 +93,24 @@ enum sw_standing sw_peer_standing(struct sw_peer *peer)
     return state == SW_PEER_DEAD || is_tried ? SW_STANDING_GONE : SW_STANDING_UNKNOWN;
 }
 
-bool sw_peer_is_refused(uint32_t slot)
+struct sw_peer *sw_peer_meet(uint32_t slot)
 {
     const struct timespec pause = {.tv_nsec = JUDGED_LOOK_NS};
     struct sw_peer *peer = slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
+    if (!peer || sw_engine_is_self())
+        return peer;
+    for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS;
+         sw_peer_standing(peer) == SW_STANDING_UNKNOWN && sw_clock_ns() < end_ns;)
+        nanosleep(&pause, NULL);
+    return peer;
+}
+
+bool sw_peer_is_refused(uint32_t slot)
+{
+    struct sw_peer *peer = slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
     if (!peer)
         return false;
-    enum sw_standing standing;
-    for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS;
-         (standing = sw_peer_standing(peer)) == SW_STANDING_UNKNOWN && sw_clock_ns() < end_ns;)
-        nanosleep(&pause, NULL);
+    const enum sw_standing standing = sw_peer_standing(peer);
     sw_peer_put(peer);
     return standing == SW_STANDING_REFUSED;
 }

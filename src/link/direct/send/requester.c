@@ -12,6 +12,7 @@
 #include "link/direct/bind/account.h"
 #include "link/direct/bind/bind.h"
 #include "link/direct/bind/connection.h"
+#include "link/direct/bind/death.h"
 #include "link/direct/bind/lane.h"
 #include "link/direct/bind/record.h"
 #include "link/direct/bind/step.h"
