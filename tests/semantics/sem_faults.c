@@ -306,6 +306,32 @@ static void answers_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* What is sent again does not count again (docs/counters.md): the answers to READs, too. */
+static void counted_once_a(int sock, int param)
+{
+    (void)param;
+    enum { BYTES = 10000 };
+    static const char *const names[2] = {"counters/port_xmit_data", "counters/port_rcv_data"};
+    struct rig rig;
+    char port[600];
+    rig_open(&rig, sock, NULL);
+    snprintf(port, sizeof(port), "%s/ports/1", rig.dev.ctx->device->ibdev_path);
+    struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 1, 0, BYTES);
+    rig_post(&rig, &read);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    VU_TRUE(counted(&rig.dev, "duplicate_request") > 0);
+    for (int i = 0; i < 2; i++)
+        VU_EQ(sem_read_counter(port, names[i]), BYTES / 4);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void counted_once_b(int sock, int param)
+{
+    misbehave("drop opcode response times 3\n");
+    sem_idle(sock, param);
+}
+
 /* The region of a lost READ answer is gone when it is asked for again. */
 static void answer_gone_a(int sock, int param)
 {
@@ -481,6 +507,7 @@ const struct sem_case sem_faults[] = {
     ONE("packet_late_as_it_came", 9),
     {"faults__refusal_lost", refusal_a, refusal_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__answers_before_a_refusal_lost", answers_a, answers_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__answer_lost_counts_once", counted_once_a, counted_once_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__answer_lost_and_memory_gone", answer_gone_a, answer_gone_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__receiver_not_ready", rnr_a, rnr_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_of_a_second", cut_a, cut_b, SEM_ALONE | SEM_ON_WIRE},
