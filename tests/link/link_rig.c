@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/shm.h"
 #include "device/nic/netdev.h"
+#include "device/rules/pub.h"
 #include "link/direct/bind/bind.h"
 #include "link/direct/process/block.h"
 #include "link/direct/send/bounce.h"
@@ -169,6 +171,19 @@ int rig_down(void **state)
     rig_close(rig);
     free(rig);
     return 0;
+}
+
+struct sw_pub *rig_pub(void)
+{
+    struct sw_pub *pub = sw_map_sparse(NULL, sizeof(*pub), PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_non_null(pub);
+    return pub;
+}
+
+void rig_pub_free(struct sw_pub *pub)
+{
+    munmap(pub, sizeof(*pub));
 }
 
 struct ibv_sge rig_sge(const struct rig *rig, uint32_t offset, uint32_t len_bytes)

@@ -51,6 +51,11 @@ void rig_drop(struct rig *rig);
 int rig_up(void **state);
 int rig_down(void **state);
 
+/* The empty tables of a peer that the test plays. They are mapped: under MALLOC_PERTURB_, which
+ * `meson test` sets, an allocator writes all of their 270 MiB. */
+struct sw_pub *rig_pub(void);
+void rig_pub_free(struct sw_pub *pub);
+
 struct ibv_sge rig_sge(const struct rig *rig, uint32_t offset, uint32_t len_bytes);
 void rig_recv(struct rig *rig, uint64_t wr_id, uint32_t offset, uint32_t len_bytes);
 /* Posts to the send queue without starting it; returns the request. */

@@ -67,7 +67,7 @@ static int play(void **state)
     assert_non_null(p->peer);
     rig_connect(&p->rig, QPN);
     assert_ptr_equal(p->rig.d->peer, p->peer);
-    p->pub = calloc(1, sizeof(*p->pub));
+    p->pub = rig_pub();
     p->inbox = aligned_alloc(4096, INBOX_BYTES);
     memset(p->inbox, 0, INBOX_BYTES);
     p->entry = &p->pub->qps[INDEX];
@@ -94,7 +94,7 @@ static int stop_playing(void **state)
     rig_drop(&p->rig);
     sw_peer_put(p->peer);
     rig_close(&p->rig);
-    free(p->pub);
+    rig_pub_free(p->pub);
     free(p->inbox);
     free(p);
     return 0;

@@ -169,8 +169,7 @@ static struct played *play(void)
 {
     struct played *p = calloc(1, sizeof(*p));
     assert_non_null(p);
-    p->pub = calloc(1, sizeof(*p->pub));
-    assert_non_null(p->pub);
+    p->pub = rig_pub();
     uint8_t *around = mmap(NULL, 6 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(around, MAP_FAILED);
     p->segment = around + PAGE;
@@ -207,7 +206,7 @@ static void stop_playing(struct played *p)
         }
     }
     munmap(p->segment - PAGE, 6 * PAGE);
-    free(p->pub);
+    rig_pub_free(p->pub);
     free(p);
 }
 

@@ -202,8 +202,7 @@ static void *scribble_tables(void *arg)
 static void play(struct tables *t)
 {
     t->s.random = 88172645463325252ull;
-    t->pub = calloc(1, sizeof(*t->pub));
-    assert_non_null(t->pub);
+    t->pub = rig_pub();
     t->mr = &t->pub->mrs[5];
     t->mr->handed = SW_HANDED_OUT_WRITE;
     t->mr->key_word = 1ull << 32 | 5u << 8;
@@ -261,7 +260,7 @@ static void hostile__tables_change_while_they_are_read(void **state)
     free(t->peer.segments[9]);
     free(t->peer.segments[10]);
     munmap(t->segment - PAGE, 6 * PAGE);
-    free(t->pub);
+    rig_pub_free(t->pub);
     free(t);
 }
 
