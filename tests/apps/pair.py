@@ -11,6 +11,7 @@ import time
 
 BUILD = os.environ.get('SIDEWIRE_BUILD') or os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../build')
 PATIENCE_S = 60
+UNCALIBRATED = 'Correlation coefficient r^2'  # perftest's word for it
 TROUBLE = re.compile(r"\b(error|failed|failure|fail|couldn't|unable|cannot|timed out|mismatch|invalid|bad)\b", re.I)
 
 
@@ -195,7 +196,10 @@ def rows(text):
 
 
 def check_perftest(pair, texts, sizes, iterations, latency):
-    """The client, and the server if it reports, has a row for each size with that many iterations (None: some) and rates above zero."""
+    """The client, and the server if it reports, has a row for each size with that many iterations (None: some) and rates above zero.
+    Rates are zero where perftest could not compare the TSC with gettimeofday(), as it got no processor between their readings
+    (tests/kernel/README.md)."""
+    has_clock = not any(UNCALIBRATED in text for text in texts)
     for name, text in zip(('server', 'client'), texts):
         trouble = find_trouble(text)
         if trouble:
@@ -208,7 +212,7 @@ def check_perftest(pair, texts, sizes, iterations, latency):
         for row in table:
             if row[1] != iterations if iterations else row[1] < 1:
                 pair.fail(f'{name}: {int(row[1])} iterations, not {iterations}')
-            if row[2:] and not makes_sense(row[2:], latency):
+            if has_clock and row[2:] and not makes_sense(row[2:], latency):
                 pair.fail(f'{name}: figures make no sense: {row}')
 
 
