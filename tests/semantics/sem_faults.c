@@ -19,12 +19,18 @@ static void misbehave(const char *script)
     VU_EQ(setenv("SIDEWIRE_FAULTS", path, 1), 0);
 }
 
+static unsigned long long read_port(const struct vu_dev *dev, const char *file)
+{
+    char port[600];
+    snprintf(port, sizeof(port), "%s/ports/1", dev->ctx->device->ibdev_path);
+    return sem_read_counter(port, file);
+}
+
 static unsigned long long counted(const struct vu_dev *dev, const char *name)
 {
-    char port[600], file[64];
-    snprintf(port, sizeof(port), "%s/ports/1", dev->ctx->device->ibdev_path);
+    char file[64];
     snprintf(file, sizeof(file), "hw_counters/%s", name);
-    return sem_read_counter(port, file);
+    return read_port(dev, file);
 }
 
 /* A SEND of so many packets, by the side that sends; the other checks its bytes. */
@@ -313,15 +319,13 @@ static void counted_once_a(int sock, int param)
     enum { BYTES = 10000 };
     static const char *const names[2] = {"counters/port_xmit_data", "counters/port_rcv_data"};
     struct rig rig;
-    char port[600];
     rig_open(&rig, sock, NULL);
-    snprintf(port, sizeof(port), "%s/ports/1", rig.dev.ctx->device->ibdev_path);
     struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 1, 0, BYTES);
     rig_post(&rig, &read);
     vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
     VU_TRUE(counted(&rig.dev, "duplicate_request") > 0);
     for (int i = 0; i < 2; i++)
-        VU_EQ(sem_read_counter(port, names[i]), BYTES / 4);
+        VU_EQ(read_port(&rig.dev, names[i]), BYTES / 4);
     vu_barrier(sock);
     rig_close(&rig);
 }

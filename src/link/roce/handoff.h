@@ -31,10 +31,10 @@
 #define SW_HANDOFF_LOOK_NS 1000000u
 
 struct sw_handoff {
-    uint64_t polled_ns;       /* when the program last did, as far as is known */
-    uint64_t looked_ns;       /* when it was last seen that it had */
-    uint64_t steady_ns;       /* since when it has polled without a pause; 0: it has not */
-    uint64_t pace_ns;         /* how long the engine then does not look; 0: SW_HANDOFF_LOOK_NS */
+    uint64_t polled_ns; /* when the program last did, as far as is known */
+    uint64_t looked_ns; /* when it was last seen that it had */
+    uint64_t steady_ns; /* since when it has polled without a pause; 0: it has not */
+    uint64_t pace_ns;   /* between two looks, where that is more than SW_HANDOFF_LOOK_NS; or 0 */
     uint64_t doubts_until_ns; /* whether the program polls, having been woken; 0: it does not */
     uint64_t leaves_until_ns; /* packets to the program */
     uint32_t vain;            /* wakes for nothing, in a row */

@@ -115,6 +115,15 @@ static bool is_changing(const struct sw_direct_qp *d)
     return remote && (uint32_t)atomic_load(&remote->bind_word) == SW_PUB_CHANGING;
 }
 
+/* A message that is its kind alone. */
+static void publish_bare(struct sw_direct_qp *d, struct sw_record *record, uint8_t kind)
+{
+    record->kind = kind;
+    record->flags = 0;
+    record->len_bytes = 0;
+    sw_record_publish(d, record, 1, false);
+}
+
 /* The peer of an unreliable connection may meet a new life of this QP without one of its own: it
  * learns, after all that was sent, where the old one ends. */
 static void say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
@@ -128,12 +137,8 @@ static void say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
         sched_yield();
     }
     struct sw_record *record = sw_record_reserve(d, 1, true);
-    if (record) {
-        record->kind = SW_REC_BYE;
-        record->flags = 0;
-        record->len_bytes = 0;
-        sw_record_publish(d, record, 1, false);
-    }
+    if (record)
+        publish_bare(d, record, SW_REC_BYE);
     sw_bind_leave(d);
     sw_peer_ring(d->peer);
 }
@@ -289,10 +294,7 @@ static void greet(struct sw_direct_qp *d, uint64_t word)
         return;
     if (atomic_load(&d->remote.entry->bind_word) == word) {
         struct sw_record *record = sw_record_reserve(d, 1, false);
-        record->kind = SW_REC_HELLO;
-        record->flags = 0;
-        record->len_bytes = 0;
-        sw_record_publish(d, record, 1, false);
+        publish_bare(d, record, SW_REC_HELLO);
     }
     end_access(d);
     sw_peer_ring(d->peer);

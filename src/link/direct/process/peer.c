@@ -93,10 +93,15 @@ enum sw_standing sw_peer_standing(struct sw_peer *peer)
     return state == SW_PEER_DEAD || is_tried ? SW_STANDING_GONE : SW_STANDING_UNKNOWN;
 }
 
+static struct sw_peer *get_other(uint32_t slot)
+{
+    return slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
+}
+
 struct sw_peer *sw_peer_meet(uint32_t slot)
 {
     const struct timespec pause = {.tv_nsec = JUDGED_LOOK_NS};
-    struct sw_peer *peer = slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
+    struct sw_peer *peer = get_other(slot);
     if (!peer || sw_engine_is_self())
         return peer;
     for (uint64_t end_ns = sw_clock_ns() + JUDGED_NS;
@@ -107,7 +112,7 @@ struct sw_peer *sw_peer_meet(uint32_t slot)
 
 bool sw_peer_is_refused(uint32_t slot)
 {
-    struct sw_peer *peer = slot && slot != sw_nic.slot ? sw_peer_get(slot) : NULL;
+    struct sw_peer *peer = get_other(slot);
     if (!peer)
         return false;
     const enum sw_standing standing = sw_peer_standing(peer);
