@@ -148,6 +148,7 @@ enum {
     SW_CM_REPLY_SETS = 32,
     SW_CM_REPLY_WAYS = 32,
     SW_CM_LINGER_MAX = 1024, /* destroyed ids in TIMEWAIT */
+    SW_CM_PAST_MAX = 1024,   /* connections that are over, whose REQs may still be on their way */
     /* REPs for one REQ, until the peer has shown that it hears. */
     SW_CM_REPS_EACH = 3,
 };
@@ -222,6 +223,12 @@ struct sw_cm_reply {
 
 enum { SW_CM_BUCKETS = 4096 };
 
+/* The REQ of a passive connection that is over. */
+struct sw_cm_past {
+    uint64_t mark; /* a keyed hash of it */
+    uint64_t until_ns;
+};
+
 struct sw_cm {
     struct sw_cm_config config;
     const struct sw_cm_ops *ops;
@@ -238,8 +245,10 @@ struct sw_cm {
     struct sw_cm_link *listeners[SW_CM_BUCKETS], *by_local[SW_CM_BUCKETS],
         *by_remote[SW_CM_BUCKETS], *by_remote_qpn[SW_CM_BUCKETS];
     uint8_t reply_count[SW_CM_REPLY_SETS], reply_next[SW_CM_REPLY_SETS];
-    /* The last, and untouched until it is needed. */
+    uint32_t past_count, past_next;
+    /* The last two, and untouched until they are needed. */
     struct sw_cm_reply replies[SW_CM_REPLY_SETS][SW_CM_REPLY_WAYS];
+    struct sw_cm_past past[SW_CM_PAST_MAX];
 };
 
 /* `ops` must live as long as the machine. */

@@ -55,6 +55,12 @@ void sw_cm_stop_lingering(struct sw_cm *cm, struct sw_cm_id *id);
 bool sw_cm_replied(struct sw_cm *cm, const struct sw_cm_path *path,
                    const struct sw_cm_message *message, uint64_t now_ns);
 
+/* A copy of the REQ of a connection that is over may come late: each process of a host that has
+ * the UDP port may get it, and pass it on when it has a processor. It asks for nothing new. */
+void sw_cm_keep_past(struct sw_cm *cm, const struct sw_cm_id *id, uint64_t now_ns);
+bool sw_cm_is_past(const struct sw_cm *cm, const struct sw_cm_path *path,
+                   const struct sw_cm_message *message, uint64_t now_ns);
+
 /* say.c: what is sent. */
 struct sw_cm_rej_text {
     uint16_t reason;

@@ -8,6 +8,9 @@
 
 #include "cm/cm_impl.h"
 
+#include "base/clock.h"
+#include "base/minmax.h"
+
 static uint64_t hash_of(const struct sw_cm *cm, const uint8_t gid[16])
 {
     uint64_t halves[2];
@@ -107,6 +110,41 @@ bool sw_cm_replied(struct sw_cm *cm, const struct sw_cm_path *path,
             sw_cm_send_again(cm, path, reply->mad, reply->attribute);
         return true;
     }
+    return false;
+}
+
+/* --- requests that are over --- */
+
+#define PAST_NS (10 * SW_NS_PER_S) /* longer, no process waits for a processor */
+
+static uint64_t past_mark(const struct sw_cm *cm, const uint8_t gid[16], uint64_t transaction,
+                          uint64_t ca_guid, uint32_t comm_id)
+{
+    const uint64_t who = sw_siphash(&cm->config.key, hash_of(cm, gid), ca_guid);
+    return sw_siphash(&cm->config.key, sw_siphash(&cm->config.key, who, transaction), comm_id);
+}
+
+void sw_cm_keep_past(struct sw_cm *cm, const struct sw_cm_id *id, uint64_t now_ns)
+{
+    if (id->active || id->is_sidr || id->last_attribute == SW_CM_REJ)
+        return; /* a refusal is said again: keep_reply() */
+    cm->past[cm->past_next] =
+        (struct sw_cm_past){.mark = past_mark(cm, id->path.remote_gid, id->request,
+                                              id->remote_ca_guid, id->remote_comm_id),
+                            .until_ns = now_ns + PAST_NS};
+    cm->past_next = (cm->past_next + 1) % SW_CM_PAST_MAX;
+    cm->past_count = sw_min_u32(cm->past_count + 1, SW_CM_PAST_MAX);
+}
+
+bool sw_cm_is_past(const struct sw_cm *cm, const struct sw_cm_path *path,
+                   const struct sw_cm_message *message, uint64_t now_ns)
+{
+    const struct sw_cm_req *req = &message->req;
+    const uint64_t mark = past_mark(cm, path->remote_gid, message->transaction, req->local_ca_guid,
+                                    req->local_comm_id);
+    for (uint32_t i = 0; i < cm->past_count; i++)
+        if (cm->past[i].mark == mark && now_ns <= cm->past[i].until_ns)
+            return true;
     return false;
 }
 

@@ -96,6 +96,7 @@ void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_n
     uint64_t wait_ns = sw_max_u64(id->timewait_ns, cm->config.timewait_min_ns) + more_ns;
     sw_cm_forget_remote_qpn(id);
     sw_cm_uncount_asking(cm, id);
+    sw_cm_keep_past(cm, id, now_ns);
     id->state = SW_CM_TIMEWAIT;
     id->deadline_ns = UINT64_MAX;
     arm(cm, id, sw_min_u64(wait_ns, cm->config.timewait_max_ns), now_ns);

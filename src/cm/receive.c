@@ -164,6 +164,8 @@ static void receive_req(struct sw_cm *cm, const struct arrival *in)
     const struct sw_cm_req *req = &in->message->req;
     if (is_known_req(cm, in) || sw_cm_replied(cm, in->path, in->message, in->now_ns))
         return;
+    if (sw_cm_is_past(cm, in->path, in->message, in->now_ns))
+        return count_duplicate(cm, in);
     uint16_t reason = fault_of_req(req);
     struct sw_cm_id *id = NULL;
     if (!reason) {

@@ -160,6 +160,48 @@ static void rep__with_the_qpn_of_a_connection_is_stale(void **state)
     assert_ptr_equal(rig_expect(0, SW_CM_EVENT_DREP).id, &active);
 }
 
+/* Another process had the UDP port, and no processor. */
+static void req__that_comes_late_is_of_no_new_connection(void **state)
+{
+    (void)state;
+    struct sw_cm_message req = req_of(active.local_comm_id, 17, passive->request);
+    req.req.local_ca_guid = passive->remote_ca_guid;
+    assert_int_equal(sw_cm_disconnect(&rig[0].cm, &active, NULL, 0, rig_now), 0);
+    rig_carry(0, SW_CM_DREQ);
+    rig_expect(1, SW_CM_EVENT_DREQ);
+    assert_int_equal(sw_cm_disconnected(&rig[1].cm, passive, NULL, 0, rig_now), 0);
+    rig_carry(1, SW_CM_DREP);
+    rig_until_due(1);
+    assert_ptr_equal(rig_expect(1, SW_CM_EVENT_EXIT).id, passive);
+    const uint64_t duplicates = rig[1].cm.counts.duplicates[0];
+    rig_inject(0, 1, &req);
+    rig_no_event(1);
+    rig_nothing_sent(1);
+    assert_int_equal(rig[1].cm.counts.duplicates[0], duplicates + 1);
+    req.transaction++; /* the same numbers, but the peer asks anew */
+    rig_inject(0, 1, &req);
+    rig_expect(1, SW_CM_EVENT_REQ);
+}
+
+/* Nobody's numbers are kept for ever. */
+static void req__with_the_numbers_of_one_long_over_is_new(void **state)
+{
+    (void)state;
+    struct sw_cm_message req = req_of(active.local_comm_id, 17, passive->request);
+    req.req.local_ca_guid = passive->remote_ca_guid;
+    assert_int_equal(sw_cm_disconnect(&rig[1].cm, passive, NULL, 0, rig_now), 0);
+    rig_carry(1, SW_CM_DREQ);
+    rig_expect(0, SW_CM_EVENT_DREQ);
+    assert_int_equal(sw_cm_disconnected(&rig[0].cm, &active, NULL, 0, rig_now), 0);
+    rig_carry(0, SW_CM_DREP);
+    rig_expect(1, SW_CM_EVENT_DREP);
+    rig_until_due(1);
+    assert_ptr_equal(rig_expect(1, SW_CM_EVENT_EXIT).id, passive);
+    rig_pass(11000 * RIG_MS);
+    rig_inject(0, 1, &req);
+    rig_expect(1, SW_CM_EVENT_REQ);
+}
+
 static void stale__user_may_destroy_everything(void **state)
 {
     (void)state;
@@ -183,6 +225,8 @@ int main(void)
         cmocka_unit_test_setup(req__with_the_qpn_of_another_node_is_not_stale, setup_connected),
         cmocka_unit_test_setup(req__from_elsewhere_ends_no_connection, setup_connected),
         cmocka_unit_test_setup(rep__with_the_qpn_of_a_connection_is_stale, setup_connected),
+        cmocka_unit_test_setup(req__that_comes_late_is_of_no_new_connection, setup_connected),
+        cmocka_unit_test_setup(req__with_the_numbers_of_one_long_over_is_new, setup_connected),
         cmocka_unit_test_setup(stale__user_may_destroy_everything, setup_connected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
