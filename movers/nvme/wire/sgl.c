@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/wire/sgl.h"
+
+#include <string.h>
+
+enum { KEYED_MAX = 0xffffff };
+
+static uint64_t le64_at(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof(value));
+    return le64toh(value);
+}
+
+static uint32_t le32_at(const uint8_t *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof(value));
+    return le32toh(value);
+}
+
+static uint16_t final(uint16_t status)
+{
+    return status | NVME_SC_DNR;
+}
+
+static uint16_t add_keyed(const uint8_t *descriptor, struct nvf_sgl *out)
+{
+    const uint8_t kind = descriptor[15];
+    if (kind != NVF_KEYED && kind != NVF_KEYED_INVALIDATE)
+        return final(NVME_SC_SGL_INVALID_TYPE);
+    const uint64_t addr = le64_at(descriptor);
+    const uint32_t len = le32_at(descriptor + 8) & KEYED_MAX, key = le32_at(descriptor + 11);
+    if (len && addr + len < addr)
+        return final(NVME_SC_SGL_INVALID_DATA);
+    if (kind == NVF_KEYED_INVALIDATE && len) {
+        if (out->invalidates && out->invalidate_key != key)
+            return final(NVME_SC_SGL_INVALID_TYPE); /* a response invalidates one key */
+        out->invalidates = true;
+        out->invalidate_key = key;
+    }
+    if (!len)
+        return 0;
+    out->segments[out->count++] = (struct nvf_segment){addr, len, key};
+    out->len_bytes += len;
+    return 0;
+}
+
+static uint16_t parse_in_capsule(const uint8_t *descriptor, uint32_t data_bytes,
+                                 uint32_t in_capsule_max, struct nvf_sgl *out)
+{
+    const uint64_t offset = le64_at(descriptor);
+    const uint32_t len = le32_at(descriptor + 8);
+    if (offset > in_capsule_max)
+        return final(NVME_SC_SGL_INVALID_OFFSET);
+    if (len > in_capsule_max - offset || offset + len > data_bytes)
+        return final(NVME_SC_SGL_INVALID_DATA);
+    out->is_in_capsule = len > 0;
+    out->offset = (uint32_t)offset;
+    out->len_bytes = len;
+    return 0;
+}
+
+static uint16_t parse_list(const uint8_t *descriptor, const uint8_t *data, uint32_t data_bytes,
+                           struct nvf_sgl *out)
+{
+    const uint64_t offset = le64_at(descriptor);
+    const uint32_t len = le32_at(descriptor + 8);
+    if (offset > data_bytes || len > data_bytes - offset)
+        return final(NVME_SC_SGL_INVALID_OFFSET);
+    if (!len || len % NVF_DESCRIPTOR_BYTES)
+        return final(NVME_SC_SGL_INVALID_LAST);
+    if (len / NVF_DESCRIPTOR_BYTES > NVF_SGL_MAX)
+        return final(NVME_SC_SGL_INVALID_COUNT);
+    for (uint32_t at = 0; at < len; at += NVF_DESCRIPTOR_BYTES) {
+        const uint16_t status = add_keyed(data + offset + at, out);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+uint16_t nvf_sgl_parse(const struct nvf_sqe *sqe, const uint8_t *data, uint32_t data_bytes,
+                       uint32_t in_capsule_max, struct nvf_sgl *out)
+{
+    *out = (struct nvf_sgl){0};
+    if (sqe->flags & NVF_FUSED || (sqe->flags & NVF_PSDT) != NVF_PSDT_SGL)
+        return final(NVME_SC_INVALID_FIELD);
+    switch (sqe->sgl[15]) {
+    case NVF_DATA_OFFSET:
+        return parse_in_capsule(sqe->sgl, data_bytes, in_capsule_max, out);
+    case NVF_LAST_OFFSET:
+        return parse_list(sqe->sgl, data, data_bytes, out);
+    default:
+        return add_keyed(sqe->sgl, out);
+    }
+}
+
+void nvf_sgl_set_none(struct nvf_sqe *sqe)
+{
+    nvf_sgl_set_keyed(sqe, 0, 0, 0, false);
+}
+
+void nvf_sgl_set_keyed(struct nvf_sqe *sqe, uint64_t addr, uint32_t len_bytes, uint32_t key,
+                       bool invalidate)
+{
+    const __le64 le_addr = htole64(addr);
+    const __le32 le_len = htole32(len_bytes), le_key = htole32(key);
+    sqe->flags = NVF_PSDT_SGL;
+    memcpy(sqe->sgl, &le_addr, 8);
+    memcpy(sqe->sgl + 8, &le_len, 3);
+    memcpy(sqe->sgl + 11, &le_key, 4);
+    sqe->sgl[15] = invalidate ? NVF_KEYED_INVALIDATE : NVF_KEYED;
+}
+
+void nvf_sgl_set_in_capsule(struct nvf_sqe *sqe, uint32_t len_bytes)
+{
+    const __le32 le_len = htole32(len_bytes);
+    sqe->flags = NVF_PSDT_SGL;
+    memset(sqe->sgl, 0, sizeof(sqe->sgl));
+    memcpy(sqe->sgl + 8, &le_len, 4);
+    sqe->sgl[15] = NVF_DATA_OFFSET;
+}
