@@ -100,8 +100,8 @@ struct nvt_config_source {
     void *context;
 };
 
-/* Return 0, or a negative errno and one line in `error`: file, place, what is wrong, how to mend it.
- * What is made is freed with nvt_config_free(). */
+/* Return 0, or a negative errno and one line in `error`: file, place, what is wrong, how to mend
+ * it. What is made is freed with nvt_config_free(). */
 int nvt_config_parse(const char *text, size_t len, const struct nvt_config_source *source,
                      struct nvt_config **out, char *error, size_t error_bytes);
 /* Of a file, whose name is source->name. */
@@ -125,20 +125,21 @@ enum nvt_change_what { NVT_ADDED, NVT_REMOVED, NVT_CHANGED };
 enum nvt_change_of { NVT_OF_HOST, NVT_OF_SUBSYSTEM, NVT_OF_NAMESPACE, NVT_OF_PORT };
 enum nvt_change_aspect { /* of NVT_CHANGED: any of these */
                          NVT_KEYS_DIFFER = 1 << 0,
-                         NVT_IDENTITY_DIFFERS =
-                             1
-                             << 1, /* serial, model, firmware, controller IDs, queues; uuid, nguid */
-                         NVT_ACCESS_DIFFERS = 1 << 2, /* which hosts are allowed */
+                         /* Serial, model, firmware, controller IDs and queues of a subsystem; uuid, nguid. */
+                         NVT_IDENTITY_DIFFERS = 1 << 1,
+                         /* Which hosts are allowed. */
+                         NVT_ACCESS_DIFFERS = 1 << 2,
                          NVT_BACKEND_DIFFERS = 1 << 3,
                          NVT_ENABLE_DIFFERS = 1 << 4,
                          NVT_ANA_DIFFERS = 1 << 5,
-                         NVT_LISTEN_DIFFERS =
-                             1 << 6, /* the address, or what is said when a connection is made */
+                         /* The address, or what is said when a connection is made. */
+                         NVT_LISTEN_DIFFERS = 1 << 6,
                          NVT_SUBSYSTEMS_DIFFER = 1 << 7,
                          NVT_REFERRALS_DIFFER = 1 << 8,
 };
 
-/* NULL is what is not there: of something added, its old self. A namespace comes with its subsystem. */
+/* NULL is what is not there: of something added, its old self. A namespace comes with its
+ * subsystem. */
 struct nvt_config_change {
     enum nvt_change_of of;
     enum nvt_change_what what;

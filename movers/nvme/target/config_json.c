@@ -115,7 +115,7 @@ int nvt_json_text(struct nvt_json *json, json_t *object, const char *key,
                   enum nvt_presence presence, char *out, size_t out_bytes)
 {
     char number[NUMBER_BYTES];
-    const char *text;
+    const char *text = NULL;
     int status;
     json_t *value = find_value(json, object, key, presence, &status);
     if (!value)

@@ -470,7 +470,7 @@ static int finish_namespaces(struct nvt_json *json, struct nvt_config_subsystem 
     static const uint8_t none[NVT_UUID_BYTES];
     struct nvt_backend_spec spec;
     char error[512], nqn[64];
-    snprintf(nqn, sizeof(nqn), "%s", subsystem->nqn.text);
+    snprintf(nqn, sizeof(nqn), "%.63s", subsystem->nqn.text);
     if (subsystem->namespace_count)
         qsort(subsystem->namespaces, subsystem->namespace_count, sizeof(*subsystem->namespaces),
               compare_nsid);

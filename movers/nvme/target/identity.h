@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Names for what was given none, made out of the machine's and the thing's own: a target that starts
- * again is the same to its hosts. The machine's ID itself is never shown.
+ * Names for what was given none, made out of the machine's and the thing's own: a target that
+ * starts again is the same to its hosts. The machine's ID itself is never shown.
  */
 #ifndef SW_MOVERS_NVME_IDENTITY_H
 #define SW_MOVERS_NVME_IDENTITY_H

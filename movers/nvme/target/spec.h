@@ -30,7 +30,8 @@ enum nvt_backend_kind {
 
 /*
  * KIND:REST[,OPTION...]. REST is a size for ram and null, else a path, in which a comma is written
- * twice. Options: bs=512|4096, ro, uuid=, nguid=, nsid=, and for tests error=1%, short=1%, delay=10us.
+ * twice. Options: bs=512|4096, ro, uuid=, nguid=, nsid=, and for tests error=1%, short=1%,
+ * delay=10us.
  */
 struct nvt_backend_spec {
     enum nvt_backend_kind kind;
@@ -44,8 +45,8 @@ struct nvt_backend_spec {
     uint64_t delay_ns;             /* of each request */
 };
 
-/* Return 0, or -EINVAL and why in `error`. Only resolving, which parse() does too, looks at the file
- * system: what kind of thing a plain path is. */
+/* Return 0, or -EINVAL and why in `error`. Only resolving, which parse() does too, looks at the
+ * file system: what kind of thing a plain path is. */
 int nvt_backend_spec_split(const char *text, struct nvt_backend_spec *out, char *error,
                            size_t error_bytes);
 int nvt_backend_spec_resolve(struct nvt_backend_spec *spec, char *error, size_t error_bytes);
@@ -65,7 +66,7 @@ struct nvt_listen {
     uint16_t port;
 };
 
-/* ADDR, ADDR:PORT, [ADDR6] or [ADDR6]:PORT, all in numbers. The port is 4420 where it is not said. */
+/* ADDR, ADDR:PORT, [ADDR6] or [ADDR6]:PORT, all in numbers; the port is 4420 if it is not said. */
 int nvt_listen_parse(const char *text, struct nvt_listen *out, char *error, size_t error_bytes);
 /* An address alone; an adrfam of 0 takes either family. */
 int nvt_addr_parse(const char *text, uint8_t adrfam, struct nvt_listen *out);
