@@ -12,6 +12,7 @@
 
 #include "nvme/target/config_json.h"
 #include "nvme/target/identity.h"
+#include "nvme/wire/dhchap_crypto.h"
 
 struct name_value {
     const char *name;
@@ -407,6 +408,18 @@ static int take_subsystem(struct nvt_json *json, json_t *element, void *into)
                          &subsystem->namespace_count, take_namespace);
 }
 
+static int take_secret(struct nvt_json *json, json_t *object, const char *key,
+                       char text[NVT_KEY_MAX])
+{
+    struct nvf_secret secret;
+    const int status = nvt_json_text(json, object, key, NVT_OPTIONAL, text, NVT_KEY_MAX);
+    if (status || !*text)
+        return status;
+    const char *fault = nvf_secret_parse(text, &secret);
+    explicit_bzero(&secret, sizeof(secret));
+    return fault ? nvt_json_fail(json, key, "%s", fault) : 0;
+}
+
 static int take_secrets(struct nvt_json *json, json_t *object, const char *prefix,
                         struct nvt_config_host *host)
 {
@@ -418,11 +431,10 @@ static int take_secrets(struct nvt_json *json, json_t *object, const char *prefi
     char key[32], hash[32] = "", group[32] = "";
     int status;
     snprintf(key, sizeof(key), "%skey", prefix);
-    if ((status = nvt_json_text(json, object, key, NVT_OPTIONAL, host->dhchap_key, NVT_KEY_MAX)))
+    if ((status = take_secret(json, object, key, host->dhchap_key)))
         return status;
     snprintf(key, sizeof(key), "%sctrl_key", prefix);
-    if ((status =
-             nvt_json_text(json, object, key, NVT_OPTIONAL, host->dhchap_ctrl_key, NVT_KEY_MAX)))
+    if ((status = take_secret(json, object, key, host->dhchap_ctrl_key)))
         return status;
     snprintf(key, sizeof(key), "%shash", prefix);
     if ((status = nvt_json_text(json, object, key, NVT_OPTIONAL, hash, sizeof(hash))) ||

@@ -184,6 +184,9 @@ static void config_parse__faults(void **state)
         {"{\"hosts\": [{\"nqn\": \"a\", \"dhchap_hash\": \"md5\"}]}",
          "t.json: hosts[0].dhchap_hash: \"md5\" is none of hmac(sha256), hmac(sha384), "
          "hmac(sha512); write one of them"},
+        {"{\"hosts\": [{\"nqn\": \"a\", \"dhchap\": {\"key\": \"DHHC-1:00:AAAA:\"}}]}",
+         "t.json: hosts[0].dhchap.key: not 32, 48 or 64 bytes in base64; make one with `nvme "
+         "gen-dhchap-key`"},
         {NAMESPACE("{\"nsid\": 0, \"device\": {}}"),
          "t.json: subsystems[0].namespaces[0].nsid: 0 is no namespace; use 1 or more"},
         {NAMESPACE("{\"nsid\": 1, \"enable\": 1, \"device\": {}}"),
