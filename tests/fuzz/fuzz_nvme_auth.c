@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a host says to authenticate. The first byte chooses: a secret as people write it; one message,
- * which encoded again and decoded is the same; or a talk with the controller, each message behind two
- * bytes of length, a length of 0 asking for the next one. Nobody gets in without the secret.
+ * What a host says to authenticate. The first byte chooses: a secret as people write it; one
+ * message, which encoded again and decoded is the same; or a talk with the controller, each message
+ * behind two bytes of length, a length of 0 asking for the next one. Nobody gets in without the
+ * secret.
  */
 #include "fuzz.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The controller's side of DH-HMAC-CHAP on one queue (NVM Express Base 2.0 s8.13.5). A machine: data
- * of Authentication Send goes in, of Authentication Receive comes out. Its owner ends the connection
- * once the machine has failed, and sets a time limit to one that is at it. No queue of a host that
- * has a secret takes commands before it is authenticated; that is the owner's to see to, too.
+ * The controller's side of DH-HMAC-CHAP on one queue (NVM Express Base 2.0 s8.13.5). A machine:
+ * data of Authentication Send goes in, of Authentication Receive comes out. Its owner ends the
+ * connection once the machine has failed, and limits the time of one that is not at rest. It is the
+ * owner, too, that lets no other command of a host with a secret through before.
  */
 #ifndef SW_MOVERS_NVME_AUTH_H
 #define SW_MOVERS_NVME_AUTH_H

@@ -123,19 +123,17 @@ enum nvme_ana_state nvt_config_ana_state(const struct nvt_config_port *port, uin
 /* What differs from an old configuration to a new one. */
 enum nvt_change_what { NVT_ADDED, NVT_REMOVED, NVT_CHANGED };
 enum nvt_change_of { NVT_OF_HOST, NVT_OF_SUBSYSTEM, NVT_OF_NAMESPACE, NVT_OF_PORT };
-enum nvt_change_aspect { /* of NVT_CHANGED: any of these */
-                         NVT_KEYS_DIFFER = 1 << 0,
-                         /* Serial, model, firmware, controller IDs and queues of a subsystem; uuid, nguid. */
-                         NVT_IDENTITY_DIFFERS = 1 << 1,
-                         /* Which hosts are allowed. */
-                         NVT_ACCESS_DIFFERS = 1 << 2,
-                         NVT_BACKEND_DIFFERS = 1 << 3,
-                         NVT_ENABLE_DIFFERS = 1 << 4,
-                         NVT_ANA_DIFFERS = 1 << 5,
-                         /* The address, or what is said when a connection is made. */
-                         NVT_LISTEN_DIFFERS = 1 << 6,
-                         NVT_SUBSYSTEMS_DIFFER = 1 << 7,
-                         NVT_REFERRALS_DIFFER = 1 << 8,
+/* Of NVT_CHANGED: any of these. */
+enum nvt_change_aspect {
+    NVT_KEYS_DIFFER = 1 << 0,
+    NVT_IDENTITY_DIFFERS = 1 << 1, /* serial, model, controller IDs and the like; uuid, nguid */
+    NVT_ACCESS_DIFFERS = 1 << 2,   /* which hosts are allowed */
+    NVT_BACKEND_DIFFERS = 1 << 3,
+    NVT_ENABLE_DIFFERS = 1 << 4,
+    NVT_ANA_DIFFERS = 1 << 5,
+    NVT_LISTEN_DIFFERS = 1 << 6, /* the address, or what is said when a connection is made */
+    NVT_SUBSYSTEMS_DIFFER = 1 << 7,
+    NVT_REFERRALS_DIFFER = 1 << 8,
 };
 
 /* NULL is what is not there: of something added, its old self. A namespace comes with its

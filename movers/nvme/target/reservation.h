@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The reservation of one namespace: who is registered, who holds it, who may do what, and who has to
- * be told (NVM Express Base 2.0 s8.19). Its owner calls it from one thread and sends the notices.
- * Registrations last until the namespace goes: a host that disconnects keeps its own.
+ * The reservation of one namespace: who is registered, who holds it, who may do what, and who has
+ * to be told (NVM Express Base 2.0 s8.19). Its owner calls it from one thread and sends the
+ * notices. Registrations last until the namespace goes: a host that disconnects keeps its own.
  */
 #ifndef SW_MOVERS_NVME_RESERVATION_H
 #define SW_MOVERS_NVME_RESERVATION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What DH-HMAC-CHAP computes, for both sides (NVM Express Base 2.0 s8.13.5): secrets as people write
- * them, responses, and the Diffie-Hellman exchange.
+ * What DH-HMAC-CHAP computes, for both sides (NVM Express Base 2.0 s8.13.5): secrets as people
+ * write them, responses, and the Diffie-Hellman exchange.
  */
 #ifndef SW_MOVERS_NVME_DHCHAP_CRYPTO_H
 #define SW_MOVERS_NVME_DHCHAP_CRYPTO_H
