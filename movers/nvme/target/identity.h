@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Names for what was given none, made out of the machine's and the thing's own: a target that
+ * starts again is the same to its hosts. The machine's ID itself is never shown.
+ */
+#ifndef SW_MOVERS_NVME_IDENTITY_H
+#define SW_MOVERS_NVME_IDENTITY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nvme/target/spec.h"
+#include "nvme/wire/fabrics.h"
+
+enum { NVT_MACHINE_ID_BYTES = 64, NVT_SERIAL_BYTES = 21 };
+
+/* Of /etc/machine-id, else the host's name. */
+void nvt_machine_id(char out[NVT_MACHINE_ID_BYTES]);
+
+/* By what holds the data, not by options: a namespace stays the same when it becomes read-only. */
+void nvt_default_uuid(const char *machine_id, const char *nqn, uint32_t nsid,
+                      const struct nvt_backend_spec *spec, uint8_t uuid[NVT_UUID_BYTES]);
+/* nqn.2014-08.org.nvmexpress:uuid:..., of what the caller says sets it apart. */
+void nvt_default_nqn(const char *machine_id, const char *seed, char nqn[NVF_NQN_MAX + 1]);
+void nvt_default_serial(const char *machine_id, const char *nqn, char serial[NVT_SERIAL_BYTES]);
+
+#endif
