@@ -15,7 +15,7 @@ enum { EVENTS_ACK = 128, POLLS_MASK = 63 };
 void nvh_finish(struct sw_nvme_queue *queue, uint32_t index)
 {
     struct nvh_slot *slot = &queue->slots[index];
-    queue->finished++;
+    queue->finished += !slot->is_call;
     slot->generation++;
     if (!slot->done) {
         slot->state = NVH_DONE;
@@ -37,16 +37,16 @@ static void retire_slot(struct sw_nvme_queue *queue, uint32_t index)
     nvh_finish(queue, index);
 }
 
-/* The head tells how many entries the controller has taken. It never runs past the tail. */
+/* The head tells how many entries the controller has taken. A head that is behind, or ahead of the
+ * tail, is no reason to hang up: there are never more commands in flight than fit. */
 static bool advance_head(struct sw_nvme_queue *queue, uint32_t head)
 {
     if (head >= queue->size)
         return false;
     const uint32_t taken = (head + queue->size - queue->sq_head) % queue->size;
     const uint32_t queued = (queue->sq_tail + queue->size - queue->sq_head) % queue->size;
-    if (taken > queued)
-        return false;
-    queue->sq_head = head;
+    if (taken <= queued)
+        queue->sq_head = head;
     return true;
 }
 

@@ -133,7 +133,7 @@ enum sw_nvme_status sw_nvme_connect(const struct sw_nvme_options *options,
         *out = c;
         return SW_NVME_OK;
     }
-    if (status == SW_NVME_TIMEOUT)
+    if (sw_nvme_state_of(c) != SW_NVME_DEAD)
         nvh_error(error, status, "%s did not connect in %u ms", c->where,
                   options->connect_timeout_ms);
     else if (error)
