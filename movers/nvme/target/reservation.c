@@ -294,7 +294,7 @@ enum nvt_access nvt_access_of_io(uint8_t opcode)
     switch (opcode) {
     case nvme_cmd_read:
     case nvme_cmd_compare:
-    case NVF_IO_VERIFY:
+    case nvme_cmd_verify:
         return NVT_ACCESS_READ;
     case nvme_cmd_write:
     case nvme_cmd_flush:

@@ -341,7 +341,7 @@ static void allows__truth_table(void **state)
 static void access_of__groups(void **state)
 {
     (void)state;
-    static const uint8_t reads[] = {nvme_cmd_read, nvme_cmd_compare, NVF_IO_VERIFY};
+    static const uint8_t reads[] = {nvme_cmd_read, nvme_cmd_compare, nvme_cmd_verify};
     static const uint8_t writes[] = {nvme_cmd_write,        nvme_cmd_flush, nvme_cmd_write_uncor,
                                      nvme_cmd_write_zeroes, nvme_cmd_dsm,   nvme_cmd_copy};
     for (size_t i = 0; i < sizeof(reads); i++)

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A host for NVMe over RDMA: reaches any standard controller through verbs and rdma_cm.
+ *
+ * One thread may use one queue at a time. Everything of a controller is safe from any thread.
+ * There are no hidden threads, unless `background` asks for one: who uses a controller calls
+ * poll or wait of one of its queues (or of the controller) at least twice per keep-alive time.
+ * Nothing on the path of data allocates memory.
+ *
+ * When a connection is lost, queue pairs are destroyed before anything else, so that nothing can
+ * touch the buffers of a request that has ended. Requests that are safe to repeat wait for the
+ * connection to come back, and are sent again; see `ctrl_loss_tmo_s`. The others end with
+ * SW_NVME_MAYBE_DONE. No request is ever dropped without a result.
+ *
+ * Units are in the names. Deadlines are CLOCK_MONOTONIC in nanoseconds: sw_nvme_deadline_ms().
+ */
+#ifndef SIDEWIRE_NVME_H
+#define SIDEWIRE_NVME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SW_NVME_PUBLIC __attribute__((visibility("default")))
+
+struct sw_nvme_controller;
+struct sw_nvme_queue;
+struct sw_nvme_mem;
+
+enum sw_nvme_status {
+    SW_NVME_OK = 0,
+    SW_NVME_FAILED,         /* the controller says so: see `nvme_status` */
+    SW_NVME_AGAIN,          /* the queue is full: poll, then try again */
+    SW_NVME_INVALID,        /* an argument is wrong */
+    SW_NVME_TOO_LONG,       /* more data than the controller takes in one command */
+    SW_NVME_NOT_REGISTERED, /* data that no sw_nvme_mem covers */
+    SW_NVME_NO_MEMORY,
+    SW_NVME_TIMEOUT,     /* the deadline has passed */
+    SW_NVME_ADDRESS,     /* no such address, or no RDMA device leads there */
+    SW_NVME_REFUSED,     /* the peer refused the connection */
+    SW_NVME_UNREACHABLE, /* nobody answers, or the controller is away for too long */
+    SW_NVME_NOT_DONE,    /* the connection was lost before the request left: nothing happened */
+    SW_NVME_MAYBE_DONE,  /* it was lost after the request left: it may have happened */
+    SW_NVME_PROTOCOL,    /* the controller broke the protocol */
+    SW_NVME_UNSUPPORTED, /* the controller lacks what is needed, or asks for what is not there */
+    SW_NVME_CLOSED,      /* closed by this side */
+    SW_NVME_SYSTEM,      /* the operating system or the RDMA device failed */
+};
+
+/* A sentence without its full stop; never NULL. */
+SW_NVME_PUBLIC const char *sw_nvme_status_text(enum sw_nvme_status status);
+/* "Invalid Field in Command: ..." for a status of NVMe (code type in bits 8-10, DNR in bit 14). */
+SW_NVME_PUBLIC const char *sw_nvme_code_text(uint16_t nvme_status);
+
+struct sw_nvme_error {
+    enum sw_nvme_status status;
+    uint16_t nvme_status; /* where status is SW_NVME_FAILED */
+    char text[256];       /* what happened, and why */
+};
+
+struct sw_nvme_options {
+    const char *traddr;      /* IPv4, IPv6 or a name */
+    const char *trsvcid;     /* port; NULL: 4420 */
+    const char *subsysnqn;   /* NULL: the discovery subsystem */
+    const char *hostnqn;     /* NULL: of /etc/nvme/hostnqn, else made of the machine's ID */
+    const char *hostid;      /* UUID; NULL: of /etc/nvme/hostid, else that of hostnqn */
+    const char *host_traddr; /* the own address; NULL: any */
+    uint32_t nr_io_queues;   /* asked for; the controller may grant fewer */
+    uint32_t queue_size;     /* entries of an I/O queue, 2-1024; requests in flight: one less */
+    uint32_t keep_alive_ms;  /* 0: none */
+    int32_t ctrl_loss_tmo_s; /* reconnection is given up after so long; -1: never; 0: at once */
+    uint32_t reconnect_delay_s;
+    int32_t fast_io_fail_tmo_s; /* requests stop waiting after so long; -1: with ctrl_loss_tmo */
+    uint32_t connect_timeout_ms;
+    uint32_t io_timeout_ms; /* a command without answer for so long resets the controller */
+    bool background;        /* a thread keeps the controller alive while nobody polls */
+    bool no_in_capsule;     /* small writes go by RDMA READ too */
+};
+
+/* The defaults of nvme-cli: 4420, 1 queue of 128, 5 s keep-alive, 600 s loss, 10 s delay. */
+SW_NVME_PUBLIC void sw_nvme_options_init(struct sw_nvme_options *options);
+SW_NVME_PUBLIC uint64_t sw_nvme_deadline_ms(uint32_t from_now_ms);
+
+/* ---- controllers ---- */
+
+enum sw_nvme_state {
+    SW_NVME_CONNECTING,
+    SW_NVME_LIVE,
+    SW_NVME_LOST, /* until it is back, or given up */
+    SW_NVME_DEAD, /* for good: requests end at once */
+};
+
+struct sw_nvme_info {
+    uint16_t cntlid;
+    uint32_t version;      /* 0x10400 is 1.4 */
+    uint64_t cap;          /* the property */
+    uint32_t queue_size;   /* of I/O queues, as negotiated */
+    uint32_t nr_io_queues; /* granted; 0 for a discovery controller */
+    uint32_t transfer_max_bytes;
+    uint32_t in_capsule_bytes; /* writes up to this length go with their command */
+    uint32_t keep_alive_ms;
+    bool traffic_keeps_alive; /* TBKAS */
+    bool is_discovery;
+    uint32_t reconnects; /* how often it was lost and came back */
+};
+
+/* Starts to connect and returns at once. Poll or wait for what comes of it. `error` may be NULL
+ * here and below. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
+                                                 struct sw_nvme_error *error,
+                                                 struct sw_nvme_controller **controller);
+/* Starts, and waits until the controller is live or `connect_timeout_ms` has passed. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_connect(const struct sw_nvme_options *options,
+                                                   struct sw_nvme_error *error,
+                                                   struct sw_nvme_controller **controller);
+SW_NVME_PUBLIC enum sw_nvme_state sw_nvme_poll(struct sw_nvme_controller *controller);
+/* Sleeps until the controller is live (OK) or dead (its last error) or the deadline passes. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_wait_live(struct sw_nvme_controller *controller,
+                                                     uint64_t deadline_ns);
+SW_NVME_PUBLIC enum sw_nvme_state sw_nvme_state_of(struct sw_nvme_controller *controller);
+SW_NVME_PUBLIC void sw_nvme_last_error(struct sw_nvme_controller *controller,
+                                       struct sw_nvme_error *error);
+SW_NVME_PUBLIC void sw_nvme_info_of(struct sw_nvme_controller *controller,
+                                    struct sw_nvme_info *info);
+/* Shuts the controller down and frees it. INVALID while it has queues or memory. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller);
+
+/* An asynchronous event of the controller, as dword 0 of its completion has it. OK, or AGAIN where
+ * there is none. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_take_event(struct sw_nvme_controller *controller,
+                                                      uint32_t *event);
+
+/* ---- memory ---- */
+
+/* Lets the controller read and write [data, data + bytes) for as long as it is registered. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_mem_register(struct sw_nvme_controller *controller,
+                                                        void *data, size_t bytes,
+                                                        struct sw_nvme_mem **mem);
+/* Page-aligned zeroed memory, registered; freed with the registration. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_mem_alloc(struct sw_nvme_controller *controller,
+                                                     size_t bytes, struct sw_nvme_mem **mem);
+SW_NVME_PUBLIC void *sw_nvme_mem_data(const struct sw_nvme_mem *mem);
+SW_NVME_PUBLIC size_t sw_nvme_mem_bytes(const struct sw_nvme_mem *mem);
+/* No request may be using it. */
+SW_NVME_PUBLIC void sw_nvme_mem_release(struct sw_nvme_mem *mem);
+
+/* ---- queues and requests ---- */
+
+struct sw_nvme_result {
+    enum sw_nvme_status status;
+    uint16_t nvme_status; /* where status is SW_NVME_FAILED */
+    uint64_t value;       /* dwords 0 and 1 of the completion */
+    void *arg;            /* of the request */
+};
+
+/* Called by poll or wait. May submit, must not poll or close. */
+typedef void sw_nvme_done(void *arg, const struct sw_nvme_result *result);
+
+enum sw_nvme_flags { SW_NVME_FUA = 1, SW_NVME_DEALLOCATE = 2 /* of write zeroes */ };
+
+struct sw_nvme_io {
+    uint32_t nsid;
+    uint32_t blocks; /* 1-65536 */
+    uint64_t lba;
+    void *data;              /* inside `mem` */
+    uint32_t bytes;          /* of data: blocks times the size of a block */
+    uint32_t flags;          /* enum sw_nvme_flags */
+    struct sw_nvme_mem *mem; /* in use until the request has ended */
+    sw_nvme_done *done;      /* NULL: sw_nvme_queue_take() gives the result */
+    void *arg;
+};
+
+/* A range of dataset management, in the format of NVMe: 16 bytes, little-endian. */
+struct sw_nvme_range {
+    uint32_t attributes, blocks;
+    uint64_t lba;
+};
+
+enum { SW_NVME_SPIN_FOREVER = 0xffffffff };
+
+/* Opens the next free queue of the controller. Waits spin for `spin_us` and then sleep. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller,
+                                                      uint32_t spin_us, struct sw_nvme_error *error,
+                                                      struct sw_nvme_queue **queue);
+/* The same without waiting: requests wait in the queue until it is connected. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_queue_start(struct sw_nvme_controller *controller,
+                                                       uint32_t spin_us,
+                                                       struct sw_nvme_error *error,
+                                                       struct sw_nvme_queue **queue);
+/* Requests still in flight end with NOT_DONE or MAYBE_DONE before it returns. */
+SW_NVME_PUBLIC void sw_nvme_queue_close(struct sw_nvme_queue *queue);
+/* Requests that may be in flight, and those that are (results not yet taken included). */
+SW_NVME_PUBLIC uint32_t sw_nvme_queue_depth(const struct sw_nvme_queue *queue);
+SW_NVME_PUBLIC uint32_t sw_nvme_queue_used(const struct sw_nvme_queue *queue);
+
+/* Each returns OK where the request is on its way, and then it gets exactly one result. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_read(struct sw_nvme_queue *queue,
+                                                const struct sw_nvme_io *io);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_write(struct sw_nvme_queue *queue,
+                                                 const struct sw_nvme_io *io);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_compare(struct sw_nvme_queue *queue,
+                                                   const struct sw_nvme_io *io);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_write_zeroes(struct sw_nvme_queue *queue,
+                                                        const struct sw_nvme_io *io);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_flush(struct sw_nvme_queue *queue,
+                                                 const struct sw_nvme_io *io);
+/* `data` are `bytes` / 16 ranges (1-256), which get deallocated. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue,
+                                               const struct sw_nvme_io *io);
+
+/* Handles what has come; never sleeps. Returns the number of requests that ended. */
+SW_NVME_PUBLIC uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue);
+/* Until at least one request ended (OK), the deadline passed (TIMEOUT) or none is there (AGAIN). */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_queue_wait(struct sw_nvme_queue *queue,
+                                                      uint64_t deadline_ns);
+/* Results of requests without a callback, oldest first. Returns how many. */
+SW_NVME_PUBLIC uint32_t sw_nvme_queue_take(struct sw_nvme_queue *queue,
+                                           struct sw_nvme_result *results, uint32_t results_max);
+/* For epoll: readable when poll has something to do, once sw_nvme_queue_arm() returned true.
+ * False: there is something already, poll first. */
+SW_NVME_PUBLIC int sw_nvme_queue_fd(const struct sw_nvme_queue *queue);
+SW_NVME_PUBLIC bool sw_nvme_queue_arm(struct sw_nvme_queue *queue);
+
+/* ---- administration: from any thread, waits for the answer ---- */
+
+struct sw_nvme_admin {
+    uint8_t opcode;
+    bool is_write; /* `data` goes to the controller, else it comes from there */
+    uint32_t nsid, cdw10, cdw11, cdw12, cdw13, cdw14, cdw15;
+    void *data; /* any memory, up to 64 KiB */
+    uint32_t bytes;
+    uint32_t timeout_ms; /* 0: 60 s */
+};
+
+enum { SW_NVME_ADMIN_MAX = 65536 };
+
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_admin(struct sw_nvme_controller *controller,
+                                                 const struct sw_nvme_admin *command,
+                                                 struct sw_nvme_result *result);
+/* `data` takes 4096 bytes: struct nvme_id_ctrl, nvme_id_ns and so on of libnvme. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_identify(struct sw_nvme_controller *controller,
+                                                    uint8_t cns, uint32_t nsid, void *data,
+                                                    struct sw_nvme_result *result);
+/* `bytes`: a multiple of 4. Longer logs are read in pieces. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_get_log(struct sw_nvme_controller *controller,
+                                                   uint8_t page, uint32_t nsid, uint64_t offset,
+                                                   void *data, uint32_t bytes,
+                                                   struct sw_nvme_result *result);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_get_feature(struct sw_nvme_controller *controller,
+                                                       uint8_t feature, uint32_t nsid,
+                                                       struct sw_nvme_result *result);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_set_feature(struct sw_nvme_controller *controller,
+                                                       uint8_t feature, uint32_t nsid,
+                                                       uint32_t value,
+                                                       struct sw_nvme_result *result);
+
+struct sw_nvme_namespace {
+    uint32_t nsid;
+    uint32_t block_bytes, metadata_bytes;
+    uint64_t blocks; /* its size */
+};
+
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_namespace_of(struct sw_nvme_controller *controller,
+                                                        uint32_t nsid,
+                                                        struct sw_nvme_namespace *out,
+                                                        struct sw_nvme_result *result);
+/* Active namespaces above `after`, ascending: up to `nsids_max`, which is 1024 at most. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_list(struct sw_nvme_controller *controller,
+                                                uint32_t after, uint32_t *nsids, uint32_t nsids_max,
+                                                uint32_t *count, struct sw_nvme_result *result);
+
+/* ---- discovery ---- */
+
+/* The whole log, from a discovery controller: 1024 bytes of header and as many for each record
+ * (struct nvmf_discovery_log of libnvme), read again if it changed meanwhile. Free it with free().
+ * Records beyond 4096 are not asked for. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_discover(struct sw_nvme_controller *controller,
+                                                    void **log, uint64_t *records,
+                                                    struct sw_nvme_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A controller: its life, as the program sees it. The machines are in setup.c and reconnect.c. */
+#include "nvme/host/host.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SHUTDOWN_MS = 3000, CC_OFFSET = 0x14, CSTS_OFFSET = 0x1c, THREAD_NAP_MS = 50 };
+
+uint64_t nvh_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NVH_S + (uint64_t)now.tv_nsec;
+}
+
+uint64_t sw_nvme_deadline_ms(uint32_t from_now_ms)
+{
+    return nvh_now() + from_now_ms * NVH_MS;
+}
+
+enum sw_nvme_status nvh_error(struct sw_nvme_error *error, enum sw_nvme_status status,
+                              const char *format, ...)
+{
+    if (!error)
+        return status;
+    *error = (struct sw_nvme_error){.status = status};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof(error->text), format, args);
+    va_end(args);
+    return status;
+}
+
+void sw_nvme_options_init(struct sw_nvme_options *options)
+{
+    *options = (struct sw_nvme_options){
+        .nr_io_queues = 1,
+        .queue_size = 128,
+        .keep_alive_ms = 5000,
+        .ctrl_loss_tmo_s = 600,
+        .reconnect_delay_s = 10,
+        .fast_io_fail_tmo_s = -1,
+        .connect_timeout_ms = 10000,
+        .io_timeout_ms = 30000,
+    };
+}
+
+static void free_controller(struct sw_nvme_controller *c)
+{
+    nvh_queue_free(&c->admin);
+    if (c->bounce_mr)
+        ibv_dereg_mr(c->bounce_mr);
+    if (c->bounce)
+        munmap(c->bounce, SW_NVME_ADMIN_MAX);
+    if (c->pd)
+        ibv_dealloc_pd(c->pd);
+    pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->bounce_lock);
+    free(c->where);
+    free(c);
+}
+
+static void *keep_alive_thread(void *arg)
+{
+    struct sw_nvme_controller *c = arg;
+    while (!atomic_load(&c->thread_ends)) {
+        sw_nvme_poll(c);
+        poll(NULL, 0, THREAD_NAP_MS);
+    }
+    return NULL;
+}
+
+static enum sw_nvme_status check_options(const struct sw_nvme_options *options,
+                                         struct sw_nvme_error *error)
+{
+    if (!options->traddr)
+        return nvh_error(error, SW_NVME_INVALID, "no address (traddr) is given");
+    if (options->queue_size < 2 || options->queue_size > NVH_QUEUE_MAX)
+        return nvh_error(error, SW_NVME_INVALID, "a queue has 2 to %d entries, not %u",
+                         NVH_QUEUE_MAX, options->queue_size);
+    if (!options->nr_io_queues || options->nr_io_queues > NVH_QUEUES_MAX)
+        return nvh_error(error, SW_NVME_INVALID, "a controller has 1 to %d I/O queues, not %u",
+                         NVH_QUEUES_MAX, options->nr_io_queues);
+    return SW_NVME_OK;
+}
+
+enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
+                                  struct sw_nvme_error *error, struct sw_nvme_controller **out)
+{
+    enum sw_nvme_status status = check_options(options, error);
+    if (status)
+        return status;
+    struct sw_nvme_controller *c = calloc(1, sizeof(*c));
+    if (!c)
+        return nvh_error(error, SW_NVME_NO_MEMORY, "no memory for a controller");
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->bounce_lock, NULL);
+    c->options = *options;
+    status = nvh_identity(c, options, error);
+    if (!status) {
+        status = nvh_queue_init(c, &c->admin, 0, NVF_ADMIN_DEPTH_MIN);
+        nvh_error(error, status, "no memory for the admin queue");
+    }
+    if (status) {
+        c->admin.epoll_fd = c->admin.timer_fd = -1;
+        c->admin.memory = c->admin.scratch = MAP_FAILED;
+        free_controller(c);
+        return status;
+    }
+    sw_nvme_poll(c);
+    if (options->background)
+        c->has_thread = !pthread_create(&c->thread, NULL, keep_alive_thread, c);
+    *out = c;
+    return SW_NVME_OK;
+}
+
+enum sw_nvme_status sw_nvme_connect(const struct sw_nvme_options *options,
+                                    struct sw_nvme_error *error, struct sw_nvme_controller **out)
+{
+    struct sw_nvme_controller *c;
+    enum sw_nvme_status status = sw_nvme_start(options, error, &c);
+    if (status)
+        return status;
+    status = sw_nvme_wait_live(c, sw_nvme_deadline_ms(options->connect_timeout_ms));
+    if (!status) {
+        *out = c;
+        return SW_NVME_OK;
+    }
+    if (sw_nvme_state_of(c) != SW_NVME_DEAD)
+        nvh_error(error, status, "%s did not connect in %u ms", c->where,
+                  options->connect_timeout_ms);
+    else if (error)
+        sw_nvme_last_error(c, error);
+    sw_nvme_disconnect(c);
+    return status;
+}
+
+enum sw_nvme_state sw_nvme_poll(struct sw_nvme_controller *controller)
+{
+    pthread_mutex_lock(&controller->lock);
+    nvh_admin_tend(controller, nvh_now());
+    pthread_mutex_unlock(&controller->lock);
+    return sw_nvme_state_of(controller);
+}
+
+static void sleep_on_admin(struct sw_nvme_controller *c)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool sleeps = nvh_queue_arm(&c->admin);
+    struct pollfd fd = {.fd = c->admin.epoll_fd, .events = POLLIN};
+    pthread_mutex_unlock(&c->lock);
+    if (sleeps)
+        poll(&fd, 1, NVH_TEND_NS / 1000000);
+}
+
+enum sw_nvme_status sw_nvme_wait_live(struct sw_nvme_controller *controller, uint64_t deadline_ns)
+{
+    for (;;) {
+        const enum sw_nvme_state state = sw_nvme_poll(controller);
+        if (state == SW_NVME_LIVE)
+            return SW_NVME_OK;
+        if (state == SW_NVME_DEAD) {
+            struct sw_nvme_error error;
+            sw_nvme_last_error(controller, &error);
+            return error.status ? error.status : SW_NVME_UNREACHABLE;
+        }
+        if (nvh_now() >= deadline_ns)
+            return SW_NVME_TIMEOUT;
+        sleep_on_admin(controller);
+    }
+}
+
+enum sw_nvme_state sw_nvme_state_of(struct sw_nvme_controller *controller)
+{
+    return (enum sw_nvme_state)atomic_load(&controller->state);
+}
+
+void sw_nvme_last_error(struct sw_nvme_controller *controller, struct sw_nvme_error *error)
+{
+    pthread_mutex_lock(&controller->lock);
+    *error = controller->error;
+    pthread_mutex_unlock(&controller->lock);
+}
+
+void sw_nvme_info_of(struct sw_nvme_controller *controller, struct sw_nvme_info *info)
+{
+    pthread_mutex_lock(&controller->lock);
+    *info = controller->info;
+    pthread_mutex_unlock(&controller->lock);
+}
+
+/* The controller writes back what it holds. It has seconds for it, and no more. */
+static void shut_down(struct sw_nvme_controller *c)
+{
+    enum { SHUTDOWN_STATUS = 0xc, SHUTDOWN_DONE = 0x8, PERIOD_MS = 2 };
+    const uint64_t deadline = sw_nvme_deadline_ms(SHUTDOWN_MS);
+    const struct nvf_sqe set = nvh_property_set(CC_OFFSET, nvh_cc(true));
+    const struct nvf_sqe get = nvh_property_get(CSTS_OFFSET, false);
+    struct sw_nvme_result result;
+    if (nvh_call_wait(c, &set, deadline, &result))
+        return;
+    while (!nvh_call_wait(c, &get, deadline, &result) &&
+           (result.value & SHUTDOWN_STATUS) != SHUTDOWN_DONE && nvh_now() < deadline)
+        poll(NULL, 0, PERIOD_MS);
+}
+
+enum sw_nvme_status sw_nvme_disconnect(struct sw_nvme_controller *controller)
+{
+    if (!controller)
+        return SW_NVME_OK;
+    if (atomic_load(&controller->queues) || atomic_load(&controller->mems))
+        return SW_NVME_INVALID;
+    if (controller->has_thread) {
+        atomic_store(&controller->thread_ends, true);
+        pthread_join(controller->thread, NULL);
+    }
+    if (sw_nvme_state_of(controller) == SW_NVME_LIVE)
+        shut_down(controller);
+    atomic_store(&controller->state, SW_NVME_DEAD);
+    controller->admin.phase = NVH_ENDED;
+    nvh_queue_down(&controller->admin, false);
+    free_controller(controller);
+    return SW_NVME_OK;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Requests: their checks, their commands, and the SEND of a command. Source: NVM 1.0, section 3. */
+#include "nvme/host/host.h"
+
+#include <string.h>
+
+enum {
+    RANGE_BYTES = 16,
+    RANGES_MAX = 256,
+    BLOCKS_MAX = 65536,
+    FUA_BIT = 1 << 30,
+    DEAC_BIT = 1 << 25
+};
+
+void nvh_fifo_push(struct nvh_fifo *fifo, uint32_t index)
+{
+    fifo->at[fifo->tail++ & fifo->mask] = (uint16_t)index;
+}
+
+uint32_t nvh_fifo_pop(struct nvh_fifo *fifo)
+{
+    return fifo->at[fifo->head++ & fifo->mask];
+}
+
+int nvh_slot_take(struct sw_nvme_queue *queue, bool is_call)
+{
+    /* One slot is always left for Connect: a queue of N entries holds N - 1 commands. */
+    if (!queue->free_count || (!is_call && queue->used >= queue->size - 1))
+        return -1;
+    const uint32_t index = queue->free_slots[--queue->free_count];
+    struct nvh_slot *slot = &queue->slots[index];
+    const uint8_t generation = slot->generation;
+    *slot =
+        (struct nvh_slot){.generation = generation, .is_call = is_call, .number = queue->number++};
+    queue->used += !is_call;
+    return (int)index;
+}
+
+static bool can_send(struct sw_nvme_queue *queue)
+{
+    /* Without a command in flight the controller has taken all: so a head that it never moves
+     * costs speed, and nothing hangs. */
+    if (!queue->in_flight)
+        queue->sq_head = queue->sq_tail;
+    const uint32_t next = queue->sq_tail + 1 == queue->size ? 0 : queue->sq_tail + 1;
+    const uint32_t sends = (queue->sends_posted - queue->sends_retired) & NVH_SENDS_MASK;
+    return next != queue->sq_head && sends < queue->sends_max;
+}
+
+static void send_slot(struct sw_nvme_queue *queue, uint32_t index)
+{
+    struct nvh_slot *slot = &queue->slots[index];
+    struct nvf_sqe *sqe = &queue->sqes[index];
+    sqe->cid = htole16((uint16_t)nvh_cid(queue, index));
+    struct ibv_sge sges[2] = {
+        {.addr = (uintptr_t)sqe, .length = NVF_SQE_BYTES, .lkey = queue->memory_mr->lkey},
+        {.addr = (uintptr_t)slot->data, .length = slot->capsule_bytes, .lkey = slot->lkey},
+    };
+    const bool is_inline = NVF_SQE_BYTES + slot->capsule_bytes <= queue->connection.inline_bytes;
+    /* Nobody reports an unsignaled SEND, so only what is inline may be one. */
+    const bool signals = !is_inline || ++queue->unsignaled >= queue->size / 2;
+    queue->sends_posted = (queue->sends_posted + 1) & NVH_SENDS_MASK;
+    struct ibv_send_wr *bad,
+        wr = {
+            .wr_id = index | (uint64_t)!is_inline << 16 | (uint64_t)queue->sends_posted << 32,
+            .sg_list = sges,
+            .num_sge = slot->capsule_bytes ? 2 : 1,
+            .opcode = IBV_WR_SEND,
+            .send_flags = (is_inline ? IBV_SEND_INLINE : 0u) | (signals ? IBV_SEND_SIGNALED : 0u),
+        };
+    if (signals)
+        queue->unsignaled = 0;
+    slot->state = NVH_SENT;
+    slot->answered = false;
+    slot->was_sent = true;
+    slot->send_pending = !is_inline;
+    slot->sent_ns = queue->tick_ns;
+    queue->sq_tail = queue->sq_tail + 1 == queue->size ? 0 : queue->sq_tail + 1;
+    queue->in_flight++;
+    if (ibv_post_send(queue->connection.qp, &wr, &bad))
+        nvh_queue_break(queue, SW_NVME_SYSTEM, "a command cannot be sent");
+}
+
+void nvh_slot_submit(struct sw_nvme_queue *queue, uint32_t index)
+{
+    const bool may_send =
+        !queue->is_broken && (queue->slots[index].is_call ||
+                              (queue->phase == NVH_UP && nvh_fifo_empty(&queue->pending)));
+    if (may_send && can_send(queue)) {
+        send_slot(queue, index);
+        return;
+    }
+    queue->slots[index].state = NVH_PENDING;
+    nvh_fifo_push(&queue->pending, index);
+}
+
+void nvh_pending_send(struct sw_nvme_queue *queue)
+{
+    while (queue->phase == NVH_UP && !queue->is_broken && !nvh_fifo_empty(&queue->pending) &&
+           can_send(queue))
+        send_slot(queue, nvh_fifo_pop(&queue->pending));
+}
+
+/* Whether requests fail instead of waiting for a controller that is away. */
+static bool fails_fast(struct sw_nvme_queue *queue)
+{
+    const struct sw_nvme_controller *c = queue->controller;
+    if (queue->phase == NVH_UP)
+        return false;
+    if (queue->phase == NVH_ENDED || atomic_load(&c->state) == SW_NVME_DEAD)
+        return true;
+    return atomic_load(&c->state) == SW_NVME_LOST && c->options.fast_io_fail_tmo_s >= 0 &&
+           nvh_now() - atomic_load(&c->lost_ns) > (uint64_t)c->options.fast_io_fail_tmo_s * NVH_S;
+}
+
+static enum sw_nvme_status check_data(const struct sw_nvme_queue *queue,
+                                      const struct sw_nvme_io *io)
+{
+    const struct sw_nvme_mem *mem = io->mem;
+    if (!mem || mem->controller != queue->controller)
+        return SW_NVME_NOT_REGISTERED;
+    const uintptr_t first = (uintptr_t)io->data, start = (uintptr_t)mem->data;
+    if (!io->bytes || first < start || first - start > mem->bytes ||
+        io->bytes > mem->bytes - (first - start))
+        return SW_NVME_NOT_REGISTERED;
+    if (io->bytes > queue->controller->info.transfer_max_bytes || io->bytes > NVH_KEYED_MAX)
+        return SW_NVME_TOO_LONG;
+    return SW_NVME_OK;
+}
+
+/* A command with no data yet, in a new slot: its index, or -1. */
+static int begin_request(struct sw_nvme_queue *queue, const struct sw_nvme_io *io, uint8_t opcode)
+{
+    const int taken = nvh_slot_take(queue, false);
+    if (taken < 0)
+        return -1;
+    struct nvh_slot *slot = &queue->slots[taken];
+    struct nvf_sqe *sqe = &queue->sqes[taken];
+    slot->replays = true;
+    slot->done = io->done;
+    slot->result.arg = io->arg;
+    *sqe = (struct nvf_sqe){.opcode = opcode, .nsid = htole32(io->nsid)};
+    nvf_sgl_set_none(sqe);
+    return taken;
+}
+
+static void attach_data(struct sw_nvme_queue *queue, uint32_t index, const struct sw_nvme_io *io,
+                        bool to_controller)
+{
+    struct nvh_slot *slot = &queue->slots[index];
+    struct nvf_sqe *sqe = &queue->sqes[index];
+    const struct sw_nvme_controller *c = queue->controller;
+    if (to_controller && io->bytes <= c->info.in_capsule_bytes) {
+        nvf_sgl_set_in_capsule(sqe, io->bytes);
+        slot->capsule_bytes = io->bytes;
+        slot->data = io->data;
+        slot->lkey = io->mem->mr->lkey;
+    } else {
+        nvf_sgl_set_keyed(sqe, (uintptr_t)io->data, io->bytes, io->mem->mr->rkey, false);
+    }
+}
+
+static void set_blocks(struct nvf_sqe *sqe, const struct sw_nvme_io *io, uint32_t flags)
+{
+    sqe->cdw10 = htole32((uint32_t)io->lba);
+    sqe->cdw11 = htole32((uint32_t)(io->lba >> 32));
+    sqe->cdw12 = htole32((io->blocks - 1) | flags);
+}
+
+static enum sw_nvme_status submit_data(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
+                                       uint8_t opcode, bool to_controller)
+{
+    if (!io->blocks || io->blocks > BLOCKS_MAX || io->flags & ~SW_NVME_FUA)
+        return SW_NVME_INVALID;
+    const enum sw_nvme_status status = check_data(queue, io);
+    if (status)
+        return status;
+    if (fails_fast(queue))
+        return SW_NVME_UNREACHABLE;
+    const int taken = begin_request(queue, io, opcode);
+    if (taken < 0)
+        return SW_NVME_AGAIN;
+    attach_data(queue, (uint32_t)taken, io, to_controller);
+    set_blocks(&queue->sqes[taken], io, io->flags & SW_NVME_FUA ? FUA_BIT : 0);
+    nvh_slot_submit(queue, (uint32_t)taken);
+    return SW_NVME_OK;
+}
+
+enum sw_nvme_status sw_nvme_read(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
+{
+    return submit_data(queue, io, nvme_cmd_read, false);
+}
+
+enum sw_nvme_status sw_nvme_write(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
+{
+    return submit_data(queue, io, nvme_cmd_write, true);
+}
+
+enum sw_nvme_status sw_nvme_compare(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
+{
+    return submit_data(queue, io, nvme_cmd_compare, true);
+}
+
+enum sw_nvme_status sw_nvme_write_zeroes(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
+{
+    if (!io->blocks || io->blocks > BLOCKS_MAX ||
+        io->flags & ~(uint32_t)(SW_NVME_FUA | SW_NVME_DEALLOCATE))
+        return SW_NVME_INVALID;
+    if (fails_fast(queue))
+        return SW_NVME_UNREACHABLE;
+    const int taken = begin_request(queue, io, nvme_cmd_write_zeroes);
+    if (taken < 0)
+        return SW_NVME_AGAIN;
+    set_blocks(&queue->sqes[taken], io,
+               (io->flags & SW_NVME_FUA ? FUA_BIT : 0u) |
+                   (io->flags & SW_NVME_DEALLOCATE ? DEAC_BIT : 0u));
+    nvh_slot_submit(queue, (uint32_t)taken);
+    return SW_NVME_OK;
+}
+
+enum sw_nvme_status sw_nvme_flush(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
+{
+    if (fails_fast(queue))
+        return SW_NVME_UNREACHABLE;
+    const int taken = begin_request(queue, io, nvme_cmd_flush);
+    if (taken < 0)
+        return SW_NVME_AGAIN;
+    nvh_slot_submit(queue, (uint32_t)taken);
+    return SW_NVME_OK;
+}
+
+enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
+{
+    enum { DEALLOCATE = 1 << 2 };
+    if (io->bytes % RANGE_BYTES || io->bytes / RANGE_BYTES > RANGES_MAX)
+        return SW_NVME_INVALID;
+    const enum sw_nvme_status status = check_data(queue, io);
+    if (status)
+        return status;
+    if (fails_fast(queue))
+        return SW_NVME_UNREACHABLE;
+    const int taken = begin_request(queue, io, nvme_cmd_dsm);
+    if (taken < 0)
+        return SW_NVME_AGAIN;
+    attach_data(queue, (uint32_t)taken, io, true);
+    queue->sqes[taken].cdw10 = htole32(io->bytes / RANGE_BYTES - 1);
+    queue->sqes[taken].cdw11 = htole32(DEALLOCATE);
+    nvh_slot_submit(queue, (uint32_t)taken);
+    return SW_NVME_OK;
+}

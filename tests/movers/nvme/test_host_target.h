@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A played target for tests of the host: one thread, memory for a namespace, and whatever a
+ * hostile target may do. It knows just enough of NVMe for a host to come up.
+ */
+#ifndef SW_TESTS_NVME_HOST_TARGET_H
+#define SW_TESTS_NVME_HOST_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PLAYED_BLOCK = 512, PLAYED_BLOCKS = 4096 };
+
+enum mischief {
+    MISCHIEF_NONE,
+    /* on the answer to an I/O command */
+    MISCHIEF_WRONG_CID,
+    MISCHIEF_STALE_CID, /* the right slot, the wrong use of it */
+    MISCHIEF_TWICE,
+    MISCHIEF_SHORT,
+    MISCHIEF_LONG,
+    MISCHIEF_TOO_LONG, /* for the receive */
+    MISCHIEF_HEAD_HUGE,
+    MISCHIEF_HEAD_AHEAD,
+    MISCHIEF_HEAD_FROZEN, /* sloppy, not hostile */
+    MISCHIEF_STATUS,
+    MISCHIEF_SILENT,
+    MISCHIEF_CUT,     /* ends the connection after the command, before its answer */
+    MISCHIEF_CUT_ALL, /* of the whole controller, silently by errors */
+    /* on the way up */
+    MISCHIEF_REFUSE,
+    MISCHIEF_REFUSE_EMPTY,
+    MISCHIEF_FORMAT,
+    MISCHIEF_CONNECT_STATUS,
+    MISCHIEF_AUTH,
+    MISCHIEF_NO_KEYED,
+    MISCHIEF_NEVER_READY,
+    MISCHIEF_FATAL,
+    MISCHIEF_NO_CAPSULE,
+    MISCHIEF_REFUSE_QUEUE, /* an I/O queue */
+    MISCHIEF_KEEP_ALIVE,   /* has no answer */
+    MISCHIEF_GARBAGE,      /* admin answers are random bytes */
+};
+
+struct played;
+
+struct played *played_start(void);
+void played_stop(struct played *target);
+const char *played_port(const struct played *target);
+/* From now on; `times`: how often, 0 for ever. */
+void played_set(struct played *target, enum mischief mischief, unsigned times);
+uint8_t *played_disk(struct played *target);
+/* Commands of one opcode, I/O and admin together, that have come. */
+unsigned played_count(struct played *target, uint8_t opcode);
+
+#endif
