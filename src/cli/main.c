@@ -16,6 +16,7 @@ static const struct sw_command commands[] = {
     {"doctor", "says what this machine allows, and how to mend the rest", sw_command_doctor},
     {"devices", "lists the devices that programs will see", sw_command_devices},
     {"status", "tells which way the connections of `run --sockets` took", sw_command_status},
+    {"nvme", "serves and reaches NVMe namespaces over RDMA", sw_command_nvme},
     {"help", "explains a command", help},
 };
 

@@ -4,9 +4,18 @@
 #include <string.h>
 
 #include "nvme/command/command.h"
+#include "nvme/command/host_commands.h"
 
 static const struct nv_command commands[] = {
     {"target", "serves files, devices and memory to NVMe hosts", nv_target_main},
+    {"discover", "asks a target for its subsystems", nv_discover},
+    {"connect-test", "connects, measures how long that takes, and leaves", nv_connect_test},
+    {"id-ctrl", "shows what a controller says of itself", nv_id_ctrl},
+    {"id-ns", "shows what it says of a namespace", nv_id_ns},
+    {"list", "lists namespaces", nv_list},
+    {"read", "reads blocks into a file", nv_read},
+    {"write", "writes blocks out of a file", nv_write},
+    {"bench", "measures latency and throughput, and checks data", nv_bench},
 };
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };
@@ -20,7 +29,8 @@ static void print_help(FILE *out)
         fprintf(out, "  %-13s %s\n", commands[i].name, commands[i].summary);
     fputs("\nExamples:\n"
           "  sidewire nvme target --listen 127.0.0.1 --namespace ram:64M\n"
-          "  sidewire nvme target --help\n",
+          "  sidewire nvme discover -a 127.0.0.1\n"
+          "  sidewire nvme bench -a 127.0.0.1 -n nqn.2026-01.io.sidewire:default\n",
           out);
 }
 

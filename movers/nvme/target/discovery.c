@@ -5,7 +5,7 @@
 
 #include "nvme/target/model.h"
 
-enum { ENTRY_BYTES = 1024, SECURE_NOT_REQUIRED = 2, FLOW_MAY_BE_OFF = 4 };
+enum { ENTRY_BYTES = 1024, FLOW_MAY_BE_OFF = NVMF_TREQ_DISABLE_SQFLOW };
 
 /* What is written of the log: the host's window of it. */
 struct window {
@@ -34,7 +34,7 @@ static void add(struct window *window, struct nvmf_disc_log_entry *entry, const 
                 const char *trsvcid, const char *nqn)
 {
     entry->trtype = NVMF_TRTYPE_RDMA;
-    entry->treq = SECURE_NOT_REQUIRED | FLOW_MAY_BE_OFF;
+    entry->treq = FLOW_MAY_BE_OFF;
     entry->cntlid = htole16(0xffff); /* dynamic */
     entry->asqsz = htole16(NVF_ADMIN_DEPTH_MIN);
     entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;

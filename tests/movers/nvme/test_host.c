@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The host against a played target: what works, what a hostile target gets, and what a loss does. */
+/* The host against a played target: what works, what a hostile target gets, what a loss does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What commands of the host print: errors with what mends them, JSON, clean strings. */
+#include "nvme/command/host_commands.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int nv_fail(const struct nv_host *host, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "sidewire nvme %s: ", host->command);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return 1;
+}
+
+static const char *mend_of(enum sw_nvme_status status, uint16_t code)
+{
+    enum { INVALID_HOST = 0x184, INVALID_PARAM = 0x182, INVALID_NS = 0xb };
+    switch (status) {
+    case SW_NVME_FAILED:
+        if ((code & 0x7ff) == INVALID_HOST)
+            return "The target does not allow this host: add its NQN there, or give another one "
+                   "by --hostnqn.";
+        if ((code & 0x7ff) == INVALID_PARAM)
+            return "Is the name of the subsystem right? sidewire nvme discover shows what is "
+                   "there.";
+        if ((code & 0x7ff) == INVALID_NS)
+            return "sidewire nvme list shows the namespaces that are there.";
+        return NULL;
+    case SW_NVME_ADDRESS:
+        return "rdma link (or sidewire devices) shows the RDMA devices of this machine; "
+               "sidewire run gives a program a software one.";
+    case SW_NVME_REFUSED:
+        return "Is the target running, and is the port right (--trsvcid, 4420 by default)?";
+    case SW_NVME_UNREACHABLE:
+    case SW_NVME_TIMEOUT:
+        return "Is the target running, and does the network lead there? --connect-timeout gives "
+               "it more time.";
+    case SW_NVME_UNSUPPORTED:
+        return "The target must offer keyed SGLs and connections without authentication.";
+    case SW_NVME_OK:
+    case SW_NVME_AGAIN:
+    case SW_NVME_INVALID:
+    case SW_NVME_TOO_LONG:
+    case SW_NVME_NOT_REGISTERED:
+    case SW_NVME_NO_MEMORY:
+    case SW_NVME_NOT_DONE:
+    case SW_NVME_MAYBE_DONE:
+    case SW_NVME_PROTOCOL:
+    case SW_NVME_CLOSED:
+    case SW_NVME_SYSTEM:
+        return NULL;
+    }
+    return NULL;
+}
+
+static void print_mend(enum sw_nvme_status status, uint16_t code)
+{
+    const char *mend = mend_of(status, code);
+    if (mend)
+        fprintf(stderr, "  %s\n", mend);
+}
+
+int nv_fail_error(const struct nv_host *host, const struct sw_nvme_error *error)
+{
+    if (error->nvme_status)
+        nv_fail(host, "%s (0x%x)", error->text, error->nvme_status);
+    else
+        nv_fail(host, "%s", error->text);
+    print_mend(error->status, error->nvme_status);
+    return 1;
+}
+
+int nv_fail_result(const struct nv_host *host, const char *what,
+                   const struct sw_nvme_result *result)
+{
+    if (result->status == SW_NVME_FAILED)
+        nv_fail(host, "%s: NVMe status: %s(0x%x)", what, sw_nvme_code_text(result->nvme_status),
+                result->nvme_status);
+    else
+        nv_fail(host, "%s: %s", what, sw_nvme_status_text(result->status));
+    print_mend(result->status, result->nvme_status);
+    return 1;
+}
+
+bool nv_parse_size(const char *text, uint64_t max, uint64_t *out)
+{
+    static const char units[] = "kmgt";
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    unsigned long long value = strtoull(text, &end, 0);
+    const char *unit = *end ? strchr(units, *end | 0x20) : NULL;
+    if (*end && (!unit || !*unit))
+        return false;
+    const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (unit) {
+        end++;
+        end += *end == 'i';
+        end += *end == 'B';
+    }
+    if (*end || value > max >> shift)
+        return false;
+    *out = value << shift;
+    return true;
+}
+
+int nv_print_json(json_t *json)
+{
+    const int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(json);
+    return failed || fflush(stdout) ? 1 : 0;
+}
+
+void nv_clean_string(const char *text, size_t bytes, char *out, size_t out_bytes)
+{
+    size_t len = 0;
+    while (len < bytes && len + 1 < out_bytes && text[len])
+        len++;
+    while (len && text[len - 1] == ' ')
+        len--;
+    for (size_t i = 0; i < len; i++)
+        out[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+    out[len] = '\0';
+}
+
+uint64_t nv_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
