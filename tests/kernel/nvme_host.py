@@ -132,10 +132,11 @@ class KernelHost:
         return say(status == 0, 'dd there and back, 128k, 64k, 512', text)
 
     def compare(self, is_kernel):
-        """Equal, then unequal, by the target itself."""
+        """Equal, then unequal, by the target itself. tshark does not put a capsule of two packets together, so one is small."""
         command = 'nvme compare $d -s 0 -c 7 -z 4096 -d /tmp/'
-        text, _ = self.shell(f'dd if=/tmp/data of=/tmp/other bs=4k skip=1 count=1 2>/dev/null; {command}data; {command}other')
-        wanted = r'(Invalid Command Opcode[\s\S]*){2}' if is_kernel else r'Success[\s\S]*Compare Failure'
+        text, _ = self.shell(f'dd if=/tmp/data of=/tmp/other bs=4k skip=1 count=1 2>/dev/null; {command}data; {command}other; '
+                             'nvme compare $d -s 0 -c 0 -z 512 -d /tmp/data')
+        wanted = r'(Invalid Command Opcode[\s\S]*){3}' if is_kernel else r'Success[\s\S]*Compare Failure[\s\S]*Success'
         return say(re.search(wanted, text), 'nvme compare', text)
 
     def zeroes(self):
