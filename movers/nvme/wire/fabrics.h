@@ -64,8 +64,15 @@ static inline enum nvf_type nvf_type_of(const struct nvf_sqe *sqe)
     return (enum nvf_type)(le32toh(sqe->nsid) & 0xff);
 }
 
-/* Commands that libnvme has no name for. */
-enum { NVF_IO_VERIFY = 0x0c };
+/* Bits of the registers CC and CSTS. */
+enum {
+    NVF_CC_ENABLE = 1,
+    NVF_CC_SHUTDOWN = 3 << 14,
+    NVF_CSTS_READY = 1,
+    NVF_CSTS_FATAL = 2,
+    NVF_CSTS_SHUTDOWN = 3 << 2,
+    NVF_CSTS_SHUTDOWN_DONE = 2 << 2,
+};
 
 /* Descriptors: the type is the upper half of the last byte, the subtype the lower. */
 enum nvf_descriptor {

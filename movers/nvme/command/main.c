@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sidewire-nvme: finds the command. `sidewire nvme` runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "nvme/command/command.h"
+
+static const struct nv_command commands[] = {
+    {"target", "serves files, devices and memory to NVMe hosts", nv_target_main},
+};
+
+enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };
+
+static void print_help(FILE *out)
+{
+    fputs("Usage: sidewire nvme COMMAND [OPTION...]\n"
+          "NVMe over RDMA, in user space.\n\nCommands:\n",
+          out);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-13s %s\n", commands[i].name, commands[i].summary);
+    fputs("\nExamples:\n"
+          "  sidewire nvme target --listen 127.0.0.1 --namespace ram:64M\n"
+          "  sidewire nvme target --help\n",
+          out);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
+        print_help(stdout);
+        return NV_STATUS_OK;
+    }
+    for (int i = 0; argc > 1 && i < COMMAND_COUNT; i++)
+        if (!strcmp(argv[1], commands[i].name)) {
+            char name[64];
+            snprintf(name, sizeof(name), "sidewire nvme %s", commands[i].name);
+            argv[1] = name; /* what argp says in messages */
+            return commands[i].main(argc - 1, argv + 1);
+        }
+    if (argc > 1)
+        fprintf(stderr, "sidewire nvme: there is no command '%s'\n\n", argv[1]);
+    print_help(stderr);
+    return NV_STATUS_USAGE;
+}

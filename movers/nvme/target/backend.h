@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a namespace is made of. A backend is one file with one table of operations; the kinds stand
+ * in backends.c.
+ *
+ * Offsets and lengths are bytes, and multiples of the block size. What the target has checked is
+ * not checked again: a request lies within the backend.
+ */
+#ifndef SW_MOVERS_NVME_BACKEND_H
+#define SW_MOVERS_NVME_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct nvt_backend;
+struct nvt_uring;
+
+enum nvt_io_kind {
+    NVT_READ,
+    NVT_WRITE,
+    NVT_FLUSH,
+    NVT_WRITE_ZEROES,
+    NVT_DEALLOCATE,
+    NVT_VERIFY, /* reads, and tells whether that went well */
+};
+
+/* One operation. Its memory is the caller's until done() has been called. */
+struct nvt_io {
+    enum nvt_io_kind kind;
+    bool is_durable;  /* a write that is on stable storage when done() is called (FUA) */
+    bool deallocates; /* WRITE_ZEROES: the blocks may become holes */
+    uint64_t offset, len_bytes;
+    uint8_t *data;    /* [len_bytes] of READ and WRITE */
+    int fixed_buffer; /* the number of the registered buffer that `data` is in, -1: of none */
+    /* Called once: from submit() or later from the loop. `status` is an NVMe status, 0: done. */
+    void (*done)(struct nvt_io *io, uint16_t status);
+    uint64_t moved; /* the backend's own */
+    void *owner;    /* the backend's own */
+    void *user;
+};
+
+struct nvt_backend_setup {
+    const char *path;     /* of what has one */
+    uint64_t size_bytes;  /* of what has none */
+    uint32_t block_bytes; /* 0: as the backend finds best */
+    bool is_read_only;
+    struct nvt_uring *uring;
+};
+
+struct nvt_backend_ops {
+    const char *kind;
+    /* Returns 0, or a negative errno with `error` saying what happened and what mends it. */
+    int (*open)(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
+                size_t error_size);
+    void (*close)(struct nvt_backend *backend);
+    void (*submit)(struct nvt_backend *backend, struct nvt_io *io);
+    /* The size as it is now: files grow. NULL: it never changes. */
+    uint64_t (*size_bytes)(struct nvt_backend *backend);
+};
+
+/* Each backend begins with it. */
+struct nvt_backend {
+    const struct nvt_backend_ops *ops;
+    uint64_t size_bytes;
+    uint32_t block_bytes;
+    bool is_read_only;
+    bool is_volatile; /* writes are safe only after a flush */
+    bool can_deallocate;
+    /* What lies in memory is moved from and to there, without another buffer. NULL: it does not. */
+    uint8_t *memory;
+};
+
+/* NULL: there is no such kind. */
+const struct nvt_backend_ops *nvt_backend_find(const char *kind);
+
+/* "ram, null, file, ..." */
+void nvt_backend_kinds(char *out, size_t size);
+
+/* The NVMe status of what the system said (an errno, positive). */
+uint16_t nvt_backend_status(int error, bool is_write);
+
+#endif

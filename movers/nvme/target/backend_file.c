@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Files and block devices, by io_uring. Short reads and writes go on where they ended. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nvme/types.h>
+
+#include "nvme/target/backends.h"
+#include "nvme/target/uring.h"
+
+enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512, VERIFY_BYTES = 1 << 20 };
+
+struct file {
+    struct nvt_backend backend;
+    struct nvt_uring *uring;
+    int fd;
+    bool is_block, is_direct;
+    uint32_t align_bytes; /* of memory and offsets, for O_DIRECT */
+};
+
+/* An operation under way. They are kept for the next ones. */
+struct file_op {
+    struct nvt_uring_op op;
+    struct nvt_io *io;
+    struct file *file;
+    uint8_t *bounce; /* for memory that O_DIRECT does not take, and for VERIFY */
+    struct file_op *next;
+};
+
+static struct file_op *spare;
+
+static struct file_op *take_op(struct file *file, struct nvt_io *io)
+{
+    struct file_op *op = spare;
+    if (op)
+        spare = op->next;
+    else if (!(op = calloc(1, sizeof(*op))))
+        return NULL;
+    *op = (struct file_op){.file = file, .io = io};
+    return op;
+}
+
+static void finish(struct file_op *op, uint16_t status)
+{
+    struct nvt_io *io = op->io;
+    if (op->bounce && io->kind == NVT_READ && !status)
+        memcpy(io->data, op->bounce, io->len_bytes);
+    free(op->bounce);
+    op->next = spare;
+    spare = op;
+    io->done(io, status);
+}
+
+static void go_on(struct file_op *op);
+
+static bool is_write(const struct nvt_io *io)
+{
+    return io->kind != NVT_READ && io->kind != NVT_VERIFY;
+}
+
+static void complete(struct nvt_uring_op *base, int result)
+{
+    struct file_op *op = (struct file_op *)base;
+    struct nvt_io *io = op->io;
+    if (result == -EINTR || result == -EAGAIN)
+        return go_on(op);
+    if (result < 0)
+        return finish(op, nvt_backend_status(-result, is_write(io)));
+    const bool moves = io->kind == NVT_READ || io->kind == NVT_WRITE || io->kind == NVT_VERIFY;
+    if (!moves)
+        return finish(op, 0);
+    if (!result) /* the file has become shorter, or the device is full */
+        return finish(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
+    io->moved += (uint64_t)result;
+    if (io->moved < io->len_bytes)
+        return go_on(op);
+    finish(op, 0);
+}
+
+static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
+{
+    struct nvt_io *io = op->io;
+    const uint64_t at = io->offset + io->moved;
+    uint64_t left = io->len_bytes - io->moved;
+    uint8_t *memory = op->bounce ? op->bounce + io->moved : io->data + io->moved;
+    if (io->kind == NVT_VERIFY) {
+        left = left < VERIFY_BYTES ? left : VERIFY_BYTES;
+        io_uring_prep_read(sqe, op->file->fd, op->bounce, (unsigned)left, at);
+        return;
+    }
+    const bool is_fixed =
+        !op->bounce && io->fixed_buffer >= 0 && io->fixed_buffer < op->file->uring->buffers;
+    if (io->kind == NVT_READ && is_fixed)
+        io_uring_prep_read_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
+    else if (io->kind == NVT_READ)
+        io_uring_prep_read(sqe, op->file->fd, memory, (unsigned)left, at);
+    else if (is_fixed)
+        io_uring_prep_write_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
+    else
+        io_uring_prep_write(sqe, op->file->fd, memory, (unsigned)left, at);
+    if (io->kind == NVT_WRITE && io->is_durable)
+        sqe->rw_flags = RWF_DSYNC;
+}
+
+static void go_on(struct file_op *op)
+{
+    struct file *file = op->file;
+    struct nvt_io *io = op->io;
+    op->op.complete = complete;
+    struct io_uring_sqe *sqe = nvt_uring_entry(file->uring, &op->op);
+    switch (io->kind) {
+    case NVT_READ:
+    case NVT_WRITE:
+    case NVT_VERIFY:
+        prepare_move(op, sqe);
+        return;
+    case NVT_FLUSH:
+        io_uring_prep_fsync(sqe, file->fd, IORING_FSYNC_DATASYNC);
+        return;
+    case NVT_WRITE_ZEROES:
+        io_uring_prep_fallocate(sqe, file->fd,
+                                io->deallocates ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+                                                : FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+                                (off_t)io->offset, (off_t)io->len_bytes);
+        return;
+    case NVT_DEALLOCATE:
+        io_uring_prep_fallocate(sqe, file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                (off_t)io->offset, (off_t)io->len_bytes);
+        return;
+    }
+}
+
+static bool wants_bounce(const struct file *file, const struct nvt_io *io)
+{
+    if (io->kind == NVT_VERIFY)
+        return true;
+    return (io->kind == NVT_READ || io->kind == NVT_WRITE) && file->is_direct &&
+           (uintptr_t)io->data % file->align_bytes;
+}
+
+static void submit(struct nvt_backend *backend, struct nvt_io *io)
+{
+    struct file *file = (struct file *)backend;
+    struct file_op *op = take_op(file, io);
+    io->moved = 0;
+    if (!op)
+        return io->done(io, NVME_SC_INTERNAL);
+    if (wants_bounce(file, io)) {
+        const size_t bytes = io->kind == NVT_VERIFY ? VERIFY_BYTES : io->len_bytes;
+        if (posix_memalign((void **)&op->bounce, BLOCK_BYTES, bytes)) {
+            op->bounce = NULL;
+            return finish(op, NVME_SC_INTERNAL);
+        }
+        if (io->kind == NVT_WRITE)
+            memcpy(op->bounce, io->data, io->len_bytes);
+    }
+    go_on(op);
+}
+
+/* ---- opening ---- */
+
+static int measure(struct file *file, const char *path, char *error, size_t error_size)
+{
+    struct stat stat;
+    if (fstat(file->fd, &stat))
+        return -errno;
+    if (file->is_block != S_ISBLK(stat.st_mode) || (!file->is_block && !S_ISREG(stat.st_mode))) {
+        snprintf(error, error_size, "%s is no %s: name it by %s:", path,
+                 file->is_block ? "block device" : "plain file",
+                 S_ISBLK(stat.st_mode) ? "block" : "file");
+        return -EINVAL;
+    }
+    uint64_t size = (uint64_t)stat.st_size;
+    int sector = SECTOR_BYTES;
+    if (file->is_block &&
+        (ioctl(file->fd, BLKGETSIZE64, &size) || ioctl(file->fd, BLKSSZGET, &sector)))
+        return -errno;
+    file->align_bytes = (uint32_t)sector;
+    file->backend.size_bytes = size;
+    return 0;
+}
+
+/* O_DIRECT where the file system has it; tmpfs has not. */
+static int open_path(struct file *file, const char *path, bool is_read_only)
+{
+    const int flags = (is_read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_LARGEFILE;
+    file->is_direct = true;
+    file->fd = open(path, flags | O_DIRECT);
+    if (file->fd < 0 && errno == EINVAL) {
+        file->is_direct = false;
+        file->fd = open(path, flags);
+    }
+    return file->fd < 0 ? -errno : 0;
+}
+
+static int choose_block(struct file *file, uint32_t wanted, const char *path, char *error,
+                        size_t error_size)
+{
+    struct nvt_backend *backend = &file->backend;
+    uint32_t block = wanted;
+    if (!block)
+        block = backend->size_bytes % BLOCK_BYTES ? file->align_bytes : BLOCK_BYTES;
+    if (block < file->align_bytes) {
+        snprintf(error, error_size, "%s: has blocks of %u bytes, bs=%u is too small", path,
+                 file->align_bytes, block);
+        return -EINVAL;
+    }
+    backend->block_bytes = block;
+    backend->size_bytes -= backend->size_bytes % block;
+    if (!backend->size_bytes) {
+        snprintf(error, error_size,
+                 "%s: is shorter than a block of %u bytes: make it by truncate -s 1G %s", path,
+                 block, path);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int open_either(const struct nvt_backend_setup *setup, const struct nvt_backend_ops *ops,
+                       struct nvt_backend **out, char *error, size_t error_size)
+{
+    *error = 0;
+    if (!setup->path || !*setup->path) {
+        snprintf(error, error_size, "%s: needs a path", ops->kind);
+        return -EINVAL;
+    }
+    struct file *file = calloc(1, sizeof(*file));
+    if (!file)
+        return -ENOMEM;
+    file->uring = setup->uring;
+    file->is_block = ops == &nvt_block;
+    file->backend = (struct nvt_backend){.ops = ops,
+                                         .is_read_only = setup->is_read_only,
+                                         .is_volatile = true,
+                                         .can_deallocate = true};
+    int rc = open_path(file, setup->path, setup->is_read_only);
+    if (!rc)
+        rc = measure(file, setup->path, error, error_size);
+    if (!rc)
+        rc = choose_block(file, setup->block_bytes, setup->path, error, error_size);
+    if (rc) {
+        if (!*error)
+            snprintf(error, error_size, "%s cannot be opened%s: %s", setup->path,
+                     setup->is_read_only ? "" : " for writing", strerror(-rc));
+        if (file->fd >= 0)
+            close(file->fd);
+        free(file);
+        return rc;
+    }
+    *out = &file->backend;
+    return 0;
+}
+
+static int open_file(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
+                     size_t error_size)
+{
+    return open_either(setup, &nvt_file, out, error, error_size);
+}
+
+static int open_block(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
+                      size_t error_size)
+{
+    return open_either(setup, &nvt_block, out, error, error_size);
+}
+
+static void close_either(struct nvt_backend *backend)
+{
+    struct file *file = (struct file *)backend;
+    close(file->fd);
+    free(file);
+}
+
+static uint64_t size_now(struct nvt_backend *backend)
+{
+    const struct file *file = (const struct file *)backend;
+    struct stat stat;
+    uint64_t size = backend->size_bytes;
+    if (file->is_block) {
+        if (ioctl(file->fd, BLKGETSIZE64, &size))
+            return backend->size_bytes;
+    } else if (!fstat(file->fd, &stat)) {
+        size = (uint64_t)stat.st_size;
+    }
+    return size - size % backend->block_bytes;
+}
+
+const struct nvt_backend_ops nvt_file = {.kind = "file",
+                                         .open = open_file,
+                                         .close = close_either,
+                                         .submit = submit,
+                                         .size_bytes = size_now};
+const struct nvt_backend_ops nvt_block = {.kind = "block",
+                                          .open = open_block,
+                                          .close = close_either,
+                                          .submit = submit,
+                                          .size_bytes = size_now};

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Namespaces in memory: `ram:` keeps what is written, `null:` forgets it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "nvme/target/backends.h"
+
+enum { BLOCK_BYTES = 4096 };
+
+static int make(const struct nvt_backend_setup *setup, const struct nvt_backend_ops *ops,
+                struct nvt_backend **out, char *error, size_t error_size)
+{
+    const uint32_t block = setup->block_bytes ? setup->block_bytes : BLOCK_BYTES;
+    if (setup->size_bytes < block) {
+        snprintf(error, error_size, "%s: needs a size, e.g. %s:64M", ops->kind, ops->kind);
+        return -EINVAL;
+    }
+    struct nvt_backend *backend = calloc(1, sizeof(*backend));
+    if (!backend)
+        return -ENOMEM;
+    *backend = (struct nvt_backend){.ops = ops,
+                                    .size_bytes = setup->size_bytes / block * block,
+                                    .block_bytes = block,
+                                    .is_read_only = setup->is_read_only,
+                                    .can_deallocate = true};
+    *out = backend;
+    return 0;
+}
+
+static int ram_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
+                    size_t error_size)
+{
+    int rc = make(setup, &nvt_ram, out, error, error_size);
+    if (rc)
+        return rc;
+    void *memory = mmap(NULL, (*out)->size_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        rc = -errno;
+        snprintf(error, error_size, "ram: %llu MiB of memory cannot be had: %s",
+                 (unsigned long long)((*out)->size_bytes >> 20), strerror(-rc));
+        free(*out);
+        return rc;
+    }
+    (*out)->memory = memory;
+    return 0;
+}
+
+static void ram_close(struct nvt_backend *backend)
+{
+    munmap(backend->memory, backend->size_bytes);
+    free(backend);
+}
+
+/* Data may lie where it belongs: then it has been moved by the NIC. */
+static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
+{
+    uint8_t *at = backend->memory + io->offset;
+    switch (io->kind) {
+    case NVT_READ:
+        if (io->data != at)
+            memcpy(io->data, at, io->len_bytes);
+        break;
+    case NVT_WRITE:
+        if (io->data != at)
+            memcpy(at, io->data, io->len_bytes);
+        break;
+    case NVT_WRITE_ZEROES:
+    case NVT_DEALLOCATE: /* reads as zeroes from then on, as identify says */
+        memset(at, 0, io->len_bytes);
+        break;
+    case NVT_FLUSH:
+    case NVT_VERIFY:
+        break;
+    }
+    io->done(io, 0);
+}
+
+static int null_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
+                     size_t error_size)
+{
+    return make(setup, &nvt_null, out, error, error_size);
+}
+
+static void null_close(struct nvt_backend *backend)
+{
+    free(backend);
+}
+
+/* A read gives zeroes: the buffer may hold what another host has written. */
+static void null_submit(struct nvt_backend *backend, struct nvt_io *io)
+{
+    (void)backend;
+    if (io->kind == NVT_READ)
+        memset(io->data, 0, io->len_bytes);
+    io->done(io, 0);
+}
+
+const struct nvt_backend_ops nvt_ram = {
+    .kind = "ram", .open = ram_open, .close = ram_close, .submit = ram_submit};
+const struct nvt_backend_ops nvt_null = {
+    .kind = "null", .open = null_open, .close = null_close, .submit = null_submit};

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The kinds of backends: a new one adds a line here. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <nvme/types.h>
+
+#include "nvme/target/backend.h"
+#include "nvme/target/backends.h"
+
+static const struct nvt_backend_ops *const kinds[] = {&nvt_ram, &nvt_null, &nvt_file, &nvt_block,
+                                                      &nvt_nvram};
+
+const struct nvt_backend_ops *nvt_backend_find(const char *kind)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+        if (!strcmp(kinds[i]->kind, kind))
+            return kinds[i];
+    return NULL;
+}
+
+void nvt_backend_kinds(char *out, size_t size)
+{
+    size_t at = 0;
+    *out = 0;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", kinds[i]->kind);
+}
+
+uint16_t nvt_backend_status(int error, bool is_write)
+{
+    switch (error) {
+    case 0:
+        return NVME_SC_SUCCESS;
+    case ENOSPC:
+    case EDQUOT:
+        return NVME_SC_CAP_EXCEEDED | NVME_SC_DNR;
+    case EOPNOTSUPP:
+        return NVME_SC_INVALID_OPCODE | NVME_SC_DNR;
+    case EBADE:
+        return NVME_SC_RESERVATION_CONFLICT | NVME_SC_DNR;
+    case EROFS:
+    case EPERM:
+    case EACCES:
+        return NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR;
+    case ENODEV:
+    case ENXIO:
+        return NVME_SC_NS_NOT_READY;
+    case ENODATA:
+    case EIO:
+    case EILSEQ:
+        return is_write ? NVME_SC_WRITE_FAULT : NVME_SC_READ_ERROR;
+    default:
+        return NVME_SC_INTERNAL;
+    }
+}

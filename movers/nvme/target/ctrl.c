@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Controllers: what a host has of a subsystem, from Connect to the end of its last queue. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/target/model.h"
+
+enum { CNTLID_MIN = 1, CNTLID_MAX = 0xffef, READY_500_MS = 15 };
+
+uint64_t nvt_ctrl_capabilities(void)
+{
+    return (NVT_DEPTH_MAX - 1) | (uint64_t)1 << 16 /* queues are contiguous */ |
+           (uint64_t)READY_500_MS << 24 | (uint64_t)1 << 37 /* the NVM command set */;
+}
+
+struct nvt_ctrl *nvt_ctrl_find(struct nvt_subsystem *subsystem, uint16_t cntlid)
+{
+    for (struct list_node *node = list_first(&subsystem->ctrls); node;
+         node = list_after(&subsystem->ctrls, node)) {
+        struct nvt_ctrl *ctrl = LIST_MEMBER(node, struct nvt_ctrl, node);
+        if (ctrl->cntlid == cntlid)
+            return ctrl;
+    }
+    return NULL;
+}
+
+/* A number comes again late, so that no host takes a new controller for its old one. */
+static uint16_t new_cntlid(struct nvt_subsystem *subsystem)
+{
+    do {
+        subsystem->next_cntlid = subsystem->next_cntlid < CNTLID_MAX
+                                     ? (uint16_t)(subsystem->next_cntlid + 1)
+                                     : CNTLID_MIN;
+    } while (nvt_ctrl_find(subsystem, subsystem->next_cntlid));
+    return subsystem->next_cntlid;
+}
+
+struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue)
+{
+    struct nvt_target *target = subsystem->target;
+    struct nvt_ctrl *ctrl = target->ctrl_count < NVT_CTRLS_MAX ? calloc(1, sizeof(*ctrl)) : NULL;
+    if (!ctrl)
+        return NULL;
+    ctrl->subsystem = subsystem;
+    ctrl->port = queue->port;
+    ctrl->cntlid = new_cntlid(subsystem);
+    ctrl->heard_ns = target->now_ns;
+    list_append(&subsystem->ctrls, &ctrl->node);
+    target->ctrl_count++;
+    return ctrl;
+}
+
+void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
+{
+    if (ctrl->queues[queue->qid] == queue)
+        ctrl->queues[queue->qid] = NULL;
+    if (!queue->qid) /* there is no controller without its admin queue */
+        nvt_ctrl_cut(ctrl);
+    for (int i = 0; i < NVT_QUEUES_MAX; i++)
+        if (ctrl->queues[i])
+            return;
+    list_remove(&ctrl->node);
+    ctrl->subsystem->target->ctrl_count--;
+    free(ctrl);
+}
+
+static void cut_queues(struct nvt_ctrl *ctrl, int from)
+{
+    for (int i = from; i < NVT_QUEUES_MAX; i++)
+        if (ctrl->queues[i] && !ctrl->queues[i]->is_cut) {
+            ctrl->queues[i]->is_cut = true;
+            ctrl->subsystem->target->transport->cut(ctrl->queues[i]);
+        }
+}
+
+void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
+{
+    ctrl->is_ending = true;
+    cut_queues(ctrl, 0);
+}
+
+/* ---- configuration ---- */
+
+static bool is_config_valid(uint32_t cc)
+{
+    const uint32_t sq_shift = cc >> 16 & 0xf, cq_shift = cc >> 20 & 0xf, page = cc >> 7 & 0xf,
+                   css = cc >> 4 & 7, arbitration = cc >> 11 & 7;
+    return sq_shift == 6 && cq_shift == 4 && !page && !css && !arbitration;
+}
+
+void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc)
+{
+    const uint32_t old = ctrl->cc;
+    ctrl->cc = cc;
+    ctrl->heard_ns = ctrl->subsystem->target->now_ns;
+    if ((cc & NVF_CC_ENABLE) && !(old & NVF_CC_ENABLE))
+        ctrl->csts = is_config_valid(cc) || ctrl->subsystem->is_discovery
+                         ? NVF_CSTS_READY
+                         : (uint32_t)NVF_CSTS_FATAL;
+    if (!(cc & NVF_CC_ENABLE) &&
+        (old & NVF_CC_ENABLE)) { /* reset: I/O queues end, this one stays */
+        ctrl->csts = 0;
+        ctrl->aer_count = 0;
+        cut_queues(ctrl, 1);
+    }
+    if ((cc & NVF_CC_SHUTDOWN) && !(old & NVF_CC_SHUTDOWN)) {
+        cut_queues(ctrl, 1);
+        ctrl->csts = (ctrl->csts & ~(uint32_t)NVF_CSTS_SHUTDOWN) | NVF_CSTS_SHUTDOWN_DONE;
+    }
+    if (!(cc & NVF_CC_SHUTDOWN))
+        ctrl->csts &= ~(uint32_t)NVF_CSTS_SHUTDOWN;
+}
+
+/* ---- events ---- */
+
+static const struct {
+    enum nvt_event event;
+    uint32_t enable; /* bit of feature 0x0b */
+    uint8_t type, info, log;
+} events[] = {
+    {NVT_EVENT_NAMESPACES, 1u << 8, NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED,
+     NVME_LOG_LID_CHANGED_NS},
+    {NVT_EVENT_ANA, 1u << 11, NVME_AER_NOTICE, NVME_AER_NOTICE_ANA, NVME_LOG_LID_ANA},
+    {NVT_EVENT_DISCOVERY, 1u << 31, NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED,
+     NVME_LOG_LID_DISCOVER},
+    {NVT_EVENT_RESERVATION, 0, 6, 0, NVME_LOG_LID_RESERVATION},
+};
+
+void nvt_ctrl_tell(struct nvt_ctrl *ctrl)
+{
+    for (size_t i = 0; i < sizeof(events) / sizeof(*events) && ctrl->aer_count; i++) {
+        if (!(ctrl->events & events[i].event) || (ctrl->unread & events[i].event))
+            continue;
+        ctrl->events &= ~(uint32_t)events[i].event;
+        ctrl->unread |= events[i].event; /* told once, until the host has read the page */
+        struct nvt_request *aer = ctrl->aers[--ctrl->aer_count];
+        aer->result =
+            events[i].type | (uint32_t)events[i].info << 8 | (uint32_t)events[i].log << 16;
+        nvt_request_finish(aer, 0);
+    }
+}
+
+void nvt_ctrl_notify(struct nvt_ctrl *ctrl, enum nvt_event event)
+{
+    for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++)
+        if (events[i].event == event && (ctrl->async_config & events[i].enable))
+            ctrl->events |= event;
+    nvt_ctrl_tell(ctrl);
+}
+
+void nvt_ctrl_note_error(struct nvt_request *request)
+{
+    struct nvt_ctrl *ctrl = request->queue->ctrl;
+    if (!ctrl)
+        return;
+    ctrl->error_count++;
+    struct nvt_error_entry *entry = &ctrl->errors[ctrl->error_count % NVT_ERRORS_KEPT];
+    *entry = (struct nvt_error_entry){.count = ctrl->error_count,
+                                      .qid = request->queue->qid,
+                                      .cid = le16toh(request->sqe.cid),
+                                      .status = (uint16_t)(request->status << 1),
+                                      .location = request->error_offset,
+                                      .nsid = le32toh(request->sqe.nsid)};
+    if (request->queue->qid)
+        entry->lba = (uint64_t)le32toh(request->sqe.cdw11) << 32 | le32toh(request->sqe.cdw10);
+}
+
+enum nvme_ana_state nvt_ctrl_ana_state(const struct nvt_ctrl *ctrl, uint32_t group)
+{
+    const struct nvt_port *port = ctrl->port;
+    const uint8_t state = port && group <= NVT_ANA_GROUPS ? port->ana_states[group] : 0;
+    return state ? (enum nvme_ana_state)state : NVME_ANA_STATE_OPTIMIZED;
+}
+
+bool nvt_ctrl_sees(const struct nvt_ctrl *ctrl, const struct nvt_namespace *ns)
+{
+    return ns && !ns->is_removed && ns->subsystem == ctrl->subsystem;
+}

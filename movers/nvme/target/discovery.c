@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The discovery log: the subsystems that a host may use, by each port, and referrals. */
+#include <stdio.h>
+#include <string.h>
+
+#include "nvme/target/model.h"
+
+enum { ENTRY_BYTES = 1024, SECURE_NOT_REQUIRED = 2, FLOW_MAY_BE_OFF = 4 };
+
+/* What is written of the log: the host's window of it. */
+struct window {
+    struct nvt_request *request;
+    uint64_t offset, count;
+};
+
+static void put(struct window *window, uint64_t at, const void *from, size_t len_bytes)
+{
+    const struct nvt_request *request = window->request;
+    const uint64_t begin = window->offset, end = begin + request->data_bytes;
+    const uint64_t low = at > begin ? at : begin;
+    const uint64_t high = at + len_bytes < end ? at + len_bytes : end;
+    if (low < high)
+        memcpy(request->data + (low - begin), (const uint8_t *)from + (low - at), high - low);
+}
+
+static void pad(char *to, size_t size, const char *from)
+{
+    const size_t len = strnlen(from, size);
+    memcpy(to, from, len);
+    memset(to + len, ' ', size - len);
+}
+
+static void add(struct window *window, struct nvmf_disc_log_entry *entry, const char *traddr,
+                const char *trsvcid, const char *nqn)
+{
+    entry->trtype = NVMF_TRTYPE_RDMA;
+    entry->treq = SECURE_NOT_REQUIRED | FLOW_MAY_BE_OFF;
+    entry->cntlid = htole16(0xffff); /* dynamic */
+    entry->asqsz = htole16(NVF_ADMIN_DEPTH_MIN);
+    entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
+    entry->tsas.rdma.prtype = NVMF_RDMA_PRTYPE_NOT_SPECIFIED;
+    entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;
+    pad(entry->trsvcid, sizeof(entry->trsvcid), trsvcid);
+    pad(entry->traddr, sizeof(entry->traddr), traddr);
+    memcpy(entry->subnqn, nqn, strlen(nqn));
+    put(window, ENTRY_BYTES * (1 + window->count), entry, sizeof(*entry));
+    window->count++;
+}
+
+/* A port that listens everywhere is where this host has found it. */
+static const char *address_of(const struct nvt_port *port, const struct nvt_queue *queue)
+{
+    const bool is_anywhere = !strcmp(port->traddr, "0.0.0.0") || !strcmp(port->traddr, "::");
+    return is_anywhere ? queue->local_address : port->traddr;
+}
+
+static void add_port(struct window *window, const struct nvt_port *port)
+{
+    const struct nvt_ctrl *ctrl = window->request->queue->ctrl;
+    const struct nvt_target *target = ctrl->subsystem->target;
+    for (struct list_node *node = list_first(&target->subsystems); node;
+         node = list_after(&target->subsystems, node)) {
+        const struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
+        if (!nvt_subsystem_admits(subsystem, ctrl->host_nqn) ||
+            (subsystem->is_discovery && port != ctrl->port))
+            continue;
+        struct nvmf_disc_log_entry entry = {.adrfam = port->adrfam,
+                                            .subtype = subsystem->is_discovery ? NVME_NQN_CURR
+                                                                               : NVME_NQN_NVME,
+                                            .portid = htole16(port->id)};
+        add(window, &entry, address_of(port, window->request->queue), port->trsvcid,
+            subsystem->nqn);
+    }
+    for (uint32_t i = 0; i < port->referral_count; i++) {
+        const struct nvt_referral *referral = &port->referrals[i];
+        struct nvmf_disc_log_entry entry = {.adrfam = referral->adrfam,
+                                            .subtype = NVME_NQN_DISC,
+                                            .portid = htole16(referral->portid)};
+        add(window, &entry, referral->traddr, referral->trsvcid,
+            *referral->nqn ? referral->nqn : NVF_DISCOVERY_NQN);
+    }
+}
+
+void nvt_discovery_log(struct nvt_request *request, uint64_t offset)
+{
+    const struct nvt_target *target = request->queue->target;
+    struct window window = {.request = request, .offset = offset};
+    struct nvmf_discovery_log header = {0};
+    memset(request->data, 0, request->data_bytes);
+    for (struct list_node *node = list_first(&target->ports); node;
+         node = list_after(&target->ports, node))
+        add_port(&window, LIST_MEMBER(node, struct nvt_port, node));
+    header.genctr = htole64(target->genctr);
+    header.numrec = htole64(window.count);
+    put(&window, 0, &header, ENTRY_BYTES);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a target is made of: subsystems with namespaces, and the controllers that hosts have there.
+ * All of it belongs to one thread. Nothing here knows the network: a transport (rdma.c, or that of
+ * a test) carries requests in and answers out.
+ *
+ * The life of a request:
+ *
+ *   nvt_request_begin -> [fetch: data from the host] -> the command -> answer -> nvt_request_end
+ */
+#ifndef SW_MOVERS_NVME_MODEL_H
+#define SW_MOVERS_NVME_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/list.h"
+#include "nvme/target/backend.h"
+#include "nvme/target/pool.h"
+#include "nvme/wire/fabrics.h"
+#include "nvme/wire/sgl.h"
+
+enum {
+    NVT_NSID_MAX = 1024,    /* of a subsystem; also how many there are at most */
+    NVT_QUEUES_MAX = 65,    /* of a controller, the admin queue included */
+    NVT_DEPTH_MAX = 1024,   /* entries of a queue, as CAP.MQES says */
+    NVT_AER_MAX = 4,        /* asynchronous event requests that wait */
+    NVT_CTRLS_MAX = 1024,   /* of the target */
+    NVT_TRANSFER_SHIFT = 8, /* MDTS: 2^8 pages of 4 KiB, 1 MiB */
+    NVT_ERRORS_KEPT = 16,   /* entries of the error log */
+    NVT_ANA_GROUPS = 16,
+    NVT_HOSTS_MAX = 1024, /* on one allow-list */
+};
+
+#define NVT_TRANSFER_MAX (4096u << NVT_TRANSFER_SHIFT)
+#define NVT_VERSION NVME_VERSION_1_4
+#define NVME_VERSION_1_4 0x00010400u
+
+struct nvt_request;
+struct nvt_queue;
+struct nvt_ctrl;
+
+/* What the model asks of who carries. */
+struct nvt_transport {
+    /* Moves the data of the request's list to request->data. Then nvt_request_fetched(). */
+    void (*fetch)(struct nvt_request *request);
+    /* Moves request->data to the host (NVT_TO_HOST without an error), and says the response. When
+     * the data may be used again: nvt_request_end(). */
+    void (*answer)(struct nvt_request *request);
+    /* Ends the connection. nvt_queue_gone() follows, not at once. */
+    void (*cut)(struct nvt_queue *queue);
+    /* Nothing uses the memory any more: forgets the region's registrations. */
+    void (*forget)(struct nvt_region *region);
+};
+
+struct nvt_namespace {
+    struct nvt_subsystem *subsystem;
+    uint32_t nsid, ana_group;
+    struct nvt_backend *backend;
+    struct nvt_region region; /* of a backend that lies in memory */
+    uint8_t uuid[16], nguid[16];
+    uint8_t block_shift;
+    uint64_t blocks;
+    bool is_read_only, is_removed;
+    uint32_t users; /* requests under way; who is removed goes when there are none */
+    char spec[256]; /* as the user wrote it */
+    uint64_t reads, writes, read_blocks, written_blocks;
+};
+
+struct nvt_host {
+    struct list_node node;
+    char nqn[NVF_NQN_MAX + 1];
+};
+
+struct nvt_subsystem {
+    struct list_node node; /* of the target */
+    struct nvt_target *target;
+    char nqn[NVF_NQN_MAX + 1], serial[21], model[41], firmware[9];
+    bool allow_any_host, is_discovery;
+    struct list hosts, ctrls;
+    uint16_t next_cntlid;
+    uint32_t namespace_count;
+    struct nvt_namespace *namespaces[NVT_NSID_MAX + 1]; /* by nsid */
+};
+
+struct nvt_referral {
+    char traddr[257], trsvcid[33], nqn[NVF_NQN_MAX + 1];
+    uint8_t adrfam;
+    uint16_t portid;
+};
+
+enum { NVT_REFERRALS_MAX = 16 };
+
+struct nvt_port {
+    struct list_node node;
+    uint16_t id;
+    uint8_t adrfam; /* NVMF_ADDR_FAMILY_IP4 or IP6 */
+    char traddr[257], trsvcid[33];
+    uint8_t ana_states[NVT_ANA_GROUPS + 1]; /* of group [1..]: enum nvme_ana_state */
+    uint32_t referral_count;
+    struct nvt_referral referrals[NVT_REFERRALS_MAX];
+};
+
+struct nvt_target {
+    const struct nvt_transport *transport;
+    struct nvt_pool pool;
+    struct list subsystems, ports;
+    struct list starved; /* requests that wait for memory */
+    uint64_t genctr;     /* of discovery */
+    uint64_t now_ns;     /* as of the loop's last turn */
+    uint32_t ctrl_count, in_capsule_bytes;
+    uint32_t ana_changes;
+    uint64_t commands, errors; /* counted */
+};
+
+/* Events that a host has been told of, and not yet asked about. Bits. */
+enum nvt_event {
+    NVT_EVENT_NAMESPACES = 1,
+    NVT_EVENT_ANA = 2,
+    NVT_EVENT_DISCOVERY = 4,
+    NVT_EVENT_RESERVATION = 8,
+};
+
+struct nvt_error_entry {
+    uint64_t count;
+    uint16_t qid, cid, status, location;
+    uint64_t lba;
+    uint32_t nsid;
+};
+
+struct nvt_ctrl {
+    struct list_node node; /* of the subsystem */
+    struct nvt_subsystem *subsystem;
+    struct nvt_port *port;
+    uint16_t cntlid;
+    char host_nqn[NVF_NQN_MAX + 1];
+    uint8_t host_id[16];
+    uint32_t cc, csts;
+    uint32_t keep_alive_ms;
+    uint64_t heard_ns;
+    uint32_t async_config; /* feature 0x0b */
+    uint32_t reservation_mask;
+    uint32_t events, unread; /* enum nvt_event: to be told, told and not read */
+    struct nvt_request *aers[NVT_AER_MAX];
+    uint32_t aer_count;
+    uint32_t changed_count; /* > NVT_NSID_MAX: all */
+    uint32_t changed[NVT_NSID_MAX];
+    uint64_t error_count;
+    struct nvt_error_entry errors[NVT_ERRORS_KEPT];
+    struct nvt_queue *queues[NVT_QUEUES_MAX];
+    bool is_ending;
+};
+
+/* One connection. The transport has it, and makes it all zeroes but these: target, port, depth,
+ * qid (as the private data of the REQ says). */
+struct nvt_queue {
+    struct nvt_target *target;
+    struct nvt_port *port;
+    struct nvt_ctrl *ctrl;  /* NULL before Connect */
+    char local_address[64]; /* where the host has connected to */
+    uint16_t qid, depth;    /* entries */
+    uint16_t head;
+    bool has_no_flow;   /* the host has asked for no SQ head */
+    bool is_gone;       /* the connection has ended */
+    bool is_cut;        /* its end was asked for */
+    uint32_t under_way; /* requests */
+    struct list requests;
+};
+
+enum nvt_direction { NVT_NO_DATA, NVT_FROM_HOST, NVT_TO_HOST };
+
+struct nvt_request {
+    struct list_node node; /* of the queue */
+    struct list_node wait; /* of those that wait for memory */
+    bool is_starved, is_parked;
+    struct nvt_queue *queue;
+    struct nvf_sqe sqe;
+    uint8_t *in_capsule; /* the data area that came with the SQE */
+    uint32_t in_capsule_bytes;
+    struct nvt_region *in_capsule_region;
+    struct nvf_sgl sgl;
+    const struct nvt_command *command;
+    enum nvt_direction direction;
+    uint8_t *data; /* [data_bytes], in `region` */
+    uint32_t data_bytes, pool_bytes;
+    struct nvt_region *region;
+    struct nvt_namespace *ns;
+    struct nvt_io io;
+    uint32_t steps_left;   /* of dataset management: ranges under way */
+    uint64_t result;       /* dword 0 and 1 of the response */
+    uint16_t status;       /* of the response, without the phase bit */
+    uint16_t error_offset; /* where the command is wrong, for the error log */
+};
+
+/* How a command is served. */
+struct nvt_command {
+    const char *name;
+    enum nvt_direction direction;
+    /* The bytes of data that it moves. NULL: none. A status ends the request. */
+    uint16_t (*measure)(struct nvt_request *request, uint64_t *bytes);
+    /* Serves it: ends in nvt_request_finish(), at once or later. */
+    void (*run)(struct nvt_request *request);
+    bool in_discovery; /* discovery controllers have it, too */
+    uint32_t effects;  /* of the log page; 0: not listed */
+};
+
+/* ---- requests (request.c) ---- */
+
+/* A capsule has come: sqe, in_capsule and in_capsule_bytes are set, all else is zero. */
+void nvt_request_begin(struct nvt_queue *queue, struct nvt_request *request);
+void nvt_request_fetched(struct nvt_request *request, bool is_ok);
+void nvt_request_finish(struct nvt_request *request, uint16_t status);
+/* The answer has been said, or cannot be. */
+void nvt_request_end(struct nvt_request *request);
+/* The response as it goes over the wire. */
+void nvt_request_response(struct nvt_request *request, struct nvf_cqe *out);
+/* Copies to the data of an NVT_TO_HOST command, from byte `offset` of what the host would see
+ * were there no offset; the rest of the data is zero. */
+void nvt_request_put(struct nvt_request *request, const void *from, size_t len_bytes,
+                     uint64_t offset);
+
+/* The connection has ended: its requests are given up. True: none are under way, it may be freed;
+ * else nvt_request_end() of the last one says so by queue->under_way == 0. */
+bool nvt_queue_gone(struct nvt_queue *queue);
+
+/* ---- commands by opcode; NULL: there is none ---- */
+
+const struct nvt_command *nvt_fabrics_command(uint8_t type);
+const struct nvt_command *nvt_admin_command(uint8_t opcode);
+const struct nvt_command *nvt_io_command(uint8_t opcode);
+
+/* Namespace of an I/O command; fills request->ns, or gives the status. */
+uint16_t nvt_request_namespace(struct nvt_request *request);
+
+void nvt_identify(struct nvt_request *request);
+void nvt_get_log(struct nvt_request *request);
+uint16_t nvt_log_measure(struct nvt_request *request, uint64_t *bytes);
+void nvt_discovery_log(struct nvt_request *request, uint64_t offset);
+void nvt_set_features(struct nvt_request *request);
+void nvt_get_features(struct nvt_request *request);
+uint16_t nvt_set_features_measure(struct nvt_request *request, uint64_t *bytes);
+uint16_t nvt_get_features_measure(struct nvt_request *request, uint64_t *bytes);
+
+/* ---- controllers (ctrl.c) ---- */
+
+struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue);
+struct nvt_ctrl *nvt_ctrl_find(struct nvt_subsystem *subsystem, uint16_t cntlid);
+/* Frees it when its last queue has gone. */
+void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue);
+/* Ends all its connections. */
+void nvt_ctrl_cut(struct nvt_ctrl *ctrl);
+void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc);
+uint64_t nvt_ctrl_capabilities(void);
+/* Tells the host of an event, now or when it asks next. */
+void nvt_ctrl_notify(struct nvt_ctrl *ctrl, enum nvt_event event);
+void nvt_ctrl_tell(struct nvt_ctrl *ctrl);
+void nvt_ctrl_note_error(struct nvt_request *request);
+enum nvme_ana_state nvt_ctrl_ana_state(const struct nvt_ctrl *ctrl, uint32_t group);
+bool nvt_ctrl_sees(const struct nvt_ctrl *ctrl, const struct nvt_namespace *ns);
+
+/* ---- the target (target.c) ---- */
+
+int nvt_target_init(struct nvt_target *target, const struct nvt_transport *transport,
+                    size_t pool_bytes, uint32_t in_capsule_bytes);
+void nvt_target_free(struct nvt_target *target);
+/* Time has passed: keep-alive. Returns when to call again at the latest. */
+uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns);
+/* Memory has become free: goes on with requests that wait for it. */
+void nvt_target_feed(struct nvt_target *target);
+
+struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target, const char *nqn);
+struct nvt_subsystem *nvt_subsystem_find(struct nvt_target *target, const char *nqn);
+void nvt_subsystem_remove(struct nvt_subsystem *subsystem);
+int nvt_subsystem_allow(struct nvt_subsystem *subsystem, const char *host_nqn);
+bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn);
+
+/* nsid 0: the next free one. Owns the backend from then on, also if it fails (negative errno). */
+int nvt_namespace_add(struct nvt_subsystem *subsystem, uint32_t nsid, struct nvt_backend *backend,
+                      struct nvt_namespace **out);
+void nvt_namespace_remove(struct nvt_namespace *ns);
+void nvt_namespace_release(struct nvt_namespace *ns); /* a user less */
+/* Its backend may have grown: tells hosts. */
+void nvt_namespace_refresh(struct nvt_namespace *ns);
+
+struct nvt_port *nvt_port_add(struct nvt_target *target, const char *traddr, const char *trsvcid,
+                              uint8_t adrfam);
+/* What discovery shows has changed. */
+void nvt_discovery_changed(struct nvt_target *target);
+
+#endif

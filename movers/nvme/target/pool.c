@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { ORDERS = NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1, IN_USE = 0x80 };
+
+static void push(struct nvt_pool *pool, int32_t at, int order)
+{
+    pool->state[at] = (uint8_t)(order + 1);
+    pool->previous[at] = -1;
+    pool->next[at] = pool->first[order];
+    if (pool->next[at] >= 0)
+        pool->previous[pool->next[at]] = at;
+    pool->first[order] = at;
+}
+
+static void unlink_piece(struct nvt_pool *pool, int32_t at, int order)
+{
+    if (pool->previous[at] >= 0)
+        pool->next[pool->previous[at]] = pool->next[at];
+    else
+        pool->first[order] = pool->next[at];
+    if (pool->next[at] >= 0)
+        pool->previous[pool->next[at]] = pool->previous[at];
+    pool->state[at] = 0;
+}
+
+int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes)
+{
+    const size_t chunk = (size_t)1 << NVT_POOL_SHIFT_MAX;
+    len_bytes = (len_bytes + chunk - 1) / chunk * chunk;
+    const size_t pages = len_bytes >> NVT_POOL_SHIFT_MIN;
+    *pool = (struct nvt_pool){.chunks = (uint32_t)(len_bytes / chunk), .free_bytes = len_bytes};
+    void *base = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    pool->region = (struct nvt_region){.base = base, .len_bytes = len_bytes, .fixed_buffer = -1};
+    pool->state = calloc(pages, sizeof(*pool->state));
+    pool->next = calloc(pages, sizeof(*pool->next));
+    pool->previous = calloc(pages, sizeof(*pool->previous));
+    if (!pool->state || !pool->next || !pool->previous) {
+        nvt_pool_free(pool);
+        return -ENOMEM;
+    }
+    for (int order = 0; order < ORDERS; order++)
+        pool->first[order] = -1;
+    for (uint32_t i = pool->chunks; i > 0; i--)
+        push(pool, (int32_t)((i - 1) << (ORDERS - 1)), ORDERS - 1);
+    return 0;
+}
+
+void nvt_pool_free(struct nvt_pool *pool)
+{
+    if (pool->region.base)
+        munmap(pool->region.base, pool->region.len_bytes);
+    free(pool->state);
+    free(pool->next);
+    free(pool->previous);
+    *pool = (struct nvt_pool){0};
+}
+
+static int order_of(size_t len_bytes)
+{
+    int order = 0;
+    while (((size_t)1 << (NVT_POOL_SHIFT_MIN + order)) < len_bytes)
+        order++;
+    return order;
+}
+
+uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes)
+{
+    const int wanted = order_of(len_bytes);
+    int order = wanted;
+    assert(wanted < ORDERS);
+    while (order < ORDERS && pool->first[order] < 0)
+        order++;
+    if (order == ORDERS)
+        return NULL;
+    const int32_t at = pool->first[order];
+    unlink_piece(pool, at, order);
+    while (order > wanted) {
+        order--;
+        push(pool, at + (1 << order), order);
+    }
+    pool->state[at] = (uint8_t)(IN_USE | (order + 1));
+    pool->free_bytes -= (size_t)1 << (NVT_POOL_SHIFT_MIN + order);
+    return pool->region.base + ((size_t)at << NVT_POOL_SHIFT_MIN);
+}
+
+void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
+{
+    int32_t at = (int32_t)((size_t)(piece - pool->region.base) >> NVT_POOL_SHIFT_MIN);
+    assert(pool->state[at] & IN_USE);
+    int order = (pool->state[at] & ~IN_USE) - 1;
+    pool->state[at] = 0;
+    pool->free_bytes += (size_t)1 << (NVT_POOL_SHIFT_MIN + order);
+    while (order < ORDERS - 1) {
+        const int32_t buddy = at ^ (1 << order);
+        if (pool->state[buddy] != order + 1)
+            break;
+        unlink_piece(pool, buddy, order);
+        at = at < buddy ? at : buddy;
+        order++;
+    }
+    push(pool, at, order);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory for data on its way, registered once. Pieces are 4 KiB to 1 MiB, powers of two (a buddy
+ * allocator), so that any transfer lies in one piece.
+ */
+#ifndef SW_MOVERS_NVME_POOL_H
+#define SW_MOVERS_NVME_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NVT_POOL_SHIFT_MIN = 12, NVT_POOL_SHIFT_MAX = 20, NVT_REGION_DEVICES = 8 };
+
+/* Memory that a NIC may be told to move from or to. */
+struct nvt_region {
+    uint8_t *base;
+    size_t len_bytes;
+    int fixed_buffer;                     /* io_uring's number of it, -1: none */
+    void *registered[NVT_REGION_DEVICES]; /* the transport's, by device */
+};
+
+struct nvt_pool {
+    struct nvt_region region;
+    uint32_t chunks; /* of the largest size */
+    uint64_t free_bytes;
+    uint8_t *state; /* of each 4 KiB: order + 1 where a piece in use or free begins; 0 within */
+    int32_t *next, *previous; /* of free pieces, by 4 KiB; -1 ends */
+    int32_t first[NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1];
+};
+
+/* Returns 0 or a negative errno. */
+int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes);
+void nvt_pool_free(struct nvt_pool *pool);
+
+/* NULL: there is no such piece now. `len_bytes` is 1 to 1 MiB. */
+uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes);
+void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece);
+
+#endif

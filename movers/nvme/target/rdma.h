@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The target on the network: connections by rdma_cm, one queue pair for each NVMe queue, and the
+ * loop that serves them all. One thread calls everything here.
+ *
+ * Work requests name their queue by number and generation, so that a completion of one that is
+ * gone is known for what it is.
+ */
+#ifndef SW_MOVERS_NVME_RDMA_H
+#define SW_MOVERS_NVME_RDMA_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include "nvme/target/model.h"
+#include "nvme/target/uring.h"
+
+enum {
+    NVR_QUEUES_MAX = 4096, /* connections of the server */
+    NVR_LISTENERS_MAX = 16,
+    NVR_SPARE_SLOTS = 32, /* beyond a queue's depth: answers whose SEND has not completed yet */
+};
+
+struct nvr_device {
+    struct ibv_context *verbs;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    int cq_entries, cq_used, index;
+    uint32_t events; /* of the CQ, not acknowledged yet */
+};
+
+enum nvr_slot_state { NVR_FREE, NVR_SERVED, NVR_FETCHING, NVR_ANSWERING };
+
+/* A command under way. */
+struct nvr_slot {
+    struct nvt_request request;
+    struct list_node node; /* of the free ones, or of those that wait for room to send */
+    enum nvr_slot_state state;
+    bool is_blocked;
+    uint16_t number, receive, sends; /* work requests posted for it */
+    struct nvf_cqe response;
+};
+
+struct nvr_queue {
+    struct nvt_queue queue; /* the model's; must be first */
+    struct list_node node;  /* of the server's queues that end */
+    struct nvr_server *server;
+    struct nvr_device *device;
+    struct rdma_cm_id *id;
+    struct ibv_qp *qp;
+    uint16_t number, generation;
+    uint32_t receives, slot_count, sends_free, answers; /* answers under way */
+    uint32_t in_capsule_bytes;                          /* of each receive */
+    uint8_t *capsules, *data; /* [receives * 64], [receives * in_capsule_bytes] */
+    struct ibv_mr *capsule_mr, *response_mr;
+    struct nvt_region data_region;
+    struct nvr_slot *slots;
+    struct list free_slots, blocked;
+    uint16_t *held; /* receives that wait for a slot: a ring of [receives] */
+    uint32_t held_first, held_count;
+    bool is_listed, is_established, is_closing, is_over;
+    uint64_t close_by_ns; /* closing: no later than that */
+};
+
+struct nvr_settings {
+    size_t pool_bytes;         /* for data on its way */
+    uint32_t in_capsule_bytes; /* 0 to 16384 */
+    uint32_t spin_us;          /* how long an idle server polls before it sleeps */
+    uint32_t queues_max;
+};
+
+struct nvr_server {
+    struct nvt_target target;
+    struct nvr_settings settings;
+    struct nvt_uring uring;
+    struct rdma_event_channel *events;
+    int epoll_fd, stop_fd;
+    uint32_t device_count, queue_count, listener_count;
+    struct nvr_device devices[NVT_REGION_DEVICES];
+    struct rdma_cm_id *listeners[NVR_LISTENERS_MAX];
+    struct nvt_port *ports[NVR_LISTENERS_MAX];
+    struct nvr_queue *queues[NVR_QUEUES_MAX];
+    uint16_t generation;
+    struct list ending;
+    uint64_t refused, connected;   /* counted */
+    void (*say)(const char *text); /* tells the operator; may be NULL */
+};
+
+/* Returns 0 or a negative errno. */
+int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings);
+void nvr_server_close(struct nvr_server *server);
+
+/* Listens at a numeric address; `error` says what is wrong. */
+int nvr_server_listen(struct nvr_server *server, const char *address, const char *service,
+                      struct nvt_port **out, char *error, size_t error_size);
+
+/* Serves until nvr_server_stop(), which signal handlers may call, and drains what is under way. */
+void nvr_server_run(struct nvr_server *server);
+void nvr_server_stop(struct nvr_server *server);
+
+/* ---- among the files of the server ---- */
+
+/* The device of an ID; NULL: it cannot be used. */
+struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs);
+struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region);
+bool nvr_device_reserve(struct nvr_device *device, int entries);
+
+extern const struct nvt_transport nvr_transport;
+
+/* NULL with `status` (enum nvf_cm_status). */
+struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
+                                   struct rdma_cm_id *id, const struct nvf_cm_req *req,
+                                   uint16_t *status);
+/* Ends it now: nothing is said to its host any more. Frees it as soon as nothing is under way. */
+void nvr_queue_end(struct nvr_queue *queue);
+/* Frees what nvr_queue_end() has left. */
+void nvr_queue_free(struct nvr_queue *queue);
+/* Completions of a device; true: there were some. */
+bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device);
+
+void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What rdma_cm says of connections. */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nvme/target/rdma.h"
+
+enum { BACKLOG = 128, RNR_RETRY_FOREVER = 7, DEPTH_OF_READS = 128 };
+
+static void refuse(struct nvr_server *server, struct rdma_cm_id *id, uint16_t status)
+{
+    const struct nvf_cm_rej rej = {.status = htole16(status)};
+    server->refused++;
+    rdma_reject(id, &rej, sizeof(rej));
+    rdma_destroy_id(id);
+}
+
+static struct nvt_port *port_of(const struct nvr_server *server, const struct rdma_cm_id *listener)
+{
+    for (uint32_t i = 0; i < server->listener_count; i++)
+        if (server->listeners[i] == listener)
+            return server->ports[i];
+    return NULL;
+}
+
+static void note_address(struct nvr_queue *queue)
+{
+    getnameinfo(rdma_get_local_addr(queue->id), sizeof(struct sockaddr_storage),
+                queue->queue.local_address, sizeof(queue->queue.local_address), NULL, 0,
+                NI_NUMERICHOST);
+}
+
+/* READs that may be under way at once: as many as the host answers and the device has. */
+static uint8_t reads_of(const struct rdma_cm_event *event, struct ibv_context *verbs)
+{
+    struct ibv_device_attr attr;
+    int reads = event->param.conn.initiator_depth;
+    if (!ibv_query_device(verbs, &attr) && reads > attr.max_qp_init_rd_atom)
+        reads = attr.max_qp_init_rd_atom;
+    return (uint8_t)(reads < DEPTH_OF_READS ? reads : DEPTH_OF_READS);
+}
+
+static void request(struct nvr_server *server, const struct rdma_cm_event *event)
+{
+    struct rdma_cm_id *id = event->id;
+    struct nvt_port *port = port_of(server, event->listen_id);
+    struct nvf_cm_req req;
+    uint16_t status = NVF_CM_RESOURCES;
+    id->context = NULL;
+    if (!port)
+        return refuse(server, id, status);
+    if (!event->param.conn.private_data || event->param.conn.private_data_len < sizeof(req))
+        return refuse(server, id, NVF_CM_LENGTH);
+    memcpy(&req, event->param.conn.private_data, sizeof(req));
+    const uint8_t reads = reads_of(event, id->verbs);
+    if (!reads)
+        return refuse(server, id, NVF_CM_IRD);
+    struct nvr_queue *queue = nvr_queue_create(server, port, id, &req, &status);
+    if (!queue)
+        return refuse(server, id, status);
+    id->context = queue;
+    note_address(queue);
+    const struct nvf_cm_rep rep = {.controller_receives = htole16((uint16_t)queue->receives)};
+    struct rdma_conn_param param = {.private_data = &rep,
+                                    .private_data_len = sizeof(rep),
+                                    .initiator_depth = reads,
+                                    .rnr_retry_count = RNR_RETRY_FOREVER};
+    if (rdma_accept(id, &param)) /* the host has gone already, or the queue pair refuses */
+        nvr_queue_end(queue);
+    else
+        server->connected++;
+}
+
+void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event)
+{
+    struct nvr_queue *queue =
+        event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
+    switch (event->event) {
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+        request(server, event);
+        break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        if (queue)
+            queue->is_established = true;
+        break;
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_DISCONNECTED:
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        if (queue) {
+            nvr_transport.cut(&queue->queue);
+            queue->close_by_ns = 0; /* nobody waits for answers */
+        }
+        break;
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+    case RDMA_CM_EVENT_MULTICAST_JOIN:
+    case RDMA_CM_EVENT_MULTICAST_ERROR:
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        break;
+    }
+}
+
+int nvr_server_listen(struct nvr_server *server, const char *address, const char *service,
+                      struct nvt_port **out, char *error, size_t error_size)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                             .ai_socktype = SOCK_STREAM},
+                    *found = NULL;
+    const int why = getaddrinfo(address, service, &hints, &found);
+    if (why) {
+        snprintf(error, error_size, "%s:%s is no numeric address and port: %s", address, service,
+                 gai_strerror(why));
+        return -EINVAL;
+    }
+    const uint8_t family =
+        found->ai_family == AF_INET6 ? NVMF_ADDR_FAMILY_IP6 : NVMF_ADDR_FAMILY_IP4;
+    struct rdma_cm_id *id = NULL;
+    int rc = server->listener_count == NVR_LISTENERS_MAX ? -ENOSPC : 0;
+    if (!rc && rdma_create_id(server->events, &id, NULL, RDMA_PS_TCP))
+        rc = -errno;
+    if (!rc && (rdma_bind_addr(id, found->ai_addr) || rdma_listen(id, BACKLOG)))
+        rc = -errno;
+    freeaddrinfo(found);
+    struct nvt_port *port = rc ? NULL : nvt_port_add(&server->target, address, service, family);
+    if (!rc && !port)
+        rc = -ENOMEM;
+    if (rc) {
+        if (id)
+            rdma_destroy_id(id);
+        snprintf(error, error_size, "cannot listen at %s:%s: %s%s", address, service, strerror(-rc),
+                 rc == -EADDRINUSE      ? "; another target may run there"
+                 : rc == -EADDRNOTAVAIL ? "; 'ip address' lists those of this host"
+                 : rc == -ENODEV        ? "; 'sidewire doctor' says which devices there are"
+                                        : "");
+        return rc;
+    }
+    server->listeners[server->listener_count] = id;
+    server->ports[server->listener_count++] = port;
+    if (out)
+        *out = port;
+    return 0;
+}

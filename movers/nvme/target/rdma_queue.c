@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One NVMe queue on its queue pair: receives, data, responses. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "nvme/target/rdma.h"
+
+enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000 };
+enum wr_kind { WR_RECEIVE, WR_FETCH, WR_ANSWER, WR_SILENT };
+
+static uint64_t wr_id_of(const struct nvr_queue *queue, enum wr_kind kind, uint16_t index)
+{
+    return (uint64_t)kind << 48 | (uint64_t)index << 32 | (uint64_t)queue->generation << 16 |
+           queue->number;
+}
+
+static struct nvr_queue *queue_of(const struct nvt_request *request)
+{
+    return (struct nvr_queue *)request->queue;
+}
+
+static struct nvr_slot *slot_of(struct nvt_request *request)
+{
+    return (struct nvr_slot *)request;
+}
+
+static void fail(struct nvr_queue *queue)
+{
+    queue->is_closing = true;
+    queue->close_by_ns = 0; /* at the end of this turn of the loop */
+    if (!queue->is_listed)
+        list_append(&queue->server->ending, &queue->node);
+    queue->is_listed = true;
+}
+
+static bool post_receive(struct nvr_queue *queue, uint16_t index)
+{
+    struct ibv_sge sges[2] = {{.addr = (uintptr_t)(queue->capsules + index * NVF_SQE_BYTES),
+                               .length = NVF_SQE_BYTES,
+                               .lkey = queue->capsule_mr->lkey}};
+    struct ibv_recv_wr wr = {
+        .wr_id = wr_id_of(queue, WR_RECEIVE, index), .sg_list = sges, .num_sge = 1};
+    struct ibv_recv_wr *bad;
+    if (queue->in_capsule_bytes) {
+        const struct ibv_mr *mr = queue->data_region.registered[queue->device->index];
+        sges[1] = (struct ibv_sge){
+            .addr = (uintptr_t)(queue->data + (size_t)index * queue->in_capsule_bytes),
+            .length = queue->in_capsule_bytes,
+            .lkey = mr->lkey};
+        wr.num_sge = 2;
+    }
+    return ibv_post_recv(queue->qp, &wr, &bad) == 0;
+}
+
+/* ---- sending ---- */
+
+struct chain {
+    struct ibv_send_wr wrs[NVF_SGL_MAX + 1];
+    struct ibv_sge sges[NVF_SGL_MAX + 1];
+    uint16_t count;
+};
+
+/* One-sided work for the data of a request. False: its memory cannot be registered. */
+static bool add_data(struct nvr_queue *queue, struct nvt_request *request,
+                     enum ibv_wr_opcode opcode, struct chain *chain)
+{
+    const struct ibv_mr *mr = nvr_device_register(queue->device, request->region);
+    uint32_t left = request->data_bytes;
+    uint8_t *at = request->data;
+    if (!mr)
+        return false;
+    for (uint32_t i = 0; i < request->sgl.count && left; i++) {
+        const struct nvf_segment *segment = &request->sgl.segments[i];
+        const uint32_t len = segment->len_bytes < left ? segment->len_bytes : left;
+        struct ibv_send_wr *wr = &chain->wrs[chain->count];
+        chain->sges[chain->count] =
+            (struct ibv_sge){.addr = (uintptr_t)at, .length = len, .lkey = mr->lkey};
+        *wr = (struct ibv_send_wr){.wr_id = wr_id_of(queue, WR_SILENT, 0),
+                                   .sg_list = &chain->sges[chain->count],
+                                   .num_sge = 1,
+                                   .opcode = opcode,
+                                   .wr.rdma = {segment->addr, segment->key}};
+        chain->count++;
+        at += len;
+        left -= len;
+    }
+    return true;
+}
+
+static bool post(struct nvr_queue *queue, struct nvr_slot *slot, enum wr_kind kind,
+                 struct chain *chain)
+{
+    struct ibv_send_wr *bad;
+    for (uint16_t i = 0; i + 1 < chain->count; i++)
+        chain->wrs[i].next = &chain->wrs[i + 1];
+    chain->wrs[chain->count - 1].wr_id = wr_id_of(queue, kind, slot->number);
+    chain->wrs[chain->count - 1].send_flags |= IBV_SEND_SIGNALED;
+    slot->sends = chain->count;
+    queue->sends_free -= chain->count;
+    return ibv_post_send(queue->qp, chain->wrs, &bad) == 0;
+}
+
+/* Room for a chain, or the slot waits for it. */
+static bool has_room(struct nvr_queue *queue, struct nvr_slot *slot, uint32_t count)
+{
+    const bool is_next = list_is_empty(&queue->blocked) || slot->is_blocked;
+    if (is_next && queue->sends_free >= count)
+        return true;
+    if (!slot->is_blocked)
+        list_append(&queue->blocked, &slot->node);
+    slot->is_blocked = true;
+    return false;
+}
+
+static void fetch(struct nvt_request *request)
+{
+    struct nvr_queue *queue = queue_of(request);
+    struct nvr_slot *slot = slot_of(request);
+    struct chain chain = {.count = 0};
+    slot->state = NVR_FETCHING;
+    if (queue->is_over)
+        return nvt_request_fetched(request, false);
+    if (!has_room(queue, slot, request->sgl.count))
+        return;
+    if (!add_data(queue, request, IBV_WR_RDMA_READ, &chain)) {
+        slot->state = NVR_SERVED;
+        return nvt_request_finish(request, NVME_SC_INTERNAL);
+    }
+    if (!post(queue, slot, WR_FETCH, &chain))
+        fail(queue);
+}
+
+static void answer(struct nvt_request *request)
+{
+    struct nvr_queue *queue = queue_of(request);
+    struct nvr_slot *slot = slot_of(request);
+    const bool with_data = request->direction == NVT_TO_HOST && !request->status;
+    struct chain chain = {.count = 0};
+    if (slot->state != NVR_ANSWERING) {
+        slot->state = NVR_ANSWERING;
+        queue->answers++;
+    }
+    if (!has_room(queue, slot, (with_data ? request->sgl.count : 0) + 1))
+        return;
+    if (with_data && !add_data(queue, request, IBV_WR_RDMA_WRITE, &chain)) {
+        chain.count = 0;
+        request->status = NVME_SC_INTERNAL;
+    }
+    nvt_request_response(request, &slot->response);
+    struct ibv_sge *sge = &chain.sges[chain.count];
+    *sge = (struct ibv_sge){.addr = (uintptr_t)&slot->response,
+                            .length = sizeof(slot->response),
+                            .lkey = queue->response_mr->lkey};
+    struct ibv_send_wr *wr = &chain.wrs[chain.count++];
+    *wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+    if (request->sgl.invalidates) {
+        wr->opcode = IBV_WR_SEND_WITH_INV;
+        wr->invalidate_rkey = request->sgl.invalidate_key;
+    }
+    /* The host may use the entry again as soon as it has the response. */
+    if (!post_receive(queue, slot->receive) || !post(queue, slot, WR_ANSWER, &chain))
+        fail(queue);
+}
+
+static void cut(struct nvt_queue *base)
+{
+    struct nvr_queue *queue = (struct nvr_queue *)base;
+    struct timespec now;
+    if (queue->is_listed)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    queue->is_closing = queue->is_listed = true;
+    queue->close_by_ns =
+        ((uint64_t)now.tv_sec * 1000 + CLOSE_MS) * 1000000u + (uint64_t)now.tv_nsec;
+    list_append(&queue->server->ending, &queue->node);
+}
+
+static void forget(struct nvt_region *region)
+{
+    for (int i = 0; i < NVT_REGION_DEVICES; i++)
+        if (region->registered[i]) {
+            ibv_dereg_mr(region->registered[i]);
+            region->registered[i] = NULL;
+        }
+}
+
+const struct nvt_transport nvr_transport = {
+    .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
+
+/* ---- completions ---- */
+
+static void begin(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
+{
+    struct nvr_slot *slot = LIST_MEMBER(list_first(&queue->free_slots), struct nvr_slot, node);
+    list_remove(&slot->node);
+    const uint16_t number = slot->number;
+    memset(&slot->request, 0, sizeof(slot->request));
+    slot->number = number;
+    slot->state = NVR_SERVED;
+    slot->receive = receive;
+    memcpy(&slot->request.sqe, queue->capsules + receive * NVF_SQE_BYTES, NVF_SQE_BYTES);
+    if (queue->in_capsule_bytes) {
+        slot->request.in_capsule = queue->data + (size_t)receive * queue->in_capsule_bytes;
+        slot->request.in_capsule_region = &queue->data_region;
+        slot->request.in_capsule_bytes = len_bytes - NVF_SQE_BYTES;
+    }
+    nvt_request_begin(&queue->queue, &slot->request);
+}
+
+static void received(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
+{
+    if (len_bytes < NVF_SQE_BYTES) /* no command: who says so little is no NVMe host */
+        return fail(queue);
+    if (!list_is_empty(&queue->free_slots) && !queue->held_count)
+        return begin(queue, receive, len_bytes);
+    if (queue->held_count == queue->receives)
+        return fail(queue);
+    /* The length is kept where the SQE has two words that are never used over fabrics. */
+    queue->held[2 * ((queue->held_first + queue->held_count) % queue->receives)] = receive;
+    queue->held[2 * ((queue->held_first + queue->held_count) % queue->receives) + 1] =
+        (uint16_t)len_bytes;
+    queue->held_count++;
+}
+
+static void free_slot(struct nvr_queue *queue, struct nvr_slot *slot)
+{
+    slot->state = NVR_FREE;
+    list_append(&queue->free_slots, &slot->node);
+    if (!queue->held_count)
+        return;
+    const uint32_t at = queue->held_first;
+    queue->held_first = (at + 1) % queue->receives;
+    queue->held_count--;
+    begin(queue, queue->held[2 * at], queue->held[2 * at + 1]);
+}
+
+static void unblock(struct nvr_queue *queue)
+{
+    struct list_node *node;
+    while (!queue->is_over && (node = list_first(&queue->blocked))) {
+        struct nvr_slot *slot = LIST_MEMBER(node, struct nvr_slot, node);
+        const uint32_t free_before = queue->sends_free;
+        list_remove(node);
+        /* As the first of those that wait, it is looked at once more. */
+        node->next = queue->blocked.head.next;
+        node->previous = &queue->blocked.head;
+        node->next->previous = node;
+        queue->blocked.head.next = node;
+        if (slot->state == NVR_FETCHING)
+            fetch(&slot->request);
+        else
+            answer(&slot->request);
+        if (queue->sends_free == free_before)
+            return;
+        list_remove(node);
+        slot->is_blocked = false;
+    }
+}
+
+static void complete(struct nvr_queue *queue, enum wr_kind kind, uint16_t index,
+                     const struct ibv_wc *wc)
+{
+    if (kind == WR_RECEIVE)
+        return received(queue, index, wc->byte_len);
+    struct nvr_slot *slot = &queue->slots[index];
+    queue->sends_free += slot->sends;
+    slot->sends = 0;
+    if (kind == WR_FETCH) {
+        slot->state = NVR_SERVED;
+        nvt_request_fetched(&slot->request, true);
+    } else {
+        queue->answers--;
+        nvt_request_end(&slot->request);
+        free_slot(queue, slot);
+    }
+    if (!list_is_empty(&queue->blocked))
+        unblock(queue);
+}
+
+bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
+{
+    struct ibv_wc wcs[WC_BATCH];
+    const int count = ibv_poll_cq(device->cq, WC_BATCH, wcs);
+    for (int i = 0; i < count; i++) {
+        const uint64_t id = wcs[i].wr_id;
+        struct nvr_queue *queue = server->queues[id % NVR_QUEUES_MAX];
+        if (!queue || queue->generation != (uint16_t)(id >> 16) || queue->is_over)
+            continue; /* of a queue that has ended */
+        if (wcs[i].status != IBV_WC_SUCCESS)
+            fail(queue);
+        else
+            complete(queue, (enum wr_kind)(id >> 48), (uint16_t)(id >> 32), &wcs[i]);
+    }
+    return count > 0;
+}
+
+/* ---- beginning and end ---- */
+
+static void *map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static size_t slots_bytes(const struct nvr_queue *queue)
+{
+    return (queue->slot_count * sizeof(struct nvr_slot) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+static bool make_memory(struct nvr_queue *queue)
+{
+    struct ibv_pd *pd = queue->device->pd;
+    const size_t capsule_bytes = queue->receives * NVF_SQE_BYTES;
+    queue->capsules = map(capsule_bytes);
+    queue->slots = map(slots_bytes(queue));
+    queue->held = calloc(queue->receives, 2 * sizeof(*queue->held));
+    if (!queue->capsules || !queue->slots || !queue->held)
+        return false;
+    queue->capsule_mr = ibv_reg_mr(pd, queue->capsules, capsule_bytes, IBV_ACCESS_LOCAL_WRITE);
+    queue->response_mr = ibv_reg_mr(pd, queue->slots, slots_bytes(queue), IBV_ACCESS_LOCAL_WRITE);
+    if (!queue->capsule_mr || !queue->response_mr)
+        return false;
+    for (uint32_t i = 0; i < queue->slot_count; i++) {
+        queue->slots[i].number = (uint16_t)i;
+        list_append(&queue->free_slots, &queue->slots[i].node);
+    }
+    if (!queue->in_capsule_bytes)
+        return true;
+    const size_t data_bytes = (size_t)queue->receives * queue->in_capsule_bytes;
+    queue->data = map(data_bytes);
+    queue->data_region =
+        (struct nvt_region){.base = queue->data, .len_bytes = data_bytes, .fixed_buffer = -1};
+    return queue->data && nvr_device_register(queue->device, &queue->data_region);
+}
+
+static bool make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
+{
+    struct ibv_qp_init_attr attr = {.send_cq = queue->device->cq,
+                                    .recv_cq = queue->device->cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = queue->sends_free,
+                                            .max_recv_wr = queue->receives,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = queue->in_capsule_bytes ? 2 : 1}};
+    if (rdma_create_qp(id, queue->device->pd, &attr))
+        return false;
+    queue->qp = id->qp;
+    for (uint32_t i = 0; i < queue->receives; i++)
+        if (!post_receive(queue, (uint16_t)i))
+            return false;
+    return true;
+}
+
+static bool take_number(struct nvr_server *server, struct nvr_queue *queue)
+{
+    for (uint16_t i = 0; i < NVR_QUEUES_MAX; i++)
+        if (!server->queues[i]) {
+            server->queues[i] = queue;
+            server->queue_count++;
+            queue->number = i;
+            queue->generation = ++server->generation;
+            return true;
+        }
+    return false;
+}
+
+static uint16_t check_req(const struct nvr_server *server, const struct nvf_cm_req *req)
+{
+    const uint32_t host_sends = le16toh(req->host_sends),
+                   host_receives = le16toh(req->host_receives);
+    if (le16toh(req->format))
+        return NVF_CM_FORMAT;
+    if (le16toh(req->qid) >= NVT_QUEUES_MAX)
+        return NVF_CM_QID;
+    if (!host_sends || host_sends >= NVT_DEPTH_MAX)
+        return NVF_CM_HSQSIZE;
+    if (!host_receives)
+        return NVF_CM_HRQSIZE;
+    return server->queue_count >= server->settings.queues_max ? NVF_CM_RESOURCES : 0;
+}
+
+struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
+                                   struct rdma_cm_id *id, const struct nvf_cm_req *req,
+                                   uint16_t *status)
+{
+    *status = check_req(server, req);
+    if (*status)
+        return NULL;
+    *status = NVF_CM_RESOURCES;
+    struct nvr_device *device = nvr_device_of(server, id->verbs);
+    struct nvr_queue *queue = device ? calloc(1, sizeof(*queue)) : NULL;
+    if (!queue)
+        return NULL;
+    const uint32_t depth = le16toh(req->host_sends) + 1u;
+    queue->queue = (struct nvt_queue){.target = &server->target,
+                                      .port = port,
+                                      .qid = le16toh(req->qid),
+                                      .depth = (uint16_t)depth};
+    queue->server = server;
+    queue->device = device;
+    queue->id = id;
+    queue->receives = depth;
+    queue->slot_count = depth + NVR_SPARE_SLOTS;
+    queue->sends_free = 2 * queue->slot_count + NVF_SGL_MAX;
+    queue->in_capsule_bytes = queue->queue.qid ? server->settings.in_capsule_bytes : 0;
+    list_init(&queue->queue.requests);
+    list_init(&queue->free_slots);
+    list_init(&queue->blocked);
+    const int entries = (int)(queue->receives + queue->sends_free);
+    if (!nvr_device_reserve(device, entries)) {
+        free(queue);
+        return NULL;
+    }
+    if (!take_number(server, queue) || !make_memory(queue) || !make_qp(queue, id)) {
+        if (id->qp)
+            rdma_destroy_qp(id);
+        queue->id = NULL; /* whoever asked refuses it */
+        queue->qp = NULL;
+        nvr_queue_end(queue);
+        return NULL;
+    }
+    return queue;
+}
+
+void nvr_queue_free(struct nvr_queue *queue)
+{
+    struct nvr_server *server = queue->server;
+    if (queue->capsule_mr)
+        ibv_dereg_mr(queue->capsule_mr);
+    if (queue->response_mr)
+        ibv_dereg_mr(queue->response_mr);
+    forget(&queue->data_region);
+    if (queue->capsules)
+        munmap(queue->capsules, queue->receives * NVF_SQE_BYTES);
+    if (queue->slots)
+        munmap(queue->slots, slots_bytes(queue));
+    if (queue->data)
+        munmap(queue->data, (size_t)queue->receives * queue->in_capsule_bytes);
+    free(queue->held);
+    if (queue->is_listed)
+        list_remove(&queue->node);
+    queue->device->cq_used -= (int)(queue->receives + 2 * queue->slot_count + NVF_SGL_MAX);
+    if (server->queues[queue->number] == queue) {
+        server->queues[queue->number] = NULL;
+        server->queue_count--;
+    }
+    free(queue);
+}
+
+void nvr_queue_end(struct nvr_queue *queue)
+{
+    if (queue->is_over)
+        return;
+    queue->is_over = queue->queue.is_gone = true;
+    if (queue->id) {
+        if (queue->is_established)
+            rdma_disconnect(queue->id);
+        rdma_destroy_qp(queue->id); /* from here on no NIC touches its memory */
+        rdma_destroy_id(queue->id);
+        queue->id = NULL;
+    }
+    for (uint32_t i = 0; queue->slots && i < queue->slot_count; i++) {
+        struct nvr_slot *slot = &queue->slots[i];
+        if (slot->state == NVR_FETCHING)
+            nvt_request_fetched(&slot->request, false);
+        else if (slot->state == NVR_ANSWERING)
+            nvt_request_end(&slot->request);
+        if (slot->state == NVR_FETCHING || slot->state == NVR_ANSWERING)
+            slot->state = NVR_FREE;
+    }
+    if (nvt_queue_gone(&queue->queue))
+        return nvr_queue_free(queue);
+    if (!queue->is_listed) /* backends have something under way: looked at again by the loop */
+        list_append(&queue->server->ending, &queue->node);
+    queue->is_listed = true;
+}

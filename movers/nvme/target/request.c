@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The way of a request through the target, whatever it asks for. */
+#include <assert.h>
+#include <string.h>
+
+#include "nvme/target/model.h"
+
+static void run(struct nvt_request *request)
+{
+    request->command->run(request);
+}
+
+/* ---- memory ---- */
+
+/* False: there is none now, and the request waits. */
+static bool get_memory(struct nvt_request *request)
+{
+    struct nvt_target *target = request->queue->target;
+    if (!request->data_bytes || request->data)
+        return true;
+    request->data = list_is_empty(&target->starved) || request->is_starved
+                        ? nvt_pool_take(&target->pool, request->data_bytes)
+                        : NULL;
+    if (!request->data) {
+        if (!request->is_starved)
+            list_append(&target->starved, &request->wait);
+        request->is_starved = true;
+        return false;
+    }
+    request->pool_bytes = request->data_bytes;
+    request->region = &target->pool.region;
+    return true;
+}
+
+static void go_on(struct nvt_request *request)
+{
+    if (request->direction == NVT_FROM_HOST && request->data_bytes && !request->sgl.is_in_capsule)
+        request->queue->target->transport->fetch(request);
+    else
+        run(request);
+}
+
+static void give_memory(struct nvt_request *request)
+{
+    struct nvt_target *target = request->queue->target;
+    if (request->is_starved) {
+        list_remove(&request->wait);
+        request->is_starved = false;
+    }
+    if (request->pool_bytes)
+        nvt_pool_give(&target->pool, request->data);
+    request->pool_bytes = 0;
+    request->data = NULL;
+}
+
+void nvt_target_feed(struct nvt_target *target)
+{
+    struct list_node *node;
+    while ((node = list_first(&target->starved))) {
+        struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
+        if (!get_memory(request))
+            return;
+        list_remove(&request->wait);
+        request->is_starved = false;
+        go_on(request);
+    }
+}
+
+/* ---- beginning ---- */
+
+static const struct nvt_command *find_command(struct nvt_request *request, uint16_t *status)
+{
+    const struct nvt_queue *queue = request->queue;
+    const struct nvt_ctrl *ctrl = queue->ctrl;
+    const bool is_fabrics = request->sqe.opcode == NVF_OPCODE;
+    const struct nvt_command *command;
+    *status = NVME_SC_INVALID_OPCODE | NVME_SC_DNR;
+    if (is_fabrics)
+        command = nvt_fabrics_command((uint8_t)nvf_type_of(&request->sqe));
+    else if (!ctrl)
+        command = NULL;
+    else
+        command = queue->qid ? nvt_io_command(request->sqe.opcode)
+                             : nvt_admin_command(request->sqe.opcode);
+    if (!ctrl && !(is_fabrics && nvf_type_of(&request->sqe) == NVF_CONNECT)) {
+        *status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
+        return NULL;
+    }
+    if (!command || (ctrl && ctrl->subsystem->is_discovery && !command->in_discovery))
+        return NULL;
+    if (!is_fabrics && !(ctrl->csts & NVF_CSTS_READY)) {
+        *status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
+        return NULL;
+    }
+    return command;
+}
+
+/* Where the data lies: with the backend, in the capsule or in the pool. False: it waits. */
+static bool place_data(struct nvt_request *request)
+{
+    if (request->direction == NVT_FROM_HOST && request->sgl.is_in_capsule) {
+        request->data = request->in_capsule + request->sgl.offset;
+        request->region = request->in_capsule_region;
+        return true;
+    }
+    return get_memory(request);
+}
+
+static uint16_t prepare(struct nvt_request *request)
+{
+    uint16_t status;
+    uint64_t bytes = 0;
+    request->command = find_command(request, &status);
+    if (!request->command)
+        return status;
+    request->direction = request->command->direction;
+    status = nvf_sgl_parse(&request->sqe, request->in_capsule, request->in_capsule_bytes,
+                           request->queue->target->in_capsule_bytes, &request->sgl);
+    if (status)
+        return status;
+    if (request->command->measure) {
+        status = request->command->measure(request, &bytes);
+        if (status)
+            return status;
+    }
+    if (bytes > NVT_TRANSFER_MAX)
+        return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
+    if (request->sgl.len_bytes < bytes)
+        return NVME_SC_SGL_INVALID_DATA | NVME_SC_DNR;
+    if (!bytes)
+        request->direction = NVT_NO_DATA;
+    if (request->direction == NVT_TO_HOST && request->sgl.is_in_capsule)
+        return NVME_SC_SGL_INVALID_TYPE | NVME_SC_DNR;
+    request->data_bytes = (uint32_t)bytes;
+    return 0;
+}
+
+void nvt_request_begin(struct nvt_queue *queue, struct nvt_request *request)
+{
+    request->queue = queue;
+    queue->under_way++;
+    list_append(&queue->requests, &request->node);
+    queue->target->commands++;
+    queue->head = (uint16_t)((queue->head + 1) % queue->depth);
+    if (queue->ctrl)
+        queue->ctrl->heard_ns = queue->target->now_ns;
+    const uint16_t status = prepare(request);
+    if (status)
+        return nvt_request_finish(request, status);
+    if (place_data(request))
+        go_on(request);
+}
+
+void nvt_request_fetched(struct nvt_request *request, bool is_ok)
+{
+    if (is_ok && !request->queue->is_gone)
+        run(request);
+    else
+        nvt_request_finish(request, NVME_SC_DATA_XFER_ERROR);
+}
+
+/* ---- ending ---- */
+
+void nvt_request_finish(struct nvt_request *request, uint16_t status)
+{
+    request->status = status;
+    request->is_parked = false;
+    if (request->queue->is_gone)
+        return nvt_request_end(request);
+    if (status) {
+        request->queue->target->errors++;
+        nvt_ctrl_note_error(request);
+    }
+    request->queue->target->transport->answer(request);
+}
+
+void nvt_request_end(struct nvt_request *request)
+{
+    struct nvt_queue *queue = request->queue;
+    const bool had_memory = request->pool_bytes > 0;
+    give_memory(request);
+    if (request->ns) /* not before: its memory may have been on the wire until now */
+        nvt_namespace_release(request->ns);
+    request->ns = NULL;
+    list_remove(&request->node);
+    queue->under_way--;
+    if (had_memory && !list_is_empty(&queue->target->starved))
+        nvt_target_feed(queue->target);
+}
+
+void nvt_request_response(struct nvt_request *request, struct nvf_cqe *out)
+{
+    const struct nvt_queue *queue = request->queue;
+    *out = (struct nvf_cqe){.result = htole64(request->result),
+                            .sq_head = htole16(queue->has_no_flow ? 0xffff : queue->head),
+                            .cid = request->sqe.cid,
+                            .status = htole16((uint16_t)(request->status << 1))};
+}
+
+void nvt_request_put(struct nvt_request *request, const void *from, size_t len_bytes,
+                     uint64_t offset)
+{
+    size_t put = offset < len_bytes ? len_bytes - offset : 0;
+    if (put > request->data_bytes)
+        put = request->data_bytes;
+    if (put)
+        memcpy(request->data, (const uint8_t *)from + offset, put);
+    if (request->data_bytes > put)
+        memset(request->data + put, 0, request->data_bytes - put);
+}
+
+/* One that waits for memory or an event; all others come back by themselves. */
+static struct nvt_request *find_waiting(struct nvt_queue *queue)
+{
+    for (struct list_node *node = list_first(&queue->requests); node;
+         node = list_after(&queue->requests, node)) {
+        struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, node);
+        if (request->is_starved || request->is_parked)
+            return request;
+    }
+    return NULL;
+}
+
+bool nvt_queue_gone(struct nvt_queue *queue)
+{
+    struct nvt_request *request;
+    queue->is_gone = true;
+    while ((request = find_waiting(queue))) /* anew each time: memory feeds others */
+        nvt_request_finish(request, NVME_SC_ABORT_REQ);
+    if (queue->ctrl)
+        nvt_ctrl_lose_queue(queue->ctrl, queue);
+    queue->ctrl = NULL;
+    return queue->under_way == 0;
+}
