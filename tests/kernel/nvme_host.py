@@ -15,32 +15,34 @@ KATO = 3  # seconds of the keep-alive timer
 LOSS_SECONDS = 60
 MARK = '@@ status '
 
-# A command of nvme-cli for controller {c} or its first namespace {d}, what it must print, and whether the kernel's own target lacks it.
+COMPARE, RESERVATIONS, VERIFY = 0x1, 0x20, 0x80  # of ONCS, in Identify Controller
+
+# A command of nvme-cli for controller {c} or its first namespace {d}, what it must print, and the bit of ONCS that offers it.
 QUESTIONS = [
-    ('list', rf'/dev/nvme\d+n1 .*{MIB * 1.048576:.2f}  MB', False),
-    ('list-subsys', rf'NQN={re.escape(NQN)}[\s\S]*rdma traddr=\S+,trsvcid={PORT} live', False),
-    ('id-ctrl {c}', rf'sqes +: 0x66\n(.*\n)*sgls +: 0x[1-9a-f](.*\n)*subnqn +: {re.escape(NQN)}\n(.*\n)*ioccsz +: [1-9]', False),
-    ('id-ns {d}', r'nsze +: 0x20000\n(.*\n)*lbaf +0 : ms:0 +lbads:9 .*in use', False),
-    ('list-ns {c}', r'0\]:0x1', False),
-    ('ns-descs {d}', r'(uuid|nguid) +: (?!0{8})[0-9a-f]{8}', False),
-    ('smart-log {c}', r'critical_warning\s+: 0\n(.*\n)*host_write_commands\s+: \d', False),
-    ('error-log {c} -e 4', r'entries:4', False),
-    ('fw-log {c}', r'Firmware Log', False),
-    ('effects-log {c} -c 0', r'ACS2 .* 00000001[\s\S]*IOCS2 .* 00000001', False),  # log pages are read without effect
-    ('ana-log {c}', r'state\s+:\s+optimized', False),
-    ('get-feature {c} -f 0x7', r'value:0x00[0-9a-f]{2}00[0-9a-f]{2}', False),
-    ('get-feature {c} -f 0xb', r'value:0x', False),
-    ('get-feature {c} -f 0xf', rf'value:0x{KATO * 1000:08x}', False),
+    ('list', rf'/dev/nvme\d+n1 .*{MIB * 1.048576:.2f}  MB', 0),
+    ('list-subsys', rf'NQN={re.escape(NQN)}[\s\S]*rdma traddr=\S+,trsvcid={PORT} live', 0),
+    ('id-ctrl {c}', rf'sqes +: 0x66\n(.*\n)*sgls +: 0x[1-9a-f](.*\n)*subnqn +: {re.escape(NQN)}\n(.*\n)*ioccsz +: [1-9]', 0),
+    ('id-ns {d}', r'nsze +: 0x20000\n(.*\n)*lbaf +0 : ms:0 +lbads:9 .*in use', 0),
+    ('list-ns {c}', r'0\]:0x1', 0),
+    ('ns-descs {d}', r'(uuid|nguid) +: (?!0{8})[0-9a-f]{8}', 0),
+    ('smart-log {c}', r'critical_warning\s+: 0\n(.*\n)*host_write_commands\s+: \d', 0),
+    ('error-log {c} -e 4', r'entries:4', 0),
+    ('fw-log {c}', r'Firmware Log', 0),
+    ('effects-log {c} -c 0', r'ACS2 .* 00000001[\s\S]*IOCS2 .* 00000001', 0),  # log pages are read without effect
+    ('ana-log {c}', r'state\s+:\s+optimized', 0),
+    ('get-feature {c} -f 0x7', r'value:0x00[0-9a-f]{2}00[0-9a-f]{2}', 0),
+    ('get-feature {c} -f 0xb', r'value:0x', 0),
+    ('get-feature {c} -f 0xf', rf'value:0x{KATO * 1000:08x}', 0),
     # Not show-regs: nvme-cli 2.3 shows its own stack, whatever the target.
-    ('get-property {c} -o 0', r'value: [1-9a-f]', False),
-    ('get-property {c} -o 0x14', r'value: 4600[0-6]1$', False),
-    ('get-property {c} -o 0x8', r'value: 10[34]00|value: 20000', False),
-    ('get-property {c} -o 0x1c', r'value: 1$', False),
-    ('resv-report {d}', r'regctl\s+: 0', True),
-    ('flush {d}', r'success', False),
-    ('write-zeroes {d} -s 0 -c 7', r'Success', False),
-    ('dsm {d} -d -b 8 -s 0', r'success', False),
-    ('verify {d} -s 0 -c 7', r'Success', True),
+    ('get-property {c} -o 0', r'value: [1-9a-f]', 0),
+    ('get-property {c} -o 0x14', r'value: 4600[0-6]1$', 0),
+    ('get-property {c} -o 0x8', r'value: 10[34]00|value: 20000', 0),
+    ('get-property {c} -o 0x1c', r'value: 1$', 0),
+    ('resv-report {d}', r'regctl\s+: 0', RESERVATIONS),
+    ('flush {d}', r'success', 0),
+    ('write-zeroes {d} -s 0 -c 7', r'Success', 0),
+    ('dsm {d} -d -b 8 -s 0', r'success', 0),
+    ('verify {d} -s 0 -c 7', r'Success', VERIFY),
 ]
 FIO = f'''[global]
 filename={{device}}
@@ -70,7 +72,7 @@ class KernelHost:
     """Connects to a target at an address by nvme-rdma of guest `name`."""
 
     def __init__(self, address, name='b'):
-        self.address, self.name = address, name
+        self.address, self.name, self.offered = address, name, 0
 
     def shell(self, script, seconds=60):
         """Runs a script in which $c is the controller and $d its first namespace; its output and status."""
@@ -109,18 +111,21 @@ class KernelHost:
         test = '[ "$(cat /sys/class/nvme/$(basename $c)/state)" ' + (f'!= {wanted[1:]} ]' if wanted[0] == '!' else f'= {wanted} ]')
         return self.shell(f'for i in $(seq {seconds * 10}); do {test} && exit 0; sleep 0.1; done; exit 1', seconds + 20)[1] == 0
 
-    def ask(self, is_kernel):
-        """What nvme-cli asks of a controller and of a namespace."""
+    def ask(self, target):
+        """What nvme-cli asks of a controller and of a namespace. What the target does not offer it must refuse, by the right status."""
         script = ''.join(f'nvme {line}; echo "{MARK}$?"; '.replace('{c}', '$c').replace('{d}', '$d') for line, _, _ in QUESTIONS)
-        answers = re.split(rf'{MARK}(\d+)\n', self.shell(script)[0])
-        good = len(answers) == 2 * len(QUESTIONS) + 1
-        for (line, pattern, lacking), text, status in zip(QUESTIONS, answers[::2], answers[1::2]):
+        text = self.shell(script)[0]
+        answers = re.split(rf'{MARK}(\d+)\n', text)
+        oncs = re.search(r'^oncs +: 0x([0-9a-f]+)$', text, re.MULTILINE)
+        self.offered = int(oncs[1], 16) if oncs else 0
+        good = say(self.offered & target.offers == target.offers, f'the target offers optional commands: {self.offered:#x}', text)
+        for (line, pattern, bit), text, status in zip(QUESTIONS, answers[::2], answers[1::2]):
             title = 'nvme ' + re.sub(' {[cd]}', '', line)
-            if is_kernel and lacking:
-                good &= say('Invalid Command Opcode' in text, f'{title}: the kernel\'s target does not know it', text)
+            if bit & ~self.offered:
+                good &= say('Invalid Command Opcode' in text, f'{title}: not offered, refused', text)
             else:
                 good &= say(status == '0' and re.search(pattern, text, re.MULTILINE), title, text)
-        return say(good, 'nvme-cli\'s questions', '' if len(answers) > 1 else 'no answers')
+        return good and len(answers) == 2 * len(QUESTIONS) + 1
 
     def copy(self):
         """Bytes there and back."""
@@ -131,13 +136,19 @@ class KernelHost:
                                   'dd if=/tmp/data of=$d bs=64k oflag=direct 2>/dev/null')
         return say(status == 0, 'dd there and back, 128k, 64k, 512', text)
 
-    def compare(self, is_kernel):
+    def compare(self):
         """Equal, then unequal, by the target itself. tshark does not put a capsule of two packets together, so one is small."""
         command = 'nvme compare $d -s 0 -c 7 -z 4096 -d /tmp/'
         text, _ = self.shell(f'dd if=/tmp/data of=/tmp/other bs=4k skip=1 count=1 2>/dev/null; {command}data; {command}other; '
                              'nvme compare $d -s 0 -c 0 -z 512 -d /tmp/data')
-        wanted = r'(Invalid Command Opcode[\s\S]*){3}' if is_kernel else r'Success[\s\S]*Compare Failure[\s\S]*Success'
+        wanted = r'(Invalid Command Opcode[\s\S]*){3}' if not self.offered & COMPARE else r'Success[\s\S]*Compare Failure[\s\S]*Success'
         return say(re.search(wanted, text), 'nvme compare', text)
+
+    def refusals(self, target):
+        """Errors have the right type and code: nvme-cli and the kernel have words for those."""
+        text, _ = self.shell(f'nvme get-log $c -i 0x7e -l 512; nvme read $d -s 0x20000 -c 0 -z 512 -d /tmp/x; nvme get-feature $c -f 0x7e; '
+                             f'nvme connect -t rdma -a {self.address} -s {PORT} -n {NQN}x; dmesg | tail -n 4')
+        return say(re.search(r'[\s\S]*'.join(target.refusals + ['Connect Invalid Data Parameter']), text), 'a log page, a block, a feature and a subsystem that are not there', text)
 
     def zeroes(self):
         """Write Zeroes and what it leaves."""
@@ -182,19 +193,22 @@ class KernelHost:
         back = self.await_state('live', 30)
         return say(left and back, 'the target stands still: the host gives up its connections, and comes back', f'noticed {left}, back {back}')
 
-    def host_stops(self, target):
-        """Keep-alive expires there."""
-        before = target.expired()
-        with open(os.path.join(guest_run(), f'{self.name}.pid')) as file:
+    def stand_still(self, seconds):
+        """All of the guest. How often it has connected anew within some seconds after that."""
+        count = 'dmesg | grep -c "uccessfully reconnected"'
+        before = int(self.shell(count)[0])
+        with open(os.path.join(guest_run(), f'{self.name}.pid'), encoding='ascii') as file:
             pid = int(file.read())
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(KATO + 4)
-        expired = target.expired() - before if target.tells_at_once else None
+        time.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
-        back = self.await_state('live', 30) and self.copy()
-        expired = target.expired() - before if expired is None else expired
-        return say(expired and back, 'the host stands still: the target ends its controller, and takes it again',
-                   f'expired {expired}, back {back}')
+        return int(self.shell(f'for i in $(seq 50); do n=$({count}); [ $n -gt {before} ] && break; sleep 0.1; done; echo $n')[0]) - before
+
+    def host_stops(self):
+        """Keep-alive expires there, not too early."""
+        short, long = self.stand_still(1), self.stand_still(KATO + 4)
+        return say(not short and long and self.await_state('live', 5) and self.copy(),
+                   'the host stands still for too long: the target ends its controller, and takes it again', f'reconnected {short}, {long}')
 
     def namespaces_change(self, target):
         """By the event that the target sends, without a rescan of ours."""

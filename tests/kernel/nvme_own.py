@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import kernel_guest as guest
-from nvme_host import MIB, NQN, PORT, say
+from nvme_host import COMPARE, MIB, NQN, PORT, VERIFY, say
 
 SECONDS = 60
 DATA_BYTES = 4 << 20
@@ -94,7 +94,8 @@ class OwnHost:
 
 class OwnTarget:
     """`sidewire nvme target` in the namespace, with a file as namespace 1."""
-    is_kernel, tells_at_once = False, True
+    offers = COMPARE | VERIFY
+    refusals = ['Invalid Log Page', 'LBA Out of Range', 'Invalid Field']
 
     def __init__(self, sidewire, folder):
         self.command, self.process = [guest.PEER, 'host', sidewire, 'nvme', 'target'], None
@@ -103,10 +104,10 @@ class OwnTarget:
             file.truncate(MIB << 20)
 
     def start(self):
-        with open(self.log, 'ab') as log:
-            self.process = subprocess.Popen(self.command + target_options(guest.OWN, f'file:{self.disk}'), stdout=log,
+        with open(self.log, 'wb') as log:
+            self.process = subprocess.Popen(self.command + target_options(guest.OWN, f'file:{self.disk},bs=512'), stdout=log,
                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        return say(is_listening(self.process, guest.OWN), 'sidewire nvme target', self.said())
+        return say(is_listening(self.process, self.log), 'sidewire nvme target', self.said())
 
     def said(self):
         with open(self.log, encoding='utf-8', errors='replace') as file:
@@ -122,9 +123,6 @@ class OwnTarget:
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
 
-    def expired(self):
-        return len(re.findall('(?i)keep.?alive', self.said()))
-
     def end(self):
         """Drains, and leaves nothing."""
         self.process.send_signal(signal.SIGTERM)
@@ -137,16 +135,17 @@ class OwnTarget:
 
 
 def target_options(address, namespace):
-    return ['--listen', f'{address}:{PORT}', '--nqn', NQN, '--namespace', namespace]
+    return ['--listen', f'{address}:{PORT}', '--subsysnqn', NQN, '--namespace', namespace]
 
 
-def is_listening(process, address):
-    """Once discovery is answered there; the target says nothing on its own."""
+def is_listening(process, log):
+    """Once it says so."""
     for _ in range(100):
+        with open(log, encoding='utf-8', errors='replace') as file:
+            if re.search('^ready', file.read(), re.MULTILINE):
+                return True
         if process.poll() is not None:
             return False
-        if guest.inside(f'nvme discover -t rdma -a {address} -s {PORT}')[1] == 0:
-            return True
         time.sleep(0.1)
     return False
 
@@ -181,8 +180,8 @@ class StockProgram:
         return say(status == 0, 'sidewire-nvme on stock rdma-core and rxe: discover, write, read, bench --verify', text)
 
     def serve(self, address):
-        return guest.spawn('target', f'sidewire-nvme target {" ".join(target_options(address, f"ram:{MIB}M"))}',
-                           'rdma res show cm_id | grep -q LISTEN', guest=self.name)
+        return guest.spawn('target', f'sidewire-nvme target {" ".join(target_options(address, f"ram:{MIB}M,bs=512"))}',
+                           'grep -q ^ready /tmp/target.log', guest=self.name)
 
 
 def is_json(text):
