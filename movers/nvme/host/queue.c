@@ -12,6 +12,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+enum { FORGETS_MS = 2000 }; /* how long a target may take to see that a queue has gone */
+
 static bool make_fifo(struct nvh_fifo *fifo, uint32_t entries)
 {
     uint32_t room = 1;
@@ -180,8 +182,8 @@ enum sw_nvme_status sw_nvme_queue_start(struct sw_nvme_controller *controller, u
     return SW_NVME_OK;
 }
 
-enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller, uint32_t spin_us,
-                                       struct sw_nvme_error *error, struct sw_nvme_queue **out)
+static enum sw_nvme_status open_once(struct sw_nvme_controller *controller, uint32_t spin_us,
+                                     struct sw_nvme_error *error, struct sw_nvme_queue **out)
 {
     struct sw_nvme_queue *queue;
     const enum sw_nvme_status status = sw_nvme_queue_start(controller, spin_us, error, &queue);
@@ -205,6 +207,22 @@ enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller, ui
     if (error)
         *error = why;
     return why.status;
+}
+
+enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller, uint32_t spin_us,
+                                       struct sw_nvme_error *error, struct sw_nvme_queue **out)
+{
+    enum { STATUS = 0x7ff, PAUSE_US = 20000 };
+    const uint64_t give_up_ns = nvh_now() + FORGETS_MS * NVH_MS;
+    struct sw_nvme_error why = {0};
+    enum sw_nvme_status status;
+    /* A target may still have the queue of this number that was closed just now. */
+    while ((status = open_once(controller, spin_us, &why, out)) == SW_NVME_FAILED &&
+           (why.nvme_status & STATUS) == NVME_SC_CMD_SEQ_ERROR && nvh_now() < give_up_ns)
+        usleep(PAUSE_US);
+    if (status && error)
+        *error = why;
+    return status;
 }
 
 void sw_nvme_queue_close(struct sw_nvme_queue *queue)

@@ -29,7 +29,7 @@ static void run_async_event(struct nvt_request *request)
 {
     struct nvt_ctrl *ctrl = request->queue->ctrl;
     if (ctrl->aer_count == NVT_AER_MAX)
-        return nvt_request_finish(request, NVME_SC_ASYNC_LIMIT | NVME_SC_DNR);
+        return nvt_request_finish(request, NVF_SPECIFIC(NVME_SC_ASYNC_LIMIT) | NVME_SC_DNR);
     request->is_parked = true;
     ctrl->aers[ctrl->aer_count++] = request;
     nvt_ctrl_tell(ctrl);
@@ -91,7 +91,7 @@ static uint16_t protect_namespace(struct nvt_request *request, bool sets)
     if (state > 1)
         return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
     if (!state && ns->backend->is_read_only)
-        return NVME_SC_FEATURE_NOT_CHANGEABLE | NVME_SC_DNR;
+        return NVF_SPECIFIC(NVME_SC_FEATURE_NOT_CHANGEABLE) | NVME_SC_DNR;
     ns->is_read_only = state;
     return 0;
 }
@@ -101,7 +101,7 @@ static uint16_t set_feature(struct nvt_request *request)
     struct nvt_ctrl *ctrl = request->queue->ctrl;
     const uint32_t cdw11 = le32toh(request->sqe.cdw11);
     if (le32toh(request->sqe.cdw10) >> 31)
-        return NVME_SC_FEATURE_NOT_SAVEABLE | NVME_SC_DNR;
+        return NVF_SPECIFIC(NVME_SC_FEATURE_NOT_SAVEABLE) | NVME_SC_DNR;
     switch (feature_of(request)) {
     case NVME_FEAT_FID_NUM_QUEUES:
         if ((cdw11 & 0xffff) == 0xffff || cdw11 >> 16 == 0xffff)
@@ -116,7 +116,7 @@ static uint16_t set_feature(struct nvt_request *request)
         ctrl->async_config = cdw11;
         return 0;
     case NVME_FEAT_FID_VOLATILE_WC:
-        return cdw11 & 1 ? 0 : NVME_SC_FEATURE_NOT_CHANGEABLE | NVME_SC_DNR;
+        return cdw11 & 1 ? 0 : NVF_SPECIFIC(NVME_SC_FEATURE_NOT_CHANGEABLE) | NVME_SC_DNR;
     case NVME_FEAT_FID_HOST_ID:
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR; /* Connect has set it */
     case NVME_FEAT_FID_HOST_BEHAVIOR:

@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <nvme/types.h>
-
 #include "nvme/target/backend.h"
 #include "nvme/target/backends.h"
+#include "nvme/wire/fabrics.h"
 
 static const struct nvt_backend_ops *const kinds[] = {&nvt_ram, &nvt_null, &nvt_file, &nvt_block,
                                                       &nvt_nvram};
@@ -50,7 +49,7 @@ uint16_t nvt_backend_status(int error, bool is_write)
     case ENODATA:
     case EIO:
     case EILSEQ:
-        return is_write ? NVME_SC_WRITE_FAULT : NVME_SC_READ_ERROR;
+        return is_write ? NVF_MEDIA(NVME_SC_WRITE_FAULT) : NVF_MEDIA(NVME_SC_READ_ERROR);
     default:
         return NVME_SC_INTERNAL;
     }

@@ -10,7 +10,7 @@ enum { CNTLID_ANY = 0xffff, ATTRIBUTE_NO_FLOW = 1 << 2, KEEP_ALIVE_STEP_MS = 100
 static uint16_t invalid_param(struct nvt_request *request, uint32_t offset, bool in_data)
 {
     request->result = nvf_connect_fault(offset, in_data);
-    return NVME_SC_CONNECT_INVALID_PARAM | NVME_SC_DNR;
+    return NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_PARAM) | NVME_SC_DNR;
 }
 
 #define DATA_FAULT(field) invalid_param(request, offsetof(struct nvmf_connect_data, field), true)
@@ -43,7 +43,7 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
         return DATA_FAULT(cntlid);
     struct nvt_ctrl *ctrl = nvt_ctrl_create(subsystem, queue);
     if (!ctrl)
-        return NVME_SC_CONNECT_CTRL_BUSY;
+        return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
     memcpy(ctrl->host_id, data->hostid, sizeof(ctrl->host_id));
     memcpy(ctrl->host_nqn, data->hostnqn, NVF_NQN_MAX);
     const uint32_t kato_ms = le32toh(request->sqe.cdw12);
@@ -86,7 +86,7 @@ static uint16_t connect(struct nvt_request *request)
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
     if (cdw10 & 0xffff) {
         request->result = nvf_connect_fault(40, false);
-        return NVME_SC_CONNECT_FORMAT | NVME_SC_DNR;
+        return NVF_SPECIFIC(NVME_SC_CONNECT_FORMAT) | NVME_SC_DNR;
     }
     if (qid != queue->qid || qid >= NVT_QUEUES_MAX)
         return invalid_param(request, 42, false);
@@ -101,7 +101,7 @@ static uint16_t connect(struct nvt_request *request)
         return DATA_FAULT(subsysnqn);
     if (!nvt_subsystem_admits(subsystem, data.hostnqn)) {
         request->result = nvf_connect_fault(offsetof(struct nvmf_connect_data, hostnqn), true);
-        return NVME_SC_CONNECT_INVALID_HOST | NVME_SC_DNR;
+        return NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR;
     }
     queue->depth = (uint16_t)(entries + 1);
     queue->head = 1 % queue->depth; /* it counts from this command on */

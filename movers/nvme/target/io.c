@@ -15,11 +15,11 @@ static uint16_t ana_status(const struct nvt_ctrl *ctrl, const struct nvt_namespa
 {
     switch (nvt_ctrl_ana_state(ctrl, ns->ana_group)) {
     case NVME_ANA_STATE_INACCESSIBLE:
-        return NVME_SC_ANA_INACCESSIBLE;
+        return NVF_PATH(NVME_SC_ANA_INACCESSIBLE);
     case NVME_ANA_STATE_PERSISTENT_LOSS:
-        return NVME_SC_ANA_PERSISTENT_LOSS;
+        return NVF_PATH(NVME_SC_ANA_PERSISTENT_LOSS);
     case NVME_ANA_STATE_CHANGE:
-        return NVME_SC_ANA_TRANSITION;
+        return NVF_PATH(NVME_SC_ANA_TRANSITION);
     case NVME_ANA_STATE_OPTIMIZED:
     case NVME_ANA_STATE_NONOPTIMIZED:
         break;
@@ -210,7 +210,7 @@ static void compare_done(struct nvt_io *io, uint16_t status)
     struct nvt_request *request = io->user;
     struct nvt_pool *pool = &request->queue->target->pool;
     if (!status && memcmp(io->data, request->data, io->len_bytes) != 0)
-        status = final(NVME_SC_COMPARE_FAILED);
+        status = final(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
     nvt_pool_give(pool, io->data);
     nvt_request_finish(request, status);
 }

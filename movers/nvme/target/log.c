@@ -172,7 +172,7 @@ static uint16_t get_log(struct nvt_request *request, uint32_t id, uint64_t offse
     case NVME_LOG_LID_ANA:
         return ana_log(request, offset);
     default:
-        return NVME_SC_INVALID_LOG_PAGE | NVME_SC_DNR;
+        return NVF_SPECIFIC(NVME_SC_INVALID_LOG_PAGE) | NVME_SC_DNR;
     }
 }
 
@@ -194,7 +194,7 @@ void nvt_get_log(struct nvt_request *request)
     const uint32_t id = log_id(request);
     uint16_t status;
     if (ctrl->subsystem->is_discovery) {
-        status = NVME_SC_INVALID_LOG_PAGE | NVME_SC_DNR;
+        status = NVF_SPECIFIC(NVME_SC_INVALID_LOG_PAGE) | NVME_SC_DNR;
         if (id == NVME_LOG_LID_DISCOVER) {
             nvt_discovery_log(request, offset_of(request));
             status = 0;

@@ -64,6 +64,11 @@ static inline enum nvf_type nvf_type_of(const struct nvf_sqe *sqe)
     return (enum nvf_type)(le32toh(sqe->nsid) & 0xff);
 }
 
+/* Status codes whose type is not "generic": libnvme's names have the code alone. */
+#define NVF_SPECIFIC(code) ((uint16_t)(NVME_SCT_CMD_SPECIFIC << NVME_SCT_SHIFT | (code)))
+#define NVF_MEDIA(code) ((uint16_t)(NVME_SCT_MEDIA << NVME_SCT_SHIFT | (code)))
+#define NVF_PATH(code) ((uint16_t)(NVME_SCT_PATH << NVME_SCT_SHIFT | (code)))
+
 /* Bits of the registers CC and CSTS. */
 enum {
     NVF_CC_ENABLE = 1,

@@ -1,0 +1,102 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""The target and the host together, as their users run them: data through each backend, and what is left when one of them dies.
+
+usage: test_nvme.py SIDEWIRE [roce]
+"""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+NQN = 'nqn.2026-01.io.sidewire:default'
+PORT = 4400 + os.getpid() % 10000
+MIB = 1 << 20
+
+
+def say(good, what, *more):
+    print('ok  ' if good else 'FAIL', what)
+    if not good:
+        for text in more:
+            print('    ' + str(text).strip().replace('\n', '\n    '))
+    return good
+
+
+class Target:
+    def __init__(self, sidewire, *specs):
+        words = [sidewire, 'nvme', 'target', '--listen', f'127.0.0.1:{PORT}']
+        for spec in specs:
+            words += ['--namespace', spec]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.said = ''
+        while not self.said.endswith('Ctrl-C\n'):
+            line = self.process.stdout.readline()
+            if not line:
+                raise RuntimeError('the target does not begin: ' + self.said)
+            self.said += line
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(timeout=20)
+
+
+def host(sidewire, line, seconds=60):
+    program, *words = line.split()
+    tried = subprocess.run([sidewire, 'nvme', program, '-a', '127.0.0.1', '-s', str(PORT), *words], capture_output=True, text=True,
+                           timeout=seconds, stdin=subprocess.DEVNULL, check=False)
+    return tried.returncode, tried.stdout + tried.stderr
+
+
+def copies(sidewire, folder, nsid, what):
+    data, got = os.path.join(folder, 'data'), os.path.join(folder, 'got')
+    with open(data, 'wb') as file:
+        file.write(os.urandom(4 * MIB))
+    wrote = host(sidewire, f'write -n {NQN} -N {nsid} -z {4 * MIB} -d {data}')
+    read = host(sidewire, f'read -n {NQN} -N {nsid} -z {4 * MIB} -d {got}')
+    with open(data, 'rb') as one, open(got, 'rb') as two:
+        same = one.read() == two.read()
+    return say(wrote[0] == 0 and read[0] == 0 and same, f'{what}: what is written is read', wrote[1], read[1])
+
+
+def verifies(sidewire, nsid, what):
+    status, text = host(sidewire, f'bench -n {NQN} -N {nsid} --verify --destroy-data --size 16m --bs 4k,128k --iodepth 8 -i 2 --numjobs 2')
+    return say(status == 0, f'{what}: two queues, verified', text)
+
+
+def main(sidewire):
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        disk, nvram = os.path.join(folder, 'disk'), os.path.join(folder, 'nvram')
+        for path in disk, nvram:
+            with open(path, 'wb') as file:
+                file.truncate(64 * MIB)
+        target = Target(sidewire, 'ram:64M', f'file:{disk}', f'nvram:{nvram}', 'null:64M,ro')
+        for nsid, what in ((1, 'ram'), (2, 'file'), (3, 'nvram')):
+            good = copies(sidewire, folder, nsid, what) and verifies(sidewire, nsid, what) and good
+        status, text = host(sidewire, f'write -n {NQN} -N 4 -z 4096 -d {os.path.join(folder, "data")}')
+        good = say(status != 0 and 'rite' in text, 'read-only: a write is refused', text) and good
+        for program in ('discover', f'id-ctrl -n {NQN}', f'id-ns -n {NQN} -N 2', f'list -n {NQN}'):
+            status, text = host(sidewire, program)
+            good = say(status == 0, program.split()[0], text) and good
+        status, text = host(sidewire, 'id-ctrl -n nqn.2026-01.test:none')
+        good = say(status != 0, 'a subsystem that is not there is refused', text) and good
+        good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+        target = Target(sidewire, 'ram:64M')
+        killed = subprocess.Popen([sidewire, 'nvme', 'bench', '-a', '127.0.0.1', '-s', str(PORT), '-n', NQN, '--runtime', '20'],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            killed.wait(timeout=1.5)
+        except subprocess.TimeoutExpired:
+            pass
+        killed.kill()
+        killed.wait()
+        good = verifies(sidewire, 1, 'after a host was killed') and good
+        good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+    return 0 if good else 1
+
+
+if __name__ == '__main__':
+    if sys.argv[2:] == ['roce']:
+        os.environ['SIDEWIRE_LINK'] = 'roce'
+    sys.exit(main(sys.argv[1]))
