@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { WAIT_MS = 100 };
 
@@ -28,6 +29,7 @@ struct run {
     uint64_t sequence;       /* round of verification; 0: none */
     bool round_writes;
     pthread_mutex_t lock; /* of messages and of the measure */
+    _Atomic uint32_t running;
 };
 
 struct worker {
@@ -191,6 +193,7 @@ static void *run_worker(void *arg)
         submit_slot(&worker->slots[i]);
     while (worker->in_flight)
         sw_nvme_queue_wait(worker->queue, sw_nvme_deadline_ms(WAIT_MS));
+    atomic_fetch_sub(&worker->run->running, 1);
     return NULL;
 }
 
@@ -205,9 +208,17 @@ static void sleep_ms(struct run *run, uint64_t ms)
     }
 }
 
+static void watch_once(struct run *run)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    nanosleep(&nap, NULL);
+    nv_host_watch(&run->bench->host);
+}
+
 static int start_threads(struct run *run, struct worker *workers, uint32_t count)
 {
     uint32_t started = 0;
+    atomic_store(&run->running, count);
     while (started < count &&
            !pthread_create(&workers[started].thread, NULL, run_worker, &workers[started]))
         started++;
@@ -222,6 +233,9 @@ static int start_threads(struct run *run, struct worker *workers, uint32_t count
         run->measure->seconds = (double)(nv_now_ns() - start) / 1e9;
         atomic_store(&run->ends, true);
     }
+    const uint32_t never_ran = count - started;
+    while (atomic_load(&run->running) > never_ran)
+        watch_once(run);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(workers[i].thread, NULL);
     return started < count ? nv_fail(&run->bench->host, "a thread cannot be started") : 0;

@@ -72,6 +72,10 @@ static void complete(struct nvt_uring_op *base, int result)
     struct nvt_io *io = op->io;
     if (result == -EINTR || result == -EAGAIN)
         return go_on(op);
+    if (result == -EOPNOTSUPP && io->kind == NVT_WRITE_ZEROES && !io->deallocates) {
+        io->deallocates = true; /* a file system without ZERO_RANGE: a hole reads as zeroes, too */
+        return go_on(op);
+    }
     if (result < 0)
         return finish(op, nvt_backend_status(-result, is_write(io)));
     const bool moves = io->kind == NVT_READ || io->kind == NVT_WRITE || io->kind == NVT_VERIFY;

@@ -57,10 +57,10 @@ struct nvr_queue {
     struct nvt_region data_region;
     struct nvr_slot *slots;
     struct list free_slots, blocked;
-    uint16_t *held; /* receives that wait for a slot: a ring of [receives] */
+    uint16_t *held; /* receives that wait for a slot, and their bytes: a ring of [2 * receives] */
     uint32_t held_first, held_count;
     bool is_listed, is_established, is_closing, is_over;
-    uint64_t close_by_ns; /* closing: no later than that */
+    uint64_t created_ns, close_by_ns; /* closing: no later than that */
 };
 
 struct nvr_settings {

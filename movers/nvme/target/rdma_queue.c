@@ -220,10 +220,9 @@ static void received(struct nvr_queue *queue, uint16_t receive, uint32_t len_byt
         return begin(queue, receive, len_bytes);
     if (queue->held_count == queue->receives)
         return fail(queue);
-    /* The length is kept where the SQE has two words that are never used over fabrics. */
-    queue->held[2 * ((queue->held_first + queue->held_count) % queue->receives)] = receive;
-    queue->held[2 * ((queue->held_first + queue->held_count) % queue->receives) + 1] =
-        (uint16_t)len_bytes;
+    uint16_t *held = &queue->held[2 * ((queue->held_first + queue->held_count) % queue->receives)];
+    held[0] = receive;
+    held[1] = (uint16_t)len_bytes; /* at most 64 + 16384 */
     queue->held_count++;
 }
 
@@ -402,6 +401,7 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
                                       .qid = le16toh(req->qid),
                                       .depth = (uint16_t)depth};
     queue->server = server;
+    queue->created_ns = server->target.now_ns;
     queue->device = device;
     queue->id = id;
     queue->receives = depth;

@@ -14,7 +14,7 @@
 
 #include "nvme/target/rdma.h"
 
-enum { URING_ENTRIES = 512, EVENTS_EVERY = 256, DRAIN_MS = 3000 };
+enum { URING_ENTRIES = 512, EVENTS_EVERY = 256, DRAIN_MS = 3000, CONNECT_MS = 10000 };
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
 
@@ -96,6 +96,16 @@ static void sweep(struct nvr_server *server, uint64_t now_ns)
             nvr_queue_end(queue); /* ends no other queue, but may list more */
             next = list_first(&server->ending);
         }
+    }
+}
+
+/* Who connects and then asks for no controller keeps nothing here. */
+static void cut_silent(struct nvr_server *server, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < NVR_QUEUES_MAX && server->queue_count; i++) {
+        struct nvr_queue *queue = server->queues[i];
+        if (queue && !queue->queue.ctrl && now_ns > queue->created_ns + CONNECT_MS * NS_PER_MS)
+            nvr_transport.cut(&queue->queue);
     }
 }
 
@@ -188,8 +198,10 @@ void nvr_server_run(struct nvr_server *server)
             busy_ns = now_ns;
         if (!list_is_empty(&server->ending))
             sweep(server, now_ns);
-        if (now_ns >= tick_ns)
+        if (now_ns >= tick_ns) {
             tick_ns = nvt_target_tick(&server->target, now_ns);
+            cut_silent(server, now_ns);
+        }
         const bool is_idle = !any && now_ns - busy_ns >= server->settings.spin_us * NS_PER_US;
         if (is_idle || ++turns % EVENTS_EVERY == 0)
             look_around(server, &stop_ns);
