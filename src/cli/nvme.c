@@ -26,8 +26,8 @@ static bool find_program(char path[PATH_MAX])
     }
     static const char *const places[] = {"../../movers/nvme", "../" SW_LIBEXECDIR};
     for (size_t i = 0; slash && i < sizeof(places) / sizeof(*places); i++) {
-        const int n = snprintf(path, PATH_MAX, "%.*s/%s/sidewire-nvme", (int)(slash - here), here,
-                               places[i]);
+        const int n =
+            snprintf(path, PATH_MAX, "%.*s/%s/sidewire-nvme", (int)(slash - here), here, places[i]);
         if (n > 0 && n < PATH_MAX && !access(path, X_OK))
             return true;
     }

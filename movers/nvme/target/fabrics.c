@@ -104,7 +104,7 @@ static uint16_t connect(struct nvt_request *request)
         return NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR;
     }
     queue->depth = (uint16_t)(entries + 1);
-    queue->head = 1 % queue->depth; /* it counts from this command on */
+    queue->head = (uint16_t)(1 % queue->depth); /* it counts from this command on */
     return qid ? connect_io(request, subsystem, &data) : connect_admin(request, subsystem, &data);
 }
 
