@@ -126,9 +126,10 @@ static uint16_t identify_namespace(struct nvt_request *request)
     id->nsattr = ns->is_read_only;
     id->lbaf[0].ds = ns->block_shift;
     memcpy(id->nguid, ns->nguid, sizeof(id->nguid));
-    const uint16_t page_blocks =
-        ns->block_shift < 12 ? (uint16_t)((1u << (12 - ns->block_shift)) - 1) : 0;
-    id->npwg = id->npwa = id->npdg = id->npda = id->nows = htole16(page_blocks);
+    uint32_t page_blocks = 1; /* of 4 KiB: what is written and freed best */
+    if (ns->block_shift < 12)
+        page_blocks = 1u << (12 - ns->block_shift);
+    id->npwg = id->npwa = id->npdg = id->npda = id->nows = htole16((uint16_t)(page_blocks - 1));
     return 0;
 }
 
