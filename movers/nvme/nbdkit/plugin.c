@@ -315,4 +315,6 @@ static struct nbdkit_plugin plugin = {
     .zero = nv_zero,
 };
 
+struct nbdkit_plugin *plugin_init(void); /* the macro defines it and declares nothing */
+
 NBDKIT_REGISTER_PLUGIN(plugin)
