@@ -9,6 +9,7 @@
 
 #include "nvme/command/command.h"
 #include "nvme/target/rdma.h"
+#include "nvme/target/spec.h"
 
 enum { KEY_POOL = 256, KEY_IN_CAPSULE, KEY_SPIN, KEY_ALLOW, LISTS_MAX = 64 };
 
@@ -100,46 +101,28 @@ static const struct argp argp = {
 
 /* ---- namespaces ---- */
 
-static uint64_t size_of(const char *text)
-{
-    char *end;
-    uint64_t value = strtoull(text, &end, 10);
-    const char *const units = "KMGT";
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    if (unit)
-        value <<= 10 * (unit - units + 1);
-    return *end && (!unit || end[1]) ? 0 : value;
-}
-
-static int open_backend(struct nvr_server *server, const char *spec, struct nvt_backend **out,
+static int open_backend(struct nvr_server *server, const char *text, struct nvt_backend **out,
                         char *error, size_t error_size)
 {
-    char text[512], kinds[64], *save = NULL;
-    snprintf(text, sizeof(text), "%s", spec);
-    char *colon = strchr(text, ':'), *what = NULL;
-    if (colon) {
-        *colon = 0;
-        what = strtok_r(colon + 1, ",", &save);
-    }
-    const struct nvt_backend_ops *ops = nvt_backend_find(text);
-    nvt_backend_kinds(kinds, sizeof(kinds));
-    if (!ops || !what) {
-        snprintf(error, error_size, "'%s': a namespace is KIND:WHAT, where KIND is one of %s", spec,
-                 kinds);
+    static struct nvt_backend_spec spec; /* has a path in it */
+    const int rc = nvt_backend_spec_parse(text, &spec, error, error_size);
+    if (rc)
+        return rc;
+    const struct nvt_backend_ops *ops = nvt_backend_find(nvt_backend_kind_name(spec.kind));
+    const bool has_more = spec.has_uuid || spec.has_nguid || spec.nsid || spec.error_ppm ||
+                          spec.short_ppm || spec.delay_ns;
+    if (!ops || has_more) {
+        char kinds[64];
+        nvt_backend_kinds(kinds, sizeof(kinds));
+        snprintf(error, error_size,
+                 "'%s': the kinds are %s by now, the options ro, bs=512 and bs=4096", text, kinds);
         return -EINVAL;
     }
-    struct nvt_backend_setup setup = {
-        .path = what, .size_bytes = size_of(what), .uring = &server->uring};
-    for (char *option; (option = strtok_r(NULL, ",", &save));) {
-        if (!strcmp(option, "ro"))
-            setup.is_read_only = true;
-        else if (!strcmp(option, "bs=512") || !strcmp(option, "bs=4096"))
-            setup.block_bytes = (uint32_t)atoi(option + 3);
-        else {
-            snprintf(error, error_size, "'%s': the options are ro, bs=512 and bs=4096", spec);
-            return -EINVAL;
-        }
-    }
+    const struct nvt_backend_setup setup = {.path = spec.path,
+                                            .size_bytes = spec.size_bytes,
+                                            .block_bytes = spec.block_bytes,
+                                            .is_read_only = spec.read_only,
+                                            .uring = &server->uring};
     return ops->open(&setup, out, error, error_size);
 }
 
@@ -175,24 +158,18 @@ static int listen_all(struct nvr_server *server, const struct target_args *args)
 {
     char error[512];
     for (int i = 0; i < args->listen_count; i++) {
-        char address[256];
-        const char *service = "4420";
-        snprintf(address, sizeof(address), "%s", args->listen[i]);
-        char *at = address, *bracket = strchr(address, ']');
-        char *colon = strrchr(bracket ? bracket : address, ':');
-        if (colon && (bracket || strchr(address, ':') == colon)) {
-            *colon = 0;
-            service = colon + 1;
-        }
-        if (bracket) {
-            *bracket = 0;
-            at = address + 1;
-        }
-        if (nvr_server_listen(server, at, service, NULL, error, sizeof(error))) {
+        struct nvt_listen at;
+        char service[8];
+        if (nvt_listen_parse(args->listen[i], &at, error, sizeof(error))) {
             fprintf(stderr, "sidewire nvme target: %s\n", error);
             return -1;
         }
-        printf("listening      %s port %s, as %s\n", at, service, args->nqn);
+        snprintf(service, sizeof(service), "%u", at.port);
+        if (nvr_server_listen(server, at.traddr, service, NULL, error, sizeof(error))) {
+            fprintf(stderr, "sidewire nvme target: %s\n", error);
+            return -1;
+        }
+        printf("listening      %s port %s, as %s\n", at.traddr, service, args->nqn);
     }
     return 0;
 }

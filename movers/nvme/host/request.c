@@ -167,22 +167,32 @@ static void set_blocks(struct nvf_sqe *sqe, const struct sw_nvme_io *io, uint32_
     sqe->cdw12 = htole32((io->blocks - 1) | flags);
 }
 
+/* A slot for a request, and its command but for what is its own. */
+static enum sw_nvme_status take_slot(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
+                                     uint8_t opcode, uint32_t *slot)
+{
+    if (fails_fast(queue))
+        return SW_NVME_UNREACHABLE;
+    const int taken = begin_request(queue, io, opcode);
+    *slot = (uint32_t)taken;
+    return taken < 0 ? SW_NVME_AGAIN : SW_NVME_OK;
+}
+
 static enum sw_nvme_status submit_data(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
                                        uint8_t opcode, bool to_controller)
 {
     if (!io->blocks || io->blocks > BLOCKS_MAX || io->flags & ~SW_NVME_FUA)
         return SW_NVME_INVALID;
-    const enum sw_nvme_status status = check_data(queue, io);
+    enum sw_nvme_status status = check_data(queue, io);
     if (status)
         return status;
-    if (fails_fast(queue))
-        return SW_NVME_UNREACHABLE;
-    const int taken = begin_request(queue, io, opcode);
-    if (taken < 0)
-        return SW_NVME_AGAIN;
-    attach_data(queue, (uint32_t)taken, io, to_controller);
-    set_blocks(&queue->sqes[taken], io, io->flags & SW_NVME_FUA ? FUA_BIT : 0);
-    nvh_slot_submit(queue, (uint32_t)taken);
+    uint32_t slot;
+    status = take_slot(queue, io, opcode, &slot);
+    if (status)
+        return status;
+    attach_data(queue, slot, io, to_controller);
+    set_blocks(&queue->sqes[slot], io, io->flags & SW_NVME_FUA ? FUA_BIT : 0);
+    nvh_slot_submit(queue, slot);
     return SW_NVME_OK;
 }
 
@@ -206,26 +216,24 @@ enum sw_nvme_status sw_nvme_write_zeroes(struct sw_nvme_queue *queue, const stru
     if (!io->blocks || io->blocks > BLOCKS_MAX ||
         io->flags & ~(uint32_t)(SW_NVME_FUA | SW_NVME_DEALLOCATE))
         return SW_NVME_INVALID;
-    if (fails_fast(queue))
-        return SW_NVME_UNREACHABLE;
-    const int taken = begin_request(queue, io, nvme_cmd_write_zeroes);
-    if (taken < 0)
-        return SW_NVME_AGAIN;
-    set_blocks(&queue->sqes[taken], io,
+    uint32_t slot;
+    const enum sw_nvme_status status = take_slot(queue, io, nvme_cmd_write_zeroes, &slot);
+    if (status)
+        return status;
+    set_blocks(&queue->sqes[slot], io,
                (io->flags & SW_NVME_FUA ? FUA_BIT : 0u) |
                    (io->flags & SW_NVME_DEALLOCATE ? DEAC_BIT : 0u));
-    nvh_slot_submit(queue, (uint32_t)taken);
+    nvh_slot_submit(queue, slot);
     return SW_NVME_OK;
 }
 
 enum sw_nvme_status sw_nvme_flush(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
-    if (fails_fast(queue))
-        return SW_NVME_UNREACHABLE;
-    const int taken = begin_request(queue, io, nvme_cmd_flush);
-    if (taken < 0)
-        return SW_NVME_AGAIN;
-    nvh_slot_submit(queue, (uint32_t)taken);
+    uint32_t slot;
+    const enum sw_nvme_status status = take_slot(queue, io, nvme_cmd_flush, &slot);
+    if (status)
+        return status;
+    nvh_slot_submit(queue, slot);
     return SW_NVME_OK;
 }
 
@@ -234,17 +242,16 @@ enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue, const struct sw_nvm
     enum { DEALLOCATE = 1 << 2 };
     if (io->bytes % RANGE_BYTES || io->bytes / RANGE_BYTES > RANGES_MAX)
         return SW_NVME_INVALID;
-    const enum sw_nvme_status status = check_data(queue, io);
+    enum sw_nvme_status status = check_data(queue, io);
     if (status)
         return status;
-    if (fails_fast(queue))
-        return SW_NVME_UNREACHABLE;
-    const int taken = begin_request(queue, io, nvme_cmd_dsm);
-    if (taken < 0)
-        return SW_NVME_AGAIN;
-    attach_data(queue, (uint32_t)taken, io, true);
-    queue->sqes[taken].cdw10 = htole32(io->bytes / RANGE_BYTES - 1);
-    queue->sqes[taken].cdw11 = htole32(DEALLOCATE);
-    nvh_slot_submit(queue, (uint32_t)taken);
+    uint32_t slot;
+    status = take_slot(queue, io, nvme_cmd_dsm, &slot);
+    if (status)
+        return status;
+    attach_data(queue, slot, io, true);
+    queue->sqes[slot].cdw10 = htole32(io->bytes / RANGE_BYTES - 1);
+    queue->sqes[slot].cdw11 = htole32(DEALLOCATE);
+    nvh_slot_submit(queue, slot);
     return SW_NVME_OK;
 }

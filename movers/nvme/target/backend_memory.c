@@ -55,8 +55,7 @@ static void ram_close(struct nvt_backend *backend)
     free(backend);
 }
 
-/* Data may lie where it belongs: then it has been moved by the NIC. */
-static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
+void nvt_memory_apply(const struct nvt_backend *backend, const struct nvt_io *io)
 {
     uint8_t *at = backend->memory + io->offset;
     switch (io->kind) {
@@ -76,6 +75,11 @@ static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
     case NVT_VERIFY:
         break;
     }
+}
+
+static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
+{
+    nvt_memory_apply(backend, io);
     io->done(io, 0);
 }
 

@@ -31,27 +31,10 @@ static uint16_t sync_range(const struct nvt_backend *backend, uint64_t offset, u
 
 static void submit(struct nvt_backend *backend, struct nvt_io *io)
 {
-    uint8_t *at = backend->memory + io->offset;
     uint16_t status = 0;
-    switch (io->kind) {
-    case NVT_READ:
-        if (io->data != at)
-            memcpy(io->data, at, io->len_bytes);
-        break;
-    case NVT_WRITE:
-        if (io->data != at)
-            memcpy(at, io->data, io->len_bytes);
-        break;
-    case NVT_WRITE_ZEROES:
-    case NVT_DEALLOCATE:
-        memset(at, 0, io->len_bytes);
-        break;
-    case NVT_FLUSH:
+    nvt_memory_apply(backend, io);
+    if (io->kind == NVT_FLUSH)
         status = sync_range(backend, 0, backend->size_bytes);
-        break;
-    case NVT_VERIFY:
-        break;
-    }
     if (io->is_durable && io->len_bytes)
         status = sync_range(backend, io->offset, io->len_bytes);
     io->done(io, status);

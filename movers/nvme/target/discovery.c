@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nvme/target/model.h"
+#include "nvme/wire/bytes.h"
 
 enum { ENTRY_BYTES = 1024, FLOW_MAY_BE_OFF = NVMF_TREQ_DISABLE_SQFLOW };
 
@@ -23,13 +24,6 @@ static void put(struct window *window, uint64_t at, const void *from, size_t len
         memcpy(request->data + (low - begin), (const uint8_t *)from + (low - at), high - low);
 }
 
-static void pad(char *to, size_t size, const char *from)
-{
-    const size_t len = strnlen(from, size);
-    memcpy(to, from, len);
-    memset(to + len, ' ', size - len);
-}
-
 static void add(struct window *window, struct nvmf_disc_log_entry *entry, const char *traddr,
                 const char *trsvcid, const char *nqn)
 {
@@ -40,8 +34,8 @@ static void add(struct window *window, struct nvmf_disc_log_entry *entry, const 
     entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
     entry->tsas.rdma.prtype = NVMF_RDMA_PRTYPE_NOT_SPECIFIED;
     entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;
-    pad(entry->trsvcid, sizeof(entry->trsvcid), trsvcid);
-    pad(entry->traddr, sizeof(entry->traddr), traddr);
+    nvf_pad(entry->trsvcid, sizeof(entry->trsvcid), trsvcid);
+    nvf_pad(entry->traddr, sizeof(entry->traddr), traddr);
     memcpy(entry->subnqn, nqn, strlen(nqn));
     put(window, ENTRY_BYTES * (1 + window->count), entry, sizeof(*entry));
     window->count++;
@@ -72,7 +66,7 @@ static void add_port(struct window *window, const struct nvt_port *port)
             subsystem->nqn);
     }
     for (uint32_t i = 0; i < port->referral_count; i++) {
-        const struct nvt_referral *referral = &port->referrals[i];
+        const struct nvt_port_referral *referral = &port->referrals[i];
         struct nvmf_disc_log_entry entry = {.adrfam = referral->adrfam,
                                             .subtype = NVME_NQN_DISC,
                                             .portid = htole16(referral->portid)};

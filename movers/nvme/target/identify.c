@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "nvme/target/model.h"
+#include "nvme/wire/bytes.h"
 
 enum {
-    IEEE_OUI_NONE = 0,
     ANA_TRANSITION_S = 10,
     KEEP_ALIVE_GRANULARITY = 10, /* units of 100 ms */
     SQES = 6 << 4 | 6,
@@ -20,22 +20,14 @@ enum {
     SGLS = 1 << 0 | 1 << 2 /* keyed */ | 1 << 18 /* longer than data */ |
            1 << 20 /* offsets in capsules */,
     NMIC_SHARED = 1,
-    RESERVATIONS = 0,
 };
-
-static void pad(char *to, size_t size, const char *from)
-{
-    const size_t len = strnlen(from, size);
-    memcpy(to, from, len);
-    memset(to + len, ' ', size - len);
-}
 
 static void describe_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *id)
 {
     const struct nvt_subsystem *subsystem = ctrl->subsystem;
-    pad(id->sn, sizeof(id->sn), subsystem->serial);
-    pad(id->mn, sizeof(id->mn), subsystem->model);
-    pad(id->fr, sizeof(id->fr), subsystem->firmware);
+    nvf_pad(id->sn, sizeof(id->sn), subsystem->serial);
+    nvf_pad(id->mn, sizeof(id->mn), subsystem->model);
+    nvf_pad(id->fr, sizeof(id->fr), subsystem->firmware);
     id->rab = 6;
     id->cntlid = htole16(ctrl->cntlid);
     id->ver = htole32(NVT_VERSION);
@@ -120,7 +112,6 @@ static uint16_t identify_namespace(struct nvt_request *request)
     id->nsze = id->ncap = id->nuse = htole64(ns->blocks);
     id->nsfeat = ns->backend->can_deallocate ? 1 << 4 : 0; /* the preferred sizes are valid */
     id->nmic = NMIC_SHARED;
-    id->rescap = RESERVATIONS;
     id->dlfeat = 1 | 1 << 3; /* deallocated blocks read as zeroes */
     id->anagrpid = htole32(ns->ana_group);
     id->nsattr = ns->is_read_only;

@@ -4,7 +4,7 @@
 
 #include "nvme/target/model.h"
 
-enum { FUA = 1 << 14, DEALLOCATE = 1 << 9, DSM_DEALLOCATE = 1 << 2, DSM_RANGES_MAX = 256 };
+enum { FUA = 1 << 14, DEALLOCATE = 1 << 9, DSM_DEALLOCATE = 1 << 2 };
 
 static uint16_t final(uint16_t status)
 {

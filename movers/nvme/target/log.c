@@ -5,7 +5,7 @@
 
 #include "nvme/target/model.h"
 
-enum { RETAIN = 1 << 15, KELVIN = 300, HOURS = 1, KIB_500 = 1000 };
+enum { RETAIN = 1 << 15, KELVIN = 300, KIB_500 = 1000 };
 
 static uint64_t offset_of(const struct nvt_request *request)
 {

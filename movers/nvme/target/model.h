@@ -30,12 +30,10 @@ enum {
     NVT_TRANSFER_SHIFT = 8, /* MDTS: 2^8 pages of 4 KiB, 1 MiB */
     NVT_ERRORS_KEPT = 16,   /* entries of the error log */
     NVT_ANA_GROUPS = 16,
-    NVT_HOSTS_MAX = 1024, /* on one allow-list */
 };
 
 #define NVT_TRANSFER_MAX (4096u << NVT_TRANSFER_SHIFT)
-#define NVT_VERSION NVME_VERSION_1_4
-#define NVME_VERSION_1_4 0x00010400u
+#define NVT_VERSION 0x00010400u /* 1.4 */
 
 struct nvt_request;
 struct nvt_queue;
@@ -84,13 +82,13 @@ struct nvt_subsystem {
     struct nvt_namespace *namespaces[NVT_NSID_MAX + 1]; /* by nsid */
 };
 
-struct nvt_referral {
+struct nvt_port_referral {
     char traddr[257], trsvcid[33], nqn[NVF_NQN_MAX + 1];
     uint8_t adrfam;
     uint16_t portid;
 };
 
-enum { NVT_REFERRALS_MAX = 16 };
+enum { NVT_PORT_REFERRALS_MAX = 16 };
 
 struct nvt_port {
     struct list_node node;
@@ -99,7 +97,7 @@ struct nvt_port {
     char traddr[257], trsvcid[33];
     uint8_t ana_states[NVT_ANA_GROUPS + 1]; /* of group [1..]: enum nvme_ana_state */
     uint32_t referral_count;
-    struct nvt_referral referrals[NVT_REFERRALS_MAX];
+    struct nvt_port_referral referrals[NVT_PORT_REFERRALS_MAX];
 };
 
 struct nvt_target {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Devices: a protection domain and a completion queue of each, and what is registered there. */
-#include <errno.h>
+#include <fcntl.h>
 #include <sys/epoll.h>
 
 #include "nvme/target/rdma.h"
@@ -22,6 +22,8 @@ struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *
         device->cq_entries = attr.max_cqe;
     device->pd = ibv_alloc_pd(verbs);
     device->channel = ibv_create_comp_channel(verbs);
+    if (device->channel)
+        fcntl(device->channel->fd, F_SETFL, fcntl(device->channel->fd, F_GETFL) | O_NONBLOCK);
     if (device->pd && device->channel)
         device->cq = ibv_create_cq(verbs, device->cq_entries, device, device->channel, 0);
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};

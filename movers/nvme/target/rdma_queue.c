@@ -244,12 +244,6 @@ static void unblock(struct nvr_queue *queue)
     while (!queue->is_over && (node = list_first(&queue->blocked))) {
         struct nvr_slot *slot = LIST_MEMBER(node, struct nvr_slot, node);
         const uint32_t free_before = queue->sends_free;
-        list_remove(node);
-        /* As the first of those that wait, it is looked at once more. */
-        node->next = queue->blocked.head.next;
-        node->previous = &queue->blocked.head;
-        node->next->previous = node;
-        queue->blocked.head.next = node;
         if (slot->state == NVR_FETCHING)
             fetch(&slot->request);
         else

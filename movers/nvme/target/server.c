@@ -149,15 +149,6 @@ static void sleep_until(struct nvr_server *server, uint64_t now_ns, uint64_t unt
     drain_eventfd(server->uring.event_fd);
 }
 
-static void set_nonblocking(struct nvr_server *server)
-{
-    for (uint32_t i = 0; i < server->device_count; i++) {
-        const int fd = server->devices[i].channel->fd, flags = fcntl(fd, F_GETFL);
-        if (!(flags & O_NONBLOCK))
-            fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    }
-}
-
 static void close_listeners(struct nvr_server *server)
 {
     for (uint32_t i = 0; i < server->listener_count; i++)
@@ -178,7 +169,6 @@ static void look_around(struct nvr_server *server, uint64_t *stop_ns)
 {
     uint64_t asked;
     take_events(server);
-    set_nonblocking(server);
     if (*stop_ns || read(server->stop_fd, &asked, sizeof(asked)) <= 0)
         return;
     *stop_ns = server->target.now_ns + DRAIN_MS * NS_PER_MS;

@@ -273,8 +273,6 @@ struct nvt_port *nvt_port_add(struct nvt_target *target, const char *traddr, con
     struct nvt_port *port = calloc(1, sizeof(*port));
     if (!port)
         return NULL;
-    static const struct nvt_port empty;
-    *port = empty;
     struct list_node *last = list_is_empty(&target->ports) ? NULL : target->ports.head.previous;
     port->id = last ? (uint16_t)(LIST_MEMBER(last, struct nvt_port, node)->id + 1) : 1;
     port->adrfam = adrfam;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/wire/bytes.h"
+
 /* Where things are. The first six bytes of all: type, id, two reserved, the transaction. */
 enum {
     TYPE_COMMON = 0,
@@ -45,20 +47,6 @@ int nvf_dh_bytes(uint8_t group)
 {
     static const int bytes[] = {0, 256, 384, 512, 768, 1024};
     return group < sizeof(bytes) / sizeof(*bytes) ? bytes[group] : -1;
-}
-
-static uint16_t le16_at(const uint8_t *at)
-{
-    uint16_t value;
-    memcpy(&value, at, sizeof(value));
-    return le16toh(value);
-}
-
-static uint32_t le32_at(const uint8_t *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof(value));
-    return le32toh(value);
 }
 
 static void put_le16(uint8_t *at, uint16_t value)
@@ -106,8 +94,8 @@ static bool decode_challenge(const uint8_t *bytes, size_t len, struct nvf_auth_m
     out->hash_bytes = bytes[HASH_BYTES_AT];
     out->hash = bytes[HASH_AT];
     out->group = bytes[GROUP_AT];
-    out->dh_bytes = le16_at(bytes + DH_BYTES_AT);
-    out->sequence = le32_at(bytes + SEQUENCE_AT);
+    out->dh_bytes = nvf_le16_at(bytes + DH_BYTES_AT);
+    out->sequence = nvf_le32_at(bytes + SEQUENCE_AT);
     if (!is_hash_length(out->hash_bytes) || out->dh_bytes > NVF_DH_MAX ||
         len < (size_t)HEADER_BYTES + out->hash_bytes + out->dh_bytes)
         return false;
@@ -121,8 +109,8 @@ static bool decode_reply(const uint8_t *bytes, size_t len, struct nvf_auth_messa
 {
     out->hash_bytes = bytes[HASH_BYTES_AT];
     out->is_valid = bytes[VALID_AT] & 1;
-    out->dh_bytes = le16_at(bytes + DH_BYTES_AT);
-    out->sequence = le32_at(bytes + SEQUENCE_AT);
+    out->dh_bytes = nvf_le16_at(bytes + DH_BYTES_AT);
+    out->sequence = nvf_le32_at(bytes + SEQUENCE_AT);
     if (!is_hash_length(out->hash_bytes) || out->dh_bytes > NVF_DH_MAX ||
         len < (size_t)HEADER_BYTES + 2u * out->hash_bytes + out->dh_bytes)
         return false;
@@ -154,7 +142,7 @@ bool nvf_auth_decode(const uint8_t *bytes, size_t len, struct nvf_auth_message *
         return false;
     const uint8_t type = bytes[0], id = bytes[ID_AT];
     out->id = (enum nvf_auth_id)id;
-    out->transaction = le16_at(bytes + TRANSACTION_AT);
+    out->transaction = nvf_le16_at(bytes + TRANSACTION_AT);
     if (type == TYPE_COMMON && id == NVF_AUTH_NEGOTIATE)
         return decode_negotiate(bytes, len, out);
     if (type == TYPE_COMMON && (id == NVF_AUTH_FAILURE1 || id == NVF_AUTH_FAILURE2)) {
