@@ -99,15 +99,22 @@ class OwnTarget:
 
     def __init__(self, sidewire, folder):
         self.command, self.process = [guest.PEER, 'host', sidewire, 'nvme', 'target'], None
+        self.control = ['--control', os.path.join(folder, 'control')]
         self.disk, self.log = os.path.join(folder, 'disk'), os.path.join(folder, 'log')
         with open(self.disk, 'wb') as file:
             file.truncate(MIB << 20)
 
     def start(self):
         with open(self.log, 'wb') as log:
-            self.process = subprocess.Popen(self.command + target_options(guest.OWN, f'file:{self.disk},bs=512'), stdout=log,
-                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen([*self.command, *target_options(guest.OWN, f'file:{self.disk},bs=512'), *self.control],
+                                            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         return say(is_listening(self.process, self.log), 'sidewire nvme target', self.said())
+
+    def add_namespace(self):
+        subprocess.run([*self.command, 'add', '--namespace', f'ram:{MIB}M,bs=512', *self.control], check=True)
+
+    def remove_namespace(self):
+        subprocess.run([*self.command, 'remove', '--namespace', '2', *self.control], check=True)
 
     def said(self):
         with open(self.log, encoding='utf-8', errors='replace') as file:

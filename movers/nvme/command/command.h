@@ -4,6 +4,8 @@
 #ifndef SW_MOVERS_NVME_COMMAND_H
 #define SW_MOVERS_NVME_COMMAND_H
 
+#include <stdbool.h>
+
 enum { NV_STATUS_OK = 0, NV_STATUS_FAILED = 1, NV_STATUS_USAGE = 2 };
 
 struct nv_command {
@@ -12,5 +14,9 @@ struct nv_command {
 };
 
 int nv_target_main(int argc, char **argv);
+
+/* add, remove and status, which speak to a target that serves. */
+bool nv_is_target_control(const char *word);
+int nv_target_control(int argc, char **argv);
 
 #endif

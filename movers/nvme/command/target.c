@@ -6,20 +6,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "nvme/command/command.h"
-#include "nvme/target/rdma.h"
-#include "nvme/target/spec.h"
+#include "nvme/target/control.h"
+#include "nvme/target/identity.h"
 
-enum { KEY_POOL = 256, KEY_IN_CAPSULE, KEY_SPIN, KEY_ALLOW, LISTS_MAX = 64 };
+enum {
+    KEY_POOL = 256,
+    KEY_IN_CAPSULE,
+    KEY_SPIN,
+    KEY_ALLOW,
+    KEY_CONFIG,
+    KEY_CONTROL,
+    LISTS_MAX = 64,
+};
+
+#define DEFAULT_NQN "nqn.2026-01.io.sidewire:default"
 
 struct target_args {
-    const char *listen[NVR_LISTENERS_MAX], *namespaces[LISTS_MAX], *hosts[LISTS_MAX], *nqn;
+    const char *listen[NVT_PORTS_MAX], *namespaces[LISTS_MAX], *hosts[LISTS_MAX], *nqn;
     int listen_count, namespace_count, host_count;
+    const char *config, *control;
+    uint32_t in_capsule_bytes;
     struct nvr_settings settings;
 };
 
 static const struct argp_option options[] = {
+    {"config", KEY_CONFIG, "FILE", 0,
+     "Serve what this file says, in the JSON of 'nvmetcli save'; SIGHUP reads it again", 0},
     {"listen", 'l', "ADDR[:PORT]", 0, "Listen there, 4420 by default; may be repeated", 0},
     {"namespace", 'n', "BACKEND", 0,
      "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH or nvram:PATH, with ,bs=512 and ,ro; may be "
@@ -31,6 +47,8 @@ static const struct argp_option options[] = {
      "Data that comes with its command, 0 to 16384 (default 4096)", 0},
     {"pool", KEY_POOL, "MIB", 0, "Memory for data on its way (default 16)", 0},
     {"spin", KEY_SPIN, "US", 0, "How long an idle target polls before it sleeps (default 100)", 0},
+    {"control", KEY_CONTROL, "PATH", 0,
+     "The socket by which add, remove and status reach this target", 0},
     {0},
 };
 
@@ -57,7 +75,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct target_args *args = state->input;
     switch (key) {
     case 'l':
-        add(state, args->listen, &args->listen_count, NVR_LISTENERS_MAX, text);
+        add(state, args->listen, &args->listen_count, NVT_PORTS_MAX, text);
         return 0;
     case 'n':
         add(state, args->namespaces, &args->namespace_count, LISTS_MAX, text);
@@ -69,7 +87,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         args->nqn = text;
         return 0;
     case KEY_IN_CAPSULE:
-        args->settings.in_capsule_bytes =
+        args->in_capsule_bytes =
             number_of(state, "in-capsule", text, 0, NVF_IN_CAPSULE_MAX) / 512 * 512;
         return 0;
     case KEY_POOL:
@@ -78,11 +96,21 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_SPIN:
         args->settings.spin_us = number_of(state, "spin", text, 0, 1000000000);
         return 0;
+    case KEY_CONFIG:
+        args->config = text;
+        return 0;
+    case KEY_CONTROL:
+        args->control = text;
+        return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "what is '%s'?", text);
         return 0;
     case ARGP_KEY_END:
-        if (!args->namespace_count)
+        if (args->config &&
+            (args->namespace_count || args->listen_count || args->host_count || args->nqn))
+            argp_error(state, "--config says it all: leave --listen, --namespace, --subsysnqn and "
+                              "--allow away");
+        if (!args->config && !args->namespace_count)
             argp_error(state, "nothing to serve: say e.g. --namespace ram:64M");
         return 0;
     default:
@@ -94,124 +122,168 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .doc = "Serves namespaces to NVMe over RDMA hosts.\v"
+           "While it serves, 'sidewire nvme target add', 'remove' and 'status' change and show "
+           "what it does.\n\n"
            "Examples:\n"
            "  sidewire nvme target --listen 192.0.2.1 --namespace file:/srv/disk.img\n"
-           "  nvme connect -t rdma -a 192.0.2.1 -s 4420 -n nqn.2026-01.io.sidewire:default\n",
+           "  sidewire nvme target --config /etc/nvmet/config.json\n"
+           "  nvme connect -t rdma -a 192.0.2.1 -s 4420 -n " DEFAULT_NQN "\n",
 };
 
-/* ---- namespaces ---- */
+/* ---- what it is to serve ---- */
 
-static int open_backend(struct nvr_server *server, const char *text, struct nvt_backend **out,
-                        char *error, size_t error_size)
+static void say(void *context, bool is_bad, const char *line)
 {
-    static struct nvt_backend_spec spec; /* has a path in it */
-    const int rc = nvt_backend_spec_parse(text, &spec, error, error_size);
-    if (rc)
-        return rc;
-    const struct nvt_backend_ops *ops = nvt_backend_find(nvt_backend_kind_name(spec.kind));
-    const bool has_more = spec.has_uuid || spec.has_nguid || spec.nsid || spec.error_ppm ||
-                          spec.short_ppm || spec.delay_ns;
-    if (!ops || has_more) {
-        char kinds[64];
-        nvt_backend_kinds(kinds, sizeof(kinds));
-        snprintf(error, error_size,
-                 "'%s': the kinds are %s by now, the options ro, bs=512 and bs=4096", text, kinds);
-        return -EINVAL;
-    }
-    const struct nvt_backend_setup setup = {.path = spec.path,
-                                            .size_bytes = spec.size_bytes,
-                                            .block_bytes = spec.block_bytes,
-                                            .is_read_only = spec.read_only,
-                                            .uring = &server->uring};
-    return ops->open(&setup, out, error, error_size);
+    (void)context;
+    if (is_bad)
+        fprintf(stderr, "sidewire nvme target: %s\n", line);
+    else
+        puts(line);
+    fflush(stdout);
 }
 
-static int add_namespaces(struct nvr_server *server, const struct target_args *args)
+static void warn(void *context, const char *text)
 {
-    char error[512] = "";
-    struct nvt_subsystem *subsystem = nvt_subsystem_add(&server->target, args->nqn);
-    if (!subsystem) {
-        fprintf(stderr, "sidewire nvme target: '%s' is no NQN for a subsystem\n", args->nqn);
-        return -EINVAL;
-    }
-    subsystem->allow_any_host = !args->host_count;
-    for (int i = 0; i < args->host_count; i++)
-        nvt_subsystem_allow(subsystem, args->hosts[i]);
-    for (int i = 0; i < args->namespace_count; i++) {
-        struct nvt_backend *backend;
-        struct nvt_namespace *ns;
-        int rc = open_backend(server, args->namespaces[i], &backend, error, sizeof(error));
-        if (!rc)
-            rc = nvt_namespace_add(subsystem, 0, backend, &ns);
-        if (rc) {
-            fprintf(stderr, "sidewire nvme target: %s\n", *error ? error : strerror(-rc));
-            return rc;
-        }
-        snprintf(ns->spec, sizeof(ns->spec), "%s", args->namespaces[i]);
-        printf("namespace %-4u %-40s %llu blocks of %u bytes\n", ns->nsid, ns->spec,
-               (unsigned long long)ns->blocks, 1u << ns->block_shift);
-    }
-    return 0;
+    say(context, true, text);
 }
 
-static int listen_all(struct nvr_server *server, const struct target_args *args)
+static char machine_id[NVT_MACHINE_ID_BYTES];
+
+static struct nvt_config *read_file(const char *path)
 {
-    char error[512];
-    for (int i = 0; i < args->listen_count; i++) {
-        struct nvt_listen at;
-        char service[8];
-        if (nvt_listen_parse(args->listen[i], &at, error, sizeof(error))) {
-            fprintf(stderr, "sidewire nvme target: %s\n", error);
-            return -1;
-        }
-        snprintf(service, sizeof(service), "%u", at.port);
-        if (nvr_server_listen(server, at.traddr, service, NULL, error, sizeof(error))) {
-            fprintf(stderr, "sidewire nvme target: %s\n", error);
-            return -1;
-        }
-        printf("listening      %s port %s, as %s\n", at.traddr, service, args->nqn);
-    }
-    return 0;
+    char error[1024];
+    const struct nvt_config_source source = {.name = path, .machine_id = machine_id, .warn = warn};
+    struct nvt_config *config;
+    if (!nvt_config_read(&source, &config, error, sizeof(error)))
+        return config;
+    say(NULL, true, error);
+    return NULL;
 }
 
-static struct nvr_server server;
-
-static void stop(int signal)
+static int edit(const struct nvt_config_editor *editor, const struct target_args *args)
 {
-    (void)signal;
-    nvr_server_stop(&server);
+    const char *nqn = args->nqn ? args->nqn : DEFAULT_NQN;
+    uint32_t nsid;
+    int rc = nvt_config_add_subsystem(editor, nqn);
+    for (int i = 0; i < args->host_count && !rc; i++)
+        rc = nvt_config_add_host(editor, nqn, args->hosts[i]);
+    for (int i = 0; i < args->namespace_count && !rc; i++)
+        rc = nvt_config_add_namespace(editor, nqn, args->namespaces[i], &nsid);
+    if (!args->listen_count && !rc)
+        rc = nvt_config_add_port(editor, "0.0.0.0", args->in_capsule_bytes);
+    for (int i = 0; i < args->listen_count && !rc; i++)
+        rc = nvt_config_add_port(editor, args->listen[i], args->in_capsule_bytes);
+    return rc;
 }
 
-static void catch_signals(void)
+static struct nvt_config *read_arguments(const struct target_args *args)
 {
-    struct sigaction action = {.sa_handler = stop};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
+    char error[1024] = "no memory";
+    struct nvt_config *config = calloc(1, sizeof(*config));
+    const struct nvt_config_editor editor = {config, machine_id, error, sizeof(error)};
+    if (config && !edit(&editor, args))
+        return config;
+    say(NULL, true, error);
+    nvt_config_free(config);
+    return NULL;
+}
+
+/* ---- serving ---- */
+
+struct program {
+    const struct target_args *args;
+    struct nvr_server server;
+    struct nvr_serving serving;
+    struct nvr_control control;
+    struct nvr_watch signals;
+};
+
+static void reload(struct program *program)
+{
+    if (!program->args->config)
+        return say(NULL, true, "SIGHUP: there is no --config to read again");
+    struct nvt_config *config = read_file(program->args->config);
+    if (!config)
+        return say(NULL, true, "the configuration stays as it was");
+    const int failures = nvr_serving_apply(&program->serving, config);
+    say(NULL, false,
+        failures ? "configuration  read again, but for what is said above"
+                 : "configuration  read again");
+}
+
+static void take_signal(struct nvr_watch *watch)
+{
+    struct program *program = watch->context;
+    struct signalfd_siginfo info;
+    if (read(watch->fd, &info, sizeof(info)) != sizeof(info))
+        return;
+    if (info.ssi_signo == SIGHUP)
+        reload(program);
+    else
+        nvr_server_stop(&program->server);
+}
+
+static int watch_signals(struct program *program)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, NULL))
+        return -errno;
+    program->signals = (struct nvr_watch){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                                          .ready = take_signal,
+                                          .context = program};
+    return program->signals.fd < 0 ? -errno : nvr_server_watch(&program->server, &program->signals);
+}
+
+/* Returns the status of the process. */
+static int serve(struct program *program, struct nvt_config *config)
+{
+    char error[1024];
+    if (nvr_serving_apply(&program->serving, config))
+        return NV_STATUS_FAILED;
+    if (nvr_control_open(&program->control, &program->serving, program->args->control, error,
+                         sizeof(error))) {
+        say(NULL, true, error);
+        return NV_STATUS_FAILED;
+    }
+    program->control.machine_id = machine_id;
+    program->control.in_capsule_bytes = program->args->in_capsule_bytes;
+    say(NULL, false, "ready          end it by SIGTERM or Ctrl-C");
+    nvr_server_run(&program->server);
+    nvr_control_close(&program->control);
+    return NV_STATUS_OK;
 }
 
 int nv_target_main(int argc, char **argv)
 {
-    struct target_args args = {.nqn = "nqn.2026-01.io.sidewire:default",
-                               .settings = {.pool_bytes = (size_t)16 << 20,
-                                            .in_capsule_bytes = 4096,
-                                            .spin_us = 100,
-                                            .queues_max = NVR_QUEUES_MAX}};
+    static struct program program;
+    struct target_args args = {
+        .in_capsule_bytes = NVT_IN_CAPSULE_DEFAULT,
+        .settings = {.pool_bytes = (size_t)16 << 20, .spin_us = 100, .queues_max = NVR_QUEUES_MAX}};
+    if (argc > 1 && nv_is_target_control(argv[1]))
+        return nv_target_control(argc - 1, argv + 1);
     argp_parse(&argp, argc, argv, 0, NULL, &args);
-    if (!args.listen_count)
-        args.listen[args.listen_count++] = "0.0.0.0";
-    int rc = nvr_server_open(&server, &args.settings);
+    program.args = &args;
+    nvt_machine_id(machine_id);
+    struct nvt_config *config = args.config ? read_file(args.config) : read_arguments(&args);
+    if (!config)
+        return NV_STATUS_FAILED;
+    program.serving.say = say;
+    int rc = nvr_server_open(&program.server, &args.settings);
+    if (!rc)
+        rc = nvr_serving_open(&program.serving, &program.server);
+    if (!rc)
+        rc = watch_signals(&program);
     if (rc) {
         fprintf(stderr, "sidewire nvme target: cannot begin: %s\n", strerror(-rc));
         return NV_STATUS_FAILED;
     }
-    catch_signals();
-    rc = add_namespaces(&server, &args) || listen_all(&server, &args);
-    if (!rc) {
-        puts("ready          end it by SIGTERM or Ctrl-C");
-        fflush(stdout);
-        nvr_server_run(&server);
-    }
-    nvr_server_close(&server);
-    return rc ? NV_STATUS_FAILED : NV_STATUS_OK;
+    rc = serve(&program, config);
+    nvr_server_close(&program.server);
+    nvr_serving_close(&program.serving);
+    return rc;
 }

@@ -71,9 +71,10 @@ uint16_t nvt_set_features_measure(struct nvt_request *request, uint64_t *bytes)
     return 0;
 }
 
-static uint32_t queue_count(void)
+static uint32_t queue_count(const struct nvt_ctrl *ctrl)
 {
-    return (NVT_QUEUES_MAX - 2) | (uint32_t)(NVT_QUEUES_MAX - 2) << 16; /* 0's based, both kinds */
+    const uint32_t count = ctrl->subsystem->queues_max - 1u; /* 0's based */
+    return count | count << 16;                              /* of both kinds */
 }
 
 static uint16_t protect_namespace(struct nvt_request *request, bool sets)
@@ -105,7 +106,7 @@ static uint16_t set_feature(struct nvt_request *request)
     case NVME_FEAT_FID_NUM_QUEUES:
         if ((cdw11 & 0xffff) == 0xffff || cdw11 >> 16 == 0xffff)
             return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
-        request->result = queue_count();
+        request->result = queue_count(ctrl);
         return 0;
     case NVME_FEAT_FID_KATO:
         ctrl->keep_alive_ms = (uint32_t)(((uint64_t)cdw11 + 99) / 100 * 100);
@@ -150,7 +151,7 @@ static uint16_t get_feature(struct nvt_request *request)
         request->result = 1;
         return 0;
     case NVME_FEAT_FID_NUM_QUEUES:
-        request->result = queue_count();
+        request->result = queue_count(ctrl);
         return 0;
     case NVME_FEAT_FID_ASYNC_EVENT:
         request->result = ctrl->async_config;

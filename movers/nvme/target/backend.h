@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct nvt_backend;
+struct nvt_backend_spec;
 struct nvt_uring;
 
 enum nvt_io_kind {
@@ -45,6 +46,7 @@ struct nvt_backend_setup {
     uint64_t size_bytes;  /* of what has none */
     uint32_t block_bytes; /* 0: as the backend finds best */
     bool is_read_only;
+    uint32_t short_ppm; /* of a million requests: the system is asked for a part alone */
     struct nvt_uring *uring;
 };
 
@@ -70,6 +72,11 @@ struct nvt_backend {
     /* What lies in memory is moved from and to there, without another buffer. NULL: it does not. */
     uint8_t *memory;
 };
+
+/* Opens what a text names (spec.h). Returns 0, or a negative errno with `error` saying what
+ * happened and what mends it. */
+int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *uring,
+                     struct nvt_backend **out, char *error, size_t error_size);
 
 /* NULL: there is no such kind. */
 const struct nvt_backend_ops *nvt_backend_find(const char *kind);

@@ -24,6 +24,8 @@ struct file {
     int fd;
     bool is_block, is_direct;
     uint32_t align_bytes; /* of memory and offsets, for O_DIRECT */
+    uint32_t short_ppm;   /* of a million requests, for tests */
+    uint64_t draw;
 };
 
 /* An operation under way. They are kept for the next ones. */
@@ -89,11 +91,20 @@ static void complete(struct nvt_uring_op *base, int result)
     finish(op, 0);
 }
 
+/* How much the system is asked for: all that is left, or, as a fault by request, a part of it. */
+static uint64_t ask_for(struct file *file, uint64_t left)
+{
+    const uint64_t part = left / 2 / file->backend.block_bytes * file->backend.block_bytes;
+    if (!file->short_ppm || !part || !nvt_fault_strikes(&file->draw, file->short_ppm))
+        return left;
+    return part;
+}
+
 static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
 {
     struct nvt_io *io = op->io;
     const uint64_t at = io->offset + io->moved;
-    uint64_t left = io->len_bytes - io->moved;
+    uint64_t left = ask_for(op->file, io->len_bytes - io->moved);
     uint8_t *memory = op->bounce ? op->bounce + io->moved : io->data + io->moved;
     if (io->kind == NVT_VERIFY) {
         left = left < VERIFY_BYTES ? left : VERIFY_BYTES;
@@ -241,6 +252,7 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
         return -ENOMEM;
     file->uring = setup->uring;
     file->is_block = ops == &nvt_block;
+    file->short_ppm = setup->short_ppm;
     file->backend = (struct nvt_backend){.ops = ops,
                                          .is_read_only = setup->is_read_only,
                                          .is_volatile = true,

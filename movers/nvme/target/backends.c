@@ -6,6 +6,7 @@
 
 #include "nvme/target/backend.h"
 #include "nvme/target/backends.h"
+#include "nvme/target/spec.h"
 #include "nvme/wire/fabrics.h"
 
 static const struct nvt_backend_ops *const kinds[] = {&nvt_ram, &nvt_null, &nvt_file, &nvt_block,
@@ -25,6 +26,44 @@ void nvt_backend_kinds(char *out, size_t size)
     *out = 0;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && at < size; i++)
         at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", kinds[i]->kind);
+}
+
+int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *uring,
+                     struct nvt_backend **out, char *error, size_t error_size)
+{
+    const char *kind = nvt_backend_kind_name(spec->kind);
+    const struct nvt_backend_ops *ops = nvt_backend_find(kind);
+    const bool is_file = ops == &nvt_file || ops == &nvt_block;
+    if (!ops) {
+        char known[64];
+        nvt_backend_kinds(known, sizeof(known));
+        snprintf(error, error_size, "%s: is not served here, only %s are", kind, known);
+        return -EINVAL;
+    }
+    if (spec->short_ppm && !is_file) {
+        snprintf(error, error_size, "%s: nothing is short there: short= is for file and block",
+                 kind);
+        return -EINVAL;
+    }
+    const struct nvt_backend_setup setup = {.path = spec->path,
+                                            .size_bytes = spec->size_bytes,
+                                            .block_bytes = spec->block_bytes,
+                                            .is_read_only = spec->read_only,
+                                            .short_ppm = spec->short_ppm,
+                                            .uring = uring};
+    struct nvt_backend *inner;
+    *error = 0;
+    int rc = ops->open(&setup, &inner, error, error_size);
+    if (!rc && (spec->error_ppm || spec->delay_ns)) {
+        rc = nvt_faulty_wrap(inner, spec->error_ppm, spec->delay_ns, uring, out);
+        if (rc)
+            inner->ops->close(inner);
+    } else if (!rc) {
+        *out = inner;
+    }
+    if (rc && !*error)
+        snprintf(error, error_size, "%s: %s", kind, strerror(-rc));
+    return rc;
 }
 
 uint16_t nvt_backend_status(int error, bool is_write)

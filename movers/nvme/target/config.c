@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/target/config.h"
+#include "nvme/target/identity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -129,4 +130,32 @@ enum nvme_ana_state nvt_config_ana_state(const struct nvt_config_port *port, uin
         if (port->ana_groups[i].grpid == grpid)
             return (enum nvme_ana_state)port->ana_groups[i].state;
     return NVME_ANA_STATE_OPTIMIZED;
+}
+
+void nvt_config_describe(struct nvt_config_namespace *ns, const struct nvt_backend_spec *spec)
+{
+    memcpy(ns->uuid, spec->uuid, sizeof(ns->uuid));
+    memcpy(ns->nguid, spec->nguid, sizeof(ns->nguid));
+    ns->has_nguid = spec->has_nguid;
+    ns->block_bytes = spec->block_bytes;
+    ns->read_only = spec->read_only;
+}
+
+void nvt_config_identify(struct nvt_config_namespace *ns, const struct nvt_backend_spec *spec,
+                         const char *nqn, const char *machine_id)
+{
+    static const uint8_t none[NVT_UUID_BYTES];
+    if (memcmp(ns->uuid, none, sizeof(none)) == 0)
+        nvt_default_uuid(machine_id, nqn, ns->nsid, spec, ns->uuid);
+}
+
+const struct nvt_config_namespace *nvt_config_twin(const struct nvt_config_subsystem *subsystem,
+                                                   const struct nvt_config_namespace *ns)
+{
+    for (size_t i = 0; i < subsystem->namespace_count; i++) {
+        const struct nvt_config_namespace *other = &subsystem->namespaces[i];
+        if (other != ns && memcmp(other->uuid, ns->uuid, sizeof(ns->uuid)) == 0)
+            return other;
+    }
+    return NULL;
 }

@@ -52,6 +52,7 @@ struct nvt_config_port {
     struct nvt_listen listen;
     uint32_t in_capsule_bytes; /* 0-16384 */
     uint8_t treq;              /* NVMF_TREQ_* */
+    bool is_failed;            /* it could not listen: tried anew each time */
     size_t referral_count, ana_group_count, subsystem_count;
     struct nvt_referral *referrals;
     struct nvt_ana_group *ana_groups; /* a group that is not here is optimized */
@@ -64,6 +65,7 @@ struct nvt_config_namespace {
     uint32_t block_bytes; /* out of that text; 0 where the backend decides */
     bool enable, read_only;
     bool has_nguid;
+    bool is_failed;               /* it could not be served: tried anew each time */
     uint8_t uuid[NVT_UUID_BYTES]; /* as configured, else a default: never all zeroes */
     uint8_t nguid[NVT_UUID_BYTES];
 };
@@ -119,6 +121,46 @@ struct nvt_config_namespace *nvt_config_find_namespace(const struct nvt_config_s
 bool nvt_config_port_serves(const struct nvt_config_port *port, const char *subsystem_nqn);
 bool nvt_config_allows(const struct nvt_config_subsystem *subsystem, const char *host_nqn);
 enum nvme_ana_state nvt_config_ana_state(const struct nvt_config_port *port, uint32_t grpid);
+
+/* Takes over what a backend's text says of the namespace. */
+void nvt_config_describe(struct nvt_config_namespace *ns, const struct nvt_backend_spec *spec);
+/* Gives it a UUID where none was said. */
+void nvt_config_identify(struct nvt_config_namespace *ns, const struct nvt_backend_spec *spec,
+                         const char *nqn, const char *machine_id);
+/* Another one of the subsystem with the same UUID; NULL: there is none. */
+const struct nvt_config_namespace *nvt_config_twin(const struct nvt_config_subsystem *subsystem,
+                                                   const struct nvt_config_namespace *ns);
+
+/*
+ * Changes, one at a time (config_edit.c). They look at no device and open nothing. Pointers into
+ * the configuration are gone after them. Return 0, or a negative errno and one line in `error`.
+ */
+struct nvt_config_editor {
+    struct nvt_config *config;
+    const char *machine_id;
+    char *error;
+    size_t error_bytes;
+};
+
+/* NULL: no memory. */
+struct nvt_config *nvt_config_copy(const struct nvt_config *config);
+/* On all ports, for any host. */
+int nvt_config_add_subsystem(const struct nvt_config_editor *editor, const char *nqn);
+int nvt_config_remove_subsystem(const struct nvt_config_editor *editor, const char *nqn);
+/* By a backend's text; its nsid= or the first free number is in `nsid` then. */
+int nvt_config_add_namespace(const struct nvt_config_editor *editor, const char *nqn,
+                             const char *backend, uint32_t *nsid);
+int nvt_config_remove_namespace(const struct nvt_config_editor *editor, const char *nqn,
+                                uint32_t nsid);
+/* From the first one on, no others are let in. */
+int nvt_config_add_host(const struct nvt_config_editor *editor, const char *nqn,
+                        const char *host_nqn);
+int nvt_config_remove_host(const struct nvt_config_editor *editor, const char *nqn,
+                           const char *host_nqn);
+/* Serves all subsystems that there are. */
+int nvt_config_add_port(const struct nvt_config_editor *editor, const char *listen,
+                        uint32_t in_capsule_bytes);
+int nvt_config_remove_port(const struct nvt_config_editor *editor, const char *listen);
 
 /* What differs from an old configuration to a new one. */
 enum nvt_change_what { NVT_ADDED, NVT_REMOVED, NVT_CHANGED };

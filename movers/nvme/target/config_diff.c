@@ -54,7 +54,7 @@ static unsigned compare_namespaces(const struct nvt_config_namespace *a,
                                    const struct nvt_config_namespace *b)
 {
     unsigned aspects = 0;
-    if (strcmp(a->backend, b->backend) != 0)
+    if (a->is_failed || strcmp(a->backend, b->backend) != 0)
         aspects |= NVT_BACKEND_DIFFERS;
     if (memcmp(a->uuid, b->uuid, sizeof(a->uuid)) != 0 ||
         memcmp(a->nguid, b->nguid, sizeof(a->nguid)) != 0)
@@ -92,8 +92,9 @@ static bool same_groups(const struct nvt_config_port *a, const struct nvt_config
 static unsigned compare_ports(const struct nvt_config_port *a, const struct nvt_config_port *b)
 {
     unsigned aspects = 0;
-    if (strcmp(a->listen.traddr, b->listen.traddr) != 0 || a->listen.port != b->listen.port ||
-        a->in_capsule_bytes != b->in_capsule_bytes || a->treq != b->treq)
+    if (a->is_failed || strcmp(a->listen.traddr, b->listen.traddr) != 0 ||
+        a->listen.port != b->listen.port || a->in_capsule_bytes != b->in_capsule_bytes ||
+        a->treq != b->treq)
         aspects |= NVT_LISTEN_DIFFERS;
     if (!same_nqns(a->subsystems, a->subsystem_count, b->subsystems, b->subsystem_count))
         aspects |= NVT_SUBSYSTEMS_DIFFER;

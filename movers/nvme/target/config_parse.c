@@ -298,11 +298,7 @@ static int take_device(struct nvt_json *json, json_t *device, struct nvt_config_
         status = take_identifier(json, device, "uuid", &spec.has_uuid, spec.uuid);
     if (!status)
         status = take_identifier(json, device, "nguid", &spec.has_nguid, spec.nguid);
-    memcpy(ns->uuid, spec.uuid, sizeof(ns->uuid));
-    memcpy(ns->nguid, spec.nguid, sizeof(ns->nguid));
-    ns->has_nguid = spec.has_nguid;
-    ns->block_bytes = spec.block_bytes;
-    ns->read_only = spec.read_only;
+    nvt_config_describe(ns, &spec);
     return status;
 }
 
@@ -479,7 +475,6 @@ static int compare_nsid(const void *a, const void *b)
 /* Gives each namespace an identity, and sees that no two of a subsystem have the same. */
 static int finish_namespaces(struct nvt_json *json, struct nvt_config_subsystem *subsystem)
 {
-    static const uint8_t none[NVT_UUID_BYTES];
     struct nvt_backend_spec spec;
     char error[512], nqn[64];
     snprintf(nqn, sizeof(nqn), "%.63s", subsystem->nqn.text);
@@ -491,16 +486,16 @@ static int finish_namespaces(struct nvt_json *json, struct nvt_config_subsystem 
         if (i && ns->nsid == ns[-1].nsid)
             return nvt_json_fail(json, "subsystems", "%s has nsid %u twice; change one", nqn,
                                  ns->nsid);
-        if (memcmp(ns->uuid, none, sizeof(none)) == 0) {
-            (void)nvt_backend_spec_split(ns->backend, &spec, error, sizeof(error));
-            nvt_default_uuid(json->source->machine_id, subsystem->nqn.text, ns->nsid, &spec,
-                             ns->uuid);
-        }
-        for (size_t j = 0; j < i; j++)
-            if (memcmp(ns->uuid, subsystem->namespaces[j].uuid, sizeof(none)) == 0)
-                return nvt_json_fail(json, "subsystems",
-                                     "%s has one uuid for nsid %u and %u; change one", nqn,
-                                     subsystem->namespaces[j].nsid, ns->nsid);
+        (void)nvt_backend_spec_split(ns->backend, &spec, error, sizeof(error));
+        nvt_config_identify(ns, &spec, subsystem->nqn.text, json->source->machine_id);
+    }
+    for (size_t i = 0; i < subsystem->namespace_count; i++) {
+        const struct nvt_config_namespace *ns = &subsystem->namespaces[i],
+                                          *twin = nvt_config_twin(subsystem, ns);
+        if (twin)
+            return nvt_json_fail(json, "subsystems",
+                                 "%s has one uuid for nsid %u and %u; change one", nqn, ns->nsid,
+                                 twin->nsid);
     }
     return 0;
 }

@@ -5,7 +5,7 @@
 
 #include "nvme/target/model.h"
 
-enum { CNTLID_MIN = 1, CNTLID_MAX = 0xffef, READY_500_MS = 15 };
+enum { READY_500_MS = 15 };
 
 uint64_t nvt_ctrl_capabilities(void)
 {
@@ -24,26 +24,31 @@ struct nvt_ctrl *nvt_ctrl_find(struct nvt_subsystem *subsystem, uint16_t cntlid)
     return NULL;
 }
 
-/* A number comes again late, so that no host takes a new controller for its old one. */
+/* A number comes again late, so that no host takes a new controller for its old one. 0: all are
+ * in use. */
 static uint16_t new_cntlid(struct nvt_subsystem *subsystem)
 {
-    do {
-        subsystem->next_cntlid = subsystem->next_cntlid < CNTLID_MAX
-                                     ? (uint16_t)(subsystem->next_cntlid + 1)
-                                     : CNTLID_MIN;
-    } while (nvt_ctrl_find(subsystem, subsystem->next_cntlid));
-    return subsystem->next_cntlid;
+    const uint16_t low = subsystem->cntlid_min, high = subsystem->cntlid_max;
+    for (uint32_t tries = 0; tries <= (uint32_t)high - low; tries++) {
+        const uint16_t last = subsystem->next_cntlid;
+        subsystem->next_cntlid = last >= low && last < high ? (uint16_t)(last + 1) : low;
+        if (!nvt_ctrl_find(subsystem, subsystem->next_cntlid))
+            return subsystem->next_cntlid;
+    }
+    return 0;
 }
 
 struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue)
 {
     struct nvt_target *target = subsystem->target;
-    struct nvt_ctrl *ctrl = target->ctrl_count < NVT_CTRLS_MAX ? calloc(1, sizeof(*ctrl)) : NULL;
+    const uint16_t cntlid = target->ctrl_count < NVT_CTRLS_MAX ? new_cntlid(subsystem) : 0;
+    struct nvt_ctrl *ctrl = cntlid ? calloc(1, sizeof(*ctrl)) : NULL;
     if (!ctrl)
         return NULL;
     ctrl->subsystem = subsystem;
     ctrl->port = queue->port;
-    ctrl->cntlid = new_cntlid(subsystem);
+    nvt_port_hold(ctrl->port);
+    ctrl->cntlid = cntlid;
     ctrl->heard_ns = target->now_ns;
     list_append(&subsystem->ctrls, &ctrl->node);
     target->ctrl_count++;
@@ -59,9 +64,12 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     for (int i = 0; i < NVT_QUEUES_MAX; i++)
         if (ctrl->queues[i])
             return;
+    struct nvt_subsystem *subsystem = ctrl->subsystem;
     list_remove(&ctrl->node);
-    ctrl->subsystem->target->ctrl_count--;
+    subsystem->target->ctrl_count--;
+    nvt_port_release(ctrl->port);
     free(ctrl);
+    nvt_subsystem_release(subsystem);
 }
 
 static void cut_queues(struct nvt_ctrl *ctrl, int from)
@@ -167,9 +175,7 @@ void nvt_ctrl_note_error(struct nvt_request *request)
 
 enum nvme_ana_state nvt_ctrl_ana_state(const struct nvt_ctrl *ctrl, uint32_t group)
 {
-    const struct nvt_port *port = ctrl->port;
-    const uint8_t state = port && group <= NVT_ANA_GROUPS ? port->ana_states[group] : 0;
-    return state ? (enum nvme_ana_state)state : NVME_ANA_STATE_OPTIMIZED;
+    return (enum nvme_ana_state)ctrl->port->ana_states[group];
 }
 
 bool nvt_ctrl_sees(const struct nvt_ctrl *ctrl, const struct nvt_namespace *ns)

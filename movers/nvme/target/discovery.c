@@ -27,13 +27,13 @@ static void put(struct window *window, uint64_t at, const void *from, size_t len
 static void add(struct window *window, struct nvmf_disc_log_entry *entry, const char *traddr,
                 const char *trsvcid, const char *nqn)
 {
-    entry->trtype = NVMF_TRTYPE_RDMA;
-    entry->treq = FLOW_MAY_BE_OFF;
     entry->cntlid = htole16(0xffff); /* dynamic */
     entry->asqsz = htole16(NVF_ADMIN_DEPTH_MIN);
-    entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
-    entry->tsas.rdma.prtype = NVMF_RDMA_PRTYPE_NOT_SPECIFIED;
-    entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;
+    if (entry->trtype == NVMF_TRTYPE_RDMA) {
+        entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
+        entry->tsas.rdma.prtype = NVMF_RDMA_PRTYPE_NOT_SPECIFIED;
+        entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;
+    }
     nvf_pad(entry->trsvcid, sizeof(entry->trsvcid), trsvcid);
     nvf_pad(entry->traddr, sizeof(entry->traddr), traddr);
     memcpy(entry->subnqn, nqn, strlen(nqn));
@@ -55,23 +55,27 @@ static void add_port(struct window *window, const struct nvt_port *port)
     for (struct list_node *node = list_first(&target->subsystems); node;
          node = list_after(&target->subsystems, node)) {
         const struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
-        if (!nvt_subsystem_admits(subsystem, ctrl->host_nqn) ||
+        if (!nvt_subsystem_admits(subsystem, ctrl->host_nqn) || !nvt_port_serves(port, subsystem) ||
             (subsystem->is_discovery && port != ctrl->port))
             continue;
-        struct nvmf_disc_log_entry entry = {.adrfam = port->adrfam,
+        struct nvmf_disc_log_entry entry = {.trtype = NVMF_TRTYPE_RDMA,
+                                            .treq = port->treq | FLOW_MAY_BE_OFF,
+                                            .adrfam = port->adrfam,
                                             .subtype = subsystem->is_discovery ? NVME_NQN_CURR
                                                                                : NVME_NQN_NVME,
                                             .portid = htole16(port->id)};
         add(window, &entry, address_of(port, window->request->queue), port->trsvcid,
             subsystem->nqn);
     }
-    for (uint32_t i = 0; i < port->referral_count; i++) {
-        const struct nvt_port_referral *referral = &port->referrals[i];
-        struct nvmf_disc_log_entry entry = {.adrfam = referral->adrfam,
+    for (size_t i = 0; i < port->referral_count; i++) {
+        const struct nvt_referral *referral = &port->referrals[i];
+        if (!referral->enable)
+            continue;
+        struct nvmf_disc_log_entry entry = {.trtype = referral->trtype,
+                                            .adrfam = referral->adrfam,
                                             .subtype = NVME_NQN_DISC,
                                             .portid = htole16(referral->portid)};
-        add(window, &entry, referral->traddr, referral->trsvcid,
-            *referral->nqn ? referral->nqn : NVF_DISCOVERY_NQN);
+        add(window, &entry, referral->traddr, referral->trsvcid, referral->subsysnqn.text);
     }
 }
 

@@ -75,7 +75,7 @@ static uint16_t connect_io(struct nvt_request *request, struct nvt_subsystem *su
     return 0;
 }
 
-static uint16_t connect(struct nvt_request *request)
+static uint16_t connect_queue(struct nvt_request *request)
 {
     struct nvt_queue *queue = request->queue;
     struct nvmf_connect_data data;
@@ -97,8 +97,10 @@ static uint16_t connect(struct nvt_request *request)
     if (!is_nqn(data.hostnqn, sizeof(data.hostnqn)))
         return DATA_FAULT(hostnqn);
     struct nvt_subsystem *subsystem = nvt_subsystem_find(queue->target, data.subsysnqn);
-    if (!subsystem)
+    if (!subsystem || !nvt_port_serves(queue->port, subsystem))
         return DATA_FAULT(subsysnqn);
+    if (qid > subsystem->queues_max)
+        return invalid_param(request, 42, false);
     if (!nvt_subsystem_admits(subsystem, data.hostnqn)) {
         request->result = nvf_connect_fault(offsetof(struct nvmf_connect_data, hostnqn), true);
         return NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR;
@@ -110,7 +112,7 @@ static uint16_t connect(struct nvt_request *request)
 
 static void run_connect(struct nvt_request *request)
 {
-    const uint16_t status = connect(request);
+    const uint16_t status = connect_queue(request);
     nvt_request_finish(request, status);
 }
 

@@ -52,7 +52,7 @@ static void describe_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *id)
 
 static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *id)
 {
-    const uint32_t in_capsule = ctrl->subsystem->target->in_capsule_bytes;
+    const uint32_t in_capsule = ctrl->port->in_capsule_bytes;
     id->cmic = 1 << 0 | 1 << 1 | 1 << 3; /* several ports, several controllers, ANA */
     id->oaes = htole32(OAES_NAMESPACE | OAES_ANA);
     id->frmw = 1 << 0 | 1 << 1; /* one slot, read-only */
@@ -69,8 +69,8 @@ static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *i
     id->awun = id->awupf = 0;
     id->anatt = ANA_TRANSITION_S;
     id->anacap = ANACAP;
-    id->anagrpmax = htole32(NVT_ANA_GROUPS);
-    id->nanagrpid = htole32(NVT_ANA_GROUPS);
+    id->anagrpmax = htole32(NVT_ANA_GROUPS_MAX);
+    id->nanagrpid = htole32(NVT_ANA_GROUPS_MAX);
     id->ioccsz = htole32((NVF_SQE_BYTES + in_capsule) / 16);
     id->psd[0].mp = htole16(2500);
 }

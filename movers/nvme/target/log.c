@@ -113,6 +113,17 @@ static void effects_log(struct nvt_request *request, uint64_t offset)
     nvt_request_put(request, &page, sizeof(page), offset);
 }
 
+/* The groups that are told of: the first, and those that hold a namespace. */
+static bool is_in_use(const struct nvt_ctrl *ctrl, uint32_t group)
+{
+    for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX; nsid++) {
+        const struct nvt_namespace *ns = ctrl->subsystem->namespaces[nsid];
+        if (nvt_ctrl_sees(ctrl, ns) && ns->ana_group == group)
+            return true;
+    }
+    return group == 1;
+}
+
 /* A group and the namespaces in it, as this controller's port reaches them. */
 static size_t put_group(const struct nvt_ctrl *ctrl, uint32_t group, bool with_namespaces,
                         uint8_t *at)
@@ -136,17 +147,21 @@ static uint16_t ana_log(struct nvt_request *request, uint64_t offset)
     const struct nvt_ctrl *ctrl = request->queue->ctrl;
     const bool groups_only = le32toh(request->sqe.cdw10) >> 8 & 1;
     const size_t most = sizeof(struct nvme_ana_log) +
-                        NVT_ANA_GROUPS * sizeof(struct nvme_ana_group_desc) +
+                        NVT_ANA_GROUPS_MAX * sizeof(struct nvme_ana_group_desc) +
                         NVT_NSID_MAX * sizeof(__le32);
     uint8_t *page = calloc(1, most);
     if (!page)
         return NVME_SC_INTERNAL;
     struct nvme_ana_log *header = (struct nvme_ana_log *)page;
     size_t at = sizeof(*header);
-    for (uint32_t group = 1; group <= NVT_ANA_GROUPS; group++)
-        at += put_group(ctrl, group, !groups_only, page + at);
+    uint16_t groups = 0;
+    for (uint32_t group = 1; group <= NVT_ANA_GROUPS_MAX; group++)
+        if (is_in_use(ctrl, group)) {
+            at += put_group(ctrl, group, !groups_only, page + at);
+            groups++;
+        }
     header->chgcnt = htole64(ctrl->subsystem->target->ana_changes);
-    header->ngrps = htole16(NVT_ANA_GROUPS);
+    header->ngrps = htole16(groups);
     nvt_request_put(request, page, at, offset);
     free(page);
     return 0;

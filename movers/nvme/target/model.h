@@ -17,6 +17,7 @@
 
 #include "common/list.h"
 #include "nvme/target/backend.h"
+#include "nvme/target/config.h"
 #include "nvme/target/pool.h"
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/sgl.h"
@@ -29,7 +30,6 @@ enum {
     NVT_CTRLS_MAX = 1024,   /* of the target */
     NVT_TRANSFER_SHIFT = 8, /* MDTS: 2^8 pages of 4 KiB, 1 MiB */
     NVT_ERRORS_KEPT = 16,   /* entries of the error log */
-    NVT_ANA_GROUPS = 16,
 };
 
 #define NVT_TRANSFER_MAX (4096u << NVT_TRANSFER_SHIFT)
@@ -53,7 +53,8 @@ struct nvt_transport {
 };
 
 struct nvt_namespace {
-    struct nvt_subsystem *subsystem;
+    struct nvt_target *target;
+    struct nvt_subsystem *subsystem; /* not of one that is removed: that may have gone */
     uint32_t nsid, ana_group;
     struct nvt_backend *backend;
     struct nvt_region region; /* of a backend that lies in memory */
@@ -62,7 +63,6 @@ struct nvt_namespace {
     uint64_t blocks;
     bool is_read_only, is_removed;
     uint32_t users; /* requests under way; who is removed goes when there are none */
-    char spec[256]; /* as the user wrote it */
     uint64_t reads, writes, read_blocks, written_blocks;
 };
 
@@ -75,29 +75,28 @@ struct nvt_subsystem {
     struct list_node node; /* of the target */
     struct nvt_target *target;
     char nqn[NVF_NQN_MAX + 1], serial[21], model[41], firmware[9];
-    bool allow_any_host, is_discovery;
+    bool allow_any_host, is_discovery, is_removed;
     struct list hosts, ctrls;
-    uint16_t next_cntlid;
+    uint16_t next_cntlid, cntlid_min, cntlid_max;
+    uint16_t queues_max; /* I/O queues of a controller */
     uint32_t namespace_count;
     struct nvt_namespace *namespaces[NVT_NSID_MAX + 1]; /* by nsid */
 };
 
-struct nvt_port_referral {
-    char traddr[257], trsvcid[33], nqn[NVF_NQN_MAX + 1];
-    uint8_t adrfam;
-    uint16_t portid;
-};
-
-enum { NVT_PORT_REFERRALS_MAX = 16 };
-
+/* Where hosts connect. It is there until the last connection that came by it has gone. */
 struct nvt_port {
     struct list_node node;
+    struct nvt_target *target;
     uint16_t id;
-    uint8_t adrfam; /* NVMF_ADDR_FAMILY_IP4 or IP6 */
-    char traddr[257], trsvcid[33];
-    uint8_t ana_states[NVT_ANA_GROUPS + 1]; /* of group [1..]: enum nvme_ana_state */
-    uint32_t referral_count;
-    struct nvt_port_referral referrals[NVT_PORT_REFERRALS_MAX];
+    uint8_t adrfam, treq; /* NVMF_ADDR_FAMILY_IP4 or IP6; NVMF_TREQ_* */
+    char traddr[NVT_TRADDR_MAX], trsvcid[NVT_TRSVCID_MAX];
+    uint32_t in_capsule_bytes;
+    uint8_t ana_states[NVT_ANA_GROUPS_MAX + 1]; /* of group [1..]: enum nvme_ana_state */
+    size_t referral_count, served_count;
+    struct nvt_referral *referrals;
+    struct nvt_subsystem **served; /* but the discovery subsystem, which all serve */
+    uint32_t users;
+    bool is_removed;
 };
 
 struct nvt_target {
@@ -107,8 +106,8 @@ struct nvt_target {
     struct list starved; /* requests that wait for memory */
     uint64_t genctr;     /* of discovery */
     uint64_t now_ns;     /* as of the loop's last turn */
-    uint32_t ctrl_count, in_capsule_bytes;
-    uint32_t ana_changes;
+    uint32_t ctrl_count;
+    uint64_t ana_changes;
     uint64_t commands, errors; /* counted */
 };
 
@@ -260,29 +259,52 @@ bool nvt_ctrl_sees(const struct nvt_ctrl *ctrl, const struct nvt_namespace *ns);
 /* ---- the target (target.c) ---- */
 
 int nvt_target_init(struct nvt_target *target, const struct nvt_transport *transport,
-                    size_t pool_bytes, uint32_t in_capsule_bytes);
+                    size_t pool_bytes);
 void nvt_target_free(struct nvt_target *target);
 /* Time has passed: keep-alive. Returns when to call again at the latest. */
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns);
 /* Memory has become free: goes on with requests that wait for it. */
 void nvt_target_feed(struct nvt_target *target);
 
-struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target, const char *nqn);
+/* NULL: there is one of that name, or no memory. Its namespaces are added one by one. */
+struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target,
+                                        const struct nvt_config_subsystem *config);
 struct nvt_subsystem *nvt_subsystem_find(struct nvt_target *target, const char *nqn);
+/* Who it is and which hosts it takes; hosts that are no longer let in lose their connections.
+ * Returns 0 or -ENOMEM. */
+int nvt_subsystem_update(struct nvt_subsystem *subsystem,
+                         const struct nvt_config_subsystem *config);
+/* Takes no host any more. Ends its controllers, and goes with the last of them. */
 void nvt_subsystem_remove(struct nvt_subsystem *subsystem);
-int nvt_subsystem_allow(struct nvt_subsystem *subsystem, const char *host_nqn);
+void nvt_subsystem_release(struct nvt_subsystem *subsystem); /* a controller less */
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn);
 
-/* nsid 0: the next free one. Owns the backend from then on, also if it fails (negative errno). */
-int nvt_namespace_add(struct nvt_subsystem *subsystem, uint32_t nsid, struct nvt_backend *backend,
-                      struct nvt_namespace **out);
+/* Owns the backend from then on, also if it fails (negative errno). */
+int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_namespace *config,
+                      struct nvt_backend *backend, struct nvt_namespace **out);
 void nvt_namespace_remove(struct nvt_namespace *ns);
 void nvt_namespace_release(struct nvt_namespace *ns); /* a user less */
+void nvt_namespace_set_group(struct nvt_namespace *ns, uint32_t ana_group);
 /* Its backend may have grown: tells hosts. */
 void nvt_namespace_refresh(struct nvt_namespace *ns);
 
-struct nvt_port *nvt_port_add(struct nvt_target *target, const char *traddr, const char *trsvcid,
-                              uint8_t adrfam);
+/* ---- ports (port.c) ---- */
+
+/* NULL: no memory. */
+struct nvt_port *nvt_port_add(struct nvt_target *target, const struct nvt_config_port *config);
+/* What it serves, its referrals and ANA states. Returns 0 or -ENOMEM. */
+int nvt_port_update(struct nvt_port *port, const struct nvt_config_port *config);
+/* No longer shown; it goes when nobody uses it. */
+void nvt_port_remove(struct nvt_port *port);
+void nvt_port_hold(struct nvt_port *port);
+void nvt_port_release(struct nvt_port *port);
+bool nvt_port_serves(const struct nvt_port *port, const struct nvt_subsystem *subsystem);
+void nvt_port_forget(struct nvt_port *port, const struct nvt_subsystem *subsystem);
+
+/* What one controller is told of: an event, for all to whom `concerns` says so. */
+void nvt_target_notify(struct nvt_target *target, enum nvt_event event,
+                       bool (*concerns)(const struct nvt_ctrl *ctrl, const void *what),
+                       const void *what);
 /* What discovery shows has changed. */
 void nvt_discovery_changed(struct nvt_target *target);
 

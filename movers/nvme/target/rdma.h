@@ -21,13 +21,25 @@ enum {
     NVR_SPARE_SLOTS = 32, /* beyond a queue's depth: answers whose SEND has not completed yet */
 };
 
+/* A descriptor that the loop looks at; its owner has it. */
+struct nvr_watch {
+    int fd;
+    void (*ready)(struct nvr_watch *watch); /* there is something to read; must not block */
+    void *context;
+};
+
 struct nvr_device {
+    struct nvr_watch watch; /* of the channel */
     struct ibv_context *verbs;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     int cq_entries, cq_used, index;
-    uint32_t events; /* of the CQ, not acknowledged yet */
+};
+
+struct nvr_listener {
+    struct rdma_cm_id *id;
+    struct nvt_port *port;
 };
 
 enum nvr_slot_state { NVR_FREE, NVR_SERVED, NVR_FETCHING, NVR_ANSWERING };
@@ -64,9 +76,8 @@ struct nvr_queue {
 };
 
 struct nvr_settings {
-    size_t pool_bytes;         /* for data on its way */
-    uint32_t in_capsule_bytes; /* 0 to 16384 */
-    uint32_t spin_us;          /* how long an idle server polls before it sleeps */
+    size_t pool_bytes; /* for data on its way */
+    uint32_t spin_us;  /* how long an idle server polls before it sleeps */
     uint32_t queues_max;
 };
 
@@ -75,27 +86,35 @@ struct nvr_server {
     struct nvr_settings settings;
     struct nvt_uring uring;
     struct rdma_event_channel *events;
-    int epoll_fd, stop_fd;
+    int epoll_fd;
+    struct nvr_watch cm_watch, uring_watch;
     uint32_t device_count, queue_count, listener_count;
+    uint64_t stop_ns; /* it ends by then; 0: it serves */
     struct nvr_device devices[NVT_REGION_DEVICES];
-    struct rdma_cm_id *listeners[NVR_LISTENERS_MAX];
-    struct nvt_port *ports[NVR_LISTENERS_MAX];
+    struct nvr_listener listeners[NVR_LISTENERS_MAX];
     struct nvr_queue *queues[NVR_QUEUES_MAX];
     uint16_t generation;
     struct list ending;
-    uint64_t refused, connected;   /* counted */
-    void (*say)(const char *text); /* tells the operator; may be NULL */
+    uint64_t refused, connected; /* counted */
 };
 
 /* Returns 0 or a negative errno. */
 int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings);
 void nvr_server_close(struct nvr_server *server);
 
-/* Listens at a numeric address; `error` says what is wrong. */
-int nvr_server_listen(struct nvr_server *server, const char *address, const char *service,
-                      struct nvt_port **out, char *error, size_t error_size);
+/* Listens where `config` says; `error` says what is wrong. Returns 0 or a negative errno. */
+int nvr_server_listen(struct nvr_server *server, const struct nvt_config_port *config, char *error,
+                      size_t error_size);
+/* Ends the connections that came by the port, too. */
+void nvr_server_unlisten(struct nvr_server *server, uint16_t portid);
+/* NULL: it listens at none of that number. */
+struct nvt_port *nvr_server_port(const struct nvr_server *server, uint16_t portid);
 
-/* Serves until nvr_server_stop(), which signal handlers may call, and drains what is under way. */
+/* Returns 0 or a negative errno. Who unwatches may free it, but for a call of its own ready(). */
+int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch);
+void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch);
+
+/* Serves until a watch calls nvr_server_stop(), and drains what is under way. */
 void nvr_server_run(struct nvr_server *server);
 void nvr_server_stop(struct nvr_server *server);
 

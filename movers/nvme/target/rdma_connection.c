@@ -21,8 +21,8 @@ static void refuse(struct nvr_server *server, struct rdma_cm_id *id, uint16_t st
 static struct nvt_port *port_of(const struct nvr_server *server, const struct rdma_cm_id *listener)
 {
     for (uint32_t i = 0; i < server->listener_count; i++)
-        if (server->listeners[i] == listener)
-            return server->ports[i];
+        if (server->listeners[i].id == listener)
+            return server->listeners[i].port;
     return NULL;
 }
 
@@ -109,43 +109,69 @@ void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event
     }
 }
 
-int nvr_server_listen(struct nvr_server *server, const char *address, const char *service,
-                      struct nvt_port **out, char *error, size_t error_size)
+static int listen_at(struct nvr_server *server, const struct nvt_listen *at, struct rdma_cm_id **id)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                              .ai_socktype = SOCK_STREAM},
                     *found = NULL;
-    const int why = getaddrinfo(address, service, &hints, &found);
-    if (why) {
-        snprintf(error, error_size, "%s:%s is no numeric address and port: %s", address, service,
-                 gai_strerror(why));
+    char service[8];
+    snprintf(service, sizeof(service), "%u", at->port);
+    if (getaddrinfo(at->traddr, service, &hints, &found))
         return -EINVAL;
+    int rc = rdma_create_id(server->events, id, NULL, RDMA_PS_TCP) ? -errno : 0;
+    if (!rc && (rdma_bind_addr(*id, found->ai_addr) || rdma_listen(*id, BACKLOG))) {
+        rc = -errno;
+        rdma_destroy_id(*id);
     }
-    const uint8_t family =
-        found->ai_family == AF_INET6 ? NVMF_ADDR_FAMILY_IP6 : NVMF_ADDR_FAMILY_IP4;
-    struct rdma_cm_id *id = NULL;
-    int rc = server->listener_count == NVR_LISTENERS_MAX ? -ENOSPC : 0;
-    if (!rc && rdma_create_id(server->events, &id, NULL, RDMA_PS_TCP))
-        rc = -errno;
-    if (!rc && (rdma_bind_addr(id, found->ai_addr) || rdma_listen(id, BACKLOG)))
-        rc = -errno;
     freeaddrinfo(found);
-    struct nvt_port *port = rc ? NULL : nvt_port_add(&server->target, address, service, family);
-    if (!rc && !port)
+    return rc;
+}
+
+int nvr_server_listen(struct nvr_server *server, const struct nvt_config_port *config, char *error,
+                      size_t error_size)
+{
+    struct rdma_cm_id *id = NULL;
+    int rc = server->listener_count == NVR_LISTENERS_MAX ? -ENOSPC
+                                                         : listen_at(server, &config->listen, &id);
+    struct nvt_port *port = rc ? NULL : nvt_port_add(&server->target, config);
+    if (!rc && !port) {
+        rdma_destroy_id(id);
         rc = -ENOMEM;
+    }
     if (rc) {
-        if (id)
-            rdma_destroy_id(id);
-        snprintf(error, error_size, "cannot listen at %s:%s: %s%s", address, service, strerror(-rc),
+        snprintf(error, error_size, "cannot listen at %s port %u: %s%s", config->listen.traddr,
+                 config->listen.port, strerror(-rc),
                  rc == -EADDRINUSE      ? "; another target may run there"
                  : rc == -EADDRNOTAVAIL ? "; 'ip address' lists those of this host"
                  : rc == -ENODEV        ? "; 'sidewire doctor' says which devices there are"
                                         : "");
         return rc;
     }
-    server->listeners[server->listener_count] = id;
-    server->ports[server->listener_count++] = port;
-    if (out)
-        *out = port;
+    server->listeners[server->listener_count++] = (struct nvr_listener){id, port};
     return 0;
+}
+
+struct nvt_port *nvr_server_port(const struct nvr_server *server, uint16_t portid)
+{
+    for (uint32_t i = 0; i < server->listener_count; i++)
+        if (server->listeners[i].port->id == portid)
+            return server->listeners[i].port;
+    return NULL;
+}
+
+void nvr_server_unlisten(struct nvr_server *server, uint16_t portid)
+{
+    struct nvt_port *port = nvr_server_port(server, portid);
+    if (!port)
+        return;
+    for (uint32_t i = 0; i < server->listener_count; i++)
+        if (server->listeners[i].port == port) {
+            rdma_destroy_id(server->listeners[i].id);
+            server->listeners[i] = server->listeners[--server->listener_count];
+            break;
+        }
+    for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
+        if (server->queues[i] && server->queues[i]->queue.port == port)
+            nvr_transport.cut(&server->queues[i]->queue);
+    nvt_port_remove(port);
 }

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Devices: a protection domain and a completion queue of each, and what is registered there. */
 #include <fcntl.h>
-#include <sys/epoll.h>
 
 #include "nvme/target/rdma.h"
 
 enum { CQ_ENTRIES = 4096 };
+
+/* That there is something is all that an event says: the loop polls then. */
+static void acknowledge(struct nvr_watch *watch)
+{
+    const struct nvr_device *device = watch->context;
+    struct ibv_cq *cq;
+    void *context;
+    while (!ibv_get_cq_event(device->channel, &cq, &context))
+        ibv_ack_cq_events(cq, 1);
+}
 
 struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs)
 {
@@ -26,8 +35,9 @@ struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *
         fcntl(device->channel->fd, F_SETFL, fcntl(device->channel->fd, F_GETFL) | O_NONBLOCK);
     if (device->pd && device->channel)
         device->cq = ibv_create_cq(verbs, device->cq_entries, device, device->channel, 0);
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
-    if (device->cq && !epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, device->channel->fd, &event)) {
+    device->watch = (struct nvr_watch){
+        .fd = device->channel ? device->channel->fd : -1, .ready = acknowledge, .context = device};
+    if (device->cq && !nvr_server_watch(server, &device->watch)) {
         server->device_count++;
         return device;
     }

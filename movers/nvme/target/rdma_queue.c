@@ -394,6 +394,7 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
                                       .port = port,
                                       .qid = le16toh(req->qid),
                                       .depth = (uint16_t)depth};
+    nvt_port_hold(port);
     queue->server = server;
     queue->created_ns = server->target.now_ns;
     queue->device = device;
@@ -401,12 +402,13 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     queue->receives = depth;
     queue->slot_count = depth + NVR_SPARE_SLOTS;
     queue->sends_free = 2 * queue->slot_count + NVF_SGL_MAX;
-    queue->in_capsule_bytes = queue->queue.qid ? server->settings.in_capsule_bytes : 0;
+    queue->in_capsule_bytes = queue->queue.qid ? port->in_capsule_bytes : 0;
     list_init(&queue->queue.requests);
     list_init(&queue->free_slots);
     list_init(&queue->blocked);
     const int entries = (int)(queue->receives + queue->sends_free);
     if (!nvr_device_reserve(device, entries)) {
+        nvt_port_release(port);
         free(queue);
         return NULL;
     }
@@ -443,6 +445,7 @@ void nvr_queue_free(struct nvr_queue *queue)
         server->queues[queue->number] = NULL;
         server->queue_count--;
     }
+    nvt_port_release(queue->queue.port);
     free(queue);
 }
 

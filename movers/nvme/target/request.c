@@ -115,7 +115,7 @@ static uint16_t prepare(struct nvt_request *request)
         return status;
     request->direction = request->command->direction;
     status = nvf_sgl_parse(&request->sqe, request->in_capsule, request->in_capsule_bytes,
-                           request->queue->target->in_capsule_bytes, &request->sgl);
+                           request->queue->port->in_capsule_bytes, &request->sgl);
     if (status)
         return status;
     if (request->command->measure) {

@@ -14,7 +14,7 @@
 
 #include "nvme/target/rdma.h"
 
-enum { URING_ENTRIES = 512, EVENTS_EVERY = 256, DRAIN_MS = 3000, CONNECT_MS = 10000 };
+enum { URING_ENTRIES = 512, EVENTS_MAX = 16, LOOK_US = 200, DRAIN_MS = 3000, CONNECT_MS = 10000 };
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
 
@@ -25,10 +25,15 @@ static uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static bool watch(struct nvr_server *server, int fd)
+int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch)
 {
-    struct epoll_event event = {.events = EPOLLIN};
-    return !epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) ? -errno : 0;
+}
+
+void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch)
+{
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
 }
 
 static void register_pool(struct nvr_server *server)
@@ -39,35 +44,9 @@ static void register_pool(struct nvr_server *server)
     region->fixed_buffer = server->uring.buffers ? 0 : -1;
 }
 
-int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings)
+static void take_events(struct nvr_watch *watch)
 {
-    memset(server, 0, sizeof(*server));
-    server->settings = *settings;
-    server->epoll_fd = server->stop_fd = -1;
-    list_init(&server->ending);
-    int rc = nvt_target_init(&server->target, &nvr_transport, settings->pool_bytes,
-                             settings->in_capsule_bytes);
-    if (!rc)
-        rc = nvt_uring_open(&server->uring, URING_ENTRIES);
-    if (rc)
-        return rc;
-    register_pool(server);
-    server->target.now_ns = now();
-    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    server->events = rdma_create_event_channel();
-    if (!server->events || server->epoll_fd < 0 || server->stop_fd < 0)
-        return errno ? -errno : -ENODEV;
-    const int flags = fcntl(server->events->fd, F_GETFL);
-    if (fcntl(server->events->fd, F_SETFL, flags | O_NONBLOCK) ||
-        !watch(server, server->events->fd) || !watch(server, server->stop_fd) ||
-        !watch(server, server->uring.event_fd))
-        return -errno;
-    return 0;
-}
-
-static void take_events(struct nvr_server *server)
-{
+    struct nvr_server *server = watch->context;
     struct rdma_cm_event *event;
     while (!rdma_get_cm_event(server->events, &event)) {
         struct rdma_cm_event copy = *event;
@@ -81,6 +60,40 @@ static void take_events(struct nvr_server *server)
         rdma_ack_cm_event(event);
         nvr_connection_event(server, &copy);
     }
+}
+
+static void drain_eventfd(struct nvr_watch *watch)
+{
+    uint64_t count;
+    const ssize_t rc = read(watch->fd, &count, sizeof(count));
+    (void)rc;
+}
+
+int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings)
+{
+    memset(server, 0, sizeof(*server));
+    server->settings = *settings;
+    server->epoll_fd = -1;
+    list_init(&server->ending);
+    int rc = nvt_target_init(&server->target, &nvr_transport, settings->pool_bytes);
+    if (!rc)
+        rc = nvt_uring_open(&server->uring, URING_ENTRIES);
+    if (rc)
+        return rc;
+    register_pool(server);
+    server->target.now_ns = now();
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    server->events = rdma_create_event_channel();
+    if (!server->events || server->epoll_fd < 0)
+        return errno ? -errno : -ENODEV;
+    server->cm_watch =
+        (struct nvr_watch){.fd = server->events->fd, .ready = take_events, .context = server};
+    server->uring_watch = (struct nvr_watch){.fd = server->uring.event_fd, .ready = drain_eventfd};
+    const int flags = fcntl(server->events->fd, F_GETFL);
+    if (fcntl(server->events->fd, F_SETFL, flags | O_NONBLOCK))
+        return -errno;
+    rc = nvr_server_watch(server, &server->cm_watch);
+    return rc ? rc : nvr_server_watch(server, &server->uring_watch);
 }
 
 /* Queues that are to end, once their answers have been said, and those that have ended. */
@@ -118,69 +131,57 @@ static bool poll_once(struct nvr_server *server)
     return nvt_uring_reap(&server->uring) || any;
 }
 
-static void acknowledge(struct nvr_device *device)
+/* What is not of the data path: connections, signals, commands. Waits until there is something,
+ * or timeout_ms have passed. */
+static void look_around(struct nvr_server *server, int timeout_ms)
 {
-    struct ibv_cq *cq;
-    void *context;
-    if (!ibv_get_cq_event(device->channel, &cq, &context))
-        ibv_ack_cq_events(cq, 1);
-}
-
-static void drain_eventfd(int fd)
-{
-    uint64_t count;
-    while (read(fd, &count, sizeof(count)) > 0)
-        ;
+    struct epoll_event events[EVENTS_MAX];
+    const int count = epoll_wait(server->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    for (int i = 0; i < count; i++) {
+        struct nvr_watch *watch = events[i].data.ptr;
+        watch->ready(watch);
+    }
 }
 
 /* Sleeps until something comes, or until_ns. */
 static void sleep_until(struct nvr_server *server, uint64_t now_ns, uint64_t until_ns)
 {
-    struct epoll_event events[8];
     for (uint32_t i = 0; i < server->device_count; i++)
         if (ibv_req_notify_cq(server->devices[i].cq, 0))
             return;
     if (poll_once(server)) /* what came before the request to be woken */
         return;
-    const int timeout_ms = until_ns > now_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0;
-    const int count = epoll_wait(server->epoll_fd, events, 8, timeout_ms);
-    for (uint32_t i = 0; i < server->device_count && count > 0; i++)
-        acknowledge(&server->devices[i]);
-    drain_eventfd(server->uring.event_fd);
+    look_around(server, until_ns > now_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0);
 }
 
 static void close_listeners(struct nvr_server *server)
 {
     for (uint32_t i = 0; i < server->listener_count; i++)
-        rdma_destroy_id(server->listeners[i]);
+        rdma_destroy_id(server->listeners[i].id);
     server->listener_count = 0;
 }
 
 /* Says to all hosts that it is over; what is under way is answered first. */
-static void cut_all(struct nvr_server *server)
+void nvr_server_stop(struct nvr_server *server)
 {
+    if (server->stop_ns)
+        return;
+    server->stop_ns = now() + DRAIN_MS * NS_PER_MS;
+    close_listeners(server);
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
         if (server->queues[i])
             nvr_transport.cut(&server->queues[i]->queue);
 }
 
-/* What is not of the data path: connections, and the wish to stop. */
-static void look_around(struct nvr_server *server, uint64_t *stop_ns)
+static bool is_over(const struct nvr_server *server)
 {
-    uint64_t asked;
-    take_events(server);
-    if (*stop_ns || read(server->stop_fd, &asked, sizeof(asked)) <= 0)
-        return;
-    *stop_ns = server->target.now_ns + DRAIN_MS * NS_PER_MS;
-    close_listeners(server);
-    cut_all(server);
+    return server->stop_ns && (!server->queue_count || server->target.now_ns >= server->stop_ns);
 }
 
 void nvr_server_run(struct nvr_server *server)
 {
-    uint64_t busy_ns = now(), tick_ns = 0, stop_ns = 0;
-    uint32_t turns = 0;
-    while (!stop_ns || (server->queue_count && server->target.now_ns < stop_ns)) {
+    uint64_t busy_ns = now(), tick_ns = 0, look_ns = 0;
+    while (!is_over(server)) {
         const uint64_t now_ns = now();
         server->target.now_ns = now_ns;
         const bool any = poll_once(server);
@@ -193,18 +194,13 @@ void nvr_server_run(struct nvr_server *server)
             cut_silent(server, now_ns);
         }
         const bool is_idle = !any && now_ns - busy_ns >= server->settings.spin_us * NS_PER_US;
-        if (is_idle || ++turns % EVENTS_EVERY == 0)
-            look_around(server, &stop_ns);
-        if (is_idle && list_is_empty(&server->ending))
+        if (is_idle && list_is_empty(&server->ending)) {
             sleep_until(server, now_ns, tick_ns);
+        } else if (is_idle || now_ns >= look_ns) {
+            look_around(server, 0);
+            look_ns = now_ns + LOOK_US * NS_PER_US;
+        }
     }
-}
-
-void nvr_server_stop(struct nvr_server *server)
-{
-    const uint64_t one = 1;
-    const ssize_t rc = write(server->stop_fd, &one, sizeof(one));
-    (void)rc;
 }
 
 void nvr_server_close(struct nvr_server *server)
@@ -229,6 +225,4 @@ void nvr_server_close(struct nvr_server *server)
         rdma_destroy_event_channel(server->events);
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
-    if (server->stop_fd >= 0)
-        close(server->stop_fd);
 }

@@ -11,19 +11,21 @@
 #define TICK_MS 100ull
 
 int nvt_target_init(struct nvt_target *target, const struct nvt_transport *transport,
-                    size_t pool_bytes, uint32_t in_capsule_bytes)
+                    size_t pool_bytes)
 {
-    *target = (struct nvt_target){.transport = transport, .in_capsule_bytes = in_capsule_bytes};
+    static const struct nvt_config_subsystem config = {
+        .nqn.text = NVF_DISCOVERY_NQN, .model = "Sidewire", .allow_any_host = true};
+    *target = (struct nvt_target){.transport = transport};
     list_init(&target->subsystems);
     list_init(&target->ports);
     list_init(&target->starved);
     const int rc = nvt_pool_init(&target->pool, pool_bytes);
     if (rc)
         return rc;
-    struct nvt_subsystem *discovery = nvt_subsystem_add(target, NVF_DISCOVERY_NQN);
+    struct nvt_subsystem *discovery = nvt_subsystem_add(target, &config);
     if (!discovery)
         return -ENOMEM;
-    discovery->is_discovery = discovery->allow_any_host = true;
+    discovery->is_discovery = true;
     target->genctr = 1;
     return 0;
 }
@@ -33,10 +35,8 @@ void nvt_target_free(struct nvt_target *target)
     struct list_node *node;
     while ((node = list_first(&target->subsystems)))
         nvt_subsystem_remove(LIST_MEMBER(node, struct nvt_subsystem, node));
-    while ((node = list_first(&target->ports))) {
-        list_remove(node);
-        free(LIST_MEMBER(node, struct nvt_port, node));
-    }
+    while ((node = list_first(&target->ports)))
+        nvt_port_remove(LIST_MEMBER(node, struct nvt_port, node));
     target->transport->forget(&target->pool.region);
     nvt_pool_free(&target->pool);
 }
@@ -74,29 +74,40 @@ uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns)
     return now_ns + TICK_MS * NS_PER_MS;
 }
 
-static void tell_discovery(struct nvt_ctrl *ctrl, void *arg)
+struct notice {
+    enum nvt_event event;
+    bool (*concerns)(const struct nvt_ctrl *ctrl, const void *what);
+    const void *what;
+};
+
+static void notify(struct nvt_ctrl *ctrl, void *arg)
 {
-    (void)arg;
-    if (ctrl->subsystem->is_discovery)
-        nvt_ctrl_notify(ctrl, NVT_EVENT_DISCOVERY);
+    const struct notice *notice = arg;
+    if (notice->concerns(ctrl, notice->what))
+        nvt_ctrl_notify(ctrl, notice->event);
+}
+
+void nvt_target_notify(struct nvt_target *target, enum nvt_event event,
+                       bool (*concerns)(const struct nvt_ctrl *ctrl, const void *what),
+                       const void *what)
+{
+    struct notice notice = {event, concerns, what};
+    each_ctrl(target, notify, &notice);
+}
+
+static bool is_of_discovery(const struct nvt_ctrl *ctrl, const void *what)
+{
+    (void)what;
+    return ctrl->subsystem->is_discovery;
 }
 
 void nvt_discovery_changed(struct nvt_target *target)
 {
     target->genctr++;
-    each_ctrl(target, tell_discovery, NULL);
+    nvt_target_notify(target, NVT_EVENT_DISCOVERY, is_of_discovery, NULL);
 }
 
 /* ---- subsystems ---- */
-
-/* Sixteen digits that stay the same for the same name. */
-static void make_serial(const char *nqn, char serial[21])
-{
-    uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
-    for (const char *at = nqn; *at; at++)
-        hash = (hash ^ (uint8_t)*at) * 0x100000001b3ull;
-    snprintf(serial, 21, "%016llx", (unsigned long long)hash);
-}
 
 struct nvt_subsystem *nvt_subsystem_find(struct nvt_target *target, const char *nqn)
 {
@@ -109,53 +120,110 @@ struct nvt_subsystem *nvt_subsystem_find(struct nvt_target *target, const char *
     return NULL;
 }
 
-struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target, const char *nqn)
+static void forget_hosts(struct nvt_subsystem *subsystem)
 {
-    if (strlen(nqn) > NVF_NQN_MAX || nvt_subsystem_find(target, nqn))
-        return NULL;
-    struct nvt_subsystem *subsystem = calloc(1, sizeof(*subsystem));
+    struct list_node *node;
+    while ((node = list_first(&subsystem->hosts))) {
+        list_remove(node);
+        free(LIST_MEMBER(node, struct nvt_host, node));
+    }
+}
+
+static bool take_hosts(struct nvt_subsystem *subsystem, const struct nvt_config_subsystem *config)
+{
+    forget_hosts(subsystem);
+    subsystem->allow_any_host = config->allow_any_host;
+    for (size_t i = 0; i < config->host_count; i++) {
+        struct nvt_host *host = calloc(1, sizeof(*host));
+        if (!host)
+            return false;
+        memcpy(host->nqn, config->hosts[i].text, sizeof(host->nqn));
+        list_append(&subsystem->hosts, &host->node);
+    }
+    return true;
+}
+
+static void take_identity(struct nvt_subsystem *subsystem,
+                          const struct nvt_config_subsystem *config)
+{
+    memcpy(subsystem->serial, config->serial, sizeof(subsystem->serial));
+    memcpy(subsystem->model, config->model, sizeof(subsystem->model));
+    memcpy(subsystem->firmware, *config->firmware ? config->firmware : "1",
+           *config->firmware ? sizeof(subsystem->firmware) : sizeof("1"));
+    subsystem->cntlid_min = config->cntlid_min ? config->cntlid_min : 1;
+    subsystem->cntlid_max = config->cntlid_max ? config->cntlid_max : NVT_CNTLID_MAX;
+    subsystem->queues_max =
+        config->qid_max && config->qid_max < NVT_QUEUES_MAX ? config->qid_max : NVT_QUEUES_MAX - 1;
+}
+
+static void free_subsystem(struct nvt_subsystem *subsystem)
+{
+    forget_hosts(subsystem);
+    free(subsystem);
+}
+
+struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target,
+                                        const struct nvt_config_subsystem *config)
+{
+    struct nvt_subsystem *subsystem =
+        nvt_subsystem_find(target, config->nqn.text) ? NULL : calloc(1, sizeof(*subsystem));
     if (!subsystem)
         return NULL;
     subsystem->target = target;
-    snprintf(subsystem->nqn, sizeof(subsystem->nqn), "%s", nqn);
-    snprintf(subsystem->model, sizeof(subsystem->model), "Sidewire");
-    snprintf(subsystem->firmware, sizeof(subsystem->firmware), "1");
-    make_serial(nqn, subsystem->serial);
+    memcpy(subsystem->nqn, config->nqn.text, sizeof(subsystem->nqn));
     list_init(&subsystem->hosts);
     list_init(&subsystem->ctrls);
+    take_identity(subsystem, config);
+    if (!take_hosts(subsystem, config)) {
+        free_subsystem(subsystem);
+        return NULL;
+    }
     list_append(&target->subsystems, &subsystem->node);
     nvt_discovery_changed(target);
     return subsystem;
 }
 
-/* Its controllers must have ended. */
+static void cut_unless_admitted(struct nvt_ctrl *ctrl, void *arg)
+{
+    if (ctrl->subsystem == arg && !nvt_subsystem_admits(ctrl->subsystem, ctrl->host_nqn))
+        nvt_ctrl_cut(ctrl);
+}
+
+int nvt_subsystem_update(struct nvt_subsystem *subsystem, const struct nvt_config_subsystem *config)
+{
+    take_identity(subsystem, config);
+    const bool is_whole = take_hosts(subsystem, config);
+    each_ctrl(subsystem->target, cut_unless_admitted, subsystem);
+    nvt_discovery_changed(subsystem->target);
+    return is_whole ? 0 : -ENOMEM;
+}
+
+static void cut_of(struct nvt_ctrl *ctrl, void *arg)
+{
+    if (ctrl->subsystem == arg)
+        nvt_ctrl_cut(ctrl);
+}
+
 void nvt_subsystem_remove(struct nvt_subsystem *subsystem)
 {
     struct nvt_target *target = subsystem->target;
-    struct list_node *node;
     for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX; nsid++)
         if (subsystem->namespaces[nsid])
             nvt_namespace_remove(subsystem->namespaces[nsid]);
-    while ((node = list_first(&subsystem->hosts))) {
-        list_remove(node);
-        free(LIST_MEMBER(node, struct nvt_host, node));
-    }
+    for (struct list_node *node = list_first(&target->ports); node;
+         node = list_after(&target->ports, node))
+        nvt_port_forget(LIST_MEMBER(node, struct nvt_port, node), subsystem);
+    each_ctrl(target, cut_of, subsystem);
     list_remove(&subsystem->node);
-    free(subsystem);
+    subsystem->is_removed = true;
+    nvt_subsystem_release(subsystem);
     nvt_discovery_changed(target);
 }
 
-int nvt_subsystem_allow(struct nvt_subsystem *subsystem, const char *host_nqn)
+void nvt_subsystem_release(struct nvt_subsystem *subsystem)
 {
-    if (strlen(host_nqn) > NVF_NQN_MAX)
-        return -ENAMETOOLONG;
-    struct nvt_host *host = calloc(1, sizeof(*host));
-    if (!host)
-        return -ENOMEM;
-    snprintf(host->nqn, sizeof(host->nqn), "%s", host_nqn);
-    list_append(&subsystem->hosts, &host->node);
-    nvt_discovery_changed(subsystem->target);
-    return 0;
+    if (subsystem->is_removed && list_is_empty(&subsystem->ctrls))
+        free_subsystem(subsystem);
 }
 
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn)
@@ -186,42 +254,28 @@ static void note_changed(struct nvt_ctrl *ctrl, void *arg)
     nvt_ctrl_notify(ctrl, NVT_EVENT_NAMESPACES);
 }
 
-static void make_identity(struct nvt_namespace *ns)
+int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_namespace *config,
+                      struct nvt_backend *backend, struct nvt_namespace **out)
 {
-    char text[64], serial[21];
-    snprintf(text, sizeof(text), "%s/%u", ns->subsystem->serial, ns->nsid);
-    make_serial(text, serial);
-    memcpy(ns->uuid, serial, 16);
-    ns->uuid[6] = (ns->uuid[6] & 0x0f) | 0x80; /* version 8: made by rules of our own */
-    ns->uuid[8] = (ns->uuid[8] & 0x3f) | 0x80;
-    memcpy(ns->nguid, ns->uuid, sizeof(ns->nguid));
-}
-
-int nvt_namespace_add(struct nvt_subsystem *subsystem, uint32_t nsid, struct nvt_backend *backend,
-                      struct nvt_namespace **out)
-{
-    int rc = -EEXIST;
-    for (uint32_t i = 1; !nsid && i <= NVT_NSID_MAX; i++)
-        nsid = subsystem->namespaces[i] ? 0 : i;
-    struct nvt_namespace *ns = NULL;
-    if (nsid && nsid <= NVT_NSID_MAX && !subsystem->namespaces[nsid]) {
-        ns = calloc(1, sizeof(*ns));
-        rc = -ENOMEM;
-    }
+    const uint32_t nsid = config->nsid;
+    const bool is_free = nsid && nsid <= NVT_NSID_MAX && !subsystem->namespaces[nsid];
+    struct nvt_namespace *ns = is_free ? calloc(1, sizeof(*ns)) : NULL;
     if (!ns) {
         backend->ops->close(backend);
-        return rc;
+        return is_free ? -ENOMEM : -EEXIST;
     }
     *ns = (struct nvt_namespace){
+        .target = subsystem->target,
         .subsystem = subsystem,
         .nsid = nsid,
-        .ana_group = 1,
+        .ana_group = config->ana_grpid ? config->ana_grpid : 1,
         .backend = backend,
         .block_shift = (uint8_t)__builtin_ctz(backend->block_bytes),
         .is_read_only = backend->is_read_only,
         .region = {.base = backend->memory, .len_bytes = backend->size_bytes, .fixed_buffer = -1}};
     ns->blocks = backend->size_bytes >> ns->block_shift;
-    make_identity(ns);
+    memcpy(ns->uuid, config->uuid, sizeof(ns->uuid));
+    memcpy(ns->nguid, config->has_nguid ? config->nguid : config->uuid, sizeof(ns->nguid));
     subsystem->namespaces[nsid] = ns;
     subsystem->namespace_count++;
     each_ctrl(subsystem->target, note_changed, ns);
@@ -233,7 +287,7 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, uint32_t nsid, struct nvt
 static void free_namespace(struct nvt_namespace *ns)
 {
     if (ns->backend->memory)
-        ns->subsystem->target->transport->forget(&ns->region);
+        ns->target->transport->forget(&ns->region);
     ns->backend->ops->close(ns->backend);
     free(ns);
 }
@@ -267,18 +321,15 @@ void nvt_namespace_refresh(struct nvt_namespace *ns)
     each_ctrl(ns->subsystem->target, note_changed, ns);
 }
 
-struct nvt_port *nvt_port_add(struct nvt_target *target, const char *traddr, const char *trsvcid,
-                              uint8_t adrfam)
+static bool is_of_subsystem(const struct nvt_ctrl *ctrl, const void *what)
 {
-    struct nvt_port *port = calloc(1, sizeof(*port));
-    if (!port)
-        return NULL;
-    struct list_node *last = list_is_empty(&target->ports) ? NULL : target->ports.head.previous;
-    port->id = last ? (uint16_t)(LIST_MEMBER(last, struct nvt_port, node)->id + 1) : 1;
-    port->adrfam = adrfam;
-    snprintf(port->traddr, sizeof(port->traddr), "%s", traddr);
-    snprintf(port->trsvcid, sizeof(port->trsvcid), "%s", trsvcid);
-    list_append(&target->ports, &port->node);
-    nvt_discovery_changed(target);
-    return port;
+    return ctrl->subsystem == what;
+}
+
+void nvt_namespace_set_group(struct nvt_namespace *ns, uint32_t ana_group)
+{
+    struct nvt_target *target = ns->subsystem->target;
+    ns->ana_group = ana_group;
+    target->ana_changes++;
+    nvt_target_notify(target, NVT_EVENT_ANA, is_of_subsystem, ns->subsystem);
 }

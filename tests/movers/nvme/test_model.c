@@ -64,13 +64,14 @@ static void forget(struct nvt_region *region)
 static const struct nvt_transport transport = {
     .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
 
-static void add_ram(uint64_t bytes)
+static void add_ram(uint32_t nsid, uint64_t bytes)
 {
+    const struct nvt_config_namespace config = {.nsid = nsid};
     const struct nvt_backend_setup setup = {.size_bytes = bytes};
     struct nvt_backend *backend;
     char error[128];
     assert_int_equal(nvt_backend_find("ram")->open(&setup, &backend, error, sizeof(error)), 0);
-    assert_int_equal(nvt_namespace_add(subsystem, 0, backend, NULL), 0);
+    assert_int_equal(nvt_namespace_add(subsystem, &config, backend, NULL), 0);
 }
 
 static void make_queue(struct nvt_queue *queue, uint16_t qid)
@@ -82,11 +83,17 @@ static void make_queue(struct nvt_queue *queue, uint16_t qid)
 static int setup(void **state)
 {
     (void)state;
-    assert_int_equal(nvt_target_init(&target, &transport, 4 << 20, IN_CAPSULE), 0);
-    port = nvt_port_add(&target, "192.0.2.1", "4420", NVMF_ADDR_FAMILY_IP4);
-    subsystem = nvt_subsystem_add(&target, NQN);
-    subsystem->allow_any_host = true;
-    add_ram(1 << 20);
+    struct nvt_config_subsystem served = {.nqn.text = NQN, .allow_any_host = true};
+    struct nvt_config_port listened = {
+        .portid = 1,
+        .listen = {.traddr = "192.0.2.1", .adrfam = NVMF_ADDR_FAMILY_IP4, .port = 4420},
+        .in_capsule_bytes = IN_CAPSULE,
+        .subsystem_count = 1,
+        .subsystems = &served.nqn};
+    assert_int_equal(nvt_target_init(&target, &transport, 4 << 20), 0);
+    subsystem = nvt_subsystem_add(&target, &served);
+    port = nvt_port_add(&target, &listened);
+    add_ram(1, 1 << 20);
     make_queue(&admin, 0);
     make_queue(&io_queue, 1);
     memset(host, 0, sizeof(host));
@@ -130,7 +137,7 @@ static struct nvf_sqe command(uint8_t opcode, uint32_t nsid, uint64_t addr, uint
     return sqe;
 }
 
-static uint16_t connect(struct nvt_queue *queue, const char *nqn, uint16_t cntlid)
+static uint16_t connect_as_host(struct nvt_queue *queue, const char *nqn, uint16_t cntlid)
 {
     struct nvmf_connect_data data = {.cntlid = htole16(cntlid)};
     strcpy(data.subsysnqn, nqn);
@@ -154,10 +161,10 @@ enum { CC_ENABLED = 4 << 20 | 6 << 16 | 1 };
 
 static void begin(void)
 {
-    assert_int_equal(connect(&admin, NQN, 0xffff), 0);
+    assert_int_equal(connect_as_host(&admin, NQN, 0xffff), 0);
     const uint16_t cntlid = (uint16_t)le64toh(response.result);
     assert_int_equal(set_config(CC_ENABLED), 0);
-    assert_int_equal(connect(&io_queue, NQN, cntlid), 0);
+    assert_int_equal(connect_as_host(&io_queue, NQN, cntlid), 0);
 }
 
 static struct nvf_sqe transfer(uint8_t opcode, uint64_t first, uint16_t count, uint64_t addr)
@@ -180,25 +187,29 @@ static void connect__names_what_is_wrong(void **state)
 {
     (void)state;
     const uint16_t invalid = NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_PARAM) | NVME_SC_DNR;
-    assert_int_equal(connect(&admin, "nqn.2026-01.test:none", 0xffff), invalid);
+    assert_int_equal(connect_as_host(&admin, "nqn.2026-01.test:none", 0xffff), invalid);
     assert_int_equal(response.result, htole64(1 << 16 | 256)); /* the data, subsysnqn */
-    assert_int_equal(connect(&admin, NQN, 7), invalid);
+    assert_int_equal(connect_as_host(&admin, NQN, 7), invalid);
     assert_int_equal(response.result, htole64(1 << 16 | 16));
-    assert_int_equal(connect(&io_queue, NQN, 7), invalid);
-    subsystem->allow_any_host = false;
-    assert_int_equal(connect(&admin, NQN, 0xffff),
+    assert_int_equal(connect_as_host(&io_queue, NQN, 7), invalid);
+    struct nvt_nqn allowed = {HOST_NQN};
+    struct nvt_config_subsystem config = {.nqn.text = NQN};
+    assert_int_equal(nvt_subsystem_update(subsystem, &config), 0);
+    assert_int_equal(connect_as_host(&admin, NQN, 0xffff),
                      NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR);
-    assert_int_equal(nvt_subsystem_allow(subsystem, HOST_NQN), 0);
-    assert_int_equal(connect(&admin, NQN, 0xffff), 0);
-    assert_int_equal(connect(&admin, NQN, 0xffff), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
+    config.hosts = &allowed;
+    config.host_count = 1;
+    assert_int_equal(nvt_subsystem_update(subsystem, &config), 0);
+    assert_int_equal(connect_as_host(&admin, NQN, 0xffff), 0);
+    assert_int_equal(connect_as_host(&admin, NQN, 0xffff), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
 }
 
 static void io__needs_a_ready_controller(void **state)
 {
     (void)state;
-    assert_int_equal(connect(&admin, NQN, 0xffff), 0);
+    assert_int_equal(connect_as_host(&admin, NQN, 0xffff), 0);
     const uint16_t cntlid = (uint16_t)le64toh(response.result);
-    assert_int_equal(connect(&io_queue, NQN, cntlid), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
+    assert_int_equal(connect_as_host(&io_queue, NQN, cntlid), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
     assert_int_equal(set_config(3 << 20 | 6 << 16 | 1), 0); /* CQ entries of 8 bytes */
     struct nvf_sqe sqe = command(NVF_OPCODE, NVF_PROPERTY_GET, 0, 0);
     sqe.cdw11 = htole32(NVME_REG_CSTS);
@@ -270,10 +281,10 @@ static void event__is_told_once_until_it_is_read(void **state)
     assert_int_equal(say(&admin, &sqe), 0xffff); /* it waits */
     assert_int_equal(say(&admin, &sqe), 0xffff);
     int before = answers;
-    add_ram(8192);
+    add_ram(2, 8192);
     assert_int_equal(answers, before + 1);
     assert_int_equal(le64toh(response.result), 2 | NVME_LOG_LID_CHANGED_NS << 16);
-    add_ram(8192);
+    add_ram(3, 8192);
     assert_int_equal(answers, before + 1);
     sqe = command(nvme_admin_get_log_page, 0, 0, 4096);
     sqe.cdw10 = htole32(NVME_LOG_LID_CHANGED_NS | 1023u << 16);
@@ -297,6 +308,134 @@ static void namespace__removed_goes_after_its_last_request(void **state)
     assert_int_equal(le16toh(response.status) >> 1, 0);
     holds = false;
     assert_int_equal(say(&io_queue, &sqe), NVME_SC_INVALID_NS | NVME_SC_DNR);
+}
+
+static void subsystem__a_host_that_is_no_longer_allowed_is_cut(void **state)
+{
+    (void)state;
+    struct nvt_nqn other = {"nqn.2026-01.test:other"};
+    const struct nvt_config_subsystem config = {.nqn.text = NQN, .host_count = 1, .hosts = &other};
+    begin();
+    assert_int_equal(nvt_subsystem_update(subsystem, &config), 0);
+    assert_int_equal(cuts, 2);
+}
+
+static void subsystem__removed_goes_with_its_last_controller(void **state)
+{
+    (void)state;
+    begin();
+    nvt_subsystem_remove(subsystem);
+    assert_int_equal(cuts, 2);
+    assert_null(nvt_subsystem_find(&target, NQN));
+    struct nvf_sqe sqe = transfer(nvme_cmd_read, 0, 1, 4096);
+    assert_int_equal(say(&io_queue, &sqe), NVME_SC_INVALID_NS | NVME_SC_DNR);
+}
+
+static void port__serves_what_it_is_told(void **state)
+{
+    (void)state;
+    const struct nvt_config_port none = {.portid = 1};
+    begin();
+    assert_int_equal(nvt_port_update(port, &none), 0);
+    assert_int_equal(cuts, 2); /* who came by it */
+    assert_true(nvt_queue_gone(&io_queue));
+    assert_true(nvt_queue_gone(&admin));
+    make_queue(&admin, 0);
+    assert_int_equal(connect_as_host(&admin, NQN, 0xffff),
+                     NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_PARAM) | NVME_SC_DNR);
+    assert_int_equal(connect_as_host(&admin, NVF_DISCOVERY_NQN, 0xffff), 0);
+}
+
+/* What comes by a port of its own state, and what is told when that changes. */
+static void port__ana_state_is_obeyed_and_told(void **state)
+{
+    (void)state;
+    struct nvt_nqn served = {NQN};
+    struct nvt_ana_group group = {.grpid = 1, .state = NVME_ANA_STATE_INACCESSIBLE};
+    const struct nvt_config_port config = {.portid = 1,
+                                           .subsystem_count = 1,
+                                           .subsystems = &served,
+                                           .ana_group_count = 1,
+                                           .ana_groups = &group};
+    begin();
+    struct nvf_sqe sqe = command(nvme_admin_set_features, 0, 0, 0);
+    sqe.cdw10 = htole32(NVME_FEAT_FID_ASYNC_EVENT);
+    sqe.cdw11 = htole32(1u << 11);
+    assert_int_equal(say(&admin, &sqe), 0);
+    sqe = command(nvme_admin_async_event, 0, 0, 0);
+    assert_int_equal(say(&admin, &sqe), 0xffff);
+    const int before = answers;
+    assert_int_equal(nvt_port_update(port, &config), 0);
+    assert_int_equal(answers, before + 1);
+    assert_int_equal(le64toh(response.result) & 0xffffff,
+                     NVME_AER_NOTICE | NVME_AER_NOTICE_ANA << 8 | NVME_LOG_LID_ANA << 16);
+    sqe = transfer(nvme_cmd_read, 0, 1, 4096);
+    assert_int_equal(say(&io_queue, &sqe) & ~NVME_SC_DNR, NVF_PATH(NVME_SC_ANA_INACCESSIBLE));
+    sqe = command(nvme_admin_get_log_page, 0, 0, 4096);
+    sqe.cdw10 = htole32(NVME_LOG_LID_ANA | 1023u << 16);
+    assert_int_equal(say(&admin, &sqe), 0);
+    const struct nvme_ana_log *log = (const struct nvme_ana_log *)host;
+    assert_int_equal(le16toh(log->ngrps), 1);
+    assert_int_equal(log->descs[0].state, NVME_ANA_STATE_INACCESSIBLE);
+    assert_int_equal(le32toh(log->descs[0].nsids[0]), 1);
+}
+
+static void port__removed_stays_while_it_has_users(void **state)
+{
+    (void)state;
+    begin();
+    nvt_port_remove(port); /* the sanitizer tells if it goes too early, or not at all */
+    struct nvf_sqe sqe = command(nvme_admin_identify, 0, 0, 4096);
+    sqe.cdw10 = htole32(NVME_IDENTIFY_CNS_CTRL);
+    assert_int_equal(say(&admin, &sqe), 0);
+}
+
+static void discovery__shows_referrals_that_are_enabled(void **state)
+{
+    (void)state;
+    struct nvt_referral referrals[] = {
+        {.name = "off", .trtype = NVMF_TRTYPE_RDMA, .traddr = "192.0.2.8"},
+        {.name = "on",
+         .enable = true,
+         .trtype = NVMF_TRTYPE_TCP,
+         .adrfam = NVMF_ADDR_FAMILY_IP4,
+         .portid = 3,
+         .traddr = "192.0.2.9",
+         .trsvcid = "8009",
+         .subsysnqn = {NVF_DISCOVERY_NQN}}};
+    const struct nvt_config_port config = {
+        .portid = 1, .referral_count = 2, .referrals = referrals};
+    const uint64_t before = target.genctr;
+    assert_int_equal(nvt_port_update(port, &config), 0);
+    assert_true(target.genctr > before);
+    assert_int_equal(connect_as_host(&admin, NVF_DISCOVERY_NQN, 0xffff), 0);
+    assert_int_equal(set_config(CC_ENABLED), 0);
+    struct nvf_sqe sqe = command(nvme_admin_get_log_page, 0, 0, 4096);
+    sqe.cdw10 = htole32(NVME_LOG_LID_DISCOVER | 1023u << 16);
+    assert_int_equal(say(&admin, &sqe), 0);
+    const struct nvmf_discovery_log *log = (const struct nvmf_discovery_log *)host;
+    assert_int_equal(le64toh(log->numrec), 2); /* itself, and the one that is on */
+    assert_int_equal(log->entries[0].subtype, NVME_NQN_CURR);
+    assert_int_equal(log->entries[1].subtype, NVME_NQN_DISC);
+    assert_int_equal(log->entries[1].trtype, NVMF_TRTYPE_TCP);
+    assert_memory_equal(log->entries[1].traddr, "192.0.2.9 ", 10);
+}
+
+static void ctrl__numbers_keep_to_their_range(void **state)
+{
+    (void)state;
+    const struct nvt_config_subsystem config = {
+        .nqn.text = NQN, .allow_any_host = true, .cntlid_min = 7, .cntlid_max = 7, .qid_max = 1};
+    struct nvt_queue other;
+    assert_int_equal(nvt_subsystem_update(subsystem, &config), 0);
+    begin();
+    assert_int_equal(admin.ctrl->cntlid, 7);
+    make_queue(&other, 0);
+    assert_int_equal(connect_as_host(&other, NQN, 0xffff),
+                     NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY)); /* there is no other number */
+    make_queue(&other, 2);
+    assert_int_equal(connect_as_host(&other, NQN, 7),
+                     NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_PARAM) | NVME_SC_DNR);
 }
 
 static void keep_alive__silence_ends_the_controller(void **state)
@@ -326,7 +465,8 @@ static void memory__who_finds_none_waits_for_it(void **state)
     struct nvt_request *held[TRANSFERS];
     char error[128];
     assert_int_equal(nvt_backend_find("null")->open(&backing, &backend, error, sizeof(error)), 0);
-    assert_int_equal(nvt_namespace_add(subsystem, 2, backend, NULL), 0);
+    const struct nvt_config_namespace second = {.nsid = 2};
+    assert_int_equal(nvt_namespace_add(subsystem, &second, backend, NULL), 0);
     holds = true;
     struct nvf_sqe sqe = transfer(nvme_cmd_write, 0, 256, 0);
     sqe.nsid = htole32(2);
@@ -358,6 +498,13 @@ int main(void)
         CASE(io__out_of_range_is_refused),
         CASE(event__is_told_once_until_it_is_read),
         CASE(namespace__removed_goes_after_its_last_request),
+        CASE(subsystem__a_host_that_is_no_longer_allowed_is_cut),
+        CASE(subsystem__removed_goes_with_its_last_controller),
+        CASE(port__serves_what_it_is_told),
+        CASE(port__ana_state_is_obeyed_and_told),
+        CASE(port__removed_stays_while_it_has_users),
+        CASE(discovery__shows_referrals_that_are_enabled),
+        CASE(ctrl__numbers_keep_to_their_range),
         CASE(keep_alive__silence_ends_the_controller),
         CASE(memory__who_finds_none_waits_for_it),
     };

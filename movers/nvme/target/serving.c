@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "nvme/target/serving.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One configuration on its way to be served. */
+struct step {
+    struct nvr_serving *serving;
+    struct nvt_config *config;
+    int failures;
+};
+
+enum { LINE_BYTES = 1024 };
+
+static void tell(const struct nvr_serving *serving, bool is_bad, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void tell(const struct nvr_serving *serving, bool is_bad, const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    serving->say(serving->context, is_bad, line);
+}
+
+/* ---- ports ---- */
+
+static void add_port(struct step *step, const struct nvt_config_port *config)
+{
+    char error[LINE_BYTES / 2];
+    struct nvr_serving *serving = step->serving;
+    struct nvt_config_port *mine = nvt_config_find_port(step->config, config->portid);
+    mine->is_failed = nvr_server_listen(serving->server, config, error, sizeof(error));
+    step->failures += mine->is_failed;
+    if (mine->is_failed)
+        tell(serving, true, "%s", error);
+    else
+        tell(serving, false, "listening      %s port %u", config->listen.traddr,
+             config->listen.port);
+}
+
+static void remove_port(struct step *step, const struct nvt_config_port *config)
+{
+    if (config->is_failed)
+        return;
+    nvr_server_unlisten(step->serving->server, config->portid);
+    tell(step->serving, false, "not listening  %s port %u", config->listen.traddr,
+         config->listen.port);
+}
+
+static void change_port(struct step *step, const struct nvt_config_change *change)
+{
+    if (change->what == NVT_REMOVED)
+        return remove_port(step, change->old_port);
+    if (change->what == NVT_CHANGED && !(change->aspects & NVT_LISTEN_DIFFERS)) {
+        struct nvt_port *port = nvr_server_port(step->serving->server, change->new_port->portid);
+        if (nvt_port_update(port, change->new_port)) {
+            tell(step->serving, true, "port %u: no memory", change->new_port->portid);
+            step->failures++;
+        }
+        return;
+    }
+    if (change->what == NVT_CHANGED)
+        remove_port(step, change->old_port);
+    add_port(step, change->new_port);
+}
+
+/* ---- subsystems ---- */
+
+static void change_subsystem(struct step *step, const struct nvt_config_change *change)
+{
+    struct nvt_target *target = &step->serving->server->target;
+    const char *nqn =
+        (change->new_subsystem ? change->new_subsystem : change->old_subsystem)->nqn.text;
+    struct nvt_subsystem *subsystem = nvt_subsystem_find(target, nqn);
+    bool is_good = true;
+    if (change->what == NVT_REMOVED && subsystem)
+        nvt_subsystem_remove(subsystem);
+    else if (change->what != NVT_REMOVED && subsystem)
+        is_good = !nvt_subsystem_update(subsystem, change->new_subsystem);
+    else if (change->what != NVT_REMOVED)
+        is_good = nvt_subsystem_add(target, change->new_subsystem);
+    if (!is_good) {
+        tell(step->serving, true, "subsystem %s: no memory", nqn);
+        step->failures++;
+    } else if (change->what != NVT_CHANGED) {
+        tell(step->serving, false, "%s %s",
+             change->what == NVT_ADDED ? "subsystem     " : "no subsystem  ", nqn);
+    }
+}
+
+/* ---- namespaces ---- */
+
+static int open_backend(const struct step *step, const struct nvt_config_namespace *config,
+                        struct nvt_backend **out, char *error, size_t error_bytes)
+{
+    struct nvt_backend_spec *spec = malloc(sizeof(*spec)); /* has a path in it */
+    if (!spec) {
+        snprintf(error, error_bytes, "no memory");
+        return -ENOMEM;
+    }
+    int rc = nvt_backend_spec_parse(config->backend, spec, error, error_bytes);
+    if (!rc)
+        rc = nvt_backend_open(spec, &step->serving->server->uring, out, error, error_bytes);
+    free(spec);
+    return rc;
+}
+
+/* The old one serves until the new one can. */
+static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
+                            const struct nvt_config_namespace *config)
+{
+    char error[LINE_BYTES / 2];
+    struct nvt_backend *backend;
+    struct nvt_namespace *old = subsystem->namespaces[config->nsid], *ns;
+    struct nvt_config_subsystem *mine = nvt_config_find_subsystem(step->config, subsystem->nqn);
+    struct nvt_config_namespace *entry = nvt_config_find_namespace(mine, config->nsid);
+    int rc = open_backend(step, config, &backend, error, sizeof(error));
+    if (!rc) {
+        if (old)
+            nvt_namespace_remove(old);
+        rc = nvt_namespace_add(subsystem, config, backend, &ns);
+        snprintf(error, sizeof(error), "%s", strerror(-rc));
+    }
+    entry->is_failed = rc != 0;
+    step->failures += entry->is_failed;
+    if (rc)
+        tell(step->serving, true, "namespace %u: %s", config->nsid, error);
+    else
+        tell(step->serving, false, "namespace %-4u %-40s %llu blocks of %u bytes", config->nsid,
+             config->backend, (unsigned long long)ns->blocks, 1u << ns->block_shift);
+}
+
+static void change_namespace(struct step *step, const struct nvt_config_change *change)
+{
+    const struct nvt_config_subsystem *of =
+        change->new_subsystem ? change->new_subsystem : change->old_subsystem;
+    const struct nvt_config_namespace *config = change->new_namespace;
+    const uint32_t nsid = (config ? config : change->old_namespace)->nsid;
+    struct nvt_subsystem *subsystem =
+        nvt_subsystem_find(&step->serving->server->target, of->nqn.text);
+    if (!subsystem || nsid > NVT_NSID_MAX) {
+        if (config && config->enable) {
+            tell(step->serving, true, "namespace %u: %d is the highest number", nsid, NVT_NSID_MAX);
+            step->failures++;
+        }
+        return;
+    }
+    struct nvt_namespace *ns = subsystem->namespaces[nsid];
+    if (!config || !config->enable) {
+        if (ns) {
+            nvt_namespace_remove(ns);
+            tell(step->serving, false, "no namespace   %u", nsid);
+        }
+    } else if (ns && change->aspects == NVT_ANA_DIFFERS) {
+        nvt_namespace_set_group(ns, config->ana_grpid);
+    } else {
+        serve_namespace(step, subsystem, config);
+    }
+}
+
+static int change(void *context, const struct nvt_config_change *change)
+{
+    switch (change->of) {
+    case NVT_OF_HOST: /* keys: looked up when a host connects */
+        break;
+    case NVT_OF_SUBSYSTEM:
+        change_subsystem(context, change);
+        break;
+    case NVT_OF_NAMESPACE:
+        change_namespace(context, change);
+        break;
+    case NVT_OF_PORT:
+        change_port(context, change);
+        break;
+    }
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+/* Files may have grown. */
+static void refresh_sizes(struct nvt_target *target)
+{
+    for (struct list_node *node = list_first(&target->subsystems); node;
+         node = list_after(&target->subsystems, node)) {
+        struct nvt_subsystem *subsystem = LIST_MEMBER(node, struct nvt_subsystem, node);
+        for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX; nsid++)
+            if (subsystem->namespaces[nsid])
+                nvt_namespace_refresh(subsystem->namespaces[nsid]);
+    }
+}
+
+int nvr_serving_open(struct nvr_serving *serving, struct nvr_server *server)
+{
+    serving->server = server;
+    serving->config = calloc(1, sizeof(*serving->config));
+    return serving->config ? 0 : -ENOMEM;
+}
+
+void nvr_serving_close(struct nvr_serving *serving)
+{
+    nvt_config_free(serving->config);
+    serving->config = NULL;
+}
+
+int nvr_serving_apply(struct nvr_serving *serving, struct nvt_config *config)
+{
+    struct step step = {.serving = serving, .config = config};
+    refresh_sizes(&serving->server->target);
+    nvt_config_diff(serving->config, config, change, &step);
+    nvt_config_free(serving->config);
+    serving->config = config;
+    return step.failures;
+}
