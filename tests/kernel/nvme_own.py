@@ -187,8 +187,19 @@ class StockProgram:
         return say(status == 0, 'sidewire-nvme on stock rdma-core and rxe: discover, write, read, bench --verify', text)
 
     def serve(self, address):
-        return guest.spawn('target', f'sidewire-nvme target {" ".join(target_options(address, f"ram:{MIB}M,bs=512"))}',
-                           'grep -q ^ready /tmp/target.log', guest=self.name)
+        """The guest's own NVMe disk, by passthrough."""
+        text, status = guest.inside('modprobe nvme && for i in $(seq 50); do mdev -s; ls /dev/ng0n1 && exit 0; sleep 0.1; done; exit 1', self.name)
+        return say(status == 0, 'the guest has an NVMe disk', text) and \
+            guest.spawn('target', f'sidewire-nvme target {" ".join(target_options(address, "nvme:/dev/ng0n1"))}', 'grep -q ^ready /tmp/target.log',
+                        guest=self.name)
+
+    @staticmethod
+    def holds(host, image):
+        """What the host has written is on the disk."""
+        theirs = host.shell('sha256sum /tmp/data')[0].split()[0]
+        with open(image, 'rb') as file:
+            ours = hashlib.sha256(file.read(DATA_BYTES)).hexdigest()
+        return say(theirs == ours, 'nvme: by passthrough: the disk has it', theirs, ours)
 
 
 def is_json(text):

@@ -110,7 +110,8 @@ def use(host, target):
         (not hasattr(target, 'add_namespace') or host.namespaces_change(target)) and host.disconnect()
 
 
-def start_other():
+def start_other(disk=''):
+    os.environ['KP_NVME'] = disk
     started = guest.peer('start', 'a', OTHER.split('.')[-1])
     print(started.stdout + started.stderr, end='', flush=True)
     return started.returncode == 0
@@ -148,10 +149,12 @@ def run_own_host(sidewire, target):
 
 
 def run_stock(program):
-    """Our program in a guest, without Sidewire: as host of the kernel's target, and as target of the kernel's host."""
+    """Our program in a guest, without Sidewire: as host of the kernel's target, and as target of the kernel's host for an NVMe disk."""
     stock, host = StockProgram(program, 'a'), KernelHost(OTHER)
-    return start_other() and stock.push() and stock.host(guest.GUEST) and stock.serve(OTHER) and host.discover() and host.connect() and \
-        host.copy() and host.fio('randrw', 1) and host.disconnect()
+    with tempfile.NamedTemporaryFile() as disk:
+        disk.truncate(MIB << 20)
+        return start_other(disk.name) and stock.push() and stock.host(guest.GUEST) and stock.serve(OTHER) and host.discover() and \
+            host.connect() and host.copy() and stock.holds(host, disk.name) and host.zeroes() and host.fio('randrw', 1) and host.disconnect()
 
 
 def tell(good, *names):

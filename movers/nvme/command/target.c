@@ -38,7 +38,7 @@ static const struct argp_option options[] = {
      "Serve what this file says, in the JSON of 'nvmetcli save'; SIGHUP reads it again", 0},
     {"listen", 'l', "ADDR[:PORT]", 0, "Listen there, 4420 by default; may be repeated", 0},
     {"namespace", 'n', "BACKEND", 0,
-     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH or nvram:PATH, with ,bs=512 and ,ro; may be "
+     "Serve ram:SIZE, null:SIZE, file:PATH, block:PATH, nvme:PATH or nvram:PATH; may be "
      "repeated",
      0},
     {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0},

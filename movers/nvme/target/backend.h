@@ -67,8 +67,8 @@ struct nvt_backend {
     uint64_t size_bytes;
     uint32_t block_bytes;
     bool is_read_only;
-    bool is_volatile; /* writes are safe only after a flush */
-    bool can_deallocate;
+    bool is_volatile;                     /* writes are safe only after a flush */
+    bool can_deallocate, frees_to_zeroes; /* deallocated blocks read as zeroes */
     /* What lies in memory is moved from and to there, without another buffer. NULL: it does not. */
     uint8_t *memory;
 };

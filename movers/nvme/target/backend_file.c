@@ -256,7 +256,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
     file->backend = (struct nvt_backend){.ops = ops,
                                          .is_read_only = setup->is_read_only,
                                          .is_volatile = true,
-                                         .can_deallocate = true};
+                                         .can_deallocate = true,
+                                         .frees_to_zeroes = true};
     int rc = open_path(file, setup->path, setup->is_read_only);
     if (!rc)
         rc = measure(file, setup->path, error, error_size);

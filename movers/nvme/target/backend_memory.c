@@ -25,7 +25,8 @@ static int make(const struct nvt_backend_setup *setup, const struct nvt_backend_
                                     .size_bytes = setup->size_bytes / block * block,
                                     .block_bytes = block,
                                     .is_read_only = setup->is_read_only,
-                                    .can_deallocate = true};
+                                    .can_deallocate = true,
+                                    .frees_to_zeroes = true};
     *out = backend;
     return 0;
 }

@@ -88,7 +88,8 @@ static int open_nvram(const struct nvt_backend_setup *setup, struct nvt_backend 
     nvram->backend = (struct nvt_backend){.ops = &nvt_nvram,
                                           .is_read_only = setup->is_read_only,
                                           .is_volatile = true,
-                                          .can_deallocate = true};
+                                          .can_deallocate = true,
+                                          .frees_to_zeroes = true};
     const int rc = map(nvram, setup, error, error_size);
     if (rc) {
         if (!*error)

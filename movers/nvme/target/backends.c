@@ -9,8 +9,8 @@
 #include "nvme/target/spec.h"
 #include "nvme/wire/fabrics.h"
 
-static const struct nvt_backend_ops *const kinds[] = {&nvt_ram, &nvt_null, &nvt_file, &nvt_block,
-                                                      &nvt_nvram};
+static const struct nvt_backend_ops *const kinds[] = {&nvt_ram,   &nvt_null,  &nvt_file,
+                                                      &nvt_block, &nvt_nvram, &nvt_nvme};
 
 const struct nvt_backend_ops *nvt_backend_find(const char *kind)
 {

@@ -5,7 +5,7 @@
 
 #include "nvme/target/backend.h"
 
-extern const struct nvt_backend_ops nvt_ram, nvt_null, nvt_file, nvt_block, nvt_nvram;
+extern const struct nvt_backend_ops nvt_ram, nvt_null, nvt_file, nvt_block, nvt_nvram, nvt_nvme;
 
 /* What an operation does to a backend in memory; FLUSH and VERIFY do nothing. Data may lie where
  * it belongs: then the NIC has moved it. */

@@ -112,7 +112,7 @@ static uint16_t identify_namespace(struct nvt_request *request)
     id->nsze = id->ncap = id->nuse = htole64(ns->blocks);
     id->nsfeat = ns->backend->can_deallocate ? 1 << 4 : 0; /* the preferred sizes are valid */
     id->nmic = NMIC_SHARED;
-    id->dlfeat = 1 | 1 << 3; /* deallocated blocks read as zeroes */
+    id->dlfeat = ns->backend->frees_to_zeroes ? 1 | 1 << 3 : 0; /* by Write Zeroes, too */
     id->anagrpid = htole32(ns->ana_group);
     id->nsattr = ns->is_read_only;
     id->lbaf[0].ds = ns->block_shift;

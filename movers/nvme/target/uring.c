@@ -2,79 +2,123 @@
 #include "nvme/target/uring.h"
 
 #include <errno.h>
+#include <linux/nvme_ioctl.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-int nvt_uring_open(struct nvt_uring *uring, uint32_t entries)
+enum { COMMAND_ENTRIES = 512 };
+
+static int open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t flags, int event_fd)
 {
-    *uring = (struct nvt_uring){.event_fd = -1};
-    struct io_uring_params params = {.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE,
+    struct io_uring_params params = {.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE | flags,
                                      .cq_entries = entries * 4};
-    int rc = io_uring_queue_init_params(entries, &uring->ring, &params);
+    int rc = io_uring_queue_init_params(entries, &ring->ring, &params);
     if (rc)
         return rc;
-    uring->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rc = uring->event_fd < 0 ? -errno : io_uring_register_eventfd(&uring->ring, uring->event_fd);
-    if (rc) {
-        io_uring_queue_exit(&uring->ring);
-        if (uring->event_fd >= 0)
-            close(uring->event_fd);
-        return rc;
-    }
-    uring->is_open = true;
-    return 0;
+    rc = io_uring_register_eventfd(&ring->ring, event_fd);
+    if (rc)
+        io_uring_queue_exit(&ring->ring);
+    ring->is_open = !rc;
+    return rc;
+}
+
+int nvt_uring_open(struct nvt_uring *uring, uint32_t entries)
+{
+    *uring = (struct nvt_uring){.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    const int rc =
+        uring->event_fd < 0 ? -errno : open_ring(&uring->calls, entries, 0, uring->event_fd);
+    if (rc && uring->event_fd >= 0)
+        close(uring->event_fd);
+    return rc;
+}
+
+int nvt_uring_open_commands(struct nvt_uring *uring)
+{
+    if (uring->commands.is_open)
+        return 0;
+    return open_ring(&uring->commands, COMMAND_ENTRIES, IORING_SETUP_SQE128 | IORING_SETUP_CQE32,
+                     uring->event_fd);
 }
 
 void nvt_uring_close(struct nvt_uring *uring)
 {
-    if (!uring->is_open)
+    if (!uring->calls.is_open)
         return;
-    io_uring_queue_exit(&uring->ring);
+    io_uring_queue_exit(&uring->calls.ring);
+    if (uring->commands.is_open)
+        io_uring_queue_exit(&uring->commands.ring);
     close(uring->event_fd);
-    uring->is_open = false;
+    uring->calls.is_open = uring->commands.is_open = false;
 }
 
 void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, unsigned count)
 {
-    if (!io_uring_register_buffers(&uring->ring, buffers, count))
+    if (!io_uring_register_buffers(&uring->calls.ring, buffers, count))
         uring->buffers = (int)count;
+}
+
+static bool submit_ring(struct nvt_ring *ring)
+{
+    if (!ring->queued)
+        return false;
+    const int sent = io_uring_submit(&ring->ring);
+    if (sent <= 0)
+        return false;
+    ring->queued -= (uint32_t)sent < ring->queued ? (uint32_t)sent : ring->queued;
+    ring->under_way += (uint32_t)sent;
+    return true;
+}
+
+static struct io_uring_sqe *take_entry(struct nvt_ring *ring, struct nvt_uring_op *op)
+{
+    struct io_uring_sqe *sqe;
+    while (!(sqe = io_uring_get_sqe(&ring->ring)))
+        if (!submit_ring(ring))
+            sched_yield(); /* the kernel has no room for completions: they are reaped later */
+    io_uring_sqe_set_data(sqe, op);
+    ring->queued++;
+    return sqe;
 }
 
 struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_op *op)
 {
-    struct io_uring_sqe *sqe;
-    while (!(sqe = io_uring_get_sqe(&uring->ring)))
-        if (!nvt_uring_submit(uring))
-            sched_yield(); /* the kernel has no room for completions: they are reaped later */
-    io_uring_sqe_set_data(sqe, op);
-    uring->queued++;
-    return sqe;
+    return take_entry(&uring->calls, op);
+}
+
+void nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
+                       const struct nvme_uring_cmd *command)
+{
+    struct io_uring_sqe *sqe = take_entry(&uring->commands, op);
+    io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
+    sqe->cmd_op = NVME_URING_CMD_IO;
+    memcpy(sqe->cmd, command, sizeof(*command)); /* an entry of 128 bytes has room for 80 */
 }
 
 bool nvt_uring_submit(struct nvt_uring *uring)
 {
-    if (!uring->queued)
-        return false;
-    int sent = io_uring_submit(&uring->ring);
-    if (sent <= 0)
-        return false;
-    uring->queued -= (uint32_t)sent < uring->queued ? (uint32_t)sent : uring->queued;
-    uring->under_way += (uint32_t)sent;
-    return true;
+    const bool any = submit_ring(&uring->calls);
+    return submit_ring(&uring->commands) || any;
 }
 
-bool nvt_uring_reap(struct nvt_uring *uring)
+static bool reap_ring(struct nvt_ring *ring)
 {
     struct io_uring_cqe *cqe;
     bool any = false;
-    while (uring->under_way && io_uring_peek_cqe(&uring->ring, &cqe) == 0) {
+    while (ring->under_way && io_uring_peek_cqe(&ring->ring, &cqe) == 0) {
         struct nvt_uring_op *op = io_uring_cqe_get_data(cqe);
         const int result = cqe->res;
-        io_uring_cqe_seen(&uring->ring, cqe);
-        uring->under_way--;
+        io_uring_cqe_seen(&ring->ring, cqe);
+        ring->under_way--;
         op->complete(op, result);
         any = true;
     }
     return any;
+}
+
+bool nvt_uring_reap(struct nvt_uring *uring)
+{
+    const bool any = reap_ring(&uring->calls);
+    return reap_ring(&uring->commands) || any;
 }

@@ -10,12 +10,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct nvt_uring {
+struct nvme_uring_cmd;
+
+/* Entries of one size: the kernel takes commands for devices in large ones only. */
+struct nvt_ring {
     struct io_uring ring;
-    int event_fd;
     bool is_open;
     uint32_t queued, under_way; /* not submitted yet; not completed yet */
-    int buffers;                /* registered */
+};
+
+struct nvt_uring {
+    struct nvt_ring calls, commands; /* system calls; NVMe commands */
+    int event_fd;
+    int buffers; /* registered */
 };
 
 /* A completion: `result` as the system call would have said (negative errno). */
@@ -32,6 +39,12 @@ void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, un
 
 /* An entry to be filled in, whose completion `op` gets. Never NULL: submits what waits first. */
 struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_op *op);
+
+/* Makes commands possible. Returns 0, or a negative errno where the kernel has no such thing. */
+int nvt_uring_open_commands(struct nvt_uring *uring);
+/* A command for the NVMe device at `fd`. Its completion is the device's status, or an errno. */
+void nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
+                       const struct nvme_uring_cmd *command);
 
 /* Submits what waits; completes what is done. True: there was something. */
 bool nvt_uring_submit(struct nvt_uring *uring);
