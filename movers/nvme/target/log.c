@@ -128,18 +128,21 @@ static bool is_in_use(const struct nvt_ctrl *ctrl, uint32_t group)
 static size_t put_group(const struct nvt_ctrl *ctrl, uint32_t group, bool with_namespaces,
                         uint8_t *at)
 {
-    struct nvme_ana_group_desc *descriptor = (struct nvme_ana_group_desc *)at;
+    uint8_t *nsids = at + sizeof(struct nvme_ana_group_desc); /* where no alignment is certain */
     uint32_t count = 0;
     for (uint32_t nsid = 1; nsid <= NVT_NSID_MAX && with_namespaces; nsid++) {
         const struct nvt_namespace *ns = ctrl->subsystem->namespaces[nsid];
+        const __le32 entry = htole32(nsid);
         if (nvt_ctrl_sees(ctrl, ns) && ns->ana_group == group)
-            descriptor->nsids[count++] = htole32(nsid);
+            memcpy(nsids + sizeof(entry) * count++, &entry, sizeof(entry));
     }
-    descriptor->grpid = htole32(group);
-    descriptor->nnsids = htole32(count);
-    descriptor->chgcnt = htole64(ctrl->subsystem->target->ana_changes);
-    descriptor->state = (uint8_t)nvt_ctrl_ana_state(ctrl, group);
-    return sizeof(*descriptor) + count * sizeof(__le32);
+    const struct nvme_ana_group_desc descriptor = {
+        .grpid = htole32(group),
+        .nnsids = htole32(count),
+        .chgcnt = htole64(ctrl->subsystem->target->ana_changes),
+        .state = (uint8_t)nvt_ctrl_ana_state(ctrl, group)};
+    memcpy(at, &descriptor, sizeof(descriptor));
+    return sizeof(descriptor) + count * sizeof(__le32);
 }
 
 static uint16_t ana_log(struct nvt_request *request, uint64_t offset)

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The NVMe target under a hostile host: capsules, registers, connections that end, data that comes
+ * late or never, and changes to what is served meanwhile. Each step of the input begins with a byte
+ * that says what it is. Data stays within its region, each command is answered once at most, and
+ * nothing is left in the end.
+ */
+#include "fuzz.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/target/model.h"
+
+#define NQN "nqn.x"
+
+enum {
+    QUEUES = 3, /* the admin queue, and two more */
+    DEPTH = 32,
+    CAPSULE_DATA = 4096,
+    POOL_BYTES = 2 << 20,
+    NAMESPACE_BYTES = 64 << 10,
+    READY = 4 << 20 | 6 << 16 | 1, /* of CC */
+};
+
+enum step { CAPSULE, FETCHED, GONE, TIME, NAMESPACES, PORT, HOSTS };
+
+struct input {
+    const uint8_t *at, *end;
+};
+
+static struct nvt_target target;
+static struct nvt_subsystem *subsystem;
+static struct nvt_port *port;
+static struct nvt_queue queues[QUEUES];
+static uint8_t capsule_data[QUEUES][CAPSULE_DATA];
+static struct nvt_region capsule_regions[QUEUES];
+static struct nvt_request *fetching[QUEUES * DEPTH];
+static uint32_t fetching_count, outstanding;
+static struct input input;
+static struct nvt_nqn served = {NQN};
+
+static void demand(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static uint8_t take(void)
+{
+    return input.at < input.end ? *input.at++ : 0;
+}
+
+static void check_data(const struct nvt_request *request)
+{
+    const uint8_t *base = request->region->base;
+    uint64_t listed = 0;
+    for (uint32_t i = 0; i < request->sgl.count; i++)
+        listed += request->sgl.segments[i].len_bytes;
+    demand(request->data >= base &&
+           request->data + request->data_bytes <= base + request->region->len_bytes);
+    demand(request->data_bytes <= NVT_TRANSFER_MAX && listed >= request->data_bytes);
+}
+
+static void fetch(struct nvt_request *request)
+{
+    check_data(request);
+    demand(fetching_count < QUEUES * DEPTH);
+    fetching[fetching_count++] = request;
+}
+
+static void answer(struct nvt_request *request)
+{
+    struct nvf_cqe response;
+    if (request->direction == NVT_TO_HOST && !request->status && request->data_bytes) {
+        check_data(request);
+        static volatile uint8_t sum; /* the sanitizer sees what would go over the wire */
+        for (uint32_t i = 0; i < request->data_bytes; i++)
+            sum = (uint8_t)(sum + request->data[i]);
+    }
+    nvt_request_response(request, &response);
+    demand(response.cid == request->sqe.cid);
+    outstanding--;
+    nvt_request_end(request);
+    free(request);
+}
+
+static void cut(struct nvt_queue *queue)
+{
+    queue->is_cut = true;
+}
+
+static void forget(struct nvt_region *region)
+{
+    (void)region;
+}
+
+static const struct nvt_transport transport = {
+    .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
+
+/* ---- steps ---- */
+
+static void connect_queue(unsigned n)
+{
+    queues[n] =
+        (struct nvt_queue){.target = &target, .port = port, .qid = (uint16_t)n, .depth = DEPTH};
+    list_init(&queues[n].requests);
+    capsule_regions[n] =
+        (struct nvt_region){.base = capsule_data[n], .len_bytes = CAPSULE_DATA, .fixed_buffer = -1};
+}
+
+static void send_capsule(unsigned n, const struct nvf_sqe *sqe, uint32_t data_bytes)
+{
+    struct nvt_queue *queue = &queues[n];
+    if (queue->under_way >= DEPTH)
+        return;
+    struct nvt_request *request = calloc(1, sizeof(*request));
+    demand(request);
+    request->sqe = *sqe;
+    request->in_capsule = capsule_data[n];
+    request->in_capsule_bytes = data_bytes;
+    request->in_capsule_region = &capsule_regions[n];
+    outstanding++;
+    nvt_request_begin(queue, request);
+}
+
+/* Sixty-four bytes, and as much data as a byte says. */
+static void step_capsule(void)
+{
+    const unsigned n = take() % QUEUES;
+    struct nvf_sqe sqe;
+    for (size_t i = 0; i < sizeof(sqe); i++)
+        ((uint8_t *)&sqe)[i] = take();
+    const uint32_t data_bytes = take() * 16u;
+    for (uint32_t i = 0; i < 64 && i < data_bytes; i++)
+        capsule_data[n][i] = take();
+    send_capsule(n, &sqe, data_bytes);
+}
+
+static void finish_fetch(uint32_t index, bool is_ok)
+{
+    struct nvt_request *request = fetching[index];
+    fetching[index] = fetching[--fetching_count];
+    for (uint32_t i = 0; i < request->data_bytes && i < 2048; i++)
+        request->data[i] = i < 1100 ? take() : 0;
+    nvt_request_fetched(request, is_ok);
+}
+
+static void step_fetched(void)
+{
+    const uint8_t which = take();
+    if (fetching_count)
+        finish_fetch(which % fetching_count, which < 240);
+}
+
+/* A parked request that ends without a word is the transport's to free. */
+static void end_queue(unsigned n)
+{
+    struct nvt_queue *queue = &queues[n];
+    struct nvt_request *parked[DEPTH];
+    uint32_t count = 0;
+    for (struct list_node *node = list_first(&queue->requests); node;
+         node = list_after(&queue->requests, node)) {
+        struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, node);
+        bool is_fetching = false;
+        for (uint32_t i = 0; i < fetching_count; i++)
+            is_fetching = is_fetching || fetching[i] == request;
+        if (!is_fetching)
+            parked[count++] = request;
+    }
+    queue->is_gone = true;
+    for (uint32_t i = fetching_count; i-- > 0;)
+        if (fetching[i]->queue == queue) {
+            struct nvt_request *request = fetching[i];
+            fetching[i] = fetching[--fetching_count];
+            nvt_request_fetched(request, false);
+            outstanding--;
+            free(request);
+        }
+    demand(nvt_queue_gone(queue));
+    outstanding -= count;
+    while (count)
+        free(parked[--count]);
+}
+
+static void add_namespace(uint32_t nsid, const char *kind)
+{
+    const struct nvt_backend_setup setup = {.size_bytes = NAMESPACE_BYTES};
+    const struct nvt_config_namespace config = {.nsid = nsid, .ana_grpid = 1 + nsid % 3};
+    struct nvt_backend *backend;
+    char error[128];
+    demand(!nvt_backend_find(kind)->open(&setup, &backend, error, sizeof(error)));
+    nvt_namespace_add(subsystem, &config, backend, NULL);
+}
+
+static void step_namespaces(void)
+{
+    const uint8_t what = take();
+    const uint32_t nsid = 1 + what % 4;
+    if (subsystem->namespaces[nsid] && what & 0x80)
+        nvt_namespace_remove(subsystem->namespaces[nsid]);
+    else if (subsystem->namespaces[nsid])
+        nvt_namespace_set_group(subsystem->namespaces[nsid], 1 + what / 4 % 8);
+    else
+        add_namespace(nsid, what & 0x40 ? "ram" : "null");
+}
+
+static void step_port(void)
+{
+    struct nvt_ana_group groups[] = {{1, NVME_ANA_STATE_OPTIMIZED}, {2, (take() & 3) + 1}};
+    struct nvt_config_port config = {.portid = 1,
+                                     .in_capsule_bytes = CAPSULE_DATA,
+                                     .ana_group_count = 2,
+                                     .ana_groups = groups,
+                                     .subsystem_count = take() % 8 != 0,
+                                     .subsystems = &served};
+    nvt_port_update(port, &config);
+}
+
+static void step_hosts(void)
+{
+    struct nvt_nqn host = {"h"};
+    const struct nvt_config_subsystem config = {.nqn.text = NQN,
+                                                .allow_any_host = take() % 4 != 0,
+                                                .host_count = 1,
+                                                .hosts = &host,
+                                                .qid_max = take() % 3};
+    nvt_subsystem_update(subsystem, &config);
+}
+
+static void run_step(void)
+{
+    const uint8_t kind = take();
+    unsigned n;
+    switch ((enum step)(kind % 16 < 7 ? kind % 16 : CAPSULE)) {
+    case CAPSULE:
+        step_capsule();
+        break;
+    case FETCHED:
+        step_fetched();
+        break;
+    case GONE:
+        n = take() % QUEUES;
+        end_queue(n);
+        connect_queue(n);
+        break;
+    case TIME:
+        target.now_ns += (uint64_t)take() << 24;
+        nvt_target_tick(&target, target.now_ns);
+        break;
+    case NAMESPACES:
+        step_namespaces();
+        break;
+    case PORT:
+        step_port();
+        break;
+    case HOSTS:
+        step_hosts();
+        break;
+    }
+}
+
+/* ---- a host that has got in ---- */
+
+static void say_connect(unsigned n, uint16_t cntlid)
+{
+    struct nvmf_connect_data data = {.cntlid = htole16(cntlid), .subsysnqn = NQN, .hostnqn = "h"};
+    struct nvf_sqe sqe = {.opcode = NVF_OPCODE,
+                          .nsid = htole32(NVF_CONNECT),
+                          .cdw10 = htole32(n << 16),
+                          .cdw11 = htole32(DEPTH - 1)};
+    nvf_sgl_set_keyed(&sqe, 0, sizeof(data), 1, false);
+    send_capsule(n, &sqe, 0);
+    demand(fetching_count == 1);
+    struct nvt_request *request = fetching[--fetching_count];
+    memcpy(request->data, &data, sizeof(data));
+    nvt_request_fetched(request, true);
+}
+
+static void get_in(void)
+{
+    say_connect(0, 0xffff);
+    demand(queues[0].ctrl);
+    struct nvf_sqe sqe = {.opcode = NVF_OPCODE,
+                          .nsid = htole32(NVF_PROPERTY_SET),
+                          .cdw11 = htole32(NVME_REG_CC),
+                          .cdw12 = htole32(READY)};
+    nvf_sgl_set_none(&sqe);
+    send_capsule(0, &sqe, 0);
+    say_connect(1, queues[0].ctrl->cntlid);
+    demand(queues[1].ctrl);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct nvt_config_subsystem config = {.nqn.text = NQN, .allow_any_host = true};
+    struct nvt_config_port listened = {.portid = 1,
+                                       .in_capsule_bytes = CAPSULE_DATA,
+                                       .listen = {.traddr = "192.0.2.1", .port = 4420},
+                                       .subsystem_count = 1,
+                                       .subsystems = &served};
+    input = (struct input){data, data + size};
+    fetching_count = outstanding = 0;
+    demand(!nvt_target_init(&target, &transport, POOL_BYTES));
+    subsystem = nvt_subsystem_add(&target, &config);
+    port = nvt_port_add(&target, &listened);
+    demand(subsystem && port);
+    add_namespace(1, "ram");
+    add_namespace(2, "null");
+    for (unsigned n = 0; n < QUEUES; n++)
+        connect_queue(n);
+    if (take() % 4)
+        get_in();
+    while (input.at < input.end)
+        run_step();
+    for (unsigned n = 0; n < QUEUES; n++)
+        end_queue(n);
+    demand(!outstanding && !target.ctrl_count);
+    nvt_target_free(&target);
+    return 0;
+}
