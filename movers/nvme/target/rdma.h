@@ -75,7 +75,8 @@ struct nvr_server {
     struct nvr_settings settings;
     struct nvt_uring uring;
     struct rdma_event_channel *events;
-    int epoll_fd, stop_fd;
+    int epoll_fd, stop_fd, memory_fd; /* memory_fd: -1 until memory is mapped from it */
+    uint64_t memory_end;              /* its length: what is given back is not used again */
     uint32_t device_count, queue_count, listener_count;
     struct nvr_device devices[NVT_REGION_DEVICES];
     struct rdma_cm_id *listeners[NVR_LISTENERS_MAX];
@@ -105,6 +106,10 @@ void nvr_server_stop(struct nvr_server *server);
 struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs);
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region);
 bool nvr_device_reserve(struct nvr_device *device, int entries);
+
+/* Memory that is registered for hosts to send to. NULL: there is none. */
+void *nvr_memory_map(struct nvr_server *server, size_t len_bytes);
+void nvr_memory_unmap(void *memory, size_t len_bytes);
 
 extern const struct nvt_transport nvr_transport;
 

@@ -43,7 +43,7 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
 {
     memset(server, 0, sizeof(*server));
     server->settings = *settings;
-    server->epoll_fd = server->stop_fd = -1;
+    server->epoll_fd = server->stop_fd = server->memory_fd = -1;
     list_init(&server->ending);
     int rc = nvt_target_init(&server->target, &nvr_transport, settings->pool_bytes,
                              settings->in_capsule_bytes);
@@ -231,4 +231,6 @@ void nvr_server_close(struct nvr_server *server)
         close(server->epoll_fd);
     if (server->stop_fd >= 0)
         close(server->stop_fd);
+    if (server->memory_fd >= 0)
+        close(server->memory_fd);
 }
