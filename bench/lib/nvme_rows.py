@@ -126,14 +126,15 @@ def tcp_round_trip(bench, two, trips):
 
 
 def footprint(bench):
-    """The target's memory without a host, and with 64 queues that are all in use."""
+    """The target's memory without a host, and with 64 queues whose entries are all in use."""
     rig = Rig(bench)
+    disk = nvme.Disk(os.path.join(rig.build, 'bench'), 16 * nvme.MIB)
 
     def with_queues(rw):
-        with rig.target(NULL) as target:
+        with rig.target(f'file:{disk.path}') as target:
             host = procs.Child(target.host_argv(
                 rig.words(between.CLIENT), 'bench', '--rw', rw, '--destroy-data', '--numjobs', str(QUEUES),
-                '--queue-size', str(QUEUE_SIZE), '--sleep', '--runtime', str(nvme.PROGRAM_S)))
+                '--queue-size', str(QUEUE_SIZE), '--iodepth', str(QUEUE_SIZE - 1), '--sleep', '--runtime', str(nvme.PROGRAM_S)))
             try:
                 await_threads(host, QUEUES)
                 return nvme.use_of_memory(target.child.pid)
@@ -141,14 +142,14 @@ def footprint(bench):
                 host.end()
 
     def idle():
-        with rig.target(NULL) as target:
+        with rig.target(f'file:{disk.path}') as target:
             return nvme.use_of_memory(target.child.pid)
     return Experiment('nvme_footprint', 'memory of the NVMe target', {
-        'idle': idle, 'reads': lambda: with_queues('randread'), 'writes': lambda: with_queues('randwrite')})
+        'idle': idle, 'reads': lambda: with_queues('randread'), 'writes': lambda: with_queues('randwrite')}, place=disk)
 
 
 def await_threads(host, count):
-    """All queues are connected before the first thread begins. Then a while, in which each entry is used once."""
+    """All queues are connected before the first thread begins. Then a while, in which each has sent all that it has room for."""
     limit = time.monotonic() + 20
     while nvme.threads_of(host.pid) <= count:
         if not host.running() or time.monotonic() > limit:
@@ -186,6 +187,7 @@ MEMORY = (
     ('nvme target, idle: memory', 'nvme_footprint', 'idle', None, 'pss', 'MB', 20 * MEGA, 8 * MEGA),
     *((f'  with 64 queues of 128, {rw}', 'nvme_footprint', rw, None, 'pss', 'MB', 120 * MEGA, 60 * MEGA)
       for rw in ('reads', 'writes')),
+    ('  and all that it maps (Rss)', 'nvme_footprint', 'writes', None, 'rss', 'MB', None, None),
 )
 
 
