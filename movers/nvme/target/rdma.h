@@ -83,6 +83,7 @@ struct nvr_server {
     struct nvt_port *ports[NVR_LISTENERS_MAX];
     struct nvr_queue *queues[NVR_QUEUES_MAX];
     uint16_t generation;
+    bool is_pool_known; /* to io_uring, or it was refused */
     struct list ending;
     uint64_t refused, connected;   /* counted */
     void (*say)(const char *text); /* tells the operator; may be NULL */
@@ -106,6 +107,9 @@ void nvr_server_stop(struct nvr_server *server);
 struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs);
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region);
 bool nvr_device_reserve(struct nvr_device *device, int entries);
+
+/* Before the first I/O: until then the pool has no pages, and without files it needs none there. */
+void nvr_pool_register(struct nvr_server *server);
 
 /* Memory that is registered for hosts to send to. NULL: there is none. */
 void *nvr_memory_map(struct nvr_server *server, size_t len_bytes);

@@ -394,6 +394,8 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     queue->receives = depth;
     queue->slot_count = depth + NVR_SPARE_SLOTS;
     queue->sends_free = 2 * queue->slot_count + NVF_SGL_MAX;
+    if (queue->queue.qid)
+        nvr_pool_register(server);
     queue->in_capsule_bytes = queue->queue.qid ? server->settings.in_capsule_bytes : 0;
     list_init(&queue->queue.requests);
     list_init(&queue->free_slots);

@@ -31,8 +31,11 @@ static bool watch(struct nvr_server *server, int fd)
     return !epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-static void register_pool(struct nvr_server *server)
+void nvr_pool_register(struct nvr_server *server)
 {
+    if (server->is_pool_known || !server->uring.wants_buffers)
+        return;
+    server->is_pool_known = true;
     struct nvt_region *region = &server->target.pool.region;
     const struct iovec buffer = {region->base, region->len_bytes};
     nvt_uring_register(&server->uring, &buffer, 1);
@@ -51,7 +54,6 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
         rc = nvt_uring_open(&server->uring, URING_ENTRIES);
     if (rc)
         return rc;
-    register_pool(server);
     server->target.now_ns = now();
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -13,9 +13,9 @@
 struct nvt_uring {
     struct io_uring ring;
     int event_fd;
-    bool is_open;
-    uint32_t queued, under_way; /* not submitted yet; not completed yet */
-    int buffers;                /* registered */
+    bool is_open, wants_buffers; /* wants: some backend moves data by it */
+    uint32_t queued, under_way;  /* not submitted yet; not completed yet */
+    int buffers;                 /* registered */
 };
 
 /* A completion: `result` as the system call would have said (negative errno). */
@@ -27,7 +27,10 @@ struct nvt_uring_op {
 int nvt_uring_open(struct nvt_uring *uring, uint32_t entries);
 void nvt_uring_close(struct nvt_uring *uring);
 
-/* Memory that may be named by number: [0, buffers). Where the system refuses, there are none. */
+/*
+ * Memory that may be named by number: [0, buffers). Where the system refuses, there are none. Takes
+ * all its pages at once.
+ */
 void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, unsigned count);
 
 /* An entry to be filled in, whose completion `op` gets. Never NULL: submits what waits first. */
