@@ -19,6 +19,7 @@ import connections  # noqa: E402
 import experiment as experiments  # noqa: E402
 import measures  # noqa: E402
 import nvme  # noqa: E402
+import nvme_demo  # noqa: E402
 import nvme_sweep  # noqa: E402
 import plot  # noqa: E402
 import procs  # noqa: E402
@@ -192,6 +193,34 @@ class Children(unittest.TestCase):
     def test_run__missing_program(self):
         with self.assertRaises(procs.RunFailed):
             procs.run(['/nonexistent/program'], 5)
+
+
+class LastStep(unittest.TestCase):
+    """Of the demo. `read`: the command that stands for the host's, given the file and its copy."""
+
+    def run_with(self, read):
+        figures = {'mean_s': 1e-6}
+        with tempfile.TemporaryDirectory() as folder:
+            disk = mock.MagicMock(path=os.path.join(folder, 'disk'))
+            disk.fio.return_value = figures
+            target = mock.MagicMock()
+            target.one.return_value = {'mean_s': 3e-6}
+            target.host_argv = lambda words, command, option, copy: read(disk.path, copy)
+            with open(disk.path, 'wb') as file:
+                file.write(b'abc')
+            disk.__enter__.return_value, target.__enter__.return_value = disk, target
+            with mock.patch.object(nvme, 'Disk', return_value=disk), mock.patch.object(nvme, 'Target', return_value=target):
+                return nvme_demo.run(mock.Mock(command=[], build=''), folder)
+
+    def test_digest__same_bytes_and_a_table(self):
+        found = self.run_with(lambda path, copy: ['cp', path, copy])
+        self.assertEqual(found['sha256'][:8], 'ba7816bf')
+        text = '\n'.join(nvme_demo.lines_of(found))
+        self.assertIn('+2.0 us', text)
+
+    def test_digest__other_bytes_fail(self):
+        with self.assertRaises(procs.RunFailed):
+            self.run_with(lambda path, copy: ['sh', '-c', f'echo abd > {copy}'])
 
 
 class Verdicts(unittest.TestCase):
