@@ -85,6 +85,26 @@ class Row:
                 'met': verdict(ours_median / peer_median, self.at_least, self.aim, self.least)}
 
 
+class Added(Row):
+    """What ours takes more than the peer, in its unit; without a peer all that it takes. Less is better, and the limits have that unit."""
+
+    def __init__(self, title, experiment, ours, peer, figure, unit, at_least=None, aim=None):
+        super().__init__(title, experiment, ours, peer, figure, unit, True, at_least, aim)
+
+    def result(self):
+        experiment = self.experiment
+        ours = experiment.median(self.ours, self.figure)
+        row = {'measure': self.title, 'unit': self.unit, 'ours': ours, 'ours_name': self.ours,
+               'ours_spread': experiment.spread(self.ours, self.figure), 'peer': None, 'ratio': None,
+               'added': ours, 'less_is_better': True, 'at_least': self.at_least, 'aim': self.aim}
+        if self.peer:
+            peer = experiment.best(self.peer, self.figure, True)
+            row |= {'peer': experiment.median(peer, self.figure), 'peer_name': peer,
+                    'peer_spread': experiment.spread(peer, self.figure)}
+            row['added'] -= row['peer']
+        return row | {'met': verdict(row['added'], self.at_least, self.aim, True)}
+
+
 def verdict(value, at_least, aim, least):
     if at_least is None:
         return 'for information'

@@ -2,7 +2,7 @@
 """What is measured, against whom, and what is asked of it.
 
 What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py,
-those of the connection manager in connections.py, those of TCP programs in tcp_programs.py.
+those of the connection manager in connections.py, those of TCP programs in tcp_programs.py, those of NVMe in nvme_rows.py.
 """
 
 import json
@@ -12,6 +12,7 @@ import statistics
 import connections
 import gate
 import links
+import nvme_rows
 import procs
 import rpc
 import tcp_programs
@@ -176,7 +177,8 @@ class Bench:
         return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
                 self.types_rate(), *links.experiments(self), *rpc.experiments(self),
                 *connections.experiments(self),
-                *tcp_programs.experiments(self), *waiting.experiments(self)]
+                *tcp_programs.experiments(self), *waiting.experiments(self),
+                *nvme_rows.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -216,7 +218,7 @@ class Bench:
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan
-                if key in by_key]
+                if key in by_key] + nvme_rows.rows(by_key)
 
     def syscalls(self, op):
         """System calls of both sides while a million operations run."""

@@ -26,8 +26,9 @@ class Series:
 
 
 class Panel:
-    def __init__(self, title, series, y_text, x_text):
+    def __init__(self, title, series, y_text, x_text, x_title='message size'):
         self.title = title
+        self.x_title = x_title
         self.series = [line for line in series if line.points]
         self.y_text = y_text  # figures at the y axis
         self.x_text = x_text
@@ -110,18 +111,19 @@ def draw_panel(canvas, panel, left):
                 canvas.text(left - 10, y + 4, panel.y_text(tick), 12, anchor='end')
             elif TOP <= y <= bottom:
                 canvas.line(left, y, right, y, GRID, 0.7)
-    power = math.ceil(x_low)
+    power = first = math.ceil(x_low)
+    step = 4 if x_high - x_low > 10 else 2
     while power <= x_high:
         x = place(2.0 ** power, min(ys))[0]
         canvas.line(x, TOP, x, bottom, GRID, 0.7)
-        if (power - 1) % 4 == 0 or power == x_high:
+        if (power - first) % step == 0 or power == x_high:
             canvas.line(x, bottom, x, bottom + 5, FRAME)
             if power == x_high or x_high - power >= 2:
                 canvas.text(x, bottom + 20, panel.x_text(2 ** power), 12, anchor='middle')
         power += 1
     canvas.line(left, bottom, right, bottom, FRAME, 1.2)
     canvas.line(left, TOP, left, bottom, FRAME, 1.2)
-    canvas.text((left + right) / 2, bottom + 42, 'message size', 12, anchor='middle')
+    canvas.text((left + right) / 2, bottom + 42, panel.x_title, 12, anchor='middle')
 
     ends = []
     for line in panel.series:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Latency and bandwidth by message size, drawn: on one host, and between two. Each gives its number of steps, measures, and draws."""
+"""Latency and bandwidth by message size, drawn: on one host, and between two; those of NVMe are in nvme_sweep.py. Each gives its number of steps, measures, and draws."""
 
 import os
 import sys
 
 import between
 import machine
+import nvme_sweep
 import plot
 import table
 from programs import ucx
@@ -121,4 +122,4 @@ def free_huge_pages():
 
 
 def of(bench):
-    return [OneHost(bench), TwoHosts(bench)]
+    return [OneHost(bench), TwoHosts(bench), nvme_sweep.Disk(bench)]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The parts of bench/ that can be wrong without anybody seeing it: reading programs' output, ending children, laying out."""
 
+import json
 import os
 import socket
 import sys
@@ -17,6 +18,9 @@ import between  # noqa: E402
 import connections  # noqa: E402
 import experiment as experiments  # noqa: E402
 import measures  # noqa: E402
+import nvme  # noqa: E402
+import nvme_demo  # noqa: E402
+import nvme_sweep  # noqa: E402
 import plot  # noqa: E402
 import procs  # noqa: E402
 import programs  # noqa: E402
@@ -67,6 +71,25 @@ class Programs(unittest.TestCase):
             with self.assertRaises(procs.RunFailed):
                 connections.parse_fio(text)
 
+    def test_nvme__the_side_that_was_measured(self):
+        found = {'requests': 5, 'iops': 1000.0, 'mean_us': 7.0}
+        row = {'bs': 4096, 'iodepth': 8, 'errors': 0, 'read': found, 'write': {**found, 'requests': 0}}
+        text = json.dumps({'rows': [row]})
+        self.assertEqual(nvme.parse_rows(text, 'randread'),
+                         {(4096, 8): {'mean_s': 7e-6, 'rate': 1000.0, 'bandwidth': 4096000.0}})
+        wrong = json.dumps({'rows': [{**row, 'errors': 1}]})
+        for text, rw in ((text, 'randwrite'), (wrong, 'read'), ('', 'read'), ('{"rows": []}', 'read')):
+            with self.assertRaises(procs.RunFailed):
+                nvme.parse_rows(text, rw)
+
+    def test_fio_of_a_disk__the_side_that_was_measured(self):
+        side = {'total_ios': 5, 'iops': 100.0, 'bw_bytes': 7, 'lat_ns': {'mean': 9000.0}}
+        text = 'note\n' + json.dumps({'jobs': [{'error': 0, 'read': side, 'write': {**side, 'total_ios': 0}}]})
+        self.assertEqual(nvme.parse_fio(text, 'randread'), {'mean_s': 9e-6, 'rate': 100.0, 'bandwidth': 7.0})
+        for text, rw in ((text, 'write'), (text.replace('"error": 0', '"error": 5'), 'read'), ('', 'read')):
+            with self.assertRaises(procs.RunFailed):
+                nvme.parse_fio(text, rw)
+
     def test_redis__rate_of_the_test_asked_for(self):
         text = '"test","rps","avg_latency_ms"\n"SET","7.5","0.1"\n"GET","12345.67","0.1"\n'
         self.assertEqual(tcp_programs.parse_csv(text, 'GET'), 12345.67)
@@ -97,12 +120,18 @@ class Rows(unittest.TestCase):
             for name in experiment.contenders:
                 experiment.samples[name] = [dict.fromkeys(('median_s', 'rate', 'cpu_rate', 'bandwidth',
                                                            'jain', 'p99_s', 'mean_s',
-                                                           'requests_per_s', 'bytes_per_s'), 1.0)]
+                                                           'requests_per_s', 'bytes_per_s', 'read',
+                                                           'write', 'deep_read', 'long_read',
+                                                           'long_write', 'pss', 'rss'), 1.0)]
         rows = measures.Bench.rows(every)
         self.assertEqual({row.experiment.key for row in rows},
                          {experiment.key for experiment in every})
         for row in rows:
-            self.assertEqual(row.result()['ratio'], 1.0, row.title)
+            result = row.result()
+            if isinstance(row, experiments.Added):
+                self.assertEqual(result['added'], 0.0 if row.peer else 1.0, row.title)
+            else:
+                self.assertEqual(result['ratio'], 1.0, row.title)
 
     def test_only__names_every_experiment(self):
         run = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/run')
@@ -166,6 +195,34 @@ class Children(unittest.TestCase):
             procs.run(['/nonexistent/program'], 5)
 
 
+class LastStep(unittest.TestCase):
+    """Of the demo. `read`: the command that stands for the host's, given the file and its copy."""
+
+    def run_with(self, read):
+        figures = {'mean_s': 1e-6}
+        with tempfile.TemporaryDirectory() as folder:
+            disk = mock.MagicMock(path=os.path.join(folder, 'disk'))
+            disk.fio.return_value = figures
+            target = mock.MagicMock()
+            target.one.return_value = {'mean_s': 3e-6}
+            target.host_argv = lambda words, command, option, copy: read(disk.path, copy)
+            with open(disk.path, 'wb') as file:
+                file.write(b'abc')
+            disk.__enter__.return_value, target.__enter__.return_value = disk, target
+            with mock.patch.object(nvme, 'Disk', return_value=disk), mock.patch.object(nvme, 'Target', return_value=target):
+                return nvme_demo.run(mock.Mock(command=[], build=''), folder)
+
+    def test_digest__same_bytes_and_a_table(self):
+        found = self.run_with(lambda path, copy: ['cp', path, copy])
+        self.assertEqual(found['sha256'][:8], 'ba7816bf')
+        text = '\n'.join(nvme_demo.lines_of(found))
+        self.assertIn('+2.0 us', text)
+
+    def test_digest__other_bytes_fail(self):
+        with self.assertRaises(procs.RunFailed):
+            self.run_with(lambda path, copy: ['sh', '-c', f'echo abd > {copy}'])
+
+
 class Verdicts(unittest.TestCase):
     def test_verdict__times(self):
         self.assertEqual(experiments.verdict(0.99, 1.5, 1.0, True), 'aim')
@@ -186,6 +243,15 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((row.result()['ratio'], row.result()['met']), (2.0, 'NO'))
         rate = experiments.Row('r', experiment, 'a', 'UCX put', 't', 's', False, 0.5, 0.6)
         self.assertEqual(rate.result()['peer_name'], 'UCX put [x]')
+
+
+    def test_added__above_the_best_peer_or_alone(self):
+        experiment = experiments.Experiment('e', 'E', {'a': None, 'local': None})
+        experiment.samples = {'a': [{'t': 15.0}] * 3, 'local': [{'t': 9.0}] * 3}
+        row = experiments.Added('r', experiment, 'a', 'local', 't', 'us', 10.0, 4.0).result()
+        self.assertEqual((row['added'], row['met'], row['ratio']), (6.0, 'yes', None))
+        alone = experiments.Added('r', experiment, 'a', None, 't', 'us', 10.0, 4.0).result()
+        self.assertEqual((alone['added'], alone['met'], alone['peer']), (15.0, 'NO', None))
 
 
 class Layout(unittest.TestCase):
@@ -240,6 +306,19 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(text.count('>Sidewire<'), 1)
         self.assertNotIn('WRITE bandwidth', text)
         self.assertEqual(self.draw({'ours': {}, 'ucx': {}}), '')
+
+    def test_nvme__four_lines_in_each_panel_of_both_pictures(self):
+        rows = [{'line': f'{where} {what}', 'size_bytes': size, 'depth': depth, 'mean_s': 1e-6 * depth,
+                 'bandwidth': 1.0 * size * depth} for where in ('local', 'remote') for what in ('read', 'write')
+                for size, depth in nvme_sweep.Disk.POINTS]
+        with tempfile.TemporaryDirectory() as out:
+            files = [name for name in nvme_sweep.Disk(None).draw({'rows': rows}, out) if name.endswith('.svg')]
+            self.assertEqual(len(files), 2)
+            for name in files:
+                with open(name) as file:
+                    text = file.read()
+                self.assertEqual(text.count('<polyline'), 8)
+                self.assertEqual(text.count('>remote write<'), 2)
 
     def test_peer__each_size_by_both_tests_and_failures_apart(self):
         def run(test, size, count):

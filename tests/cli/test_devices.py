@@ -107,7 +107,7 @@ def command__manual_page():
         page = file.read().replace('\\-', '-')
     options = re.findall(r'^ +(?:-., )?(?:-., +)?(--[a-z-]+)', run(CLI, 'run', '--help').stdout, re.M)
     expect(len(options) >= 5, options)
-    for word in [*options, 'run', 'doctor', 'devices', 'status', 'SIDEWIRE_DIRECT', 'SIDEWIRE_ADOPT', 'SIDEWIRE_ADOPT_MAX',
+    for word in [*options, 'run', 'doctor', 'devices', 'status', 'nvme', 'SIDEWIRE_DIRECT', 'SIDEWIRE_ADOPT', 'SIDEWIRE_ADOPT_MAX',
                  'SIDEWIRE_DEVICES', 'SIDEWIRE_LOG', 'SIDEWIRE_LIB', 'SIDEWIRE_ENGINE_CPUS']:
         if word not in ('--help', '--usage', '--version'):
             expect(word in page, f'{word} is not in the manual page')

@@ -65,8 +65,9 @@ def packages__one_version_everywhere():
     expect(run(CLI, '--version').stdout == f'sidewire {version}\n')
     release = re.search(r'^## (\d\S+) - (\S+)$', read(f'{SOURCE}/CHANGELOG.md'), re.M)
     expect(release.group(1) == version, release)
-    title = re.search(r'^\.TH SIDEWIRE 1 (\S+) "Sidewire (\S+)"', read(f'{SOURCE}/docs/man/sidewire.1'), re.M)
-    expect(title.group(2) == version and title.group(1) >= release.group(2), title)
+    for page in 'sidewire', 'sidewire-nvme':
+        title = re.search(rf'^\.TH {page.upper()} 1 (\S+) "Sidewire (\S+)"', read(f'{SOURCE}/docs/man/{page}.1'), re.M)
+        expect(title.group(2) == version and title.group(1) >= release.group(2), title)
     package = version_of(run(DEB, '--changelog'))
     expect(package == version or package.startswith(f'{version}+git'), package)
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sidewire-nvme: finds the command. `sidewire nvme` runs it. */
+#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ static void print_help(FILE *out)
 
 int main(int argc, char **argv)
 {
+    argp_err_exit_status = NV_STATUS_USAGE;
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
         print_help(stdout);
         return NV_STATUS_OK;

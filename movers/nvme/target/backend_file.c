@@ -251,6 +251,7 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
     if (!file)
         return -ENOMEM;
     file->uring = setup->uring;
+    file->uring->wants_buffers = true;
     file->is_block = ops == &nvt_block;
     file->short_ppm = setup->short_ppm;
     file->backend = (struct nvt_backend){.ops = ops,

@@ -86,7 +86,8 @@ struct nvr_server {
     struct nvr_settings settings;
     struct nvt_uring uring;
     struct rdma_event_channel *events;
-    int epoll_fd;
+    int epoll_fd, memory_fd; /* memory_fd: -1 until memory is mapped from it */
+    uint64_t memory_end;     /* its length: what is given back is not used again */
     struct nvr_watch cm_watch, uring_watch;
     uint32_t device_count, queue_count, listener_count;
     uint64_t stop_ns; /* it ends by then; 0: it serves */
@@ -94,6 +95,7 @@ struct nvr_server {
     struct nvr_listener listeners[NVR_LISTENERS_MAX];
     struct nvr_queue *queues[NVR_QUEUES_MAX];
     uint16_t generation;
+    bool is_pool_known; /* to io_uring, or it was refused */
     struct list ending;
     uint64_t refused, connected; /* counted */
 };
@@ -124,6 +126,13 @@ void nvr_server_stop(struct nvr_server *server);
 struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs);
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region);
 bool nvr_device_reserve(struct nvr_device *device, int entries);
+
+/* Before the first I/O: until then the pool has no pages, and without files it needs none there. */
+void nvr_pool_register(struct nvr_server *server);
+
+/* Memory that is registered for hosts to send to. NULL: there is none. */
+void *nvr_memory_map(struct nvr_server *server, size_t len_bytes);
+void nvr_memory_unmap(void *memory, size_t len_bytes);
 
 extern const struct nvt_transport nvr_transport;
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "nvme/target/rdma.h"
@@ -294,12 +293,6 @@ bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
 
 /* ---- beginning and end ---- */
 
-static void *map(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
 static size_t slots_bytes(const struct nvr_queue *queue)
 {
     return (queue->slot_count * sizeof(struct nvr_slot) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
@@ -309,8 +302,8 @@ static bool make_memory(struct nvr_queue *queue)
 {
     struct ibv_pd *pd = queue->device->pd;
     const size_t capsule_bytes = queue->receives * NVF_SQE_BYTES;
-    queue->capsules = map(capsule_bytes);
-    queue->slots = map(slots_bytes(queue));
+    queue->capsules = nvr_memory_map(queue->server, capsule_bytes);
+    queue->slots = nvr_memory_map(queue->server, slots_bytes(queue));
     queue->held = calloc(queue->receives, 2 * sizeof(*queue->held));
     if (!queue->capsules || !queue->slots || !queue->held)
         return false;
@@ -325,7 +318,7 @@ static bool make_memory(struct nvr_queue *queue)
     if (!queue->in_capsule_bytes)
         return true;
     const size_t data_bytes = (size_t)queue->receives * queue->in_capsule_bytes;
-    queue->data = map(data_bytes);
+    queue->data = nvr_memory_map(queue->server, data_bytes);
     queue->data_region =
         (struct nvt_region){.base = queue->data, .len_bytes = data_bytes, .fixed_buffer = -1};
     return queue->data && nvr_device_register(queue->device, &queue->data_region);
@@ -402,6 +395,8 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     queue->receives = depth;
     queue->slot_count = depth + NVR_SPARE_SLOTS;
     queue->sends_free = 2 * queue->slot_count + NVF_SGL_MAX;
+    if (queue->queue.qid)
+        nvr_pool_register(server);
     queue->in_capsule_bytes = queue->queue.qid ? port->in_capsule_bytes : 0;
     list_init(&queue->queue.requests);
     list_init(&queue->free_slots);
@@ -432,11 +427,11 @@ void nvr_queue_free(struct nvr_queue *queue)
         ibv_dereg_mr(queue->response_mr);
     forget(&queue->data_region);
     if (queue->capsules)
-        munmap(queue->capsules, queue->receives * NVF_SQE_BYTES);
+        nvr_memory_unmap(queue->capsules, queue->receives * NVF_SQE_BYTES);
     if (queue->slots)
-        munmap(queue->slots, slots_bytes(queue));
+        nvr_memory_unmap(queue->slots, slots_bytes(queue));
     if (queue->data)
-        munmap(queue->data, (size_t)queue->receives * queue->in_capsule_bytes);
+        nvr_memory_unmap(queue->data, (size_t)queue->receives * queue->in_capsule_bytes);
     free(queue->held);
     if (queue->is_listed)
         list_remove(&queue->node);

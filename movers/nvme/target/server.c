@@ -36,8 +36,11 @@ void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch)
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
 }
 
-static void register_pool(struct nvr_server *server)
+void nvr_pool_register(struct nvr_server *server)
 {
+    if (server->is_pool_known || !server->uring.wants_buffers)
+        return;
+    server->is_pool_known = true;
     struct nvt_region *region = &server->target.pool.region;
     const struct iovec buffer = {region->base, region->len_bytes};
     nvt_uring_register(&server->uring, &buffer, 1);
@@ -73,14 +76,13 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
 {
     memset(server, 0, sizeof(*server));
     server->settings = *settings;
-    server->epoll_fd = -1;
+    server->epoll_fd = server->memory_fd = -1;
     list_init(&server->ending);
     int rc = nvt_target_init(&server->target, &nvr_transport, settings->pool_bytes);
     if (!rc)
         rc = nvt_uring_open(&server->uring, URING_ENTRIES);
     if (rc)
         return rc;
-    register_pool(server);
     server->target.now_ns = now();
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     server->events = rdma_create_event_channel();
@@ -225,4 +227,6 @@ void nvr_server_close(struct nvr_server *server)
         rdma_destroy_event_channel(server->events);
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
+    if (server->memory_fd >= 0)
+        close(server->memory_fd);
 }

@@ -22,7 +22,8 @@ struct nvt_ring {
 struct nvt_uring {
     struct nvt_ring calls, commands; /* system calls; NVMe commands */
     int event_fd;
-    int buffers; /* registered */
+    int buffers;        /* registered */
+    bool wants_buffers; /* some backend moves data by them */
 };
 
 /* A completion: `result` as the system call would have said (negative errno). */
@@ -34,7 +35,10 @@ struct nvt_uring_op {
 int nvt_uring_open(struct nvt_uring *uring, uint32_t entries);
 void nvt_uring_close(struct nvt_uring *uring);
 
-/* Memory that may be named by number: [0, buffers). Where the system refuses, there are none. */
+/*
+ * Memory that may be named by number: [0, buffers). Where the system refuses, there are none. Takes
+ * all its pages at once.
+ */
 void nvt_uring_register(struct nvt_uring *uring, const struct iovec *buffers, unsigned count);
 
 /* An entry to be filled in, whose completion `op` gets. Never NULL: submits what waits first. */
