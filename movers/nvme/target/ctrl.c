@@ -113,9 +113,11 @@ void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc)
 
 /* ---- events ---- */
 
+enum { TYPE_IO_COMMAND_SET = 6 }; /* libnvme has no name for it */
+
 static const struct {
     enum nvt_event event;
-    uint32_t enable; /* bit of feature 0x0b */
+    uint32_t enable; /* bit of feature 0x0b; 0: it cannot be turned off */
     uint8_t type, info, log;
 } events[] = {
     {NVT_EVENT_NAMESPACES, 1u << 8, NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED,
@@ -123,7 +125,7 @@ static const struct {
     {NVT_EVENT_ANA, 1u << 11, NVME_AER_NOTICE, NVME_AER_NOTICE_ANA, NVME_LOG_LID_ANA},
     {NVT_EVENT_DISCOVERY, 1u << 31, NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED,
      NVME_LOG_LID_DISCOVER},
-    {NVT_EVENT_RESERVATION, 0, 6, 0, NVME_LOG_LID_RESERVATION},
+    {NVT_EVENT_RESERVATION, 0, TYPE_IO_COMMAND_SET, 0, NVME_LOG_LID_RESERVATION},
 };
 
 void nvt_ctrl_tell(struct nvt_ctrl *ctrl)
@@ -143,7 +145,8 @@ void nvt_ctrl_tell(struct nvt_ctrl *ctrl)
 void nvt_ctrl_notify(struct nvt_ctrl *ctrl, enum nvt_event event)
 {
     for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++)
-        if (events[i].event == event && (ctrl->async_config & events[i].enable))
+        if (events[i].event == event &&
+            (!events[i].enable || ctrl->async_config & events[i].enable))
             ctrl->events |= event;
     nvt_ctrl_tell(ctrl);
 }

@@ -44,7 +44,7 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
     struct nvt_ctrl *ctrl = nvt_ctrl_create(subsystem, queue);
     if (!ctrl)
         return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
-    memcpy(ctrl->host_id, data->hostid, sizeof(ctrl->host_id));
+    memcpy(&ctrl->host_id, data->hostid, sizeof(ctrl->host_id));
     memcpy(ctrl->host_nqn, data->hostnqn, NVF_NQN_MAX);
     const uint32_t kato_ms = le32toh(request->sqe.cdw12);
     const uint64_t rounded_ms =
@@ -64,7 +64,7 @@ static uint16_t connect_io(struct nvt_request *request, struct nvt_subsystem *su
         return DATA_FAULT(cntlid);
     if (strcmp(ctrl->host_nqn, data->hostnqn) != 0)
         return DATA_FAULT(hostnqn);
-    if (memcmp(ctrl->host_id, data->hostid, sizeof(ctrl->host_id)) != 0)
+    if (memcmp(&ctrl->host_id, data->hostid, sizeof(ctrl->host_id)) != 0)
         return DATA_FAULT(hostid);
     if (!(ctrl->csts & NVF_CSTS_READY))
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;

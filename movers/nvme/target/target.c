@@ -221,6 +221,7 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, uint32_t nsid, struct nvt
         .is_read_only = backend->is_read_only,
         .region = {.base = backend->memory, .len_bytes = backend->size_bytes, .fixed_buffer = -1}};
     ns->blocks = backend->size_bytes >> ns->block_shift;
+    list_init(&ns->preemptors);
     make_identity(ns);
     subsystem->namespaces[nsid] = ns;
     subsystem->namespace_count++;
