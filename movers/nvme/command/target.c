@@ -8,14 +8,24 @@
 #include <string.h>
 
 #include "nvme/command/command.h"
+#include "nvme/command/secret.h"
 #include "nvme/target/rdma.h"
 #include "nvme/target/spec.h"
 
-enum { KEY_POOL = 256, KEY_IN_CAPSULE, KEY_SPIN, KEY_ALLOW, LISTS_MAX = 64 };
+enum {
+    KEY_POOL = 256,
+    KEY_IN_CAPSULE,
+    KEY_SPIN,
+    KEY_ALLOW,
+    KEY_SECRET,
+    KEY_CTRL_SECRET,
+    LISTS_MAX = 64
+};
 
 struct target_args {
     const char *listen[NVR_LISTENERS_MAX], *namespaces[LISTS_MAX], *hosts[LISTS_MAX], *nqn;
     int listen_count, namespace_count, host_count;
+    struct nv_secrets secrets;
     struct nvr_settings settings;
 };
 
@@ -27,6 +37,12 @@ static const struct argp_option options[] = {
      0},
     {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0},
     {"allow", KEY_ALLOW, "HOSTNQN", 0, "Only these hosts; may be repeated (default: any)", 0},
+    {"dhchap-secret", KEY_SECRET, "HOSTNQN=SECRET", 0,
+     "This host, if it proves that it knows the secret, which is DHHC-1:... or @FILE; may be "
+     "repeated",
+     0},
+    {"dhchap-ctrl-secret", KEY_CTRL_SECRET, "HOSTNQN=SECRET", 0,
+     "What this target proves to that host, if the host asks for it", 0},
     {"in-capsule", KEY_IN_CAPSULE, "BYTES", 0,
      "Data that comes with its command, 0 to 16384 (default 4096)", 0},
     {"pool", KEY_POOL, "MIB", 0, "Memory for data on its way (default 16)", 0},
@@ -64,6 +80,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_ALLOW:
         add(state, args->hosts, &args->host_count, LISTS_MAX, text);
+        return 0;
+    case KEY_SECRET:
+        add(state, args->secrets.of_hosts, &args->secrets.host_count, NV_SECRETS_MAX, text);
+        return 0;
+    case KEY_CTRL_SECRET:
+        add(state, args->secrets.of_ctrl, &args->secrets.ctrl_count, NV_SECRETS_MAX, text);
         return 0;
     case 'N':
         args->nqn = text;
@@ -134,9 +156,11 @@ static int add_namespaces(struct nvr_server *server, const struct target_args *a
         fprintf(stderr, "sidewire nvme target: '%s' is no NQN for a subsystem\n", args->nqn);
         return -EINVAL;
     }
-    subsystem->allow_any_host = !args->host_count;
+    subsystem->allow_any_host = !args->host_count && !args->secrets.host_count;
     for (int i = 0; i < args->host_count; i++)
         nvt_subsystem_allow(subsystem, args->hosts[i]);
+    if (nv_secrets_add(&args->secrets, subsystem))
+        return -EINVAL;
     for (int i = 0; i < args->namespace_count; i++) {
         struct nvt_backend *backend;
         struct nvt_namespace *ns;
@@ -176,6 +200,12 @@ static int listen_all(struct nvr_server *server, const struct target_args *args)
 
 static struct nvr_server server;
 
+static void say_refused(const struct nvt_queue *queue, const char *why)
+{
+    fprintf(stderr, "sidewire nvme target: queue %u of %s is refused: %s\n", queue->qid,
+            queue->ctrl->host_nqn, why);
+}
+
 static void stop(int signal)
 {
     (void)signal;
@@ -206,6 +236,7 @@ int nv_target_main(int argc, char **argv)
         return NV_STATUS_FAILED;
     }
     catch_signals();
+    server.target.refused = say_refused;
     rc = add_namespaces(&server, &args) || listen_all(&server, &args);
     if (!rc) {
         puts("ready          end it by SIGTERM or Ctrl-C");

@@ -64,19 +64,40 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     free(ctrl);
 }
 
+static void cut(struct nvt_queue *queue)
+{
+    if (queue->is_cut)
+        return;
+    queue->is_cut = true;
+    queue->target->transport->cut(queue);
+}
+
 static void cut_queues(struct nvt_ctrl *ctrl, int from)
 {
     for (int i = from; i < NVT_QUEUES_MAX; i++)
-        if (ctrl->queues[i] && !ctrl->queues[i]->is_cut) {
-            ctrl->queues[i]->is_cut = true;
-            ctrl->subsystem->target->transport->cut(ctrl->queues[i]);
-        }
+        if (ctrl->queues[i])
+            cut(ctrl->queues[i]);
 }
 
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
 {
     ctrl->is_ending = true;
     cut_queues(ctrl, 0);
+}
+
+void nvt_ctrl_cut_queue(struct nvt_queue *queue)
+{
+    if (queue->qid)
+        cut(queue);
+    else
+        nvt_ctrl_cut(queue->ctrl);
+}
+
+void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns)
+{
+    for (int i = 0; i < NVT_QUEUES_MAX; i++)
+        if (ctrl->queues[i] && nvt_auth_is_late(ctrl->queues[i], now_ns))
+            nvt_ctrl_cut_queue(ctrl->queues[i]);
 }
 
 /* ---- configuration ---- */

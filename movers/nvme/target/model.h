@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/list.h"
+#include "nvme/target/auth.h"
 #include "nvme/target/backend.h"
 #include "nvme/target/pool.h"
 #include "nvme/target/reservation.h"
@@ -73,6 +74,8 @@ struct nvt_namespace {
 struct nvt_host {
     struct list_node node;
     char nqn[NVF_NQN_MAX + 1];
+    bool has_policy; /* it has to prove itself */
+    struct nvt_auth_policy policy;
 };
 
 struct nvt_subsystem {
@@ -114,6 +117,8 @@ struct nvt_target {
     uint32_t ctrl_count, in_capsule_bytes;
     uint32_t ana_changes;
     uint64_t commands, errors; /* counted */
+    /* A host could not prove itself; may be NULL. */
+    void (*refused)(const struct nvt_queue *queue, const char *why);
 };
 
 /* Events that a host has been told of, and not yet asked about. Bits. */
@@ -169,6 +174,7 @@ struct nvt_queue {
     bool is_cut;        /* its end was asked for */
     uint32_t under_way; /* requests */
     struct list requests;
+    struct nvt_queue_auth *auth; /* NULL where the host need not prove itself */
 };
 
 enum nvt_direction { NVT_NO_DATA, NVT_FROM_HOST, NVT_TO_HOST };
@@ -266,6 +272,19 @@ uint16_t nvt_resv_persistence(struct nvt_request *request, bool sets);
 /* A request that came to the namespace as number `entry` is done. */
 void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry);
 
+/* ---- authentication (authenticate.c) ---- */
+
+/* At Connect: is the host to prove itself? */
+uint16_t nvt_auth_begin(struct nvt_queue *queue, struct nvt_subsystem *subsystem,
+                        const char *host_nqn);
+void nvt_auth_end(struct nvt_queue *queue);
+/* The queue takes no other command yet. */
+bool nvt_auth_is_due(const struct nvt_queue *queue);
+bool nvt_auth_is_late(const struct nvt_queue *queue, uint64_t now_ns);
+uint16_t nvt_auth_measure(struct nvt_request *request, uint64_t *bytes);
+void nvt_auth_run_send(struct nvt_request *request);
+void nvt_auth_run_receive(struct nvt_request *request);
+
 /* ---- controllers (ctrl.c) ---- */
 
 struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue);
@@ -274,6 +293,10 @@ struct nvt_ctrl *nvt_ctrl_find(struct nvt_subsystem *subsystem, uint16_t cntlid)
 void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue);
 /* Ends all its connections. */
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl);
+/* Ends one; that of the admin queue ends all. */
+void nvt_ctrl_cut_queue(struct nvt_queue *queue);
+/* Ends those whose authentication takes too long. */
+void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns);
 void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc);
 uint64_t nvt_ctrl_capabilities(void);
 /* Tells the host of an event, now or when it asks next. */
@@ -297,6 +320,12 @@ struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target, const char *n
 struct nvt_subsystem *nvt_subsystem_find(struct nvt_target *target, const char *nqn);
 void nvt_subsystem_remove(struct nvt_subsystem *subsystem);
 int nvt_subsystem_allow(struct nvt_subsystem *subsystem, const char *host_nqn);
+/* NULL: it is not in the list. */
+struct nvt_host *nvt_subsystem_host(const struct nvt_subsystem *subsystem, const char *host_nqn);
+/* A host in the list has to prove itself on each queue that it connects from now on, as the policy
+ * says, whose names are filled in here. NULL: it need not. -ENOENT: it is not in the list. */
+int nvt_subsystem_authenticate(struct nvt_subsystem *subsystem, const char *host_nqn,
+                               const struct nvt_auth_policy *policy);
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn);
 
 /* nsid 0: the next free one. Owns the backend from then on, also if it fails (negative errno). */

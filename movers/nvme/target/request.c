@@ -77,6 +77,11 @@ void nvt_target_feed(struct nvt_target *target)
 
 /* ---- beginning ---- */
 
+static bool is_authentication(const struct nvf_sqe *sqe)
+{
+    return nvf_type_of(sqe) == NVF_AUTH_SEND || nvf_type_of(sqe) == NVF_AUTH_RECEIVE;
+}
+
 static const struct nvt_command *find_command(struct nvt_request *request, uint16_t *status)
 {
     const struct nvt_queue *queue = request->queue;
@@ -93,6 +98,10 @@ static const struct nvt_command *find_command(struct nvt_request *request, uint1
                              : nvt_admin_command(request->sqe.opcode);
     if (!ctrl && !(is_fabrics && nvf_type_of(&request->sqe) == NVF_CONNECT)) {
         *status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
+        return NULL;
+    }
+    if (nvt_auth_is_due(queue) && !(is_fabrics && is_authentication(&request->sqe))) {
+        *status = NVF_SPECIFIC(NVME_SC_AUTH_REQUIRED) | NVME_SC_DNR;
         return NULL;
     }
     if (!command || (ctrl && ctrl->subsystem->is_discovery && !command->in_discovery))
@@ -248,5 +257,6 @@ bool nvt_queue_gone(struct nvt_queue *queue)
     if (queue->ctrl)
         nvt_ctrl_lose_queue(queue->ctrl, queue);
     queue->ctrl = NULL;
+    nvt_auth_end(queue);
     return queue->under_way == 0;
 }

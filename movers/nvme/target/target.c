@@ -59,6 +59,7 @@ static void each_ctrl(struct nvt_target *target, void (*visit)(struct nvt_ctrl *
 static void check_alive(struct nvt_ctrl *ctrl, void *arg)
 {
     const uint64_t now_ns = *(const uint64_t *)arg;
+    nvt_ctrl_cut_late(ctrl, now_ns);
     if (!ctrl->keep_alive_ms || ctrl->is_ending)
         return;
     const uint64_t limit_ns = ctrl->keep_alive_ms * NS_PER_MS * 3 / 2;
@@ -158,15 +159,20 @@ int nvt_subsystem_allow(struct nvt_subsystem *subsystem, const char *host_nqn)
     return 0;
 }
 
+struct nvt_host *nvt_subsystem_host(const struct nvt_subsystem *subsystem, const char *host_nqn)
+{
+    for (struct list_node *node = list_first(&subsystem->hosts); node;
+         node = list_after(&subsystem->hosts, node)) {
+        struct nvt_host *host = LIST_MEMBER(node, struct nvt_host, node);
+        if (!strcmp(host->nqn, host_nqn))
+            return host;
+    }
+    return NULL;
+}
+
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn)
 {
-    if (subsystem->allow_any_host)
-        return true;
-    for (struct list_node *node = list_first(&subsystem->hosts); node;
-         node = list_after(&subsystem->hosts, node))
-        if (!strcmp(LIST_MEMBER(node, struct nvt_host, node)->nqn, host_nqn))
-            return true;
-    return false;
+    return subsystem->allow_any_host || nvt_subsystem_host(subsystem, host_nqn);
 }
 
 /* ---- namespaces ---- */

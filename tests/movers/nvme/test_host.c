@@ -442,7 +442,7 @@ static void connect__hostile(void **state)
 {
     no_way_up(state, MISCHIEF_FORMAT, SW_NVME_PROTOCOL);
     no_way_up(state, MISCHIEF_CONNECT_STATUS, SW_NVME_FAILED);
-    no_way_up(state, MISCHIEF_AUTH, SW_NVME_UNSUPPORTED);
+    no_way_up(state, MISCHIEF_AUTH, SW_NVME_AUTHENTICATION);
     no_way_up(state, MISCHIEF_NO_KEYED, SW_NVME_UNSUPPORTED);
     no_way_up(state, MISCHIEF_FATAL, SW_NVME_PROTOCOL);
     no_way_up(state, MISCHIEF_NEVER_READY, SW_NVME_TIMEOUT);
