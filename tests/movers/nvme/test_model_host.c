@@ -17,7 +17,9 @@ int answers, cuts;
 bool holds;
 struct nvt_request *fetching;
 
-enum { HISTORY = 8 };
+enum { HISTORY = 8, REQUESTS_MAX = 64 };
+/* Those without an answer: of a connection that has ended, nobody else frees them. */
+static struct nvt_request *requests[REQUESTS_MAX];
 static struct nvf_cqe history[HISTORY];
 static struct nvt_port *port;
 static struct nvt_region capsule_region = {.base = capsule, .len_bytes = sizeof(capsule)};
@@ -45,6 +47,9 @@ static void answer(struct nvt_request *request)
     nvt_request_response(request, &response);
     history[answers++ % HISTORY] = response;
     nvt_request_end(request);
+    for (int i = 0; i < REQUESTS_MAX; i++)
+        if (requests[i] == request)
+            requests[i] = NULL;
     free(request);
 }
 
@@ -100,6 +105,10 @@ int teardown(void **state)
     assert_true(nvt_queue_gone(&io_queue));
     assert_true(nvt_queue_gone(&admin));
     nvt_target_free(&target);
+    for (int i = 0; i < REQUESTS_MAX; i++) {
+        free(requests[i]);
+        requests[i] = NULL;
+    }
     return 0;
 }
 
@@ -107,6 +116,11 @@ uint16_t say_with(struct nvt_queue *queue, const struct nvf_sqe *sqe, uint32_t d
 {
     struct nvt_request *request = calloc(1, sizeof(*request));
     const int before = answers;
+    int slot = 0;
+    while (slot < REQUESTS_MAX && requests[slot])
+        slot++;
+    assert_true(slot < REQUESTS_MAX);
+    requests[slot] = request;
     request->sqe = *sqe;
     request->in_capsule = capsule;
     request->in_capsule_bytes = data_bytes;
