@@ -39,16 +39,17 @@ enum sw_nvme_status {
     SW_NVME_TOO_LONG,       /* more data than the controller takes in one command */
     SW_NVME_NOT_REGISTERED, /* data that no sw_nvme_mem covers */
     SW_NVME_NO_MEMORY,
-    SW_NVME_TIMEOUT,     /* the deadline has passed */
-    SW_NVME_ADDRESS,     /* no such address, or no RDMA device leads there */
-    SW_NVME_REFUSED,     /* the peer refused the connection */
-    SW_NVME_UNREACHABLE, /* nobody answers, or the controller is away for too long */
-    SW_NVME_NOT_DONE,    /* the connection was lost before the request left: nothing happened */
-    SW_NVME_MAYBE_DONE,  /* it was lost after the request left: it may have happened */
-    SW_NVME_PROTOCOL,    /* the controller broke the protocol */
-    SW_NVME_UNSUPPORTED, /* the controller lacks what is needed, or asks for what is not there */
-    SW_NVME_CLOSED,      /* closed by this side */
-    SW_NVME_SYSTEM,      /* the operating system or the RDMA device failed */
+    SW_NVME_TIMEOUT,        /* the deadline has passed */
+    SW_NVME_ADDRESS,        /* no such address, or no RDMA device leads there */
+    SW_NVME_REFUSED,        /* the peer refused the connection */
+    SW_NVME_UNREACHABLE,    /* nobody answers, or the controller is away for too long */
+    SW_NVME_NOT_DONE,       /* the connection was lost before the request left: nothing happened */
+    SW_NVME_MAYBE_DONE,     /* it was lost after the request left: it may have happened */
+    SW_NVME_PROTOCOL,       /* the controller broke the protocol */
+    SW_NVME_UNSUPPORTED,    /* the controller lacks what is needed, or asks for what is not there */
+    SW_NVME_CLOSED,         /* closed by this side */
+    SW_NVME_SYSTEM,         /* the operating system or the RDMA device failed */
+    SW_NVME_AUTHENTICATION, /* host or controller could not prove who it is */
 };
 
 /* A sentence without its full stop; never NULL. */
@@ -69,6 +70,10 @@ struct sw_nvme_options {
     const char *hostnqn;     /* NULL: of /etc/nvme/hostnqn, else made of the machine's ID */
     const char *hostid;      /* UUID; NULL: of /etc/nvme/hostid, else that of hostnqn */
     const char *host_traddr; /* the own address; NULL: any */
+    /* DH-HMAC-CHAP: "DHHC-1:00:...". The host proves that it knows the first, if it is asked to. */
+    const char *dhchap_secret;
+    /* The controller has to prove that it knows this one. NULL: it need not. */
+    const char *dhchap_ctrl_secret;
     uint32_t nr_io_queues;   /* asked for; the controller may grant fewer */
     uint32_t queue_size;     /* entries of an I/O queue, 2-1024; requests in flight: one less */
     uint32_t keep_alive_ms;  /* 0: none */

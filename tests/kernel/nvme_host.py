@@ -38,7 +38,7 @@ QUESTIONS = [
     ('get-property {c} -o 0x14', r'value: 4600[0-6]1$', 0),
     ('get-property {c} -o 0x8', r'value: 10[34]00|value: 20000', 0),
     ('get-property {c} -o 0x1c', r'value: 1$', 0),
-    ('resv-report {d}', r'regctl\s+: 0', RESERVATIONS),
+    ('resv-report {d} -e', r'regctl\s+: 0', RESERVATIONS),
     ('flush {d}', r'success', 0),
     ('write-zeroes {d} -s 0 -c 7', r'Success', 0),
     ('dsm {d} -d -b 8 -s 0', r'success', 0),
@@ -143,6 +143,16 @@ class KernelHost:
                              'nvme compare $d -s 0 -c 0 -z 512 -d /tmp/data')
         wanted = r'(Invalid Command Opcode[\s\S]*){3}' if not self.offered & COMPARE else r'Success[\s\S]*Compare Failure[\s\S]*Success'
         return say(re.search(wanted, text), 'nvme compare', text)
+
+    def reserve(self):
+        """Registers, takes the namespace, writes as its holder, and gives it up."""
+        if not self.offered & RESERVATIONS:
+            return True
+        text, status = self.shell('nvme resv-register $d -k 0x7b -r 0 && nvme resv-acquire $d -c 0x7b -t 1 -a 0 && nvme resv-report $d -e && '
+                                  'dd if=/tmp/data of=$d bs=64k count=1 oflag=direct 2>/dev/null && nvme resv-release $d -c 0x7b -t 1 -a 0 && '
+                                  'nvme resv-register $d -c 0x7b -r 1 && nvme resv-report $d -e')
+        reported = r'rtype\s+: 1\nregctl\s+: 1\n[\s\S]*rcsts\s+: 1\n[\s\S]*rkey\s+: (7b|0x7b)\n[\s\S]*rtype\s+: 0\nregctl\s+: 0'
+        return say(status == 0 and re.search(reported, text), 'nvme resv-register, -acquire, -report, -release', text)
 
     def refusals(self, target):
         """Errors have the right type and code: nvme-cli and the kernel have words for those."""

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import kernel_guest as guest
-from nvme_host import COMPARE, MIB, NQN, PORT, VERIFY, say
+from nvme_host import COMPARE, MIB, NQN, PORT, RESERVATIONS, VERIFY, say
 
 SECONDS = 60
 DATA_BYTES = 4 << 20
@@ -94,7 +94,7 @@ class OwnHost:
 
 class OwnTarget:
     """`sidewire nvme target` in the namespace, with a file as namespace 1."""
-    offers = COMPARE | VERIFY
+    offers = COMPARE | RESERVATIONS | VERIFY
     refusals = ['Invalid Log Page', 'LBA Out of Range', 'Invalid Field']
 
     def __init__(self, sidewire, folder):

@@ -102,7 +102,7 @@ def use(host, target):
     with tempfile.TemporaryDirectory() as folder:
         capture = Capture(os.path.join(folder, 'nvme.pcap'))
         good = host.discover() and host.connect() and host.ask(target) and host.copy() and host.compare() and \
-            host.refusals(target) and host.zeroes()
+            host.reserve() and host.refusals(target) and host.zeroes()
         good &= capture.judge('Connect', 'Identify Controller', 'Identify Namespace', 'Read', 'Write', 'Flush', 'Compare', 'Write Zero',
                               'Dataset Management', 'Discovery')
     return good and host.file_system() and host.fio('randwrite', 2) and host.fio('randrw', 2) and host.disconnect() and host.connect() and \

@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "nvme/command/secret.h"
 #include "sidewire/nvme.h"
 
 int nv_discover(int argc, char **argv);
@@ -35,6 +36,7 @@ struct nv_host {
     bool is_discovery; /* NQN may be left out */
     struct sw_nvme_controller *controller;
     bool is_away; /* said that it is */
+    char secret[NV_SECRET_MAX], ctrl_secret[NV_SECRET_MAX];
 };
 
 /* A child for argp; its input is a struct nv_host. */

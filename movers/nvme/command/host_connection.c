@@ -21,6 +21,8 @@ static const struct argp_option options[] = {
     {"nqn", 'n', "NQN", 0, "Name of the subsystem", 1},
     {"host-traddr", 'w', "ADDR", 0, "Own address to connect from", 1},
     {"hostnqn", 'q', "NQN", 0, "Own name (that of /etc/nvme/hostnqn, else of the machine)", 1},
+    {"dhchap-secret", 'S', "SECRET", 0, "Own secret, DHHC-1:... or @FILE, for authentication", 1},
+    {"dhchap-ctrl-secret", 'C', "SECRET", 0, "What the target has to prove that it knows", 1},
     {"hostid", 'I', "UUID", 0, "Own ID (that of /etc/nvme/hostid)", 1},
     {"nr-io-queues", 'i', "N", 0, "Queues, each with a thread of its own", 2},
     {"queue-size", 'Q', "N", 0, "Entries of a queue (128)", 2},
@@ -59,6 +61,14 @@ static enum nv_format parse_format(struct argp_state *state, const char *text)
     if (strcmp(text, "normal"))
         argp_error(state, "\"%s\" is not an output format: normal, json, binary", text);
     return NV_NORMAL;
+}
+
+static const char *parse_secret(struct argp_state *state, const char *text, char *out)
+{
+    const char *wrong = nv_secret_read(text, out);
+    if (wrong) /* without the text: it may be a secret */
+        argp_error(state, "a secret cannot be read: %s", wrong);
+    return out;
 }
 
 static error_t parse_tuning(int key, char *arg, struct argp_state *state)
@@ -122,6 +132,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case 'I':
         o->hostid = arg;
+        return 0;
+    case 'S':
+        o->dhchap_secret = parse_secret(state, arg, host->secret);
+        return 0;
+    case 'C':
+        o->dhchap_ctrl_secret = parse_secret(state, arg, host->ctrl_secret);
         return 0;
     case 'N':
         host->nsid = parse_number(state, arg, UINT32_MAX);

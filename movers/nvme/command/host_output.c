@@ -42,7 +42,11 @@ static const char *mend_of(enum sw_nvme_status status, uint16_t code)
         return "Is the target running, and does the network lead there? --connect-timeout gives "
                "it more time.";
     case SW_NVME_UNSUPPORTED:
-        return "The target must offer keyed SGLs and connections without authentication.";
+        return "The target must offer keyed SGLs.";
+    case SW_NVME_AUTHENTICATION:
+        return "--dhchap-secret is the host's secret, --dhchap-ctrl-secret that of the target; "
+               "both "
+               "as the target has them, for this host's NQN (--hostnqn).";
     case SW_NVME_OK:
     case SW_NVME_AGAIN:
     case SW_NVME_INVALID:

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "nvme/command/command.h"
+#include "nvme/command/secret.h"
 #include "nvme/target/control.h"
 #include "nvme/target/identity.h"
 
@@ -20,6 +21,8 @@ enum {
     KEY_ALLOW,
     KEY_CONFIG,
     KEY_CONTROL,
+    KEY_SECRET,
+    KEY_CTRL_SECRET,
     LISTS_MAX = 64,
 };
 
@@ -30,6 +33,7 @@ struct target_args {
     int listen_count, namespace_count, host_count;
     const char *config, *control;
     uint32_t in_capsule_bytes;
+    struct nv_secrets secrets;
     struct nvr_settings settings;
 };
 
@@ -43,6 +47,12 @@ static const struct argp_option options[] = {
      0},
     {"subsysnqn", 'N', "NQN", 0, "The subsystem's name", 0},
     {"allow", KEY_ALLOW, "HOSTNQN", 0, "Only these hosts; may be repeated (default: any)", 0},
+    {"dhchap-secret", KEY_SECRET, "HOSTNQN=SECRET", 0,
+     "This host, if it proves that it knows the secret, which is DHHC-1:... or @FILE; may be "
+     "repeated",
+     0},
+    {"dhchap-ctrl-secret", KEY_CTRL_SECRET, "HOSTNQN=SECRET", 0,
+     "What this target proves to that host, if the host asks for it", 0},
     {"in-capsule", KEY_IN_CAPSULE, "BYTES", 0,
      "Data that comes with its command, 0 to 16384 (default 4096)", 0},
     {"pool", KEY_POOL, "MIB", 0, "Memory for data on its way (default 16)", 0},
@@ -83,6 +93,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_ALLOW:
         add(state, args->hosts, &args->host_count, LISTS_MAX, text);
         return 0;
+    case KEY_SECRET:
+        add(state, args->secrets.of_hosts, &args->secrets.host_count, NV_SECRETS_MAX, text);
+        return 0;
+    case KEY_CTRL_SECRET:
+        add(state, args->secrets.of_ctrl, &args->secrets.ctrl_count, NV_SECRETS_MAX, text);
+        return 0;
     case 'N':
         args->nqn = text;
         return 0;
@@ -106,10 +122,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         argp_error(state, "what is '%s'?", text);
         return 0;
     case ARGP_KEY_END:
-        if (args->config &&
-            (args->namespace_count || args->listen_count || args->host_count || args->nqn))
-            argp_error(state, "--config says it all: leave --listen, --namespace, --subsysnqn and "
-                              "--allow away");
+        if (args->config && (args->namespace_count || args->listen_count || args->host_count ||
+                             args->nqn || args->secrets.host_count || args->secrets.ctrl_count))
+            argp_error(state, "--config says it all: leave --listen, --namespace, --subsysnqn, "
+                              "--allow and the secrets away");
         if (!args->config && !args->namespace_count)
             argp_error(state, "nothing to serve: say e.g. --namespace ram:64M");
         return 0;
@@ -167,6 +183,8 @@ static int edit(const struct nvt_config_editor *editor, const struct target_args
     int rc = nvt_config_add_subsystem(editor, nqn);
     for (int i = 0; i < args->host_count && !rc; i++)
         rc = nvt_config_add_host(editor, nqn, args->hosts[i]);
+    if (!rc)
+        rc = nv_secrets_add(&args->secrets, editor, nqn);
     for (int i = 0; i < args->namespace_count && !rc; i++)
         rc = nvt_config_add_namespace(editor, nqn, args->namespaces[i], &nsid);
     if (!args->listen_count && !rc)
@@ -197,6 +215,12 @@ struct program {
     struct nvr_control control;
     struct nvr_watch signals;
 };
+
+static void say_refused(const struct nvt_queue *queue, const char *why)
+{
+    fprintf(stderr, "sidewire nvme target: queue %u of %s is refused: %s\n", queue->qid,
+            queue->ctrl->host_nqn, why);
+}
 
 static void reload(struct program *program)
 {
@@ -274,6 +298,7 @@ int nv_target_main(int argc, char **argv)
         return NV_STATUS_FAILED;
     program.serving.say = say;
     int rc = nvr_server_open(&program.server, &args.settings);
+    program.server.target.refused = say_refused;
     if (!rc)
         rc = nvr_serving_open(&program.serving, &program.server);
     if (!rc)

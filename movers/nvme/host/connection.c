@@ -233,6 +233,7 @@ static void handle_event(struct sw_nvme_queue *queue, const struct rdma_cm_event
         return fail_link(queue);
     case RDMA_CM_EVENT_DISCONNECTED:
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        nvh_auth_cut(queue);
         nvh_queue_break(queue, SW_NVME_UNREACHABLE, "%s has ended the connection of queue %u",
                         where, queue->qid);
         return fail_link(queue);
@@ -261,6 +262,7 @@ void nvh_link_step(struct sw_nvme_queue *queue)
 void nvh_link_destroy(struct sw_nvme_queue *queue)
 {
     struct nvh_connection *link = &queue->connection;
+    nvh_auth_stop(queue);
     if (link->id && link->was_up)
         rdma_disconnect(link->id);
     if (link->qp)

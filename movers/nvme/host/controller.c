@@ -61,6 +61,7 @@ static void free_controller(struct sw_nvme_controller *c)
         munmap(c->bounce, SW_NVME_ADMIN_MAX);
     if (c->pd)
         ibv_dealloc_pd(c->pd);
+    nvh_secrets_forget(c);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->bounce_lock);
     free(c->where);
@@ -103,7 +104,9 @@ enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->bounce_lock, NULL);
     c->options = *options;
-    status = nvh_identity(c, options, error);
+    status = nvh_secrets_take(c, options, error);
+    if (!status)
+        status = nvh_identity(c, options, error);
     if (!status) {
         status = nvh_queue_init(c, &c->admin, 0, NVF_ADMIN_DEPTH_MIN);
         nvh_error(error, status, "no memory for the admin queue");

@@ -93,7 +93,7 @@ struct nvh_fifo {
 enum nvh_phase {
     NVH_DOWN,
     NVH_LINKING,
-    NVH_CONNECTING, /* the Connect command is under way */
+    NVH_CONNECTING, /* the Connect command is under way, or authentication */
     NVH_UP,
     NVH_ENDED, /* its controller is dead */
 };
@@ -134,6 +134,7 @@ struct sw_nvme_queue {
 
     int epoll_fd, timer_fd;
     struct sw_nvme_error error; /* why it broke */
+    struct nvh_auth *auth;      /* NULL but while the queue authenticates */
 };
 
 struct nvh_event_ring {
@@ -163,6 +164,7 @@ struct sw_nvme_controller {
     char subsysnqn[NVF_NQN_MAX + 1], hostnqn[NVF_NQN_MAX + 1];
     uint8_t hostid[16];
     struct sw_nvme_options options;
+    struct nvh_secrets *secrets;
     char *where; /* "ADDR:PORT", for messages */
 
     struct ibv_context *verbs;
@@ -252,12 +254,25 @@ static inline uint32_t nvh_cid(const struct sw_nvme_queue *queue, uint32_t index
 void nvh_setup_step(struct sw_nvme_controller *controller, uint64_t now_ns);
 /* Sends Connect on a queue whose link is up. */
 void nvh_connect_send(struct sw_nvme_queue *queue);
+/* May carry commands of its program. */
+void nvh_queue_up(struct sw_nvme_queue *queue);
 /* A command of the library's own on the admin queue. */
 void nvh_call(struct sw_nvme_controller *controller, const struct nvf_sqe *sqe, bool is_endless,
               sw_nvme_done *done);
 struct nvf_sqe nvh_property_set(uint32_t offset, uint64_t value);
 struct nvf_sqe nvh_property_get(uint32_t offset, bool is_wide);
 uint32_t nvh_cc(bool shuts_down);
+
+/* authenticate.c */
+enum sw_nvme_status nvh_secrets_take(struct sw_nvme_controller *controller,
+                                     const struct sw_nvme_options *options,
+                                     struct sw_nvme_error *error);
+void nvh_secrets_forget(struct sw_nvme_controller *controller);
+/* Authenticates where dword 0 of Connect's completion asks for it. Then: nvh_queue_up(). */
+void nvh_auth_start(struct sw_nvme_queue *queue, uint32_t connect_result);
+void nvh_auth_stop(struct sw_nvme_queue *queue);
+/* The peer ends the connection: says why, if the exchange is the reason. */
+void nvh_auth_cut(struct sw_nvme_queue *queue);
 
 /* reconnect.c */
 uint32_t nvh_tend(struct sw_nvme_queue *queue, uint64_t now_ns);

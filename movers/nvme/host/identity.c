@@ -132,5 +132,6 @@ enum sw_nvme_status nvh_identity(struct sw_nvme_controller *controller,
     /* The strings are the caller's. */
     c->options.traddr = c->options.trsvcid = c->options.host_traddr = NULL;
     c->options.subsysnqn = c->options.hostnqn = c->options.hostid = NULL;
+    c->options.dhchap_secret = c->options.dhchap_ctrl_secret = NULL;
     return SW_NVME_OK;
 }

@@ -23,7 +23,6 @@ enum {
     CTRATT_TBKAS = 1 << 6,
     TRANSFER_DEFAULT = 1 << 20,
     TYPE_DISCOVERY = 2,
-    CATTR_AUTH = 0x6, /* of dword 0 of Connect's completion, bits 17 and 18 */
 };
 
 uint32_t nvh_cc(bool shuts_down)
@@ -79,14 +78,20 @@ static bool check_connected(struct sw_nvme_queue *queue, const struct sw_nvme_re
         queue->error.nvme_status = result->nvme_status;
         return false;
     }
-    if (result->value >> 16 & CATTR_AUTH) {
-        nvh_queue_break(queue, SW_NVME_UNSUPPORTED,
-                        "%s wants authentication, which this host does not know", c->where);
-        return false;
-    }
+    return true;
+}
+
+void nvh_queue_up(struct sw_nvme_queue *queue)
+{
+    struct sw_nvme_controller *c = queue->controller;
     queue->phase = NVH_UP;
     queue->was_live = true;
-    return true;
+    if (queue->qid) {
+        atomic_store(&c->was_lost, false);
+        return nvh_pending_send(queue);
+    }
+    c->setup = NVH_SETUP_CAP;
+    c->setup_waits = false;
 }
 
 static void admin_connected(void *arg, const struct sw_nvme_result *result)
@@ -98,17 +103,14 @@ static void admin_connected(void *arg, const struct sw_nvme_result *result)
         return;
     }
     c->info.cntlid = (uint16_t)result->value;
-    c->setup = NVH_SETUP_CAP;
-    c->setup_waits = false;
+    nvh_auth_start(queue, (uint32_t)result->value);
 }
 
 static void queue_connected(void *arg, const struct sw_nvme_result *result)
 {
     struct sw_nvme_queue *queue = arg;
-    if (!check_connected(queue, result))
-        return;
-    atomic_store(&queue->controller->was_lost, false);
-    nvh_pending_send(queue);
+    if (check_connected(queue, result))
+        nvh_auth_start(queue, (uint32_t)result->value);
 }
 
 void nvh_connect_send(struct sw_nvme_queue *queue)

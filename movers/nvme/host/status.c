@@ -41,6 +41,8 @@ const char *sw_nvme_status_text(enum sw_nvme_status status)
         return "it was closed by this side";
     case SW_NVME_SYSTEM:
         return "the operating system or the RDMA device failed";
+    case SW_NVME_AUTHENTICATION:
+        return "the host or the controller could not prove who it is";
     }
     return "a status that is not known";
 }

@@ -47,6 +47,17 @@ static int set_text(const char **out, const char *value)
     return 0;
 }
 
+/* nbdkit has forms of its own for what is secret: +FILE, - and so on. */
+static int set_secret(const char **out, const char *value)
+{
+    char *text;
+    if (nbdkit_read_password(value, &text))
+        return -1;
+    free((void *)(uintptr_t)*out);
+    *out = text;
+    return 0;
+}
+
 static int nv_config(const char *key, const char *value)
 {
     if (!strcmp(key, "traddr"))
@@ -59,6 +70,10 @@ static int nv_config(const char *key, const char *value)
         return set_text(&options.hostnqn, value);
     if (!strcmp(key, "hostid"))
         return set_text(&options.hostid, value);
+    if (!strcmp(key, "dhchap-secret"))
+        return set_secret(&options.dhchap_secret, value);
+    if (!strcmp(key, "dhchap-ctrl-secret"))
+        return set_secret(&options.dhchap_ctrl_secret, value);
     if (!strcmp(key, "nsid"))
         return nbdkit_parse_uint32_t("nsid", value, &nsid);
     if (!strcmp(key, "connections"))
@@ -294,6 +309,8 @@ static struct nbdkit_plugin plugin = {
                    "trsvcid=PORT     Its port (4420).\n"
                    "nsid=N           The namespace (the first).\n"
                    "connections=N    NBD connections at a time, a queue each (16).\n"
+                   "dhchap-secret=, dhchap-ctrl-secret=\n"
+                   "                 For authentication: DHHC-1:..., or +FILE.\n"
                    "hostnqn=, hostid=, queue-size=, ctrl-loss-tmo=, reconnect-delay=\n"
                    "                 As nvme connect has them.",
     .after_fork = nv_after_fork,

@@ -9,7 +9,6 @@ enum {
     HOST_ID_BYTES = 16,
     FEATURE_SELECT_SUPPORTED = 3,
     FEATURE_CHANGEABLE = 4,
-    RESERVATION_MASKS = 0x0e,
 };
 
 static uint16_t identify_measure(struct nvt_request *request, uint64_t *bytes)
@@ -122,8 +121,9 @@ static uint16_t set_feature(struct nvt_request *request)
     case NVME_FEAT_FID_HOST_BEHAVIOR:
         return 0;
     case NVME_FEAT_FID_RESV_MASK:
-        ctrl->reservation_mask = cdw11 & RESERVATION_MASKS;
-        return 0;
+        return nvt_resv_set_mask(request);
+    case NVME_FEAT_FID_RESV_PERSIST:
+        return nvt_resv_persistence(request, true);
     case NVME_FEAT_FID_WRITE_PROTECT:
         return protect_namespace(request, true);
     default:
@@ -162,11 +162,12 @@ static uint16_t get_feature(struct nvt_request *request)
     case NVME_FEAT_FID_HOST_ID:
         if (!(le32toh(request->sqe.cdw11) & 1)) /* over fabrics it has 128 bits */
             return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
-        nvt_request_put(request, ctrl->host_id, sizeof(ctrl->host_id), 0);
+        nvt_request_put(request, &ctrl->host_id, sizeof(ctrl->host_id), 0);
         return 0;
     case NVME_FEAT_FID_RESV_MASK:
-        request->result = ctrl->reservation_mask;
-        return 0;
+        return nvt_resv_get_mask(request);
+    case NVME_FEAT_FID_RESV_PERSIST:
+        return nvt_resv_persistence(request, false);
     case NVME_FEAT_FID_WRITE_PROTECT:
         return protect_namespace(request, false);
     default:

@@ -15,6 +15,17 @@ static bool random_of_libcrypto(uint8_t *out, size_t len)
     return RAND_bytes(out, (int)len) == 1;
 }
 
+const char *nvt_auth_policy_parse(const char *host_secret, const char *controller_secret,
+                                  uint8_t hash, uint8_t group, struct nvt_auth_policy *out)
+{
+    *out = (struct nvt_auth_policy){.hash = hash, .group = group};
+    const char *wrong = nvf_secret_parse(host_secret, &out->host_secret);
+    if (wrong || !controller_secret || !*controller_secret)
+        return wrong;
+    out->has_controller_secret = true;
+    return nvf_secret_parse(controller_secret, &out->controller_secret);
+}
+
 void nvt_auth_init(struct nvt_auth *auth, const struct nvt_auth_policy *policy,
                    bool (*random)(uint8_t *out, size_t len))
 {
@@ -250,20 +261,4 @@ uint16_t nvt_auth_receive(struct nvt_auth *auth, size_t room, uint8_t out[NVF_AU
     *len = nvf_auth_encode(&m, out);
     assert(*len <= room);
     return 0;
-}
-
-const char *nvt_auth_fault_text(uint8_t fault)
-{
-    static const char *const texts[] = {
-        [NVF_AUTH_FAILED] = "a response is wrong, or a secret is missing",
-        [NVF_AUTH_NOT_USABLE] = "DH-HMAC-CHAP is not offered",
-        [NVF_AUTH_CONCAT_MISMATCH] = "secure concatenation is asked for",
-        [NVF_AUTH_HASH_NOT_USABLE] = "no hash that is offered is strong enough",
-        [NVF_AUTH_GROUP_NOT_USABLE] = "no group that is offered is strong enough",
-        [NVF_AUTH_INCORRECT_PAYLOAD] = "a message is malformed",
-        [NVF_AUTH_INCORRECT_MESSAGE] = "a message is out of turn",
-    };
-    if (fault < sizeof(texts) / sizeof(*texts) && texts[fault])
-        return texts[fault];
-    return "for a reason that NVMe has no name for";
 }

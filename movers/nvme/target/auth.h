@@ -50,6 +50,11 @@ struct nvt_auth {
     uint8_t dh_secret[NVF_DH_MAX];
 };
 
+/* A policy without its names. `controller_secret` may be NULL or empty; hash 0 is the weakest.
+ * Returns NULL, or what is wrong. */
+const char *nvt_auth_policy_parse(const char *host_secret, const char *controller_secret,
+                                  uint8_t hash, uint8_t group, struct nvt_auth_policy *out);
+
 /* `random` may be NULL for that of libcrypto. */
 void nvt_auth_init(struct nvt_auth *auth, const struct nvt_auth_policy *policy,
                    bool (*random)(uint8_t *out, size_t len));
@@ -68,8 +73,5 @@ static inline bool nvt_auth_is_at_rest(const struct nvt_auth *auth)
 {
     return auth->state == NVT_AUTH_IDLE || auth->state == NVT_AUTH_DONE;
 }
-
-/* "the host's response is wrong", for the log; never NULL. */
-const char *nvt_auth_fault_text(uint8_t fault);
 
 #endif

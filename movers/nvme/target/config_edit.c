@@ -7,6 +7,7 @@
 
 #include "nvme/target/config.h"
 #include "nvme/target/identity.h"
+#include "nvme/wire/dhchap_crypto.h"
 
 static int fail(const struct nvt_config_editor *editor, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -289,6 +290,31 @@ int nvt_config_remove_host(const struct nvt_config_editor *editor, const char *n
         return status;
     if (!drop_nqn(subsystem->hosts, &subsystem->host_count, host_nqn))
         return fail(editor, -ENOENT, "host %.223s is not in the list of %.223s", host_nqn, nqn);
+    return 0;
+}
+
+int nvt_config_set_secret(const struct nvt_config_editor *editor, const char *host_nqn,
+                          const char *secret, bool of_controller)
+{
+    struct nvt_config *config = editor->config;
+    struct nvt_config_host *host = nvt_config_find_host(config, host_nqn);
+    struct nvf_secret parsed;
+    const char *wrong =
+        strlen(secret) < NVT_KEY_MAX ? nvf_secret_parse(secret, &parsed) : "it is too long";
+    explicit_bzero(&parsed, sizeof(parsed));
+    if (wrong)
+        return fail(editor, -EINVAL, "the secret of %.223s: %s", host_nqn, wrong);
+    if (!is_nqn(host_nqn))
+        return fail(editor, -EINVAL, "'%.64s' is no name of a host", host_nqn);
+    if (!host && of_controller)
+        return fail(editor, -EINVAL, "host %.223s has no secret of its own", host_nqn);
+    if (!host) {
+        host = extend(&config->hosts, &config->host_count, sizeof(*host));
+        if (!host)
+            return no_memory(editor);
+        snprintf(host->nqn.text, sizeof(host->nqn.text), "%s", host_nqn);
+    }
+    strcpy(of_controller ? host->dhchap_ctrl_key : host->dhchap_key, secret);
     return 0;
 }
 

@@ -72,19 +72,40 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     nvt_subsystem_release(subsystem);
 }
 
+static void cut(struct nvt_queue *queue)
+{
+    if (queue->is_cut)
+        return;
+    queue->is_cut = true;
+    queue->target->transport->cut(queue);
+}
+
 static void cut_queues(struct nvt_ctrl *ctrl, int from)
 {
     for (int i = from; i < NVT_QUEUES_MAX; i++)
-        if (ctrl->queues[i] && !ctrl->queues[i]->is_cut) {
-            ctrl->queues[i]->is_cut = true;
-            ctrl->subsystem->target->transport->cut(ctrl->queues[i]);
-        }
+        if (ctrl->queues[i])
+            cut(ctrl->queues[i]);
 }
 
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
 {
     ctrl->is_ending = true;
     cut_queues(ctrl, 0);
+}
+
+void nvt_ctrl_cut_queue(struct nvt_queue *queue)
+{
+    if (queue->qid)
+        cut(queue);
+    else
+        nvt_ctrl_cut(queue->ctrl);
+}
+
+void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns)
+{
+    for (int i = 0; i < NVT_QUEUES_MAX; i++)
+        if (ctrl->queues[i] && nvt_auth_is_late(ctrl->queues[i], now_ns))
+            nvt_ctrl_cut_queue(ctrl->queues[i]);
 }
 
 /* ---- configuration ---- */
@@ -121,9 +142,11 @@ void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc)
 
 /* ---- events ---- */
 
+enum { TYPE_IO_COMMAND_SET = 6 }; /* libnvme has no name for it */
+
 static const struct {
     enum nvt_event event;
-    uint32_t enable; /* bit of feature 0x0b */
+    uint32_t enable; /* bit of feature 0x0b; 0: it cannot be turned off */
     uint8_t type, info, log;
 } events[] = {
     {NVT_EVENT_NAMESPACES, 1u << 8, NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED,
@@ -131,7 +154,7 @@ static const struct {
     {NVT_EVENT_ANA, 1u << 11, NVME_AER_NOTICE, NVME_AER_NOTICE_ANA, NVME_LOG_LID_ANA},
     {NVT_EVENT_DISCOVERY, 1u << 31, NVME_AER_NOTICE, NVME_AER_NOTICE_DISC_CHANGED,
      NVME_LOG_LID_DISCOVER},
-    {NVT_EVENT_RESERVATION, 0, 6, 0, NVME_LOG_LID_RESERVATION},
+    {NVT_EVENT_RESERVATION, 0, TYPE_IO_COMMAND_SET, 0, NVME_LOG_LID_RESERVATION},
 };
 
 void nvt_ctrl_tell(struct nvt_ctrl *ctrl)
@@ -151,7 +174,8 @@ void nvt_ctrl_tell(struct nvt_ctrl *ctrl)
 void nvt_ctrl_notify(struct nvt_ctrl *ctrl, enum nvt_event event)
 {
     for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++)
-        if (events[i].event == event && (ctrl->async_config & events[i].enable))
+        if (events[i].event == event &&
+            (!events[i].enable || ctrl->async_config & events[i].enable))
             ctrl->events |= event;
     nvt_ctrl_tell(ctrl);
 }

@@ -5,7 +5,11 @@
 
 #include "nvme/target/model.h"
 
-enum { CNTLID_ANY = 0xffff, ATTRIBUTE_NO_FLOW = 1 << 2, KEEP_ALIVE_STEP_MS = 100 };
+enum {
+    CNTLID_ANY = 0xffff,
+    ATTRIBUTE_NO_FLOW = 1 << 2,
+    KEEP_ALIVE_STEP_MS = 100,
+};
 
 static uint16_t invalid_param(struct nvt_request *request, uint32_t offset, bool in_data)
 {
@@ -44,7 +48,7 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
     struct nvt_ctrl *ctrl = nvt_ctrl_create(subsystem, queue);
     if (!ctrl)
         return NVF_SPECIFIC(NVME_SC_CONNECT_CTRL_BUSY);
-    memcpy(ctrl->host_id, data->hostid, sizeof(ctrl->host_id));
+    memcpy(&ctrl->host_id, data->hostid, sizeof(ctrl->host_id));
     memcpy(ctrl->host_nqn, data->hostnqn, NVF_NQN_MAX);
     const uint32_t kato_ms = le32toh(request->sqe.cdw12);
     const uint64_t rounded_ms =
@@ -64,7 +68,7 @@ static uint16_t connect_io(struct nvt_request *request, struct nvt_subsystem *su
         return DATA_FAULT(cntlid);
     if (strcmp(ctrl->host_nqn, data->hostnqn) != 0)
         return DATA_FAULT(hostnqn);
-    if (memcmp(ctrl->host_id, data->hostid, sizeof(ctrl->host_id)) != 0)
+    if (memcmp(&ctrl->host_id, data->hostid, sizeof(ctrl->host_id)) != 0)
         return DATA_FAULT(hostid);
     if (!(ctrl->csts & NVF_CSTS_READY))
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
@@ -105,9 +109,17 @@ static uint16_t connect_queue(struct nvt_request *request)
         request->result = nvf_connect_fault(offsetof(struct nvmf_connect_data, hostnqn), true);
         return NVF_SPECIFIC(NVME_SC_CONNECT_INVALID_HOST) | NVME_SC_DNR;
     }
+    uint16_t status = nvt_auth_begin(queue, subsystem, data.hostnqn);
+    if (status)
+        return status;
     queue->depth = (uint16_t)(entries + 1);
     queue->head = (uint16_t)(1 % queue->depth); /* it counts from this command on */
-    return qid ? connect_io(request, subsystem, &data) : connect_admin(request, subsystem, &data);
+    status = qid ? connect_io(request, subsystem, &data) : connect_admin(request, subsystem, &data);
+    if (status)
+        nvt_auth_end(queue);
+    else if (queue->auth)
+        request->result |= NVF_CONNECT_ATR;
+    return status;
 }
 
 static void run_connect(struct nvt_request *request)
@@ -188,6 +200,14 @@ const struct nvt_command *nvt_fabrics_command(uint8_t type)
         [NVF_PROPERTY_GET] = {.name = "property get",
                               .run = run_property_get,
                               .in_discovery = true},
+        [NVF_AUTH_SEND] = {.name = "authentication send",
+                           .direction = NVT_FROM_HOST,
+                           .measure = nvt_auth_measure,
+                           .run = nvt_auth_run_send},
+        [NVF_AUTH_RECEIVE] = {.name = "authentication receive",
+                              .direction = NVT_TO_HOST,
+                              .measure = nvt_auth_measure,
+                              .run = nvt_auth_run_receive},
         [NVF_DISCONNECT] = {.name = "disconnect", .run = run_disconnect},
     };
     if (type >= sizeof(commands) / sizeof(*commands) || !commands[type].run)

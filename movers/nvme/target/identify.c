@@ -63,7 +63,7 @@ static void describe_io_ctrl(const struct nvt_ctrl *ctrl, struct nvme_id_ctrl *i
     id->nn = htole32(NVT_NSID_MAX);
     id->mnan = htole32(NVT_NSID_MAX);
     id->oncs = htole16(NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM | NVME_CTRL_ONCS_WRITE_ZEROES |
-                       NVME_CTRL_ONCS_VERIFY);
+                       NVME_CTRL_ONCS_RESERVATIONS | NVME_CTRL_ONCS_VERIFY);
     id->vwc = NVME_CTRL_VWC_PRESENT | 3 << 1; /* flush takes one namespace or all */
     id->nwpc = 1;
     id->awun = id->awupf = 0;
@@ -112,6 +112,7 @@ static uint16_t identify_namespace(struct nvt_request *request)
     id->nsze = id->ncap = id->nuse = htole64(ns->blocks);
     id->nsfeat = ns->backend->can_deallocate ? 1 << 4 : 0; /* the preferred sizes are valid */
     id->nmic = NMIC_SHARED;
+    id->rescap = NVT_RESERVATION_CAPABILITIES;
     id->dlfeat = ns->backend->frees_to_zeroes ? 1 | 1 << 3 : 0; /* by Write Zeroes, too */
     id->anagrpid = htole32(ns->ana_group);
     id->nsattr = ns->is_read_only;
@@ -199,6 +200,7 @@ static uint16_t identify_independent(struct nvt_request *request)
     if (!ns)
         return status;
     id->nmic = NMIC_SHARED;
+    id->rescap = NVT_RESERVATION_CAPABILITIES;
     id->anagrpid = htole32(ns->ana_group);
     id->nsattr = ns->is_read_only;
     id->nstat = 1; /* ready */

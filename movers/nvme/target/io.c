@@ -38,8 +38,12 @@ uint16_t nvt_request_namespace(struct nvt_request *request)
         return final(NVME_SC_INVALID_NS);
     }
     request->ns = ns;
+    request->ns_entry = ns->entries++;
     ns->users++;
-    return ana_status(ctrl, ns);
+    const uint16_t status = ana_status(ctrl, ns);
+    return status ? status
+                  : nvt_reservation_allows(&ns->reservation, &ctrl->host_id,
+                                           nvt_access_of_io(request->sqe.opcode));
 }
 
 static uint64_t first_block(const struct nvt_request *request)
@@ -148,8 +152,7 @@ static void flush_done(struct nvt_io *io, uint16_t status)
         request->steps_left && !status && ctrl ? next_namespace(ctrl, request->ns->nsid + 1) : 0;
     if (!next)
         return nvt_request_finish(request, status);
-    nvt_namespace_release(request->ns);
-    request->ns = NULL;
+    nvt_request_leave(request);
     request->sqe.nsid = htole32(next);
     flush_one(request);
 }
@@ -324,6 +327,26 @@ const struct nvt_command *nvt_io_command(uint8_t opcode)
                           .measure = dsm_measure,
                           .run = run_dsm,
                           .effects = CHANGES},
+        [nvme_cmd_resv_register] = {.name = "reservation register",
+                                    .direction = NVT_FROM_HOST,
+                                    .measure = nvt_resv_measure,
+                                    .run = nvt_resv_register,
+                                    .effects = SUPPORTED},
+        [nvme_cmd_resv_report] = {.name = "reservation report",
+                                  .direction = NVT_TO_HOST,
+                                  .measure = nvt_resv_measure,
+                                  .run = nvt_resv_report,
+                                  .effects = SUPPORTED},
+        [nvme_cmd_resv_acquire] = {.name = "reservation acquire",
+                                   .direction = NVT_FROM_HOST,
+                                   .measure = nvt_resv_measure,
+                                   .run = nvt_resv_acquire,
+                                   .effects = SUPPORTED},
+        [nvme_cmd_resv_release] = {.name = "reservation release",
+                                   .direction = NVT_FROM_HOST,
+                                   .measure = nvt_resv_measure,
+                                   .run = nvt_resv_release,
+                                   .effects = SUPPORTED},
         [nvme_cmd_verify] = {.name = "verify", .run = run_verify, .effects = SUPPORTED},
     };
     return commands[opcode].run ? &commands[opcode] : NULL;

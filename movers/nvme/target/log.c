@@ -170,6 +170,14 @@ static uint16_t ana_log(struct nvt_request *request, uint64_t offset)
     return 0;
 }
 
+static void reservation_log(struct nvt_request *request, uint64_t offset)
+{
+    struct nvme_resv_notification_log page;
+    nvt_reservation_log_take(&request->queue->ctrl->reservation_log,
+                             le32toh(request->sqe.cdw10) & RETAIN, &page);
+    nvt_request_put(request, &page, sizeof(page), offset);
+}
+
 static uint16_t get_log(struct nvt_request *request, uint32_t id, uint64_t offset)
 {
     switch (id) {
@@ -187,6 +195,9 @@ static uint16_t get_log(struct nvt_request *request, uint32_t id, uint64_t offse
     case NVME_LOG_LID_CMD_EFFECTS:
         effects_log(request, offset);
         return 0;
+    case NVME_LOG_LID_RESERVATION:
+        reservation_log(request, offset);
+        return 0;
     case NVME_LOG_LID_ANA:
         return ana_log(request, offset);
     default:
@@ -203,6 +214,8 @@ static void note_read(struct nvt_ctrl *ctrl, uint32_t id)
         ctrl->unread &= ~(uint32_t)NVT_EVENT_ANA;
     if (id == NVME_LOG_LID_DISCOVER)
         ctrl->unread &= ~(uint32_t)NVT_EVENT_DISCOVERY;
+    if (id == NVME_LOG_LID_RESERVATION)
+        ctrl->unread &= ~(uint32_t)NVT_EVENT_RESERVATION;
     nvt_ctrl_tell(ctrl);
 }
 

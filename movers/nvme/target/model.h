@@ -16,9 +16,11 @@
 #include <stdint.h>
 
 #include "common/list.h"
+#include "nvme/target/auth.h"
 #include "nvme/target/backend.h"
 #include "nvme/target/config.h"
 #include "nvme/target/pool.h"
+#include "nvme/target/reservation.h"
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/sgl.h"
 
@@ -62,13 +64,18 @@ struct nvt_namespace {
     uint8_t block_shift;
     uint64_t blocks;
     bool is_read_only, is_removed;
-    uint32_t users; /* requests under way; who is removed goes when there are none */
+    uint32_t users;   /* requests under way; who is removed goes when there are none */
+    uint64_t entries; /* requests so far */
+    struct nvt_reservation reservation;
+    struct list preemptors; /* Preempt and Abort commands that wait for earlier requests */
     uint64_t reads, writes, read_blocks, written_blocks;
 };
 
 struct nvt_host {
     struct list_node node;
     char nqn[NVF_NQN_MAX + 1];
+    bool has_policy; /* it has to prove itself */
+    struct nvt_auth_policy policy;
 };
 
 struct nvt_subsystem {
@@ -109,6 +116,8 @@ struct nvt_target {
     uint32_t ctrl_count;
     uint64_t ana_changes;
     uint64_t commands, errors; /* counted */
+    /* A host could not prove itself; may be NULL. */
+    void (*refused)(const struct nvt_queue *queue, const char *why);
 };
 
 /* Events that a host has been told of, and not yet asked about. Bits. */
@@ -132,12 +141,13 @@ struct nvt_ctrl {
     struct nvt_port *port;
     uint16_t cntlid;
     char host_nqn[NVF_NQN_MAX + 1];
-    uint8_t host_id[16];
+    struct nvt_host_id host_id;
     uint32_t cc, csts;
     uint32_t keep_alive_ms;
     uint64_t heard_ns;
-    uint32_t async_config; /* feature 0x0b */
-    uint32_t reservation_mask;
+    uint32_t async_config;                       /* feature 0x0b */
+    uint8_t reservation_masks[NVT_NSID_MAX + 1]; /* feature 0x82, by nsid */
+    struct nvt_reservation_log reservation_log;
     uint32_t events, unread; /* enum nvt_event: to be told, told and not read */
     struct nvt_request *aers[NVT_AER_MAX];
     uint32_t aer_count;
@@ -163,14 +173,16 @@ struct nvt_queue {
     bool is_cut;        /* its end was asked for */
     uint32_t under_way; /* requests */
     struct list requests;
+    struct nvt_queue_auth *auth; /* NULL where the host need not prove itself */
 };
 
 enum nvt_direction { NVT_NO_DATA, NVT_FROM_HOST, NVT_TO_HOST };
 
 struct nvt_request {
     struct list_node node; /* of the queue */
-    struct list_node wait; /* of those that wait for memory */
+    struct list_node wait; /* of those that wait for memory, or of the namespace's preemptors */
     bool is_starved, is_parked;
+    bool is_preempted; /* a preemption ends it: it changes nothing any more */
     struct nvt_queue *queue;
     struct nvf_sqe sqe;
     uint8_t *in_capsule; /* the data area that came with the SQE */
@@ -183,8 +195,9 @@ struct nvt_request {
     uint32_t data_bytes, pool_bytes;
     struct nvt_region *region;
     struct nvt_namespace *ns;
+    uint64_t ns_entry; /* its place in the order of those that came to the namespace */
     struct nvt_io io;
-    uint32_t steps_left;   /* of dataset management: ranges under way */
+    uint32_t steps_left;   /* of dataset management: ranges; of a preemption: whom it waits for */
     uint64_t result;       /* dword 0 and 1 of the response */
     uint16_t status;       /* of the response, without the phase bit */
     uint16_t error_offset; /* where the command is wrong, for the error log */
@@ -217,6 +230,11 @@ void nvt_request_response(struct nvt_request *request, struct nvf_cqe *out);
 void nvt_request_put(struct nvt_request *request, const void *from, size_t len_bytes,
                      uint64_t offset);
 
+/* Its data is not needed any more. */
+void nvt_request_give_memory(struct nvt_request *request);
+/* Is done with its namespace. */
+void nvt_request_leave(struct nvt_request *request);
+
 /* The connection has ended: its requests are given up. True: none are under way, it may be freed;
  * else nvt_request_end() of the last one says so by queue->under_way == 0. */
 bool nvt_queue_gone(struct nvt_queue *queue);
@@ -227,7 +245,8 @@ const struct nvt_command *nvt_fabrics_command(uint8_t type);
 const struct nvt_command *nvt_admin_command(uint8_t opcode);
 const struct nvt_command *nvt_io_command(uint8_t opcode);
 
-/* Namespace of an I/O command; fills request->ns, or gives the status. */
+/* Namespace of an I/O command; fills request->ns, or gives the status: also that of a path or a
+ * reservation that is in the way. */
 uint16_t nvt_request_namespace(struct nvt_request *request);
 
 void nvt_identify(struct nvt_request *request);
@@ -239,6 +258,32 @@ void nvt_get_features(struct nvt_request *request);
 uint16_t nvt_set_features_measure(struct nvt_request *request, uint64_t *bytes);
 uint16_t nvt_get_features_measure(struct nvt_request *request, uint64_t *bytes);
 
+/* ---- reservations (reserve.c) ---- */
+
+uint16_t nvt_resv_measure(struct nvt_request *request, uint64_t *bytes);
+void nvt_resv_register(struct nvt_request *request);
+void nvt_resv_report(struct nvt_request *request);
+void nvt_resv_acquire(struct nvt_request *request);
+void nvt_resv_release(struct nvt_request *request);
+uint16_t nvt_resv_set_mask(struct nvt_request *request);
+uint16_t nvt_resv_get_mask(struct nvt_request *request);
+uint16_t nvt_resv_persistence(struct nvt_request *request, bool sets);
+/* A request that came to the namespace as number `entry` is done. */
+void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry);
+
+/* ---- authentication (authenticate.c) ---- */
+
+/* At Connect: is the host to prove itself? */
+uint16_t nvt_auth_begin(struct nvt_queue *queue, struct nvt_subsystem *subsystem,
+                        const char *host_nqn);
+void nvt_auth_end(struct nvt_queue *queue);
+/* The queue takes no other command yet. */
+bool nvt_auth_is_due(const struct nvt_queue *queue);
+bool nvt_auth_is_late(const struct nvt_queue *queue, uint64_t now_ns);
+uint16_t nvt_auth_measure(struct nvt_request *request, uint64_t *bytes);
+void nvt_auth_run_send(struct nvt_request *request);
+void nvt_auth_run_receive(struct nvt_request *request);
+
 /* ---- controllers (ctrl.c) ---- */
 
 struct nvt_ctrl *nvt_ctrl_create(struct nvt_subsystem *subsystem, struct nvt_queue *queue);
@@ -247,6 +292,10 @@ struct nvt_ctrl *nvt_ctrl_find(struct nvt_subsystem *subsystem, uint16_t cntlid)
 void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue);
 /* Ends all its connections. */
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl);
+/* Ends one; that of the admin queue ends all. */
+void nvt_ctrl_cut_queue(struct nvt_queue *queue);
+/* Ends those whose authentication takes too long. */
+void nvt_ctrl_cut_late(struct nvt_ctrl *ctrl, uint64_t now_ns);
 void nvt_ctrl_set_config(struct nvt_ctrl *ctrl, uint32_t cc);
 uint64_t nvt_ctrl_capabilities(void);
 /* Tells the host of an event, now or when it asks next. */
@@ -277,6 +326,12 @@ int nvt_subsystem_update(struct nvt_subsystem *subsystem,
 /* Takes no host any more. Ends its controllers, and goes with the last of them. */
 void nvt_subsystem_remove(struct nvt_subsystem *subsystem);
 void nvt_subsystem_release(struct nvt_subsystem *subsystem); /* a controller less */
+/* NULL: it is not in the list. */
+struct nvt_host *nvt_subsystem_host(const struct nvt_subsystem *subsystem, const char *host_nqn);
+/* A host in the list has to prove itself on each queue that it connects from now on, as the policy
+ * says, whose names are filled in here. NULL: it need not. -ENOENT: it is not in the list. */
+int nvt_subsystem_authenticate(struct nvt_subsystem *subsystem, const char *host_nqn,
+                               const struct nvt_auth_policy *policy);
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn);
 
 /* Owns the backend from then on, also if it fails (negative errno). */

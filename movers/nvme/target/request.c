@@ -40,17 +40,26 @@ static void go_on(struct nvt_request *request)
         run(request);
 }
 
-static void give_memory(struct nvt_request *request)
+/* Whether there is more of it now. */
+static bool give_memory(struct nvt_request *request)
 {
     struct nvt_target *target = request->queue->target;
+    const bool had_memory = request->pool_bytes > 0;
     if (request->is_starved) {
         list_remove(&request->wait);
         request->is_starved = false;
     }
-    if (request->pool_bytes)
+    if (had_memory)
         nvt_pool_give(&target->pool, request->data);
     request->pool_bytes = 0;
     request->data = NULL;
+    return had_memory;
+}
+
+void nvt_request_give_memory(struct nvt_request *request)
+{
+    if (give_memory(request))
+        nvt_target_feed(request->queue->target);
 }
 
 void nvt_target_feed(struct nvt_target *target)
@@ -68,6 +77,11 @@ void nvt_target_feed(struct nvt_target *target)
 
 /* ---- beginning ---- */
 
+static bool is_authentication(const struct nvf_sqe *sqe)
+{
+    return nvf_type_of(sqe) == NVF_AUTH_SEND || nvf_type_of(sqe) == NVF_AUTH_RECEIVE;
+}
+
 static const struct nvt_command *find_command(struct nvt_request *request, uint16_t *status)
 {
     const struct nvt_queue *queue = request->queue;
@@ -84,6 +98,10 @@ static const struct nvt_command *find_command(struct nvt_request *request, uint1
                              : nvt_admin_command(request->sqe.opcode);
     if (!ctrl && !(is_fabrics && nvf_type_of(&request->sqe) == NVF_CONNECT)) {
         *status = NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
+        return NULL;
+    }
+    if (nvt_auth_is_due(queue) && !(is_fabrics && is_authentication(&request->sqe))) {
+        *status = NVF_SPECIFIC(NVME_SC_AUTH_REQUIRED) | NVME_SC_DNR;
         return NULL;
     }
     if (!command || (ctrl && ctrl->subsystem->is_discovery && !command->in_discovery))
@@ -153,10 +171,12 @@ void nvt_request_begin(struct nvt_queue *queue, struct nvt_request *request)
 
 void nvt_request_fetched(struct nvt_request *request, bool is_ok)
 {
-    if (is_ok && !request->queue->is_gone)
-        run(request);
-    else
+    if (!is_ok || request->queue->is_gone)
         nvt_request_finish(request, NVME_SC_DATA_XFER_ERROR);
+    else if (request->is_preempted)
+        nvt_request_finish(request, NVME_SC_CMD_ABORTED_PREMEPT);
+    else
+        run(request);
 }
 
 /* ---- ending ---- */
@@ -177,15 +197,22 @@ void nvt_request_finish(struct nvt_request *request, uint16_t status)
 void nvt_request_end(struct nvt_request *request)
 {
     struct nvt_queue *queue = request->queue;
-    const bool had_memory = request->pool_bytes > 0;
-    give_memory(request);
-    if (request->ns) /* not before: its memory may have been on the wire until now */
-        nvt_namespace_release(request->ns);
-    request->ns = NULL;
+    const bool had_memory = give_memory(request);
     list_remove(&request->node);
+    if (request->ns) /* not before: its memory may have been on the wire until now */
+        nvt_request_leave(request);
     queue->under_way--;
-    if (had_memory && !list_is_empty(&queue->target->starved))
+    if (had_memory)
         nvt_target_feed(queue->target);
+}
+
+void nvt_request_leave(struct nvt_request *request)
+{
+    struct nvt_namespace *ns = request->ns;
+    request->ns = NULL;
+    if (!list_is_empty(&ns->preemptors))
+        nvt_preemptors_pass(ns, request->ns_entry);
+    nvt_namespace_release(ns);
 }
 
 void nvt_request_response(struct nvt_request *request, struct nvf_cqe *out)
@@ -230,5 +257,6 @@ bool nvt_queue_gone(struct nvt_queue *queue)
     if (queue->ctrl)
         nvt_ctrl_lose_queue(queue->ctrl, queue);
     queue->ctrl = NULL;
+    nvt_auth_end(queue);
     return queue->under_way == 0;
 }

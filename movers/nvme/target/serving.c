@@ -168,7 +168,7 @@ static void change_namespace(struct step *step, const struct nvt_config_change *
 static int change(void *context, const struct nvt_config_change *change)
 {
     switch (change->of) {
-    case NVT_OF_HOST: /* keys: looked up when a host connects */
+    case NVT_OF_HOST: /* its secrets: set_secrets() */
         break;
     case NVT_OF_SUBSYSTEM:
         change_subsystem(context, change);
@@ -181,6 +181,51 @@ static int change(void *context, const struct nvt_config_change *change)
         break;
     }
     return 0;
+}
+
+/* ---- secrets ---- */
+
+/* Nobody gets in by a secret that cannot be asked for. */
+static void shut(struct step *step, struct nvt_subsystem *subsystem,
+                 const struct nvt_config_subsystem *config, const char *wrong)
+{
+    struct nvt_config_subsystem none = *config;
+    none.allow_any_host = false;
+    none.host_count = 0;
+    tell(step->serving, true, "%s takes no host: %s", config->nqn.text, wrong);
+    step->failures++;
+    nvt_subsystem_update(subsystem, &none);
+}
+
+static const char *set_secret(struct nvt_subsystem *subsystem, const struct nvt_config_host *host)
+{
+    struct nvt_auth_policy policy;
+    if (!host || !*host->dhchap_key) {
+        nvt_subsystem_authenticate(subsystem, host ? host->nqn.text : "", NULL);
+        return NULL;
+    }
+    const char *wrong = nvt_auth_policy_parse(host->dhchap_key, host->dhchap_ctrl_key,
+                                              host->dhchap_hash, host->dhchap_dhgroup, &policy);
+    if (!wrong && nvt_subsystem_authenticate(subsystem, host->nqn.text, &policy))
+        wrong = "a host is missing";
+    explicit_bzero(&policy, sizeof(policy));
+    return wrong;
+}
+
+/* Of all hosts in all lists: those were made anew, or the secrets have changed. */
+static void set_secrets(struct step *step)
+{
+    for (size_t i = 0; i < step->config->subsystem_count; i++) {
+        const struct nvt_config_subsystem *config = &step->config->subsystems[i];
+        struct nvt_subsystem *subsystem =
+            nvt_subsystem_find(&step->serving->server->target, config->nqn.text);
+        const char *wrong = NULL;
+        for (size_t j = 0; subsystem && j < config->host_count && !wrong; j++)
+            wrong =
+                set_secret(subsystem, nvt_config_find_host(step->config, config->hosts[j].text));
+        if (wrong)
+            shut(step, subsystem, config, wrong);
+    }
 }
 
 /* ---- all of it ---- */
@@ -215,6 +260,7 @@ int nvr_serving_apply(struct nvr_serving *serving, struct nvt_config *config)
     struct step step = {.serving = serving, .config = config};
     refresh_sizes(&serving->server->target);
     nvt_config_diff(serving->config, config, change, &step);
+    set_secrets(&step);
     nvt_config_free(serving->config);
     serving->config = config;
     return step.failures;

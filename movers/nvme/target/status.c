@@ -24,7 +24,7 @@ static json_t *ctrl_status(const struct nvt_ctrl *ctrl)
 {
     char host_id[37];
     int queues = 0, depth = 0;
-    nvt_uuid_format(ctrl->host_id, host_id);
+    nvt_uuid_format(ctrl->host_id.bytes, host_id);
     for (int qid = 1; qid < NVT_QUEUES_MAX; qid++)
         if (ctrl->queues[qid]) {
             queues++;

@@ -59,6 +59,7 @@ static void each_ctrl(struct nvt_target *target, void (*visit)(struct nvt_ctrl *
 static void check_alive(struct nvt_ctrl *ctrl, void *arg)
 {
     const uint64_t now_ns = *(const uint64_t *)arg;
+    nvt_ctrl_cut_late(ctrl, now_ns);
     if (!ctrl->keep_alive_ms || ctrl->is_ending)
         return;
     const uint64_t limit_ns = ctrl->keep_alive_ms * NS_PER_MS * 3 / 2;
@@ -124,8 +125,10 @@ static void forget_hosts(struct nvt_subsystem *subsystem)
 {
     struct list_node *node;
     while ((node = list_first(&subsystem->hosts))) {
+        struct nvt_host *host = LIST_MEMBER(node, struct nvt_host, node);
         list_remove(node);
-        free(LIST_MEMBER(node, struct nvt_host, node));
+        explicit_bzero(host, sizeof(*host)); /* it may have secrets */
+        free(host);
     }
 }
 
@@ -226,15 +229,20 @@ void nvt_subsystem_release(struct nvt_subsystem *subsystem)
         free_subsystem(subsystem);
 }
 
+struct nvt_host *nvt_subsystem_host(const struct nvt_subsystem *subsystem, const char *host_nqn)
+{
+    for (struct list_node *node = list_first(&subsystem->hosts); node;
+         node = list_after(&subsystem->hosts, node)) {
+        struct nvt_host *host = LIST_MEMBER(node, struct nvt_host, node);
+        if (!strcmp(host->nqn, host_nqn))
+            return host;
+    }
+    return NULL;
+}
+
 bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *host_nqn)
 {
-    if (subsystem->allow_any_host)
-        return true;
-    for (struct list_node *node = list_first(&subsystem->hosts); node;
-         node = list_after(&subsystem->hosts, node))
-        if (!strcmp(LIST_MEMBER(node, struct nvt_host, node)->nqn, host_nqn))
-            return true;
-    return false;
+    return subsystem->allow_any_host || nvt_subsystem_host(subsystem, host_nqn);
 }
 
 /* ---- namespaces ---- */
@@ -274,6 +282,7 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
         .is_read_only = backend->is_read_only,
         .region = {.base = backend->memory, .len_bytes = backend->size_bytes, .fixed_buffer = -1}};
     ns->blocks = backend->size_bytes >> ns->block_shift;
+    list_init(&ns->preemptors);
     memcpy(ns->uuid, config->uuid, sizeof(ns->uuid));
     memcpy(ns->nguid, config->has_nguid ? config->nguid : config->uuid, sizeof(ns->nguid));
     subsystem->namespaces[nsid] = ns;

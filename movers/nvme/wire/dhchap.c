@@ -238,3 +238,19 @@ size_t nvf_auth_encode(const struct nvf_auth_message *m, uint8_t out[NVF_AUTH_ME
     }
     abort(); /* no id of ours */
 }
+
+const char *nvf_auth_fault_text(uint8_t fault)
+{
+    static const char *const texts[] = {
+        [NVF_AUTH_FAILED] = "a response is wrong, or a secret is missing",
+        [NVF_AUTH_NOT_USABLE] = "DH-HMAC-CHAP is not offered",
+        [NVF_AUTH_CONCAT_MISMATCH] = "secure concatenation is asked for",
+        [NVF_AUTH_HASH_NOT_USABLE] = "no hash that is offered is strong enough",
+        [NVF_AUTH_GROUP_NOT_USABLE] = "no group that is offered is strong enough",
+        [NVF_AUTH_INCORRECT_PAYLOAD] = "a message is malformed",
+        [NVF_AUTH_INCORRECT_MESSAGE] = "a message is out of turn",
+    };
+    if (fault < sizeof(texts) / sizeof(*texts) && texts[fault])
+        return texts[fault];
+    return "for a reason that NVMe has no name for";
+}

@@ -74,6 +74,9 @@ bool nvf_auth_decode(const uint8_t *bytes, size_t len, struct nvf_auth_message *
 /* Of what decode() makes; returns the length. */
 size_t nvf_auth_encode(const struct nvf_auth_message *message, uint8_t out[NVF_AUTH_MESSAGE_MAX]);
 
+/* "a response is wrong, or a secret is missing" and the like; never NULL. */
+const char *nvf_auth_fault_text(uint8_t fault);
+
 /* 0 where there is no such hash. */
 uint8_t nvf_hash_bytes(uint8_t hash);
 /* 0 for the null group, -1 where there is no such group. */

@@ -59,6 +59,9 @@ enum nvf_type {
     NVF_DISCONNECT = 0x08,
 };
 
+/* In the result of Connect: the host has to authenticate, and to go on to TLS by that. */
+enum { NVF_CONNECT_ATR = 1 << 17, NVF_CONNECT_ASCR = 1 << 18 };
+
 static inline enum nvf_type nvf_type_of(const struct nvf_sqe *sqe)
 {
     return (enum nvf_type)(le32toh(sqe->nsid) & 0xff);

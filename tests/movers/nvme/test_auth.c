@@ -320,8 +320,8 @@ static void auth__host_gives_up(void **state)
         .id = NVF_AUTH_FAILURE2, .transaction = TRANSACTION, .reason = 1, .explanation = 4});
     assert_int_equal(auth.state, NVT_AUTH_FAILED);
     assert_int_equal(auth.fault, 4);
-    assert_non_null(nvt_auth_fault_text(auth.fault));
-    assert_non_null(nvt_auth_fault_text(200));
+    assert_non_null(nvf_auth_fault_text(auth.fault));
+    assert_non_null(nvf_auth_fault_text(200));
 }
 
 static void receive__no_room(void **state)

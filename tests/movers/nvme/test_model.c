@@ -1,186 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The target's model, with the test in the place of the network. */
+/* The target's model: connecting, data, events, what changes meanwhile, memory. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "nvme/target/model.h"
-
-enum { DEPTH = 32, IN_CAPSULE = 4096, HOST_BYTES = 1 << 21 };
-#define NQN "nqn.2026-01.test:model"
-#define HOST_NQN "nqn.2026-01.test:host"
-
-static struct nvt_target target;
-static struct nvt_subsystem *subsystem;
-static struct nvt_port *port;
-static struct nvt_queue admin, io_queue;
-static uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
-static struct nvt_region capsule_region = {.base = capsule, .len_bytes = sizeof(capsule)};
-static struct nvf_cqe response;
-static int answers, cuts;
-static bool holds; /* fetches wait for the test */
-static struct nvt_request *fetching;
-
-/* Moves as a NIC would: host addresses are offsets into `host`. */
-static void fetch(struct nvt_request *request)
-{
-    if (holds) {
-        fetching = request;
-        return;
-    }
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < request->sgl.count; i++) {
-        memcpy(request->data + at, host + request->sgl.segments[i].addr,
-               request->sgl.segments[i].len_bytes);
-        at += request->sgl.segments[i].len_bytes;
-    }
-    nvt_request_fetched(request, true);
-}
-
-static void answer(struct nvt_request *request)
-{
-    if (request->direction == NVT_TO_HOST && !request->status)
-        memcpy(host + request->sgl.segments[0].addr, request->data, request->data_bytes);
-    nvt_request_response(request, &response);
-    answers++;
-    nvt_request_end(request);
-    free(request);
-}
-
-static void cut(struct nvt_queue *queue)
-{
-    queue->is_cut = true;
-    cuts++;
-}
-
-static void forget(struct nvt_region *region)
-{
-    (void)region;
-}
-
-static const struct nvt_transport transport = {
-    .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
-
-static void add_ram(uint32_t nsid, uint64_t bytes)
-{
-    const struct nvt_config_namespace config = {.nsid = nsid};
-    const struct nvt_backend_setup setup = {.size_bytes = bytes};
-    struct nvt_backend *backend;
-    char error[128];
-    assert_int_equal(nvt_backend_find("ram")->open(&setup, &backend, error, sizeof(error)), 0);
-    assert_int_equal(nvt_namespace_add(subsystem, &config, backend, NULL), 0);
-}
-
-static void make_queue(struct nvt_queue *queue, uint16_t qid)
-{
-    *queue = (struct nvt_queue){.target = &target, .port = port, .qid = qid, .depth = DEPTH};
-    list_init(&queue->requests);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    struct nvt_config_subsystem served = {.nqn.text = NQN, .allow_any_host = true};
-    struct nvt_config_port listened = {
-        .portid = 1,
-        .listen = {.traddr = "192.0.2.1", .adrfam = NVMF_ADDR_FAMILY_IP4, .port = 4420},
-        .in_capsule_bytes = IN_CAPSULE,
-        .subsystem_count = 1,
-        .subsystems = &served.nqn};
-    assert_int_equal(nvt_target_init(&target, &transport, 4 << 20), 0);
-    subsystem = nvt_subsystem_add(&target, &served);
-    port = nvt_port_add(&target, &listened);
-    add_ram(1, 1 << 20);
-    make_queue(&admin, 0);
-    make_queue(&io_queue, 1);
-    memset(host, 0, sizeof(host));
-    answers = cuts = 0;
-    holds = false;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    holds = false;
-    assert_true(nvt_queue_gone(&io_queue));
-    assert_true(nvt_queue_gone(&admin));
-    nvt_target_free(&target);
-    return 0;
-}
-
-/* Says a command; the status of its response. */
-static uint16_t say_with(struct nvt_queue *queue, const struct nvf_sqe *sqe, uint32_t data_bytes)
-{
-    struct nvt_request *request = calloc(1, sizeof(*request));
-    const int before = answers;
-    request->sqe = *sqe;
-    request->in_capsule = capsule;
-    request->in_capsule_bytes = data_bytes;
-    request->in_capsule_region = &capsule_region;
-    nvt_request_begin(queue, request);
-    return answers == before ? 0xffff : le16toh(response.status) >> 1;
-}
-
-static uint16_t say(struct nvt_queue *queue, const struct nvf_sqe *sqe)
-{
-    return say_with(queue, sqe, 0);
-}
-
-static struct nvf_sqe command(uint8_t opcode, uint32_t nsid, uint64_t addr, uint32_t len_bytes)
-{
-    struct nvf_sqe sqe = {.opcode = opcode, .nsid = htole32(nsid)};
-    nvf_sgl_set_keyed(&sqe, addr, len_bytes, 1, false);
-    return sqe;
-}
-
-static uint16_t connect_as_host(struct nvt_queue *queue, const char *nqn, uint16_t cntlid)
-{
-    struct nvmf_connect_data data = {.cntlid = htole16(cntlid)};
-    strcpy(data.subsysnqn, nqn);
-    strcpy(data.hostnqn, HOST_NQN);
-    memcpy(host, &data, sizeof(data));
-    struct nvf_sqe sqe = command(NVF_OPCODE, NVF_CONNECT, 0, sizeof(data));
-    sqe.cdw10 = htole32((uint32_t)queue->qid << 16);
-    sqe.cdw11 = htole32(DEPTH - 1);
-    return say(queue, &sqe);
-}
-
-static uint16_t set_config(uint32_t cc)
-{
-    struct nvf_sqe sqe = command(NVF_OPCODE, NVF_PROPERTY_SET, 0, 0);
-    sqe.cdw11 = htole32(NVME_REG_CC);
-    sqe.cdw12 = htole32(cc);
-    return say(&admin, &sqe);
-}
-
-enum { CC_ENABLED = 4 << 20 | 6 << 16 | 1 };
-
-static void begin(void)
-{
-    assert_int_equal(connect_as_host(&admin, NQN, 0xffff), 0);
-    const uint16_t cntlid = (uint16_t)le64toh(response.result);
-    assert_int_equal(set_config(CC_ENABLED), 0);
-    assert_int_equal(connect_as_host(&io_queue, NQN, cntlid), 0);
-}
-
-static struct nvf_sqe transfer(uint8_t opcode, uint64_t first, uint16_t count, uint64_t addr)
-{
-    struct nvf_sqe sqe = command(opcode, 1, addr, (uint32_t)count * 4096);
-    sqe.cdw10 = htole32((uint32_t)first);
-    sqe.cdw12 = htole32(count - 1u);
-    return sqe;
-}
+#include "test_model_host.h"
 
 static void command__before_connect_is_out_of_sequence(void **state)
 {
     (void)state;
     struct nvf_sqe sqe = command(nvme_admin_identify, 0, 0, 4096);
     assert_int_equal(say(&admin, &sqe), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
-    assert_int_equal(set_config(CC_ENABLED), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
+    assert_int_equal(set_config(&admin, CC_ENABLED), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
 }
 
 static void connect__names_what_is_wrong(void **state)
@@ -210,7 +43,7 @@ static void io__needs_a_ready_controller(void **state)
     assert_int_equal(connect_as_host(&admin, NQN, 0xffff), 0);
     const uint16_t cntlid = (uint16_t)le64toh(response.result);
     assert_int_equal(connect_as_host(&io_queue, NQN, cntlid), NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
-    assert_int_equal(set_config(3 << 20 | 6 << 16 | 1), 0); /* CQ entries of 8 bytes */
+    assert_int_equal(set_config(&admin, 3 << 20 | 6 << 16 | 1), 0); /* CQ entries of 8 bytes */
     struct nvf_sqe sqe = command(NVF_OPCODE, NVF_PROPERTY_GET, 0, 0);
     sqe.cdw11 = htole32(NVME_REG_CSTS);
     assert_int_equal(say(&admin, &sqe), 0);
@@ -278,13 +111,13 @@ static void event__is_told_once_until_it_is_read(void **state)
     sqe.cdw11 = htole32(1 << 8);
     assert_int_equal(say(&admin, &sqe), 0);
     sqe = command(nvme_admin_async_event, 0, 0, 0);
-    assert_int_equal(say(&admin, &sqe), 0xffff); /* it waits */
-    assert_int_equal(say(&admin, &sqe), 0xffff);
+    assert_int_equal(say(&admin, &sqe), WAITS);
+    assert_int_equal(say(&admin, &sqe), WAITS);
     int before = answers;
-    add_ram(2, 8192);
+    add_ram(8192);
     assert_int_equal(answers, before + 1);
     assert_int_equal(le64toh(response.result), 2 | NVME_LOG_LID_CHANGED_NS << 16);
-    add_ram(3, 8192);
+    add_ram(8192);
     assert_int_equal(answers, before + 1);
     sqe = command(nvme_admin_get_log_page, 0, 0, 4096);
     sqe.cdw10 = htole32(NVME_LOG_LID_CHANGED_NS | 1023u << 16);
@@ -300,7 +133,7 @@ static void namespace__removed_goes_after_its_last_request(void **state)
     begin();
     holds = true;
     struct nvf_sqe sqe = transfer(nvme_cmd_write, 0, 1, 0);
-    assert_int_equal(say(&io_queue, &sqe), 0xffff);
+    assert_int_equal(say(&io_queue, &sqe), WAITS);
     nvt_namespace_remove(subsystem->namespaces[1]);
     struct nvt_request *request = fetching;
     memset(request->data, 1, 4096); /* is still there */
@@ -363,7 +196,7 @@ static void port__ana_state_is_obeyed_and_told(void **state)
     sqe.cdw11 = htole32(1u << 11);
     assert_int_equal(say(&admin, &sqe), 0);
     sqe = command(nvme_admin_async_event, 0, 0, 0);
-    assert_int_equal(say(&admin, &sqe), 0xffff);
+    assert_int_equal(say(&admin, &sqe), WAITS);
     const int before = answers;
     assert_int_equal(nvt_port_update(port, &config), 0);
     assert_int_equal(answers, before + 1);
@@ -409,7 +242,7 @@ static void discovery__shows_referrals_that_are_enabled(void **state)
     assert_int_equal(nvt_port_update(port, &config), 0);
     assert_true(target.genctr > before);
     assert_int_equal(connect_as_host(&admin, NVF_DISCOVERY_NQN, 0xffff), 0);
-    assert_int_equal(set_config(CC_ENABLED), 0);
+    assert_int_equal(set_config(&admin, CC_ENABLED), 0);
     struct nvf_sqe sqe = command(nvme_admin_get_log_page, 0, 0, 4096);
     sqe.cdw10 = htole32(NVME_LOG_LID_DISCOVER | 1023u << 16);
     assert_int_equal(say(&admin, &sqe), 0);
@@ -471,11 +304,11 @@ static void memory__who_finds_none_waits_for_it(void **state)
     struct nvf_sqe sqe = transfer(nvme_cmd_write, 0, 256, 0);
     sqe.nsid = htole32(2);
     for (int i = 0; i < TRANSFERS; i++) {
-        assert_int_equal(say(&io_queue, &sqe), 0xffff);
+        assert_int_equal(say(&io_queue, &sqe), WAITS);
         held[i] = fetching;
     }
     fetching = NULL;
-    assert_int_equal(say(&io_queue, &sqe), 0xffff); /* the pool has four pieces of 1 MiB */
+    assert_int_equal(say(&io_queue, &sqe), WAITS); /* the pool has four pieces of 1 MiB */
     assert_null(fetching);
     const int before = answers;
     nvt_request_fetched(held[0], true);

@@ -11,6 +11,9 @@ import sys
 import tempfile
 
 NQN = 'nqn.2026-01.io.sidewire:default'
+HOST_NQN = 'nqn.2026-01.test:host'
+SECRETS = ['DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:',
+           'DHHC-1:00:AQgPFh0kKzI5QEdOVVxjanF4f4aNlJuiqbC3vsXM09pl1OOC:']
 PORT = 4400 + os.getpid() % 10000
 MIB = 1 << 20
 
@@ -24,8 +27,8 @@ def say(good, what, *more):
 
 
 class Target:
-    def __init__(self, sidewire, *specs):
-        words = [sidewire, 'nvme', 'target', '--listen', f'127.0.0.1:{PORT}']
+    def __init__(self, sidewire, *specs, options=()):
+        words = [sidewire, 'nvme', 'target', '--listen', f'127.0.0.1:{PORT}', *options]
         for spec in specs:
             words += ['--namespace', spec]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -64,6 +67,27 @@ def verifies(sidewire, nsid, what):
     return say(status == 0, f'{what}: two queues, verified', text)
 
 
+def authenticates(sidewire, folder):
+    """The host's secret on the command lines, the target's in a file."""
+    path = os.path.join(folder, 'secret')
+    with open(path, 'w', encoding='ascii') as file:
+        file.write(SECRETS[1] + '\n')
+    target = Target(sidewire, 'ram:64M', options=['--dhchap-secret', f'{HOST_NQN}={SECRETS[0]}', '--dhchap-ctrl-secret', f'{HOST_NQN}=@{path}'])
+    own = f'-n {NQN} -q {HOST_NQN}'
+    good = True
+    for options, said in ((f'{own} -S {SECRETS[0]}', ''), (f'{own} -S {SECRETS[0]} -C @{path}', ''), (own, 'wants authentication'),
+                          (f'{own} -S {SECRETS[1]}', 'a response is wrong'), (f'{own} -S {SECRETS[0]} -C {SECRETS[0]}', 'does not prove'),
+                          (f'{own}x -S {SECRETS[0]}', 'does not allow this host'), (f'{own} -S secret', 'not valid'),
+                          (f'{own} -S @{path}x', 'No such file')):
+        status, text = host(sidewire, f'list {options}')
+        good = say((status == 0) == (said == '') and said in text, f'authentication: {said or "they prove themselves"}', options, text) and good
+    status, text = host(sidewire, f'bench {own} -S {SECRETS[0]} -C @{path} --verify --destroy-data --size 16m --iodepth 8 -i 2 --numjobs 2')
+    good = say(status == 0, 'authentication: two queues, verified', text) and good
+    good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+    said = target.process.stdout.read()
+    return say(said.count(f'of {HOST_NQN} is refused') == 2, 'the target names those that it refused', said) and good
+
+
 def main(sidewire):
     good = True
     with tempfile.TemporaryDirectory() as folder:
@@ -93,6 +117,7 @@ def main(sidewire):
         killed.wait()
         good = verifies(sidewire, 1, 'after a host was killed') and good
         good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+        good = authenticates(sidewire, folder) and good
     return 0 if good else 1
 
 

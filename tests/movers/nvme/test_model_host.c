@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "test_model_host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct nvt_target target;
+struct nvt_subsystem *subsystem;
+struct nvt_queue admin, io_queue;
+uint8_t host[HOST_BYTES], capsule[IN_CAPSULE];
+struct nvf_cqe response;
+int answers, cuts;
+bool holds;
+struct nvt_request *fetching;
+
+enum { HISTORY = 8, REQUESTS_MAX = 64 };
+/* Those without an answer: of a connection that has ended, nobody else frees them. */
+static struct nvt_request *requests[REQUESTS_MAX];
+static struct nvf_cqe history[HISTORY];
+struct nvt_port *port;
+static struct nvt_region capsule_region = {.base = capsule, .len_bytes = sizeof(capsule)};
+
+/* Moves as a NIC would: host addresses are offsets into `host`. */
+static void fetch(struct nvt_request *request)
+{
+    if (holds) {
+        fetching = request;
+        return;
+    }
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < request->sgl.count; i++) {
+        memcpy(request->data + at, host + request->sgl.segments[i].addr,
+               request->sgl.segments[i].len_bytes);
+        at += request->sgl.segments[i].len_bytes;
+    }
+    nvt_request_fetched(request, true);
+}
+
+static void answer(struct nvt_request *request)
+{
+    if (request->direction == NVT_TO_HOST && !request->status)
+        memcpy(host + request->sgl.segments[0].addr, request->data, request->data_bytes);
+    nvt_request_response(request, &response);
+    history[answers++ % HISTORY] = response;
+    nvt_request_end(request);
+    for (int i = 0; i < REQUESTS_MAX; i++)
+        if (requests[i] == request)
+            requests[i] = NULL;
+    free(request);
+}
+
+static void cut(struct nvt_queue *queue)
+{
+    queue->is_cut = true;
+    cuts++;
+}
+
+static void forget(struct nvt_region *region)
+{
+    (void)region;
+}
+
+static const struct nvt_transport transport = {
+    .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
+
+void add_ram(uint64_t bytes)
+{
+    const struct nvt_backend_setup setup = {.size_bytes = bytes};
+    struct nvt_config_namespace config = {.nsid = 1};
+    struct nvt_backend *backend;
+    char error[128];
+    while (subsystem->namespaces[config.nsid])
+        config.nsid++;
+    assert_int_equal(nvt_backend_find("ram")->open(&setup, &backend, error, sizeof(error)), 0);
+    assert_int_equal(nvt_namespace_add(subsystem, &config, backend, NULL), 0);
+}
+
+void make_queue(struct nvt_queue *queue, uint16_t qid)
+{
+    *queue = (struct nvt_queue){.target = &target, .port = port, .qid = qid, .depth = DEPTH};
+    list_init(&queue->requests);
+}
+
+int setup(void **state)
+{
+    (void)state;
+    struct nvt_config_subsystem served = {.nqn.text = NQN, .allow_any_host = true};
+    struct nvt_config_port listened = {
+        .portid = 1,
+        .listen = {.traddr = "192.0.2.1", .adrfam = NVMF_ADDR_FAMILY_IP4, .port = 4420},
+        .in_capsule_bytes = IN_CAPSULE,
+        .subsystem_count = 1,
+        .subsystems = &served.nqn};
+    assert_int_equal(nvt_target_init(&target, &transport, 4 << 20), 0);
+    subsystem = nvt_subsystem_add(&target, &served);
+    port = nvt_port_add(&target, &listened);
+    add_ram(1 << 20);
+    make_queue(&admin, 0);
+    make_queue(&io_queue, 1);
+    memset(host, 0, sizeof(host));
+    answers = cuts = 0;
+    holds = false;
+    return 0;
+}
+
+int teardown(void **state)
+{
+    (void)state;
+    holds = false;
+    assert_true(nvt_queue_gone(&io_queue));
+    assert_true(nvt_queue_gone(&admin));
+    nvt_target_free(&target);
+    for (int i = 0; i < REQUESTS_MAX; i++) {
+        free(requests[i]);
+        requests[i] = NULL;
+    }
+    return 0;
+}
+
+uint16_t say_with(struct nvt_queue *queue, const struct nvf_sqe *sqe, uint32_t data_bytes)
+{
+    struct nvt_request *request = calloc(1, sizeof(*request));
+    const int before = answers;
+    int slot = 0;
+    while (slot < REQUESTS_MAX && requests[slot])
+        slot++;
+    assert_true(slot < REQUESTS_MAX);
+    requests[slot] = request;
+    request->sqe = *sqe;
+    request->in_capsule = capsule;
+    request->in_capsule_bytes = data_bytes;
+    request->in_capsule_region = &capsule_region;
+    nvt_request_begin(queue, request);
+    return answers == before ? WAITS : le16toh(response.status) >> 1;
+}
+
+uint16_t status_before(int ago)
+{
+    assert_true(ago < HISTORY && ago < answers);
+    return le16toh(history[(answers - 1 - ago) % HISTORY].status) >> 1;
+}
+
+uint16_t say(struct nvt_queue *queue, const struct nvf_sqe *sqe)
+{
+    return say_with(queue, sqe, 0);
+}
+
+struct nvf_sqe command(uint8_t opcode, uint32_t nsid, uint64_t addr, uint32_t len_bytes)
+{
+    struct nvf_sqe sqe = {.opcode = opcode, .nsid = htole32(nsid)};
+    nvf_sgl_set_keyed(&sqe, addr, len_bytes, 1, false);
+    return sqe;
+}
+
+uint16_t connect_as(struct nvt_queue *queue, const char *nqn, uint16_t cntlid, uint8_t host_id)
+{
+    struct nvmf_connect_data data = {.cntlid = htole16(cntlid)};
+    data.hostid[15] = host_id;
+    strcpy(data.subsysnqn, nqn);
+    strcpy(data.hostnqn, HOST_NQN);
+    memcpy(host, &data, sizeof(data));
+    struct nvf_sqe sqe = command(NVF_OPCODE, NVF_CONNECT, 0, sizeof(data));
+    sqe.cdw10 = htole32((uint32_t)queue->qid << 16);
+    sqe.cdw11 = htole32(DEPTH - 1);
+    return say(queue, &sqe);
+}
+
+uint16_t connect_as_host(struct nvt_queue *queue, const char *nqn, uint16_t cntlid)
+{
+    return connect_as(queue, nqn, cntlid, 1);
+}
+
+uint16_t set_config(struct nvt_queue *queue, uint32_t cc)
+{
+    struct nvf_sqe sqe = command(NVF_OPCODE, NVF_PROPERTY_SET, 0, 0);
+    sqe.cdw11 = htole32(NVME_REG_CC);
+    sqe.cdw12 = htole32(cc);
+    return say(queue, &sqe);
+}
+
+void begin_as(struct nvt_queue *admin_queue, struct nvt_queue *queue, uint8_t host_id)
+{
+    assert_int_equal(connect_as(admin_queue, NQN, 0xffff, host_id), 0);
+    const uint16_t cntlid = (uint16_t)le64toh(response.result);
+    assert_int_equal(set_config(admin_queue, CC_ENABLED), 0);
+    assert_int_equal(connect_as(queue, NQN, cntlid, host_id), 0);
+}
+
+void begin(void)
+{
+    begin_as(&admin, &io_queue, 1);
+}
+
+struct nvf_sqe transfer(uint8_t opcode, uint64_t first, uint16_t count, uint64_t addr)
+{
+    struct nvf_sqe sqe = command(opcode, 1, addr, (uint32_t)count * 4096);
+    sqe.cdw10 = htole32((uint32_t)first);
+    sqe.cdw12 = htole32(count - 1u);
+    return sqe;
+}
