@@ -156,12 +156,12 @@ class Disk:
 def nbdkit(options, size_bytes):
     """nbdkit's memory plugin on a Unix socket; gives fio's options for it."""
     with tempfile.TemporaryDirectory(prefix='sidewire-nbd-') as folder:
-        path = os.path.join(folder, 'socket')
-        server = procs.Child([*pin(SERVER_CPU), 'nbdkit', '-f', '-U', path, *options, 'memory',
+        path, ready = os.path.join(folder, 'socket'), os.path.join(folder, 'pid')
+        server = procs.Child([*pin(SERVER_CPU), 'nbdkit', '-f', '-U', path, '-P', ready, *options, 'memory',
                               str(size_bytes)])
         try:
             limit = time.monotonic() + 15
-            while not os.path.exists(path):
+            while not os.path.exists(ready):  # it is written once the socket listens
                 if not server.running() or time.monotonic() > limit:
                     raise procs.RunFailed(server.report('did not begin to serve'))
                 time.sleep(0.01)

@@ -30,7 +30,7 @@ class Served:
     """A file, a target that serves it, nbdkit with the plugin, and a client."""
 
     def __init__(self, folder, spec='', nbdkit=(), parameters=()):
-        self.path, self.socket = os.path.join(folder, 'disk'), os.path.join(folder, 'socket')
+        self.path, socket, ready = (os.path.join(folder, name) for name in ('disk', 'socket', 'pid'))
         self.spec = f'file:{self.path}{spec}'
         with open(self.path, 'wb') as file:
             for _ in range(SIZE // MIB):
@@ -38,17 +38,21 @@ class Served:
         self.target = Target(SIDEWIRE, self.spec)
         filters, rates = [word for word in nbdkit if word.startswith('-')], [word for word in nbdkit if not word.startswith('-')]
         self.nbdkit = subprocess.Popen(
-            [SIDEWIRE, 'run', '--', 'nbdkit', '-f', '-U', self.socket, *filters, PLUGIN, 'traddr=127.0.0.1', f'trsvcid={PORT}',
+            [SIDEWIRE, 'run', '--', 'nbdkit', '-f', '-U', socket, '-P', ready, *filters, PLUGIN, 'traddr=127.0.0.1', f'trsvcid={PORT}',
              f'nqn={NQN}', 'reconnect-delay=1', *parameters, *rates], stderr=subprocess.PIPE, text=True)
-        self.uri = f'nbd+unix:///?socket={self.socket}'
-        while not os.path.exists(self.socket):
-            if self.nbdkit.poll() is not None:
-                raise RuntimeError('nbdkit does not begin: ' + self.nbdkit.stderr.read())
-            time.sleep(0.01)
-        self.client = nbd.NBD()
-        self.client.connect_uri(self.uri)
+        self.uri = f'nbd+unix:///?socket={socket}'
+        self.ready, self.client = ready, nbd.NBD()
 
     def __enter__(self):
+        try:
+            while not os.path.exists(self.ready):  # it is written once the socket listens
+                if self.nbdkit.poll() is not None:
+                    raise RuntimeError('nbdkit does not begin: ' + self.nbdkit.stderr.read())
+                time.sleep(0.01)
+            self.client.connect_uri(self.uri)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
