@@ -17,8 +17,8 @@ setup-build setup-test setup-demo setup-fuzz setup-deb: setup-%:
 	@scripts/setup $*
 	@$(if $(filter test demo,$*),scripts/fio-source build-fio || echo "the engine of fio will not be built")
 
-build/build.ninja:
-	@$(MESON) setup build $(SETUP_FLAGS)
+build/build.ninja: $(wildcard build-fio/config-host.h)
+	@$(MESON) setup $(if $(wildcard build/build.ninja),--reconfigure) build $(SETUP_FLAGS)
 
 build: setup-build ## compiles everything into build/
 	@$(MAKE) --no-print-directory build/build.ninja
