@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 MESON ?= meson
-SETUP_FLAGS := $(if $(filter true,$(CI)),-Dwerror=true)
+SETUP_FLAGS = $(if $(filter true,$(CI)),-Dwerror=true) $(if $(wildcard build-fio/config-host.h),-Dfio_source=$(CURDIR)/build-fio)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null || find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := help
@@ -15,9 +15,10 @@ help: ## lists the targets
 
 setup-build setup-test setup-demo setup-fuzz setup-deb: setup-%:
 	@scripts/setup $*
+	@$(if $(filter test demo,$*),scripts/fio-source build-fio || echo "the engine of fio will not be built")
 
-build/build.ninja:
-	@$(MESON) setup build $(SETUP_FLAGS)
+build/build.ninja: $(wildcard build-fio/config-host.h)
+	@$(MESON) setup $(if $(wildcard build/build.ninja),--reconfigure) build $(SETUP_FLAGS)
 
 build: setup-build ## compiles everything into build/
 	@$(MAKE) --no-print-directory build/build.ninja

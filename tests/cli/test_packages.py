@@ -29,11 +29,17 @@ def installed():
         return ['usr/' + os.path.relpath(path, prefix) for path in files]
 
 
+# Built where the source of fio is, which a build of packages does not have.
+IN_NO_PACKAGE = {'libsidewire-fio.so'}
+
+
 def packages__have_each_installed_file_once():
     patterns = [(os.path.basename(path), line) for path in glob.glob(f'{LISTS}/*.install') for line in read(path).split('\n') if line]
     expect(len(patterns) >= 5, patterns)
     used = set()
     for path in installed():
+        if os.path.basename(path) in IN_NO_PACKAGE:
+            continue
         holders = [pattern for pattern in patterns if fnmatch.fnmatch(path, pattern[1])]
         expect(len(holders) == 1, f'{path} is in {holders or "no package"}')
         used.update(holders)

@@ -10,6 +10,7 @@
 
 #include <nvme/types.h>
 
+#include "nvme/host/as_errno.h"
 #include "nvme/nbdkit/stream.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
@@ -202,17 +203,6 @@ static int nv_can_fua(void *handle)
     return NBDKIT_FUA_NATIVE;
 }
 
-static int errno_of(const struct sw_nvme_result *result)
-{
-    enum { LBA_RANGE = NVME_SC_LBA_RANGE, READ_ONLY = NVME_SC_NS_WRITE_PROTECTED };
-    const uint16_t code = result->nvme_status & 0x7ff;
-    if (result->status == SW_NVME_FAILED && (code == LBA_RANGE || code == NVME_SC_CAP_EXCEEDED))
-        return ENOSPC;
-    if (result->status == SW_NVME_FAILED && code == READ_ONLY)
-        return EROFS;
-    return result->status == SW_NVME_UNREACHABLE ? ESHUTDOWN : EIO;
-}
-
 /* In pieces of at most `piece_bytes`, each with its part of the data. */
 static int run_pieces(struct nbd_stream *stream, struct nbd_request request, uint64_t offset,
                       uint32_t count, uint64_t piece_bytes)
@@ -233,7 +223,7 @@ static int run_pieces(struct nbd_stream *stream, struct nbd_request request, uin
         nbd_stream_run(stream, &request, &result);
         if (result.status) {
             nbdkit_error("block %llu: %s", (unsigned long long)request.lba, text_of(&result));
-            nbdkit_set_error(errno_of(&result));
+            nbdkit_set_error(nvh_errno_of(&result));
             return -1;
         }
         if (request.kind == NBD_READ)
@@ -270,7 +260,7 @@ static int nv_flush(void *handle, uint32_t flags)
     if (!result.status)
         return 0;
     nbdkit_error("flush: %s", text_of(&result));
-    nbdkit_set_error(errno_of(&result));
+    nbdkit_set_error(nvh_errno_of(&result));
     return -1;
 }
 
