@@ -21,7 +21,7 @@ struct sem_case {
 #define SEM_ALONE (1 << 25 | SEM_PROCESSES)
 #define SEM_ON_WIRE (1 << 26)
 /* Tables end with a NULL name. */
-extern const struct sem_case sem_requester[], sem_flush[], sem_persist[];
+extern const struct sem_case sem_requester[], sem_flush[], sem_persist[], sem_pieces[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
     sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_windows_inv[],
     sem_newops[], sem_cqs[], sem_objects[];

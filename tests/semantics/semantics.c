@@ -22,7 +22,7 @@ static const struct sem_case *const tables[] = {
     sem_events,      sem_srqs,   sem_data,       sem_order,   sem_memory, sem_windows,
     sem_windows_inv, sem_newops, sem_cqs,        sem_objects, sem_flush,  sem_persist,
     sem_uc,          sem_xrc,    sem_xrc_shared, sem_ud,      sem_mcast,  sem_counters,
-    sem_attrs,       sem_pacing, sem_faults,
+    sem_attrs,       sem_pacing, sem_faults,     sem_pieces,
 };
 
 void rig_prepare(struct rig *rig, int sock, const struct rig_attr *attr)

@@ -38,12 +38,14 @@ enum sw_record_kind {
                                requests: imm says how many more */
     SW_REC_DATA,            /* to READ: a piece of it */
     SW_REC_HELLO,           /* the client has begun to use the QP */
-    SW_REC_FLUSH,      /* of persistence: compare_add bytes, swap as in the request; answered */
-    SW_REC_SEND_PULL,  /* where the payload is in the client: a list of struct ibv_sge in the
+    SW_REC_FLUSH,       /* of persistence: compare_add bytes, swap as in the request; answered */
+    SW_REC_SEND_PULL,   /* where the payload is in the client: a list of struct ibv_sge in the
                           bounce area; answered */
-    SW_REC_SEND_WHOLE, /* payload in this record, before `opcode`, and the next ones;
+    SW_REC_SEND_WHOLE,  /* payload in this record, before `opcode`, and the next ones;
                           answered */
-    SW_REC_BYE,        /* the client, an unreliable connection, begins a new life or none */
+    SW_REC_BYE,         /* the client, an unreliable connection, begins a new life or none */
+    SW_REC_SEND_PARTLY, /* as SEND_PLACED, but for runs that are in the bounce area: total_bytes of
+                           struct sw_record_run, each with its bytes behind it */
 };
 enum sw_record_flags {
     SW_REC_IMM = 1,
@@ -59,8 +61,8 @@ struct sw_record {
     uint8_t flags;
     uint8_t slots;      /* records this message takes in the ring */
     uint8_t verdict;    /* enum sw_verdict */
-    uint32_t len_bytes; /* of the payload that comes with this record; for PLACED and WRITE_IMM of
-                           the message */
+    uint32_t len_bytes; /* of the payload that comes with this record; for PLACED, PARTLY and
+                           WRITE_IMM of the message */
     uint32_t imm;       /* as in the work request, or the key to invalidate */
     union {
         uint8_t payload[48];
@@ -81,6 +83,12 @@ struct sw_record {
 };
 static_assert(sizeof(struct sw_record) == 64 && offsetof(struct sw_record, payload) == 16,
               "shared layout");
+
+/* Bytes of a message that the client could not place. They follow at once. */
+struct sw_record_run {
+    uint32_t at; /* in the message */
+    uint32_t len_bytes;
+};
 
 /* A continuation record: its seq is its position, so that it can never be taken for a record. */
 struct sw_record_more {

@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-#include "base/fault.h"
 #include "base/minmax.h"
-#include "base/payload.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/connection.h"
 #include "link/gather.h"
@@ -31,11 +29,49 @@ static enum sw_verdict check_element(const struct sw_direct_qp *d, const struct 
                            sw_remote_own(d), mr, word);
 }
 
+static void add_run(struct sw_placing *placing, uint8_t *to, uint64_t len_bytes)
+{
+    if (!to) {
+        placing->unmapped++;
+        placing->unmapped_bytes += len_bytes;
+    }
+    if (placing->count < SW_PLACING_RUNS)
+        placing->runs[placing->count] = (struct sw_placing_run){to, (uint32_t)len_bytes};
+    placing->count++;
+}
+
+/* The first len_bytes of an element. */
+static void add_element(struct sw_direct_qp *d, const struct ibv_sge *sge, uint64_t len_bytes,
+                        const struct sw_pub_mr *mr, uint64_t word, struct sw_placing *placing)
+{
+    uint8_t *to = sw_reach_remembered(d, sge->lkey, sge->addr, len_bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (to) {
+        add_run(placing, to, len_bytes);
+        return;
+    }
+    for (uint64_t at = 0; at < len_bytes;) {
+        const struct sw_reach_run run =
+            sw_reach_run_at(d->peer, mr, sge->addr + at, len_bytes - at);
+        if (run.at && run.len_bytes == len_bytes)
+            sw_reach_remember(d, sge->lkey, mr, word, sge->addr);
+        if (run.reach > placing->reach)
+            placing->reach = run.reach;
+        /* What is on demand may not be there, which the kernel says, and a program's poll does not.
+         * A mapping that is coming is worth waiting for. */
+        placing->keeps_away |= run.is_coming || mr->access & IBV_ACCESS_ON_DEMAND;
+        add_run(placing, run.at, run.len_bytes);
+        at += run.len_bytes;
+    }
+}
+
 enum sw_verdict sw_peer_receive_judge(struct sw_direct_qp *d, const struct sw_peer_receive *receive,
-                                      uint64_t len_bytes, enum sw_reach *reach)
+                                      uint64_t len_bytes, struct sw_placing *placing)
 {
     uint64_t room = 0;
-    *reach = SW_REACH_DIRECT;
+    placing->reach = SW_REACH_DIRECT;
+    placing->count = placing->unmapped = 0;
+    placing->unmapped_bytes = 0;
+    placing->keeps_away = false;
     for (uint32_t i = 0; i < receive->count; i++)
         room += receive->sges[i].length;
     const enum sw_verdict verdict = sw_target_check_room(room, 0, len_bytes);
@@ -50,36 +86,10 @@ enum sw_verdict sw_peer_receive_judge(struct sw_direct_qp *d, const struct sw_pe
         uint64_t word;
         if (check_element(d, sge, &mr, &word) != SW_ACK)
             return SW_NAK_OPERATIONAL;
-        enum sw_reach here =
-            sw_reach_remembered(d, sge->lkey, sge->addr, used, IBV_ACCESS_LOCAL_WRITE)
-                ? SW_REACH_DIRECT
-                : sw_reach_probe(d->peer, mr, sge->addr, used);
-        if (here > *reach)
-            *reach = here;
+        add_element(d, sge, used, mr, word, placing);
         len_bytes -= used;
     }
     return SW_ACK;
-}
-
-/* At once, where the element is remembered as mapped and its bytes lie in one place. false: not so,
- * and nothing was done. */
-static bool copy_to_element(struct sw_direct_qp *d, const struct sw_gather *gather,
-                            const struct ibv_sge *sge, uint64_t before, uint64_t len_bytes,
-                            enum sw_step *step)
-{
-    uint8_t *remote =
-        sw_reach_remembered(d, sge->lkey, sge->addr, len_bytes, IBV_ACCESS_LOCAL_WRITE);
-    uint64_t run = len_bytes;
-    if (!remote || len_bytes > d->send.budget_bytes)
-        return false;
-    const uint8_t *local = sw_gather_at(gather, before, 0, &run);
-    if (!local || run != len_bytes)
-        return false;
-    sw_payload_copy(remote, local, len_bytes);
-    *step = sw_fault_any() ? sw_reach_judge(d, remote, local) : SW_STEP_DONE;
-    if (*step == SW_STEP_DONE)
-        d->send.budget_bytes -= len_bytes;
-    return true;
 }
 
 /* The message's bytes [before, before + len_bytes) go to one element; `before` bytes went to those
@@ -91,16 +101,10 @@ static enum sw_step fill_element(struct sw_direct_qp *d, const struct sw_gather 
     const struct sw_pub_mr *mr;
     uint64_t word;
     uint32_t done = (uint32_t)(wqe->done_bytes - before);
-    enum sw_step step;
-    if (!done && copy_to_element(d, gather, sge, before, len_bytes, &step)) {
-        if (step == SW_STEP_DONE)
-            wqe->done_bytes += (uint32_t)len_bytes;
-        return step;
-    }
     *verdict = check_element(d, sge, &mr, &word) == SW_ACK ? SW_ACK : SW_NAK_OPERATIONAL;
     if (*verdict != SW_ACK)
         return SW_STEP_DONE;
-    step = sw_reach_move(d, gather, before, mr, sge->addr, len_bytes, false, &done);
+    enum sw_step step = sw_reach_move(d, gather, before, mr, sge->addr, len_bytes, false, &done);
     wqe->done_bytes = (uint32_t)before + done;
     if (step == SW_STEP_DONE)
         sw_reach_remember(d, sge->lkey, mr, word, sge->addr);

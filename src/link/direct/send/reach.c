@@ -65,6 +65,7 @@ struct piece {
     uint64_t len_bytes;
     uint8_t *at; /* mapped */
     bool is_readonly;
+    bool is_coming;     /* will be mapped in a moment */
     uint64_t remote_va; /* in the peer */
 };
 
@@ -89,7 +90,7 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
         return piece;
     }
     struct sw_pub_extent extent;
-    bool waiting = false, writable, is_handed = is_handed_out(mr, &writable);
+    bool writable, is_handed = is_handed_out(mr, &writable);
     if (peer->can_map && is_handed && extent_at(mr, va, &extent, &gap)) {
         uint64_t offset = va - extent.va;
         if (piece.len_bytes > extent.len_bytes - offset)
@@ -102,13 +103,13 @@ static struct piece piece_at(struct sw_peer *peer, const struct sw_pub_mr *mr, u
             piece.is_readonly = !writable;
             return piece;
         }
-        waiting = !refused;
+        piece.is_coming = !refused;
     } else if (peer->can_map && is_handed && gap < piece.len_bytes) {
         piece.len_bytes = gap;
     }
     if (atomic_load_explicit(&peer->can_cma, memory_order_relaxed))
         piece.kind = PIECE_CMA;
-    else if (waiting)
+    else if (piece.is_coming)
         piece.kind = PIECE_WAIT;
     return piece;
 }
@@ -171,6 +172,19 @@ uint8_t *sw_reach_mapped(struct sw_peer *peer, const struct sw_pub_mr *mr, uint6
     return piece.kind == PIECE_MAPPED && piece.len_bytes == len_bytes && !piece.is_readonly
                ? piece.at
                : NULL;
+}
+
+struct sw_reach_run sw_reach_run_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                                    uint64_t len_bytes)
+{
+    static const enum sw_reach reaches[] = {[PIECE_MAPPED] = SW_REACH_DIRECT,
+                                            [PIECE_CMA] = SW_REACH_DIRECT,
+                                            [PIECE_WAIT] = SW_REACH_WAIT,
+                                            [PIECE_RING] = SW_REACH_RING};
+    const struct piece piece = piece_at(peer, mr, addr, len_bytes);
+    return (struct sw_reach_run){piece.len_bytes,
+                                 piece.kind == PIECE_MAPPED && !piece.is_readonly ? piece.at : NULL,
+                                 reaches[piece.kind], piece.is_coming};
 }
 
 enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,

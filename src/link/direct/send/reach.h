@@ -13,6 +13,16 @@ enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
 /* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
 enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
                              uint64_t len_bytes);
+/* Bytes that are reached alike. */
+struct sw_reach_run {
+    uint64_t len_bytes;
+    uint8_t *at;         /* mapped, and can be written to; or NULL: */
+    enum sw_reach reach; /* how else */
+    bool is_coming;      /* it will be mapped in a moment */
+};
+/* Those at addr of a region (checked before), at most len_bytes. */
+struct sw_reach_run sw_reach_run_at(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,
+                                    uint64_t len_bytes);
 /* Moves bytes [*done, len) of the gather from or to addr, at most the budget. */
 enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gather,
                            uint64_t gather_offset, const struct sw_pub_mr *mr, uint64_t addr,

@@ -12,6 +12,7 @@
 #include "link/direct/process/block.h"
 #include "link/direct/send/bounce.h"
 #include "link/direct/send/peer_receive.h"
+#include "link/direct/send/placing.h"
 #include "link/direct/send/receive_credit.h"
 #include "link/gather.h"
 
@@ -90,9 +91,9 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     }
 
     struct sw_peer_receive receive;
-    enum sw_reach reach;
+    struct sw_placing placing;
     sw_peer_receive_read(d, &receive);
-    enum sw_verdict verdict = sw_peer_receive_judge(d, &receive, wqe->len_bytes, &reach);
+    enum sw_verdict verdict = sw_peer_receive_judge(d, &receive, wqe->len_bytes, &placing);
     if (d->rules[verdict].lost)
         return sw_step_refused_next(qp, d, verdict); /* the receive serves the next message */
     if (invalidates) /* the key dies at the target, in order: what comes after must not find it */
@@ -101,12 +102,15 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     if (verdict != SW_ACK)
         return d->send.answers_due ? SW_STEP_BLOCKED : announce_message(d, wqe, verdict);
-    if (reach == SW_REACH_RING && wqe->done_bytes == 0)
+    const bool at_once = sw_placing_suits(d, wqe, &placing);
+    if (placing.reach == SW_REACH_RING && !at_once && wqe->done_bytes == 0)
         return sw_bounce_start(qp, d, wqe, position);
-    if (reach == SW_REACH_WAIT)
+    if (placing.reach == SW_REACH_WAIT && !at_once)
         return SW_STEP_BLOCKED;
     if (d->send.answers_due && wqe->done_bytes == 0)
         return SW_STEP_BLOCKED; /* what the target executes may fail, and nothing be placed then */
+    if (at_once)
+        return sw_placing_send(qp, d, wqe, position, &placing, record_flags(wqe));
     step = sw_peer_receive_fill(qp, d, wqe, position, &receive, &verdict);
     return step == SW_STEP_DONE ? announce_message(d, wqe, verdict) : step;
 }

@@ -9,7 +9,11 @@
 #include "link/direct/send/bounce.h"
 #include "link/engine.h"
 
-#define TELL_EVERY 64u /* records consumed before the peer is told */
+/* Consumed before the peer is told: records, and bytes of the bounce area. What is left of the area
+ * always has room for the next piece, whatever it skips at the end. */
+#define TELL_EVERY 64u
+#define TELL_BYTES (SW_REQUEST_BOUNCE / 4)
+static_assert(TELL_BYTES + 2 * SW_BOUNCE_CHUNK <= SW_REQUEST_BOUNCE, "a piece always fits");
 
 /* What a peer says it has consumed of more than was written is no room. */
 static bool is_room(uint32_t room, uint32_t slots)
@@ -74,18 +78,22 @@ bool sw_answer_acks(struct sw_direct_qp *d)
     return true;
 }
 
+/* Room is given back now and then, as each time costs the peer a cache line; and where an answer is
+ * told anyway. */
 static bool owes_room(const struct sw_direct_qp *d)
 {
-    return d->serve.bounce_end != d->serve.bounce_told || d->serve.at - d->serve.told >= TELL_EVERY;
+    return d->serve.at - d->serve.told >= TELL_EVERY ||
+           d->serve.bounce_end - d->serve.bounce_told >= TELL_BYTES;
 }
 
 void sw_answer_tell(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     sw_lock_assert_held(&qp->lock);
-    bool due = d->serve.acks_due || owes_room(d);
+    const bool answers = d->serve.acks_due;
+    bool due = answers || owes_room(d);
     if (due && sw_bind_enter(qp, d)) {
         due = !sw_answer_acks(d);
-        if (owes_room(d)) {
+        if (owes_room(d) || (answers && d->serve.bounce_end != d->serve.bounce_told)) {
             atomic_store_explicit(&d->tx->requests_consumed, d->serve.at, memory_order_release);
             atomic_store_explicit(&d->tx->request_bounce_consumed, d->serve.bounce_end,
                                   memory_order_release);

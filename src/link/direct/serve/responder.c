@@ -67,6 +67,12 @@ static bool uses_bounce(const struct sw_peer_request *request)
            request->kind == SW_REC_SEND_PULL;
 }
 
+/* Whether bytes of the bounce area come with it. */
+static bool takes_area(const struct sw_peer_request *request)
+{
+    return uses_bounce(request) || request->kind == SW_REC_SEND_PARTLY;
+}
+
 static bool wants_answer(const struct sw_peer_request *request)
 {
     return uses_bounce(request) || request->kind == SW_REC_SEND_WHOLE ||
@@ -112,6 +118,8 @@ static enum sw_serve serve_request(struct sw_qp *qp, struct sw_direct_qp *d,
         return sw_serve_pull(qp, d, request);
     case SW_REC_SEND_WHOLE:
         return sw_serve_whole(qp, d, request);
+    case SW_REC_SEND_PARTLY:
+        return sw_serve_partly(qp, d, request);
     case SW_REC_BYE:
         return serve_bye(qp, d);
     case SW_REC_FATAL:
@@ -150,7 +158,7 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
             sw_serve_end_connection(qp, SW_NAK_INVALID);
             return true;
         }
-        bool bounced_this = uses_bounce(&request);
+        bool bounced_this = takes_area(&request);
         uint32_t end = slot->bounce_end;
         enum sw_serve result = serve_request(qp, d, &request);
         if (result == SW_SERVE_ENDED)

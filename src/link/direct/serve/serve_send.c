@@ -102,6 +102,46 @@ enum sw_serve sw_serve_whole(struct sw_qp *qp, struct sw_direct_qp *d,
     return end_send(qp, d, request);
 }
 
+/* Places what came along with a message: runs of it, as the peer says. */
+static enum sw_verdict fill_runs(const struct sw_recv_claim *claim, const uint8_t *from,
+                                 uint32_t len_bytes, uint32_t message_bytes)
+{
+    struct sw_record_run run;
+    for (uint32_t at = 0; at < len_bytes; at += run.len_bytes) {
+        if (len_bytes - at < sizeof(run))
+            return SW_NAK_INVALID;
+        memcpy(&run, from + at, sizeof(run));
+        atomic_signal_fence(memory_order_seq_cst); /* what is checked must not be read again */
+        at += (uint32_t)sizeof(run);
+        if (run.len_bytes > len_bytes - at || run.at > message_bytes ||
+            run.len_bytes > message_bytes - run.at)
+            return SW_NAK_INVALID;
+        const enum sw_verdict verdict = sw_execute_fill(claim, run.at, from + at, run.len_bytes);
+        if (verdict != SW_ACK)
+            return verdict;
+    }
+    return SW_ACK;
+}
+
+enum sw_serve sw_serve_partly(struct sw_qp *qp, struct sw_direct_qp *d,
+                              const struct sw_peer_request *request)
+{
+    const struct sw_record record = sw_request_whole(request);
+    const struct sw_recv_claim *claim = &d->serve.receive.claim;
+    const uint32_t along = record.total_bytes;
+    if (along > SW_BOUNCE_CHUNK || record.bounce_at > SW_REQUEST_BOUNCE - along ||
+        !sw_receive_take(qp, &d->serve.receive, &request->message))
+        return sw_serve_end_connection(qp, SW_NAK_INVALID); /* the peer broke the protocol */
+    /* A program must never be told of more than its buffer holds. */
+    enum sw_verdict verdict = sw_target_check_room(claim->len_bytes, 0, request->len_bytes);
+    if (verdict == SW_ACK)
+        verdict =
+            fill_runs(claim, d->rx->request_bounce + record.bounce_at, along, request->len_bytes);
+    sw_receive_complete(qp, &d->serve.receive, &request->message, request->len_bytes, IBV_WC_RECV,
+                        sw_verdict_rules[verdict].responder);
+    return verdict == SW_ACK ? SW_SERVED : sw_serve_end_connection(qp, verdict);
+}
+
 /* Where the bytes of a message are, as the peer says. 0: not a sane list. */
 static uint32_t read_list(const struct sw_direct_qp *d, const struct sw_peer_request *request,
                           const struct sw_record *record, struct ibv_sge list[SW_MAX_SGE])

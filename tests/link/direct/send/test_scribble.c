@@ -49,7 +49,8 @@ static void scribble_request(struct scribbler *s, struct sw_record *record)
 {
     static const uint8_t kinds[] = {SW_REC_SEND_INLINE, SW_REC_SEND_PLACED, SW_REC_WRITE_IMM,
                                     SW_REC_SEND,        SW_REC_WRITE,       SW_REC_WRITE,
-                                    SW_REC_READ,        SW_REC_ATOMIC,      SW_REC_SEND_WHOLE};
+                                    SW_REC_READ,        SW_REC_ATOMIC,      SW_REC_SEND_WHOLE,
+                                    SW_REC_SEND_PARTLY};
     uint64_t base = (uintptr_t)s->rig.bytes;
     __atomic_store_n(&record->kind, kinds[next_random(&s->random) % sizeof(kinds)],
                      __ATOMIC_RELAXED);

@@ -96,9 +96,9 @@ static void sw_serve_run__inline_message_longer_than_the_receive(void **state)
 static void sw_serve_run__message_without_a_receive(void **state)
 {
     static const enum sw_record_kind kinds[] = {SW_REC_SEND_INLINE, SW_REC_SEND_PLACED,
-                                                SW_REC_WRITE_IMM};
+                                                SW_REC_WRITE_IMM, SW_REC_SEND_PARTLY};
     struct rig *rig = *state;
-    for (size_t i = 0; i < 3; i++) { /* the sender matches receives itself: it broke the protocol */
+    for (size_t i = 0; i < 4; i++) { /* the sender matches receives itself: it broke the protocol */
         assert_true(rig_serve(rig, rig_request(rig, kinds[i])));
         rig_is_dead(rig, IBV_EVENT_QP_REQ_ERR);
         rig_no_wc(rig);
