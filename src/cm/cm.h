@@ -196,7 +196,8 @@ struct sw_cm_id {
     uint8_t retries_max, responder_resources; /* of the REQ */
     bool is_heard;                            /* the peer has answered to what we said */
     uint8_t reps_left;                        /* that may still be said before that */
-    uint16_t source; /* bucket + 1 of who asks, while it is counted there */
+    uint16_t copies, refusals; /* of a REQ: how often it was said, and that nobody listens */
+    uint16_t source;           /* bucket + 1 of who asks, while it is counted there */
     uint64_t response_ns, resend_ns, deadline_ns, timewait_ns, peer_response_ns;
     uint64_t request;     /* transaction of the REQ or SIDR_REQ */
     uint64_t transaction; /* of what is being asked or answered */

@@ -8,6 +8,9 @@
 /* Not even a peer that says otherwise makes us send more often, or give up before. */
 #define SW_CM_WAIT_MIN_NS 10000000ull
 #define SW_CM_PATIENCE_MIN_NS 500000000ull
+/* How long the answer to another copy of a REQ is waited for, where one was refused: as long as a
+ * process may have to wait for a processor. */
+#define SW_CM_OTHER_ANSWER_NS 2000000000ull
 /* A SIDR_REQ does not say when it will be sent again: how long one that came is remembered. */
 #define SW_CM_SIDR_MEMORY_NS 2000000000ull
 
@@ -99,6 +102,8 @@ void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_n
 /* Sends a DREQ and waits for what comes of it. */
 void sw_cm_begin_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data,
                             size_t len, uint64_t now_ns);
+/* Nobody listens, says the answer to one copy of the REQ: whether another may still come. */
+bool sw_cm_awaits_other_answer(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns);
 /* IDLE; a destroyed id is its user's again, and must not be touched. */
 void sw_cm_end(struct sw_cm *cm, struct sw_cm_id *id);
 /* Tells the user: the last thing that is done with an id, as it may be gone then. */

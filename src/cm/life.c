@@ -66,6 +66,8 @@ void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     uint64_t hurry_ns = cm->config.resend_ns ? cm->config.resend_ns : id->response_ns;
     id->mra_received = id->is_heard = false;
     id->reps_left = SW_CM_REPS_EACH - 1;
+    id->copies = 1;
+    id->refusals = 0;
     id->resend_ns = sw_min_u64(id->response_ns, hurry_ns);
     uint64_t patience_ns =
         sw_max_u64(id->response_ns * (1u + id->retries_max), SW_CM_PATIENCE_MIN_NS);
@@ -86,6 +88,7 @@ void sw_cm_await_again(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, uint64_t now_ns)
 {
     id->is_heard = true;
+    id->refusals = 0; /* somebody has taken a copy */
     id->deadline_ns += wait_ns;
     id->resend_ns = id->response_ns;
     arm(cm, id, wait_ns, now_ns);
@@ -111,6 +114,41 @@ void sw_cm_begin_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *p
     sw_cm_forget_remote_qpn(id);
     sw_cm_say_dreq(cm, id, private_data, len);
     sw_cm_await(cm, id, now_ns);
+}
+
+/* --- refusals --- */
+
+/* As the peer would have said it. */
+static void tell_rej(struct sw_cm *cm, struct sw_cm_id *id, enum sw_cm_about about,
+                     enum sw_cm_reason reason)
+{
+    struct sw_cm_message message = {.attribute = SW_CM_REJ,
+                                    .transaction = id->transaction,
+                                    .rej = {.local_comm_id = id->remote_comm_id,
+                                            .remote_comm_id = id->local_comm_id,
+                                            .about = (uint8_t)about,
+                                            .reason = (uint16_t)reason}};
+    sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_REJ, .message = &message});
+}
+
+static void end_refused(struct sw_cm *cm, struct sw_cm_id *id)
+{
+    sw_cm_detach(cm, id);
+    tell_rej(cm, id, SW_CM_ABOUT_REQ, SW_CM_REASON_SERVICE_ID);
+}
+
+/* Another copy may have come while somebody still listened, and his answer be on its way: that one
+ * counts. */
+bool sw_cm_awaits_other_answer(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+{
+    id->refusals++;
+    if (id->refusals >= id->copies)
+        return false;
+    if (id->refusals == 1) {
+        id->deadline_ns = sw_min_u64(id->deadline_ns, now_ns + SW_CM_OTHER_ANSWER_NS);
+        arm(cm, id, SW_CM_OTHER_ANSWER_NS, now_ns);
+    }
+    return true;
 }
 
 /* --- time --- */
@@ -153,11 +191,14 @@ static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
             sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_EXIT});
         return;
     }
+    if (id->state == SW_CM_REQ_SENT && id->refusals)
+        return end_refused(cm, id);
     if (now_ns >= id->deadline_ns)
         return give_up(cm, id, now_ns);
     if (id->state == SW_CM_REP_SENT && !id->is_heard)
         return repeat_unheard_rep(cm, id, now_ns);
     sw_cm_say_again(cm, id, &id->path);
+    id->copies++;
     id->resend_ns = sw_min_u64(2 * id->resend_ns, id->response_ns);
     arm(cm, id, id->resend_ns, now_ns);
 }
@@ -179,18 +220,6 @@ void sw_cm_tick(struct sw_cm *cm, uint64_t now_ns)
 
 /* --- the end of others --- */
 
-/* As the peer would have said it. */
-static void tell_rej(struct sw_cm *cm, struct sw_cm_id *id, enum sw_cm_about about)
-{
-    struct sw_cm_message message = {.attribute = SW_CM_REJ,
-                                    .transaction = id->transaction,
-                                    .rej = {.local_comm_id = id->remote_comm_id,
-                                            .remote_comm_id = id->local_comm_id,
-                                            .about = (uint8_t)about,
-                                            .reason = SW_CM_REASON_TIMEOUT}};
-    sw_cm_tell(cm, id, &(struct sw_cm_event){.kind = SW_CM_EVENT_REJ, .message = &message});
-}
-
 static void lose_connection(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     switch (id->state) {
@@ -203,7 +232,7 @@ static void lose_connection(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_
     case SW_CM_REP_RCVD:
         id->last_attribute = (enum sw_cm_attribute)0;
         sw_cm_enter_timewait(cm, id, 0, now_ns);
-        return tell_rej(cm, id, SW_CM_ABOUT_OTHER);
+        return tell_rej(cm, id, SW_CM_ABOUT_OTHER, SW_CM_REASON_TIMEOUT);
     case SW_CM_ESTABLISHED:
         id->state = SW_CM_DREQ_RCVD;
         sw_cm_forget_remote_qpn(id);

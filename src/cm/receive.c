@@ -314,12 +314,20 @@ static struct sw_cm_id *rejected_id(const struct sw_cm *cm, const struct arrival
     return id;
 }
 
+/* Whoever says so has made no connection of the REQ, and knows of no other copy. */
+static bool is_from_nobody(const struct sw_cm_rej *rej)
+{
+    return rej->reason == SW_CM_REASON_SERVICE_ID && !rej->local_comm_id;
+}
+
 static void receive_rej(struct sw_cm *cm, const struct arrival *in)
 {
     struct sw_cm_id *id = rejected_id(cm, in);
     enum sw_cm_state state = id ? id->state : SW_CM_IDLE;
     switch (state) {
     case SW_CM_REQ_SENT:
+        if (is_from_nobody(&in->message->rej) && sw_cm_awaits_other_answer(cm, id, in->now_ns))
+            return;
         sw_cm_detach(cm, id);
         return tell_event(cm, id, SW_CM_EVENT_REJ, in);
     case SW_CM_REQ_RCVD:

@@ -22,6 +22,7 @@
 #include "link/roce/mad.h"
 #include "link/roce/port/arrival.h"
 #include "link/roce/port/mad_slot.h"
+#include "link/roce/roce.h"
 #include "rdmacm/local.h"
 #include "rdmacm/local_connection.h"
 #include "rdmacm/local_service.h"
@@ -155,6 +156,9 @@ static void send_packet(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_
     int rc = sw_roce_send_mad(path->local_gid, path->remote_gid, path->ifindex, path->attempt, mad);
     if (rc)
         sw_debug("connection management: a message cannot be sent: %s", strerror(-rc));
+    /* To this host, its kernel may have given it to this very process, which may end now. */
+    else if (memcmp(path->local_gid, path->remote_gid, 16) == 0)
+        sw_roce_hand_on();
 }
 
 static void handle_forks(void);

@@ -132,6 +132,15 @@ void sw_roce_receive_all(uint64_t now_ns)
     receive_packets(true, false, now_ns);
 }
 
+void sw_roce_hand_on(void)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire) ||
+        !sw_lock_try(&sw_roce.port.rx_lock))
+        return;
+    receive_packets(true, false, sw_clock_ns());
+    sw_lock_release(&sw_roce.port.rx_lock);
+}
+
 void sw_roce_forget(struct sw_qp *qp)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire) ||

@@ -68,6 +68,8 @@ void sw_roce_fork_child(void);
 int sw_roce_open(bool is_needed);
 /* Receives what waits; rx_lock held. */
 void sw_roce_receive_all(uint64_t now_ns);
+/* Hands on what waits here for other processes of this host, unless somebody receives anyway. */
+void sw_roce_hand_on(void);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
 void sw_roce_poll(bool waits);
 /* The program is about to sleep until an event: the engine receives for it. */
