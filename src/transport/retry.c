@@ -10,6 +10,7 @@
 #define PROBE_MIN (MS / 5)
 #define EXCUSED_MAX (500 * MS) /* who does not run is asked again no more often than needed */
 #define KNOWN_MAX (10 * MS)    /* who lives is not flooded, however short `timeout` is */
+#define LATE_MAX (50 * MS)     /* a timer that is found later was not looked at */
 #define PAUSE_MAX (200 * MS)   /* of who runs: between an answer about it and one to a request */
 enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2 };
 
@@ -65,8 +66,20 @@ bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
 {
     uint64_t patience_ns = t->timeout_ns * PATIENCE * (t->retry_cnt + 1ull);
     uint64_t waited_ns = now_ns - t->started_ns, most_ns = 2 * sw_retry_timer_ns(t);
-    if (t->peer == SW_RETRY_PEER_RUNS && patience_ns < PAUSE_MAX)
-        patience_ns = PAUSE_MAX;
+    if (t->peer == SW_RETRY_PEER_RUNS) {
+        if (patience_ns < PAUSE_MAX)
+            patience_ns = PAUSE_MAX;
+        /* One of the two has hardly run: this process, or the peer when the timer began, which was
+         * a longer one then. */
+        if (waited_ns > most_ns / 2 + LATE_MAX)
+            most_ns = LATE_MAX;
+    }
+    if (t->peer == SW_RETRY_PEER_MET) {
+        t->was_met = true;
+    } else if (t->was_met && t->peer != SW_RETRY_PEER_UNKNOWN) {
+        t->was_met = false;
+        t->silent_ns = 0; /* it lives: before that was known it may have been starved */
+    }
     if (t->peer != SW_RETRY_PEER_WAITS)
         t->silent_ns += sw_min_u64(waited_ns, most_ns);
     const bool may_give_up = t->timeout_ns && t->peer != SW_RETRY_PEER_MET;

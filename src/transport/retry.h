@@ -5,9 +5,9 @@
  * times as long (IBTA Vol1 9.7.6.1.3, C9-141), and is never exceeded. Nothing is given up before
  * twice `timeout` has passed `retry_cnt` + 1 times without a sign of life: a peer in software may
  * have to wait for a processor. Nor does time count in which nobody was there to look: of a timer
- * that is found to have run out long ago, no more than twice its time. Nor does that of a peer who
- * is known to live and not to have run since (SW_RETRY_PEER_WAITS): it may be stopped for as long
- * as it is.
+ * that is found to have run out long ago, no more than twice its time, and little where the peer
+ * is known to run, since one of the two hardly did. Nor does that of a peer who is known to live
+ * and not to have run since (SW_RETRY_PEER_WAITS): it may be stopped for as long as it is.
  */
 #ifndef SW_TRANSPORT_RETRY_H
 #define SW_TRANSPORT_RETRY_H
@@ -41,7 +41,8 @@ struct sw_retry {
     uint8_t rnr_count; /* RNR NAKs without progress */
     bool running;
     enum sw_retry_peer peer;
-    bool probed; /* the tail has been asked for since the last progress */
+    bool was_met; /* silent_ns may have time of SW_RETRY_PEER_MET */
+    bool probed;  /* the tail has been asked for since the last progress */
 };
 
 /* The floor is the caller's to set. */

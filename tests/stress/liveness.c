@@ -37,6 +37,12 @@ struct side {
     struct vu_dev dev;
 };
 
+enum kind {
+    PLAIN,
+    SLICES,   /* it is stopped again and again */
+    LINELESS, /* it takes no part in docs/liveness.md */
+};
+
 struct scenario {
     const char *name;
     void (*here)(struct side *side);  /* goes on to live */
@@ -44,8 +50,63 @@ struct scenario {
     int signal;                       /* what happens to the other one; 0: nothing */
     uint8_t timeout, retries;
     const char *faults; /* a script for this side: docs/faults.md */
-    bool slices;        /* it is stopped again and again */
+    enum kind kind;
 };
+
+/* ---- TCP sockets of a process ---- */
+
+static bool owns(pid_t pid, unsigned long inode, int *count)
+{
+    char path[64], wanted[64], seen[64];
+    bool found = false;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
+    DIR *dir = opendir(path);
+    VU_TRUE(dir);
+    *count = 0;
+    for (struct dirent *entry; (entry = readdir(dir)); ++*count) {
+        const ssize_t len = readlinkat(dirfd(dir), entry->d_name, seen, sizeof(seen) - 1);
+        seen[len > 0 ? len : 0] = 0;
+        found |= !strcmp(seen, wanted);
+    }
+    closedir(dir);
+    return found;
+}
+
+enum { TCP_STANDS = 0x01, TCP_LISTENS = 0x0a };
+
+/* The port of one in that state; 0: it has none. */
+static uint16_t tcp_port(const char *table, pid_t pid, unsigned int wanted)
+{
+    char line[512];
+    unsigned int port, state;
+    unsigned long inode;
+    int count;
+    FILE *file = fopen(table, "re");
+    VU_TRUE(file);
+    uint16_t found = 0;
+    while (fgets(line, sizeof(line), file))
+        if (sscanf(line, "%*d: %*[0-9A-F]:%x %*s %x %*s %*s %*s %*u %*d %lu", &port, &state,
+                   &inode) == 3 &&
+            state == wanted && owns(pid, inode, &count))
+            found = (uint16_t)port;
+    fclose(file);
+    return found;
+}
+
+/* Where the process listens. */
+static uint16_t port_of(pid_t pid)
+{
+    const uint16_t port = tcp_port("/proc/net/tcp", pid, TCP_LISTENS);
+    VU_CHECK(port, "process %d does not listen", (int)pid);
+    return port;
+}
+
+static bool is_by_packets(void)
+{
+    const char *link = getenv("SIDEWIRE_LINK");
+    return getenv("VU_HOSTS") || (link && !strcmp(link, "roce"));
+}
 
 /* ---- traffic ---- */
 
@@ -132,15 +193,42 @@ static void check_end(const struct traffic *traffic)
              "ended with %s", ibv_wc_status_str(traffic->failed));
 }
 
+/* Over packets a death is known at once by a connection, which takes a while to come about where
+ * dozens of processes share two processors. Before that it is known by the retries, and by who
+ * only waits not at all. NULL: there is no traffic. */
+static void await_line(struct traffic *traffic)
+{
+    for (uint64_t end = vu_now_ms() + 15000; is_by_packets() && vu_now_ms() < end;) {
+        if (tcp_port("/proc/net/tcp", getpid(), TCP_STANDS) ||
+            tcp_port("/proc/net/tcp6", getpid(), TCP_STANDS))
+            return;
+        traffic ? run_traffic(traffic, 20) : vu_sleep_ms(20);
+    }
+}
+
 static void here_sees_death(struct side *side)
 {
     struct traffic traffic;
     connect_traffic(side, &traffic, MARK_HERE);
+    await_line(&traffic);
     run_traffic(&traffic, 200);
     tell(side->control);
     for (uint64_t end = vu_now_ms() + 30000; traffic_step(&traffic, true);)
         VU_TRUE(vu_now_ms() < end);
     report_death(side);
+    check_end(&traffic);
+}
+
+/* The two have no connection by which a death is known: the retries count, as soon as the other's
+ * host says that its port is closed. */
+static void here_gives_up(struct side *side)
+{
+    struct traffic traffic;
+    connect_traffic(side, &traffic, MARK_HERE);
+    run_traffic(&traffic, 200);
+    tell(side->control);
+    for (uint64_t end = vu_now_ms() + 15000; traffic_step(&traffic, true);)
+        VU_TRUE(vu_now_ms() < end);
     check_end(&traffic);
 }
 
@@ -253,6 +341,7 @@ static void here_waits(struct side *side)
     struct vu_ep ep;
     struct ibv_wc wc;
     connect_waiting(side, &ep, false);
+    await_line(NULL);
     VU_EQ(ibv_req_notify_cq(ep.rcq, 0), 0);
     tell(side->control);
     VU_TRUE(vu_cq_event(ep.channel, 30000));
@@ -360,45 +449,6 @@ static void here_is_cut_off(struct side *side)
 
 enum { CALLS = 1500, SILENT = 100, SPARE_FDS = 40 };
 
-static bool owns(pid_t pid, unsigned long inode, int *count)
-{
-    char path[64], wanted[64], seen[64];
-    bool found = false;
-    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-    snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
-    DIR *dir = opendir(path);
-    VU_TRUE(dir);
-    *count = 0;
-    for (struct dirent *entry; (entry = readdir(dir)); ++*count) {
-        const ssize_t len = readlinkat(dirfd(dir), entry->d_name, seen, sizeof(seen) - 1);
-        seen[len > 0 ? len : 0] = 0;
-        found |= !strcmp(seen, wanted);
-    }
-    closedir(dir);
-    return found;
-}
-
-/* Where the process listens by TCP. */
-static uint16_t port_of(pid_t pid)
-{
-    enum { LISTENS = 0x0a };
-    char line[512];
-    unsigned int port, state;
-    unsigned long inode;
-    int count;
-    FILE *file = fopen("/proc/net/tcp", "re");
-    VU_TRUE(file);
-    uint16_t found = 0;
-    while (fgets(line, sizeof(line), file))
-        if (sscanf(line, "%*d: %*[0-9A-F]:%x %*s %x %*s %*s %*s %*u %*d %lu", &port, &state,
-                   &inode) == 3 &&
-            state == LISTENS && owns(pid, inode, &count))
-            found = (uint16_t)port;
-    fclose(file);
-    VU_CHECK(found, "process %d does not listen", (int)pid);
-    return found;
-}
-
 static uint64_t refusals(const struct vu_dev *dev)
 {
     char path[128];
@@ -485,21 +535,23 @@ static void here_meets_strangers(struct side *side)
 }
 
 static const struct scenario scenarios[] = {
-    {"stop", here_goes_on, there_traffic, SIGSTOP, 14, 7, NULL, false},
-    {"stop_impatient", here_goes_on, there_answers, SIGSTOP, 8, 1, NULL, false},
-    {"stop_no_retries", here_goes_on, there_traffic, SIGSTOP, 1, 0, NULL, false},
-    {"stop_atomics", here_counts, there_counts, SIGSTOP, 8, 1, NULL, false},
-    {"starve", here_goes_on, there_traffic, SIGSTOP, 8, 0, NULL, true},
-    {"kill", here_sees_death, there_traffic, SIGKILL, 20, 7, NULL, false},
-    {"kill_waiting", here_waits, there_waits, SIGKILL, 14, 7, NULL, false},
-    {"kill_unheard", here_waits, there_waits, SIGKILL, 14, 7, NULL, false}, /* nothing was sent */
-    {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL, false},
-    {"kill_cloned", here_waits, there_clones, SIGKILL, 14, 7, NULL, false},
-    {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL, false},
-    {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL, false},
-    {"vanish", here_is_cut_off, there_vanishes, 0, 14, 1, NULL, false},
-    {"strangers", here_meets_strangers, there_is_called, SIGKILL, 20, 7, NULL, false},
-    {"cut", here_is_cut_off, there_traffic, 0, 14, 1, "cut at 1s for 1min\n", false},
+    {"stop", here_goes_on, there_traffic, SIGSTOP, 14, 7, NULL, PLAIN},
+    {"stop_impatient", here_goes_on, there_answers, SIGSTOP, 8, 1, NULL, PLAIN},
+    {"stop_no_retries", here_goes_on, there_traffic, SIGSTOP, 1, 0, NULL, PLAIN},
+    {"stop_atomics", here_counts, there_counts, SIGSTOP, 8, 1, NULL, PLAIN},
+    {"starve", here_goes_on, there_traffic, SIGSTOP, 8, 0, NULL, SLICES},
+    {"stop_lineless", here_goes_on, there_answers, SIGSTOP, 8, 0, NULL, LINELESS},
+    {"kill_lineless", here_gives_up, there_answers, SIGKILL, 14, 1, NULL, LINELESS},
+    {"kill", here_sees_death, there_traffic, SIGKILL, 20, 7, NULL, PLAIN},
+    {"kill_waiting", here_waits, there_waits, SIGKILL, 14, 7, NULL, PLAIN},
+    {"kill_unheard", here_waits, there_waits, SIGKILL, 14, 7, NULL, PLAIN}, /* nothing was sent */
+    {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL, PLAIN},
+    {"kill_cloned", here_waits, there_clones, SIGKILL, 14, 7, NULL, PLAIN},
+    {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL, PLAIN},
+    {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL, PLAIN},
+    {"vanish", here_is_cut_off, there_vanishes, 0, 14, 1, NULL, PLAIN},
+    {"strangers", here_meets_strangers, there_is_called, SIGKILL, 20, 7, NULL, PLAIN},
+    {"cut", here_is_cut_off, there_traffic, 0, 14, 1, "cut at 1s for 1min\n", PLAIN},
 };
 #define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
 
@@ -532,6 +584,8 @@ static void begin(int sock, void *arg)
     vu_enter_host(start->is_here);
     if (start->is_here && start->scenario->faults)
         set_faults(start->scenario->faults);
+    if (!start->is_here && start->scenario->kind == LINELESS)
+        VU_EQ(setenv("SIDEWIRE_LIVENESS", "never", 1), 0);
     vu_dev_open(&side.dev);
     (start->is_here ? start->scenario->here : start->scenario->there)(&side);
 }
@@ -600,7 +654,7 @@ static void run_scenario(int sock, void *arg)
     if (scenario->here != here_is_cut_off && vu_try_get(here, &word, 1, 20000) &&
         (!is_told || vu_try_get(there, &word, 1, 20000))) {
         if (scenario->signal == SIGSTOP) {
-            (scenario->slices ? starve : stop_for_long)(other);
+            (scenario->kind == SLICES ? starve : stop_for_long)(other);
             vu_try_put(here, &word, 1);
         } else {
             let_die(scenario, other, here, there);
@@ -617,8 +671,7 @@ static bool is_wanted(const struct scenario *scenario, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], scenario->name))
             return true;
-    const char *link = getenv("SIDEWIRE_LINK");
-    if (scenario->there == there_clones && link && !strcmp(link, "roce"))
+    if (scenario->there == there_clones && is_by_packets())
         return false; /* only on one host there is more than sockets */
     return argc == 1 && scenario->here != here_meets_strangers && /* there must be a TCP port */
            scenario->there != there_vanishes;                     /* others could not go on */

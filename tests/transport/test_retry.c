@@ -80,12 +80,57 @@ static void retry__who_was_met_just_now_is_not_given_up(void **state)
     rig_failed(&rig, SW_FAILURE_RETRY, 0);
 }
 
+/* Lets the timer run out, so much late, and returns whether it goes on. */
+static bool run_out(struct sw_retry *retry, enum sw_retry_peer peer, uint64_t late_ns)
+{
+    retry->peer = peer;
+    return sw_retry_expire(retry, sw_retry_due_ns(retry) + late_ns);
+}
+
+/* This process is starved, or the peer was when the timer began. */
+static void retry__a_timer_of_who_runs_counts_little_if_found_late(void **state)
+{
+    (void)state;
+    struct sw_retry retry;
+    for (int late = 0; late < 2; late++) {
+        sw_retry_init(&retry, 17, 0, 7); /* twice 537 ms */
+        retry.backoff = 10;
+        sw_retry_start(&retry, 1000 * MS);
+        int count = 0;
+        while (count < 100 && run_out(&retry, SW_RETRY_PEER_RUNS, late ? 60 * MS : MS))
+            count++;
+        assert_true(late ? count >= 10 && count < 100 : count < 5);
+    }
+}
+
+/* It was starved before the two had a connection, and answers questions before requests. */
+static void retry__silence_before_a_peer_is_known_to_live_is_forgotten(void **state)
+{
+    (void)state;
+    static const enum sw_retry_peer lives[] = {SW_RETRY_PEER_RUNS, SW_RETRY_PEER_WAITS};
+    for (int i = 0; i < 2; i++) {
+        struct sw_retry retry;
+        sw_retry_init(&retry, 14, 0, 7);
+        sw_retry_start(&retry, 1000 * MS);
+        for (int j = 0; j < 100; j++)
+            assert_true(run_out(&retry, SW_RETRY_PEER_MET, 0));
+        assert_true(run_out(&retry, lives[i], 0));
+        assert_true(run_out(&retry, SW_RETRY_PEER_RUNS, 0));
+        int count = 0;
+        while (count < 100 && run_out(&retry, SW_RETRY_PEER_RUNS, 0))
+            count++;
+        assert_true(count < 10); /* but not what comes then */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(retry__silence_that_is_excused_does_not_count),
         cmocka_unit_test(retry__who_runs_may_pause),
         cmocka_unit_test(retry__who_was_met_just_now_is_not_given_up),
+        cmocka_unit_test(retry__a_timer_of_who_runs_counts_little_if_found_late),
+        cmocka_unit_test(retry__silence_before_a_peer_is_known_to_live_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

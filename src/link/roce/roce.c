@@ -374,8 +374,10 @@ static uint64_t step_engine(uint64_t now_ns)
     const uint64_t ack_due_ns = sw_delayed_ack_step(now_ns);
     free_buried();
     run_timers(now_ns);
-    if (owes && sw_port_is_drained(&sw_roce.port))
+    if (owes && sw_port_is_drained(&sw_roce.port)) {
+        sw_delayed_ack_send(false); /* who is told that this process runs has its ACKs */
         sw_lifeline_answer();
+    }
     const uint64_t lifeline_due_ns = sw_lifeline_step(now_ns);
     if (sw_faults_live)
         sw_roce_impair_plan();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The lines: connecting, what the two ends say, and deaths. lifeline_mads.c has what is said by
- * MADs, callers.c those that connect and are not known yet. */
+ * MADs, callers.c those that connect and are not known yet, patience.c what is known of who does
+ * not answer. */
 
 #include "link/roce/liveness/lifeline.h"
 
@@ -26,10 +27,9 @@
 
 #define LINES_MAX 4096u
 #define EVENTS_MAX 64u
-#define IDLE_NS (10 * SW_NS_PER_S)           /* a line without a queue pair is closed then */
-#define HOST_ANSWERS_NS (300 * SW_NS_PER_MS) /* a host's kernel does, also after a loss */
-#define TOLD_FIRST_NS (50 * SW_NS_PER_MS)    /* rdma_cm is told so much before queue pairs end */
-#define DEATH_GRACE_NS (100 * SW_NS_PER_MS)  /* for a dead process's last packets, as on one host */
+#define IDLE_NS (10 * SW_NS_PER_S)          /* a line without a queue pair is closed then */
+#define TOLD_FIRST_NS (50 * SW_NS_PER_MS)   /* rdma_cm is told so much before queue pairs end */
+#define DEATH_GRACE_NS (100 * SW_NS_PER_MS) /* for a dead process's last packets, as on one host */
 
 struct sw_lifelines sw_lifelines = {
     .epoll = -1, .due_ns = UINT64_MAX, .listeners = {{.fd = -1}, {.fd = -1}}};
@@ -91,7 +91,7 @@ static struct sw_lifeline *make_line(const struct in6_addr *source, const struct
     line->dest = *dest;
     line->ifindex = ifindex;
     line->slot = slot;
-    line->fd = -1;
+    line->fd = line->knock.fd = -1;
     sw_liveness_init(&line->liveness, is_caller(source, dest, slot));
     line->next = sw_lifelines.lines;
     sw_lifelines.lines = line;
@@ -178,6 +178,8 @@ void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, ui
         sw_debug("process %u at %s: liveness %d to %d by %d", line->slot,
                  sw_roce_address_text(&line->dest, text), before, line->liveness.state, event);
     plan_step(line->liveness.due_ns);
+    if (line->liveness.has_stood)
+        sw_lifeline_stop_knocking(line);
     switch (step) {
     case SW_LIVENESS_NOTHING:
         return;
@@ -290,10 +292,9 @@ static void finish_call(struct sw_lifeline *line, uint64_t now_ns)
     }
     line->is_connecting = false;
     watch_line(line, EPOLL_CTL_MOD);
-    if (!line->liveness.calls) {
-        sw_lifeline_take(line, SW_LIVENESS_TAKEN, now_ns);
+    sw_lifeline_take(line, SW_LIVENESS_TAKEN, now_ns);
+    if (!line->liveness.calls)
         return;
-    }
     const struct sw_liveness_word hello = {.kind = SW_LIVENESS_HELLO,
                                            .port = sw_callers_port(&line->source),
                                            .from = sw_nic.slot,
@@ -374,6 +375,7 @@ static void free_line(struct sw_lifeline *line)
     *at = line->next;
     sw_lifelines.count--;
     close_line(line);
+    sw_lifeline_stop_knocking(line);
     free(line);
 }
 
@@ -525,38 +527,6 @@ void sw_lifeline_meet(struct sw_lifeline *line)
     sw_lock_release(&sw_lifelines.lock);
     if (speaks)
         sw_lifeline_want_engine();
-}
-
-/* Whether the other host may be up: no PING to it has gone unacknowledged for too long. */
-static bool has_host(const struct sw_lifeline *line, uint64_t now_ns)
-{
-    const uint64_t pinged_ns = line->liveness.pinged_ns;
-    return !pinged_ns || now_ns < pinged_ns + HOST_ANSWERS_NS || sw_tcp_is_acknowledged(line->fd);
-}
-
-enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line, const struct sw_lifeline_miss *miss)
-{
-    sw_lock_acquire(&sw_lifelines.lock);
-    struct sw_liveness *l = &line->liveness;
-    enum sw_lifeline_says says = SW_LIFELINE_NOTHING;
-    const uint64_t now_ns = sw_clock_ns();
-    if (line->is_buried)
-        says = SW_LIFELINE_DEAD;
-    else if (line->bury_ns || (sw_liveness_is_excused(l, miss->since_ns) && has_host(line, now_ns)))
-        says = SW_LIFELINE_WAIT;
-    else if (sw_liveness_is_meeting(l, now_ns))
-        says = SW_LIFELINE_MEETS;
-    else if (l->state == SW_LIVENESS_UP && has_host(line, now_ns))
-        says = SW_LIFELINE_RUNS;
-    const struct sw_liveness_word ping = {.kind = SW_LIVENESS_PING,
-                                          .token = now_ns,
-                                          .port = miss->source_port,
-                                          .from = miss->qpn,
-                                          .to = miss->dest_qpn};
-    if (sw_liveness_ping(l, now_ns) && !sw_lifeline_say(line, &ping))
-        l->pinged_ns = 0;
-    sw_lock_release(&sw_lifelines.lock);
-    return says;
 }
 
 /* ---- begin and end ---- */

@@ -47,15 +47,21 @@ enum sw_lifeline_says {
 };
 /* A request that has not been answered. */
 struct sw_lifeline_miss {
-    uint64_t since_ns; /* when it was sent */
-    uint32_t qpn, dest_qpn;
-    uint16_t source_port; /* it was sent from, if it timed out more than once; else 0 */
+    uint64_t since_ns;  /* when it was sent */
+    uint16_t peer_port; /* the UDP port that it sends from; 0: not known */
 };
-/* Says what is known of a process that does not answer, and sends it a PING, so that more is known
- * the next time. A PING with a source port makes that process claim the flow from it
- * (sw_port_claim_flow()); the PONG does the same here for the answers. */
+/* Says what is known of a process that does not answer. */
 enum sw_lifeline_says sw_lifeline_ask(struct sw_lifeline *line,
                                       const struct sw_lifeline_miss *miss);
+
+struct sw_lifeline_flow {
+    uint32_t qpn, dest_qpn;
+    uint16_t source_port; /* of a request that timed out more than once; else 0 */
+};
+/* Sends a PING, so that more is known the next time. Call it when the request has been sent again:
+ * the answer says that it has been looked at. A PING with a source port makes that process claim
+ * the flow from it (sw_port_claim_flow()); the PONG does the same here for the answers. */
+void sw_lifeline_ping(struct sw_lifeline *line, const struct sw_lifeline_flow *flow);
 
 /* ---- called by who receives, with rx_lock held ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What lifeline.c, lifeline_mads.c and callers.c share. */
+/* What lifeline.c, lifeline_mads.c, callers.c and patience.c share. */
 #ifndef SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
 #define SW_LINK_ROCE_LIVENESS_LIFELINE_IMPL_H
 
@@ -32,6 +32,11 @@ struct sw_lifeline {
     struct sw_liveness_word ping; /* the peer's last one */
     uint64_t bury_ns;             /* when a dead one's queue pairs end; 0: it lives */
     uint64_t idle_ns;             /* since when it has no user; 0: it has one */
+    struct {
+        int fd; /* -1: none */
+        uint64_t cookie;
+        uint16_t port; /* that it is connected to */
+    } knock;           /* a UDP socket: patience.c */
     uint32_t in_bytes;
     uint8_t in[SW_LIVENESS_WORD_BYTES];
 };
@@ -92,6 +97,9 @@ void sw_lifeline_mads_ask(struct sw_lifeline *line);
 void sw_lifeline_mads_take(uint64_t now_ns);
 /* Sends the MADs that wait. Called by the engine, without the lock. */
 void sw_lifeline_mads_send(void);
+
+/* patience.c; with the lock held. */
+void sw_lifeline_stop_knocking(struct sw_lifeline *line);
 
 /* callers.c; with the lock held. Opens the listening socket, if it is closed; false: it cannot. */
 bool sw_callers_open(bool is_ipv4);

@@ -7,7 +7,7 @@
 #define ASK_NS (100 * SW_NS_PER_MS) /* until it is asked again: doubled each time */
 #define ASKS_MAX 8u
 #define HOPES_MAX 5u               /* of who may be no Sidewire process */
-#define MEET_NS SW_NS_PER_S        /* for a first connection */
+#define MEET_NS (30 * SW_NS_PER_S) /* for a first connection, of who may be stopped meanwhile */
 #define CALL_NS (5 * SW_NS_PER_S)  /* for a connection and the proof */
 #define CHECK_NS (3 * SW_NS_PER_S) /* allows for one lost SYN */
 /* A process that dies closes its sockets one after the other, and may listen a little longer. */
@@ -29,6 +29,7 @@ static enum sw_liveness_step enter_state(struct sw_liveness *l, enum sw_liveness
     l->state = state;
     l->due_ns = due_ns;
     l->pinged_ns = 0;
+    l->is_reached = false;
     return step;
 }
 
@@ -95,31 +96,40 @@ static enum sw_liveness_step take_asking(struct sw_liveness *l, enum sw_liveness
     return SW_LIVENESS_ASK;
 }
 
+static enum sw_liveness_step begin_check(struct sw_liveness *l, uint64_t now_ns)
+{
+    l->pauses = false;
+    return enter_state(l, SW_LIVENESS_CHECKING, now_ns + CHECK_NS, SW_LIVENESS_CALL);
+}
+
 static enum sw_liveness_step take_calling(struct sw_liveness *l, enum sw_liveness_event event,
                                           uint64_t now_ns)
 {
     switch (event) {
     case SW_LIVENESS_PROVEN:
         return mark_standing(l);
+    case SW_LIVENESS_TAKEN:
+        l->is_reached = true; /* it was told of this port by the process itself, just now */
+        l->due_ns = now_ns + MEET_NS;
+        return SW_LIVENESS_NOTHING;
     case SW_LIVENESS_JOINED:
     case SW_LIVENESS_MET:
     case SW_LIVENESS_TOLD:
-    case SW_LIVENESS_TAKEN:
+    case SW_LIVENESS_GONE:
         return SW_LIVENESS_NOTHING;
-    case SW_LIVENESS_FAREWELL:
-    case SW_LIVENESS_ENDED:
     case SW_LIVENESS_REFUSED:
     case SW_LIVENESS_LOST:
     case SW_LIVENESS_TIME:
+        l->is_barred = true;
+        break;
+    case SW_LIVENESS_ENDED:
+        if (l->is_reached) /* it has died, or heard us too late */
+            return begin_check(l, now_ns);
+        break;
+    case SW_LIVENESS_FAREWELL:
         break;
     }
     return go_idle(l, now_ns);
-}
-
-static enum sw_liveness_step begin_check(struct sw_liveness *l, uint64_t now_ns)
-{
-    l->pauses = false;
-    return enter_state(l, SW_LIVENESS_CHECKING, now_ns + CHECK_NS, SW_LIVENESS_CALL);
 }
 
 static enum sw_liveness_step check_again(struct sw_liveness *l, uint64_t now_ns)
@@ -149,7 +159,8 @@ static enum sw_liveness_step take_checking(struct sw_liveness *l, enum sw_livene
     case SW_LIVENESS_REFUSED:
         return enter_state(l, SW_LIVENESS_DEAD, SW_LIVENESS_NEVER, SW_LIVENESS_BURY);
     case SW_LIVENESS_TAKEN:
-        l->due_ns = now_ns + TAKEN_NS;
+        if (!l->calls) /* who calls waits for the proof */
+            l->due_ns = now_ns + TAKEN_NS;
         return SW_LIVENESS_NOTHING;
     case SW_LIVENESS_ENDED:
         return check_again(l, now_ns);
@@ -161,6 +172,7 @@ static enum sw_liveness_step take_checking(struct sw_liveness *l, enum sw_livene
     case SW_LIVENESS_JOINED:
     case SW_LIVENESS_MET:
     case SW_LIVENESS_TOLD:
+    case SW_LIVENESS_GONE:
         break;
     }
     return SW_LIVENESS_NOTHING;
@@ -173,6 +185,8 @@ enum sw_liveness_step sw_liveness_take(struct sw_liveness *l, enum sw_liveness_e
         l->is_met = true;
         l->met_ns = now_ns;
     }
+    if (event == SW_LIVENESS_GONE)
+        l->is_barred = true;
     switch (l->state) {
     case SW_LIVENESS_IDLE:
         return take_idle(l, event, now_ns);
@@ -194,12 +208,12 @@ bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns)
 {
     if (l->state == SW_LIVENESS_UP)
         return l->answered_ns < since_ns;
-    return l->state == SW_LIVENESS_CHECKING;
+    return l->state == SW_LIVENESS_CHECKING || (l->state == SW_LIVENESS_CALLING && l->is_reached);
 }
 
 bool sw_liveness_is_meeting(const struct sw_liveness *l, uint64_t now_ns)
 {
-    return l->is_met && !l->has_stood && now_ns < l->met_ns + MEET_NS;
+    return l->is_met && !l->has_stood && !l->is_barred && now_ns < l->met_ns + MEET_NS;
 }
 
 bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns)

@@ -34,7 +34,8 @@ enum sw_liveness_event {
     SW_LIVENESS_MET,      /* packets show that the other is a Sidewire process, or it invites */
     SW_LIVENESS_TOLD,     /* where it listens */
     SW_LIVENESS_PROVEN,   /* a connection stands, and both are who they say */
-    SW_LIVENESS_TAKEN,    /* somebody listens where it did: for who does not call */
+    SW_LIVENESS_TAKEN,    /* somebody listens where it did */
+    SW_LIVENESS_GONE,     /* its host says that nobody has the port it sent from */
     SW_LIVENESS_FAREWELL, /* it lives and has no use for the connection */
     SW_LIVENESS_ENDED,    /* the connection has: FIN or RST */
     SW_LIVENESS_REFUSED,  /* nobody listens where it did */
@@ -58,7 +59,9 @@ struct sw_liveness {
     enum sw_liveness_state state;
     bool calls;
     bool is_met;
-    bool has_stood; /* there was a connection once */
+    bool has_stood;  /* there was a connection once */
+    bool is_reached; /* CALLING: its kernel has taken the connection, whether it runs or not */
+    bool is_barred;  /* no first connection is to be had: it counts as asked from now on */
     uint64_t met_ns;
     bool has_hoped; /* it was tried once, whoever that is */
     bool pauses;    /* CHECKING: until it is looked again */
@@ -75,8 +78,8 @@ enum sw_liveness_step sw_liveness_take(struct sw_liveness *l, enum sw_liveness_e
 
 /* Whether what was sent at `since_ns` need not have been seen yet by a process that lives. */
 bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns);
-/* Whether the two have met just now, and the connection may still come about: who gets no
- * processor connects late, and who has died already never does. */
+/* Whether the two have met not long ago, and the connection may still come about: who gets no
+ * processor connects late, or is stopped before it does, and who has died already never does. */
 bool sw_liveness_is_meeting(const struct sw_liveness *l, uint64_t now_ns);
 /* Whether to ping now; and an answer to what was sent then. */
 bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns);

@@ -104,13 +104,9 @@ enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
     struct sw_retry *retry = &r->requester.retry;
     if (!r->line || now_ns < sw_retry_due_ns(retry))
         return SW_ROCE_ALIVE;
-    const struct sw_lifeline_miss miss = {
-        .since_ns = retry->started_ns,
-        .qpn = r->qp->qpn,
-        .dest_qpn = r->qp->dest_qpn,
-        .source_port = sw_repath_is_doubted(&r->repath, r->requester.flight.una)
-                           ? sw_port_source(&sw_roce.port, &r->path)
-                           : 0};
+    const uint32_t peer_port = r->peer.ports[0] ? r->peer.ports[0] : r->peer.ports[1];
+    const struct sw_lifeline_miss miss = {.since_ns = retry->started_ns,
+                                          .peer_port = peer_port ? (uint16_t)(peer_port - 1) : 0};
     const enum sw_lifeline_says says = sw_lifeline_ask(r->line, &miss);
     retry->peer = peer_of(says);
     if (says == SW_LIFELINE_WAIT)
@@ -119,4 +115,15 @@ enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
         return SW_ROCE_ALIVE;
     sw_death_end(r->qp, sw_verdict_rules[SW_UNREACHABLE].requester);
     return SW_ROCE_DEAD;
+}
+
+void sw_roce_ask_again(struct sw_roce_qp *r, bool is_doubted)
+{
+    sw_lock_assert_held(&r->qp->lock);
+    const struct sw_lifeline_flow flow = {
+        .qpn = r->qp->qpn,
+        .dest_qpn = r->qp->dest_qpn,
+        .source_port = is_doubted ? sw_port_source(&sw_roce.port, &r->path) : 0};
+    if (r->line)
+        sw_lifeline_ping(r->line, &flow);
 }

@@ -428,7 +428,10 @@ static void drive_qp(struct sw_qp *qp)
     /* An answer that waits to be received is no silence, however long this process had no
      * processor: who finds a timer run out receives first (roce.c). */
     uint64_t due_ns = r->ring ? sw_requester_due_ns(&r->requester) : UINT64_MAX;
+    bool misses = false, is_doubted = false;
     if (due_ns <= atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed)) {
+        misses = now_ns >= sw_retry_due_ns(&r->requester.retry);
+        is_doubted = misses && sw_repath_is_doubted(&r->repath, r->requester.flight.una);
         if (sw_roce_excuse(r, now_ns) == SW_ROCE_DEAD)
             return;
         sw_requester_tick(&r->requester, now_ns, &progress);
@@ -438,7 +441,8 @@ static void drive_qp(struct sw_qp *qp)
     take_another_path(r, now_ns);
     if (r->ring && sw_roce_feed(r) == SW_ROCE_DEAD)
         return;
-    sw_roce_emit(r, now_ns);
+    if (sw_roce_emit(r, now_ns) != SW_ROCE_DEAD && misses)
+        sw_roce_ask_again(r, is_doubted);
 }
 
 static void post_sends(struct sw_qp *qp)

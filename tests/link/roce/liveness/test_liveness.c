@@ -247,10 +247,10 @@ static void meeting__lasts_for_a_while_before_the_first_connection(void **state)
         take(SW_LIVENESS_MET);
         assert_true(sw_liveness_is_meeting(&l, now_ns));
         assert_false(sw_liveness_is_excused(&l, now_ns)); /* it may be dead already */
-        now_ns += S / 2;
+        now_ns += 15 * S;                                 /* it may be stopped meanwhile */
         take(SW_LIVENESS_MET);
         assert_true(sw_liveness_is_meeting(&l, now_ns));
-        now_ns += S / 2;
+        now_ns += 15 * S;
         assert_false(sw_liveness_is_meeting(&l, now_ns));
         begin(calls);
         take(SW_LIVENESS_MET);
@@ -259,6 +259,62 @@ static void meeting__lasts_for_a_while_before_the_first_connection(void **state)
         take(SW_LIVENESS_FAREWELL);
         assert_false(sw_liveness_is_meeting(&l, now_ns)); /* but not after it */
     }
+}
+
+static void meeting__ends_when_a_first_connection_is_not_to_be_had(void **state)
+{
+    (void)state;
+    static const enum sw_liveness_event ends[] = {SW_LIVENESS_GONE, SW_LIVENESS_REFUSED,
+                                                  SW_LIVENESS_LOST, SW_LIVENESS_TIME};
+    for (int i = 0; i < 4; i++) {
+        begin(true);
+        take(SW_LIVENESS_MET);
+        take(SW_LIVENESS_TOLD);
+        assert_true(sw_liveness_is_meeting(&l, now_ns));
+        take(ends[i]);
+        assert_false(sw_liveness_is_meeting(&l, now_ns));
+        assert_true(l.state != SW_LIVENESS_DEAD); /* a firewall may have said so */
+    }
+    begin(false); /* who does not call may hear that nobody has the port, too */
+    take(SW_LIVENESS_MET);
+    take(SW_LIVENESS_GONE);
+    assert_false(sw_liveness_is_meeting(&l, now_ns));
+    assert_int_equal(take(SW_LIVENESS_PROVEN), SW_LIVENESS_NOTHING);
+    assert_int_equal(l.state, SW_LIVENESS_UP);
+}
+
+/* It was stopped when it had said where it listens: its kernel takes the connection. */
+static void reached__is_as_good_as_standing(void **state)
+{
+    (void)state;
+    begin(true);
+    take(SW_LIVENESS_MET);
+    take(SW_LIVENESS_TOLD);
+    assert_false(sw_liveness_is_excused(&l, now_ns));
+    assert_int_equal(take(SW_LIVENESS_TAKEN), SW_LIVENESS_NOTHING);
+    assert_true(sw_liveness_is_excused(&l, now_ns));
+    assert_true(l.due_ns >= now_ns + 10 * S);
+    now_ns += 10 * S;
+    assert_int_equal(take(SW_LIVENESS_PROVEN), SW_LIVENESS_NOTHING);
+    assert_int_equal(l.state, SW_LIVENESS_UP);
+
+    begin(true); /* it dies before it has heard the token */
+    take(SW_LIVENESS_MET);
+    take(SW_LIVENESS_TOLD);
+    take(SW_LIVENESS_TAKEN);
+    assert_int_equal(take(SW_LIVENESS_ENDED), SW_LIVENESS_CALL);
+    assert_int_equal(take(SW_LIVENESS_REFUSED), SW_LIVENESS_BURY);
+}
+
+/* Who calls waits for the proof, from a process that may be starved. */
+static void check__is_no_shorter_for_a_port_that_is_taken(void **state)
+{
+    (void)state;
+    stand(true);
+    take(SW_LIVENESS_ENDED);
+    const uint64_t due_ns = l.due_ns;
+    assert_int_equal(take(SW_LIVENESS_TAKEN), SW_LIVENESS_NOTHING);
+    assert_true(l.due_ns == due_ns);
 }
 
 static void mad__says_what_was_meant(void **state)
@@ -339,6 +395,9 @@ int main(void)
         cmocka_unit_test(excuse__needs_a_connection),
         cmocka_unit_test(excuse__does_not_end_with_a_late_answer),
         cmocka_unit_test(meeting__lasts_for_a_while_before_the_first_connection),
+        cmocka_unit_test(meeting__ends_when_a_first_connection_is_not_to_be_had),
+        cmocka_unit_test(reached__is_as_good_as_standing),
+        cmocka_unit_test(check__is_no_shorter_for_a_port_that_is_taken),
         cmocka_unit_test(mad__says_what_was_meant),
         cmocka_unit_test(word__says_what_was_meant),
     };
