@@ -99,7 +99,7 @@ static void check_machine(const uint8_t *data, size_t size, bool calls)
         if (action == PING)
             sw_liveness_ping(&l, now_ns);
         else if (action == PONG)
-            sw_liveness_pong(&l, waits % 2 ? l.pinged_ns : now_ns, now_ns);
+            sw_liveness_pong(&l, waits % 2 ? l.pinged_ns : now_ns, waits, now_ns);
         else if (action != SW_LIVENESS_TIME)
             take(&l, (enum sw_liveness_event)action, now_ns);
         check_state(&l, now_ns);

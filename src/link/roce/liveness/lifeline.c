@@ -245,7 +245,7 @@ static void act_on_word(struct sw_lifeline *line, const struct sw_liveness_word 
         claim_flow(line, word->port, now_ns);
         break;
     case SW_LIVENESS_PONG:
-        sw_liveness_pong(&line->liveness, word->token, now_ns);
+        sw_liveness_pong(&line->liveness, word->token, sw_tcp_rtt_ns(line->fd), now_ns);
         claim_flow(line, word->port, now_ns);
         break;
     case SW_LIVENESS_LEFT:

@@ -224,15 +224,12 @@ bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns)
     return true;
 }
 
-void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns, uint64_t now_ns)
+void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns, uint64_t rtt_ns, uint64_t now_ns)
 {
     enum { ROUNDS = 4 };
     if (l->state != SW_LIVENESS_UP || !pinged_ns || l->pinged_ns != pinged_ns)
         return;
-    const uint64_t took_ns = now_ns - pinged_ns;
-    if (!l->prompt_ns || took_ns < l->prompt_ns)
-        l->prompt_ns = took_ns ? took_ns : 1;
-    if (took_ns <= ROUNDS * l->prompt_ns + LATE_NS)
+    if (now_ns - pinged_ns <= ROUNDS * rtt_ns + LATE_NS)
         l->answered_ns = pinged_ns;
     l->pinged_ns = 0;
 }

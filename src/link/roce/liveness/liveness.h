@@ -69,7 +69,6 @@ struct sw_liveness {
     uint64_t due_ns;
     uint64_t pinged_ns;   /* when the ping was sent that is not answered yet; 0: there is none */
     uint64_t answered_ns; /* when the latest ping was sent that was answered promptly */
-    uint64_t prompt_ns;   /* the shortest time that one took; 0: none yet */
 };
 
 void sw_liveness_init(struct sw_liveness *l, bool calls);
@@ -81,8 +80,9 @@ bool sw_liveness_is_excused(const struct sw_liveness *l, uint64_t since_ns);
 /* Whether the two have met not long ago, and the connection may still come about: who gets no
  * processor connects late, or is stopped before it does, and who has died already never does. */
 bool sw_liveness_is_meeting(const struct sw_liveness *l, uint64_t now_ns);
-/* Whether to ping now; and an answer to what was sent then. */
+/* Whether to ping now; and an answer to what was sent then. A round trip between the two kernels
+ * takes `rtt_ns`, whether the other process runs or not. */
 bool sw_liveness_ping(struct sw_liveness *l, uint64_t now_ns);
-void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns, uint64_t now_ns);
+void sw_liveness_pong(struct sw_liveness *l, uint64_t pinged_ns, uint64_t rtt_ns, uint64_t now_ns);
 
 #endif

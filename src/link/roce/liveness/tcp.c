@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fds.h"
 #include "link/roce/port/path.h"
 
@@ -120,6 +121,16 @@ bool sw_tcp_is_acknowledged(int fd)
 {
     int unacknowledged = 0;
     return ioctl(fd, SIOCOUTQ, &unacknowledged) == 0 && !unacknowledged;
+}
+
+uint64_t sw_tcp_rtt_ns(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    if (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &len) ||
+        info.tcpi_min_rtt == UINT32_MAX)
+        return 0;
+    return info.tcpi_min_rtt * SW_NS_PER_US;
 }
 
 int sw_tcp_send(int fd, const void *bytes, size_t len)

@@ -28,6 +28,8 @@ int sw_tcp_error(int fd);
 uint64_t sw_tcp_cookie(int fd);
 /* Whether the other host's kernel has acknowledged all that was sent. */
 bool sw_tcp_is_acknowledged(int fd);
+/* The shortest round trip between the two kernels; 0: not known. */
+uint64_t sw_tcp_rtt_ns(int fd);
 /* Bytes; 0 received: the end. */
 int sw_tcp_send(int fd, const void *bytes, size_t len);
 int sw_tcp_receive(int fd, void *bytes, size_t room);
