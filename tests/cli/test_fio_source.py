@@ -46,6 +46,13 @@ def source__of_the_version_that_is_installed():
         expect(set(os.listdir(folder)) == before | {'source', 'calls', 'asked'}, os.listdir(folder))
 
 
+def source__goes_to_a_folder_named_from_here():
+    with harness.public_folder() as folder:
+        env = machine(folder)
+        expect_status(run('sh', '-c', f'cd {folder} && {SCRIPT} source', env=env), 0)
+        expect(fetched(folder), os.listdir(folder))
+
+
 def source__that_is_there_is_left_alone():
     with harness.public_folder() as folder:
         env = machine(folder)
