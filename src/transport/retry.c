@@ -12,7 +12,7 @@
 #define KNOWN_MAX (10 * MS)    /* who lives is not flooded, however short `timeout` is */
 #define LATE_MAX (50 * MS)     /* a timer that is found later was not looked at */
 #define PAUSE_MAX (200 * MS)   /* of who runs: between an answer about it and one to a request */
-enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2 };
+enum { BACKOFF_MAX = 10, RNR_FOREVER = 7, PATIENCE = 2, MOMENTS = 4 };
 
 void sw_retry_init(struct sw_retry *t, uint8_t timeout, uint8_t retry_cnt, uint8_t rnr_retry)
 {
@@ -69,10 +69,13 @@ bool sw_retry_expire(struct sw_retry *t, uint64_t now_ns)
     if (t->peer == SW_RETRY_PEER_RUNS) {
         if (patience_ns < PAUSE_MAX)
             patience_ns = PAUSE_MAX;
+        const uint64_t timer_ns = most_ns / 2;
+        /* It ran at one moment, and may have been stopped for the rest of the time. */
+        most_ns = sw_min_u64(most_ns, patience_ns / MOMENTS);
         /* One of the two has hardly run: this process, or the peer when the timer began, which was
          * a longer one then. */
-        if (waited_ns > most_ns / 2 + LATE_MAX)
-            most_ns = LATE_MAX;
+        if (waited_ns > timer_ns + LATE_MAX)
+            most_ns = sw_min_u64(most_ns, LATE_MAX);
     }
     if (t->peer == SW_RETRY_PEER_MET) {
         t->was_met = true;

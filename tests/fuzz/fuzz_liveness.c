@@ -66,7 +66,9 @@ static void check_state(const struct sw_liveness *l, uint64_t now_ns)
     case SW_LIVENESS_DEAD:
         break;
     }
-    const bool may_live = l->state == SW_LIVENESS_UP || l->state == SW_LIVENESS_CHECKING;
+    demand(!l->is_reached || l->state == SW_LIVENESS_CALLING);
+    const bool may_live =
+        l->state == SW_LIVENESS_UP || l->state == SW_LIVENESS_CHECKING || l->is_reached;
     demand(may_live || !sw_liveness_is_excused(l, now_ns));
 }
 
