@@ -81,7 +81,7 @@ static void sw_serve_run__partly_placed_messages_give_room_back(void **state)
     for (uint32_t i = 0; i < 100; i++) {
         const uint32_t len_bytes = 1 + i * 2741 % (SW_BOUNCE_CHUNK - 8);
         const uint32_t along = len_bytes + (uint32_t)sizeof(struct sw_record_run);
-        uint32_t end;
+        uint32_t end = 0;
         rig_recv(rig, i, 0, RIG_BYTES);
         const int64_t at = sw_area_reserve(position, consumed, SW_REQUEST_BOUNCE, along, &end);
         assert_true(at >= 0);
