@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sem.h: SENDs of several elements into receives of several, around the lengths at which a link
  * takes another way; the memory begins and ends within pages. */
+#include <alloca.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,11 +186,12 @@ static void stream_a(int sock, int param)
 static void stream_b(int sock, int param)
 {
     (void)param;
-    uint8_t memory[STREAM * STREAM_BYTES];
+    const volatile size_t bytes = STREAM * STREAM_BYTES; /* or the frame is said to be too large */
+    uint8_t *memory = alloca(bytes);
     struct rig rig;
     rig_open(&rig, sock, NULL);
-    memset(memory, UNTOUCHED, sizeof(memory));
-    struct ibv_mr *mr = vu_reg(&rig.dev, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+    memset(memory, UNTOUCHED, bytes);
+    struct ibv_mr *mr = vu_reg(&rig.dev, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
     for (uint32_t i = 0; i < STREAM; i++)
         VU_EQ(vu_post_recv(rig.ep.qp, i, memory + i * STREAM_BYTES, STREAM_BYTES, mr->lkey), 0);
     vu_barrier(sock);
