@@ -265,9 +265,30 @@ static bool same_contents(const struct world *w, uint32_t *page)
     return true;
 }
 
+/* How the twins' page differs, for who looks into it. */
+static void tell_page(const struct world *w, uint32_t page)
+{
+    uint8_t bytes[2][PAGE];
+    uint32_t at = 0, zeroes[2] = {0};
+    bool readable[2];
+    for (int i = 0; i < 2; i++) {
+        readable[i] = page_read(w->twins[i].base + (size_t)page * PAGE, bytes[i]);
+        for (uint32_t j = 0; readable[i] && j < PAGE; j++)
+            zeroes[i] += !bytes[i][j];
+    }
+    while (readable[0] && readable[1] && at + 1 < PAGE && bytes[0][at] == bytes[1][at])
+        at++;
+    fprintf(stderr,
+            "page %u of %u: readable %d %d, zeroes %u %u, first difference at %u: %#x %#x\n", page,
+            w->twins[0].pages, readable[0], readable[1], zeroes[0], zeroes[1], at, bytes[0][at],
+            bytes[1][at]);
+}
+
 static void check_same(const struct world *w, const char *where)
 {
     uint32_t page;
+    if (!same_contents(w, &page))
+        tell_page(w, page);
     VU_CHECK(same_contents(w, &page), "%s: page %u, round %llu of seed %llu, last call %s", where,
              page, (unsigned long long)w->round, (unsigned long long)w->seed, w->call);
 }
