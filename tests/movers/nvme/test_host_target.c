@@ -328,10 +328,11 @@ static void handle_capsule(struct played *t, struct peer *peer, unsigned slot, u
         answer_io(t, peer, slot, &sqe, capsule + 64, &sgl, &cqe);
 }
 
+/* A queue's worth at most: a host that is faster than this thread does not keep it here. */
 static void poll_peer(struct played *t, struct peer *peer)
 {
     struct ibv_wc wc;
-    while (ibv_poll_cq(peer->cq, 1, &wc) > 0) {
+    for (unsigned i = 0; i < DEPTH && ibv_poll_cq(peer->cq, 1, &wc) > 0; i++) {
         if (wc.status != IBV_WC_SUCCESS)
             continue;
         if (wc.opcode == IBV_WC_RECV)
