@@ -156,6 +156,12 @@ static const struct refusal no_shared_mapping = {.call = "mmap",
                                                  .mask = MAP_SHARED | MAP_FIXED,
                                                  .value = MAP_SHARED | MAP_FIXED};
 static const struct refusal no_process_vm = {.call = "process_vm_readv", .err = EPERM};
+static const struct refusal no_keeping = {.call = "madvise",
+                                          .err = ENOMEM,
+                                          .has_arg = true,
+                                          .arg = 2,
+                                          .mask = UINT32_MAX,
+                                          .value = MADV_DONTFORK};
 static const struct refusal no_seeking = {.call = "lseek",
                                           .err = ENXIO,
                                           .has_arg = true,
@@ -228,6 +234,7 @@ static void denied__steps_on_the_way(void **state)
     run(&no_protection, SW_ADOPT_FAILED);
     run_both(&no_shared_mapping, SW_ADOPT_FAILED);
     run_both(&no_process_vm, SW_ADOPT_OK);
+    run_both(&no_keeping, SW_ADOPT_FAILED);
 }
 
 /* Large pages are copied by another call than small ones. */
