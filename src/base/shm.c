@@ -27,6 +27,9 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
 
 static int open_unnamed(void)
 {
@@ -169,6 +172,29 @@ void *sw_shm_map(int fd, size_t len_bytes, bool writable)
 {
     int prot = PROT_READ | (writable ? PROT_WRITE : 0);
     return sw_map_sparse(NULL, len_bytes, prot, MAP_SHARED, fd, 0);
+}
+
+/* Of cachestat(2), for older headers. */
+struct cached_range {
+    uint64_t offset;
+    uint64_t len_bytes;
+};
+struct cached_pages {
+    uint64_t present;
+    uint64_t dirty;
+    uint64_t written;
+    uint64_t evicted; /* swapped out */
+    uint64_t evicted_recently;
+};
+
+/* cachestat() counts what the file has at each place, whatever the state of the page is. */
+bool sw_shm_is_hole(int fd, uint64_t offset, uint64_t len_bytes)
+{
+    struct cached_range range = {offset, len_bytes};
+    struct cached_pages pages;
+    if (!len_bytes) /* to the end, for the kernel */
+        return true;
+    return !syscall(SYS_cachestat, fd, &range, &pages, 0) && !pages.present && !pages.evicted;
 }
 
 int sw_shm_seal_readonly(int fd)

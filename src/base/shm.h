@@ -27,6 +27,11 @@ void *sw_map_sparse(void *at, size_t len_bytes, int prot, int flags, int fd, uin
 /* Maps it shared; returns NULL on failure (errno says why). Pages are not reserved in advance. */
 void *sw_shm_map(int fd, size_t len_bytes, bool writable);
 
+/* Whether [offset, offset + len_bytes) of such a file surely has no page. False as well where the
+ * kernel cannot tell: before 6.5. lseek(SEEK_DATA) is no answer: it takes a page that the kernel is
+ * replacing by another (compaction, MADV_COLLAPSE before 6.3) for a hole. */
+bool sw_shm_is_hole(int fd, uint64_t offset, uint64_t len_bytes);
+
 /* Forbids any further writable mapping or write() (our own mappings keep working), so that the
  * descriptor may be given to peers who must only read. Returns 0 or a negative errno (not possible:
  * the fallback file). */

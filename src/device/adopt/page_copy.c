@@ -286,7 +286,8 @@ void sw_copy_populate(const struct sw_copy *copy, uint64_t va, uint64_t len_byte
     }
 }
 
-/* The next range of the file that holds data within [offset, end); false if there is none. */
+/* The next range of the file that is seen to hold data within [offset, end); false if none is. Data
+ * may be missed: sw_shm_is_hole(). */
 static bool data_next(int fd, uint64_t offset, uint64_t end, uint64_t *from, uint64_t *to)
 {
     off_t data = lseek(fd, (off_t)offset, SEEK_DATA);
@@ -332,22 +333,50 @@ static int copy_from_mapping(uint64_t va, uint64_t dst, uint64_t len, int prot)
     return 0;
 }
 
+static int data_from_file(int fd, uint64_t from, uint64_t to, uint64_t dst)
+{
+    for (uint64_t at = from; at < to;) {
+        long got = syscall(SYS_pread64, fd, dst + (at - from), to - at, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got ? -errno : -EIO;
+        at += (uint64_t)got;
+    }
+    return 0;
+}
+
+/* What data_next() calls a hole may be a page that the kernel is replacing. Reading waits for it,
+ * and makes no pages in the file. */
+static int hole_from_file(int fd, uint64_t from, uint64_t to, uint64_t dst)
+{
+    char bytes[sizeof(zeros)];
+    int rc = 0;
+    if (sw_shm_is_hole(fd, from, to - from))
+        return 0;
+    for (uint64_t at = from; !rc && at < to; at += sizeof(bytes)) {
+        rc = data_from_file(fd, at, at + sizeof(bytes), (uint64_t)(uintptr_t)bytes);
+        if (!rc && memcmp(bytes, zeros, sizeof(bytes)))
+            rc = data_from_file(fd, at, at + sizeof(bytes), dst + (at - from));
+    }
+    return rc;
+}
+
 int sw_copy_from_file(const struct sw_segment *segment, uint64_t va, uint64_t dst,
                       uint64_t len_bytes, int prot)
 {
     if (!sw_segment_fd_valid(segment))
         return copy_from_mapping(va, dst, len_bytes, prot);
+    const int fd = segment->fd;
     uint64_t offset = segment->offset + (va - segment->va);
     uint64_t end = offset + len_bytes, from, to;
-    for (uint64_t at = offset; data_next(segment->fd, at, end, &from, &to); at = to) {
-        while (from < to) {
-            long got = syscall(SYS_pread64, segment->fd, dst + (from - offset), to - from, from);
-            if (got < 0 && errno == EINTR)
-                continue;
-            if (got <= 0)
-                return got ? -errno : -EIO;
-            from += (uint64_t)got;
-        }
+    int rc = 0;
+    for (uint64_t at = offset; !rc && at < end; at = to) {
+        if (!data_next(fd, at, end, &from, &to))
+            from = to = end;
+        rc = hole_from_file(fd, at, from, dst + (at - offset));
+        if (!rc)
+            rc = data_from_file(fd, from, to, dst + (from - offset));
     }
-    return 0;
+    return rc;
 }

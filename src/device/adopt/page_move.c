@@ -71,9 +71,12 @@ static int file_map(const struct sw_segment *segment, uint64_t va, uint64_t len,
 {
     long flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
     uint64_t offset = offset_of(segment, va);
-    if (syscall(SYS_mmap, va, len, prot, flags, segment->fd, offset) == -1)
-        return -errno;
-    /* Whatever forks, and however: no child shares it. */
+    return syscall(SYS_mmap, va, len, prot, flags, segment->fd, offset) == -1 ? -errno : 0;
+}
+
+/* Whatever forks, and however: no child shares it. */
+static int file_keep(uint64_t va, uint64_t len)
+{
     return syscall(SYS_madvise, va, len, MADV_DONTFORK) ? -errno : 0;
 }
 
@@ -144,16 +147,16 @@ void sw_park_drop(const struct sw_segment *segment, uint64_t va, uint64_t len_by
 }
 
 /* Moves page tables that may lie in more than one mapping, because their owner advised, locked or
- * protected parts: halves are moved one by one where the whole cannot be. */
-static int tables_move_parts(uint64_t from, uint64_t to, uint64_t len)
+ * protected parts: halves are moved one by one where the whole cannot be. *done is how far. */
+static int tables_move_parts(uint64_t from, uint64_t to, uint64_t len, uint64_t *done)
 {
     const uint64_t page = (uint64_t)getpagesize();
     uint64_t step = len;
-    for (uint64_t done = 0; done < len;) {
-        step = len - done < step ? len - done : step;
-        int rc = tables_move(from + done, to + done, step);
+    for (*done = 0; *done < len;) {
+        step = len - *done < step ? len - *done : step;
+        int rc = tables_move(from + *done, to + *done, step);
         if (!rc)
-            done += step;
+            *done += step;
         else if (rc != -EFAULT || step == page)
             return rc;
         else
@@ -207,7 +210,12 @@ static int chunk_take(const struct sw_copy *copy, const struct sw_uffd *uffd, ui
     }
     if (!rc)
         rc = file_map(segment, va, len, prot);
-    if (rc && aside)
+    const bool mapped = !rc;
+    if (mapped)
+        rc = file_keep(va, len);
+    if (rc && mapped) /* threads have stored to the file: it goes back as what is adopted does */
+        lock_again(va, len, park_drop(segment, va, len));
+    else if (rc && aside)
         tables_put_back(park, va, len);
     if (rc && !aside)
         sw_uffd_disarm(uffd, va, len);
@@ -332,14 +340,14 @@ static int chunk_stop(const struct sw_segment *segment, const struct sw_uffd *uf
 static int chunk_return(const struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
                         uint64_t len, int prot)
 {
-    uint64_t aside = 0;
+    uint64_t aside = 0, done = 0;
     int rc = chunk_stop(segment, uffd, va, len, &aside);
     if (!rc)
         rc = park_fill_chunk(segment, va, len, prot);
     if (!rc)
-        rc = tables_move_parts(park_of(segment, va), va, len);
-    if (rc && aside)
-        tables_put_back(aside, va, len);
+        rc = tables_move_parts(park_of(segment, va), va, len, &done);
+    if (rc && aside) /* not over what is private again, which may have been stored to */
+        tables_put_back(aside + done, va + done, len - done);
     if (rc)
         sw_uffd_disarm(uffd, va, len);
     if (rc && uffd->tells)
@@ -393,12 +401,13 @@ int sw_pages_discard(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
         next = chunk_end(segment, at, va + len_bytes);
         const int lock = lock_of(at);
+        uint64_t done;
         if (lock != NOT_LOCKED && !locked_too)
             return -EINVAL;
         /* The park is empty: what takes the place of the shared pages reads as zeros. */
         int rc = mprotect(ptr(park_of(segment, at)), next - at, prot) ? -errno : 0;
         if (!rc)
-            rc = tables_move_parts(park_of(segment, at), at, next - at);
+            rc = tables_move_parts(park_of(segment, at), at, next - at, &done);
         if (rc)
             return rc;
         lock_again(at, next - at, lock);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,8 +30,13 @@
 
 #define LEN (20 * MIB)
 
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+
 struct refusal {
-    const char *call;
+    const char *call; /* or, for one that libseccomp may not know: */
+    int number;
     int err;
     bool has_arg; /* only when argument `arg` masked is (or, for `at_least`, is at least) `value` */
     bool at_least;
@@ -43,7 +49,7 @@ struct refusal {
 static int refuse(const struct refusal *r)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-    int number = seccomp_syscall_resolve_name(r->call);
+    int number = r->call ? seccomp_syscall_resolve_name(r->call) : r->number;
     uint32_t action = SCMP_ACT_ERRNO((uint32_t)r->err);
     int rc;
     if (!filter || number == __NR_SCMP_ERROR)
@@ -150,6 +156,19 @@ static const struct refusal no_shared_mapping = {.call = "mmap",
                                                  .mask = MAP_SHARED | MAP_FIXED,
                                                  .value = MAP_SHARED | MAP_FIXED};
 static const struct refusal no_process_vm = {.call = "process_vm_readv", .err = EPERM};
+static const struct refusal no_keeping = {.call = "madvise",
+                                          .err = ENOMEM,
+                                          .has_arg = true,
+                                          .arg = 2,
+                                          .mask = UINT32_MAX,
+                                          .value = MADV_DONTFORK};
+static const struct refusal no_seeking = {.call = "lseek",
+                                          .err = ENXIO,
+                                          .has_arg = true,
+                                          .arg = 2,
+                                          .mask = UINT32_MAX,
+                                          .value = SEEK_DATA};
+static const struct refusal no_cachestat = {.number = SYS_cachestat, .err = ENOSYS};
 
 static void run(const struct refusal *refusal, enum sw_adopt_reason why)
 {
@@ -215,6 +234,7 @@ static void denied__steps_on_the_way(void **state)
     run(&no_protection, SW_ADOPT_FAILED);
     run_both(&no_shared_mapping, SW_ADOPT_FAILED);
     run_both(&no_process_vm, SW_ADOPT_OK);
+    run_both(&no_keeping, SW_ADOPT_FAILED);
 }
 
 /* Large pages are copied by another call than small ones. */
@@ -242,6 +262,27 @@ static void denied__way_back(void **state)
     run_on_return(&no_mremap, true);
     run_on_return(&no_protection, true);
     run_on_return(&no_memfd, false);
+}
+
+/* As the kernel answers while it replaces a page: there is nothing in the file. */
+static int all_seems_a_hole(void *arg)
+{
+    struct expectation e = {.refusal = &no_seeking,
+                            .why = SW_ADOPT_OK,
+                            .refuse_while_adopted = true,
+                            .keep_privilege = true};
+    int rc = *(bool *)arg ? 0 : refuse(&no_cachestat);
+    return rc ? rc : expect(&e);
+}
+
+static void denied__what_seems_a_hole_is_read(void **state)
+{
+    (void)state;
+    run_on_return(&no_seeking, false);
+    for (int i = 0; i < 2; i++) {
+        bool has_cachestat = i;
+        assert_int_equal(run_in_child(all_seems_a_hole, &has_cachestat), 0);
+    }
 }
 
 /* Without a copy the child does not have the memory; it never shares it. */
@@ -307,6 +348,7 @@ int main(void)
         cmocka_unit_test(denied__steps_on_the_way),
         cmocka_unit_test(denied__second_chunk),
         cmocka_unit_test(denied__way_back),
+        cmocka_unit_test(denied__what_seems_a_hole_is_read),
         cmocka_unit_test(denied__copy_for_a_fork),
         cmocka_unit_test(denied__by_the_programs_own_userfaultfd),
     };

@@ -167,11 +167,10 @@ int sw_inbox_take(uint32_t slot, struct sw_inbox **out, uint32_t *index)
     return rc;
 }
 
-/* Whether a block has memory behind its first pages only. */
+/* Whether a block has memory in its first pages only. False as well where nobody can tell. */
 static bool is_hardly_used(const struct sw_inbox *inbox, off_t at)
 {
-    off_t data = lseek(inbox->fd, at + KEPT_BYTES, SEEK_DATA);
-    return data < 0 ? errno == ENXIO : data >= at + (off_t)SW_BLOCK_BYTES;
+    return sw_shm_is_hole(inbox->fd, (uint64_t)at + KEPT_BYTES, SW_BLOCK_BYTES - KEPT_BYTES);
 }
 
 /* Zero for the next binding. The memory is given back, but for the first pages of the first blocks:
