@@ -12,8 +12,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
 #include "device/adopt/adopt_monitor.h"
+#include "device/adopt/keep.h"
 #include "device/adopt/page_copy.h"
+#include "device/adopt/vma.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -147,22 +150,30 @@ void sw_park_drop(const struct sw_segment *segment, uint64_t va, uint64_t len_by
 }
 
 /* Moves page tables that may lie in more than one mapping, because their owner advised, locked or
- * protected parts: halves are moved one by one where the whole cannot be. *done is how far. */
+ * protected parts: mapping by mapping. From Linux 6.17 on one call could move them all. If
+ * something interrupts it on its way, the kernel makes it again from the beginning, and what it had
+ * moved is replaced by what that left behind: nothing. *done is how far. */
 static int tables_move_parts(uint64_t from, uint64_t to, uint64_t len, uint64_t *done)
 {
-    const uint64_t page = (uint64_t)getpagesize();
-    uint64_t step = len;
-    for (*done = 0; *done < len;) {
-        step = len - *done < step ? len - *done : step;
-        int rc = tables_move(from + *done, to + *done, step);
+    struct sw_vma_reader reader;
+    struct sw_vma vma;
+    int rc = 0;
+    const int fd = sw_keep_open(SW_KEEP_MAPS);
+    *done = 0;
+    if (fd < 0)
+        return fd;
+    sw_vma_use(&reader, fd);
+    while (!rc && *done < len) {
+        const uint64_t at = from + *done;
+        const int found = sw_vma_next(&reader, at, &vma);
+        const bool is_there = found == 1 && vma.start <= at;
+        const uint64_t step = is_there ? sw_min_u64(vma.end - at, len - *done) : 0;
+        rc = is_there ? tables_move(at, to + *done, step) : found < 0 ? found : -EFAULT;
         if (!rc)
             *done += step;
-        else if (rc != -EFAULT || step == page)
-            return rc;
-        else
-            step = (step / 2 + page - 1) / page * page;
     }
-    return 0;
+    sw_keep_close(fd);
+    return rc;
 }
 
 /* Puts the private pages back from the park. Without that the program could not go on, so a kernel

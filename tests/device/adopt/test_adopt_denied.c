@@ -285,6 +285,40 @@ static void denied__what_seems_a_hole_is_read(void **state)
     }
 }
 
+/* A move of several mappings at once loses pages when it is interrupted. Here it is refused. */
+static int pieces_at_once(void *arg)
+{
+    (void)arg;
+    const size_t half = MIB / 2;
+    const struct refusal no_long_move = {.call = "mremap",
+                                         .err = EIO,
+                                         .has_arg = true,
+                                         .at_least = true,
+                                         .arg = 1,
+                                         .value = half + 1};
+    struct sw_extent extents[EXTENTS_MAX];
+    bool private;
+    uint8_t *base = buffer_new(2 * half);
+    const uint64_t va = (uint64_t)(uintptr_t)base;
+    words_fill(base, 2 * half, 1);
+    if (sw_adopt_get(va, 2 * half, adopt_handed, extents, EXTENTS_MAX, NULL) != 1)
+        return 1;
+    sw_adopt_advise(va + half, half, MADV_WIPEONFORK); /* of private memory only */
+    if (refuse(&no_long_move))
+        return 90;
+    sw_adopt_put(extents[0].segment);
+    mappings_within(base, 2 * half, &private);
+    if (!private)
+        return 2;
+    return words_differ(base, 2 * half, 1) == SIZE_MAX ? 0 : 3;
+}
+
+static void denied__moving_pieces_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(pieces_at_once, NULL), 0);
+}
+
 /* Without a copy the child does not have the memory; it never shares it. */
 static int fork_without_copy(void *arg)
 {
@@ -349,6 +383,7 @@ int main(void)
         cmocka_unit_test(denied__second_chunk),
         cmocka_unit_test(denied__way_back),
         cmocka_unit_test(denied__what_seems_a_hole_is_read),
+        cmocka_unit_test(denied__moving_pieces_at_once),
         cmocka_unit_test(denied__copy_for_a_fork),
         cmocka_unit_test(denied__by_the_programs_own_userfaultfd),
     };
