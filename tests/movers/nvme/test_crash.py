@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """No acknowledged write is lost or torn, whoever is killed: the host, the target, or both, under writes.
 
+A target that copies to memory may be killed amid a block: there each byte is of the acknowledged write or of one that was begun after it.
+
 usage: test_crash.py SIDEWIRE CRASH_HOST [ROUNDS]
 """
 import os
@@ -21,6 +23,7 @@ KINDS = ('host', 'target', 'both', 'target twice')
 class Crash:
     def __init__(self, sidewire, program, folder, backend):
         self.command = [sidewire, 'run', '--', program]
+        self.verification = 'verify-bytes' if backend == 'nvram' else 'verify'
         self.where = ['127.0.0.1', str(PORT), NQN, os.path.join(folder, 'journal-' + backend)]
         disk = os.path.join(folder, 'disk-' + backend)
         with open(disk, 'wb') as file:
@@ -46,7 +49,7 @@ class Crash:
     def verify(self):
         if not self.target:
             self.target = Target(*self.target_words)
-        done = subprocess.run([*self.command, 'verify', *self.where], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*self.command, self.verification, *self.where], capture_output=True, text=True, timeout=60, check=False)
         return done.returncode == 0, (done.stdout + done.stderr).strip()
 
     def round(self, kind):
