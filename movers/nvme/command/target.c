@@ -18,6 +18,7 @@ enum {
     KEY_POOL = 256,
     KEY_IN_CAPSULE,
     KEY_SPIN,
+    KEY_SRQ,
     KEY_ALLOW,
     KEY_CONFIG,
     KEY_CONTROL,
@@ -56,6 +57,8 @@ static const struct argp_option options[] = {
     {"in-capsule", KEY_IN_CAPSULE, "BYTES", 0,
      "Data that comes with its command, 0 to 16384 (default 4096)", 0},
     {"pool", KEY_POOL, "MIB", 0, "Memory for data on its way (default 16)", 0},
+    {"srq", KEY_SRQ, "RECEIVES", 0,
+     "All I/O queues share so many receives, 32 to 32768 (default: each queue has its own)", 0},
     {"spin", KEY_SPIN, "US", 0, "How long an idle target polls before it sleeps (default 100)", 0},
     {"control", KEY_CONTROL, "PATH", 0,
      "The socket by which add, remove and status reach this target", 0},
@@ -108,6 +111,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_POOL:
         args->settings.pool_bytes = (size_t)number_of(state, "pool", text, 1, 65536) << 20;
+        return 0;
+    case KEY_SRQ:
+        args->settings.shared_receives = number_of(state, "srq", text, 32, 32768);
         return 0;
     case KEY_SPIN:
         args->settings.spin_us = number_of(state, "spin", text, 0, 1000000000);

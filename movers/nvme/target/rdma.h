@@ -19,7 +19,11 @@ enum {
     NVR_QUEUES_MAX = 4096, /* connections of the server */
     NVR_LISTENERS_MAX = 16,
     NVR_SPARE_SLOTS = 32, /* beyond a queue's depth: answers whose SEND has not completed yet */
+    NVR_SHARED_MAX = 8,   /* lots of shared receives of a device: one for each in-capsule size */
+    NVR_QPN_CHAINS = 256,
 };
+
+enum nvr_wr_kind { NVR_WR_RECEIVE, NVR_WR_SHARED, NVR_WR_FETCH, NVR_WR_ANSWER, NVR_WR_SILENT };
 
 /* A descriptor that the loop looks at; its owner has it. */
 struct nvr_watch {
@@ -28,13 +32,28 @@ struct nvr_watch {
     void *context;
 };
 
+/* Receives for what hosts send: of one queue, or of all I/O queues of a device. */
+struct nvr_receives {
+    struct nvr_device *device;
+    struct ibv_srq *srq; /* NULL: of one queue */
+    uint32_t count, in_capsule_bytes;
+    uint16_t number;          /* shared: in the device's */
+    uint8_t *capsules, *data; /* [count * 64], [count * in_capsule_bytes] */
+    struct ibv_mr *capsule_mr;
+    struct nvt_region data_region;
+};
+
 struct nvr_device {
-    struct nvr_watch watch; /* of the channel */
+    struct nvr_watch watch, async_watch; /* of the channel, of the device's events */
     struct ibv_context *verbs;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     int cq_entries, cq_used, index;
+    struct nvr_receives *shared[NVR_SHARED_MAX];
+    uint32_t shared_count;
+    bool has_no_srq;
+    struct nvr_queue *by_qpn[NVR_QPN_CHAINS]; /* those whose receives are shared */
 };
 
 struct nvr_listener {
@@ -49,7 +68,7 @@ struct nvr_slot {
     struct nvt_request request;
     struct list_node node; /* of the free ones, or of those that wait for room to send */
     enum nvr_slot_state state;
-    bool is_blocked;
+    bool is_blocked, has_receive;
     uint16_t number, receive, sends; /* work requests posted for it */
     struct nvf_cqe response;
 };
@@ -62,23 +81,25 @@ struct nvr_queue {
     struct rdma_cm_id *id;
     struct ibv_qp *qp;
     uint16_t number, generation;
-    uint32_t receives, slot_count, sends_free, answers; /* answers under way */
-    uint32_t in_capsule_bytes;                          /* of each receive */
-    uint8_t *capsules, *data; /* [receives * 64], [receives * in_capsule_bytes] */
-    struct ibv_mr *capsule_mr, *response_mr;
-    struct nvt_region data_region;
+    uint32_t depth, slot_count, sends_free, answers; /* answers under way */
+    struct nvr_receives *receives;                   /* its own, or shared */
+    struct nvr_queue *next_by_qpn;
+    struct ibv_mr *response_mr;
     struct nvr_slot *slots;
     struct list free_slots, blocked;
-    uint16_t *held; /* receives that wait for a slot, and their bytes: a ring of [2 * receives] */
+    uint16_t *held; /* receives that wait for a slot, and their bytes: a ring of [2 * depth] */
     uint32_t held_first, held_count;
     bool is_listed, is_established, is_closing, is_over;
+    bool is_draining, is_drained;     /* shared receives: it takes no more; it has taken its last */
     uint64_t created_ns, close_by_ns; /* closing: no later than that */
+    uint64_t drain_by_ns;
 };
 
 struct nvr_settings {
     size_t pool_bytes; /* for data on its way */
     uint32_t spin_us;  /* how long an idle server polls before it sleeps */
     uint32_t queues_max;
+    uint32_t shared_receives; /* of all I/O queues of a device; 0: each queue has its own */
 };
 
 struct nvr_server {
@@ -125,7 +146,23 @@ void nvr_server_stop(struct nvr_server *server);
 /* The device of an ID; NULL: it cannot be used. */
 struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs);
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region);
+void nvr_region_forget(struct nvt_region *region); /* by all devices */
 bool nvr_device_reserve(struct nvr_device *device, int entries);
+/* NULL: none of that number shares receives. */
+struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn);
+void nvr_device_close(struct nvr_device *device);
+
+/* Of one queue. NULL: no memory, or the device refuses. */
+struct nvr_receives *nvr_receives_create(struct nvr_server *server, struct nvr_device *device,
+                                         uint32_t count, uint32_t in_capsule_bytes);
+void nvr_receives_free(struct nvr_receives *receives);
+/* Those that all I/O queues with that in-capsule size share. NULL: each has to have its own. */
+struct nvr_receives *nvr_receives_shared(struct nvr_server *server, struct nvr_device *device,
+                                         uint32_t in_capsule_bytes);
+/* Shared ones are posted for whoever sends next; `queue` may be NULL. */
+bool nvr_receive_post(const struct nvr_receives *receives, const struct nvr_queue *queue,
+                      uint16_t index);
+uint64_t nvr_wr_id(const struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index);
 
 /* Before the first I/O: until then the pool has no pages, and without files it needs none there. */
 void nvr_pool_register(struct nvr_server *server);
@@ -142,6 +179,9 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
                                    uint16_t *status);
 /* Ends it now: nothing is said to its host any more. Frees it as soon as nothing is under way. */
 void nvr_queue_end(struct nvr_queue *queue);
+/* Nothing more can come for it. With shared receives that takes a while, from the first time that
+ * it is asked. */
+bool nvr_queue_drain(struct nvr_queue *queue, uint64_t now_ns);
 /* Frees what nvr_queue_end() has left. */
 void nvr_queue_free(struct nvr_queue *queue);
 /* Completions of a device; true: there were some. */

@@ -16,6 +16,70 @@ static void acknowledge(struct nvr_watch *watch)
         ibv_ack_cq_events(cq, 1);
 }
 
+struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn)
+{
+    struct nvr_queue *queue = device->by_qpn[qpn % NVR_QPN_CHAINS];
+    while (queue && queue->qp->qp_num != qpn)
+        queue = queue->next_by_qpn;
+    return queue;
+}
+
+/* Of all that a device says of itself, one thing is of use here. */
+static void take_async(struct nvr_watch *watch)
+{
+    struct nvr_device *device = watch->context;
+    struct ibv_async_event event;
+    while (!ibv_get_async_event(device->verbs, &event)) {
+        struct nvr_queue *queue = event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED
+                                      ? nvr_device_queue(device, event.element.qp->qp_num)
+                                      : NULL;
+        if (queue)
+            queue->is_drained = true;
+        ibv_ack_async_event(&event);
+    }
+}
+
+static void no_wait(int fd)
+{
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+static bool device_open(struct nvr_server *server, struct nvr_device *device)
+{
+    struct ibv_device_attr attr;
+    device->cq_entries = CQ_ENTRIES;
+    if (!ibv_query_device(device->verbs, &attr) && attr.max_cqe < CQ_ENTRIES)
+        device->cq_entries = attr.max_cqe;
+    device->pd = ibv_alloc_pd(device->verbs);
+    device->channel = ibv_create_comp_channel(device->verbs);
+    if (!device->pd || !device->channel)
+        return false;
+    device->cq = ibv_create_cq(device->verbs, device->cq_entries, device, device->channel, 0);
+    if (!device->cq)
+        return false;
+    no_wait(device->channel->fd);
+    no_wait(device->verbs->async_fd);
+    device->watch =
+        (struct nvr_watch){.fd = device->channel->fd, .ready = acknowledge, .context = device};
+    device->async_watch =
+        (struct nvr_watch){.fd = device->verbs->async_fd, .ready = take_async, .context = device};
+    return !nvr_server_watch(server, &device->watch) &&
+           !nvr_server_watch(server, &device->async_watch);
+}
+
+void nvr_device_close(struct nvr_device *device)
+{
+    for (uint32_t i = 0; i < device->shared_count; i++)
+        nvr_receives_free(device->shared[i]);
+    device->shared_count = 0;
+    if (device->cq)
+        ibv_destroy_cq(device->cq);
+    if (device->channel)
+        ibv_destroy_comp_channel(device->channel);
+    if (device->pd)
+        ibv_dealloc_pd(device->pd);
+}
+
 struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs)
 {
     for (uint32_t i = 0; i < server->device_count; i++)
@@ -25,28 +89,11 @@ struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *
         return NULL;
     struct nvr_device *device = &server->devices[server->device_count];
     *device = (struct nvr_device){.verbs = verbs, .index = (int)server->device_count};
-    struct ibv_device_attr attr;
-    device->cq_entries = CQ_ENTRIES;
-    if (!ibv_query_device(verbs, &attr) && attr.max_cqe < CQ_ENTRIES)
-        device->cq_entries = attr.max_cqe;
-    device->pd = ibv_alloc_pd(verbs);
-    device->channel = ibv_create_comp_channel(verbs);
-    if (device->channel)
-        fcntl(device->channel->fd, F_SETFL, fcntl(device->channel->fd, F_GETFL) | O_NONBLOCK);
-    if (device->pd && device->channel)
-        device->cq = ibv_create_cq(verbs, device->cq_entries, device, device->channel, 0);
-    device->watch = (struct nvr_watch){
-        .fd = device->channel ? device->channel->fd : -1, .ready = acknowledge, .context = device};
-    if (device->cq && !nvr_server_watch(server, &device->watch)) {
+    if (device_open(server, device)) {
         server->device_count++;
         return device;
     }
-    if (device->cq)
-        ibv_destroy_cq(device->cq);
-    if (device->channel)
-        ibv_destroy_comp_channel(device->channel);
-    if (device->pd)
-        ibv_dealloc_pd(device->pd);
+    nvr_device_close(device);
     return NULL;
 }
 
@@ -60,6 +107,15 @@ struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region 
         mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, 0);
     region->registered[device->index] = mr;
     return mr;
+}
+
+void nvr_region_forget(struct nvt_region *region)
+{
+    for (int i = 0; i < NVT_REGION_DEVICES; i++)
+        if (region->registered[i]) {
+            ibv_dereg_mr(region->registered[i]);
+            region->registered[i] = NULL;
+        }
 }
 
 bool nvr_device_reserve(struct nvr_device *device, int entries)

@@ -9,14 +9,8 @@
 
 #include "nvme/target/rdma.h"
 
-enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000 };
-enum wr_kind { WR_RECEIVE, WR_FETCH, WR_ANSWER, WR_SILENT };
-
-static uint64_t wr_id_of(const struct nvr_queue *queue, enum wr_kind kind, uint16_t index)
-{
-    return (uint64_t)kind << 48 | (uint64_t)index << 32 | (uint64_t)queue->generation << 16 |
-           queue->number;
-}
+enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 };
+#define NS_PER_MS 1000000ull
 
 static struct nvr_queue *queue_of(const struct nvt_request *request)
 {
@@ -37,23 +31,10 @@ static void fail(struct nvr_queue *queue)
     queue->is_listed = true;
 }
 
-static bool post_receive(struct nvr_queue *queue, uint16_t index)
+/* It may take what comes next, of this host or, where they are shared, of any. */
+static bool give_back(const struct nvr_queue *queue, uint16_t receive)
 {
-    struct ibv_sge sges[2] = {{.addr = (uintptr_t)(queue->capsules + index * NVF_SQE_BYTES),
-                               .length = NVF_SQE_BYTES,
-                               .lkey = queue->capsule_mr->lkey}};
-    struct ibv_recv_wr wr = {
-        .wr_id = wr_id_of(queue, WR_RECEIVE, index), .sg_list = sges, .num_sge = 1};
-    struct ibv_recv_wr *bad;
-    if (queue->in_capsule_bytes) {
-        const struct ibv_mr *mr = queue->data_region.registered[queue->device->index];
-        sges[1] = (struct ibv_sge){
-            .addr = (uintptr_t)(queue->data + (size_t)index * queue->in_capsule_bytes),
-            .length = queue->in_capsule_bytes,
-            .lkey = mr->lkey};
-        wr.num_sge = 2;
-    }
-    return ibv_post_recv(queue->qp, &wr, &bad) == 0;
+    return nvr_receive_post(queue->receives, queue, receive);
 }
 
 /* ---- sending ---- */
@@ -79,7 +60,7 @@ static bool add_data(struct nvr_queue *queue, struct nvt_request *request,
         struct ibv_send_wr *wr = &chain->wrs[chain->count];
         chain->sges[chain->count] =
             (struct ibv_sge){.addr = (uintptr_t)at, .length = len, .lkey = mr->lkey};
-        *wr = (struct ibv_send_wr){.wr_id = wr_id_of(queue, WR_SILENT, 0),
+        *wr = (struct ibv_send_wr){.wr_id = nvr_wr_id(queue, NVR_WR_SILENT, 0),
                                    .sg_list = &chain->sges[chain->count],
                                    .num_sge = 1,
                                    .opcode = opcode,
@@ -91,13 +72,13 @@ static bool add_data(struct nvr_queue *queue, struct nvt_request *request,
     return true;
 }
 
-static bool post(struct nvr_queue *queue, struct nvr_slot *slot, enum wr_kind kind,
+static bool post(struct nvr_queue *queue, struct nvr_slot *slot, enum nvr_wr_kind kind,
                  struct chain *chain)
 {
     struct ibv_send_wr *bad;
     for (uint16_t i = 0; i + 1 < chain->count; i++)
         chain->wrs[i].next = &chain->wrs[i + 1];
-    chain->wrs[chain->count - 1].wr_id = wr_id_of(queue, kind, slot->number);
+    chain->wrs[chain->count - 1].wr_id = nvr_wr_id(queue, kind, slot->number);
     chain->wrs[chain->count - 1].send_flags |= IBV_SEND_SIGNALED;
     slot->sends = chain->count;
     queue->sends_free -= chain->count;
@@ -130,7 +111,7 @@ static void fetch(struct nvt_request *request)
         slot->state = NVR_SERVED;
         return nvt_request_finish(request, NVME_SC_INTERNAL);
     }
-    if (!post(queue, slot, WR_FETCH, &chain))
+    if (!post(queue, slot, NVR_WR_FETCH, &chain))
         fail(queue);
 }
 
@@ -162,7 +143,8 @@ static void answer(struct nvt_request *request)
         wr->invalidate_rkey = request->sgl.invalidate_key;
     }
     /* The host may use the entry again as soon as it has the response. */
-    if (!post_receive(queue, slot->receive) || !post(queue, slot, WR_ANSWER, &chain))
+    slot->has_receive = false;
+    if (!give_back(queue, slot->receive) || !post(queue, slot, NVR_WR_ANSWER, &chain))
         fail(queue);
 }
 
@@ -179,17 +161,8 @@ static void cut(struct nvt_queue *base)
     list_append(&queue->server->ending, &queue->node);
 }
 
-static void forget(struct nvt_region *region)
-{
-    for (int i = 0; i < NVT_REGION_DEVICES; i++)
-        if (region->registered[i]) {
-            ibv_dereg_mr(region->registered[i]);
-            region->registered[i] = NULL;
-        }
-}
-
 const struct nvt_transport nvr_transport = {
-    .fetch = fetch, .answer = answer, .cut = cut, .forget = forget};
+    .fetch = fetch, .answer = answer, .cut = cut, .forget = nvr_region_forget};
 
 /* ---- completions ---- */
 
@@ -202,10 +175,12 @@ static void begin(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
     slot->number = number;
     slot->state = NVR_SERVED;
     slot->receive = receive;
-    memcpy(&slot->request.sqe, queue->capsules + receive * NVF_SQE_BYTES, NVF_SQE_BYTES);
-    if (queue->in_capsule_bytes) {
-        slot->request.in_capsule = queue->data + (size_t)receive * queue->in_capsule_bytes;
-        slot->request.in_capsule_region = &queue->data_region;
+    slot->has_receive = true;
+    struct nvr_receives *receives = queue->receives;
+    memcpy(&slot->request.sqe, receives->capsules + receive * NVF_SQE_BYTES, NVF_SQE_BYTES);
+    if (receives->in_capsule_bytes) {
+        slot->request.in_capsule = receives->data + (size_t)receive * receives->in_capsule_bytes;
+        slot->request.in_capsule_region = &receives->data_region;
         slot->request.in_capsule_bytes = len_bytes - NVF_SQE_BYTES;
     }
     nvt_request_begin(&queue->queue, &slot->request);
@@ -213,13 +188,15 @@ static void begin(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
 
 static void received(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
 {
-    if (len_bytes < NVF_SQE_BYTES) /* no command: who says so little is no NVMe host */
+    /* No command, or more of them than it said: that is no NVMe host. */
+    if (len_bytes < NVF_SQE_BYTES || queue->held_count == queue->depth) {
+        if (queue->receives->srq)
+            give_back(queue, receive);
         return fail(queue);
+    }
     if (!list_is_empty(&queue->free_slots) && !queue->held_count)
         return begin(queue, receive, len_bytes);
-    if (queue->held_count == queue->receives)
-        return fail(queue);
-    uint16_t *held = &queue->held[2 * ((queue->held_first + queue->held_count) % queue->receives)];
+    uint16_t *held = &queue->held[2 * ((queue->held_first + queue->held_count) % queue->depth)];
     held[0] = receive;
     held[1] = (uint16_t)len_bytes; /* at most 64 + 16384 */
     queue->held_count++;
@@ -232,7 +209,7 @@ static void free_slot(struct nvr_queue *queue, struct nvr_slot *slot)
     if (!queue->held_count)
         return;
     const uint32_t at = queue->held_first;
-    queue->held_first = (at + 1) % queue->receives;
+    queue->held_first = (at + 1) % queue->depth;
     queue->held_count--;
     begin(queue, queue->held[2 * at], queue->held[2 * at + 1]);
 }
@@ -254,15 +231,15 @@ static void unblock(struct nvr_queue *queue)
     }
 }
 
-static void complete(struct nvr_queue *queue, enum wr_kind kind, uint16_t index,
+static void complete(struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index,
                      const struct ibv_wc *wc)
 {
-    if (kind == WR_RECEIVE)
+    if (kind == NVR_WR_RECEIVE)
         return received(queue, index, wc->byte_len);
     struct nvr_slot *slot = &queue->slots[index];
     queue->sends_free += slot->sends;
     slot->sends = 0;
-    if (kind == WR_FETCH) {
+    if (kind == NVR_WR_FETCH) {
         slot->state = NVR_SERVED;
         nvt_request_fetched(&slot->request, true);
     } else {
@@ -274,19 +251,36 @@ static void complete(struct nvr_queue *queue, enum wr_kind kind, uint16_t index,
         unblock(queue);
 }
 
+/* A shared receive: only the queue pair's number says whose command it is. */
+static void complete_shared(struct nvr_device *device, const struct ibv_wc *wc)
+{
+    const struct nvr_receives *receives = device->shared[wc->wr_id % NVR_SHARED_MAX];
+    const uint16_t index = (uint16_t)(wc->wr_id >> 32);
+    struct nvr_queue *queue = nvr_device_queue(device, wc->qp_num);
+    if (queue && wc->status == IBV_WC_SUCCESS)
+        return received(queue, index, wc->byte_len);
+    nvr_receive_post(receives, NULL, index);
+    if (queue)
+        fail(queue);
+}
+
 bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
 {
     struct ibv_wc wcs[WC_BATCH];
     const int count = ibv_poll_cq(device->cq, WC_BATCH, wcs);
     for (int i = 0; i < count; i++) {
         const uint64_t id = wcs[i].wr_id;
+        if ((enum nvr_wr_kind)(id >> 48) == NVR_WR_SHARED) {
+            complete_shared(device, &wcs[i]);
+            continue;
+        }
         struct nvr_queue *queue = server->queues[id % NVR_QUEUES_MAX];
         if (!queue || queue->generation != (uint16_t)(id >> 16) || queue->is_over)
             continue; /* of a queue that has ended */
         if (wcs[i].status != IBV_WC_SUCCESS)
             fail(queue);
         else
-            complete(queue, (enum wr_kind)(id >> 48), (uint16_t)(id >> 32), &wcs[i]);
+            complete(queue, (enum nvr_wr_kind)(id >> 48), (uint16_t)(id >> 32), &wcs[i]);
     }
     return count > 0;
 }
@@ -298,48 +292,69 @@ static size_t slots_bytes(const struct nvr_queue *queue)
     return (queue->slot_count * sizeof(struct nvr_slot) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
+static int sends_max(const struct nvr_queue *queue)
+{
+    return (int)(2 * queue->slot_count + NVF_SGL_MAX);
+}
+
 static bool make_memory(struct nvr_queue *queue)
 {
-    struct ibv_pd *pd = queue->device->pd;
-    const size_t capsule_bytes = queue->receives * NVF_SQE_BYTES;
-    queue->capsules = nvr_memory_map(queue->server, capsule_bytes);
-    queue->slots = nvr_memory_map(queue->server, slots_bytes(queue));
-    queue->held = calloc(queue->receives, 2 * sizeof(*queue->held));
-    if (!queue->capsules || !queue->slots || !queue->held)
+    struct nvr_server *server = queue->server;
+    const uint32_t in_capsule_bytes = queue->queue.qid ? queue->queue.port->in_capsule_bytes : 0;
+    if (queue->queue.qid)
+        queue->receives = nvr_receives_shared(server, queue->device, in_capsule_bytes);
+    if (!queue->receives)
+        queue->receives =
+            nvr_receives_create(server, queue->device, queue->depth, in_capsule_bytes);
+    queue->slots = nvr_memory_map(server, slots_bytes(queue));
+    queue->held = calloc(queue->depth, 2 * sizeof(*queue->held));
+    if (!queue->receives || !queue->slots || !queue->held)
         return false;
-    queue->capsule_mr = ibv_reg_mr(pd, queue->capsules, capsule_bytes, IBV_ACCESS_LOCAL_WRITE);
-    queue->response_mr = ibv_reg_mr(pd, queue->slots, slots_bytes(queue), IBV_ACCESS_LOCAL_WRITE);
-    if (!queue->capsule_mr || !queue->response_mr)
-        return false;
+    queue->response_mr =
+        ibv_reg_mr(queue->device->pd, queue->slots, slots_bytes(queue), IBV_ACCESS_LOCAL_WRITE);
     for (uint32_t i = 0; i < queue->slot_count; i++) {
         queue->slots[i].number = (uint16_t)i;
         list_append(&queue->free_slots, &queue->slots[i].node);
     }
-    if (!queue->in_capsule_bytes)
-        return true;
-    const size_t data_bytes = (size_t)queue->receives * queue->in_capsule_bytes;
-    queue->data = nvr_memory_map(queue->server, data_bytes);
-    queue->data_region =
-        (struct nvt_region){.base = queue->data, .len_bytes = data_bytes, .fixed_buffer = -1};
-    return queue->data && nvr_device_register(queue->device, &queue->data_region);
+    return queue->response_mr;
 }
 
 static bool make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
 {
-    struct ibv_qp_init_attr attr = {.send_cq = queue->device->cq,
-                                    .recv_cq = queue->device->cq,
+    struct nvr_device *device = queue->device;
+    struct ibv_srq *srq = queue->receives->srq;
+    struct ibv_qp_init_attr attr = {.send_cq = device->cq,
+                                    .recv_cq = device->cq,
+                                    .srq = srq,
                                     .qp_type = IBV_QPT_RC,
                                     .cap = {.max_send_wr = queue->sends_free,
-                                            .max_recv_wr = queue->receives,
+                                            .max_recv_wr = srq ? 0 : queue->depth,
                                             .max_send_sge = 1,
-                                            .max_recv_sge = queue->in_capsule_bytes ? 2 : 1}};
-    if (rdma_create_qp(id, queue->device->pd, &attr))
+                                            .max_recv_sge = srq ? 0
+                                                            : queue->receives->in_capsule_bytes
+                                                                ? 2
+                                                                : 1}};
+    if (rdma_create_qp(id, device->pd, &attr))
         return false;
     queue->qp = id->qp;
-    for (uint32_t i = 0; i < queue->receives; i++)
-        if (!post_receive(queue, (uint16_t)i))
+    if (srq) {
+        queue->next_by_qpn = device->by_qpn[queue->qp->qp_num % NVR_QPN_CHAINS];
+        device->by_qpn[queue->qp->qp_num % NVR_QPN_CHAINS] = queue;
+        return true;
+    }
+    for (uint32_t i = 0; i < queue->depth; i++)
+        if (!give_back(queue, (uint16_t)i))
             return false;
     return true;
+}
+
+static void forget_qpn(struct nvr_queue *queue)
+{
+    struct nvr_queue **at = &queue->device->by_qpn[queue->qp->qp_num % NVR_QPN_CHAINS];
+    while (*at && *at != queue)
+        at = &(*at)->next_by_qpn;
+    if (*at)
+        *at = queue->next_by_qpn;
 }
 
 static bool take_number(struct nvr_server *server, struct nvr_queue *queue)
@@ -392,50 +407,59 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     queue->created_ns = server->target.now_ns;
     queue->device = device;
     queue->id = id;
-    queue->receives = depth;
+    queue->depth = depth;
     queue->slot_count = depth + NVR_SPARE_SLOTS;
-    queue->sends_free = 2 * queue->slot_count + NVF_SGL_MAX;
+    queue->sends_free = (uint32_t)sends_max(queue);
     if (queue->queue.qid)
         nvr_pool_register(server);
-    queue->in_capsule_bytes = queue->queue.qid ? port->in_capsule_bytes : 0;
     list_init(&queue->queue.requests);
     list_init(&queue->free_slots);
     list_init(&queue->blocked);
-    const int entries = (int)(queue->receives + queue->sends_free);
-    if (!nvr_device_reserve(device, entries)) {
+    if (!nvr_device_reserve(device, sends_max(queue))) {
         nvt_port_release(port);
         free(queue);
         return NULL;
     }
     if (!take_number(server, queue) || !make_memory(queue) || !make_qp(queue, id)) {
+        if (queue->qp)
+            forget_qpn(queue);
+        queue->qp = NULL;
         if (id->qp)
             rdma_destroy_qp(id);
         queue->id = NULL; /* whoever asked refuses it */
-        queue->qp = NULL;
         nvr_queue_end(queue);
         return NULL;
     }
     return queue;
 }
 
+/* Shared receives that its commands have used, for others. */
+static void give_all_back(struct nvr_queue *queue)
+{
+    for (uint32_t i = 0; queue->slots && i < queue->slot_count; i++)
+        if (queue->slots[i].has_receive)
+            give_back(queue, queue->slots[i].receive);
+    for (; queue->held_count; queue->held_count--) {
+        give_back(queue, queue->held[2 * queue->held_first]);
+        queue->held_first = (queue->held_first + 1) % queue->depth;
+    }
+}
+
 void nvr_queue_free(struct nvr_queue *queue)
 {
     struct nvr_server *server = queue->server;
-    if (queue->capsule_mr)
-        ibv_dereg_mr(queue->capsule_mr);
+    if (queue->receives && queue->receives->srq)
+        give_all_back(queue);
+    else if (queue->receives)
+        nvr_receives_free(queue->receives);
     if (queue->response_mr)
         ibv_dereg_mr(queue->response_mr);
-    forget(&queue->data_region);
-    if (queue->capsules)
-        nvr_memory_unmap(queue->capsules, queue->receives * NVF_SQE_BYTES);
     if (queue->slots)
         nvr_memory_unmap(queue->slots, slots_bytes(queue));
-    if (queue->data)
-        nvr_memory_unmap(queue->data, (size_t)queue->receives * queue->in_capsule_bytes);
     free(queue->held);
     if (queue->is_listed)
         list_remove(&queue->node);
-    queue->device->cq_used -= (int)(queue->receives + 2 * queue->slot_count + NVF_SGL_MAX);
+    queue->device->cq_used -= sends_max(queue);
     if (server->queues[queue->number] == queue) {
         server->queues[queue->number] = NULL;
         server->queue_count--;
@@ -444,11 +468,33 @@ void nvr_queue_free(struct nvr_queue *queue)
     free(queue);
 }
 
+/* When a queue pair is destroyed, a shared receive that it has taken is lost, unless its completion
+ * was seen. The device says when there will be no more. */
+bool nvr_queue_drain(struct nvr_queue *queue, uint64_t now_ns)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    if (!queue->receives || !queue->receives->srq)
+        return true;
+    if (!queue->is_draining) {
+        ibv_modify_qp(queue->qp, &attr, IBV_QP_STATE);
+        queue->is_draining = true;
+        queue->drain_by_ns = now_ns + LAST_RECEIVE_MS * NS_PER_MS;
+    }
+    if (!queue->is_drained && now_ns < queue->drain_by_ns)
+        return false;
+    for (int i = 0; i < queue->device->cq_entries / WC_BATCH; i++)
+        if (!nvr_device_poll(queue->server, queue->device))
+            break;
+    return true;
+}
+
 void nvr_queue_end(struct nvr_queue *queue)
 {
     if (queue->is_over)
         return;
     queue->is_over = queue->queue.is_gone = true;
+    if (queue->qp)
+        forget_qpn(queue);
     if (queue->id) {
         if (queue->is_established)
             rdma_disconnect(queue->id);

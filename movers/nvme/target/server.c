@@ -107,7 +107,8 @@ static void sweep(struct nvr_server *server, uint64_t now_ns)
         struct nvr_queue *queue = LIST_MEMBER(node, struct nvr_queue, node);
         if (queue->is_over && !queue->queue.under_way)
             nvr_queue_free(queue);
-        else if (!queue->is_over && (!queue->answers || now_ns >= queue->close_by_ns)) {
+        else if (!queue->is_over && (!queue->answers || now_ns >= queue->close_by_ns) &&
+                 nvr_queue_drain(queue, now_ns)) {
             nvr_queue_end(queue); /* ends no other queue, but may list more */
             next = list_first(&server->ending);
         }
@@ -218,11 +219,8 @@ void nvr_server_close(struct nvr_server *server)
     }
     nvt_target_free(&server->target);
     nvt_uring_close(&server->uring);
-    for (uint32_t i = 0; i < server->device_count; i++) {
-        ibv_destroy_cq(server->devices[i].cq);
-        ibv_destroy_comp_channel(server->devices[i].channel);
-        ibv_dealloc_pd(server->devices[i].pd);
-    }
+    for (uint32_t i = 0; i < server->device_count; i++)
+        nvr_device_close(&server->devices[i]);
     if (server->events)
         rdma_destroy_event_channel(server->events);
     if (server->epoll_fd >= 0)
