@@ -15,6 +15,11 @@
 #include "nvme/target/rdma.h"
 
 enum { URING_ENTRIES = 512, EVENTS_MAX = 16, LOOK_US = 200, DRAIN_MS = 3000, CONNECT_MS = 10000 };
+
+/* While a disk works, hosts wait and the next thing comes from it. The fastest ones answer within
+ * this; for others a core that polls only keeps the kernel from hearing them. */
+enum { DISK_SPIN_US = 20 };
+
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
 
@@ -181,6 +186,14 @@ static bool is_over(const struct nvr_server *server)
     return server->stop_ns && (!server->queue_count || server->target.now_ns >= server->stop_ns);
 }
 
+/* How long it polls in vain before it sleeps. */
+static uint64_t spin_ns(const struct nvr_server *server)
+{
+    const uint64_t us = server->settings.spin_us;
+    const bool is_disk_busy = nvt_uring_under_way(&server->uring);
+    return (is_disk_busy && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
+}
+
 void nvr_server_run(struct nvr_server *server)
 {
     uint64_t busy_ns = now(), tick_ns = 0, look_ns = 0;
@@ -196,7 +209,7 @@ void nvr_server_run(struct nvr_server *server)
             tick_ns = nvt_target_tick(&server->target, now_ns);
             cut_silent(server, now_ns);
         }
-        const bool is_idle = !any && now_ns - busy_ns >= server->settings.spin_us * NS_PER_US;
+        const bool is_idle = !any && now_ns - busy_ns >= spin_ns(server);
         if (is_idle && list_is_empty(&server->ending)) {
             sleep_until(server, now_ns, tick_ns);
         } else if (is_idle || now_ns >= look_ns) {

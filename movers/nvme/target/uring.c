@@ -117,6 +117,11 @@ static bool reap_ring(struct nvt_ring *ring)
     return any;
 }
 
+uint32_t nvt_uring_under_way(const struct nvt_uring *uring)
+{
+    return uring->calls.under_way + uring->commands.under_way;
+}
+
 bool nvt_uring_reap(struct nvt_uring *uring)
 {
     const bool any = reap_ring(&uring->calls);

@@ -53,5 +53,7 @@ void nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
 /* Submits what waits; completes what is done. True: there was something. */
 bool nvt_uring_submit(struct nvt_uring *uring);
 bool nvt_uring_reap(struct nvt_uring *uring);
+/* What was submitted and is not completed yet. */
+uint32_t nvt_uring_under_way(const struct nvt_uring *uring);
 
 #endif
