@@ -39,29 +39,24 @@ static const char *split(const char *text, char nqn[NVF_NQN_MAX + 1])
     return NULL;
 }
 
-static int fail(const struct nvt_config_editor *editor, const char *text, const char *why)
+const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1], char out[NV_SECRET_MAX])
 {
-    snprintf(editor->error, editor->error_bytes, "the secret of '%.*s': %s",
-             (int)strcspn(text, "="), text, why);
-    return -EINVAL;
+    const char *value = split(text, nqn);
+    return value ? nv_secret_read(value, out)
+                 : "it is given as HOSTNQN=DHHC-1:... or HOSTNQN=@FILE";
 }
 
 static int add(const struct nvt_config_editor *editor, const char *subsysnqn, const char *text,
                bool of_controller)
 {
     char nqn[NVF_NQN_MAX + 1], secret[NV_SECRET_MAX];
-    const char *value = split(text, nqn);
-    if (!value)
-        return fail(editor, text, "it is given as HOSTNQN=DHHC-1:... or HOSTNQN=@FILE");
-    const char *wrong = nv_secret_read(value, secret);
-    if (wrong)
-        return fail(editor, text, wrong);
-    const struct nvt_config_subsystem *subsystem =
-        nvt_config_find_subsystem(editor->config, subsysnqn);
-    const bool is_listed = !subsystem->allow_any_host && nvt_config_allows(subsystem, nqn);
-    int rc = nvt_config_set_secret(editor, nqn, secret, of_controller);
-    if (!rc && !is_listed)
-        rc = nvt_config_add_host(editor, subsysnqn, nqn);
+    const char *wrong = nv_secret_split(text, nqn, secret);
+    if (wrong) {
+        snprintf(editor->error, editor->error_bytes, "the secret of '%.*s': %s",
+                 (int)strcspn(text, "="), text, wrong);
+        return -EINVAL;
+    }
+    const int rc = nvt_config_admit(editor, subsysnqn, nqn, secret, of_controller);
     explicit_bzero(secret, sizeof(secret));
     return rc;
 }

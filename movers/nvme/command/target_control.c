@@ -12,14 +12,15 @@
 
 #include "nvme/command/command.h"
 #include "nvme/command/host_commands.h"
+#include "nvme/command/secret.h"
 #include "nvme/target/control.h"
 
-enum { KEY_ALLOW = 256, KEY_CONTROL, KEY_PID, PATIENCE_S = 10 };
+enum { KEY_ALLOW = 256, KEY_CONTROL, KEY_PID, KEY_SECRET, KEY_CTRL_SECRET, PATIENCE_S = 10 };
 
 struct control_args {
     const char *command, *path, *pid;
     bool is_json;
-    json_t *request, *namespaces, *hosts, *listen;
+    json_t *request, *namespaces, *hosts, *listen, *secrets;
 };
 
 static const struct argp_option change_options[] = {
@@ -27,6 +28,10 @@ static const struct argp_option change_options[] = {
     {"listen", 'l', "ADDR[:PORT]", 0, "An address to listen at", 1},
     {"allow", KEY_ALLOW, "HOSTNQN", 0,
      "A host; from the first one on, others are not let in. All three may be repeated", 1},
+    {"dhchap-secret", KEY_SECRET, "HOSTNQN=SECRET", 0,
+     "add: a host, if it proves that it knows the secret, which is DHHC-1:... or @FILE", 1},
+    {"dhchap-ctrl-secret", KEY_CTRL_SECRET, "HOSTNQN=SECRET", 0,
+     "add: what the target proves to that host, if the host asks for it", 1},
     {"subsysnqn", 'N', "NQN", 0,
      "The subsystem (default: the only one). add: makes it if there is none; remove: alone, the "
      "subsystem itself",
@@ -45,6 +50,19 @@ static const struct argp_option which_options[] = {
     {0},
 };
 
+static void take_secret(struct argp_state *state, const char *text, bool of_controller)
+{
+    const struct control_args *args = state->input;
+    char nqn[NVF_NQN_MAX + 1], secret[NV_SECRET_MAX];
+    const char *wrong = strcmp(args->command, "add") != 0 ? "remove the host: --allow HOSTNQN"
+                                                          : nv_secret_split(text, nqn, secret);
+    if (wrong)
+        argp_error(state, "the secret of '%.*s': %s", (int)strcspn(text, "="), text, wrong);
+    json_array_append_new(args->secrets, json_pack("{s:s, s:s, s:b}", "host", nqn, "secret", secret,
+                                                   "of_controller", (int)of_controller));
+    explicit_bzero(secret, sizeof(secret));
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct control_args *args = state->input;
@@ -57,6 +75,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_ALLOW:
         json_array_append_new(args->hosts, json_string(text));
+        return 0;
+    case KEY_SECRET:
+    case KEY_CTRL_SECRET:
+        take_secret(state, text, key == KEY_CTRL_SECRET);
         return 0;
     case 'N':
         json_object_set_new(args->request, "subsysnqn", json_string(text));
@@ -72,8 +94,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (strcmp(args->command, "status") != 0 && !json_array_size(args->namespaces) &&
             !json_array_size(args->hosts) && !json_array_size(args->listen) &&
-            !json_object_get(args->request, "subsysnqn"))
-            argp_error(state, "%s what? say --namespace, --listen, --allow or --subsysnqn",
+            !json_array_size(args->secrets) && !json_object_get(args->request, "subsysnqn"))
+            argp_error(state, "%s what? say e.g. --namespace, --listen, --allow or --subsysnqn",
                        args->command);
         return 0;
     default:
@@ -298,6 +320,7 @@ int nv_target_control(int argc, char **argv)
     json_object_set_new(args.request, "namespaces", args.namespaces = json_array());
     json_object_set_new(args.request, "hosts", args.hosts = json_array());
     json_object_set_new(args.request, "listen", args.listen = json_array());
+    json_object_set_new(args.request, "secrets", args.secrets = json_array());
     snprintf(name, sizeof(name), "sidewire nvme target %s", argv[0]);
     argv[0] = name;
     argp_parse(&argp, argc, argv, 0, NULL, &args);

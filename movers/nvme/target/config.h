@@ -160,6 +160,9 @@ int nvt_config_remove_host(const struct nvt_config_editor *editor, const char *n
 /* What a host has to know, or (of_controller) what it may ask the target to know: "DHHC-1:..." */
 int nvt_config_set_secret(const struct nvt_config_editor *editor, const char *host_nqn,
                           const char *secret, bool of_controller);
+/* Lets the host in, if it knows its secret. */
+int nvt_config_admit(const struct nvt_config_editor *editor, const char *nqn, const char *host_nqn,
+                     const char *secret, bool of_controller);
 /* Serves all subsystems that there are. */
 int nvt_config_add_port(const struct nvt_config_editor *editor, const char *listen,
                         uint32_t in_capsule_bytes);

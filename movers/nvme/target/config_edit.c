@@ -318,6 +318,17 @@ int nvt_config_set_secret(const struct nvt_config_editor *editor, const char *ho
     return 0;
 }
 
+int nvt_config_admit(const struct nvt_config_editor *editor, const char *nqn, const char *host_nqn,
+                     const char *secret, bool of_controller)
+{
+    const struct nvt_config_subsystem *subsystem = nvt_config_find_subsystem(editor->config, nqn);
+    if (!subsystem)
+        return fail(editor, -ENOENT, "there is no subsystem %.223s", nqn);
+    const bool is_listed = !subsystem->allow_any_host && nvt_config_allows(subsystem, host_nqn);
+    const int rc = nvt_config_set_secret(editor, host_nqn, secret, of_controller);
+    return rc || is_listed ? rc : nvt_config_add_host(editor, nqn, host_nqn);
+}
+
 /* ---- ports ---- */
 
 static struct nvt_config_port *find_port_at(const struct nvt_config *config,

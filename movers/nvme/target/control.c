@@ -84,6 +84,25 @@ static int remove_port(struct command *command, const char *text)
     return nvt_config_remove_port(&command->editor, text);
 }
 
+/* {"host": NQN, "secret": "DHHC-1:...", "of_controller": true or false} each. */
+static int add_secrets(struct command *command)
+{
+    size_t i;
+    const json_t *one;
+    int status = 0;
+    json_array_foreach(json_object_get(command->request, "secrets"), i, one)
+    {
+        const char *host = json_string_value(json_object_get(one, "host"));
+        const char *secret = json_string_value(json_object_get(one, "secret"));
+        if (!status)
+            status = host && secret
+                         ? nvt_config_admit(&command->editor, command->nqn, host, secret,
+                                            json_is_true(json_object_get(one, "of_controller")))
+                         : -EINVAL;
+    }
+    return status;
+}
+
 /* Which subsystem is meant: the one that is named, or the only one. */
 static int choose_subsystem(struct command *command)
 {
@@ -106,7 +125,8 @@ static size_t list_size(const struct command *command, const char *key)
 static int edit_to_add(struct command *command)
 {
     const bool is_of_subsystem = json_object_get(command->request, "subsysnqn") ||
-                                 list_size(command, "namespaces") || list_size(command, "hosts");
+                                 list_size(command, "namespaces") || list_size(command, "hosts") ||
+                                 list_size(command, "secrets");
     int status = is_of_subsystem ? choose_subsystem(command) : 0;
     if (!status && is_of_subsystem &&
         !nvt_config_find_subsystem(command->editor.config, command->nqn))
@@ -115,6 +135,8 @@ static int edit_to_add(struct command *command)
         status = each(command, "namespaces", add_namespace);
     if (!status)
         status = each(command, "hosts", add_host);
+    if (!status)
+        status = add_secrets(command);
     return status ? status : each(command, "listen", add_port);
 }
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from test_nvme import MIB, NQN, PORT, host, say
+from test_nvme import HOST_NQN, MIB, NQN, PORT, SECRETS, host, say
 
 OTHER = 'nqn.2026-01.test:other'
 UUID = 'd592cdf3-5d1c-44e0-8412-3fcf7d99df27'
@@ -99,6 +99,12 @@ def added_and_removed(sidewire):
     code, text = target.control('add --allow nqn.2026-01.test:nobody')
     refused, why = host(sidewire, f'id-ctrl -n {NQN}')
     good = say(code == 0 and refused, 'add --allow: others are not let in', text, why) and good
+    code, text = target.control(f'add --dhchap-secret {HOST_NQN}={SECRETS[0]}')
+    refused, why = host(sidewire, f'id-ctrl -n {NQN} -q {HOST_NQN}')
+    knows = host(sidewire, f'id-ctrl -n {NQN} -q {HOST_NQN} -S {SECRETS[0]}')
+    good = say(code == 0 and refused and knows[0] == 0, 'add --dhchap-secret: who knows it is let in', text, why, knows[1]) and good
+    code, text = target.control(f'remove --dhchap-secret {HOST_NQN}={SECRETS[0]}')
+    good = say(code and 'remove the host' in text, 'a secret alone is not removed', text) and good
     return say(target.end() == 0, 'SIGTERM: it ends by itself') and good
 
 
