@@ -101,7 +101,8 @@ static void fetch(struct nvt_request *request)
 {
     struct nvr_queue *queue = queue_of(request);
     struct nvr_slot *slot = slot_of(request);
-    struct chain chain = {.count = 0};
+    struct chain chain;
+    chain.count = 0; /* the rest of it is large, and filled as it is used */
     slot->state = NVR_FETCHING;
     if (queue->is_over)
         return nvt_request_fetched(request, false);
@@ -120,7 +121,8 @@ static void answer(struct nvt_request *request)
     struct nvr_queue *queue = queue_of(request);
     struct nvr_slot *slot = slot_of(request);
     const bool with_data = request->direction == NVT_TO_HOST && !request->status;
-    struct chain chain = {.count = 0};
+    struct chain chain;
+    chain.count = 0; /* the rest of it is large, and filled as it is used */
     if (slot->state != NVR_ANSWERING) {
         slot->state = NVR_ANSWERING;
         queue->answers++;
