@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * `sidewire nvme`: becomes the program sidewire-nvme, on the devices of this library, or, by
- * `--device NAME`, on that of the kernel. The program knows of neither.
+ * `sidewire nvme`: becomes the program sidewire-nvme, on the kernel's device that its address
+ * belongs to or that `--device NAME` names, else on the devices of this library. The program knows
+ * of neither.
  */
 #include <errno.h>
 #include <limits.h>
@@ -12,7 +13,18 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/device_choice.h"
 #include "cli/hardware.h"
+
+#define OWN \
+    "sidewire" /* --device sidewire: ours, though the address belongs to one of the kernel */
+#define SYSFS "/sys/class/infiniband"
+#define KERNEL_CM "/dev/infiniband/rdma_cm"
+
+static const struct sw_address_option address_options[] = {{"-l", "--listen", true},
+                                                           {"-w", "--host-traddr", true},
+                                                           {"-a", "--traddr", false},
+                                                           {NULL, NULL, false}};
 
 /* Beside this command in the build tree, else where it was installed to. */
 static bool find_program(char path[PATH_MAX])
@@ -57,6 +69,16 @@ static int run_on_hardware(const char *device, char **argv)
     return 126;
 }
 
+/* The kernel's device that an address on the command line belongs to, if this user may use it. */
+static const char *device_of_words(char *const *words, int count)
+{
+    static char name[SW_DEVICE_NAME_MAX];
+    if (!sw_device_choose(SYSFS, words, count, address_options, name) || !is_hardware(name) ||
+        access(KERNEL_CM, R_OK | W_OK))
+        return NULL;
+    return name;
+}
+
 int sw_command_nvme(int argc, char **argv)
 {
     static char program[PATH_MAX];
@@ -71,6 +93,10 @@ int sw_command_nvme(int argc, char **argv)
         else
             break;
     }
+    if (!device)
+        device = device_of_words(argv + at, argc - at);
+    else if (!strcmp(device, OWN))
+        device = NULL;
     if (!find_program(program)) {
         fprintf(stderr, "sidewire nvme: sidewire-nvme is not where it was built or installed to; "
                         "'make install' puts it there\n");

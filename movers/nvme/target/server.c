@@ -20,7 +20,7 @@ enum { URING_ENTRIES = 512, EVENTS_MAX = 16, LOOK_US = 200, DRAIN_MS = 3000, CON
  * this; for others a core that polls only keeps the kernel from hearing them. */
 enum { DISK_SPIN_US = 20 };
 
-/* Turns of the loop for each look at the clock, which takes as long as a turn that finds nothing. */
+/* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
 
 #define NS_PER_US 1000ull
