@@ -37,6 +37,7 @@ test: setup-test ## builds the release, and tests whether it works here
 
 check: setup-test ## tests it with a kernel as the peer, under ASan + UBSan and TSan, and builds it with clang
 	@scripts/setup kernel || echo "the tests against the kernel will be skipped"
+	@scripts/librpma build-librpma || echo "the tests of librpma will be skipped"
 	@scripts/test --only kernel,asan,tsan,clang
 
 install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR

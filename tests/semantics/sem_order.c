@@ -154,6 +154,54 @@ static void adders_b(int sock, int param)
     adders(sock, true);
 }
 
+/* Who has both queues on one CQ finds the SEND there before the reply to it, however late it polls:
+ * the peer had acknowledged it when its program saw it. */
+static void reply_a(int sock, int param)
+{
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    const struct vu_ep first = rig.ep;
+    vu_ep_create(&rig.dev, &(struct vu_ep_attr){.send_cq = first.scq, .recv_cq = first.scq},
+                 &rig.ep);
+    vu_connect(&rig.ep, sock, NULL);
+    for (unsigned int i = 0; i < ROUNDS / 10; i++) {
+        rig_recv(&rig, 2, 65536, (uint32_t)param);
+        vu_barrier(sock);
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, (uint32_t)param);
+        rig_post(&rig, &send);
+        vu_barrier(sock); /* the reply is posted */
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+        vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+    }
+    vu_ep_destroy(&rig.ep);
+    rig.ep = first;
+    rig_close(&rig);
+}
+
+static void reply_b(int sock, int param)
+{
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    struct vu_ep second;
+    rig_second(&rig, &second);
+    const struct vu_ep first = rig.ep;
+    rig.ep = second;
+    for (unsigned int i = 0; i < ROUNDS / 10; i++) {
+        rig_recv(&rig, 2, 65536, (uint32_t)param);
+        vu_barrier(sock);
+        vu_expect(rig.ep.rcq, 2, IBV_WC_SUCCESS);
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, (uint32_t)param);
+        rig_post(&rig, &send);
+        vu_barrier(sock);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+    }
+    vu_ep_destroy(&rig.ep);
+    rig.ep = first;
+    rig_close(&rig);
+}
+
 /* The last byte of a WRITE is polled by the target's CPU, as latency tests do: the bytes before it
  * are there by then, up to a page. */
 static void poll_memory_a(int sock, int param)
@@ -191,6 +239,8 @@ const struct sem_case sem_order[] = {
     {"order__fence_waits_for_read", fence_a, fence_b, 0},
     {"order__write_before_send_is_visible", visible_a, visible_b, 0},
     {"order__atomics_from_both_sides", adders_a, adders_b, 0},
+    {"order__send_completes_before_its_reply_8", reply_a, reply_b, 8},
+    {"order__send_completes_before_its_reply_16384", reply_a, reply_b, 16384},
     {"order__last_byte_polled_8", poll_memory_a, poll_memory_b, 8},
     {"order__last_byte_polled_256", poll_memory_a, poll_memory_b, 256},
     {0},

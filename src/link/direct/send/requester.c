@@ -392,6 +392,19 @@ static bool collect_answers(struct sw_qp *qp, struct sw_direct_qp *d)
     return good;
 }
 
+bool sw_direct_send_collect(struct sw_qp *qp, struct sw_direct_qp *d)
+{
+    sw_lock_assert_held(&qp->lock);
+    if (!collect_answers(qp, d)) {
+        fail_request(qp, d, false);
+        return false;
+    }
+    uint32_t done = count_done(qp);
+    if (done)
+        sw_sq_retire_run(qp, done);
+    return true;
+}
+
 void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     sw_lock_assert_held(&qp->lock);

@@ -9,6 +9,9 @@
 void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d);
 /* The same for who has just posted: leaves answers to pollers and to the engine. */
 void sw_direct_send_push(struct sw_qp *qp, struct sw_direct_qp *d);
+/* Takes the answers that have come, and starts nothing. False: one was a refusal, and the QP has
+ * failed. */
+bool sw_direct_send_collect(struct sw_qp *qp, struct sw_direct_qp *d);
 
 /* Leaves a section in which requests were started: tells what was moved, and rings the peer where
  * it waits for an event of what was sent. */

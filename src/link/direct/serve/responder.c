@@ -8,6 +8,7 @@
 #include "link/direct/bind/record_payload.h"
 #include "link/direct/process/block.h"
 #include "link/direct/process/state.h"
+#include "link/direct/send/requester.h"
 #include "link/direct/serve/answer.h"
 #include "link/direct/serve/serve_key.h"
 #include "link/direct/serve/serve_send.h"
@@ -140,6 +141,9 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
         const struct sw_record *slot = &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve.at + 1)
             break;
+        /* What the peer sent in reply completes after what it replies to, as on a wire. */
+        if (d->send.answers_due && !sw_direct_send_collect(qp, d))
+            return true;
         const uint8_t flags = slot->flags;
         struct sw_peer_request request = {slot->kind,
                                           flags,
