@@ -140,8 +140,9 @@ static void probe_user_namespace(struct sw_report *report)
 static void probe_settings(struct sw_report *report)
 {
     static const char *const names[] = {
-        "SIDEWIRE_DIRECT", "SIDEWIRE_ADOPT", "SIDEWIRE_ADOPT_MAX", "SIDEWIRE_DEVICES",
-        "SIDEWIRE_LOG",    "SIDEWIRE_LIB",   "SIDEWIRE_SPLICE",    "SIDEWIRE_ENGINE_CPUS"};
+        "SIDEWIRE_DIRECT",  "SIDEWIRE_ADOPT",       "SIDEWIRE_ADOPT_MAX",
+        "SIDEWIRE_DEVICES", "SIDEWIRE_LOG",         "SIDEWIRE_LIB",
+        "SIDEWIRE_SPLICE",  "SIDEWIRE_ENGINE_CPUS", "SIDEWIRE_PERSISTENT_BARS"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *value = getenv(names[i]);
         if (!value)

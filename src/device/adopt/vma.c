@@ -164,7 +164,36 @@ void sw_vma_close(struct sw_vma_reader *reader)
     close(reader->fd);
 }
 
-int sw_vma_next(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma *out)
+bool sw_vma_parse_bar(const char *text, unsigned int bar, uint64_t *start)
+{
+    for (; bar && text; bar--) {
+        text = strchr(text, '\n');
+        text += text ? 1 : 0;
+    }
+    return text && sscanf(text, "0x%" SCNx64, start) == 1;
+}
+
+/* Of a mapping of a PCI card's memory the kernel tells the physical address in the place of the
+ * offset in the file, which sysfs calls resource0 to resource5 (resource4_wc). */
+static void rebase_bar(struct sw_vma *vma, const char *name)
+{
+    char path[SW_VMA_TEXT_MAX], text[1024];
+    const char *file = strrchr(name, '/');
+    const unsigned int bar = strncmp(file, "/resource", 9) ? 9 : (unsigned int)(file[9] - '0');
+    uint64_t start;
+    if (bar > 5)
+        return;
+    snprintf(path, sizeof(path), "%.*s/resource", (int)(file - name), name);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    if (sw_vma_parse_bar(text, bar, &start) && vma->offset >= start)
+        vma->offset -= start;
+}
+
+static int next_mapping(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma *out)
 {
     if (reader->query) {
         int found = query_next(reader, addr, out);
@@ -193,4 +222,12 @@ bool sw_vma_has_flag(uint64_t va, const char *flag)
     const bool has = flags && strstr(flags, flag);
     sw_vma_close(&reader);
     return has;
+}
+
+int sw_vma_next(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma *out)
+{
+    const int found = next_mapping(reader, addr, out);
+    if (found == 1 && __builtin_expect(!strncmp(reader->name, "/sys/devices/pci", 16), 0))
+        rebase_bar(out, reader->name);
+    return found;
 }

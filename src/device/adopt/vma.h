@@ -56,6 +56,9 @@ int sw_vma_next(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma *out)
  * the kernel counts the pages of all mappings below. */
 bool sw_vma_has_flag(uint64_t va, const char *flag);
 
+/* Where a BAR begins, of a card's file "resource" in sysfs. */
+bool sw_vma_parse_bar(const char *text, unsigned int bar, uint64_t *start);
+
 /* One line of /proc/self/maps without its newline; *name points into it. False if malformed. */
 bool sw_vma_parse(const char *line, struct sw_vma *out, const char **name);
 

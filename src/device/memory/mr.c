@@ -69,6 +69,18 @@ static int check_persist(uint64_t va, uint64_t len_bytes, unsigned int access, u
     return -EINVAL;
 }
 
+/* Whether the range can be a region, and what it is. 0 or a negative errno. */
+static int check_memory(uint64_t va, uint64_t len_bytes, unsigned int access, bool *is_shared,
+                        uint32_t *persist)
+{
+    int rc = check_mapped(va, len_bytes, access, is_shared);
+    if (!rc)
+        rc = check_persist(va, len_bytes, access, persist);
+    return !rc && *is_shared
+               ? sw_persist_note_cards(va, len_bytes, access & IBV_ACCESS_REMOTE_ATOMIC)
+               : rc;
+}
+
 /* Before its key is valid. */
 static void set_rights(struct sw_mr *mr, unsigned int access, int64_t shift)
 {
@@ -264,9 +276,7 @@ int sw_mr_reg(struct sw_pd *pd, void *addr, uint64_t len_bytes, uint64_t iova, u
         return rc;
     uint32_t persist = SW_PERSIST_NONE;
     bool is_shared;
-    rc = check_mapped(va, len_bytes, access, &is_shared);
-    if (!rc)
-        rc = check_persist(va, len_bytes, access, &persist);
+    rc = check_memory(va, len_bytes, access, &is_shared, &persist);
     if (rc)
         return rc;
     struct sw_mr *mr = calloc(1, sizeof(*mr));
@@ -366,11 +376,8 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     int rc = check_args(va, len_bytes, iova, access);
     uint32_t persist = entry->persist;
     bool is_shared = false;
-    if (!rc && (moves || change->access_valid)) {
-        rc = check_mapped(va, len_bytes, access, &is_shared);
-        if (!rc)
-            rc = check_persist(va, len_bytes, access, &persist);
-    }
+    if (!rc && (moves || change->access_valid))
+        rc = check_memory(va, len_bytes, access, &is_shared, &persist);
     if (rc)
         return rc;
 

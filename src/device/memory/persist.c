@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cache_flush.h"
+#include "base/card_memory.h"
 #include "base/log.h"
 #include "device/adopt/vma.h"
 
@@ -123,10 +124,87 @@ static bool file_is_dax(const char *name)
            st.stx_attributes & STATX_ATTR_DAX;
 }
 
+bool sw_persist_bar_of(const char *path, char bar[SW_PERSIST_BAR_MAX])
+{
+    const char *file = strrchr(path, '/');
+    unsigned int domain, bus, device, function;
+    char number, rest[8] = "", *card;
+    if (strncmp(path, "/sys/devices/pci", 16) != 0 || !file ||
+        sscanf(file, "/resource%c%7s", &number, rest) < 1 || number < '0' || number > '5' ||
+        (*rest && strcmp(rest, "_wc") != 0))
+        return false;
+    card = memrchr(path, '/', (size_t)(file - path));
+    if (!card || sscanf(card, "/%x:%x:%x.%x/", &domain, &bus, &device, &function) != 4)
+        return false;
+    snprintf(bar, SW_PERSIST_BAR_MAX, "%04x:%02x:%02x.%x/%c", domain & 0xffffff, bus & 0xff,
+             device & 0x1f, function & 7, number);
+    return true;
+}
+
+bool sw_persist_is_listed(const char *list, const char *bar)
+{
+    const size_t len = strlen(bar);
+    for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == len && !strncmp(at, bar, len))
+            return true;
+    return false;
+}
+
+static bool is_bar(const struct sw_vma *vma, const char *name, char bar[SW_PERSIST_BAR_MAX])
+{
+    return vma->kind == SW_VMA_SHARED && vma->ino && sw_persist_bar_of(name, bar);
+}
+
+/* Nothing tells whether a card keeps its memory, so its owner has to say it. */
+static enum sw_persist persist_of_bar(const char *bar)
+{
+    if (sw_persist_is_listed(getenv("SIDEWIRE_PERSISTENT_BARS"), bar))
+        return SW_PERSIST_BY_READ;
+    sw_warn("PCI BAR %s is not taken for persistent: if the card keeps its contents, set "
+            "SIDEWIRE_PERSISTENT_BARS=%s",
+            bar, bar);
+    return SW_PERSIST_NONE;
+}
+
+/* The locked instructions of a processor are none on the way to a card. */
+static int note_card(const struct sw_vma *vma, const char *bar, bool by_atomics)
+{
+    if (by_atomics) {
+        sw_error("PCI BAR %s: a region of a card's memory cannot have IBV_ACCESS_REMOTE_ATOMIC "
+                 "(ATOMIC WRITE needs IBV_ACCESS_REMOTE_WRITE alone)",
+                 bar);
+        return -EOPNOTSUPP;
+    }
+    if (sw_card_memory_add(vma->start, vma->end - vma->start))
+        return 0;
+    sw_error("PCI BAR %s: too many mappings of cards are registered", bar);
+    return -ENOMEM;
+}
+
+int sw_persist_note_cards(uint64_t va, uint64_t len_bytes, bool by_atomics)
+{
+    struct sw_vma_reader reader;
+    struct sw_vma vma;
+    char bar[SW_PERSIST_BAR_MAX];
+    int rc = 0;
+    if (len_bytes == 0 || sw_vma_open(&reader, false))
+        return 0;
+    for (uint64_t at = va; !rc && at < va + len_bytes && sw_vma_next(&reader, at, &vma) == 1 &&
+                           vma.start < va + len_bytes;
+         at = vma.end)
+        if (is_bar(&vma, reader.name, bar))
+            rc = note_card(&vma, bar, by_atomics);
+    sw_vma_close(&reader);
+    return rc;
+}
+
 static enum sw_persist persist_of_vma(const struct sw_vma *vma, const char *name)
 {
     if (vma->kind != SW_VMA_SHARED || !vma->ino)
         return SW_PERSIST_NONE;
+    char bar[SW_PERSIST_BAR_MAX];
+    if (is_bar(vma, name, bar))
+        return persist_of_bar(bar);
     bool by_cpu = sw_cache_flush_how() != SW_CACHE_FLUSH_NONE;
     if (is_device_dax(name)) /* has nothing to sync */
         return by_cpu ? SW_PERSIST_BY_CPU : SW_PERSIST_NONE;
@@ -143,8 +221,8 @@ enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes)
 {
     struct sw_vma_reader reader;
     struct sw_vma vma;
-    enum sw_persist all = SW_PERSIST_BY_CPU;
-    bool device = false;
+    enum sw_persist all = SW_PERSIST_BY_READ;
+    bool device = false, card = false;
     if (len_bytes == 0)
         return SW_PERSIST_BY_SYNC;
     if (sw_vma_open(&reader, false))
@@ -154,10 +232,11 @@ enum sw_persist sw_persist_of(uint64_t va, uint64_t len_bytes)
         if (sw_vma_next(&reader, at, &vma) == 1 && vma.start <= at)
             one = persist_of_vma(&vma, reader.name);
         device |= one == SW_PERSIST_BY_CPU && is_device_dax(reader.name);
+        card |= one == SW_PERSIST_BY_READ;
         all = one < all ? one : all;
     }
     sw_vma_close(&reader);
-    if (all == SW_PERSIST_BY_SYNC && device)
+    if ((all == SW_PERSIST_BY_SYNC && device) || (all != SW_PERSIST_BY_READ && card))
         all = SW_PERSIST_NONE; /* no one way serves both */
     return all;
 }

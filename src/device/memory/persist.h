@@ -13,8 +13,10 @@
 enum sw_persist {
     SW_PERSIST_NONE,    /* it does not: DRAM, tmpfs, private mappings */
     SW_PERSIST_BY_SYNC, /* msync(2): a shared mapping of a file that is kept */
-    SW_PERSIST_BY_CPU, /* writing back cache lines: persistent memory, mapped MAP_SYNC or device DAX
-                        */
+    /* Writing back cache lines: persistent memory, mapped MAP_SYNC or device DAX. */
+    SW_PERSIST_BY_CPU,
+    /* A read, which pushes the writes before it to a PCI card that keeps them. */
+    SW_PERSIST_BY_READ,
 };
 
 /* Of the whole range as it is mapped now; an empty one is BY_SYNC. */
@@ -26,6 +28,14 @@ int sw_persist_sync(uint64_t va, uint64_t len_bytes);
 /* Parts of the above. Whether /proc/self/mountinfo has a filesystem on this device that keeps what
  * is synced, though it is on no block device. */
 bool sw_persist_mount_keeps(FILE *mountinfo, unsigned int dev_major, unsigned int dev_minor);
+/* The BAR that a file of sysfs is, as "0000:01:00.0/2"; false: the file is none. */
+#define SW_PERSIST_BAR_MAX 24
+bool sw_persist_bar_of(const char *path, char bar[SW_PERSIST_BAR_MAX]);
+/* Whether a list of BARs (SIDEWIRE_PERSISTENT_BARS; may be NULL) names this one. */
+bool sw_persist_is_listed(const char *list, const char *bar);
+/* Has what is stored into cards' memory in this range stored as cards take it (base/card_memory.h).
+ * 0; -ENOMEM: there are too many such mappings; -EOPNOTSUPP: peers shall do atomics there. */
+int sw_persist_note_cards(uint64_t va, uint64_t len_bytes, bool by_atomics);
 /* Whether /proc/self/smaps says of the mapping that begins at `va` that it is MAP_SYNC. */
 bool sw_persist_is_map_sync(FILE *smaps, uint64_t va);
 

@@ -112,7 +112,9 @@ SW_UNSEEN uint64_t sw_target_atomic(uint64_t *word, uint8_t opcode, uint64_t com
                                     uint64_t swap)
 {
     if (opcode == IBV_WR_ATOMIC_WRITE) {
-        __atomic_store_n(word, compare_add, __ATOMIC_SEQ_CST);
+        /* One store, and no exchange: a card's memory takes no locked instruction. */
+        __atomic_store_n(word, compare_add, __ATOMIC_RELEASE);
+        atomic_thread_fence(memory_order_seq_cst);
         return 0;
     }
     if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)

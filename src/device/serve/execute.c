@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/card_memory.h"
 #include "base/fault.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
@@ -22,6 +23,10 @@ struct word4 {
 
 SW_UNSEEN void sw_copy_ordered(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
 {
+    if (sw_card_memory_has(to)) {
+        sw_card_memory_copy(to, from, len_bytes);
+        return;
+    }
     /* Programs poll the last byte of a WRITE: it must not become visible before the others. The
      * compiler barrier and x86's store order (a release fence elsewhere) see to it; memcpy alone
      * may store the end first. */

@@ -4,6 +4,7 @@
 #include <sidewire/flush.h>
 
 #include "base/cache_flush.h"
+#include "base/card_memory.h"
 #include "base/minmax.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/persist.h"
@@ -56,8 +57,11 @@ bool sw_execute_flush(struct sw_qp *qp, const struct sw_inbound *message,
     *verdict = sw_target_check_flush(sw_nic.pub, &flush, own, &mr); /* again, at each step */
     if (*verdict == SW_ACK && flush.type & IBV_FLUSH_PERSISTENT) {
         uint64_t va = (uintptr_t)sw_view_at(sw_nic.pub, mr, flush.addr);
-        done = mr->persist == SW_PERSIST_BY_CPU ? by_cpu(state, va, flush.len_bytes)
-                                                : by_sync(state, va, flush.len_bytes, verdict);
+        if (mr->persist == SW_PERSIST_BY_READ)
+            sw_card_memory_settle((const uint8_t *)(uintptr_t)va);
+        else
+            done = mr->persist == SW_PERSIST_BY_CPU ? by_cpu(state, va, flush.len_bytes)
+                                                    : by_sync(state, va, flush.len_bytes, verdict);
     }
     atomic_thread_fence(memory_order_seq_cst);
     if (done)

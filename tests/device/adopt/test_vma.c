@@ -127,12 +127,29 @@ static void next__finds_from_the_middle_and_repeats(void **state)
     munmap(base + 2 * page, page);
 }
 
+static void parse_bar__of_its_line(void **state)
+{
+    (void)state;
+    static const char text[] = "0x00000000febd1000 0x00000000febd10ff 0x0000000000040200\n"
+                               "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+                               "0x00000000fe000000 0x00000000fe3fffff 0x000000000014220c\n";
+    uint64_t start = 1;
+    assert_true(sw_vma_parse_bar(text, 0, &start));
+    assert_int_equal(start, 0xfebd1000);
+    assert_true(sw_vma_parse_bar(text, 2, &start));
+    assert_int_equal(start, 0xfe000000);
+    assert_false(sw_vma_parse_bar(text, 3, &start)); /* the file ends before it */
+    assert_false(sw_vma_parse_bar("", 0, &start));
+    assert_false(sw_vma_parse_bar("", 5, &start));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(parse__kinds),
         cmocka_unit_test(parse__file),
         cmocka_unit_test(parse__malformed),
+        cmocka_unit_test(parse_bar__of_its_line),
         cmocka_unit_test(next__text_and_query_agree),
         cmocka_unit_test(next__finds_from_the_middle_and_repeats),
     };

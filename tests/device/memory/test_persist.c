@@ -224,6 +224,41 @@ static void sw_sync_job__dropped_before_it_ends(void **state)
     munmap(at, PAGES * page);
 }
 
+static void sw_persist_bar_of__resource_files(void **state)
+{
+    (void)state;
+    char bar[SW_PERSIST_BAR_MAX];
+    assert_true(sw_persist_bar_of("/sys/devices/pci0000:00/0000:00:04.0/resource2", bar));
+    assert_string_equal(bar, "0000:00:04.0/2");
+    assert_true(
+        sw_persist_bar_of("/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:1f.7/resource4_wc", bar));
+    assert_string_equal(bar, "0000:3b:1f.7/4");
+    static const char *const others[] = {
+        "/sys/devices/pci0000:00/0000:00:04.0/resource",
+        "/sys/devices/pci0000:00/0000:00:04.0/resource6",
+        "/sys/devices/pci0000:00/0000:00:04.0/resource0_resize",
+        "/sys/devices/pci0000:00/0000:00:04.0/rom",
+        "/sys/devices/pci0000:00/resource2",
+        "/home/0000:00:04.0/resource2",
+        "resource2",
+        "",
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_false(sw_persist_bar_of(others[i], bar));
+}
+
+static void sw_persist_is_listed__whole_names(void **state)
+{
+    (void)state;
+    const char *bar = "0000:00:04.0/2";
+    assert_false(sw_persist_is_listed(NULL, bar));
+    assert_false(sw_persist_is_listed("", bar));
+    assert_true(sw_persist_is_listed("0000:00:04.0/2", bar));
+    assert_true(sw_persist_is_listed("0000:01:00.0/4,0000:00:04.0/2", bar));
+    assert_false(sw_persist_is_listed("0000:00:04.0/21,0000:00:04.0", bar));
+    assert_false(sw_persist_is_listed(",,", bar));
+}
+
 int main(void)
 {
     page = (size_t)getpagesize();
@@ -232,6 +267,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_persist_mount_keeps__by_type),
         cmocka_unit_test(sw_persist_is_map_sync__of_that_mapping),
+        cmocka_unit_test(sw_persist_bar_of__resource_files),
+        cmocka_unit_test(sw_persist_is_listed__whole_names),
         cmocka_unit_test(sw_persist_of__files),
         cmocka_unit_test(sw_persist_of__memory),
         cmocka_unit_test(sw_persist_sync__whole_pages),

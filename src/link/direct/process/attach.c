@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/card_memory.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd_pass.h"
@@ -473,6 +474,11 @@ static void map_segment(struct sw_peer *peer, const struct sw_message *in, int f
     const bool writable = fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
     if (fd >= 0 && file_holds(fd, in->offset, in->len_bytes))
         base = map_shared(fd, page_offset, len_bytes, writable);
+    if (base != MAP_FAILED && sw_card_memory_is_file(fd) &&
+        !sw_card_memory_add((uintptr_t)base, len_bytes)) {
+        munmap(base, len_bytes);
+        base = MAP_FAILED; /* its owner does it */
+    }
     if (base != MAP_FAILED && !sw_fault_guard(base, len_bytes))
         sw_debug("segment %u of slot %u is not guarded: there are too many", in->id, peer->slot);
     pthread_mutex_lock(&peer->lock);
@@ -499,6 +505,7 @@ static void map_segment(struct sw_peer *peer, const struct sw_message *in, int f
     }
     pthread_mutex_unlock(&peer->lock);
     if (base != MAP_FAILED) {
+        sw_card_memory_remove((uintptr_t)base);
         sw_fault_unguard(base);
         munmap(base, len_bytes);
     }

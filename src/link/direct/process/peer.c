@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/card_memory.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fds.h"
@@ -233,6 +234,7 @@ void sw_peer_segment_free(struct sw_peer_segment *segment)
     uint8_t *const mapped[] = {segment->base, segment->former};
     for (int i = 0; i < 2; i++)
         if (mapped[i]) {
+            sw_card_memory_remove((uintptr_t)mapped[i]);
             sw_fault_unguard(mapped[i]);
             munmap(mapped[i], segment->len_bytes);
         }

@@ -71,6 +71,16 @@ static void sw_execute_flush__by_cpu(void **state)
     rig_is_answered(rig, SW_ACK);
 }
 
+/* A card's memory: a read pushes what was written before it. */
+static void sw_execute_flush__by_read(void **state)
+{
+    struct rig *rig = *state;
+    set_region(rig, rig->bytes, RIG_BYTES, SW_PERSIST_BY_READ);
+    assert_true(rig_serve(rig, flush_record(rig, (uintptr_t)rig->bytes + 101, 3)));
+    assert_false(sw_flushing_goes_on(&rig->d->serve.flushing));
+    rig_is_answered(rig, SW_ACK);
+}
+
 /* What takes long is done in steps, and the engine goes on with it by itself. */
 static void sw_execute_flush__by_cpu_in_steps(void **state)
 {
@@ -175,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         rig_test(sw_execute_flush__by_cpu),
+        rig_test(sw_execute_flush__by_read),
         rig_test(sw_execute_flush__by_cpu_in_steps),
         rig_test(sw_execute_flush__shrinks_meanwhile),
         rig_test(sw_execute_flush__key_goes_meanwhile),
