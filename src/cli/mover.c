@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * `sidewire nvme` and `sidewire pmem`: become the programs sidewire-nvme and sidewire-pmem, on the
+ * devices of this library, or, by `--device NAME`, on that of the kernel. They know of neither.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/hardware.h"
+
+/* Beside this command in the build tree, else where it was installed to. */
+static bool find_program(const char *mover, char path[PATH_MAX])
+{
+    char here[PATH_MAX];
+    const ssize_t len = readlink("/proc/self/exe", here, sizeof(here) - 1);
+    char *slash = NULL;
+    if (len > 0) {
+        here[len] = 0;
+        slash = strrchr(here, '/');
+    }
+    for (int is_installed = 0; slash && is_installed < 2; is_installed++) {
+        const int len_here = (int)(slash - here);
+        const int n = is_installed
+                          ? snprintf(path, PATH_MAX, "%.*s/../" SW_LIBEXECDIR "/sidewire-%s",
+                                     len_here, here, mover)
+                          : snprintf(path, PATH_MAX, "%.*s/../../movers/%s/sidewire-%s", len_here,
+                                     here, mover, mover);
+        if (n > 0 && n < PATH_MAX && !access(path, X_OK))
+            return true;
+    }
+    return false;
+}
+
+static bool is_hardware(const char *name)
+{
+    struct sw_hardware hardware;
+    sw_hardware_read(&hardware);
+    for (int i = 0; i < hardware.count; i++)
+        if (!strcmp(hardware.devices[i].name, name))
+            return true;
+    return false;
+}
+
+static int run_on_hardware(const char *mover, const char *device, char **argv)
+{
+    if (!is_hardware(device)) {
+        fprintf(stderr,
+                "sidewire %s: the kernel has no device '%s'; 'sidewire devices' lists them\n",
+                mover, device);
+        return SW_STATUS_NO;
+    }
+    execv(argv[0], argv);
+    fprintf(stderr, "sidewire %s: cannot run %s: %s\n", mover, argv[0], strerror(errno));
+    return 126;
+}
+
+static int run_mover(const char *mover, int argc, char **argv)
+{
+    static char program[PATH_MAX];
+    const char *device = NULL;
+    bool is_verbose = false;
+    int at = 1;
+    for (; at < argc; at++) {
+        if (!strcmp(argv[at], "-v"))
+            is_verbose = true;
+        else if (!strcmp(argv[at], "--device") && at + 1 < argc)
+            device = argv[++at];
+        else
+            break;
+    }
+    if (!find_program(mover, program)) {
+        fprintf(stderr,
+                "sidewire %s: sidewire-%s is not where it was built or installed to; "
+                "'make install' puts it there\n",
+                mover, mover);
+        return SW_STATUS_NO;
+    }
+    if (is_verbose)
+        fprintf(stderr, "sidewire %s: on %s\n", mover, device ? device : "Sidewire's own devices");
+    char **words = calloc((size_t)(argc - at) + 4, sizeof(*words));
+    if (!words)
+        return SW_STATUS_NO;
+    words[0] = argv[0];
+    words[1] = (char *)"--";
+    words[2] = program;
+    memcpy(words + 3, argv + at, (size_t)(argc - at) * sizeof(*words));
+    return device ? run_on_hardware(mover, device, words + 2)
+                  : sw_command_run(argc - at + 3, words);
+}
+
+int sw_command_nvme(int argc, char **argv)
+{
+    return run_mover("nvme", argc, argv);
+}
+
+int sw_command_pmem(int argc, char **argv)
+{
+    return run_mover("pmem", argc, argv);
+}
