@@ -17,6 +17,7 @@ static const struct sw_command commands[] = {
     {"devices", "lists the devices that programs will see", sw_command_devices},
     {"status", "tells which way the connections of `run --sockets` took", sw_command_status},
     {"nvme", "serves and reaches NVMe namespaces over RDMA", sw_command_nvme},
+    {"pmem", "serves and reaches persistent memory over RDMA", sw_command_pmem},
     {"help", "explains a command", help},
 };
 

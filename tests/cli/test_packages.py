@@ -71,7 +71,7 @@ def packages__one_version_everywhere():
     expect(run(CLI, '--version').stdout == f'sidewire {version}\n')
     release = re.search(r'^## (\d\S+) - (\S+)$', read(f'{SOURCE}/CHANGELOG.md'), re.M)
     expect(release.group(1) == version, release)
-    for page in 'sidewire', 'sidewire-nvme':
+    for page in 'sidewire', 'sidewire-nvme', 'sidewire-pmem':
         title = re.search(rf'^\.TH {page.upper()} 1 (\S+) "Sidewire (\S+)"', read(f'{SOURCE}/docs/man/{page}.1'), re.M)
         expect(title.group(2) == version and title.group(1) >= release.group(2), title)
     package = version_of(run(DEB, '--changelog'))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * `sidewire nvme`: becomes the program sidewire-nvme, on the kernel's device that its address
- * belongs to or that `--device NAME` names, else on the devices of this library. The program knows
- * of neither.
+ * `sidewire nvme` and `sidewire pmem`: become the programs sidewire-nvme and sidewire-pmem, on the
+ * kernel's device that their address belongs to or that `--device NAME` names, else on the devices
+ * of this library. They know of neither.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,8 +16,8 @@
 #include "cli/device_choice.h"
 #include "cli/hardware.h"
 
-#define OWN \
-    "sidewire" /* --device sidewire: ours, though the address belongs to one of the kernel */
+/* --device sidewire: ours, though the address belongs to one of the kernel */
+#define OWN "sidewire"
 #define SYSFS "/sys/class/infiniband"
 #define KERNEL_CM "/dev/infiniband/rdma_cm"
 
@@ -27,7 +27,7 @@ static const struct sw_address_option address_options[] = {{"-l", "--listen", tr
                                                            {NULL, NULL, false}};
 
 /* Beside this command in the build tree, else where it was installed to. */
-static bool find_program(char path[PATH_MAX])
+static bool find_program(const char *mover, char path[PATH_MAX])
 {
     char here[PATH_MAX];
     const ssize_t len = readlink("/proc/self/exe", here, sizeof(here) - 1);
@@ -36,10 +36,13 @@ static bool find_program(char path[PATH_MAX])
         here[len] = 0;
         slash = strrchr(here, '/');
     }
-    static const char *const places[] = {"../../movers/nvme", "../" SW_LIBEXECDIR};
-    for (size_t i = 0; slash && i < sizeof(places) / sizeof(*places); i++) {
-        const int n =
-            snprintf(path, PATH_MAX, "%.*s/%s/sidewire-nvme", (int)(slash - here), here, places[i]);
+    for (int is_installed = 0; slash && is_installed < 2; is_installed++) {
+        const int len_here = (int)(slash - here);
+        const int n = is_installed
+                          ? snprintf(path, PATH_MAX, "%.*s/../" SW_LIBEXECDIR "/sidewire-%s",
+                                     len_here, here, mover)
+                          : snprintf(path, PATH_MAX, "%.*s/../../movers/%s/sidewire-%s", len_here,
+                                     here, mover, mover);
         if (n > 0 && n < PATH_MAX && !access(path, X_OK))
             return true;
     }
@@ -56,16 +59,16 @@ static bool is_hardware(const char *name)
     return false;
 }
 
-static int run_on_hardware(const char *device, char **argv)
+static int run_on_hardware(const char *mover, const char *device, char **argv)
 {
     if (!is_hardware(device)) {
         fprintf(stderr,
-                "sidewire nvme: the kernel has no device '%s'; 'sidewire devices' lists them\n",
-                device);
+                "sidewire %s: the kernel has no device '%s'; 'sidewire devices' lists them\n",
+                mover, device);
         return SW_STATUS_NO;
     }
     execv(argv[0], argv);
-    fprintf(stderr, "sidewire nvme: cannot run %s: %s\n", argv[0], strerror(errno));
+    fprintf(stderr, "sidewire %s: cannot run %s: %s\n", mover, argv[0], strerror(errno));
     return 126;
 }
 
@@ -79,7 +82,7 @@ static const char *device_of_words(char *const *words, int count)
     return name;
 }
 
-int sw_command_nvme(int argc, char **argv)
+static int run_mover(const char *mover, int argc, char **argv)
 {
     static char program[PATH_MAX];
     const char *device = NULL;
@@ -97,13 +100,15 @@ int sw_command_nvme(int argc, char **argv)
         device = device_of_words(argv + at, argc - at);
     else if (!strcmp(device, OWN))
         device = NULL;
-    if (!find_program(program)) {
-        fprintf(stderr, "sidewire nvme: sidewire-nvme is not where it was built or installed to; "
-                        "'make install' puts it there\n");
+    if (!find_program(mover, program)) {
+        fprintf(stderr,
+                "sidewire %s: sidewire-%s is not where it was built or installed to; "
+                "'make install' puts it there\n",
+                mover, mover);
         return SW_STATUS_NO;
     }
     if (is_verbose)
-        fprintf(stderr, "sidewire nvme: on %s\n", device ? device : "Sidewire's own devices");
+        fprintf(stderr, "sidewire %s: on %s\n", mover, device ? device : "Sidewire's own devices");
     char **words = calloc((size_t)(argc - at) + 4, sizeof(*words));
     if (!words)
         return SW_STATUS_NO;
@@ -111,5 +116,16 @@ int sw_command_nvme(int argc, char **argv)
     words[1] = (char *)"--";
     words[2] = program;
     memcpy(words + 3, argv + at, (size_t)(argc - at) * sizeof(*words));
-    return device ? run_on_hardware(device, words + 2) : sw_command_run(argc - at + 3, words);
+    return device ? run_on_hardware(mover, device, words + 2)
+                  : sw_command_run(argc - at + 3, words);
+}
+
+int sw_command_nvme(int argc, char **argv)
+{
+    return run_mover("nvme", argc, argv);
+}
+
+int sw_command_pmem(int argc, char **argv)
+{
+    return run_mover("pmem", argc, argv);
 }

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A connection: address, route, request, and the answer to OPEN. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "pmem/client/client.h"
+#include "sidewire/flush.h"
+
+enum { RESOLVE_MS = 2000, RETRIES = 7, READS_MAX = 16 };
+
+static bool watch_fd(struct sw_pmem *p, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK) &&
+           !epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+void pmc_link_start(struct sw_pmem *p)
+{
+    struct pmc_link *link = &p->link;
+    *link = (struct pmc_link){.stage = PMC_RESOLVING};
+    p->link_deadline_ns = sw_pmem_deadline_ms(p->options.connect_timeout_ms);
+    link->events = rdma_create_event_channel();
+    if (!link->events)
+        pmc_lost(p, SW_PMEM_ADDRESS, "there is no RDMA device (%s); a software one: sidewire run",
+                 strerror(errno));
+    else if (!watch_fd(p, link->events->fd) ||
+             rdma_create_id(link->events, &link->id, NULL, RDMA_PS_TCP))
+        pmc_lost(p, SW_PMEM_SYSTEM, "no connection can be made: %s", strerror(errno));
+    else if (rdma_resolve_addr(link->id, NULL, (struct sockaddr *)&p->address, RESOLVE_MS))
+        pmc_lost(p, SW_PMEM_ADDRESS, "no RDMA device leads to %s: %s", p->where, strerror(errno));
+}
+
+static bool own_device(struct sw_pmem *p)
+{
+    struct ibv_context *verbs = p->link.id->verbs;
+    if (p->pd)
+        return p->verbs == verbs;
+    p->verbs = verbs;
+    p->pd = ibv_alloc_pd(verbs);
+    if (p->pd)
+        p->scratch_mr = ibv_reg_mr(p->pd, p->scratch, p->scratch_bytes, IBV_ACCESS_LOCAL_WRITE);
+    return p->scratch_mr;
+}
+
+/* The extended kind first, with as much as the device has; else the plain kind. */
+static bool create_qp(struct sw_pmem *p)
+{
+    struct pmc_link *link = &p->link;
+    const struct ibv_qp_cap cap = {.max_send_wr = p->options.chains * SW_PMEM_CHAIN_MAX + 1,
+                                   .max_recv_wr = 1,
+                                   .max_send_sge = SW_PMEM_PIECES_MAX,
+                                   .max_recv_sge = 1};
+    for (int lacks = 0; lacks < 3; lacks++) {
+        link->has_flush = lacks != 2 && !p->options.no_flush;
+        link->has_atomic = lacks != 1 && !p->options.no_atomic_write;
+        if (!link->has_flush && !link->has_atomic)
+            continue;
+        struct ibv_qp_init_attr_ex attr = {
+            .send_cq = link->cq,
+            .recv_cq = link->cq,
+            .cap = cap,
+            .qp_type = IBV_QPT_RC,
+            .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+            .pd = p->pd,
+            .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
+                              IBV_QP_EX_WITH_SEND |
+                              (link->has_flush ? (uint64_t)IBV_QP_EX_WITH_FLUSH : 0) |
+                              (link->has_atomic ? (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE : 0),
+        };
+        if (!rdma_create_qp_ex(link->id, &attr)) {
+            link->qpx = ibv_qp_to_qp_ex(link->id->qp);
+            return link->qpx;
+        }
+    }
+    link->has_flush = link->has_atomic = false;
+    struct ibv_qp_init_attr plain = {
+        .send_cq = link->cq, .recv_cq = link->cq, .cap = cap, .qp_type = IBV_QPT_RC};
+    return !rdma_create_qp(link->id, p->pd, &plain);
+}
+
+static bool make_queue(struct sw_pmem *p)
+{
+    struct pmc_link *link = &p->link;
+    if (!own_device(p))
+        return false;
+    link->channel = ibv_create_comp_channel(link->id->verbs);
+    if (!link->channel || !watch_fd(p, link->channel->fd))
+        return false;
+    link->cq = ibv_create_cq(link->id->verbs, (int)p->options.chains * SW_PMEM_CHAIN_MAX + 4, p,
+                             link->channel, 0);
+    if (!link->cq || !create_qp(p) || ibv_req_notify_cq(link->cq, 0))
+        return false;
+    struct ibv_sge sge = {.addr = (uintptr_t)p->scratch->answer,
+                          .length = PMF_ANSWER_MAX,
+                          .lkey = p->scratch_mr->lkey};
+    struct ibv_recv_wr *bad, wr = {.wr_id = PMC_CONTROL_WR, .sg_list = &sge, .num_sge = 1};
+    return !ibv_post_recv(link->id->qp, &wr, &bad);
+}
+
+static void request_connection(struct sw_pmem *p)
+{
+    uint8_t hello[PMF_CONNECT_BYTES];
+    struct ibv_device_attr attr;
+    if (!make_queue(p))
+        return pmc_lost(p, SW_PMEM_SYSTEM, "the RDMA device has no room for a queue: %s",
+                        strerror(errno));
+    const int depth = ibv_query_device(p->verbs, &attr) ? 1 : attr.max_qp_init_rd_atom;
+    struct rdma_conn_param param = {
+        .private_data = hello,
+        .private_data_len = (uint8_t)pmf_put_connect(hello, p->label),
+        .initiator_depth = (uint8_t)(depth < READS_MAX ? depth : READS_MAX),
+        .retry_count = RETRIES,
+        .rnr_retry_count = RETRIES,
+    };
+    p->link.stage = PMC_ASKING;
+    if (rdma_connect(p->link.id, &param))
+        pmc_lost(p, SW_PMEM_SYSTEM, "connect to %s: %s", p->where, strerror(errno));
+}
+
+static void ask(struct sw_pmem *p, const struct rdma_conn_param *param)
+{
+    struct pmf_request request = {.type = p->is_listing ? PMF_LIST : PMF_OPEN, .tag = 1};
+    p->link.was_up = true;
+    if (!pmf_get_accept(param->private_data, param->private_data ? param->private_data_len : 0,
+                        p->next_instance))
+        return pmc_lost(p, SW_PMEM_PROTOCOL, "%s is no server of this protocol", p->where);
+    memcpy(request.name, p->region, sizeof(request.name));
+    struct ibv_sge sge = {.addr = (uintptr_t)p->scratch->request, .lkey = p->scratch_mr->lkey};
+    sge.length = (uint32_t)pmf_put_request(p->scratch->request, &request);
+    struct ibv_send_wr *bad, wr = {.wr_id = PMC_CONTROL_WR,
+                                   .sg_list = &sge,
+                                   .num_sge = 1,
+                                   .opcode = IBV_WR_SEND,
+                                   .send_flags = IBV_SEND_SIGNALED};
+    p->link.stage = PMC_OPENING;
+    if (ibv_post_send(p->link.id->qp, &wr, &bad))
+        pmc_lost(p, SW_PMEM_SYSTEM, "the RDMA device takes no request");
+}
+
+static void rejected(struct sw_pmem *p, const struct rdma_cm_event *event)
+{
+    const struct rdma_conn_param *param = &event->param.conn;
+    const enum pmf_reason reason =
+        pmf_get_reject(param->private_data, param->private_data ? param->private_data_len : 0);
+    if (!reason)
+        return pmc_lost(p, SW_PMEM_UNREACHABLE, "nobody serves at %s; there: sidewire pmem serve",
+                        p->where);
+    pmc_lost(p, SW_PMEM_REFUSED, "%s refuses: %s", p->where, pmf_reason_text(reason));
+}
+
+static void handle_event(struct sw_pmem *p, enum rdma_cm_event_type type,
+                         const struct rdma_cm_event *event)
+{
+    switch (type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        if (rdma_resolve_route(p->link.id, RESOLVE_MS))
+            pmc_lost(p, SW_PMEM_ADDRESS, "no route to %s: %s", p->where, strerror(errno));
+        return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        return request_connection(p);
+    case RDMA_CM_EVENT_ESTABLISHED:
+        return ask(p, &event->param.conn);
+    case RDMA_CM_EVENT_REJECTED:
+        return rejected(p, event);
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        return pmc_lost(p, SW_PMEM_ADDRESS, "no RDMA device leads to %s", p->where);
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+        return pmc_lost(p, SW_PMEM_UNREACHABLE, "%s does not answer", p->where);
+    case RDMA_CM_EVENT_DISCONNECTED:
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        return pmc_lost(p, SW_PMEM_UNREACHABLE, "%s has ended the connection", p->where);
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        return pmc_lost(p, SW_PMEM_SYSTEM, "the RDMA device is gone");
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+    case RDMA_CM_EVENT_MULTICAST_JOIN:
+    case RDMA_CM_EVENT_MULTICAST_ERROR:
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+        return;
+    }
+}
+
+void pmc_link_events(struct sw_pmem *p)
+{
+    struct rdma_cm_event *event;
+    while (p->link.events && !rdma_get_cm_event(p->link.events, &event)) {
+        struct rdma_cm_event copy = *event;
+        uint8_t data[256]; /* the event has to be acknowledged before its id is destroyed */
+        const bool has_data =
+            event->event == RDMA_CM_EVENT_ESTABLISHED || event->event == RDMA_CM_EVENT_REJECTED;
+        if (has_data && event->param.conn.private_data) {
+            memcpy(data, event->param.conn.private_data, event->param.conn.private_data_len);
+            copy.param.conn.private_data = data;
+        }
+        rdma_ack_cm_event(event);
+        handle_event(p, copy.event, &copy);
+    }
+}
+
+void pmc_link_completion(struct sw_pmem *p, const struct ibv_wc *wc)
+{
+    if (wc->status)
+        return pmc_lost(p, SW_PMEM_UNREACHABLE, "%s has ended the connection (%s)", p->where,
+                        ibv_wc_status_str(wc->status));
+    if (wc->opcode != IBV_WC_RECV)
+        return;
+    struct pmf_answer *answer = &p->answer;
+    const uint8_t type = p->is_listing ? PMF_LIST : PMF_OPEN;
+    if (p->link.stage != PMC_OPENING || !pmf_get_answer(p->scratch->answer, wc->byte_len, answer) ||
+        answer->type != type)
+        return pmc_lost(p, SW_PMEM_PROTOCOL, "the answer of %s is malformed", p->where);
+    if (answer->status == PMF_NO_REGION)
+        return pmc_lost(p, SW_PMEM_NO_REGION,
+                        "%s has no region \"%s\"; 'sidewire pmem ls' lists them", p->where,
+                        p->region);
+    if (answer->status)
+        return pmc_lost(p, SW_PMEM_REFUSED, "%s refuses the request (status %u)", p->where,
+                        answer->status);
+    pmc_live(p);
+}
+
+void pmc_link_destroy(struct sw_pmem *p)
+{
+    struct pmc_link *link = &p->link;
+    if (link->id && link->was_up)
+        rdma_disconnect(link->id);
+    if (link->id && link->id->qp)
+        rdma_destroy_qp(link->id);
+    if (link->cq) {
+        struct ibv_cq *cq;
+        void *context;
+        while (!ibv_get_cq_event(link->channel, &cq, &context))
+            link->channel_events++;
+        if (link->channel_events)
+            ibv_ack_cq_events(link->cq, link->channel_events);
+        ibv_destroy_cq(link->cq);
+    }
+    if (link->channel)
+        ibv_destroy_comp_channel(link->channel);
+    if (link->id)
+        rdma_destroy_id(link->id);
+    if (link->events)
+        rdma_destroy_event_channel(link->events);
+    *link = (struct pmc_link){.stage = PMC_NONE};
+}

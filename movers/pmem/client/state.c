@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Live, lost, dead, and the timers between. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pmem/client/client.h"
+
+enum { RETRY_MS = 100 };
+
+/* What no further try can mend. */
+static bool is_final(const struct sw_pmem *p, enum sw_pmem_status status)
+{
+    return p->state == SW_PMEM_CONNECTING || status == SW_PMEM_REFUSED ||
+           status == SW_PMEM_NO_REGION || status == SW_PMEM_OTHER_REGION ||
+           status == SW_PMEM_PROTOCOL || !p->options.loss_timeout_ms;
+}
+
+void pmc_dead(struct sw_pmem *p)
+{
+    p->state = SW_PMEM_DEAD;
+    pmc_link_destroy(p);
+    pmc_end_all(p, SW_PMEM_NOT_DONE);
+}
+
+void pmc_lost(struct sw_pmem *p, enum sw_pmem_status status, const char *format, ...)
+{
+    va_list args;
+    const uint64_t now = pmc_now_ns();
+    if (p->state == SW_PMEM_DEAD)
+        return;
+    p->error.status = status;
+    va_start(args, format);
+    vsnprintf(p->error.text, sizeof(p->error.text), format, args);
+    va_end(args);
+    pmc_link_destroy(p);
+    if (is_final(p, status))
+        return pmc_dead(p);
+    p->retry_ns = now + RETRY_MS * PMC_MS;
+    if (p->state == SW_PMEM_LOST)
+        return;
+    p->state = SW_PMEM_LOST;
+    p->lost_ns = now;
+    pmc_sort_out(p);
+}
+
+void pmc_timers(struct sw_pmem *p)
+{
+    const uint64_t now = pmc_now_ns();
+    if (p->state == SW_PMEM_DEAD)
+        return;
+    if (p->state == SW_PMEM_LOST && now - p->lost_ns > p->options.loss_timeout_ms * PMC_MS)
+        return pmc_dead(p);
+    if (p->link.stage == PMC_NONE) {
+        if (now >= p->retry_ns)
+            pmc_link_start(p);
+    } else if (p->link.stage != PMC_UP) {
+        if (now > p->link_deadline_ns)
+            pmc_lost(p, SW_PMEM_UNREACHABLE, "%s does not answer within %u ms", p->where,
+                     p->options.connect_timeout_ms);
+    } else if (p->link.is_broken) {
+        pmc_lost(p, SW_PMEM_SYSTEM, "the RDMA device takes no request");
+    } else if (p->ended < p->posted) {
+        const struct pmc_slot *oldest = &p->slots[p->ended % p->options.chains];
+        if (now - oldest->posted_ns > p->options.request_timeout_ms * PMC_MS)
+            pmc_lost(p, SW_PMEM_UNREACHABLE, "%s has not answered a request for %u ms", p->where,
+                     p->options.request_timeout_ms);
+    }
+}
+
+static void take_region(struct sw_pmem *p)
+{
+    const struct pmf_region *region = &p->answer.regions[0];
+    struct sw_pmem_info *info = &p->info;
+    memcpy(info->name, region->name, sizeof(info->name));
+    memcpy(info->identity, region->identity, sizeof(info->identity));
+    memcpy(info->instance, p->next_instance, sizeof(info->instance));
+    info->bytes = region->bytes;
+    info->session++;
+    info->kind = region->kind;
+    info->flush = p->link.has_flush ? SW_PMEM_BY_FLUSH : SW_PMEM_BY_READ;
+    info->atomic_publish = p->link.has_atomic;
+    /* A READ brings bytes to the processors, but not through a page cache to a disk. */
+    info->visible = !p->link.has_flush || region->flags & PMF_VISIBLE;
+    info->persistent =
+        p->link.has_flush ? region->flags & PMF_PERSISTENT : region->kind >= SW_PMEM_DAX_FILE;
+    info->ranges_count = p->answer.count;
+    for (uint32_t i = 0; i < p->answer.count; i++) {
+        p->ranges[i] = p->answer.ranges[i];
+        info->ranges[i] = (struct sw_pmem_range){.offset = p->ranges[i].offset,
+                                                 .bytes = p->ranges[i].bytes,
+                                                 .rights = p->ranges[i].rights};
+    }
+}
+
+void pmc_live(struct sw_pmem *p)
+{
+    const struct pmf_region *region = &p->answer.regions[0];
+    if (!p->is_listing) {
+        if (p->info.session &&
+            (memcmp(p->info.identity, region->identity, 16) || p->info.bytes != region->bytes))
+            return pmc_lost(p, SW_PMEM_OTHER_REGION,
+                            "%s now serves another region under the name \"%s\"", p->where,
+                            region->name);
+        take_region(p);
+    }
+    p->link.stage = PMC_UP;
+    p->state = SW_PMEM_LIVE;
+    pmc_post_waiting(p);
+}

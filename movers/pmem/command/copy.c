@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* get and put: a piece at a time, each written and flushed before the next. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pmem/command/command.h"
+
+enum { PIECE_BYTES = 1 << 20, PATIENCE_MS = 60000 };
+
+struct copy {
+    struct pm_remote remote;
+    const char *path;
+    uint64_t offset, bytes;
+    bool has_bytes, is_put;
+    int fd;
+    char *buffer;
+    struct sw_pmem_mem *mem;
+    struct sw_pmem_info info;
+};
+
+static const struct argp_option options[] = {
+    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1},
+    {"bytes", 'b', "BYTES", 0, "How many (get: to the region's end; put: to the file's)", 1},
+    {0},
+};
+static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+    struct copy *copy = state->input;
+    switch (key) {
+    case 'f':
+        copy->offset = pm_parse_bytes(state, value);
+        return 0;
+    case 'b':
+        copy->bytes = pm_parse_bytes(state, value);
+        copy->has_bytes = true;
+        return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &copy->remote;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (copy->path)
+            argp_error(state, "one file; '%s' is another", value);
+        copy->path = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (!copy->path)
+            argp_error(state, "the file is missing; - is the standard %s",
+                       copy->is_put ? "input" : "output");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int open_file(struct copy *copy)
+{
+    if (!strcmp(copy->path, "-"))
+        copy->fd = copy->is_put ? STDIN_FILENO : STDOUT_FILENO;
+    else
+        copy->fd = open(
+            copy->path,
+            copy->is_put ? O_RDONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return copy->fd < 0 ? pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno))
+                        : PM_STATUS_OK;
+}
+
+/* A full piece, or what is left before the end. */
+static ssize_t read_piece(int fd, char *to, size_t bytes)
+{
+    size_t got = 0;
+    while (got < bytes) {
+        const ssize_t n = read(fd, to + got, bytes - got);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (!n)
+            break;
+        got += (size_t)n;
+    }
+    return (ssize_t)got;
+}
+
+static bool write_piece(int fd, const char *from, size_t bytes)
+{
+    while (bytes) {
+        const ssize_t n = write(fd, from, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        from += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static enum sw_pmem_status put_piece(struct copy *copy, uint32_t bytes)
+{
+    const enum sw_pmem_flush flush =
+        copy->info.persistent ? SW_PMEM_FLUSH_PERSISTENT : SW_PMEM_FLUSH_VISIBLE;
+    enum sw_pmem_status status;
+    do { /* the same bytes again do no harm, and their flush comes with them */
+        status = sw_pmem_write_flush(copy->remote.pmem, copy->offset, copy->buffer, bytes,
+                                     copy->mem, flush, sw_pmem_deadline_ms(PATIENCE_MS));
+    } while (status == SW_PMEM_MAYBE_DONE && sw_pmem_state_of(copy->remote.pmem) != SW_PMEM_DEAD);
+    return status;
+}
+
+static int copy_all(struct copy *copy, uint64_t *done)
+{
+    while (*done < copy->bytes) {
+        const uint64_t left = copy->bytes - *done;
+        uint32_t bytes = left < PIECE_BYTES ? (uint32_t)left : PIECE_BYTES;
+        enum sw_pmem_status status;
+        if (copy->is_put) {
+            const ssize_t got = read_piece(copy->fd, copy->buffer, bytes);
+            if (got < 0)
+                return pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+            if (!got)
+                break;
+            bytes = (uint32_t)got;
+            status = put_piece(copy, bytes);
+        } else {
+            status = sw_pmem_read(copy->remote.pmem, copy->offset, copy->buffer, bytes, copy->mem,
+                                  sw_pmem_deadline_ms(PATIENCE_MS));
+        }
+        if (status)
+            return pm_fail_status(&copy->remote, copy->is_put ? "write" : "read", status);
+        if (!copy->is_put && !write_piece(copy->fd, copy->buffer, bytes))
+            return pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+        *done += bytes;
+        copy->offset += bytes;
+        pm_progress(&copy->remote, *done, copy->bytes);
+    }
+    return PM_STATUS_OK;
+}
+
+static int settle_bytes(struct copy *copy)
+{
+    sw_pmem_info_of(copy->remote.pmem, &copy->info);
+    if (copy->offset > copy->info.bytes ||
+        (copy->has_bytes && copy->bytes > copy->info.bytes - copy->offset))
+        return pm_fail(&copy->remote, "the region ends at %" PRIu64 " bytes", copy->info.bytes);
+    if (copy->has_bytes)
+        return PM_STATUS_OK;
+    copy->bytes = copy->info.bytes - copy->offset;
+    if (!copy->is_put)
+        return PM_STATUS_OK;
+    const off_t length = lseek(copy->fd, 0, SEEK_END);
+    if (length < 0)
+        return PM_STATUS_OK; /* a pipe: until its end, or that of the region */
+    lseek(copy->fd, 0, SEEK_SET);
+    if ((uint64_t)length > copy->bytes)
+        return pm_fail(&copy->remote, "%s has %jd bytes, but the region ends at %" PRIu64,
+                       copy->path, (intmax_t)length, copy->info.bytes);
+    copy->bytes = (uint64_t)length;
+    return PM_STATUS_OK;
+}
+
+static int tell(const struct copy *copy, uint64_t done)
+{
+    if (copy->remote.is_json)
+        return pm_print_json(json_pack("{sI sb}", "bytes", (json_int_t)done, "persistent",
+                                       copy->is_put && copy->info.persistent));
+    if (copy->is_put)
+        fprintf(stderr, "%" PRIu64 " bytes are %s there\n", done,
+                copy->info.persistent ? "persistent" : "visible, but would not outlive the power");
+    return PM_STATUS_OK;
+}
+
+static int run(struct copy *copy)
+{
+    uint64_t done = 0;
+    int code = pm_remote_open(&copy->remote);
+    if (code)
+        return code;
+    code = open_file(copy);
+    if (!code)
+        code = settle_bytes(copy);
+    copy->buffer = aligned_alloc(4096, PIECE_BYTES);
+    if (!code && (!copy->buffer ||
+                  sw_pmem_mem_register(copy->remote.pmem, copy->buffer, PIECE_BYTES, &copy->mem)))
+        code = pm_fail(&copy->remote, "there is no memory for the buffer");
+    if (!code)
+        code = copy_all(copy, &done);
+    if (!code && copy->fd > STDERR_FILENO && close(copy->fd))
+        code = pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+    if (!code && (copy->is_put || copy->fd != STDOUT_FILENO))
+        code = tell(copy, done);
+    sw_pmem_mem_release(copy->mem);
+    sw_pmem_close(copy->remote.pmem);
+    free(copy->buffer);
+    return code;
+}
+
+int pm_get(int argc, char **argv)
+{
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
+                                     .args_doc = "FILE",
+                                     .doc = "Reads bytes of a region into FILE.",
+                                     .children = children};
+    struct copy copy = {.fd = -1};
+    pm_remote_parse("get", &argp, argc, argv, &copy.remote);
+    return run(&copy);
+}
+
+int pm_put(int argc, char **argv)
+{
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
+                                     .args_doc = "FILE",
+                                     .doc = "Writes FILE into a region, persistently.",
+                                     .children = children};
+    struct copy copy = {.is_put = true, .fd = -1};
+    pm_remote_parse("put", &argp, argc, argv, &copy.remote);
+    return run(&copy);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* ls and info. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "pmem/command/command.h"
+
+enum { ENTRIES_MAX = 16 };
+
+static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
+
+static json_t *entry_json(const struct sw_pmem_entry *entry)
+{
+    char identity[33];
+    pm_hex(entry->identity, identity);
+    return json_pack("{ss sI ss ss sb sb ss}", "name", entry->name, "bytes",
+                     (json_int_t)entry->bytes, "kind", pm_kind_text(entry->kind), "identity",
+                     identity, "visible", entry->visible, "persistent", entry->persistent, "rights",
+                     pm_rights_text(entry->rights));
+}
+
+int pm_ls(int argc, char **argv)
+{
+    static const struct argp argp = {.children = children, .doc = "Lists the regions of a server."};
+    struct pm_remote remote = {0};
+    struct sw_pmem_entry entries[ENTRIES_MAX];
+    struct sw_pmem_error error;
+    uint32_t count;
+    pm_remote_parse("ls", &argp, argc, argv, &remote);
+    if (sw_pmem_list(&remote.options, entries, ENTRIES_MAX, &count, &error))
+        return pm_fail(&remote, "%s", error.text);
+    if (remote.is_json) {
+        json_t *regions = json_array();
+        for (uint32_t i = 0; i < count; i++)
+            json_array_append_new(regions, entry_json(&entries[i]));
+        return pm_print_json(json_pack("{so}", "regions", regions));
+    }
+    printf("%-24s %16s  %-10s %-10s %s\n", "NAME", "BYTES", "KIND", "PERSISTENT", "RIGHTS");
+    for (uint32_t i = 0; i < count; i++)
+        printf("%-24s %16" PRIu64 "  %-10s %-10s %s\n", entries[i].name, entries[i].bytes,
+               pm_kind_text(entries[i].kind), entries[i].persistent ? "yes" : "no",
+               pm_rights_text(entries[i].rights));
+    return PM_STATUS_OK;
+}
+
+static int info_json(const struct sw_pmem_info *info)
+{
+    char identity[33], instance[33];
+    json_t *ranges = json_array();
+    pm_hex(info->identity, identity);
+    pm_hex(info->instance, instance);
+    for (uint32_t i = 0; i < info->ranges_count; i++)
+        json_array_append_new(ranges,
+                              json_pack("{sI sI ss}", "offset", (json_int_t)info->ranges[i].offset,
+                                        "bytes", (json_int_t)info->ranges[i].bytes, "rights",
+                                        pm_rights_text(info->ranges[i].rights)));
+    return pm_print_json(
+        json_pack("{ss sI ss ss ss sb sb ss sb so ss}", "name", info->name, "bytes",
+                  (json_int_t)info->bytes, "kind", pm_kind_text(info->kind), "identity", identity,
+                  "instance", instance, "visible", info->visible, "persistent", info->persistent,
+                  "flush", info->flush == SW_PMEM_BY_FLUSH ? "flush" : "read", "atomic_publish",
+                  info->atomic_publish, "ranges", ranges, "promise", sw_pmem_promise(info)));
+}
+
+static void print_info(const struct sw_pmem_info *info)
+{
+    char identity[33], instance[33];
+    pm_hex(info->identity, identity);
+    pm_hex(info->instance, instance);
+    printf("name       %s\nbytes      %" PRIu64 "\nkind       %s\n", info->name, info->bytes,
+           pm_kind_text(info->kind));
+    printf("identity   %s\ninstance   %s\n", identity, instance);
+    printf("flush      by %s; visible %s, persistent %s\n",
+           info->flush == SW_PMEM_BY_FLUSH ? "FLUSH" : "READ", info->visible ? "yes" : "no",
+           info->persistent ? "yes" : "no");
+    printf("publish    by %s\n", info->atomic_publish
+                                     ? "ATOMIC WRITE"
+                                     : "WRITE: whole on the devices that are known, "
+                                       "promised by none");
+    for (uint32_t i = 0; i < info->ranges_count; i++)
+        printf("range      %" PRIu64 "-%" PRIu64 " %s\n", info->ranges[i].offset,
+               info->ranges[i].offset + info->ranges[i].bytes,
+               pm_rights_text(info->ranges[i].rights));
+    printf("promise    %s\n", sw_pmem_promise(info));
+}
+
+int pm_info(int argc, char **argv)
+{
+    static const struct argp argp = {.children = children,
+                                     .doc = "Shows a region, and what a flush promises there."};
+    struct pm_remote remote = {0};
+    struct sw_pmem_info info;
+    pm_remote_parse("info", &argp, argc, argv, &remote);
+    int code = pm_remote_open(&remote);
+    if (code)
+        return code;
+    sw_pmem_info_of(remote.pmem, &info);
+    if (remote.is_json)
+        code = info_json(&info);
+    else
+        print_info(&info);
+    sw_pmem_close(remote.pmem);
+    return code;
+}

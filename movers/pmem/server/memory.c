@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "pmem/server/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#ifndef RAMFS_MAGIC
+#define RAMFS_MAGIC 0x858458f6
+#endif
+
+/* Two FNV-1a hashes that start apart: names for things, no proof against forgers. */
+static void mix(uint8_t identity[16], const void *data, size_t bytes)
+{
+    static const uint64_t prime = 0x100000001b3;
+    uint64_t halves[2];
+    memcpy(halves, identity, sizeof(halves));
+    for (size_t i = 0; i < bytes; i++)
+        for (int half = 0; half < 2; half++)
+            halves[half] = (halves[half] ^ ((const uint8_t *)data)[i]) * prime;
+    memcpy(identity, halves, sizeof(halves));
+}
+
+static void start_identity(uint8_t identity[16])
+{
+    static const uint64_t starts[2] = {0xcbf29ce484222325, 0x84222325cbf29ce4};
+    char machine[64];
+    memcpy(identity, starts, sizeof(starts));
+    const int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
+    const ssize_t len = fd < 0 ? 0 : read(fd, machine, sizeof(machine));
+    if (len > 0)
+        mix(identity, machine, (size_t)len);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* A file that replaces another has its name, but neither its inode nor its time of birth. */
+static void identify_file(int fd, const struct statfs *fs, uint8_t identity[16])
+{
+    struct statx x;
+    start_identity(identity);
+    mix(identity, &fs->f_fsid, sizeof(fs->f_fsid));
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x))
+        return;
+    mix(identity, &x.stx_ino, sizeof(x.stx_ino));
+    if (x.stx_mask & STATX_BTIME) {
+        mix(identity, &x.stx_btime.tv_sec, sizeof(x.stx_btime.tv_sec));
+        mix(identity, &x.stx_btime.tv_nsec, sizeof(x.stx_btime.tv_nsec));
+    }
+}
+
+static int fail(char *error, size_t error_bytes, const char *what, const char *why)
+{
+    const int code = errno ? -errno : -EINVAL;
+    snprintf(error, error_bytes, "%.150s: %s", what, why ? why : strerror(-code));
+    return code;
+}
+
+static int map(int fd, struct pms_memory *memory, int flags)
+{
+    void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    memory->base = base;
+    return 0;
+}
+
+static int open_file(int fd, const struct stat *st, struct pms_memory *memory)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs))
+        return -errno;
+    memory->bytes = (uint64_t)st->st_size;
+    identify_file(fd, &fs, memory->identity);
+    memory->kind = SW_PMEM_DAX_FILE;
+    if (!map(fd, memory, MAP_SHARED_VALIDATE | MAP_SYNC))
+        return 0;
+    const unsigned long type = (unsigned long)fs.f_type;
+    const int is_volatile = type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
+    memory->kind = is_volatile ? SW_PMEM_VOLATILE : SW_PMEM_FILE;
+    return map(fd, memory, MAP_SHARED);
+}
+
+static int open_dax(int fd, const struct stat *st, struct pms_memory *memory)
+{
+    char path[64], text[32] = "";
+    snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/size", major(st->st_rdev),
+             minor(st->st_rdev));
+    const int size = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t len = size < 0 ? -1 : read(size, text, sizeof(text) - 1);
+    if (size >= 0)
+        close(size);
+    memory->bytes = len > 0 ? strtoull(text, NULL, 0) : 0;
+    memory->kind = SW_PMEM_DAX_DEVICE;
+    start_identity(memory->identity);
+    mix(memory->identity, &st->st_rdev, sizeof(st->st_rdev));
+    return memory->bytes ? map(fd, memory, MAP_SHARED) : -ENODEV;
+}
+
+static int open_pci(const char *what, struct pms_memory *memory)
+{
+    char path[128];
+    const char *slash = strchr(what, '/');
+    if (!slash || slash - what > 31 || slash[1] < '0' || slash[1] > '5' || slash[2] ||
+        strstr(what, ".."))
+        return -EINVAL;
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.*s/resource%s", (int)(slash - what), what,
+             slash + 1);
+    struct stat st;
+    const int fd = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int code = fstat(fd, &st) ? -errno : 0;
+    if (!code) {
+        memory->bytes = (uint64_t)st.st_size;
+        memory->kind = SW_PMEM_PCI;
+        start_identity(memory->identity);
+        mix(memory->identity, what, strlen(what));
+        code = map(fd, memory, MAP_SHARED);
+    }
+    close(fd);
+    return code;
+}
+
+static int create_file(const char *path, uint64_t bytes)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -1;
+    /* Blocks now: a full disk found later would be a SIGBUS. */
+    const int code = posix_fallocate(fd, 0, (off_t)bytes);
+    if (!code && !fsync(fd))
+        return fd;
+    const int why = code ? code : errno;
+    close(fd);
+    unlink(path);
+    errno = why;
+    return -1;
+}
+
+int pms_memory_open(const char *what, uint64_t create_bytes, struct pms_memory *memory, char *error,
+                    size_t error_bytes)
+{
+    *memory = (struct pms_memory){0};
+    errno = 0;
+    if (!strncmp(what, "pci:", 4)) {
+        const int code = open_pci(what + 4, memory);
+        errno = -code;
+        return code ? fail(error, error_bytes, what,
+                           code == -EINVAL ? "write pci:0000:01:00.0/2" : NULL)
+                    : 0;
+    }
+    int fd = open(what, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && create_bytes)
+        fd = create_file(what, create_bytes);
+    if (fd < 0)
+        return fail(error, error_bytes, what,
+                    errno == ENOENT ? "there is no such file; --size creates it" : NULL);
+    struct stat st;
+    int code = fstat(fd, &st) ? -errno : -EINVAL;
+    const char *why = NULL;
+    if (code == -EINVAL && S_ISREG(st.st_mode) && st.st_size)
+        code = open_file(fd, &st, memory);
+    else if (code == -EINVAL && S_ISCHR(st.st_mode))
+        code = open_dax(fd, &st, memory);
+    else
+        why = "it is no file with bytes in it, no DAX device and no BAR";
+    close(fd);
+    errno = -code;
+    return code ? fail(error, error_bytes, what, why) : 0;
+}
+
+void pms_memory_close(struct pms_memory *memory)
+{
+    if (memory->base)
+        munmap(memory->base, memory->bytes);
+    memory->base = NULL;
+}

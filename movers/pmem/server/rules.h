@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who may do what to which bytes: `--allow CLIENT:RANGE:RIGHTS`. Knows no network. */
+#ifndef SW_MOVERS_PMEM_RULES_H
+#define SW_MOVERS_PMEM_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "sidewire/pmem.h"
+
+enum { PMS_RULES_MAX = SW_PMEM_RANGES_MAX };
+
+struct pms_rule {
+    int family;           /* AF_UNSPEC: any client */
+    uint8_t address[16];  /* in network order; of IPv4 the first 4 */
+    uint64_t offset, end; /* end UINT64_MAX: that of the region */
+    uint32_t rights;      /* enum sw_pmem_rights */
+};
+
+struct pms_rules {
+    struct pms_rule rules[PMS_RULES_MAX];
+    uint32_t count;
+};
+
+/* A number with K, M, G or T. */
+bool pms_parse_size(const char *text, uint64_t *out);
+/* 0, or -EINVAL and what is wrong. */
+int pms_rules_add(struct pms_rules *rules, const char *text, char *error, size_t error_bytes);
+/* Bit i is set where rule i is for this client. */
+uint64_t pms_rules_of(const struct pms_rules *rules, const struct sockaddr *client);
+/* Cuts the ends to the region. -EINVAL where a range lies outside. */
+int pms_rules_fit(struct pms_rules *rules, uint64_t region_bytes, char *error, size_t error_bytes);
+
+#endif

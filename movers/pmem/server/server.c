@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "pmem/server/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { BACKLOG = 64 };
+
+static int fail(struct pms_server *server, char *error, size_t error_bytes, const char *what)
+{
+    const int code = errno ? -errno : -EIO;
+    snprintf(error, error_bytes, "%s: %s", what, strerror(-code));
+    pms_server_end(server);
+    return code;
+}
+
+int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
+                     size_t error_bytes)
+{
+    errno = 0;
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (getrandom(server->instance, sizeof(server->instance), 0) != sizeof(server->instance))
+        return fail(server, error, error_bytes, "no random numbers");
+    server->events = rdma_create_event_channel();
+    if (!server->events)
+        return fail(server, error, error_bytes,
+                    "there is no RDMA device; a software one: sidewire pmem serve");
+    const int fd = server->events->fd;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = server};
+    if (server->epoll_fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+        return fail(server, error, error_bytes, "epoll");
+    if (rdma_create_id(server->events, &server->listener, NULL, RDMA_PS_TCP) ||
+        rdma_bind_addr(server->listener, (struct sockaddr *)listen) ||
+        rdma_listen(server->listener, BACKLOG))
+        return fail(server, error, error_bytes, "cannot listen");
+    return 0;
+}
+
+/* Events of a connection that is over come with no client in their context. */
+static void take_event(struct pms_server *server, struct rdma_cm_event *event)
+{
+    struct rdma_cm_id *id = event->id;
+    const enum rdma_cm_event_type type = event->event;
+    if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        struct rdma_cm_event copy = *event;
+        uint8_t data[256]; /* an id cannot be destroyed while its event is unacknowledged */
+        if (event->param.conn.private_data)
+            memcpy(data, event->param.conn.private_data, event->param.conn.private_data_len);
+        copy.param.conn.private_data = event->param.conn.private_data ? data : NULL;
+        rdma_ack_cm_event(event);
+        pms_client_request(server, &copy);
+        return;
+    }
+    rdma_ack_cm_event(event);
+    if (id != server->listener && id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
+        type != RDMA_CM_EVENT_ADDR_CHANGE)
+        pms_client_end(server, id->context);
+}
+
+static void take_events(struct pms_server *server)
+{
+    struct rdma_cm_event *event;
+    while (!rdma_get_cm_event(server->events, &event))
+        take_event(server, event);
+}
+
+/* One at a time: what one does may free the source of the next. */
+void pms_server_run(struct pms_server *server, int stop_fd)
+{
+    struct epoll_event stop = {.events = EPOLLIN, .data.ptr = NULL}, event;
+    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, stop_fd, &stop))
+        return;
+    for (;;) {
+        if (epoll_wait(server->epoll_fd, &event, 1, -1) < 1)
+            continue;
+        if (!event.data.ptr)
+            return;
+        if (event.data.ptr == server)
+            take_events(server);
+        else
+            pms_client_ready(server, event.data.ptr);
+    }
+}
+
+void pms_server_end(struct pms_server *server)
+{
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        if (server->clients[i])
+            pms_client_end(server, server->clients[i]);
+    if (server->listener)
+        rdma_destroy_id(server->listener);
+    pms_grants_free(server);
+    if (server->events)
+        rdma_destroy_event_channel(server->events);
+    if (server->epoll_fd >= 0)
+        close(server->epoll_fd);
+    server->listener = NULL;
+    server->events = NULL;
+    server->epoll_fd = -1;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Layouts and what each bad value gets: docs/pmem.md. */
+#include "pmem/wire/control.h"
+
+#include <endian.h>
+#include <string.h>
+
+enum {
+    MAGIC = 0x314d5053,
+    HEADER_BYTES = 16,
+    OPEN_FIXED_BYTES = 96,
+    RANGE_BYTES = 32,
+    LIST_FIXED_BYTES = 24,
+    ENTRY_BYTES = 80,
+};
+
+static void put16(uint8_t *at, uint16_t value)
+{
+    value = htole16(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static void put32(uint8_t *at, uint32_t value)
+{
+    value = htole32(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static void put64(uint8_t *at, uint64_t value)
+{
+    value = htole64(value);
+    memcpy(at, &value, sizeof(value));
+}
+
+static uint16_t get16(const uint8_t *at)
+{
+    uint16_t value;
+    memcpy(&value, at, sizeof(value));
+    return le16toh(value);
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof(value));
+    return le32toh(value);
+}
+
+static uint64_t get64(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof(value));
+    return le64toh(value);
+}
+
+static void put_name(uint8_t *at, const char *name)
+{
+    const size_t len = strnlen(name, SW_PMEM_NAME_MAX);
+    memset(at, 0, PMF_NAME_BYTES);
+    memcpy(at, name, len);
+}
+
+/* Names get printed, so nothing that a terminal obeys is one. */
+static bool get_name(const uint8_t *at, char name[PMF_NAME_BYTES])
+{
+    memcpy(name, at, PMF_NAME_BYTES);
+    if (!memchr(name, 0, PMF_NAME_BYTES))
+        return false;
+    for (const char *c = name; *c; c++)
+        if ((uint8_t)*c < 0x20 || *c == 0x7f)
+            return false;
+    memset(name + strlen(name), 0, PMF_NAME_BYTES - strlen(name));
+    return true;
+}
+
+static void put_greeting(uint8_t *out, uint16_t last)
+{
+    put32(out, MAGIC);
+    put16(out + 4, PMF_VERSION);
+    put16(out + 6, last);
+}
+
+size_t pmf_put_connect(uint8_t out[PMF_CONNECT_BYTES], const char *label)
+{
+    put_greeting(out, 0);
+    put_name(out + 8, label);
+    return PMF_CONNECT_BYTES;
+}
+
+size_t pmf_put_accept(uint8_t out[PMF_ACCEPT_BYTES], const uint8_t instance[16])
+{
+    put_greeting(out, 0);
+    memcpy(out + 8, instance, 16);
+    return PMF_ACCEPT_BYTES;
+}
+
+size_t pmf_put_reject(uint8_t out[PMF_REJECT_BYTES], enum pmf_reason reason)
+{
+    put_greeting(out, (uint16_t)reason);
+    return PMF_REJECT_BYTES;
+}
+
+enum pmf_reason pmf_get_connect(const uint8_t *in, size_t bytes, char label[PMF_NAME_BYTES])
+{
+    memset(label, 0, PMF_NAME_BYTES);
+    if (bytes < 8 || get32(in) != MAGIC)
+        return PMF_REASON_MALFORMED;
+    if (get16(in + 4) != PMF_VERSION)
+        return PMF_REASON_VERSION;
+    if (bytes < PMF_CONNECT_BYTES || !get_name(in + 8, label))
+        return PMF_REASON_MALFORMED;
+    return 0;
+}
+
+bool pmf_get_accept(const uint8_t *in, size_t bytes, uint8_t instance[16])
+{
+    if (bytes < PMF_ACCEPT_BYTES || get32(in) != MAGIC || get16(in + 4) != PMF_VERSION)
+        return false;
+    memcpy(instance, in + 8, 16);
+    return true;
+}
+
+enum pmf_reason pmf_get_reject(const uint8_t *in, size_t bytes)
+{
+    if (bytes < PMF_REJECT_BYTES || get32(in) != MAGIC)
+        return 0;
+    const uint16_t reason = get16(in + 6);
+    return reason <= PMF_REASON_MEMORY ? (enum pmf_reason)reason : 0;
+}
+
+const char *pmf_reason_text(enum pmf_reason reason)
+{
+    switch (reason) {
+    case PMF_REASON_VERSION:
+        return "it speaks another version of the protocol";
+    case PMF_REASON_MALFORMED:
+        return "it does not understand the request";
+    case PMF_REASON_RIGHTS:
+        return "this address has no rights there; 'sidewire pmem serve --allow' gives them";
+    case PMF_REASON_MANY:
+        return "it has too many clients";
+    case PMF_REASON_MEMORY:
+        return "its device has no room for another client";
+    }
+    return "it gives no reason that is known";
+}
+
+static void put_header(uint8_t *out, uint8_t type, uint8_t status, size_t bytes, uint32_t tag)
+{
+    put32(out, MAGIC);
+    out[4] = type;
+    out[5] = status;
+    put16(out + 6, (uint16_t)bytes);
+    put32(out + 8, tag);
+    put32(out + 12, 0);
+}
+
+size_t pmf_put_request(uint8_t out[PMF_REQUEST_MAX], const struct pmf_request *request)
+{
+    const size_t bytes = request->type == PMF_OPEN ? PMF_REQUEST_MAX : HEADER_BYTES;
+    put_header(out, request->type, 0, bytes, request->tag);
+    if (request->type == PMF_OPEN)
+        put_name(out + HEADER_BYTES, request->name);
+    return bytes;
+}
+
+enum pmf_status pmf_get_request(const uint8_t *in, size_t bytes, struct pmf_request *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (bytes < HEADER_BYTES)
+        return PMF_MALFORMED;
+    out->type = in[4] & 0x7f;
+    out->tag = get32(in + 8);
+    if (get32(in) != MAGIC || in[5] || get16(in + 6) != bytes)
+        return PMF_MALFORMED;
+    switch (in[4]) {
+    case PMF_OPEN:
+        if (bytes != PMF_REQUEST_MAX || !get_name(in + HEADER_BYTES, out->name))
+            return PMF_MALFORMED;
+        return PMF_OK;
+    case PMF_LIST:
+        return bytes == HEADER_BYTES ? PMF_OK : PMF_MALFORMED;
+    }
+    return PMF_UNKNOWN;
+}
+
+static void put_range(uint8_t *at, const struct pmf_range *range)
+{
+    put64(at, range->offset);
+    put64(at + 8, range->bytes);
+    put64(at + 16, range->address);
+    put32(at + 24, range->key);
+    put32(at + 28, range->rights);
+}
+
+/* Name to flags lie alike in both answers. */
+static void put_region(uint8_t *at, const struct pmf_region *region)
+{
+    put_name(at, region->name);
+    put64(at + 48, region->bytes);
+    memcpy(at + 56, region->identity, 16);
+    at[72] = region->kind;
+    at[73] = region->flags;
+}
+
+static size_t put_open(uint8_t *out, const struct pmf_answer *answer)
+{
+    put_region(out + HEADER_BYTES, &answer->regions[0]);
+    put16(out + 90, (uint16_t)answer->count);
+    put32(out + 92, 0);
+    for (uint32_t i = 0; i < answer->count; i++)
+        put_range(out + OPEN_FIXED_BYTES + i * RANGE_BYTES, &answer->ranges[i]);
+    return OPEN_FIXED_BYTES + answer->count * RANGE_BYTES;
+}
+
+static size_t put_list(uint8_t *out, const struct pmf_answer *answer)
+{
+    memset(out + HEADER_BYTES, 0, LIST_FIXED_BYTES - HEADER_BYTES);
+    put16(out + HEADER_BYTES, (uint16_t)answer->count);
+    for (uint32_t i = 0; i < answer->count; i++) {
+        uint8_t *at = out + LIST_FIXED_BYTES + i * ENTRY_BYTES;
+        put_region(at, &answer->regions[i]);
+        put16(at + 74, answer->regions[i].rights);
+        put32(at + 76, 0);
+    }
+    return LIST_FIXED_BYTES + answer->count * ENTRY_BYTES;
+}
+
+size_t pmf_put_answer(uint8_t out[PMF_ANSWER_MAX], const struct pmf_answer *answer)
+{
+    size_t bytes = HEADER_BYTES;
+    if (!answer->status)
+        bytes = answer->type == PMF_OPEN ? put_open(out, answer) : put_list(out, answer);
+    put_header(out, answer->type | PMF_IS_ANSWER, answer->status, bytes, answer->tag);
+    return bytes;
+}
+
+static bool get_region(const uint8_t *at, struct pmf_region *region)
+{
+    region->bytes = get64(at + 48);
+    memcpy(region->identity, at + 56, 16);
+    region->kind = at[72];
+    region->flags = at[73] & (PMF_VISIBLE | PMF_PERSISTENT);
+    return get_name(at, region->name) && region->bytes && region->kind >= SW_PMEM_VOLATILE &&
+           region->kind <= SW_PMEM_PCI;
+}
+
+static bool get_range(const uint8_t *at, uint64_t region_bytes, struct pmf_range *range)
+{
+    range->offset = get64(at);
+    range->bytes = get64(at + 8);
+    range->address = get64(at + 16);
+    range->key = get32(at + 24);
+    range->rights = get32(at + 28) & (SW_PMEM_READ | SW_PMEM_WRITE);
+    return range->rights && range->bytes && range->bytes <= region_bytes &&
+           range->offset <= region_bytes - range->bytes &&
+           range->address <= UINT64_MAX - range->bytes;
+}
+
+static bool get_open(const uint8_t *in, size_t bytes, struct pmf_answer *out)
+{
+    if (bytes < OPEN_FIXED_BYTES || !get_region(in + HEADER_BYTES, &out->regions[0]))
+        return false;
+    out->count = get16(in + 90);
+    if (!out->count || out->count > SW_PMEM_RANGES_MAX ||
+        bytes != OPEN_FIXED_BYTES + out->count * RANGE_BYTES)
+        return false;
+    for (uint32_t i = 0; i < out->count; i++)
+        if (!get_range(in + OPEN_FIXED_BYTES + i * RANGE_BYTES, out->regions[0].bytes,
+                       &out->ranges[i]))
+            return false;
+    return true;
+}
+
+static bool get_list(const uint8_t *in, size_t bytes, struct pmf_answer *out)
+{
+    if (bytes < LIST_FIXED_BYTES)
+        return false;
+    out->count = get16(in + HEADER_BYTES);
+    if (out->count > PMF_LIST_MAX || bytes != LIST_FIXED_BYTES + out->count * ENTRY_BYTES)
+        return false;
+    for (uint32_t i = 0; i < out->count; i++) {
+        const uint8_t *at = in + LIST_FIXED_BYTES + i * ENTRY_BYTES;
+        if (!get_region(at, &out->regions[i]))
+            return false;
+        out->regions[i].rights = get16(at + 74) & (SW_PMEM_READ | SW_PMEM_WRITE);
+    }
+    return true;
+}
+
+bool pmf_get_answer(const uint8_t *in, size_t bytes, struct pmf_answer *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (bytes < HEADER_BYTES || get32(in) != MAGIC || get16(in + 6) != bytes)
+        return false;
+    out->type = in[4] & 0x7f;
+    out->status = in[5];
+    out->tag = get32(in + 8);
+    if (!(in[4] & PMF_IS_ANSWER) || out->status > PMF_NO_RIGHTS)
+        return false;
+    if (out->status)
+        return bytes == HEADER_BYTES;
+    if (out->type == PMF_OPEN)
+        return get_open(in, bytes, out);
+    return out->type == PMF_LIST && get_list(in, bytes, out);
+}
