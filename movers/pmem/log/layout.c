@@ -147,7 +147,8 @@ void pml_slot_parse(const struct pml_geometry *geometry, const uint8_t *control,
         const uint8_t *at = control + (size_t)i * PML_SLOT_OFFSET;
         const uint64_t count = get_le64(at);
         if (get_le64(at + CHECK_OFFSET) != line_check(geometry, at, 0) || !is_zero(at + 40, 16) ||
-            get_le64(at + 8) % PML_LINE_BYTES != 0 || count <= out->count)
+            get_le64(at + 8) % PML_LINE_BYTES != 0 || count <= out->count ||
+            count > PML_NUMBER_MAX || get_le64(at + 8) > PML_NUMBER_MAX)
             continue;
         out->count = count;
         out->head = (struct pml_mark){get_le64(at + 8), get_le64(at + 16), get_le64(at + 24),

@@ -24,6 +24,9 @@ enum {
     PML_PAYLOAD_MAX = 1 << 24,
 };
 
+/* Of positions, epochs and counts: what is greater is damaged, so sums do not overflow. */
+#define PML_NUMBER_MAX ((uint64_t)INT64_MAX)
+
 enum pml_verdict {
     PML_FINE,
     PML_NO_LOG,          /* no superblock */

@@ -65,7 +65,8 @@ void pml_control_done(struct pml_log *log, unsigned which)
               geometry.payload_max != ours->payload_max))
         verdict = PML_DAMAGED;
     pml_slot_parse(ours, copy->control, &copy->slot);
-    if (verdict == PML_FINE && !copy->slot.count)
+    if (verdict == PML_FINE &&
+        (!copy->slot.count || pml_word_at(copy->control, PML_EPOCH_OFFSET) > PML_NUMBER_MAX))
         verdict = PML_DAMAGED;
     if (verdict != PML_FINE) {
         condemn(copy, verdict);
