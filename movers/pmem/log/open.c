@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Opening and closing: handles of all copies, the geometry out of the first that answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmem/log/driver.h"
+
+enum {
+    STAGE_BYTES_MAX = 1 << 20,
+    CHUNK_BYTES_MIN = 1 << 16,
+    CLOSE_MS = 1000,
+    CHAINS_MIN = 2 * PML_GROUPS_MAX
+};
+
+void sw_pmem_log_options_init(struct sw_pmem_log_options *options)
+{
+    memset(options, 0, sizeof(*options));
+    options->window = 1;
+}
+
+/* The largest that divides the ring. */
+static uint64_t fit_stage(uint64_t ring_bytes)
+{
+    uint64_t parts = (ring_bytes + STAGE_BYTES_MAX - 1) / STAGE_BYTES_MAX;
+    while (ring_bytes % (parts * PML_LINE_BYTES))
+        parts++;
+    return ring_bytes / parts;
+}
+
+/* Waits for any copy that has a superblock. */
+static enum sw_pmem_log_status read_geometry(struct sw_pmem_log *log, uint64_t deadline_ns,
+                                             struct pml_geometry *geometry,
+                                             struct sw_pmem_error *error)
+{
+    uint8_t *control = aligned_alloc(PML_CONTROL_BYTES, PML_CONTROL_BYTES);
+    enum sw_pmem_log_status status = SW_PMEM_LOG_TIMEOUT;
+    if (!control)
+        return SW_PMEM_LOG_NO_MEMORY;
+    for (unsigned i = 0; status == SW_PMEM_LOG_TIMEOUT && !pml_is_over(deadline_ns);
+         i = (i + 1) % log->options.copies_count) {
+        struct sw_pmem *pmem = log->links[i].pmem;
+        struct sw_pmem_mem *mem = NULL;
+        uint16_t copy = 0;
+        if (sw_pmem_wait_live(pmem, sw_pmem_deadline_ms(1)) != SW_PMEM_OK ||
+            sw_pmem_mem_register(pmem, control, PML_CONTROL_BYTES, &mem) != SW_PMEM_OK) {
+            sw_pmem_last_error(pmem, error);
+            pml_sleep(log);
+            continue;
+        }
+        if (sw_pmem_read(pmem, 0, control, PML_CONTROL_BYTES, mem, deadline_ns) == SW_PMEM_OK)
+            status = pml_superblock_parse(control, geometry, &copy) == PML_FINE &&
+                             geometry->copies == log->options.copies_count
+                         ? SW_PMEM_LOG_OK
+                         : SW_PMEM_LOG_NO_LOG;
+        sw_pmem_mem_release(mem);
+    }
+    free(control);
+    return status;
+}
+
+static enum sw_pmem_log_status make_machine(struct sw_pmem_log *log,
+                                            const struct pml_geometry *geometry)
+{
+    const uint64_t record = pml_record_bytes(geometry->payload_max);
+    struct pml_config config = {.geometry = *geometry, .window = log->options.window};
+    config.stage_bytes =
+        log->options.stage_bytes ? log->options.stage_bytes : fit_stage(geometry->ring_bytes);
+    config.chunk_bytes = record > CHUNK_BYTES_MIN ? record : CHUNK_BYTES_MIN;
+    const uint64_t bytes = pml_memory_bytes(&config);
+    if (!bytes)
+        return SW_PMEM_LOG_INVALID;
+    log->memory_bytes =
+        (bytes + record + PML_CONTROL_BYTES - 1) / PML_CONTROL_BYTES * PML_CONTROL_BYTES;
+    log->memory = aligned_alloc(PML_CONTROL_BYTES, log->memory_bytes);
+    if (!log->memory)
+        return SW_PMEM_LOG_NO_MEMORY;
+    memset(log->memory, 0, log->memory_bytes);
+    log->read_buffer = log->memory + bytes;
+    pml_init(&log->machine, &config, log->memory);
+    return SW_PMEM_LOG_OK;
+}
+
+static enum sw_pmem_log_status recover(struct sw_pmem_log *log, uint64_t deadline_ns)
+{
+    const struct pml_log *machine = &log->machine;
+    for (;;) {
+        unsigned bad = 0;
+        pml_drive(log);
+        for (unsigned i = 0; i < machine->config.geometry.copies; i++)
+            bad += machine->copies[i].state == PML_BAD;
+        if (machine->recovered)
+            return SW_PMEM_LOG_OK;
+        if (machine->fenced)
+            return SW_PMEM_LOG_FENCED;
+        if (machine->broken ||
+            bad > machine->config.geometry.copies - (unsigned)machine->config.geometry.quorum)
+            return SW_PMEM_LOG_DAMAGED;
+        if (pml_is_over(deadline_ns))
+            return SW_PMEM_LOG_TIMEOUT;
+        pml_sleep(log);
+    }
+}
+
+enum sw_pmem_log_status sw_pmem_log_open(const struct sw_pmem_log_options *options,
+                                         uint64_t deadline_ns, struct sw_pmem_error *error,
+                                         struct sw_pmem_log **out)
+{
+    struct sw_pmem_error unused;
+    struct pml_geometry geometry;
+    if (!error)
+        error = &unused;
+    memset(error, 0, sizeof(*error));
+    if (options->copies_count < 1 || options->copies_count > PML_COPIES_MAX)
+        return SW_PMEM_LOG_INVALID;
+    struct sw_pmem_log *log = calloc(1, sizeof(*log));
+    if (!log)
+        return SW_PMEM_LOG_NO_MEMORY;
+    log->options = *options;
+    enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
+    for (unsigned i = 0; i < options->copies_count && status == SW_PMEM_LOG_OK; i++) {
+        struct sw_pmem_options copy = options->copies[i];
+        copy.loss_timeout_ms = UINT32_MAX; /* it is the log that decides what to do without it */
+        if (copy.chains < CHAINS_MIN)
+            copy.chains = CHAINS_MIN; /* else a slow copy would hold up the others */
+        log->links[i].log = log;
+        log->links[i].copy = i;
+        if (sw_pmem_start(&copy, error, &log->links[i].pmem) != SW_PMEM_OK)
+            status = SW_PMEM_LOG_COPY;
+    }
+    if (status == SW_PMEM_LOG_OK)
+        status = read_geometry(log, deadline_ns, &geometry, error);
+    if (status == SW_PMEM_LOG_OK)
+        status = make_machine(log, &geometry);
+    if (status == SW_PMEM_LOG_OK)
+        status = recover(log, deadline_ns);
+    if (status != SW_PMEM_LOG_OK) {
+        if (!error->text[0])
+            snprintf(error->text, sizeof(error->text), "%s", sw_pmem_log_status_text(status));
+        sw_pmem_log_close(log);
+        return status;
+    }
+    *out = log;
+    return SW_PMEM_LOG_OK;
+}
+
+void sw_pmem_log_close(struct sw_pmem_log *log)
+{
+    if (!log)
+        return;
+    for (unsigned i = 0; i < log->options.copies_count; i++) {
+        struct pml_link *link = &log->links[i];
+        const uint64_t deadline_ns = sw_pmem_deadline_ms(CLOSE_MS);
+        link->is_failing = true; /* results that come now are nobody's */
+        while (link->under_way && !pml_is_over(deadline_ns))
+            sw_pmem_wait(link->pmem, deadline_ns);
+        if (link->mem && !link->under_way) {
+            sw_pmem_mem_release(link->mem);
+            link->mem = NULL;
+        }
+        if (link->pmem)
+            sw_pmem_close(link->pmem);
+    }
+    free(log->memory);
+    free(log);
+}

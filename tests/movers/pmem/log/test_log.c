@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The log's library on a client without a network. */
+#include "sidewire/pmem_log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_pmem.h"
+
+enum { RECORD_BYTES = 200, RING_BYTES = 4096, WAIT_MS = 10000, SHORT_MS = 20 };
+
+static const struct sw_pmem_options copies[FAKE_REGIONS] = {
+    {.address = "0"}, {.address = "1"}, {.address = "2"}};
+static struct sw_pmem_log_options options;
+
+static uint64_t soon(void)
+{
+    return sw_pmem_deadline_ms(WAIT_MS);
+}
+
+static struct sw_pmem_log *open_log(void)
+{
+    struct sw_pmem_log *log = NULL;
+    struct sw_pmem_error error;
+    assert_int_equal(sw_pmem_log_open(&options, soon(), &error, &log), SW_PMEM_LOG_OK);
+    return log;
+}
+
+static int create_log(void **state)
+{
+    const struct sw_pmem_log_geometry geometry = {RING_BYTES, RECORD_BYTES};
+    struct sw_pmem_error error;
+    (void)state;
+    fake_reset();
+    sw_pmem_log_options_init(&options);
+    options.copies = copies;
+    options.copies_count = FAKE_REGIONS;
+    return sw_pmem_log_create(&options, &geometry, false, soon(), &error) != SW_PMEM_LOG_OK;
+}
+
+static void append(struct sw_pmem_log *log, unsigned number)
+{
+    char text[RECORD_BYTES];
+    const int len = snprintf(text, sizeof(text), "record %u", number);
+    assert_int_equal(sw_pmem_log_append(log, text, (uint32_t)len, soon(), NULL), SW_PMEM_LOG_OK);
+}
+
+/* The log has the records from `first` on, up to and without `end`. */
+static void expect_records(struct sw_pmem_log *log, unsigned first, unsigned end)
+{
+    struct sw_pmem_log_mark mark;
+    char text[RECORD_BYTES], expected[RECORD_BYTES];
+    uint32_t len = 0;
+    sw_pmem_log_head(log, &mark);
+    for (unsigned i = first; i < end; i++) {
+        assert_int_equal(mark.sequence, i);
+        assert_int_equal(sw_pmem_log_read(log, &mark, text, sizeof(text), &len, soon()),
+                         SW_PMEM_LOG_OK);
+        assert_int_equal(len, snprintf(expected, sizeof(expected), "record %u", i));
+        assert_memory_equal(text, expected, len);
+    }
+    assert_int_equal(sw_pmem_log_read(log, &mark, text, sizeof(text), &len, soon()),
+                     SW_PMEM_LOG_END);
+}
+
+static void wait_all_live(struct sw_pmem_log *log)
+{
+    struct sw_pmem_log_info info;
+    const uint64_t deadline_ns = soon();
+    unsigned live = 0;
+    while (live < FAKE_REGIONS) {
+        assert_true(sw_pmem_deadline_ms(0) < deadline_ns);
+        sw_pmem_log_poll(log);
+        sw_pmem_log_info_of(log, &info);
+        live = 0;
+        for (unsigned i = 0; i < info.copies; i++)
+            live += info.states[i] == SW_PMEM_LOG_COPY_LIVE;
+    }
+}
+
+static void create__takes_care_of_what_is_there(void **state)
+{
+    (void)state;
+    struct sw_pmem_log_geometry geometry = {RING_BYTES, RECORD_BYTES};
+    struct sw_pmem_error error;
+    assert_int_equal(sw_pmem_log_create(&options, &geometry, false, soon(), &error),
+                     SW_PMEM_LOG_EXISTS);
+    assert_int_equal(sw_pmem_log_create(&options, &geometry, true, soon(), &error), SW_PMEM_LOG_OK);
+    geometry.record_bytes = RING_BYTES;
+    assert_int_equal(sw_pmem_log_create(&options, &geometry, true, soon(), &error),
+                     SW_PMEM_LOG_INVALID);
+    geometry = (struct sw_pmem_log_geometry){FAKE_BYTES, RECORD_BYTES};
+    assert_int_equal(sw_pmem_log_create(&options, &geometry, true, soon(), &error),
+                     SW_PMEM_LOG_INVALID);
+}
+
+static void open__finds_no_log(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = NULL;
+    struct sw_pmem_error error;
+    fake_reset();
+    assert_int_equal(sw_pmem_log_open(&options, soon(), &error, &log), SW_PMEM_LOG_NO_LOG);
+    assert_null(log);
+}
+
+static void open__waits_for_a_quorum(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = NULL;
+    struct sw_pmem_error error;
+    fake_stop(0);
+    fake_stop(2);
+    assert_int_equal(sw_pmem_log_open(&options, sw_pmem_deadline_ms(SHORT_MS), &error, &log),
+                     SW_PMEM_LOG_TIMEOUT);
+    fake_start(2);
+    log = open_log();
+    append(log, 0);
+    expect_records(log, 0, 1);
+    sw_pmem_log_close(log);
+}
+
+static void log__keeps_records(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    expect_records(log, 0, 0);
+    for (unsigned i = 0; i < 10; i++)
+        append(log, i);
+    expect_records(log, 0, 10);
+    sw_pmem_log_close(log);
+    log = open_log();
+    expect_records(log, 0, 10);
+    append(log, 10);
+    expect_records(log, 0, 11);
+    sw_pmem_log_close(log);
+}
+
+static void log__is_trimmed_when_full(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_mark mark;
+    char text[RECORD_BYTES];
+    uint32_t len = 0;
+    unsigned first = 0, next = 0;
+    for (; next < RING_BYTES / 128; next++)
+        append(log, next);
+    assert_int_equal(sw_pmem_log_append(log, "x", 1, soon(), NULL), SW_PMEM_LOG_FULL);
+    for (; next < 200; next++) {
+        sw_pmem_log_head(log, &mark);
+        assert_int_equal(sw_pmem_log_read(log, &mark, text, sizeof(text), &len, soon()),
+                         SW_PMEM_LOG_OK);
+        assert_int_equal(sw_pmem_log_trim(log, &mark), SW_PMEM_LOG_OK);
+        first++;
+        append(log, next);
+    }
+    expect_records(log, first, next);
+    sw_pmem_log_close(log);
+}
+
+static void log__goes_on_without_a_copy(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_info info;
+    append(log, 0);
+    fake_stop(1);
+    for (unsigned i = 1; i < 20; i++)
+        append(log, i);
+    sw_pmem_log_info_of(log, &info);
+    assert_int_equal(info.states[1], SW_PMEM_LOG_COPY_LOST);
+    fake_start(1);
+    wait_all_live(log);
+    fake_stop(0); /* now what has come back has to have it all */
+    append(log, 20);
+    expect_records(log, 0, 21);
+    sw_pmem_log_close(log);
+    log = open_log();
+    expect_records(log, 0, 21);
+    sw_pmem_log_close(log);
+}
+
+static void append__waits_without_a_quorum(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_result result;
+    append(log, 0);
+    fake_stop(0);
+    fake_stop(1);
+    assert_int_equal(sw_pmem_log_append(log, "record 1", 8, sw_pmem_deadline_ms(SHORT_MS), NULL),
+                     SW_PMEM_LOG_TIMEOUT);
+    assert_int_equal(sw_pmem_log_append(log, "x", 1, soon(), NULL), SW_PMEM_LOG_AGAIN);
+    fake_start(0);
+    assert_int_equal(sw_pmem_log_wait(log, soon()), SW_PMEM_LOG_OK);
+    assert_true(sw_pmem_log_take(log, &result));
+    assert_int_equal(result.status, SW_PMEM_LOG_OK);
+    expect_records(log, 0, 2);
+    sw_pmem_log_close(log);
+}
+
+static void post__keeps_a_window_under_way(void **state)
+{
+    (void)state;
+    options.window = 8;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_result result;
+    char text[RECORD_BYTES];
+    unsigned posted = 0, taken = 0;
+    while (taken < 30) {
+        const int len = snprintf(text, sizeof(text), "record %u", posted);
+        const enum sw_pmem_log_status status =
+            posted < 30 ? sw_pmem_log_post(log, text, (uint32_t)len, posted) : SW_PMEM_LOG_AGAIN;
+        posted += status == SW_PMEM_LOG_OK;
+        if (status == SW_PMEM_LOG_OK)
+            continue;
+        assert_int_equal(sw_pmem_log_wait(log, soon()), SW_PMEM_LOG_OK);
+        while (sw_pmem_log_take(log, &result)) {
+            assert_int_equal(result.status, SW_PMEM_LOG_OK);
+            assert_int_equal(result.user, taken++);
+        }
+    }
+    expect_records(log, 0, 30);
+    sw_pmem_log_close(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(create__takes_care_of_what_is_there, create_log),
+        cmocka_unit_test_setup(open__finds_no_log, create_log),
+        cmocka_unit_test_setup(open__waits_for_a_quorum, create_log),
+        cmocka_unit_test_setup(log__keeps_records, create_log),
+        cmocka_unit_test_setup(log__is_trimmed_when_full, create_log),
+        cmocka_unit_test_setup(log__goes_on_without_a_copy, create_log),
+        cmocka_unit_test_setup(append__waits_without_a_quorum, create_log),
+        cmocka_unit_test_setup(post__keeps_a_window_under_way, create_log),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
