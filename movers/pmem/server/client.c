@@ -147,8 +147,8 @@ void pms_client_request(struct pms_server *server, const struct rdma_cm_event *e
     struct rdma_conn_param param = {
         .private_data = accept,
         .private_data_len = (uint8_t)pmf_put_accept(accept, server->instance),
-        .responder_resources =
-            asked->initiator_depth < READS_MAX ? asked->initiator_depth : (uint8_t)READS_MAX,
+        .responder_resources = asked->responder_resources < READS_MAX ? asked->responder_resources
+                                                                      : (uint8_t)READS_MAX,
         .rnr_retry_count = 7,
     };
     if (!make_qp(server, client)) {
