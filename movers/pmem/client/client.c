@@ -91,7 +91,7 @@ enum sw_pmem_status sw_pmem_start(const struct sw_pmem_options *options,
 static enum sw_pmem_status start_and_wait(const struct sw_pmem_options *options, bool is_listing,
                                           struct sw_pmem_error *error, struct sw_pmem **pmem)
 {
-    struct sw_pmem *p;
+    struct sw_pmem *p = NULL;
     enum sw_pmem_status status = start(options, is_listing, error, &p);
     if (status)
         return status;
@@ -119,7 +119,7 @@ enum sw_pmem_status sw_pmem_list(const struct sw_pmem_options *options,
                                  struct sw_pmem_entry *entries, uint32_t entries_max,
                                  uint32_t *count, struct sw_pmem_error *error)
 {
-    struct sw_pmem *p;
+    struct sw_pmem *p = NULL;
     const enum sw_pmem_status status = start_and_wait(options, true, error, &p);
     *count = 0;
     if (status)
