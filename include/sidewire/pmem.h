@@ -76,8 +76,9 @@ struct sw_pmem_options {
     uint32_t loss_timeout_ms;    /* reconnection is given up after so long; 0: at once */
     uint32_t request_timeout_ms; /* a chain without result for so long loses the connection */
     uint32_t spin_us;            /* waits poll for so long before they sleep */
-    bool no_flush;               /* READs take the place of FLUSHes, as on devices that lack them */
-    bool no_atomic_write;        /* WRITEs take the place of ATOMIC WRITEs */
+    bool alone; /* each session ends those of all others that may write; needs that right itself */
+    bool no_flush;        /* READs take the place of FLUSHes, as on devices that lack them */
+    bool no_atomic_write; /* WRITEs take the place of ATOMIC WRITEs */
 };
 
 /* 64 chains, 5 s to connect, 30 s of loss, 10 s for a chain, 50 us of polling. */

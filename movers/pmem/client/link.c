@@ -124,7 +124,9 @@ static void request_connection(struct sw_pmem *p)
 
 static void ask(struct sw_pmem *p, const struct rdma_conn_param *param)
 {
-    struct pmf_request request = {.type = p->is_listing ? PMF_LIST : PMF_OPEN, .tag = 1};
+    struct pmf_request request = {.type = p->is_listing ? PMF_LIST : PMF_OPEN,
+                                  .tag = 1,
+                                  .wishes = p->options.alone ? PMF_ALONE : 0};
     p->link.was_up = true;
     if (!pmf_get_accept(param->private_data, param->private_data ? param->private_data_len : 0,
                         p->next_instance))

@@ -19,6 +19,7 @@ int pm_info(int argc, char **argv);
 int pm_get(int argc, char **argv);
 int pm_put(int argc, char **argv);
 int pm_bench(int argc, char **argv);
+int pm_log(int argc, char **argv);
 
 /* What commands of a client share: the options of a connection, and output. */
 struct pm_remote {

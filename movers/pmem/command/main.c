@@ -15,6 +15,7 @@ static const struct pm_command {
     {"get", "reads bytes of a region into a file", pm_get},
     {"put", "writes a file into a region, persistently", pm_put},
     {"bench", "measures the latency of persistent writes", pm_bench},
+    {"log", "appends to and reads a log on several regions", pm_log},
 };
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };

@@ -46,7 +46,9 @@ static enum sw_pmem_log_status create_copy(const struct sw_pmem_log_options *opt
     enum sw_pmem_log_status status = SW_PMEM_LOG_COPY;
     if (!buffer)
         return SW_PMEM_LOG_NO_MEMORY;
-    if (sw_pmem_open(&options->copies[copy], error, &pmem) != SW_PMEM_OK)
+    struct sw_pmem_options alone = options->copies[copy];
+    alone.alone = true;
+    if (sw_pmem_open(&alone, error, &pmem) != SW_PMEM_OK)
         goto out;
     sw_pmem_info_of(pmem, &info);
     if (info.bytes < PML_RING_OFFSET || info.bytes - PML_RING_OFFSET < geometry->ring_bytes) {

@@ -121,6 +121,7 @@ enum sw_pmem_log_status sw_pmem_log_open(const struct sw_pmem_log_options *optio
     for (unsigned i = 0; i < options->copies_count && status == SW_PMEM_LOG_OK; i++) {
         struct sw_pmem_options copy = options->copies[i];
         copy.loss_timeout_ms = UINT32_MAX; /* it is the log that decides what to do without it */
+        copy.alone = true; /* from here on, the writer before this one stores nothing more */
         if (copy.chains < CHAINS_MIN)
             copy.chains = CHAINS_MIN; /* else a slow copy would hold up the others */
         log->links[i].log = log;

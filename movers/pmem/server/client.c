@@ -202,6 +202,22 @@ static void describe(const struct pms_server *server, const struct pms_client *c
         region->rights |= (uint16_t)client->grant->ranges[i].rights;
 }
 
+static bool may_write(const struct pms_client *client)
+{
+    uint32_t rights = 0;
+    for (uint32_t i = 0; i < client->grant->count; i++)
+        rights |= client->grant->ranges[i].rights;
+    return rights & SW_PMEM_WRITE;
+}
+
+/* Their queue pairs are gone when this returns: nothing of theirs is stored any more. */
+static void end_other_writers(struct pms_server *server, const struct pms_client *client)
+{
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        if (server->clients[i] && server->clients[i] != client && may_write(server->clients[i]))
+            pms_client_end(server, server->clients[i]);
+}
+
 static void answer_request(struct pms_server *server, struct pms_client *client,
                            const struct ibv_wc *wc)
 {
@@ -219,7 +235,11 @@ static void answer_request(struct pms_server *server, struct pms_client *client,
                 client->where);
     } else if (request.type == PMF_OPEN && *request.name && strcmp(request.name, server->name)) {
         answer.status = PMF_NO_REGION;
+    } else if (request.wishes && !may_write(client)) {
+        answer.status = PMF_NO_RIGHTS;
     } else {
+        if (request.wishes)
+            end_other_writers(server, client);
         describe(server, client, &answer);
         answer.count = request.type == PMF_OPEN ? client->grant->count : 1;
         memcpy(answer.ranges, client->grant->ranges, sizeof(answer.ranges));

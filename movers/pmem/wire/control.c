@@ -161,6 +161,8 @@ size_t pmf_put_request(uint8_t out[PMF_REQUEST_MAX], const struct pmf_request *r
     put_header(out, request->type, 0, bytes, request->tag);
     if (request->type == PMF_OPEN)
         put_name(out + HEADER_BYTES, request->name);
+    if (request->type == PMF_OPEN)
+        put32(out + 12, request->wishes);
     return bytes;
 }
 
@@ -177,6 +179,7 @@ enum pmf_status pmf_get_request(const uint8_t *in, size_t bytes, struct pmf_requ
     case PMF_OPEN:
         if (bytes != PMF_REQUEST_MAX || !get_name(in + HEADER_BYTES, out->name))
             return PMF_MALFORMED;
+        out->wishes = get32(in + 12) & PMF_ALONE;
         return PMF_OK;
     case PMF_LIST:
         return bytes == HEADER_BYTES ? PMF_OK : PMF_MALFORMED;

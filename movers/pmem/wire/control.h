@@ -37,6 +37,7 @@ enum pmf_status {
     PMF_NO_RIGHTS,
 };
 enum pmf_flags { PMF_VISIBLE = 1, PMF_PERSISTENT = 2 };
+enum pmf_wish { PMF_ALONE = 1 }; /* of OPEN: no other client writes any more */
 
 /* What people read of a region. */
 struct pmf_region {
@@ -56,6 +57,7 @@ struct pmf_range {
 struct pmf_request {
     uint8_t type;
     uint32_t tag;
+    uint32_t wishes;           /* of OPEN: enum pmf_wish; bits beyond these are cleared */
     char name[PMF_NAME_BYTES]; /* of OPEN */
 };
 

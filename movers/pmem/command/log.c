@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* `sidewire pmem log`: a record is a line. Each command but create becomes the log's writer. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmem/command/command.h"
+#include "sidewire/pmem_log.h"
+
+enum { KEY_REPLACE = 0x2000, KEY_VISIBLE, KEY_WAIT, PLACE_MAX = 128 };
+
+/* Of a copy: "ADDR", "ADDR:PORT", "[ADDR]:PORT", each with "/REGION" behind it or not. */
+struct place {
+    char text[PLACE_MAX];
+    const char *address, *port, *region;
+};
+
+struct log_args {
+    const char *command;
+    struct place places[SW_PMEM_LOG_COPIES_MAX];
+    struct sw_pmem_options copies[SW_PMEM_LOG_COPIES_MAX];
+    struct sw_pmem_log_options options;
+    struct sw_pmem_log_geometry geometry;
+    uint64_t before;
+    uint32_t wait_ms;
+    bool replaces, is_json, has_before;
+    struct sw_pmem_log *log;
+};
+
+static const struct argp_option options[] = {
+    {"copy", 'c', "ADDR[:PORT][/REGION]", 0,
+     "A server that has a copy; 1 to 5 times, always in the same order", 1},
+    {"wait", KEY_WAIT, "MS", 0, "How long a quorum, or an append, is waited for (30000)", 1},
+    {"visible-only", KEY_VISIBLE, NULL, 0, "Flushes for processors only: outlives no power cut", 1},
+    {"ring", 'S', "BYTES", 0, "create: what the log holds (1M)", 2},
+    {"record", 'b', "BYTES", 0, "create: the longest record (4096)", 2},
+    {"replace", KEY_REPLACE, NULL, 0, "create: also where there is a log", 2},
+    {"before", 'n', "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
+    {"output-format", 'o', "FORMAT", 0, "status: normal or json", 3},
+    {0},
+};
+
+static bool parse_place(struct place *place, const char *text)
+{
+    char *at = place->text;
+    if (strlen(text) >= PLACE_MAX)
+        return false;
+    strcpy(at, text);
+    char *slash = strchr(at, '/');
+    if (slash) {
+        *slash = '\0';
+        place->region = slash + 1;
+    }
+    char *colon = strrchr(at, ':');
+    if (*at == '[') {
+        char *end = strchr(at, ']');
+        if (!end)
+            return false;
+        place->address = at + 1;
+        *end = '\0';
+        colon = end[1] == ':' ? end + 1 : NULL;
+    } else {
+        place->address = at;
+        if (colon && strchr(at, ':') != colon)
+            colon = NULL; /* IPv6 without brackets */
+    }
+    if (colon) {
+        *colon = '\0';
+        place->port = colon + 1;
+    }
+    return *place->address;
+}
+
+static void add_copy(struct argp_state *state, const char *text)
+{
+    struct log_args *args = state->input;
+    const uint32_t at = args->options.copies_count;
+    if (at == SW_PMEM_LOG_COPIES_MAX)
+        argp_error(state, "a log has at most %u copies", SW_PMEM_LOG_COPIES_MAX);
+    struct place *place = &args->places[at];
+    if (!parse_place(place, text))
+        argp_error(state, "a copy is ADDR[:PORT][/REGION], not '%s'", text);
+    struct sw_pmem_options *copy = &args->copies[at];
+    sw_pmem_options_init(copy);
+    copy->address = place->address;
+    copy->port = place->port;
+    copy->region = place->region;
+    copy->label = args->command;
+    args->options.copies_count++;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+    struct log_args *args = state->input;
+    switch (key) {
+    case 'c':
+        add_copy(state, value);
+        return 0;
+    case KEY_WAIT:
+        args->wait_ms = (uint32_t)pm_parse_bytes(state, value);
+        return 0;
+    case KEY_VISIBLE:
+        args->options.visible_only = true;
+        return 0;
+    case 'S':
+        args->geometry.ring_bytes = pm_parse_bytes(state, value);
+        return 0;
+    case 'b':
+        args->geometry.record_bytes = (uint32_t)pm_parse_bytes(state, value);
+        return 0;
+    case KEY_REPLACE:
+        args->replaces = true;
+        return 0;
+    case 'n':
+        args->before = pm_parse_bytes(state, value);
+        args->has_before = true;
+        return 0;
+    case 'o':
+        args->is_json = !strcmp(value, "json");
+        if (!args->is_json && strcmp(value, "normal") != 0)
+            argp_error(state, "\"%s\" is no format; there are normal and json", value);
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "what is '%s'?", value);
+        return 0;
+    case ARGP_KEY_END:
+        if (!args->options.copies_count)
+            argp_error(state, "where is the log? --copy ADDR, for each of its copies");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int fail(const struct log_args *args, const char *what, enum sw_pmem_log_status status)
+{
+    fprintf(stderr, "sidewire pmem log %s: %s%s\n", args->command, what,
+            sw_pmem_log_status_text(status));
+    return PM_STATUS_FAILED;
+}
+
+/* ---- the commands ---- */
+
+static int create(struct log_args *args)
+{
+    struct sw_pmem_error error;
+    const enum sw_pmem_log_status status =
+        sw_pmem_log_create(&args->options, &args->geometry, args->replaces,
+                           sw_pmem_deadline_ms(args->wait_ms), &error);
+    if (!status)
+        return PM_STATUS_OK;
+    fprintf(stderr, "sidewire pmem log create: %s%s\n",
+            error.text[0] ? error.text : sw_pmem_log_status_text(status),
+            status == SW_PMEM_LOG_EXISTS ? "; --replace destroys it" : "");
+    return PM_STATUS_FAILED;
+}
+
+/* Says the number of each record that is acknowledged. */
+static int append(struct log_args *args)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
+    int code = PM_STATUS_OK;
+    while (!code && (len = getline(&line, &room, stdin)) >= 0) {
+        struct sw_pmem_log_mark mark = {0};
+        len -= len && line[len - 1] == '\n';
+        const enum sw_pmem_log_status status = sw_pmem_log_append(
+            args->log, line, (uint32_t)len, sw_pmem_deadline_ms(args->wait_ms), &mark);
+        if (status)
+            code = fail(args, status == SW_PMEM_LOG_TIMEOUT ? "it may still happen: " : "", status);
+        else
+            printf("%" PRIu64 "\n", mark.sequence - 1);
+        fflush(stdout);
+    }
+    free(line);
+    return code;
+}
+
+/* The record behind `mark`; false: there is none, or `code` says why not. */
+static bool next_record(struct log_args *args, struct sw_pmem_log_mark *mark, char *record,
+                        uint32_t room, uint32_t *bytes, int *code)
+{
+    const enum sw_pmem_log_status status =
+        sw_pmem_log_read(args->log, mark, record, room, bytes, sw_pmem_deadline_ms(args->wait_ms));
+    if (status && status != SW_PMEM_LOG_END)
+        *code = fail(args, "", status);
+    return !status;
+}
+
+static int read_or_trim(struct log_args *args, bool trims)
+{
+    struct sw_pmem_log_info info;
+    struct sw_pmem_log_mark mark;
+    uint32_t bytes = 0;
+    int code = PM_STATUS_OK;
+    sw_pmem_log_info_of(args->log, &info);
+    char *record = malloc(info.record_bytes + 1ul);
+    if (!record)
+        return fail(args, "", SW_PMEM_LOG_NO_MEMORY);
+    sw_pmem_log_head(args->log, &mark);
+    while ((!trims || mark.sequence < args->before) &&
+           next_record(args, &mark, record, info.record_bytes, &bytes, &code))
+        if (!trims)
+            printf("%" PRIu64 " %.*s\n", mark.sequence - 1, (int)bytes, record);
+    const enum sw_pmem_log_status status =
+        trims && !code ? sw_pmem_log_trim(args->log, &mark) : SW_PMEM_LOG_OK;
+    free(record);
+    return status ? fail(args, "", status) : code;
+}
+
+static int status(struct log_args *args)
+{
+    static const char *const states[] = {"lost", "behind", "live", "damaged"};
+    struct sw_pmem_log_info info;
+    sw_pmem_log_info_of(args->log, &info);
+    json_t *copies = json_array();
+    for (uint32_t i = 0; i < info.copies; i++)
+        json_array_append_new(copies, json_string(states[info.states[i]]));
+    if (args->is_json)
+        return pm_print_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "ring_bytes", (json_int_t)info.ring_bytes,
+            "used_bytes", (json_int_t)info.used_bytes, "epoch", (json_int_t)info.epoch,
+            "first_record", (json_int_t)info.first_sequence, "next_record",
+            (json_int_t)info.next_sequence, "record_bytes", (int)info.record_bytes, "quorum",
+            (int)info.quorum, "copies", copies));
+    printf("records   %" PRIu64 " to %" PRIu64 ", up to %u bytes each\n", info.first_sequence,
+           info.next_sequence - 1, info.record_bytes);
+    printf("ring      %" PRIu64 " of %" PRIu64 " bytes used\n", info.used_bytes, info.ring_bytes);
+    printf("epoch     %" PRIu64 "\n", info.epoch);
+    for (uint32_t i = 0; i < info.copies; i++)
+        printf("copy %u    %-8s %s\n", i + 1, states[info.states[i]], args->places[i].address);
+    json_decref(copies);
+    return PM_STATUS_OK;
+}
+
+static int with_log(struct log_args *args)
+{
+    struct sw_pmem_error error;
+    const enum sw_pmem_log_status opened =
+        sw_pmem_log_open(&args->options, sw_pmem_deadline_ms(args->wait_ms), &error, &args->log);
+    if (opened) {
+        fprintf(stderr, "sidewire pmem log %s: %s%s%s\n", args->command,
+                sw_pmem_log_status_text(opened), error.text[0] ? ": " : "", error.text);
+        return PM_STATUS_FAILED;
+    }
+    const int code = !strcmp(args->command, "append")   ? append(args)
+                     : !strcmp(args->command, "status") ? status(args)
+                                                        : read_or_trim(args, *args->command == 't');
+    sw_pmem_log_close(args->log);
+    return code;
+}
+
+int pm_log(int argc, char **argv)
+{
+    static const char *const commands[] = {"create", "append", "read", "trim", "status"};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "create|append|read|trim|status",
+        .doc = "A log on one to five regions: what it acknowledges is persistent on most of them.\v"
+               "Examples, for three copies:\n"
+               "  C='-c 192.0.2.1 -c 192.0.2.2 -c 192.0.2.3'\n"
+               "  sidewire pmem log create $C --ring 64M\n"
+               "  journalctl -f | sidewire pmem log append $C\n"
+               "  sidewire pmem log read $C\n"};
+    struct log_args args = {.wait_ms = 30000, .geometry = {1 << 20, 4096}};
+    static char name[64];
+    sw_pmem_log_options_init(&args.options);
+    args.options.copies = args.copies;
+    for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++)
+        if (!strcmp(argv[1], commands[i]))
+            args.command = commands[i];
+    if (args.command) {
+        snprintf(name, sizeof(name), "%s %s", argv[0], args.command);
+        argv[1] = name;
+        argp_parse(&argp, argc - 1, argv + 1, 0, NULL, &args);
+    } else {
+        argp_parse(&argp, argc > 1 && argv[1][0] == '-' ? argc : 1, argv, 0, NULL, &args);
+        return PM_STATUS_USAGE;
+    }
+    if (!strcmp(args.command, "trim") && !args.has_before) {
+        fputs("sidewire pmem log trim: up to which? --before NUMBER\n", stderr);
+        return PM_STATUS_USAGE;
+    }
+    return !strcmp(args.command, "create") ? create(&args) : with_log(&args);
+}
