@@ -49,10 +49,13 @@ class Experiment:
     def spread(self, name, figure):
         """Half of the range between the quartiles, as a part of the median."""
         values = self.figures(name, figure)
+        middle = statistics.median(values)
+        if not middle:
+            return 0
         if len(values) < 4:
-            return (max(values) - min(values)) / 2 / statistics.median(values)
+            return (max(values) - min(values)) / 2 / middle
         low, _, high = statistics.quantiles(values, n=4)
-        return (high - low) / 2 / statistics.median(values)
+        return (high - low) / 2 / middle
 
 
 class Row:

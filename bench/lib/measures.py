@@ -2,7 +2,8 @@
 """What is measured, against whom, and what is asked of it.
 
 What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py,
-those of the connection manager in connections.py, those of TCP programs in tcp_programs.py, those of NVMe in nvme_rows.py.
+those of the connection manager in connections.py, those of TCP programs in tcp_programs.py, those of NVMe in nvme_rows.py,
+of persistent memory in pmem_rows.py.
 """
 
 import json
@@ -13,6 +14,7 @@ import connections
 import gate
 import links
 import nvme_rows
+import pmem_rows
 import procs
 import rpc
 import tcp_programs
@@ -178,7 +180,7 @@ class Bench:
                 self.types_rate(), *links.experiments(self), *rpc.experiments(self),
                 *connections.experiments(self),
                 *tcp_programs.experiments(self), *waiting.experiments(self),
-                *nvme_rows.experiments(self)]
+                *nvme_rows.experiments(self), *pmem_rows.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -218,7 +220,7 @@ class Bench:
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan
-                if key in by_key] + nvme_rows.rows(by_key)
+                if key in by_key] + nvme_rows.rows(by_key) + pmem_rows.rows(by_key)
 
     def syscalls(self, op):
         """System calls of both sides while a million operations run."""

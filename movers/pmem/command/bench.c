@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "pmem/command/command.h"
+#include "pmem/command/samples.h"
 
 enum { PATIENCE_MS = 20000, BYTES_MAX = 1 << 26, COUNT_MAX = 10000000 };
 
@@ -14,12 +13,12 @@ static const char *const kinds[] = {"persistent", "visible", "write", "read"};
 
 struct bench {
     struct pm_remote remote;
-    uint64_t bytes, count, offset;
+    uint64_t bytes, offset, rate;
     enum kind kind;
     bool may_destroy;
     char *buffer;
     struct sw_pmem_mem *mem;
-    uint32_t *ns;
+    struct pm_samples samples;
     struct sw_pmem_info info;
 };
 
@@ -28,6 +27,7 @@ static const struct argp_option options[] = {
     {"count", 'c', "N", 0, "How many requests (10000)", 1},
     {"rw", 'w', "KIND", 0, "persistent (a write and its flush), visible, write (no flush) or read",
      1},
+    {"rate", 'R', "BYTES", 0, "Bytes per second at most (as fast as it goes)", 1},
     {"offset", 'f', "BYTES", 0, "Where in the region it begins (0)", 1},
     {"destroy-data", 'D', NULL, 0, "What is in the region may be overwritten", 1},
     {0},
@@ -44,8 +44,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
             argp_error(state, "a request has 1 to %d bytes", BYTES_MAX);
         return 0;
     case 'c':
-        bench->count = pm_parse_bytes(state, value);
-        if (!bench->count || bench->count > COUNT_MAX)
+        bench->samples.count = pm_parse_bytes(state, value);
+        if (!bench->samples.count || bench->samples.count > COUNT_MAX)
             argp_error(state, "there are 1 to %d requests", COUNT_MAX);
         return 0;
     case 'w':
@@ -53,6 +53,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
             if (!strcmp(value, kinds[bench->kind]))
                 return 0;
         argp_error(state, "\"%s\" is none of persistent, visible, write, read", value);
+        return 0;
+    case 'R':
+        bench->rate = pm_parse_bytes(state, value);
         return 0;
     case 'f':
         bench->offset = pm_parse_bytes(state, value);
@@ -70,13 +73,6 @@ static error_t parse(int key, char *value, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static enum sw_pmem_status request(struct bench *bench, uint64_t offset)
@@ -99,50 +95,36 @@ static enum sw_pmem_status request(struct bench *bench, uint64_t offset)
     return SW_PMEM_INVALID;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double share_us(const struct bench *bench, double share)
-{
-    return bench->ns[(uint64_t)((double)(bench->count - 1) * share)] / 1e3;
-}
-
 static int report(struct bench *bench)
 {
-    double sum = 0;
-    for (uint64_t i = 0; i < bench->count; i++)
-        sum += bench->ns[i];
-    qsort(bench->ns, bench->count, sizeof(*bench->ns), by_value);
-    const double mean = sum / (double)bench->count / 1e3, p50 = share_us(bench, 0.5),
-                 p99 = share_us(bench, 0.99), max = share_us(bench, 1);
     const char *method = bench->info.flush == SW_PMEM_BY_FLUSH ? "flush" : "read";
-    if (bench->remote.is_json)
-        return pm_print_json(json_pack("{ss sI sI ss sf sf sf sf}", "rw", kinds[bench->kind], "bs",
-                                       (json_int_t)bench->bytes, "count", (json_int_t)bench->count,
-                                       "flush", method, "mean_us", mean, "p50_us", p50, "p99_us",
-                                       p99, "max_us", max));
-    printf("%-12s %9s %9s %10s %10s %10s %10s\n", "RW", "BYTES", "COUNT", "MEAN us", "P50 us",
-           "P99 us", "MAX us");
-    printf("%-12s %9u %9u %10.2f %10.2f %10.2f %10.2f\n", kinds[bench->kind],
-           (unsigned)bench->bytes, (unsigned)bench->count, mean, p50, p99, max);
-    return PM_STATUS_OK;
+    return pm_samples_print(bench->remote.is_json,
+                            json_pack("{ss ss}", "rw", kinds[bench->kind], "flush", method),
+                            kinds[bench->kind], bench->bytes, &bench->samples);
+}
+
+/* What it is behind it does not make up for. */
+static uint64_t pace(const struct bench *bench, uint64_t last_ns)
+{
+    uint64_t now_ns = pm_now_ns();
+    while (bench->rate && now_ns < last_ns + bench->bytes * 1000000000 / bench->rate)
+        now_ns = pm_now_ns();
+    return now_ns;
 }
 
 static int measure(struct bench *bench)
 {
+    uint64_t start = 0;
     const uint64_t places = (bench->info.bytes - bench->offset) / bench->bytes;
-    for (uint64_t i = 0; i < bench->count; i++) {
-        const uint64_t start = now_ns();
+    for (uint64_t i = 0; i < bench->samples.count; i++) {
+        start = pace(bench, start);
         const enum sw_pmem_status status =
             request(bench, bench->offset + i % places * bench->bytes);
-        const uint64_t took = now_ns() - start;
+        const uint64_t took = pm_now_ns() - start;
         if (status)
             return pm_fail_status(&bench->remote, kinds[bench->kind], status);
-        bench->ns[i] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
-        pm_progress(&bench->remote, (i + 1) * bench->bytes, bench->count * bench->bytes);
+        pm_samples_put(&bench->samples, i, took);
+        pm_progress(&bench->remote, (i + 1) * bench->bytes, bench->samples.count * bench->bytes);
     }
     return report(bench);
 }
@@ -155,17 +137,17 @@ int pm_bench(int argc, char **argv)
         .doc = "Measures requests one after another.",
         .children = children,
     };
-    struct bench bench = {.bytes = 4096, .count = 10000};
+    struct bench bench = {.bytes = 4096, .samples = {.count = 10000}};
     pm_remote_parse("bench", &argp, argc, argv, &bench.remote);
     int code = pm_remote_open(&bench.remote);
     if (code)
         return code;
     sw_pmem_info_of(bench.remote.pmem, &bench.info);
     bench.buffer = calloc(1, bench.bytes);
-    bench.ns = calloc(bench.count, sizeof(*bench.ns));
+    bench.samples.ns = calloc(bench.samples.count, sizeof(*bench.samples.ns));
     if (bench.offset >= bench.info.bytes || bench.bytes > bench.info.bytes - bench.offset)
         code = pm_fail(&bench.remote, "the region has no room for such a request");
-    else if (!bench.buffer || !bench.ns ||
+    else if (!bench.buffer || !bench.samples.ns ||
              sw_pmem_mem_register(bench.remote.pmem, bench.buffer, bench.bytes, &bench.mem))
         code = pm_fail(&bench.remote, "there is no memory for the buffer");
     if (!code)
@@ -173,6 +155,6 @@ int pm_bench(int argc, char **argv)
     sw_pmem_mem_release(bench.mem);
     sw_pmem_close(bench.remote.pmem);
     free(bench.buffer);
-    free(bench.ns);
+    free(bench.samples.ns);
     return code;
 }

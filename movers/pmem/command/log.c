@@ -5,10 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pmem/command/command.h"
+#include "pmem/command/samples.h"
 #include "sidewire/pmem_log.h"
 
-enum { KEY_REPLACE = 0x2000, KEY_VISIBLE, KEY_WAIT, PLACE_MAX = 128 };
+enum {
+    KEY_REPLACE = 0x2000,
+    KEY_VISIBLE,
+    KEY_WAIT,
+    KEY_COUNT,
+    PLACE_MAX = 128,
+    COUNT_MAX = 10000000
+};
 
 /* Of a copy: "ADDR", "ADDR:PORT", "[ADDR]:PORT", each with "/REGION" behind it or not. */
 struct place {
@@ -23,6 +30,7 @@ struct log_args {
     struct sw_pmem_log_options options;
     struct sw_pmem_log_geometry geometry;
     uint64_t before;
+    struct pm_samples samples; /* of bench */
     uint32_t wait_ms;
     bool replaces, is_json, has_before;
     struct sw_pmem_log *log;
@@ -35,9 +43,10 @@ static const struct argp_option options[] = {
     {"visible-only", KEY_VISIBLE, NULL, 0, "Flushes for processors only: outlives no power cut", 1},
     {"ring", 'S', "BYTES", 0, "create: what the log holds (1M)", 2},
     {"record", 'b', "BYTES", 0, "create: the longest record (4096)", 2},
+    {"count", KEY_COUNT, "N", 0, "bench: how many records of 64 bytes are appended (10000)", 2},
     {"replace", KEY_REPLACE, NULL, 0, "create: also where there is a log", 2},
     {"before", 'n', "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
-    {"output-format", 'o', "FORMAT", 0, "status: normal or json", 3},
+    {"output-format", 'o', "FORMAT", 0, "status and bench: normal or json", 3},
     {0},
 };
 
@@ -108,6 +117,11 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case 'b':
         args->geometry.record_bytes = (uint32_t)pm_parse_bytes(state, value);
+        return 0;
+    case KEY_COUNT:
+        args->samples.count = pm_parse_bytes(state, value);
+        if (!args->samples.count || args->samples.count > COUNT_MAX)
+            argp_error(state, "there are 1 to %d records", COUNT_MAX);
         return 0;
     case KEY_REPLACE:
         args->replaces = true;
@@ -235,6 +249,31 @@ static int status(struct log_args *args)
     return PM_STATUS_OK;
 }
 
+/* One after another; what does not fit any more, it forgets. */
+static int bench(struct log_args *args)
+{
+    static const char record[64] = "a record of the benchmark";
+    struct sw_pmem_log_mark mark = {0};
+    args->samples.ns = calloc(args->samples.count, sizeof(*args->samples.ns));
+    if (!args->samples.ns)
+        return fail(args, "", SW_PMEM_LOG_NO_MEMORY);
+    enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
+    for (uint64_t i = 0; i < args->samples.count && !status;) {
+        const uint64_t start = pm_now_ns();
+        status = sw_pmem_log_append(args->log, record, sizeof(record),
+                                    sw_pmem_deadline_ms(args->wait_ms), &mark);
+        if (status == SW_PMEM_LOG_FULL && mark.position)
+            status = sw_pmem_log_trim(args->log, &mark);
+        else if (!status)
+            pm_samples_put(&args->samples, i++, pm_now_ns() - start);
+    }
+    const int code = status ? fail(args, "", status)
+                            : pm_samples_print(args->is_json, json_object(), "append",
+                                               sizeof(record), &args->samples);
+    free(args->samples.ns);
+    return code;
+}
+
 static int with_log(struct log_args *args)
 {
     struct sw_pmem_error error;
@@ -247,6 +286,7 @@ static int with_log(struct log_args *args)
     }
     const int code = !strcmp(args->command, "append")   ? append(args)
                      : !strcmp(args->command, "status") ? status(args)
+                     : !strcmp(args->command, "bench")  ? bench(args)
                                                         : read_or_trim(args, *args->command == 't');
     sw_pmem_log_close(args->log);
     return code;
@@ -254,18 +294,19 @@ static int with_log(struct log_args *args)
 
 int pm_log(int argc, char **argv)
 {
-    static const char *const commands[] = {"create", "append", "read", "trim", "status"};
+    static const char *const commands[] = {"create", "append", "read", "trim", "status", "bench"};
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "create|append|read|trim|status",
+        .args_doc = "create|append|read|trim|status|bench",
         .doc = "A log on one to five regions: what it acknowledges is persistent on most of them.\v"
                "Examples, for three copies:\n"
                "  C='-c 192.0.2.1 -c 192.0.2.2 -c 192.0.2.3'\n"
                "  sidewire pmem log create $C --ring 64M\n"
                "  journalctl -f | sidewire pmem log append $C\n"
                "  sidewire pmem log read $C\n"};
-    struct log_args args = {.wait_ms = 30000, .geometry = {1 << 20, 4096}};
+    struct log_args args = {
+        .wait_ms = 30000, .geometry = {1 << 20, 4096}, .samples = {.count = 10000}};
     static char name[64];
     sw_pmem_log_options_init(&args.options);
     args.options.copies = args.copies;

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "pmem/command/samples.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+uint64_t pm_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void pm_samples_put(struct pm_samples *samples, uint64_t index, uint64_t took_ns)
+{
+    samples->ns[index] = took_ns < UINT32_MAX ? (uint32_t)took_ns : UINT32_MAX;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double share_us(const struct pm_samples *samples, double share)
+{
+    return samples->ns[(uint64_t)((double)(samples->count - 1) * share)] / 1e3;
+}
+
+struct pm_figures pm_samples_of(struct pm_samples *samples)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < samples->count; i++)
+        sum += samples->ns[i];
+    qsort(samples->ns, samples->count, sizeof(*samples->ns), by_value);
+    return (struct pm_figures){.mean_us = sum / (double)samples->count / 1e3,
+                               .p50_us = share_us(samples, 0.5),
+                               .p99_us = share_us(samples, 0.99),
+                               .max_us = share_us(samples, 1)};
+}
+
+int pm_samples_print(bool is_json, json_t *json, const char *kind, uint64_t bytes,
+                     struct pm_samples *samples)
+{
+    const struct pm_figures f = pm_samples_of(samples);
+    if (is_json) {
+        json_object_update_new(json,
+                               json_pack("{sI sI sf sf sf sf}", "bs", (json_int_t)bytes, "count",
+                                         (json_int_t)samples->count, "mean_us", f.mean_us, "p50_us",
+                                         f.p50_us, "p99_us", f.p99_us, "max_us", f.max_us));
+        return pm_print_json(json);
+    }
+    json_decref(json);
+    printf("%-12s %9s %9s %10s %10s %10s %10s\n", "KIND", "BYTES", "COUNT", "MEAN us", "P50 us",
+           "P99 us", "MAX us");
+    printf("%-12s %9u %9u %10.2f %10.2f %10.2f %10.2f\n", kind, (unsigned)bytes,
+           (unsigned)samples->count, f.mean_us, f.p50_us, f.p99_us, f.max_us);
+    return PM_STATUS_OK;
+}
