@@ -16,9 +16,10 @@
 
 enum { URING_ENTRIES = 512, EVENTS_MAX = 16, LOOK_US = 200, DRAIN_MS = 3000, CONNECT_MS = 10000 };
 
-/* While a disk works, hosts wait and the next thing comes from it. The fastest ones answer within
- * this; for others a core that polls only keeps the kernel from hearing them. */
-enum { DISK_SPIN_US = 20 };
+/* While a disk works at few requests, hosts wait, and the next thing comes from it. The fastest
+ * ones answer within this; for others a core that polls only keeps the kernel from hearing them.
+ * With more under way something comes so often that to sleep and to wake costs more. */
+enum { DISK_SPIN_US = 20, DISK_FEW = 4 };
 
 /* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
@@ -193,8 +194,9 @@ static bool is_over(const struct nvr_server *server)
 static uint64_t spin_ns(const struct nvr_server *server)
 {
     const uint64_t us = server->settings.spin_us;
-    const bool is_disk_busy = nvt_uring_under_way(&server->uring);
-    return (is_disk_busy && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
+    const uint32_t under_way = nvt_uring_under_way(&server->uring);
+    const bool waits_for_disk = under_way && under_way <= DISK_FEW;
+    return (waits_for_disk && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
 }
 
 void nvr_server_run(struct nvr_server *server)
