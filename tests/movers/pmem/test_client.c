@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The client library against a server in a thread of this process, which ends and begins anew. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pmem/server/server.h"
+#include "sidewire/pmem.h"
+
+enum { REGION = 1 << 20, LOCAL = 1 << 18, WAIT_MS = 20000, MANY = 400 };
+
+struct world {
+    struct pms_memory memory;
+    struct pms_server server;
+    pthread_t thread;
+    int stop_fd;
+    bool is_serving;
+    char port[8];
+    struct sw_pmem_options options;
+    struct sw_pmem *pmem;
+    struct sw_pmem_mem *mem;
+    uint8_t *local;
+};
+
+static void *serve(void *arg)
+{
+    struct world *w = arg;
+    pms_server_run(&w->server, w->stop_fd);
+    return NULL;
+}
+
+static void begin(struct world *w, const char *rule)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char error[256] = "";
+    memset(&w->server, 0, sizeof(w->server));
+    w->server.memory = &w->memory;
+    strcpy(w->server.name, "region");
+    assert_int_equal(pms_rules_add(&w->server.rules, rule, error, sizeof(error)), 0);
+    assert_int_equal(pms_rules_fit(&w->server.rules, REGION, error, sizeof(error)), 0);
+    at.sin_port = htons((uint16_t)atoi(w->port));
+    if (pms_server_start(&w->server, (struct sockaddr *)&at, error, sizeof(error)))
+        fail_msg("%s", error);
+    snprintf(w->port, sizeof(w->port), "%u", ntohs(rdma_get_src_port(w->server.listener)));
+    w->stop_fd = eventfd(0, EFD_CLOEXEC);
+    assert_int_equal(pthread_create(&w->thread, NULL, serve, w), 0);
+    w->is_serving = true;
+}
+
+static void end(struct world *w)
+{
+    const uint64_t one = 1;
+    if (!w->is_serving)
+        return;
+    assert_int_equal(write(w->stop_fd, &one, sizeof(one)), sizeof(one));
+    pthread_join(w->thread, NULL);
+    pms_server_end(&w->server);
+    close(w->stop_fd);
+    w->is_serving = false;
+}
+
+static void connect_client(struct world *w)
+{
+    struct sw_pmem_error error;
+    w->options.port = w->port;
+    if (sw_pmem_open(&w->options, &error, &w->pmem))
+        fail_msg("%s", error.text);
+    assert_int_equal(sw_pmem_mem_register(w->pmem, w->local, LOCAL, &w->mem), SW_PMEM_OK);
+}
+
+static int set_up(void **state)
+{
+    static struct world world;
+    struct world *w = &world;
+    memset(w, 0, sizeof(*w));
+    strcpy(w->port, "0");
+    w->memory = (struct pms_memory){.bytes = REGION, .kind = SW_PMEM_VOLATILE, .identity = {1}};
+    w->memory.base = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    w->local = aligned_alloc(4096, LOCAL);
+    assert_true(w->memory.base != MAP_FAILED && w->local);
+    sw_pmem_options_init(&w->options);
+    w->options.address = "127.0.0.1";
+    begin(w, "*:*:rw");
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    sw_pmem_mem_release(w->mem);
+    if (w->pmem)
+        sw_pmem_close(w->pmem);
+    end(w);
+    munmap(w->memory.base, REGION);
+    free(w->local);
+    return 0;
+}
+
+/* ---- chains and their results ---- */
+
+struct tally {
+    uint32_t of[SW_PMEM_SYSTEM + 1], sum;
+};
+
+static void count(void *arg, const struct sw_pmem_result *result)
+{
+    struct tally *tally = arg;
+    tally->of[result->status]++;
+    tally->sum++;
+}
+
+static struct sw_pmem_op write_op(struct world *w, uint64_t offset, uint32_t bytes)
+{
+    return (struct sw_pmem_op){.opcode = SW_PMEM_OP_WRITE,
+                               .offset = offset,
+                               .pieces = {{w->local, bytes, w->mem}},
+                               .pieces_count = 1};
+}
+
+static enum sw_pmem_status post_write(struct world *w, struct tally *tally, uint32_t flags,
+                                      uint64_t session)
+{
+    const struct sw_pmem_op op = write_op(w, 4096, 64);
+    const struct sw_pmem_chain chain = {
+        .ops = &op, .count = 1, .flags = flags, .session = session, .done = count, .arg = tally};
+    return sw_pmem_post(w->pmem, &chain);
+}
+
+static void await(struct world *w, const struct tally *tally, uint32_t sum)
+{
+    const uint64_t deadline_ns = sw_pmem_deadline_ms(WAIT_MS);
+    while (tally->sum < sum && sw_pmem_deadline_ms(0) < deadline_ns)
+        sw_pmem_wait(w->pmem, sw_pmem_deadline_ms(50));
+    assert_int_equal(tally->sum, sum);
+}
+
+static void await_state(struct world *w, enum sw_pmem_state state)
+{
+    const uint64_t deadline_ns = sw_pmem_deadline_ms(WAIT_MS);
+    while (sw_pmem_state_of(w->pmem) != state && sw_pmem_deadline_ms(0) < deadline_ns) {
+        sw_pmem_poll(w->pmem);
+        poll(NULL, 0, 1);
+    }
+    assert_int_equal(sw_pmem_state_of(w->pmem), state);
+}
+
+static void pieces__are_scattered_and_gathered(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    uint8_t *there = w->memory.base;
+    connect_client(w);
+    for (uint32_t i = 0; i < LOCAL; i++)
+        w->local[i] = (uint8_t)(i * 31 + i / 256);
+    struct sw_pmem_op ops[2] = {
+        {.opcode = SW_PMEM_OP_WRITE, .offset = 1000, .pieces_count = SW_PMEM_PIECES_MAX},
+        {.opcode = SW_PMEM_OP_READ, .offset = 1000, .pieces_count = 2}};
+    for (uint32_t i = 0; i < SW_PMEM_PIECES_MAX; i++)
+        ops[0].pieces[i] = (struct sw_pmem_piece){w->local + 8192 * (7 - i) + i, 100 + i, w->mem};
+    ops[1].pieces[0] = (struct sw_pmem_piece){w->local + 100000, 500, w->mem};
+    ops[1].pieces[1] = (struct sw_pmem_piece){w->local + 120000, 328, w->mem};
+    const struct sw_pmem_chain chain = {.ops = ops, .count = 2, .done = count, .arg = &tally};
+    assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_OK);
+    await(w, &tally, 1);
+    assert_int_equal(tally.of[SW_PMEM_OK], 1);
+    for (uint32_t i = 0, at = 1000; i < SW_PMEM_PIECES_MAX; at += 100 + i++)
+        assert_memory_equal(there + at, w->local + 8192 * (7 - i) + i, 100 + i);
+    assert_memory_equal(w->local + 100000, there + 1000, 500);
+    assert_memory_equal(w->local + 120000, there + 1500, 328);
+}
+
+static void publish__is_one_word(void **state)
+{
+    struct world *w = *state;
+    const uint64_t deadline_ns = sw_pmem_deadline_ms(WAIT_MS);
+    for (int without = 0; without < 2; without++) {
+        w->options.no_atomic_write = w->options.no_flush = without;
+        connect_client(w);
+        const uint64_t word = 0x1122334455667788 + (uint64_t)without;
+        assert_int_equal(sw_pmem_publish(w->pmem, 64, word, SW_PMEM_FLUSH_VISIBLE, deadline_ns),
+                         SW_PMEM_OK);
+        assert_memory_equal((uint8_t *)w->memory.base + 64, &word, sizeof(word));
+        assert_int_equal(sw_pmem_publish(w->pmem, 65, 1, SW_PMEM_FLUSH_VISIBLE, deadline_ns),
+                         SW_PMEM_INVALID);
+        assert_int_equal(sw_pmem_publish(w->pmem, 64, 1, SW_PMEM_FLUSH_PERSISTENT, deadline_ns),
+                         SW_PMEM_UNSUPPORTED);
+        assert_memory_equal((uint8_t *)w->memory.base + 64, &word, sizeof(word));
+        sw_pmem_mem_release(w->mem);
+        sw_pmem_close(w->pmem);
+        w->pmem = NULL;
+        w->mem = NULL;
+    }
+}
+
+static void arguments__are_checked(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    connect_client(w);
+    struct sw_pmem_op op = write_op(w, REGION - 63, 64);
+    struct sw_pmem_chain chain = {.ops = &op, .count = 1, .done = count, .arg = &tally};
+    assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_DENIED);
+    op = write_op(w, UINT64_MAX - 1, 64);
+    assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_DENIED);
+    op = write_op(w, 0, 64);
+    op.pieces[0].data = w->local + LOCAL - 63;
+    assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_NOT_REGISTERED);
+    op.pieces_count = SW_PMEM_PIECES_MAX + 1;
+    assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_INVALID);
+    chain.count = SW_PMEM_CHAIN_MAX + 1;
+    assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_INVALID);
+    assert_int_equal(sw_pmem_used(w->pmem), 0);
+    assert_int_equal(sw_pmem_wait(w->pmem, sw_pmem_deadline_ms(1)), SW_PMEM_AGAIN);
+}
+
+static void rights__of_this_client(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    end(w);
+    begin(w, "127.0.0.1:0-64K:r");
+    connect_client(w);
+    assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_DENIED);
+    assert_int_equal(sw_pmem_read(w->pmem, 0, w->local, 4096, w->mem, sw_pmem_deadline_ms(WAIT_MS)),
+                     SW_PMEM_OK);
+    assert_int_equal(
+        sw_pmem_read(w->pmem, 65536, w->local, 1, w->mem, sw_pmem_deadline_ms(WAIT_MS)),
+        SW_PMEM_DENIED);
+    assert_int_equal(tally.sum, 0);
+}
+
+static void alone__wants_the_right_to_write(void **state)
+{
+    struct world *w = *state;
+    struct sw_pmem_error error;
+    end(w);
+    begin(w, "*:*:r");
+    w->options.port = w->port;
+    w->options.alone = true;
+    w->options.loss_timeout_ms = 0;
+    assert_int_equal(sw_pmem_open(&w->options, &error, &w->pmem), SW_PMEM_REFUSED);
+    w->pmem = NULL;
+}
+
+static void alone__ends_the_sessions_of_other_writers(void **state)
+{
+    struct world *w = *state;
+    struct sw_pmem *other;
+    struct sw_pmem_error error;
+    connect_client(w);
+    const uint64_t session = sw_pmem_session(w->pmem);
+    struct sw_pmem_options options = w->options;
+    options.alone = true;
+    assert_int_equal(sw_pmem_open(&options, &error, &other), SW_PMEM_OK);
+    const uint64_t deadline_ns = sw_pmem_deadline_ms(WAIT_MS);
+    while (sw_pmem_session(w->pmem) == session && sw_pmem_deadline_ms(0) < deadline_ns) {
+        sw_pmem_poll(w->pmem);
+        poll(NULL, 0, 1);
+    }
+    assert_int_equal(sw_pmem_session(w->pmem), session + 1);
+    sw_pmem_poll(other);
+    assert_int_equal(sw_pmem_state_of(other), SW_PMEM_LIVE);
+    sw_pmem_close(other);
+}
+
+/* ---- losses ---- */
+
+static void loss__what_waits_is_posted_then(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    struct sw_pmem_info before, after;
+    connect_client(w);
+    sw_pmem_info_of(w->pmem, &before);
+    end(w);
+    await_state(w, SW_PMEM_LOST);
+    memset(w->local, 7, 64);
+    assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
+    assert_int_equal(post_write(w, &tally, 0, before.session), SW_PMEM_OK);
+    begin(w, "*:*:rw");
+    await(w, &tally, 2);
+    assert_int_equal(tally.of[SW_PMEM_OK], 1);
+    assert_int_equal(tally.of[SW_PMEM_NEW_SESSION], 1);
+    assert_memory_equal((uint8_t *)w->memory.base + 4096, w->local, 64);
+    sw_pmem_info_of(w->pmem, &after);
+    assert_int_equal(after.session, before.session + 1);
+    assert_memory_equal(after.identity, before.identity, sizeof(after.identity));
+    assert_memory_not_equal(after.instance, before.instance, sizeof(after.instance));
+    assert_int_equal(post_write(w, &tally, 0, before.session), SW_PMEM_NEW_SESSION);
+}
+
+/* Chains that are posted as fast as it goes while the server goes and comes. */
+static void run_through_losses(struct world *w, uint32_t flags, struct tally *tally)
+{
+    uint32_t posted = 0;
+    for (int turn = 0; turn < 4; turn++) {
+        for (const uint32_t until = posted + MANY; posted < until;) {
+            if (post_write(w, tally, flags, 0) == SW_PMEM_OK)
+                posted++;
+            else
+                sw_pmem_poll(w->pmem);
+        }
+        end(w);
+        sw_pmem_poll(w->pmem);
+        begin(w, "*:*:rw");
+    }
+    await(w, tally, posted);
+    assert_int_equal(tally->of[SW_PMEM_OK] + tally->of[SW_PMEM_MAYBE_DONE], posted);
+}
+
+static void loss__repeats_only_what_may_be(void **state)
+{
+    struct world *w = *state;
+    struct tally once = {.sum = 0}, again = {.sum = 0};
+    connect_client(w);
+    run_through_losses(w, SW_PMEM_REPEAT, &again);
+    assert_int_equal(again.of[SW_PMEM_MAYBE_DONE], 0);
+    run_through_losses(w, 0, &once);
+}
+
+static void loss__given_up(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    w->options.loss_timeout_ms = 100;
+    connect_client(w);
+    end(w);
+    await_state(w, SW_PMEM_LOST);
+    assert_int_equal(post_write(w, &tally, SW_PMEM_REPEAT, 0), SW_PMEM_OK);
+    await(w, &tally, 1);
+    assert_int_equal(tally.of[SW_PMEM_NOT_DONE], 1);
+    assert_int_equal(sw_pmem_state_of(w->pmem), SW_PMEM_DEAD);
+    assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_UNREACHABLE);
+}
+
+static void loss__another_region_in_its_place(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    connect_client(w);
+    end(w);
+    await_state(w, SW_PMEM_LOST);
+    assert_int_equal(post_write(w, &tally, SW_PMEM_REPEAT, 0), SW_PMEM_OK);
+    w->memory.identity[0]++;
+    begin(w, "*:*:rw");
+    await(w, &tally, 1);
+    assert_int_equal(tally.of[SW_PMEM_NOT_DONE], 1);
+    assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OTHER_REGION);
+}
+
+static void close__gives_each_its_result(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    connect_client(w);
+    end(w);
+    await_state(w, SW_PMEM_LOST);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
+    sw_pmem_mem_release(w->mem);
+    sw_pmem_close(w->pmem);
+    w->pmem = NULL;
+    w->mem = NULL;
+    assert_int_equal(tally.of[SW_PMEM_NOT_DONE], 10);
+}
+
+/* ---- waiting ---- */
+
+struct runner {
+    struct world *w;
+    struct tally tally;
+    uint32_t left;
+};
+
+static void run_on(void *arg, const struct sw_pmem_result *result)
+{
+    struct runner *runner = arg;
+    const struct sw_pmem_op op = write_op(runner->w, 0, 8);
+    const struct sw_pmem_chain chain = {.ops = &op, .count = 1, .done = run_on, .arg = runner};
+    count(&runner->tally, result);
+    if (runner->left && runner->left--)
+        assert_int_equal(sw_pmem_post(runner->w->pmem, &chain), SW_PMEM_OK);
+}
+
+static void callbacks__may_post(void **state)
+{
+    struct world *w = *state;
+    struct runner runner = {.w = w, .left = 1000};
+    connect_client(w);
+    const struct sw_pmem_op op = write_op(w, 0, 8);
+    const struct sw_pmem_chain chain = {.ops = &op, .count = 1, .done = run_on, .arg = &runner};
+    for (uint32_t i = 0; i < sw_pmem_depth(w->pmem); i++)
+        assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_OK);
+    assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_AGAIN);
+    await(w, &runner.tally, 1000 + sw_pmem_depth(w->pmem));
+    assert_int_equal(runner.tally.of[SW_PMEM_OK], runner.tally.sum);
+}
+
+static void descriptor__wakes(void **state)
+{
+    struct world *w = *state;
+    struct tally tally = {.sum = 0};
+    const uint64_t deadline_ns = sw_pmem_deadline_ms(WAIT_MS);
+    connect_client(w);
+    assert_int_equal(post_write(w, &tally, 0, 0), SW_PMEM_OK);
+    while (!tally.sum && sw_pmem_deadline_ms(0) < deadline_ns) {
+        struct pollfd fd = {.fd = sw_pmem_fd(w->pmem), .events = POLLIN};
+        if (sw_pmem_arm(w->pmem))
+            assert_int_equal(poll(&fd, 1, WAIT_MS), 1);
+        sw_pmem_poll(w->pmem);
+    }
+    assert_int_equal(tally.of[SW_PMEM_OK], 1);
+}
+
+static void results__are_taken_in_order(void **state)
+{
+    struct world *w = *state;
+    struct sw_pmem_result results[8];
+    connect_client(w);
+    const struct sw_pmem_op op = write_op(w, 0, 8);
+    for (uintptr_t i = 0; i < 5; i++) {
+        const struct sw_pmem_chain chain = {.ops = &op, .count = 1, .arg = (void *)i};
+        assert_int_equal(sw_pmem_post(w->pmem, &chain), SW_PMEM_OK);
+    }
+    uint32_t got = 0;
+    while (got < 5 && sw_pmem_wait(w->pmem, sw_pmem_deadline_ms(WAIT_MS)) == SW_PMEM_OK)
+        got += sw_pmem_take(w->pmem, results + got, 8 - got);
+    assert_int_equal(got, 5);
+    for (uintptr_t i = 0; i < 5; i++) {
+        assert_ptr_equal(results[i].arg, (void *)i);
+        assert_int_equal(results[i].status, SW_PMEM_OK);
+    }
+    assert_int_equal(sw_pmem_used(w->pmem), 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(pieces__are_scattered_and_gathered),
+        CASE(publish__is_one_word),
+        CASE(arguments__are_checked),
+        CASE(rights__of_this_client),
+        CASE(alone__wants_the_right_to_write),
+        CASE(alone__ends_the_sessions_of_other_writers),
+        CASE(loss__what_waits_is_posted_then),
+        CASE(loss__repeats_only_what_may_be),
+        CASE(loss__given_up),
+        CASE(loss__another_region_in_its_place),
+        CASE(close__gives_each_its_result),
+        CASE(callbacks__may_post),
+        CASE(descriptor__wakes),
+        CASE(results__are_taken_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
