@@ -60,8 +60,13 @@ def target_status(fio):
     return status, {one['nsid']: one for one in status['subsystems'][0]['namespaces']}
 
 
-def wait_for_load(fio, running, what):
-    while running.poll() is None and target_status(fio)[1][1][what] < 100:
+def wait_for_load(fio, running, what, jobs=1):
+    """Until each job has its queue, and the target work. A job that begins later finds no target and ends."""
+    while running.poll() is None:
+        status, namespaces = target_status(fio)
+        queues = sum(one['io_queues'] for one in status['subsystems'][0]['controllers'])
+        if queues >= jobs and namespaces[1][what] >= 100:
+            return
         time.sleep(0.02)
 
 
@@ -155,7 +160,7 @@ def restarted(fio, disk):
         target = Target(fio.sidewire, f'file:{disk}')
         running = fio.start(rw='randwrite', thread=thread, iodepth=16, numjobs=2, offset_increment='16m', size='16m', rate_iops=1500,
                             verify='crc32c', verify_fatal=1, reconnect_delay=1, ctrl_loss_tmo=60)
-        wait_for_load(fio, running, 'writes')
+        wait_for_load(fio, running, 'writes', 2)
         target.process.kill()
         target.process.wait()
         target = Target(fio.sidewire, f'file:{disk}')
