@@ -17,7 +17,7 @@ from programs import CLIENT_CPU, SERVER_CPU, pin
 
 HERE = '127.0.0.1'
 MIB = 1 << 20
-REGION_BYTES = 64 * MIB
+REGION_BYTES, SMALL_BYTES = 64 * MIB, 4 * MIB
 SHORT, LONG = 4096, MIB
 RECORD = 64
 LONG_TOTAL = 10 << 30  # what the client writes while the server's processor time is counted
@@ -31,8 +31,8 @@ PROGRAM_S = 120
 class Servers:
     """`sidewire pmem serve`, `count` of them, while in a `with`. `words`: what is in front of a program on a side."""
 
-    def __init__(self, rig, count=1):
-        self.rig, self.count = rig, count
+    def __init__(self, rig, count=1, region_bytes=REGION_BYTES):
+        self.rig, self.count, self.region_bytes = rig, count, region_bytes
         self.folder, self.children, self.ports = None, [], []
 
     def __enter__(self):
@@ -40,9 +40,12 @@ class Servers:
         try:
             for index in range(self.count):
                 self.ports.append(procs.free_port())
+                path = os.path.join(self.folder.name, f'region{index}')
+                with open(path, 'wb') as file:  # all of it has pages: to make them is no part of a write
+                    file.write(bytes(self.region_bytes))
                 self.children.append(procs.Child([
-                    *self.rig.words(between.SERVER), self.rig.program, 'serve', os.path.join(self.folder.name, f'region{index}'),
-                    '--size', str(REGION_BYTES), '--listen', self.rig.address, '--port', str(self.ports[-1])]))
+                    *self.rig.words(between.SERVER), self.rig.program, 'serve', path, '--listen', self.rig.address, '--port',
+                    str(self.ports[-1])]))
             for child in self.children:
                 await_text(child, 'Ctrl-C')
         except BaseException:
@@ -104,7 +107,7 @@ class Rig:
 
     def direct(self, size, count):
         """Writes, each with its flush."""
-        with Servers(self) as servers:
+        with Servers(self, region_bytes=SMALL_BYTES) as servers:
             found = json.loads(procs.run(servers.client('bench', '--rw', 'visible', '--bs', str(size), '--count', str(count), '-D', '-o',
                                                         'json'), PROGRAM_S))
         return {'mean_s': found['mean_us'] * 1e-6, 'median_s': found['p50_us'] * 1e-6}
@@ -115,7 +118,7 @@ class Rig:
         return [[*self.words(side), program, *options, *(['--sleep'] if sleeps else [])] for side in (between.CLIENT, between.SERVER)]
 
     def staged(self, size, count):
-        with Place() as place:
+        with Place(SMALL_BYTES) as place:
             port = procs.free_port()
             client, server = self.staged_argv(place, port, size, count, 1, False)
             found = json.loads(procs.run_pair(server, [*client, self.address], port, PROGRAM_S))
@@ -171,9 +174,12 @@ def beside(client, measure):
 class Place:
     """A file of memory for the staged way."""
 
+    def __init__(self, size_bytes=REGION_BYTES):
+        self.size_bytes, self.file = size_bytes, None
+
     def __enter__(self):
         self.file = tempfile.NamedTemporaryFile(prefix='sw-staged-', dir='/dev/shm')
-        self.file.write(bytes(REGION_BYTES))
+        self.file.write(bytes(self.size_bytes))
         self.file.flush()
         return self.file.name
 
