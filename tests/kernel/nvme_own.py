@@ -80,7 +80,7 @@ class OwnHost:
     def outstanding(self, target):
         """The kernel ends its connections under verified load, and takes new ones."""
         before = target.controllers()
-        process = self.start(f'bench {BENCH} --bs 4k --iodepth 16 --runtime 15 -c 1 -l 60 -k 3')
+        process = self.start(f'bench {BENCH} --bs 4k --iodepth 16 --runtime 25 -c 1 -l 60 -k 3')
         guest.inside('for i in $(seq 50); do rdma res show qp | grep -q "type RC state RT" && break; sleep 0.1; done; sleep 1', self.name)
         target.kill()
         running = process.poll() is None
