@@ -120,11 +120,11 @@ static bool route_to(struct sockaddr_storage *address, socklen_t len)
     return is_routed;
 }
 
-/* "192.0.2.1:4420", "[2001:db8::1]:4420", or either without a port. */
+/* "192.0.2.1:4420", "[2001:db8::1]:4420", or either without a port; "/REGION" may follow. */
 static void without_port(const char *text, char out[ADDRESS_MAX])
 {
     const char *colon = strchr(text, ':');
-    size_t len = strlen(text);
+    size_t len = strcspn(text, "/");
     if (*text == '[')
         len = strcspn(++text, "]");
     else if (colon && !strchr(colon + 1, ':'))

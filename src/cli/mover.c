@@ -21,10 +21,17 @@
 #define SYSFS "/sys/class/infiniband"
 #define KERNEL_CM "/dev/infiniband/rdma_cm"
 
-static const struct sw_address_option address_options[] = {{"-l", "--listen", true},
-                                                           {"-w", "--host-traddr", true},
-                                                           {"-a", "--traddr", false},
-                                                           {NULL, NULL, false}};
+/* Which options have an address. A letter means something else with other commands. */
+static const struct mover {
+    const char *name, *command;          /* NULL: all others */
+    struct sw_address_option options[3]; /* ended by an empty one */
+} movers[] = {
+    {"nvme", "target", {{"-l", "--listen", true}}},
+    {"nvme", NULL, {{"-w", "--host-traddr", true}, {"-a", "--traddr", false}}},
+    {"pmem", "serve", {{"-l", "--listen", true}}},
+    {"pmem", "log", {{"-c", "--copy", false}}},
+    {"pmem", NULL, {{"-a", "--address", false}}},
+};
 
 /* Beside this command in the build tree, else where it was installed to. */
 static bool find_program(const char *mover, char path[PATH_MAX])
@@ -73,10 +80,14 @@ static int run_on_hardware(const char *mover, const char *device, char **argv)
 }
 
 /* The kernel's device that an address on the command line belongs to, if this user may use it. */
-static const char *device_of_words(char *const *words, int count)
+static const char *device_of_words(const char *mover, char *const *words, int count)
 {
     static char name[SW_DEVICE_NAME_MAX];
-    if (!sw_device_choose(SYSFS, words, count, address_options, name) || !is_hardware(name) ||
+    const struct mover *of = movers;
+    while (strcmp(of->name, mover) != 0 ||
+           (of->command && (!count || strcmp(of->command, words[0]) != 0)))
+        of++;
+    if (!sw_device_choose(SYSFS, words, count, of->options, name) || !is_hardware(name) ||
         access(KERNEL_CM, R_OK | W_OK))
         return NULL;
     return name;
@@ -97,7 +108,7 @@ static int run_mover(const char *mover, int argc, char **argv)
             break;
     }
     if (!device)
-        device = device_of_words(argv + at, argc - at);
+        device = device_of_words(mover, argv + at, argc - at);
     else if (!strcmp(device, OWN))
         device = NULL;
     if (!find_program(mover, program)) {

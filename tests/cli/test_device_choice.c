@@ -81,6 +81,8 @@ static void choice__by_each_way_to_say_it(void **state)
     assert_string_equal(choose("target -l 127.0.0.1"), "rxe_lo");
     assert_string_equal(choose("discover -a 127.0.0.1 -s 4420"), "rxe_lo");
     assert_string_equal(choose("discover -a127.0.0.1"), "rxe_lo");
+    assert_string_equal(choose("discover -a 127.0.0.1/region"), "rxe_lo");
+    assert_string_equal(choose("discover -a 127.0.0.1:4430/region"), "rxe_lo");
     assert_string_equal(choose("discover --traddr 127.0.0.1 --host-traddr 127.0.0.1"), "rxe_lo");
 }
 
