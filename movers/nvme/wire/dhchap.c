@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/wire/bytes.h"
+#include "common/bytes.h"
 
 /* Where things are. The first six bytes of all: type, id, two reserved, the transaction. */
 enum {
@@ -49,18 +49,6 @@ int nvf_dh_bytes(uint8_t group)
     return group < sizeof(bytes) / sizeof(*bytes) ? bytes[group] : -1;
 }
 
-static void put_le16(uint8_t *at, uint16_t value)
-{
-    value = htole16(value);
-    memcpy(at, &value, sizeof(value));
-}
-
-static void put_le32(uint8_t *at, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(at, &value, sizeof(value));
-}
-
 static bool is_hash_length(uint8_t bytes)
 {
     return bytes == 32 || bytes == 48 || bytes == 64;
@@ -94,8 +82,8 @@ static bool decode_challenge(const uint8_t *bytes, size_t len, struct nvf_auth_m
     out->hash_bytes = bytes[HASH_BYTES_AT];
     out->hash = bytes[HASH_AT];
     out->group = bytes[GROUP_AT];
-    out->dh_bytes = nvf_le16_at(bytes + DH_BYTES_AT);
-    out->sequence = nvf_le32_at(bytes + SEQUENCE_AT);
+    out->dh_bytes = get_le16(bytes + DH_BYTES_AT);
+    out->sequence = get_le32(bytes + SEQUENCE_AT);
     if (!is_hash_length(out->hash_bytes) || out->dh_bytes > NVF_DH_MAX ||
         len < (size_t)HEADER_BYTES + out->hash_bytes + out->dh_bytes)
         return false;
@@ -109,8 +97,8 @@ static bool decode_reply(const uint8_t *bytes, size_t len, struct nvf_auth_messa
 {
     out->hash_bytes = bytes[HASH_BYTES_AT];
     out->is_valid = bytes[VALID_AT] & 1;
-    out->dh_bytes = nvf_le16_at(bytes + DH_BYTES_AT);
-    out->sequence = nvf_le32_at(bytes + SEQUENCE_AT);
+    out->dh_bytes = get_le16(bytes + DH_BYTES_AT);
+    out->sequence = get_le32(bytes + SEQUENCE_AT);
     if (!is_hash_length(out->hash_bytes) || out->dh_bytes > NVF_DH_MAX ||
         len < (size_t)HEADER_BYTES + 2u * out->hash_bytes + out->dh_bytes)
         return false;
@@ -142,7 +130,7 @@ bool nvf_auth_decode(const uint8_t *bytes, size_t len, struct nvf_auth_message *
         return false;
     const uint8_t type = bytes[0], id = bytes[ID_AT];
     out->id = (enum nvf_auth_id)id;
-    out->transaction = nvf_le16_at(bytes + TRANSACTION_AT);
+    out->transaction = get_le16(bytes + TRANSACTION_AT);
     if (type == TYPE_COMMON && id == NVF_AUTH_NEGOTIATE)
         return decode_negotiate(bytes, len, out);
     if (type == TYPE_COMMON && (id == NVF_AUTH_FAILURE1 || id == NVF_AUTH_FAILURE2)) {

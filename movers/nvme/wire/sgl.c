@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "nvme/wire/bytes.h"
+#include "common/bytes.h"
 
 enum { KEYED_MAX = 0xffffff };
 
@@ -17,9 +17,8 @@ static uint16_t add_keyed(const uint8_t *descriptor, struct nvf_sgl *out)
     const uint8_t kind = descriptor[15];
     if (kind != NVF_KEYED && kind != NVF_KEYED_INVALIDATE)
         return final(NVME_SC_SGL_INVALID_TYPE);
-    const uint64_t addr = nvf_le64_at(descriptor);
-    const uint32_t len = nvf_le32_at(descriptor + 8) & KEYED_MAX,
-                   key = nvf_le32_at(descriptor + 11);
+    const uint64_t addr = get_le64(descriptor);
+    const uint32_t len = get_le32(descriptor + 8) & KEYED_MAX, key = get_le32(descriptor + 11);
     if (len && addr + len < addr)
         return final(NVME_SC_SGL_INVALID_DATA);
     if (kind == NVF_KEYED_INVALIDATE && len) {
@@ -38,8 +37,8 @@ static uint16_t add_keyed(const uint8_t *descriptor, struct nvf_sgl *out)
 static uint16_t parse_in_capsule(const uint8_t *descriptor, uint32_t data_bytes,
                                  uint32_t in_capsule_max, struct nvf_sgl *out)
 {
-    const uint64_t offset = nvf_le64_at(descriptor);
-    const uint32_t len = nvf_le32_at(descriptor + 8);
+    const uint64_t offset = get_le64(descriptor);
+    const uint32_t len = get_le32(descriptor + 8);
     if (offset > in_capsule_max)
         return final(NVME_SC_SGL_INVALID_OFFSET);
     if (len > in_capsule_max - offset || offset + len > data_bytes)
@@ -53,8 +52,8 @@ static uint16_t parse_in_capsule(const uint8_t *descriptor, uint32_t data_bytes,
 static uint16_t parse_list(const uint8_t *descriptor, const uint8_t *data, uint32_t data_bytes,
                            struct nvf_sgl *out)
 {
-    const uint64_t offset = nvf_le64_at(descriptor);
-    const uint32_t len = nvf_le32_at(descriptor + 8);
+    const uint64_t offset = get_le64(descriptor);
+    const uint32_t len = get_le32(descriptor + 8);
     if (offset > data_bytes || len > data_bytes - offset)
         return final(NVME_SC_SGL_INVALID_OFFSET);
     if (!len || len % NVF_DESCRIPTOR_BYTES)

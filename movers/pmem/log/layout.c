@@ -1,52 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "pmem/log/layout.h"
 
-#include <endian.h>
 #include <isa-l/crc64.h>
 #include <string.h>
+
+#include "common/bytes.h"
 
 enum { VERSION = 1, CHECK_OFFSET = 56, RECORD_MAGIC = 0x524c5753 /* "SWLR" */ };
 
 static const char magic[8] = "SWPMLOG";
-
-static uint16_t get_le16(const uint8_t *at)
-{
-    uint16_t value;
-    memcpy(&value, at, sizeof(value));
-    return le16toh(value);
-}
-
-static uint32_t get_le32(const uint8_t *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof(value));
-    return le32toh(value);
-}
-
-static uint64_t get_le64(const uint8_t *at)
-{
-    uint64_t value;
-    memcpy(&value, at, sizeof(value));
-    return le64toh(value);
-}
-
-static void put_le16(uint8_t *at, uint16_t value)
-{
-    value = htole16(value);
-    memcpy(at, &value, sizeof(value));
-}
-
-static void put_le32(uint8_t *at, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(at, &value, sizeof(value));
-}
-
-static void put_le64(uint8_t *at, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(at, &value, sizeof(value));
-}
 
 static bool is_zero(const uint8_t *at, size_t len)
 {

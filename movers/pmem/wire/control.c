@@ -2,8 +2,9 @@
 /* Layouts and what each bad value gets: docs/pmem.md. */
 #include "pmem/wire/control.h"
 
-#include <endian.h>
 #include <string.h>
+
+#include "common/bytes.h"
 
 enum {
     MAGIC = 0x314d5053,
@@ -13,45 +14,6 @@ enum {
     LIST_FIXED_BYTES = 24,
     ENTRY_BYTES = 80,
 };
-
-static void put16(uint8_t *at, uint16_t value)
-{
-    value = htole16(value);
-    memcpy(at, &value, sizeof(value));
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(at, &value, sizeof(value));
-}
-
-static void put64(uint8_t *at, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(at, &value, sizeof(value));
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-    uint16_t value;
-    memcpy(&value, at, sizeof(value));
-    return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof(value));
-    return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-    uint64_t value;
-    memcpy(&value, at, sizeof(value));
-    return le64toh(value);
-}
 
 static void put_name(uint8_t *at, const char *name)
 {
@@ -75,9 +37,9 @@ static bool get_name(const uint8_t *at, char name[PMF_NAME_BYTES])
 
 static void put_greeting(uint8_t *out, uint16_t last)
 {
-    put32(out, MAGIC);
-    put16(out + 4, PMF_VERSION);
-    put16(out + 6, last);
+    put_le32(out, MAGIC);
+    put_le16(out + 4, PMF_VERSION);
+    put_le16(out + 6, last);
 }
 
 size_t pmf_put_connect(uint8_t out[PMF_CONNECT_BYTES], const char *label)
@@ -103,9 +65,9 @@ size_t pmf_put_reject(uint8_t out[PMF_REJECT_BYTES], enum pmf_reason reason)
 enum pmf_reason pmf_get_connect(const uint8_t *in, size_t bytes, char label[PMF_NAME_BYTES])
 {
     memset(label, 0, PMF_NAME_BYTES);
-    if (bytes < 8 || get32(in) != MAGIC)
+    if (bytes < 8 || get_le32(in) != MAGIC)
         return PMF_REASON_MALFORMED;
-    if (get16(in + 4) != PMF_VERSION)
+    if (get_le16(in + 4) != PMF_VERSION)
         return PMF_REASON_VERSION;
     if (bytes < PMF_CONNECT_BYTES || !get_name(in + 8, label))
         return PMF_REASON_MALFORMED;
@@ -114,7 +76,7 @@ enum pmf_reason pmf_get_connect(const uint8_t *in, size_t bytes, char label[PMF_
 
 bool pmf_get_accept(const uint8_t *in, size_t bytes, uint8_t instance[16])
 {
-    if (bytes < PMF_ACCEPT_BYTES || get32(in) != MAGIC || get16(in + 4) != PMF_VERSION)
+    if (bytes < PMF_ACCEPT_BYTES || get_le32(in) != MAGIC || get_le16(in + 4) != PMF_VERSION)
         return false;
     memcpy(instance, in + 8, 16);
     return true;
@@ -122,9 +84,9 @@ bool pmf_get_accept(const uint8_t *in, size_t bytes, uint8_t instance[16])
 
 enum pmf_reason pmf_get_reject(const uint8_t *in, size_t bytes)
 {
-    if (bytes < PMF_REJECT_BYTES || get32(in) != MAGIC)
+    if (bytes < PMF_REJECT_BYTES || get_le32(in) != MAGIC)
         return 0;
-    const uint16_t reason = get16(in + 6);
+    const uint16_t reason = get_le16(in + 6);
     return reason <= PMF_REASON_MEMORY ? (enum pmf_reason)reason : 0;
 }
 
@@ -147,12 +109,12 @@ const char *pmf_reason_text(enum pmf_reason reason)
 
 static void put_header(uint8_t *out, uint8_t type, uint8_t status, size_t bytes, uint32_t tag)
 {
-    put32(out, MAGIC);
+    put_le32(out, MAGIC);
     out[4] = type;
     out[5] = status;
-    put16(out + 6, (uint16_t)bytes);
-    put32(out + 8, tag);
-    put32(out + 12, 0);
+    put_le16(out + 6, (uint16_t)bytes);
+    put_le32(out + 8, tag);
+    put_le32(out + 12, 0);
 }
 
 size_t pmf_put_request(uint8_t out[PMF_REQUEST_MAX], const struct pmf_request *request)
@@ -162,7 +124,7 @@ size_t pmf_put_request(uint8_t out[PMF_REQUEST_MAX], const struct pmf_request *r
     if (request->type == PMF_OPEN)
         put_name(out + HEADER_BYTES, request->name);
     if (request->type == PMF_OPEN)
-        put32(out + 12, request->wishes);
+        put_le32(out + 12, request->wishes);
     return bytes;
 }
 
@@ -172,14 +134,14 @@ enum pmf_status pmf_get_request(const uint8_t *in, size_t bytes, struct pmf_requ
     if (bytes < HEADER_BYTES)
         return PMF_MALFORMED;
     out->type = in[4] & 0x7f;
-    out->tag = get32(in + 8);
-    if (get32(in) != MAGIC || in[5] || get16(in + 6) != bytes)
+    out->tag = get_le32(in + 8);
+    if (get_le32(in) != MAGIC || in[5] || get_le16(in + 6) != bytes)
         return PMF_MALFORMED;
     switch (in[4]) {
     case PMF_OPEN:
         if (bytes != PMF_REQUEST_MAX || !get_name(in + HEADER_BYTES, out->name))
             return PMF_MALFORMED;
-        out->wishes = get32(in + 12) & PMF_ALONE;
+        out->wishes = get_le32(in + 12) & PMF_ALONE;
         return PMF_OK;
     case PMF_LIST:
         return bytes == HEADER_BYTES ? PMF_OK : PMF_MALFORMED;
@@ -189,18 +151,18 @@ enum pmf_status pmf_get_request(const uint8_t *in, size_t bytes, struct pmf_requ
 
 static void put_range(uint8_t *at, const struct pmf_range *range)
 {
-    put64(at, range->offset);
-    put64(at + 8, range->bytes);
-    put64(at + 16, range->address);
-    put32(at + 24, range->key);
-    put32(at + 28, range->rights);
+    put_le64(at, range->offset);
+    put_le64(at + 8, range->bytes);
+    put_le64(at + 16, range->address);
+    put_le32(at + 24, range->key);
+    put_le32(at + 28, range->rights);
 }
 
 /* Name to flags lie alike in both answers. */
 static void put_region(uint8_t *at, const struct pmf_region *region)
 {
     put_name(at, region->name);
-    put64(at + 48, region->bytes);
+    put_le64(at + 48, region->bytes);
     memcpy(at + 56, region->identity, 16);
     at[72] = region->kind;
     at[73] = region->flags;
@@ -209,8 +171,8 @@ static void put_region(uint8_t *at, const struct pmf_region *region)
 static size_t put_open(uint8_t *out, const struct pmf_answer *answer)
 {
     put_region(out + HEADER_BYTES, &answer->regions[0]);
-    put16(out + 90, (uint16_t)answer->count);
-    put32(out + 92, 0);
+    put_le16(out + 90, (uint16_t)answer->count);
+    put_le32(out + 92, 0);
     for (uint32_t i = 0; i < answer->count; i++)
         put_range(out + OPEN_FIXED_BYTES + i * RANGE_BYTES, &answer->ranges[i]);
     return OPEN_FIXED_BYTES + answer->count * RANGE_BYTES;
@@ -219,12 +181,12 @@ static size_t put_open(uint8_t *out, const struct pmf_answer *answer)
 static size_t put_list(uint8_t *out, const struct pmf_answer *answer)
 {
     memset(out + HEADER_BYTES, 0, LIST_FIXED_BYTES - HEADER_BYTES);
-    put16(out + HEADER_BYTES, (uint16_t)answer->count);
+    put_le16(out + HEADER_BYTES, (uint16_t)answer->count);
     for (uint32_t i = 0; i < answer->count; i++) {
         uint8_t *at = out + LIST_FIXED_BYTES + i * ENTRY_BYTES;
         put_region(at, &answer->regions[i]);
-        put16(at + 74, answer->regions[i].rights);
-        put32(at + 76, 0);
+        put_le16(at + 74, answer->regions[i].rights);
+        put_le32(at + 76, 0);
     }
     return LIST_FIXED_BYTES + answer->count * ENTRY_BYTES;
 }
@@ -240,7 +202,7 @@ size_t pmf_put_answer(uint8_t out[PMF_ANSWER_MAX], const struct pmf_answer *answ
 
 static bool get_region(const uint8_t *at, struct pmf_region *region)
 {
-    region->bytes = get64(at + 48);
+    region->bytes = get_le64(at + 48);
     memcpy(region->identity, at + 56, 16);
     region->kind = at[72];
     region->flags = at[73] & (PMF_VISIBLE | PMF_PERSISTENT);
@@ -250,11 +212,11 @@ static bool get_region(const uint8_t *at, struct pmf_region *region)
 
 static bool get_range(const uint8_t *at, uint64_t region_bytes, struct pmf_range *range)
 {
-    range->offset = get64(at);
-    range->bytes = get64(at + 8);
-    range->address = get64(at + 16);
-    range->key = get32(at + 24);
-    range->rights = get32(at + 28) & (SW_PMEM_READ | SW_PMEM_WRITE);
+    range->offset = get_le64(at);
+    range->bytes = get_le64(at + 8);
+    range->address = get_le64(at + 16);
+    range->key = get_le32(at + 24);
+    range->rights = get_le32(at + 28) & (SW_PMEM_READ | SW_PMEM_WRITE);
     return range->rights && range->bytes && range->bytes <= region_bytes &&
            range->offset <= region_bytes - range->bytes &&
            range->address <= UINT64_MAX - range->bytes;
@@ -264,7 +226,7 @@ static bool get_open(const uint8_t *in, size_t bytes, struct pmf_answer *out)
 {
     if (bytes < OPEN_FIXED_BYTES || !get_region(in + HEADER_BYTES, &out->regions[0]))
         return false;
-    out->count = get16(in + 90);
+    out->count = get_le16(in + 90);
     if (!out->count || out->count > SW_PMEM_RANGES_MAX ||
         bytes != OPEN_FIXED_BYTES + out->count * RANGE_BYTES)
         return false;
@@ -279,14 +241,14 @@ static bool get_list(const uint8_t *in, size_t bytes, struct pmf_answer *out)
 {
     if (bytes < LIST_FIXED_BYTES)
         return false;
-    out->count = get16(in + HEADER_BYTES);
+    out->count = get_le16(in + HEADER_BYTES);
     if (out->count > PMF_LIST_MAX || bytes != LIST_FIXED_BYTES + out->count * ENTRY_BYTES)
         return false;
     for (uint32_t i = 0; i < out->count; i++) {
         const uint8_t *at = in + LIST_FIXED_BYTES + i * ENTRY_BYTES;
         if (!get_region(at, &out->regions[i]))
             return false;
-        out->regions[i].rights = get16(at + 74) & (SW_PMEM_READ | SW_PMEM_WRITE);
+        out->regions[i].rights = get_le16(at + 74) & (SW_PMEM_READ | SW_PMEM_WRITE);
     }
     return true;
 }
@@ -294,11 +256,11 @@ static bool get_list(const uint8_t *in, size_t bytes, struct pmf_answer *out)
 bool pmf_get_answer(const uint8_t *in, size_t bytes, struct pmf_answer *out)
 {
     memset(out, 0, sizeof(*out));
-    if (bytes < HEADER_BYTES || get32(in) != MAGIC || get16(in + 6) != bytes)
+    if (bytes < HEADER_BYTES || get_le32(in) != MAGIC || get_le16(in + 6) != bytes)
         return false;
     out->type = in[4] & 0x7f;
     out->status = in[5];
-    out->tag = get32(in + 8);
+    out->tag = get_le32(in + 8);
     if (!(in[4] & PMF_IS_ANSWER) || out->status > PMF_NO_RIGHTS)
         return false;
     if (out->status)
