@@ -40,13 +40,11 @@ class Target:
 
     def __enter__(self):
         self.child = procs.Child(self.argv)
-        limit = time.monotonic() + 15
-        while '\nready' not in self.child.text():
-            if not self.child.running() or time.monotonic() > limit:
-                report = self.child.report('did not begin to serve')
-                self.child.end()
-                raise procs.RunFailed(report)
-            time.sleep(0.01)
+        try:
+            procs.await_text(self.child, '\nready')
+        except procs.RunFailed:
+            self.child.end()
+            raise
         return self
 
     def __exit__(self, *_):

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 import between
+import gate
 import nvme_rows
 import procs
 from experiment import Added, Experiment, Row
@@ -47,7 +48,7 @@ class Servers:
                     *self.rig.words(between.SERVER), self.rig.program, 'serve', path, '--listen', self.rig.address, '--port',
                     str(self.ports[-1])]))
             for child in self.children:
-                await_text(child, 'Ctrl-C')
+                procs.await_text(child, 'Ctrl-C')
         except BaseException:
             self.__exit__()
             raise
@@ -59,29 +60,11 @@ class Servers:
         self.folder.cleanup()
 
     def client(self, command, *options):
-        argv = [*self.rig.words(between.CLIENT), self.rig.program, command, '-a', self.rig.address, '-s', str(self.ports[0]), *options]
-        return argv
+        return [*self.rig.words(between.CLIENT), self.rig.program, command, '-a', self.rig.address, '-s', str(self.ports[0]), *options]
 
     def log(self, command, *options):
         copies = [word for port in self.ports for word in ('--copy', f'{self.rig.address}:{port}')]
         return [*self.rig.words(between.CLIENT), self.rig.program, 'log', command, *copies, '--visible-only', *options]
-
-
-def cpu_of(pid):
-    """Processor time of all threads of a process."""
-    total = 0
-    for task in os.listdir(f'/proc/{pid}/task'):
-        with open(f'/proc/{pid}/task/{task}/schedstat', encoding='ascii') as file:
-            total += int(file.read().split()[0])
-    return total * 1e-9
-
-
-def await_text(child, text):
-    limit = time.monotonic() + 15
-    while text not in child.text():
-        if not child.running() or time.monotonic() > limit:
-            raise procs.RunFailed(child.report('did not begin to serve'))
-        time.sleep(0.01)
 
 
 class Rig:
@@ -156,10 +139,10 @@ class Rig:
 
 def server_cpu(pid):
     """Processor time for LONG_TOTAL bytes, by what is spent while some are written."""
-    before, started = cpu_of(pid), time.monotonic()
+    before_ns, started = gate.cpu_time_ns(pid), time.monotonic()
     time.sleep(WINDOW_S)
     written = RATE * (time.monotonic() - started)
-    return {'cpu_s': (cpu_of(pid) - before) * LONG_TOTAL / written}
+    return {'cpu_s': (gate.cpu_time_ns(pid) - before_ns) * 1e-9 * LONG_TOTAL / written}
 
 
 def beside(client, measure):

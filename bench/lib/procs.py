@@ -197,6 +197,15 @@ def await_port(child, port, timeout_s=15):
     raise RunFailed(child.report(f'does not listen on port {port} after {timeout_s} s'))
 
 
+def await_text(child, text, timeout_s=15):
+    """Until it has printed that, which says that it serves."""
+    deadline = time.monotonic() + timeout_s
+    while text not in child.text():
+        if not child.running() or time.monotonic() > deadline:
+            raise RunFailed(child.report('did not begin to serve'))
+        time.sleep(0.01)
+
+
 def run_pair(server_argv, client_argv, port, timeout_s, env=None, by_line=False):
     """Runs a server and its client as two processes; returns what the client printed."""
     server = Child(server_argv, env, by_line)
