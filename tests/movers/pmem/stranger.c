@@ -87,7 +87,7 @@ int main(int argc, char **argv)
         .cap = {.max_send_wr = 2, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1},
         .qp_type = IBV_QPT_RC,
         .sq_sig_all = 1};
-    struct rdma_cm_id *id;
+    struct rdma_cm_id *id = NULL;
     uint8_t hello[256];
     if (argc < 3 || rdma_getaddrinfo("127.0.0.1", argv[1], &hints, &found) ||
         rdma_create_ep(&id, found, NULL, &attr))
