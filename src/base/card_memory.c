@@ -68,7 +68,7 @@ bool sw_card_memory_find(uint64_t va)
 }
 
 /* The widest store that the place and the rest allow. */
-static uint64_t width(const uint8_t *to, uint64_t left)
+static uint64_t store_width(const uint8_t *to, uint64_t left)
 {
     uint64_t bytes = 8;
     while (bytes > left || (uintptr_t)to % bytes)
@@ -76,7 +76,7 @@ static uint64_t width(const uint8_t *to, uint64_t left)
     return bytes;
 }
 
-static SW_UNSEEN void store(uint8_t *to, const uint8_t *from, uint64_t bytes)
+static SW_UNSEEN void store_words(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
     union {
         uint64_t u64;
@@ -115,8 +115,8 @@ static void leave_processor(void)
 void sw_card_memory_copy(uint8_t *to, const uint8_t *from, uint64_t len_bytes)
 {
     while (len_bytes) {
-        const uint64_t bytes = width(to, len_bytes);
-        store(to, from, bytes);
+        const uint64_t bytes = store_width(to, len_bytes);
+        store_words(to, from, bytes);
         to += bytes;
         from += bytes;
         len_bytes -= bytes;

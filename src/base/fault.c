@@ -35,7 +35,7 @@ static struct range *find_range(uintptr_t at)
     return NULL;
 }
 
-static bool replace(struct range *range)
+static bool replace_range(struct range *range)
 {
     void *base = (void *)atomic_load(&range->base);
     if (mmap(base, atomic_load(&range->len_bytes), PROT_READ | PROT_WRITE,
@@ -46,15 +46,15 @@ static bool replace(struct range *range)
     return true;
 }
 
-static bool mend(const siginfo_t *info)
+static bool mend_fault(const siginfo_t *info)
 {
     struct range *range = find_range((uintptr_t)info->si_addr);
-    return range && replace(range);
+    return range && replace_range(range);
 }
 
 bool sw_fault_guard(void *base, size_t len_bytes)
 {
-    sw_sigbus_take(mend);
+    sw_sigbus_take(mend_fault);
     pthread_mutex_lock(&lock);
     uint32_t i = 0;
     while (i < RANGES_MAX && atomic_load(&ranges[i].len_bytes))

@@ -30,7 +30,7 @@ static int close_number(int fd)
 #endif
 }
 
-static bool identify(int fd, struct identity *out)
+static bool identify_fd(int fd, struct identity *out)
 {
     struct stat st;
     if (fstat(fd, &st))
@@ -71,7 +71,7 @@ int sw_fd_own(int fd)
         return fd;
     int saved_errno = errno;
     fd = move_high(fd);
-    if (fd < SW_FDS_MAX && identify(fd, &identities[fd]))
+    if (fd < SW_FDS_MAX && identify_fd(fd, &identities[fd]))
         atomic_store(&own[fd], true);
     errno = saved_errno;
     return fd;
@@ -87,7 +87,7 @@ bool sw_fd_is_intact(int fd)
     struct identity now;
     if (fd < 0 || fd >= SW_FDS_MAX)
         return fd >= 0;
-    return sw_fd_is_own(fd) && identify(fd, &now) && is_same(&now, &identities[fd]);
+    return sw_fd_is_own(fd) && identify_fd(fd, &now) && is_same(&now, &identities[fd]);
 }
 
 bool sw_fd_is_anonymous(int fd)

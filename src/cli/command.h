@@ -22,6 +22,7 @@ struct sw_command {
 int sw_command_run(int argc, char **argv);
 int sw_command_nvme(int argc, char **argv);
 int sw_command_pmem(int argc, char **argv);
+int sw_command_transfer(int argc, char **argv);
 int sw_command_doctor(int argc, char **argv);
 int sw_command_devices(int argc, char **argv);
 int sw_command_status(int argc, char **argv);

@@ -20,7 +20,7 @@ struct devices_args {
     bool as_json, counters;
 };
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_devices(int key, char *value, struct argp_state *state)
 {
     struct devices_args *args = state->input;
     switch (key) {
@@ -46,7 +46,7 @@ static const struct argp_option options[] = {
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_devices,
     .doc = "Lists the devices that programs will see under `sidewire run`: one for each network "
            "interface that is up, with "
            "its GIDs, and the machine's own RDMA devices."

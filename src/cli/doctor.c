@@ -15,7 +15,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_doctor(int key, char *value, struct argp_state *state)
 {
     bool *as_json = state->input;
     switch (key) {
@@ -32,7 +32,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_doctor,
     .doc = "Tries what Sidewire can use on this machine, as this user, and says why not and what "
            "mends it."
            "\v"

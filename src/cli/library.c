@@ -18,7 +18,7 @@
 #define FILE_NAME "libsidewire.so"
 #define SOCKETS_NAME "libsidewire-sockets.so"
 
-static int fail(struct sw_library *out, const char *mend, const char *reason)
+static int refuse_library(struct sw_library *out, const char *mend, const char *reason)
 {
     snprintf(out->reason, sizeof(out->reason), "%s", reason);
     snprintf(out->mend, sizeof(out->mend), "%s", mend);
@@ -27,16 +27,17 @@ static int fail(struct sw_library *out, const char *mend, const char *reason)
 
 /* Checks what the loader would otherwise only complain about and then run the program without us.
  */
-static int check(struct sw_library *out)
+static int check_library(struct sw_library *out)
 {
     int fd = open(out->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES) {
         static struct sw_closed closed;
         sw_closed_explain(out->path, 'r', &closed);
-        return fail(out, closed.mend, closed.reason);
+        return refuse_library(out, closed.mend, closed.reason);
     }
     if (fd < 0)
-        return fail(out, "set SIDEWIRE_LIB to the file, or: make install", strerror(errno));
+        return refuse_library(out, "set SIDEWIRE_LIB to the file, or: make install",
+                              strerror(errno));
     struct stat info;
     size_t len = fstat(fd, &info) ? 0 : (size_t)info.st_size;
     void *bytes = len ? mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
@@ -49,13 +50,14 @@ static int check(struct sw_library *out)
     bool noexec = fstatvfs(fd, &system) == 0 && (system.f_flag & ST_NOEXEC);
     close(fd);
     if (kind != SW_ELF_LIBRARY && kind != SW_ELF_DYNAMIC)
-        return fail(out, "", "it is not a shared library of this machine");
+        return refuse_library(out, "", "it is not a shared library of this machine");
     if (noexec)
-        return fail(out, "mount -o remount,exec the file system, or: make install",
-                    "its file system is mounted noexec, so the loader cannot map it");
+        return refuse_library(out, "mount -o remount,exec the file system, or: make install",
+                              "its file system is mounted noexec, so the loader cannot map it");
     if (strpbrk(out->path, ": ;"))
-        return fail(out, "move it to a path without them",
-                    "the loader splits LD_PRELOAD at blanks and colons, and the path has one");
+        return refuse_library(
+            out, "move it to a path without them",
+            "the loader splits LD_PRELOAD at blanks and colons, and the path has one");
     return 0;
 }
 
@@ -107,11 +109,11 @@ int sw_library_find(struct sw_library *out)
     if (wanted && *wanted) {
         if (!realpath(wanted, out->path))
             snprintf(out->path, sizeof(out->path), "%s", wanted);
-        return check(out);
+        return check_library(out);
     }
     if (!find_beside(out->path))
         snprintf(out->path, sizeof(out->path), "%s", SW_LIBRARY_DIR "/" FILE_NAME);
-    return check(out);
+    return check_library(out);
 }
 
 int sw_library_find_sockets(const struct sw_library *library, struct sw_library *out)
@@ -130,5 +132,5 @@ int sw_library_find_sockets(const struct sw_library *library, struct sw_library 
         if (access(out->path, F_OK) == 0)
             break;
     }
-    return check(out);
+    return check_library(out);
 }

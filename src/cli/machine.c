@@ -22,12 +22,13 @@
 /* Each peer costs a handful of descriptors, and each shared region one more. */
 enum { OPEN_FILES_MIN = 1024 };
 
-static struct sw_finding *add(struct sw_report *report, enum sw_verdict verdict, const char *name)
+static struct sw_finding *add_finding(struct sw_report *report, enum sw_verdict verdict,
+                                      const char *name)
 {
     return sw_report_add(report, SW_GROUP_MACHINE, verdict, name);
 }
 
-static void append(struct sw_finding *finding, const char *text)
+static void append_text(struct sw_finding *finding, const char *text)
 {
     size_t used = strlen(finding->detail);
     snprintf(finding->detail + used, sizeof(finding->detail) - used, "%s%s", used ? ", " : "",
@@ -39,7 +40,7 @@ static void probe_library(struct sw_report *report)
     static struct sw_library library;
     int failed = sw_library_find(&library);
     struct sw_finding *finding =
-        add(report, failed ? SW_VERDICT_NO : SW_VERDICT_YES, "libsidewire.so");
+        add_finding(report, failed ? SW_VERDICT_NO : SW_VERDICT_YES, "libsidewire.so");
     if (failed) {
         sw_finding_detail(finding, "%.200s: %.300s", library.path, library.reason);
         sw_finding_mend(finding, "%.500s", library.mend);
@@ -51,7 +52,8 @@ static void probe_library(struct sw_report *report)
 static void probe_stock(struct sw_report *report)
 {
     void *handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
-    struct sw_finding *finding = add(report, handle ? SW_VERDICT_YES : SW_VERDICT_NO, "libibverbs");
+    struct sw_finding *finding =
+        add_finding(report, handle ? SW_VERDICT_YES : SW_VERDICT_NO, "libibverbs");
     if (!handle) {
         sw_finding_detail(
             finding, "the stock library is missing; programs that speak verbs are linked to it");
@@ -69,23 +71,23 @@ static void probe_hardware(struct sw_report *report)
 {
     struct sw_hardware hardware;
     sw_hardware_read(&hardware);
-    struct sw_finding *finding = add(report, SW_VERDICT_NOTE, "RDMA hardware");
+    struct sw_finding *finding = add_finding(report, SW_VERDICT_NOTE, "RDMA hardware");
     sw_finding_detail(finding, "%s",
                       hardware.count ? "stays visible and untouched beside the Sidewire devices"
                                      : "none, and none is needed");
     for (int i = 0; i < hardware.count; i++)
-        append(finding, hardware.devices[i].name);
+        append_text(finding, hardware.devices[i].name);
 }
 
 static void probe_interfaces(struct sw_report *report)
 {
-    struct sw_finding *finding = add(report, SW_VERDICT_NO, "interfaces up");
+    struct sw_finding *finding = add_finding(report, SW_VERDICT_NO, "interfaces up");
     int failed = sw_netdev_refresh(NULL, NULL);
     for (int i = 0; i < sw_netdev_count(); i++) {
         struct sw_netdev_info info;
         sw_netdev_read(sw_netdev_get(i), &info);
         if (info.up)
-            append(finding, info.ifname);
+            append_text(finding, info.ifname);
     }
     if (*finding->detail) {
         finding->verdict = SW_VERDICT_YES;
@@ -106,16 +108,16 @@ static void probe_limits(struct sw_report *report)
 {
     struct rlimit files, locked;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        struct sw_finding *finding = add(
+        struct sw_finding *finding = add_finding(
             report, files.rlim_cur < OPEN_FILES_MIN ? SW_VERDICT_NO : SW_VERDICT_YES, "open files");
         sw_finding_detail(finding, "at most %llu", (unsigned long long)files.rlim_cur);
         if (files.rlim_cur < OPEN_FILES_MIN) {
-            append(finding, "few for a program with many peers");
+            append_text(finding, "few for a program with many peers");
             sw_finding_mend(finding, "ulimit -n %d", OPEN_FILES_MIN);
         }
     }
     if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
-        sw_finding_detail(add(report, SW_VERDICT_NOTE, "locked memory"),
+        sw_finding_detail(add_finding(report, SW_VERDICT_NOTE, "locked memory"),
                           "no limit matters: nothing is locked");
 }
 
@@ -128,7 +130,7 @@ static void probe_user_namespace(struct sw_report *report)
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     int err = pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : EAGAIN;
-    struct sw_finding *finding = add(report, SW_VERDICT_NOTE, "user namespaces");
+    struct sw_finding *finding = add_finding(report, SW_VERDICT_NOTE, "user namespaces");
     sw_finding_detail(finding, err ? "refused (%s); only rootless containers need them" : "allowed",
                       strerror(err));
     if (err && sw_proc_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
@@ -147,10 +149,10 @@ static void probe_settings(struct sw_report *report)
         const char *value = getenv(names[i]);
         if (!value)
             continue;
-        struct sw_finding *finding = add(report, SW_VERDICT_NOTE, names[i]);
+        struct sw_finding *finding = add_finding(report, SW_VERDICT_NOTE, names[i]);
         sw_finding_detail(finding, "%.400s", value);
         if (i == 0 && strcmp(value, "auto"))
-            append(finding, "so programs may not use all of the ways above");
+            append_text(finding, "so programs may not use all of the ways above");
     }
 }
 
@@ -164,7 +166,7 @@ void sw_machine_probe(struct sw_report *report)
     probe_user_namespace(report);
     struct utsname name;
     if (uname(&name) == 0)
-        sw_finding_detail(add(report, SW_VERDICT_NOTE, "kernel"), "%s, %s", name.release,
+        sw_finding_detail(add_finding(report, SW_VERDICT_NOTE, "kernel"), "%s, %s", name.release,
                           sw_is_filtered() ? "with a seccomp filter on this process"
                                            : "no seccomp filter on this process");
     probe_settings(report);

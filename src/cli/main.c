@@ -9,7 +9,7 @@
 #include "base/version.h"
 #include "cli/command.h"
 
-static int help(int argc, char **argv);
+static int show_help(int argc, char **argv);
 
 static const struct sw_command commands[] = {
     {"run", "runs a program with the devices", sw_command_run},
@@ -18,7 +18,8 @@ static const struct sw_command commands[] = {
     {"status", "tells which way the connections of `run --sockets` took", sw_command_status},
     {"nvme", "serves and reaches NVMe namespaces over RDMA", sw_command_nvme},
     {"pmem", "serves and reaches persistent memory over RDMA", sw_command_pmem},
-    {"help", "explains a command", help},
+    {"transfer", "moves blocks of memory between processes and hosts", sw_command_transfer},
+    {"help", "explains a command", show_help},
 };
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
@@ -37,7 +38,7 @@ static const struct sw_command *command_find(const char *name)
     return NULL;
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_front(int key, char *value, struct argp_state *state)
 {
     struct main_args *args = state->input;
     (void)value;
@@ -58,7 +59,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 }
 
 /* Puts the table of commands before the examples. */
-static char *filter(int key, const char *text, void *input)
+static char *filter_help(int key, const char *text, void *input)
 {
     (void)input;
     if (key != ARGP_KEY_HELP_POST_DOC)
@@ -77,7 +78,7 @@ static char *filter(int key, const char *text, void *input)
 }
 
 static const struct argp argp = {
-    .parser = parse,
+    .parser = parse_front,
     .args_doc = "COMMAND [ARGS...]",
     .doc = "RDMA without RDMA hardware: runs unmodified verbs programs on a software NIC in user "
            "space."
@@ -89,10 +90,10 @@ static const struct argp argp = {
            "  sidewire help run                            the options of run\n"
            "\n"
            "The manual page is sidewire(1).",
-    .help_filter = filter,
+    .help_filter = filter_help,
 };
 
-static int dispatch(const struct sw_command *command, int argc, char **argv)
+static int run_command(const struct sw_command *command, int argc, char **argv)
 {
     char name[64];
     snprintf(name, sizeof(name), "sidewire %s", command->name);
@@ -100,7 +101,7 @@ static int dispatch(const struct sw_command *command, int argc, char **argv)
     return command->main(argc, argv);
 }
 
-static int help(int argc, char **argv)
+static int show_help(int argc, char **argv)
 {
     char option[] = "--help";
     char *help_argv[] = {(char *)"sidewire", option, NULL};
@@ -115,7 +116,8 @@ static int help(int argc, char **argv)
                 command ? argv[2] : argv[1]);
         return SW_STATUS_USAGE;
     }
-    return command->main == help ? help(1, help_argv) : dispatch(command, 2, help_argv);
+    return command->main == show_help ? show_help(1, help_argv)
+                                      : run_command(command, 2, help_argv);
 }
 
 int main(int argc, char **argv)
@@ -126,7 +128,7 @@ int main(int argc, char **argv)
     argp_program_version = version;
     argp_err_exit_status = SW_STATUS_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
-    int status = dispatch(args.command, args.argc, args.argv);
+    int status = run_command(args.command, args.argc, args.argv);
     /* Output that could not be written is a failure too: `sidewire doctor --json >/dev/full`. */
     if (fflush(stdout) || ferror(stdout)) {
         perror("sidewire: cannot write the output");

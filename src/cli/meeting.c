@@ -92,7 +92,7 @@ static int pass_descriptor(int socket_fd, int fd)
 }
 
 /* Connects, takes the memory, answers in it. The exit status is the stage that failed. */
-static void guest(const struct host *host)
+static void play_guest(const struct host *host)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -110,14 +110,14 @@ static void guest(const struct host *host)
     _exit(SW_MEETING_DONE);
 }
 
-static void meet(struct host *host, struct sw_meeting *out)
+static void meet_guest(struct host *host, struct sw_meeting *out)
 {
     out->stage = SW_MEETING_FORK;
     pid_t pid = fork();
     if (pid < 0)
         return;
     if (pid == 0)
-        guest(host);
+        play_guest(host);
     out->stage = SW_MEETING_CONNECT;
     int fd = accept4(host->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     out->err = fd < 0 ? errno : 0;
@@ -143,7 +143,7 @@ void sw_meeting_try(struct sw_meeting *out)
     struct host host = {.memory_fd = -1, .event_fd = -1, .listen_fd = -1};
     out->err = 0;
     if (host_open(&host, out))
-        meet(&host, out);
+        meet_guest(&host, out);
     else if (!out->err)
         out->err = errno;
     host_close(&host);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * `sidewire nvme` and `sidewire pmem`: become the programs sidewire-nvme and sidewire-pmem, on the
- * kernel's device that their address belongs to or that `--device NAME` names, else on the devices
- * of this library. They know of neither.
+ * `sidewire nvme`, `sidewire pmem`, `sidewire transfer`: become the programs sidewire-nvme and so
+ * on, on the kernel's device that their address belongs to or that `--device NAME` names, else on
+ * the devices of this library. They know of neither.
  */
 #include <errno.h>
 #include <limits.h>
@@ -31,6 +31,8 @@ static const struct mover {
     {"pmem", "serve", {{"-l", "--listen", true}}},
     {"pmem", "log", {{"-c", "--copy", false}}},
     {"pmem", NULL, {{"-a", "--address", false}}},
+    {"transfer", "serve", {{"-l", "--listen", true}}},
+    {"transfer", NULL, {{"-w", "--local", true}}},
 };
 
 /* Beside this command in the build tree, else where it was installed to. */
@@ -139,4 +141,9 @@ int sw_command_nvme(int argc, char **argv)
 int sw_command_pmem(int argc, char **argv)
 {
     return run_mover("pmem", argc, argv);
+}
+
+int sw_command_transfer(int argc, char **argv)
+{
+    return run_mover("transfer", argc, argv);
 }

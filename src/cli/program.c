@@ -33,7 +33,7 @@ static enum sw_program_fault check_file(const char *path)
 
 /* Tries NAME in each folder of PATH. A file that may not be executed is only reported if no later
  * one may. */
-static enum sw_program_fault search(const char *name, char out[PATH_MAX])
+static enum sw_program_fault search_path(const char *name, char out[PATH_MAX])
 {
     const char *path = getenv("PATH");
     if (!path)
@@ -136,7 +136,7 @@ enum sw_program_fault sw_program_find(const char *name, struct sw_program *out)
     snprintf(out->path, sizeof(out->path), "%s", name);
     if (strlen(name) >= sizeof(out->path) || *name == '\0')
         return SW_PROGRAM_NOT_FOUND;
-    fault = strchr(name, '/') ? check_file(name) : search(name, out->path);
+    fault = strchr(name, '/') ? check_file(name) : search_path(name, out->path);
     strcpy(out->image, out->path);
     if (fault != SW_PROGRAM_OK)
         return fault;

@@ -120,7 +120,7 @@ static void set_engine_cpus(struct argp_state *state, const char *value)
     setenv("SIDEWIRE_ENGINE_CPUS", value, 1);
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_run(int key, char *value, struct argp_state *state)
 {
     struct run_args *args = state->input;
     switch (key) {
@@ -171,7 +171,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_run,
     .args_doc = "[--] CMD [ARGS...]",
     .doc = "Runs CMD with the Sidewire devices. Exit codes and signals are CMD's own."
            "\v"
@@ -186,7 +186,7 @@ static const struct argp argp = {
 };
 
 /* Ours first, then what was there, without an earlier mention of ours. */
-static int preload(const char *library)
+static int preload_library(const char *library)
 {
     const char *old = getenv("LD_PRELOAD");
     size_t room = strlen(library) + (old ? strlen(old) : 0) + 2;
@@ -211,7 +211,8 @@ static int preload(const char *library)
 }
 
 /* CMD cannot be started at all. */
-static int refuse(enum sw_program_fault fault, const char *name, const struct sw_program *program)
+static int refuse_program(enum sw_program_fault fault, const char *name,
+                          const struct sw_program *program)
 {
     if (strcmp(program->image, program->path) && fault != SW_PROGRAM_OK) {
         sw_fault("correct the first line of the script", "cannot run '%s': its interpreter '%s' %s",
@@ -294,7 +295,7 @@ int sw_command_run(int argc, char **argv)
     enum sw_program_fault fault = sw_program_find(args.argv[0], &program);
     if (fault == SW_PROGRAM_NOT_FOUND || fault == SW_PROGRAM_DIRECTORY ||
         fault == SW_PROGRAM_NOT_EXECUTABLE)
-        return refuse(fault, args.argv[0], &program);
+        return refuse_program(fault, args.argv[0], &program);
     int status = warn_of(fault, &program, args.force);
     if (status)
         return status;
@@ -309,7 +310,7 @@ int sw_command_run(int argc, char **argv)
         sw_fault(sockets.mend, "cannot use %s: %s", sockets.path, sockets.reason);
         return SW_STATUS_RUN_FAILED;
     }
-    if (preload(library.path) || (args.sockets && preload(sockets.path))) {
+    if (preload_library(library.path) || (args.sockets && preload_library(sockets.path))) {
         sw_fault(NULL, "cannot set LD_PRELOAD: %s", strerror(errno));
         return SW_STATUS_RUN_FAILED;
     }

@@ -25,7 +25,7 @@ struct status_args {
     long pid; /* 0: all */
 };
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_status(int key, char *value, struct argp_state *state)
 {
     struct status_args *args = state->input;
     char *end;
@@ -50,7 +50,7 @@ static const struct argp_option options[] = {
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_status,
     .args_doc = "[PID]",
     .doc =
         "Lists the TCP sockets of running programs under `sidewire run --sockets`: which went by "

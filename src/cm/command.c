@@ -8,7 +8,7 @@
 
 #include "base/minmax.h"
 
-static bool fits(const void *data, size_t len, size_t max)
+static bool data_fits(const void *data, size_t len, size_t max)
 {
     return len <= max && (data || !len);
 }
@@ -71,7 +71,8 @@ int sw_cm_mra(struct sw_cm *cm, struct sw_cm_id *id, uint8_t timeout, const void
 {
     (void)now_ns;
     bool is_req = id->state == SW_CM_REQ_RCVD;
-    if ((!is_req && id->state != SW_CM_REP_RCVD) || !fits(private_data, len, SW_CM_MRA_PRIVATE))
+    if ((!is_req && id->state != SW_CM_REP_RCVD) ||
+        !data_fits(private_data, len, SW_CM_MRA_PRIVATE))
         return -EINVAL;
     struct sw_cm_message message = {.attribute = SW_CM_MRA,
                                     .transaction = id->transaction,
@@ -111,7 +112,7 @@ int sw_cm_ready(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data,
                 uint64_t now_ns)
 {
     (void)now_ns;
-    if (id->state != SW_CM_REP_RCVD || !fits(private_data, len, SW_CM_RTU_PRIVATE))
+    if (id->state != SW_CM_REP_RCVD || !data_fits(private_data, len, SW_CM_RTU_PRIVATE))
         return -EINVAL;
     struct sw_cm_message message = {
         .attribute = SW_CM_RTU,
@@ -136,8 +137,8 @@ int sw_cm_established(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     return 0;
 }
 
-static void reject(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_rej_text *text,
-                   uint64_t now_ns)
+static void send_reject(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_rej_text *text,
+                        uint64_t now_ns)
 {
     if (id->state == SW_CM_REQ_SENT) {
         sw_cm_say_timeout(cm, id);
@@ -152,22 +153,23 @@ int sw_cm_reject(struct sw_cm *cm, struct sw_cm_id *id, uint16_t reason, const v
                  size_t info_len, const void *private_data, size_t len, uint64_t now_ns)
 {
     if (id->state < SW_CM_REQ_SENT || id->state > SW_CM_REP_RCVD ||
-        !fits(info, info_len, SW_CM_INFO_MAX) || !fits(private_data, len, SW_CM_REJ_PRIVATE))
+        !data_fits(info, info_len, SW_CM_INFO_MAX) ||
+        !data_fits(private_data, len, SW_CM_REJ_PRIVATE))
         return -EINVAL;
-    reject(cm, id,
-           &(struct sw_cm_rej_text){.reason = reason,
-                                    .info = info,
-                                    .info_len = info_len,
-                                    .private_data = private_data,
-                                    .len = len},
-           now_ns);
+    send_reject(cm, id,
+                &(struct sw_cm_rej_text){.reason = reason,
+                                         .info = info,
+                                         .info_len = info_len,
+                                         .private_data = private_data,
+                                         .len = len},
+                now_ns);
     return 0;
 }
 
 int sw_cm_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len,
                      uint64_t now_ns)
 {
-    if (id->state != SW_CM_ESTABLISHED || !fits(private_data, len, SW_CM_DREQ_PRIVATE))
+    if (id->state != SW_CM_ESTABLISHED || !data_fits(private_data, len, SW_CM_DREQ_PRIVATE))
         return -EINVAL;
     sw_cm_begin_disconnect(cm, id, private_data, len, now_ns);
     return 0;
@@ -176,7 +178,7 @@ int sw_cm_disconnect(struct sw_cm *cm, struct sw_cm_id *id, const void *private_
 int sw_cm_disconnected(struct sw_cm *cm, struct sw_cm_id *id, const void *private_data, size_t len,
                        uint64_t now_ns)
 {
-    if (id->state != SW_CM_DREQ_RCVD || !fits(private_data, len, SW_CM_DREP_PRIVATE))
+    if (id->state != SW_CM_DREQ_RCVD || !data_fits(private_data, len, SW_CM_DREP_PRIVATE))
         return -EINVAL;
     sw_cm_say_drep(cm, id, private_data, len);
     sw_cm_enter_timewait(cm, id, 0, now_ns);
@@ -238,7 +240,8 @@ static void say_goodbye(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     case SW_CM_REQ_RCVD:
     case SW_CM_REP_SENT:
     case SW_CM_REP_RCVD:
-        return reject(cm, id, &(struct sw_cm_rej_text){.reason = SW_CM_REASON_CONSUMER}, now_ns);
+        return send_reject(cm, id, &(struct sw_cm_rej_text){.reason = SW_CM_REASON_CONSUMER},
+                           now_ns);
     case SW_CM_ESTABLISHED:
         return sw_cm_begin_disconnect(cm, id, NULL, 0, now_ns);
     case SW_CM_DREQ_RCVD:

@@ -56,7 +56,7 @@ void sw_cm_end(struct sw_cm *cm, struct sw_cm_id *id)
 
 /* --- waiting --- */
 
-static void arm(struct sw_cm *cm, struct sw_cm_id *id, uint64_t after_ns, uint64_t now_ns)
+static void arm_timer(struct sw_cm *cm, struct sw_cm_id *id, uint64_t after_ns, uint64_t now_ns)
 {
     sw_cm_timer_set(&cm->timers, &id->timer, sw_min_u64(now_ns + after_ns, id->deadline_ns));
 }
@@ -73,7 +73,7 @@ void sw_cm_await(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
         sw_max_u64(id->response_ns * (1u + id->retries_max), SW_CM_PATIENCE_MIN_NS);
     id->deadline_ns =
         now_ns + (id->active ? patience_ns : sw_min_u64(patience_ns, SW_CM_PATIENCE_MAX_NS));
-    arm(cm, id, id->resend_ns, now_ns);
+    arm_timer(cm, id, id->resend_ns, now_ns);
 }
 
 void sw_cm_await_again(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
@@ -82,7 +82,7 @@ void sw_cm_await_again(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
         return;
     uint64_t hurry_ns = cm->config.resend_ns ? cm->config.resend_ns : id->response_ns;
     id->reps_left = SW_CM_REPS_EACH - 1;
-    arm(cm, id, sw_min_u64(id->response_ns, hurry_ns), now_ns);
+    arm_timer(cm, id, sw_min_u64(id->response_ns, hurry_ns), now_ns);
 }
 
 void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, uint64_t now_ns)
@@ -91,7 +91,7 @@ void sw_cm_be_patient(struct sw_cm *cm, struct sw_cm_id *id, uint64_t wait_ns, u
     id->refusals = 0; /* somebody has taken a copy */
     id->deadline_ns += wait_ns;
     id->resend_ns = id->response_ns;
-    arm(cm, id, wait_ns, now_ns);
+    arm_timer(cm, id, wait_ns, now_ns);
 }
 
 void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_ns, uint64_t now_ns)
@@ -102,7 +102,7 @@ void sw_cm_enter_timewait(struct sw_cm *cm, struct sw_cm_id *id, uint64_t more_n
     sw_cm_keep_past(cm, id, now_ns);
     id->state = SW_CM_TIMEWAIT;
     id->deadline_ns = UINT64_MAX;
-    arm(cm, id, sw_min_u64(wait_ns, cm->config.timewait_max_ns), now_ns);
+    arm_timer(cm, id, sw_min_u64(wait_ns, cm->config.timewait_max_ns), now_ns);
     if (id->destroyed)
         sw_cm_linger(cm, id);
 }
@@ -146,7 +146,7 @@ bool sw_cm_awaits_other_answer(struct sw_cm *cm, struct sw_cm_id *id, uint64_t n
         return false;
     if (id->refusals == 1) {
         id->deadline_ns = sw_min_u64(id->deadline_ns, now_ns + SW_CM_OTHER_ANSWER_NS);
-        arm(cm, id, SW_CM_OTHER_ANSWER_NS, now_ns);
+        arm_timer(cm, id, SW_CM_OTHER_ANSWER_NS, now_ns);
     }
     return true;
 }
@@ -179,7 +179,7 @@ static void repeat_unheard_rep(struct sw_cm *cm, struct sw_cm_id *id, uint64_t n
         id->reps_left--;
         sw_cm_say_again(cm, id, &id->path);
     }
-    arm(cm, id, id->reps_left ? id->response_ns : id->deadline_ns - now_ns, now_ns);
+    arm_timer(cm, id, id->reps_left ? id->response_ns : id->deadline_ns - now_ns, now_ns);
 }
 
 static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
@@ -200,7 +200,7 @@ static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     sw_cm_say_again(cm, id, &id->path);
     id->copies++;
     id->resend_ns = sw_min_u64(2 * id->resend_ns, id->response_ns);
-    arm(cm, id, id->resend_ns, now_ns);
+    arm_timer(cm, id, id->resend_ns, now_ns);
 }
 
 uint64_t sw_cm_due_ns(const struct sw_cm *cm)

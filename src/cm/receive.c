@@ -13,7 +13,7 @@ struct arrival {
     uint64_t now_ns;
 };
 
-static void stray(struct sw_cm *cm)
+static void count_stray(struct sw_cm *cm)
 {
     cm->counts.strays++;
 }
@@ -245,7 +245,7 @@ static void receive_rep(struct sw_cm *cm, const struct arrival *in)
     if (!id) {
         send_rej(cm, in, rep->local_comm_id, rep->remote_comm_id, SW_CM_ABOUT_REP,
                  SW_CM_REASON_COMM_ID);
-        return stray(cm);
+        return count_stray(cm);
     }
     uint32_t qpn = id->is_xrc ? rep->local_eecn : rep->local_qpn;
     if (stale_by_rep(cm, in, qpn))
@@ -268,7 +268,7 @@ static void receive_rtu(struct sw_cm *cm, const struct arrival *in)
     if (!id) { /* we gave up meanwhile */
         send_rej(cm, in, rtu->local_comm_id, rtu->remote_comm_id, SW_CM_ABOUT_OTHER,
                  SW_CM_REASON_COMM_ID);
-        return stray(cm);
+        return count_stray(cm);
     }
     if (id->state != SW_CM_REP_SENT) {
         count_duplicate(cm, in);
@@ -294,7 +294,7 @@ static void receive_mra(struct sw_cm *cm, const struct arrival *in)
             id = NULL;
     }
     if (!id)
-        return stray(cm);
+        return count_stray(cm);
     if (id->mra_received)
         return count_duplicate(cm, in);
     id->mra_received = true;
@@ -347,7 +347,7 @@ static void receive_rej(struct sw_cm *cm, const struct arrival *in)
     case SW_CM_SIDR_REQ_SENT:
     case SW_CM_SIDR_REQ_RCVD:
     case SW_CM_STATE_COUNT:
-        return stray(cm);
+        return count_stray(cm);
     }
 }
 
@@ -364,7 +364,7 @@ static void drep_for(struct sw_cm *cm, const struct arrival *in)
 }
 
 /* Both sides disconnect at once: neither needs to ask its user. */
-static void cross(struct sw_cm *cm, struct sw_cm_id *id, const struct arrival *in)
+static void cross_requests(struct sw_cm *cm, struct sw_cm_id *id, const struct arrival *in)
 {
     id->transaction = in->message->transaction;
     sw_cm_say_drep(cm, id, NULL, 0);
@@ -377,11 +377,11 @@ static void receive_dreq(struct sw_cm *cm, const struct arrival *in)
     const struct sw_cm_dreq *dreq = &in->message->dreq;
     struct sw_cm_id *id = id_of(cm, in, dreq->local_comm_id, dreq->remote_comm_id);
     if (!id) { /* over and forgotten here; the peer is to get there, too */
-        stray(cm);
+        count_stray(cm);
         return drep_for(cm, in);
     }
     if (dreq->remote_qpn != id->local_qpn)
-        return stray(cm);
+        return count_stray(cm);
     switch (id->state) {
     case SW_CM_REP_SENT: /* its RTU was lost */
     case SW_CM_ESTABLISHED:
@@ -392,7 +392,7 @@ static void receive_dreq(struct sw_cm *cm, const struct arrival *in)
         id->transaction = in->message->transaction;
         return tell_event(cm, id, SW_CM_EVENT_DREQ, in);
     case SW_CM_DREQ_SENT:
-        return cross(cm, id, in);
+        return cross_requests(cm, id, in);
     case SW_CM_TIMEWAIT:
         count_duplicate(cm, in);
         if (id->last_attribute == SW_CM_DREP && id->transaction == in->message->transaction)
@@ -407,7 +407,7 @@ static void receive_dreq(struct sw_cm *cm, const struct arrival *in)
     case SW_CM_SIDR_REQ_SENT:
     case SW_CM_SIDR_REQ_RCVD:
     case SW_CM_STATE_COUNT:
-        return stray(cm);
+        return count_stray(cm);
     }
 }
 
@@ -416,7 +416,7 @@ static void receive_drep(struct sw_cm *cm, const struct arrival *in)
     const struct sw_cm_drep *drep = &in->message->drep;
     struct sw_cm_id *id = id_of(cm, in, drep->local_comm_id, drep->remote_comm_id);
     if (!id)
-        return stray(cm);
+        return count_stray(cm);
     if (id->state != SW_CM_DREQ_SENT)
         return count_duplicate(cm, in);
     sw_cm_enter_timewait(cm, id, 0, in->now_ns);
@@ -431,7 +431,7 @@ static void receive_lap(struct sw_cm *cm, const struct arrival *in)
     const struct sw_cm_lap *lap = &in->message->lap;
     bool known = id_of(cm, in, lap->local_comm_id, lap->remote_comm_id);
     if (!known)
-        stray(cm);
+        count_stray(cm);
     sw_cm_reply(cm, in->path,
                 &(struct sw_cm_message){
                     .attribute = SW_CM_APR,
@@ -481,7 +481,7 @@ static void receive_sidr_rep(struct sw_cm *cm, const struct arrival *in)
 {
     struct sw_cm_id *id = sw_cm_by_local(cm, in->message->sidr_rep.request_id);
     if (!id || id->state != SW_CM_SIDR_REQ_SENT || !is_from_peer(id, in))
-        return stray(cm);
+        return count_stray(cm);
     sw_cm_detach(cm, id);
     tell_event(cm, id, SW_CM_EVENT_SIDR_REP, in);
 }
@@ -510,7 +510,7 @@ static void dispatch_message(struct sw_cm *cm, const struct arrival *in)
     case SW_CM_LAP:
         return receive_lap(cm, in);
     case SW_CM_APR:
-        return stray(cm);
+        return count_stray(cm);
     }
 }
 

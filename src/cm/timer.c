@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 /* The one that is due later becomes the first child of the other. Neither has siblings. */
-static struct sw_cm_timer *meld(struct sw_cm_timer *a, struct sw_cm_timer *b)
+static struct sw_cm_timer *meld_heaps(struct sw_cm_timer *a, struct sw_cm_timer *b)
 {
     if (!a || !b)
         return a ? a : b;
@@ -37,12 +37,12 @@ static struct sw_cm_timer *meld_all(struct sw_cm_timer *list)
     struct sw_cm_timer *pairs = NULL, *whole = NULL;
     while (list) {
         struct sw_cm_timer *first = take_first(&list);
-        struct sw_cm_timer *pair = meld(first, take_first(&list));
+        struct sw_cm_timer *pair = meld_heaps(first, take_first(&list));
         pair->next = pairs;
         pairs = pair;
     }
     while (pairs)
-        whole = meld(take_first(&pairs), whole);
+        whole = meld_heaps(take_first(&pairs), whole);
     return whole;
 }
 
@@ -50,7 +50,7 @@ void sw_cm_timer_set(struct sw_cm_timers *timers, struct sw_cm_timer *timer, uin
 {
     sw_cm_timer_clear(timers, timer);
     *timer = (struct sw_cm_timer){.due_ns = due_ns, .armed = true};
-    timers->first = meld(timers->first, timer);
+    timers->first = meld_heaps(timers->first, timer);
 }
 
 void sw_cm_timer_clear(struct sw_cm_timers *timers, struct sw_cm_timer *timer)
@@ -67,7 +67,7 @@ void sw_cm_timer_clear(struct sw_cm_timers *timers, struct sw_cm_timer *timer)
             timer->back->next = timer->next;
         if (timer->next)
             timer->next->back = timer->back;
-        timers->first = meld(timers->first, children);
+        timers->first = meld_heaps(timers->first, children);
     }
     *timer = (struct sw_cm_timer){.armed = false};
 }

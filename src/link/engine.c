@@ -38,7 +38,8 @@ struct sw_engine sw_engine = {.doorbell = -1, .epoll = -1};
 #define MAX_PARTS 4
 static const struct sw_engine_part *parts[MAX_PARTS];
 static unsigned int part_count;
-static sw_engine_handler handlers[SW_WATCH_KINDS];
+/* Some are set while the engine runs: those of rdma_cm, when the program first opens it. */
+static _Atomic(sw_engine_handler) handlers[SW_WATCH_KINDS];
 static struct sw_spin spin; /* the engine's alone */
 
 void sw_engine_add(const struct sw_engine_part *part)
@@ -52,7 +53,8 @@ void sw_engine_add(const struct sw_engine_part *part)
 
 void sw_engine_handle(enum sw_watch_kind kind, sw_engine_handler handler)
 {
-    handlers[kind] = handler;
+    /* Paired with the load in handle_event(): what the handler needs is set up before it. */
+    atomic_store_explicit(&handlers[kind], handler, memory_order_release);
 }
 
 /* An epoll tag is a pointer (16-byte aligned) or a descriptor shifted up, and the kind in the low
@@ -101,6 +103,11 @@ void sw_engine_watch_once(int fd, enum sw_watch_kind kind)
     if (epoll_ctl(sw_engine.epoll, EPOLL_CTL_MOD, fd, &event) &&
         (errno != ENOENT || epoll_ctl(sw_engine.epoll, EPOLL_CTL_ADD, fd, &event)))
         sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
+}
+
+void sw_engine_watch_nothing(int fd, enum sw_watch_kind kind)
+{
+    control_events(EPOLL_CTL_MOD, fd, tag_of(NULL, kind), EPOLLONESHOT);
 }
 
 void sw_engine_unwatch(int fd)
@@ -178,7 +185,9 @@ static void netdev_changed(uint64_t what)
 
 static void handle_event(uint64_t tag)
 {
-    handlers[tag & 15](tag & ~15ull);
+    sw_engine_handler handler = atomic_load_explicit(&handlers[tag & 15], memory_order_acquire);
+
+    handler(tag & ~15ull);
 }
 
 /* Whether any part has more datagrams to deliver. */

@@ -100,6 +100,8 @@ void sw_engine_watch_room(int fd, void *what, enum sw_watch_kind kind, bool want
 void sw_engine_watch_fd(int fd, enum sw_watch_kind kind);
 /* Tells of the descriptor once; to be asked for again each time. */
 void sw_engine_watch_once(int fd, enum sw_watch_kind kind);
+/* Takes that back: it tells of nothing until it is asked again. */
+void sw_engine_watch_nothing(int fd, enum sw_watch_kind kind);
 void sw_engine_unwatch(int fd);
 
 #endif

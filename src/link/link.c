@@ -29,6 +29,7 @@
 #include "link/engine.h"
 #include "link/faults/live.h"
 #include "link/roce/group.h"
+#include "link/roce/liveness/lifeline.h"
 #include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
@@ -240,6 +241,8 @@ static const struct sw_link_ops ops = {
     .target_call = sw_hold_call,
     .quiesce = sw_inbox_wait_all,
     .segment_gone = sw_attach_segment_gone,
+    .fork_prepare = sw_lifeline_fork_prepare,
+    .fork_parent = sw_lifeline_fork_parent,
     .fork_child = fork_child,
     .kick = sw_engine_kick,
 };

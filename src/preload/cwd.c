@@ -32,7 +32,7 @@ static void set_cwd(const char *path)
     sw_lock_release(&lock);
 }
 
-static void shorten(char *path)
+static void shorten_path(char *path)
 {
     char *slash = strrchr(path, '/');
     slash[slash == path] = '\0';
@@ -56,7 +56,7 @@ static int enter_dir(const struct sw_found *found)
     while (SW_REAL(chdir)(park)) {
         if (!park[1])
             return -1;
-        shorten(park);
+        shorten_path(park);
     }
     errno = saved_errno;
     set_cwd(found->path);
@@ -125,7 +125,7 @@ __attribute__((constructor(103))) static void take_over(void)
         return;
     memcpy(park, found.path, sizeof(park));
     while (SW_REAL(access)(park, F_OK) && park[1])
-        shorten(park);
+        shorten_path(park);
     if (!strcmp(park, now))
         set_cwd(found.path);
 }

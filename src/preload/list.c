@@ -156,8 +156,8 @@ static struct dirent *copy_entry(const struct dirent *entry)
     return copy;
 }
 
-static int scan(const struct sw_found *found, struct dirent ***result, filter_fn filter,
-                compare_fn compare)
+static int scan_tree(const struct sw_found *found, struct dirent ***result, filter_fn filter,
+                     compare_fn compare)
 {
     struct sw_dir *dir = sw_dir_open(found, -1);
     if (!dir)
@@ -194,21 +194,21 @@ static int scan(const struct sw_found *found, struct dirent ***result, filter_fn
     {                                                                                            \
         struct sw_found found;                                                                   \
         if (sw_path_find(AT_FDCWD, &path, true, &found))                                         \
-            return scan(&found, (void *)result, (filter_fn)f, (compare_fn)c);                    \
+            return scan_tree(&found, (void *)result, (filter_fn)f, (compare_fn)c);               \
         return SW_REAL(name)(path, result, f, c);                                                \
     }
 HOOK_SCANDIR(scandir, dirent)
 HOOK_SCANDIR(scandir64, dirent64)
 
-#define HOOK_SCANDIRAT(name, dirent)                                           \
-    SW_HOOK int name(int dfd, const char *path, struct dirent ***result,       \
-                     int (*f)(const struct dirent *),                          \
-                     int (*c)(const struct dirent **, const struct dirent **)) \
-    {                                                                          \
-        struct sw_found found;                                                 \
-        if (sw_path_find(dfd, &path, true, &found))                            \
-            return scan(&found, (void *)result, (filter_fn)f, (compare_fn)c);  \
-        return SW_REAL(name)(dfd, path, result, f, c);                         \
+#define HOOK_SCANDIRAT(name, dirent)                                               \
+    SW_HOOK int name(int dfd, const char *path, struct dirent ***result,           \
+                     int (*f)(const struct dirent *),                              \
+                     int (*c)(const struct dirent **, const struct dirent **))     \
+    {                                                                              \
+        struct sw_found found;                                                     \
+        if (sw_path_find(dfd, &path, true, &found))                                \
+            return scan_tree(&found, (void *)result, (filter_fn)f, (compare_fn)c); \
+        return SW_REAL(name)(dfd, path, result, f, c);                             \
     }
 HOOK_SCANDIRAT(scandirat, dirent)
 HOOK_SCANDIRAT(scandirat64, dirent64)

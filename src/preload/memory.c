@@ -119,7 +119,7 @@ static int advise_adopted(void *addr, size_t len, int advice, uint64_t va, uint6
  * done once more: what was just being adopted the kernel did not find, and where pages came back
  * while it waited for the monitor, it left out the rest.
  */
-static int discard(void *addr, size_t len, int advice, uint64_t va, uint64_t bytes)
+static int discard_pages(void *addr, size_t len, int advice, uint64_t va, uint64_t bytes)
 {
     for (int tries = 0;; tries++) {
         if (sw_adopt_may_overlap(va, bytes))
@@ -140,7 +140,7 @@ SW_HOOK int madvise(void *addr, size_t len, int advice)
     const bool valid = whole_pages(addr, len, &va, &bytes);
     if (!discards && valid && sw_adopt_may_overlap(va, bytes))
         return advise_adopted(addr, len, advice, va, bytes);
-    return discards && valid ? discard(addr, len, advice, va, bytes)
+    return discards && valid ? discard_pages(addr, len, advice, va, bytes)
                              : real_madvise(addr, len, advice);
 }
 

@@ -18,56 +18,56 @@
         va_end(args);                     \
     }
 
-static bool follows(int flags)
+static bool follows_link(int flags)
 {
     if (flags & O_PATH)
         return !(flags & O_NOFOLLOW);
     return !(flags & O_NOFOLLOW) && !((flags & O_CREAT) && (flags & O_EXCL));
 }
 
-#define HOOK_OPEN(name)                                            \
-    SW_HOOK int name(const char *path, int flags, ...)             \
-    {                                                              \
-        struct sw_found found;                                     \
-        READ_MODE(flags, mode)                                     \
-        if (sw_path_find(AT_FDCWD, &path, follows(flags), &found)) \
-            return sw_node_open(&found, flags);                    \
-        return SW_REAL(name)(path, flags, mode);                   \
+#define HOOK_OPEN(name)                                                 \
+    SW_HOOK int name(const char *path, int flags, ...)                  \
+    {                                                                   \
+        struct sw_found found;                                          \
+        READ_MODE(flags, mode)                                          \
+        if (sw_path_find(AT_FDCWD, &path, follows_link(flags), &found)) \
+            return sw_node_open(&found, flags);                         \
+        return SW_REAL(name)(path, flags, mode);                        \
     }
 HOOK_OPEN(open)
 HOOK_OPEN(open64)
 
-#define HOOK_OPENAT(name)                                         \
-    SW_HOOK int name(int dirfd, const char *path, int flags, ...) \
-    {                                                             \
-        struct sw_found found;                                    \
-        READ_MODE(flags, mode)                                    \
-        if (sw_path_find(dirfd, &path, follows(flags), &found))   \
-            return sw_node_open(&found, flags);                   \
-        return SW_REAL(name)(dirfd, path, flags, mode);           \
+#define HOOK_OPENAT(name)                                            \
+    SW_HOOK int name(int dirfd, const char *path, int flags, ...)    \
+    {                                                                \
+        struct sw_found found;                                       \
+        READ_MODE(flags, mode)                                       \
+        if (sw_path_find(dirfd, &path, follows_link(flags), &found)) \
+            return sw_node_open(&found, flags);                      \
+        return SW_REAL(name)(dirfd, path, flags, mode);              \
     }
 HOOK_OPENAT(openat)
 HOOK_OPENAT(openat64)
 
 /* What _FORTIFY_SOURCE makes of calls without a mode. */
-#define HOOK_OPEN_2(name)                                          \
-    SW_HOOK int name(const char *path, int flags)                  \
-    {                                                              \
-        struct sw_found found;                                     \
-        if (sw_path_find(AT_FDCWD, &path, follows(flags), &found)) \
-            return sw_node_open(&found, flags);                    \
-        return SW_REAL(name)(path, flags);                         \
+#define HOOK_OPEN_2(name)                                               \
+    SW_HOOK int name(const char *path, int flags)                       \
+    {                                                                   \
+        struct sw_found found;                                          \
+        if (sw_path_find(AT_FDCWD, &path, follows_link(flags), &found)) \
+            return sw_node_open(&found, flags);                         \
+        return SW_REAL(name)(path, flags);                              \
     }
 HOOK_OPEN_2(__open_2)
 HOOK_OPEN_2(__open64_2)
 
-#define HOOK_OPENAT_2(name)                                     \
-    SW_HOOK int name(int dirfd, const char *path, int flags)    \
-    {                                                           \
-        struct sw_found found;                                  \
-        if (sw_path_find(dirfd, &path, follows(flags), &found)) \
-            return sw_node_open(&found, flags);                 \
-        return SW_REAL(name)(dirfd, path, flags);               \
+#define HOOK_OPENAT_2(name)                                          \
+    SW_HOOK int name(int dirfd, const char *path, int flags)         \
+    {                                                                \
+        struct sw_found found;                                       \
+        if (sw_path_find(dirfd, &path, follows_link(flags), &found)) \
+            return sw_node_open(&found, flags);                      \
+        return SW_REAL(name)(dirfd, path, flags);                    \
     }
 HOOK_OPENAT_2(__openat_2)
 HOOK_OPENAT_2(__openat64_2)

@@ -269,7 +269,7 @@ static bool match_name(const struct place *place, const char *name, size_t len,
 }
 
 /* Goes down from a root along the rest of the path. */
-static enum sw_tree_match descend(size_t row, const char *rest, struct sw_node *out)
+static enum sw_tree_match descend_row(size_t row, const char *rest, struct sw_node *out)
 {
     struct sw_node node = {0};
     while (*rest) {
@@ -304,7 +304,7 @@ enum sw_tree_match sw_tree_lookup(const char *path, struct sw_node *out)
         const char *root = rows[i].path;
         size_t root_len = strlen(root);
         if (!strncmp(path, root, root_len) && (!path[root_len] || path[root_len] == '/'))
-            return descend(i, path + root_len, out);
+            return descend_row(i, path + root_len, out);
         if (!strncmp(root, path, path_len) && root[path_len] == '/')
             best = SW_TREE_ABOVE;
     }

@@ -118,7 +118,7 @@ static char *list_names(const char *path)
     return names;
 }
 
-static int visit(struct walk *walk, const char *path, int base, int level);
+static int visit_node(struct walk *walk, const char *path, int base, int level);
 
 static int visit_entries(struct walk *walk, const char *path, const char *names, int level)
 {
@@ -130,7 +130,7 @@ static int visit_entries(struct walk *walk, const char *path, const char *names,
         int child_len = asprintf(&child, "%s%s%s", path, slash, names);
         if (child_len < 0)
             return -1;
-        result = visit(walk, child, child_len - (int)strlen(names), level);
+        result = visit_node(walk, child, child_len - (int)strlen(names), level);
         free(child);
         if (walk->flags & FTW_ACTIONRETVAL && result == FTW_SKIP_SUBTREE)
             result = 0; /* of what is no directory: nothing is skipped */
@@ -160,7 +160,7 @@ static int visit_directory(struct walk *walk, const char *path, const struct sta
     return result;
 }
 
-static int visit(struct walk *walk, const char *path, int base, int level)
+static int visit_node(struct walk *walk, const char *path, int base, int level)
 {
     struct stat info = {0};
     const bool follows = !(walk->flags & FTW_PHYS);
@@ -187,7 +187,7 @@ static int walk_tree(struct walk *walk, const char *path)
     int result = -1;
     if (root && (walk->home >= 0 || !(walk->flags & FTW_CHDIR))) {
         const char *slash = strrchr(root, '/');
-        result = visit(walk, root, slash && slash[1] ? (int)(slash + 1 - root) : 0, 0);
+        result = visit_node(walk, root, slash && slash[1] ? (int)(slash + 1 - root) : 0, 0);
     }
     int err = errno;
     if (walk->home >= 0)

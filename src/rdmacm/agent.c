@@ -226,7 +226,7 @@ static void unanswered_local(uint32_t local_comm_id, const uint8_t peer_gid[16])
 }
 
 /* A path as the other end sees it. */
-static struct sw_cm_path turn(const struct sw_cm_path *path)
+static struct sw_cm_path turn_path(const struct sw_cm_path *path)
 {
     struct sw_cm_path turned = *path;
     memcpy(turned.local_gid, path->remote_gid, 16);
@@ -245,7 +245,7 @@ static struct sw_cm_path turn(const struct sw_cm_path *path)
 
 static void send_local(const struct sw_cm_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
-    const struct sw_cm_path there = turn(path);
+    const struct sw_cm_path there = turn_path(path);
     const struct in6_addr address = address_of(path->remote_gid);
     uint64_t service_id;
     uint32_t slot = path->slot ? path->slot : sw_roce_mad_slot(mad);

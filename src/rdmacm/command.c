@@ -77,7 +77,8 @@ static int deliver_event(struct sw_ucm_channel *channel, struct sw_ucm_event *ev
 }
 
 /* A byte has been read. Returns false if its event was taken back meanwhile; else *rc is told. */
-static bool fetch(uint64_t inode, const struct rdma_ucm_get_event *command, size_t out_len, int *rc)
+static bool fetch_event(uint64_t inode, const struct rdma_ucm_get_event *command, size_t out_len,
+                        int *rc)
 {
     pthread_mutex_lock(&sw_rdmacm_lock);
     struct sw_ucm_channel *channel = sw_ucm_channel_find(inode);
@@ -94,7 +95,7 @@ static bool fetch_now(int fd, uint64_t inode, const struct rdma_ucm_get_event *c
     char byte;
     struct iovec room = {&byte, 1};
     while (preadv2(fd, &room, 1, -1, RWF_NOWAIT) == 1)
-        if (fetch(inode, command, out_len, rc))
+        if (fetch_event(inode, command, out_len, rc))
             return true;
     return false;
 }
@@ -110,7 +111,7 @@ static int get_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *co
         ssize_t got = read(fd, &byte, 1);
         if (got <= 0)
             return got ? -errno : -EBADF;
-    } while (!fetch(inode, command, out_len, &rc));
+    } while (!fetch_event(inode, command, out_len, &rc));
     return rc;
 }
 
@@ -120,7 +121,7 @@ static int get_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *co
 static atomic_int held[HELD_MAX]; /* a descriptor and 1; 0: free */
 
 /* A second descriptor of the channel, in *place; -1: then the program's own must do. */
-static int hold(int fd, int *place)
+static int hold_fd(int fd, int *place)
 {
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     for (*place = 0; own >= 0 && *place < HELD_MAX; ++*place) {
@@ -147,7 +148,7 @@ static int wait_event(int fd, uint64_t inode, const struct rdma_ucm_get_event *c
         return -ENOSPC;
     if (fetch_now(fd, inode, command, out_len, &rc))
         return rc;
-    int own = hold(fd, &place);
+    int own = hold_fd(fd, &place);
     inode = sw_ucm_channel_inode(own < 0 ? fd : own);
     sw_ucm_getter_returns(inode);
     rc = inode ? get_event(own < 0 ? fd : own, inode, command, out_len) : -EBADF;

@@ -147,8 +147,8 @@ static int prepare_source(struct sw_ucm_id *id, const union sw_address *src,
     return sw_ucm_bind_address(id, &any);
 }
 
-static int resolve(struct sw_ucm_request *request, uint32_t handle, const union sw_address *src,
-                   const union sw_address *dst)
+static int resolve_address(struct sw_ucm_request *request, uint32_t handle,
+                           const union sw_address *src, const union sw_address *dst)
 {
     struct sw_ucm_id *id;
     int status, rc = sw_ucm_id_find(request->channel, handle, &id);
@@ -175,7 +175,7 @@ int sw_ucm_resolve_ip(struct sw_ucm_request *request)
     bool has_src = read_in6(&in->src_addr, &src);
     if ((src.family && !has_src) || !read_in6(&in->dst_addr, &dst))
         return -EINVAL;
-    return resolve(request, in->id, &src, &dst);
+    return resolve_address(request, in->id, &src, &dst);
 }
 
 int sw_ucm_resolve_addr(struct sw_ucm_request *request)
@@ -186,7 +186,7 @@ int sw_ucm_resolve_addr(struct sw_ucm_request *request)
     if (in->reserved || (in->src_size && !has_src) ||
         !read_storage(&in->dst_addr, in->dst_size, &dst))
         return -EINVAL;
-    return resolve(request, in->id, &src, &dst);
+    return resolve_address(request, in->id, &src, &dst);
 }
 
 int sw_ucm_resolve_route(struct sw_ucm_request *request)

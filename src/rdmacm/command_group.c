@@ -33,8 +33,8 @@ static void tell_joined(struct sw_ucm_group *group, const uint8_t gid[16], int s
     sw_ucm_event_send(event);
 }
 
-static int join(struct sw_ucm_request *request, uint32_t handle, uint64_t response_to, uint64_t uid,
-                const union sw_address *address)
+static int join_group(struct sw_ucm_request *request, uint32_t handle, uint64_t response_to,
+                      uint64_t uid, const union sw_address *address)
 {
     struct rdma_ucm_create_id_resp response;
     struct sw_ucm_group *group;
@@ -71,7 +71,7 @@ int sw_ucm_join_ip_mcast(struct sw_ucm_request *request)
         return -EINVAL;
     if (request->out_len < sizeof(struct rdma_ucm_create_id_resp))
         return -ENOSPC;
-    return join(request, in->id, in->response, in->uid, &address);
+    return join_group(request, in->id, in->response, in->uid, &address);
 }
 
 int sw_ucm_join_mcast(struct sw_ucm_request *request)
@@ -86,7 +86,7 @@ int sw_ucm_join_mcast(struct sw_ucm_request *request)
         return -ENOSPC;
     if (in->addr_size != sw_address_size(&address) || in->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED)
         return -EINVAL;
-    return join(request, in->id, in->response, in->uid, &address);
+    return join_group(request, in->id, in->response, in->uid, &address);
 }
 
 int sw_ucm_leave_mcast(struct sw_ucm_request *request)

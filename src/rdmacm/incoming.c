@@ -78,7 +78,7 @@ static bool read_addresses(int family, const struct sw_cm_path *path,
 }
 
 /* Whether a listener is meant, and how well: 2, by its address; 1, by a wildcard; 0, not. */
-static int fit(const struct sw_ucm_id *listener, const union sw_address *address)
+static int listener_fit(const struct sw_ucm_id *listener, const union sw_address *address)
 {
     const union sw_address *own = &listener->src;
     if (sw_address_is_same_host(own, address))
@@ -100,9 +100,9 @@ static struct sw_ucm_id *find_listener(struct sw_ucm_id *listeners, const struct
         union sw_address theirs[2];
         if (at->state != SW_UCM_LISTEN ||
             !read_addresses(at->src.family, path, message, &theirs[0], &theirs[1]) ||
-            fit(at, &theirs[0]) <= best)
+            listener_fit(at, &theirs[0]) <= best)
             continue;
-        best = fit(at, &theirs[0]);
+        best = listener_fit(at, &theirs[0]);
         found = at;
         *src = theirs[0];
         *dst = theirs[1];
@@ -129,7 +129,7 @@ static void take_request(struct sw_ucm_id *id, const struct sw_cm_req *req)
     id->initiator_depth = req->responder_resources;
 }
 
-static int brings(const struct sw_ucm_event *event, const void *id)
+static int brings_id(const struct sw_ucm_event *event, const void *id)
 {
     return event->request == id;
 }
@@ -137,7 +137,7 @@ static int brings(const struct sw_ucm_event *event, const void *id)
 /* As if the request had been lost. */
 static void push_out(struct sw_ucm_id *listener, struct sw_ucm_id *request)
 {
-    free(sw_ucm_channel_take(listener->channel, brings, request));
+    free(sw_ucm_channel_take(listener->channel, brings_id, request));
     request->request = NULL;
     sw_cm_drop(&sw_ucm_machine, &request->cm);
     sw_ucm_id_destroy(request);

@@ -73,7 +73,7 @@ static bool is_any(const struct in6_addr *address)
 /* ---- rules ---- */
 
 /* Whether two IDs may not both have the port, and why. */
-static int conflict(const struct sw_cm_port_name *one, const struct sw_cm_port_name *other)
+static int names_conflict(const struct sw_cm_port_name *one, const struct sw_cm_port_name *other)
 {
     if ((one->reuse && other->reuse) ||
         (one->afonly && other->afonly && is_ipv4(&one->address) != is_ipv4(&other->address)))
@@ -88,7 +88,7 @@ static int conflict_here(const struct sw_cm_port_name *name, const struct sw_cm_
     int rc = 0;
     for (struct sw_cm_port *port = *bucket_of(name->port); port && !rc; port = port->next)
         if (port != self && port->name.port == name->port && port->name.space == name->space)
-            rc = conflict(name, &port->name);
+            rc = names_conflict(name, &port->name);
     return rc;
 }
 
@@ -187,7 +187,7 @@ static bool compare_name(void *context, const char *text)
     uint32_t slot, space, block;
     if (parse_port(text, &other, &slot) && slot != sw_nic.slot && other.port == name->port &&
         other.space == name->space)
-        elsewhere->rc = conflict(name, &other);
+        elsewhere->rc = names_conflict(name, &other);
     else if (parse_block(text, &space, &block) && space == name->space &&
              block_has(block, name->port) && !is_own_block(space, block))
         elsewhere->rc = -EADDRINUSE;

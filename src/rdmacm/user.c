@@ -17,7 +17,7 @@ static bool is_near(uint64_t address, size_t len_bytes)
            len_bytes <= NEAR_BYTES - (address - here);
 }
 
-static void *pointer(uint64_t address)
+static void *user_pointer(uint64_t address)
 {
     return (void *)(uintptr_t)address; /* NOLINT: the interface has integers */
 }
@@ -25,7 +25,7 @@ static void *pointer(uint64_t address)
 int sw_user_read(void *to, uint64_t from, size_t len_bytes)
 {
     if (!is_near(from, len_bytes)) {
-        struct iovec local = {to, len_bytes}, remote = {pointer(from), len_bytes};
+        struct iovec local = {to, len_bytes}, remote = {user_pointer(from), len_bytes};
         ssize_t done = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
         if (done == (ssize_t)len_bytes)
             return 0;
@@ -33,20 +33,20 @@ int sw_user_read(void *to, uint64_t from, size_t len_bytes)
             return -EFAULT;
         /* refused by a filter of system calls */
     }
-    memcpy(to, pointer(from), len_bytes);
+    memcpy(to, user_pointer(from), len_bytes);
     return 0;
 }
 
 int sw_user_write(uint64_t to, const void *from, size_t len_bytes)
 {
     if (!is_near(to, len_bytes)) {
-        struct iovec local = {(void *)from, len_bytes}, remote = {pointer(to), len_bytes};
+        struct iovec local = {(void *)from, len_bytes}, remote = {user_pointer(to), len_bytes};
         ssize_t done = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
         if (done == (ssize_t)len_bytes)
             return 0;
         if (done >= 0 || errno == EFAULT)
             return -EFAULT;
     }
-    memcpy(pointer(to), from, len_bytes);
+    memcpy(user_pointer(to), from, len_bytes);
     return 0;
 }

@@ -120,7 +120,7 @@ static bool is_connection(const struct item *item)
 }
 
 /* Appends what an item is to be watched by. */
-static void append(struct sw_epoll *epoll, struct item *item)
+static void append_item(struct sw_epoll *epoll, struct item *item)
 {
     size_t at = epoll->listeners + epoll->connections;
     epoll->fds[at] =
@@ -131,7 +131,7 @@ static void append(struct sw_epoll *epoll, struct item *item)
 
 static void append_connection(struct sw_epoll *epoll, struct item *item)
 {
-    append(epoll, item);
+    append_item(epoll, item);
     epoll->connections++;
 }
 
@@ -145,7 +145,7 @@ static void take_out_connection(struct sw_epoll *epoll, struct item *item)
 }
 
 /* Under the lock, after changes of more than one connection. */
-static void rebuild(struct sw_epoll *epoll)
+static void rebuild_set(struct sw_epoll *epoll)
 {
     epoll->connections = epoll->listeners = epoll->lost = 0;
     for (size_t i = 0; i < epoll->count; i++) {
@@ -153,7 +153,7 @@ static void rebuild(struct sw_epoll *epoll)
         item->at = -1;
         if (!item->spent && sw_sock_way(item->sock) == SW_WAY_LISTEN &&
             sw_sock_rs(item->sock) >= 0) {
-            append(epoll, item);
+            append_item(epoll, item);
             epoll->listeners++;
         }
         epoll->lost += !item->spent && sw_sock_way(item->sock) == SW_WAY_LOST;
@@ -165,7 +165,7 @@ static void rebuild(struct sw_epoll *epoll)
 }
 
 /* Who sleeps looks again. */
-static void wake(struct sw_epoll *epoll)
+static void wake_waiters(struct sw_epoll *epoll)
 {
     uint64_t one = 1;
     if (epoll->wake >= 0 && (atomic_load(&epoll->sleepers) || atomic_load(&epoll->kernel_sleepers)))
@@ -173,7 +173,7 @@ static void wake(struct sw_epoll *epoll)
             return; /* it is full: they are being woken */
 }
 
-static struct item *find(struct sw_epoll *epoll, struct sw_sock *sock, int fd)
+static struct item *find_item(struct sw_epoll *epoll, struct sw_sock *sock, int fd)
 {
     size_t hint = atomic_load_explicit(&sock->epoll_place, memory_order_relaxed);
     if (fd >= 0 && hint < epoll->count && epoll->items[hint].sock == sock &&
@@ -239,15 +239,15 @@ static int item_add(struct sw_epoll *epoll, int epfd, struct sw_sock *sock, int 
         append_connection(epoll, item);
         publish_count(epoll);
     } else {
-        rebuild(epoll);
+        rebuild_set(epoll);
     }
     return 0;
 }
 
-static int control(struct sw_epoll *epoll, int epfd, int op, struct sw_sock *sock, int fd,
-                   struct epoll_event *event)
+static int control_item(struct sw_epoll *epoll, int epfd, int op, struct sw_sock *sock, int fd,
+                        struct epoll_event *event)
 {
-    struct item *item = find(epoll, sock, fd);
+    struct item *item = find_item(epoll, sock, fd);
     if (!item && (op != EPOLL_CTL_ADD || sw_sock_way(sock) == SW_WAY_TCP))
         return SW_REAL(epoll_ctl)(epfd, op, fd, event);
     if (op == EPOLL_CTL_ADD && item) {
@@ -275,7 +275,7 @@ static int control(struct sw_epoll *epoll, int epfd, int op, struct sw_sock *soc
     if (was_connection)
         publish_count(epoll);
     else
-        rebuild(epoll);
+        rebuild_set(epoll);
     return result;
 }
 
@@ -289,9 +289,9 @@ int sw_epoll_control(struct sw_epoll *epoll, int op, struct sw_sock *sock, int f
     if (op == EPOLL_CTL_ADD)
         sw_meet_use(sock, fd);
     pthread_mutex_lock(&epoll->lock);
-    int result = control(epoll, epoll->epfd, op, sock, fd, event);
+    int result = control_item(epoll, epoll->epfd, op, sock, fd, event);
     if (result == 0 && sw_epoll_has_rdma(epoll))
-        wake(epoll);
+        wake_waiters(epoll);
     pthread_mutex_unlock(&epoll->lock);
     return result;
 }
@@ -303,7 +303,7 @@ static void each_with(struct sw_sock *sock, bool is_gone)
         pthread_mutex_lock(&epoll->lock);
         bool changed = false;
         struct item *item;
-        while (is_gone && (item = find(epoll, sock, -1))) {
+        while (is_gone && (item = find_item(epoll, sock, -1))) {
             item_remove(epoll, item);
             changed = true;
         }
@@ -318,8 +318,8 @@ static void each_with(struct sw_sock *sock, bool is_gone)
             }
         }
         if (changed) {
-            rebuild(epoll);
-            wake(epoll);
+            rebuild_set(epoll);
+            wake_waiters(epoll);
         }
         pthread_mutex_unlock(&epoll->lock);
     }
@@ -347,7 +347,7 @@ void sw_epoll_forked(void)
 }
 
 /* Bytes that have not been read, counted up to `max` only. */
-static size_t unread(const struct sw_sock *sock, char *copy, size_t max)
+static size_t unread_bytes(const struct sw_sock *sock, char *copy, size_t max)
 {
     ssize_t got = sw_rdma.rrecv(sw_sock_rs(sock), copy, max, MSG_PEEK | MSG_DONTWAIT);
     return got > 0 ? (size_t)got : 0;
@@ -358,7 +358,7 @@ static void note_arrived(struct item *item)
 {
     char few[4096];
     uint64_t received = atomic_load_explicit(&item->sock->received, memory_order_relaxed);
-    size_t more = unread(item->sock, few, sizeof(few));
+    size_t more = unread_bytes(item->sock, few, sizeof(few));
     item->arrived = received + more;
     item->arrived_known = more < sizeof(few);
 }
@@ -370,13 +370,13 @@ static bool has_grown(struct item *item)
     enum { ALL = 1 << 20 };
     char few[4096];
     uint64_t received = atomic_load_explicit(&item->sock->received, memory_order_relaxed);
-    uint64_t now = received + unread(item->sock, few, sizeof(few));
+    uint64_t now = received + unread_bytes(item->sock, few, sizeof(few));
     if (item->arrived_known && now - received < sizeof(few))
         return now > item->arrived;
     char *many = malloc(ALL);
     if (!many)
         return true;
-    now = received + unread(item->sock, many, ALL);
+    now = received + unread_bytes(item->sock, many, ALL);
     free(many);
     bool grown = !item->arrived_known || now > item->arrived;
     item->arrived = now;
@@ -385,7 +385,7 @@ static bool has_grown(struct item *item)
 }
 
 /* Of what is ready, what is to be told to an edge-triggered program. */
-static uint32_t edges(struct item *item, uint32_t ready)
+static uint32_t new_edges(struct item *item, uint32_t ready)
 {
     unsigned drained = atomic_load_explicit(&item->sock->drained, memory_order_relaxed);
     unsigned blocked = atomic_load_explicit(&item->sock->blocked, memory_order_relaxed);
@@ -404,21 +404,21 @@ static uint32_t edges(struct item *item, uint32_t ready)
     return edge ? ready : 0;
 }
 
-static uint32_t judge(struct item *item, short shown)
+static uint32_t judge_item(struct item *item, short shown)
 {
     uint32_t wanted = item->events & ~(uint32_t)FLAGS;
     uint32_t ready = (uint16_t)sw_wait_translate(item->sock, shown, (short)wanted);
     if (ready && item->events & EPOLLET)
-        ready = edges(item, ready);
+        ready = new_edges(item, ready);
     item->dead = ((shown & (POLLHUP | POLLERR)) || atomic_load(&item->sock->ended)) && !ready;
     return ready;
 }
 
-static size_t tell(struct sw_epoll *epoll, struct item *item, short shown, struct epoll_event *out,
-                   bool *respent)
+static size_t tell_item(struct sw_epoll *epoll, struct item *item, short shown,
+                        struct epoll_event *out, bool *respent)
 {
     (void)epoll;
-    uint32_t ready = judge(item, shown);
+    uint32_t ready = judge_item(item, shown);
     if (!ready)
         return 0;
     out->events = ready;
@@ -429,7 +429,7 @@ static size_t tell(struct sw_epoll *epoll, struct item *item, short shown, struc
 }
 
 /* Under the lock: connections that are ready, each in its turn. */
-static size_t look(struct sw_epoll *epoll, struct epoll_event *out, size_t max)
+static size_t look_at_items(struct sw_epoll *epoll, struct epoll_event *out, size_t max)
 {
     size_t found = 0, count = epoll->connections;
     bool respent = false;
@@ -439,17 +439,17 @@ static size_t look(struct sw_epoll *epoll, struct epoll_event *out, size_t max)
         size_t at = epoll->turn < count ? epoll->turn : 0;
         for (size_t i = 0; i < count && found < max; i++) {
             if (fds[at].revents || atomic_load(&epoll->items[fd_item[at]].sock->ended))
-                found +=
-                    tell(epoll, &epoll->items[fd_item[at]], fds[at].revents, out + found, &respent);
+                found += tell_item(epoll, &epoll->items[fd_item[at]], fds[at].revents, out + found,
+                                   &respent);
             at = at + 1 < count ? at + 1 : 0;
         }
         epoll->turn = at;
     }
     for (size_t i = 0; epoll->lost && i < epoll->count && found < max; i++)
         if (sw_sock_way(epoll->items[i].sock) == SW_WAY_LOST && !epoll->items[i].spent)
-            found += tell(epoll, &epoll->items[i], 0, out + found, &respent);
+            found += tell_item(epoll, &epoll->items[i], 0, out + found, &respent);
     if (respent)
-        rebuild(epoll);
+        rebuild_set(epoll);
     return found;
 }
 
@@ -471,12 +471,12 @@ static size_t look_listeners(struct sw_epoll *epoll, struct epoll_event *out, si
             item->spent = respent = true;
     }
     if (respent)
-        rebuild(epoll);
+        rebuild_set(epoll);
     return found;
 }
 
 /* Takes our own event out of what the kernel told. */
-static int filter(struct sw_epoll *epoll, struct epoll_event *out, int count)
+static int filter_events(struct sw_epoll *epoll, struct epoll_event *out, int count)
 {
     for (int i = 0; i < count; i++)
         if (out[i].data.ptr == epoll) {
@@ -548,7 +548,7 @@ bool sw_epoll_enter(struct sw_epoll *epoll)
 int sw_epoll_left(struct sw_epoll *epoll, struct epoll_event *out, int count)
 {
     atomic_fetch_sub(&epoll->kernel_sleepers, 1);
-    return count <= 0 ? count : filter(epoll, out, count);
+    return count <= 0 ? count : filter_events(epoll, out, count);
 }
 
 /* Nothing is RDMA's: the kernel waits, and we are woken if that changes. */
@@ -570,7 +570,7 @@ static int wait_kernel(struct sw_epoll *epoll, int epfd, struct epoll_event *out
 static int ask_kernel(struct sw_epoll *epoll, int epfd, struct epoll_event *out, int max)
 {
     int count = max > 0 ? SW_REAL(epoll_wait)(epfd, out, max, 0) : 0;
-    return count > 0 ? filter(epoll, out, count) : 0;
+    return count > 0 ? filter_events(epoll, out, count) : 0;
 }
 
 /* `must`: ask the kernel, too, if there is nothing else. Either of the two may have more than fits,
@@ -582,7 +582,7 @@ static int look_all(struct sw_epoll *epoll, int epfd, struct epoll_event *out, i
     bool kernel_first = ask && (epoll->kernel_first = !epoll->kernel_first);
     int count = kernel_first ? ask_kernel(epoll, epfd, out, max) : 0;
     pthread_mutex_lock(&epoll->lock);
-    count += (int)look(epoll, out + count, (size_t)(max - count));
+    count += (int)look_at_items(epoll, out + count, (size_t)(max - count));
     ask = ask || (must && !count);
     if (ask) {
         epoll->kernel_asked_ns = now_ns;
@@ -612,7 +612,7 @@ int sw_epoll_wait(struct sw_epoll *epoll, int epfd, struct epoll_event *out, int
         bool must = now_ns >= limit_ns || now_ns >= poll_until_ns;
         int count = look_all(epoll, epfd, out, max, now_ns, must);
         if (count && atomic_load(&epoll->kernel_sleepers))
-            wake(epoll);
+            wake_waiters(epoll);
         if (count || now_ns >= limit_ns)
             return count;
         if (now_ns < poll_until_ns) {

@@ -8,7 +8,7 @@
 #include "sockets/rdma.h"
 #include "sockets/real.h"
 
-static ssize_t receive(struct sw_sock *sock, void *out, size_t len, int flags)
+static ssize_t receive_into(struct sw_sock *sock, void *out, size_t len, int flags)
 {
     struct iovec part = {out, len};
     ssize_t done = sw_io_receive(sock, &part, 1, flags);
@@ -27,25 +27,25 @@ static ssize_t send_bytes(struct sw_sock *sock, const void *bytes, size_t len, i
 SW_HOOK ssize_t read(int fd, void *out, size_t len)
 {
     struct sw_sock *sock = sw_sock_get_rdma(fd);
-    return sock ? receive(sock, out, len, 0) : SW_REAL(read)(fd, out, len);
+    return sock ? receive_into(sock, out, len, 0) : SW_REAL(read)(fd, out, len);
 }
 
 SW_HOOK ssize_t __read_chk(int fd, void *out, size_t len, size_t out_len)
 {
     struct sw_sock *sock = len <= out_len ? sw_sock_get_rdma(fd) : NULL;
-    return sock ? receive(sock, out, len, 0) : SW_REAL(__read_chk)(fd, out, len, out_len);
+    return sock ? receive_into(sock, out, len, 0) : SW_REAL(__read_chk)(fd, out, len, out_len);
 }
 
 SW_HOOK ssize_t recv(int fd, void *out, size_t len, int flags)
 {
     struct sw_sock *sock = sw_sock_get_rdma(fd);
-    return sock ? receive(sock, out, len, flags) : SW_REAL(recv)(fd, out, len, flags);
+    return sock ? receive_into(sock, out, len, flags) : SW_REAL(recv)(fd, out, len, flags);
 }
 
 SW_HOOK ssize_t __recv_chk(int fd, void *out, size_t len, size_t out_len, int flags)
 {
     struct sw_sock *sock = len <= out_len ? sw_sock_get_rdma(fd) : NULL;
-    return sock ? receive(sock, out, len, flags)
+    return sock ? receive_into(sock, out, len, flags)
                 : SW_REAL(__recv_chk)(fd, out, len, out_len, flags);
 }
 
@@ -54,7 +54,7 @@ SW_HOOK ssize_t recvfrom(int fd, void *out, size_t len, int flags, struct sockad
                          socklen_t *address_len)
 {
     struct sw_sock *sock = sw_sock_get_rdma(fd);
-    return sock ? receive(sock, out, len, flags)
+    return sock ? receive_into(sock, out, len, flags)
                 : SW_REAL(recvfrom)(fd, out, len, flags, address, address_len);
 }
 
@@ -62,7 +62,7 @@ SW_HOOK ssize_t __recvfrom_chk(int fd, void *out, size_t len, size_t out_len, in
                                struct sockaddr *address, socklen_t *address_len)
 {
     struct sw_sock *sock = len <= out_len ? sw_sock_get_rdma(fd) : NULL;
-    return sock ? receive(sock, out, len, flags)
+    return sock ? receive_into(sock, out, len, flags)
                 : SW_REAL(__recvfrom_chk)(fd, out, len, out_len, flags, address, address_len);
 }
 

@@ -167,7 +167,7 @@ SW_HOOK int close_range(unsigned first, unsigned last, int flags)
 }
 
 /* The new descriptor is what the old one is. */
-static int duplicated(int old, int fd)
+static int note_duplicate(int old, int fd)
 {
     if (fd < 0 || fd == old || sw_table_is_foreign())
         return fd;
@@ -183,17 +183,17 @@ static int duplicated(int old, int fd)
 
 SW_HOOK int dup(int old)
 {
-    return duplicated(old, SW_REAL(dup)(old));
+    return note_duplicate(old, SW_REAL(dup)(old));
 }
 
 SW_HOOK int dup2(int old, int fd)
 {
-    return duplicated(old, SW_REAL(dup2)(old, fd));
+    return note_duplicate(old, SW_REAL(dup2)(old, fd));
 }
 
 SW_HOOK int dup3(int old, int fd, int flags)
 {
-    return duplicated(old, SW_REAL(dup3)(old, fd, flags));
+    return note_duplicate(old, SW_REAL(dup3)(old, fd, flags));
 }
 
 static int noted_fcntl(int fd, int cmd, void *argument, int result)
@@ -201,7 +201,7 @@ static int noted_fcntl(int fd, int cmd, void *argument, int result)
     if (result < 0)
         return result;
     if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-        return duplicated(fd, result);
+        return note_duplicate(fd, result);
     struct sw_sock *sock = cmd == F_SETFL ? sw_sock_get(fd) : NULL;
     if (sock) {
         atomic_store(&sock->nonblock, ((intptr_t)argument & O_NONBLOCK) != 0);

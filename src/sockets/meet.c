@@ -144,7 +144,7 @@ static void rsocket_end(int rs)
 }
 
 /* Waits for the answer. 0 or an errno. */
-static int await(int rs, uint64_t limit_ns)
+static int await_answer(int rs, uint64_t limit_ns)
 {
     for (;;) {
         struct pollfd one[2] = {{.fd = rs, .events = POLLOUT}};
@@ -178,7 +178,7 @@ static int try_rdma(int fd, const union sw_address *peer, uint64_t answer_ns)
     uint64_t limit_ns = sw_clock_ns() + answer_ns;
     int error = sw_rdma_connect(rs, &peer->sa, length_of(peer)) ? errno : 0;
     if (error == EINPROGRESS)
-        error = await(rs, limit_ns);
+        error = await_answer(rs, limit_ns);
     if (!error)
         return rs;
     rsocket_end(rs);
@@ -334,8 +334,8 @@ int sw_meet_name(struct sw_sock *sock, bool of_peer, struct sockaddr *address, s
 }
 
 /* A client that has come by RDMA gets a TCP socket to stand for it. */
-static int adopt(struct sw_sock *listener, int rs, struct sockaddr *address, socklen_t *len,
-                 int flags)
+static int adopt_connection(struct sw_sock *listener, int rs, struct sockaddr *address,
+                            socklen_t *len, int flags)
 {
     int fd = SW_REAL(socket)(listener->domain, SOCK_STREAM | flags, 0);
     struct sw_sock *sock = fd < 0 ? NULL : sw_sock_new(fd, listener->domain, flags & SOCK_NONBLOCK);
@@ -368,7 +368,7 @@ static int accept_rdma(struct sw_sock *sock, struct sockaddr *address, socklen_t
     if (listener < 0)
         return -1;
     int rs = sw_rdma_accept(listener);
-    return rs < 0 ? -1 : adopt(sock, rs, address, len, flags);
+    return rs < 0 ? -1 : adopt_connection(sock, rs, address, len, flags);
 }
 
 /* A blocking descriptor is asked first whether somebody is there. */

@@ -43,7 +43,7 @@ bool sw_table_is_foreign(void)
 }
 
 /* Takes a reference, unless the last one is gone. */
-static bool take(struct sw_file *file)
+static bool take_reference(struct sw_file *file)
 {
     int refs = atomic_load_explicit(&file->refs, memory_order_relaxed);
     while (refs > 0)
@@ -59,7 +59,7 @@ struct sw_file *sw_table_take(int fd, enum sw_kind kind)
         struct sw_file *file = sw_table_peek(fd);
         if (!file || file->kind != kind)
             return NULL;
-        if (take(file)) {
+        if (take_reference(file)) {
             if (sw_table_peek(fd) == file)
                 return file;
             sw_file_put(file);
@@ -71,7 +71,7 @@ struct sw_file *sw_table_take(int fd, enum sw_kind kind)
 
 struct sw_sock *sw_sock_take(int fd, struct sw_file *seen)
 {
-    if (take(seen)) {
+    if (take_reference(seen)) {
         if (__builtin_expect(sw_table_peek(fd) == seen, 1))
             return (struct sw_sock *)seen;
         sw_file_put(seen);
@@ -245,7 +245,7 @@ void sw_sock_before_fork(void)
         each_sock(give_up);
 }
 
-static void inherit(struct sw_sock *sock)
+static void inherit_sock(struct sw_sock *sock)
 {
     sock->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&sock->rs, -1);
@@ -279,7 +279,7 @@ static void fork_child(void)
     sw_way_forked();
     sw_epoll_forked();
     sw_wait_forked();
-    each_sock(inherit);
+    each_sock(inherit_sock);
 }
 
 __attribute__((constructor)) static void watch_fork(void)

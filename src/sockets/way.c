@@ -18,13 +18,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sw_published_header *header; /* records follow */
 static int published_fd = -1;
 
-static struct sw_published_record *records(void)
+static struct sw_published_record *own_records(void)
 {
     return (struct sw_published_record *)(header + 1);
 }
 
 /* Under the lock. Pages that no record was ever in take no memory. */
-static bool publish(void)
+static bool publish_records(void)
 {
     if (header)
         return true;
@@ -59,7 +59,7 @@ static int record_find(void)
     static uint32_t at;
     for (uint32_t i = 0; i < SW_PUBLISHED_CAPACITY; i++) {
         uint32_t number = i < header->used ? (at + i) % header->used : i;
-        if (records()[number].way == SW_WAY_NONE) {
+        if (own_records()[number].way == SW_WAY_NONE) {
             if (number >= header->used)
                 __atomic_store_n(&header->used, number + 1, __ATOMIC_RELEASE);
             at = number;
@@ -71,7 +71,7 @@ static int record_find(void)
 
 static void record_write(int number, const struct sw_published_record *what)
 {
-    struct sw_published_record *record = &records()[number];
+    struct sw_published_record *record = &own_records()[number];
     uint32_t seq = record->seq;
     /* Nothing of what follows becomes visible before it: no fence, which TSan does not know. */
     __atomic_exchange_n(&record->seq, seq + 1, __ATOMIC_ACQ_REL);
@@ -113,7 +113,7 @@ static const char *print_address(const union sw_address *address, char out[SW_AD
 
 /* Programs that fall back do not do so unheard: the first connection of either direction is told as
  * a warning. */
-static void say(const struct sw_published_record *what)
+static void say_way(const struct sw_published_record *what)
 {
     static atomic_bool warned[3];
     static const char *const words[] = {
@@ -143,7 +143,7 @@ void sw_way_tell(struct sw_sock *sock, int fd, enum sw_way way, bool incoming, c
     snprintf(what.reason, sizeof(what.reason), "%s", reason);
     atomic_store_explicit(&sock->way, (int)way, memory_order_release);
     pthread_mutex_lock(&lock);
-    if (publish()) {
+    if (publish_records()) {
         if (sock->record < 0)
             sock->record = record_find();
         if (sock->record >= 0)
@@ -152,7 +152,7 @@ void sw_way_tell(struct sw_sock *sock, int fd, enum sw_way way, bool incoming, c
             header->untold++;
     }
     pthread_mutex_unlock(&lock);
-    say(&what);
+    say_way(&what);
     errno = saved_errno;
 }
 

@@ -31,7 +31,7 @@ static void mark_arrived(struct sw_requester *r, uint32_t from, uint32_t to, uin
  * marked one by one. What the peer merely keeps (a NAK's bitmap) moves nothing: it is not executed,
  * and may still be refused.
  */
-static void settle(struct sw_requester *r, uint32_t to, uint64_t now_ns)
+static void settle_until(struct sw_requester *r, uint32_t to, uint64_t now_ns)
 {
     struct sw_flight *f = &r->flight;
     uint32_t una = f->una, position = r->done, executed = sw_seq_max(r->settled, to);
@@ -60,7 +60,7 @@ static void settle(struct sw_requester *r, uint32_t to, uint64_t now_ns)
 }
 
 /* The answer to the packet at `seq` came, which was sent once only: how long it took. */
-static uint64_t measure(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
+static uint64_t measure_rtt(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
 {
     const struct sw_flight *f = &r->flight;
     if (sw_flight_bit(f->again, seq) || sw_flight_bit(f->acked, seq))
@@ -97,7 +97,7 @@ static void learn_order(struct sw_requester *r, bool hasty)
 /* What was settled, by one answer. */
 struct gain {
     uint32_t una, acked, newest;
-    bool gap;   /* there was one at una, with something behind it that had arrived */
+    bool gap;   /* there was one at una, and something that was sent later had arrived */
     bool hasty; /* una was taken for lost and was not */
     bool again;
 };
@@ -108,7 +108,7 @@ static struct gain gain_begin(const struct sw_requester *r, uint64_t now_ns)
     return (struct gain){.una = f->una,
                          .acked = f->acked_count,
                          .newest = f->newest,
-                         .gap = f->acked_count != 0,
+                         .gap = sw_flight_is_overtaken(f),
                          .again = f->again_count && sw_flight_bit(f->again, f->una),
                          .hasty = (f->lost_count | f->again_count) != 0 && was_not_lost(r, now_ns)};
 }
@@ -216,6 +216,7 @@ static void receive_gap(struct sw_requester *r, uint32_t seq, uint64_t now_ns)
     if (sw_flight_bit(f->again, seq) && sw_flight_ticks_ns(since) < r->retry.min_ns / 2)
         return; /* said before what was sent again can have arrived */
     uint32_t before = f->lost_count;
+    r->deferred.is_refused = true; /* if that was it: a peer of our own keeps what it can */
     sw_flight_lose_all(f, seq);
     sw_congestion_on_loss(&r->congestion, f->lost_count - before, now_ns);
     sw_requester_set_floor(r, GAPS_FLOOR_FACTOR); /* so this path loses */
@@ -232,12 +233,12 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
     bool ack = class == SW_AETH_ACK, gap = class == SW_AETH_NAK && value == SW_NAK_CODE_PSN;
     struct bitmap map = {packet->payload, r->peer_selective && gap ? packet->payload_len * 8 : 0};
     const bool refuses = class == SW_AETH_NAK && !gap && !has_come(r, seq);
-    uint64_t rtt_ns = ack ? measure(r, seq, now_ns) : 0;
+    uint64_t rtt_ns = ack ? measure_rtt(r, seq, now_ns) : 0;
     r->counts.naks += class == SW_AETH_NAK;
     r->counts.gaps += gap;
     if (map.bits)
         receive_bitmap(r, seq, map, now_ns);
-    settle(r, ack ? seq + 1 : seq, now_ns); /* a NAK acknowledges what is before it */
+    settle_until(r, ack ? seq + 1 : seq, now_ns); /* a NAK acknowledges what is before it */
     gain_end(r, &before, rtt_ns, now_ns);
     if (class == SW_AETH_RNR)
         receive_rnr(r, seq, value, now_ns);
@@ -270,7 +271,7 @@ static void receive_response(struct sw_requester *r, const struct sw_packet *pac
     if (sw_flight_bit(f->acked, seq))
         return;
     struct gain before = gain_begin(r, now_ns);
-    uint64_t rtt = index == 0 ? measure(r, seq, now_ns) : 0;
+    uint64_t rtt = index == 0 ? measure_rtt(r, seq, now_ns) : 0;
     if (atomic || expected) {
         out->places = true;
         out->place_position = position;
@@ -280,7 +281,7 @@ static void receive_response(struct sw_requester *r, const struct sw_packet *pac
         out->value = packet->original;
     }
     sw_flight_ack(f, seq, now_ns);
-    settle(r, seq, now_ns); /* it acknowledges all requests before it: 9.7.5.1.2 */
+    settle_until(r, seq, now_ns); /* it acknowledges all requests before it: 9.7.5.1.2 */
     gain_end(r, &before, rtt, now_ns);
 }
 

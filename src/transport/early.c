@@ -29,7 +29,7 @@ static void give_back(struct sw_early_pool *pool, uint16_t slot)
     pool->free_count++;
 }
 
-static bool has(const struct sw_early *early, uint32_t seq)
+static bool has_packet(const struct sw_early *early, uint32_t seq)
 {
     return early->kept[seq % SW_FLIGHT_PACKETS / 64] >> seq % 64 & 1;
 }
@@ -65,7 +65,7 @@ bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
                    const struct sw_packet *packet)
 {
     struct sw_early_pool *pool = early->pool;
-    if (!pool || !has_share(early) || seq - base >= SW_FLIGHT_PACKETS || has(early, seq) ||
+    if (!pool || !has_share(early) || seq - base >= SW_FLIGHT_PACKETS || has_packet(early, seq) ||
         packet->payload_len > SW_EARLY_PAYLOAD_MAX)
         return false;
     uint16_t at = pool->free_head;
@@ -83,13 +83,13 @@ bool sw_early_keep(struct sw_early *early, uint32_t base, uint32_t seq,
 
 bool sw_early_has(const struct sw_early *early, uint32_t base, uint32_t seq)
 {
-    return early->count && seq - base < SW_FLIGHT_PACKETS && has(early, seq);
+    return early->count && seq - base < SW_FLIGHT_PACKETS && has_packet(early, seq);
 }
 
 uint32_t sw_early_first(const struct sw_early *early, uint32_t base)
 {
     assert(early->count);
-    while (!has(early, base))
+    while (!has_packet(early, base))
         base++;
     return base;
 }
@@ -111,7 +111,7 @@ static uint16_t remove_at(struct sw_early *early, uint32_t seq)
 bool sw_early_take(struct sw_early *early, uint32_t seq, struct sw_packet *out)
 {
     return_lent(early);
-    if (early->count == 0 || !has(early, seq))
+    if (early->count == 0 || !has_packet(early, seq))
         return false;
     early->lent = remove_at(early, seq);
     *out = early->pool->slots[early->lent].packet;
@@ -121,7 +121,7 @@ bool sw_early_take(struct sw_early *early, uint32_t seq, struct sw_packet *out)
 /* NULL: it is not there, or not held. */
 static const struct sw_packet *held_at(const struct sw_early *early, uint32_t seq)
 {
-    if (!has(early, seq))
+    if (!has_packet(early, seq))
         return NULL;
     const struct sw_packet *packet =
         &early->pool->slots[early->slots[seq % SW_FLIGHT_PACKETS]].packet;
@@ -129,7 +129,8 @@ static const struct sw_packet *held_at(const struct sw_early *early, uint32_t se
 }
 
 /* Whether a packet is the one with this index in a run. */
-static bool continues(const struct sw_packet *first, uint32_t index, const struct sw_packet *packet)
+static bool continues_message(const struct sw_packet *first, uint32_t index,
+                              const struct sw_packet *packet)
 {
     const size_t stride = sw_packet_len(first->opcode, first->payload_len);
     return packet->opcode == first->opcode && packet->hold == first->hold &&
@@ -149,7 +150,7 @@ bool sw_early_run(const struct sw_early *early, uint32_t seq, struct sw_packet_r
         return false;
     bool asks = false;
     uint32_t count = 0;
-    while (next && continues(first, count, next)) {
+    while (next && continues_message(first, count, next)) {
         asks |= next->bth.ack_req;
         next = held_at(early, seq + ++count);
     }
@@ -164,7 +165,7 @@ bool sw_early_run(const struct sw_early *early, uint32_t seq, struct sw_packet_r
 void sw_early_drop(struct sw_early *early, uint32_t from, uint32_t to)
 {
     for (uint32_t seq = from; early->count && seq != to; seq++)
-        if (has(early, seq))
+        if (has_packet(early, seq))
             give_back(early->pool, remove_at(early, seq));
 }
 
@@ -184,7 +185,7 @@ uint32_t sw_early_bitmap(const struct sw_early *early, uint32_t base,
     uint32_t bits = early->end - base - 1, len = (bits + 31) / 32 * 4;
     memset(bytes, 0, len);
     for (uint32_t i = 0; i < bits; i++)
-        if (has(early, base + 1 + i))
+        if (has_packet(early, base + 1 + i))
             bytes[i / 8] |= (uint8_t)(1 << i % 8);
     return len;
 }

@@ -5,12 +5,15 @@
 #include "transport/requester_impl.h"
 
 #include "base/minmax.h"
+#include "transport/piggyback.h"
+#include "wire/joint.h"
 
 enum {
     ASK_EVERY = 32, /* packets: an answer is asked for at least this often */
     PIECE_MIN = 16, /* response packets that a READ request asks for, as far as it may choose */
     PIECE_MAX = 128,
-    REQUEST_OVERHEAD = 64 /* bytes of headers, for pacing */
+    REQUEST_OVERHEAD = 64, /* bytes of headers, for pacing */
+    SEND_HEADERS = SW_BTH_BYTES + SW_IMM_BYTES + SW_PIGGYBACK_BYTES, /* the longest, of RC */
 };
 
 static enum sw_packet_kind kind_of(const struct sw_request *request)
@@ -44,6 +47,7 @@ static void fill_bth(struct sw_requester *r, const struct sw_request *request, u
         .pkey = r->config.pkey,
         .dest_qpn = r->config.dest_qpn,
         .psn = sw_seq_psn(seq),
+        .reserved6 = sw_piggyback_mark(r->peer_selective),
         .reserved7 = sw_selective_mark(r->config.offer_selective, r->config.life),
     };
     packet->imm_be = extra == SW_HEADER_IMM ? request->imm_or_key : 0;
@@ -111,6 +115,8 @@ static void fill_packet(struct sw_requester *r, uint32_t position, uint32_t seq,
     out->packet = (struct sw_packet){0};
     out->source = SW_PAYLOAD_NONE;
     out->count = 1;
+    out->begins_message = out->ends_deferred = false;
+    out->joint_bytes = 0;
     out->position = position;
     out->offset = 0;
     if (sw_request_is_answered(request))
@@ -249,6 +255,8 @@ static bool emit_new(struct sw_requester *r, uint64_t now_ns, uint32_t most,
     if (answered)
         sw_read_track_push(&r->reads, seq, count);
     ask_for_ack(r, answered || f->next == request->seq + request->count, out);
+    if (request->count == 1)
+        sw_deferred_note(&r->deferred, request, now_ns);
     if (f->next == request->seq + request->count)
         r->sent++;
     if (r->config.service == SW_SERVICE_UC) {
@@ -258,6 +266,76 @@ static bool emit_new(struct sw_requester *r, uint64_t now_ns, uint32_t most,
         sw_retry_start(&r->retry, now_ns);
     }
     return true;
+}
+
+/* Defers the next request, if it stands between two longer packets that are alike. */
+static void defer_next(struct sw_requester *r, uint64_t now_ns)
+{
+    const uint32_t out = sw_flight_out(&r->flight);
+    const struct sw_request *request = sw_requester_at(r, r->sent);
+    if (r->tail - r->sent < 2 || !r->peer_selective || !may_begin(r, request) ||
+        !sw_deferred_wants(&r->deferred, request, sw_requester_at(r, r->sent + 1), now_ns) ||
+        sw_flight_room(&r->flight) < 2 || out + 2 > sw_congestion_window(&r->congestion) ||
+        sw_congestion_spaces(&r->congestion))
+        return;
+    sw_deferred_push(&r->deferred, r->sent++);
+    sw_flight_defer(&r->flight, now_ns);
+    sw_retry_start(&r->retry, now_ns);
+}
+
+/* What a joint packet of those that wait needs at most, and of the one that follows them. */
+static uint32_t joint_bytes(struct sw_requester *r)
+{
+    const struct sw_deferred *d = &r->deferred;
+    const uint32_t headers = SW_JOINT_EACH_BYTES + SEND_HEADERS;
+    uint32_t bytes = 0, longest = 0;
+    for (uint32_t i = 0; i < d->count; i++) {
+        const uint32_t position = d->positions[(d->first + i) % SW_DEFERRED_MAX],
+                       len_bytes = sw_requester_at(r, position)->len_bytes;
+        bytes += headers + len_bytes + sw_packet_pad(len_bytes);
+        longest = len_bytes > longest ? len_bytes : longest;
+    }
+    return bytes + headers + longest + sw_packet_pad(longest);
+}
+
+/* The next of those that were deferred, but for what has been sent again since. */
+static bool emit_deferred(struct sw_requester *r, uint64_t now_ns, struct sw_emission *out)
+{
+    struct sw_flight *f = &r->flight;
+    const bool is_first = r->deferred.is_open;
+    const uint32_t all_bytes = is_first ? joint_bytes(r) : 0;
+    while (r->deferred.count) {
+        const uint32_t position = sw_deferred_pop(&r->deferred);
+        const struct sw_request *request = sw_requester_at(r, position);
+        const uint32_t seq = request->seq;
+        if (position - r->done >= r->sent - r->done || !sw_flight_has(f, seq) ||
+            sw_flight_bit(f->acked, seq) || sw_flight_bit(f->again, seq))
+            continue;
+        fill_packet(r, position, seq, 1, out);
+        /* The peer is told of them at once, and answers them at once, not the first one alone. */
+        out->begins_message = is_first;
+        out->ends_deferred = !r->deferred.count;
+        out->joint_bytes = all_bytes;
+        sw_flight_send_deferred(f, seq, now_ns);
+        ask_for_ack(r, true, out);
+        r->counts.deferred++;
+        return true;
+    }
+    return false;
+}
+
+/* New packets, and those deferred once what they wait for is out. */
+static bool emit_next(struct sw_requester *r, uint64_t now_ns, uint32_t most,
+                      struct sw_emission *out)
+{
+    struct sw_deferred *d = &r->deferred;
+    defer_next(r, now_ns);
+    const bool goes_on = d->count && r->sent != r->tail &&
+                         may_begin(r, sw_requester_at(r, r->sent)) &&
+                         sw_deferred_goes_on(d, sw_requester_at(r, r->sent), now_ns);
+    if (d->count && !goes_on && emit_deferred(r, now_ns, out))
+        return true;
+    return emit_new(r, now_ns, most, out) || emit_deferred(r, now_ns, out);
 }
 
 bool sw_requester_next_run(struct sw_requester *r, uint64_t now_ns, uint32_t most,
@@ -271,7 +349,7 @@ bool sw_requester_next_run(struct sw_requester *r, uint64_t now_ns, uint32_t mos
     if (r->refused != SW_FAILURE_NONE &&
         (f->lost_count == 0 || !sw_seq_is_before(sw_flight_first_lost(f), r->refused_seq)))
         return false; /* nothing from there on may be executed any more */
-    bool sent = f->lost_count ? emit_again(r, now_ns, out) : emit_new(r, now_ns, most, out);
+    bool sent = f->lost_count ? emit_again(r, now_ns, out) : emit_next(r, now_ns, most, out);
     if (sent) {
         uint32_t bytes = out->count * (out->packet.payload_len + REQUEST_OVERHEAD);
         r->counts.packets += out->count;

@@ -74,6 +74,24 @@ static inline void sw_flight_send(struct sw_flight *f, uint32_t count, uint64_t 
     f->next += count;
 }
 
+/* The next packet gets its PSN, but leaves behind all that goes out now; and: now it leaves. */
+static inline void sw_flight_defer(struct sw_flight *f, uint64_t now_ns)
+{
+    f->sent_at[f->next++ % SW_FLIGHT_PACKETS] = sw_flight_tick(now_ns) + 1;
+}
+
+static inline void sw_flight_send_deferred(struct sw_flight *f, uint32_t seq, uint64_t now_ns)
+{
+    f->sent_at[seq % SW_FLIGHT_PACKETS] = sw_flight_tick(now_ns) + 1;
+}
+
+/* Whether something that left no earlier than the oldest has arrived before it. */
+static inline bool sw_flight_is_overtaken(const struct sw_flight *f)
+{
+    return f->acked_count && (sw_flight_bit(f->again, f->una) ||
+                              !sw_seq_is_before(f->newest, f->sent_at[f->una % SW_FLIGHT_PACKETS]));
+}
+
 /* [first, first+count) goes out again. */
 void sw_flight_resend(struct sw_flight *f, uint32_t first, uint32_t count, uint64_t now_ns);
 

@@ -173,7 +173,7 @@ void sw_requester_find_lost(struct sw_requester *r, uint64_t now_ns)
  * out: its answer tells what is missing before. Of a READ, all that is missing, since a part of one
  * that was never executed would count as one more.
  */
-static void probe(struct sw_requester *r)
+static void probe_peer(struct sw_requester *r)
 {
     struct sw_flight *f = &r->flight;
     uint32_t seq = f->seen == f->una && f->lost_count == 0 ? f->next - 1 : f->una;
@@ -204,7 +204,7 @@ static void forget_kept(struct sw_requester *r)
     }
 }
 
-static void expire(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out)
+static void expire_timer(struct sw_requester *r, uint64_t now_ns, struct sw_progress *out)
 {
     if (!sw_retry_expire(&r->retry, now_ns)) {
         sw_requester_fail(r, SW_FAILURE_RETRY, 0, out);
@@ -234,9 +234,9 @@ void sw_requester_tick(struct sw_requester *r, uint64_t now_ns, struct sw_progre
     if (now_ns >= r->overdue_ns)
         sw_requester_find_lost(r, now_ns);
     if (now_ns >= sw_retry_due_ns(&r->retry))
-        expire(r, now_ns, out);
+        expire_timer(r, now_ns, out);
     else if (now_ns >= probe_due_ns(r))
-        probe(r);
+        probe_peer(r);
 }
 
 uint64_t sw_requester_due_ns(const struct sw_requester *r)

@@ -20,6 +20,7 @@
 #define SW_TRANSPORT_REQUESTER_H
 
 #include "transport/congestion.h"
+#include "transport/deferred.h"
 #include "transport/emission.h"
 #include "transport/flight.h"
 #include "transport/read_track.h"
@@ -67,6 +68,7 @@ struct sw_progress {
 /* What a program wants to know of a QP under loss. */
 struct sw_requester_counts {
     uint64_t packets, resent, timeouts, probes, naks, gaps, rnr_naks, stale; /* gaps: of the NAKs */
+    uint64_t deferred; /* packets that left behind later ones, on purpose */
 };
 
 struct sw_requester {
@@ -94,6 +96,7 @@ struct sw_requester {
     uint64_t heard_ns; /* something that was sent then, once, has arrived; 0: nothing yet */
     struct sw_congestion congestion;
     struct sw_requester_counts counts;
+    struct sw_deferred deferred;
     struct sw_flight flight;
 };
 
@@ -114,6 +117,12 @@ static inline bool sw_requester_next(struct sw_requester *r, uint64_t now_ns,
                                      struct sw_emission *out)
 {
     return sw_requester_next_run(r, now_ns, 1, out);
+}
+
+/* Whether something waits to be sent, or sent again: as soon as it may be. */
+static inline bool sw_requester_has_unsent(const struct sw_requester *r)
+{
+    return r->sent != r->tail || r->flight.lost_count || r->deferred.count;
 }
 
 /* When tick() or next() will have something to do by the passing of time alone; UINT64_MAX: never.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the responder sends: responses in the order of execution, then one ACK or NAK for the rest.
  */
+#include "transport/piggyback.h"
 #include "transport/responder_impl.h"
 #include "wire/aeth.h"
 
@@ -49,8 +50,8 @@ void sw_responder_answer(struct sw_responder *r, const struct sw_demand *demand,
 
 /* Whether a request asks for what another asked for, or for a part of it: a requester asks again
  * for what is missing. */
-static bool repeats(const struct sw_responder *r, const struct sw_demand *demand,
-                    const struct sw_done *done)
+static bool repeats_demand(const struct sw_responder *r, const struct sw_demand *demand,
+                           const struct sw_done *done)
 {
     const uint32_t into = demand->seq - done->seq; /* PSNs */
     const uint64_t offset = (uint64_t)into << r->mtu_shift;
@@ -64,7 +65,7 @@ const struct sw_done *sw_responder_done(const struct sw_responder *r,
                                         const struct sw_demand *demand)
 {
     for (uint32_t i = 0; i < r->done_count; i++)
-        if (repeats(r, demand, &r->done[i]))
+        if (repeats_demand(r, demand, &r->done[i]))
             return &r->done[i];
     return NULL;
 }
@@ -104,10 +105,13 @@ static void begin_packet(const struct sw_responder *r, enum sw_packet_kind kind,
                 .pkey = r->config.pkey,
                 .dest_qpn = r->config.dest_qpn,
                 .psn = sw_seq_psn(seq),
+                .reserved6 = sw_piggyback_mark(r->peer_selective),
                 .reserved7 = sw_selective_mark(r->config.offer_selective, r->config.life)},
     };
     out->source = SW_PAYLOAD_NONE;
     out->count = 1;
+    out->begins_message = out->ends_deferred = false;
+    out->joint_bytes = 0;
     out->position = out->rkey = 0;
     out->offset = out->addr = 0;
 }
@@ -119,7 +123,7 @@ static void emit_cnp(struct sw_responder *r, struct sw_emission *out)
     begin_packet(r, SW_PACKET_CNP, SW_ONLY, 0, out);
     out->packet.bth.becn = true;
     out->packet.bth.mig_req = false;
-    out->packet.bth.reserved7 = 0;
+    out->packet.bth.reserved6 = out->packet.bth.reserved7 = 0;
 }
 
 /* The oldest answer is out, or given up. */
@@ -156,10 +160,10 @@ static void emit_answer(struct sw_responder *r, uint64_t now_ns, struct sw_emiss
         end_answer(r);
 }
 
-/* Whether the gap that was to be told of is still there. */
-static bool is_gap(const struct sw_responder *r)
+void sw_responder_ack(const struct sw_responder *r, struct sw_emission *out)
 {
-    return r->early.count || r->remark_seq == r->expected;
+    begin_packet(r, SW_PACKET_ACK, SW_ONLY, r->expected - 1, out);
+    out->packet.aeth = (struct sw_aeth){.syndrome = ACKED, .msn = r->msn};
 }
 
 static void emit_remark(struct sw_responder *r, struct sw_emission *out)
@@ -167,9 +171,8 @@ static void emit_remark(struct sw_responder *r, struct sw_emission *out)
     enum sw_remark remark = r->remark;
     r->remark = SW_REMARK_NONE;
     r->refusal_told |= remark == SW_REMARK_REFUSAL;
-    if (remark == SW_REMARK_ACK || (remark == SW_REMARK_GAP && !is_gap(r))) {
-        begin_packet(r, SW_PACKET_ACK, SW_ONLY, r->expected - 1, out);
-        out->packet.aeth = (struct sw_aeth){.syndrome = ACKED, .msn = r->msn};
+    if (remark == SW_REMARK_ACK || (remark == SW_REMARK_GAP && !sw_responder_has_gap(r))) {
+        sw_responder_ack(r, out);
         return;
     }
     uint32_t seq = remark == SW_REMARK_REFUSAL ? r->remark_seq : r->expected;

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "transport/piggyback.h"
 #include "transport/responder_impl.h"
 #include "wire/aeth.h"
 
@@ -95,8 +96,8 @@ static uint32_t count_of(const struct sw_responder *r, const struct sw_packet *p
 }
 
 /* Says what the packet asks for; whether it may is for is_legal(). */
-static void describe(const struct sw_responder *r, const struct sw_packet *packet, uint32_t seq,
-                     struct sw_demand *out)
+static void describe_demand(const struct sw_responder *r, const struct sw_packet *packet,
+                            uint32_t seq, struct sw_demand *out)
 {
     uint16_t headers = packet->opcode->headers;
     *out = (struct sw_demand){
@@ -176,7 +177,7 @@ static bool is_answered(enum sw_demand_kind kind)
 static bool admit_expected(struct sw_responder *r, const struct sw_packet *packet,
                            struct sw_demand *out)
 {
-    describe(r, packet, r->expected, out);
+    describe_demand(r, packet, r->expected, out);
     bool room = !is_answered(out->kind) || r->outstanding < r->config.max_dest_rd_atomic;
     if (is_legal(r, out) && room) {
         /* A requester that asks for more at once is at fault; one that asks often for the same has
@@ -194,7 +195,7 @@ static bool admit_duplicate(struct sw_responder *r, const struct sw_packet *pack
                             struct sw_demand *out)
 {
     r->counts.duplicates++;
-    describe(r, packet, seq, out);
+    describe_demand(r, packet, seq, out);
     out->duplicate = true;
     if (!is_answered(out->kind)) {
         if (r->remark == SW_REMARK_NONE)
@@ -287,7 +288,7 @@ static bool admit_unreliable(struct sw_responder *r, const struct sw_packet *pac
     if (seq != r->expected || packet->opcode->position & SW_FIRST)
         r->under_way = false;
     r->expected = seq;
-    describe(r, packet, seq, out);
+    describe_demand(r, packet, seq, out);
     if (is_legal(r, out))
         return true;
     r->counts.malformed += out->first || r->under_way; /* else the rest of a lost message */
@@ -329,7 +330,7 @@ static enum sw_place place_of(const struct sw_responder *r, const struct sw_pack
     if (sw_seq_is_before(r->expected, seq))
         return seq - r->expected < reach_of(r) ? SW_PLACE_EARLY : SW_PLACE_ASTRAY;
     /* READs may take any number of PSNs. */
-    describe(r, packet, seq, &demand);
+    describe_demand(r, packet, seq, &demand);
     const bool is_known = is_answered(demand.kind) ? sw_responder_done(r, &demand) != NULL
                                                    : r->expected - seq <= reach_of(r);
     return is_known ? SW_PLACE_DUPLICATE : SW_PLACE_ASTRAY;
@@ -343,8 +344,10 @@ enum sw_place sw_responder_place(const struct sw_responder *r, const struct sw_p
 /* Only what is expected shows what the peer speaks: any other packet may be a stranger's. */
 static void learn_dialect(struct sw_responder *r, const struct sw_packet *packet)
 {
-    if (r->config.offer_selective && sw_selective_is_marked(packet->bth.reserved7))
-        r->peer_selective = true;
+    if (!r->config.offer_selective || !sw_selective_is_marked(packet->bth.reserved7))
+        return;
+    r->peer_selective = true;
+    r->peer_piggybacks = packet->bth.reserved6 == SW_PIGGYBACK_MARK;
 }
 
 static bool admit_reliable(struct sw_responder *r, const struct sw_packet *packet,
@@ -397,7 +400,7 @@ static bool is_undisturbed(const struct sw_responder *r)
 static void describe_run(const struct sw_responder *r, const struct sw_packet_run *run,
                          struct sw_demand *out)
 {
-    describe(r, &run->first, r->expected, out);
+    describe_demand(r, &run->first, r->expected, out);
     out->pieces = out->count = run->count;
     out->stride_bytes = run->stride_bytes;
     out->ack_req = run->ack_req;
@@ -438,6 +441,19 @@ uint32_t sw_responder_keep_run(struct sw_responder *r, const struct sw_packet_ru
         admit_early(r, &rest.first, seq + run->count - rest.count);
     r->counts.packets += run->count;
     return run->count;
+}
+
+void sw_responder_keep_behind(struct sw_responder *r, const struct sw_packet *packet)
+{
+    const uint32_t seq = sw_seq_of(r->expected, packet->bth.psn);
+    if (r->dead || !packet->opcode->is_request || packet->opcode->service != r->config.service ||
+        r->config.service == SW_SERVICE_UC || place_of(r, packet, seq) != SW_PLACE_EARLY)
+        return;
+    r->counts.packets++;
+    if (sw_early_keep(&r->early, r->expected, seq, packet))
+        r->counts.kept++;
+    else if (r->peer_selective && !sw_early_has(&r->early, r->expected, seq))
+        r->missed = sw_seq_max(r->missed, seq + 1); /* asked for again as soon as it is expected */
 }
 
 static void conclude_unreliable(struct sw_responder *r, const struct sw_demand *demand, bool lost)

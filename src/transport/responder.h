@@ -20,6 +20,7 @@
 #define SW_TRANSPORT_RESPONDER_H
 
 #include "transport/congestion.h"
+#include "transport/demand.h"
 #include "transport/early.h"
 #include "transport/emission.h"
 #include "wire/run.h"
@@ -37,49 +38,6 @@ enum sw_place {
     SW_PLACE_DUPLICATE, /* executed before, and may be asked for again */
     SW_PLACE_EARLY,     /* its sender may have it on its way, behind what is missing */
     SW_PLACE_ASTRAY,    /* nothing the peer could have sent: IBTA Vol1 9.7.4.1's invalid region */
-};
-
-enum sw_demand_kind {
-    SW_DEMAND_SEND,  /* payload goes to byte `offset` of the receive, which is taken at `first` and
-                        completed at `last` */
-    SW_DEMAND_WRITE, /* payload goes to addr by rkey, after the checks; at `last` an immediate
-                        consumes a receive */
-    SW_DEMAND_READ,  /* check [addr, addr+total) by rkey for reading; emissions ask for the bytes */
-    SW_DEMAND_CMP_SWAP,
-    SW_DEMAND_FETCH_ADD,
-    SW_DEMAND_ATOMIC_WRITE, /* the eight bytes of compare_add */
-    SW_DEMAND_FLUSH,        /* [addr, addr+total), or the region of rkey, as flush_type says */
-};
-
-/*
- * What a packet asks for. Unreliable connections: a `first` begins anew; if a message was under
- * way, the rest of that one is lost and its receive serves this one.
- */
-struct sw_demand {
-    enum sw_demand_kind kind;
-    bool first, last, has_imm, has_inv, solicited;
-    bool duplicate; /* a READ or FLUSH that was executed before: if it is refused now, it is dropped
-                       in silence, and nobody's state changes */
-    uint32_t rkey, imm_be, inv_rkey, srq_num, flush_type;
-    uint64_t addr;   /* of this packet's part */
-    uint64_t offset; /* of the part in the message */
-    uint64_t total;  /* bytes of the message; SEND: unknown, 0 */
-    const uint8_t *payload;
-    uint32_t len_bytes;
-    uint32_t pieces, stride_bytes; /* of a run: so many payloads of len_bytes each, so far apart;
-                                      each of them is a message if it is `last`. Otherwise 1 */
-    uint64_t compare_add, swap;
-    /* The machine's notes for conclude(). */
-    uint32_t seq, count;
-    bool ack_req;
-};
-
-struct sw_outcome {
-    uint8_t syndrome;  /* of the AETH, as device/ has it: class 0 ACK, 1 RNR (the timer is the
-                          machine's), 3 NAK. Unreliable: all but ACK loses the message. */
-    bool dead;         /* the QP goes to ERR: nothing more is executed, but the NAK is still sent,
-                          and what was executed before is answered again */
-    uint64_t original; /* of an atomic */
 };
 
 struct sw_responder_config {
@@ -129,12 +87,13 @@ struct sw_responder {
     uint32_t msn;      /* messages completed */
     uint8_t mtu_shift;
     bool dead, peer_selective;
-    bool repeats;    /* the response that next() gave last was to a duplicate */
-    bool gap_told;   /* one NAK a gap */
-    bool rnr_told;   /* and what follows is dropped until the request comes again */
-    uint8_t untold;  /* early packets since the peer was told of the gap */
-    bool drained;    /* kept packets have been taken out since the last that was not there */
-    uint32_t missed; /* the early packets that could not be kept lie before it */
+    bool peer_piggybacks; /* piggyback.h */
+    bool repeats;         /* the response that next() gave last was to a duplicate */
+    bool gap_told;        /* one NAK a gap */
+    bool rnr_told;        /* and what follows is dropped until the request comes again */
+    uint8_t untold;       /* early packets since the peer was told of the gap */
+    bool drained;         /* kept packets have been taken out since the last that was not there */
+    uint32_t missed;      /* the early packets that could not be kept lie before it */
     /* The message under way. */
     bool under_way;
     uint8_t kind; /* enum sw_demand_kind */
@@ -191,6 +150,9 @@ bool sw_responder_admit_run(const struct sw_responder *r, const struct sw_packet
 bool sw_responder_admit_early_run(struct sw_responder *r, struct sw_demand *out);
 /* Takes all packets of a run that comes after a gap. Returns how many they are; 0: they are not. */
 uint32_t sw_responder_keep_run(struct sw_responder *r, const struct sw_packet_run *run);
+/* Takes a packet while a demand is not concluded yet: what is to come after it waits, as far as
+ * there is room, and nobody is told of a gap. */
+void sw_responder_keep_behind(struct sw_responder *r, const struct sw_packet *packet);
 void sw_responder_conclude(struct sw_responder *r, const struct sw_demand *demand,
                            const struct sw_outcome *outcome);
 
@@ -204,6 +166,9 @@ void sw_responder_tick(struct sw_responder *r, uint64_t now_ns);
 
 /* The next packet to be sent: CNP, responses in the order of the requests, then an ACK or NAK. */
 bool sw_responder_next(struct sw_responder *r, uint64_t now_ns, struct sw_emission *out);
+
+/* An ACK of what was executed so far; what next() has to say is still to be said. */
+void sw_responder_ack(const struct sw_responder *r, struct sw_emission *out);
 
 /* When next() or tick() will have something by the passing of time alone; UINT64_MAX: never. */
 uint64_t sw_responder_due_ns(const struct sw_responder *r);
@@ -226,10 +191,25 @@ void sw_responder_congested(struct sw_responder *r, uint64_t now_ns);
 /* A CNP came, and may be about READ responses. */
 void sw_responder_cnp(struct sw_responder *r, uint64_t now_ns);
 
+/* Whether the gap that was to be told of is still there. */
+static inline bool sw_responder_has_gap(const struct sw_responder *r)
+{
+    return r->early.count || r->remark_seq == r->expected;
+}
+
 /* Whether all there is to say is that what came was executed. */
 static inline bool sw_responder_only_acks(const struct sw_responder *r)
 {
-    return r->remark == SW_REMARK_ACK && !r->answer_count && !r->cnp_wanted;
+    const bool acks =
+        r->remark == SW_REMARK_ACK || (r->remark == SW_REMARK_GAP && !sw_responder_has_gap(r));
+    return acks && !r->answer_count && !r->cnp_wanted;
+}
+
+/* Whether all there is to say is that something is missing. What left behind later packets on
+ * purpose comes by itself (transport/deferred.h). */
+static inline bool sw_responder_only_misses(const struct sw_responder *r)
+{
+    return r->remark == SW_REMARK_GAP && !r->answer_count && !r->cnp_wanted;
 }
 
 /* Whether there is anything to say at all. */

@@ -105,7 +105,7 @@ static void count_delivered(struct sw_async_node *node)
     }
 }
 
-static struct sw_async_node *pop(struct sw_verbs_context *ctx)
+static struct sw_async_node *pop_event(struct sw_verbs_context *ctx)
 {
     sw_lock_acquire(&ctx->async_lock);
     struct sw_async_node *node = ctx->async_head;
@@ -128,7 +128,7 @@ SW_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
     do {
         if (sw_wakeup_take(context->async_fd))
             return -1;
-        node = pop(sw_verbs_context_of(context));
+        node = pop_event(sw_verbs_context_of(context));
     } while (!node); /* its object was destroyed between the two steps */
 
     event->event_type = node->type;
@@ -142,7 +142,7 @@ SW_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 
 /* The counters and condition variables are public fields at the same place for every provider, but
  * stock may do more. */
-static void acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+static void acknowledge_one(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
 {
     pthread_mutex_lock(mutex);
     ++*completed;
@@ -181,13 +181,13 @@ SW_EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
     struct ibv_srq *srq = event->element.srq;
     switch (kind_of(event->event_type)) {
     case ELEMENT_CQ:
-        acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed);
+        acknowledge_one(&cq->mutex, &cq->cond, &cq->async_events_completed);
         break;
     case ELEMENT_QP:
-        acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
+        acknowledge_one(&qp->mutex, &qp->cond, &qp->events_completed);
         break;
     case ELEMENT_SRQ:
-        acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);
+        acknowledge_one(&srq->mutex, &srq->cond, &srq->events_completed);
         break;
     case ELEMENT_PORT:
     case ELEMENT_WQ:
@@ -196,7 +196,8 @@ SW_EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 }
 
 /* Drops the element's queued events and returns how many the program has fetched. */
-static uint32_t drop(struct ibv_context *context, const void *element, const uint32_t *delivered)
+static uint32_t drop_events(struct ibv_context *context, const void *element,
+                            const uint32_t *delivered)
 {
     struct sw_verbs_context *ctx = sw_verbs_context_of(context);
     unsigned int dropped = 0;
@@ -230,18 +231,18 @@ static void wait_acknowledged(pthread_mutex_t *mutex, pthread_cond_t *cond,
 
 void sw_async_forget_cq(struct sw_verbs_cq *cq)
 {
-    const uint32_t delivered = drop(cq->ibv.context, cq, &cq->async_delivered);
+    const uint32_t delivered = drop_events(cq->ibv.context, cq, &cq->async_delivered);
     wait_acknowledged(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed, delivered);
 }
 
 void sw_async_forget_qp(struct sw_verbs_qp *qp)
 {
-    const uint32_t delivered = drop(qp->ibv.context, qp, &qp->async_delivered);
+    const uint32_t delivered = drop_events(qp->ibv.context, qp, &qp->async_delivered);
     wait_acknowledged(&qp->ibv.mutex, &qp->ibv.cond, &qp->ibv.events_completed, delivered);
 }
 
 void sw_async_forget_srq(struct sw_verbs_srq *srq)
 {
-    const uint32_t delivered = drop(srq->ibv.context, srq, &srq->async_delivered);
+    const uint32_t delivered = drop_events(srq->ibv.context, srq, &srq->async_delivered);
     wait_acknowledged(&srq->ibv.mutex, &srq->ibv.cond, &srq->ibv.events_completed, delivered);
 }

@@ -37,7 +37,7 @@ static inline struct sw_verbs_qp *qp_of(struct ibv_qp_ex *ex)
     return (struct sw_verbs_qp *)ex;
 }
 
-static inline void misuse(struct sw_verbs_qp *qp, int error)
+static inline void note_misuse(struct sw_verbs_qp *qp, int error)
 {
     if (!qp->wr_error)
         qp->wr_error = error;
@@ -172,20 +172,20 @@ static void wr_no_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey
     (void)mw;
     (void)rkey;
     (void)bind_info;
-    misuse(qp_of(ex), EOPNOTSUPP);
+    note_misuse(qp_of(ex), EOPNOTSUPP);
 }
 
 static void wr_no_key(struct ibv_qp_ex *ex, uint32_t key)
 {
     (void)key;
-    misuse(qp_of(ex), EOPNOTSUPP);
+    note_misuse(qp_of(ex), EOPNOTSUPP);
 }
 
 static void wr_no_rdma(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
 {
     (void)rkey;
     (void)remote_addr;
-    misuse(qp_of(ex), EOPNOTSUPP);
+    note_misuse(qp_of(ex), EOPNOTSUPP);
 }
 
 static void wr_no_rdma_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
@@ -211,13 +211,13 @@ static void wr_no_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 
 static void wr_no_send(struct ibv_qp_ex *ex)
 {
-    misuse(qp_of(ex), EOPNOTSUPP);
+    note_misuse(qp_of(ex), EOPNOTSUPP);
 }
 
 static void wr_no_send_imm(struct ibv_qp_ex *ex, __be32 imm_data)
 {
     (void)imm_data;
-    misuse(qp_of(ex), EOPNOTSUPP);
+    note_misuse(qp_of(ex), EOPNOTSUPP);
 }
 
 static void wr_no_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t mss)
@@ -225,7 +225,7 @@ static void wr_no_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t hdr_sz, uint16_t
     (void)hdr;
     (void)hdr_sz;
     (void)mss;
-    misuse(qp_of(ex), EOPNOTSUPP);
+    note_misuse(qp_of(ex), EOPNOTSUPP);
 }
 
 static void wr_no_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
@@ -264,7 +264,7 @@ static void wr_no_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remo
     (void)ah;
     (void)remote_qpn;
     (void)remote_qkey;
-    misuse(qp_of(ex), EINVAL);
+    note_misuse(qp_of(ex), EINVAL);
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
@@ -278,7 +278,7 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 static void wr_no_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 {
     (void)remote_srqn;
-    misuse(qp_of(ex), EINVAL);
+    note_misuse(qp_of(ex), EINVAL);
 }
 
 /* Data setters. */
@@ -286,7 +286,7 @@ static void wr_no_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 static inline void hand_over(struct sw_verbs_qp *qp, struct ibv_sge *sg_list, int num_sge)
 {
     if (SW_UNLIKELY(!qp->wr_open)) {
-        misuse(qp, EINVAL);
+        note_misuse(qp, EINVAL);
         return;
     }
     qp->wr_open = false;
@@ -306,7 +306,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 {
     struct sw_verbs_qp *qp = qp_of(ex);
     if (SW_UNLIKELY(num_sge > qp->cap.max_send_sge)) {
-        misuse(qp, EINVAL);
+        note_misuse(qp, EINVAL);
         return;
     }
     hand_over(qp, (struct ibv_sge *)(uintptr_t)sg_list, (int)num_sge); /* only read */
@@ -316,7 +316,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 {
     struct sw_verbs_qp *qp = qp_of(ex);
     if (SW_UNLIKELY(length > qp->cap.max_inline_data)) {
-        misuse(qp, EINVAL);
+        note_misuse(qp, EINVAL);
         return;
     }
     qp->sge = (struct ibv_sge){.addr = (uintptr_t)addr, .length = (uint32_t)length};
@@ -332,7 +332,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
     size_t total = 0;
     for (size_t i = 0; i < num_buf; i++) {
         if (SW_UNLIKELY(buf_list[i].length > qp->cap.max_inline_data - total)) {
-            misuse(qp, EINVAL);
+            note_misuse(qp, EINVAL);
             return;
         }
         if (buf_list[i].length)

@@ -61,7 +61,7 @@ void sw_channel_detach(struct ibv_comp_channel *ibv)
     sw_lock_release(&channel->lock);
 }
 
-static void append(struct sw_verbs_channel *channel, struct sw_verbs_cq *cq)
+static void append_cq(struct sw_verbs_channel *channel, struct sw_verbs_cq *cq)
 {
     cq->channel_next = NULL;
     if (channel->tail)
@@ -77,13 +77,13 @@ void sw_channel_notify(void *owner)
     struct sw_verbs_channel *channel = channel_of(cq->ibv.channel);
     sw_lock_acquire(&channel->lock);
     if (cq->channel_pending++ == 0)
-        append(channel, cq);
+        append_cq(channel, cq);
     sw_lock_release(&channel->lock);
     sw_wakeup_add(channel->ibv.fd); /* not before: it may run the program here, which pops */
 }
 
 /* Takes the oldest CQ's event; a CQ with more of them goes to the end. */
-static struct sw_verbs_cq *pop(struct sw_verbs_channel *channel)
+static struct sw_verbs_cq *pop_cq(struct sw_verbs_channel *channel)
 {
     sw_lock_acquire(&channel->lock);
     struct sw_verbs_cq *cq = channel->head;
@@ -92,7 +92,7 @@ static struct sw_verbs_cq *pop(struct sw_verbs_channel *channel)
         if (!channel->head)
             channel->tail = NULL;
         if (--cq->channel_pending > 0)
-            append(channel, cq);
+            append_cq(channel, cq);
         cq->channel_delivered++;
     }
     sw_lock_release(&channel->lock);
@@ -120,7 +120,7 @@ SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
     do {
         if (sw_wakeup_take(channel->fd))
             return -1;
-        found = pop(channel_of(channel));
+        found = pop_cq(channel_of(channel));
     } while (!found); /* the CQ was destroyed between the two steps */
     *cq = &found->ibv;
     *cq_context = found->ibv.cq_context;

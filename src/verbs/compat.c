@@ -13,7 +13,7 @@
  * pass through as they are. */
 typedef long compat_function(long a, long b, long c, long d, long e, long f);
 
-static long forward(const char *name, long a, long b, long c, long d, long e, long f)
+static long forward_call(const char *name, long a, long b, long c, long d, long e, long f)
 {
     compat_function *stock = (compat_function *)sw_stock_find(name, "IBVERBS_1.0");
     if (stock)
@@ -26,7 +26,7 @@ static long forward(const char *name, long a, long b, long c, long d, long e, lo
     SW_EXPORT compat_function sw_compat_##name;                                     \
     SW_EXPORT long sw_compat_##name(long a, long b, long c, long d, long e, long f) \
     {                                                                               \
-        return forward(#name, a, b, c, d, e, f);                                    \
+        return forward_call(#name, a, b, c, d, e, f);                               \
     }                                                                               \
     __asm__(".symver sw_compat_" #name ", " #name "@IBVERBS_1.0, remove");
 

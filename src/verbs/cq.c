@@ -17,9 +17,9 @@
 #define SUPPORTED_CREATE_FLAGS \
     ((uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 
-static struct sw_verbs_cq *create(struct ibv_context *context, struct ibv_pd *pd, int cqe,
-                                  void *cq_context, struct ibv_comp_channel *channel,
-                                  int comp_vector)
+static struct sw_verbs_cq *make_cq(struct ibv_context *context, struct ibv_pd *pd, int cqe,
+                                   void *cq_context, struct ibv_comp_channel *channel,
+                                   int comp_vector)
 {
     if (comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
         (channel && channel->context != context))
@@ -52,7 +52,7 @@ SW_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->create_cq(context, cqe, cq_context, channel, comp_vector);
-    struct sw_verbs_cq *cq = create(context, NULL, cqe, cq_context, channel, comp_vector);
+    struct sw_verbs_cq *cq = make_cq(context, NULL, cqe, cq_context, channel, comp_vector);
     return cq ? &cq->ibv : NULL;
 }
 
@@ -70,8 +70,8 @@ struct ibv_cq_ex *sw_verbs_create_cq_ex(struct ibv_context *context,
     if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD &&
         (!pd || pd->context != context || !sw_verbs_pd_of(pd)->is_parent))
         return sw_verbs_fail(-EINVAL);
-    struct sw_verbs_cq *cq = create(context, pd, (int)attr->cqe, attr->cq_context, attr->channel,
-                                    (int)attr->comp_vector);
+    struct sw_verbs_cq *cq = make_cq(context, pd, (int)attr->cqe, attr->cq_context, attr->channel,
+                                     (int)attr->comp_vector);
     if (!cq)
         return NULL;
     cq->single_threaded = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;

@@ -19,7 +19,7 @@ static struct sw_verbs_cq *cq_of(struct ibv_cq_ex *ex)
     return (struct sw_verbs_cq *)ex;
 }
 
-static const struct ibv_wc *current(struct ibv_cq_ex *ex)
+static const struct ibv_wc *current_wc(struct ibv_cq_ex *ex)
 {
     const struct sw_verbs_cq *cq = cq_of(ex);
     return &cq->cache[cq->cache_at - 1];
@@ -38,7 +38,7 @@ static void unlock_cache(struct sw_verbs_cq *cq)
 }
 
 /* Moves to the next completion: 0, ENOENT when there is none, EIO after an overflow. */
-static int advance(struct sw_verbs_cq *cq)
+static int advance_batch(struct sw_verbs_cq *cq)
 {
     if (cq->cache_at == cq->cache_count) {
         const int count = SW_UNLIKELY(cq->timed) ? sw_cq_poll_timed(cq->dev, SW_CQ_CACHE_LEN,
@@ -61,7 +61,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
     if (SW_UNLIKELY(attr->comp_mask))
         return EINVAL;
     lock_cache(cq);
-    const int rc = advance(cq);
+    const int rc = advance_batch(cq);
     if (rc)
         unlock_cache(cq); /* the program does not call ibv_end_poll then */
     return rc;
@@ -69,7 +69,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
-    return advance(cq_of(ex));
+    return advance_batch(cq_of(ex));
 }
 
 static void end_poll(struct ibv_cq_ex *ex)
@@ -79,52 +79,52 @@ static void end_poll(struct ibv_cq_ex *ex)
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex)
 {
-    return current(ex)->opcode;
+    return current_wc(ex)->opcode;
 }
 
 static uint32_t read_vendor_err(struct ibv_cq_ex *ex)
 {
-    return current(ex)->vendor_err;
+    return current_wc(ex)->vendor_err;
 }
 
 static uint32_t read_byte_len(struct ibv_cq_ex *ex)
 {
-    return current(ex)->byte_len;
+    return current_wc(ex)->byte_len;
 }
 
 static __be32 read_imm_data(struct ibv_cq_ex *ex)
 {
-    return current(ex)->imm_data;
+    return current_wc(ex)->imm_data;
 }
 
 static uint32_t read_qp_num(struct ibv_cq_ex *ex)
 {
-    return current(ex)->qp_num;
+    return current_wc(ex)->qp_num;
 }
 
 static uint32_t read_src_qp(struct ibv_cq_ex *ex)
 {
-    return current(ex)->src_qp;
+    return current_wc(ex)->src_qp;
 }
 
 static unsigned int read_wc_flags(struct ibv_cq_ex *ex)
 {
-    return current(ex)->wc_flags;
+    return current_wc(ex)->wc_flags;
 }
 
 static uint32_t read_slid(struct ibv_cq_ex *ex)
 {
-    return current(ex)->slid;
+    return current_wc(ex)->slid;
 }
 
 static uint8_t read_sl(struct ibv_cq_ex *ex)
 {
-    return current(ex)->sl;
+    return current_wc(ex)->sl;
 }
 
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex)
 {
-    return current(ex)->dlid_path_bits;
+    return current_wc(ex)->dlid_path_bits;
 }
 
 /* In cycles of hca_core_clock, which are nanoseconds. 0 without the flag. */

@@ -122,7 +122,7 @@ SW_EXPORT struct ibv_device **ibv_get_device_list(int *num_devices)
     return header->devices;
 }
 
-static struct list_header *unchain(struct ibv_device **devices)
+static struct list_header *unchain_list(struct ibv_device **devices)
 {
     struct list_header *found = NULL;
     pthread_mutex_lock(&lock);
@@ -139,7 +139,7 @@ static struct list_header *unchain(struct ibv_device **devices)
 
 SW_EXPORT void ibv_free_device_list(struct ibv_device **list)
 {
-    struct list_header *header = unchain(list);
+    struct list_header *header = unchain_list(list);
     struct ibv_device **stock = header ? header->stock : list;
     if (stock)
         sw_stock()->free_device_list(stock);

@@ -83,8 +83,8 @@ static int copy_from(void *to, struct ibv_dm *ibv, uint64_t offset, size_t len_b
     return 0;
 }
 
-static struct ibv_dm *wrap(struct ibv_context *context, struct sw_dm_memory *memory,
-                           uint32_t handle)
+static struct ibv_dm *wrap_memory(struct ibv_context *context, struct sw_dm_memory *memory,
+                                  uint32_t handle)
 {
     struct sw_verbs_dm *dm = sw_verbs_object_alloc(context, sizeof(*dm));
     if (!dm)
@@ -117,7 +117,7 @@ struct ibv_dm *sw_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_d
         atomic_fetch_sub(&used_bytes, attr->length);
         return sw_verbs_fail(rc);
     }
-    struct ibv_dm *dm = wrap(context, memory, sw_verbs_next_handle());
+    struct ibv_dm *dm = wrap_memory(context, memory, sw_verbs_next_handle());
     if (!dm)
         memory_put(memory);
     else
@@ -125,7 +125,7 @@ struct ibv_dm *sw_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_d
     return dm;
 }
 
-static void drop(struct sw_verbs_dm *dm)
+static void drop_memory(struct sw_verbs_dm *dm)
 {
     memory_put(dm->memory);
     sw_verbs_object_free(dm->ibv.context, dm);
@@ -137,7 +137,7 @@ int sw_verbs_free_dm(struct ibv_dm *ibv)
     if (atomic_load(&dm->memory->regions))
         return EBUSY;
     sw_import_remove(SW_IMPORT_DM, ibv->handle);
-    drop(dm);
+    drop_memory(dm);
     return 0;
 }
 
@@ -167,7 +167,7 @@ void sw_dm_region_gone(struct sw_dm_memory *memory)
 struct ibv_dm *sw_dm_import(struct ibv_context *context, struct ibv_dm *known)
 {
     struct sw_dm_memory *memory = ((struct sw_verbs_dm *)known)->memory;
-    struct ibv_dm *dm = wrap(context, memory, known->handle);
+    struct ibv_dm *dm = wrap_memory(context, memory, known->handle);
     if (dm)
         atomic_fetch_add(&memory->refs, 1);
     return dm;
@@ -175,5 +175,5 @@ struct ibv_dm *sw_dm_import(struct ibv_context *context, struct ibv_dm *known)
 
 void sw_dm_unimport(struct ibv_dm *dm)
 {
-    drop((struct sw_verbs_dm *)dm);
+    drop_memory((struct sw_verbs_dm *)dm);
 }

@@ -62,7 +62,7 @@ void sw_import_remove(enum sw_import_kind kind, uint32_t handle)
 }
 
 /* With the lock held. */
-static void *find(enum sw_import_kind kind, uint32_t handle)
+static void *find_object(enum sw_import_kind kind, uint32_t handle)
 {
     for (struct note *note = notes; note; note = note->next)
         if (note->kind == kind && note->handle == handle)
@@ -71,13 +71,13 @@ static void *find(enum sw_import_kind kind, uint32_t handle)
 }
 
 /* What import_locked() makes of the object, or NULL with errno. */
-static void *import(struct ibv_context *context, enum sw_import_kind kind, uint32_t handle,
-                    void *(*import_locked)(struct ibv_context *context, void *argument,
-                                           void *known),
-                    void *argument)
+static void *import_object(struct ibv_context *context, enum sw_import_kind kind, uint32_t handle,
+                           void *(*import_locked)(struct ibv_context *context, void *argument,
+                                                  void *known),
+                           void *argument)
 {
     pthread_mutex_lock(&lock);
-    void *known = find(kind, handle);
+    void *known = find_object(kind, handle);
     void *made = known ? import_locked(context, argument, known) : NULL;
     int error = errno;
     pthread_mutex_unlock(&lock);
@@ -99,7 +99,7 @@ uint32_t sw_import_handle(uint32_t number)
 static bool is_here(enum sw_import_kind kind, uint32_t handle)
 {
     pthread_mutex_lock(&lock);
-    bool known = find(kind, handle) != NULL;
+    bool known = find_object(kind, handle) != NULL;
     pthread_mutex_unlock(&lock);
     return known;
 }
@@ -173,7 +173,7 @@ SW_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t pd_
         return sw_stock()->import_pd(context, pd_handle);
     if (!is_here(SW_IMPORT_PD, pd_handle))
         return borrow_pd(context, pd_handle);
-    return import(context, SW_IMPORT_PD, pd_handle, pd_locked, NULL);
+    return import_object(context, SW_IMPORT_PD, pd_handle, pd_locked, NULL);
 }
 
 SW_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
@@ -212,7 +212,7 @@ SW_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t mr_handle)
         return sw_stock()->import_mr(pd, mr_handle);
     if (sw_verbs_pd_of(pd)->lender)
         return borrow_mr(pd, mr_handle);
-    return import(pd->context, SW_IMPORT_MR, mr_handle, mr_locked, pd);
+    return import_object(pd->context, SW_IMPORT_MR, mr_handle, mr_locked, pd);
 }
 
 SW_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
@@ -240,7 +240,7 @@ SW_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t dm_
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->import_dm(context, dm_handle);
-    return import(context, SW_IMPORT_DM, dm_handle, dm_locked, NULL);
+    return import_object(context, SW_IMPORT_DM, dm_handle, dm_locked, NULL);
 }
 
 SW_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)

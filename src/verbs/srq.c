@@ -9,8 +9,8 @@
 #include "verbs/xrc.h"
 
 /* `xrcd` and `cq`: of an XRC SRQ, or NULL. */
-static struct ibv_srq *create(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr,
-                              struct ibv_xrcd *xrcd, struct ibv_cq *cq)
+static struct ibv_srq *make_srq(struct ibv_pd *pd, void *srq_context, struct ibv_srq_attr *attr,
+                                struct ibv_xrcd *xrcd, struct ibv_cq *cq)
 {
     struct sw_verbs_srq *srq = sw_verbs_object_alloc(pd->context, sizeof(*srq));
     if (!srq)
@@ -41,7 +41,7 @@ SW_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->create_srq(pd, init);
-    return create(pd, init->srq_context, &init->attr, NULL, NULL);
+    return make_srq(pd, init->srq_context, &init->attr, NULL, NULL);
 }
 
 /* The inline ibv_create_srq_ex sends plain requests to ibv_create_srq, so what comes here is mostly
@@ -58,11 +58,11 @@ struct ibv_srq *sw_verbs_create_srq_ex(struct ibv_context *context,
     if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd->context != context)
         return sw_verbs_fail(-EINVAL);
     if (type == IBV_SRQT_BASIC)
-        return create(init->pd, init->srq_context, &init->attr, NULL, NULL);
+        return make_srq(init->pd, init->srq_context, &init->attr, NULL, NULL);
     if ((init->comp_mask & of_xrc) != of_xrc || init->xrcd->context != context ||
         init->cq->context != context)
         return sw_verbs_fail(-EINVAL);
-    return create(init->pd, init->srq_context, &init->attr, init->xrcd, init->cq);
+    return make_srq(init->pd, init->srq_context, &init->attr, init->xrcd, init->cq);
 }
 
 SW_EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)

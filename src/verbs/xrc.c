@@ -57,7 +57,7 @@ int sw_verbs_xrc_destroy(struct sw_verbs_qp *qp)
 }
 
 /* Finds the QP, and puts this handle beside the one that its events go to. */
-static int share(struct sw_verbs_qp *qp, struct ibv_xrcd *xrcd, uint32_t qpn)
+static int share_qp(struct sw_verbs_qp *qp, struct ibv_xrcd *xrcd, uint32_t qpn)
 {
     void *owner;
     pthread_mutex_lock(&handles_lock);
@@ -85,7 +85,7 @@ struct ibv_qp *sw_verbs_open_qp(struct ibv_context *context, struct ibv_qp_open_
     struct sw_verbs_qp *qp = sw_verbs_object_alloc(context, sizeof(*qp));
     if (!qp)
         return NULL;
-    const int rc = share(qp, attr->xrcd, attr->qp_num);
+    const int rc = share_qp(qp, attr->xrcd, attr->qp_num);
     if (rc) {
         sw_verbs_object_free(context, qp);
         return sw_verbs_fail(rc);

@@ -17,7 +17,7 @@ static uint8_t bits_load(uint8_t from, int lowest, int count)
     return (uint8_t)(from >> lowest & ((1 << count) - 1));
 }
 
-static uint8_t bits(unsigned value, int lowest, int count)
+static uint8_t bits_at(unsigned value, int lowest, int count)
 {
     return (uint8_t)((value & ((1u << count) - 1)) << lowest);
 }
@@ -62,11 +62,11 @@ static void req_path_encode(const struct sw_cm_req_path *path, uint8_t *to)
     sw_be16_store(to + 2, path->remote_lid);
     memcpy(to + 4, path->local_gid, sizeof(path->local_gid));
     memcpy(to + 20, path->remote_gid, sizeof(path->remote_gid));
-    sw_be32_store(to + 36, (path->flow_label & MASK20) << 12 | bits(path->packet_rate, 0, 6));
+    sw_be32_store(to + 36, (path->flow_label & MASK20) << 12 | bits_at(path->packet_rate, 0, 6));
     to[40] = path->traffic_class;
     to[41] = path->hop_limit;
-    to[42] = bits(path->sl, 4, 4) | bits(path->subnet_local, 3, 1);
-    to[43] = bits(path->local_ack_timeout, 3, 5);
+    to[42] = bits_at(path->sl, 4, 4) | bits_at(path->subnet_local, 3, 1);
+    to[43] = bits_at(path->local_ack_timeout, 3, 5);
 }
 
 enum { REQ_PRIMARY = 52, REQ_ALTERNATE = 96, REQ_DATA = 140 };
@@ -112,18 +112,18 @@ static void req_encode(const struct sw_cm_req *req, uint8_t *to)
     be24_store(to + 32, req->local_qpn, req->responder_resources);
     be24_store(to + 36, req->local_eecn, req->initiator_depth);
     be24_store(to + 40, req->remote_eecn,
-               bits(req->remote_cm_response_timeout, 3, 5) | bits(req->service, 1, 2) |
-                   bits(req->flow_control, 0, 1));
+               bits_at(req->remote_cm_response_timeout, 3, 5) | bits_at(req->service, 1, 2) |
+                   bits_at(req->flow_control, 0, 1));
     be24_store(to + 44, req->starting_psn,
-               bits(req->local_cm_response_timeout, 3, 5) | bits(req->retry_count, 0, 3));
+               bits_at(req->local_cm_response_timeout, 3, 5) | bits_at(req->retry_count, 0, 3));
     sw_be16_store(to + 48, req->pkey);
-    to[50] =
-        bits(req->path_mtu, 4, 4) | bits(req->rdc_exists, 3, 1) | bits(req->rnr_retry_count, 0, 3);
-    to[51] =
-        bits(req->max_cm_retries, 4, 4) | bits(req->srq, 3, 1) | bits(req->extended_service, 0, 3);
+    to[50] = bits_at(req->path_mtu, 4, 4) | bits_at(req->rdc_exists, 3, 1) |
+             bits_at(req->rnr_retry_count, 0, 3);
+    to[51] = bits_at(req->max_cm_retries, 4, 4) | bits_at(req->srq, 3, 1) |
+             bits_at(req->extended_service, 0, 3);
     req_path_encode(&req->primary, to + REQ_PRIMARY);
     req_path_encode(&req->alternate, to + REQ_ALTERNATE);
-    to[REQ_ALTERNATE + 43] |= bits(req->sap_supported, 2, 1);
+    to[REQ_ALTERNATE + 43] |= bits_at(req->sap_supported, 2, 1);
     memcpy(to + REQ_DATA, req->private_data, sizeof(req->private_data));
 }
 
@@ -138,8 +138,8 @@ static void mra_decode(const uint8_t *from, struct sw_cm_mra *out)
 static void mra_encode(const struct sw_cm_mra *mra, uint8_t *to)
 {
     ids_store(to, mra->local_comm_id, mra->remote_comm_id);
-    to[8] = bits(mra->about, 6, 2);
-    to[9] = bits(mra->service_timeout, 3, 5);
+    to[8] = bits_at(mra->about, 6, 2);
+    to[9] = bits_at(mra->service_timeout, 3, 5);
     memcpy(to + 10, mra->private_data, sizeof(mra->private_data));
 }
 
@@ -156,8 +156,8 @@ static void rej_decode(const uint8_t *from, struct sw_cm_rej *out)
 static void rej_encode(const struct sw_cm_rej *rej, uint8_t *to)
 {
     ids_store(to, rej->local_comm_id, rej->remote_comm_id);
-    to[8] = bits(rej->about, 6, 2);
-    to[9] = bits(rej->info_len, 1, 7);
+    to[8] = bits_at(rej->about, 6, 2);
+    to[9] = bits_at(rej->info_len, 1, 7);
     sw_be16_store(to + 10, rej->reason);
     memcpy(to + 12, rej->info, sizeof(rej->info));
     memcpy(to + 84, rej->private_data, sizeof(rej->private_data));
@@ -191,9 +191,9 @@ static void rep_encode(const struct sw_cm_rep *rep, uint8_t *to)
     be24_store(to + 20, rep->starting_psn, (uint8_t)rep->vendor_id);
     to[24] = rep->responder_resources;
     to[25] = rep->initiator_depth;
-    to[26] = bits(rep->target_ack_delay, 3, 5) | bits(rep->failover_accepted, 1, 2) |
-             bits(rep->flow_control, 0, 1);
-    to[27] = bits(rep->rnr_retry_count, 5, 3) | bits(rep->srq, 4, 1);
+    to[26] = bits_at(rep->target_ack_delay, 3, 5) | bits_at(rep->failover_accepted, 1, 2) |
+             bits_at(rep->flow_control, 0, 1);
+    to[27] = bits_at(rep->rnr_retry_count, 5, 3) | bits_at(rep->srq, 4, 1);
     sw_be64_store(to + 28, rep->local_ca_guid);
     memcpy(to + 36, rep->private_data, sizeof(rep->private_data));
 }
@@ -303,16 +303,16 @@ static void lap_encode(const struct sw_cm_lap *lap, uint8_t *to)
 {
     const struct sw_cm_req_path *path = &lap->alternate;
     ids_store(to, lap->local_comm_id, lap->remote_comm_id);
-    be24_store(to + 12, lap->remote_qpn, bits(lap->remote_cm_response_timeout, 3, 5));
+    be24_store(to + 12, lap->remote_qpn, bits_at(lap->remote_cm_response_timeout, 3, 5));
     sw_be16_store(to + 20, path->local_lid);
     sw_be16_store(to + 22, path->remote_lid);
     memcpy(to + 24, path->local_gid, sizeof(path->local_gid));
     memcpy(to + 40, path->remote_gid, sizeof(path->remote_gid));
     sw_be32_store(to + 56, (path->flow_label & MASK20) << 12 | path->traffic_class);
     to[60] = path->hop_limit;
-    to[61] = bits(path->packet_rate, 0, 6);
-    to[62] = bits(path->sl, 4, 4) | bits(path->subnet_local, 3, 1);
-    to[63] = bits(path->local_ack_timeout, 3, 5);
+    to[61] = bits_at(path->packet_rate, 0, 6);
+    to[62] = bits_at(path->sl, 4, 4) | bits_at(path->subnet_local, 3, 1);
+    to[63] = bits_at(path->local_ack_timeout, 3, 5);
     memcpy(to + 64, lap->private_data, sizeof(lap->private_data));
 }
 

@@ -7,6 +7,7 @@
 
 #include "wire/bytes.h"
 #include "wire/packet.h"
+#include "wire/vector_halves.h"
 
 /* Offsets behind the 8 bytes of ones. */
 enum {
@@ -27,19 +28,12 @@ void sw_icrc_use_tables(bool tables)
     by_tables = tables;
 }
 
-/*
- * ISA-L's code for AVX-512 leaves the upper halves of the vector registers in use, which makes all
- * SSE code after it several times slower (some 400 ns for each packet) until they are given up.
- */
 static uint32_t crc_add(uint32_t crc, const void *bytes, size_t len)
 {
     if (__builtin_expect(by_tables, 0))
         return crc32_gzip_refl_base(crc, (uint8_t *)bytes, len);
     crc = crc32_gzip_refl(crc, bytes, len);
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx"))
-        __asm__ volatile("vzeroupper");
-#endif
+    sw_vector_halves_release();
     return crc;
 }
 
@@ -181,7 +175,7 @@ size_t sw_icrc_finish(uint32_t crc, uint32_t payload_len, uint8_t *trailer)
 #define POLYNOMIAL 0xedb88320u
 #define ONE 0x80000000u
 
-static uint32_t multiply(uint32_t a, uint32_t b)
+static uint32_t multiply_poly(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
     for (int i = 0; i < 32; i++) {
@@ -203,20 +197,21 @@ static uint32_t power_back(size_t bytes)
     uint32_t power = ONE;
     for (int i = 0; i < 16; i++)
         if (bytes >> i & 1)
-            power = multiply(power, powers[i]);
+            power = multiply_poly(power, powers[i]);
     return power;
 }
 
 /* The change in the 4 bytes from the identification on that makes this difference of CRCs. There is
  * always exactly one; read with the first byte lowest. */
-static uint32_t explain(uint32_t difference, size_t datagram_len, struct sw_icrc_rewind *rewind)
+static uint32_t explain_difference(uint32_t difference, size_t datagram_len,
+                                   struct sw_icrc_rewind *rewind)
 {
     if (rewind->power == 0 || rewind->datagram_len != datagram_len) {
         /* From the identification on: to the end of the headers, and the datagram but its ICRC. */
         size_t bytes = SW_IPV4_BYTES - 4 + SW_UDP_BYTES + datagram_len - SW_ICRC_BYTES;
         *rewind = (struct sw_icrc_rewind){datagram_len, power_back(bytes)};
     }
-    return multiply(difference, rewind->power);
+    return multiply_poly(difference, rewind->power);
 }
 
 bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
@@ -231,7 +226,7 @@ bool sw_icrc_check(const struct sw_icrc_flow *flow, struct sw_icrc_stem *stem,
         return true;
     if (flow->is_ipv6)
         return false;
-    uint32_t change = explain(difference, len, rewind);
+    uint32_t change = explain_difference(difference, len, rewind);
     if (change & ~(0xffffu | DONT_FRAGMENT << 16))
         return false;
     ip_id->id ^= (uint16_t)((change & 0xff) << 8 | (change >> 8 & 0xff));

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 /* The upper three bits of an opcode. */
-enum { BASE_RC = 0x00, BASE_UC = 0x20, BASE_UD = 0x60, BASE_XRC = 0xa0 };
+enum { BASE_RC = 0x00, BASE_UC = 0x20, BASE_UD = 0x60, BASE_XRC = 0xa0, BASE_PIGGYBACK = 0xc0 };
 
 #define LEN(headers, bit, len) ((headers) & (bit) ? (len) : 0)
 #define HEADER_LEN(h)                                                                            \
@@ -13,7 +13,7 @@ enum { BASE_RC = 0x00, BASE_UC = 0x20, BASE_UD = 0x60, BASE_XRC = 0xa0 };
      LEN(h, SW_HEADER_RETH, SW_RETH_BYTES) + LEN(h, SW_HEADER_ATOMIC, SW_ATOMIC_BYTES) +         \
      LEN(h, SW_HEADER_AETH, SW_AETH_BYTES) + LEN(h, SW_HEADER_ATOMIC_ACK, SW_ATOMIC_ACK_BYTES) + \
      LEN(h, SW_HEADER_IMM, SW_IMM_BYTES) + LEN(h, SW_HEADER_IETH, SW_IETH_BYTES) +               \
-     LEN(h, SW_HEADER_CNP, SW_CNP_BYTES))
+     LEN(h, SW_HEADER_CNP, SW_CNP_BYTES) + LEN(h, SW_HEADER_PIGGYBACK, SW_PIGGYBACK_BYTES))
 
 enum { BARE = 0, LOADED = 1, ANSWER = 0, REQUEST = 1 };
 
@@ -78,6 +78,12 @@ static const struct sw_opcode opcodes[256] = {
     ROW(0x81, CNP, "CNP", CNP, ONLY, SW_HEADER_CNP, BARE, ANSWER),
     MESSAGES(XRC, SW_HEADER_XRCETH),
     RELIABLE(XRC, SW_HEADER_XRCETH),
+    ROW(BASE_PIGGYBACK + 0x04, RC, "RC SEND Only with ACK", SEND, ONLY, SW_HEADER_PIGGYBACK, LOADED,
+        REQUEST),
+    ROW(BASE_PIGGYBACK + 0x05, RC, "RC SEND Only with Immediate and ACK", SEND, ONLY,
+        SW_HEADER_IMM | SW_HEADER_PIGGYBACK, LOADED, REQUEST),
+    ROW(BASE_PIGGYBACK + 0x17, RC, "RC SEND Only with Invalidate and ACK", SEND, ONLY,
+        SW_HEADER_IETH | SW_HEADER_PIGGYBACK, LOADED, REQUEST),
 };
 
 const struct sw_opcode *sw_opcode_of(uint8_t number)
@@ -144,11 +150,11 @@ const struct sw_opcode *sw_opcode_find(enum sw_service service, enum sw_packet_k
     if (service == SW_SERVICE_CNP)
         return kind == SW_PACKET_CNP ? &opcodes[0x81] : NULL;
     int offset = offset_of(kind, position, extra);
-    const struct sw_opcode *found =
-        offset < 0 ? NULL : sw_opcode_of((uint8_t)(base_of(service) + offset));
+    int base = extra & SW_HEADER_PIGGYBACK ? BASE_PIGGYBACK : base_of(service);
+    const struct sw_opcode *found = offset < 0 ? NULL : sw_opcode_of((uint8_t)(base + offset));
     /* An immediate on a First packet, say, would have led to a neighbour. */
-    if (!found || found->kind != kind || found->position != position ||
-        (found->headers & (SW_HEADER_IMM | SW_HEADER_IETH)) != extra)
+    if (!found || found->kind != kind || found->position != position || found->service != service ||
+        (found->headers & (SW_HEADER_IMM | SW_HEADER_IETH | SW_HEADER_PIGGYBACK)) != extra)
         return NULL;
     return found;
 }

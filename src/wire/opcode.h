@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What each BTH opcode is: one table that the codec, the machines and the counters read. IBTA Vol1
- * 9.2 (table 38), A14 (XRC), A17 (RoCEv2, CNP), A19 (FLUSH, ATOMIC WRITE). Reliable datagrams are
- * not in it: their opcodes are unknown.
+ * 9.2 (table 38), A14 (XRC), A17 (RoCEv2, CNP), A19 (FLUSH, ATOMIC WRITE). Of those that are left
+ * to manufacturers (0xc0 to 0xff) it has a few of our own, for peers that understand them
+ * (transport/piggyback.h). A joint packet (wire/joint.h) is taken apart before it is decoded.
+ * Reliable datagrams are not in it: their opcodes are unknown.
  */
 #ifndef SW_WIRE_OPCODE_H
 #define SW_WIRE_OPCODE_H
@@ -40,7 +42,8 @@ enum sw_header {
     SW_HEADER_ATOMIC_ACK = 1 << 6,
     SW_HEADER_IMM = 1 << 7,
     SW_HEADER_IETH = 1 << 8,
-    SW_HEADER_CNP = 1 << 9, /* 16 reserved bytes */
+    SW_HEADER_CNP = 1 << 9,        /* 16 reserved bytes */
+    SW_HEADER_PIGGYBACK = 1 << 10, /* an ACK of the other direction: AETH, and its PSN */
 };
 
 enum sw_header_len {
@@ -55,6 +58,7 @@ enum sw_header_len {
     SW_IMM_BYTES = 4,
     SW_IETH_BYTES = 4,
     SW_CNP_BYTES = 16,
+    SW_PIGGYBACK_BYTES = 8,
     SW_HEADERS_MAX = 48, /* no packet has more: XRC CmpSwap has 44 */
 };
 
@@ -74,7 +78,8 @@ struct sw_opcode {
 const struct sw_opcode *sw_opcode_of(uint8_t number);
 
 /* The opcode for a packet to be made. `extra`: SW_HEADER_IMM or SW_HEADER_IETH where it is to carry
- * one, otherwise 0. Kinds that are one packet are SW_ONLY. NULL: there is none. */
+ * one, and SW_HEADER_PIGGYBACK where it is to carry that, otherwise 0. Kinds that are one packet
+ * are SW_ONLY. NULL: there is none. */
 const struct sw_opcode *sw_opcode_find(enum sw_service service, enum sw_packet_kind kind,
                                        enum sw_position position, uint16_t extra);
 

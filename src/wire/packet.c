@@ -44,6 +44,21 @@ static void bth_encode(const struct sw_bth *bth, uint32_t pad, uint8_t *to)
     sw_be24_store(to + 9, bth->psn & SW_PSN_MASK);
 }
 
+/* An AETH, a reserved byte, and the PSN that a packet of its own would have. */
+static void piggyback_decode(const uint8_t *from, struct sw_packet *packet)
+{
+    packet->aeth = (struct sw_aeth){.syndrome = from[0], .msn = sw_be24_load(from + 1)};
+    packet->acked_psn = sw_be24_load(from + 5);
+}
+
+static void piggyback_encode(const struct sw_packet *packet, uint8_t *to)
+{
+    to[0] = packet->aeth.syndrome;
+    sw_be24_store(to + 1, packet->aeth.msn);
+    to[4] = 0;
+    sw_be24_store(to + 5, packet->acked_psn & SW_PSN_MASK);
+}
+
 /* The caller has seen that all of them are there. */
 static void extended_decode(const uint8_t *from, struct sw_packet *packet)
 {
@@ -86,6 +101,9 @@ static void extended_decode(const uint8_t *from, struct sw_packet *packet)
         memcpy(&packet->imm_be, from, SW_IMM_BYTES);
     if (headers & SW_HEADER_IETH)
         packet->inv_rkey = sw_be32_load(from);
+    if (headers & SW_HEADER_PIGGYBACK)
+        piggyback_decode(from + (headers & (SW_HEADER_IMM | SW_HEADER_IETH) ? SW_IMM_BYTES : 0),
+                         packet);
 }
 
 static void extended_encode(const struct sw_packet *packet, uint16_t headers, uint8_t *to)
@@ -129,6 +147,9 @@ static void extended_encode(const struct sw_packet *packet, uint16_t headers, ui
         memcpy(to, &packet->imm_be, SW_IMM_BYTES);
     if (headers & SW_HEADER_IETH)
         sw_be32_store(to, packet->inv_rkey);
+    if (headers & SW_HEADER_PIGGYBACK)
+        piggyback_encode(packet,
+                         to + (headers & (SW_HEADER_IMM | SW_HEADER_IETH) ? SW_IMM_BYTES : 0));
     if (headers & SW_HEADER_CNP)
         memset(to, 0, SW_CNP_BYTES);
 }

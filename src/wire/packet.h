@@ -91,6 +91,7 @@ struct sw_packet {
     uint32_t imm_be; /* network byte order, as programs have it */
     uint32_t inv_rkey;
     uint32_t srq_num;    /* XRCETH */
+    uint32_t acked_psn;  /* of a piggybacked ACK, beside `aeth` */
     uint32_t flush_type; /* enum sw_flush_type */
     uint32_t payload_len;
     const uint8_t *payload;

@@ -62,6 +62,16 @@ static void link_segment_gone(uint32_t id)
     rig_log.gones++;
 }
 
+static void link_fork_prepare(void)
+{
+    rig_log.fork_prepares++;
+}
+
+static void link_fork_parent(void)
+{
+    rig_log.fork_parents++;
+}
+
 static void link_fork_child(void)
 {
     rig_log.forks++;
@@ -139,6 +149,8 @@ static const struct sw_link_ops link_ops = {
     .group_leave = link_group_leave,
     .quiesce = link_quiesce,
     .segment_gone = link_segment_gone,
+    .fork_prepare = link_fork_prepare,
+    .fork_parent = link_fork_parent,
     .fork_child = link_fork_child,
     .kick = link_kick,
 };

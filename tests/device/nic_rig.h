@@ -25,7 +25,8 @@
 
 /* What happened since the test began. */
 struct rig_log {
-    int starts, connects, disconnects, sends, progresses, quiesces, gones, forks, kicks;
+    int starts, connects, disconnects, sends, progresses, quiesces, gones, forks, fork_prepares,
+        fork_parents, kicks;
     int receives, forgets, joins, leaves;
     int polls, minds;          /* of the link between hosts */
     int events;                /* asynchronous ones */

@@ -64,6 +64,10 @@ void rig_recv(struct rig *rig, uint64_t wr_id, uint32_t offset, uint32_t len_byt
 void rig_post(struct rig *rig, const struct vu_send *send);
 /* Of "/sys/class/infiniband/DEVICE/ports/1"; `name` below it. */
 unsigned long long sem_read_counter(const char *port, const char *name);
+/* The same, until it is as wanted: a process that gets no processor for half a second does not tell
+ * what it has counted. What it was at last. */
+unsigned long long sem_wait_counter(const char *port, const char *name, unsigned long long wanted);
+#define sem_expect_counter(port, name, wanted) VU_EQ(sem_wait_counter(port, name, wanted), wanted)
 /* All bytes of the range have this value. */
 void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);
 /* The same of what an unreliable WRITE has brought. Over packets it is complete when it was sent,

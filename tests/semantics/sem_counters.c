@@ -13,6 +13,7 @@
 
 #define COUNTED_BYTES 10000u
 #define ROUNDS 64u
+#define TOLD_MS 15000
 #define MCAST_QPN 0xffffffu
 
 typedef char port_path[512];
@@ -26,6 +27,15 @@ unsigned long long sem_read_counter(const char *port, const char *name)
         VU_FAIL("%s: %s", path, strerror(errno));
     fclose(file);
     return strtoull(text, NULL, 10);
+}
+
+unsigned long long sem_wait_counter(const char *port, const char *name, unsigned long long wanted)
+{
+    unsigned long long seen;
+    uint64_t end_ms = vu_now_ms() + TOLD_MS;
+    while ((seen = sem_read_counter(port, name)) != wanted && vu_now_ms() < end_ms)
+        vu_sleep_ms(10);
+    return seen;
 }
 
 static void path_of(const struct vu_dev *dev, port_path out)
@@ -58,16 +68,16 @@ static void connection(int sock, bool sends)
     const unsigned int mtu = 128u << rig.dev.mtu, packets = (COUNTED_BYTES + mtu - 1) / mtu;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 4; i++)
-            VU_EQ(sem_read_counter(port, names[i]), i % 2 ? 3 * packets : 3 * COUNTED_BYTES / 4);
-        VU_EQ(sem_read_counter(port, "counters/multicast_xmit_packets"), 0);
-        VU_EQ(sem_read_counter(port, "counters/unicast_xmit_packets"), 3 * packets);
+            sem_expect_counter(port, names[i], i % 2 ? 3 * packets : 3 * COUNTED_BYTES / 4);
+        sem_expect_counter(port, "counters/multicast_xmit_packets", 0);
+        sem_expect_counter(port, "counters/unicast_xmit_packets", 3 * packets);
         vu_barrier(sock);
         vu_ep_to(&rig.ep, IBV_QPS_ERR);
     }
     VU_EQ(vu_post_send(rig.ep.qp, &requests[0]), 0);
     vu_expect(rig.ep.scq, 1, IBV_WC_WR_FLUSH_ERR);
     vu_barrier(sock);
-    VU_EQ(sem_read_counter(port, "hw_counters/req_cqe_flush_error"), 2); /* one of each side */
+    sem_expect_counter(port, "hw_counters/req_cqe_flush_error", 2); /* one of each side */
     vu_barrier(sock);
     rig_close(&rig);
 }
@@ -117,21 +127,21 @@ static void datagrams(int sock, bool sends)
     }
     vu_expect_none(side.rcq, UD_QUIET_MS);
     vu_barrier(sock);
-    VU_EQ(sem_read_counter(port, "counters/unicast_xmit_packets"), 3);
-    VU_EQ(sem_read_counter(port, "counters/unicast_rcv_packets"), 3);
-    VU_EQ(sem_read_counter(port, "counters/multicast_xmit_packets"), 2);
-    VU_EQ(sem_read_counter(port, "counters/multicast_rcv_packets"), 2 * 2);
-    VU_EQ(sem_read_counter(port, "counters/port_xmit_packets"), 5);
-    VU_EQ(sem_read_counter(port, "counters/port_rcv_packets"), 7);
-    VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), 5 * 1000 / 4);
-    VU_EQ(sem_read_counter(port, "counters/port_rcv_data"), 7 * 1000 / 4);
-    VU_EQ(sem_read_counter(port, "hw_counters/rx_drop_no_recv"), 1 + 2 * 3);
+    sem_expect_counter(port, "counters/unicast_xmit_packets", 3);
+    sem_expect_counter(port, "counters/unicast_rcv_packets", 3);
+    sem_expect_counter(port, "counters/multicast_xmit_packets", 2);
+    sem_expect_counter(port, "counters/multicast_rcv_packets", 2 * 2);
+    sem_expect_counter(port, "counters/port_xmit_packets", 5);
+    sem_expect_counter(port, "counters/port_rcv_packets", 7);
+    sem_expect_counter(port, "counters/port_xmit_data", 5 * 1000 / 4);
+    sem_expect_counter(port, "counters/port_rcv_data", 7 * 1000 / 4);
+    sem_expect_counter(port, "hw_counters/rx_drop_no_recv", 1 + 2 * 3);
     vu_barrier(sock);
     VU_EQ(ibv_detach_mcast(side.qp, &gid, 0), 0);
     if (!sends)
         VU_EQ(ibv_detach_mcast(other, &gid, 0), 0);
     VU_EQ(ibv_destroy_qp(other), 0);
-    VU_EQ(sem_read_counter(port, "counters/unicast_xmit_packets"), 3);
+    sem_expect_counter(port, "counters/unicast_xmit_packets", 3);
     VU_EQ(ibv_destroy_ah(group), 0);
     ud_close(&side);
 }
@@ -203,8 +213,8 @@ static void looks_b(int sock, int param)
     for (uint32_t i = 1; i <= 2; i++) {
         vu_barrier(sock);
         vu_barrier(sock);
-        VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), i * ROUNDS * 1024);
-        VU_EQ(sem_read_counter(port, "counters/port_rcv_data"), i * ROUNDS * 1024);
+        sem_expect_counter(port, "counters/port_xmit_data", i * ROUNDS * 1024);
+        sem_expect_counter(port, "counters/port_rcv_data", i * ROUNDS * 1024);
         VU_EQ(sem_read_counter(port, "hw_counters/sent_pkts"),
               sem_read_counter(port, "hw_counters/rcvd_pkts"));
     }
@@ -212,7 +222,7 @@ static void looks_b(int sock, int param)
     vu_sleep_ms(20);
     VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), 0);
     VU_EQ(kill(pid, SIGCONT), 0);
-    VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), 2 * ROUNDS * 1024);
+    sem_expect_counter(port, "counters/port_xmit_data", 2 * ROUNDS * 1024);
     vu_barrier(sock);
     char none;
     VU_TRUE(!vu_try_get(sock, &none, 1, 10000)); /* it ends */
@@ -237,11 +247,11 @@ static void midway_a(int sock, int param)
         ex->wr_id = i;
         ex->wr_flags = IBV_SEND_SIGNALED;
         ibv_wr_rdma_write(ex, rig.peer.rkey, rig.peer.addr);
-        VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), i * 1024);
+        sem_expect_counter(port, "counters/port_xmit_data", i * 1024);
         ibv_wr_set_sge(ex, rig.mr->lkey, (uintptr_t)rig.buf, 4096);
         VU_EQ(ibv_wr_complete(ex), 0);
         vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
-        VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), (i + 1) * 1024);
+        sem_expect_counter(port, "counters/port_xmit_data", (i + 1) * 1024);
     }
     vu_barrier(sock);
     rig_close(&rig);

@@ -340,6 +340,7 @@ static void twice_a(int sock, int param)
     vu_expect(rig.ep.scq, 1, IBV_WC_LOC_PROT_ERR);
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
     vu_barrier(sock);
+    vu_barrier(sock); /* the end of this process would end the other side's receive, too */
     rig_close(&rig);
 }
 
@@ -360,6 +361,7 @@ static void twice_b(int sock, int param)
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTS);
     vu_expect_none(rig.ep.rcq, 0);
     rig_bytes(&rig, 0, RIG_BYTES, B_FILL);
+    vu_barrier(sock);
     rig_close(&rig);
 }
 

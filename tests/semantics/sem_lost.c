@@ -15,6 +15,7 @@
 
 #define LOST_BYTES (4u << 20)
 #define SHORT_BYTES 8192u
+#define PATIENCE_MS 20000
 
 enum {
     OPCODE = 0xff,
@@ -71,6 +72,21 @@ static void change_signals(int param)
         block_all();
 }
 
+/* The engine fetches the peer's file, if it gets a processor. Until then requests go by cma. */
+static void await_mapping(void)
+{
+    char line[512];
+    bool found = false;
+    for (uint64_t end = vu_now_ms() + PATIENCE_MS; !found; vu_sleep_ms(1)) {
+        VU_CHECK(vu_now_ms() < end, "the peer's file is not mapped in %d ms", PATIENCE_MS);
+        FILE *maps = fopen("/proc/self/maps", "re");
+        VU_TRUE(maps);
+        while (!found && fgets(line, sizeof(line), maps))
+            found = strstr(line, "/memfd:lost") || strstr(line, "/sidewire-lost-");
+        fclose(maps);
+    }
+}
+
 static void lose_a(int sock, int param)
 {
     const enum ibv_wr_opcode opcode = (enum ibv_wr_opcode)(param & OPCODE);
@@ -90,6 +106,8 @@ static void lose_a(int sock, int param)
     for (int i = 0; i < 3; i++) { /* the mapping is remembered by then */
         rig_post(&rig, &send);
         vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+        if (i == 0 && road_of() == MAPPED)
+            await_mapping();
     }
     change_signals(param);
     vu_barrier(sock);
@@ -100,7 +118,7 @@ static void lose_a(int sock, int param)
         send.len_bytes = LOST_BYTES;
         VU_EQ(ibv_req_notify_cq(rig.ep.scq, 0), 0);
         VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
-        VU_TRUE(vu_cq_event(rig.ep.channel, 5000));
+        VU_TRUE(vu_cq_event(rig.ep.channel, PATIENCE_MS));
     } else {
         VU_EQ(vu_post_send(rig.ep.qp, &send), 0);
     }

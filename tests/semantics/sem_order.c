@@ -235,10 +235,103 @@ static void poll_memory_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* A storage target's answers: WRITE, SEND, WRITE, SEND in one list. What a message tells of is
+ * there when it comes, and messages come in order, each whole. */
+#define ANSWERS 40u
+#define ANSWER_AT (192 * 1024u)
+
+/* The bytes of answer `i` in a round: of its data, and of its message. */
+static uint32_t message_bytes(unsigned int round, uint32_t i, int longest)
+{
+    return 1 + (round * 7 + i * (round % 3)) % (uint32_t)longest;
+}
+
+static void answer_list(struct rig *rig, unsigned int round, uint32_t count, uint32_t data_bytes,
+                        int longest)
+{
+    struct ibv_send_wr *wrs = calloc(2 * ANSWERS, sizeof(*wrs)), *bad;
+    struct ibv_sge *sges = calloc(2 * ANSWERS, sizeof(*sges));
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t at = ANSWER_AT + i * 256;
+        memset(rig->buf + i * 4096, (int)(round + i), data_bytes);
+        memset(rig->buf + at, (int)(round + i + 1), 256);
+        sges[2 * i] = (struct ibv_sge){(uintptr_t)rig->buf + i * 4096, data_bytes, rig->mr->lkey};
+        sges[2 * i + 1] = (struct ibv_sge){(uintptr_t)rig->buf + at,
+                                           message_bytes(round, i, longest), rig->mr->lkey};
+        wrs[2 * i].opcode = IBV_WR_RDMA_WRITE;
+        wrs[2 * i].wr.rdma.remote_addr = rig->peer.addr + i * 4096;
+        wrs[2 * i].wr.rdma.rkey = rig->peer.rkey;
+        wrs[2 * i + 1].opcode = IBV_WR_SEND;
+    }
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        wrs[i].sg_list = &sges[i];
+        wrs[i].num_sge = 1;
+        wrs[i].next = i + 1 < 2 * count ? &wrs[i + 1] : NULL;
+    }
+    wrs[2 * count - 1].send_flags = IBV_SEND_SIGNALED;
+    VU_EQ(ibv_post_send(rig->ep.qp, wrs, &bad), 0);
+    free(sges);
+    free(wrs);
+}
+
+static void answers_a(int sock, int longest)
+{
+    struct rig rig;
+    const struct rig_attr attr = {.ep = {.send_wr = 2 * ANSWERS}};
+    rig_open(&rig, sock, &attr);
+    struct vu_random random = {11};
+    for (unsigned int round = 0; round < ROUNDS; round++) {
+        const uint32_t count = 1 + vu_random_below(&random, ANSWERS),
+                       data_bytes = 257 + vu_random_below(&random, 4096 - 256);
+        const uint32_t shape[2] = {count, data_bytes};
+        rig_recv(&rig, round, 250 * 1024, 64);
+        memcpy(rig.buf + 251 * 1024, shape, sizeof(shape));
+        struct vu_send first = rig_send(&rig, IBV_WR_SEND, 0, 251 * 1024, sizeof(shape));
+        vu_barrier(sock);
+        rig_post(&rig, &first);
+        vu_expect(rig.ep.rcq, round, IBV_WC_SUCCESS); /* the request */
+        answer_list(&rig, round, count, data_bytes, longest);
+        vu_expect(rig.ep.scq, 0, IBV_WC_SUCCESS);
+        vu_expect(rig.ep.scq, 0, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+    }
+    rig_close(&rig);
+}
+
+static void answers_b(int sock, int longest)
+{
+    struct rig rig;
+    const struct rig_attr attr = {.ep = {.recv_wr = 1 + ANSWERS}};
+    rig_open(&rig, sock, &attr);
+    for (unsigned int round = 0; round < ROUNDS; round++) {
+        uint32_t shape[2];
+        rig_recv(&rig, 1000, 251 * 1024, 64);
+        vu_barrier(sock);
+        vu_expect(rig.ep.rcq, 1000, IBV_WC_SUCCESS);
+        memcpy(shape, rig.buf + 251 * 1024, sizeof(shape));
+        for (uint32_t i = 0; i < shape[0]; i++)
+            rig_recv(&rig, i, ANSWER_AT + i * 256, 256);
+        struct vu_send request = rig_send(&rig, IBV_WR_SEND, round, 0, 1);
+        rig_post(&rig, &request);
+        for (uint32_t i = 0; i < shape[0]; i++) {
+            const uint32_t len = message_bytes(round, i, longest);
+            const struct ibv_wc wc = vu_expect(rig.ep.rcq, i, IBV_WC_SUCCESS);
+            VU_EQ(wc.byte_len, len);
+            rig_bytes(&rig, ANSWER_AT + i * 256, len, (uint8_t)(round + i + 1));
+            rig_bytes(&rig, i * 4096, shape[1], (uint8_t)(round + i));
+        }
+        vu_expect(rig.ep.scq, round, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+    }
+    rig_close(&rig);
+}
+
 const struct sem_case sem_order[] = {
     {"order__fence_waits_for_read", fence_a, fence_b, 0},
     {"order__write_before_send_is_visible", visible_a, visible_b, 0},
     {"order__atomics_from_both_sides", adders_a, adders_b, 0},
+    {"order__answers_in_a_list_16", answers_a, answers_b, 16},
+    {"order__answers_in_a_list_256", answers_a, answers_b, 256}, /* with joint packets that fill */
     {"order__send_completes_before_its_reply_8", reply_a, reply_b, 8},
     {"order__send_completes_before_its_reply_16384", reply_a, reply_b, 16384},
     {"order__last_byte_polled_8", poll_memory_a, poll_memory_b, 8},

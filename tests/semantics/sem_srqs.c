@@ -416,6 +416,115 @@ static void mixed_b(int sock, int param)
     close_srq(&s);
 }
 
+/* Many short messages that follow each other. The receive of one of them is out of the ordinary: in
+ * two pieces, too short, without a valid key, or it goes below the limit. */
+enum { RUN_PLAIN, RUN_PIECES, RUN_SHORT, RUN_BAD_KEY, RUN_LIMIT };
+#define RUN 30u
+#define RUN_ODD 20u
+#define RUN_BYTES 64u
+#define RUN_PIECE 24u    /* the first one; */
+#define RUN_SECOND 2048u /* and where the second one begins */
+
+static bool ends_run(int param)
+{
+    return param == RUN_SHORT || param == RUN_BAD_KEY;
+}
+
+static void run_a(int sock, int param)
+{
+    struct srq_rig s;
+    open_srq(&s, sock, false, 0);
+    vu_barrier(sock);
+    for (uint32_t i = 0; i < RUN; i++) {
+        struct vu_send send = rig_send(&s.rig, i % 2 ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND, i,
+                                       i * 4096, RUN_BYTES - i);
+        memset(s.rig.buf + i * 4096, 0x10 + (int)i, RUN_BYTES);
+        send.imm = i;
+        VU_EQ(vu_post_send(s.eps[0].qp, &send), 0);
+    }
+    vu_barrier(sock);
+    const enum ibv_wc_status refused =
+        param == RUN_SHORT ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR;
+    for (uint32_t i = 0; i < RUN; i++)
+        vu_expect(s.rig.ep.scq, i,
+                  !ends_run(param) || i < RUN_ODD ? IBV_WC_SUCCESS
+                  : i == RUN_ODD                  ? refused
+                                                  : IBV_WC_WR_FLUSH_ERR);
+    vu_barrier(sock);
+    if (ends_run(param)) { /* what was not taken is there for others */
+        send_on(&s, 1, RUN_ODD + 1, RUN_BYTES);
+        vu_expect(s.rig.ep.scq, RUN_ODD + 1, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
+static void post_odd(struct srq_rig *s, int param)
+{
+    uint8_t *at = s->rig.buf + RUN_ODD * 4096;
+    const uint32_t lkey = s->rig.mr->lkey;
+    struct ibv_sge pieces[] = {{(uintptr_t)at, RUN_PIECE, lkey},
+                               {(uintptr_t)at + RUN_SECOND, RUN_BYTES, lkey}};
+    struct ibv_recv_wr *bad, wr = {.wr_id = RUN_ODD, .sg_list = pieces, .num_sge = 2};
+    if (param == RUN_PIECES)
+        VU_EQ(ibv_post_srq_recv(s->srq, &wr, &bad), 0);
+    else if (param == RUN_SHORT)
+        VU_EQ(vu_post_srq(s->srq, RUN_ODD, at, RUN_PIECE, lkey), 0);
+    else if (param == RUN_BAD_KEY)
+        VU_EQ(vu_post_srq(s->srq, RUN_ODD, at, RUN_BYTES, lkey ^ 0x5a), 0);
+    else
+        post(s, RUN_ODD, RUN_BYTES);
+}
+
+static void check_run(struct srq_rig *s, uint32_t i, int param)
+{
+    const struct ibv_wc wc = vu_expect(s->rig.ep.rcq, i, IBV_WC_SUCCESS);
+    const bool in_pieces = param == RUN_PIECES && i == RUN_ODD;
+    const uint32_t len_bytes = RUN_BYTES - i, first = in_pieces ? RUN_PIECE : len_bytes;
+    VU_EQ(wc.opcode, IBV_WC_RECV);
+    VU_EQ(wc.qp_num, s->eps[0].qp->qp_num);
+    VU_EQ(wc.byte_len, len_bytes);
+    VU_EQ(wc.wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV), i % 2 ? IBV_WC_WITH_IMM : 0);
+    if (i % 2)
+        VU_EQ(ntohl(wc.imm_data), i);
+    rig_bytes(&s->rig, i * 4096, first, (uint8_t)(0x10 + i));
+    rig_bytes(&s->rig, i * 4096 + first, RUN_SECOND - first, 0xb5);
+    if (in_pieces)
+        rig_bytes(&s->rig, i * 4096 + RUN_SECOND, len_bytes - first, (uint8_t)(0x10 + i));
+}
+
+static void run_b(int sock, int param)
+{
+    struct srq_rig s;
+    open_srq(&s, sock, true, 32);
+    for (uint32_t i = 0; i < RUN; i++)
+        if (i == RUN_ODD)
+            post_odd(&s, param);
+        else
+            post(&s, i, RUN_BYTES);
+    struct ibv_srq_attr attr = {.srq_limit = param == RUN_LIMIT ? RUN - RUN_ODD : 0};
+    VU_EQ(ibv_modify_srq(s.srq, &attr, IBV_SRQ_LIMIT), 0);
+    vu_barrier(sock);
+    vu_barrier(sock); /* all are sent */
+    for (uint32_t i = 0; i < (ends_run(param) ? RUN_ODD : RUN); i++)
+        check_run(&s, i, param);
+    if (param == RUN_LIMIT) {
+        VU_CHECK(vu_async_event(s.rig.dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, EVENT_MS), "no event");
+        VU_EQ(ibv_query_srq(s.srq, &attr), 0);
+        VU_EQ(attr.srq_limit, 0);
+    }
+    if (ends_run(param)) {
+        vu_expect(s.rig.ep.rcq, RUN_ODD,
+                  param == RUN_SHORT ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR);
+        vu_expect_none(s.rig.ep.rcq, 20);
+    }
+    vu_barrier(sock);
+    if (ends_run(param))
+        VU_EQ(vu_expect(s.rig.ep.rcq, RUN_ODD + 1, IBV_WC_SUCCESS).qp_num, s.eps[1].qp->qp_num);
+    vu_barrier(sock);
+    close_srq(&s);
+}
+
 const struct sem_case sem_srqs[] = {
     {"srq__shared_by_qps_short", shared_a, shared_b, 40},
     {"srq__shared_by_qps_long", shared_a, shared_b, 4000},
@@ -426,6 +535,11 @@ const struct sem_case sem_srqs[] = {
     {"srq__full", peer_a, full_b, 0},
     {"srq__receive_too_small", too_small_a, too_small_b, 512},
     {"srq__receive_too_small_long", too_small_a, too_small_b, 200000},
+    {"srq__run_of_short_messages", run_a, run_b, RUN_PLAIN},
+    {"srq__run_with_one_in_pieces", run_a, run_b, RUN_PIECES},
+    {"srq__run_with_one_too_short", run_a, run_b, RUN_SHORT},
+    {"srq__run_with_one_bad_key", run_a, run_b, RUN_BAD_KEY},
+    {"srq__run_below_the_limit", run_a, run_b, RUN_LIMIT},
     {"srq__sqd_waits_for_what_is_sent", draining_a, draining_b, 0},
     {"modify_srq__resize", resize_a, resize_b, 0},
     {0},

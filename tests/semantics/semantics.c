@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs the cases of sem.h: semantics [--threads] [--list] [--except NAME]... [NAME...] */
+/*
+ * Runs the cases of sem.h:
+ * semantics [--threads] [--jobs N] [--own-network] [--list] [--except NAME]... [NAME...]
+ * Most cases wait most of their time, so several run at a time (--jobs). Over packets they would
+ * lose datagrams to each other's stopped processes: there each has a network of its own.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <net/if.h>
 
 #include "preload/namespace.h"
 #include "sem.h"
 
 #define CASE_TIMEOUT_S 60
 #define NAMES_MAX 200
+#define JOBS_MAX 16
 
 static const struct sem_case *const tables[] = {
     sem_requester,   sem_errors, sem_lost,       sem_peers,   sem_states, sem_queues,
@@ -162,33 +165,14 @@ static void run_b(int sock, void *arg)
     one->b(sock, one->param & ~(SEM_ALONE | SEM_ON_WIRE));
 }
 
-/* A network with nothing but a loopback interface that is up. */
-static bool leave_for_own_network(void)
-{
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-    int fd = namespace_enter(CLONE_NEWNET) ? -1 : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool is_up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &request) == 0;
-    if (fd >= 0)
-        close(fd);
-    return is_up;
-}
-
-/* The same as vu_run_pair(). */
-static int run_alone(const struct sem_case *one)
-{
-    int status;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(leave_for_own_network()
-                  ? vu_run_pair(VU_PROCESSES, run_a, run_b, (void *)(uintptr_t)one, CASE_TIMEOUT_S)
-                  : VU_SKIPPED);
-    VU_TRUE(pid > 0 && waitpid(pid, &status, 0) == pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
+#define USAGE                                                                              \
+    "usage: semantics [--threads] [--jobs N] [--own-network] [--list] [--except NAME]... " \
+    "[NAME...]"
 
 struct options {
     enum vu_mode mode;
-    bool list;
+    bool list, own_network;
+    int jobs;
     int count, except_count;
     char *names[NAMES_MAX], *except[NAMES_MAX];
 };
@@ -203,71 +187,165 @@ static bool listed(char *const *names, int count, const char *name)
 
 static struct options parse(int argc, char **argv)
 {
-    struct options options = {.mode = VU_PROCESSES};
+    struct options options = {.mode = VU_PROCESSES, .jobs = 1};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0)
             options.mode = VU_THREADS;
         else if (strcmp(argv[i], "--list") == 0)
             options.list = true;
+        else if (strcmp(argv[i], "--own-network") == 0)
+            options.own_network = true;
+        else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc)
+            options.jobs = atoi(argv[++i]);
         else if (strcmp(argv[i], "--except") == 0 && i + 1 < argc &&
                  options.except_count < NAMES_MAX)
             options.except[options.except_count++] = argv[++i];
         else if (argv[i][0] != '-' && options.count < NAMES_MAX)
             options.names[options.count++] = argv[i];
         else
-            VU_FAIL("usage: semantics [--threads] [--list] [--except NAME]... [NAME...]");
+            VU_FAIL(USAGE);
     }
+    if (options.jobs < 1 || options.jobs > JOBS_MAX)
+        VU_FAIL(USAGE);
     return options;
 }
 
-static bool is_on_wire(void)
+static bool is_wanted(const struct options *options, const struct sem_case *one)
 {
-    const char *link = getenv("SIDEWIRE_LINK");
-    return link && !strcmp(link, "roce");
+    if (options->count && !listed(options->names, options->count, one->name))
+        return false;
+    if (one->param & SEM_PROCESSES && options->mode == VU_THREADS)
+        return false;
+    if (one->param & SEM_ON_WIRE && !is_over_packets())
+        return false;
+    return !listed(options->except, options->except_count, one->name);
+}
+
+/* A case under way, in a process of its own. */
+struct job {
+    const struct sem_case *one; /* NULL: none */
+    const struct options *options;
+    uint64_t start_ms;
+    pid_t pid;
+    int said; /* a file of what it prints, so that cases do not mix */
+};
+
+struct tally {
+    int run, failed, skipped;
+};
+
+static void job_main(int sock, void *arg)
+{
+    (void)sock;
+    const struct job *job = arg;
+    bool alone = job->options->own_network || (job->one->param & SEM_ALONE) == SEM_ALONE;
+    if (dup2(job->said, STDOUT_FILENO) < 0 || dup2(job->said, STDERR_FILENO) < 0)
+        VU_FAIL("dup2: %s", strerror(errno));
+    if (alone && !namespace_own_network())
+        _exit(VU_SKIPPED);
+    _exit(
+        vu_run_pair(job->options->mode, run_a, run_b, (void *)(uintptr_t)job->one, CASE_TIMEOUT_S));
+}
+
+static void job_start(struct job *job, const struct options *options, const struct sem_case *one)
+{
+    *job = (struct job){.one = one, .options = options, .start_ms = vu_now_ms()};
+    job->said = memfd_create("said", MFD_CLOEXEC);
+    VU_CHECK(job->said >= 0, "memfd_create: %s", strerror(errno));
+    job->pid = vu_spawn(job_main, -1, job);
+}
+
+static void job_end(struct job *job, int status, struct tally *tally)
+{
+    char text[4096];
+    int rc = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    off_t at = 0;
+    for (ssize_t n; (n = pread(job->said, text, sizeof(text), at)) > 0; at += n)
+        fwrite(text, 1, (size_t)n, stdout);
+    close(job->said);
+    printf("%-4s %-48s %5llu ms\n",
+           rc == 0            ? "ok"
+           : rc == VU_SKIPPED ? "skip"
+                              : "FAIL",
+           job->one->name, (unsigned long long)(vu_now_ms() - job->start_ms));
+    tally->run++;
+    tally->skipped += rc == VU_SKIPPED;
+    tally->failed += rc != 0 && rc != VU_SKIPPED;
+    job->one = NULL;
+}
+
+static struct job *job_find(struct job *jobs, int count, pid_t pid)
+{
+    for (int i = 0; i < count; i++)
+        if (pid ? jobs[i].one && jobs[i].pid == pid : !jobs[i].one)
+            return &jobs[i];
+    return NULL;
+}
+
+static void one_ends(struct job *jobs, int count, struct tally *tally)
+{
+    int status;
+    pid_t pid = waitpid(-1, &status, 0);
+    VU_CHECK(pid > 0, "waitpid: %s", strerror(errno));
+    struct job *job = job_find(jobs, count, pid);
+    if (job) /* not one that a case has left behind */
+        job_end(job, status, tally);
+}
+
+static struct tally run_all(const struct options *options)
+{
+    struct tally tally = {0};
+    struct job jobs[JOBS_MAX] = {0};
+    int started = 0;
+    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++) {
+        for (const struct sem_case *one = tables[t]; one->name; one++) {
+            if (!is_wanted(options, one))
+                continue;
+            if (options->list) {
+                puts(one->name);
+                continue;
+            }
+            struct job *job;
+            while (!(job = job_find(jobs, options->jobs, 0)))
+                one_ends(jobs, options->jobs, &tally);
+            job_start(job, options, one);
+            started++;
+        }
+    }
+    while (tally.run < started)
+        one_ends(jobs, options->jobs, &tally);
+    return tally;
+}
+
+/* In a child, as there is no way back. */
+static bool may_have_own_network(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(!namespace_own_network());
+    VU_TRUE(pid > 0 && waitpid(pid, &status, 0) == pid);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 int main(int argc, char **argv)
 {
     struct options options = parse(argc, argv);
-    int run = 0, failed = 0, skipped = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++) {
-        for (const struct sem_case *one = tables[t]; one->name; one++) {
-            if (options.count && !listed(options.names, options.count, one->name))
-                continue;
-            if (one->param & SEM_PROCESSES && options.mode == VU_THREADS)
-                continue;
-            if (one->param & SEM_ON_WIRE && !is_on_wire())
-                continue;
-            if (listed(options.except, options.except_count, one->name))
-                continue;
-            if (options.list) {
-                puts(one->name);
-                continue;
-            }
-            uint64_t start = vu_now_ms();
-            bool alone = (one->param & SEM_ALONE) == SEM_ALONE;
-            int rc = alone ? run_alone(one)
-                           : vu_run_pair(options.mode, run_a, run_b, (void *)(uintptr_t)one,
-                                         CASE_TIMEOUT_S);
-            printf("%-4s %-48s %5llu ms\n",
-                   rc == 0            ? "ok"
-                   : rc == VU_SKIPPED ? "skip"
-                                      : "FAIL",
-                   one->name, (unsigned long long)(vu_now_ms() - start));
-            run++;
-            failed += rc == 1;
-            skipped += rc == VU_SKIPPED;
-        }
+    if (options.own_network && !may_have_own_network()) {
+        puts("no networks of their own here: one case at a time");
+        options.own_network = false;
+        options.jobs = 1;
     }
+    struct tally tally = run_all(&options);
     if (options.list)
         return 0;
-    printf("%d cases, %d failed, %d skipped\n", run, failed, skipped);
-    if (run == 0)
+    printf("%d cases, %d failed, %d skipped\n", tally.run, tally.failed, tally.skipped);
+    if (tally.run == 0)
         VU_FAIL("no such case");
-    if (failed)
+    if (tally.failed)
         return 1;
-    if (skipped == run)
+    if (tally.skipped == tally.run)
         vu_skip("no case could run");
     return 0;
 }

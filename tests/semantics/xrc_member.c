@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "xrc_member.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define ORDER_MS 40000 /* longer than any request is waited for: what failed is told first */
+#define CLIENTS_MS 20000
 
 enum what {
     TARGET,
@@ -220,7 +225,7 @@ static void run(int sock, void *arg)
     vu_set_side("member");
     open_self(&self);
     do {
-        if (!vu_try_get(sock, &order, sizeof(order), 20000))
+        if (!vu_try_get(sock, &order, sizeof(order), ORDER_MS))
             _exit(0); /* the test has failed elsewhere */
         uint32_t answer = obey(&self, &order);
         vu_put(sock, &answer, sizeof(answer));
@@ -358,6 +363,31 @@ void member_kill(struct member *member)
     kill(member->pid, SIGKILL);
     VU_EQ(vu_reap(member->pid, 10), 128 + SIGKILL);
     close(member->sock);
+}
+
+/* Each client of a process has an inbox there, a memfd. */
+static int count_clients(const struct member *member)
+{
+    char path[64], link[128];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)member->pid);
+    DIR *dir = opendir(path);
+    VU_CHECK(dir, "%s: %s", path, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        const ssize_t len = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
+        link[len > 0 ? len : 0] = 0;
+        count += strstr(link, "memfd:sidewire-inbox") != NULL;
+    }
+    closedir(dir);
+    return count;
+}
+
+void member_await_clients(const struct member *member, int count)
+{
+    for (uint64_t end = vu_now_ms() + CLIENTS_MS; count_clients(member) != count;) {
+        VU_CHECK(vu_now_ms() < end, "%d clients, not %d", count_clients(member), count);
+        vu_sleep_ms(5);
+    }
 }
 
 int xrc_post(struct ibv_qp *qp, struct rig *rig, enum ibv_wr_opcode opcode, uint64_t wr_id,

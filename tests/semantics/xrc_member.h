@@ -41,6 +41,8 @@ void member_close_target(struct member *member);
 /* It closes everything and ends well. */
 void member_end(struct member *member);
 void member_kill(struct member *member);
+/* Waits until so many processes have queue pairs or lanes to it; dead ones until it knows. */
+void member_await_clients(const struct member *member, int count);
 
 struct ibv_xrcd *member_open_domain(struct ibv_context *ctx, int fd, int oflags);
 

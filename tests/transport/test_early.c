@@ -335,9 +335,78 @@ static void early__a_dead_responder_gives_all_back(void **state)
     rig_acks(&rig, 100, RIG_NAK_INVALID);
 }
 
+/* A FLUSH at 100 that takes its time: packets come meanwhile, then it is done. */
+static void begin_flush(void)
+{
+    struct sw_packet packet = rig_packet(0x1c, 100, 0);
+    assert_true(rig_admits(&rig, &packet));
+}
+
+static void comes_behind(uint32_t psn)
+{
+    const struct sw_packet packet = rig_packet(0x04, psn, 8);
+    sw_responder_keep_behind(&rig.p, &packet);
+}
+
+static void end_flush(void)
+{
+    const struct sw_outcome outcome = {.syndrome = RIG_ACK};
+    sw_responder_conclude(&rig.p, &rig.demand, &outcome);
+}
+
+static void early__what_comes_behind_a_demand_waits_for_it(void **state)
+{
+    (void)state;
+    start();
+    begin_flush();
+    comes_behind(101);
+    comes_behind(103);
+    comes_behind(101); /* twice */
+    comes_behind(100); /* the FLUSH again, and what was before it */
+    comes_behind(99);
+    rig_is_silent(&rig); /* no gap: 100 is there */
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS - 2);
+    end_flush();
+    comes_out(101);
+    nothing_comes_out();
+    rig_responds(&rig, 0x10, 100);
+    hints(102, 0x1); /* this one is missing */
+}
+
+static void early__a_plain_peer_need_not_send_again_either(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    begin_flush();
+    comes_behind(101);
+    end_flush();
+    comes_out(101);
+    nothing_comes_out();
+    assert_int_equal(rig.pool.free_count, RIG_SLOTS);
+}
+
+static void early__without_a_slot_it_is_asked_for_again(void **state)
+{
+    (void)state;
+    start();
+    begin_flush();
+    for (uint32_t i = 1; i <= KEPT + 1; i++)
+        comes_behind(100 + i);
+    rig_is_silent(&rig);
+    end_flush();
+    for (uint32_t i = 1; i <= KEPT; i++)
+        comes_out(100 + i);
+    nothing_comes_out();
+    rig_responds(&rig, 0x10, 100);
+    rig_acks(&rig, 101 + KEPT, RIG_NAK_PSN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(early__what_comes_behind_a_demand_waits_for_it),
+        cmocka_unit_test(early__a_plain_peer_need_not_send_again_either),
+        cmocka_unit_test(early__without_a_slot_it_is_asked_for_again),
         cmocka_unit_test(early__packets_are_kept_and_told_of),
         cmocka_unit_test(early__payloads_are_copies),
         cmocka_unit_test(early__payloads_that_can_be_held_stay_where_they_are),

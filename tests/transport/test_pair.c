@@ -44,6 +44,24 @@ static uint32_t some_len(struct pair *p)
     return lens[pair_random(p) % (sizeof(lens) / sizeof(*lens))];
 }
 
+/* As a storage target answers: a WRITE and a SEND in turn, now and then something else. */
+static struct plan post_answer(struct pair *p, struct model *m, uint32_t index)
+{
+    struct plan plan = {.fill = (uint8_t)index, .kind = SW_REQUEST_WRITE, .len = 1024};
+    plan.offset = index % 64 * 1024 + 64;
+    if (index % 2) {
+        plan.kind = SW_REQUEST_SEND;
+        plan.len = 16;
+        pair_post(p, SW_REQUEST_SEND, 0, plan.len, plan.fill, 0);
+        model_message(m, plan.len, plan.fill, true);
+        return plan;
+    }
+    pair_post(p, SW_REQUEST_WRITE, plan.offset, plan.len, plan.fill, 0);
+    for (uint32_t i = 0; i < plan.len; i++)
+        m->memory[plan.offset + i] = pair_byte(plan.fill, i);
+    return plan;
+}
+
 static struct plan post_some(struct pair *p, struct model *m)
 {
     struct plan plan = {.fill = (uint8_t)pair_random(p), .len = some_len(p)};
@@ -110,7 +128,18 @@ static void check_end(struct pair *p, struct model *m)
     assert_int_equal(p->executed[SW_DEMAND_FLUSH], m->flushes);
 }
 
-static void run_random(bool selective, const struct pair_faults *faults, uint64_t seed)
+enum program { ANYTHING, ANSWERS, MOSTLY_ANSWERS };
+
+static struct plan post_next(struct pair *p, struct model *m, enum program program, uint32_t index)
+{
+    if (program == ANYTHING || (program == MOSTLY_ANSWERS && pair_random(p) % 16 == 0))
+        return post_some(p, m);
+    return post_answer(p, m, index);
+}
+
+/* Returns how many packets left behind later ones on purpose. */
+static uint64_t run_program(enum program program, bool selective, const struct pair_faults *faults,
+                            uint64_t seed)
 {
     struct sw_requester_config requester = pair_requester_config;
     struct sw_responder_config responder = pair_responder_config;
@@ -128,7 +157,7 @@ static void run_random(bool selective, const struct pair_faults *faults, uint64_
             assert_true(pair_step(p));
         for (; checked != p->requester.done; checked++)
             check_answer(p, m, &plans[checked], checked);
-        plans[i] = post_some(p, m);
+        plans[i] = post_next(p, m, program, i);
     }
     if (!pair_run(p, 60 * SECOND) || p->failure != SW_FAILURE_NONE) {
         fprintf(stderr, "seed %lu: done %u of %u, failure %d\n", (unsigned long)seed,
@@ -138,8 +167,19 @@ static void run_random(bool selective, const struct pair_faults *faults, uint64_
     for (; checked != p->requester.done; checked++)
         check_answer(p, m, &plans[checked], checked);
     check_end(p, m);
+    if (faults->loss == 0) {
+        assert_int_equal(p->requester.counts.resent, 0);
+        assert_false(p->requester.reorders);
+    }
+    const uint64_t deferred = p->requester.counts.deferred;
     free(m);
     pair_free(p);
+    return deferred;
+}
+
+static void run_random(bool selective, const struct pair_faults *faults, uint64_t seed)
+{
+    run_program(ANYTHING, selective, faults, seed);
 }
 
 static const struct pair_faults clean = {.delay_ns = 10000};
@@ -169,6 +209,27 @@ static void pair__sidewire_peers_on_a_bad_path(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++)
         run_random(true, &bad, seed);
+}
+
+/* What leaves behind later packets on purpose is neither lost nor a path that reorders. */
+static void pair__deferred_packets_are_not_taken_for_lost(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        assert_true(run_program(ANSWERS, true, &clean, seed) > 20);
+        assert_int_equal(run_program(ANSWERS, false, &clean, seed), 0);
+    }
+}
+
+static void pair__deferred_packets_on_a_bad_path(void **state)
+{
+    (void)state;
+    uint64_t deferred = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        deferred += run_program(ANSWERS, true, &bad, seed);
+        deferred += run_program(MOSTLY_ANSWERS, true, &bad, seed);
+    }
+    assert_true(deferred > 1000);
 }
 
 /* Whatever is lost, all before a request that is refused ends well, and that one with the reason.
@@ -218,6 +279,8 @@ int main(void)
         cmocka_unit_test(pair__clean_path_needs_no_retransmission),
         cmocka_unit_test(pair__plain_peers_on_a_bad_path),
         cmocka_unit_test(pair__sidewire_peers_on_a_bad_path),
+        cmocka_unit_test(pair__deferred_packets_are_not_taken_for_lost),
+        cmocka_unit_test(pair__deferred_packets_on_a_bad_path),
         cmocka_unit_test(pair__a_refusal_spoils_nothing_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,9 +9,12 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PORT 1
 #define EXPECT_MS 20000
+#define KEEN_MS 5 /* without a completion, vu_poll() looks for one all the time */
+#define PAUSE_US 100
 
 const struct vu_conn vu_conn_default = {
     .access = VU_ACCESS_REMOTE,
@@ -316,19 +319,32 @@ int vu_post_srq(struct ibv_srq *srq, uint64_t wr_id, void *addr, uint32_t len_by
     return rc;
 }
 
+/* At first without a pause. Then with one, as most long waits are for a timeout, and others want
+ * the processor meanwhile. */
 int vu_poll(struct ibv_cq *cq, struct ibv_wc *wc, int n, unsigned int timeout_ms)
 {
-    uint64_t deadline = vu_now_ms() + timeout_ms;
+    uint64_t last_ms = vu_now_ms(), deadline = last_ms + timeout_ms;
+    bool pauses = false;
     int got = 0;
     for (unsigned int spins = 0; got < n; spins++) {
         int rc = ibv_poll_cq(cq, n - got, wc + got);
         VU_CHECK(rc >= 0, "ibv_poll_cq returned %d", rc);
         got += rc;
-        if (rc > 0)
+        if (rc > 0) {
+            last_ms = vu_now_ms();
+            pauses = false;
             continue;
-        if (spins % 64 == 63 && vu_now_ms() >= deadline)
-            break;
-        sched_yield();
+        }
+        if (pauses || spins % 64 == 63) {
+            uint64_t now = vu_now_ms();
+            if (now >= deadline)
+                break;
+            pauses = now > last_ms + KEEN_MS;
+        }
+        if (pauses)
+            usleep(PAUSE_US);
+        else
+            sched_yield();
     }
     return got;
 }

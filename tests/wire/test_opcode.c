@@ -94,6 +94,26 @@ static void sw_opcode_of__ud_and_cnp(void **state)
     assert_false(sw_opcode_of(0x81)->has_payload);
 }
 
+/* Bits 110 and 111 of an opcode are left to manufacturers: IBTA Vol1 9.2.1. */
+static void sw_opcode_of__our_own(void **state)
+{
+    (void)state;
+    for (unsigned number = 0; number < 256; number++) {
+        const struct sw_opcode *opcode = sw_opcode_of((uint8_t)number);
+        const bool is_own = opcode && opcode->headers & SW_HEADER_PIGGYBACK;
+        assert_int_equal(is_own, opcode && number >= 0xc0);
+        if (!is_own)
+            continue;
+        const struct sw_opcode *plain = sw_opcode_of((uint8_t)(number - 0xc0));
+        assert_int_equal(opcode->service, SW_SERVICE_RC);
+        assert_int_equal(opcode->kind, SW_PACKET_SEND);
+        assert_int_equal(opcode->position, SW_ONLY);
+        assert_int_equal(opcode->headers, plain->headers | SW_HEADER_PIGGYBACK);
+        assert_int_equal(opcode->header_len, plain->header_len + SW_PIGGYBACK_BYTES);
+        assert_true(opcode->is_request && opcode->has_payload);
+    }
+}
+
 static void sw_opcode_of__no_others(void **state)
 {
     (void)state;
@@ -103,7 +123,7 @@ static void sw_opcode_of__no_others(void **state)
         known += opcode != NULL;
         assert_true(!opcode || opcode->number == number);
     }
-    assert_int_equal(known, 2 * RELIABLE_COUNT + MESSAGES_COUNT + 2 + 1);
+    assert_int_equal(known, 2 * RELIABLE_COUNT + MESSAGES_COUNT + 2 + 1 + 3);
     assert_null(sw_opcode_of(0x44)); /* reliable datagram */
     assert_null(sw_opcode_of(0x15));
 }
@@ -115,7 +135,7 @@ static void sw_opcode_find__is_the_inverse(void **state)
         const struct sw_opcode *opcode = sw_opcode_of((uint8_t)number);
         if (!opcode)
             continue;
-        uint16_t extra = opcode->headers & (SW_HEADER_IMM | SW_HEADER_IETH);
+        uint16_t extra = opcode->headers & (SW_HEADER_IMM | SW_HEADER_IETH | SW_HEADER_PIGGYBACK);
         assert_ptr_equal(sw_opcode_find(opcode->service, opcode->kind, opcode->position, extra),
                          opcode);
     }
@@ -142,6 +162,7 @@ int main(void)
         cmocka_unit_test(sw_opcode_of__rc_and_uc),
         cmocka_unit_test(sw_opcode_of__xrc),
         cmocka_unit_test(sw_opcode_of__ud_and_cnp),
+        cmocka_unit_test(sw_opcode_of__our_own),
         cmocka_unit_test(sw_opcode_of__no_others),
         cmocka_unit_test(sw_opcode_find__is_the_inverse),
         cmocka_unit_test(sw_opcode_find__refuses_what_is_not_there),

@@ -35,6 +35,7 @@ static struct sw_packet full(uint8_t opcode, uint32_t payload_len)
         .imm_be = 0x61626364,
         .inv_rkey = 0x65666768,
         .srq_num = 0x717273,
+        .acked_psn = 0x818283,
         .flush_type = SW_FLUSH_PERSISTENT | SW_FLUSH_REGION,
         .payload_len = payload_len,
         .payload = payload,
@@ -148,8 +149,10 @@ static void expect_same(const struct sw_packet *a, const struct sw_packet *b)
     assert_int_equal(b->atomic.swap_add, headers & SW_HEADER_ATOMIC ? a->atomic.swap_add : 0);
     assert_int_equal(b->atomic.compare, headers & SW_HEADER_ATOMIC ? a->atomic.compare : 0);
     assert_int_equal(b->original, headers & SW_HEADER_ATOMIC_ACK ? a->original : 0);
-    assert_int_equal(b->aeth.syndrome, headers & SW_HEADER_AETH ? a->aeth.syndrome : 0);
-    assert_int_equal(b->aeth.msn, headers & SW_HEADER_AETH ? a->aeth.msn : 0);
+    const bool acks = headers & (SW_HEADER_AETH | SW_HEADER_PIGGYBACK);
+    assert_int_equal(b->aeth.syndrome, acks ? a->aeth.syndrome : 0);
+    assert_int_equal(b->aeth.msn, acks ? a->aeth.msn : 0);
+    assert_int_equal(b->acked_psn, headers & SW_HEADER_PIGGYBACK ? a->acked_psn : 0);
     assert_int_equal(b->deth.qkey, headers & SW_HEADER_DETH ? a->deth.qkey : 0);
     assert_int_equal(b->deth.src_qpn, headers & SW_HEADER_DETH ? a->deth.src_qpn : 0);
     assert_int_equal(b->imm_be, headers & SW_HEADER_IMM ? a->imm_be : 0);

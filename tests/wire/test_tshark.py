@@ -24,8 +24,8 @@ GUESSERS = ['rpcordma', 'nvme-rdma', 'smb_direct']
 
 
 def is_unknown(opcode):
-    """What tshark 4.0 shows the BTH of and no more: FLUSH, ATOMIC WRITE, CNP, XRC."""
-    return opcode in (0x1c, 0x1d, 0x81) or 0xa0 <= opcode <= 0xbf
+    """What tshark 4.0 shows the BTH of and no more: FLUSH, ATOMIC WRITE, CNP, XRC, and our own."""
+    return opcode in (0x1c, 0x1d, 0x81) or 0xa0 <= opcode
 
 
 def tshark(capture):

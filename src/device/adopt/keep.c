@@ -13,6 +13,7 @@ static const char *const paths[SW_KEEP_COUNT] = {
     [SW_KEEP_MAPS] = "/proc/self/maps",
     [SW_KEEP_FDS] = "/proc/self/fd",
     [SW_KEEP_TASKS] = "/proc/self/task",
+    [SW_KEEP_PAGEMAP] = "/proc/self/pagemap",
 };
 
 static struct kept {

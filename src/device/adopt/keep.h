@@ -12,10 +12,11 @@
 #include "device/adopt/uffd.h"
 
 enum sw_keep {
-    SW_KEEP_MAPS, /* /proc/self/maps */
-    SW_KEEP_FDS,  /* /proc/self/fd */
-    SW_KEEP_TASKS,
-    SW_KEEP_UFFD, /* a userfaultfd, never used as long as another one can be opened */
+    SW_KEEP_MAPS,    /* /proc/self/maps */
+    SW_KEEP_FDS,     /* /proc/self/fd */
+    SW_KEEP_TASKS,   /* /proc/self/task */
+    SW_KEEP_PAGEMAP, /* /proc/self/pagemap */
+    SW_KEEP_UFFD,    /* a userfaultfd, never used as long as another one can be opened */
     SW_KEEP_COUNT,
 };
 

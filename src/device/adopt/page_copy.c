@@ -21,12 +21,6 @@
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 
-/* Bits of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst). */
-#define PAGEMAP_EXCLUSIVE (UINT64_C(1) << 56)
-#define PAGEMAP_FILE (UINT64_C(1) << 61)
-#define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
-#define PAGEMAP_PRESENT (UINT64_C(1) << 63)
-
 /* Collapsing takes some 0.2 ms for a page; the minimum is for waiting for the other CPUs. */
 #define COLLAPSE_NS_MIN (5 * SW_NS_PER_MS)
 #define COLLAPSE_NS_PAGE (1 * SW_NS_PER_MS)
@@ -48,21 +42,12 @@ static uint64_t large_end(uint64_t offset, uint64_t end)
     return sw_min_u64(next, end);
 }
 
-/* Reads the entries of up to one large page. 0 or a negative errno. */
-static int entries_read(int pagemap, uint64_t va, uint64_t len, uint64_t *entries)
-{
-    size_t bytes = len / page_bytes() * sizeof(*entries);
-    ssize_t got = pread(pagemap, entries, bytes, (off_t)(va / page_bytes() * sizeof(*entries)));
-    if (got < 0)
-        return -errno;
-    return (size_t)got == bytes ? 0 : -EIO;
-}
-
 /* A present page that is neither of a file nor this process's alone is the zero page, or shared
  * with a forked process. The zero page is not worth a page of the file. */
 __attribute__((noinline)) static bool is_zero_page(uint64_t entry, uint64_t va)
 {
-    if ((entry & (PAGEMAP_PRESENT | PAGEMAP_EXCLUSIVE | PAGEMAP_FILE)) != PAGEMAP_PRESENT)
+    if ((entry & (SW_PAGEMAP_PRESENT | SW_PAGEMAP_EXCLUSIVE | SW_PAGEMAP_FILE)) !=
+        SW_PAGEMAP_PRESENT)
         return false;
     char bytes[PAGE_BYTES_MIN];
     for (uint64_t at = 0; at < page_bytes(); at += sizeof(bytes)) {
@@ -78,8 +63,8 @@ __attribute__((noinline)) static bool is_zero_page(uint64_t entry, uint64_t va)
 static bool page_gone(const struct sw_copy *copy, uint64_t va)
 {
     uint64_t entry;
-    return !entries_read(copy->pagemap, va, page_bytes(), &entry) &&
-           !(entry & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED));
+    return !sw_pagemap_read(copy->pagemap, va, page_bytes(), &entry) &&
+           !(entry & (SW_PAGEMAP_PRESENT | SW_PAGEMAP_SWAPPED));
 }
 
 static uint8_t *scratch_at(const struct sw_copy *copy, uint64_t offset)
@@ -134,10 +119,10 @@ static int large_to_file(const struct sw_copy *copy, uint64_t offset, uint64_t s
     uint64_t entries[LARGE_PAGES_MAX];
     uint64_t page = page_bytes();
     uint64_t count = len / page;
-    int rc = entries_read(copy->pagemap, src, len, entries);
+    int rc = sw_pagemap_read(copy->pagemap, src, len, entries);
     for (uint64_t i = 0; !rc && i < count;) {
         uint64_t first = i;
-        while (i < count && (entries[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)) &&
+        while (i < count && (entries[i] & (SW_PAGEMAP_PRESENT | SW_PAGEMAP_SWAPPED)) &&
                !is_zero_page(entries[i], src + i * page))
             i++;
         if (i > first)
@@ -188,9 +173,9 @@ int sw_copy_open(struct sw_copy *copy, const struct sw_segment *segment)
 {
     copy->segment = segment;
     copy->prepared = 0;
-    copy->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    copy->pagemap = sw_pagemap_open();
     if (copy->pagemap < 0)
-        return -errno;
+        return copy->pagemap;
     bool large = sw_adopt_config()->large_pages && segment->len_bytes >= SW_LARGE_PAGE_BYTES;
     copy->scratch = NULL;
     if (large)
@@ -208,18 +193,18 @@ static void scratch_unmap(struct sw_copy *copy)
 void sw_copy_close(struct sw_copy *copy)
 {
     scratch_unmap(copy);
-    close(copy->pagemap);
+    sw_pagemap_close(copy->pagemap);
 }
 
 /* All pages exist, and none is the zero page. */
 static bool is_dense(const struct sw_copy *copy, uint64_t va, uint64_t len)
 {
     uint64_t entries[LARGE_PAGES_MAX];
-    if (entries_read(copy->pagemap, va, len, entries))
+    if (sw_pagemap_read(copy->pagemap, va, len, entries))
         return false;
     for (uint64_t i = 0; i < len / page_bytes(); i++) {
-        if ((entries[i] & (PAGEMAP_PRESENT | PAGEMAP_EXCLUSIVE)) !=
-            (PAGEMAP_PRESENT | PAGEMAP_EXCLUSIVE))
+        if ((entries[i] & (SW_PAGEMAP_PRESENT | SW_PAGEMAP_EXCLUSIVE)) !=
+            (SW_PAGEMAP_PRESENT | SW_PAGEMAP_EXCLUSIVE))
             return false;
     }
     return true;
@@ -227,7 +212,7 @@ static bool is_dense(const struct sw_copy *copy, uint64_t va, uint64_t len)
 
 /* Makes large pages of [base, base + len), each of which has a page already. False if that fails or
  * takes so long that it is not worth while (memory is in pieces, the CPUs are busy). */
-static bool collapse(uint8_t *base, uint64_t len)
+static bool collapse_range(uint8_t *base, uint64_t len)
 {
     uint64_t start = sw_clock_ns();
     if (madvise(base, len, MADV_COLLAPSE))
@@ -238,7 +223,7 @@ static bool collapse(uint8_t *base, uint64_t len)
 /* Large pages in the file for the run of dense ones that ends at `end`. */
 static void collapse_run(struct sw_copy *copy, uint64_t *run, uint64_t end)
 {
-    if (*run < end && copy->scratch && !collapse(scratch_at(copy, *run), end - *run))
+    if (*run < end && copy->scratch && !collapse_range(scratch_at(copy, *run), end - *run))
         scratch_unmap(copy);
     *run = end;
 }
@@ -314,7 +299,7 @@ void sw_copy_prepare_private(const struct sw_segment *segment, uint64_t va, uint
         uint8_t *base = (uint8_t *)(uintptr_t)(dst + (from - offset));
         for (uint64_t page = 0; page < stop - from; page += SW_LARGE_PAGE_BYTES)
             base[page] = 0;
-        if (!collapse(base, stop - from))
+        if (!collapse_range(base, stop - from))
             return;
     }
 }

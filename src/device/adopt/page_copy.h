@@ -10,9 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "device/adopt/pagemap.h"
 #include "device/adopt/segment.h"
-
-#define SW_LARGE_PAGE_BYTES (UINT64_C(2) << 20)
 
 /* Ranges are moved in pieces of this size, each waited for on its own: a bound for how long a
  * thread of the program is held up, and for the memory that exists twice. A multiple of the large
@@ -26,7 +25,7 @@
 /* What goes with copying one segment to its file. */
 struct sw_copy {
     const struct sw_segment *segment;
-    int pagemap;      /* /proc/self/pagemap */
+    int pagemap;      /* device/adopt/pagemap.h */
     uint8_t *scratch; /* a mapping of the segment's part of the file, to make large pages in; or
                          NULL */
     uint64_t scratch_from; /* of the file, at a large page's boundary */

@@ -27,13 +27,16 @@
 
 #define LEAN_CHUNK_BYTES (UINT64_C(256) << 10) /* so much memory exists twice where it is short */
 
+/* For each try that fails, another thread stored at the wrong moment. */
+#define PROTECT_TRIES 100
+
 #ifdef SW_TEST_HOOKS
 bool sw_page_move_unprotected;
 #else
 static const bool sw_page_move_unprotected;
 #endif
 
-static void *ptr(uint64_t va)
+static void *ptr_of(uint64_t va)
 {
     return (void *)(uintptr_t)va;
 }
@@ -97,14 +100,14 @@ int sw_park_reserve(struct sw_segment *segment)
     if (skip)
         munmap(base, skip);
     if (align - skip)
-        munmap(ptr(start + skip + segment->len_bytes), align - skip);
+        munmap(ptr_of(start + skip + segment->len_bytes), align - skip);
     segment->park = start + skip;
     return 0;
 }
 
 void sw_park_release(struct sw_segment *segment)
 {
-    munmap(ptr(segment->park), segment->len_bytes);
+    munmap(ptr_of(segment->park), segment->len_bytes);
 }
 
 bool sw_pages_locked(uint64_t va)
@@ -125,7 +128,7 @@ static int lock_of(uint64_t va)
 static void lock_again(uint64_t va, uint64_t len, int lock)
 {
     if (lock != NOT_LOCKED)
-        mlock2(ptr(va), len, (unsigned int)lock);
+        mlock2(ptr_of(va), len, (unsigned int)lock);
 }
 
 /* Returns how they were locked; they are not any more. */
@@ -134,7 +137,7 @@ static int park_drop(const struct sw_segment *segment, uint64_t va, uint64_t len
     int lock = NOT_LOCKED;
     for (uint64_t at = va, next; at < va + len_bytes; at = next) {
         next = chunk_end(segment, at, va + len_bytes);
-        void *park = ptr(park_of(segment, at));
+        void *park = ptr_of(park_of(segment, at));
         if (!madvise(park, next - at, MADV_DONTNEED) || errno != EINVAL)
             continue;
         lock = lock_of(park_of(segment, at)); /* what is locked is not dropped */
@@ -236,7 +239,7 @@ static int chunk_take(const struct sw_copy *copy, const struct sw_uffd *uffd, ui
 }
 
 /* Raw calls that discard some of it will be told of. Where they cannot be, libc's are followed. */
-static void follow(const struct sw_segment *segment, uint64_t va, uint64_t len)
+static void follow_discards(const struct sw_segment *segment, uint64_t va, uint64_t len)
 {
     const struct sw_uffd *telling = sw_adopt_monitor_of(segment);
     if (telling)
@@ -265,7 +268,7 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
     /* One page, so that the private mapping has what it needs (an anon_vma, place in its imagined
      * file) to join its neighbours again when it returns. Where this is not possible it just will
      * not. */
-    madvise(ptr(segment->va), (size_t)getpagesize(), MADV_POPULATE_WRITE);
+    madvise(ptr_of(segment->va), (size_t)getpagesize(), MADV_POPULATE_WRITE);
 
     uint64_t at = segment->va;
     while (at < end) {
@@ -280,7 +283,7 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
         sw_copy_populate(&copy, at, next - at);
         /* Not before: pages that are mapped while armed for writes fault again at the first store,
          * and large ones are split by it. */
-        follow(segment, at, next - at);
+        follow_discards(segment, at, next - at);
         at = next;
     }
     sw_copy_close(&copy);
@@ -291,7 +294,7 @@ int sw_pages_take(struct sw_segment *segment, const struct sw_uffd *uffd, int pr
 /* The memory of a chunk of the park, filled from the file, with its final protection. */
 static int park_fill_chunk(const struct sw_segment *segment, uint64_t va, uint64_t len, int prot)
 {
-    void *park = ptr(park_of(segment, va));
+    void *park = ptr_of(park_of(segment, va));
     int rc = sw_copy_from_file(segment, va, park_of(segment, va), len, prot);
     if (!rc && mprotect(park, len, prot))
         rc = -errno;
@@ -308,7 +311,7 @@ static int park_prepare(const struct sw_segment *segment, uint64_t va, uint64_t 
     if (va < *ready)
         return 0;
     *ready = grid_end(segment, va, end, SW_MOVE_WINDOW_BYTES);
-    if (mprotect(ptr(park_of(segment, va)), *ready - va, PROT_READ | PROT_WRITE))
+    if (mprotect(ptr_of(park_of(segment, va)), *ready - va, PROT_READ | PROT_WRITE))
         return -errno;
     if (!lean)
         sw_copy_prepare_private(segment, va, park_of(segment, va), *ready - va);
@@ -337,6 +340,27 @@ static int chunk_set_aside(const struct sw_segment *segment, const struct sw_uff
     return rc;
 }
 
+/* Protects a chunk of a file, and looks whether that is so. A store that hits a large page which is
+ * mapped to be read makes the kernel unmap it for a moment. A protection that comes by in this
+ * moment leaves the large page out, and says nothing of it: seen on Linux 6.18. -EAGAIN: it can't
+ * be protected, somebody may be about to discard. */
+static int file_protect(const struct sw_uffd *uffd, uint64_t va, uint64_t len)
+{
+    const int pagemap = sw_pagemap_open();
+    if (pagemap < 0)
+        return pagemap;
+    int rc = 0, is_protected = 0;
+    for (int tries = 0; !rc && !is_protected && tries < PROTECT_TRIES; tries++) {
+        rc = sw_uffd_protect(uffd, va, len);
+        if (!rc)
+            is_protected = sw_pagemap_is_protected(pagemap, va, len);
+    }
+    sw_pagemap_close(pagemap);
+    if (rc || is_protected < 0)
+        return rc ? rc : is_protected;
+    return is_protected ? 0 : -EAGAIN;
+}
+
 /* Stops stores to a chunk that is shared. */
 static int chunk_stop(const struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
                       uint64_t len, uint64_t *aside)
@@ -344,7 +368,7 @@ static int chunk_stop(const struct sw_segment *segment, const struct sw_uffd *uf
     int rc = sw_uffd_arm(uffd, va, len, SW_UFFD_WRITES);
     if (rc || sw_page_move_unprotected)
         return rc;
-    rc = sw_uffd_protect(uffd, va, len);
+    rc = file_protect(uffd, va, len);
     return rc == -EAGAIN ? chunk_set_aside(segment, uffd, va, len, aside) : rc;
 }
 
@@ -365,7 +389,7 @@ static int chunk_return(const struct sw_segment *segment, const struct sw_uffd *
         sw_uffd_arm(uffd, va, len, SW_UFFD_WRITES);
     sw_uffd_wake(uffd, va, len);
     if (aside)
-        munmap(ptr(aside), len);
+        munmap(ptr_of(aside), len);
     return rc;
 }
 
@@ -416,7 +440,7 @@ int sw_pages_discard(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
         if (lock != NOT_LOCKED && !locked_too)
             return -EINVAL;
         /* The park is empty: what takes the place of the shared pages reads as zeros. */
-        int rc = mprotect(ptr(park_of(segment, at)), next - at, prot) ? -errno : 0;
+        int rc = mprotect(ptr_of(park_of(segment, at)), next - at, prot) ? -errno : 0;
         if (!rc)
             rc = tables_move_parts(park_of(segment, at), at, next - at, &done);
         if (rc)
@@ -429,7 +453,7 @@ int sw_pages_discard(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
 
 void sw_park_advise(const struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int advice)
 {
-    madvise(ptr(park_of(segment, va)), len_bytes, advice);
+    madvise(ptr_of(park_of(segment, va)), len_bytes, advice);
 }
 
 int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, int prot)
@@ -452,7 +476,7 @@ int sw_park_fill(struct sw_segment *segment, uint64_t va, uint64_t len_bytes, in
 static bool park_exists(const struct sw_segment *segment, uint64_t va)
 {
     unsigned char resident;
-    return !mincore(ptr(park_of(segment, va)), 1, &resident) || errno != ENOMEM;
+    return !mincore(ptr_of(park_of(segment, va)), 1, &resident) || errno != ENOMEM;
 }
 
 void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes)
@@ -468,7 +492,7 @@ void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
         } else {
             if (park_exists(segment, at))
                 sw_error("fork: a page of registered memory is missing in the child");
-            munmap(ptr(at), page);
+            munmap(ptr_of(at), page);
             at += page;
         }
     }

@@ -49,7 +49,7 @@ static int open_any(struct sw_uffd *uffd)
 }
 
 /* Asks for features; the ones asked for must be there. */
-static int handshake(struct sw_uffd *uffd, uint64_t features)
+static int ask_features(struct sw_uffd *uffd, uint64_t features)
 {
     struct uffdio_api api = {.api = UFFD_API, .features = features};
     if (ioctl(uffd->fd, UFFDIO_API, &api)) {
@@ -70,7 +70,7 @@ int sw_uffd_open(struct sw_uffd *uffd)
 {
     uffd->tells = false;
     int rc = open_any(uffd);
-    return rc < 0 ? rc : handshake(uffd, 0);
+    return rc < 0 ? rc : ask_features(uffd, 0);
 }
 
 int sw_uffd_open_telling(struct sw_uffd *uffd)
@@ -86,7 +86,7 @@ int sw_uffd_open_telling(struct sw_uffd *uffd)
         close(uffd->fd);
         return rc;
     }
-    return handshake(uffd, features);
+    return ask_features(uffd, features);
 }
 
 bool sw_uffd_has_told(const struct sw_uffd *uffd)

@@ -334,7 +334,7 @@ static void put_segments(struct sw_segment *const *segments, int count)
 
 /* Returns when no access by the entry's key goes on, and none can begin. -EBUSY: windows are bound
  * to the region, and stay in use (IBTA Vol1 11.2.10.5). */
-static int withdraw(struct sw_mr *mr)
+static int withdraw_mr(struct sw_mr *mr)
 {
     struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
     sw_mr_table_lock();
@@ -352,7 +352,7 @@ static int withdraw(struct sw_mr *mr)
 
 int sw_mr_dereg(struct sw_mr *mr)
 {
-    int rc = withdraw(mr);
+    int rc = withdraw_mr(mr);
     if (rc)
         return rc;
     const struct sw_pub_mr *entry = &sw_nic.pub->mrs[mr->index];
@@ -388,7 +388,7 @@ int sw_mr_rereg(struct sw_mr *mr, const struct sw_mr_change *change)
     memcpy(old, mr->segments, sizeof(old));
     if (moves) /* before the old ones go: what both have in common does not move */
         get_parts(&parts, va, len_bytes, access);
-    rc = withdraw(mr);
+    rc = withdraw_mr(mr);
     if (rc) {
         struct sw_segment *unused[SW_MR_EXTENTS];
         for (int i = 0; moves && i < parts.count; i++)

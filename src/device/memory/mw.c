@@ -68,7 +68,7 @@ void sw_mr_wait_for_serving(const struct sw_qp *own)
 }
 
 /* Takes the key away. `own` is the caller's QP, if it has one locked. */
-static void unbind(struct sw_mw *mw, const struct sw_qp *own)
+static void unbind_window(struct sw_mw *mw, const struct sw_qp *own)
 {
     sw_mr_table_assert_locked();
     atomic_store(&entry_of(mw)->key_word, 0);
@@ -103,7 +103,7 @@ void sw_mw_dealloc(struct sw_mw *mw)
 {
     sw_mr_table_lock();
     if (mw->region)
-        unbind(mw, NULL);
+        unbind_window(mw, NULL);
     sw_mr_table_unlock();
     sw_mr_release(&mw->slot);
     sw_pd_unref(mw->slot.pd);
@@ -152,7 +152,7 @@ static uint32_t cut_extents(const struct sw_pub_mr *region, struct sw_pub_mr *wi
     return count;
 }
 
-static void publish(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe)
+static void publish_window(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe)
 {
     sw_mr_table_assert_locked();
     struct sw_pub_mr *entry = entry_of(mw);
@@ -192,14 +192,14 @@ static bool bind_window(struct sw_qp *qp, const struct sw_wqe *wqe)
     if (len_bytes && (!region || !may_bind(qp, region, wqe)))
         return false;
     if (mw->region)
-        unbind(mw, qp);
+        unbind_window(mw, qp);
     if (!region) {
         mw->slot.key = wqe->rkey;
         return true;
     }
     mw->region = region;
     region->windows++;
-    publish(mw, qp, wqe);
+    publish_window(mw, qp, wqe);
     return true;
 }
 
@@ -209,7 +209,7 @@ static bool invalidate_window(struct sw_qp *qp, uint32_t key)
     if (!mw || mw->type != IBV_MW_TYPE_2 || !mw->region || mw->slot.key != key ||
         mw->slot.pd != qp->pd || mw->qpn != qp->qpn)
         return false;
-    unbind(mw, qp);
+    unbind_window(mw, qp);
     return true;
 }
 
@@ -244,7 +244,7 @@ void sw_mw_forget_qp(const struct sw_qp *qp)
         struct sw_mr *slot = sw_nic.mrs[i];
         struct sw_mw *mw = slot && slot->is_window ? (struct sw_mw *)slot : NULL;
         if (mw && mw->region && mw->qpn == qp->qpn)
-            unbind(mw, NULL);
+            unbind_window(mw, NULL);
     }
     sw_mr_table_unlock();
 }

@@ -67,8 +67,8 @@ bool sw_persist_is_map_sync(FILE *smaps, uint64_t va)
     return found;
 }
 
-static bool asks(const char *path, bool (*question)(FILE *, const struct sw_vma *),
-                 const struct sw_vma *vma)
+static bool file_answers(const char *path, bool (*question)(FILE *, const struct sw_vma *),
+                         const struct sw_vma *vma)
 {
     FILE *file = fopen(path, "re");
     bool answer = file && question(file, vma);
@@ -209,10 +209,10 @@ static enum sw_persist persist_of_vma(const struct sw_vma *vma, const char *name
     if (is_device_dax(name)) /* has nothing to sync */
         return by_cpu ? SW_PERSIST_BY_CPU : SW_PERSIST_NONE;
     bool keeps =
-        vma->dev_major ? !is_ram_disk(vma) : asks("/proc/self/mountinfo", mount_keeps, vma);
+        vma->dev_major ? !is_ram_disk(vma) : file_answers("/proc/self/mountinfo", mount_keeps, vma);
     if (!keeps)
         return SW_PERSIST_NONE;
-    return by_cpu && file_is_dax(name) && asks("/proc/self/smaps", is_map_sync, vma)
+    return by_cpu && file_is_dax(name) && file_answers("/proc/self/smaps", is_map_sync, vma)
                ? SW_PERSIST_BY_CPU
                : SW_PERSIST_BY_SYNC;
 }

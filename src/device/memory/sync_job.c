@@ -26,7 +26,7 @@ void sw_sync_job_drop(struct sw_sync_job *job)
         free(job);
 }
 
-static void *run(void *arg)
+static void *run_jobs(void *arg)
 {
     struct sw_sync_job *job = arg;
     void (*tell)(void) = job->tell;
@@ -45,7 +45,7 @@ static bool start_thread(struct sw_sync_job *job)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = !pthread_create(&thread, NULL, run, job);
+    bool started = !pthread_create(&thread, NULL, run_jobs, job);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (started)
         pthread_detach(thread);
@@ -62,7 +62,7 @@ struct sw_sync_job *sw_sync_job_start(uint64_t va, uint64_t len_bytes, void (*te
     }
     *job = (struct sw_sync_job){.refs = 2, .va = va, .len_bytes = len_bytes, .tell = tell};
     if (!start_thread(job))
-        run(job); /* late is better than never */
+        run_jobs(job); /* late is better than never */
     return job;
 }
 

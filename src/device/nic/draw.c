@@ -6,7 +6,7 @@
 #include "base/random.h"
 
 /* Fisher and Yates; a bias of 2^-27 is nobody's help. */
-static void shuffle(struct sw_draw *draw)
+static void shuffle_numbers(struct sw_draw *draw)
 {
     uint32_t words[SW_DRAW_BLOCK];
     sw_random_fill(words, sizeof(words));
@@ -22,7 +22,7 @@ void sw_draw_start(struct sw_draw *draw, uint32_t limit)
     assert(limit >= SW_DRAW_BLOCK && (limit & (limit - 1)) == 0);
     draw->limit = limit;
     draw->next = (uint32_t)sw_random64() & (limit - 1) & ~(SW_DRAW_BLOCK - 1);
-    shuffle(draw);
+    shuffle_numbers(draw);
 }
 
 uint32_t sw_draw(struct sw_draw *draw)
@@ -30,6 +30,6 @@ uint32_t sw_draw(struct sw_draw *draw)
     uint32_t at = draw->next++ & (draw->limit - 1);
     uint32_t index = (at & ~(SW_DRAW_BLOCK - 1)) + draw->order[at % SW_DRAW_BLOCK];
     if (draw->next % SW_DRAW_BLOCK == 0)
-        shuffle(draw);
+        shuffle_numbers(draw);
     return index;
 }

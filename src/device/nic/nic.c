@@ -137,10 +137,14 @@ static void fork_child(void)
 static void fork_prepare(void)
 {
     pthread_mutex_lock(&sw_nic.lock);
+    if (sw_nic.linked && sw_nic.link->fork_prepare)
+        sw_nic.link->fork_prepare();
 }
 
 static void fork_parent(void)
 {
+    if (sw_nic.linked && sw_nic.link->fork_parent)
+        sw_nic.link->fork_parent();
     pthread_mutex_unlock(&sw_nic.lock);
 }
 

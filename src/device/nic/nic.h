@@ -97,7 +97,11 @@ struct sw_link_ops {
      * (bounded). */
     void (*quiesce)(void);
     void (*segment_gone)(uint32_t segment_id);
-    /* In a forked child: lets go of all that is the parent's. */
+    /* Before a fork: no thread is within a step of which the child could not let go. Then in the
+     * parent, or else in the child: it lets go of all that is the parent's. The first two may be
+     * NULL. */
+    void (*fork_prepare)(void);
+    void (*fork_parent)(void);
     void (*fork_child)(void);
     /* Wakes the engine. Callable with locks held. */
     void (*kick)(void);

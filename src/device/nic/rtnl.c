@@ -152,7 +152,8 @@ static int handle_datagram(struct sw_rtnl_snapshot *snapshot, void *buffer, size
     return 1;
 }
 
-static int dump(int fd, void *buffer, uint16_t type, struct sw_rtnl_snapshot *snapshot, dump_fn fn)
+static int dump_table(int fd, void *buffer, uint16_t type, struct sw_rtnl_snapshot *snapshot,
+                      dump_fn fn)
 {
     uint32_t seq = type;
     int err = send_request(fd, type, seq);
@@ -177,9 +178,9 @@ static int take_once(struct sw_rtnl_snapshot *out)
     void *buffer = malloc(DUMP_BUFFER_BYTES);
     int err = buffer ? 0 : -ENOMEM;
     if (!err)
-        err = dump(fd, buffer, RTM_GETLINK, out, add_link);
+        err = dump_table(fd, buffer, RTM_GETLINK, out, add_link);
     if (!err)
-        err = dump(fd, buffer, RTM_GETADDR, out, add_addr);
+        err = dump_table(fd, buffer, RTM_GETADDR, out, add_addr);
     free(buffer);
     close(fd);
     return err;

@@ -140,7 +140,7 @@ void sw_cq_ignore_overrun(struct sw_cq *cq)
     cq->ignore_overrun = true;
 }
 
-static int pop(struct sw_cq *cq, int max, struct ibv_wc *wc)
+static int pop_completions(struct sw_cq *cq, int max, struct ibv_wc *wc)
 {
     uint32_t head = cq->head;
     uint32_t queued = atomic_load_explicit(&cq->tail, memory_order_acquire) - head;
@@ -168,7 +168,7 @@ static bool get_lock(struct sw_lock *lock, bool waits)
  * going on from the last one served, so that a busy QP does not starve others. What another thread
  * is about to do here can be had with the next poll, unless the CQ is armed: then there may be none
  * before the program sleeps. */
-static void drive(struct sw_cq *cq, int want)
+static void drive_members(struct sw_cq *cq, int want)
 {
     sw_lock_assert_held(&cq->poll_lock);
     const bool is_last_look =
@@ -207,10 +207,10 @@ static void drive(struct sw_cq *cq, int want)
 int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)
 {
     sw_lock_acquire(&cq->poll_lock);
-    int count = pop(cq, max, wc);
+    int count = pop_completions(cq, max, wc);
     if (count < max) {
-        drive(cq, max - count);
-        count += pop(cq, max - count, wc + count);
+        drive_members(cq, max - count);
+        count += pop_completions(cq, max - count, wc + count);
     }
     sw_lock_release(&cq->poll_lock);
     if (count == 0 && __builtin_expect(sw_cq_is_overrun(cq), 0))
@@ -222,11 +222,11 @@ int sw_cq_poll_timed(struct sw_cq *cq, int max, struct ibv_wc *wc, uint64_t *tim
 {
     sw_lock_acquire(&cq->poll_lock);
     uint32_t from = cq->head;
-    int count = pop(cq, max, wc);
+    int count = pop_completions(cq, max, wc);
     if (count == 0) {
-        drive(cq, max);
+        drive_members(cq, max);
         from = cq->head; /* a QP that fails or is reset takes entries along */
-        count = pop(cq, max, wc);
+        count = pop_completions(cq, max, wc);
     }
     for (int i = 0; i < count; i++)
         times_ns[i] = cq->times_ns ? cq->times_ns[(from + (uint32_t)i) & cq->mask] : 0;

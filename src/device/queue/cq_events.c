@@ -30,7 +30,7 @@ void sw_cq_fire_now(struct sw_cq *cq)
     atomic_fetch_sub(&cq->events_held, 1);
 }
 
-static void fire(struct sw_cq *cq)
+static void fire_event(struct sw_cq *cq)
 {
     if (!sw_cq_moderation_holds(cq))
         sw_cq_fire_now(cq);
@@ -47,7 +47,7 @@ static bool is_held(const struct sw_cq *cq)
 void sw_cq_fire(struct sw_cq *cq)
 {
     if (!held.holds || (!is_held(cq) && held.count == HELD_MAX)) {
-        fire(cq);
+        fire_event(cq);
     } else if (!is_held(cq)) {
         atomic_fetch_add(&cq->events_held, 1);
         held.cqs[held.count++] = cq;
@@ -65,7 +65,7 @@ bool sw_cq_release_events(void)
     const bool fires = held.count;
     held.holds = false;
     for (uint32_t i = 0; i < held.count; i++) {
-        fire(held.cqs[i]);
+        fire_event(held.cqs[i]);
         atomic_fetch_sub(&held.cqs[i]->events_held, 1);
     }
     held.count = 0;

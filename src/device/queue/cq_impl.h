@@ -101,6 +101,15 @@ static inline void sw_cq_lock(struct sw_cq *cq)
 }
 struct sw_cqe *sw_cq_overflowed(struct sw_cq *cq);
 
+/* How many entries can be reserved; more while it is polled. */
+static inline uint32_t sw_cq_room(const struct sw_cq *cq)
+{
+    sw_lock_assert_held(&cq->push_lock);
+    const uint32_t used = atomic_load_explicit(&cq->tail, memory_order_relaxed) -
+                          atomic_load_explicit(&cq->head_seen, memory_order_acquire);
+    return used < cq->capacity ? cq->capacity - used : 0;
+}
+
 static inline struct sw_cqe *sw_cq_reserve(struct sw_cq *cq)
 {
     sw_lock_assert_held(&cq->push_lock);

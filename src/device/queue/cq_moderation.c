@@ -8,7 +8,7 @@
 #include "device/nic/nic.h"
 #include "device/queue/cq_impl.h"
 
-static void enlist(struct sw_cq *cq)
+static void enlist_cq(struct sw_cq *cq)
 {
     cq->moderated_next = sw_nic.moderated;
     sw_nic.moderated = cq;
@@ -29,7 +29,7 @@ void sw_cq_moderate(struct sw_cq *cq, uint16_t count, uint16_t period_us)
     atomic_store(&cq->moderate_ns, period_us * SW_NS_PER_US);
     atomic_store(&cq->moderate_count, wanted ? count : 0);
     if (wanted && !cq->is_moderated)
-        enlist(cq);
+        enlist_cq(cq);
     else if (!wanted && cq->is_moderated)
         strike_off(cq);
     cq->is_moderated = wanted;

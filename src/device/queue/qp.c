@@ -289,7 +289,7 @@ static void send_what_waits(struct sw_qp *qp)
     }
 }
 
-static int destroy(struct sw_qp *qp, bool hold)
+static int destroy_qp(struct sw_qp *qp, bool hold)
 {
     if (atomic_load(&qp->groups))
         return -EBUSY; /* ibv_destroy_qp(3) */
@@ -328,12 +328,12 @@ static int destroy(struct sw_qp *qp, bool hold)
 
 int sw_qp_destroy(struct sw_qp *qp)
 {
-    return destroy(qp, false);
+    return destroy_qp(qp, false);
 }
 
 void sw_qp_release(struct sw_qp *qp)
 {
-    destroy(qp, true);
+    destroy_qp(qp, true);
 }
 
 void sw_qp_set_owner(struct sw_qp *qp, struct sw_context *ctx, void *owner)

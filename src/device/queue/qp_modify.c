@@ -132,7 +132,7 @@ static void apply_values(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
 }
 
 /* RESET forgets everything but the QP's resources; poll locks of its CQs are held. */
-static void reset(struct sw_qp *qp)
+static void reset_qp(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     sw_lock_assert_held(&qp->send_cq->poll_lock);
@@ -172,13 +172,13 @@ void sw_qp_tell_drained(struct sw_qp *qp)
     sw_context_event(qp->ctx, IBV_EVENT_SQ_DRAINED, qp->owner);
 }
 
-static int enter(struct sw_qp *qp, enum ibv_qp_state next)
+static int enter_state(struct sw_qp *qp, enum ibv_qp_state next)
 {
     const bool drains = qp->state == IBV_QPS_RTS && next == IBV_QPS_SQD;
     int rc = 0;
     switch (next) {
     case IBV_QPS_RESET:
-        reset(qp);
+        reset_qp(qp);
         break;
     case IBV_QPS_ERR:
         sw_qp_fail(qp, -1);
@@ -237,7 +237,7 @@ static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
         qp->attr.en_sqd_async_notify = 0; /* asked for anew each time */
     if (next != IBV_QPS_RESET)
         apply_values(qp, attr, mask);
-    rc = enter(qp, next);
+    rc = enter_state(qp, next);
     if (rc) {
         qp->attr = before;
         qp->dest_qpn = dest_before;

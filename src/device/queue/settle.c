@@ -7,7 +7,7 @@
 #define STEPS_MAX 1024 /* more than a full queue needs */
 #define TURNS_MAX 64u  /* some MiB each */
 
-static struct sw_qp *find(uint32_t qpn)
+static struct sw_qp *find_held(uint32_t qpn)
 {
     sw_mutex_assert_held(&sw_nic.lock);
     if (!sw_nic.qps || sw_qpn_slot(qpn) != sw_nic.slot)
@@ -22,7 +22,7 @@ static bool is_connected(const struct sw_qp *qp)
 }
 
 /* Until it gets no further. */
-static void drive(struct sw_qp *qp)
+static void drive_held(struct sw_qp *qp)
 {
     for (int i = 0; i < STEPS_MAX && is_connected(qp) && sw_qp_has_work(qp); i++) {
         const uint32_t head = qp->sq.head;
@@ -61,7 +61,7 @@ void sw_nic_finish_posts(bool (*has_event)(const void *arg), const void *arg)
 static bool is_far(uint32_t qpn)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    const struct sw_qp *qp = find(qpn);
+    const struct sw_qp *qp = find_held(qpn);
     const bool far = qp && qp->link->by_packets;
     pthread_mutex_unlock(&sw_nic.lock);
     return far;
@@ -74,10 +74,10 @@ bool sw_qp_settle(uint32_t qpn)
     if (far)
         sw_nic.link->catch_up();
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = find(qpn);
+    struct sw_qp *qp = find_held(qpn);
     if (qp) {
         sw_lock_acquire(&qp->lock);
-        drive(qp);
+        drive_held(qp);
         waits = far && is_connected(qp) && qp->sq.head != qp->sq.tail;
         sw_lock_release(&qp->lock);
     }

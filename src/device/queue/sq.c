@@ -167,8 +167,8 @@ static int fill_local(struct sw_wqe *wqe, const struct ibv_send_wr *wr)
 }
 
 /* What requests of all kinds have. */
-static inline struct sw_wqe *begin(struct sw_sq *sq, uint64_t wr_id, unsigned int opcode,
-                                   unsigned int flags)
+static inline struct sw_wqe *begin_entry(struct sw_sq *sq, uint64_t wr_id, unsigned int opcode,
+                                         unsigned int flags)
 {
     struct sw_wqe *wqe = sw_sq_at(sq, sq->tail);
     wqe->wr_id = wr_id;
@@ -201,7 +201,7 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
         return -EINVAL;
 
     unsigned int flags = wr->send_flags;
-    struct sw_wqe *wqe = begin(sq, wr->wr_id, opcode, flags);
+    struct sw_wqe *wqe = begin_entry(sq, wr->wr_id, opcode, flags);
     wqe->imm = carries & CARRY_IMM ? wr->imm_data : 0;
     if (__builtin_expect(sq->names_srq, 0))
         wqe->srq_num = wr->qp_type.xrc.remote_srqn;
@@ -245,7 +245,7 @@ int sw_sq_append(struct sw_sq *sq, const struct ibv_send_wr *wr)
 
 void sw_sq_append_executed(struct sw_sq *sq, const struct ibv_send_wr *wr, enum sw_wqe_state state)
 {
-    struct sw_wqe *wqe = begin(sq, wr->wr_id, wr->opcode, wr->send_flags);
+    struct sw_wqe *wqe = begin_entry(sq, wr->wr_id, wr->opcode, wr->send_flags);
     wqe->state = (uint8_t)state;
     wqe->len_bytes = wqe->done_bytes = wr->sg_list->length;
     sq->next = ++sq->tail;
@@ -260,7 +260,7 @@ int sw_sq_append_flush(struct sw_sq *sq, const struct sw_flush_wr *wr)
     if (!wr->type || wr->type & ~types || wr->level > IBV_FLUSH_MR ||
         (wr->level == IBV_FLUSH_RANGE && wr->len_bytes > SW_MAX_MSG_BYTES))
         return -EINVAL;
-    struct sw_wqe *wqe = begin(sq, wr->wr_id, IBV_WR_FLUSH, wr->send_flags);
+    struct sw_wqe *wqe = begin_entry(sq, wr->wr_id, IBV_WR_FLUSH, wr->send_flags);
     wqe->remote_addr = wr->remote_addr;
     wqe->rkey = wr->rkey;
     wqe->compare_add = wr->len_bytes;
@@ -293,7 +293,7 @@ static const uint8_t wc_opcodes[] = {
 };
 
 /* Fills a completion for the request at `position`. */
-static void push(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
+static void push_completion(struct sw_qp *qp, uint32_t position, enum ibv_wc_status status)
 {
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     struct sw_cqe *cqe = sw_cq_reserve(qp->send_cq);
@@ -326,7 +326,7 @@ void sw_sq_retire(struct sw_qp *qp, enum ibv_wc_status status)
     bool wanted = status != IBV_WC_SUCCESS || sw_sq_at(&qp->sq, position)->flags & SW_WQE_SIGNALED;
     if (wanted) {
         sw_cq_lock(qp->send_cq);
-        push(qp, position, status);
+        push_completion(qp, position, status);
     }
     qp->sq.head = position + 1;
     if ((int32_t)(qp->sq.next - qp->sq.head) < 0)
@@ -348,7 +348,7 @@ void sw_sq_retire_run(struct sw_qp *qp, uint32_t count)
             sw_cq_lock(qp->send_cq);
             locked = true;
         }
-        push(qp, position, IBV_WC_SUCCESS);
+        push_completion(qp, position, IBV_WC_SUCCESS);
     }
     qp->sq.head = end;
     if ((int32_t)(qp->sq.next - end) < 0)

@@ -33,21 +33,21 @@ static int pin_domain_of(uint32_t srq_num, struct sw_xrcd **out)
     return overrun ? -ENOSPC : 0;
 }
 
-static void unpin(struct sw_xrcd *xrcd)
+static void unpin_domain(struct sw_xrcd *xrcd)
 {
     pthread_mutex_lock(&sw_nic.lock);
     xrcd->pins--;
     pthread_mutex_unlock(&sw_nic.lock);
 }
 
-static void destroy(struct sw_qp *qp)
+static void destroy_stand_in(struct sw_qp *qp)
 {
     sw_qp_destroy(qp);
     atomic_fetch_sub(&count, 1);
 }
 
-static int start(struct sw_qp *qp, const struct sw_stand_in *init,
-                 int (*connect)(struct sw_qp *qp, void *arg), void *arg)
+static int start_stand_in(struct sw_qp *qp, const struct sw_stand_in *init,
+                          int (*connect)(struct sw_qp *qp, void *arg), void *arg)
 {
     sw_lock_acquire(&qp->lock);
     qp->stands_in = true;
@@ -75,17 +75,17 @@ int sw_stand_in_create(const struct sw_stand_in *init, int (*connect)(struct sw_
     rc = sw_qp_create(xrcd->ctx, &qp_init, &qp);
     if (!rc) {
         atomic_fetch_add(&count, 1);
-        rc = start(qp, init, connect, arg);
+        rc = start_stand_in(qp, init, connect, arg);
         *qpn = sw_qp_num(qp);
         if (rc)
-            destroy(qp);
+            destroy_stand_in(qp);
     }
-    unpin(xrcd);
+    unpin_domain(xrcd);
     return rc;
 }
 
 /* Those of a forked process stay with it. */
-static struct sw_qp *find(struct sw_xrcd *xrcd, bool (*gone)(struct sw_qp *qp))
+static struct sw_qp *find_stand_in(struct sw_xrcd *xrcd, bool (*gone)(struct sw_qp *qp))
 {
     for (struct sw_qp *qp = xrcd->qps; qp; qp = qp->domain_next) {
         if (!sw_stand_in_is(qp) || qp->orphan)
@@ -105,7 +105,7 @@ static struct sw_qp *find_gone(bool (*gone)(struct sw_qp *qp), struct sw_xrcd **
     struct sw_qp *qp = NULL;
     pthread_mutex_lock(&sw_nic.lock);
     for (struct sw_xrcd *at = sw_xrcds; at && !qp; at = at->next) {
-        qp = find(at, gone);
+        qp = find_stand_in(at, gone);
         if (qp) {
             at->pins++;
             *xrcd = at;
@@ -122,8 +122,8 @@ void sw_stand_in_reap(bool (*gone)(struct sw_qp *qp))
     if (!atomic_load_explicit(&count, memory_order_relaxed))
         return;
     while ((qp = find_gone(gone, &xrcd))) {
-        destroy(qp);
-        unpin(xrcd);
+        destroy_stand_in(qp);
+        unpin_domain(xrcd);
     }
 }
 
@@ -132,9 +132,9 @@ void sw_stand_in_remove_all(struct sw_xrcd *xrcd)
     struct sw_qp *qp;
     do {
         pthread_mutex_lock(&sw_nic.lock);
-        qp = find(xrcd, NULL);
+        qp = find_stand_in(xrcd, NULL);
         pthread_mutex_unlock(&sw_nic.lock);
         if (qp)
-            destroy(qp);
+            destroy_stand_in(qp);
     } while (qp);
 }

@@ -90,7 +90,7 @@ static int make_domain(struct sw_context *ctx, int fd, struct sw_xrcd **out)
     return rc;
 }
 
-static struct sw_xrcd *find(const struct sw_pub_domain *name)
+static struct sw_xrcd *find_domain(const struct sw_pub_domain *name)
 {
     sw_mutex_assert_held(&sw_nic.lock);
     struct sw_xrcd *at = sw_xrcds;
@@ -103,7 +103,7 @@ static struct sw_xrcd *find(const struct sw_pub_domain *name)
 static int open_or_make(struct sw_xrcd *fresh, int oflags, struct sw_xrcd **out)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_xrcd *xrcd = find(&fresh->name);
+    struct sw_xrcd *xrcd = find_domain(&fresh->name);
     bool refused = xrcd && oflags & O_EXCL;
     if (xrcd && !refused)
         xrcd->opens++;
@@ -221,7 +221,7 @@ static struct sw_pub_srq *entry_of(const struct sw_srq *srq)
     return &sw_nic.pub->srqs[sw_srq_index(srq->num)];
 }
 
-static void publish(struct sw_srq *srq)
+static void publish_srq(struct sw_srq *srq)
 {
     struct sw_pub_srq *entry = entry_of(srq);
     entry->domain = srq->xrcd->name;
@@ -248,7 +248,7 @@ int sw_xrcd_add_srq(struct sw_xrcd *xrcd, struct sw_srq *srq, struct sw_cq *cq)
         srq->domain_next = xrcd->srqs;
         xrcd->srqs = srq;
         atomic_fetch_add(&cq->refs, 1);
-        publish(srq);
+        publish_srq(srq);
     } else if (num) {
         atomic_store(&numbered[sw_srq_index(num)], NULL);
     }
@@ -392,7 +392,7 @@ int sw_xrcd_open_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void
 int sw_xrcd_hold_qp(const struct sw_pub_domain *domain, uint32_t qpn, struct sw_qp **out)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_xrcd *xrcd = find(domain);
+    struct sw_xrcd *xrcd = find_domain(domain);
     struct sw_qp *qp = xrcd ? find_target(xrcd, qpn) : NULL;
     if (qp && qp->qpn != qpn) /* not ours either */
         qp = NULL;

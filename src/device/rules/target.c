@@ -34,22 +34,44 @@ const struct sw_verdict_rule sw_verdict_rules_uc[SW_VERDICT_COUNT] = {
     [SW_RNR_EXHAUSTED] = {"no receive", 0, IBV_WC_SUCCESS, false, IBV_WC_SUCCESS, false, -1, true},
 };
 
+/* What is wrong with a key that the table has as `word`; the bounds are another question. */
+static inline enum sw_access_fault key_fault(const struct sw_pub_mr *mr, uint64_t word,
+                                             uint32_t key, uint32_t need, struct sw_target_qp qp)
+{
+    if (word == 0 || (uint32_t)word != key)
+        return SW_ACCESS_FAULT_KEY;
+    if (mr->pd != qp.pd || (mr->qpn && mr->qpn != qp.qpn))
+        return SW_ACCESS_FAULT_OWNER;
+    return (mr->access & need) == need ? SW_ACCESS_FAULT_NONE : SW_ACCESS_FAULT_RIGHTS;
+}
+
 /* All but the bounds. */
-static inline enum sw_verdict find(const struct sw_pub *pub, uint32_t key, uint32_t need,
-                                   struct sw_target_qp qp, const struct sw_pub_mr **out,
-                                   uint64_t *word)
+static inline enum sw_verdict find_key(const struct sw_pub *pub, uint32_t key, uint32_t need,
+                                       struct sw_target_qp qp, const struct sw_pub_mr **out,
+                                       uint64_t *word)
 {
     if ((qp.access & need) != need)
         return SW_NAK_INVALID; /* the QP does not admit the operation at all: IBTA Vol1 9.7.4.1.4 */
     const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(key)];
     uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
-    if (seen == 0 || (uint32_t)seen != key)
-        return SW_NAK_ACCESS;
-    if (mr->pd != qp.pd || (mr->qpn && mr->qpn != qp.qpn) || (mr->access & need) != need)
+    if (key_fault(mr, seen, key, need, qp) != SW_ACCESS_FAULT_NONE)
         return SW_NAK_ACCESS;
     *out = mr;
     *word = seen;
     return SW_ACK;
+}
+
+enum sw_access_fault sw_target_fault(const struct sw_pub *pub, uint32_t key, uint64_t addr,
+                                     uint64_t len_bytes, uint32_t need, struct sw_target_qp qp)
+{
+    const struct sw_pub_mr *mr = &pub->mrs[sw_key_index(key)];
+    uint64_t seen = atomic_load_explicit(&mr->key_word, memory_order_acquire);
+    const enum sw_access_fault fault = key_fault(mr, seen, key, need, qp);
+    if (fault != SW_ACCESS_FAULT_NONE)
+        return fault;
+    if ((qp.access & need) != need)
+        return SW_ACCESS_FAULT_RIGHTS;
+    return sw_mr_covers(mr, addr, len_bytes) ? SW_ACCESS_FAULT_NONE : SW_ACCESS_FAULT_BOUNDS;
 }
 
 enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
@@ -58,7 +80,7 @@ enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t
 {
     const struct sw_pub_mr *mr;
     uint64_t seen;
-    enum sw_verdict verdict = find(pub, key, need, qp, &mr, &seen);
+    enum sw_verdict verdict = find_key(pub, key, need, qp, &mr, &seen);
     if (verdict != SW_ACK)
         return verdict;
     if (!sw_mr_covers(mr, addr, len_bytes))
@@ -85,7 +107,8 @@ enum sw_verdict sw_target_check_flush(const struct sw_pub *pub, struct sw_target
                     (flush->type & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
     const struct sw_pub_mr *mr;
     uint64_t word;
-    enum sw_verdict verdict = need ? find(pub, flush->key, need, qp, &mr, &word) : SW_NAK_INVALID;
+    enum sw_verdict verdict =
+        need ? find_key(pub, flush->key, need, qp, &mr, &word) : SW_NAK_INVALID;
     if (verdict != SW_ACK)
         return verdict;
     if (flush->whole_region) {

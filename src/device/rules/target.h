@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "device/rules/pub.h"
+#include "transport/demand.h"
 
 /* What the target decides of one request. */
 enum sw_verdict {
@@ -64,6 +65,10 @@ struct sw_target_qp {
 enum sw_verdict sw_target_check(const struct sw_pub *pub, uint32_t key, uint64_t addr,
                                 uint64_t len_bytes, uint32_t need, struct sw_target_qp qp,
                                 const struct sw_pub_mr **out, uint64_t *word);
+
+/* Why sw_target_check() refuses this, for links that tell their peer. NONE: it does not, by now. */
+enum sw_access_fault sw_target_fault(const struct sw_pub *pub, uint32_t key, uint64_t addr,
+                                     uint64_t len_bytes, uint32_t need, struct sw_target_qp qp);
 
 /* What a FLUSH asks of the target. */
 struct sw_target_flush {

@@ -12,14 +12,14 @@ static bool can_receive(enum ibv_qp_state state)
            state == IBV_QPS_SQE;
 }
 
-static void drop(struct sw_qp *qp, enum sw_counter why)
+static void drop_datagram(struct sw_qp *qp, enum sw_counter why)
 {
     sw_counter_add(qp->ctx->netdev, why);
 }
 
 /* The message goes behind the 40 bytes, also where they hold nothing (IBTA Vol1 11.4.1.2). */
-static enum ibv_wc_status scatter(const struct sw_recv_claim *claim,
-                                  const struct sw_datagram *datagram)
+static enum ibv_wc_status scatter_datagram(const struct sw_recv_claim *claim,
+                                           const struct sw_datagram *datagram)
 {
     enum ibv_wc_status status =
         sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, datagram->grh, SW_GRH_BYTES);
@@ -29,20 +29,20 @@ static enum ibv_wc_status scatter(const struct sw_recv_claim *claim,
     return status;
 }
 
-static void place(struct sw_qp *qp, const struct sw_datagram *datagram)
+static void place_datagram(struct sw_qp *qp, const struct sw_datagram *datagram)
 {
     struct sw_recv_claim claim;
     switch (sw_qp_take_recv_of(qp, SW_GRH_BYTES + datagram->len_bytes, &claim)) {
     case SW_RECV_NONE:
-        drop(qp, SW_RX_DROP_NO_RECV);
+        drop_datagram(qp, SW_RX_DROP_NO_RECV);
         return;
     case SW_RECV_SHORT:
-        drop(qp, SW_RX_DROP_LENGTH);
+        drop_datagram(qp, SW_RX_DROP_LENGTH);
         return;
     case SW_RECV_TAKEN:
         break;
     }
-    bool placed = scatter(&claim, datagram) == IBV_WC_SUCCESS;
+    bool placed = scatter_datagram(&claim, datagram) == IBV_WC_SUCCESS;
     const struct sw_verdict_rule *rule = &sw_verdict_rules[placed ? SW_ACK : SW_NAK_OPERATIONAL];
     struct ibv_wc wc = {
         .wr_id = claim.wr_id,
@@ -61,7 +61,7 @@ static void place(struct sw_qp *qp, const struct sw_datagram *datagram)
 }
 
 /* As the port has it: also what is dropped then. */
-static void account(struct sw_qp *qp, const struct sw_datagram *datagram)
+static void account_datagram(struct sw_qp *qp, const struct sw_datagram *datagram)
 {
     if (datagram->is_copy)
         return;
@@ -74,15 +74,15 @@ bool sw_datagram_deliver(struct sw_qp *qp, const struct sw_datagram *datagram)
 {
     bool is_welcome = false;
     sw_lock_acquire(&qp->lock);
-    account(qp, datagram);
+    account_datagram(qp, datagram);
     if (!can_receive(qp->state))
-        drop(qp, SW_RX_DROP_NO_QP);
+        drop_datagram(qp, SW_RX_DROP_NO_QP);
     else if (datagram->qkey != qp->attr.qkey) /* the P_Key always fits: a RoCE port has but one */
-        drop(qp, SW_RX_DROP_QKEY);
+        drop_datagram(qp, SW_RX_DROP_QKEY);
     else
         is_welcome = true;
     if (is_welcome)
-        place(qp, datagram);
+        place_datagram(qp, datagram);
     sw_lock_release(&qp->lock);
     return is_welcome;
 }

@@ -85,13 +85,12 @@ enum sw_verdict sw_execute_invalidate(struct sw_qp *qp, const struct sw_inbound 
     return message->has_inv ? sw_mw_invalidate_for_peer(qp, rkey) : SW_ACK;
 }
 
-void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
-                         const struct sw_recv_claim *claim, uint32_t len_bytes,
-                         enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+struct ibv_wc sw_execute_completion(const struct sw_qp *qp, const struct sw_inbound *message,
+                                    uint64_t wr_id, uint32_t len_bytes, enum ibv_wc_opcode opcode,
+                                    enum ibv_wc_status status)
 {
-    sw_lock_assert_held(&qp->lock);
-    struct ibv_wc wc = {
-        .wr_id = claim->wr_id,
+    return (struct ibv_wc){
+        .wr_id = wr_id,
         .status = status,
         .opcode = opcode,
         .byte_len = len_bytes,
@@ -102,6 +101,15 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
                     : message->has_inv ? IBV_WC_WITH_INV
                                        : 0,
     };
+}
+
+void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
+                         const struct sw_recv_claim *claim, uint32_t len_bytes,
+                         enum ibv_wc_opcode opcode, enum ibv_wc_status status)
+{
+    sw_lock_assert_held(&qp->lock);
+    const struct ibv_wc wc =
+        sw_execute_completion(qp, message, claim->wr_id, len_bytes, opcode, status);
     if (message->srq)
         sw_cq_complete_recv(message->srq->cq, &wc, message->is_solicited);
     else

@@ -40,7 +40,11 @@ enum sw_verdict sw_execute_fill(const struct sw_recv_claim *claim, uint64_t at, 
 enum sw_verdict sw_execute_invalidate(struct sw_qp *qp, const struct sw_inbound *message,
                                       uint32_t rkey);
 
-/* The completion of a receive. */
+/* The completion of a receive, which was posted as `wr_id`: what it says, and its way to the
+ * program. */
+struct ibv_wc sw_execute_completion(const struct sw_qp *qp, const struct sw_inbound *message,
+                                    uint64_t wr_id, uint32_t len_bytes, enum ibv_wc_opcode opcode,
+                                    enum ibv_wc_status status);
 void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
                          const struct sw_recv_claim *claim, uint32_t len_bytes,
                          enum ibv_wc_opcode opcode, enum ibv_wc_status status);

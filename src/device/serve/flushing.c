@@ -30,7 +30,7 @@ static bool by_cpu(struct sw_flushing *state, uint64_t va, uint64_t len_bytes)
     return now == left;
 }
 
-static void tell(void)
+static void tell_engine(void)
 {
     sw_nic.link->kick();
 }
@@ -40,7 +40,7 @@ static bool by_sync(struct sw_flushing *state, uint64_t va, uint64_t len_bytes,
 {
     int rc;
     if (!state->job)
-        state->job = sw_sync_job_start(va, len_bytes, tell);
+        state->job = sw_sync_job_start(va, len_bytes, tell_engine);
     if (!state->job || !sw_sync_job_ended(state->job, &rc))
         return false;
     *verdict = rc ? SW_NAK_OPERATIONAL : SW_ACK;

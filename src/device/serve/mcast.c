@@ -23,7 +23,7 @@ static struct sw_lock lock;
 static struct group *groups;
 static uint32_t group_count;
 
-static struct group *find(const union ibv_gid *gid)
+static struct group *find_group(const union ibv_gid *gid)
 {
     struct group *group = groups;
     while (group && memcmp(&group->gid, gid, sizeof(*gid)))
@@ -68,7 +68,7 @@ static int create_group(const union ibv_gid *gid, struct group **out)
 
 static int attach_locked(struct sw_qp *qp, const union ibv_gid *gid)
 {
-    struct group *group = find(gid);
+    struct group *group = find_group(gid);
     if (group && position_of(group, qp) < group->qp_count)
         return 0;
     if (group && group->qp_count == SW_MAX_MCAST_QPS)
@@ -108,7 +108,7 @@ int sw_mcast_detach(struct sw_qp *qp, const union ibv_gid *gid)
 {
     int rc = -EINVAL;
     sw_lock_acquire(&lock);
-    struct group *group = find(gid);
+    struct group *group = find_group(gid);
     uint32_t at = group ? position_of(group, qp) : 0;
     if (group && at < group->qp_count) {
         group->qps[at] = group->qps[--group->qp_count];
@@ -126,7 +126,7 @@ int sw_mcast_detach(struct sw_qp *qp, const union ibv_gid *gid)
 bool sw_mcast_is_group(const union ibv_gid *gid)
 {
     sw_lock_acquire(&lock);
-    bool is_group = find(gid);
+    bool is_group = find_group(gid);
     sw_lock_release(&lock);
     return is_group;
 }
@@ -135,7 +135,7 @@ void sw_mcast_deliver(const union ibv_gid *gid, struct sw_netdev *dev,
                       const struct sw_datagram *datagram)
 {
     sw_lock_acquire(&lock);
-    struct group *group = find(gid);
+    struct group *group = find_group(gid);
     struct sw_datagram one = *datagram;
     one.is_multicast = true;
     for (uint32_t i = 0; group && i < group->qp_count; i++) {

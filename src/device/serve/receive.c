@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/serve/receive.h"
 
+#include "device/memory/mr_impl.h"
+#include "device/queue/cq_impl.h"
 #include "device/queue/xrc_impl.h"
 
 bool sw_receive_take(struct sw_qp *qp, struct sw_receive *receive, const struct sw_inbound *message)
@@ -41,4 +43,50 @@ void sw_receive_flush(struct sw_qp *qp, struct sw_receive *receive)
     receive->is_taken = false;
     if (!qp->xrcd || message.srq)
         sw_execute_complete(qp, &message, &receive->claim, 0, IBV_WC_RECV, IBV_WC_WR_FLUSH_ERR);
+}
+
+void sw_receive_run_begin(struct sw_qp *qp, struct sw_srq *srq, struct sw_receive_run *run)
+{
+    sw_lock_assert_held(&qp->lock);
+    run->srq = srq;
+    run->cq = qp->xrcd ? srq->cq : qp->recv_cq;
+    run->is_solicited = run->any = false;
+    sw_lock_acquire(&srq->rq.lock);
+    sw_cq_lock(run->cq);
+    run->room = sw_cq_room(run->cq);
+}
+
+uint8_t *sw_receive_run_at(const struct sw_receive_run *run, uint32_t len_bytes)
+{
+    uint8_t *to;
+    if (!run->room ||
+        atomic_load_explicit(&run->cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED)
+        return NULL;
+    const struct sw_pub_recv *recv = sw_srq_oldest(run->srq);
+    if (!recv || recv->sge_count != 1 || recv->len_bytes < len_bytes ||
+        !sw_sge_resolve(run->srq->rq.pd, recv->sges, IBV_ACCESS_LOCAL_WRITE, &to))
+        return NULL;
+    return to;
+}
+
+void sw_receive_run_complete(const struct sw_qp *qp, struct sw_receive_run *run,
+                             const struct sw_inbound *message, uint32_t len_bytes)
+{
+    struct sw_cqe *cqe = sw_cq_reserve(run->cq);
+    cqe->wc = sw_execute_completion(qp, message, sw_srq_pass(run->srq), len_bytes, IBV_WC_RECV,
+                                    IBV_WC_SUCCESS);
+    cqe->qp = NULL;
+    sw_cq_publish(run->cq);
+    run->room--;
+    run->any = true;
+    run->is_solicited |= message->is_solicited;
+}
+
+void sw_receive_run_end(struct sw_receive_run *run)
+{
+    sw_lock_release(&run->srq->rq.lock);
+    if (run->any)
+        sw_cq_unlock(run->cq, run->is_solicited);
+    else /* without an event */
+        sw_lock_release(&run->cq->push_lock);
 }

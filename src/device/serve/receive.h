@@ -38,4 +38,25 @@ void sw_receive_complete(struct sw_qp *qp, struct sw_receive *receive,
 /* One that is held for a message of which no more will come, if any: completed as flushed. */
 void sw_receive_flush(struct sw_qp *qp, struct sw_receive *receive);
 
+/*
+ * Short messages that follow each other to one shared queue: it and its completion queue are locked
+ * once for all of them. Only while nothing is out of the ordinary. The rest is left to what is
+ * above: no receive, or one of several elements; a limit event; a completion queue that is full or
+ * armed.
+ */
+struct sw_receive_run {
+    struct sw_srq *srq;
+    struct sw_cq *cq;
+    uint32_t room; /* completions that the queue takes */
+    bool is_solicited, any;
+};
+/* Until sw_receive_run_end() the QP, too, stays locked. */
+void sw_receive_run_begin(struct sw_qp *qp, struct sw_srq *srq, struct sw_receive_run *run);
+/* Where the next message goes; NULL: that is for sw_receive_take(). */
+uint8_t *sw_receive_run_at(const struct sw_receive_run *run, uint32_t len_bytes);
+/* It is there. */
+void sw_receive_run_complete(const struct sw_qp *qp, struct sw_receive_run *run,
+                             const struct sw_inbound *message, uint32_t len_bytes);
+void sw_receive_run_end(struct sw_receive_run *run);
+
 #endif

@@ -20,6 +20,7 @@
 #include "link/roce/qp/request.h"
 #include "link/roce/qp/respond.h"
 #include "link/roce/roce.h"
+#include "transport/piggyback.h"
 
 enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */
 
@@ -35,6 +36,19 @@ static struct {
     uint64_t now_ns;
 } current; /* under rx_lock */
 
+/* Whether the ACK of what came may wait for what the program posts next: who has polled a message
+ * usually answers it; for many packets, or where nothing tells the program of them, it must have
+ * done so before. */
+static bool ack_may_wait(struct sw_roce_qp *r, bool is_polled)
+{
+    if (current.completes && !is_polled)
+        return false;
+    const bool answers = sw_delayed_ack_expects_echo(r, current.now_ns);
+    if (current.requests > SW_DELAYED_ACK_RUN)
+        return answers && is_polled && current.requests <= SW_DELAYED_ACK_ECHO_RUN;
+    return answers || current.completes;
+}
+
 void sw_roce_deliver_end(bool is_polled)
 {
     struct sw_qp *qp = current.qp;
@@ -46,9 +60,7 @@ void sw_roce_deliver_end(bool is_polled)
         r->is_met = true;
         sw_lifeline_meet(r->line);
     }
-    bool may_wait = r && current.requests && current.requests <= SW_DELAYED_ACK_RUN && current.ends;
-    if (may_wait)
-        may_wait = current.completes ? is_polled : sw_delayed_ack_expects_echo(r, current.now_ns);
+    const bool may_wait = r && current.requests && current.ends && ack_may_wait(r, is_polled);
     const bool wakes = current.wakes && !is_polled;
     if (r && !(may_wait && sw_delayed_ack_defer(r, current.requests, wakes, current.now_ns))) {
         r->delayed_acks = 0;
@@ -95,6 +107,17 @@ static bool is_of_peer(struct sw_roce_qp *r, const struct sw_arrival *arrival,
     return sw_roce_is_of_peer(r, arrival, packet, current.now_ns);
 }
 
+/* Looked at first: the peer had executed what it acknowledges before it sent the request. */
+static enum sw_roce_outcome take_piggyback(struct sw_roce_qp *r, const struct sw_packet *request)
+{
+    struct sw_progress progress;
+    struct sw_packet ack;
+    if (!r->ring || r->qp->state == IBV_QPS_RTR || !sw_piggyback_unload(request, &ack))
+        return SW_ROCE_ALIVE;
+    sw_requester_receive(&r->requester, &ack, current.now_ns, &progress);
+    return sw_roce_take_progress(r, &progress);
+}
+
 /* Returns how many packets of the run were dealt with. */
 static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
                                   const struct sw_packet_run *run)
@@ -111,6 +134,9 @@ static uint32_t deliver_connected(struct sw_qp *qp, struct sw_roce_qp *r,
         return count;
     }
     const struct sw_opcode *opcode = packet->opcode;
+    if (__builtin_expect(opcode->headers & SW_HEADER_PIGGYBACK, 0) &&
+        take_piggyback(r, packet) == SW_ROCE_DEAD)
+        return count;
     if (opcode->is_request) {
         current.ends = opcode->position & SW_LAST;
         current.completes =

@@ -62,6 +62,11 @@ static void set_pace(struct sw_handoff *handoff, bool sleeps, uint64_t now_ns)
         handoff->pace_ns = sw_min_u64(pace_ns, PACE_MAX_NS);
 }
 
+bool sw_handoff_is_served(uint64_t served_ns, uint64_t now_ns)
+{
+    return now_ns < served_ns + SERVED_NS;
+}
+
 bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
                      uint64_t served_ns, uint64_t now_ns)
 {
@@ -72,7 +77,7 @@ bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps
     }
     handoff->is_alone = now_ns - handoff->looked_ns >= SW_HANDOFF_LOOK_NS ||
                         (sleeps && now_ns >= handoff->leaves_until_ns);
-    handoff->is_served = now_ns < served_ns + SERVED_NS;
+    handoff->is_served = sw_handoff_is_served(served_ns, now_ns);
     set_pace(handoff, sleeps, now_ns);
     if (handoff->is_alone) {
         handoff->doubts_until_ns = 0;

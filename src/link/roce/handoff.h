@@ -51,6 +51,9 @@ void sw_handoff_wake(struct sw_handoff *handoff);
  * reached for memory by itself. */
 bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
                      uint64_t served_ns, uint64_t now_ns);
+/* Whether peers reach for memory by themselves, of which the program may take notice without
+ * polling. */
+bool sw_handoff_is_served(uint64_t served_ns, uint64_t now_ns);
 /* What came of receiving. */
 void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t now_ns);
 /* Somebody else is receiving, whether or not the engine was to; returns when to look again. */

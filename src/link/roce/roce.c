@@ -253,12 +253,24 @@ static bool gives_way(uint32_t received, bool is_expected, uint64_t now_ns)
            sw_poll_pace_yields(&sw_roce.pace, received, returned_ns, now_ns);
 }
 
-/* `watched` changes first: the event may come, and on_port() take it back, before this thread goes
- * on. */
 static void watch_port(void)
 {
-    if (!atomic_load(&sw_roce.watched) && !atomic_exchange(&sw_roce.watched, true))
-        sw_engine_watch_once(sw_roce.port.epoll, SW_WATCH_PORT);
+    sw_port_watch_begin(&sw_roce.watch, sw_roce.port.epoll);
+}
+
+/* A program that looks at its memory polls now and then: for its peers' sake the watch stays. */
+static bool is_watch_vain(uint32_t received, uint64_t now_ns)
+{
+    return sw_port_watch_is_vain(&sw_roce.watch, received, now_ns) &&
+           !sw_handoff_is_served(atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed),
+                                 now_ns);
+}
+
+/* The engine looks from now on whether the program polls, as it sleeps through its packets. */
+static void end_watch(void)
+{
+    if (sw_port_watch_end(&sw_roce.watch, sw_roce.port.epoll, &sw_roce.sleeps))
+        sw_engine_nudge();
 }
 
 void sw_roce_poll(bool waits)
@@ -291,9 +303,12 @@ void sw_roce_poll(bool waits)
         run_timers(now_ns);
     if (!received)
         sw_delayed_ack_note_empty_poll();
-    const bool yields = gives_way(received, is_expected, now_ns);
+    const bool yields = gives_way(received, is_expected, now_ns),
+               is_vain = sw_port_watch_is_on(&sw_roce.watch) && is_watch_vain(received, now_ns);
     sw_lock_release(&sw_roce.port.rx_lock);
     sw_cq_release_events();
+    if (__builtin_expect(is_vain, 0))
+        end_watch();
     if (!yields)
         return;
     sched_yield();
@@ -311,7 +326,8 @@ void sw_roce_mind(void)
         sw_delayed_ack_send(false);
         sw_lock_release(&sw_roce.port.rx_lock);
     }
-    atomic_store(&sw_roce.sleeps, true); /* before `watched` is read: see on_port() */
+    atomic_store(&sw_roce.sleeps,
+                 true); /* before it is seen if the port is watched: see on_port() */
     watch_port();
     if (atomic_load_explicit(&sw_roce.is_steady, memory_order_relaxed) &&
         atomic_exchange(&sw_roce.is_steady, false))
@@ -332,7 +348,7 @@ void sw_roce_catch_up(void)
 static void on_port(uint64_t what)
 {
     (void)what;
-    atomic_store(&sw_roce.watched, false); /* it tells once; then step_engine() reads `sleeps` */
+    sw_port_watch_told(&sw_roce.watch); /* then step_engine() reads `sleeps` */
     sw_handoff_wake(&sw_roce.handoff);
 }
 
@@ -409,7 +425,8 @@ static bool wants_step(void)
 {
     if (!atomic_load(&sw_roce.open))
         return false;
-    const bool has_timers = !sw_roce.watched || atomic_load(&sw_roce.due_ns) != UINT64_MAX;
+    const bool has_timers =
+        !sw_port_watch_is_on(&sw_roce.watch) || atomic_load(&sw_roce.due_ns) != UINT64_MAX;
     return atomic_load(&sw_roce.done) || sw_lifeline_wants() ||
            (has_timers && !atomic_load(&sw_roce.is_steady));
 }
@@ -446,7 +463,7 @@ static int open_port(bool is_needed)
     }
     sw_roce.kept = kept;
     sw_early_pool_init(&sw_roce.pool, kept->slots, kept->copies, EARLY_SLOTS);
-    sw_roce.watched = false;
+    sw_roce.watch = (struct sw_port_watch){0};
     atomic_store_explicit(&sw_roce.open, true, memory_order_release);
     sw_roce_group_open();
     sw_engine_nudge();

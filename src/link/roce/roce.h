@@ -24,6 +24,7 @@
 #include "link/roce/handoff.h"
 #include "link/roce/poll_pace.h"
 #include "link/roce/port/port.h"
+#include "link/roce/port_watch.h"
 #include "transport/early.h"
 
 struct sw_roce_qp;
@@ -57,7 +58,7 @@ struct sw_roce {
     atomic_uint connected;                  /* QPs among those that packets may come for */
     struct sw_handoff handoff;              /* the engine's */
     uint64_t tidy_ns;
-    atomic_bool watched;
+    struct sw_port_watch watch;
 };
 extern struct sw_roce sw_roce;
 

@@ -29,6 +29,18 @@ enum sw_verdict sw_sim_may_read(const struct sw_sim_qp *qp, uint64_t addr, uint6
     return check_access(qp, addr, len_bytes, rkey, IBV_ACCESS_REMOTE_READ);
 }
 
+enum sw_access_fault sw_sim_read_fault(const struct sw_sim_qp *qp, uint64_t addr,
+                                       uint64_t len_bytes, uint32_t rkey)
+{
+    return sw_target_fault(qp->host->pub, rkey, addr, len_bytes, IBV_ACCESS_REMOTE_READ,
+                           side_of(qp));
+}
+
+enum sw_verdict sw_sim_may_invalidate(const struct sw_sim_qp *qp, uint32_t rkey)
+{
+    return sw_target_check_invalidate(qp->host->pub, rkey, side_of(qp));
+}
+
 static void tell_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive,
                          enum ibv_wc_status status, uint32_t byte_len,
                          const struct sw_demand *demand)
@@ -115,6 +127,21 @@ static enum sw_verdict do_atomic(struct sw_sim_qp *qp, const struct sw_demand *d
     return SW_ACK;
 }
 
+/* Of a demand that was refused: what iWARP tells its peer. */
+static enum sw_access_fault why_refused(const struct sw_sim_qp *qp, const struct sw_demand *demand)
+{
+    uint32_t need = IBV_ACCESS_REMOTE_ATOMIC;
+    uint64_t len_bytes = 8;
+    if (demand->kind == SW_DEMAND_SEND)
+        return SW_ACCESS_FAULT_NONE;
+    if (demand->kind == SW_DEMAND_WRITE || demand->kind == SW_DEMAND_READ) {
+        const bool reads = demand->kind == SW_DEMAND_READ;
+        need = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+        len_bytes = reads ? demand->total : demand->len_bytes;
+    }
+    return sw_target_fault(qp->host->pub, demand->rkey, demand->addr, len_bytes, need, side_of(qp));
+}
+
 struct sw_outcome sw_sim_execute(struct sw_sim_qp *qp, const struct sw_demand *demand)
 {
     struct sw_outcome outcome = {0};
@@ -130,6 +157,8 @@ struct sw_outcome sw_sim_execute(struct sw_sim_qp *qp, const struct sw_demand *d
     const struct sw_verdict_rule *rule = &rules_of(qp)[verdict];
     outcome.syndrome = sw_verdict_rules[verdict].aeth_syndrome;
     outcome.dead = rule->responder_fatal && !demand->duplicate;
+    if (verdict != SW_ACK)
+        outcome.why = (uint8_t)why_refused(qp, demand);
     return outcome;
 }
 

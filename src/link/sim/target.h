@@ -9,6 +9,10 @@ struct sw_outcome sw_sim_execute(struct sw_sim_qp *qp, const struct sw_demand *d
 /* Whether the bytes may still be read: asked again for each response. */
 enum sw_verdict sw_sim_may_read(const struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
                                 uint32_t rkey);
+/* Why they may not. */
+enum sw_access_fault sw_sim_read_fault(const struct sw_sim_qp *qp, uint64_t addr,
+                                       uint64_t len_bytes, uint32_t rkey);
+enum sw_verdict sw_sim_may_invalidate(const struct sw_sim_qp *qp, uint32_t rkey);
 /* The QP is in error: what is queued is flushed. */
 void sw_sim_qp_die(struct sw_sim_qp *qp);
 

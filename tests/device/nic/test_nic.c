@@ -71,7 +71,7 @@ static void look_at_child(struct rig *rig)
     static uint8_t bytes[8];
     uint8_t *va;
     struct ibv_sge sge = rig_sge(parents_mr, bytes, 8);
-    child_needs(rig_log.forks == 1);
+    child_needs(rig_log.fork_prepares == 1 && rig_log.forks == 1 && rig_log.fork_parents == 0);
     child_needs(!sw_nic.linked);
     child_needs(pwrite(sw_nic.pub_fd, "x", 1, 0) == -1); /* sealed, as the parent's */
     child_needs(sw_qp_state(parents_qp) == IBV_QPS_ERR);
@@ -101,6 +101,9 @@ static void sw_nic_fork__the_child_has_a_nic_of_its_own(void **state)
     rig_take_to(parents_qp, IBV_QPS_RTS);
     uint64_t word = atomic_load(&parents_qp->pub->bind_word);
     in_child(rig, look_at_child);
+    assert_int_equal(rig_log.fork_prepares, 1);
+    assert_int_equal(rig_log.fork_parents, 1);
+    assert_int_equal(rig_log.forks, 0);
     /* Whatever the child did, the parent's tables are as they were. */
     assert_int_equal(atomic_load(&parents_qp->pub->bind_word), word);
     assert_int_equal(sw_nic.pub->header.pid, getpid());

@@ -258,6 +258,27 @@ static void sw_target_check__windows(void **state)
         sw_target_check(tables, KEY, IOVA, 8, IBV_ACCESS_REMOTE_WRITE, other, &mr, &word), SW_ACK);
 }
 
+/* What a check refuses has a reason, and what it admits has none. */
+static void sw_target_fault__says_why_a_check_refuses(void **state)
+{
+    (void)state;
+    const uint32_t reads = IBV_ACCESS_REMOTE_READ, binds = IBV_ACCESS_MW_BIND;
+    const struct sw_target_qp qp = {QPN, PD, RIGHTS | IBV_ACCESS_MW_BIND};
+    const struct sw_target_qp stranger = {QPN, PD + 1, RIGHTS}, closed = {QPN, PD, 0};
+    assert_int_equal(sw_target_fault(tables, KEY, IOVA, 8, reads, qp), SW_ACCESS_FAULT_NONE);
+    assert_int_equal(sw_target_fault(tables, KEY ^ 1, IOVA, 8, reads, qp), SW_ACCESS_FAULT_KEY);
+    assert_int_equal(sw_target_fault(tables, 0, IOVA, 8, reads, qp), SW_ACCESS_FAULT_KEY);
+    assert_int_equal(sw_target_fault(tables, KEY, IOVA, 8, reads, stranger), SW_ACCESS_FAULT_OWNER);
+    assert_int_equal(sw_target_fault(tables, KEY, IOVA, 8, binds, qp), SW_ACCESS_FAULT_RIGHTS);
+    assert_int_equal(sw_target_fault(tables, KEY, IOVA, 8, reads, closed), SW_ACCESS_FAULT_RIGHTS);
+    assert_int_equal(sw_target_fault(tables, KEY, IOVA + LEN, 1, reads, qp),
+                     SW_ACCESS_FAULT_BOUNDS);
+    assert_int_equal(sw_target_fault(tables, KEY, IOVA - 1, 8, reads, qp), SW_ACCESS_FAULT_BOUNDS);
+    entry()->kind = SW_PUB_WINDOW_2;
+    entry()->qpn = QPN + 1;
+    assert_int_equal(sw_target_fault(tables, KEY, IOVA, 8, reads, qp), SW_ACCESS_FAULT_OWNER);
+}
+
 static void sw_target_check_invalidate__only_windows_of_the_qp(void **state)
 {
     (void)state;
@@ -359,6 +380,7 @@ int main(void)
         cmocka_unit_test_setup(sw_target_check__qp_rights_come_first, setup),
         cmocka_unit_test_setup(sw_target_check__protection_domain, setup),
         cmocka_unit_test_setup(sw_target_check__windows, setup),
+        cmocka_unit_test_setup(sw_target_fault__says_why_a_check_refuses, setup),
         cmocka_unit_test_setup(sw_target_check_invalidate__only_windows_of_the_qp, setup),
         cmocka_unit_test_setup(sw_target_check_flush__rights, setup),
         cmocka_unit_test_setup(sw_target_check_flush__ranges, setup),

@@ -4,7 +4,7 @@
 #include "link/direct/bind/connection.h"
 #include "link/direct/process/block.h"
 
-static uint64_t of(const _Atomic uint64_t *counter)
+static uint64_t value_of(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
@@ -18,10 +18,10 @@ static void add_sums(const struct sw_direct_qp *d, struct sw_traffic *out)
     if (!d->rx)
         return;
     const struct sw_moved *theirs = d->rx->moved;
-    out->sent_bytes += of(&theirs[SW_MOVED_IN].bytes);
-    out->sent_packets += of(&theirs[SW_MOVED_IN].packets);
-    out->received_bytes += of(&theirs[SW_MOVED_OUT].bytes);
-    out->received_packets += of(&theirs[SW_MOVED_OUT].packets);
+    out->sent_bytes += value_of(&theirs[SW_MOVED_IN].bytes);
+    out->sent_packets += value_of(&theirs[SW_MOVED_IN].packets);
+    out->received_bytes += value_of(&theirs[SW_MOVED_OUT].bytes);
+    out->received_packets += value_of(&theirs[SW_MOVED_OUT].packets);
 }
 
 void sw_account_retire(struct sw_direct_qp *d, const struct sw_direct_qp *lane)

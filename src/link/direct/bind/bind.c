@@ -144,7 +144,7 @@ static void say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
 }
 
 /* Afterwards no peer touches memory through this connection. */
-static void part(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t state)
+static void part_from_peer(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t state)
 {
     sw_qp_rx_idle(qp);
     sw_qp_publish(qp, state); /* nobody may start an access from here on */
@@ -184,7 +184,7 @@ void sw_bind_disconnect(struct sw_qp *qp)
     take_the_last(qp, d);
     if (qp->link_state != d) /* it was at fault */
         return;
-    part(qp, d, IBV_QPS_RESET);
+    part_from_peer(qp, d, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)
         sw_receive_flush(qp, &d->serve.receive);
     qp->link_state = NULL;
@@ -210,7 +210,7 @@ bool sw_bind_renew(struct sw_qp *qp, struct sw_direct_qp *d)
         return false;
     fresh->remote.qpn = d->remote.qpn;
     fresh->serve.receive = d->serve.receive;
-    part(qp, d, SW_PUB_CHANGING);
+    part_from_peer(qp, d, SW_PUB_CHANGING);
     sw_bind_close(d);
     lose_begun(qp);
     sw_bind_begin(qp, fresh);
@@ -288,7 +288,7 @@ static inline void end_access(struct sw_direct_qp *d)
 
 /* The peer's QP waits in RTR: the first sign of life from here makes it known as established (IBTA
  * Vol1 11.6.3.2). A one-sided operation would leave no trace there. */
-static void greet(struct sw_direct_qp *d, uint64_t word)
+static void greet_peer(struct sw_direct_qp *d, uint64_t word)
 {
     if (!begin_access(d))
         return;
@@ -301,7 +301,7 @@ static void greet(struct sw_direct_qp *d, uint64_t word)
 }
 
 /* The type of QP that one of `type` talks to. */
-static uint8_t counterpart(enum ibv_qp_type type)
+static uint8_t counterpart_type(enum ibv_qp_type type)
 {
     if (type == IBV_QPT_XRC_SEND)
         return IBV_QPT_XRC_RECV;
@@ -382,7 +382,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     uint32_t state = (uint32_t)word;
     if (!sw_bind_is_connected(state) || SW_PUB_GET(remote->qpn) != d->remote.qpn ||
         SW_PUB_GET(remote->dest_qpn) != qp->shown_qpn ||
-        SW_PUB_GET(remote->type) != counterpart(qp->type))
+        SW_PUB_GET(remote->type) != counterpart_type(qp->type))
         return false;
     struct entry entry = read_entry(remote);
     if (d->xrc.lent_token)
@@ -410,7 +410,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     d->remote.entry = remote;
     take_entry(d, &entry, word);
     if (first && state == IBV_QPS_RTR)
-        greet(d, word);
+        greet_peer(d, word);
     return true;
 }
 
@@ -420,7 +420,7 @@ static bool is_to_us(const struct sw_qp *qp, const struct sw_direct_qp *d,
     return sw_bind_is_connected((uint32_t)atomic_load(&remote->bind_word)) &&
            SW_PUB_GET(remote->qpn) == d->remote.qpn &&
            SW_PUB_GET(remote->dest_qpn) == qp->shown_qpn &&
-           SW_PUB_GET(remote->type) == counterpart(qp->type);
+           SW_PUB_GET(remote->type) == counterpart_type(qp->type);
 }
 
 bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d)

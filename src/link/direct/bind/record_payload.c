@@ -50,6 +50,18 @@ static const uint8_t *payload_at(const struct sw_direct_qp *d, uint32_t index)
     return index ? ((const struct sw_record_more *)slot)->payload : slot->payload;
 }
 
+bool sw_record_copy(const struct sw_direct_qp *d, uint8_t *to, uint32_t len_bytes,
+                    uint32_t first_bytes)
+{
+    uint32_t piece = sw_min_u32(len_bytes, first_bytes);
+    for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
+        if (index)
+            piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
+        sw_payload_copy(to + at, payload_at(d, index), piece);
+    }
+    return !sw_fault_hit(to);
+}
+
 /* To a receive of one element. False: left to sw_record_scatter(), which finds out why. */
 static bool copy_to_one(const struct sw_direct_qp *d, const struct sw_recv_claim *claim,
                         uint32_t len_bytes, uint32_t first_bytes)
@@ -58,13 +70,7 @@ static bool copy_to_one(const struct sw_direct_qp *d, const struct sw_recv_claim
     if (claim->sge_count != 1 || len_bytes > claim->sges[0].length ||
         !sw_sge_resolve(claim->pd, claim->sges, IBV_ACCESS_LOCAL_WRITE, &to))
         return false;
-    uint32_t piece = sw_min_u32(len_bytes, first_bytes);
-    for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
-        if (index)
-            piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
-        sw_payload_copy(to + at, payload_at(d, index), piece);
-    }
-    return !sw_fault_hit(to);
+    return sw_record_copy(d, to, len_bytes, first_bytes);
 }
 
 enum ibv_wc_status sw_record_scatter(const struct sw_direct_qp *d, uint32_t len_bytes,

@@ -173,14 +173,14 @@ static uint32_t skip_nonsense(const struct sw_inbox_header *header, uint32_t at)
     return units >= 1 && units <= SW_DATAGRAM_UNITS ? units : 1;
 }
 
-static uint32_t queued(const struct sw_cq *cq)
+static uint32_t queued_count(const struct sw_cq *cq)
 {
     return atomic_load_explicit(&cq->tail, memory_order_relaxed) - cq->head;
 }
 
 /* Takes up to `count` records, and no more than `want` completions of `cq` (NULL: any number) ask
  * for. */
-static void drain(struct ring *ring, const struct sw_cq *cq, uint32_t want, uint32_t count)
+static void drain_ring(struct ring *ring, const struct sw_cq *cq, uint32_t want, uint32_t count)
 {
     sw_lock_assert_held(&ring->lock);
     uint8_t *base = atomic_load(&ring->base);
@@ -191,7 +191,7 @@ static void drain(struct ring *ring, const struct sw_cq *cq, uint32_t want, uint
     for (; count && is_record(base, at); count--) {
         uint32_t units = take_record(base, at);
         at += units ? units : skip_nonsense(header, at);
-        if (cq && queued(cq) >= want)
+        if (cq && queued_count(cq) >= want)
             break;
     }
     if (at == from)
@@ -209,9 +209,9 @@ void sw_datagram_receive(struct sw_cq *cq, uint32_t want)
         struct ring *ring = &rings[at];
         if (!ring_waits(ring) || !sw_lock_try(&ring->lock))
             continue;
-        drain(ring, cq, want, POLL_RECORDS);
+        drain_ring(ring, cq, want, POLL_RECORDS);
         sw_lock_release(&ring->lock);
-        if (queued(cq) >= want) {
+        if (queued_count(cq) >= want) {
             atomic_store_explicit(&turn, at + 1 < count ? at + 1 : 0, memory_order_relaxed);
             return;
         }
@@ -239,7 +239,7 @@ static bool serve_ring(struct ring *ring, bool armed)
         return false;
     if (!sw_lock_try(&ring->lock))
         return true;
-    drain(ring, NULL, 0, urgent ? URGENT_RECORDS : ENGINE_RECORDS);
+    drain_ring(ring, NULL, 0, urgent ? URGENT_RECORDS : ENGINE_RECORDS);
     bool more = ring_waits(ring);
     if (urgent && !more && atomic_load(&ring->base) == base)
         atomic_store(&header->datagrams_urgent, 0);
@@ -269,7 +269,7 @@ uint64_t sw_datagram_bury(uint64_t now_ns)
         if (!ring->dead_ns)
             ring->dead_ns = now_ns;
         if (now_ns - ring->dead_ns >= DEATH_GRACE_NS) {
-            drain(ring, NULL, 0, SW_DATAGRAM_UNITS);
+            drain_ring(ring, NULL, 0, SW_DATAGRAM_UNITS);
             ring->dead_ns = now_ns; /* more can only come from who inherited its memory */
         }
         if (ring_waits(ring) && ring->dead_ns + DEATH_GRACE_NS < next_ns)

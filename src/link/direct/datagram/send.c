@@ -156,7 +156,7 @@ static enum ready attach_channel(struct channel *channel, uint32_t slot)
     return wait_for(channel, now_ns);
 }
 
-static enum ready ready(struct channel *channel, uint32_t slot)
+static enum ready slot_ready(struct channel *channel, uint32_t slot)
 {
     if (__builtin_expect(channel->is_open, 1) &&
         atomic_load_explicit(&channel->peer->state, memory_order_acquire) == SW_PEER_READY)
@@ -278,7 +278,7 @@ static void fill_record(struct sw_datagram_record *record, const struct sw_qp *q
 }
 
 /* Writes the datagram; the peer is ready. */
-static enum put put(struct sw_qp *qp, struct channel *channel, uint32_t position)
+static enum put put_datagram(struct sw_qp *qp, struct channel *channel, uint32_t position)
 {
     sw_lock_assert_held(&channel->lock);
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
@@ -333,9 +333,9 @@ static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
     enum ready state = READY_NOBODY;
     if (channel) {
         sw_lock_acquire(&channel->lock);
-        state = ready(channel, slot);
+        state = slot_ready(channel, slot);
         if (state == READY)
-            result = put(qp, channel, position);
+            result = put_datagram(qp, channel, position);
         else if (state == READY_WAIT)
             result = PUT_WAIT;
         sw_lock_release(&channel->lock);
@@ -352,7 +352,7 @@ static enum ready ready_for(uint32_t slot, uint32_t units)
     if (!channel)
         return READY_NOBODY;
     sw_lock_acquire(&channel->lock);
-    enum ready state = ready(channel, slot);
+    enum ready state = slot_ready(channel, slot);
     uint32_t skipped;
     if (state == READY && !has_room(channel, units_needed(channel, units, &skipped)) &&
         may_wait(channel))
@@ -443,7 +443,7 @@ static void fail_queue(struct sw_qp *qp, enum ibv_wc_status status)
 }
 
 /* Whether the rate limit allows a datagram now. */
-static bool pace(struct sw_qp *qp, uint32_t len_bytes)
+static bool pace_datagram(struct sw_qp *qp, uint32_t len_bytes)
 {
     return sw_pacer_allows(&qp->pacer, sw_clock_ns(), len_bytes) == len_bytes;
 }
@@ -465,7 +465,7 @@ void sw_datagram_run(struct sw_qp *qp)
             fail_queue(qp, IBV_WC_LOC_QP_OP_ERR);
             return;
         }
-        if (__builtin_expect(sq->is_paced, 0) && !pace(qp, wqe->len_bytes))
+        if (__builtin_expect(sq->is_paced, 0) && !pace_datagram(qp, wqe->len_bytes))
             break;
         enum put result = start_one(qp, sq->next);
         if (result == PUT_BAD_KEY) {

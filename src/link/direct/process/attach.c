@@ -398,7 +398,7 @@ bool sw_attach_is_gone(struct sw_peer *peer)
     return true;
 }
 
-static bool welcome(struct sw_peer *peer, const struct sw_message *in, int fds[MAX_FDS])
+static bool welcome_peer(struct sw_peer *peer, const struct sw_message *in, int fds[MAX_FDS])
 {
     struct stat tables, inbox;
     if (atomic_load(&peer->state) != SW_PEER_CONNECTING || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ||
@@ -543,7 +543,7 @@ void sw_attach_from_peer(struct sw_peer *peer)
     while (!peer->proof && (got = receive_message(peer->socket, &in, fds)) == 1) {
         bool good = true;
         if (in.type == SW_MESSAGE_WELCOME)
-            good = welcome(peer, &in, fds);
+            good = welcome_peer(peer, &in, fds);
         else if (in.type == SW_MESSAGE_SEGMENT)
             map_segment(peer, &in, fds[0]);
         else if (in.type == SW_MESSAGE_SEGMENT_GONE)

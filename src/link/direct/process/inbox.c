@@ -175,7 +175,7 @@ static bool is_hardly_used(const struct sw_inbox *inbox, off_t at)
 
 /* Zero for the next binding. The memory is given back, but for the first pages of the first blocks:
  * a connection that comes and goes needs no others, and none of them anew. */
-static void wipe(struct sw_inbox *inbox, uint32_t index)
+static void wipe_block(struct sw_inbox *inbox, uint32_t index)
 {
     const off_t at = (off_t)(SW_INBOX_FIRST_BLOCK + (uint64_t)index * SW_BLOCK_BYTES);
     struct sw_block *block = sw_inbox_block(inbox->base, index);
@@ -229,7 +229,7 @@ bool sw_inbox_wait(struct sw_inbox *inbox, uint32_t index)
 
 /* From here on no client's QP gets into the block that knows its count, or a former one. Returns
  * where the next tenant counts from; 0: somebody stays inside. */
-static uint32_t evict(struct sw_inbox *inbox, uint32_t index)
+static uint32_t evict_block(struct sw_inbox *inbox, uint32_t index)
 {
     struct sw_block *block = sw_inbox_block(inbox->base, index);
     for (int tries = 0; tries < EVICTIONS && sw_inbox_wait(inbox, index); tries++) {
@@ -246,10 +246,10 @@ static uint32_t evict(struct sw_inbox *inbox, uint32_t index)
 
 void sw_inbox_give(struct sw_inbox *inbox, uint32_t index)
 {
-    const uint32_t seq = evict(inbox, index);
+    const uint32_t seq = evict_block(inbox, index);
     const bool quiet = seq != 0;
     if (quiet) {
-        wipe(inbox, index);
+        wipe_block(inbox, index);
         atomic_store(&sw_inbox_block(inbox->base, index)->access_seq, seq);
     }
     pthread_mutex_lock(&sw_direct.lock);

@@ -241,7 +241,7 @@ static bool scatter_answer(struct sw_qp *qp, uint32_t position, uint64_t offset,
 }
 
 /* Whether it can be the (next) answer to this request. */
-static bool answers(const struct sw_record *answer, const struct sw_wqe *wqe)
+static bool answers_request(const struct sw_record *answer, const struct sw_wqe *wqe)
 {
     bool is_read = wqe->opcode == IBV_WR_RDMA_READ;
     uint32_t len = answer->len_bytes;
@@ -253,8 +253,8 @@ static bool answers(const struct sw_record *answer, const struct sw_wqe *wqe)
 }
 
 /* Applies one answer to the request it belongs to; false: that request failed. */
-static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
-                  struct sw_wqe *wqe, uint32_t position)
+static bool apply_answer(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_record *answer,
+                         struct sw_wqe *wqe, uint32_t position)
 {
     bool lost = answer->verdict < SW_VERDICT_COUNT && d->rules[answer->verdict].lost;
     if (answer->verdict != SW_ACK && !lost) {
@@ -272,7 +272,7 @@ static bool apply(struct sw_qp *qp, struct sw_direct_qp *d, const struct sw_reco
         return false;
     }
     bool is_read = wqe->opcode == IBV_WR_RDMA_READ, good = true, last = true;
-    if (!answers(answer, wqe)) {
+    if (!answers_request(answer, wqe)) {
         sw_step_local_error(d, IBV_WC_BAD_RESP_ERR);
         return false;
     }
@@ -311,7 +311,7 @@ static bool apply_to_all(struct sw_qp *qp, struct sw_direct_qp *d, const struct 
     bool several = answer->kind == SW_REC_ANSWER && answer->verdict == SW_ACK && answer->imm;
     uint32_t more = several ? answer->imm : 0;
     struct sw_wqe *wqe = next_answered(qp, position);
-    while (wqe && !(several && is_atomic(wqe)) && apply(qp, d, answer, wqe, *position)) {
+    while (wqe && !(several && is_atomic(wqe)) && apply_answer(qp, d, answer, wqe, *position)) {
         if (more-- == 0)
             return true;
         wqe = next_answered(qp, position);

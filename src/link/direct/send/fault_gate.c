@@ -130,8 +130,8 @@ static bool wants_receive(const struct sw_wqe *wqe)
 }
 
 /* Asks the rules again each time the RNR timer has run out. */
-static enum sw_step withhold(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_fault_gate *gate,
-                             uint64_t now_ns)
+static enum sw_step withhold_request(struct sw_qp *qp, struct sw_direct_qp *d,
+                                     struct sw_fault_gate *gate, uint64_t now_ns)
 {
     if (gate->withheld &&
         now_ns - d->send.rnr_ns < sw_rnr_timer_ns(SW_PUB_GET(d->remote.entry->min_rnr_timer)))
@@ -171,7 +171,7 @@ enum sw_step sw_fault_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const 
         return SW_STEP_LOST;
     if (!wants_receive(wqe) || !sw_faults_has(sw_faults_live, SW_FAULT_RNR))
         return SW_STEP_DONE;
-    return withhold(qp, d, gate, now_ns);
+    return withhold_request(qp, d, gate, now_ns);
 }
 
 bool sw_fault_gate_datagram(const struct sw_qp *qp, const struct sw_wqe *wqe, uint32_t position,

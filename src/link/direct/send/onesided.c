@@ -40,8 +40,8 @@ static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struc
     return SW_STEP_DONE;
 }
 
-static enum sw_step move(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                         uint32_t position)
+static enum sw_step move_bytes(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                               uint32_t position)
 {
     uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
     const struct sw_pub_mr *mr;
@@ -86,8 +86,8 @@ static bool gather_word(struct sw_qp *qp, struct sw_wqe *wqe, uint32_t position)
     return true;
 }
 
-static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                           uint32_t position)
+static enum sw_step do_atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                              uint32_t position)
 {
     if (wqe->remote_addr & 7)
         return sw_step_refused(d, SW_NAK_INVALID);
@@ -141,8 +141,8 @@ static enum sw_step atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_w
 }
 
 /* One local element, region remembered: what nearly every request of a tuned program looks like. */
-static enum sw_step fast(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                         uint32_t position, uint8_t *remote)
+static enum sw_step do_mapped(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                              uint32_t position, uint8_t *remote)
 {
     uint8_t *local;
     if (wqe->flags & SW_WQE_INLINE) {
@@ -172,7 +172,8 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     if (wqe->via_ring)
         return sw_bounce_start(qp, d, wqe, position);
     if (wqe->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) /* and what newer headers have: all above READ */
-        return wqe->opcode == IBV_WR_FLUSH ? sw_flush_start(d, wqe) : atomic(qp, d, wqe, position);
+        return wqe->opcode == IBV_WR_FLUSH ? sw_flush_start(d, wqe)
+                                           : do_atomic(qp, d, wqe, position);
     if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
         if (d->remote.rq_entries == 0)
             return sw_bounce_start(qp, d, wqe, position); /* the target takes the receive */
@@ -194,7 +195,7 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, wqe->len_bytes,
                                               sw_target_need((enum ibv_wr_opcode)wqe->opcode));
         if (remote)
-            return fast(qp, d, wqe, position, remote);
+            return do_mapped(qp, d, wqe, position, remote);
     }
-    return move(qp, d, wqe, position);
+    return move_bytes(qp, d, wqe, position);
 }

@@ -77,7 +77,7 @@ static uint32_t count_done(struct sw_qp *qp)
 
 /* Wakes the peer where its receive CQ is armed for what was sent. The exchange in
  * sw_bind_leave_fenced() came between. */
-static void notify(struct sw_direct_qp *d)
+static void notify_peer(struct sw_direct_qp *d)
 {
     uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote.recv_cq].armed);
     if (d->send.notify_all || armed == SW_CQ_ARMED_ANY ||
@@ -138,7 +138,7 @@ void sw_direct_send_leave(struct sw_direct_qp *d)
         return;
     }
     sw_bind_leave_fenced(d);
-    notify(d);
+    notify_peer(d);
 }
 
 /* Starts what can be started by this connection. Returns FAILED or whatever else. */

@@ -11,10 +11,11 @@
 #include "link/direct/send/requester.h"
 #include "link/direct/serve/answer.h"
 #include "link/direct/serve/serve_key.h"
+#include "link/direct/serve/serve_run.h"
 #include "link/direct/serve/serve_send.h"
 #include "link/engine.h"
 
-#define RUN_RECORDS 64 /* at most in one call */
+#define RUN_RECORDS 64u /* at most in one call */
 
 /* What a peer may say of a message it could not deliver. */
 static enum sw_verdict verdict_of(const struct sw_peer_request *request)
@@ -132,18 +133,36 @@ static enum sw_serve serve_request(struct sw_qp *qp, struct sw_direct_qp *d,
                                                                      : SW_NAK_INVALID);
 }
 
+static void note_served(struct sw_qp *qp, struct sw_direct_qp *d, bool is_answered)
+{
+    if (is_answered && sw_engine_drives(qp)) /* a program that polls needs no help */
+        atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
+    atomic_store_explicit(&qp->rx_expect, d->serve.at + 1, memory_order_relaxed);
+    atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS].seq,
+                          memory_order_relaxed);
+}
+
 bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     sw_lock_assert_held(&qp->lock);
     bool any = false;
     d->serve.is_running = true;
-    for (int i = 0; i < RUN_RECORDS && !d->serve.is_over; i++) {
+    for (uint32_t i = 0; i < RUN_RECORDS && !d->serve.is_over; i++) {
         const struct sw_record *slot = &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS];
         if (atomic_load_explicit(&slot->seq, memory_order_acquire) != d->serve.at + 1)
             break;
         /* What the peer sent in reply completes after what it replies to, as on a wire. */
         if (d->send.answers_due && !sw_direct_send_collect(qp, d))
             return true;
+        if (slot->kind == SW_REC_SEND_WHOLE) {
+            const uint32_t together = sw_serve_together(qp, d, RUN_RECORDS - i);
+            if (together) {
+                any = true;
+                note_served(qp, d, true);
+                i += together - 1;
+                continue;
+            }
+        }
         const uint8_t flags = slot->flags;
         struct sw_peer_request request = {slot->kind,
                                           flags,
@@ -171,13 +190,9 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
             break;
         if (bounced_this) /* only now may the sender use the space again */
             d->serve.bounce_end = end;
-        if (wants_answer(&request) && sw_engine_drives(qp)) /* a program that polls needs no help */
-            atomic_store_explicit(&sw_direct.served, true, memory_order_relaxed);
         any = true;
         d->serve.at += request.slots;
-        atomic_store_explicit(&qp->rx_expect, d->serve.at + 1, memory_order_relaxed);
-        atomic_store_explicit(&qp->rx_seq, &d->rx->requests[d->serve.at % SW_REQUEST_SLOTS].seq,
-                              memory_order_relaxed);
+        note_served(qp, d, wants_answer(&request));
     }
     d->serve.is_running = false;
     sw_answer_tell(qp, d);

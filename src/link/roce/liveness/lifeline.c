@@ -6,6 +6,7 @@
 #include "link/roce/liveness/lifeline.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -30,6 +31,7 @@
 #define IDLE_NS (10 * SW_NS_PER_S)          /* a line without a queue pair is closed then */
 #define TOLD_FIRST_NS (50 * SW_NS_PER_MS)   /* rdma_cm is told so much before queue pairs end */
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS) /* for a dead process's last packets, as on one host */
+#define FORK_WAIT_NS (100 * SW_NS_PER_MS)
 
 struct sw_lifelines sw_lifelines = {
     .epoll = -1, .due_ns = UINT64_MAX, .listeners = {{.fd = -1}, {.fd = -1}}};
@@ -548,9 +550,30 @@ void sw_lifeline_start(struct sw_port *port)
     sw_engine_handle(SW_WATCH_LIVENESS, on_event);
 }
 
+/* Not for ever: it may be a signal handler that forks, of the thread that has the lock. */
+void sw_lifeline_fork_prepare(void)
+{
+    const uint64_t until_ns = sw_clock_ns() + FORK_WAIT_NS;
+    while (!sw_lock_try(&sw_lifelines.lock)) {
+        if (sw_clock_ns() >= until_ns)
+            return;
+        sched_yield();
+    }
+    sw_lifelines.is_forking = true;
+}
+
+void sw_lifeline_fork_parent(void)
+{
+    if (!sw_lifelines.is_forking)
+        return;
+    sw_lifelines.is_forking = false;
+    sw_lock_release(&sw_lifelines.lock);
+}
+
 void sw_lifeline_fork_child(void)
 {
     sw_lifelines.lock = (struct sw_lock){0};
+    sw_lifelines.is_forking = false;
     sw_callers_fork_child(); /* first: it gives up the epoll, which is the parent's */
     while (sw_lifelines.lines)
         free_line(sw_lifelines.lines);

@@ -24,6 +24,10 @@ struct sw_port;
 /* Reads SIDEWIRE_LIVENESS. Call it once the engine runs. `port` is where the peers' packets come
  * in; it need not be open yet. */
 void sw_lifeline_start(struct sw_port *port);
+/* Around a fork: a connection that is made meanwhile would live on in the child, which knows
+ * nothing of it, and hide the death of this process. */
+void sw_lifeline_fork_prepare(void);
+void sw_lifeline_fork_parent(void);
 void sw_lifeline_fork_child(void);
 
 /* ---- called for a queue pair, which is locked ---- */

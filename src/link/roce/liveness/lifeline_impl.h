@@ -60,7 +60,8 @@ struct sw_lifelines {
     struct sw_lock lock;
     struct sw_port *port;
     bool is_off;
-    int epoll; /* of all sockets below; -1: not open */
+    bool is_forking; /* a fork has the lock */
+    int epoll;       /* of all sockets below; -1: not open */
     struct sw_siphash_key key;
     struct {
         int fd; /* -1: none */

@@ -25,6 +25,7 @@
 #include "link/roce/port/rx_socket.h"
 #include "link/roce/port/share.h"
 #include "wire/bytes.h"
+#include "wire/joint.h"
 #include "wire/run.h"
 
 #define INTAKE_BYTES \
@@ -114,11 +115,29 @@ static void sieve_open(struct sieve *sieve, struct sw_port *port, const struct s
     sieve->is_known = false;
 }
 
+/* The packets that came in one. */
+static bool deliver_joint(const struct sieve *sieve)
+{
+    const struct sw_arrival *joint = &sieve->run;
+    struct sw_arrival each = *joint;
+    bool is_known = false;
+    if (!sw_joint_is_sound(joint->bytes, joint->len_bytes)) {
+        sw_port_count(sieve->port, SW_PORT_RX_MALFORMED, 1);
+        return false;
+    }
+    for (uint32_t at = 0;
+         sw_joint_next(joint->bytes, joint->len_bytes, &at, &each.bytes, &each.len_bytes);)
+        is_known |= sieve->port->deliver(sieve->port->arg, &each);
+    return is_known;
+}
+
 static void sieve_empty(struct sieve *sieve)
 {
     if (!sieve->run.count)
         return;
-    sieve->is_known |= sieve->port->deliver(sieve->port->arg, &sieve->run);
+    sieve->is_known |= sw_joint_is(sieve->run.bytes)
+                           ? deliver_joint(sieve)
+                           : sieve->port->deliver(sieve->port->arg, &sieve->run);
     sieve->delivered += sieve->run.count;
     sieve->run.count = 0;
 }
@@ -377,6 +396,14 @@ static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
     return delivered;
 }
 
+/* What is the same for all packets of a flow. */
+static void take_flow(const struct sw_rx_socket *rx, struct sw_arrival *arrival)
+{
+    arrival->dest = rx->local;
+    arrival->ifindex = rx->ifindex;
+    arrival->hop_limit = rx->hop_limit;
+}
+
 /* Reads from a UDP socket once. *more: there may be more. */
 static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns,
                             bool *more)
@@ -397,6 +424,8 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
                                     .arrival = {.hold = sw_rx_buffers_hold(buffers, i)}};
         bytes += batch.len_bytes;
         sw_roce_address(&buffers->from[i].ip, &batch.arrival.source, &batch.arrival.source_port);
+        if (rx->kind == SW_RX_SOCKET_CONNECTED)
+            take_flow(rx, &batch.arrival);
         read_control(&buffers->messages[i].msg_hdr, &batch);
         delivered += take_batch(port, &batch, &is_known);
         if (rx->kind == SW_RX_SOCKET_UDP && is_known)

@@ -21,8 +21,10 @@ struct sw_rx_socket {
     uint32_t full;       /* calls in a row that got as many as they asked for */
 
     /* Of a connected one. */
-    struct in6_addr remote;
+    struct in6_addr remote, local;
     uint16_t remote_port;
+    uint8_t hop_limit;      /* of the packet that it was opened for; 0: not known */
+    uint32_t ifindex;       /* where that one came in */
     uint32_t asked_slot;    /* the process that had the flow before; 0: it does not run */
     uint64_t held_until_ns; /* not read before, or before the other process has handed on all that
                                it had of the flow; 0: it is read */

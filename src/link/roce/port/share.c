@@ -333,8 +333,12 @@ static struct sw_rx_socket *connect_rx_socket(struct sw_port *port,
         close(fd);
         return NULL;
     }
+    sw_socket_tell_class_only(fd, is_ipv4);
     rx->remote = arrival->source;
     rx->remote_port = arrival->source_port;
+    rx->local = arrival->dest;
+    rx->hop_limit = arrival->hop_limit;
+    rx->ifindex = arrival->ifindex;
     rx->heard_ns = now_ns;
     rx->asked_slot = slot;
     rx->held_until_ns = now_ns + HOLD_NS;

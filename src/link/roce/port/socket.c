@@ -37,6 +37,14 @@ int sw_socket_udp(bool is_ipv4)
     return fd;
 }
 
+void sw_socket_tell_class_only(int fd, bool is_ipv4)
+{
+    sw_socket_set(fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_PKTINFO : IPV6_RECVPKTINFO,
+                  0);
+    sw_socket_set(fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_RECVTTL : IPV6_RECVHOPLIMIT,
+                  0);
+}
+
 int sw_socket_receiving(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port,
                         uint32_t ifindex)
 {

@@ -22,10 +22,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/payload.h"
 #include "link/roce/port/connected_sender.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
+#include "wire/joint.h"
 
 #define BATCHES 4u
 #define GROUPS 8u          /* of as many flows as there are senders */
@@ -46,6 +48,7 @@ struct group { /* packets that leave in one message */
     uint32_t count, len_bytes;
     uint32_t segment_bytes;  /* of each, but the last */
     uint32_t unsealed_bytes; /* the length of the last one while its ICRC is missing, or 0 */
+    uint32_t joint_left;     /* what the last one still takes, if it is a joint one */
     uint32_t damage;         /* as in struct sw_outgoing; it has no other in its group */
     bool is_closed;          /* nothing may follow */
     struct sw_icrc_stem stem;
@@ -69,6 +72,7 @@ struct sw_batch {
 static struct sw_batch batches[BATCHES];
 static struct sw_batch gathered;
 static _Thread_local bool gathers; /* `gathered` is this thread's */
+static _Atomic uint64_t gather_turn = 1;
 
 void sw_batch_gather(struct sw_port *port)
 {
@@ -88,6 +92,16 @@ void sw_batch_gather_end(void)
     sw_batch_flush(&gathered);
     gathers = false;
     sw_lock_release(&gathered.lock);
+}
+
+uint64_t sw_batch_gather_turn(void)
+{
+    return atomic_load(&gather_turn);
+}
+
+bool sw_batch_gathers(const struct sw_batch *batch)
+{
+    return batch == &gathered;
 }
 
 struct sw_batch *sw_batch_open(struct sw_port *port)
@@ -184,23 +198,81 @@ static void choose_way(struct sw_batch *batch, struct group *group)
 }
 
 /* The group that a packet leaves with. A damaged one is alone. */
-static struct group *group_for(struct sw_batch *batch, const struct sw_roce_path *path,
-                               uint32_t len_bytes, uint32_t damage)
+static struct group *group_for(struct sw_batch *batch, const struct sw_outgoing *packet,
+                               uint32_t len_bytes)
 {
-    struct group *group = damage ? NULL : open_group(batch, path, len_bytes);
+    const struct sw_roce_path *path = packet->path;
+    const uint32_t damage = packet->damage;
+    struct group *group =
+        damage || packet->begins_message ? NULL : open_group(batch, path, len_bytes);
     if (group)
         return group;
     if (batch->count == GROUPS)
         sw_batch_flush(batch);
     group = &batch->groups[batch->count++];
     group->path = *path;
-    group->count = group->len_bytes = group->unsealed_bytes = 0;
+    group->count = group->len_bytes = group->unsealed_bytes = group->joint_left = 0;
     group->segment_bytes = len_bytes;
     group->damage = damage;
     group->is_closed = damage || atomic_load_explicit(&batch->port->no_gso, memory_order_relaxed);
     group->stem.datagram_len = 0;
     choose_way(batch, group);
     return group;
+}
+
+/* Headers, payload and pad. */
+static void copy_packet(uint8_t *to, const struct sw_outgoing *packet)
+{
+    memcpy(to, packet->header, packet->header_bytes);
+    to += packet->header_bytes;
+    for (uint32_t i = 0; i < packet->piece_count; i++) {
+        sw_payload_copy(to, packet->pieces[i].iov_base, packet->pieces[i].iov_len);
+        to += packet->pieces[i].iov_len;
+    }
+    memset(to, 0, sw_packet_pad(packet->payload_bytes));
+}
+
+/* Begins a joint packet, the last one of its message, if there is room for what is to come. */
+static struct group *begin_joint(struct sw_batch *batch, const struct sw_outgoing *packet)
+{
+    const uint32_t need_bytes = SW_JOINT_BYTES + packet->joint_bytes;
+    struct group *group = packet->joint_bytes ? open_group(batch, packet->path, need_bytes) : NULL;
+    if (!group || group != &batch->groups[batch->count - 1])
+        return NULL;
+    const uint32_t room_bytes = GROUP_BYTES - group->len_bytes;
+    const uint32_t most_bytes = sw_min_u32(room_bytes, group->segment_bytes);
+    seal_last(group);
+    sw_joint_begin(group->bytes + group->len_bytes, packet->header);
+    group->len_bytes += SW_JOINT_BYTES;
+    group->unsealed_bytes = SW_JOINT_BYTES;
+    group->joint_left = most_bytes - SW_JOINT_BYTES;
+    group->count++;
+    group->is_closed = true;
+    return group;
+}
+
+/* Whether the packet has become part of a joint one: one that is there, or is begun with it. */
+static bool join_packet(struct sw_batch *batch, const struct sw_outgoing *packet,
+                        uint32_t len_bytes)
+{
+    const uint32_t each_bytes = SW_JOINT_EACH_BYTES + len_bytes;
+    struct group *group = batch->count ? &batch->groups[batch->count - 1] : NULL;
+    if (!group || packet->damage || !(group->joint_left | packet->joint_bytes))
+        return false;
+    if (!group->joint_left || !sw_roce_path_is_same(&group->path, packet->path))
+        group = begin_joint(batch, packet);
+    if (!group || group->joint_left < each_bytes)
+        return false;
+    uint8_t *joint = group->bytes + group->len_bytes - group->unsealed_bytes;
+    if (!sw_joint_is_for(joint, packet->header))
+        return false;
+    uint8_t *end = group->bytes + group->len_bytes - SW_ICRC_BYTES;
+    sw_joint_announce(end, len_bytes);
+    copy_packet(end + SW_JOINT_EACH_BYTES, packet);
+    group->len_bytes += each_bytes;
+    group->unsealed_bytes += each_bytes;
+    group->joint_left -= each_bytes;
+    return true;
 }
 
 /*
@@ -213,15 +285,10 @@ void sw_batch_add(struct sw_batch *batch, const struct sw_outgoing *packet)
 {
     const uint32_t pad = sw_packet_pad(packet->payload_bytes);
     const uint32_t len_bytes = packet->header_bytes + packet->payload_bytes + pad + SW_ICRC_BYTES;
-    struct group *group = group_for(batch, packet->path, len_bytes, packet->damage);
-    uint8_t *end = group->bytes + group->len_bytes;
-    memcpy(end, packet->header, packet->header_bytes);
-    end += packet->header_bytes;
-    for (uint32_t i = 0; i < packet->piece_count; i++) {
-        sw_payload_copy(end, packet->pieces[i].iov_base, packet->pieces[i].iov_len);
-        end += packet->pieces[i].iov_len;
-    }
-    memset(end, 0, pad);
+    if (packet->joins && join_packet(batch, packet, len_bytes - SW_ICRC_BYTES))
+        return;
+    struct group *group = group_for(batch, packet, len_bytes);
+    copy_packet(group->bytes + group->len_bytes, packet);
     seal_last(group);
     group->len_bytes += len_bytes;
     group->unsealed_bytes = len_bytes;
@@ -465,6 +532,8 @@ bool sw_batch_flush(struct sw_batch *batch)
         sw_port_count(batch->port, SW_PORT_TX_BYTES, bytes);
         sw_port_count(batch->port, SW_PORT_TX_BATCHES, groups);
     }
+    if (groups && batch == &gathered)
+        atomic_fetch_add(&gather_turn, 1);
     bool all = !batch->dropped;
     batch->count = 0;
     batch->dropped = false;

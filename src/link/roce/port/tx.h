@@ -19,7 +19,10 @@ struct sw_outgoing {
     const struct iovec *pieces; /* the payload */
     uint32_t piece_count;
     uint32_t payload_bytes;
-    uint32_t damage; /* a bit that is turned once it is sealed, + 1; 0: none */
+    bool begins_message;  /* it shares none with what was added before it, unless it is joined */
+    bool joins;           /* into one packet with others, if the last one is such (wire/joint.h), */
+    uint32_t joint_bytes; /* or, not 0, if one of so many bytes fits into its message: begins it */
+    uint32_t damage;      /* a bit that is turned once it is sealed, + 1; 0: none */
 };
 #define SW_PACKET_PAYLOAD_MAX 4096u
 
@@ -36,6 +39,10 @@ void sw_batch_close(struct sw_batch *batch); /* flushes, unless the thread gathe
  * of one flow and size then share messages. With rx_lock held. */
 void sw_batch_gather(struct sw_port *port);
 void sw_batch_gather_flush(void);
+/* A number, not 0, that changes each time that what was gathered has left; any thread. */
+uint64_t sw_batch_gather_turn(void);
+/* Whether what is added to the batch leaves later only. */
+bool sw_batch_gathers(const struct sw_batch *batch);
 void sw_batch_gather_end(void);
 /* In a forked child: what other threads had begun is their parent's. */
 void sw_batch_fork_child(void);

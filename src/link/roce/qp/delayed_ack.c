@@ -22,8 +22,9 @@
 #include "link/roce/roce.h"
 
 #define ROOM 16u
-#define PACKETS_MAX 16u /* of a QP, until they are acknowledged: half of the first window */
-#define POLLS_MAX 4u    /* that found nothing, before it is said */
+#define PACKETS_MAX 16u       /* of a QP, until they are acknowledged: half of the first window */
+#define ECHO_PACKETS_MAX 128u /* the same where the program is expected to answer */
+#define POLLS_MAX 4u          /* that found nothing, before it is said */
 #define LATE_NS (50 * SW_NS_PER_US)
 #define WAKE_NS (50 * SW_NS_PER_US) /* which a program takes that has to be woken first */
 #define ECHO_NS (60 * SW_NS_PER_US) /* from a peer's request to what it made the program post */
@@ -37,6 +38,11 @@ static struct {
     _Atomic uint64_t since_ns;  /* when the last was added */
     _Atomic uint64_t minded_ns; /* the same as of the engine's last look */
 } delayed;                      /* under rx_lock */
+
+static bool expects_echo(const struct sw_roce_qp *r)
+{
+    return r->echoes >= ECHOES_MIN;
+}
 
 void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns)
 {
@@ -52,37 +58,50 @@ void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns)
 bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
 {
     sw_lock_assert_held(&r->qp->lock);
-    if (r->reached_ns) /* it did not answer the one before */
+    if (r->reached_ns && now_ns >= r->reached_ns + ECHO_NS) /* it did not answer those before */
         r->echoes = 0;
-    r->reached_ns = now_ns;
-    return r->echoes >= ECHOES_MIN;
+    if (!r->reached_ns || !r->echoes)
+        r->reached_ns = now_ns;
+    return expects_echo(r);
+}
+
+/* It stays in the list when its ACK has left with a message. */
+static bool is_listed(const struct sw_qp *qp)
+{
+    for (uint32_t i = 0; i < delayed.count; i++)
+        if (delayed.qps[i] == qp)
+            return true;
+    return false;
 }
 
 bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns)
 {
     sw_lock_assert_held(&sw_roce.port.rx_lock);
     sw_lock_assert_held(&r->qp->lock);
-    assert(packets <= SW_DELAYED_ACK_RUN);
+    assert(packets <= SW_DELAYED_ACK_ECHO_RUN);
     if (!r->responder.peer_selective)
         return false; /* it may not look at the ACK before the request that it follows */
     if (!r->ring)
         return false; /* an XRC target QP, whose program answers by another one */
     const struct sw_sq *sq = &r->qp->sq;
-    const bool has_more = r->requester.sent != r->requester.tail || r->posted != sq->tail ||
-                          r->requester.flight.lost_count;
-    if (has_more || !sw_responder_only_acks(&r->responder))
+    const bool has_more = r->posted != sq->tail || sw_requester_has_unsent(&r->requester);
+    const bool may_wait = sw_responder_only_acks(&r->responder) ||
+                          (expects_echo(r) && sw_responder_only_misses(&r->responder));
+    if (has_more || !may_wait)
         return false;
     if (r->delayed_acks) {
         r->delayed_acks += (uint8_t)packets;
-        return r->delayed_acks <= PACKETS_MAX;
+        return r->delayed_acks <= (expects_echo(r) ? ECHO_PACKETS_MAX : PACKETS_MAX);
     }
     if (r->mistrusted) {
         r->mistrusted--;
         return false;
     }
-    if (delayed.count == ROOM)
-        return false;
-    delayed.qps[delayed.count++] = r->qp;
+    if (!is_listed(r->qp)) {
+        if (delayed.count == ROOM)
+            return false;
+        delayed.qps[delayed.count++] = r->qp;
+    }
     delayed.polls = 0;
     delayed.since_ns = now_ns + (wakes ? WAKE_NS : 0);
     r->delayed_acks = (uint8_t)packets;

@@ -10,14 +10,18 @@
 struct sw_qp;
 struct sw_roce_qp;
 
-enum { SW_DELAYED_ACK_RUN = 8 }; /* packets that came together, of which the ACK may wait */
+enum {
+    SW_DELAYED_ACK_RUN = 8,       /* packets that came together, of which the ACK may wait; */
+    SW_DELAYED_ACK_ECHO_RUN = 64, /* the same where the program is expected to answer */
+};
 /* Whether the ACK of the requests that just came may wait, so many packets and no more than
- * SW_DELAYED_ACK_RUN; `wakes`: the program sleeps until then. */
+ * SW_DELAYED_ACK_ECHO_RUN; `wakes`: the program sleeps until then. Where the program is expected to
+ * answer, the NAK of a gap may wait, too. */
 bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, uint64_t now_ns);
 bool sw_delayed_ack_any_waits(void);
 /* Whether there are such that the engine has not seen; without rx_lock: of this thread's own. */
 bool sw_delayed_ack_any_unseen(void);
-/* The peer has reached for memory: whether the program is expected to answer by a request. And: it
+/* Requests of the peer have come: whether the program is expected to answer them by one. And: it
  * has posted one. */
 bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns);
 void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection's life, and what its machines want sent. */
+/* A connection's life, and what drives it. */
 #include "link/roce/qp/qp.h"
 
 #include <errno.h>
@@ -7,21 +7,16 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
-#include "device/memory/mr_impl.h"
-#include "device/memory/view.h"
 #include "link/engine.h"
-#include "link/gather.h"
-#include "link/roce/impair.h"
 #include "link/roce/liveness/lifeline.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
-#include "link/roce/port/tx.h"
 #include "link/roce/qp/account.h"
 #include "link/roce/qp/closed_qp.h"
 #include "link/roce/qp/death.h"
 #include "link/roce/qp/delayed_ack.h"
+#include "link/roce/qp/emit.h"
 #include "link/roce/qp/life.h"
 #include "link/roce/qp/repath.h"
 #include "link/roce/qp/request.h"
@@ -29,9 +24,6 @@
 #include "link/roce/roce.h"
 #include "wire/ib_time.h"
 
-/* In one step, so that a post or a poll does not take long: four full messages at MTU 1024. */
-#define EMIT_PACKETS 248u
-#define PIECES_MAX 40u             /* of one packet: a request's elements, and to spare */
 #define LATE_NS (4 * SW_NS_PER_MS) /* an unreliable connection's packets may pass each other */
 
 static int aim_path(struct sw_roce_qp *r)
@@ -155,232 +147,6 @@ failed:
     return rc;
 }
 
-/* Whether memory that can be taken away is there: before the kernel gets its address. */
-static bool is_there(const struct sw_gather *gather, const uint8_t *from, uint64_t len_bytes)
-{
-    for (uint32_t i = 0; i < gather->sge_count; i++)
-        if (sw_view_is_of(gather->sges[i].lkey))
-            return sw_fault_probe(from, len_bytes);
-    return true;
-}
-
-/* The pieces of a request's bytes, those of a whole run. 0: a key does not allow it. */
-static uint32_t gather_pieces(struct sw_roce_qp *r, const struct sw_emission *emission,
-                              struct iovec pieces[PIECES_MAX])
-{
-    struct sw_gather gather = sw_gather_of(r->qp, emission->position + r->offset);
-    uint64_t at = emission->offset;
-    uint64_t left = (uint64_t)emission->packet.payload_len * emission->count;
-    uint32_t count = 0;
-    for (; left && count < PIECES_MAX; count++) {
-        uint64_t run = left;
-        uint8_t *from = sw_gather_at(&gather, at, 0, &run);
-        if (!from || !is_there(&gather, from, run))
-            return 0;
-        pieces[count] = (struct iovec){from, run};
-        at += run;
-        left -= run;
-    }
-    return left ? 0 : count;
-}
-
-/* Points to the payload, which nobody may take away while the QP is locked. */
-static bool find_payload(struct sw_roce_qp *r, const struct sw_emission *emission,
-                         struct iovec pieces[PIECES_MAX], struct sw_outgoing *out)
-{
-    out->payload_bytes = emission->packet.payload_len;
-    switch (emission->source) {
-    case SW_PAYLOAD_NONE:
-        return true;
-    case SW_PAYLOAD_BYTES:
-        pieces[0] = (struct iovec){(void *)emission->bytes, out->payload_bytes};
-        out->piece_count = 1;
-        return true;
-    case SW_PAYLOAD_REQUEST:
-        out->piece_count = gather_pieces(r, emission, pieces);
-        return out->piece_count;
-    case SW_PAYLOAD_MEMORY:
-        out->piece_count = 1;
-        return sw_roce_read(r, emission, pieces);
-    }
-    return false;
-}
-
-/* The pieces of the next `len_bytes`: takes them from the beginning of `*from`. */
-static uint32_t cut_pieces(struct iovec **from, uint32_t len_bytes, struct iovec out[PIECES_MAX])
-{
-    uint32_t count = 0;
-    for (uint32_t left = len_bytes; left; count++) {
-        struct iovec *piece = *from;
-        out[count] = (struct iovec){piece->iov_base, left < piece->iov_len ? left : piece->iov_len};
-        left -= (uint32_t)out[count].iov_len;
-        piece->iov_base = (uint8_t *)piece->iov_base + out[count].iov_len;
-        piece->iov_len -= out[count].iov_len;
-        *from += piece->iov_len == 0;
-    }
-    return count;
-}
-
-/* The packets of a run; `out` has the headers of the first, and the pieces of all. */
-static void add_run(const struct sw_qp *qp, struct sw_batch *batch,
-                    const struct sw_emission *emission, struct sw_outgoing out,
-                    uint8_t header[SW_HEADERS_MAX], struct iovec pieces[PIECES_MAX])
-{
-    struct sw_packet packet = emission->packet;
-    struct iovec own[PIECES_MAX], *from = pieces;
-    out.pieces = own;
-    for (uint32_t left = emission->count; left; left--) {
-        sw_packet_ask(header, packet.bth.ack_req && left == 1);
-        out.piece_count = cut_pieces(&from, packet.payload_len, own);
-        sw_roce_add(qp, batch, &packet, &out);
-        sw_packet_step(packet.opcode, header, packet.payload_len);
-        packet.bth.psn = sw_psn_add(packet.bth.psn, 1);
-    }
-}
-
-enum added { ADDED, ADDED_LAST_WORD, NOT_ADDED };
-
-static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
-                               struct sw_emission *emission)
-{
-    struct iovec pieces[PIECES_MAX];
-    uint8_t header[SW_HEADERS_MAX];
-    enum added result = ADDED;
-    struct sw_outgoing out = {.path = &r->path, .header = header, .pieces = pieces};
-    bool reads = emission->source == SW_PAYLOAD_MEMORY;
-    if (reads)
-        sw_mr_serve_begin(r->qp->index);
-    if (!find_payload(r, emission, pieces, &out)) {
-        const uint8_t refusal = sw_verdict_rules[SW_NAK_ACCESS].aeth_syndrome;
-        if (!reads)
-            result = NOT_ADDED;
-        else if (sw_responder_unreadable(&r->responder, refusal, emission))
-            result = ADDED_LAST_WORD;
-        out.piece_count = out.payload_bytes = 0;
-    }
-    if (result != NOT_ADDED) {
-        out.header_bytes =
-            (uint32_t)sw_packet_encode_headers(&emission->packet, header, sizeof(header));
-        if (emission->count > 1)
-            add_run(r->qp, batch, emission, out, header, pieces);
-        else
-            sw_roce_add(r->qp, batch, &emission->packet, &out);
-    }
-    if (reads)
-        sw_mr_serve_end(r->qp->index);
-    return result;
-}
-
-/* Whether the rate limit allows a packet, of which no more is known than its greatest length. */
-static bool is_within_limit(const struct sw_qp *qp, uint64_t now_ns)
-{
-    uint32_t packet_bytes = qp->pacer.packet_bytes;
-    return sw_pacer_allows(&qp->pacer, now_ns, packet_bytes) == packet_bytes;
-}
-
-static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, uint32_t most,
-                         struct sw_emission *out)
-{
-    struct sw_qp *qp = r->qp;
-    if (__builtin_expect(!qp->sq.is_paced, 1))
-        return sw_requester_next_run(&r->requester, now_ns, most, out);
-    r->is_limited = !is_within_limit(qp, now_ns);
-    if (r->is_limited || !sw_requester_next(&r->requester, now_ns, out))
-        return false;
-    sw_pacer_charge(&qp->pacer, now_ns, out->packet.payload_len);
-    return true;
-}
-
-/* Emits until there is nothing more to say, or enough is said: *count packets, but an ACK. */
-static enum added emit_packets(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t now_ns,
-                               uint32_t *count)
-{
-    struct sw_emission emission;
-    const bool sends = r->ring && (r->qp->state == IBV_QPS_RTS || r->qp->state == IBV_QPS_SQD);
-    const bool waits = r->receives && sw_responder_only_acks(&r->responder);
-    bool answers = r->receives && !waits;
-    for (; *count < EMIT_PACKETS; *count += emission.count) {
-        answers = answers && sw_responder_next(&r->responder, now_ns, &emission);
-        if (!answers && !(sends && next_request(r, now_ns, EMIT_PACKETS - *count, &emission)))
-            break;
-        enum added result = add_emission(r, batch, &emission);
-        if (result != ADDED)
-            return result;
-    }
-    /* Being the shortest, an ACK leaves in one message with what goes before it. */
-    if (!waits || (r->delayed_acks && !*count) ||
-        !sw_responder_next(&r->responder, now_ns, &emission))
-        return ADDED;
-    if (r->delayed_acks && *count)
-        r->doubts = 0;
-    r->delayed_acks = 0;
-    return add_emission(r, batch, &emission);
-}
-
-/* Whether some of what was posted has not been sent yet, or is to be sent again: as soon as it may
- * be, without anything that has to come first. */
-static bool has_unsent(const struct sw_roce_qp *r)
-{
-    const struct sw_requester *q = &r->requester;
-    const struct sw_sq *sq = &r->qp->sq;
-    return r->ring && sq->head != sq->tail &&
-           (r->posted != sq->tail || q->sent != q->tail || q->flight.lost_count);
-}
-
-/* When somebody must look again, if the program does not. What only waits for the peer has a timer,
- * and is looked at by nobody before. */
-static void plan_timer(struct sw_roce_qp *r, bool more)
-{
-    struct sw_qp *qp = r->qp;
-    uint64_t due_ns = more ? 0 : UINT64_MAX;
-    if (r->ring && !more)
-        due_ns = sw_requester_due_ns(&r->requester);
-    if (r->receives) {
-        uint64_t answer_ns = sw_responder_due_ns(&r->responder);
-        due_ns = answer_ns < due_ns ? answer_ns : due_ns;
-    }
-    if (__builtin_expect(r->is_limited, 0)) {
-        uint64_t limit_ns = sw_pacer_due_ns(&qp->pacer, qp->pacer.packet_bytes);
-        due_ns = limit_ns < due_ns ? limit_ns : due_ns;
-    }
-    const bool is_stopped =
-        qp->state == IBV_QPS_SQD && r->ring && sw_requester_is_drained(&r->requester);
-    const bool pending = more || r->is_limited || (has_unsent(r) && !is_stopped);
-    sw_roce_set_timer(qp, due_ns);
-    if (atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) != pending)
-        atomic_store(&qp->tx_pending, pending);
-    sw_qp_rest(qp, !pending && !r->is_parked);
-    if (pending || due_ns != UINT64_MAX || qp->sq.head != qp->sq.tail)
-        sw_roce_nudge();
-}
-
-enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
-{
-    sw_lock_assert_held(&r->qp->lock);
-    uint32_t count = 0;
-    r->reads_due = r->is_limited = false;
-    r->path.heard_ns = r->requester.heard_ns;
-    struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    enum added result = emit_packets(r, batch, now_ns, &count);
-    if (count) /* else what another thread sends of the queue pair next could overtake it */
-        sw_batch_flush(batch);
-    sw_batch_close(batch);
-    if (result == NOT_ADDED) /* the program took a key away from under its own request */
-        return sw_roce_fail_request(r, IBV_WC_LOC_PROT_ERR);
-    if (result == ADDED_LAST_WORD) {
-        sw_qp_fail(r->qp, sw_verdict_rules[SW_NAK_ACCESS].responder_event);
-        return SW_ROCE_DEAD;
-    }
-    if (r->ring && sw_roce_settle(r) == SW_ROCE_DEAD)
-        return SW_ROCE_DEAD;
-    if (r->is_ending && (r->responder.refusal_told || !sw_responder_has_word(&r->responder))) {
-        sw_qp_fail(r->qp, r->end_event);
-        return SW_ROCE_DEAD;
-    }
-    plan_timer(r, count == EMIT_PACKETS);
-    return SW_ROCE_ALIVE;
-}
-
 static void take_another_path(struct sw_roce_qp *r, uint64_t now_ns)
 {
     const struct sw_requester *q = &r->requester;
@@ -405,10 +171,10 @@ static bool only_waits(const struct sw_roce_qp *r)
     if (qp->state != IBV_QPS_RTS || r->is_parked || r->has_bad || !r->ring)
         return false;
     const bool sends =
-        r->posted != qp->sq.tail || q->sent != q->tail || q->flight.lost_count ||
+        r->posted != qp->sq.tail || sw_requester_has_unsent(q) ||
         sw_requester_due_ns(q) <= atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed);
     const bool says = r->receives && sw_responder_has_word(&r->responder) &&
-                      !(r->delayed_acks && sw_responder_only_acks(&r->responder));
+                      !(r->delayed_acks && sw_roce_only_acks(r));
     return !sends && !says;
 }
 
@@ -419,7 +185,7 @@ static void drive_qp(struct sw_qp *qp)
     if (!r)
         return;
     if (only_waits(r)) {
-        plan_timer(r, false);
+        sw_roce_plan_timer(r, false);
         return;
     }
     uint64_t now_ns = sw_clock_ns();
@@ -482,28 +248,13 @@ static void take_attributes(struct sw_qp *qp)
     sw_requester_pause(&r->requester, qp->state == IBV_QPS_SQD);
 }
 
-/* The peer's message was good, whatever becomes of this QP: hardware would have said so by now. */
-static void send_delayed_ack(struct sw_roce_qp *r)
-{
-    struct sw_emission emission;
-    if (!r->delayed_acks)
-        return;
-    r->delayed_acks = 0;
-    if (!sw_responder_only_acks(&r->responder) ||
-        !sw_responder_next(&r->responder, sw_clock_ns(), &emission))
-        return;
-    struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    add_emission(r, batch, &emission);
-    sw_batch_close(batch);
-}
-
 static void disconnect_qp(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     struct sw_roce_qp *r = qp->link_state;
     if (!r)
         return;
-    send_delayed_ack(r);
+    sw_roce_emit_ack(r);
     sw_qp_rest(qp, false);
     sw_qp_publish(qp, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)

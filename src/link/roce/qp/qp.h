@@ -47,6 +47,7 @@ struct sw_roce_qp {
     uint8_t mistrusted;   /* messages whose ACK will not wait */
     uint8_t doubts;       /* times that waiting was in vain lately, as far as they count */
     uint8_t echoes;       /* requests of the peer in a row that were followed by one of ours */
+    uint64_t ack_turn;    /* of sw_batch_gather_turn(): an ACK leaves at its end; 0: none does */
     uint64_t reached_ns;  /* when the peer last reached for memory; 0: something was posted since */
     struct sw_announce announce;
 
@@ -83,7 +84,5 @@ struct sw_roce_qp {
 enum sw_roce_outcome { SW_ROCE_ALIVE, SW_ROCE_DEAD /* the QP has failed: `r` must not be used */ };
 
 extern const struct sw_qp_ops sw_roce_qp_ops;
-/* Sends what the machines want sent, a bounded part, and takes in what has ended by that. */
-enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns);
 
 #endif

@@ -10,6 +10,7 @@
 #include "link/roce/impair.h"
 #include "link/roce/qp/announce.h"
 #include "link/roce/qp/closed_qp.h"
+#include "link/roce/qp/emit.h"
 #include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
@@ -119,8 +120,7 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
     return SW_ACK;
 }
 
-/* Goes on with a FLUSH, which may take its time; the peer's next packets are as good as lost
- * meanwhile. */
+/* Goes on with a FLUSH, which may take its time; the peer's next packets wait behind it. */
 static enum sw_verdict serve_flush(struct sw_roce_qp *r, const struct sw_demand *demand,
                                    const struct sw_inbound *message)
 {
@@ -256,14 +256,6 @@ static uint32_t carry_out_run(struct sw_roce_qp *r, const struct sw_demand *dema
     return demand->pieces;
 }
 
-enum sw_roce_outcome sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
-{
-    if (__builtin_expect(!r->is_parked, 1))
-        return SW_ROCE_ALIVE;
-    const struct sw_demand demand = r->parked;
-    return carry_out(r, &demand, now_ns);
-}
-
 /* Refused by the machine itself: the packet is out of place. */
 static bool was_refused(const struct sw_roce_qp *r)
 {
@@ -289,10 +281,35 @@ static enum sw_roce_outcome carry_out_early(struct sw_roce_qp *r, uint64_t now_n
 }
 
 /* What follows from packets, the first of which has been dealt with. */
-static void carry_on(struct sw_roce_qp *r, bool was_dead, uint64_t now_ns)
+static enum sw_roce_outcome carry_on(struct sw_roce_qp *r, bool was_dead, uint64_t now_ns)
 {
-    if (carry_out_early(r, now_ns) == SW_ROCE_ALIVE && !was_dead && was_refused(r))
-        end_connection(r, SW_NAK_INVALID, now_ns);
+    if (carry_out_early(r, now_ns) == SW_ROCE_DEAD)
+        return SW_ROCE_DEAD;
+    return !was_dead && was_refused(r) ? end_connection(r, SW_NAK_INVALID, now_ns) : SW_ROCE_ALIVE;
+}
+
+/* With rx_lock held where anything waits behind it. */
+static enum sw_roce_outcome unpark_request(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    const bool was_dead = r->responder.dead;
+    const struct sw_demand demand = r->parked;
+    if (carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+        return SW_ROCE_DEAD;
+    const bool goes_on = !r->is_parked && r->responder.early.count;
+    return goes_on ? carry_on(r, was_dead, now_ns) : SW_ROCE_ALIVE;
+}
+
+enum sw_roce_outcome sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
+{
+    if (__builtin_expect(!r->is_parked, 1))
+        return SW_ROCE_ALIVE;
+    if (!r->responder.early.count)
+        return unpark_request(r, now_ns);
+    if (!sw_lock_try(&sw_roce.port.rx_lock))
+        return SW_ROCE_ALIVE; /* somebody receives; the engine looks again soon */
+    const enum sw_roce_outcome outcome = unpark_request(r, now_ns);
+    sw_lock_release(&sw_roce.port.rx_lock);
+    return outcome;
 }
 
 static void respond_to_one(struct sw_roce_qp *r, const struct sw_packet *packet, uint64_t now_ns)
@@ -328,8 +345,14 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
         if (qp->state == IBV_QPS_RTR)
             sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
     }
-    if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD || r->is_parked)
-        return 1;
+    if (__builtin_expect(r->is_parked, 0)) {
+        if (unpark_request(r, now_ns) == SW_ROCE_DEAD)
+            return 1;
+        if (r->is_parked) {
+            sw_responder_keep_behind(&r->responder, &run->first);
+            return 1;
+        }
+    }
     if (__builtin_expect(r->ended_ns != 0, 0))
         sw_closed_qp_age(r, now_ns);
     if (run->count > 1)

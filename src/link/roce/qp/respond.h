@@ -13,7 +13,8 @@
 /* Returns how many packets of the run were dealt with: all, if it is plain, or the first. The QP
  * may have failed by that. */
 uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, uint64_t now_ns);
-/* Goes on with what was left. */
+/* Goes on with a demand that was left, and with what waits behind it. While somebody receives, that
+ * is left for later. */
 enum sw_roce_outcome sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns);
 /* UC: what came early has waited for what is missing for long enough, and that is not among what
  * waits to be received; rx_lock held. */

@@ -71,6 +71,7 @@ static int play(void **state)
     p->inbox = aligned_alloc(4096, INBOX_BYTES);
     memset(p->inbox, 0, INBOX_BYTES);
     p->entry = &p->pub->qps[INDEX];
+    pthread_mutex_lock(&sw_direct.lock); /* the engine looks at its peers */
     p->peer->pub = p->pub;
     p->peer->inbox = p->inbox;
     p->peer->pub_bytes = sizeof(*p->pub);
@@ -79,6 +80,7 @@ static int play(void **state)
     serve(p, BLOCK, READER, 0);
     serve(p, BLOCK + 1, READER + 1, 0);
     atomic_store(&p->peer->state, SW_PEER_READY);
+    pthread_mutex_unlock(&sw_direct.lock);
     *state = p;
     return 0;
 }

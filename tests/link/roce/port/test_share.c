@@ -295,13 +295,20 @@ static void sw_port_receive__asks_for_the_flow_that_brings_all(void **state)
     const struct sw_rx_socket *rx = connected_rx(&pair->one);
     assert_non_null(rx);
     assert_int_equal(rx->held_until_ns, 0);
-    for (uint32_t i = 0; i < 3; i++) { /* it wakes who sleeps on the port */
+    const struct sw_arrival before = seen.last; /* what the kernel told of it */
+    for (uint32_t i = 0; i < 3; i++) {          /* it wakes who sleeps on the port */
         struct pollfd wait = {pair->one.epoll, POLLIN, 0};
         send_hot(pair, 5, HOT + i);
         assert_int_equal(poll(&wait, 1, 5000), 1);
         sw_port_receive(&pair->one, sw_clock_ns(), false);
     }
     assert_int_equal(seen.count, HOT + 3);
+    assert_memory_equal(&seen.last.source, &before.source, sizeof(before.source));
+    assert_memory_equal(&seen.last.dest, &before.dest, sizeof(before.dest));
+    assert_int_equal(seen.last.traffic_class, before.traffic_class);
+    assert_int_equal(seen.last.hop_limit, before.hop_limit);
+    assert_int_equal(seen.last.ifindex, before.ifindex);
+    assert_true(before.hop_limit && before.ifindex);
 }
 
 static void sw_port_receive__asks_for_no_flow_among_several(void **state)

@@ -84,6 +84,57 @@ static void leave__no_nak_and_no_answer(void **state)
     assert_false(sw_delayed_ack_defer(&r, 2, false, NOW_NS));
 }
 
+/* An ACK that left with a message takes no place of the next. */
+static void leave__each_time_that_it_rides(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_true(sw_delayed_ack_defer(&r, 2, false, NOW_NS + i));
+        r.delayed_acks = 0;
+    }
+}
+
+/* Of requests that the program has answered each time within a moment. */
+static void answer(uint32_t times, uint64_t *now_ns)
+{
+    for (uint32_t i = 0; i < times; i++) {
+        sw_delayed_ack_expects_echo(&r, *now_ns);
+        sw_delayed_ack_note_echo(&r, *now_ns + 20000);
+        *now_ns += 100000;
+    }
+}
+
+static void leave__many_where_the_program_answers(void **state)
+{
+    (void)state;
+    uint64_t now_ns = NOW_NS;
+    assert_false(sw_delayed_ack_expects_echo(&r, now_ns));
+    answer(8, &now_ns);
+    assert_true(sw_delayed_ack_expects_echo(&r, now_ns));
+    /* The long ones of a storage target's answers, then the short ones, in two polls. */
+    assert_true(sw_delayed_ack_defer(&r, 15, false, now_ns));
+    assert_true(sw_delayed_ack_expects_echo(&r, now_ns + 1000));
+    assert_true(sw_delayed_ack_defer(&r, 15, false, now_ns + 1000));
+    /* It does not answer these. */
+    assert_false(sw_delayed_ack_expects_echo(&r, now_ns + 1000000));
+}
+
+/* What left behind later packets on purpose comes by itself. */
+static void leave__a_gap_may_close_where_the_program_answers(void **state)
+{
+    (void)state;
+    uint64_t now_ns = NOW_NS;
+    r.responder.remark = SW_REMARK_GAP;
+    r.responder.remark_seq = r.responder.expected; /* nothing came since */
+    assert_true(sw_responder_only_misses(&r.responder));
+    assert_false(sw_responder_only_acks(&r.responder));
+    assert_false(sw_delayed_ack_defer(&r, 2, false, now_ns));
+    answer(8, &now_ns);
+    assert_true(sw_delayed_ack_defer(&r, 2, false, now_ns));
+    r.responder.expected++; /* it came: an ACK is left to be said */
+    assert_true(sw_responder_only_acks(&r.responder));
+}
+
 /* What it adds waits for somebody's timer: the engine's, once it has looked. */
 static void leave__the_engine_is_to_be_told_of_it(void **state)
 {
@@ -103,6 +154,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(leave__half_a_first_window_at_most, start, stop),
         cmocka_unit_test_setup_teardown(leave__not_to_a_plain_peer, start, stop),
         cmocka_unit_test_setup_teardown(leave__no_nak_and_no_answer, start, stop),
+        cmocka_unit_test_setup_teardown(leave__each_time_that_it_rides, start, stop),
+        cmocka_unit_test_setup_teardown(leave__many_where_the_program_answers, start, stop),
+        cmocka_unit_test_setup_teardown(leave__a_gap_may_close_where_the_program_answers, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(leave__the_engine_is_to_be_told_of_it, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Short messages to a shared queue, many at once. */
+#include "link/direct/serve/serve_run.h"
+
+#include "link/direct/serve/responder.h"
+#include "link_rig.h"
+
+#define COUNT 40u
+#define LEN_BYTES 8u
+#define ROOM 64u /* from one receive to the next */
+
+/* The QP takes its receives from a shared queue that has `count` of them. */
+static struct sw_srq *share_queue(struct rig *rig, uint32_t count)
+{
+    struct ibv_srq_attr attr = {.max_wr = COUNT, .max_sge = 2};
+    struct sw_srq *srq;
+    assert_int_equal(sw_srq_create(rig->pd, &attr, rig, &srq), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        struct ibv_sge sge = rig_sge(rig, i * ROOM, LEN_BYTES);
+        struct ibv_recv_wr wr = {.wr_id = 100 + i, .sg_list = &sge, .num_sge = 1}, *bad;
+        assert_int_equal(sw_srq_post_recv(srq, &wr, &bad), 0);
+    }
+    rig->qp->srq = srq;
+    return srq;
+}
+
+static void unshare_queue(struct rig *rig)
+{
+    struct sw_srq *srq = rig->qp->srq;
+    rig->qp->srq = NULL;
+    assert_int_equal(sw_srq_destroy(srq), 0);
+}
+
+/* All but the first are there; that one is for rig_serve(). */
+static struct sw_record *messages(struct rig *rig, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct sw_record *record = &rig->block->requests[i];
+        memset((void *)record, 0, sizeof(*record));
+        record->kind = SW_REC_SEND_WHOLE;
+        record->slots = 1;
+        record->flags = SW_REC_FIRST | SW_REC_LAST;
+        record->len_bytes = LEN_BYTES;
+        memset(record->payload, 'a' + (int)i % 26, LEN_BYTES);
+        if (i)
+            atomic_store(&record->seq, i + 1);
+    }
+    return &rig->block->requests[0];
+}
+
+static void expect(struct rig *rig, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ibv_wc wc = rig_wc(rig);
+        uint8_t bytes[LEN_BYTES + 1] = {0};
+        memset(bytes, 'a' + (int)i % 26, LEN_BYTES);
+        assert_int_equal(wc.wr_id, 100 + i);
+        assert_int_equal(wc.status, IBV_WC_SUCCESS);
+        assert_int_equal(wc.opcode, IBV_WC_RECV);
+        assert_int_equal(wc.byte_len, LEN_BYTES);
+        assert_int_equal(wc.qp_num, sw_qp_num(rig->qp));
+        assert_int_equal(wc.src_qp, rig->qp->dest_qpn);
+        assert_memory_equal(rig->bytes + i * ROOM, bytes, LEN_BYTES + 1);
+    }
+}
+
+static void sw_serve_run__many_to_a_shared_queue(void **state)
+{
+    struct rig *rig = *state;
+    share_queue(rig, COUNT);
+    assert_true(rig_serve(rig, messages(rig, COUNT)));
+    expect(rig, COUNT);
+    rig_no_wc(rig);
+    rig_is_answered(rig, SW_ACK);
+    assert_int_equal(rig_answer(rig, 0)->imm, COUNT - 1);
+    assert_int_equal(rig->d->serve.answer_at, 1);
+    assert_int_equal(rig->d->serve.at, COUNT);
+    unshare_queue(rig);
+}
+
+/* How many are served under one lock: no more than asked for, and none that waits for a receive. */
+static void sw_serve_together__bounds(void **state)
+{
+    struct rig *rig = *state;
+    share_queue(rig, 5);
+    atomic_store(&messages(rig, 7)->seq, 1);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 3), 3);
+    assert_int_equal(rig->d->serve.at, 3);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 0);
+    assert_int_equal(rig->d->serve.acks_due, 5);
+    expect(rig, 5);
+    unshare_queue(rig);
+}
+
+/* Each is left to who serves messages one by one. */
+static void sw_serve_together__leaves_what_is_out_of_the_ordinary(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_srq *srq = share_queue(rig, 2);
+    struct sw_record *record = messages(rig, 1);
+    atomic_store(&record->seq, 1);
+    record->flags |= SW_REC_INV;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->flags &= (uint8_t)~SW_REC_INV;
+    record->slots = 2;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->slots = 1;
+    record->len_bytes = LEN_BYTES + 1;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->len_bytes = UINT32_MAX;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->len_bytes = LEN_BYTES;
+    srq->limit = 2;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    srq->limit = 1;
+    rig->d->send.answers_due = 1;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    rig->d->send.answers_due = 0;
+    rig->d->serve.answer_at = SW_RESPONSE_SLOTS;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    rig->d->serve.answer_at = 0;
+    rig_no_wc(rig);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 1);
+    expect(rig, 1);
+    unshare_queue(rig);
+}
+
+/* The limit event comes once, in the middle. */
+static void sw_serve_run__below_the_limit_of_a_shared_queue(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_srq *srq = share_queue(rig, COUNT);
+    srq->limit = COUNT / 2;
+    assert_true(rig_serve(rig, messages(rig, COUNT)));
+    assert_int_equal(srq->limit, 0);
+    assert_int_equal(atomic_load(&rig->events), 1);
+    assert_int_equal(atomic_load(&rig->event), IBV_EVENT_SRQ_LIMIT_REACHED);
+    expect(rig, COUNT);
+    unshare_queue(rig);
+}
+
+/* A program that is woken finds that its peer has been answered. */
+static void sw_serve_run__answers_before_an_armed_queue_fires(void **state)
+{
+    struct rig *rig = *state;
+    share_queue(rig, 2);
+    atomic_store(&rig->cq->pub->armed, SW_CQ_ARMED_ANY);
+    assert_true(rig_serve(rig, messages(rig, 2)));
+    assert_int_equal(rig_answer(rig, 0)->imm, 0); /* the first one alone */
+    expect(rig, 2);
+    unshare_queue(rig);
+}
+
+/* Completions for which there is no room are lost, and the program told: not their messages. */
+static void sw_serve_run__more_than_the_completion_queue_takes(void **state)
+{
+    struct rig *rig = *state;
+    struct sw_srq *srq = share_queue(rig, 8);
+    const uint32_t capacity = rig->cq->capacity;
+    rig->cq->capacity = 5;
+    assert_true(rig_serve(rig, messages(rig, 8)));
+    assert_true(sw_cq_is_overrun(rig->cq));
+    assert_int_equal(atomic_load(&srq->rq.consumed), 8);
+    assert_int_equal(rig_answer(rig, 0)->imm, 7);
+    expect(rig, 5);
+    rig->cq->capacity = capacity;
+    unshare_queue(rig);
+}
+
+/* A message that follows is out of bounds: what was served before is answered. */
+static void sw_serve_run__nonsense_after_some_to_a_shared_queue(void **state)
+{
+    struct rig *rig = *state;
+    share_queue(rig, 8);
+    struct sw_record *record = messages(rig, 4);
+    rig->block->requests[3].len_bytes = SW_WHOLE_BYTES + 1;
+    assert_true(rig_serve(rig, record));
+    assert_int_equal(sw_qp_state(rig->qp), IBV_QPS_ERR);
+    rig_is_answered(rig, SW_ACK);
+    assert_int_equal(rig_answer(rig, 0)->imm, 2);
+    expect(rig, 3);
+    unshare_queue(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        rig_test(sw_serve_run__many_to_a_shared_queue),
+        rig_test(sw_serve_together__bounds),
+        rig_test(sw_serve_together__leaves_what_is_out_of_the_ordinary),
+        rig_test(sw_serve_run__below_the_limit_of_a_shared_queue),
+        rig_test(sw_serve_run__answers_before_an_armed_queue_fires),
+        rig_test(sw_serve_run__more_than_the_completion_queue_takes),
+        rig_test(sw_serve_run__nonsense_after_some_to_a_shared_queue),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
