@@ -217,6 +217,50 @@ SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_flush(struct sw_nvme_queue *queue,
 SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue,
                                                const struct sw_nvme_io *io);
 
+/*
+ * Reservations of a namespace (NVM Express Base 2.0 s8.19). A host registers a key, and one that is
+ * registered may reserve the namespace. Keys belong to the host's ID and outlast its connection.
+ */
+enum sw_nvme_resv_type {
+    SW_NVME_RESV_WRITE_EXCLUSIVE = 1,
+    SW_NVME_RESV_EXCLUSIVE_ACCESS,
+    SW_NVME_RESV_WRITE_EXCLUSIVE_REGISTRANTS,
+    SW_NVME_RESV_EXCLUSIVE_ACCESS_REGISTRANTS,
+    SW_NVME_RESV_WRITE_EXCLUSIVE_ALL, /* every registrant holds it */
+    SW_NVME_RESV_EXCLUSIVE_ACCESS_ALL,
+};
+
+enum { SW_NVME_RESV_REGISTER, SW_NVME_RESV_UNREGISTER, SW_NVME_RESV_REPLACE };
+enum { SW_NVME_RESV_ACQUIRE, SW_NVME_RESV_PREEMPT, SW_NVME_RESV_PREEMPT_ABORT };
+enum { SW_NVME_RESV_RELEASE, SW_NVME_RESV_CLEAR };
+enum { SW_NVME_RESV_FORGET = 2, SW_NVME_RESV_KEEP }; /* when power is lost */
+enum { SW_NVME_RESV_KEYS_BYTES = 16 };
+
+struct sw_nvme_resv {
+    uint32_t action; /* of the command, above */
+    uint32_t type;   /* enum sw_nvme_resv_type, of acquire and release */
+    uint32_t power;  /* of register; 0: as it is */
+    bool ignores_key;
+    uint64_t key;   /* this host's, as it is registered */
+    uint64_t other; /* of register: the new one; of preempt: whose are to go */
+};
+
+/* Of `io`: `data` has room for SW_NVME_RESV_KEYS_BYTES, and is written by the call. A host that
+ * loses its connection meanwhile does not send them again: MAYBE_DONE, and the report tells. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_resv_register(struct sw_nvme_queue *queue,
+                                                         const struct sw_nvme_io *io,
+                                                         const struct sw_nvme_resv *resv);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_resv_acquire(struct sw_nvme_queue *queue,
+                                                        const struct sw_nvme_io *io,
+                                                        const struct sw_nvme_resv *resv);
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_resv_release(struct sw_nvme_queue *queue,
+                                                        const struct sw_nvme_io *io,
+                                                        const struct sw_nvme_resv *resv);
+/* `data` gets as much of the report as fits: struct nvme_resv_status of libnvme with extended
+ * registrants. `bytes`: a multiple of 4. */
+SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_resv_report(struct sw_nvme_queue *queue,
+                                                       const struct sw_nvme_io *io);
+
 /* Handles what has come; never sleeps. Returns the number of requests that ended. */
 SW_NVME_PUBLIC uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue);
 /* Until at least one request ended (OK), the deadline passed (TIMEOUT) or none is there (AGAIN). */

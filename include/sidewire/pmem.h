@@ -77,6 +77,7 @@ struct sw_pmem_options {
     uint32_t request_timeout_ms; /* a chain without result for so long loses the connection */
     uint32_t spin_us;            /* waits poll for so long before they sleep */
     bool alone; /* each session ends those of all others that may write; needs that right itself */
+    bool keeps_trying;    /* also where the first connection fails: for loss_timeout_ms */
     bool no_flush;        /* READs take the place of FLUSHes, as on devices that lack them */
     bool no_atomic_write; /* WRITEs take the place of ATOMIC WRITEs */
 };
@@ -167,6 +168,31 @@ struct sw_pmem_entry {
 SW_PMEM_PUBLIC enum sw_pmem_status sw_pmem_list(const struct sw_pmem_options *options,
                                                 struct sw_pmem_entry *entries, uint32_t entries_max,
                                                 uint32_t *count, struct sw_pmem_error *error);
+
+enum { SW_PMEM_REGIONS_MAX = 16 };
+
+struct sw_pmem_region_info {
+    char name[SW_PMEM_NAME_MAX + 1];
+    uint64_t opens;
+    uint32_t clients, writers; /* that have it open now; the second with the right to write */
+};
+
+/* What a server has counted since it started. Data is not: it never passes through the server. */
+struct sw_pmem_server_info {
+    uint64_t uptime_ms;
+    uint64_t connections; /* that were asked for; `refused` of them */
+    uint64_t refused;
+    uint64_t malformed;            /* messages */
+    uint64_t ended;                /* connections, since another client wished to be alone */
+    uint32_t clients, clients_max; /* connected now, this one included */
+    uint32_t regions_count;        /* those that this client has any right on */
+    struct sw_pmem_region_info regions[SW_PMEM_REGIONS_MAX];
+};
+
+/* Waits up to `connect_timeout_ms`. */
+SW_PMEM_PUBLIC enum sw_pmem_status sw_pmem_server(const struct sw_pmem_options *options,
+                                                  struct sw_pmem_server_info *info,
+                                                  struct sw_pmem_error *error);
 
 /* ---- local memory ---- */
 

@@ -40,6 +40,7 @@ enum sw_pmem_log_status {
     SW_PMEM_LOG_DAMAGED,    /* copies have lost what they had flushed */
     SW_PMEM_LOG_COPY,       /* a copy cannot be reached: see the error's text */
     SW_PMEM_LOG_NO_MEMORY,
+    SW_PMEM_LOG_TRIMMED, /* of a reader: what comes next was trimmed before it was read */
 };
 
 /* A sentence without its full stop; never NULL. */
@@ -132,6 +133,32 @@ struct sw_pmem_log_info {
 
 SW_PMEM_PUBLIC void sw_pmem_log_info_of(const struct sw_pmem_log *log,
                                         struct sw_pmem_log_info *info);
+
+/* ---- reading beside the writer ----
+ *
+ * A reader follows a log that somebody else writes. It needs the right to read alone, changes
+ * nothing, and the writer does not notice it. It sees a record as soon as a quorum of copies shows
+ * that it is acknowledged; no recovery finds less than what a reader has seen. */
+
+struct sw_pmem_log_reader;
+
+/* Of `options` it uses the copies alone. Waits for one of them. */
+SW_PMEM_PUBLIC enum sw_pmem_log_status
+sw_pmem_log_reader_open(const struct sw_pmem_log_options *options, uint64_t deadline_ns,
+                        struct sw_pmem_error *error, struct sw_pmem_log_reader **reader);
+SW_PMEM_PUBLIC void sw_pmem_log_reader_close(struct sw_pmem_log_reader *reader);
+/* The longest record that the log can have. */
+SW_PMEM_PUBLIC uint32_t sw_pmem_log_reader_record_bytes(const struct sw_pmem_log_reader *reader);
+/* Where the oldest record starts that is there. */
+SW_PMEM_PUBLIC enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *reader,
+                                                               struct sw_pmem_log_mark *mark,
+                                                               uint64_t deadline_ns);
+/* Reads the record behind `mark` and moves `mark` behind it; waits for it until the deadline. END:
+ * none has come. TIMEOUT: too few copies could be asked. TRIMMED: `mark` has moved to the oldest
+ * record that is there, nothing was read. DAMAGED: `mark` is none of this log. */
+SW_PMEM_PUBLIC enum sw_pmem_log_status
+sw_pmem_log_reader_next(struct sw_pmem_log_reader *reader, struct sw_pmem_log_mark *mark,
+                        void *record, uint32_t bytes_max, uint32_t *bytes, uint64_t deadline_ns);
 
 #ifdef __cplusplus
 }

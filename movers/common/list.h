@@ -26,12 +26,17 @@ static inline bool list_is_empty(const struct list *list)
     return list->head.next == &list->head;
 }
 
+static inline void list_insert_behind(struct list_node *before, struct list_node *node)
+{
+    node->previous = before;
+    node->next = before->next;
+    node->next->previous = node;
+    before->next = node;
+}
+
 static inline void list_append(struct list *list, struct list_node *node)
 {
-    node->previous = list->head.previous;
-    node->next = &list->head;
-    node->previous->next = node;
-    list->head.previous = node;
+    list_insert_behind(list->head.previous, node);
 }
 
 static inline void list_remove(struct list_node *node)

@@ -24,6 +24,10 @@ int nv_list(int argc, char **argv);
 int nv_read(int argc, char **argv);
 int nv_write(int argc, char **argv);
 int nv_bench(int argc, char **argv);
+int nv_resv_report(int argc, char **argv);
+int nv_resv_register(int argc, char **argv);
+int nv_resv_acquire(int argc, char **argv);
+int nv_resv_release(int argc, char **argv);
 
 enum nv_format { NV_NORMAL, NV_JSON, NV_BINARY };
 
@@ -36,7 +40,7 @@ struct nv_host {
     bool is_discovery; /* NQN may be left out */
     struct sw_nvme_controller *controller;
     bool is_away; /* said that it is */
-    char secret[NV_SECRET_MAX], ctrl_secret[NV_SECRET_MAX];
+    char secret[NVF_SECRET_TEXT_MAX], ctrl_secret[NVF_SECRET_TEXT_MAX];
 };
 
 /* A child for argp; its input is a struct nv_host. */

@@ -65,7 +65,7 @@ static enum nv_format parse_format(struct argp_state *state, const char *text)
 
 static const char *parse_secret(struct argp_state *state, const char *text, char *out)
 {
-    const char *wrong = nv_secret_read(text, out);
+    const char *wrong = nvf_secret_read(text, out);
     if (wrong) /* without the text: it may be a secret */
         argp_error(state, "a secret cannot be read: %s", wrong);
     return out;

@@ -17,6 +17,11 @@ static const struct nv_command commands[] = {
     {"read", "reads blocks into a file", nv_read},
     {"write", "writes blocks out of a file", nv_write},
     {"bench", "measures latency and throughput, and checks data", nv_bench},
+    {"resv-report", "shows who is registered with a namespace, and who has reserved it",
+     nv_resv_report},
+    {"resv-register", "registers a key of this host with a namespace", nv_resv_register},
+    {"resv-acquire", "reserves a namespace", nv_resv_acquire},
+    {"resv-release", "gives up a reservation", nv_resv_release},
 };
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };

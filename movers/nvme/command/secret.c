@@ -8,27 +8,8 @@
 
 #include "nvme/target/config.h"
 
-const char *nv_secret_read(const char *text, char out[NV_SECRET_MAX])
-{
-    if (*text != '@') {
-        if (strlen(text) >= NV_SECRET_MAX)
-            return "it is too long";
-        memcpy(out, text, strlen(text) + 1);
-        return NULL;
-    }
-    FILE *file = fopen(text + 1, "re");
-    if (!file)
-        return strerror(errno);
-    const bool has_line = fgets(out, NV_SECRET_MAX, file);
-    fclose(file);
-    if (!has_line)
-        return "the file is empty";
-    out[strcspn(out, "\r\n")] = '\0';
-    return NULL;
-}
-
 /* The secret in "HOSTNQN=SECRET". NULL: there is none. */
-static const char *split(const char *text, char nqn[NVF_NQN_MAX + 1])
+static const char *split_secret(const char *text, char nqn[NVF_NQN_MAX + 1])
 {
     /* A name may have a '=' of its own. */
     for (const char *at = strchr(text, '='); at; at = strchr(at + 1, '='))
@@ -39,17 +20,18 @@ static const char *split(const char *text, char nqn[NVF_NQN_MAX + 1])
     return NULL;
 }
 
-const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1], char out[NV_SECRET_MAX])
+const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1],
+                            char out[NVF_SECRET_TEXT_MAX])
 {
-    const char *value = split(text, nqn);
-    return value ? nv_secret_read(value, out)
+    const char *value = split_secret(text, nqn);
+    return value ? nvf_secret_read(value, out)
                  : "it is given as HOSTNQN=DHHC-1:... or HOSTNQN=@FILE";
 }
 
-static int add(const struct nvt_config_editor *editor, const char *subsysnqn, const char *text,
-               bool of_controller)
+static int add_secret(const struct nvt_config_editor *editor, const char *subsysnqn,
+                      const char *text, bool of_controller)
 {
-    char nqn[NVF_NQN_MAX + 1], secret[NV_SECRET_MAX];
+    char nqn[NVF_NQN_MAX + 1], secret[NVF_SECRET_TEXT_MAX];
     const char *wrong = nv_secret_split(text, nqn, secret);
     if (wrong) {
         snprintf(editor->error, editor->error_bytes, "the secret of '%.*s': %s",
@@ -66,8 +48,8 @@ int nv_secrets_add(const struct nv_secrets *secrets, const struct nvt_config_edi
 {
     int rc = 0;
     for (int i = 0; i < secrets->host_count && !rc; i++)
-        rc = add(editor, subsysnqn, secrets->of_hosts[i], false);
+        rc = add_secret(editor, subsysnqn, secrets->of_hosts[i], false);
     for (int i = 0; i < secrets->ctrl_count && !rc; i++)
-        rc = add(editor, subsysnqn, secrets->of_ctrl[i], true);
+        rc = add_secret(editor, subsysnqn, secrets->of_ctrl[i], true);
     return rc;
 }

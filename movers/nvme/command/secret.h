@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Secrets on a command line: as they are, or out of a file, as all users see the line. */
+/* Secrets of hosts on the command line of a target. */
 #ifndef SW_MOVERS_NVME_SECRET_H
 #define SW_MOVERS_NVME_SECRET_H
 
 #include "nvme/wire/fabrics.h"
+#include "nvme/wire/secret_text.h"
 
-enum { NV_SECRET_MAX = 128, NV_SECRETS_MAX = 64 };
+enum { NV_SECRETS_MAX = 64 };
 
 struct nvt_config_editor;
 
-/* "DHHC-1:00:BASE64:", or "@FILE" whose first line is that. Returns NULL, or what is wrong. */
-const char *nv_secret_read(const char *text, char out[NV_SECRET_MAX]);
-
 /* "HOSTNQN=SECRET". Returns NULL, or what is wrong. */
-const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1], char out[NV_SECRET_MAX]);
+const char *nv_secret_split(const char *text, char nqn[NVF_NQN_MAX + 1],
+                            char out[NVF_SECRET_TEXT_MAX]);
 
 /* Options of a target: "HOSTNQN=SECRET" each. */
 struct nv_secrets {

@@ -19,6 +19,7 @@ enum {
     KEY_IN_CAPSULE,
     KEY_SPIN,
     KEY_SRQ,
+    KEY_THREADS,
     KEY_ALLOW,
     KEY_CONFIG,
     KEY_CONTROL,
@@ -60,6 +61,9 @@ static const struct argp_option options[] = {
     {"srq", KEY_SRQ, "RECEIVES", 0,
      "All I/O queues share so many receives, 32 to 32768 (default: each queue has its own)", 0},
     {"spin", KEY_SPIN, "US", 0, "How long an idle target polls before it sleeps (default 100)", 0},
+    {"threads", KEY_THREADS, "N", 0,
+     "I/O queues are spread over so many threads, 1 to 16 (default: $SIDEWIRE_NVME_THREADS, or 1)",
+     0},
     {"control", KEY_CONTROL, "PATH", 0,
      "The socket by which add, remove and status reach this target", 0},
     {0},
@@ -76,31 +80,41 @@ static uint32_t number_of(struct argp_state *state, const char *option, const ch
     return (uint32_t)value;
 }
 
-static void add(struct argp_state *state, const char **list, int *count, int most, char *text)
+/* Without the option. */
+static uint32_t threads_wanted(struct argp_state *state)
+{
+    const char *text = getenv("SIDEWIRE_NVME_THREADS");
+    return text && *text
+               ? number_of(state, "threads ($SIDEWIRE_NVME_THREADS)", text, 1, NVT_THREADS_MAX)
+               : 1;
+}
+
+static void add_to_list(struct argp_state *state, const char **list, int *count, int most,
+                        char *text)
 {
     if (*count == most)
         argp_error(state, "too many options: '%s'", text);
     list[(*count)++] = text;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_target(int key, char *text, struct argp_state *state)
 {
     struct target_args *args = state->input;
     switch (key) {
     case 'l':
-        add(state, args->listen, &args->listen_count, NVT_PORTS_MAX, text);
+        add_to_list(state, args->listen, &args->listen_count, NVT_PORTS_MAX, text);
         return 0;
     case 'n':
-        add(state, args->namespaces, &args->namespace_count, LISTS_MAX, text);
+        add_to_list(state, args->namespaces, &args->namespace_count, LISTS_MAX, text);
         return 0;
     case KEY_ALLOW:
-        add(state, args->hosts, &args->host_count, LISTS_MAX, text);
+        add_to_list(state, args->hosts, &args->host_count, LISTS_MAX, text);
         return 0;
     case KEY_SECRET:
-        add(state, args->secrets.of_hosts, &args->secrets.host_count, NV_SECRETS_MAX, text);
+        add_to_list(state, args->secrets.of_hosts, &args->secrets.host_count, NV_SECRETS_MAX, text);
         return 0;
     case KEY_CTRL_SECRET:
-        add(state, args->secrets.of_ctrl, &args->secrets.ctrl_count, NV_SECRETS_MAX, text);
+        add_to_list(state, args->secrets.of_ctrl, &args->secrets.ctrl_count, NV_SECRETS_MAX, text);
         return 0;
     case 'N':
         args->nqn = text;
@@ -114,6 +128,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_SRQ:
         args->settings.shared_receives = number_of(state, "srq", text, 32, 32768);
+        return 0;
+    case KEY_THREADS:
+        args->settings.threads = number_of(state, "threads", text, 1, NVT_THREADS_MAX);
         return 0;
     case KEY_SPIN:
         args->settings.spin_us = number_of(state, "spin", text, 0, 1000000000);
@@ -134,6 +151,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
                               "--allow and the secrets away");
         if (!args->config && !args->namespace_count)
             argp_error(state, "nothing to serve: say e.g. --namespace ram:64M");
+        if (!args->settings.threads)
+            args->settings.threads = threads_wanted(state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -142,7 +161,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_target,
     .doc = "Serves namespaces to NVMe over RDMA hosts.\v"
            "While it serves, 'sidewire nvme target add', 'remove' and 'status' change and show "
            "what it does.\n\n"
@@ -154,7 +173,7 @@ static const struct argp argp = {
 
 /* ---- what it is to serve ---- */
 
-static void say(void *context, bool is_bad, const char *line)
+static void say_line(void *context, bool is_bad, const char *line)
 {
     (void)context;
     if (is_bad)
@@ -164,9 +183,9 @@ static void say(void *context, bool is_bad, const char *line)
     fflush(stdout);
 }
 
-static void warn(void *context, const char *text)
+static void warn_of(void *context, const char *text)
 {
-    say(context, true, text);
+    say_line(context, true, text);
 }
 
 static char machine_id[NVT_MACHINE_ID_BYTES];
@@ -174,15 +193,16 @@ static char machine_id[NVT_MACHINE_ID_BYTES];
 static struct nvt_config *read_file(const char *path)
 {
     char error[1024];
-    const struct nvt_config_source source = {.name = path, .machine_id = machine_id, .warn = warn};
+    const struct nvt_config_source source = {
+        .name = path, .machine_id = machine_id, .warn = warn_of};
     struct nvt_config *config;
     if (!nvt_config_read(&source, &config, error, sizeof(error)))
         return config;
-    say(NULL, true, error);
+    say_line(NULL, true, error);
     return NULL;
 }
 
-static int edit(const struct nvt_config_editor *editor, const struct target_args *args)
+static int edit_config(const struct nvt_config_editor *editor, const struct target_args *args)
 {
     const char *nqn = args->nqn ? args->nqn : DEFAULT_NQN;
     uint32_t nsid;
@@ -205,9 +225,9 @@ static struct nvt_config *read_arguments(const struct target_args *args)
     char error[1024] = "no memory";
     struct nvt_config *config = calloc(1, sizeof(*config));
     const struct nvt_config_editor editor = {config, machine_id, error, sizeof(error)};
-    if (config && !edit(&editor, args))
+    if (config && !edit_config(&editor, args))
         return config;
-    say(NULL, true, error);
+    say_line(NULL, true, error);
     nvt_config_free(config);
     return NULL;
 }
@@ -228,17 +248,17 @@ static void say_refused(const struct nvt_queue *queue, const char *why)
             queue->ctrl->host_nqn, why);
 }
 
-static void reload(struct program *program)
+static void reload_config(struct program *program)
 {
     if (!program->args->config)
-        return say(NULL, true, "SIGHUP: there is no --config to read again");
+        return say_line(NULL, true, "SIGHUP: there is no --config to read again");
     struct nvt_config *config = read_file(program->args->config);
     if (!config)
-        return say(NULL, true, "the configuration stays as it was");
+        return say_line(NULL, true, "the configuration stays as it was");
     const int failures = nvr_serving_apply(&program->serving, config);
-    say(NULL, false,
-        failures ? "configuration  read again, but for what is said above"
-                 : "configuration  read again");
+    say_line(NULL, false,
+             failures ? "configuration  read again, but for what is said above"
+                      : "configuration  read again");
 }
 
 static void take_signal(struct nvr_watch *watch)
@@ -248,7 +268,7 @@ static void take_signal(struct nvr_watch *watch)
     if (read(watch->fd, &info, sizeof(info)) != sizeof(info))
         return;
     if (info.ssi_signo == SIGHUP)
-        reload(program);
+        reload_config(program);
     else
         nvr_server_stop(&program->server);
 }
@@ -270,22 +290,25 @@ static int watch_signals(struct program *program)
 }
 
 /* Returns the status of the process. */
-static int serve(struct program *program, struct nvt_config *config)
+static int serve_config(struct program *program, struct nvt_config *config)
 {
     char error[1024];
     if (nvr_serving_apply(&program->serving, config))
         return NV_STATUS_FAILED;
     if (nvr_control_open(&program->control, &program->serving, program->args->control, error,
                          sizeof(error))) {
-        say(NULL, true, error);
+        say_line(NULL, true, error);
         return NV_STATUS_FAILED;
     }
     program->control.machine_id = machine_id;
     program->control.in_capsule_bytes = program->args->in_capsule_bytes;
-    say(NULL, false, "ready          end it by SIGTERM or Ctrl-C");
-    nvr_server_run(&program->server);
+    say_line(NULL, false, "ready          end it by SIGTERM or Ctrl-C");
+    const int rc = nvr_server_run(&program->server);
+    if (rc)
+        fprintf(stderr, "sidewire nvme target: cannot start %u threads: %s\n",
+                program->args->settings.threads, strerror(-rc));
     nvr_control_close(&program->control);
-    return NV_STATUS_OK;
+    return rc ? NV_STATUS_FAILED : NV_STATUS_OK;
 }
 
 int nv_target_main(int argc, char **argv)
@@ -302,7 +325,7 @@ int nv_target_main(int argc, char **argv)
     struct nvt_config *config = args.config ? read_file(args.config) : read_arguments(&args);
     if (!config)
         return NV_STATUS_FAILED;
-    program.serving.say = say;
+    program.serving.say = say_line;
     int rc = nvr_server_open(&program.server, &args.settings);
     program.server.target.refused = say_refused;
     if (!rc)
@@ -313,7 +336,7 @@ int nv_target_main(int argc, char **argv)
         fprintf(stderr, "sidewire nvme target: cannot begin: %s\n", strerror(-rc));
         return NV_STATUS_FAILED;
     }
-    rc = serve(&program, config);
+    rc = serve_config(&program, config);
     nvr_server_close(&program.server);
     nvr_serving_close(&program.serving);
     return rc;

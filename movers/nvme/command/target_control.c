@@ -53,7 +53,7 @@ static const struct argp_option which_options[] = {
 static void take_secret(struct argp_state *state, const char *text, bool of_controller)
 {
     const struct control_args *args = state->input;
-    char nqn[NVF_NQN_MAX + 1], secret[NV_SECRET_MAX];
+    char nqn[NVF_NQN_MAX + 1], secret[NVF_SECRET_TEXT_MAX];
     const char *wrong = strcmp(args->command, "add") != 0 ? "remove the host: --allow HOSTNQN"
                                                           : nv_secret_split(text, nqn, secret);
     if (wrong)
@@ -63,7 +63,7 @@ static void take_secret(struct argp_state *state, const char *text, bool of_cont
     explicit_bzero(secret, sizeof(secret));
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_control(int key, char *text, struct argp_state *state)
 {
     struct control_args *args = state->input;
     switch (key) {
@@ -121,7 +121,7 @@ static error_t parse_which(int key, char *text, struct argp_state *state)
 static error_t parse_status(int key, char *text, struct argp_state *state)
 {
     return key == ARGP_KEY_INIT ? (state->child_inputs[0] = state->input, 0)
-                                : parse(key, text, state);
+                                : parse_control(key, text, state);
 }
 
 /* ---- which target ---- */
@@ -174,7 +174,7 @@ static int find_target(char found[NVR_PATH_MAX], int *count)
     return fd;
 }
 
-static int reach(const struct control_args *args)
+static int reach_target(const struct control_args *args)
 {
     char path[NVR_PATH_MAX] = "", folder[NVR_FOLDER_MAX];
     int count = 1, fd;
@@ -203,7 +203,7 @@ static int reach(const struct control_args *args)
 /* ---- asking ---- */
 
 /* The answer, and the descriptor that came with it or -1. NULL: there was none. */
-static json_t *ask(int socket, const json_t *request, int *fd)
+static json_t *ask_target(int socket, const json_t *request, int *fd)
 {
     static char message[NVR_MESSAGE_MAX];
     char *text = json_dumps(request, JSON_COMPACT);
@@ -262,6 +262,17 @@ static void print_subsystem(const json_t *subsystem)
                text_of(one, "hostnqn"), number_of(one, "io_queues"), number_of(one, "depth"));
 }
 
+static void print_threads(const json_t *threads)
+{
+    size_t i;
+    const json_t *one;
+    if (json_array_size(threads) < 2)
+        return;
+    printf("threads     %zu, with I/O queues:", json_array_size(threads));
+    json_array_foreach(threads, i, one) printf(" %lld", number_of(one, "io_queues"));
+    puts("");
+}
+
 static void print_status(const json_t *status)
 {
     size_t i;
@@ -269,13 +280,14 @@ static void print_status(const json_t *status)
     printf("target      process %lld: %lld commands, %lld errors; %lld connections, %lld refused\n",
            number_of(status, "pid"), number_of(status, "commands"), number_of(status, "errors"),
            number_of(status, "connected"), number_of(status, "refused"));
+    print_threads(json_object_get(status, "threads"));
     json_array_foreach(json_object_get(status, "ports"), i, one)
         printf("port        %-4lld %s port %s\n", number_of(one, "portid"), text_of(one, "traddr"),
                text_of(one, "trsvcid"));
     json_array_foreach(json_object_get(status, "subsystems"), i, one) print_subsystem(one);
 }
 
-static int show(const struct control_args *args, const json_t *answer, int fd)
+static int show_answer(const struct control_args *args, const json_t *answer, int fd)
 {
     const bool is_good = json_is_true(json_object_get(answer, "ok"));
     const char *text = text_of(answer, "text");
@@ -324,11 +336,11 @@ int nv_target_control(int argc, char **argv)
     snprintf(name, sizeof(name), "sidewire nvme target %s", argv[0]);
     argv[0] = name;
     argp_parse(&argp, argc, argv, 0, NULL, &args);
-    const int socket = reach(&args);
+    const int socket = reach_target(&args);
     int fd = -1, status = NV_STATUS_FAILED;
     if (socket >= 0) {
-        json_t *answer = ask(socket, args.request, &fd);
-        status = show(&args, answer, fd);
+        json_t *answer = ask_target(socket, args.request, &fd);
+        status = show_answer(&args, answer, fd);
         json_decref(answer);
         close(socket);
     }

@@ -11,6 +11,7 @@
 
 #include "nvme/fio/job.h"
 #include "nvme/host/as_errno.h"
+#include "nvme/wire/secret_text.h"
 
 enum {
     QUEUE_DEFAULT = 128,
@@ -21,7 +22,7 @@ enum {
 
 struct engine_options {
     void *pad; /* fio takes offset 0 for "no option" */
-    char *traddr, *trsvcid, *nqn, *hostnqn, *hostid;
+    char *traddr, *trsvcid, *nqn, *hostnqn, *hostid, *secret, *ctrl_secret;
     unsigned int nsid, queue_size, in_capsule, poll, keep_alive_s, reconnect_delay_s;
     int ctrl_loss_tmo_s;
 };
@@ -45,6 +46,8 @@ static struct fio_option options[] = {
     TEXT("nqn", nqn, "Name of the subsystem"),
     TEXT("hostnqn", hostnqn, "Own name (that of /etc/nvme/hostnqn, else of the machine)"),
     TEXT("hostid", hostid, "Own ID (that of /etc/nvme/hostid)"),
+    TEXT("dhchap_secret", secret, "Own secret, DHHC-1:... or @FILE, for authentication"),
+    TEXT("dhchap_ctrl_secret", ctrl_secret, "What the target has to prove that it knows"),
     NUMBER("nsid", nsid, FIO_OPT_INT, 0, 0, "0", "The namespace (0: the first)"),
     NUMBER("queue_size", queue_size, FIO_OPT_INT, 0, QUEUE_MAX, "0",
            "Entries of a job's queue (0: by iodepth, at least 128)"),
@@ -65,19 +68,40 @@ struct engine {
     bool has_complained;
 };
 
-static int complain(struct thread_data *td, int error, const char *text)
+static int fail_thread(struct thread_data *td, int error, const char *text)
 {
     log_err("fio: sidewire-nvme: %s: %s\n", td->o.name, text);
     td_verror(td, error, "sidewire-nvme");
     return 1;
 }
 
+/* Where the target is, with the secrets that its options point to. */
+struct place {
+    struct nvj_target target;
+    char secret[NVF_SECRET_TEXT_MAX], ctrl_secret[NVF_SECRET_TEXT_MAX];
+};
+
+/* Returns why a secret will not do, or NULL. */
+static const char *read_secrets(const struct engine_options *o, struct place *place)
+{
+    const char *wrong = NULL;
+    if (o->secret) {
+        wrong = nvf_secret_read(o->secret, place->secret);
+        place->target.options.dhchap_secret = place->secret;
+    }
+    if (o->ctrl_secret && !wrong) {
+        wrong = nvf_secret_read(o->ctrl_secret, place->ctrl_secret);
+        place->target.options.dhchap_ctrl_secret = place->ctrl_secret;
+    }
+    return wrong;
+}
+
 /* Returns why these options will not do, or NULL. */
-static const char *read_options(struct thread_data *td, struct nvj_target *target)
+static const char *read_options(struct thread_data *td, struct place *place)
 {
     enum { MS_PER_S = 1000 };
     const struct engine_options *o = td->eo;
-    struct sw_nvme_options *out = &target->options;
+    struct sw_nvme_options *out = &place->target.options;
     if (!o->traddr || !o->nqn)
         return "the options traddr= and nqn= are needed";
     if (td->o.nr_files > 1)
@@ -97,8 +121,8 @@ static const char *read_options(struct thread_data *td, struct nvj_target *targe
     out->keep_alive_ms = o->keep_alive_s * MS_PER_S;
     out->ctrl_loss_tmo_s = o->ctrl_loss_tmo_s;
     out->reconnect_delay_s = o->reconnect_delay_s;
-    target->nsid = o->nsid;
-    return NULL;
+    place->target.nsid = o->nsid;
+    return read_secrets(o, place);
 }
 
 /* Whether the job's requests can be made of the blocks that the namespace has. */
@@ -111,23 +135,25 @@ static int check_blocks(struct thread_data *td, const struct nvj_namespace *targ
             continue;
         snprintf(text, sizeof(text), "bs=%llu: namespace %u has blocks of %u bytes",
                  td->o.min_bs[i], target->ns.nsid, target->ns.block_bytes);
-        return complain(td, EINVAL, text);
+        return fail_thread(td, EINVAL, text);
     }
     if (td_trim(td) && !target->trims)
-        return complain(td, EOPNOTSUPP, "the controller has no dataset management: no trim");
+        return fail_thread(td, EOPNOTSUPP, "the controller has no dataset management: no trim");
     return 0;
 }
 
 static int engine_setup(struct thread_data *td)
 {
-    struct nvj_target target = {0};
+    struct place place = {0};
     struct nvj_namespace found;
     struct sw_nvme_error error;
-    const char *wrong = read_options(td, &target);
+    const char *wrong = read_options(td, &place);
     if (wrong)
-        return complain(td, EINVAL, wrong);
-    if (nvj_ask(&target, &found, &error))
-        return complain(td, EIO, error.text);
+        return fail_thread(td, EINVAL, wrong);
+    const bool is_there = !nvj_ask(&place.target, &found, &error);
+    explicit_bzero(&place, sizeof(place));
+    if (!is_there)
+        return fail_thread(td, EIO, error.text);
     if (!td->files_index) {
         add_file(td, "sidewire-nvme", 0, 0);
         td->o.nr_files = 1;
@@ -155,23 +181,23 @@ static void engine_cleanup(struct thread_data *td)
 static int engine_init(struct thread_data *td)
 {
     const struct engine_options *o = td->eo;
-    struct nvj_target target = {0};
+    struct place place = {0};
     struct sw_nvme_error error;
     struct engine *engine = calloc(1, sizeof(*engine));
     struct io_u **events = calloc(td->o.iodepth, sizeof(*events));
-    const char *wrong = read_options(td, &target);
+    const char *wrong = read_options(td, &place);
     if (!engine || !events || wrong) {
         free(engine);
         free(events);
-        return complain(td, wrong ? EINVAL : ENOMEM, wrong ? wrong : "no memory");
+        return fail_thread(td, wrong ? EINVAL : ENOMEM, wrong ? wrong : "no memory");
     }
     engine->events = events;
     td->io_ops_data = engine;
     /* fio does nothing for a while where the job says so: think times, rates, verification. */
-    target.options.background = true;
-    if (nvj_open(&target, td->o.iodepth, o->poll, &error, &engine->job))
-        return complain(td, EIO, error.text);
-    return 0;
+    place.target.options.background = true;
+    const bool is_open = !nvj_open(&place.target, td->o.iodepth, o->poll, &error, &engine->job);
+    explicit_bzero(&place, sizeof(place));
+    return is_open ? 0 : fail_thread(td, EIO, error.text);
 }
 
 static int engine_iomem_alloc(struct thread_data *td, size_t bytes)

@@ -48,7 +48,7 @@ static void end_request(struct nvj_request *request)
     request->job->ended_count++;
 }
 
-static void pump(struct nvj_job *job);
+static void pump_queue(struct nvj_job *job);
 
 static void command_done(void *arg, const struct sw_nvme_result *result)
 {
@@ -61,7 +61,7 @@ static void command_done(void *arg, const struct sw_nvme_result *result)
     }
     if (!request->in_flight && !request->is_unsent)
         end_request(request);
-    pump(request->job);
+    pump_queue(request->job);
 }
 
 /* The next command of a request. */
@@ -103,7 +103,7 @@ static enum sw_nvme_status send_command(struct nvj_request *request)
 }
 
 /* Sends what the queue has room for. */
-static void pump(struct nvj_job *job)
+static void pump_queue(struct nvj_job *job)
 {
     while (job->unsent.first) {
         struct nvj_request *request = job->unsent.first;
@@ -131,7 +131,7 @@ void nvj_submit(struct nvj_request *request)
     request->all_sent = false;
     request->is_unsent = true;
     list_append(&request->job->unsent, request);
-    pump(request->job);
+    pump_queue(request->job);
 }
 
 uint32_t nvj_wait(struct nvj_job *job, uint32_t least, uint64_t deadline_ns)
@@ -161,8 +161,8 @@ const char *nvj_text_of(const struct sw_nvme_result *result)
                                             : sw_nvme_status_text(result->status);
 }
 
-static enum sw_nvme_status fail(struct sw_nvme_error *error, enum sw_nvme_status status,
-                                const char *what, const char *why)
+static enum sw_nvme_status fail_job(struct sw_nvme_error *error, enum sw_nvme_status status,
+                                    const char *what, const char *why)
 {
     error->status = status;
     snprintf(error->text, sizeof(error->text), "%s: %s", what, why);
@@ -177,13 +177,13 @@ static enum sw_nvme_status find_namespace(struct sw_nvme_controller *controller,
     uint32_t count = 0;
     char what[32];
     if (!id)
-        return fail(error, SW_NVME_NO_MEMORY, "identify", "no memory");
+        return fail_job(error, SW_NVME_NO_MEMORY, "identify", "no memory");
     enum sw_nvme_status status = SW_NVME_OK;
     if (!nsid)
         status = sw_nvme_list(controller, 0, &nsid, 1, &count, &result);
     if (!status && !nsid) {
         free(id);
-        return fail(error, SW_NVME_UNSUPPORTED, "the subsystem", "it has no namespace");
+        return fail_job(error, SW_NVME_UNSUPPORTED, "the subsystem", "it has no namespace");
     }
     if (!status)
         status = sw_nvme_namespace_of(controller, nsid, &out->ns, &result);
@@ -193,9 +193,9 @@ static enum sw_nvme_status find_namespace(struct sw_nvme_controller *controller,
     free(id);
     snprintf(what, sizeof(what), "namespace %u", nsid);
     if (status)
-        return fail(error, status, what, nvj_text_of(&result));
+        return fail_job(error, status, what, nvj_text_of(&result));
     if (out->ns.metadata_bytes)
-        return fail(error, SW_NVME_UNSUPPORTED, what, "it has metadata");
+        return fail_job(error, SW_NVME_UNSUPPORTED, what, "it has metadata");
     return SW_NVME_OK;
 }
 
@@ -216,13 +216,13 @@ static enum sw_nvme_status make_requests(struct nvj_job *job, uint32_t count,
 {
     job->requests = calloc(count, sizeof(*job->requests));
     if (!job->requests)
-        return fail(error, SW_NVME_NO_MEMORY, "requests", "no memory");
+        return fail_job(error, SW_NVME_NO_MEMORY, "requests", "no memory");
     job->requests_count = count;
     const size_t bytes = count * sizeof(struct sw_nvme_range);
     const enum sw_nvme_status status =
         job->target.trims ? sw_nvme_mem_alloc(job->controller, bytes, &job->ranges) : SW_NVME_OK;
     if (status)
-        return fail(error, status, "ranges to deallocate", sw_nvme_status_text(status));
+        return fail_job(error, status, "ranges to deallocate", sw_nvme_status_text(status));
     struct sw_nvme_range *ranges = job->ranges ? sw_nvme_mem_data(job->ranges) : NULL;
     for (uint32_t i = 0; i < count; i++)
         job->requests[i] = (struct nvj_request){.job = job, .range = ranges ? &ranges[i] : NULL};
@@ -242,8 +242,8 @@ static enum sw_nvme_status fill_job(struct nvj_job *job, const struct nvj_target
     sw_nvme_info_of(job->controller, &info);
     job->blocks_max = info.transfer_max_bytes / job->target.ns.block_bytes;
     if (!job->blocks_max)
-        return fail(error, SW_NVME_UNSUPPORTED, "the controller",
-                    "it takes less than a block in one command");
+        return fail_job(error, SW_NVME_UNSUPPORTED, "the controller",
+                        "it takes less than a block in one command");
     if (job->blocks_max > BLOCKS_MAX)
         job->blocks_max = BLOCKS_MAX;
     status = make_requests(job, requests, error);
@@ -257,7 +257,7 @@ enum sw_nvme_status nvj_open(const struct nvj_target *target, uint32_t requests,
 {
     struct nvj_job *job = calloc(1, sizeof(*job));
     if (!job)
-        return fail(error, SW_NVME_NO_MEMORY, "a job", "no memory");
+        return fail_job(error, SW_NVME_NO_MEMORY, "a job", "no memory");
     const enum sw_nvme_status status = fill_job(job, target, requests, polls, error);
     if (status)
         nvj_close(job);

@@ -60,7 +60,7 @@ static void give_up(struct sw_nvme_queue *queue)
         queue->controller->gives_up = true;
 }
 
-static void explain(struct sw_nvme_queue *queue)
+static void explain_end(struct sw_nvme_queue *queue)
 {
     const struct nvh_dhchap *chap = &queue->auth->chap;
     const char *where = queue->controller->where;
@@ -74,7 +74,7 @@ static void explain(struct sw_nvme_queue *queue)
     give_up(queue);
 }
 
-static void answered(void *arg, const struct sw_nvme_result *result);
+static void command_answered(void *arg, const struct sw_nvme_result *result);
 
 /* One command of the exchange. */
 static void send_command(struct sw_nvme_queue *queue)
@@ -98,12 +98,12 @@ static void send_command(struct sw_nvme_queue *queue)
                           .cdw11 = htole32(len)};
     nvf_sgl_set_keyed(&sqe, (uintptr_t)queue->scratch, len, queue->scratch_mr->rkey, false);
     queue->sqes[taken] = sqe;
-    queue->slots[taken].done = answered;
+    queue->slots[taken].done = command_answered;
     queue->slots[taken].result.arg = queue;
     nvh_slot_submit(queue, (uint32_t)taken);
 }
 
-static void answered(void *arg, const struct sw_nvme_result *result)
+static void command_answered(void *arg, const struct sw_nvme_result *result)
 {
     struct sw_nvme_queue *queue = arg;
     struct nvh_dhchap *chap = &queue->auth->chap;
@@ -122,7 +122,7 @@ static void answered(void *arg, const struct sw_nvme_result *result)
     if (!nvh_dhchap_has_ended(chap))
         return send_command(queue);
     if (chap->state == NVH_DHCHAP_FAILED)
-        return explain(queue);
+        return explain_end(queue);
     nvh_auth_stop(queue);
     nvh_queue_up(queue);
 }
@@ -133,7 +133,7 @@ void nvh_auth_cut(struct sw_nvme_queue *queue)
         return;
     nvh_queue_drain(queue); /* the reason may have come just before the end */
     if (!queue->is_broken && queue->auth && queue->auth->chap.state == NVH_DHCHAP_FAILED)
-        explain(queue);
+        explain_end(queue);
 }
 
 void nvh_auth_start(struct sw_nvme_queue *queue, uint32_t connect_result)

@@ -93,13 +93,11 @@ static void handle_receive(struct sw_nvme_queue *queue, const struct ibv_wc *wc)
 
 static void handle_send(struct sw_nvme_queue *queue, const struct ibv_wc *wc)
 {
-    const uint32_t index = (uint32_t)wc->wr_id & 0xffff;
-    queue->sends_retired = (uint32_t)(wc->wr_id >> 32);
-    if (!(wc->wr_id >> 16 & 1))
-        return;
-    queue->slots[index].send_pending = false;
-    if (queue->slots[index].answered)
-        retire_slot(queue, index);
+    const uint32_t send = (uint32_t)(wc->wr_id >> 32);
+    uint32_t index;
+    while (nvh_send_retire(queue, send, &index))
+        if (queue->slots[index].answered)
+            retire_slot(queue, index);
 }
 
 static void handle_completion(struct sw_nvme_queue *queue, const struct ibv_wc *wc)
@@ -113,6 +111,21 @@ static void handle_completion(struct sw_nvme_queue *queue, const struct ibv_wc *
         handle_send(queue, wc);
 }
 
+/* Callbacks may submit: that leaves before the receives are posted again, of which there are spare
+ * ones. */
+static void handle_completions(struct sw_nvme_queue *queue, const struct ibv_wc *wcs, int count)
+{
+    queue->gathers = true;
+    for (int i = 0; i < count && !queue->is_broken; i++)
+        handle_completion(queue, &wcs[i]);
+    if (!queue->is_broken && !nvh_fifo_empty(&queue->pending))
+        nvh_pending_send(queue);
+    queue->gathers = false;
+    nvh_sends_post(queue);
+    if (!queue->is_broken && queue->receives_missing)
+        nvh_post_receives(queue);
+}
+
 uint32_t nvh_queue_drain(struct sw_nvme_queue *queue)
 {
     struct ibv_wc wcs[NVH_BATCH];
@@ -122,16 +135,9 @@ uint32_t nvh_queue_drain(struct sw_nvme_queue *queue)
         return 0;
     if (count < 0)
         nvh_queue_break(queue, SW_NVME_SYSTEM, "completions cannot be read");
-    for (int i = 0; i < count && !queue->is_broken; i++)
-        handle_completion(queue, &wcs[i]);
-    if (queue->is_broken)
-        return queue->finished - before;
-    /* Behind the callbacks: the next command should leave first. There are spare receives. */
-    if (queue->receives_missing)
-        nvh_post_receives(queue);
-    if (!nvh_fifo_empty(&queue->pending))
-        nvh_pending_send(queue);
-    atomic_store_explicit(&queue->controller->activity, 1, memory_order_relaxed);
+    handle_completions(queue, wcs, count);
+    if (!queue->is_broken)
+        atomic_store_explicit(&queue->controller->activity, 1, memory_order_relaxed);
     return queue->finished - before;
 }
 

@@ -147,6 +147,9 @@ static void request_connection(struct sw_nvme_queue *queue)
         queue->missing[i] = (uint16_t)i;
     queue->receives_missing = queue->receives_max;
     queue->sends_posted = queue->sends_retired = queue->unsignaled = 0;
+    queue->sending.head = queue->sending.tail = 0;
+    queue->list.count = 0;
+    queue->list.is_inline = true;
     queue->sq_head = queue->sq_tail = 0;
     if (!nvh_post_receives(queue))
         return fail_link(queue);

@@ -38,8 +38,8 @@ static void fail_with(struct nvh_dhchap *chap, enum nvf_auth_fault fault)
     chap->state = NVH_DHCHAP_FAILURE2;
 }
 
-static bool respond(const struct nvh_dhchap *chap, enum nvf_auth_role role,
-                    uint8_t response[NVF_HASH_MAX])
+static bool make_response(const struct nvh_dhchap *chap, enum nvf_auth_role role,
+                          uint8_t response[NVF_HASH_MAX])
 {
     const bool is_host = role == NVF_AUTH_HOST;
     const struct nvf_auth_proof proof = {
@@ -101,7 +101,8 @@ static size_t send_reply(struct nvh_dhchap *chap, uint8_t out[NVF_AUTH_MESSAGE_M
                                  .hash_bytes = nvf_hash_bytes(chap->hash),
                                  .dh_bytes = (uint16_t)nvf_dh_bytes(chap->group),
                                  .is_valid = chap->secrets->has_controller};
-    if (!respond(chap, NVF_AUTH_HOST, m.response) || (m.is_valid && !make_own_challenge(chap))) {
+    if (!make_response(chap, NVF_AUTH_HOST, m.response) ||
+        (m.is_valid && !make_own_challenge(chap))) {
         fail_with(chap, NVF_AUTH_FAILED);
         return send_failure(chap, out);
     }
@@ -129,7 +130,7 @@ size_t nvh_dhchap_next(struct nvh_dhchap *chap, uint8_t out[NVF_AUTH_MESSAGE_MAX
 
 /* ---- what the controller says ---- */
 
-static bool exchange(struct nvh_dhchap *chap, const struct nvf_auth_message *m)
+static bool exchange_keys(struct nvh_dhchap *chap, const struct nvf_auth_message *m)
 {
     if (!chap->group)
         return true;
@@ -153,7 +154,7 @@ static void take_challenge(struct nvh_dhchap *chap, const struct nvf_auth_messag
     chap->group = m->group;
     chap->sequence = m->sequence;
     memcpy(chap->challenge, m->challenge, sizeof(chap->challenge));
-    if (!exchange(chap, m))
+    if (!exchange_keys(chap, m))
         return fail_with(chap, NVF_AUTH_INCORRECT_PAYLOAD);
     chap->state = NVH_DHCHAP_REPLY;
 }
@@ -167,7 +168,7 @@ static void take_success1(struct nvh_dhchap *chap, const struct nvf_auth_message
         return;
     }
     const bool same = m->is_valid && m->hash_bytes == hash_bytes &&
-                      respond(chap, NVF_AUTH_CONTROLLER, expected) &&
+                      make_response(chap, NVF_AUTH_CONTROLLER, expected) &&
                       CRYPTO_memcmp(expected, m->response, hash_bytes) == 0;
     OPENSSL_cleanse(expected, sizeof(expected));
     chap->is_proof_false = !same;

@@ -9,8 +9,9 @@ enum { PAGE = 0x70, RECORD_BYTES = 1024, RECORDS_MAX = 4096, TRIES = 10 };
 static_assert(sizeof(struct nvmf_disc_log_entry) == RECORD_BYTES, "a record");
 static_assert(sizeof(struct nvmf_discovery_log) == RECORD_BYTES, "the header");
 
-static enum sw_nvme_status explain(struct sw_nvme_controller *c, enum sw_nvme_status status,
-                                   const struct sw_nvme_result *result, struct sw_nvme_error *error)
+static enum sw_nvme_status explain_status(struct sw_nvme_controller *c, enum sw_nvme_status status,
+                                          const struct sw_nvme_result *result,
+                                          struct sw_nvme_error *error)
 {
     nvh_error(error, status, "the discovery log of %s cannot be read: %s", c->where,
               status == SW_NVME_FAILED ? sw_nvme_code_text(result->nvme_status)
@@ -29,7 +30,7 @@ enum sw_nvme_status sw_nvme_discover(struct sw_nvme_controller *controller, void
         enum sw_nvme_status status =
             sw_nvme_get_log(controller, PAGE, 0, 0, &header, sizeof(header), &result);
         if (status)
-            return explain(controller, status, &result, error);
+            return explain_status(controller, status, &result, error);
         if (le64toh(header.numrec) > RECORDS_MAX)
             return nvh_error(error, SW_NVME_PROTOCOL, "%s speaks of %llu discovery records",
                              controller->where, (unsigned long long)le64toh(header.numrec));
@@ -43,7 +44,7 @@ enum sw_nvme_status sw_nvme_discover(struct sw_nvme_controller *controller, void
             status = sw_nvme_get_log(controller, PAGE, 0, 0, &header, sizeof(header), &result);
         if (status) {
             free(all);
-            return explain(controller, status, &result, error);
+            return explain_status(controller, status, &result, error);
         }
         if (header.genctr == all->genctr && le64toh(all->numrec) == count) {
             *log = all;

@@ -77,6 +77,7 @@ struct nvh_slot {
     uint8_t generation;
     uint32_t capsule_bytes; /* that go in the capsule */
     uint32_t lkey;
+    uint32_t send; /* the number of its SEND */
     const void *data;
     sw_nvme_done *done;
     uint64_t sent_ns; /* by the clock of the last tend */
@@ -88,6 +89,14 @@ struct nvh_slot {
 struct nvh_fifo {
     uint16_t *at;
     uint32_t head, tail, mask;
+};
+
+/* SENDs that leave together. */
+struct nvh_send_list {
+    uint32_t count;
+    bool is_inline; /* all of them */
+    struct ibv_send_wr wrs[NVH_BATCH];
+    struct ibv_sge sges[2 * NVH_BATCH];
 };
 
 enum nvh_phase {
@@ -117,7 +126,9 @@ struct sw_nvme_queue {
     uint16_t *free_slots;
     uint64_t *order; /* room to sort slots in */
     uint32_t free_count, used;
-    struct nvh_fifo pending, done;
+    struct nvh_fifo pending, done, sending; /* sending: of which send_pending is set */
+    struct nvh_send_list list;
+    bool gathers; /* SENDs wait in the list for the end of a poll */
 
     uint32_t sq_tail, sq_head; /* modulo size */
     uint32_t in_flight;        /* slots that are SENT */
@@ -234,11 +245,18 @@ bool nvh_queue_arm(struct sw_nvme_queue *queue);
 /* Sleeps until something may have happened, at most until the deadline. */
 void nvh_queue_sleep(struct sw_nvme_queue *queue, uint64_t deadline_ns);
 
-/* request.c */
-int nvh_slot_take(struct sw_nvme_queue *queue, bool is_call);
+/* send.c */
 /* The SQE of the slot is filled in but for its CID. */
 void nvh_slot_submit(struct sw_nvme_queue *queue, uint32_t index);
 void nvh_pending_send(struct sw_nvme_queue *queue);
+/* Posts what the list has. */
+void nvh_sends_post(struct sw_nvme_queue *queue);
+/* The SEND of that number is done, and all before it. Gives a slot whose SEND this is; false: there
+ * is no more of them. */
+bool nvh_send_retire(struct sw_nvme_queue *queue, uint32_t send, uint32_t *index);
+
+/* request.c */
+int nvh_slot_take(struct sw_nvme_queue *queue, bool is_call);
 void nvh_fifo_push(struct nvh_fifo *fifo, uint32_t index);
 uint32_t nvh_fifo_pop(struct nvh_fifo *fifo);
 static inline bool nvh_fifo_empty(const struct nvh_fifo *fifo)

@@ -88,8 +88,8 @@ static void make_hostid(struct sw_nvme_controller *c, bool has_hostnqn)
     memcpy(c->hostid, hash, sizeof(hash));
 }
 
-static enum sw_nvme_status resolve(const char *host, const char *service,
-                                   struct sockaddr_storage *out, struct sw_nvme_error *error)
+static enum sw_nvme_status resolve_host(const char *host, const char *service,
+                                        struct sockaddr_storage *out, struct sw_nvme_error *error)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
     const int failed = getaddrinfo(host, service, &hints, &found);
@@ -106,9 +106,9 @@ enum sw_nvme_status nvh_identity(struct sw_nvme_controller *controller,
 {
     struct sw_nvme_controller *c = controller;
     const char *service = options->trsvcid && *options->trsvcid ? options->trsvcid : "4420";
-    enum sw_nvme_status status = resolve(options->traddr, service, &c->address, error);
+    enum sw_nvme_status status = resolve_host(options->traddr, service, &c->address, error);
     if (!status && options->host_traddr) {
-        status = resolve(options->host_traddr, NULL, &c->source, error);
+        status = resolve_host(options->host_traddr, NULL, &c->source, error);
         c->has_source = !status;
     }
     if (status)

@@ -68,7 +68,8 @@ enum sw_nvme_status nvh_queue_init(struct sw_nvme_controller *controller,
     queue->missing = calloc(queue->receives_max, sizeof(*queue->missing));
     if (!queue->slots || !queue->free_slots || !queue->order || !queue->missing ||
         !make_fifo(&queue->pending, queue->slots_max) ||
-        !make_fifo(&queue->done, queue->slots_max) || !make_memory(queue)) {
+        !make_fifo(&queue->done, queue->slots_max) ||
+        !make_fifo(&queue->sending, queue->slots_max) || !make_memory(queue)) {
         nvh_queue_free(queue);
         return SW_NVME_NO_MEMORY;
     }
@@ -116,6 +117,7 @@ void nvh_queue_free(struct sw_nvme_queue *queue)
     free(queue->order);
     free(queue->pending.at);
     free(queue->done.at);
+    free(queue->sending.at);
     *queue = (struct sw_nvme_queue){
         .epoll_fd = -1, .timer_fd = -1, .memory = MAP_FAILED, .scratch = MAP_FAILED};
 }

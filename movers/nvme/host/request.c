@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests: their checks, their commands, and the SEND of a command. Source: NVM 1.0, section 3. */
+/* Requests: their checks and their commands. Source: NVM 1.0, section 3. */
 #include "nvme/host/host.h"
 
 #include <string.h>
@@ -9,18 +9,10 @@ enum {
     RANGES_MAX = 256,
     BLOCKS_MAX = 65536,
     FUA_BIT = 1 << 30,
-    DEAC_BIT = 1 << 25
+    DEAC_BIT = 1 << 25,
+    IGNORE_KEY_BIT = 1 << 3, /* of reservations, and the type there */
+    TYPE_SHIFT = 8
 };
-
-void nvh_fifo_push(struct nvh_fifo *fifo, uint32_t index)
-{
-    fifo->at[fifo->tail++ & fifo->mask] = (uint16_t)index;
-}
-
-uint32_t nvh_fifo_pop(struct nvh_fifo *fifo)
-{
-    return fifo->at[fifo->head++ & fifo->mask];
-}
 
 int nvh_slot_take(struct sw_nvme_queue *queue, bool is_call)
 {
@@ -34,71 +26,6 @@ int nvh_slot_take(struct sw_nvme_queue *queue, bool is_call)
         (struct nvh_slot){.generation = generation, .is_call = is_call, .number = queue->number++};
     queue->used += !is_call;
     return (int)index;
-}
-
-static bool can_send(struct sw_nvme_queue *queue)
-{
-    /* Without a command in flight the controller has taken all: so a head that it never moves
-     * costs speed, and nothing hangs. */
-    if (!queue->in_flight)
-        queue->sq_head = queue->sq_tail;
-    const uint32_t next = queue->sq_tail + 1 == queue->size ? 0 : queue->sq_tail + 1;
-    const uint32_t sends = (queue->sends_posted - queue->sends_retired) & NVH_SENDS_MASK;
-    return next != queue->sq_head && sends < queue->sends_max;
-}
-
-static void send_slot(struct sw_nvme_queue *queue, uint32_t index)
-{
-    struct nvh_slot *slot = &queue->slots[index];
-    struct nvf_sqe *sqe = &queue->sqes[index];
-    sqe->cid = htole16((uint16_t)nvh_cid(queue, index));
-    struct ibv_sge sges[2] = {
-        {.addr = (uintptr_t)sqe, .length = NVF_SQE_BYTES, .lkey = queue->memory_mr->lkey},
-        {.addr = (uintptr_t)slot->data, .length = slot->capsule_bytes, .lkey = slot->lkey},
-    };
-    const bool is_inline = NVF_SQE_BYTES + slot->capsule_bytes <= queue->connection.inline_bytes;
-    /* Nobody reports an unsignaled SEND, so only what is inline may be one. */
-    const bool signals = !is_inline || ++queue->unsignaled >= queue->size / 2;
-    queue->sends_posted = (queue->sends_posted + 1) & NVH_SENDS_MASK;
-    struct ibv_send_wr *bad,
-        wr = {
-            .wr_id = index | (uint64_t)!is_inline << 16 | (uint64_t)queue->sends_posted << 32,
-            .sg_list = sges,
-            .num_sge = slot->capsule_bytes ? 2 : 1,
-            .opcode = IBV_WR_SEND,
-            .send_flags = (is_inline ? IBV_SEND_INLINE : 0u) | (signals ? IBV_SEND_SIGNALED : 0u),
-        };
-    if (signals)
-        queue->unsignaled = 0;
-    slot->state = NVH_SENT;
-    slot->answered = false;
-    slot->was_sent = true;
-    slot->send_pending = !is_inline;
-    slot->sent_ns = queue->tick_ns;
-    queue->sq_tail = queue->sq_tail + 1 == queue->size ? 0 : queue->sq_tail + 1;
-    queue->in_flight++;
-    if (ibv_post_send(queue->connection.qp, &wr, &bad))
-        nvh_queue_break(queue, SW_NVME_SYSTEM, "a command cannot be sent");
-}
-
-void nvh_slot_submit(struct sw_nvme_queue *queue, uint32_t index)
-{
-    const bool may_send =
-        !queue->is_broken && (queue->slots[index].is_call ||
-                              (queue->phase == NVH_UP && nvh_fifo_empty(&queue->pending)));
-    if (may_send && can_send(queue)) {
-        send_slot(queue, index);
-        return;
-    }
-    queue->slots[index].state = NVH_PENDING;
-    nvh_fifo_push(&queue->pending, index);
-}
-
-void nvh_pending_send(struct sw_nvme_queue *queue)
-{
-    while (queue->phase == NVH_UP && !queue->is_broken && !nvh_fifo_empty(&queue->pending) &&
-           can_send(queue))
-        send_slot(queue, nvh_fifo_pop(&queue->pending));
 }
 
 /* Whether requests fail instead of waiting for a controller that is away. */
@@ -252,6 +179,84 @@ enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue, const struct sw_nvm
     attach_data(queue, slot, io, true);
     queue->sqes[slot].cdw10 = htole32(io->bytes / RANGE_BYTES - 1);
     queue->sqes[slot].cdw11 = htole32(DEALLOCATE);
+    nvh_slot_submit(queue, slot);
+    return SW_NVME_OK;
+}
+
+/* ---- reservations ---- */
+
+/* A command with keys. What it does depends on what was there before, so it is not sent again. */
+static enum sw_nvme_status submit_keys(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
+                                       uint8_t opcode, uint32_t cdw10,
+                                       const struct sw_nvme_resv *resv)
+{
+    const uint64_t keys[] = {htole64(resv->key), htole64(resv->other)};
+    struct sw_nvme_io sized = *io;
+    sized.bytes = opcode == nvme_cmd_resv_release ? sizeof(*keys) : sizeof(keys);
+    enum sw_nvme_status status = check_data(queue, &sized);
+    if (status)
+        return status;
+    uint32_t slot;
+    status = take_slot(queue, &sized, opcode, &slot);
+    if (status)
+        return status;
+    memcpy(sized.data, keys, sized.bytes);
+    attach_data(queue, slot, &sized, true);
+    queue->slots[slot].replays = false;
+    queue->sqes[slot].cdw10 =
+        htole32(cdw10 | resv->action | (resv->ignores_key ? IGNORE_KEY_BIT : 0u));
+    nvh_slot_submit(queue, slot);
+    return SW_NVME_OK;
+}
+
+static bool is_type(uint32_t type)
+{
+    return type >= SW_NVME_RESV_WRITE_EXCLUSIVE && type <= SW_NVME_RESV_EXCLUSIVE_ACCESS_ALL;
+}
+
+enum sw_nvme_status sw_nvme_resv_register(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
+                                          const struct sw_nvme_resv *resv)
+{
+    enum { POWER_SHIFT = 30 };
+    if (resv->action > SW_NVME_RESV_REPLACE || resv->type || resv->power == 1 ||
+        resv->power > SW_NVME_RESV_KEEP)
+        return SW_NVME_INVALID;
+    return submit_keys(queue, io, nvme_cmd_resv_register, resv->power << POWER_SHIFT, resv);
+}
+
+enum sw_nvme_status sw_nvme_resv_acquire(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
+                                         const struct sw_nvme_resv *resv)
+{
+    if (resv->action > SW_NVME_RESV_PREEMPT_ABORT || !is_type(resv->type) || resv->power)
+        return SW_NVME_INVALID;
+    return submit_keys(queue, io, nvme_cmd_resv_acquire, resv->type << TYPE_SHIFT, resv);
+}
+
+enum sw_nvme_status sw_nvme_resv_release(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
+                                         const struct sw_nvme_resv *resv)
+{
+    const bool clears = resv->action == SW_NVME_RESV_CLEAR;
+    if (resv->action > SW_NVME_RESV_CLEAR || resv->other || resv->power ||
+        !(is_type(resv->type) || (clears && !resv->type)))
+        return SW_NVME_INVALID;
+    return submit_keys(queue, io, nvme_cmd_resv_release, resv->type << TYPE_SHIFT, resv);
+}
+
+enum sw_nvme_status sw_nvme_resv_report(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
+{
+    enum { EXTENDED = 1 }; /* over fabrics hosts have IDs of 128 bits */
+    if (io->bytes % 4)
+        return SW_NVME_INVALID;
+    enum sw_nvme_status status = check_data(queue, io);
+    if (status)
+        return status;
+    uint32_t slot;
+    status = take_slot(queue, io, nvme_cmd_resv_report, &slot);
+    if (status)
+        return status;
+    attach_data(queue, slot, io, false);
+    queue->sqes[slot].cdw10 = htole32(io->bytes / 4 - 1);
+    queue->sqes[slot].cdw11 = htole32(EXTENDED);
     nvh_slot_submit(queue, slot);
     return SW_NVME_OK;
 }

@@ -179,7 +179,7 @@ static int nv_block_size(void *handle, uint32_t *minimum, uint32_t *preferred, u
     return 0;
 }
 
-static int yes(void *handle)
+static int always_yes(void *handle)
 {
     (void)handle;
     return 1;
@@ -309,9 +309,9 @@ static struct nbdkit_plugin plugin = {
     .close = nv_close,
     .get_size = nv_get_size,
     .block_size = nv_block_size,
-    .can_write = yes,
-    .can_flush = yes,
-    .can_multi_conn = yes, /* Flush covers the namespace, whatever queue wrote to it */
+    .can_write = always_yes,
+    .can_flush = always_yes,
+    .can_multi_conn = always_yes, /* Flush covers the namespace, whatever queue wrote to it */
     .can_trim = nv_can_trim,
     .can_zero = nv_can_zero,
     .can_fua = nv_can_fua,

@@ -90,8 +90,8 @@ static void take_negotiate(struct nvt_auth *auth, const struct nvf_auth_message 
         auth->state = NVT_AUTH_CHALLENGE;
 }
 
-static bool respond(const struct nvt_auth *auth, enum nvf_auth_role role,
-                    uint8_t response[NVF_HASH_MAX])
+static bool make_response(const struct nvt_auth *auth, enum nvf_auth_role role,
+                          uint8_t response[NVF_HASH_MAX])
 {
     const struct nvt_auth_policy *policy = auth->policy;
     const bool is_host = role == NVF_AUTH_HOST;
@@ -127,7 +127,7 @@ static void take_reply(struct nvt_auth *auth, const struct nvf_auth_message *m)
         fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
         return;
     }
-    const bool same = respond(auth, NVF_AUTH_HOST, expected) &&
+    const bool same = make_response(auth, NVF_AUTH_HOST, expected) &&
                       CRYPTO_memcmp(expected, m->response, hash_bytes) == 0;
     OPENSSL_cleanse(expected, sizeof(expected));
     if (!same || (m->is_valid && !auth->policy->has_controller_secret)) {
@@ -140,7 +140,7 @@ static void take_reply(struct nvt_auth *auth, const struct nvf_auth_message *m)
     auth->state = NVT_AUTH_SUCCESS1;
 }
 
-static void finish(struct nvt_auth *auth)
+static void finish_auth(struct nvt_auth *auth)
 {
     forget_transaction(auth);
     auth->authenticated = true;
@@ -160,7 +160,7 @@ static void take_message(struct nvt_auth *auth, const struct nvf_auth_message *m
         else
             fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
     } else if (m->id == NVF_AUTH_SUCCESS2 && auth->state == NVT_AUTH_SUCCESS2 && same) {
-        finish(auth);
+        finish_auth(auth);
     } else if (m->id == NVF_AUTH_SUCCESS2 && auth->state == NVT_AUTH_DONE && same) {
         /* Linux sends it with a group even if it has asked for no proof. */
     } else if (m->id == NVF_AUTH_FAILURE2) {
@@ -210,7 +210,7 @@ static bool make_success1(struct nvt_auth *auth, struct nvf_auth_message *m)
     m->id = NVF_AUTH_SUCCESS1;
     m->hash_bytes = nvf_hash_bytes(auth->hash);
     m->is_valid = auth->proves;
-    return !auth->proves || respond(auth, NVF_AUTH_CONTROLLER, m->response);
+    return !auth->proves || make_response(auth, NVF_AUTH_CONTROLLER, m->response);
 }
 
 static void make_failure1(const struct nvt_auth *auth, struct nvf_auth_message *m)
@@ -250,7 +250,7 @@ uint16_t nvt_auth_receive(struct nvt_auth *auth, size_t room, uint8_t out[NVF_AU
         else if (auth->proves)
             auth->state = NVT_AUTH_SUCCESS2;
         else
-            finish(auth);
+            finish_auth(auth);
     } else if (auth->state != NVT_AUTH_FAILURE1) {
         fail_with(auth, NVF_AUTH_INCORRECT_MESSAGE);
     }

@@ -68,6 +68,12 @@ uint16_t nvt_auth_send(struct nvt_auth *auth, const uint8_t *data, size_t len);
 uint16_t nvt_auth_receive(struct nvt_auth *auth, size_t room, uint8_t out[NVF_AUTH_MESSAGE_MAX],
                           size_t *len);
 
+/* The next step may take long: with the largest group, tens of milliseconds. */
+static inline bool nvt_auth_is_long(const struct nvt_auth *auth)
+{
+    return auth->group && (auth->state == NVT_AUTH_CHALLENGE || auth->state == NVT_AUTH_REPLY);
+}
+
 /* In neither of these a time limit runs. */
 static inline bool nvt_auth_is_at_rest(const struct nvt_auth *auth)
 {

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Authentication of queues: whose is due, its commands, and how long it may take. */
+/*
+ * Authentication of queues: whose is due, its commands, and how long it may take. The large numbers
+ * of a Diffie-Hellman group are for the worker: while it has a step of the exchange, the machine
+ * and the data of the command are its own, and the queue does all but authenticate.
+ */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +16,23 @@
 
 enum { LIMIT_MS = 30000, NS_PER_MS = 1000000, SPSP = 1 };
 
+/* More than any message has. A host may say more, but while its command waits for the worker, it
+ * keeps no more than this of the memory that others need. */
+enum { DATA_MAX = 4096 };
+static_assert((int)DATA_MAX >= (int)NVF_AUTH_MESSAGE_MAX, "room for each message");
+
 /* Has a policy of its own, as that of the host may change meanwhile. */
 struct nvt_queue_auth {
+    struct nvt_job job;
     struct nvt_auth_policy policy;
     struct nvt_auth machine;
-    uint64_t limit_ns; /* for what is not at rest */
+    struct nvt_request *request; /* the worker has its step; NULL: it has none */
+    bool is_proven;              /* the machine's word as of its last step */
+    bool is_abandoned;           /* the queue has gone meanwhile */
+    uint64_t limit_ns;           /* for what is not at rest */
+    uint16_t status;             /* of the step, and what the host gets */
+    size_t len_bytes;
+    uint8_t message[NVF_AUTH_MESSAGE_MAX];
 };
 
 int nvt_subsystem_authenticate(struct nvt_subsystem *subsystem, const char *host_nqn,
@@ -54,25 +71,39 @@ uint16_t nvt_auth_begin(struct nvt_queue *queue, struct nvt_subsystem *subsystem
     return 0;
 }
 
+static void free_auth(struct nvt_queue_auth *auth)
+{
+    nvt_auth_clear(&auth->machine);
+    OPENSSL_cleanse(auth, sizeof(*auth));
+    free(auth);
+}
+
 void nvt_auth_end(struct nvt_queue *queue)
 {
-    if (!queue->auth)
-        return;
-    nvt_auth_clear(&queue->auth->machine);
-    OPENSSL_cleanse(queue->auth, sizeof(*queue->auth));
-    free(queue->auth);
+    struct nvt_queue_auth *auth = queue->auth;
     queue->auth = NULL;
+    if (!auth)
+        return;
+    if (auth->request && nvt_worker_cancel(queue->target->worker, &auth->job)) {
+        nvt_request_finish(auth->request, NVME_SC_ABORT_REQ);
+        auth->request = NULL;
+    }
+    if (auth->request)
+        auth->is_abandoned = true;
+    else
+        free_auth(auth);
 }
 
 bool nvt_auth_is_due(const struct nvt_queue *queue)
 {
-    return queue->auth && !queue->auth->machine.authenticated;
+    return queue->auth && !queue->auth->is_proven;
 }
 
 bool nvt_auth_is_late(const struct nvt_queue *queue, uint64_t now_ns)
 {
-    return queue->auth && now_ns > queue->auth->limit_ns &&
-           (nvt_auth_is_due(queue) || !nvt_auth_is_at_rest(&queue->auth->machine));
+    const struct nvt_queue_auth *auth = queue->auth;
+    return auth && now_ns > auth->limit_ns &&
+           (!auth->is_proven || auth->request || !nvt_auth_is_at_rest(&auth->machine));
 }
 
 /* ---- the commands ---- */
@@ -88,10 +119,14 @@ uint16_t nvt_auth_measure(struct nvt_request *request, uint64_t *bytes)
         request->error_offset = 40;
         return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
     }
-    if (!*bytes) {
+    if (!*bytes || *bytes > NVT_TRANSFER_MAX) {
         request->error_offset = 44;
         return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
     }
+    if (request->sgl.len_bytes < *bytes)
+        return NVME_SC_SGL_INVALID_DATA | NVME_SC_DNR;
+    if (*bytes > DATA_MAX)
+        *bytes = DATA_MAX;
     return 0;
 }
 
@@ -107,27 +142,63 @@ static void end_failed(struct nvt_queue *queue)
     nvt_ctrl_cut_queue(queue);
 }
 
-void nvt_auth_run_send(struct nvt_request *request)
+static void make_step(struct nvt_queue_auth *auth, const struct nvt_request *request)
+{
+    if (request->direction == NVT_FROM_HOST)
+        auth->status = nvt_auth_send(&auth->machine, request->data, request->data_bytes);
+    else
+        auth->status =
+            nvt_auth_receive(&auth->machine, request->data_bytes, auth->message, &auth->len_bytes);
+}
+
+static void end_step(struct nvt_request *request)
 {
     struct nvt_queue *queue = request->queue;
-    struct nvt_auth *machine = &queue->auth->machine;
-    const bool begins = machine->state == NVT_AUTH_DONE; /* anew */
-    const uint16_t status = nvt_auth_send(machine, request->data, request->data_bytes);
-    if (begins)
-        set_limit(queue);
-    nvt_request_finish(request, status);
+    struct nvt_queue_auth *auth = queue->auth;
+    auth->is_proven = auth->machine.authenticated;
+    if (request->direction == NVT_TO_HOST && !auth->status)
+        nvt_request_put(request, auth->message, auth->len_bytes, 0);
+    nvt_request_finish(request, auth->status);
     end_failed(queue);
 }
 
-void nvt_auth_run_receive(struct nvt_request *request)
+static void work_on(struct nvt_job *job)
+{
+    struct nvt_queue_auth *auth = LIST_MEMBER(job, struct nvt_queue_auth, job);
+    make_step(auth, auth->request);
+}
+
+static void job_done(struct nvt_job *job)
+{
+    struct nvt_queue_auth *auth = LIST_MEMBER(job, struct nvt_queue_auth, job);
+    struct nvt_request *request = auth->request;
+    auth->request = NULL;
+    if (!auth->is_abandoned)
+        return end_step(request);
+    free_auth(auth);
+    nvt_request_finish(request, NVME_SC_ABORT_REQ);
+}
+
+void nvt_auth_run(struct nvt_request *request)
 {
     struct nvt_queue *queue = request->queue;
-    uint8_t message[NVF_AUTH_MESSAGE_MAX];
-    size_t len = 0;
-    const uint16_t status =
-        nvt_auth_receive(&queue->auth->machine, request->data_bytes, message, &len);
-    if (!status)
-        nvt_request_put(request, message, len, 0);
-    nvt_request_finish(request, status);
-    end_failed(queue);
+    struct nvt_queue_auth *auth = queue->auth;
+    if (auth->request) /* one after the other */
+        return nvt_request_finish(request, NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
+    if (auth->machine.state == NVT_AUTH_DONE && request->direction == NVT_FROM_HOST)
+        set_limit(queue); /* anew */
+    if (!queue->target->worker || !nvt_auth_is_long(&auth->machine)) {
+        make_step(auth, request);
+        return end_step(request);
+    }
+    /* Whoever knows a host's name may connect in it, but only the host itself gets further. */
+    auth->job = (struct nvt_job){.owner = auth->policy.host_nqn,
+                                 .is_trusted = queue->qid || auth->is_proven,
+                                 .work = work_on,
+                                 .done = job_done};
+    auth->request = request;
+    if (nvt_worker_give(queue->target->worker, &auth->job))
+        return;
+    auth->request = NULL;
+    nvt_request_finish(request, NVME_SC_CMD_INTERRUPTED); /* the host may try again */
 }

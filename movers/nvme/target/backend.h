@@ -26,13 +26,15 @@ enum nvt_io_kind {
     NVT_VERIFY, /* reads, and tells whether that went well */
 };
 
-/* One operation. Its memory is the caller's until done() has been called. */
+/* One operation. Its memory is the caller's until done() has been called, by the thread that has
+ * submitted it. */
 struct nvt_io {
     enum nvt_io_kind kind;
     bool is_durable;  /* a write that is on stable storage when done() is called (FUA) */
     bool deallocates; /* WRITE_ZEROES: the blocks may become holes */
     uint64_t offset, len_bytes;
-    uint8_t *data;    /* [len_bytes] of READ and WRITE */
+    uint8_t *data;           /* [len_bytes] of READ and WRITE */
+    struct nvt_uring *uring; /* of the thread */
     int fixed_buffer; /* the number of the registered buffer that `data` is in, -1: of none */
     /* Called once: from submit() or later from the loop. `status` is an NVMe status, 0: done. */
     void (*done)(struct nvt_io *io, uint16_t status);
@@ -46,8 +48,8 @@ struct nvt_backend_setup {
     uint64_t size_bytes;  /* of what has none */
     uint32_t block_bytes; /* 0: as the backend finds best */
     bool is_read_only;
-    uint32_t short_ppm; /* of a million requests: the system is asked for a part alone */
-    struct nvt_uring *uring;
+    uint32_t short_ppm;      /* of a million requests: the system is asked for a part alone */
+    struct nvt_uring *uring; /* of the first thread */
 };
 
 struct nvt_backend_ops {
@@ -56,6 +58,7 @@ struct nvt_backend_ops {
     int (*open)(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                 size_t error_size);
     void (*close)(struct nvt_backend *backend);
+    /* Several threads may call it at the same time. */
     void (*submit)(struct nvt_backend *backend, struct nvt_io *io);
     /* The size as it is now: files grow. NULL: it never changes. */
     uint64_t (*size_bytes)(struct nvt_backend *backend);

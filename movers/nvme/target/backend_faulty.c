@@ -18,7 +18,6 @@
 struct faulty {
     struct nvt_backend backend;
     struct nvt_backend *inner;
-    struct nvt_uring *uring;
     uint32_t error_ppm;
     uint64_t delay_ns;
     uint64_t draw;
@@ -34,11 +33,14 @@ struct late {
 
 bool nvt_fault_strikes(uint64_t *draw, uint32_t ppm)
 {
-    *draw = *draw * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
-    return (*draw >> 33) % NVT_PPM < ppm;
+    /* Threads that draw at the same time may draw the same. */
+    const uint64_t drawn =
+        __atomic_load_n(draw, __ATOMIC_RELAXED) * 6364136223846793005u + 1442695040888963407u;
+    __atomic_store_n(draw, drawn, __ATOMIC_RELAXED); /* Knuth, MMIX */
+    return (drawn >> 33) % NVT_PPM < ppm;
 }
 
-static void serve(struct faulty *faulty, struct nvt_io *io)
+static void serve_io(struct faulty *faulty, struct nvt_io *io)
 {
     if (!nvt_fault_strikes(&faulty->draw, faulty->error_ppm))
         return faulty->inner->ops->submit(faulty->inner, io);
@@ -53,24 +55,24 @@ static void its_time_has_come(struct nvt_uring_op *op, int result)
     struct nvt_io *io = late->io;
     (void)result; /* -ETIME */
     free(late);
-    serve(faulty, io);
+    serve_io(faulty, io);
 }
 
-static void submit(struct nvt_backend *backend, struct nvt_io *io)
+static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct faulty *faulty = (struct faulty *)backend;
     struct late *late = faulty->delay_ns ? malloc(sizeof(*late)) : NULL;
     if (!late) {
         if (faulty->delay_ns)
             return io->done(io, NVME_SC_INTERNAL);
-        return serve(faulty, io);
+        return serve_io(faulty, io);
     }
     *late = (struct late){.op.complete = its_time_has_come,
                           .faulty = faulty,
                           .io = io,
                           .delay = {.tv_sec = (long long)(faulty->delay_ns / NS_PER_S),
                                     .tv_nsec = (long long)(faulty->delay_ns % NS_PER_S)}};
-    io_uring_prep_timeout(nvt_uring_entry(faulty->uring, &late->op), &late->delay, 0, 0);
+    io_uring_prep_timeout(nvt_uring_entry(io->uring, &late->op), &late->delay, 0, 0);
 }
 
 static void close_both(struct nvt_backend *backend)
@@ -87,19 +89,16 @@ static uint64_t size_of_inner(struct nvt_backend *backend)
 }
 
 static const struct nvt_backend_ops ops = {
-    .kind = "faulty", .close = close_both, .submit = submit, .size_bytes = size_of_inner};
+    .kind = "faulty", .close = close_both, .submit = submit_io, .size_bytes = size_of_inner};
 
 int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t delay_ns,
-                    struct nvt_uring *uring, struct nvt_backend **out)
+                    struct nvt_backend **out)
 {
     struct faulty *faulty = calloc(1, sizeof(*faulty));
     if (!faulty)
         return -ENOMEM;
-    *faulty = (struct faulty){.backend = *inner,
-                              .inner = inner,
-                              .uring = uring,
-                              .error_ppm = error_ppm,
-                              .delay_ns = delay_ns};
+    *faulty = (struct faulty){
+        .backend = *inner, .inner = inner, .error_ppm = error_ppm, .delay_ns = delay_ns};
     faulty->backend.ops = &ops;
     faulty->backend.memory = NULL; /* the NIC must not pass us by */
     *out = &faulty->backend;

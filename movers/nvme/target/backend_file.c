@@ -20,7 +20,6 @@ enum { BLOCK_BYTES = 4096, SECTOR_BYTES = 512, VERIFY_BYTES = 1 << 20 };
 
 struct file {
     struct nvt_backend backend;
-    struct nvt_uring *uring;
     int fd;
     bool is_block, is_direct;
     uint32_t align_bytes; /* of memory and offsets, for O_DIRECT */
@@ -28,36 +27,33 @@ struct file {
     uint64_t draw;
 };
 
-/* An operation under way. They are kept for the next ones. */
+/* An operation under way. They are kept for the next ones of the thread. */
 struct file_op {
-    struct nvt_uring_op op;
+    struct nvt_uring_op op; /* must be first */
     struct nvt_io *io;
     struct file *file;
     uint8_t *bounce; /* for memory that O_DIRECT does not take, and for VERIFY */
-    struct file_op *next;
 };
-
-static struct file_op *spare;
 
 static struct file_op *take_op(struct file *file, struct nvt_io *io)
 {
-    struct file_op *op = spare;
+    struct file_op *op = (struct file_op *)io->uring->spare;
     if (op)
-        spare = op->next;
+        io->uring->spare = op->op.next;
     else if (!(op = calloc(1, sizeof(*op))))
         return NULL;
     *op = (struct file_op){.file = file, .io = io};
     return op;
 }
 
-static void finish(struct file_op *op, uint16_t status)
+static void finish_op(struct file_op *op, uint16_t status)
 {
     struct nvt_io *io = op->io;
     if (op->bounce && io->kind == NVT_READ && !status)
         memcpy(io->data, op->bounce, io->len_bytes);
     free(op->bounce);
-    op->next = spare;
-    spare = op;
+    op->op.next = io->uring->spare;
+    io->uring->spare = &op->op;
     io->done(io, status);
 }
 
@@ -68,7 +64,7 @@ static bool is_write(const struct nvt_io *io)
     return io->kind != NVT_READ && io->kind != NVT_VERIFY;
 }
 
-static void complete(struct nvt_uring_op *base, int result)
+static void complete_op(struct nvt_uring_op *base, int result)
 {
     struct file_op *op = (struct file_op *)base;
     struct nvt_io *io = op->io;
@@ -79,16 +75,16 @@ static void complete(struct nvt_uring_op *base, int result)
         return go_on(op);
     }
     if (result < 0)
-        return finish(op, nvt_backend_status(-result, is_write(io)));
+        return finish_op(op, nvt_backend_status(-result, is_write(io)));
     const bool moves = io->kind == NVT_READ || io->kind == NVT_WRITE || io->kind == NVT_VERIFY;
     if (!moves)
-        return finish(op, 0);
+        return finish_op(op, 0);
     if (!result) /* the file has become shorter, or the device is full */
-        return finish(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
+        return finish_op(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
     io->moved += (uint64_t)result;
     if (io->moved < io->len_bytes)
         return go_on(op);
-    finish(op, 0);
+    finish_op(op, 0);
 }
 
 /* How much the system is asked for: all that is left, or, as a fault by request, a part of it. */
@@ -112,7 +108,7 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
         return;
     }
     const bool is_fixed =
-        !op->bounce && io->fixed_buffer >= 0 && io->fixed_buffer < op->file->uring->buffers;
+        !op->bounce && io->fixed_buffer >= 0 && io->fixed_buffer < io->uring->buffers;
     if (io->kind == NVT_READ && is_fixed)
         io_uring_prep_read_fixed(sqe, op->file->fd, memory, (unsigned)left, at, io->fixed_buffer);
     else if (io->kind == NVT_READ)
@@ -129,8 +125,8 @@ static void go_on(struct file_op *op)
 {
     struct file *file = op->file;
     struct nvt_io *io = op->io;
-    op->op.complete = complete;
-    struct io_uring_sqe *sqe = nvt_uring_entry(file->uring, &op->op);
+    op->op.complete = complete_op;
+    struct io_uring_sqe *sqe = nvt_uring_entry(io->uring, &op->op);
     switch (io->kind) {
     case NVT_READ:
     case NVT_WRITE:
@@ -161,7 +157,7 @@ static bool wants_bounce(const struct file *file, const struct nvt_io *io)
            (uintptr_t)io->data % file->align_bytes;
 }
 
-static void submit(struct nvt_backend *backend, struct nvt_io *io)
+static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct file *file = (struct file *)backend;
     struct file_op *op = take_op(file, io);
@@ -172,7 +168,7 @@ static void submit(struct nvt_backend *backend, struct nvt_io *io)
         const size_t bytes = io->kind == NVT_VERIFY ? VERIFY_BYTES : io->len_bytes;
         if (posix_memalign((void **)&op->bounce, BLOCK_BYTES, bytes)) {
             op->bounce = NULL;
-            return finish(op, NVME_SC_INTERNAL);
+            return finish_op(op, NVME_SC_INTERNAL);
         }
         if (io->kind == NVT_WRITE)
             memcpy(op->bounce, io->data, io->len_bytes);
@@ -182,7 +178,7 @@ static void submit(struct nvt_backend *backend, struct nvt_io *io)
 
 /* ---- opening ---- */
 
-static int measure(struct file *file, const char *path, char *error, size_t error_size)
+static int measure_file(struct file *file, const char *path, char *error, size_t error_size)
 {
     struct stat stat;
     if (fstat(file->fd, &stat))
@@ -250,8 +246,7 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
     struct file *file = calloc(1, sizeof(*file));
     if (!file)
         return -ENOMEM;
-    file->uring = setup->uring;
-    file->uring->wants_buffers = true;
+    setup->uring->wants_buffers = true;
     file->is_block = ops == &nvt_block;
     file->short_ppm = setup->short_ppm;
     file->backend = (struct nvt_backend){.ops = ops,
@@ -261,7 +256,7 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
                                          .frees_to_zeroes = true};
     int rc = open_path(file, setup->path, setup->is_read_only);
     if (!rc)
-        rc = measure(file, setup->path, error, error_size);
+        rc = measure_file(file, setup->path, error, error_size);
     if (!rc)
         rc = choose_block(file, setup->block_bytes, setup->path, error, error_size);
     if (rc) {
@@ -313,10 +308,10 @@ static uint64_t size_now(struct nvt_backend *backend)
 const struct nvt_backend_ops nvt_file = {.kind = "file",
                                          .open = open_file,
                                          .close = close_either,
-                                         .submit = submit,
+                                         .submit = submit_io,
                                          .size_bytes = size_now};
 const struct nvt_backend_ops nvt_block = {.kind = "block",
                                           .open = open_block,
                                           .close = close_either,
-                                          .submit = submit,
+                                          .submit = submit_io,
                                           .size_bytes = size_now};

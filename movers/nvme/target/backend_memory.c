@@ -10,8 +10,8 @@
 
 enum { BLOCK_BYTES = 4096 };
 
-static int make(const struct nvt_backend_setup *setup, const struct nvt_backend_ops *ops,
-                struct nvt_backend **out, char *error, size_t error_size)
+static int make_memory(const struct nvt_backend_setup *setup, const struct nvt_backend_ops *ops,
+                       struct nvt_backend **out, char *error, size_t error_size)
 {
     const uint32_t block = setup->block_bytes ? setup->block_bytes : BLOCK_BYTES;
     if (setup->size_bytes < block) {
@@ -34,7 +34,7 @@ static int make(const struct nvt_backend_setup *setup, const struct nvt_backend_
 static int ram_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                     size_t error_size)
 {
-    int rc = make(setup, &nvt_ram, out, error, error_size);
+    int rc = make_memory(setup, &nvt_ram, out, error, error_size);
     if (rc)
         return rc;
     void *memory = mmap(NULL, (*out)->size_bytes, PROT_READ | PROT_WRITE,
@@ -87,7 +87,7 @@ static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
 static int null_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                      size_t error_size)
 {
-    return make(setup, &nvt_null, out, error, error_size);
+    return make_memory(setup, &nvt_null, out, error, error_size);
 }
 
 static void null_close(struct nvt_backend *backend)

@@ -31,7 +31,6 @@ enum {
 
 struct device {
     struct nvt_backend backend;
-    struct nvt_uring *uring;
     int fd;
     uint32_t nsid, piece_bytes;
     uint8_t block_shift;
@@ -56,7 +55,7 @@ struct piece {
 /* ---- commands ---- */
 
 /* A command less. The last one ends the operation. */
-static void leave(struct transfer *transfer)
+static void leave_transfer(struct transfer *transfer)
 {
     struct nvt_io *io = transfer->io;
     const uint16_t status = transfer->status;
@@ -67,7 +66,7 @@ static void leave(struct transfer *transfer)
     io->done(io, status);
 }
 
-static void complete(struct nvt_uring_op *op, int result)
+static void complete_op(struct nvt_uring_op *op, int result)
 {
     struct piece *piece = (struct piece *)op;
     struct transfer *transfer = piece->transfer;
@@ -78,17 +77,17 @@ static void complete(struct nvt_uring_op *op, int result)
         transfer->status = nvt_backend_status(-result, is_write);
     else if (result > 0 && !transfer->status)
         transfer->status = (uint16_t)result & (0x7ff | NVME_SC_DNR);
-    leave(transfer);
+    leave_transfer(transfer);
 }
 
-/* False: no memory. */
-static bool queue(struct device *device, struct transfer *transfer,
-                  const struct nvme_uring_cmd *command, const struct nvme_dsm_range *range)
+/* False: no memory, or no ring for commands. */
+static bool queue_command(struct device *device, struct transfer *transfer,
+                          const struct nvme_uring_cmd *command, const struct nvme_dsm_range *range)
 {
     struct piece *piece = malloc(sizeof(*piece));
     if (!piece)
         return false;
-    piece->op.complete = complete;
+    piece->op.complete = complete_op;
     piece->transfer = transfer;
     transfer->left++;
     struct nvme_uring_cmd sent = *command;
@@ -99,8 +98,11 @@ static bool queue(struct device *device, struct transfer *transfer,
         sent.addr = (uintptr_t)&piece->range;
         sent.data_len = sizeof(piece->range);
     }
-    nvt_uring_command(device->uring, &piece->op, device->fd, &sent);
-    return true;
+    if (nvt_uring_command(transfer->io->uring, &piece->op, device->fd, &sent))
+        return true;
+    transfer->left--;
+    free(piece);
+    return false;
 }
 
 /* A command for blocks of the device; data NULL: it has none. */
@@ -116,7 +118,7 @@ static bool send_blocks(struct device *device, struct transfer *transfer, uint8_
         .cdw11 = (uint32_t)(first >> 32),
         .cdw12 = ((len_bytes >> device->block_shift) - 1) | flags,
     };
-    return queue(device, transfer, &command, NULL);
+    return queue_command(device, transfer, &command, NULL);
 }
 
 static bool send_range(struct device *device, struct transfer *transfer, uint64_t offset,
@@ -126,7 +128,7 @@ static bool send_range(struct device *device, struct transfer *transfer, uint64_
                                              htole32((uint32_t)(len_bytes >> device->block_shift)),
                                          .slba = htole64(offset >> device->block_shift)};
     const struct nvme_uring_cmd command = {.opcode = nvme_cmd_dsm, .cdw11 = NVME_DSMGMT_AD};
-    return queue(device, transfer, &command, &range);
+    return queue_command(device, transfer, &command, &range);
 }
 
 /* One command, of at most `len_bytes`, at offset `done` of the operation. */
@@ -156,7 +158,8 @@ static bool send_piece(struct device *device, struct transfer *transfer, uint64_
     case NVT_FLUSH:
         break;
     }
-    return queue(device, transfer, &(struct nvme_uring_cmd){.opcode = nvme_cmd_flush}, NULL);
+    return queue_command(device, transfer, &(struct nvme_uring_cmd){.opcode = nvme_cmd_flush},
+                         NULL);
 }
 
 /* How much one command does. */
@@ -169,7 +172,7 @@ static uint32_t step_of(const struct device *device, const struct nvt_io *io)
 }
 
 /* Of all pieces at once: they need not come back in order. */
-static void submit(struct nvt_backend *backend, struct nvt_io *io)
+static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct device *device = (struct device *)backend;
     struct transfer *transfer = calloc(1, sizeof(*transfer));
@@ -186,12 +189,12 @@ static void submit(struct nvt_backend *backend, struct nvt_io *io)
         if (!send_piece(device, transfer, done, (uint32_t)(left < step ? left : step)))
             transfer->status = NVME_SC_INTERNAL;
     }
-    leave(transfer);
+    leave_transfer(transfer);
 }
 
 /* ---- opening ---- */
 
-static int identify(const struct device *device, uint32_t nsid, uint32_t cns, void *out)
+static int identify_device(const struct device *device, uint32_t nsid, uint32_t cns, void *out)
 {
     struct nvme_admin_cmd command = {.opcode = nvme_admin_identify,
                                      .nsid = nsid,
@@ -240,8 +243,8 @@ static int take_format(struct device *device, const struct nvme_id_ns *ns, uint3
     return device->backend.size_bytes ? 0 : -ENODEV;
 }
 
-static int inquire(struct device *device, const struct nvt_backend_setup *setup, char *error,
-                   size_t error_size)
+static int inquire_device(struct device *device, const struct nvt_backend_setup *setup, char *error,
+                          size_t error_size)
 {
     struct stat stat;
     if (fstat(device->fd, &stat))
@@ -258,9 +261,9 @@ static int inquire(struct device *device, const struct nvt_backend_setup *setup,
         return -ENOMEM;
     struct nvme_id_ns *ns = (struct nvme_id_ns *)pages;
     struct nvme_id_ctrl *ctrl = (struct nvme_id_ctrl *)(pages + NVME_IDENTIFY_DATA_SIZE);
-    int rc = identify(device, device->nsid, NVME_IDENTIFY_CNS_NS, ns);
+    int rc = identify_device(device, device->nsid, NVME_IDENTIFY_CNS_NS, ns);
     if (!rc)
-        rc = identify(device, 0, NVME_IDENTIFY_CNS_CTRL, ctrl);
+        rc = identify_device(device, 0, NVME_IDENTIFY_CNS_CTRL, ctrl);
     if (!rc)
         rc = take_format(device, ns, setup->block_bytes, setup->path, error, error_size);
     if (!rc)
@@ -291,9 +294,8 @@ static int open_device(const struct nvt_backend_setup *setup, struct nvt_backend
         return -ENOMEM;
     device->backend.ops = &nvt_nvme;
     device->backend.is_read_only = setup->is_read_only;
-    device->uring = setup->uring;
     device->fd = open(setup->path, (setup->is_read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
-    int rc = device->fd < 0 ? -errno : inquire(device, setup, error, error_size);
+    int rc = device->fd < 0 ? -errno : inquire_device(device, setup, error, error_size);
     if (!rc) {
         rc = nvt_uring_open_commands(setup->uring);
         if (rc)
@@ -317,7 +319,7 @@ static uint64_t size_now(struct nvt_backend *backend)
 {
     const struct device *device = (const struct device *)backend;
     struct nvme_id_ns *ns = malloc(sizeof(*ns));
-    const bool is_known = ns && !identify(device, device->nsid, NVME_IDENTIFY_CNS_NS, ns);
+    const bool is_known = ns && !identify_device(device, device->nsid, NVME_IDENTIFY_CNS_NS, ns);
     const uint64_t size = is_known ? le64toh(ns->nsze) << device->block_shift : backend->size_bytes;
     free(ns);
     return size;
@@ -326,5 +328,5 @@ static uint64_t size_now(struct nvt_backend *backend)
 const struct nvt_backend_ops nvt_nvme = {.kind = "nvme",
                                          .open = open_device,
                                          .close = close_device,
-                                         .submit = submit,
+                                         .submit = submit_io,
                                          .size_bytes = size_now};

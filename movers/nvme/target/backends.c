@@ -55,7 +55,7 @@ int nvt_backend_open(const struct nvt_backend_spec *spec, struct nvt_uring *urin
     *error = 0;
     int rc = ops->open(&setup, &inner, error, error_size);
     if (!rc && (spec->error_ppm || spec->delay_ns)) {
-        rc = nvt_faulty_wrap(inner, spec->error_ppm, spec->delay_ns, uring, out);
+        rc = nvt_faulty_wrap(inner, spec->error_ppm, spec->delay_ns, out);
         if (rc)
             inner->ops->close(inner);
     } else if (!rc) {

@@ -13,7 +13,7 @@ void nvt_memory_apply(const struct nvt_backend *backend, const struct nvt_io *io
 
 /* A backend that fails and delays what `inner` would do; closes it, too. 0 or -ENOMEM. */
 int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t delay_ns,
-                    struct nvt_uring *uring, struct nvt_backend **out);
+                    struct nvt_backend **out);
 /* Draws: true of `ppm` in a million. */
 bool nvt_fault_strikes(uint64_t *draw, uint32_t ppm);
 

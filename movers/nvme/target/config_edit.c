@@ -9,10 +9,10 @@
 #include "nvme/target/identity.h"
 #include "nvme/wire/dhchap_crypto.h"
 
-static int fail(const struct nvt_config_editor *editor, int status, const char *format, ...)
+static int refuse_edit(const struct nvt_config_editor *editor, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static int fail(const struct nvt_config_editor *editor, int status, const char *format, ...)
+static int refuse_edit(const struct nvt_config_editor *editor, int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -23,13 +23,13 @@ static int fail(const struct nvt_config_editor *editor, int status, const char *
 
 static int no_memory(const struct nvt_config_editor *editor)
 {
-    return fail(editor, -ENOMEM, "no memory for it");
+    return refuse_edit(editor, -ENOMEM, "no memory for it");
 }
 
 /* ---- lists ---- */
 
 /* Makes room for one more, which is all zeroes. NULL: no memory. */
-static void *extend(void *list, size_t *count, size_t element_bytes)
+static void *extend_list(void *list, size_t *count, size_t element_bytes)
 {
     void **elements = list;
     void *longer = realloc(*elements, (*count + 1) * element_bytes);
@@ -39,7 +39,7 @@ static void *extend(void *list, size_t *count, size_t element_bytes)
     return memset((char *)longer + (*count)++ * element_bytes, 0, element_bytes);
 }
 
-static void drop(void *elements, size_t *count, size_t element_bytes, size_t index)
+static void drop_element(void *elements, size_t *count, size_t element_bytes, size_t index)
 {
     char *at = (char *)elements + index * element_bytes;
     memmove(at, at + element_bytes, (--*count - index) * element_bytes);
@@ -47,7 +47,7 @@ static void drop(void *elements, size_t *count, size_t element_bytes, size_t ind
 
 static bool append_nqn(struct nvt_nqn **nqns, size_t *count, const char *nqn)
 {
-    struct nvt_nqn *added = extend(nqns, count, sizeof(*added));
+    struct nvt_nqn *added = extend_list(nqns, count, sizeof(*added));
     if (added)
         snprintf(added->text, sizeof(added->text), "%s", nqn);
     return added;
@@ -58,7 +58,7 @@ static bool drop_nqn(struct nvt_nqn *nqns, size_t *count, const char *nqn)
 {
     for (size_t i = 0; i < *count; i++)
         if (!strcmp(nqns[i].text, nqn)) {
-            drop(nqns, count, sizeof(*nqns), i);
+            drop_element(nqns, count, sizeof(*nqns), i);
             return true;
         }
     return false;
@@ -137,21 +137,22 @@ static int find_subsystem(const struct nvt_config_editor *editor, const char *nq
                           struct nvt_config_subsystem **out)
 {
     *out = nvt_config_find_subsystem(editor->config, nqn);
-    return *out ? 0 : fail(editor, -ENOENT, "there is no subsystem %.223s", nqn);
+    return *out ? 0 : refuse_edit(editor, -ENOENT, "there is no subsystem %.223s", nqn);
 }
 
 int nvt_config_add_subsystem(const struct nvt_config_editor *editor, const char *nqn)
 {
     struct nvt_config *config = editor->config;
     if (!is_nqn(nqn))
-        return fail(editor, -EINVAL, "'%.64s' is no name for a subsystem: 1 to %d characters", nqn,
-                    NVF_NQN_MAX);
+        return refuse_edit(editor, -EINVAL,
+                           "'%.64s' is no name for a subsystem: 1 to %d characters", nqn,
+                           NVF_NQN_MAX);
     if (nvt_config_find_subsystem(config, nqn))
-        return fail(editor, -EEXIST, "subsystem %.223s is there", nqn);
+        return refuse_edit(editor, -EEXIST, "subsystem %.223s is there", nqn);
     if (config->subsystem_count == NVT_SUBSYSTEMS_MAX)
-        return fail(editor, -ENOSPC, "%d subsystems are the most", NVT_SUBSYSTEMS_MAX);
+        return refuse_edit(editor, -ENOSPC, "%d subsystems are the most", NVT_SUBSYSTEMS_MAX);
     struct nvt_config_subsystem *added =
-        extend(&config->subsystems, &config->subsystem_count, sizeof(*added));
+        extend_list(&config->subsystems, &config->subsystem_count, sizeof(*added));
     if (!added)
         return no_memory(editor);
     snprintf(added->nqn.text, sizeof(added->nqn.text), "%s", nqn);
@@ -181,8 +182,8 @@ int nvt_config_remove_subsystem(const struct nvt_config_editor *editor, const ch
         free(found->namespaces[i].backend);
     free(found->namespaces);
     free(found->hosts);
-    drop(config->subsystems, &config->subsystem_count, sizeof(*found),
-         (size_t)(found - config->subsystems));
+    drop_element(config->subsystems, &config->subsystem_count, sizeof(*found),
+                 (size_t)(found - config->subsystems));
     return 0;
 }
 
@@ -200,8 +201,8 @@ static uint32_t free_nsid(const struct nvt_config_subsystem *subsystem)
 static struct nvt_config_namespace *insert_namespace(struct nvt_config_subsystem *subsystem,
                                                      uint32_t nsid)
 {
-    if (!extend(&subsystem->namespaces, &subsystem->namespace_count,
-                sizeof(*subsystem->namespaces)))
+    if (!extend_list(&subsystem->namespaces, &subsystem->namespace_count,
+                     sizeof(*subsystem->namespaces)))
         return NULL;
     size_t at = subsystem->namespace_count - 1;
     for (; at && subsystem->namespaces[at - 1].nsid > nsid; at--)
@@ -222,9 +223,10 @@ int nvt_config_add_namespace(const struct nvt_config_editor *editor, const char 
         return status;
     *nsid = spec.nsid ? spec.nsid : free_nsid(subsystem);
     if (nvt_config_find_namespace(subsystem, *nsid))
-        return fail(editor, -EEXIST, "namespace %u is there; leave nsid= away", *nsid);
+        return refuse_edit(editor, -EEXIST, "namespace %u is there; leave nsid= away", *nsid);
     if (*nsid > NVT_NAMESPACES_MAX)
-        return fail(editor, -ENOSPC, "%d is the highest number of a namespace", NVT_NAMESPACES_MAX);
+        return refuse_edit(editor, -ENOSPC, "%d is the highest number of a namespace",
+                           NVT_NAMESPACES_MAX);
     char *text = strdup(backend);
     struct nvt_config_namespace *ns = text ? insert_namespace(subsystem, *nsid) : NULL;
     if (!ns) {
@@ -238,7 +240,8 @@ int nvt_config_add_namespace(const struct nvt_config_editor *editor, const char 
     nvt_config_identify(ns, &spec, nqn, editor->machine_id);
     const struct nvt_config_namespace *twin = nvt_config_twin(subsystem, ns);
     if (twin)
-        return fail(editor, -EEXIST, "namespace %u has the same uuid; give another", twin->nsid);
+        return refuse_edit(editor, -EEXIST, "namespace %u has the same uuid; give another",
+                           twin->nsid);
     return 0;
 }
 
@@ -251,10 +254,10 @@ int nvt_config_remove_namespace(const struct nvt_config_editor *editor, const ch
         return status;
     struct nvt_config_namespace *ns = nvt_config_find_namespace(subsystem, nsid);
     if (!ns)
-        return fail(editor, -ENOENT, "there is no namespace %u in %.223s", nsid, nqn);
+        return refuse_edit(editor, -ENOENT, "there is no namespace %u in %.223s", nsid, nqn);
     free(ns->backend);
-    drop(subsystem->namespaces, &subsystem->namespace_count, sizeof(*ns),
-         (size_t)(ns - subsystem->namespaces));
+    drop_element(subsystem->namespaces, &subsystem->namespace_count, sizeof(*ns),
+                 (size_t)(ns - subsystem->namespaces));
     return 0;
 }
 
@@ -268,13 +271,13 @@ int nvt_config_add_host(const struct nvt_config_editor *editor, const char *nqn,
     if (status)
         return status;
     if (!is_nqn(host_nqn))
-        return fail(editor, -EINVAL, "'%.64s' is no name of a host: 1 to %d characters", host_nqn,
-                    NVF_NQN_MAX);
+        return refuse_edit(editor, -EINVAL, "'%.64s' is no name of a host: 1 to %d characters",
+                           host_nqn, NVF_NQN_MAX);
     const bool is_there = !subsystem->allow_any_host && nvt_config_allows(subsystem, host_nqn);
     if (is_there)
-        return fail(editor, -EEXIST, "host %.223s is allowed", host_nqn);
+        return refuse_edit(editor, -EEXIST, "host %.223s is allowed", host_nqn);
     if (subsystem->host_count == NVT_HOSTS_MAX)
-        return fail(editor, -ENOSPC, "%d hosts are the most", NVT_HOSTS_MAX);
+        return refuse_edit(editor, -ENOSPC, "%d hosts are the most", NVT_HOSTS_MAX);
     if (!append_nqn(&subsystem->hosts, &subsystem->host_count, host_nqn))
         return no_memory(editor);
     subsystem->allow_any_host = false;
@@ -289,7 +292,8 @@ int nvt_config_remove_host(const struct nvt_config_editor *editor, const char *n
     if (status)
         return status;
     if (!drop_nqn(subsystem->hosts, &subsystem->host_count, host_nqn))
-        return fail(editor, -ENOENT, "host %.223s is not in the list of %.223s", host_nqn, nqn);
+        return refuse_edit(editor, -ENOENT, "host %.223s is not in the list of %.223s", host_nqn,
+                           nqn);
     return 0;
 }
 
@@ -303,13 +307,13 @@ int nvt_config_set_secret(const struct nvt_config_editor *editor, const char *ho
         strlen(secret) < NVT_KEY_MAX ? nvf_secret_parse(secret, &parsed) : "it is too long";
     explicit_bzero(&parsed, sizeof(parsed));
     if (wrong)
-        return fail(editor, -EINVAL, "the secret of %.223s: %s", host_nqn, wrong);
+        return refuse_edit(editor, -EINVAL, "the secret of %.223s: %s", host_nqn, wrong);
     if (!is_nqn(host_nqn))
-        return fail(editor, -EINVAL, "'%.64s' is no name of a host", host_nqn);
+        return refuse_edit(editor, -EINVAL, "'%.64s' is no name of a host", host_nqn);
     if (!host && of_controller)
-        return fail(editor, -EINVAL, "host %.223s has no secret of its own", host_nqn);
+        return refuse_edit(editor, -EINVAL, "host %.223s has no secret of its own", host_nqn);
     if (!host) {
-        host = extend(&config->hosts, &config->host_count, sizeof(*host));
+        host = extend_list(&config->hosts, &config->host_count, sizeof(*host));
         if (!host)
             return no_memory(editor);
         snprintf(host->nqn.text, sizeof(host->nqn.text), "%s", host_nqn);
@@ -323,7 +327,7 @@ int nvt_config_admit(const struct nvt_config_editor *editor, const char *nqn, co
 {
     const struct nvt_config_subsystem *subsystem = nvt_config_find_subsystem(editor->config, nqn);
     if (!subsystem)
-        return fail(editor, -ENOENT, "there is no subsystem %.223s", nqn);
+        return refuse_edit(editor, -ENOENT, "there is no subsystem %.223s", nqn);
     const bool is_listed = !subsystem->allow_any_host && nvt_config_allows(subsystem, host_nqn);
     const int rc = nvt_config_set_secret(editor, host_nqn, secret, of_controller);
     return rc || is_listed ? rc : nvt_config_add_host(editor, nqn, host_nqn);
@@ -358,11 +362,11 @@ int nvt_config_add_port(const struct nvt_config_editor *editor, const char *list
     if (status)
         return status;
     if (find_port_at(config, &at))
-        return fail(editor, -EEXIST, "it listens at %s port %u", at.traddr, at.port);
+        return refuse_edit(editor, -EEXIST, "it listens at %s port %u", at.traddr, at.port);
     if (config->port_count == NVT_PORTS_MAX)
-        return fail(editor, -ENOSPC, "%d ports are the most", NVT_PORTS_MAX);
+        return refuse_edit(editor, -ENOSPC, "%d ports are the most", NVT_PORTS_MAX);
     const uint16_t portid = free_portid(config);
-    struct nvt_config_port *port = extend(&config->ports, &config->port_count, sizeof(*port));
+    struct nvt_config_port *port = extend_list(&config->ports, &config->port_count, sizeof(*port));
     if (!port)
         return no_memory(editor);
     port->portid = portid;
@@ -383,10 +387,10 @@ int nvt_config_remove_port(const struct nvt_config_editor *editor, const char *l
         return status;
     struct nvt_config_port *port = find_port_at(config, &at);
     if (!port)
-        return fail(editor, -ENOENT, "it does not listen at %s port %u", at.traddr, at.port);
+        return refuse_edit(editor, -ENOENT, "it does not listen at %s port %u", at.traddr, at.port);
     free(port->referrals);
     free(port->ana_groups);
     free(port->subsystems);
-    drop(config->ports, &config->port_count, sizeof(*port), (size_t)(port - config->ports));
+    drop_element(config->ports, &config->port_count, sizeof(*port), (size_t)(port - config->ports));
     return 0;
 }

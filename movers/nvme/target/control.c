@@ -24,7 +24,7 @@ struct command {
     char nqn[NVF_NQN_MAX + 1];
 };
 
-static void append(struct command *command, const char *line)
+static void append_line(struct command *command, const char *line)
 {
     const size_t at = strlen(command->text);
     snprintf(command->text + at, sizeof(command->text) - at, "%s%s", at ? "\n" : "", line);
@@ -33,8 +33,8 @@ static void append(struct command *command, const char *line)
 /* ---- adding and removing ---- */
 
 /* Calls `edit` for each text of a list of the request. */
-static int each(struct command *command, const char *key,
-                int (*edit)(struct command *command, const char *text))
+static int each_entry(struct command *command, const char *key,
+                      int (*edit)(struct command *command, const char *text))
 {
     const json_t *list = json_object_get(command->request, key);
     int status = 0;
@@ -132,12 +132,12 @@ static int edit_to_add(struct command *command)
         !nvt_config_find_subsystem(command->editor.config, command->nqn))
         status = nvt_config_add_subsystem(&command->editor, command->nqn);
     if (!status)
-        status = each(command, "namespaces", add_namespace);
+        status = each_entry(command, "namespaces", add_namespace);
     if (!status)
-        status = each(command, "hosts", add_host);
+        status = each_entry(command, "hosts", add_host);
     if (!status)
         status = add_secrets(command);
-    return status ? status : each(command, "listen", add_port);
+    return status ? status : each_entry(command, "listen", add_port);
 }
 
 static int edit_to_remove(struct command *command)
@@ -150,27 +150,27 @@ static int edit_to_remove(struct command *command)
                      ? nvt_config_remove_subsystem(&command->editor, command->nqn)
                      : -EINVAL;
     if (!status)
-        status = each(command, "namespaces", remove_namespace);
+        status = each_entry(command, "namespaces", remove_namespace);
     if (!status)
-        status = each(command, "hosts", remove_host);
-    return status ? status : each(command, "listen", remove_port);
+        status = each_entry(command, "hosts", remove_host);
+    return status ? status : each_entry(command, "listen", remove_port);
 }
 
 static void say_to_client(void *context, bool is_bad, const char *line)
 {
     (void)is_bad;
-    append(context, line);
+    append_line(context, line);
 }
 
 /* All of it, or nothing: what cannot be served is taken back. */
-static bool apply(struct command *command, struct nvt_config *wanted)
+static bool apply_config(struct command *command, struct nvt_config *wanted)
 {
     struct nvr_serving *serving = command->control->serving;
     const struct nvr_serving before = *serving;
     struct nvt_config *old = nvt_config_copy(serving->config);
     if (!old) {
         nvt_config_free(wanted);
-        append(command, "no memory");
+        append_line(command, "no memory");
         return false;
     }
     serving->say = say_to_client;
@@ -185,7 +185,7 @@ static bool apply(struct command *command, struct nvt_config *wanted)
     return is_good;
 }
 
-static bool change(struct command *command, int (*edit)(struct command *command))
+static bool change_config(struct command *command, int (*edit)(struct command *command))
 {
     char error[1024] = "it cannot be read";
     command->editor =
@@ -194,8 +194,8 @@ static bool change(struct command *command, int (*edit)(struct command *command)
                                    .error = error,
                                    .error_bytes = sizeof(error)};
     if (command->editor.config && !edit(command))
-        return apply(command, command->editor.config);
-    append(command, command->editor.config ? error : "no memory");
+        return apply_config(command, command->editor.config);
+    append_line(command, command->editor.config ? error : "no memory");
     nvt_config_free(command->editor.config);
     return false;
 }
@@ -216,7 +216,7 @@ static int status_file(const struct nvr_control *control)
     return -1;
 }
 
-static void answer(int socket, bool is_good, const char *text, int fd)
+static void answer_client(int socket, bool is_good, const char *text, int fd)
 {
     json_t *json = json_pack("{s:b, s:s}", "ok", (int)is_good, "text", text);
     char *message = json ? json_dumps(json, JSON_COMPACT) : NULL;
@@ -252,16 +252,16 @@ static void carry_out(struct nvr_control *control, int socket, const json_t *req
     bool is_good = false;
     int fd = -1;
     if (name && !strcmp(name, "add")) {
-        is_good = change(command, edit_to_add);
+        is_good = change_config(command, edit_to_add);
     } else if (name && !strcmp(name, "remove")) {
-        is_good = change(command, edit_to_remove);
+        is_good = change_config(command, edit_to_remove);
     } else if (name && !strcmp(name, "status")) {
         fd = status_file(control);
         is_good = fd >= 0;
     } else {
-        append(command, "this target knows no such command");
+        append_line(command, "this target knows no such command");
     }
-    answer(socket, is_good, command->text, fd);
+    answer_client(socket, is_good, command->text, fd);
     if (fd >= 0)
         close(fd);
     free(command);
@@ -269,7 +269,7 @@ static void carry_out(struct nvr_control *control, int socket, const json_t *req
 
 /* ---- who asks ---- */
 
-static void leave(struct nvr_client *client)
+static void client_leaves(struct nvr_client *client)
 {
     if (client->watch.fd < 0)
         return;
@@ -288,16 +288,16 @@ static void read_request(struct nvr_watch *watch)
     if (len < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (len > (ssize_t)sizeof(message)) {
-        answer(watch->fd, false, "too long: say it in parts", -1);
+        answer_client(watch->fd, false, "too long: say it in parts", -1);
     } else if (len > 0) {
         json_t *request = json_loadb(message, (size_t)len, JSON_REJECT_DUPLICATES, NULL);
         if (json_is_object(request))
             carry_out(client->control, watch->fd, request);
         else
-            answer(watch->fd, false, "not a JSON object", -1);
+            answer_client(watch->fd, false, "not a JSON object", -1);
         json_decref(request);
     }
-    leave(client);
+    client_leaves(client);
 }
 
 /* The file's mode says the same; it does not where a file system keeps no modes. */
@@ -317,7 +317,7 @@ static void take_client(struct nvr_watch *watch)
         return;
     /* Who has connected and says nothing makes room for the next. */
     struct nvr_client *client = &control->clients[control->next_client++ % NVR_CLIENTS_MAX];
-    leave(client);
+    client_leaves(client);
     client->watch.fd = fd;
     if (!is_allowed(fd) || nvr_server_watch(control->serving->server, &client->watch)) {
         close(fd);
@@ -416,7 +416,7 @@ void nvr_control_close(struct nvr_control *control)
     if (control->watch.fd < 0)
         return;
     for (int i = 0; i < NVR_CLIENTS_MAX; i++)
-        leave(&control->clients[i]);
+        client_leaves(&control->clients[i]);
     nvr_server_unwatch(control->serving->server, &control->watch);
     close(control->watch.fd);
     unlink(control->path);

@@ -72,7 +72,7 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     nvt_subsystem_release(subsystem);
 }
 
-static void cut(struct nvt_queue *queue)
+static void cut_queue(struct nvt_queue *queue)
 {
     if (queue->is_cut)
         return;
@@ -84,7 +84,7 @@ static void cut_queues(struct nvt_ctrl *ctrl, int from)
 {
     for (int i = from; i < NVT_QUEUES_MAX; i++)
         if (ctrl->queues[i])
-            cut(ctrl->queues[i]);
+            cut_queue(ctrl->queues[i]);
 }
 
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
@@ -96,7 +96,7 @@ void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
 void nvt_ctrl_cut_queue(struct nvt_queue *queue)
 {
     if (queue->qid)
-        cut(queue);
+        cut_queue(queue);
     else
         nvt_ctrl_cut(queue->ctrl);
 }
@@ -185,6 +185,7 @@ void nvt_ctrl_note_error(struct nvt_request *request)
     struct nvt_ctrl *ctrl = request->queue->ctrl;
     if (!ctrl)
         return;
+    pthread_mutex_lock(&request->queue->target->error_lock);
     ctrl->error_count++;
     struct nvt_error_entry *entry = &ctrl->errors[ctrl->error_count % NVT_ERRORS_KEPT];
     *entry = (struct nvt_error_entry){.count = ctrl->error_count,
@@ -195,6 +196,7 @@ void nvt_ctrl_note_error(struct nvt_request *request)
                                       .nsid = le32toh(request->sqe.nsid)};
     if (request->queue->qid)
         entry->lba = (uint64_t)le32toh(request->sqe.cdw11) << 32 | le32toh(request->sqe.cdw10);
+    pthread_mutex_unlock(&request->queue->target->error_lock);
 }
 
 enum nvme_ana_state nvt_ctrl_ana_state(const struct nvt_ctrl *ctrl, uint32_t group)

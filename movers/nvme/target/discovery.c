@@ -14,7 +14,7 @@ struct window {
     uint64_t offset, count;
 };
 
-static void put(struct window *window, uint64_t at, const void *from, size_t len_bytes)
+static void put_bytes(struct window *window, uint64_t at, const void *from, size_t len_bytes)
 {
     const struct nvt_request *request = window->request;
     const uint64_t begin = window->offset, end = begin + request->data_bytes;
@@ -24,8 +24,8 @@ static void put(struct window *window, uint64_t at, const void *from, size_t len
         memcpy(request->data + (low - begin), (const uint8_t *)from + (low - at), high - low);
 }
 
-static void add(struct window *window, struct nvmf_disc_log_entry *entry, const char *traddr,
-                const char *trsvcid, const char *nqn)
+static void add_entry(struct window *window, struct nvmf_disc_log_entry *entry, const char *traddr,
+                      const char *trsvcid, const char *nqn)
 {
     entry->cntlid = htole16(0xffff); /* dynamic */
     entry->asqsz = htole16(NVF_ADMIN_DEPTH_MIN);
@@ -37,7 +37,7 @@ static void add(struct window *window, struct nvmf_disc_log_entry *entry, const 
     nvf_pad(entry->trsvcid, sizeof(entry->trsvcid), trsvcid);
     nvf_pad(entry->traddr, sizeof(entry->traddr), traddr);
     memcpy(entry->subnqn, nqn, strlen(nqn));
-    put(window, ENTRY_BYTES * (1 + window->count), entry, sizeof(*entry));
+    put_bytes(window, ENTRY_BYTES * (1 + window->count), entry, sizeof(*entry));
     window->count++;
 }
 
@@ -64,8 +64,8 @@ static void add_port(struct window *window, const struct nvt_port *port)
                                             .subtype = subsystem->is_discovery ? NVME_NQN_CURR
                                                                                : NVME_NQN_NVME,
                                             .portid = htole16(port->id)};
-        add(window, &entry, address_of(port, window->request->queue), port->trsvcid,
-            subsystem->nqn);
+        add_entry(window, &entry, address_of(port, window->request->queue), port->trsvcid,
+                  subsystem->nqn);
     }
     for (size_t i = 0; i < port->referral_count; i++) {
         const struct nvt_referral *referral = &port->referrals[i];
@@ -75,7 +75,7 @@ static void add_port(struct window *window, const struct nvt_port *port)
                                             .adrfam = referral->adrfam,
                                             .subtype = NVME_NQN_DISC,
                                             .portid = htole16(referral->portid)};
-        add(window, &entry, referral->traddr, referral->trsvcid, referral->subsysnqn.text);
+        add_entry(window, &entry, referral->traddr, referral->trsvcid, referral->subsysnqn.text);
     }
 }
 
@@ -90,5 +90,5 @@ void nvt_discovery_log(struct nvt_request *request, uint64_t offset)
         add_port(&window, LIST_MEMBER(node, struct nvt_port, node));
     header.genctr = htole64(target->genctr);
     header.numrec = htole64(window.count);
-    put(&window, 0, &header, ENTRY_BYTES);
+    put_bytes(&window, 0, &header, ENTRY_BYTES);
 }

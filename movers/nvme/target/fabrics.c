@@ -32,7 +32,7 @@ static bool is_nqn(const char *text, size_t size)
     return len > 0 && len < size && len <= NVF_NQN_MAX;
 }
 
-static void admit(struct nvt_queue *queue, struct nvt_ctrl *ctrl, uint16_t attributes)
+static void admit_queue(struct nvt_queue *queue, struct nvt_ctrl *ctrl, uint16_t attributes)
 {
     queue->ctrl = ctrl;
     ctrl->queues[queue->qid] = queue;
@@ -55,7 +55,7 @@ static uint16_t connect_admin(struct nvt_request *request, struct nvt_subsystem 
         ((uint64_t)kato_ms + KEEP_ALIVE_STEP_MS - 1) / KEEP_ALIVE_STEP_MS * KEEP_ALIVE_STEP_MS;
     ctrl->keep_alive_ms = rounded_ms > UINT32_MAX ? UINT32_MAX / 100 * 100 : (uint32_t)rounded_ms;
     request->result = ctrl->cntlid;
-    admit(queue, ctrl, le32toh(request->sqe.cdw11) >> 16 & 0xff);
+    admit_queue(queue, ctrl, le32toh(request->sqe.cdw11) >> 16 & 0xff);
     return 0;
 }
 
@@ -75,7 +75,7 @@ static uint16_t connect_io(struct nvt_request *request, struct nvt_subsystem *su
     if (ctrl->queues[queue->qid])
         return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR; /* there is such a queue */
     request->result = ctrl->cntlid;
-    admit(queue, ctrl, le32toh(request->sqe.cdw11) >> 16 & 0xff);
+    admit_queue(queue, ctrl, le32toh(request->sqe.cdw11) >> 16 & 0xff);
     return 0;
 }
 
@@ -203,11 +203,11 @@ const struct nvt_command *nvt_fabrics_command(uint8_t type)
         [NVF_AUTH_SEND] = {.name = "authentication send",
                            .direction = NVT_FROM_HOST,
                            .measure = nvt_auth_measure,
-                           .run = nvt_auth_run_send},
+                           .run = nvt_auth_run},
         [NVF_AUTH_RECEIVE] = {.name = "authentication receive",
                               .direction = NVT_TO_HOST,
                               .measure = nvt_auth_measure,
-                              .run = nvt_auth_run_receive},
+                              .run = nvt_auth_run},
         [NVF_DISCONNECT] = {.name = "disconnect", .run = run_disconnect},
     };
     if (type >= sizeof(commands) / sizeof(*commands) || !commands[type].run)

@@ -207,7 +207,7 @@ static uint16_t identify_independent(struct nvt_request *request)
     return 0;
 }
 
-static uint16_t identify(struct nvt_request *request)
+static uint16_t identify_what(struct nvt_request *request)
 {
     const uint8_t cns = (uint8_t)le32toh(request->sqe.cdw10);
     const bool is_discovery = request->queue->ctrl->subsystem->is_discovery;
@@ -242,5 +242,5 @@ static uint16_t identify(struct nvt_request *request)
 void nvt_identify(struct nvt_request *request)
 {
     memset(request->data, 0, request->data_bytes);
-    nvt_request_finish(request, identify(request));
+    nvt_request_finish(request, identify_what(request));
 }

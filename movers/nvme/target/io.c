@@ -6,7 +6,7 @@
 
 enum { FUA = 1 << 14, DEALLOCATE = 1 << 9, DSM_DEALLOCATE = 1 << 2 };
 
-static uint16_t final(uint16_t status)
+static uint16_t final_status(uint16_t status)
 {
     return status | NVME_SC_DNR;
 }
@@ -35,11 +35,11 @@ uint16_t nvt_request_namespace(struct nvt_request *request)
         nsid && nsid <= NVT_NSID_MAX ? ctrl->subsystem->namespaces[nsid] : NULL;
     if (!ns) {
         request->error_offset = 4;
-        return final(NVME_SC_INVALID_NS);
+        return final_status(NVME_SC_INVALID_NS);
     }
     request->ns = ns;
-    request->ns_entry = ns->entries++;
-    ns->users++;
+    request->ns_entry = ns->preemptions;
+    ns->tallies[request->queue->thread->number].users++;
     const uint16_t status = ana_status(ctrl, ns);
     return status ? status
                   : nvt_reservation_allows(&ns->reservation, &ctrl->host_id,
@@ -62,10 +62,10 @@ static uint16_t take_range(struct nvt_request *request, enum nvt_io_kind kind)
                    count = (le32toh(request->sqe.cdw12) & 0xffff) + 1ull;
     const bool writes = kind == NVT_WRITE || kind == NVT_WRITE_ZEROES;
     if (writes && ns->is_read_only)
-        return final(NVME_SC_NS_WRITE_PROTECTED);
+        return final_status(NVME_SC_NS_WRITE_PROTECTED);
     if (first >= ns->blocks || count > ns->blocks - first) {
         request->error_offset = 40;
-        return final(NVME_SC_LBA_RANGE);
+        return final_status(NVME_SC_LBA_RANGE);
     }
     request->io = (struct nvt_io){.kind = kind,
                                   .offset = first << ns->block_shift,
@@ -112,23 +112,30 @@ static void io_done(struct nvt_io *io, uint16_t status)
     struct nvt_request *request = io->user;
     struct nvt_namespace *ns = request->ns;
     const uint64_t blocks = io->len_bytes >> ns->block_shift;
+    struct nvt_tally *tally = &ns->tallies[request->queue->thread->number];
     if (!status && io->kind == NVT_READ) {
-        ns->reads++;
-        ns->read_blocks += blocks;
+        tally->reads++;
+        tally->read_blocks += blocks;
     } else if (!status && io->kind == NVT_WRITE) {
-        ns->writes++;
-        ns->written_blocks += blocks;
+        tally->writes++;
+        tally->written_blocks += blocks;
     }
     nvt_request_finish(request, status);
 }
 
-static void submit(struct nvt_request *request)
+static void give_to_backend(struct nvt_request *request)
 {
     struct nvt_backend *backend = request->ns->backend;
+    request->io.uring = request->queue->thread->uring;
+    backend->ops->submit(backend, &request->io);
+}
+
+static void submit_io(struct nvt_request *request)
+{
     request->io.data = request->data;
     request->io.fixed_buffer = request->region ? request->region->fixed_buffer : -1;
     request->io.done = io_done;
-    backend->ops->submit(backend, &request->io);
+    give_to_backend(request);
 }
 
 /* ---- flush, write zeroes, verify ---- */
@@ -162,10 +169,9 @@ static void flush_one(struct nvt_request *request)
     const uint16_t status = nvt_request_namespace(request);
     if (status)
         return nvt_request_finish(request, status);
-    struct nvt_backend *backend = request->ns->backend;
     request->io =
         (struct nvt_io){.kind = NVT_FLUSH, .fixed_buffer = -1, .done = flush_done, .user = request};
-    backend->ops->submit(backend, &request->io);
+    give_to_backend(request);
 }
 
 static void run_flush(struct nvt_request *request)
@@ -186,7 +192,7 @@ static void run_range(struct nvt_request *request, enum nvt_io_kind kind)
     if (status)
         return nvt_request_finish(request, status);
     request->io.deallocates = le32toh(request->sqe.cdw12) >> 16 & DEALLOCATE;
-    submit(request);
+    submit_io(request);
 }
 
 static void run_write_zeroes(struct nvt_request *request)
@@ -211,22 +217,21 @@ static uint16_t compare_measure(struct nvt_request *request, uint64_t *bytes)
 static void compare_done(struct nvt_io *io, uint16_t status)
 {
     struct nvt_request *request = io->user;
-    struct nvt_pool *pool = &request->queue->target->pool;
+    struct nvt_pool *pool = &request->queue->thread->pool;
     if (!status && memcmp(io->data, request->data, io->len_bytes) != 0)
-        status = final(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
+        status = final_status(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
     nvt_pool_give(pool, io->data);
     nvt_request_finish(request, status);
 }
 
 static void run_compare(struct nvt_request *request)
 {
-    struct nvt_backend *backend = request->ns->backend;
-    request->io.data = nvt_pool_take(&request->queue->target->pool, request->io.len_bytes);
+    request->io.data = nvt_pool_take(&request->queue->thread->pool, request->io.len_bytes);
     if (!request->io.data) /* two pieces at once: who waited for the second could wait for ever */
         return nvt_request_finish(request, NVME_SC_CMD_INTERRUPTED);
     request->io.done = compare_done;
-    request->io.fixed_buffer = request->queue->target->pool.region.fixed_buffer;
-    backend->ops->submit(backend, &request->io);
+    request->io.fixed_buffer = request->queue->thread->pool.region.fixed_buffer;
+    give_to_backend(request);
 }
 
 /* ---- dataset management: ranges one after the other ---- */
@@ -266,7 +271,7 @@ static void dsm_next(struct nvt_request *request)
                                       .fixed_buffer = -1,
                                       .done = dsm_done,
                                       .user = request};
-        ns->backend->ops->submit(ns->backend, &request->io);
+        give_to_backend(request);
         return;
     }
     nvt_request_finish(request, 0);
@@ -289,9 +294,9 @@ static void run_dsm(struct nvt_request *request)
     const uint32_t ranges = (le32toh(request->sqe.cdw10) & 0xff) + 1;
     uint16_t status = nvt_request_namespace(request);
     if (!status && request->ns->is_read_only)
-        status = final(NVME_SC_NS_WRITE_PROTECTED);
+        status = final_status(NVME_SC_NS_WRITE_PROTECTED);
     if (!status && !ranges_are_valid(request, ranges))
-        status = final(NVME_SC_LBA_RANGE);
+        status = final_status(NVME_SC_LBA_RANGE);
     if (status || !(le32toh(request->sqe.cdw11) & DSM_DEALLOCATE) ||
         !request->ns->backend->can_deallocate)
         return nvt_request_finish(request, status);
@@ -307,12 +312,12 @@ const struct nvt_command *nvt_io_command(uint8_t opcode)
         [nvme_cmd_write] = {.name = "write",
                             .direction = NVT_FROM_HOST,
                             .measure = write_measure,
-                            .run = submit,
+                            .run = submit_io,
                             .effects = CHANGES},
         [nvme_cmd_read] = {.name = "read",
                            .direction = NVT_TO_HOST,
                            .measure = read_measure,
-                           .run = submit,
+                           .run = submit_io,
                            .effects = SUPPORTED},
         [nvme_cmd_compare] = {.name = "compare",
                               .direction = NVT_FROM_HOST,

@@ -57,10 +57,11 @@ static uint16_t smart_log(struct nvt_request *request, uint64_t offset)
         const struct nvt_namespace *ns = ctrl->subsystem->namespaces[nsid];
         if (!ns || (wanted && wanted != NVME_NSID_ALL && wanted != nsid))
             continue;
-        reads += ns->reads;
-        writes += ns->writes;
-        read_bytes += ns->read_blocks << ns->block_shift;
-        written_bytes += ns->written_blocks << ns->block_shift;
+        const struct nvt_tally sum = nvt_namespace_sum(ns);
+        reads += sum.reads;
+        writes += sum.writes;
+        read_bytes += sum.read_blocks << ns->block_shift;
+        written_bytes += sum.written_blocks << ns->block_shift;
     }
     if (wanted && wanted != NVME_NSID_ALL &&
         (wanted > NVT_NSID_MAX || !ctrl->subsystem->namespaces[wanted]))

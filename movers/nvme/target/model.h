@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What a target is made of: subsystems with namespaces, and the controllers that hosts have there.
- * All of it belongs to one thread. Nothing here knows the network: a transport (rdma.c, or that of
- * a test) carries requests in and answers out.
+ * Nothing here knows the network: a transport (rdma.c, or that of a test) carries requests in and
+ * answers out.
+ *
+ * Each queue belongs to one thread. Several threads may serve the I/O commands of
+ * nvt_request_is_shared() at the same time: these read what all threads share, and write what is of
+ * their queue and thread alone. All else here is called by one thread while the others stand still
+ * (gate.h), or where there is one thread only.
  *
  * The life of a request:
  *
@@ -14,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/list.h"
 #include "nvme/target/auth.h"
@@ -21,6 +27,7 @@
 #include "nvme/target/config.h"
 #include "nvme/target/pool.h"
 #include "nvme/target/reservation.h"
+#include "nvme/target/worker.h"
 #include "nvme/wire/fabrics.h"
 #include "nvme/wire/sgl.h"
 
@@ -32,6 +39,7 @@ enum {
     NVT_CTRLS_MAX = 1024,   /* of the target */
     NVT_TRANSFER_SHIFT = 8, /* MDTS: 2^8 pages of 4 KiB, 1 MiB */
     NVT_ERRORS_KEPT = 16,   /* entries of the error log */
+    NVT_THREADS_MAX = 16,   /* that serve a target */
 };
 
 #define NVT_TRANSFER_MAX (4096u << NVT_TRANSFER_SHIFT)
@@ -54,6 +62,23 @@ struct nvt_transport {
     void (*forget)(struct nvt_region *region);
 };
 
+/* What a thread has of its own. */
+struct nvt_thread {
+    uint32_t number; /* in the target's */
+    struct nvt_pool pool;
+    struct list starved;       /* requests that wait for memory of the pool */
+    struct nvt_uring *uring;   /* of backends; NULL where no backend needs it */
+    uint64_t now_ns;           /* as of its loop's last turn */
+    uint64_t commands, errors; /* counted */
+};
+
+/* What requests of one thread have made of a namespace: a line of the cache for itself. */
+struct nvt_tally {
+    uint64_t users; /* requests under way; who is removed goes when no thread has one */
+    uint64_t reads, writes, read_blocks, written_blocks;
+    uint64_t unused[3];
+};
+
 struct nvt_namespace {
     struct nvt_target *target;
     struct nvt_subsystem *subsystem; /* not of one that is removed: that may have gone */
@@ -64,11 +89,10 @@ struct nvt_namespace {
     uint8_t block_shift;
     uint64_t blocks;
     bool is_read_only, is_removed;
-    uint32_t users;   /* requests under way; who is removed goes when there are none */
-    uint64_t entries; /* requests so far */
+    uint64_t preemptions; /* so far: requests that came before one know it by that */
     struct nvt_reservation reservation;
     struct list preemptors; /* Preempt and Abort commands that wait for earlier requests */
-    uint64_t reads, writes, read_blocks, written_blocks;
+    _Alignas(64) struct nvt_tally tallies[NVT_THREADS_MAX]; /* by thread */
 };
 
 struct nvt_host {
@@ -108,14 +132,16 @@ struct nvt_port {
 
 struct nvt_target {
     const struct nvt_transport *transport;
-    struct nvt_pool pool;
+    struct nvt_worker *worker; /* NULL: what takes long is computed at once */
+    uint32_t thread_count;
+    struct nvt_thread threads[NVT_THREADS_MAX];
+    uint32_t serial; /* not 0: threads serve one after the other, until something rare is over */
+    pthread_mutex_t error_lock; /* of the error logs */
     struct list subsystems, ports;
-    struct list starved; /* requests that wait for memory */
-    uint64_t genctr;     /* of discovery */
-    uint64_t now_ns;     /* as of the loop's last turn */
+    uint64_t genctr; /* of discovery */
+    uint64_t now_ns; /* for all but I/O commands */
     uint32_t ctrl_count;
     uint64_t ana_changes;
-    uint64_t commands, errors; /* counted */
     /* A host could not prove itself; may be NULL. */
     void (*refused)(const struct nvt_queue *queue, const char *why);
 };
@@ -144,7 +170,7 @@ struct nvt_ctrl {
     struct nvt_host_id host_id;
     uint32_t cc, csts;
     uint32_t keep_alive_ms;
-    uint64_t heard_ns;
+    uint64_t heard_ns;                           /* but for its queues, which know for themselves */
     uint32_t async_config;                       /* feature 0x0b */
     uint8_t reservation_masks[NVT_NSID_MAX + 1]; /* feature 0x82, by nsid */
     struct nvt_reservation_log reservation_log;
@@ -159,10 +185,11 @@ struct nvt_ctrl {
     bool is_ending;
 };
 
-/* One connection. The transport has it, and makes it all zeroes but these: target, port, depth,
- * qid (as the private data of the REQ says). */
+/* One connection. The transport has it, and makes it all zeroes but these: target, thread, port,
+ * depth, qid (as the private data of the REQ says). */
 struct nvt_queue {
     struct nvt_target *target;
+    struct nvt_thread *thread;
     struct nvt_port *port;
     struct nvt_ctrl *ctrl;  /* NULL before Connect */
     char local_address[64]; /* where the host has connected to */
@@ -172,6 +199,7 @@ struct nvt_queue {
     bool is_gone;       /* the connection has ended */
     bool is_cut;        /* its end was asked for */
     uint32_t under_way; /* requests */
+    uint64_t heard_ns;  /* the last command */
     struct list requests;
     struct nvt_queue_auth *auth; /* NULL where the host need not prove itself */
 };
@@ -188,20 +216,26 @@ struct nvt_request {
     uint8_t *in_capsule; /* the data area that came with the SQE */
     uint32_t in_capsule_bytes;
     struct nvt_region *in_capsule_region;
-    struct nvf_sgl sgl;
     const struct nvt_command *command;
     enum nvt_direction direction;
     uint8_t *data; /* [data_bytes], in `region` */
     uint32_t data_bytes, pool_bytes;
     struct nvt_region *region;
     struct nvt_namespace *ns;
-    uint64_t ns_entry; /* its place in the order of those that came to the namespace */
+    uint64_t ns_entry; /* the namespace's preemptions when it came */
     struct nvt_io io;
     uint32_t steps_left;   /* of dataset management: ranges; of a preemption: whom it waits for */
     uint64_t result;       /* dword 0 and 1 of the response */
     uint16_t status;       /* of the response, without the phase bit */
     uint16_t error_offset; /* where the command is wrong, for the error log */
+    struct nvf_sgl sgl;    /* must be last: its segments need not be cleared */
 };
+
+/* Makes it all zeroes, but for segments that nobody looks at. */
+static inline void nvt_request_clear(struct nvt_request *request)
+{
+    memset(request, 0, offsetof(struct nvt_request, sgl) + offsetof(struct nvf_sgl, segments));
+}
 
 /* How a command is served. */
 struct nvt_command {
@@ -217,7 +251,9 @@ struct nvt_command {
 
 /* ---- requests (request.c) ---- */
 
-/* A capsule has come: sqe, in_capsule and in_capsule_bytes are set, all else is zero. */
+/* Other threads may serve at the same time: a plain I/O command of a queue that is at work. */
+bool nvt_request_is_shared(const struct nvt_queue *queue, const struct nvf_sqe *sqe);
+/* A capsule has come: sqe, in_capsule and in_capsule_bytes are set, all else is clear. */
 void nvt_request_begin(struct nvt_queue *queue, struct nvt_request *request);
 void nvt_request_fetched(struct nvt_request *request, bool is_ok);
 void nvt_request_finish(struct nvt_request *request, uint16_t status);
@@ -268,7 +304,7 @@ void nvt_resv_release(struct nvt_request *request);
 uint16_t nvt_resv_set_mask(struct nvt_request *request);
 uint16_t nvt_resv_get_mask(struct nvt_request *request);
 uint16_t nvt_resv_persistence(struct nvt_request *request, bool sets);
-/* A request that came to the namespace as number `entry` is done. */
+/* A request that came to the namespace after `entry` preemptions is done. */
 void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry);
 
 /* ---- authentication (authenticate.c) ---- */
@@ -281,8 +317,7 @@ void nvt_auth_end(struct nvt_queue *queue);
 bool nvt_auth_is_due(const struct nvt_queue *queue);
 bool nvt_auth_is_late(const struct nvt_queue *queue, uint64_t now_ns);
 uint16_t nvt_auth_measure(struct nvt_request *request, uint64_t *bytes);
-void nvt_auth_run_send(struct nvt_request *request);
-void nvt_auth_run_receive(struct nvt_request *request);
+void nvt_auth_run(struct nvt_request *request);
 
 /* ---- controllers (ctrl.c) ---- */
 
@@ -307,13 +342,16 @@ bool nvt_ctrl_sees(const struct nvt_ctrl *ctrl, const struct nvt_namespace *ns);
 
 /* ---- the target (target.c) ---- */
 
+/* With one thread. Returns 0 or a negative errno. */
 int nvt_target_init(struct nvt_target *target, const struct nvt_transport *transport,
                     size_t pool_bytes);
+/* One thread more, while none serves. Returns 0 or a negative errno. */
+int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes);
 void nvt_target_free(struct nvt_target *target);
 /* Time has passed: keep-alive. Returns when to call again at the latest. */
 uint64_t nvt_target_tick(struct nvt_target *target, uint64_t now_ns);
 /* Memory has become free: goes on with requests that wait for it. */
-void nvt_target_feed(struct nvt_target *target);
+void nvt_thread_feed(struct nvt_thread *thread);
 
 /* NULL: there is one of that name, or no memory. Its namespaces are added one by one. */
 struct nvt_subsystem *nvt_subsystem_add(struct nvt_target *target,
@@ -338,7 +376,10 @@ bool nvt_subsystem_admits(const struct nvt_subsystem *subsystem, const char *hos
 int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_namespace *config,
                       struct nvt_backend *backend, struct nvt_namespace **out);
 void nvt_namespace_remove(struct nvt_namespace *ns);
-void nvt_namespace_release(struct nvt_namespace *ns); /* a user less */
+/* What all threads have made of it. */
+struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns);
+/* A user less, of that thread. */
+void nvt_namespace_release(struct nvt_namespace *ns, const struct nvt_thread *thread);
 void nvt_namespace_set_group(struct nvt_namespace *ns, uint32_t ana_group);
 /* Its backend may have grown: tells hosts. */
 void nvt_namespace_refresh(struct nvt_namespace *ns);

@@ -8,7 +8,7 @@
 
 enum { ORDERS = NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1, IN_USE = 0x80 };
 
-static void push(struct nvt_pool *pool, int32_t at, int order)
+static void push_block(struct nvt_pool *pool, int32_t at, int order)
 {
     pool->state[at] = (uint8_t)(order + 1);
     pool->previous[at] = -1;
@@ -49,7 +49,7 @@ int nvt_pool_init(struct nvt_pool *pool, size_t len_bytes)
     for (int order = 0; order < ORDERS; order++)
         pool->first[order] = -1;
     for (uint32_t i = pool->chunks; i > 0; i--)
-        push(pool, (int32_t)((i - 1) << (ORDERS - 1)), ORDERS - 1);
+        push_block(pool, (int32_t)((i - 1) << (ORDERS - 1)), ORDERS - 1);
     return 0;
 }
 
@@ -84,7 +84,7 @@ uint8_t *nvt_pool_take(struct nvt_pool *pool, size_t len_bytes)
     unlink_piece(pool, at, order);
     while (order > wanted) {
         order--;
-        push(pool, at + (1 << order), order);
+        push_block(pool, at + (1 << order), order);
     }
     pool->state[at] = (uint8_t)(IN_USE | (order + 1));
     pool->free_bytes -= (size_t)1 << (NVT_POOL_SHIFT_MIN + order);
@@ -106,5 +106,5 @@ void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
         at = at < buddy ? at : buddy;
         order++;
     }
-    push(pool, at, order);
+    push_block(pool, at, order);
 }

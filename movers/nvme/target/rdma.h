@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The target on the network: connections by rdma_cm, one queue pair for each NVMe queue, and the
- * loop that serves them all. One thread calls everything here.
+ * threads that serve them. Each queue belongs to one of them: it alone polls for the queue and
+ * sends for it. Connections, admin commands, changes and the end of queues are for one thread while
+ * the others stand still (gate.h).
  *
  * Work requests name their queue by number and generation, so that a completion of one that is
  * gone is known for what it is.
@@ -12,6 +14,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include "nvme/target/gate.h"
 #include "nvme/target/model.h"
 #include "nvme/target/uring.h"
 
@@ -21,13 +24,16 @@ enum {
     NVR_SPARE_SLOTS = 32, /* beyond a queue's depth: answers whose SEND has not completed yet */
     NVR_SHARED_MAX = 8,   /* lots of shared receives of a device: one for each in-capsule size */
     NVR_QPN_CHAINS = 256,
+    NVR_OUTBOX = 128,   /* work requests that wait for the end of a turn */
+    NVR_GIVEN_MAX = 16, /* receives that are posted in one list */
 };
 
 enum nvr_wr_kind { NVR_WR_RECEIVE, NVR_WR_SHARED, NVR_WR_FETCH, NVR_WR_ANSWER, NVR_WR_SILENT };
 
-/* A descriptor that the loop looks at; its owner has it. */
+/* A descriptor that a thread looks at; its owner has it. */
 struct nvr_watch {
     int fd;
+    bool is_own; /* ready() touches nothing of others; else they stand still meanwhile */
     void (*ready)(struct nvr_watch *watch); /* there is something to read; must not block */
     void *context;
 };
@@ -41,12 +47,16 @@ struct nvr_receives {
     uint8_t *capsules, *data; /* [count * 64], [count * in_capsule_bytes] */
     struct ibv_mr *capsule_mr;
     struct nvt_region data_region;
+    uint16_t given[NVR_GIVEN_MAX]; /* those that are to be posted again */
+    uint32_t given_count;
 };
 
+/* A device, as one thread has it. */
 struct nvr_device {
-    struct nvr_watch watch, async_watch; /* of the channel, of the device's events */
+    struct nvr_watch watch, async_watch; /* of the channel; of the device's events: the first's */
+    struct nvr_thread *thread;
     struct ibv_context *verbs;
-    struct ibv_pd *pd;
+    struct ibv_pd *pd; /* the first thread's */
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     int cq_entries, cq_used, index;
@@ -61,22 +71,25 @@ struct nvr_listener {
     struct nvt_port *port;
 };
 
-enum nvr_slot_state { NVR_FREE, NVR_SERVED, NVR_FETCHING, NVR_ANSWERING };
+/* NVR_LATER: its command is for when the other threads stand still. */
+enum nvr_slot_state { NVR_FREE, NVR_LATER, NVR_SERVED, NVR_FETCHING, NVR_ANSWERING };
 
 /* A command under way. */
 struct nvr_slot {
     struct nvt_request request;
-    struct list_node node; /* of the free ones, or of those that wait for room to send */
+    struct list_node node; /* of the queue's free, blocked or answering ones, or the thread's */
     enum nvr_slot_state state;
-    bool is_blocked, has_receive;
-    uint16_t number, receive, sends; /* work requests posted for it */
+    bool has_receive;
+    uint16_t number, receive, sends; /* work requests made for it */
+    uint32_t sent;                   /* its place in the order of what the queue sends */
     struct nvf_cqe response;
 };
 
 struct nvr_queue {
     struct nvt_queue queue; /* the model's; must be first */
-    struct list_node node;  /* of the server's queues that end */
+    struct list_node node;  /* of the thread's queues that end */
     struct nvr_server *server;
+    struct nvr_thread *thread;
     struct nvr_device *device;
     struct rdma_cm_id *id;
     struct ibv_qp *qp;
@@ -86,7 +99,11 @@ struct nvr_queue {
     struct nvr_queue *next_by_qpn;
     struct ibv_mr *response_mr;
     struct nvr_slot *slots;
-    struct list free_slots, blocked;
+    struct list free_slots, blocked, answering; /* blocked: those that wait for room to send */
+    struct ibv_send_wr *first_send, *last_send; /* its list in the outbox; NULL: it has none */
+    struct list_node sending;                   /* of the queues that have one */
+    uint32_t sends_made;
+    bool is_inline; /* the device takes responses inline */
     uint16_t *held; /* receives that wait for a slot, and their bytes: a ring of [2 * depth] */
     uint32_t held_first, held_count;
     bool is_listed, is_established, is_closing, is_over;
@@ -100,24 +117,56 @@ struct nvr_settings {
     uint32_t spin_us;  /* how long an idle server polls before it sleeps */
     uint32_t queues_max;
     uint32_t shared_receives; /* of all I/O queues of a device; 0: each queue has its own */
+    uint32_t threads;
+};
+
+/* Work requests that leave at the end of the turn: a list for each queue that has some. */
+struct nvr_outbox {
+    struct list queues;
+    uint32_t count;
+    struct ibv_send_wr wrs[NVR_OUTBOX];
+    struct ibv_sge sges[NVR_OUTBOX];
+};
+
+/* The first one is the program's: connections, signals, commands and admin queues are its own. */
+struct nvr_thread {
+    struct nvt_thread *base; /* the model's */
+    struct nvr_server *server;
+    pthread_t id;
+    bool is_started; /* beside the program's */
+    struct nvt_uring uring;
+    int epoll_fd, wake_fd;
+    struct nvr_watch uring_watch, wake_watch;
+    uint32_t device_count, io_queues;
+    struct nvr_device devices[NVT_REGION_DEVICES];
+    struct list ending; /* queues */
+    struct list later;  /* slots: NVR_LATER */
+    bool wants_wake;    /* there is something new for it */
+    bool has_stopped;   /* the others, for a turn */
+    bool is_pool_known; /* to io_uring, or it was refused */
+    uint64_t tick_ns;   /* the first one's: when to look at the time again */
+    struct nvr_outbox outbox;
 };
 
 struct nvr_server {
     struct nvt_target target;
     struct nvr_settings settings;
-    struct nvt_uring uring;
+    struct nvt_worker worker;
     struct rdma_event_channel *events;
-    int epoll_fd, memory_fd; /* memory_fd: -1 until memory is mapped from it */
-    uint64_t memory_end;     /* its length: what is given back is not used again */
-    struct nvr_watch cm_watch, uring_watch;
-    uint32_t device_count, queue_count, listener_count;
+    int memory_fd;       /* -1 until memory is mapped from it */
+    uint64_t memory_end; /* its length: what is given back is not used again */
+    struct nvr_watch cm_watch, worker_watch;
+    uint32_t queue_count, listener_count;
     uint64_t stop_ns; /* it ends by then; 0: it serves */
-    struct nvr_device devices[NVT_REGION_DEVICES];
+    uint32_t thread_count;
+    struct nvr_thread *threads; /* [thread_count] */
+    struct nvt_gate gate;
+    bool is_alone;        /* who asks has all for itself, as always where there is one thread */
+    _Atomic bool is_done; /* threads end */
+    pthread_mutex_t register_lock; /* of memory that threads share */
     struct nvr_listener listeners[NVR_LISTENERS_MAX];
     struct nvr_queue *queues[NVR_QUEUES_MAX];
     uint16_t generation;
-    bool is_pool_known; /* to io_uring, or it was refused */
-    struct list ending;
     uint64_t refused, connected; /* counted */
 };
 
@@ -134,17 +183,19 @@ void nvr_server_unlisten(struct nvr_server *server, uint16_t portid);
 struct nvt_port *nvr_server_port(const struct nvr_server *server, uint16_t portid);
 
 /* Returns 0 or a negative errno. Who unwatches may free it, but for a call of its own ready(). */
-int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch);
+int nvr_thread_watch(struct nvr_thread *thread, struct nvr_watch *watch);
+int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch); /* by the first one */
 void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch);
 
-/* Serves until a watch calls nvr_server_stop(), and drains what is under way. */
-void nvr_server_run(struct nvr_server *server);
+/* Serves until a watch calls nvr_server_stop(), and drains what is under way. Returns 0, or a
+ * negative errno where threads cannot be had. */
+int nvr_server_run(struct nvr_server *server);
 void nvr_server_stop(struct nvr_server *server);
 
 /* ---- among the files of the server ---- */
 
 /* The device of an ID; NULL: it cannot be used. */
-struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs);
+struct nvr_device *nvr_device_of(struct nvr_thread *thread, struct ibv_context *verbs);
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region);
 void nvr_region_forget(struct nvt_region *region); /* by all devices */
 bool nvr_device_reserve(struct nvr_device *device, int entries);
@@ -156,16 +207,18 @@ void nvr_device_close(struct nvr_device *device);
 struct nvr_receives *nvr_receives_create(struct nvr_server *server, struct nvr_device *device,
                                          uint32_t count, uint32_t in_capsule_bytes);
 void nvr_receives_free(struct nvr_receives *receives);
-/* Those that all I/O queues with that in-capsule size share. NULL: each has to have its own. */
+/* Those that all I/O queues of a thread with that in-capsule size share. NULL: each has to have its
+ * own. */
 struct nvr_receives *nvr_receives_shared(struct nvr_server *server, struct nvr_device *device,
                                          uint32_t in_capsule_bytes);
-/* Shared ones are posted for whoever sends next; `queue` may be NULL. */
-bool nvr_receive_post(const struct nvr_receives *receives, const struct nvr_queue *queue,
-                      uint16_t index);
+/* It is to be posted again: by nvr_receives_post(), or now where many are. Shared ones are posted
+ * for whoever sends next; `queue` may be NULL. False: the device refuses. */
+bool nvr_receive_give(struct nvr_receives *receives, const struct nvr_queue *queue, uint16_t index);
+bool nvr_receives_post(struct nvr_receives *receives, const struct nvr_queue *queue);
 uint64_t nvr_wr_id(const struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index);
 
 /* Before the first I/O: until then the pool has no pages, and without files it needs none there. */
-void nvr_pool_register(struct nvr_server *server);
+void nvr_pool_register(struct nvr_thread *thread);
 
 /* Memory that is registered for hosts to send to. NULL: there is none. */
 void *nvr_memory_map(struct nvr_server *server, size_t len_bytes);
@@ -184,8 +237,25 @@ void nvr_queue_end(struct nvr_queue *queue);
 bool nvr_queue_drain(struct nvr_queue *queue, uint64_t now_ns);
 /* Frees what nvr_queue_end() has left. */
 void nvr_queue_free(struct nvr_queue *queue);
+/* It has broken: ends at the end of this turn of the loop. */
+void nvr_queue_fail(struct nvr_queue *queue);
+/* Serves the commands that wait for the other threads to stand still: they do. */
+void nvr_queue_run_later(struct nvr_thread *thread);
+/* For the next command; perhaps one that waits for a slot. */
+void nvr_slot_free(struct nvr_queue *queue, struct nvr_slot *slot);
 /* Completions of a device; true: there were some. */
 bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device);
+
+/* ---- rdma_send.c ---- */
+
+void nvr_send_fetch(struct nvt_request *request);
+void nvr_send_answer(struct nvt_request *request);
+/* A completion of a READ or of an answer. */
+void nvr_send_done(struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index);
+/* Posts what all queues of the thread have to send. */
+void nvr_sends_post(struct nvr_thread *thread);
+/* The queue sends nothing any more. */
+void nvr_sends_drop(struct nvr_queue *queue);
 
 void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event);
 

@@ -13,7 +13,7 @@ enum { BACKLOG = 128, RNR_RETRY_FOREVER = 7, DEPTH_OF_READS = 128 };
 /* As the standard encodes 80 us: who finds no shared receive asks again then. */
 enum { RNR_TIMER = 5 };
 
-static void refuse(struct nvr_server *server, struct rdma_cm_id *id, uint16_t status)
+static void refuse_connection(struct nvr_server *server, struct rdma_cm_id *id, uint16_t status)
 {
     const struct nvf_cm_rej rej = {.status = htole16(status)};
     server->refused++;
@@ -53,7 +53,7 @@ static void ask_soon(const struct nvr_queue *queue)
     (void)ibv_modify_qp(queue->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
 }
 
-static void request(struct nvr_server *server, const struct rdma_cm_event *event)
+static void take_request(struct nvr_server *server, const struct rdma_cm_event *event)
 {
     struct rdma_cm_id *id = event->id;
     struct nvt_port *port = port_of(server, event->listen_id);
@@ -61,16 +61,16 @@ static void request(struct nvr_server *server, const struct rdma_cm_event *event
     uint16_t status = NVF_CM_RESOURCES;
     id->context = NULL;
     if (!port)
-        return refuse(server, id, status);
+        return refuse_connection(server, id, status);
     if (!event->param.conn.private_data || event->param.conn.private_data_len < sizeof(req))
-        return refuse(server, id, NVF_CM_LENGTH);
+        return refuse_connection(server, id, NVF_CM_LENGTH);
     memcpy(&req, event->param.conn.private_data, sizeof(req));
     const uint8_t reads = reads_of(event, id->verbs);
     if (!reads)
-        return refuse(server, id, NVF_CM_IRD);
+        return refuse_connection(server, id, NVF_CM_IRD);
     struct nvr_queue *queue = nvr_queue_create(server, port, id, &req, &status);
     if (!queue)
-        return refuse(server, id, status);
+        return refuse_connection(server, id, status);
     id->context = queue;
     note_address(queue);
     const struct nvf_cm_rep rep = {.controller_receives = htole16((uint16_t)queue->depth)};
@@ -93,7 +93,7 @@ void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event
         event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
     switch (event->event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
-        request(server, event);
+        take_request(server, event);
         break;
     case RDMA_CM_EVENT_ESTABLISHED:
         if (queue)

@@ -7,7 +7,7 @@
 enum { CQ_ENTRIES = 4096 };
 
 /* That there is something is all that an event says: the loop polls then. */
-static void acknowledge(struct nvr_watch *watch)
+static void acknowledge_event(struct nvr_watch *watch)
 {
     const struct nvr_device *device = watch->context;
     struct ibv_cq *cq;
@@ -24,15 +24,28 @@ struct nvr_queue *nvr_device_queue(struct nvr_device *device, uint32_t qpn)
     return queue;
 }
 
+/* Of all threads. */
+static struct nvr_queue *find_queue(const struct nvr_server *server,
+                                    const struct ibv_context *verbs, uint32_t qpn)
+{
+    struct nvr_queue *queue = NULL;
+    for (uint32_t i = 0; i < server->thread_count && !queue; i++)
+        for (uint32_t j = 0; j < server->threads[i].device_count && !queue; j++)
+            if (server->threads[i].devices[j].verbs == verbs)
+                queue = nvr_device_queue(&server->threads[i].devices[j], qpn);
+    return queue;
+}
+
 /* Of all that a device says of itself, one thing is of use here. */
 static void take_async(struct nvr_watch *watch)
 {
-    struct nvr_device *device = watch->context;
+    const struct nvr_device *device = watch->context;
     struct ibv_async_event event;
     while (!ibv_get_async_event(device->verbs, &event)) {
-        struct nvr_queue *queue = event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED
-                                      ? nvr_device_queue(device, event.element.qp->qp_num)
-                                      : NULL;
+        struct nvr_queue *queue =
+            event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED
+                ? find_queue(device->thread->server, device->verbs, event.element.qp->qp_num)
+                : NULL;
         if (queue)
             queue->is_drained = true;
         ibv_ack_async_event(&event);
@@ -44,13 +57,14 @@ static void no_wait(int fd)
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-static bool device_open(struct nvr_server *server, struct nvr_device *device)
+/* `first` is the first thread's, NULL for its own. */
+static bool device_open(struct nvr_device *device, const struct nvr_device *first)
 {
     struct ibv_device_attr attr;
     device->cq_entries = CQ_ENTRIES;
     if (!ibv_query_device(device->verbs, &attr) && attr.max_cqe < CQ_ENTRIES)
         device->cq_entries = attr.max_cqe;
-    device->pd = ibv_alloc_pd(device->verbs);
+    device->pd = first ? first->pd : ibv_alloc_pd(device->verbs);
     device->channel = ibv_create_comp_channel(device->verbs);
     if (!device->pd || !device->channel)
         return false;
@@ -58,13 +72,16 @@ static bool device_open(struct nvr_server *server, struct nvr_device *device)
     if (!device->cq)
         return false;
     no_wait(device->channel->fd);
+    device->watch = (struct nvr_watch){
+        .fd = device->channel->fd, .is_own = true, .ready = acknowledge_event, .context = device};
+    if (nvr_thread_watch(device->thread, &device->watch))
+        return false;
+    if (first)
+        return true;
     no_wait(device->verbs->async_fd);
-    device->watch =
-        (struct nvr_watch){.fd = device->channel->fd, .ready = acknowledge, .context = device};
     device->async_watch =
         (struct nvr_watch){.fd = device->verbs->async_fd, .ready = take_async, .context = device};
-    return !nvr_server_watch(server, &device->watch) &&
-           !nvr_server_watch(server, &device->async_watch);
+    return !nvr_thread_watch(device->thread, &device->async_watch);
 }
 
 void nvr_device_close(struct nvr_device *device)
@@ -76,21 +93,27 @@ void nvr_device_close(struct nvr_device *device)
         ibv_destroy_cq(device->cq);
     if (device->channel)
         ibv_destroy_comp_channel(device->channel);
-    if (device->pd)
+    if (device->pd && device->thread->base->number == 0) /* closed last */
         ibv_dealloc_pd(device->pd);
 }
 
-struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *verbs)
+struct nvr_device *nvr_device_of(struct nvr_thread *thread, struct ibv_context *verbs)
 {
-    for (uint32_t i = 0; i < server->device_count; i++)
-        if (server->devices[i].verbs == verbs)
-            return &server->devices[i];
-    if (server->device_count == NVT_REGION_DEVICES)
+    const bool is_first = thread->base->number == 0;
+    const struct nvr_device *first =
+        is_first ? NULL : nvr_device_of(&thread->server->threads[0], verbs);
+    for (uint32_t i = 0; i < thread->device_count; i++)
+        if (thread->devices[i].verbs == verbs)
+            return &thread->devices[i];
+    if (thread->device_count == NVT_REGION_DEVICES || (!is_first && !first))
         return NULL;
-    struct nvr_device *device = &server->devices[server->device_count];
-    *device = (struct nvr_device){.verbs = verbs, .index = (int)server->device_count};
-    if (device_open(server, device)) {
-        server->device_count++;
+    struct nvr_device *device = &thread->devices[thread->device_count];
+    *device = (struct nvr_device){.thread = thread,
+                                  .verbs = verbs,
+                                  .index = first ? first->index : (int)thread->device_count};
+    if (device_open(device, first)) {
+        thread->device_count++;
+        thread->wants_wake = true; /* to ask the new queue for events */
         return device;
     }
     nvr_device_close(device);
@@ -99,13 +122,19 @@ struct nvr_device *nvr_device_of(struct nvr_server *server, struct ibv_context *
 
 struct ibv_mr *nvr_device_register(struct nvr_device *device, struct nvt_region *region)
 {
-    struct ibv_mr *mr = region->registered[device->index];
+    void **registered = &region->registered[device->index];
+    pthread_mutex_t *lock = &device->thread->server->register_lock;
+    struct ibv_mr *mr = __atomic_load_n(registered, __ATOMIC_ACQUIRE);
     if (mr)
         return mr;
-    mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, IBV_ACCESS_LOCAL_WRITE);
+    pthread_mutex_lock(lock);
+    mr = *registered; /* of a thread that was faster */
+    if (!mr)
+        mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, IBV_ACCESS_LOCAL_WRITE);
     if (!mr) /* memory that can only be read */
         mr = ibv_reg_mr(device->pd, region->base, region->len_bytes, 0);
-    region->registered[device->index] = mr;
+    __atomic_store_n(registered, mr, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(lock);
     return mr;
 }
 
@@ -127,6 +156,7 @@ bool nvr_device_reserve(struct nvr_device *device, int entries)
         if (ibv_resize_cq(device->cq, wanted))
             return false;
         device->cq_entries = wanted;
+        device->thread->wants_wake = true; /* where it had asked for an event */
     }
     device->cq_used += entries;
     return true;

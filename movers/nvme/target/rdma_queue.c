@@ -12,145 +12,16 @@
 enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 };
 #define NS_PER_MS 1000000ull
 
-static struct nvr_queue *queue_of(const struct nvt_request *request)
-{
-    return (struct nvr_queue *)request->queue;
-}
-
-static struct nvr_slot *slot_of(struct nvt_request *request)
-{
-    return (struct nvr_slot *)request;
-}
-
-static void fail(struct nvr_queue *queue)
+void nvr_queue_fail(struct nvr_queue *queue)
 {
     queue->is_closing = true;
     queue->close_by_ns = 0; /* at the end of this turn of the loop */
     if (!queue->is_listed)
-        list_append(&queue->server->ending, &queue->node);
-    queue->is_listed = true;
+        list_append(&queue->thread->ending, &queue->node);
+    queue->is_listed = queue->thread->wants_wake = true;
 }
 
-/* It may take what comes next, of this host or, where they are shared, of any. */
-static bool give_back(const struct nvr_queue *queue, uint16_t receive)
-{
-    return nvr_receive_post(queue->receives, queue, receive);
-}
-
-/* ---- sending ---- */
-
-struct chain {
-    struct ibv_send_wr wrs[NVF_SGL_MAX + 1];
-    struct ibv_sge sges[NVF_SGL_MAX + 1];
-    uint16_t count;
-};
-
-/* One-sided work for the data of a request. False: its memory cannot be registered. */
-static bool add_data(struct nvr_queue *queue, struct nvt_request *request,
-                     enum ibv_wr_opcode opcode, struct chain *chain)
-{
-    const struct ibv_mr *mr = nvr_device_register(queue->device, request->region);
-    uint32_t left = request->data_bytes;
-    uint8_t *at = request->data;
-    if (!mr)
-        return false;
-    for (uint32_t i = 0; i < request->sgl.count && left; i++) {
-        const struct nvf_segment *segment = &request->sgl.segments[i];
-        const uint32_t len = segment->len_bytes < left ? segment->len_bytes : left;
-        struct ibv_send_wr *wr = &chain->wrs[chain->count];
-        chain->sges[chain->count] =
-            (struct ibv_sge){.addr = (uintptr_t)at, .length = len, .lkey = mr->lkey};
-        *wr = (struct ibv_send_wr){.wr_id = nvr_wr_id(queue, NVR_WR_SILENT, 0),
-                                   .sg_list = &chain->sges[chain->count],
-                                   .num_sge = 1,
-                                   .opcode = opcode,
-                                   .wr.rdma = {segment->addr, segment->key}};
-        chain->count++;
-        at += len;
-        left -= len;
-    }
-    return true;
-}
-
-static bool post(struct nvr_queue *queue, struct nvr_slot *slot, enum nvr_wr_kind kind,
-                 struct chain *chain)
-{
-    struct ibv_send_wr *bad;
-    for (uint16_t i = 0; i + 1 < chain->count; i++)
-        chain->wrs[i].next = &chain->wrs[i + 1];
-    chain->wrs[chain->count - 1].wr_id = nvr_wr_id(queue, kind, slot->number);
-    chain->wrs[chain->count - 1].send_flags |= IBV_SEND_SIGNALED;
-    slot->sends = chain->count;
-    queue->sends_free -= chain->count;
-    return ibv_post_send(queue->qp, chain->wrs, &bad) == 0;
-}
-
-/* Room for a chain, or the slot waits for it. */
-static bool has_room(struct nvr_queue *queue, struct nvr_slot *slot, uint32_t count)
-{
-    const bool is_next = list_is_empty(&queue->blocked) || slot->is_blocked;
-    if (is_next && queue->sends_free >= count)
-        return true;
-    if (!slot->is_blocked)
-        list_append(&queue->blocked, &slot->node);
-    slot->is_blocked = true;
-    return false;
-}
-
-static void fetch(struct nvt_request *request)
-{
-    struct nvr_queue *queue = queue_of(request);
-    struct nvr_slot *slot = slot_of(request);
-    struct chain chain;
-    chain.count = 0; /* the rest of it is large, and filled as it is used */
-    slot->state = NVR_FETCHING;
-    if (queue->is_over)
-        return nvt_request_fetched(request, false);
-    if (!has_room(queue, slot, request->sgl.count))
-        return;
-    if (!add_data(queue, request, IBV_WR_RDMA_READ, &chain)) {
-        slot->state = NVR_SERVED;
-        return nvt_request_finish(request, NVME_SC_INTERNAL);
-    }
-    if (!post(queue, slot, NVR_WR_FETCH, &chain))
-        fail(queue);
-}
-
-static void answer(struct nvt_request *request)
-{
-    struct nvr_queue *queue = queue_of(request);
-    struct nvr_slot *slot = slot_of(request);
-    const bool with_data = request->direction == NVT_TO_HOST && !request->status;
-    struct chain chain;
-    chain.count = 0; /* the rest of it is large, and filled as it is used */
-    if (slot->state != NVR_ANSWERING) {
-        slot->state = NVR_ANSWERING;
-        queue->answers++;
-    }
-    if (!has_room(queue, slot, (with_data ? request->sgl.count : 0) + 1))
-        return;
-    if (with_data && !add_data(queue, request, IBV_WR_RDMA_WRITE, &chain)) {
-        chain.count = 0;
-        request->status = NVME_SC_INTERNAL;
-    }
-    nvt_request_response(request, &slot->response);
-    struct ibv_sge *sge = &chain.sges[chain.count];
-    *sge = (struct ibv_sge){.addr = (uintptr_t)&slot->response,
-                            .length = sizeof(slot->response),
-                            .lkey = queue->response_mr->lkey};
-    struct ibv_send_wr *wr = &chain.wrs[chain.count++];
-    *wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1, .opcode = IBV_WR_SEND};
-    if (request->sgl.invalidates) {
-        wr->opcode = IBV_WR_SEND_WITH_INV;
-        wr->invalidate_rkey = request->sgl.invalidate_key;
-    }
-    /* The host may use the entry again as soon as it has the response. */
-    slot->has_receive = false;
-    if (!give_back(queue, slot->receive) || !post(queue, slot, NVR_WR_ANSWER, &chain))
-        fail(queue);
-}
-
-static void cut(struct nvt_queue *base)
+static void cut_queue(struct nvt_queue *base)
 {
     struct nvr_queue *queue = (struct nvr_queue *)base;
     struct timespec now;
@@ -160,21 +31,22 @@ static void cut(struct nvt_queue *base)
     queue->is_closing = queue->is_listed = true;
     queue->close_by_ns =
         ((uint64_t)now.tv_sec * 1000 + CLOSE_MS) * 1000000u + (uint64_t)now.tv_nsec;
-    list_append(&queue->server->ending, &queue->node);
+    queue->thread->wants_wake = true;
+    list_append(&queue->thread->ending, &queue->node);
 }
 
-const struct nvt_transport nvr_transport = {
-    .fetch = fetch, .answer = answer, .cut = cut, .forget = nvr_region_forget};
+const struct nvt_transport nvr_transport = {.fetch = nvr_send_fetch,
+                                            .answer = nvr_send_answer,
+                                            .cut = cut_queue,
+                                            .forget = nvr_region_forget};
 
 /* ---- completions ---- */
 
-static void begin(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
+static void begin_capsule(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
 {
     struct nvr_slot *slot = LIST_MEMBER(list_first(&queue->free_slots), struct nvr_slot, node);
     list_remove(&slot->node);
-    const uint16_t number = slot->number;
-    memset(&slot->request, 0, sizeof(slot->request));
-    slot->number = number;
+    nvt_request_clear(&slot->request);
     slot->state = NVR_SERVED;
     slot->receive = receive;
     slot->has_receive = true;
@@ -185,26 +57,47 @@ static void begin(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
         slot->request.in_capsule_region = &receives->data_region;
         slot->request.in_capsule_bytes = len_bytes - NVF_SQE_BYTES;
     }
-    nvt_request_begin(&queue->queue, &slot->request);
+    if (queue->server->is_alone || nvt_request_is_shared(&queue->queue, &slot->request.sqe))
+        return nvt_request_begin(&queue->queue, &slot->request);
+    slot->state = NVR_LATER;
+    slot->request.queue = &queue->queue;
+    list_append(&queue->thread->later, &slot->node);
 }
 
-static void received(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
+void nvr_queue_run_later(struct nvr_thread *thread)
+{
+    struct list_node *node;
+    while ((node = list_first(&thread->later))) {
+        struct nvr_slot *slot = LIST_MEMBER(node, struct nvr_slot, node);
+        list_remove(node);
+        slot->state = NVR_SERVED;
+        nvt_request_begin(slot->request.queue, &slot->request);
+    }
+}
+
+/* A shared receive, at once: no answer takes it along. */
+static void give_back(struct nvr_receives *receives, uint16_t index)
+{
+    (void)(nvr_receive_give(receives, NULL, index) && nvr_receives_post(receives, NULL));
+}
+
+static void capsule_received(struct nvr_queue *queue, uint16_t receive, uint32_t len_bytes)
 {
     /* No command, or more of them than it said: that is no NVMe host. */
     if (len_bytes < NVF_SQE_BYTES || queue->held_count == queue->depth) {
         if (queue->receives->srq)
-            give_back(queue, receive);
-        return fail(queue);
+            give_back(queue->receives, receive);
+        return nvr_queue_fail(queue);
     }
     if (!list_is_empty(&queue->free_slots) && !queue->held_count)
-        return begin(queue, receive, len_bytes);
+        return begin_capsule(queue, receive, len_bytes);
     uint16_t *held = &queue->held[2 * ((queue->held_first + queue->held_count) % queue->depth)];
     held[0] = receive;
     held[1] = (uint16_t)len_bytes; /* at most 64 + 16384 */
     queue->held_count++;
 }
 
-static void free_slot(struct nvr_queue *queue, struct nvr_slot *slot)
+void nvr_slot_free(struct nvr_queue *queue, struct nvr_slot *slot)
 {
     slot->state = NVR_FREE;
     list_append(&queue->free_slots, &slot->node);
@@ -213,57 +106,20 @@ static void free_slot(struct nvr_queue *queue, struct nvr_slot *slot)
     const uint32_t at = queue->held_first;
     queue->held_first = (at + 1) % queue->depth;
     queue->held_count--;
-    begin(queue, queue->held[2 * at], queue->held[2 * at + 1]);
-}
-
-static void unblock(struct nvr_queue *queue)
-{
-    struct list_node *node;
-    while (!queue->is_over && (node = list_first(&queue->blocked))) {
-        struct nvr_slot *slot = LIST_MEMBER(node, struct nvr_slot, node);
-        const uint32_t free_before = queue->sends_free;
-        if (slot->state == NVR_FETCHING)
-            fetch(&slot->request);
-        else
-            answer(&slot->request);
-        if (queue->sends_free == free_before)
-            return;
-        list_remove(node);
-        slot->is_blocked = false;
-    }
-}
-
-static void complete(struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_t index,
-                     const struct ibv_wc *wc)
-{
-    if (kind == NVR_WR_RECEIVE)
-        return received(queue, index, wc->byte_len);
-    struct nvr_slot *slot = &queue->slots[index];
-    queue->sends_free += slot->sends;
-    slot->sends = 0;
-    if (kind == NVR_WR_FETCH) {
-        slot->state = NVR_SERVED;
-        nvt_request_fetched(&slot->request, true);
-    } else {
-        queue->answers--;
-        nvt_request_end(&slot->request);
-        free_slot(queue, slot);
-    }
-    if (!list_is_empty(&queue->blocked))
-        unblock(queue);
+    begin_capsule(queue, queue->held[2 * at], queue->held[2 * at + 1]);
 }
 
 /* A shared receive: only the queue pair's number says whose command it is. */
 static void complete_shared(struct nvr_device *device, const struct ibv_wc *wc)
 {
-    const struct nvr_receives *receives = device->shared[wc->wr_id % NVR_SHARED_MAX];
+    struct nvr_receives *receives = device->shared[wc->wr_id % NVR_SHARED_MAX];
     const uint16_t index = (uint16_t)(wc->wr_id >> 32);
     struct nvr_queue *queue = nvr_device_queue(device, wc->qp_num);
     if (queue && wc->status == IBV_WC_SUCCESS)
-        return received(queue, index, wc->byte_len);
-    nvr_receive_post(receives, NULL, index);
+        return capsule_received(queue, index, wc->byte_len);
+    give_back(receives, index);
     if (queue)
-        fail(queue);
+        nvr_queue_fail(queue);
 }
 
 bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
@@ -280,9 +136,11 @@ bool nvr_device_poll(struct nvr_server *server, struct nvr_device *device)
         if (!queue || queue->generation != (uint16_t)(id >> 16) || queue->is_over)
             continue; /* of a queue that has ended */
         if (wcs[i].status != IBV_WC_SUCCESS)
-            fail(queue);
+            nvr_queue_fail(queue);
+        else if ((enum nvr_wr_kind)(id >> 48) == NVR_WR_RECEIVE)
+            capsule_received(queue, (uint16_t)(id >> 32), wcs[i].byte_len);
         else
-            complete(queue, (enum nvr_wr_kind)(id >> 48), (uint16_t)(id >> 32), &wcs[i]);
+            nvr_send_done(queue, (enum nvr_wr_kind)(id >> 48), (uint16_t)(id >> 32));
     }
     return count > 0;
 }
@@ -321,7 +179,8 @@ static bool make_memory(struct nvr_queue *queue)
     return queue->response_mr;
 }
 
-static bool make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
+/* The responses inline, if the device can. */
+static bool create_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
 {
     struct nvr_device *device = queue->device;
     struct ibv_srq *srq = queue->receives->srq;
@@ -332,11 +191,20 @@ static bool make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
                                     .cap = {.max_send_wr = queue->sends_free,
                                             .max_recv_wr = srq ? 0 : queue->depth,
                                             .max_send_sge = 1,
-                                            .max_recv_sge = srq ? 0
-                                                            : queue->receives->in_capsule_bytes
-                                                                ? 2
-                                                                : 1}};
-    if (rdma_create_qp(id, device->pd, &attr))
+                                            .max_recv_sge = srq                                 ? 0
+                                                            : queue->receives->in_capsule_bytes ? 2
+                                                                                                : 1,
+                                            .max_inline_data = sizeof(struct nvf_cqe)}};
+    queue->is_inline = !rdma_create_qp(id, device->pd, &attr);
+    attr.cap.max_inline_data = 0;
+    return queue->is_inline || !rdma_create_qp(id, device->pd, &attr);
+}
+
+static bool make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
+{
+    struct nvr_device *device = queue->device;
+    struct ibv_srq *srq = queue->receives->srq;
+    if (!create_qp(queue, id))
         return false;
     queue->qp = id->qp;
     if (srq) {
@@ -345,9 +213,9 @@ static bool make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
         return true;
     }
     for (uint32_t i = 0; i < queue->depth; i++)
-        if (!give_back(queue, (uint16_t)i))
+        if (!nvr_receive_give(queue->receives, queue, (uint16_t)i))
             return false;
-    return true;
+    return nvr_receives_post(queue->receives, queue);
 }
 
 static void forget_qpn(struct nvr_queue *queue)
@@ -387,6 +255,16 @@ static uint16_t check_req(const struct nvr_server *server, const struct nvf_cm_r
     return server->queue_count >= server->settings.queues_max ? NVF_CM_RESOURCES : 0;
 }
 
+/* That with the fewest I/O queues. The first one has more to do than they. */
+static struct nvr_thread *choose_thread(const struct nvr_server *server, uint16_t qid)
+{
+    struct nvr_thread *best = &server->threads[0];
+    for (uint32_t i = 1; i < server->thread_count && qid; i++)
+        if (server->threads[i].io_queues <= best->io_queues)
+            best = &server->threads[i];
+    return best;
+}
+
 struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *port,
                                    struct rdma_cm_id *id, const struct nvf_cm_req *req,
                                    uint16_t *status)
@@ -395,17 +273,20 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     if (*status)
         return NULL;
     *status = NVF_CM_RESOURCES;
-    struct nvr_device *device = nvr_device_of(server, id->verbs);
+    struct nvr_thread *thread = choose_thread(server, le16toh(req->qid));
+    struct nvr_device *device = nvr_device_of(thread, id->verbs);
     struct nvr_queue *queue = device ? calloc(1, sizeof(*queue)) : NULL;
     if (!queue)
         return NULL;
     const uint32_t depth = le16toh(req->host_sends) + 1u;
     queue->queue = (struct nvt_queue){.target = &server->target,
+                                      .thread = thread->base,
                                       .port = port,
                                       .qid = le16toh(req->qid),
                                       .depth = (uint16_t)depth};
     nvt_port_hold(port);
     queue->server = server;
+    queue->thread = thread;
     queue->created_ns = server->target.now_ns;
     queue->device = device;
     queue->id = id;
@@ -413,15 +294,17 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
     queue->slot_count = depth + NVR_SPARE_SLOTS;
     queue->sends_free = (uint32_t)sends_max(queue);
     if (queue->queue.qid)
-        nvr_pool_register(server);
+        nvr_pool_register(thread);
     list_init(&queue->queue.requests);
     list_init(&queue->free_slots);
     list_init(&queue->blocked);
+    list_init(&queue->answering);
     if (!nvr_device_reserve(device, sends_max(queue))) {
         nvt_port_release(port);
         free(queue);
         return NULL;
     }
+    thread->io_queues += queue->queue.qid > 0;
     if (!take_number(server, queue) || !make_memory(queue) || !make_qp(queue, id)) {
         if (queue->qp)
             forget_qpn(queue);
@@ -440,9 +323,9 @@ static void give_all_back(struct nvr_queue *queue)
 {
     for (uint32_t i = 0; queue->slots && i < queue->slot_count; i++)
         if (queue->slots[i].has_receive)
-            give_back(queue, queue->slots[i].receive);
+            give_back(queue->receives, queue->slots[i].receive);
     for (; queue->held_count; queue->held_count--) {
-        give_back(queue, queue->held[2 * queue->held_first]);
+        give_back(queue->receives, queue->held[2 * queue->held_first]);
         queue->held_first = (queue->held_first + 1) % queue->depth;
     }
 }
@@ -464,8 +347,10 @@ void nvr_queue_free(struct nvr_queue *queue)
     queue->device->cq_used -= sends_max(queue);
     if (server->queues[queue->number] == queue) {
         server->queues[queue->number] = NULL;
-        server->queue_count--;
+        if (--server->queue_count == 0)
+            server->threads[0].wants_wake = true; /* it may wait for that to end */
     }
+    queue->thread->io_queues -= queue->queue.qid > 0;
     nvt_port_release(queue->queue.port);
     free(queue);
 }
@@ -495,6 +380,7 @@ void nvr_queue_end(struct nvr_queue *queue)
     if (queue->is_over)
         return;
     queue->is_over = queue->queue.is_gone = true;
+    nvr_sends_drop(queue);
     if (queue->qp)
         forget_qpn(queue);
     if (queue->id) {
@@ -510,12 +396,14 @@ void nvr_queue_end(struct nvr_queue *queue)
             nvt_request_fetched(&slot->request, false);
         else if (slot->state == NVR_ANSWERING)
             nvt_request_end(&slot->request);
-        if (slot->state == NVR_FETCHING || slot->state == NVR_ANSWERING)
+        else if (slot->state == NVR_LATER)
+            list_remove(&slot->node);
+        if (slot->state == NVR_LATER || slot->state == NVR_FETCHING || slot->state == NVR_ANSWERING)
             slot->state = NVR_FREE;
     }
     if (nvt_queue_gone(&queue->queue))
         return nvr_queue_free(queue);
     if (!queue->is_listed) /* backends have something under way: looked at again by the loop */
-        list_append(&queue->server->ending, &queue->node);
+        list_append(&queue->thread->ending, &queue->node);
     queue->is_listed = true;
 }

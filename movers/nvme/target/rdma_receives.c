@@ -7,6 +7,8 @@
 
 #include "nvme/target/rdma.h"
 
+enum { SHARED_MIN = 32 }; /* of a thread */
+
 static uint64_t shared_wr_id(const struct nvr_receives *receives, uint16_t index)
 {
     return (uint64_t)NVR_WR_SHARED << 48 | (uint64_t)index << 32 | receives->number;
@@ -18,26 +20,48 @@ uint64_t nvr_wr_id(const struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_
            queue->number;
 }
 
-bool nvr_receive_post(const struct nvr_receives *receives, const struct nvr_queue *queue,
-                      uint16_t index)
+/* The work request of one; `sges` has room for two. */
+static struct ibv_recv_wr make_wr(const struct nvr_receives *receives,
+                                  const struct nvr_queue *queue, uint16_t index,
+                                  struct ibv_sge *sges)
 {
-    struct ibv_sge sges[2] = {{.addr = (uintptr_t)(receives->capsules + index * NVF_SQE_BYTES),
+    sges[0] = (struct ibv_sge){.addr = (uintptr_t)(receives->capsules + index * NVF_SQE_BYTES),
                                .length = NVF_SQE_BYTES,
-                               .lkey = receives->capsule_mr->lkey}};
-    struct ibv_recv_wr wr = {.sg_list = sges, .num_sge = 1};
-    struct ibv_recv_wr *bad;
+                               .lkey = receives->capsule_mr->lkey};
     if (receives->in_capsule_bytes) {
         const struct ibv_mr *mr = receives->data_region.registered[receives->device->index];
         sges[1] = (struct ibv_sge){
             .addr = (uintptr_t)(receives->data + (size_t)index * receives->in_capsule_bytes),
             .length = receives->in_capsule_bytes,
             .lkey = mr->lkey};
-        wr.num_sge = 2;
     }
-    wr.wr_id =
-        receives->srq ? shared_wr_id(receives, index) : nvr_wr_id(queue, NVR_WR_RECEIVE, index);
-    return (receives->srq ? ibv_post_srq_recv(receives->srq, &wr, &bad)
-                          : ibv_post_recv(queue->qp, &wr, &bad)) == 0;
+    return (struct ibv_recv_wr){.wr_id = receives->srq ? shared_wr_id(receives, index)
+                                                       : nvr_wr_id(queue, NVR_WR_RECEIVE, index),
+                                .sg_list = sges,
+                                .num_sge = receives->in_capsule_bytes ? 2 : 1};
+}
+
+bool nvr_receives_post(struct nvr_receives *receives, const struct nvr_queue *queue)
+{
+    struct ibv_recv_wr wrs[NVR_GIVEN_MAX], *bad;
+    struct ibv_sge sges[2 * NVR_GIVEN_MAX];
+    const uint32_t count = receives->given_count;
+    if (!count)
+        return true;
+    for (uint32_t i = 0; i < count; i++) {
+        wrs[i] = make_wr(receives, queue, receives->given[i], &sges[2 * i]);
+        if (i)
+            wrs[i - 1].next = &wrs[i];
+    }
+    receives->given_count = 0;
+    return (receives->srq ? ibv_post_srq_recv(receives->srq, wrs, &bad)
+                          : ibv_post_recv(queue->qp, wrs, &bad)) == 0;
+}
+
+bool nvr_receive_give(struct nvr_receives *receives, const struct nvr_queue *queue, uint16_t index)
+{
+    receives->given[receives->given_count++] = index;
+    return receives->given_count < NVR_GIVEN_MAX || nvr_receives_post(receives, queue);
 }
 
 static bool make_memory(struct nvr_server *server, struct nvr_receives *receives)
@@ -92,7 +116,9 @@ void nvr_receives_free(struct nvr_receives *receives)
 static uint32_t shared_count(const struct nvr_server *server, const struct nvr_device *device)
 {
     struct ibv_device_attr attr;
-    uint32_t count = server->settings.shared_receives;
+    uint32_t count = server->settings.shared_receives / server->thread_count;
+    if (count < SHARED_MIN)
+        count = SHARED_MIN;
     if (ibv_query_device(device->verbs, &attr) || attr.max_srq <= 0 || attr.max_srq_sge < 2)
         return 0;
     return count < (uint32_t)attr.max_srq_wr ? count : (uint32_t)attr.max_srq_wr;
@@ -109,12 +135,10 @@ static struct nvr_receives *create_shared(struct nvr_server *server, struct nvr_
     struct ibv_srq_init_attr attr = {.attr = {.max_wr = count, .max_sge = 2}};
     receives->number = (uint16_t)device->shared_count;
     receives->srq = ibv_create_srq(device->pd, &attr);
-    for (uint32_t i = 0; receives->srq && i < count; i++)
-        if (!nvr_receive_post(receives, NULL, (uint16_t)i)) {
-            ibv_destroy_srq(receives->srq);
-            receives->srq = NULL;
-        }
-    if (receives->srq)
+    bool is_posted = receives->srq;
+    for (uint32_t i = 0; is_posted && i < count; i++)
+        is_posted = nvr_receive_give(receives, NULL, (uint16_t)i);
+    if (is_posted && nvr_receives_post(receives, NULL))
         return receives;
     nvr_receives_free(receives);
     return NULL;

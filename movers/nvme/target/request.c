@@ -5,7 +5,7 @@
 
 #include "nvme/target/model.h"
 
-static void run(struct nvt_request *request)
+static void run_request(struct nvt_request *request)
 {
     request->command->run(request);
 }
@@ -15,20 +15,20 @@ static void run(struct nvt_request *request)
 /* False: there is none now, and the request waits. */
 static bool get_memory(struct nvt_request *request)
 {
-    struct nvt_target *target = request->queue->target;
+    struct nvt_thread *thread = request->queue->thread;
     if (!request->data_bytes || request->data)
         return true;
-    request->data = list_is_empty(&target->starved) || request->is_starved
-                        ? nvt_pool_take(&target->pool, request->data_bytes)
+    request->data = list_is_empty(&thread->starved) || request->is_starved
+                        ? nvt_pool_take(&thread->pool, request->data_bytes)
                         : NULL;
     if (!request->data) {
         if (!request->is_starved)
-            list_append(&target->starved, &request->wait);
+            list_append(&thread->starved, &request->wait);
         request->is_starved = true;
         return false;
     }
     request->pool_bytes = request->data_bytes;
-    request->region = &target->pool.region;
+    request->region = &thread->pool.region;
     return true;
 }
 
@@ -37,20 +37,19 @@ static void go_on(struct nvt_request *request)
     if (request->direction == NVT_FROM_HOST && request->data_bytes && !request->sgl.is_in_capsule)
         request->queue->target->transport->fetch(request);
     else
-        run(request);
+        run_request(request);
 }
 
 /* Whether there is more of it now. */
 static bool give_memory(struct nvt_request *request)
 {
-    struct nvt_target *target = request->queue->target;
     const bool had_memory = request->pool_bytes > 0;
     if (request->is_starved) {
         list_remove(&request->wait);
         request->is_starved = false;
     }
     if (had_memory)
-        nvt_pool_give(&target->pool, request->data);
+        nvt_pool_give(&request->queue->thread->pool, request->data);
     request->pool_bytes = 0;
     request->data = NULL;
     return had_memory;
@@ -59,13 +58,13 @@ static bool give_memory(struct nvt_request *request)
 void nvt_request_give_memory(struct nvt_request *request)
 {
     if (give_memory(request))
-        nvt_target_feed(request->queue->target);
+        nvt_thread_feed(request->queue->thread);
 }
 
-void nvt_target_feed(struct nvt_target *target)
+void nvt_thread_feed(struct nvt_thread *thread)
 {
     struct list_node *node;
-    while ((node = list_first(&target->starved))) {
+    while ((node = list_first(&thread->starved))) {
         struct nvt_request *request = LIST_MEMBER(node, struct nvt_request, wait);
         if (!get_memory(request))
             return;
@@ -124,7 +123,7 @@ static bool place_data(struct nvt_request *request)
     return get_memory(request);
 }
 
-static uint16_t prepare(struct nvt_request *request)
+static uint16_t prepare_request(struct nvt_request *request)
 {
     uint16_t status;
     uint64_t bytes = 0;
@@ -153,16 +152,27 @@ static uint16_t prepare(struct nvt_request *request)
     return 0;
 }
 
+static bool is_reservation(uint8_t opcode)
+{
+    return opcode == nvme_cmd_resv_register || opcode == nvme_cmd_resv_report ||
+           opcode == nvme_cmd_resv_acquire || opcode == nvme_cmd_resv_release;
+}
+
+bool nvt_request_is_shared(const struct nvt_queue *queue, const struct nvf_sqe *sqe)
+{
+    return queue->qid && queue->ctrl && !nvt_auth_is_due(queue) && sqe->opcode != NVF_OPCODE &&
+           !is_reservation(sqe->opcode);
+}
+
 void nvt_request_begin(struct nvt_queue *queue, struct nvt_request *request)
 {
     request->queue = queue;
     queue->under_way++;
     list_append(&queue->requests, &request->node);
-    queue->target->commands++;
-    queue->head = (uint16_t)((queue->head + 1) % queue->depth);
-    if (queue->ctrl)
-        queue->ctrl->heard_ns = queue->target->now_ns;
-    const uint16_t status = prepare(request);
+    queue->thread->commands++;
+    queue->head = (uint16_t)(queue->head + 1 == queue->depth ? 0 : queue->head + 1);
+    queue->heard_ns = queue->thread->now_ns;
+    const uint16_t status = prepare_request(request);
     if (status)
         return nvt_request_finish(request, status);
     if (place_data(request))
@@ -176,7 +186,7 @@ void nvt_request_fetched(struct nvt_request *request, bool is_ok)
     else if (request->is_preempted)
         nvt_request_finish(request, NVME_SC_CMD_ABORTED_PREMEPT);
     else
-        run(request);
+        run_request(request);
 }
 
 /* ---- ending ---- */
@@ -188,7 +198,7 @@ void nvt_request_finish(struct nvt_request *request, uint16_t status)
     if (request->queue->is_gone)
         return nvt_request_end(request);
     if (status) {
-        request->queue->target->errors++;
+        request->queue->thread->errors++;
         nvt_ctrl_note_error(request);
     }
     request->queue->target->transport->answer(request);
@@ -203,7 +213,7 @@ void nvt_request_end(struct nvt_request *request)
         nvt_request_leave(request);
     queue->under_way--;
     if (had_memory)
-        nvt_target_feed(queue->target);
+        nvt_thread_feed(queue->thread);
 }
 
 void nvt_request_leave(struct nvt_request *request)
@@ -212,7 +222,7 @@ void nvt_request_leave(struct nvt_request *request)
     request->ns = NULL;
     if (!list_is_empty(&ns->preemptors))
         nvt_preemptors_pass(ns, request->ns_entry);
-    nvt_namespace_release(ns);
+    nvt_namespace_release(ns, request->queue->thread);
 }
 
 void nvt_request_response(struct nvt_request *request, struct nvf_cqe *out)

@@ -55,25 +55,29 @@ static void abort_host(const struct nvt_request *preemptor, const struct nvt_hos
     }
 }
 
-static void step(struct nvt_request *preemptor)
+static void preempt_step(struct nvt_request *preemptor)
 {
     if (--preemptor->steps_left)
         return;
     list_remove(&preemptor->wait);
+    preemptor->ns->target->serial--;
     nvt_request_finish(preemptor, 0);
 }
 
 /* The command is done when all that came to the namespace before it are, also those of connections
  * that have ended meanwhile: the backend may have their data still. */
-static void preempt(struct nvt_request *preemptor, const struct nvt_reservation_effect *effect)
+static void preempt_hosts(struct nvt_request *preemptor,
+                          const struct nvt_reservation_effect *effect)
 {
     struct nvt_namespace *ns = preemptor->ns;
-    preemptor->steps_left = ns->users; /* itself, too: it is not done before the end of this */
+    preemptor->steps_left = (uint32_t)nvt_namespace_sum(ns).users; /* itself, too, till below */
+    ns->preemptions++;
+    ns->target->serial++;
     list_append(&ns->preemptors, &preemptor->wait);
     for (size_t i = 0; i < effect->abort_count; i++)
         abort_host(preemptor, &effect->aborts[i]);
     nvt_request_give_memory(preemptor); /* those that it waits for may need it */
-    step(preemptor);
+    preempt_step(preemptor);
 }
 
 void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry)
@@ -82,8 +86,8 @@ void nvt_preemptors_pass(struct nvt_namespace *ns, uint64_t entry)
     for (struct list_node *node = list_first(&ns->preemptors); node; node = next) {
         struct nvt_request *preemptor = LIST_MEMBER(node, struct nvt_request, wait);
         next = list_after(&ns->preemptors, node);
-        if (entry < preemptor->ns_entry)
-            step(preemptor);
+        if (entry <= preemptor->ns_entry)
+            preempt_step(preemptor);
     }
 }
 
@@ -115,7 +119,7 @@ static void run_change(struct nvt_request *request, change_fn *change)
     for (size_t i = 0; i < effect.notice_count; i++)
         tell_host(request->ns, &effect.notices[i]);
     if (effect.abort_count)
-        preempt(request, &effect);
+        preempt_hosts(request, &effect);
     else
         nvt_request_finish(request, 0);
 }

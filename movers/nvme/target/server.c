@@ -1,59 +1,42 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The loop of the target. While there is work it polls; when there has been none for a while, it
- * asks to be woken and sleeps.
- */
+/* The server: its threads, and what it is from the beginning to the end. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "nvme/target/rdma.h"
+#include "nvme/target/thread.h"
 
-enum { URING_ENTRIES = 512, EVENTS_MAX = 16, LOOK_US = 200, DRAIN_MS = 3000, CONNECT_MS = 10000 };
+enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
 
-/* While a disk works at few requests, hosts wait, and the next thing comes from it. The fastest
- * ones answer within this; for others a core that polls only keeps the kernel from hearing them.
- * With more under way something comes so often that to sleep and to wake costs more. */
-enum { DISK_SPIN_US = 20, DISK_FEW = 4 };
-
-/* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
-enum { TURNS = 16 };
-
-#define NS_PER_US 1000ull
+/* Compare takes two pieces of the largest size. */
+#define POOL_MIN ((size_t)2 << NVT_POOL_SHIFT_MAX)
 #define NS_PER_MS 1000000ull
-
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 int nvr_server_watch(struct nvr_server *server, struct nvr_watch *watch)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
-    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) ? -errno : 0;
+    return nvr_thread_watch(&server->threads[0], watch);
 }
 
 void nvr_server_unwatch(struct nvr_server *server, struct nvr_watch *watch)
 {
-    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    epoll_ctl(server->threads[0].epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
 }
 
-void nvr_pool_register(struct nvr_server *server)
+/* That a backend has asked for buffers is known to the first one's ring. */
+void nvr_pool_register(struct nvr_thread *thread)
 {
-    if (server->is_pool_known || !server->uring.wants_buffers)
+    if (thread->is_pool_known || !thread->server->threads[0].uring.wants_buffers)
         return;
-    server->is_pool_known = true;
-    struct nvt_region *region = &server->target.pool.region;
+    thread->is_pool_known = true;
+    struct nvt_region *region = &thread->base->pool.region;
     const struct iovec buffer = {region->base, region->len_bytes};
-    nvt_uring_register(&server->uring, &buffer, 1);
-    region->fixed_buffer = server->uring.buffers ? 0 : -1;
+    nvt_uring_register(&thread->uring, &buffer, 1);
+    region->fixed_buffer = thread->uring.buffers ? 0 : -1;
 }
 
 static void take_events(struct nvr_watch *watch)
@@ -74,97 +57,131 @@ static void take_events(struct nvr_watch *watch)
     }
 }
 
-static void drain_eventfd(struct nvr_watch *watch)
+/* ---- threads ---- */
+
+static int open_thread(struct nvr_server *server, struct nvr_thread *thread)
 {
-    uint64_t count;
-    const ssize_t rc = read(watch->fd, &count, sizeof(count));
-    (void)rc;
+    thread->server = server;
+    thread->epoll_fd = thread->wake_fd = -1;
+    list_init(&thread->ending);
+    list_init(&thread->later);
+    list_init(&thread->outbox.queues);
+    thread->base = &server->target.threads[thread - server->threads];
+    int rc = nvt_uring_open(&thread->uring, URING_ENTRIES);
+    if (rc)
+        return rc;
+    thread->base->uring = &thread->uring;
+    thread->base->now_ns = nvr_now();
+    thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (thread->epoll_fd < 0 || thread->wake_fd < 0)
+        return -errno;
+    thread->uring_watch =
+        (struct nvr_watch){.fd = thread->uring.event_fd, .is_own = true, .ready = nvr_watch_drain};
+    thread->wake_watch =
+        (struct nvr_watch){.fd = thread->wake_fd, .is_own = true, .ready = nvr_watch_drain};
+    rc = nvr_thread_watch(thread, &thread->uring_watch);
+    return rc ? rc : nvr_thread_watch(thread, &thread->wake_watch);
+}
+
+static void close_thread(struct nvr_thread *thread)
+{
+    for (uint32_t i = 0; i < thread->device_count; i++)
+        nvr_device_close(&thread->devices[i]);
+    nvt_uring_close(&thread->uring);
+    if (thread->epoll_fd >= 0)
+        close(thread->epoll_fd);
+    if (thread->wake_fd >= 0)
+        close(thread->wake_fd);
+}
+
+static void *run_thread(void *arg)
+{
+    nvr_thread_run(arg);
+    return NULL;
+}
+
+/* Those beside the program's. Signals are for that. */
+static int start_threads(struct nvr_server *server)
+{
+    sigset_t all, before;
+    int rc = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (uint32_t i = 1; i < server->thread_count && !rc; i++) {
+        struct nvr_thread *thread = &server->threads[i];
+        rc = -pthread_create(&thread->id, NULL, run_thread, thread);
+        thread->is_started = !rc;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static void end_threads(struct nvr_server *server)
+{
+    atomic_store_explicit(&server->is_done, true, memory_order_release);
+    for (uint32_t i = 1; i < server->thread_count; i++)
+        if (server->threads[i].is_started) {
+            (void)eventfd_write(server->threads[i].wake_fd, 1);
+            pthread_join(server->threads[i].id, NULL);
+        }
+    server->is_alone = true;
+}
+
+/* ---- beginning ---- */
+
+static int open_threads(struct nvr_server *server)
+{
+    const uint32_t count = server->settings.threads ? server->settings.threads : 1;
+    size_t pool_bytes = server->settings.pool_bytes / count;
+    if (count > 1 && pool_bytes < POOL_MIN)
+        pool_bytes = POOL_MIN;
+    server->threads = calloc(count, sizeof(*server->threads));
+    int rc =
+        server->threads ? nvt_target_init(&server->target, &nvr_transport, pool_bytes) : -ENOMEM;
+    for (uint32_t i = 0; i < count && !rc; i++) {
+        if (i)
+            rc = nvt_target_add_thread(&server->target, pool_bytes);
+        if (!rc) {
+            server->thread_count++;
+            rc = open_thread(server, &server->threads[i]);
+        }
+    }
+    return rc;
 }
 
 int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settings)
 {
     memset(server, 0, sizeof(*server));
     server->settings = *settings;
-    server->epoll_fd = server->memory_fd = -1;
-    list_init(&server->ending);
-    int rc = nvt_target_init(&server->target, &nvr_transport, settings->pool_bytes);
+    server->memory_fd = -1;
+    server->is_alone = true;
+    pthread_mutex_init(&server->register_lock, NULL);
+    nvt_gate_init(&server->gate, settings->threads);
+    int rc = open_threads(server);
     if (!rc)
-        rc = nvt_uring_open(&server->uring, URING_ENTRIES);
+        rc = nvt_worker_open(&server->worker);
     if (rc)
         return rc;
-    server->target.now_ns = now();
-    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    server->target.worker = &server->worker;
+    server->target.now_ns = nvr_now();
     server->events = rdma_create_event_channel();
-    if (!server->events || server->epoll_fd < 0)
+    if (!server->events)
         return errno ? -errno : -ENODEV;
     server->cm_watch =
         (struct nvr_watch){.fd = server->events->fd, .ready = take_events, .context = server};
-    server->uring_watch = (struct nvr_watch){.fd = server->uring.event_fd, .ready = drain_eventfd};
+    server->worker_watch =
+        (struct nvr_watch){.fd = server->worker.event_fd, .is_own = true, .ready = nvr_watch_drain};
     const int flags = fcntl(server->events->fd, F_GETFL);
     if (fcntl(server->events->fd, F_SETFL, flags | O_NONBLOCK))
         return -errno;
     rc = nvr_server_watch(server, &server->cm_watch);
-    return rc ? rc : nvr_server_watch(server, &server->uring_watch);
+    if (!rc)
+        rc = nvr_server_watch(server, &server->worker_watch);
+    return rc;
 }
 
-/* Queues that are to end, once their answers have been said, and those that have ended. */
-static void sweep(struct nvr_server *server, uint64_t now_ns)
-{
-    struct list_node *next;
-    for (struct list_node *node = list_first(&server->ending); node; node = next) {
-        next = list_after(&server->ending, node);
-        struct nvr_queue *queue = LIST_MEMBER(node, struct nvr_queue, node);
-        if (queue->is_over && !queue->queue.under_way)
-            nvr_queue_free(queue);
-        else if (!queue->is_over && (!queue->answers || now_ns >= queue->close_by_ns) &&
-                 nvr_queue_drain(queue, now_ns)) {
-            nvr_queue_end(queue); /* ends no other queue, but may list more */
-            next = list_first(&server->ending);
-        }
-    }
-}
-
-/* Who connects and then asks for no controller keeps nothing here. */
-static void cut_silent(struct nvr_server *server, uint64_t now_ns)
-{
-    for (uint32_t i = 0; i < NVR_QUEUES_MAX && server->queue_count; i++) {
-        struct nvr_queue *queue = server->queues[i];
-        if (queue && !queue->queue.ctrl && now_ns > queue->created_ns + CONNECT_MS * NS_PER_MS)
-            nvr_transport.cut(&queue->queue);
-    }
-}
-
-static bool poll_once(struct nvr_server *server)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < server->device_count; i++)
-        any = nvr_device_poll(server, &server->devices[i]) || any;
-    any = nvt_uring_submit(&server->uring) || any;
-    return nvt_uring_reap(&server->uring) || any;
-}
-
-/* What is not of the data path: connections, signals, commands. Waits until there is something,
- * or timeout_ms have passed. */
-static void look_around(struct nvr_server *server, int timeout_ms)
-{
-    struct epoll_event events[EVENTS_MAX];
-    const int count = epoll_wait(server->epoll_fd, events, EVENTS_MAX, timeout_ms);
-    for (int i = 0; i < count; i++) {
-        struct nvr_watch *watch = events[i].data.ptr;
-        watch->ready(watch);
-    }
-}
-
-/* Sleeps until something comes, or until_ns. */
-static void sleep_until(struct nvr_server *server, uint64_t now_ns, uint64_t until_ns)
-{
-    for (uint32_t i = 0; i < server->device_count; i++)
-        if (ibv_req_notify_cq(server->devices[i].cq, 0))
-            return;
-    if (poll_once(server)) /* what came before the request to be woken */
-        return;
-    look_around(server, until_ns > now_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0);
-}
+/* ---- the end ---- */
 
 static void close_listeners(struct nvr_server *server)
 {
@@ -178,52 +195,21 @@ void nvr_server_stop(struct nvr_server *server)
 {
     if (server->stop_ns)
         return;
-    server->stop_ns = now() + DRAIN_MS * NS_PER_MS;
+    server->stop_ns = nvr_now() + DRAIN_MS * NS_PER_MS;
     close_listeners(server);
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
         if (server->queues[i])
             nvr_transport.cut(&server->queues[i]->queue);
 }
 
-static bool is_over(const struct nvr_server *server)
+int nvr_server_run(struct nvr_server *server)
 {
-    return server->stop_ns && (!server->queue_count || server->target.now_ns >= server->stop_ns);
-}
-
-/* How long it polls in vain before it sleeps. */
-static uint64_t spin_ns(const struct nvr_server *server)
-{
-    const uint64_t us = server->settings.spin_us;
-    const uint32_t under_way = nvt_uring_under_way(&server->uring);
-    const bool waits_for_disk = under_way && under_way <= DISK_FEW;
-    return (waits_for_disk && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
-}
-
-void nvr_server_run(struct nvr_server *server)
-{
-    uint64_t busy_ns = now(), tick_ns = 0, look_ns = 0;
-    while (!is_over(server)) {
-        const uint64_t now_ns = now();
-        server->target.now_ns = now_ns;
-        bool any = false;
-        for (int i = 0; i < TURNS; i++)
-            any = poll_once(server) || any;
-        if (any)
-            busy_ns = now_ns;
-        if (!list_is_empty(&server->ending))
-            sweep(server, now_ns);
-        if (now_ns >= tick_ns) {
-            tick_ns = nvt_target_tick(&server->target, now_ns);
-            cut_silent(server, now_ns);
-        }
-        const bool is_idle = !any && now_ns - busy_ns >= spin_ns(server);
-        if (is_idle && list_is_empty(&server->ending)) {
-            sleep_until(server, now_ns, tick_ns);
-        } else if (is_idle || now_ns >= look_ns) {
-            look_around(server, 0);
-            look_ns = now_ns + LOOK_US * NS_PER_US;
-        }
-    }
+    server->is_alone = server->thread_count == 1;
+    const int rc = start_threads(server);
+    if (!rc)
+        nvr_thread_run(&server->threads[0]);
+    end_threads(server);
+    return rc;
 }
 
 void nvr_server_close(struct nvr_server *server)
@@ -232,19 +218,18 @@ void nvr_server_close(struct nvr_server *server)
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
         if (server->queues[i])
             nvr_queue_end(server->queues[i]);
-    const uint64_t end_ns = now() + DRAIN_MS * NS_PER_MS; /* of backends */
-    while (server->queue_count && now() < end_ns) {
-        poll_once(server);
-        sweep(server, now());
-    }
+    const uint64_t end_ns = nvr_now() + DRAIN_MS * NS_PER_MS; /* of backends */
+    while (server->queue_count && nvr_now() < end_ns)
+        for (uint32_t i = 0; i < server->thread_count; i++)
+            nvr_thread_drain(&server->threads[i]);
+    if (server->target.worker)
+        nvt_worker_close(&server->worker);
     nvt_target_free(&server->target);
-    nvt_uring_close(&server->uring);
-    for (uint32_t i = 0; i < server->device_count; i++)
-        nvr_device_close(&server->devices[i]);
+    for (uint32_t i = server->thread_count; i > 0; i--)
+        close_thread(&server->threads[i - 1]);
     if (server->events)
         rdma_destroy_event_channel(server->events);
-    if (server->epoll_fd >= 0)
-        close(server->epoll_fd);
     if (server->memory_fd >= 0)
         close(server->memory_fd);
+    free(server->threads);
 }

@@ -16,10 +16,10 @@ struct step {
 
 enum { LINE_BYTES = 1024 };
 
-static void tell(const struct nvr_serving *serving, bool is_bad, const char *format, ...)
+static void tell_user(const struct nvr_serving *serving, bool is_bad, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void tell(const struct nvr_serving *serving, bool is_bad, const char *format, ...)
+static void tell_user(const struct nvr_serving *serving, bool is_bad, const char *format, ...)
 {
     char line[LINE_BYTES];
     va_list args;
@@ -39,10 +39,10 @@ static void add_port(struct step *step, const struct nvt_config_port *config)
     mine->is_failed = nvr_server_listen(serving->server, config, error, sizeof(error));
     step->failures += mine->is_failed;
     if (mine->is_failed)
-        tell(serving, true, "%s", error);
+        tell_user(serving, true, "%s", error);
     else
-        tell(serving, false, "listening      %s port %u", config->listen.traddr,
-             config->listen.port);
+        tell_user(serving, false, "listening      %s port %u", config->listen.traddr,
+                  config->listen.port);
 }
 
 static void remove_port(struct step *step, const struct nvt_config_port *config)
@@ -50,8 +50,8 @@ static void remove_port(struct step *step, const struct nvt_config_port *config)
     if (config->is_failed)
         return;
     nvr_server_unlisten(step->serving->server, config->portid);
-    tell(step->serving, false, "not listening  %s port %u", config->listen.traddr,
-         config->listen.port);
+    tell_user(step->serving, false, "not listening  %s port %u", config->listen.traddr,
+              config->listen.port);
 }
 
 static void change_port(struct step *step, const struct nvt_config_change *change)
@@ -61,7 +61,7 @@ static void change_port(struct step *step, const struct nvt_config_change *chang
     if (change->what == NVT_CHANGED && !(change->aspects & NVT_LISTEN_DIFFERS)) {
         struct nvt_port *port = nvr_server_port(step->serving->server, change->new_port->portid);
         if (nvt_port_update(port, change->new_port)) {
-            tell(step->serving, true, "port %u: no memory", change->new_port->portid);
+            tell_user(step->serving, true, "port %u: no memory", change->new_port->portid);
             step->failures++;
         }
         return;
@@ -87,11 +87,11 @@ static void change_subsystem(struct step *step, const struct nvt_config_change *
     else if (change->what != NVT_REMOVED)
         is_good = nvt_subsystem_add(target, change->new_subsystem);
     if (!is_good) {
-        tell(step->serving, true, "subsystem %s: no memory", nqn);
+        tell_user(step->serving, true, "subsystem %s: no memory", nqn);
         step->failures++;
     } else if (change->what != NVT_CHANGED) {
-        tell(step->serving, false, "%s %s",
-             change->what == NVT_ADDED ? "subsystem     " : "no subsystem  ", nqn);
+        tell_user(step->serving, false, "%s %s",
+                  change->what == NVT_ADDED ? "subsystem     " : "no subsystem  ", nqn);
     }
 }
 
@@ -107,7 +107,8 @@ static int open_backend(const struct step *step, const struct nvt_config_namespa
     }
     int rc = nvt_backend_spec_parse(config->backend, spec, error, error_bytes);
     if (!rc)
-        rc = nvt_backend_open(spec, &step->serving->server->uring, out, error, error_bytes);
+        rc = nvt_backend_open(spec, &step->serving->server->threads[0].uring, out, error,
+                              error_bytes);
     free(spec);
     return rc;
 }
@@ -131,10 +132,11 @@ static void serve_namespace(struct step *step, struct nvt_subsystem *subsystem,
     entry->is_failed = rc != 0;
     step->failures += entry->is_failed;
     if (rc)
-        tell(step->serving, true, "namespace %u: %s", config->nsid, error);
+        tell_user(step->serving, true, "namespace %u: %s", config->nsid, error);
     else
-        tell(step->serving, false, "namespace %-4u %-40s %llu blocks of %u bytes", config->nsid,
-             config->backend, (unsigned long long)ns->blocks, 1u << ns->block_shift);
+        tell_user(step->serving, false, "namespace %-4u %-40s %llu blocks of %u bytes",
+                  config->nsid, config->backend, (unsigned long long)ns->blocks,
+                  1u << ns->block_shift);
 }
 
 static void change_namespace(struct step *step, const struct nvt_config_change *change)
@@ -147,7 +149,8 @@ static void change_namespace(struct step *step, const struct nvt_config_change *
         nvt_subsystem_find(&step->serving->server->target, of->nqn.text);
     if (!subsystem || nsid > NVT_NSID_MAX) {
         if (config && config->enable) {
-            tell(step->serving, true, "namespace %u: %d is the highest number", nsid, NVT_NSID_MAX);
+            tell_user(step->serving, true, "namespace %u: %d is the highest number", nsid,
+                      NVT_NSID_MAX);
             step->failures++;
         }
         return;
@@ -156,7 +159,7 @@ static void change_namespace(struct step *step, const struct nvt_config_change *
     if (!config || !config->enable) {
         if (ns) {
             nvt_namespace_remove(ns);
-            tell(step->serving, false, "no namespace   %u", nsid);
+            tell_user(step->serving, false, "no namespace   %u", nsid);
         }
     } else if (ns && change->aspects == NVT_ANA_DIFFERS) {
         nvt_namespace_set_group(ns, config->ana_grpid);
@@ -165,7 +168,7 @@ static void change_namespace(struct step *step, const struct nvt_config_change *
     }
 }
 
-static int change(void *context, const struct nvt_config_change *change)
+static int make_change(void *context, const struct nvt_config_change *change)
 {
     switch (change->of) {
     case NVT_OF_HOST: /* its secrets: set_secrets() */
@@ -186,13 +189,13 @@ static int change(void *context, const struct nvt_config_change *change)
 /* ---- secrets ---- */
 
 /* Nobody gets in by a secret that cannot be asked for. */
-static void shut(struct step *step, struct nvt_subsystem *subsystem,
-                 const struct nvt_config_subsystem *config, const char *wrong)
+static void shut_subsystem(struct step *step, struct nvt_subsystem *subsystem,
+                           const struct nvt_config_subsystem *config, const char *wrong)
 {
     struct nvt_config_subsystem none = *config;
     none.allow_any_host = false;
     none.host_count = 0;
-    tell(step->serving, true, "%s takes no host: %s", config->nqn.text, wrong);
+    tell_user(step->serving, true, "%s takes no host: %s", config->nqn.text, wrong);
     step->failures++;
     nvt_subsystem_update(subsystem, &none);
 }
@@ -224,7 +227,7 @@ static void set_secrets(struct step *step)
             wrong =
                 set_secret(subsystem, nvt_config_find_host(step->config, config->hosts[j].text));
         if (wrong)
-            shut(step, subsystem, config, wrong);
+            shut_subsystem(step, subsystem, config, wrong);
     }
 }
 
@@ -259,7 +262,7 @@ int nvr_serving_apply(struct nvr_serving *serving, struct nvt_config *config)
 {
     struct step step = {.serving = serving, .config = config};
     refresh_sizes(&serving->server->target);
-    nvt_config_diff(serving->config, config, change, &step);
+    nvt_config_diff(serving->config, config, make_change, &step);
     set_secrets(&step);
     nvt_config_free(serving->config);
     serving->config = config;

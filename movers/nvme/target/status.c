@@ -9,15 +9,16 @@ static json_t *namespace_status(const struct nvt_namespace *ns, const struct nvt
         nvt_config_find_subsystem(config, ns->subsystem->nqn);
     const struct nvt_config_namespace *entry =
         subsystem ? nvt_config_find_namespace(subsystem, ns->nsid) : NULL;
+    const struct nvt_tally sum = nvt_namespace_sum(ns);
     char uuid[37];
     nvt_uuid_format(ns->uuid, uuid);
     return json_pack("{s:i, s:s, s:I, s:i, s:b, s:i, s:s, s:I, s:I, s:I, s:I}", "nsid",
                      (int)ns->nsid, "backend", entry ? entry->backend : "", "blocks",
                      (json_int_t)ns->blocks, "block_bytes", 1 << ns->block_shift, "read_only",
                      (int)ns->is_read_only, "ana_group", (int)ns->ana_group, "uuid", uuid, "reads",
-                     (json_int_t)ns->reads, "writes", (json_int_t)ns->writes, "read_bytes",
-                     (json_int_t)(ns->read_blocks << ns->block_shift), "written_bytes",
-                     (json_int_t)(ns->written_blocks << ns->block_shift));
+                     (json_int_t)sum.reads, "writes", (json_int_t)sum.writes, "read_bytes",
+                     (json_int_t)(sum.read_blocks << ns->block_shift), "written_bytes",
+                     (json_int_t)(sum.written_blocks << ns->block_shift));
 }
 
 static json_t *ctrl_status(const struct nvt_ctrl *ctrl)
@@ -66,6 +67,17 @@ static json_t *port_status(const struct nvt_port *port)
                      "subsystems", served);
 }
 
+static json_t *threads_status(const struct nvr_server *server)
+{
+    json_t *threads = json_array();
+    for (uint32_t i = 0; i < server->thread_count; i++) {
+        const struct nvr_thread *thread = &server->threads[i];
+        json_array_append_new(threads, json_pack("{s:i, s:I}", "io_queues", (int)thread->io_queues,
+                                                 "commands", (json_int_t)thread->base->commands));
+    }
+    return threads;
+}
+
 json_t *nvr_status(const struct nvr_serving *serving)
 {
     const struct nvr_server *server = serving->server;
@@ -80,9 +92,14 @@ json_t *nvr_status(const struct nvr_serving *serving)
         if (!subsystem->is_discovery)
             json_array_append_new(subsystems, subsystem_status(subsystem, serving->config));
     }
-    return json_pack("{s:i, s:o, s:o, s:i, s:I, s:I, s:I, s:I}", "pid", (int)getpid(), "ports",
-                     ports, "subsystems", subsystems, "connections", (int)server->queue_count,
-                     "connected", (json_int_t)server->connected, "refused",
-                     (json_int_t)server->refused, "commands", (json_int_t)target->commands,
-                     "errors", (json_int_t)target->errors);
+    uint64_t commands = 0, errors = 0;
+    for (uint32_t i = 0; i < target->thread_count; i++) {
+        commands += target->threads[i].commands;
+        errors += target->threads[i].errors;
+    }
+    return json_pack("{s:i, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I}", "pid", (int)getpid(), "ports",
+                     ports, "subsystems", subsystems, "threads", threads_status(server),
+                     "connections", (int)server->queue_count, "connected",
+                     (json_int_t)server->connected, "refused", (json_int_t)server->refused,
+                     "commands", (json_int_t)commands, "errors", (json_int_t)errors);
 }

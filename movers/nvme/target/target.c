@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Subsystems, namespaces, ports: what there is, and how it changes while hosts use it. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,19 +8,34 @@
 
 #include "nvme/target/model.h"
 
+enum { LINE_BYTES = 64 };
+static_assert(sizeof(struct nvt_tally) == LINE_BYTES, "threads do not write to the same line");
+
 #define NS_PER_MS 1000000ull
 #define TICK_MS 100ull
+
+int nvt_target_add_thread(struct nvt_target *target, size_t pool_bytes)
+{
+    assert(target->thread_count < NVT_THREADS_MAX);
+    struct nvt_thread *thread = &target->threads[target->thread_count];
+    *thread = (struct nvt_thread){.number = target->thread_count};
+    list_init(&thread->starved);
+    const int rc = nvt_pool_init(&thread->pool, pool_bytes);
+    target->thread_count += !rc;
+    return rc;
+}
 
 int nvt_target_init(struct nvt_target *target, const struct nvt_transport *transport,
                     size_t pool_bytes)
 {
     static const struct nvt_config_subsystem config = {
         .nqn.text = NVF_DISCOVERY_NQN, .model = "Sidewire", .allow_any_host = true};
-    *target = (struct nvt_target){.transport = transport};
+    memset(target, 0, sizeof(*target));
+    target->transport = transport;
     list_init(&target->subsystems);
     list_init(&target->ports);
-    list_init(&target->starved);
-    const int rc = nvt_pool_init(&target->pool, pool_bytes);
+    pthread_mutex_init(&target->error_lock, NULL);
+    const int rc = nvt_target_add_thread(target, pool_bytes);
     if (rc)
         return rc;
     struct nvt_subsystem *discovery = nvt_subsystem_add(target, &config);
@@ -37,8 +53,11 @@ void nvt_target_free(struct nvt_target *target)
         nvt_subsystem_remove(LIST_MEMBER(node, struct nvt_subsystem, node));
     while ((node = list_first(&target->ports)))
         nvt_port_remove(LIST_MEMBER(node, struct nvt_port, node));
-    target->transport->forget(&target->pool.region);
-    nvt_pool_free(&target->pool);
+    for (uint32_t i = 0; i < target->thread_count; i++) {
+        target->transport->forget(&target->threads[i].pool.region);
+        nvt_pool_free(&target->threads[i].pool);
+    }
+    pthread_mutex_destroy(&target->error_lock);
 }
 
 static void each_ctrl(struct nvt_target *target, void (*visit)(struct nvt_ctrl *ctrl, void *arg),
@@ -55,6 +74,15 @@ static void each_ctrl(struct nvt_target *target, void (*visit)(struct nvt_ctrl *
     }
 }
 
+static uint64_t heard_ns(const struct nvt_ctrl *ctrl)
+{
+    uint64_t heard_ns = ctrl->heard_ns;
+    for (int i = 0; i < NVT_QUEUES_MAX; i++)
+        if (ctrl->queues[i] && ctrl->queues[i]->heard_ns > heard_ns)
+            heard_ns = ctrl->queues[i]->heard_ns;
+    return heard_ns;
+}
+
 /* A host that has said nothing for its keep-alive time and a half is taken for dead. */
 static void check_alive(struct nvt_ctrl *ctrl, void *arg)
 {
@@ -63,7 +91,8 @@ static void check_alive(struct nvt_ctrl *ctrl, void *arg)
     if (!ctrl->keep_alive_ms || ctrl->is_ending)
         return;
     const uint64_t limit_ns = ctrl->keep_alive_ms * NS_PER_MS * 3 / 2;
-    if (now_ns > ctrl->heard_ns && now_ns - ctrl->heard_ns > limit_ns) {
+    const uint64_t last_ns = heard_ns(ctrl);
+    if (now_ns > last_ns && now_ns - last_ns > limit_ns) {
         ctrl->csts |= NVF_CSTS_FATAL;
         nvt_ctrl_cut(ctrl);
     }
@@ -81,7 +110,7 @@ struct notice {
     const void *what;
 };
 
-static void notify(struct nvt_ctrl *ctrl, void *arg)
+static void notify_host(struct nvt_ctrl *ctrl, void *arg)
 {
     const struct notice *notice = arg;
     if (notice->concerns(ctrl, notice->what))
@@ -93,7 +122,7 @@ void nvt_target_notify(struct nvt_target *target, enum nvt_event event,
                        const void *what)
 {
     struct notice notice = {event, concerns, what};
-    each_ctrl(target, notify, &notice);
+    each_ctrl(target, notify_host, &notice);
 }
 
 static bool is_of_discovery(const struct nvt_ctrl *ctrl, const void *what)
@@ -267,7 +296,7 @@ int nvt_namespace_add(struct nvt_subsystem *subsystem, const struct nvt_config_n
 {
     const uint32_t nsid = config->nsid;
     const bool is_free = nsid && nsid <= NVT_NSID_MAX && !subsystem->namespaces[nsid];
-    struct nvt_namespace *ns = is_free ? calloc(1, sizeof(*ns)) : NULL;
+    struct nvt_namespace *ns = is_free ? aligned_alloc(LINE_BYTES, sizeof(*ns)) : NULL;
     if (!ns) {
         backend->ops->close(backend);
         return is_free ? -ENOMEM : -EEXIST;
@@ -298,6 +327,7 @@ static void free_namespace(struct nvt_namespace *ns)
     if (ns->backend->memory)
         ns->target->transport->forget(&ns->region);
     ns->backend->ops->close(ns->backend);
+    ns->target->serial--;
     free(ns);
 }
 
@@ -308,13 +338,29 @@ void nvt_namespace_remove(struct nvt_namespace *ns)
     subsystem->namespace_count--;
     ns->is_removed = true;
     each_ctrl(subsystem->target, note_changed, ns);
-    if (!ns->users)
+    ns->target->serial++; /* who still has it sees when the last request is over */
+    if (!nvt_namespace_sum(ns).users)
         free_namespace(ns);
 }
 
-void nvt_namespace_release(struct nvt_namespace *ns)
+struct nvt_tally nvt_namespace_sum(const struct nvt_namespace *ns)
 {
-    if (--ns->users == 0 && ns->is_removed)
+    struct nvt_tally sum = {0};
+    for (uint32_t i = 0; i < ns->target->thread_count; i++) {
+        const struct nvt_tally *tally = &ns->tallies[i];
+        sum.users += tally->users;
+        sum.reads += tally->reads;
+        sum.writes += tally->writes;
+        sum.read_blocks += tally->read_blocks;
+        sum.written_blocks += tally->written_blocks;
+    }
+    return sum;
+}
+
+void nvt_namespace_release(struct nvt_namespace *ns, const struct nvt_thread *thread)
+{
+    ns->tallies[thread->number].users--;
+    if (ns->is_removed && !nvt_namespace_sum(ns).users)
         free_namespace(ns);
 }
 

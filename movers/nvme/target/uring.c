@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <linux/nvme_ioctl.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { COMMAND_ENTRIES = 512 };
+enum { COMMAND_ENTRIES = 512, REAP_MAX = 2 };
 
 static int open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t flags, int event_fd)
 {
@@ -50,6 +51,11 @@ void nvt_uring_close(struct nvt_uring *uring)
     if (uring->commands.is_open)
         io_uring_queue_exit(&uring->commands.ring);
     close(uring->event_fd);
+    while (uring->spare) {
+        struct nvt_uring_op *op = uring->spare;
+        uring->spare = op->next;
+        free(op);
+    }
     uring->calls.is_open = uring->commands.is_open = false;
 }
 
@@ -87,13 +93,16 @@ struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_o
     return take_entry(&uring->calls, op);
 }
 
-void nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
+bool nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
                        const struct nvme_uring_cmd *command)
 {
+    if (nvt_uring_open_commands(uring))
+        return false;
     struct io_uring_sqe *sqe = take_entry(&uring->commands, op);
     io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
     sqe->cmd_op = NVME_URING_CMD_IO;
     memcpy(sqe->cmd, command, sizeof(*command)); /* an entry of 128 bytes has room for 80 */
+    return true;
 }
 
 bool nvt_uring_submit(struct nvt_uring *uring)
@@ -105,16 +114,17 @@ bool nvt_uring_submit(struct nvt_uring *uring)
 static bool reap_ring(struct nvt_ring *ring)
 {
     struct io_uring_cqe *cqe;
-    bool any = false;
-    while (ring->under_way && io_uring_peek_cqe(&ring->ring, &cqe) == 0) {
+    uint32_t count = 0;
+    for (; count < REAP_MAX && ring->under_way; count++) {
+        if (io_uring_peek_cqe(&ring->ring, &cqe))
+            break;
         struct nvt_uring_op *op = io_uring_cqe_get_data(cqe);
         const int result = cqe->res;
         io_uring_cqe_seen(&ring->ring, cqe);
         ring->under_way--;
         op->complete(op, result);
-        any = true;
     }
-    return any;
+    return count > 0;
 }
 
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The io_uring that all backends of the target share. It has one thread, which calls
+ * The io_uring that all backends share: each thread of the target has one. The thread calls
  * nvt_uring_reap() when it looks for other work, too; an eventfd wakes it where it sleeps.
  */
 #ifndef SW_MOVERS_NVME_URING_H
@@ -22,13 +22,15 @@ struct nvt_ring {
 struct nvt_uring {
     struct nvt_ring calls, commands; /* system calls; NVMe commands */
     int event_fd;
-    int buffers;        /* registered */
-    bool wants_buffers; /* some backend moves data by them */
+    int buffers;                /* registered */
+    bool wants_buffers;         /* some backend moves data by them */
+    struct nvt_uring_op *spare; /* of backend_file.c; freed at the end */
 };
 
 /* A completion: `result` as the system call would have said (negative errno). */
 struct nvt_uring_op {
     void (*complete)(struct nvt_uring_op *op, int result);
+    struct nvt_uring_op *next; /* of spare ones */
 };
 
 /* Returns 0 or a negative errno. */
@@ -46,12 +48,15 @@ struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_o
 
 /* Makes commands possible. Returns 0, or a negative errno where the kernel has no such thing. */
 int nvt_uring_open_commands(struct nvt_uring *uring);
-/* A command for the NVMe device at `fd`. Its completion is the device's status, or an errno. */
-void nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
+/* A command for the NVMe device at `fd`. Its completion is the device's status, or an errno. False:
+ * commands cannot be made possible. */
+bool nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
                        const struct nvme_uring_cmd *command);
 
-/* Submits what waits; completes what is done. True: there was something. */
+/* Submits what waits. True: there was something. */
 bool nvt_uring_submit(struct nvt_uring *uring);
+/* Completes a few of those that are done; true: there may be more. Hosts should have their answers
+ * while the rest is looked at. */
 bool nvt_uring_reap(struct nvt_uring *uring);
 /* What was submitted and is not completed yet. */
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/wire/sgl.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "common/bytes.h"
 
 enum { KEYED_MAX = 0xffffff };
 
-static uint16_t final(uint16_t status)
+static uint16_t final_status(uint16_t status)
 {
     return status | NVME_SC_DNR;
 }
@@ -16,14 +17,14 @@ static uint16_t add_keyed(const uint8_t *descriptor, struct nvf_sgl *out)
 {
     const uint8_t kind = descriptor[15];
     if (kind != NVF_KEYED && kind != NVF_KEYED_INVALIDATE)
-        return final(NVME_SC_SGL_INVALID_TYPE);
+        return final_status(NVME_SC_SGL_INVALID_TYPE);
     const uint64_t addr = get_le64(descriptor);
     const uint32_t len = get_le32(descriptor + 8) & KEYED_MAX, key = get_le32(descriptor + 11);
     if (len && addr + len < addr)
-        return final(NVME_SC_SGL_INVALID_DATA);
+        return final_status(NVME_SC_SGL_INVALID_DATA);
     if (kind == NVF_KEYED_INVALIDATE && len) {
         if (out->invalidates && out->invalidate_key != key)
-            return final(NVME_SC_SGL_INVALID_TYPE); /* a response invalidates one key */
+            return final_status(NVME_SC_SGL_INVALID_TYPE); /* a response invalidates one key */
         out->invalidates = true;
         out->invalidate_key = key;
     }
@@ -40,9 +41,9 @@ static uint16_t parse_in_capsule(const uint8_t *descriptor, uint32_t data_bytes,
     const uint64_t offset = get_le64(descriptor);
     const uint32_t len = get_le32(descriptor + 8);
     if (offset > in_capsule_max)
-        return final(NVME_SC_SGL_INVALID_OFFSET);
+        return final_status(NVME_SC_SGL_INVALID_OFFSET);
     if (len > in_capsule_max - offset || offset + len > data_bytes)
-        return final(NVME_SC_SGL_INVALID_DATA);
+        return final_status(NVME_SC_SGL_INVALID_DATA);
     out->is_in_capsule = len > 0;
     out->offset = (uint32_t)offset;
     out->len_bytes = len;
@@ -55,11 +56,11 @@ static uint16_t parse_list(const uint8_t *descriptor, const uint8_t *data, uint3
     const uint64_t offset = get_le64(descriptor);
     const uint32_t len = get_le32(descriptor + 8);
     if (offset > data_bytes || len > data_bytes - offset)
-        return final(NVME_SC_SGL_INVALID_OFFSET);
+        return final_status(NVME_SC_SGL_INVALID_OFFSET);
     if (!len || len % NVF_DESCRIPTOR_BYTES)
-        return final(NVME_SC_SGL_INVALID_LAST);
+        return final_status(NVME_SC_SGL_INVALID_LAST);
     if (len / NVF_DESCRIPTOR_BYTES > NVF_SGL_MAX)
-        return final(NVME_SC_SGL_INVALID_COUNT);
+        return final_status(NVME_SC_SGL_INVALID_COUNT);
     for (uint32_t at = 0; at < len; at += NVF_DESCRIPTOR_BYTES) {
         const uint16_t status = add_keyed(data + offset + at, out);
         if (status)
@@ -71,9 +72,9 @@ static uint16_t parse_list(const uint8_t *descriptor, const uint8_t *data, uint3
 uint16_t nvf_sgl_parse(const struct nvf_sqe *sqe, const uint8_t *data, uint32_t data_bytes,
                        uint32_t in_capsule_max, struct nvf_sgl *out)
 {
-    *out = (struct nvf_sgl){0};
+    memset(out, 0, offsetof(struct nvf_sgl, segments)); /* [count] of which there are none yet */
     if (sqe->flags & NVF_FUSED || (sqe->flags & NVF_PSDT) != NVF_PSDT_SGL)
-        return final(NVME_SC_INVALID_FIELD);
+        return final_status(NVME_SC_INVALID_FIELD);
     switch (sqe->sgl[15]) {
     case NVF_DATA_OFFSET:
         return parse_in_capsule(sqe->sgl, data_bytes, in_capsule_max, out);

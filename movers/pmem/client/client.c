@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CHAINS_MAX = 1024, TICK_MS = 100, POLLS_PER_LOOK = 64 };
@@ -21,8 +22,21 @@ void sw_pmem_options_init(struct sw_pmem_options *options)
                                         .spin_us = 50};
 }
 
-static enum sw_pmem_status resolve(struct sw_pmem *p, struct sw_pmem_error *error)
+uint64_t pmc_now_ns(void)
 {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+uint64_t sw_pmem_deadline_ms(uint32_t from_now_ms)
+{
+    return pmc_now_ns() + from_now_ms * PMC_MS;
+}
+
+static enum sw_pmem_status resolve_server(struct pmc_client *c, struct sw_pmem_error *error)
+{
+    struct sw_pmem *p = &c->pmem;
     char standard[8];
     struct addrinfo *found = NULL;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -32,67 +46,68 @@ static enum sw_pmem_status resolve(struct sw_pmem *p, struct sw_pmem_error *erro
     if (code)
         return pmc_fail(error, SW_PMEM_ADDRESS, "%s port %s: %s", p->options.address, port,
                         gai_strerror(code));
-    memcpy(&p->address, found->ai_addr, found->ai_addrlen);
+    memcpy(&c->address, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     snprintf(p->where, sizeof(p->where), "%.200s port %.16s", p->options.address, port);
     return SW_PMEM_OK;
 }
 
-static bool allocate(struct sw_pmem *p)
+static bool allocate_scratch(struct pmc_client *c)
 {
-    const size_t values = (size_t)p->options.chains * SW_PMEM_CHAIN_MAX * sizeof(uint64_t);
+    const size_t values = (size_t)c->pmem.options.chains * SW_PMEM_CHAIN_MAX * sizeof(uint64_t);
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    p->scratch_bytes = (sizeof(*p->scratch) + values + page - 1) / page * page;
-    p->scratch = aligned_alloc(page, p->scratch_bytes);
-    p->slots = calloc(p->options.chains, sizeof(*p->slots));
-    p->results = calloc(p->options.chains, sizeof(*p->results));
-    p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!p->scratch || !p->slots || !p->results || p->epoll_fd < 0)
+    c->scratch_bytes = (sizeof(*c->scratch) + values + page - 1) / page * page;
+    c->scratch = aligned_alloc(page, c->scratch_bytes);
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (!c->scratch || c->epoll_fd < 0)
         return false;
-    memset(p->scratch, 0, p->scratch_bytes);
+    memset(c->scratch, 0, c->scratch_bytes);
     return true;
 }
 
-static enum sw_pmem_status start(const struct sw_pmem_options *options, bool is_listing,
-                                 struct sw_pmem_error *error, struct sw_pmem **out)
+static enum sw_pmem_status start_client(const struct sw_pmem_options *options, enum pmf_type asks,
+                                        struct sw_pmem_error *error, struct sw_pmem **out)
 {
+    static const struct pmc_port device = {
+        .now_ns = pmc_now_ns, .start = pmc_link_start, .end = pmc_link_end, .post = pmc_post};
     const char *region = options->region ? options->region : "";
     if (!options->address || !options->chains || options->chains > CHAINS_MAX ||
         strlen(region) > SW_PMEM_NAME_MAX)
         return pmc_fail(error, SW_PMEM_INVALID,
                         "an address is needed, 1-%d chains, and a name of up to %d bytes",
                         CHAINS_MAX, SW_PMEM_NAME_MAX);
-    struct sw_pmem *p = calloc(1, sizeof(*p));
-    if (!p)
+    struct pmc_client *c = calloc(1, sizeof(*c));
+    if (!c)
         return pmc_fail(error, SW_PMEM_NO_MEMORY, "out of memory");
-    p->options = *options;
-    p->is_listing = is_listing;
-    p->epoll_fd = -1;
-    snprintf(p->region, sizeof(p->region), "%s", region);
-    snprintf(p->label, sizeof(p->label), "%s", options->label ? options->label : "");
-    enum sw_pmem_status status = resolve(p, error);
-    if (!status && !allocate(p))
+    c->pmem.asks = asks;
+    c->epoll_fd = -1;
+    snprintf(c->region, sizeof(c->region), "%s", region);
+    snprintf(c->label, sizeof(c->label), "%s", options->label ? options->label : "");
+    enum sw_pmem_status status = SW_PMEM_OK;
+    if (!pmc_init(&c->pmem, &device, options) || !allocate_scratch(c))
         status = pmc_fail(error, SW_PMEM_NO_MEMORY, "out of memory or descriptors");
+    if (!status)
+        status = resolve_server(c, error);
     if (status) {
-        sw_pmem_close(p);
+        sw_pmem_close(&c->pmem);
         return status;
     }
-    pmc_link_start(p);
-    *out = p;
+    pmc_connect(&c->pmem);
+    *out = &c->pmem;
     return SW_PMEM_OK;
 }
 
 enum sw_pmem_status sw_pmem_start(const struct sw_pmem_options *options,
                                   struct sw_pmem_error *error, struct sw_pmem **pmem)
 {
-    return start(options, false, error, pmem);
+    return start_client(options, PMF_OPEN, error, pmem);
 }
 
-static enum sw_pmem_status start_and_wait(const struct sw_pmem_options *options, bool is_listing,
+static enum sw_pmem_status start_and_wait(const struct sw_pmem_options *options, enum pmf_type asks,
                                           struct sw_pmem_error *error, struct sw_pmem **pmem)
 {
     struct sw_pmem *p = NULL;
-    enum sw_pmem_status status = start(options, is_listing, error, &p);
+    enum sw_pmem_status status = start_client(options, asks, error, &p);
     if (status)
         return status;
     status = sw_pmem_wait_live(p, sw_pmem_deadline_ms(options->connect_timeout_ms));
@@ -112,7 +127,7 @@ static enum sw_pmem_status start_and_wait(const struct sw_pmem_options *options,
 enum sw_pmem_status sw_pmem_open(const struct sw_pmem_options *options, struct sw_pmem_error *error,
                                  struct sw_pmem **pmem)
 {
-    return start_and_wait(options, false, error, pmem);
+    return start_and_wait(options, PMF_OPEN, error, pmem);
 }
 
 enum sw_pmem_status sw_pmem_list(const struct sw_pmem_options *options,
@@ -120,7 +135,7 @@ enum sw_pmem_status sw_pmem_list(const struct sw_pmem_options *options,
                                  uint32_t *count, struct sw_pmem_error *error)
 {
     struct sw_pmem *p = NULL;
-    const enum sw_pmem_status status = start_and_wait(options, true, error, &p);
+    const enum sw_pmem_status status = start_and_wait(options, PMF_LIST, error, &p);
     *count = 0;
     if (status)
         return status;
@@ -139,58 +154,87 @@ enum sw_pmem_status sw_pmem_list(const struct sw_pmem_options *options,
     return SW_PMEM_OK;
 }
 
+enum sw_pmem_status sw_pmem_server(const struct sw_pmem_options *options,
+                                   struct sw_pmem_server_info *info, struct sw_pmem_error *error)
+{
+    struct sw_pmem *p = NULL;
+    const enum sw_pmem_status status = start_and_wait(options, PMF_COUNTS, error, &p);
+    if (status)
+        return status;
+    const struct pmf_counts *counts = &p->answer.counts;
+    *info = (struct sw_pmem_server_info){.uptime_ms = counts->uptime_ms,
+                                         .connections = counts->connections,
+                                         .refused = counts->refused,
+                                         .malformed = counts->malformed,
+                                         .ended = counts->ended,
+                                         .clients = counts->clients,
+                                         .clients_max = counts->clients_max,
+                                         .regions_count = p->answer.count};
+    for (uint32_t i = 0; i < p->answer.count; i++) {
+        const struct pmf_region_counts *from = &p->answer.region_counts[i];
+        struct sw_pmem_region_info *to = &info->regions[i];
+        memcpy(to->name, from->name, sizeof(to->name));
+        to->opens = from->opens;
+        to->clients = from->clients;
+        to->writers = from->writers;
+    }
+    sw_pmem_close(p);
+    return SW_PMEM_OK;
+}
+
 void sw_pmem_close(struct sw_pmem *p)
 {
+    struct pmc_client *c = pmc_client_of(p);
     pmc_fail(&p->error, SW_PMEM_CLOSED, "closed");
     if (p->slots && p->results)
         pmc_dead(p);
-    if (p->scratch_mr)
-        ibv_dereg_mr(p->scratch_mr);
-    if (p->pd)
-        ibv_dealloc_pd(p->pd);
-    if (p->epoll_fd >= 0)
-        close(p->epoll_fd);
-    free(p->scratch);
-    free(p->slots);
-    free(p->results);
-    free(p);
+    if (c->scratch_mr)
+        ibv_dereg_mr(c->scratch_mr);
+    if (c->pd)
+        ibv_dealloc_pd(c->pd);
+    if (c->epoll_fd >= 0)
+        close(c->epoll_fd);
+    free(c->scratch);
+    pmc_free(p);
+    free(c);
 }
 
-static void take_completion(struct sw_pmem *p, const struct ibv_wc *wc)
+static void take_completion(struct pmc_client *c, const struct ibv_wc *wc)
 {
     if (wc->wr_id & PMC_CONTROL_WR)
-        pmc_link_completion(p, wc);
+        pmc_link_completion(c, wc);
     else
-        pmc_chain_completion(p, wc);
+        pmc_chain_completion(c, wc);
 }
 
-static void poll_queue(struct sw_pmem *p)
+static void poll_queue(struct pmc_client *c)
 {
     struct ibv_wc wc;
-    if (p->link.has_stash) {
-        p->link.has_stash = false;
-        wc = p->link.stash;
-        take_completion(p, &wc);
+    if (c->link.has_stash) {
+        c->link.has_stash = false;
+        wc = c->link.stash;
+        take_completion(c, &wc);
     }
-    while (p->link.cq && ibv_poll_cq(p->link.cq, 1, &wc) > 0)
-        take_completion(p, &wc);
+    while (c->link.cq && ibv_poll_cq(c->link.cq, 1, &wc) > 0)
+        take_completion(c, &wc);
 }
 
 uint32_t sw_pmem_poll(struct sw_pmem *p)
 {
+    struct pmc_client *c = pmc_client_of(p);
     p->ended_in_poll = 0;
-    poll_queue(p);
+    poll_queue(c);
     /* Events cost a system call, timers a look at the clock. */
-    if (p->state == SW_PMEM_LIVE && !p->link.is_broken && ++p->polls % POLLS_PER_LOOK)
+    if (p->state == SW_PMEM_LIVE && !p->is_broken && ++c->polls % POLLS_PER_LOOK)
         return p->ended_in_poll;
-    pmc_link_events(p);
+    pmc_link_events(c);
     pmc_timers(p);
     return p->ended_in_poll;
 }
 
 bool sw_pmem_arm(struct sw_pmem *p)
 {
-    struct pmc_link *link = &p->link;
+    struct pmc_link *link = &pmc_client_of(p)->link;
     struct ibv_cq *cq;
     void *context;
     if (!link->cq)
@@ -203,7 +247,7 @@ bool sw_pmem_arm(struct sw_pmem *p)
     return !link->has_stash;
 }
 
-static void nap(struct sw_pmem *p, uint64_t deadline_ns)
+static void nap_until(struct sw_pmem *p, uint64_t deadline_ns)
 {
     struct epoll_event event;
     const uint64_t now = pmc_now_ns();
@@ -211,7 +255,7 @@ static void nap(struct sw_pmem *p, uint64_t deadline_ns)
     if (ms > TICK_MS)
         ms = TICK_MS;
     if (sw_pmem_arm(p))
-        epoll_wait(p->epoll_fd, &event, 1, (int)ms);
+        epoll_wait(pmc_client_of(p)->epoll_fd, &event, 1, (int)ms);
 }
 
 enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *p, uint64_t deadline_ns)
@@ -224,7 +268,7 @@ enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *p, uint64_t deadline_ns)
             return p->error.status;
         if (pmc_now_ns() >= deadline_ns)
             return SW_PMEM_TIMEOUT;
-        nap(p, deadline_ns);
+        nap_until(p, deadline_ns);
     }
 }
 
@@ -240,49 +284,11 @@ enum sw_pmem_status sw_pmem_wait(struct sw_pmem *p, uint64_t deadline_ns)
         if (now >= deadline_ns)
             return SW_PMEM_TIMEOUT;
         if (now >= spin_until)
-            nap(p, deadline_ns);
+            nap_until(p, deadline_ns);
     }
-}
-
-uint32_t sw_pmem_take(struct sw_pmem *p, struct sw_pmem_result *results, uint32_t results_max)
-{
-    uint32_t count = 0;
-    while (count < results_max && p->results_taken < p->results_tail)
-        results[count++] = p->results[p->results_taken++ % p->options.chains];
-    return count;
-}
-
-uint32_t sw_pmem_depth(const struct sw_pmem *p)
-{
-    return p->options.chains;
-}
-
-uint32_t sw_pmem_used(const struct sw_pmem *p)
-{
-    return (uint32_t)(p->tail - p->ended + (p->results_tail - p->results_taken));
 }
 
 int sw_pmem_fd(const struct sw_pmem *p)
 {
-    return p->epoll_fd;
-}
-
-enum sw_pmem_state sw_pmem_state_of(const struct sw_pmem *p)
-{
-    return p->state;
-}
-
-void sw_pmem_last_error(const struct sw_pmem *p, struct sw_pmem_error *error)
-{
-    *error = p->error;
-}
-
-void sw_pmem_info_of(const struct sw_pmem *p, struct sw_pmem_info *info)
-{
-    *info = p->info;
-}
-
-uint64_t sw_pmem_session(const struct sw_pmem *p)
-{
-    return p->info.session;
+    return ((const struct pmc_client *)p)->epoll_fd;
 }

@@ -8,15 +8,16 @@
 enum sw_pmem_status sw_pmem_mem_register(struct sw_pmem *p, void *data, size_t bytes,
                                          struct sw_pmem_mem **mem)
 {
-    if (!p->pd || !bytes)
+    struct ibv_pd *pd = pmc_client_of(p)->pd;
+    if (!pd || !bytes)
         return SW_PMEM_INVALID;
     struct sw_pmem_mem *made = calloc(1, sizeof(*made));
     if (!made)
         return SW_PMEM_NO_MEMORY;
     *made = (struct sw_pmem_mem){.data = data, .bytes = bytes};
-    made->mr = ibv_reg_mr(p->pd, data, bytes, IBV_ACCESS_LOCAL_WRITE);
+    made->mr = ibv_reg_mr(pd, data, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (!made->mr) /* memory that can only be read */
-        made->mr = ibv_reg_mr(p->pd, data, bytes, 0);
+        made->mr = ibv_reg_mr(pd, data, bytes, 0);
     if (!made->mr) {
         free(made);
         return errno == ENOMEM ? SW_PMEM_NO_MEMORY : SW_PMEM_SYSTEM;
@@ -38,20 +39,20 @@ struct once {
     bool is_over;
 };
 
-static void done(void *arg, const struct sw_pmem_result *result)
+static void op_done(void *arg, const struct sw_pmem_result *result)
 {
     struct once *once = arg;
     once->result = *result;
     once->is_over = true;
 }
 
-static enum sw_pmem_status run(struct sw_pmem *p, const struct sw_pmem_op *ops, uint32_t count,
-                               uint64_t deadline_ns)
+static enum sw_pmem_status run_ops(struct sw_pmem *p, const struct sw_pmem_op *ops, uint32_t count,
+                                   uint64_t deadline_ns)
 {
     struct once once = {.is_over = false};
     if (p->tail != p->ended)
         return SW_PMEM_INVALID;
-    const struct sw_pmem_chain chain = {.ops = ops, .count = count, .done = done, .arg = &once};
+    const struct sw_pmem_chain chain = {.ops = ops, .count = count, .done = op_done, .arg = &once};
     const enum sw_pmem_status status = sw_pmem_post(p, &chain);
     if (status)
         return status;
@@ -59,14 +60,14 @@ static enum sw_pmem_status run(struct sw_pmem *p, const struct sw_pmem_op *ops, 
         ;
     if (once.is_over)
         return once.result.status;
-    if (p->link.stage != PMC_NONE)
+    if (p->stage != PMC_NONE)
         pmc_lost(p, SW_PMEM_TIMEOUT, "%s did not answer in time", p->where);
     pmc_end_all(p, SW_PMEM_NOT_DONE);
     return SW_PMEM_TIMEOUT;
 }
 
-static struct sw_pmem_op transfer(enum sw_pmem_opcode opcode, uint64_t offset, const void *data,
-                                  uint32_t bytes, struct sw_pmem_mem *mem)
+static struct sw_pmem_op transfer_op(enum sw_pmem_opcode opcode, uint64_t offset, const void *data,
+                                     uint32_t bytes, struct sw_pmem_mem *mem)
 {
     return (struct sw_pmem_op){.opcode = opcode,
                                .offset = offset,
@@ -77,15 +78,15 @@ static struct sw_pmem_op transfer(enum sw_pmem_opcode opcode, uint64_t offset, c
 enum sw_pmem_status sw_pmem_read(struct sw_pmem *p, uint64_t offset, void *data, uint32_t bytes,
                                  struct sw_pmem_mem *mem, uint64_t deadline_ns)
 {
-    const struct sw_pmem_op op = transfer(SW_PMEM_OP_READ, offset, data, bytes, mem);
-    return run(p, &op, 1, deadline_ns);
+    const struct sw_pmem_op op = transfer_op(SW_PMEM_OP_READ, offset, data, bytes, mem);
+    return run_ops(p, &op, 1, deadline_ns);
 }
 
 enum sw_pmem_status sw_pmem_write(struct sw_pmem *p, uint64_t offset, const void *data,
                                   uint32_t bytes, struct sw_pmem_mem *mem, uint64_t deadline_ns)
 {
-    const struct sw_pmem_op op = transfer(SW_PMEM_OP_WRITE, offset, data, bytes, mem);
-    return run(p, &op, 1, deadline_ns);
+    const struct sw_pmem_op op = transfer_op(SW_PMEM_OP_WRITE, offset, data, bytes, mem);
+    return run_ops(p, &op, 1, deadline_ns);
 }
 
 static struct sw_pmem_op flush_of(uint64_t offset, uint64_t bytes, enum sw_pmem_flush flush)
@@ -98,9 +99,9 @@ enum sw_pmem_status sw_pmem_write_flush(struct sw_pmem *p, uint64_t offset, cons
                                         uint32_t bytes, struct sw_pmem_mem *mem,
                                         enum sw_pmem_flush flush, uint64_t deadline_ns)
 {
-    const struct sw_pmem_op ops[] = {transfer(SW_PMEM_OP_WRITE, offset, data, bytes, mem),
+    const struct sw_pmem_op ops[] = {transfer_op(SW_PMEM_OP_WRITE, offset, data, bytes, mem),
                                      flush_of(offset, bytes, flush)};
-    return run(p, ops, 2, deadline_ns);
+    return run_ops(p, ops, 2, deadline_ns);
 }
 
 enum sw_pmem_status sw_pmem_publish(struct sw_pmem *p, uint64_t offset, uint64_t value,
@@ -109,5 +110,5 @@ enum sw_pmem_status sw_pmem_publish(struct sw_pmem *p, uint64_t offset, uint64_t
     const struct sw_pmem_op ops[] = {
         {.opcode = SW_PMEM_OP_PUBLISH, .offset = offset, .value = value},
         flush_of(offset, 8, flush)};
-    return run(p, ops, 2, deadline_ns);
+    return run_ops(p, ops, 2, deadline_ns);
 }

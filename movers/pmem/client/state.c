@@ -2,38 +2,69 @@
 /* Live, lost, dead, and the timers between. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "pmem/client/client.h"
+#include "pmem/client/machine.h"
 
 enum { RETRY_MS = 100 };
+
+bool pmc_init(struct sw_pmem *p, const struct pmc_port *port, const struct sw_pmem_options *options)
+{
+    p->port = port;
+    p->options = *options;
+    p->slots = calloc(options->chains, sizeof(*p->slots));
+    p->results = calloc(options->chains, sizeof(*p->results));
+    return p->slots && p->results;
+}
+
+void pmc_free(struct sw_pmem *p)
+{
+    free(p->slots);
+    free(p->results);
+}
+
+void pmc_connect(struct sw_pmem *p)
+{
+    p->stage = PMC_RESOLVING;
+    p->link_deadline_ns = p->port->now_ns() + p->options.connect_timeout_ms * PMC_MS;
+    p->port->start(p);
+}
+
+static void end_connection(struct sw_pmem *p)
+{
+    p->port->end(p);
+    p->stage = PMC_NONE;
+    p->has_flush = p->has_atomic = p->is_broken = p->flushed = false;
+}
 
 /* What no further try can mend. */
 static bool is_final(const struct sw_pmem *p, enum sw_pmem_status status)
 {
-    return p->state == SW_PMEM_CONNECTING || status == SW_PMEM_REFUSED ||
-           status == SW_PMEM_NO_REGION || status == SW_PMEM_OTHER_REGION ||
-           status == SW_PMEM_PROTOCOL || !p->options.loss_timeout_ms;
+    return (p->state == SW_PMEM_CONNECTING && !p->options.keeps_trying) ||
+           status == SW_PMEM_REFUSED || status == SW_PMEM_NO_REGION ||
+           status == SW_PMEM_OTHER_REGION || status == SW_PMEM_PROTOCOL ||
+           !p->options.loss_timeout_ms;
 }
 
 void pmc_dead(struct sw_pmem *p)
 {
     p->state = SW_PMEM_DEAD;
-    pmc_link_destroy(p);
+    end_connection(p);
     pmc_end_all(p, SW_PMEM_NOT_DONE);
 }
 
 void pmc_lost(struct sw_pmem *p, enum sw_pmem_status status, const char *format, ...)
 {
     va_list args;
-    const uint64_t now = pmc_now_ns();
+    const uint64_t now = p->port->now_ns();
     if (p->state == SW_PMEM_DEAD)
         return;
     p->error.status = status;
     va_start(args, format);
     vsnprintf(p->error.text, sizeof(p->error.text), format, args);
     va_end(args);
-    pmc_link_destroy(p);
+    end_connection(p);
     if (is_final(p, status))
         return pmc_dead(p);
     p->retry_ns = now + RETRY_MS * PMC_MS;
@@ -46,19 +77,19 @@ void pmc_lost(struct sw_pmem *p, enum sw_pmem_status status, const char *format,
 
 void pmc_timers(struct sw_pmem *p)
 {
-    const uint64_t now = pmc_now_ns();
+    const uint64_t now = p->port->now_ns();
     if (p->state == SW_PMEM_DEAD)
         return;
     if (p->state == SW_PMEM_LOST && now - p->lost_ns > p->options.loss_timeout_ms * PMC_MS)
         return pmc_dead(p);
-    if (p->link.stage == PMC_NONE) {
+    if (p->stage == PMC_NONE) {
         if (now >= p->retry_ns)
-            pmc_link_start(p);
-    } else if (p->link.stage != PMC_UP) {
+            pmc_connect(p);
+    } else if (p->stage != PMC_UP) {
         if (now > p->link_deadline_ns)
             pmc_lost(p, SW_PMEM_UNREACHABLE, "%s does not answer within %u ms", p->where,
                      p->options.connect_timeout_ms);
-    } else if (p->link.is_broken) {
+    } else if (p->is_broken) {
         pmc_lost(p, SW_PMEM_SYSTEM, "the RDMA device takes no request");
     } else if (p->ended < p->posted) {
         const struct pmc_slot *oldest = &p->slots[p->ended % p->options.chains];
@@ -78,12 +109,12 @@ static void take_region(struct sw_pmem *p)
     info->bytes = region->bytes;
     info->session++;
     info->kind = region->kind;
-    info->flush = p->link.has_flush ? SW_PMEM_BY_FLUSH : SW_PMEM_BY_READ;
-    info->atomic_publish = p->link.has_atomic;
+    info->flush = p->has_flush ? SW_PMEM_BY_FLUSH : SW_PMEM_BY_READ;
+    info->atomic_publish = p->has_atomic;
     /* A READ brings bytes to the processors, but not through a page cache to a disk. */
-    info->visible = !p->link.has_flush || region->flags & PMF_VISIBLE;
+    info->visible = !p->has_flush || region->flags & PMF_VISIBLE;
     info->persistent =
-        p->link.has_flush ? region->flags & PMF_PERSISTENT : region->kind >= SW_PMEM_DAX_FILE;
+        p->has_flush ? region->flags & PMF_PERSISTENT : region->kind >= SW_PMEM_DAX_FILE;
     info->ranges_count = p->answer.count;
     for (uint32_t i = 0; i < p->answer.count; i++) {
         p->ranges[i] = p->answer.ranges[i];
@@ -96,7 +127,7 @@ static void take_region(struct sw_pmem *p)
 void pmc_live(struct sw_pmem *p)
 {
     const struct pmf_region *region = &p->answer.regions[0];
-    if (!p->is_listing) {
+    if (p->asks == PMF_OPEN) {
         if (p->info.session &&
             (memcmp(p->info.identity, region->identity, 16) || p->info.bytes != region->bytes))
             return pmc_lost(p, SW_PMEM_OTHER_REGION,
@@ -104,7 +135,27 @@ void pmc_live(struct sw_pmem *p)
                             region->name);
         take_region(p);
     }
-    p->link.stage = PMC_UP;
+    p->stage = PMC_UP;
     p->state = SW_PMEM_LIVE;
     pmc_post_waiting(p);
+}
+
+enum sw_pmem_state sw_pmem_state_of(const struct sw_pmem *p)
+{
+    return p->state;
+}
+
+void sw_pmem_last_error(const struct sw_pmem *p, struct sw_pmem_error *error)
+{
+    *error = p->error;
+}
+
+void sw_pmem_info_of(const struct sw_pmem *p, struct sw_pmem_info *info)
+{
+    *info = p->info;
+}
+
+uint64_t sw_pmem_session(const struct sw_pmem *p)
+{
+    return p->info.session;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
-#include "pmem/client/client.h"
+#include "pmem/client/machine.h"
 
 const char *sw_pmem_status_text(enum sw_pmem_status status)
 {
@@ -65,18 +64,6 @@ const char *sw_pmem_promise(const struct sw_pmem_info *info)
                      "Whether the card keeps them without power is not known here.";
     }
     return "The region is not open.";
-}
-
-uint64_t pmc_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-uint64_t sw_pmem_deadline_ms(uint32_t from_now_ms)
-{
-    return pmc_now_ns() + from_now_ms * PMC_MS;
 }
 
 enum sw_pmem_status pmc_fail(struct sw_pmem_error *error, enum sw_pmem_status status,

@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_bench(int key, char *value, struct argp_state *state)
 {
     struct bench *bench = state->input;
     switch (key) {
@@ -75,7 +75,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     }
 }
 
-static enum sw_pmem_status request(struct bench *bench, uint64_t offset)
+static enum sw_pmem_status request_one(struct bench *bench, uint64_t offset)
 {
     struct sw_pmem *pmem = bench->remote.pmem;
     const uint64_t deadline = sw_pmem_deadline_ms(PATIENCE_MS);
@@ -95,7 +95,7 @@ static enum sw_pmem_status request(struct bench *bench, uint64_t offset)
     return SW_PMEM_INVALID;
 }
 
-static int report(struct bench *bench)
+static int report_bench(struct bench *bench)
 {
     const char *method = bench->info.flush == SW_PMEM_BY_FLUSH ? "flush" : "read";
     return pm_samples_print(bench->remote.is_json,
@@ -104,7 +104,7 @@ static int report(struct bench *bench)
 }
 
 /* What it is behind it does not make up for. */
-static uint64_t pace(const struct bench *bench, uint64_t last_ns)
+static uint64_t pace_ns(const struct bench *bench, uint64_t last_ns)
 {
     uint64_t now_ns = pm_now_ns();
     while (bench->rate && now_ns < last_ns + bench->bytes * 1000000000 / bench->rate)
@@ -112,28 +112,28 @@ static uint64_t pace(const struct bench *bench, uint64_t last_ns)
     return now_ns;
 }
 
-static int measure(struct bench *bench)
+static int measure_bench(struct bench *bench)
 {
     uint64_t start = 0;
     const uint64_t places = (bench->info.bytes - bench->offset) / bench->bytes;
     for (uint64_t i = 0; i < bench->samples.count; i++) {
-        start = pace(bench, start);
+        start = pace_ns(bench, start);
         const enum sw_pmem_status status =
-            request(bench, bench->offset + i % places * bench->bytes);
+            request_one(bench, bench->offset + i % places * bench->bytes);
         const uint64_t took = pm_now_ns() - start;
         if (status)
             return pm_fail_status(&bench->remote, kinds[bench->kind], status);
         pm_samples_put(&bench->samples, i, took);
         pm_progress(&bench->remote, (i + 1) * bench->bytes, bench->samples.count * bench->bytes);
     }
-    return report(bench);
+    return report_bench(bench);
 }
 
 int pm_bench(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = options,
-        .parser = parse,
+        .parser = parse_bench,
         .doc = "Measures requests one after another.",
         .children = children,
     };
@@ -151,7 +151,7 @@ int pm_bench(int argc, char **argv)
              sw_pmem_mem_register(bench.remote.pmem, bench.buffer, bench.bytes, &bench.mem))
         code = pm_fail(&bench.remote, "there is no memory for the buffer");
     if (!code)
-        code = measure(&bench);
+        code = measure_bench(&bench);
     sw_pmem_mem_release(bench.mem);
     sw_pmem_close(bench.remote.pmem);
     free(bench.buffer);

@@ -16,6 +16,7 @@ enum { PM_STATUS_OK = 0, PM_STATUS_FAILED = 1, PM_STATUS_USAGE = 2 };
 int pm_serve(int argc, char **argv);
 int pm_ls(int argc, char **argv);
 int pm_info(int argc, char **argv);
+int pm_status(int argc, char **argv);
 int pm_get(int argc, char **argv);
 int pm_put(int argc, char **argv);
 int pm_bench(int argc, char **argv);

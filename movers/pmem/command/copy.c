@@ -30,7 +30,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_copy(int key, char *value, struct argp_state *state)
 {
     struct copy *copy = state->input;
     switch (key) {
@@ -165,7 +165,7 @@ static int settle_bytes(struct copy *copy)
     return PM_STATUS_OK;
 }
 
-static int tell(const struct copy *copy, uint64_t done)
+static int tell_progress(const struct copy *copy, uint64_t done)
 {
     if (copy->remote.is_json)
         return pm_print_json(json_pack("{sI sb}", "bytes", (json_int_t)done, "persistent",
@@ -176,7 +176,7 @@ static int tell(const struct copy *copy, uint64_t done)
     return PM_STATUS_OK;
 }
 
-static int run(struct copy *copy)
+static int run_copy(struct copy *copy)
 {
     uint64_t done = 0;
     int code = pm_remote_open(&copy->remote);
@@ -194,7 +194,7 @@ static int run(struct copy *copy)
     if (!code && copy->fd > STDERR_FILENO && close(copy->fd))
         code = pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
     if (!code && (copy->is_put || copy->fd != STDOUT_FILENO))
-        code = tell(copy, done);
+        code = tell_progress(copy, done);
     sw_pmem_mem_release(copy->mem);
     sw_pmem_close(copy->remote.pmem);
     free(copy->buffer);
@@ -204,23 +204,23 @@ static int run(struct copy *copy)
 int pm_get(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse,
+                                     .parser = parse_copy,
                                      .args_doc = "FILE",
                                      .doc = "Reads bytes of a region into FILE.",
                                      .children = children};
     struct copy copy = {.fd = -1};
     pm_remote_parse("get", &argp, argc, argv, &copy.remote);
-    return run(&copy);
+    return run_copy(&copy);
 }
 
 int pm_put(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse,
+                                     .parser = parse_copy,
                                      .args_doc = "FILE",
                                      .doc = "Writes FILE into a region, persistently.",
                                      .children = children};
     struct copy copy = {.is_put = true, .fd = -1};
     pm_remote_parse("put", &argp, argc, argv, &copy.remote);
-    return run(&copy);
+    return run_copy(&copy);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* `sidewire pmem log`: a record is a line. Each command but create becomes the log's writer. */
+/* `sidewire pmem log`: a record is a line. Each command but create and tail becomes the log's
+ * writer. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,10 @@ enum {
     KEY_VISIBLE,
     KEY_WAIT,
     KEY_COUNT,
+    KEY_NEW,
+    KEY_NO_FOLLOW,
     PLACE_MAX = 128,
+    FOLLOW_MS = 1000,
     COUNT_MAX = 10000000
 };
 
@@ -33,6 +37,7 @@ struct log_args {
     struct pm_samples samples; /* of bench */
     uint32_t wait_ms;
     bool replaces, is_json, has_before;
+    bool new_only, stops; /* of tail */
     struct sw_pmem_log *log;
 };
 
@@ -46,6 +51,8 @@ static const struct argp_option options[] = {
     {"count", KEY_COUNT, "N", 0, "bench: how many records of 64 bytes are appended (10000)", 2},
     {"replace", KEY_REPLACE, NULL, 0, "create: also where there is a log", 2},
     {"before", 'n', "NUMBER", 0, "trim: records with lower numbers are forgotten", 2},
+    {"new", KEY_NEW, NULL, 0, "tail: only records that come from now on", 2},
+    {"no-follow", KEY_NO_FOLLOW, NULL, 0, "tail: ends behind the last record that is there", 2},
     {"output-format", 'o', "FORMAT", 0, "status and bench: normal or json", 3},
     {0},
 };
@@ -99,7 +106,7 @@ static void add_copy(struct argp_state *state, const char *text)
     args->options.copies_count++;
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_log(int key, char *value, struct argp_state *state)
 {
     struct log_args *args = state->input;
     switch (key) {
@@ -126,6 +133,12 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case KEY_REPLACE:
         args->replaces = true;
         return 0;
+    case KEY_NEW:
+        args->new_only = true;
+        return 0;
+    case KEY_NO_FOLLOW:
+        args->stops = true;
+        return 0;
     case 'n':
         args->before = pm_parse_bytes(state, value);
         args->has_before = true;
@@ -147,7 +160,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
     }
 }
 
-static int fail(const struct log_args *args, const char *what, enum sw_pmem_log_status status)
+static int fail_command(const struct log_args *args, const char *what,
+                        enum sw_pmem_log_status status)
 {
     fprintf(stderr, "sidewire pmem log %s: %s%s\n", args->command, what,
             sw_pmem_log_status_text(status));
@@ -156,7 +170,7 @@ static int fail(const struct log_args *args, const char *what, enum sw_pmem_log_
 
 /* ---- the commands ---- */
 
-static int create(struct log_args *args)
+static int create_log(struct log_args *args)
 {
     struct sw_pmem_error error;
     const enum sw_pmem_log_status status =
@@ -171,7 +185,7 @@ static int create(struct log_args *args)
 }
 
 /* Says the number of each record that is acknowledged. */
-static int append(struct log_args *args)
+static int append_records(struct log_args *args)
 {
     char *line = NULL;
     size_t room = 0;
@@ -183,7 +197,8 @@ static int append(struct log_args *args)
         const enum sw_pmem_log_status status = sw_pmem_log_append(
             args->log, line, (uint32_t)len, sw_pmem_deadline_ms(args->wait_ms), &mark);
         if (status)
-            code = fail(args, status == SW_PMEM_LOG_TIMEOUT ? "it may still happen: " : "", status);
+            code = fail_command(args, status == SW_PMEM_LOG_TIMEOUT ? "it may still happen: " : "",
+                                status);
         else
             printf("%" PRIu64 "\n", mark.sequence - 1);
         fflush(stdout);
@@ -199,7 +214,7 @@ static bool next_record(struct log_args *args, struct sw_pmem_log_mark *mark, ch
     const enum sw_pmem_log_status status =
         sw_pmem_log_read(args->log, mark, record, room, bytes, sw_pmem_deadline_ms(args->wait_ms));
     if (status && status != SW_PMEM_LOG_END)
-        *code = fail(args, "", status);
+        *code = fail_command(args, "", status);
     return !status;
 }
 
@@ -212,7 +227,7 @@ static int read_or_trim(struct log_args *args, bool trims)
     sw_pmem_log_info_of(args->log, &info);
     char *record = malloc(info.record_bytes + 1ul);
     if (!record)
-        return fail(args, "", SW_PMEM_LOG_NO_MEMORY);
+        return fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
     sw_pmem_log_head(args->log, &mark);
     while ((!trims || mark.sequence < args->before) &&
            next_record(args, &mark, record, info.record_bytes, &bytes, &code))
@@ -221,10 +236,10 @@ static int read_or_trim(struct log_args *args, bool trims)
     const enum sw_pmem_log_status status =
         trims && !code ? sw_pmem_log_trim(args->log, &mark) : SW_PMEM_LOG_OK;
     free(record);
-    return status ? fail(args, "", status) : code;
+    return status ? fail_command(args, "", status) : code;
 }
 
-static int status(struct log_args *args)
+static int show_status(struct log_args *args)
 {
     static const char *const states[] = {"lost", "behind", "live", "damaged"};
     struct sw_pmem_log_info info;
@@ -250,13 +265,13 @@ static int status(struct log_args *args)
 }
 
 /* One after another; what does not fit any more, it forgets. */
-static int bench(struct log_args *args)
+static int bench_log(struct log_args *args)
 {
     static const char record[64] = "a record of the benchmark";
     struct sw_pmem_log_mark mark = {0};
     args->samples.ns = calloc(args->samples.count, sizeof(*args->samples.ns));
     if (!args->samples.ns)
-        return fail(args, "", SW_PMEM_LOG_NO_MEMORY);
+        return fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
     enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
     for (uint64_t i = 0; i < args->samples.count && !status;) {
         const uint64_t start = pm_now_ns();
@@ -267,10 +282,70 @@ static int bench(struct log_args *args)
         else if (!status)
             pm_samples_put(&args->samples, i++, pm_now_ns() - start);
     }
-    const int code = status ? fail(args, "", status)
+    const int code = status ? fail_command(args, "", status)
                             : pm_samples_print(args->is_json, json_object(), "append",
                                                sizeof(record), &args->samples);
     free(args->samples.ns);
+    return code;
+}
+
+/* ---- reading beside the writer ---- */
+
+/* What `follow` goes on from. */
+static bool is_passing(enum sw_pmem_log_status status, bool waits, uint64_t give_up_ns)
+{
+    return status == SW_PMEM_LOG_OK || status == SW_PMEM_LOG_TRIMMED ||
+           (status == SW_PMEM_LOG_END && waits) ||
+           (status == SW_PMEM_LOG_TIMEOUT && (waits || sw_pmem_deadline_ms(0) < give_up_ns));
+}
+
+/* Reads on until there is no more record, or for ever. */
+static int follow_log(struct log_args *args, struct sw_pmem_log_reader *reader,
+                      struct sw_pmem_log_mark *mark, bool waits, bool prints)
+{
+    const uint64_t give_up_ns = sw_pmem_deadline_ms(args->wait_ms);
+    const uint32_t room = sw_pmem_log_reader_record_bytes(reader);
+    char *record = malloc(room + 1ul);
+    uint32_t bytes = 0;
+    enum sw_pmem_log_status status = record ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
+    while (is_passing(status, waits, give_up_ns)) {
+        const uint64_t sequence = mark->sequence;
+        status = sw_pmem_log_reader_next(reader, mark, record, room, &bytes,
+                                         sw_pmem_deadline_ms(waits ? FOLLOW_MS : 0));
+        if (status == SW_PMEM_LOG_TRIMMED && prints)
+            fprintf(stderr,
+                    "sidewire pmem log tail: records %" PRIu64 " to %" PRIu64
+                    " were trimmed before they were read\n",
+                    sequence, mark->sequence - 1);
+        if (status || !prints)
+            continue;
+        printf("%" PRIu64 " %.*s\n", mark->sequence - 1, (int)bytes, record);
+        fflush(stdout);
+    }
+    free(record);
+    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : fail_command(args, "", status);
+}
+
+static int tail_log(struct log_args *args)
+{
+    struct sw_pmem_log_reader *reader = NULL;
+    struct sw_pmem_log_mark mark;
+    struct sw_pmem_error error;
+    const uint64_t deadline_ns = sw_pmem_deadline_ms(args->wait_ms);
+    enum sw_pmem_log_status status =
+        sw_pmem_log_reader_open(&args->options, deadline_ns, &error, &reader);
+    if (status) {
+        fprintf(stderr, "sidewire pmem log tail: %s: %s\n", sw_pmem_log_status_text(status),
+                error.text);
+        return PM_STATUS_FAILED;
+    }
+    status = sw_pmem_log_reader_head(reader, &mark, deadline_ns);
+    int code = status ? fail_command(args, "", status) : PM_STATUS_OK;
+    if (!code && (args->stops || args->new_only))
+        code = follow_log(args, reader, &mark, false, !args->new_only);
+    if (!code && !args->stops)
+        code = follow_log(args, reader, &mark, true, true);
+    sw_pmem_log_reader_close(reader);
     return code;
 }
 
@@ -284,21 +359,23 @@ static int with_log(struct log_args *args)
                 sw_pmem_log_status_text(opened), error.text[0] ? ": " : "", error.text);
         return PM_STATUS_FAILED;
     }
-    const int code = !strcmp(args->command, "append")   ? append(args)
-                     : !strcmp(args->command, "status") ? status(args)
-                     : !strcmp(args->command, "bench")  ? bench(args)
-                                                        : read_or_trim(args, *args->command == 't');
+    const int code = !strcmp(args->command, "append")   ? append_records(args)
+                     : !strcmp(args->command, "status") ? show_status(args)
+                     : !strcmp(args->command, "bench")
+                         ? bench_log(args)
+                         : read_or_trim(args, !strcmp(args->command, "trim"));
     sw_pmem_log_close(args->log);
     return code;
 }
 
 int pm_log(int argc, char **argv)
 {
-    static const char *const commands[] = {"create", "append", "read", "trim", "status", "bench"};
+    static const char *const commands[] = {"create", "append", "read", "tail",
+                                           "trim",   "status", "bench"};
     const struct argp argp = {
         .options = options,
-        .parser = parse,
-        .args_doc = "create|append|read|trim|status|bench",
+        .parser = parse_log,
+        .args_doc = "create|append|read|tail|trim|status|bench",
         .doc = "A log on one to five regions: what it acknowledges is persistent on most of them.\v"
                "Examples, for three copies:\n"
                "  C='-c 192.0.2.1 -c 192.0.2.2 -c 192.0.2.3'\n"
@@ -325,5 +402,7 @@ int pm_log(int argc, char **argv)
         fputs("sidewire pmem log trim: up to which? --before NUMBER\n", stderr);
         return PM_STATUS_USAGE;
     }
-    return !strcmp(args.command, "create") ? create(&args) : with_log(&args);
+    if (!strcmp(args.command, "tail"))
+        return tail_log(&args);
+    return !strcmp(args.command, "create") ? create_log(&args) : with_log(&args);
 }

@@ -9,9 +9,10 @@ static const struct pm_command {
     const char *name, *summary;
     int (*main)(int argc, char **argv);
 } commands[] = {
-    {"serve", "serves a file, a DAX device or a BAR to clients", pm_serve},
+    {"serve", "serves files, DAX devices and BARs to clients", pm_serve},
     {"ls", "lists the regions of a server", pm_ls},
     {"info", "shows a region, and what a flush promises there", pm_info},
+    {"status", "shows what a server has counted", pm_status},
     {"get", "reads bytes of a region into a file", pm_get},
     {"put", "writes a file into a region, persistently", pm_put},
     {"bench", "measures the latency of persistent writes", pm_bench},

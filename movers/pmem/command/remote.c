@@ -32,7 +32,7 @@ static uint32_t parse_ms(struct argp_state *state, const char *text)
     return (uint32_t)value;
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_remote(int key, char *value, struct argp_state *state)
 {
     struct pm_remote *remote = state->input;
     switch (key) {
@@ -71,7 +71,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     }
 }
 
-const struct argp pm_remote_argp = {.options = options, .parser = parse};
+const struct argp pm_remote_argp = {.options = options, .parser = parse_remote};
 
 void pm_remote_parse(const char *command, const struct argp *argp, int argc, char **argv,
                      struct pm_remote *input)

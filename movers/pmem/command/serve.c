@@ -12,24 +12,27 @@
 #include "pmem/server/server.h"
 
 struct serve {
-    const char *what, *listen, *port, *name;
+    const char *whats[PMS_REGIONS_MAX], *names[PMS_REGIONS_MAX];
+    uint32_t whats_count, names_count;
+    const char *listen, *port;
     uint64_t create_bytes;
     struct pms_server server;
-    struct pms_memory memory;
+    struct pms_region regions[PMS_REGIONS_MAX];
 };
 
 static const struct argp_option options[] = {
     {"listen", 'l', "ADDR", 0, "Address to listen at (all)", 1},
     {"port", 's', "PORT", 0, "Port to listen at (4430)", 1},
-    {"name", 'n', "NAME", 0, "Name of the region (the last part of its path)", 1},
-    {"size", 'S', "BYTES", 0, "Creates the file with this size if it is not there", 1},
-    {"allow", 'A', "CLIENT:RANGE:RIGHTS", 0,
+    {"name", 'n', "NAME", 0,
+     "Name of a region (the last part of its path); once for each, in their order", 1},
+    {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there", 1},
+    {"allow", 'A', "CLIENT:RANGE:RIGHTS[@REGION]", 0,
      "Gives rights: 192.0.2.1:0-64M:rw; may be repeated. Without it, everybody has all", 2},
     {"verbose", 'v', NULL, 0, "Says who connects and leaves", 3},
     {0},
 };
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static error_t parse_serve(int key, char *value, struct argp_state *state)
 {
     struct serve *serve = state->input;
     char error[256];
@@ -41,7 +44,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
         serve->port = value;
         return 0;
     case 'n':
-        serve->name = value;
+        if (serve->names_count == PMS_REGIONS_MAX)
+            argp_error(state, "there are at most %d regions", PMS_REGIONS_MAX);
+        serve->names[serve->names_count++] = value;
         return 0;
     case 'S':
         serve->create_bytes = pm_parse_bytes(state, value);
@@ -54,36 +59,89 @@ static error_t parse(int key, char *value, struct argp_state *state)
         serve->server.is_verbose = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (serve->what)
-            argp_error(state, "one region for each server; '%s' is another", value);
-        serve->what = value;
+        if (serve->whats_count == PMS_REGIONS_MAX)
+            argp_error(state, "there are at most %d regions", PMS_REGIONS_MAX);
+        serve->whats[serve->whats_count++] = value;
         return 0;
     case ARGP_KEY_END:
-        if (!serve->what)
+        if (!serve->whats_count)
             argp_error(state, "what to serve is missing: a PATH, /dev/daxX.Y or pci:ADDRESS/BAR");
+        if (serve->names_count > serve->whats_count)
+            argp_error(state, "there are more names than regions");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-static int fail(const char *text)
+static int fail_command(const char *text)
 {
     fprintf(stderr, "sidewire pmem serve: %s\n", text);
     return PM_STATUS_FAILED;
 }
 
-static bool set_name(struct serve *serve)
+/* What is wrong with it, or NULL. */
+static const char *set_name(struct serve *serve, uint32_t index)
 {
-    const char *slash = strrchr(serve->what, '/');
-    const char *name = serve->name ? serve->name : slash ? slash + 1 : serve->what;
-    if (!strncmp(serve->what, "pci:", 4) && !serve->name)
-        name = serve->what;
+    const char *what = serve->whats[index], *slash = strrchr(what, '/');
+    const char *name = slash && strncmp(what, "pci:", 4) ? slash + 1 : what;
+    if (index < serve->names_count)
+        name = serve->names[index];
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return false;
-    snprintf(serve->server.name, sizeof(serve->server.name), "%s", name);
-    return *name && strlen(name) <= SW_PMEM_NAME_MAX;
+            return "a name has control characters; --name";
+    if (!*name || strlen(name) > SW_PMEM_NAME_MAX)
+        return "a name is empty, or longer than 47 bytes; --name";
+    for (uint32_t i = 0; i < index; i++)
+        if (!strcmp(serve->regions[i].name, name))
+            return "two regions have the same name; --name for each of them";
+    snprintf(serve->regions[index].name, sizeof(serve->regions[index].name), "%s", name);
+    return NULL;
+}
+
+/* A rule for a region that is not there would be a typing error that takes rights away. */
+static int check_rules(const struct serve *serve, char *error, size_t error_bytes)
+{
+    const struct pms_rules *rules = &serve->server.rules;
+    for (uint32_t i = 0; i < rules->count; i++) {
+        bool found = false;
+        for (uint32_t j = 0; j < serve->whats_count; j++)
+            found |= pms_rule_is_of(&rules->rules[i], serve->regions[j].name);
+        if (found)
+            continue;
+        snprintf(error, error_bytes, "rule %u is for \"%s\", which is not served", i + 1,
+                 rules->rules[i].region);
+        return -1;
+    }
+    return 0;
+}
+
+static int open_regions(struct serve *serve, char *error, size_t error_bytes)
+{
+    for (uint32_t i = 0; i < serve->whats_count; i++) {
+        const char *wrong = set_name(serve, i);
+        if (wrong) {
+            snprintf(error, error_bytes, "%s", wrong);
+            return -1;
+        }
+    }
+    if (check_rules(serve, error, error_bytes))
+        return -1;
+    for (uint32_t i = 0; i < serve->whats_count; i++) {
+        struct pms_region *region = &serve->regions[i];
+        if (pms_memory_open(serve->whats[i], serve->create_bytes, &region->memory, error,
+                            error_bytes) ||
+            pms_rules_fit(&serve->server.rules, region->name, region->memory.bytes, error,
+                          error_bytes))
+            return -1;
+    }
+    return 0;
+}
+
+static void close_regions(struct serve *serve)
+{
+    for (uint32_t i = 0; i < serve->whats_count; i++)
+        pms_memory_close(&serve->regions[i].memory);
 }
 
 static int open_all(struct serve *serve, char *error, size_t error_bytes)
@@ -91,10 +149,7 @@ static int open_all(struct serve *serve, char *error, size_t error_bytes)
     struct addrinfo *found, hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
     if (!serve->server.rules.count)
         pms_rules_add(&serve->server.rules, "*:*:rw", error, error_bytes);
-    int code =
-        pms_memory_open(serve->what, serve->create_bytes, &serve->memory, error, error_bytes);
-    if (!code)
-        code = pms_rules_fit(&serve->server.rules, serve->memory.bytes, error, error_bytes);
+    int code = open_regions(serve, error, error_bytes);
     if (code)
         return code;
     code = getaddrinfo(serve->listen, serve->port, &hints, &found);
@@ -102,17 +157,30 @@ static int open_all(struct serve *serve, char *error, size_t error_bytes)
         snprintf(error, error_bytes, "%s: %s", serve->listen, gai_strerror(code));
         return code;
     }
-    serve->server.memory = &serve->memory;
+    serve->server.regions = serve->regions;
+    serve->server.regions_count = serve->whats_count;
     code = pms_server_start(&serve->server, found->ai_addr, error, error_bytes);
     freeaddrinfo(found);
     return code;
 }
 
+static void print_regions(const struct serve *serve)
+{
+    for (uint32_t i = 0; i < serve->whats_count; i++) {
+        const struct pms_region *region = &serve->regions[i];
+        const bool is_last = i + 1 == serve->whats_count;
+        printf("%s: %" PRIu64 " bytes of kind %s, served as \"%s\" on port %s.%s\n",
+               serve->whats[i], region->memory.bytes, pm_kind_text(region->memory.kind),
+               region->name, serve->port, is_last ? " Ctrl-C ends it." : "");
+    }
+    fflush(stdout);
+}
+
 int pm_serve(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse,
-                                     .args_doc = "PATH|DAXDEV|pci:ADDRESS/BAR",
+                                     .parser = parse_serve,
+                                     .args_doc = "PATH|DAXDEV|pci:ADDRESS/BAR...",
                                      .doc = "Serves memory that keeps its contents."};
     static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1}};
     char error[300];
@@ -123,19 +191,14 @@ int pm_serve(int argc, char **argv)
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, NULL);
     const int stop_fd = signalfd(-1, &set, SFD_CLOEXEC);
-    if (!set_name(&serve))
-        return fail("the name is empty, longer than 47 bytes, or has control characters; --name");
     if (open_all(&serve, error, sizeof(error))) {
-        pms_memory_close(&serve.memory);
-        return fail(error);
+        close_regions(&serve);
+        return fail_command(error);
     }
-    printf("%s: %" PRIu64 " bytes of kind %s, served as \"%s\" on port %s. Ctrl-C ends it.\n",
-           serve.what, serve.memory.bytes, pm_kind_text(serve.memory.kind), serve.server.name,
-           serve.port);
-    fflush(stdout);
+    print_regions(&serve);
     pms_server_run(&serve.server, stop_fd);
     pms_server_end(&serve.server);
-    pms_memory_close(&serve.memory);
+    close_regions(&serve);
     close(stop_fd);
     return PM_STATUS_OK;
 }

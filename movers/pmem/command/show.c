@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ls and info. */
+/* ls, info and status. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "pmem/command/command.h"
 
-enum { ENTRIES_MAX = 16 };
+enum { ENTRIES_MAX = SW_PMEM_REGIONS_MAX };
 
 static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
@@ -101,4 +101,50 @@ int pm_info(int argc, char **argv)
         print_info(&info);
     sw_pmem_close(remote.pmem);
     return code;
+}
+
+static int status_json(const struct sw_pmem_server_info *info)
+{
+    json_t *regions = json_array();
+    for (uint32_t i = 0; i < info->regions_count; i++)
+        json_array_append_new(regions, json_pack("{ss sI sI sI}", "name", info->regions[i].name,
+                                                 "opens", (json_int_t)info->regions[i].opens,
+                                                 "clients", (json_int_t)info->regions[i].clients,
+                                                 "writers", (json_int_t)info->regions[i].writers));
+    return pm_print_json(json_pack(
+        "{sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms, "clients",
+        (json_int_t)info->clients, "clients_max", (json_int_t)info->clients_max, "connections",
+        (json_int_t)info->connections, "refused", (json_int_t)info->refused, "ended",
+        (json_int_t)info->ended, "malformed", (json_int_t)info->malformed, "regions", regions));
+}
+
+static void print_status(const struct sw_pmem_server_info *info)
+{
+    printf("up           %" PRIu64 " s\n", info->uptime_ms / 1000);
+    printf("clients      %u of %u, this one included\n", info->clients, info->clients_max);
+    printf("connections  %" PRIu64 ", %" PRIu64 " refused, %" PRIu64
+           " ended for a client that wished to be alone\n",
+           info->connections, info->refused, info->ended);
+    printf("malformed    %" PRIu64 " messages\n\n", info->malformed);
+    printf("%-24s %10s %10s %10s\n", "REGION", "OPENED", "CLIENTS", "WRITERS");
+    for (uint32_t i = 0; i < info->regions_count; i++)
+        printf("%-24s %10" PRIu64 " %10u %10u\n", info->regions[i].name, info->regions[i].opens,
+               info->regions[i].clients, info->regions[i].writers);
+}
+
+int pm_status(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .children = children,
+        .doc = "Shows what a server has counted. Data is not: it never passes through the server."};
+    struct pm_remote remote = {0};
+    struct sw_pmem_server_info info;
+    struct sw_pmem_error error;
+    pm_remote_parse("status", &argp, argc, argv, &remote);
+    if (sw_pmem_server(&remote.options, &info, &error))
+        return pm_fail(&remote, "%s", error.text);
+    if (remote.is_json)
+        return status_json(&info);
+    print_status(&info);
+    return PM_STATUS_OK;
 }

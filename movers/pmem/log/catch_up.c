@@ -14,12 +14,13 @@ static uint8_t find_source(const struct pml_log *log, unsigned but)
     return source;
 }
 
-static void begin_reset(struct pml_log *log, unsigned which, bool truncates)
+/* `from`: all behind it is written again; NULL: what there is stays. */
+static void begin_reset(struct pml_log *log, unsigned which, const struct pml_mark *from)
 {
     struct pml_copy *copy = &log->copies[which];
     copy->state = PML_RESETTING;
-    if (truncates) {
-        copy->scan = log->head;
+    if (from) {
+        copy->scan = *from;
         pml_push(copy, &(struct pml_op){.verb = PML_PUBLISH,
                                         .offset = PML_TAIL_OFFSET,
                                         .len_bytes = sizeof(uint64_t)});
@@ -31,6 +32,54 @@ static void begin_reset(struct pml_log *log, unsigned which, bool truncates)
     /* Records that were read may never have been flushed by who wrote them. */
     pml_push_flush_all(log, copy);
     pml_push_group(copy, PML_FOR_RESET, PML_NOBODY, 0);
+}
+
+static const struct pml_passed *passed_at(const struct pml_copy *copy, uint64_t record)
+{
+    return &copy->trail[record % PML_TRAIL_MAX];
+}
+
+static bool is_same(const struct pml_mark *a, const struct pml_mark *b)
+{
+    return a->position == b->position && a->check == b->check;
+}
+
+/* Compares a record of the trail with that of an up-to-date copy; ends where none is left. */
+static void match_on(struct pml_log *log, unsigned which)
+{
+    struct pml_copy *copy = &log->copies[which];
+    const struct pml_mark *common = copy->match_low > copy->match_first
+                                        ? &passed_at(copy, copy->match_low - 1)->next
+                                        : &log->head;
+    if (copy->match_low == copy->match_high) {
+        begin_reset(log, which, is_same(common, &copy->scan) ? NULL : common);
+        return;
+    }
+    const uint8_t source = find_source(log, which);
+    if (source == PML_NOBODY)
+        return;
+    struct pml_copy *from = &log->copies[source];
+    copy->chunk_busy = true;
+    pml_push_ring(log, from, PML_READ, passed_at(copy, copy->probe)->position, PML_LINE_BYTES,
+                  copy->chunk);
+    pml_push_group(from, PML_FOR_MATCH, (uint8_t)which, 0);
+}
+
+/* Which records of its trail can be compared: those that the log still has, and a source has. */
+static void begin_trail(struct pml_log *log, unsigned which, uint64_t source_end)
+{
+    struct pml_copy *copy = &log->copies[which];
+    uint64_t low = copy->passed > PML_TRAIL_MAX ? copy->passed - PML_TRAIL_MAX : 0;
+    uint64_t high = copy->passed;
+    while (low < high && passed_at(copy, low)->position < log->head.position)
+        low++;
+    while (low < high && passed_at(copy, high - 1)->next.position > source_end)
+        high--;
+    copy->state = PML_MATCHING;
+    copy->match_first = copy->match_low = low;
+    copy->match_high = high;
+    copy->probe = high - 1; /* most copies lack only what came after their end */
+    match_on(log, which);
 }
 
 static void begin_match(struct pml_log *log, unsigned which)
@@ -47,25 +96,19 @@ static void begin_match(struct pml_log *log, unsigned which)
         log->broken = true;
         return;
     }
-    if (which == log->best && !log->recovered) {
-        begin_reset(log, which, false);
+    /* Records of this epoch are this writer's own: it may be that no other copy has them yet. */
+    if ((which == log->best && !log->recovered) ||
+        (log->recovered && copy->scan.epoch == log->epoch)) {
+        begin_reset(log, which, NULL);
         return;
     }
     const uint8_t source = find_source(log, which);
     if (source == PML_NOBODY)
         return;
-    struct pml_copy *from = &log->copies[source];
-    if (copy->scan.position == log->head.position && copy->scan.check == log->head.check) {
-        begin_reset(log, which, false);
-    } else if (!copy->has_last || copy->last_position < log->head.position ||
-               copy->scan.position > from->done) {
-        begin_reset(log, which, true);
-    } else {
-        copy->state = PML_MATCHING;
-        copy->chunk_busy = true;
-        pml_push_ring(log, from, PML_READ, copy->last_position, PML_LINE_BYTES, copy->chunk);
-        pml_push_group(from, PML_FOR_MATCH, (uint8_t)which, 0);
-    }
+    if (is_same(&copy->scan, &log->head))
+        begin_reset(log, which, NULL);
+    else
+        begin_trail(log, which, log->copies[source].done);
 }
 
 void pml_match_done(struct pml_log *log, unsigned which)
@@ -74,9 +117,18 @@ void pml_match_done(struct pml_log *log, unsigned which)
     copy->chunk_busy = false;
     if (copy->state != PML_MATCHING)
         return;
+    const struct pml_passed *passed = passed_at(copy, copy->probe);
+    if (passed->position < log->head.position) { /* trimmed meanwhile, and maybe overwritten */
+        begin_reset(log, which, &log->head);
+        return;
+    }
     /* The last eight bytes of a header are its check. */
-    const uint64_t check = pml_word_at(copy->chunk, PML_LINE_BYTES - sizeof(uint64_t));
-    begin_reset(log, which, check != copy->scan.check || copy->last_position < log->head.position);
+    if (pml_word_at(copy->chunk, PML_LINE_BYTES - sizeof(uint64_t)) == passed->next.check)
+        copy->match_low = copy->probe + 1;
+    else
+        copy->match_high = copy->probe;
+    copy->probe = copy->match_low + (copy->match_high - copy->match_low) / 2;
+    match_on(log, which);
 }
 
 void pml_reset_done(struct pml_log *log, unsigned which)
@@ -87,7 +139,7 @@ void pml_reset_done(struct pml_log *log, unsigned which)
         copy->slot_busy = false;
     }
     if (copy->state == PML_RESETTING && copy->scan.position < log->head.position) {
-        begin_reset(log, which, true); /* a trim came in between */
+        begin_reset(log, which, &log->head); /* a trim came in between */
     } else if (copy->state == PML_RESETTING) {
         copy->epoch = log->epoch;
         copy->state = PML_RESLOTTING;
@@ -149,9 +201,14 @@ static void erase_next(struct pml_log *log, struct pml_copy *copy)
 
 static void go_live(struct pml_log *log, struct pml_copy *copy)
 {
-    if (copy->settled != log->epoch) {
+    if (!copy->has_settled) {
         copy->state = PML_SETTLING;
         erase_next(log, copy);
+        /* Readers go by it; a cut may have taken it back. */
+        pml_push(copy, &(struct pml_op){.verb = PML_PUBLISH,
+                                        .offset = PML_TAIL_OFFSET,
+                                        .len_bytes = sizeof(uint64_t),
+                                        .word = copy->scan.position});
         pml_push(copy, &(struct pml_op){.verb = PML_PUBLISH,
                                         .offset = PML_SETTLED_OFFSET,
                                         .len_bytes = sizeof(uint64_t),
@@ -159,6 +216,11 @@ static void go_live(struct pml_log *log, struct pml_copy *copy)
         pml_push(copy, &(struct pml_op){.verb = PML_FLUSH,
                                         .offset = PML_SETTLED_OFFSET,
                                         .len_bytes = sizeof(uint64_t)});
+        /* Behind the FLUSH: who sees it knows that the settled word outlives the power. */
+        pml_push(copy, &(struct pml_op){.verb = PML_PUBLISH,
+                                        .offset = PML_SHOWN_OFFSET,
+                                        .len_bytes = sizeof(uint64_t),
+                                        .word = log->epoch});
         pml_push_group(copy, PML_FOR_SETTLE, PML_NOBODY, 0);
         return;
     }
@@ -173,6 +235,7 @@ void pml_settle_done(struct pml_log *log, unsigned which)
     if (copy->state != PML_SETTLING)
         return;
     copy->settled = log->epoch;
+    copy->has_settled = true;
     copy->state = PML_COPYING; /* the stage may have moved on */
 }
 
@@ -182,7 +245,7 @@ static void copy_on(struct pml_log *log, unsigned which)
     if (copy->chunk_busy || copy->writes_chunk)
         return;
     if (copy->scan.position < log->head.position) {
-        begin_reset(log, which, true);
+        begin_reset(log, which, &log->head);
         return;
     }
     if (copy->scan.position >= pml_stage_low(log)) {
@@ -215,6 +278,8 @@ void pml_catch_up_step(struct pml_log *log, unsigned which)
         return;
     if (state == PML_SCANNED)
         begin_match(log, which);
+    else if (state == PML_MATCHING && !log->copies[which].chunk_busy)
+        match_on(log, which); /* its source was lost, or had no room */
     else if (state == PML_COPYING)
         copy_on(log, which);
 }

@@ -10,7 +10,13 @@
 
 #include "pmem/log/layout.h"
 
-enum { PML_OPS_MAX = 64, PML_GROUPS_MAX = 32, PML_WINDOW_MAX = 64, PML_NOBODY = 0xff };
+enum {
+    PML_OPS_MAX = 64,
+    PML_GROUPS_MAX = 32,
+    PML_WINDOW_MAX = 64,
+    PML_TRAIL_MAX = PML_WINDOW_MAX + 1,
+    PML_NOBODY = 0xff
+};
 
 enum pml_verb {
     PML_READ,
@@ -53,7 +59,7 @@ enum pml_copy_state {
     PML_SCANNED,   /* `scan` is its end; waits for an election or for a source */
     PML_PROMISING, /* the new epoch is being written */
     PML_PROMISED,
-    PML_MATCHING,   /* does its end fit the log? */
+    PML_MATCHING,   /* how far does it fit the log? */
     PML_RESETTING,  /* epoch, and tail 0 if records are written again */
     PML_RESLOTTING, /* the head slot */
     PML_COPYING,    /* `scan` moves towards the log's end */
@@ -83,6 +89,12 @@ struct pml_group {
     uint64_t position; /* of an append: its end; of a fetch or scan: the bytes read */
 };
 
+/* A record that a scan has passed. */
+struct pml_passed {
+    uint64_t position;
+    struct pml_mark next; /* behind it */
+};
+
 struct pml_copy {
     enum pml_copy_state state;
     enum pml_verdict verdict;
@@ -91,13 +103,19 @@ struct pml_copy {
     struct pml_group groups[PML_GROUPS_MAX];
     unsigned group_first, group_count;
     uint8_t *control, *chunk, *slot_line;
-    bool found, chunk_busy, slot_busy, has_last, writes_chunk;
+    bool found, chunk_busy, slot_busy, writes_chunk, has_settled;
     uint64_t epoch, tail, settled; /* its words */
     struct pml_slot slot;          /* persistent on it */
     struct pml_slot slot_to;       /* being written */
     struct pml_mark scan;
-    uint64_t last_position; /* of the record before `scan` */
-    uint64_t posted, done;  /* of a copy that is live */
+    /* The last records before it. What a copy has beyond the log was under way in one window, so
+     * the record in which both still agree is among them, or has been trimmed. */
+    struct pml_passed trail[PML_TRAIL_MAX];
+    uint64_t passed; /* records; of these the last PML_TRAIL_MAX are in `trail` */
+    /* Records of it that are compared: those from `first` to `low` are in the log. */
+    uint64_t match_first, match_low, match_high;
+    uint64_t probe;        /* record that is being compared */
+    uint64_t posted, done; /* of a copy that is live */
 };
 
 struct pml_pending {

@@ -81,7 +81,7 @@ static enum sw_pmem_log_status make_machine(struct sw_pmem_log *log,
     return SW_PMEM_LOG_OK;
 }
 
-static enum sw_pmem_log_status recover(struct sw_pmem_log *log, uint64_t deadline_ns)
+static enum sw_pmem_log_status recover_log(struct sw_pmem_log *log, uint64_t deadline_ns)
 {
     const struct pml_log *machine = &log->machine;
     for (;;) {
@@ -121,6 +121,7 @@ enum sw_pmem_log_status sw_pmem_log_open(const struct sw_pmem_log_options *optio
     for (unsigned i = 0; i < options->copies_count && status == SW_PMEM_LOG_OK; i++) {
         struct sw_pmem_options copy = options->copies[i];
         copy.loss_timeout_ms = UINT32_MAX; /* it is the log that decides what to do without it */
+        copy.keeps_trying = true;
         copy.alone = true; /* from here on, the writer before this one stores nothing more */
         if (copy.chains < CHAINS_MIN)
             copy.chains = CHAINS_MIN; /* else a slow copy would hold up the others */
@@ -134,7 +135,7 @@ enum sw_pmem_log_status sw_pmem_log_open(const struct sw_pmem_log_options *optio
     if (status == SW_PMEM_LOG_OK)
         status = make_machine(log, &geometry);
     if (status == SW_PMEM_LOG_OK)
-        status = recover(log, deadline_ns);
+        status = recover_log(log, deadline_ns);
     if (status != SW_PMEM_LOG_OK) {
         if (!error->text[0])
             snprintf(error->text, sizeof(error->text), "%s", sw_pmem_log_status_text(status));

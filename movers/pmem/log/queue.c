@@ -6,8 +6,8 @@
 
 #include "pmem/log/steps.h"
 
-/* The most that one group needs: two WRITEs, two FLUSHes, one ATOMIC WRITE. */
-enum { OPS_PER_GROUP_MAX = 5 };
+/* The most that one group needs: a WRITE, two FLUSHes and three ATOMIC WRITEs, of settling. */
+enum { OPS_PER_GROUP_MAX = 6 };
 
 uint64_t pml_memory_bytes(const struct pml_config *config)
 {

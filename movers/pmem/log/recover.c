@@ -7,13 +7,14 @@
 void pml_read_control(struct pml_copy *copy)
 {
     copy->state = PML_READING;
-    copy->has_last = copy->slot_busy = copy->writes_chunk = false;
+    copy->slot_busy = copy->writes_chunk = copy->has_settled = false;
+    copy->passed = 0;
     pml_push(copy, &(struct pml_op){
                        .verb = PML_READ, .len_bytes = PML_CONTROL_BYTES, .data = copy->control});
     pml_push_group(copy, PML_FOR_CONTROL, PML_NOBODY, 0);
 }
 
-static void condemn(struct pml_copy *copy, enum pml_verdict verdict)
+static void condemn_copy(struct pml_copy *copy, enum pml_verdict verdict)
 {
     copy->state = PML_BAD;
     copy->verdict = verdict;
@@ -29,7 +30,7 @@ static void end_scan(struct pml_copy *copy)
     /* Words say what had been flushed before they were written. */
     if ((copy->tail && copy->tail > copy->scan.position) || copy->epoch < copy->scan.epoch ||
         copy->epoch < copy->settled)
-        condemn(copy, PML_DAMAGED);
+        condemn_copy(copy, PML_DAMAGED);
     else
         copy->state = PML_SCANNED;
 }
@@ -69,7 +70,7 @@ void pml_control_done(struct pml_log *log, unsigned which)
         (!copy->slot.count || pml_word_at(copy->control, PML_EPOCH_OFFSET) > PML_NUMBER_MAX))
         verdict = PML_DAMAGED;
     if (verdict != PML_FINE) {
-        condemn(copy, verdict);
+        condemn_copy(copy, verdict);
         return;
     }
     copy->verdict = PML_FINE;
@@ -99,8 +100,8 @@ void pml_scan_done(struct pml_log *log, unsigned which, uint64_t len)
             read_on(log, copy);
             return;
         }
-        copy->has_last = true;
-        copy->last_position = copy->scan.position;
+        copy->trail[copy->passed++ % PML_TRAIL_MAX] =
+            (struct pml_passed){copy->scan.position, record.next};
         at += record.next.position - copy->scan.position;
         copy->scan = record.next;
     }
@@ -179,7 +180,7 @@ static bool is_our_own(const struct pml_log *log, const struct pml_mark *end)
 }
 
 /* A quorum has the epoch: the best of it is the log. */
-static void establish(struct pml_log *log)
+static void establish_epoch(struct pml_log *log)
 {
     log->best = PML_NOBODY;
     for (unsigned i = 0; i < log->config.geometry.copies; i++) {
@@ -227,5 +228,5 @@ void pml_recover_step(struct pml_log *log)
     /* What drains may still be reading from the stage. */
     if (log->electing && !count_state(log, PML_PROMISING) && !count_state(log, PML_DRAINING) &&
         count_state(log, PML_PROMISED) >= log->config.geometry.quorum)
-        establish(log);
+        establish_epoch(log);
 }

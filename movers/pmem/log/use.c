@@ -149,8 +149,8 @@ static bool start_read(struct sw_pmem_log *log, const struct pml_mark *at, uint6
 }
 
 /* Fills the read buffer. */
-static enum sw_pmem_log_status fetch(struct sw_pmem_log *log, const struct pml_mark *at,
-                                     uint64_t len, uint64_t deadline_ns)
+static enum sw_pmem_log_status fetch_record(struct sw_pmem_log *log, const struct pml_mark *at,
+                                            uint64_t len, uint64_t deadline_ns)
 {
     bool is_started = log->is_reading; /* one that ran into its deadline is waited for first */
     log->read_failed = is_started;
@@ -183,7 +183,7 @@ enum sw_pmem_log_status sw_pmem_log_read(struct sw_pmem_log *log, struct sw_pmem
         return SW_PMEM_LOG_END;
     if (len > machine->acked.position - at.position)
         len = machine->acked.position - at.position;
-    const enum sw_pmem_log_status status = fetch(log, &at, len, deadline_ns);
+    const enum sw_pmem_log_status status = fetch_record(log, &at, len, deadline_ns);
     if (status != SW_PMEM_LOG_OK)
         return status;
     if (pml_record_parse(&machine->config.geometry, &at, log->read_buffer, len, &found, &need) !=
@@ -267,6 +267,8 @@ const char *sw_pmem_log_status_text(enum sw_pmem_log_status status)
         return "a copy cannot be reached";
     case SW_PMEM_LOG_NO_MEMORY:
         return "there is no memory";
+    case SW_PMEM_LOG_TRIMMED:
+        return "records were trimmed before they were read";
     }
     return "a status that is not known";
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A client's connection: its queue pair lies in the domain of its rights. */
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,24 +7,8 @@
 #include <sys/epoll.h>
 
 #include "pmem/server/server.h"
-#include "sidewire/flush.h"
 
-enum { RECEIVES = 2, CQ_ENTRIES = 8, READS_MAX = 16 };
-
-struct pms_client {
-    struct rdma_cm_id *id;
-    struct pms_grant *grant;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
-    struct ibv_mr *mr;
-    unsigned events;
-    uint32_t slot;
-    bool may_flush; /* its queue pair has been given the right */
-    bool is_over;   /* nothing more is taken; its last answer is on its way */
-    char label[PMF_NAME_BYTES], where[INET6_ADDRSTRLEN];
-    uint8_t requests[RECEIVES][PMF_REQUEST_MAX];
-    uint8_t answer[PMF_ANSWER_MAX];
-};
+enum { CQ_ENTRIES = 8, READS_MAX = 16 };
 
 static void name_address(struct rdma_cm_id *id, char where[INET6_ADDRSTRLEN])
 {
@@ -67,19 +50,22 @@ static bool make_qp(struct pms_server *server, struct pms_client *client)
     struct ibv_qp_init_attr attr = {
         .send_cq = client->cq,
         .recv_cq = client->cq,
-        .cap = {.max_send_wr = 2, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
+        .cap = {.max_send_wr = 2,
+                .max_recv_wr = PMS_RECEIVES,
+                .max_send_sge = 1,
+                .max_recv_sge = 1},
         .qp_type = IBV_QPT_RC,
         .sq_sig_all = 1,
     };
     if (rdma_create_qp(client->id, client->grant->pd, &attr))
         return false;
-    for (uint32_t i = 0; i < RECEIVES; i++)
+    for (uint32_t i = 0; i < PMS_RECEIVES; i++)
         if (!post_receive(client, i))
             return false;
     return true;
 }
 
-static void reject(struct pms_server *server, struct rdma_cm_id *id, enum pmf_reason reason)
+static void reject_client(struct pms_server *server, struct rdma_cm_id *id, enum pmf_reason reason)
 {
     uint8_t why[PMF_REJECT_BYTES];
     char where[INET6_ADDRSTRLEN];
@@ -134,12 +120,13 @@ void pms_client_request(struct pms_server *server, const struct rdma_cm_event *e
     const enum pmf_reason reason = pmf_get_connect(
         asked->private_data, asked->private_data ? asked->private_data_len : 0, label);
     const uint64_t mask = pms_rules_of(&server->rules, rdma_get_peer_addr(id));
+    server->connections++;
     if (reason || !mask)
-        return reject(server, id, reason ? reason : PMF_REASON_RIGHTS);
+        return reject_client(server, id, reason ? reason : PMF_REASON_RIGHTS);
     struct pms_grant *grant = pms_grant_of(server, id->verbs, mask);
     struct pms_client *client = grant ? new_client(server, id) : NULL;
     if (!client)
-        return reject(server, id, grant ? PMF_REASON_MANY : PMF_REASON_MEMORY);
+        return reject_client(server, id, grant ? PMF_REASON_MANY : PMF_REASON_MEMORY);
     client->grant = grant;
     memcpy(client->label, label, sizeof(label));
     name_address(id, client->where);
@@ -153,7 +140,7 @@ void pms_client_request(struct pms_server *server, const struct rdma_cm_event *e
     };
     if (!make_qp(server, client)) {
         free_client(server, client);
-        return reject(server, id, PMF_REASON_MEMORY);
+        return reject_client(server, id, PMF_REASON_MEMORY);
     }
     if (rdma_accept(id, &param)) {
         free_client(server, client);
@@ -173,80 +160,15 @@ void pms_client_end(struct pms_server *server, struct pms_client *client)
     rdma_destroy_id(id);
 }
 
-/* rdma_cm knows nothing of flushes, so the queue pair has not got that right from it. */
-static void allow_flush(struct pms_client *client)
-{
-    struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
-    if (client->may_flush || !client->grant->flags)
-        return;
-    if (client->grant->flags & PMF_VISIBLE)
-        attr.qp_access_flags |= IBV_ACCESS_FLUSH_GLOBAL;
-    if (client->grant->flags & PMF_PERSISTENT)
-        attr.qp_access_flags |= IBV_ACCESS_FLUSH_PERSISTENT;
-    client->may_flush = !ibv_modify_qp(client->id->qp, &attr, IBV_QP_ACCESS_FLAGS);
-}
-
-static void describe(const struct pms_server *server, const struct pms_client *client,
-                     struct pmf_answer *answer)
-{
-    struct pmf_region *region = &answer->regions[0];
-    memcpy(region->name, server->name, sizeof(region->name));
-    memcpy(region->identity, server->memory->identity, sizeof(region->identity));
-    region->bytes = server->memory->bytes;
-    region->kind = (uint8_t)server->memory->kind;
-    region->flags = client->may_flush ? client->grant->flags : PMF_VISIBLE;
-    /* A READ takes the place of flushes there: on memory that has no page cache between. */
-    if (!client->may_flush && server->memory->kind >= SW_PMEM_DAX_FILE)
-        region->flags |= PMF_PERSISTENT;
-    for (uint32_t i = 0; i < client->grant->count; i++)
-        region->rights |= (uint16_t)client->grant->ranges[i].rights;
-}
-
-static bool may_write(const struct pms_client *client)
-{
-    uint32_t rights = 0;
-    for (uint32_t i = 0; i < client->grant->count; i++)
-        rights |= client->grant->ranges[i].rights;
-    return rights & SW_PMEM_WRITE;
-}
-
-/* Their queue pairs are gone when this returns: nothing of theirs is stored any more. */
-static void end_other_writers(struct pms_server *server, const struct pms_client *client)
-{
-    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
-        if (server->clients[i] && server->clients[i] != client && may_write(server->clients[i]))
-            pms_client_end(server, server->clients[i]);
-}
-
 static void answer_request(struct pms_server *server, struct pms_client *client,
                            const struct ibv_wc *wc)
 {
     static struct pmf_answer answer; /* the one thread's; too large for its stack */
-    struct pmf_request request;
     memset(&answer, 0, sizeof(answer));
-    answer.status = (uint8_t)pmf_get_request(client->requests[wc->wr_id], wc->byte_len, &request);
-    answer.type = request.type;
-    answer.tag = request.tag;
-    allow_flush(client);
-    if (answer.status) {
-        client->is_over = true;
-        server->malformed++;
-        fprintf(stderr, "sidewire pmem serve: a malformed message of %s; its connection ends\n",
-                client->where);
-    } else if (request.type == PMF_OPEN && *request.name && strcmp(request.name, server->name)) {
-        answer.status = PMF_NO_REGION;
-    } else if (request.wishes && !may_write(client)) {
-        answer.status = PMF_NO_RIGHTS;
-    } else {
-        if (request.wishes)
-            end_other_writers(server, client);
-        describe(server, client, &answer);
-        answer.count = request.type == PMF_OPEN ? client->grant->count : 1;
-        memcpy(answer.ranges, client->grant->ranges, sizeof(answer.ranges));
-    }
+    pms_answer(server, client, client->requests[wc->wr_id], wc->byte_len, &answer);
     struct ibv_sge sge = {.addr = (uintptr_t)client->answer, .lkey = client->mr->lkey};
     sge.length = (uint32_t)pmf_put_answer(client->answer, &answer);
-    struct ibv_send_wr *bad, wr = {.wr_id = RECEIVES + wc->wr_id, /* whose receive comes next */
+    struct ibv_send_wr *bad, wr = {.wr_id = PMS_RECEIVES + wc->wr_id, /* whose receive comes next */
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND};
@@ -255,7 +177,8 @@ static void answer_request(struct pms_server *server, struct pms_client *client,
 }
 
 /* A client that asks before it has its answer would have that overwritten; it has no right to. */
-static bool take(struct pms_server *server, struct pms_client *client, const struct ibv_wc *wc)
+static bool take_message(struct pms_server *server, struct pms_client *client,
+                         const struct ibv_wc *wc)
 {
     if (wc->status) {
         if (wc->status == IBV_WC_LOC_LEN_ERR)
@@ -267,7 +190,7 @@ static bool take(struct pms_server *server, struct pms_client *client, const str
             answer_request(server, client, wc);
         return true;
     }
-    return !client->is_over && post_receive(client, (uint32_t)wc->wr_id - RECEIVES);
+    return !client->is_over && post_receive(client, (uint32_t)wc->wr_id - PMS_RECEIVES);
 }
 
 void pms_client_ready(struct pms_server *server, struct pms_client *client)
@@ -279,7 +202,7 @@ void pms_client_ready(struct pms_server *server, struct pms_client *client)
         client->events++;
     bool is_fine = !ibv_req_notify_cq(client->cq, 0);
     while (is_fine && ibv_poll_cq(client->cq, 1, &wc) > 0)
-        is_fine = take(server, client, &wc);
+        is_fine = take_message(server, client, &wc);
     if (!is_fine)
         pms_client_end(server, client);
 }

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Rights as the device keeps them: one domain for each set of rules, one region for each range. */
+#include <stdlib.h>
+
 #include "pmem/server/server.h"
 #include "sidewire/flush.h"
+
+static uint64_t end_of(const struct pms_rule *rule, const struct pms_memory *memory)
+{
+    return rule->end < memory->bytes ? rule->end : memory->bytes;
+}
 
 static struct ibv_mr *register_range(struct pms_grant *grant, const struct pms_memory *memory,
                                      const struct pms_rule *rule, uint8_t *flags)
@@ -19,8 +26,9 @@ static struct ibv_mr *register_range(struct pms_grant *grant, const struct pms_m
     if (rule->rights & SW_PMEM_WRITE)
         access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
     for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
-        struct ibv_mr *mr = ibv_reg_mr(grant->pd, (char *)memory->base + rule->offset,
-                                       rule->end - rule->offset, access | tries[i].access);
+        struct ibv_mr *mr =
+            ibv_reg_mr(grant->pd, (char *)memory->base + rule->offset,
+                       end_of(rule, memory) - rule->offset, access | tries[i].access);
         if (mr) {
             *flags &= tries[i].flags;
             return mr;
@@ -29,35 +37,55 @@ static struct ibv_mr *register_range(struct pms_grant *grant, const struct pms_m
     return NULL;
 }
 
-static void free_grant(struct pms_grant *grant)
+static void free_share(struct pms_share *share)
 {
-    for (uint32_t i = 0; i < grant->count; i++)
-        ibv_dereg_mr(grant->mrs[i]);
+    for (uint32_t i = 0; i < share->count; i++)
+        ibv_dereg_mr(share->mrs[i]);
+    *share = (struct pms_share){.is_made = false};
+}
+
+static void free_grant(const struct pms_server *server, struct pms_grant *grant)
+{
+    for (uint32_t i = 0; grant->shares && i < server->regions_count; i++)
+        free_share(&grant->shares[i]);
+    free(grant->shares);
     if (grant->pd)
         ibv_dealloc_pd(grant->pd);
 }
 
-static bool fill_grant(struct pms_server *server, struct pms_grant *grant)
+static bool fill_share(const struct pms_server *server, struct pms_grant *grant,
+                       const struct pms_region *region, struct pms_share *share)
 {
-    grant->pd = ibv_alloc_pd(grant->verbs);
-    grant->flags = PMF_VISIBLE | PMF_PERSISTENT;
-    for (uint32_t i = 0; grant->pd && i < server->rules.count; i++) {
+    share->flags = PMF_VISIBLE | PMF_PERSISTENT;
+    for (uint32_t i = 0; i < server->rules.count; i++) {
         const struct pms_rule *rule = &server->rules.rules[i];
-        if (!(grant->mask >> i & 1))
+        if (!(grant->mask >> i & 1) || !pms_rule_is_of(rule, region->name))
             continue;
-        struct ibv_mr *mr = register_range(grant, server->memory, rule, &grant->flags);
+        struct ibv_mr *mr = register_range(grant, &region->memory, rule, &share->flags);
         if (!mr)
             return false;
-        grant->mrs[grant->count] = mr;
-        grant->ranges[grant->count++] = (struct pmf_range){
+        share->mrs[share->count] = mr;
+        share->ranges[share->count++] = (struct pmf_range){
             .offset = rule->offset,
-            .bytes = rule->end - rule->offset,
+            .bytes = end_of(rule, &region->memory) - rule->offset,
             .address = (uintptr_t)mr->addr,
             .key = mr->rkey,
             .rights = rule->rights,
         };
     }
-    return grant->pd;
+    return true;
+}
+
+struct pms_share *pms_share_of(struct pms_server *server, struct pms_grant *grant, uint32_t region)
+{
+    struct pms_share *share = &grant->shares[region];
+    if (share->is_made)
+        return share;
+    share->is_made = fill_share(server, grant, &server->regions[region], share);
+    if (share->is_made)
+        return share;
+    free_share(share);
+    return NULL;
 }
 
 struct pms_grant *pms_grant_of(struct pms_server *server, struct ibv_context *verbs, uint64_t mask)
@@ -68,18 +96,21 @@ struct pms_grant *pms_grant_of(struct pms_server *server, struct ibv_context *ve
     if (server->grants_count == PMS_GRANTS_MAX)
         return NULL;
     struct pms_grant *grant = &server->grants[server->grants_count];
-    *grant = (struct pms_grant){.verbs = verbs, .mask = mask};
-    if (fill_grant(server, grant)) {
+    *grant = (struct pms_grant){.verbs = verbs,
+                                .mask = mask,
+                                .pd = ibv_alloc_pd(verbs),
+                                .shares = calloc(server->regions_count, sizeof(*grant->shares))};
+    if (grant->pd && grant->shares) {
         server->grants_count++;
         return grant;
     }
-    free_grant(grant);
+    free_grant(server, grant);
     return NULL;
 }
 
 void pms_grants_free(struct pms_server *server)
 {
     for (uint32_t i = 0; i < server->grants_count; i++)
-        free_grant(&server->grants[i]);
+        free_grant(server, &server->grants[i]);
     server->grants_count = 0;
 }

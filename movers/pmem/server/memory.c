@@ -18,7 +18,7 @@
 #endif
 
 /* Two FNV-1a hashes that start apart: names for things, no proof against forgers. */
-static void mix(uint8_t identity[16], const void *data, size_t bytes)
+static void mix_identity(uint8_t identity[16], const void *data, size_t bytes)
 {
     static const uint64_t prime = 0x100000001b3;
     uint64_t halves[2];
@@ -37,7 +37,7 @@ static void start_identity(uint8_t identity[16])
     const int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
     const ssize_t len = fd < 0 ? 0 : read(fd, machine, sizeof(machine));
     if (len > 0)
-        mix(identity, machine, (size_t)len);
+        mix_identity(identity, machine, (size_t)len);
     if (fd >= 0)
         close(fd);
 }
@@ -47,24 +47,24 @@ static void identify_file(int fd, const struct statfs *fs, uint8_t identity[16])
 {
     struct statx x;
     start_identity(identity);
-    mix(identity, &fs->f_fsid, sizeof(fs->f_fsid));
+    mix_identity(identity, &fs->f_fsid, sizeof(fs->f_fsid));
     if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x))
         return;
-    mix(identity, &x.stx_ino, sizeof(x.stx_ino));
+    mix_identity(identity, &x.stx_ino, sizeof(x.stx_ino));
     if (x.stx_mask & STATX_BTIME) {
-        mix(identity, &x.stx_btime.tv_sec, sizeof(x.stx_btime.tv_sec));
-        mix(identity, &x.stx_btime.tv_nsec, sizeof(x.stx_btime.tv_nsec));
+        mix_identity(identity, &x.stx_btime.tv_sec, sizeof(x.stx_btime.tv_sec));
+        mix_identity(identity, &x.stx_btime.tv_nsec, sizeof(x.stx_btime.tv_nsec));
     }
 }
 
-static int fail(char *error, size_t error_bytes, const char *what, const char *why)
+static int fail_open(char *error, size_t error_bytes, const char *what, const char *why)
 {
     const int code = errno ? -errno : -EINVAL;
     snprintf(error, error_bytes, "%.150s: %s", what, why ? why : strerror(-code));
     return code;
 }
 
-static int map(int fd, struct pms_memory *memory, int flags)
+static int map_fd(int fd, struct pms_memory *memory, int flags)
 {
     void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (base == MAP_FAILED)
@@ -81,12 +81,12 @@ static int open_file(int fd, const struct stat *st, struct pms_memory *memory)
     memory->bytes = (uint64_t)st->st_size;
     identify_file(fd, &fs, memory->identity);
     memory->kind = SW_PMEM_DAX_FILE;
-    if (!map(fd, memory, MAP_SHARED_VALIDATE | MAP_SYNC))
+    if (!map_fd(fd, memory, MAP_SHARED_VALIDATE | MAP_SYNC))
         return 0;
     const unsigned long type = (unsigned long)fs.f_type;
     const int is_volatile = type == TMPFS_MAGIC || type == RAMFS_MAGIC || type == HUGETLBFS_MAGIC;
     memory->kind = is_volatile ? SW_PMEM_VOLATILE : SW_PMEM_FILE;
-    return map(fd, memory, MAP_SHARED);
+    return map_fd(fd, memory, MAP_SHARED);
 }
 
 static int open_dax(int fd, const struct stat *st, struct pms_memory *memory)
@@ -101,8 +101,8 @@ static int open_dax(int fd, const struct stat *st, struct pms_memory *memory)
     memory->bytes = len > 0 ? strtoull(text, NULL, 0) : 0;
     memory->kind = SW_PMEM_DAX_DEVICE;
     start_identity(memory->identity);
-    mix(memory->identity, &st->st_rdev, sizeof(st->st_rdev));
-    return memory->bytes ? map(fd, memory, MAP_SHARED) : -ENODEV;
+    mix_identity(memory->identity, &st->st_rdev, sizeof(st->st_rdev));
+    return memory->bytes ? map_fd(fd, memory, MAP_SHARED) : -ENODEV;
 }
 
 static int open_pci(const char *what, struct pms_memory *memory)
@@ -123,8 +123,8 @@ static int open_pci(const char *what, struct pms_memory *memory)
         memory->bytes = (uint64_t)st.st_size;
         memory->kind = SW_PMEM_PCI;
         start_identity(memory->identity);
-        mix(memory->identity, what, strlen(what));
-        code = map(fd, memory, MAP_SHARED);
+        mix_identity(memory->identity, what, strlen(what));
+        code = map_fd(fd, memory, MAP_SHARED);
     }
     close(fd);
     return code;
@@ -154,16 +154,16 @@ int pms_memory_open(const char *what, uint64_t create_bytes, struct pms_memory *
     if (!strncmp(what, "pci:", 4)) {
         const int code = open_pci(what + 4, memory);
         errno = -code;
-        return code ? fail(error, error_bytes, what,
-                           code == -EINVAL ? "write pci:0000:01:00.0/2" : NULL)
+        return code ? fail_open(error, error_bytes, what,
+                                code == -EINVAL ? "write pci:0000:01:00.0/2" : NULL)
                     : 0;
     }
     int fd = open(what, O_RDWR | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && create_bytes)
         fd = create_file(what, create_bytes);
     if (fd < 0)
-        return fail(error, error_bytes, what,
-                    errno == ENOENT ? "there is no such file; --size creates it" : NULL);
+        return fail_open(error, error_bytes, what,
+                         errno == ENOENT ? "there is no such file; --size creates it" : NULL);
     struct stat st;
     int code = fstat(fd, &st) ? -errno : -EINVAL;
     const char *why = NULL;
@@ -175,7 +175,7 @@ int pms_memory_open(const char *what, uint64_t create_bytes, struct pms_memory *
         why = "it is no file with bytes in it, no DAX device and no BAR";
     close(fd);
     errno = -code;
-    return code ? fail(error, error_bytes, what, why) : 0;
+    return code ? fail_open(error, error_bytes, what, why) : 0;
 }
 
 void pms_memory_close(struct pms_memory *memory)

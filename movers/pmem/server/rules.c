@@ -67,15 +67,21 @@ static bool parse_rights(const char *text, struct pms_rule *rule)
 
 int pms_rules_add(struct pms_rules *rules, const char *text, char *error, size_t error_bytes)
 {
-    char copy[160];
+    char copy[200];
     struct pms_rule rule = {.family = AF_UNSPEC};
     if (rules->count == PMS_RULES_MAX) {
         snprintf(error, error_bytes, "there are more than %d rules", PMS_RULES_MAX);
         return -EINVAL;
     }
     snprintf(copy, sizeof(copy), "%s", text);
+    char *region = strchr(copy, '@');
+    if (region)
+        *region++ = 0;
+    const bool is_named = !region || (*region && strlen(region) <= SW_PMEM_NAME_MAX);
+    if (region && is_named)
+        memcpy(rule.region, region, strlen(region));
     char *rights = strrchr(copy, ':'), *range = NULL;
-    if (rights && strlen(text) < sizeof(copy)) {
+    if (rights && is_named && strlen(text) < sizeof(copy)) {
         *rights++ = 0;
         range = strrchr(copy, ':');
     }
@@ -87,7 +93,8 @@ int pms_rules_add(struct pms_rules *rules, const char *text, char *error, size_t
         }
     }
     snprintf(error, error_bytes,
-             "\"%.64s\" is no rule; write 192.0.2.1:0-64M:rw, [2001:db8::1]:*:r or *:1G-:w", text);
+             "\"%.64s\" is no rule; write 192.0.2.1:0-64M:rw, [2001:db8::1]:*:r or *:1G-:w@REGION",
+             text);
     return -EINVAL;
 }
 
@@ -111,16 +118,32 @@ uint64_t pms_rules_of(const struct pms_rules *rules, const struct sockaddr *clie
     return mask;
 }
 
-int pms_rules_fit(struct pms_rules *rules, uint64_t region_bytes, char *error, size_t error_bytes)
+bool pms_rule_is_of(const struct pms_rule *rule, const char *region)
+{
+    return !*rule->region || !strcmp(rule->region, region);
+}
+
+uint32_t pms_rules_rights(const struct pms_rules *rules, uint64_t mask, const char *region)
+{
+    uint32_t rights = 0;
+    for (uint32_t i = 0; i < rules->count; i++)
+        if (mask >> i & 1 && pms_rule_is_of(&rules->rules[i], region))
+            rights |= rules->rules[i].rights;
+    return rights;
+}
+
+int pms_rules_fit(const struct pms_rules *rules, const char *region, uint64_t region_bytes,
+                  char *error, size_t error_bytes)
 {
     for (uint32_t i = 0; i < rules->count; i++) {
-        struct pms_rule *rule = &rules->rules[i];
-        if (rule->end == UINT64_MAX)
-            rule->end = region_bytes;
-        if (rule->end > region_bytes || rule->offset >= rule->end) {
+        const struct pms_rule *rule = &rules->rules[i];
+        if (!pms_rule_is_of(rule, region))
+            continue;
+        if (rule->offset >= region_bytes || (rule->end != UINT64_MAX && rule->end > region_bytes)) {
             snprintf(error, error_bytes,
-                     "the range of rule %u does not lie within the %" PRIu64 " bytes of the region",
-                     i + 1, region_bytes);
+                     "the range of rule %u does not lie within the %" PRIu64
+                     " bytes of \"%s\"; a rule for one region ends with @REGION",
+                     i + 1, region_bytes, region);
             return -EINVAL;
         }
     }

@@ -7,11 +7,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BACKLOG = 64 };
 
-static int fail(struct pms_server *server, char *error, size_t error_bytes, const char *what)
+static int fail_start(struct pms_server *server, char *error, size_t error_bytes, const char *what)
 {
     const int code = errno ? -errno : -EIO;
     snprintf(error, error_bytes, "%s: %s", what, strerror(-code));
@@ -19,26 +20,34 @@ static int fail(struct pms_server *server, char *error, size_t error_bytes, cons
     return code;
 }
 
+uint64_t pms_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
                      size_t error_bytes)
 {
     errno = 0;
+    server->started_ns = pms_now_ns();
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (getrandom(server->instance, sizeof(server->instance), 0) != sizeof(server->instance))
-        return fail(server, error, error_bytes, "no random numbers");
+        return fail_start(server, error, error_bytes, "no random numbers");
     server->events = rdma_create_event_channel();
     if (!server->events)
-        return fail(server, error, error_bytes,
-                    "there is no RDMA device; a software one: sidewire pmem serve");
+        return fail_start(server, error, error_bytes,
+                          "there is no RDMA device; a software one: sidewire pmem serve");
     const int fd = server->events->fd;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = server};
     if (server->epoll_fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
         epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event))
-        return fail(server, error, error_bytes, "epoll");
+        return fail_start(server, error, error_bytes, "epoll");
     if (rdma_create_id(server->events, &server->listener, NULL, RDMA_PS_TCP) ||
         rdma_bind_addr(server->listener, (struct sockaddr *)listen) ||
         rdma_listen(server->listener, BACKLOG))
-        return fail(server, error, error_bytes, "cannot listen");
+        return fail_start(server, error, error_bytes, "cannot listen");
     return 0;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Serves one region: takes connections, says who may use what, and hands out keys. One thread,
- * that of pms_server_run(). Data never passes through it.
+ * Serves regions: takes connections, says who may use what, and hands out keys. One thread, that
+ * of pms_server_run(). Data never passes through it.
  */
 #ifndef SW_MOVERS_PMEM_SERVER_H
 #define SW_MOVERS_PMEM_SERVER_H
 
+#include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,26 +15,57 @@
 #include "pmem/server/rules.h"
 #include "pmem/wire/control.h"
 
-enum { PMS_CLIENTS_MAX = 256, PMS_GRANTS_MAX = 64 };
+enum {
+    PMS_REGIONS_MAX = PMF_LIST_MAX,
+    PMS_CLIENTS_MAX = 256,
+    PMS_GRANTS_MAX = 64,
+    PMS_RECEIVES = 2
+};
 
-/* What one set of rules gives on one device: a domain of its own, so that keys of others are
- * nothing in it. It stays as long as the server. */
-struct pms_grant {
-    struct ibv_context *verbs;
-    struct ibv_pd *pd;
-    uint64_t mask; /* of rules */
+struct pms_region {
+    char name[PMF_NAME_BYTES];
+    struct pms_memory memory;
+    uint64_t opens;
+};
+
+/* What one set of rules gives on one region. */
+struct pms_share {
+    bool is_made;
     struct ibv_mr *mrs[PMS_RULES_MAX];
     struct pmf_range ranges[PMS_RULES_MAX];
     uint32_t count;
     uint8_t flags; /* enum pmf_flags */
 };
 
-struct pms_client;
+/* What one set of rules gives on one device: a domain of its own, so that keys of others are
+ * nothing in it. It stays as long as the server. */
+struct pms_grant {
+    struct ibv_context *verbs;
+    struct ibv_pd *pd;
+    uint64_t mask;            /* of rules */
+    struct pms_share *shares; /* one for each region, made when it is opened first */
+};
+
+struct pms_client {
+    struct rdma_cm_id *id;
+    struct pms_grant *grant;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_mr *mr;
+    unsigned events;
+    uint32_t slot;
+    uint32_t opened;     /* regions, a bit for each */
+    uint8_t flush_flags; /* that its queue pair has been given: enum pmf_flags */
+    bool is_over;        /* nothing more is taken; its last answer is on its way */
+    char label[PMF_NAME_BYTES], where[INET6_ADDRSTRLEN];
+    uint8_t requests[PMS_RECEIVES][PMF_REQUEST_MAX];
+    uint8_t answer[PMF_ANSWER_MAX];
+};
 
 struct pms_server {
-    const struct pms_memory *memory;
+    struct pms_region *regions; /* of the caller */
+    uint32_t regions_count;
     struct pms_rules rules;
-    char name[PMF_NAME_BYTES];
     uint8_t instance[16];
     struct rdma_event_channel *events;
     struct rdma_cm_id *listener;
@@ -41,21 +73,26 @@ struct pms_server {
     struct pms_grant grants[PMS_GRANTS_MAX];
     uint32_t grants_count;
     struct pms_client *clients[PMS_CLIENTS_MAX];
-    uint64_t malformed, refused; /* messages; connections */
+    uint64_t started_ns;
+    /* Connections; of these refused, and ended for another one's wish; messages. */
+    uint64_t connections, refused, ended, malformed;
     bool is_verbose;
 };
 
-/* 0, or a negative errno and what is wrong. The rules fit the memory. */
+/* 0, or a negative errno and what is wrong. The rules fit the regions. */
 int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
                      size_t error_bytes);
 /* Until `stop_fd` is readable. */
 void pms_server_run(struct pms_server *server, int stop_fd);
 void pms_server_end(struct pms_server *server);
+uint64_t pms_now_ns(void);
 
 /* ---- grant.c ---- */
 
-/* Registers on first need. NULL where the device has no room. */
+/* NULL where the device has no room. */
 struct pms_grant *pms_grant_of(struct pms_server *server, struct ibv_context *verbs, uint64_t mask);
+/* Registers on first need. NULL where the device has no room. */
+struct pms_share *pms_share_of(struct pms_server *server, struct pms_grant *grant, uint32_t region);
 void pms_grants_free(struct pms_server *server);
 
 /* ---- client.c ---- */
@@ -64,5 +101,11 @@ void pms_grants_free(struct pms_server *server);
 void pms_client_request(struct pms_server *server, const struct rdma_cm_event *event);
 void pms_client_ready(struct pms_server *server, struct pms_client *client);
 void pms_client_end(struct pms_server *server, struct pms_client *client);
+
+/* ---- answer.c ---- */
+
+/* A message of `bytes` bytes, and what is said to it. */
+void pms_answer(struct pms_server *server, struct pms_client *client, const uint8_t *message,
+                size_t bytes, struct pmf_answer *answer);
 
 #endif

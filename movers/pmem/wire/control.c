@@ -13,6 +13,8 @@ enum {
     RANGE_BYTES = 32,
     LIST_FIXED_BYTES = 24,
     ENTRY_BYTES = 80,
+    COUNTS_FIXED_BYTES = 72,
+    COUNTS_ENTRY_BYTES = 64,
 };
 
 static void put_name(uint8_t *at, const char *name)
@@ -144,6 +146,7 @@ enum pmf_status pmf_get_request(const uint8_t *in, size_t bytes, struct pmf_requ
         out->wishes = get_le32(in + 12) & PMF_ALONE;
         return PMF_OK;
     case PMF_LIST:
+    case PMF_COUNTS:
         return bytes == HEADER_BYTES ? PMF_OK : PMF_MALFORMED;
     }
     return PMF_UNKNOWN;
@@ -191,11 +194,36 @@ static size_t put_list(uint8_t *out, const struct pmf_answer *answer)
     return LIST_FIXED_BYTES + answer->count * ENTRY_BYTES;
 }
 
+static size_t put_counts(uint8_t *out, const struct pmf_answer *answer)
+{
+    const struct pmf_counts *counts = &answer->counts;
+    put_le64(out + 16, counts->uptime_ms);
+    put_le64(out + 24, counts->connections);
+    put_le64(out + 32, counts->refused);
+    put_le64(out + 40, counts->malformed);
+    put_le64(out + 48, counts->ended);
+    put_le32(out + 56, counts->clients);
+    put_le32(out + 60, counts->clients_max);
+    put_le32(out + 64, answer->count);
+    put_le32(out + 68, 0);
+    for (uint32_t i = 0; i < answer->count; i++) {
+        const struct pmf_region_counts *region = &answer->region_counts[i];
+        uint8_t *at = out + COUNTS_FIXED_BYTES + i * COUNTS_ENTRY_BYTES;
+        put_name(at, region->name);
+        put_le64(at + 48, region->opens);
+        put_le32(at + 56, region->clients);
+        put_le32(at + 60, region->writers);
+    }
+    return COUNTS_FIXED_BYTES + answer->count * COUNTS_ENTRY_BYTES;
+}
+
 size_t pmf_put_answer(uint8_t out[PMF_ANSWER_MAX], const struct pmf_answer *answer)
 {
     size_t bytes = HEADER_BYTES;
     if (!answer->status)
-        bytes = answer->type == PMF_OPEN ? put_open(out, answer) : put_list(out, answer);
+        bytes = answer->type == PMF_OPEN   ? put_open(out, answer)
+                : answer->type == PMF_LIST ? put_list(out, answer)
+                                           : put_counts(out, answer);
     put_header(out, answer->type | PMF_IS_ANSWER, answer->status, bytes, answer->tag);
     return bytes;
 }
@@ -253,6 +281,28 @@ static bool get_list(const uint8_t *in, size_t bytes, struct pmf_answer *out)
     return true;
 }
 
+static bool get_counts(const uint8_t *in, size_t bytes, struct pmf_answer *out)
+{
+    if (bytes < COUNTS_FIXED_BYTES)
+        return false;
+    out->counts = (struct pmf_counts){get_le64(in + 16), get_le64(in + 24), get_le64(in + 32),
+                                      get_le64(in + 40), get_le64(in + 48), get_le32(in + 56),
+                                      get_le32(in + 60)};
+    out->count = get_le32(in + 64);
+    if (out->count > PMF_LIST_MAX || bytes != COUNTS_FIXED_BYTES + out->count * COUNTS_ENTRY_BYTES)
+        return false;
+    for (uint32_t i = 0; i < out->count; i++) {
+        const uint8_t *at = in + COUNTS_FIXED_BYTES + i * COUNTS_ENTRY_BYTES;
+        struct pmf_region_counts *region = &out->region_counts[i];
+        if (!get_name(at, region->name))
+            return false;
+        region->opens = get_le64(at + 48);
+        region->clients = get_le32(at + 56);
+        region->writers = get_le32(at + 60);
+    }
+    return true;
+}
+
 bool pmf_get_answer(const uint8_t *in, size_t bytes, struct pmf_answer *out)
 {
     memset(out, 0, sizeof(*out));
@@ -261,11 +311,13 @@ bool pmf_get_answer(const uint8_t *in, size_t bytes, struct pmf_answer *out)
     out->type = in[4] & 0x7f;
     out->status = in[5];
     out->tag = get_le32(in + 8);
-    if (!(in[4] & PMF_IS_ANSWER) || out->status > PMF_NO_RIGHTS)
+    if (!(in[4] & PMF_IS_ANSWER) || out->status > PMF_NO_MEMORY)
         return false;
     if (out->status)
         return bytes == HEADER_BYTES;
     if (out->type == PMF_OPEN)
         return get_open(in, bytes, out);
+    if (out->type == PMF_COUNTS)
+        return get_counts(in, bytes, out);
     return out->type == PMF_LIST && get_list(in, bytes, out);
 }

@@ -17,7 +17,7 @@ enum {
     PMF_ACCEPT_BYTES = 24,
     PMF_REJECT_BYTES = 8,
     PMF_REQUEST_MAX = 64,
-    PMF_LIST_MAX = 16,
+    PMF_LIST_MAX = SW_PMEM_REGIONS_MAX,
     PMF_ANSWER_MAX = 96 + 32 * SW_PMEM_RANGES_MAX,
 };
 
@@ -28,13 +28,14 @@ enum pmf_reason {
     PMF_REASON_MANY,
     PMF_REASON_MEMORY
 };
-enum pmf_type { PMF_OPEN = 1, PMF_LIST = 2, PMF_IS_ANSWER = 0x80 };
+enum pmf_type { PMF_OPEN = 1, PMF_LIST, PMF_COUNTS, PMF_IS_ANSWER = 0x80 };
 enum pmf_status {
     PMF_OK,
     PMF_MALFORMED,
     PMF_UNKNOWN,
     PMF_NO_REGION,
     PMF_NO_RIGHTS,
+    PMF_NO_MEMORY, /* the server's device has no room for its ranges */
 };
 enum pmf_flags { PMF_VISIBLE = 1, PMF_PERSISTENT = 2 };
 enum pmf_wish { PMF_ALONE = 1 }; /* of OPEN: no other client writes any more */
@@ -61,6 +62,18 @@ struct pmf_request {
     char name[PMF_NAME_BYTES]; /* of OPEN */
 };
 
+/* What a server has counted since it started. */
+struct pmf_counts {
+    uint64_t uptime_ms, connections, refused, malformed, ended;
+    uint32_t clients, clients_max;
+};
+
+struct pmf_region_counts {
+    char name[PMF_NAME_BYTES];
+    uint64_t opens;
+    uint32_t clients, writers; /* that have it open now */
+};
+
 struct pmf_answer {
     uint8_t type; /* without its bit 7 */
     uint8_t status;
@@ -68,6 +81,8 @@ struct pmf_answer {
     uint32_t count;
     struct pmf_region regions[PMF_LIST_MAX]; /* OPEN has one */
     struct pmf_range ranges[SW_PMEM_RANGES_MAX];
+    struct pmf_counts counts;
+    struct pmf_region_counts region_counts[PMF_LIST_MAX];
 };
 
 /* Each `put` fills what it names and returns its length. */

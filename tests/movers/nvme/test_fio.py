@@ -11,11 +11,11 @@ import sys
 import tempfile
 import time
 
-from test_nvme import MIB, NQN, PORT, Target, say
+from test_nvme import HOST_NQN, MIB, NQN, PORT, SECRETS, Target, say
 
 RAM, DISK, NULL, READ_ONLY, FAULTY = 1, 2, 3, 4, 5
 DISK_BYTES = 32 * MIB
-NO_PORT = 4399  # below those of all tests, which run beside this one
+NO_PORT = PORT + 1  # where nobody listens
 
 
 class Fio:
@@ -192,7 +192,30 @@ def beside_a_target(fio, disk):
     return say(target.end() == 0, 'SIGTERM: the target ends by itself') and good
 
 
-GROUPS = {'verified': verified, 'edges': beside_a_target, 'restarted': restarted, 'given_up': given_up}
+def authenticated(fio, _disk):
+    """With the secrets of host and target it writes and reads; without, or with wrong ones, it says why not."""
+    own, its = (os.path.join(fio.folder, name) for name in ('own', 'its'))
+    for path, secret in ((own, SECRETS[0]), (its, SECRETS[1])):
+        with open(path, 'w', encoding='ascii') as file:
+            file.write(secret + '\n')
+    target = Target(fio.sidewire, 'ram:32M', options=['--dhchap-secret', f'{HOST_NQN}=@{own}', '--dhchap-ctrl-secret', f'{HOST_NQN}=@{its}'])
+    load = {'hostnqn': HOST_NQN, 'rw': 'randwrite', 'iodepth': 4, 'verify': 'crc32c', 'verify_fatal': 1, 'numjobs': 2,
+            'offset_increment': '8m'}
+    good = True
+    for what, options in (('its own secret', {'dhchap_secret': SECRETS[0]}),
+                          ('secrets of files, both ways', {'dhchap_secret': f'@{own}', 'dhchap_ctrl_secret': f'@{its}', 'thread': 0})):
+        done, jobs = fio.works(f'authentication: {what}', **load, **options)
+        good = say(total(jobs, 'write') == 2 * 2048, '  all is written', jobs) and done and good
+    for said, options in (('wants authentication', {}), ('a response is wrong', {'dhchap_secret': SECRETS[1]}),
+                          ('does not prove', {'dhchap_secret': SECRETS[0], 'dhchap_ctrl_secret': SECRETS[0]}),
+                          ('not valid', {'dhchap_secret': 'secret'}), ('No such file', {'dhchap_secret': f'@{own}x'}),
+                          ('goes with a dhchap_secret', {'dhchap_ctrl_secret': f'@{its}'})):
+        status, text, _ = fio.run(**load, **options)
+        good = say(status != 0 and said in text, f'authentication: {said}', status, text) and good
+    return say(target.end() == 0, 'SIGTERM: the target ends by itself') and good
+
+
+GROUPS = {'authenticated': authenticated, 'verified': verified, 'edges': beside_a_target, 'restarted': restarted, 'given_up': given_up}
 
 
 def main(group, sidewire, engine):

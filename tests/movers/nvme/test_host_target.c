@@ -37,6 +37,7 @@ struct played {
     _Atomic int mischief;
     _Atomic unsigned times;
     _Atomic unsigned counts[256];
+    _Atomic uint64_t reservation; /* dwords 10 and 11 of the last command */
     char port[8];
     struct rdma_event_channel *events;
     struct rdma_cm_id *listener;
@@ -282,14 +283,33 @@ static void answer_fabrics(struct played *t, struct peer *peer, unsigned slot,
     send_answer(t, peer, slot, cqe);
 }
 
+static bool is_reservation(uint8_t opcode)
+{
+    return opcode == nvme_cmd_resv_register || opcode == nvme_cmd_resv_report ||
+           opcode == nvme_cmd_resv_acquire || opcode == nvme_cmd_resv_release;
+}
+
+/* Where its data lies on the disk; false: not within it. */
+static bool place_io(struct played *t, const struct nvf_sqe *sqe, uint64_t *at, uint32_t *bytes)
+{
+    *at = (uint64_t)le32toh(sqe->cdw10) * PLAYED_BLOCK;
+    *bytes = ((le32toh(sqe->cdw12) & 0xffff) + 1) * PLAYED_BLOCK;
+    if (is_reservation(sqe->opcode)) {
+        atomic_store(&t->reservation, le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32);
+        *at = 0;
+    }
+    return *at + *bytes <= DISK;
+}
+
 static void answer_io(struct played *t, struct peer *peer, unsigned slot, const struct nvf_sqe *sqe,
                       const uint8_t *data, const struct nvf_sgl *sgl, struct nvf_cqe *cqe)
 {
-    const uint64_t at = (uint64_t)le32toh(sqe->cdw10) * PLAYED_BLOCK;
-    const uint32_t bytes = ((le32toh(sqe->cdw12) & 0xffff) + 1) * PLAYED_BLOCK;
+    const bool is_read = sqe->opcode == nvme_cmd_read || sqe->opcode == nvme_cmd_resv_report;
+    uint64_t at;
+    uint32_t bytes;
     if (sqe->opcode == nvme_cmd_flush)
         return send_answer(t, peer, slot, cqe);
-    if (at + bytes > DISK) {
+    if (!place_io(t, sqe, &at, &bytes)) {
         cqe->status = htole16((NVME_SC_LBA_RANGE | NVME_SC_DNR) << 1);
         return send_answer(t, peer, slot, cqe);
     }
@@ -298,8 +318,7 @@ static void answer_io(struct played *t, struct peer *peer, unsigned slot, const 
     else if (sgl->is_in_capsule)
         memcpy(t->disk + at, data + sgl->offset, sgl->len_bytes);
     else if (sgl->len_bytes)
-        return move_data(peer, slot, sgl,
-                         sqe->opcode == nvme_cmd_read ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
+        return move_data(peer, slot, sgl, is_read ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
                          t->disk + at, t->disk_mr->lkey, cqe);
     send_answer(t, peer, slot, cqe);
 }
@@ -509,6 +528,11 @@ void played_set(struct played *t, enum mischief mischief, unsigned times)
 uint8_t *played_disk(struct played *t)
 {
     return t->disk;
+}
+
+uint64_t played_reservation(struct played *t)
+{
+    return atomic_load(&t->reservation);
 }
 
 unsigned played_count(struct played *t, uint8_t opcode)

@@ -58,6 +58,10 @@ void played_set_secrets(struct played *target, const char *host, const char *con
 /* From now on; `times`: how often, 0 for ever. */
 void played_set(struct played *target, enum mischief mischief, unsigned times);
 uint8_t *played_disk(struct played *target);
+/* Reservations of the played target are all granted: keys that come go to the beginning of the
+ * disk, and reports are read from there. This is dword 10 of the last such command, 11 behind it.
+ */
+uint64_t played_reservation(struct played *target);
 /* Commands of one opcode, I/O and admin together, that have come. */
 unsigned played_count(struct played *target, uint8_t opcode);
 

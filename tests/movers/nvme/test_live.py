@@ -108,17 +108,18 @@ def added_and_removed(sidewire):
     return say(target.end() == 0, 'SIGTERM: it ends by itself') and good
 
 
-def config(folder, *backends, groups=(), referrals=()):
+def config(folder, *backends, groups=(), referrals=(), hosts=()):
     listed = [{'nsid': number, 'enable': 1, 'ana_grpid': group, 'device': {'path': path, **({'uuid': UUID} if number == 1 else {})}}
               for number, (path, group) in backends]
     port = {'portid': 1, 'addr': {'adrfam': 'ipv4', 'traddr': '127.0.0.1', 'trsvcid': str(PORT), 'trtype': 'rdma', 'treq': 'not specified'},
             'ana_groups': [{'grpid': number, 'ana': {'state': state}} for number, state in groups], 'subsystems': [NQN],
             'referrals': list(referrals)}
-    subsystem = {'nqn': NQN, 'attr': {'allow_any_host': '1', 'serial': 'S1', 'model': 'Bring your own'}, 'allowed_hosts': [],
+    subsystem = {'nqn': NQN, 'attr': {'allow_any_host': '1', 'serial': 'S1', 'model': 'Bring your own'},
+                 'allowed_hosts': [one['nqn'] for one in hosts],
                  'namespaces': listed}
     path = os.path.join(folder, 'config.json')
     with open(path, 'w', encoding='utf-8') as file:
-        json.dump({'hosts': [], 'ports': [port], 'subsystems': [subsystem]}, file)
+        json.dump({'hosts': list(hosts), 'ports': [port], 'subsystems': [subsystem]}, file)
     return path
 
 
@@ -196,11 +197,49 @@ def faulty(sidewire):
     return say(target.end() == 0, 'SIGTERM: it ends by itself') and good
 
 
+def proves_itself(sidewire):
+    return subprocess.Popen([sidewire, 'nvme', 'list', '-a', '127.0.0.1', '-s', str(PORT), '-n', NQN, '-q', HOST_NQN, '-S', SECRETS[0]],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def proven_beside_load(sidewire, folder):
+    """Hosts prove themselves with the largest group, some of them are killed meanwhile; a host that need not reads and writes."""
+    one = {'nqn': HOST_NQN, 'dhchap_key': SECRETS[0], 'dhchap_dhgroup': 'ffdhe8192'}
+    target = Target(sidewire, '--config', config(folder, (1, ('ram:8M', 1)), hosts=[one]))
+    load = bench(sidewire, 4)
+    good = True
+    for number in range(8):
+        stay, leave = proves_itself(sidewire), [proves_itself(sidewire) for _ in range(3)]
+        time.sleep(0.05 + 0.02 * number)
+        for each in leave:
+            each.kill()
+            each.communicate()
+        text = stay.communicate(timeout=60)[0]
+        if stay.returncode:
+            good = say(False, 'a host proves itself with ffdhe8192', text)
+    text = load.communicate(timeout=60)[0]
+    good = say(load.returncode == 0, 'hosts prove themselves with ffdhe8192, others are killed; a host in the meantime: every byte', text) and good
+    for _ in range(100):
+        left = target.status()['subsystems'][0]['controllers']
+        if not left:
+            break
+        time.sleep(0.1)
+    good = say(not left, 'of all that is nothing left', left) and good
+    last = [proves_itself(sidewire) for _ in range(3)]
+    time.sleep(0.1)
+    good = say(target.end() == 0, 'SIGTERM while hosts prove themselves: it ends by itself') and good
+    for each in last:
+        each.kill()
+        each.communicate()
+    return good
+
+
 def main(sidewire):
     with tempfile.TemporaryDirectory() as folder:
         os.environ['XDG_RUNTIME_DIR'] = folder
         good = added_and_removed(sidewire)
         good = reloaded(sidewire, folder) and good
+        good = proven_beside_load(sidewire, folder) and good
         good = killed(sidewire) and good
         good = faulty(sidewire) and good
     return 0 if good else 1

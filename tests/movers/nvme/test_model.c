@@ -279,7 +279,7 @@ static void keep_alive__silence_ends_the_controller(void **state)
     sqe.cdw10 = htole32(NVME_FEAT_FID_KATO);
     sqe.cdw11 = htole32(1000);
     assert_int_equal(say(&admin, &sqe), 0);
-    target.now_ns = 1000000000;
+    target.threads[0].now_ns = 1000000000;
     sqe = transfer(nvme_cmd_flush, 0, 1, 0);
     assert_int_equal(say(&io_queue, &sqe), 0); /* any command counts */
     nvt_target_tick(&target, 2400000000);

@@ -32,10 +32,12 @@ static void fetch(struct nvt_request *request)
         return;
     }
     uint32_t at = 0;
-    for (uint32_t i = 0; i < request->sgl.count; i++) {
-        memcpy(request->data + at, host + request->sgl.segments[i].addr,
-               request->sgl.segments[i].len_bytes);
-        at += request->sgl.segments[i].len_bytes;
+    for (uint32_t i = 0; i < request->sgl.count && at < request->data_bytes; i++) {
+        const struct nvf_segment *segment = &request->sgl.segments[i];
+        const uint32_t left = request->data_bytes - at;
+        const uint32_t len = segment->len_bytes < left ? segment->len_bytes : left;
+        memcpy(request->data + at, host + segment->addr, len);
+        at += len;
     }
     nvt_request_fetched(request, true);
 }
@@ -81,7 +83,8 @@ void add_ram(uint64_t bytes)
 
 void make_queue(struct nvt_queue *queue, uint16_t qid)
 {
-    *queue = (struct nvt_queue){.target = &target, .port = port, .qid = qid, .depth = DEPTH};
+    *queue = (struct nvt_queue){
+        .target = &target, .thread = &target.threads[0], .port = port, .qid = qid, .depth = DEPTH};
     list_init(&queue->requests);
 }
 
@@ -156,17 +159,23 @@ struct nvf_sqe command(uint8_t opcode, uint32_t nsid, uint64_t addr, uint32_t le
     return sqe;
 }
 
-uint16_t connect_as(struct nvt_queue *queue, const char *nqn, uint16_t cntlid, uint8_t host_id)
+uint16_t connect_named(struct nvt_queue *queue, const char *nqn, uint16_t cntlid, uint8_t host_id,
+                       const char *host_nqn)
 {
     struct nvmf_connect_data data = {.cntlid = htole16(cntlid)};
     data.hostid[15] = host_id;
     strcpy(data.subsysnqn, nqn);
-    strcpy(data.hostnqn, HOST_NQN);
+    strcpy(data.hostnqn, host_nqn);
     memcpy(host, &data, sizeof(data));
     struct nvf_sqe sqe = command(NVF_OPCODE, NVF_CONNECT, 0, sizeof(data));
     sqe.cdw10 = htole32((uint32_t)queue->qid << 16);
     sqe.cdw11 = htole32(DEPTH - 1);
     return say(queue, &sqe);
+}
+
+uint16_t connect_as(struct nvt_queue *queue, const char *nqn, uint16_t cntlid, uint8_t host_id)
+{
+    return connect_named(queue, nqn, cntlid, host_id, HOST_NQN);
 }
 
 uint16_t connect_as_host(struct nvt_queue *queue, const char *nqn, uint16_t cntlid)

@@ -34,6 +34,8 @@ uint16_t status_before(int ago);
 struct nvf_sqe command(uint8_t opcode, uint32_t nsid, uint64_t addr, uint32_t len_bytes);
 struct nvf_sqe transfer(uint8_t opcode, uint64_t first, uint16_t count, uint64_t addr);
 /* The last byte of its host ID tells a host from others. */
+uint16_t connect_named(struct nvt_queue *queue, const char *nqn, uint16_t cntlid, uint8_t host_id,
+                       const char *host_nqn);
 uint16_t connect_as(struct nvt_queue *queue, const char *nqn, uint16_t cntlid, uint8_t host_id);
 uint16_t connect_as_host(struct nvt_queue *queue, const char *nqn, uint16_t cntlid);
 uint16_t set_config(struct nvt_queue *queue, uint32_t cc);

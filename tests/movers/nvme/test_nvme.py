@@ -10,11 +10,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tools'))
+import ports  # noqa: E402
+
 NQN = 'nqn.2026-01.io.sidewire:default'
 HOST_NQN = 'nqn.2026-01.test:host'
 SECRETS = ['DHHC-1:01:AgkQFx4lLDM6QUhPVl1ka3J5gIeOlZyjqrG4v8bN1Nuz7TWq:',
            'DHHC-1:00:AQgPFh0kKzI5QEdOVVxjanF4f4aNlJuiqbC3vsXM09pl1OOC:']
-PORT = 4400 + os.getpid() % 10000
+PORT = ports.claim(2)  # and the next one
 MIB = 1 << 20
 
 
@@ -67,6 +70,18 @@ def verifies(sidewire, nsid, what):
     return say(status == 0, f'{what}: two queues, verified', text)
 
 
+def fills_its_queues(sidewire):
+    """More answers in a turn than the target posts in one list, of writes in the capsule and of requests that wait for memory."""
+    target = Target(sidewire, 'ram:64M', 'null:64M', options=['--in-capsule', '8192', '--pool', '1'])
+    good = True
+    for nsid, sizes in ((1, '4k,8k,16k'), (2, '16k')):
+        words = f'-n {NQN} -N {nsid} --destroy-data --iodepth 127 -i 3 --numjobs 3 --bs {sizes}'
+        for what in ('--verify --size 24m',) if nsid == 1 else ('--rw randread --runtime 1', '--rw randwrite --runtime 1'):
+            status, text = host(sidewire, f'bench {words} {what}')
+            good = say(status == 0, f'three queues of 127 requests, {sizes}, {what}', text) and good
+    return say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+
+
 def authenticates(sidewire, folder):
     """The host's secret on the command lines, the target's in a file."""
     path = os.path.join(folder, 'secret')
@@ -117,6 +132,7 @@ def main(sidewire):
         killed.wait()
         good = verifies(sidewire, 1, 'after a host was killed') and good
         good = say(target.end() == 0, 'SIGTERM: it ends by itself') and good
+        good = fills_its_queues(sidewire) and good
         good = authenticates(sidewire, folder) and good
     return 0 if good else 1
 

@@ -22,7 +22,7 @@
 enum { REGION = 1 << 20, LOCAL = 1 << 18, WAIT_MS = 20000, MANY = 400 };
 
 struct world {
-    struct pms_memory memory;
+    struct pms_region region;
     struct pms_server server;
     pthread_t thread;
     int stop_fd;
@@ -46,10 +46,11 @@ static void begin(struct world *w, const char *rule)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     char error[256] = "";
     memset(&w->server, 0, sizeof(w->server));
-    w->server.memory = &w->memory;
-    strcpy(w->server.name, "region");
+    w->server.regions = &w->region;
+    w->server.regions_count = 1;
+    strcpy(w->region.name, "region");
     assert_int_equal(pms_rules_add(&w->server.rules, rule, error, sizeof(error)), 0);
-    assert_int_equal(pms_rules_fit(&w->server.rules, REGION, error, sizeof(error)), 0);
+    assert_int_equal(pms_rules_fit(&w->server.rules, "region", REGION, error, sizeof(error)), 0);
     at.sin_port = htons((uint16_t)atoi(w->port));
     if (pms_server_start(&w->server, (struct sockaddr *)&at, error, sizeof(error)))
         fail_msg("%s", error);
@@ -86,10 +87,12 @@ static int set_up(void **state)
     struct world *w = &world;
     memset(w, 0, sizeof(*w));
     strcpy(w->port, "0");
-    w->memory = (struct pms_memory){.bytes = REGION, .kind = SW_PMEM_VOLATILE, .identity = {1}};
-    w->memory.base = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    w->region.memory =
+        (struct pms_memory){.bytes = REGION, .kind = SW_PMEM_VOLATILE, .identity = {1}};
+    w->region.memory.base =
+        mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     w->local = aligned_alloc(4096, LOCAL);
-    assert_true(w->memory.base != MAP_FAILED && w->local);
+    assert_true(w->region.memory.base != MAP_FAILED && w->local);
     sw_pmem_options_init(&w->options);
     w->options.address = "127.0.0.1";
     begin(w, "*:*:rw");
@@ -104,7 +107,7 @@ static int tear_down(void **state)
     if (w->pmem)
         sw_pmem_close(w->pmem);
     end(w);
-    munmap(w->memory.base, REGION);
+    munmap(w->region.memory.base, REGION);
     free(w->local);
     return 0;
 }
@@ -161,7 +164,7 @@ static void pieces__are_scattered_and_gathered(void **state)
 {
     struct world *w = *state;
     struct tally tally = {.sum = 0};
-    uint8_t *there = w->memory.base;
+    uint8_t *there = w->region.memory.base;
     connect_client(w);
     for (uint32_t i = 0; i < LOCAL; i++)
         w->local[i] = (uint8_t)(i * 31 + i / 256);
@@ -192,12 +195,12 @@ static void publish__is_one_word(void **state)
         const uint64_t word = 0x1122334455667788 + (uint64_t)without;
         assert_int_equal(sw_pmem_publish(w->pmem, 64, word, SW_PMEM_FLUSH_VISIBLE, deadline_ns),
                          SW_PMEM_OK);
-        assert_memory_equal((uint8_t *)w->memory.base + 64, &word, sizeof(word));
+        assert_memory_equal((uint8_t *)w->region.memory.base + 64, &word, sizeof(word));
         assert_int_equal(sw_pmem_publish(w->pmem, 65, 1, SW_PMEM_FLUSH_VISIBLE, deadline_ns),
                          SW_PMEM_INVALID);
         assert_int_equal(sw_pmem_publish(w->pmem, 64, 1, SW_PMEM_FLUSH_PERSISTENT, deadline_ns),
                          SW_PMEM_UNSUPPORTED);
-        assert_memory_equal((uint8_t *)w->memory.base + 64, &word, sizeof(word));
+        assert_memory_equal((uint8_t *)w->region.memory.base + 64, &word, sizeof(word));
         sw_pmem_mem_release(w->mem);
         sw_pmem_close(w->pmem);
         w->pmem = NULL;
@@ -294,7 +297,7 @@ static void loss__what_waits_is_posted_then(void **state)
     await(w, &tally, 2);
     assert_int_equal(tally.of[SW_PMEM_OK], 1);
     assert_int_equal(tally.of[SW_PMEM_NEW_SESSION], 1);
-    assert_memory_equal((uint8_t *)w->memory.base + 4096, w->local, 64);
+    assert_memory_equal((uint8_t *)w->region.memory.base + 4096, w->local, 64);
     sw_pmem_info_of(w->pmem, &after);
     assert_int_equal(after.session, before.session + 1);
     assert_memory_equal(after.identity, before.identity, sizeof(after.identity));
@@ -354,7 +357,7 @@ static void loss__another_region_in_its_place(void **state)
     end(w);
     await_state(w, SW_PMEM_LOST);
     assert_int_equal(post_write(w, &tally, SW_PMEM_REPEAT, 0), SW_PMEM_OK);
-    w->memory.identity[0]++;
+    w->region.memory.identity[0]++;
     begin(w, "*:*:rw");
     await(w, &tally, 1);
     assert_int_equal(tally.of[SW_PMEM_NOT_DONE], 1);

@@ -15,9 +15,12 @@ import threading
 import time
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tools'))
+import ports  # noqa: E402
+
 SIDEWIRE, LINK, *CASES = sys.argv[1:]
-PORT = {'auto': 4741, 'roce': 4751}[LINK]
 COPIES = 3
+PORT = ports.claim(COPIES)  # a port for each
 PATIENCE_S = 30
 if LINK == 'roce':
     os.environ['SIDEWIRE_DIRECT'] = 'off'
@@ -171,6 +174,49 @@ class Log(unittest.TestCase):
         second.await_more(5)
         second.kill()
         self.check(first, second)
+
+    def test_tail__follows_beside_writers(self):
+        path = os.path.join(self.folder.name, 'followed')
+        with open(path, 'w', encoding='ascii') as out, subprocess.Popen(words('tail'), stdout=out) as reader:
+            try:
+                first = Writer(0)
+                first.await_more(20)
+                self.kill(0)
+                first.await_more(20)
+                self.serve(0)
+                first.await_more(20)
+                second = Writer(1000)
+                second.await_more(20)
+                first.end()
+                second.kill()
+                self.check(first, second)  # a third writer: after it nothing is open
+                self.await_lines(path, len(self.known))
+            finally:
+                reader.kill()
+        with open(path, encoding='ascii') as file:
+            self.assertEqual(file.read(), log('read')[1])
+        self.assertEqual(log('tail', '--no-follow')[1], log('read')[1])
+
+    def test_copy__away_at_first(self):
+        self.kill(2)
+        writer = Writer(0)
+        writer.await_more(5)
+        self.serve(2)
+        self.kill(0)
+        writer.drain()
+        writer.await_more(5)
+        writer.kill()
+        self.serve(0)
+        self.check(writer)
+
+    def await_lines(self, path, count):
+        deadline_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline_s:
+            with open(path, encoding='ascii') as file:
+                if len(file.read().splitlines()) >= count:
+                    return
+            time.sleep(0.05)
+        self.fail(f'fewer than {count} lines came')
 
     def test_trim__makes_room(self):
         writer = Writer(0)

@@ -10,10 +10,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tools'))
+import ports  # noqa: E402
+
 SIDEWIRE, STRANGER, LINK = sys.argv[1:]
-PORT = {'auto': 4731, 'roce': 4732}[LINK]
+PORT = ports.claim()
 MIB = 1 << 20
 MAGIC = 0x314d5053
 HELLO = struct.pack('<IHH48s', MAGIC, 1, 0, b'stranger')
@@ -41,9 +45,12 @@ class Server:
     def __init__(self, path, *words):
         self.process = subprocess.Popen([SIDEWIRE, 'pmem', 'serve', path, '--listen', '127.0.0.1', '--port', str(PORT), *words],
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        first = self.process.stdout.readline()
-        if 'Ctrl-C' not in first:
-            raise RuntimeError('the server said: ' + first + self.process.stdout.read())
+        said = self.process.stdout.readline()
+        while 'Ctrl-C' not in said:
+            line = self.process.stdout.readline()
+            if not line:
+                raise RuntimeError('the server said: ' + said)
+            said += line
 
     def kill(self):
         self.process.kill()
@@ -113,6 +120,53 @@ class Pmem(unittest.TestCase):
         done = client('info')
         self.assertEqual(done.returncode, 1)
         self.assertIn(b'no rights', done.stderr)
+
+    def test_regions__several_of_one_server(self):
+        other = os.path.join(self.folder.name, 'other')
+        self.serve(other, '--name', 'first', '--name', 'second', '--allow', '127.0.0.1:*:rw@first', '--allow', '*:*:r@second')
+        regions = json.loads(client('ls', '-o', 'json').stdout)['regions']
+        self.assertEqual([(one['name'], one['rights']) for one in regions], [('first', 'rw'), ('second', 'r')])
+        self.assertEqual(client('put', '--region', 'first', '-', data=b'one').returncode, 0)
+        done = client('put', '--region', 'second', '-', data=b'two')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'not that right', done.stderr)
+        self.assertEqual(client('get', '--region', 'second', '--bytes', '3', '-').stdout, bytes(3))
+        with open(self.path, 'rb') as file:
+            self.assertEqual(file.read(3), b'one')
+        done = client('info')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'several regions', done.stderr)
+
+    def test_regions__wrong_ones_are_said(self):
+        def refused(*words):
+            done = subprocess.run([SIDEWIRE, 'pmem', 'serve', self.path, *words, '--size', '1M', '--listen', '127.0.0.1', '--port', str(PORT)],
+                                  capture_output=True, timeout=60, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            return done.stderr
+        self.assertIn(b'same name', refused(self.path))
+        self.assertIn(b'not served', refused('--allow', '*:*:r@zork'))
+        self.assertIn(b'more names', refused('--name', 'a', '--name', 'b'))
+        self.assertIn(b'does not lie within', refused('--allow', '*:0-2M:r'))
+
+    def test_status__counts(self):
+        other = os.path.join(self.folder.name, 'other')
+        self.serve(other, '--allow', '127.0.0.1:*:rw@region', '--allow', '127.0.0.1:*:r@other')
+        writer = subprocess.Popen([SIDEWIRE, 'pmem', 'bench', '-a', '127.0.0.1', '-s', str(PORT), '--region', 'region', '--count', '10000000',
+                                   '--rate', '1M', '-D'], stdout=subprocess.DEVNULL)
+        try:
+            client('info', '--region', 'other')
+            deadline_s = time.monotonic() + 30
+            status = {'regions': [{'clients': 0}]}
+            while not status['regions'][0]['clients'] and time.monotonic() < deadline_s:
+                status = json.loads(client('status', '-o', 'json').stdout)
+        finally:
+            writer.kill()
+            writer.wait()
+        self.assertEqual([(one['name'], one['opens'], one['writers']) for one in status['regions']], [('region', 1, 1), ('other', 1, 0)])
+        self.assertEqual((status['refused'], status['malformed'], status['ended']), (0, 0, 0))
+        self.assertGreaterEqual(status['connections'], 3)
+        self.assertGreaterEqual(status['clients'], 2)
+        self.assertIn(b'REGION', client('status').stdout)
 
     def start_put(self, data):
         """A put of whose data a part is on its way already."""

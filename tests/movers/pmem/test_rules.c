@@ -107,12 +107,26 @@ static void fit__within_the_region(void **state)
     struct pms_rules rules = {0};
     pms_rules_add(&rules, "*:*:rw", error, sizeof(error));
     pms_rules_add(&rules, "*:8K-16K:r", error, sizeof(error));
-    assert_int_equal(pms_rules_fit(&rules, 16384, error, sizeof(error)), 0);
-    assert_int_equal(rules.rules[0].end, 16384);
-    assert_int_equal(pms_rules_fit(&rules, 16383, error, sizeof(error)), -EINVAL);
-    struct pms_rules behind = {0};
+    assert_int_equal(pms_rules_fit(&rules, "a", 16384, error, sizeof(error)), 0);
+    assert_int_equal(pms_rules_fit(&rules, "a", 16383, error, sizeof(error)), -EINVAL);
+    static struct pms_rules behind;
     pms_rules_add(&behind, "*:16K-:r", error, sizeof(error));
-    assert_int_equal(pms_rules_fit(&behind, 16384, error, sizeof(error)), -EINVAL);
+    assert_int_equal(pms_rules_fit(&behind, "a", 16384, error, sizeof(error)), -EINVAL);
+}
+
+static void region__has_rules_of_its_own(void **state)
+{
+    (void)state;
+    struct pms_rules rules = {0};
+    pms_rules_add(&rules, "*:*:r", error, sizeof(error));
+    assert_int_equal(pms_rules_add(&rules, "192.0.2.1:1M-:rw@big", error, sizeof(error)), 0);
+    assert_int_equal(pms_rules_fit(&rules, "small", 4096, error, sizeof(error)), 0);
+    assert_int_equal(pms_rules_fit(&rules, "big", 4096, error, sizeof(error)), -EINVAL);
+    const uint64_t mask = mask_of(&rules, "192.0.2.1");
+    assert_int_equal(pms_rules_rights(&rules, mask, "small"), SW_PMEM_READ);
+    assert_int_equal(pms_rules_rights(&rules, mask, "big"), SW_PMEM_READ | SW_PMEM_WRITE);
+    assert_int_equal(pms_rules_rights(&rules, mask_of(&rules, "192.0.2.2"), "big"), SW_PMEM_READ);
+    assert_int_equal(pms_rules_add(&rules, "*:*:r@", error, sizeof(error)), -EINVAL);
 }
 
 int main(void)
@@ -123,6 +137,7 @@ int main(void)
         cmocka_unit_test(add__no_more_than_have_room),
         cmocka_unit_test(of__an_address_and_its_family),
         cmocka_unit_test(fit__within_the_region),
+        cmocka_unit_test(region__has_rules_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

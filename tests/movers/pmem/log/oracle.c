@@ -85,6 +85,20 @@ static const char *find_record(struct oracle *oracle, const struct pml_record *f
     return NULL;
 }
 
+const char *oracle_followed(struct oracle *oracle, const struct pml_record *found)
+{
+    bool seen[ORACLE_RECORDS_MAX] = {false};
+    unsigned extras = 0;
+    uint64_t id = 0;
+    const char *wrong = find_record(oracle, found, seen, &extras);
+    if (wrong)
+        return wrong;
+    memcpy(&id, found->payload, sizeof(id));
+    oracle->records[id].fate = ACKNOWLEDGED;
+    oracle->records[id].position = found->next.position;
+    return NULL;
+}
+
 /* Follows the chain of one copy from head to end, by itself. */
 static const char *walk(struct oracle *oracle, const struct pml_log *log, const uint8_t *ring,
                         bool *seen, unsigned *extras)

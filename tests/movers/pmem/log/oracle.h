@@ -37,6 +37,8 @@ uint64_t oracle_next(struct oracle *oracle, uint8_t *payload, uint32_t len);
 void oracle_submitted(struct oracle *oracle, uint64_t epoch);
 void oracle_trimmed(struct oracle *oracle, uint64_t position);
 const char *oracle_outcome(struct oracle *oracle, const struct pml_outcome *outcome);
+/* Somebody has read it. */
+const char *oracle_followed(struct oracle *oracle, const struct pml_record *found);
 /* `images`: the rings of the copies that are up to date, or NULL. */
 const char *oracle_recovered(struct oracle *oracle, const struct pml_log *log,
                              const uint8_t *const *images);

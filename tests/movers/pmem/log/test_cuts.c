@@ -29,13 +29,20 @@ static void log__loses_nothing(void **state)
         sum.acknowledged += one.acknowledged;
         sum.extras += one.extras;
         sum.fenced += one.fenced;
+        sum.followed += one.followed;
+        sum.missed += one.missed;
+        sum.rewrites += one.rewrites;
+        sum.late_rewrites += one.late_rewrites;
     }
     printf("%u cuts, %u connections lost, %u recoveries, %u acknowledged, %u found beyond, %u "
-           "writers fenced\n",
-           sum.cuts, sum.losses, sum.recoveries, sum.acknowledged, sum.extras, sum.fenced);
+           "writers fenced; %u copies written again, %u of these not from the head; %u records "
+           "followed, %u times trimmed before\n",
+           sum.cuts, sum.losses, sum.recoveries, sum.acknowledged, sum.extras, sum.fenced,
+           sum.rewrites, sum.late_rewrites, sum.followed, sum.missed);
     /* A world in which nothing happens would prove nothing. */
     assert_true(sum.cuts > 10 * SEEDS && sum.recoveries > 2 * SEEDS);
     assert_true(sum.acknowledged > 2 * SEEDS && sum.extras > SEEDS / 100 && sum.fenced > 0);
+    assert_true(sum.late_rewrites > SEEDS / 100 && sum.followed > SEEDS && sum.missed > SEEDS / 10);
 }
 
 static void demand_found(enum fault_on_purpose fault, const char *name)
@@ -67,6 +74,12 @@ static void log__finds_a_quorum_of_one(void **state)
 {
     (void)state;
     demand_found(QUORUM_OF_ONE, "a quorum of one");
+}
+
+static void log__finds_a_reader_that_trusts_tails(void **state)
+{
+    (void)state;
+    demand_found(READER_TRUSTS_TAILS, "a reader that goes by tail words alone");
 }
 
 /* Blocks are written and flushed: false if one was acknowledged and is not there after a cut. */
@@ -114,6 +127,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(log__finds_a_flush_that_lies),
         cmocka_unit_test(log__finds_a_tail_before_its_record),
         cmocka_unit_test(log__finds_a_quorum_of_one),
+        cmocka_unit_test(log__finds_a_reader_that_trusts_tails),
     };
     if (argc > 1) {
         struct world_result result;

@@ -229,6 +229,102 @@ static void post__keeps_a_window_under_way(void **state)
     sw_pmem_log_close(log);
 }
 
+static enum sw_pmem_log_status read_next(struct sw_pmem_log_reader *reader,
+                                         struct sw_pmem_log_mark *mark, unsigned wait_ms)
+{
+    char text[RECORD_BYTES], expected[RECORD_BYTES];
+    uint32_t len = 0;
+    const unsigned number = (unsigned)mark->sequence;
+    const enum sw_pmem_log_status status = sw_pmem_log_reader_next(
+        reader, mark, text, sizeof(text), &len, sw_pmem_deadline_ms(wait_ms));
+    if (status == SW_PMEM_LOG_OK) {
+        assert_int_equal(len, snprintf(expected, sizeof(expected), "record %u", number));
+        assert_memory_equal(text, expected, len);
+    }
+    return status;
+}
+
+static void reader__follows_beside_the_writer(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_reader *reader = NULL;
+    struct sw_pmem_log_mark mark, later;
+    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    assert_int_equal(sw_pmem_log_reader_record_bytes(reader), RECORD_BYTES);
+    wait_all_live(log);
+    assert_int_equal(sw_pmem_log_reader_head(reader, &mark, soon()), SW_PMEM_LOG_OK);
+    assert_int_equal(read_next(reader, &mark, 0), SW_PMEM_LOG_END);
+    for (unsigned i = 0; i < 10; i++)
+        append(log, i);
+    for (unsigned i = 0; i < 10; i++)
+        assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+    assert_int_equal(read_next(reader, &mark, 0), SW_PMEM_LOG_END);
+    /* The writer has not noticed it, and it is there for the next one, too. */
+    append(log, 10);
+    sw_pmem_log_close(log);
+    log = open_log();
+    append(log, 11);
+    assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+    assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+    assert_int_equal(mark.sequence, 12);
+    later = mark;
+    later.check++;
+    append(log, 12);
+    assert_int_equal(read_next(reader, &later, SHORT_MS), SW_PMEM_LOG_DAMAGED);
+    sw_pmem_log_reader_close(reader);
+    sw_pmem_log_close(log);
+}
+
+/* A reader that comes too late goes on with what is there. */
+static void reader__is_told_of_a_trim(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_reader *reader = NULL;
+    struct sw_pmem_log_mark mark, start;
+    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    assert_int_equal(sw_pmem_log_reader_head(reader, &start, soon()), SW_PMEM_LOG_OK);
+    for (unsigned i = 0; i < 60; i++) { /* twice around the ring */
+        append(log, i);
+        if (i % 10 != 9)
+            continue;
+        sw_pmem_log_head(log, &mark);
+        for (unsigned j = 0; j < 9; j++)
+            assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+        assert_int_equal(sw_pmem_log_trim(log, &mark), SW_PMEM_LOG_OK);
+    }
+    wait_all_live(log);
+    append(log, 60);
+    mark = start;
+    assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_TRIMMED);
+    assert_true(mark.sequence >= 40 && mark.sequence < 60);
+    while (mark.sequence < 61)
+        assert_int_equal(read_next(reader, &mark, WAIT_MS), SW_PMEM_LOG_OK);
+    sw_pmem_log_reader_close(reader);
+    sw_pmem_log_close(log);
+}
+
+static void reader__believes_a_quorum(void **state)
+{
+    (void)state;
+    struct sw_pmem_log *log = open_log();
+    struct sw_pmem_log_reader *reader = NULL;
+    struct sw_pmem_log_mark mark;
+    wait_all_live(log);
+    append(log, 0);
+    fake_stop(1);
+    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    assert_int_equal(sw_pmem_log_reader_head(reader, &mark, soon()), SW_PMEM_LOG_OK);
+    sw_pmem_log_reader_close(reader);
+    fake_stop(2);
+    assert_int_equal(sw_pmem_log_reader_open(&options, soon(), NULL, &reader), SW_PMEM_LOG_OK);
+    assert_int_equal(sw_pmem_log_reader_head(reader, &mark, sw_pmem_deadline_ms(SHORT_MS)),
+                     SW_PMEM_LOG_TIMEOUT);
+    sw_pmem_log_reader_close(reader);
+    sw_pmem_log_close(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +336,9 @@ int main(void)
         cmocka_unit_test_setup(log__goes_on_without_a_copy, create_log),
         cmocka_unit_test_setup(append__waits_without_a_quorum, create_log),
         cmocka_unit_test_setup(post__keeps_a_window_under_way, create_log),
+        cmocka_unit_test_setup(reader__follows_beside_the_writer, create_log),
+        cmocka_unit_test_setup(reader__is_told_of_a_trim, create_log),
+        cmocka_unit_test_setup(reader__believes_a_quorum, create_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "oracle.h"
+#include "pmem/log/reader.h"
 
 enum {
     WRITERS = 2,
@@ -33,6 +34,16 @@ struct writer {
     unsigned mark_count;
 };
 
+/* Somebody who only reads: it never stops, and never touches anything. */
+struct follower {
+    struct pml_reader reader;
+    struct pml_mark mark;
+    unsigned looks; /* READs of the view of `copy` that were made */
+    unsigned copy;
+    uint8_t before[PML_WORDS_BYTES], after[PML_WORDS_BYTES];
+    uint64_t tail;
+};
+
 struct world {
     uint64_t seed;
     enum fault_on_purpose fault;
@@ -42,6 +53,7 @@ struct world {
     struct server servers[PML_COPIES_MAX];
     struct writer writers[WRITERS];
     struct oracle oracle;
+    struct follower follower;
     struct world_result *result;
 };
 
@@ -211,11 +223,28 @@ static void look_at(struct world *world, struct writer *writer)
     }
 }
 
+/* A copy that has diverged is written again: from the first record that differs on it. */
+static void note_rewrite(struct world *world, const struct pml_log *log, unsigned which)
+{
+    const struct pml_mark *from = &log->copies[which].scan;
+    const uint64_t at = PML_RING_OFFSET + from->position % world->config.geometry.ring_bytes;
+    const uint8_t *header = world->servers[which].medium.now + at;
+    world->result->rewrites++;
+    world->result->late_rewrites += from->position > log->head.position;
+    for (unsigned i = 0; i < world->config.geometry.copies; i++)
+        if (i != which && log->copies[i].state == PML_LIVE &&
+            log->copies[i].done > from->position && from->position > log->head.position &&
+            !memcmp(header, world->servers[i].medium.now + at, PML_LINE_BYTES))
+            fail(world, "a copy is written again from before where it differs");
+}
+
 static void post_next(struct world *world, struct writer *writer)
 {
     struct pml_op op;
     if (!pml_next(&writer->log, &op))
         return;
+    if (op.verb == PML_PUBLISH && op.offset == PML_TAIL_OFFSET && !op.word)
+        note_rewrite(world, &writer->log, op.copy);
     struct server *server = &world->servers[op.copy];
     assert(server->owner == writer - world->writers && server->count < QUEUE_MAX);
     server->queue[(server->first + server->count++) % QUEUE_MAX] = op;
@@ -239,6 +268,57 @@ static void append_something(struct world *world, struct writer *writer)
     oracle_trimmed(&world->oracle, writer->log.head.position);
 }
 
+/* One READ of those that make a view. */
+static void look_on(struct world *world)
+{
+    struct follower *f = &world->follower;
+    const uint8_t *now = world->servers[f->copy].medium.now;
+    switch (f->looks++) {
+    case 0:
+        memcpy(f->before, now + PML_WORDS_OFFSET, PML_WORDS_BYTES);
+        return;
+    case 1:
+        f->tail = pml_word_at(now, PML_TAIL_OFFSET);
+        return;
+    default:
+        memcpy(f->after, now + PML_WORDS_OFFSET, PML_WORDS_BYTES);
+    }
+    if (world->fault == READER_TRUSTS_TAILS)
+        memset(f->before, 0, PML_WORDS_BYTES), memset(f->after, 0, PML_WORDS_BYTES);
+    pml_reader_view(&f->reader, f->copy, f->before, f->tail, f->after);
+    f->looks = 0;
+    f->copy = (unsigned)draw(world, world->config.geometry.copies);
+}
+
+/* The next record that is acknowledged for certain; no recovery may lack it from now on. */
+static void follow_on(struct world *world)
+{
+    struct follower *f = &world->follower;
+    const struct pml_geometry *geometry = &world->config.geometry;
+    uint8_t bytes[PAYLOAD_MAX + PML_LINE_BYTES];
+    uint64_t limit = 0, has = 0, need = 0;
+    struct pml_record record;
+    struct pml_slot slot;
+    if (!pml_reader_limit(&f->reader, &limit) || f->mark.position >= limit)
+        return;
+    const unsigned source = pml_reader_source(&f->reader, &has);
+    const uint8_t *now = world->servers[source].medium.now;
+    for (uint64_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = now[PML_RING_OFFSET + (f->mark.position + i) % geometry->ring_bytes];
+    pml_slot_parse(geometry, now, &slot);
+    if (pml_reader_is_trimmed(&slot, &f->mark)) {
+        f->mark = slot.head;
+        world->result->missed++;
+    } else if (pml_record_parse(geometry, &f->mark, bytes, sizeof(bytes), &record, &need) ==
+               PML_RECORD) {
+        fail(world, oracle_followed(&world->oracle, &record));
+        f->mark = record.next;
+        world->result->followed++;
+    } else {
+        pml_reader_forget(&f->reader, source); /* it is not any more what it was */
+    }
+}
+
 static void step(struct world *world)
 {
     const unsigned copy = (unsigned)draw(world, world->config.geometry.copies);
@@ -247,7 +327,13 @@ static void step(struct world *world)
     struct writer *writer = &world->writers[which];
     if (!world->healed && draw(world, world->fault_rate) == 0)
         break_something(world);
-    switch (draw(world, 16)) {
+    switch (draw(world, 18)) {
+    case 17:
+        look_on(world);
+        break;
+    case 16:
+        follow_on(world);
+        break;
     case 0:
         if (writer->lives && !world->healed)
             append_something(world, writer);
@@ -293,7 +379,8 @@ static bool is_converged(const struct world *world)
         if (log->copies[i].state != PML_LIVE || log->copies[i].done != log->end.position ||
             log->copies[i].group_count)
             return false;
-    return log->recovered && !log->pending_count;
+    return log->recovered && !log->pending_count &&
+           world->follower.mark.position == log->end.position;
 }
 
 static void compare_copies(struct world *world)
@@ -360,6 +447,8 @@ static void make_world(struct world *world)
         server->owner = NOBODY;
     }
     oracle_init(&world->oracle, geometry, world->config.window);
+    pml_reader_init(&world->follower.reader, geometry);
+    pml_origin(geometry, &world->follower.mark);
 }
 
 void world_run(uint64_t seed, enum fault_on_purpose fault, struct world_result *out)

@@ -11,14 +11,17 @@
 
 enum fault_on_purpose {
     NO_FAULT,
-    FLUSH_LIES,        /* FLUSH does nothing */
-    PUBLISH_TOO_EARLY, /* an ATOMIC WRITE does not wait for the FLUSH before it */
-    QUORUM_OF_ONE,     /* among three */
+    FLUSH_LIES,          /* FLUSH does nothing */
+    PUBLISH_TOO_EARLY,   /* an ATOMIC WRITE does not wait for the FLUSH before it */
+    QUORUM_OF_ONE,       /* among three */
+    READER_TRUSTS_TAILS, /* whoever has written them, and whether the epoch is settled or not */
 };
 
 struct world_result {
     const char *failure; /* NULL: none */
     unsigned cuts, losses, recoveries, acknowledged, extras, fenced;
+    unsigned followed, missed; /* records: read by a reader, and jumps over what was trimmed */
+    unsigned rewrites, late_rewrites; /* the second: not from the head */
 };
 
 void world_run(uint64_t seed, enum fault_on_purpose fault, struct world_result *out);

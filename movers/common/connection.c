@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+enum { RESOLVE_MS = 2000 };
+
+static bool watch_fd(struct mover_connection *c, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c->epoll_data};
+    const int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK) &&
+           !epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+int mover_connection_start(struct mover_connection *c, int epoll_fd, void *epoll_data,
+                           const struct sockaddr *source, const struct sockaddr *to)
+{
+    *c = (struct mover_connection){.epoll_fd = epoll_fd, .epoll_data = epoll_data};
+    c->events = rdma_create_event_channel();
+    if (!c->events)
+        return -ENODEV;
+    if (!watch_fd(c, c->events->fd) || rdma_create_id(c->events, &c->id, NULL, RDMA_PS_TCP))
+        return -errno;
+    return rdma_resolve_addr(c->id, (struct sockaddr *)source, (struct sockaddr *)to, RESOLVE_MS)
+               ? -errno
+               : 0;
+}
+
+bool mover_connection_queue(struct mover_connection *c, uint32_t entries)
+{
+    c->channel = ibv_create_comp_channel(c->id->verbs);
+    if (!c->channel || !watch_fd(c, c->channel->fd))
+        return false;
+    c->cq = ibv_create_cq(c->id->verbs, (int)entries, c, c->channel, 0);
+    return c->cq && !ibv_req_notify_cq(c->cq, 0);
+}
+
+static enum mover_event say_event(struct mover_connection *c, enum rdma_cm_event_type type)
+{
+    switch (type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        return rdma_resolve_route(c->id, RESOLVE_MS) ? MOVER_NO_DEVICE : MOVER_NOTHING;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        return MOVER_ROUTED;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        c->was_up = true;
+        return MOVER_UP;
+    case RDMA_CM_EVENT_REJECTED:
+        return MOVER_REJECTED;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        return MOVER_NO_DEVICE;
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+        return MOVER_NO_ANSWER;
+    case RDMA_CM_EVENT_DISCONNECTED:
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        return MOVER_ENDED;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        return MOVER_DEVICE_GONE;
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+    case RDMA_CM_EVENT_MULTICAST_JOIN:
+    case RDMA_CM_EVENT_MULTICAST_ERROR:
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+        return MOVER_NOTHING;
+    }
+    return MOVER_NOTHING;
+}
+
+/* An event has to be acknowledged before its id can be destroyed, so its data is copied first. */
+static void copy_private_data(struct mover_connection *c, const struct rdma_cm_event *event)
+{
+    const struct rdma_conn_param *param = &event->param.conn;
+    c->private_bytes = 0;
+    if ((event->event != RDMA_CM_EVENT_ESTABLISHED && event->event != RDMA_CM_EVENT_REJECTED) ||
+        !param->private_data)
+        return;
+    memcpy(c->private_data, param->private_data, param->private_data_len);
+    c->private_bytes = param->private_data_len;
+}
+
+enum mover_event mover_connection_next(struct mover_connection *c)
+{
+    struct rdma_cm_event *event;
+    enum mover_event said = MOVER_NOTHING;
+    while (said == MOVER_NOTHING && c->events && !rdma_get_cm_event(c->events, &event)) {
+        const enum rdma_cm_event_type type = event->event;
+        copy_private_data(c, event);
+        rdma_ack_cm_event(event);
+        said = say_event(c, type);
+    }
+    return said;
+}
+
+void mover_connection_drain(struct mover_connection *c)
+{
+    struct ibv_cq *cq;
+    void *context;
+    while (c->channel && !ibv_get_cq_event(c->channel, &cq, &context))
+        c->channel_events++;
+}
+
+void mover_connection_destroy(struct mover_connection *c)
+{
+    if (c->id && c->was_up)
+        rdma_disconnect(c->id);
+    if (c->id && c->id->qp)
+        rdma_destroy_qp(c->id);
+    if (c->cq) {
+        mover_connection_drain(c);
+        if (c->channel_events)
+            ibv_ack_cq_events(c->cq, c->channel_events);
+        ibv_destroy_cq(c->cq);
+    }
+    if (c->channel)
+        ibv_destroy_comp_channel(c->channel);
+    if (c->id)
+        rdma_destroy_id(c->id);
+    if (c->events)
+        rdma_destroy_event_channel(c->events);
+    *c = (struct mover_connection){.epoll_fd = -1};
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The side of an rdma_cm connection that asks: address, route, request, and its end. rdma_cm's
+ * events drive it, so nobody waits in it. The owner makes the queue pair once the route is known,
+ * and calls rdma_connect().
+ */
+#ifndef SW_MOVERS_CONNECTION_H
+#define SW_MOVERS_CONNECTION_H
+
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mover_event {
+    MOVER_NOTHING,
+    MOVER_ROUTED,    /* the device is known: make a queue pair and connect */
+    MOVER_UP,        /* accepted, perhaps with private data */
+    MOVER_REJECTED,  /* perhaps with private data */
+    MOVER_NO_DEVICE, /* none leads to the address, or no route does */
+    MOVER_NO_ANSWER,
+    MOVER_ENDED, /* by the other side */
+    MOVER_DEVICE_GONE,
+};
+
+struct mover_connection {
+    int epoll_fd; /* of the owner, who is woken by it */
+    void *epoll_data;
+    struct rdma_event_channel *events;
+    struct rdma_cm_id *id;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    unsigned channel_events; /* not yet acknowledged */
+    bool was_up;
+    uint8_t private_data[256]; /* of the newest event */
+    uint32_t private_bytes;
+};
+
+/* 0, or a negative errno: -ENODEV where there is no RDMA at all. Destroy it also after a failure.
+ * `source` may be NULL. */
+int mover_connection_start(struct mover_connection *connection, int epoll_fd, void *epoll_data,
+                           const struct sockaddr *source, const struct sockaddr *to);
+/* A completion queue that wakes the owner. Once the route is known. */
+bool mover_connection_queue(struct mover_connection *connection, uint32_t entries);
+/* The next event, its private data copied. NOTHING: none for now. */
+enum mover_event mover_connection_next(struct mover_connection *connection);
+/* Takes what woke the owner. */
+void mover_connection_drain(struct mover_connection *connection);
+/* Disconnects if it was up, then frees everything, the queue pair too. */
+void mover_connection_destroy(struct mover_connection *connection);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The loop of each thread of the target. While there is work it polls; when there has been none for
+ * a while, it asks to be woken and sleeps. What it serves in a turn is of its own queues; for all
+ * else it stops the others first (gate.h).
+ */
+#include "nvme/target/thread.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVENTS_MAX = 16, LOOK_US = 200, CONNECT_MS = 10000, OTHERS_SLEEP_MS = 1000 };
+
+/* While a disk works at few requests, hosts wait, and the next thing comes from it. The fastest
+ * ones answer within this; for others a core that polls only keeps the kernel from hearing them.
+ * With more under way something comes so often that to sleep and to wake costs more. */
+enum { DISK_SPIN_US = 20, DISK_FEW = 4 };
+
+/* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
+enum { TURNS = 16 };
+
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+
+uint64_t nvr_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static bool is_first(const struct nvr_thread *thread)
+{
+    return thread->base->number == 0;
+}
+
+/* ---- the others ---- */
+
+void nvr_thread_stop_others(struct nvr_thread *thread)
+{
+    struct nvr_server *server = thread->server;
+    if (server->thread_count > 1) {
+        nvt_gate_close(&server->gate);
+        server->is_alone = true;
+    }
+    server->target.now_ns = thread->base->now_ns;
+}
+
+static void wake_up(struct nvr_thread *thread)
+{
+    thread->wants_wake = false;
+    (void)eventfd_write(thread->wake_fd, 1);
+}
+
+/* What was done meanwhile may have left answers and I/O with any of them. */
+void nvr_thread_let_others_go(struct nvr_thread *thread)
+{
+    struct nvr_server *server = thread->server;
+    for (uint32_t i = 0; i < server->thread_count; i++) {
+        nvr_sends_post(&server->threads[i]);
+        (void)nvt_uring_submit(&server->threads[i].uring);
+    }
+    if (server->thread_count == 1)
+        return;
+    for (uint32_t i = 0; i < server->thread_count; i++)
+        if (server->threads[i].wants_wake)
+            wake_up(&server->threads[i]);
+    server->is_alone = false;
+    nvt_gate_open(&server->gate);
+}
+
+/* ---- a turn ---- */
+
+/* Something rare is under way: then a turn has everything for itself. */
+static void begin_turn(struct nvr_thread *thread, uint64_t now_ns)
+{
+    struct nvr_server *server = thread->server;
+    if (server->thread_count > 1) {
+        nvt_gate_enter(&server->gate, thread->base->number);
+        if (server->target.serial) {
+            nvt_gate_leave(&server->gate, thread->base->number);
+            nvr_thread_stop_others(thread);
+            thread->has_stopped = true;
+        }
+    }
+    thread->base->now_ns = now_ns;
+    if (server->is_alone)
+        server->target.now_ns = now_ns;
+}
+
+static void end_turn(struct nvr_thread *thread)
+{
+    struct nvr_server *server = thread->server;
+    if (thread->has_stopped)
+        nvr_thread_let_others_go(thread);
+    else if (server->thread_count > 1)
+        nvt_gate_leave(&server->gate, thread->base->number);
+    thread->has_stopped = false;
+}
+
+static bool poll_once(struct nvr_thread *thread)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < thread->device_count; i++)
+        any = nvr_device_poll(thread->server, &thread->devices[i]) || any;
+    nvr_sends_post(thread);
+    any = nvt_uring_submit(&thread->uring) || any;
+    while (nvt_uring_reap(&thread->uring)) {
+        nvr_sends_post(thread);
+        any = true;
+    }
+    return any;
+}
+
+static bool is_due(const struct nvr_queue *queue, uint64_t now_ns)
+{
+    if (queue->is_over)
+        return !queue->queue.under_way;
+    if (queue->is_draining && !queue->is_drained && now_ns < queue->drain_by_ns)
+        return false;
+    return !queue->answers || now_ns >= queue->close_by_ns;
+}
+
+static bool any_is_due(const struct nvr_thread *thread, uint64_t now_ns)
+{
+    for (const struct list_node *node = list_first(&thread->ending); node;
+         node = list_after(&thread->ending, node))
+        if (is_due(LIST_MEMBER(node, struct nvr_queue, node), now_ns))
+            return true;
+    return false;
+}
+
+static bool is_over(const struct nvr_thread *thread, uint64_t now_ns)
+{
+    struct nvr_server *server = thread->server;
+    if (!is_first(thread))
+        return atomic_load_explicit(&server->is_done, memory_order_acquire);
+    return server->stop_ns && (!server->queue_count || now_ns >= server->stop_ns);
+}
+
+/* How long it polls in vain before it sleeps. */
+static uint64_t spin_ns(const struct nvr_thread *thread)
+{
+    const uint64_t us = thread->server->settings.spin_us;
+    const uint32_t under_way = nvt_uring_under_way(&thread->uring);
+    const bool waits_for_disk = under_way && under_way <= DISK_FEW;
+    return (waits_for_disk && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
+}
+
+/* What a turn has found; all of it may be others' business as soon as it is over. */
+struct turn {
+    bool any, is_over, has_ending, wants_quiet;
+    uint64_t spin_ns;
+};
+
+static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *turn)
+{
+    struct nvr_server *server = thread->server;
+    begin_turn(thread, now_ns);
+    turn->any = false;
+    for (int i = 0; i < TURNS; i++) {
+        turn->any = poll_once(thread) || turn->any;
+        if (!list_is_empty(&thread->later) || nvt_gate_is_wanted(&server->gate))
+            break;
+    }
+    turn->is_over = is_over(thread, now_ns);
+    turn->has_ending = !list_is_empty(&thread->ending);
+    turn->wants_quiet =
+        !list_is_empty(&thread->later) || (turn->has_ending && any_is_due(thread, now_ns)) ||
+        (is_first(thread) && (now_ns >= thread->tick_ns || nvt_worker_has_done(&server->worker)));
+    turn->spin_ns = spin_ns(thread);
+    end_turn(thread);
+}
+
+/* ---- while the others stand still ---- */
+
+/* Queues that are to end, once their answers have been said, and those that have ended. */
+static void sweep_ending(struct nvr_thread *thread, uint64_t now_ns)
+{
+    struct list_node *next;
+    for (struct list_node *node = list_first(&thread->ending); node; node = next) {
+        next = list_after(&thread->ending, node);
+        struct nvr_queue *queue = LIST_MEMBER(node, struct nvr_queue, node);
+        if (!is_due(queue, now_ns))
+            continue;
+        if (queue->is_over)
+            nvr_queue_free(queue);
+        else if (nvr_queue_drain(queue, now_ns)) {
+            nvr_queue_end(queue); /* ends no other queue, but may list more */
+            next = list_first(&thread->ending);
+        }
+    }
+}
+
+/* Who connects and then asks for no controller keeps nothing here. */
+static void cut_silent(struct nvr_server *server, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < NVR_QUEUES_MAX && server->queue_count; i++) {
+        struct nvr_queue *queue = server->queues[i];
+        if (queue && !queue->queue.ctrl && now_ns > queue->created_ns + CONNECT_MS * NS_PER_MS)
+            nvr_transport.cut(&queue->queue);
+    }
+}
+
+static void work_quietly(struct nvr_thread *thread, uint64_t now_ns)
+{
+    struct nvr_server *server = thread->server;
+    nvr_thread_stop_others(thread);
+    nvr_queue_run_later(thread);
+    if (is_first(thread))
+        (void)nvt_worker_reap(&server->worker);
+    sweep_ending(thread, now_ns);
+    if (is_first(thread) && now_ns >= thread->tick_ns) {
+        thread->tick_ns = nvt_target_tick(&server->target, now_ns);
+        cut_silent(server, now_ns);
+    }
+    nvr_thread_let_others_go(thread);
+}
+
+/* ---- what is not of the data path ---- */
+
+int nvr_thread_watch(struct nvr_thread *thread, struct nvr_watch *watch)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+    return epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event) ? -errno : 0;
+}
+
+void nvr_watch_drain(struct nvr_watch *watch)
+{
+    eventfd_t count;
+    (void)eventfd_read(watch->fd, &count);
+}
+
+/* Connections, signals, commands, and whatever wakes it. Waits until there is something, or
+ * timeout_ms have passed. */
+static void look_around(struct nvr_thread *thread, int timeout_ms)
+{
+    struct epoll_event events[EVENTS_MAX];
+    const int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    bool has_stopped = false;
+    for (int i = 0; i < count; i++) {
+        struct nvr_watch *watch = events[i].data.ptr;
+        if (!watch->is_own && !has_stopped) {
+            nvr_thread_stop_others(thread);
+            has_stopped = true;
+        }
+        watch->ready(watch);
+    }
+    if (has_stopped)
+        nvr_thread_let_others_go(thread);
+}
+
+static bool arm_all(struct nvr_thread *thread)
+{
+    for (uint32_t i = 0; i < thread->device_count; i++)
+        if (ibv_req_notify_cq(thread->devices[i].cq, 0))
+            return false;
+    return true;
+}
+
+/* Sleeps until something comes, or until_ns. What others leave here after the turn wakes it. */
+static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t until_ns)
+{
+    begin_turn(thread, now_ns);
+    const bool is_armed = arm_all(thread);
+    /* What came before the request to be woken keeps it awake. */
+    const bool may_sleep = is_armed && !poll_once(thread) && list_is_empty(&thread->later) &&
+                           list_is_empty(&thread->ending);
+    end_turn(thread);
+    if (may_sleep)
+        look_around(thread, until_ns > now_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0);
+}
+
+void nvr_thread_run(struct nvr_thread *thread)
+{
+    uint64_t busy_ns = nvr_now(), look_ns = 0;
+    for (;;) {
+        const uint64_t now_ns = nvr_now();
+        struct turn turn;
+        take_turn(thread, now_ns, &turn);
+        if (turn.is_over)
+            return;
+        if (turn.any)
+            busy_ns = now_ns;
+        if (turn.wants_quiet)
+            work_quietly(thread, now_ns);
+        const bool is_idle = !turn.any && now_ns - busy_ns >= turn.spin_ns;
+        if (is_idle && !turn.has_ending) {
+            sleep_until(thread, now_ns,
+                        is_first(thread) ? thread->tick_ns : now_ns + OTHERS_SLEEP_MS * NS_PER_MS);
+        } else if (is_idle || now_ns >= look_ns) {
+            look_around(thread, 0);
+            look_ns = now_ns + LOOK_US * NS_PER_US;
+        }
+    }
+}
+
+void nvr_thread_drain(struct nvr_thread *thread)
+{
+    poll_once(thread);
+    sweep_ending(thread, nvr_now());
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The threads of the target, for the files of the server. */
+#ifndef SW_MOVERS_NVME_THREAD_H
+#define SW_MOVERS_NVME_THREAD_H
+
+#include "nvme/target/rdma.h"
+
+uint64_t nvr_now(void);
+
+/* Serves until the server ends. */
+void nvr_thread_run(struct nvr_thread *thread);
+/* A turn of one that is not run any more. */
+void nvr_thread_drain(struct nvr_thread *thread);
+
+/* From here on nothing changes but by the caller, until it lets the others go. */
+void nvr_thread_stop_others(struct nvr_thread *thread);
+void nvr_thread_let_others_go(struct nvr_thread *thread);
+
+/* A ready() for an eventfd that only wakes. */
+void nvr_watch_drain(struct nvr_watch *watch);
+
+#endif

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reading a log beside its writer: handles that only read, and what they believe. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pmem/log/driver.h"
+#include "pmem/log/reader.h"
+
+enum {
+    NAP_MS = 5,    /* between two looks where nothing is new */
+    LOOK_MS = 100, /* for copies that do not answer */
+    CHUNK_BYTES = 1 << 16,
+    SLOTS_BYTES = PML_EPOCH_OFFSET - PML_SLOT_OFFSET,
+};
+
+/* What the READs of one copy bring. */
+struct look {
+    uint8_t before[PML_WORDS_BYTES], after[PML_WORDS_BYTES];
+    uint8_t tail[8];
+    uint8_t control[PML_CONTROL_BYTES];
+};
+
+struct follow_link {
+    struct sw_pmem *pmem;
+    struct sw_pmem_mem *mem;
+    struct look *look; /* in the reader's memory */
+    bool is_busy, is_fine;
+    bool fills_chunk; /* what is under way */
+};
+
+struct sw_pmem_log_reader {
+    struct sw_pmem_log_options options;
+    struct pml_geometry geometry;
+    struct pml_reader reader;
+    struct follow_link links[PML_COPIES_MAX];
+    uint8_t *memory, *chunk;
+    uint64_t memory_bytes, chunk_bytes;
+    uint64_t from, len; /* what of the log is in the chunk */
+};
+
+static void end_chain(void *arg, const struct sw_pmem_result *result)
+{
+    struct follow_link *link = arg;
+    link->is_busy = link->fills_chunk = false;
+    link->is_fine = result->status == SW_PMEM_OK;
+}
+
+static struct sw_pmem_op read_op(struct follow_link *link, uint64_t offset, void *to,
+                                 uint64_t bytes)
+{
+    return (struct sw_pmem_op){.opcode = SW_PMEM_OP_READ,
+                               .offset = offset,
+                               .bytes = bytes,
+                               .pieces = {{to, (uint32_t)bytes, link->mem}},
+                               .pieces_count = 1};
+}
+
+static bool post_reads(struct sw_pmem_log_reader *r, struct follow_link *link,
+                       const struct sw_pmem_op *ops, uint32_t count)
+{
+    sw_pmem_poll(link->pmem);
+    if (sw_pmem_state_of(link->pmem) != SW_PMEM_LIVE || link->is_busy)
+        return false;
+    if (!link->mem && sw_pmem_mem_register(link->pmem, r->memory, r->memory_bytes, &link->mem))
+        return false;
+    struct sw_pmem_op with_mem[SW_PMEM_CHAIN_MAX];
+    for (uint32_t i = 0; i < count; i++) {
+        with_mem[i] = ops[i];
+        with_mem[i].pieces[0].mem = link->mem;
+    }
+    const struct sw_pmem_chain chain = {.ops = with_mem,
+                                        .count = count,
+                                        .session = sw_pmem_session(link->pmem),
+                                        .done = end_chain,
+                                        .arg = link};
+    link->is_busy = sw_pmem_post(link->pmem, &chain) == SW_PMEM_OK;
+    return link->is_busy;
+}
+
+/* Until it has its result or LOOK_MS have passed. */
+static bool await_reads(struct follow_link *link, uint64_t deadline_ns)
+{
+    while (link->is_busy && !pml_is_over(deadline_ns))
+        sw_pmem_wait(link->pmem, deadline_ns);
+    return !link->is_busy && link->is_fine;
+}
+
+/* Looks at all copies at once; one that does not answer is waited for once, and left alone then. */
+static void look_around(struct sw_pmem_log_reader *r)
+{
+    const uint64_t deadline_ns = sw_pmem_deadline_ms(LOOK_MS);
+    bool is_asked[PML_COPIES_MAX] = {false};
+    for (unsigned i = 0; i < r->geometry.copies; i++) {
+        struct follow_link *link = &r->links[i];
+        const struct sw_pmem_op ops[] = {
+            read_op(link, PML_WORDS_OFFSET, link->look->before, PML_WORDS_BYTES),
+            read_op(link, PML_TAIL_OFFSET, link->look->tail, sizeof(link->look->tail)),
+            read_op(link, PML_WORDS_OFFSET, link->look->after, PML_WORDS_BYTES),
+        };
+        is_asked[i] = post_reads(r, link, ops, 3);
+    }
+    for (unsigned i = 0; i < r->geometry.copies; i++) {
+        const struct look *look = r->links[i].look;
+        if (is_asked[i] && await_reads(&r->links[i], deadline_ns))
+            pml_reader_view(&r->reader, i, look->before, pml_word_at(look->tail, 0), look->after);
+    }
+}
+
+/* Once more all of a copy's control page; false: it cannot be had. */
+static bool read_control(struct sw_pmem_log_reader *r, unsigned copy, uint64_t deadline_ns)
+{
+    struct follow_link *link = &r->links[copy];
+    const struct sw_pmem_op op = read_op(link, 0, link->look->control, PML_CONTROL_BYTES);
+    return post_reads(r, link, &op, 1) && await_reads(link, deadline_ns);
+}
+
+static bool is_our_log(const struct sw_pmem_log_reader *r, const uint8_t *control)
+{
+    struct pml_geometry geometry;
+    uint16_t copy = 0;
+    return pml_superblock_parse(control, &geometry, &copy) == PML_FINE &&
+           !memcmp(geometry.id, r->geometry.id, PML_ID_BYTES);
+}
+
+/* Fills the chunk with what is acknowledged from `at` on, and then reads the control page. */
+static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, struct pml_mark *at,
+                                          uint64_t limit, uint64_t deadline_ns)
+{
+    uint64_t has = 0;
+    const unsigned source = pml_reader_source(&r->reader, &has);
+    struct follow_link *link = &r->links[source];
+    const uint64_t ring = r->geometry.ring_bytes, offset = at->position % ring;
+    uint64_t len = limit - at->position;
+    struct pml_slot slot;
+    if (len > r->chunk_bytes)
+        len = r->chunk_bytes;
+    const uint64_t first = len < ring - offset ? len : ring - offset;
+    const struct sw_pmem_op parts[] = {
+        read_op(link, PML_RING_OFFSET + offset, r->chunk, first),
+        read_op(link, PML_RING_OFFSET, r->chunk + first, len - first),
+    };
+    for (unsigned i = 0; i < r->geometry.copies; i++)
+        if (r->links[i].fills_chunk) /* a slow copy: the chunk is not ours before it ends */
+            return SW_PMEM_LOG_AGAIN;
+    r->len = 0;
+    link->fills_chunk = post_reads(r, link, parts, first < len ? 2 : 1);
+    if (!link->fills_chunk || !await_reads(link, deadline_ns) ||
+        !read_control(r, source, deadline_ns)) {
+        pml_reader_forget(&r->reader, source);
+        return SW_PMEM_LOG_AGAIN;
+    }
+    if (!is_our_log(r, link->look->control))
+        return SW_PMEM_LOG_NO_LOG;
+    pml_slot_parse(&r->geometry, link->look->control, &slot);
+    if (pml_reader_is_trimmed(&slot, at)) {
+        *at = slot.head;
+        return SW_PMEM_LOG_TRIMMED;
+    }
+    r->from = at->position;
+    r->len = len;
+    return SW_PMEM_LOG_OK;
+}
+
+/* Out of the chunk; false: it is not there. */
+static bool take_record(struct sw_pmem_log_reader *r, const struct pml_mark *at,
+                        struct pml_record *out)
+{
+    uint64_t need = 0;
+    if (at->position < r->from || at->position - r->from >= r->len)
+        return false;
+    const uint64_t skip = at->position - r->from;
+    return pml_record_parse(&r->geometry, at, r->chunk + skip, r->len - skip, out, &need) ==
+           PML_RECORD;
+}
+
+static struct sw_pmem_log_mark mark_out(const struct pml_mark *mark)
+{
+    return (struct sw_pmem_log_mark){mark->position, mark->check, mark->epoch, mark->sequence};
+}
+
+static struct pml_mark mark_in(const struct sw_pmem_log_mark *mark)
+{
+    return (struct pml_mark){mark->position, mark->check, mark->epoch, mark->sequence};
+}
+
+static void nap_between(struct sw_pmem_log_reader *r)
+{
+    const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
+    for (unsigned i = 0; i < r->geometry.copies; i++)
+        sw_pmem_poll(r->links[i].pmem);
+    nanosleep(&nap, NULL);
+}
+
+enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
+                                                struct sw_pmem_log_mark *mark, void *record,
+                                                uint32_t bytes_max, uint32_t *bytes,
+                                                uint64_t deadline_ns)
+{
+    struct pml_mark at = mark_in(mark);
+    struct pml_record found;
+    uint64_t limit = 0;
+    bool was_wrong = false;
+    while (!take_record(r, &at, &found)) {
+        look_around(r);
+        const bool is_known = pml_reader_limit(&r->reader, &limit);
+        if (is_known && limit > at.position) {
+            const enum sw_pmem_log_status status =
+                fill_chunk(r, &at, limit, sw_pmem_deadline_ms(LOOK_MS));
+            *mark = mark_out(&at);
+            if (status == SW_PMEM_LOG_NO_LOG || status == SW_PMEM_LOG_TRIMMED)
+                return status;
+            if (status == SW_PMEM_LOG_OK && take_record(r, &at, &found))
+                break;
+            was_wrong |= status == SW_PMEM_LOG_OK; /* a copy that is not any more what it was */
+            r->len = 0;
+        }
+        if (pml_is_over(deadline_ns))
+            return was_wrong  ? SW_PMEM_LOG_DAMAGED
+                   : is_known ? SW_PMEM_LOG_END
+                              : SW_PMEM_LOG_TIMEOUT;
+        nap_between(r);
+    }
+    if (found.payload_bytes > bytes_max)
+        return SW_PMEM_LOG_TOO_LONG;
+    memcpy(record, found.payload, found.payload_bytes);
+    *bytes = found.payload_bytes;
+    *mark = mark_out(&found.next);
+    return SW_PMEM_LOG_OK;
+}
+
+enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
+                                                struct sw_pmem_log_mark *mark, uint64_t deadline_ns)
+{
+    struct pml_slot slot;
+    uint64_t limit = 0, has = 0;
+    for (;;) {
+        look_around(r);
+        if (pml_reader_limit(&r->reader, &limit)) {
+            const unsigned source = pml_reader_source(&r->reader, &has);
+            if (read_control(r, source, sw_pmem_deadline_ms(LOOK_MS))) {
+                if (!is_our_log(r, r->links[source].look->control))
+                    return SW_PMEM_LOG_NO_LOG;
+                pml_slot_parse(&r->geometry, r->links[source].look->control, &slot);
+                *mark = mark_out(&slot.head);
+                return SW_PMEM_LOG_OK;
+            }
+        }
+        if (pml_is_over(deadline_ns))
+            return SW_PMEM_LOG_TIMEOUT;
+        nap_between(r);
+    }
+}
+
+uint32_t sw_pmem_log_reader_record_bytes(const struct sw_pmem_log_reader *r)
+{
+    return r->geometry.payload_max;
+}
+
+/* ---- opening ---- */
+
+static bool lay_out(struct sw_pmem_log_reader *r, uint64_t chunk_bytes)
+{
+    const uint64_t looks = PML_COPIES_MAX * sizeof(struct look);
+    r->chunk_bytes = chunk_bytes;
+    r->memory_bytes =
+        (chunk_bytes + looks + PML_CONTROL_BYTES - 1) / PML_CONTROL_BYTES * PML_CONTROL_BYTES;
+    r->memory = aligned_alloc(PML_CONTROL_BYTES, r->memory_bytes);
+    if (!r->memory)
+        return false;
+    memset(r->memory, 0, r->memory_bytes);
+    r->chunk = r->memory;
+    for (unsigned i = 0; i < PML_COPIES_MAX; i++)
+        r->links[i].look = (struct look *)(void *)(r->memory + chunk_bytes) + i;
+    return true;
+}
+
+static void release_memory(struct sw_pmem_log_reader *r)
+{
+    for (unsigned i = 0; i < r->options.copies_count; i++) {
+        sw_pmem_mem_release(r->links[i].mem);
+        r->links[i].mem = NULL;
+    }
+    free(r->memory);
+    r->memory = NULL;
+}
+
+static bool are_all_dead(const struct sw_pmem_log_reader *r)
+{
+    for (unsigned i = 0; i < r->options.copies_count; i++)
+        if (sw_pmem_state_of(r->links[i].pmem) != SW_PMEM_DEAD)
+            return false;
+    return true;
+}
+
+/* Waits for any copy that has a superblock. */
+static enum sw_pmem_log_status find_log(struct sw_pmem_log_reader *r, uint64_t deadline_ns,
+                                        struct sw_pmem_error *error)
+{
+    uint16_t copy = 0;
+    for (unsigned i = 0;; i = (i + 1) % r->options.copies_count) {
+        struct follow_link *link = &r->links[i];
+        if (read_control(r, i, sw_pmem_deadline_ms(LOOK_MS)))
+            return pml_superblock_parse(link->look->control, &r->geometry, &copy) == PML_FINE &&
+                           r->geometry.copies == r->options.copies_count
+                       ? SW_PMEM_LOG_OK
+                       : SW_PMEM_LOG_NO_LOG;
+        sw_pmem_last_error(link->pmem, error);
+        if (are_all_dead(r))
+            return SW_PMEM_LOG_COPY;
+        if (pml_is_over(deadline_ns))
+            return SW_PMEM_LOG_TIMEOUT;
+        sw_pmem_wait_live(link->pmem, sw_pmem_deadline_ms(NAP_MS));
+    }
+}
+
+static enum sw_pmem_log_status open_all(struct sw_pmem_log_reader *r, uint64_t deadline_ns,
+                                        struct sw_pmem_error *error)
+{
+    for (unsigned i = 0; i < r->options.copies_count; i++) {
+        struct sw_pmem_options copy = r->options.copies[i];
+        copy.loss_timeout_ms = UINT32_MAX; /* a writer that begins ends our session, too */
+        copy.keeps_trying = true;
+        if (sw_pmem_start(&copy, error, &r->links[i].pmem) != SW_PMEM_OK)
+            return SW_PMEM_LOG_COPY;
+    }
+    if (!lay_out(r, CHUNK_BYTES))
+        return SW_PMEM_LOG_NO_MEMORY;
+    const enum sw_pmem_log_status status = find_log(r, deadline_ns, error);
+    const uint64_t record = status ? 0 : pml_record_bytes(r->geometry.payload_max);
+    pml_reader_init(&r->reader, &r->geometry);
+    if (record <= CHUNK_BYTES)
+        return status;
+    release_memory(r); /* nothing is under way */
+    return lay_out(r, record) ? SW_PMEM_LOG_OK : SW_PMEM_LOG_NO_MEMORY;
+}
+
+enum sw_pmem_log_status sw_pmem_log_reader_open(const struct sw_pmem_log_options *options,
+                                                uint64_t deadline_ns, struct sw_pmem_error *error,
+                                                struct sw_pmem_log_reader **out)
+{
+    struct sw_pmem_error unused;
+    if (!error)
+        error = &unused;
+    memset(error, 0, sizeof(*error));
+    if (options->copies_count < 1 || options->copies_count > PML_COPIES_MAX)
+        return SW_PMEM_LOG_INVALID;
+    struct sw_pmem_log_reader *r = calloc(1, sizeof(*r));
+    if (!r)
+        return SW_PMEM_LOG_NO_MEMORY;
+    r->options = *options;
+    r->geometry.copies = (uint16_t)options->copies_count;
+    const enum sw_pmem_log_status status = open_all(r, deadline_ns, error);
+    if (status == SW_PMEM_LOG_OK) {
+        *out = r;
+        return SW_PMEM_LOG_OK;
+    }
+    if (!error->text[0])
+        snprintf(error->text, sizeof(error->text), "%s", sw_pmem_log_status_text(status));
+    sw_pmem_log_reader_close(r);
+    return status;
+}
+
+void sw_pmem_log_reader_close(struct sw_pmem_log_reader *r)
+{
+    if (!r)
+        return;
+    for (unsigned i = 0; i < r->options.copies_count; i++) {
+        struct follow_link *link = &r->links[i];
+        const uint64_t deadline_ns = sw_pmem_deadline_ms(LOOK_MS);
+        while (link->is_busy && !pml_is_over(deadline_ns))
+            sw_pmem_wait(link->pmem, deadline_ns);
+    }
+    for (unsigned i = 0; i < r->options.copies_count; i++) {
+        struct follow_link *link = &r->links[i];
+        if (link->mem && !link->is_busy) {
+            sw_pmem_mem_release(link->mem);
+            link->mem = NULL;
+        }
+        if (link->pmem)
+            sw_pmem_close(link->pmem);
+    }
+    free(r->memory);
+    free(r);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What clients ask, and what they are told: regions, ranges, keys, counts. */
+#include <stdio.h>
+#include <string.h>
+
+#include "pmem/server/server.h"
+#include "sidewire/flush.h"
+
+/* rdma_cm knows nothing of flushes, so the queue pair has not got that right from it. */
+static void allow_flush(struct pms_client *client, uint8_t flags)
+{
+    struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+    flags |= client->flush_flags;
+    if (flags == client->flush_flags)
+        return;
+    if (flags & PMF_VISIBLE)
+        attr.qp_access_flags |= IBV_ACCESS_FLUSH_GLOBAL;
+    if (flags & PMF_PERSISTENT)
+        attr.qp_access_flags |= IBV_ACCESS_FLUSH_PERSISTENT;
+    if (!ibv_modify_qp(client->id->qp, &attr, IBV_QP_ACCESS_FLAGS))
+        client->flush_flags = flags;
+}
+
+static void describe_region(struct pms_client *client, const struct pms_region *from,
+                            const struct pms_share *share, struct pmf_region *to)
+{
+    memcpy(to->name, from->name, sizeof(to->name));
+    memcpy(to->identity, from->memory.identity, sizeof(to->identity));
+    to->bytes = from->memory.bytes;
+    to->kind = (uint8_t)from->memory.kind;
+    allow_flush(client, share->flags);
+    to->flags = share->flags & client->flush_flags;
+    /* A READ takes the place of flushes there: on memory that has no page cache between. */
+    if (!to->flags)
+        to->flags =
+            from->memory.kind >= SW_PMEM_DAX_FILE ? PMF_VISIBLE | PMF_PERSISTENT : PMF_VISIBLE;
+}
+
+static uint32_t rights_of(const struct pms_server *server, const struct pms_client *client,
+                          uint32_t region)
+{
+    return pms_rules_rights(&server->rules, client->grant->mask, server->regions[region].name);
+}
+
+static bool may_write(const struct pms_server *server, const struct pms_client *client,
+                      uint32_t region)
+{
+    return client->opened >> region & 1 && rights_of(server, client, region) & SW_PMEM_WRITE;
+}
+
+/* Their queue pairs are gone when this returns: nothing of theirs is stored any more. */
+static void end_other_writers(struct pms_server *server, const struct pms_client *client,
+                              uint32_t region)
+{
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        if (server->clients[i] && server->clients[i] != client &&
+            may_write(server, server->clients[i], region)) {
+            server->ended++;
+            pms_client_end(server, server->clients[i]);
+        }
+}
+
+/* An empty name is that of the only one. */
+static enum pmf_status find_region(const struct pms_server *server, const char *name,
+                                   uint32_t *region)
+{
+    if (!*name && server->regions_count == 1) {
+        *region = 0;
+        return PMF_OK;
+    }
+    for (uint32_t i = 0; i < server->regions_count; i++)
+        if (!strcmp(name, server->regions[i].name)) {
+            *region = i;
+            return PMF_OK;
+        }
+    return PMF_NO_REGION;
+}
+
+static enum pmf_status open_region(struct pms_server *server, struct pms_client *client,
+                                   const struct pmf_request *request, struct pmf_answer *answer)
+{
+    uint32_t region;
+    const enum pmf_status status = find_region(server, request->name, &region);
+    if (status)
+        return status;
+    const uint32_t rights = rights_of(server, client, region);
+    if (!rights || (request->wishes && !(rights & SW_PMEM_WRITE)))
+        return PMF_NO_RIGHTS;
+    const struct pms_share *share = pms_share_of(server, client->grant, region);
+    if (!share)
+        return PMF_NO_MEMORY;
+    if (request->wishes)
+        end_other_writers(server, client, region);
+    client->opened |= 1u << region;
+    server->regions[region].opens++;
+    describe_region(client, &server->regions[region], share, &answer->regions[0]);
+    answer->count = share->count;
+    memcpy(answer->ranges, share->ranges, sizeof(answer->ranges));
+    return PMF_OK;
+}
+
+/* Those that the client has any right on. */
+static enum pmf_status list_regions(struct pms_server *server, struct pms_client *client,
+                                    struct pmf_answer *answer)
+{
+    for (uint32_t i = 0; i < server->regions_count; i++) {
+        const uint32_t rights = rights_of(server, client, i);
+        const struct pms_share *share = rights ? pms_share_of(server, client->grant, i) : NULL;
+        if (!share)
+            continue;
+        struct pmf_region *region = &answer->regions[answer->count++];
+        describe_region(client, &server->regions[i], share, region);
+        region->rights = (uint16_t)rights;
+    }
+    return PMF_OK;
+}
+
+static enum pmf_status count_all(const struct pms_server *server, const struct pms_client *asks,
+                                 struct pmf_answer *answer)
+{
+    answer->counts = (struct pmf_counts){
+        .uptime_ms = (pms_now_ns() - server->started_ns) / 1000000,
+        .connections = server->connections,
+        .refused = server->refused,
+        .malformed = server->malformed,
+        .ended = server->ended,
+        .clients_max = PMS_CLIENTS_MAX,
+    };
+    for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
+        answer->counts.clients += server->clients[i] != NULL;
+    for (uint32_t i = 0; i < server->regions_count; i++) {
+        if (!rights_of(server, asks, i))
+            continue;
+        struct pmf_region_counts *counts = &answer->region_counts[answer->count++];
+        memcpy(counts->name, server->regions[i].name, sizeof(counts->name));
+        counts->opens = server->regions[i].opens;
+        for (uint32_t j = 0; j < PMS_CLIENTS_MAX; j++) {
+            const struct pms_client *client = server->clients[j];
+            counts->clients += client && client->opened >> i & 1;
+            counts->writers += client && may_write(server, client, i);
+        }
+    }
+    return PMF_OK;
+}
+
+void pms_answer(struct pms_server *server, struct pms_client *client, const uint8_t *message,
+                size_t bytes, struct pmf_answer *answer)
+{
+    struct pmf_request request;
+    enum pmf_status status = pmf_get_request(message, bytes, &request);
+    answer->type = request.type;
+    answer->tag = request.tag;
+    if (status) {
+        client->is_over = true;
+        server->malformed++;
+        fprintf(stderr, "sidewire pmem serve: a malformed message of %s; its connection ends\n",
+                client->where);
+    } else if (request.type == PMF_OPEN) {
+        status = open_region(server, client, &request, answer);
+    } else if (request.type == PMF_LIST) {
+        status = list_regions(server, client, answer);
+    } else {
+        status = count_all(server, client, answer);
+    }
+    answer->status = (uint8_t)status;
+}
