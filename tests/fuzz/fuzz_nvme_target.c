@@ -103,8 +103,11 @@ static const struct nvt_transport transport = {
 
 static void connect_queue(unsigned n)
 {
-    queues[n] =
-        (struct nvt_queue){.target = &target, .port = port, .qid = (uint16_t)n, .depth = DEPTH};
+    queues[n] = (struct nvt_queue){.target = &target,
+                                   .thread = &target.threads[0],
+                                   .port = port,
+                                   .qid = (uint16_t)n,
+                                   .depth = DEPTH};
     list_init(&queues[n].requests);
     capsule_regions[n] =
         (struct nvt_region){.base = capsule_data[n], .len_bytes = CAPSULE_DATA, .fixed_buffer = -1};
@@ -247,6 +250,7 @@ static void run_step(void)
         break;
     case TIME:
         target.now_ns += (uint64_t)take() << 24;
+        target.threads[0].now_ns = target.now_ns;
         nvt_target_tick(&target, target.now_ns);
         break;
     case NAMESPACES:

@@ -2,7 +2,7 @@
 /*
  * The codec of RoCEv2 packets: whatever a datagram holds, what is taken out of it lies within it
  * and makes the same packet again, and a packet that we finish passes the check of its ICRC and no
- * longer passes when a bit of it is changed.
+ * longer passes when a bit of it is changed. The same of packets that come in one.
  */
 #include "fuzz.h"
 
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "wire/icrc.h"
+#include "wire/joint.h"
 #include "wire/packet.h"
 
 enum { INPUT_MAX = 8192 };
@@ -23,7 +24,8 @@ static void demand(bool holds)
 /* Headers with bytes that are reserved and not kept. */
 static bool keeps_all(const struct sw_opcode *opcode)
 {
-    return !(opcode->headers & (SW_HEADER_XRCETH | SW_HEADER_DETH | SW_HEADER_CNP));
+    return !(opcode->headers &
+             (SW_HEADER_XRCETH | SW_HEADER_DETH | SW_HEADER_CNP | SW_HEADER_PIGGYBACK));
 }
 
 static void check_again(const struct sw_packet *packet, const uint8_t *datagram, size_t len)
@@ -69,6 +71,23 @@ static void check_icrc(struct sw_packet *packet, bool is_ipv6)
     demand(good == masked || (good && !is_ipv6 && found.id != sent.ip_id));
 }
 
+/* Whatever a joint packet holds, what is taken out of a sound one lies within it, one behind the
+ * other. */
+static void check_joint(const uint8_t *data, size_t size)
+{
+    const uint8_t *packet, *end = data + SW_BTH_BYTES;
+    uint32_t at = 0, len;
+    if (size < SW_JOINT_BYTES || !sw_joint_is_sound(data, (uint32_t)size))
+        return;
+    while (sw_joint_next(data, (uint32_t)size, &at, &packet, &len)) {
+        demand(packet == end + SW_JOINT_EACH_BYTES && len >= SW_BTH_BYTES + SW_ICRC_BYTES);
+        demand(len % 4 == 0 && !sw_joint_is(packet) && sw_joint_is_for(data, packet));
+        end = packet + len - SW_ICRC_BYTES;
+        demand(end + SW_ICRC_BYTES <= data + size);
+    }
+    demand(end + SW_ICRC_BYTES == data + size);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sw_packet packet;
@@ -80,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     sw_icrc_flow_init(&flow, &(struct sw_flow){.dont_fragment = true});
     sw_icrc_check(&flow, &stem, data, size, &rewind, &found);
+    check_joint(data, size);
     enum sw_packet_fault fault = sw_packet_decode(data, size, &packet);
     demand(sw_packet_fault_name(fault) != NULL);
     if (fault)

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Size against bandwidth and latency: for each size of a block, transfers of one block one after
+ * the other, then transfers of many. Both sides' blocks can be in an order of their own.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "transfer/command/command.h"
+
+enum { SINGLES = 200, SIZES_MAX = 32, LEAST_MS = 200, KEY_SIZE = 0x4000, KEY_RANDOM, KEY_OP };
+
+struct bench {
+    struct xf_remote remote;
+    enum sw_xfer_op op;
+    uint64_t bytes, size; /* moved by one transfer of many blocks; of a block, 0: several sizes */
+    uint64_t blocks;
+    bool is_random;
+    void *data;
+    struct sw_xfer_memory *memory;
+    struct sw_xfer_blocks *local, *there;
+    struct sw_xfer_transfer *transfer;
+    json_t *rows;
+};
+
+struct row {
+    uint64_t block_bytes, blocks;
+    uint32_t requests;
+    double latency_us, prepare_us, post_us, seconds, gb_per_s;
+};
+
+static const struct argp_option options[] = {
+    {"bytes", 'b', "BYTES", 0, "Of one transfer (the region, 64M at most)", 1},
+    {"blocks", 'n', "COUNT", 0, "One row: so many blocks of together --bytes", 1},
+    {"size", KEY_SIZE, "BYTES", 0, "One row: blocks of this size", 1},
+    {"operation", KEY_OP, "OP", 0, "write or read (write)", 1},
+    {"random", KEY_RANDOM, NULL, 0, "The peer's blocks in another order than those here", 2},
+    {0},
+};
+static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}};
+
+static error_t parse_bench(int key, char *value, struct argp_state *state)
+{
+    struct bench *bench = state->input;
+    switch (key) {
+    case 'b':
+        bench->bytes = xf_parse_bytes(state, value);
+        return 0;
+    case 'n':
+        bench->blocks = xf_parse_bytes(state, value);
+        return 0;
+    case KEY_SIZE:
+        bench->size = xf_parse_bytes(state, value);
+        return 0;
+    case KEY_OP:
+        bench->op = !strcmp(value, "read") ? SW_XFER_READ : SW_XFER_WRITE;
+        if (bench->op == SW_XFER_WRITE && strcmp(value, "write"))
+            argp_error(state, "\"%s\" is no operation; there are write and read", value);
+        return 0;
+    case KEY_RANDOM:
+        bench->is_random = true;
+        return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &bench->remote;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "'%s' is too much", value);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* The same for each run: Fisher and Yates with a small generator. */
+static void shuffle_blocks(struct sw_xfer_extent *extents, uint64_t count)
+{
+    uint64_t state = 88172645463325252;
+    for (uint64_t i = count; i > 1; i--) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        const struct sw_xfer_extent last = extents[i - 1];
+        extents[i - 1] = extents[state % i];
+        extents[state % i] = last;
+    }
+}
+
+static enum sw_xfer_status describe_blocks(struct bench *bench, const struct row *row)
+{
+    struct xf_remote *remote = &bench->remote;
+    struct sw_xfer_extent *extents = calloc(row->blocks, sizeof(*extents));
+    if (!extents)
+        return SW_XFER_NO_MEMORY;
+    for (uint64_t i = 0; i < row->blocks; i++)
+        extents[i] = (struct sw_xfer_extent){
+            .offset = i * row->block_bytes, .bytes = row->block_bytes, .count = 1};
+    enum sw_xfer_status status = sw_xfer_blocks_local(remote->agent, &bench->memory, 1, extents,
+                                                      (uint32_t)row->blocks, &bench->local);
+    if (bench->is_random)
+        shuffle_blocks(extents, row->blocks);
+    for (uint64_t i = 0; i < row->blocks; i++)
+        extents[i].part = remote->region_index;
+    if (!status)
+        status = sw_xfer_blocks_remote(remote->peer, remote->card, remote->card_bytes, extents,
+                                       (uint32_t)row->blocks, &bench->there);
+    free(extents);
+    return status;
+}
+
+static int compare_times(const void *one, const void *other)
+{
+    const double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+/* The median of one block at a time. */
+static enum sw_xfer_status measure_latency(struct bench *bench, struct row *row)
+{
+    static double took_us[SINGLES];
+    for (int i = 0; i < SINGLES; i++) {
+        const uint32_t at = (uint32_t)((uint64_t)i % row->blocks);
+        const double start = now_us();
+        enum sw_xfer_status status = sw_xfer_post(
+            bench->transfer,
+            &(struct sw_xfer_post_options){.local_index = &at, .remote_index = &at, .count = 1});
+        if (!status)
+            status = sw_xfer_wait(bench->transfer, SW_XFER_NEVER);
+        if (status)
+            return status;
+        took_us[i] = now_us() - start;
+    }
+    qsort(took_us, SINGLES, sizeof(*took_us), compare_times);
+    row->latency_us = took_us[SINGLES / 2];
+    return SW_XFER_OK;
+}
+
+/* The best of several: others use the machine, too. */
+static enum sw_xfer_status measure_bandwidth(struct bench *bench, struct row *row)
+{
+    const double end = now_us() + LEAST_MS * 1e3;
+    row->seconds = 0;
+    do {
+        const double start = now_us();
+        enum sw_xfer_status status =
+            sw_xfer_post(bench->transfer, &(struct sw_xfer_post_options){.count = 0});
+        const double posted = now_us();
+        if (!status)
+            status = sw_xfer_wait(bench->transfer, SW_XFER_NEVER);
+        if (status)
+            return status;
+        const double seconds = (now_us() - start) / 1e6;
+        if (row->seconds <= 0 || seconds < row->seconds) {
+            row->seconds = seconds;
+            row->post_us = posted - start;
+        }
+    } while (now_us() < end);
+    row->gb_per_s = (double)(row->blocks * row->block_bytes) / row->seconds / 1e9;
+    return SW_XFER_OK;
+}
+
+static int measure_posts(struct bench *bench, struct row *row)
+{
+    struct sw_xfer_error error = {.status = SW_XFER_OK};
+    struct sw_xfer_info info;
+    enum sw_xfer_status status = describe_blocks(bench, row);
+    if (status)
+        return xf_fail(&bench->remote, "%s", sw_xfer_status_text(status));
+    const double start = now_us();
+    if (sw_xfer_prepare(bench->remote.peer, bench->op, bench->local, bench->there, &error,
+                        &bench->transfer))
+        return xf_fail(&bench->remote, "%s", error.text);
+    row->prepare_us = now_us() - start;
+    sw_xfer_info_of(bench->transfer, &info);
+    row->requests = info.requests;
+    /* Bandwidth first: a post by index makes the plan anew. */
+    status = measure_bandwidth(bench, row);
+    if (!status)
+        status = measure_latency(bench, row);
+    if (status)
+        return xf_fail_transfer(&bench->remote, bench->transfer);
+    sw_xfer_release(bench->transfer);
+    sw_xfer_blocks_release(bench->local);
+    sw_xfer_blocks_release(bench->there);
+    return XF_STATUS_OK;
+}
+
+static void show_result(struct bench *bench, const struct row *row)
+{
+    if (bench->remote.is_json) {
+        json_array_append_new(
+            bench->rows,
+            json_pack("{sI sI sI sf sf sf sf sf}", "block_bytes", (json_int_t)row->block_bytes,
+                      "blocks", (json_int_t)row->blocks, "requests", (json_int_t)row->requests,
+                      "latency_us", row->latency_us, "prepare_us", row->prepare_us, "post_us",
+                      row->post_us, "seconds", row->seconds, "gb_per_s", row->gb_per_s));
+        return;
+    }
+    printf("%10" PRIu64 " %8" PRIu64 " %8u %11.1f %11.1f %9.1f %8.2f\n", row->block_bytes,
+           row->blocks, row->requests, row->latency_us, row->prepare_us, row->post_us,
+           row->gb_per_s);
+    fflush(stdout);
+}
+
+static int run_bench(struct bench *bench)
+{
+    const uint64_t region = bench->remote.about.bytes;
+    if (!bench->bytes)
+        bench->bytes = region < 64 << 20 ? region : 64 << 20;
+    if (bench->bytes > region)
+        return xf_fail(&bench->remote, "the region has %" PRIu64 " bytes", region);
+    if (bench->blocks > bench->bytes || bench->size > bench->bytes)
+        return xf_fail(&bench->remote, "%" PRIu64 " bytes are not enough for that", bench->bytes);
+    struct sw_xfer_error error;
+    bench->data = mmap(NULL, bench->bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (bench->data == MAP_FAILED)
+        return xf_fail(&bench->remote, "%s", strerror(errno));
+    if (sw_xfer_memory_host(bench->remote.agent, bench->data, bench->bytes, &error, &bench->memory))
+        return xf_fail(&bench->remote, "%s", error.text);
+    if (!bench->remote.is_json)
+        printf("%10s %8s %8s %11s %11s %9s %8s\n", "BLOCK", "BLOCKS", "REQUESTS", "LATENCY(us)",
+               "PREPARE(us)", "POST(us)", "GB/s");
+    const bool is_one = bench->blocks || bench->size;
+    uint64_t size = bench->size ? bench->size : is_one ? bench->bytes / bench->blocks : 4096;
+    int code = XF_STATUS_OK;
+    for (int i = 0; !code && size <= bench->bytes && i < (is_one ? 1 : SIZES_MAX); i++) {
+        struct row row = {.block_bytes = size, .blocks = bench->bytes / size};
+        if (bench->blocks && row.blocks > bench->blocks)
+            row.blocks = bench->blocks;
+        code = measure_posts(bench, &row);
+        if (!code)
+            show_result(bench, &row);
+        size *= 4;
+    }
+    return code;
+}
+
+int xf_bench(int argc, char **argv)
+{
+    static const struct argp argp = {.options = options,
+                                     .parser = parse_bench,
+                                     .doc = "Draws the size of blocks against bandwidth and "
+                                            "latency.",
+                                     .children = children};
+    static struct bench bench = {.op = SW_XFER_WRITE};
+    xf_remote_parse("bench", &argp, argc, argv, &bench.remote);
+    bench.rows = json_array();
+    int code = xf_remote_open(&bench.remote);
+    if (!code)
+        code = run_bench(&bench);
+    if (bench.remote.agent)
+        sw_xfer_agent_close(bench.remote.agent);
+    if (!code && bench.remote.is_json)
+        return xf_print_json(json_pack("{ss so}", "operation",
+                                       bench.op == SW_XFER_READ ? "read" : "write", "rows",
+                                       bench.rows));
+    json_decref(bench.rows);
+    return code;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* read and write: the file is mapped, so its pages are what the device reads or writes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "transfer/command/command.h"
+
+enum { TICK_MS = 100, KEY_BLOCK = 0x2000, KEY_NOTICE, KEY_DEADLINE };
+
+struct copy {
+    struct xf_remote remote;
+    const char *path, *notice;
+    uint64_t offset, bytes, block_bytes, deadline_ms;
+    bool has_bytes, is_write;
+    int fd;
+    struct sw_xfer_memory *memory;
+    struct sw_xfer_blocks *local, *there;
+    struct sw_xfer_transfer *transfer;
+};
+
+static const struct argp_option options[] = {
+    {"offset", 'f', "BYTES", 0, "Where in the region (0)", 1},
+    {"bytes", 'b', "BYTES", 0, "How many (read: to the region's end; write: the file's)", 1},
+    {"block", KEY_BLOCK, "BYTES", 0, "Size of a block (1M)", 2},
+    {"notice", KEY_NOTICE, "TEXT", 0, "What the peer is told when all is there", 2},
+    {"deadline", KEY_DEADLINE, "MS", 0, "Ends it when it is not done by then (none)", 2},
+    {0},
+};
+static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}};
+
+static error_t parse_copy(int key, char *value, struct argp_state *state)
+{
+    struct copy *copy = state->input;
+    switch (key) {
+    case 'f':
+        copy->offset = xf_parse_bytes(state, value);
+        return 0;
+    case 'b':
+        copy->bytes = xf_parse_bytes(state, value);
+        copy->has_bytes = true;
+        return 0;
+    case KEY_BLOCK:
+        copy->block_bytes = xf_parse_bytes(state, value);
+        if (!copy->block_bytes)
+            argp_error(state, "a block has at least one byte");
+        return 0;
+    case KEY_NOTICE:
+        copy->notice = value;
+        if (strlen(value) > SW_XFER_NOTICE_MAX)
+            argp_error(state, "a notice has up to %d bytes", SW_XFER_NOTICE_MAX);
+        return 0;
+    case KEY_DEADLINE:
+        copy->deadline_ms = xf_parse_bytes(state, value);
+        if (copy->deadline_ms > UINT32_MAX)
+            argp_error(state, "\"%s\" is too many", value);
+        return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &copy->remote;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (copy->path)
+            argp_error(state, "one file; '%s' is another", value);
+        copy->path = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (!copy->path)
+            argp_error(state, "the file is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* How many bytes, and the file with room for them. */
+static int open_file(struct copy *copy)
+{
+    const struct xf_remote *remote = &copy->remote;
+    const uint64_t region = remote->about.bytes;
+    struct stat st;
+    copy->fd = open(copy->path,
+                    copy->is_write ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (copy->fd < 0 || fstat(copy->fd, &st))
+        return xf_fail(remote, "%s: %s", copy->path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return xf_fail(remote, "%s is no regular file; it could not be mapped", copy->path);
+    if (copy->offset >= region)
+        return xf_fail(remote, "the region ends at %" PRIu64 " bytes", region);
+    if (!copy->has_bytes)
+        copy->bytes = copy->is_write ? (uint64_t)st.st_size : region - copy->offset;
+    if (!copy->bytes || copy->bytes > region - copy->offset ||
+        (copy->is_write && copy->bytes > (uint64_t)st.st_size))
+        return xf_fail(remote,
+                       "%" PRIu64 " bytes cannot be moved: the region ends at %" PRIu64
+                       ", the file at %" PRIu64,
+                       copy->bytes, region, (uint64_t)st.st_size);
+    /* Blocks of the disk now: a full disk found later would be a SIGBUS. */
+    if (!copy->is_write && (ftruncate(copy->fd, (off_t)copy->bytes) ||
+                            (errno = posix_fallocate(copy->fd, 0, (off_t)copy->bytes))))
+        return xf_fail(remote, "%s: %s", copy->path, strerror(errno));
+    return XF_STATUS_OK;
+}
+
+static enum sw_xfer_status prepare_copy(struct copy *copy, struct sw_xfer_error *error)
+{
+    struct xf_remote *remote = &copy->remote;
+    const uint64_t whole = copy->bytes / copy->block_bytes, rest = copy->bytes % copy->block_bytes;
+    struct sw_xfer_extent extents[2] = {
+        {.bytes = copy->block_bytes, .stride = copy->block_bytes, .count = whole},
+        {.offset = copy->bytes - rest, .bytes = rest, .count = 1}};
+    const struct sw_xfer_extent *first = whole ? extents : extents + 1;
+    const uint32_t count = (whole != 0) + (rest != 0);
+    enum sw_xfer_status status = sw_xfer_memory_file(remote->agent, copy->fd, 0, copy->bytes,
+                                                     !copy->is_write, error, &copy->memory);
+    if (status)
+        return status;
+    status = sw_xfer_blocks_local(remote->agent, &copy->memory, 1, first, count, &copy->local);
+    for (int i = 0; i < 2; i++) {
+        extents[i].offset += copy->offset;
+        extents[i].part = remote->region_index;
+    }
+    if (!status)
+        status = sw_xfer_blocks_remote(remote->peer, remote->card, remote->card_bytes, first, count,
+                                       &copy->there);
+    if (status) {
+        error->status = status;
+        snprintf(error->text, sizeof(error->text), "%s", sw_xfer_status_text(status));
+        return status;
+    }
+    return sw_xfer_prepare(remote->peer, copy->is_write ? SW_XFER_WRITE : SW_XFER_READ, copy->local,
+                           copy->there, error, &copy->transfer);
+}
+
+static int tell_progress(const struct copy *copy)
+{
+    struct sw_xfer_info info;
+    sw_xfer_info_of(copy->transfer, &info);
+    const double seconds = (double)(info.ended_ns - info.posted_ns) / 1e9;
+    if (copy->remote.is_json)
+        return xf_print_json(json_pack("{sI sI sI sf}", "bytes", (json_int_t)info.bytes_done,
+                                       "blocks", (json_int_t)info.blocks_done, "requests",
+                                       (json_int_t)info.requests, "seconds", seconds));
+    fprintf(stderr, "%" PRIu64 " bytes in %u requests, %.1f ms, %.2f GB/s\n", info.bytes_done,
+            info.requests, seconds * 1e3, (double)info.bytes_done / seconds / 1e9);
+    return XF_STATUS_OK;
+}
+
+static int move_all(struct copy *copy)
+{
+    struct sw_xfer_error error;
+    enum sw_xfer_status status;
+    if (prepare_copy(copy, &error))
+        return xf_fail(&copy->remote, "%s", error.text);
+    const struct sw_xfer_post_options post = {
+        .notice = copy->notice,
+        .notice_bytes = copy->notice ? (uint32_t)strlen(copy->notice) : 0,
+        .deadline_ns = copy->deadline_ms ? sw_xfer_deadline_ms((uint32_t)copy->deadline_ms) : 0};
+    status = sw_xfer_post(copy->transfer, &post);
+    if (status)
+        return xf_fail(&copy->remote, "%s", sw_xfer_status_text(status));
+    do {
+        status = sw_xfer_wait(copy->transfer, sw_xfer_deadline_ms(TICK_MS));
+        xf_progress(&copy->remote, copy->transfer);
+    } while (status == SW_XFER_TIMEOUT);
+    return status ? xf_fail_transfer(&copy->remote, copy->transfer) : tell_progress(copy);
+}
+
+static int run_copy(struct copy *copy)
+{
+    int code = xf_remote_open(&copy->remote);
+    if (!code)
+        code = open_file(copy);
+    if (!code)
+        code = move_all(copy);
+    if (copy->remote.agent)
+        sw_xfer_agent_close(copy->remote.agent);
+    if (copy->fd >= 0 && close(copy->fd) && !code)
+        code = xf_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
+    return code;
+}
+
+int xf_read(int argc, char **argv)
+{
+    static const struct argp argp = {.options = options,
+                                     .parser = parse_copy,
+                                     .args_doc = "FILE",
+                                     .doc = "Reads bytes of a region into FILE.",
+                                     .children = children};
+    static struct copy copy = {.fd = -1, .block_bytes = 1 << 20};
+    xf_remote_parse("read", &argp, argc, argv, &copy.remote);
+    return run_copy(&copy);
+}
+
+int xf_write(int argc, char **argv)
+{
+    static const struct argp argp = {.options = options,
+                                     .parser = parse_copy,
+                                     .args_doc = "FILE",
+                                     .doc = "Writes FILE into a region.",
+                                     .children = children};
+    static struct copy copy = {.is_write = true, .fd = -1, .block_bytes = 1 << 20};
+    xf_remote_parse("write", &argp, argc, argv, &copy.remote);
+    return run_copy(&copy);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The card, the peer, and what output needs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "transfer/command/command.h"
+
+enum { KEY_TIMEOUT = 0x1000 };
+
+static const struct argp_option options[] = {
+    {"card", 'c', "PATH", 0, "File with the card of the peer; - is the standard input", 1},
+    {"region", 'r', "NAME", 0, "Name of the region (the first)", 1},
+    {"local", 'w', "ADDR", 0, "Address of the RDMA device here (that which leads there)", 1},
+    {"connect-timeout", KEY_TIMEOUT, "MS", 0, "Milliseconds a connection may take (5000)", 2},
+    {"output-format", 'o', "FORMAT", 0, "normal or json", 3},
+    {0},
+};
+
+bool xf_parse_format(struct argp_state *state, const char *text)
+{
+    const bool is_json = !strcmp(text, "json");
+    if (!is_json && strcmp(text, "normal"))
+        argp_error(state, "\"%s\" is no format; there are normal and json", text);
+    return is_json;
+}
+
+static error_t parse_remote(int key, char *value, struct argp_state *state)
+{
+    struct xf_remote *remote = state->input;
+    uint64_t ms;
+    switch (key) {
+    case 'c':
+        remote->card_path = value;
+        return 0;
+    case 'r':
+        remote->region = value;
+        return 0;
+    case 'w':
+        remote->options.address = value;
+        return 0;
+    case 'o':
+        remote->is_json = xf_parse_format(state, value);
+        return 0;
+    case KEY_TIMEOUT:
+        ms = xf_parse_bytes(state, value);
+        if (ms > UINT32_MAX)
+            argp_error(state, "\"%s\" is too many", value);
+        remote->options.connect_timeout_ms = (uint32_t)ms;
+        return 0;
+    case ARGP_KEY_END:
+        if (!remote->card_path)
+            argp_error(state, "the card of the peer is missing (-c PATH)");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp xf_remote_argp = {.options = options, .parser = parse_remote};
+
+void xf_remote_parse(const char *command, const struct argp *argp, int argc, char **argv,
+                     struct xf_remote *input)
+{
+    input->command = command;
+    sw_xfer_agent_options_init(&input->options);
+    argp_parse(argp, argc, argv, 0, NULL, input);
+}
+
+int xf_fail(const struct xf_remote *remote, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "sidewire transfer %s: ", remote->command);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return XF_STATUS_FAILED;
+}
+
+int xf_fail_transfer(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer)
+{
+    struct sw_xfer_info info;
+    struct sw_xfer_error error;
+    sw_xfer_info_of(transfer, &info);
+    if (sw_xfer_peer_state_of(remote->peer) != SW_XFER_GONE)
+        return xf_fail(remote, "%s", sw_xfer_status_text(info.status));
+    sw_xfer_peer_error(remote->peer, &error);
+    return xf_fail(remote, "%s (%s)", sw_xfer_status_text(info.status), error.text);
+}
+
+int xf_remote_card(struct xf_remote *remote)
+{
+    const bool is_pipe = !strcmp(remote->card_path, "-");
+    const int fd = is_pipe ? STDIN_FILENO : open(remote->card_path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = -1;
+    while (fd >= 0 && remote->card_bytes < sizeof(remote->card) &&
+           (got = read(fd, remote->card + remote->card_bytes,
+                       sizeof(remote->card) - remote->card_bytes)) > 0)
+        remote->card_bytes += (size_t)got;
+    const int why = errno;
+    if (fd > STDIN_FILENO)
+        close(fd);
+    if (got < 0)
+        return xf_fail(remote, "%s: %s", remote->card_path, strerror(why));
+    struct sw_xfer_card card;
+    const enum sw_xfer_status status = sw_xfer_card_read(remote->card, remote->card_bytes, &card);
+    return status ? xf_fail(remote, "%s: %s", remote->card_path, sw_xfer_status_text(status))
+                  : XF_STATUS_OK;
+}
+
+static int find_region(struct xf_remote *remote)
+{
+    if (remote->region &&
+        sw_xfer_card_find(remote->card, remote->card_bytes, remote->region, &remote->region_index))
+        return xf_fail(remote, "there is no region \"%s\"; 'sidewire transfer ls' lists them",
+                       remote->region);
+    if (sw_xfer_card_region(remote->card, remote->card_bytes, remote->region_index, &remote->about))
+        return xf_fail(remote, "the card has no region");
+    return XF_STATUS_OK;
+}
+
+int xf_remote_open(struct xf_remote *remote)
+{
+    struct sw_xfer_error error;
+    int code = xf_remote_card(remote);
+    if (!code)
+        code = find_region(remote);
+    if (code)
+        return code;
+    if (sw_xfer_agent_open(&remote->options, &error, &remote->agent) ||
+        sw_xfer_connect(remote->agent, remote->card, remote->card_bytes, &error, &remote->peer) ||
+        sw_xfer_peer_wait(remote->peer, SW_XFER_NEVER, &error))
+        return xf_fail(remote, "%s", error.text);
+    return XF_STATUS_OK;
+}
+
+uint64_t xf_parse_bytes(struct argp_state *state, const char *text)
+{
+    static const char letters[] = "kmgt";
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 0);
+    const char *letter = *end ? strchr(letters, *end | 0x20) : NULL;
+    const unsigned shift = letter ? 10 * (unsigned)(letter - letters + 1) : 0;
+    if (*text < '0' || *text > '9' || errno || (*end && (!letter || end[1])) ||
+        value > UINT64_MAX >> shift)
+        argp_error(state, "\"%s\" is no number; write 4096, 64K or 1G", text);
+    return (uint64_t)value << shift;
+}
+
+int xf_print_json(json_t *json)
+{
+    const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
+    json_decref(json);
+    putchar('\n');
+    return code || fflush(stdout) ? XF_STATUS_FAILED : XF_STATUS_OK;
+}
+
+void xf_hex(const uint8_t bytes[16], char text[33])
+{
+    for (int i = 0; i < 16; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+const char *xf_rights_text(uint32_t rights)
+{
+    static const char *const texts[] = {"-", "r", "w", "rw"};
+    return texts[rights & 3];
+}
+
+void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer)
+{
+    struct sw_xfer_info info;
+    if (remote->is_json || !isatty(STDERR_FILENO))
+        return;
+    sw_xfer_info_of(transfer, &info);
+    fprintf(stderr, "\r%3u %%  %llu of %llu MiB%s",
+            (unsigned)(info.bytes ? (double)info.bytes_done * 100 / (double)info.bytes : 100),
+            (unsigned long long)(info.bytes_done >> 20), (unsigned long long)(info.bytes >> 20),
+            info.state == SW_XFER_POSTED ? "" : "\n");
+}

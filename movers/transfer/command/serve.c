@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "transfer/command/command.h"
+
+enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000 };
+
+struct serve {
+    const char *paths[FILES_MAX], *card_path;
+    uint32_t paths_count;
+    uint64_t memory_bytes, create_bytes;
+    uint32_t rights;
+    bool is_json;
+    struct sw_xfer_agent_options options;
+    struct sw_xfer_agent *agent;
+    struct sw_xfer_lease *leases[FILES_MAX + 1];
+    uint32_t leases_count;
+    uint64_t bytes;
+    void *memory;
+};
+
+static const struct argp_option options[] = {
+    {"listen", 'l', "ADDR", 0, "Address of the RDMA device to listen at", 1},
+    {"port", 's', "PORT", 0, "Port to listen at (a free one; the card says which)", 1},
+    {"card", 'c', "PATH", 0, "File that the card is written to", 1},
+    {"memory", 'm', "BYTES", 0, "Serves so much memory, as the region \"memory\"", 2},
+    {"size", 'S', "BYTES", 0, "Creates files that are not there with this size", 2},
+    {"read-only", 'R', NULL, 0, "Peers may only read", 2},
+    {"layout", KEY_LAYOUT, "TEXT", 0, "How blocks lie; peers that say otherwise are refused", 2},
+    {"output-format", 'o', "FORMAT", 0, "normal or json: how notices are printed", 3},
+    {0},
+};
+
+static error_t parse_serve(int key, char *value, struct argp_state *state)
+{
+    struct serve *serve = state->input;
+    switch (key) {
+    case 'l':
+        serve->options.address = value;
+        return 0;
+    case 's':
+        serve->options.port = value;
+        return 0;
+    case 'c':
+        serve->card_path = value;
+        return 0;
+    case 'm':
+        serve->memory_bytes = xf_parse_bytes(state, value);
+        return 0;
+    case 'S':
+        serve->create_bytes = xf_parse_bytes(state, value);
+        return 0;
+    case 'R':
+        serve->rights = SW_XFER_MAY_READ;
+        return 0;
+    case KEY_LAYOUT:
+        serve->options.layout = sw_xfer_layout(value, strlen(value));
+        return 0;
+    case 'o':
+        serve->is_json = xf_parse_format(state, value);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (serve->paths_count == FILES_MAX)
+            argp_error(state, "there are more than %d files", FILES_MAX);
+        serve->paths[serve->paths_count++] = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (!serve->options.address)
+            argp_error(state, "the address to listen at is missing (-l ADDR)");
+        if (!serve->card_path)
+            argp_error(state, "the file for the card is missing (-c PATH)");
+        if (!serve->paths_count && !serve->memory_bytes)
+            argp_error(state, "what to serve is missing: files, or --memory BYTES");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int fail_command(const char *what, const char *why)
+{
+    fprintf(stderr, "sidewire transfer serve: %s: %s\n", what, why);
+    return XF_STATUS_FAILED;
+}
+
+static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const char *name)
+{
+    struct sw_xfer_error error;
+    const struct sw_xfer_lease_options lease = {
+        .name = name, .rights = serve->rights, .deadline_ns = SW_XFER_NEVER};
+    if (sw_xfer_lease_grant(memory, &lease, &error, &serve->leases[serve->leases_count]))
+        return fail_command(name, error.text);
+    serve->leases_count++;
+    serve->bytes += sw_xfer_memory_bytes(memory);
+    return XF_STATUS_OK;
+}
+
+static int open_file(const struct serve *serve, const char *path)
+{
+    int fd = open(path, (serve->rights & SW_XFER_MAY_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (fd >= 0 || errno != ENOENT || !serve->create_bytes)
+        return fd;
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    /* Blocks of the disk now: a full disk found later would be a SIGBUS. */
+    if (fd >= 0 && (errno = posix_fallocate(fd, 0, (off_t)serve->create_bytes))) {
+        close(fd);
+        unlink(path);
+        return -1;
+    }
+    return fd;
+}
+
+static int add_file(struct serve *serve, const char *path)
+{
+    struct sw_xfer_error error;
+    struct sw_xfer_memory *memory;
+    const char *slash = strrchr(path, '/');
+    const int fd = open_file(serve, path);
+    if (fd < 0)
+        return fail_command(path, errno == ENOENT ? "there is no such file; --size creates it"
+                                                  : strerror(errno));
+    const enum sw_xfer_status status = sw_xfer_memory_file(
+        serve->agent, fd, 0, 0, serve->rights & SW_XFER_MAY_WRITE, &error, &memory);
+    close(fd);
+    return status ? fail_command(path, error.text)
+                  : add_region(serve, memory, slash ? slash + 1 : path);
+}
+
+static int add_memory(struct serve *serve)
+{
+    struct sw_xfer_error error;
+    struct sw_xfer_memory *memory;
+    serve->memory =
+        mmap(NULL, serve->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (serve->memory == MAP_FAILED)
+        return fail_command("memory", strerror(errno));
+    if (sw_xfer_memory_host(serve->agent, serve->memory, serve->memory_bytes, &error, &memory))
+        return fail_command("memory", error.text);
+    return add_region(serve, memory, "memory");
+}
+
+/* As a whole or not at all: who waits for the file finds a card in it. */
+static int write_card(const struct serve *serve)
+{
+    static char path[4096];
+    static uint8_t card[XF_CARD_BYTES_MAX];
+    size_t bytes = 0;
+    if (sw_xfer_card_make(serve->agent, serve->leases, serve->leases_count, card, sizeof(card),
+                          &bytes))
+        return fail_command(serve->card_path, "no card can be made");
+    if (snprintf(path, sizeof(path), "%s.new", serve->card_path) >= (int)sizeof(path))
+        return fail_command(serve->card_path, "the path is too long");
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const bool is_written = fd >= 0 && write(fd, card, bytes) == (ssize_t)bytes;
+    const bool is_there = is_written && !rename(path, serve->card_path);
+    const int why = errno;
+    if (fd >= 0)
+        close(fd);
+    return is_there ? XF_STATUS_OK : fail_command(serve->card_path, strerror(why));
+}
+
+static void print_notices(struct serve *serve)
+{
+    static struct sw_xfer_notice notice;
+    while (!sw_xfer_notice_take(serve->agent, &notice)) {
+        json_t *text = json_stringn((const char *)notice.data, notice.bytes);
+        if (serve->is_json) {
+            json_t *line = json_pack("{sI so}", "visitor", (json_int_t)notice.visitor, "notice",
+                                     text ? text : json_null());
+            json_dumpf(line, stdout, JSON_COMPACT);
+            json_decref(line);
+            putchar('\n');
+        } else {
+            char *quoted = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL; /* no bare controls */
+            printf("visitor %" PRIu64 ": %s\n", notice.visitor, quoted ? quoted : "(no text)");
+            free(quoted);
+            json_decref(text);
+        }
+        fflush(stdout);
+    }
+}
+
+static void serve_all(struct serve *serve, int stop_fd)
+{
+    struct pollfd fds[] = {{.fd = sw_xfer_fd(serve->agent), .events = POLLIN},
+                           {.fd = stop_fd, .events = POLLIN}};
+    while (!(fds[1].revents & POLLIN)) {
+        sw_xfer_poll(serve->agent);
+        print_notices(serve);
+        if (sw_xfer_arm(serve->agent))
+            poll(fds, 2, -1);
+    }
+}
+
+static int open_all(struct serve *serve)
+{
+    struct sw_xfer_error error;
+    if (sw_xfer_agent_open(&serve->options, &error, &serve->agent))
+        return fail_command("agent", error.text);
+    int code = serve->memory_bytes ? add_memory(serve) : XF_STATUS_OK;
+    for (uint32_t i = 0; !code && i < serve->paths_count; i++)
+        code = add_file(serve, serve->paths[i]);
+    return code ? code : write_card(serve);
+}
+
+int xf_serve(int argc, char **argv)
+{
+    static const struct argp argp = {.options = options,
+                                     .parser = parse_serve,
+                                     .args_doc = "[FILE...]",
+                                     .doc = "Lets peers that have the card read and write files "
+                                            "or memory."};
+    static struct serve serve = {.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE};
+    sigset_t set;
+    sw_xfer_agent_options_init(&serve.options);
+    argp_parse(&argp, argc, argv, 0, NULL, &serve);
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    const int stop_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    const int code = open_all(&serve);
+    if (!code) {
+        fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
+                serve.leases_count, serve.bytes, serve.card_path);
+        serve_all(&serve, stop_fd);
+    }
+    if (serve.agent)
+        sw_xfer_agent_close(serve.agent);
+    close(stop_fd);
+    return code;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What is behind the handles of transfer.h. One thread at a time is in an agent; nothing here has a
+ * lock. Everything that belongs to an agent hangs in one of its lists, so closing it finds all.
+ */
+#ifndef SW_MOVERS_TRANSFER_ENGINE_H
+#define SW_MOVERS_TRANSFER_ENGINE_H
+
+#include <netinet/in.h>
+
+#include "common/connection.h"
+#include "sidewire/transfer.h"
+#include "transfer/core/flow.h"
+#include "transfer/wire/card.h"
+#include "transfer/wire/message.h"
+
+#define XFE_MS 1000000ull
+
+enum {
+    XFE_CREDITS = 32,   /* notices of one connection without acknowledgement */
+    XFE_LIST = 32,      /* requests of one post to the device */
+    XFE_SIGNAL = 16,    /* one in so many asks for a completion */
+    XFE_DEPARTED = 256, /* sessions whose newest tag is remembered */
+};
+
+/* What an event of epoll is about: the first member of each. */
+struct xfe_source {
+    enum { XFE_EVENTS, XFE_TIMER, XFE_PEER, XFE_VISITOR } kind;
+};
+
+struct xfe_held { /* a notice that was not taken yet */
+    struct list_node node;
+    struct sw_xfer_notice notice;
+};
+
+struct xfe_session {
+    uint8_t instance[SW_XFER_INSTANCE_BYTES];
+    uint64_t session, last_tag;
+};
+
+struct xfe_visitor;
+
+struct sw_xfer_agent {
+    struct sw_xfer_agent_options options;
+    uint8_t instance[SW_XFER_INSTANCE_BYTES];
+    uint8_t *alive; /* a page that is zero in a child of fork() */
+    int epoll_fd, timer_fd;
+    struct xfe_source events_source, timer_source;
+    struct rdma_event_channel *events; /* of the listener */
+    struct rdma_cm_id *listener;
+    struct rdma_cm_id *anchor;       /* holds the device where the listener does not; else NULL */
+    struct sockaddr_storage address; /* of the listener, port included */
+
+    struct ibv_context *verbs; /* NULL until the device is known */
+    struct ibv_pd *pd;
+    uint32_t pieces_max, reads_max;
+    bool has_windows;
+
+    struct list memories, leases, peers, blocks, transfers, ended;
+    struct xfe_visitor **visitors; /* options.visitors_max */
+    struct xfe_session departed[XFE_DEPARTED];
+    uint32_t departed_next;
+    struct xfe_held *held_all;
+    struct list held, held_free;
+    uint64_t last_session, last_visitor;
+    uint64_t lease_wake_ns; /* no lease runs out before */
+    uint64_t progress;      /* counts whatever came */
+    uint32_t polls;
+};
+
+struct sw_xfer_memory {
+    struct list_node node;
+    struct sw_xfer_agent *agent;
+    enum sw_xfer_memory_kind kind;
+    void *data;       /* NULL: not seen by the processor */
+    uint64_t address; /* as requests name its first byte */
+    uint64_t bytes;
+    void *mapped; /* of a file */
+    uint64_t mapped_bytes;
+    int fd;             /* of a DMA buffer, ours; -1 */
+    uint64_t fd_offset; /* in it */
+    struct ibv_mr *mr;  /* NULL until the device is known */
+    bool is_writable;
+    bool is_doubtful; /* a peer that was stopped amid an access may still store to its pages */
+    uint32_t uses;
+};
+
+struct sw_xfer_lease {
+    struct list_node node;
+    struct sw_xfer_memory *memory;
+    char name[XFW_NAME_BYTES];
+    uint64_t address, bytes, deadline_ns, visitor;
+    uint32_t rights, key;
+    struct ibv_mr *mr; /* one of the two while it is granted */
+    struct ibv_mw *mw;
+};
+
+/* Memory that the device reads and writes for the library itself. */
+struct xfe_scratch {
+    uint8_t notices[XFE_CREDITS][XFW_MESSAGE_MAX];
+    uint8_t acks[XFE_CREDITS][XFW_MESSAGE_HEADER_BYTES];
+};
+
+struct sw_xfer_peer {
+    struct xfe_source source;
+    struct list_node node;
+    struct sw_xfer_agent *agent;
+    struct xfw_card card;
+    uint32_t address_at; /* which of the card's is tried */
+    char where[64];
+    struct mover_connection connection;
+    enum sw_xfer_peer_state state;
+    struct sw_xfer_error error;
+    bool was_live;
+    bool has_more;   /* the last list was full */
+    bool has_broken; /* the device takes nothing: the next poll sees to it */
+    uint64_t session, connect_deadline_ns, progress_ns;
+    struct xfc_flow flow;
+    struct xfe_scratch *scratch;
+    struct ibv_mr *scratch_mr;
+    uint32_t notice_at, notice_bytes_max;
+    struct ibv_wc stash; /* seen by arm, for poll */
+    bool has_stash;
+    struct ibv_send_wr wrs[XFE_LIST];
+    struct ibv_sge notice_sges[XFE_LIST];
+    uint32_t uses;
+};
+
+struct xfe_block {
+    uint64_t address, bytes;
+    uint32_t part;
+};
+
+struct sw_xfer_blocks {
+    struct list_node node;
+    struct sw_xfer_agent *agent;
+    struct sw_xfer_peer *peer; /* NULL: local */
+    struct sw_xfer_memory **memories;
+    uint32_t *keys; /* of a peer's parts */
+    uint32_t parts, rights;
+    struct xfe_block *all;
+    uint32_t count;
+    uint64_t requests; /* that they become at most */
+    uint32_t uses;
+};
+
+struct sw_xfer_transfer {
+    struct xfc_task task;
+    struct list_node node;
+    struct sw_xfer_peer *peer;
+    struct sw_xfer_blocks *local, *remote;
+    struct xfc_plan plan;
+    bool is_whole; /* the plan is of all blocks, in their order */
+    void *arg;
+    uint32_t notice_bytes;
+    uint8_t notice[SW_XFER_NOTICE_MAX];
+};
+
+/* ---- status.c ---- */
+
+uint64_t xfe_now_ns(void);
+enum sw_xfer_status xfe_fail(struct sw_xfer_error *error, enum sw_xfer_status status,
+                             const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- agent.c ---- */
+
+static inline bool xfe_is_forked(const struct sw_xfer_agent *agent)
+{
+    return !*agent->alive;
+}
+
+/* The first device that an agent meets is its own; false where this is another one, or it has no
+ * room. */
+bool xfe_agent_adopt(struct sw_xfer_agent *agent, struct ibv_context *verbs);
+
+/* ---- wait.c ---- */
+
+/* Sleeps until something comes or the deadline passes. */
+void xfe_nap(struct sw_xfer_agent *agent, uint64_t deadline_ns);
+
+/* ---- memory.c ---- */
+
+/* Zeros, on pages of their own: what is registered shares none with the heap. NULL: no memory. */
+void *xfe_pages(size_t bytes);
+/* Once the device is known. */
+bool xfe_memory_register(struct sw_xfer_memory *memory);
+/* A registration of a part of it that peers can reach. */
+struct ibv_mr *xfe_memory_share(const struct sw_xfer_memory *memory, uint64_t offset,
+                                uint64_t bytes, int access);
+/* Deregisters all of it, and registers it anew. False: it is in use, or that would not help. */
+bool xfe_memory_renew(struct sw_xfer_memory *memory);
+void xfe_memory_free(struct sw_xfer_memory *memory);
+
+/* ---- lease.c ---- */
+
+void xfe_leases_timers(struct sw_xfer_agent *agent, uint64_t now_ns);
+/* The visitor's queue pair is gone: so are its windows. */
+void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor);
+
+/* ---- peer.c ---- */
+
+void xfe_peer_events(struct sw_xfer_peer *peer);
+void xfe_peer_timers(struct sw_xfer_peer *peer, uint64_t now_ns);
+uint64_t xfe_peer_wake_ns(const struct sw_xfer_peer *peer);
+void xfe_peer_gone(struct sw_xfer_peer *peer, enum sw_xfer_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Its queue pair is of no use any more, but it lives: connects again, and goes on. */
+void xfe_peer_restart(struct sw_xfer_peer *peer);
+void xfe_peer_free(struct sw_xfer_peer *peer);
+
+/* ---- send.c: the queue pair of a peer ---- */
+
+bool xfe_send_post_receives(struct sw_xfer_peer *peer);
+/* Gives the device one list of what there is. */
+void xfe_send_push(struct sw_xfer_peer *peer);
+void xfe_send_poll(struct sw_xfer_peer *peer);
+
+/* ---- blocks.c, transfer.c ---- */
+
+void xfe_blocks_free(struct sw_xfer_blocks *blocks);
+void xfe_transfer_free(struct sw_xfer_transfer *transfer);
+/* Whether one that is posted uses it; those that are not make their plans anew. */
+bool xfe_transfers_let_go(struct sw_xfer_agent *agent, const struct sw_xfer_memory *memory);
+
+/* ---- visitor.c ---- */
+
+void xfe_visitors_events(struct sw_xfer_agent *agent);
+void xfe_visitor_ready(struct xfe_visitor *visitor);
+void xfe_visitors_end(struct sw_xfer_agent *agent);
+struct xfe_visitor *xfe_visitor_of(const struct sw_xfer_agent *agent, uint64_t number);
+void xfe_visitor_end(struct xfe_visitor *visitor);
+/* Posts a request that has to do with a window, and waits for its completion. -EOPNOTSUPP: the
+ * device takes none; -EPIPE: the visitor had to be ended. */
+int xfe_visitor_window(struct xfe_visitor *visitor, struct ibv_send_wr *wr);
+/* Takes notices that had no room. */
+void xfe_visitors_retry(struct sw_xfer_agent *agent);
+
+/* ---- notice.c ---- */
+
+bool xfe_notices_make(struct sw_xfer_agent *agent);
+/* Where the next notice can be put; NULL: no room. */
+struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent);
+/* What was put there is one. */
+void xfe_notices_add(struct sw_xfer_agent *agent);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The right of peers to reach memory: a window of type 2 for one visitor, or a registration. Either
+ * is over when the device says so, and not before.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transfer/engine/engine.h"
+
+enum { DOUBT_MS = 500 };
+
+static struct sw_xfer_lease *lease_of(struct list_node *node)
+{
+    return LIST_MEMBER(node, struct sw_xfer_lease, node);
+}
+
+static int access_of(uint32_t rights)
+{
+    return (rights & SW_XFER_MAY_READ ? IBV_ACCESS_REMOTE_READ : 0) |
+           (rights & SW_XFER_MAY_WRITE ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
+}
+
+/* -EOPNOTSUPP: no window can be had, and a registration takes its place. */
+static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor, uint64_t number)
+{
+    struct sw_xfer_agent *agent = lease->memory->agent;
+    lease->mw = agent->has_windows ? ibv_alloc_mw(agent->pd, IBV_MW_TYPE_2) : NULL;
+    if (!lease->mw)
+        return -EOPNOTSUPP;
+    struct ibv_send_wr wr = {
+        .opcode = IBV_WR_BIND_MW,
+        .bind_mw = {.mw = lease->mw,
+                    .rkey = ibv_inc_rkey(lease->mw->rkey),
+                    .bind_info = {.mr = lease->memory->mr,
+                                  .addr = lease->address,
+                                  .length = lease->bytes,
+                                  .mw_access_flags =
+                                      (unsigned)access_of(lease->rights) &
+                                      (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)}},
+    };
+    const int code = xfe_visitor_window(visitor, &wr);
+    if (!code) {
+        lease->key = wr.bind_mw.rkey;
+        lease->visitor = number;
+        return 0;
+    }
+    ibv_dealloc_mw(lease->mw);
+    lease->mw = NULL;
+    return code;
+}
+
+static int register_lease(struct sw_xfer_lease *lease, uint64_t offset)
+{
+    lease->mr = xfe_memory_share(lease->memory, offset, lease->bytes, access_of(lease->rights));
+    if (!lease->mr)
+        return errno ? -errno : -EIO;
+    lease->key = lease->mr->rkey;
+    return 0;
+}
+
+static enum sw_xfer_status check_options(const struct sw_xfer_memory *memory,
+                                         const struct sw_xfer_lease_options *options,
+                                         struct sw_xfer_error *error)
+{
+    const uint64_t bytes = memory->bytes;
+    if (xfe_is_forked(memory->agent))
+        return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
+    if (!memory->agent->listener)
+        return xfe_fail(error, SW_XFER_INVALID, "an agent without an address has no visitors");
+    if (options->offset >= bytes || options->bytes > bytes - options->offset)
+        return xfe_fail(error, SW_XFER_INVALID, "the lease does not lie within the memory");
+    if (!options->rights || options->rights > (SW_XFER_MAY_READ | SW_XFER_MAY_WRITE))
+        return xfe_fail(error, SW_XFER_INVALID, "a lease gives the right to read, write or both");
+    if (options->rights & SW_XFER_MAY_WRITE && !memory->is_writable)
+        return xfe_fail(error, SW_XFER_DENIED, "this memory can only be read");
+    if (options->name && !xfw_is_name(options->name))
+        return xfe_fail(error, SW_XFER_INVALID, "a name has up to %d bytes, all printable",
+                        SW_XFER_NAME_MAX);
+    return SW_XFER_OK;
+}
+
+enum sw_xfer_status sw_xfer_lease_grant(struct sw_xfer_memory *memory,
+                                        const struct sw_xfer_lease_options *options,
+                                        struct sw_xfer_error *error, struct sw_xfer_lease **out)
+{
+    struct sw_xfer_agent *agent = memory->agent;
+    const enum sw_xfer_status status = check_options(memory, options, error);
+    if (status)
+        return status;
+    struct xfe_visitor *visitor = options->visitor ? xfe_visitor_of(agent, options->visitor) : NULL;
+    if (options->visitor && !visitor)
+        return xfe_fail(error, SW_XFER_PEER_GONE, "that visitor is gone");
+    struct sw_xfer_lease *lease = calloc(1, sizeof(*lease));
+    if (!lease)
+        return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
+    snprintf(lease->name, sizeof(lease->name), "%s", options->name ? options->name : "");
+    lease->memory = memory;
+    lease->address = memory->address + options->offset;
+    lease->bytes = options->bytes ? options->bytes : memory->bytes - options->offset;
+    lease->rights = options->rights;
+    lease->deadline_ns = options->deadline_ns ? options->deadline_ns : SW_XFER_NEVER;
+    int code = visitor ? bind_window(lease, visitor, options->visitor) : -EOPNOTSUPP;
+    if (code == -EOPNOTSUPP)
+        code = register_lease(lease, options->offset);
+    if (code) {
+        free(lease);
+        return xfe_fail(error,
+                        code == -EPIPE    ? SW_XFER_PEER_GONE
+                        : code == -ENOMEM ? SW_XFER_NO_MEMORY
+                                          : SW_XFER_SYSTEM,
+                        "no lease can be had of the RDMA device: %s", strerror(-code));
+    }
+    memory->uses++;
+    list_append(&agent->leases, &lease->node);
+    if (lease->deadline_ns < agent->lease_wake_ns)
+        agent->lease_wake_ns = lease->deadline_ns;
+    *out = lease;
+    return SW_XFER_OK;
+}
+
+static void end_window(struct sw_xfer_lease *lease)
+{
+    struct sw_xfer_agent *agent = lease->memory->agent;
+    struct xfe_visitor *visitor = xfe_visitor_of(agent, lease->visitor);
+    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = lease->key};
+    /* Where no request can be posted, the queue pair goes; windows go with it. */
+    if (visitor && xfe_visitor_window(visitor, &wr) == -EOPNOTSUPP)
+        xfe_visitor_end(visitor);
+    if (lease->mw)
+        ibv_dealloc_mw(lease->mw);
+    lease->mw = NULL;
+}
+
+/*
+ * A device that waits long is likely to have waited for a peer that was stopped in the midst of an
+ * access, and not for ever: a software device on one host lets it store when it goes on, as long as
+ * anything of these pages is registered.
+ */
+static enum sw_xfer_status clear_doubt(struct sw_xfer_memory *memory)
+{
+    struct sw_xfer_agent *agent = memory->agent;
+    if (!memory->is_doubtful)
+        return SW_XFER_OK;
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        const struct sw_xfer_lease *other = lease_of(at);
+        if (other->memory == memory && sw_xfer_lease_is_granted(other))
+            return SW_XFER_TIMEOUT;
+    }
+    if (!xfe_memory_renew(memory))
+        return SW_XFER_TIMEOUT;
+    memory->is_doubtful = false;
+    return SW_XFER_OK;
+}
+
+enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease)
+{
+    const uint64_t begin_ns = xfe_now_ns();
+    if (xfe_is_forked(lease->memory->agent))
+        return SW_XFER_FORKED;
+    if (lease->mw)
+        end_window(lease);
+    if (lease->mr && ibv_dereg_mr(lease->mr))
+        return SW_XFER_SYSTEM;
+    lease->mr = NULL;
+    if (xfe_now_ns() - begin_ns > DOUBT_MS * XFE_MS)
+        lease->memory->is_doubtful = true;
+    return clear_doubt(lease->memory);
+}
+
+bool sw_xfer_lease_is_granted(const struct sw_xfer_lease *lease)
+{
+    return lease->mr || lease->mw;
+}
+
+bool sw_xfer_lease_is_window(const struct sw_xfer_lease *lease)
+{
+    return lease->mw;
+}
+
+void sw_xfer_lease_release(struct sw_xfer_lease *lease)
+{
+    sw_xfer_lease_revoke(lease);
+    list_remove(&lease->node);
+    lease->memory->uses--;
+    free(lease);
+}
+
+void xfe_leases_timers(struct sw_xfer_agent *agent, uint64_t now_ns)
+{
+    if (now_ns < agent->lease_wake_ns)
+        return;
+    agent->lease_wake_ns = UINT64_MAX;
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        struct sw_xfer_lease *lease = lease_of(at);
+        if (!sw_xfer_lease_is_granted(lease))
+            continue;
+        if (now_ns >= lease->deadline_ns)
+            sw_xfer_lease_revoke(lease);
+        else if (lease->deadline_ns < agent->lease_wake_ns)
+            agent->lease_wake_ns = lease->deadline_ns;
+    }
+}
+
+void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor)
+{
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        struct sw_xfer_lease *lease = lease_of(at);
+        if (lease->visitor != visitor || !lease->mw)
+            continue;
+        ibv_dealloc_mw(lease->mw);
+        lease->mw = NULL;
+    }
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory that transfers may use: registered for this side alone. Leases let peers in. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "transfer/engine/engine.h"
+
+void *xfe_pages(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t whole = (bytes + page - 1) / page * page;
+    void *data = aligned_alloc(page, whole);
+    return data ? memset(data, 0, whole) : NULL;
+}
+
+static struct ibv_mr *register_part(const struct sw_xfer_memory *memory, uint64_t offset,
+                                    uint64_t bytes, int access)
+{
+    struct ibv_pd *pd = memory->agent->pd;
+    if (memory->fd >= 0)
+        return ibv_reg_dmabuf_mr(pd, memory->fd_offset + offset, bytes, memory->address + offset,
+                                 memory->fd, access);
+    return ibv_reg_mr(pd, (char *)memory->data + offset, bytes, (unsigned)access);
+}
+
+bool xfe_memory_register(struct sw_xfer_memory *memory)
+{
+    const int access = memory->is_writable ? IBV_ACCESS_LOCAL_WRITE : 0;
+    const int bind = memory->agent->has_windows ? IBV_ACCESS_MW_BIND : 0;
+    memory->mr = register_part(memory, 0, memory->bytes, access | bind);
+    if (!memory->mr && bind)
+        memory->mr = register_part(memory, 0, memory->bytes, access);
+    if (!memory->mr && access && memory->kind == SW_XFER_HOST) {
+        memory->mr = register_part(memory, 0, memory->bytes, 0); /* it can only be read */
+        memory->is_writable = !memory->mr;
+    }
+    return memory->mr;
+}
+
+struct ibv_mr *xfe_memory_share(const struct sw_xfer_memory *memory, uint64_t offset,
+                                uint64_t bytes, int access)
+{
+    return register_part(memory, offset, bytes, access);
+}
+
+static enum sw_xfer_status add_memory(struct sw_xfer_agent *agent, const struct sw_xfer_memory *as,
+                                      struct sw_xfer_error *error, struct sw_xfer_memory **out)
+{
+    struct sw_xfer_memory *memory = malloc(sizeof(*memory));
+    if (!memory)
+        return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
+    *memory = *as;
+    memory->agent = agent;
+    if (agent->pd && !xfe_memory_register(memory)) {
+        const int why = errno;
+        free(memory);
+        const bool cannot = why == EOPNOTSUPP || why == ENOSYS || why == EPROTONOSUPPORT;
+        return xfe_fail(error,
+                        cannot          ? SW_XFER_NOT_SUPPORTED
+                        : why == ENOMEM ? SW_XFER_NO_MEMORY
+                                        : SW_XFER_SYSTEM,
+                        "the RDMA device does not register this memory: %s", strerror(why));
+    }
+    list_append(&agent->memories, &memory->node);
+    *out = memory;
+    return SW_XFER_OK;
+}
+
+enum sw_xfer_status sw_xfer_memory_host(struct sw_xfer_agent *agent, void *data, size_t bytes,
+                                        struct sw_xfer_error *error, struct sw_xfer_memory **memory)
+{
+    const struct sw_xfer_memory as = {.kind = SW_XFER_HOST,
+                                      .data = data,
+                                      .address = (uintptr_t)data,
+                                      .bytes = bytes,
+                                      .fd = -1,
+                                      .is_writable = true};
+    if (xfe_is_forked(agent))
+        return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
+    if (!data || !bytes)
+        return xfe_fail(error, SW_XFER_INVALID, "memory has at least one byte");
+    return add_memory(agent, &as, error, memory);
+}
+
+enum sw_xfer_status sw_xfer_memory_file(struct sw_xfer_agent *agent, int fd, uint64_t offset,
+                                        uint64_t bytes, bool is_writable,
+                                        struct sw_xfer_error *error, struct sw_xfer_memory **memory)
+{
+    struct stat st;
+    if (xfe_is_forked(agent))
+        return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
+    if (fstat(fd, &st))
+        return xfe_fail(error, SW_XFER_SYSTEM, "the file: %s", strerror(errno));
+    const uint64_t size = (uint64_t)st.st_size;
+    if (offset >= size || bytes > size - offset || offset % (uint64_t)sysconf(_SC_PAGESIZE))
+        return xfe_fail(error, SW_XFER_INVALID,
+                        "the part does not lie within the file, or not at the start of a page");
+    struct sw_xfer_memory as = {.kind = SW_XFER_FILE,
+                                .bytes = bytes ? bytes : size - offset,
+                                .fd = -1,
+                                .is_writable = is_writable};
+    as.mapped_bytes = as.bytes;
+    as.mapped = mmap(NULL, as.bytes, PROT_READ | (is_writable ? PROT_WRITE : 0), MAP_SHARED, fd,
+                     (off_t)offset);
+    if (as.mapped == MAP_FAILED)
+        return xfe_fail(error, SW_XFER_SYSTEM, "the file cannot be mapped: %s", strerror(errno));
+    as.data = as.mapped;
+    as.address = (uintptr_t)as.data;
+    const enum sw_xfer_status status = add_memory(agent, &as, error, memory);
+    if (status)
+        munmap(as.mapped, as.mapped_bytes);
+    return status;
+}
+
+enum sw_xfer_status sw_xfer_memory_dmabuf(struct sw_xfer_agent *agent, int fd, uint64_t offset,
+                                          uint64_t bytes, struct sw_xfer_error *error,
+                                          struct sw_xfer_memory **memory)
+{
+    if (xfe_is_forked(agent))
+        return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
+    struct sw_xfer_memory as = {.kind = SW_XFER_DMABUF,
+                                .address = offset,
+                                .bytes = bytes,
+                                .fd_offset = offset,
+                                .fd = dup(fd),
+                                .is_writable = true};
+    if (as.fd < 0 || !bytes) {
+        if (as.fd >= 0)
+            close(as.fd);
+        return xfe_fail(error, SW_XFER_INVALID, "no descriptor of a DMA buffer, or no bytes");
+    }
+    const enum sw_xfer_status status = add_memory(agent, &as, error, memory);
+    if (status)
+        close(as.fd);
+    return status;
+}
+
+enum sw_xfer_memory_kind sw_xfer_memory_kind_of(const struct sw_xfer_memory *memory)
+{
+    return memory->kind;
+}
+
+void *sw_xfer_memory_data(const struct sw_xfer_memory *memory)
+{
+    return memory->data;
+}
+
+uint64_t sw_xfer_memory_bytes(const struct sw_xfer_memory *memory)
+{
+    return memory->bytes;
+}
+
+/* What was stopped amid a store to registered pages finds others there, and these are nobody's. Of
+ * a file they are the same ones. */
+bool xfe_memory_renew(struct sw_xfer_memory *memory)
+{
+    if (memory->kind != SW_XFER_HOST || !xfe_transfers_let_go(memory->agent, memory))
+        return false;
+    if (memory->mr && ibv_dereg_mr(memory->mr))
+        return false;
+    memory->mr = NULL;
+    return xfe_memory_register(memory);
+}
+
+void xfe_memory_free(struct sw_xfer_memory *memory)
+{
+    list_remove(&memory->node);
+    if (memory->mr && !xfe_is_forked(memory->agent))
+        ibv_dereg_mr(memory->mr);
+    if (memory->mapped)
+        munmap(memory->mapped, memory->mapped_bytes);
+    if (memory->fd >= 0)
+        close(memory->fd);
+    free(memory);
+}
+
+enum sw_xfer_status sw_xfer_memory_release(struct sw_xfer_memory *memory)
+{
+    if (memory->uses)
+        return SW_XFER_BUSY;
+    xfe_memory_free(memory);
+    return SW_XFER_OK;
+}

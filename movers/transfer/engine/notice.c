@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Notices that peers sent, until somebody takes them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "transfer/engine/engine.h"
+
+bool xfe_notices_make(struct sw_xfer_agent *agent)
+{
+    agent->held_all = calloc(agent->options.notices_max, sizeof(*agent->held_all));
+    for (uint32_t i = 0; agent->held_all && i < agent->options.notices_max; i++)
+        list_append(&agent->held_free, &agent->held_all[i].node);
+    return agent->held_all;
+}
+
+static struct xfe_held *held_of(struct list_node *node)
+{
+    return LIST_MEMBER(node, struct xfe_held, node);
+}
+
+struct sw_xfer_notice *xfe_notices_room(struct sw_xfer_agent *agent)
+{
+    struct list_node *node = list_first(&agent->held_free);
+    return node ? &held_of(node)->notice : NULL;
+}
+
+void xfe_notices_add(struct sw_xfer_agent *agent)
+{
+    struct list_node *node = list_first(&agent->held_free);
+    list_remove(node);
+    list_append(&agent->held, node);
+}
+
+static void take_held(struct sw_xfer_agent *agent, struct xfe_held *held,
+                      struct sw_xfer_notice *notice)
+{
+    *notice = held->notice;
+    list_remove(&held->node);
+    list_append(&agent->held_free, &held->node);
+    xfe_visitors_retry(agent);
+}
+
+enum sw_xfer_status sw_xfer_notice_take(struct sw_xfer_agent *agent, struct sw_xfer_notice *notice)
+{
+    struct list_node *node = list_first(&agent->held);
+    if (xfe_is_forked(agent))
+        return SW_XFER_FORKED;
+    if (!node)
+        return SW_XFER_AGAIN;
+    take_held(agent, held_of(node), notice);
+    return SW_XFER_OK;
+}
+
+enum sw_xfer_status sw_xfer_notice_match(struct sw_xfer_agent *agent, uint64_t visitor,
+                                         const void *data, uint32_t bytes,
+                                         struct sw_xfer_notice *notice)
+{
+    if (xfe_is_forked(agent))
+        return SW_XFER_FORKED;
+    for (struct list_node *at = list_first(&agent->held); at; at = list_after(&agent->held, at)) {
+        struct xfe_held *held = held_of(at);
+        if (held->notice.bytes != bytes || (visitor && held->notice.visitor != visitor) ||
+            (bytes && memcmp(held->notice.data, data, bytes) != 0))
+            continue;
+        take_held(agent, held, notice);
+        return SW_XFER_OK;
+    }
+    return SW_XFER_AGAIN;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Connections of peers to this agent. Their data passes by; here are their notices, and the windows
+ * that are bound to their queue pairs.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "transfer/engine/engine.h"
+
+enum { READS_MAX = 16, SENDS = XFE_CREDITS + 2, WINDOW_MS = 500, POLLED_MAX = 16 };
+static const uint64_t RECEIVE_WR = 1ull << 63, WINDOW_WR = 1ull << 62;
+
+struct xfe_visitor {
+    struct xfe_source source;
+    struct sw_xfer_agent *agent;
+    struct rdma_cm_id *id;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_mr *mr;
+    unsigned events;
+    uint32_t slot;
+    uint64_t number;
+    struct xfe_session session;
+    bool window_done;
+    uint32_t waiting_count; /* receives with notices that have no room yet, oldest first */
+    uint8_t waiting[XFE_CREDITS];
+    uint32_t lengths[XFE_CREDITS];
+    uint8_t receives[XFE_CREDITS][XFW_MESSAGE_MAX];
+    uint8_t acks[XFE_CREDITS][XFW_MESSAGE_HEADER_BYTES];
+};
+
+struct xfe_visitor *xfe_visitor_of(const struct sw_xfer_agent *agent, uint64_t number)
+{
+    for (uint32_t i = 0; i < agent->options.visitors_max; i++)
+        if (agent->visitors[i] && agent->visitors[i]->number == number)
+            return agent->visitors[i];
+    return NULL;
+}
+
+bool sw_xfer_visitor_is_live(const struct sw_xfer_agent *agent, uint64_t visitor)
+{
+    return xfe_visitor_of(agent, visitor);
+}
+
+uint32_t sw_xfer_visitors(const struct sw_xfer_agent *agent)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < agent->options.visitors_max; i++)
+        count += agent->visitors[i] != NULL;
+    return count;
+}
+
+/* ---- its beginning and its end ---- */
+
+static bool post_receive(struct xfe_visitor *visitor, uint32_t index)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)visitor->receives[index],
+                          .length = XFW_MESSAGE_MAX,
+                          .lkey = visitor->mr->lkey};
+    struct ibv_recv_wr wr = {.wr_id = RECEIVE_WR | index, .sg_list = &sge, .num_sge = 1}, *bad;
+    return !ibv_post_recv(visitor->id->qp, &wr, &bad);
+}
+
+static bool make_queue(struct xfe_visitor *visitor)
+{
+    struct sw_xfer_agent *agent = visitor->agent;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &visitor->source};
+    visitor->channel = ibv_create_comp_channel(agent->verbs);
+    if (!visitor->channel)
+        return false;
+    const int fd = visitor->channel->fd;
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
+        epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+        return false;
+    visitor->cq = ibv_create_cq(agent->verbs, SENDS + XFE_CREDITS, NULL, visitor->channel, 0);
+    visitor->mr = ibv_reg_mr(agent->pd, visitor, sizeof(*visitor), IBV_ACCESS_LOCAL_WRITE);
+    if (!visitor->cq || !visitor->mr || ibv_req_notify_cq(visitor->cq, 0))
+        return false;
+    struct ibv_qp_init_attr attr = {
+        .send_cq = visitor->cq,
+        .recv_cq = visitor->cq,
+        .cap = {.max_send_wr = SENDS,
+                .max_recv_wr = XFE_CREDITS,
+                .max_send_sge = 1,
+                .max_recv_sge = 1},
+        .qp_type = IBV_QPT_RC,
+        .sq_sig_all = 1,
+    };
+    if (rdma_create_qp(visitor->id, agent->pd, &attr))
+        return false;
+    for (uint32_t i = 0; i < XFE_CREDITS; i++)
+        if (!post_receive(visitor, i))
+            return false;
+    return true;
+}
+
+/* Frees all but the id. Windows can be freed once their queue pair is gone. */
+static void free_visitor(struct xfe_visitor *visitor)
+{
+    struct sw_xfer_agent *agent = visitor->agent;
+    struct ibv_cq *cq;
+    void *context;
+    if (visitor->id->qp)
+        rdma_destroy_qp(visitor->id);
+    xfe_leases_of_visitor_end(agent, visitor->number);
+    if (visitor->cq) {
+        while (!ibv_get_cq_event(visitor->channel, &cq, &context))
+            visitor->events++;
+        if (visitor->events)
+            ibv_ack_cq_events(visitor->cq, visitor->events);
+        ibv_destroy_cq(visitor->cq);
+    }
+    if (visitor->mr)
+        ibv_dereg_mr(visitor->mr);
+    if (visitor->channel)
+        ibv_destroy_comp_channel(visitor->channel);
+    visitor->id->context = NULL;
+    agent->visitors[visitor->slot] = NULL;
+    free(visitor);
+}
+
+/* The newest tag of a session outlives its connection: a notice may be sent again. */
+static void remember_session(struct xfe_visitor *visitor)
+{
+    struct sw_xfer_agent *agent = visitor->agent;
+    if (visitor->session.last_tag)
+        agent->departed[agent->departed_next++ % XFE_DEPARTED] = visitor->session;
+}
+
+static bool is_session(const struct xfe_session *one, const struct xfe_session *other)
+{
+    return one->session == other->session &&
+           !memcmp(one->instance, other->instance, sizeof(one->instance));
+}
+
+static uint64_t recall_tag(const struct sw_xfer_agent *agent, const struct xfe_session *session)
+{
+    uint64_t tag = 0;
+    for (uint32_t i = 0; i < XFE_DEPARTED; i++)
+        if (is_session(&agent->departed[i], session) && agent->departed[i].last_tag > tag)
+            tag = agent->departed[i].last_tag;
+    return tag;
+}
+
+void xfe_visitor_end(struct xfe_visitor *visitor)
+{
+    struct rdma_cm_id *id = visitor->id;
+    visitor->agent->progress++;
+    rdma_disconnect(id);
+    remember_session(visitor);
+    free_visitor(visitor);
+    rdma_destroy_id(id);
+}
+
+void xfe_visitors_end(struct sw_xfer_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->options.visitors_max; i++)
+        if (agent->visitors[i] && xfe_is_forked(agent))
+            free(agent->visitors[i]);
+        else if (agent->visitors[i])
+            xfe_visitor_end(agent->visitors[i]);
+}
+
+/* ---- its request for a connection ---- */
+
+static void reject_request(struct rdma_cm_id *id, enum xfw_reason reason)
+{
+    uint8_t why[XFW_REJECT_BYTES];
+    xfw_put_reject(why, reason);
+    rdma_reject(id, why, sizeof(why));
+    rdma_destroy_id(id);
+}
+
+static enum xfw_reason check_request(const struct sw_xfer_agent *agent, const uint8_t *data,
+                                     size_t bytes, struct xfw_connect *hello)
+{
+    const enum xfw_reason reason = xfw_get_connect(data, bytes, hello);
+    if (reason)
+        return reason;
+    if (memcmp(hello->called, agent->instance, sizeof(hello->called)) != 0)
+        return XFW_REASON_INSTANCE;
+    if (hello->layout && agent->options.layout && hello->layout != agent->options.layout)
+        return XFW_REASON_LAYOUT;
+    return 0;
+}
+
+static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_cm_id *id)
+{
+    for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
+        if (agent->visitors[i])
+            continue;
+        struct xfe_visitor *visitor = xfe_pages(sizeof(*visitor));
+        if (!visitor)
+            return NULL;
+        visitor->source.kind = XFE_VISITOR;
+        visitor->agent = agent;
+        visitor->slot = i;
+        visitor->id = id;
+        visitor->number = ++agent->last_visitor;
+        id->context = visitor;
+        agent->visitors[i] = visitor;
+        return visitor;
+    }
+    return NULL;
+}
+
+/* Nothing of an earlier queue pair of the session may be taken once the new one is accepted. */
+static void end_earlier(struct sw_xfer_agent *agent, const struct xfe_session *session)
+{
+    for (uint32_t i = 0; i < agent->options.visitors_max; i++)
+        if (agent->visitors[i] && is_session(&agent->visitors[i]->session, session))
+            xfe_visitor_end(agent->visitors[i]);
+}
+
+static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, const uint8_t *data,
+                         size_t bytes, uint8_t reads)
+{
+    struct xfw_connect hello;
+    struct xfe_session session = {.session = 0};
+    id->context = NULL;
+    const enum xfw_reason reason = check_request(agent, data, bytes, &hello);
+    if (reason)
+        return reject_request(id, reason);
+    session.session = hello.session;
+    memcpy(session.instance, hello.calling, sizeof(session.instance));
+    end_earlier(agent, &session);
+    if (id->verbs != agent->verbs)
+        return reject_request(id, XFW_REASON_MEMORY);
+    struct xfe_visitor *visitor = new_visitor(agent, id);
+    if (!visitor)
+        return reject_request(id, XFW_REASON_MANY);
+    session.last_tag = recall_tag(agent, &session);
+    visitor->session = session;
+    struct xfw_accept accept = {.notices = XFE_CREDITS, .notice_bytes_max = SW_XFER_NOTICE_MAX};
+    memcpy(accept.instance, agent->instance, sizeof(accept.instance));
+    uint8_t answer[XFW_ACCEPT_BYTES];
+    xfw_put_accept(answer, &accept);
+    struct rdma_conn_param param = {
+        .private_data = answer,
+        .private_data_len = sizeof(answer),
+        .responder_resources = reads < READS_MAX ? reads : (uint8_t)READS_MAX,
+        .rnr_retry_count = 7,
+    };
+    if (!make_queue(visitor)) {
+        free_visitor(visitor);
+        return reject_request(id, XFW_REASON_MEMORY);
+    }
+    if (rdma_accept(id, &param)) {
+        free_visitor(visitor);
+        rdma_destroy_id(id);
+    }
+}
+
+/* Events of a connection that is over come with no visitor in their context. */
+void xfe_visitors_events(struct sw_xfer_agent *agent)
+{
+    struct rdma_cm_event *event;
+    uint8_t data[256]; /* an event has to be acknowledged before its id is destroyed */
+    while (agent->events && !rdma_get_cm_event(agent->events, &event)) {
+        struct rdma_cm_id *id = event->id;
+        const enum rdma_cm_event_type type = event->event;
+        const struct rdma_conn_param param = event->param.conn;
+        const size_t bytes = type == RDMA_CM_EVENT_CONNECT_REQUEST && param.private_data
+                                 ? param.private_data_len
+                                 : 0;
+        if (bytes)
+            memcpy(data, param.private_data, bytes);
+        rdma_ack_cm_event(event);
+        agent->progress++;
+        if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+            take_request(agent, id, data, bytes, param.responder_resources);
+        else if (id != agent->listener && id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
+                 type != RDMA_CM_EVENT_ADDR_CHANGE)
+            xfe_visitor_end(id->context);
+    }
+}
+
+/* ---- its notices ---- */
+
+/* False: what it sent ends the connection. */
+static bool send_ack(struct xfe_visitor *visitor, uint32_t index, uint64_t tag)
+{
+    const struct xfw_message ack = {.type = XFW_ACK, .tag = tag};
+    struct ibv_sge sge = {.addr = (uintptr_t)visitor->acks[index], .lkey = visitor->mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    sge.length = xfw_put_message(visitor->acks[index], &ack);
+    return post_receive(visitor, index) && !ibv_post_send(visitor->id->qp, &wr, &bad);
+}
+
+enum verdict { TAKEN, NO_ROOM, BROKEN };
+
+static enum verdict take_notice(struct xfe_visitor *visitor, uint32_t index)
+{
+    const uint8_t *bytes = visitor->receives[index];
+    struct xfw_message message;
+    if (!xfw_get_message(bytes, visitor->lengths[index], &message) || message.type != XFW_NOTICE)
+        return BROKEN;
+    if (message.tag > visitor->session.last_tag) {
+        struct sw_xfer_notice *notice = xfe_notices_room(visitor->agent);
+        if (!notice)
+            return NO_ROOM;
+        notice->visitor = visitor->number;
+        notice->bytes = message.bytes;
+        memcpy(notice->instance, visitor->session.instance, sizeof(notice->instance));
+        memcpy(notice->data, bytes + XFW_MESSAGE_HEADER_BYTES, message.bytes);
+        xfe_notices_add(visitor->agent);
+        visitor->session.last_tag = message.tag;
+    }
+    return send_ack(visitor, index, message.tag) ? TAKEN : BROKEN;
+}
+
+/* Those that wait come first: notices of a visitor are taken in their order. */
+static bool take_waiting(struct xfe_visitor *visitor)
+{
+    uint32_t taken = 0;
+    enum verdict verdict = TAKEN;
+    while (taken < visitor->waiting_count && verdict == TAKEN) {
+        verdict = take_notice(visitor, visitor->waiting[taken]);
+        taken += verdict == TAKEN;
+    }
+    visitor->waiting_count -= taken;
+    memmove(visitor->waiting, visitor->waiting + taken, visitor->waiting_count);
+    return verdict != BROKEN;
+}
+
+static bool take_completion(struct xfe_visitor *visitor, const struct ibv_wc *wc)
+{
+    if (wc->wr_id & WINDOW_WR && !(wc->wr_id & RECEIVE_WR)) {
+        visitor->window_done = !wc->status;
+        return visitor->window_done;
+    }
+    if (wc->status)
+        return false;
+    if (!(wc->wr_id & RECEIVE_WR))
+        return true;
+    const uint32_t index = (uint32_t)wc->wr_id;
+    visitor->lengths[index] = wc->byte_len;
+    visitor->waiting[visitor->waiting_count++] = (uint8_t)index;
+    return take_waiting(visitor);
+}
+
+static bool poll_queue(struct xfe_visitor *visitor)
+{
+    struct ibv_wc wcs[POLLED_MAX];
+    int count;
+    while ((count = ibv_poll_cq(visitor->cq, POLLED_MAX, wcs)) > 0)
+        for (int i = 0; i < count; i++)
+            if (!take_completion(visitor, &wcs[i]))
+                return false;
+    return true;
+}
+
+void xfe_visitor_ready(struct xfe_visitor *visitor)
+{
+    struct ibv_cq *cq;
+    void *context;
+    while (!ibv_get_cq_event(visitor->channel, &cq, &context))
+        visitor->events++;
+    visitor->agent->progress++;
+    if (ibv_req_notify_cq(visitor->cq, 0) || !poll_queue(visitor))
+        xfe_visitor_end(visitor);
+}
+
+void xfe_visitors_retry(struct sw_xfer_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
+        struct xfe_visitor *visitor = agent->visitors[i];
+        if (visitor && visitor->waiting_count && !take_waiting(visitor))
+            xfe_visitor_end(visitor);
+    }
+}
+
+int xfe_visitor_window(struct xfe_visitor *visitor, struct ibv_send_wr *wr)
+{
+    struct ibv_send_wr *bad;
+    const uint64_t deadline_ns = sw_xfer_deadline_ms(WINDOW_MS);
+    bool is_fine = true;
+    wr->wr_id = WINDOW_WR;
+    visitor->window_done = false;
+    if (ibv_post_send(visitor->id->qp, wr, &bad))
+        return -EOPNOTSUPP;
+    while (is_fine && !visitor->window_done && xfe_now_ns() < deadline_ns)
+        is_fine = poll_queue(visitor);
+    if (is_fine && visitor->window_done)
+        return 0;
+    xfe_visitor_end(visitor);
+    return -EPIPE;
+}

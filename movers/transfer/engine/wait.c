@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Polling and sleeping. */
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "transfer/engine/engine.h"
+
+enum { SOURCES_MAX = 64, POLLS_PER_LOOK = 16, LONGEST_MS = 60000 };
+
+static struct sw_xfer_peer *peer_of(struct list_node *node)
+{
+    return LIST_MEMBER(node, struct sw_xfer_peer, node);
+}
+
+/* One at a time: what one does may free the source of the next. */
+static void take_sources(struct sw_xfer_agent *agent)
+{
+    struct epoll_event event;
+    uint64_t expirations;
+    for (int i = 0; i < SOURCES_MAX && epoll_wait(agent->epoll_fd, &event, 1, 0) > 0; i++) {
+        struct xfe_source *source = event.data.ptr;
+        switch (source->kind) {
+        case XFE_EVENTS:
+            xfe_visitors_events(agent);
+            break;
+        case XFE_TIMER:
+            if (read(agent->timer_fd, &expirations, sizeof(expirations)) < 0)
+                agent->progress++; /* somebody else has read it */
+            break;
+        case XFE_PEER:
+            xfe_peer_events((struct sw_xfer_peer *)source);
+            break;
+        case XFE_VISITOR:
+            xfe_visitor_ready((struct xfe_visitor *)source);
+            break;
+        }
+    }
+}
+
+/* Descriptors cost a system call, so an agent that moves data looks at them now and then. */
+void sw_xfer_poll(struct sw_xfer_agent *agent)
+{
+    bool is_busy = false;
+    if (xfe_is_forked(agent))
+        return;
+    const uint64_t now = xfe_now_ns();
+    for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
+        struct sw_xfer_peer *peer = peer_of(at);
+        xfe_send_poll(peer);
+        xfe_peer_timers(peer, now);
+        is_busy = is_busy || xfc_flow_waits(&peer->flow);
+    }
+    xfe_leases_timers(agent, now);
+    if (!is_busy || ++agent->polls % POLLS_PER_LOOK == 0)
+        take_sources(agent);
+}
+
+int sw_xfer_fd(const struct sw_xfer_agent *agent)
+{
+    return agent->epoll_fd;
+}
+
+/* False: it has something to do already. */
+static bool arm_peer(struct sw_xfer_peer *peer)
+{
+    struct ibv_cq *cq = peer->connection.cq;
+    if (!cq)
+        return true;
+    mover_connection_drain(&peer->connection);
+    if (peer->has_stash || peer->has_more || ibv_req_notify_cq(cq, 0))
+        return false;
+    peer->has_stash = ibv_poll_cq(cq, 1, &peer->stash) > 0;
+    return !peer->has_stash;
+}
+
+static void set_timer(struct sw_xfer_agent *agent, uint64_t at_ns)
+{
+    struct itimerspec spec = {.it_value = {.tv_sec = 0}};
+    if (at_ns != UINT64_MAX) {
+        spec.it_value.tv_sec = (time_t)(at_ns / 1000000000);
+        spec.it_value.tv_nsec = (long)(at_ns % 1000000000);
+    }
+    timerfd_settime(agent->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+bool sw_xfer_arm(struct sw_xfer_agent *agent)
+{
+    uint64_t wake = agent->lease_wake_ns;
+    if (xfe_is_forked(agent))
+        return true;
+    for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
+        struct sw_xfer_peer *peer = peer_of(at);
+        if (!arm_peer(peer))
+            return false;
+        const uint64_t peer_wake = xfe_peer_wake_ns(peer);
+        if (peer_wake < wake)
+            wake = peer_wake;
+    }
+    if (wake <= xfe_now_ns())
+        return false;
+    set_timer(agent, wake);
+    return true;
+}
+
+void xfe_nap(struct sw_xfer_agent *agent, uint64_t deadline_ns)
+{
+    struct epoll_event event;
+    const uint64_t now = xfe_now_ns();
+    uint64_t ms = deadline_ns > now ? (deadline_ns - now + XFE_MS - 1) / XFE_MS : 0;
+    if (ms > LONGEST_MS)
+        ms = LONGEST_MS;
+    if (ms && sw_xfer_arm(agent))
+        epoll_wait(agent->epoll_fd, &event, 1, (int)ms);
+}
+
+enum sw_xfer_status sw_xfer_run_once(struct sw_xfer_agent *agent, uint64_t deadline_ns)
+{
+    if (xfe_is_forked(agent))
+        return SW_XFER_FORKED;
+    const uint64_t before = agent->progress;
+    sw_xfer_poll(agent);
+    if (agent->progress != before)
+        return SW_XFER_OK;
+    xfe_nap(agent, deadline_ns);
+    sw_xfer_poll(agent);
+    return agent->progress == before && xfe_now_ns() >= deadline_ns ? SW_XFER_TIMEOUT : SW_XFER_OK;
+}
+
+/* Polls for a while after the last thing that came, then sleeps. */
+static void wait_a_bit(struct sw_xfer_agent *agent, uint64_t deadline_ns, uint64_t *spin_until_ns,
+                       uint64_t *seen)
+{
+    const uint64_t now = xfe_now_ns();
+    if (agent->progress != *seen)
+        *spin_until_ns = now + agent->options.spin_us * 1000ull;
+    *seen = agent->progress;
+    if (now >= *spin_until_ns)
+        xfe_nap(agent, deadline_ns);
+}
+
+enum sw_xfer_status sw_xfer_wait(struct sw_xfer_transfer *transfer, uint64_t deadline_ns)
+{
+    struct sw_xfer_agent *agent = transfer->peer->agent;
+    uint64_t spin_until_ns = 0, seen = agent->progress - 1;
+    if (xfe_is_forked(agent))
+        return SW_XFER_FORKED;
+    for (;;) {
+        sw_xfer_poll(agent);
+        switch (transfer->task.state) {
+        case SW_XFER_PREPARED:
+            return SW_XFER_INVALID;
+        case SW_XFER_DONE:
+            return SW_XFER_OK;
+        case SW_XFER_FAILED:
+        case SW_XFER_WAS_CANCELLED:
+            return transfer->task.status;
+        case SW_XFER_POSTED:
+            break;
+        }
+        if (xfe_now_ns() >= deadline_ns)
+            return SW_XFER_TIMEOUT;
+        wait_a_bit(agent, deadline_ns, &spin_until_ns, &seen);
+    }
+}
+
+enum sw_xfer_status sw_xfer_peer_wait(struct sw_xfer_peer *peer, uint64_t deadline_ns,
+                                      struct sw_xfer_error *error)
+{
+    struct sw_xfer_agent *agent = peer->agent;
+    if (xfe_is_forked(agent))
+        return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
+    for (;;) {
+        sw_xfer_poll(agent);
+        if (peer->state == SW_XFER_LIVE)
+            return SW_XFER_OK;
+        if (peer->state == SW_XFER_GONE)
+            return xfe_fail(error, peer->error.status, "%s", peer->error.text);
+        if (xfe_now_ns() >= deadline_ns)
+            return xfe_fail(error, SW_XFER_TIMEOUT, "%s", sw_xfer_status_text(SW_XFER_TIMEOUT));
+        xfe_nap(agent, deadline_ns);
+    }
+}

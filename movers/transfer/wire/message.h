@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The protocol of docs/transfer.md: private data of connections, and messages. Bytes to structs and
+ * back, no I/O. */
+#ifndef SW_MOVERS_TRANSFER_MESSAGE_H
+#define SW_MOVERS_TRANSFER_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sidewire/transfer.h"
+
+enum {
+    XFW_CONNECT_BYTES = 56,
+    XFW_ACCEPT_BYTES = 32,
+    XFW_REJECT_BYTES = 8,
+    XFW_MESSAGE_HEADER_BYTES = 16,
+    XFW_MESSAGE_MAX = XFW_MESSAGE_HEADER_BYTES + SW_XFER_NOTICE_MAX,
+};
+
+enum xfw_reason {
+    XFW_REASON_VERSION = 1,
+    XFW_REASON_MALFORMED,
+    XFW_REASON_INSTANCE,
+    XFW_REASON_LAYOUT,
+    XFW_REASON_MANY,
+    XFW_REASON_MEMORY,
+};
+
+struct xfw_connect {
+    uint8_t called[SW_XFER_INSTANCE_BYTES], calling[SW_XFER_INSTANCE_BYTES];
+    uint64_t layout, session;
+};
+
+struct xfw_accept {
+    uint8_t instance[SW_XFER_INSTANCE_BYTES];
+    uint16_t notices, notice_bytes_max;
+};
+
+enum xfw_type { XFW_NOTICE = 1, XFW_ACK = 2 };
+
+struct xfw_message {
+    enum xfw_type type;
+    uint32_t bytes; /* of a notice, behind the header */
+    uint64_t tag;
+};
+
+/* Each `put` fills what it names. */
+void xfw_put_connect(uint8_t out[XFW_CONNECT_BYTES], const struct xfw_connect *connect);
+void xfw_put_accept(uint8_t out[XFW_ACCEPT_BYTES], const struct xfw_accept *accept);
+void xfw_put_reject(uint8_t out[XFW_REJECT_BYTES], enum xfw_reason reason);
+/* The header alone; a notice's bytes come behind. Returns the length of the message. */
+uint32_t xfw_put_message(uint8_t out[XFW_MESSAGE_HEADER_BYTES], const struct xfw_message *message);
+
+/* 0, or why not. */
+enum xfw_reason xfw_get_connect(const uint8_t *in, size_t bytes, struct xfw_connect *connect);
+bool xfw_get_accept(const uint8_t *in, size_t bytes, struct xfw_accept *accept);
+/* 0: the rejection is not one of this protocol. */
+enum xfw_reason xfw_get_reject(const uint8_t *in, size_t bytes);
+bool xfw_get_message(const uint8_t *in, size_t bytes, struct xfw_message *message);
+
+#endif

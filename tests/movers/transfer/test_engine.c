@@ -1,0 +1,687 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two agents of one process, polled in turn: data in random layouts, notices, leases, cancellation,
+ * deadlines, instances, fork.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sidewire/transfer.h"
+
+enum { CACHE = 4 << 20, PATIENCE_MS = 20000, CARD_MAX = 4096, BLOCKS_MAX = 600 };
+
+struct side {
+    struct sw_xfer_agent *agent;
+    struct sw_xfer_memory *memory;
+    uint8_t *data, *model;
+};
+
+struct world {
+    struct side here, there; /* `there` is reached */
+    struct sw_xfer_lease *lease;
+    uint8_t card[CARD_MAX];
+    size_t card_bytes;
+    struct sw_xfer_peer *peer;
+    struct sw_xfer_blocks *local, *remote;
+};
+
+static void must(enum sw_xfer_status status)
+{
+    if (status)
+        fail_msg("%s", sw_xfer_status_text(status));
+}
+
+static void open_side(struct side *side, const char *address)
+{
+    struct sw_xfer_agent_options options;
+    struct sw_xfer_error error;
+    sw_xfer_agent_options_init(&options);
+    options.address = address;
+    options.notices_max = 4;
+    options.drain_timeout_ms = PATIENCE_MS; /* on a machine that is busy */
+    if (sw_xfer_agent_open(&options, &error, &side->agent))
+        fail_msg("%s", error.text);
+    side->data = mmap(NULL, CACHE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    side->model = malloc(CACHE);
+    assert_true(side->data != MAP_FAILED && side->model);
+    for (int i = 0; i < CACHE; i++)
+        side->data[i] = (uint8_t)rand();
+    memcpy(side->model, side->data, CACHE);
+    if (sw_xfer_memory_host(side->agent, side->data, CACHE, &error, &side->memory))
+        fail_msg("%s", error.text);
+}
+
+static void close_side(struct side *side)
+{
+    if (side->agent)
+        sw_xfer_agent_close(side->agent);
+    munmap(side->data, CACHE);
+    free(side->model);
+}
+
+static struct sw_xfer_lease *grant(struct world *w, struct sw_xfer_lease_options options)
+{
+    struct sw_xfer_error error;
+    struct sw_xfer_lease *lease;
+    options.name = "kv";
+    if (sw_xfer_lease_grant(w->there.memory, &options, &error, &lease))
+        fail_msg("%s", error.text);
+    return lease;
+}
+
+static void make_card(struct world *w)
+{
+    must(sw_xfer_card_make(w->there.agent, &w->lease, 1, w->card, sizeof(w->card), &w->card_bytes));
+}
+
+static void poll_both(struct world *w)
+{
+    sw_xfer_poll(w->here.agent);
+    sw_xfer_poll(w->there.agent);
+}
+
+static enum sw_xfer_peer_state settle(struct world *w, struct sw_xfer_peer *peer)
+{
+    const uint64_t deadline = sw_xfer_deadline_ms(PATIENCE_MS);
+    while (sw_xfer_peer_state_of(peer) == SW_XFER_CONNECTING && sw_xfer_deadline_ms(0) < deadline)
+        poll_both(w);
+    return sw_xfer_peer_state_of(peer);
+}
+
+static struct sw_xfer_peer *connect_to(struct world *w)
+{
+    struct sw_xfer_error error;
+    struct sw_xfer_peer *peer;
+    if (sw_xfer_connect(w->here.agent, w->card, w->card_bytes, &error, &peer))
+        fail_msg("%s", error.text);
+    return peer;
+}
+
+static enum sw_xfer_state end_of(struct world *w, const struct sw_xfer_transfer *transfer)
+{
+    const uint64_t deadline = sw_xfer_deadline_ms(PATIENCE_MS);
+    while (sw_xfer_state_of(transfer) == SW_XFER_POSTED && sw_xfer_deadline_ms(0) < deadline)
+        poll_both(w);
+    return sw_xfer_state_of(transfer);
+}
+
+static struct sw_xfer_info info_of(const struct sw_xfer_transfer *transfer)
+{
+    struct sw_xfer_info info;
+    sw_xfer_info_of(transfer, &info);
+    return info;
+}
+
+static int set_up(void **state)
+{
+    static struct world world;
+    struct world *w = &world;
+    memset(w, 0, sizeof(*w));
+    srand(5);
+    open_side(&w->here, NULL);
+    open_side(&w->there, "127.0.0.1");
+    w->lease =
+        grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE});
+    make_card(w);
+    w->peer = connect_to(w);
+    assert_int_equal(settle(w, w->peer), SW_XFER_LIVE);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *w = *state;
+    close_side(&w->here);
+    close_side(&w->there);
+    return 0;
+}
+
+/* ---- blocks and transfers ---- */
+
+/* Disjoint blocks of the given lengths, in a random order, with gaps or without. */
+static uint32_t draw_layout(const uint64_t *lengths, uint32_t count, struct sw_xfer_extent *extents)
+{
+    uint64_t offset = 0;
+    uint32_t order[BLOCKS_MAX];
+    const bool has_gaps = rand() % 2, is_shuffled = rand() % 3;
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = i;
+    for (uint32_t i = count; is_shuffled && i > 1; i--) {
+        const uint32_t other = (uint32_t)rand() % i, kept = order[i - 1];
+        order[i - 1] = order[other];
+        order[other] = kept;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (has_gaps)
+            offset += (uint64_t)rand() % 64;
+        extents[order[i]] =
+            (struct sw_xfer_extent){.offset = offset, .bytes = lengths[order[i]], .count = 1};
+        offset += lengths[order[i]];
+    }
+    return count;
+}
+
+static void describe(struct world *w, const struct sw_xfer_extent *local, uint32_t local_count,
+                     const struct sw_xfer_extent *remote, uint32_t remote_count)
+{
+    must(sw_xfer_blocks_local(w->here.agent, &w->here.memory, 1, local, local_count, &w->local));
+    must(sw_xfer_blocks_remote(w->peer, w->card, w->card_bytes, remote, remote_count, &w->remote));
+}
+
+static struct sw_xfer_transfer *prepare(struct world *w, enum sw_xfer_op op)
+{
+    struct sw_xfer_error error;
+    struct sw_xfer_transfer *transfer;
+    if (sw_xfer_prepare(w->peer, op, w->local, w->remote, &error, &transfer))
+        fail_msg("%s", error.text);
+    return transfer;
+}
+
+static void release(struct world *w, struct sw_xfer_transfer *transfer)
+{
+    sw_xfer_release(transfer);
+    must(sw_xfer_blocks_release(w->local));
+    must(sw_xfer_blocks_release(w->remote));
+}
+
+static void check_both(const struct world *w)
+{
+    assert_memory_equal(w->here.data, w->here.model, CACHE);
+    assert_memory_equal(w->there.data, w->there.model, CACHE);
+}
+
+/* So many blocks of one length, one behind the other on both sides. */
+static void describe_row(struct world *w, uint64_t bytes, uint64_t count)
+{
+    const struct sw_xfer_extent row = {.bytes = bytes, .stride = bytes, .count = count};
+    describe(w, &row, 1, &row, 1);
+}
+
+static void post__random_layouts_arrive(void **state)
+{
+    struct world *w = *state;
+    static uint64_t lengths[BLOCKS_MAX];
+    static struct sw_xfer_extent local[BLOCKS_MAX], remote[BLOCKS_MAX];
+    for (int round = 0; round < 40; round++) {
+        const uint32_t count = 1 + (uint32_t)rand() % (BLOCKS_MAX - 1);
+        const enum sw_xfer_op op = rand() % 2 ? SW_XFER_WRITE : SW_XFER_READ;
+        for (uint32_t i = 0; i < count; i++)
+            lengths[i] = 1 + (uint64_t)rand() % 6000;
+        draw_layout(lengths, count, local);
+        draw_layout(lengths, count, remote);
+        describe(w, local, count, remote, count);
+        struct sw_xfer_transfer *transfer = prepare(w, op);
+        must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}));
+        assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+        for (uint32_t i = 0; i < count; i++)
+            if (op == SW_XFER_WRITE)
+                memcpy(w->there.model + remote[i].offset, w->here.model + local[i].offset,
+                       lengths[i]);
+            else
+                memcpy(w->here.model + local[i].offset, w->there.model + remote[i].offset,
+                       lengths[i]);
+        check_both(w);
+        const struct sw_xfer_info info = info_of(transfer);
+        assert_int_equal(info.blocks_done, count);
+        assert_true(info.is_drained);
+        assert_int_equal(sw_xfer_block_of(transfer, count - 1), SW_XFER_BLOCK_IN_PLACE);
+        release(w, transfer);
+    }
+}
+
+static void post__by_index_moves_those(void **state)
+{
+    struct world *w = *state;
+    static const uint32_t from[] = {7, 1, 3}, to[] = {0, 9, 2}, wrong[] = {10};
+    const struct sw_xfer_extent ten = {.bytes = 5000, .stride = 8192, .count = 10};
+    const struct sw_xfer_extent five = {.bytes = 5000, .stride = 8192, .count = 5};
+    describe(w, &ten, 1, &ten, 1);
+    struct sw_xfer_transfer *transfer = prepare(w, SW_XFER_WRITE);
+    for (int round = 0; round < 2; round++) {
+        must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){
+                                        .local_index = from, .remote_index = to, .count = 3}));
+        assert_int_equal(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}),
+                         SW_XFER_BUSY);
+        assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+    }
+    for (int i = 0; i < 3; i++)
+        memcpy(w->there.model + to[i] * 8192, w->here.model + from[i] * 8192, 5000);
+    check_both(w);
+    assert_int_equal(
+        sw_xfer_post(transfer, &(struct sw_xfer_post_options){.local_index = wrong, .count = 1}),
+        SW_XFER_INVALID);
+    must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}));
+    assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+    assert_int_equal(info_of(transfer).blocks, 10);
+    release(w, transfer);
+    describe(w, &ten, 1, &five, 1); /* of different counts: by index only */
+    transfer = prepare(w, SW_XFER_READ);
+    assert_int_equal(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}),
+                     SW_XFER_INVALID);
+    must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.local_index = from, .count = 3}));
+    assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+    assert_memory_equal(w->here.data + from[2] * 8192, w->there.data + 2 * 8192, 5000);
+    release(w, transfer);
+}
+
+static void blocks__outside_are_refused(void **state)
+{
+    struct world *w = *state;
+    const struct sw_xfer_extent wrong[] = {
+        {.bytes = CACHE + 1, .count = 1},
+        {.offset = CACHE, .bytes = 1, .count = 1},
+        {.bytes = 4096, .stride = 4096, .count = CACHE / 4096 + 1},
+        {.bytes = 1, .stride = UINT64_MAX / 2, .count = 4},
+        {.part = 1, .bytes = 1, .count = 1},
+        {.bytes = 0, .count = 1},
+        {.bytes = 1, .count = 0},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        assert_int_equal(
+            sw_xfer_blocks_local(w->here.agent, &w->here.memory, 1, &wrong[i], 1, &w->local),
+            SW_XFER_INVALID);
+        assert_int_equal(
+            sw_xfer_blocks_remote(w->peer, w->card, w->card_bytes, &wrong[i], 1, &w->remote),
+            SW_XFER_INVALID);
+    }
+}
+
+static void ended__each_once(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_transfer *transfers[4], *got[8];
+    describe_row(w, 4096, 8);
+    for (int i = 0; i < 4; i++) {
+        transfers[i] = prepare(w, SW_XFER_WRITE);
+        must(sw_xfer_post(transfers[i], &(struct sw_xfer_post_options){.arg = &transfers[i]}));
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(w, transfers[i]), SW_XFER_DONE);
+    assert_int_equal(sw_xfer_ended(w->here.agent, got, 8), 4);
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_equal(got[i], transfers[i]);
+        assert_ptr_equal(info_of(got[i]).arg, &transfers[i]);
+    }
+    assert_int_equal(sw_xfer_ended(w->here.agent, got, 8), 0);
+    for (int i = 0; i < 3; i++)
+        sw_xfer_release(transfers[i]);
+    assert_int_equal(sw_xfer_blocks_release(w->local), SW_XFER_BUSY);
+    release(w, transfers[3]);
+}
+
+/* ---- notices ---- */
+
+static struct sw_xfer_transfer *prepare_notice(struct world *w)
+{
+    struct sw_xfer_transfer *transfer;
+    must(sw_xfer_prepare(w->peer, SW_XFER_NOTIFY, NULL, NULL, NULL, &transfer));
+    return transfer;
+}
+
+static void post_notice(struct sw_xfer_transfer *transfer, const char *text)
+{
+    must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){
+                                    .notice = text, .notice_bytes = (uint32_t)strlen(text)}));
+}
+
+static void notice__comes_behind_the_data(void **state)
+{
+    struct world *w = *state;
+    static struct sw_xfer_notice notice;
+    describe_row(w, 1 << 16, CACHE >> 16);
+    struct sw_xfer_transfer *transfer = prepare(w, SW_XFER_WRITE);
+    for (int round = 0; round < 20; round++) {
+        memset(w->here.data, round, CACHE);
+        post_notice(transfer, "all is there");
+        while (sw_xfer_notice_take(w->there.agent, &notice) == SW_XFER_AGAIN)
+            poll_both(w);
+        assert_memory_equal(w->there.data, w->here.data, CACHE);
+        assert_int_equal(notice.bytes, 12);
+        assert_memory_equal(notice.data, "all is there", 12);
+        assert_true(sw_xfer_visitor_is_live(w->there.agent, notice.visitor));
+        assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+    }
+    release(w, transfer);
+}
+
+static void notice__match_is_exact_and_room_is_bounded(void **state)
+{
+    struct world *w = *state;
+    static struct sw_xfer_notice notice;
+    static const char *const texts[] = {"req", "req-1", "req-11", "", "5", "6"};
+    struct sw_xfer_transfer *transfers[6];
+    for (int i = 0; i < 6; i++) {
+        transfers[i] = prepare_notice(w);
+        post_notice(transfers[i], texts[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(end_of(w, transfers[i]), SW_XFER_DONE);
+    for (int i = 0; i < 2000; i++) /* the agent holds four */
+        poll_both(w);
+    assert_int_equal(sw_xfer_state_of(transfers[4]), SW_XFER_POSTED);
+    assert_int_equal(sw_xfer_notice_match(w->there.agent, 0, "re", 2, &notice), SW_XFER_AGAIN);
+    must(sw_xfer_notice_match(w->there.agent, 0, "req-1", 5, &notice));
+    must(sw_xfer_notice_match(w->there.agent, notice.visitor, "", 0, &notice));
+    assert_int_equal(notice.bytes, 0);
+    assert_int_equal(sw_xfer_notice_match(w->there.agent, notice.visitor + 1, "req", 3, &notice),
+                     SW_XFER_AGAIN);
+    for (int i = 4; i < 6; i++)
+        assert_int_equal(end_of(w, transfers[i]), SW_XFER_DONE);
+    static const char *const left[] = {"req", "req-11", "5", "6"};
+    for (int i = 0; i < 4; i++) {
+        must(sw_xfer_notice_take(w->there.agent, &notice));
+        assert_memory_equal(notice.data, left[i], strlen(left[i]));
+    }
+    assert_int_equal(sw_xfer_notice_take(w->there.agent, &notice), SW_XFER_AGAIN);
+}
+
+/* ---- leases ---- */
+
+static uint64_t visitor_of(struct world *w)
+{
+    static struct sw_xfer_notice notice;
+    struct sw_xfer_transfer *transfer = prepare_notice(w);
+    post_notice(transfer, "who am I");
+    assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+    must(sw_xfer_notice_take(w->there.agent, &notice));
+    sw_xfer_release(transfer);
+    return notice.visitor;
+}
+
+/* A transfer after the end of its lease is denied; another of the same peer goes on. */
+static void check_denied(struct world *w, struct sw_xfer_lease *ended, bool is_window)
+{
+    uint8_t card[CARD_MAX];
+    size_t bytes;
+    struct sw_xfer_blocks *other;
+    struct sw_xfer_transfer *bad, *good;
+    struct sw_xfer_error error;
+    const struct sw_xfer_extent row = {.bytes = 4096, .stride = 8192, .count = 40};
+    assert_int_equal(sw_xfer_lease_is_window(ended), is_window);
+    must(sw_xfer_card_make(w->there.agent, &ended, 1, card, sizeof(card), &bytes));
+    must(sw_xfer_blocks_remote(w->peer, card, bytes, &row, 1, &other));
+    describe(w, &row, 1, &row, 1);
+    if (sw_xfer_prepare(w->peer, SW_XFER_WRITE, w->local, other, &error, &bad))
+        fail_msg("%s", error.text);
+    good = prepare(w, SW_XFER_WRITE);
+    must(sw_xfer_post(bad, &(struct sw_xfer_post_options){.count = 0}));
+    assert_int_equal(end_of(w, bad), SW_XFER_DONE);
+    for (int i = 0; i < 40; i++)
+        memcpy(w->there.model + i * 8192, w->here.model + i * 8192, 4096);
+    must(sw_xfer_lease_revoke(ended));
+    must(sw_xfer_lease_revoke(ended));
+    assert_false(sw_xfer_lease_is_granted(ended));
+    check_both(w);
+    memset(w->here.data, 0x5a, CACHE);
+    memset(w->here.model, 0x5a, CACHE);
+    must(sw_xfer_post(bad, &(struct sw_xfer_post_options){.count = 0}));
+    must(sw_xfer_post(good, &(struct sw_xfer_post_options){.notice = "good", .notice_bytes = 4}));
+    assert_int_equal(end_of(w, bad), SW_XFER_FAILED);
+    assert_int_equal(info_of(bad).status, SW_XFER_DENIED);
+    assert_int_equal(info_of(bad).blocks_done, 0);
+    assert_true(info_of(bad).is_drained);
+    assert_int_equal(end_of(w, good), SW_XFER_DONE);
+    for (int i = 0; i < 40; i++)
+        memcpy(w->there.model + i * 8192, w->here.model + i * 8192, 4096);
+    check_both(w);
+    assert_int_equal(sw_xfer_peer_state_of(w->peer), SW_XFER_LIVE);
+    sw_xfer_release(bad);
+    must(sw_xfer_blocks_release(other));
+    release(w, good);
+}
+
+static void lease__revoked_is_denied_and_others_go_on(void **state)
+{
+    struct world *w = *state;
+    check_denied(w, grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_WRITE}), false);
+}
+
+static void lease__window_of_a_visitor(void **state)
+{
+    struct world *w = *state;
+    check_denied(w,
+                 grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_WRITE,
+                                                         .visitor = visitor_of(w)}),
+                 true);
+    assert_int_equal(
+        sw_xfer_lease_grant(w->there.memory,
+                            &(struct sw_xfer_lease_options){.rights = 1, .visitor = 999}, NULL,
+                            &w->lease),
+        SW_XFER_PEER_GONE);
+}
+
+static void lease__ends_by_its_deadline(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_lease *lease =
+        grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_READ,
+                                                .deadline_ns = sw_xfer_deadline_ms(30)});
+    assert_true(sw_xfer_lease_is_granted(lease));
+    while (sw_xfer_lease_is_granted(lease))
+        sw_xfer_run_once(w->there.agent, SW_XFER_NEVER); /* its timer wakes it */
+    sw_xfer_lease_release(lease);
+    assert_int_equal(sw_xfer_memory_release(w->there.memory), SW_XFER_BUSY);
+    sw_xfer_lease_release(w->lease);
+    must(sw_xfer_memory_release(w->there.memory));
+}
+
+static void prepare__rights_are_looked_at(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_transfer *transfer;
+    w->lease = grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_READ});
+    make_card(w);
+    describe_row(w, 4096, 2);
+    assert_int_equal(sw_xfer_prepare(w->peer, SW_XFER_WRITE, w->local, w->remote, NULL, &transfer),
+                     SW_XFER_DENIED);
+    must(sw_xfer_prepare(w->peer, SW_XFER_READ, w->local, w->remote, NULL, &transfer));
+}
+
+/* ---- cards and instances ---- */
+
+static void connect__a_new_instance_is_not_the_old(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_card card;
+    struct sw_xfer_error error;
+    struct sw_xfer_agent_options options;
+    char port[8];
+    describe_row(w, 4096, 2);
+    struct sw_xfer_transfer *transfer = prepare(w, SW_XFER_WRITE);
+    must(sw_xfer_card_read(w->card, w->card_bytes, &card));
+    assert_int_equal(sscanf(card.addresses[0], "127.0.0.1 port %7s", port), 1);
+    sw_xfer_agent_close(w->there.agent);
+    sw_xfer_agent_options_init(&options);
+    options.address = "127.0.0.1";
+    options.port = port;
+    if (sw_xfer_agent_open(&options, &error, &w->there.agent))
+        fail_msg("%s", error.text);
+    while (sw_xfer_peer_state_of(w->peer) == SW_XFER_LIVE)
+        poll_both(w);
+    assert_int_equal(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}),
+                     SW_XFER_PEER_GONE);
+    struct sw_xfer_peer *peer = connect_to(w);
+    assert_int_equal(settle(w, peer), SW_XFER_GONE);
+    sw_xfer_peer_error(peer, &error);
+    assert_int_equal(error.status, SW_XFER_INSTANCE);
+    must(sw_xfer_peer_release(peer));
+    assert_int_equal(sw_xfer_peer_release(w->peer), SW_XFER_BUSY);
+    check_both(w);
+}
+
+static void connect__layouts_are_compared(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_agent_options options;
+    struct sw_xfer_peer *peer;
+    sw_xfer_agent_close(w->there.agent);
+    sw_xfer_agent_options_init(&options);
+    options.address = "127.0.0.1";
+    options.layout = sw_xfer_layout("block 16, heads 8", 17);
+    must(sw_xfer_agent_open(&options, NULL, &w->there.agent));
+    must(sw_xfer_card_make(w->there.agent, NULL, 0, w->card, sizeof(w->card), &w->card_bytes));
+    sw_xfer_agent_close(w->here.agent);
+    options.address = NULL;
+    options.layout = sw_xfer_layout("block 32, heads 8", 17);
+    must(sw_xfer_agent_open(&options, NULL, &w->here.agent));
+    assert_int_equal(sw_xfer_connect(w->here.agent, w->card, w->card_bytes, NULL, &peer),
+                     SW_XFER_LAYOUT);
+    w->card[20] ^= 1;
+    assert_int_equal(sw_xfer_connect(w->here.agent, w->card, w->card_bytes, NULL, &peer),
+                     SW_XFER_CARD);
+}
+
+/* ---- ends ---- */
+
+static void cancel__is_quick_and_quiet(void **state)
+{
+    struct world *w = *state;
+    describe_row(w, 1 << 16, CACHE >> 16);
+    struct sw_xfer_transfer *transfer = prepare(w, SW_XFER_WRITE);
+    for (int round = 0; round < 30; round++) {
+        memset(w->here.data, round + 1, CACHE);
+        must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}));
+        for (int i = rand() % 4; i > 0; i--)
+            sw_xfer_poll(w->here.agent);
+        sw_xfer_cancel(transfer);
+        const enum sw_xfer_state ended = end_of(w, transfer);
+        assert_true(ended == SW_XFER_WAS_CANCELLED || ended == SW_XFER_DONE);
+        const struct sw_xfer_info info = info_of(transfer);
+        assert_true(info.is_drained);
+        for (uint32_t i = 0; i < info.blocks_done; i++)
+            assert_memory_equal(w->there.data + (i << 16), w->here.data + (i << 16), 1 << 16);
+        for (uint32_t i = 0; i < info.blocks; i++) {
+            const enum sw_xfer_block_state block = sw_xfer_block_of(transfer, i);
+            assert_int_equal(block == SW_XFER_BLOCK_IN_PLACE, i < info.blocks_done);
+            if (block == SW_XFER_BLOCK_WAITS)
+                assert_int_not_equal(w->there.data[i << 16], round + 1);
+        }
+    }
+    assert_int_equal(sw_xfer_peer_state_of(w->peer), SW_XFER_LIVE);
+    release(w, transfer);
+}
+
+static void deadline__ends_one_transfer(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_transfer *late = prepare_notice(w), *other;
+    static struct sw_xfer_notice notice;
+    for (int i = 0; i < 4; i++) { /* fills the room of the other side */
+        post_notice(late, "x");
+        assert_int_equal(end_of(w, late), SW_XFER_DONE);
+    }
+    must(sw_xfer_post(late, &(struct sw_xfer_post_options){
+                                .notice = "y", .deadline_ns = sw_xfer_deadline_ms(20)}));
+    assert_int_equal(sw_xfer_wait(late, sw_xfer_deadline_ms(PATIENCE_MS)), SW_XFER_DEADLINE);
+    assert_int_equal(sw_xfer_peer_state_of(w->peer), SW_XFER_LIVE);
+    for (int i = 0; i < 4; i++)
+        must(sw_xfer_notice_take(w->there.agent, &notice));
+    describe_row(w, 4096, 2);
+    other = prepare(w, SW_XFER_READ);
+    must(sw_xfer_post(other, &(struct sw_xfer_post_options){.notice = "z", .notice_bytes = 1}));
+    assert_int_equal(end_of(w, other), SW_XFER_DONE);
+    release(w, other);
+}
+
+static void fork__the_child_has_no_part_in_it(void **state)
+{
+    struct world *w = *state;
+    describe_row(w, 1 << 14, CACHE >> 14);
+    struct sw_xfer_transfer *transfer = prepare(w, SW_XFER_WRITE);
+    for (int round = 0; round < 6; round++) {
+        memset(w->here.data, 100 + round, CACHE);
+        must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.notice = "f"}));
+        const pid_t child = fork();
+        if (!child) {
+            if (sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}) !=
+                SW_XFER_FORKED)
+                _exit(1);
+            if (sw_xfer_wait(transfer, SW_XFER_NEVER) != SW_XFER_FORKED)
+                _exit(2);
+            memset(w->here.data, 0, CACHE);
+            if (round % 2) {
+                sw_xfer_agent_close(w->here.agent);
+                sw_xfer_agent_close(w->there.agent);
+            }
+            _exit(0);
+        }
+        int status;
+        static struct sw_xfer_notice notice;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+        assert_memory_equal(w->there.data, w->here.data, CACHE);
+        must(sw_xfer_notice_take(w->there.agent, &notice));
+    }
+    release(w, transfer);
+}
+
+/* ---- kinds of memory ---- */
+
+static void memory__files_and_what_is_not_supported(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_memory *memory;
+    struct sw_xfer_transfer *transfer;
+    struct sw_xfer_error error = {.status = SW_XFER_OK};
+    const struct sw_xfer_extent row = {.bytes = 4096, .stride = 4096, .count = 16};
+    const int fd = memfd_create("kv", MFD_CLOEXEC);
+    static uint8_t page[4096];
+    assert_int_equal(ftruncate(fd, 1 << 16), 0);
+    must(sw_xfer_memory_file(w->here.agent, fd, 0, 0, true, &error, &memory));
+    assert_int_equal(sw_xfer_memory_bytes(memory), 1 << 16);
+    assert_int_equal(sw_xfer_memory_kind_of(memory), SW_XFER_FILE);
+    must(sw_xfer_blocks_local(w->here.agent, &memory, 1, &row, 1, &w->local));
+    must(sw_xfer_blocks_remote(w->peer, w->card, w->card_bytes, &row, 1, &w->remote));
+    transfer = prepare(w, SW_XFER_READ);
+    must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}));
+    assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
+    for (int i = 0; i < 16; i++) {
+        assert_int_equal(pread(fd, page, 4096, i * 4096), 4096);
+        assert_memory_equal(page, w->there.data + i * 4096, 4096);
+    }
+    assert_int_equal(sw_xfer_memory_file(w->here.agent, fd, 0, 1 << 17, true, &error, &memory),
+                     SW_XFER_INVALID);
+    assert_int_equal(sw_xfer_memory_dmabuf(w->here.agent, -1, 0, 4096, &error, &memory),
+                     SW_XFER_INVALID);
+    if (access("/usr/lib/x86_64-linux-gnu/libcuda.so.1", F_OK))
+        assert_int_equal(sw_xfer_memory_cuda(w->here.agent, 0x10000, 4096, &error, &memory),
+                         SW_XFER_NOT_SUPPORTED);
+    close(fd);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(post__random_layouts_arrive),
+        CASE(post__by_index_moves_those),
+        CASE(blocks__outside_are_refused),
+        CASE(ended__each_once),
+        CASE(notice__comes_behind_the_data),
+        CASE(notice__match_is_exact_and_room_is_bounded),
+        CASE(lease__revoked_is_denied_and_others_go_on),
+        CASE(lease__window_of_a_visitor),
+        CASE(lease__ends_by_its_deadline),
+        CASE(prepare__rights_are_looked_at),
+        CASE(connect__a_new_instance_is_not_the_old),
+        CASE(connect__layouts_are_compared),
+        CASE(cancel__is_quick_and_quiet),
+        CASE(deadline__ends_one_transfer),
+        CASE(fork__the_child_has_no_part_in_it),
+        CASE(memory__files_and_what_is_not_supported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
