@@ -4,7 +4,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 MESON ?= meson
 SETUP_FLAGS = $(if $(filter true,$(CI)),-Dwerror=true) $(if $(wildcard build-fio/config-host.h),-Dfio_source=$(CURDIR)/build-fio)
-SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null || find src tests bench -name '*.[ch]')
+SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.hpp' 2>/dev/null || \
+	find src tests bench movers include examples -name '*.[ch]' -o -name '*.cc' -o -name '*.hpp')
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test check bench install format lint fuzz deb clean setup-build setup-test setup-demo setup-fuzz setup-deb
@@ -56,7 +57,7 @@ lint: setup-test ## checks layout, layers and style
 fuzz: setup-fuzz ## runs the fuzz targets for a minute each, and the forger
 	@scripts/fuzz
 
-deb: setup-deb ## builds the Debian packages sidewire and sidewire-dev into build-deb/
+deb: setup-deb ## builds the Debian packages into build-deb/
 	@scripts/deb
 
 clean: ## removes what was built

@@ -12,6 +12,7 @@ import time
 
 import hosts
 import pair
+import ports
 from pair import Failure, Process, Skip
 
 SPACES = {'tcp': 0x106, 'udp': 0x111, 'ib': 0x13f}
@@ -19,6 +20,8 @@ TOLD_S = 20  # until the end of a process is known on the other host
 SETTLE_S = 0.3  # by then what must not happen would have
 GROUP, GROUP_IN_IGMP = '00000000000000000000ffffef010203', '030201EF'  # 239.1.2.3
 TRIES = 8  # the servers of qperf and perftest tell a port before they listen there
+NOBODY_YET = re.compile(r'RDMA_CM_EVENT_(REJECTED; error: 8|UNREACHABLE; error: 1)\b')  # of a connection, of datagrams
+UDADDY_PORT = 7174  # mckey's, too; neither can be told another
 UDADDY = ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0')
 
 PING = ('rping -s -a {host} -p {port} -C 20 -V -v', 'rping -c -a {host} -p {port} -C 20 -V -v', 'tcp',
@@ -49,15 +52,6 @@ ALONE = [
     ('mckey -m 239.1.2.3 -b 127.0.0.1 -C 20', 'mckey -m 239.1.2.3 -b 127.0.0.1 -C 20 -s', 'group', r'return status 0', r'return status 0'),
     UDADDY,
 ]
-
-
-def free_port():
-    """A port below those that programs get when they ask for any; never the same twice."""
-    free_port.next = (free_port.next + 1 - 10000) % 20000 + 10000
-    return free_port.next
-
-
-free_port.next = 10000 + os.getpid() * 64 % 20000
 
 
 def hears(port, pid):
@@ -98,14 +92,20 @@ def run_pair(tools, server_line, client_line, *rest, **options):
         try:
             return run_once(tools, server_line, client_line, *rest, **options)
         except Failure as failure:
-            if not tries_left or not server_line.startswith('ib_') or 'RDMA_CM_EVENT_REJECTED; error: 8' not in str(failure):
+            if not tries_left or not server_line.startswith('ib_') or not NOBODY_YET.search(str(failure)):
                 raise
+
+
+def run_alone(tools, *row, **options):
+    """In this network, where other tests may run a program of that port, or be in that group."""
+    with ports.Only(UDADDY_PORT):
+        run_pair(tools, *row, port=UDADDY_PORT, **options)
 
 
 def run_once(tools, server_line, client_line, space, server_says, client_says, port=None, host='127.0.0.1', wraps=((), ()), own=None,
              **options):
     """Starts both; returns what they said. A server that ends by itself must end well. `own`: the client's address."""
-    port = port or free_port()
+    port = port or ports.claim()
     words = [shlex.split(line.format(host=host, port=port, own=own or host)) for line in (server_line, client_line)]
     if not all(shutil.which(one[0]) for one in words):
         raise Skip(f'{words[0][0]} is not installed')
@@ -134,7 +134,7 @@ def run_once(tools, server_line, client_line, space, server_says, client_says, p
 
 def persistent(tools):
     """One server, several clients after another."""
-    port = free_port()
+    port = ports.claim()
     server = Process(tools.run(*shlex.split(f'rping -s -P -a 127.0.0.1 -p {port}')))
     try:
         while not is_ready('tcp', port, server.child.pid):
@@ -210,7 +210,7 @@ def fio_random(tools):
 
 
 def qperf(tools):
-    port = pair.free_port()
+    port = ports.claim()
     server = Process(tools.run('qperf', '-lp', str(port)))
     try:
         while not pair.is_listening(port, server.child.pid):
@@ -251,7 +251,7 @@ def cases():
     found += [(f'fio --verb={verb}', lambda tools, verb=verb, depth=depth: needs('fio', lambda t: fio(t, verb, depth))(tools))
               for verb, depth in (('write', 4), ('read', 4), ('send', 1))]
     found += [('fio --verb=send --verify=crc32c', needs('fio', fio_verified)), ('fio --rw=randread is refused by fio', needs('fio', fio_random))]
-    found += [(row[0].format(host='HOST'), lambda tools, row=row: run_pair(tools, *row, port=7174)) for row in ALONE]
+    found += [(row[0].format(host='HOST'), lambda tools, row=row: run_alone(tools, *row)) for row in ALONE]
     return found
 
 
@@ -261,8 +261,8 @@ MATOSE_SMALL = ('ucmatose -p {port} -c 3 -C 20 -S 1000', 'ucmatose -s {host} -p 
 def packet_cases():
     """The same with every message a packet."""
     rows = [PING, MATOSE_SMALL, *PAIRS[8:9], ALONE[0]]
-    return [(row[0].format(host='HOST', port='PORT'), lambda tools, row=row: run_pair(tools, *row, link='roce',
-             port=7174 if row in ALONE else None)) for row in rows]
+    return [(row[0].format(host='HOST', port='PORT'), lambda tools, row=row: (run_alone if row in ALONE else run_pair)(tools, *row, link='roce'))
+            for row in rows]
 
 
 STRANGERS = 'unshare --user --'.split()
@@ -284,7 +284,7 @@ def between_strangers(tools, row):
     two = hosts.Hosts()
     wrap = (*two.wrap[0], *STRANGERS)
     try:
-        run_pair(tools, *row, wraps=(wrap, wrap), port=7174 if row in ALONE else None)
+        run_pair(tools, *row, wraps=(wrap, wrap), port=UDADDY_PORT if row in ALONE else None)
     finally:
         two.close()
 
@@ -303,7 +303,7 @@ def beside_undumpable(tools, row):
     two = hosts.Hosts()  # where no other user has the UDP port
     wrap = (*two.wrap[0], *NOBODY)
     try:
-        run_pair(tools, row[0].replace(name, hidden, 1), *row[1:], wraps=(wrap, wrap), port=7174 if row in ALONE else None)
+        run_pair(tools, row[0].replace(name, hidden, 1), *row[1:], wraps=(wrap, wrap), port=UDADDY_PORT if row in ALONE else None)
     finally:
         two.close()
 
@@ -386,7 +386,7 @@ def killed_client(tools):
     """A client that says nothing more is killed; another process of its host, with no connection of its own, tells the server on the other."""
     two = hosts.Hosts()
     own, host = hosts.ADDRESSES
-    port, ends = free_port(), []
+    port, ends = ports.claim(), []
     try:
         limit = time.monotonic() + pair.PATIENCE_S
         for side, words, listens in ((0, f'rping -s -P -a {own} -p {port}', port), (1, f'rping -s -a {host} -p {port}', port),
@@ -415,8 +415,8 @@ def killed_client(tools):
 
 def host_cases():
     found = [(f'IPv4: {row[0].format(host="HOST", port="PORT")}', lambda tools, row=row: on_hosts(tools, row)) for row in HOST_ROWS]
-    found += [('IPv6: rping', lambda tools: on_hosts(tools, PING, 6)), ('IPv4: udaddy', lambda tools: on_hosts(tools, UDADDY, port=7174)),
-              ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in UDADDY), 6, port=7174)),
+    found += [('IPv6: rping', lambda tools: on_hosts(tools, PING, 6)), ('IPv4: udaddy', lambda tools: on_hosts(tools, UDADDY, port=UDADDY_PORT)),
+              ('IPv6: udaddy', lambda tools: on_hosts(tools, tuple(part and part.replace('udaddy', 'udaddy -f ip6') for part in UDADDY), 6, port=UDADDY_PORT)),
               ('IPv4: mckey', lambda tools: on_hosts(tools, MCKEY)), ('a client is killed', needs('rping', killed_client))]
     found += [('fi_info, fi_pingpong on one host', needs('fi_pingpong', fabric_on_one_host)),
               ('IPv4: fi_pingpong', needs('fi_pingpong', lambda tools: on_hosts(tools, FABRIC))),

@@ -6,6 +6,7 @@ import time
 
 import hosts
 import pair
+import ports
 from pair import Failure, Process, Skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -59,7 +60,7 @@ def on_hosts(case):
 
 def data_case(kind, provider, on, **run):
     def case(tools, two):
-        port = pair.free_port()
+        port = ports.claim()
         program = build(tools)
         run_sides(tools, two, lambda side, device: [program, kind, provider, device + ('-dgram' if kind == 'dgram' else ''),
                                                     hosts.ADDRESSES[0], str(port), side], port, on, ' checks\n', **run)
@@ -70,7 +71,7 @@ def pingpong_case(kind, provider):
     def case(tools, two):
         if not shutil.which('fi_pingpong'):
             raise Skip('fi_pingpong is not installed')
-        port = pair.free_port()
+        port = ports.claim()
 
         def words(side, device):
             device += '-dgram' if kind == 'dgram' or provider.endswith('rxd') else ''

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// gloo_all RANK RANKS STORE DEVICE GID_INDEX: what gloo's own benchmark runs over its ibverbs transport, with the
-// result of each algorithm looked at. gloo's interface is C++, so this is the one program here that is not C.
+// gloo_all RANK RANKS STORE DEVICE GID_INDEX: what gloo's own benchmark runs over its ibverbs
+// transport, with the result of each algorithm looked at. gloo's interface is C++, so this is, too.
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring.h>
 #include <gloo/allreduce_ring_chunked.h>
@@ -48,16 +48,18 @@ static std::vector<float> numbers_of(int whose, size_t count)
     return numbers;
 }
 
-// An algorithm must outlive its sends, and only a later message tells of their end: all stay until the program ends.
+// An algorithm must outlive its sends, and only a later message tells of their end: all stay until
+// the program ends.
 template <class Algorithm, class... Args> static Algorithm &keep(Args &&...args)
 {
     return *new Algorithm(std::forward<Args>(args)...);
 }
 
-template <class Algorithm> static void check_sum(const Context &context, size_t count, const char *what)
+template <class Algorithm>
+static void check_sum(const Context &context, size_t count, const char *what)
 {
     auto &numbers = keep<std::vector<float>>(count);
-    auto &algorithm = keep<Algorithm>(context, std::vector<float *>{ numbers.data() }, int(count));
+    auto &algorithm = keep<Algorithm>(context, std::vector<float *>{numbers.data()}, int(count));
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < count; i++)
             numbers[i] = number_of(rank + round, i);
@@ -75,8 +77,8 @@ template <class Algorithm> static void check_sum(const Context &context, size_t 
 static void check_broadcast(const Context &context, size_t count, int root)
 {
     auto &numbers = keep<std::vector<float>>(numbers_of(rank, count));
-    auto &algorithm = keep<gloo::BroadcastOneToAll<float>>(context, std::vector<float *>{ numbers.data() },
-                                                           int(count), root);
+    auto &algorithm = keep<gloo::BroadcastOneToAll<float>>(
+        context, std::vector<float *>{numbers.data()}, int(count), root);
     algorithm.run();
     for (size_t i = 0; i < count; i++)
         check(numbers[i] == number_of(root, i), "broadcast", i, count);
@@ -86,9 +88,10 @@ static void check_broadcast(const Context &context, size_t count, int root)
 
 static void check_all(const Context &context)
 {
-    for (size_t count : { 1, 100, 5000, 1 << 18 }) {
+    for (size_t count : {1, 100, 5000, 1 << 18}) {
         check_sum<gloo::AllreduceRing<float>>(context, count, "allreduce by ring");
-        check_sum<gloo::AllreduceRingChunked<float>>(context, count, "allreduce by ring, in chunks");
+        check_sum<gloo::AllreduceRingChunked<float>>(context, count,
+                                                     "allreduce by ring, in chunks");
         check_sum<gloo::AllreduceHalvingDoubling<float>>(context, count, "allreduce by halves");
         for (int root = 0; root < ranks; root++)
             check_broadcast(context, count, root);
@@ -117,7 +120,7 @@ static uint64_t device_bytes(const std::string &device)
     std::vector<std::string> names;
     for (int i = 0; i < ranks; i++)
         names.push_back("done" + std::to_string(i));
-    store.set(names[size_t(rank)], { 'x' });
+    store.set(names[size_t(rank)], {'x'});
     store.wait(names);
     std::set_terminate([] { std::_Exit(0); });
     std::_Exit(0);
@@ -129,7 +132,7 @@ int main(int argc, char **argv)
         return 2;
     rank = atoi(argv[1]);
     ranks = atoi(argv[2]);
-    gloo::transport::ibverbs::attr attr{ argv[4], 1, atoi(argv[5]) };
+    gloo::transport::ibverbs::attr attr{argv[4], 1, atoi(argv[5])};
     auto device = gloo::transport::ibverbs::CreateDevice(attr);
     gloo::rendezvous::FileStore store(argv[3]);
     auto context = keep<std::shared_ptr<gloo::rendezvous::Context>>(

@@ -9,9 +9,11 @@ import time
 import cm
 import hosts
 import pair
+import ports
 from mpi import BY_UCX, OPEN_MPI_BY_UCX, in_own_network
 from pair import Failure, Process, Skip
 
+GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'iser_guard.c')
 TARGET = 'iqn.2026-01.sidewire:disk'
 INITIATOR = 'iqn.2026-01.sidewire:client'
 DISK_SIZE = 16 << 20
@@ -78,14 +80,15 @@ def start_target(control, disk):
 
 def iser(tools, two, client):
     need('tgtd', 'tgtadm', 'iscsi-test-cu', 'iscsi-perf')
-    control = str(pair.free_port() % 32768)  # tgt's own limit
+    control = str(ports.claim() % 32768)  # tgt's own limit
     disk = tools.path(f'disk.{control}')
     with open(disk, 'wb') as file:
         file.write(os.urandom(DISK_SIZE))
     server = Process(tools.run('tgtd', '-f', '-C', control, wrap=two.wrap[0]))
     url = f'iser://{hosts.ADDRESSES[0]}/{TARGET}/1'
+    guard = tools.build('iser_guard.so', 'cc', '-shared', '-fPIC', '-D_GNU_SOURCE', GUARD)
     # libiscsi walks a list whose head it has never set: it lives by memory of malloc that happens to be zero.
-    initiator = (*two.wrap[client], 'env', '-u', 'MALLOC_PERTURB_')
+    initiator = (*two.wrap[client], 'env', '-u', 'MALLOC_PERTURB_', f'LD_PRELOAD={guard}')
     try:
         start_target(control, disk)
         for test in DISK_TESTS:

@@ -3,11 +3,14 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../tools'))
+import ports  # noqa: E402
 
 BUILD = os.environ.get('SIDEWIRE_BUILD') or os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../build')
 PATIENCE_S = 60
@@ -73,20 +76,6 @@ def environment():
     return {name: value for name, value in os.environ.items() if not name.startswith(('SIDEWIRE_', 'LD_PRELOAD'))}
 
 
-handed_out = set()
-
-
-def free_port():
-    """A TCP port nobody uses; never the same twice."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(('127.0.0.1', 0))
-            port = probe.getsockname()[1]
-        if port not in handed_out:
-            handed_out.add(port)
-            return port
-
-
 def is_listening(port, pid):
     """Whether the server is ready; asked of the kernel, since it takes one client only. In the network of that process."""
     for table in ('tcp', 'tcp6'):
@@ -130,7 +119,7 @@ class Pair:
                  client_wrap=None, address='127.0.0.1', faults=None):
         if not shutil.which(words[0]):
             raise Skip(f'{words[0]} is not installed')
-        self.port = free_port()
+        self.port = ports.claim()
         base = [*words, '-p', str(self.port)]
         self.server_words = tools.run(*base, *server_extra, direct=direct, link=link, faults=faults, wrap=wrap)
         self.client_words = tools.run(*base, *client_extra, address, direct=client_direct or direct, link=link, faults=faults,

@@ -8,6 +8,7 @@ import time
 
 import hosts
 import pair
+import ports
 from pair import Failure, Process, Skip
 
 QEMU = 'qemu-system-x86_64'
@@ -74,7 +75,7 @@ def move(tools, wraps=((), ()), address='127.0.0.1', pin_all=False, **run):
             file.write(data + data)
         machines.append(Machine(tools, wraps[0], ['-device', f'loader,file={memory},addr={AT},force-raw=on'], run))
         machines.append(Machine(tools, wraps[1], ['-incoming', 'defer'], run))
-        migrate(*machines, f'rdma:{address}:{pair.free_port()}', pin_all)
+        migrate(*machines, f'rdma:{address}:{ports.claim()}', pin_all)
         machines[1].ask('pmemsave', val=AT, size=SIZE, filename=arrived)
         with open(arrived, 'rb') as file:
             if file.read() != data + data:

@@ -4,6 +4,7 @@ import os
 
 import cm
 import hosts
+import ports
 from pair import Failure, Skip
 
 FOLDER = os.environ.get('SIDEWIRE_LIBRPMA') or os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../build-librpma')
@@ -105,8 +106,7 @@ def write_job(tools, name, text):
 
 def fio(tools, way, engine, memory, jobs, options):
     program = built('fio', 'fio')
-    port = cm.free_port()
-    cm.free_port()  # each job has one
+    port = ports.claim(2)  # each job has one
     path = make_file(tools, f'fio.{port}') if memory == 'file' else 'malloc'
     head = HEAD.format(host=hosts.ADDRESSES[0], port=port, jobs=jobs, size=FILE_BYTES)
     server = write_job(tools, f'server.{port}', f'ioengine=librpma_{engine}_server\n{head}filename={path}\n{SERVER[engine]}'

@@ -13,6 +13,7 @@ import time
 
 import hosts
 import pair
+import ports
 from pair import Failure, Process, Skip
 
 SIZE = 5000003  # of the file that a web server gives
@@ -104,7 +105,7 @@ def until(condition, text, seconds=pair.PATIENCE_S):
 
 @contextlib.contextmanager
 def redis(bench, over=True, bind='127.0.0.1', log=None):
-    port = pair.free_port()
+    port = ports.claim()
     server = bench.start(['redis-server', '--port', str(port), '--bind', bind, '--save', '', '--dir', bench.folder, '--protected-mode', 'no'],
                          port, over, log=log)
     yield server, ['redis-cli', '-h', bench.address, '-p', str(port)], port
@@ -134,7 +135,7 @@ def redis_case(tools):
 def iperf(tools):
     with Bench(tools) as bench:
         for more in ([], ['-R'], ['-P', '3']):
-            port = pair.free_port()
+            port = ports.claim()
             server = bench.start(['iperf3', '-s', '-1', '-p', str(port)], port, log='info')
             text = bench.run(['iperf3', '-c', '127.0.0.1', '-p', str(port), '-t', '1', '-J', *more])[0]
             end = json.loads(text)['end']
@@ -166,7 +167,7 @@ SERVERS = {
 def web(bench, name, over=True, log=None):
     """A web server with a file of random bytes; gives its URL and the digest."""
     words, text = SERVERS[name]
-    port = pair.free_port()
+    port = ports.claim()
     os.chmod(bench.folder, 0o755)
     blob = os.urandom(SIZE)
     with open(bench.path('file'), 'wb') as out:

@@ -17,16 +17,23 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../
 import between  # noqa: E402
 import connections  # noqa: E402
 import experiment as experiments  # noqa: E402
+import libraries  # noqa: E402
+import load  # noqa: E402
+import machine  # noqa: E402
 import measures  # noqa: E402
 import nvme  # noqa: E402
 import nvme_demo  # noqa: E402
 import nvme_sweep  # noqa: E402
 import plot  # noqa: E402
+import pmem_pictures  # noqa: E402
 import procs  # noqa: E402
 import programs  # noqa: E402
 import sweeps  # noqa: E402
 import table  # noqa: E402
 import tcp_programs  # noqa: E402
+
+
+RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/run')
 
 
 class Programs(unittest.TestCase):
@@ -64,8 +71,8 @@ class Programs(unittest.TestCase):
             connections.parse_rstream('name      bytes\nrconnect: Connection refused\n')
 
     def test_fio__bytes_written_behind_a_note(self):
-        text = 'note: depth is capped\n{"jobs": [{"error": 0, "write": {"bw_bytes": 5}}]}'
-        self.assertEqual(connections.parse_fio(text), 5)
+        text = 'note: depth is capped\n{"jobs": [{"error": 0, "write": {"bw_bytes": 5, "lat_ns": {"mean": 9000.0}}}]}'
+        self.assertEqual(connections.parse_fio(text), {'bandwidth': 5, 'mean_s': 9e-6})
         for text in ('', '{"jobs": []}', text.replace('"error": 0', '"error": 5'),
                      text.replace('"bw_bytes": 5', '"bw_bytes": 0')):
             with self.assertRaises(procs.RunFailed):
@@ -90,6 +97,19 @@ class Programs(unittest.TestCase):
             with self.assertRaises(procs.RunFailed):
                 nvme.parse_fio(text, rw)
 
+    def test_pictures__what_was_measured(self):
+        latency = experiments.Experiment('pmem_latency', 'latency', {'direct': None, 'staged': None, 'fio': None})
+        latency.samples = {'direct': [{'mean_s': 1e-6}, {'mean_s': 3e-6}], 'staged': [{'mean_s': 4e-6}], 'fio': []}
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(pmem_pictures.draw([], folder), [])
+            files = pmem_pictures.draw([latency], folder)
+            self.assertEqual(os.path.basename(files[0]), 'pmem_latency.svg')
+            with open(files[0], encoding='utf-8') as file:
+                drawn = file.read()
+        for text in ('2.00 us', '4.00 us', 'WRITE and FLUSH'):
+            self.assertIn(text, drawn)
+        self.assertNotIn('fio', drawn)
+
     def test_redis__rate_of_the_test_asked_for(self):
         text = '"test","rps","avg_latency_ms"\n"SET","7.5","0.1"\n"GET","12345.67","0.1"\n'
         self.assertEqual(tcp_programs.parse_csv(text, 'GET'), 12345.67)
@@ -113,6 +133,76 @@ class Programs(unittest.TestCase):
             programs.parse_ucx('', ['ucx_perftest'])
 
 
+    def test_fi_pingpong__microseconds_of_its_row(self):
+        head = 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n'
+        text = head + '64      2k      =2k      250k        0.01s     17.67       3.62       0.28\n'
+        self.assertAlmostEqual(libraries.parse_pingpong(text), 3.62e-6)
+        for text in (head, text.replace('64 ', '128 ')):
+            with self.assertRaises(procs.RunFailed):
+                libraries.parse_pingpong(text)
+
+    def test_libraries__what_is_missing_is_said(self):
+        with mock.patch.object(libraries.shutil, 'which', return_value=None):
+            with self.assertRaisesRegex(procs.Skipped, 'fi_pingpong is not installed'):
+                libraries.fi_pingpong(mock.Mock(), 'verbs', 1)
+            with self.assertRaisesRegex(procs.Skipped, 'g\\+\\+ or libgloo-dev is not installed'):
+                libraries.gloo_program(mock.Mock())
+        with mock.patch.object(libraries, 'GLOO', '/nowhere'), self.assertRaises(procs.Skipped):
+            libraries.gloo_program(mock.Mock())
+
+
+class Load(unittest.TestCase):
+    def spinning(self):
+        """Processor time of our children that have the least claim on it."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir('/proc')):
+            try:
+                with open(f'/proc/{pid}/stat') as stat:
+                    fields = stat.read().rsplit(')', 1)[1].split()
+            except OSError:  # it has just ended
+                continue
+            if fields[1] == str(os.getpid()) and fields[16] == '19' and fields[0] != 'Z':
+                found[pid] = int(fields[11])
+        return found
+
+    def test_busy_processors__two_spin_and_are_gone_after(self):
+        limit = time.monotonic() + 20
+        with load.busy_processors():
+            while len([ticks for ticks in self.spinning().values() if ticks > 1]) < 2:
+                self.assertLess(time.monotonic(), limit)
+                time.sleep(0.02)
+        self.assertEqual(self.spinning(), {})
+
+    def test_spin__ends_with_who_started_it(self):
+        argv = [sys.executable, '-c', load.SPIN.format(parent=1 << 22)]  # no process has that number
+        self.assertEqual(procs.run(argv, 20), '')
+
+    def test_nice__counts_by_session_if_the_kernel_says_so(self):
+        with tempfile.NamedTemporaryFile('w') as setting:
+            for text, counts in (('0', False), ('1', True)):
+                setting.seek(0)
+                setting.write(text)
+                setting.flush()
+                self.assertIs(load.counts_nice_by_session(setting.name), counts)
+        self.assertFalse(load.counts_nice_by_session('/nonexistent/setting'))
+
+    def test_machine__tells_of_the_load(self):
+        self.assertNotIn('spin', machine.describe())
+        with mock.patch.object(machine, 'made_load', None):
+            machine.note_load(load.describe())
+            self.assertIn('two processes of nice 19 that spin', machine.describe())
+            self.assertEqual(machine.facts()['made_load'], load.describe())
+        self.assertIsNone(machine.facts()['made_load'])
+
+    def test_busy_option__leaves_out_what_makes_its_own(self):
+        with tempfile.TemporaryDirectory() as build:
+            os.makedirs(os.path.join(build, 'src/cli'))
+            os.symlink('/bin/true', os.path.join(build, 'src/cli/sidewire'))
+            text = procs.run([RUN, '--build', build, '--busy', '--only', 'busy'], 20)
+            self.assertIn('skipped: busy: ', text)
+            self.assertTrue(os.path.isdir(os.path.join(build, 'bench/busy')))
+
+
 class Rows(unittest.TestCase):
     def test_rows__contenders_are_measured(self):
         every = measures.Bench(None, '', False).experiments()
@@ -134,8 +224,7 @@ class Rows(unittest.TestCase):
                 self.assertEqual(result['ratio'], 1.0, row.title)
 
     def test_only__names_every_experiment(self):
-        run = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/run')
-        text = ' '.join(procs.run([run, '--help'], 20, env={'COLUMNS': '1000'}).split())
+        text = ' '.join(procs.run([RUN, '--help'], 20, env={'COLUMNS': '1000'}).split())
         for experiment in measures.Bench(None, '', False).experiments():
             self.assertRegex(text, rf'\b{experiment.key}\b')
 

@@ -8,6 +8,8 @@ import sys
 import tempfile
 import traceback
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../tools'))  # for the tests that import this
+
 BUILD = os.environ.get('SIDEWIRE_BUILD') or os.path.join(os.path.dirname(__file__), '../../build')
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), '../..'))
 CLI = os.path.join(BUILD, 'src/cli/sidewire')

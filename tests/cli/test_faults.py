@@ -10,6 +10,7 @@ import tempfile
 import time
 
 import harness
+import ports
 import test_pair
 from harness import CLI, Skip, expect, expect_status, run
 
@@ -32,7 +33,7 @@ def pingpong(faults, *more, kind='rc', link='auto'):
 def both(faults, link, program, *more):
     if not shutil.which(program):
         raise Skip(f'{program} is not installed')
-    port = test_pair.free_port()
+    port = ports.claim()
     words = [CLI, 'run', '--link', link, '--faults', faults, '--', program, *more, '-p', str(port)]
     with test_pair.server(*words, port=port) as child:
         client = run(*words, '127.0.0.1')
@@ -112,7 +113,7 @@ def faults__receives_are_withheld():
 
 
 def faults__datagrams_are_lost():
-    port = test_pair.free_port()
+    port = ports.claim()
     words = [CLI, 'run', '--faults', 'loss=100%', '--', 'ibv_ud_pingpong', '-d', 'sw_lo', '-g', '1', '-p', str(port), '-n', '1']
     if not shutil.which('ibv_ud_pingpong'):
         raise Skip('ibv_ud_pingpong is not installed')
@@ -174,7 +175,7 @@ def faults__counters_of_running_programs():
     """`sidewire devices --counters` asks them while they run; the loopback's are those of all programs of the user."""
     if not shutil.which('ib_write_bw'):
         raise Skip('ib_write_bw is not installed')
-    port = test_pair.free_port()
+    port = ports.claim()
     words = [CLI, 'run', '--link', 'roce', '--faults', 'loss=2%,seed=1', '--', 'ib_write_bw', '-d', 'sw_lo', '-x', '1', '-F', '-D', '2', '-p', str(port)]
     with test_pair.server(*words, port=port):
         client = subprocess.Popen([*words, '127.0.0.1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

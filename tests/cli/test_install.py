@@ -54,7 +54,7 @@ def install__without_the_library():
 def install__manual_and_pkg_config():
     with harness.public_folder() as folder:
         prefix = install_to(folder)
-        for page in 'sidewire.1', 'sidewire-nvme.1', 'sidewire-pmem.1':
+        for page in 'sidewire.1', 'sidewire-nvme.1', 'sidewire-pmem.1', 'sidewire-transfer.1':
             expect(os.path.exists(f'{prefix}/share/man/man1/{page}'), page)
         found = glob.glob(f'{prefix}/**/sidewire.pc', recursive=True)
         expect(len(found) == 1, found)

@@ -49,7 +49,7 @@ def packages__have_each_installed_file_once():
 
 def packages__are_those_of_control():
     names = re.findall(r'^Package: (.*)$', read(f'{LISTS}/control'), re.M)
-    expect(names == ['sidewire', 'sidewire-dev'], names)
+    expect(names == ['sidewire', 'sidewire-dev', 'python3-sidewire'], names)
     expect({f'{name}.install' for name in names} == {os.path.basename(path) for path in glob.glob(f'{LISTS}/*.install')})
 
 
@@ -71,7 +71,7 @@ def packages__one_version_everywhere():
     expect(run(CLI, '--version').stdout == f'sidewire {version}\n')
     release = re.search(r'^## (\d\S+) - (\S+)$', read(f'{SOURCE}/CHANGELOG.md'), re.M)
     expect(release.group(1) == version, release)
-    for page in 'sidewire', 'sidewire-nvme', 'sidewire-pmem':
+    for page in 'sidewire', 'sidewire-nvme', 'sidewire-pmem', 'sidewire-transfer':
         title = re.search(rf'^\.TH {page.upper()} 1 (\S+) "Sidewire (\S+)"', read(f'{SOURCE}/docs/man/{page}.1'), re.M)
         expect(title.group(2) == version and title.group(1) >= release.group(2), title)
     package = version_of(run(DEB, '--changelog'))

@@ -3,23 +3,17 @@
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 
 import harness
+import ports
 from harness import CLI, DENY, Skip, expect, run
 
 CMA = 'process_vm_readv,process_vm_writev'
 PROGRAM = ['ib_write_bw', '-d', 'sw_lo', '-s', '65536', '-n', '500', '-F']
 CONNECT_S = 20
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
 
 
 def is_listening(port):
@@ -52,7 +46,7 @@ def pair(before=(), command=CLI, program=None, options=()):
     program = program or PROGRAM
     if not shutil.which(program[0]):
         raise Skip(f'{program[0]} is not installed')
-    port = free_port()
+    port = ports.claim()
     words = [*before, command, 'run', *options, '--', *program, '-p', str(port)]
     with server(*words, port=port) as child:
         client = run(*words, '127.0.0.1')
@@ -101,7 +95,7 @@ def pair__as_nobody():
 def pair__two_users_side_by_side():
     with harness.public_copy() as copy:
         command = os.path.join(copy, 'src/cli/sidewire')
-        port = free_port()
+        port = ports.claim()
         words = [command, 'run', '--', *PROGRAM, '-p', str(port)]
         with server(*harness.as_nobody(*words), port=port) as child:
             pair(command=command)  # root's, while nobody's server waits
@@ -113,7 +107,7 @@ def pair__two_users_side_by_side():
 
 def both_in(words, command, set_up='true'):
     """Server and client in one namespace that `words` make."""
-    port = free_port()
+    port = ports.claim()
     text = f'{command} run -- {" ".join(PROGRAM)} -p {port}'
     done = run(*words, '/bin/sh', '-c',
                f'{set_up}; {text} >/dev/null & for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; '
@@ -140,14 +134,14 @@ def pair__containers_do_not_trust_each_other():
     with harness.public_copy() as copy:
         for words in (['unshare', '--user', '--map-root-user'], ['unshare', '--pid', '--fork', '--mount-proc'],
                       ['unshare', '--pid', '--fork', '--mount-proc', *capless], capless):
-            port = free_port()
+            port = ports.claim()
             program = [os.path.join(copy, 'src/cli/sidewire'), 'run', '--link', 'direct', '--', *PROGRAM, '-p', str(port)]
             with server(*program, port=port):
                 client = run(*words, *program, '127.0.0.1')
             expect(client.returncode != 0, words, client.stdout)
             expect('no direct connection with' in client.stderr, words, client.stdout, client.stderr)
             expect('Failed status 12' in client.stdout + client.stderr, words, client.stdout, client.stderr)
-        port = free_port()
+        port = ports.claim()
         managed = [os.path.join(copy, 'src/cli/sidewire'), 'run', '--link', 'direct', '--', 'rping', '-C', '3', '-p', str(port)]
         server_side = subprocess.Popen([*managed, '-s', '-a', '127.0.0.1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -194,7 +188,7 @@ def pair__beside_a_squatter():
     """Another user has bound every name that can be guessed."""
     if os.geteuid() or not shutil.which('rping'):
         raise Skip('another user is made by root, and rping is needed')
-    port = free_port()
+    port = ports.claim()
     child = subprocess.Popen(('prlimit', '--nofile=16384:16384', *harness.as_nobody('/usr/bin/python3', '-c', SQUATTER, str(port))), stdout=subprocess.PIPE, text=True)
     try:
         expect(int(child.stdout.readline()) > 6000)

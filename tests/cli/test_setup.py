@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """scripts/setup, on machines made up for it: what it installs, what it says, when it stops; and how scripts/test counts."""
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import sys
@@ -124,7 +126,7 @@ def counter():
     return module
 
 
-def collected(*records, status=0):
+def collected(*records, name='build', status=0):
     """What scripts/test makes of a run of meson that logged these results."""
     module = counter()
     tally = module.Tally()
@@ -132,7 +134,7 @@ def collected(*records, status=0):
         log = f'{folder}/testlog.json'
         with open(log, 'w', encoding='utf-8') as out:
             out.writelines(json.dumps(record) + '\n' for record in records)
-        module.collect('build', log, status, tally)
+        module.collect(name, log, status, tally)
     return tally
 
 
@@ -154,6 +156,68 @@ def testrun__finds_the_reason_of_a_skip():
 def testrun__a_status_without_a_failed_test_is_a_failure():
     expect(len(collected(record('a', 'OK'), status=1).failures) == 1)
     expect(not collected(record('a', 'OK')).failures)
+
+
+def summed(*builds, ci=False):
+    """The status and the lines of `scripts/test --sum` after builds that came to (name, records, status)."""
+    module = counter()
+    module.CI = ci
+    shown = io.StringIO()
+    with harness.public_folder() as folder:
+        module.TALLIES = f'{folder}/tallies'
+        for name, records, status in builds:
+            tally = collected(*records, name=name, status=status)
+            tally.builds.append((name, 90, 600))
+            module.keep(name, tally)
+        with contextlib.redirect_stdout(shown):
+            status = module.show_sum()
+    return status, shown.getvalue().splitlines()
+
+
+def testsum__repeats_what_failed_and_what_was_skipped():
+    noise = ''.join(f'line {i}\n' for i in range(60)) + 'the fault\n'
+    status, lines = summed(('release', [record('a', 'OK'), record('b', 'FAIL', noise)], 1), ('tsan', [record('c', 'SKIP', 'SKIP: no wire\n')], 0))
+    expect(status == 1 and lines[-1] == '1 passed, 1 failed, 1 skipped', lines)
+    failed = lines.index('FAILED   release: b: fail')
+    words = lines[failed + 1:-1]
+    expect(words[-1] == '         | the fault' and words[0] == '         | line 21' and len(words) == 40, words)
+    expect('skipped  tsan: c: no wire' in lines, lines)
+    for name in ('release', 'tsan'):
+        expect(f'took     {name}: 1.5 minutes to build, 10.0 to test' in lines, lines)
+
+
+def testsum__shows_a_failure_after_which_much_went_well():
+    noise = 'ok\n' * 100
+    _, lines = summed(('release', [record('a', 'FAIL', f'{noise}side b: the fault\nFAIL case\n{noise}')], 1))
+    expect('         | side b: the fault' in lines and '         | FAIL case' in lines and len(lines) < 50, lines)
+
+
+def testsum__names_all_of_many_that_failed():
+    many = [record(f't{i}', 'FAIL', 'words\n' * 50) for i in range(100)]
+    _, lines = summed(('release', many, 1))
+    expect(len([line for line in lines if line.startswith('FAILED')]) == 100 and len(lines) < 550, len(lines))
+
+
+def testsum__takes_the_last_run_of_each_build():
+    status, lines = summed(('asan', [record('a', 'FAIL')], 1), ('asan', [record('a', 'OK')], 0))
+    expect(status == 0 and lines[-1] == '1 passed, 0 failed, 0 skipped', lines)
+
+
+def testsum__a_build_without_a_result_has_failed_where_all_must_run():
+    whole = [(build[0], [record('a', 'OK')], 0) for build in counter().BUILDS]
+    expect(summed(*whole, ci=True)[0] == 0)
+    status, lines = summed(*whole[1:], ci=True)
+    expect(status == 1 and 'FAILED   release: the whole build: did not come to an end' in lines, lines)
+    expect(summed(*whole[1:])[0] == 0)
+
+
+def testrun__shows_why_a_build_failed():
+    module = counter()
+    with harness.public_folder() as folder:
+        made_up(folder, 'step', 'echo "a.c:1: the fault"; exit 3')
+        fault = module.fault_of([f'{folder}/step'], dict(os.environ))
+        made_up(folder, 'step', 'exit 0')
+        expect(fault == ['a.c:1: the fault'] and module.fault_of([f'{folder}/step'], dict(os.environ)) is None, fault)
 
 
 if __name__ == '__main__':

@@ -138,7 +138,7 @@ static const struct row preload_rows[] = {
     {"dup2", 'D', "ff"},
     {"dup3", 'D', "ffz"},
     {"madvise", 'I', "bnz"},
-    {"mremap", 'P', "bnnz0"},
+    {"mremap", 'P', "benz0"},
     {"process_madvise", 'L', "fVhz0"},
     {"sigaction", 'I', "zbB"},
     {"__sigaction", 'I', "zbB"},
@@ -417,6 +417,8 @@ static void add_number_kinds(void)
     ADD_NUMBERS('k', STATX_BASIC_STATS, 0, STATX__RESERVED, -1);
     ADD_NUMBERS('v', 1, 0, 3, -1);
     ADD_NUMBERS('n', 64, 0, 1, BUFFER_BYTES, INT_MAX, -1);
+    /* Of a mapping: INT_MAX would take away what lies above, the libraries or not, as it comes. */
+    ADD_NUMBERS('e', 64, 0, 1, BUFFER_BYTES, -1);
     ADD_NUMBERS('N', BUFFER_BYTES, 0, 63, -1);
     ADD_NUMBERS('U', 0, 1, 2, -1); /* what a signal does */
     ADD_NUMBERS('z', 0, 1, 2, 5, SIGBUS, 64, 1 << 20, INT_MAX, INT_MIN, -1);

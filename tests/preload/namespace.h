@@ -4,10 +4,14 @@
 #define TESTS_PRELOAD_NAMESPACE_H
 
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static inline void namespace_write(const char *path, const char *text)
@@ -34,6 +38,17 @@ static inline int namespace_enter(int flags)
     namespace_write("/proc/self/uid_map", uid_map);
     namespace_write("/proc/self/gid_map", gid_map);
     return 0;
+}
+
+/* A network with nothing but a loopback interface that is up. */
+static inline bool namespace_own_network(void)
+{
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    int fd = namespace_enter(CLONE_NEWNET) ? -1 : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_up = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &request) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_up;
 }
 
 #endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "module.h"
+
+static struct py_peer *peer_of(PyObject *self)
+{
+    return (struct py_peer *)self;
+}
+
+/* ---- connecting ---- */
+
+/* Also one that is gone is an answer. */
+static bool is_settled(void *arg)
+{
+    const struct py_peer *peer = arg;
+    return !peer->handle || sw_xfer_peer_state_of(peer->handle) != SW_XFER_CONNECTING;
+}
+
+/* 1: live; 0: connecting still; -1: an exception is set. */
+static int look_at(struct py_peer *peer)
+{
+    struct py_stay stay;
+    struct sw_xfer_error error = {.status = SW_XFER_OK};
+    if (!py_enter(&stay, peer->agent))
+        return -1;
+    const enum sw_xfer_peer_state state = sw_xfer_peer_state_of(peer->handle);
+    if (state == SW_XFER_GONE)
+        sw_xfer_peer_error(peer->handle, &error);
+    py_leave(&stay);
+    if (state != SW_XFER_GONE)
+        return state == SW_XFER_LIVE;
+    py_raise(error.status, error.text);
+    return -1;
+}
+
+static PyObject *wait_live(struct py_peer *peer, PyObject *seconds)
+{
+    uint64_t deadline_ns;
+    if (!py_deadline(seconds, &deadline_ns))
+        return NULL;
+    const int got = py_wait(peer->agent, is_settled, peer, deadline_ns);
+    if (got < 0 || (got && look_at(peer) < 0))
+        return NULL;
+    return got ? Py_NewRef((PyObject *)peer)
+               : py_raise(SW_XFER_TIMEOUT, "the peer is not connected yet");
+}
+
+static enum sw_xfer_status start_peer(struct py_peer *peer, struct py_agent *agent,
+                                      struct sw_xfer_error *error)
+{
+    struct py_stay stay;
+    char *bytes;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(peer->card, &bytes, &length) || !py_enter(&stay, agent))
+        return SW_XFER_SYSTEM;
+    const enum sw_xfer_status status =
+        sw_xfer_connect(agent->handle, bytes, (size_t)length, error, &peer->handle);
+    py_leave(&stay);
+    if (status)
+        py_raise(status, error->text);
+    return status;
+}
+
+PyObject *py_peer_new(struct py_agent *agent, PyObject *args, PyObject *words)
+{
+    static char *names[] = {"card", "timeout", "wait", NULL};
+    PyObject *card, *seconds = NULL;
+    int waits = 1;
+    struct sw_xfer_error error;
+    if (!PyArg_ParseTupleAndKeywords(args, words, "O|Op:connect", names, &card, &seconds, &waits))
+        return NULL;
+    PyObject *bytes = PyBytes_FromObject(card);
+    struct py_peer *peer = bytes ? py_new(py_peer_type) : NULL;
+    if (!peer) {
+        Py_XDECREF(bytes);
+        return NULL;
+    }
+    peer->card = bytes;
+    peer->agent = (struct py_agent *)Py_NewRef((PyObject *)agent);
+    PyObject *result = NULL;
+    if (!start_peer(peer, agent, &error)) {
+        py_kick(agent);
+        result = waits ? wait_live(peer, seconds) : Py_NewRef((PyObject *)peer);
+    }
+    Py_DECREF((PyObject *)peer);
+    return result;
+}
+
+static void drop_peer(PyObject *self)
+{
+    struct py_peer *peer = peer_of(self);
+    struct py_stay stay;
+    if (peer->handle && py_enter_quietly(&stay, peer->agent)) {
+        sw_xfer_peer_release(peer->handle);
+        py_leave(&stay);
+    }
+    Py_XDECREF(peer->card);
+    Py_XDECREF((PyObject *)peer->agent);
+    py_free(self);
+}
+
+/* ---- what it does ---- */
+
+static PyObject *peer_wait(PyObject *self, PyObject *args)
+{
+    PyObject *seconds = NULL;
+    return PyArg_ParseTuple(args, "|O:wait", &seconds) ? wait_live(peer_of(self), seconds) : NULL;
+}
+
+static PyObject *peer_await(PyObject *self)
+{
+    return py_call("sidewire.aio", "iterate", self);
+}
+
+/* For asyncio: None while it goes on. */
+static PyObject *peer_result(PyObject *self, PyObject *none)
+{
+    (void)none;
+    const int state = look_at(peer_of(self));
+    return state < 0 ? NULL : Py_NewRef(state ? self : Py_None);
+}
+
+static PyObject *peer_blocks(PyObject *self, PyObject *args, PyObject *words)
+{
+    return py_blocks_new(NULL, peer_of(self), args, words);
+}
+
+static PyObject *make_transfer(PyObject *self, enum sw_xfer_op op, PyObject *args)
+{
+    PyObject *local, *remote;
+    if (!PyArg_ParseTuple(args, "O!O!", py_blocks_type, &local, py_blocks_type, &remote))
+        return NULL;
+    return py_transfer_new(peer_of(self), op, local, remote);
+}
+
+static PyObject *peer_write(PyObject *self, PyObject *args)
+{
+    return make_transfer(self, SW_XFER_WRITE, args);
+}
+
+static PyObject *peer_read(PyObject *self, PyObject *args)
+{
+    return make_transfer(self, SW_XFER_READ, args);
+}
+
+static PyObject *peer_notify(PyObject *self, PyObject *args, PyObject *words)
+{
+    static char *names[] = {"notice", "deadline", NULL};
+    PyObject *notice, *seconds = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, words, "O|O:notify", names, &notice, &seconds))
+        return NULL;
+    PyObject *transfer = py_transfer_new(peer_of(self), SW_XFER_NOTIFY, NULL, NULL);
+    PyObject *posted =
+        transfer ? PyObject_CallMethod(transfer, "post", "OO", notice, seconds) : NULL;
+    Py_XDECREF(transfer);
+    return posted;
+}
+
+static PyObject *get_state(PyObject *self, void *none)
+{
+    (void)none;
+    static const char *const names[] = {"connecting", "live", "gone"};
+    struct py_stay stay;
+    if (!py_enter(&stay, peer_of(self)->agent))
+        return NULL;
+    const enum sw_xfer_peer_state state = sw_xfer_peer_state_of(peer_of(self)->handle);
+    py_leave(&stay);
+    return PyUnicode_FromString(names[state]);
+}
+
+static PyObject *get_agent(PyObject *self, void *none)
+{
+    (void)none;
+    return Py_NewRef((PyObject *)peer_of(self)->agent);
+}
+
+static PyGetSetDef members[] = {
+    {"state", get_state, NULL, "connecting, live or gone.", NULL},
+    {"agent", get_agent, NULL, "Whose peer it is.", NULL},
+    {0},
+};
+
+#define WORDS(function) ((PyCFunction)(void (*)(void))(function))
+
+static PyMethodDef methods[] = {
+    {"wait", peer_wait, METH_VARARGS, "wait(timeout=None): until it is live; raises why not."},
+    {"blocks", WORDS(peer_blocks), METH_VARARGS | METH_KEYWORDS,
+     "blocks(region=0, index=None, bytes=0, stride=0, offset=0, count=0, card=None)"},
+    {"write", peer_write, METH_VARARGS, "write(local, remote): prepares a transfer to the peer."},
+    {"read", peer_read, METH_VARARGS, "read(local, remote): prepares a transfer from the peer."},
+    {"notify", WORDS(peer_notify), METH_VARARGS | METH_KEYWORDS,
+     "notify(notice, deadline=None): posts a notice alone; its transfer."},
+    {"_result", peer_result, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, drop_peer},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, members},
+    {Py_am_await, peer_await},
+    {Py_tp_doc, "Another agent, one instance of it: Agent.connect()."},
+    {0},
+};
+
+PyType_Spec py_peer_spec = {.name = "sidewire.Peer",
+                            .basicsize = sizeof(struct py_peer),
+                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                            .slots = slots};
