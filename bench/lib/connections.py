@@ -61,18 +61,18 @@ class Here:
         text = self.both(words, words + ['127.0.0.1'], port, 60)
         return {'median_s': json.loads(text)['one_way_ns'] * 1e-9}
 
-    def fio(self, engine, options, server_options, block=BLOCK, seconds=2):
-        """The bandwidth that the client wrote with. The second before it is left out: fio's RDMA client sleeps half of it."""
+    def fio(self, engine, options, server_options, block=BLOCK, seconds=2, depth=4):
+        """What the client wrote with: bandwidth, and the mean time of a request. The second before it is left out: fio's RDMA client sleeps half of it."""
         port = procs.free_port()
         command = self.sidewire.command if engine == 'rdma' else []
         words = command + ['fio', f'--ioengine={engine}', f'--port={port}', f'--bs={block}',
-                           '--iodepth=4', '--size=1g']
+                           f'--iodepth={depth}', '--size=1g']
         client = words + ['--name=client', '--rw=write', '--hostname=127.0.0.1', '--time_based',
                           '--ramp_time=1', f'--runtime={seconds}', '--output-format=json', *options]
         server = words + ['--name=server', '--rw=read', '--time_based',
                           f'--runtime={seconds + 30}', *server_options]
         text = self.both(server, client, port, seconds + 20)
-        return {'bandwidth': parse_fio(text)}
+        return parse_fio(text)
 
 
 def parse_rstream(text):
@@ -84,12 +84,12 @@ def parse_rstream(text):
 
 
 def parse_fio(text):
-    """Bytes per second written; fio may print a note before its JSON."""
+    """Of what was written; fio may print a note before its JSON."""
     try:
         job = json.loads(text[text.index('{'):])['jobs'][0]
         if job['error'] or not job['write']['bw_bytes']:
             raise ValueError
-        return job['write']['bw_bytes']
+        return {'bandwidth': job['write']['bw_bytes'], 'mean_s': job['write']['lat_ns']['mean'] * 1e-9}
     except (ValueError, KeyError, IndexError):
         raise procs.RunFailed(f'fio printed no result:\n{text[-800:]}') from None
 

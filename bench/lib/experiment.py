@@ -10,14 +10,16 @@ import statistics
 
 
 class Experiment:
-    """`place`: a context that the contenders run in; what it cannot make raises procs.Skipped."""
+    """`place`: a context that the contenders run in; what it cannot make raises procs.Skipped. `loads`: some of its
+    contenders run beside load that it makes (load.py), and the others must not."""
 
-    def __init__(self, key, title, contenders, rounds_factor=1, place=None):
+    def __init__(self, key, title, contenders, rounds_factor=1, place=None, loads=False):
         self.key = key
         self.title = title
         self.contenders = contenders  # name -> function that returns a dict of figures
         self.rounds_factor = rounds_factor
         self.place = place
+        self.loads = loads
         self.samples = {name: [] for name in contenders}
 
     def run(self, rounds, progress):

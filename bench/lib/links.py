@@ -12,10 +12,11 @@ from experiment import Experiment
 
 LARGE = 65536
 MTUS = (9000, 1500)
+WRITES = (8192, 16384, 32768)  # of two packets and more, which the receiver sees by looking at its memory
 QPS = 1000
 SENDERS = 16
 
-BANDWIDTH, LATENCY = ('bandwidth', 'B/s', False), ('median_s', 's', True)
+BANDWIDTH, LATENCY, MEAN = ('bandwidth', 'B/s', False), ('median_s', 's', True), ('mean_s', 's', True)
 RATE, JAIN, TAIL = ('rate', 'op/s', False), ('jain', 'index', False), ('p99_s', 's', True)
 # title, experiment, ours, peer, (figure, unit, less is better), at least, aim
 PLAN = (
@@ -31,6 +32,10 @@ PLAN = (
      LATENCY, 1.2, 0.9),
     ('hosts: ib_write_lat -s 8, and ib_send_lat', 'hosts_latency', 'ib_write_lat', 'ib_send_lat',
      LATENCY, 3.0, 1.5),
+    *((f'hosts: ib_write_lat -s {size}, and UCX over TCP', 'hosts_write_latency', f'ib_write_lat {size}',
+       f'UCX ucp_put_lat {size}', LATENCY, 1.0, 0.7) for size in WRITES),
+    *((f'  {size} B on average', 'hosts_write_latency', f'ib_write_lat {size}', f'UCX ucp_put_lat {size}',
+       MEAN, 1.0, 0.7) for size in WRITES),
     ('guests: ib_write_bw -s 65536, and rdma_rxe', 'guests_bandwidth', 'ib_write_bw', 'rdma_rxe',
      BANDWIDTH, 1.0, 3.0),
     ('hosts: ib_write_bw, 1% lost, and none', 'hosts_loss', '1% lost', 'none lost', BANDWIDTH, 0.7,
@@ -46,8 +51,8 @@ ROWS = [(title, key, ours, peer, figure, unit, least, at_least, aim)
 
 
 def experiments(bench):
-    return [*(host_bandwidth(bench, mtu) for mtu in MTUS), host_latency(bench), guest_bandwidth(bench), host_loss(bench),
-            *many_qps(bench), incast(bench)]
+    return [*(host_bandwidth(bench, mtu) for mtu in MTUS), host_latency(bench), host_write_latency(bench),
+            guest_bandwidth(bench), host_loss(bench), *many_qps(bench), incast(bench)]
 
 
 def host_bandwidth(bench, mtu):
@@ -64,6 +69,16 @@ def host_latency(bench):
         'ib_send_lat': lambda: bench.latency('ib_send_lat', 8, iterations=count, sidewire=two),
         'ib_write_lat': lambda: bench.latency('ib_write_lat', 8, iterations=count, sidewire=two),
         'UCX tag_lat': lambda: two.ucx_tcp('tag_lat', 8, count // bench.divide)}, place=two)
+
+
+def host_write_latency(bench):
+    two = between.Between(bench.sidewire, MTUS[0])
+    count = 10000
+    return Experiment('hosts_write_latency', 'WRITEs of 8 to 32 KiB between hosts', {
+        **{f'ib_write_lat {size}': lambda size=size: bench.latency('ib_write_lat', size, iterations=count,
+                                                                   sidewire=two) for size in WRITES},
+        **{f'UCX ucp_put_lat {size}': lambda size=size: two.ucx_tcp('ucp_put_lat', size, count // bench.divide)
+           for size in WRITES}}, place=two)
 
 
 def guest_bandwidth(bench):

@@ -26,12 +26,22 @@ def virtual():
         return False
 
 
+made_load = None
+
+
+def note_load(text):
+    """What runs beside all that is measured from now on."""
+    global made_load
+    made_load = text
+
+
 def describe():
     cores = len(os.sched_getaffinity(0))
     kind = ', virtual machine' if virtual() else ''
-    return f'{cpu_model()}, {cores} core{"s" if cores > 1 else ""}{kind}, Linux {platform.release()}'
+    beside = f', {made_load}' if made_load else ''
+    return f'{cpu_model()}, {cores} core{"s" if cores > 1 else ""}{kind}, Linux {platform.release()}{beside}'
 
 
 def facts():
     return {'cpu': cpu_model(), 'cores': len(os.sched_getaffinity(0)), 'virtual': virtual(),
-            'kernel': platform.release(), 'load': os.getloadavg()[0]}
+            'kernel': platform.release(), 'load': os.getloadavg()[0], 'made_load': made_load}

@@ -2,7 +2,8 @@
 """What is measured, against whom, and what is asked of it.
 
 What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py,
-those of the connection manager in connections.py, those of TCP programs in tcp_programs.py, those of NVMe in nvme_rows.py,
+those of the connection manager in connections.py, those of TCP programs in tcp_programs.py,
+of libraries above verbs in libraries.py, those of NVMe in nvme_rows.py,
 of persistent memory in pmem_rows.py.
 """
 
@@ -12,6 +13,7 @@ import statistics
 
 import connections
 import gate
+import libraries
 import links
 import nvme_rows
 import pmem_rows
@@ -178,7 +180,7 @@ class Bench:
             rounds_factor=2)
         return [small, send, one_sided, send_64k, send_1m, threads, self.types_latency(),
                 self.types_rate(), *links.experiments(self), *rpc.experiments(self),
-                *connections.experiments(self),
+                *connections.experiments(self), *libraries.experiments(self),
                 *tcp_programs.experiments(self), *waiting.experiments(self),
                 *nvme_rows.experiments(self), *pmem_rows.experiments(self)]
 
@@ -215,6 +217,7 @@ class Bench:
             *links.ROWS,
             *rpc.ROWS,
             *connections.ROWS,
+            *libraries.ROWS,
             *tcp_programs.ROWS,
             *waiting.ROWS,
         ]

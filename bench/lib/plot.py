@@ -198,3 +198,32 @@ def draw_bars(path, title, subtitle, bars, notes=()):
     for index, note in enumerate(notes):
         canvas.text(28, height - 14 - 16 * (len(notes) - 1 - index), note, 11)
     return save(canvas, path)
+
+
+GROUP_STEP = 62
+
+
+def draw_groups(path, title, subtitle, groups, notes=()):
+    """Groups of bars, each from zero and with a scale of its own. `groups`: title, bars; `bars`: name, value, color, text."""
+    groups = [(name, bars) for name, bars in groups if bars]
+    if not groups:
+        return []
+    height = TOP + sum(GROUP_STEP + BAR_STEP * len(bars) for _, bars in groups) + 30
+    canvas = Canvas(BAR_LEFT + BAR_WIDTH + 130, height)
+    canvas.text(28, 44, title, 22, INK, weight=700)
+    canvas.text(28, 70, subtitle, 14)
+    y = TOP
+    for name, bars in groups:
+        canvas.text(28, y, name, 15, INK, weight=600)
+        top = max(value for _, value, _, _ in bars) or 1
+        bottom = y + 16 + BAR_STEP * len(bars)
+        canvas.line(BAR_LEFT, y + 12, BAR_LEFT, bottom, FRAME, 1.2)
+        for index, (label, value, color, text) in enumerate(bars):
+            at = y + 20 + BAR_STEP * index
+            canvas.rectangle(BAR_LEFT, at, value / top * BAR_WIDTH, 20, color)
+            canvas.text(BAR_LEFT - 14, at + 15, label, 13, INK, anchor='end')
+            canvas.text(BAR_LEFT + value / top * BAR_WIDTH + 8, at + 15, text, 13, color, weight=600)
+        y += GROUP_STEP + BAR_STEP * len(bars)
+    for index, note in enumerate(notes):
+        canvas.text(28, height - 14 - 16 * (len(notes) - 1 - index), note, 11)
+    return save(canvas, path)

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 import between
+import connections
 import gate
 import nvme_rows
 import procs
@@ -107,6 +108,10 @@ class Rig:
             found = json.loads(procs.run_pair(server, [*client, self.address], port, PROGRAM_S))
         return {'mean_s': found['mean_us'] * 1e-6, 'median_s': found['p50_us'] * 1e-6}
 
+    def fio(self):
+        """fio's own engine, one WRITE at a time; it knows no flush."""
+        return connections.Here(self.bench.sidewire).fio('rdma', ['--verb=write'], [], block=SHORT, depth=1)
+
     def load_direct(self, measure):
         """Long writes at RATE, while `measure` does its work: it is given the server's process."""
         with Servers(self) as servers:
@@ -184,11 +189,12 @@ def experiments(bench):
         return {'median_s': trip_s, 'mean_s': trip_s}
     return [
         Experiment('pmem_latency', 'persistent memory, 4 KiB and a flush', {
-            'direct': lambda: rig.direct(SHORT, short), 'staged': lambda: rig.staged(SHORT, short)}),
+            'direct': lambda: rig.direct(SHORT, short), 'staged': lambda: rig.staged(SHORT, short),
+            'fio': rig.fio}),
         Experiment('pmem_cpu', 'persistent memory, the server\'s processor', {
             'direct': lambda: rig.load_direct(server_cpu), 'staged': lambda: rig.load_staged(server_cpu)}),
         Experiment('pmem_left', 'persistent memory, bandwidth left', {
-            'direct': lambda: rig.load_direct(rig.left), 'staged': lambda: rig.load_staged(rig.left)}),
+            'direct': lambda: rig.load_direct(rig.left), 'staged': lambda: rig.load_staged(rig.left), 'idle': lambda: rig.left(None)}),
         Experiment('pmem_log', 'the log of 64 B records', {
             'one copy': lambda: rig.appends(1), 'three copies': lambda: rig.appends(3), 'ib_write_lat': round_trip}),
         Experiment('pmem_log_hosts', 'the log between hosts', {
@@ -207,6 +213,7 @@ ROWS = (
 CPU = (
     ('pmem: processor time of the server for 10 GiB', 'pmem_cpu', 'direct', None, 'cpu_s', 'us', 0.001, 0.0),
     ('  and of a copying server', 'pmem_cpu', 'staged', None, 'cpu_s', 'us', None, None),
+    ('pmem: 4 KiB by fio\'s rdma engine, without a flush', 'pmem_latency', 'fio', None, 'mean_s', 'us', None, None),
 )
 
 

@@ -6,14 +6,17 @@ Each child leads a session of its own, so that ending it also ends what it start
 
 import os
 import pty
-import random
 import re
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tests/tools'))
+import ports  # noqa: E402
 
 TAIL_LINES = 12
 RDMA_LISTENER = r'@sidewire\.cm\.s106([0-9a-f]{4})\.'  # the name of a service of port space TCP
@@ -177,10 +180,10 @@ def listening_ports(pid='self'):
 
 
 def free_port():
-    """A port nobody listens on, below the range the kernel hands out by itself."""
+    """A port nobody listens on, nor is it a test's that runs beside."""
     taken = listening_ports()
     while True:
-        port = random.randrange(20000, 30000)
+        port = ports.claim()
         if port not in taken:
             return port
 

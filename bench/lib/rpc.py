@@ -26,6 +26,8 @@ ROWS = [
            f'tcp {depth}', RATE, 1.0, 1.5) for depth in SHORT_DEPTHS),
     *(_row(f'  and bare UDP with a CRC, depth {depth}', 'hosts_rpc', f'verbs {depth}',
            f'udp {depth}', RATE, 0.8, 0.95) for depth in SHORT_DEPTHS),
+    *(_row(f'  and bare UDP whose datagrams share messages, depth {depth}', 'hosts_rpc',
+           f'verbs {depth}', f'udp-shared {depth}', RATE, None, None) for depth in SHORT_DEPTHS),
     *(_row(f'  both asleep until an event, depth {depth}, and TCP', 'hosts_rpc_events',
            f'verbs {depth}', f'tcp {depth}', RATE, 1.0, 1.3) for depth in SHORT_DEPTHS),
     *(_row(f'hosts: 128 KiB {kind}, depth {LONG_DEPTH}, and TCP', 'hosts_rpc_long', f'verbs {kind}',
@@ -55,7 +57,7 @@ def experiments(bench):
     return [
         Experiment('hosts_rpc', 'requests and answers between hosts', {
             f'{way} {depth}': of(way, depth, SHORT)
-            for way in ('verbs', 'tcp', 'udp') for depth in SHORT_DEPTHS}, place=two),
+            for way in ('verbs', 'tcp', 'udp', 'udp-shared') for depth in SHORT_DEPTHS}, place=two),
         Experiment('hosts_rpc_events', 'the same, asleep until an event', {
             f'{way} {depth}': of(way, depth, SHORT, '--sleep')
             for way in ('verbs', 'tcp') for depth in SHORT_DEPTHS}, place=two),

@@ -1,40 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What waiting costs on one host: programs that sleep until an event, and a machine whose processors have other work."""
 
-import contextlib
-import subprocess
-import sys
-
 from experiment import Experiment
-from programs import pin, ucx
+from load import beside_load
+from programs import ucx
 
 MIB = 1 << 20
 LONG = (4, 16)  # MiB
-SPIN = 'while True: pass'
 
 ROWS = tuple((f'ib_send_lat -e, {mib} MiB, and polled', 'events', f'-e {mib}', f'polled {mib}',
               'median_s', 's', True, 1.3, 1.1) for mib in LONG) + tuple(
     (f'{name}, busy and idle', 'busy', f'{name} busy', f'{name} idle', 'mean_s', 's', True, 3.0, 1.5)
     for name in ('RC', 'UD', 'UCX ud'))
-
-
-@contextlib.contextmanager
-def busy_processors():
-    """One process for each of both processors, with the least claim on it (nice 19)."""
-    spinning = []
-    try:
-        for cpu in (0, 1):
-            spinning.append(subprocess.Popen(['nice', '-n', '19', *pin(cpu), sys.executable, '-c', SPIN]))
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
-
-
-def _busy(measure):
-    with busy_processors():
-        return measure()
 
 
 def _events(bench):
@@ -57,8 +34,8 @@ def _contention(bench):
                 'UCX ud': lambda: _ucx_ud(bench)}
     return Experiment('busy', '64 B SEND beside two busy processes', {
         **{f'{name} idle': measure for name, measure in measures.items()},
-        **{f'{name} busy': lambda measure=measure: _busy(measure)
-           for name, measure in measures.items()}})
+        **{f'{name} busy': beside_load(measure)
+           for name, measure in measures.items()}}, loads=True)
 
 
 def experiments(bench):

@@ -13,11 +13,11 @@
 
 #include "endpoint.h"
 
-static const struct rpc_way *const ways[] = {&rpc_verbs, &rpc_tcp, &rpc_udp};
+static const struct rpc_way *const ways[] = {&rpc_verbs, &rpc_tcp, &rpc_udp, &rpc_udp_shared};
 
 static __attribute__((noreturn)) void usage(void)
 {
-    bench_die("usage: rpc --way verbs|tcp|udp --port N [--device NAME] [--depth 1..%u] "
+    bench_die("usage: rpc --way verbs|tcp|udp|udp-shared --port N [--device NAME] [--depth 1..%u] "
               "[--data BYTES] [--write] [--sleep] [--count N] [ADDRESS OF THE TARGET]",
               RPC_DEPTH_MAX);
 }

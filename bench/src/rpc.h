@@ -37,6 +37,6 @@ struct rpc_way {
     void (*close)(void);
 };
 
-extern const struct rpc_way rpc_verbs, rpc_tcp, rpc_udp;
+extern const struct rpc_way rpc_verbs, rpc_tcp, rpc_udp, rpc_udp_shared;
 
 #endif
