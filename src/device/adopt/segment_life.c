@@ -10,6 +10,7 @@
 
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/mappable.h"
 #include "base/minmax.h"
 #include "device/adopt/adopt.h"
 #include "device/adopt/adopt_monitor.h"
@@ -330,14 +331,15 @@ struct sw_segment *sw_segment_share(const struct sw_vma *vma)
     struct stat st;
     uint64_t page = (uint64_t)getpagesize();
     struct sw_segment *segment = sw_segment_new();
-    if (!segment || fstat(fd, &st) || (uint64_t)st.st_size <= vma->offset) {
+    uint64_t bytes;
+    if (!segment || fstat(fd, &st) || !sw_mappable_bytes(&st, &bytes) || bytes <= vma->offset) {
         if (segment)
             sw_segment_delete(segment);
         close(fd);
         return NULL;
     }
     /* Behind the end of the file there is nothing to share. */
-    uint64_t held = ((uint64_t)st.st_size - vma->offset + page - 1) / page * page;
+    uint64_t held = (bytes - vma->offset + page - 1) / page * page;
     uint64_t len = vma->end - vma->start;
     segment->kind = SW_SEGMENT_FOREIGN;
     segment->fd = fd;

@@ -12,11 +12,13 @@
 #include <unistd.h>
 
 #include "base/dents.h"
+#include "base/mappable.h"
 
 static bool is_file_of(const struct stat *st, const struct sw_vma *vma)
 {
-    return S_ISREG(st->st_mode) && st->st_ino == vma->ino && major(st->st_dev) == vma->dev_major &&
-           minor(st->st_dev) == vma->dev_minor;
+    uint64_t bytes;
+    return st->st_ino == vma->ino && major(st->st_dev) == vma->dev_major &&
+           minor(st->st_dev) == vma->dev_minor && sw_mappable_bytes(st, &bytes);
 }
 
 /* Whether a descriptor is of the file, by what is known of it without asking a server. */
@@ -25,8 +27,11 @@ static bool entry_is_file_of(int fds, const char *name, const struct sw_vma *vma
     struct statx st;
     return isdigit((unsigned char)*name) &&
            !statx(fds, name, AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &st) &&
-           S_ISREG(st.stx_mode) && st.stx_ino == vma->ino && st.stx_dev_major == vma->dev_major &&
-           st.stx_dev_minor == vma->dev_minor;
+           st.stx_ino == vma->ino && st.stx_dev_major == vma->dev_major &&
+           st.stx_dev_minor == vma->dev_minor &&
+           (S_ISREG(st.stx_mode) ||
+            (S_ISCHR(st.stx_mode) &&
+             sw_dax_device_bytes(makedev(st.stx_rdev_major, st.stx_rdev_minor)) != 0));
 }
 
 /* Opens a name of the file anew, for writing too. Never waits, and opens nothing but the very file.

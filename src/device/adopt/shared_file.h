@@ -5,9 +5,9 @@
 
 #include "device/adopt/vma.h"
 
-/* Returns a descriptor, open for reading and writing, of the regular file that `vma` maps; the
- * caller owns it. -ENOENT if there is no way to one: a device, memory that was unlinked and is not
- * among our descriptors, rights. */
+/* Returns a descriptor, open for reading and writing, of the file that `vma` maps, which is regular
+ * or device DAX; the caller owns it. -ENOENT if there is no way to one: another device, memory that
+ * was unlinked and is not among our descriptors, rights. */
 int sw_shared_file_open(const struct sw_vma *vma);
 
 #endif

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cache_flush.h"
 #include "base/card_memory.h"
 #include "base/log.h"
+#include "base/mappable.h"
 #include "device/adopt/vma.h"
 
 #define SYSFS_TARGET 512 /* bytes of what a link there leads to, at most */
@@ -104,16 +104,11 @@ static bool is_ram_disk(const struct sw_vma *vma)
     return !strncmp(name, "ram", 3) || !strncmp(name, "zram", 4);
 }
 
-/* A character device of the kernel's dax subsystem. */
 static bool is_device_dax(const char *name)
 {
     struct stat st;
-    if (strncmp(name, "/dev/dax", 8) != 0 || stat(name, &st) || !S_ISCHR(st.st_mode))
-        return false;
-    char path[64], target[SYSFS_TARGET];
-    snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/subsystem", major(st.st_rdev),
-             minor(st.st_rdev));
-    return !strcmp(link_end(target, path), "dax");
+    return !strncmp(name, "/dev/dax", 8) && !stat(name, &st) && S_ISCHR(st.st_mode) &&
+           sw_dax_device_bytes(st.st_rdev) != 0;
 }
 
 /* Reading smaps takes long in a large process, so only where the file can be mapped MAP_SYNC. */

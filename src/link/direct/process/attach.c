@@ -20,6 +20,7 @@
 #include "base/fd_pass.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/mappable.h"
 #include "base/minmax.h"
 #include "base/shm.h"
 #include "device/adopt/adopt.h"
@@ -446,13 +447,11 @@ static struct sw_peer_segment *find_segment(struct sw_peer *peer, uint32_t id)
 static bool file_holds(int fd, uint64_t offset, uint64_t len_bytes)
 {
     struct stat file;
-    if (len_bytes == 0 || offset + len_bytes < offset || fstat(fd, &file))
+    uint64_t bytes;
+    if (len_bytes == 0 || offset + len_bytes < offset || fstat(fd, &file) ||
+        !sw_mappable_bytes(&file, &bytes))
         return false;
-    if (!S_ISREG(file.st_mode))
-        return true; /* device memory has no size */
-
-    uint64_t size = ((uint64_t)file.st_size + 4095) & ~4095ull; /* the last page is there whole */
-    return offset + len_bytes <= size;
+    return offset + len_bytes <= ((bytes + 4095) & ~4095ull); /* the last page is there whole */
 }
 
 /* MAP_SYNC where there is such a thing: on persistent memory, what the owner's mapping of that kind
