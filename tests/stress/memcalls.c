@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/apart.h"
 #include "verbs_util/pair.h"
 
 #ifndef MADV_DONTNEED_LOCKED
@@ -41,6 +42,7 @@ struct world {
     struct twin twins[2]; /* the first is registered */
     bool with_uring;
     bool in_pieces;   /* parts of the twins have been mapped anew */
+    uint8_t *free;    /* from here on nothing is mapped */
     const char *call; /* the last one */
     uint64_t round;
     uint64_t seed;
@@ -155,8 +157,41 @@ static bool page_read(const uint8_t *at, uint8_t *bytes)
     return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == PAGE;
 }
 
+/* Twins have holes: device/apart.h. */
+static uint8_t *map_apart(struct world *w, uint32_t pages, int prot)
+{
+    uint8_t *at = mmap(w->free, (size_t)pages * PAGE, prot,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    VU_CHECK(at == w->free, "a place for a twin: %s", strerror(errno));
+    w->free += (size_t)pages * PAGE;
+    return at;
+}
+
+/* Room to grow in, or to be moved to. */
+static void leave_room(struct world *w)
+{
+    w->free += (size_t)PAGES_MAX * PAGE;
+}
+
+/* The kernel has moved a twin to high addresses. */
+static uint8_t *bring_back(struct world *w, uint8_t *from, size_t len)
+{
+    uint8_t *place = w->free;
+    leave_room(w);
+    VU_TRUE(mremap(from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
+    return place;
+}
+
+/* As another thread does at any time: what it maps must not come to lie in a hole. */
+static void map_elsewhere(void)
+{
+    uint8_t *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    VU_TRUE(page != MAP_FAILED);
+    *page = 1;
+}
+
 /* A call that moves a whole twin, or makes it longer or shorter. */
-static long remap(const struct call *call, struct twin *twin)
+static long remap(struct world *w, const struct call *call, struct twin *twin)
 {
     const size_t old = (size_t)twin->pages * PAGE, len = (size_t)call->grown * PAGE;
     uint8_t *to = MAP_FAILED;
@@ -166,8 +201,11 @@ static long remap(const struct call *call, struct twin *twin)
         to = mremap(twin->base, old, len, 0);
     } else if (call->variant == 1) {
         to = mremap(twin->base, old, len, MREMAP_MAYMOVE);
+        if (to != MAP_FAILED && to != twin->base)
+            to = bring_back(w, to, len);
     } else {
-        uint8_t *place = mmap(NULL, old, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        uint8_t *place = map_apart(w, twin->pages, PROT_NONE);
+        leave_room(w);
         if (call->variant == 3) /* Linux 6.18 forgets the lock of some mappings */
             munlock(twin->base, old);
         int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (call->variant == 3 ? MREMAP_DONTUNMAP : 0);
@@ -204,7 +242,7 @@ static ssize_t advise_self(const struct call *call, uint8_t *at, size_t len)
     return rc;
 }
 
-static long make_call(const struct world *w, const struct call *call, struct twin *twin)
+static long make_call(struct world *w, const struct call *call, struct twin *twin)
 {
     uint8_t *at = twin->base + (size_t)call->first * PAGE;
     size_t len = (size_t)call->count * PAGE - (call->variant == 1 ? 100 : 0);
@@ -215,7 +253,7 @@ static long make_call(const struct world *w, const struct call *call, struct twi
             return free_settled(w, at, len);
         return advise(w, at + (call->variant == 2 && call->byte < 20), len, call->advice->number);
     case REMAP:
-        return remap(call, twin);
+        return remap(w, call, twin);
     case PROTECT:
         return mprotect(at, len, call->prot);
     case LOCK:
@@ -350,13 +388,11 @@ static void check_flags(const struct world *w)
 static void make_twins(struct world *w)
 {
     const uint32_t pages = 2 + draw(w, PAGES_MAX / 2);
-    for (int i = 0; i < 2; i++) {
-        w->twins[i].pages = pages;
-        w->twins[i].base = mmap(NULL, (size_t)pages * PAGE, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        VU_TRUE(w->twins[i].base != MAP_FAILED);
-        VU_EQ(mprotect(w->twins[i].base, (size_t)pages * PAGE, PROT_READ | PROT_WRITE), 0);
-    }
+    const uint32_t lower = draw(w, 2); /* cannot grow in place */
+    w->free = APART;
+    for (uint32_t i = 0; i < 2; i++)
+        w->twins[i ^ lower] = (struct twin){map_apart(w, pages, PROT_READ | PROT_WRITE), pages};
+    leave_room(w);
     for (uint32_t i = 0; i < pages; i++) {
         const uint8_t byte = (uint8_t)(draw(w, 4) ? 1 + draw(w, 255) : 0);
         for (int k = 0; byte && k < 2; k++)
@@ -404,6 +440,8 @@ static void run_round(struct world *w)
             rc[k] = make_call(w, &call, &w->twins[k]);
             err[k] = errno;
         }
+        if (call.kind == UNMAP)
+            map_elsewhere();
         VU_CHECK(rc[0] == rc[1] && (rc[0] != -1 || err[0] == err[1]),
                  "%s %s (variant %d) of pages %u+%u of %u is %ld (%s), of private memory %ld (%s), "
                  "round %llu",
