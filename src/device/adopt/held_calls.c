@@ -45,11 +45,19 @@ static bool read_task(int tasks, const char *tid, const char *file, char *text)
     return got > 0;
 }
 
-/* A thread may also wait in such a call for a lock, and go on any time. */
-static bool is_held(int tasks, const char *tid)
+/*
+ * What a thread waits for, wchan tells only of threads that are off their processor's queue. From
+ * Linux 6.12 on, one that has had more than its share stays there for a while after it has gone to
+ * sleep, longer the busier the machine. Who reads `syscall` waits until it is off, so that is read
+ * first. A thread may also wait in such a call for a lock, and go on any time. So what a held one
+ * wants is read when wchan has shown that it is held.
+ */
+static bool read_held(int tasks, const char *tid, struct sw_held_call *call)
 {
     char text[TEXT_MAX];
-    return read_task(tasks, tid, "wchan", text) && strstr(text, "userfaultfd");
+    return read_task(tasks, tid, "syscall", text) && sw_held_call_parse(text, call) &&
+           read_task(tasks, tid, "wchan", text) && strstr(text, "userfaultfd") &&
+           read_task(tasks, tid, "syscall", text) && sw_held_call_parse(text, call);
 }
 
 int sw_held_calls_each(void (*fn)(const struct sw_held_call *call))
@@ -62,10 +70,8 @@ int sw_held_calls_each(void (*fn)(const struct sw_held_call *call))
     sw_dents_use(&dents, tasks);
     const char *tid;
     while ((tid = sw_dents_next(&dents))) {
-        char text[TEXT_MAX];
         struct sw_held_call call;
-        if (isdigit((unsigned char)tid[0]) && is_held(tasks, tid) &&
-            read_task(tasks, tid, "syscall", text) && sw_held_call_parse(text, &call)) {
+        if (isdigit((unsigned char)tid[0]) && read_held(tasks, tid, &call)) {
             fn(&call);
             count++;
         }
