@@ -64,10 +64,22 @@ static uint64_t tag_of(void *what, enum sw_watch_kind kind)
     return (uintptr_t)what | kind;
 }
 
+/* Who asks to be told of a descriptor has set up what its handler needs. The kernel orders that
+ * before the event; but the C memory model knows nothing of system calls, and ThreadSanitizer not
+ * of those that wait_events() makes by itself. So it is also said with this word. */
+static atomic_uint watch_changes;
+
+static int change_watch(int op, int fd, struct epoll_event *event)
+{
+    /* Paired with the load in wait_events(). */
+    atomic_fetch_add_explicit(&watch_changes, 1, memory_order_release);
+    return epoll_ctl(sw_engine.epoll, op, fd, event);
+}
+
 static void control_events(int op, int fd, uint64_t tag, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.u64 = tag};
-    if (epoll_ctl(sw_engine.epoll, op, fd, &event))
+    if (change_watch(op, fd, &event))
         sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
 }
 
@@ -100,8 +112,8 @@ void sw_engine_watch_fd(int fd, enum sw_watch_kind kind)
 void sw_engine_watch_once(int fd, enum sw_watch_kind kind)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = tag_of(NULL, kind)};
-    if (epoll_ctl(sw_engine.epoll, EPOLL_CTL_MOD, fd, &event) &&
-        (errno != ENOENT || epoll_ctl(sw_engine.epoll, EPOLL_CTL_ADD, fd, &event)))
+    if (change_watch(EPOLL_CTL_MOD, fd, &event) &&
+        (errno != ENOENT || change_watch(EPOLL_CTL_ADD, fd, &event)))
         sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
 }
 
@@ -324,7 +336,7 @@ static void wait_blindly(void)
 }
 
 /* Moderated events are due to the microsecond; kernels before 5.11 sleep in milliseconds. */
-static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
+static int sleep_until_event(struct epoll_event *events, int room, uint64_t sleep_ns)
 {
 #ifdef SYS_epoll_pwait2
     if (sleep_ns % SW_NS_PER_MS && sleep_ns != UINT64_MAX) {
@@ -340,6 +352,14 @@ static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
     int count = epoll_wait(sw_engine.epoll, events, room, sleep_ms);
     if (count < 0 && errno != EINTR)
         wait_blindly();
+    return count;
+}
+
+static int wait_events(struct epoll_event *events, int room, uint64_t sleep_ns)
+{
+    const int count = sleep_until_event(events, room, sleep_ns);
+    /* Paired with change_watch(): the handlers find what they need. */
+    (void)atomic_load_explicit(&watch_changes, memory_order_acquire);
     return count;
 }
 

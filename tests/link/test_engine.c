@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,6 +184,46 @@ static void sw_engine__goes_on_where_a_turn_was_too_short(void **state)
     assert_in_range(slept, 0, 3); /* of seven turns */
 }
 
+static atomic_bool naps; /* the engine sleeps no longer than this */
+#define NAP_NS (700 * SW_NS_PER_US)
+
+static uint64_t nap_step(uint64_t now_ns)
+{
+    return atomic_load(&naps) ? now_ns + NAP_NS : UINT64_MAX;
+}
+
+static const struct sw_engine_part napping = {.step = nap_step};
+
+static int prepared; /* not atomic: TSan tells if the engine may read it too early */
+static atomic_int found;
+
+static void look_at_prepared(uint64_t what)
+{
+    (void)what;
+    atomic_store(&found, prepared);
+}
+
+/* Also in a sleep to the microsecond, by a system call that TSan knows nothing of. */
+static void sw_engine_watch_once__what_the_handler_needs_is_there(void **state)
+{
+    struct rig *rig = *state;
+    unlock(rig);
+    sw_engine_handle(SW_WATCH_CM, look_at_prepared);
+    atomic_store(&naps, true);
+    sw_engine_kick();
+    for (int round = 1; round <= 20; round++) {
+        const int ready = eventfd(1, EFD_CLOEXEC);
+        usleep(1000);
+        prepared = round;
+        sw_engine_watch_once(ready, SW_WATCH_CM);
+        wait_until(atomic_load(&found) == round);
+        sw_engine_unwatch(ready);
+        close(ready);
+    }
+    atomic_store(&naps, false);
+    lock(rig);
+}
+
 static struct {
     struct sw_qp *qp;
     int rung, rung_unlocked; /* by the thread that posts */
@@ -330,10 +371,12 @@ int main(void)
         rig_test(sw_engine_nudge__wakes_it_once),
         rig_test(sw_engine__sleeps_when_nothing_is_to_do),
         rig_test(sw_engine__drives_what_nobody_polls),
+        rig_test(sw_engine_watch_once__what_the_handler_needs_is_there),
         rig_test(sw_engine__goes_on_where_a_turn_was_too_short),
         rig_test(sw_engine__is_rung_for_the_rest_once_it_can_have_it),
         rig_test(sw_engine__takes_down_the_qps_of_an_overrun_cq),
         rig_test(sw_direct_fork_child__fork),
     };
+    sw_engine_add(&napping);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
