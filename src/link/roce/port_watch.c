@@ -28,14 +28,17 @@ void sw_port_watch_told(struct sw_port_watch *watch)
 }
 
 /* Who is about to sleep sets `sleeps`, then finds that the watch is on; here it is the other way
- * round. So one of the two sees the other. */
+ * round. So one of the two sees the other. If it is to stay on, it is asked for again: it may have
+ * told of a packet between the two accesses, and a watch that is on but has told is begun by nobody
+ * any more. */
 bool sw_port_watch_end(struct sw_port_watch *watch, int epoll, const atomic_bool *sleeps)
 {
     sw_lock_acquire(&watch->lock);
     bool ends = atomic_exchange(&watch->is_on, false);
     if (ends && atomic_load(sleeps)) {
-        atomic_store(&watch->is_on, true);
         ends = false;
+        atomic_store(&watch->is_on, true); /* first, as in sw_port_watch_begin() */
+        sw_engine_watch_once(epoll, SW_WATCH_PORT);
     }
     if (ends)
         sw_engine_watch_nothing(epoll, SW_WATCH_PORT);
