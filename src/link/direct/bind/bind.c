@@ -109,10 +109,12 @@ static const struct sw_pub_qp *entry_of(const struct sw_direct_qp *d)
     return &d->peer->pub->qps[sw_qpn_index(d->remote.qpn)];
 }
 
-static bool is_changing(const struct sw_direct_qp *d)
+/* Whether the peer's entry is about to change, or has since we were bound by it. */
+static bool has_changed(const struct sw_direct_qp *d)
 {
     const struct sw_pub_qp *remote = entry_of(d);
-    return remote && (uint32_t)atomic_load(&remote->bind_word) == SW_PUB_CHANGING;
+    const uint64_t word = remote ? atomic_load(&remote->bind_word) : 0;
+    return (uint32_t)word == SW_PUB_CHANGING || (d->tx && word != d->remote.word);
 }
 
 /* A message that is its kind alone. */
@@ -132,7 +134,7 @@ static void say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
         return;
     const uint64_t end_ns = sw_clock_ns() + RENEWAL_NS;
     while (!sw_bind_enter(qp, d)) {
-        if (!is_changing(d) || sw_clock_ns() > end_ns)
+        if (!has_changed(d) || sw_clock_ns() > end_ns)
             return; /* it is not connected to us */
         sched_yield();
     }
@@ -414,31 +416,54 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     return true;
 }
 
-static bool is_to_us(const struct sw_qp *qp, const struct sw_direct_qp *d,
-                     const struct sw_pub_qp *remote)
+/* How the peer's queue pair stands to ours. */
+enum standing {
+    STANDS_APART,    /* it is not connected to us */
+    STANDS_CHANGING, /* its entry is about to change, or has while it was read */
+    STANDS_TO_US,
+};
+
+/* The word is read once: what it says first and next may differ. */
+static enum standing look_at_entry(const struct sw_qp *qp, const struct sw_direct_qp *d,
+                                   const struct sw_pub_qp *remote, uint64_t *word)
 {
-    return sw_bind_is_connected((uint32_t)atomic_load(&remote->bind_word)) &&
-           SW_PUB_GET(remote->qpn) == d->remote.qpn &&
-           SW_PUB_GET(remote->dest_qpn) == qp->shown_qpn &&
-           SW_PUB_GET(remote->type) == counterpart_type(qp->type);
+    *word = atomic_load(&remote->bind_word);
+    if ((uint32_t)*word == SW_PUB_CHANGING)
+        return STANDS_CHANGING;
+    const bool is_to_us = sw_bind_is_connected((uint32_t)*word) &&
+                          SW_PUB_GET(remote->qpn) == d->remote.qpn &&
+                          SW_PUB_GET(remote->dest_qpn) == qp->shown_qpn &&
+                          SW_PUB_GET(remote->type) == counterpart_type(qp->type);
+    if (atomic_load(&remote->bind_word) != *word)
+        return STANDS_CHANGING;
+    return is_to_us ? STANDS_TO_US : STANDS_APART;
 }
 
 bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d)
 {
     const struct sw_pub_qp *remote = entry_of(d);
-    if (!d->rules[SW_UNREACHABLE].lost || !remote || is_changing(d))
+    uint64_t word;
+    if (!d->rules[SW_UNREACHABLE].lost || !remote)
         return false;
-    uint32_t block = SW_PUB_GET(remote->block);
-    return !is_to_us(qp, d, remote) || block >= d->peer->inbox_blocks ||
-           !is_writer(d, sw_inbox_block(d->peer->inbox, block));
+    const enum standing standing = look_at_entry(qp, d, remote, &word);
+    if (standing != STANDS_TO_US)
+        return standing == STANDS_APART;
+    const uint32_t block = SW_PUB_GET(remote->block);
+    const bool writes =
+        block < d->peer->inbox_blocks && is_writer(d, sw_inbox_block(d->peer->inbox, block));
+    return !writes && atomic_load(&remote->bind_word) == word;
 }
 
 bool sw_bind_is_awaited(const struct sw_qp *qp, const struct sw_direct_qp *d)
 {
     const struct sw_pub_qp *remote = entry_of(d);
-    if (d->tx || !remote)
+    uint64_t word;
+    if (!remote)
         return false;
-    return is_changing(d) || is_to_us(qp, d, remote);
+    const enum standing standing = look_at_entry(qp, d, remote, &word);
+    /* Where we are bound, it has changed since we last tried to enter. */
+    return standing == STANDS_CHANGING ||
+           (standing == STANDS_TO_US && (!d->tx || word != d->remote.word));
 }
 
 bool sw_bind_is_being_attached(const struct sw_peer *peer)

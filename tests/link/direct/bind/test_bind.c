@@ -439,6 +439,69 @@ static void sw_direct_send_run__peer_dies_while_it_has_no_receive(void **state)
     close(ends[0]);
 }
 
+static atomic_bool publishes;
+
+/* What a peer does that is given new rights, or begins a new life: its entry is never anybody
+ * else's. */
+static void *publish_again(void *arg)
+{
+    struct played *p = arg;
+    for (uint64_t generation = 4; atomic_load(&publishes); generation += 2) {
+        atomic_store(&p->entry->bind_word, generation << 32 | SW_PUB_CHANGING);
+        atomic_store(&p->entry->bind_word, (generation + 1) << 32 | IBV_QPS_RTS);
+    }
+    return NULL;
+}
+
+/* Whether an unreliable message to it waits; else it is lost. */
+static void expect_awaited(struct played *p)
+{
+    enum { LOOKS = 300000 };
+    pthread_t peer;
+    atomic_store(&publishes, true);
+    atomic_store(&p->entry->bind_word, 2ull << 32 | SW_PUB_CHANGING);
+    assert_int_equal(pthread_create(&peer, NULL, publish_again, p), 0);
+    int lost = 0, over = 0;
+    for (int i = 0; i < LOOKS; i++) {
+        lost += !sw_bind_is_awaited(p->rig.qp, p->rig.d);
+        over += sw_bind_is_over(p->rig.qp, p->rig.d);
+    }
+    atomic_store(&publishes, false);
+    pthread_join(peer, NULL);
+    assert_int_equal(lost, 0);
+    assert_int_equal(over, 0);
+}
+
+static void sw_bind_is_awaited__while_the_peer_begins_anew(void **state)
+{
+    struct played *p = *state;
+    p->rig.d->rules = sw_verdict_rules_of(IBV_QPT_UC);
+    expect_awaited(p);
+    p->rig.d->rules = sw_verdict_rules_of(IBV_QPT_RC);
+}
+
+/* By us: it goes from RTR to RTS, or gets new rights. */
+static void sw_bind_is_awaited__while_a_bound_peer_changes(void **state)
+{
+    struct played *p = *state;
+    assert_true(enter(p));
+    assert_false(sw_bind_is_awaited(p->rig.qp, p->rig.d)); /* it is there */
+    p->rig.d->rules = sw_verdict_rules_of(IBV_QPT_UC);
+    expect_awaited(p);
+    p->rig.d->rules = sw_verdict_rules_of(IBV_QPT_RC);
+}
+
+static void sw_bind_is_awaited__not_who_is_elsewhere(void **state)
+{
+    struct played *p = *state;
+    p->entry->dest_qpn++;
+    assert_false(sw_bind_is_awaited(p->rig.qp, p->rig.d));
+    p->entry->dest_qpn--;
+    assert_true(sw_bind_is_awaited(p->rig.qp, p->rig.d));
+    atomic_store(&p->entry->bind_word, 9ull << 32 | IBV_QPS_RESET);
+    assert_false(sw_bind_is_awaited(p->rig.qp, p->rig.d));
+}
+
 static void sw_bind_forget_keys__of_that_peer_only(void **state)
 {
     struct played *p = *state;
@@ -475,6 +538,9 @@ int main(void)
         played_test(sw_bind_reap__what_was_sent_after_an_orderly_end),
         played_test(sw_direct_send_run__peer_dies_unseen),
         played_test(sw_direct_send_run__peer_dies_while_it_has_no_receive),
+        played_test(sw_bind_is_awaited__while_the_peer_begins_anew),
+        played_test(sw_bind_is_awaited__while_a_bound_peer_changes),
+        played_test(sw_bind_is_awaited__not_who_is_elsewhere),
         played_test(sw_bind_forget_keys__of_that_peer_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
