@@ -264,6 +264,11 @@ static PyObject *agent_memory(PyObject *self, PyObject *object)
     return py_memory_new(agent_of(self), object);
 }
 
+static PyObject *agent_blocks(PyObject *self, PyObject *args)
+{
+    return py_blocks_of_memories(agent_of(self), args);
+}
+
 static PyObject *agent_file(PyObject *self, PyObject *args, PyObject *words)
 {
     return py_memory_file(agent_of(self), args, words);
@@ -429,6 +434,9 @@ static PyMethodDef methods[] = {
     {"run", agent_run, METH_VARARGS, "run(seconds=None): serves peers for so long."},
     {"card", agent_card, METH_VARARGS, "card(*leases): what a peer must know."},
     {"memory", agent_memory, METH_O, "memory(array): its memory, not copied."},
+    {"blocks", agent_blocks, METH_VARARGS,
+     "blocks(memories, extents): extents are (part, offset, bytes, stride, count), and a part is a "
+     "place in `memories`."},
     {"file", WORDS(agent_file), METH_VARARGS | METH_KEYWORDS,
      "file(file, offset=0, bytes=0, writable=False): a file, mapped."},
     {"connect", WORDS(agent_connect), METH_VARARGS | METH_KEYWORDS,

@@ -83,7 +83,7 @@ static bool make_extents(struct extents *extents, const struct wish *wish)
 
 /* ---- which region of a card ---- */
 
-static bool find_region(PyObject *card, PyObject *region, uint32_t *part, uint64_t *total)
+bool py_find_region(PyObject *card, PyObject *region, uint32_t *part, uint64_t *total)
 {
     struct sw_xfer_region found;
     char *bytes;
@@ -116,10 +116,10 @@ static bool find_region(PyObject *card, PyObject *region, uint32_t *part, uint64
 
 /* ---- making them ---- */
 
-static enum sw_xfer_status expand_numbers(struct py_blocks *blocks, const struct extents *extents,
-                                          PyObject *card)
+static enum sw_xfer_status expand_numbers(struct py_blocks *blocks, struct py_memory *memory,
+                                          const struct extents *extents, PyObject *card)
 {
-    struct py_agent *agent = blocks->memory ? blocks->memory->agent : blocks->peer->agent;
+    struct py_agent *agent = blocks->agent;
     struct py_stay stay;
     enum sw_xfer_status status = SW_XFER_INVALID;
     char *bytes = NULL;
@@ -131,8 +131,8 @@ static enum sw_xfer_status expand_numbers(struct py_blocks *blocks, const struct
     if (blocks->peer)
         status = sw_xfer_blocks_remote(blocks->peer->handle, bytes, (size_t)length, extents->all,
                                        extents->count, &blocks->handle);
-    else if (blocks->memory->handle)
-        status = sw_xfer_blocks_local(agent->handle, &blocks->memory->handle, 1, extents->all,
+    else if (memory->handle)
+        status = sw_xfer_blocks_local(agent->handle, &memory->handle, 1, extents->all,
                                       extents->count, &blocks->handle);
     py_leave(&stay);
     if (status)
@@ -168,14 +168,17 @@ PyObject *py_blocks_new(struct py_memory *memory, struct py_peer *peer, PyObject
     PyObject *region = NULL, *card = peer ? peer->card : NULL;
     uint64_t total = memory ? memory->data.bytes : 0;
     if (!read_words(memory, args, words, &wish, &region, &card) ||
-        (peer && !find_region(card, region, &wish.part, &total)) || !fill_in(&wish, total) ||
+        (peer && !py_find_region(card, region, &wish.part, &total)) || !fill_in(&wish, total) ||
         !make_extents(&extents, &wish))
         return NULL;
     struct py_blocks *blocks = py_new(py_blocks_type);
     if (blocks) {
-        blocks->memory = (struct py_memory *)Py_XNewRef((PyObject *)memory);
+        blocks->agent =
+            (struct py_agent *)Py_NewRef((PyObject *)(memory ? memory->agent : peer->agent));
         blocks->peer = (struct py_peer *)Py_XNewRef((PyObject *)peer);
-        if (expand_numbers(blocks, &extents, card)) {
+        blocks->memories = Py_XNewRef((PyObject *)memory);
+        blocks->is_readonly = memory && memory->data.is_readonly;
+        if (expand_numbers(blocks, memory, &extents, card)) {
             Py_DECREF((PyObject *)blocks);
             blocks = NULL;
         }
@@ -187,23 +190,22 @@ PyObject *py_blocks_new(struct py_memory *memory, struct py_peer *peer, PyObject
 static void drop_blocks(PyObject *self)
 {
     struct py_blocks *blocks = (struct py_blocks *)self;
-    struct py_agent *agent = blocks->memory ? blocks->memory->agent : blocks->peer->agent;
     struct py_stay stay;
-    if (blocks->handle && py_enter_quietly(&stay, agent)) {
+    if (blocks->handle && py_enter_quietly(&stay, blocks->agent)) {
         sw_xfer_blocks_release(blocks->handle);
         py_leave(&stay);
     }
-    Py_XDECREF((PyObject *)blocks->memory);
+    Py_XDECREF(blocks->memories);
     Py_XDECREF((PyObject *)blocks->peer);
+    Py_XDECREF((PyObject *)blocks->agent);
     py_free(self);
 }
 
 static Py_ssize_t count_blocks(PyObject *self)
 {
     struct py_blocks *blocks = (struct py_blocks *)self;
-    struct py_agent *agent = blocks->memory ? blocks->memory->agent : blocks->peer->agent;
     struct py_stay stay;
-    if (!py_enter(&stay, agent))
+    if (!py_enter(&stay, blocks->agent))
         return -1;
     const uint32_t count = sw_xfer_blocks_count(blocks->handle);
     py_leave(&stay);
@@ -213,7 +215,8 @@ static Py_ssize_t count_blocks(PyObject *self)
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, drop_blocks},
     {Py_sq_length, count_blocks},
-    {Py_tp_doc, "A list of blocks, all here or all of one peer: Memory.blocks(), Peer.blocks()."},
+    {Py_tp_doc, "A list of blocks, all here or all of one peer: Memory.blocks(), "
+                "Agent.blocks(), Peer.blocks(), Peer.blocks_of()."},
     {0},
 };
 

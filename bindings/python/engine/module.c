@@ -135,6 +135,8 @@ static PyMethodDef functions[] = {
      "(type, shape, bytes, is read-only, address) of an object's memory."},
     {"bytes_of", py_bytes_of, METH_O, "A copy of an object's memory."},
     {"fill", py_fill, METH_VARARGS, "fill(object, bytes): writes its memory."},
+    {"reshard", py_reshard, METH_VARARGS, "Of sidewire.plan."},
+    {"plan_memory", py_plan_memory, METH_VARARGS, "Of sidewire.plan."},
     {"close_all", py_agents_close, METH_NOARGS, "Closes all agents: the interpreter ends."},
     {0},
 };

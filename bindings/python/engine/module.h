@@ -74,8 +74,10 @@ struct py_peer {
 
 struct py_blocks {
     PyObject ob_base;
-    struct py_memory *memory; /* one of the two */
-    struct py_peer *peer;
+    struct py_agent *agent;
+    struct py_peer *peer; /* NULL: they are here */
+    PyObject *memories;   /* one, or a tuple of them; NULL: they are a peer's */
+    bool is_readonly;     /* any of them */
     struct sw_xfer_blocks *handle;
 };
 
@@ -157,6 +159,14 @@ PyObject *py_lease_new(struct py_memory *memory, PyObject *args, PyObject *words
 PyObject *py_peer_new(struct py_agent *agent, PyObject *args, PyObject *words);
 PyObject *py_blocks_new(struct py_memory *memory, struct py_peer *peer, PyObject *args,
                         PyObject *words);
+/* Which number a card's region of that name or number has, and its bytes. */
+bool py_find_region(PyObject *card, PyObject *region, uint32_t *part, uint64_t *total);
+/* ---- plan.c ---- */
+
+PyObject *py_reshard(PyObject *module, PyObject *args);
+PyObject *py_plan_memory(PyObject *module, PyObject *args);
+PyObject *py_blocks_of_memories(struct py_agent *agent, PyObject *args);
+PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args);
 PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *local,
                           PyObject *remote);
 

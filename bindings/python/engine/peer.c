@@ -119,6 +119,11 @@ static PyObject *peer_result(PyObject *self, PyObject *none)
     return state < 0 ? NULL : Py_NewRef(state ? self : Py_None);
 }
 
+static PyObject *peer_blocks_of(PyObject *self, PyObject *args)
+{
+    return py_blocks_of_regions(peer_of(self), args);
+}
+
 static PyObject *peer_blocks(PyObject *self, PyObject *args, PyObject *words)
 {
     return py_blocks_new(NULL, peer_of(self), args, words);
@@ -185,6 +190,9 @@ static PyMethodDef methods[] = {
     {"wait", peer_wait, METH_VARARGS, "wait(timeout=None): until it is live; raises why not."},
     {"blocks", WORDS(peer_blocks), METH_VARARGS | METH_KEYWORDS,
      "blocks(region=0, index=None, bytes=0, stride=0, offset=0, count=0, card=None)"},
+    {"blocks_of", peer_blocks_of, METH_VARARGS,
+     "blocks_of(regions, extents, card=None): extents are (part, offset, bytes, stride, count), "
+     "and a part is a place in `regions`."},
     {"write", peer_write, METH_VARARGS, "write(local, remote): prepares a transfer to the peer."},
     {"read", peer_read, METH_VARARGS, "read(local, remote): prepares a transfer from the peer."},
     {"notify", WORDS(peer_notify), METH_VARARGS | METH_KEYWORDS,

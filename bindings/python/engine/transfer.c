@@ -22,9 +22,9 @@ PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *lo
     struct py_blocks *remote = (struct py_blocks *)remote_object;
     struct sw_xfer_error error;
     struct py_stay stay;
-    if (local && (!local->memory || !remote->peer))
+    if (local && (local->peer || !remote->peer))
         return py_raise(SW_XFER_INVALID, "the first blocks are those here, the second the peer's");
-    if (op == SW_XFER_READ && local->memory->data.is_readonly)
+    if (op == SW_XFER_READ && local->is_readonly)
         return py_raise(SW_XFER_DENIED, "the memory here can only be read");
     struct py_transfer *transfer = py_new(py_transfer_type);
     if (!transfer)
