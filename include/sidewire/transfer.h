@@ -61,6 +61,7 @@ enum sw_xfer_status {
     SW_XFER_PEER_GONE,     /* the peer has died, ended, or does not answer any more */
     SW_XFER_DEADLINE,      /* the transfer's deadline passed before it was done */
     SW_XFER_CANCELLED,     /* by this side */
+    SW_XFER_CORRUPT,       /* a block has another sum here than at the peer */
     SW_XFER_PROTOCOL,      /* the other side broke the protocol */
     SW_XFER_FORKED,        /* the handle belongs to the parent of this process */
     SW_XFER_SYSTEM,        /* the operating system or the RDMA device failed */
@@ -311,6 +312,16 @@ SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_prepare(struct sw_xfer_peer *peer, en
                                                    struct sw_xfer_error *error,
                                                    struct sw_xfer_transfer **transfer);
 
+/* A transfer whose blocks' sums (CRC32C) are compared before it is done, and before the peer has
+ * its notice: this side's processor reads each block once more, and so does the peer's agent, which
+ * has to be polled for it. A block whose sums differ is BLOCK_CORRUPT, and the transfer FAILED with
+ * CORRUPT. The lease has to give the right to read, since a sum tells of what it is of.
+ * NOT_SUPPORTED where the peer knows no sums, or a memory is not seen by the processor. */
+SW_XFER_PUBLIC enum sw_xfer_status
+sw_xfer_prepare_summed(struct sw_xfer_peer *peer, enum sw_xfer_op op, struct sw_xfer_blocks *local,
+                       struct sw_xfer_blocks *remote, struct sw_xfer_error *error,
+                       struct sw_xfer_transfer **transfer);
+
 struct sw_xfer_post_options {
     const uint32_t *local_index; /* which blocks, in this order; NULL: 0, 1, 2... */
     const uint32_t *remote_index;
@@ -321,9 +332,10 @@ struct sw_xfer_post_options {
     void *arg;             /* given back in its info */
 };
 
-/* OK where it is on its way, and then it ends in one of three ways. Transfers of a peer are served
- * in the order in which they were posted. BUSY where it is posted already. It may be posted while
- * the peer is CONNECTING. */
+/* OK where it is on its way, and then it ends in one of three ways. Transfers of a peer take turns,
+ * a slice of each, so that a large one holds up none; those that are a notice alone come in the
+ * order in which they were posted. BUSY where it is posted already. It may be posted while the peer
+ * is CONNECTING. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_post(struct sw_xfer_transfer *transfer,
                                                 const struct sw_xfer_post_options *options);
 /* Asks for its end, which comes within `drain_timeout_ms`: wait for it. */
@@ -351,6 +363,7 @@ enum sw_xfer_block_state {
     SW_XFER_BLOCK_WAITS, /* nothing of it was given to the device */
     SW_XFER_BLOCK_MAYBE, /* it was, and was not answered: any part may have been moved */
     SW_XFER_BLOCK_IN_PLACE,
+    SW_XFER_BLOCK_CORRUPT, /* it was moved, and its sums differ */
 };
 
 /* Of the `index`th block as they were posted. */

@@ -21,6 +21,7 @@ static const struct {
     {SW_XFER_LAYOUT, "LayoutMismatch", NULL, NULL},
     {SW_XFER_CARD, "BadCard", NULL, &PyExc_ValueError},
     {SW_XFER_INVALID, "InvalidArgument", NULL, &PyExc_ValueError},
+    {SW_XFER_CORRUPT, "Corrupt", NULL, NULL},
     {SW_XFER_DENIED, "Denied", NULL, &PyExc_PermissionError},
     {SW_XFER_REFUSED, "Refused", NULL, &PyExc_ConnectionError},
     {SW_XFER_FORKED, "Forked", NULL, NULL},

@@ -168,6 +168,6 @@ PyObject *py_plan_memory(PyObject *module, PyObject *args);
 PyObject *py_blocks_of_memories(struct py_agent *agent, PyObject *args);
 PyObject *py_blocks_of_regions(struct py_peer *peer, PyObject *args);
 PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *local,
-                          PyObject *remote);
+                          PyObject *remote, bool has_sums);
 
 #endif

@@ -129,22 +129,25 @@ static PyObject *peer_blocks(PyObject *self, PyObject *args, PyObject *words)
     return py_blocks_new(NULL, peer_of(self), args, words);
 }
 
-static PyObject *make_transfer(PyObject *self, enum sw_xfer_op op, PyObject *args)
+static PyObject *make_transfer(PyObject *self, enum sw_xfer_op op, PyObject *args, PyObject *words)
 {
+    static char *names[] = {"local", "remote", "sums", NULL};
     PyObject *local, *remote;
-    if (!PyArg_ParseTuple(args, "O!O!", py_blocks_type, &local, py_blocks_type, &remote))
+    int has_sums = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, words, "O!O!|p", names, py_blocks_type, &local,
+                                     py_blocks_type, &remote, &has_sums))
         return NULL;
-    return py_transfer_new(peer_of(self), op, local, remote);
+    return py_transfer_new(peer_of(self), op, local, remote, has_sums);
 }
 
-static PyObject *peer_write(PyObject *self, PyObject *args)
+static PyObject *peer_write(PyObject *self, PyObject *args, PyObject *words)
 {
-    return make_transfer(self, SW_XFER_WRITE, args);
+    return make_transfer(self, SW_XFER_WRITE, args, words);
 }
 
-static PyObject *peer_read(PyObject *self, PyObject *args)
+static PyObject *peer_read(PyObject *self, PyObject *args, PyObject *words)
 {
-    return make_transfer(self, SW_XFER_READ, args);
+    return make_transfer(self, SW_XFER_READ, args, words);
 }
 
 static PyObject *peer_notify(PyObject *self, PyObject *args, PyObject *words)
@@ -153,7 +156,7 @@ static PyObject *peer_notify(PyObject *self, PyObject *args, PyObject *words)
     PyObject *notice, *seconds = Py_None;
     if (!PyArg_ParseTupleAndKeywords(args, words, "O|O:notify", names, &notice, &seconds))
         return NULL;
-    PyObject *transfer = py_transfer_new(peer_of(self), SW_XFER_NOTIFY, NULL, NULL);
+    PyObject *transfer = py_transfer_new(peer_of(self), SW_XFER_NOTIFY, NULL, NULL, false);
     PyObject *posted =
         transfer ? PyObject_CallMethod(transfer, "post", "OO", notice, seconds) : NULL;
     Py_XDECREF(transfer);
@@ -193,8 +196,10 @@ static PyMethodDef methods[] = {
     {"blocks_of", peer_blocks_of, METH_VARARGS,
      "blocks_of(regions, extents, card=None): extents are (part, offset, bytes, stride, count), "
      "and a part is a place in `regions`."},
-    {"write", peer_write, METH_VARARGS, "write(local, remote): prepares a transfer to the peer."},
-    {"read", peer_read, METH_VARARGS, "read(local, remote): prepares a transfer from the peer."},
+    {"write", WORDS(peer_write), METH_VARARGS | METH_KEYWORDS,
+     "write(local, remote, sums=False): prepares a transfer to the peer."},
+    {"read", WORDS(peer_read), METH_VARARGS | METH_KEYWORDS,
+     "read(local, remote, sums=False): prepares a transfer from the peer."},
     {"notify", WORDS(peer_notify), METH_VARARGS | METH_KEYWORDS,
      "notify(notice, deadline=None): posts a notice alone; its transfer."},
     {"_result", peer_result, METH_NOARGS, NULL},

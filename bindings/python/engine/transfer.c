@@ -16,7 +16,7 @@ static struct py_agent *agent_of(const struct py_transfer *transfer)
 /* ---- prepared ---- */
 
 PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *local_object,
-                          PyObject *remote_object)
+                          PyObject *remote_object, bool has_sums)
 {
     struct py_blocks *local = (struct py_blocks *)local_object;
     struct py_blocks *remote = (struct py_blocks *)remote_object;
@@ -34,8 +34,9 @@ PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *lo
     transfer->remote = (struct py_blocks *)Py_XNewRef(remote_object);
     enum sw_xfer_status status = SW_XFER_SYSTEM;
     if (py_enter(&stay, peer->agent)) {
-        status = sw_xfer_prepare(peer->handle, op, local ? local->handle : NULL,
-                                 remote ? remote->handle : NULL, &error, &transfer->handle);
+        status = (has_sums ? sw_xfer_prepare_summed : sw_xfer_prepare)(
+            peer->handle, op, local ? local->handle : NULL, remote ? remote->handle : NULL, &error,
+            &transfer->handle);
         py_leave(&stay);
         if (status)
             py_raise(status, error.text);
@@ -229,7 +230,7 @@ static PyObject *transfer_info(PyObject *self, PyObject *none)
 
 static PyObject *transfer_block(PyObject *self, PyObject *args)
 {
-    static const char *const names[] = {"waits", "maybe", "in place"};
+    static const char *const names[] = {"waits", "maybe", "in place", "corrupt"};
     unsigned index;
     struct py_stay stay;
     if (!PyArg_ParseTuple(args, "I:block", &index) || !py_enter(&stay, agent_of(transfer_of(self))))
@@ -261,7 +262,7 @@ static PyMethodDef methods[] = {
      "wait(timeout=None): until it has ended; raises why it is not done."},
     {"cancel", transfer_cancel, METH_NOARGS, "Asks for its end; wait for it."},
     {"info", transfer_info, METH_NOARGS, "A dict of what was moved."},
-    {"block", transfer_block, METH_VARARGS, "block(i): waits, maybe or in place."},
+    {"block", transfer_block, METH_VARARGS, "block(i): waits, maybe, in place or corrupt."},
     {"_result", transfer_result, METH_NOARGS, NULL},
     {0},
 };

@@ -7,11 +7,11 @@ has the buffer protocol, __array_interface__ or DLPack; their memory is used whe
 import atexit
 
 from . import _engine
-from ._engine import (Agent, BadCard, Blocks, Cancelled, DeadlineExceeded, Denied, Error, Forked, InstanceMismatch, InvalidArgument,
+from ._engine import (Agent, BadCard, Blocks, Cancelled, Corrupt, DeadlineExceeded, Denied, Error, Forked, InstanceMismatch, InvalidArgument,
                       LayoutMismatch, Lease, Memory, Notice, Peer, PeerGone, Refused, Transfer, VersionMismatch, WaitTimeout)
 from .card import Card, Region
 
-__all__ = ['Agent', 'BadCard', 'Blocks', 'Cancelled', 'Card', 'DeadlineExceeded', 'Denied', 'Error', 'Forked', 'InstanceMismatch',
+__all__ = ['Agent', 'BadCard', 'Blocks', 'Cancelled', 'Card', 'Corrupt', 'DeadlineExceeded', 'Denied', 'Error', 'Forked', 'InstanceMismatch',
            'InvalidArgument', 'LayoutMismatch', 'Lease', 'Memory', 'Notice', 'Peer', 'PeerGone', 'Refused', 'Region', 'Transfer',
            'VersionMismatch', 'WaitTimeout']
 

@@ -13,14 +13,22 @@
 
 #include "transfer/command/command.h"
 
-enum { SINGLES = 200, SIZES_MAX = 32, LEAST_MS = 200, KEY_SIZE = 0x4000, KEY_RANDOM, KEY_OP };
+enum {
+    SINGLES = 200,
+    SIZES_MAX = 32,
+    LEAST_MS = 200,
+    KEY_SIZE = 0x4000,
+    KEY_RANDOM,
+    KEY_OP,
+    KEY_SUMS
+};
 
 struct bench {
     struct xf_remote remote;
     enum sw_xfer_op op;
     uint64_t bytes, size; /* moved by one transfer of many blocks; of a block, 0: several sizes */
     uint64_t blocks;
-    bool is_random;
+    bool is_random, has_sums;
     void *data;
     struct sw_xfer_memory *memory;
     struct sw_xfer_blocks *local, *there;
@@ -40,6 +48,7 @@ static const struct argp_option options[] = {
     {"size", KEY_SIZE, "BYTES", 0, "One row: blocks of this size", 1},
     {"operation", KEY_OP, "OP", 0, "write or read (write)", 1},
     {"random", KEY_RANDOM, NULL, 0, "The peer's blocks in another order than those here", 2},
+    {"sums", KEY_SUMS, NULL, 0, "Compares the sums of all blocks", 2},
     {0},
 };
 static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}};
@@ -61,6 +70,9 @@ static error_t parse_bench(int key, char *value, struct argp_state *state)
         bench->op = !strcmp(value, "read") ? SW_XFER_READ : SW_XFER_WRITE;
         if (bench->op == SW_XFER_WRITE && strcmp(value, "write"))
             argp_error(state, "\"%s\" is no operation; there are write and read", value);
+        return 0;
+    case KEY_SUMS:
+        bench->has_sums = true;
         return 0;
     case KEY_RANDOM:
         bench->is_random = true;
@@ -178,8 +190,8 @@ static int measure_posts(struct bench *bench, struct row *row)
     if (status)
         return xf_fail(&bench->remote, "%s", sw_xfer_status_text(status));
     const double start = now_us();
-    if (sw_xfer_prepare(bench->remote.peer, bench->op, bench->local, bench->there, &error,
-                        &bench->transfer))
+    if ((bench->has_sums ? sw_xfer_prepare_summed : sw_xfer_prepare)(
+            bench->remote.peer, bench->op, bench->local, bench->there, &error, &bench->transfer))
         return xf_fail(&bench->remote, "%s", error.text);
     row->prepare_us = now_us() - start;
     sw_xfer_info_of(bench->transfer, &info);

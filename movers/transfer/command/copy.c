@@ -10,13 +10,13 @@
 
 #include "transfer/command/command.h"
 
-enum { TICK_MS = 100, KEY_BLOCK = 0x2000, KEY_NOTICE, KEY_DEADLINE };
+enum { TICK_MS = 100, KEY_BLOCK = 0x2000, KEY_NOTICE, KEY_DEADLINE, KEY_SUMS };
 
 struct copy {
     struct xf_remote remote;
     const char *path, *notice;
     uint64_t offset, bytes, block_bytes, deadline_ms;
-    bool has_bytes, is_write;
+    bool has_bytes, is_write, has_sums;
     int fd;
     struct sw_xfer_memory *memory;
     struct sw_xfer_blocks *local, *there;
@@ -28,6 +28,7 @@ static const struct argp_option options[] = {
     {"bytes", 'b', "BYTES", 0, "How many (read: to the region's end; write: the file's)", 1},
     {"block", KEY_BLOCK, "BYTES", 0, "Size of a block (1M)", 2},
     {"notice", KEY_NOTICE, "TEXT", 0, "What the peer is told when all is there", 2},
+    {"sums", KEY_SUMS, NULL, 0, "Compares the sums of all blocks at the end", 2},
     {"deadline", KEY_DEADLINE, "MS", 0, "Ends it when it is not done by then (none)", 2},
     {0},
 };
@@ -53,6 +54,9 @@ static error_t parse_copy(int key, char *value, struct argp_state *state)
         copy->notice = value;
         if (strlen(value) > SW_XFER_NOTICE_MAX)
             argp_error(state, "a notice has up to %d bytes", SW_XFER_NOTICE_MAX);
+        return 0;
+    case KEY_SUMS:
+        copy->has_sums = true;
         return 0;
     case KEY_DEADLINE:
         copy->deadline_ms = xf_parse_bytes(state, value);
@@ -131,8 +135,9 @@ static enum sw_xfer_status prepare_copy(struct copy *copy, struct sw_xfer_error 
         snprintf(error->text, sizeof(error->text), "%s", sw_xfer_status_text(status));
         return status;
     }
-    return sw_xfer_prepare(remote->peer, copy->is_write ? SW_XFER_WRITE : SW_XFER_READ, copy->local,
-                           copy->there, error, &copy->transfer);
+    return (copy->has_sums ? sw_xfer_prepare_summed : sw_xfer_prepare)(
+        remote->peer, copy->is_write ? SW_XFER_WRITE : SW_XFER_READ, copy->local, copy->there,
+        error, &copy->transfer);
 }
 
 static int tell_progress(const struct copy *copy)

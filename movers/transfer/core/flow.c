@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* Tasks: posted, sorted by what they have to give, ended. */
 #include "transfer/core/flow.h"
 
 #include <assert.h>
+#include <string.h>
 
 static struct xfc_task *task_of(struct list_node *node)
 {
@@ -13,16 +15,24 @@ static uint32_t requests_of(const struct xfc_task *task)
     return task->plan ? task->plan->requests_count : 0;
 }
 
-void xfc_flow_init(struct xfc_flow *flow, struct xfc_entry *ring, uint32_t depth,
-                   uint64_t window_bytes, uint64_t drain_ns, struct list *ended)
+static uint32_t sums_of(const struct xfc_task *task)
 {
-    *flow = (struct xfc_flow){.ring = ring,
-                              .depth = depth,
-                              .window_bytes = window_bytes,
-                              .drain_ns = drain_ns,
-                              .wake_ns = UINT64_MAX,
-                              .ended = ended};
+    return task->has_sums ? task->plan->sums_count : 0;
+}
+
+void xfc_flow_init(struct xfc_flow *flow, uint64_t drain_ns, struct list *ended)
+{
+    *flow = (struct xfc_flow){.drain_ns = drain_ns, .wake_ns = UINT64_MAX, .ended = ended};
     list_init(&flow->tasks);
+    list_init(&flow->turns);
+    list_init(&flow->talkers);
+}
+
+void xfc_flow_lane(struct xfc_flow *flow, uint32_t lane, struct xfc_entry *ring, uint32_t depth,
+                   uint64_t window_bytes)
+{
+    flow->lanes[lane] =
+        (struct xfc_lane){.ring = ring, .depth = depth, .window_bytes = window_bytes};
 }
 
 static void set_wake(struct xfc_flow *flow, uint64_t at_ns)
@@ -31,46 +41,98 @@ static void set_wake(struct xfc_flow *flow, uint64_t at_ns)
         flow->wake_ns = at_ns;
 }
 
+/* ---- what a task has to give ---- */
+
+static bool has_requests(const struct xfc_task *task)
+{
+    return task->lost || task->cursor < requests_of(task);
+}
+
+/* Sums once all data is given, the notice once all sums are known. */
+static bool has_message(const struct xfc_task *task)
+{
+    if (has_requests(task) || task->stranded)
+        return false;
+    return task->sums_given < sums_of(task) ||
+           (task->notice == XFC_NOTICE_WAITS && task->sums_known == sums_of(task) &&
+            !task->is_corrupt);
+}
+
+void xfc_flow_sort(struct xfc_flow *flow, struct xfc_task *task)
+{
+    const bool goes_on = task->state == SW_XFER_POSTED && task->ending == XFC_GOES_ON;
+    const bool gives = goes_on && has_requests(task), talks = goes_on && has_message(task);
+    if (task->turn.next) {
+        if (task->is_talking ? talks : gives)
+            return;
+        list_remove(&task->turn);
+    }
+    task->is_talking = talks;
+    if (gives)
+        list_append(&flow->turns, &task->turn);
+    else if (talks)
+        list_append(&flow->talkers, &task->turn);
+}
+
 void xfc_flow_post(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns)
 {
-    assert(task->state != SW_XFER_POSTED);
+    assert(task->state != SW_XFER_POSTED && !task->turn.next);
     task->state = SW_XFER_POSTED;
     task->status = SW_XFER_OK;
     task->ending = XFC_GOES_ON;
-    task->given = task->confirmed = task->given_most = task->in_ring = 0;
+    task->is_corrupt = task->is_talking = false;
+    task->cursor = task->lost = task->lost_from = task->stranded = task->confirmed = 0;
+    task->in_ring = task->sums_given = task->sums_known = task->loose = 0;
+    memset(task->in_lane, 0, sizeof(task->in_lane));
     task->tag = task->bytes_done = 0;
     task->posted_ns = now_ns;
     task->ended_ns = 0;
-    task->is_loose = false;
+    if (task->plan)
+        xfc_plan_restart(task->plan);
     list_append(&flow->tasks, &task->node);
-    if (!flow->sending)
-        flow->sending = &task->node;
+    xfc_flow_sort(flow, task);
     set_wake(flow, task->deadline_ns);
+}
+
+/* ---- ends ---- */
+
+/* Nothing points to a task that has ended. */
+static void forget_task(struct xfc_flow *flow, struct xfc_task *task)
+{
+    for (uint32_t i = 0; i < XFC_LANES_MAX; i++)
+        if (flow->lanes[i].slice == task)
+            flow->lanes[i].slice = NULL;
+    for (uint32_t i = 0; flow->outs_count && i < XFC_OUT_MAX; i++)
+        if (flow->outs[i].task == task)
+            flow->outs[i].task = NULL;
+    if (task->notice == XFC_NOTICE_WAITS && task->tag)
+        flow->owed--;
 }
 
 static void end_task(struct xfc_flow *flow, struct xfc_task *task, enum sw_xfer_state state,
                      enum sw_xfer_status status, uint64_t now_ns)
 {
     assert(!task->in_ring && task->state == SW_XFER_POSTED);
-    if (flow->sending == &task->node)
-        flow->sending = list_after(&flow->tasks, &task->node);
+    forget_task(flow, task);
     list_remove(&task->node);
     list_append(flow->ended, &task->node);
     task->state = state;
     task->status = status;
     task->ended_ns = now_ns;
+    xfc_flow_sort(flow, task);
 }
 
 static bool is_done(const struct xfc_task *task)
 {
-    return task->confirmed == requests_of(task) &&
-           (task->notice == XFC_NO_NOTICE || task->notice == XFC_NOTICE_TAKEN);
+    return task->confirmed == requests_of(task) && task->sums_known == sums_of(task) &&
+           !task->is_corrupt && (task->notice == XFC_NO_NOTICE || task->notice == XFC_NOTICE_TAKEN);
 }
 
-/* How a task ends of which nothing is in the ring. What was all done is done, asked to end or
- * not. */
-static void end_as_asked(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns)
+/* What was all done is done, asked to end or not. */
+void xfc_flow_end_if_quiet(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns)
 {
+    if (task->in_ring)
+        return;
     if (is_done(task))
         return end_task(flow, task, SW_XFER_DONE, SW_XFER_OK, now_ns);
     switch (task->ending) {
@@ -85,96 +147,6 @@ static void end_as_asked(struct xfc_flow *flow, struct xfc_task *task, uint64_t 
     }
 }
 
-static void end_if_quiet(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns)
-{
-    if (task->in_ring || (task->ending == XFC_GOES_ON && !is_done(task)))
-        return;
-    end_as_asked(flow, task, now_ns);
-}
-
-static bool has_more(const struct xfc_task *task)
-{
-    return task->ending == XFC_GOES_ON &&
-           (task->given < requests_of(task) || task->notice == XFC_NOTICE_WAITS);
-}
-
-static void enter_ring(struct xfc_flow *flow, const struct xfc_step *step)
-{
-    const uint32_t bytes = step->request ? step->request->bytes : 0;
-    flow->ring[flow->given % flow->depth] =
-        (struct xfc_entry){.task = step->task, .bytes = bytes, .is_notice = !step->request};
-    flow->given++;
-    flow->bytes_given += bytes;
-    step->task->in_ring++;
-}
-
-bool xfc_flow_next(struct xfc_flow *flow, struct xfc_step *step)
-{
-    while (flow->sending && !has_more(task_of(flow->sending)))
-        flow->sending = list_after(&flow->tasks, flow->sending);
-    if (!flow->sending || flow->given - flow->confirmed == flow->depth)
-        return false;
-    struct xfc_task *task = task_of(flow->sending);
-    *step = (struct xfc_step){.task = task, .number = flow->given};
-    if (task->given < requests_of(task)) {
-        const struct xfc_request *request = &task->plan->requests[task->given];
-        if (flow->bytes_given && flow->bytes_given + request->bytes > flow->window_bytes)
-            return false;
-        step->request = request;
-        if (++task->given > task->given_most)
-            task->given_most = task->given;
-    } else {
-        if (flow->notices_out >= flow->notices_max)
-            return false;
-        if (!task->tag)
-            task->tag = ++flow->last_tag;
-        task->notice = XFC_NOTICE_GIVEN;
-        flow->notices_out++;
-    }
-    enter_ring(flow, step);
-    return true;
-}
-
-void xfc_flow_confirm(struct xfc_flow *flow, uint64_t number, uint64_t now_ns)
-{
-    assert(number < flow->given);
-    while (flow->confirmed <= number) {
-        const struct xfc_entry *entry = &flow->ring[flow->confirmed++ % flow->depth];
-        struct xfc_task *task = entry->task;
-        flow->bytes_given -= entry->bytes;
-        task->bytes_done += entry->bytes;
-        task->confirmed += !entry->is_notice;
-        task->in_ring--;
-        end_if_quiet(flow, task, now_ns);
-    }
-}
-
-void xfc_flow_refused(struct xfc_flow *flow, uint64_t number, enum sw_xfer_status status,
-                      uint64_t now_ns)
-{
-    if (number > flow->confirmed)
-        xfc_flow_confirm(flow, number - 1, now_ns);
-    struct xfc_task *task = flow->ring[number % flow->depth].task;
-    task->ending = XFC_FAULT;
-    task->status = status;
-}
-
-bool xfc_flow_acked(struct xfc_flow *flow, uint64_t tag, uint64_t now_ns)
-{
-    if (!flow->notices_out || tag > flow->last_tag)
-        return false;
-    flow->notices_out--;
-    for (struct list_node *at = list_first(&flow->tasks); at; at = list_after(&flow->tasks, at)) {
-        struct xfc_task *task = task_of(at);
-        if (task->tag != tag || task->notice != XFC_NOTICE_GIVEN)
-            continue;
-        task->notice = XFC_NOTICE_TAKEN;
-        end_if_quiet(flow, task, now_ns);
-        return true;
-    }
-    return true; /* of a task that ended before */
-}
-
 static void ask_to_end(struct xfc_flow *flow, struct xfc_task *task, enum xfc_ending ending,
                        uint64_t now_ns)
 {
@@ -183,39 +155,13 @@ static void ask_to_end(struct xfc_flow *flow, struct xfc_task *task, enum xfc_en
     task->ending = ending;
     task->drain_ns = now_ns + flow->drain_ns;
     set_wake(flow, task->drain_ns);
-    end_if_quiet(flow, task, now_ns);
+    xfc_flow_sort(flow, task);
+    xfc_flow_end_if_quiet(flow, task, now_ns);
 }
 
 void xfc_flow_cancel(struct xfc_flow *flow, struct xfc_task *task, uint64_t now_ns)
 {
     ask_to_end(flow, task, XFC_CANCEL, now_ns);
-}
-
-void xfc_flow_reset(struct xfc_flow *flow, uint64_t now_ns)
-{
-    struct list_node *next;
-    flow->given = flow->confirmed;
-    flow->bytes_given = 0;
-    flow->notices_out = 0;
-    for (struct list_node *at = list_first(&flow->tasks); at; at = next) {
-        struct xfc_task *task = task_of(at);
-        next = list_after(&flow->tasks, at);
-        /* A device executes nothing behind what it has refused. */
-        if (task->in_ring && task->ending != XFC_FAULT)
-            task->is_loose = true;
-        task->in_ring = 0;
-        task->given = task->confirmed;
-        if (task->notice == XFC_NOTICE_GIVEN)
-            task->notice = XFC_NOTICE_WAITS;
-        end_as_asked(flow, task, now_ns);
-    }
-    flow->sending = list_first(&flow->tasks);
-}
-
-void xfc_flow_settled(struct xfc_flow *flow)
-{
-    for (struct list_node *at = list_first(&flow->tasks); at; at = list_after(&flow->tasks, at))
-        task_of(at)->is_loose = false;
 }
 
 void xfc_flow_fail_all(struct xfc_flow *flow, enum sw_xfer_status status, uint64_t now_ns)
@@ -225,18 +171,26 @@ void xfc_flow_fail_all(struct xfc_flow *flow, enum sw_xfer_status status, uint64
         end_task(flow, task_of(at), SW_XFER_FAILED, status, now_ns);
 }
 
-bool xfc_flow_timers(struct xfc_flow *flow, uint64_t now_ns)
+static uint32_t lanes_of(const struct xfc_task *task)
 {
-    bool is_stuck = false;
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < XFC_LANES_MAX; i++)
+        lanes |= task->in_lane[i] ? 1u << i : 0;
+    return lanes;
+}
+
+uint32_t xfc_flow_timers(struct xfc_flow *flow, uint64_t now_ns)
+{
+    uint32_t stuck = 0;
     struct list_node *next;
     if (now_ns < flow->wake_ns)
-        return false;
+        return 0;
     flow->wake_ns = UINT64_MAX;
     for (struct list_node *at = list_first(&flow->tasks); at; at = next) {
         struct xfc_task *task = task_of(at);
         next = list_after(&flow->tasks, at);
         if (task->ending != XFC_GOES_ON) {
-            is_stuck = is_stuck || now_ns >= task->drain_ns;
+            stuck |= now_ns >= task->drain_ns ? lanes_of(task) : 0;
             set_wake(flow, task->drain_ns);
         } else if (now_ns >= task->deadline_ns) {
             ask_to_end(flow, task, XFC_DEADLINE, now_ns);
@@ -244,5 +198,5 @@ bool xfc_flow_timers(struct xfc_flow *flow, uint64_t now_ns)
             set_wake(flow, task->deadline_ns);
         }
     }
-    return is_stuck;
+    return stuck;
 }

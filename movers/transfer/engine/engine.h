@@ -98,7 +98,7 @@ struct sw_xfer_lease {
 /* Memory that the device reads and writes for the library itself. */
 struct xfe_scratch {
     uint8_t notices[XFE_CREDITS][XFW_MESSAGE_MAX];
-    uint8_t acks[XFE_CREDITS][XFW_MESSAGE_HEADER_BYTES];
+    uint8_t acks[XFE_CREDITS][XFW_ANSWER_MAX];
 };
 
 struct sw_xfer_peer {
@@ -118,7 +118,7 @@ struct sw_xfer_peer {
     struct xfc_flow flow;
     struct xfe_scratch *scratch;
     struct ibv_mr *scratch_mr;
-    uint32_t notice_at, notice_bytes_max;
+    uint32_t notice_bytes_max, abilities;
     struct ibv_wc stash; /* seen by arm, for poll */
     bool has_stash;
     struct ibv_send_wr wrs[XFE_LIST];
@@ -214,6 +214,17 @@ bool xfe_send_post_receives(struct sw_xfer_peer *peer);
 /* Gives the device one list of what there is. */
 void xfe_send_push(struct sw_xfer_peer *peer);
 void xfe_send_poll(struct sw_xfer_peer *peer);
+
+/* ---- sums.c ---- */
+
+/* The message that asks for these sums of the plan. Returns its length. */
+uint32_t xfe_sums_ask(const struct xfc_plan *plan, const struct xfc_step *step, uint8_t *message);
+/* Compares what was answered with what is here. OK, CORRUPT, or DENIED where it is no answer. */
+enum sw_xfer_status xfe_sums_compare(struct xfc_plan *plan, const struct xfc_out *out,
+                                     const uint8_t *message, uint32_t bytes);
+/* What is asked of this side. Returns the length of the answer. */
+uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, const uint8_t *message,
+                         const struct xfw_message *header, uint8_t *answer);
 
 /* ---- blocks.c, transfer.c ---- */
 

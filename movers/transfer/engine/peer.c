@@ -30,7 +30,7 @@ static void drop_queue(struct sw_xfer_peer *peer)
 {
     mover_connection_destroy(&peer->connection);
     peer->has_stash = peer->has_more = peer->has_broken = false;
-    xfc_flow_reset(&peer->flow, xfe_now_ns());
+    xfc_flow_reset(&peer->flow, 0, xfe_now_ns());
     peer->agent->progress++;
 }
 
@@ -144,11 +144,12 @@ static void take_answer(struct sw_xfer_peer *peer)
                              peer->where);
     if (memcmp(accept.instance, peer->card.instance, sizeof(accept.instance)) != 0)
         return xfe_peer_gone(peer, SW_XFER_INSTANCE, "another instance is at %s now", peer->where);
-    peer->flow.notices_max = accept.notices < XFE_CREDITS ? accept.notices : XFE_CREDITS;
+    peer->flow.outs_max = accept.notices < XFE_CREDITS ? accept.notices : XFE_CREDITS;
+    peer->abilities = accept.abilities;
     peer->notice_bytes_max = accept.notice_bytes_max;
     peer->state = SW_XFER_LIVE;
     peer->was_live = true;
-    xfc_flow_settled(&peer->flow);
+    xfc_flow_settled(&peer->flow, 0);
     xfe_send_push(peer);
 }
 
@@ -227,7 +228,7 @@ void xfe_peer_timers(struct sw_xfer_peer *peer, uint64_t now_ns)
         return;
     if (is_stuck || peer->has_broken)
         return xfe_peer_restart(peer);
-    if (xfc_flow_waits(&peer->flow) &&
+    if (xfc_flow_waits(&peer->flow, 0) &&
         now_ns > peer->progress_ns + options->stall_timeout_ms * XFE_MS)
         xfe_peer_gone(peer, SW_XFER_PEER_GONE, "%s has confirmed nothing for %u ms", peer->where,
                       options->stall_timeout_ms);
@@ -239,7 +240,7 @@ uint64_t xfe_peer_wake_ns(const struct sw_xfer_peer *peer)
     if (peer->state == SW_XFER_CONNECTING && peer->connect_deadline_ns < wake)
         wake = peer->connect_deadline_ns;
     const uint64_t stall = peer->progress_ns + peer->agent->options.stall_timeout_ms * XFE_MS;
-    if (peer->state == SW_XFER_LIVE && xfc_flow_waits(&peer->flow) && stall < wake)
+    if (peer->state == SW_XFER_LIVE && xfc_flow_waits(&peer->flow, 0) && stall < wake)
         wake = stall;
     return peer->has_broken ? 0 : wake;
 }
@@ -271,8 +272,8 @@ enum sw_xfer_status sw_xfer_connect(struct sw_xfer_agent *agent, const void *car
     peer->agent = agent;
     peer->card = got;
     peer->session = ++agent->last_session;
-    xfc_flow_init(&peer->flow, ring, agent->options.queue_depth, agent->options.window_bytes,
-                  agent->options.drain_timeout_ms * XFE_MS, &agent->ended);
+    xfc_flow_init(&peer->flow, agent->options.drain_timeout_ms * XFE_MS, &agent->ended);
+    xfc_flow_lane(&peer->flow, 0, ring, agent->options.queue_depth, agent->options.window_bytes);
     list_append(&agent->peers, &peer->node);
     start_connection(peer);
     *out = peer;
@@ -297,7 +298,7 @@ void xfe_peer_free(struct sw_xfer_peer *peer)
         if (peer->scratch_mr)
             ibv_dereg_mr(peer->scratch_mr);
     }
-    free(peer->flow.ring);
+    free(peer->flow.lanes[0].ring);
     free(peer->scratch);
     free(peer);
 }

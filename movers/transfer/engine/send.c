@@ -15,7 +15,7 @@ static struct sw_xfer_transfer *transfer_of(struct xfc_task *task)
 static bool post_receive(struct sw_xfer_peer *peer, uint32_t index)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)peer->scratch->acks[index],
-                          .length = XFW_MESSAGE_HEADER_BYTES,
+                          .length = XFW_ANSWER_MAX,
                           .lkey = peer->scratch_mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = ACK_WR | index, .sg_list = &sge, .num_sge = 1}, *bad;
     return !ibv_post_recv(peer->connection.id->qp, &wr, &bad);
@@ -29,18 +29,25 @@ bool xfe_send_post_receives(struct sw_xfer_peer *peer)
     return true;
 }
 
-/* Buffers are used in turn: notices are acknowledged in the order in which they were sent. */
-static void fill_notice(struct sw_xfer_peer *peer, const struct xfc_step *step,
-                        struct ibv_send_wr *wr, struct ibv_sge *sge)
+static uint32_t put_notice(const struct xfc_step *step, uint8_t *message)
 {
     const struct sw_xfer_transfer *transfer = transfer_of(step->task);
-    uint8_t *message = peer->scratch->notices[peer->notice_at++ % XFE_CREDITS];
     const struct xfw_message header = {
-        .type = XFW_NOTICE, .tag = step->task->tag, .bytes = transfer->notice_bytes};
-    *sge = (struct ibv_sge){.addr = (uintptr_t)message,
-                            .length = xfw_put_message(message, &header),
-                            .lkey = peer->scratch_mr->lkey};
+        .type = XFW_NOTICE, .tag = step->tag, .bytes = transfer->notice_bytes};
     memcpy(message + XFW_MESSAGE_HEADER_BYTES, transfer->notice, transfer->notice_bytes);
+    return xfw_put_message(message, &header);
+}
+
+/* A message whose buffer is used again has left: as many may be without an answer as there are
+ * buffers, and one that is answered has come. */
+static void fill_message(struct sw_xfer_peer *peer, const struct xfc_step *step,
+                         struct ibv_send_wr *wr, struct ibv_sge *sge)
+{
+    uint8_t *message = peer->scratch->notices[step->buffer];
+    const uint32_t bytes = step->kind == XFC_SUMS ? xfe_sums_ask(step->task->plan, step, message)
+                                                  : put_notice(step, message);
+    *sge = (struct ibv_sge){
+        .addr = (uintptr_t)message, .length = bytes, .lkey = peer->scratch_mr->lkey};
     *wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     /* The peer may take back what was read as soon as it has the notice. */
     if (step->task->op == SW_XFER_READ)
@@ -63,13 +70,13 @@ void xfe_send_push(struct sw_xfer_peer *peer)
     struct ibv_send_wr *bad;
     struct xfc_step step;
     uint32_t count = 0;
-    const bool was_idle = !xfc_flow_waits(&peer->flow);
-    while (count < XFE_LIST && xfc_flow_next(&peer->flow, &step)) {
+    const bool was_idle = !xfc_flow_waits(&peer->flow, 0);
+    while (count < XFE_LIST && xfc_flow_next(&peer->flow, 0, &step)) {
         struct ibv_send_wr *wr = &peer->wrs[count];
         if (step.request)
             fill_request(&step, wr);
         else
-            fill_notice(peer, &step, wr, &peer->notice_sges[count]);
+            fill_message(peer, &step, wr, &peer->notice_sges[count]);
         wr->wr_id = step.number;
         if (count % XFE_SIGNAL == XFE_SIGNAL - 1)
             wr->send_flags |= IBV_SEND_SIGNALED;
@@ -90,11 +97,18 @@ void xfe_send_push(struct sw_xfer_peer *peer)
 static void take_ack(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
 {
     struct xfw_message message;
+    struct xfc_out out;
     const uint32_t index = (uint32_t)wc->wr_id;
-    if (!xfw_get_message(peer->scratch->acks[index], wc->byte_len, &message) ||
-        message.type != XFW_ACK || !xfc_flow_acked(&peer->flow, message.tag, xfe_now_ns()))
-        return xfe_peer_gone(peer, SW_XFER_PROTOCOL, "%s sends what is no acknowledgement",
-                             peer->where);
+    const uint8_t *bytes = peer->scratch->acks[index];
+    if (!xfw_get_message(bytes, wc->byte_len, &message) ||
+        !xfc_flow_answered(&peer->flow, message.tag, &out) ||
+        message.type != (out.kind == XFC_SUMS ? XFW_SUMS : XFW_ACK))
+        return xfe_peer_gone(peer, SW_XFER_PROTOCOL, "%s sends what is no answer", peer->where);
+    if (out.task && out.kind == XFC_NOTICE)
+        xfc_flow_notice_taken(&peer->flow, out.task, xfe_now_ns());
+    else if (out.task)
+        xfc_flow_summed(&peer->flow, out.task, out.first + out.count,
+                        xfe_sums_compare(out.task->plan, &out, bytes, message.bytes), xfe_now_ns());
     if (!post_receive(peer, index))
         peer->has_broken = true;
 }
@@ -118,7 +132,7 @@ static void take_failure(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
     if (!fault)
         return xfe_peer_gone(peer, SW_XFER_PEER_GONE, "%s does not answer any more (%s)",
                              peer->where, ibv_wc_status_str(wc->status));
-    xfc_flow_refused(&peer->flow, wc->wr_id, fault, xfe_now_ns());
+    xfc_flow_refused(&peer->flow, 0, wc->wr_id, fault, xfe_now_ns());
     xfe_peer_restart(peer);
 }
 
@@ -135,7 +149,7 @@ static bool take_completion(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
         return peer->connection.cq;
     }
     peer->progress_ns = xfe_now_ns();
-    xfc_flow_confirm(&peer->flow, wc->wr_id, peer->progress_ns);
+    xfc_flow_confirm(&peer->flow, 0, wc->wr_id, peer->progress_ns);
     return true;
 }
 

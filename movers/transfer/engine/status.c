@@ -25,6 +25,7 @@ const char *sw_xfer_status_text(enum sw_xfer_status status)
         [SW_XFER_PEER_GONE] = "the peer is gone",
         [SW_XFER_DEADLINE] = "the transfer's deadline has passed",
         [SW_XFER_CANCELLED] = "cancelled by this side",
+        [SW_XFER_CORRUPT] = "a block has another sum here than at the peer",
         [SW_XFER_PROTOCOL] = "the other side broke the protocol",
         [SW_XFER_FORKED] = "the handle belongs to the parent of this process",
         [SW_XFER_SYSTEM] = "the operating system or the RDMA device failed",

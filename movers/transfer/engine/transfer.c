@@ -69,7 +69,7 @@ static enum sw_xfer_status make_plan(struct sw_xfer_transfer *t, struct sw_xfer_
 {
     const uint64_t requests =
         t->local->requests > t->remote->requests ? t->local->requests : t->remote->requests;
-    if (!xfc_plan_make(&t->plan, (uint32_t)requests, t->peer->agent->pieces_max))
+    if (!xfc_plan_make(&t->plan, (uint32_t)requests, t->peer->agent->pieces_max, t->task.has_sums))
         return xfe_fail(error, SW_XFER_NO_MEMORY, "no memory for %u requests", (uint32_t)requests);
     if (t->local->count == t->remote->count && !plan_whole(t)) {
         const uint32_t at = t->plan.blocks;
@@ -79,13 +79,38 @@ static enum sw_xfer_status make_plan(struct sw_xfer_transfer *t, struct sw_xfer_
     return SW_XFER_OK;
 }
 
-enum sw_xfer_status sw_xfer_prepare(struct sw_xfer_peer *peer, enum sw_xfer_op op,
-                                    struct sw_xfer_blocks *local, struct sw_xfer_blocks *remote,
-                                    struct sw_xfer_error *error, struct sw_xfer_transfer **out)
+/* Both sides' processors have to see it, and a sum tells what bytes are. */
+static enum sw_xfer_status check_sums(const struct sw_xfer_peer *peer,
+                                      const struct sw_xfer_blocks *local,
+                                      const struct sw_xfer_blocks *remote,
+                                      struct sw_xfer_error *error)
+{
+    if (!local)
+        return xfe_fail(error, SW_XFER_INVALID, "a notice alone has no sums");
+    if (!(remote->rights & SW_XFER_MAY_READ))
+        return xfe_fail(error, SW_XFER_DENIED, "sums need the right to read");
+    for (uint32_t i = 0; i < local->parts; i++)
+        if (!local->memories[i]->data)
+            return xfe_fail(error, SW_XFER_NOT_SUPPORTED, "the processor does not see this memory");
+    if (!peer->was_live)
+        return xfe_fail(error, SW_XFER_AGAIN, "what the peer can is not known before it is live");
+    if (!(peer->abilities & XFW_CAN_SUM))
+        return xfe_fail(error, SW_XFER_NOT_SUPPORTED, "the peer knows no sums");
+    return SW_XFER_OK;
+}
+
+static enum sw_xfer_status prepare_pair(struct sw_xfer_peer *peer, enum sw_xfer_op op,
+                                        struct sw_xfer_blocks *local, struct sw_xfer_blocks *remote,
+                                        bool has_sums, struct sw_xfer_error *error,
+                                        struct sw_xfer_transfer **out)
 {
     if (xfe_is_forked(peer->agent))
         return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
     enum sw_xfer_status status = check_pair(peer, op, local, remote, error);
+    if (status)
+        return status;
+    if (has_sums)
+        status = check_sums(peer, local, remote, error);
     if (status)
         return status;
     if (!peer->agent->pd)
@@ -98,7 +123,7 @@ enum sw_xfer_status sw_xfer_prepare(struct sw_xfer_peer *peer, enum sw_xfer_op o
     t->peer = peer;
     t->local = local;
     t->remote = remote;
-    t->task = (struct xfc_task){.op = op, .state = SW_XFER_PREPARED};
+    t->task = (struct xfc_task){.op = op, .state = SW_XFER_PREPARED, .has_sums = has_sums};
     if (local)
         status = make_plan(t, error);
     if (status) {
@@ -114,6 +139,22 @@ enum sw_xfer_status sw_xfer_prepare(struct sw_xfer_peer *peer, enum sw_xfer_op o
     list_append(&peer->agent->transfers, &t->node);
     *out = t;
     return SW_XFER_OK;
+}
+
+enum sw_xfer_status sw_xfer_prepare(struct sw_xfer_peer *peer, enum sw_xfer_op op,
+                                    struct sw_xfer_blocks *local, struct sw_xfer_blocks *remote,
+                                    struct sw_xfer_error *error, struct sw_xfer_transfer **transfer)
+{
+    return prepare_pair(peer, op, local, remote, false, error, transfer);
+}
+
+enum sw_xfer_status sw_xfer_prepare_summed(struct sw_xfer_peer *peer, enum sw_xfer_op op,
+                                           struct sw_xfer_blocks *local,
+                                           struct sw_xfer_blocks *remote,
+                                           struct sw_xfer_error *error,
+                                           struct sw_xfer_transfer **transfer)
+{
+    return prepare_pair(peer, op, local, remote, true, error, transfer);
 }
 
 static bool take_blocks(struct sw_xfer_transfer *t, const struct sw_xfer_post_options *options)
@@ -163,22 +204,14 @@ enum sw_xfer_state sw_xfer_state_of(const struct sw_xfer_transfer *t)
     return t->task.state;
 }
 
-static uint32_t blocks_after(const struct sw_xfer_transfer *t, uint32_t requests, bool begun)
-{
-    if (!requests)
-        return 0;
-    const struct xfc_request *last = &t->plan.requests[requests - 1];
-    return begun ? last->blocks_begun : last->blocks_done;
-}
-
 void sw_xfer_info_of(const struct sw_xfer_transfer *t, struct sw_xfer_info *info)
 {
     *info = (struct sw_xfer_info){
         .state = t->task.state,
         .status = t->task.status,
-        .is_drained = t->task.state >= SW_XFER_DONE && !t->task.is_loose,
+        .is_drained = t->task.state >= SW_XFER_DONE && !t->task.loose,
         .blocks = t->plan.blocks,
-        .blocks_done = blocks_after(t, t->task.confirmed, false),
+        .blocks_done = xfc_plan_blocks_done(&t->plan),
         .bytes = t->plan.bytes,
         .bytes_done = t->task.bytes_done,
         .requests = t->plan.requests_count,
@@ -190,10 +223,7 @@ void sw_xfer_info_of(const struct sw_xfer_transfer *t, struct sw_xfer_info *info
 
 enum sw_xfer_block_state sw_xfer_block_of(const struct sw_xfer_transfer *t, uint32_t index)
 {
-    if (index < blocks_after(t, t->task.confirmed, false))
-        return SW_XFER_BLOCK_IN_PLACE;
-    return index < blocks_after(t, t->task.given_most, true) ? SW_XFER_BLOCK_MAYBE
-                                                             : SW_XFER_BLOCK_WAITS;
+    return xfc_plan_block(&t->plan, index);
 }
 
 uint32_t sw_xfer_ended(struct sw_xfer_agent *agent, struct sw_xfer_transfer **transfers,

@@ -30,7 +30,7 @@ struct xfe_visitor {
     uint8_t waiting[XFE_CREDITS];
     uint32_t lengths[XFE_CREDITS];
     uint8_t receives[XFE_CREDITS][XFW_MESSAGE_MAX];
-    uint8_t acks[XFE_CREDITS][XFW_MESSAGE_HEADER_BYTES];
+    uint8_t acks[XFE_CREDITS][XFW_ANSWER_MAX];
 };
 
 struct xfe_visitor *xfe_visitor_of(const struct sw_xfer_agent *agent, uint64_t number)
@@ -235,7 +235,8 @@ static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, con
         return reject_request(id, XFW_REASON_MANY);
     session.last_tag = recall_tag(agent, &session);
     visitor->session = session;
-    struct xfw_accept accept = {.notices = XFE_CREDITS, .notice_bytes_max = SW_XFER_NOTICE_MAX};
+    struct xfw_accept accept = {
+        .notices = XFE_CREDITS, .notice_bytes_max = SW_XFER_NOTICE_MAX, .abilities = XFW_CAN_SUM};
     memcpy(accept.instance, agent->instance, sizeof(accept.instance));
     uint8_t answer[XFW_ACCEPT_BYTES];
     xfw_put_accept(answer, &accept);
@@ -282,13 +283,26 @@ void xfe_visitors_events(struct sw_xfer_agent *agent)
 /* ---- its notices ---- */
 
 /* False: what it sent ends the connection. */
+static bool send_answer(struct xfe_visitor *visitor, uint32_t index, uint32_t bytes)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)visitor->acks[index], .length = bytes, .lkey = visitor->mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    return post_receive(visitor, index) && !ibv_post_send(visitor->id->qp, &wr, &bad);
+}
+
 static bool send_ack(struct xfe_visitor *visitor, uint32_t index, uint64_t tag)
 {
     const struct xfw_message ack = {.type = XFW_ACK, .tag = tag};
-    struct ibv_sge sge = {.addr = (uintptr_t)visitor->acks[index], .lkey = visitor->mr->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-    sge.length = xfw_put_message(visitor->acks[index], &ack);
-    return post_receive(visitor, index) && !ibv_post_send(visitor->id->qp, &wr, &bad);
+    return send_answer(visitor, index, xfw_put_message(visitor->acks[index], &ack));
+}
+
+static bool send_sums(struct xfe_visitor *visitor, uint32_t index,
+                      const struct xfw_message *message)
+{
+    return send_answer(visitor, index,
+                       xfe_sums_answer(visitor->agent, visitor->number, visitor->receives[index],
+                                       message, visitor->acks[index]));
 }
 
 enum verdict { TAKEN, NO_ROOM, BROKEN };
@@ -338,7 +352,12 @@ static bool take_completion(struct xfe_visitor *visitor, const struct ibv_wc *wc
     if (!(wc->wr_id & RECEIVE_WR))
         return true;
     const uint32_t index = (uint32_t)wc->wr_id;
+    struct xfw_message message;
     visitor->lengths[index] = wc->byte_len;
+    /* Sums need no room, so they do not wait behind notices that do. */
+    if (xfw_get_message(visitor->receives[index], wc->byte_len, &message) &&
+        message.type == XFW_SUM)
+        return send_sums(visitor, index, &message);
     visitor->waiting[visitor->waiting_count++] = (uint8_t)index;
     return take_waiting(visitor);
 }

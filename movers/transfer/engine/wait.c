@@ -49,7 +49,7 @@ void sw_xfer_poll(struct sw_xfer_agent *agent)
         struct sw_xfer_peer *peer = peer_of(at);
         xfe_send_poll(peer);
         xfe_peer_timers(peer, now);
-        is_busy = is_busy || xfc_flow_waits(&peer->flow);
+        is_busy = is_busy || xfc_flow_waits(&peer->flow, 0);
     }
     xfe_leases_timers(agent, now);
     if (!is_busy || ++agent->polls % POLLS_PER_LOOK == 0)

@@ -5,26 +5,16 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "transfer/core/sum.h"
 
 enum { MAGIC = 0x43585753, SUM_OFFSET = 12, VERSIONED_BYTES = 8 };
-
-/* CRC32C, bit by bit: a card has a few kilobytes and is read once. */
-static uint32_t add_to_sum(uint32_t sum, const uint8_t *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        sum ^= data[i];
-        for (int bit = 0; bit < 8; bit++)
-            sum = sum >> 1 ^ (sum & 1 ? 0x82f63b78u : 0);
-    }
-    return sum;
-}
 
 static uint32_t sum_card(const uint8_t *card, size_t bytes)
 {
     static const uint8_t zero[4];
-    uint32_t sum = add_to_sum(UINT32_MAX, card, SUM_OFFSET);
-    sum = add_to_sum(sum, zero, sizeof(zero));
-    return ~add_to_sum(sum, card + SUM_OFFSET + 4, bytes - SUM_OFFSET - 4);
+    uint32_t sum = xfc_sum(0, card, SUM_OFFSET);
+    sum = xfc_sum(sum, zero, sizeof(zero));
+    return xfc_sum(sum, card + SUM_OFFSET + 4, bytes - SUM_OFFSET - 4);
 }
 
 static size_t offset_of_region(const struct xfw_card *card, uint32_t index)

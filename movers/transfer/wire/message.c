@@ -31,6 +31,7 @@ void xfw_put_accept(uint8_t out[XFW_ACCEPT_BYTES], const struct xfw_accept *acce
     memcpy(out + 8, accept->instance, sizeof(accept->instance));
     put_le16(out + 24, accept->notices);
     put_le16(out + 26, accept->notice_bytes_max);
+    put_le32(out + 28, accept->abilities);
 }
 
 void xfw_put_reject(uint8_t out[XFW_REJECT_BYTES], enum xfw_reason reason)
@@ -73,6 +74,7 @@ bool xfw_get_accept(const uint8_t *in, size_t bytes, struct xfw_accept *accept)
     memcpy(accept->instance, in + 8, sizeof(accept->instance));
     accept->notices = get_le16(in + 24);
     accept->notice_bytes_max = get_le16(in + 26);
+    accept->abilities = get_le32(in + 28);
     return accept->notices;
 }
 
@@ -84,15 +86,56 @@ enum xfw_reason xfw_get_reject(const uint8_t *in, size_t bytes)
     return reason <= XFW_REASON_MEMORY ? (enum xfw_reason)reason : 0;
 }
 
+static bool has_length(uint8_t type, struct xfw_message *message)
+{
+    const uint32_t bytes = message->bytes;
+    message->type = (enum xfw_type)type;
+    switch (type) {
+    case XFW_NOTICE:
+        return true;
+    case XFW_ACK:
+        return !bytes;
+    case XFW_SUM:
+        return bytes && !(bytes % XFW_SUM_BYTES);
+    case XFW_SUMS:
+        return !(bytes % 4) && bytes <= 4 * XFW_SUMS_MAX;
+    default:
+        return false;
+    }
+}
+
 bool xfw_get_message(const uint8_t *in, size_t bytes, struct xfw_message *message)
 {
     if (bytes < XFW_MESSAGE_HEADER_BYTES || bytes > XFW_MESSAGE_MAX ||
         get_le32(in) != MESSAGE_MAGIC || get_le16(in + 6) != bytes)
         return false;
-    if (in[4] != XFW_NOTICE && in[4] != XFW_ACK)
-        return false;
-    message->type = (enum xfw_type)in[4];
     message->bytes = (uint32_t)(bytes - XFW_MESSAGE_HEADER_BYTES);
     message->tag = get_le64(in + 8);
-    return message->tag && (message->type == XFW_NOTICE || !message->bytes);
+    return message->tag && has_length(in[4], message);
+}
+
+void xfw_put_sum(uint8_t *message, uint32_t index, const struct xfw_sum *sum)
+{
+    uint8_t *at = message + XFW_MESSAGE_HEADER_BYTES + (size_t)index * XFW_SUM_BYTES;
+    put_le64(at, sum->address);
+    put_le32(at + 8, sum->key);
+    put_le32(at + 12, sum->bytes);
+}
+
+void xfw_get_sum(const uint8_t *message, uint32_t index, struct xfw_sum *sum)
+{
+    const uint8_t *at = message + XFW_MESSAGE_HEADER_BYTES + (size_t)index * XFW_SUM_BYTES;
+    sum->address = get_le64(at);
+    sum->key = get_le32(at + 8);
+    sum->bytes = get_le32(at + 12);
+}
+
+void xfw_put_sums(uint8_t *message, uint32_t index, uint32_t sum)
+{
+    put_le32(message + XFW_MESSAGE_HEADER_BYTES + (size_t)index * 4, sum);
+}
+
+uint32_t xfw_get_sums(const uint8_t *message, uint32_t index)
+{
+    return get_le32(message + XFW_MESSAGE_HEADER_BYTES + (size_t)index * 4);
 }

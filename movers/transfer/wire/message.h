@@ -16,6 +16,9 @@ enum {
     XFW_REJECT_BYTES = 8,
     XFW_MESSAGE_HEADER_BYTES = 16,
     XFW_MESSAGE_MAX = XFW_MESSAGE_HEADER_BYTES + SW_XFER_NOTICE_MAX,
+    XFW_SUM_BYTES = 16, /* of a SUM, what one part is */
+    XFW_SUMS_MAX = SW_XFER_NOTICE_MAX / XFW_SUM_BYTES,
+    XFW_ANSWER_MAX = XFW_MESSAGE_HEADER_BYTES + 4 * XFW_SUMS_MAX,
 };
 
 enum xfw_reason {
@@ -35,21 +38,30 @@ struct xfw_connect {
 struct xfw_accept {
     uint8_t instance[SW_XFER_INSTANCE_BYTES];
     uint16_t notices, notice_bytes_max;
+    uint32_t abilities; /* XFW_CAN_... */
 };
 
-enum xfw_type { XFW_NOTICE = 1, XFW_ACK = 2 };
+enum { XFW_CAN_SUM = 1 };
+
+enum xfw_type { XFW_NOTICE = 1, XFW_ACK, XFW_SUM, XFW_SUMS };
 
 struct xfw_message {
     enum xfw_type type;
-    uint32_t bytes; /* of a notice, behind the header */
+    uint32_t bytes; /* behind the header */
     uint64_t tag;
+};
+
+/* A part of a region, whose sum is asked for. */
+struct xfw_sum {
+    uint64_t address;
+    uint32_t key, bytes;
 };
 
 /* Each `put` fills what it names. */
 void xfw_put_connect(uint8_t out[XFW_CONNECT_BYTES], const struct xfw_connect *connect);
 void xfw_put_accept(uint8_t out[XFW_ACCEPT_BYTES], const struct xfw_accept *accept);
 void xfw_put_reject(uint8_t out[XFW_REJECT_BYTES], enum xfw_reason reason);
-/* The header alone; a notice's bytes come behind. Returns the length of the message. */
+/* The header alone; its bytes come behind. Returns the length of the message. */
 uint32_t xfw_put_message(uint8_t out[XFW_MESSAGE_HEADER_BYTES], const struct xfw_message *message);
 
 /* 0, or why not. */
@@ -58,5 +70,10 @@ bool xfw_get_accept(const uint8_t *in, size_t bytes, struct xfw_accept *accept);
 /* 0: the rejection is not one of this protocol. */
 enum xfw_reason xfw_get_reject(const uint8_t *in, size_t bytes);
 bool xfw_get_message(const uint8_t *in, size_t bytes, struct xfw_message *message);
+/* Of a SUM, the `index`th; of SUMS. */
+void xfw_put_sum(uint8_t *message, uint32_t index, const struct xfw_sum *sum);
+void xfw_get_sum(const uint8_t *message, uint32_t index, struct xfw_sum *sum);
+void xfw_put_sums(uint8_t *message, uint32_t index, uint32_t sum);
+uint32_t xfw_get_sums(const uint8_t *message, uint32_t index);
 
 #endif

@@ -106,6 +106,20 @@ class Errors(unittest.TestCase):
         self.addCleanup(process.send_signal, signal.SIGCONT)
         return peer
 
+    def test_transfer__whose_sums_differ(self):
+        here, there = np.full((3, 4096), 5, np.uint8), np.zeros((3, 4096), np.uint8)
+        with served.serving() as target:
+            peer = self.agent.connect(target.card(target.memory(there).lease('x', write=True)), timeout=served.LIMIT_S)
+            transfer = peer.write(self.agent.memory(here).blocks(bytes=4096), peer.blocks(bytes=4096), sums=True)
+            transfer.post(b'told').wait(served.LIMIT_S)
+            self.assertEqual(target.notice(timeout=served.LIMIT_S).data, b'told')
+            transfer.post(b'not told')
+            here[1, 7] = 6  # on one host the data was moved by post(), and is compared when it is waited for
+            with self.assertRaises(sidewire.Corrupt):
+                transfer.wait(served.LIMIT_S)
+            self.assertEqual([transfer.block(i) for i in range(3)], ['in place', 'corrupt', 'in place'])
+            self.assertEqual(transfer.info()['blocks_done'], 2)
+
     def test_transfer__by_a_deadline(self):
         with served.server() as (process, card):
             peer = self.stopped(process, self.agent.connect(card, 10))

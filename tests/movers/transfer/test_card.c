@@ -140,7 +140,11 @@ static void message__what_was_put_and_no_other(void **state)
     assert_int_equal(got.tag, 9);
     assert_false(xfw_get_message(bytes, 20, &got));
     assert_false(xfw_get_message(bytes, 15, &got));
-    bytes[4] = 3;
+    bytes[4] = 5;
+    assert_false(xfw_get_message(bytes, 21, &got));
+    bytes[4] = XFW_SUM; /* has parts of 16 bytes */
+    assert_false(xfw_get_message(bytes, 21, &got));
+    bytes[4] = XFW_SUMS; /* has sums of 4 bytes */
     assert_false(xfw_get_message(bytes, 21, &got));
     bytes[4] = XFW_ACK; /* which has no bytes behind its header */
     assert_false(xfw_get_message(bytes, 21, &got));
@@ -149,12 +153,41 @@ static void message__what_was_put_and_no_other(void **state)
     assert_false(xfw_get_message(bytes, 16, &got));
 }
 
+static void message__sums_lie_as_the_page_says(void **state)
+{
+    (void)state;
+    uint8_t bytes[XFW_MESSAGE_MAX] = {0};
+    const struct xfw_message sum = {.type = XFW_SUM, .bytes = 32, .tag = 1};
+    const struct xfw_sum part = {.address = 0x1122334455667788, .key = 0xa1a2a3a4, .bytes = 4096};
+    struct xfw_message message;
+    struct xfw_sum got;
+    xfw_put_sum(bytes, 1, &part);
+    assert_int_equal(xfw_put_message(bytes, &sum), 48);
+    assert_memory_equal(bytes + 32, "\x88\x77\x66\x55\x44\x33\x22\x11\xa4\xa3\xa2\xa1\0\x10\0\0",
+                        16);
+    assert_true(xfw_get_message(bytes, 48, &message));
+    xfw_get_sum(bytes, 1, &got);
+    assert_memory_equal(&got, &part, sizeof(got));
+    const struct xfw_message none = {.type = XFW_SUM, .tag = 1};
+    xfw_put_message(bytes, &none);
+    assert_false(xfw_get_message(bytes, 16, &message));
+    xfw_put_sums(bytes, 1, 0xc1c2c3c4);
+    const struct xfw_message sums = {.type = XFW_SUMS, .bytes = 8, .tag = 1};
+    xfw_put_message(bytes, &sums);
+    assert_memory_equal(bytes + 20, "\xc4\xc3\xc2\xc1", 4);
+    assert_true(xfw_get_message(bytes, 24, &message));
+    assert_int_equal(xfw_get_sums(bytes, 1), 0xc1c2c3c4);
+    const struct xfw_message many = {.type = XFW_SUMS, .bytes = 4 * XFW_SUMS_MAX + 4, .tag = 1};
+    xfw_put_message(bytes, &many);
+    assert_false(xfw_get_message(bytes, XFW_ANSWER_MAX + 4, &message));
+}
+
 static void connect__what_was_put_and_no_other(void **state)
 {
     (void)state;
     uint8_t bytes[XFW_CONNECT_BYTES];
     struct xfw_connect hello = {.layout = 3, .session = 4}, got;
-    struct xfw_accept accept = {.notices = 32, .notice_bytes_max = 1024}, accepted;
+    struct xfw_accept accept = {.notices = 32, .notice_bytes_max = 1024, .abilities = 5}, accepted;
     hello.called[0] = 1;
     hello.calling[0] = 2;
     xfw_put_connect(bytes, &hello);
@@ -168,6 +201,8 @@ static void connect__what_was_put_and_no_other(void **state)
     xfw_put_accept(bytes, &accept);
     assert_true(xfw_get_accept(bytes, XFW_ACCEPT_BYTES, &accepted));
     assert_int_equal(accepted.notices, 32);
+    assert_int_equal(bytes[28], 5);
+    assert_int_equal(accepted.abilities, 5);
     bytes[24] = 0;
     assert_false(xfw_get_accept(bytes, XFW_ACCEPT_BYTES, &accepted));
     xfw_put_reject(bytes, XFW_REASON_LAYOUT);
@@ -185,6 +220,7 @@ int main(void)
         cmocka_unit_test(get_card__each_damaged_byte_is_found),
         cmocka_unit_test(get_card__contradictions_are_refused),
         cmocka_unit_test(message__what_was_put_and_no_other),
+        cmocka_unit_test(message__sums_lie_as_the_page_says),
         cmocka_unit_test(connect__what_was_put_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

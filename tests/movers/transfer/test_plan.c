@@ -17,7 +17,7 @@ static struct xfc_plan plan;
 static int set_up(void **state)
 {
     (void)state;
-    return xfc_plan_make(&plan, ROOM, 4) ? 0 : -1;
+    return xfc_plan_make(&plan, ROOM, 4, true) ? 0 : -1;
 }
 
 static int tear_down(void **state)

@@ -83,10 +83,11 @@ class Transfer(unittest.TestCase):
         for region, block in (('memory', '1M'), ('served', '4097')):
             told = json.loads(self.must('write', '-r', region, '-f', '1000', '--block', block, '--notice', f'{region} \n', '-o', 'json', self.path('data')))
             self.assertEqual(told['bytes'], len(data))
-            self.must('read', '-r', region, '-f', '1000', '-b', str(len(data)), '--block', block, self.path('back'))
+            self.must('write', '-r', region, '-f', '1000', '--block', block, '--sums', self.path('data'))
+            self.must('read', '--sums', '-r', region, '-f', '1000', '-b', str(len(data)), '--block', block, self.path('back'))
             self.assertEqual(self.content('back'), data)
         self.assertEqual(self.content('served')[1000:1000 + len(data)], data)
-        self.assertEqual(server.stop(signal.SIGTERM), 'visitor 1: "memory \\n"\nvisitor 3: "served \\n"\n')
+        self.assertEqual(server.stop(signal.SIGTERM), 'visitor 1: "memory \\n"\nvisitor 4: "served \\n"\n')
         self.assertEqual(server.process.returncode, 0)
 
     def test_ls__says_what_is_so(self):
@@ -145,7 +146,7 @@ class Transfer(unittest.TestCase):
         for row in told['rows']:
             self.assertEqual(row['block_bytes'] * row['blocks'], MIB)
             self.assertGreater(row['gb_per_s'], 0)
-        self.assertEqual(len(json.loads(self.must('bench', '-o', 'json', '--blocks', '100', '--operation', 'read'))['rows']), 1)
+        self.assertEqual(len(json.loads(self.must('bench', '-o', 'json', '--blocks', '100', '--operation', 'read', '--sums'))['rows']), 1)
 
 
 class Network(unittest.TestCase):

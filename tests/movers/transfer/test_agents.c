@@ -1,151 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Two agents of one process, polled in turn: data in random layouts, notices, leases, cancellation,
- * deadlines, instances, fork.
- */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+/* Agents: data in random layouts, notices, leases, cards and instances, kinds of memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "sidewire/transfer.h"
+#include "world.h"
 
-enum { CACHE = 4 << 20, PATIENCE_MS = 20000, CARD_MAX = 4096, BLOCKS_MAX = 600 };
-
-struct side {
-    struct sw_xfer_agent *agent;
-    struct sw_xfer_memory *memory;
-    uint8_t *data, *model;
-};
-
-struct world {
-    struct side here, there; /* `there` is reached */
-    struct sw_xfer_lease *lease;
-    uint8_t card[CARD_MAX];
-    size_t card_bytes;
-    struct sw_xfer_peer *peer;
-    struct sw_xfer_blocks *local, *remote;
-};
-
-static void must(enum sw_xfer_status status)
-{
-    if (status)
-        fail_msg("%s", sw_xfer_status_text(status));
-}
-
-static void open_side(struct side *side, const char *address)
-{
-    struct sw_xfer_agent_options options;
-    struct sw_xfer_error error;
-    sw_xfer_agent_options_init(&options);
-    options.address = address;
-    options.notices_max = 4;
-    options.drain_timeout_ms = PATIENCE_MS; /* on a machine that is busy */
-    if (sw_xfer_agent_open(&options, &error, &side->agent))
-        fail_msg("%s", error.text);
-    side->data = mmap(NULL, CACHE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    side->model = malloc(CACHE);
-    assert_true(side->data != MAP_FAILED && side->model);
-    for (int i = 0; i < CACHE; i++)
-        side->data[i] = (uint8_t)rand();
-    memcpy(side->model, side->data, CACHE);
-    if (sw_xfer_memory_host(side->agent, side->data, CACHE, &error, &side->memory))
-        fail_msg("%s", error.text);
-}
-
-static void close_side(struct side *side)
-{
-    if (side->agent)
-        sw_xfer_agent_close(side->agent);
-    munmap(side->data, CACHE);
-    free(side->model);
-}
-
-static struct sw_xfer_lease *grant(struct world *w, struct sw_xfer_lease_options options)
-{
-    struct sw_xfer_error error;
-    struct sw_xfer_lease *lease;
-    options.name = "kv";
-    if (sw_xfer_lease_grant(w->there.memory, &options, &error, &lease))
-        fail_msg("%s", error.text);
-    return lease;
-}
-
-static void make_card(struct world *w)
-{
-    must(sw_xfer_card_make(w->there.agent, &w->lease, 1, w->card, sizeof(w->card), &w->card_bytes));
-}
-
-static void poll_both(struct world *w)
-{
-    sw_xfer_poll(w->here.agent);
-    sw_xfer_poll(w->there.agent);
-}
-
-static enum sw_xfer_peer_state settle(struct world *w, struct sw_xfer_peer *peer)
-{
-    const uint64_t deadline = sw_xfer_deadline_ms(PATIENCE_MS);
-    while (sw_xfer_peer_state_of(peer) == SW_XFER_CONNECTING && sw_xfer_deadline_ms(0) < deadline)
-        poll_both(w);
-    return sw_xfer_peer_state_of(peer);
-}
-
-static struct sw_xfer_peer *connect_to(struct world *w)
-{
-    struct sw_xfer_error error;
-    struct sw_xfer_peer *peer;
-    if (sw_xfer_connect(w->here.agent, w->card, w->card_bytes, &error, &peer))
-        fail_msg("%s", error.text);
-    return peer;
-}
-
-static enum sw_xfer_state end_of(struct world *w, const struct sw_xfer_transfer *transfer)
-{
-    const uint64_t deadline = sw_xfer_deadline_ms(PATIENCE_MS);
-    while (sw_xfer_state_of(transfer) == SW_XFER_POSTED && sw_xfer_deadline_ms(0) < deadline)
-        poll_both(w);
-    return sw_xfer_state_of(transfer);
-}
-
-static struct sw_xfer_info info_of(const struct sw_xfer_transfer *transfer)
-{
-    struct sw_xfer_info info;
-    sw_xfer_info_of(transfer, &info);
-    return info;
-}
-
-static int set_up(void **state)
-{
-    static struct world world;
-    struct world *w = &world;
-    memset(w, 0, sizeof(*w));
-    srand(5);
-    open_side(&w->here, NULL);
-    open_side(&w->there, "127.0.0.1");
-    w->lease =
-        grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE});
-    make_card(w);
-    w->peer = connect_to(w);
-    assert_int_equal(settle(w, w->peer), SW_XFER_LIVE);
-    *state = w;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct world *w = *state;
-    close_side(&w->here);
-    close_side(&w->there);
-    return 0;
-}
+enum { BLOCKS_MAX = 600 };
 
 /* ---- blocks and transfers ---- */
 
@@ -170,42 +33,6 @@ static uint32_t draw_layout(const uint64_t *lengths, uint32_t count, struct sw_x
         offset += lengths[order[i]];
     }
     return count;
-}
-
-static void describe(struct world *w, const struct sw_xfer_extent *local, uint32_t local_count,
-                     const struct sw_xfer_extent *remote, uint32_t remote_count)
-{
-    must(sw_xfer_blocks_local(w->here.agent, &w->here.memory, 1, local, local_count, &w->local));
-    must(sw_xfer_blocks_remote(w->peer, w->card, w->card_bytes, remote, remote_count, &w->remote));
-}
-
-static struct sw_xfer_transfer *prepare(struct world *w, enum sw_xfer_op op)
-{
-    struct sw_xfer_error error;
-    struct sw_xfer_transfer *transfer;
-    if (sw_xfer_prepare(w->peer, op, w->local, w->remote, &error, &transfer))
-        fail_msg("%s", error.text);
-    return transfer;
-}
-
-static void release(struct world *w, struct sw_xfer_transfer *transfer)
-{
-    sw_xfer_release(transfer);
-    must(sw_xfer_blocks_release(w->local));
-    must(sw_xfer_blocks_release(w->remote));
-}
-
-static void check_both(const struct world *w)
-{
-    assert_memory_equal(w->here.data, w->here.model, CACHE);
-    assert_memory_equal(w->there.data, w->there.model, CACHE);
-}
-
-/* So many blocks of one length, one behind the other on both sides. */
-static void describe_row(struct world *w, uint64_t bytes, uint64_t count)
-{
-    const struct sw_xfer_extent row = {.bytes = bytes, .stride = bytes, .count = count};
-    describe(w, &row, 1, &row, 1);
 }
 
 static void post__random_layouts_arrive(void **state)
@@ -322,19 +149,6 @@ static void ended__each_once(void **state)
 
 /* ---- notices ---- */
 
-static struct sw_xfer_transfer *prepare_notice(struct world *w)
-{
-    struct sw_xfer_transfer *transfer;
-    must(sw_xfer_prepare(w->peer, SW_XFER_NOTIFY, NULL, NULL, NULL, &transfer));
-    return transfer;
-}
-
-static void post_notice(struct sw_xfer_transfer *transfer, const char *text)
-{
-    must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){
-                                    .notice = text, .notice_bytes = (uint32_t)strlen(text)}));
-}
-
 static void notice__comes_behind_the_data(void **state)
 {
     struct world *w = *state;
@@ -387,17 +201,6 @@ static void notice__match_is_exact_and_room_is_bounded(void **state)
 }
 
 /* ---- leases ---- */
-
-static uint64_t visitor_of(struct world *w)
-{
-    static struct sw_xfer_notice notice;
-    struct sw_xfer_transfer *transfer = prepare_notice(w);
-    post_notice(transfer, "who am I");
-    assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
-    must(sw_xfer_notice_take(w->there.agent, &notice));
-    sw_xfer_release(transfer);
-    return notice.visitor;
-}
 
 /* A transfer after the end of its lease is denied; another of the same peer goes on. */
 static void check_denied(struct world *w, struct sw_xfer_lease *ended, bool is_window)
@@ -542,91 +345,6 @@ static void connect__layouts_are_compared(void **state)
                      SW_XFER_CARD);
 }
 
-/* ---- ends ---- */
-
-static void cancel__is_quick_and_quiet(void **state)
-{
-    struct world *w = *state;
-    describe_row(w, 1 << 16, CACHE >> 16);
-    struct sw_xfer_transfer *transfer = prepare(w, SW_XFER_WRITE);
-    for (int round = 0; round < 30; round++) {
-        memset(w->here.data, round + 1, CACHE);
-        must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}));
-        for (int i = rand() % 4; i > 0; i--)
-            sw_xfer_poll(w->here.agent);
-        sw_xfer_cancel(transfer);
-        const enum sw_xfer_state ended = end_of(w, transfer);
-        assert_true(ended == SW_XFER_WAS_CANCELLED || ended == SW_XFER_DONE);
-        const struct sw_xfer_info info = info_of(transfer);
-        assert_true(info.is_drained);
-        for (uint32_t i = 0; i < info.blocks_done; i++)
-            assert_memory_equal(w->there.data + (i << 16), w->here.data + (i << 16), 1 << 16);
-        for (uint32_t i = 0; i < info.blocks; i++) {
-            const enum sw_xfer_block_state block = sw_xfer_block_of(transfer, i);
-            assert_int_equal(block == SW_XFER_BLOCK_IN_PLACE, i < info.blocks_done);
-            if (block == SW_XFER_BLOCK_WAITS)
-                assert_int_not_equal(w->there.data[i << 16], round + 1);
-        }
-    }
-    assert_int_equal(sw_xfer_peer_state_of(w->peer), SW_XFER_LIVE);
-    release(w, transfer);
-}
-
-static void deadline__ends_one_transfer(void **state)
-{
-    struct world *w = *state;
-    struct sw_xfer_transfer *late = prepare_notice(w), *other;
-    static struct sw_xfer_notice notice;
-    for (int i = 0; i < 4; i++) { /* fills the room of the other side */
-        post_notice(late, "x");
-        assert_int_equal(end_of(w, late), SW_XFER_DONE);
-    }
-    must(sw_xfer_post(late, &(struct sw_xfer_post_options){
-                                .notice = "y", .deadline_ns = sw_xfer_deadline_ms(20)}));
-    assert_int_equal(sw_xfer_wait(late, sw_xfer_deadline_ms(PATIENCE_MS)), SW_XFER_DEADLINE);
-    assert_int_equal(sw_xfer_peer_state_of(w->peer), SW_XFER_LIVE);
-    for (int i = 0; i < 4; i++)
-        must(sw_xfer_notice_take(w->there.agent, &notice));
-    describe_row(w, 4096, 2);
-    other = prepare(w, SW_XFER_READ);
-    must(sw_xfer_post(other, &(struct sw_xfer_post_options){.notice = "z", .notice_bytes = 1}));
-    assert_int_equal(end_of(w, other), SW_XFER_DONE);
-    release(w, other);
-}
-
-static void fork__the_child_has_no_part_in_it(void **state)
-{
-    struct world *w = *state;
-    describe_row(w, 1 << 14, CACHE >> 14);
-    struct sw_xfer_transfer *transfer = prepare(w, SW_XFER_WRITE);
-    for (int round = 0; round < 6; round++) {
-        memset(w->here.data, 100 + round, CACHE);
-        must(sw_xfer_post(transfer, &(struct sw_xfer_post_options){.notice = "f"}));
-        const pid_t child = fork();
-        if (!child) {
-            if (sw_xfer_post(transfer, &(struct sw_xfer_post_options){.count = 0}) !=
-                SW_XFER_FORKED)
-                _exit(1);
-            if (sw_xfer_wait(transfer, SW_XFER_NEVER) != SW_XFER_FORKED)
-                _exit(2);
-            memset(w->here.data, 0, CACHE);
-            if (round % 2) {
-                sw_xfer_agent_close(w->here.agent);
-                sw_xfer_agent_close(w->there.agent);
-            }
-            _exit(0);
-        }
-        int status;
-        static struct sw_xfer_notice notice;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
-        assert_int_equal(end_of(w, transfer), SW_XFER_DONE);
-        assert_memory_equal(w->there.data, w->here.data, CACHE);
-        must(sw_xfer_notice_take(w->there.agent, &notice));
-    }
-    release(w, transfer);
-}
-
 /* ---- kinds of memory ---- */
 
 static void memory__files_and_what_is_not_supported(void **state)
@@ -661,8 +379,6 @@ static void memory__files_and_what_is_not_supported(void **state)
     close(fd);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -678,9 +394,6 @@ int main(void)
         CASE(prepare__rights_are_looked_at),
         CASE(connect__a_new_instance_is_not_the_old),
         CASE(connect__layouts_are_compared),
-        CASE(cancel__is_quick_and_quiet),
-        CASE(deadline__ends_one_transfer),
-        CASE(fork__the_child_has_no_part_in_it),
         CASE(memory__files_and_what_is_not_supported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sums of blocks, compared end to end: who moved the data asks the peer's agent for the sums of
+ * what the peer's memory has now, and compares them with what its own memory has now.
+ */
+#include "transfer/core/sum.h"
+
+#include "transfer/engine/engine.h"
+
+_Static_assert((int)XFC_SUMS_PER_MESSAGE == (int)XFW_SUMS_MAX, "a message is full of sums");
+
+uint32_t xfe_sums_ask(const struct xfc_plan *plan, const struct xfc_step *step, uint8_t *message)
+{
+    const struct xfw_message header = {
+        .type = XFW_SUM, .tag = step->tag, .bytes = step->count * XFW_SUM_BYTES};
+    for (uint32_t i = 0; i < step->count; i++) {
+        const struct xfc_sum *sum = &plan->sums[step->first + i];
+        xfw_put_sum(
+            message, i,
+            &(struct xfw_sum){.address = sum->remote, .key = sum->key, .bytes = sum->bytes});
+    }
+    return xfw_put_message(message, &header);
+}
+
+enum sw_xfer_status xfe_sums_compare(struct xfc_plan *plan, const struct xfc_out *out,
+                                     const uint8_t *message, uint32_t bytes)
+{
+    bool is_alike = true;
+    if (bytes != out->count * 4)
+        return SW_XFER_DENIED;
+    for (uint32_t i = 0; i < out->count; i++) {
+        const struct xfc_sum *sum = &plan->sums[out->first + i];
+        const uint32_t here = xfc_sum(0, (const void *)(uintptr_t)sum->local, sum->bytes);
+        is_alike &= xfc_plan_mark(plan, out->first + i, here == xfw_get_sums(message, i));
+    }
+    return is_alike ? SW_XFER_OK : SW_XFER_CORRUPT;
+}
+
+/* Where this side sees what a lease lets that visitor read; NULL: it lets it not. */
+static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t visitor,
+                                  const struct xfw_sum *sum)
+{
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        const struct sw_xfer_lease *lease = LIST_MEMBER(at, struct sw_xfer_lease, node);
+        const struct sw_xfer_memory *memory = lease->memory;
+        if (lease->key != sum->key || !sw_xfer_lease_is_granted(lease) ||
+            (lease->visitor && lease->visitor != visitor) || !(lease->rights & SW_XFER_MAY_READ) ||
+            sum->address < lease->address || sum->bytes > lease->bytes ||
+            sum->address - lease->address > lease->bytes - sum->bytes || !memory->data)
+            continue;
+        return (const uint8_t *)memory->data + (sum->address - memory->address);
+    }
+    return NULL;
+}
+
+uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, const uint8_t *message,
+                         const struct xfw_message *header, uint8_t *answer)
+{
+    struct xfw_message said = {.type = XFW_SUMS, .tag = header->tag, .bytes = 0};
+    const uint32_t count = header->bytes / XFW_SUM_BYTES;
+    for (uint32_t i = 0; i < count; i++) {
+        struct xfw_sum sum;
+        xfw_get_sum(message, i, &sum);
+        const uint8_t *at = find_leased(agent, visitor, &sum);
+        if (!at || !sum.bytes || sum.bytes > XFC_REQUEST_BYTES_MAX)
+            return xfw_put_message(answer, &said);
+        xfw_put_sums(answer, i, xfc_sum(0, at, sum.bytes));
+    }
+    said.bytes = 4 * count;
+    return xfw_put_message(answer, &said);
+}
