@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """sidewire transfer as users run it: a server and its peers, restarts on one port, deaths, loss, two namespaces.
 
-usage: test_transfer.py SIDEWIRE LINK
+usage: test_transfer.py SIDEWIRE LINK [RESTARTS]   with a number of restarts: these alone
 """
 import json
 import os
@@ -19,10 +19,10 @@ import ports  # noqa: E402
 from hosts import ADDRESSES, Hosts  # noqa: E402
 from pair import Skip  # noqa: E402
 
-SIDEWIRE, LINK = sys.argv[1:]
+SIDEWIRE, LINK = sys.argv[1:3]
 PORT = str(ports.claim())
 MIB = 1 << 20
-RESTARTS = 25
+RESTARTS = int(sys.argv[3]) if len(sys.argv) > 3 else 25
 if LINK == 'roce':
     os.environ['SIDEWIRE_LINK'] = 'roce'
 
@@ -186,4 +186,4 @@ class Network(unittest.TestCase):
 if __name__ == '__main__':
     if LINK == 'auto':
         del Network  # which is between hosts, and so over packets anyway
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + (['Transfer.test_restart__another_instance_on_one_port'] if len(sys.argv) > 3 else []))
