@@ -18,6 +18,7 @@ int xf_read(int argc, char **argv);
 int xf_write(int argc, char **argv);
 int xf_ls(int argc, char **argv);
 int xf_bench(int argc, char **argv);
+int xf_plan(int argc, char **argv);
 
 /* What commands share that use a card: its options, the peer, output. */
 struct xf_remote {

@@ -14,6 +14,7 @@ static const struct xf_command {
     {"read", "reads bytes of a region into a file", xf_read},
     {"write", "writes a file into a region", xf_write},
     {"bench", "draws size against bandwidth and latency", xf_bench},
+    {"plan", "shows what it takes to hand a KV cache on", xf_plan},
 };
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };
@@ -29,7 +30,8 @@ static void print_help(FILE *out)
           "  sidewire transfer serve -l 127.0.0.1 -c card --memory 64M\n"
           "  sidewire transfer ls -c card\n"
           "  sidewire transfer write -c card weights.bin\n"
-          "  ssh host cat card | sidewire transfer bench -c -\n",
+          "  ssh host cat card | sidewire transfer bench -c -\n"
+          "  sidewire transfer plan -f L/PBTH:2:16 -t L/PBHT:4:64\n",
           out);
 }
 

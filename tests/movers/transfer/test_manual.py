@@ -17,7 +17,8 @@ class Transfer(manual.Manual):
     program, page = sys.argv[1:]
     options_more_than = 15
     commands_at_least = 5
-    wrong = ([], ['zork'], ['serve'], ['serve', '-l', '127.0.0.1', '-c', 'x'], ['ls'], ['read', '-c', 'x'], ['bench', '-c', 'x', '--size', 'k'])
+    wrong = ([], ['zork'], ['serve'], ['serve', '-l', '127.0.0.1', '-c', 'x'], ['ls'], ['read', '-c', 'x'],
+             ['plan', '-f', 'LPBTH:1:1'], ['plan', '-f', 'x', '-t', 'LPBTH:1:1'], ['bench', '-c', 'x', '--size', 'k'])
 
 
 if __name__ == '__main__':

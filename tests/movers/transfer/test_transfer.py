@@ -139,6 +139,20 @@ class Transfer(unittest.TestCase):
         self.assertIn('deadline', done.stderr)
         self.assertLess(time.monotonic() - start, 20)
 
+    def test_plan__says_what_a_pair_of_layouts_costs(self):
+        def plan(*words):
+            return subprocess.run([SIDEWIRE, 'transfer', 'plan', '-o', 'json', *words], capture_output=True, text=True, timeout=60, check=False)
+        alike = json.loads(plan('-f', 'L/PBTH:2:16', '-t', 'L/PBTH:2:16').stdout)
+        self.assertEqual(alike['bytes'], 32 * 2 * 4096 * 8 * 256)
+        self.assertEqual([(pair['source'], pair['target'], pair['blocks']) for pair in alike['pairs']], [(0, 0, 32), (1, 1, 32)])
+        other = json.loads(plan('-f', 'L/PBTH:2:16', '-t', 'L/PBHT:4:64', '-n', '100', '--layers', '1').stdout)
+        self.assertEqual([(pair['source'], pair['target'], pair['blocks']) for pair in other['pairs']], [(i // 2, i, 2 * 2 * 100) for i in range(4)])
+        for words, why in ((('-f', 'LPBTH:3:16', '-t', 'LPBTH:2:16'), 'neither divides'), (('-f', 'LPBTH:0:16', '-t', 'LPBTH:2:16'), 'no such rank'),
+                           (('-f', 'LPBTH:1:0', '-t', 'LPBTH:2:16'), 'blocks'), (('-f', 'LPBT:1:1', '-t', 'LPBTH:2:16'), 'an order')):
+            done = plan(*words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(why, done.stderr)
+
     def test_bench__has_a_row_for_each_size(self):
         self.serve('--memory', '1M')
         told = json.loads(self.must('bench', '-o', 'json', '--random'))
