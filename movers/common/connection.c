@@ -30,6 +30,20 @@ int mover_connection_start(struct mover_connection *c, int epoll_fd, void *epoll
                : 0;
 }
 
+int mover_connection_take(struct mover_connection *c, int epoll_fd, void *epoll_data,
+                          struct rdma_cm_id *id)
+{
+    *c = (struct mover_connection){.epoll_fd = epoll_fd, .epoll_data = epoll_data};
+    c->events = rdma_create_event_channel();
+    if (!c->events || !watch_fd(c, c->events->fd) || rdma_migrate_id(id, c->events)) {
+        const int why = -errno;
+        mover_connection_destroy(c); /* without the id */
+        return why;
+    }
+    c->id = id;
+    return 0;
+}
+
 bool mover_connection_queue(struct mover_connection *c, uint32_t entries)
 {
     c->channel = ibv_create_comp_channel(c->id->verbs);

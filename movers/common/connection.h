@@ -2,7 +2,7 @@
 /*
  * The side of an rdma_cm connection that asks: address, route, request, and its end. rdma_cm's
  * events drive it, so nobody waits in it. The owner makes the queue pair once the route is known,
- * and calls rdma_connect().
+ * and calls rdma_connect(). Of the side that is asked it has what comes behind the request.
  */
 #ifndef SW_MOVERS_CONNECTION_H
 #define SW_MOVERS_CONNECTION_H
@@ -39,6 +39,10 @@ struct mover_connection {
  * `source` may be NULL. */
 int mover_connection_start(struct mover_connection *connection, int epoll_fd, void *epoll_data,
                            const struct sockaddr *source, const struct sockaddr *to);
+/* The other side: a request that came, with events of its own from now on. 0, or a negative errno:
+ * the id is still the caller's. UP comes once it was accepted. */
+int mover_connection_take(struct mover_connection *connection, int epoll_fd, void *epoll_data,
+                          struct rdma_cm_id *id);
 /* A completion queue that wakes the owner. Once the route is known. */
 bool mover_connection_queue(struct mover_connection *connection, uint32_t entries);
 /* The next event, its private data copied. NOTHING: none for now. */

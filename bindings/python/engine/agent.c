@@ -122,6 +122,7 @@ PyObject *py_agents_close(PyObject *module, PyObject *none)
     (void)module;
     (void)none;
     py_end();
+    py_pipes_close();
     while (all_open) {
         struct py_agent *agent = (struct py_agent *)Py_NewRef((PyObject *)all_open);
         close_agent(agent);

@@ -4,7 +4,7 @@
 #include "module.h"
 
 PyTypeObject *py_agent_type, *py_memory_type, *py_lease_type, *py_peer_type, *py_blocks_type,
-    *py_transfer_type;
+    *py_transfer_type, *py_pipe_type, *py_pipe_listener_type;
 
 /* Those with a second base are caught by who knows Python's own exceptions only. */
 static const struct {
@@ -138,7 +138,8 @@ static PyMethodDef functions[] = {
     {"fill", py_fill, METH_VARARGS, "fill(object, bytes): writes its memory."},
     {"reshard", py_reshard, METH_VARARGS, "Of sidewire.plan."},
     {"plan_memory", py_plan_memory, METH_VARARGS, "Of sidewire.plan."},
-    {"close_all", py_agents_close, METH_NOARGS, "Closes all agents: the interpreter ends."},
+    {"close_all", py_agents_close, METH_NOARGS,
+     "Closes all agents and pipes: the interpreter ends."},
     {0},
 };
 
@@ -167,7 +168,9 @@ PyMODINIT_FUNC PyInit__engine(void)
         add_type(module, "Lease", &py_lease_spec, &py_lease_type) &&
         add_type(module, "Peer", &py_peer_spec, &py_peer_type) &&
         add_type(module, "Blocks", &py_blocks_spec, &py_blocks_type) &&
-        add_type(module, "Transfer", &py_transfer_spec, &py_transfer_type))
+        add_type(module, "Transfer", &py_transfer_spec, &py_transfer_type) &&
+        add_type(module, "Pipe", &py_pipe_spec, &py_pipe_type) &&
+        add_type(module, "PipeListener", &py_pipe_listener_spec, &py_pipe_listener_type))
         return module;
     Py_XDECREF(module);
     return NULL;

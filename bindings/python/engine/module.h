@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "sidewire/transfer.h"
+#include "sidewire/pipe.h"
 
 enum { PY_DIMENSIONS_MAX = 32 };
 
@@ -88,10 +88,19 @@ struct py_transfer {
     struct sw_xfer_transfer *handle;
 };
 
+struct py_pipe {
+    PyObject ob_base;
+    struct sw_pipe *handle; /* NULL: closed */
+    pthread_mutex_t lock;
+    unsigned generation;
+    uint64_t tag;         /* of the newest array that was sent */
+    struct py_pipe *next; /* of all that are open */
+};
+
 extern PyTypeObject *py_agent_type, *py_memory_type, *py_lease_type, *py_peer_type, *py_blocks_type,
-    *py_transfer_type;
+    *py_transfer_type, *py_pipe_type, *py_pipe_listener_type;
 extern PyType_Spec py_agent_spec, py_memory_spec, py_lease_spec, py_peer_spec, py_blocks_spec,
-    py_transfer_spec;
+    py_transfer_spec, py_pipe_spec, py_pipe_listener_spec;
 
 /* ---- module.c ---- */
 
@@ -121,6 +130,8 @@ bool py_is_forked(const struct py_agent *agent);
 void py_kick(struct py_agent *agent);
 unsigned py_generation(void);
 void py_watch_forks(void);
+/* Sets the exception of what is closed. Threads that outlive the interpreter do not return. */
+void py_raise_closed(const char *text);
 /* The interpreter ends, says the thread that ends it. */
 void py_end(void);
 /* Polls and sleeps until `is_ready`, which is asked within the agent. 1: it is; 0: the deadline has
@@ -152,6 +163,7 @@ void py_index_drop(struct py_index *index);
 
 /* ---- the objects ---- */
 
+void py_pipes_close(void);
 PyObject *py_agents_close(PyObject *module, PyObject *none);
 PyObject *py_memory_new(struct py_agent *agent, PyObject *object);
 PyObject *py_memory_file(struct py_agent *agent, PyObject *args, PyObject *words);

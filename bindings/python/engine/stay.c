@@ -67,16 +67,18 @@ void py_end(void)
     ended_by = pthread_self();
 }
 
+static const char closed_text[] = "the agent is closed";
+
 /* While the interpreter ends, threads that still run are daemons: an exception of theirs would be
  * noise. They sleep until the process is gone. */
-static void say_closed(void)
+void py_raise_closed(const char *text)
 {
     if (is_ending && !pthread_equal(ended_by, pthread_self())) {
         PyEval_SaveThread();
         for (;;)
             pause();
     }
-    py_raise(SW_XFER_INVALID, "the agent is closed");
+    py_raise(SW_XFER_INVALID, text);
 }
 
 bool py_enter(struct py_stay *stay, struct py_agent *agent)
@@ -86,7 +88,7 @@ bool py_enter(struct py_stay *stay, struct py_agent *agent)
     if (py_is_forked(agent))
         py_raise(SW_XFER_FORKED, sw_xfer_status_text(SW_XFER_FORKED));
     else
-        say_closed();
+        py_raise_closed(closed_text);
     return false;
 }
 
@@ -200,6 +202,6 @@ int py_wait(struct py_agent *agent, bool (*is_ready)(void *arg), void *arg, uint
     } while (waited == WAITS && now_ns() < deadline_ns);
     py_kick(agent);
     if (waited == CLOSED)
-        say_closed();
+        py_raise_closed(closed_text);
     return waited == CLOSED ? -1 : waited == READY;
 }

@@ -6,10 +6,12 @@
     array = connection.recv()
 
 An array is sent as its type, its shape and its bytes: nothing is pickled, so nothing of a peer is ever executed. What is small goes within a
-notice; what is not, the receiver reads from the sender's memory into its own, which is the only copy. docs/python.md has the bytes.
+message of <sidewire/pipe.h>; what is not, the receiver reads from the sender's memory into its own, which is the only copy. docs/python.md
+has the bytes.
 A connection is used by one thread at a time.
 """
 import collections
+import os
 import socket
 import struct
 import time
@@ -18,14 +20,13 @@ from . import _engine
 from ._engine import Agent, Error, PeerGone, WaitTimeout
 from .card import Card
 
-MAGIC, VERSION = 0x41495753, 1  # "SWIA"
+MAGIC, VERSION, MEETING_VERSION = 0x41495753, 1, 2  # "SWIA"
 INLINE, TO_BE_READ, TAKEN = 1, 2, 3
 HEAD = struct.Struct('<IBBccBBHIQ')  # magic, version, kind, letter, order, item bytes, dimensions, card bytes, reserved, tag
-MEETING = struct.Struct('<IHH')  # magic, version, card bytes
-NOTICE_MAX, CARD_MAX, DIMENSIONS_MAX = 1024, 4096, 32
+MEETING = struct.Struct('<IHHHH4x16s')  # magic, version, card bytes, port of the pipe, reserved, its token
+TOKEN_BYTES, CARD_MAX, DIMENSIONS_MAX, EARLY_MAX = 16, 2048, 32, 1024
 SIZES = {'b': (1,), 'i': (1, 2, 4, 8), 'u': (1, 2, 4, 8), 'f': (2, 4, 8, 16), 'c': (8, 16, 32)}
-UNCONFIRMED_MAX = 32  # small arrays that are under way
-LOOK_S = 0.05  # how often a wait looks whether the peer lives
+SLICE_S = 0.05  # no call of a pipe waits longer
 KEPT_MAX = 4  # arrays that a connection keeps registered
 LIMIT_BYTES = 1 << 34  # of an array that recv() makes room for
 HELLO = b'sidewire.ipc'
@@ -98,15 +99,11 @@ def room(message):
 class Clock:
     """What is left of a time; None is no end."""
 
-    def __init__(self, timeout):
-        self.end = None if timeout is None else time.monotonic() + timeout
+    def __init__(self, timeout, gone=0.0):
+        self.end = None if timeout is None else time.monotonic() + timeout - gone
 
     def left(self):
         return None if self.end is None else max(0.0, self.end - time.monotonic())
-
-    def slice(self):
-        left = self.left()
-        return LOOK_S if left is None else min(LOOK_S, left)
 
     def is_over(self):
         return self.end is not None and time.monotonic() >= self.end
@@ -115,32 +112,54 @@ class Clock:
 class Connection:
     """To one other process: listen() and connect() make it."""
 
-    def __init__(self, agent, peer, limit=LIMIT_BYTES):
-        self.agent, self.peer, self.limit = agent, peer, limit
-        self.tag, self.unconfirmed = 0, collections.deque()
+    def __init__(self, agent, peer, pipe, limit=LIMIT_BYTES):
+        self.agent, self.peer, self.pipe, self.limit = agent, peer, pipe, limit
         self.kept = collections.OrderedDict()
+        self.early = collections.deque()  # messages that came while a large array was sent
 
     def send(self, array, timeout=None):
         """A small array is on its way when this returns; any other is in the hands of the receiver, who has called recv()."""
-        kind_of, shape, total = describe(array)
-        self.tag += 1
-        if total <= NOTICE_MAX - HEAD.size - 8 * len(shape):
-            self._post(pack(INLINE, kind_of, shape, self.tag, _engine.bytes_of(array)), Clock(timeout))
+        sent = self.pipe.send_array(array, timeout)
+        if sent:
             return
-        lease = self._memory(array).lease()
-        try:
-            clock = Clock(timeout)
-            self._post(pack(TO_BE_READ, kind_of, shape, self.tag, self.agent.card(lease)), clock)
-            self._notice(clock, pack(TAKEN, '|u1', (), self.tag))
-        finally:
-            lease.revoke()
+        if sent is None:
+            self._offer(array, Clock(timeout))
+            return
+        clock = Clock(timeout, SLICE_S)
+        self._until_room(lambda: self.pipe.send_array(array, clock.left()), clock)
 
     def recv(self, out=None, timeout=None):
         """The next array: a new one, or `out`, which has its type and as many bytes."""
-        clock = Clock(timeout)
-        message = unpack(self._notice(clock))
-        while message.kind == TAKEN:  # of a send that was given up
-            message = unpack(self._notice(clock))
+        data = self.early.popleft() if self.early else self.pipe.recv(out, timeout)
+        if data is out and out is not None:
+            return out
+        clock = Clock(timeout, 0 if data else SLICE_S)
+        while data is not out or out is None:
+            if data is not None:
+                message = unpack(data)
+                if message.kind != TAKEN:  # else of a send that was given up
+                    return self._place(message, out, clock)
+            data = self._wait(clock, out)
+        return out
+
+    def _offer(self, array, clock):
+        """To be read by the receiver."""
+        kind_of, shape, total = describe(array)
+        tag = self.pipe.next_tag()
+        lease = self._memory(array).lease()
+        try:
+            data = pack(TO_BE_READ, kind_of, shape, tag, self.agent.card(lease))
+            self._post(data, clock)
+            expected = pack(TAKEN, '|u1', (), tag)
+            while (data := self._wait(clock)) != expected:
+                if len(self.early) >= EARLY_MAX:
+                    raise BadMessage('the other process sends, and does not receive')
+                if unpack(data).kind != TAKEN:
+                    self.early.append(data)
+        finally:
+            lease.revoke()
+
+    def _place(self, message, out, clock):
         if message.bytes > self.limit and out is None:
             raise BadMessage(f'an array of {message.bytes} bytes is larger than the limit of {self.limit}')
         if out is not None:
@@ -176,34 +195,27 @@ class Connection:
         self._post(pack(TAKEN, '|u1', (), message.tag), clock)
 
     def _post(self, data, clock):
-        while len(self.unconfirmed) >= UNCONFIRMED_MAX:
-            self.unconfirmed.popleft().wait(clock.left())
-        while self.unconfirmed and self.unconfirmed[0].state != 'posted':
-            self.unconfirmed.popleft().wait()
-        self.unconfirmed.append(self.peer.notify(data))
+        self._until_room(lambda: self.pipe.send(data, clock.left()), clock)
 
-    def _notice(self, clock, match=None):
-        while True:
-            try:
-                return self.agent.notice(clock.slice(), match=match).data if match else self.agent.notice(clock.slice()).data
-            except WaitTimeout:
-                if clock.is_over():
-                    raise
-                if self.peer.state == 'gone':
-                    raise PeerGone('the other process has ended the connection') from None
+    def _until_room(self, send, clock):
+        while not send():
+            if clock.is_over():
+                raise WaitTimeout('the other process does not receive')
+            self.agent.poll()
+
+    def _wait(self, clock, out=None):
+        """The next message. Meanwhile the peer's connection may have to be made anew, which the agent does."""
+        while (data := self.pipe.recv(out, clock.left())) is None:
+            if clock.is_over():
+                raise WaitTimeout('no array has come')
+            self.agent.poll()
+        return data
 
     def close(self, timeout=1.0):
         """Waits for small arrays that are under way, no longer than `timeout` seconds, then ends the connection."""
-        clock = Clock(timeout)
-        try:
-            while self.unconfirmed:
-                self.unconfirmed.popleft().wait(clock.left())
-        except Error:
-            pass
-        finally:
-            self.unconfirmed.clear()
-            self.kept.clear()
-            self.agent.close()
+        self.kept.clear()
+        self.pipe.close(timeout)
+        self.agent.close()
 
     def __enter__(self):
         return self
@@ -212,22 +224,25 @@ class Connection:
         self.close()
 
 
-def meet(stream, timeout):
-    """Each tells the other its card, and has heard of the other over RDMA when this returns."""
+def meet(stream, timeout, is_listening):
+    """Each tells the other its card, and has heard of the other over RDMA when this returns. The side that listens says where its pipe is."""
     clock = Clock(timeout)
-    agent = Agent(stream.getsockname()[0])
+    address = stream.getsockname()[0]
+    agent = Agent(address)
     try:
+        listener = _engine.PipeListener(address) if is_listening else None
+        token = os.urandom(TOKEN_BYTES) if is_listening else bytes(TOKEN_BYTES)
         card = agent.card()
         stream.settimeout(clock.left())
-        stream.sendall(MEETING.pack(MAGIC, VERSION, len(card)) + card)
-        magic, version, length = MEETING.unpack(read_exactly(stream, MEETING.size))
-        if magic != MAGIC or version != VERSION or length > CARD_MAX:
+        stream.sendall(MEETING.pack(MAGIC, MEETING_VERSION, len(card), listener.port if listener else 0, 0, token) + card)
+        magic, version, length, port, _, said = MEETING.unpack(read_exactly(stream, MEETING.size))
+        if magic != MAGIC or version != MEETING_VERSION or length > CARD_MAX or (port == 0) != is_listening:
             raise BadMessage('who is there does not speak this protocol')
         peer = agent.connect(read_exactly(stream, length), clock.left())
-        connection = Connection(agent, peer)
-        connection._post(HELLO, clock)
-        connection._notice(clock, HELLO)
-        return connection
+        peer.notify(HELLO).wait(clock.left())
+        agent.notice(clock.left(), match=HELLO)
+        pipe = listener.accept(token, clock.left()) if listener else _engine.Pipe.connect(stream.getpeername()[0], port, said, clock.left())
+        return Connection(agent, peer, pipe)
     except BaseException:
         agent.close()
         raise
@@ -236,7 +251,10 @@ def meet(stream, timeout):
 def read_exactly(stream, length):
     data = b''
     while len(data) < length:
-        more = stream.recv(length - len(data))
+        try:
+            more = stream.recv(length - len(data))
+        except ConnectionResetError:
+            more = b''
         if not more:
             raise PeerGone('the other process has ended the connection')
         data += more
@@ -263,7 +281,7 @@ class Listener:
         except TimeoutError:
             raise WaitTimeout('nobody has connected') from None
         with stream:
-            return meet(stream, clock.left())
+            return meet(stream, clock.left(), True)
 
     def close(self):
         self.socket.close()
@@ -284,4 +302,4 @@ def connect(address, port, timeout=10.0):
     """A Connection to who listens there."""
     clock = Clock(timeout)
     with socket.create_connection((address, port), clock.left()) as stream:
-        return meet(stream, clock.left())
+        return meet(stream, clock.left(), False)

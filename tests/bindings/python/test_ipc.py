@@ -4,12 +4,13 @@ import random
 import socket
 import struct
 import threading
+import time
 import unittest
 
 import numpy as np
 import served
 import sidewire
-from sidewire import ipc
+from sidewire import _engine, ipc
 
 ECHO = '''
 from sidewire import ipc
@@ -37,7 +38,7 @@ class Arrays(unittest.TestCase):
             shape = tuple(draw.randrange(1, 9) for _ in range(draw.randrange(4)))
             arrays.append(made.integers(0, 2, shape).astype(kind))
         arrays += [np.zeros((0, 5)), np.array(7), np.zeros((1,) * 32, 'u1'), made.random(100000), made.integers(0, 255, 1000, 'u1'),
-                   made.integers(0, 255, 992, 'u1'), made.integers(0, 255, 993, 'u1')]
+                   made.integers(0, 255, 4064, 'u1'), made.integers(0, 255, 4065, 'u1')]
         _, connection = self.echo(len(arrays))
         for array in arrays:
             connection.send(array, 20)
@@ -84,12 +85,58 @@ class Arrays(unittest.TestCase):
             here = self.enterContext(ipc.connect('127.0.0.1', listener.port, 20))
             thread.join()
             there = self.enterContext(accepted[0])
-            for i in range(20):
+            for i in range(400):
                 here.send(np.array([i]))
-            self.assertEqual([int(there.recv(timeout=20)[0]) for _ in range(20)], list(range(20)))
+            self.assertEqual([int(there.recv(timeout=20)[0]) for _ in range(400)], list(range(400)))
+            with self.assertRaises(TimeoutError):  # nobody receives
+                for i in range(2000):
+                    here.send(np.array([i]), timeout=0.01)
+            for k in range(i):
+                self.assertEqual(int(there.recv(timeout=20)[0]), k)
+
+    def test_send__of_a_large_array_while_small_ones_come(self):
+        with ipc.listen('127.0.0.1') as listener:
+            def answer():
+                with listener.accept(20) as there:
+                    for i in range(30):
+                        there.send(np.array([i]))
+                    out.append(there.recv(timeout=20))
+                    there.send(np.array([30]))
+                    there.recv(timeout=20)
+            out = []
+            thread = threading.Thread(target=answer)
+            thread.start()
+            with ipc.connect('127.0.0.1', listener.port, 20) as here:
+                here.send(np.arange(10000), 20)
+                self.assertEqual([int(here.recv(np.zeros(1, int), 20)[0]) for _ in range(31)], list(range(31)))
+                here.send(np.zeros(1))
+                thread.join()
+            np.testing.assert_array_equal(out[0], np.arange(10000))
+
+    def test_recv__asleep(self):
+        _, connection = self.echo(3)
+        for _ in range(3):
+            time.sleep(0.01)  # the other one sleeps by then
+            connection.send(np.ones(8), 20)
+            self.assertEqual(connection.recv(np.zeros(8), 20).sum(), 8)
+
+    def test_pipe__of_another_token_version_or_length(self):
+        listener = _engine.PipeListener('127.0.0.1')
+        with self.assertRaises(ValueError):
+            _engine.Pipe.connect('127.0.0.1', listener.port, b'short', 1)
+        with self.assertRaises(TimeoutError):
+            listener.accept(bytes(16), 0.05)
+
+    def test_pipe__that_is_closed(self):
+        _, connection = self.echo(1)
+        connection.close()
+        with self.assertRaises(sidewire.InvalidArgument):
+            connection.send(np.zeros(1))
+        with self.assertRaises(sidewire.InvalidArgument):
+            connection.recv()
 
     def test_send__of_what_is_no_array(self):
-        connection = ipc.Connection(None, None)
+        _, connection = self.echo(1)
         for thing in ({'a': 1}, 'text', np.array([None]), np.zeros(3, 'U4'), np.zeros(3, [('a', 'i4'), ('b', 'f8')])):
             with self.assertRaises(TypeError):
                 connection.send(thing)

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How a pipe comes about, and its end. The bytes that both sides say are in docs/pipe.md. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/bytes.h"
+#include "transfer/engine/engine.h"
+#include "transfer/pipe/pipe.h"
+
+enum { MAGIC = 0x50495753, VERSION = 1, ASK_BYTES = 40, ANSWER_BYTES = 24, BACKLOG = 16 };
+
+struct sw_pipe_listener {
+    struct rdma_event_channel *events;
+    struct rdma_cm_id *id;
+};
+
+/* ---- a pipe without a peer ---- */
+
+static struct sw_pipe *make_pipe(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct sw_pipe *pipe = calloc(1, sizeof(*pipe));
+    if (!pipe)
+        return NULL;
+    void *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pipe->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    pipe->inbox = xfe_pages(PIPE_INBOX_BYTES);
+    pipe->outbox = xfe_pages(PIPE_OUTBOX_BYTES);
+    pipe->spin_us = PIPE_SPIN_US;
+    if (alive != MAP_FAILED) {
+        pipe->alive = alive;
+        *pipe->alive = 1;
+        madvise(alive, page, MADV_WIPEONFORK);
+    }
+    pipe->in = (struct pipe_in){.ring = pipe->inbox + PIPE_AT_RING, .bytes = PIPE_RING_BYTES};
+    if (pipe->alive && pipe->epoll_fd >= 0 && pipe->inbox && pipe->outbox)
+        return pipe;
+    sw_pipe_close(pipe);
+    return NULL;
+}
+
+void sw_pipe_close(struct sw_pipe *pipe)
+{
+    if (pipe->alive && *pipe->alive) {
+        if (pipe->connection.id && pipe->connection.was_up)
+            rdma_disconnect(pipe->connection.id);
+        if (pipe->connection.id && pipe->connection.id->qp)
+            rdma_destroy_qp(pipe->connection.id);
+        pipe->connection.was_up = false;
+        if (pipe->inbox_mr)
+            ibv_dereg_mr(pipe->inbox_mr);
+        if (pipe->outbox_mr)
+            ibv_dereg_mr(pipe->outbox_mr);
+        if (pipe->pd)
+            ibv_dealloc_pd(pipe->pd);
+        mover_connection_destroy(&pipe->connection);
+        free(pipe->inbox);
+        free(pipe->outbox);
+    } /* else pages that the parent's device has may not be given away by a child */
+    if (pipe->epoll_fd >= 0)
+        close(pipe->epoll_fd);
+    if (pipe->alive)
+        munmap(pipe->alive, (size_t)sysconf(_SC_PAGESIZE));
+    free(pipe);
+}
+
+/* Once the device is known. */
+static bool make_queue(struct sw_pipe *pipe)
+{
+    struct rdma_cm_id *id = pipe->connection.id;
+    const unsigned reached =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    pipe->pd = ibv_alloc_pd(id->verbs);
+    if (!pipe->pd)
+        return false;
+    pipe->inbox_mr = ibv_reg_mr(pipe->pd, pipe->inbox, PIPE_INBOX_BYTES, reached);
+    pipe->outbox_mr = ibv_reg_mr(pipe->pd, pipe->outbox, PIPE_OUTBOX_BYTES, IBV_ACCESS_LOCAL_WRITE);
+    if (!pipe->inbox_mr || !pipe->outbox_mr ||
+        !mover_connection_queue(&pipe->connection, PIPE_SENDS + PIPE_RECEIVES))
+        return false;
+    struct ibv_qp_init_attr attr = {.send_cq = pipe->connection.cq,
+                                    .recv_cq = pipe->connection.cq,
+                                    .cap = {.max_send_wr = PIPE_SENDS,
+                                            .max_recv_wr = PIPE_RECEIVES,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = 1},
+                                    .qp_type = IBV_QPT_RC};
+    if (rdma_create_qp(id, pipe->pd, &attr))
+        return false;
+    for (int i = 0; i < PIPE_RECEIVES; i++)
+        if (!pipe_expect_bell(pipe))
+            return false;
+    return true;
+}
+
+/* ---- what both sides say ---- */
+
+static void put_inbox(uint8_t *at, const struct sw_pipe *pipe)
+{
+    put_le64(at, (uintptr_t)pipe->inbox);
+    put_le32(at + 8, pipe->inbox_mr->rkey);
+    put_le32(at + 12, PIPE_RING_BYTES);
+}
+
+static void put_start(uint8_t *at)
+{
+    memset(at, 0, 8);
+    put_le32(at, MAGIC);
+    put_le16(at + 4, VERSION);
+}
+
+static bool is_start(const uint8_t *at, size_t bytes, size_t expected)
+{
+    return bytes >= expected && get_le32(at) == MAGIC && get_le16(at + 4) == VERSION;
+}
+
+static bool get_inbox(const uint8_t *at, struct sw_pipe *pipe)
+{
+    pipe->remote = get_le64(at);
+    pipe->remote_key = get_le32(at + 8);
+    pipe->out =
+        (struct pipe_out){.mirror = pipe->outbox + PIPE_AT_MIRROR, .bytes = get_le32(at + 12)};
+    return pipe->out.bytes == PIPE_RING_BYTES;
+}
+
+static struct rdma_conn_param make_param(const uint8_t *said, uint8_t bytes)
+{
+    return (struct rdma_conn_param){.private_data = said,
+                                    .private_data_len = bytes,
+                                    .responder_resources = 1,
+                                    .initiator_depth = 1,
+                                    .retry_count = 7,
+                                    .rnr_retry_count = 7};
+}
+
+/* ---- the side that asks ---- */
+
+static enum mover_event await_event(struct sw_pipe *pipe, uint64_t deadline_ns)
+{
+    enum mover_event event;
+    struct epoll_event ready;
+    while ((event = mover_connection_next(&pipe->connection)) == MOVER_NOTHING) {
+        const uint64_t now = pipe_now_ns();
+        if (now >= deadline_ns)
+            break;
+        const uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
+        epoll_wait(pipe->epoll_fd, &ready, 1, left_ms < 1000 ? (int)left_ms : 1000);
+    }
+    return event;
+}
+
+static enum sw_xfer_status say_refusal(enum mover_event event, struct sw_xfer_error *error)
+{
+    switch (event) {
+    case MOVER_NOTHING:
+        return xfe_fail(error, SW_XFER_TIMEOUT, "the other side does not answer");
+    case MOVER_REJECTED:
+        return xfe_fail(error, SW_XFER_REFUSED, "the other side does not want this pipe");
+    case MOVER_NO_DEVICE:
+        return xfe_fail(error, SW_XFER_ADDRESS, "no RDMA device leads there");
+    case MOVER_ROUTED:
+    case MOVER_UP:
+    case MOVER_NO_ANSWER:
+    case MOVER_ENDED:
+    case MOVER_DEVICE_GONE:
+        break;
+    }
+    return xfe_fail(error, SW_XFER_PEER_GONE, "the other side is not there");
+}
+
+static enum sw_xfer_status ask_for_pipe(struct sw_pipe *pipe, const struct addrinfo *to,
+                                        const uint8_t *token, uint64_t deadline_ns,
+                                        struct sw_xfer_error *error)
+{
+    uint8_t said[ASK_BYTES];
+    if (mover_connection_start(&pipe->connection, pipe->epoll_fd, NULL, NULL, to->ai_addr))
+        return xfe_fail(error, SW_XFER_ADDRESS,
+                        "there is no RDMA device; a software one: sidewire run");
+    enum mover_event event = await_event(pipe, deadline_ns);
+    if (event != MOVER_ROUTED)
+        return say_refusal(event, error);
+    if (!make_queue(pipe))
+        return xfe_fail(error, SW_XFER_NO_MEMORY, "the RDMA device has no room: %s",
+                        strerror(errno));
+    put_start(said);
+    memcpy(said + 8, token, SW_PIPE_TOKEN_BYTES);
+    put_inbox(said + 24, pipe);
+    struct rdma_conn_param param = make_param(said, sizeof(said));
+    if (rdma_connect(pipe->connection.id, &param))
+        return xfe_fail(error, SW_XFER_SYSTEM, "rdma_connect: %s", strerror(errno));
+    event = await_event(pipe, deadline_ns);
+    if (event != MOVER_UP)
+        return say_refusal(event, error);
+    const uint8_t *answer = pipe->connection.private_data;
+    if (!is_start(answer, pipe->connection.private_bytes, ANSWER_BYTES) ||
+        !get_inbox(answer + 8, pipe))
+        return xfe_fail(error, SW_XFER_PROTOCOL, "the other side speaks another protocol");
+    return SW_XFER_OK;
+}
+
+static enum sw_xfer_status find_address(const char *address, const char *port,
+                                        struct addrinfo **found, struct sw_xfer_error *error)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    const int code = getaddrinfo(address, port, &hints, found);
+    return code ? xfe_fail(error, SW_XFER_ADDRESS, "%s port %s: %s", address, port,
+                           gai_strerror(code))
+                : SW_XFER_OK;
+}
+
+enum sw_xfer_status sw_pipe_connect(const char *address, const char *port,
+                                    const uint8_t token[SW_PIPE_TOKEN_BYTES], uint64_t deadline_ns,
+                                    struct sw_xfer_error *error, struct sw_pipe **out)
+{
+    struct addrinfo *found;
+    enum sw_xfer_status status = find_address(address, port, &found, error);
+    if (status)
+        return status;
+    struct sw_pipe *pipe = make_pipe();
+    status = pipe ? ask_for_pipe(pipe, found, token, deadline_ns, error)
+                  : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory or descriptors");
+    freeaddrinfo(found);
+    if (pipe && status)
+        sw_pipe_close(pipe);
+    if (!status)
+        *out = pipe;
+    return status;
+}
+
+/* ---- the side that is asked ---- */
+
+static enum sw_xfer_status start_listening(struct sw_pipe_listener *listener,
+                                           const struct sockaddr *address,
+                                           struct sw_xfer_error *error)
+{
+    listener->events = rdma_create_event_channel();
+    if (!listener->events)
+        return xfe_fail(error, SW_XFER_ADDRESS,
+                        "there is no RDMA device; a software one: sidewire run");
+    const int fd = listener->events->fd;
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
+        rdma_create_id(listener->events, &listener->id, NULL, RDMA_PS_TCP) ||
+        rdma_bind_addr(listener->id, (struct sockaddr *)address) ||
+        rdma_listen(listener->id, BACKLOG))
+        return xfe_fail(error, SW_XFER_ADDRESS, "cannot listen there: %s", strerror(errno));
+    return SW_XFER_OK;
+}
+
+enum sw_xfer_status sw_pipe_listen(const char *address, const char *port,
+                                   struct sw_xfer_error *error, struct sw_pipe_listener **out)
+{
+    struct addrinfo *found;
+    enum sw_xfer_status status = find_address(address, port ? port : "0", &found, error);
+    if (status)
+        return status;
+    struct sw_pipe_listener *listener = calloc(1, sizeof(*listener));
+    status = listener ? start_listening(listener, found->ai_addr, error)
+                      : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
+    freeaddrinfo(found);
+    if (listener && status)
+        sw_pipe_listener_close(listener);
+    if (!status)
+        *out = listener;
+    return status;
+}
+
+uint16_t sw_pipe_listener_port(const struct sw_pipe_listener *listener)
+{
+    return ntohs(rdma_get_src_port(listener->id));
+}
+
+void sw_pipe_listener_close(struct sw_pipe_listener *listener)
+{
+    if (listener->id)
+        rdma_destroy_id(listener->id);
+    if (listener->events)
+        rdma_destroy_event_channel(listener->events);
+    free(listener);
+}
+
+/* Whose token is another is refused at once. */
+static struct rdma_cm_id *next_request(struct sw_pipe_listener *listener, const uint8_t *token,
+                                       uint8_t said[ASK_BYTES])
+{
+    struct rdma_cm_event *event;
+    struct rdma_cm_id *id = NULL;
+    while (!id && !rdma_get_cm_event(listener->events, &event)) {
+        const struct rdma_conn_param *param = &event->param.conn;
+        const bool is_request = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+        const bool is_fine =
+            is_request && param->private_data &&
+            is_start(param->private_data, param->private_data_len, ASK_BYTES) &&
+            !memcmp((const uint8_t *)param->private_data + 8, token, SW_PIPE_TOKEN_BYTES);
+        struct rdma_cm_id *from = event->id;
+        if (is_fine)
+            memcpy(said, param->private_data, ASK_BYTES);
+        rdma_ack_cm_event(event);
+        if (is_fine)
+            id = from;
+        else if (is_request) {
+            rdma_reject(from, NULL, 0);
+            rdma_destroy_id(from);
+        }
+    }
+    return id;
+}
+
+static enum sw_xfer_status answer_request(struct sw_pipe *pipe, const uint8_t *said,
+                                          uint64_t deadline_ns, struct sw_xfer_error *error)
+{
+    uint8_t answer[ANSWER_BYTES];
+    if (!get_inbox(said + 24, pipe))
+        return xfe_fail(error, SW_XFER_PROTOCOL, "the other side has a ring that is none");
+    if (!make_queue(pipe))
+        return xfe_fail(error, SW_XFER_NO_MEMORY, "the RDMA device has no room: %s",
+                        strerror(errno));
+    put_start(answer);
+    put_inbox(answer + 8, pipe);
+    struct rdma_conn_param param = make_param(answer, sizeof(answer));
+    if (rdma_accept(pipe->connection.id, &param))
+        return xfe_fail(error, SW_XFER_SYSTEM, "rdma_accept: %s", strerror(errno));
+    const enum mover_event event = await_event(pipe, deadline_ns);
+    return event == MOVER_UP ? SW_XFER_OK : say_refusal(event, error);
+}
+
+enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
+                                   const uint8_t token[SW_PIPE_TOKEN_BYTES], uint64_t deadline_ns,
+                                   struct sw_xfer_error *error, struct sw_pipe **out)
+{
+    uint8_t said[ASK_BYTES];
+    struct rdma_cm_id *id;
+    while (!(id = next_request(listener, token, said))) {
+        struct pollfd ready = {.fd = listener->events->fd, .events = POLLIN};
+        const uint64_t now = pipe_now_ns();
+        if (now >= deadline_ns)
+            return xfe_fail(error, SW_XFER_TIMEOUT, "nobody has asked for this pipe");
+        const uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
+        poll(&ready, 1, left_ms < 1000 ? (int)left_ms : 1000);
+    }
+    struct sw_pipe *pipe = make_pipe();
+    if (!pipe || mover_connection_take(&pipe->connection, pipe->epoll_fd, NULL, id)) {
+        rdma_reject(id, NULL, 0);
+        rdma_destroy_id(id);
+        if (pipe)
+            sw_pipe_close(pipe);
+        return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory or descriptors");
+    }
+    const enum sw_xfer_status status = answer_request(pipe, said, deadline_ns, error);
+    if (status)
+        sw_pipe_close(pipe);
+    else
+        *out = pipe;
+    return status;
+}
