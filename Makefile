@@ -30,6 +30,7 @@ demo: setup-demo ## runs unmodified RDMA programs beside TCP, prints the table, 
 	@bench/demo
 
 bench: setup-demo ## measures against UCX in the same run; results in build/bench
+	@scripts/setup bench || echo "the rows beside what is missing will be skipped"
 	@$(MAKE) --no-print-directory build
 	@bench/run
 

@@ -4,7 +4,7 @@
 What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py,
 those of the connection manager in connections.py, those of TCP programs in tcp_programs.py,
 of libraries above verbs in libraries.py, those of NVMe in nvme_rows.py,
-of persistent memory in pmem_rows.py.
+of persistent memory in pmem_rows.py, of transfers and of Python in transfer_rows.py.
 """
 
 import json
@@ -20,6 +20,7 @@ import pmem_rows
 import procs
 import rpc
 import tcp_programs
+import transfer_rows
 import waiting
 from experiment import Experiment, Row
 from programs import ucx, pin
@@ -182,7 +183,8 @@ class Bench:
                 self.types_rate(), *links.experiments(self), *rpc.experiments(self),
                 *connections.experiments(self), *libraries.experiments(self),
                 *tcp_programs.experiments(self), *waiting.experiments(self),
-                *nvme_rows.experiments(self), *pmem_rows.experiments(self)]
+                *nvme_rows.experiments(self), *pmem_rows.experiments(self),
+                *transfer_rows.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -223,7 +225,7 @@ class Bench:
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan
-                if key in by_key] + nvme_rows.rows(by_key) + pmem_rows.rows(by_key)
+                if key in by_key] + nvme_rows.rows(by_key) + pmem_rows.rows(by_key) + transfer_rows.rows(by_key)
 
     def syscalls(self, op):
         """System calls of both sides while a million operations run."""
