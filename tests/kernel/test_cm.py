@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe, both ways. usage: test_cm.py SIDEWIRE BOUND
+[CPP-SERVER CPP-CLIENT [SIDEWIRE-TRANSFER MODULE]]
 
 What a program prints of data it has checked decides (rping -V, rstream -T v), and both sides' statuses.
 """
@@ -14,6 +15,7 @@ import time
 sys.dont_write_bytecode = True
 
 import kernel_guest as guest  # noqa: E402
+import own_programs as own  # noqa: E402
 from test_programs import Host, say  # noqa: E402
 
 NOT_IN_IMAGE = ['rstream', 'rcopy']
@@ -171,7 +173,13 @@ def devices_of_ids(host, bound):
     return say(status == their_status == 0 and same and told, 'IDs bound to an address have a device where they have one with the kernel', text, theirs)
 
 
-def run(sidewire, bound):
+def own_programs(host, port, server='', client='', command='', module=''):
+    """Those that were built."""
+    good = not server or own.cpp_examples(host, say, server, client, port)
+    return good & (not command or own.transfers(host, say, command, module))
+
+
+def run(sidewire, bound, *built):
     host, port, good = Host(sidewire), 17100, True
     for name in NOT_IN_IMAGE:
         path = shutil.which(name)
@@ -189,7 +197,8 @@ def run(sidewire, bound):
     for check in (copied, nobody_listens, killed_while_connected):
         good &= check(host, port)
         port += 2
-    return good & messages_lost(sidewire, port) & silence.judge()
+    good &= own_programs(host, port, *built)
+    return good & messages_lost(sidewire, port + 2) & silence.judge()
 
 
 if __name__ == '__main__':

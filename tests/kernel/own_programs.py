@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs of ours on both sides, which know nothing of the NIC beneath them: in the guest stock rdma-core and rxe, here our library.
+
+The examples of the C++ header, and the transfer engine: its command in the guest, the module for Python here.
+"""
+import base64
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+import kernel_guest as guest
+
+BLOCKS = os.path.join(guest.HERE, 'blocks.py')
+SECONDS, BYTES, BLOCK = 60, 1 << 20, 4000
+CLIENT_SAYS, SERVER_SAYS = 'asking.. serving. serving.', 'serving. asking.. asking..'
+
+
+def copy_in(path, there):
+    with open(path, 'rb') as file:
+        return subprocess.run([guest.PEER, 'exec', '-i', 'b', f'cat >{there}; chmod +x {there}'], stdin=file, check=False).returncode == 0
+
+
+def push_with_libraries(path, name):
+    """A program, and what it is linked to and the guest has not."""
+    found = subprocess.run(['ldd', path], capture_output=True, text=True, check=True).stdout
+    for library, where in re.findall(r'(\S+) => (/\S+)', found):
+        if guest.inside(f'[ -e /lib/{library} ]')[1] and not copy_in(where, f'/lib/{library}'):
+            return False
+    return guest.push(path, name)
+
+
+def ended(name):
+    return guest.inside(f'for i in $(seq 50); do kill -0 $(cat /tmp/{name}.pid) 2>/dev/null || break; sleep 0.3; done; cat /tmp/{name}.log')[0]
+
+
+def cpp_examples(host, say, server, client, port):
+    """20 lines each: they write and read each other's memory."""
+    if not push_with_libraries(server, 'cpp_server') or not push_with_libraries(client, 'cpp_client'):
+        return say(False, 'the C++ examples cannot be copied into the guest')
+    guest.inside(f'spawn cpp {SECONDS} cpp_server {guest.GUEST} {port}; sleep 1')
+    text, status = host.finish(host.start(f'{client} {guest.GUEST} {port}'), SECONDS)
+    theirs = ended('cpp')
+    good = say(status == 0 and CLIENT_SAYS in text and SERVER_SAYS in theirs, 'to the kernel: the C++ example', text, theirs)
+    process = host.start(f'{server} {guest.OWN} {port + 1}')
+    time.sleep(1)
+    theirs, status = guest.inside(f'timeout {SECONDS} cpp_client {guest.OWN} {port + 1}')
+    text, own_status = host.finish(process, 15)
+    return good & say(status == own_status == 0 and CLIENT_SAYS in theirs and SERVER_SAYS in text, 'from the kernel: the C++ example', text, theirs)
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def transfer_to_kernel(host, say, python, folder):
+    """The module reads and writes a file that the command serves on rxe."""
+    guest.inside(f'head -c {BYTES} /dev/urandom >/tmp/data; rm -f /tmp/card; spawn serve {SECONDS} sidewire-transfer serve -l {guest.GUEST} '
+                 '-c /tmp/card /tmp/data; for i in $(seq 20); do [ -s /tmp/card ] && break; sleep 0.3; done')
+    before = guest.inside('sha256sum /tmp/data')[0].split()[0]
+    card = os.path.join(folder, 'card')
+    with open(card, 'wb') as file:
+        file.write(base64.b64decode(guest.inside('base64 /tmp/card')[0]))
+    text, status = host.finish(host.start(f'{python} {BLOCKS} reach {card} {BLOCK}'), SECONDS)
+    after = guest.inside('sha256sum /tmp/data; kill $(cat /tmp/serve.pid)')[0].split()[0]
+    theirs = ended('serve')
+    good = status == 0 and text.split()[:2] == [before, after] and before != after and 'all is there' in theirs
+    return say(good, 'to the kernel: blocks from Python, into the command on rxe', text, theirs, f'{before} {after}')
+
+
+def transfer_from_kernel(host, say, python, folder):
+    """The command on rxe reads an array that the module serves. It cannot write a file from there: Linux 6.1 registers no memory that is
+    mapped to be read only and is shared (docs/limits.md)."""
+    card = os.path.join(folder, 'own')
+    server = host.start(f'{python} {BLOCKS} serve {guest.OWN} {card} {BYTES}')
+    for _ in range(100):
+        if os.path.exists(card) or server.poll() is not None:
+            break
+        time.sleep(0.1)
+    if not os.path.exists(card) or not copy_in(card, '/tmp/own'):
+        server.kill()
+        return say(False, 'from the kernel: no card', host.finish(server)[0])
+    theirs, status = guest.inside(f'timeout {SECONDS} sidewire-transfer read -c /tmp/own --block {BLOCK} --notice "from rxe" /tmp/copy && '
+                                  'sha256sum /tmp/copy')
+    text, own_status = host.finish(server, SECONDS)
+    sums = re.findall(r'\b[0-9a-f]{64}\b', theirs)
+    return say(status == own_status == 0 and text.split() == sums, 'from the kernel: the command on rxe, into an array of Python', text, theirs)
+
+
+def transfers(host, say, command, module):
+    if not push_with_libraries(command, 'sidewire-transfer'):
+        return say(False, 'sidewire-transfer cannot be copied into the guest')
+    python = f'env PYTHONPATH={module} /usr/bin/python3'
+    with tempfile.TemporaryDirectory(prefix='sidewire-kernel-') as folder:
+        return transfer_to_kernel(host, say, python, folder) & transfer_from_kernel(host, say, python, folder)
