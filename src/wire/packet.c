@@ -12,13 +12,18 @@ static_assert(SW_HEADERS_MAX >= SW_BTH_BYTES + SW_XRCETH_BYTES + SW_ATOMIC_BYTES
 enum { SOLICITED = 0x80, MIG_REQ = 0x40, PAD_SHIFT = 4, VERSION_MASK = 0x0f };
 enum { FECN = 0x80, BECN = 0x40, RESERVED6 = 0x3f, ACK_REQ = 0x80, RESERVED7 = 0x7f };
 
+static uint8_t pad_of(const uint8_t *bth)
+{
+    return bth[1] >> PAD_SHIFT & 3;
+}
+
 static void bth_decode(const uint8_t *from, struct sw_bth *bth)
 {
     *bth = (struct sw_bth){
         .opcode = from[0],
         .solicited = from[1] & SOLICITED,
         .mig_req = from[1] & MIG_REQ,
-        .pad = from[1] >> PAD_SHIFT & 3,
+        .pad = pad_of(from),
         .version = from[1] & VERSION_MASK,
         .pkey = sw_be16_load(from + 2),
         .fecn = from[4] & FECN,
@@ -168,23 +173,25 @@ enum sw_packet_fault sw_packet_decode(const uint8_t *datagram, size_t len, struc
 {
     if (len < SW_BTH_BYTES + SW_ICRC_BYTES || len % 4 || len > SW_DATAGRAM_MAX)
         return SW_PACKET_FAULT_TRUNCATED;
-    struct sw_packet packet = {.payload_len = 0};
-    bth_decode(datagram, &packet.bth);
-    if (packet.bth.version != 0)
+    if (datagram[1] & VERSION_MASK)
         return SW_PACKET_FAULT_VERSION;
-    packet.opcode = sw_opcode_of(packet.bth.opcode);
-    if (!packet.opcode)
+    const struct sw_opcode *opcode = sw_opcode_of(datagram[0]);
+    if (!opcode)
         return SW_PACKET_FAULT_OPCODE;
-    if (len < packet.opcode->header_len + (size_t)SW_ICRC_BYTES)
+    if (len < opcode->header_len + (size_t)SW_ICRC_BYTES)
         return SW_PACKET_FAULT_TRUNCATED;
-    size_t rest = len - packet.opcode->header_len - SW_ICRC_BYTES;
-    enum sw_packet_fault fault = check_payload(packet.opcode, packet.bth.pad, rest);
+    const size_t rest = len - opcode->header_len - SW_ICRC_BYTES;
+    const uint32_t pad = pad_of(datagram);
+    const enum sw_packet_fault fault = check_payload(opcode, pad, rest);
     if (fault)
         return fault;
-    extended_decode(datagram + SW_BTH_BYTES, &packet);
-    packet.payload = datagram + packet.opcode->header_len;
-    packet.payload_len = (uint32_t)rest - packet.bth.pad;
-    *out = packet;
+    /* In place: a copy of what has just been written in parts waits for all stores before it, among
+     * them the payload's of the packet before. */
+    *out = (struct sw_packet){.opcode = opcode,
+                              .payload = datagram + opcode->header_len,
+                              .payload_len = (uint32_t)rest - pad};
+    bth_decode(datagram, &out->bth);
+    extended_decode(datagram + SW_BTH_BYTES, out);
     return SW_PACKET_FAULT_NONE;
 }
 
