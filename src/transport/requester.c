@@ -75,18 +75,30 @@ static uint32_t count_of(const struct sw_requester *r, const struct sw_request *
     return 0;
 }
 
-bool sw_requester_post(struct sw_requester *r, const struct sw_request *request)
+struct sw_request *sw_requester_room(struct sw_requester *r)
 {
-    if (r->tail - r->done > r->mask)
-        return false;
-    assert(r->config.service != SW_SERVICE_UC || !sw_request_is_answered(request));
-    struct sw_request *slot = sw_requester_at(r, r->tail);
-    *slot = *request;
+    return r->tail - r->done > r->mask ? NULL : sw_requester_at(r, r->tail);
+}
+
+void sw_requester_post_room(struct sw_requester *r)
+{
+    struct sw_request *slot = sw_requester_room(r);
+    assert(slot);
+    assert(r->config.service != SW_SERVICE_UC || !sw_request_is_answered(slot));
     slot->seq = r->tail_seq;
-    slot->count = count_of(r, request);
+    slot->count = count_of(r, slot);
     slot->is_split = false;
     r->tail_seq += slot->count;
     r->tail++;
+}
+
+bool sw_requester_post(struct sw_requester *r, const struct sw_request *request)
+{
+    struct sw_request *room = sw_requester_room(r);
+    if (!room)
+        return false;
+    *room = *request;
+    sw_requester_post_room(r);
     return true;
 }
 

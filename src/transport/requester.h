@@ -107,6 +107,11 @@ void sw_requester_init(struct sw_requester *r, const struct sw_requester_config 
 /* Appends a request (copies it). false: the ring is full. */
 bool sw_requester_post(struct sw_requester *r, const struct sw_request *request);
 
+/* The same without the copy: the room of the next request, NULL if the ring is full; and appends
+ * what has been written to it. */
+struct sw_request *sw_requester_room(struct sw_requester *r);
+void sw_requester_post_room(struct sw_requester *r);
+
 /* The next packet that may go now, in the order of the protocol, or a run of up to `most` of them:
  * what is sent again comes first. false: none may (nothing to do, a fence, the initiator depth, RNR
  * wait, the window or pacing). */

@@ -153,12 +153,15 @@ enum sw_roce_outcome sw_roce_feed(struct sw_roce_qp *r)
                      sw_requester_done(&r->requester) + r->offset != r->posted;
         if (r->posted == qp->sq.tail || r->has_bad || waits || qp->state != IBV_QPS_RTS)
             break;
-        struct sw_request request;
-        r->bad_status = translate_request(r, r->posted, &request);
-        r->has_bad = r->bad_status != IBV_WC_SUCCESS;
-        if (r->has_bad || !sw_requester_post(&r->requester, &request))
+        struct sw_request *request = sw_requester_room(&r->requester);
+        if (!request)
             break;
-        count_request(r, &request);
+        r->bad_status = translate_request(r, r->posted, request);
+        r->has_bad = r->bad_status != IBV_WC_SUCCESS;
+        if (r->has_bad)
+            break;
+        sw_requester_post_room(&r->requester);
+        count_request(r, request);
         r->posted++;
     }
     return SW_ROCE_ALIVE;
