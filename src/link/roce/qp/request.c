@@ -3,7 +3,6 @@
 #include "link/roce/qp/request.h"
 
 #include <inttypes.h>
-#include <sidewire/flush.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,6 +12,7 @@
 #include "link/gather.h"
 #include "link/roce/port/path.h"
 #include "link/roce/qp/qp.h"
+#include "link/wqe_request.h"
 #include "wire/aeth.h"
 
 enum sw_roce_outcome sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_status status)
@@ -21,36 +21,6 @@ enum sw_roce_outcome sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_stat
     struct sw_qp *qp = r->qp;
     sw_qp_fail_send(qp, status);
     return qp->link_state == r ? SW_ROCE_ALIVE : SW_ROCE_DEAD;
-}
-
-static uint8_t kind_of(const struct sw_wqe *wqe)
-{
-    static const uint8_t kinds[] = {
-        [IBV_WR_RDMA_WRITE] = SW_REQUEST_WRITE,
-        [IBV_WR_RDMA_WRITE_WITH_IMM] = SW_REQUEST_WRITE,
-        [IBV_WR_SEND] = SW_REQUEST_SEND,
-        [IBV_WR_SEND_WITH_IMM] = SW_REQUEST_SEND,
-        [IBV_WR_SEND_WITH_INV] = SW_REQUEST_SEND,
-        [IBV_WR_RDMA_READ] = SW_REQUEST_READ,
-        [IBV_WR_ATOMIC_CMP_AND_SWP] = SW_REQUEST_CMP_SWAP,
-        [IBV_WR_ATOMIC_FETCH_AND_ADD] = SW_REQUEST_FETCH_ADD,
-        [IBV_WR_ATOMIC_WRITE] = SW_REQUEST_ATOMIC_WRITE,
-        [IBV_WR_FLUSH] = SW_REQUEST_FLUSH,
-        [IBV_WR_LOCAL_INV] = SW_REQUEST_LOCAL,
-        [IBV_WR_BIND_MW] = SW_REQUEST_LOCAL,
-    };
-    return kinds[wqe->opcode];
-}
-
-static uint8_t flags_of(const struct sw_wqe *wqe)
-{
-    uint8_t flags = (wqe->flags & SW_WQE_FENCE ? SW_REQUEST_FENCE : 0) |
-                    (wqe->flags & SW_WQE_SOLICITED ? SW_REQUEST_SOLICITED : 0);
-    if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-        flags |= SW_REQUEST_IMM;
-    if (wqe->opcode == IBV_WR_SEND_WITH_INV)
-        flags |= SW_REQUEST_INV;
-    return flags;
 }
 
 /* The word of an ATOMIC WRITE, which travels in the request. */
@@ -71,22 +41,6 @@ static void describe_flush(const struct sw_wqe *wqe, struct sw_request *request)
     request->flush_type = flush.type | (flush.whole_region ? SW_FLUSH_REGION : 0u);
 }
 
-/* Whether the keys of its local elements are good: looked at before anything of it is sent. */
-static bool has_good_keys(struct sw_roce_qp *r, uint32_t position)
-{
-    const struct sw_wqe *wqe = sw_sq_at(&r->qp->sq, position);
-    const struct ibv_sge *sges = sw_sq_sges(&r->qp->sq, position);
-    bool fetches = wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-                   wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-    uint32_t need = fetches ? IBV_ACCESS_LOCAL_WRITE : 0;
-    for (uint32_t i = 0; i < wqe->sge_count; i++) {
-        uint8_t *va;
-        if (sges[i].length && !sw_sge_resolve(r->qp->pd_id, &sges[i], need, &va))
-            return false;
-    }
-    return true;
-}
-
 /* What a request moves; a READ's bytes are counted when they come. */
 static void count_request(struct sw_roce_qp *r, const struct sw_request *request)
 {
@@ -101,24 +55,14 @@ static enum ibv_wc_status translate_request(struct sw_roce_qp *r, uint32_t posit
                                             struct sw_request *request)
 {
     const struct sw_wqe *wqe = sw_sq_at(&r->qp->sq, position);
-    *request = (struct sw_request){
-        .remote_addr = wqe->remote_addr,
-        .compare_add = wqe->compare_add,
-        .swap = wqe->swap,
-        .rkey = wqe->rkey,
-        .len_bytes = wqe->len_bytes,
-        .imm_or_key = wqe->imm,
-        .srq_num = wqe->srq_num,
-        .kind = kind_of(wqe),
-        .flags = flags_of(wqe),
-    };
+    *request = sw_request_of_wqe(wqe);
     if (request->kind == SW_REQUEST_LOCAL)
         return IBV_WC_SUCCESS;
     if (request->flags & SW_REQUEST_INV && r->qp->type == IBV_QPT_UC)
         return IBV_WC_LOC_QP_OP_ERR; /* no packet says it: IBTA Vol1 table 38 */
     if (request->kind == SW_REQUEST_FLUSH)
         describe_flush(wqe, request);
-    if (!has_good_keys(r, position) ||
+    if (!sw_wqe_has_good_keys(r->qp, position) ||
         (request->kind == SW_REQUEST_ATOMIC_WRITE && !load_word(r, position, request)))
         return IBV_WC_LOC_PROT_ERR;
     return IBV_WC_SUCCESS;

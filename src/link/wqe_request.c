@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/wqe_request.h"
+
+#include <infiniband/verbs.h>
+#include <sidewire/flush.h>
+
+#include "device/memory/mr_impl.h"
+#include "device/queue/qp_impl.h"
+
+static uint8_t kind_of(const struct sw_wqe *wqe)
+{
+    static const uint8_t kinds[] = {
+        [IBV_WR_RDMA_WRITE] = SW_REQUEST_WRITE,
+        [IBV_WR_RDMA_WRITE_WITH_IMM] = SW_REQUEST_WRITE,
+        [IBV_WR_SEND] = SW_REQUEST_SEND,
+        [IBV_WR_SEND_WITH_IMM] = SW_REQUEST_SEND,
+        [IBV_WR_SEND_WITH_INV] = SW_REQUEST_SEND,
+        [IBV_WR_RDMA_READ] = SW_REQUEST_READ,
+        [IBV_WR_ATOMIC_CMP_AND_SWP] = SW_REQUEST_CMP_SWAP,
+        [IBV_WR_ATOMIC_FETCH_AND_ADD] = SW_REQUEST_FETCH_ADD,
+        [IBV_WR_ATOMIC_WRITE] = SW_REQUEST_ATOMIC_WRITE,
+        [IBV_WR_FLUSH] = SW_REQUEST_FLUSH,
+        [IBV_WR_LOCAL_INV] = SW_REQUEST_LOCAL,
+        [IBV_WR_BIND_MW] = SW_REQUEST_LOCAL,
+    };
+    return kinds[wqe->opcode];
+}
+
+static uint8_t flags_of(const struct sw_wqe *wqe)
+{
+    uint8_t flags = (wqe->flags & SW_WQE_FENCE ? SW_REQUEST_FENCE : 0) |
+                    (wqe->flags & SW_WQE_SOLICITED ? SW_REQUEST_SOLICITED : 0);
+    if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+        flags |= SW_REQUEST_IMM;
+    if (wqe->opcode == IBV_WR_SEND_WITH_INV)
+        flags |= SW_REQUEST_INV;
+    return flags;
+}
+
+struct sw_request sw_request_of_wqe(const struct sw_wqe *wqe)
+{
+    return (struct sw_request){
+        .remote_addr = wqe->remote_addr,
+        .compare_add = wqe->compare_add,
+        .swap = wqe->swap,
+        .rkey = wqe->rkey,
+        .len_bytes = wqe->len_bytes,
+        .imm_or_key = wqe->imm,
+        .srq_num = wqe->srq_num,
+        .kind = kind_of(wqe),
+        .flags = flags_of(wqe),
+    };
+}
+
+bool sw_wqe_has_good_keys(struct sw_qp *qp, uint32_t position)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    const struct ibv_sge *sges = sw_sq_sges(&qp->sq, position);
+    bool fetches = wqe->opcode == IBV_WR_RDMA_READ || wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+                   wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    uint32_t need = fetches ? IBV_ACCESS_LOCAL_WRITE : 0;
+    for (uint32_t i = 0; i < wqe->sge_count; i++) {
+        uint8_t *va;
+        if (sges[i].length && !sw_sge_resolve(qp->pd_id, &sges[i], need, &va))
+            return false;
+    }
+    return true;
+}
