@@ -63,6 +63,16 @@ void sw_iwarp_advance(struct sw_iwarp *w)
     }
 }
 
+void sw_iwarp_nudge(struct sw_iwarp *w)
+{
+    w->is_nudge_due = w->config.is_initiator && w->awaits_first && !w->over;
+}
+
+void sw_iwarp_release(struct sw_iwarp *w)
+{
+    w->is_held &= w->config.rtr != 0; /* between peers that is agreed on */
+}
+
 bool sw_iwarp_is_local(const struct sw_iwarp *w)
 {
     return !w->over && w->done == w->sent && w->sent != w->tail &&

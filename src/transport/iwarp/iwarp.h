@@ -22,6 +22,7 @@
 #include "transport/demand.h"
 #include "transport/emission.h"
 #include "transport/request.h"
+#include "wire/iwarp/ddp.h"
 #include "wire/iwarp/fpdu.h"
 #include "wire/iwarp/terminate.h"
 
@@ -108,6 +109,7 @@ struct sw_iwarp {
     bool is_due;              /* ours has to be sent */
     bool is_held;             /* config.is_held, until the first message came */
     bool is_rtr_due;          /* initiator: it is the first message */
+    bool is_nudge_due;        /* an empty WRITE between messages */
     bool awaits_first;        /* nothing has come yet */
     bool is_begun;            /* a part of the request at `sent` is out */
     bool answers_next;        /* whose turn it is between messages */
@@ -149,6 +151,11 @@ enum sw_iwarp_step sw_iwarp_admit(struct sw_iwarp *w, const uint8_t *ulpdu, uint
 void sw_iwarp_conclude(struct sw_iwarp *w, const struct sw_demand *demand,
                        const struct sw_outcome *outcome);
 
+/* Whether a READ response is the one that is awaited, and in its place, before it is admitted:
+ * where its bytes go in the data of which request. */
+bool sw_iwarp_awaits(const struct sw_iwarp *w, const struct sw_ddp_segment *segment,
+                     uint32_t *position, uint64_t *offset);
+
 /* Something else was wrong (the stream, the start): ends the connection with a Terminate. */
 void sw_iwarp_refuse(struct sw_iwarp *w, uint16_t cause);
 
@@ -156,6 +163,14 @@ static inline uint32_t sw_iwarp_done(const struct sw_iwarp *w)
 {
     return w->done;
 }
+
+/* siw does not see what comes just behind its reply until more comes. An initiator that has heard
+ * nothing yet sends an empty WRITE, which asks for nothing. */
+void sw_iwarp_nudge(struct sw_iwarp *w);
+
+/* A responder whose initiator says nothing may speak first, after all: siw's does so at once, and
+ * programs of its hosts rely on it (RFC 5044 s7.1.2 has it wait). */
+void sw_iwarp_release(struct sw_iwarp *w);
 
 /* Whether it is the turn of a SW_REQUEST_LOCAL, at done(): the user does it and says so. */
 bool sw_iwarp_is_local(const struct sw_iwarp *w);

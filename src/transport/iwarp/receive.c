@@ -231,6 +231,19 @@ static enum sw_iwarp_step admit_response(struct sw_iwarp *w, const struct arriva
     return SW_IWARP_PLACE;
 }
 
+bool sw_iwarp_awaits(const struct sw_iwarp *w, const struct sw_ddp_segment *segment,
+                     uint32_t *position, uint64_t *offset)
+{
+    const struct sw_iwarp_read *read = &w->reads[w->read_head];
+    if (w->over || w->awaits_rtr_response || !w->read_count || read->is_atomic ||
+        segment->stag != read->token || segment->to != read->got_bytes ||
+        segment->payload_len > read->len_bytes - read->got_bytes)
+        return false;
+    *position = read->position;
+    *offset = read->got_bytes;
+    return true;
+}
+
 static enum sw_iwarp_step admit_original(struct sw_iwarp *w, const struct arrival *arrival,
                                          struct sw_iwarp_input *out)
 {

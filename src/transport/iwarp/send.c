@@ -288,6 +288,11 @@ bool sw_iwarp_next(struct sw_iwarp *w, struct sw_iwarp_emission *out)
         return next_request(w, out);
     if (w->answer_count && sw_iwarp_oldest_answer(w)->sent_bytes)
         return next_answer(w, out);
+    if (w->is_nudge_due) {
+        w->is_nudge_due = false;
+        write_empty(SW_RDMAP_WRITE, STAG_OF_NOTHING, 0, out);
+        return true;
+    }
     const bool answers = w->answers_next;
     if (answers ? next_answer(w, out) : next_request(w, out)) {
         w->answers_next = !answers;

@@ -46,7 +46,8 @@ void sw_iwarp_start_connect(struct sw_iwarp_start *s, const struct sw_iwarp_star
     const bool is_enhanced = config->revision == 2;
     const struct sw_mpa_frame request = {
         .flags =
-            (uint8_t)((config->wants_crc ? SW_MPA_CRC : 0) | (is_enhanced ? SW_MPA_ENHANCED : 0)),
+            (uint8_t)((config->wants_crc ? SW_MPA_CRC : 0) | (is_enhanced ? SW_MPA_ENHANCED : 0) |
+                      (config->wants_large ? SW_MPA_LARGE : 0)),
         .revision = config->revision,
         .peer_to_peer = config->is_peer_to_peer,
         .rtr = config->is_peer_to_peer ? config->rtr : 0,
@@ -66,6 +67,11 @@ void sw_iwarp_start_listen(struct sw_iwarp_start *s, const struct sw_iwarp_start
     begin_start(s, config);
     s->state = SW_IWARP_AWAITED;
     s->due_ns = now_ns + SW_IWARP_REQUEST_NS;
+}
+
+static bool is_large(const struct sw_iwarp_start *s, const struct sw_mpa_frame *peer)
+{
+    return s->config.wants_large && (peer->flags & SW_MPA_LARGE);
 }
 
 /* ---- the initiator reads the reply ---- */
@@ -98,6 +104,7 @@ static void read_reply(struct sw_iwarp_start *s)
 {
     const struct sw_mpa_frame *reply = &s->peer;
     s->terms = (struct sw_iwarp_terms){.crc = s->config.wants_crc || (reply->flags & SW_MPA_CRC),
+                                       .large = is_large(s, reply),
                                        .ird = s->config.ird,
                                        .ord = s->config.ord};
     if (reply->flags & SW_MPA_REJECT)
@@ -167,10 +174,13 @@ void sw_iwarp_start_accept(struct sw_iwarp_start *s, const struct sw_iwarp_start
     s->config = *config;
     struct sw_mpa_frame reply = reply_to(s);
     s->terms = (struct sw_iwarp_terms){.crc = config->wants_crc || (s->peer.flags & SW_MPA_CRC),
+                                       .large = is_large(s, &s->peer),
                                        .ird = config->ird,
                                        .ord = config->ord};
     if (s->terms.crc)
         reply.flags |= SW_MPA_CRC;
+    if (s->terms.large)
+        reply.flags |= SW_MPA_LARGE;
     if (sw_mpa_is_enhanced(&reply)) {
         choose_depths(s, &reply);
         if (reply.peer_to_peer)

@@ -41,6 +41,7 @@ enum sw_iwarp_start_failure {
 struct sw_iwarp_start_config {
     uint8_t revision;     /* initiator: 2, or 1 for an older peer; responder: the newest it takes */
     bool wants_crc;       /* either side's wish counts */
+    bool wants_large;     /* FPDUs may be longer than TCP's segments: siw's flag */
     bool is_peer_to_peer; /* initiator: the responder may send first */
     uint8_t rtr;          /* enum sw_mpa_rtr: offered, or taken by the responder */
     uint16_t ird, ord;    /* READs taken and made, at most SW_MPA_DEPTH_MAX */
@@ -51,7 +52,7 @@ struct sw_iwarp_start_config {
 
 /* What both sides hold by when the machine is OPEN. */
 struct sw_iwarp_terms {
-    bool crc;
+    bool crc, large;
     uint8_t rtr;       /* one of enum sw_mpa_rtr: the first message of the initiator; 0: any */
     uint16_t ird, ord; /* of this side */
 };

@@ -82,3 +82,23 @@ enum sw_iwarp_found sw_iwarp_stream_take(struct sw_iwarp_stream *s, const uint8_
     *used = sw_fpdu_len(ulpdu_len);
     return give_out(s, bytes, out);
 }
+
+bool sw_iwarp_stream_partial(const struct sw_iwarp_stream *s, struct sw_iwarp_partial *out)
+{
+    if (s->broken != SW_IWARP_MORE || s->have < SW_FPDU_LENGTH_BYTES)
+        return false;
+    const uint32_t len = sw_be16_load(s->buffer), have = s->have - SW_FPDU_LENGTH_BYTES;
+    if (!has_good_length(s, len))
+        return false;
+    *out = (struct sw_iwarp_partial){
+        .ulpdu = s->buffer + SW_FPDU_LENGTH_BYTES, .have = have < len ? have : len, .len = len};
+    return true;
+}
+
+void sw_iwarp_stream_skip(struct sw_iwarp_stream *s, uint32_t count)
+{
+    struct sw_iwarp_partial partial;
+    assert(!s->has_crc && sw_iwarp_stream_partial(s, &partial));
+    assert(count <= partial.len - partial.have);
+    s->have += count;
+}

@@ -38,6 +38,17 @@ void sw_iwarp_stream_init(struct sw_iwarp_stream *s, uint8_t *buffer, uint32_t r
 enum sw_iwarp_found sw_iwarp_stream_take(struct sw_iwarp_stream *s, const uint8_t *bytes,
                                          size_t len, size_t *used, struct sw_iwarp_fpdu *out);
 
+/* The FPDU that is not whole yet: as much of its ULPDU as has come. */
+struct sw_iwarp_partial {
+    const uint8_t *ulpdu;
+    uint32_t have, len; /* of the ULPDU */
+};
+/* false: there is none, or its length has not come. */
+bool sw_iwarp_stream_partial(const struct sw_iwarp_stream *s, struct sw_iwarp_partial *out);
+/* The next bytes of its ULPDU have come and lie elsewhere: what is given out has a gap there. Not
+ * with CRCs. */
+void sw_iwarp_stream_skip(struct sw_iwarp_stream *s, uint32_t count);
+
 /* Whether the stream may end here. */
 static inline bool sw_iwarp_stream_is_between(const struct sw_iwarp_stream *s)
 {

@@ -449,6 +449,30 @@ static void sw_iwarp_admit__opens_a_sink_for_its_read_alone(void **state)
     expect_terminate(f, SW_TERMINATE_STAG);
 }
 
+static void sw_iwarp_awaits__tells_where_a_response_goes(void **state)
+{
+    (void)state;
+    struct fixture *f = fixture_of();
+    uint32_t position;
+    uint64_t offset;
+    struct sw_ddp_segment segment = {
+        .opcode = sw_rdmap_opcode_of(SW_RDMAP_READ_RESPONSE), .to = 4, .payload_len = 6};
+    assert_false(sw_iwarp_awaits(&f->machine, &segment, &position, &offset)); /* no READ */
+    post(f, SW_REQUEST_READ, 10, 0);
+    expect(f, SW_RDMAP_READ_REQUEST);
+    segment.stag = token_of(f, 0);
+    assert_false(sw_iwarp_awaits(&f->machine, &segment, &position, &offset)); /* not its turn */
+    assert_int_equal(take_response(f, segment.stag, 0, 4, false), SW_IWARP_PLACE);
+    assert_true(sw_iwarp_awaits(&f->machine, &segment, &position, &offset));
+    assert_int_equal(position, 0);
+    assert_int_equal(offset, 4);
+    segment.payload_len = 7;
+    assert_false(sw_iwarp_awaits(&f->machine, &segment, &position, &offset)); /* too long */
+    segment.payload_len = 6;
+    segment.stag++;
+    assert_false(sw_iwarp_awaits(&f->machine, &segment, &position, &offset));
+}
+
 static enum sw_iwarp_step take_atomic(struct fixture *f, const struct sw_rdmap_atomic *atomic)
 {
     uint8_t body[SW_RDMAP_ATOMIC_REQUEST_BYTES];
@@ -624,6 +648,43 @@ static void sw_iwarp_conclude__tells_why(void **state)
     }
 }
 
+static void sw_iwarp_nudge__is_an_empty_write_between_messages(void **state)
+{
+    (void)state;
+    struct fixture *f = fixture_of();
+    post(f, SW_REQUEST_SEND, 300, 0);
+    expect(f, SW_RDMAP_SEND); /* begun */
+    sw_iwarp_nudge(&f->machine);
+    expect(f, SW_RDMAP_SEND);
+    assert_true(f->segment.last);
+    expect(f, SW_RDMAP_WRITE);
+    assert_true(f->segment.last);
+    assert_int_equal(f->emission.payload_len, 0);
+    expect_nothing(f);
+    take_write(f, 0x4000, 0, true); /* it has heard something: nobody sleeps there */
+    sw_iwarp_nudge(&f->machine);
+    expect_nothing(f);
+}
+
+static void sw_iwarp_release__lets_a_responder_speak_first(void **state)
+{
+    (void)state;
+    for (int rtr = 0; rtr < 2; rtr++) {
+        struct sw_iwarp_config config = usual();
+        config.is_initiator = false;
+        config.is_held = true;
+        config.rtr = rtr ? SW_MPA_RTR_WRITE : 0;
+        struct fixture *f = fixture_with(&config);
+        post(f, SW_REQUEST_SEND, 4, 0);
+        expect_nothing(f);
+        sw_iwarp_release(&f->machine);
+        if (rtr)
+            expect_nothing(f);
+        else
+            expect(f, SW_RDMAP_SEND);
+    }
+}
+
 static void sw_iwarp_unreadable__ends_a_response(void **state)
 {
     (void)state;
@@ -661,12 +722,15 @@ int main(void)
         cmocka_unit_test(sw_iwarp_admit__answers_reads_in_order),
         cmocka_unit_test(sw_iwarp_admit__takes_no_more_reads_than_agreed),
         cmocka_unit_test(sw_iwarp_admit__opens_a_sink_for_its_read_alone),
+        cmocka_unit_test(sw_iwarp_awaits__tells_where_a_response_goes),
         cmocka_unit_test(sw_iwarp_admit__carries_atomics_there_and_back),
         cmocka_unit_test(sw_iwarp_admit__executes_no_masked_atomic),
         cmocka_unit_test(sw_iwarp_admit__holds_the_responder_until_it_heard),
         cmocka_unit_test(sw_iwarp_admit__hears_a_terminate),
         cmocka_unit_test(sw_iwarp_admit__terminates_what_is_no_segment),
         cmocka_unit_test(sw_iwarp_conclude__tells_why),
+        cmocka_unit_test(sw_iwarp_nudge__is_an_empty_write_between_messages),
+        cmocka_unit_test(sw_iwarp_release__lets_a_responder_speak_first),
         cmocka_unit_test(sw_iwarp_unreadable__ends_a_response),
         cmocka_unit_test(sw_iwarp_refuse__is_said_once),
     };

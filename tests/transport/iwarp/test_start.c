@@ -66,6 +66,20 @@ static void sw_iwarp_start_accept__has_a_crc_by_either_wish(void **state)
     }
 }
 
+static void sw_iwarp_start_accept__has_large_fpdus_by_both_wishes(void **state)
+{
+    (void)state;
+    for (int wish = 0; wish < 4; wish++) {
+        struct sw_iwarp_start a, b;
+        struct sw_iwarp_start_config asks = usual(), answers = usual();
+        asks.wants_large = wish & 1;
+        answers.wants_large = wish & 2;
+        meet(&a, &asks, &b, &answers);
+        assert_int_equal(a.terms.large, wish == 3);
+        assert_int_equal(b.terms.large, wish == 3);
+    }
+}
+
 static void sw_iwarp_start_accept__agrees_on_depths(void **state)
 {
     (void)state;
@@ -281,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sw_iwarp_start_connect__opens_and_the_responder_waits),
         cmocka_unit_test(sw_iwarp_start_accept__has_a_crc_by_either_wish),
+        cmocka_unit_test(sw_iwarp_start_accept__has_large_fpdus_by_both_wishes),
         cmocka_unit_test(sw_iwarp_start_accept__agrees_on_depths),
         cmocka_unit_test(sw_iwarp_start_accept__agrees_on_one_rtr_that_was_offered),
         cmocka_unit_test(sw_iwarp_start_take__refuses_too_few_and_too_many_reads),

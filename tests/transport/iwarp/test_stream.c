@@ -143,6 +143,37 @@ static void sw_iwarp_stream_take__bounds_the_length(void **state)
         }
 }
 
+static void sw_iwarp_stream_skip__leaves_a_gap_in_what_is_given_out(void **state)
+{
+    (void)state;
+    uint8_t bytes[STREAM_MAX], buffer[ROOM];
+    struct sw_iwarp_stream s;
+    struct sw_iwarp_partial partial;
+    struct sw_iwarp_fpdu fpdu;
+    size_t used;
+    make_stream(false, bytes);
+    const uint8_t *second = bytes + sw_fpdu_len(lens[0]);
+    sw_iwarp_stream_init(&s, buffer, sizeof(buffer), false);
+    assert_false(sw_iwarp_stream_partial(&s, &partial));
+    assert_int_equal(sw_iwarp_stream_take(&s, second, 1, &used, &fpdu), SW_IWARP_MORE);
+    assert_false(sw_iwarp_stream_partial(&s, &partial)); /* its length is not known */
+    assert_int_equal(sw_iwarp_stream_take(&s, second + 1, 19, &used, &fpdu), SW_IWARP_MORE);
+    assert_true(sw_iwarp_stream_partial(&s, &partial));
+    assert_int_equal(partial.have, 18);
+    assert_int_equal(partial.len, lens[1]);
+    assert_memory_equal(partial.ulpdu, second + 2, 18);
+    memset(buffer + 20, 0xee, sizeof(buffer) - 20);
+    sw_iwarp_stream_skip(&s, 20);
+    const size_t left = sw_fpdu_len(lens[1]) - 40;
+    assert_int_equal(sw_iwarp_stream_take(&s, second + 40, left, &used, &fpdu), SW_IWARP_FPDU);
+    assert_int_equal(used, left);
+    assert_int_equal(fpdu.len, lens[1]);
+    assert_memory_equal(fpdu.ulpdu, second + 2, 18);
+    assert_int_equal(fpdu.ulpdu[18], 0xee);
+    assert_memory_equal(fpdu.ulpdu + 38, second + 40, 8);
+    assert_true(sw_iwarp_stream_is_between(&s));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +182,7 @@ int main(void)
         cmocka_unit_test(sw_iwarp_stream_take__gives_out_nothing_damaged),
         cmocka_unit_test(sw_iwarp_stream_take__does_not_look_at_the_crc_of_others),
         cmocka_unit_test(sw_iwarp_stream_take__bounds_the_length),
+        cmocka_unit_test(sw_iwarp_stream_skip__leaves_a_gap_in_what_is_given_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
