@@ -51,13 +51,14 @@ static const struct argp argp = {
            "interface that is up, with "
            "its GIDs, and the machine's own RDMA devices."
            "\v"
-           "SIDEWIRE_DEVICES=lo,eth0 limits the interfaces.\n"
+           "SIDEWIRE_DEVICES=lo,eth0 limits the interfaces; SIDEWIRE_LINK=iwarp makes the devices\n"
+           "iWARP's, as an item iw_eth0 does for one.\n"
            "Status: 0, or 1 if there is no device at all.",
 };
 
 static const char *type_name(enum sw_gid_type type)
 {
-    return type == SW_GID_ROCE_V1 ? "RoCE v1" : "RoCE v2";
+    return type == SW_GID_MAC ? "MAC" : type == SW_GID_ROCE_V1 ? "RoCE v1" : "RoCE v2";
 }
 
 static void print_gids(struct sw_netdev *dev)
@@ -115,7 +116,7 @@ static void print_table(const struct sw_hardware *hardware, bool counters)
         struct sw_netdev_info info;
         sw_netdev_read(sw_netdev_get(i), &info);
         printf("%-16s  %-15s  %-8s  %6u  %s\n", info.name, info.ifname, info.up ? "active" : "down",
-               info.mtu_bytes, "sidewire");
+               info.mtu_bytes, info.kind == SW_NETDEV_IWARP ? "sidewire, iWARP" : "sidewire");
         print_gids(sw_netdev_get(i));
         if (counters)
             each_counter(sw_netdev_get(i), print_counter);
@@ -160,6 +161,8 @@ static void print_json(const struct sw_hardware *hardware, bool counters)
         sw_json_member(stdout, "name", info.name);
         fputs(", ", stdout);
         sw_json_member(stdout, "kind", "sidewire");
+        fputs(", ", stdout);
+        sw_json_member(stdout, "transport", info.kind == SW_NETDEV_IWARP ? "iWARP" : "RoCE");
         fputs(", ", stdout);
         sw_json_member(stdout, "interface", info.ifname);
         fputs(", ", stdout);

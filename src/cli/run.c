@@ -40,7 +40,7 @@ enum {
 };
 
 static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
-static const char *const link_words[] = {"auto", "direct", "roce", NULL};
+static const char *const link_words[] = {"auto", "direct", "roce", "iwarp", NULL};
 static const char *const liveness_words[] = {"auto", "never", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
 static const char *const sockets_words[] = {"auto", "tcp", NULL};
@@ -51,8 +51,7 @@ static const struct argp_option options[] = {
      "Limit the ways to a peer's memory: auto (default), mapped, cma, ring or off", 0},
     {"link", KEY_LINK, "LINK", 0,
      "How queue pairs reach each other: auto (default: direct on this host, RoCE to others), "
-     "direct "
-     "or roce",
+     "direct, roce, or iwarp (by TCP; the devices are iWARP's then)",
      0},
     {"adopt", KEY_ADOPT, "WHEN", 0,
      "Whether plain memory is made mappable by peers: auto (default) or never", 0},
@@ -61,7 +60,8 @@ static const struct argp_option options[] = {
      "never",
      0},
     {"devices", KEY_DEVICES, "LIST", 0,
-     "Only make devices for these network interfaces, e.g. lo,eth0", 0},
+     "Only make devices for these network interfaces, e.g. lo,eth0; iw_eth0 is its iWARP device",
+     0},
     {"log", KEY_LOG, "LEVEL", 0, "What is told on stderr: error, warn (default), info or debug", 0},
     {"faults", KEY_FAULTS, "SPEC", 0,
      "Inject faults: loss=1%,dup=0.1%,reorder=2%:50us,corrupt=1e-4,delay=20us,rnr=1%,seed=7 or "

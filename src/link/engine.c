@@ -35,7 +35,7 @@
 
 struct sw_engine sw_engine = {.doorbell = -1, .epoll = -1};
 
-#define MAX_PARTS 4
+#define MAX_PARTS 6
 static const struct sw_engine_part *parts[MAX_PARTS];
 static unsigned int part_count;
 /* Some are set while the engine runs: those of rdma_cm, when the program first opens it. */
@@ -219,6 +219,18 @@ static bool progress_qp(struct sw_qp *qp)
     qp->link->progress(qp);
     atomic_store_explicit(&sw_engine.driven, NULL, memory_order_relaxed);
     return sw_qp_goes_on(qp);
+}
+
+void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link)
+{
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_qp *qp = index < SW_MAX_QP ? sw_nic.qps[index] : NULL;
+    if (qp && qp->link == link) {
+        sw_lock_acquire(&qp->lock);
+        progress_qp(qp);
+        sw_lock_release(&qp->lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
 }
 
 enum look { LOOK_WHEN_RUNG, LOOK_SOON, LOOK_SHORTLY, LOOK_AT_ONCE };

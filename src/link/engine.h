@@ -30,6 +30,8 @@ enum sw_watch_kind {
     SW_WATCH_CM_LISTENER,
     SW_WATCH_CM_CHANNEL,
     SW_WATCH_LIVENESS,
+    SW_WATCH_IWARP,    /* a connection */
+    SW_WATCH_IWARP_CM, /* and those that begin */
     SW_WATCH_KINDS
 };
 
@@ -84,6 +86,9 @@ void sw_engine_close(void);
 void sw_engine_kick(void);
 /* The engine's thread alone: whether it will look again at once if it has worked for a peer. */
 bool sw_engine_goes_on(void);
+/* Drives the QP with this index, if it has this link: its descriptor has shown something. */
+struct sw_qp_ops;
+void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link);
 /* Whether the calling thread is the engine. */
 bool sw_engine_is_self(void);
 /* Whether the program may be waiting for a peer: requests are not done, or receives are posted. */

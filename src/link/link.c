@@ -28,6 +28,7 @@
 #include "link/direct/process/state.h"
 #include "link/engine.h"
 #include "link/faults/live.h"
+#include "link/iwarp/iwarp.h"
 #include "link/roce/group.h"
 #include "link/roce/liveness/lifeline.h"
 #include "link/roce/qp/qp.h"
@@ -50,8 +51,8 @@ static void read_mode(void)
         mode = LINK_DIRECT;
     else if (!strcmp(text, "roce"))
         mode = LINK_ROCE;
-    else
-        sw_warn("SIDEWIRE_LINK=%s is not auto, direct or roce; using auto", text);
+    else if (strcmp(text, "iwarp") != 0) /* that is of devices: device/nic/netdev.c */
+        sw_warn("SIDEWIRE_LINK=%s is not auto, direct, roce or iwarp; using auto", text);
 }
 
 static const struct sw_engine_part engine_part;
@@ -66,6 +67,7 @@ static int start_links(void)
     sw_direct.has_packets = mode != LINK_DIRECT;
     sw_engine_add(&engine_part);
     sw_roce_start();
+    sw_iwarp_start();
     rc = sw_direct_start();
     if (!rc)
         rc = sw_engine_start();
@@ -79,6 +81,7 @@ static void fork_child(void)
     if (!sw_engine.running)
         return;
     sw_roce_fork_child();
+    sw_iwarp_fork_child();
     sw_direct_fork_child();
     atomic_store(&has_strangers, false);
     atomic_store(&is_to_listen, false);
@@ -207,6 +210,8 @@ int sw_link_listen_far(const struct in6_addr *address)
 static const struct sw_qp_ops *choose_link(struct sw_qp *qp)
 {
     const bool connects = qp->state == IBV_QPS_RTR;
+    if (qp->rules->is_iwarp)
+        return &sw_iwarp_qp_ops;
     if (connects && qp->rules->is_datagram)
         listen_for(qp);
     else if (connects && is_far(qp))

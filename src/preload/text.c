@@ -95,6 +95,17 @@ int sw_text_gid_ndev(const struct sw_node *node, char *out)
     return put(out, 0, "%s\n", info_of(node).ifname);
 }
 
+int sw_text_node_type(const struct sw_node *node, char *out)
+{
+    return put(out, 0, "%s\n", sw_netdev_is_iwarp(node->dev) ? "4: RNIC" : "1: CA");
+}
+
+int sw_text_cap_mask(const struct sw_node *node, char *out)
+{
+    /* siw's, and that of RoCE with IP_BASED_GIDS */
+    return put(out, 0, "%s\n", sw_netdev_is_iwarp(node->dev) ? "0x00090000" : "0x04010000");
+}
+
 int sw_text_state(const struct sw_node *node, char *out)
 {
     return put(out, 0, "%s\n", info_of(node).up ? "4: ACTIVE" : "1: DOWN");

@@ -18,12 +18,14 @@ int sw_text_expand(const char *template, const struct sw_netdev_info *info, char
 /* The number of the connection manager's device. */
 dev_t sw_text_rdma_cm_number(void);
 
+int sw_text_cap_mask(const struct sw_node *node, char *out);
 int sw_text_cpulist(const struct sw_node *node, char *out);
 int sw_text_cpus(const struct sw_node *node, char *out);
 int sw_text_gid(const struct sw_node *node, char *out);
 int sw_text_gid_ndev(const struct sw_node *node, char *out);
 int sw_text_gid_type(const struct sw_node *node, char *out);
 int sw_text_guid(const struct sw_node *node, char *out);
+int sw_text_node_type(const struct sw_node *node, char *out);
 int sw_text_numa_node(const struct sw_node *node, char *out);
 int sw_text_phys_state(const struct sw_node *node, char *out);
 int sw_text_rdma_cm_dev(const struct sw_node *node, char *out);

@@ -108,13 +108,13 @@ static const struct sw_tree_row rows[] = {
     FILE_OF(VIRTUAL "/%D/hw_rev", "0x1"),
     FILE_OF(VIRTUAL "/%D/node_desc", "sidewire"),
     FILE_BY(VIRTUAL "/%D/node_guid", sw_text_guid),
-    FILE_OF(VIRTUAL "/%D/node_type", "1: CA"),
+    FILE_BY(VIRTUAL "/%D/node_type", sw_text_node_type),
     LINK(VIRTUAL "/%D/subsystem", "../../../../class/infiniband"),
     FILE_BY(VIRTUAL "/%D/sys_image_guid", sw_text_guid),
     FILE_OF(VIRTUAL "/%D/uevent", "NAME=%D"),
     DIR(VIRTUAL "/%D/ports"),
     DIR(PORT),
-    FILE_OF(PORT "/cap_mask", "0x04010000"),
+    FILE_BY(PORT "/cap_mask", sw_text_cap_mask),
     DIR(PORT "/gid_attrs"),
     DIR(PORT "/gid_attrs/ndevs"),
     FILE_BY(PORT "/gid_attrs/ndevs/%G", sw_text_gid_ndev),
@@ -161,6 +161,8 @@ static const struct sw_tree_row rows[] = {
     FILE_OF(PORT "/hw_counters/lifespan", "10"),
     HW_COUNTER("ack_timeouts_excused"),
     HW_COUNTER("duplicate_request"),
+    HW_COUNTER("iwarp_terminates_received"),
+    HW_COUNTER("iwarp_terminates_sent"),
     HW_COUNTER("liveness_refused"),
     HW_COUNTER("local_ack_timeout_err"),
     HW_COUNTER("np_cnp_sent"),
@@ -217,8 +219,15 @@ static void fill_places(void)
     }
 }
 
+static bool is_of_interface(const struct sw_netdev *dev, const struct sw_netdev_info *info)
+{
+    struct sw_netdev_info own;
+    sw_netdev_read((struct sw_netdev *)dev, &own);
+    return !strcmp(own.ifname, info->ifname);
+}
+
 /* Binds the node to the device that the name tells, or holds it to the one that an earlier
- * component told. */
+ * component told: which interface does not say which of its devices. */
 static bool bind_device(struct sw_node *node, char kind, const char *name, size_t len)
 {
     for (int i = 0; i < sw_netdev_count(); i++) {
@@ -230,12 +239,20 @@ static bool bind_device(struct sw_node *node, char kind, const char *name, size_
         const char *have = kind == 'D' ? info.name : kind == 'I' ? info.ifname : uverbs;
         if (strlen(have) != len || memcmp(have, name, len))
             continue;
-        if (node->dev && node->dev != dev)
+        if (node->dev && node->dev != dev &&
+            !(node->is_interface && is_of_interface(node->dev, &info)))
             return false;
         node->dev = dev;
+        node->is_interface = kind == 'I';
         return true;
     }
     return false;
+}
+
+/* iWARP's ports have no P_Keys. */
+static bool is_shown(const struct sw_tree_row *row, const struct sw_netdev *dev)
+{
+    return !dev || !sw_netdev_is_iwarp(dev) || !strstr(row->path, "/pkeys");
 }
 
 static bool bind_number(struct sw_node *node, const char *name, size_t len)
@@ -249,7 +266,7 @@ static bool bind_number(struct sw_node *node, const char *name, size_t len)
         number = number * 10 + (name[i] - '0');
     }
     node->number = number;
-    return number < SW_GID_TABLE_LEN;
+    return number < sw_netdev_gid_table_len(node->dev);
 }
 
 /* Matches one component; a wildcard stands at its end. */
@@ -276,7 +293,8 @@ static enum sw_tree_match descend_row(size_t row, const char *rest, struct sw_no
         size_t len = strcspn(++rest, "/");
         size_t child = row + 1; /* a directory stands before its entries */
         while (child < ROW_COUNT &&
-               (places[child].parent != (int)row || !match_name(&places[child], rest, len, &node)))
+               (places[child].parent != (int)row || !match_name(&places[child], rest, len, &node) ||
+                !is_shown(&rows[child], node.dev)))
             child++;
         if (child == ROW_COUNT)
             return SW_TREE_FOREIGN;
@@ -327,6 +345,19 @@ int sw_node_text(const struct sw_node *node, char out[SW_TREE_TEXT_MAX])
     return row->text ? sw_text_expand(row->text, &info, out) : -EINVAL;
 }
 
+/* Whether an entry of the directory is made of this device. Two of one interface have one entry
+ * for that. */
+static bool is_entry(const struct sw_node *dir, int index, char kind)
+{
+    struct sw_netdev *dev = sw_netdev_get(index);
+    struct sw_netdev_info info;
+    sw_netdev_read(dev, &info);
+    for (int i = 0; kind == 'I' && i < index; i++)
+        if (is_of_interface(sw_netdev_get(i), &info))
+            return false;
+    return !dir->dev || dir->dev == dev || (dir->is_interface && is_of_interface(dir->dev, &info));
+}
+
 /* Names all entries that one row stands for. */
 static void list_row(const struct sw_node *dir, const struct sw_tree_row *row, const char *name,
                      sw_node_list_fn fn, void *arg)
@@ -336,14 +367,14 @@ static void list_row(const struct sw_node *dir, const struct sw_tree_row *row, c
     if (!wildcard) {
         fn(arg, name, row->kind);
     } else if (wildcard[1] == 'G') {
-        for (int i = 0; i < SW_GID_TABLE_LEN; i++) {
+        for (int i = 0; i < sw_netdev_gid_table_len(dir->dev); i++) {
             snprintf(text, sizeof(text), "%d", i);
             fn(arg, text, row->kind);
         }
     } else {
         for (int i = 0; i < sw_netdev_count(); i++) {
             struct sw_netdev_info info;
-            if (dir->dev && dir->dev != sw_netdev_get(i))
+            if (!is_entry(dir, i, wildcard[1]))
                 continue;
             sw_netdev_read(sw_netdev_get(i), &info);
             if (sw_text_expand(name, &info, text) > 0)
@@ -356,7 +387,7 @@ void sw_node_list(const struct sw_node *dir, sw_node_list_fn fn, void *arg)
 {
     int parent = (int)(dir->row - rows);
     for (size_t i = 0; i < ROW_COUNT; i++)
-        if (places[i].parent == parent)
+        if (places[i].parent == parent && is_shown(&rows[i], dir->dev))
             list_row(dir, &rows[i], places[i].name, fn, arg);
 }
 

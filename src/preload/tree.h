@@ -31,6 +31,7 @@ enum sw_tree_kind {
 struct sw_node {
     const struct sw_tree_row *row;
     struct sw_netdev *dev; /* the device in the path, or NULL */
+    bool is_interface;     /* the path names its interface, and not it */
     int number;            /* the index in the path */
 };
 

@@ -7,6 +7,7 @@
 #include "rdmacm/agent.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
+#include "rdmacm/iwarp.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/route.h"
 
@@ -201,7 +202,7 @@ int sw_ucm_resolve_route(struct sw_ucm_request *request)
         return -EINVAL;
     sw_ucm_route_resolve(id);
     sw_ucm_route_path(id, &path);
-    rc = sw_agent_reaches(&path);
+    rc = sw_ucm_is_iwarp(id) ? 0 : sw_agent_reaches(&path);
     if (!rc)
         id->state = SW_UCM_ROUTE_RESOLVED;
     else

@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "device/nic/netdev.h"
 #include "device/queue/settle.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
 #include "rdmacm/handover.h"
+#include "rdmacm/iwarp.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/route.h"
 #include "rdmacm/service.h"
@@ -151,14 +153,27 @@ int sw_ucm_connect(struct sw_ucm_request *request)
     id->qpn = in->conn_param.qp_num & SW_QPN_MASK;
     id->srq = in->conn_param.srq;
     id->state = SW_UCM_CONNECT; /* what the machine says at once is heard */
-    rc = id->qp_type == IBV_QPT_UD ? send_datagram_request(id, &in->conn_param)
-                                   : send_request(id, &in->conn_param);
+    if (sw_ucm_is_iwarp(id))
+        rc = sw_ucm_iwarp_connect(id, &in->conn_param);
+    else if (id->qp_type == IBV_QPT_UD)
+        rc = send_datagram_request(id, &in->conn_param);
+    else
+        rc = send_request(id, &in->conn_param);
     if (rc)
         id->state = SW_UCM_ROUTE_RESOLVED;
     else
         id->has_cm = true;
     sw_ucm_service_plan();
     return rc;
+}
+
+/* On RoCE's devices, if the ID is not of another one. */
+static int listen_for_packets(struct sw_ucm_id *id)
+{
+    if (sw_ucm_is_iwarp(id) || !sw_netdev_has_kind(SW_NETDEV_ROCE))
+        return 0;
+    int rc = sw_cm_port_listen(id->port, sw_address_service_id(&id->src, id->port_space));
+    return rc ? rc : sw_ucm_service_join(id);
 }
 
 int sw_ucm_listen(struct sw_ucm_request *request)
@@ -177,11 +192,13 @@ int sw_ucm_listen(struct sw_ucm_request *request)
     if (!rc && id->state != SW_UCM_ADDR_BOUND)
         rc = -EINVAL;
     if (!rc)
-        rc = sw_cm_port_listen(id->port, sw_address_service_id(&id->src, id->port_space));
+        rc = sw_ucm_iwarp_listen(id, in->backlog);
     if (!rc)
-        rc = sw_ucm_service_join(id);
-    if (rc)
+        rc = listen_for_packets(id);
+    if (rc) {
+        sw_ucm_iwarp_forget(id);
         return rc;
+    }
     id->backlog = in->backlog && in->backlog <= BACKLOG_MAX ? in->backlog : BACKLOG_MAX;
     id->reuse_address = false;
     id->state = SW_UCM_LISTEN;
@@ -260,6 +277,12 @@ int sw_ucm_accept(struct sw_ucm_request *request)
         id->qpn = param->qp_num & SW_QPN_MASK;
         id->srq = param->srq;
     }
+    if (sw_ucm_is_iwarp(id)) {
+        rc = sw_ucm_iwarp_accept(id, param);
+        if (!rc)
+            sw_ucm_iwarp_accepted(id, in->uid);
+        return rc;
+    }
     if (id->qp_type == IBV_QPT_UD)
         rc = send_datagram_reply(id, param);
     else if (param->valid)
@@ -285,6 +308,8 @@ int sw_ucm_reject(struct sw_ucm_request *request)
     int rc = sw_ucm_id_find_bound(request->channel, in->id, &id);
     if (!rc && !id->has_cm)
         rc = -EINVAL;
+    if (!rc && sw_ucm_is_iwarp(id))
+        return sw_ucm_iwarp_reject(id, in->private_data, in->private_data_len);
     if (!rc)
         rc = refuse_peer(id, reason, in->private_data, in->private_data_len);
     sw_ucm_service_plan();
@@ -299,6 +324,8 @@ int sw_ucm_disconnect(struct sw_ucm_request *request)
         return rc;
     if (!id->has_cm)
         return -EINVAL;
+    if (sw_ucm_is_iwarp(id))
+        return sw_ucm_iwarp_disconnect(id);
     sw_qp_settle(id->qpn); /* what it has received is acknowledged before it says DREQ */
     /* Begins it, or answers the peer's; a connection that is neither needs nothing. */
     if (sw_cm_disconnect(&sw_ucm_machine, &id->cm, NULL, 0, sw_clock_ns()))
@@ -316,6 +343,8 @@ int sw_ucm_notify(struct sw_ucm_request *request)
     if (rc)
         return rc;
     if (!id->has_cm)
+        return -EINVAL;
+    if (sw_ucm_is_iwarp(id))
         return -EINVAL;
     if (in->event == IBV_EVENT_COMM_EST)
         rc = sw_cm_established(&sw_ucm_machine, &id->cm, sw_clock_ns());

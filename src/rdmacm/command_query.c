@@ -11,6 +11,7 @@
 #include "device/nic/netdev.h"
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
+#include "rdmacm/iwarp.h"
 #include "rdmacm/service.h"
 #include "rdmacm/user.h"
 
@@ -274,6 +275,10 @@ int sw_ucm_init_qp_attr(struct sw_ucm_request *request)
     int rc = sw_ucm_id_find_bound(request->channel, in->id, &id);
     if (rc)
         return rc;
+    if (sw_ucm_is_iwarp(id)) {
+        rc = sw_ucm_iwarp_init_qp_attr(id, &response);
+        return rc ? rc : sw_user_write(in->response, &response, sizeof(response));
+    }
     rc = id->has_cm && id->qp_type != IBV_QPT_UD ? init_connected(id, &response)
                                                  : init_unconnected(id, &response);
     return rc ? rc : sw_user_write(in->response, &response, sizeof(response));

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "rdmacm/farewell.h"
+#include "rdmacm/iwarp.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/ports.h"
 #include "rdmacm/service.h"
@@ -179,6 +180,7 @@ uint32_t sw_ucm_id_destroy(struct sw_ucm_id *id)
     while (id->groups)
         sw_ucm_group_destroy(id->groups);
     sw_ucm_service_leave(id);
+    sw_ucm_iwarp_forget(id);
     sw_ucm_farewell_forget(id);
     sw_cm_port_release(id->port);
     id->port = NULL;

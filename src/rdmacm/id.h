@@ -20,6 +20,7 @@
 struct sw_cm_port;
 struct sw_netdev;
 struct sw_ucm_service;
+struct sw_ucm_stream;
 
 enum sw_ucm_state {
     SW_UCM_IDLE,
@@ -112,6 +113,9 @@ struct sw_ucm_id {
     uint64_t
         farewell_ns; /* farewell.c: until then it is told that its peer has left; 0: it is not */
     struct sw_ucm_id *farewell_next;
+    struct sw_ucm_stream *stream; /* iWARP: stream.h; NULL: none, or it has ended */
+    uint8_t private_len;          /* of its request, which may have to be sent again */
+    uint8_t private_data[RDMA_MAX_PRIVATE_DATA];
     uint32_t qpn, remote_qpn, qkey;
     uint32_t psn, remote_psn; /* 24 bits each: where we, and the peer, want the other to begin */
     uint8_t path_mtu, ack_timeout, retry_count, rnr_retry_count;

@@ -20,7 +20,7 @@ static struct sw_netdev *device_of(const union sw_address *address, struct sw_ne
     union ibv_gid gid;
     sw_address_to_gid(address, gid.raw);
     if (!sw_address_is_link_local(address)) {
-        struct sw_netdev *dev = sw_netdev_with_gid(&gid);
+        struct sw_netdev *dev = sw_netdev_with_address(&gid);
         if (dev)
             sw_netdev_read(dev, info);
         return dev;
@@ -56,7 +56,7 @@ static struct sw_netdev *any_device(struct sw_netdev_info *info, uint8_t gid[16]
         struct sw_netdev *dev = i < 0 ? loopback : sw_netdev_get(i);
         struct sw_gid entry;
         sw_netdev_read(dev, info);
-        for (int j = 1; info->up && sw_netdev_gid(dev, j, &entry); j += 2) {
+        for (int j = 1; info->up && sw_netdev_address(dev, j, &entry); j += 2) {
             if (!entry.valid || entry.gid.raw[0] == 0xfe)
                 continue;
             memcpy(gid, entry.gid.raw, 16);
@@ -95,6 +95,23 @@ static void fill_of_device(struct sw_ucm_id *id)
         id->timeout_set && id->timeout ? (uint8_t)(id->timeout - 1) : PACKET_LIFE_TIME;
 }
 
+/* iWARP's GIDs are hardware addresses: the own one, and the peer's where it is this host. Nothing
+ * is known of neighbours here. */
+static void set_iwarp_gids(struct sw_ucm_id *id)
+{
+    struct sw_gid gid;
+    union ibv_gid peer;
+    if (!sw_netdev_is_iwarp(id->dev))
+        return;
+    sw_netdev_gid(id->dev, 0, &gid);
+    memcpy(id->route.sgid, gid.gid.raw, sizeof(id->route.sgid));
+    sw_address_to_gid(&id->dst, peer.raw);
+    struct sw_netdev *dev = sw_netdev_iwarp_at(&peer);
+    memset(id->route.dgid, 0, sizeof(id->route.dgid));
+    if (dev && sw_netdev_gid(dev, 0, &gid))
+        memcpy(id->route.dgid, gid.gid.raw, sizeof(id->route.dgid));
+}
+
 static void attach_device(struct sw_ucm_id *id, struct sw_netdev *dev,
                           const struct sw_netdev_info *info)
 {
@@ -116,6 +133,7 @@ int sw_ucm_route_bind(struct sw_ucm_id *id)
                                                 : -EADDRNOTAVAIL;
     memcpy(id->route.sgid, gid.raw, sizeof(id->route.sgid));
     attach_device(id, dev, &info);
+    set_iwarp_gids(id);
     return 0;
 }
 
@@ -175,6 +193,7 @@ static int resolve_gids(struct sw_ucm_id *id, const union sw_address *dst)
     if (!dev)
         return -ENODEV;
     attach_device(id, dev, &info);
+    set_iwarp_gids(id);
     return 0;
 }
 
@@ -206,7 +225,8 @@ void sw_ucm_route_resolve(struct sw_ucm_id *id)
     /* Spreads connections over the paths of a network, as the kernel does. */
     id->route.flow_label =
         given ? given : (sw_address_port(&id->src) * 31u + sw_address_port(&id->dst)) & 0xfffff;
-    id->has_path = true;
+    id->has_path = !sw_netdev_is_iwarp(id->dev);
+    set_iwarp_gids(id);
 }
 
 void sw_ucm_route_path(const struct sw_ucm_id *id, struct sw_cm_path *out)

@@ -18,6 +18,7 @@
 #include "rdmacm/farewell.h"
 #include "rdmacm/handover.h"
 #include "rdmacm/incoming.h"
+#include "rdmacm/iwarp.h"
 #include "rdmacm/lock.h"
 #include "rdmacm/ports.h"
 
@@ -93,7 +94,8 @@ static uint64_t agent_tick(uint64_t now_ns)
     const uint64_t handover_ns = sw_ucm_handover_tick(now_ns),
                    farewell_ns = sw_ucm_farewell_tick(now_ns);
     const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine);
-    const uint64_t due_ns = sw_min_u64(cm_ns, handover_ns);
+    const uint64_t iwarp_ns = sw_ucm_iwarp_tick(now_ns);
+    const uint64_t due_ns = sw_min_u64(sw_min_u64(cm_ns, handover_ns), iwarp_ns);
     return sw_min_u64(due_ns, farewell_ns);
 }
 
@@ -128,7 +130,8 @@ static void end_connection(struct sw_ucm_id *id)
     static const struct sw_cm_sidr_rep refusal = {.status = SW_CM_SIDR_REJECTED};
     const uint64_t now_ns = sw_clock_ns();
     struct sw_cm *cm = &sw_ucm_machine;
-    if (!id->has_cm) /* each of these does nothing in the states of the others */
+    if (!id->has_cm ||
+        sw_ucm_is_iwarp(id)) /* each of these does nothing in the states of the others */
         return;
     sw_cm_disconnect(cm, &id->cm, NULL, 0, now_ns);
     sw_cm_disconnected(cm, &id->cm, NULL, 0, now_ns);
@@ -143,6 +146,7 @@ static void lose_device(struct sw_ucm_id *id, void *dev)
         return;
     id->state = SW_UCM_DEVICE_REMOVAL;
     sw_ucm_service_leave(id);
+    sw_ucm_iwarp_forget(id);
     sw_cm_port_release(id->port);
     id->port = NULL;
     end_connection(id);
@@ -200,6 +204,7 @@ int sw_ucm_service_start(void)
         return rc;
     struct sw_cm_config config = {
         .ca_guid = ca_guid(), .slot = (uint16_t)sw_agent_slot(), .resend_ns = RESEND_NS};
+    sw_ucm_iwarp_start();
     sw_random_fill(&config.key, sizeof(config.key));
     sw_cm_init(&sw_ucm_machine, &config, &machine_ops, NULL);
     started_pid = getpid();
@@ -213,6 +218,7 @@ void sw_ucm_service_fork_child(void)
         services = service->next;
         free(service);
     }
+    sw_ucm_iwarp_fork_child();
     sw_ucm_handover_fork_child();
     sw_ucm_farewell_fork_child();
     if (started_pid)

@@ -32,6 +32,8 @@ static void address_self(struct ibv_context *context, struct ibv_ah_attr *attr)
 {
     struct sw_gid own = {.valid = false};
     int index = 1;
+    if (sw_netdev_is_iwarp(sw_verbs_netdev_of(context)))
+        return;
     while (sw_netdev_gid(sw_verbs_netdev_of(context), index, &own) && !own.valid)
         index += 2;
     if (!own.valid)

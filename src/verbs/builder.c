@@ -30,6 +30,9 @@
     (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |   \
      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV | \
      IBV_QP_EX_WITH_BIND_MW)
+#define IWARP_SEND_OPS                                                            \
+    (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | \
+     IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
 #define UD_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 
 static inline struct sw_verbs_qp *qp_of(struct ibv_qp_ex *ex)
@@ -368,10 +371,12 @@ static void wr_abort(struct ibv_qp_ex *ex)
     sw_qp_batch_abort(qp_of(ex)->dev);
 }
 
-int sw_builder_check(enum ibv_qp_type type, uint64_t send_ops)
+int sw_builder_check(const struct ibv_context *context, enum ibv_qp_type type, uint64_t send_ops)
 {
     uint64_t offered = 0;
-    if (type == IBV_QPT_RC)
+    if (context->device->transport_type == IBV_TRANSPORT_IWARP)
+        offered = type == IBV_QPT_RC ? IWARP_SEND_OPS : 0;
+    else if (type == IBV_QPT_RC)
         offered = RC_SEND_OPS;
     else if (type == IBV_QPT_XRC_SEND)
         offered = XRC_SEND_OPS;

@@ -6,7 +6,7 @@
 #include "verbs/object.h"
 
 /* 0 if a QP of this type can offer all of `send_ops` (IBV_QP_EX_WITH_*), else -EOPNOTSUPP. */
-int sw_builder_check(enum ibv_qp_type type, uint64_t send_ops);
+int sw_builder_check(const struct ibv_context *context, enum ibv_qp_type type, uint64_t send_ops);
 
 /* Installs the functions: the operations of `send_ops`, and for all others one that makes
  * ibv_wr_complete fail. 0 or -ENOMEM. */

@@ -37,8 +37,9 @@ static void fill_device(int index, struct sw_netdev *netdev, const struct sw_net
     if (device->netdev)
         return;
     struct ibv_device *ibv = &device->ibv;
-    ibv->node_type = IBV_NODE_CA;
-    ibv->transport_type = IBV_TRANSPORT_IB;
+    const bool is_iwarp = info->kind == SW_NETDEV_IWARP;
+    ibv->node_type = is_iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+    ibv->transport_type = is_iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
     memcpy(ibv->name, info->name, sizeof(ibv->name));
     snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%d", info->uverbs);
     snprintf(ibv->dev_path, sizeof(ibv->dev_path), "/sys/class/infiniband_verbs/uverbs%d",

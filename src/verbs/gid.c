@@ -45,7 +45,9 @@ static struct ibv_gid_entry entry_of(const struct sw_gid *gid, uint32_t index, u
         .gid = gid->gid,
         .gid_index = index,
         .port_num = 1,
-        .gid_type = gid->type == SW_GID_ROCE_V1 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2,
+        .gid_type = gid->type == SW_GID_MAC       ? IBV_GID_TYPE_IB
+                    : gid->type == SW_GID_ROCE_V1 ? IBV_GID_TYPE_ROCE_V1
+                                                  : IBV_GID_TYPE_ROCE_V2,
         .ndev_ifindex = ifindex,
     };
 }
@@ -136,7 +138,7 @@ SW_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int 
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->query_pkey(context, port_num, index, pkey);
-    if (port_num != 1 || index != 0) {
+    if (port_num != 1 || index != 0 || sw_netdev_is_iwarp(sw_verbs_netdev_of(context))) {
         errno = EINVAL;
         return -1;
     }
@@ -148,7 +150,8 @@ SW_EXPORT int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, 
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->get_pkey_index(context, port_num, pkey);
-    if (port_num != 1 || pkey != htobe16(DEFAULT_PKEY)) {
+    if (port_num != 1 || pkey != htobe16(DEFAULT_PKEY) ||
+        sw_netdev_is_iwarp(sw_verbs_netdev_of(context))) {
         errno = EINVAL;
         return -1;
     }

@@ -91,7 +91,7 @@ static struct ibv_qp *make_qp(struct ibv_context *context, const struct extras *
     const uint64_t *send_ops = extras->send_ops;
     int rc = check_type(init->qp_type);
     if (!rc && send_ops)
-        rc = sw_builder_check(init->qp_type, *send_ops);
+        rc = sw_builder_check(context, init->qp_type, *send_ops);
     if (!rc && !of_context(context, pd, xrcd, init))
         rc = -EINVAL;
     if (rc)

@@ -13,6 +13,8 @@ struct ibv_xrcd *sw_verbs_open_xrcd(struct ibv_context *context, struct ibv_xrcd
     const uint32_t needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     if (attr->comp_mask != needed)
         return sw_verbs_fail(-EINVAL);
+    if (context->device->transport_type == IBV_TRANSPORT_IWARP)
+        return sw_verbs_fail(-EOPNOTSUPP);
     struct sw_verbs_xrcd *xrcd = sw_verbs_object_alloc(context, sizeof(*xrcd));
     if (!xrcd)
         return NULL;

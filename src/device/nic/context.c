@@ -55,6 +55,30 @@ void sw_context_event(struct sw_context *ctx, enum ibv_event_type type, void *el
         ctx->async(ctx->owner, type, element);
 }
 
+/* What iWARP has not, or otherwise. */
+static void limit_to_iwarp(struct ibv_device_attr_ex *out)
+{
+    struct ibv_device_attr *attr = &out->orig_attr;
+    attr->device_cap_flags &=
+        ~(unsigned int)(IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC | IBV_DEVICE_CURR_QP_STATE_MOD);
+    attr->atomic_cap = IBV_ATOMIC_NONE;
+    attr->max_sge_rd = 1; /* what NICs have; more are taken */
+    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = SW_MAX_IWARP_RD_ATOMIC;
+    attr->max_res_rd_atom = SW_MAX_IWARP_RD_ATOMIC * SW_MAX_QP;
+    attr->max_ah = attr->max_mcast_grp = attr->max_mcast_qp_attach = 0;
+    attr->max_total_mcast_qp_attach = 0;
+    attr->max_pkeys = 0;
+    attr->local_ca_ack_delay = 0;
+    out->odp_caps.per_transport_caps.ud_odp_caps = 0;
+    out->odp_caps.per_transport_caps.uc_odp_caps = 0;
+    out->odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+                                                   IBV_ODP_SUPPORT_SRQ_RECV |
+                                                   IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
+    out->xrc_odp_caps = 0;
+    out->device_cap_flags_ex = attr->device_cap_flags;
+    memset(&out->packet_pacing_caps, 0, sizeof(out->packet_pacing_caps));
+}
+
 void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
 {
     struct sw_netdev_info info;
@@ -120,6 +144,8 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
         1 << IBV_QPT_RC | 1 << IBV_QPT_UC | 1 << IBV_QPT_UD | 1 << IBV_QPT_XRC_SEND;
     out->cq_mod_caps.max_cq_count = UINT16_MAX;
     out->cq_mod_caps.max_cq_period = UINT16_MAX;
+    if (info.kind == SW_NETDEV_IWARP)
+        limit_to_iwarp(out);
 }
 
 /* The widest standard rate not above the netdev's; 100 Gb/s where the interface names none (memory
@@ -170,10 +196,12 @@ void sw_context_query_port(struct sw_context *ctx, struct ibv_port_attr *out)
     out->state = info.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
     out->max_mtu = IBV_MTU_4096;
     out->active_mtu = sw_context_mtu(info.mtu_bytes);
-    out->gid_tbl_len = SW_GID_TABLE_LEN;
-    out->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+    const bool is_iwarp = info.kind == SW_NETDEV_IWARP;
+    out->gid_tbl_len = sw_netdev_gid_table_len(ctx->netdev);
+    out->port_cap_flags = is_iwarp ? IBV_PORT_CM_SUP | IBV_PORT_DEVICE_MGMT_SUP
+                                   : IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
     out->max_msg_sz = (uint32_t)SW_MAX_MSG_BYTES;
-    out->pkey_tbl_len = 1;
+    out->pkey_tbl_len = !is_iwarp;
     out->max_vl_num = 1;
     out->phys_state = info.up ? 5 : 3; /* LinkUp, Disabled */
     out->link_layer = IBV_LINK_LAYER_ETHERNET;

@@ -23,6 +23,7 @@
 #include "device/nic/rtnl.h"
 
 #define ADDRESSES_MAX (SW_GID_TABLE_LEN / 2)
+#define KINDS 2
 
 struct sw_netdev {
     struct sw_netdev_info info;
@@ -44,9 +45,10 @@ static atomic_int netdev_count;
 static struct sw_rtnl_addr
     *host_addrs; /* of all interfaces, also those that SIDEWIRE_DEVICES leaves out */
 static int host_addr_count;
-static _Atomic uint64_t generation; /* of host_addrs */
-static int uverbs_base = -1;        /* the first uverbs number that no real device has */
-static const char *device_filter;   /* SIDEWIRE_DEVICES at the first refresh; NULL for all */
+static _Atomic uint64_t generation;    /* of host_addrs */
+static int uverbs_base = -1;           /* the first uverbs number that no real device has */
+static const char *device_filter;      /* SIDEWIRE_DEVICES at the first refresh; NULL for all */
+static enum sw_netdev_kind usual_kind; /* by SIDEWIRE_LINK */
 static atomic_int monitor_fd = -1;
 
 /* The device list starts on a number of its own so that real devices keep theirs. Raw system calls:
@@ -74,24 +76,49 @@ static int first_free_uverbs(void)
     return next;
 }
 
-static bool filter_allows(const char *ifname)
+static const char *prefix_of(enum sw_netdev_kind kind)
 {
-    size_t len = strlen(ifname);
-    const char *at = device_filter;
-    while (at) {
-        size_t item_len = strcspn(at, ",");
-        if (item_len == len && !memcmp(at, ifname, len))
-            return true;
-        if (!at[item_len])
-            return false;
-        at += item_len + 1;
+    return kind == SW_NETDEV_IWARP ? "iw_" : "sw_";
+}
+
+/* Whether an item of the filter names a device of the interface, and of which kind: one that names
+ * the interface alone means the kind that SIDEWIRE_LINK says. */
+static bool item_names(const char *item, size_t len, const char *ifname, enum sw_netdev_kind *kind)
+{
+    const size_t name_len = strlen(ifname);
+    if (len == name_len && !memcmp(item, ifname, len)) {
+        *kind = usual_kind;
+        return true;
     }
-    return true;
+    for (int k = 0; k < KINDS; k++) {
+        *kind = (enum sw_netdev_kind)k;
+        if (len == name_len + 3 && !memcmp(item, prefix_of(*kind), 3) &&
+            !memcmp(item + 3, ifname, name_len))
+            return true;
+    }
+    return false;
+}
+
+/* The kinds of devices that the interface is to have, in the order in which they are named. */
+static int kinds_wanted(const char *ifname, enum sw_netdev_kind out[KINDS])
+{
+    const char *at = device_filter;
+    enum sw_netdev_kind kind;
+    int count = 0;
+    if (!at)
+        out[count++] = usual_kind;
+    while (at) {
+        const size_t len = strcspn(at, ",");
+        if (count < KINDS && item_names(at, len, ifname, &kind) && (!count || out[0] != kind))
+            out[count++] = kind;
+        at = at[len] ? at + len + 1 : NULL;
+    }
+    return count;
 }
 
 /* EUI-64 of the MAC (RFC 4291 appendix A); without one, a locally administered number made of the
- * name (FNV-1a). */
-static uint64_t make_guid(const struct sw_rtnl_link *link)
+ * name (FNV-1a). Two devices of an interface differ in it, since librdmacm tells them by it. */
+static uint64_t make_guid(const struct sw_rtnl_link *link, enum sw_netdev_kind kind)
 {
     static const uint8_t no_mac[6];
     uint8_t raw[8] = {link->mac[0] ^ 2, link->mac[1], link->mac[2], 0xff, 0xfe,
@@ -103,16 +130,18 @@ static uint64_t make_guid(const struct sw_rtnl_link *link)
         memcpy(raw, &hash, sizeof(raw));
         raw[0] = 2;
     }
+    if (kind == SW_NETDEV_IWARP)
+        raw[4] ^= 3;
     uint64_t guid;
     memcpy(&guid, raw, sizeof(guid));
     return guid;
 }
 
-static struct sw_netdev *find_netdev(const char *ifname)
+static struct sw_netdev *find_netdev(const char *ifname, enum sw_netdev_kind kind)
 {
     int count = atomic_load_explicit(&netdev_count, memory_order_relaxed);
     for (int i = 0; i < count; i++)
-        if (!strcmp(netdevs[i]->info.ifname, ifname))
+        if (netdevs[i]->info.kind == kind && !strcmp(netdevs[i]->info.ifname, ifname))
             return netdevs[i];
     return NULL;
 }
@@ -122,7 +151,7 @@ static bool link_up(const struct sw_rtnl_link *link)
     return (link->flags & IFF_UP) && (link->flags & IFF_LOWER_UP);
 }
 
-static struct sw_netdev *add_netdev(const struct sw_rtnl_link *link)
+static struct sw_netdev *add_netdev(const struct sw_rtnl_link *link, enum sw_netdev_kind kind)
 {
     int index = atomic_load_explicit(&netdev_count, memory_order_relaxed);
     if (index == SW_NETDEV_MAX) {
@@ -132,11 +161,13 @@ static struct sw_netdev *add_netdev(const struct sw_rtnl_link *link)
     struct sw_netdev *dev = calloc(1, sizeof(*dev));
     if (!dev)
         return NULL;
-    snprintf(dev->info.name, sizeof(dev->info.name), "sw_%s", link->ifname);
+    snprintf(dev->info.name, sizeof(dev->info.name), "%s%s", prefix_of(kind), link->ifname);
+    dev->info.kind = kind;
     memcpy(dev->info.ifname, link->ifname, sizeof(dev->info.ifname));
     dev->info.index = index;
     dev->info.uverbs = uverbs_base + index;
-    dev->info.guid = make_guid(link); /* stays, even if the interface comes back with another MAC */
+    dev->info.guid =
+        make_guid(link, kind); /* stays, even if the interface comes back with another MAC */
     dev->reported_up = link_up(link);
     netdevs[index] = dev;
     atomic_store_explicit(&netdev_count, index + 1,
@@ -206,14 +237,13 @@ static void apply_addresses(struct sw_netdev *dev, const struct sw_rtnl_link *li
                 add_address(dev, &snapshot->addrs[i].gid);
 }
 
-static void apply_link(const struct sw_rtnl_link *link, const struct sw_rtnl_snapshot *snapshot)
+static void apply_kind(const struct sw_rtnl_link *link, enum sw_netdev_kind kind,
+                       const struct sw_rtnl_snapshot *snapshot)
 {
-    if (!filter_allows(link->ifname))
-        return;
-    struct sw_netdev *dev = find_netdev(link->ifname);
+    struct sw_netdev *dev = find_netdev(link->ifname, kind);
     bool is_new = !dev;
     if (is_new && (link->flags & IFF_UP))
-        dev = add_netdev(link);
+        dev = add_netdev(link, kind);
     if (!dev)
         return;
 
@@ -234,6 +264,14 @@ static void apply_link(const struct sw_rtnl_link *link, const struct sw_rtnl_sna
         dev->gids_changed = false; /* nobody has seen the device without them */
     dev->seen = true;
     sw_lock_release(&table_lock);
+}
+
+static void apply_link(const struct sw_rtnl_link *link, const struct sw_rtnl_snapshot *snapshot)
+{
+    enum sw_netdev_kind kinds[KINDS];
+    const int count = kinds_wanted(link->ifname, kinds);
+    for (int i = 0; i < count; i++)
+        apply_kind(link, kinds[i], snapshot);
 }
 
 static void apply_vanished(void)
@@ -267,7 +305,9 @@ static void apply_snapshot(struct sw_rtnl_snapshot *snapshot)
     if (uverbs_base < 0) {
         uverbs_base = first_free_uverbs();
         const char *wanted = getenv("SIDEWIRE_DEVICES");
+        const char *link = getenv("SIDEWIRE_LINK");
         device_filter = wanted && *wanted ? strdup(wanted) : NULL;
+        usual_kind = link && !strcmp(link, "iwarp") ? SW_NETDEV_IWARP : SW_NETDEV_ROCE;
     }
     /* The loopback last: programs that take the first device mean a network. */
     for (int loopback = 0; loopback < 2; loopback++)
@@ -332,7 +372,47 @@ void sw_netdev_read(struct sw_netdev *dev, struct sw_netdev_info *out)
     sw_lock_release(&table_lock);
 }
 
+bool sw_netdev_is_iwarp(const struct sw_netdev *dev)
+{
+    return dev->info.kind == SW_NETDEV_IWARP; /* never changes */
+}
+
+bool sw_netdev_has_kind(enum sw_netdev_kind kind)
+{
+    for (int i = 0; i < sw_netdev_count(); i++)
+        if (netdevs[i]->info.kind == kind)
+            return true;
+    return false;
+}
+
+int sw_netdev_gid_table_len(const struct sw_netdev *dev)
+{
+    return sw_netdev_is_iwarp(dev) ? 1 : SW_GID_TABLE_LEN;
+}
+
+/* The hardware address, as iWARP's devices have it; one without is known by its GUID. */
+static void read_mac_gid(struct sw_netdev *dev, struct sw_gid *out)
+{
+    static const uint8_t no_mac[6];
+    *out = (struct sw_gid){.type = SW_GID_MAC, .valid = true};
+    sw_lock_acquire(&table_lock);
+    const bool has_mac = memcmp(dev->info.mac, no_mac, sizeof(no_mac)) != 0;
+    memcpy(out->gid.raw, has_mac ? dev->info.mac : (const uint8_t *)&dev->info.guid,
+           sizeof(no_mac));
+    sw_lock_release(&table_lock);
+}
+
 bool sw_netdev_gid(struct sw_netdev *dev, int index, struct sw_gid *out)
+{
+    if (index < 0 || index >= sw_netdev_gid_table_len(dev))
+        return false;
+    if (!sw_netdev_is_iwarp(dev))
+        return sw_netdev_address(dev, index, out);
+    read_mac_gid(dev, out);
+    return true;
+}
+
+bool sw_netdev_address(struct sw_netdev *dev, int index, struct sw_gid *out)
 {
     if (index < 0 || index >= SW_GID_TABLE_LEN)
         return false;
@@ -349,6 +429,8 @@ bool sw_netdev_gid(struct sw_netdev *dev, int index, struct sw_gid *out)
 int sw_netdev_gid_count(struct sw_netdev *dev)
 {
     int entries = ADDRESSES_MAX;
+    if (sw_netdev_is_iwarp(dev))
+        return 1;
     sw_lock_acquire(&table_lock);
     while (entries > 0 && !dev->used[entries - 1])
         entries--;
@@ -375,17 +457,36 @@ uint64_t sw_netdev_generation(void)
     return atomic_load_explicit(&generation, memory_order_acquire);
 }
 
-struct sw_netdev *sw_netdev_with_gid(const union ibv_gid *gid)
+/* The first of `kinds` (a bit for each) with the address. */
+static struct sw_netdev *find_address(const union ibv_gid *gid, unsigned int kinds)
 {
     struct sw_netdev *found = NULL;
     int count = sw_netdev_count();
     sw_lock_acquire(&table_lock);
-    for (int i = 0; i < count && !found; i++)
+    for (int i = 0; i < count && !found; i++) {
+        if (!(kinds & 1u << netdevs[i]->info.kind))
+            continue;
         for (int j = 0; j < ADDRESSES_MAX && !found; j++)
             if (netdevs[i]->used[j] && !memcmp(&netdevs[i]->addrs[j], gid, sizeof(*gid)))
                 found = netdevs[i];
+    }
     sw_lock_release(&table_lock);
     return found;
+}
+
+struct sw_netdev *sw_netdev_with_gid(const union ibv_gid *gid)
+{
+    return find_address(gid, 1u << SW_NETDEV_ROCE);
+}
+
+struct sw_netdev *sw_netdev_with_address(const union ibv_gid *address)
+{
+    return find_address(address, 1u << SW_NETDEV_ROCE | 1u << SW_NETDEV_IWARP);
+}
+
+struct sw_netdev *sw_netdev_iwarp_at(const union ibv_gid *address)
+{
+    return find_address(address, 1u << SW_NETDEV_IWARP);
 }
 
 int sw_netdev_monitor_fd(void)

@@ -88,6 +88,8 @@ int sw_ah_init(struct sw_ah *ah, const struct sw_pd *pd, struct sw_netdev *dev,
 {
     ah->pd_id = pd->id;
     struct sw_gid source;
+    if (sw_netdev_is_iwarp(dev))
+        return -EOPNOTSUPP;
     if (attr->port_num != 1 || !attr->is_global || attr->sl > 15 ||
         !sw_netdev_gid(dev, attr->grh.sgid_index, &source) || !source.valid)
         return -EINVAL;

@@ -40,6 +40,8 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_TIMEOUTS_EXCUSED] = "ack_timeouts_excused",
     [SW_PEER_DEATHS] = "peer_deaths",
     [SW_LIVENESS_REFUSALS] = "liveness_refused",
+    [SW_TERMINATES_SENT] = "iwarp_terminates_sent",
+    [SW_TERMINATES_RECEIVED] = "iwarp_terminates_received",
 };
 
 static int index_of(struct sw_netdev *dev)

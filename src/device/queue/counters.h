@@ -39,10 +39,12 @@ enum sw_counter {
     SW_ICRC_ERROR,        /* packets damaged on the way */
     SW_CNP_SENT,
     SW_CNP_HANDLED,
-    SW_ECN_MARKED,        /* packets that a router marked */
-    SW_TIMEOUTS_EXCUSED,  /* of these, for a peer that lives and did not run */
-    SW_PEER_DEATHS,       /* processes found dead that queue pairs were connected to */
-    SW_LIVENESS_REFUSALS, /* who called by TCP and was not told to */
+    SW_ECN_MARKED,          /* packets that a router marked */
+    SW_TIMEOUTS_EXCUSED,    /* of these, for a peer that lives and did not run */
+    SW_PEER_DEATHS,         /* processes found dead that queue pairs were connected to */
+    SW_LIVENESS_REFUSALS,   /* who called by TCP and was not told to */
+    SW_TERMINATES_SENT,     /* iWARP: connections ended for what their peers did, ... */
+    SW_TERMINATES_RECEIVED, /* ... or what they said this side did */
     SW_COUNTER_COUNT
 };
 

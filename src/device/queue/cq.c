@@ -2,6 +2,7 @@
 #include "device/queue/cq.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,11 +187,14 @@ static void drive_members(struct sw_cq *cq, int want)
     }
     /* With thousands of queue pairs that rest, to look at each would be what a poll does. */
     uint32_t count = atomic_load_explicit(&cq->awake, memory_order_relaxed) ? cq->qp_count : 0;
+    bool in_vain = false;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = cq->turn + i;
         at = at >= count ? at - count : at;
         struct sw_qp *qp = cq->qps[at];
-        if (!sw_qp_has_work(qp) || !get_lock(&qp->lock, is_last_look))
+        const enum sw_qp_polls polls = sw_qp_polls_link(qp);
+        in_vain |= polls == SW_QP_POLLS_IN_VAIN;
+        if ((!sw_qp_has_work(qp) && polls == SW_QP_POLLS_NOT) || !get_lock(&qp->lock, is_last_look))
             continue;
         qp->link->progress(qp);
         const bool goes_on = sw_qp_goes_on(qp);
@@ -202,6 +206,8 @@ static void drive_members(struct sw_cq *cq, int want)
             return;
         }
     }
+    if (__builtin_expect(in_vain, 0) && !is_last_look)
+        sched_yield(); /* to the peer, perhaps */
 }
 
 int sw_cq_poll(struct sw_cq *cq, int max, struct ibv_wc *wc)

@@ -29,6 +29,7 @@ void sw_qp_rx_idle(struct sw_qp *qp)
     atomic_store(&qp->rx_expect, 0);
     atomic_store(&qp->rx_seq, &never);
     atomic_store(&qp->rx_pending, false);
+    atomic_store(&qp->polls_link, SW_QP_POLLS_NOT);
     qp->tx_goes_on = qp->rx_goes_on = false;
 }
 
@@ -109,6 +110,11 @@ static void free_parts(struct sw_qp *qp)
     free(qp);
 }
 
+static const struct sw_qp_type *rules_of(const struct sw_context *ctx, enum ibv_qp_type type)
+{
+    return sw_netdev_is_iwarp(ctx->netdev) ? sw_qp_type_of_iwarp(type) : sw_qp_type(type);
+}
+
 /* What a type needs and what it does not look at. */
 static int complete_init(struct sw_qp_init *init)
 {
@@ -136,7 +142,7 @@ static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *i
         return NULL;
     memset(qp, 0, sizeof(*qp));
     qp->type = init->type;
-    qp->rules = sw_qp_type(init->type);
+    qp->rules = rules_of(ctx, init->type);
     qp->ctx = ctx;
     qp->pd = init->pd;
     qp->pd_id = init->pd ? init->pd->id : 0;
@@ -202,7 +208,7 @@ static void release_index(struct sw_qp *qp)
 
 int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out)
 {
-    const struct sw_qp_type *rules = sw_qp_type(init->type);
+    const struct sw_qp_type *rules = rules_of(ctx, init->type);
     if (!rules)
         return init->type >= IBV_QPT_RC && init->type <= IBV_QPT_DRIVER ? -EOPNOTSUPP : -EINVAL;
     int rc = complete_init(init);

@@ -18,6 +18,13 @@
 #include "device/rules/qp_type.h"
 #include "device/rules/target.h"
 
+/* Of a link where what comes shows only to who asks the kernel: programs that poll do. */
+enum sw_qp_polls {
+    SW_QP_POLLS_NOT,
+    SW_QP_POLLS,
+    SW_QP_POLLS_IN_VAIN, /* nothing has come for a while: who polls lets others run */
+};
+
 struct sw_qp {
     struct sw_lock lock;
     enum ibv_qp_state state; /* read without the lock by sw_qp_state() */
@@ -31,6 +38,7 @@ struct sw_qp {
     _Atomic uint32_t rx_expect;               /* its value once the record is there */
     atomic_bool tx_pending;                   /* sends queued or unanswered */
     atomic_bool rx_pending;                   /* the peer could not be told what was consumed */
+    atomic_uint polls_link;                   /* enum sw_qp_polls */
     bool rests;                               /* sw_qp_rest() */
     bool tx_goes_on; /* it stopped sending for its budget alone: the next turn can be at once */
     bool is_posting; /* its program posts, and rings the engine then if the kick is due */
@@ -86,6 +94,11 @@ static inline bool sw_qp_has_work(struct sw_qp *qp)
                atomic_load_explicit(&qp->rx_expect, memory_order_relaxed) ||
            atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) ||
            atomic_load_explicit(&qp->rx_pending, memory_order_relaxed);
+}
+
+static inline enum sw_qp_polls sw_qp_polls_link(struct sw_qp *qp)
+{
+    return (enum sw_qp_polls)atomic_load_explicit(&qp->polls_link, memory_order_relaxed);
 }
 
 /* Whether its last turn ended for its budget alone. With the QP locked. */

@@ -219,9 +219,66 @@ static int enter_state(struct sw_qp *qp, enum ibv_qp_state next)
     return rc;
 }
 
+static int check_iwarp(const struct ibv_qp_attr *attr, int mask)
+{
+    if (mask & IBV_QP_PORT && attr->port_num != 1)
+        return -EINVAL;
+    if (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0)
+        return -EINVAL;
+    return mask & IBV_QP_ACCESS_FLAGS && attr->qp_access_flags & ~(unsigned int)QP_ACCESS ? -EINVAL
+                                                                                          : 0;
+}
+
+/* Connection management moves it to RTS. SQD ends the connection in good order, and what is asked
+ * of one that has ended is done already: rdma_disconnect() asks late. */
+static int enter_iwarp_state(struct sw_qp *qp, enum ibv_qp_state next)
+{
+    const enum ibv_qp_state current = qp->state;
+    switch (next) {
+    case IBV_QPS_RESET:
+        reset_qp(qp);
+        return 0;
+    case IBV_QPS_INIT:
+    case IBV_QPS_RTR:
+        if (current > next)
+            return -EINVAL;
+        sw_qp_set_state(qp, next);
+        sw_qp_publish(qp, next);
+        return 0;
+    case IBV_QPS_RTS:
+        return current == IBV_QPS_RTS ? 0 : -EINVAL;
+    case IBV_QPS_SQD:
+        if (current == IBV_QPS_RTS)
+            sw_qp_fail(qp, -1);
+        return 0;
+    case IBV_QPS_ERR:
+        sw_qp_fail(qp, -1);
+        return 0;
+    case IBV_QPS_SQE:
+    case IBV_QPS_UNKNOWN:
+        break;
+    }
+    return -EINVAL;
+}
+
+static int modify_iwarp(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+    const int ignored = mask & ~(IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT);
+    if (qp->orphan)
+        return -EINVAL;
+    int rc = check_iwarp(attr, mask);
+    if (!rc && mask & IBV_QP_STATE)
+        rc = enter_iwarp_state(qp, attr->qp_state);
+    if (!rc && !(mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET))
+        apply_values(qp, attr, mask & ~ignored);
+    return rc;
+}
+
 static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     sw_lock_assert_held(&qp->lock);
+    if (qp->rules->is_iwarp)
+        return modify_iwarp(qp, attr, mask);
     enum ibv_qp_state current = qp->state;
     enum ibv_qp_state next = mask & IBV_QP_STATE ? attr->qp_state : current;
     if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != current)

@@ -11,6 +11,7 @@
 #define SW_MAX_SRQ_WR 32768
 #define SW_MAX_PD (1 << 20)
 #define SW_MAX_RD_ATOMIC 16
+#define SW_MAX_IWARP_RD_ATOMIC 128
 #define SW_MAX_DM_BYTES (16ull << 20) /* device memory, of a process altogether */
 #define SW_MIN_RATE_KBPS 1000         /* of a QP's rate limit */
 #define SW_MAX_RATE_KBPS 400000000    /* the fastest port */

@@ -39,6 +39,18 @@ static const struct sw_qp_type xrc_recv = {
     .send_opcodes = 0,
 };
 
+/* Immediate data and atomics (RFC 7306) are not what its peers know. */
+static const struct sw_qp_type iwarp = {
+    .send_opcodes = OP(SEND) | OP(SEND_WITH_INV) | OP(RDMA_WRITE) | OP(RDMA_READ) | WINDOWS,
+    .has_rq = true,
+    .is_iwarp = true,
+};
+
+const struct sw_qp_type *sw_qp_type_of_iwarp(enum ibv_qp_type type)
+{
+    return type == IBV_QPT_RC ? &iwarp : NULL;
+}
+
 const struct sw_qp_type *sw_qp_type(enum ibv_qp_type type)
 {
     switch (type) {

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the engine does for the link, and what a forked child lets go of. */
+#include "link/iwarp/iwarp.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include "base/minmax.h"
+#include "link/engine.h"
+#include "link/iwarp/connection.h"
+#include "link/iwarp/linger.h"
+
+static void (*_Atomic user)(uint64_t cookie, enum sw_iwarp_news news, int status);
+
+void sw_iwarp_set_user(void (*told)(uint64_t cookie, enum sw_iwarp_news news, int status))
+{
+    atomic_store(&user, told);
+}
+
+static void on_socket(uint64_t what)
+{
+    sw_engine_drive((uint32_t)(what >> 4), &sw_iwarp_qp_ops);
+}
+
+static uint64_t step_link(uint64_t now_ns)
+{
+    if (sw_iwarp_has_notes())
+        sw_iwarp_tell_notes(atomic_load(&user));
+    const uint64_t nudge_ns = sw_iwarp_nudge_peers(now_ns);
+    return sw_min_u64(nudge_ns, sw_iwarp_lingers() ? sw_iwarp_linger_step(now_ns) : UINT64_MAX);
+}
+
+static bool wants_step(void)
+{
+    return sw_iwarp_has_notes();
+}
+
+static const struct sw_engine_part part = {.step = step_link, .wants = wants_step};
+
+void sw_iwarp_start(void)
+{
+    sw_engine_handle(SW_WATCH_IWARP, on_socket);
+    sw_engine_add(&part);
+}
+
+/* The connections are its parent's. What they have in memory stays: who had it locked is gone. */
+void sw_iwarp_fork_child(void)
+{
+    for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
+        const struct sw_qp *qp = sw_nic.qps[i];
+        const struct sw_iwarp_connection *c = qp->link_state;
+        if (qp->link == &sw_iwarp_qp_ops && c)
+            close(c->fd);
+    }
+    sw_iwarp_notes_fork_child();
+    sw_iwarp_linger_fork_child();
+}

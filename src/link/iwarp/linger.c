@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/iwarp/linger.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "link/engine.h"
+#include "link/iwarp/socket.h"
+
+#define PATIENCE_NS (3 * SW_NS_PER_S)
+#define LOOK_NS (2 * SW_NS_PER_MS)
+#define DROP_BYTES 4096u
+#define DROPS_MAX 64
+
+struct socket_end {
+    struct socket_end *next;
+    int fd;
+    uint8_t *bytes;
+    size_t len, at;
+    uint64_t until_ns;
+    bool waits, has_ended;
+};
+
+static struct {
+    struct sw_lock lock;
+    struct socket_end *list;
+} ends;
+
+/* Whether all of it is sent, or never will be. */
+static bool send_rest(struct socket_end *end)
+{
+    while (end->at < end->len) {
+        const ssize_t sent =
+            sw_iwarp_socket_send(end->fd, end->bytes + end->at, end->len - end->at);
+        if (sent < 0)
+            return sent != -EAGAIN;
+        end->at += (size_t)sent;
+    }
+    return true;
+}
+
+/* Whether the peer has ended, too. */
+static bool drop_bytes(const struct socket_end *end)
+{
+    uint8_t dropped[DROP_BYTES];
+    for (int i = 0; i < DROPS_MAX; i++) {
+        const ssize_t got = sw_iwarp_socket_receive(end->fd, dropped, sizeof(dropped));
+        if (got <= 0)
+            return got != -EAGAIN;
+    }
+    return false;
+}
+
+/* Whether the socket can be closed. */
+static bool step_end(struct socket_end *end)
+{
+    if (!end->has_ended && send_rest(end)) {
+        end->has_ended = true;
+        sw_iwarp_socket_end(end->fd);
+    }
+    return end->has_ended && (!end->waits || drop_bytes(end));
+}
+
+static void free_end(struct socket_end *end)
+{
+    close(end->fd);
+    free(end->bytes);
+    free(end);
+}
+
+void sw_iwarp_linger(int fd, uint8_t *bytes, size_t len, bool waits)
+{
+    struct socket_end *end = calloc(1, sizeof(*end));
+    if (!end) {
+        close(fd);
+        free(bytes);
+        return;
+    }
+    *end = (struct socket_end){.fd = fd,
+                               .bytes = bytes,
+                               .len = len,
+                               .until_ns = sw_clock_ns() + PATIENCE_NS,
+                               .waits = waits};
+    if (step_end(end)) {
+        free_end(end);
+        return;
+    }
+    sw_lock_acquire(&ends.lock);
+    end->next = ends.list;
+    ends.list = end;
+    sw_lock_release(&ends.lock);
+    if (!sw_engine_is_self())
+        sw_engine_kick();
+}
+
+bool sw_iwarp_lingers(void)
+{
+    return ends.list != NULL;
+}
+
+uint64_t sw_iwarp_linger_step(uint64_t now_ns)
+{
+    sw_lock_acquire(&ends.lock);
+    for (struct socket_end **at = &ends.list; *at;) {
+        struct socket_end *end = *at;
+        if (!step_end(end) && now_ns < end->until_ns) {
+            at = &end->next;
+            continue;
+        }
+        *at = end->next;
+        free_end(end);
+    }
+    const bool any = ends.list != NULL;
+    sw_lock_release(&ends.lock);
+    return any ? now_ns + LOOK_NS : UINT64_MAX;
+}
+
+void sw_iwarp_linger_fork_child(void)
+{
+    ends.lock = (struct sw_lock){0};
+    while (ends.list) {
+        struct socket_end *end = ends.list;
+        ends.list = end->next;
+        free_end(end);
+    }
+}

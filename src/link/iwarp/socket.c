@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "link/iwarp/socket.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fds.h"
+
+#define SEGMENT_LEAST 536u /* RFC 9293 3.7.1 */
+
+static bool set_option(int fd, int level, int name, int value)
+{
+    return syscall(SYS_setsockopt, fd, level, name, &value, sizeof(value)) == 0;
+}
+
+static int open_socket(sa_family_t family)
+{
+    const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+    const int fd = (int)syscall(SYS_socket, family, kind, IPPROTO_TCP);
+    return fd < 0 ? -errno : sw_fd_own(fd);
+}
+
+static int close_failed(int fd, int err)
+{
+    close(fd);
+    return -err;
+}
+
+/* The port that an ID has may be that of another program's TCP connection: then any. */
+static int bind_source(int fd, const struct sockaddr *own, socklen_t len)
+{
+    struct sockaddr_storage any = {0};
+    if (!syscall(SYS_bind, fd, own, len))
+        return 0;
+    if (errno != EADDRINUSE && errno != EACCES)
+        return -errno;
+    memcpy(&any, own, len);
+    if (any.ss_family == AF_INET)
+        ((struct sockaddr_in *)&any)->sin_port = 0;
+    else
+        ((struct sockaddr_in6 *)&any)->sin6_port = 0;
+    return syscall(SYS_bind, fd, &any, len) ? -errno : 0;
+}
+
+int sw_iwarp_socket_connect(const struct sockaddr *own, socklen_t own_len,
+                            const struct sockaddr *peer, socklen_t peer_len)
+{
+    const int fd = open_socket(peer->sa_family);
+    if (fd < 0)
+        return fd;
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    const int rc = bind_source(fd, own, own_len);
+    if (rc)
+        return close_failed(fd, -rc);
+    if (syscall(SYS_connect, fd, peer, peer_len) && errno != EINPROGRESS)
+        return close_failed(fd, errno);
+    return fd;
+}
+
+int sw_iwarp_socket_listen(const struct sockaddr *own, socklen_t len, int backlog, bool is_v6only)
+{
+    const int fd = open_socket(own->sa_family);
+    if (fd < 0)
+        return fd;
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (own->sa_family == AF_INET6)
+        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, is_v6only);
+    if (syscall(SYS_bind, fd, own, len) || syscall(SYS_listen, fd, backlog))
+        return close_failed(fd, errno);
+    return fd;
+}
+
+int sw_iwarp_socket_accept(int listener, struct sockaddr_storage *own,
+                           struct sockaddr_storage *peer)
+{
+    socklen_t len = sizeof(*peer);
+    const int fd = (int)syscall(SYS_accept4, listener, peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    len = sizeof(*own);
+    const int high = sw_fd_own(fd);
+    if (syscall(SYS_getsockname, high, own, &len))
+        return close_failed(high, errno);
+    set_option(high, IPPROTO_TCP, TCP_NODELAY, 1);
+    return high;
+}
+
+uint32_t sw_iwarp_socket_segment(int fd)
+{
+    int segment = 0;
+    socklen_t len = sizeof(segment);
+    if (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_MAXSEG, &segment, &len) ||
+        segment < (int)SEGMENT_LEAST)
+        return SEGMENT_LEAST;
+    return (uint32_t)segment;
+}
+
+static ssize_t result_of(long done)
+{
+    return done < 0 ? -errno : done;
+}
+
+ssize_t sw_iwarp_socket_send(int fd, const void *bytes, size_t len)
+{
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    return result_of(syscall(SYS_sendto, fd, bytes, len, flags, NULL, (socklen_t)0));
+}
+
+ssize_t sw_iwarp_socket_send_pieces(int fd, struct iovec *pieces, uint32_t count)
+{
+    const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    return result_of(syscall(SYS_sendmsg, fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+ssize_t sw_iwarp_socket_receive(int fd, void *bytes, size_t room)
+{
+    return result_of(syscall(SYS_recvfrom, fd, bytes, room, MSG_DONTWAIT, NULL, NULL));
+}
+
+ssize_t sw_iwarp_socket_receive_pieces(int fd, struct iovec *pieces, uint32_t count)
+{
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    return result_of(syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT));
+}
+
+void sw_iwarp_socket_end(int fd)
+{
+    syscall(SYS_shutdown, fd, SHUT_WR);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What leaves. FPDUs are gathered, as many as there are, and given to the kernel in one call.
+ * Headers, trailers and short payload are copied; long payload stays where it is until the kernel
+ * takes it. With CRCs all is copied: memory that changes between the CRC and the kernel's copy
+ * would look like damage.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/payload.h"
+#include "device/memory/mr_impl.h"
+#include "device/memory/view.h"
+#include "device/queue/counters.h"
+#include "link/gather.h"
+#include "link/iwarp/connection.h"
+#include "link/iwarp/socket.h"
+#include "wire/iwarp/crc32c.h"
+
+#define COPY_BYTES 512u          /* payload up to this is copied: a piece costs more */
+#define BATCH_BYTES (256u << 10) /* given to the kernel at once */
+#define ROUNDS_MAX 16            /* of these in one step */
+#define IOV_MAX_PIECES 256u      /* that is twice as many elements as pieces, mostly */
+#define ROOM_BYTES (32u << 10)   /* of what is copied */
+#define ROOM_CRC_BYTES (192u << 10)
+
+/* ---- what is gathered ---- */
+
+static bool make_room(struct sw_iwarp_connection *c)
+{
+    struct sw_iwarp_outgoing *out = &c->out;
+    if (out->bytes)
+        return true;
+    out->bytes_room = c->has_crc ? ROOM_CRC_BYTES : ROOM_BYTES;
+    out->bytes = malloc(out->bytes_room);
+    return out->bytes != NULL;
+}
+
+/* Room for so many more bytes behind what is copied, which add_copied() makes a part of it. */
+static uint8_t *copied_end(struct sw_iwarp_outgoing *out)
+{
+    return out->bytes + out->bytes_len;
+}
+
+static void add_copied(struct sw_iwarp_outgoing *out, uint32_t len_bytes)
+{
+    struct sw_iwarp_piece *last = out->count ? &out->pieces[out->count - 1] : NULL;
+    if (last && last->source == SW_PAYLOAD_BYTES)
+        last->len_bytes += len_bytes;
+    else
+        out->pieces[out->count++] = (struct sw_iwarp_piece){
+            .source = SW_PAYLOAD_BYTES, .len_bytes = len_bytes, .at = out->bytes_len};
+    out->bytes_len += len_bytes;
+    out->total += len_bytes;
+}
+
+static bool copy_payload(struct sw_iwarp_connection *c, const struct sw_iwarp_emission *emission,
+                         uint8_t *to)
+{
+    if (emission->source == SW_PAYLOAD_MEMORY) {
+        const uint8_t *from =
+            sw_iwarp_readable(c, emission->addr, emission->payload_len, emission->rkey);
+        if (!from)
+            return false;
+        sw_payload_copy(to, from, emission->payload_len);
+        return !sw_fault_hit(from);
+    }
+    struct sw_gather gather = sw_gather_of(c->qp, sw_iwarp_sq_position(c, emission->position));
+    return sw_gather_out(&gather, emission->offset, to, emission->payload_len);
+}
+
+static void add_reference(struct sw_iwarp_connection *c, const struct sw_iwarp_emission *emission)
+{
+    const bool is_memory = emission->source == SW_PAYLOAD_MEMORY;
+    struct sw_iwarp_outgoing *out = &c->out;
+    out->pieces[out->count++] =
+        (struct sw_iwarp_piece){.source = emission->source,
+                                .len_bytes = emission->payload_len,
+                                .position = emission->position,
+                                .rkey = emission->rkey,
+                                .at = is_memory ? emission->addr : emission->offset};
+    out->total += emission->payload_len;
+}
+
+static bool add_fpdu(struct sw_iwarp_connection *c, const struct sw_iwarp_emission *emission)
+{
+    struct sw_iwarp_outgoing *out = &c->out;
+    const bool copies = c->has_crc || emission->payload_len <= COPY_BYTES;
+    const uint32_t payload_len = emission->source == SW_PAYLOAD_NONE ? 0 : emission->payload_len;
+    uint32_t copied = emission->head_len;
+    uint8_t trailer[SW_FPDU_TRAILER_MAX];
+    memcpy(copied_end(out), emission->head, emission->head_len);
+    if (payload_len && copies) {
+        if (!copy_payload(c, emission, copied_end(out) + copied))
+            return false;
+        copied += payload_len;
+    }
+    const uint32_t crc = c->has_crc ? sw_crc32c_add(0, copied_end(out), copied) : 0;
+    const uint32_t trailer_len =
+        sw_fpdu_finish(crc, sw_iwarp_ulpdu_len(emission), c->has_crc, trailer);
+    add_copied(out, copied);
+    if (payload_len && !copies)
+        add_reference(c, emission);
+    memcpy(copied_end(out), trailer, trailer_len);
+    add_copied(out, trailer_len);
+    return true;
+}
+
+static bool has_room(const struct sw_iwarp_connection *c)
+{
+    const struct sw_iwarp_outgoing *out = &c->out;
+    const uint32_t longest =
+        SW_IWARP_HEAD_MAX + SW_FPDU_TRAILER_MAX + (c->has_crc ? c->machine.ulpdu_max : COPY_BYTES);
+    return out->count + 3 <= SW_IWARP_PIECES && out->total < BATCH_BYTES &&
+           out->bytes_room - out->bytes_len >= longest;
+}
+
+/* The memory of an answer may have been taken away since the READ was looked at. */
+static bool is_refused(struct sw_iwarp_connection *c, struct sw_iwarp_emission *emission)
+{
+    if (emission->source != SW_PAYLOAD_MEMORY ||
+        sw_iwarp_readable(c, emission->addr, emission->payload_len, emission->rkey))
+        return false;
+    sw_iwarp_unreadable(
+        &c->machine, sw_iwarp_read_fault(c, emission->addr, emission->payload_len, emission->rkey));
+    return true;
+}
+
+static void count_emission(struct sw_iwarp_connection *c, const struct sw_iwarp_emission *emission)
+{
+    if (emission->source == SW_PAYLOAD_MEMORY) {
+        c->qp->moved.sent_bytes += emission->payload_len;
+        c->qp->moved.sent_packets++;
+    }
+}
+
+/* 0, or a negative errno: the connection cannot go on. */
+static int fill_out(struct sw_iwarp_connection *c)
+{
+    struct sw_iwarp_outgoing *out = &c->out;
+    struct sw_iwarp_emission emission;
+    if (!make_room(c))
+        return -ENOMEM;
+    out->first = out->count = out->bytes_len = out->total = 0;
+    out->first_position = c->machine.sent;
+    while (has_room(c) && sw_iwarp_next(&c->machine, &emission)) {
+        if (is_refused(c, &emission))
+            continue; /* next() has a Terminate then */
+        if (!add_fpdu(c, &emission))
+            return -EFAULT;
+        count_emission(c, &emission);
+    }
+    return 0;
+}
+
+/* ---- what is sent ---- */
+
+/* Adds a piece's memory; false: a key does not allow it any more. */
+static bool add_memory(struct sw_iwarp_connection *c, const struct sw_iwarp_piece *piece,
+                       struct iovec *iov, uint32_t *count)
+{
+    if (piece->source == SW_PAYLOAD_MEMORY) {
+        const uint8_t *from = sw_iwarp_readable(c, piece->at, piece->len_bytes, piece->rkey);
+        if (!from || (sw_view_is_of(piece->rkey) && !sw_fault_probe(from, piece->len_bytes)))
+            return false;
+        iov[(*count)++] = (struct iovec){(void *)from, piece->len_bytes};
+        return true;
+    }
+    struct sw_gather gather = sw_gather_of(c->qp, sw_iwarp_sq_position(c, piece->position));
+    uint64_t at = piece->at, left = piece->len_bytes;
+    while (left && *count < IOV_MAX_PIECES) {
+        uint64_t run = left;
+        uint8_t *from = sw_gather_at(&gather, at, 0, &run);
+        if (!from)
+            return false;
+        iov[(*count)++] = (struct iovec){from, run};
+        at += run;
+        left -= run;
+    }
+    return true;
+}
+
+static bool list_pieces(struct sw_iwarp_connection *c, struct iovec iov[IOV_MAX_PIECES],
+                        uint32_t *count)
+{
+    struct sw_iwarp_outgoing *out = &c->out;
+    *count = 0;
+    for (uint32_t i = out->first; i < out->count && *count < IOV_MAX_PIECES; i++) {
+        const struct sw_iwarp_piece *piece = &out->pieces[i];
+        if (piece->source == SW_PAYLOAD_BYTES)
+            iov[(*count)++] = (struct iovec){out->bytes + piece->at, piece->len_bytes};
+        else if (!add_memory(c, piece, iov, count))
+            return false;
+        if (*count == IOV_MAX_PIECES)
+            break; /* the last one may not be there as a whole */
+    }
+    return true;
+}
+
+static void pass_sent(struct sw_iwarp_outgoing *out, size_t sent)
+{
+    while (sent) {
+        struct sw_iwarp_piece *piece = &out->pieces[out->first];
+        if (sent < piece->len_bytes) {
+            piece->len_bytes -= (uint32_t)sent;
+            piece->at += sent;
+            return;
+        }
+        sent -= piece->len_bytes;
+        out->first++;
+    }
+}
+
+/* 1: all is sent; 0: the kernel has no room; or a negative errno. */
+static int send_out(struct sw_iwarp_connection *c, bool *moved)
+{
+    struct sw_iwarp_outgoing *out = &c->out;
+    struct iovec iov[IOV_MAX_PIECES];
+    while (out->first != out->count) {
+        uint32_t count;
+        sw_mr_serve_begin(c->qp->index);
+        const bool is_there = list_pieces(c, iov, &count);
+        const ssize_t sent = is_there ? sw_iwarp_socket_send_pieces(c->fd, iov, count) : -EFAULT;
+        sw_mr_serve_end(c->qp->index);
+        if (sent == -EAGAIN)
+            return 0;
+        if (sent < 0 && sent != -EINTR)
+            return (int)sent;
+        if (sent > 0) {
+            *moved = true;
+            pass_sent(out, (size_t)sent);
+        }
+    }
+    out->first = out->count = 0;
+    return 1;
+}
+
+static void count_terminate(struct sw_iwarp_connection *c)
+{
+    if (!c->machine.over || c->is_counted)
+        return;
+    c->is_counted = true;
+    sw_counter_add(c->qp->ctx->netdev,
+                   c->machine.by_peer ? SW_TERMINATES_RECEIVED : SW_TERMINATES_SENT);
+}
+
+/* The error that the kernel has told: EFAULT is about this side's memory. */
+static enum sw_iwarp_life fail_send(struct sw_iwarp_connection *c, int err)
+{
+    if (err == -EFAULT)
+        c->send_status = IBV_WC_LOC_PROT_ERR;
+    return sw_iwarp_fail(c, err == -EFAULT ? 0 : err);
+}
+
+enum sw_iwarp_life sw_iwarp_transmit(struct sw_iwarp_connection *c, bool *moved)
+{
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        const int rc = send_out(c, moved);
+        c->is_blocked = rc == 0;
+        if (rc < 0)
+            return fail_send(c, rc);
+        if (rc == 0)
+            return sw_iwarp_settle(c);
+        if (sw_iwarp_settle(c) == SW_IWARP_DEAD || sw_iwarp_feed(c) == SW_IWARP_DEAD)
+            return SW_IWARP_DEAD;
+        const int filled = fill_out(c);
+        if (filled < 0)
+            return fail_send(c, filled);
+        count_terminate(c);
+        if (!c->out.count)
+            return SW_IWARP_ALIVE;
+    }
+    c->is_blocked = true; /* there is more: as if the kernel had no room now */
+    return SW_IWARP_ALIVE;
+}
+
+uint8_t *sw_iwarp_copy_rest(struct sw_iwarp_connection *c, size_t *len)
+{
+    const struct sw_iwarp_outgoing *out = &c->out;
+    struct iovec iov[IOV_MAX_PIECES];
+    uint32_t count;
+    *len = 0;
+    if (out->first == out->count || !list_pieces(c, iov, &count))
+        return NULL;
+    for (uint32_t i = 0; i < count; i++)
+        *len += iov[i].iov_len;
+    uint8_t *bytes = malloc(*len), *to = bytes;
+    for (uint32_t i = 0; bytes && i < count; i++) {
+        sw_payload_copy(to, iov[i].iov_base, iov[i].iov_len);
+        to += iov[i].iov_len;
+    }
+    return bytes;
+}
