@@ -39,10 +39,13 @@ void sw_responder_release(struct sw_responder *r)
 
 bool sw_responder_outlive(struct sw_responder *r)
 {
-    if (!r->dead || !r->refusal)
+    if (r->config.service == SW_SERVICE_UC || (r->dead && !r->refusal))
         return false;
+    r->dead = true;
     r->answer_count = r->outstanding = 0;
-    r->refusal_told = true;
+    r->refusal_told = r->refusal;
+    if (!r->refusal)
+        r->remark = SW_REMARK_NONE;
     sw_early_init(&r->early, NULL);
     return true;
 }
@@ -314,6 +317,18 @@ static bool admit_after_refusal(struct sw_responder *r, const struct sw_packet *
     return false;
 }
 
+/* Ended by its program, which may have been told of what came just before. The ACK of that may be
+ * lost, so it is said again. But what only looks at memory is not done again: that is the
+ * program's from the end on. */
+static void repeat_ack(struct sw_responder *r, const struct sw_packet *packet, enum sw_place place)
+{
+    struct sw_demand demand;
+    const enum sw_demand_kind kind = demand_kind((enum sw_packet_kind)packet->opcode->kind);
+    if (!r->forgot && place == SW_PLACE_DUPLICATE && kind != SW_DEMAND_READ &&
+        kind != SW_DEMAND_FLUSH)
+        admit_duplicate(r, packet, sw_seq_of(r->expected, packet->bth.psn), &demand);
+}
+
 /* How far from what is expected a PSN may be that the peer has sent. A Sidewire requester has so
  * many on their way, with those that its READs take. */
 static uint32_t reach_of(const struct sw_responder *r)
@@ -359,8 +374,12 @@ static bool admit_reliable(struct sw_responder *r, const struct sw_packet *packe
         r->counts.astray++;
         return false;
     }
-    if (r->dead)
-        return r->refusal && admit_after_refusal(r, packet, out);
+    if (r->dead && r->refusal)
+        return admit_after_refusal(r, packet, out);
+    if (r->dead) {
+        repeat_ack(r, packet, place);
+        return false;
+    }
     switch (place) {
     case SW_PLACE_EXPECTED:
         learn_dialect(r, packet);

@@ -178,11 +178,12 @@ uint64_t sw_responder_due_ns(const struct sw_responder *r);
  * ago. */
 bool sw_responder_unreadable(struct sw_responder *r, uint8_t syndrome, struct sw_emission *out);
 
-/* The connection is over. True: by a refusal of this machine, which goes on to answer: the NAK is
- * repeated, and READs, FLUSHes and atomics that were executed before are answered again. For a copy
- * of the machine: what has come early stays with the original, to be released. */
+/* The connection is over. True: the machine goes on to answer. By a refusal of its own: the NAK is
+ * repeated, and READs, FLUSHes and atomics that were executed before are answered again. By its
+ * program: what was acknowledged is acknowledged again, but no memory is looked at. For a copy of
+ * the machine: what has come early stays with the original, to be released. */
 bool sw_responder_outlive(struct sw_responder *r);
-/* From here on it only repeats the NAK. */
+/* From here on it only repeats the NAK, if there is one. */
 void sw_responder_forget(struct sw_responder *r);
 
 /* The link saw a packet of this QP marked CE: a CNP, at most every 50 us. */

@@ -312,6 +312,79 @@ static void answers_b(int sock, int param)
     rig_close(&rig);
 }
 
+/* Who has been told of a message may end the connection at once. The message has arrived, though
+ * its ACK is lost. */
+static void last_ack_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    vu_barrier(sock);
+    struct vu_send sends[2] = {rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 10000),
+                               rig_send(&rig, IBV_WR_SEND, 2, 0, 100)};
+    for (int i = 0; i < 2; i++)
+        rig_post(&rig, &sends[i]);
+    vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+    VU_TRUE(counted(&rig.dev, "local_ack_timeout_err") > 0);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void last_ack_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    misbehave("drop opcode ack times 3\n");
+    rig_open(&rig, sock, NULL);
+    rig_recv(&rig, 7, 16384, 100);
+    vu_barrier(sock);
+    vu_expect(rig.ep.rcq, 7, IBV_WC_SUCCESS);
+    vu_ep_to(&rig.ep, IBV_QPS_ERR);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+/* But nobody reads the memory of who has ended the connection, nor sends him anything new. */
+static void ended_a(int sock, int param)
+{
+    (void)param;
+    struct rig_attr attr = {.conn = vu_conn_default};
+    attr.conn.timeout = 14; /* 67 ms */
+    attr.conn.retry_cnt = 3;
+    struct rig rig;
+    rig_open(&rig, sock, &attr);
+    struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 1, 0, 100);
+    vu_barrier(sock);
+    if (param == 0)
+        rig_post(&rig, &read);
+    vu_barrier(sock);
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND, 2, 0, 100);
+    rig_post(&rig, &send);
+    if (param == 0)
+        vu_expect(rig.ep.scq, 1, IBV_WC_RETRY_EXC_ERR);
+    vu_expect(rig.ep.scq, 2, param == 0 ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void ended_b(int sock, int param)
+{
+    struct rig rig;
+    if (param == 0)
+        misbehave("drop opcode response times 3\n");
+    rig_open(&rig, sock, NULL);
+    rig_recv(&rig, 7, 16384, 100);
+    vu_barrier(sock);
+    if (param == 0)
+        while (!counted(&rig.dev, "duplicate_request"))
+            usleep(1000);
+    vu_ep_to(&rig.ep, IBV_QPS_ERR);
+    vu_barrier(sock);
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 /* What is sent again does not count again (docs/counters.md): the answers to READs, too. */
 static void counted_once_a(int sock, int param)
 {
@@ -511,6 +584,9 @@ const struct sem_case sem_faults[] = {
     ONE("packet_late_as_it_came", 9),
     {"faults__refusal_lost", refusal_a, refusal_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__answers_before_a_refusal_lost", answers_a, answers_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__last_ack_lost", last_ack_a, last_ack_b, SEM_ALONE | SEM_ON_WIRE},
+    {"faults__read_of_who_has_ended", ended_a, ended_b, 0 | SEM_ALONE | SEM_ON_WIRE},
+    {"faults__send_to_who_has_ended", ended_a, ended_b, 1 | SEM_ALONE | SEM_ON_WIRE},
     {"faults__answer_lost_counts_once", counted_once_a, counted_once_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__answer_lost_and_memory_gone", answer_gone_a, answer_gone_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__receiver_not_ready", rnr_a, rnr_b, SEM_ALONE | SEM_ON_WIRE},

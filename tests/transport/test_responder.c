@@ -219,8 +219,29 @@ static void responder__outlives_its_connection_for_a_time(void **state)
     assert_false(rig_admits(&rig, &add));
     rig_acks(&rig, 104, RIG_NAK_ACCESS);
     rig_is_silent(&rig);
+}
+
+static void responder__ended_by_its_program_it_only_acknowledges_again(void **state)
+{
+    (void)state;
+    static struct rig rig;
     start(&rig, true);
-    assert_false(sw_responder_outlive(&rig.p)); /* nothing was refused */
+    struct sw_packet send = rig_packet(0x04, 100, 5), read = rig_packet(0x0c, 101, 0),
+                     next = rig_packet(0x04, 102, 5);
+    read.reth.len_bytes = 10;
+    rig_request(&rig, &send, RIG_ACK);
+    rig_acks(&rig, 100, RIG_ACK);
+    rig_request(&rig, &read, RIG_ACK);
+    rig_responds(&rig, 0x10, 101);
+    assert_true(sw_responder_outlive(&rig.p));
+    assert_false(rig_admits(&rig, &send)); /* its ACK may be lost */
+    rig_acks(&rig, 101, RIG_ACK);
+    assert_false(rig_admits(&rig, &read)); /* the memory is the program's again */
+    assert_false(rig_admits(&rig, &next));
+    rig_is_silent(&rig);
+    sw_responder_forget(&rig.p);
+    assert_false(rig_admits(&rig, &send));
+    rig_is_silent(&rig);
 }
 
 static void responder__msn_counts_messages(void **state)
@@ -331,7 +352,6 @@ static void responder__a_refused_duplicate_is_told_and_changes_nothing(void **st
     rig_acks(&rig, 100, RIG_NAK_ACCESS); /* the response may have been lost */
     rig_is_silent(&rig);
     assert_false(rig.p.dead);
-    assert_false(sw_responder_outlive(&rig.p));
     rig_send(&rig, 101);
     rig_acks(&rig, 101, RIG_ACK);
 }
@@ -657,6 +677,7 @@ int main(void)
         cmocka_unit_test(responder__a_dead_one_says_its_nak_first),
         cmocka_unit_test(responder__memory_that_vanished_under_a_dead_one),
         cmocka_unit_test(responder__outlives_its_connection_for_a_time),
+        cmocka_unit_test(responder__ended_by_its_program_it_only_acknowledges_again),
         cmocka_unit_test(responder__msn_counts_messages),
         cmocka_unit_test(responder__no_credits_are_given),
         cmocka_unit_test(responder__acks_are_coalesced),

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is left of a connection that this side ended by a refusal. The NAK leaves once, and the
- * queue pair is in ERR then, where hardware hears nothing any more: if the NAK is lost, or an
- * answer to what was done before, the peer runs out of retries and never learns why, or that it was
- * done. So the responder outlives the connection, until the queue pair is reset: it executes
- * nothing, but answers what it had answered before (READs as their keys allow by then), and repeats
- * its NAK.
+ * What is left of a connection that this side ended: the responder outlives it, until the queue
+ * pair is reset. It executes nothing.
+ *
+ * Ended by a refusal: the NAK leaves once, and the queue pair is in ERR then, where hardware hears
+ * nothing any more. If the NAK is lost, or an answer to what was done before, the peer runs out of
+ * retries and never learns why, or that it was done. So the responder answers what it had answered
+ * before (READs as their keys allow by then), and repeats its NAK.
+ *
+ * Ended by its program, that may well have been told of a message just before: servers do so when
+ * they have what they waited for. The ACK left with the last look at the queue pair, and cannot be
+ * had again from hardware. A wire hardly loses it. But here it may wait in the socket of another
+ * process of the peer's host that is killed (port/share.c), and a message that arrived would fail.
+ * So the responder says again what it has acknowledged. It reads no memory any more: that is the
+ * program's again.
  */
 #include "link/roce/qp/closed_qp.h"
 

@@ -64,7 +64,7 @@ struct sw_roce_qp {
     bool is_met;              /* the peer has been seen to be one of ours */
     uint8_t left_mark;        /* the life of its queue pair that it has ended; 0: none */
 
-    uint64_t ended_ns; /* by that; only what closed_qp.c says is left of it. 0: it lives */
+    uint64_t ended_ns; /* only what closed_qp.c says is left of it. 0: it lives */
 
     bool is_parked; /* a demand that is not concluded yet: a FLUSH that goes on */
     struct sw_demand parked;
