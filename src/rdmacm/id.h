@@ -110,8 +110,8 @@ struct sw_ucm_id {
     bool has_cm; /* the machine knows, or has known, of it */
     bool srq;
     uint32_t handover_place; /* in the list of handover.c; 0: not there */
-    uint64_t
-        farewell_ns; /* farewell.c: until then it is told that its peer has left; 0: it is not */
+    uint64_t farewell_ns;    /* farewell.c: since when its peer has left, untold; 0: it has not */
+    uint32_t farewell_looks; /* for what that one may have said before */
     struct sw_ucm_id *farewell_next;
     struct sw_ucm_stream *stream; /* iWARP: stream.h; NULL: none, or it has ended */
     uint8_t private_len;          /* of its request, which may have to be sent again */
