@@ -51,7 +51,10 @@ class Moves:
 
     def __init__(self, bench):
         self.bench = bench
-        self.module = os.path.join(bench.sidewire.build, 'bindings/python')
+
+    @property
+    def module(self):
+        return os.path.join(self.bench.sidewire.build, 'bindings/python')
 
     def words(self, *words):
         if not os.path.isdir(os.path.join(self.module, 'sidewire')):
