@@ -2,6 +2,7 @@
 #include "link/iwarp/linger.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ struct socket_end {
 static struct {
     struct sw_lock lock;
     struct socket_end *list;
+    atomic_bool any; /* on the list; to be looked at without the lock */
 } ends;
 
 /* Whether all of it is sent, or never will be. */
@@ -91,6 +93,7 @@ void sw_iwarp_linger(int fd, uint8_t *bytes, size_t len, bool waits)
     sw_lock_acquire(&ends.lock);
     end->next = ends.list;
     ends.list = end;
+    atomic_store_explicit(&ends.any, true, memory_order_relaxed);
     sw_lock_release(&ends.lock);
     if (!sw_engine_is_self())
         sw_engine_kick();
@@ -98,7 +101,7 @@ void sw_iwarp_linger(int fd, uint8_t *bytes, size_t len, bool waits)
 
 bool sw_iwarp_lingers(void)
 {
-    return ends.list != NULL;
+    return atomic_load_explicit(&ends.any, memory_order_relaxed);
 }
 
 uint64_t sw_iwarp_linger_step(uint64_t now_ns)
@@ -114,6 +117,7 @@ uint64_t sw_iwarp_linger_step(uint64_t now_ns)
         free_end(end);
     }
     const bool any = ends.list != NULL;
+    atomic_store_explicit(&ends.any, any, memory_order_relaxed);
     sw_lock_release(&ends.lock);
     return any ? now_ns + LOOK_NS : UINT64_MAX;
 }
@@ -126,4 +130,5 @@ void sw_iwarp_linger_fork_child(void)
         ends.list = end->next;
         free_end(end);
     }
+    atomic_store(&ends.any, false);
 }
