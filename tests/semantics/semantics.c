@@ -112,10 +112,15 @@ void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8
         VU_CHECK(rig->buf[i] == value, "byte %u is 0x%02x, not 0x%02x", i, rig->buf[i], value);
 }
 
-static bool is_over_packets(void)
+static bool has_link(const char *name)
 {
     const char *link = getenv("SIDEWIRE_LINK");
-    return link && !strcmp(link, "roce");
+    return link && !strcmp(link, name);
+}
+
+static bool is_over_packets(void)
+{
+    return has_link("roce") || has_link("iwarp");
 }
 
 void rig_written(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value)
@@ -216,7 +221,7 @@ static bool is_wanted(const struct options *options, const struct sem_case *one)
         return false;
     if (one->param & SEM_PROCESSES && options->mode == VU_THREADS)
         return false;
-    if (one->param & SEM_ON_WIRE && !is_over_packets())
+    if (one->param & SEM_ON_WIRE && !has_link("roce"))
         return false;
     return !listed(options->except, options->except_count, one->name);
 }

@@ -141,6 +141,14 @@ static void access_some(struct accessor *accessor, const struct round *round, co
     }
 }
 
+/* iWARP tells a READ of a refusal, if one is under way, and flushes all else. */
+static bool is_due(const struct accessor *accessor, enum ibv_wc_status status)
+{
+    if (accessor->failed || (vu_is_iwarp(accessor->ep->dev) && status != IBV_WC_REM_ACCESS_ERR))
+        return status == IBV_WC_WR_FLUSH_ERR;
+    return status == IBV_WC_REM_ACCESS_ERR;
+}
+
 static void collect(struct accessor *accessor)
 {
     struct ibv_wc wcs[4];
@@ -155,10 +163,9 @@ static void collect(struct accessor *accessor)
                 expect_all(accessor->arrivals + (size_t)slot * BLOCK_BYTES, accessor->lens[slot],
                            GOOD, WRITTEN, "data read");
         } else {
-            VU_CHECK(wcs[i].status ==
-                         (accessor->failed ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR),
-                     "request %llu, %u bytes, ended with \"%s\"", (unsigned long long)wcs[i].wr_id,
-                     accessor->lens[slot], ibv_wc_status_str(wcs[i].status));
+            VU_CHECK(is_due(accessor, wcs[i].status), "request %llu, %u bytes, ended with \"%s\"",
+                     (unsigned long long)wcs[i].wr_id, accessor->lens[slot],
+                     ibv_wc_status_str(wcs[i].status));
             accessor->failed = true;
         }
         accessor->done++;

@@ -38,13 +38,16 @@
 #define PHASE_MS 60000
 #define ACK_TIMEOUT 14 /* 67 ms */
 #define RESOLVE_MS 30000
+#define IWARP_BUFFERS 8 /* that a process keeps, as many as it ever used at a time */
+#define IWARP_BUFFER_BYTES (128u << 10)
 
 enum phase { SET_UP, WARM, COUNT, STORM, AFTER, COUNT_AGAIN, OVER };
 
 static struct board {
     uint64_t seed;
     int processes, kills;
-    bool is_wire; /* all goes by packets */
+    bool is_wire;  /* all goes by packets */
+    bool is_iwarp; /* by TCP */
     uint32_t connections;
     _Atomic int phase;
     _Atomic int done[PROCESSES_MAX];           /* phases, by each process */
@@ -284,8 +287,8 @@ static void ask(struct end *end)
                                     .initiator_depth = 1,
                                     .retry_count = 5,
                                     .rnr_retry_count = 7};
-    if (create_qp(end))
-        VU_EQ(rdma_connect(end->id, &param), 0);
+    if (create_qp(end) && rdma_connect(end->id, &param))
+        VU_FAIL("rdma_connect: %s", strerror(errno));
 }
 
 static void answer(struct rdma_cm_event *event)
@@ -403,9 +406,11 @@ static struct ibv_context *loopback_device(void)
 {
     struct ibv_context *found = NULL, **devices = rdma_get_devices(NULL);
     VU_TRUE(devices != NULL);
-    for (int i = 0; devices[i]; i++)
-        if (!strcmp(ibv_get_device_name(devices[i]->device), "sw_lo"))
+    for (int i = 0; devices[i]; i++) {
+        const char *name = ibv_get_device_name(devices[i]->device);
+        if (!strcmp(name, "sw_lo") || !strcmp(name, "iw_lo"))
             found = devices[i];
+    }
     rdma_free_devices(devices);
     return found;
 }
@@ -482,7 +487,11 @@ static void be_as_before(const struct footprint *before)
                                    .udp_sockets = 64,
                                    .mappings = PROCESSES_MAX,
                                    .heap_bytes = 2 * heap_bytes},
-                           *slack = board->is_wire ? &some : &none;
+                           few = {.mappings = IWARP_BUFFERS,
+                                  .heap_bytes = heap_bytes + IWARP_BUFFERS * IWARP_BUFFER_BYTES},
+                           *slack = board->is_iwarp  ? &few
+                                    : board->is_wire ? &some
+                                                     : &none;
     struct footprint now;
     uint64_t end_ms = vu_now_ms() + PATIENCE_MS;
     count(&now);
@@ -623,13 +632,19 @@ static bool end_all(bool good)
     return good;
 }
 
+static bool has_link(const char *name)
+{
+    return getenv("SIDEWIRE_LINK") && strcmp(getenv("SIDEWIRE_LINK"), name) == 0;
+}
+
 static void read_options(int argc, char **argv)
 {
     board->processes = 8;
     board->kills = 2;
     board->connections = 2000;
     board->seed = vu_now_ms();
-    board->is_wire = getenv("SIDEWIRE_LINK") && strcmp(getenv("SIDEWIRE_LINK"), "roce") == 0;
+    board->is_wire = has_link("roce");
+    board->is_iwarp = has_link("iwarp");
     for (int i = 1; i + 1 < argc; i += 2) {
         unsigned long long value = strtoull(argv[i + 1], NULL, 0);
         if (strcmp(argv[i], "--seed") == 0)

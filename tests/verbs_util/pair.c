@@ -29,9 +29,11 @@ const struct vu_conn vu_conn_default = {
 static struct ibv_device *choose_device(struct ibv_device **list)
 {
     const char *wanted = getenv("VU_DEVICE");
-    for (int i = 0; list[i]; i++)
-        if (strcmp(ibv_get_device_name(list[i]), wanted ? wanted : "sw_lo") == 0)
+    for (int i = 0; list[i]; i++) {
+        const char *name = ibv_get_device_name(list[i]);
+        if (wanted ? !strcmp(name, wanted) : !strcmp(name, "sw_lo") || !strcmp(name, "iw_lo"))
             return list[i];
+    }
     return wanted ? NULL : list[0];
 }
 
@@ -84,6 +86,11 @@ void vu_dev_close(struct vu_dev *dev)
 {
     VU_EQ(ibv_dealloc_pd(dev->pd), 0);
     VU_EQ(ibv_close_device(dev->ctx), 0);
+}
+
+bool vu_is_iwarp(const struct vu_dev *dev)
+{
+    return dev->ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
 static uint32_t or_default(uint32_t value, uint32_t fallback)
@@ -168,6 +175,7 @@ void vu_ep_create(struct vu_dev *dev, const struct vu_ep_attr *attr, struct vu_e
 
 void vu_ep_destroy(struct vu_ep *ep)
 {
+    vu_cm_end(&ep->cm);
     VU_EQ(ibv_destroy_qp(ep->qp), 0);
     if (ep->own_scq)
         VU_EQ(ibv_destroy_cq(ep->scq), 0);
@@ -251,8 +259,12 @@ void vu_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn)
     vu_put(sock, &self, sizeof(self));
     vu_get(sock, &peer, sizeof(peer));
     vu_ep_init(ep, conn);
-    vu_ep_rtr(ep, &peer, conn);
-    vu_ep_rts(ep, conn);
+    if (vu_is_iwarp(ep->dev)) {
+        vu_cm_connect(ep, sock, conn);
+    } else {
+        vu_ep_rtr(ep, &peer, conn);
+        vu_ep_rts(ep, conn);
+    }
     vu_barrier(sock);
 }
 

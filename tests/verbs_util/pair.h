@@ -5,7 +5,7 @@
  * barriers.
  *
  * Uses only the public verbs API, so the same tests run on any RDMA device: VU_DEVICE names it
- * (default: "sw_lo", else the first), VU_GID its GID index (default: the first RoCE v2 entry with
+ * (default: "sw_lo" or "iw_lo", else the first), VU_GID its GID index (default: the first RoCE v2 entry with
  * an IPv4 address, else the first valid one). VU_HOSTS="one,other" puts the sides into network
  * namespaces of these names, on the devices of interfaces of these names. Every function fails the
  * test (check.h) where it does not return a status.
@@ -69,6 +69,7 @@ struct vu_dev {
 };
 void vu_dev_open(struct vu_dev *dev); /* skips the test where there is no device */
 void vu_dev_close(struct vu_dev *dev);
+bool vu_is_iwarp(const struct vu_dev *dev);
 
 /* --- queue pairs --- */
 
@@ -86,6 +87,12 @@ struct vu_ep_attr {              /* zero: default */
     struct ibv_cq *send_cq, *recv_cq; /* shared with others instead of own ones */
 };
 
+/* Of an iWARP device's queue pair. */
+struct vu_cm {
+    struct rdma_event_channel *events; /* NULL: not connected */
+    struct rdma_cm_id *listener, *id;
+};
+
 struct vu_ep {
     struct vu_dev *dev;
     struct ibv_comp_channel *channel;
@@ -93,6 +100,7 @@ struct vu_ep {
     bool own_scq, own_rcq;
     struct ibv_qp *qp;
     uint32_t send_wr, recv_wr, inline_bytes; /* granted */
+    struct vu_cm cm;
 };
 void vu_ep_create(struct vu_dev *dev, const struct vu_ep_attr *attr, struct vu_ep *ep);
 void vu_ep_destroy(struct vu_ep *ep);
@@ -123,6 +131,10 @@ enum ibv_qp_state vu_ep_state(const struct vu_ep *ep);
 /* Trades addresses and goes RESET -> INIT -> RTR -> RTS; when it returns both sides may send. conn
  * NULL: default. */
 void vu_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn);
+/* cm.c: the part of it from INIT on where only rdma_cm connects, which is told the queue pair's
+ * number. Ends what was connected before. */
+void vu_cm_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn);
+void vu_cm_end(struct vu_cm *cm);
 
 /* --- memory --- */
 

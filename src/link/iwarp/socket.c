@@ -30,36 +30,41 @@ static int close_failed(int fd, int err)
     return -err;
 }
 
-/* The port that an ID has may be that of another program's TCP connection: then any. */
-static int bind_source(int fd, const struct sockaddr *own, socklen_t len)
+static void clear_port(struct sockaddr_storage *address)
 {
-    struct sockaddr_storage any = {0};
-    if (!syscall(SYS_bind, fd, own, len))
-        return 0;
-    if (errno != EADDRINUSE && errno != EACCES)
-        return -errno;
-    memcpy(&any, own, len);
-    if (any.ss_family == AF_INET)
-        ((struct sockaddr_in *)&any)->sin_port = 0;
+    if (address->ss_family == AF_INET)
+        ((struct sockaddr_in *)address)->sin_port = 0;
     else
-        ((struct sockaddr_in6 *)&any)->sin6_port = 0;
-    return syscall(SYS_bind, fd, &any, len) ? -errno : 0;
+        ((struct sockaddr_in6 *)address)->sin6_port = 0;
 }
 
-int sw_iwarp_socket_connect(const struct sockaddr *own, socklen_t own_len,
-                            const struct sockaddr *peer, socklen_t peer_len)
+static int open_from(const struct sockaddr *own, socklen_t own_len, const struct sockaddr *peer,
+                     socklen_t peer_len)
 {
     const int fd = open_socket(peer->sa_family);
     if (fd < 0)
         return fd;
     set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    const int rc = bind_source(fd, own, own_len);
-    if (rc)
-        return close_failed(fd, -rc);
-    if (syscall(SYS_connect, fd, peer, peer_len) && errno != EINPROGRESS)
+    set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1); /* port 0: of all that peer allows */
+    if (syscall(SYS_bind, fd, own, own_len) ||
+        (syscall(SYS_connect, fd, peer, peer_len) && errno != EINPROGRESS))
         return close_failed(fd, errno);
     return fd;
+}
+
+/* The port that an ID has may be that of another program's TCP connection, or the last connection
+ * from it to this peer has ended within the minute of TIME-WAIT: then any. */
+int sw_iwarp_socket_connect(const struct sockaddr *own, socklen_t own_len,
+                            const struct sockaddr *peer, socklen_t peer_len)
+{
+    struct sockaddr_storage any = {0};
+    const int fd = open_from(own, own_len, peer, peer_len);
+    if (fd != -EADDRINUSE && fd != -EACCES && fd != -EADDRNOTAVAIL)
+        return fd;
+    memcpy(&any, own, own_len);
+    clear_port(&any);
+    return open_from((const struct sockaddr *)&any, own_len, peer, peer_len);
 }
 
 int sw_iwarp_socket_listen(const struct sockaddr *own, socklen_t len, int backlog, bool is_v6only)

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* pair.h, the connection of iWARP's queue pairs. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "verbs_util/pair.h"
+
+#define RESOLVE_MS 5000
+#define EVENT_MS 20000
+
+static struct rdma_cm_id *expect_event(struct vu_cm *cm, enum rdma_cm_event_type type)
+{
+    struct pollfd readable = {.fd = cm->events->fd, .events = POLLIN};
+    struct rdma_cm_event *event;
+    VU_CHECK(poll(&readable, 1, EVENT_MS) == 1, "no %s", rdma_event_str(type));
+    VU_EQ(rdma_get_cm_event(cm->events, &event), 0);
+    VU_CHECK(event->event == type, "%s (%d), not %s", rdma_event_str(event->event), event->status,
+             rdma_event_str(type));
+    struct rdma_cm_id *id = event->id;
+    VU_EQ(rdma_ack_cm_event(event), 0);
+    return id;
+}
+
+static struct sockaddr_in loopback_port(uint16_t port)
+{
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void answer_call(struct vu_cm *cm, int sock, struct rdma_conn_param *param)
+{
+    struct sockaddr_in address = loopback_port(0);
+    VU_EQ(rdma_create_id(cm->events, &cm->listener, NULL, RDMA_PS_TCP), 0);
+    VU_EQ(rdma_bind_addr(cm->listener, (struct sockaddr *)&address), 0);
+    VU_EQ(rdma_listen(cm->listener, 1), 0);
+    const uint16_t port = ntohs(rdma_get_src_port(cm->listener));
+    vu_put(sock, &port, sizeof(port));
+    cm->id = expect_event(cm, RDMA_CM_EVENT_CONNECT_REQUEST);
+    VU_EQ(rdma_accept(cm->id, param), 0);
+}
+
+static void make_call(struct vu_cm *cm, int sock, struct rdma_conn_param *param)
+{
+    uint16_t port;
+    vu_get(sock, &port, sizeof(port));
+    struct sockaddr_in address = loopback_port(port);
+    VU_EQ(rdma_create_id(cm->events, &cm->id, NULL, RDMA_PS_TCP), 0);
+    VU_EQ(rdma_resolve_addr(cm->id, NULL, (struct sockaddr *)&address, RESOLVE_MS), 0);
+    expect_event(cm, RDMA_CM_EVENT_ADDR_RESOLVED);
+    VU_EQ(rdma_resolve_route(cm->id, RESOLVE_MS), 0);
+    expect_event(cm, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    VU_EQ(rdma_connect(cm->id, param), 0);
+}
+
+/* One of the two calls, by chance. */
+static bool is_caller(int sock)
+{
+    uint64_t mine, other;
+    VU_EQ(getrandom(&mine, sizeof(mine), 0), sizeof(mine));
+    vu_put(sock, &mine, sizeof(mine));
+    vu_get(sock, &other, sizeof(other));
+    return mine < other;
+}
+
+void vu_cm_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn)
+{
+    struct rdma_conn_param param = {.initiator_depth = conn->rd_atomic,
+                                    .responder_resources = conn->dest_rd_atomic,
+                                    .qp_num = ep->qp->qp_num,
+                                    .srq = ep->qp->srq != NULL};
+    vu_cm_end(&ep->cm);
+    ep->cm.events = rdma_create_event_channel();
+    VU_CHECK(ep->cm.events, "rdma_create_event_channel: %s", strerror(errno));
+    if (is_caller(sock))
+        make_call(&ep->cm, sock, &param);
+    else
+        answer_call(&ep->cm, sock, &param);
+    expect_event(&ep->cm, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+void vu_cm_end(struct vu_cm *cm)
+{
+    if (!cm->events)
+        return;
+    VU_EQ(rdma_destroy_id(cm->id), 0);
+    if (cm->listener)
+        VU_EQ(rdma_destroy_id(cm->listener), 0);
+    rdma_destroy_event_channel(cm->events);
+    memset(cm, 0, sizeof(*cm));
+}
