@@ -113,11 +113,24 @@ static void note_refusal(struct sw_iwarp_connection *c)
         sw_info("QP 0x%x: the peer ended the connection, Terminate 0x%04x", qp->qpn,
                 c->machine.terminate.cause);
     } else {
+        const bool wraps = c->machine.terminate.cause == SW_TERMINATE_WRAP ||
+                           c->machine.terminate.cause == SW_TERMINATE_READ_WRAP;
         if (!c->was_refused)
-            c->end_event = IBV_EVENT_QP_REQ_ERR;
+            c->end_event = wraps ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR;
         sw_info("QP 0x%x: connection ended for what the peer did, Terminate 0x%04x", qp->qpn,
                 c->machine.terminate.cause);
     }
+}
+
+/* A completion was lost. Whoever looks for that does so no more when the peer has ended, too. */
+static void note_overrun(struct sw_iwarp_connection *c)
+{
+    struct sw_cq *send_cq = c->qp->send_cq, *recv_cq = c->qp->recv_cq;
+    if (!sw_cq_is_overrun(send_cq) && !sw_cq_is_overrun(recv_cq))
+        return;
+    sw_cq_tell_overflow(send_cq);
+    sw_cq_tell_overflow(recv_cq);
+    c->end_event = IBV_EVENT_QP_FATAL;
 }
 
 enum sw_iwarp_life sw_iwarp_fail(struct sw_iwarp_connection *c, int errno_of_peer)
@@ -125,6 +138,8 @@ enum sw_iwarp_life sw_iwarp_fail(struct sw_iwarp_connection *c, int errno_of_pee
     struct sw_qp *qp = c->qp;
     sw_lock_assert_held(&qp->lock);
     c->is_over = true;
+    if (c->end_event < 0)
+        note_overrun(c);
     c->end_errno = errno_of_peer;
     if (c->send_status != IBV_WC_SUCCESS && qp->sq.head != qp->sq.tail)
         sw_sq_retire(qp, c->send_status);

@@ -184,9 +184,10 @@ static uint8_t *write_place(struct sw_iwarp_connection *c, const struct sw_ddp_s
 {
     const struct sw_inbound message = {.pd = c->qp->pd_id};
     uint8_t *va;
-    if (segment->to + from < segment->to || sw_view_is_of(segment->stag) ||
+    if (segment->to + from < segment->to ||
         sw_execute_check(c->qp, &message, IBV_ACCESS_REMOTE_WRITE, segment->stag,
-                         segment->to + from, len_bytes, &va) != SW_ACK)
+                         segment->to + from, len_bytes, &va) != SW_ACK ||
+        sw_view_is_of(segment->stag)) /* which stands still from when the key was valid */
         return NULL;
     return va;
 }
@@ -212,8 +213,9 @@ static uint8_t *send_place(struct sw_iwarp_connection *c, const struct sw_ddp_se
             at -= sge->length;
             continue;
         }
-        if (at + len_bytes > sge->length || sw_view_is_of(sge->lkey) ||
-            !sw_sge_resolve(claim->pd, sge, IBV_ACCESS_LOCAL_WRITE, &va))
+        if (at + len_bytes > sge->length ||
+            !sw_sge_resolve(claim->pd, sge, IBV_ACCESS_LOCAL_WRITE, &va) ||
+            sw_view_is_of(sge->lkey))
             return NULL;
         return va + at;
     }
