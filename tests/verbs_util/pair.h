@@ -5,10 +5,10 @@
  * barriers.
  *
  * Uses only the public verbs API, so the same tests run on any RDMA device: VU_DEVICE names it
- * (default: "sw_lo" or "iw_lo", else the first), VU_GID its GID index (default: the first RoCE v2 entry with
- * an IPv4 address, else the first valid one). VU_HOSTS="one,other" puts the sides into network
- * namespaces of these names, on the devices of interfaces of these names. Every function fails the
- * test (check.h) where it does not return a status.
+ * (default: "sw_lo" or "iw_lo", else the first), VU_GID its GID index (default: the first RoCE v2
+ * entry with an IPv4 address, else the first valid one). VU_HOSTS="one,other" puts the sides into
+ * network namespaces of these names, on the devices of interfaces of these names. Every function
+ * fails the test (check.h) where it does not return a status.
  */
 #ifndef SW_TESTS_VERBS_UTIL_PAIR_H
 #define SW_TESTS_VERBS_UTIL_PAIR_H
