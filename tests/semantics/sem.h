@@ -68,7 +68,11 @@ unsigned long long sem_read_counter(const char *port, const char *name);
  * what it has counted. What it was at last. */
 unsigned long long sem_wait_counter(const char *port, const char *name, unsigned long long wanted);
 #define sem_expect_counter(port, name, wanted) VU_EQ(sem_wait_counter(port, name, wanted), wanted)
-/* All bytes of the range have this value. */
+/* Whether iWARP has what this case needs: sem_iwarp.c. */
+bool sem_iwarp_has(const char *name);
+/* All bytes of the range have this value. Over iWARP a WRITE may still be on its way, so they get
+ * it soon; or have it now. */
+void rig_bytes_now(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);
 void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);
 /* The same of what an unreliable WRITE has brought. Over packets it is complete when it was sent,
  * and is waited for. */

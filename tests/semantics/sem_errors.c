@@ -299,6 +299,7 @@ static void neighbour_a(int sock, int param)
     VU_EQ(vu_post_send(second.qp, &good), 0);
     vu_expect(second.scq, 2, IBV_WC_SUCCESS);
     vu_barrier(sock);
+    vu_barrier(sock); /* the end of ours may be the end of its peer */
     vu_ep_destroy(&second);
     rig_close(&rig);
 }
@@ -313,6 +314,7 @@ static void neighbour_b(int sock, int param)
     vu_barrier(sock);
     rig_bytes(&rig, 0, 64, 0xa1);
     VU_EQ(vu_ep_state(&second), IBV_QPS_RTS);
+    vu_barrier(sock);
     vu_ep_destroy(&second);
     rig_close(&rig);
 }

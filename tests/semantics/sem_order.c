@@ -45,6 +45,12 @@ static void fence_b(int sock, int param)
         vu_expect(rig.ep.rcq, i, IBV_WC_SUCCESS);
         VU_EQ(memcmp(rig.buf, rig.buf + 32768, 16384), 0);
         vu_barrier(sock);
+        /* There a WRITE is complete when it was sent. */
+        for (int ms = 0; vu_is_iwarp(&rig.dev) && ms < 5000; ms++) {
+            if (!memcmp(rig.buf, rig.buf + 65536, 16384))
+                break;
+            vu_sleep_ms(1);
+        }
         VU_EQ(memcmp(rig.buf, rig.buf + 65536, 16384), 0);
     }
     rig_close(&rig);
@@ -76,8 +82,9 @@ static void visible_a(int sock, int param)
         rig_post(&rig, &read);
         uint32_t shape[2] = {writes, len};
         memcpy(rig.buf + 220 * 1024, shape, sizeof(shape));
-        struct vu_send send = rig_send(&rig, i % 2 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM, 3,
-                                       220 * 1024, sizeof(shape));
+        struct vu_send send = rig_send(
+            &rig, i % 2 || vu_is_iwarp(&rig.dev) ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM, 3,
+            220 * 1024, sizeof(shape));
         rig_post(&rig, &send);
         vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
         rig_bytes(&rig, 200 * 1024, read.len_bytes, (uint8_t)i);
@@ -98,7 +105,7 @@ static void visible_b(int sock, int param)
         uint32_t shape[2];
         memcpy(shape, rig.buf + 220 * 1024, sizeof(shape));
         for (uint32_t w = 0; w < shape[0]; w++)
-            rig_bytes(&rig, w * 16384, shape[1], (uint8_t)i);
+            rig_bytes_now(&rig, w * 16384, shape[1], (uint8_t)i);
     }
     rig_close(&rig);
 }

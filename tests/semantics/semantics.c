@@ -106,12 +106,6 @@ void rig_post(struct rig *rig, const struct vu_send *send)
     VU_EQ(vu_post_send(rig->ep.qp, send), 0);
 }
 
-void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value)
-{
-    for (uint32_t i = offset; i < offset + len_bytes; i++)
-        VU_CHECK(rig->buf[i] == value, "byte %u is 0x%02x, not 0x%02x", i, rig->buf[i], value);
-}
-
 static bool has_link(const char *name)
 {
     const char *link = getenv("SIDEWIRE_LINK");
@@ -121,6 +115,34 @@ static bool has_link(const char *name)
 static bool is_over_packets(void)
 {
     return has_link("roce") || has_link("iwarp");
+}
+
+void rig_bytes_now(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value)
+{
+    for (uint32_t i = offset; i < offset + len_bytes; i++)
+        VU_CHECK(rig->buf[i] == value, "byte %u is 0x%02x, not 0x%02x", i, rig->buf[i], value);
+}
+
+/* Over TCP a WRITE is complete when it was sent. */
+static void wait_for_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes,
+                           uint8_t value)
+{
+    const volatile uint8_t *bytes = rig->buf + offset;
+    for (int ms = 0; ms < 5000; ms++) {
+        uint32_t i = 0;
+        while (i < len_bytes && bytes[i] == value)
+            i++;
+        if (i == len_bytes)
+            return;
+        vu_sleep_ms(1);
+    }
+}
+
+void rig_bytes(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value)
+{
+    if (has_link("iwarp"))
+        wait_for_bytes(rig, offset, len_bytes, value);
+    rig_bytes_now(rig, offset, len_bytes, value);
 }
 
 void rig_written(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value)
@@ -222,6 +244,8 @@ static bool is_wanted(const struct options *options, const struct sem_case *one)
     if (one->param & SEM_PROCESSES && options->mode == VU_THREADS)
         return false;
     if (one->param & SEM_ON_WIRE && !has_link("roce"))
+        return false;
+    if (has_link("iwarp") && !options->count && !sem_iwarp_has(one->name))
         return false;
     return !listed(options->except, options->except_count, one->name);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -31,22 +32,23 @@ static struct sockaddr_in loopback_port(uint16_t port)
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-static void answer_call(struct vu_cm *cm, int sock, struct rdma_conn_param *param)
+static uint16_t listen_anywhere(struct vu_cm *cm)
 {
     struct sockaddr_in address = loopback_port(0);
     VU_EQ(rdma_create_id(cm->events, &cm->listener, NULL, RDMA_PS_TCP), 0);
     VU_EQ(rdma_bind_addr(cm->listener, (struct sockaddr *)&address), 0);
     VU_EQ(rdma_listen(cm->listener, 1), 0);
-    const uint16_t port = ntohs(rdma_get_src_port(cm->listener));
-    vu_put(sock, &port, sizeof(port));
+    return ntohs(rdma_get_src_port(cm->listener));
+}
+
+static void answer_call(struct vu_cm *cm, struct rdma_conn_param *param)
+{
     cm->id = expect_event(cm, RDMA_CM_EVENT_CONNECT_REQUEST);
     VU_EQ(rdma_accept(cm->id, param), 0);
 }
 
-static void make_call(struct vu_cm *cm, int sock, struct rdma_conn_param *param)
+static void make_call(struct vu_cm *cm, uint16_t port, struct rdma_conn_param *param)
 {
-    uint16_t port;
-    vu_get(sock, &port, sizeof(port));
     struct sockaddr_in address = loopback_port(port);
     VU_EQ(rdma_create_id(cm->events, &cm->id, NULL, RDMA_PS_TCP), 0);
     VU_EQ(rdma_resolve_addr(cm->id, NULL, (struct sockaddr *)&address, RESOLVE_MS), 0);
@@ -66,20 +68,46 @@ static bool is_caller(int sock)
     return mine < other;
 }
 
-void vu_cm_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn)
+static struct rdma_conn_param begin_connect(struct vu_ep *ep, const struct vu_conn *conn)
 {
-    struct rdma_conn_param param = {.initiator_depth = conn->rd_atomic,
-                                    .responder_resources = conn->dest_rd_atomic,
-                                    .qp_num = ep->qp->qp_num,
-                                    .srq = ep->qp->srq != NULL};
     vu_cm_end(&ep->cm);
     ep->cm.events = rdma_create_event_channel();
     VU_CHECK(ep->cm.events, "rdma_create_event_channel: %s", strerror(errno));
-    if (is_caller(sock))
-        make_call(&ep->cm, sock, &param);
-    else
-        answer_call(&ep->cm, sock, &param);
+    return (struct rdma_conn_param){.initiator_depth = conn->rd_atomic,
+                                    .responder_resources = conn->dest_rd_atomic,
+                                    .qp_num = ep->qp->qp_num,
+                                    .srq = ep->qp->srq != NULL};
+}
+
+void vu_cm_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn)
+{
+    struct rdma_conn_param param = begin_connect(ep, conn);
+    uint16_t port;
+    if (is_caller(sock)) {
+        vu_get(sock, &port, sizeof(port));
+        make_call(&ep->cm, port, &param);
+    } else {
+        port = listen_anywhere(&ep->cm);
+        vu_put(sock, &port, sizeof(port));
+        answer_call(&ep->cm, &param);
+    }
     expect_event(&ep->cm, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+void vu_cm_connect_here(struct vu_ep *ep)
+{
+    struct vu_ep *other = calloc(1, sizeof(*other));
+    VU_CHECK(other, "out of memory");
+    vu_ep_create(ep->dev, NULL, other);
+    vu_ep_init(ep, &vu_conn_default);
+    vu_ep_init(other, &vu_conn_default);
+    struct rdma_conn_param param = begin_connect(ep, &vu_conn_default),
+                           answer = begin_connect(other, &vu_conn_default);
+    ep->cm.other = other;
+    make_call(&ep->cm, listen_anywhere(&other->cm), &param);
+    answer_call(&other->cm, &answer);
+    expect_event(&ep->cm, RDMA_CM_EVENT_ESTABLISHED);
+    expect_event(&other->cm, RDMA_CM_EVENT_ESTABLISHED);
 }
 
 void vu_cm_end(struct vu_cm *cm)
@@ -90,5 +118,8 @@ void vu_cm_end(struct vu_cm *cm)
     if (cm->listener)
         VU_EQ(rdma_destroy_id(cm->listener), 0);
     rdma_destroy_event_channel(cm->events);
+    if (cm->other)
+        vu_ep_destroy(cm->other);
+    free(cm->other);
     memset(cm, 0, sizeof(*cm));
 }

@@ -91,6 +91,7 @@ struct vu_ep_attr {              /* zero: default */
 struct vu_cm {
     struct rdma_event_channel *events; /* NULL: not connected */
     struct rdma_cm_id *listener, *id;
+    struct vu_ep *other; /* of vu_cm_connect_here() */
 };
 
 struct vu_ep {
@@ -131,9 +132,13 @@ enum ibv_qp_state vu_ep_state(const struct vu_ep *ep);
 /* Trades addresses and goes RESET -> INIT -> RTR -> RTS; when it returns both sides may send. conn
  * NULL: default. */
 void vu_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn);
+/* To itself; or, where that cannot be (iWARP), to another queue pair that is made for that. */
+void vu_connect_here(struct vu_ep *ep);
 /* cm.c: the part of it from INIT on where only rdma_cm connects, which is told the queue pair's
  * number. Ends what was connected before. */
 void vu_cm_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn);
+/* To another queue pair of this process, which is made for that. */
+void vu_cm_connect_here(struct vu_ep *ep);
 void vu_cm_end(struct vu_cm *cm);
 
 /* --- memory --- */
@@ -166,7 +171,8 @@ int vu_post_srq(struct ibv_srq *srq, uint64_t wr_id, void *addr, uint32_t len_by
 
 /* Polls until n completions or the deadline; returns how many. */
 int vu_poll(struct ibv_cq *cq, struct ibv_wc *wc, int n, unsigned int timeout_ms);
-/* The next completion must have this wr_id and status, within 5 s. */
+/* The next completion must have this wr_id and status, within 5 s. Where a peer's refusal is wanted,
+ * iWARP has another one, or success: it is told by the end of the connection, which is waited for. */
 struct ibv_wc vu_expect_at(const char *file, int line, struct ibv_cq *cq, uint64_t wr_id,
                            enum ibv_wc_status status);
 #define vu_expect(cq, wr_id, status) vu_expect_at(__FILE__, __LINE__, cq, wr_id, status)
