@@ -8,6 +8,7 @@
 #include "sem.h"
 
 #define QUIET_MS 60
+#define POLLER_ROUNDS 20
 #define EVENT_MS 20000
 
 static void events_a(int sock, int param)
@@ -165,6 +166,46 @@ static void ping_b(int sock, int param)
     ping(sock, param, false);
 }
 
+/* Who has polled for a while, and then does something else, is still served. */
+static void poller_leaves_a(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    rig_open(&rig, sock, NULL);
+    memset(rig.buf, 0xa1, RIG_BYTES);
+    for (unsigned int i = 0; i < POLLER_ROUNDS; i++) {
+        vu_barrier(sock);
+        struct vu_send send = rig_send(&rig, IBV_WR_SEND, 1, 0, 64);
+        rig_post(&rig, &send);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+        struct vu_send read = rig_send(&rig, IBV_WR_RDMA_READ, 2, 4096, 64);
+        rig_post(&rig, &read);
+        vu_expect(rig.ep.scq, 2, IBV_WC_SUCCESS);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void poller_leaves_b(int sock, int param)
+{
+    (void)param;
+    struct rig rig;
+    struct ibv_wc wc;
+    rig_open(&rig, sock, NULL);
+    for (unsigned int i = 0; i < POLLER_ROUNDS; i++) {
+        rig_recv(&rig, i, 0, 64);
+        vu_sleep_ms(20);
+        vu_barrier(sock);
+        vu_expect(rig.ep.rcq, i, IBV_WC_SUCCESS);
+        for (int polls = 0; polls < 200; polls++)
+            VU_EQ(ibv_poll_cq(rig.ep.rcq, 1, &wc), 0);
+        vu_barrier(sock);
+    }
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
 /* More completions than the CQ holds: an event, and its QP is lost. */
 static void overflow_a(int sock, int param)
 {
@@ -281,6 +322,7 @@ const struct sem_case sem_events[] = {
     {"req_notify__any_and_solicited", events_a, events_b, 0},
     {"req_notify__senders_completions", send_events_a, send_events_b, 0},
     {"req_notify__races_with_polling", ping_a, ping_b, 5000},
+    {"poller__leaves_and_is_served", poller_leaves_a, poller_leaves_b, 0},
     {"cq__overflow", overflow_a, overflow_b, 0},
     {"cq__resize_keeps_entries", resize_a, sem_idle, 0},
     {0},

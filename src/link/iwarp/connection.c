@@ -45,6 +45,8 @@ static void set_watch(struct sw_iwarp_connection *c, bool is_watched)
     else
         sw_engine_unwatch(c->fd);
     atomic_store(&qp->rx_pending, !is_watched);
+    if (!is_watched)
+        sw_engine_nudge(); /* it may sleep, and is to see when the program polls no more */
 }
 
 static void watch_room(struct sw_iwarp_connection *c)
