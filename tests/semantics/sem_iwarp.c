@@ -44,7 +44,7 @@ static const struct reason reasons[] = {
     {"a fault ends the connection at once: answers that are due do not come any more",
      NAMES("target_refuses__after_reads_that_are_due")},
     {"nothing has an order between two connections",
-     NAMES("srq__shared_by_qps_*", "modify_srq__resize")},
+     NAMES("srq__shared_by_qps_*", "srq__receive_too_small*", "modify_srq__resize")},
     {"no packets that could be counted", NAMES("port_counters__*")},
     {"peers' memory is not mapped", NAMES("peer_memory__lost_*")},
 };

@@ -32,7 +32,8 @@ struct sw_cq {
     uint32_t head; /* next to poll; written under poll_lock */
     uint32_t turn; /* where the search for QPs with work goes on */
     uint32_t polls;
-    uint32_t qp_count, qp_room;
+    _Atomic uint32_t qp_count; /* written under poll_lock */
+    uint32_t qp_room;
     uint32_t datagram_qps; /* attached ones that receive datagrams here */
     atomic_uint wired;     /* attached ones that receive from other hosts */
     atomic_uint awake;     /* attached ones that may have work: sw_qp_rest() */
