@@ -373,7 +373,7 @@ int vu_poll(struct ibv_cq *cq, struct ibv_wc *wc, int n, unsigned int timeout_ms
     return got;
 }
 
-/* A peer that refuses ends an iWARP connection. The request may be complete by then, as TCP had it. */
+/* A peer that refuses ends an iWARP connection. The request may be complete by then: TCP had it. */
 static bool is_refused_by_iwarp(const struct ibv_cq *cq, const struct ibv_wc *wc,
                                 enum ibv_wc_status wanted)
 {

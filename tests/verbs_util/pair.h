@@ -171,8 +171,8 @@ int vu_post_srq(struct ibv_srq *srq, uint64_t wr_id, void *addr, uint32_t len_by
 
 /* Polls until n completions or the deadline; returns how many. */
 int vu_poll(struct ibv_cq *cq, struct ibv_wc *wc, int n, unsigned int timeout_ms);
-/* The next completion must have this wr_id and status, within 5 s. Where a peer's refusal is wanted,
- * iWARP has another one, or success: it is told by the end of the connection, which is waited for. */
+/* The next completion must have this wr_id and status, within 5 s. Where a refusal is wanted, iWARP
+ * has another one, or success: it is told by the end of the connection, which is waited for. */
 struct ibv_wc vu_expect_at(const char *file, int line, struct ibv_cq *cq, uint64_t wr_id,
                            enum ibv_wc_status status);
 #define vu_expect(cq, wr_id, status) vu_expect_at(__FILE__, __LINE__, cq, wr_id, status)
