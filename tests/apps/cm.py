@@ -20,7 +20,7 @@ TOLD_S = 20  # until the end of a process is known on the other host
 SETTLE_S = 0.3  # by then what must not happen would have
 GROUP, GROUP_IN_IGMP = '00000000000000000000ffffef010203', '030201EF'  # 239.1.2.3
 TRIES = 8  # the servers of qperf and perftest tell a port before they listen there
-NOBODY_YET = re.compile(r'RDMA_CM_EVENT_(REJECTED; error: 8|UNREACHABLE; error: 1)\b')  # of a connection, of datagrams
+NOBODY_YET = re.compile(r'RDMA_CM_EVENT_(REJECTED; error: (8|-111)|UNREACHABLE; error: 1)\b')  # of a connection, by TCP; of datagrams
 UDADDY_PORT = 7174  # mckey's, too; neither can be told another
 UDADDY = ('udaddy -b {host} -c 2 -C 20', 'udaddy -s {host} -c 2 -C 20', 'udp', r'return status 0', r'return status 0')
 
