@@ -295,6 +295,15 @@ static void send_what_waits(struct sw_qp *qp)
     }
 }
 
+struct sw_qp *sw_qp_find(uint32_t qpn)
+{
+    sw_mutex_assert_held(&sw_nic.lock);
+    if (!sw_nic.qps || sw_qpn_slot(qpn) != sw_nic.slot)
+        return NULL;
+    struct sw_qp *qp = sw_nic.qps[sw_qpn_index(qpn)];
+    return qp && qp->qpn == qpn ? qp : NULL;
+}
+
 static int destroy_qp(struct sw_qp *qp, bool hold)
 {
     if (atomic_load(&qp->groups))

@@ -169,6 +169,9 @@ void sw_qp_complete_recv(struct sw_qp *qp, const struct ibv_wc *wc, bool solicit
  * no thread of this process still works with the region (what peers ask for is executed here). */
 void sw_qp_quiesce_pd(struct sw_pd *pd);
 
+/* The one of this process with that number, or NULL. With the NIC locked. */
+struct sw_qp *sw_qp_find(uint32_t qpn);
+
 /* As sw_qp_destroy(), for a handle of another process. */
 void sw_qp_release(struct sw_qp *qp);
 

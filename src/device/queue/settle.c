@@ -7,15 +7,6 @@
 #define STEPS_MAX 1024 /* more than a full queue needs */
 #define TURNS_MAX 64u  /* some MiB each */
 
-static struct sw_qp *find_held(uint32_t qpn)
-{
-    sw_mutex_assert_held(&sw_nic.lock);
-    if (!sw_nic.qps || sw_qpn_slot(qpn) != sw_nic.slot)
-        return NULL;
-    struct sw_qp *qp = sw_nic.qps[sw_qpn_index(qpn)];
-    return qp && qp->qpn == qpn ? qp : NULL;
-}
-
 static bool is_connected(const struct sw_qp *qp)
 {
     return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
@@ -61,7 +52,7 @@ void sw_nic_finish_posts(bool (*has_event)(const void *arg), const void *arg)
 static bool is_far(uint32_t qpn)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    const struct sw_qp *qp = find_held(qpn);
+    const struct sw_qp *qp = sw_qp_find(qpn);
     const bool far = qp && qp->link->by_packets;
     pthread_mutex_unlock(&sw_nic.lock);
     return far;
@@ -74,7 +65,7 @@ bool sw_qp_settle(uint32_t qpn)
     if (far)
         sw_nic.link->catch_up();
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = find_held(qpn);
+    struct sw_qp *qp = sw_qp_find(qpn);
     if (qp) {
         sw_lock_acquire(&qp->lock);
         drive_held(qp);

@@ -365,20 +365,11 @@ static int begin_locked(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
     return 0;
 }
 
-/* With the NIC locked. */
-static struct sw_qp *find_qp(uint32_t qpn)
-{
-    if (!sw_nic.qps || sw_qpn_slot(qpn) != sw_nic.slot)
-        return NULL;
-    struct sw_qp *qp = sw_nic.qps[sw_qpn_index(qpn)];
-    return qp && qp->qpn == qpn ? qp : NULL;
-}
-
 int sw_iwarp_begin(uint32_t qpn, const struct sw_iwarp_begin *begin)
 {
     int rc = -EINVAL;
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = find_qp(qpn);
+    struct sw_qp *qp = sw_qp_find(qpn);
     if (qp) {
         sw_lock_acquire(&qp->lock);
         rc = begin_locked(qp, begin);
@@ -393,7 +384,7 @@ int sw_iwarp_begin(uint32_t qpn, const struct sw_iwarp_begin *begin)
 bool sw_iwarp_can_begin(uint32_t qpn)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = find_qp(qpn);
+    struct sw_qp *qp = sw_qp_find(qpn);
     bool can = false;
     if (qp) {
         sw_lock_acquire(&qp->lock);
@@ -407,7 +398,7 @@ bool sw_iwarp_can_begin(uint32_t qpn)
 void sw_iwarp_hang_up(uint32_t qpn, uint64_t cookie)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = find_qp(qpn);
+    struct sw_qp *qp = sw_qp_find(qpn);
     if (qp) {
         sw_lock_acquire(&qp->lock);
         struct sw_iwarp_connection *c = qp->link == &sw_iwarp_qp_ops ? qp->link_state : NULL;

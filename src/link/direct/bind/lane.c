@@ -239,8 +239,8 @@ static bool ask_all(struct sw_join *own)
 void sw_lane_joined(const struct sw_join *join)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = sw_nic.qps[sw_qpn_index(join->initiator)];
-    if (qp && qp->qpn == join->initiator && qp->type == IBV_QPT_XRC_SEND) {
+    struct sw_qp *qp = sw_qp_find(join->initiator);
+    if (qp && qp->type == IBV_QPT_XRC_SEND) {
         sw_lock_acquire(&qp->lock);
         struct sw_direct_qp *d = sw_direct_of(qp);
         struct sw_direct_qp *lane = d ? d->xrc.lanes : NULL;
