@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks.h"
 #include "transfer/core/flow.h"
 
 enum { DEPTH = 16, WINDOW = 4000, DRAIN = 50, TASKS = 24, NOTICES = 3 };
@@ -52,18 +53,9 @@ static struct xfc_task *post(struct world *w, int which, uint32_t requests, bool
                              uint64_t deadline_ns)
 {
     struct xfc_task *task = &w->tasks[which];
-    xfc_plan_clear(&w->plans[which]);
-    for (uint32_t i = 0; i < requests; i++) {
-        const struct xfc_pair pair = {.local = 8192 * i, .remote = 8192 * i, .bytes = 1000};
-        xfc_plan_add(&w->plans[which], &pair);
-    }
-    if (task->node.next)
-        list_remove(&task->node);
-    task->plan = &w->plans[which];
-    task->op = SW_XFER_WRITE;
     task->notice = has_notice ? XFC_NOTICE_WAITS : XFC_NO_NOTICE;
     task->deadline_ns = deadline_ns;
-    xfc_flow_post(&w->flow, task, w->now);
+    tasks_post(&w->flow, task, &w->plans[which], requests, w->now);
     return task;
 }
 
@@ -80,12 +72,7 @@ static uint32_t give_all(struct world *w)
 
 static bool take_ack(struct world *w, uint64_t tag)
 {
-    struct xfc_out out;
-    if (!xfc_flow_answered(&w->flow, tag, &out))
-        return false;
-    if (out.task)
-        xfc_flow_notice_taken(&w->flow, out.task, w->now);
-    return true;
+    return tasks_ack(&w->flow, tag, w->now);
 }
 
 static void next__keeps_window_and_order(void **state)
