@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The threads of `bench`: each has a queue, and keeps its depth of requests in flight. */
+#include "common/clock.h"
 #include "nvme/command/bench.h"
 
 #include <pthread.h>
@@ -85,7 +86,7 @@ static void slot_done(void *arg, const struct sw_nvme_result *result)
     struct slot *slot = arg;
     struct worker *worker = slot->worker;
     struct run *run = worker->run;
-    const uint64_t now_ns = nv_now_ns(), ns = now_ns - slot->start_ns;
+    const uint64_t now_ns = mover_now_ns(), ns = now_ns - slot->start_ns;
     worker->in_flight--;
     if (result->status) {
         worker->errors++;
@@ -191,7 +192,7 @@ static void *run_worker(void *arg)
 {
     struct worker *worker = arg;
     for (uint32_t i = 0; i < worker->run->measure->depth; i++)
-        submit_slot(&worker->slots[i], nv_now_ns());
+        submit_slot(&worker->slots[i], mover_now_ns());
     while (worker->in_flight)
         sw_nvme_queue_wait(worker->queue, sw_nvme_deadline_ms(WAIT_MS));
     atomic_fetch_sub(&worker->run->running, 1);
@@ -200,9 +201,9 @@ static void *run_worker(void *arg)
 
 static void sleep_ms(struct run *run, uint64_t ms)
 {
-    const uint64_t end = nv_now_ns() + ms * 1000000;
-    while (nv_now_ns() < end && !atomic_load(&run->has_failed)) {
-        const uint64_t left = end - nv_now_ns(), slice = 50000000;
+    const uint64_t end = mover_now_ns() + ms * 1000000;
+    while (mover_now_ns() < end && !atomic_load(&run->has_failed)) {
+        const uint64_t left = end - mover_now_ns(), slice = 50000000;
         const struct timespec nap = {.tv_nsec = (long)(left < slice ? left : slice)};
         nanosleep(&nap, NULL);
         nv_host_watch(&run->bench->host);
@@ -227,11 +228,11 @@ static int start_threads(struct run *run, struct worker *workers, uint32_t count
         atomic_store(&run->has_failed, true);
     if (!run->sequence) {
         sleep_ms(run, run->bench->ramp_ms);
-        const uint64_t start = nv_now_ns();
+        const uint64_t start = mover_now_ns();
         atomic_store(&run->measures, true);
         sleep_ms(run, run->bench->runtime_ms);
         atomic_store(&run->measures, false);
-        run->measure->seconds = (double)(nv_now_ns() - start) / 1e9;
+        run->measure->seconds = (double)(mover_now_ns() - start) / 1e9;
         atomic_store(&run->ends, true);
     }
     const uint32_t never_ran = count - started;
@@ -244,14 +245,14 @@ static int start_threads(struct run *run, struct worker *workers, uint32_t count
 
 static int run_rounds(struct run *run, struct worker *workers, uint32_t count)
 {
-    const uint64_t start = nv_now_ns();
+    const uint64_t start = mover_now_ns();
     const uint64_t limit = start + run->bench->runtime_ms * 1000000;
     int failed = 0;
     atomic_store(&run->measures, true);
     /* The first sequence is of this run, so that no older one can pass for it. */
     const uint64_t first = (uint64_t)time(NULL) << 20;
     for (uint64_t round = 0; !failed; round++) {
-        if (run->bench->has_runtime ? nv_now_ns() > limit : round >= run->bench->loops)
+        if (run->bench->has_runtime ? mover_now_ns() > limit : round >= run->bench->loops)
             break;
         run->sequence = first + round;
         for (int phase = 0; phase < 2 && !failed; phase++) {
@@ -260,7 +261,7 @@ static int run_rounds(struct run *run, struct worker *workers, uint32_t count)
             failed = start_threads(run, workers, count) || atomic_load(&run->has_failed);
         }
     }
-    run->measure->seconds = (double)(nv_now_ns() - start) / 1e9;
+    run->measure->seconds = (double)(mover_now_ns() - start) / 1e9;
     return failed;
 }
 

@@ -3,6 +3,7 @@
  * `read` and `write`: blocks to or from a file, or a whole namespace, with many requests in
  * flight. Data of a file that is no multiple of a block is refused, not padded.
  */
+#include "common/clock.h"
 #include "nvme/command/host_commands.h"
 
 #include <errno.h>
@@ -237,7 +238,7 @@ static void finish_chunks(struct copy *copy)
 
 static void show_progress(const struct copy *copy, uint64_t start_ns, bool ends)
 {
-    const double seconds = (double)(nv_now_ns() - start_ns) / 1e9;
+    const double seconds = (double)(mover_now_ns() - start_ns) / 1e9;
     if (!copy->shows_progress)
         return;
     fprintf(stderr, "\r%5.1f%%  %.1f of %.1f MiB  %.0f MB/s %s",
@@ -248,7 +249,7 @@ static void show_progress(const struct copy *copy, uint64_t start_ns, bool ends)
 
 static void run_chunks(struct copy *copy)
 {
-    const uint64_t start = nv_now_ns();
+    const uint64_t start = mover_now_ns();
     uint64_t shown = start;
     bool is_busy;
     do {
@@ -260,8 +261,8 @@ static void run_chunks(struct copy *copy)
         nv_host_watch(&copy->host);
         finish_chunks(copy);
         is_busy = copy->written < copy->next;
-        if (nv_now_ns() - shown > PROGRESS_NS) {
-            shown = nv_now_ns();
+        if (mover_now_ns() - shown > PROGRESS_NS) {
+            shown = mover_now_ns();
             show_progress(copy, start, false);
         }
     } while (!copy->has_failed && (is_busy || copy->next < copy->bytes));
@@ -314,7 +315,7 @@ static int prepare_queue(struct copy *copy)
 
 static int finish_copy(struct copy *copy, uint64_t start_ns)
 {
-    const double us = (double)(nv_now_ns() - start_ns) / 1e3;
+    const double us = (double)(mover_now_ns() - start_ns) / 1e3;
     const char *name = copy->host.command;
     FILE *out = copy->is_write || copy->path ? stdout : stderr;
     if (!copy->is_write && copy->path && fsync(copy->fd) && errno != EINVAL && errno != EROFS)
@@ -335,7 +336,7 @@ static int run_copy(struct copy *copy)
         return 1;
     int failed =
         nv_host_namespace(&copy->host, &copy->ns) || plan_copy(copy) || prepare_queue(copy);
-    const uint64_t start = nv_now_ns();
+    const uint64_t start = mover_now_ns();
     if (!failed) {
         if (copy->bytes)
             run_chunks(copy);

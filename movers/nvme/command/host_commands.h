@@ -70,6 +70,5 @@ bool nv_parse_size(const char *text, uint64_t max, uint64_t *out);
 int nv_print_json(json_t *json);
 /* A string that came from a peer, without its padding and without what a terminal would obey. */
 void nv_clean_string(const char *text, size_t bytes, char *out, size_t out_bytes);
-uint64_t nv_now_ns(void);
 
 #endif

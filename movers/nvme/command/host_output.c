@@ -133,10 +133,3 @@ void nv_clean_string(const char *text, size_t bytes, char *out, size_t out_bytes
         out[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
     out[len] = '\0';
 }
-
-uint64_t nv_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}

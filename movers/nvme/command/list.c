@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `list`: the namespaces of a subsystem, in the columns of nvme-cli. `connect-test`: what a
  * connection negotiates and how fast it answers. */
+#include "common/clock.h"
 #include "nvme/command/host_commands.h"
 
 #include <endian.h>
@@ -115,10 +116,10 @@ static int try_connection(struct nv_host *host, struct trial *trial)
     struct sw_nvme_error error;
     struct sw_nvme_result result;
     struct sw_nvme_info info;
-    const uint64_t start = nv_now_ns();
+    const uint64_t start = mover_now_ns();
     if (nv_host_connect(host))
         return 1;
-    const uint64_t connected = nv_now_ns();
+    const uint64_t connected = mover_now_ns();
     trial->connect_ms = (double)(connected - start) / 1e6;
     sw_nvme_info_of(host->controller, &info);
     /* Queues one by one, all at the same time. */
@@ -131,16 +132,16 @@ static int try_connection(struct nv_host *host, struct trial *trial)
     }
     if (failed)
         nv_fail_error(host, &error);
-    trial->queue_ms = (double)(nv_now_ns() - connected) / 1e6;
+    trial->queue_ms = (double)(mover_now_ns() - connected) / 1e6;
     while (open)
         sw_nvme_queue_close(queues[--open]);
-    const uint64_t asked = nv_now_ns();
+    const uint64_t asked = mover_now_ns();
     for (unsigned i = 0; i < ROUNDS && !failed; i++) {
         const struct sw_nvme_admin keep_alive = {.opcode = nvme_admin_keep_alive};
         if (sw_nvme_admin(host->controller, &keep_alive, &result))
             failed = nv_fail_result(host, "Keep Alive", &result);
     }
-    trial->admin_us = (double)(nv_now_ns() - asked) / 1e3 / ROUNDS;
+    trial->admin_us = (double)(mover_now_ns() - asked) / 1e3 / ROUNDS;
     return failed;
 }
 

@@ -9,6 +9,7 @@
 #include <fio.h>
 #include <optgroup.h>
 
+#include "common/clock.h"
 #include "nvme/fio/job.h"
 #include "nvme/host/as_errno.h"
 #include "nvme/wire/secret_text.h"
@@ -282,12 +283,9 @@ static void complain_of(struct thread_data *td, const struct nvj_request *reques
 
 static uint64_t deadline_of(const struct timespec *timeout)
 {
-    struct timespec now;
     if (!timeout)
         return UINT64_MAX;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)(now.tv_sec + timeout->tv_sec) * NS_PER_S + (uint64_t)now.tv_nsec +
-           (uint64_t)timeout->tv_nsec;
+    return mover_now_ns() + (uint64_t)timeout->tv_sec * NS_PER_S + (uint64_t)timeout->tv_nsec;
 }
 
 static int engine_getevents(struct thread_data *td, unsigned int least, unsigned int most,

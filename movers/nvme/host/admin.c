@@ -3,6 +3,7 @@
  * Administration: commands that a thread waits for. Their data goes through memory of the
  * controller, so that whatever happens the caller's memory is its own again on return.
  */
+#include "common/clock.h"
 #include "nvme/host/host.h"
 
 #include <poll.h>
@@ -32,7 +33,7 @@ static enum sw_nvme_status send_call(struct sw_nvme_controller *c, const struct 
                          atomic_load(&c->epoch) == c->admin.epoch && !c->admin.is_broken;
     const int taken = is_live ? nvh_slot_take(&c->admin, false) : -1;
     if (taken >= 0) {
-        c->admin.tick_ns = nvh_now();
+        c->admin.tick_ns = mover_now_ns();
         c->admin.sqes[taken] = *sqe;
         c->admin.slots[taken].done = wake_waiter;
         c->admin.slots[taken].result.arg = waiter;
@@ -47,7 +48,7 @@ static enum sw_nvme_status send_call(struct sw_nvme_controller *c, const struct 
 static bool is_done(struct sw_nvme_controller *c, const struct waiter *waiter)
 {
     pthread_mutex_lock(&c->lock);
-    nvh_admin_tend(c, nvh_now());
+    nvh_admin_tend(c, mover_now_ns());
     const bool done = waiter->is_done;
     pthread_mutex_unlock(&c->lock);
     return done;
@@ -72,7 +73,7 @@ enum sw_nvme_status nvh_call_wait(struct sw_nvme_controller *controller, const s
     if (status)
         return status;
     while (!is_done(controller, &waiter)) {
-        if (nvh_now() > deadline_ns) {
+        if (mover_now_ns() > deadline_ns) {
             /* Its memory can only be taken back with the queue pair. */
             struct sw_nvme_error error;
             nvh_error(&error, SW_NVME_UNREACHABLE, "%s did not answer admin command 0x%x in time",

@@ -3,6 +3,7 @@
  * Completions: what the device reports, what the controller answers, and waiting for both. Bytes
  * of the controller are checked here; whatever it sends wrongly ends the queue.
  */
+#include "common/clock.h"
 #include "nvme/host/host.h"
 
 #include <poll.h>
@@ -155,7 +156,7 @@ uint32_t sw_nvme_queue_poll(struct sw_nvme_queue *queue)
         if ((++queue->polls & POLLS_MASK) && !queue->is_broken)
             return count;
     }
-    return count + nvh_tend(queue, nvh_now());
+    return count + nvh_tend(queue, mover_now_ns());
 }
 
 bool nvh_queue_arm(struct sw_nvme_queue *queue)
@@ -196,7 +197,7 @@ void nvh_queue_sleep(struct sw_nvme_queue *queue, uint64_t deadline_ns)
 {
     if (!nvh_queue_arm(queue))
         return;
-    const uint64_t now = nvh_now();
+    const uint64_t now = mover_now_ns();
     const uint64_t nap = queue->phase == NVH_UP ? NVH_NAP_NS : NVH_TEND_NS;
     const uint64_t left = deadline_ns > now ? deadline_ns - now : 0, ns = left < nap ? left : nap;
     const struct timespec timeout = {.tv_sec = (time_t)(ns / NVH_S), .tv_nsec = (long)(ns % NVH_S)};
@@ -220,7 +221,7 @@ enum sw_nvme_status sw_nvme_queue_wait(struct sw_nvme_queue *queue, uint64_t dea
     if (is_idle(queue))
         return SW_NVME_AGAIN;
     const bool spins_on = queue->spin_us == SW_NVME_SPIN_FOREVER;
-    const uint64_t spin_until = nvh_now() + queue->spin_us * 1000ull;
+    const uint64_t spin_until = mover_now_ns() + queue->spin_us * 1000ull;
     for (;;) {
         for (uint32_t i = 0; i <= POLLS_MASK; i++) {
             if (sw_nvme_queue_poll(queue))
@@ -228,7 +229,7 @@ enum sw_nvme_status sw_nvme_queue_wait(struct sw_nvme_queue *queue, uint64_t dea
             if (!queue->spin_us)
                 break;
         }
-        const uint64_t now = nvh_now();
+        const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             return SW_NVME_TIMEOUT;
         if (!spins_on && now >= spin_until) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A controller: its life, as the program sees it. The machines are in setup.c and reconnect.c. */
+#include "common/clock.h"
 #include "nvme/host/host.h"
 
 #include <errno.h>
@@ -13,16 +14,9 @@
 
 enum { SHUTDOWN_MS = 3000, CC_OFFSET = 0x14, CSTS_OFFSET = 0x1c, THREAD_NAP_MS = 50 };
 
-uint64_t nvh_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NVH_S + (uint64_t)now.tv_nsec;
-}
-
 uint64_t sw_nvme_deadline_ms(uint32_t from_now_ms)
 {
-    return nvh_now() + from_now_ms * NVH_MS;
+    return mover_now_ns() + from_now_ms * NVH_MS;
 }
 
 enum sw_nvme_status nvh_error(struct sw_nvme_error *error, enum sw_nvme_status status,
@@ -148,7 +142,7 @@ enum sw_nvme_status sw_nvme_connect(const struct sw_nvme_options *options,
 enum sw_nvme_state sw_nvme_poll(struct sw_nvme_controller *controller)
 {
     pthread_mutex_lock(&controller->lock);
-    nvh_admin_tend(controller, nvh_now());
+    nvh_admin_tend(controller, mover_now_ns());
     pthread_mutex_unlock(&controller->lock);
     return sw_nvme_state_of(controller);
 }
@@ -174,7 +168,7 @@ enum sw_nvme_status sw_nvme_wait_live(struct sw_nvme_controller *controller, uin
             sw_nvme_last_error(controller, &error);
             return error.status ? error.status : SW_NVME_UNREACHABLE;
         }
-        if (nvh_now() >= deadline_ns)
+        if (mover_now_ns() >= deadline_ns)
             return SW_NVME_TIMEOUT;
         sleep_on_admin(controller);
     }
@@ -210,7 +204,7 @@ static void shut_down(struct sw_nvme_controller *c)
     if (nvh_call_wait(c, &set, deadline, &result))
         return;
     while (!nvh_call_wait(c, &get, deadline, &result) &&
-           (result.value & SHUTDOWN_STATUS) != SHUTDOWN_DONE && nvh_now() < deadline)
+           (result.value & SHUTDOWN_STATUS) != SHUTDOWN_DONE && mover_now_ns() < deadline)
         poll(NULL, 0, PERIOD_MS);
 }
 

@@ -218,7 +218,6 @@ struct sw_nvme_mem {
     bool is_ours;
 };
 
-uint64_t nvh_now(void);
 enum sw_nvme_status nvh_error(struct sw_nvme_error *error, enum sw_nvme_status status,
                               const char *format, ...) __attribute__((format(printf, 3, 4)));
 

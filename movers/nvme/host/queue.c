@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A queue: its memory, opening and closing. All that it needs is made here, before any data. */
+#include "common/clock.h"
 #include "nvme/host/host.h"
 
 #include <errno.h>
@@ -191,8 +192,8 @@ static enum sw_nvme_status open_once(struct sw_nvme_controller *controller, uint
     const enum sw_nvme_status status = sw_nvme_queue_start(controller, spin_us, error, &queue);
     if (status)
         return status;
-    const uint64_t deadline = nvh_now() + controller->options.connect_timeout_ms * NVH_MS;
-    while (queue->phase != NVH_UP && queue->phase != NVH_ENDED && nvh_now() < deadline) {
+    const uint64_t deadline = mover_now_ns() + controller->options.connect_timeout_ms * NVH_MS;
+    while (queue->phase != NVH_UP && queue->phase != NVH_ENDED && mover_now_ns() < deadline) {
         sw_nvme_queue_poll(queue);
         if (queue->phase != NVH_UP && queue->phase != NVH_ENDED)
             nvh_queue_sleep(queue, deadline);
@@ -215,12 +216,12 @@ enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller, ui
                                        struct sw_nvme_error *error, struct sw_nvme_queue **out)
 {
     enum { STATUS = 0x7ff, PAUSE_US = 20000 };
-    const uint64_t give_up_ns = nvh_now() + FORGETS_MS * NVH_MS;
+    const uint64_t give_up_ns = mover_now_ns() + FORGETS_MS * NVH_MS;
     struct sw_nvme_error why = {0};
     enum sw_nvme_status status;
     /* A target may still have the queue of this number that was closed just now. */
     while ((status = open_once(controller, spin_us, &why, out)) == SW_NVME_FAILED &&
-           (why.nvme_status & STATUS) == NVME_SC_CMD_SEQ_ERROR && nvh_now() < give_up_ns)
+           (why.nvme_status & STATUS) == NVME_SC_CMD_SEQ_ERROR && mover_now_ns() < give_up_ns)
         usleep(PAUSE_US);
     if (status && error)
         *error = why;

@@ -4,6 +4,7 @@
  * queue pair before it does anything to its requests. The admin queue connects again by
  * whichever thread polls; an I/O queue follows by its own thread once the controller is live.
  */
+#include "common/clock.h"
 #include "nvme/host/host.h"
 
 #include <stdlib.h>
@@ -93,7 +94,7 @@ uint32_t nvh_queue_down(struct sw_nvme_queue *queue, bool replays)
 static void lose_locked(struct sw_nvme_controller *c, const struct sw_nvme_error *error,
                         bool is_recovering)
 {
-    const uint64_t now = nvh_now();
+    const uint64_t now = mover_now_ns();
     const uint64_t delay = c->options.reconnect_delay_s * NVH_S;
     const bool is_first = !atomic_exchange(&c->was_lost, true);
     c->error = *error;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests: their checks and their commands. Source: NVM 1.0, section 3. */
+#include "common/clock.h"
 #include "nvme/host/host.h"
 
 #include <string.h>
@@ -37,7 +38,8 @@ static bool fails_fast(struct sw_nvme_queue *queue)
     if (queue->phase == NVH_ENDED || atomic_load(&c->state) == SW_NVME_DEAD)
         return true;
     return atomic_load(&c->state) == SW_NVME_LOST && c->options.fast_io_fail_tmo_s >= 0 &&
-           nvh_now() - atomic_load(&c->lost_ns) > (uint64_t)c->options.fast_io_fail_tmo_s * NVH_S;
+           mover_now_ns() - atomic_load(&c->lost_ns) >
+               (uint64_t)c->options.fast_io_fail_tmo_s * NVH_S;
 }
 
 static enum sw_nvme_status check_data(const struct sw_nvme_queue *queue,

@@ -3,6 +3,7 @@
  * From the link of the admin queue to a live controller: Connect, properties, Identify, number of
  * queues. A machine of one command at a time. Source: NVMe Base 2.0, 3.5.2 and 6.3.
  */
+#include "common/clock.h"
 #include "nvme/host/host.h"
 
 #include <string.h>
@@ -202,7 +203,7 @@ static void grant_queues(struct sw_nvme_controller *c, uint32_t value)
 
 static void handle_ready(struct sw_nvme_controller *c, uint32_t csts)
 {
-    const uint64_t now = nvh_now();
+    const uint64_t now = mover_now_ns();
     if (csts & CSTS_READY) {
         c->setup = NVH_SETUP_IDENTIFY;
         c->setup_next_ns = 0;
@@ -239,7 +240,8 @@ static void setup_answered(void *arg, const struct sw_nvme_result *result)
         c->setup = NVH_SETUP_ENABLE;
         return;
     case NVH_SETUP_ENABLE:
-        c->ready_deadline_ns = nvh_now() + ((c->cap >> 24 & 0xff) + 1) * READY_UNIT_MS * NVH_MS;
+        c->ready_deadline_ns =
+            mover_now_ns() + ((c->cap >> 24 & 0xff) + 1) * READY_UNIT_MS * NVH_MS;
         c->setup = NVH_SETUP_READY;
         return;
     case NVH_SETUP_READY:

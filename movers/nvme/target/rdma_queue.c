@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "nvme/target/rdma.h"
 
 enum { WC_BATCH = 32, PAGE_BYTES = 4096, CLOSE_MS = 1000, LAST_RECEIVE_MS = 200 };
@@ -24,13 +24,10 @@ void nvr_queue_fail(struct nvr_queue *queue)
 static void cut_queue(struct nvt_queue *base)
 {
     struct nvr_queue *queue = (struct nvr_queue *)base;
-    struct timespec now;
     if (queue->is_listed)
         return;
-    clock_gettime(CLOCK_MONOTONIC, &now);
     queue->is_closing = queue->is_listed = true;
-    queue->close_by_ns =
-        ((uint64_t)now.tv_sec * 1000 + CLOSE_MS) * 1000000u + (uint64_t)now.tv_nsec;
+    queue->close_by_ns = mover_now_ns() + CLOSE_MS * 1000000ull;
     queue->thread->wants_wake = true;
     list_append(&queue->thread->ending, &queue->node);
 }

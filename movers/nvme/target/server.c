@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "nvme/target/thread.h"
 
 enum { URING_ENTRIES = 512, DRAIN_MS = 3000 };
@@ -71,7 +72,7 @@ static int open_thread(struct nvr_server *server, struct nvr_thread *thread)
     if (rc)
         return rc;
     thread->base->uring = &thread->uring;
-    thread->base->now_ns = nvr_now();
+    thread->base->now_ns = mover_now_ns();
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (thread->epoll_fd < 0 || thread->wake_fd < 0)
@@ -164,7 +165,7 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
     if (rc)
         return rc;
     server->target.worker = &server->worker;
-    server->target.now_ns = nvr_now();
+    server->target.now_ns = mover_now_ns();
     server->events = rdma_create_event_channel();
     if (!server->events)
         return errno ? -errno : -ENODEV;
@@ -195,7 +196,7 @@ void nvr_server_stop(struct nvr_server *server)
 {
     if (server->stop_ns)
         return;
-    server->stop_ns = nvr_now() + DRAIN_MS * NS_PER_MS;
+    server->stop_ns = mover_now_ns() + DRAIN_MS * NS_PER_MS;
     close_listeners(server);
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
         if (server->queues[i])
@@ -218,8 +219,8 @@ void nvr_server_close(struct nvr_server *server)
     for (uint32_t i = 0; i < NVR_QUEUES_MAX; i++)
         if (server->queues[i])
             nvr_queue_end(server->queues[i]);
-    const uint64_t end_ns = nvr_now() + DRAIN_MS * NS_PER_MS; /* of backends */
-    while (server->queue_count && nvr_now() < end_ns)
+    const uint64_t end_ns = mover_now_ns() + DRAIN_MS * NS_PER_MS; /* of backends */
+    while (server->queue_count && mover_now_ns() < end_ns)
         for (uint32_t i = 0; i < server->thread_count; i++)
             nvr_thread_drain(&server->threads[i]);
     if (server->target.worker)

@@ -9,8 +9,9 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 enum { EVENTS_MAX = 16, LOOK_US = 200, CONNECT_MS = 10000, OTHERS_SLEEP_MS = 1000 };
 
@@ -24,13 +25,6 @@ enum { TURNS = 16 };
 
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
-
-uint64_t nvr_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static bool is_first(const struct nvr_thread *thread)
 {
@@ -276,9 +270,9 @@ static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t unt
 
 void nvr_thread_run(struct nvr_thread *thread)
 {
-    uint64_t busy_ns = nvr_now(), look_ns = 0;
+    uint64_t busy_ns = mover_now_ns(), look_ns = 0;
     for (;;) {
-        const uint64_t now_ns = nvr_now();
+        const uint64_t now_ns = mover_now_ns();
         struct turn turn;
         take_turn(thread, now_ns, &turn);
         if (turn.is_over)
@@ -301,5 +295,5 @@ void nvr_thread_run(struct nvr_thread *thread)
 void nvr_thread_drain(struct nvr_thread *thread)
 {
     poll_once(thread);
-    sweep_ending(thread, nvr_now());
+    sweep_ending(thread, mover_now_ns());
 }

@@ -5,8 +5,6 @@
 
 #include "nvme/target/rdma.h"
 
-uint64_t nvr_now(void);
-
 /* Serves until the server ends. */
 void nvr_thread_run(struct nvr_thread *thread);
 /* A turn of one that is not run any more. */

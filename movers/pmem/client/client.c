@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 enum { CHAINS_MAX = 1024, TICK_MS = 100, POLLS_PER_LOOK = 64 };
 
@@ -22,16 +23,9 @@ void sw_pmem_options_init(struct sw_pmem_options *options)
                                         .spin_us = 50};
 }
 
-uint64_t pmc_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 uint64_t sw_pmem_deadline_ms(uint32_t from_now_ms)
 {
-    return pmc_now_ns() + from_now_ms * PMC_MS;
+    return mover_now_ns() + from_now_ms * PMC_MS;
 }
 
 static enum sw_pmem_status resolve_server(struct pmc_client *c, struct sw_pmem_error *error)
@@ -69,7 +63,7 @@ static enum sw_pmem_status start_client(const struct sw_pmem_options *options, e
                                         struct sw_pmem_error *error, struct sw_pmem **out)
 {
     static const struct pmc_port device = {
-        .now_ns = pmc_now_ns, .start = pmc_link_start, .end = pmc_link_end, .post = pmc_post};
+        .now_ns = mover_now_ns, .start = pmc_link_start, .end = pmc_link_end, .post = pmc_post};
     const char *region = options->region ? options->region : "";
     if (!options->address || !options->chains || options->chains > CHAINS_MAX ||
         strlen(region) > SW_PMEM_NAME_MAX)
@@ -250,7 +244,7 @@ bool sw_pmem_arm(struct sw_pmem *p)
 static void nap_until(struct sw_pmem *p, uint64_t deadline_ns)
 {
     struct epoll_event event;
-    const uint64_t now = pmc_now_ns();
+    const uint64_t now = mover_now_ns();
     uint64_t ms = deadline_ns > now ? (deadline_ns - now + PMC_MS - 1) / PMC_MS : 0;
     if (ms > TICK_MS)
         ms = TICK_MS;
@@ -266,7 +260,7 @@ enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *p, uint64_t deadline_ns)
             return SW_PMEM_OK;
         if (p->state == SW_PMEM_DEAD)
             return p->error.status;
-        if (pmc_now_ns() >= deadline_ns)
+        if (mover_now_ns() >= deadline_ns)
             return SW_PMEM_TIMEOUT;
         nap_until(p, deadline_ns);
     }
@@ -274,13 +268,13 @@ enum sw_pmem_status sw_pmem_wait_live(struct sw_pmem *p, uint64_t deadline_ns)
 
 enum sw_pmem_status sw_pmem_wait(struct sw_pmem *p, uint64_t deadline_ns)
 {
-    const uint64_t spin_until = pmc_now_ns() + p->options.spin_us * 1000ull;
+    const uint64_t spin_until = mover_now_ns() + p->options.spin_us * 1000ull;
     if (p->tail == p->ended)
         return p->results_tail > p->results_taken ? SW_PMEM_OK : SW_PMEM_AGAIN;
     for (;;) {
         if (sw_pmem_poll(p) || p->tail == p->ended)
             return SW_PMEM_OK;
-        const uint64_t now = pmc_now_ns();
+        const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             return SW_PMEM_TIMEOUT;
         if (now >= spin_until)

@@ -46,8 +46,6 @@ static inline struct pmc_client *pmc_client_of(struct sw_pmem *p)
     return (struct pmc_client *)p;
 }
 
-uint64_t pmc_now_ns(void);
-
 /* ---- link.c: a connection, driven by events; nobody waits in it ---- */
 
 void pmc_link_start(struct sw_pmem *p);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "pmem/command/samples.h"
 
 enum { PATIENCE_MS = 20000, BYTES_MAX = 1 << 26, COUNT_MAX = 10000000 };
@@ -39,12 +40,12 @@ static error_t parse_bench(int key, char *value, struct argp_state *state)
     struct bench *bench = state->input;
     switch (key) {
     case 'B':
-        bench->bytes = pm_parse_bytes(state, value);
+        bench->bytes = mover_parse_bytes(state, value);
         if (!bench->bytes || bench->bytes > BYTES_MAX)
             argp_error(state, "a request has 1 to %d bytes", BYTES_MAX);
         return 0;
     case 'c':
-        bench->samples.count = pm_parse_bytes(state, value);
+        bench->samples.count = mover_parse_bytes(state, value);
         if (!bench->samples.count || bench->samples.count > COUNT_MAX)
             argp_error(state, "there are 1 to %d requests", COUNT_MAX);
         return 0;
@@ -55,10 +56,10 @@ static error_t parse_bench(int key, char *value, struct argp_state *state)
         argp_error(state, "\"%s\" is none of persistent, visible, write, read", value);
         return 0;
     case 'R':
-        bench->rate = pm_parse_bytes(state, value);
+        bench->rate = mover_parse_bytes(state, value);
         return 0;
     case 'f':
-        bench->offset = pm_parse_bytes(state, value);
+        bench->offset = mover_parse_bytes(state, value);
         return 0;
     case 'D':
         bench->may_destroy = true;
@@ -106,9 +107,9 @@ static int report_bench(struct bench *bench)
 /* What it is behind it does not make up for. */
 static uint64_t pace_ns(const struct bench *bench, uint64_t last_ns)
 {
-    uint64_t now_ns = pm_now_ns();
+    uint64_t now_ns = mover_now_ns();
     while (bench->rate && now_ns < last_ns + bench->bytes * 1000000000 / bench->rate)
-        now_ns = pm_now_ns();
+        now_ns = mover_now_ns();
     return now_ns;
 }
 
@@ -120,7 +121,7 @@ static int measure_bench(struct bench *bench)
         start = pace_ns(bench, start);
         const enum sw_pmem_status status =
             request_one(bench, bench->offset + i % places * bench->bytes);
-        const uint64_t took = pm_now_ns() - start;
+        const uint64_t took = mover_now_ns() - start;
         if (status)
             return pm_fail_status(&bench->remote, kinds[bench->kind], status);
         pm_samples_put(&bench->samples, i, took);

@@ -4,11 +4,10 @@
 #ifndef SW_MOVERS_PMEM_COMMAND_H
 #define SW_MOVERS_PMEM_COMMAND_H
 
-#include <argp.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/command.h"
 #include "sidewire/pmem.h"
 
 enum { PM_STATUS_OK = 0, PM_STATUS_FAILED = 1, PM_STATUS_USAGE = 2 };
@@ -44,12 +43,7 @@ int pm_fail(const struct pm_remote *remote, const char *format, ...)
 /* Why a request failed: the error of the connection where it is lost. */
 int pm_fail_status(const struct pm_remote *remote, const char *what, enum sw_pmem_status status);
 
-uint64_t pm_parse_bytes(struct argp_state *state, const char *text);
-/* Prints and releases it. Returns the exit status. */
-int pm_print_json(json_t *json);
-void pm_hex(const uint8_t bytes[16], char text[33]);
 const char *pm_kind_text(enum sw_pmem_kind kind);
-const char *pm_rights_text(uint32_t rights);
 /* A line on a terminal that says how far it is; nothing elsewhere. */
 void pm_progress(const struct pm_remote *remote, uint64_t done, uint64_t total);
 

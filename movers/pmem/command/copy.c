@@ -35,10 +35,10 @@ static error_t parse_copy(int key, char *value, struct argp_state *state)
     struct copy *copy = state->input;
     switch (key) {
     case 'f':
-        copy->offset = pm_parse_bytes(state, value);
+        copy->offset = mover_parse_bytes(state, value);
         return 0;
     case 'b':
-        copy->bytes = pm_parse_bytes(state, value);
+        copy->bytes = mover_parse_bytes(state, value);
         copy->has_bytes = true;
         return 0;
     case ARGP_KEY_INIT:
@@ -168,8 +168,8 @@ static int settle_bytes(struct copy *copy)
 static int tell_progress(const struct copy *copy, uint64_t done)
 {
     if (copy->remote.is_json)
-        return pm_print_json(json_pack("{sI sb}", "bytes", (json_int_t)done, "persistent",
-                                       copy->is_put && copy->info.persistent));
+        return mover_print_json(json_pack("{sI sb}", "bytes", (json_int_t)done, "persistent",
+                                          copy->is_put && copy->info.persistent));
     if (copy->is_put)
         fprintf(stderr, "%" PRIu64 " bytes are %s there\n", done,
                 copy->info.persistent ? "persistent" : "visible, but would not outlive the power");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "pmem/command/samples.h"
 #include "sidewire/pmem_log.h"
 
@@ -114,19 +115,19 @@ static error_t parse_log(int key, char *value, struct argp_state *state)
         add_copy(state, value);
         return 0;
     case KEY_WAIT:
-        args->wait_ms = (uint32_t)pm_parse_bytes(state, value);
+        args->wait_ms = mover_parse_count(state, value);
         return 0;
     case KEY_VISIBLE:
         args->options.visible_only = true;
         return 0;
     case 'S':
-        args->geometry.ring_bytes = pm_parse_bytes(state, value);
+        args->geometry.ring_bytes = mover_parse_bytes(state, value);
         return 0;
     case 'b':
-        args->geometry.record_bytes = (uint32_t)pm_parse_bytes(state, value);
+        args->geometry.record_bytes = mover_parse_count(state, value);
         return 0;
     case KEY_COUNT:
-        args->samples.count = pm_parse_bytes(state, value);
+        args->samples.count = mover_parse_bytes(state, value);
         if (!args->samples.count || args->samples.count > COUNT_MAX)
             argp_error(state, "there are 1 to %d records", COUNT_MAX);
         return 0;
@@ -140,13 +141,11 @@ static error_t parse_log(int key, char *value, struct argp_state *state)
         args->stops = true;
         return 0;
     case 'n':
-        args->before = pm_parse_bytes(state, value);
+        args->before = mover_parse_bytes(state, value);
         args->has_before = true;
         return 0;
     case 'o':
-        args->is_json = !strcmp(value, "json");
-        if (!args->is_json && strcmp(value, "normal") != 0)
-            argp_error(state, "\"%s\" is no format; there are normal and json", value);
+        args->is_json = mover_parse_format(state, value);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "what is '%s'?", value);
@@ -248,7 +247,7 @@ static int show_status(struct log_args *args)
     for (uint32_t i = 0; i < info.copies; i++)
         json_array_append_new(copies, json_string(states[info.states[i]]));
     if (args->is_json)
-        return pm_print_json(json_pack(
+        return mover_print_json(json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:o}", "ring_bytes", (json_int_t)info.ring_bytes,
             "used_bytes", (json_int_t)info.used_bytes, "epoch", (json_int_t)info.epoch,
             "first_record", (json_int_t)info.first_sequence, "next_record",
@@ -274,13 +273,13 @@ static int bench_log(struct log_args *args)
         return fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
     enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
     for (uint64_t i = 0; i < args->samples.count && !status;) {
-        const uint64_t start = pm_now_ns();
+        const uint64_t start = mover_now_ns();
         status = sw_pmem_log_append(args->log, record, sizeof(record),
                                     sw_pmem_deadline_ms(args->wait_ms), &mark);
         if (status == SW_PMEM_LOG_FULL && mark.position)
             status = sw_pmem_log_trim(args->log, &mark);
         else if (!status)
-            pm_samples_put(&args->samples, i++, pm_now_ns() - start);
+            pm_samples_put(&args->samples, i++, mover_now_ns() - start);
     }
     const int code = status ? fail_command(args, "", status)
                             : pm_samples_print(args->is_json, json_object(), "append",

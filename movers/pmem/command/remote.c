@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "pmem/command/command.h"
-#include "pmem/server/rules.h"
 
 enum { KEY_TIMEOUT = 0x1000, KEY_LOSS, KEY_NO_FLUSH, KEY_NO_ATOMIC };
 
@@ -24,14 +23,6 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static uint32_t parse_ms(struct argp_state *state, const char *text)
-{
-    const uint64_t value = pm_parse_bytes(state, text);
-    if (value > UINT32_MAX)
-        argp_error(state, "\"%s\" is too many", text);
-    return (uint32_t)value;
-}
-
 static error_t parse_remote(int key, char *value, struct argp_state *state)
 {
     struct pm_remote *remote = state->input;
@@ -46,15 +37,13 @@ static error_t parse_remote(int key, char *value, struct argp_state *state)
         remote->options.region = value;
         return 0;
     case 'o':
-        remote->is_json = !strcmp(value, "json");
-        if (!remote->is_json && strcmp(value, "normal"))
-            argp_error(state, "\"%s\" is no format; there are normal and json", value);
+        remote->is_json = mover_parse_format(state, value);
         return 0;
     case KEY_TIMEOUT:
-        remote->options.connect_timeout_ms = parse_ms(state, value);
+        remote->options.connect_timeout_ms = mover_parse_count(state, value);
         return 0;
     case KEY_LOSS:
-        remote->options.loss_timeout_ms = parse_ms(state, value);
+        remote->options.loss_timeout_ms = mover_parse_count(state, value);
         return 0;
     case KEY_NO_FLUSH:
         remote->options.no_flush = true;
@@ -114,28 +103,6 @@ int pm_remote_open(struct pm_remote *remote)
     return pm_fail(remote, "%s", error.text);
 }
 
-uint64_t pm_parse_bytes(struct argp_state *state, const char *text)
-{
-    uint64_t value = 0;
-    if (!pms_parse_size(text, &value))
-        argp_error(state, "\"%s\" is no number; write 4096, 64K or 1G", text);
-    return value;
-}
-
-int pm_print_json(json_t *json)
-{
-    const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
-    json_decref(json);
-    putchar('\n');
-    return code || fflush(stdout) ? PM_STATUS_FAILED : PM_STATUS_OK;
-}
-
-void pm_hex(const uint8_t bytes[16], char text[33])
-{
-    for (int i = 0; i < 16; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
 const char *pm_kind_text(enum sw_pmem_kind kind)
 {
     switch (kind) {
@@ -151,12 +118,6 @@ const char *pm_kind_text(enum sw_pmem_kind kind)
         return "pci";
     }
     return "unknown";
-}
-
-const char *pm_rights_text(uint32_t rights)
-{
-    static const char *const texts[] = {"-", "r", "w", "rw"};
-    return texts[rights & 3];
 }
 
 void pm_progress(const struct pm_remote *remote, uint64_t done, uint64_t total)

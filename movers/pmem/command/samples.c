@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-uint64_t pm_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 void pm_samples_put(struct pm_samples *samples, uint64_t index, uint64_t took_ns)
 {
     samples->ns[index] = took_ns < UINT32_MAX ? (uint32_t)took_ns : UINT32_MAX;
@@ -49,7 +42,7 @@ int pm_samples_print(bool is_json, json_t *json, const char *kind, uint64_t byte
                                json_pack("{sI sI sf sf sf sf}", "bs", (json_int_t)bytes, "count",
                                          (json_int_t)samples->count, "mean_us", f.mean_us, "p50_us",
                                          f.p50_us, "p99_us", f.p99_us, "max_us", f.max_us));
-        return pm_print_json(json);
+        return mover_print_json(json);
     }
     json_decref(json);
     printf("%-12s %9s %9s %10s %10s %10s %10s\n", "KIND", "BYTES", "COUNT", "MEAN us", "P50 us",

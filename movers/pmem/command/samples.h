@@ -16,7 +16,6 @@ struct pm_figures {
     double mean_us, p50_us, p99_us, max_us;
 };
 
-uint64_t pm_now_ns(void);
 /* What takes more than 4 s counts as that. */
 void pm_samples_put(struct pm_samples *samples, uint64_t index, uint64_t took_ns);
 /* Sorts them. */

@@ -49,7 +49,7 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
         serve->names[serve->names_count++] = value;
         return 0;
     case 'S':
-        serve->create_bytes = pm_parse_bytes(state, value);
+        serve->create_bytes = mover_parse_bytes(state, value);
         return 0;
     case 'A':
         if (pms_rules_add(&serve->server.rules, value, error, sizeof(error)))

@@ -12,11 +12,11 @@ static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}}
 static json_t *entry_json(const struct sw_pmem_entry *entry)
 {
     char identity[33];
-    pm_hex(entry->identity, identity);
+    mover_hex(entry->identity, identity);
     return json_pack("{ss sI ss ss sb sb ss}", "name", entry->name, "bytes",
                      (json_int_t)entry->bytes, "kind", pm_kind_text(entry->kind), "identity",
                      identity, "visible", entry->visible, "persistent", entry->persistent, "rights",
-                     pm_rights_text(entry->rights));
+                     mover_rights_text(entry->rights));
 }
 
 int pm_ls(int argc, char **argv)
@@ -33,13 +33,13 @@ int pm_ls(int argc, char **argv)
         json_t *regions = json_array();
         for (uint32_t i = 0; i < count; i++)
             json_array_append_new(regions, entry_json(&entries[i]));
-        return pm_print_json(json_pack("{so}", "regions", regions));
+        return mover_print_json(json_pack("{so}", "regions", regions));
     }
     printf("%-24s %16s  %-10s %-10s %s\n", "NAME", "BYTES", "KIND", "PERSISTENT", "RIGHTS");
     for (uint32_t i = 0; i < count; i++)
         printf("%-24s %16" PRIu64 "  %-10s %-10s %s\n", entries[i].name, entries[i].bytes,
                pm_kind_text(entries[i].kind), entries[i].persistent ? "yes" : "no",
-               pm_rights_text(entries[i].rights));
+               mover_rights_text(entries[i].rights));
     return PM_STATUS_OK;
 }
 
@@ -47,14 +47,14 @@ static int info_json(const struct sw_pmem_info *info)
 {
     char identity[33], instance[33];
     json_t *ranges = json_array();
-    pm_hex(info->identity, identity);
-    pm_hex(info->instance, instance);
+    mover_hex(info->identity, identity);
+    mover_hex(info->instance, instance);
     for (uint32_t i = 0; i < info->ranges_count; i++)
         json_array_append_new(ranges,
                               json_pack("{sI sI ss}", "offset", (json_int_t)info->ranges[i].offset,
                                         "bytes", (json_int_t)info->ranges[i].bytes, "rights",
-                                        pm_rights_text(info->ranges[i].rights)));
-    return pm_print_json(
+                                        mover_rights_text(info->ranges[i].rights)));
+    return mover_print_json(
         json_pack("{ss sI ss ss ss sb sb ss sb so ss}", "name", info->name, "bytes",
                   (json_int_t)info->bytes, "kind", pm_kind_text(info->kind), "identity", identity,
                   "instance", instance, "visible", info->visible, "persistent", info->persistent,
@@ -65,8 +65,8 @@ static int info_json(const struct sw_pmem_info *info)
 static void print_info(const struct sw_pmem_info *info)
 {
     char identity[33], instance[33];
-    pm_hex(info->identity, identity);
-    pm_hex(info->instance, instance);
+    mover_hex(info->identity, identity);
+    mover_hex(info->instance, instance);
     printf("name       %s\nbytes      %" PRIu64 "\nkind       %s\n", info->name, info->bytes,
            pm_kind_text(info->kind));
     printf("identity   %s\ninstance   %s\n", identity, instance);
@@ -80,7 +80,7 @@ static void print_info(const struct sw_pmem_info *info)
     for (uint32_t i = 0; i < info->ranges_count; i++)
         printf("range      %" PRIu64 "-%" PRIu64 " %s\n", info->ranges[i].offset,
                info->ranges[i].offset + info->ranges[i].bytes,
-               pm_rights_text(info->ranges[i].rights));
+               mover_rights_text(info->ranges[i].rights));
     printf("promise    %s\n", sw_pmem_promise(info));
 }
 
@@ -111,7 +111,7 @@ static int status_json(const struct sw_pmem_server_info *info)
                                                  "opens", (json_int_t)info->regions[i].opens,
                                                  "clients", (json_int_t)info->regions[i].clients,
                                                  "writers", (json_int_t)info->regions[i].writers));
-    return pm_print_json(json_pack(
+    return mover_print_json(json_pack(
         "{sI sI sI sI sI sI sI so}", "uptime_ms", (json_int_t)info->uptime_ms, "clients",
         (json_int_t)info->clients, "clients_max", (json_int_t)info->clients_max, "connections",
         (json_int_t)info->connections, "refused", (json_int_t)info->refused, "ended",

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "pmem/server/server.h"
 #include "sidewire/flush.h"
 
@@ -119,7 +120,7 @@ static enum pmf_status count_all(const struct pms_server *server, const struct p
                                  struct pmf_answer *answer)
 {
     answer->counts = (struct pmf_counts){
-        .uptime_ms = (pms_now_ns() - server->started_ns) / 1000000,
+        .uptime_ms = (mover_now_ns() - server->started_ns) / 1000000,
         .connections = server->connections,
         .refused = server->refused,
         .malformed = server->malformed,

@@ -9,26 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool pms_parse_size(const char *text, uint64_t *out)
-{
-    char *end;
-    if (*text < '0' || *text > '9')
-        return false;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 0);
-    unsigned shift = 0;
-    if (*end) {
-        static const char letters[] = "kmgt";
-        const char *letter = strchr(letters, *end | 0x20);
-        if (!letter || end[1])
-            return false;
-        shift = 10 * (unsigned)(letter - letters + 1);
-    }
-    if (errno || value > UINT64_MAX >> shift)
-        return false;
-    *out = value << shift;
-    return true;
-}
+#include "common/size.h"
 
 static bool parse_client(char *text, struct pms_rule *rule)
 {
@@ -55,8 +36,8 @@ static bool parse_range(char *text, struct pms_rule *rule)
     if (!dash)
         return false;
     *dash = 0;
-    return (!*text || pms_parse_size(text, &rule->offset)) &&
-           (!dash[1] || pms_parse_size(dash + 1, &rule->end)) && rule->offset < rule->end;
+    return (!*text || mover_parse_size(text, &rule->offset)) &&
+           (!dash[1] || mover_parse_size(dash + 1, &rule->end)) && rule->offset < rule->end;
 }
 
 static bool parse_rights(const char *text, struct pms_rule *rule)

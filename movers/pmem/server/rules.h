@@ -25,8 +25,6 @@ struct pms_rules {
     uint32_t count;
 };
 
-/* A number with K, M, G or T. */
-bool pms_parse_size(const char *text, uint64_t *out);
 /* 0, or -EINVAL and what is wrong. */
 int pms_rules_add(struct pms_rules *rules, const char *text, char *error, size_t error_bytes);
 /* Bit i is set where rule i is for this client. */

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 enum { BACKLOG = 64 };
 
@@ -20,18 +21,11 @@ static int fail_start(struct pms_server *server, char *error, size_t error_bytes
     return code;
 }
 
-uint64_t pms_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 int pms_server_start(struct pms_server *server, const struct sockaddr *listen, char *error,
                      size_t error_bytes)
 {
     errno = 0;
-    server->started_ns = pms_now_ns();
+    server->started_ns = mover_now_ns();
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (getrandom(server->instance, sizeof(server->instance), 0) != sizeof(server->instance))
         return fail_start(server, error, error_bytes, "no random numbers");

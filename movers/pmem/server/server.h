@@ -85,7 +85,6 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
 /* Until `stop_fd` is readable. */
 void pms_server_run(struct pms_server *server, int stop_fd);
 void pms_server_end(struct pms_server *server);
-uint64_t pms_now_ns(void);
 
 /* ---- grant.c ---- */
 

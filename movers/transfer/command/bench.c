@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "transfer/command/command.h"
 
 enum {
@@ -58,13 +58,13 @@ static error_t parse_bench(int key, char *value, struct argp_state *state)
     struct bench *bench = state->input;
     switch (key) {
     case 'b':
-        bench->bytes = xf_parse_bytes(state, value);
+        bench->bytes = mover_parse_bytes(state, value);
         return 0;
     case 'n':
-        bench->blocks = xf_parse_bytes(state, value);
+        bench->blocks = mover_parse_bytes(state, value);
         return 0;
     case KEY_SIZE:
-        bench->size = xf_parse_bytes(state, value);
+        bench->size = mover_parse_bytes(state, value);
         return 0;
     case KEY_OP:
         bench->op = !strcmp(value, "read") ? SW_XFER_READ : SW_XFER_WRITE;
@@ -90,9 +90,7 @@ static error_t parse_bench(int key, char *value, struct argp_state *state)
 
 static double now_us(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)mover_now_ns() / 1e3;
 }
 
 /* The same for each run: Fisher and Yates with a small generator. */
@@ -275,9 +273,9 @@ int xf_bench(int argc, char **argv)
     if (bench.remote.agent)
         sw_xfer_agent_close(bench.remote.agent);
     if (!code && bench.remote.is_json)
-        return xf_print_json(json_pack("{ss so}", "operation",
-                                       bench.op == SW_XFER_READ ? "read" : "write", "rows",
-                                       bench.rows));
+        return mover_print_json(json_pack("{ss so}", "operation",
+                                          bench.op == SW_XFER_READ ? "read" : "write", "rows",
+                                          bench.rows));
     json_decref(bench.rows);
     return code;
 }

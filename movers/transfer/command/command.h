@@ -4,11 +4,10 @@
 #ifndef SW_MOVERS_TRANSFER_COMMAND_H
 #define SW_MOVERS_TRANSFER_COMMAND_H
 
-#include <argp.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/command.h"
 #include "sidewire/transfer.h"
 
 enum { XF_STATUS_OK = 0, XF_STATUS_FAILED = 1, XF_STATUS_USAGE = 2, XF_CARD_BYTES_MAX = 1 << 15 };
@@ -50,14 +49,6 @@ int xf_fail(const struct xf_remote *remote, const char *format, ...)
 /* Why a transfer failed: with the error of the peer where that is gone. */
 int xf_fail_transfer(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer);
 
-/* A number with K, M, G or T. */
-uint64_t xf_parse_bytes(struct argp_state *state, const char *text);
-/* normal or json */
-bool xf_parse_format(struct argp_state *state, const char *text);
-/* Prints and releases it. Returns the exit status. */
-int xf_print_json(json_t *json);
-void xf_hex(const uint8_t bytes[16], char text[33]);
-const char *xf_rights_text(uint32_t rights);
 /* A line on a terminal that says how far it is; nothing elsewhere. */
 void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer);
 

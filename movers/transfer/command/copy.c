@@ -15,7 +15,8 @@ enum { TICK_MS = 100, KEY_BLOCK = 0x2000, KEY_NOTICE, KEY_DEADLINE, KEY_SUMS };
 struct copy {
     struct xf_remote remote;
     const char *path, *notice;
-    uint64_t offset, bytes, block_bytes, deadline_ms;
+    uint64_t offset, bytes, block_bytes;
+    uint32_t deadline_ms;
     bool has_bytes, is_write, has_sums;
     int fd;
     struct sw_xfer_memory *memory;
@@ -39,14 +40,14 @@ static error_t parse_copy(int key, char *value, struct argp_state *state)
     struct copy *copy = state->input;
     switch (key) {
     case 'f':
-        copy->offset = xf_parse_bytes(state, value);
+        copy->offset = mover_parse_bytes(state, value);
         return 0;
     case 'b':
-        copy->bytes = xf_parse_bytes(state, value);
+        copy->bytes = mover_parse_bytes(state, value);
         copy->has_bytes = true;
         return 0;
     case KEY_BLOCK:
-        copy->block_bytes = xf_parse_bytes(state, value);
+        copy->block_bytes = mover_parse_bytes(state, value);
         if (!copy->block_bytes)
             argp_error(state, "a block has at least one byte");
         return 0;
@@ -59,9 +60,7 @@ static error_t parse_copy(int key, char *value, struct argp_state *state)
         copy->has_sums = true;
         return 0;
     case KEY_DEADLINE:
-        copy->deadline_ms = xf_parse_bytes(state, value);
-        if (copy->deadline_ms > UINT32_MAX)
-            argp_error(state, "\"%s\" is too many", value);
+        copy->deadline_ms = mover_parse_count(state, value);
         return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &copy->remote;
@@ -146,9 +145,9 @@ static int tell_progress(const struct copy *copy)
     sw_xfer_info_of(copy->transfer, &info);
     const double seconds = (double)(info.ended_ns - info.posted_ns) / 1e9;
     if (copy->remote.is_json)
-        return xf_print_json(json_pack("{sI sI sI sf}", "bytes", (json_int_t)info.bytes_done,
-                                       "blocks", (json_int_t)info.blocks_done, "requests",
-                                       (json_int_t)info.requests, "seconds", seconds));
+        return mover_print_json(json_pack("{sI sI sI sf}", "bytes", (json_int_t)info.bytes_done,
+                                          "blocks", (json_int_t)info.blocks_done, "requests",
+                                          (json_int_t)info.requests, "seconds", seconds));
     fprintf(stderr, "%" PRIu64 " bytes in %u requests, %.1f ms, %.2f GB/s\n", info.bytes_done,
             info.requests, seconds * 1e3, (double)info.bytes_done / seconds / 1e9);
     return XF_STATUS_OK;
@@ -163,7 +162,7 @@ static int move_all(struct copy *copy)
     const struct sw_xfer_post_options post = {
         .notice = copy->notice,
         .notice_bytes = copy->notice ? (uint32_t)strlen(copy->notice) : 0,
-        .deadline_ns = copy->deadline_ms ? sw_xfer_deadline_ms((uint32_t)copy->deadline_ms) : 0};
+        .deadline_ns = copy->deadline_ms ? sw_xfer_deadline_ms(copy->deadline_ms) : 0};
     status = sw_xfer_post(copy->transfer, &post);
     if (status)
         return xf_fail(&copy->remote, "%s", sw_xfer_status_text(status));

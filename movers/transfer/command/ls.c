@@ -21,7 +21,7 @@ static int show_json(const struct xf_remote *remote, const struct sw_xfer_card *
 {
     char instance[33], layout[17];
     json_t *addresses = json_array(), *regions = json_array();
-    xf_hex(card->instance, instance);
+    mover_hex(card->instance, instance);
     snprintf(layout, sizeof(layout), "%016" PRIx64, card->layout);
     for (uint32_t i = 0; i < card->addresses_count; i++)
         json_array_append_new(addresses, json_string(card->addresses[i]));
@@ -30,17 +30,17 @@ static int show_json(const struct xf_remote *remote, const struct sw_xfer_card *
         if (!sw_xfer_card_region(remote->card, remote->card_bytes, i, &region))
             json_array_append_new(regions, json_pack("{ss sI ss}", "name", region.name, "bytes",
                                                      (json_int_t)region.bytes, "rights",
-                                                     xf_rights_text(region.rights)));
+                                                     mover_rights_text(region.rights)));
     }
-    return xf_print_json(json_pack("{si ss ss so so}", "version", (int)card->version, "instance",
-                                   instance, "layout", layout, "addresses", addresses, "regions",
-                                   regions));
+    return mover_print_json(json_pack("{si ss ss so so}", "version", (int)card->version, "instance",
+                                      instance, "layout", layout, "addresses", addresses, "regions",
+                                      regions));
 }
 
 static int show_card(const struct xf_remote *remote, const struct sw_xfer_card *card)
 {
     char instance[33];
-    xf_hex(card->instance, instance);
+    mover_hex(card->instance, instance);
     printf("instance %s at", instance);
     for (uint32_t i = 0; i < card->addresses_count; i++)
         printf("%s %s", i ? "," : "", card->addresses[i]);
@@ -51,7 +51,7 @@ static int show_card(const struct xf_remote *remote, const struct sw_xfer_card *
         struct sw_xfer_region region;
         if (!sw_xfer_card_region(remote->card, remote->card_bytes, i, &region))
             printf("%-31s %16" PRIu64 "  %s\n", region.name, region.bytes,
-                   xf_rights_text(region.rights));
+                   mover_rights_text(region.rights));
     }
     return fflush(stdout) ? XF_STATUS_FAILED : XF_STATUS_OK;
 }

@@ -37,14 +37,6 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static uint32_t parse_count(struct argp_state *state, const char *text)
-{
-    const uint64_t count = xf_parse_bytes(state, text);
-    if (count > UINT32_MAX)
-        argp_error(state, "\"%s\" is too many", text);
-    return (uint32_t)count;
-}
-
 static void parse_side(struct argp_state *state, const char *text, struct side *side)
 {
     char end;
@@ -64,25 +56,25 @@ static error_t parse_plan(int key, char *value, struct argp_state *state)
         parse_side(state, value, key == 'f' ? &plan->from : &plan->to);
         return 0;
     case 'n':
-        plan->tokens = xf_parse_bytes(state, value);
+        plan->tokens = mover_parse_bytes(state, value);
         return 0;
     case KEY_LAYERS:
-        plan->model.layers = parse_count(state, value);
+        plan->model.layers = mover_parse_count(state, value);
         return 0;
     case KEY_PLANES:
-        plan->model.planes = parse_count(state, value);
+        plan->model.planes = mover_parse_count(state, value);
         return 0;
     case KEY_HEADS:
-        plan->model.heads = parse_count(state, value);
+        plan->model.heads = mover_parse_count(state, value);
         return 0;
     case KEY_ELEMENTS:
-        plan->model.head_elements = parse_count(state, value);
+        plan->model.head_elements = mover_parse_count(state, value);
         return 0;
     case KEY_SIZE:
-        plan->model.element_bytes = parse_count(state, value);
+        plan->model.element_bytes = mover_parse_count(state, value);
         return 0;
     case 'o':
-        plan->is_json = xf_parse_format(state, value);
+        plan->is_json = mover_parse_format(state, value);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "'%s' is too much", value);
@@ -157,8 +149,8 @@ int xf_plan(int argc, char **argv)
     plan.pairs = json_array();
     const int code = make_pairs(&plan);
     if (!code && plan.is_json)
-        return xf_print_json(json_pack("{sI sI so}", "blocks", (json_int_t)plan.blocks, "bytes",
-                                       (json_int_t)plan.bytes, "pairs", plan.pairs));
+        return mover_print_json(json_pack("{sI sI so}", "blocks", (json_int_t)plan.blocks, "bytes",
+                                          (json_int_t)plan.bytes, "pairs", plan.pairs));
     json_decref(plan.pairs);
     return code || fflush(stdout) ? XF_STATUS_FAILED : XF_STATUS_OK;
 }

@@ -21,18 +21,9 @@ static const struct argp_option options[] = {
     {0},
 };
 
-bool xf_parse_format(struct argp_state *state, const char *text)
-{
-    const bool is_json = !strcmp(text, "json");
-    if (!is_json && strcmp(text, "normal"))
-        argp_error(state, "\"%s\" is no format; there are normal and json", text);
-    return is_json;
-}
-
 static error_t parse_remote(int key, char *value, struct argp_state *state)
 {
     struct xf_remote *remote = state->input;
-    uint64_t ms;
     switch (key) {
     case 'c':
         remote->card_path = value;
@@ -44,13 +35,10 @@ static error_t parse_remote(int key, char *value, struct argp_state *state)
         remote->options.address = value;
         return 0;
     case 'o':
-        remote->is_json = xf_parse_format(state, value);
+        remote->is_json = mover_parse_format(state, value);
         return 0;
     case KEY_TIMEOUT:
-        ms = xf_parse_bytes(state, value);
-        if (ms > UINT32_MAX)
-            argp_error(state, "\"%s\" is too many", value);
-        remote->options.connect_timeout_ms = (uint32_t)ms;
+        remote->options.connect_timeout_ms = mover_parse_count(state, value);
         return 0;
     case ARGP_KEY_END:
         if (!remote->card_path)
@@ -137,40 +125,6 @@ int xf_remote_open(struct xf_remote *remote)
         sw_xfer_peer_wait(remote->peer, SW_XFER_NEVER, &error))
         return xf_fail(remote, "%s", error.text);
     return XF_STATUS_OK;
-}
-
-uint64_t xf_parse_bytes(struct argp_state *state, const char *text)
-{
-    static const char letters[] = "kmgt";
-    char *end;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 0);
-    const char *letter = *end ? strchr(letters, *end | 0x20) : NULL;
-    const unsigned shift = letter ? 10 * (unsigned)(letter - letters + 1) : 0;
-    if (*text < '0' || *text > '9' || errno || (*end && (!letter || end[1])) ||
-        value > UINT64_MAX >> shift)
-        argp_error(state, "\"%s\" is no number; write 4096, 64K or 1G", text);
-    return (uint64_t)value << shift;
-}
-
-int xf_print_json(json_t *json)
-{
-    const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
-    json_decref(json);
-    putchar('\n');
-    return code || fflush(stdout) ? XF_STATUS_FAILED : XF_STATUS_OK;
-}
-
-void xf_hex(const uint8_t bytes[16], char text[33])
-{
-    for (int i = 0; i < 16; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
-const char *xf_rights_text(uint32_t rights)
-{
-    static const char *const texts[] = {"-", "r", "w", "rw"};
-    return texts[rights & 3];
 }
 
 void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer)

@@ -55,10 +55,10 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
         serve->card_path = value;
         return 0;
     case 'm':
-        serve->memory_bytes = xf_parse_bytes(state, value);
+        serve->memory_bytes = mover_parse_bytes(state, value);
         return 0;
     case 'S':
-        serve->create_bytes = xf_parse_bytes(state, value);
+        serve->create_bytes = mover_parse_bytes(state, value);
         return 0;
     case 'R':
         serve->rights = SW_XFER_MAY_READ;
@@ -67,7 +67,7 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
         serve->options.layout = sw_xfer_layout(value, strlen(value));
         return 0;
     case 'o':
-        serve->is_json = xf_parse_format(state, value);
+        serve->is_json = mover_parse_format(state, value);
         return 0;
     case ARGP_KEY_ARG:
         if (serve->paths_count == FILES_MAX)

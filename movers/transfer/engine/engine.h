@@ -158,7 +158,6 @@ struct sw_xfer_transfer {
 
 /* ---- status.c ---- */
 
-uint64_t xfe_now_ns(void);
 enum sw_xfer_status xfe_fail(struct sw_xfer_error *error, enum sw_xfer_status status,
                              const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { DOUBT_MS = 500 };
@@ -158,7 +159,7 @@ static enum sw_xfer_status clear_doubt(struct sw_xfer_memory *memory)
 
 enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease)
 {
-    const uint64_t begin_ns = xfe_now_ns();
+    const uint64_t begin_ns = mover_now_ns();
     if (xfe_is_forked(lease->memory->agent))
         return SW_XFER_FORKED;
     if (lease->mw)
@@ -166,7 +167,7 @@ enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease)
     if (lease->mr && ibv_dereg_mr(lease->mr))
         return SW_XFER_SYSTEM;
     lease->mr = NULL;
-    if (xfe_now_ns() - begin_ns > DOUBT_MS * XFE_MS)
+    if (mover_now_ns() - begin_ns > DOUBT_MS * XFE_MS)
         lease->memory->is_doubtful = true;
     return clear_doubt(lease->memory);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { RETRIES = 7, READS_MAX = 16 };
@@ -30,7 +31,7 @@ static void drop_queue(struct sw_xfer_peer *peer)
 {
     mover_connection_destroy(&peer->connection);
     peer->has_stash = peer->has_more = peer->has_broken = false;
-    xfc_flow_reset(&peer->flow, 0, xfe_now_ns());
+    xfc_flow_reset(&peer->flow, 0, mover_now_ns());
     peer->agent->progress++;
 }
 
@@ -39,7 +40,7 @@ static void set_gone(struct sw_xfer_peer *peer, enum sw_xfer_status status)
     drop_queue(peer);
     peer->state = SW_XFER_GONE;
     peer->error.status = status;
-    xfc_flow_fail_all(&peer->flow, peer->was_live ? SW_XFER_PEER_GONE : status, xfe_now_ns());
+    xfc_flow_fail_all(&peer->flow, peer->was_live ? SW_XFER_PEER_GONE : status, mover_now_ns());
 }
 
 void xfe_peer_gone(struct sw_xfer_peer *peer, enum sw_xfer_status status, const char *format, ...)

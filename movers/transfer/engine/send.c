@@ -2,6 +2,7 @@
 /* Between the flow of a peer and its queue pair. */
 #include <string.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { POLLED_MAX = 16 };
@@ -89,7 +90,7 @@ void xfe_send_push(struct sw_xfer_peer *peer)
         return;
     peer->wrs[count - 1].send_flags |= IBV_SEND_SIGNALED;
     if (was_idle)
-        peer->progress_ns = xfe_now_ns();
+        peer->progress_ns = mover_now_ns();
     if (ibv_post_send(peer->connection.id->qp, peer->wrs, &bad))
         peer->has_broken = true;
 }
@@ -105,10 +106,11 @@ static void take_ack(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
         message.type != (out.kind == XFC_SUMS ? XFW_SUMS : XFW_ACK))
         return xfe_peer_gone(peer, SW_XFER_PROTOCOL, "%s sends what is no answer", peer->where);
     if (out.task && out.kind == XFC_NOTICE)
-        xfc_flow_notice_taken(&peer->flow, out.task, xfe_now_ns());
+        xfc_flow_notice_taken(&peer->flow, out.task, mover_now_ns());
     else if (out.task)
         xfc_flow_summed(&peer->flow, out.task, out.first + out.count,
-                        xfe_sums_compare(out.task->plan, &out, bytes, message.bytes), xfe_now_ns());
+                        xfe_sums_compare(out.task->plan, &out, bytes, message.bytes),
+                        mover_now_ns());
     if (!post_receive(peer, index))
         peer->has_broken = true;
 }
@@ -132,7 +134,7 @@ static void take_failure(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
     if (!fault)
         return xfe_peer_gone(peer, SW_XFER_PEER_GONE, "%s does not answer any more (%s)",
                              peer->where, ibv_wc_status_str(wc->status));
-    xfc_flow_refused(&peer->flow, 0, wc->wr_id, fault, xfe_now_ns());
+    xfc_flow_refused(&peer->flow, 0, wc->wr_id, fault, mover_now_ns());
     xfe_peer_restart(peer);
 }
 
@@ -148,7 +150,7 @@ static bool take_completion(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
         take_ack(peer, wc);
         return peer->connection.cq;
     }
-    peer->progress_ns = xfe_now_ns();
+    peer->progress_ns = mover_now_ns();
     xfc_flow_confirm(&peer->flow, 0, wc->wr_id, peer->progress_ns);
     return true;
 }

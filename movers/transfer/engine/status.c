@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 const char *sw_xfer_status_text(enum sw_xfer_status status)
@@ -34,16 +34,9 @@ const char *sw_xfer_status_text(enum sw_xfer_status status)
     return (size_t)status < count && texts[status] ? texts[status] : "unknown status";
 }
 
-uint64_t xfe_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 uint64_t sw_xfer_deadline_ms(uint32_t from_now_ms)
 {
-    return xfe_now_ns() + from_now_ms * XFE_MS;
+    return mover_now_ns() + from_now_ms * XFE_MS;
 }
 
 enum sw_xfer_status xfe_fail(struct sw_xfer_error *error, enum sw_xfer_status status,

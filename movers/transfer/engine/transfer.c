@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 static bool add_pair(struct sw_xfer_transfer *t, uint32_t local_at, uint32_t remote_at)
@@ -187,7 +188,7 @@ enum sw_xfer_status sw_xfer_post(struct sw_xfer_transfer *t,
     if (options->notice_bytes)
         memcpy(t->notice, options->notice, options->notice_bytes);
     t->task.deadline_ns = options->deadline_ns ? options->deadline_ns : SW_XFER_NEVER;
-    xfc_flow_post(&peer->flow, &t->task, xfe_now_ns());
+    xfc_flow_post(&peer->flow, &t->task, mover_now_ns());
     if (peer->state == SW_XFER_LIVE)
         xfe_send_push(peer);
     return SW_XFER_OK;
@@ -196,7 +197,7 @@ enum sw_xfer_status sw_xfer_post(struct sw_xfer_transfer *t,
 void sw_xfer_cancel(struct sw_xfer_transfer *t)
 {
     if (!xfe_is_forked(t->peer->agent))
-        xfc_flow_cancel(&t->peer->flow, &t->task, xfe_now_ns());
+        xfc_flow_cancel(&t->peer->flow, &t->task, mover_now_ns());
 }
 
 enum sw_xfer_state sw_xfer_state_of(const struct sw_xfer_transfer *t)

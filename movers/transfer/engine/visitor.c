@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { READS_MAX = 16, SENDS = XFE_CREDITS + 2, WINDOW_MS = 500, POLLED_MAX = 16 };
@@ -402,7 +403,7 @@ int xfe_visitor_window(struct xfe_visitor *visitor, struct ibv_send_wr *wr)
     visitor->window_done = false;
     if (ibv_post_send(visitor->id->qp, wr, &bad))
         return -EOPNOTSUPP;
-    while (is_fine && !visitor->window_done && xfe_now_ns() < deadline_ns)
+    while (is_fine && !visitor->window_done && mover_now_ns() < deadline_ns)
         is_fine = poll_queue(visitor);
     if (is_fine && visitor->window_done)
         return 0;

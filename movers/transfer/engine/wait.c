@@ -4,6 +4,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 enum { SOURCES_MAX = 64, POLLS_PER_LOOK = 16, LONGEST_MS = 60000 };
@@ -44,7 +45,7 @@ void sw_xfer_poll(struct sw_xfer_agent *agent)
     bool is_busy = false;
     if (xfe_is_forked(agent))
         return;
-    const uint64_t now = xfe_now_ns();
+    const uint64_t now = mover_now_ns();
     for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
         struct sw_xfer_peer *peer = peer_of(at);
         xfe_send_poll(peer);
@@ -97,7 +98,7 @@ bool sw_xfer_arm(struct sw_xfer_agent *agent)
         if (peer_wake < wake)
             wake = peer_wake;
     }
-    if (wake <= xfe_now_ns())
+    if (wake <= mover_now_ns())
         return false;
     set_timer(agent, wake);
     return true;
@@ -106,7 +107,7 @@ bool sw_xfer_arm(struct sw_xfer_agent *agent)
 void xfe_nap(struct sw_xfer_agent *agent, uint64_t deadline_ns)
 {
     struct epoll_event event;
-    const uint64_t now = xfe_now_ns();
+    const uint64_t now = mover_now_ns();
     uint64_t ms = deadline_ns > now ? (deadline_ns - now + XFE_MS - 1) / XFE_MS : 0;
     if (ms > LONGEST_MS)
         ms = LONGEST_MS;
@@ -124,14 +125,15 @@ enum sw_xfer_status sw_xfer_run_once(struct sw_xfer_agent *agent, uint64_t deadl
         return SW_XFER_OK;
     xfe_nap(agent, deadline_ns);
     sw_xfer_poll(agent);
-    return agent->progress == before && xfe_now_ns() >= deadline_ns ? SW_XFER_TIMEOUT : SW_XFER_OK;
+    return agent->progress == before && mover_now_ns() >= deadline_ns ? SW_XFER_TIMEOUT
+                                                                      : SW_XFER_OK;
 }
 
 /* Polls for a while after the last thing that came, then sleeps. */
 static void wait_a_bit(struct sw_xfer_agent *agent, uint64_t deadline_ns, uint64_t *spin_until_ns,
                        uint64_t *seen)
 {
-    const uint64_t now = xfe_now_ns();
+    const uint64_t now = mover_now_ns();
     if (agent->progress != *seen)
         *spin_until_ns = now + agent->options.spin_us * 1000ull;
     *seen = agent->progress;
@@ -158,7 +160,7 @@ enum sw_xfer_status sw_xfer_wait(struct sw_xfer_transfer *transfer, uint64_t dea
         case SW_XFER_POSTED:
             break;
         }
-        if (xfe_now_ns() >= deadline_ns)
+        if (mover_now_ns() >= deadline_ns)
             return SW_XFER_TIMEOUT;
         wait_a_bit(agent, deadline_ns, &spin_until_ns, &seen);
     }
@@ -176,7 +178,7 @@ enum sw_xfer_status sw_xfer_peer_wait(struct sw_xfer_peer *peer, uint64_t deadli
             return SW_XFER_OK;
         if (peer->state == SW_XFER_GONE)
             return xfe_fail(error, peer->error.status, "%s", peer->error.text);
-        if (xfe_now_ns() >= deadline_ns)
+        if (mover_now_ns() >= deadline_ns)
             return xfe_fail(error, SW_XFER_TIMEOUT, "%s", sw_xfer_status_text(SW_XFER_TIMEOUT));
         xfe_nap(agent, deadline_ns);
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/bytes.h"
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 #include "transfer/pipe/pipe.h"
 
@@ -147,7 +148,7 @@ static enum mover_event await_event(struct sw_pipe *pipe, uint64_t deadline_ns)
     enum mover_event event;
     struct epoll_event ready;
     while ((event = mover_connection_next(&pipe->connection)) == MOVER_NOTHING) {
-        const uint64_t now = pipe_now_ns();
+        const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             break;
         const uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;
@@ -338,7 +339,7 @@ enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
     struct rdma_cm_id *id;
     while (!(id = next_request(listener, token, said))) {
         struct pollfd ready = {.fd = listener->events->fd, .events = POLLIN};
-        const uint64_t now = pipe_now_ns();
+        const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
             return xfe_fail(error, SW_XFER_TIMEOUT, "nobody has asked for this pipe");
         const uint64_t left_ms = (deadline_ns - now + 999999) / 1000000;

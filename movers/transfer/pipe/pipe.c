@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 
 #include "common/bytes.h"
+#include "common/clock.h"
 
 enum {
     SENDS_KEPT = 16, /* requests that are not records: credits, doorbells, sleeps */
@@ -19,13 +19,6 @@ enum {
     STALL_MS = 10000, /* a peer whose device confirms nothing for so long is gone */
     LOOKS = 32,       /* at the ring between two looks at the clock */
 };
-
-uint64_t pipe_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void break_pipe(struct sw_pipe *pipe, enum sw_xfer_status status)
 {
@@ -204,12 +197,12 @@ static void watch_stall(struct sw_pipe *pipe, uint64_t now_ns)
 static void sleep_for(struct sw_pipe *pipe, uint64_t deadline_ns)
 {
     struct epoll_event event;
-    const uint64_t now = pipe_now_ns();
+    const uint64_t now = mover_now_ns();
     const uint64_t left_ms = deadline_ns > now ? (deadline_ns - now + 999999) / 1000000 : 0;
     pipe->sleeps++;
     epoll_wait(pipe->epoll_fd, &event, 1, left_ms < SLEEP_MAX_MS ? (int)left_ms : SLEEP_MAX_MS);
     take_events(pipe);
-    watch_stall(pipe, pipe_now_ns());
+    watch_stall(pipe, mover_now_ns());
 }
 
 /* Starts to go to sleep. A doorbell that was not rung yet still holds. */
@@ -283,7 +276,7 @@ static enum sw_xfer_status wait_turn(struct sw_pipe *pipe, struct waiting *waiti
         return SW_XFER_OK;
     }
     poll_queue(pipe);
-    const uint64_t now = pipe_now_ns();
+    const uint64_t now = mover_now_ns();
     if (pipe->status)
         return SW_XFER_OK;
     if (now >= deadline_ns)
@@ -408,7 +401,7 @@ enum sw_xfer_status sw_pipe_flush(struct sw_pipe *pipe, uint64_t deadline_ns)
     if (!pipe->status && pipe->posted != pipe->done && has_room(pipe, 2))
         write_credit(pipe, PIPE_WRITTEN);
     while (poll_queue(pipe), !pipe->status && pipe->posted != pipe->done) {
-        if (pipe_now_ns() >= deadline_ns)
+        if (mover_now_ns() >= deadline_ns)
             return SW_XFER_TIMEOUT;
         if (ibv_req_notify_cq(pipe->connection.cq, 0))
             break_pipe(pipe, SW_XFER_SYSTEM);

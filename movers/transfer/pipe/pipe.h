@@ -60,6 +60,5 @@ struct sw_pipe {
 
 /* Posts a receive for a doorbell. */
 bool pipe_expect_bell(struct sw_pipe *pipe);
-uint64_t pipe_now_ns(void);
 
 #endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/size.h"
+
+uint64_t mover_parse_bytes(struct argp_state *state, const char *text)
+{
+    uint64_t value = 0;
+    if (!mover_parse_size(text, &value))
+        argp_error(state, "\"%s\" is no number; write 4096, 64K or 1G", text);
+    return value;
+}
+
+uint32_t mover_parse_count(struct argp_state *state, const char *text)
+{
+    const uint64_t value = mover_parse_bytes(state, text);
+    if (value > UINT32_MAX)
+        argp_error(state, "\"%s\" is too many", text);
+    return (uint32_t)value;
+}
+
+bool mover_parse_format(struct argp_state *state, const char *text)
+{
+    const bool is_json = !strcmp(text, "json");
+    if (!is_json && strcmp(text, "normal"))
+        argp_error(state, "\"%s\" is no format; there are normal and json", text);
+    return is_json;
+}
+
+int mover_print_json(json_t *json)
+{
+    const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
+    json_decref(json);
+    putchar('\n');
+    return code || fflush(stdout);
+}
+
+void mover_hex(const uint8_t bytes[16], char text[33])
+{
+    for (int i = 0; i < 16; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+const char *mover_rights_text(uint32_t rights)
+{
+    static const char *const texts[] = {"-", "r", "w", "rw"};
+    return texts[rights & 3];
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the commands of the movers read and print alike. A text that is wrong ends the program, as
+ * argp_error() does. */
+#ifndef SW_MOVERS_COMMAND_H
+#define SW_MOVERS_COMMAND_H
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A number with K, M, G or T. */
+uint64_t mover_parse_bytes(struct argp_state *state, const char *text);
+/* The same, of 32 bits. */
+uint32_t mover_parse_count(struct argp_state *state, const char *text);
+/* "normal" or "json". Whether it is json. */
+bool mover_parse_format(struct argp_state *state, const char *text);
+
+/* Prints and releases it. Returns the exit status: 0, or 1 if it could not. */
+int mover_print_json(json_t *json);
+void mover_hex(const uint8_t bytes[16], char text[33]);
+/* Of rights to read (1) and to write (2). */
+const char *mover_rights_text(uint32_t rights);
+
+#endif

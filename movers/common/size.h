@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SW_MOVERS_SIZE_H
+#define SW_MOVERS_SIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A number that may end in K, M, G or T, which are powers of 1024. */
+bool mover_parse_size(const char *text, uint64_t *out);
+
+#endif
