@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/size.h"
 
@@ -30,12 +31,29 @@ bool mover_parse_format(struct argp_state *state, const char *text)
     return is_json;
 }
 
+int mover_fail(const char *program, const char *command, const char *format, va_list args)
+{
+    fprintf(stderr, "sidewire %s %s: ", program, command);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    return 1;
+}
+
+void mover_progress(uint64_t done, uint64_t total, bool ends)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r%3u %%  %llu of %llu MiB%s",
+            (unsigned)(total ? (double)done * 100 / (double)total : 100),
+            (unsigned long long)(done >> 20), (unsigned long long)(total >> 20), ends ? "\n" : "");
+}
+
 int mover_print_json(json_t *json)
 {
-    const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
+    const int code = json ? json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : -1;
     json_decref(json);
     putchar('\n');
-    return code || fflush(stdout);
+    return code || fflush(stdout) ? 1 : 0;
 }
 
 void mover_hex(const uint8_t bytes[16], char text[33])

@@ -6,6 +6,7 @@
 
 #include <argp.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,6 +16,11 @@ uint64_t mover_parse_bytes(struct argp_state *state, const char *text);
 uint32_t mover_parse_count(struct argp_state *state, const char *text);
 /* "normal" or "json". Whether it is json. */
 bool mover_parse_format(struct argp_state *state, const char *text);
+
+/* "sidewire nvme read: " and what went wrong, on standard error. Returns the exit status: 1. */
+int mover_fail(const char *program, const char *command, const char *format, va_list args);
+/* One line that is written over itself, on a terminal only. In bytes. `ends`: it is the last. */
+void mover_progress(uint64_t done, uint64_t total, bool ends);
 
 /* Prints and releases it. Returns the exit status: 0, or 1 if it could not. */
 int mover_print_json(json_t *json);

@@ -16,11 +16,14 @@ bool mover_parse_size(const char *text, uint64_t *out)
     if (*end) {
         static const char letters[] = "kmgt";
         const char *letter = strchr(letters, *end | 0x20);
-        if (!letter || end[1])
+        if (!letter)
             return false;
+        end++;
+        end += *end == 'i';
+        end += *end == 'B';
         shift = 10 * (unsigned)(letter - letters + 1);
     }
-    if (errno || value > UINT64_MAX >> shift)
+    if (*end || errno || value > UINT64_MAX >> shift)
         return false;
     *out = value << shift;
     return true;

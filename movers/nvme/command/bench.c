@@ -283,8 +283,8 @@ int nv_bench(int argc, char **argv)
         json_decref(rows);
         return failed;
     }
-    return nv_print_json(json_pack("{s:s, s:b, s:b, s:b, s:o}", "rw", bench->rw, "polling",
-                                   (int)bench->polls, "verify", (int)bench->verifies, "failed",
-                                   failed, "rows", rows)) ||
+    return mover_print_json(json_pack("{s:s, s:b, s:b, s:b, s:o}", "rw", bench->rw, "polling",
+                                      (int)bench->polls, "verify", (int)bench->verifies, "failed",
+                                      failed, "rows", rows)) ||
            failed;
 }

@@ -101,7 +101,7 @@ static int print_log(const struct nv_host *host, const struct nvmf_discovery_log
         json_t *list = json_array();
         for (uint64_t i = 0; i < records; i++)
             json_array_append_new(list, record_json(&log->entries[i]));
-        return nv_print_json(
+        return mover_print_json(
             json_pack("{s:I, s:o}", "genctr", (json_int_t)le64toh(log->genctr), "records", list));
     }
     case NV_NORMAL:

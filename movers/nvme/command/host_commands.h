@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "common/command.h"
 #include "nvme/command/secret.h"
 #include "sidewire/nvme.h"
 
@@ -64,10 +65,8 @@ int nv_fail_error(const struct nv_host *host, const struct sw_nvme_error *error)
 int nv_fail_result(const struct nv_host *host, const char *what,
                    const struct sw_nvme_result *result);
 
-/* A number with k, M, G or T (powers of 1024). False: it is none, or out of range. */
+/* A number with K, M, G or T. False: it is none, or more than `max`. */
 bool nv_parse_size(const char *text, uint64_t max, uint64_t *out);
-/* Prints and releases it. Returns the exit status. */
-int nv_print_json(json_t *json);
 /* A string that came from a peer, without its padding and without what a terminal would obey. */
 void nv_clean_string(const char *text, size_t bytes, char *out, size_t out_bytes);
 

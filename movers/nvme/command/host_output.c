@@ -7,15 +7,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/size.h"
+
 int nv_fail(const struct nv_host *host, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "sidewire nvme %s: ", host->command);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    const int code = mover_fail("nvme", host->command, format, args);
     va_end(args);
-    return 1;
+    return code;
 }
 
 static const char *mend_of(enum sw_nvme_status status, uint16_t code)
@@ -94,32 +94,11 @@ int nv_fail_result(const struct nv_host *host, const char *what,
 
 bool nv_parse_size(const char *text, uint64_t max, uint64_t *out)
 {
-    static const char units[] = "kmgt";
-    char *end;
-    if (*text < '0' || *text > '9')
+    uint64_t value;
+    if (!mover_parse_size(text, &value) || value > max)
         return false;
-    unsigned long long value = strtoull(text, &end, 0);
-    const char *unit = *end ? strchr(units, *end | 0x20) : NULL;
-    if (*end && (!unit || !*unit))
-        return false;
-    const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-    if (unit) {
-        end++;
-        end += *end == 'i';
-        end += *end == 'B';
-    }
-    if (*end || value > max >> shift)
-        return false;
-    *out = value << shift;
+    *out = value;
     return true;
-}
-
-int nv_print_json(json_t *json)
-{
-    const int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    putchar('\n');
-    json_decref(json);
-    return failed || fflush(stdout) ? 1 : 0;
 }
 
 void nv_clean_string(const char *text, size_t bytes, char *out, size_t out_bytes)

@@ -152,7 +152,7 @@ static int print_data(const struct nv_host *host, const struct field *fields, un
                       const uint8_t *data, const char *title, int name_width)
 {
     if (host->format == NV_JSON)
-        return nv_print_json(fields_json(fields, count, data));
+        return mover_print_json(fields_json(fields, count, data));
     if (host->format == NV_BINARY)
         return fwrite(data, 4096, 1, stdout) != 1;
     printf("%s:\n", title);

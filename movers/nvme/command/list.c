@@ -88,7 +88,7 @@ static int list_namespaces(struct nv_host *host)
         }
     } while (count == BATCH);
     if (host->format != NV_NORMAL)
-        return nv_print_json(json_pack("{s:o}", "Devices", rows));
+        return mover_print_json(json_pack("{s:o}", "Devices", rows));
     json_decref(rows);
     return fflush(stdout) ? 1 : 0;
 }
@@ -150,7 +150,7 @@ static int print_trial(const struct nv_host *host, const struct trial *trial)
     struct sw_nvme_info info;
     sw_nvme_info_of(host->controller, &info);
     if (host->format != NV_NORMAL)
-        return nv_print_json(json_pack(
+        return mover_print_json(json_pack(
             "{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "cntlid", (int)info.cntlid,
             "version", (json_int_t)info.version, "nr_io_queues", (json_int_t)info.nr_io_queues,
             "queue_size", (json_int_t)info.queue_size, "transfer_max_bytes",

@@ -171,7 +171,7 @@ static json_t *report_json(const struct nvme_resv_status *report)
 static int print_report(const struct nv_host *host, const struct nvme_resv_status *report)
 {
     if (host->format == NV_JSON)
-        return nv_print_json(report_json(report));
+        return mover_print_json(report_json(report));
     if (host->format == NV_BINARY)
         return fwrite(report, sizeof(*report) + shown_of(report) * sizeof(*report->regctl_eds), 1,
                       stdout) != 1;

@@ -301,7 +301,7 @@ static int show_answer(const struct control_args *args, const json_t *answer, in
     lseek(fd, 0, SEEK_SET); /* the writer's place is the reader's, too */
     json_t *status = json_loadfd(fd, 0, NULL);
     if (args->is_json)
-        return nv_print_json(status);
+        return mover_print_json(status);
     print_status(status);
     json_decref(status);
     return NV_STATUS_OK;

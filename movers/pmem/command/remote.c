@@ -76,12 +76,10 @@ void pm_remote_parse(const char *command, const struct argp *argp, int argc, cha
 int pm_fail(const struct pm_remote *remote, const char *format, ...)
 {
     va_list args;
-    fprintf(stderr, "sidewire pmem %s: ", remote->command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    const int code = mover_fail("pmem", remote->command, format, args);
     va_end(args);
-    fputc('\n', stderr);
-    return PM_STATUS_FAILED;
+    return code;
 }
 
 int pm_fail_status(const struct pm_remote *remote, const char *what, enum sw_pmem_status status)
@@ -122,12 +120,6 @@ const char *pm_kind_text(enum sw_pmem_kind kind)
 
 void pm_progress(const struct pm_remote *remote, uint64_t done, uint64_t total)
 {
-    static unsigned shown = 101;
-    const unsigned percent = (unsigned)(total ? done / (total / 100 + 1) : 100);
-    if (remote->is_json || !isatty(STDERR_FILENO) || (percent == shown && done < total))
-        return;
-    shown = percent;
-    fprintf(stderr, "\r%3u %%  %llu of %llu MiB%s", done == total ? 100 : percent,
-            (unsigned long long)(done >> 20), (unsigned long long)(total >> 20),
-            done == total ? "\n" : "");
+    if (!remote->is_json)
+        mover_progress(done, total, done == total);
 }

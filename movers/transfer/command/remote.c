@@ -62,12 +62,10 @@ void xf_remote_parse(const char *command, const struct argp *argp, int argc, cha
 int xf_fail(const struct xf_remote *remote, const char *format, ...)
 {
     va_list args;
-    fprintf(stderr, "sidewire transfer %s: ", remote->command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    const int code = mover_fail("transfer", remote->command, format, args);
     va_end(args);
-    fputc('\n', stderr);
-    return XF_STATUS_FAILED;
+    return code;
 }
 
 int xf_fail_transfer(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer)
@@ -130,11 +128,7 @@ int xf_remote_open(struct xf_remote *remote)
 void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer)
 {
     struct sw_xfer_info info;
-    if (remote->is_json || !isatty(STDERR_FILENO))
-        return;
     sw_xfer_info_of(transfer, &info);
-    fprintf(stderr, "\r%3u %%  %llu of %llu MiB%s",
-            (unsigned)(info.bytes ? (double)info.bytes_done * 100 / (double)info.bytes : 100),
-            (unsigned long long)(info.bytes_done >> 20), (unsigned long long)(info.bytes >> 20),
-            info.state == SW_XFER_POSTED ? "" : "\n");
+    if (!remote->is_json)
+        mover_progress(info.bytes_done, info.bytes, info.state != SW_XFER_POSTED);
 }
