@@ -79,10 +79,11 @@ bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps
                         (sleeps && now_ns >= handoff->leaves_until_ns);
     handoff->is_served = sw_handoff_is_served(served_ns, now_ns);
     set_pace(handoff, sleeps, now_ns);
-    if (handoff->is_alone) {
+    /* Who is not served leaves the packets to the program anyhow: nothing is in doubt then. */
+    if (handoff->is_alone || !handoff->is_served)
         handoff->doubts_until_ns = 0;
+    if (handoff->is_alone)
         return true;
-    }
     return handoff->is_served && !awaits_poll(handoff, now_ns) &&
            now_ns >= handoff->leaves_until_ns;
 }

@@ -76,6 +76,17 @@ static void it_was_polling_but_polls_no_more(void **state)
     assert_true(sw_handoff_look(&handoff, START_NS, false, START_NS - LONG, due_ns));
 }
 
+/* What is due lies ahead, or the engine would look again and again. */
+static void a_doubt_ends_with_what_was_served(void **state)
+{
+    (void)state;
+    struct sw_handoff handoff = {0};
+    const uint64_t due_ns = doubt(&handoff, START_NS), later_ns = due_ns + MS;
+    assert_false(sw_handoff_look(&handoff, later_ns, false, NEVER_SERVED, later_ns));
+    assert_false(handoff.is_served);
+    assert_true(sw_handoff_due_ns(&handoff) > later_ns);
+}
+
 /* For how long packets are left to the program, after having been woken at `now_ns`. */
 static uint64_t leave(struct sw_handoff *handoff, uint64_t now_ns)
 {
@@ -197,6 +208,7 @@ int main(void)
         cmocka_unit_test(a_program_that_is_about_to_sleep_does_not),
         cmocka_unit_test(a_program_that_looks_at_its_memory_does_not),
         cmocka_unit_test(it_was_polling_but_polls_no_more),
+        cmocka_unit_test(a_doubt_ends_with_what_was_served),
         cmocka_unit_test(it_polls_still),
         cmocka_unit_test(woken_in_vain),
         cmocka_unit_test(who_polls_all_the_time_is_looked_at_less_often),
