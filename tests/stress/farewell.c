@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A peer's last words: farewell [--connections N] [--bytes N] [--refusals N]
+ * A peer's last words: farewell [--connections N] [--bytes N] [--refusals N] [--losses N]
  * A client sends a message and waits, by polling or asleep, for its completion and for events of
  * its connection; the server disconnects as soon as it has received it. What the server has
  * received the client must be told before it is told of the end: a NIC acknowledges before its
  * program can disconnect.
  * Then servers refuse a request, say why, and are gone at once: with a NIC both have been said.
+ * Then the network loses the last words of servers that disconnect and are gone, over packets only:
+ * the client hears of the end as an end, and not by a request that fails.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -27,6 +29,8 @@
 static int connections = 200;
 static size_t message_bytes = 32768;
 static int refusals = 20;
+static int losses = 0;
+static unsigned stay_us; /* of a server that has received its message */
 static const char reason[] = "no room for you here";
 
 /* One end of a connection. */
@@ -114,6 +118,7 @@ static void serve_one(struct rdma_event_channel *requests)
     while (count == 0);
     VU_EQ(count, 1);
     VU_EQ(wc.status, IBV_WC_SUCCESS);
+    usleep(stay_us);
     VU_EQ(rdma_disconnect(end.id), 0);
     expect_event(events, RDMA_CM_EVENT_DISCONNECTED, NULL);
     tear_down(&end);
@@ -142,6 +147,24 @@ static void refuse(int ready)
     expect_event(events, RDMA_CM_EVENT_CONNECT_REQUEST, &id);
     VU_EQ(rdma_reject(id, reason, sizeof(reason)), 0);
     _exit(0);
+}
+
+/* Receives one message, whose ACK is lost, disconnects and is gone. */
+static void vanish(int ready)
+{
+    char script[] = "/tmp/farewell.XXXXXX", faults[sizeof(script) + 1];
+    static const char rule[] = "drop sent opcode ack\n";
+    const int fd = mkstemp(script);
+    VU_TRUE(fd >= 0);
+    VU_EQ(write(fd, rule, sizeof(rule) - 1), sizeof(rule) - 1);
+    snprintf(faults, sizeof(faults), "@%s", script);
+    stay_us = 100 * 1000;
+    VU_EQ(setenv("SIDEWIRE_FAULTS", faults, 1), 0);
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listen_anywhere(events, ready);
+    VU_EQ(unlink(script), 0);
+    serve_one(events);
+    VU_EQ(rdma_destroy_id(listener), 0);
 }
 
 static void serve(int ready)
@@ -204,19 +227,25 @@ static void ask(struct end *end, struct rdma_event_channel *events, uint16_t por
     VU_EQ(rdma_connect(end->id, &param), 0);
 }
 
-static bool call_one(struct rdma_event_channel *events, uint16_t port, bool sleeps)
+static void connect_and_send(struct end *end, struct rdma_event_channel *events, uint16_t port)
 {
-    struct end end = {0};
-    ask(&end, events, port);
+    memset(end, 0, sizeof(*end));
+    ask(end, events, port);
     expect_event(events, RDMA_CM_EVENT_ESTABLISHED, NULL);
-    VU_EQ(ibv_req_notify_cq(end.cq, 0), 0);
-    struct ibv_sge sge = {(uintptr_t)end.bytes, (uint32_t)message_bytes, end.mr->lkey};
+    VU_EQ(ibv_req_notify_cq(end->cq, 0), 0);
+    struct ibv_sge sge = {(uintptr_t)end->bytes, (uint32_t)message_bytes, end->mr->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,
                              .send_flags = IBV_SEND_SIGNALED},
                        *bad;
-    VU_EQ(ibv_post_send(end.id->qp, &wr, &bad), 0);
+    VU_EQ(ibv_post_send(end->id->qp, &wr, &bad), 0);
+}
+
+static bool call_one(struct rdma_event_channel *events, uint16_t port, bool sleeps)
+{
+    struct end end;
+    connect_and_send(&end, events, port);
     bool in_order = sleeps ? watch_asleep(&end, events) : watch_by_polling(&end, events);
     expect_event(events, RDMA_CM_EVENT_DISCONNECTED, NULL);
     VU_EQ(rdma_disconnect(end.id), 0);
@@ -283,6 +312,29 @@ static void be_refused(void)
     rdma_destroy_event_channel(events);
 }
 
+/* Each by a process of its own. */
+static void miss_last_words(void)
+{
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    VU_TRUE(events);
+    for (int i = 0; i < losses; i++) {
+        struct end end;
+        struct ibv_wc wc;
+        pid_t server;
+        connect_and_send(&end, events, start(vanish, &server));
+        struct rdma_cm_event *event = next_event(events);
+        VU_EQ(event->event, RDMA_CM_EVENT_DISCONNECTED);
+        VU_EQ(rdma_ack_cm_event(event), 0);
+        VU_EQ(ibv_poll_cq(end.cq, 1, &wc), 0);
+        VU_EQ(rdma_disconnect(end.id), 0);
+        VU_EQ(ibv_poll_cq(end.cq, 1, &wc), 1);
+        VU_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+        tear_down(&end);
+        expect_success(server);
+    }
+    rdma_destroy_event_channel(events);
+}
+
 static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -292,6 +344,8 @@ static void read_arguments(int argc, char **argv)
             message_bytes = strtoul(argv[i + 1], NULL, 10);
         else if (!strcmp(argv[i], "--refusals"))
             refusals = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--losses"))
+            losses = atoi(argv[i + 1]);
     }
 }
 
@@ -302,5 +356,6 @@ int main(int argc, char **argv)
     call(start(serve, &server));
     expect_success(server);
     be_refused();
+    miss_last_words();
     return 0;
 }
