@@ -193,6 +193,9 @@ static void netdev_changed(uint64_t what)
     (void)what;
     sw_netdev_monitor_drain();
     sw_netdev_refresh(port_event, NULL);
+    for (unsigned int i = 0; i < part_count; i++)
+        if (parts[i]->netdevs_changed)
+            parts[i]->netdevs_changed();
 }
 
 static void handle_event(uint64_t tag)

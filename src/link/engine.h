@@ -54,6 +54,8 @@ struct sw_engine_part {
     /* The interface of a device does not exist any more; it has another hardware address. */
     void (*netdev_gone)(struct sw_netdev *dev);
     void (*netdev_readdressed)(struct sw_netdev *dev);
+    /* Something changed of interfaces: there may be other devices than before. */
+    void (*netdevs_changed)(void);
 };
 
 struct sw_engine {

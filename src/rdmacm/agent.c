@@ -395,10 +395,19 @@ static void netdev_readdressed(struct sw_netdev *dev)
     pthread_mutex_unlock(&sw_rdmacm_lock);
 }
 
+static void netdevs_changed(void)
+{
+    pthread_mutex_lock(&sw_rdmacm_lock);
+    if (user && user->changed)
+        user->changed();
+    pthread_mutex_unlock(&sw_rdmacm_lock);
+}
+
 static const struct sw_engine_part part = {.step = step_agent,
                                            .wants = wants_step,
                                            .netdev_gone = netdev_gone,
-                                           .netdev_readdressed = netdev_readdressed};
+                                           .netdev_readdressed = netdev_readdressed,
+                                           .netdevs_changed = netdevs_changed};
 
 static const struct sw_local_user local_user = {.receive = receive_local,
                                                 .packet = put_aside,

@@ -46,6 +46,8 @@ struct sw_agent_user {
     void (*removed)(struct sw_netdev *dev);
     /* It has another hardware address. */
     void (*readdressed)(struct sw_netdev *dev);
+    /* There may be other devices than before. */
+    void (*changed)(void);
     /* Time has come; returns when next (sw_clock_ns(); UINT64_MAX: when asked, sw_agent_plan()). */
     uint64_t (*tick)(uint64_t now_ns);
     /* After any of these, without the lock. */

@@ -65,6 +65,8 @@ int sw_ucm_init_qp_attr(struct sw_ucm_request *request);
 /* command_connect.c */
 int sw_ucm_connect(struct sw_ucm_request *request);
 int sw_ucm_listen(struct sw_ucm_request *request);
+/* One that listens at any address does so on new devices, too. For sw_ucm_id_each(). */
+void sw_ucm_listen_follow(struct sw_ucm_id *id, void *unused);
 int sw_ucm_accept(struct sw_ucm_request *request);
 int sw_ucm_reject(struct sw_ucm_request *request);
 int sw_ucm_disconnect(struct sw_ucm_request *request);

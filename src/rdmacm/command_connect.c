@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "device/nic/netdev.h"
 #include "device/queue/settle.h"
 #include "rdmacm/command.h"
@@ -203,6 +204,19 @@ int sw_ucm_listen(struct sw_ucm_request *request)
     id->reuse_address = false;
     id->state = SW_UCM_LISTEN;
     return 0;
+}
+
+void sw_ucm_listen_follow(struct sw_ucm_id *id, void *unused)
+{
+    (void)unused;
+    if (id->state != SW_UCM_LISTEN || id->dev)
+        return;
+    int rc = sw_ucm_iwarp_follow(id);
+    if (!rc && !id->service)
+        rc = listen_for_packets(id);
+    if (rc)
+        sw_warn("port %u is not listened on by new devices: %s", sw_address_port(&id->src),
+                strerror(-rc));
 }
 
 static int send_reply(struct sw_ucm_id *id, const struct rdma_ucm_conn_param *param)

@@ -12,6 +12,7 @@
 #include "rdmacm/command.h"
 #include "rdmacm/event.h"
 #include "rdmacm/iwarp.h"
+#include "rdmacm/route.h"
 #include "rdmacm/service.h"
 #include "rdmacm/user.h"
 
@@ -69,6 +70,7 @@ int sw_ucm_query_route(struct sw_ucm_request *request)
         return rc;
     memcpy(&response.src_addr, &id->src, sizeof(response.src_addr));
     memcpy(&response.dst_addr, &id->dst, sizeof(response.dst_addr));
+    sw_ucm_route_look(id);
     if (id->dev) {
         struct sw_netdev_info info;
         sw_netdev_read(id->dev, &info);
@@ -117,9 +119,10 @@ static void fill_gid(const struct sw_ucm_id *id, const union sw_address *address
     out->sid = htobe64(sw_address_service_id(address, id->port_space));
 }
 
-static void query_gid(const struct sw_ucm_id *id, struct rdma_ucm_query_addr_resp *out)
+static void query_gid(struct sw_ucm_id *id, struct rdma_ucm_query_addr_resp *out)
 {
     struct sw_sockaddr_ib gids[2] = {0};
+    sw_ucm_route_look(id);
     fill_gid(id, &id->src, id->route.sgid, &gids[0]);
     fill_gid(id, &id->dst, id->route.dgid, &gids[1]);
     query_device(id, out);

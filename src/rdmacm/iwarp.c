@@ -124,6 +124,16 @@ int sw_ucm_iwarp_listen(struct sw_ucm_id *id, int backlog)
     return 0;
 }
 
+int sw_ucm_iwarp_follow(struct sw_ucm_id *id)
+{
+    const bool is_wanted = sw_netdev_has_kind(SW_NETDEV_IWARP);
+    if (is_wanted && !id->stream)
+        return sw_ucm_iwarp_listen(id, (int)id->backlog);
+    if (!is_wanted)
+        sw_ucm_iwarp_forget(id);
+    return 0;
+}
+
 /* The reply, or a refusal, is shorter than any socket's buffer. */
 static int send_start(struct sw_ucm_stream *stream)
 {

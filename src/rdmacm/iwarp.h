@@ -21,6 +21,8 @@ bool sw_ucm_is_iwarp(const struct sw_ucm_id *id);
 int sw_ucm_iwarp_connect(struct sw_ucm_id *id, const struct rdma_ucm_conn_param *param);
 /* As far as there are such devices and the ID is not of another one. */
 int sw_ucm_iwarp_listen(struct sw_ucm_id *id, int backlog);
+/* The same of a listener at any address, when devices have come or gone. */
+int sw_ucm_iwarp_follow(struct sw_ucm_id *id);
 /* accept(), and once the program's ID has its uid: ESTABLISHED, if nothing more is awaited. */
 void sw_ucm_iwarp_accepted(struct sw_ucm_id *id, uint64_t uid);
 int sw_ucm_iwarp_accept(struct sw_ucm_id *id, const struct rdma_ucm_conn_param *param);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "device/nic/context.h"
+#include "device/nic/neighbour.h"
 #include "device/nic/netdev.h"
 #include "rdmacm/lock.h"
 
@@ -95,13 +96,13 @@ static void fill_of_device(struct sw_ucm_id *id)
         id->timeout_set && id->timeout ? (uint8_t)(id->timeout - 1) : PACKET_LIFE_TIME;
 }
 
-/* iWARP's GIDs are hardware addresses: the own one, and the peer's where it is this host. Nothing
- * is known of neighbours here. */
+/* iWARP's GIDs are hardware addresses: the own one, and the peer's where it is this host, or a
+ * neighbour that the kernel knows. */
 static void set_iwarp_gids(struct sw_ucm_id *id)
 {
     struct sw_gid gid;
     union ibv_gid peer;
-    if (!sw_netdev_is_iwarp(id->dev))
+    if (!id->dev || !sw_netdev_is_iwarp(id->dev))
         return;
     sw_netdev_gid(id->dev, 0, &gid);
     memcpy(id->route.sgid, gid.gid.raw, sizeof(id->route.sgid));
@@ -110,6 +111,16 @@ static void set_iwarp_gids(struct sw_ucm_id *id)
     memset(id->route.dgid, 0, sizeof(id->route.dgid));
     if (dev && sw_netdev_gid(dev, 0, &gid))
         memcpy(id->route.dgid, gid.gid.raw, sizeof(id->route.dgid));
+    else if (!sw_address_is_any(&id->dst))
+        sw_neighbour_find(id->ifindex, &peer, id->route.dgid);
+}
+
+void sw_ucm_route_look(struct sw_ucm_id *id)
+{
+    static const uint8_t none[sizeof(id->route.dgid)];
+    sw_rdmacm_assert_locked();
+    if (!memcmp(id->route.dgid, none, sizeof(none)))
+        set_iwarp_gids(id);
 }
 
 static void attach_device(struct sw_ucm_id *id, struct sw_netdev *dev,

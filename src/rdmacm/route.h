@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Which device and source address lead to a destination: what the kernel's routing says of it. The
- * link layer is the kernel's business, so nothing is known of neighbours that do not answer.
+ * link layer is the kernel's business, so nothing is known of neighbours that do not answer. iWARP's
+ * GIDs are hardware addresses: that of a neighbour is what the kernel knows of it.
  *
  * Everything with sw_rdmacm_lock held; 0 or a negative errno.
  */
@@ -23,6 +24,10 @@ int sw_ucm_route_resolve_address(struct sw_ucm_id *id, int *status);
 
 /* Fills in id->route. */
 void sw_ucm_route_resolve(struct sw_ucm_id *id);
+
+/* Looks once more for the hardware address of an iWARP device's neighbour, which the kernel may
+ * have learned since. */
+void sw_ucm_route_look(struct sw_ucm_id *id);
 
 /* The route as the way of MADs. */
 void sw_ucm_route_path(const struct sw_ucm_id *id, struct sw_cm_path *out);

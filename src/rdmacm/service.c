@@ -14,6 +14,7 @@
 #include "device/queue/settle.h"
 #include "rdmacm/agent.h"
 #include "rdmacm/channel.h"
+#include "rdmacm/command.h"
 #include "rdmacm/event.h"
 #include "rdmacm/farewell.h"
 #include "rdmacm/handover.h"
@@ -172,6 +173,12 @@ static void agent_readdressed(struct sw_netdev *dev)
     sw_ucm_id_each(tell_address, dev);
 }
 
+/* Listeners at any address have what comes, too. */
+static void agent_changed(void)
+{
+    sw_ucm_id_each(sw_ucm_listen_follow, NULL);
+}
+
 static const struct sw_agent_user agent_user = {
     .receive = agent_receive,
     .gone = agent_gone,
@@ -179,6 +186,7 @@ static const struct sw_agent_user agent_user = {
     .inherit = sw_ucm_handover_disconnect,
     .removed = agent_removed,
     .readdressed = agent_readdressed,
+    .changed = agent_changed,
     .tick = agent_tick,
     .flush = sw_ucm_channel_flush,
 };

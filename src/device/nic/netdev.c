@@ -379,10 +379,12 @@ bool sw_netdev_is_iwarp(const struct sw_netdev *dev)
 
 bool sw_netdev_has_kind(enum sw_netdev_kind kind)
 {
-    for (int i = 0; i < sw_netdev_count(); i++)
-        if (netdevs[i]->info.kind == kind)
-            return true;
-    return false;
+    bool has = false;
+    sw_lock_acquire(&table_lock);
+    for (int i = 0; i < sw_netdev_count() && !has; i++)
+        has = netdevs[i]->info.kind == kind && netdevs[i]->is_present;
+    sw_lock_release(&table_lock);
+    return has;
 }
 
 int sw_netdev_gid_table_len(const struct sw_netdev *dev)

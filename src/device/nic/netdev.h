@@ -67,7 +67,7 @@ int sw_netdev_count(void);
 struct sw_netdev *sw_netdev_get(int index); /* NULL past the end */
 void sw_netdev_read(struct sw_netdev *dev, struct sw_netdev_info *out);
 bool sw_netdev_is_iwarp(const struct sw_netdev *dev);
-/* Whether there is one of that kind. */
+/* Whether there is one of that kind whose interface exists. */
 bool sw_netdev_has_kind(enum sw_netdev_kind kind);
 /* How long its GID table is. */
 int sw_netdev_gid_table_len(const struct sw_netdev *dev);

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "device/nic/context.h"
+#include "device/nic/netdev.h"
 #include "device/queue/cq_impl.h"
 #include "link/engine.h"
 #include "link/iwarp/iwarp.h"
@@ -339,6 +341,14 @@ static bool is_ready(const struct sw_qp *qp)
            (qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR);
 }
 
+/* That of its interface, as siw has it. */
+static enum ibv_mtu path_mtu_of(const struct sw_qp *qp)
+{
+    struct sw_netdev_info info;
+    sw_netdev_read(qp->ctx->netdev, &info);
+    return sw_context_mtu(info.mtu_bytes);
+}
+
 static int begin_locked(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
 {
     sw_lock_assert_held(&qp->lock);
@@ -349,6 +359,7 @@ static int begin_locked(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
         return -ENOMEM;
     qp->attr.qp_access_flags |=
         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    qp->attr.path_mtu = path_mtu_of(qp);
     qp->attr.max_rd_atomic = (uint8_t)c->machine.config.ord;
     qp->attr.max_dest_rd_atomic = (uint8_t)c->machine.config.ird;
     qp->link_state = c;
