@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/connections.h"
 #include "cli/machine.h"
 #include "cli/meeting.h"
 #include "cli/report.h"
@@ -33,10 +34,12 @@ static error_t parse_doctor(int key, char *value, struct argp_state *state)
 static const struct argp argp = {
     .options = options,
     .parser = parse_doctor,
-    .doc = "Tries what Sidewire can use on this machine, as this user, and says why not and what "
-           "mends it."
-           "\v"
-           "Status: 0 if at least one way to a peer's memory works, otherwise 1.",
+    .doc =
+        "Tries what Sidewire can use on this machine, as this user, and says why not and what "
+        "mends it. Then the connections of your running programs: by which link, to whom, and what "
+        "each waits for."
+        "\v"
+        "Status: 0 if at least one way to a peer's memory works, otherwise 1.",
 };
 
 int sw_command_doctor(int argc, char **argv)
@@ -50,6 +53,7 @@ int sw_command_doctor(int argc, char **argv)
     sw_rungs_probe(&report, meeting.stage == SW_MEETING_DONE);
     sw_meeting_report(&meeting, &report);
     sw_machine_probe(&report);
+    sw_connections_probe(&report);
     if (as_json)
         sw_report_print_json(&report, stdout);
     else

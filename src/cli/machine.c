@@ -28,13 +28,6 @@ static struct sw_finding *add_finding(struct sw_report *report, enum sw_verdict 
     return sw_report_add(report, SW_GROUP_MACHINE, verdict, name);
 }
 
-static void append_text(struct sw_finding *finding, const char *text)
-{
-    size_t used = strlen(finding->detail);
-    snprintf(finding->detail + used, sizeof(finding->detail) - used, "%s%s", used ? ", " : "",
-             text);
-}
-
 static void probe_library(struct sw_report *report)
 {
     static struct sw_library library;
@@ -76,7 +69,7 @@ static void probe_hardware(struct sw_report *report)
                       hardware.count ? "stays visible and untouched beside the Sidewire devices"
                                      : "none, and none is needed");
     for (int i = 0; i < hardware.count; i++)
-        append_text(finding, hardware.devices[i].name);
+        sw_finding_append(finding, hardware.devices[i].name);
 }
 
 static void probe_interfaces(struct sw_report *report)
@@ -87,7 +80,7 @@ static void probe_interfaces(struct sw_report *report)
         struct sw_netdev_info info;
         sw_netdev_read(sw_netdev_get(i), &info);
         if (info.up)
-            append_text(finding, info.ifname);
+            sw_finding_append(finding, info.ifname);
     }
     if (*finding->detail) {
         finding->verdict = SW_VERDICT_YES;
@@ -112,7 +105,7 @@ static void probe_limits(struct sw_report *report)
             report, files.rlim_cur < OPEN_FILES_MIN ? SW_VERDICT_NO : SW_VERDICT_YES, "open files");
         sw_finding_detail(finding, "at most %llu", (unsigned long long)files.rlim_cur);
         if (files.rlim_cur < OPEN_FILES_MIN) {
-            append_text(finding, "few for a program with many peers");
+            sw_finding_append(finding, "few for a program with many peers");
             sw_finding_mend(finding, "ulimit -n %d", OPEN_FILES_MIN);
         }
     }
@@ -142,9 +135,9 @@ static void probe_user_namespace(struct sw_report *report)
 static void probe_settings(struct sw_report *report)
 {
     static const char *const names[] = {
-        "SIDEWIRE_DIRECT",  "SIDEWIRE_ADOPT",       "SIDEWIRE_ADOPT_MAX",
-        "SIDEWIRE_DEVICES", "SIDEWIRE_LOG",         "SIDEWIRE_LIB",
-        "SIDEWIRE_SPLICE",  "SIDEWIRE_ENGINE_CPUS", "SIDEWIRE_PERSISTENT_BARS"};
+        "SIDEWIRE_DIRECT", "SIDEWIRE_ADOPT",       "SIDEWIRE_ADOPT_MAX",      "SIDEWIRE_DEVICES",
+        "SIDEWIRE_LOG",    "SIDEWIRE_LIB",         "SIDEWIRE_LINK",           "SIDEWIRE_IWARP_CRC",
+        "SIDEWIRE_SPLICE", "SIDEWIRE_ENGINE_CPUS", "SIDEWIRE_PERSISTENT_BARS"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *value = getenv(names[i]);
         if (!value)
@@ -152,7 +145,7 @@ static void probe_settings(struct sw_report *report)
         struct sw_finding *finding = add_finding(report, SW_VERDICT_NOTE, names[i]);
         sw_finding_detail(finding, "%.400s", value);
         if (i == 0 && strcmp(value, "auto"))
-            append_text(finding, "so programs may not use all of the ways above");
+            sw_finding_append(finding, "so programs may not use all of the ways above");
     }
 }
 

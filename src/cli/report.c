@@ -8,8 +8,8 @@
 #include "cli/json.h"
 
 static const char *const titles[] = {"Ways to a peer's memory, best first",
-                                     "This process and machine"};
-static const char *const group_keys[] = {"rungs", "machine"};
+                                     "This process and machine", "Connections of running programs"};
+static const char *const group_keys[] = {"rungs", "machine", "connections"};
 static const char *const words[] = {"yes", "no", "-"};
 static const char *const json_words[] = {"true", "false", "null"};
 
@@ -31,6 +31,13 @@ void sw_finding_detail(struct sw_finding *finding, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(finding->detail, sizeof(finding->detail), fmt, args);
     va_end(args);
+}
+
+void sw_finding_append(struct sw_finding *finding, const char *text)
+{
+    size_t used = strlen(finding->detail);
+    snprintf(finding->detail + used, sizeof(finding->detail) - used, "%s%s", used ? ", " : "",
+             text);
 }
 
 void sw_finding_mend(struct sw_finding *finding, const char *fmt, ...)

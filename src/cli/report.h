@@ -12,9 +12,9 @@ enum sw_verdict {
     SW_VERDICT_NOTE, /* neither good nor bad */
 };
 
-enum sw_group { SW_GROUP_RUNGS, SW_GROUP_MACHINE };
+enum sw_group { SW_GROUP_RUNGS, SW_GROUP_MACHINE, SW_GROUP_CONNECTIONS };
 
-enum { SW_FINDINGS_MAX = 48 };
+enum { SW_FINDINGS_MAX = 48 + 65 };
 
 struct sw_finding {
     enum sw_group group;
@@ -34,6 +34,8 @@ struct sw_finding *sw_report_add(struct sw_report *report, enum sw_group group,
                                  enum sw_verdict verdict, const char *name);
 void sw_finding_detail(struct sw_finding *finding, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Adds to the detail, behind a comma. */
+void sw_finding_append(struct sw_finding *finding, const char *text);
 void sw_finding_mend(struct sw_finding *finding, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

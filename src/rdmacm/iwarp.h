@@ -37,6 +37,11 @@ uint64_t sw_ucm_iwarp_tick(uint64_t now_ns);
 void sw_ucm_iwarp_start(void);
 void sw_ucm_iwarp_fork_child(void);
 
+/* stream_report.c: connections that begin, for link/connections.h. */
+struct sw_connection;
+uint32_t sw_ucm_stream_report(uint32_t from, struct sw_connection *out, uint32_t most,
+                              uint32_t *next);
+
 /* Between the two files. */
 /* Connects the socket, or again with an older revision of MPA. */
 int sw_ucm_iwarp_call(struct sw_ucm_id *id, const struct sw_iwarp_start_config *config);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/minmax.h"
 #include "device/nic/netdev.h"
+#include "link/connections.h"
 #include "link/engine.h"
 #include "link/iwarp/iwarp.h"
 #include "link/iwarp/linger.h"
@@ -445,6 +446,7 @@ void sw_ucm_iwarp_start(void)
 {
     sw_engine_handle(SW_WATCH_IWARP_CM, on_stream);
     sw_iwarp_set_user(hear_news);
+    sw_connections_set_starts(sw_ucm_stream_report);
 }
 
 void sw_ucm_iwarp_fork_child(void)

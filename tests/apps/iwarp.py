@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs of librdmacm on iWARP devices, own to own: on the loopback, between hosts, IPv4 and IPv6, with and without CRCs."""
+import json
 import re
 import shlex
 import shutil
@@ -225,6 +226,51 @@ def trespass_all(tools):
         server.end()
 
 
+def diagnosis(tools, pid):
+    """What the doctor says of a process's connections."""
+    done = subprocess.run([tools.path('src/cli/sidewire'), 'doctor', '--json'], capture_output=True, text=True, timeout=pair.PATIENCE_S,
+                          env=pair.environment())
+    return [item for item in json.loads(done.stdout).get('connections', []) if f' {pid} ' in item['name']]
+
+
+def await_diagnosis(tools, pid, text):
+    """Until the doctor says something of the process; what it says of that connection."""
+    limit = time.monotonic() + pair.PATIENCE_S
+    while True:
+        found = diagnosis(tools, pid)
+        for item in found:
+            if re.search(text, item['detail']):
+                return item
+        if time.monotonic() > limit:
+            raise Failure(f'the doctor does not say {text}: {found}')
+
+
+def doctor_tells(tools):
+    """Who is connected to whom and how; that a peer is stopped, or does not ask."""
+    port = ports.claim()
+    line = f'ib_write_bw -R -d iw_lo -F -p {port} -s 65536 -D 100'
+    server = Process(tools.run(*shlex.split(line), link='iwarp', wrap=CRC))
+    client = None
+    try:
+        limit = time.monotonic() + pair.PATIENCE_S
+        while not cm.hears(port, server.child.pid) and time.monotonic() < limit:
+            time.sleep(0.01)
+        with socket.create_connection(('127.0.0.1', port)) as stranger:
+            await_diagnosis(tools, server.child.pid, f'127.0.0.1:{stranger.getsockname()[1]}, the peer has connected and not asked')
+        client = Process(tools.run(*shlex.split(f'{line} 127.0.0.1'), link='iwarp'))
+        seen = await_diagnosis(tools, client.child.pid, rf'iWARP, 127.0.0.1:\d+ to 127.0.0.1:{port}, RTS, CRC on,.* [1-9]\d* requests wait')
+        if not seen['name'].startswith('ib_write_bw'):
+            raise Failure(seen)
+        server.child.send_signal(signal.SIGSTOP)
+        seen = await_diagnosis(tools, client.child.pid, "waits for the peer's window")
+        if seen['works'] is not False:
+            raise Failure(seen)
+        server.child.send_signal(signal.SIGCONT)
+    finally:
+        for end in filter(None, (client, server)):
+            end.end()
+
+
 def output_of(tools, *words, devices=None, link=None):
     env = dict(pair.environment(), **({'SIDEWIRE_DEVICES': devices} if devices else {}), **({'SIDEWIRE_LINK': link} if link else {}))
     done = subprocess.run(tools.run(*words), capture_output=True, text=True, timeout=pair.PATIENCE_S, env=env)
@@ -296,7 +342,7 @@ def cases():
                lambda tools, words=words: run_row(tools, words, wraps=(CRC, CRC))) for words in (ROWS[0], ROWS[3], PERFTEST[0], PERFTEST[5])]
     found += [('nobody listens', needs('ucmatose', nobody_listens)), ('a client is killed', needs('rping', killed_client)),
               ('strangers connect', needs('rping', strangers)), ('trespassers', needs('rping', trespassers)), ('what is shown', needs('ibv_devinfo', shows_devices)),
-              ('beside RoCE', needs('rping', beside_roce)), ('what is refused', needs('udaddy', refuses))]
+              ('beside RoCE', needs('rping', beside_roce)), ('the doctor', needs('ib_write_bw', doctor_tells)), ('what is refused', needs('udaddy', refuses))]
     return found
 
 

@@ -195,6 +195,10 @@ void sw_attach_greet(int fd)
         sw_survey_answer(fd, &in);
         goto refuse; /* that was all */
     }
+    if (got > 0 && in.type == SW_MESSAGE_CONNECTIONS) {
+        sw_survey_answer_connections(fd, &in);
+        goto refuse;
+    }
     if (got < 0 || in.type != SW_MESSAGE_ATTACH || in.slot == 0 || in.slot > SW_SLOT_MAX ||
         in.nonce == 0)
         goto refuse;

@@ -11,6 +11,8 @@
  *  - HOLD{hold}, instead of ATTACH: hold.h
  *  - SURVEY{id: interface index}, instead of ATTACH
  *    is answered by a struct sw_survey_answer (survey.h) and the end of the connection
+ *  - CONNECTIONS{id: where to begin}, instead of ATTACH
+ *    is answered by a struct sw_connections_answer (survey.h) and the end of the connection
  *
  * and from the owner at any time SEGMENT_GONE{id}. Everything received is checked for size and
  * kind; anything unexpected ends the connection.
@@ -31,7 +33,8 @@ enum sw_message_type {
     SW_MESSAGE_SURVEY,
     SW_MESSAGE_JOIN,
     SW_MESSAGE_JOINED,
-    SW_MESSAGE_HOLD
+    SW_MESSAGE_HOLD,
+    SW_MESSAGE_CONNECTIONS
 };
 
 /* From an initiator's engine to that of an SRQ's owner, and back with `stand_in` filled. */

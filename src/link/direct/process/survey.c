@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -58,10 +59,11 @@ static bool is_ready(int fd, uint64_t deadline_ns)
     return count == 1;
 }
 
-static void ask_process(struct asked *asked, uint32_t ifindex, uint64_t deadline_ns)
+static void ask_process(struct asked *asked, enum sw_message_type what, uint32_t id,
+                        uint64_t deadline_ns)
 {
     const struct sw_message question = {
-        .type = SW_MESSAGE_SURVEY, .version = SW_PUB_VERSION, .slot = asked->slot, .id = ifindex};
+        .type = what, .version = SW_PUB_VERSION, .slot = asked->slot, .id = id};
     int rc = asked->fd < 0 ? -EBADF : 0;
     while (!rc)
         rc =
@@ -97,7 +99,7 @@ void sw_link_survey(struct sw_netdev *dev, struct sw_counts *out)
         }
         uint64_t deadline_ns = sw_clock_ns() + ANSWER_NS;
         for (uint32_t i = from; i < last; i++)
-            ask_process(&asked[i - from], info.ifindex, deadline_ns);
+            ask_process(&asked[i - from], SW_MESSAGE_SURVEY, info.ifindex, deadline_ns);
         for (uint32_t i = from; i < last; i++) {
             if (asked[i - from].fd < 0)
                 continue;
@@ -122,4 +124,55 @@ void sw_survey_answer(int fd, const struct sw_message *asked)
     sw_counts_read(dev, &answer.counts);
     ssize_t ignored = send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)ignored; /* who asked has gone */
+}
+
+void sw_survey_answer_connections(int fd, const struct sw_message *asked)
+{
+    static struct sw_connections_answer answer; /* the engine's */
+    memset(&answer, 0, sizeof(answer));
+    answer.head = *asked;
+    answer.count = sw_connections_read(asked->id, answer.connections, &answer.head.id);
+    ssize_t ignored = send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)ignored; /* who asked has gone */
+}
+
+/* One answer of a process. Where to go on, or SW_CONNECTIONS_END. */
+static uint32_t read_connections(uint32_t slot, uint32_t from, struct sw_connections_answer *answer,
+                                 pid_t *pid)
+{
+    const uint64_t deadline_ns = sw_clock_ns() + ANSWER_NS;
+    struct asked asked;
+    uint32_t next = SW_CONNECTIONS_END;
+    answer->count = 0;
+    call_process(&asked, slot);
+    ask_process(&asked, SW_MESSAGE_CONNECTIONS, from, deadline_ns);
+    if (asked.fd >= 0 && is_ready(asked.fd, deadline_ns) &&
+        recv(asked.fd, answer, sizeof(*answer), MSG_TRUNC) == sizeof(*answer) &&
+        answer->head.type == SW_MESSAGE_CONNECTIONS && answer->count <= SW_CONNECTIONS_MOST) {
+        next = answer->head.id;
+        *pid = asked.proof.pid;
+    } else {
+        answer->count = 0;
+    }
+    end_call(&asked);
+    return next;
+}
+
+void sw_connections_each(void (*fn)(void *arg, pid_t pid, const struct sw_connection *connection),
+                         void *arg)
+{
+    uint16_t slots[SW_SLOT_MAX];
+    struct sw_connections_answer *answer = malloc(sizeof(*answer));
+    const uint32_t count = answer ? sw_registry_announcers("", slots, SW_SLOT_MAX) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        pid_t pid = 0;
+        for (uint32_t from = 0, next; from != SW_CONNECTIONS_END; from = next) {
+            next = read_connections(slots[i], from, answer, &pid);
+            for (uint32_t j = 0; j < answer->count; j++)
+                fn(arg, pid, &answer->connections[j]);
+            if (next <= from)
+                break; /* it goes in circles */
+        }
+    }
+    free(answer);
 }

@@ -8,6 +8,7 @@
 #define SW_LINK_DIRECT_PROCESS_SURVEY_H
 
 #include "device/queue/counters.h"
+#include "link/connections.h"
 #include "link/direct/process/control.h"
 
 struct sw_survey_answer {
@@ -15,7 +16,15 @@ struct sw_survey_answer {
     struct sw_counts counts;
 };
 
-/* The part of a process that is asked. Engine's thread. What asks is sw_link_survey() (link.h). */
+struct sw_connections_answer {
+    struct sw_message head; /* `id`: where to go on, or SW_CONNECTIONS_END */
+    uint32_t count;
+    struct sw_connection connections[SW_CONNECTIONS_MOST];
+};
+
+/* The part of a process that is asked. Engine's thread. What asks is sw_link_survey() (link.h), or
+ * sw_connections_each(). */
 void sw_survey_answer(int fd, const struct sw_message *asked);
+void sw_survey_answer_connections(int fd, const struct sw_message *asked);
 
 #endif
