@@ -42,7 +42,6 @@ static struct sw_iwarp_start_config config_of(const struct rdma_ucm_conn_param *
         .rtr = SW_MPA_RTR_WRITE | SW_MPA_RTR_READ | SW_MPA_RTR_SEND,
         .ird = param->responder_resources,
         .ord = param->initiator_depth,
-        .ord_least = param->initiator_depth ? 1 : 0,
         .private_len = param->private_data_len,
         .private_data = param->private_data,
     };

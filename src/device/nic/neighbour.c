@@ -42,8 +42,7 @@ static bool read_answer(struct nlmsghdr *answer, uint8_t mac[6])
     if (answer->nlmsg_type != RTM_NEWNEIGH || !(neighbour->ndm_state & KNOWN))
         return false;
     int len = (int)(answer->nlmsg_len - NLMSG_LENGTH(sizeof(*neighbour)));
-    struct rtattr *attr =
-        (struct rtattr *)((char *)answer + NLMSG_SPACE(sizeof(struct ndmsg)));
+    struct rtattr *attr = (struct rtattr *)((char *)answer + NLMSG_SPACE(sizeof(struct ndmsg)));
     for (; RTA_OK(attr, len); attr = RTA_NEXT(attr, len)) {
         if (attr->rta_type != NDA_LLADDR || RTA_PAYLOAD(attr) != ETHERNET_BYTES)
             continue;

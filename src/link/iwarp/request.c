@@ -56,6 +56,11 @@ enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
             c->bad_status = IBV_WC_LOC_PROT_ERR;
             return SW_IWARP_ALIVE;
         }
+        if (request.kind == SW_REQUEST_READ && !c->machine.config.ord) {
+            c->has_bad = true; /* the peer takes none, and would never be asked */
+            c->bad_status = IBV_WC_LOC_QP_OP_ERR;
+            return SW_IWARP_ALIVE;
+        }
         if (!sw_iwarp_post(&c->machine, &request))
             return SW_IWARP_ALIVE;
         count_request(qp, &request);

@@ -273,6 +273,19 @@ static void sw_iwarp_next__begins_with_the_agreed_message(void **state)
     }
 }
 
+/* Chelsio's NICs drop a connection on it. */
+static void sw_iwarp_next__names_no_key_0(void **state)
+{
+    (void)state;
+    struct fixture *f = fixture_of();
+    assert_true(sw_iwarp_post(&f->machine, &(struct sw_request){.kind = SW_REQUEST_WRITE}));
+    expect(f, SW_RDMAP_WRITE);
+    assert_int_equal(f->segment.stag, 1);
+    sw_iwarp_nudge(&f->machine);
+    expect(f, SW_RDMAP_WRITE);
+    assert_int_equal(f->segment.stag, 1);
+}
+
 static void sw_iwarp_post__knows_what_iwarp_has_not(void **state)
 {
     (void)state;
@@ -714,6 +727,7 @@ int main(void)
         cmocka_unit_test(sw_iwarp_next__keeps_to_the_depth_of_reads),
         cmocka_unit_test(sw_iwarp_next__waits_at_a_fence),
         cmocka_unit_test(sw_iwarp_next__begins_with_the_agreed_message),
+        cmocka_unit_test(sw_iwarp_next__names_no_key_0),
         cmocka_unit_test(sw_iwarp_post__knows_what_iwarp_has_not),
         cmocka_unit_test(sw_iwarp_is_local__comes_in_turn),
         cmocka_unit_test(sw_iwarp_admit__asks_for_sends_in_order),
