@@ -78,6 +78,8 @@ def is_ready(space, port, pid):
         return has_text(pid, 'udp', rf'^ *\d+: [0-9A-F]+:{port:04X} ')
     if space == 'multicast':
         return has_text(pid, 'igmp', GROUP_IN_IGMP)
+    if space == 'tcp' and hears(port, pid):
+        return True  # on an iWARP device
     return has_text(pid, 'unix', GROUP if space == 'group' else rf'@sidewire\.cm\.s{SPACES[space] << 16 | port:x}\.')
 
 
@@ -235,10 +237,10 @@ def qperf_one(tools, port, test, figure):
 
 
 def needs(program, case):
-    def run(tools):
+    def run(tools, *arguments):
         if not shutil.which(program):
             raise Skip(f'{program} is not installed')
-        case(tools)
+        case(tools, *arguments)
     return run
 
 

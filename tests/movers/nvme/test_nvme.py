@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The target and the host together, as their users run them: data through each backend, and what is left when one of them dies.
 
-usage: test_nvme.py SIDEWIRE [roce]
+usage: test_nvme.py SIDEWIRE [roce | iwarp]
 """
 import os
 import signal
@@ -138,6 +138,6 @@ def main(sidewire):
 
 
 if __name__ == '__main__':
-    if sys.argv[2:] == ['roce']:
-        os.environ['SIDEWIRE_LINK'] = 'roce'
+    if sys.argv[2:] in (['roce'], ['iwarp']):
+        os.environ['SIDEWIRE_LINK'] = sys.argv[2]
     sys.exit(main(sys.argv[1]))

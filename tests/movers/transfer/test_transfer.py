@@ -23,8 +23,8 @@ SIDEWIRE, LINK = sys.argv[1:3]
 PORT = str(ports.claim())
 MIB = 1 << 20
 RESTARTS = int(sys.argv[3]) if len(sys.argv) > 3 else 25
-if LINK == 'roce':
-    os.environ['SIDEWIRE_LINK'] = 'roce'
+if LINK in ('roce', 'iwarp'):
+    os.environ['SIDEWIRE_LINK'] = LINK
 
 
 class Server:
