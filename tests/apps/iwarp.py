@@ -14,6 +14,7 @@ import cm
 import hosts
 import pair
 import ports
+import siw_peer
 from pair import Failure, Process, Skip
 
 CRC = ('env', 'SIDEWIRE_IWARP_CRC=on')
@@ -342,8 +343,8 @@ def cases():
                lambda tools, words=words: run_row(tools, words, wraps=(CRC, CRC))) for words in (ROWS[0], ROWS[3], PERFTEST[0], PERFTEST[5])]
     found += [('nobody listens', needs('ucmatose', nobody_listens)), ('a client is killed', needs('rping', killed_client)),
               ('strangers connect', needs('rping', strangers)), ('trespassers', needs('rping', trespassers)), ('what is shown', needs('ibv_devinfo', shows_devices)),
-              ('beside RoCE', needs('rping', beside_roce)), ('the doctor', needs('ib_write_bw', doctor_tells)), ('what is refused', needs('udaddy', refuses))]
-    return found
+               ('beside RoCE', needs('rping', beside_roce)), ('the doctor', needs('ib_write_bw', doctor_tells)), ('what is refused', needs('udaddy', refuses))]
+    return found + [(f'as siw: {name}', needs('ucmatose', case)) for name, case in siw_peer.cases()]
 
 
 def host_cases():
