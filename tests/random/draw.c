@@ -65,7 +65,7 @@ void draw_attr(struct draw *draw, struct draw_end_attr *attr)
     attr->conn.retry_cnt = 1;
     attr->conn.rnr_retry = (uint8_t)below(draw, 2);
     attr->conn.min_rnr_timer = 1;
-    if (percent(draw, 12))
+    if (percent(draw, 12) && !draw_is_stream(draw))
         attr->conn.access &= ~rights[below(draw, 3)];
 }
 
@@ -110,6 +110,7 @@ static void draw_breaks(struct draw *draw, int index, struct draw_conn_acts *act
         uint32_t which = well ? 1 + below(draw, 3) : 3;
         for (int side = 0; side < 2; side++)
             acts->error[side] = which >> side & 1;
+        draw_stream_breaks(draw, acts);
     } else if (dice < (well ? 12u : 80u)) {
         acts->reset[0] = acts->reset[1] = true;
     } else if (dice < (well ? 18u : 92u)) {
@@ -140,6 +141,8 @@ static void draw_conn(struct draw *draw, int index, struct draw_conn_acts *acts)
         acts->create = true;
         uint32_t dice = below(draw, 100);
         conn->type = dice < 25 ? IBV_QPT_UC : dice < 45 ? IBV_QPT_XRC_SEND : IBV_QPT_RC;
+        if (draw_is_stream(draw))
+            conn->type = IBV_QPT_RC;
         for (int side = 0; side < 2; side++) {
             draw_attr(draw, &acts->attrs[side]);
             acts->attrs[side].uses_srq |= conn->type == IBV_QPT_XRC_SEND;
@@ -500,6 +503,8 @@ static void draw_opcode(struct draw *draw, const struct lanes *lanes, bool fault
         op->opcode = IBV_WR_SEND_WITH_INV;
     if (!fault && model_has_no_packet(draw->model, lanes->conn, op->opcode))
         op->opcode = IBV_WR_SEND;
+    if (draw_is_stream(draw))
+        draw_stream_op(op);
     if (type == IBV_QPT_XRC_SEND)
         op->srq = !model_need(op->opcode) && percent(draw, 50) ? SRQ_XRC_FOREIGN : SRQ_XRC;
 }
@@ -516,6 +521,8 @@ static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct m
     op->flags = (percent(draw, 50) ? IBV_SEND_SIGNALED : 0) |
                 (percent(draw, 20) ? IBV_SEND_SOLICITED : 0) |
                 (percent(draw, 10) ? IBV_SEND_FENCE : 0);
+    if (draw_is_stream(draw) && op->opcode == IBV_WR_SEND_WITH_INV)
+        op->flags |= IBV_SEND_FENCE; /* a READ before it may be answered later than it is taken */
     op->imm = (uint32_t)vu_random(&draw->random);
     op->compare_add = below(draw, 3);
     op->swap = below(draw, 3);
@@ -583,12 +590,14 @@ static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
         if (model_is_local(op->opcode))
             list->chain = false;
     }
+    if (draw_is_stream(draw))
+        draw_stream_last(lanes.from, list);
 }
 
 void draw_work(struct draw *draw, struct draw_round *round)
 {
     for (int proc = 0; proc < PROCS; proc++)
-        for (int srq = 0; srq < SRQS; srq++)
+        for (int srq = 0; srq < (draw_is_stream(draw) ? 1 : SRQS); srq++)
             draw_srq(draw, proc, srq, &round->srq_posts[proc][srq]);
     for (int conn = 0; conn < CONNS; conn++)
         for (int side = 0; side < 2; side++)
@@ -603,7 +612,7 @@ void draw_work(struct draw *draw, struct draw_round *round)
          * matter of time. */
         const struct model_conn *pair = &draw->model->conns[conn];
         bool well = pair->ends[0].state == pair->ends[1].state;
-        bool faulty = well && percent(draw, 35);
+        bool faulty = well && !draw_is_stream(draw) && percent(draw, 35);
         int only = faulty || !well ? (int)below(draw, 2) : -1;
         for (int dir = 0; dir < 2; dir++)
             if (only != !dir && percent(draw, 80))

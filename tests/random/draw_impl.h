@@ -57,6 +57,13 @@ bool draw_local_op(struct draw *draw, const struct lanes *lanes, bool fault, str
 bool draw_invalidated(struct draw *draw, const struct lanes *lanes, bool good,
                       struct model_sge *sge);
 
+/* What iWARP has instead: draw_stream.c. */
+bool draw_is_stream(const struct draw *draw);
+void draw_stream_breaks(struct draw *draw, struct draw_conn_acts *acts);
+void draw_stream_op(struct model_op *op);
+/* The last request of a list is to be reported. */
+void draw_stream_last(struct model_end *from, struct draw_sends *list);
+
 /* Datagrams: draw_ud.c. */
 void draw_ud_admin(struct draw *draw, struct draw_round *round);
 void draw_ud_work(struct draw *draw, struct draw_round *round);

@@ -39,7 +39,7 @@ static void draw_admin_of(struct draw *draw, struct model_end *end, struct draw_
     memset(acts, 0, sizeof(*acts));
     if (end->exists)
         draw_break(draw, end, acts);
-    if (!end->exists && percent(draw, 90)) {
+    if (!end->exists && !draw_is_stream(draw) && percent(draw, 90)) {
         acts->create = true;
         draw_attr(draw, &acts->attr);
         draw_make_end(end, &acts->attr);

@@ -133,8 +133,9 @@ struct model_conn {
 };
 
 /* Where processes meet. Over packets some things are what they are on a wire
- * (docs/roce.md): each place that asks for it says which. */
-enum model_link { LINK_HOST, LINK_PACKETS };
+ * (docs/roce.md): each place that asks for it says which. A stream is iWARP: draw_stream.c has the
+ * list of what it cannot have. */
+enum model_link { LINK_HOST, LINK_PACKETS, LINK_STREAM };
 
 struct model {
     enum model_link link;

@@ -27,6 +27,7 @@ struct board {
         uint32_t srq_nums[SRQS];
     } procs[PROCS];
     struct board_end ends[CONNS][2], uds[PROCS][UDS];
+    uint16_t ports[CONNS]; /* iWARP: where side 0 listens */
 };
 
 struct run {
@@ -73,6 +74,8 @@ uint8_t *part_srq_slot(const struct part *part, enum srq srq, uint64_t slot);
 void part_begin(struct part *part);
 void part_finish(struct part *part);
 void part_change(struct part *part);
+/* Of iWARP: by rdma_cm, from INIT on; all ends that connect in this round. */
+void part_connect(struct part *part);
 /* Posts everything of a round: receives first, on all processes. */
 void part_post(struct part *part);
 /* All that must come has come, and nothing else. */

@@ -149,7 +149,7 @@ static void act_connect(struct part *part, int conn, int side)
         part->attrs[conn][side] = acts->attrs[side];
         vu_ep_init(ep, &acts->attrs[side].conn);
     }
-    if (acts->connect) {
+    if (acts->connect && part->model.link != LINK_STREAM) {
         int other = part->model.conns[conn].ends[!side].proc;
         struct vu_peer peer = {.qpn = part->board->ends[conn][!side].qpn,
                                .gid = part->board->procs[other].gid};
@@ -232,6 +232,8 @@ void part_change(struct part *part)
     each_own_end(part, act_create, true);
     learn_caps(part);
     each_own_end(part, act_connect, false);
+    if (part->model.link == LINK_STREAM)
+        part_connect(part);
 }
 
 uint8_t *part_srq_slot(const struct part *part, enum srq srq, uint64_t slot)
@@ -262,6 +264,12 @@ static void create_srq(struct part *part, enum srq srq)
     VU_TRUE(part->srq_mrs[srq]);
 }
 
+/* iWARP has one kind. */
+static int srq_count(const struct part *part)
+{
+    return part->model.link == LINK_STREAM ? SRQ_PLAIN + 1 : SRQS;
+}
+
 void part_begin(struct part *part)
 {
     struct ibv_xrcd_init_attr init = {.comp_mask =
@@ -273,9 +281,10 @@ void part_begin(struct part *part)
         VU_TRUE(part->cqs[cq]);
     }
     part->foreign_pd = ibv_alloc_pd(part->dev.ctx);
-    part->xrcd = ibv_open_xrcd(part->dev.ctx, &init);
-    VU_TRUE(part->foreign_pd && part->xrcd);
-    for (int srq = 0; srq < SRQS; srq++)
+    if (part->model.link != LINK_STREAM)
+        part->xrcd = ibv_open_xrcd(part->dev.ctx, &init);
+    VU_TRUE(part->foreign_pd && (part->xrcd || part->model.link == LINK_STREAM));
+    for (int srq = 0; srq < srq_count(part); srq++)
         create_srq(part, (enum srq)srq);
     memset(part->srq_taken, true, sizeof(part->srq_taken));
     part->stale_lkey = part->board->procs[part->proc].stale_rkey = 0;
@@ -305,11 +314,12 @@ void part_finish(struct part *part)
         if (part->mrs[slot])
             VU_EQ(ibv_dereg_mr(part->mrs[slot]), 0);
     memset(part->mrs, 0, sizeof(part->mrs));
-    for (int srq = 0; srq < SRQS; srq++) {
+    for (int srq = 0; srq < srq_count(part); srq++) {
         VU_EQ(ibv_dereg_mr(part->srq_mrs[srq]), 0);
         VU_EQ(ibv_destroy_srq(part->srqs[srq]), 0);
     }
-    VU_EQ(ibv_close_xrcd(part->xrcd), 0);
+    if (part->xrcd)
+        VU_EQ(ibv_close_xrcd(part->xrcd), 0);
     VU_EQ(ibv_dealloc_pd(part->foreign_pd), 0);
     for (int cq = 0; cq < CQS; cq++)
         VU_EQ(ibv_destroy_cq(part->cqs[cq]), 0);

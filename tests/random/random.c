@@ -53,6 +53,15 @@ static void open_ahs(struct part *part)
     }
 }
 
+static enum model_link chosen_link(void)
+{
+    const char *link = getenv("SIDEWIRE_LINK");
+    return !link                        ? LINK_HOST
+           : strcmp(link, "roce") == 0  ? LINK_PACKETS
+           : strcmp(link, "iwarp") == 0 ? LINK_STREAM
+                                        : LINK_HOST;
+}
+
 static void process(const struct run *run, struct board *board, int proc)
 {
     struct part *part = calloc(1, sizeof(*part));
@@ -74,10 +83,10 @@ static void process(const struct run *run, struct board *board, int proc)
     board->procs[proc].base = (uintptr_t)part->arena;
     board->procs[proc].gid = part->dev.gid;
     part->model.mtu_bytes = 128u << part->dev.mtu;
-    const char *link = getenv("SIDEWIRE_LINK");
-    part->model.link = link && strcmp(link, "roce") == 0 ? LINK_PACKETS : LINK_HOST;
+    part->model.link = chosen_link();
     part_meet(part);
-    open_ahs(part);
+    if (part->model.link != LINK_STREAM)
+        open_ahs(part);
     uint64_t deadline = vu_now_ms() + (uint64_t)run->seconds * 1000;
     int done = 0;
     while (done < run->programs * run->repeat && !board->done) {
@@ -90,7 +99,7 @@ static void process(const struct run *run, struct board *board, int proc)
     if (proc == 0)
         printf("seeds %llu to %llu: %d programs\n", (unsigned long long)run->seed,
                (unsigned long long)run->seed + (uint64_t)((done - 1) / run->repeat), done);
-    for (int to = 0; to < PROCS; to++)
+    for (int to = 0; to < PROCS && part->ahs[to]; to++)
         VU_EQ(ibv_destroy_ah(part->ahs[to]), 0);
     vu_dev_close(&part->dev);
     model_close(&part->model);

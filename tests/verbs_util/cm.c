@@ -68,15 +68,43 @@ static bool is_caller(int sock)
     return mine < other;
 }
 
+static struct rdma_conn_param connect_param(const struct vu_ep *ep, const struct vu_conn *conn)
+{
+    return (struct rdma_conn_param){.initiator_depth = conn->rd_atomic,
+                                    .responder_resources = conn->dest_rd_atomic,
+                                    .qp_num = ep->qp->qp_num,
+                                    .srq = ep->qp->srq != NULL};
+}
+
 static struct rdma_conn_param begin_connect(struct vu_ep *ep, const struct vu_conn *conn)
 {
     vu_cm_end(&ep->cm);
     ep->cm.events = rdma_create_event_channel();
     VU_CHECK(ep->cm.events, "rdma_create_event_channel: %s", strerror(errno));
-    return (struct rdma_conn_param){.initiator_depth = conn->rd_atomic,
-                                    .responder_resources = conn->dest_rd_atomic,
-                                    .qp_num = ep->qp->qp_num,
-                                    .srq = ep->qp->srq != NULL};
+    return connect_param(ep, conn);
+}
+
+uint16_t vu_cm_listen(struct vu_ep *ep)
+{
+    begin_connect(ep, &vu_conn_default);
+    return listen_anywhere(&ep->cm);
+}
+
+void vu_cm_call(struct vu_ep *ep, uint16_t port, const struct vu_conn *conn)
+{
+    struct rdma_conn_param param = begin_connect(ep, conn);
+    make_call(&ep->cm, port, &param);
+}
+
+void vu_cm_answer(struct vu_ep *ep, const struct vu_conn *conn)
+{
+    struct rdma_conn_param param = connect_param(ep, conn);
+    answer_call(&ep->cm, &param);
+}
+
+void vu_cm_connected(struct vu_ep *ep)
+{
+    expect_event(&ep->cm, RDMA_CM_EVENT_ESTABLISHED);
 }
 
 void vu_cm_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn)

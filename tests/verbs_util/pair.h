@@ -139,6 +139,12 @@ void vu_connect_here(struct vu_ep *ep);
 void vu_cm_connect(struct vu_ep *ep, int sock, const struct vu_conn *conn);
 /* To another queue pair of this process, which is made for that. */
 void vu_cm_connect_here(struct vu_ep *ep);
+/* The same in steps, where one process has many ends: one end listens, and says where; the other
+ * one calls; the first one answers; both are connected. */
+uint16_t vu_cm_listen(struct vu_ep *ep);
+void vu_cm_call(struct vu_ep *ep, uint16_t port, const struct vu_conn *conn);
+void vu_cm_answer(struct vu_ep *ep, const struct vu_conn *conn);
+void vu_cm_connected(struct vu_ep *ep);
 void vu_cm_end(struct vu_cm *cm);
 
 /* --- memory --- */
