@@ -4,9 +4,9 @@
  *
  * - UC, UD and XRC queue pairs, immediate data, atomics: there are none.
  * - Rights of a queue pair: connection management gives them.
- * - Faults: the first ends the connection. A WRITE or SEND before it is complete when TCP has it, so
- *   which of those behind it succeed and which are flushed is a matter of time. What each fault is
- *   told is in tests/semantics, tests/apps/iwarp.py and tests/sim/iwarp.c.
+ * - Faults: the first ends the connection. A WRITE or SEND is complete when TCP has it, so which of
+ *   those behind a fault succeed and which are flushed is a matter of time. What each fault is told
+ *   is in tests/semantics, tests/apps/iwarp.py and tests/sim/iwarp.c.
  * - One end that fails or is reset alone: the other one hears of it some time later.
  */
 #include "draw_impl.h"
