@@ -99,6 +99,9 @@ struct sw_xfer_agent_options {
     uint32_t stall_timeout_ms;   /* a peer that confirms nothing for so long is gone */
     uint32_t drain_timeout_ms;   /* what is under way gets so long to end by itself */
     uint32_t spin_us;            /* waits poll for so long before they sleep */
+    /* More addresses, of other RDMA devices or ports; NULL ends them. Peers have a connection to
+     * each, and use all at a time. */
+    const char *rails[SW_XFER_ADDRESSES_MAX - 1];
 };
 
 /* 64 visitors, 1024 notices, 256 requests of together 8 MiB, 5 s to connect, 10 s of stall, 50 ms
@@ -252,6 +255,18 @@ sw_xfer_peer_wait(struct sw_xfer_peer *peer, uint64_t deadline_ns, struct sw_xfe
 SW_XFER_PUBLIC enum sw_xfer_peer_state sw_xfer_peer_state_of(const struct sw_xfer_peer *peer);
 SW_XFER_PUBLIC void sw_xfer_peer_error(const struct sw_xfer_peer *peer,
                                        struct sw_xfer_error *error);
+
+struct sw_xfer_rail {
+    char address[64]; /* of the peer, that it leads to */
+    bool is_up;
+    uint32_t connections; /* that have come up so far: more than one where it was rebuilt */
+    uint64_t bytes;       /* that were moved over it, and answered */
+};
+
+/* The ways to the peer: one, or one to each of its addresses. Sets up to `rails_max` of them and
+ * returns how many there are. */
+SW_XFER_PUBLIC uint32_t sw_xfer_peer_rails(const struct sw_xfer_peer *peer,
+                                           struct sw_xfer_rail *rails, uint32_t rails_max);
 /* BUSY while transfers or blocks of it are there. Ends the connection. */
 SW_XFER_PUBLIC enum sw_xfer_status sw_xfer_peer_release(struct sw_xfer_peer *peer);
 

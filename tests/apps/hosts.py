@@ -41,6 +41,19 @@ class Hosts:
 
         self.meet()
 
+    def add_rail(self, subnet='10.98.0'):
+        """A second veth pair between the two; the names of its interfaces."""
+        names = [f'{name}r' for name in self.names]
+        self.ip('link', 'add', names[0], 'netns', self.names[0], 'type', 'veth', 'peer', 'name', names[1], 'netns', self.names[1])
+        for i, name in enumerate(names):
+            here = ('-n', self.names[i])
+            self.ip(*here, 'addr', 'add', f'{subnet}.{i + 1}/24', 'dev', name)
+            self.ip(*here, 'link', 'set', name, 'mtu', '9000', 'up')
+        return names
+
+    def set_link(self, host, name, state):
+        self.ip('-n', self.names[host], 'link', 'set', name, state)
+
     def meet(self):
         """Waits until the two find each other's addresses, which takes the kernel up to a second after the links are up."""
         for address in (ADDRESSES[1], 'fd99::2'):

@@ -22,8 +22,10 @@ static void demand(bool holds)
 
 static void seal(uint8_t *bytes, size_t size)
 {
-    struct xfw_card as = {.addresses_count = bytes[6], .regions_count = get_le16(bytes + 40)};
-    if (xfw_card_bytes(&as) == size)
+    struct xfw_card as = {.version = get_le16(bytes + 4),
+                          .addresses_count = bytes[6],
+                          .regions_count = get_le16(bytes + 40)};
+    if (as.addresses_count && xfw_card_bytes(&as) == size)
         xfw_seal_card(bytes, &as);
 }
 
@@ -64,6 +66,14 @@ static void check_message(const uint8_t *data, size_t size)
     demand(xfw_put_message(header, &message) == size);
     header[5] = data[5]; /* reserved */
     demand(!memcmp(header, data, sizeof(header)));
+    if (message.type != XFW_END)
+        return;
+    struct xfw_end one, two;
+    uint8_t bytes[XFW_MESSAGE_HEADER_BYTES + XFW_END_BYTES];
+    xfw_get_end(data, &one);
+    xfw_put_end(bytes, &one);
+    xfw_get_end(bytes, &two);
+    demand(one.lane == two.lane && one.count == two.count);
 }
 
 static void check_connect(const uint8_t *data, size_t size)

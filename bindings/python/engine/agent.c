@@ -36,6 +36,30 @@ static bool read_layout(PyObject *object, uint64_t *layout)
     return is_fine;
 }
 
+/* The texts stay the objects'. */
+static bool read_rails(PyObject *rails, struct sw_xfer_agent_options *options)
+{
+    if (!rails || rails == Py_None)
+        return true;
+    if (!PyList_Check(rails) && !PyTuple_Check(rails)) {
+        PyErr_SetString(PyExc_TypeError, "rails is a list or a tuple of addresses");
+        return false;
+    }
+    const Py_ssize_t count = PySequence_Size(rails);
+    if (count > SW_XFER_ADDRESSES_MAX - 1) {
+        PyErr_SetString(PyExc_ValueError, "there are too many rails");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *text = PySequence_GetItem(rails, i);
+        options->rails[i] = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+        Py_XDECREF(text); /* the list has it */
+        if (!options->rails[i])
+            return false;
+    }
+    return true;
+}
+
 static bool open_handle(struct py_agent *agent, const struct sw_xfer_agent_options *options)
 {
     struct sw_xfer_error error;
@@ -55,18 +79,28 @@ static bool open_handle(struct py_agent *agent, const struct sw_xfer_agent_optio
 
 static PyObject *new_agent(PyTypeObject *type, PyObject *args, PyObject *words)
 {
-    static char *names[] = {"address",       "port",          "layout",  "visitors",
-                            "notices",       "depth",         "window",  "connect_timeout",
-                            "stall_timeout", "drain_timeout", "spin_us", NULL};
+    static char *names[] = {"address",
+                            "port",
+                            "layout",
+                            "visitors",
+                            "notices",
+                            "depth",
+                            "window",
+                            "connect_timeout",
+                            "stall_timeout",
+                            "drain_timeout",
+                            "spin_us",
+                            "rails",
+                            NULL};
     struct sw_xfer_agent_options options;
-    PyObject *port = NULL, *layout = NULL;
+    PyObject *port = NULL, *layout = NULL, *rails = NULL;
     double connect_s = 0, stall_s = 0, drain_s = 0;
     sw_xfer_agent_options_init(&options);
-    if (!PyArg_ParseTupleAndKeywords(args, words, "|zOO$IIIIdddI:Agent", names, &options.address,
+    if (!PyArg_ParseTupleAndKeywords(args, words, "|zOO$IIIIdddIO:Agent", names, &options.address,
                                      &port, &layout, &options.visitors_max, &options.notices_max,
                                      &options.queue_depth, &options.window_bytes, &connect_s,
-                                     &stall_s, &drain_s, &options.spin_us) ||
-        !read_layout(layout, &options.layout))
+                                     &stall_s, &drain_s, &options.spin_us, &rails) ||
+        !read_layout(layout, &options.layout) || !read_rails(rails, &options))
         return NULL;
     options.connect_timeout_ms = connect_s > 0 ? (uint32_t)(connect_s * 1e3) : 5000;
     options.stall_timeout_ms = stall_s > 0 ? (uint32_t)(stall_s * 1e3) : 10000;

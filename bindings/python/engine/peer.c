@@ -181,8 +181,32 @@ static PyObject *get_agent(PyObject *self, void *none)
     return Py_NewRef((PyObject *)peer_of(self)->agent);
 }
 
+static PyObject *get_rails(PyObject *self, void *none)
+{
+    (void)none;
+    struct py_stay stay;
+    struct sw_xfer_rail rails[SW_XFER_ADDRESSES_MAX];
+    if (!py_enter(&stay, peer_of(self)->agent))
+        return NULL;
+    const uint32_t count = sw_xfer_peer_rails(peer_of(self)->handle, rails, SW_XFER_ADDRESSES_MAX);
+    py_leave(&stay);
+    PyObject *all = PyList_New(0);
+    for (uint32_t i = 0; all && i < count; i++) {
+        PyObject *one =
+            Py_BuildValue("{s:s,s:O,s:I,s:K}", "address", rails[i].address, "is_up",
+                          rails[i].is_up ? Py_True : Py_False, "connections", rails[i].connections,
+                          "bytes", (unsigned long long)rails[i].bytes);
+        if (!one || PyList_Append(all, one))
+            Py_CLEAR(all);
+        Py_XDECREF(one);
+    }
+    return all;
+}
+
 static PyGetSetDef members[] = {
     {"state", get_state, NULL, "connecting, live or gone.", NULL},
+    {"rails", get_rails, NULL,
+     "The ways to it: dicts of address, is_up, connections (so far), bytes.", NULL},
     {"agent", get_agent, NULL, "Whose peer it is.", NULL},
     {0},
 };

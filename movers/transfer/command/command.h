@@ -4,6 +4,8 @@
 #ifndef SW_MOVERS_TRANSFER_COMMAND_H
 #define SW_MOVERS_TRANSFER_COMMAND_H
 
+#include <argp.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -48,6 +50,11 @@ int xf_fail(const struct xf_remote *remote, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Why a transfer failed: with the error of the peer where that is gone. */
 int xf_fail_transfer(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer);
+
+/* One more address of the agent. */
+void xf_add_rail(struct argp_state *state, struct sw_xfer_agent_options *to, const char *address);
+/* The ways to the peer, and what went over each. */
+json_t *xf_rails_json(const struct xf_remote *remote);
 
 /* A line on a terminal that says how far it is; nothing elsewhere. */
 void xf_progress(const struct xf_remote *remote, const struct sw_xfer_transfer *transfer);

@@ -145,9 +145,10 @@ static int tell_progress(const struct copy *copy)
     sw_xfer_info_of(copy->transfer, &info);
     const double seconds = (double)(info.ended_ns - info.posted_ns) / 1e9;
     if (copy->remote.is_json)
-        return mover_print_json(json_pack("{sI sI sI sf}", "bytes", (json_int_t)info.bytes_done,
+        return mover_print_json(json_pack("{sI sI sI sf so}", "bytes", (json_int_t)info.bytes_done,
                                           "blocks", (json_int_t)info.blocks_done, "requests",
-                                          (json_int_t)info.requests, "seconds", seconds));
+                                          (json_int_t)info.requests, "seconds", seconds, "rails",
+                                          xf_rails_json(&copy->remote)));
     fprintf(stderr, "%" PRIu64 " bytes in %u requests, %.1f ms, %.2f GB/s\n", info.bytes_done,
             info.requests, seconds * 1e3, (double)info.bytes_done / seconds / 1e9);
     return XF_STATUS_OK;

@@ -10,16 +10,40 @@
 
 #include "transfer/command/command.h"
 
-enum { KEY_TIMEOUT = 0x1000 };
+enum { KEY_TIMEOUT = 0x1000, KEY_RAIL };
 
 static const struct argp_option options[] = {
     {"card", 'c', "PATH", 0, "File with the card of the peer; - is the standard input", 1},
     {"region", 'r', "NAME", 0, "Name of the region (the first)", 1},
     {"local", 'w', "ADDR", 0, "Address of the RDMA device here (that which leads there)", 1},
+    {"rail", KEY_RAIL, "ADDR", 0, "One more address here, of another RDMA device", 1},
     {"connect-timeout", KEY_TIMEOUT, "MS", 0, "Milliseconds a connection may take (5000)", 2},
     {"output-format", 'o', "FORMAT", 0, "normal or json", 3},
     {0},
 };
+
+void xf_add_rail(struct argp_state *state, struct sw_xfer_agent_options *to, const char *address)
+{
+    int at = 0;
+    while (at < SW_XFER_ADDRESSES_MAX - 1 && to->rails[at])
+        at++;
+    if (at == SW_XFER_ADDRESSES_MAX - 1)
+        argp_error(state, "there are more than %d addresses", SW_XFER_ADDRESSES_MAX);
+    to->rails[at] = address;
+}
+
+json_t *xf_rails_json(const struct xf_remote *remote)
+{
+    struct sw_xfer_rail rails[SW_XFER_ADDRESSES_MAX];
+    const uint32_t count = sw_xfer_peer_rails(remote->peer, rails, SW_XFER_ADDRESSES_MAX);
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(all, json_pack("{ss sb sI sI}", "address", rails[i].address, "is_up",
+                                             rails[i].is_up, "connections",
+                                             (json_int_t)rails[i].connections, "bytes",
+                                             (json_int_t)rails[i].bytes));
+    return all;
+}
 
 static error_t parse_remote(int key, char *value, struct argp_state *state)
 {
@@ -37,12 +61,17 @@ static error_t parse_remote(int key, char *value, struct argp_state *state)
     case 'o':
         remote->is_json = mover_parse_format(state, value);
         return 0;
+    case KEY_RAIL:
+        xf_add_rail(state, &remote->options, value);
+        return 0;
     case KEY_TIMEOUT:
         remote->options.connect_timeout_ms = mover_parse_count(state, value);
         return 0;
     case ARGP_KEY_END:
         if (!remote->card_path)
             argp_error(state, "the card of the peer is missing (-c PATH)");
+        if (remote->options.rails[0] && !remote->options.address)
+            argp_error(state, "the first address is missing (-w ADDR)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

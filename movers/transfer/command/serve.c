@@ -13,7 +13,7 @@
 
 #include "transfer/command/command.h"
 
-enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000 };
+enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL };
 
 struct serve {
     const char *paths[FILES_MAX], *card_path;
@@ -31,6 +31,7 @@ struct serve {
 
 static const struct argp_option options[] = {
     {"listen", 'l', "ADDR", 0, "Address of the RDMA device to listen at", 1},
+    {"rail", KEY_RAIL, "ADDR", 0, "One more address, of another device; peers use all", 1},
     {"port", 's', "PORT", 0, "Port to listen at (a free one; the card says which)", 1},
     {"card", 'c', "PATH", 0, "File that the card is written to", 1},
     {"memory", 'm', "BYTES", 0, "Serves so much memory, as the region \"memory\"", 2},
@@ -47,6 +48,9 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
     switch (key) {
     case 'l':
         serve->options.address = value;
+        return 0;
+    case KEY_RAIL:
+        xf_add_rail(state, &serve->options, value);
         return 0;
     case 's':
         serve->options.port = value;

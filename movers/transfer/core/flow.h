@@ -81,6 +81,8 @@ struct xfc_lane {
     uint32_t depth;
     uint64_t given, confirmed; /* numbers of entries, over all time */
     uint64_t window_bytes, bytes_given;
+    uint64_t bytes_done;    /* confirmed over all time */
+    uint32_t resets;        /* queue pairs that it had before */
     struct xfc_task *slice; /* whose turn it is here; NULL: the next one's */
     uint32_t slice_requests;
     uint64_t slice_bytes;
@@ -91,7 +93,7 @@ struct xfc_out {
     uint64_t tag; /* 0: free */
     enum xfc_kind kind;
     struct xfc_task *task; /* NULL: it has ended, or DROP */
-    uint32_t first, count; /* of the plan's sums; of DROP `first` is the lane */
+    uint32_t first, count; /* of the plan's sums; of DROP the lane, and its `resets` */
 };
 
 struct xfc_flow {
@@ -105,6 +107,7 @@ struct xfc_flow {
     uint32_t owed;  /* notices that have a tag, and wait to be sent again */
     struct xfc_out outs[XFC_OUT_MAX];
     uint32_t outs_count, outs_max;
+    uint32_t outs_kept; /* of these, for DROPs alone: notices may wait for room at the peer */
     uint64_t last_tag;
     uint64_t drain_ns; /* how long what is under way may take to end */
     uint64_t wake_ns;  /* no timer is due before; UINT64_MAX: none */
@@ -114,7 +117,7 @@ struct xfc_step {
     enum xfc_kind kind;
     struct xfc_task *task;
     const struct xfc_request *request; /* of REQUEST */
-    uint32_t first, count;             /* of SUMS: of the plan's; of DROP `first` is the lane */
+    uint32_t first, count;             /* of SUMS: of the plan's; of DROP as in `outs` */
     uint64_t tag;                      /* of a message */
     uint32_t buffer;                   /* of a message: one that no other has that waits */
     uint64_t number;                   /* for xfc_flow_confirm() */

@@ -83,11 +83,14 @@ static bool next_message(struct xfc_flow *flow, uint32_t lane, struct xfc_step *
     if (flow->drops) {
         step->kind = XFC_DROP;
         step->first = (uint32_t)__builtin_ctz(flow->drops);
+        step->count = flow->lanes[step->first].resets;
         step->tag = ++flow->last_tag;
         flow->drops &= flow->drops - 1;
         fill_message(flow, step);
         return true;
     }
+    if (flow->outs_count + flow->outs_kept >= flow->outs_max)
+        return false;
     struct xfc_task *task = find_talker(flow, lane);
     if (!task)
         return false;
@@ -189,6 +192,7 @@ void xfc_flow_confirm(struct xfc_flow *flow, uint32_t number, uint64_t up_to, ui
         const struct xfc_entry *entry = &lane->ring[lane->confirmed++ % lane->depth];
         struct xfc_task *task = entry->task;
         lane->bytes_given -= entry->bytes;
+        lane->bytes_done += entry->bytes;
         if (!task)
             continue;
         if (entry->kind == XFC_REQUEST) {
@@ -231,6 +235,7 @@ static void empty_ring(struct xfc_lane *lane, uint32_t number)
     }
     lane->bytes_given = 0;
     lane->slice = NULL;
+    lane->resets++;
 }
 
 /* Messages without an answer are sent again: they went by this lane. */

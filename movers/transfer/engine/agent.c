@@ -30,28 +30,7 @@ static bool are_options(const struct sw_xfer_agent_options *o)
 {
     return o->visitors_max && o->visitors_max <= 1024 && o->notices_max &&
            o->notices_max <= 65536 && o->queue_depth >= 64 && o->queue_depth <= 8192 &&
-           o->window_bytes;
-}
-
-bool xfe_agent_adopt(struct sw_xfer_agent *agent, struct ibv_context *verbs)
-{
-    struct ibv_device_attr attr;
-    if (agent->verbs)
-        return agent->verbs == verbs;
-    if (ibv_query_device(verbs, &attr))
-        return false;
-    agent->pieces_max = attr.max_sge < XFC_PIECES_MAX ? (uint32_t)attr.max_sge : XFC_PIECES_MAX;
-    agent->reads_max = (uint32_t)attr.max_qp_init_rd_atom;
-    agent->has_windows =
-        attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
-    agent->pd = ibv_alloc_pd(verbs);
-    bool is_fine = agent->pd;
-    for (struct list_node *at = list_first(&agent->memories); is_fine && at;
-         at = list_after(&agent->memories, at))
-        is_fine = xfe_memory_register(LIST_MEMBER(at, struct sw_xfer_memory, node));
-    if (is_fine)
-        agent->verbs = verbs;
-    return is_fine;
+           o->window_bytes && (o->address || !o->rails[0]);
 }
 
 static bool watch_fd(struct sw_xfer_agent *agent, int fd, struct xfe_source *source)
@@ -71,36 +50,41 @@ static bool make_inside(struct sw_xfer_agent *agent)
     madvise(alive, page, MADV_WIPEONFORK);
     agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     agent->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    agent->visitors = calloc(agent->options.visitors_max, sizeof(struct xfe_visitor *));
+    agent->visitors = calloc(agent->visitors_slots, sizeof(struct xfe_visitor *));
+    agent->sessions = calloc(agent->options.visitors_max, sizeof(*agent->sessions));
     return agent->epoll_fd >= 0 && watch_fd(agent, agent->timer_fd, &agent->timer_source) &&
-           agent->visitors && xfe_notices_make(agent) &&
+           agent->visitors && agent->sessions && xfe_notices_make(agent) &&
            getrandom(agent->instance, sizeof(agent->instance), 0) == sizeof(agent->instance);
 }
 
 /* A loopback address is bound to no device; what leads to it is. */
-static struct ibv_context *find_device(struct sw_xfer_agent *agent)
+static struct ibv_context *find_verbs(struct xfe_rail *rail)
 {
-    if (agent->listener->verbs)
-        return agent->listener->verbs;
-    if (rdma_create_id(NULL, &agent->anchor, NULL, RDMA_PS_TCP))
+    if (rail->listener->verbs)
+        return rail->listener->verbs;
+    if (rdma_create_id(NULL, &rail->anchor, NULL, RDMA_PS_TCP))
         return NULL;
-    return rdma_resolve_addr(agent->anchor, NULL, (struct sockaddr *)&agent->address, RESOLVE_MS)
+    return rdma_resolve_addr(rail->anchor, NULL, (struct sockaddr *)&rail->address, RESOLVE_MS)
                ? NULL
-               : agent->anchor->verbs;
+               : rail->anchor->verbs;
 }
 
-static enum sw_xfer_status start_listening(struct sw_xfer_agent *agent, struct sw_xfer_error *error)
+static enum sw_xfer_status find_address(struct xfe_rail *rail, const char *address,
+                                        const char *port, struct sw_xfer_error *error)
 {
-    const char *address = agent->options.address;
     struct addrinfo *found;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const char *port = agent->options.port ? agent->options.port : "0";
     const int code = getaddrinfo(address, port, &hints, &found);
     if (code)
         return xfe_fail(error, SW_XFER_ADDRESS, "%s port %s: %s", address, port,
                         gai_strerror(code));
-    memcpy(&agent->address, found->ai_addr, found->ai_addrlen);
+    memcpy(&rail->address, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
+    return SW_XFER_OK;
+}
+
+static enum sw_xfer_status open_events(struct sw_xfer_agent *agent, struct sw_xfer_error *error)
+{
     agent->events = rdma_create_event_channel();
     if (!agent->events)
         return xfe_fail(error, SW_XFER_ADDRESS,
@@ -109,32 +93,60 @@ static enum sw_xfer_status start_listening(struct sw_xfer_agent *agent, struct s
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
         !watch_fd(agent, fd, &agent->events_source))
         return xfe_fail(error, SW_XFER_SYSTEM, "epoll: %s", strerror(errno));
-    if (rdma_create_id(agent->events, &agent->listener, NULL, RDMA_PS_TCP) ||
-        rdma_bind_addr(agent->listener, (struct sockaddr *)&agent->address))
+    return SW_XFER_OK;
+}
+
+static enum sw_xfer_status start_rail(struct sw_xfer_agent *agent, const char *address,
+                                      struct sw_xfer_error *error)
+{
+    struct xfe_rail *rail = &agent->rails[agent->rails_count];
+    const char *port = agent->options.port ? agent->options.port : "0";
+    const enum sw_xfer_status status = find_address(rail, address, port, error);
+    if (status)
+        return status;
+    if (rdma_create_id(agent->events, &rail->listener, NULL, RDMA_PS_TCP))
+        return xfe_fail(error, SW_XFER_SYSTEM, "rdma_cm: %s", strerror(errno));
+    agent->rails_count++; /* so it is freed */
+    if (rdma_bind_addr(rail->listener, (struct sockaddr *)&rail->address))
         return xfe_fail(error, SW_XFER_ADDRESS, "no RDMA device has %s, or port %s is taken: %s",
                         address, port, strerror(errno));
-    struct ibv_context *verbs = find_device(agent);
+    struct ibv_context *verbs = find_verbs(rail);
     if (!verbs)
         return xfe_fail(error, SW_XFER_ADDRESS,
                         "%s is not the address of one RDMA device; peers need that", address);
-    if (!xfe_agent_adopt(agent, verbs))
+    const struct xfe_device *device = xfe_device_adopt(agent, verbs);
+    if (!device)
         return xfe_fail(error, SW_XFER_NO_MEMORY, "the RDMA device has no room");
-    if (rdma_listen(agent->listener, BACKLOG))
+    rail->device = xfe_device_index(device);
+    if (rdma_listen(rail->listener, BACKLOG))
         return xfe_fail(error, SW_XFER_ADDRESS, "cannot listen at %s port %s: %s", address, port,
                         strerror(errno));
-    const uint16_t got = rdma_get_src_port(agent->listener);
-    if (agent->address.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&agent->address)->sin6_port = got;
+    const uint16_t got = rdma_get_src_port(rail->listener);
+    if (rail->address.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&rail->address)->sin6_port = got;
     else
-        ((struct sockaddr_in *)&agent->address)->sin_port = got;
+        ((struct sockaddr_in *)&rail->address)->sin_port = got;
     return SW_XFER_OK;
+}
+
+static enum sw_xfer_status start_listening(struct sw_xfer_agent *agent, struct sw_xfer_error *error)
+{
+    const struct sw_xfer_agent_options *options = &agent->options;
+    enum sw_xfer_status status = open_events(agent, error);
+    if (!status)
+        status = start_rail(agent, options->address, error);
+    for (uint32_t i = 0; !status && i < SW_XFER_ADDRESSES_MAX - 1 && options->rails[i]; i++)
+        status = start_rail(agent, options->rails[i], error);
+    return status;
 }
 
 enum sw_xfer_status sw_xfer_agent_open(const struct sw_xfer_agent_options *options,
                                        struct sw_xfer_error *error, struct sw_xfer_agent **out)
 {
     if (!are_options(options))
-        return xfe_fail(error, SW_XFER_INVALID, "a number of the options is out of its bounds");
+        return xfe_fail(error, SW_XFER_INVALID,
+                        "a number of the options is out of its bounds, or there is no "
+                        "first address");
     struct sw_xfer_agent *agent = calloc(1, sizeof(*agent));
     if (!agent)
         return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
@@ -143,6 +155,7 @@ enum sw_xfer_status sw_xfer_agent_open(const struct sw_xfer_agent_options *optio
     agent->events_source.kind = XFE_EVENTS;
     agent->timer_source.kind = XFE_TIMER;
     agent->lease_wake_ns = UINT64_MAX;
+    agent->visitors_slots = options->visitors_max * (options->rails[0] ? XFE_RAILS_MAX : 1);
     struct list *const lists[] = {&agent->memories, &agent->leases,    &agent->peers,
                                   &agent->blocks,   &agent->transfers, &agent->ended,
                                   &agent->held,     &agent->held_free};
@@ -154,6 +167,7 @@ enum sw_xfer_status sw_xfer_agent_open(const struct sw_xfer_agent_options *optio
     if (!status && options->address)
         status = start_listening(agent, error);
     agent->options.address = agent->options.port = NULL; /* the caller's */
+    memset(agent->options.rails, 0, sizeof(agent->options.rails));
     if (status) {
         sw_xfer_agent_close(agent);
         return status;
@@ -194,12 +208,13 @@ void sw_xfer_agent_close(struct sw_xfer_agent *agent)
         xfe_visitors_end(agent);
     if (agent->alive)
         free_members(agent);
-    if (is_ours && agent->listener)
-        rdma_destroy_id(agent->listener);
-    if (is_ours && agent->pd)
-        ibv_dealloc_pd(agent->pd);
-    if (is_ours && agent->anchor)
-        rdma_destroy_id(agent->anchor);
+    for (uint32_t i = 0; is_ours && i < agent->rails_count; i++)
+        rdma_destroy_id(agent->rails[i].listener);
+    if (is_ours)
+        xfe_devices_free(agent);
+    for (uint32_t i = 0; is_ours && i < agent->rails_count; i++)
+        if (agent->rails[i].anchor)
+            rdma_destroy_id(agent->rails[i].anchor);
     if (is_ours && agent->events)
         rdma_destroy_event_channel(agent->events);
     if (agent->epoll_fd >= 0)
@@ -209,6 +224,7 @@ void sw_xfer_agent_close(struct sw_xfer_agent *agent)
     if (agent->alive)
         munmap(agent->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(agent->visitors);
+    free(agent->sessions);
     free(agent->held_all);
     free(agent);
 }

@@ -159,7 +159,7 @@ enum sw_xfer_status sw_xfer_blocks_remote(struct sw_xfer_peer *peer, const void 
     for (uint32_t i = 0; i < header.regions_count; i++) {
         struct xfw_region region;
         xfw_get_region(card, &header, i, &region);
-        blocks->keys[i] = region.key;
+        memcpy(blocks->keys[i], region.keys, sizeof(region.keys));
         reaches[i] = (struct reach){.address = region.address, .bytes = region.bytes};
     }
     return keep_blocks(blocks, reaches, extents, extents_count, out);

@@ -24,28 +24,31 @@ enum sw_xfer_status sw_xfer_card_make(const struct sw_xfer_agent *agent,
                                       struct sw_xfer_lease *const *leases, uint32_t leases_count,
                                       void *bytes, size_t capacity, size_t *length)
 {
-    struct xfw_card card = {
-        .layout = agent->options.layout, .addresses_count = 1, .regions_count = leases_count};
+    struct xfw_card card = {.version = agent->rails_count > 1 ? XFW_VERSION_RAILS : XFW_VERSION,
+                            .layout = agent->options.layout,
+                            .addresses_count = agent->rails_count,
+                            .regions_count = leases_count};
     if (xfe_is_forked(agent))
         return SW_XFER_FORKED;
-    if (!agent->listener || leases_count > SW_XFER_REGIONS_MAX)
+    if (!agent->rails_count || leases_count > SW_XFER_REGIONS_MAX)
         return SW_XFER_INVALID;
     const size_t needed = xfw_card_bytes(&card);
     if (bytes && capacity < needed)
         return SW_XFER_INVALID;
     memcpy(card.instance, agent->instance, sizeof(card.instance));
-    take_address(&agent->address, &card.addresses[0]);
+    for (uint32_t i = 0; i < agent->rails_count; i++)
+        take_address(&agent->rails[i].address, &card.addresses[i]);
     for (uint32_t i = 0; i < leases_count; i++)
         if (leases[i]->memory->agent != agent || !sw_xfer_lease_is_granted(leases[i]))
             return SW_XFER_INVALID;
     if (bytes)
         xfw_put_card(bytes, &card);
     for (uint32_t i = 0; bytes && i < leases_count; i++) {
-        struct xfw_region region = {.address = leases[i]->address,
-                                    .bytes = leases[i]->bytes,
-                                    .key = leases[i]->key,
-                                    .rights = leases[i]->rights};
+        struct xfw_region region = {
+            .address = leases[i]->address, .bytes = leases[i]->bytes, .rights = leases[i]->rights};
         memcpy(region.name, leases[i]->name, sizeof(region.name));
+        for (uint32_t k = 0; k < agent->rails_count; k++)
+            region.keys[k] = xfe_lease_key(leases[i], agent->rails[k].device);
         xfw_put_region(bytes, &card, i, &region);
     }
     if (bytes)
@@ -68,7 +71,7 @@ enum sw_xfer_status sw_xfer_card_read(const void *bytes, size_t length, struct s
     if (status)
         return status;
     memset(card, 0, sizeof(*card));
-    card->version = XFW_VERSION;
+    card->version = got.version;
     memcpy(card->instance, got.instance, sizeof(card->instance));
     card->layout = got.layout;
     card->regions_count = got.regions_count;

@@ -2,6 +2,9 @@
 /*
  * What is behind the handles of transfer.h. One thread at a time is in an agent; nothing here has a
  * lock. Everything that belongs to an agent hangs in one of its lists, so closing it finds all.
+ *
+ * An agent listens at several addresses, its rails, and meets RDMA devices there and where its
+ * peers are. A peer has a lane to each rail of the other agent.
  */
 #ifndef SW_MOVERS_TRANSFER_ENGINE_H
 #define SW_MOVERS_TRANSFER_ENGINE_H
@@ -21,11 +24,13 @@ enum {
     XFE_LIST = 32,      /* requests of one post to the device */
     XFE_SIGNAL = 16,    /* one in so many asks for a completion */
     XFE_DEPARTED = 256, /* sessions whose newest tag is remembered */
+    XFE_RAILS_MAX = SW_XFER_ADDRESSES_MAX,
+    XFE_DEVICES_MAX = 4,
 };
 
 /* What an event of epoll is about: the first member of each. */
 struct xfe_source {
-    enum { XFE_EVENTS, XFE_TIMER, XFE_PEER, XFE_VISITOR } kind;
+    enum { XFE_EVENTS, XFE_TIMER, XFE_LANE, XFE_VISITOR, XFE_DEVICE } kind;
 };
 
 struct xfe_held { /* a notice that was not taken yet */
@@ -33,9 +38,28 @@ struct xfe_held { /* a notice that was not taken yet */
     struct sw_xfer_notice notice;
 };
 
-struct xfe_session {
+struct xfe_session { /* one of a peer that visits, over all lanes that it has here */
     uint8_t instance[SW_XFER_INSTANCE_BYTES];
     uint64_t session, last_tag;
+    uint64_t number; /* of the visitor */
+    uint32_t lanes;  /* 0: this is free */
+};
+
+struct xfe_device {
+    struct xfe_source source;
+    struct sw_xfer_agent *agent;
+    struct ibv_context *verbs;
+    struct ibv_context *watch; /* for the events of its ports alone; NULL: not watched */
+    struct ibv_pd *pd;
+    uint32_t reads_max;
+    bool has_windows;
+};
+
+struct xfe_rail {
+    struct rdma_cm_id *listener;
+    struct rdma_cm_id *anchor;       /* holds the device where the listener does not; else NULL */
+    struct sockaddr_storage address; /* port included */
+    uint32_t device;
 };
 
 struct xfe_visitor;
@@ -46,18 +70,17 @@ struct sw_xfer_agent {
     uint8_t *alive; /* a page that is zero in a child of fork() */
     int epoll_fd, timer_fd;
     struct xfe_source events_source, timer_source;
-    struct rdma_event_channel *events; /* of the listener */
-    struct rdma_cm_id *listener;
-    struct rdma_cm_id *anchor;       /* holds the device where the listener does not; else NULL */
-    struct sockaddr_storage address; /* of the listener, port included */
-
-    struct ibv_context *verbs; /* NULL until the device is known */
-    struct ibv_pd *pd;
-    uint32_t pieces_max, reads_max;
-    bool has_windows;
+    struct rdma_event_channel *events; /* of the listeners */
+    struct xfe_rail rails[XFE_RAILS_MAX];
+    uint32_t rails_count;
+    struct xfe_device devices[XFE_DEVICES_MAX];
+    uint32_t devices_count; /* 0 until one is known */
+    uint32_t pieces_max;    /* each device takes so many */
 
     struct list memories, leases, peers, blocks, transfers, ended;
-    struct xfe_visitor **visitors; /* options.visitors_max */
+    struct xfe_visitor **visitors; /* visitors_slots */
+    struct xfe_session *sessions;  /* options.visitors_max */
+    uint32_t visitors_slots;
     struct xfe_session departed[XFE_DEPARTED];
     uint32_t departed_next;
     struct xfe_held *held_all;
@@ -77,9 +100,9 @@ struct sw_xfer_memory {
     uint64_t bytes;
     void *mapped; /* of a file */
     uint64_t mapped_bytes;
-    int fd;             /* of a DMA buffer, ours; -1 */
-    uint64_t fd_offset; /* in it */
-    struct ibv_mr *mr;  /* NULL until the device is known */
+    int fd;                              /* of a DMA buffer, ours; -1 */
+    uint64_t fd_offset;                  /* in it */
+    struct ibv_mr *mrs[XFE_DEVICES_MAX]; /* NULL until the device is known */
     bool is_writable;
     bool is_doubtful; /* a peer that was stopped amid an access may still store to its pages */
     uint32_t uses;
@@ -90,9 +113,10 @@ struct sw_xfer_lease {
     struct sw_xfer_memory *memory;
     char name[XFW_NAME_BYTES];
     uint64_t address, bytes, deadline_ns, visitor;
-    uint32_t rights, key;
-    struct ibv_mr *mr; /* one of the two while it is granted */
-    struct ibv_mw *mw;
+    uint32_t rights;
+    uint32_t window_key;
+    struct ibv_mr *mrs[XFE_DEVICES_MAX]; /* these or the window while it is granted */
+    struct ibv_mw *mw;                   /* of an agent with one rail */
 };
 
 /* Memory that the device reads and writes for the library itself. */
@@ -101,28 +125,47 @@ struct xfe_scratch {
     uint8_t acks[XFE_CREDITS][XFW_ANSWER_MAX];
 };
 
-struct sw_xfer_peer {
+enum xfe_lane_state { XFE_DOWN, XFE_CONNECTING, XFE_UP };
+
+/* One queue pair at a time, to one rail of the peer. */
+struct xfe_lane {
     struct xfe_source source;
-    struct list_node node;
-    struct sw_xfer_agent *agent;
-    struct xfw_card card;
-    uint32_t address_at; /* which of the card's is tried */
+    struct sw_xfer_peer *peer;
+    uint32_t index;
+    enum xfe_lane_state state;
+    uint32_t address_at; /* which of the card's addresses is tried */
+    uint32_t source_at;  /* from which rail of ours */
     char where[64];
     struct mover_connection connection;
-    enum sw_xfer_peer_state state;
-    struct sw_xfer_error error;
-    bool was_live;
-    bool has_more;   /* the last list was full */
-    bool has_broken; /* the device takes nothing: the next poll sees to it */
-    uint64_t session, connect_deadline_ns, progress_ns;
-    struct xfc_flow flow;
+    struct xfe_device *device; /* NULL: not known */
+    bool is_dirty;             /* it was lost, and the peer may not have ended its side yet */
+    bool has_broken;           /* the device takes nothing: the next poll sees to it */
+    uint32_t connections;      /* that came up, over all time */
+    uint32_t failures;         /* since then, or since a port came up */
+    uint32_t dirty_resets;     /* of the flow's lane, when it became dirty */
+    uint64_t connect_deadline_ns, retry_ns, dirty_ns, progress_ns;
     struct xfe_scratch *scratch;
-    struct ibv_mr *scratch_mr;
-    uint32_t notice_bytes_max, abilities;
+    struct ibv_mr *scratch_mr; /* at `scratch_device` */
+    struct xfe_device *scratch_device;
     struct ibv_wc stash; /* seen by arm, for poll */
     bool has_stash;
     struct ibv_send_wr wrs[XFE_LIST];
-    struct ibv_sge notice_sges[XFE_LIST];
+    struct ibv_sge sges[XFE_LIST][XFC_PIECES_MAX];
+};
+
+struct sw_xfer_peer {
+    struct list_node node;
+    struct sw_xfer_agent *agent;
+    struct xfw_card card;
+    enum sw_xfer_peer_state state;
+    struct sw_xfer_error error;
+    bool was_live;
+    bool has_more; /* lists were full */
+    uint64_t session;
+    struct xfc_flow flow;
+    struct xfe_lane *lanes;
+    uint32_t lanes_count; /* 1, or the addresses of a card that has a key for each */
+    uint32_t notice_bytes_max, abilities;
     uint32_t uses;
 };
 
@@ -136,7 +179,7 @@ struct sw_xfer_blocks {
     struct sw_xfer_agent *agent;
     struct sw_xfer_peer *peer; /* NULL: local */
     struct sw_xfer_memory **memories;
-    uint32_t *keys; /* of a peer's parts */
+    uint32_t (*keys)[XFE_RAILS_MAX]; /* of a peer's parts, for each lane */
     uint32_t parts, rights;
     struct xfe_block *all;
     uint32_t count;
@@ -149,8 +192,8 @@ struct sw_xfer_transfer {
     struct list_node node;
     struct sw_xfer_peer *peer;
     struct sw_xfer_blocks *local, *remote;
-    struct xfc_plan plan;
-    bool is_whole; /* the plan is of all blocks, in their order */
+    struct xfc_plan plan; /* its keys are numbers of parts */
+    bool is_whole;        /* the plan is of all blocks, in their order */
     void *arg;
     uint32_t notice_bytes;
     uint8_t notice[SW_XFER_NOTICE_MAX];
@@ -168,9 +211,21 @@ static inline bool xfe_is_forked(const struct sw_xfer_agent *agent)
     return !*agent->alive;
 }
 
-/* The first device that an agent meets is its own; false where this is another one, or it has no
- * room. */
-bool xfe_agent_adopt(struct sw_xfer_agent *agent, struct ibv_context *verbs);
+/* ---- device.c ---- */
+
+/* All memory is registered with each device that an agent meets. NULL: it has no room. */
+struct xfe_device *xfe_device_adopt(struct sw_xfer_agent *agent, struct ibv_context *verbs);
+/* Of those that were adopted; NULL: none. */
+struct xfe_device *xfe_device_find(struct sw_xfer_agent *agent, const struct ibv_context *verbs);
+/* Tells lanes of peers from now on when its ports come and go, if it can. */
+void xfe_device_watch(struct xfe_device *device);
+void xfe_device_events(struct xfe_device *device);
+void xfe_devices_free(struct sw_xfer_agent *agent);
+
+static inline uint32_t xfe_device_index(const struct xfe_device *device)
+{
+    return (uint32_t)(device - device->agent->devices);
+}
 
 /* ---- wait.c ---- */
 
@@ -182,10 +237,11 @@ void xfe_nap(struct sw_xfer_agent *agent, uint64_t deadline_ns);
 /* Zeros, on pages of their own: what is registered shares none with the heap. NULL: no memory. */
 void *xfe_pages(size_t bytes);
 /* Once the device is known. */
-bool xfe_memory_register(struct sw_xfer_memory *memory);
+bool xfe_memory_register(struct sw_xfer_memory *memory, struct xfe_device *device);
 /* A registration of a part of it that peers can reach. */
-struct ibv_mr *xfe_memory_share(const struct sw_xfer_memory *memory, uint64_t offset,
-                                uint64_t bytes, int access);
+struct ibv_mr *xfe_memory_share(const struct sw_xfer_memory *memory,
+                                const struct xfe_device *device, uint64_t offset, uint64_t bytes,
+                                int access);
 /* Deregisters all of it, and registers it anew. False: it is in use, or that would not help. */
 bool xfe_memory_renew(struct sw_xfer_memory *memory);
 void xfe_memory_free(struct sw_xfer_memory *memory);
@@ -193,43 +249,64 @@ void xfe_memory_free(struct sw_xfer_memory *memory);
 /* ---- lease.c ---- */
 
 void xfe_leases_timers(struct sw_xfer_agent *agent, uint64_t now_ns);
+/* By which a peer that comes to this device names it. */
+uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t device);
 /* The visitor's queue pair is gone: so are its windows. */
 void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor);
 
 /* ---- peer.c ---- */
 
-void xfe_peer_events(struct sw_xfer_peer *peer);
 void xfe_peer_timers(struct sw_xfer_peer *peer, uint64_t now_ns);
+/* Takes what has come, and gives the device what it has room for. */
+void xfe_peer_poll(struct sw_xfer_peer *peer);
+void xfe_peer_push(struct sw_xfer_peer *peer);
+/* Some of it is with a device. */
+bool xfe_peer_waits(const struct sw_xfer_peer *peer);
 uint64_t xfe_peer_wake_ns(const struct sw_xfer_peer *peer);
 void xfe_peer_gone(struct sw_xfer_peer *peer, enum sw_xfer_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Its queue pair is of no use any more, but it lives: connects again, and goes on. */
-void xfe_peer_restart(struct sw_xfer_peer *peer);
 void xfe_peer_free(struct sw_xfer_peer *peer);
+/* A lane has come up, is down, is lost (and tried again later): what that means for others. */
+void xfe_peer_lane_up(struct xfe_lane *lane);
+void xfe_peer_lane_down(struct xfe_lane *lane);
+void xfe_peer_lane_lost(struct xfe_lane *lane, enum sw_xfer_status status, const char *what);
 
-/* ---- send.c: the queue pair of a peer ---- */
+/* ---- lane.c ---- */
 
-bool xfe_send_post_receives(struct sw_xfer_peer *peer);
-/* Gives the device one list of what there is. */
-void xfe_send_push(struct sw_xfer_peer *peer);
-void xfe_send_poll(struct sw_xfer_peer *peer);
+void xfe_lane_start(struct xfe_lane *lane);
+/* Its queue pair is of no use any more, but the peer lives: connects again, and goes on. */
+void xfe_lane_restart(struct xfe_lane *lane);
+/* The other ways to the peer, then none. */
+void xfe_lane_try_next(struct xfe_lane *lane, enum sw_xfer_status status, const char *what);
+void xfe_lane_drop(struct xfe_lane *lane);
+void xfe_lane_events(struct xfe_lane *lane);
+void xfe_lane_free(struct xfe_lane *lane);
+
+/* ---- send.c: the queue pair of a lane ---- */
+
+bool xfe_send_post_receives(struct xfe_lane *lane);
+/* Gives the device one list of what there is. False: there is no more, or no room. */
+bool xfe_send_push(struct xfe_lane *lane);
+void xfe_send_poll(struct xfe_lane *lane);
 
 /* ---- sums.c ---- */
 
-/* The message that asks for these sums of the plan. Returns its length. */
-uint32_t xfe_sums_ask(const struct xfc_plan *plan, const struct xfc_step *step, uint8_t *message);
+/* The message that asks for these sums of the transfer, by the keys of a lane. Returns its length.
+ */
+uint32_t xfe_sums_ask(const struct sw_xfer_transfer *transfer, const struct xfc_step *step,
+                      uint32_t lane, uint8_t *message);
 /* Compares what was answered with what is here. OK, CORRUPT, or DENIED where it is no answer. */
 enum sw_xfer_status xfe_sums_compare(struct xfc_plan *plan, const struct xfc_out *out,
                                      const uint8_t *message, uint32_t bytes);
 /* What is asked of this side. Returns the length of the answer. */
-uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, const uint8_t *message,
-                         const struct xfw_message *header, uint8_t *answer);
+uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t device,
+                         const uint8_t *message, const struct xfw_message *header, uint8_t *answer);
 
 /* ---- blocks.c, transfer.c ---- */
 
 void xfe_blocks_free(struct sw_xfer_blocks *blocks);
 void xfe_transfer_free(struct sw_xfer_transfer *transfer);
-/* Whether one that is posted uses it; those that are not make their plans anew. */
+/* Whether none that is posted uses it. */
 bool xfe_transfers_let_go(struct sw_xfer_agent *agent, const struct sw_xfer_memory *memory);
 
 /* ---- visitor.c ---- */

@@ -28,14 +28,17 @@ static int access_of(uint32_t rights)
 static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor, uint64_t number)
 {
     struct sw_xfer_agent *agent = lease->memory->agent;
-    lease->mw = agent->has_windows ? ibv_alloc_mw(agent->pd, IBV_MW_TYPE_2) : NULL;
+    const struct xfe_device *device = &agent->devices[agent->rails[0].device];
+    /* It is of one queue pair, and would not outlive it where a lane is made anew. */
+    const bool can = agent->rails_count == 1 && device->has_windows;
+    lease->mw = can ? ibv_alloc_mw(device->pd, IBV_MW_TYPE_2) : NULL;
     if (!lease->mw)
         return -EOPNOTSUPP;
     struct ibv_send_wr wr = {
         .opcode = IBV_WR_BIND_MW,
         .bind_mw = {.mw = lease->mw,
                     .rkey = ibv_inc_rkey(lease->mw->rkey),
-                    .bind_info = {.mr = lease->memory->mr,
+                    .bind_info = {.mr = lease->memory->mrs[agent->rails[0].device],
                                   .addr = lease->address,
                                   .length = lease->bytes,
                                   .mw_access_flags =
@@ -44,7 +47,7 @@ static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor,
     };
     const int code = xfe_visitor_window(visitor, &wr);
     if (!code) {
-        lease->key = wr.bind_mw.rkey;
+        lease->window_key = wr.bind_mw.rkey;
         lease->visitor = number;
         return 0;
     }
@@ -53,13 +56,43 @@ static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor,
     return code;
 }
 
+/* From all devices, as far as they do it. */
+static bool deregister_lease(struct sw_xfer_lease *lease)
+{
+    bool is_over = true;
+    for (uint32_t i = 0; i < XFE_DEVICES_MAX; i++) {
+        if (!lease->mrs[i])
+            continue;
+        if (ibv_dereg_mr(lease->mrs[i]))
+            is_over = false;
+        else
+            lease->mrs[i] = NULL;
+    }
+    return is_over;
+}
+
 static int register_lease(struct sw_xfer_lease *lease, uint64_t offset)
 {
-    lease->mr = xfe_memory_share(lease->memory, offset, lease->bytes, access_of(lease->rights));
-    if (!lease->mr)
-        return errno ? -errno : -EIO;
-    lease->key = lease->mr->rkey;
+    struct sw_xfer_agent *agent = lease->memory->agent;
+    for (uint32_t i = 0; i < agent->rails_count; i++) {
+        const uint32_t at = agent->rails[i].device;
+        if (!lease->mrs[at])
+            lease->mrs[at] = xfe_memory_share(lease->memory, &agent->devices[at], offset,
+                                              lease->bytes, access_of(lease->rights));
+        const int why = errno;
+        if (lease->mrs[at])
+            continue;
+        deregister_lease(lease);
+        return why ? -why : -EIO;
+    }
     return 0;
+}
+
+uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t device)
+{
+    if (lease->mw)
+        return lease->window_key;
+    return lease->mrs[device] ? lease->mrs[device]->rkey : 0;
 }
 
 static enum sw_xfer_status check_options(const struct sw_xfer_memory *memory,
@@ -69,7 +102,7 @@ static enum sw_xfer_status check_options(const struct sw_xfer_memory *memory,
     const uint64_t bytes = memory->bytes;
     if (xfe_is_forked(memory->agent))
         return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
-    if (!memory->agent->listener)
+    if (!memory->agent->rails_count)
         return xfe_fail(error, SW_XFER_INVALID, "an agent without an address has no visitors");
     if (options->offset >= bytes || options->bytes > bytes - options->offset)
         return xfe_fail(error, SW_XFER_INVALID, "the lease does not lie within the memory");
@@ -126,7 +159,7 @@ static void end_window(struct sw_xfer_lease *lease)
 {
     struct sw_xfer_agent *agent = lease->memory->agent;
     struct xfe_visitor *visitor = xfe_visitor_of(agent, lease->visitor);
-    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = lease->key};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = lease->window_key};
     /* Where no request can be posted, the queue pair goes; windows go with it. */
     if (visitor && xfe_visitor_window(visitor, &wr) == -EOPNOTSUPP)
         xfe_visitor_end(visitor);
@@ -164,9 +197,8 @@ enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease)
         return SW_XFER_FORKED;
     if (lease->mw)
         end_window(lease);
-    if (lease->mr && ibv_dereg_mr(lease->mr))
+    if (!deregister_lease(lease))
         return SW_XFER_SYSTEM;
-    lease->mr = NULL;
     if (mover_now_ns() - begin_ns > DOUBT_MS * XFE_MS)
         lease->memory->is_doubtful = true;
     return clear_doubt(lease->memory);
@@ -174,7 +206,10 @@ enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease)
 
 bool sw_xfer_lease_is_granted(const struct sw_xfer_lease *lease)
 {
-    return lease->mr || lease->mw;
+    for (uint32_t i = 0; i < XFE_DEVICES_MAX; i++)
+        if (lease->mrs[i])
+            return true;
+    return lease->mw;
 }
 
 bool sw_xfer_lease_is_window(const struct sw_xfer_lease *lease)

@@ -17,34 +17,55 @@ void *xfe_pages(size_t bytes)
     return data ? memset(data, 0, whole) : NULL;
 }
 
-static struct ibv_mr *register_part(const struct sw_xfer_memory *memory, uint64_t offset,
+static struct ibv_mr *register_part(const struct sw_xfer_memory *memory,
+                                    const struct xfe_device *device, uint64_t offset,
                                     uint64_t bytes, int access)
 {
-    struct ibv_pd *pd = memory->agent->pd;
+    struct ibv_pd *pd = device->pd;
     if (memory->fd >= 0)
         return ibv_reg_dmabuf_mr(pd, memory->fd_offset + offset, bytes, memory->address + offset,
                                  memory->fd, access);
     return ibv_reg_mr(pd, (char *)memory->data + offset, bytes, (unsigned)access);
 }
 
-bool xfe_memory_register(struct sw_xfer_memory *memory)
+bool xfe_memory_register(struct sw_xfer_memory *memory, struct xfe_device *device)
 {
+    struct ibv_mr **mr = &memory->mrs[xfe_device_index(device)];
     const int access = memory->is_writable ? IBV_ACCESS_LOCAL_WRITE : 0;
-    const int bind = memory->agent->has_windows ? IBV_ACCESS_MW_BIND : 0;
-    memory->mr = register_part(memory, 0, memory->bytes, access | bind);
-    if (!memory->mr && bind)
-        memory->mr = register_part(memory, 0, memory->bytes, access);
-    if (!memory->mr && access && memory->kind == SW_XFER_HOST) {
-        memory->mr = register_part(memory, 0, memory->bytes, 0); /* it can only be read */
-        memory->is_writable = !memory->mr;
+    const int bind = device->has_windows ? IBV_ACCESS_MW_BIND : 0;
+    *mr = register_part(memory, device, 0, memory->bytes, access | bind);
+    if (!*mr && bind)
+        *mr = register_part(memory, device, 0, memory->bytes, access);
+    if (!*mr && access && memory->kind == SW_XFER_HOST) {
+        *mr = register_part(memory, device, 0, memory->bytes, 0); /* it can only be read */
+        memory->is_writable = !*mr;
     }
-    return memory->mr;
+    return *mr;
 }
 
-struct ibv_mr *xfe_memory_share(const struct sw_xfer_memory *memory, uint64_t offset,
-                                uint64_t bytes, int access)
+struct ibv_mr *xfe_memory_share(const struct sw_xfer_memory *memory,
+                                const struct xfe_device *device, uint64_t offset, uint64_t bytes,
+                                int access)
 {
-    return register_part(memory, offset, bytes, access);
+    return register_part(memory, device, offset, bytes, access);
+}
+
+/* With none of the devices where one has failed. */
+static bool register_everywhere(struct sw_xfer_memory *memory)
+{
+    struct sw_xfer_agent *agent = memory->agent;
+    for (uint32_t i = 0; i < agent->devices_count; i++) {
+        if (xfe_memory_register(memory, &agent->devices[i]))
+            continue;
+        const int why = errno;
+        while (i--) {
+            ibv_dereg_mr(memory->mrs[i]);
+            memory->mrs[i] = NULL;
+        }
+        errno = why;
+        return false;
+    }
+    return true;
 }
 
 static enum sw_xfer_status add_memory(struct sw_xfer_agent *agent, const struct sw_xfer_memory *as,
@@ -55,7 +76,7 @@ static enum sw_xfer_status add_memory(struct sw_xfer_agent *agent, const struct 
         return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
     *memory = *as;
     memory->agent = agent;
-    if (agent->pd && !xfe_memory_register(memory)) {
+    if (!register_everywhere(memory)) {
         const int why = errno;
         free(memory);
         const bool cannot = why == EOPNOTSUPP || why == ENOSYS || why == EPROTONOSUPPORT;
@@ -160,17 +181,20 @@ bool xfe_memory_renew(struct sw_xfer_memory *memory)
 {
     if (memory->kind != SW_XFER_HOST || !xfe_transfers_let_go(memory->agent, memory))
         return false;
-    if (memory->mr && ibv_dereg_mr(memory->mr))
-        return false;
-    memory->mr = NULL;
-    return xfe_memory_register(memory);
+    for (uint32_t i = 0; i < memory->agent->devices_count; i++) {
+        if (memory->mrs[i] && ibv_dereg_mr(memory->mrs[i]))
+            return false;
+        memory->mrs[i] = NULL;
+    }
+    return register_everywhere(memory);
 }
 
 void xfe_memory_free(struct sw_xfer_memory *memory)
 {
     list_remove(&memory->node);
-    if (memory->mr && !xfe_is_forked(memory->agent))
-        ibv_dereg_mr(memory->mr);
+    for (uint32_t i = 0; i < memory->agent->devices_count; i++)
+        if (memory->mrs[i] && !xfe_is_forked(memory->agent))
+            ibv_dereg_mr(memory->mrs[i]);
     if (memory->mapped)
         munmap(memory->mapped, memory->mapped_bytes);
     if (memory->fd >= 0)

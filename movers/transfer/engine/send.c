@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Between the flow of a peer and its queue pair. */
+/* Between the flow of a peer and the queue pair of a lane. */
+#include <stdio.h>
 #include <string.h>
 
 #include "common/clock.h"
@@ -13,19 +14,19 @@ static struct sw_xfer_transfer *transfer_of(struct xfc_task *task)
     return LIST_MEMBER(task, struct sw_xfer_transfer, task);
 }
 
-static bool post_receive(struct sw_xfer_peer *peer, uint32_t index)
+static bool post_receive(struct xfe_lane *lane, uint32_t index)
 {
-    struct ibv_sge sge = {.addr = (uintptr_t)peer->scratch->acks[index],
+    struct ibv_sge sge = {.addr = (uintptr_t)lane->scratch->acks[index],
                           .length = XFW_ANSWER_MAX,
-                          .lkey = peer->scratch_mr->lkey};
+                          .lkey = lane->scratch_mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = ACK_WR | index, .sg_list = &sge, .num_sge = 1}, *bad;
-    return !ibv_post_recv(peer->connection.id->qp, &wr, &bad);
+    return !ibv_post_recv(lane->connection.id->qp, &wr, &bad);
 }
 
-bool xfe_send_post_receives(struct sw_xfer_peer *peer)
+bool xfe_send_post_receives(struct xfe_lane *lane)
 {
     for (uint32_t i = 0; i < XFE_CREDITS; i++)
-        if (!post_receive(peer, i))
+        if (!post_receive(lane, i))
             return false;
     return true;
 }
@@ -39,45 +40,80 @@ static uint32_t put_notice(const struct xfc_step *step, uint8_t *message)
     return xfw_put_message(message, &header);
 }
 
+static uint32_t put_end(const struct sw_xfer_peer *peer, const struct xfc_step *step,
+                        uint8_t *message)
+{
+    const struct xfw_message header = {.type = XFW_END, .tag = step->tag, .bytes = XFW_END_BYTES};
+    const struct xfw_end end = {.lane = (uint8_t)step->first,
+                                .count = (uint8_t)peer->lanes[step->first].connections};
+    xfw_put_end(message, &end);
+    return xfw_put_message(message, &header);
+}
+
+static uint32_t put_message(const struct xfe_lane *lane, const struct xfc_step *step,
+                            uint8_t *message)
+{
+    if (step->kind == XFC_DROP)
+        return put_end(lane->peer, step, message);
+    return step->kind == XFC_SUMS
+               ? xfe_sums_ask(transfer_of(step->task), step, lane->index, message)
+               : put_notice(step, message);
+}
+
 /* A message whose buffer is used again has left: as many may be without an answer as there are
  * buffers, and one that is answered has come. */
-static void fill_message(struct sw_xfer_peer *peer, const struct xfc_step *step,
-                         struct ibv_send_wr *wr, struct ibv_sge *sge)
+static void fill_message(struct xfe_lane *lane, const struct xfc_step *step, struct ibv_send_wr *wr,
+                         struct ibv_sge *sge)
 {
-    uint8_t *message = peer->scratch->notices[step->buffer];
-    const uint32_t bytes = step->kind == XFC_SUMS ? xfe_sums_ask(step->task->plan, step, message)
-                                                  : put_notice(step, message);
-    *sge = (struct ibv_sge){
-        .addr = (uintptr_t)message, .length = bytes, .lkey = peer->scratch_mr->lkey};
+    uint8_t *message = lane->scratch->notices[step->buffer];
+    *sge = (struct ibv_sge){.addr = (uintptr_t)message,
+                            .length = put_message(lane, step, message),
+                            .lkey = lane->scratch_mr->lkey};
     *wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     /* The peer may take back what was read as soon as it has the notice. */
-    if (step->task->op == SW_XFER_READ)
+    if (step->task && step->task->op == SW_XFER_READ)
         wr->send_flags = IBV_SEND_FENCE;
 }
 
-static void fill_request(const struct xfc_step *step, struct ibv_send_wr *wr)
+/* The plan has numbers of parts; this lane's device and the peer's have their own keys of them. */
+static void fill_request(const struct xfe_lane *lane, const struct xfc_step *step,
+                         struct ibv_send_wr *wr, struct ibv_sge *sges)
 {
     const struct xfc_request *request = step->request;
+    const struct sw_xfer_transfer *transfer = transfer_of(step->task);
+    const struct ibv_sge *pieces = &step->task->plan->pieces[request->first_piece];
+    const uint32_t device = xfe_device_index(lane->device);
+    for (uint32_t i = 0; i < request->pieces; i++) {
+        sges[i] = pieces[i];
+        sges[i].lkey = transfer->local->memories[pieces[i].lkey]->mrs[device]->lkey;
+    }
     *wr = (struct ibv_send_wr){
-        .sg_list = &step->task->plan->pieces[request->first_piece],
+        .sg_list = sges,
         .num_sge = (int)request->pieces,
         .opcode = step->task->op == SW_XFER_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-        .wr.rdma = {.remote_addr = request->remote, .rkey = request->key},
+        .wr.rdma = {.remote_addr = request->remote,
+                    .rkey = transfer->remote->keys[request->key][lane->index]},
     };
 }
 
-void xfe_send_push(struct sw_xfer_peer *peer)
+/* Several lanes get a slice each in turn, so that all have something of what is little. */
+bool xfe_send_push(struct xfe_lane *lane)
 {
+    struct xfc_flow *flow = &lane->peer->flow;
+    const uint32_t most = lane->peer->lanes_count > 1 ? XFC_SLICE_REQUESTS : XFE_LIST;
+    const uint64_t bytes_most = lane->peer->lanes_count > 1 ? XFC_SLICE_BYTES : UINT64_MAX;
     struct ibv_send_wr *bad;
     struct xfc_step step;
     uint32_t count = 0;
-    const bool was_idle = !xfc_flow_waits(&peer->flow, 0);
-    while (count < XFE_LIST && xfc_flow_next(&peer->flow, 0, &step)) {
-        struct ibv_send_wr *wr = &peer->wrs[count];
+    uint64_t bytes = 0;
+    const bool was_idle = !xfc_flow_waits(flow, lane->index);
+    while (count < most && bytes < bytes_most && xfc_flow_next(flow, lane->index, &step)) {
+        struct ibv_send_wr *wr = &lane->wrs[count];
         if (step.request)
-            fill_request(&step, wr);
+            fill_request(lane, &step, wr, lane->sges[count]);
         else
-            fill_message(peer, &step, wr, &peer->notice_sges[count]);
+            fill_message(lane, &step, wr, lane->sges[count]);
+        bytes += step.request ? step.request->bytes : 0;
         wr->wr_id = step.number;
         if (count % XFE_SIGNAL == XFE_SIGNAL - 1)
             wr->send_flags |= IBV_SEND_SIGNALED;
@@ -85,34 +121,62 @@ void xfe_send_push(struct sw_xfer_peer *peer)
             wr[-1].next = wr;
         count++;
     }
-    peer->has_more = count == XFE_LIST;
     if (!count)
-        return;
-    peer->wrs[count - 1].send_flags |= IBV_SEND_SIGNALED;
+        return false;
+    lane->wrs[count - 1].send_flags |= IBV_SEND_SIGNALED;
     if (was_idle)
-        peer->progress_ns = mover_now_ns();
-    if (ibv_post_send(peer->connection.id->qp, peer->wrs, &bad))
-        peer->has_broken = true;
+        lane->progress_ns = mover_now_ns();
+    if (ibv_post_send(lane->connection.id->qp, lane->wrs, &bad))
+        lane->has_broken = true;
+    return !lane->has_broken && (count == most || bytes >= bytes_most);
 }
 
-static void take_ack(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
+/* What an answer has to be. */
+static bool is_answer(const struct xfw_message *message, const struct xfc_out *out)
 {
+    switch (out->kind) {
+    case XFC_NOTICE:
+        return message->type == XFW_ACK;
+    case XFC_SUMS:
+        return message->type == XFW_SUMS;
+    case XFC_DROP:
+        return message->type == XFW_ENDED;
+    case XFC_REQUEST:
+        return false;
+    }
+    return false;
+}
+
+/* The peer lets go of what the lane had before. It may have been lost once more since. */
+static void take_ended(struct sw_xfer_peer *peer, const struct xfc_out *out)
+{
+    struct xfe_lane *lane = &peer->lanes[out->first];
+    if (!lane->is_dirty || out->count < lane->dirty_resets)
+        return;
+    lane->is_dirty = false;
+    xfc_flow_settled(&peer->flow, out->first);
+}
+
+static void take_answer(struct xfe_lane *lane, const struct ibv_wc *wc)
+{
+    struct sw_xfer_peer *peer = lane->peer;
     struct xfw_message message;
     struct xfc_out out;
     const uint32_t index = (uint32_t)wc->wr_id;
-    const uint8_t *bytes = peer->scratch->acks[index];
+    const uint8_t *bytes = lane->scratch->acks[index];
     if (!xfw_get_message(bytes, wc->byte_len, &message) ||
-        !xfc_flow_answered(&peer->flow, message.tag, &out) ||
-        message.type != (out.kind == XFC_SUMS ? XFW_SUMS : XFW_ACK))
-        return xfe_peer_gone(peer, SW_XFER_PROTOCOL, "%s sends what is no answer", peer->where);
-    if (out.task && out.kind == XFC_NOTICE)
+        !xfc_flow_answered(&peer->flow, message.tag, &out) || !is_answer(&message, &out))
+        return xfe_peer_gone(peer, SW_XFER_PROTOCOL, "%s sends what is no answer", lane->where);
+    if (out.kind == XFC_DROP)
+        take_ended(peer, &out);
+    else if (out.task && out.kind == XFC_NOTICE)
         xfc_flow_notice_taken(&peer->flow, out.task, mover_now_ns());
     else if (out.task)
         xfc_flow_summed(&peer->flow, out.task, out.first + out.count,
                         xfe_sums_compare(out.task->plan, &out, bytes, message.bytes),
                         mover_now_ns());
-    if (!post_receive(peer, index))
-        peer->has_broken = true;
+    if (!post_receive(lane, index))
+        lane->has_broken = true;
 }
 
 /* Which fault is the request's own, and not the connection's. */
@@ -127,49 +191,50 @@ static enum sw_xfer_status fault_of(enum ibv_wc_status status)
     return SW_XFER_OK;
 }
 
-static void take_failure(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
+static void take_failure(struct xfe_lane *lane, const struct ibv_wc *wc)
 {
     const bool is_send = !(wc->wr_id & ACK_WR);
     const enum sw_xfer_status fault = is_send ? fault_of(wc->status) : SW_XFER_OK;
-    if (!fault)
-        return xfe_peer_gone(peer, SW_XFER_PEER_GONE, "%s does not answer any more (%s)",
-                             peer->where, ibv_wc_status_str(wc->status));
-    xfc_flow_refused(&peer->flow, 0, wc->wr_id, fault, mover_now_ns());
-    xfe_peer_restart(peer);
+    if (!fault) {
+        char what[80];
+        snprintf(what, sizeof(what), "it does not answer any more (%s)",
+                 ibv_wc_status_str(wc->status));
+        return xfe_peer_lane_lost(lane, SW_XFER_PEER_GONE, what);
+    }
+    xfc_flow_refused(&lane->peer->flow, lane->index, wc->wr_id, fault, mover_now_ns());
+    xfe_lane_restart(lane);
 }
 
 /* False: the queue pair is gone. */
-static bool take_completion(struct sw_xfer_peer *peer, const struct ibv_wc *wc)
+static bool take_completion(struct xfe_lane *lane, const struct ibv_wc *wc)
 {
-    peer->agent->progress++;
+    lane->peer->agent->progress++;
     if (wc->status) {
-        take_failure(peer, wc);
+        take_failure(lane, wc);
         return false;
     }
     if (wc->wr_id & ACK_WR) {
-        take_ack(peer, wc);
-        return peer->connection.cq;
+        take_answer(lane, wc);
+        return lane->connection.cq;
     }
-    peer->progress_ns = mover_now_ns();
-    xfc_flow_confirm(&peer->flow, 0, wc->wr_id, peer->progress_ns);
+    lane->progress_ns = mover_now_ns();
+    xfc_flow_confirm(&lane->peer->flow, lane->index, wc->wr_id, lane->progress_ns);
     return true;
 }
 
-void xfe_send_poll(struct sw_xfer_peer *peer)
+void xfe_send_poll(struct xfe_lane *lane)
 {
     struct ibv_wc wcs[POLLED_MAX];
-    if (!peer->connection.cq)
+    if (!lane->connection.cq)
         return;
-    if (peer->has_stash) {
-        peer->has_stash = false;
-        wcs[0] = peer->stash;
-        if (!take_completion(peer, &wcs[0]))
+    if (lane->has_stash) {
+        lane->has_stash = false;
+        wcs[0] = lane->stash;
+        if (!take_completion(lane, &wcs[0]))
             return;
     }
-    const int count = ibv_poll_cq(peer->connection.cq, POLLED_MAX, wcs);
+    const int count = ibv_poll_cq(lane->connection.cq, POLLED_MAX, wcs);
     for (int i = 0; i < count; i++)
-        if (!take_completion(peer, &wcs[i]))
+        if (!take_completion(lane, &wcs[i]))
             return;
-    if (peer->state == SW_XFER_LIVE)
-        xfe_send_push(peer);
 }

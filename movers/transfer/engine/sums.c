@@ -9,15 +9,17 @@
 
 _Static_assert((int)XFC_SUMS_PER_MESSAGE == (int)XFW_SUMS_MAX, "a message is full of sums");
 
-uint32_t xfe_sums_ask(const struct xfc_plan *plan, const struct xfc_step *step, uint8_t *message)
+uint32_t xfe_sums_ask(const struct sw_xfer_transfer *transfer, const struct xfc_step *step,
+                      uint32_t lane, uint8_t *message)
 {
     const struct xfw_message header = {
         .type = XFW_SUM, .tag = step->tag, .bytes = step->count * XFW_SUM_BYTES};
     for (uint32_t i = 0; i < step->count; i++) {
-        const struct xfc_sum *sum = &plan->sums[step->first + i];
-        xfw_put_sum(
-            message, i,
-            &(struct xfw_sum){.address = sum->remote, .key = sum->key, .bytes = sum->bytes});
+        const struct xfc_sum *sum = &transfer->plan.sums[step->first + i];
+        xfw_put_sum(message, i,
+                    &(struct xfw_sum){.address = sum->remote,
+                                      .key = transfer->remote->keys[sum->key][lane],
+                                      .bytes = sum->bytes});
     }
     return xfw_put_message(message, &header);
 }
@@ -38,13 +40,13 @@ enum sw_xfer_status xfe_sums_compare(struct xfc_plan *plan, const struct xfc_out
 
 /* Where this side sees what a lease lets that visitor read; NULL: it lets it not. */
 static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t visitor,
-                                  const struct xfw_sum *sum)
+                                  uint32_t device, const struct xfw_sum *sum)
 {
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
         const struct sw_xfer_lease *lease = LIST_MEMBER(at, struct sw_xfer_lease, node);
         const struct sw_xfer_memory *memory = lease->memory;
-        if (lease->key != sum->key || !sw_xfer_lease_is_granted(lease) ||
+        if (!sw_xfer_lease_is_granted(lease) || xfe_lease_key(lease, device) != sum->key ||
             (lease->visitor && lease->visitor != visitor) || !(lease->rights & SW_XFER_MAY_READ) ||
             sum->address < lease->address || sum->bytes > lease->bytes ||
             sum->address - lease->address > lease->bytes - sum->bytes || !memory->data)
@@ -54,15 +56,15 @@ static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t vi
     return NULL;
 }
 
-uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, const uint8_t *message,
-                         const struct xfw_message *header, uint8_t *answer)
+uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t device,
+                         const uint8_t *message, const struct xfw_message *header, uint8_t *answer)
 {
     struct xfw_message said = {.type = XFW_SUMS, .tag = header->tag, .bytes = 0};
     const uint32_t count = header->bytes / XFW_SUM_BYTES;
     for (uint32_t i = 0; i < count; i++) {
         struct xfw_sum sum;
         xfw_get_sum(message, i, &sum);
-        const uint8_t *at = find_leased(agent, visitor, &sum);
+        const uint8_t *at = find_leased(agent, visitor, device, &sum);
         if (!at || !sum.bytes || sum.bytes > XFC_REQUEST_BYTES_MAX)
             return xfw_put_message(answer, &said);
         xfw_put_sums(answer, i, xfc_sum(0, at, sum.bytes));

@@ -16,8 +16,8 @@ static bool add_pair(struct sw_xfer_transfer *t, uint32_t local_at, uint32_t rem
     const struct xfc_pair pair = {.local = local->address,
                                   .remote = remote->address,
                                   .bytes = local->bytes,
-                                  .local_key = t->local->memories[local->part]->mr->lkey,
-                                  .remote_key = t->remote->keys[remote->part]};
+                                  .local_key = local->part, /* each lane has its keys */
+                                  .remote_key = remote->part};
     xfc_plan_add(&t->plan, &pair);
     return true;
 }
@@ -114,7 +114,7 @@ static enum sw_xfer_status prepare_pair(struct sw_xfer_peer *peer, enum sw_xfer_
         status = check_sums(peer, local, remote, error);
     if (status)
         return status;
-    if (!peer->agent->pd)
+    if (!peer->agent->devices_count)
         return xfe_fail(error, SW_XFER_AGAIN,
                         "the device is not known before the first peer is "
                         "live: wait for it");
@@ -190,7 +190,7 @@ enum sw_xfer_status sw_xfer_post(struct sw_xfer_transfer *t,
     t->task.deadline_ns = options->deadline_ns ? options->deadline_ns : SW_XFER_NEVER;
     xfc_flow_post(&peer->flow, &t->task, mover_now_ns());
     if (peer->state == SW_XFER_LIVE)
-        xfe_send_push(peer);
+        xfe_peer_push(peer);
     return SW_XFER_OK;
 }
 
@@ -249,16 +249,11 @@ static bool uses_memory(const struct sw_xfer_transfer *t, const struct sw_xfer_m
 
 bool xfe_transfers_let_go(struct sw_xfer_agent *agent, const struct sw_xfer_memory *memory)
 {
-    struct list_node *at;
-    for (at = list_first(&agent->transfers); at; at = list_after(&agent->transfers, at)) {
+    for (struct list_node *at = list_first(&agent->transfers); at;
+         at = list_after(&agent->transfers, at)) {
         const struct sw_xfer_transfer *t = LIST_MEMBER(at, struct sw_xfer_transfer, node);
         if (t->task.state == SW_XFER_POSTED && uses_memory(t, memory))
             return false;
-    }
-    for (at = list_first(&agent->transfers); at; at = list_after(&agent->transfers, at)) {
-        struct sw_xfer_transfer *t = LIST_MEMBER(at, struct sw_xfer_transfer, node);
-        if (uses_memory(t, memory))
-            t->is_whole = false; /* its plan has the old key */
     }
     return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Connections of peers to this agent. Their data passes by; here are their notices, and the windows
- * that are bound to their queue pairs.
+ * that are bound to their queue pairs. A visitor is all connections of one session: a lane each.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,9 @@ struct xfe_visitor {
     struct ibv_mr *mr;
     unsigned events;
     uint32_t slot;
-    uint64_t number;
-    struct xfe_session session;
+    struct xfe_device *device;
+    struct xfe_session *session;
+    uint8_t lane, count;
     bool window_done;
     uint32_t waiting_count; /* receives with notices that have no room yet, oldest first */
     uint8_t waiting[XFE_CREDITS];
@@ -36,8 +37,8 @@ struct xfe_visitor {
 
 struct xfe_visitor *xfe_visitor_of(const struct sw_xfer_agent *agent, uint64_t number)
 {
-    for (uint32_t i = 0; i < agent->options.visitors_max; i++)
-        if (agent->visitors[i] && agent->visitors[i]->number == number)
+    for (uint32_t i = 0; i < agent->visitors_slots; i++)
+        if (agent->visitors[i] && agent->visitors[i]->session->number == number)
             return agent->visitors[i];
     return NULL;
 }
@@ -51,7 +52,7 @@ uint32_t sw_xfer_visitors(const struct sw_xfer_agent *agent)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < agent->options.visitors_max; i++)
-        count += agent->visitors[i] != NULL;
+        count += agent->sessions[i].lanes != 0;
     return count;
 }
 
@@ -70,15 +71,17 @@ static bool make_queue(struct xfe_visitor *visitor)
 {
     struct sw_xfer_agent *agent = visitor->agent;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &visitor->source};
-    visitor->channel = ibv_create_comp_channel(agent->verbs);
+    visitor->channel = ibv_create_comp_channel(visitor->device->verbs);
     if (!visitor->channel)
         return false;
     const int fd = visitor->channel->fd;
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
         epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event))
         return false;
-    visitor->cq = ibv_create_cq(agent->verbs, SENDS + XFE_CREDITS, NULL, visitor->channel, 0);
-    visitor->mr = ibv_reg_mr(agent->pd, visitor, sizeof(*visitor), IBV_ACCESS_LOCAL_WRITE);
+    visitor->cq =
+        ibv_create_cq(visitor->device->verbs, SENDS + XFE_CREDITS, NULL, visitor->channel, 0);
+    visitor->mr =
+        ibv_reg_mr(visitor->device->pd, visitor, sizeof(*visitor), IBV_ACCESS_LOCAL_WRITE);
     if (!visitor->cq || !visitor->mr || ibv_req_notify_cq(visitor->cq, 0))
         return false;
     struct ibv_qp_init_attr attr = {
@@ -91,7 +94,7 @@ static bool make_queue(struct xfe_visitor *visitor)
         .qp_type = IBV_QPT_RC,
         .sq_sig_all = 1,
     };
-    if (rdma_create_qp(visitor->id, agent->pd, &attr))
+    if (rdma_create_qp(visitor->id, visitor->device->pd, &attr))
         return false;
     for (uint32_t i = 0; i < XFE_CREDITS; i++)
         if (!post_receive(visitor, i))
@@ -99,38 +102,7 @@ static bool make_queue(struct xfe_visitor *visitor)
     return true;
 }
 
-/* Frees all but the id. Windows can be freed once their queue pair is gone. */
-static void free_visitor(struct xfe_visitor *visitor)
-{
-    struct sw_xfer_agent *agent = visitor->agent;
-    struct ibv_cq *cq;
-    void *context;
-    if (visitor->id->qp)
-        rdma_destroy_qp(visitor->id);
-    xfe_leases_of_visitor_end(agent, visitor->number);
-    if (visitor->cq) {
-        while (!ibv_get_cq_event(visitor->channel, &cq, &context))
-            visitor->events++;
-        if (visitor->events)
-            ibv_ack_cq_events(visitor->cq, visitor->events);
-        ibv_destroy_cq(visitor->cq);
-    }
-    if (visitor->mr)
-        ibv_dereg_mr(visitor->mr);
-    if (visitor->channel)
-        ibv_destroy_comp_channel(visitor->channel);
-    visitor->id->context = NULL;
-    agent->visitors[visitor->slot] = NULL;
-    free(visitor);
-}
-
-/* The newest tag of a session outlives its connection: a notice may be sent again. */
-static void remember_session(struct xfe_visitor *visitor)
-{
-    struct sw_xfer_agent *agent = visitor->agent;
-    if (visitor->session.last_tag)
-        agent->departed[agent->departed_next++ % XFE_DEPARTED] = visitor->session;
-}
+/* ---- sessions ---- */
 
 static bool is_session(const struct xfe_session *one, const struct xfe_session *other)
 {
@@ -147,19 +119,72 @@ static uint64_t recall_tag(const struct sw_xfer_agent *agent, const struct xfe_s
     return tag;
 }
 
+/* That which has lanes already, or a new one; NULL: there are too many. */
+static struct xfe_session *find_session(struct sw_xfer_agent *agent, const struct xfe_session *as)
+{
+    struct xfe_session *found = NULL;
+    for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
+        struct xfe_session *session = &agent->sessions[i];
+        if (session->lanes && is_session(session, as))
+            return session;
+        if (!session->lanes && !found)
+            found = session;
+    }
+    if (!found)
+        return NULL;
+    *found = *as;
+    found->last_tag = recall_tag(agent, as);
+    found->number = ++agent->last_visitor;
+    return found;
+}
+
+/* The newest tag of a session outlives its connections: a notice may be sent again. */
+static void leave_session(struct sw_xfer_agent *agent, struct xfe_session *session)
+{
+    if (--session->lanes)
+        return;
+    xfe_leases_of_visitor_end(agent, session->number);
+    if (session->last_tag)
+        agent->departed[agent->departed_next++ % XFE_DEPARTED] = *session;
+}
+
+/* Frees all but the id. Windows can be freed once their queue pair is gone. */
+static void free_visitor(struct xfe_visitor *visitor)
+{
+    struct sw_xfer_agent *agent = visitor->agent;
+    struct ibv_cq *cq;
+    void *context;
+    if (visitor->id->qp)
+        rdma_destroy_qp(visitor->id);
+    leave_session(agent, visitor->session);
+    if (visitor->cq) {
+        while (!ibv_get_cq_event(visitor->channel, &cq, &context))
+            visitor->events++;
+        if (visitor->events)
+            ibv_ack_cq_events(visitor->cq, visitor->events);
+        ibv_destroy_cq(visitor->cq);
+    }
+    if (visitor->mr)
+        ibv_dereg_mr(visitor->mr);
+    if (visitor->channel)
+        ibv_destroy_comp_channel(visitor->channel);
+    visitor->id->context = NULL;
+    agent->visitors[visitor->slot] = NULL;
+    free(visitor);
+}
+
 void xfe_visitor_end(struct xfe_visitor *visitor)
 {
     struct rdma_cm_id *id = visitor->id;
     visitor->agent->progress++;
     rdma_disconnect(id);
-    remember_session(visitor);
     free_visitor(visitor);
     rdma_destroy_id(id);
 }
 
 void xfe_visitors_end(struct sw_xfer_agent *agent)
 {
-    for (uint32_t i = 0; i < agent->options.visitors_max; i++)
+    for (uint32_t i = 0; i < agent->visitors_slots; i++)
         if (agent->visitors[i] && xfe_is_forked(agent))
             free(agent->visitors[i]);
         else if (agent->visitors[i])
@@ -182,6 +207,8 @@ static enum xfw_reason check_request(const struct sw_xfer_agent *agent, const ui
     const enum xfw_reason reason = xfw_get_connect(data, bytes, hello);
     if (reason)
         return reason;
+    if (hello->lane >= agent->rails_count)
+        return XFW_REASON_MALFORMED;
     if (memcmp(hello->called, agent->instance, sizeof(hello->called)) != 0)
         return XFW_REASON_INSTANCE;
     if (hello->layout && agent->options.layout && hello->layout != agent->options.layout)
@@ -189,19 +216,23 @@ static enum xfw_reason check_request(const struct sw_xfer_agent *agent, const ui
     return 0;
 }
 
-static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_cm_id *id)
+static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_cm_id *id,
+                                       const struct xfe_session *as)
 {
-    for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
+    for (uint32_t i = 0; i < agent->visitors_slots; i++) {
         if (agent->visitors[i])
             continue;
-        struct xfe_visitor *visitor = xfe_pages(sizeof(*visitor));
+        struct xfe_session *session = find_session(agent, as);
+        struct xfe_visitor *visitor = session ? xfe_pages(sizeof(*visitor)) : NULL;
         if (!visitor)
             return NULL;
         visitor->source.kind = XFE_VISITOR;
         visitor->agent = agent;
         visitor->slot = i;
         visitor->id = id;
-        visitor->number = ++agent->last_visitor;
+        visitor->device = xfe_device_find(agent, id->verbs);
+        visitor->session = session;
+        session->lanes++;
         id->context = visitor;
         agent->visitors[i] = visitor;
         return visitor;
@@ -209,12 +240,31 @@ static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_
     return NULL;
 }
 
-/* Nothing of an earlier queue pair of the session may be taken once the new one is accepted. */
-static void end_earlier(struct sw_xfer_agent *agent, const struct xfe_session *session)
+/* Of that lane of the session; NULL: there is none. */
+static struct xfe_visitor *find_lane(const struct sw_xfer_agent *agent,
+                                     const struct xfe_session *session, uint8_t lane)
 {
-    for (uint32_t i = 0; i < agent->options.visitors_max; i++)
-        if (agent->visitors[i] && is_session(&agent->visitors[i]->session, session))
-            xfe_visitor_end(agent->visitors[i]);
+    for (uint32_t i = 0; i < agent->visitors_slots; i++)
+        if (agent->visitors[i] && agent->visitors[i]->lane == lane &&
+            is_session(agent->visitors[i]->session, session))
+            return agent->visitors[i];
+    return NULL;
+}
+
+static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads)
+{
+    struct xfw_accept accept = {
+        .notices = XFE_CREDITS, .notice_bytes_max = SW_XFER_NOTICE_MAX, .abilities = XFW_CAN_SUM};
+    memcpy(accept.instance, visitor->agent->instance, sizeof(accept.instance));
+    uint8_t answer[XFW_ACCEPT_BYTES];
+    xfw_put_accept(answer, &accept);
+    struct rdma_conn_param param = {
+        .private_data = answer,
+        .private_data_len = sizeof(answer),
+        .responder_resources = reads < READS_MAX ? reads : (uint8_t)READS_MAX,
+        .rnr_retry_count = 7,
+    };
+    return !rdma_accept(visitor->id, &param);
 }
 
 static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, const uint8_t *data,
@@ -228,30 +278,24 @@ static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, con
         return reject_request(id, reason);
     session.session = hello.session;
     memcpy(session.instance, hello.calling, sizeof(session.instance));
-    end_earlier(agent, &session);
-    if (id->verbs != agent->verbs)
+    /* Nothing of the lane's earlier queue pair may be taken once the new one is accepted. */
+    struct xfe_visitor *earlier = find_lane(agent, &session, hello.lane);
+    if (earlier && xfw_is_earlier(hello.count, earlier->count))
+        return reject_request(id, XFW_REASON_MALFORMED); /* it came late */
+    if (earlier)
+        xfe_visitor_end(earlier);
+    if (!xfe_device_find(agent, id->verbs))
         return reject_request(id, XFW_REASON_MEMORY);
-    struct xfe_visitor *visitor = new_visitor(agent, id);
+    struct xfe_visitor *visitor = new_visitor(agent, id, &session);
     if (!visitor)
         return reject_request(id, XFW_REASON_MANY);
-    session.last_tag = recall_tag(agent, &session);
-    visitor->session = session;
-    struct xfw_accept accept = {
-        .notices = XFE_CREDITS, .notice_bytes_max = SW_XFER_NOTICE_MAX, .abilities = XFW_CAN_SUM};
-    memcpy(accept.instance, agent->instance, sizeof(accept.instance));
-    uint8_t answer[XFW_ACCEPT_BYTES];
-    xfw_put_accept(answer, &accept);
-    struct rdma_conn_param param = {
-        .private_data = answer,
-        .private_data_len = sizeof(answer),
-        .responder_resources = reads < READS_MAX ? reads : (uint8_t)READS_MAX,
-        .rnr_retry_count = 7,
-    };
+    visitor->lane = hello.lane;
+    visitor->count = hello.count;
     if (!make_queue(visitor)) {
         free_visitor(visitor);
         return reject_request(id, XFW_REASON_MEMORY);
     }
-    if (rdma_accept(id, &param)) {
+    if (!accept_visitor(visitor, reads)) {
         free_visitor(visitor);
         rdma_destroy_id(id);
     }
@@ -275,7 +319,7 @@ void xfe_visitors_events(struct sw_xfer_agent *agent)
         agent->progress++;
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
             take_request(agent, id, data, bytes, param.responder_resources);
-        else if (id != agent->listener && id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
+        else if (id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
                  type != RDMA_CM_EVENT_ADDR_CHANGE)
             xfe_visitor_end(id->context);
     }
@@ -302,8 +346,23 @@ static bool send_sums(struct xfe_visitor *visitor, uint32_t index,
                       const struct xfw_message *message)
 {
     return send_answer(visitor, index,
-                       xfe_sums_answer(visitor->agent, visitor->number, visitor->receives[index],
+                       xfe_sums_answer(visitor->agent, visitor->session->number,
+                                       xfe_device_index(visitor->device), visitor->receives[index],
                                        message, visitor->acks[index]));
+}
+
+/* Its lost lanes: once this is answered, nothing of them is taken any more. */
+static bool end_lane(struct xfe_visitor *visitor, uint32_t index, const struct xfw_message *message)
+{
+    const struct xfw_message ended = {.type = XFW_ENDED, .tag = message->tag};
+    struct xfw_end end;
+    xfw_get_end(visitor->receives[index], &end);
+    struct xfe_visitor *lost = find_lane(visitor->agent, visitor->session, end.lane);
+    if (lost == visitor)
+        return false;
+    if (lost && xfw_is_earlier(lost->count, end.count))
+        xfe_visitor_end(lost);
+    return send_answer(visitor, index, xfw_put_message(visitor->acks[index], &ended));
 }
 
 enum verdict { TAKEN, NO_ROOM, BROKEN };
@@ -314,16 +373,16 @@ static enum verdict take_notice(struct xfe_visitor *visitor, uint32_t index)
     struct xfw_message message;
     if (!xfw_get_message(bytes, visitor->lengths[index], &message) || message.type != XFW_NOTICE)
         return BROKEN;
-    if (message.tag > visitor->session.last_tag) {
+    if (message.tag > visitor->session->last_tag) {
         struct sw_xfer_notice *notice = xfe_notices_room(visitor->agent);
         if (!notice)
             return NO_ROOM;
-        notice->visitor = visitor->number;
+        notice->visitor = visitor->session->number;
         notice->bytes = message.bytes;
-        memcpy(notice->instance, visitor->session.instance, sizeof(notice->instance));
+        memcpy(notice->instance, visitor->session->instance, sizeof(notice->instance));
         memcpy(notice->data, bytes + XFW_MESSAGE_HEADER_BYTES, message.bytes);
         xfe_notices_add(visitor->agent);
-        visitor->session.last_tag = message.tag;
+        visitor->session->last_tag = message.tag;
     }
     return send_ack(visitor, index, message.tag) ? TAKEN : BROKEN;
 }
@@ -355,10 +414,12 @@ static bool take_completion(struct xfe_visitor *visitor, const struct ibv_wc *wc
     const uint32_t index = (uint32_t)wc->wr_id;
     struct xfw_message message;
     visitor->lengths[index] = wc->byte_len;
-    /* Sums need no room, so they do not wait behind notices that do. */
-    if (xfw_get_message(visitor->receives[index], wc->byte_len, &message) &&
-        message.type == XFW_SUM)
+    /* These need no room, so they do not wait behind notices that do. */
+    const bool is_message = xfw_get_message(visitor->receives[index], wc->byte_len, &message);
+    if (is_message && message.type == XFW_SUM)
         return send_sums(visitor, index, &message);
+    if (is_message && message.type == XFW_END)
+        return end_lane(visitor, index, &message);
     visitor->waiting[visitor->waiting_count++] = (uint8_t)index;
     return take_waiting(visitor);
 }
@@ -387,7 +448,7 @@ void xfe_visitor_ready(struct xfe_visitor *visitor)
 
 void xfe_visitors_retry(struct sw_xfer_agent *agent)
 {
-    for (uint32_t i = 0; i < agent->options.visitors_max; i++) {
+    for (uint32_t i = 0; i < agent->visitors_slots; i++) {
         struct xfe_visitor *visitor = agent->visitors[i];
         if (visitor && visitor->waiting_count && !take_waiting(visitor))
             xfe_visitor_end(visitor);

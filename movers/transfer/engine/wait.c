@@ -29,8 +29,11 @@ static void take_sources(struct sw_xfer_agent *agent)
             if (read(agent->timer_fd, &expirations, sizeof(expirations)) < 0)
                 agent->progress++; /* somebody else has read it */
             break;
-        case XFE_PEER:
-            xfe_peer_events((struct sw_xfer_peer *)source);
+        case XFE_LANE:
+            xfe_lane_events((struct xfe_lane *)source);
+            break;
+        case XFE_DEVICE:
+            xfe_device_events((struct xfe_device *)source);
             break;
         case XFE_VISITOR:
             xfe_visitor_ready((struct xfe_visitor *)source);
@@ -48,9 +51,9 @@ void sw_xfer_poll(struct sw_xfer_agent *agent)
     const uint64_t now = mover_now_ns();
     for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
         struct sw_xfer_peer *peer = peer_of(at);
-        xfe_send_poll(peer);
+        xfe_peer_poll(peer);
         xfe_peer_timers(peer, now);
-        is_busy = is_busy || xfc_flow_waits(&peer->flow, 0);
+        is_busy = is_busy || xfe_peer_waits(peer);
     }
     xfe_leases_timers(agent, now);
     if (!is_busy || ++agent->polls % POLLS_PER_LOOK == 0)
@@ -63,16 +66,26 @@ int sw_xfer_fd(const struct sw_xfer_agent *agent)
 }
 
 /* False: it has something to do already. */
-static bool arm_peer(struct sw_xfer_peer *peer)
+static bool arm_lane(struct xfe_lane *lane)
 {
-    struct ibv_cq *cq = peer->connection.cq;
+    struct ibv_cq *cq = lane->connection.cq;
     if (!cq)
         return true;
-    mover_connection_drain(&peer->connection);
-    if (peer->has_stash || peer->has_more || ibv_req_notify_cq(cq, 0))
+    mover_connection_drain(&lane->connection);
+    if (lane->has_stash || ibv_req_notify_cq(cq, 0))
         return false;
-    peer->has_stash = ibv_poll_cq(cq, 1, &peer->stash) > 0;
-    return !peer->has_stash;
+    lane->has_stash = ibv_poll_cq(cq, 1, &lane->stash) > 0;
+    return !lane->has_stash;
+}
+
+static bool arm_peer(struct sw_xfer_peer *peer)
+{
+    if (peer->has_more)
+        return false;
+    for (uint32_t i = 0; i < peer->lanes_count; i++)
+        if (!arm_lane(&peer->lanes[i]))
+            return false;
+    return true;
 }
 
 static void set_timer(struct sw_xfer_agent *agent, uint64_t at_ns)

@@ -17,10 +17,15 @@ static uint32_t sum_card(const uint8_t *card, size_t bytes)
     return xfc_sum(sum, card + SUM_OFFSET + 4, bytes - SUM_OFFSET - 4);
 }
 
+static uint32_t keys_of(const struct xfw_card *card)
+{
+    return card->version == XFW_VERSION_RAILS ? card->addresses_count : 1;
+}
+
 static size_t offset_of_region(const struct xfw_card *card, uint32_t index)
 {
     return XFW_HEADER_BYTES + card->addresses_count * XFW_ADDRESS_BYTES +
-           (size_t)index * XFW_REGION_BYTES;
+           (size_t)index * (XFW_REGION_BYTES + (keys_of(card) - 1) * XFW_KEY_BYTES);
 }
 
 size_t xfw_card_bytes(const struct xfw_card *card)
@@ -32,7 +37,7 @@ void xfw_put_card(uint8_t *out, const struct xfw_card *card)
 {
     memset(out, 0, xfw_card_bytes(card));
     put_le32(out, MAGIC);
-    put_le16(out + 4, XFW_VERSION);
+    put_le16(out + 4, card->version);
     out[6] = (uint8_t)card->addresses_count;
     put_le32(out + 8, (uint32_t)xfw_card_bytes(card));
     memcpy(out + 16, card->instance, sizeof(card->instance));
@@ -53,8 +58,10 @@ void xfw_put_region(uint8_t *out, const struct xfw_card *card, uint32_t index,
     memcpy(at, region->name, strnlen(region->name, SW_XFER_NAME_MAX));
     put_le64(at + 32, region->address);
     put_le64(at + 40, region->bytes);
-    put_le32(at + 48, region->key);
+    put_le32(at + 48, region->keys[0]);
     put_le32(at + 52, region->rights);
+    for (uint32_t i = 1; i < keys_of(card); i++)
+        put_le32(at + XFW_REGION_BYTES + (i - 1) * XFW_KEY_BYTES, region->keys[i]);
 }
 
 void xfw_seal_card(uint8_t *out, const struct xfw_card *card)
@@ -87,7 +94,10 @@ void xfw_get_region(const uint8_t *in, const struct xfw_card *card, uint32_t ind
     memcpy(region->name, at, strnlen((const char *)at, SW_XFER_NAME_MAX));
     region->address = get_le64(at + 32);
     region->bytes = get_le64(at + 40);
-    region->key = get_le32(at + 48);
+    for (uint32_t i = 0; i < SW_XFER_ADDRESSES_MAX; i++)
+        region->keys[i] = i && i < keys_of(card)
+                              ? get_le32(at + XFW_REGION_BYTES + (i - 1) * XFW_KEY_BYTES)
+                              : get_le32(at + 48);
     region->rights = get_le32(at + 52) & (SW_XFER_MAY_READ | SW_XFER_MAY_WRITE);
 }
 
@@ -106,7 +116,8 @@ enum sw_xfer_status xfw_get_card(const uint8_t *in, size_t bytes, struct xfw_car
     memset(card, 0, sizeof(*card));
     if (bytes < VERSIONED_BYTES || get_le32(in) != MAGIC)
         return SW_XFER_CARD;
-    if (get_le16(in + 4) != XFW_VERSION)
+    card->version = get_le16(in + 4);
+    if (card->version != XFW_VERSION && card->version != XFW_VERSION_RAILS)
         return SW_XFER_VERSION;
     if (bytes < XFW_HEADER_BYTES)
         return SW_XFER_CARD;

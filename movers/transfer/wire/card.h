@@ -10,13 +10,16 @@
 #include "sidewire/transfer.h"
 
 enum {
-    XFW_VERSION = 1,
+    XFW_VERSION = 1,       /* of the protocol, and of a card whose regions have one key */
+    XFW_VERSION_RAILS = 2, /* of a card whose regions have a key for each address */
     XFW_NAME_BYTES = SW_XFER_NAME_MAX + 1,
     XFW_HEADER_BYTES = 48,
     XFW_ADDRESS_BYTES = 24,
     XFW_REGION_BYTES = 56,
-    XFW_CARD_MAX = XFW_HEADER_BYTES + SW_XFER_ADDRESSES_MAX * XFW_ADDRESS_BYTES +
-                   SW_XFER_REGIONS_MAX * XFW_REGION_BYTES,
+    XFW_KEY_BYTES = 4, /* of a region, for each address but the first */
+    XFW_CARD_MAX =
+        XFW_HEADER_BYTES + SW_XFER_ADDRESSES_MAX * XFW_ADDRESS_BYTES +
+        SW_XFER_REGIONS_MAX * (XFW_REGION_BYTES + (SW_XFER_ADDRESSES_MAX - 1) * XFW_KEY_BYTES),
 };
 
 struct xfw_address {
@@ -27,6 +30,7 @@ struct xfw_address {
 
 struct xfw_card {
     uint8_t instance[SW_XFER_INSTANCE_BYTES];
+    uint16_t version;
     uint64_t layout;
     uint32_t addresses_count, regions_count;
     struct xfw_address addresses[SW_XFER_ADDRESSES_MAX];
@@ -35,7 +39,8 @@ struct xfw_card {
 struct xfw_region {
     char name[XFW_NAME_BYTES];
     uint64_t address, bytes;
-    uint32_t key, rights;
+    uint32_t keys[SW_XFER_ADDRESSES_MAX]; /* for each address; of version 1 they are one */
+    uint32_t rights;
 };
 
 size_t xfw_card_bytes(const struct xfw_card *card);

@@ -23,6 +23,8 @@ void xfw_put_connect(uint8_t out[XFW_CONNECT_BYTES], const struct xfw_connect *c
     memcpy(out + 24, connect->calling, sizeof(connect->calling));
     put_le64(out + 40, connect->layout);
     put_le64(out + 48, connect->session);
+    out[6] = connect->lane;
+    out[7] = connect->count;
 }
 
 void xfw_put_accept(uint8_t out[XFW_ACCEPT_BYTES], const struct xfw_accept *accept)
@@ -63,7 +65,9 @@ enum xfw_reason xfw_get_connect(const uint8_t *in, size_t bytes, struct xfw_conn
     memcpy(connect->calling, in + 24, sizeof(connect->calling));
     connect->layout = get_le64(in + 40);
     connect->session = get_le64(in + 48);
-    return 0;
+    connect->lane = in[6];
+    connect->count = in[7];
+    return connect->lane < SW_XFER_ADDRESSES_MAX ? 0 : XFW_REASON_MALFORMED;
 }
 
 bool xfw_get_accept(const uint8_t *in, size_t bytes, struct xfw_accept *accept)
@@ -94,11 +98,14 @@ static bool has_length(uint8_t type, struct xfw_message *message)
     case XFW_NOTICE:
         return true;
     case XFW_ACK:
+    case XFW_ENDED:
         return !bytes;
     case XFW_SUM:
         return bytes && !(bytes % XFW_SUM_BYTES);
     case XFW_SUMS:
         return !(bytes % 4) && bytes <= 4 * XFW_SUMS_MAX;
+    case XFW_END:
+        return bytes == XFW_END_BYTES;
     default:
         return false;
     }
@@ -138,4 +145,18 @@ void xfw_put_sums(uint8_t *message, uint32_t index, uint32_t sum)
 uint32_t xfw_get_sums(const uint8_t *message, uint32_t index)
 {
     return get_le32(message + XFW_MESSAGE_HEADER_BYTES + (size_t)index * 4);
+}
+
+void xfw_put_end(uint8_t *message, const struct xfw_end *end)
+{
+    uint8_t *at = message + XFW_MESSAGE_HEADER_BYTES;
+    memset(at, 0, XFW_END_BYTES);
+    at[0] = end->lane;
+    at[1] = end->count;
+}
+
+void xfw_get_end(const uint8_t *message, struct xfw_end *end)
+{
+    const uint8_t *at = message + XFW_MESSAGE_HEADER_BYTES;
+    *end = (struct xfw_end){.lane = at[0], .count = at[1]};
 }

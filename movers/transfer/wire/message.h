@@ -17,6 +17,7 @@ enum {
     XFW_MESSAGE_HEADER_BYTES = 16,
     XFW_MESSAGE_MAX = XFW_MESSAGE_HEADER_BYTES + SW_XFER_NOTICE_MAX,
     XFW_SUM_BYTES = 16, /* of a SUM, what one part is */
+    XFW_END_BYTES = 8,  /* what an END says */
     XFW_SUMS_MAX = SW_XFER_NOTICE_MAX / XFW_SUM_BYTES,
     XFW_ANSWER_MAX = XFW_MESSAGE_HEADER_BYTES + 4 * XFW_SUMS_MAX,
 };
@@ -33,6 +34,7 @@ enum xfw_reason {
 struct xfw_connect {
     uint8_t called[SW_XFER_INSTANCE_BYTES], calling[SW_XFER_INSTANCE_BYTES];
     uint64_t layout, session;
+    uint8_t lane, count; /* of the connections on that lane so far, modulo 256 */
 };
 
 struct xfw_accept {
@@ -43,7 +45,7 @@ struct xfw_accept {
 
 enum { XFW_CAN_SUM = 1 };
 
-enum xfw_type { XFW_NOTICE = 1, XFW_ACK, XFW_SUM, XFW_SUMS };
+enum xfw_type { XFW_NOTICE = 1, XFW_ACK, XFW_SUM, XFW_SUMS, XFW_END, XFW_ENDED };
 
 struct xfw_message {
     enum xfw_type type;
@@ -55,6 +57,11 @@ struct xfw_message {
 struct xfw_sum {
     uint64_t address;
     uint32_t key, bytes;
+};
+
+/* A lane of the session. Its connections with an earlier count are to be ended. */
+struct xfw_end {
+    uint8_t lane, count;
 };
 
 /* Each `put` fills what it names. */
@@ -75,5 +82,13 @@ void xfw_put_sum(uint8_t *message, uint32_t index, const struct xfw_sum *sum);
 void xfw_get_sum(const uint8_t *message, uint32_t index, struct xfw_sum *sum);
 void xfw_put_sums(uint8_t *message, uint32_t index, uint32_t sum);
 uint32_t xfw_get_sums(const uint8_t *message, uint32_t index);
+void xfw_put_end(uint8_t *message, const struct xfw_end *end);
+void xfw_get_end(const uint8_t *message, struct xfw_end *end);
+
+/* Of two connections of a lane, the first was made before the second. */
+static inline bool xfw_is_earlier(uint8_t one, uint8_t other)
+{
+    return (int8_t)(uint8_t)(one - other) < 0;
+}
 
 #endif

@@ -13,7 +13,7 @@ from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.qp import QPCap, QPInitAttr
 
 Card = collections.namedtuple('Card', 'instance layout addresses regions')
-Region = collections.namedtuple('Region', 'name address bytes key rights')
+Region = collections.namedtuple('Region', 'name address bytes keys rights')
 READ, WRITE = 1, 2
 NOTICE, ACK = 1, 2
 DEPTH, READS, MESSAGE_BYTES = 32, 4, 2048
@@ -38,7 +38,7 @@ def parse_card(data):
     magic, version, count = struct.unpack_from('<IHB', data)
     if magic != 0x43585753:
         raise ValueError('magic')
-    if version != 1:
+    if version not in (1, 2):
         raise ValueError('version')
     length, sum_of, instance, layout, regions = struct.unpack_from('<II16sQH', data, 8)
     if length != len(data) or crc32c(data[:12] + bytes(4) + data[16:]) != sum_of:
@@ -51,8 +51,9 @@ def parse_card(data):
     found = []
     for _ in range(regions):
         name, address, size, key, rights = struct.unpack_from('<32sQQII', data, at)
-        found.append(Region(name[:name.index(0)].decode(), address, size, key, rights))
-        at += 56
+        others = struct.unpack_from(f'<{count - 1}I', data, at + 56) if version == 2 else (key,) * (count - 1)
+        found.append(Region(name[:name.index(0)].decode(), address, size, (key, *others), rights))
+        at += 56 + 4 * (count - 1) * (version == 2)
     return Card(instance, layout, addresses, found)
 
 
@@ -67,8 +68,9 @@ def layout_of(description):
 class Connection:
     """To the agent of a card. What is said at its beginning can be damaged on purpose."""
 
-    def __init__(self, card, instance=bytes(16), layout=0, session=1, called=None, damage=lambda data: data):
-        address, port = card.addresses[0]
+    def __init__(self, card, instance=bytes(16), layout=0, session=1, called=None, damage=lambda data: data, lane=0, count=0):
+        address, port = card.addresses[lane]
+        self.lane = lane
         self.channel = CMEventChannel()
         self.id = CMID(creator=self.channel, port_space=ce.RDMA_PS_TCP)
         self.id.resolve_addr(AddrInfo(dst=address, dst_service=str(port), port_space=ce.RDMA_PS_TCP), 2000)
@@ -79,7 +81,7 @@ class Connection:
         self.receive = self.id.reg_msgs(MESSAGE_BYTES)
         self.send = self.id.reg_msgs(MESSAGE_BYTES)
         self.id.post_recv(self.receive, MESSAGE_BYTES)
-        hello = damage(struct.pack('<IHH16s16sQQ', 0x50585753, 1, 0, called or card.instance, instance, layout, session))
+        hello = damage(struct.pack('<IHBB16s16sQQ', 0x50585753, 1, lane, count, called or card.instance, instance, layout, session))
         param = ConnParam(resources=READS, depth=READS, retry=7, rnr_retry=7, data_len=len(hello))
         param.set_private_data(hello)
         self.id.connect(param)
@@ -105,13 +107,13 @@ class Connection:
     def write(self, region, offset, data):
         memory = self.id.reg_msgs(len(data))
         memory.write(data, len(data))
-        self.id.post_write(memory, len(data), region.address + offset, region.key, e.IBV_SEND_SIGNALED)
+        self.id.post_write(memory, len(data), region.address + offset, region.keys[self.lane], e.IBV_SEND_SIGNALED)
         return self.completes()
 
     def read(self, region, offset, length):
         """(status, bytes)"""
         memory = self.id.reg_read(length)
-        self.id.post_read(memory, length, region.address + offset, region.key, e.IBV_SEND_SIGNALED)
+        self.id.post_read(memory, length, region.address + offset, region.keys[self.lane], e.IBV_SEND_SIGNALED)
         return self.completes(), memory.read(length, 0)
 
     def message(self, data):
@@ -121,11 +123,14 @@ class Connection:
 
     def notice(self, tag, data):
         """Sends one; the tag of the acknowledgement."""
-        assert self.message(struct.pack('<IBBHQ', 0x4d585753, NOTICE, 0, 16 + len(data), tag) + data) == e.IBV_WC_SUCCESS
+        return self.asked(NOTICE, ACK, tag, data)
+
+    def asked(self, ask, answer, tag, data):
+        assert self.message(struct.pack('<IBBHQ', 0x4d585753, ask, 0, 16 + len(data), tag) + data) == e.IBV_WC_SUCCESS
         length = self.id.get_recv_comp().byte_len
         magic, kind, _, said, acked = struct.unpack('<IBBHQ', self.receive.read(16, 0))
         self.id.post_recv(self.receive, MESSAGE_BYTES)
-        assert (magic, kind, said, length) == (0x4d585753, ACK, 16, 16), (magic, kind, said, length)
+        assert (magic, kind, said, length) == (0x4d585753, answer, 16, 16), (magic, kind, said, length)
         return acked
 
     def close(self):

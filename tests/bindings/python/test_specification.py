@@ -22,9 +22,9 @@ LAYOUT = b'16 heads, f16'
 
 AGENT = '''
 import json
-layout, visitors = sys.argv[1] or None, int(sys.argv[2])
+layout, visitors, rails = sys.argv[1] or None, int(sys.argv[2]), sys.argv[3:]
 array = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)[:1 << 20].copy()
-agent = sidewire.Agent('127.0.0.1', layout=layout, visitors=visitors)
+agent = sidewire.Agent('127.0.0.1', layout=layout, visitors=visitors, rails=rails)
 memory = agent.memory(array)
 leases = [memory.lease('all', write=True), memory.lease('read only', offset=4096, bytes=8192)]
 print(agent.card(*leases).hex(), flush=True)
@@ -45,8 +45,8 @@ os._exit(0)
 
 
 class Agent:
-    def __init__(self, layout='', visitors=64):
-        self.process = served.start(AGENT, layout, str(visitors))
+    def __init__(self, layout='', visitors=64, rails=()):
+        self.process = served.start(AGENT, layout, str(visitors), *rails)
         self.bytes = bytes.fromhex(self.process.stdout.readline())
         self.card = spec_peer.parse_card(self.bytes)
 
@@ -129,7 +129,8 @@ class Specification(unittest.TestCase):
 
     def test_messages__that_end_the_connection(self):
         agent, pack = self.agent(), spec_peer.struct.pack
-        for message in (pack('<IBBHQ', 0x4d585754, 1, 0, 16, 1), pack('<IBBHQ', 0x4d585753, 3, 0, 16, 1), pack('<IBBHQ', 0x4d585753, 2, 0, 16, 1),
+        for message in (pack('<IBBHQ', 0x4d585754, 1, 0, 16, 1), pack('<IBBHQ', 0x4d585753, 3, 0, 16, 1),
+                        pack('<IBBHQ', 0x4d585753, 7, 0, 16, 1), pack('<IBBHQ', 0x4d585753, 5, 0, 16, 1), pack('<IBBHQ', 0x4d585753, 2, 0, 16, 1),
                         pack('<IBBHQ', 0x4d585753, 1, 0, 17, 1), pack('<IBBHQ', 0x4d585753, 1, 0, 16, 0), b'short'):
             connection = self.connection(agent)
             connection.message(message)

@@ -12,22 +12,28 @@
 #include "transfer/wire/card.h"
 #include "transfer/wire/message.h"
 
-static size_t make_card(uint8_t bytes[XFW_CARD_MAX])
+static size_t make_card_of(uint8_t bytes[XFW_CARD_MAX], uint16_t version)
 {
-    struct xfw_card card = {.layout = 0x1122334455667788,
+    struct xfw_card card = {.version = version,
+                            .layout = 0x1122334455667788,
                             .addresses_count = 2,
                             .regions_count = 2,
                             .addresses = {{.family = 4, .port = 4440, .bytes = {192, 0, 2, 1}},
                                           {.family = 6, .port = 1, .bytes = {0x20, 1}}}};
     const struct xfw_region regions[] = {
-        {.name = "kv", .address = 0x1000, .bytes = 4096, .key = 7, .rights = 3},
-        {.name = "weights", .address = 0x8000, .bytes = 1, .key = 8, .rights = 1}};
+        {.name = "kv", .address = 0x1000, .bytes = 4096, .keys = {7, 17}, .rights = 3},
+        {.name = "weights", .address = 0x8000, .bytes = 1, .keys = {8, 18}, .rights = 1}};
     memset(card.instance, 0xab, sizeof(card.instance));
     xfw_put_card(bytes, &card);
     xfw_put_region(bytes, &card, 0, &regions[0]);
     xfw_put_region(bytes, &card, 1, &regions[1]);
     xfw_seal_card(bytes, &card);
     return xfw_card_bytes(&card);
+}
+
+static size_t make_card(uint8_t bytes[XFW_CARD_MAX])
+{
+    return make_card_of(bytes, XFW_VERSION);
 }
 
 static void card__lies_as_the_page_says(void **state)
@@ -80,6 +86,28 @@ static void get_card__what_was_put(void **state)
     assert_int_equal(region.rights, 1);
 }
 
+static void card__of_rails_has_a_key_for_each(void **state)
+{
+    (void)state;
+    static uint8_t bytes[XFW_CARD_MAX];
+    struct xfw_card card;
+    struct xfw_region region;
+    const size_t len = make_card_of(bytes, XFW_VERSION_RAILS);
+    assert_int_equal(len, 48 + 2 * 24 + 2 * 60);
+    assert_memory_equal(bytes, "SWXC\2\0\2\0", 8);
+    assert_int_equal(get_le32(bytes + 96 + 48), 7);
+    assert_int_equal(get_le32(bytes + 96 + 56), 17);
+    assert_string_equal((char *)bytes + 96 + 60, "weights");
+    assert_int_equal(xfw_get_card(bytes, len, &card), SW_XFER_OK);
+    xfw_get_region(bytes, &card, 1, &region);
+    assert_int_equal(region.keys[0], 8);
+    assert_int_equal(region.keys[1], 18);
+    assert_int_equal(region.keys[2], 8);
+    bytes[4] = 1; /* the length is another one then */
+    xfw_seal_card(bytes, &card);
+    assert_int_equal(xfw_get_card(bytes, len, &card), SW_XFER_CARD);
+}
+
 static void get_card__each_damaged_byte_is_found(void **state)
 {
     (void)state;
@@ -107,7 +135,7 @@ static void get_card__contradictions_are_refused(void **state)
         {40, 1}, {41, 2},
     };
     static uint8_t bytes[XFW_CARD_MAX];
-    struct xfw_card card, as = {.addresses_count = 2, .regions_count = 2};
+    struct xfw_card card, as = {.version = XFW_VERSION, .addresses_count = 2, .regions_count = 2};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const size_t len = make_card(bytes);
         bytes[cases[i].at] = cases[i].value;
@@ -140,7 +168,7 @@ static void message__what_was_put_and_no_other(void **state)
     assert_int_equal(got.tag, 9);
     assert_false(xfw_get_message(bytes, 20, &got));
     assert_false(xfw_get_message(bytes, 15, &got));
-    bytes[4] = 5;
+    bytes[4] = 7;
     assert_false(xfw_get_message(bytes, 21, &got));
     bytes[4] = XFW_SUM; /* has parts of 16 bytes */
     assert_false(xfw_get_message(bytes, 21, &got));
@@ -182,18 +210,44 @@ static void message__sums_lie_as_the_page_says(void **state)
     assert_false(xfw_get_message(bytes, XFW_ANSWER_MAX + 4, &message));
 }
 
+static void message__end_names_a_lane_and_a_count(void **state)
+{
+    (void)state;
+    uint8_t bytes[XFW_MESSAGE_MAX] = {0};
+    struct xfw_message message = {.type = XFW_END, .bytes = XFW_END_BYTES, .tag = 3};
+    const struct xfw_end end = {.lane = 2, .count = 0xfe};
+    struct xfw_end got;
+    xfw_put_end(bytes, &end);
+    assert_int_equal(xfw_put_message(bytes, &message), 24);
+    assert_memory_equal(bytes, "SWXM\5\0\x18\0\3\0\0\0\0\0\0\0\2\xfe\0\0\0\0\0\0", 24);
+    assert_true(xfw_get_message(bytes, 24, &message));
+    xfw_get_end(bytes, &got);
+    assert_true(got.lane == 2 && got.count == 0xfe);
+    assert_false(xfw_get_message(bytes, 23, &message));
+    message = (struct xfw_message){.type = XFW_ENDED, .bytes = 4, .tag = 3};
+    xfw_put_message(bytes, &message);
+    assert_false(xfw_get_message(bytes, 20, &message)); /* which says no more */
+    assert_true(xfw_is_earlier(0xfe, 0) && xfw_is_earlier(0, 1));
+    assert_false(xfw_is_earlier(0, 0xfe) || xfw_is_earlier(1, 1));
+}
+
 static void connect__what_was_put_and_no_other(void **state)
 {
     (void)state;
     uint8_t bytes[XFW_CONNECT_BYTES];
-    struct xfw_connect hello = {.layout = 3, .session = 4}, got;
+    struct xfw_connect hello = {.layout = 3, .session = 4, .lane = 2, .count = 0xc0}, got;
     struct xfw_accept accept = {.notices = 32, .notice_bytes_max = 1024, .abilities = 5}, accepted;
     hello.called[0] = 1;
     hello.calling[0] = 2;
     xfw_put_connect(bytes, &hello);
     assert_int_equal(xfw_get_connect(bytes, sizeof(bytes), &got), 0);
-    assert_memory_equal(&got, &hello, sizeof(got));
+    assert_memory_equal(got.called, hello.called, sizeof(got.called));
+    assert_memory_equal(got.calling, hello.calling, sizeof(got.calling));
+    assert_true(got.layout == 3 && got.session == 4 && got.lane == 2 && got.count == 0xc0);
+    assert_memory_equal(bytes, "SWXP\1\0\2\xc0", 8);
     assert_int_equal(xfw_get_connect(bytes, 55, &got), XFW_REASON_MALFORMED);
+    bytes[6] = SW_XFER_ADDRESSES_MAX;
+    assert_int_equal(xfw_get_connect(bytes, 56, &got), XFW_REASON_MALFORMED);
     bytes[4] = 9;
     assert_int_equal(xfw_get_connect(bytes, 8, &got), XFW_REASON_VERSION);
     bytes[0] = 0;
@@ -215,6 +269,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(card__lies_as_the_page_says),
+        cmocka_unit_test(card__of_rails_has_a_key_for_each),
+        cmocka_unit_test(message__end_names_a_lane_and_a_count),
         cmocka_unit_test(card__sum_is_crc32c),
         cmocka_unit_test(get_card__what_was_put),
         cmocka_unit_test(get_card__each_damaged_byte_is_found),

@@ -42,6 +42,7 @@ static int set_up(void **state)
         w->is_up[i] = true;
     }
     w->flow.outs_max = OUTS;
+    w->flow.outs_kept = 1;
     for (int i = 0; i < TASKS; i++)
         if (!xfc_plan_make(&w->plans[i], REQUESTS, 4, i % 2 == 0))
             return -1;
@@ -174,6 +175,22 @@ static void reset__nothing_is_given_again_before_the_peer_let_go(void **state)
     assert_int_equal(task->state, SW_XFER_DONE);
     assert_int_equal(task->bytes_done, 20000);
     assert_int_equal(xfc_plan_blocks_done(task->plan), 20);
+}
+
+/* Notices that wait for room at the peer do not keep it from being told. */
+static void drop__has_room_among_messages(void **state)
+{
+    struct world *w = *state;
+    for (int i = 0; i < OUTS + 3; i++)
+        post(w, 1 + 2 * i, 0, true, false);
+    assert_int_equal(give_all(w, 0), OUTS - 1);
+    lose(w, 1);
+    xfc_flow_drop(&w->flow, 1);
+    assert_int_equal(give_all(w, 0), 1);
+    const struct xfc_step *step = &w->sent[0][(w->flow.lanes[0].given - 1) % DEPTH];
+    assert_int_equal(step->kind, XFC_DROP);
+    assert_int_equal(step->count, 1); /* one queue pair was lost */
+    assert_int_equal(give_all(w, 0), 0);
 }
 
 static void reset__cancelled_while_stranded_is_loose(void **state)
@@ -441,6 +458,7 @@ int main(void)
         CASE(next__a_small_one_is_not_held_up),
         CASE(next__three_take_turns_by_slices),
         CASE(reset__nothing_is_given_again_before_the_peer_let_go),
+        CASE(drop__has_room_among_messages),
         CASE(reset__cancelled_while_stranded_is_loose),
         CASE(notice__waits_for_the_data_of_other_lanes),
         CASE(reset__tags_stay_in_order),
