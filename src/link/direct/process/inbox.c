@@ -173,6 +173,15 @@ static bool is_hardly_used(const struct sw_inbox *inbox, off_t at)
     return sw_shm_is_hole(inbox->fd, (uint64_t)at + KEPT_BYTES, SW_BLOCK_BYTES - KEPT_BYTES);
 }
 
+/* Word by word: the engine may look at one meanwhile, to see whether a record has come. It holds no
+ * lock, and takes what it sees for a hint. */
+static void clear_words(struct sw_block *block, size_t len_bytes)
+{
+    _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)block;
+    for (size_t i = 0; i < len_bytes / sizeof(*words); i++)
+        atomic_store_explicit(&words[i], 0, memory_order_relaxed);
+}
+
 /* Zero for the next binding. The memory is given back, but for the first pages of the first blocks:
  * a connection that comes and goes needs no others, and none of them anew. */
 static void wipe_block(struct sw_inbox *inbox, uint32_t index)
@@ -183,9 +192,9 @@ static void wipe_block(struct sw_inbox *inbox, uint32_t index)
     const bool is_kept = index < kept_blocks(inbox);
     pthread_mutex_unlock(&sw_direct.lock);
     if (is_kept && is_hardly_used(inbox, at))
-        memset(block, 0, KEPT_BYTES);
+        clear_words(block, KEPT_BYTES);
     else if (fallocate(inbox->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, SW_BLOCK_BYTES))
-        memset(block, 0, SW_BLOCK_BYTES);
+        clear_words(block, SW_BLOCK_BYTES);
 }
 
 /* Its death may not have been seen yet: the engine may be the one who waits for it. */
