@@ -37,19 +37,20 @@ static uint8_t flags_of(const struct sw_wqe *wqe)
     return flags;
 }
 
-struct sw_request sw_request_of_wqe(const struct sw_wqe *wqe)
+/* In place: a copy of what has just been written in parts waits for all stores before it, among
+ * them the payload's of the packets that were taken in last. */
+void sw_request_of_wqe(const struct sw_wqe *wqe, struct sw_request *out)
 {
-    return (struct sw_request){
-        .remote_addr = wqe->remote_addr,
-        .compare_add = wqe->compare_add,
-        .swap = wqe->swap,
-        .rkey = wqe->rkey,
-        .len_bytes = wqe->len_bytes,
-        .imm_or_key = wqe->imm,
-        .srq_num = wqe->srq_num,
-        .kind = kind_of(wqe),
-        .flags = flags_of(wqe),
-    };
+    *out = (struct sw_request){0};
+    out->remote_addr = wqe->remote_addr;
+    out->compare_add = wqe->compare_add;
+    out->swap = wqe->swap;
+    out->rkey = wqe->rkey;
+    out->len_bytes = wqe->len_bytes;
+    out->imm_or_key = wqe->imm;
+    out->srq_num = wqe->srq_num;
+    out->kind = kind_of(wqe);
+    out->flags = flags_of(wqe);
 }
 
 bool sw_wqe_has_good_keys(struct sw_qp *qp, uint32_t position)

@@ -11,7 +11,8 @@
 struct sw_qp;
 struct sw_wqe;
 
-struct sw_request sw_request_of_wqe(const struct sw_wqe *wqe);
+/* Fills all of *out. */
+void sw_request_of_wqe(const struct sw_wqe *wqe, struct sw_request *out);
 
 /* Whether the keys of its local elements are good: looked at before anything of it is sent. */
 bool sw_wqe_has_good_keys(struct sw_qp *qp, uint32_t position);

@@ -50,7 +50,8 @@ enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
             return SW_IWARP_DEAD;
         if (c->posted == qp->sq.tail || c->has_bad || c->machine.over || is_behind_local(c))
             return SW_IWARP_ALIVE;
-        struct sw_request request = sw_request_of_wqe(sw_sq_at(&qp->sq, c->posted));
+        struct sw_request request;
+        sw_request_of_wqe(sw_sq_at(&qp->sq, c->posted), &request);
         if (request.kind != SW_REQUEST_LOCAL && !sw_wqe_has_good_keys(qp, c->posted)) {
             c->has_bad = true;
             c->bad_status = IBV_WC_LOC_PROT_ERR;

@@ -71,7 +71,8 @@ struct sw_batch {
 
 static struct sw_batch batches[BATCHES];
 static struct sw_batch gathered;
-static _Thread_local bool gathers; /* `gathered` is this thread's */
+/* `gathered` is this thread's. Each poll looks, so without a call to the dynamic linker. */
+static _Thread_local bool gathers __attribute__((tls_model("initial-exec")));
 static _Atomic uint64_t gather_turn = 1;
 
 void sw_batch_gather(struct sw_port *port)
@@ -106,7 +107,7 @@ bool sw_batch_gathers(const struct sw_batch *batch)
 
 struct sw_batch *sw_batch_open(struct sw_port *port)
 {
-    static _Thread_local uint32_t turn;
+    static _Thread_local uint32_t turn __attribute__((tls_model("initial-exec")));
     if (gathers)
         return &gathered;
     for (uint32_t tried = 0; tried < BATCHES; tried++, turn++) {

@@ -55,7 +55,7 @@ static enum ibv_wc_status translate_request(struct sw_roce_qp *r, uint32_t posit
                                             struct sw_request *request)
 {
     const struct sw_wqe *wqe = sw_sq_at(&r->qp->sq, position);
-    *request = sw_request_of_wqe(wqe);
+    sw_request_of_wqe(wqe, request);
     if (request->kind == SW_REQUEST_LOCAL)
         return IBV_WC_SUCCESS;
     if (request->flags & SW_REQUEST_INV && r->qp->type == IBV_QPT_UC)
