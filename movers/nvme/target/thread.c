@@ -16,9 +16,16 @@
 enum { EVENTS_MAX = 16, LOOK_US = 200, CONNECT_MS = 10000, OTHERS_SLEEP_MS = 1000 };
 
 /* While a disk works at few requests, hosts wait, and the next thing comes from it. The fastest
- * ones answer within this; for others a core that polls only keeps the kernel from hearing them.
- * With more under way something comes so often that to sleep and to wake costs more. */
-enum { DISK_SPIN_US = 20, DISK_FEW = 4 };
+ * ones answer within DISK_SPIN_US; for others a core that polls only keeps the kernel from hearing
+ * them. Where more are under way, some disks end them one by one; others, such as those of virtual
+ * machines, end all of them at a time, and then wait for the next ones. To sleep and to wake makes
+ * that wait longer. So it polls PATIENCE times as long. Where that was in vain, the disk is slow or
+ * others want the processor: then it polls no longer than otherwise for a while. */
+enum { DISK_SPIN_US = 20, DISK_FEW = 4, PATIENCE = 10, IMPATIENT_MS = 100 };
+
+/* Answers of so much data go to hosts before the next commands are looked for: to move them takes
+ * longer than the call that submits these. */
+enum { MOVED_MAX = 256 << 10 };
 
 /* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
@@ -95,6 +102,25 @@ static void end_turn(struct nvr_thread *thread)
     thread->has_stopped = false;
 }
 
+/*
+ * Answers some of the I/O that has ended. A disk may say of all its requests at once that they have
+ * ended, and does nothing until it has the next ones. So these are looked for after each two
+ * answers. It is in vain where requests end while they are submitted: then a list of many costs
+ * less.
+ */
+static bool end_io(struct nvr_thread *thread)
+{
+    uint64_t moved_bytes = 0;
+    bool any = false;
+    while (nvt_uring_reap(&thread->uring, &moved_bytes)) {
+        nvr_sends_post(thread);
+        any = true;
+        if (!nvt_uring_is_prompt(&thread->uring) || moved_bytes >= MOVED_MAX)
+            break;
+    }
+    return any;
+}
+
 static bool poll_once(struct nvr_thread *thread)
 {
     bool any = false;
@@ -102,11 +128,7 @@ static bool poll_once(struct nvr_thread *thread)
         any = nvr_device_poll(thread->server, &thread->devices[i]) || any;
     nvr_sends_post(thread);
     any = nvt_uring_submit(&thread->uring) || any;
-    while (nvt_uring_reap(&thread->uring)) {
-        nvr_sends_post(thread);
-        any = true;
-    }
-    return any;
+    return end_io(thread) || any;
 }
 
 static bool is_due(const struct nvr_queue *queue, uint64_t now_ns)
@@ -136,19 +158,29 @@ static bool is_over(const struct nvr_thread *thread, uint64_t now_ns)
 }
 
 /* How long it polls in vain before it sleeps. */
-static uint64_t spin_ns(const struct nvr_thread *thread)
+static uint64_t spin_ns(const struct nvr_thread *thread, uint64_t now_ns)
 {
     const uint64_t us = thread->server->settings.spin_us;
     const uint32_t under_way = nvt_uring_under_way(&thread->uring);
-    const bool waits_for_disk = under_way && under_way <= DISK_FEW;
-    return (waits_for_disk && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
+    if (under_way > DISK_FEW)
+        return us * (now_ns >= thread->patient_from_ns ? PATIENCE : 1) * NS_PER_US;
+    return (under_way && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
 }
 
 /* What a turn has found; all of it may be others' business as soon as it is over. */
 struct turn {
-    bool any, is_over, has_ending, wants_quiet;
+    bool any, is_over, has_ending, wants_quiet, waits_for_disk;
     uint64_t spin_ns;
 };
+
+/* It has something again, for which it has waited so long. */
+static void note_pause(struct nvr_thread *thread, const struct turn *before, uint64_t now_ns,
+                       uint64_t pause_ns)
+{
+    const uint64_t patience_ns = NS_PER_US * PATIENCE * thread->server->settings.spin_us;
+    if (before->waits_for_disk && pause_ns > patience_ns)
+        thread->patient_from_ns = now_ns + IMPATIENT_MS * NS_PER_MS;
+}
 
 static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *turn)
 {
@@ -165,7 +197,8 @@ static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *t
     turn->wants_quiet =
         !list_is_empty(&thread->later) || (turn->has_ending && any_is_due(thread, now_ns)) ||
         (is_first(thread) && (now_ns >= thread->tick_ns || nvt_worker_has_done(&server->worker)));
-    turn->spin_ns = spin_ns(thread);
+    turn->spin_ns = spin_ns(thread, now_ns);
+    turn->waits_for_disk = nvt_uring_under_way(&thread->uring) > DISK_FEW;
     end_turn(thread);
 }
 
@@ -271,14 +304,17 @@ static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t unt
 void nvr_thread_run(struct nvr_thread *thread)
 {
     uint64_t busy_ns = mover_now_ns(), look_ns = 0;
+    struct turn turn = {0};
     for (;;) {
         const uint64_t now_ns = mover_now_ns();
-        struct turn turn;
+        const struct turn before = turn;
         take_turn(thread, now_ns, &turn);
         if (turn.is_over)
             return;
-        if (turn.any)
+        if (turn.any) {
+            note_pause(thread, &before, now_ns, now_ns - busy_ns);
             busy_ns = now_ns;
+        }
         if (turn.wants_quiet)
             work_quietly(thread, now_ns);
         const bool is_idle = !turn.any && now_ns - busy_ns >= turn.spin_ns;

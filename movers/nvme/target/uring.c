@@ -69,9 +69,11 @@ static bool submit_ring(struct nvt_ring *ring)
 {
     if (!ring->queued)
         return false;
+    const unsigned ready = io_uring_cq_ready(&ring->ring);
     const int sent = io_uring_submit(&ring->ring);
     if (sent <= 0)
         return false;
+    ring->is_prompt = io_uring_cq_ready(&ring->ring) - ready >= (unsigned)sent;
     ring->queued -= (uint32_t)sent < ring->queued ? (uint32_t)sent : ring->queued;
     ring->under_way += (uint32_t)sent;
     return true;
@@ -111,7 +113,7 @@ bool nvt_uring_submit(struct nvt_uring *uring)
     return submit_ring(&uring->commands) || any;
 }
 
-static bool reap_ring(struct nvt_ring *ring)
+static bool reap_ring(struct nvt_ring *ring, uint64_t *moved_bytes)
 {
     struct io_uring_cqe *cqe;
     uint32_t count = 0;
@@ -120,6 +122,7 @@ static bool reap_ring(struct nvt_ring *ring)
             break;
         struct nvt_uring_op *op = io_uring_cqe_get_data(cqe);
         const int result = cqe->res;
+        *moved_bytes += result > 0 ? (uint64_t)result : 0;
         io_uring_cqe_seen(&ring->ring, cqe);
         ring->under_way--;
         op->complete(op, result);
@@ -132,8 +135,13 @@ uint32_t nvt_uring_under_way(const struct nvt_uring *uring)
     return uring->calls.under_way + uring->commands.under_way;
 }
 
-bool nvt_uring_reap(struct nvt_uring *uring)
+bool nvt_uring_is_prompt(const struct nvt_uring *uring)
 {
-    const bool any = reap_ring(&uring->calls);
-    return reap_ring(&uring->commands) || any;
+    return uring->calls.is_prompt;
+}
+
+bool nvt_uring_reap(struct nvt_uring *uring, uint64_t *moved_bytes)
+{
+    const bool any = reap_ring(&uring->calls, moved_bytes);
+    return reap_ring(&uring->commands, moved_bytes) || any;
 }

@@ -16,6 +16,7 @@ struct nvme_uring_cmd;
 struct nvt_ring {
     struct io_uring ring;
     bool is_open;
+    bool is_prompt;             /* what was submitted last had ended before the call returned */
     uint32_t queued, under_way; /* not submitted yet; not completed yet */
 };
 
@@ -55,9 +56,11 @@ bool nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
 
 /* Submits what waits. True: there was something. */
 bool nvt_uring_submit(struct nvt_uring *uring);
+/* System calls end while they are submitted, as reads of what lies in memory do. */
+bool nvt_uring_is_prompt(const struct nvt_uring *uring);
 /* Completes a few of those that are done; true: there may be more. Hosts should have their answers
- * while the rest is looked at. */
-bool nvt_uring_reap(struct nvt_uring *uring);
+ * while the rest is looked at. Adds to `moved_bytes` what they have moved. */
+bool nvt_uring_reap(struct nvt_uring *uring, uint64_t *moved_bytes);
 /* What was submitted and is not completed yet. */
 uint32_t nvt_uring_under_way(const struct nvt_uring *uring);
 

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ring of backends: what it tells of calls that end at once, and of those that do not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nvme/target/uring.h"
+
+enum { ENTRIES = 16, CALLS = 5, BYTES = 4096 };
+
+struct call {
+    struct nvt_uring_op op; /* must be first */
+    int result, ends;
+};
+
+static void note_end(struct nvt_uring_op *op, int result)
+{
+    struct call *call = (struct call *)op;
+    call->result = result;
+    call->ends++;
+}
+
+static void open_or_skip(struct nvt_uring *uring)
+{
+    if (nvt_uring_open(uring, ENTRIES)) {
+        print_message("SKIP: the system has no io_uring\n");
+        skip();
+    }
+}
+
+static void submit__calls_that_end_at_once_are_prompt(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call calls[CALLS] = {0};
+    open_or_skip(&uring);
+    assert_false(nvt_uring_is_prompt(&uring));
+    for (int i = 0; i < CALLS; i++) {
+        calls[i].op.complete = note_end;
+        io_uring_prep_nop(nvt_uring_entry(&uring, &calls[i].op));
+    }
+    assert_true(nvt_uring_submit(&uring));
+    assert_true(nvt_uring_is_prompt(&uring));
+    uint64_t moved_bytes = 0;
+    while (nvt_uring_reap(&uring, &moved_bytes)) {
+    }
+    for (int i = 0; i < CALLS; i++)
+        assert_int_equal(calls[i].ends, 1);
+    assert_int_equal(moved_bytes, 0);
+    nvt_uring_close(&uring);
+}
+
+static void submit__one_that_waits_is_not_prompt(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call call = {.op.complete = note_end};
+    static uint8_t from[BYTES], to[BYTES];
+    int ends[2];
+    uint64_t moved_bytes = 0;
+    open_or_skip(&uring);
+    assert_return_code(pipe(ends), 0);
+    io_uring_prep_nop(nvt_uring_entry(&uring, &call.op));
+    assert_true(nvt_uring_submit(&uring));
+    assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    io_uring_prep_read(nvt_uring_entry(&uring, &call.op), ends[0], to, BYTES, 0);
+    assert_true(nvt_uring_submit(&uring));
+    assert_false(nvt_uring_is_prompt(&uring));
+    assert_false(nvt_uring_reap(&uring, &moved_bytes));
+    assert_int_equal(nvt_uring_under_way(&uring), 1);
+    assert_int_equal(write(ends[1], from, BYTES), BYTES);
+    while (!nvt_uring_reap(&uring, &moved_bytes))
+        usleep(1000);
+    assert_int_equal(call.result, BYTES);
+    assert_int_equal(moved_bytes, BYTES);
+    close(ends[0]);
+    close(ends[1]);
+    nvt_uring_close(&uring);
+}
+
+static void reap__takes_a_few_at_a_time(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call calls[CALLS] = {0};
+    int ends = 0;
+    uint64_t moved_bytes = 0;
+    open_or_skip(&uring);
+    for (int i = 0; i < CALLS; i++) {
+        calls[i].op.complete = note_end;
+        io_uring_prep_nop(nvt_uring_entry(&uring, &calls[i].op));
+    }
+    assert_true(nvt_uring_submit(&uring));
+    assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    for (int i = 0; i < CALLS; i++)
+        ends += calls[i].ends;
+    assert_in_range(ends, 1, CALLS - 1);
+    nvt_uring_close(&uring);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(submit__calls_that_end_at_once_are_prompt),
+        cmocka_unit_test(submit__one_that_waits_is_not_prompt),
+        cmocka_unit_test(reap__takes_a_few_at_a_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
