@@ -298,7 +298,8 @@ bool sw_sim_iwarp_post(struct sw_sim_iwarp *end, const struct sw_request *reques
                        uint64_t local_addr)
 {
     if (!end->is_open || end->is_over || end->machine.over ||
-        end->machine.tail - end->reported >= SW_SIM_SENDS || !sw_iwarp_supports(request))
+        end->machine.tail - end->reported >= SW_SIM_SENDS ||
+        !sw_iwarp_supports(&end->machine, request))
         return false;
     const uint32_t position = end->machine.tail;
     if (!sw_iwarp_post(&end->machine, request))

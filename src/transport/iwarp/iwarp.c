@@ -24,11 +24,11 @@ void sw_iwarp_init(struct sw_iwarp *w, const struct sw_iwarp_config *config,
         w->msn_out[i] = w->msn_in[i] = 1;
 }
 
-bool sw_iwarp_supports(const struct sw_request *request)
+bool sw_iwarp_supports(const struct sw_iwarp *w, const struct sw_request *request)
 {
     switch ((enum sw_request_kind)request->kind) {
     case SW_REQUEST_SEND:
-        return !(request->flags & SW_REQUEST_IMM);
+        return w->config.is_paired || !(request->flags & SW_REQUEST_IMM);
     case SW_REQUEST_WRITE:
     case SW_REQUEST_READ:
     case SW_REQUEST_CMP_SWAP:
@@ -44,7 +44,7 @@ bool sw_iwarp_supports(const struct sw_request *request)
 
 bool sw_iwarp_post(struct sw_iwarp *w, const struct sw_request *request)
 {
-    assert(sw_iwarp_supports(request));
+    assert(sw_iwarp_supports(w, request));
     if (w->tail - w->done > w->mask)
         return false;
     struct sw_request *entry = sw_iwarp_request_at(w, w->tail++);
@@ -57,7 +57,9 @@ void sw_iwarp_advance(struct sw_iwarp *w)
 {
     while (w->done != w->sent) {
         const struct sw_request *request = sw_iwarp_request_at(w, w->done);
-        if (sw_request_is_answered(request) && !request->count)
+        if (sw_request_is_answered(request)
+                ? !request->count
+                : w->config.is_paired && !sw_iwarp_paired_is_taken(w, request))
             return;
         w->done++;
     }
@@ -118,5 +120,6 @@ uint16_t sw_iwarp_read_cause(enum sw_access_fault why)
 
 void sw_iwarp_unreadable(struct sw_iwarp *w, enum sw_access_fault why)
 {
+    w->answer_count = 0; /* those behind it have no place in the order any more */
     sw_iwarp_refuse(w, sw_iwarp_read_cause(why));
 }

@@ -40,7 +40,32 @@ struct sw_iwarp_config {
     uint32_t token_seed; /* of the names of READ sinks */
     uint8_t rtr;         /* enum sw_mpa_rtr: the first message tells that the initiator is ready */
     bool is_initiator;
-    bool is_held; /* responder: nothing may be sent before the first message came */
+    bool is_held;      /* responder: nothing may be sent before the first message came */
+    bool is_paired;    /* between queue pairs of RoCE devices: paired.c */
+    uint8_t rnr_retry; /* paired: of this side's requests; 7: for ever */
+    uint8_t rnr_timer; /* paired: what a peer is told to wait that finds no receive */
+};
+
+/* A connection between queue pairs of RoCE devices. */
+struct sw_iwarp_paired {
+    uint32_t out, acked; /* units of this side, and those that the peer has taken */
+    uint32_t in, told;   /* units of the peer, and those that it knows to be taken */
+    uint32_t refused;    /* of this side: `rewinds` to it */
+    uint32_t stopped_at; /* of the peer: for which there was no receive */
+    uint32_t rnr_position, rnr_tries;
+    uint32_t imm_be; /* of the SEND that comes next, if has_imm */
+    uint8_t rnr_timer;
+    bool ends_unit; /* the segment that is looked at */
+    bool has_imm, is_announced;
+    bool drops; /* the peer's requests, until it resumes */
+    bool is_rnr_due, is_ack_due, is_resume_due, is_greeting_due;
+    bool rewinds;
+    bool waits;        /* nothing is sent until sw_iwarp_resume(), in rnr_timer */
+    bool is_exhausted; /* nor then: too many tries of the request at `sent` */
+    bool is_paused;    /* requests from `paused_from` on do not begin */
+    bool has_left;     /* the peer's queue pair has let go of this one */
+    bool has_said_bye;
+    uint32_t paused_from;
 };
 
 /* A READ or atomic of ours on its way. Its sink has a name of its own for this one use, so what the
@@ -122,6 +147,7 @@ struct sw_iwarp {
     uint64_t written;    /* bytes of the WRITE that comes, or of the last one */
     uint32_t msn_out[SW_DDP_QUEUES], msn_in[SW_DDP_QUEUES];
     uint32_t tokens;
+    struct sw_iwarp_paired paired;
     uint32_t read_head, read_count, answer_head, answer_count;
     const uint8_t *admitted; /* the ULPDU whose demand is not concluded */
     uint32_t admitted_len;
@@ -135,8 +161,9 @@ struct sw_iwarp {
 void sw_iwarp_init(struct sw_iwarp *w, const struct sw_iwarp_config *config,
                    struct sw_request *ring, uint32_t entries);
 
-/* Whether iWARP has such a request: no FLUSH, no ATOMIC WRITE, no SEND with immediate data. */
-bool sw_iwarp_supports(const struct sw_request *request);
+/* Whether iWARP has such a request: no FLUSH, no ATOMIC WRITE, no SEND with immediate data, which
+ * only paired queue pairs have. */
+bool sw_iwarp_supports(const struct sw_iwarp *w, const struct sw_request *request);
 /* Appends a request (copies it), which is supported. false: the ring is full. */
 bool sw_iwarp_post(struct sw_iwarp *w, const struct sw_request *request);
 
@@ -171,6 +198,19 @@ void sw_iwarp_nudge(struct sw_iwarp *w);
 /* A responder whose initiator says nothing may speak first, after all: siw's does so at once, and
  * programs of its hosts rely on it (RFC 5044 s7.1.2 has it wait). */
 void sw_iwarp_release(struct sw_iwarp *w);
+
+/* Paired. The peer's messages that are taken and that it was not told of; they are told with what
+ * leaves next, or after sw_iwarp_tell(). */
+uint32_t sw_iwarp_untold(const struct sw_iwarp *w);
+void sw_iwarp_tell(struct sw_iwarp *w);
+/* The initiator says something at once: so the peer knows that its reply came. */
+void sw_iwarp_greet(struct sw_iwarp *w);
+/* The peer's time to wait is over. */
+void sw_iwarp_resume(struct sw_iwarp *w);
+/* The last FPDUs of a queue pair that lets go of its peer. False: that was all. */
+bool sw_iwarp_say_last(struct sw_iwarp *w, struct sw_iwarp_emission *out);
+/* Requests from this position on do not begin, or they do again (SQD). */
+void sw_iwarp_pause(struct sw_iwarp *w, bool is_paused, uint32_t from);
 
 /* Whether it is the turn of a SW_REQUEST_LOCAL, at done(): the user does it and says so. */
 bool sw_iwarp_is_local(const struct sw_iwarp *w);

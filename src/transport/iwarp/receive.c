@@ -44,7 +44,7 @@ static enum sw_iwarp_step admit_write(struct sw_iwarp *w, const struct arrival *
         return refuse_arrival(w, SW_TERMINATE_WRAP, arrival);
     w->written = (is_first ? 0 : w->written) + segment->payload_len;
     w->in_write = !segment->last;
-    if (segment->payload_len == 0)
+    if (segment->payload_len == 0 && !w->config.is_paired)
         return SW_IWARP_NOTHING; /* neither its STag nor its rights are looked at */
     *demand = (struct sw_demand){
         .kind = SW_DEMAND_WRITE,
@@ -91,7 +91,7 @@ static enum sw_iwarp_step admit_read(struct sw_iwarp *w, const struct arrival *a
         .sink_to = read.sink_to,
         .addr = read.source_to,
     };
-    if (read.len_bytes == 0) {
+    if (read.len_bytes == 0 && !w->config.is_paired) {
         add_answer(w, &w->wanted);
         return SW_IWARP_NOTHING;
     }
@@ -158,6 +158,8 @@ static enum sw_iwarp_step admit_send(struct sw_iwarp *w, const struct arrival *a
         .kind = SW_DEMAND_SEND,
         .first = is_first,
         .last = segment->last,
+        .has_imm = w->paired.has_imm,
+        .imm_be = w->paired.imm_be,
         .has_inv = segment->opcode->invalidates,
         .solicited = segment->opcode->solicited,
         .inv_rkey = segment->opcode->invalidates ? segment->stag : 0,
@@ -177,6 +179,11 @@ static enum sw_iwarp_step admit_immediate(struct sw_iwarp *w, const struct arriv
     if (w->in_send)
         return refuse_arrival(w, SW_TERMINATE_OPCODE, arrival);
     w->msn_in[SW_DDP_QUEUE_SEND]++;
+    if (w->config.is_paired && segment->payload[0]) {
+        if (!sw_iwarp_paired_take(w, segment->payload))
+            refuse_arrival(w, SW_TERMINATE_UNSPECIFIED, arrival);
+        return SW_IWARP_NOTHING;
+    }
     *demand = (struct sw_demand){
         .kind = SW_DEMAND_WRITE,
         .first = true,
@@ -352,6 +359,27 @@ static enum sw_iwarp_step admit_arrival(struct sw_iwarp *w, const struct arrival
     return SW_IWARP_NOTHING;
 }
 
+/* Requests that are dropped are looked at only as far as their order goes. */
+static enum sw_iwarp_step admit_paired(struct sw_iwarp *w, const struct arrival *arrival,
+                                       struct sw_iwarp_input *out)
+{
+    const struct sw_ddp_segment *segment = &arrival->segment;
+    const bool is_unit = sw_iwarp_paired_is_unit(segment);
+    w->paired.ends_unit = is_unit && segment->last;
+    enum sw_iwarp_step step = SW_IWARP_NOTHING;
+    if (!(w->paired.drops && segment->queue == SW_DDP_QUEUE_REQUEST && is_unit &&
+          !segment->opcode->is_tagged))
+        step = admit_arrival(w, arrival, false, out);
+    if (w->paired.drops && is_unit) {
+        step = SW_IWARP_NOTHING;
+        w->admitted = NULL;
+        w->paired.has_imm = false;
+    }
+    if (step != SW_IWARP_DEMAND && !w->over)
+        sw_iwarp_paired_count(w);
+    return step;
+}
+
 enum sw_iwarp_step sw_iwarp_admit(struct sw_iwarp *w, const uint8_t *ulpdu, uint32_t len,
                                   struct sw_iwarp_input *out)
 {
@@ -369,7 +397,8 @@ enum sw_iwarp_step sw_iwarp_admit(struct sw_iwarp *w, const uint8_t *ulpdu, uint
     sw_ddp_decode(ulpdu, len, &arrival.segment);
     if (!is_in_place(w, &arrival))
         return SW_IWARP_NOTHING;
-    return admit_arrival(w, &arrival, is_first, out);
+    return w->config.is_paired ? admit_paired(w, &arrival, out)
+                               : admit_arrival(w, &arrival, is_first, out);
 }
 
 static uint16_t write_cause(enum sw_access_fault why)
@@ -389,13 +418,17 @@ static uint16_t write_cause(enum sw_access_fault why)
     return SW_TERMINATE_UNSPECIFIED;
 }
 
-static uint16_t cause_of(const struct sw_demand *demand, const struct sw_outcome *outcome)
+static uint16_t cause_of(const struct sw_iwarp *w, const struct sw_demand *demand,
+                         const struct sw_outcome *outcome)
 {
     const uint8_t code = sw_aeth_value_of(outcome->syndrome);
     if (sw_aeth_class_of(outcome->syndrome) == SW_AETH_RNR)
         return SW_TERMINATE_NO_RECEIVE;
     if (code == SW_NAK_CODE_OPERATIONAL)
         return SW_TERMINATE_LOCAL;
+    if (w->config.is_paired && code == SW_NAK_CODE_INVALID_REQUEST &&
+        demand->kind != SW_DEMAND_SEND)
+        return SW_TERMINATE_UNSPECIFIED;
     if (demand->kind == SW_DEMAND_SEND)
         return code == SW_NAK_CODE_ACCESS ? SW_TERMINATE_INVALIDATE : SW_TERMINATE_TOO_LONG;
     if (demand->kind == SW_DEMAND_WRITE)
@@ -409,10 +442,17 @@ void sw_iwarp_conclude(struct sw_iwarp *w, const struct sw_demand *demand,
     const uint8_t *ulpdu = w->admitted;
     assert(ulpdu);
     w->admitted = NULL;
-    if (sw_aeth_class_of(outcome->syndrome) != SW_AETH_ACK) {
-        sw_iwarp_refuse_ulpdu(w, cause_of(demand, outcome), ulpdu, w->admitted_len);
+    if (w->config.is_paired && sw_aeth_class_of(outcome->syndrome) == SW_AETH_RNR) {
+        sw_iwarp_paired_put_off(w);
         return;
     }
+    if (sw_aeth_class_of(outcome->syndrome) != SW_AETH_ACK) {
+        sw_iwarp_refuse_ulpdu(w, cause_of(w, demand, outcome), ulpdu, w->admitted_len);
+        return;
+    }
+    if (demand->kind == SW_DEMAND_SEND && demand->last)
+        w->paired.has_imm = false;
+    sw_iwarp_paired_count(w);
     if (demand->kind == SW_DEMAND_SEND || demand->kind == SW_DEMAND_WRITE || w->over)
         return;
     w->wanted.original = outcome->original;

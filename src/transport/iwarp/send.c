@@ -27,14 +27,14 @@ static void write_head(struct sw_iwarp_emission *out, const struct sw_ddp_segmen
     sw_be16_store(out->head, (uint16_t)sw_iwarp_ulpdu_len(out));
 }
 
-static uint8_t *body_at(struct sw_iwarp_emission *out)
+uint8_t *sw_iwarp_body_at(struct sw_iwarp_emission *out)
 {
     return out->head + SW_FPDU_LENGTH_BYTES + SW_DDP_UNTAGGED_BYTES;
 }
 
 /* An untagged message that is one segment, its body written. */
-static void write_single(struct sw_iwarp *w, enum sw_rdmap_kind kind, uint32_t body_len,
-                         struct sw_iwarp_emission *out)
+void sw_iwarp_write_single(struct sw_iwarp *w, enum sw_rdmap_kind kind, uint32_t body_len,
+                           struct sw_iwarp_emission *out)
 {
     const struct sw_rdmap_opcode *opcode = sw_rdmap_opcode_of((uint8_t)kind);
     const struct sw_ddp_segment segment = {
@@ -84,8 +84,8 @@ static void emit_read(struct sw_iwarp *w, const struct sw_request *request,
         .source_stag = is_empty ? STAG_OF_NOTHING : request->rkey,
         .source_to = request->remote_addr,
     };
-    sw_rdmap_read_encode(&read, body_at(out));
-    write_single(w, SW_RDMAP_READ_REQUEST, SW_RDMAP_READ_BYTES, out);
+    sw_rdmap_read_encode(&read, sw_iwarp_body_at(out));
+    sw_iwarp_write_single(w, SW_RDMAP_READ_REQUEST, SW_RDMAP_READ_BYTES, out);
 }
 
 static void emit_atomic(struct sw_iwarp *w, const struct sw_request *request,
@@ -102,8 +102,8 @@ static void emit_atomic(struct sw_iwarp *w, const struct sw_request *request,
         .compare = swaps ? request->compare_add : 0,
         .compare_mask = swaps ? UINT64_MAX : 0,
     };
-    sw_rdmap_atomic_encode(&atomic, body_at(out));
-    write_single(w, SW_RDMAP_ATOMIC_REQUEST, SW_RDMAP_ATOMIC_REQUEST_BYTES, out);
+    sw_rdmap_atomic_encode(&atomic, sw_iwarp_body_at(out));
+    sw_iwarp_write_single(w, SW_RDMAP_ATOMIC_REQUEST, SW_RDMAP_ATOMIC_REQUEST_BYTES, out);
 }
 
 /* ---- SENDs and WRITEs ---- */
@@ -139,6 +139,7 @@ static bool emit_segment(struct sw_iwarp *w, const struct sw_request *request, u
     out->offset = w->sent_bytes;
     write_head(out, &segment, 0);
     w->sent_bytes += segment.payload_len;
+    w->paired.out += segment.last;
     if (segment.last && !opcode->is_tagged)
         w->msn_out[opcode->queue]++;
     return segment.last;
@@ -149,10 +150,11 @@ static void emit_immediate(struct sw_iwarp *w, const struct sw_request *request,
                            struct sw_iwarp_emission *out)
 {
     const bool solicited = request->flags & SW_REQUEST_SOLICITED;
-    memset(body_at(out), 0, SW_RDMAP_IMMEDIATE_BYTES);
-    memcpy(body_at(out) + 4, &request->imm_or_key, sizeof(request->imm_or_key));
-    write_single(w, solicited ? SW_RDMAP_IMMEDIATE_SE : SW_RDMAP_IMMEDIATE,
-                 SW_RDMAP_IMMEDIATE_BYTES, out);
+    w->paired.out++;
+    memset(sw_iwarp_body_at(out), 0, SW_RDMAP_IMMEDIATE_BYTES);
+    memcpy(sw_iwarp_body_at(out) + 4, &request->imm_or_key, sizeof(request->imm_or_key));
+    sw_iwarp_write_single(w, solicited ? SW_RDMAP_IMMEDIATE_SE : SW_RDMAP_IMMEDIATE,
+                          SW_RDMAP_IMMEDIATE_BYTES, out);
 }
 
 /* Whether the WRITE is out as a whole. */
@@ -178,22 +180,42 @@ static bool may_begin(const struct sw_iwarp *w, const struct sw_request *request
            w->read_count + w->awaits_rtr_response < w->config.ord;
 }
 
-static bool next_request(struct sw_iwarp *w, struct sw_iwarp_emission *out)
+/* Whether the request is out as a whole. */
+static bool emit_request(struct sw_iwarp *w, const struct sw_request *request,
+                         struct sw_iwarp_emission *out)
 {
-    const struct sw_request *request = sw_iwarp_request_at(w, w->sent);
-    if (w->sent == w->tail || (!w->is_begun && !may_begin(w, request)))
-        return false;
-    bool is_out = true;
     if (request->kind == SW_REQUEST_SEND)
-        is_out = emit_segment(w, request, send_kind_of(request), out);
-    else if (request->kind == SW_REQUEST_WRITE)
-        is_out = emit_write(w, request, out);
-    else if (request->kind == SW_REQUEST_READ)
+        return emit_segment(w, request, send_kind_of(request), out);
+    if (request->kind == SW_REQUEST_WRITE)
+        return emit_write(w, request, out);
+    if (request->kind == SW_REQUEST_READ)
         emit_read(w, request, out);
     else
         emit_atomic(w, request, out);
+    w->paired.out++;
+    return true;
+}
+
+static bool is_to_be_announced(const struct sw_iwarp *w, const struct sw_request *request)
+{
+    return request->kind == SW_REQUEST_SEND && (request->flags & SW_REQUEST_IMM) && !w->is_begun &&
+           !w->paired.is_announced;
+}
+
+static bool next_request(struct sw_iwarp *w, struct sw_iwarp_emission *out)
+{
+    struct sw_request *request = sw_iwarp_request_at(w, w->sent);
+    if (w->sent == w->tail || sw_iwarp_paired_holds(w) || (!w->is_begun && !may_begin(w, request)))
+        return false;
+    if (is_to_be_announced(w, request)) {
+        sw_iwarp_paired_announce(w, request, out);
+        return true;
+    }
+    const bool is_out = emit_request(w, request, out);
     w->is_begun = !is_out;
     if (is_out) {
+        request->seq = w->paired.out;
+        w->paired.is_announced = false;
         w->sent++;
         w->sent_bytes = 0;
         sw_iwarp_advance(w);
@@ -226,8 +248,8 @@ static void emit_original(struct sw_iwarp *w, const struct sw_iwarp_answer *answ
                           struct sw_iwarp_emission *out)
 {
     const struct sw_rdmap_original original = {.id = answer->sink_stag, .value = answer->original};
-    sw_rdmap_original_encode(&original, body_at(out));
-    write_single(w, SW_RDMAP_ATOMIC_RESPONSE, SW_RDMAP_ATOMIC_RESPONSE_BYTES, out);
+    sw_rdmap_original_encode(&original, sw_iwarp_body_at(out));
+    sw_iwarp_write_single(w, SW_RDMAP_ATOMIC_RESPONSE, SW_RDMAP_ATOMIC_RESPONSE_BYTES, out);
 }
 
 static bool next_answer(struct sw_iwarp *w, struct sw_iwarp_emission *out)
@@ -255,12 +277,12 @@ static void emit_rtr(struct sw_iwarp *w, struct sw_iwarp_emission *out)
     if (w->config.rtr == SW_MPA_RTR_WRITE) {
         write_empty(SW_RDMAP_WRITE, STAG_OF_NOTHING, 0, out);
     } else if (w->config.rtr == SW_MPA_RTR_SEND) {
-        write_single(w, SW_RDMAP_SEND, 0, out);
+        sw_iwarp_write_single(w, SW_RDMAP_SEND, 0, out);
     } else {
         const struct sw_rdmap_read read = {.sink_stag = STAG_OF_NOTHING,
                                            .source_stag = STAG_OF_NOTHING};
-        sw_rdmap_read_encode(&read, body_at(out));
-        write_single(w, SW_RDMAP_READ_REQUEST, SW_RDMAP_READ_BYTES, out);
+        sw_rdmap_read_encode(&read, sw_iwarp_body_at(out));
+        sw_iwarp_write_single(w, SW_RDMAP_READ_REQUEST, SW_RDMAP_READ_BYTES, out);
         w->awaits_rtr_response = true;
     }
 }
@@ -268,12 +290,45 @@ static void emit_rtr(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 static void emit_terminate(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 {
     w->is_due = false;
-    write_single(w, SW_RDMAP_TERMINATE, sw_terminate_encode(&w->terminate, body_at(out)), out);
+    sw_iwarp_write_single(w, SW_RDMAP_TERMINATE,
+                          sw_terminate_encode(&w->terminate, sw_iwarp_body_at(out)), out);
+}
+
+static bool take_turns(struct sw_iwarp *w, struct sw_iwarp_emission *out)
+{
+    const bool answers = w->answers_next;
+    if (answers ? next_answer(w, out) : next_request(w, out)) {
+        w->answers_next = !answers;
+        return true;
+    }
+    return answers ? next_request(w, out) : next_answer(w, out);
+}
+
+/* Between queue pairs the peer hears what became of all that came before a fault. */
+static bool next_paired(struct sw_iwarp *w, struct sw_iwarp_emission *out)
+{
+    if (w->is_begun)
+        return next_request(w, out);
+    if (w->answer_count && sw_iwarp_oldest_answer(w)->sent_bytes)
+        return next_answer(w, out);
+    if (!w->over)
+        sw_iwarp_paired_rewind(w);
+    if (sw_iwarp_paired_say(w, out))
+        return true;
+    if (!w->over)
+        return take_turns(w, out);
+    if (!w->is_due)
+        return false;
+    if (!next_answer(w, out))
+        emit_terminate(w, out);
+    return true;
 }
 
 bool sw_iwarp_next(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 {
     *out = (struct sw_iwarp_emission){.source = SW_PAYLOAD_NONE};
+    if (w->config.is_paired)
+        return next_paired(w, out);
     if (w->is_due) {
         emit_terminate(w, out);
         return true;
@@ -293,10 +348,5 @@ bool sw_iwarp_next(struct sw_iwarp *w, struct sw_iwarp_emission *out)
         write_empty(SW_RDMAP_WRITE, STAG_OF_NOTHING, 0, out);
         return true;
     }
-    const bool answers = w->answers_next;
-    if (answers ? next_answer(w, out) : next_request(w, out)) {
-        w->answers_next = !answers;
-        return true;
-    }
-    return answers ? next_request(w, out) : next_answer(w, out);
+    return take_turns(w, out);
 }

@@ -52,7 +52,7 @@ static void post(struct fixture *f, uint8_t kind, uint32_t len_bytes, uint8_t fl
                                        .imm_or_key = 0x01020304,
                                        .compare_add = 5,
                                        .swap = 6};
-    assert_true(sw_iwarp_supports(&request));
+    assert_true(sw_iwarp_supports(&f->machine, &request));
     assert_true(sw_iwarp_post(&f->machine, &request));
 }
 
@@ -292,9 +292,9 @@ static void sw_iwarp_post__knows_what_iwarp_has_not(void **state)
     static const struct sw_request refused[] = {{.kind = SW_REQUEST_FLUSH},
                                                 {.kind = SW_REQUEST_ATOMIC_WRITE},
                                                 {.kind = SW_REQUEST_SEND, .flags = SW_REQUEST_IMM}};
-    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
-        assert_false(sw_iwarp_supports(&refused[i]));
     struct fixture *f = fixture_of();
+    for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+        assert_false(sw_iwarp_supports(&f->machine, &refused[i]));
     for (int i = 0; i < RING; i++)
         post(f, SW_REQUEST_SEND, 1, 0);
     assert_false(sw_iwarp_post(&f->machine, &(struct sw_request){.kind = SW_REQUEST_SEND}));
