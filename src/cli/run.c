@@ -40,7 +40,7 @@ enum {
 };
 
 static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
-static const char *const link_words[] = {"auto", "direct", "roce", "iwarp", NULL};
+static const char *const link_words[] = {"auto", "direct", "roce", "tcp", "iwarp", NULL};
 static const char *const liveness_words[] = {"auto", "never", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
 static const char *const sockets_words[] = {"auto", "tcp", NULL};
@@ -51,7 +51,7 @@ static const struct argp_option options[] = {
      "Limit the ways to a peer's memory: auto (default), mapped, cma, ring or off", 0},
     {"link", KEY_LINK, "LINK", 0,
      "How queue pairs reach each other: auto (default: direct on this host, RoCE to others), "
-     "direct, roce, or iwarp (by TCP; the devices are iWARP's then)",
+     "direct, roce, tcp (others over TCP) or iwarp (by TCP; the devices are iWARP's then)",
      0},
     {"adopt", KEY_ADOPT, "WHEN", 0,
      "Whether plain memory is made mappable by peers: auto (default) or never", 0},

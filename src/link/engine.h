@@ -32,6 +32,7 @@ enum sw_watch_kind {
     SW_WATCH_LIVENESS,
     SW_WATCH_IWARP,    /* a connection */
     SW_WATCH_IWARP_CM, /* and those that begin */
+    SW_WATCH_PAIRED,   /* RoCE over TCP */
     SW_WATCH_KINDS
 };
 

@@ -29,6 +29,7 @@
 #include "link/engine.h"
 #include "link/faults/live.h"
 #include "link/iwarp/iwarp.h"
+#include "link/paired/paired.h"
 #include "link/roce/group.h"
 #include "link/roce/liveness/lifeline.h"
 #include "link/roce/qp/qp.h"
@@ -36,7 +37,7 @@
 
 #define LISTEN_TRIES 64 /* of a lock that is held for a post or a delivery */
 
-static enum { LINK_AUTO, LINK_DIRECT, LINK_ROCE } mode;
+static enum { LINK_AUTO, LINK_DIRECT, LINK_ROCE, LINK_TCP } mode;
 
 static atomic_bool has_strangers; /* on this host */
 static atomic_bool is_to_listen;  /* queue pairs that were there before the first of them */
@@ -51,8 +52,10 @@ static void read_mode(void)
         mode = LINK_DIRECT;
     else if (!strcmp(text, "roce"))
         mode = LINK_ROCE;
+    else if (!strcmp(text, "tcp"))
+        mode = LINK_TCP;
     else if (strcmp(text, "iwarp") != 0) /* that is of devices: device/nic/netdev.c */
-        sw_warn("SIDEWIRE_LINK=%s is not auto, direct, roce or iwarp; using auto", text);
+        sw_warn("SIDEWIRE_LINK=%s is not auto, direct, roce, tcp or iwarp; using auto", text);
 }
 
 static const struct sw_engine_part engine_part;
@@ -68,6 +71,7 @@ static int start_links(void)
     sw_engine_add(&engine_part);
     sw_roce_start();
     sw_iwarp_start();
+    sw_paired_start();
     rc = sw_direct_start();
     if (!rc)
         rc = sw_engine_start();
@@ -81,6 +85,7 @@ static void fork_child(void)
     if (!sw_engine.running)
         return;
     sw_roce_fork_child();
+    sw_paired_fork_child();
     sw_iwarp_fork_child();
     sw_direct_fork_child();
     atomic_store(&has_strangers, false);
@@ -88,12 +93,18 @@ static void fork_child(void)
     sw_engine_close();
 }
 
+/* Whether peers of this host are reached the direct way, and others by packets or TCP. */
+static bool is_mixed(void)
+{
+    return mode == LINK_AUTO || mode == LINK_TCP;
+}
+
 /* Whether the peer is on another host, or in another container of this one, which is to be reached
  * as if it were. One of another user would be out of reach by either link: users cannot share the
  * UDP port. */
 static bool is_far(const struct sw_qp *qp)
 {
-    if (mode != LINK_AUTO)
+    if (!is_mixed())
         return mode == LINK_ROCE;
     if (sw_direct.off || !sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid))
         return true;
@@ -102,7 +113,7 @@ static bool is_far(const struct sw_qp *qp)
 
 static struct sw_peer *meet_peer(uint32_t dest_qpn, const union ibv_gid *dgid)
 {
-    if (mode != LINK_AUTO || sw_direct.off || !sw_netdev_is_local_gid(dgid))
+    if (!is_mixed() || sw_direct.off || !sw_netdev_is_local_gid(dgid))
         return NULL;
     return sw_peer_meet(sw_qpn_slot(dest_qpn));
 }
@@ -114,8 +125,11 @@ static void listen_for(struct sw_qp *qp)
     struct sw_netdev_info info;
     sw_netdev_read(qp->ctx->netdev, &info);
     const bool is_quiet = !strcmp(info.ifname, "lo") && !atomic_load(&has_strangers);
-    if (mode == LINK_DIRECT || (mode == LINK_AUTO && is_quiet))
+    if (mode == LINK_DIRECT || (is_mixed() && is_quiet))
         return;
+    if (mode == LINK_TCP)
+        sw_info("QP 0x%x: TCP carries no datagrams; to other hosts they go to UDP port %u", qp->qpn,
+                SW_ROCE_PORT);
     if (sw_roce_open(mode == LINK_ROCE) == 0)
         sw_roce_list(qp);
 }
@@ -154,7 +168,7 @@ static void catch_up_listening(void)
 
 void sw_link_meet_stranger(void)
 {
-    if (mode != LINK_AUTO || atomic_load(&has_strangers))
+    if (!is_mixed() || atomic_load(&has_strangers))
         return;
     atomic_store(&has_strangers, true); /* who becomes ready to receive from here on, sees to it */
     atomic_store(&is_to_listen, true);
@@ -177,13 +191,13 @@ static const struct sw_engine_part engine_part = {.step = step_links, .wants = w
 
 bool sw_link_is_far(const struct sw_route *route)
 {
-    return mode == LINK_ROCE || (mode == LINK_AUTO && (!route->is_local || sw_direct.off));
+    return mode == LINK_ROCE || (is_mixed() && (!route->is_local || sw_direct.off));
 }
 
 int sw_link_way_to(const union ibv_gid *gid)
 {
     const bool is_local = sw_netdev_is_local_gid(gid);
-    if (mode == LINK_AUTO)
+    if (is_mixed())
         return sw_direct.off || !is_local;
     return mode == LINK_ROCE ? 1 : is_local ? 0 : -ENETUNREACH;
 }
@@ -197,13 +211,13 @@ int sw_link_listen_far(const struct in6_addr *address)
 {
     const bool is_loopback = IN6_IS_ADDR_LOOPBACK(address) ||
                              (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
-    if (mode == LINK_DIRECT || (mode == LINK_AUTO && is_loopback && !sw_direct.off))
+    if (mode == LINK_DIRECT || (is_mixed() && is_loopback && !sw_direct.off))
         return 0;
     int rc = sw_roce_open(mode == LINK_ROCE);
-    if (rc && mode == LINK_AUTO)
+    if (rc && is_mixed())
         sw_info("UDP port %u cannot be had (%s): other hosts cannot connect to this one",
                 SW_ROCE_PORT, strerror(-rc));
-    return mode == LINK_AUTO ? 0 : rc;
+    return is_mixed() ? 0 : rc;
 }
 
 /* What a queue pair does before it is connected is the same for all links: nothing. */
@@ -215,7 +229,7 @@ static const struct sw_qp_ops *choose_link(struct sw_qp *qp)
     if (connects && qp->rules->is_datagram)
         listen_for(qp);
     else if (connects && is_far(qp))
-        return &sw_roce_qp_ops;
+        return mode == LINK_TCP ? &sw_paired_qp_ops : &sw_roce_qp_ops;
     return sw_faults_live ? &sw_direct_gated_ops : &sw_direct_qp_ops;
 }
 

@@ -70,6 +70,8 @@ unsigned long long sem_wait_counter(const char *port, const char *name, unsigned
 #define sem_expect_counter(port, name, wanted) VU_EQ(sem_wait_counter(port, name, wanted), wanted)
 /* Whether iWARP has what this case needs: sem_iwarp.c. */
 bool sem_iwarp_has(const char *name);
+/* The same of a RoCE device over TCP. */
+bool sem_tcp_has(const char *name);
 /* All bytes of the range have this value. Over iWARP a WRITE may still be on its way, so they get
  * it soon; or have it now. */
 void rig_bytes_now(const struct rig *rig, uint32_t offset, uint32_t len_bytes, uint8_t value);

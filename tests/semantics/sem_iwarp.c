@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The cases that iWARP cannot have, and why. All others run over it. */
+/* The cases that iWARP's devices cannot have, and those that RoCE's cannot over TCP, and why. All
+ * others run over either. */
 #include <fnmatch.h>
 #include <stddef.h>
 
@@ -49,11 +50,46 @@ static const struct reason reasons[] = {
     {"peers' memory is not mapped", NAMES("peer_memory__lost_*")},
 };
 
+/* RoCE's devices over TCP, without the direct link, which a queue pair of the same process and
+ * counters of other processes would have. */
+static const struct reason tcp_reasons[] = {
+    {"RC queue pairs alone are carried to other hosts",
+     NAMES("uc_*", "uc2*", "ud__*", "xrc*", "mcast*", "send_inv__uc_*", "*_uc", "*datagram*",
+           "pacing__uc_*")},
+    {"no FLUSH, so no persistence, and no ATOMIC WRITE",
+     NAMES("flush__*", "persist__*", "atomic_write__*")},
+    {"a queue pair that is its own peer has no connection",
+     NAMES("connect__to_itself", "post__in_each_state", "order__atomics_from_both_sides",
+           "window1__through_any_qp", "window2__of_other_qp", "window2__qp_destroyed",
+           "local_inv__of_other_qp", "send_inv__of_other_qp", "window1__taken_away_under_writes",
+           "import__device_pd_region")},
+    {"a long message is placed FPDU by FPDU: nobody knows earlier that a later one is refused",
+     NAMES("target_refuses__long_write_past_end", "target_refuses__long_write_imm_past_end")},
+    {"no packets that could be counted, nor other processes that could be asked",
+     NAMES("port_counters__*")},
+    {"peers' memory is not mapped", NAMES("peer_memory__lost_*")},
+};
+
+static bool is_in(const struct reason *reason, const char *name)
+{
+    for (const char *const *pattern = reason->names; *pattern; pattern++)
+        if (fnmatch(*pattern, name, 0) == 0)
+            return true;
+    return false;
+}
+
 bool sem_iwarp_has(const char *name)
 {
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
-        for (const char *const *pattern = reasons[i].names; *pattern; pattern++)
-            if (fnmatch(*pattern, name, 0) == 0)
-                return false;
+        if (is_in(&reasons[i], name))
+            return false;
+    return true;
+}
+
+bool sem_tcp_has(const char *name)
+{
+    for (size_t i = 0; i < sizeof(tcp_reasons) / sizeof(tcp_reasons[0]); i++)
+        if (is_in(&tcp_reasons[i], name))
+            return false;
     return true;
 }

@@ -247,6 +247,8 @@ static bool is_wanted(const struct options *options, const struct sem_case *one)
         return false;
     if (has_link("iwarp") && !options->count && !sem_iwarp_has(one->name))
         return false;
+    if (has_link("tcp") && !options->count && !sem_tcp_has(one->name))
+        return false;
     return !listed(options->except, options->except_count, one->name);
 }
 

@@ -29,9 +29,15 @@
 
 /* ---- who looks after the socket ---- */
 
-static void *tag_of(const struct sw_qp *qp)
+static void *tag_of(const struct sw_iwarp_connection *c)
 {
-    return (void *)((uintptr_t)qp->index << 4);
+    const uint32_t shift = c->is_paired ? SW_IWARP_TAG_SHIFT : 0;
+    return (void *)(((uintptr_t)c->qp->index << shift) << 4);
+}
+
+static enum sw_watch_kind kind_of(const struct sw_iwarp_connection *c)
+{
+    return c->is_paired ? SW_WATCH_PAIRED : SW_WATCH_IWARP;
 }
 
 static void set_watch(struct sw_iwarp_connection *c, bool is_watched)
@@ -43,7 +49,7 @@ static void set_watch(struct sw_iwarp_connection *c, bool is_watched)
     c->watches_room = false;
     c->visits = 0;
     if (is_watched)
-        sw_engine_watch(c->fd, tag_of(qp), SW_WATCH_IWARP);
+        sw_engine_watch(c->fd, tag_of(c), kind_of(c));
     else
         sw_engine_unwatch(c->fd);
     atomic_store(&qp->rx_pending, !is_watched);
@@ -56,7 +62,7 @@ static void watch_room(struct sw_iwarp_connection *c)
     if (!c->is_watched || c->watches_room == c->is_blocked)
         return;
     c->watches_room = c->is_blocked;
-    sw_engine_watch_room(c->fd, tag_of(c->qp), SW_WATCH_IWARP, c->is_blocked);
+    sw_engine_watch_room(c->fd, tag_of(c), kind_of(c), c->is_blocked);
 }
 
 static void set_polls(struct sw_qp *qp, enum sw_qp_polls polls)
@@ -92,7 +98,8 @@ static void mind_socket(struct sw_iwarp_connection *c, bool moved)
             set_watch(c, true);
     }
     atomic_store(&c->qp->rx_pending, !c->is_watched);
-    if (c->is_watched && now_ns - c->moved_ns > IDLE_NS && c->qp->recv_cq->qp_count > CROWD)
+    if (c->is_watched && now_ns - c->moved_ns > IDLE_NS && !c->is_paired &&
+        c->qp->recv_cq->qp_count > CROWD)
         set_rest(c, true);
     else if (!moved && now_ns - c->moved_ns > VAIN_NS)
         set_polls(c->qp, SW_QP_POLLS_IN_VAIN);
@@ -106,7 +113,9 @@ static void note_refusal(struct sw_iwarp_connection *c)
 {
     const struct sw_qp *qp = c->qp;
     const uint16_t layer = c->machine.terminate.cause >> 8;
-    if (c->machine.by_peer) {
+    if (c->machine.by_peer && c->is_paired) {
+        sw_iwarp_note_paired_refusal(c);
+    } else if (c->machine.by_peer) {
         const bool is_read =
             qp->sq.head != qp->sq.tail &&
             sw_sq_at((struct sw_sq *)&qp->sq, qp->sq.head)->opcode == IBV_WR_RDMA_READ;
@@ -151,7 +160,7 @@ enum sw_iwarp_life sw_iwarp_fail(struct sw_iwarp_connection *c, int errno_of_pee
     return SW_IWARP_DEAD;
 }
 
-static void drive_qp(struct sw_qp *qp)
+void sw_iwarp_drive(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     struct sw_iwarp_connection *c = qp->link_state;
@@ -159,17 +168,20 @@ static void drive_qp(struct sw_qp *qp)
     if (!c)
         return;
     if (sw_iwarp_receive(c, &moved) == SW_IWARP_DEAD ||
+        (c->is_paired && sw_iwarp_step_paired(c, moved) == SW_IWARP_DEAD) ||
         sw_iwarp_transmit(c, &moved) == SW_IWARP_DEAD)
         return;
-    if (c->machine.over) {
+    if (c->machine.over && !(c->is_paired && c->machine.is_due)) {
         note_refusal(c);
         sw_iwarp_fail(c, c->machine.by_peer ? 0 : -EPROTO);
         return;
     }
     mind_socket(c, moved);
+    if (c->is_paired)
+        sw_iwarp_note_pending(c);
 }
 
-static void post_sends(struct sw_qp *qp)
+void sw_iwarp_start_sends(struct sw_qp *qp)
 {
     struct sw_iwarp_connection *c = qp->link_state;
     bool moved = false;
@@ -182,6 +194,8 @@ static void post_sends(struct sw_qp *qp)
     if (c->is_watched && moved)
         set_rest(c, false);
     watch_room(c);
+    if (c->is_paired)
+        sw_iwarp_note_pending(c);
 }
 
 static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
@@ -250,7 +264,7 @@ static int refuse_connect(struct sw_qp *qp)
     return -EINVAL; /* only connection management connects */
 }
 
-static void disconnect_qp(struct sw_qp *qp)
+void sw_iwarp_disconnect(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     struct sw_iwarp_connection *c = qp->link_state;
@@ -265,6 +279,8 @@ static void disconnect_qp(struct sw_qp *qp)
     if (qp->state == IBV_QPS_ERR)
         sw_receive_flush(qp, &c->receive);
     uint8_t *rest = sw_iwarp_copy_rest(c, &len);
+    if (c->is_paired)
+        rest = sw_iwarp_add_last_words(c, rest, &len);
     sw_iwarp_linger(c->fd, rest, rest ? len : 0, !c->has_left);
     c->end_note.status = c->end_errno;
     qp->link_state = NULL;
@@ -273,9 +289,9 @@ static void disconnect_qp(struct sw_qp *qp)
 
 const struct sw_qp_ops sw_iwarp_qp_ops = {
     .connect = refuse_connect,
-    .disconnect = disconnect_qp,
-    .send = post_sends,
-    .progress = drive_qp,
+    .disconnect = sw_iwarp_disconnect,
+    .send = sw_iwarp_start_sends,
+    .progress = sw_iwarp_drive,
     .traffic = read_traffic,
 };
 
@@ -299,7 +315,8 @@ static void init_machines(struct sw_iwarp_connection *c, const struct sw_iwarp_b
         .token_seed = (uint32_t)sw_random64(),
         .rtr = begin->terms.rtr,
         .is_initiator = begin->is_initiator,
-        .is_held = !begin->is_initiator,
+        .is_held = !begin->is_initiator && !begin->is_paired,
+        .is_paired = begin->is_paired,
     };
     sw_iwarp_init(&c->machine, &config, c->ring, c->qp->sq.mask + 1);
     sw_iwarp_stream_init(&c->stream, c->in_bytes, SW_FPDU_MAX, begin->terms.crc);
@@ -322,6 +339,9 @@ static struct sw_iwarp_connection *make_connection(struct sw_qp *qp,
     c->qp = qp;
     c->fd = begin->fd;
     c->has_crc = begin->terms.crc;
+    c->is_paired = begin->is_paired;
+    c->fate = begin->fate;
+    c->nudge_ns = UINT64_MAX;
     c->awaits_first = begin->awaits_first;
     c->send_status = IBV_WC_SUCCESS;
     c->end_event = -1;
@@ -333,6 +353,25 @@ static struct sw_iwarp_connection *make_connection(struct sw_qp *qp,
         (struct sw_iwarp_note){.owner = c, .news = SW_IWARP_ENDED, .cookie = begin->cookie};
     init_machines(c, begin);
     return c;
+}
+
+int sw_iwarp_begin_paired(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
+{
+    sw_lock_assert_held(&qp->lock);
+    struct sw_iwarp_connection *c = make_connection(qp, begin);
+    if (!c)
+        return -ENOMEM;
+    c->posted = c->offset = qp->sq.head;
+    c->fate->has_begun |= begin->is_initiator; /* the reply has come */
+    qp->link_state = c;
+    if (begin->is_initiator)
+        sw_iwarp_greet(&c->machine);
+    sw_iwarp_change_paired(qp);
+    set_polls(qp, SW_QP_POLLS);
+    atomic_store(&qp->rx_pending, true);
+    if (!begin->len || sw_iwarp_take_bytes(c, begin->bytes, begin->len) == SW_IWARP_ALIVE)
+        sw_iwarp_drive(qp);
+    return 0;
 }
 
 static bool is_ready(const struct sw_qp *qp)
@@ -372,7 +411,7 @@ static int begin_locked(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
             c->machine.config.fpdu_max, c->has_crc ? " with CRC" : "", c->machine.config.ird,
             c->machine.config.ord);
     if (!begin->len || sw_iwarp_take_bytes(c, begin->bytes, begin->len) == SW_IWARP_ALIVE)
-        drive_qp(qp); /* says that it is ready */
+        sw_iwarp_drive(qp); /* says that it is ready */
     return 0;
 }
 

@@ -47,6 +47,9 @@ struct sw_iwarp_connection {
     struct sw_qp *qp;
     int fd;
     bool has_crc;
+    bool is_paired; /* of a RoCE device: paired.c */
+    bool is_established;
+    struct sw_iwarp_fate *fate;    /* paired */
     bool is_watched, watches_room; /* by the engine */
     bool is_blocked;               /* the kernel has no room for what is to be sent */
     bool has_left;                 /* the peer: nothing comes any more */
@@ -58,6 +61,7 @@ struct sw_iwarp_connection {
     uint64_t polled_ns, moved_ns;
     uint64_t nudge_ns; /* when the peer is to be nudged, if it has said nothing; UINT64_MAX: not */
     uint64_t nudge_gap_ns;
+    uint64_t resume_ns; /* paired: when to send again what the peer had no receive for; 0: unset */
 
     uint32_t posted; /* send queue positions before it were given to the machine */
     uint32_t offset; /* of send queue positions from the machine's */
@@ -110,6 +114,20 @@ const uint8_t *sw_iwarp_readable(struct sw_iwarp_connection *c, uint64_t addr, u
                                  uint32_t rkey);
 enum sw_access_fault sw_iwarp_read_fault(struct sw_iwarp_connection *c, uint64_t addr,
                                          uint32_t len_bytes, uint32_t rkey);
+
+/* paired.c: what is due between receiving and sending. */
+enum sw_iwarp_life sw_iwarp_step_paired(struct sw_iwarp_connection *c, bool moved);
+/* The peer's end came. */
+enum sw_iwarp_life sw_iwarp_lose_peer(struct sw_iwarp_connection *c);
+/* What the oldest request is told when the connection ended for a fault. */
+void sw_iwarp_note_paired_refusal(struct sw_iwarp_connection *c);
+/* Adds the last words to what the kernel has not taken. */
+uint8_t *sw_iwarp_add_last_words(struct sw_iwarp_connection *c, uint8_t *rest, size_t *len);
+/* Before an FPDU is taken: what came before it is seen to. */
+enum sw_iwarp_life sw_iwarp_prepare_paired(struct sw_iwarp_connection *c, const uint8_t *ulpdu);
+/* A request of the peer was carried out. */
+void sw_iwarp_establish(struct sw_iwarp_connection *c);
+void sw_iwarp_note_pending(struct sw_iwarp_connection *c);
 
 /* connection.c: nudges the peers whose time has come; returns when next. Takes locks. */
 uint64_t sw_iwarp_nudge_peers(uint64_t now_ns);

@@ -44,14 +44,20 @@ void sw_iwarp_start(void)
     sw_engine_add(&part);
 }
 
+void sw_iwarp_close_fd(const struct sw_qp *qp)
+{
+    const struct sw_iwarp_connection *c = qp->link_state;
+    if (c)
+        close(c->fd);
+}
+
 /* The connections are its parent's. What they have in memory stays: who had it locked is gone. */
 void sw_iwarp_fork_child(void)
 {
     for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         const struct sw_qp *qp = sw_nic.qps[i];
-        const struct sw_iwarp_connection *c = qp->link_state;
-        if (qp->link == &sw_iwarp_qp_ops && c)
-            close(c->fd);
+        if (qp->link == &sw_iwarp_qp_ops)
+            sw_iwarp_close_fd(qp);
     }
     sw_iwarp_notes_fork_child();
     sw_iwarp_linger_fork_child();

@@ -17,14 +17,39 @@ extern const struct sw_qp_ops sw_iwarp_qp_ops;
 void sw_iwarp_start(void);
 void sw_iwarp_fork_child(void);
 
+/* What queue pairs of RoCE devices share with these, that are carried by TCP (link/paired/). With
+ * the QP locked; link_state is the connection, or NULL. */
+struct sw_iwarp_begin;
+/* Gives it a connection that is past its start. 0 or -ENOMEM; the socket is taken over if it is 0.
+ */
+int sw_iwarp_begin_paired(struct sw_qp *qp, const struct sw_iwarp_begin *begin);
+void sw_iwarp_drive(struct sw_qp *qp);
+void sw_iwarp_start_sends(struct sw_qp *qp);
+/* SQD, RTS, or attributes have changed. */
+void sw_iwarp_change_paired(struct sw_qp *qp);
+void sw_iwarp_disconnect(struct sw_qp *qp);
+/* In a forked child. */
+void sw_iwarp_close_fd(const struct sw_qp *qp);
+/* At the end of the process: says what was taken. */
+void sw_iwarp_say_last_words(struct sw_qp *qp);
+enum { SW_IWARP_TAG_SHIFT = 2 }; /* what SW_WATCH_PAIRED tells: the index, so far up */
+
 /* Who connects is told what becomes of connections: by the engine, without locks. */
 void sw_iwarp_set_user(void (*told)(uint64_t cookie, enum sw_iwarp_news news, int status));
+
+/* What becomes of a paired connection; of the queue pair, whose lock guards it. */
+struct sw_iwarp_fate {
+    bool has_begun; /* something has come */
+    bool is_dead;   /* the peer ended without a word, while nothing was asked of it */
+};
 
 /* A connection that is past its start. */
 struct sw_iwarp_begin {
     int fd;
     struct sw_iwarp_terms terms;
     bool is_initiator;
+    bool is_paired; /* of sw_iwarp_begin_paired() */
+    struct sw_iwarp_fate *fate;
     bool awaits_first;    /* responder: FIRST_CAME is wanted */
     uint64_t cookie;      /* for news */
     const uint8_t *bytes; /* that came behind the start */

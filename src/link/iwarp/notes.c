@@ -49,7 +49,7 @@ void sw_iwarp_tell_notes(void (*tell)(uint64_t cookie, enum sw_iwarp_news news, 
     struct sw_iwarp_note *note = oldest_first(atomic_exchange(&latest, NULL)), *next;
     for (; note; note = next) {
         next = note->next;
-        if (tell)
+        if (tell && !note->owner->is_paired)
             tell(note->cookie, note->news, note->status);
         if (note->news == SW_IWARP_ENDED)
             free_connection(note->owner);

@@ -59,15 +59,18 @@ static void tell_first(struct sw_iwarp_connection *c)
 /* A local element that is not there any more fails the request, not the stream. */
 static void place_bytes(struct sw_iwarp_connection *c, const struct sw_iwarp_input *input)
 {
-    if (input->bytes && !sw_iwarp_store(c, input)) {
+    if (!sw_iwarp_store(c, input)) {
         c->is_over = true;
         c->send_status = IBV_WC_LOC_PROT_ERR;
     }
 }
 
-static void take_ulpdu(struct sw_iwarp_connection *c, const struct sw_iwarp_fpdu *fpdu)
+static enum sw_iwarp_life take_ulpdu(struct sw_iwarp_connection *c,
+                                     const struct sw_iwarp_fpdu *fpdu)
 {
     struct sw_iwarp_input input = {0};
+    if (c->is_paired && sw_iwarp_prepare_paired(c, fpdu->ulpdu) == SW_IWARP_DEAD)
+        return SW_IWARP_DEAD;
     switch (sw_iwarp_admit(&c->machine, fpdu->ulpdu, fpdu->len, &input)) {
     case SW_IWARP_DEMAND:
         sw_iwarp_carry_out(c, &input.demand);
@@ -82,6 +85,7 @@ static void take_ulpdu(struct sw_iwarp_connection *c, const struct sw_iwarp_fpdu
     c->placed_from = c->placed_to = 0;
     if (!c->machine.over)
         tell_first(c);
+    return SW_IWARP_ALIVE;
 }
 
 enum sw_iwarp_life sw_iwarp_take_bytes(struct sw_iwarp_connection *c, const uint8_t *bytes,
@@ -92,11 +96,11 @@ enum sw_iwarp_life sw_iwarp_take_bytes(struct sw_iwarp_connection *c, const uint
     enum sw_iwarp_found found;
     while (!c->machine.over && !c->is_over &&
            (found = sw_iwarp_stream_take(&c->stream, bytes, len, &used, &fpdu)) != SW_IWARP_MORE) {
-        if (found == SW_IWARP_FPDU)
-            take_ulpdu(c, &fpdu);
-        else
+        if (found != SW_IWARP_FPDU)
             sw_iwarp_refuse(&c->machine,
                             found == SW_IWARP_BAD_CRC ? SW_TERMINATE_CRC : SW_TERMINATE_FRAME);
+        else if (take_ulpdu(c, &fpdu) == SW_IWARP_DEAD)
+            return SW_IWARP_DEAD;
         bytes += used;
         len -= used;
     }
@@ -173,6 +177,8 @@ static void read_buffer(struct sw_iwarp_connection *c, uint8_t *buffer, struct a
 static enum sw_iwarp_life hear_end(struct sw_iwarp_connection *c, ssize_t got)
 {
     c->has_left = true;
+    if (c->is_paired)
+        return sw_iwarp_lose_peer(c);
     if (got == 0)
         return sw_iwarp_fail(c, sw_iwarp_stream_is_between(&c->stream) ? 0 : -ECONNRESET);
     return sw_iwarp_fail(c, (int)got);

@@ -48,6 +48,8 @@ enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
     for (;;) {
         if (sw_iwarp_is_local(&c->machine) && !c->out.count && run_local(c) == SW_IWARP_DEAD)
             return SW_IWARP_DEAD;
+        if (c->is_paired && qp->state != IBV_QPS_RTS)
+            return SW_IWARP_ALIVE;
         if (c->posted == qp->sq.tail || c->has_bad || c->machine.over || is_behind_local(c))
             return SW_IWARP_ALIVE;
         struct sw_request request;
@@ -59,6 +61,11 @@ enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
         }
         if (request.kind == SW_REQUEST_READ && !c->machine.config.ord) {
             c->has_bad = true; /* the peer takes none, and would never be asked */
+            c->bad_status = IBV_WC_LOC_QP_OP_ERR;
+            return SW_IWARP_ALIVE;
+        }
+        if (!sw_iwarp_supports(&c->machine, &request)) { /* FLUSH, ATOMIC WRITE */
+            c->has_bad = true;
             c->bad_status = IBV_WC_LOC_QP_OP_ERR;
             return SW_IWARP_ALIVE;
         }
@@ -88,6 +95,8 @@ enum sw_iwarp_life sw_iwarp_settle(struct sw_iwarp_connection *c)
         sq->next = sent;
     if (done != sq->head)
         sw_sq_retire_run(qp, done - sq->head);
+    if (__builtin_expect(qp->state == IBV_QPS_SQD, 0))
+        sw_qp_tell_drained(qp);
     /* Its turn has come: all before it is complete. */
     if (__builtin_expect(c->has_bad, 0) && c->posted == sq->head) {
         c->send_status = c->bad_status;
@@ -100,6 +109,8 @@ bool sw_iwarp_store(struct sw_iwarp_connection *c, const struct sw_iwarp_input *
 {
     struct sw_gather gather = sw_gather_of(c->qp, sw_iwarp_sq_position(c, input->position));
     uint32_t from = c->placed_from, to = c->placed_to;
+    if (!input->bytes)
+        return sw_gather_in(&gather, 0, (const uint8_t *)&input->value, sizeof(input->value));
     c->qp->moved.received_bytes += input->len_bytes;
     c->qp->moved.received_packets++;
     if (from >= to)

@@ -169,7 +169,9 @@ void sw_iwarp_carry_out(struct sw_iwarp_connection *c, const struct sw_demand *d
     outcome.syndrome = sw_verdict_rules[verdict].aeth_syndrome;
     if (verdict == SW_ACK) {
         count_demand(c->qp, demand);
-    } else {
+        if (c->is_paired && !c->is_established)
+            sw_iwarp_establish(c);
+    } else if (verdict != SW_RNR || !c->is_paired) {
         outcome.why = fault_of(c->qp, demand);
         c->was_refused = true;
         c->end_event = sw_verdict_rules[verdict].responder_event;
@@ -243,6 +245,8 @@ uint8_t *sw_iwarp_place_of(struct sw_iwarp_connection *c, const struct sw_ddp_se
                            uint32_t from, uint32_t len_bytes)
 {
     uint8_t *place = NULL;
+    if (c->machine.paired.drops && segment->opcode->number != SW_RDMAP_READ_RESPONSE)
+        return NULL;
     switch ((enum sw_rdmap_kind)segment->opcode->number) {
     case SW_RDMAP_WRITE:
         place = write_place(c, segment, from, len_bytes);

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
@@ -108,6 +110,14 @@ static bool add_fpdu(struct sw_iwarp_connection *c, const struct sw_iwarp_emissi
     return true;
 }
 
+/* Of what the queue pair sends by itself; answers are the peer's. */
+static bool is_held_by_rate(const struct sw_iwarp_connection *c)
+{
+    const struct sw_pacer *pacer = &c->qp->pacer;
+    return c->qp->sq.is_paced && !c->machine.answer_count && !c->machine.over &&
+           sw_pacer_allows(pacer, sw_clock_ns(), pacer->packet_bytes) != pacer->packet_bytes;
+}
+
 static bool has_room(const struct sw_iwarp_connection *c)
 {
     const struct sw_iwarp_outgoing *out = &c->out;
@@ -133,6 +143,8 @@ static void count_emission(struct sw_iwarp_connection *c, const struct sw_iwarp_
     if (emission->source == SW_PAYLOAD_MEMORY) {
         c->qp->moved.sent_bytes += emission->payload_len;
         c->qp->moved.sent_packets++;
+    } else if (c->qp->sq.is_paced) {
+        sw_pacer_charge(&c->qp->pacer, sw_clock_ns(), emission->payload_len);
     }
 }
 
@@ -145,7 +157,9 @@ static int fill_out(struct sw_iwarp_connection *c)
         return -ENOMEM;
     out->first = out->count = out->bytes_len = out->total = 0;
     out->first_position = c->machine.sent;
-    while (has_room(c) && sw_iwarp_next(&c->machine, &emission)) {
+    if (c->qp->sq.is_paced)
+        c->machine.ulpdu_max = sw_min_u32(c->machine.ulpdu_max, c->qp->pacer.packet_bytes);
+    while (has_room(c) && !is_held_by_rate(c) && sw_iwarp_next(&c->machine, &emission)) {
         if (is_refused(c, &emission))
             continue; /* next() has a Terminate then */
         if (!add_fpdu(c, &emission))
@@ -259,9 +273,9 @@ enum sw_iwarp_life sw_iwarp_transmit(struct sw_iwarp_connection *c, bool *moved)
     for (int round = 0; round < ROUNDS_MAX; round++) {
         const int rc = send_out(c, moved);
         c->is_blocked = rc == 0;
-        if (rc < 0)
+        if (rc < 0 && !(c->is_paired && rc != -EFAULT))
             return fail_send(c, rc);
-        if (rc == 0)
+        if (rc <= 0) /* paired: what the peer has said last is read first */
             return sw_iwarp_settle(c);
         if (sw_iwarp_settle(c) == SW_IWARP_DEAD || sw_iwarp_feed(c) == SW_IWARP_DEAD)
             return SW_IWARP_DEAD;

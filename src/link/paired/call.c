@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A call: the TCP connection that a queue pair makes to its peer's host, up to MPA's reply. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/minmax.h"
+#include "link/engine.h"
+#include "link/iwarp/socket.h"
+#include "link/paired/paired.h"
+#include "link/paired/socket.h"
+
+#define GAP_NS SW_NS_PER_MS /* between calls; each time twice as long */
+#define GAP_MAX_NS (100 * SW_NS_PER_MS)
+#define PATIENCE_NS (50 * SW_NS_PER_MS) /* of a call, at first: who got it may be stopped */
+#define PATIENCE_MAX_NS SW_NS_PER_S
+#define REPLY_BYTES 4096u /* the reply, and what is behind it */
+
+void sw_paired_drop_call(struct sw_paired *p)
+{
+    if (p->fd < 0)
+        return;
+    sw_engine_unwatch(p->fd);
+    close(p->fd);
+    p->fd = -1;
+}
+
+static void fail_call(struct sw_paired *p, uint64_t now_ns, const char *why)
+{
+    sw_debug("QP 0x%x: its call was not taken (%s)", p->qp->qpn, why);
+    sw_paired_drop_call(p);
+    p->gap_ns = p->gap_ns ? 2 * p->gap_ns : GAP_NS;
+    if (p->gap_ns > GAP_MAX_NS)
+        p->gap_ns = GAP_MAX_NS;
+    p->again_ns = now_ns + p->gap_ns;
+}
+
+void sw_paired_call(struct sw_paired *p, uint64_t now_ns)
+{
+    const struct sw_qp *qp = p->qp;
+    const struct sw_pairing pairing = {
+        .kind = SW_PAIRING_REQUEST,
+        .own_qpn = qp->qpn,
+        .peer_qpn = qp->dest_qpn,
+        .own_psn = qp->attr.sq_psn,
+        .peer_psn = qp->attr.rq_psn,
+        .nonce = p->nonce,
+    };
+    sw_pairing_encode(&pairing, p->private_data);
+    const struct sw_iwarp_start_config config = sw_paired_config(p->private_data);
+    sw_iwarp_start_connect(&p->start, &config, now_ns);
+    /* The kernel gives the next call to another process, perhaps. */
+    p->patience_ns = p->patience_ns ? p->patience_ns + p->patience_ns / 16 : PATIENCE_NS;
+    p->patience_ns = sw_min_u64(p->patience_ns, PATIENCE_MAX_NS);
+    p->start.due_ns = sw_min_u64(p->start.due_ns, now_ns + p->patience_ns);
+    p->is_asked = false;
+    p->fd = sw_paired_connect(&p->own, &p->peer, p->scope);
+    if (p->fd < 0) {
+        const int err = -p->fd;
+        p->fd = -1;
+        fail_call(p, now_ns, strerror(err));
+        return;
+    }
+    void *tag = sw_paired_tag(SW_PAIRED_CALL, qp->index);
+    sw_engine_watch(p->fd, tag, SW_WATCH_PAIRED);
+    sw_engine_watch_room(p->fd, tag, SW_WATCH_PAIRED, true);
+}
+
+/* Whether the request is out. */
+static bool send_request(struct sw_paired *p, uint64_t now_ns)
+{
+    const int err = sw_paired_error(p->fd);
+    if (err) {
+        fail_call(p, now_ns, strerror(err));
+        return false;
+    }
+    const ssize_t sent = sw_iwarp_socket_send(p->fd, p->start.out, p->start.out_len);
+    if (sent == -EAGAIN)
+        return false;
+    if (sent != p->start.out_len) { /* it is shorter than any socket's buffer */
+        fail_call(p, now_ns, "the request cannot be sent");
+        return false;
+    }
+    p->is_asked = true;
+    sw_engine_watch_room(p->fd, sw_paired_tag(SW_PAIRED_CALL, p->qp->index), SW_WATCH_PAIRED,
+                         false);
+    return true;
+}
+
+/* The reply has to be to this request, of the queue pair that was meant. */
+static bool is_right_reply(const struct sw_paired *p)
+{
+    const struct sw_qp *qp = p->qp;
+    struct sw_pairing reply;
+    return sw_pairing_decode(p->start.peer.private_data, p->start.peer.private_len, &reply) &&
+           reply.kind == SW_PAIRING_REPLY && reply.nonce == p->nonce &&
+           reply.own_qpn == qp->dest_qpn && reply.peer_qpn == qp->qpn &&
+           reply.peer_psn == qp->attr.sq_psn &&
+           (reply.own_psn == SW_PAIRING_PSN_OPEN || reply.own_psn == qp->attr.rq_psn);
+}
+
+void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
+{
+    uint8_t bytes[REPLY_BYTES];
+    if (!p->is_asked && !send_request(p, now_ns))
+        return;
+    const ssize_t got = sw_iwarp_socket_receive(p->fd, bytes, sizeof(bytes));
+    if (got == -EAGAIN)
+        return;
+    if (got <= 0) {
+        fail_call(p, now_ns, got ? strerror((int)-got) : "closed");
+        return;
+    }
+    const size_t used = sw_iwarp_start_take(&p->start, bytes, (size_t)got);
+    if (p->start.state == SW_IWARP_ASKED)
+        return;
+    if (p->start.state != SW_IWARP_OPEN || !is_right_reply(p)) {
+        fail_call(p, now_ns, p->start.state == SW_IWARP_REJECTED ? "not now" : "no such reply");
+        return;
+    }
+    const int fd = p->fd;
+    sw_engine_unwatch(fd);
+    p->fd = -1;
+    if (sw_paired_begin(p, fd, &p->start, true, bytes + used, (size_t)got - used))
+        close(fd);
+}

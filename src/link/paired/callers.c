@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Calls that come. All processes of a user listen at the one port (SO_REUSEPORT), and the kernel
+ * gives a call to any of them. Who gets it reads the request, which names the queue pair, and hands
+ * the connection to the process that has it. So there is no process that the others depend on.
+ *
+ * A caller has 5 s to ask, asks in one frame of MPA, and takes one of a bounded number of places.
+ * What it says is believed when address, queue pairs and PSNs agree with what the program has set.
+ * The engine's thread alone.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fds.h"
+#include "base/log.h"
+#include "base/minmax.h"
+#include "link/direct/process/names.h"
+#include "link/direct/process/registry.h"
+#include "link/engine.h"
+#include "link/iwarp/linger.h"
+#include "link/iwarp/socket.h"
+#include "link/paired/paired.h"
+#include "link/paired/socket.h"
+
+#define CALLERS 64u
+#define ACCEPTS 16 /* in one step */
+#define OWN_NAME "tcp"
+
+struct caller {
+    int fd; /* -1: the place is free */
+    bool was_handed_on;
+    struct in6_addr own, peer;
+    struct sw_iwarp_start start;
+};
+
+/* What goes with a descriptor from process to process: the request, as it came. */
+struct handed {
+    uint32_t magic;
+    uint32_t len_bytes;
+    uint8_t bytes[SW_MPA_FRAME_MAX];
+};
+#define HANDED_MAGIC 0x53774850u
+
+static struct {
+    pthread_mutex_t lock; /* of opening it */
+    atomic_bool is_open;
+    int listener, hands;
+    struct caller *callers;
+} door = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1, .hands = -1};
+
+/* ---- opening ---- */
+
+static void tell_busy(int rc)
+{
+    sw_error("TCP port %u, at which queue pairs are called, cannot be had (%s): another user or "
+             "program has it; SIDEWIRE_TCP_PORT names another one, the same on all hosts",
+             sw_paired_port(), strerror(-rc));
+}
+
+static void shut_door(void)
+{
+    if (door.listener >= 0)
+        close(door.listener);
+    if (door.hands >= 0)
+        close(door.hands);
+    free(door.callers);
+    door.listener = door.hands = -1;
+    door.callers = NULL;
+    door.is_open = false;
+}
+
+static int open_locked(void)
+{
+    char name[SW_NAME_BYTES];
+    const int on = 1;
+    sw_registry_name(sw_nic.slot, OWN_NAME, name);
+    door.callers = calloc(CALLERS, sizeof(*door.callers));
+    if (!door.callers)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < CALLERS; i++)
+        door.callers[i].fd = -1;
+    door.hands = sw_name_bind(SOCK_DGRAM, name);
+    if (door.hands < 0)
+        return door.hands;
+    if (setsockopt(door.hands, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+        return -errno;
+    door.listener = sw_paired_listen();
+    if (door.listener < 0) {
+        tell_busy(door.listener);
+        return door.listener;
+    }
+    sw_engine_watch(door.listener, sw_paired_tag(SW_PAIRED_DOOR, 0), SW_WATCH_PAIRED);
+    sw_engine_watch(door.hands, sw_paired_tag(SW_PAIRED_DOOR, 1), SW_WATCH_PAIRED);
+    door.is_open = true;
+    return 0;
+}
+
+int sw_paired_open_door(void)
+{
+    int rc = 0;
+    pthread_mutex_lock(&door.lock);
+    if (!door.is_open) {
+        rc = open_locked();
+        if (rc)
+            shut_door();
+    }
+    pthread_mutex_unlock(&door.lock);
+    return rc;
+}
+
+void sw_paired_close_door(void)
+{
+    pthread_mutex_init(&door.lock, NULL);
+    for (uint32_t i = 0; door.is_open && i < CALLERS; i++)
+        if (door.callers[i].fd >= 0)
+            close(door.callers[i].fd);
+    shut_door();
+}
+
+/* ---- a caller's end ---- */
+
+static int take_fd(struct caller *caller)
+{
+    const int fd = caller->fd;
+    sw_engine_unwatch(fd);
+    caller->fd = -1;
+    return fd;
+}
+
+static void drop_caller(struct caller *caller)
+{
+    close(take_fd(caller));
+}
+
+/* Not now: it may call again, or be called. */
+static void put_off(struct caller *caller, const struct sw_pairing *request)
+{
+    const struct sw_pairing later = {.kind = SW_PAIRING_LATER,
+                                     .own_qpn = request->peer_qpn,
+                                     .peer_qpn = request->own_qpn,
+                                     .own_psn = SW_PAIRING_PSN_OPEN,
+                                     .peer_psn = SW_PAIRING_PSN_OPEN,
+                                     .nonce = request->nonce};
+    uint8_t private_data[SW_PAIRING_BYTES];
+    sw_pairing_encode(&later, private_data);
+    sw_iwarp_start_reject(&caller->start, private_data, sizeof(private_data));
+    sw_iwarp_socket_send(caller->fd, caller->start.out, caller->start.out_len);
+    sw_iwarp_linger(take_fd(caller), NULL, 0, true);
+}
+
+/* ---- a queue pair of this process ---- */
+
+/* Whether it is the one that the program has named, and not connected already. */
+static bool is_meant(const struct sw_paired *p, const struct caller *caller,
+                     const struct sw_pairing *request)
+{
+    const struct sw_qp *qp = p->qp;
+    return !qp->link_state && !sw_paired_is_own(p) && !p->fate.has_begun &&
+           request->own_qpn == qp->dest_qpn && request->own_psn == qp->attr.rq_psn &&
+           (qp->state == IBV_QPS_RTR || request->peer_psn == qp->attr.sq_psn) &&
+           IN6_ARE_ADDR_EQUAL(&caller->peer, &p->peer) && IN6_ARE_ADDR_EQUAL(&caller->own, &p->own);
+}
+
+/* Of two calls that cross, that of the lower end counts. */
+static bool is_crossed(const struct sw_paired *p)
+{
+    return p->fd >= 0 && sw_paired_is_lower(p);
+}
+
+/* Whether the connection is the queue pair's now. */
+static bool accept_call(struct sw_paired *p, struct caller *caller,
+                        const struct sw_pairing *request)
+{
+    const struct sw_qp *qp = p->qp;
+    const bool is_ready = qp->state != IBV_QPS_RTR;
+    const struct sw_pairing reply = {
+        .kind = SW_PAIRING_REPLY,
+        .own_qpn = qp->qpn,
+        .peer_qpn = qp->dest_qpn,
+        .own_psn = is_ready ? qp->attr.sq_psn : SW_PAIRING_PSN_OPEN,
+        .peer_psn = qp->attr.rq_psn,
+        .nonce = request->nonce,
+    };
+    uint8_t private_data[SW_PAIRING_BYTES];
+    sw_pairing_encode(&reply, private_data);
+    const struct sw_iwarp_start_config config = sw_paired_config(private_data);
+    sw_iwarp_start_accept(&caller->start, &config, sw_clock_ns());
+    if (sw_iwarp_socket_send(caller->fd, caller->start.out, caller->start.out_len) !=
+        caller->start.out_len)
+        return false;
+    sw_paired_drop_call(p);
+    p->claimed_psn = request->peer_psn;
+    const int fd = take_fd(caller);
+    if (sw_paired_begin(p, fd, &caller->start, false, NULL, 0))
+        close(fd);
+    return true;
+}
+
+static void offer_call(struct caller *caller, const struct sw_pairing *request)
+{
+    bool is_taken = false;
+    pthread_mutex_lock(&sw_nic.lock);
+    struct sw_qp *qp = sw_qp_find(request->peer_qpn);
+    if (qp) {
+        sw_lock_acquire(&qp->lock);
+        struct sw_paired *p = sw_paired_of(qp);
+        if (p && is_meant(p, caller, request) && !is_crossed(p))
+            is_taken = accept_call(p, caller, request);
+        sw_lock_release(&qp->lock);
+    }
+    pthread_mutex_unlock(&sw_nic.lock);
+    if (is_taken)
+        return;
+    if (caller->start.state == SW_IWARP_REQUESTED)
+        put_off(caller, request);
+    else
+        drop_caller(caller);
+}
+
+/* ---- one of another process ---- */
+
+static bool hand_on(struct caller *caller, uint32_t slot)
+{
+    struct handed handed = {.magic = HANDED_MAGIC, .len_bytes = caller->start.in_len};
+    struct iovec iov = {&handed, sizeof(handed)};
+    union {
+        struct cmsghdr head;
+        uint8_t bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct sockaddr_un to;
+    socklen_t to_len;
+    char name[SW_NAME_BYTES];
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    sw_registry_name(slot, OWN_NAME, name);
+    if (caller->was_handed_on || !sw_name_find(name, &to, &to_len))
+        return false;
+    memcpy(handed.bytes, caller->start.in, caller->start.in_len);
+    message.msg_name = &to;
+    message.msg_namelen = to_len;
+    control.head.cmsg_level = SOL_SOCKET;
+    control.head.cmsg_type = SCM_RIGHTS;
+    control.head.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.head), &caller->fd, sizeof(int));
+    if (sendmsg(door.hands, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        return false;
+    drop_caller(caller);
+    return true;
+}
+
+/* ---- asking ---- */
+
+static void hear_request(struct caller *caller)
+{
+    const struct sw_mpa_frame *frame = &caller->start.peer;
+    struct sw_pairing request;
+    if (!sw_pairing_decode(frame->private_data, frame->private_len, &request) ||
+        request.kind != SW_PAIRING_REQUEST) {
+        sw_debug("a call to TCP port %u names no queue pair", sw_paired_port());
+        drop_caller(caller);
+        return;
+    }
+    const uint32_t slot = sw_qpn_slot(request.peer_qpn);
+    if (slot == sw_nic.slot)
+        offer_call(caller, &request);
+    else if (!hand_on(caller, slot))
+        put_off(caller, &request);
+}
+
+static void take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)
+{
+    sw_iwarp_start_take(&caller->start, bytes, len);
+    if (caller->start.state == SW_IWARP_REQUESTED)
+        hear_request(caller);
+    else if (caller->start.state != SW_IWARP_AWAITED)
+        drop_caller(caller);
+}
+
+void sw_paired_caller_ready(uint32_t which)
+{
+    uint8_t bytes[SW_MPA_FRAME_MAX + 1];
+    struct caller *caller = door.is_open && which < CALLERS ? &door.callers[which] : NULL;
+    if (!caller || caller->fd < 0)
+        return;
+    const ssize_t got = sw_iwarp_socket_receive(caller->fd, bytes, sizeof(bytes));
+    if (got == -EAGAIN)
+        return;
+    if (got <= 0)
+        drop_caller(caller);
+    else
+        take_bytes(caller, bytes, (size_t)got);
+}
+
+/* NULL: all places are taken; the socket is closed. */
+static struct caller *add_caller(int fd)
+{
+    const struct sw_iwarp_start_config config = {.revision = 2};
+    struct caller *caller = NULL;
+    for (uint32_t i = 0; i < CALLERS && !caller; i++)
+        if (door.callers[i].fd < 0)
+            caller = &door.callers[i];
+    if (!caller || !sw_paired_ends(fd, &caller->own, &caller->peer)) {
+        close(fd);
+        return NULL;
+    }
+    caller->fd = fd;
+    caller->was_handed_on = false;
+    sw_iwarp_start_listen(&caller->start, &config, sw_clock_ns());
+    sw_engine_watch(fd, sw_paired_tag(SW_PAIRED_CALLER, (uint32_t)(caller - door.callers)),
+                    SW_WATCH_PAIRED);
+    return caller;
+}
+
+/* ---- the door ---- */
+
+struct arrival {
+    struct handed handed;
+    int fd;
+    bool is_ours; /* from a process of this user, as the kernel says */
+};
+
+static void read_control(struct msghdr *message, struct arrival *out)
+{
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        struct ucred from;
+        if (at->cmsg_level != SOL_SOCKET)
+            continue;
+        if (at->cmsg_type == SCM_CREDENTIALS) {
+            memcpy(&from, CMSG_DATA(at), sizeof(from));
+            out->is_ours = from.uid == geteuid();
+        } else if (at->cmsg_type == SCM_RIGHTS && at->cmsg_len == CMSG_LEN(sizeof(int))) {
+            memcpy(&out->fd, CMSG_DATA(at), sizeof(int));
+        }
+    }
+}
+
+/* Room for one descriptor: the kernel closes what does not fit. */
+static bool read_handed(struct arrival *out)
+{
+    union {
+        struct cmsghdr head;
+        uint8_t bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec iov = {&out->handed, sizeof(out->handed)};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    out->fd = -1;
+    out->is_ours = false;
+    const ssize_t got = recvmsg(door.hands, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0)
+        return false;
+    read_control(&message, out);
+    out->is_ours &= got == (ssize_t)sizeof(out->handed) && out->handed.magic == HANDED_MAGIC &&
+                    out->handed.len_bytes <= SW_MPA_FRAME_MAX;
+    return true;
+}
+
+static void take_handed(void)
+{
+    struct arrival arrival;
+    for (int i = 0; i < ACCEPTS && read_handed(&arrival); i++) {
+        if (arrival.fd < 0)
+            continue;
+        if (!arrival.is_ours) {
+            close(arrival.fd);
+            continue;
+        }
+        struct caller *caller = add_caller(sw_fd_own(arrival.fd));
+        if (!caller)
+            continue;
+        caller->was_handed_on = true;
+        take_bytes(caller, arrival.handed.bytes, arrival.handed.len_bytes);
+    }
+}
+
+void sw_paired_door_ready(uint32_t which)
+{
+    if (!door.is_open)
+        return;
+    if (which == 1) {
+        take_handed();
+        return;
+    }
+    for (int i = 0; i < ACCEPTS; i++) {
+        const int fd = sw_paired_accept(door.listener);
+        if (fd < 0)
+            return;
+        struct caller *caller = add_caller(fd);
+        if (caller) /* it has mostly asked already */
+            sw_paired_caller_ready((uint32_t)(caller - door.callers));
+    }
+}
+
+uint64_t sw_paired_step_callers(uint64_t now_ns)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (uint32_t i = 0; door.is_open && i < CALLERS; i++) {
+        struct caller *caller = &door.callers[i];
+        if (caller->fd < 0)
+            continue;
+        if (now_ns >= caller->start.due_ns)
+            drop_caller(caller);
+        else
+            next_ns = sw_min_u64(next_ns, caller->start.due_ns);
+    }
+    return next_ns;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * RoCE devices whose connected queue pairs reach other hosts over TCP (docs/tcp.md): each pair of
+ * queue pairs has one TCP connection to one fixed port, carried by the machines of iWARP.
+ *
+ *   paired.c   a queue pair's life: when it calls, how long it waits for its peer
+ *   call.c     the connection that it makes
+ *   callers.c  those that come, and whose they are
+ *   socket.c   TCP
+ */
+#ifndef SW_LINK_PAIRED_PAIRED_H
+#define SW_LINK_PAIRED_PAIRED_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device/queue/qp_impl.h"
+#include "link/iwarp/iwarp.h"
+#include "transport/iwarp/start.h"
+#include "wire/iwarp/pairing.h"
+
+/* RC alone; connect() is -EOPNOTSUPP for others. */
+extern const struct sw_qp_ops sw_paired_qp_ops;
+
+void sw_paired_start(void);
+void sw_paired_fork_child(void);
+
+/* What SW_WATCH_PAIRED tells, above the tag's four bits: one of these, and a number above it. */
+enum sw_paired_tag {
+    SW_PAIRED_CONNECTION, /* index of the queue pair */
+    SW_PAIRED_CALL,       /* the same */
+    SW_PAIRED_CALLER,     /* which of them */
+    SW_PAIRED_DOOR,       /* 0: listener; 1: handed on by another process */
+};
+static inline void *sw_paired_tag(enum sw_paired_tag tag, uint32_t number)
+{
+    return (void *)(((uintptr_t)number << 2 | tag) << 4);
+}
+
+/* From RTR on; with the queue pair locked. Its connection is link_state. */
+struct sw_paired {
+    struct sw_qp *qp;
+    struct in6_addr own, peer;
+    uint32_t scope;
+    int fd; /* of a call under way; -1 */
+    bool is_asked;
+    struct sw_iwarp_fate fate; /* has begun: if there is no connection now, the peer has let go */
+    uint64_t died_ns;          /* when the peer was found dead */
+    uint32_t claimed_psn; /* that the peer expects first; SW_PAIRING_PSN_OPEN: it has not said */
+    uint64_t nonce;
+    uint64_t again_ns, gap_ns; /* when to call next */
+    uint64_t patience_ns;      /* of the last call */
+    uint64_t waits_ns;         /* since when a request waits for a peer; 0: none does */
+    uint8_t private_data[SW_PAIRING_BYTES];
+    struct sw_iwarp_start start;
+};
+
+/* The pairing of a queue pair; NULL: it has none. */
+struct sw_paired *sw_paired_of(const struct sw_qp *qp);
+struct sw_iwarp_start_config sw_paired_config(const uint8_t private_data[SW_PAIRING_BYTES]);
+/* Whether this end's call is the one that counts, if both call. */
+bool sw_paired_is_lower(const struct sw_paired *p);
+/* A queue pair that is its own peer has no connection: the direct link is for that. */
+bool sw_paired_is_own(const struct sw_paired *p);
+/* Past the start: takes the socket over. Negative errno. */
+int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *start,
+                    bool is_initiator, const uint8_t *bytes, size_t len);
+
+/* call.c */
+void sw_paired_call(struct sw_paired *p, uint64_t now_ns);
+void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns);
+void sw_paired_drop_call(struct sw_paired *p);
+
+/* callers.c. Negative errno: nobody can call. */
+int sw_paired_open_door(void);
+void sw_paired_door_ready(uint32_t which);
+void sw_paired_caller_ready(uint32_t which);
+/* Returns when to look again. */
+uint64_t sw_paired_step_callers(uint64_t now_ns);
+void sw_paired_close_door(void);
+
+#endif
