@@ -27,6 +27,13 @@ void sw_paired_drop_call(struct sw_paired *p)
     p->fd = -1;
 }
 
+/* Nobody is there. Who was met there before is dead. */
+static void miss_peer(struct sw_paired *p, uint64_t now_ns)
+{
+    if (p->was_met && !p->died_ns)
+        p->died_ns = now_ns;
+}
+
 static void fail_call(struct sw_paired *p, uint64_t now_ns, const char *why)
 {
     sw_debug("QP 0x%x: its call was not taken (%s)", p->qp->qpn, why);
@@ -73,6 +80,8 @@ static bool send_request(struct sw_paired *p, uint64_t now_ns)
 {
     const int err = sw_paired_error(p->fd);
     if (err) {
+        if (err == ECONNREFUSED)
+            miss_peer(p, now_ns);
         fail_call(p, now_ns, strerror(err));
         return false;
     }
@@ -101,6 +110,14 @@ static bool is_right_reply(const struct sw_paired *p)
            (reply.own_psn == SW_PAIRING_PSN_OPEN || reply.own_psn == qp->attr.rq_psn);
 }
 
+static bool is_refused_by_absence(const struct sw_paired *p)
+{
+    struct sw_pairing reply;
+    return p->start.state == SW_IWARP_REJECTED &&
+           sw_pairing_decode(p->start.peer.private_data, p->start.peer.private_len, &reply) &&
+           reply.kind == SW_PAIRING_NOBODY && reply.nonce == p->nonce;
+}
+
 void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
 {
     uint8_t bytes[REPLY_BYTES];
@@ -117,6 +134,8 @@ void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
     if (p->start.state == SW_IWARP_ASKED)
         return;
     if (p->start.state != SW_IWARP_OPEN || !is_right_reply(p)) {
+        if (is_refused_by_absence(p))
+            miss_peer(p, now_ns);
         fail_call(p, now_ns, p->start.state == SW_IWARP_REJECTED ? "not now" : "no such reply");
         return;
     }

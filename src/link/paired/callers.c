@@ -137,10 +137,11 @@ static void drop_caller(struct caller *caller)
     close(take_fd(caller));
 }
 
-/* Not now: it may call again, or be called. */
-static void put_off(struct caller *caller, const struct sw_pairing *request)
+/* It may call again, or be called. */
+static void put_off(struct caller *caller, const struct sw_pairing *request,
+                    enum sw_pairing_kind why)
 {
-    const struct sw_pairing later = {.kind = SW_PAIRING_LATER,
+    const struct sw_pairing later = {.kind = (uint8_t)why,
                                      .own_qpn = request->peer_qpn,
                                      .peer_qpn = request->own_qpn,
                                      .own_psn = SW_PAIRING_PSN_OPEN,
@@ -203,10 +204,11 @@ static bool accept_call(struct sw_paired *p, struct caller *caller,
 
 static void offer_call(struct caller *caller, const struct sw_pairing *request)
 {
-    bool is_taken = false;
+    bool is_taken = false, is_there = false;
     pthread_mutex_lock(&sw_nic.lock);
     struct sw_qp *qp = sw_qp_find(request->peer_qpn);
     if (qp) {
+        is_there = true;
         sw_lock_acquire(&qp->lock);
         struct sw_paired *p = sw_paired_of(qp);
         if (p && is_meant(p, caller, request) && !is_crossed(p))
@@ -217,14 +219,16 @@ static void offer_call(struct caller *caller, const struct sw_pairing *request)
     if (is_taken)
         return;
     if (caller->start.state == SW_IWARP_REQUESTED)
-        put_off(caller, request);
+        put_off(caller, request, is_there ? SW_PAIRING_LATER : SW_PAIRING_NOBODY);
     else
         drop_caller(caller);
 }
 
 /* ---- one of another process ---- */
 
-static bool hand_on(struct caller *caller, uint32_t slot)
+enum handing { HANDED_ON, HANDED_LATER, HANDED_NOBODY };
+
+static enum handing hand_on(struct caller *caller, uint32_t slot)
 {
     struct handed handed = {.magic = HANDED_MAGIC, .len_bytes = caller->start.in_len};
     struct iovec iov = {&handed, sizeof(handed)};
@@ -241,7 +245,7 @@ static bool hand_on(struct caller *caller, uint32_t slot)
                              .msg_controllen = sizeof(control)};
     sw_registry_name(slot, OWN_NAME, name);
     if (caller->was_handed_on || !sw_name_find(name, &to, &to_len))
-        return false;
+        return HANDED_NOBODY;
     memcpy(handed.bytes, caller->start.in, caller->start.in_len);
     message.msg_name = &to;
     message.msg_namelen = to_len;
@@ -250,9 +254,9 @@ static bool hand_on(struct caller *caller, uint32_t slot)
     control.head.cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(&control.head), &caller->fd, sizeof(int));
     if (sendmsg(door.hands, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        return false;
+        return errno == ECONNREFUSED ? HANDED_NOBODY : HANDED_LATER;
     drop_caller(caller);
-    return true;
+    return HANDED_ON;
 }
 
 /* ---- asking ---- */
@@ -268,10 +272,13 @@ static void hear_request(struct caller *caller)
         return;
     }
     const uint32_t slot = sw_qpn_slot(request.peer_qpn);
-    if (slot == sw_nic.slot)
+    if (slot == sw_nic.slot) {
         offer_call(caller, &request);
-    else if (!hand_on(caller, slot))
-        put_off(caller, &request);
+        return;
+    }
+    const enum handing handing = hand_on(caller, slot);
+    if (handing != HANDED_ON)
+        put_off(caller, &request, handing == HANDED_NOBODY ? SW_PAIRING_NOBODY : SW_PAIRING_LATER);
 }
 
 static void take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)

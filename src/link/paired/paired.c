@@ -110,6 +110,7 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
             sw_roce_address_text(&p->peer, text), sw_paired_port(),
             start->terms.crc ? ", with CRCs" : "");
     sw_qp_set_remove(&unsettled, qp->index);
+    p->was_met = true;
     p->waits_ns = 0;
     return sw_iwarp_begin_paired(qp, &begin);
 }

@@ -46,6 +46,7 @@ struct sw_paired {
     int fd; /* of a call under way; -1 */
     bool is_asked;
     struct sw_iwarp_fate fate; /* has begun: if there is no connection now, the peer has let go */
+    bool was_met;              /* there was a connection, perhaps too short for a message */
     uint64_t died_ns;          /* when the peer was found dead */
     uint32_t claimed_psn; /* that the peer expects first; SW_PAIRING_PSN_OPEN: it has not said */
     uint64_t nonce;

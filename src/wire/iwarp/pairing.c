@@ -24,7 +24,7 @@ void sw_pairing_encode(const struct sw_pairing *pairing, uint8_t to[SW_PAIRING_B
 bool sw_pairing_decode(const uint8_t *from, size_t len, struct sw_pairing *out)
 {
     if (len != SW_PAIRING_BYTES || memcmp(from, magic, sizeof(magic)) != 0 || from[4] != VERSION ||
-        from[5] > SW_PAIRING_LATER)
+        from[5] > SW_PAIRING_NOBODY)
         return false;
     *out = (struct sw_pairing){
         .kind = from[5],

@@ -22,7 +22,8 @@ enum { SW_PAIRING_BYTES = 32, SW_PAIRING_NOTE_BYTES = 8 };
 enum sw_pairing_kind {
     SW_PAIRING_REQUEST,
     SW_PAIRING_REPLY,
-    SW_PAIRING_LATER, /* a refusal: not now. The caller tries again, or is called */
+    SW_PAIRING_LATER,  /* a refusal: not now. The caller tries again, or is called */
+    SW_PAIRING_NOBODY, /* a refusal: no process of this host has the queue pair */
 };
 
 struct sw_pairing {
