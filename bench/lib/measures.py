@@ -3,7 +3,7 @@
 
 What an experiment and a row are is in experiment.py; those of the link between hosts are in links.py,
 those of the connection manager in connections.py, those of TCP programs in tcp_programs.py,
-of libraries above verbs in libraries.py, those of NVMe in nvme_rows.py,
+of libraries above verbs in libraries.py, those of NVMe in nvme_rows.py, those of iWARP in iwarp_rows.py,
 of persistent memory in pmem_rows.py, of transfers and of Python in transfer_rows.py.
 """
 
@@ -13,6 +13,7 @@ import statistics
 
 import connections
 import gate
+import iwarp_rows
 import libraries
 import links
 import nvme_rows
@@ -184,7 +185,7 @@ class Bench:
                 *connections.experiments(self), *libraries.experiments(self),
                 *tcp_programs.experiments(self), *waiting.experiments(self),
                 *nvme_rows.experiments(self), *pmem_rows.experiments(self),
-                *transfer_rows.experiments(self)]
+                *transfer_rows.experiments(self), *iwarp_rows.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -225,7 +226,7 @@ class Bench:
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan
-                if key in by_key] + nvme_rows.rows(by_key) + pmem_rows.rows(by_key) + transfer_rows.rows(by_key)
+                if key in by_key] + nvme_rows.rows(by_key) + pmem_rows.rows(by_key) + transfer_rows.rows(by_key) + iwarp_rows.rows(by_key)
 
     def syscalls(self, op):
         """System calls of both sides while a million operations run."""

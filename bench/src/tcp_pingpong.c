@@ -2,7 +2,7 @@
 /*
  * Latency of TCP with busy polling: messages of one size there and back, with sockets that do not
  * block and receives in a loop, so nobody sleeps. The client prints one JSON object: half of a
- * round trip, on average.
+ * round trip, on average and by median.
  *
  * usage: tcp_pingpong PORT BYTES ITERATIONS [ADDRESS]     (with ADDRESS: the client)
  */
@@ -44,6 +44,19 @@ static void transmit(int fd, size_t bytes)
     }
 }
 
+static int compare_times(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_times(uint32_t *times_ns, unsigned long count, uint64_t all_ns)
+{
+    qsort(times_ns, count, sizeof(*times_ns), compare_times);
+    printf("{\"one_way_ns\": %.1f, \"median_ns\": %.1f}\n", (double)all_ns / 2 / (double)count,
+           (double)times_ns[count / 2] / 2);
+}
+
 int main(int argc, char **argv)
 {
     const size_t bytes = argc > 3 ? strtoul(argv[2], NULL, 10) : 0;
@@ -57,17 +70,26 @@ int main(int argc, char **argv)
     if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) ||
         fcntl(fd, F_SETFL, O_NONBLOCK))
         bench_die("%s", strerror(errno));
-    uint64_t start_ns = 0;
+    uint32_t *times_ns = calloc(count, sizeof(*times_ns));
+    uint64_t start_ns = 0, last_ns = 0;
+    if (!times_ns)
+        bench_die("%s", strerror(errno));
     for (unsigned long i = 0; i < count + WARM_UP; i++) {
         if (i == WARM_UP)
-            start_ns = bench_now_ns();
+            start_ns = last_ns = bench_now_ns();
         if (is_client)
             transmit(fd, bytes);
         receive(fd, bytes);
         if (!is_client)
             transmit(fd, bytes);
+        if (i >= WARM_UP) {
+            const uint64_t now_ns = bench_now_ns();
+            times_ns[i - WARM_UP] = (uint32_t)(now_ns - last_ns);
+            last_ns = now_ns;
+        }
     }
     if (is_client)
-        printf("{\"one_way_ns\": %.1f}\n", (double)(bench_now_ns() - start_ns) / 2 / (double)count);
+        print_times(times_ns, count, last_ns - start_ns);
+    free(times_ns);
     return 0;
 }

@@ -213,7 +213,7 @@ class Rows(unittest.TestCase):
                                                            'requests_per_s', 'bytes_per_s', 'read',
                                                            'write', 'deep_read', 'long_read',
                                                            'long_write', 'pss', 'rss', 'cpu_s', 'move_s',
-                                                           'setup_s', 'kill_s', 'cancel_s'), 1.0)]
+                                                           'setup_s', 'kill_s', 'cancel_s', 'memory'), 1.0)]
         rows = measures.Bench.rows(every)
         self.assertEqual({row.experiment.key for row in rows},
                          {experiment.key for experiment in every})

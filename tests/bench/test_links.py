@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../
 
 import between  # noqa: E402
 import connections  # noqa: E402
+import iwarp  # noqa: E402
 import procs  # noqa: E402
 from programs import Sidewire  # noqa: E402
 
@@ -75,6 +76,24 @@ class Connections(unittest.TestCase):
         here = connections.Here(Sidewire(BUILD))
         self.assertGreater(here.tcp_pingpong(os.path.join(BUILD, 'bench/src'), 64, 100)['median_s'], 0)
         self.assertGreater(here.rstream(64, 1000)['median_s'], 0)
+
+
+@unittest.skipIf('--sanitized' in sys.argv, 'a sanitized library cannot be preloaded')
+class Iwarp(unittest.TestCase):
+    def test_idle_connections__memory_and_a_message(self):
+        found = iwarp.Local(Sidewire(BUILD)).ours(os.path.join(BUILD, 'bench/src'), 'idle_connections', '{port}', '20', '200')
+        self.assertGreater(found['bytes_per_connection'], 0)
+        self.assertGreater(found['round_trip_ns'], 0)
+
+    def test_lossy_link__loses_some_and_iwarp_passes(self):
+        try:
+            with iwarp.Lossy(Sidewire(BUILD), 1500, os.path.join(BUILD, 'bench/src'), per_mille=50) as two:
+                row = two.perftest('ib_write_bw', ['-s', '65536', '-n', '200', '-N'])[65536]
+                lost = procs.run(two.on(between.CLIENT, ['nstat', '-az', 'TcpRetransSegs']), 20)
+        except procs.Skipped as reason:
+            self.skipTest(str(reason))
+        self.assertGreater(row['bandwidth'], 0)
+        self.assertGreater(int(lost.split('TcpRetransSegs')[1].split()[0]), 0, lost)
 
 
 if __name__ == '__main__':
