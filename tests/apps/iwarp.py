@@ -46,9 +46,10 @@ ROWS = [
     row('riostream -S 65536 -C 50 -I 1 -T v', r'64k', r'64k'),
     ('cmtime -b {host} -p {port} -c 50', 'cmtime -s {host} -p {port} -c 50', 'socket', None, r'connect +: +\d'),
 ]
-# Of ib_send_bw only messages of which TCP's buffers hold fewer than it has receives: docs/iwarp.md.
+# Of ib_send_bw -e only messages of which TCP's buffers hold fewer than it has receives: docs/iwarp.md.
 PERFTEST = [
     perftest('ib_send_bw -n 500', r'65536 +500'),
+    perftest('ib_send_bw -n 5000 -s 64', r'64 +5000'),
     perftest('ib_send_bw -n 300 -s 65536 -q 4', r'65536 +1200'),
     perftest('ib_send_bw -n 500 -s 65536 -e', r'65536 +500'),
     perftest('ib_write_bw -n 500', r'65536 +500'),

@@ -7,7 +7,9 @@
 #include "link/iwarp/connection.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -48,10 +50,12 @@ static void set_watch(struct sw_iwarp_connection *c, bool is_watched)
     c->is_watched = is_watched;
     c->watches_room = false;
     c->visits = 0;
-    if (is_watched)
+    if (is_watched) {
         sw_engine_watch(c->fd, tag_of(c), kind_of(c));
-    else
+        sw_iwarp_give_back(c);
+    } else {
         sw_engine_unwatch(c->fd);
+    }
     atomic_store(&qp->rx_pending, !is_watched);
     if (!is_watched)
         sw_engine_nudge(); /* it may sleep, and is to see when the program polls no more */
@@ -319,20 +323,19 @@ static void init_machines(struct sw_iwarp_connection *c, const struct sw_iwarp_b
         .is_paired = begin->is_paired,
     };
     sw_iwarp_init(&c->machine, &config, c->ring, c->qp->sq.mask + 1);
-    sw_iwarp_stream_init(&c->stream, c->in_bytes, SW_FPDU_MAX, begin->terms.crc);
+    sw_iwarp_stream_init(&c->stream, NULL, SW_FPDU_MAX, begin->terms.crc);
 }
 
 static struct sw_iwarp_connection *make_connection(struct sw_qp *qp,
                                                    const struct sw_iwarp_begin *begin)
 {
-    struct sw_iwarp_connection *c = calloc(1, sizeof(*c));
+    /* The machine clears what it has to: most of it are READs that may never come. */
+    struct sw_iwarp_connection *c = malloc(sizeof(*c));
     if (!c)
         return NULL;
+    memset(c, 0, offsetof(struct sw_iwarp_connection, machine));
     c->ring = calloc(qp->sq.mask + 1, sizeof(*c->ring));
-    c->in_bytes = malloc(SW_FPDU_MAX);
-    if (!c->ring || !c->in_bytes) {
-        free(c->ring);
-        free(c->in_bytes);
+    if (!c->ring) {
         free(c);
         return NULL;
     }

@@ -35,12 +35,12 @@ struct sw_iwarp_piece {
 
 /* FPDUs that the kernel has not taken as a whole. */
 struct sw_iwarp_outgoing {
-    struct sw_iwarp_piece pieces[SW_IWARP_PIECES];
-    uint32_t first, count; /* pieces */
+    struct sw_iwarp_piece *pieces; /* in the same memory as `bytes` */
+    uint32_t first, count;         /* pieces */
     uint32_t bytes_len, bytes_room;
     uint32_t total;          /* of all pieces as they were made */
     uint32_t first_position; /* requests before it had left when the first FPDU was made */
-    uint8_t *bytes;          /* headers, trailers, and payload that is copied */
+    uint8_t *bytes;          /* headers, trailers, and payload that is copied; NULL: no FPDU */
 };
 
 struct sw_iwarp_connection {
@@ -79,8 +79,7 @@ struct sw_iwarp_connection {
     struct sw_iwarp_outgoing out;
     struct sw_iwarp_stream stream;
     struct sw_request *ring;
-    uint8_t *in_bytes;
-    struct sw_iwarp machine;
+    struct sw_iwarp machine; /* last: make_connection() clears what is before */
 };
 
 /* Whether the QP still has it. */
@@ -97,6 +96,10 @@ bool sw_iwarp_store(struct sw_iwarp_connection *c, const struct sw_iwarp_input *
 enum sw_iwarp_life sw_iwarp_transmit(struct sw_iwarp_connection *c, bool *moved);
 /* What was begun and not taken by the kernel, copied; to be freed. NULL: nothing, or no memory. */
 uint8_t *sw_iwarp_copy_rest(struct sw_iwarp_connection *c, size_t *len);
+
+/* transmit.c, receive.c: lets go of memory that is not needed while nothing is on its way. */
+void sw_iwarp_give_back_out(struct sw_iwarp_connection *c);
+void sw_iwarp_give_back(struct sw_iwarp_connection *c);
 
 /* receive.c: takes what has come. `bytes`: the first of it, which somebody has read already. */
 enum sw_iwarp_life sw_iwarp_receive(struct sw_iwarp_connection *c, bool *moved);

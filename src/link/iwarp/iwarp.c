@@ -8,6 +8,7 @@
 
 #include "base/minmax.h"
 #include "link/engine.h"
+#include "link/iwarp/buffers.h"
 #include "link/iwarp/connection.h"
 #include "link/iwarp/linger.h"
 
@@ -59,6 +60,7 @@ void sw_iwarp_fork_child(void)
         if (qp->link == &sw_iwarp_qp_ops)
             sw_iwarp_close_fd(qp);
     }
+    sw_iwarp_buffers_fork_child();
     sw_iwarp_notes_fork_child();
     sw_iwarp_linger_fork_child();
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "link/engine.h"
+#include "link/iwarp/buffers.h"
 #include "link/iwarp/connection.h"
 
 static _Atomic(struct sw_iwarp_note *) latest;
@@ -38,8 +39,8 @@ static struct sw_iwarp_note *oldest_first(struct sw_iwarp_note *list)
 
 static void free_connection(struct sw_iwarp_connection *c)
 {
-    free(c->out.bytes);
-    free(c->in_bytes);
+    sw_iwarp_give_back_out(c);
+    sw_iwarp_buffer_return(SW_IWARP_BUFFER_FPDU, c->stream.buffer);
     free(c->ring);
     free(c);
 }

@@ -5,48 +5,17 @@
  * programs may poll, and not with CRCs, which come before use.
  */
 #include <errno.h>
-#include <stdlib.h>
 
-#include "base/lock.h"
 #include "device/memory/mr_impl.h"
+#include "link/iwarp/buffers.h"
 #include "link/iwarp/connection.h"
 #include "link/iwarp/socket.h"
 #include "wire/iwarp/ddp.h"
 
-#define BUFFER_BYTES (128u << 10)
-#define BUFFERS 8u
 #define ROUNDS_MAX 16    /* of reading, in one step */
 #define LONG_BYTES 4096u /* payload worth to be read where it goes */
 #define END_BYTES 64u    /* of it, that is stored when the FPDU is whole */
 #define NEXT_BYTES 20u   /* length and header of the next FPDU */
-
-/* Buffers have no state between calls, so connections share them. */
-static struct {
-    struct sw_lock lock;
-    uint32_t count;
-    uint8_t *free[BUFFERS];
-} pool;
-
-static uint8_t *borrow_buffer(void)
-{
-    uint8_t *buffer = NULL;
-    sw_lock_acquire(&pool.lock);
-    if (pool.count)
-        buffer = pool.free[--pool.count];
-    sw_lock_release(&pool.lock);
-    return buffer ? buffer : malloc(BUFFER_BYTES);
-}
-
-static void return_buffer(uint8_t *buffer)
-{
-    sw_lock_acquire(&pool.lock);
-    const bool is_kept = pool.count < BUFFERS;
-    if (is_kept)
-        pool.free[pool.count++] = buffer;
-    sw_lock_release(&pool.lock);
-    if (!is_kept)
-        free(buffer);
-}
 
 static void tell_first(struct sw_iwarp_connection *c)
 {
@@ -94,6 +63,8 @@ enum sw_iwarp_life sw_iwarp_take_bytes(struct sw_iwarp_connection *c, const uint
     struct sw_iwarp_fpdu fpdu;
     size_t used;
     enum sw_iwarp_found found;
+    if (!c->stream.buffer && !(c->stream.buffer = sw_iwarp_buffer_borrow(SW_IWARP_BUFFER_FPDU)))
+        return sw_iwarp_fail(c, -ENOMEM);
     while (!c->machine.over && !c->is_over &&
            (found = sw_iwarp_stream_take(&c->stream, bytes, len, &used, &fpdu)) != SW_IWARP_MORE) {
         if (found != SW_IWARP_FPDU)
@@ -168,7 +139,8 @@ static bool read_ahead(struct sw_iwarp_connection *c, uint8_t *buffer, struct ar
 static void read_buffer(struct sw_iwarp_connection *c, uint8_t *buffer, struct arrived *out)
 {
     const bool is_between = sw_iwarp_stream_is_between(&c->stream);
-    out->room = c->reads_ahead && is_between ? NEXT_BYTES : BUFFER_BYTES;
+    out->room =
+        c->reads_ahead && is_between ? NEXT_BYTES : sw_iwarp_buffer_bytes(SW_IWARP_BUFFER_READ);
     out->got = sw_iwarp_socket_receive(c->fd, buffer, out->room);
     out->buffered = out->got > 0 ? (size_t)out->got : 0;
 }
@@ -201,17 +173,26 @@ static enum sw_iwarp_life receive_once(struct sw_iwarp_connection *c, uint8_t *b
     return arrived.buffered ? sw_iwarp_take_bytes(c, buffer, arrived.buffered) : SW_IWARP_ALIVE;
 }
 
+void sw_iwarp_give_back(struct sw_iwarp_connection *c)
+{
+    if (!c->stream.buffer || !sw_iwarp_stream_is_between(&c->stream))
+        return;
+    sw_iwarp_buffer_return(SW_IWARP_BUFFER_FPDU, c->stream.buffer);
+    c->stream.buffer = NULL;
+}
+
 enum sw_iwarp_life sw_iwarp_receive(struct sw_iwarp_connection *c, bool *moved)
 {
     enum sw_iwarp_life life = SW_IWARP_ALIVE;
     bool goes_on = true;
-    uint8_t *buffer = borrow_buffer();
+    uint8_t *buffer = sw_iwarp_buffer_borrow(SW_IWARP_BUFFER_READ);
     for (int i = 0; buffer && i < ROUNDS_MAX && goes_on && life == SW_IWARP_ALIVE; i++) {
         life = receive_once(c, buffer, &goes_on, moved);
         if (life == SW_IWARP_ALIVE && c->machine.over)
             break;
     }
-    if (buffer)
-        return_buffer(buffer);
+    sw_iwarp_buffer_return(SW_IWARP_BUFFER_READ, buffer);
+    if (life == SW_IWARP_ALIVE && c->is_watched)
+        sw_iwarp_give_back(c);
     return life;
 }

@@ -17,6 +17,7 @@
 #include "device/memory/view.h"
 #include "device/queue/counters.h"
 #include "link/gather.h"
+#include "link/iwarp/buffers.h"
 #include "link/iwarp/connection.h"
 #include "link/iwarp/socket.h"
 #include "wire/iwarp/crc32c.h"
@@ -25,19 +26,33 @@
 #define BATCH_BYTES (256u << 10) /* given to the kernel at once */
 #define ROUNDS_MAX 16            /* of these in one step */
 #define IOV_MAX_PIECES 256u      /* that is twice as many elements as pieces, mostly */
-#define ROOM_BYTES (32u << 10)   /* of what is copied */
-#define ROOM_CRC_BYTES (192u << 10)
 
 /* ---- what is gathered ---- */
+
+static enum sw_iwarp_buffer kind_of_room(const struct sw_iwarp_connection *c)
+{
+    return c->has_crc ? SW_IWARP_BUFFER_OUT_CRC : SW_IWARP_BUFFER_OUT;
+}
 
 static bool make_room(struct sw_iwarp_connection *c)
 {
     struct sw_iwarp_outgoing *out = &c->out;
     if (out->bytes)
         return true;
-    out->bytes_room = c->has_crc ? ROOM_CRC_BYTES : ROOM_BYTES;
-    out->bytes = malloc(out->bytes_room);
-    return out->bytes != NULL;
+    out->pieces = sw_iwarp_buffer_borrow(kind_of_room(c));
+    if (!out->pieces)
+        return false;
+    out->bytes = (uint8_t *)&out->pieces[SW_IWARP_PIECES];
+    out->bytes_room =
+        sw_iwarp_buffer_bytes(kind_of_room(c)) - SW_IWARP_PIECES * (uint32_t)sizeof(*out->pieces);
+    return true;
+}
+
+void sw_iwarp_give_back_out(struct sw_iwarp_connection *c)
+{
+    sw_iwarp_buffer_return(kind_of_room(c), c->out.pieces);
+    c->out.pieces = NULL;
+    c->out.bytes = NULL;
 }
 
 /* Room for so many more bytes behind what is copied, which add_copied() makes a part of it. */
@@ -153,13 +168,14 @@ static int fill_out(struct sw_iwarp_connection *c)
 {
     struct sw_iwarp_outgoing *out = &c->out;
     struct sw_iwarp_emission emission;
-    if (!make_room(c))
-        return -ENOMEM;
     out->first = out->count = out->bytes_len = out->total = 0;
     out->first_position = c->machine.sent;
     if (c->qp->sq.is_paced)
         c->machine.ulpdu_max = sw_min_u32(c->machine.ulpdu_max, c->qp->pacer.packet_bytes);
-    while (has_room(c) && !is_held_by_rate(c) && sw_iwarp_next(&c->machine, &emission)) {
+    while ((!out->bytes || has_room(c)) && !is_held_by_rate(c) &&
+           sw_iwarp_next(&c->machine, &emission)) {
+        if (!make_room(c))
+            return -ENOMEM;
         if (is_refused(c, &emission))
             continue; /* next() has a Terminate then */
         if (!add_fpdu(c, &emission))
@@ -248,6 +264,8 @@ static int send_out(struct sw_iwarp_connection *c, bool *moved)
         }
     }
     out->first = out->count = 0;
+    if (out->bytes)
+        sw_iwarp_give_back_out(c);
     return 1;
 }
 

@@ -25,7 +25,7 @@ enum sw_iwarp_found {
 };
 
 struct sw_iwarp_stream {
-    uint8_t *buffer; /* of `room` bytes: an FPDU may have as many */
+    uint8_t *buffer; /* of `room` bytes: an FPDU may have as many; not needed between FPDUs */
     uint32_t room, have;
     bool has_crc;
     enum sw_iwarp_found broken; /* SW_IWARP_MORE: it is not */
