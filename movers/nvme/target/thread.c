@@ -21,7 +21,7 @@ enum { EVENTS_MAX = 16, LOOK_US = 200, CONNECT_MS = 10000, OTHERS_SLEEP_MS = 100
  * machines, end all of them at a time, and then wait for the next ones. To sleep and to wake makes
  * that wait longer. So it polls PATIENCE times as long. Where that was in vain, the disk is slow or
  * others want the processor: then it polls no longer than otherwise for a while. */
-enum { DISK_SPIN_US = 20, DISK_FEW = 4, PATIENCE = 10, IMPATIENT_MS = 100 };
+enum { DISK_SPIN_US = 20, DISK_FEW = 4, PATIENCE = 30, IMPATIENT_MS = 100 };
 
 /* Answers of so much data go to hosts before the next commands are looked for: to move them takes
  * longer than the call that submits these. */
