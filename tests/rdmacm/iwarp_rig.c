@@ -161,6 +161,7 @@ void send_start(int peer, const char *key, uint8_t flags, uint8_t revision, cons
     frame[17] = revision;
     frame[18] = (uint8_t)(len >> 8);
     frame[19] = (uint8_t)len;
-    memcpy(frame + START_BYTES, data, len);
+    if (len)
+        memcpy(frame + START_BYTES, data, len);
     assert_int_equal(send(peer, frame, START_BYTES + len, MSG_NOSIGNAL), START_BYTES + len);
 }
