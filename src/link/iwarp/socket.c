@@ -9,25 +9,15 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/socket.h"
 
 #define SEGMENT_LEAST 536u /* RFC 9293 3.7.1 */
-
-static bool set_option(int fd, int level, int name, int value)
-{
-    return syscall(SYS_setsockopt, fd, level, name, &value, sizeof(value)) == 0;
-}
 
 static int open_socket(sa_family_t family)
 {
     const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
     const int fd = (int)syscall(SYS_socket, family, kind, IPPROTO_TCP);
     return fd < 0 ? -errno : sw_fd_own(fd);
-}
-
-static int close_failed(int fd, int err)
-{
-    close(fd);
-    return -err;
 }
 
 static void clear_port(struct sockaddr_storage *address)
@@ -44,12 +34,12 @@ static int open_from(const struct sockaddr *own, socklen_t own_len, const struct
     const int fd = open_socket(peer->sa_family);
     if (fd < 0)
         return fd;
-    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1); /* port 0: of all that peer allows */
+    sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    sw_socket_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    sw_socket_set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1); /* port 0: of all that peer allows */
     if (syscall(SYS_bind, fd, own, own_len) ||
         (syscall(SYS_connect, fd, peer, peer_len) && errno != EINPROGRESS))
-        return close_failed(fd, errno);
+        return sw_socket_fail(fd);
     return fd;
 }
 
@@ -72,11 +62,11 @@ int sw_iwarp_socket_listen(const struct sockaddr *own, socklen_t len, int backlo
     const int fd = open_socket(own->sa_family);
     if (fd < 0)
         return fd;
-    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (own->sa_family == AF_INET6)
-        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, is_v6only);
+        sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, is_v6only);
     if (syscall(SYS_bind, fd, own, len) || syscall(SYS_listen, fd, backlog))
-        return close_failed(fd, errno);
+        return sw_socket_fail(fd);
     return fd;
 }
 
@@ -90,8 +80,8 @@ int sw_iwarp_socket_accept(int listener, struct sockaddr_storage *own,
     len = sizeof(*own);
     const int high = sw_fd_own(fd);
     if (syscall(SYS_getsockname, high, own, &len))
-        return close_failed(high, errno);
-    set_option(high, IPPROTO_TCP, TCP_NODELAY, 1);
+        return sw_socket_fail(high);
+    sw_socket_set(high, IPPROTO_TCP, TCP_NODELAY, 1);
     return high;
 }
 

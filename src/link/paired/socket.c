@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/socket.h"
 #include "link/roce/port/path.h"
 
 #ifndef IPPROTO_MPTCP
@@ -28,11 +29,6 @@ static struct {
     bool is_multipath;
     const char *congestion; /* NULL: the system's */
 } settings = {.port = USUAL_PORT};
-
-static bool set_option(int fd, int level, int name, int value)
-{
-    return syscall(SYS_setsockopt, fd, level, name, &value, sizeof(value)) == 0;
-}
 
 /* ---- what the user says ---- */
 
@@ -103,20 +99,11 @@ static int make_socket(sa_family_t family)
     return fd < 0 ? -errno : sw_fd_own(fd);
 }
 
-static int close_failed(int fd, int err)
-{
-    close(fd);
-    return -err;
-}
-
 static void set_stream_options(int fd)
 {
     const char *name = settings.congestion;
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVES);
+    sw_socket_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    sw_socket_keep_alive(fd, KEEPALIVE_S, KEEPALIVES);
     if (name)
         syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
 }
@@ -129,11 +116,11 @@ static int listen_at(const struct in6_addr *any)
     if (fd < 0)
         return fd;
     if (own.sin6_family == AF_INET6)
-        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0); /* and IPv4 */
-    if (!set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
-        !set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) || syscall(SYS_bind, fd, &own, len) ||
+        sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0); /* and IPv4 */
+    if (!sw_socket_set(fd, SOL_SOCKET, SO_REUSEPORT, 1) ||
+        !sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) || syscall(SYS_bind, fd, &own, len) ||
         syscall(SYS_listen, fd, BACKLOG))
-        return close_failed(fd, errno);
+        return sw_socket_fail(fd);
     return fd;
 }
 
@@ -163,11 +150,11 @@ int sw_paired_connect(const struct in6_addr *own, const struct in6_addr *peer, u
     const int fd = make_socket(to.sin6_family);
     if (fd < 0)
         return fd;
-    set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    sw_socket_set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     set_stream_options(fd);
     if (syscall(SYS_bind, fd, &from, from_len) ||
         (syscall(SYS_connect, fd, &to, to_len) && errno != EINPROGRESS))
-        return close_failed(fd, errno);
+        return sw_socket_fail(fd);
     return fd;
 }
 
@@ -198,7 +185,8 @@ bool sw_paired_ends(int fd, struct in6_addr *own, struct in6_addr *peer)
 void sw_paired_set_patience(int fd, uint64_t limit_ns)
 {
     const uint64_t limit_ms = limit_ns / SW_NS_PER_MS;
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit_ms > INT32_MAX ? INT32_MAX : (int)limit_ms);
+    sw_socket_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+                  limit_ms > INT32_MAX ? INT32_MAX : (int)limit_ms);
 }
 
 int sw_paired_error(int fd)

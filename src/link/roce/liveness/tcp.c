@@ -13,31 +13,20 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
+#include "base/socket.h"
 #include "link/roce/port/path.h"
 
 #define BACKLOG 64
-#define KEEPALIVE_S 1 /* without a word, then and each time again the other host is asked */
+#define KEEPALIVE_S 1
 #define KEEPALIVES 4
-
-static bool set_option(int fd, int level, int name, int value)
-{
-    return syscall(SYS_setsockopt, fd, level, name, &value, sizeof(value)) == 0;
-}
 
 static int open_socket(bool is_ipv4)
 {
     const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
     const int fd = (int)syscall(SYS_socket, is_ipv4 ? AF_INET : AF_INET6, kind, IPPROTO_TCP);
     if (fd >= 0 && !is_ipv4)
-        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+        sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     return fd < 0 ? -errno : sw_fd_own(fd);
-}
-
-static int close_failed(int fd)
-{
-    const int err = errno;
-    close(fd);
-    return -err;
 }
 
 int sw_tcp_listen(bool is_ipv4, uint16_t *port)
@@ -50,22 +39,19 @@ int sw_tcp_listen(bool is_ipv4, uint16_t *port)
     if (fd < 0)
         return fd;
     if (syscall(SYS_bind, fd, &own, len) || syscall(SYS_listen, fd, BACKLOG))
-        return close_failed(fd);
+        return sw_socket_fail(fd);
     len = sizeof(own);
     if (syscall(SYS_getsockname, fd, &own, &len))
-        return close_failed(fd);
+        return sw_socket_fail(fd);
     sw_roce_address(&own, &address, port);
     return fd;
 }
 
 static void keep_alive(int fd)
 {
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVES);
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SW_TCP_SILENCE_MS);
+    sw_socket_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    sw_socket_keep_alive(fd, KEEPALIVE_S, KEEPALIVES);
+    sw_socket_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SW_TCP_SILENCE_MS);
 }
 
 int sw_tcp_connect(const struct in6_addr *source, const struct in6_addr *dest, uint16_t port,
@@ -78,10 +64,10 @@ int sw_tcp_connect(const struct in6_addr *source, const struct in6_addr *dest, u
     const socklen_t own_len = sw_roce_sockaddr(source, 0, ifindex, &own);
     const socklen_t peer_len = sw_roce_sockaddr(dest, port, ifindex, &peer);
     keep_alive(fd);
-    set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    sw_socket_set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     if (syscall(SYS_bind, fd, &own, own_len) ||
         (syscall(SYS_connect, fd, &peer, peer_len) && errno != EINPROGRESS))
-        return close_failed(fd);
+        return sw_socket_fail(fd);
     return fd;
 }
 
@@ -97,7 +83,7 @@ int sw_tcp_accept(int listener, struct in6_addr *own, struct in6_addr *peer)
     sw_roce_address(&name, peer, &port);
     len = sizeof(name);
     if (syscall(SYS_getsockname, fd, &name, &len))
-        return close_failed(fd);
+        return sw_socket_fail(fd);
     sw_roce_address(&name, own, &port);
     keep_alive(fd);
     return fd;
