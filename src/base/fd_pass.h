@@ -8,6 +8,7 @@
 #define SW_BASE_FD_PASS_H
 
 #include <stddef.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #define SW_FD_PASS_MAX 8u /* descriptors of one message */
@@ -16,6 +17,9 @@
  * MSG_NOSIGNAL is added. 0 or a negative errno. */
 int sw_fd_pass_send(int socket, const void *bytes, size_t len, const int fds[], size_t count,
                     int flags);
+/* The same from a socket that is not connected. */
+int sw_fd_pass_send_to(int socket, const struct sockaddr *to, socklen_t to_len, const void *bytes,
+                       size_t len, const int fds[], size_t count, int flags);
 
 /* Receives one message. The first `fds_max` descriptors that came with it go to fds[], close on
  * exec, and further ones are closed; what did not come is -1. `flags` are those of recvmsg().
@@ -23,5 +27,10 @@ int sw_fd_pass_send(int socket, const void *bytes, size_t len, const int fds[], 
  * many came: more than `fds_max` if some were closed. */
 ssize_t sw_fd_pass_receive(int socket, void *bytes, size_t len_max, int fds[], size_t fds_max,
                            size_t *count, int flags);
+/* The same of a socket that has SO_PASSCRED. *from: who has sent it, as the kernel says; its uid is
+ * (uid_t)-1, nobody's, where that did not come. */
+struct ucred;
+ssize_t sw_fd_pass_receive_from(int socket, void *bytes, size_t len_max, int fds[], size_t fds_max,
+                                size_t *count, struct ucred *from, int flags);
 
 #endif

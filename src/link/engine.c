@@ -41,6 +41,7 @@ static unsigned int part_count;
 /* Some are set while the engine runs: those of rdma_cm, when the program first opens it. */
 static _Atomic(sw_engine_handler) handlers[SW_WATCH_KINDS];
 static struct sw_spin spin; /* the engine's alone */
+static bool was_driven;     /* a queue pair, for its descriptor; the same */
 
 void sw_engine_add(const struct sw_engine_part *part)
 {
@@ -229,6 +230,7 @@ void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link)
     pthread_mutex_lock(&sw_nic.lock);
     struct sw_qp *qp = index < SW_MAX_QP ? sw_nic.qps[index] : NULL;
     if (qp && qp->link == link) {
+        was_driven = true;
         sw_lock_acquire(&qp->lock);
         progress_qp(qp);
         sw_lock_release(&qp->lock);
@@ -401,9 +403,12 @@ static uint64_t step_parts(uint64_t now_ns)
     return next_ns;
 }
 
-static bool parts_were_busy(void)
+/* A stream whose segments wake the engine one by one costs the sender an interrupt of another
+ * processor for each. */
+static bool has_worked(void)
 {
-    bool busy = false;
+    bool busy = was_driven;
+    was_driven = false;
     for (unsigned int i = 0; i < part_count; i++)
         busy |= parts[i]->was_busy && parts[i]->was_busy();
     return busy;
@@ -448,7 +453,7 @@ static void *engine_main(void *arg)
             next_ns = sw_min_u64(next_ns, look_ns);
         }
         next_ns = sw_min_u64(next_ns, sw_cq_moderation_step(now_ns));
-        const bool spinning = sw_spin_round(&spin, parts_were_busy(), now_ns);
+        const bool spinning = sw_spin_round(&spin, has_worked(), now_ns);
         uint64_t sleep_ns = wait_ns(now_ns, next_ns, look, spinning);
         struct epoll_event events[32];
         int count = wait_events(events, 32, sleep_ns);

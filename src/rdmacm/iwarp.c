@@ -25,18 +25,11 @@ bool sw_ucm_is_iwarp(const struct sw_ucm_id *id)
     return id->dev && sw_netdev_is_iwarp(id->dev);
 }
 
-/* CRCs are for networks whose checksums do not do. */
-static bool wants_crc(void)
-{
-    const char *text = getenv("SIDEWIRE_IWARP_CRC");
-    return text && (!strcmp(text, "on") || !strcmp(text, "1"));
-}
-
 static struct sw_iwarp_start_config config_of(const struct rdma_ucm_conn_param *param)
 {
     return (struct sw_iwarp_start_config){
         .revision = 2,
-        .wants_crc = wants_crc(),
+        .wants_crc = sw_iwarp_wants_crc(),
         .wants_large = true,
         .is_peer_to_peer = true,
         .rtr = SW_MPA_RTR_WRITE | SW_MPA_RTR_READ | SW_MPA_RTR_SEND,

@@ -4,6 +4,8 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/minmax.h"
@@ -19,11 +21,8 @@ void sw_iwarp_set_user(void (*told)(uint64_t cookie, enum sw_iwarp_news news, in
     atomic_store(&user, told);
 }
 
-static bool socket_told; /* since the engine last asked; its alone */
-
 static void on_socket(uint64_t what)
 {
-    socket_told = true;
     sw_engine_drive((uint32_t)(what >> 4), &sw_iwarp_qp_ops);
 }
 
@@ -40,17 +39,14 @@ static bool wants_step(void)
     return sw_iwarp_has_notes();
 }
 
-/* A stream whose segments wake the engine one by one costs the sender an interrupt of the other
- * processor for each. */
-static bool was_busy(void)
-{
-    const bool was_told = socket_told;
-    socket_told = false;
-    return was_told;
-}
+static const struct sw_engine_part part = {.step = step_link, .wants = wants_step};
 
-static const struct sw_engine_part part = {
-    .step = step_link, .wants = wants_step, .was_busy = was_busy};
+/* They are for networks whose checksums do not do. */
+bool sw_iwarp_wants_crc(void)
+{
+    const char *text = getenv("SIDEWIRE_IWARP_CRC");
+    return text && (!strcmp(text, "on") || !strcmp(text, "1"));
+}
 
 void sw_iwarp_start(void)
 {

@@ -15,6 +15,8 @@
 extern const struct sw_qp_ops sw_iwarp_qp_ops;
 
 void sw_iwarp_start(void);
+/* Whether the user asks for CRCs (SIDEWIRE_IWARP_CRC). */
+bool sw_iwarp_wants_crc(void);
 void sw_iwarp_fork_child(void);
 
 /* What queue pairs of RoCE devices share with these, that are carried by TCP (link/paired/). With

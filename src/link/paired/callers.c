@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd_pass.h"
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/minmax.h"
@@ -49,9 +50,9 @@ struct handed {
 static struct {
     pthread_mutex_t lock; /* of opening it */
     atomic_bool is_open;
-    int listener, hands;
+    int socket, handover; /* of TCP; what other processes hand on */
     struct caller *callers;
-} door = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1, .hands = -1};
+} listening = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket = -1, .handover = -1};
 
 /* ---- opening ---- */
 
@@ -62,16 +63,16 @@ static void tell_busy(int rc)
              sw_paired_port(), strerror(-rc));
 }
 
-static void shut_door(void)
+static void close_sockets(void)
 {
-    if (door.listener >= 0)
-        close(door.listener);
-    if (door.hands >= 0)
-        close(door.hands);
-    free(door.callers);
-    door.listener = door.hands = -1;
-    door.callers = NULL;
-    door.is_open = false;
+    if (listening.socket >= 0)
+        close(listening.socket);
+    if (listening.handover >= 0)
+        close(listening.handover);
+    free(listening.callers);
+    listening.socket = listening.handover = -1;
+    listening.callers = NULL;
+    listening.is_open = false;
 }
 
 static int open_locked(void)
@@ -79,47 +80,47 @@ static int open_locked(void)
     char name[SW_NAME_BYTES];
     const int on = 1;
     sw_registry_name(sw_nic.slot, OWN_NAME, name);
-    door.callers = calloc(CALLERS, sizeof(*door.callers));
-    if (!door.callers)
+    listening.callers = calloc(CALLERS, sizeof(*listening.callers));
+    if (!listening.callers)
         return -ENOMEM;
     for (uint32_t i = 0; i < CALLERS; i++)
-        door.callers[i].fd = -1;
-    door.hands = sw_name_bind(SOCK_DGRAM, name);
-    if (door.hands < 0)
-        return door.hands;
-    if (setsockopt(door.hands, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+        listening.callers[i].fd = -1;
+    listening.handover = sw_name_bind(SOCK_DGRAM, name);
+    if (listening.handover < 0)
+        return listening.handover;
+    if (setsockopt(listening.handover, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
         return -errno;
-    door.listener = sw_paired_listen();
-    if (door.listener < 0) {
-        tell_busy(door.listener);
-        return door.listener;
+    listening.socket = sw_paired_listen();
+    if (listening.socket < 0) {
+        tell_busy(listening.socket);
+        return listening.socket;
     }
-    sw_engine_watch(door.listener, sw_paired_tag(SW_PAIRED_DOOR, 0), SW_WATCH_PAIRED);
-    sw_engine_watch(door.hands, sw_paired_tag(SW_PAIRED_DOOR, 1), SW_WATCH_PAIRED);
-    door.is_open = true;
+    sw_engine_watch(listening.socket, sw_paired_tag(SW_PAIRED_LISTENER, 0), SW_WATCH_PAIRED);
+    sw_engine_watch(listening.handover, sw_paired_tag(SW_PAIRED_LISTENER, 1), SW_WATCH_PAIRED);
+    listening.is_open = true;
     return 0;
 }
 
-int sw_paired_open_door(void)
+int sw_paired_listen_start(void)
 {
     int rc = 0;
-    pthread_mutex_lock(&door.lock);
-    if (!door.is_open) {
+    pthread_mutex_lock(&listening.lock);
+    if (!listening.is_open) {
         rc = open_locked();
         if (rc)
-            shut_door();
+            close_sockets();
     }
-    pthread_mutex_unlock(&door.lock);
+    pthread_mutex_unlock(&listening.lock);
     return rc;
 }
 
-void sw_paired_close_door(void)
+void sw_paired_listen_stop(void)
 {
-    pthread_mutex_init(&door.lock, NULL);
-    for (uint32_t i = 0; door.is_open && i < CALLERS; i++)
-        if (door.callers[i].fd >= 0)
-            close(door.callers[i].fd);
-    shut_door();
+    pthread_mutex_init(&listening.lock, NULL);
+    for (uint32_t i = 0; listening.is_open && i < CALLERS; i++)
+        if (listening.callers[i].fd >= 0)
+            close(listening.callers[i].fd);
+    close_sockets();
 }
 
 /* ---- a caller's end ---- */
@@ -231,30 +232,17 @@ enum handing { HANDED_ON, HANDED_LATER, HANDED_NOBODY };
 static enum handing hand_on(struct caller *caller, uint32_t slot)
 {
     struct handed handed = {.magic = HANDED_MAGIC, .len_bytes = caller->start.in_len};
-    struct iovec iov = {&handed, sizeof(handed)};
-    union {
-        struct cmsghdr head;
-        uint8_t bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
     struct sockaddr_un to;
     socklen_t to_len;
     char name[SW_NAME_BYTES];
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
     sw_registry_name(slot, OWN_NAME, name);
     if (caller->was_handed_on || !sw_name_find(name, &to, &to_len))
         return HANDED_NOBODY;
     memcpy(handed.bytes, caller->start.in, caller->start.in_len);
-    message.msg_name = &to;
-    message.msg_namelen = to_len;
-    control.head.cmsg_level = SOL_SOCKET;
-    control.head.cmsg_type = SCM_RIGHTS;
-    control.head.cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(&control.head), &caller->fd, sizeof(int));
-    if (sendmsg(door.hands, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        return errno == ECONNREFUSED ? HANDED_NOBODY : HANDED_LATER;
+    const int rc = sw_fd_pass_send_to(listening.handover, (const struct sockaddr *)&to, to_len,
+                                      &handed, sizeof(handed), &caller->fd, 1, MSG_DONTWAIT);
+    if (rc)
+        return rc == -ECONNREFUSED ? HANDED_NOBODY : HANDED_LATER;
     drop_caller(caller);
     return HANDED_ON;
 }
@@ -293,7 +281,7 @@ static void take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)
 void sw_paired_caller_ready(uint32_t which)
 {
     uint8_t bytes[SW_MPA_FRAME_MAX + 1];
-    struct caller *caller = door.is_open && which < CALLERS ? &door.callers[which] : NULL;
+    struct caller *caller = listening.is_open && which < CALLERS ? &listening.callers[which] : NULL;
     if (!caller || caller->fd < 0)
         return;
     const ssize_t got = sw_iwarp_socket_receive(caller->fd, bytes, sizeof(bytes));
@@ -311,8 +299,8 @@ static struct caller *add_caller(int fd)
     const struct sw_iwarp_start_config config = {.revision = 2};
     struct caller *caller = NULL;
     for (uint32_t i = 0; i < CALLERS && !caller; i++)
-        if (door.callers[i].fd < 0)
-            caller = &door.callers[i];
+        if (listening.callers[i].fd < 0)
+            caller = &listening.callers[i];
     if (!caller || !sw_paired_ends(fd, &caller->own, &caller->peer)) {
         close(fd);
         return NULL;
@@ -320,12 +308,12 @@ static struct caller *add_caller(int fd)
     caller->fd = fd;
     caller->was_handed_on = false;
     sw_iwarp_start_listen(&caller->start, &config, sw_clock_ns());
-    sw_engine_watch(fd, sw_paired_tag(SW_PAIRED_CALLER, (uint32_t)(caller - door.callers)),
+    sw_engine_watch(fd, sw_paired_tag(SW_PAIRED_CALLER, (uint32_t)(caller - listening.callers)),
                     SW_WATCH_PAIRED);
     return caller;
 }
 
-/* ---- the door ---- */
+/* ---- what the sockets show ---- */
 
 struct arrival {
     struct handed handed;
@@ -333,42 +321,16 @@ struct arrival {
     bool is_ours; /* from a process of this user, as the kernel says */
 };
 
-static void read_control(struct msghdr *message, struct arrival *out)
-{
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
-        struct ucred from;
-        if (at->cmsg_level != SOL_SOCKET)
-            continue;
-        if (at->cmsg_type == SCM_CREDENTIALS) {
-            memcpy(&from, CMSG_DATA(at), sizeof(from));
-            out->is_ours = from.uid == geteuid();
-        } else if (at->cmsg_type == SCM_RIGHTS && at->cmsg_len == CMSG_LEN(sizeof(int))) {
-            memcpy(&out->fd, CMSG_DATA(at), sizeof(int));
-        }
-    }
-}
-
-/* Room for one descriptor: the kernel closes what does not fit. */
 static bool read_handed(struct arrival *out)
 {
-    union {
-        struct cmsghdr head;
-        uint8_t bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec iov = {&out->handed, sizeof(out->handed)};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control)};
-    out->fd = -1;
-    out->is_ours = false;
-    const ssize_t got = recvmsg(door.hands, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0)
-        return false;
-    read_control(&message, out);
-    out->is_ours &= got == (ssize_t)sizeof(out->handed) && out->handed.magic == HANDED_MAGIC &&
-                    out->handed.len_bytes <= SW_MPA_FRAME_MAX;
-    return true;
+    struct ucred from;
+    size_t count;
+    const ssize_t got =
+        sw_fd_pass_receive_from(listening.handover, &out->handed, sizeof(out->handed), &out->fd, 1,
+                                &count, &from, MSG_DONTWAIT);
+    out->is_ours = got == (ssize_t)sizeof(out->handed) && from.uid == geteuid() &&
+                   out->handed.magic == HANDED_MAGIC && out->handed.len_bytes <= SW_MPA_FRAME_MAX;
+    return got >= 0;
 }
 
 static void take_handed(void)
@@ -389,29 +351,29 @@ static void take_handed(void)
     }
 }
 
-void sw_paired_door_ready(uint32_t which)
+void sw_paired_listen_ready(uint32_t which)
 {
-    if (!door.is_open)
+    if (!listening.is_open)
         return;
     if (which == 1) {
         take_handed();
         return;
     }
     for (int i = 0; i < ACCEPTS; i++) {
-        const int fd = sw_paired_accept(door.listener);
+        const int fd = sw_paired_accept(listening.socket);
         if (fd < 0)
             return;
         struct caller *caller = add_caller(fd);
         if (caller) /* it has mostly asked already */
-            sw_paired_caller_ready((uint32_t)(caller - door.callers));
+            sw_paired_caller_ready((uint32_t)(caller - listening.callers));
     }
 }
 
 uint64_t sw_paired_step_callers(uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
-    for (uint32_t i = 0; door.is_open && i < CALLERS; i++) {
-        struct caller *caller = &door.callers[i];
+    for (uint32_t i = 0; listening.is_open && i < CALLERS; i++) {
+        struct caller *caller = &listening.callers[i];
         if (caller->fd < 0)
             continue;
         if (now_ns >= caller->start.due_ns)

@@ -48,18 +48,11 @@ bool sw_paired_is_own(const struct sw_paired *p)
     return p->qp->qpn == p->qp->dest_qpn && IN6_ARE_ADDR_EQUAL(&p->own, &p->peer);
 }
 
-/* CRCs are for networks whose checksums do not do. */
-static bool wants_crc(void)
-{
-    const char *text = getenv("SIDEWIRE_IWARP_CRC");
-    return text && (!strcmp(text, "on") || !strcmp(text, "1"));
-}
-
 struct sw_iwarp_start_config sw_paired_config(const uint8_t private_data[SW_PAIRING_BYTES])
 {
     return (struct sw_iwarp_start_config){
         .revision = 2,
-        .wants_crc = wants_crc(),
+        .wants_crc = sw_iwarp_wants_crc(),
         .wants_large = true,
         .ird = SW_MPA_DEPTH_MAX,
         .ord = SW_MPA_DEPTH_MAX,
@@ -217,8 +210,8 @@ static void on_event(uint64_t what)
     case SW_PAIRED_CALLER:
         sw_paired_caller_ready(number);
         break;
-    case SW_PAIRED_DOOR:
-        sw_paired_door_ready(number);
+    case SW_PAIRED_LISTENER:
+        sw_paired_listen_ready(number);
         break;
     }
 }
@@ -257,7 +250,7 @@ static int connect_qp(struct sw_qp *qp)
         sw_error("QP 0x%x: TCP carries RC queue pairs alone to other hosts", qp->qpn);
         return -EOPNOTSUPP;
     }
-    int rc = sw_paired_open_door();
+    int rc = sw_paired_listen_start();
     if (rc)
         return rc;
     struct sw_paired *p = calloc(1, sizeof(*p));
@@ -379,5 +372,5 @@ void sw_paired_fork_child(void)
         sw_qp_set_remove(&unsettled, i);
     }
     atomic_store(&look_ns, UINT64_MAX);
-    sw_paired_close_door();
+    sw_paired_listen_stop();
 }

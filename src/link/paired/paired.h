@@ -31,7 +31,7 @@ enum sw_paired_tag {
     SW_PAIRED_CONNECTION, /* index of the queue pair */
     SW_PAIRED_CALL,       /* the same */
     SW_PAIRED_CALLER,     /* which of them */
-    SW_PAIRED_DOOR,       /* 0: listener; 1: handed on by another process */
+    SW_PAIRED_LISTENER,   /* 0: listener; 1: handed on by another process */
 };
 static inline void *sw_paired_tag(enum sw_paired_tag tag, uint32_t number)
 {
@@ -74,11 +74,11 @@ void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns);
 void sw_paired_drop_call(struct sw_paired *p);
 
 /* callers.c. Negative errno: nobody can call. */
-int sw_paired_open_door(void);
-void sw_paired_door_ready(uint32_t which);
+int sw_paired_listen_start(void);
+void sw_paired_listen_ready(uint32_t which);
 void sw_paired_caller_ready(uint32_t which);
 /* Returns when to look again. */
 uint64_t sw_paired_step_callers(uint64_t now_ns);
-void sw_paired_close_door(void);
+void sw_paired_listen_stop(void);
 
 #endif
