@@ -93,11 +93,14 @@ static void tell_iwarp(struct sw_finding *finding, const struct sw_connection *c
 
 static void tell_other(struct sw_finding *finding, const struct sw_connection *c)
 {
+    static const char *const links[] = {[SW_CONNECTION_DIRECT] = "direct",
+                                        [SW_CONNECTION_ROCE] = "RoCE",
+                                        [SW_CONNECTION_TCP] = "RoCE over TCP"};
+    const char *link = c->link < sizeof(links) / sizeof(links[0]) ? links[c->link] : NULL;
     char peer[ADDRESS_BYTES];
     print_address(&c->peer, peer);
-    sw_finding_detail(finding, "%s, to queue pair 0x%x of %s, %s",
-                      c->link == SW_CONNECTION_ROCE ? "RoCE" : "direct", c->peer_qpn, peer,
-                      state_name(c->qp_state));
+    sw_finding_detail(finding, "%s, to queue pair 0x%x of %s, %s", link ? link : "?", c->peer_qpn,
+                      peer, state_name(c->qp_state));
 }
 
 static void tell_queues(struct sw_finding *finding, const struct sw_connection *c)

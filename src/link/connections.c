@@ -9,6 +9,7 @@
 #include "device/queue/qp_impl.h"
 #include "link/iwarp/describe.h"
 #include "link/iwarp/iwarp.h"
+#include "link/paired/paired.h"
 #include "link/roce/qp/qp.h"
 
 static _Atomic(sw_connections_starts) starts_of_user;
@@ -29,6 +30,13 @@ static void describe_queues(const struct sw_qp *qp, struct sw_connection *out)
         out->receives = atomic_load(&qp->rq.posted) - atomic_load(&qp->rq.consumed);
 }
 
+static enum sw_connection_link link_of(const struct sw_qp *qp)
+{
+    if (qp->link == &sw_roce_qp_ops)
+        return SW_CONNECTION_ROCE;
+    return qp->link == &sw_paired_qp_ops ? SW_CONNECTION_TCP : SW_CONNECTION_DIRECT;
+}
+
 /* Whether it is connected. With the QP locked. */
 static bool describe_qp(struct sw_qp *qp, struct sw_connection *out)
 {
@@ -42,7 +50,7 @@ static bool describe_qp(struct sw_qp *qp, struct sw_connection *out)
     }
     if (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
         return false;
-    out->link = qp->link == &sw_roce_qp_ops ? SW_CONNECTION_ROCE : SW_CONNECTION_DIRECT;
+    out->link = link_of(qp);
     out->peer_qpn = qp->dest_qpn;
     out->peer.sin6_family = AF_INET6;
     memcpy(&out->peer.sin6_addr, qp->attr.ah_attr.grh.dgid.raw, sizeof(out->peer.sin6_addr));

@@ -10,7 +10,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum sw_connection_link { SW_CONNECTION_DIRECT, SW_CONNECTION_ROCE, SW_CONNECTION_IWARP };
+enum sw_connection_link {
+    SW_CONNECTION_DIRECT,
+    SW_CONNECTION_ROCE,
+    SW_CONNECTION_IWARP,
+    SW_CONNECTION_TCP, /* RoCE's queue pairs over TCP */
+};
 
 enum sw_connection_stage {
     SW_CONNECTION_RUNS,

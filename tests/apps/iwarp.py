@@ -228,18 +228,18 @@ def trespass_all(tools):
         server.end()
 
 
-def diagnosis(tools, pid):
+def diagnosis(tools, pid, wrap):
     """What the doctor says of a process's connections."""
-    done = subprocess.run([tools.path('src/cli/sidewire'), 'doctor', '--json'], capture_output=True, text=True, timeout=pair.PATIENCE_S,
+    done = subprocess.run([*wrap, tools.path('src/cli/sidewire'), 'doctor', '--json'], capture_output=True, text=True, timeout=pair.PATIENCE_S,
                           env=pair.environment())
     return [item for item in json.loads(done.stdout).get('connections', []) if f' {pid} ' in item['name']]
 
 
-def await_diagnosis(tools, pid, text):
+def await_diagnosis(tools, pid, text, wrap=()):
     """Until the doctor says something of the process; what it says of that connection."""
     limit = time.monotonic() + pair.PATIENCE_S
     while True:
-        found = diagnosis(tools, pid)
+        found = diagnosis(tools, pid, wrap)
         for item in found:
             if re.search(text, item['detail']):
                 return item

@@ -9,6 +9,7 @@ import time
 
 import cm
 import hosts
+import iwarp
 import pair
 import ports
 from pair import Failure, Process
@@ -116,7 +117,7 @@ def many_processes(tools, two):
 
 
 def killed_client(tools, two):
-    """The server's queue pair ends with its peer, and its program hears of it."""
+    """The doctor says what carries it. The server's queue pair ends with its peer, and its program hears of it."""
     port = ports.claim()
     line = f'ib_send_bw -D 60 -d {{device}} -F -p {port}'
     server, client = start(tools, two, 1, line, log='info'), None
@@ -124,6 +125,7 @@ def killed_client(tools, two):
         wait_until_it_listens(server, port)
         client = start(tools, two, 0, line + ' {host}')
         wait_for(server, 'over TCP to QP')
+        iwarp.await_diagnosis(tools, client.child.pid, 'RoCE over TCP, to queue pair 0x', two.wrap[0])
         time.sleep(0.3)
         client.child.send_signal(signal.SIGKILL)
         server.wait(time.monotonic() + TOLD_S)

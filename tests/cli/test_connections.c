@@ -24,6 +24,7 @@ struct row {
 static const struct row rows[] = {
     {NULL, false, {.link = SW_CONNECTION_DIRECT, .sends = 3}},
     {NULL, false, {.link = SW_CONNECTION_ROCE, .sends = 3}},
+    {NULL, false, {.link = SW_CONNECTION_TCP, .sends = 3}},
     {NULL, false, {.link = SW_CONNECTION_IWARP, .tcp = {.retransmits = 9, .queued = 4096}}},
     {"peer's window", false, {BLOCKED, .tcp = {.unsent = 4096, .window = 100}}},
     {"peer's window", false, {BLOCKED, .reads = 1, .tcp = {.unsent = 1, .window = 0}}},
