@@ -84,8 +84,9 @@ static void device__refuses_what_iwarp_has_not(void **state)
 
 static void add_interface(void)
 {
-    assert_int_equal(system("ip link add sw0 type veth peer name sw1 && ip link set sw1 up && "
-                            "ip link set sw0 up && ip address add " HOST "/24 dev sw0"),
+    assert_int_equal(system("ip link add sw0 address 02:00:00:00:01:01 type veth peer name sw1 && "
+                            "ip link set sw1 up && ip link set sw0 up && "
+                            "ip address add " HOST "/24 dev sw0"),
                      0);
     usleep(200000); /* until the device has its address */
 }
@@ -208,7 +209,6 @@ static void query__gids_are_hardware_addresses(void **state)
     uint8_t gids[2][16];
     uint32_t id;
     add_interface();
-    assert_int_equal(system("ip link set sw0 address 02:00:00:00:01:01"), 0);
     assert_int_equal(rig_create(fd, RDMA_PS_TCP, &id), 0);
     assert_int_equal(rig_resolve_addr(fd, id, NULL, "10.9.9.2", 4711), 0);
     rig_expect(fd, ADDR_RESOLVED, NULL);
