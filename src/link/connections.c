@@ -50,7 +50,7 @@ static bool describe_qp(struct sw_qp *qp, struct sw_connection *out)
     }
     if (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
         return false;
-    out->link = link_of(qp);
+    out->link = (uint8_t)link_of(qp);
     out->peer_qpn = qp->dest_qpn;
     out->peer.sin6_family = AF_INET6;
     memcpy(&out->peer.sin6_addr, qp->attr.ah_attr.grh.dgid.raw, sizeof(out->peer.sin6_addr));
