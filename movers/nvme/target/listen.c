@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/endpoint.h"
 #include "nvme/wire/fabrics.h"
 
 enum { PORT_DIGITS_MAX = 5 };
@@ -53,45 +54,20 @@ uint16_t nvt_port_parse(const char *text)
     return port <= UINT16_MAX ? (uint16_t)port : 0;
 }
 
-/* Sets where the address ends and where the port begins, if there is one. */
-static int split_port(const char *text, const char **addr, size_t *addr_len, const char **port)
-{
-    *addr = text;
-    *addr_len = strlen(text);
-    *port = NULL;
-    if (*text == '[') {
-        const char *end = strchr(text, ']');
-        if (!end || (end[1] && end[1] != ':'))
-            return -EINVAL;
-        *addr = text + 1;
-        *addr_len = (size_t)(end - *addr);
-        *port = end[1] ? end + 2 : NULL;
-        return 0;
-    }
-    const char *colon = strchr(text, ':');
-    if (colon && !strchr(colon + 1, ':')) {
-        *addr_len = (size_t)(colon - text);
-        *port = colon + 1;
-    }
-    return 0;
-}
-
 int nvt_listen_parse(const char *text, struct nvt_listen *out, char *error, size_t error_bytes)
 {
-    char addr_text[NVT_ADDR_MAX];
+    char copy[NVT_ADDR_MAX + sizeof("[]:65535")];
     struct nvt_listen found = {.port = NVF_PORT};
-    const char *addr, *port;
-    size_t len;
-    if (!split_port(text, &addr, &len, &port) && len < sizeof(addr_text)) {
-        memcpy(addr_text, addr, len);
-        addr_text[len] = '\0';
+    const char *addr, *port = NULL;
+    const int len = snprintf(copy, sizeof(copy), "%s", text);
+    if (len < (int)sizeof(copy) && mover_split_endpoint(copy, &addr, &port)) {
         if (port)
             found.port = nvt_port_parse(port);
         if (!found.port) {
             snprintf(error, error_bytes, "\"%.16s\" is not a port of 1 to 65535", port);
             return -EINVAL;
         }
-        if (!nvt_addr_parse(addr_text, *text == '[' ? NVMF_ADDR_FAMILY_IP6 : 0, &found)) {
+        if (!nvt_addr_parse(addr, *text == '[' ? NVMF_ADDR_FAMILY_IP6 : 0, &found)) {
             *out = found;
             return 0;
         }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/endpoint.h"
 #include "pmem/command/samples.h"
 #include "sidewire/pmem_log.h"
 
@@ -69,24 +70,7 @@ static bool parse_place(struct place *place, const char *text)
         *slash = '\0';
         place->region = slash + 1;
     }
-    char *colon = strrchr(at, ':');
-    if (*at == '[') {
-        char *end = strchr(at, ']');
-        if (!end)
-            return false;
-        place->address = at + 1;
-        *end = '\0';
-        colon = end[1] == ':' ? end + 1 : NULL;
-    } else {
-        place->address = at;
-        if (colon && strchr(at, ':') != colon)
-            colon = NULL; /* IPv6 without brackets */
-    }
-    if (colon) {
-        *colon = '\0';
-        place->port = colon + 1;
-    }
-    return *place->address;
+    return mover_split_endpoint(at, &place->address, &place->port);
 }
 
 static void add_copy(struct argp_state *state, const char *text)

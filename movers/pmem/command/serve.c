@@ -8,6 +8,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/endpoint.h"
 #include "pmem/command/command.h"
 #include "pmem/server/server.h"
 
@@ -21,8 +22,8 @@ struct serve {
 };
 
 static const struct argp_option options[] = {
-    {"listen", 'l', "ADDR", 0, "Address to listen at (all)", 1},
-    {"port", 's', "PORT", 0, "Port to listen at (4430)", 1},
+    {"listen", 'l', "ADDR[:PORT]", 0, "Address to listen at (all), port 4430 by default", 1},
+    {"port", 's', "PORT", 0, "The port, without an address", 1},
     {"name", 'n', "NAME", 0,
      "Name of a region (the last part of its path); once for each, in their order", 1},
     {"size", 'S', "BYTES", 0, "Creates files with this size if they are not there", 1},
@@ -38,7 +39,8 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
     char error[256];
     switch (key) {
     case 'l':
-        serve->listen = value;
+        if (!mover_split_endpoint(value, &serve->listen, &serve->port))
+            argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4430 or [2001:db8::1]:4430");
         return 0;
     case 's':
         serve->port = value;

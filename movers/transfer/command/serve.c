@@ -11,6 +11,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/endpoint.h"
 #include "transfer/command/command.h"
 
 enum { FILES_MAX = 64, KEY_LAYOUT = 0x3000, KEY_RAIL };
@@ -30,9 +31,10 @@ struct serve {
 };
 
 static const struct argp_option options[] = {
-    {"listen", 'l', "ADDR", 0, "Address of the RDMA device to listen at", 1},
+    {"listen", 'l', "ADDR[:PORT]", 0,
+     "Address of the RDMA device to listen at; a free port by default, the card says which", 1},
     {"rail", KEY_RAIL, "ADDR", 0, "One more address, of another device; peers use all", 1},
-    {"port", 's', "PORT", 0, "Port to listen at (a free one; the card says which)", 1},
+    {"port", 's', "PORT", 0, "The port, without an address", 1},
     {"card", 'c', "PATH", 0, "File that the card is written to", 1},
     {"memory", 'm', "BYTES", 0, "Serves so much memory, as the region \"memory\"", 2},
     {"size", 'S', "BYTES", 0, "Creates files that are not there with this size", 2},
@@ -47,7 +49,8 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
     struct serve *serve = state->input;
     switch (key) {
     case 'l':
-        serve->options.address = value;
+        if (!mover_split_endpoint(value, &serve->options.address, &serve->options.port))
+            argp_error(state, "--listen is ADDR[:PORT], as 192.0.2.1:4440 or [2001:db8::1]:4440");
         return 0;
     case KEY_RAIL:
         xf_add_rail(state, &serve->options, value);

@@ -98,7 +98,7 @@ class Log(unittest.TestCase):
 
     def serve(self, index):
         path = os.path.join(self.folder.name, f'copy{index}')
-        server = subprocess.Popen([SIDEWIRE, 'pmem', 'serve', path, '--size', '1M', '--listen', '127.0.0.1', '--port', str(PORT + index)],
+        server = subprocess.Popen([SIDEWIRE, 'pmem', 'serve', path, '--size', '1M', '--listen', f'127.0.0.1:{PORT + index}'],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertIn('Ctrl-C', server.stdout.readline())
         self.servers[index] = server
