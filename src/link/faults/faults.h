@@ -34,7 +34,8 @@ enum sw_fault_packet_kind {
     SW_FAULT_ACK = 1 << 5,      /* or NAK */
     SW_FAULT_DATAGRAM = 1 << 6, /* UD */
     SW_FAULT_MAD = 1 << 7,      /* of connection management: UD to QP 1 */
-    SW_FAULT_OTHER = 1 << 8,
+    SW_FAULT_DREQ = 1 << 8,     /* the MAD that ends a connection; it is a MAD, too */
+    SW_FAULT_OTHER = 1 << 9,
 };
 
 struct sw_fault_packet {
@@ -42,7 +43,7 @@ struct sw_fault_packet {
     uint32_t ordinal; /* of the QP among those the process created, from 1; 0: QP 1, a group */
     uint32_t psn;     /* 24 bits; links without PSNs number their requests */
     uint32_t len_bytes;
-    uint32_t kind; /* one of enum sw_fault_packet_kind */
+    uint32_t kind; /* of enum sw_fault_packet_kind: all that it is */
     bool received; /* else it is being sent */
 };
 

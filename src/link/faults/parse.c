@@ -20,7 +20,7 @@ static const struct {
 } packet_names[] = {
     {"send", SW_FAULT_SEND},         {"write", SW_FAULT_WRITE},   {"read", SW_FAULT_READ},
     {"response", SW_FAULT_RESPONSE}, {"atomic", SW_FAULT_ATOMIC}, {"ack", SW_FAULT_ACK},
-    {"datagram", SW_FAULT_DATAGRAM}, {"mad", SW_FAULT_MAD},
+    {"datagram", SW_FAULT_DATAGRAM}, {"mad", SW_FAULT_MAD},       {"dreq", SW_FAULT_DREQ},
 };
 
 /* Where the words of one rule are read from, and where to complain. */
@@ -216,7 +216,8 @@ static int read_packets(struct parser *parser, struct sw_fault_rule *rule)
             return 0;
         }
     }
-    return refuse(parser, "opcode wants send, write, read, response, atomic, ack or datagram");
+    return refuse(parser,
+                  "opcode wants send, write, read, response, atomic, ack, datagram, mad or dreq");
 }
 
 /* `for T` counts from `at T`, in whichever order they stand. */

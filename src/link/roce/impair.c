@@ -23,6 +23,7 @@
 #include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
 #include "wire/aeth.h"
+#include "wire/cm_mad.h"
 #include "wire/mad.h"
 
 #define RELEASE_PACKETS 256u /* at most at a time */
@@ -44,10 +45,20 @@ static struct {
 
 static struct sw_fault_line coming; /* under rx_lock; struct sw_arrival and the packet */
 
+static uint32_t kind_of_mad(const struct sw_packet *packet)
+{
+    struct sw_mad_header header;
+    if (!packet->payload || packet->payload_len != SW_MAD_BYTES)
+        return SW_FAULT_MAD;
+    sw_mad_header_decode(packet->payload, &header);
+    const bool is_dreq = header.class == SW_MAD_CLASS_CM && header.attribute == SW_CM_DREQ;
+    return is_dreq ? SW_FAULT_MAD | SW_FAULT_DREQ : SW_FAULT_MAD;
+}
+
 static uint32_t kind_of(const struct sw_packet *packet)
 {
     if (packet->bth.dest_qpn == SW_MAD_QPN)
-        return SW_FAULT_MAD;
+        return kind_of_mad(packet);
     if (packet->opcode->service == SW_SERVICE_UD)
         return SW_FAULT_DATAGRAM;
     switch ((enum sw_packet_kind)packet->opcode->kind) {

@@ -62,6 +62,7 @@ int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t 
                 .psn = atomic_fetch_add(&psn, 1) & 0xffffff},
         .deth = {.qkey = SW_MAD_QKEY, .src_qpn = SW_MAD_QPN},
         .payload_len = SW_MAD_BYTES,
+        .payload = mad,
     };
     struct iovec piece = {(void *)mad, SW_MAD_BYTES};
     const struct sw_outgoing out = {

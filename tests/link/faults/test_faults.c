@@ -108,9 +108,10 @@ static void sw_faults_parse__script(void **state)
                  "cut at 2s for 1s\n"
                  "drop 1% received opcode ack opcode response for 1s at 1.5s\n"
                  "delay 20us qp 0x2a0001 times 5\r\n"
-                 "reorder 50us 2%");
+                 "reorder 50us 2%\n"
+                 "drop opcode dreq once");
     assert_int_equal(faults.seed, 9);
-    assert_int_equal(faults.count, 7);
+    assert_int_equal(faults.count, 8);
     const struct sw_fault_rule *rules = faults.rules;
     assert_true(rules[0].nth == 3 && rules[0].qp == 1 && rules[0].number == 3);
     assert_true(rules[1].psn == 0x1234 && rules[1].times == 1);
@@ -120,6 +121,7 @@ static void sw_faults_parse__script(void **state)
     assert_true(rules[4].from_ns == 1500 * MS && rules[4].until_ns == 2500 * MS);
     assert_true(rules[5].qp == 0x2a0001 && rules[5].times == 5 && rules[5].amount_ns == 20000);
     assert_true(rules[6].kind == SW_FAULT_REORDER && rules[6].amount_ns == 50000);
+    assert_true(rules[7].packets == SW_FAULT_DREQ && rules[7].times == 1);
 }
 
 static void sw_faults_parse_script__refuses(void **state)
