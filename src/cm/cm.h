@@ -305,6 +305,10 @@ void sw_cm_gone_far(struct sw_cm *cm, struct sw_cm_id *id, const uint8_t gid[16]
 
 void sw_cm_id_init(struct sw_cm_id *id, void *user);
 
+/* The program ends, and may not be here to say its DREQs again in time: how many of those to other
+ * hosts have no answer. `again`: each of them is said once more, now. */
+uint32_t sw_cm_dreqs_unanswered(struct sw_cm *cm, bool again);
+
 /*
  * Ends whatever the id is about, in the way the peer expects (REJ of a connection under way, DREQ
  * of one that is there, a refusal of a SIDR_REQ). No event comes for it any more. Its memory

@@ -43,6 +43,8 @@ struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint6
 struct sw_cm_listener *sw_cm_listener_of(const struct sw_cm *cm, uint64_t service_id);
 /* An id, of which there may be others, whose path leads to this slot; NULL: none is left. */
 struct sw_cm_id *sw_cm_by_slot(const struct sw_cm *cm, uint16_t slot);
+/* The id after this one, or the first after NULL; NULL: there is none. */
+struct sw_cm_id *sw_cm_id_after(const struct sw_cm *cm, const struct sw_cm_id *id);
 
 /* crowd.c: what strangers can make us keep. */
 bool sw_cm_is_crowded(const struct sw_cm *cm, const struct sw_cm_path *path);

@@ -266,6 +266,19 @@ void sw_cm_gone_far(struct sw_cm *cm, struct sw_cm_id *id, const uint8_t gid[16]
         lose_connection(cm, id, now_ns);
 }
 
+uint32_t sw_cm_dreqs_unanswered(struct sw_cm *cm, bool again)
+{
+    uint32_t count = 0;
+    for (struct sw_cm_id *id = NULL; (id = sw_cm_id_after(cm, id));) {
+        if (id->state != SW_CM_DREQ_SENT || id->path.slot)
+            continue;
+        count++;
+        if (again)
+            sw_cm_say_again(cm, id, &id->path);
+    }
+    return count;
+}
+
 /* --- names --- */
 
 const char *sw_cm_state_name(enum sw_cm_state state)

@@ -173,13 +173,21 @@ struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint6
     return NULL;
 }
 
+struct sw_cm_id *sw_cm_id_after(const struct sw_cm *cm, const struct sw_cm_id *id)
+{
+    const struct sw_cm_link *link = id ? id->local_link.next : NULL;
+    uint32_t bucket = id ? (id->local_comm_id & (SW_CM_BUCKETS - 1)) + 1 : 0;
+    for (; !link && bucket < SW_CM_BUCKETS; bucket++)
+        link = cm->by_local[bucket];
+    return link ? ID_OF(link, local_link) : NULL;
+}
+
 struct sw_cm_id *sw_cm_by_slot(const struct sw_cm *cm, uint16_t slot)
 {
-    for (uint32_t i = 0; i < SW_CM_BUCKETS; i++)
-        for (struct sw_cm_link *link = cm->by_local[i]; link; link = link->next)
-            if (ID_OF(link, local_link)->path.slot == slot)
-                return ID_OF(link, local_link);
-    return NULL;
+    struct sw_cm_id *id = sw_cm_id_after(cm, NULL);
+    while (id && id->path.slot != slot)
+        id = sw_cm_id_after(cm, id);
+    return id;
 }
 
 static struct sw_cm_listener *listener_at(struct sw_cm_link *link)

@@ -301,6 +301,12 @@ void sw_agent_plan(uint64_t at_ns)
     wake_by(at_ns);
 }
 
+void sw_agent_call_tick(void)
+{
+    atomic_store(&due_ns, 0);
+    sw_engine_kick();
+}
+
 void sw_agent_hand_over(int fd)
 {
     sw_rdmacm_assert_locked();
@@ -323,12 +329,13 @@ static struct {
 } deaths[DEATHS];
 static uint32_t death_count;
 
-static void note_death(const struct in6_addr *address, uint32_t slot)
+static bool note_death(const struct in6_addr *address, uint32_t slot)
 {
-    if (death_count == DEATHS)
-        return;
+    if (death_count == DEATHS || !user || !user->gone_far)
+        return false;
     deaths[death_count].address = *address;
     deaths[death_count++].slot = slot;
+    return true;
 }
 
 static void tell_deaths(void)

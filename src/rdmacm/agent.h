@@ -64,6 +64,9 @@ uint32_t sw_agent_slot(void);
 void sw_agent_send(const struct sw_cm_path *path, const uint8_t mad[SW_AGENT_MAD_BYTES]);
 /* tick() is wanted by then. sw_rdmacm_lock held. */
 void sw_agent_plan(uint64_t due_ns);
+/* The same, at once, by any thread and without the lock. May come to nothing, and is to be said
+ * again. */
+void sw_agent_call_tick(void);
 
 /* Gives a descriptor to another process of the same user, if there is one, which gets it as
  * inherit() when this one ends. There is one in a process, to be given again whenever it has

@@ -21,6 +21,7 @@
 #include "rdmacm/incoming.h"
 #include "rdmacm/iwarp.h"
 #include "rdmacm/lock.h"
+#include "rdmacm/parting.h"
 #include "rdmacm/ports.h"
 
 #define UDP_QKEY 0x01234567u           /* RDMA_UDP_QKEY */
@@ -93,11 +94,12 @@ static uint64_t agent_tick(uint64_t now_ns)
 {
     sw_cm_tick(&sw_ucm_machine, now_ns);
     const uint64_t handover_ns = sw_ucm_handover_tick(now_ns),
-                   farewell_ns = sw_ucm_farewell_tick(now_ns);
+                   farewell_ns = sw_ucm_farewell_tick(now_ns),
+                   parting_ns = sw_ucm_parting_tick(now_ns);
     const uint64_t cm_ns = sw_cm_due_ns(&sw_ucm_machine);
     const uint64_t iwarp_ns = sw_ucm_iwarp_tick(now_ns);
     const uint64_t due_ns = sw_min_u64(sw_min_u64(cm_ns, handover_ns), iwarp_ns);
-    return sw_min_u64(due_ns, farewell_ns);
+    return sw_min_u64(sw_min_u64(due_ns, farewell_ns), parting_ns);
 }
 
 static void agent_gone(uint32_t slot)
@@ -114,8 +116,11 @@ struct far_death {
 static void lose_far(struct sw_ucm_id *id, void *arg)
 {
     const struct far_death *death = arg;
-    if (id->has_cm)
-        sw_cm_gone_far(&sw_ucm_machine, &id->cm, death->gid, death->slot, sw_clock_ns());
+    if (!id->has_cm || sw_cm_slot_of(id->cm.remote_comm_id) != death->slot ||
+        memcmp(id->cm.path.remote_gid, death->gid, sizeof(id->cm.path.remote_gid)) != 0)
+        return;
+    sw_cm_gone_far(&sw_ucm_machine, &id->cm, death->gid, death->slot, sw_clock_ns());
+    sw_ucm_farewell_finish(id); /* what it said before is here by now, and its queue pair ends */
 }
 
 static void agent_gone_far(const uint8_t gid[16], uint32_t slot)
@@ -198,6 +203,11 @@ static uint64_t ca_guid(void)
     if (sw_netdev_count())
         sw_netdev_read(sw_netdev_get(0), &info);
     return info.guid;
+}
+
+bool sw_ucm_service_is_started(void)
+{
+    return started_pid == getpid();
 }
 
 int sw_ucm_service_start(void)

@@ -15,6 +15,9 @@ extern struct sw_cm sw_ucm_machine;
 /* Starts the NIC, the agent and the machine, where they are not. 0 or a negative errno. */
 int sw_ucm_service_start(void);
 
+/* Whether this process has them. Without the lock. */
+bool sw_ucm_service_is_started(void);
+
 /* Requests for the ID's address and port come to it from here on. 0 or a negative errno. */
 int sw_ucm_service_join(struct sw_ucm_id *id);
 void sw_ucm_service_leave(struct sw_ucm_id *id); /* nothing happens if it does not listen */

@@ -394,6 +394,28 @@ static void dreq__for_another_qp_is_none(void **state)
     assert_int_equal(passive->state, SW_CM_ESTABLISHED);
 }
 
+static void dreqs_unanswered__are_said_again_to_other_hosts(void **state)
+{
+    (void)state;
+    struct sw_cm_id second, *other;
+    struct sw_cm *cm = &rig[0].cm;
+    rig_connect(&second, &other, 18, 30);
+    second.path.slot = 2; /* a process of this host */
+    assert_int_equal(sw_cm_disconnect(cm, &second, NULL, 0, rig_now), 0);
+    rig_lose(0, SW_CM_DREQ);
+    assert_int_equal(sw_cm_dreqs_unanswered(cm, true), 0);
+    disconnect();
+    rig_lose(0, SW_CM_DREQ);
+    assert_int_equal(sw_cm_dreqs_unanswered(cm, false), 1);
+    rig_nothing_sent(0);
+    assert_int_equal(sw_cm_dreqs_unanswered(cm, true), 1);
+    rig_carry(0, SW_CM_DREQ);
+    agree();
+    rig_carry(1, SW_CM_DREP);
+    assert_int_equal(sw_cm_dreqs_unanswered(cm, true), 0);
+    rig_nothing_sent(0);
+}
+
 static void dreq__from_another_address_is_none(void **state)
 {
     (void)state;
@@ -583,6 +605,7 @@ int main(void)
         cmocka_unit_test_setup(dreq__crossing_another_ends_both, setup_connected),
         cmocka_unit_test(dreq__stands_in_for_a_lost_rtu),
         cmocka_unit_test_setup(dreq__for_another_qp_is_none, setup_connected),
+        cmocka_unit_test_setup(dreqs_unanswered__are_said_again_to_other_hosts, setup_connected),
         cmocka_unit_test_setup(dreq__from_another_address_is_none, setup_connected),
         cmocka_unit_test_setup(rej__of_a_dreq_ends_the_connection, setup_connected),
         cmocka_unit_test_setup(destroy__of_a_connection_disconnects_it, setup_connected),

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A peer's last words: farewell [--connections N] [--bytes N] [--refusals N] [--losses N]
+ * A peer's last words:
+ *   farewell [--connections N] [--bytes N] [--refusals N] [--losses N] [--unheard N]
  * A client sends a message and waits, by polling or asleep, for its completion and for events of
  * its connection; the server disconnects as soon as it has received it. What the server has
  * received the client must be told before it is told of the end: a NIC acknowledges before its
  * program can disconnect.
  * Then servers refuse a request, say why, and are gone at once: with a NIC both have been said.
  * Then the network loses the last words of servers that disconnect and are gone, over packets only:
- * the client hears of the end as an end, and not by a request that fails.
+ * the client hears of the end as an end, and not by a request that fails. So it does where the DREQ
+ * is lost as well: a process that is gone is known to be, and one that ends says its DREQ again.
  */
 #include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
@@ -25,11 +29,12 @@
 
 #define RESOLVE_MS 30000
 #define PATIENCE_MS 30000
+#define SCRIPT "/tmp/farewell.XXXXXX"
 
 static int connections = 200;
 static size_t message_bytes = 32768;
 static int refusals = 20;
-static int losses = 0;
+static int losses = 0, unheard = 0;
 static unsigned stay_us; /* of a server that has received its message */
 static const char reason[] = "no room for you here";
 
@@ -96,28 +101,35 @@ static struct sockaddr_in address_of(uint16_t port)
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-static void serve_one(struct rdma_event_channel *requests)
+/* Accepts a connection and receives its message. `events`: what is to be told of it. */
+static void receive_one(struct rdma_event_channel *requests, struct rdma_event_channel *events,
+                        struct end *end)
 {
-    struct end end = {0};
     struct ibv_recv_wr wr = {.num_sge = 1}, *bad;
     struct ibv_wc wc;
     int count;
-    struct rdma_event_channel *events = rdma_create_event_channel();
-    expect_event(requests, RDMA_CM_EVENT_CONNECT_REQUEST, &end.id);
+    expect_event(requests, RDMA_CM_EVENT_CONNECT_REQUEST, &end->id);
     VU_TRUE(events);
-    VU_EQ(rdma_migrate_id(end.id, events), 0); /* the next request may come before this one's end */
-    set_up(&end);
-    struct ibv_sge sge = {(uintptr_t)end.bytes, (uint32_t)message_bytes, end.mr->lkey};
+    VU_EQ(rdma_migrate_id(end->id, events), 0); /* the next request may come before this one ends */
+    set_up(end);
+    struct ibv_sge sge = {(uintptr_t)end->bytes, (uint32_t)message_bytes, end->mr->lkey};
     wr.sg_list = &sge;
-    VU_EQ(ibv_post_recv(end.id->qp, &wr, &bad), 0);
+    VU_EQ(ibv_post_recv(end->id->qp, &wr, &bad), 0);
     struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
-    VU_EQ(rdma_accept(end.id, &param), 0);
+    VU_EQ(rdma_accept(end->id, &param), 0);
     expect_event(events, RDMA_CM_EVENT_ESTABLISHED, NULL);
     do
-        count = ibv_poll_cq(end.cq, 1, &wc);
+        count = ibv_poll_cq(end->cq, 1, &wc);
     while (count == 0);
     VU_EQ(count, 1);
     VU_EQ(wc.status, IBV_WC_SUCCESS);
+}
+
+static void serve_one(struct rdma_event_channel *requests)
+{
+    struct end end = {0};
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    receive_one(requests, events, &end);
     usleep(stay_us);
     VU_EQ(rdma_disconnect(end.id), 0);
     expect_event(events, RDMA_CM_EVENT_DISCONNECTED, NULL);
@@ -149,23 +161,81 @@ static void refuse(int ready)
     _exit(0);
 }
 
+/* The rules of a script count for this process from its first device on. Its file may go then. */
+static void set_faults(const char *rules, char script[sizeof(SCRIPT)])
+{
+    char faults[sizeof(SCRIPT) + 1];
+    strcpy(script, SCRIPT);
+    const int fd = mkstemp(script);
+    VU_TRUE(fd >= 0);
+    VU_EQ(write(fd, rules, strlen(rules)), (ssize_t)strlen(rules));
+    VU_EQ(close(fd), 0);
+    snprintf(faults, sizeof(faults), "@%s", script);
+    VU_EQ(setenv("SIDEWIRE_FAULTS", faults, 1), 0);
+}
+
 /* Receives one message, whose ACK is lost, disconnects and is gone. */
 static void vanish(int ready)
 {
-    char script[] = "/tmp/farewell.XXXXXX", faults[sizeof(script) + 1];
-    static const char rule[] = "drop sent opcode ack\n";
-    const int fd = mkstemp(script);
-    VU_TRUE(fd >= 0);
-    VU_EQ(write(fd, rule, sizeof(rule) - 1), sizeof(rule) - 1);
-    snprintf(faults, sizeof(faults), "@%s", script);
+    char script[sizeof(SCRIPT)];
+    set_faults("drop sent opcode ack\n", script);
     stay_us = 100 * 1000;
-    VU_EQ(setenv("SIDEWIRE_FAULTS", faults, 1), 0);
     struct rdma_event_channel *events = rdma_create_event_channel();
     struct rdma_cm_id *listener = listen_anywhere(events, ready);
     VU_EQ(unlink(script), 0);
     serve_one(events);
     VU_EQ(rdma_destroy_id(listener), 0);
     _exit(0); /* LeakSanitizer takes what the parent had open for lost */
+}
+
+/* Whether this process has a TCP connection, by which its peer sees its end. */
+static bool has_lifeline(void)
+{
+    bool found = false;
+    DIR *open_ones = opendir("/proc/self/fd");
+    VU_TRUE(open_ones);
+    for (struct dirent *entry; !found && (entry = readdir(open_ones));) {
+        struct tcp_info info;
+        socklen_t len = sizeof(info);
+        found = !getsockopt(atoi(entry->d_name), IPPROTO_TCP, TCP_INFO, &info, &len) &&
+                info.tcpi_state == TCP_ESTABLISHED;
+    }
+    closedir(open_ones);
+    return found;
+}
+
+/* The same without a wait for the DREP, which does not come: this program is done. */
+static void receive_and_part(int ready, const char *rules, bool waits_for_line)
+{
+    char script[sizeof(SCRIPT)];
+    struct end end = {0};
+    set_faults(rules, script);
+    struct rdma_event_channel *requests = rdma_create_event_channel();
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listen_anywhere(requests, ready);
+    VU_EQ(unlink(script), 0);
+    receive_one(requests, events, &end);
+    while (waits_for_line && !has_lifeline())
+        usleep(1000);
+    VU_EQ(rdma_disconnect(end.id), 0);
+    tear_down(&end);
+    VU_EQ(rdma_destroy_id(listener), 0);
+    rdma_destroy_event_channel(events);
+    rdma_destroy_event_channel(requests);
+}
+
+/* No DREQ arrives, but it is seen that this process is gone. */
+static void part_unheard(int ready)
+{
+    receive_and_part(ready, "drop sent opcode ack\ndrop sent opcode dreq\n", true);
+    _exit(0);
+}
+
+/* The first DREQ is lost, and nobody sees that this process is gone. */
+static void part_without_line(int ready)
+{
+    VU_EQ(setenv("SIDEWIRE_LIVENESS", "never", 1), 0);
+    receive_and_part(ready, "drop sent opcode ack\ndrop sent opcode dreq once\n", false);
 }
 
 static void serve(int ready)
@@ -336,6 +406,45 @@ static void miss_last_words(void)
     rdma_destroy_event_channel(events);
 }
 
+/* A process of its own, which has none to say DREQ in another's place. */
+static void call_who_parts(void (*how)(int ready))
+{
+    char script[sizeof(SCRIPT)];
+    struct end end;
+    struct ibv_wc wc;
+    pid_t server;
+    const uint16_t port = start(how, &server);
+    if (how == part_without_line)
+        VU_EQ(setenv("SIDEWIRE_LIVENESS", "never", 1), 0);
+    set_faults("drop sent opcode dreq\n", script);
+    struct rdma_event_channel *events = rdma_create_event_channel();
+    VU_TRUE(events);
+    connect_and_send(&end, events, port);
+    VU_EQ(unlink(script), 0);
+    struct pollfd readable = {.fd = events->fd, .events = POLLIN};
+    while (!ibv_poll_cq(end.cq, 1, &wc) && poll(&readable, 1, 1) == 0)
+        continue;
+    VU_EQ(poll(&readable, 1, 0), 1); /* no later than the request's end */
+    expect_event(events, RDMA_CM_EVENT_DISCONNECTED, NULL);
+    VU_EQ(rdma_disconnect(end.id), 0);
+    tear_down(&end);
+    rdma_destroy_event_channel(events);
+    expect_success(server);
+}
+
+static void miss_dreqs(void)
+{
+    void (*const ways[])(int ready) = {part_unheard, part_without_line};
+    for (int i = 0; i < 2 * unheard; i++) {
+        const pid_t pid = fork();
+        if (pid == 0) {
+            call_who_parts(ways[i % 2]);
+            exit(0);
+        }
+        expect_success(pid);
+    }
+}
+
 static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -347,6 +456,8 @@ static void read_arguments(int argc, char **argv)
             refusals = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--losses"))
             losses = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--unheard"))
+            unheard = atoi(argv[i + 1]);
     }
 }
 
@@ -354,6 +465,7 @@ int main(int argc, char **argv)
 {
     pid_t server;
     read_arguments(argc, argv);
+    miss_dreqs(); /* first: their processes have nothing open of this one */
     call(start(serve, &server));
     expect_success(server);
     be_refused();

@@ -29,7 +29,7 @@
 #define LINES_MAX 4096u
 #define EVENTS_MAX 64u
 #define IDLE_NS (10 * SW_NS_PER_S)          /* a line without a queue pair is closed then */
-#define TOLD_FIRST_NS (50 * SW_NS_PER_MS)   /* rdma_cm is told so much before queue pairs end */
+#define TOLD_FIRST_NS (500 * SW_NS_PER_MS)  /* rdma_cm is told so much before queue pairs end */
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS) /* for a dead process's last packets, as on one host */
 #define FORK_WAIT_NS (100 * SW_NS_PER_MS)
 
@@ -58,9 +58,7 @@ void sw_lifeline_want_engine(void)
 /* When the next step of a death is due. */
 static uint64_t death_due_ns(const struct sw_lifeline *line)
 {
-    if (!line->bury_ns || line->is_buried)
-        return UINT64_MAX;
-    return line->bury_ns + (line->is_told && tell_death ? TOLD_FIRST_NS : 0);
+    return line->bury_ns && !line->is_buried ? line->bury_ns : UINT64_MAX;
 }
 
 /* ---- finding lines ---- */
@@ -433,18 +431,26 @@ static struct sw_lifeline *next_dead(uint64_t now_ns)
 }
 
 /* A program that uses rdma_cm learns of a death by its event first, then its requests end. It is so
- * on hardware, too: the dead process's kernel sends DREQ, and requests end after their retries. */
+ * on hardware, too: the dead process's kernel sends DREQ, and requests end after their retries. The
+ * time counts from here: the engine may be late, and the program needs a processor as well. */
+static void tell_first(struct sw_lifeline *line, uint64_t now_ns)
+{
+    sw_counter_add(sw_roce_device_at(&line->source), SW_PEER_DEATHS);
+    const bool is_heard = tell_death && tell_death(&line->dest, line->slot);
+    sw_lock_acquire(&sw_lifelines.lock);
+    line->bury_ns = now_ns + (is_heard ? TOLD_FIRST_NS : 0);
+    plan_step(line->bury_ns);
+    sw_lock_release(&sw_lifelines.lock);
+    sw_lifeline_want_engine(); /* rdma_cm is served before lines in the next round */
+}
+
 static void bury_lines(uint64_t now_ns)
 {
     for (struct sw_lifeline *line; (line = next_dead(now_ns));) {
-        if (line->is_buried) {
+        if (line->is_buried)
             sw_roce_end_with_peer(line);
-            continue;
-        }
-        sw_counter_add(sw_roce_device_at(&line->source), SW_PEER_DEATHS);
-        if (tell_death)
-            tell_death(&line->dest, line->slot);
-        sw_lifeline_want_engine(); /* rdma_cm is served before lines in the next round */
+        else
+            tell_first(line, now_ns);
     }
 }
 

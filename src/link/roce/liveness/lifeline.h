@@ -85,8 +85,9 @@ uint64_t sw_lifeline_step(uint64_t now_ns);
 bool sw_lifeline_wants(void);
 
 /* The function that the engine calls for each remote process that has died. It is called with
- * rx_lock held, so it only takes a note. */
-typedef void (*sw_lifeline_death_fn)(const struct in6_addr *dest, uint32_t slot);
+ * rx_lock held, so it only takes a note. Returns whether the program is told of it: then its queue
+ * pairs end a little later. */
+typedef bool (*sw_lifeline_death_fn)(const struct in6_addr *dest, uint32_t slot);
 void sw_lifeline_on_death(sw_lifeline_death_fn tell);
 
 #endif
