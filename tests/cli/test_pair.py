@@ -188,7 +188,11 @@ def pair__beside_a_squatter():
     """Another user has bound every name that can be guessed."""
     if os.geteuid() or not shutil.which('rping'):
         raise Skip('another user is made by root, and rping is needed')
-    port = ports.claim()
+    with ports.Only('every-name'):  # a second one would find them taken
+        pair_beside_a_squatter(ports.claim())
+
+
+def pair_beside_a_squatter(port):
     child = subprocess.Popen(('prlimit', '--nofile=16384:16384', *harness.as_nobody('/usr/bin/python3', '-c', SQUATTER, str(port))), stdout=subprocess.PIPE, text=True)
     try:
         expect(int(child.stdout.readline()) > 6000)

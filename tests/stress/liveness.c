@@ -562,6 +562,8 @@ static void here_meets_strangers(struct side *side)
     report_death(side);
 }
 
+/* Those that wait send one message first, which asks for long: until a peer has been heard of, no
+ * line stands that tells whether it lives, and it may get no processor. */
 static const struct scenario scenarios[] = {
     {"stop", here_goes_on, there_traffic, SIGSTOP, 14, 7, NULL, PLAIN},
     {"stop_impatient", here_goes_on, there_answers, SIGSTOP, 8, 1, NULL, PLAIN},
@@ -571,12 +573,12 @@ static const struct scenario scenarios[] = {
     {"stop_lineless", here_goes_on, there_answers, SIGSTOP, 8, 0, NULL, LINELESS},
     {"kill_lineless", here_gives_up, there_answers, SIGKILL, 14, 1, NULL, LINELESS},
     {"kill", here_sees_death, there_traffic, SIGKILL, 20, 7, NULL, PLAIN},
-    {"kill_waiting", here_waits, there_waits, SIGKILL, 14, 7, NULL, PLAIN},
-    {"kill_unheard", here_waits, there_waits, SIGKILL, 14, 7, NULL, PLAIN}, /* nothing was sent */
-    {"kill_forked", here_waits, there_forks, SIGKILL, 14, 7, NULL, PLAIN},
-    {"kill_cloned", here_waits, there_clones, SIGKILL, 14, 7, NULL, PLAIN},
-    {"exit_waiting", here_waits, there_exits, 0, 14, 7, NULL, PLAIN},
-    {"kill_left", here_is_left, there_leaves, SIGKILL, 14, 7, NULL, PLAIN},
+    {"kill_waiting", here_waits, there_waits, SIGKILL, 18, 7, NULL, PLAIN},
+    {"kill_unheard", here_waits, there_waits, SIGKILL, 18, 7, NULL, PLAIN}, /* nothing was sent */
+    {"kill_forked", here_waits, there_forks, SIGKILL, 18, 7, NULL, PLAIN},
+    {"kill_cloned", here_waits, there_clones, SIGKILL, 18, 7, NULL, PLAIN},
+    {"exit_waiting", here_waits, there_exits, 0, 18, 7, NULL, PLAIN},
+    {"kill_left", here_is_left, there_leaves, SIGKILL, 18, 7, NULL, PLAIN},
     {"vanish", here_is_cut_off, there_vanishes, 0, 14, 1, NULL, PLAIN},
     {"strangers", here_meets_strangers, there_is_called, SIGKILL, 20, 7, NULL, PLAIN},
     {"cut", here_is_cut_off, there_traffic, 0, 14, 1, "cut at 3s for 1min\n", PLAIN},
