@@ -59,6 +59,8 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
 {
     if (ctrl->queues[queue->qid] == queue)
         ctrl->queues[queue->qid] = NULL;
+    if (queue->heard_ns > ctrl->heard_ns) /* what came by it kept the controller alive */
+        ctrl->heard_ns = queue->heard_ns;
     if (!queue->qid) /* there is no controller without its admin queue */
         nvt_ctrl_cut(ctrl);
     for (int i = 0; i < NVT_QUEUES_MAX; i++)

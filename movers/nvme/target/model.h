@@ -170,7 +170,7 @@ struct nvt_ctrl {
     struct nvt_host_id host_id;
     uint32_t cc, csts;
     uint32_t keep_alive_ms;
-    uint64_t heard_ns;                           /* but for its queues, which know for themselves */
+    uint64_t heard_ns;                           /* but by queues that it has: they know */
     uint32_t async_config;                       /* feature 0x0b */
     uint8_t reservation_masks[NVT_NSID_MAX + 1]; /* feature 0x82, by nsid */
     struct nvt_reservation_log reservation_log;

@@ -288,6 +288,24 @@ static void keep_alive__silence_ends_the_controller(void **state)
     assert_int_equal(cuts, 2);
 }
 
+static void keep_alive__what_came_by_a_queue_that_has_ended_counts(void **state)
+{
+    (void)state;
+    begin();
+    struct nvf_sqe sqe = command(nvme_admin_set_features, 0, 0, 0);
+    sqe.cdw10 = htole32(NVME_FEAT_FID_KATO);
+    sqe.cdw11 = htole32(1000);
+    assert_int_equal(say(&admin, &sqe), 0);
+    target.threads[0].now_ns = 1000000000;
+    sqe = transfer(nvme_cmd_flush, 0, 1, 0);
+    assert_int_equal(say(&io_queue, &sqe), 0);
+    nvt_ctrl_lose_queue(admin.ctrl, &io_queue);
+    nvt_target_tick(&target, 2400000000); /* the admin queue said its last at 0 */
+    assert_int_equal(cuts, 0);
+    nvt_target_tick(&target, 2600000000);
+    assert_int_equal(cuts, 1);
+}
+
 static void memory__who_finds_none_waits_for_it(void **state)
 {
     (void)state;
@@ -339,6 +357,7 @@ int main(void)
         CASE(discovery__shows_referrals_that_are_enabled),
         CASE(ctrl__numbers_keep_to_their_range),
         CASE(keep_alive__silence_ends_the_controller),
+        CASE(keep_alive__what_came_by_a_queue_that_has_ended_counts),
         CASE(memory__who_finds_none_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
