@@ -109,6 +109,12 @@ def doctor__no_interface():
     expect(found['interfaces up']['works'] is False and 'SIDEWIRE_DEVICES' in found['interfaces up']['mend'], found)
 
 
+def doctor__names_what_is_set():
+    found, status = examine(env={'SIDEWIRE_FAULTS': 'loss=1%', 'SIDEWIRE_LIVENESS': 'never'})
+    expect(status == 0 and 'loss=1%' in found['SIDEWIRE_FAULTS']['detail'], found)
+    expect('never' in found['SIDEWIRE_LIVENESS']['detail'], found)
+
+
 def doctor__missing_library():
     found, _ = examine(env={'SIDEWIRE_LIB': '/no/such.so'})
     expect(found['libsidewire.so']['works'] is False and found['libsidewire.so']['mend'], found)
