@@ -26,7 +26,7 @@
 #define SUFFIX '~'
 #define SUFFIX_DIGITS 16
 
-static socklen_t make_address(const char *name, struct sockaddr_un *out)
+socklen_t sw_name_address(const char *name, struct sockaddr_un *out)
 {
     memset(out, 0, sizeof(*out));
     out->sun_family = AF_UNIX;
@@ -182,7 +182,7 @@ bool sw_name_find(const char *name, struct sockaddr_un *address, socklen_t *len)
     struct search search = {.name = name};
     list_all(search_entry, &search);
     if (search.found[0])
-        *len = make_address(search.found, address);
+        *len = sw_name_address(search.found, address);
     return search.found[0];
 }
 
@@ -223,7 +223,7 @@ bool sw_names_visit(const char *prefix, bool (*visitor)(void *context, const cha
 static int bind_whole(int type, const char *name)
 {
     struct sockaddr_un address;
-    socklen_t len = make_address(name, &address);
+    socklen_t len = sw_name_address(name, &address);
     int fd = sw_fd_own(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -errno;
@@ -289,7 +289,7 @@ static int connect_address(const struct sockaddr_un *address, socklen_t len)
 int sw_name_connect(const char *name)
 {
     struct sockaddr_un address;
-    socklen_t len = make_address(name, &address);
+    socklen_t len = sw_name_address(name, &address);
     int fd = connect_address(&address, len);
     if (fd >= 0 || fd == -EAGAIN)
         return fd;

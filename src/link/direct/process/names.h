@@ -17,6 +17,8 @@
 
 #define SW_NAME_BYTES 100u /* with the zero at the end, without a suffix */
 
+/* The abstract address of a name, without a suffix; returns its length. */
+socklen_t sw_name_address(const char *name, struct sockaddr_un *out);
 /* A socket of that type (SOCK_CLOEXEC and SOCK_NONBLOCK are added) with the name. A descriptor;
  * -EADDRINUSE: a process of our user has it; or another negative errno. */
 int sw_name_bind(int type, const char *name);

@@ -8,7 +8,6 @@
 #include "link/direct/process/registry.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -71,11 +70,11 @@ static int claim_plain(uint32_t start, int *listener, uint32_t *out)
     if (fd < 0)
         return -errno;
     for (uint32_t tried = 0; tried < SW_SLOT_MAX; tried++) {
-        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        struct sockaddr_un address;
+        char name[SW_NAME_BYTES];
         uint32_t slot = 1 + (start + tried) % SW_SLOT_MAX;
-        sw_registry_name(slot, "", address.sun_path + 1);
-        socklen_t len =
-            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(address.sun_path + 1));
+        sw_registry_name(slot, "", name);
+        const socklen_t len = sw_name_address(name, &address);
         if (bind(fd, (struct sockaddr *)&address, len) == 0)
             return listen_as(fd, slot, listener, out);
         if (errno != EADDRINUSE)

@@ -286,18 +286,19 @@ uint32_t sw_share_parse(const uint8_t *message, uint32_t len_bytes, struct sw_ha
 bool sw_share_is_of(const struct msghdr *message, uint32_t slot)
 {
     const struct sockaddr_un *from = message->msg_name;
-    struct sockaddr_un found;
-    socklen_t len = message->msg_namelen, found_len;
+    struct sockaddr_un plain, found;
+    const socklen_t len = message->msg_namelen;
+    socklen_t found_len;
     char name[SW_NAME_BYTES];
     sw_registry_name(slot, "roce", name);
-    const size_t plain = offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name);
-    if (len > sizeof(*from) || len < plain || from->sun_path[0] ||
-        memcmp(from->sun_path + 1, name, strlen(name)) != 0)
+    const socklen_t plain_len = sw_name_address(name, &plain);
+    const size_t path_at = offsetof(struct sockaddr_un, sun_path);
+    if (len > sizeof(*from) || len < plain_len ||
+        memcmp(from->sun_path, plain.sun_path, plain_len - path_at) != 0)
         return false;
     /* Anybody can bind a name that begins like ours. If ours has a suffix, the kernel is asked. */
-    return len == plain ||
-           (sw_name_find(name, &found, &found_len) && found_len == len &&
-            !memcmp(found.sun_path, from->sun_path, len - offsetof(struct sockaddr_un, sun_path)));
+    return len == plain_len || (sw_name_find(name, &found, &found_len) && found_len == len &&
+                                !memcmp(found.sun_path, from->sun_path, len - path_at));
 }
 
 static struct sw_rx_socket *find_connected(struct sw_port *port, const struct sw_arrival *arrival)
