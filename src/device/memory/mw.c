@@ -215,6 +215,7 @@ static bool invalidate_window(struct sw_qp *qp, uint32_t key)
 
 enum ibv_wc_status sw_mw_execute(struct sw_qp *qp, const struct sw_wqe *wqe)
 {
+    sw_lock_assert_held(&qp->lock);
     sw_mr_table_lock();
     bool good =
         wqe->opcode == IBV_WR_BIND_MW ? bind_window(qp, wqe) : invalidate_window(qp, wqe->imm);
@@ -224,6 +225,7 @@ enum ibv_wc_status sw_mw_execute(struct sw_qp *qp, const struct sw_wqe *wqe)
 
 enum sw_verdict sw_mw_invalidate_for_peer(struct sw_qp *qp, uint32_t key)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_target_qp side = {qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
     sw_mr_table_lock();
     enum sw_verdict verdict = sw_target_check_invalidate(sw_nic.pub, key, side);

@@ -32,8 +32,8 @@ uint32_t sw_mw_key(const struct sw_mw *mw);
 /* Executes a bind or a local invalidate, in its turn; the QP is locked, and not inside an access
  * section. */
 enum ibv_wc_status sw_mw_execute(struct sw_qp *qp, const struct sw_wqe *wqe);
-/* What the peer's SEND with invalidate asks for. The one peer that could use the key is the one
- * that asks, in order, so there is nothing to wait for. */
+/* What the peer's SEND with invalidate asks for; the QP is locked. The one peer that could use the
+ * key is the one that asks, in order, so there is nothing to wait for. */
 enum sw_verdict sw_mw_invalidate_for_peer(struct sw_qp *qp, uint32_t key);
 /* The QP is no more: nor are the windows that were bound through it. */
 void sw_mw_forget_qp(const struct sw_qp *qp);

@@ -47,6 +47,15 @@ static struct sw_wqe bind_of(const struct bench *b, uint64_t offset, uint64_t le
                            .swap = IBV_ACCESS_REMOTE_WRITE};
 }
 
+/* As the queue pair's own turn does it. */
+static enum ibv_wc_status execute_locked(struct sw_qp *qp, const struct sw_wqe *wqe)
+{
+    sw_lock_acquire(&qp->lock);
+    const enum ibv_wc_status status = sw_mw_execute(qp, wqe);
+    sw_lock_release(&qp->lock);
+    return status;
+}
+
 static void sw_mw_alloc__types(void **state)
 {
     struct rig *rig = *state;
@@ -67,7 +76,7 @@ static void sw_mw_execute__cuts_extents(void **state)
     struct sw_pub_mr *region = &sw_nic.pub->mrs[sw_key_index(sw_mr_key(b.mr))];
     struct sw_wqe wqe = bind_of(&b, 5000, 9000);
     uint64_t low = (uintptr_t)b.bytes + 5000, high = low + 9000, seen = 0;
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_SUCCESS);
     assert_int_equal((uint32_t)b.entry->key_word, wqe.rkey);
     assert_int_equal(b.entry->va, low);
     assert_int_equal(b.entry->access, IBV_ACCESS_REMOTE_WRITE);
@@ -92,12 +101,12 @@ static void sw_mw_execute__flush_rights_are_the_regions(void **state)
     struct sw_pub_mr *region = &sw_nic.pub->mrs[sw_key_index(sw_mr_key(b.mr))];
     struct sw_wqe wqe = bind_of(&b, 0, 4096);
     wqe.swap = IBV_ACCESS_FLUSH_GLOBAL;
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
     region->access |= IBV_ACCESS_FLUSH_PERSISTENT;
     region->persist = SW_PERSIST_BY_SYNC;
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
     wqe.swap = IBV_ACCESS_FLUSH_PERSISTENT;
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_SUCCESS);
     assert_int_equal(b.entry->access, IBV_ACCESS_FLUSH_PERSISTENT);
     assert_int_equal(b.entry->persist, SW_PERSIST_BY_SYNC);
     bench_down(&b);
@@ -109,10 +118,10 @@ static void sw_mw_execute__new_word_each_time(void **state)
     struct rig *rig = *state;
     struct bench b = bench_up(rig, IBV_MW_TYPE_1);
     struct sw_wqe wqe = bind_of(&b, 0, 4096);
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_SUCCESS);
     uint64_t first = b.entry->key_word;
     int quiesces = rig_log.quiesces;
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_SUCCESS);
     assert_int_equal((uint32_t)first, (uint32_t)b.entry->key_word);
     assert_true(first != b.entry->key_word);
     assert_int_equal(rig_log.quiesces, quiesces + 1); /* the old binding was waited out */
@@ -130,11 +139,11 @@ static void sw_mw_execute__window_of_another_pd(void **state)
     assert_int_equal(sw_mw_alloc(other, IBV_MW_TYPE_1, &foreign), 0);
     struct sw_wqe wqe = bind_of(&b, 0, 4096);
     wqe.rkey = sw_mw_key(foreign);
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
     wqe.rkey = sw_mr_key(b.mr); /* no window at all */
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
     wqe.rkey = UINT32_MAX;
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_MW_BIND_ERR);
     sw_mw_dealloc(foreign);
     assert_int_equal(sw_pd_dealloc(other), 0);
     bench_down(&b);
@@ -146,7 +155,7 @@ static void sw_sge_resolve__window(void **state)
     struct rig *rig = *state;
     struct bench b = bench_up(rig, IBV_MW_TYPE_1);
     struct sw_wqe wqe = bind_of(&b, 0, 4096);
-    assert_int_equal(sw_mw_execute(b.qp, &wqe), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(b.qp, &wqe), IBV_WC_SUCCESS);
     struct ibv_sge sge = {(uintptr_t)b.bytes, 8, wqe.rkey};
     uint8_t *va;
     assert_false(sw_sge_resolve(rig->pd->id, &sge, 0, &va));
@@ -159,8 +168,8 @@ static void sw_mw_forget_qp__unbinds_type2_only(void **state)
     struct bench b = bench_up(rig, IBV_MW_TYPE_1), c = bench_up(rig, IBV_MW_TYPE_2);
     struct sw_qp *qp = rig_qp(rig, 1, 1, NULL);
     struct sw_wqe first = bind_of(&b, 0, 4096), second = bind_of(&c, 0, 4096);
-    assert_int_equal(sw_mw_execute(qp, &first), IBV_WC_SUCCESS);
-    assert_int_equal(sw_mw_execute(qp, &second), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(qp, &first), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(qp, &second), IBV_WC_SUCCESS);
     sw_qp_destroy(qp);
     assert_int_equal((uint32_t)b.entry->key_word, first.rkey);
     assert_int_equal(c.entry->key_word, 0);
