@@ -10,7 +10,7 @@ uint32_t xfc_sum(uint32_t sum, const void *data, size_t bytes)
     const unsigned char *at = data;
     while (bytes) {
         const size_t piece = bytes < PIECE ? bytes : PIECE;
-        /* It takes and gives what is not inverted yet, and does not write, const or not. */
+        /* Its sums are not inverted. It only reads, though its pointer is not const. */
         sum = ~crc32_iscsi((unsigned char *)(uintptr_t)at, (int)piece, ~sum);
         at += piece;
         bytes -= piece;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Begins with 0; what is behind goes on from what it returned. */
+/* `sum` is 0 for the first piece, and what this returned for each piece that follows. */
 uint32_t xfc_sum(uint32_t sum, const void *data, size_t bytes);
 
 #endif

@@ -80,7 +80,7 @@ static int file_map(const struct sw_segment *segment, uint64_t va, uint64_t len,
     return syscall(SYS_mmap, va, len, prot, flags, segment->fd, offset) == -1 ? -errno : 0;
 }
 
-/* Whatever forks, and however: no child shares it. */
+/* No child shares the range, whoever forks, and by whatever call. */
 static int file_keep(uint64_t va, uint64_t len)
 {
     return syscall(SYS_madvise, va, len, MADV_DONTFORK) ? -errno : 0;
@@ -318,10 +318,10 @@ static int park_prepare(const struct sw_segment *segment, uint64_t va, uint64_t 
     return 0;
 }
 
-/* Stops a chunk while somebody is about to discard some of it: then the kernel protects nothing
- * more for that userfaultfd, and until he is released there is no gap in which another could
- * discard unheard. With its page tables moved away the file's pages stay, and who touches them
- * waits. *aside is where the tables are. */
+/* Stops a chunk while a thread is about to discard some of it. The kernel protects nothing more for
+ * that userfaultfd then, and as long as the thread waits, no other can discard unheard. So the page
+ * tables are moved away: the file keeps its pages, and a thread that touches the chunk waits.
+ * *aside is where the tables are. */
 static int chunk_set_aside(const struct sw_segment *segment, const struct sw_uffd *telling,
                            uint64_t va, uint64_t len, uint64_t *aside)
 {

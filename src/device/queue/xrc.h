@@ -26,9 +26,9 @@ void sw_xrcd_close(struct sw_xrcd *xrcd);
 int sw_xrcd_add_srq(struct sw_xrcd *xrcd, struct sw_srq *srq, struct sw_cq *cq);
 uint32_t sw_srq_num(const struct sw_srq *srq); /* 0: not in a domain */
 
-/* Another handle on a target QP of the domain, in whatever process, to be given back by
- * sw_qp_destroy(). *owner: of the handle that its events go to, or NULL: then they go to none yet.
- * -EINVAL: there is none of that number. One call at a time. */
+/* Opens a target QP of the domain once more, in whatever process it is; sw_qp_destroy() gives the
+ * handle back. *owner is the user's object of the handle that gets the QP's events; NULL: no handle
+ * does yet. -EINVAL: there is no QP of that number. One call at a time. */
 int sw_xrcd_open_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void **owner);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RoCE devices whose connected queue pairs reach other hosts over TCP (docs/tcp.md): each pair of
- * queue pairs has one TCP connection to one fixed port, carried by the machines of iWARP.
+ * RoCE devices whose connected queue pairs reach other hosts over TCP (docs/tcp.md). Two connected
+ * queue pairs have one TCP connection, to one fixed port. The machines of iWARP carry it.
  *
  *   paired.c   a queue pair's life: when it calls, how long it waits for its peer
  *   call.c     the connection that it makes
- *   callers.c  those that come, and whose they are
+ *   callers.c  the connections that come, and which queue pair each is for
  *   socket.c   TCP
  */
 #ifndef SW_LINK_PAIRED_PAIRED_H
@@ -20,17 +20,17 @@
 #include "transport/iwarp/start.h"
 #include "wire/iwarp/pairing.h"
 
-/* RC alone; connect() is -EOPNOTSUPP for others. */
+/* For RC only: connect() of other types is -EOPNOTSUPP. */
 extern const struct sw_qp_ops sw_paired_qp_ops;
 
 void sw_paired_start(void);
 void sw_paired_fork_child(void);
 
-/* What SW_WATCH_PAIRED tells, above the tag's four bits: one of these, and a number above it. */
+/* What an event of SW_WATCH_PAIRED is about: one of these, and a number. */
 enum sw_paired_tag {
     SW_PAIRED_CONNECTION, /* index of the queue pair */
-    SW_PAIRED_CALL,       /* the same */
-    SW_PAIRED_CALLER,     /* which of them */
+    SW_PAIRED_CALL,       /* index of the queue pair */
+    SW_PAIRED_CALLER,     /* index of the caller */
     SW_PAIRED_LISTENER,   /* 0: listener; 1: handed on by another process */
 };
 static inline void *sw_paired_tag(enum sw_paired_tag tag, uint32_t number)
@@ -38,14 +38,15 @@ static inline void *sw_paired_tag(enum sw_paired_tag tag, uint32_t number)
     return (void *)(((uintptr_t)number << 2 | tag) << 4);
 }
 
-/* From RTR on; with the queue pair locked. Its connection is link_state. */
+/* What a queue pair has from RTR on, besides its connection, which is link_state. With the queue
+ * pair locked. */
 struct sw_paired {
     struct sw_qp *qp;
     struct in6_addr own, peer;
     uint32_t scope;
     int fd; /* of a call under way; -1 */
     bool is_asked;
-    struct sw_iwarp_fate fate; /* has begun: if there is no connection now, the peer has let go */
+    struct sw_iwarp_fate fate; /* has begun, and there is no connection: the peer has let go */
     bool was_met;              /* there was a connection, perhaps too short for a message */
     uint64_t died_ns;          /* when the peer was found dead */
     uint32_t claimed_psn; /* that the peer expects first; SW_PAIRING_PSN_OPEN: it has not said */
@@ -64,7 +65,7 @@ struct sw_iwarp_start_config sw_paired_config(const uint8_t private_data[SW_PAIR
 bool sw_paired_is_lower(const struct sw_paired *p);
 /* A queue pair that is its own peer has no connection: the direct link is for that. */
 bool sw_paired_is_own(const struct sw_paired *p);
-/* Past the start: takes the socket over. Negative errno. */
+/* The two have agreed: the queue pair takes the socket over. Negative errno. */
 int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *start,
                     bool is_initiator, const uint8_t *bytes, size_t len);
 

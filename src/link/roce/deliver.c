@@ -24,7 +24,7 @@
 
 enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */
 
-#define GATHER_BYTES (16u << 10) /* what came since, and then the answers to it do not wait */
+#define GATHER_BYTES (16u << 10) /* after so many bytes the answers to them do not wait */
 
 static struct {
     struct sw_qp *qp;  /* locked */
@@ -36,9 +36,9 @@ static struct {
     uint64_t now_ns;
 } current; /* under rx_lock */
 
-/* Whether the ACK of what came may wait for what the program posts next: who has polled a message
- * usually answers it; for many packets, or where nothing tells the program of them, it must have
- * done so before. */
+/* Whether the ACK of what came may wait for the next message that the program posts. A program that
+ * has polled a message usually answers it. The ACK of many packets, or of packets that the program
+ * is not told of, waits only if the program has answered such before. */
 static bool ack_may_wait(struct sw_roce_qp *r, bool is_polled)
 {
     if (current.completes && !is_polled)
@@ -107,7 +107,7 @@ static bool is_of_peer(struct sw_roce_qp *r, const struct sw_arrival *arrival,
     return sw_roce_is_of_peer(r, arrival, packet, current.now_ns);
 }
 
-/* Looked at first: the peer had executed what it acknowledges before it sent the request. */
+/* The ACK in a request is taken in before the request: in this order the peer has made them. */
 static enum sw_roce_outcome take_piggyback(struct sw_roce_qp *r, const struct sw_packet *request)
 {
     struct sw_progress progress;
@@ -258,7 +258,7 @@ static bool deliver_single(struct sw_qp *qp, const struct sw_arrival *arrival,
     return sw_roce_deliver_passed(qp, arrival, packet);
 }
 
-/* A run that is more than that to its receiver. */
+/* Packets of a run that the receiver has to look at one by one. */
 static bool deliver_each(const struct sw_arrival *arrival)
 {
     struct sw_packet packet;

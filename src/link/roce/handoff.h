@@ -27,20 +27,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How long a program may not have polled until the engine does. */
+/* When the program has not polled for so long, the engine does. */
 #define SW_HANDOFF_LOOK_NS 1000000u
 
 struct sw_handoff {
-    uint64_t polled_ns; /* when the program last did, as far as is known */
-    uint64_t looked_ns; /* when it was last seen that it had */
-    uint64_t steady_ns; /* since when it has polled without a pause; 0: it has not */
-    uint64_t pace_ns;   /* between two looks, where that is more than SW_HANDOFF_LOOK_NS; or 0 */
-    uint64_t doubts_until_ns; /* whether the program polls, having been woken; 0: it does not */
-    uint64_t leaves_until_ns; /* packets to the program */
-    uint32_t vain;            /* wakes for nothing, in a row */
-    uint32_t restraint;       /* how long it leaves them, in doublings */
+    uint64_t polled_ns;       /* when the program polled last, as far as the engine knows */
+    uint64_t looked_ns;       /* when the engine saw a new poll last */
+    uint64_t steady_ns;       /* since when the program has polled without a pause; 0: it paused */
+    uint64_t pace_ns;         /* between two looks, if that is more than SW_HANDOFF_LOOK_NS; or 0 */
+    uint64_t doubts_until_ns; /* so long the engine, once woken, waits for a poll; 0: it does not */
+    uint64_t leaves_until_ns; /* so long the engine leaves packets to the program */
+    uint32_t vain;            /* wakes in a row that brought no packet */
+    uint32_t restraint;       /* how often the time of leaves_until_ns was doubled */
     bool was_woken;
-    bool is_alone;  /* nobody polls, or who does is about to sleep */
+    bool is_alone;  /* nobody polls, or the one who does is about to sleep */
     bool is_served; /* peers reach for memory by themselves */
 };
 
@@ -51,17 +51,17 @@ void sw_handoff_wake(struct sw_handoff *handoff);
  * reached for memory by itself. */
 bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
                      uint64_t served_ns, uint64_t now_ns);
-/* Whether peers reach for memory by themselves, of which the program may take notice without
+/* Whether peers reach for memory by themselves: then the program may look at its memory instead of
  * polling. */
 bool sw_handoff_is_served(uint64_t served_ns, uint64_t now_ns);
-/* What came of receiving. */
+/* The engine has received so many packets. */
 void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t now_ns);
-/* Somebody else is receiving, whether or not the engine was to; returns when to look again. */
+/* Somebody else is receiving, so the engine does not. Returns when to look again. */
 uint64_t sw_handoff_yield(struct sw_handoff *handoff, bool watches, uint64_t now_ns);
 /* When to look again while the program polls. */
 uint64_t sw_handoff_due_ns(const struct sw_handoff *handoff);
-/* Whether the program has polled for so long that the engine looks less often. It runs the timers,
- * too. */
+/* Whether the program has polled for so long that the engine looks less often. Such a program runs
+ * the timers, too. */
 bool sw_handoff_is_steady(const struct sw_handoff *handoff);
 
 #endif

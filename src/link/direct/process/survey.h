@@ -22,8 +22,8 @@ struct sw_connections_answer {
     struct sw_connection connections[SW_CONNECTIONS_MOST];
 };
 
-/* The part of a process that is asked. Engine's thread. What asks is sw_link_survey() (link.h), or
- * sw_connections_each(). */
+/* Answers what sw_link_survey() (link.h) or sw_connections_each() of another process asks. Engine's
+ * thread. */
 void sw_survey_answer(int fd, const struct sw_message *asked);
 void sw_survey_answer_connections(int fd, const struct sw_message *asked);
 

@@ -12,7 +12,7 @@
  * an unreliable connection does not wait. */
 enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d);
 
-/* There is none: the timer's part of it. */
+/* As sw_receive_wait(), for who knows already that there is no receive. */
 enum sw_step sw_receive_absent(struct sw_qp *qp, struct sw_direct_qp *d);
 
 static inline enum sw_step sw_receive_credit(struct sw_qp *qp, struct sw_direct_qp *d)
