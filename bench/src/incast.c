@@ -4,13 +4,13 @@
  * how long a short message takes meanwhile. One switch, links of 100 Gb/s, ECN marks. Virtual
  * time: the same arguments always print the same JSON object. `--senders 0` is the idle network.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "link/sim/host.h"
+#include "options.h"
 
 #define US 1000ull
 #define SENDERS_MAX 28u
@@ -232,36 +232,18 @@ static void report(struct incast *in)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"senders", required_argument, NULL, 'n'}, {"seed", required_argument, NULL, 's'},
-        {"warm-us", required_argument, NULL, 'w'}, {"us", required_argument, NULL, 't'},
-        {"no-ecn", no_argument, NULL, 'e'},        {0}};
     struct incast *in = &incast;
     uint64_t seed = 1, warm_us = 5000, us = 45000;
-    int letter;
+    bool no_ecn = false;
     in->senders = 16;
-    in->marks = true;
-    while ((letter = getopt_long(argc, argv, "n:s:w:t:e", longs, NULL)) != -1) {
-        switch (letter) {
-        case 'n':
-            in->senders = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 's':
-            seed = strtoull(optarg, NULL, 10);
-            break;
-        case 'w':
-            warm_us = strtoull(optarg, NULL, 10);
-            break;
-        case 't':
-            us = strtoull(optarg, NULL, 10);
-            break;
-        case 'e':
-            in->marks = false;
-            break;
-        default:
-            die("usage: incast [--senders N] [--seed N] [--warm-us N] [--us N] [--no-ecn]");
-        }
-    }
+    const struct bench_option table[] = {
+        BENCH_NUMBER_OPTION("senders", 'n', in->senders), BENCH_NUMBER_OPTION("seed", 's', seed),
+        BENCH_NUMBER_OPTION("warm-us", 'w', warm_us),     BENCH_NUMBER_OPTION("us", 't', us),
+        BENCH_FLAG_OPTION("no-ecn", 'e', no_ecn),
+    };
+    if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
+        die("usage: incast [--senders N] [--seed N] [--warm-us N] [--us N] [--no-ecn]");
+    in->marks = !no_ecn;
     if (in->senders > SENDERS_MAX || !us || warm_us > 10000000 || us > 10000000)
         die("up to 28 senders, up to ten virtual seconds");
     in->warm_ns = warm_us * US;

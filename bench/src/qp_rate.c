@@ -5,6 +5,7 @@
  * started apart: the target listens and sleeps. The initiator prints one JSON object.
  */
 #include "endpoint.h"
+#include "options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -107,42 +108,17 @@ static void initiate(struct job *job)
 
 static void parse(int argc, char **argv, struct options *options)
 {
-    static const struct option longs[] = {
-        {"device", required_argument, NULL, 'd'},
-        {"port", required_argument, NULL, 'p'},
-        {"qps", required_argument, NULL, 'q'},
-        {"ops", required_argument, NULL, 'n'},
-        {"window", required_argument, NULL, 'w'},
-        {"size", required_argument, NULL, 's'},
-        {0},
+    const struct bench_option table[] = {
+        BENCH_TEXT_OPTION("device", 'd', options->device),
+        BENCH_NUMBER_OPTION("port", 'p', options->port),
+        BENCH_NUMBER_OPTION("qps", 'q', options->qps),
+        BENCH_NUMBER_OPTION("ops", 'n', options->ops),
+        BENCH_NUMBER_OPTION("window", 'w', options->window),
+        BENCH_NUMBER_OPTION("size", 's', options->size_bytes),
     };
-    int letter;
-
-    while ((letter = getopt_long(argc, argv, "d:p:q:n:w:s:", longs, NULL)) != -1) {
-        switch (letter) {
-        case 'd':
-            options->device = optarg;
-            break;
-        case 'p':
-            options->port = (uint16_t)atoi(optarg);
-            break;
-        case 'q':
-            options->qps = atoi(optarg);
-            break;
-        case 'n':
-            options->ops = strtoul(optarg, NULL, 10);
-            break;
-        case 'w':
-            options->window = strtoul(optarg, NULL, 10);
-            break;
-        case 's':
-            options->size_bytes = (uint32_t)atoi(optarg);
-            break;
-        default:
-            bench_die("usage: qp_rate --port N [--qps N] [--ops N] [--window N] [--size BYTES] "
-                      "[--device NAME] [ADDRESS OF THE TARGET]");
-        }
-    }
+    if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
+        bench_die("usage: qp_rate --port N [--qps N] [--ops N] [--window N] [--size BYTES] "
+                  "[--device NAME] [ADDRESS OF THE TARGET]");
     options->address = argv[optind];
     if (options->qps < 1 || options->qps > BENCH_LANES_MAX || !options->size_bytes ||
         options->size_bytes > SLOT_BYTES || !options->window || !options->ops || !options->port)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "endpoint.h"
+#include "options.h"
 
 static const struct rpc_way *const ways[] = {&rpc_verbs, &rpc_tcp, &rpc_udp, &rpc_udp_shared};
 
@@ -24,49 +25,18 @@ static __attribute__((noreturn)) void usage(void)
 
 static void parse(int argc, char **argv, struct rpc_options *options)
 {
-    static const struct option longs[] = {
-        {"way", required_argument, NULL, 'y'},
-        {"device", required_argument, NULL, 'd'},
-        {"port", required_argument, NULL, 'p'},
-        {"depth", required_argument, NULL, 'q'},
-        {"data", required_argument, NULL, 's'},
-        {"write", no_argument, NULL, 'w'},
-        {"sleep", no_argument, NULL, 'e'},
-        {"count", required_argument, NULL, 'n'},
-        {0},
+    const struct bench_option table[] = {
+        BENCH_TEXT_OPTION("way", 'y', options->way),
+        BENCH_TEXT_OPTION("device", 'd', options->device),
+        BENCH_NUMBER_OPTION("port", 'p', options->port),
+        BENCH_NUMBER_OPTION("depth", 'q', options->depth),
+        BENCH_NUMBER_OPTION("data", 's', options->data_bytes),
+        BENCH_FLAG_OPTION("write", 'w', options->is_write),
+        BENCH_FLAG_OPTION("sleep", 'e', options->sleeps),
+        BENCH_NUMBER_OPTION("count", 'n', options->count),
     };
-    int letter;
-
-    while ((letter = getopt_long(argc, argv, "y:d:p:q:s:wen:", longs, NULL)) != -1) {
-        switch (letter) {
-        case 'y':
-            options->way = optarg;
-            break;
-        case 'd':
-            options->device = optarg;
-            break;
-        case 'p':
-            options->port = (uint16_t)atoi(optarg);
-            break;
-        case 'q':
-            options->depth = (uint32_t)atoi(optarg);
-            break;
-        case 's':
-            options->data_bytes = (uint32_t)atoi(optarg);
-            break;
-        case 'w':
-            options->is_write = true;
-            break;
-        case 'e':
-            options->sleeps = true;
-            break;
-        case 'n':
-            options->count = strtoul(optarg, NULL, 10);
-            break;
-        default:
-            usage();
-        }
-    }
+    if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
+        usage();
     options->address = argv[optind];
     if (!options->port || !options->way || !options->depth || options->depth > RPC_DEPTH_MAX ||
         !options->count || !options->data_bytes)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "endpoint.h"
+#include "options.h"
 
 #define PAGE 4096u
 #define DEPTH_MAX 64u
@@ -45,49 +46,18 @@ static __attribute__((noreturn)) void usage(void)
 
 static void parse(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"port", required_argument, NULL, 'p'},
-        {"file", required_argument, NULL, 'f'},
-        {"device", required_argument, NULL, 'd'},
-        {"bytes", required_argument, NULL, 's'},
-        {"depth", required_argument, NULL, 'q'},
-        {"count", required_argument, NULL, 'n'},
-        {"rate", required_argument, NULL, 'r'},
-        {"sleep", no_argument, NULL, 'e'},
-        {0},
+    const struct bench_option table[] = {
+        BENCH_NUMBER_OPTION("port", 'p', self.port),
+        BENCH_TEXT_OPTION("file", 'f', self.path),
+        BENCH_TEXT_OPTION("device", 'd', self.device),
+        BENCH_NUMBER_OPTION("bytes", 's', self.bytes),
+        BENCH_NUMBER_OPTION("depth", 'q', self.depth),
+        BENCH_NUMBER_OPTION("count", 'n', self.count),
+        BENCH_NUMBER_OPTION("rate", 'r', self.rate),
+        BENCH_FLAG_OPTION("sleep", 'e', self.sleeps),
     };
-    int letter;
-
-    while ((letter = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-        switch (letter) {
-        case 'p':
-            self.port = (uint16_t)atoi(optarg);
-            break;
-        case 'f':
-            self.path = optarg;
-            break;
-        case 'd':
-            self.device = optarg;
-            break;
-        case 's':
-            self.bytes = (uint32_t)atoi(optarg);
-            break;
-        case 'q':
-            self.depth = (uint32_t)atoi(optarg);
-            break;
-        case 'n':
-            self.count = strtoul(optarg, NULL, 10);
-            break;
-        case 'r':
-            self.rate = strtoull(optarg, NULL, 10);
-            break;
-        case 'e':
-            self.sleeps = true;
-            break;
-        default:
-            usage();
-        }
-    }
+    if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
+        usage();
     self.address = argv[optind];
     if (!self.port || !self.depth || self.depth > DEPTH_MAX || self.bytes < ANSWER_BYTES ||
         !self.count || (!self.address && !self.path))

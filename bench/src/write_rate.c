@@ -6,9 +6,9 @@
  */
 #include "endpoint.h"
 #include "gate.h"
+#include "options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,70 +235,36 @@ static void parse_op(struct options *options, const char *name)
     bench_die("unknown operation '%s': write, read, fadd or cswap", name);
 }
 
-static void parse_cpus(struct options *options, char *list)
+static void parse_cpus(struct options *options, const char *list)
 {
-    for (char *item = strtok(list, ","); item && options->cpu_count <= THREADS_MAX;
-         item = strtok(NULL, ","))
-        options->cpus[options->cpu_count++] = atoi(item);
+    while (list && options->cpu_count <= THREADS_MAX) {
+        options->cpus[options->cpu_count++] = atoi(list);
+        list = strchr(list, ',');
+        list += list != NULL;
+    }
 }
 
 static void parse(int argc, char **argv, struct options *options)
 {
-    static const struct option longs[] = {
-        {"op", required_argument, NULL, 'o'},
-        {"size", required_argument, NULL, 's'},
-        {"list", required_argument, NULL, 'l'},
-        {"threads", required_argument, NULL, 't'},
-        {"ops", required_argument, NULL, 'n'},
-        {"device", required_argument, NULL, 'd'},
-        {"gate", required_argument, NULL, 'g'},
-        {"cpus", required_argument, NULL, 'c'},
-        {"gather", no_argument, NULL, 'G'},
-        {"cpu-time", no_argument, NULL, 'C'},
-        {0},
+    const char *op = "write", *cpus = NULL;
+    const struct bench_option table[] = {
+        BENCH_TEXT_OPTION("op", 'o', op),
+        BENCH_NUMBER_OPTION("size", 's', options->size_bytes),
+        BENCH_NUMBER_OPTION("list", 'l', options->list),
+        BENCH_NUMBER_OPTION("threads", 't', options->threads),
+        BENCH_NUMBER_OPTION("ops", 'n', options->ops),
+        BENCH_TEXT_OPTION("device", 'd', options->device),
+        BENCH_TEXT_OPTION("gate", 'g', options->gate_path),
+        BENCH_TEXT_OPTION("cpus", 'c', cpus),
+        BENCH_FLAG_OPTION("gather", 'G', options->gather),
+        BENCH_FLAG_OPTION("cpu-time", 'C', options->cpu_time),
     };
-    int letter;
-
-    parse_op(options, "write");
-    while ((letter = getopt_long(argc, argv, "o:s:l:t:n:d:g:c:GC", longs, NULL)) != -1) {
-        switch (letter) {
-        case 'o':
-            parse_op(options, optarg);
-            break;
-        case 's':
-            options->size_bytes = (uint32_t)atoi(optarg);
-            break;
-        case 'l':
-            options->list = atoi(optarg);
-            break;
-        case 't':
-            options->threads = atoi(optarg);
-            break;
-        case 'n':
-            options->ops = strtoul(optarg, NULL, 10);
-            break;
-        case 'd':
-            options->device = optarg;
-            break;
-        case 'g':
-            options->gate_path = optarg;
-            break;
-        case 'c':
-            parse_cpus(options, optarg);
-            break;
-        case 'G':
-            options->gather = true;
-            break;
-        case 'C':
-            options->cpu_time = true;
-            break;
-        default:
-            bench_die(
-                "usage: write_rate [--op write|read|fadd|cswap] [--size BYTES] [--list N] "
-                "[--threads N] [--ops N] [--gather] [--cpu-time] [--cpus INITIATOR,...,TARGET] "
-                "[--device NAME] [--gate FILE]");
-        }
-    }
+    if (!bench_parse_options(argc, argv, table, sizeof(table) / sizeof(table[0])))
+        bench_die("usage: write_rate [--op write|read|fadd|cswap] [--size BYTES] [--list N] "
+                  "[--threads N] [--ops N] [--gather] [--cpu-time] [--cpus INITIATOR,...,TARGET] "
+                  "[--device NAME] [--gate FILE]");
+    parse_op(options, op);
+    parse_cpus(options, cpus);
     if (options->list < 1 || options->list > LIST_MAX || options->threads < 1 ||
         options->threads > THREADS_MAX || !options->size_bytes ||
         options->size_bytes > LANE_BYTES / 2 || !options->ops)
