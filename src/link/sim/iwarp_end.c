@@ -24,6 +24,8 @@ static void end_connection(struct sw_sim_iwarp *end)
     if (end->is_over)
         return;
     end->is_over = true;
+    if (end->config.ended)
+        end->config.ended(end);
     sw_sim_trace(end->world, "over", end->qp->qpn, end->machine.terminate.cause);
     sw_sim_pipe_close(end->out);
     flush_sends(end);
@@ -73,18 +75,30 @@ static void write_fpdu(struct sw_sim_iwarp *end, const struct sw_iwarp_emission 
     sw_sim_trace(end->world, "fpdu", end->qp->qpn, end->out_len);
 }
 
+/* A test's bytes instead of those of the start that are there, or before the next FPDU. */
+static bool forge_out(struct sw_sim_iwarp *end, uint32_t len)
+{
+    end->out_len = end->config.forge ? end->config.forge(end, end->out_bytes, len) : len;
+    end->out_at = 0;
+    return end->out_len != 0;
+}
+
 /* The next bytes to be sent; false: there are none. */
 static bool fill_out(struct sw_sim_iwarp *end)
 {
     struct sw_iwarp_start *start = &end->start;
     struct sw_iwarp_emission emission;
     if (start->out_len) {
-        memcpy(end->out_bytes, start->out, start->out_len);
-        end->out_len = start->out_len;
-        end->out_at = start->out_len = 0;
-        return true;
+        const uint32_t len = start->out_len;
+        memcpy(end->out_bytes, start->out, len);
+        start->out_len = 0;
+        return forge_out(end, len);
     }
-    if (!end->is_open || !sw_iwarp_next(&end->machine, &emission))
+    if (!end->is_open)
+        return false;
+    if (forge_out(end, 0))
+        return true;
+    if (!sw_iwarp_next(&end->machine, &emission))
         return false;
     if (emission.source == SW_PAYLOAD_MEMORY && !is_readable(end, &emission))
         sw_iwarp_next(&end->machine, &emission); /* the Terminate */
@@ -105,6 +119,11 @@ static void do_local(struct sw_sim_iwarp *end)
         sw_iwarp_local_done(&end->machine);
 }
 
+static bool has_to_close(const struct sw_sim_iwarp *end)
+{
+    return end->is_closing && !(end->is_open && end->machine.is_begun);
+}
+
 void sw_sim_iwarp_pump(struct sw_sim_iwarp *end)
 {
     while (!end->is_over) {
@@ -114,11 +133,17 @@ void sw_sim_iwarp_pump(struct sw_sim_iwarp *end)
             return;
         do_local(end);
         report_done(end);
-        if (!fill_out(end))
+        if (has_to_close(end) || !fill_out(end))
             break;
     }
-    if ((end->is_open && end->machine.over) || is_start_over(end))
+    if ((end->is_open && end->machine.over) || is_start_over(end) || has_to_close(end))
         end_connection(end);
+}
+
+void sw_sim_iwarp_close(struct sw_sim_iwarp *end)
+{
+    end->is_closing = true;
+    sw_sim_iwarp_pump(end);
 }
 
 /* ---- in ---- */

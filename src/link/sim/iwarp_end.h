@@ -13,6 +13,8 @@
 #include "transport/iwarp/start.h"
 #include "transport/iwarp/stream.h"
 
+struct sw_sim_iwarp;
+
 struct sw_sim_iwarp_config {
     struct sw_sim_host *host;
     bool is_initiator;
@@ -20,6 +22,10 @@ struct sw_sim_iwarp_config {
     struct sw_iwarp_start_config start;
     uint32_t fpdu_max, access;
     sw_sim_complete_fn complete;
+    /* Tests. May alter a frame of the start (`len` bytes), or write bytes that are sent before the
+     * next FPDU (`len` is 0); returns how many there are then. NULL: nothing is forged. */
+    uint32_t (*forge)(struct sw_sim_iwarp *end, uint8_t *bytes, uint32_t len);
+    void (*ended)(struct sw_sim_iwarp *end); /* or NULL */
     void *user;
 };
 
@@ -35,6 +41,7 @@ struct sw_sim_iwarp {
     struct sw_sim_send sends[SW_SIM_SENDS];
     uint32_t reported;
     bool is_open; /* the machine is there */
+    bool is_closing;
     bool is_over; /* nothing more is sent */
     bool is_torn; /* the peer ended within an FPDU */
     uint32_t out_len, out_at;
@@ -50,5 +57,7 @@ void sw_sim_iwarp_connect(struct sw_sim_iwarp ends[2], const struct sw_sim_iwarp
 bool sw_sim_iwarp_post(struct sw_sim_iwarp *end, const struct sw_request *request, uint64_t id,
                        uint64_t local_addr);
 void sw_sim_iwarp_pump(struct sw_sim_iwarp *end);
+/* Sends what was begun, then ends (a move to SQD). */
+void sw_sim_iwarp_close(struct sw_sim_iwarp *end);
 
 #endif

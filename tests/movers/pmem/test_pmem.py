@@ -21,14 +21,21 @@ PORT = ports.claim()
 MIB = 1 << 20
 MAGIC = 0x314d5053
 HELLO = struct.pack('<IHH48s', MAGIC, 1, 0, b'stranger')
+HAS_FLUSH = LINK != 'iwarp'  # and ATOMIC WRITE
 if LINK == 'roce':
     os.environ['SIDEWIRE_DIRECT'] = 'off'
+if LINK == 'iwarp':
+    os.environ['SIDEWIRE_LINK'] = 'iwarp'
 
 
 def client(*words, data=None):
     command, *rest = words
     return subprocess.run([SIDEWIRE, 'pmem', command, '-a', '127.0.0.1', '-s', str(PORT), *rest], input=data, capture_output=True,
                           timeout=30, check=False)
+
+
+def client_of_log(command, *words):
+    return subprocess.run([SIDEWIRE, 'pmem', 'log', command, '--copy', f'127.0.0.1:{PORT}', *words], capture_output=True, timeout=30, check=False)
 
 
 def stranger(hello, message=b''):
@@ -94,12 +101,13 @@ class Pmem(unittest.TestCase):
     def test_info__says_what_is_so(self):
         self.serve('--name', 'ledger')
         info = json.loads(client('info', '-o', 'json').stdout)
-        self.assertEqual((info['name'], info['bytes'], info['flush'], info['atomic_publish']), ('ledger', 8 * MIB, 'flush', True))
+        self.assertEqual((info['name'], info['bytes'], info['flush'], info['atomic_publish']),
+                         ('ledger', 8 * MIB, 'flush' if HAS_FLUSH else 'read', HAS_FLUSH))
         self.assertEqual(info['ranges'], [{'offset': 0, 'bytes': 8 * MIB, 'rights': 'rw'}])
-        self.assertEqual(info['persistent'], info['kind'] == 'file')
+        self.assertEqual(info['persistent'], HAS_FLUSH and info['kind'] == 'file')
         read = json.loads(client('info', '-o', 'json', '--no-flush').stdout)
         self.assertEqual((read['flush'], read['persistent'], read['visible']), ('read', False, True))
-        self.assertNotEqual(read['promise'], info['promise'])
+        self.assertEqual(read['promise'] != info['promise'], HAS_FLUSH)
         regions = json.loads(client('ls', '-o', 'json').stdout)['regions']
         self.assertEqual([(one['name'], one['bytes'], one['identity']) for one in regions], [('ledger', 8 * MIB, info['identity'])])
         other = client('info', '--region', 'zork')
@@ -152,7 +160,7 @@ class Pmem(unittest.TestCase):
         other = os.path.join(self.folder.name, 'other')
         self.serve(other, '--allow', '127.0.0.1:*:rw@region', '--allow', '127.0.0.1:*:r@other')
         writer = subprocess.Popen([SIDEWIRE, 'pmem', 'bench', '-a', '127.0.0.1', '-s', str(PORT), '--region', 'region', '--count', '10000000',
-                                   '--rate', '1M', '-D'], stdout=subprocess.DEVNULL)
+                                   '--rate', '1M', '-D', '--rw', 'persistent' if HAS_FLUSH else 'visible'], stdout=subprocess.DEVNULL)
         try:
             client('info', '--region', 'other')
             deadline_s = time.monotonic() + 30
@@ -167,6 +175,17 @@ class Pmem(unittest.TestCase):
         self.assertGreaterEqual(status['connections'], 3)
         self.assertGreaterEqual(status['clients'], 2)
         self.assertIn(b'REGION', client('status').stdout)
+
+    def test_persistence__is_promised_where_it_is(self):
+        """iWARP has neither FLUSH nor ATOMIC WRITE: bytes are moved, and nothing is claimed of them."""
+        self.serve()
+        done = client('put', '-', data=b'ledger')
+        self.assertEqual((done.returncode, b'would not outlive the power' in done.stderr), (0, not HAS_FLUSH))
+        done = client('bench', '--count', '10', '-D', '--rw', 'persistent')
+        self.assertEqual((done.returncode, b'cannot promise' in done.stderr), (0, False) if HAS_FLUSH else (1, True), done.stderr)
+        self.assertEqual(client('bench', '--count', '10', '-D', '--rw', 'visible').returncode, 0)
+        done = client_of_log('create', '--ring', '256K', '--record', '128')
+        self.assertEqual((done.returncode, b'persistent FLUSH' in done.stderr), (0, False) if HAS_FLUSH else (1, True), done.stderr)
 
     def start_put(self, data):
         """A put of whose data a part is on its way already."""
