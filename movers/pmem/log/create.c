@@ -57,6 +57,12 @@ static enum sw_pmem_log_status create_copy(const struct sw_pmem_log_options *opt
         status = SW_PMEM_LOG_INVALID;
         goto out;
     }
+    if (!options->visible_only && !info.persistent) {
+        snprintf(error->text, sizeof(error->text),
+                 "copy %u: its device or memory has no persistent FLUSH", copy);
+        status = SW_PMEM_LOG_INVALID;
+        goto out;
+    }
     error->status = sw_pmem_mem_register(pmem, buffer, (size_t)2 * PML_CONTROL_BYTES, &mem);
     if (error->status != SW_PMEM_OK)
         goto out;
