@@ -434,7 +434,7 @@ static bool is_done_in_part(const struct draw *draw, const struct lanes *lanes,
     const struct model_mw *mw = &draw->model->mws[proc][bad->mr];
     uint32_t start = bad->window ? mw->offset : mr->offset;
     uint32_t end = start + (bad->window ? mw->len_bytes : mr->len_bytes);
-    return draw->model->link == LINK_PACKETS && op->opcode == IBV_WR_RDMA_WRITE &&
+    return draw->model->link != LINK_HOST && op->opcode == IBV_WR_RDMA_WRITE &&
            bad->key == KEY_GOOD && bad->len_bytes > SHORTEST_MTU && bad->offset >= start &&
            bad->offset < end && bad->offset + bad->len_bytes > end;
 }
@@ -514,8 +514,8 @@ static bool draw_op(struct draw *draw, struct lanes *lanes, bool fault, struct m
     memset(op, 0, sizeof(*op));
     op->to_conn = -1;
     op->wr_id = (uint64_t)(lanes->conn * 2 + lanes->dir) << 32 | lanes->from->next_wr++;
-    if (draw->model->conns[lanes->conn].type != IBV_QPT_XRC_SEND && percent(draw, 25) &&
-        draw_local_op(draw, lanes, fault, op))
+    if (draw->model->conns[lanes->conn].type != IBV_QPT_XRC_SEND && !lanes->is_cut &&
+        percent(draw, 25) && draw_local_op(draw, lanes, fault, op))
         return true;
     draw_opcode(draw, lanes, fault, op);
     op->flags = (percent(draw, 50) ? IBV_SEND_SIGNALED : 0) |
@@ -577,13 +577,16 @@ static void draw_send_list(struct draw *draw, int conn, int dir, bool faulty,
             break;
         struct model_op *op = &list->ops[list->count];
         bool drawn = false;
+        lanes.is_cut = draw_is_stream(draw) && lanes.from->cut != CUT_NOT;
         for (int tries = 0; tries < 4 && !drawn; tries++)
-            drawn = draw_op(draw, &lanes, i == at, op);
+            drawn = draw_op(draw, &lanes, i == at && !lanes.is_cut, op);
         if (!drawn)
             continue;
         /* What follows a READ or atomic may be out before the fault is found. */
         if (at >= 0 && i > at)
             op->flags |= IBV_SEND_FENCE;
+        if (faulty)
+            draw_stream_fault(draw, op);
         list->rc = model_send(draw->model, conn, dir, op);
         list->count++;
         /* A type 1 window is bound by a verb of its own, and what a key is is known after it. */
@@ -612,7 +615,7 @@ void draw_work(struct draw *draw, struct draw_round *round)
          * matter of time. */
         const struct model_conn *pair = &draw->model->conns[conn];
         bool well = pair->ends[0].state == pair->ends[1].state;
-        bool faulty = well && !draw_is_stream(draw) && percent(draw, 35);
+        bool faulty = well && percent(draw, 35);
         int only = faulty || !well ? (int)below(draw, 2) : -1;
         for (int dir = 0; dir < 2; dir++)
             if (only != !dir && percent(draw, 80))

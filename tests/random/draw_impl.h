@@ -13,6 +13,9 @@ struct lanes {
     uint32_t local_used;         /* local bytes are used once in a round */
     uint32_t read_from, read_to; /* remote bytes READs and atomics since the last fence touched */
     bool faulty;
+    /* A stream: what becomes of the next request is not known. So it has no fault of its own, and
+     * changes no window. */
+    bool is_cut;
 };
 
 static inline uint32_t below(struct draw *draw, uint32_t bound)
@@ -61,6 +64,8 @@ bool draw_invalidated(struct draw *draw, const struct lanes *lanes, bool good,
 bool draw_is_stream(const struct draw *draw);
 void draw_stream_breaks(struct draw *draw, struct draw_conn_acts *acts);
 void draw_stream_op(struct model_op *op);
+/* A request of a list with a fault. */
+void draw_stream_fault(struct draw *draw, struct model_op *op);
 /* The last request of a list is to be reported. */
 void draw_stream_last(struct model_end *from, struct draw_sends *list);
 

@@ -4,9 +4,9 @@
  *
  * - UC, UD and XRC queue pairs, immediate data, atomics: there are none.
  * - Rights of a queue pair: connection management gives them.
- * - Faults: the first ends the connection. A WRITE or SEND is complete when TCP has it, so which of
- *   those behind a fault succeed and which are flushed is a matter of time. What each fault is told
- *   is in tests/semantics, tests/apps/iwarp.py and tests/sim/iwarp.c.
+ * - Faults: the first ends the connection of both sides. A WRITE or SEND is complete when TCP has
+ *   it, so which of those behind a fault succeed and which are flushed is a matter of time: each
+ *   is reported, and none of them changes a window.
  * - One end that fails or is reset alone: the other one hears of it some time later.
  */
 #include "draw_impl.h"
@@ -30,6 +30,13 @@ void draw_stream_op(struct model_op *op)
         op->opcode = IBV_WR_RDMA_WRITE;
     else if (model_need(op->opcode) == IBV_ACCESS_REMOTE_ATOMIC)
         op->opcode = IBV_WR_RDMA_READ;
+}
+
+/* READs before a fault have been answered when it comes, and all from there on are reported. */
+void draw_stream_fault(struct draw *draw, struct model_op *op)
+{
+    if (draw_is_stream(draw) && !model_is_local(op->opcode))
+        op->flags |= IBV_SEND_FENCE | IBV_SEND_SIGNALED;
 }
 
 /* Requests are done in order. So with the last one all are, and a queue pair that fails in the next

@@ -39,6 +39,8 @@ void model_clear(struct model *model, const uint8_t *pattern)
 static void begin_end(struct model_end *end)
 {
     end->sends.count = end->receives.count = 0;
+    end->sends.is_cut = false;
+    end->cut = CUT_NOT;
     end->freed = end->completed;
 }
 
@@ -293,8 +295,11 @@ static enum ibv_wc_status into_receive(struct model *model, enum ibv_qp_type typ
 {
     if (to->uses_srq)
         return into_srq(model, type, to, srq, op, data);
-    if (to->recv_count == 0)
+    if (to->recv_count == 0) {
+        if (model->link == LINK_STREAM)
+            model_error(to);             /* there is no RNR */
         return IBV_WC_RNR_RETRY_EXC_ERR; /* the target goes on: 9.7.5.1.3 */
+    }
     uint32_t len = model_op_len(op);
     if (type == IBV_QPT_UC && data && model_total(to->recvs[0].sges, to->recvs[0].sge_count) < len)
         return IBV_WC_REM_INV_REQ_ERR; /* lost; the receive serves the next */
@@ -507,6 +512,33 @@ bool model_report(struct model_end *from, const struct model_op *op, enum ibv_wc
     return status != IBV_WC_SUCCESS;
 }
 
+/* The first fault of either side ends the connection of both. */
+static void send_by_stream(struct model *model, int conn, int dir, const struct model_op *op)
+{
+    struct model_end *from = &model->conns[conn].ends[dir], *to = &model->conns[conn].ends[!dir];
+    const bool is_read = op->opcode == IBV_WR_RDMA_READ, was_cut = from->cut != CUT_NOT;
+    const bool is_local = model_is_local(op->opcode) || !model_sources_reach(model, from->proc, op);
+    enum ibv_wc_status status = IBV_WC_WR_FLUSH_ERR;
+    if (from->state == IBV_QPS_RTS)
+        status = run(model, conn, dir, op);
+    if (op->opcode == IBV_WR_BIND_MW && status != IBV_WC_SUCCESS)
+        model->mws[from->proc][op->mw].doubtful = true;
+    if (status != IBV_WC_SUCCESS && from->state == IBV_QPS_RTS) {
+        from->cut = is_local || is_read ? CUT_NOW : CUT_SOME_TIME;
+        model_error(from);
+        if (to->state != IBV_QPS_ERR)
+            model_error(to);
+    }
+    const bool may_be_cut = from->cut == CUT_SOME_TIME && !is_read;
+    model_report(from, op, may_be_cut ? IBV_WC_SUCCESS : status);
+    if (may_be_cut)
+        from->sends.expects[from->sends.count - 1].may_be_cut = true;
+    if (was_cut && from->cut == CUT_SOME_TIME && is_read) {
+        from->sends.expects[from->sends.count - 1].not_success = true;
+        from->cut = CUT_NOW;
+    }
+}
+
 int model_send(struct model *model, int conn, int dir, const struct model_op *op)
 {
     struct model_conn *pair = &model->conns[conn];
@@ -514,6 +546,10 @@ int model_send(struct model *model, int conn, int dir, const struct model_op *op
     int rc = model_admit(from, op);
     if (rc)
         return rc;
+    if (model->link == LINK_STREAM) {
+        send_by_stream(model, conn, dir, op);
+        return 0;
+    }
     enum ibv_wc_status status =
         from->state == IBV_QPS_RTS ? run(model, conn, dir, op) : IBV_WC_WR_FLUSH_ERR;
     if (op->opcode == IBV_WR_BIND_MW && status != IBV_WC_SUCCESS)

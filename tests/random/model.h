@@ -94,6 +94,7 @@ struct model_expect {
     bool seen;
     enum srq srq;
     bool not_success; /* some error; otherwise exactly `status` */
+    bool may_be_cut;  /* or flushed, and then all behind it */
     enum ibv_wc_status status;
     enum ibv_wc_opcode opcode;
     bool has_len, has_imm, has_inv, has_grh;
@@ -105,8 +106,13 @@ struct model_expect {
     uint8_t *payload;       /* any_wr_id: what arrived */
 };
 
+/* How much is known of the sends of a stream: a WRITE or SEND is complete when it is out, and who
+ * sends hears some time later that it was refused. An answer to a READ never comes then. */
+enum model_cut { CUT_NOT, CUT_SOME_TIME, CUT_NOW };
+
 struct model_queue {
     int count;
+    bool is_cut; /* one that may_be_cut was */
     struct model_expect expects[EXPECTS];
 };
 
@@ -125,6 +131,7 @@ struct model_end {
     struct model_recv recvs[EXPECTS];
     uint32_t next_slot, next_wr;
     struct model_queue sends, receives;
+    enum model_cut cut; /* of the list that is posted */
 };
 
 struct model_conn {

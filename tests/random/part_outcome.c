@@ -103,12 +103,15 @@ static void check_wc(struct part *part, struct model_end *end, int *seen, const 
              (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status));
     seen[receive]++;
     one->seen = true;
+    queue->is_cut |= one->may_be_cut && wc->status == IBV_WC_WR_FLUSH_ERR;
+    const enum ibv_wc_status status =
+        one->may_be_cut && queue->is_cut ? IBV_WC_WR_FLUSH_ERR : one->status;
     if ((wc->wr_id != one->wr_id && !one->any_wr_id) ||
-        (one->not_success ? wc->status == IBV_WC_SUCCESS : wc->status != one->status))
+        (one->not_success ? wc->status == IBV_WC_SUCCESS : wc->status != status))
         VU_FAIL("%s %s: wr %llx with \"%s\", not %llx with \"%s\"", name,
                 receive ? "receive" : "send", (unsigned long long)wc->wr_id,
                 ibv_wc_status_str(wc->status), (unsigned long long)one->wr_id,
-                one->not_success ? "an error" : ibv_wc_status_str(one->status));
+                one->not_success ? "an error" : ibv_wc_status_str(status));
     if (receive)
         check_arrived(part, one, wc);
     if (wc->status == IBV_WC_SUCCESS) /* otherwise the rest of it means nothing */
