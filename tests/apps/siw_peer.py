@@ -135,46 +135,49 @@ def expect_good(process):
         raise Failure(f'status {process.child.returncode}')
 
 
-def answers(tools, behind_reply, piece=0, more=0, length=1444):
-    """A responder that sends its messages at once, with the reply or a little later."""
+def finish(stream, process):
+    """All messages of ucmatose come, and it is content with ours."""
+    stream.messages()
+    stream.until_closed()
+    expect_good(process)
+
+
+@contextlib.contextmanager
+def asked(tools):
+    """ucmatose has connected and asked: the stream and its request. In the end all messages have passed."""
     with client(tools) as (listener, process):
         stream = accept(listener)
-        reply = reply_to(stream.start_frame(REQUEST), more, wants_large=length > 1500)
+        yield stream, stream.start_frame(REQUEST)
+        finish(stream, process)
+
+
+def answers(tools, behind_reply, piece=0, more=0, length=1444):
+    """A responder that sends its messages at once, with the reply or a little later."""
+    with asked(tools) as (stream, request):
+        reply = reply_to(request, more, wants_large=length > 1500)
         if behind_reply:
             stream.put(reply + sends(length), piece)
         else:
             stream.put(reply)
             stream.put(sends(length), piece)
-        stream.messages()
-        stream.until_closed()
-        expect_good(process)
 
 
 def asks_alone(tools):
     """siw takes any byte behind the request for a fault: none comes before the reply."""
-    with client(tools) as (listener, process):
-        stream = accept(listener)
-        request = stream.start_frame(REQUEST)
+    with asked(tools) as (stream, request):
         if not stream.is_silent():
             raise Failure('more than the request came')
         stream.put(reply_to(request) + sends())
-        stream.messages()
-        stream.until_closed()
-        expect_good(process)
 
 
 def oversleeps(tools):
     """siw does not see what came right behind its reply until more comes: an empty WRITE does, though the client waits for it to speak."""
-    with client(tools) as (listener, process):
-        stream = accept(listener)
-        stream.put(reply_to(stream.start_frame(REQUEST)))
+    with asked(tools) as (stream, request):
+        stream.put(reply_to(request))
         opcode, payload = stream.fpdu()  # and sends nothing until it comes
         if opcode != WRITE or payload:
             raise Failure(f'opcode {opcode} instead of an empty WRITE')
         stream.put(sends())
-        stream.messages()
-        stream.until_closed()
-        expect_good(process)
 
 
 def older(tools):
@@ -189,9 +192,7 @@ def older(tools):
         if (revision, request[1]) != (2, 1) or request[0] & ENHANCED:
             raise Failure(f'asked with revision {revision}, then {request[1]}, flags {request[0]:#x}')
         stream.put(reply_to(request) + sends())
-        stream.messages()
-        stream.until_closed()
-        expect_good(process)
+        finish(stream, process)
 
 
 def gives_up(tools, last, text):

@@ -67,6 +67,68 @@ static uint16_t read_request(int peer, uint8_t *revision)
     return len;
 }
 
+/* An ID that asks a peer. */
+struct asker {
+    struct end end;
+    uint32_t id;
+};
+
+static void open_asker(struct asker *asker, uint16_t port)
+{
+    asker->id = resolved_id("127.0.0.1", port);
+    open_end(&asker->end, "iw_lo");
+}
+
+static void close_asker(struct asker *asker)
+{
+    destroy_ids(&asker->id, 1);
+    close_end(&asker->end);
+}
+
+/* It asks a TCP socket, which has taken its connection. */
+struct asked {
+    struct asker asker;
+    int listener, peer;
+};
+
+static void begin_asked(struct asked *asked, const void *data, uint8_t len)
+{
+    uint16_t port;
+    asked->listener = tcp_listener(&port);
+    open_asker(&asked->asker, port);
+    assert_int_equal(connect_id(asked->asker.id, &asked->asker.end, data, len), 0);
+    asked->peer = accept4(asked->listener, NULL, NULL, SOCK_CLOEXEC);
+}
+
+static void end_asked(struct asked *asked)
+{
+    close_asker(&asked->asker);
+    close(asked->peer);
+    close(asked->listener);
+}
+
+/* A listener that a TCP socket asks, and its event. */
+struct asking {
+    uint32_t listener;
+    int peer;
+    struct rdma_ucm_event_resp event;
+};
+
+static void begin_asking(struct asking *asking, uint8_t flags, uint8_t revision,
+                         const uint8_t *data, uint16_t len)
+{
+    asking->listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", 4);
+    asking->peer = tcp_connect(rig_port(fd, asking->listener));
+    send_start(asking->peer, "MPA ID Req Frame", flags, revision, data, len);
+    rig_expect(fd, CONNECT_REQUEST, &asking->event);
+}
+
+static void end_asking(struct asking *asking)
+{
+    destroy_ids((uint32_t[]){asking->event.id, asking->listener}, 2);
+    close(asking->peer);
+}
+
 /* ---- listening ---- */
 
 static void bind__a_low_port_is_refused_as_the_kernel_refuses_it(void **state)
@@ -142,42 +204,36 @@ static void connect__private_data_up_to_252_bytes(void **state)
 static void request__shows_255_bytes_of_what_came(void **state)
 {
     (void)state;
-    struct rdma_ucm_event_resp event;
+    struct asking asking;
     uint8_t data[ENHANCED_BYTES + 500] = {0, 4, 0, 5};
-    const uint32_t listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", 4);
-    const int peer = tcp_connect(rig_port(fd, listener));
+    const struct rdma_ucm_conn_param *param = &asking.event.param.conn;
     memset(data + ENHANCED_BYTES, 'x', sizeof(data) - ENHANCED_BYTES);
-    send_start(peer, "MPA ID Req Frame", 0x10, 2, data, sizeof(data));
-    rig_expect(fd, CONNECT_REQUEST, &event);
-    assert_int_equal(event.param.conn.private_data_len, SHOWN_MOST);
-    assert_memory_equal(event.param.conn.private_data, data + ENHANCED_BYTES, SHOWN_MOST);
-    assert_int_equal(event.param.conn.initiator_depth, 4); /* what the peer takes */
-    assert_int_equal(event.param.conn.responder_resources, 5);
-    destroy_ids((uint32_t[]){event.id, listener}, 2);
-    close(peer);
+    begin_asking(&asking, 0x10, 2, data, sizeof(data));
+    assert_int_equal(param->private_data_len, SHOWN_MOST);
+    assert_memory_equal(param->private_data, data + ENHANCED_BYTES, SHOWN_MOST);
+    assert_int_equal(param->initiator_depth, 4); /* what the peer takes */
+    assert_int_equal(param->responder_resources, 5);
+    end_asking(&asking);
 }
 
 static void accept__wants_parameters_and_a_queue_pair(void **state)
 {
     (void)state;
-    struct rdma_ucm_event_resp event;
+    struct asking asking;
     struct end end;
-    const uint32_t listener = rig_listener(fd, RDMA_PS_TCP, "127.0.0.1", 4);
-    const int peer = tcp_connect(rig_port(fd, listener));
     open_end(&end, "iw_lo");
-    send_start(peer, "MPA ID Req Frame", 0, 1, NULL, 0);
-    rig_expect(fd, CONNECT_REQUEST, &event);
-    assert_int_equal(rig_ready(fd, event.id), EINVAL);
+    begin_asking(&asking, 0, 1, NULL, 0);
+    const uint32_t id = asking.event.id;
+    assert_int_equal(rig_ready(fd, id), EINVAL);
     struct end none = end;
     struct ibv_qp other = *end.qp;
     other.qp_num ^= 0x7ff;
     none.qp = &other;
-    assert_int_equal(accept_id(event.id, &none, NULL, 0), EINVAL);
-    assert_int_equal(accept_id(event.id, &end, NULL, 0), 0);
+    assert_int_equal(accept_id(id, &none, NULL, 0), EINVAL);
+    assert_int_equal(accept_id(id, &end, NULL, 0), 0);
     rig_expect(fd, ESTABLISHED, NULL); /* at once: nothing is to come first */
-    destroy_ids((uint32_t[]){event.id, listener}, 2);
+    end_asking(&asking);
     close_end(&end);
-    close(peer);
 }
 
 static void reject__is_told_as_a_reset_with_its_data(void **state)
@@ -204,39 +260,41 @@ static void connect__nobody_listens(void **state)
 {
     (void)state;
     struct rdma_ucm_event_resp event;
-    struct end end;
+    struct asker asker;
     uint16_t port;
     close(tcp_listener(&port));
-    const uint32_t from = resolved_id("127.0.0.1", port);
-    open_end(&end, "iw_lo");
-    assert_int_equal(connect_id(from, &end, NULL, 0), 0);
+    open_asker(&asker, port);
+    assert_int_equal(connect_id(asker.id, &asker.end, NULL, 0), 0);
     rig_expect(fd, REJECTED, &event);
     assert_int_equal((int)event.status, -ECONNREFUSED);
-    destroy_ids(&from, 1);
-    close_end(&end);
+    close_asker(&asker);
 }
 
 static void connect__to_what_is_no_mpa(void **state)
 {
     (void)state;
     struct rdma_ucm_event_resp event;
-    struct end end;
-    uint16_t port;
+    struct asked asked;
     uint8_t revision;
-    const int listener = tcp_listener(&port);
-    const uint32_t from = resolved_id("127.0.0.1", port);
-    open_end(&end, "iw_lo");
-    assert_int_equal(connect_id(from, &end, NULL, 0), 0);
-    const int peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    read_request(peer, &revision);
-    assert_int_equal(send(peer, "SSH-2.0-OpenSSH_9.2p1 Debian", 28, MSG_NOSIGNAL), 28);
+    begin_asked(&asked, NULL, 0);
+    read_request(asked.peer, &revision);
+    assert_int_equal(send(asked.peer, "SSH-2.0-OpenSSH_9.2p1 Debian", 28, MSG_NOSIGNAL), 28);
     rig_expect(fd, CONNECT_ERROR, &event);
     assert_int_equal((int)event.status, -EPROTO);
-    read_closed(peer);
-    destroy_ids(&from, 1);
-    close_end(&end);
-    close(peer);
-    close(listener);
+    read_closed(asked.peer);
+    end_asked(&asked);
+}
+
+/* After 10 s, as with siw. */
+static void connect__to_who_never_replies(void **state)
+{
+    (void)state;
+    struct rdma_ucm_event_resp event;
+    struct asked asked;
+    begin_asked(&asked, NULL, 0);
+    rig_expect(fd, UNREACHABLE, &event);
+    assert_int_equal((int)event.status, -ETIMEDOUT);
+    end_asked(&asked);
 }
 
 /* On a connection of its own, without the fields that revision 2 has. */
@@ -244,30 +302,24 @@ static void connect__an_older_peer_is_asked_again(void **state)
 {
     (void)state;
     struct rdma_ucm_event_resp event;
-    struct end end;
-    uint16_t port;
+    struct asked asked;
     uint8_t revision;
-    const int listener = tcp_listener(&port);
-    const uint32_t from = resolved_id("127.0.0.1", port);
-    open_end(&end, "iw_lo");
-    assert_int_equal(connect_id(from, &end, "hello", 5), 0);
-    int peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_int_equal(read_request(peer, &revision), ENHANCED_BYTES + 5);
+    begin_asked(&asked, "hello", 5);
+    assert_int_equal(read_request(asked.peer, &revision), ENHANCED_BYTES + 5);
     assert_int_equal(revision, 2);
-    send_start(peer, "MPA ID Rep Frame", 0, 1, NULL, 0);
-    read_closed(peer);
-    close(peer);
-    peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_int_equal(read_request(peer, &revision), 5);
+    send_start(asked.peer, "MPA ID Rep Frame", 0, 1, NULL, 0);
+    read_closed(asked.peer);
+    close(asked.peer);
+    asked.peer = accept4(asked.listener, NULL, NULL, SOCK_CLOEXEC);
+    assert_int_equal(read_request(asked.peer, &revision), 5);
     assert_int_equal(revision, 1);
-    send_start(peer, "MPA ID Rep Frame", 0, 1, (const uint8_t *)"hi", 2);
+    send_start(asked.peer, "MPA ID Rep Frame", 0, 1, (const uint8_t *)"hi", 2);
     rig_expect(fd, ESTABLISHED, &event);
     assert_int_equal(event.param.conn.private_data_len, 2);
-    close(peer);
+    close(asked.peer);
     rig_expect(fd, DISCONNECTED, NULL);
-    destroy_ids(&from, 1);
-    close_end(&end);
-    close(listener);
+    asked.peer = -1;
+    end_asked(&asked);
 }
 
 /* ---- a connection ---- */
@@ -337,6 +389,30 @@ static void disconnect__by_sqd_and_once_more(void **state)
     end_connection(&c);
 }
 
+/* What it sends is dropped for a time, then it is let go. */
+static void disconnect__from_a_peer_that_never_closes(void **state)
+{
+    (void)state;
+    struct asking asking;
+    struct end end;
+    static const uint8_t bytes[64];
+    open_end(&end, "iw_lo");
+    begin_asking(&asking, 0, 1, NULL, 0);
+    assert_int_equal(accept_id(asking.event.id, &end, NULL, 0), 0);
+    rig_expect(fd, ESTABLISHED, NULL);
+    uint8_t reply[START_BYTES];
+    read_whole(asking.peer, reply, sizeof(reply));
+    assert_int_equal(rig_disconnect(fd, asking.event.id), 0);
+    read_closed(asking.peer);
+    rig_expect(fd, DISCONNECTED, NULL);
+    int tries = 0;
+    while (send(asking.peer, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0 && ++tries < 3000)
+        usleep(10000);
+    assert_in_range(tries, 0, 2999);
+    end_asking(&asking);
+    close_end(&end);
+}
+
 /* The peer takes no READs: one is not sent, and says so. */
 static void read__without_a_depth_fails(void **state)
 {
@@ -394,10 +470,12 @@ int main(void)
         TEST(reject__is_told_as_a_reset_with_its_data),
         TEST(connect__nobody_listens),
         TEST(connect__to_what_is_no_mpa),
+        TEST(connect__to_who_never_replies),
         TEST(connect__an_older_peer_is_asked_again),
         TEST(attributes__as_the_kernel_gives_them),
         TEST(query_qp__knows_no_address_of_the_peer),
         TEST(disconnect__by_sqd_and_once_more),
+        TEST(disconnect__from_a_peer_that_never_closes),
         TEST(read__without_a_depth_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
