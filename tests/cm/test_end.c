@@ -394,28 +394,6 @@ static void dreq__for_another_qp_is_none(void **state)
     assert_int_equal(passive->state, SW_CM_ESTABLISHED);
 }
 
-static void dreqs_unanswered__are_said_again_to_other_hosts(void **state)
-{
-    (void)state;
-    struct sw_cm_id second, *other;
-    struct sw_cm *cm = &rig[0].cm;
-    rig_connect(&second, &other, 18, 30);
-    second.path.slot = 2; /* a process of this host */
-    assert_int_equal(sw_cm_disconnect(cm, &second, NULL, 0, rig_now), 0);
-    rig_lose(0, SW_CM_DREQ);
-    assert_int_equal(sw_cm_dreqs_unanswered(cm, true), 0);
-    disconnect();
-    rig_lose(0, SW_CM_DREQ);
-    assert_int_equal(sw_cm_dreqs_unanswered(cm, false), 1);
-    rig_nothing_sent(0);
-    assert_int_equal(sw_cm_dreqs_unanswered(cm, true), 1);
-    rig_carry(0, SW_CM_DREQ);
-    agree();
-    rig_carry(1, SW_CM_DREP);
-    assert_int_equal(sw_cm_dreqs_unanswered(cm, true), 0);
-    rig_nothing_sent(0);
-}
-
 static void dreq__from_another_address_is_none(void **state)
 {
     (void)state;
@@ -494,56 +472,6 @@ static void destroy__within_any_event_is_possible(void **state)
     rig_is_empty(0);
 }
 
-static void gone__ends_the_connections_to_that_process(void **state)
-{
-    (void)state;
-    struct sw_cm_id second, *other;
-    rig_connect(&second, &other, 18, 30);
-    active.path.slot = 2;
-    second.path.slot = 3;
-    sw_cm_gone(&rig[0].cm, 2, rig_now);
-    struct rig_event event = rig_expect(0, SW_CM_EVENT_DREQ);
-    assert_ptr_equal(event.id, &active);
-    assert_false(event.has_message);
-    rig_no_event(0);
-    assert_int_equal(second.state, SW_CM_ESTABLISHED);
-    assert_int_equal(sw_cm_disconnected(&rig[0].cm, &active, NULL, 0, rig_now), 0);
-}
-
-static void gone__ends_what_waits_for_that_process(void **state)
-{
-    rig_setup(state);
-    ask_and_hear();
-    active.path.slot = passive->path.slot = 9;
-    sw_cm_gone(&rig[0].cm, 9, rig_now);
-    assert_int_equal(rig_expect(0, SW_CM_EVENT_TIMEOUT).about, SW_CM_REQ);
-    sw_cm_gone(&rig[1].cm, 9, rig_now);
-    assert_int_equal(rig_expect(1, SW_CM_EVENT_REJ).message.rej.reason, SW_CM_REASON_TIMEOUT);
-}
-
-static void gone_far__ends_the_connection_to_that_process(void **state)
-{
-    (void)state;
-    struct sw_cm *cm = &rig[0].cm;
-    const uint16_t slot = sw_cm_slot_of(active.remote_comm_id);
-    uint8_t gid[16], other[16];
-    memcpy(gid, active.path.remote_gid, sizeof(gid));
-    memcpy(other, gid, sizeof(other));
-    other[15] ^= 1;
-    sw_cm_gone_far(cm, &active, other, slot, rig_now);
-    sw_cm_gone_far(cm, &active, gid, slot ^ 1, rig_now);
-    active.path.slot = 3; /* of this host: another way tells */
-    sw_cm_gone_far(cm, &active, gid, slot, rig_now);
-    rig_no_event(0);
-    active.path.slot = 0;
-    sw_cm_gone_far(cm, &active, gid, slot, rig_now);
-    struct rig_event event = rig_expect(0, SW_CM_EVENT_DREQ);
-    assert_ptr_equal(event.id, &active);
-    assert_false(event.has_message);
-    sw_cm_gone_far(cm, &active, gid, slot, rig_now);
-    rig_no_event(0);
-}
-
 static void lap__is_refused(void **state)
 {
     (void)state;
@@ -605,7 +533,6 @@ int main(void)
         cmocka_unit_test_setup(dreq__crossing_another_ends_both, setup_connected),
         cmocka_unit_test(dreq__stands_in_for_a_lost_rtu),
         cmocka_unit_test_setup(dreq__for_another_qp_is_none, setup_connected),
-        cmocka_unit_test_setup(dreqs_unanswered__are_said_again_to_other_hosts, setup_connected),
         cmocka_unit_test_setup(dreq__from_another_address_is_none, setup_connected),
         cmocka_unit_test_setup(rej__of_a_dreq_ends_the_connection, setup_connected),
         cmocka_unit_test_setup(destroy__of_a_connection_disconnects_it, setup_connected),
@@ -613,9 +540,6 @@ int main(void)
         cmocka_unit_test_setup(destroy__after_dreq_agrees, setup_connected),
         cmocka_unit_test(destroy__of_an_idle_id_releases_it_at_once),
         cmocka_unit_test(destroy__within_any_event_is_possible),
-        cmocka_unit_test_setup(gone__ends_the_connections_to_that_process, setup_connected),
-        cmocka_unit_test_setup(gone_far__ends_the_connection_to_that_process, setup_connected),
-        cmocka_unit_test(gone__ends_what_waits_for_that_process),
         cmocka_unit_test_setup(lap__is_refused, setup_connected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@
 
 #include "verbs_util/pair.h"
 
-#define GET_TIMEOUT_MS 30000
+#define GET_TIMEOUT_MS 55000 /* who gives up fails its peer, which may be slow */
 
 void vu_socketpair(int socks[2])
 {
