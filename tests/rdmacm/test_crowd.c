@@ -23,8 +23,8 @@ static uint64_t crowded(void)
 }
 
 /* Time for so many requests to be dropped: those dropped before have come again by then. A process
- * that gets no processor for half a second counts for nothing meanwhile: a sum that has fallen tells
- * nothing. */
+ * that gets no processor for half a second counts for nothing meanwhile: a sum that has fallen
+ * tells nothing. */
 static void wait_for_drops(uint64_t count)
 {
     enum { FIRST = 3 };
