@@ -6,6 +6,8 @@
 
 #include "device/memory/mr_impl.h"
 #include "device/queue/qp_impl.h"
+#include "link/gather.h"
+#include "wire/packet.h"
 
 static uint8_t kind_of(const struct sw_wqe *wqe)
 {
@@ -66,4 +68,29 @@ bool sw_wqe_has_good_keys(struct sw_qp *qp, uint32_t position)
             return false;
     }
     return true;
+}
+
+/* The word of an ATOMIC WRITE, which travels in the request. */
+static bool load_word(struct sw_qp *qp, uint32_t position, struct sw_request *request)
+{
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
+    if (wqe->flags & SW_WQE_INLINE)
+        return true; /* it is in the operand's place already */
+    struct sw_gather gather = sw_gather_of(qp, position);
+    return sw_gather_out(&gather, 0, (uint8_t *)&request->compare_add, sizeof(uint64_t));
+}
+
+static void describe_flush(const struct sw_wqe *wqe, struct sw_request *request)
+{
+    const struct sw_target_flush flush = sw_wqe_flush(wqe);
+    request->remote_addr = flush.addr;
+    request->len_bytes = (uint32_t)flush.len_bytes;
+    request->flush_type = flush.type | (flush.whole_region ? SW_FLUSH_REGION : 0u);
+}
+
+bool sw_request_complete(struct sw_qp *qp, uint32_t position, struct sw_request *request)
+{
+    if (request->kind == SW_REQUEST_FLUSH)
+        describe_flush(sw_sq_at(&qp->sq, position), request);
+    return request->kind != SW_REQUEST_ATOMIC_WRITE || load_word(qp, position, request);
 }

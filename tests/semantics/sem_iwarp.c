@@ -56,8 +56,6 @@ static const struct reason tcp_reasons[] = {
     {"RC queue pairs alone are carried to other hosts",
      NAMES("uc_*", "uc2*", "ud__*", "xrc*", "mcast*", "send_inv__uc_*", "*_uc", "*datagram*",
            "pacing__uc_*")},
-    {"no FLUSH, so no persistence, and no ATOMIC WRITE",
-     NAMES("flush__*", "persist__*", "atomic_write__*")},
     {"a queue pair that is its own peer has no connection",
      NAMES("connect__to_itself", "post__in_each_state", "order__atomics_from_both_sides",
            "window1__through_any_qp", "window2__of_other_qp", "window2__qp_destroyed",

@@ -21,13 +21,13 @@
 #include "link/iwarp/iwarp.h"
 #include "link/iwarp/linger.h"
 #include "link/iwarp/socket.h"
+#include "wire/iwarp/pairing.h"
 
 #define AWAY_NS (2 * SW_NS_PER_MS)  /* without a poll: the program does something else */
 #define IDLE_NS (10 * SW_NS_PER_MS) /* nothing moved: the engine can tell when something comes */
 #define VAIN_NS (30 * SW_NS_PER_US) /* nothing came: who polls lets others run */
 #define CROWD 16u                   /* queue pairs of a queue: idle ones are not looked at then */
 #define VISITS 32u                  /* polls in a row: the program spins */
-#define LARGE_FPDU 32796u           /* 32 KiB of payload, and header, trailer and pad */
 
 /* ---- who looks after the socket ---- */
 
@@ -101,7 +101,7 @@ static void mind_socket(struct sw_iwarp_connection *c, bool moved)
         else if (now_ns - c->moved_ns > IDLE_NS)
             set_watch(c, true);
     }
-    atomic_store(&c->qp->rx_pending, !c->is_watched);
+    atomic_store(&c->qp->rx_pending, !c->is_watched || c->parking.is_parked);
     if (c->is_watched && now_ns - c->moved_ns > IDLE_NS && !c->is_paired &&
         c->qp->recv_cq->qp_count > CROWD)
         set_rest(c, true);
@@ -286,6 +286,7 @@ void sw_iwarp_disconnect(struct sw_qp *qp)
     if (c->is_paired)
         rest = sw_iwarp_add_last_words(c, rest, &len);
     sw_iwarp_linger(c->fd, rest, rest ? len : 0, !c->has_left);
+    sw_iwarp_drop_parking(c);
     c->end_note.status = c->end_errno;
     qp->link_state = NULL;
     sw_iwarp_note(&c->end_note);
@@ -302,7 +303,8 @@ const struct sw_qp_ops sw_iwarp_qp_ops = {
 static uint32_t fpdu_max_of(const struct sw_iwarp_begin *begin)
 {
     const uint32_t segment = sw_iwarp_socket_segment(begin->fd);
-    return begin->terms.large || segment > LARGE_FPDU ? LARGE_FPDU : segment & ~7u;
+    return begin->terms.large || segment > SW_IWARP_LARGE_FPDU ? SW_IWARP_LARGE_FPDU
+                                                               : segment & ~7u;
 }
 
 static uint16_t depth_of(uint16_t depth)
@@ -321,6 +323,7 @@ static void init_machines(struct sw_iwarp_connection *c, const struct sw_iwarp_b
         .is_initiator = begin->is_initiator,
         .is_held = !begin->is_initiator && !begin->is_paired,
         .is_paired = begin->is_paired,
+        .has_persistence = begin->peer_skills & SW_PAIRING_PERSISTENCE,
     };
     sw_iwarp_init(&c->machine, &config, c->ring, c->qp->sq.mask + 1);
     sw_iwarp_stream_init(&c->stream, NULL, SW_FPDU_MAX, begin->terms.crc);
@@ -344,6 +347,7 @@ static struct sw_iwarp_connection *make_connection(struct sw_qp *qp,
     c->has_crc = begin->terms.crc;
     c->is_paired = begin->is_paired;
     c->fate = begin->fate;
+    c->knows_voids = !c->has_crc && begin->peer_skills & SW_PAIRING_VOIDS;
     c->nudge_ns = UINT64_MAX;
     c->awaits_first = begin->awaits_first;
     c->send_status = IBV_WC_SUCCESS;

@@ -9,6 +9,7 @@
  *   transmit.c    FPDUs, as many as there are in one call of the kernel
  *   receive.c     bytes into FPDUs, and what they ask for
  *   respond.c     that, carried out by the rules of device/
+ *   parking.c     a FLUSH that takes its time
  */
 #ifndef SW_LINK_IWARP_CONNECTION_H
 #define SW_LINK_IWARP_CONNECTION_H
@@ -17,13 +18,17 @@
 #include <stdint.h>
 
 #include "device/queue/qp_impl.h"
+#include "device/serve/flushing.h"
 #include "device/serve/receive.h"
 #include "link/iwarp/notes.h"
 #include "transport/iwarp/iwarp.h"
 #include "transport/iwarp/start.h"
 #include "transport/iwarp/stream.h"
 
-enum { SW_IWARP_PIECES = 160 };
+enum {
+    SW_IWARP_PIECES = 160,
+    SW_IWARP_LARGE_FPDU = 32796, /* 32 KiB of payload, and header, trailer and pad */
+};
 
 /* A part of what is to be sent. Payload stays where it is: its key is looked at each time. */
 struct sw_iwarp_piece {
@@ -31,6 +36,8 @@ struct sw_iwarp_piece {
     uint32_t len_bytes;
     uint32_t position, rkey; /* REQUEST, MEMORY */
     uint64_t at;             /* offset, or address */
+    uint32_t crc_at;         /* MEMORY: where in `bytes` the CRC of its FPDU lies */
+    bool is_void;            /* MEMORY: it was taken away, and zeros leave instead */
 };
 
 /* FPDUs that the kernel has not taken as a whole. */
@@ -43,12 +50,23 @@ struct sw_iwarp_outgoing {
     uint8_t *bytes;          /* headers, trailers, and payload that is copied; NULL: no FPDU */
 };
 
+/* A FLUSH that goes on: nothing is read until it is done. */
+struct sw_iwarp_parking {
+    bool is_parked;
+    struct sw_demand demand;
+    struct sw_flushing flushing;
+    uint8_t ulpdu[SW_DDP_UNTAGGED_BYTES + SW_RDMAP_FLUSH_BYTES];
+    uint8_t *kept; /* what has been read from behind it; NULL: nothing */
+    size_t kept_len;
+};
+
 struct sw_iwarp_connection {
     struct sw_qp *qp;
     int fd;
     bool has_crc;
     bool is_paired; /* of a RoCE device: paired.c */
     bool is_established;
+    bool knows_voids;              /* the peer: void FPDUs, without CRCs */
     struct sw_iwarp_fate *fate;    /* paired */
     bool is_watched, watches_room; /* by the engine */
     bool is_blocked;               /* the kernel has no room for what is to be sent */
@@ -72,6 +90,7 @@ struct sw_iwarp_connection {
     int end_errno;
 
     struct sw_receive receive;       /* of the message that is coming in */
+    struct sw_iwarp_parking parking; /* paired */
     bool reads_ahead;                /* the last FPDU was long: the next is read where it goes */
     uint32_t placed_from, placed_to; /* payload of the one at hand that lies there already */
 
@@ -108,6 +127,15 @@ enum sw_iwarp_life sw_iwarp_take_bytes(struct sw_iwarp_connection *c, const uint
 
 /* respond.c: what an FPDU asks for. */
 void sw_iwarp_carry_out(struct sw_iwarp_connection *c, const struct sw_demand *demand);
+/* parking.c: a FLUSH that takes its time. Begins, or goes on with it; on ACK it may be parked. */
+enum sw_verdict sw_iwarp_serve_flush(struct sw_iwarp_connection *c, const struct sw_demand *demand,
+                                     const struct sw_inbound *message);
+/* The FPDU that asks for it, and what was read behind it: copies. -ENOMEM. */
+int sw_iwarp_park(struct sw_iwarp_connection *c, const struct sw_iwarp_fpdu *fpdu,
+                  const uint8_t *bytes, size_t len);
+/* Goes on; if it is done, with what was read behind it. */
+enum sw_iwarp_life sw_iwarp_unpark(struct sw_iwarp_connection *c, bool *moved);
+void sw_iwarp_drop_parking(struct sw_iwarp_connection *c);
 /* Where the payload of the segment that is coming may be put right away, from its byte `from` on.
  * NULL: nowhere. To be called, and used, between sw_mr_serve_begin() and _end(). */
 uint8_t *sw_iwarp_place_of(struct sw_iwarp_connection *c, const struct sw_ddp_segment *segment,

@@ -52,6 +52,7 @@ struct sw_iwarp_begin {
     bool is_initiator;
     bool is_paired; /* of sw_iwarp_begin_paired() */
     struct sw_iwarp_fate *fate;
+    uint16_t peer_skills; /* paired: enum sw_pairing_skills */
     bool awaits_first;    /* responder: FIRST_CAME is wanted */
     uint64_t cookie;      /* for news */
     const uint8_t *bytes; /* that came behind the start */

@@ -40,6 +40,10 @@ static enum sw_iwarp_life take_ulpdu(struct sw_iwarp_connection *c,
     struct sw_iwarp_input input = {0};
     if (c->is_paired && sw_iwarp_prepare_paired(c, fpdu->ulpdu) == SW_IWARP_DEAD)
         return SW_IWARP_DEAD;
+    if (c->is_paired && fpdu->is_void) {
+        sw_iwarp_take_void(&c->machine, fpdu->ulpdu, fpdu->len);
+        return SW_IWARP_ALIVE;
+    }
     switch (sw_iwarp_admit(&c->machine, fpdu->ulpdu, fpdu->len, &input)) {
     case SW_IWARP_DEMAND:
         sw_iwarp_carry_out(c, &input.demand);
@@ -74,6 +78,8 @@ enum sw_iwarp_life sw_iwarp_take_bytes(struct sw_iwarp_connection *c, const uint
             return SW_IWARP_DEAD;
         bytes += used;
         len -= used;
+        if (c->parking.is_parked)
+            return sw_iwarp_park(c, &fpdu, bytes, len) ? sw_iwarp_fail(c, -ENOMEM) : SW_IWARP_ALIVE;
     }
     if (c->is_over)
         return sw_iwarp_fail(c, 0);
@@ -185,10 +191,14 @@ enum sw_iwarp_life sw_iwarp_receive(struct sw_iwarp_connection *c, bool *moved)
 {
     enum sw_iwarp_life life = SW_IWARP_ALIVE;
     bool goes_on = true;
+    if (c->parking.is_parked && sw_iwarp_unpark(c, moved) == SW_IWARP_DEAD)
+        return SW_IWARP_DEAD;
+    if (c->parking.is_parked)
+        return SW_IWARP_ALIVE;
     uint8_t *buffer = sw_iwarp_buffer_borrow(SW_IWARP_BUFFER_READ);
     for (int i = 0; buffer && i < ROUNDS_MAX && goes_on && life == SW_IWARP_ALIVE; i++) {
         life = receive_once(c, buffer, &goes_on, moved);
-        if (life == SW_IWARP_ALIVE && c->machine.over)
+        if (life == SW_IWARP_ALIVE && (c->machine.over || c->parking.is_parked))
             break;
     }
     sw_iwarp_buffer_return(SW_IWARP_BUFFER_READ, buffer);

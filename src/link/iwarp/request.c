@@ -28,7 +28,8 @@ static enum sw_iwarp_life run_local(struct sw_iwarp_connection *c)
 /* What a request moves; a READ's bytes are counted when they come. */
 static void count_request(struct sw_qp *qp, const struct sw_request *request)
 {
-    if (request->kind == SW_REQUEST_LOCAL || request->kind == SW_REQUEST_READ)
+    if (request->kind == SW_REQUEST_LOCAL || request->kind == SW_REQUEST_READ ||
+        request->kind == SW_REQUEST_FLUSH)
         return;
     qp->moved.sent_bytes += request->len_bytes;
     qp->moved.sent_packets += sw_traffic_packets(request->len_bytes, IBV_MTU_1024);
@@ -54,7 +55,8 @@ enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
             return SW_IWARP_ALIVE;
         struct sw_request request;
         sw_request_of_wqe(sw_sq_at(&qp->sq, c->posted), &request);
-        if (request.kind != SW_REQUEST_LOCAL && !sw_wqe_has_good_keys(qp, c->posted)) {
+        if (request.kind != SW_REQUEST_LOCAL && (!sw_wqe_has_good_keys(qp, c->posted) ||
+                                                 !sw_request_complete(qp, c->posted, &request))) {
             c->has_bad = true;
             c->bad_status = IBV_WC_LOC_PROT_ERR;
             return SW_IWARP_ALIVE;
@@ -64,7 +66,7 @@ enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
             c->bad_status = IBV_WC_LOC_QP_OP_ERR;
             return SW_IWARP_ALIVE;
         }
-        if (!sw_iwarp_supports(&c->machine, &request)) { /* FLUSH, ATOMIC WRITE */
+        if (!sw_iwarp_supports(&c->machine, &request)) { /* a peer without FLUSH, ATOMIC WRITE */
             c->has_bad = true;
             c->bad_status = IBV_WC_LOC_QP_OP_ERR;
             return SW_IWARP_ALIVE;

@@ -130,15 +130,17 @@ static enum sw_verdict serve_demand(struct sw_iwarp_connection *c, const struct 
                                  demand->rkey, demand->addr, demand->compare_add, demand->swap,
                                  original);
     case SW_DEMAND_ATOMIC_WRITE:
+        return sw_execute_atomic(c->qp, &message, IBV_WR_ATOMIC_WRITE, demand->rkey, demand->addr,
+                                 demand->compare_add, demand->swap, original);
     case SW_DEMAND_FLUSH:
-        break;
+        return sw_iwarp_serve_flush(c, demand, &message);
     }
     return SW_NAK_INVALID;
 }
 
 static uint32_t need_of(const struct sw_demand *demand)
 {
-    if (demand->kind == SW_DEMAND_WRITE)
+    if (demand->kind == SW_DEMAND_WRITE || demand->kind == SW_DEMAND_ATOMIC_WRITE)
         return IBV_ACCESS_REMOTE_WRITE;
     return demand->kind == SW_DEMAND_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
 }
@@ -148,13 +150,15 @@ static uint8_t fault_of(const struct sw_qp *qp, const struct sw_demand *demand)
     const uint64_t len = demand->kind == SW_DEMAND_WRITE ? demand->len_bytes : demand->total;
     if (demand->kind == SW_DEMAND_SEND)
         return SW_ACCESS_FAULT_NONE;
+    if (demand->kind == SW_DEMAND_FLUSH)
+        return SW_ACCESS_FAULT_RIGHTS; /* which of its faults makes no difference to the peer */
     return (uint8_t)sw_target_fault(sw_nic.pub, demand->rkey, demand->addr, len, need_of(demand),
                                     target_of(qp));
 }
 
 static void count_demand(struct sw_qp *qp, const struct sw_demand *demand)
 {
-    if (demand->kind == SW_DEMAND_READ)
+    if (demand->kind == SW_DEMAND_READ || demand->kind == SW_DEMAND_FLUSH)
         return;
     qp->moved.received_bytes += demand->len_bytes;
     qp->moved.received_packets++;
@@ -166,6 +170,8 @@ void sw_iwarp_carry_out(struct sw_iwarp_connection *c, const struct sw_demand *d
     sw_mr_serve_begin(c->qp->index);
     const enum sw_verdict verdict = serve_demand(c, demand, &outcome.original);
     sw_mr_serve_end(c->qp->index);
+    if (c->parking.is_parked)
+        return;
     outcome.syndrome = sw_verdict_rules[verdict].aeth_syndrome;
     if (verdict == SW_ACK) {
         count_demand(c->qp, demand);
@@ -245,7 +251,8 @@ uint8_t *sw_iwarp_place_of(struct sw_iwarp_connection *c, const struct sw_ddp_se
                            uint32_t from, uint32_t len_bytes)
 {
     uint8_t *place = NULL;
-    if (c->machine.paired.drops && segment->opcode->number != SW_RDMAP_READ_RESPONSE)
+    if (c->machine.paired.is_void ||
+        (c->machine.paired.drops && segment->opcode->number != SW_RDMAP_READ_RESPONSE))
         return NULL;
     switch ((enum sw_rdmap_kind)segment->opcode->number) {
     case SW_RDMAP_WRITE:
@@ -266,6 +273,7 @@ uint8_t *sw_iwarp_place_of(struct sw_iwarp_connection *c, const struct sw_ddp_se
     case SW_RDMAP_IMMEDIATE_SE:
     case SW_RDMAP_ATOMIC_REQUEST:
     case SW_RDMAP_ATOMIC_RESPONSE:
+    case SW_RDMAP_FLUSH:
     case SW_RDMAP_KINDS:
         break;
     }

@@ -27,6 +27,8 @@
 #define ROUNDS_MAX 16            /* of these in one step */
 #define IOV_MAX_PIECES 256u      /* that is twice as many elements as pieces, mostly */
 
+static uint8_t zeros[SW_IWARP_LARGE_FPDU];
+
 /* ---- what is gathered ---- */
 
 static enum sw_iwarp_buffer kind_of_room(const struct sw_iwarp_connection *c)
@@ -88,7 +90,9 @@ static bool copy_payload(struct sw_iwarp_connection *c, const struct sw_iwarp_em
     return sw_gather_out(&gather, emission->offset, to, emission->payload_len);
 }
 
-static void add_reference(struct sw_iwarp_connection *c, const struct sw_iwarp_emission *emission)
+/* `pad`: between the payload and the CRC, which are copied next. */
+static void add_reference(struct sw_iwarp_connection *c, const struct sw_iwarp_emission *emission,
+                          uint32_t pad)
 {
     const bool is_memory = emission->source == SW_PAYLOAD_MEMORY;
     struct sw_iwarp_outgoing *out = &c->out;
@@ -97,7 +101,8 @@ static void add_reference(struct sw_iwarp_connection *c, const struct sw_iwarp_e
                                 .len_bytes = emission->payload_len,
                                 .position = emission->position,
                                 .rkey = emission->rkey,
-                                .at = is_memory ? emission->addr : emission->offset};
+                                .at = is_memory ? emission->addr : emission->offset,
+                                .crc_at = out->bytes_len + pad};
     out->total += emission->payload_len;
 }
 
@@ -119,7 +124,7 @@ static bool add_fpdu(struct sw_iwarp_connection *c, const struct sw_iwarp_emissi
         sw_fpdu_finish(crc, sw_iwarp_ulpdu_len(emission), c->has_crc, trailer);
     add_copied(out, copied);
     if (payload_len && !copies)
-        add_reference(c, emission);
+        add_reference(c, emission, trailer_len - SW_FPDU_CRC_BYTES);
     memcpy(copied_end(out), trailer, trailer_len);
     add_copied(out, trailer_len);
     return true;
@@ -142,14 +147,22 @@ static bool has_room(const struct sw_iwarp_connection *c)
            out->bytes_room - out->bytes_len >= longest;
 }
 
+/* Of a file that was made shorter the key is still good. */
+static enum sw_access_fault fault_of_answer(struct sw_iwarp_connection *c, uint64_t addr,
+                                            uint32_t len_bytes, uint32_t rkey)
+{
+    const enum sw_access_fault fault = sw_iwarp_read_fault(c, addr, len_bytes, rkey);
+    return fault == SW_ACCESS_FAULT_NONE ? SW_ACCESS_FAULT_BOUNDS : fault;
+}
+
 /* The memory of an answer may have been taken away since the READ was looked at. */
 static bool is_refused(struct sw_iwarp_connection *c, struct sw_iwarp_emission *emission)
 {
     if (emission->source != SW_PAYLOAD_MEMORY ||
         sw_iwarp_readable(c, emission->addr, emission->payload_len, emission->rkey))
         return false;
-    sw_iwarp_unreadable(
-        &c->machine, sw_iwarp_read_fault(c, emission->addr, emission->payload_len, emission->rkey));
+    sw_iwarp_unreadable(&c->machine,
+                        fault_of_answer(c, emission->addr, emission->payload_len, emission->rkey));
     return true;
 }
 
@@ -164,6 +177,26 @@ static void count_emission(struct sw_iwarp_connection *c, const struct sw_iwarp_
 }
 
 /* 0, or a negative errno: the connection cannot go on. */
+static int add_checked(struct sw_iwarp_connection *c, struct sw_iwarp_emission *emission)
+{
+    int rc = 0;
+    sw_mr_serve_begin(c->qp->index);
+    if (!is_refused(c, emission)) { /* else next() has a Terminate then */
+        const bool is_added = add_fpdu(c, emission);
+        if (is_added)
+            count_emission(c, emission);
+        else if (emission->source == SW_PAYLOAD_MEMORY) /* taken away just now */
+            sw_iwarp_unreadable(
+                &c->machine,
+                fault_of_answer(c, emission->addr, emission->payload_len, emission->rkey));
+        else
+            rc = -EFAULT;
+    }
+    sw_mr_serve_end(c->qp->index);
+    return rc;
+}
+
+/* The same. */
 static int fill_out(struct sw_iwarp_connection *c)
 {
     struct sw_iwarp_outgoing *out = &c->out;
@@ -176,28 +209,47 @@ static int fill_out(struct sw_iwarp_connection *c)
            sw_iwarp_next(&c->machine, &emission)) {
         if (!make_room(c))
             return -ENOMEM;
-        if (is_refused(c, &emission))
-            continue; /* next() has a Terminate then */
-        if (!add_fpdu(c, &emission))
-            return -EFAULT;
-        count_emission(c, &emission);
+        const int rc = add_checked(c, &emission);
+        if (rc)
+            return rc;
     }
     return 0;
 }
 
 /* ---- what is sent ---- */
 
+/* Zeros leave instead of memory that was taken away after the header of its FPDU. The mark at the
+ * end of it says so, and a Terminate follows, which says why. */
+static bool void_piece(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece)
+{
+    if (!c->knows_voids || piece->len_bytes > sizeof(zeros))
+        return false;
+    sw_iwarp_unreadable(&c->machine, fault_of_answer(c, piece->at, piece->len_bytes, piece->rkey));
+    piece->is_void = true;
+    sw_fpdu_set_void(c->out.bytes + piece->crc_at);
+    return true;
+}
+
+/* Of a READ's answer. */
+static bool add_answer_memory(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece,
+                              struct iovec *iov, uint32_t *count)
+{
+    const uint8_t *from =
+        piece->is_void ? NULL : sw_iwarp_readable(c, piece->at, piece->len_bytes, piece->rkey);
+    if (from && sw_view_is_of(piece->rkey) && !sw_fault_probe(from, piece->len_bytes))
+        from = NULL;
+    if (!from && !piece->is_void && !void_piece(c, piece))
+        return false;
+    iov[(*count)++] = (struct iovec){from ? (void *)from : (void *)zeros, piece->len_bytes};
+    return true;
+}
+
 /* Adds a piece's memory; false: a key does not allow it any more. */
-static bool add_memory(struct sw_iwarp_connection *c, const struct sw_iwarp_piece *piece,
+static bool add_memory(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece,
                        struct iovec *iov, uint32_t *count)
 {
-    if (piece->source == SW_PAYLOAD_MEMORY) {
-        const uint8_t *from = sw_iwarp_readable(c, piece->at, piece->len_bytes, piece->rkey);
-        if (!from || (sw_view_is_of(piece->rkey) && !sw_fault_probe(from, piece->len_bytes)))
-            return false;
-        iov[(*count)++] = (struct iovec){(void *)from, piece->len_bytes};
-        return true;
-    }
+    if (piece->source == SW_PAYLOAD_MEMORY)
+        return add_answer_memory(c, piece, iov, count);
     struct sw_gather gather = sw_gather_of(c->qp, sw_iwarp_sq_position(c, piece->position));
     uint64_t at = piece->at, left = piece->len_bytes;
     while (left && *count < IOV_MAX_PIECES) {
@@ -218,7 +270,7 @@ static bool list_pieces(struct sw_iwarp_connection *c, struct iovec iov[IOV_MAX_
     struct sw_iwarp_outgoing *out = &c->out;
     *count = 0;
     for (uint32_t i = out->first; i < out->count && *count < IOV_MAX_PIECES; i++) {
-        const struct sw_iwarp_piece *piece = &out->pieces[i];
+        struct sw_iwarp_piece *piece = &out->pieces[i];
         if (piece->source == SW_PAYLOAD_BYTES)
             iov[(*count)++] = (struct iovec){out->bytes + piece->at, piece->len_bytes};
         else if (!add_memory(c, piece, iov, count))

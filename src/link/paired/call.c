@@ -27,10 +27,11 @@ void sw_paired_drop_call(struct sw_paired *p)
     p->fd = -1;
 }
 
-/* Nobody is there. Who was met there before is dead. */
-static void miss_peer(struct sw_paired *p, uint64_t now_ns)
+/* Nobody is there. Who was met there before is dead, and who has given out the number of a queue
+ * pair and does not live any more. */
+static void miss_peer(struct sw_paired *p, bool is_gone, uint64_t now_ns)
 {
-    if (p->was_met && !p->died_ns)
+    if ((p->was_met || is_gone) && !p->died_ns)
         p->died_ns = now_ns;
 }
 
@@ -49,6 +50,7 @@ void sw_paired_call(struct sw_paired *p, uint64_t now_ns)
     const struct sw_qp *qp = p->qp;
     const struct sw_pairing pairing = {
         .kind = SW_PAIRING_REQUEST,
+        .skills = SW_PAIRING_SKILLS,
         .own_qpn = qp->qpn,
         .peer_qpn = qp->dest_qpn,
         .own_psn = qp->attr.sq_psn,
@@ -81,7 +83,7 @@ static bool send_request(struct sw_paired *p, uint64_t now_ns)
     const int err = sw_paired_error(p->fd);
     if (err) {
         if (err == ECONNREFUSED)
-            miss_peer(p, now_ns);
+            miss_peer(p, false, now_ns);
         fail_call(p, now_ns, strerror(err));
         return false;
     }
@@ -110,12 +112,15 @@ static bool is_right_reply(const struct sw_paired *p)
            (reply.own_psn == SW_PAIRING_PSN_OPEN || reply.own_psn == qp->attr.rq_psn);
 }
 
-static bool is_refused_by_absence(const struct sw_paired *p)
+/* What the peer's host says if the call was not taken. */
+static enum sw_pairing_kind refusal_of(const struct sw_paired *p)
 {
     struct sw_pairing reply;
-    return p->start.state == SW_IWARP_REJECTED &&
-           sw_pairing_decode(p->start.peer.private_data, p->start.peer.private_len, &reply) &&
-           reply.kind == SW_PAIRING_NOBODY && reply.nonce == p->nonce;
+    if (p->start.state == SW_IWARP_REJECTED &&
+        sw_pairing_decode(p->start.peer.private_data, p->start.peer.private_len, &reply) &&
+        reply.nonce == p->nonce)
+        return (enum sw_pairing_kind)reply.kind;
+    return SW_PAIRING_LATER;
 }
 
 void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
@@ -134,8 +139,9 @@ void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
     if (p->start.state == SW_IWARP_ASKED)
         return;
     if (p->start.state != SW_IWARP_OPEN || !is_right_reply(p)) {
-        if (is_refused_by_absence(p))
-            miss_peer(p, now_ns);
+        const enum sw_pairing_kind refusal = refusal_of(p);
+        if (refusal == SW_PAIRING_NOBODY || refusal == SW_PAIRING_GONE)
+            miss_peer(p, refusal == SW_PAIRING_GONE, now_ns);
         fail_call(p, now_ns, p->start.state == SW_IWARP_REJECTED ? "not now" : "no such reply");
         return;
     }

@@ -182,6 +182,7 @@ static bool accept_call(struct sw_paired *p, struct caller *caller,
     const bool is_ready = qp->state != IBV_QPS_RTR;
     const struct sw_pairing reply = {
         .kind = SW_PAIRING_REPLY,
+        .skills = SW_PAIRING_SKILLS,
         .own_qpn = qp->qpn,
         .peer_qpn = qp->dest_qpn,
         .own_psn = is_ready ? qp->attr.sq_psn : SW_PAIRING_PSN_OPEN,
@@ -227,24 +228,35 @@ static void offer_call(struct caller *caller, const struct sw_pairing *request)
 
 /* ---- one of another process ---- */
 
-enum handing { HANDED_ON, HANDED_LATER, HANDED_NOBODY };
+static bool is_alive(uint32_t slot)
+{
+    struct sockaddr_un to;
+    socklen_t to_len;
+    char name[SW_NAME_BYTES];
+    sw_registry_name(slot, "", name);
+    return sw_name_find(name, &to, &to_len);
+}
 
-static enum handing hand_on(struct caller *caller, uint32_t slot)
+/* False: it is put off, for the reason. */
+static bool hand_on(struct caller *caller, uint32_t slot, enum sw_pairing_kind *why)
 {
     struct handed handed = {.magic = HANDED_MAGIC, .len_bytes = caller->start.in_len};
     struct sockaddr_un to;
     socklen_t to_len;
     char name[SW_NAME_BYTES];
     sw_registry_name(slot, OWN_NAME, name);
-    if (caller->was_handed_on || !sw_name_find(name, &to, &to_len))
-        return HANDED_NOBODY;
+    *why = SW_PAIRING_LATER;
+    if (caller->was_handed_on || !sw_name_find(name, &to, &to_len)) {
+        if (!caller->was_handed_on && !is_alive(slot)) /* it may not listen yet */
+            *why = SW_PAIRING_GONE;
+        return false;
+    }
     memcpy(handed.bytes, caller->start.in, caller->start.in_len);
     const int rc = sw_fd_pass_send_to(listening.handover, (const struct sockaddr *)&to, to_len,
                                       &handed, sizeof(handed), &caller->fd, 1, MSG_DONTWAIT);
-    if (rc)
-        return rc == -ECONNREFUSED ? HANDED_NOBODY : HANDED_LATER;
-    drop_caller(caller);
-    return HANDED_ON;
+    if (rc == 0)
+        drop_caller(caller);
+    return rc == 0;
 }
 
 /* ---- asking ---- */
@@ -264,9 +276,9 @@ static void hear_request(struct caller *caller)
         offer_call(caller, &request);
         return;
     }
-    const enum handing handing = hand_on(caller, slot);
-    if (handing != HANDED_ON)
-        put_off(caller, &request, handing == HANDED_NOBODY ? SW_PAIRING_NOBODY : SW_PAIRING_LATER);
+    enum sw_pairing_kind why;
+    if (!hand_on(caller, slot, &why))
+        put_off(caller, &request, why);
 }
 
 static void take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)

@@ -83,6 +83,26 @@ static void plan_look(uint64_t at_ns)
         sw_engine_kick();
 }
 
+/* There is no connection any more, and the queue pair still has its pairing: a peer is waited for,
+ * or called. */
+static void miss_connection(struct sw_paired *p)
+{
+    struct sw_qp *qp = p->qp;
+    const uint64_t now_ns = sw_clock_ns();
+    p->waits_ns = qp->sq.head != qp->sq.tail ? now_ns : 0;
+    p->died_ns = p->fate.is_dead ? now_ns : 0;
+    sw_qp_set_add(&unsettled, qp->index);
+    atomic_store(&qp->tx_pending, false);
+    plan_look(0);
+}
+
+static uint16_t skills_of(const struct sw_iwarp_start *start)
+{
+    struct sw_pairing peer;
+    return sw_pairing_decode(start->peer.private_data, start->peer.private_len, &peer) ? peer.skills
+                                                                                       : 0;
+}
+
 int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *start,
                     bool is_initiator, const uint8_t *bytes, size_t len)
 {
@@ -93,6 +113,7 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
         .is_initiator = is_initiator,
         .is_paired = true,
         .fate = &p->fate,
+        .peer_skills = skills_of(start),
         .bytes = bytes,
         .len = len,
     };
@@ -105,7 +126,10 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
     sw_qp_set_remove(&unsettled, qp->index);
     p->was_met = true;
     p->waits_ns = 0;
-    return sw_iwarp_begin_paired(qp, &begin);
+    const int rc = sw_iwarp_begin_paired(qp, &begin);
+    if (!qp->link_state && pairings[qp->index] == p) /* it has ended already */
+        miss_connection(p);
+    return rc;
 }
 
 /* ---- the engine ---- */
@@ -297,6 +321,7 @@ static void change_qp(struct sw_qp *qp)
         sw_info("QP 0x%x: its peer expects another PSN", qp->qpn);
         sw_iwarp_disconnect(qp);
         p->claimed_psn = SW_PAIRING_PSN_OPEN;
+        miss_connection(p);
     }
     sw_iwarp_change_paired(qp);
     if (!qp->link_state)
@@ -320,14 +345,8 @@ static void drive_qp(struct sw_qp *qp)
     struct sw_paired *p = pairings[qp->index];
     const bool had = qp->link_state;
     sw_iwarp_drive(qp);
-    if (!had || qp->link_state || !p || p != pairings[qp->index])
-        return;
-    const uint64_t now_ns = sw_clock_ns();
-    p->waits_ns = qp->sq.head != qp->sq.tail ? now_ns : 0;
-    p->died_ns = p->fate.is_dead ? now_ns : 0;
-    sw_qp_set_add(&unsettled, qp->index);
-    atomic_store(&qp->tx_pending, false);
-    plan_look(0);
+    if (had && !qp->link_state && p && p == pairings[qp->index])
+        miss_connection(p);
 }
 
 static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)

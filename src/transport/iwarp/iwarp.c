@@ -38,7 +38,7 @@ bool sw_iwarp_supports(const struct sw_iwarp *w, const struct sw_request *reques
         return true;
     case SW_REQUEST_ATOMIC_WRITE:
     case SW_REQUEST_FLUSH:
-        break;
+        return w->config.is_paired && w->config.has_persistence;
     }
     return false;
 }

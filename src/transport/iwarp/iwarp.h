@@ -40,10 +40,11 @@ struct sw_iwarp_config {
     uint32_t token_seed; /* of the names of READ sinks */
     uint8_t rtr;         /* enum sw_mpa_rtr: the first message tells that the initiator is ready */
     bool is_initiator;
-    bool is_held;      /* responder: nothing may be sent before the first message came */
-    bool is_paired;    /* between queue pairs of RoCE devices: paired.c */
-    uint8_t rnr_retry; /* paired: of this side's requests; 7: for ever */
-    uint8_t rnr_timer; /* paired: what a peer is told to wait that finds no receive */
+    bool is_held;         /* responder: nothing may be sent before the first message came */
+    bool is_paired;       /* between queue pairs of RoCE devices: paired.c */
+    bool has_persistence; /* paired: the peer takes FLUSH and ATOMIC WRITE */
+    uint8_t rnr_retry;    /* paired: of this side's requests; 7: for ever */
+    uint8_t rnr_timer;    /* paired: what a peer is told to wait that finds no receive */
 };
 
 /* A connection between queue pairs of RoCE devices. */
@@ -65,6 +66,7 @@ struct sw_iwarp_paired {
     bool is_paused;    /* requests from `paused_from` on do not begin */
     bool has_left;     /* the peer's queue pair has let go of this one */
     bool has_said_bye;
+    bool is_void; /* the peer's memory is gone: nothing is taken but its Terminate */
     uint32_t paused_from;
 };
 
@@ -74,7 +76,8 @@ struct sw_iwarp_read {
     uint32_t position;
     uint32_t token;
     uint32_t len_bytes, got_bytes;
-    bool is_atomic;
+    bool is_atomic; /* or a FLUSH: answered by a word, ... */
+    bool has_sink;  /* ... which goes to the request's memory */
 };
 
 /* A READ or atomic of the peer that was carried out; its answer waits, or is under way. */
@@ -161,8 +164,8 @@ struct sw_iwarp {
 void sw_iwarp_init(struct sw_iwarp *w, const struct sw_iwarp_config *config,
                    struct sw_request *ring, uint32_t entries);
 
-/* Whether iWARP has such a request: no FLUSH, no ATOMIC WRITE, no SEND with immediate data, which
- * only paired queue pairs have. */
+/* Whether the connection has such a request: FLUSH, ATOMIC WRITE and SEND with immediate data are
+ * those of paired queue pairs alone. */
 bool sw_iwarp_supports(const struct sw_iwarp *w, const struct sw_request *request);
 /* Appends a request (copies it), which is supported. false: the ring is full. */
 bool sw_iwarp_post(struct sw_iwarp *w, const struct sw_request *request);
@@ -177,6 +180,11 @@ enum sw_iwarp_step sw_iwarp_admit(struct sw_iwarp *w, const uint8_t *ulpdu, uint
                                   struct sw_iwarp_input *out);
 void sw_iwarp_conclude(struct sw_iwarp *w, const struct sw_demand *demand,
                        const struct sw_outcome *outcome);
+/* The FPDU that was admitted lies here from now on. */
+void sw_iwarp_keep(struct sw_iwarp *w, const uint8_t *ulpdu);
+/* Instead of admit(), paired: the data of this FPDU is not there (a READ response whose memory was
+ * taken away). */
+void sw_iwarp_take_void(struct sw_iwarp *w, const uint8_t *ulpdu, uint32_t len);
 
 /* Whether a READ response is the one that is awaited, and in its place, before it is admitted:
  * where its bytes go in the data of which request. */

@@ -19,6 +19,9 @@ uint8_t *sw_iwarp_body_at(struct sw_iwarp_emission *out);
 void sw_iwarp_write_single(struct sw_iwarp *w, enum sw_rdmap_kind kind, uint32_t body_len,
                            struct sw_iwarp_emission *out);
 
+/* send.c: the last message. */
+void sw_iwarp_emit_terminate(struct sw_iwarp *w, struct sw_iwarp_emission *out);
+
 /* paired.c: of a connection between queue pairs. Whether the peer has said that it has all of a
  * request. */
 bool sw_iwarp_paired_is_taken(const struct sw_iwarp *w, const struct sw_request *request);

@@ -215,6 +215,10 @@ bool sw_iwarp_say_last(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 {
     struct sw_iwarp_paired *p = &w->paired;
     *out = (struct sw_iwarp_emission){.source = SW_PAYLOAD_NONE};
+    if (w->is_due && !w->is_begun) { /* the Terminate has not left yet */
+        sw_iwarp_emit_terminate(w, out);
+        return true;
+    }
     if (w->over || w->is_begun || p->has_left || p->has_said_bye)
         return false;
     if (sw_iwarp_untold(w)) {

@@ -107,6 +107,47 @@ static enum sw_iwarp_step admit_read(struct sw_iwarp *w, const struct arrival *a
     return ask_user(w, arrival);
 }
 
+static enum sw_iwarp_step admit_atomic_write(struct sw_iwarp *w, const struct arrival *arrival,
+                                             const struct sw_rdmap_atomic *atomic,
+                                             struct sw_demand *demand)
+{
+    if (does_wrap(atomic->to, sizeof(uint64_t)))
+        return refuse_arrival(w, SW_TERMINATE_READ_WRAP, arrival);
+    w->wanted = (struct sw_iwarp_answer){.is_atomic = true, .sink_stag = atomic->id};
+    *demand = (struct sw_demand){
+        .kind = SW_DEMAND_ATOMIC_WRITE,
+        .first = true,
+        .last = true,
+        .rkey = atomic->stag,
+        .addr = atomic->to,
+        .total = sizeof(uint64_t),
+        .pieces = 1,
+    };
+    sw_be64_store((uint8_t *)&demand->compare_add, atomic->data);
+    return ask_user(w, arrival);
+}
+
+static enum sw_iwarp_step admit_flush(struct sw_iwarp *w, const struct arrival *arrival,
+                                      struct sw_demand *demand)
+{
+    struct sw_rdmap_flush flush;
+    sw_rdmap_flush_decode(arrival->segment.payload, &flush);
+    if (!has_room_for_answer(w, false))
+        return refuse_arrival(w, SW_TERMINATE_STREAM, arrival);
+    w->wanted = (struct sw_iwarp_answer){.is_atomic = true, .sink_stag = flush.id};
+    *demand = (struct sw_demand){
+        .kind = SW_DEMAND_FLUSH,
+        .first = true,
+        .last = true,
+        .rkey = flush.stag,
+        .flush_type = flush.type,
+        .addr = flush.to,
+        .total = flush.len_bytes,
+        .pieces = 1,
+    };
+    return ask_user(w, arrival);
+}
+
 static enum sw_iwarp_step admit_atomic(struct sw_iwarp *w, const struct arrival *arrival,
                                        struct sw_demand *demand)
 {
@@ -115,6 +156,8 @@ static enum sw_iwarp_step admit_atomic(struct sw_iwarp *w, const struct arrival 
     const bool swaps = atomic.kind == SW_RDMAP_CMP_SWAP;
     if (!has_room_for_answer(w, false))
         return refuse_arrival(w, SW_TERMINATE_STREAM, arrival);
+    if (atomic.kind == SW_RDMAP_ATOMIC_WRITE && w->config.is_paired)
+        return admit_atomic_write(w, arrival, &atomic, demand);
     if (!swaps && atomic.kind != SW_RDMAP_FETCH_ADD)
         return refuse_arrival(w, SW_TERMINATE_OPCODE, arrival);
     /* Verbs have no masks. */
@@ -264,8 +307,9 @@ static enum sw_iwarp_step admit_original(struct sw_iwarp *w, const struct arriva
     out->position = read->position;
     out->value = original.value;
     out->len_bytes = sizeof(uint64_t);
+    const bool has_sink = read->has_sink;
     end_read(w, read->position);
-    return SW_IWARP_PLACE;
+    return has_sink ? SW_IWARP_PLACE : SW_IWARP_NOTHING;
 }
 
 static enum sw_iwarp_step take_terminate(struct sw_iwarp *w, const struct arrival *arrival)
@@ -353,6 +397,8 @@ static enum sw_iwarp_step admit_arrival(struct sw_iwarp *w, const struct arrival
         return admit_atomic(w, arrival, &out->demand);
     case SW_RDMAP_ATOMIC_RESPONSE:
         return admit_original(w, arrival, out);
+    case SW_RDMAP_FLUSH:
+        return admit_flush(w, arrival, &out->demand);
     case SW_RDMAP_KINDS:
         break;
     }
@@ -395,10 +441,33 @@ enum sw_iwarp_step sw_iwarp_admit(struct sw_iwarp *w, const uint8_t *ulpdu, uint
         return SW_IWARP_NOTHING;
     }
     sw_ddp_decode(ulpdu, len, &arrival.segment);
+    if (arrival.segment.opcode->number == SW_RDMAP_FLUSH && !w->config.is_paired)
+        return refuse_arrival(w, SW_TERMINATE_OPCODE, &arrival);
+    if (w->paired.is_void && arrival.segment.opcode->number != SW_RDMAP_TERMINATE)
+        return SW_IWARP_NOTHING;
     if (!is_in_place(w, &arrival))
         return SW_IWARP_NOTHING;
     return w->config.is_paired ? admit_paired(w, &arrival, out)
                                : admit_arrival(w, &arrival, is_first, out);
+}
+
+void sw_iwarp_keep(struct sw_iwarp *w, const uint8_t *ulpdu)
+{
+    assert(w->admitted);
+    w->admitted = ulpdu;
+}
+
+/* Its Terminate follows, which says why. */
+void sw_iwarp_take_void(struct sw_iwarp *w, const uint8_t *ulpdu, uint32_t len)
+{
+    struct sw_ddp_segment segment;
+    assert(w->config.is_paired);
+    if (sw_ddp_check(ulpdu, len) == SW_DDP_FAULT_NONE) {
+        sw_ddp_decode(ulpdu, len, &segment);
+        w->paired.is_void = segment.opcode->number == SW_RDMAP_READ_RESPONSE;
+    }
+    if (!w->paired.is_void)
+        sw_iwarp_refuse_ulpdu(w, SW_TERMINATE_UNSPECIFIED, ulpdu, len);
 }
 
 static uint16_t write_cause(enum sw_access_fault why)

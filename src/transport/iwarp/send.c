@@ -69,7 +69,8 @@ static struct sw_iwarp_read *add_read(struct sw_iwarp *w, uint32_t len_bytes, bo
     w->reads[at] = (struct sw_iwarp_read){.position = w->sent,
                                           .token = make_token(w),
                                           .len_bytes = len_bytes,
-                                          .is_atomic = is_atomic};
+                                          .is_atomic = is_atomic,
+                                          .has_sink = true};
     return &w->reads[at];
 }
 
@@ -104,6 +105,40 @@ static void emit_atomic(struct sw_iwarp *w, const struct sw_request *request,
     };
     sw_rdmap_atomic_encode(&atomic, sw_iwarp_body_at(out));
     sw_iwarp_write_single(w, SW_RDMAP_ATOMIC_REQUEST, SW_RDMAP_ATOMIC_REQUEST_BYTES, out);
+}
+
+/* The eight bytes go as they lie in memory. */
+static void emit_atomic_write(struct sw_iwarp *w, const struct sw_request *request,
+                              struct sw_iwarp_emission *out)
+{
+    struct sw_iwarp_read *entry = add_read(w, sizeof(uint64_t), true);
+    const struct sw_rdmap_atomic atomic = {
+        .kind = SW_RDMAP_ATOMIC_WRITE,
+        .id = entry->token,
+        .stag = request->rkey,
+        .to = request->remote_addr,
+        .data = sw_be64_load((const uint8_t *)&request->compare_add),
+        .data_mask = UINT64_MAX,
+    };
+    entry->has_sink = false;
+    sw_rdmap_atomic_encode(&atomic, sw_iwarp_body_at(out));
+    sw_iwarp_write_single(w, SW_RDMAP_ATOMIC_REQUEST, SW_RDMAP_ATOMIC_REQUEST_BYTES, out);
+}
+
+static void emit_flush(struct sw_iwarp *w, const struct sw_request *request,
+                       struct sw_iwarp_emission *out)
+{
+    struct sw_iwarp_read *entry = add_read(w, sizeof(uint64_t), true);
+    const struct sw_rdmap_flush flush = {
+        .type = request->flush_type,
+        .id = entry->token,
+        .stag = request->rkey,
+        .len_bytes = request->len_bytes,
+        .to = request->remote_addr,
+    };
+    entry->has_sink = false;
+    sw_rdmap_flush_encode(&flush, sw_iwarp_body_at(out));
+    sw_iwarp_write_single(w, SW_RDMAP_FLUSH, SW_RDMAP_FLUSH_BYTES, out);
 }
 
 /* ---- SENDs and WRITEs ---- */
@@ -180,6 +215,31 @@ static bool may_begin(const struct sw_iwarp *w, const struct sw_request *request
            w->read_count + w->awaits_rtr_response < w->config.ord;
 }
 
+static void emit_answered(struct sw_iwarp *w, const struct sw_request *request,
+                          struct sw_iwarp_emission *out)
+{
+    switch ((enum sw_request_kind)request->kind) {
+    case SW_REQUEST_READ:
+        emit_read(w, request, out);
+        break;
+    case SW_REQUEST_CMP_SWAP:
+    case SW_REQUEST_FETCH_ADD:
+        emit_atomic(w, request, out);
+        break;
+    case SW_REQUEST_ATOMIC_WRITE:
+        emit_atomic_write(w, request, out);
+        break;
+    case SW_REQUEST_FLUSH:
+        emit_flush(w, request, out);
+        break;
+    case SW_REQUEST_SEND:
+    case SW_REQUEST_WRITE:
+    case SW_REQUEST_LOCAL:
+        break;
+    }
+    w->paired.out++;
+}
+
 /* Whether the request is out as a whole. */
 static bool emit_request(struct sw_iwarp *w, const struct sw_request *request,
                          struct sw_iwarp_emission *out)
@@ -188,11 +248,7 @@ static bool emit_request(struct sw_iwarp *w, const struct sw_request *request,
         return emit_segment(w, request, send_kind_of(request), out);
     if (request->kind == SW_REQUEST_WRITE)
         return emit_write(w, request, out);
-    if (request->kind == SW_REQUEST_READ)
-        emit_read(w, request, out);
-    else
-        emit_atomic(w, request, out);
-    w->paired.out++;
+    emit_answered(w, request, out);
     return true;
 }
 
@@ -287,7 +343,7 @@ static void emit_rtr(struct sw_iwarp *w, struct sw_iwarp_emission *out)
     }
 }
 
-static void emit_terminate(struct sw_iwarp *w, struct sw_iwarp_emission *out)
+void sw_iwarp_emit_terminate(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 {
     w->is_due = false;
     sw_iwarp_write_single(w, SW_RDMAP_TERMINATE,
@@ -320,7 +376,7 @@ static bool next_paired(struct sw_iwarp *w, struct sw_iwarp_emission *out)
     if (!w->is_due)
         return false;
     if (!next_answer(w, out))
-        emit_terminate(w, out);
+        sw_iwarp_emit_terminate(w, out);
     return true;
 }
 
@@ -330,7 +386,7 @@ bool sw_iwarp_next(struct sw_iwarp *w, struct sw_iwarp_emission *out)
     if (w->config.is_paired)
         return next_paired(w, out);
     if (w->is_due) {
-        emit_terminate(w, out);
+        sw_iwarp_emit_terminate(w, out);
         return true;
     }
     if (w->over || w->is_held)

@@ -34,7 +34,9 @@ static enum sw_iwarp_found give_out(struct sw_iwarp_stream *s, const uint8_t *fp
     const uint32_t len = sw_be16_load(fpdu);
     if (s->has_crc && !sw_fpdu_is_intact(fpdu, len))
         return break_off(s, SW_IWARP_BAD_CRC);
-    *out = (struct sw_iwarp_fpdu){.ulpdu = fpdu + SW_FPDU_LENGTH_BYTES, .len = len};
+    *out = (struct sw_iwarp_fpdu){.ulpdu = fpdu + SW_FPDU_LENGTH_BYTES,
+                                  .len = len,
+                                  .is_void = !s->has_crc && sw_fpdu_is_void(fpdu, len)};
     return SW_IWARP_FPDU;
 }
 

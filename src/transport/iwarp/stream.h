@@ -15,6 +15,7 @@
 struct sw_iwarp_fpdu {
     const uint8_t *ulpdu; /* valid until the next call */
     uint32_t len;
+    bool is_void; /* without CRCs: it says that its data is gone */
 };
 
 enum sw_iwarp_found {

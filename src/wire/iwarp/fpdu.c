@@ -7,6 +7,8 @@
 #include "wire/bytes.h"
 #include "wire/iwarp/crc32c.h"
 
+#define VOID_WORD 0x44494f56u /* "VOID" */
+
 uint32_t sw_fpdu_ulpdu_max(uint32_t fpdu_max)
 {
     assert(fpdu_max >= SW_FPDU_LENGTH_BYTES + 2 + SW_FPDU_CRC_BYTES);
@@ -26,4 +28,14 @@ bool sw_fpdu_is_intact(const uint8_t *fpdu, uint32_t ulpdu_len)
 {
     const uint32_t covered = sw_fpdu_len(ulpdu_len) - SW_FPDU_CRC_BYTES;
     return sw_crc32c_add(0, fpdu, covered) == sw_le32_load(fpdu + covered);
+}
+
+void sw_fpdu_set_void(uint8_t crc[SW_FPDU_CRC_BYTES])
+{
+    sw_le32_store(crc, VOID_WORD);
+}
+
+bool sw_fpdu_is_void(const uint8_t *fpdu, uint32_t ulpdu_len)
+{
+    return sw_le32_load(fpdu + sw_fpdu_len(ulpdu_len) - SW_FPDU_CRC_BYTES) == VOID_WORD;
 }

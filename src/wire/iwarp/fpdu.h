@@ -5,7 +5,9 @@
  *   u16 length of the ULPDU | ULPDU | 0-3 bytes of pad | CRC-32C of all before it
  *
  * The CRC lies least significant byte first. Its four bytes are there without CRCs, too: zeros, and
- * not looked at. Markers are not supported, as by all software peers.
+ * not looked at, but between queue pairs of RoCE devices. There another word says that the data was
+ * taken away while the FPDU left: it is void (docs/tcp.md). Markers are not supported, as by all
+ * software peers.
  */
 #ifndef SW_WIRE_IWARP_FPDU_H
 #define SW_WIRE_IWARP_FPDU_H
@@ -41,5 +43,9 @@ uint32_t sw_fpdu_finish(uint32_t crc, uint32_t ulpdu_len, bool has_crc, uint8_t 
 
 /* Whether the CRC at the end of a whole FPDU is right. */
 bool sw_fpdu_is_intact(const uint8_t *fpdu, uint32_t ulpdu_len);
+
+/* Without CRCs, in their place: the FPDU is void. */
+void sw_fpdu_set_void(uint8_t crc[SW_FPDU_CRC_BYTES]);
+bool sw_fpdu_is_void(const uint8_t *fpdu, uint32_t ulpdu_len);
 
 #endif

@@ -13,7 +13,7 @@ void sw_pairing_encode(const struct sw_pairing *pairing, uint8_t to[SW_PAIRING_B
     memcpy(to, magic, sizeof(magic));
     to[4] = VERSION;
     to[5] = pairing->kind;
-    sw_be16_store(to + 6, 0);
+    sw_be16_store(to + 6, pairing->skills);
     sw_be32_store(to + 8, pairing->own_qpn);
     sw_be32_store(to + 12, pairing->peer_qpn);
     sw_be32_store(to + 16, pairing->own_psn);
@@ -24,10 +24,11 @@ void sw_pairing_encode(const struct sw_pairing *pairing, uint8_t to[SW_PAIRING_B
 bool sw_pairing_decode(const uint8_t *from, size_t len, struct sw_pairing *out)
 {
     if (len != SW_PAIRING_BYTES || memcmp(from, magic, sizeof(magic)) != 0 || from[4] != VERSION ||
-        from[5] > SW_PAIRING_NOBODY)
+        from[5] >= SW_PAIRING_KINDS)
         return false;
     *out = (struct sw_pairing){
         .kind = from[5],
+        .skills = sw_be16_load(from + 6),
         .own_qpn = sw_be32_load(from + 8),
         .peer_qpn = sw_be32_load(from + 12),
         .own_psn = sw_be32_load(from + 16),

@@ -3,7 +3,7 @@
  * What two queue pairs of RoCE devices tell each other where TCP carries them (docs/tcp.md): the
  * private data of MPA's start, and their notes to each other on the connection.
  *
- *   private data:  "SwQP" | u8 version | u8 kind | u16 0 | u32 own QPN | u32 peer's QPN |
+ *   private data:  "SwQP" | u8 version | u8 kind | u16 skills | u32 own QPN | u32 peer's QPN |
  *                  u32 own first PSN | u32 peer's first PSN | u64 nonce
  *   note, which is the body of an Immediate (RFC 7306 s6):  u8 kind | u8 argument | u16 0 | u32
  *
@@ -24,10 +24,20 @@ enum sw_pairing_kind {
     SW_PAIRING_REPLY,
     SW_PAIRING_LATER,  /* a refusal: not now. The caller tries again, or is called */
     SW_PAIRING_NOBODY, /* a refusal: no process of this host has the queue pair */
+    SW_PAIRING_GONE,   /* a refusal: nor does the process live that had it */
+    SW_PAIRING_KINDS
+};
+
+/* What an end understands beyond the notes below. Bits that are not known are not looked at. */
+enum sw_pairing_skills {
+    SW_PAIRING_VOIDS = 1 << 0,       /* FPDUs that say that their data is gone (fpdu.h) */
+    SW_PAIRING_PERSISTENCE = 1 << 1, /* FLUSH and ATOMIC WRITE (rdmap.h) */
+    SW_PAIRING_SKILLS = SW_PAIRING_VOIDS | SW_PAIRING_PERSISTENCE,
 };
 
 struct sw_pairing {
     uint8_t kind; /* enum sw_pairing_kind */
+    uint16_t skills;
     uint32_t own_qpn, peer_qpn;
     uint32_t own_psn, peer_psn; /* that the one sends first, and the other is to send first */
     uint64_t nonce;             /* of the request; the answer has the same */

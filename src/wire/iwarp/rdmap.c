@@ -25,6 +25,7 @@ static const struct sw_rdmap_opcode opcodes[SW_RDMAP_KINDS] = {
     UNTAGGED(ATOMIC_REQUEST, "Atomic Request", REQUEST, .body_len = SW_RDMAP_ATOMIC_REQUEST_BYTES),
     UNTAGGED(ATOMIC_RESPONSE, "Atomic Response", ATOMIC_RESPONSE,
              .body_len = SW_RDMAP_ATOMIC_RESPONSE_BYTES),
+    UNTAGGED(FLUSH, "FLUSH", REQUEST, .body_len = SW_RDMAP_FLUSH_BYTES),
 };
 
 const struct sw_rdmap_opcode *sw_rdmap_opcode_of(uint8_t number)
@@ -79,6 +80,26 @@ void sw_rdmap_atomic_decode(const uint8_t body[SW_RDMAP_ATOMIC_REQUEST_BYTES],
         .data_mask = sw_be64_load(body + 28),
         .compare = sw_be64_load(body + 36),
         .compare_mask = sw_be64_load(body + 44),
+    };
+}
+
+void sw_rdmap_flush_encode(const struct sw_rdmap_flush *flush, uint8_t to[SW_RDMAP_FLUSH_BYTES])
+{
+    sw_be32_store(to, flush->type);
+    sw_be32_store(to + 4, flush->id);
+    sw_be32_store(to + 8, flush->stag);
+    sw_be64_store(to + 12, flush->to);
+    sw_be32_store(to + 20, flush->len_bytes);
+}
+
+void sw_rdmap_flush_decode(const uint8_t body[SW_RDMAP_FLUSH_BYTES], struct sw_rdmap_flush *out)
+{
+    *out = (struct sw_rdmap_flush){
+        .type = sw_be32_load(body),
+        .id = sw_be32_load(body + 4),
+        .stag = sw_be32_load(body + 8),
+        .to = sw_be64_load(body + 12),
+        .len_bytes = sw_be32_load(body + 20),
     };
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What RDMAP says in segments of DDP: one table of its opcodes, and the bodies of those messages
- * that have one. RFC 5040 s4; atomics and immediate data RFC 7306 s5, s6.
+ * that have one. RFC 5040 s4; atomics and immediate data RFC 7306 s5, s6. FLUSH and the ATOMIC
+ * WRITE are no RFC's: queue pairs of RoCE devices have them among themselves (docs/tcp.md).
+ *
+ *   FLUSH, answered as an atomic is:  u32 type | u32 ID | u32 STag | u64 TO | u32 length
  */
 #ifndef SW_WIRE_IWARP_RDMAP_H
 #define SW_WIRE_IWARP_RDMAP_H
@@ -23,6 +26,7 @@ enum sw_rdmap_kind {
     SW_RDMAP_IMMEDIATE_SE,
     SW_RDMAP_ATOMIC_REQUEST,
     SW_RDMAP_ATOMIC_RESPONSE,
+    SW_RDMAP_FLUSH,
     SW_RDMAP_KINDS, /* these are the numbers of the wire */
 };
 
@@ -40,6 +44,7 @@ enum sw_rdmap_len {
     SW_RDMAP_ATOMIC_REQUEST_BYTES = 52,
     SW_RDMAP_ATOMIC_RESPONSE_BYTES = 12,
     SW_RDMAP_IMMEDIATE_BYTES = 8,
+    SW_RDMAP_FLUSH_BYTES = 24,
 };
 
 struct sw_rdmap_opcode {
@@ -61,7 +66,11 @@ struct sw_rdmap_read {
 void sw_rdmap_read_encode(const struct sw_rdmap_read *read, uint8_t to[SW_RDMAP_READ_BYTES]);
 void sw_rdmap_read_decode(const uint8_t body[SW_RDMAP_READ_BYTES], struct sw_rdmap_read *out);
 
-enum sw_rdmap_atomic_kind { SW_RDMAP_FETCH_ADD = 0, SW_RDMAP_CMP_SWAP = 2 };
+enum sw_rdmap_atomic_kind {
+    SW_RDMAP_FETCH_ADD = 0,
+    SW_RDMAP_CMP_SWAP = 2,
+    SW_RDMAP_ATOMIC_WRITE = 15, /* ours: stores `data`, as it lies in memory */
+};
 struct sw_rdmap_atomic {
     uint8_t kind; /* enum sw_rdmap_atomic_kind, or what is not known */
     uint32_t id;
@@ -74,6 +83,14 @@ void sw_rdmap_atomic_encode(const struct sw_rdmap_atomic *atomic,
                             uint8_t to[SW_RDMAP_ATOMIC_REQUEST_BYTES]);
 void sw_rdmap_atomic_decode(const uint8_t body[SW_RDMAP_ATOMIC_REQUEST_BYTES],
                             struct sw_rdmap_atomic *out);
+
+struct sw_rdmap_flush {
+    uint32_t type; /* as in a FETH: wire/packet.h */
+    uint32_t id, stag, len_bytes;
+    uint64_t to;
+};
+void sw_rdmap_flush_encode(const struct sw_rdmap_flush *flush, uint8_t to[SW_RDMAP_FLUSH_BYTES]);
+void sw_rdmap_flush_decode(const uint8_t body[SW_RDMAP_FLUSH_BYTES], struct sw_rdmap_flush *out);
 
 struct sw_rdmap_original {
     uint32_t id;

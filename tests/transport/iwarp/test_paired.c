@@ -21,6 +21,8 @@ struct end {
     uint32_t receives;                                    /* posted */
     uint8_t syndrome;                                     /* of what is asked of memory */
     uint32_t sends, imms, imm_be, writes, atomics, reads; /* carried out */
+    uint32_t words, flushes, flush_type;
+    uint64_t word;
 };
 
 static struct end ends[2];
@@ -34,6 +36,7 @@ static void begin(uint8_t rnr_retry)
                                                .fpdu_max = FPDU_BYTES,
                                                .is_initiator = i == 0,
                                                .is_paired = true,
+                                               .has_persistence = true,
                                                .rnr_retry = rnr_retry,
                                                .rnr_timer = 12};
         sw_iwarp_init(&ends[i].machine, &config, ends[i].ring, RING);
@@ -69,6 +72,17 @@ static uint8_t carry_out(struct end *end, const struct sw_demand *demand)
     end->writes += demand->kind == SW_DEMAND_WRITE && demand->last && !demand->has_imm;
     end->reads += demand->kind == SW_DEMAND_READ;
     end->atomics += demand->kind == SW_DEMAND_FETCH_ADD;
+    if (demand->kind == SW_DEMAND_ATOMIC_WRITE) {
+        end->words++;
+        end->word = demand->compare_add;
+    }
+    if (demand->kind == SW_DEMAND_FLUSH) {
+        end->flushes++;
+        end->flush_type = demand->flush_type;
+        assert_int_equal(demand->rkey, 0x1234);
+        assert_int_equal(demand->addr, 0x10000);
+        assert_int_equal(demand->total, 5000);
+    }
     return ACK;
 }
 
@@ -205,6 +219,80 @@ static void paired__what_came_before_a_fault_is_answered(void **state)
     assert_int_equal(sw_iwarp_done(&ends[0].machine), 2);
 }
 
+/* Both are answered, and the answer goes nowhere. */
+static void paired__flush_and_atomic_write(void **state)
+{
+    (void)state;
+    const uint64_t word = 0x1122334455667788u;
+    begin(7);
+    const struct sw_request flush = {.kind = SW_REQUEST_FLUSH,
+                                     .len_bytes = 5000,
+                                     .rkey = 0x1234,
+                                     .remote_addr = 0x10000,
+                                     .flush_type = 3};
+    const struct sw_request write = {.kind = SW_REQUEST_ATOMIC_WRITE,
+                                     .len_bytes = 8,
+                                     .rkey = 0x1234,
+                                     .remote_addr = 0x10000,
+                                     .compare_add = word};
+    assert_true(sw_iwarp_post(&ends[0].machine, &flush));
+    assert_true(sw_iwarp_post(&ends[0].machine, &write));
+    carry(&ends[0], &ends[1]);
+    assert_int_equal(sw_iwarp_done(&ends[0].machine), 0);
+    assert_int_equal(ends[0].machine.read_count, 2);
+    exchange();
+    assert_int_equal(sw_iwarp_done(&ends[0].machine), 2);
+    assert_int_equal(ends[1].flushes, 1);
+    assert_int_equal(ends[1].flush_type, 3);
+    assert_int_equal(ends[1].words, 1);
+    assert_true(ends[1].word == word);
+    ends[0].machine.config.has_persistence = false; /* a peer that has not said so */
+    assert_false(sw_iwarp_supports(&ends[0].machine, &flush));
+    assert_false(sw_iwarp_supports(&ends[0].machine, &write));
+}
+
+/* The first FPDU of an answer is void; what follows it is not looked at up to the Terminate. */
+static void paired__behind_a_void_answer_only_the_terminate_counts(void **state)
+{
+    (void)state;
+    struct sw_iwarp_emission emission;
+    begin(7);
+    post(SW_REQUEST_READ, 600, 0);
+    carry(&ends[0], &ends[1]);
+    const struct sw_request send = {.kind = SW_REQUEST_SEND, .len_bytes = 1};
+    assert_true(sw_iwarp_post(&ends[1].machine, &send));
+    assert_true(sw_iwarp_next(&ends[1].machine, &emission)); /* the count of what was taken */
+    struct sw_iwarp_input input;
+    sw_iwarp_admit(&ends[0].machine, emission.head + SW_FPDU_LENGTH_BYTES,
+                   sw_iwarp_ulpdu_len(&emission), &input);
+    assert_true(sw_iwarp_next(&ends[1].machine, &emission));
+    uint8_t ulpdu[FPDU_BYTES] = {0};
+    memcpy(ulpdu, emission.head + SW_FPDU_LENGTH_BYTES, emission.head_len - 2u);
+    sw_iwarp_take_void(&ends[0].machine, ulpdu, sw_iwarp_ulpdu_len(&emission));
+    assert_false(ends[0].machine.over);
+    carry(&ends[1], &ends[0]); /* the rest of the answer, and the SEND */
+    assert_int_equal(ends[0].sends, 0);
+    assert_int_equal(sw_iwarp_done(&ends[0].machine), 0);
+    sw_iwarp_unreadable(&ends[1].machine, SW_ACCESS_FAULT_KEY);
+    carry(&ends[1], &ends[0]);
+    assert_true(ends[0].machine.over && ends[0].machine.by_peer);
+    assert_int_equal(ends[0].machine.terminate.cause, SW_TERMINATE_READ_STAG);
+    assert_int_equal(sw_iwarp_done(&ends[0].machine), 0);
+}
+
+static void paired__nothing_but_an_answer_is_void(void **state)
+{
+    (void)state;
+    struct sw_iwarp_emission emission;
+    begin(7);
+    post(SW_REQUEST_WRITE, 10, 0);
+    assert_true(sw_iwarp_next(&ends[0].machine, &emission));
+    uint8_t ulpdu[FPDU_BYTES] = {0};
+    memcpy(ulpdu, emission.head + SW_FPDU_LENGTH_BYTES, emission.head_len - 2u);
+    sw_iwarp_take_void(&ends[1].machine, ulpdu, sw_iwarp_ulpdu_len(&emission));
+    assert_true(ends[1].machine.over);
+}
+
 static void paired__an_invalid_request_is_told_as_such(void **state)
 {
     (void)state;
@@ -219,6 +307,13 @@ static void paired__last_words_are_the_count_and_a_farewell(void **state)
 {
     (void)state;
     struct sw_iwarp_emission emission;
+    begin(7);
+    post(SW_REQUEST_SEND, 1, 0);
+    carry(&ends[0], &ends[1]);
+    sw_iwarp_unreadable(&ends[0].machine, SW_ACCESS_FAULT_KEY); /* a Terminate is one, too */
+    assert_true(sw_iwarp_say_last(&ends[0].machine, &emission));
+    assert_int_equal(emission.head[3] & 0xf, SW_RDMAP_TERMINATE);
+    assert_false(sw_iwarp_say_last(&ends[0].machine, &emission));
     begin(7);
     post(SW_REQUEST_SEND, 1, 0);
     carry(&ends[0], &ends[1]);
@@ -281,6 +376,7 @@ static void sw_pairing_decode__what_was_encoded_and_nothing_else(void **state)
 {
     (void)state;
     const struct sw_pairing pairing = {.kind = SW_PAIRING_REPLY,
+                                       .skills = SW_PAIRING_PERSISTENCE | 0x4000,
                                        .own_qpn = 0x123456,
                                        .peer_qpn = 0x654321,
                                        .own_psn = 0xabcdef,
@@ -291,6 +387,7 @@ static void sw_pairing_decode__what_was_encoded_and_nothing_else(void **state)
     sw_pairing_encode(&pairing, bytes);
     assert_true(sw_pairing_decode(bytes, SW_PAIRING_BYTES, &out));
     assert_int_equal(out.kind, pairing.kind);
+    assert_int_equal(out.skills, pairing.skills);
     assert_int_equal(out.own_qpn, pairing.own_qpn);
     assert_int_equal(out.peer_qpn, pairing.peer_qpn);
     assert_int_equal(out.own_psn, pairing.own_psn);
@@ -314,6 +411,9 @@ int main(void)
         cmocka_unit_test(paired__a_write_with_immediate_is_written_again),
         cmocka_unit_test(paired__tries_are_counted),
         cmocka_unit_test(paired__what_came_before_a_fault_is_answered),
+        cmocka_unit_test(paired__flush_and_atomic_write),
+        cmocka_unit_test(paired__behind_a_void_answer_only_the_terminate_counts),
+        cmocka_unit_test(paired__nothing_but_an_answer_is_void),
         cmocka_unit_test(paired__an_invalid_request_is_told_as_such),
         cmocka_unit_test(paired__last_words_are_the_count_and_a_farewell),
         cmocka_unit_test(paired__a_paused_one_begins_nothing),

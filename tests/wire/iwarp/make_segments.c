@@ -83,6 +83,7 @@ static uint32_t write_body(uint8_t kind, uint32_t pad, uint8_t *to, char *meanin
     case SW_RDMAP_IMMEDIATE_SE:
         memset(to, 0x11, SW_RDMAP_IMMEDIATE_BYTES);
         return SW_RDMAP_IMMEDIATE_BYTES;
+    case SW_RDMAP_FLUSH: /* ours: tshark does not know it */
     case SW_RDMAP_WRITE:
     case SW_RDMAP_READ_RESPONSE:
     case SW_RDMAP_SEND:
@@ -129,7 +130,7 @@ int main(void)
     for (uint32_t round = 0; round < 4; round++)
         for (uint8_t kind = 0; kind < SW_RDMAP_KINDS; kind++) {
             const struct sw_rdmap_opcode *opcode = sw_rdmap_opcode_of(kind);
-            if (kind != SW_RDMAP_TERMINATE || round == 3)
+            if (kind != SW_RDMAP_FLUSH && (kind != SW_RDMAP_TERMINATE || round == 3))
                 print_segment(kind, round, opcode->is_tagged ? 0 : msn[opcode->queue]++);
         }
     return 0;

@@ -46,7 +46,7 @@ static void sw_ddp_encode__lays_out_both_headers(void **state)
 static void sw_ddp_decode__gives_back_each_opcode(void **state)
 {
     (void)state;
-    static const uint8_t queues[] = {0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 1, 3};
+    static const uint8_t queues[] = {0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 1, 3, 1};
     for (uint8_t kind = 0; kind < SW_RDMAP_KINDS; kind++) {
         uint32_t len;
         uint8_t *ulpdu = ulpdu_of(kind, &len);
@@ -100,7 +100,7 @@ static void sw_ddp_check__names_each_fault(void **state)
     assert_int_equal(check_changed(SW_RDMAP_SEND, 9, 4), SW_DDP_FAULT_QUEUE);
     assert_int_equal(check_changed(SW_RDMAP_SEND, 6, 1), SW_DDP_FAULT_QUEUE);
     assert_int_equal(check_changed(SW_RDMAP_SEND, 1, 0x83), SW_DDP_FAULT_RDMAP_VERSION);
-    assert_int_equal(check_changed(SW_RDMAP_SEND, 1, 0x4c), SW_DDP_FAULT_OPCODE);
+    assert_int_equal(check_changed(SW_RDMAP_SEND, 1, 0x4d), SW_DDP_FAULT_OPCODE);
     assert_int_equal(check_changed(SW_RDMAP_SEND, 1, 0x40), SW_DDP_FAULT_OPCODE); /* a WRITE */
     assert_int_equal(check_changed(SW_RDMAP_WRITE, 1, 0x43), SW_DDP_FAULT_OPCODE);
     assert_int_equal(check_changed(SW_RDMAP_SEND, 9, 1), SW_DDP_FAULT_OPCODE); /* of queue 0 */
@@ -113,11 +113,10 @@ static void sw_ddp_check__names_each_fault(void **state)
 static void sw_ddp_check__wants_bodies_of_their_length(void **state)
 {
     (void)state;
-    static const uint8_t lens[SW_RDMAP_KINDS] = {[SW_RDMAP_READ_REQUEST] = 28,
-                                                 [SW_RDMAP_IMMEDIATE] = 8,
-                                                 [SW_RDMAP_IMMEDIATE_SE] = 8,
-                                                 [SW_RDMAP_ATOMIC_REQUEST] = 52,
-                                                 [SW_RDMAP_ATOMIC_RESPONSE] = 12};
+    static const uint8_t lens[SW_RDMAP_KINDS] = {
+        [SW_RDMAP_READ_REQUEST] = 28,    [SW_RDMAP_IMMEDIATE] = 8,
+        [SW_RDMAP_IMMEDIATE_SE] = 8,     [SW_RDMAP_ATOMIC_REQUEST] = 52,
+        [SW_RDMAP_ATOMIC_RESPONSE] = 12, [SW_RDMAP_FLUSH] = 24};
     for (uint8_t kind = 0; kind < SW_RDMAP_KINDS; kind++) {
         assert_int_equal(sw_rdmap_opcode_of(kind)->body_len, lens[kind]);
         if (!lens[kind])

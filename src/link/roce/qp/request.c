@@ -23,24 +23,6 @@ enum sw_roce_outcome sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_stat
     return qp->link_state == r ? SW_ROCE_ALIVE : SW_ROCE_DEAD;
 }
 
-/* The word of an ATOMIC WRITE, which travels in the request. */
-static bool load_word(struct sw_roce_qp *r, uint32_t position, struct sw_request *request)
-{
-    const struct sw_wqe *wqe = sw_sq_at(&r->qp->sq, position);
-    if (wqe->flags & SW_WQE_INLINE)
-        return true; /* it is in the operand's place already */
-    struct sw_gather gather = sw_gather_of(r->qp, position);
-    return sw_gather_out(&gather, 0, (uint8_t *)&request->compare_add, sizeof(uint64_t));
-}
-
-static void describe_flush(const struct sw_wqe *wqe, struct sw_request *request)
-{
-    struct sw_target_flush flush = sw_wqe_flush(wqe);
-    request->remote_addr = flush.addr;
-    request->len_bytes = (uint32_t)flush.len_bytes;
-    request->flush_type = flush.type | (flush.whole_region ? SW_FLUSH_REGION : 0u);
-}
-
 /* What a request moves; a READ's bytes are counted when they come. */
 static void count_request(struct sw_roce_qp *r, const struct sw_request *request)
 {
@@ -60,10 +42,7 @@ static enum ibv_wc_status translate_request(struct sw_roce_qp *r, uint32_t posit
         return IBV_WC_SUCCESS;
     if (request->flags & SW_REQUEST_INV && r->qp->type == IBV_QPT_UC)
         return IBV_WC_LOC_QP_OP_ERR; /* no packet says it: IBTA Vol1 table 38 */
-    if (request->kind == SW_REQUEST_FLUSH)
-        describe_flush(wqe, request);
-    if (!sw_wqe_has_good_keys(r->qp, position) ||
-        (request->kind == SW_REQUEST_ATOMIC_WRITE && !load_word(r, position, request)))
+    if (!sw_wqe_has_good_keys(r->qp, position) || !sw_request_complete(r->qp, position, request))
         return IBV_WC_LOC_PROT_ERR;
     return IBV_WC_SUCCESS;
 }
