@@ -9,7 +9,7 @@
 #include "cli/report.h"
 #include "link/connections.h"
 
-enum { SHOWN_MOST = 64, ADDRESS_BYTES = INET6_ADDRSTRLEN + 10, NAME_BYTES = 16 };
+enum { RNR_FOREVER = 7, SHOWN_MOST = 64, ADDRESS_BYTES = INET6_ADDRSTRLEN + 10, NAME_BYTES = 16 };
 
 struct listing {
     struct sw_report *report;
@@ -50,13 +50,28 @@ static const char *start_trouble(const struct sw_connection *c, const char **men
                                               : "the peer has connected and not asked";
 }
 
-const char *sw_connection_trouble(const struct sw_connection *c, const char **mend)
+static const char *wait_trouble(const struct sw_connection *c, const char **mend)
 {
-    *mend = "";
-    if (c->link != SW_CONNECTION_IWARP)
-        return NULL;
-    if (c->stage != SW_CONNECTION_RUNS)
-        return start_trouble(c, mend);
+    static const char *const texts[SW_CONNECTION_WAITS] = {
+        [SW_CONNECTION_WAITS_RECEIVE] = "waits for a receive: the peer's program has none posted",
+        [SW_CONNECTION_WAITS_PEER] = "waits for the peer, from which nothing comes",
+        [SW_CONNECTION_WAITS_PROCESS] =
+            "waits for the peer's process: it is stopped, busy, or does not poll",
+        [SW_CONNECTION_WAITS_MEETING] =
+            "waits for the peer's queue pair: it is not connected yet, or not any more",
+        [SW_CONNECTION_WAITS_WINDOW] = "waits for the window of congestion control",
+        [SW_CONNECTION_WAITS_FENCE] = "fenced behind READs or atomics that are under way",
+        [SW_CONNECTION_WAITS_DEPTH] = "as many READs and atomics are under way as may be",
+        [SW_CONNECTION_WAITS_RATE] = "held back by its own rate limit",
+    };
+    if (c->wait == SW_CONNECTION_WAITS_PEER)
+        *mend = "look at the path to the peer: sidewire doctor, there; ping";
+    return c->wait < SW_CONNECTION_WAITS ? texts[c->wait] : NULL;
+}
+
+/* What the kernel tells. */
+static const char *tcp_trouble(const struct sw_connection *c, const char **mend)
+{
     if (c->tcp.tries) {
         *mend = "look at the path to the peer: ping, ss -ti";
         return "the network does not carry TCP's segments: one is sent again and again";
@@ -65,6 +80,19 @@ const char *sw_connection_trouble(const struct sw_connection *c, const char **me
         return "waits for the peer's window: its program does not poll, or is stopped";
     if (c->flags & SW_CONNECTION_IS_BLOCKED)
         return "TCP's send queue is full: the path is slower than the program";
+    return NULL;
+}
+
+const char *sw_connection_trouble(const struct sw_connection *c, const char **mend)
+{
+    *mend = "";
+    if (c->stage != SW_CONNECTION_RUNS)
+        return start_trouble(c, mend);
+    const char *tcp = tcp_trouble(c, mend);
+    if (tcp)
+        return tcp;
+    if (c->link != SW_CONNECTION_IWARP)
+        return wait_trouble(c, mend);
     if (c->flags & SW_CONNECTION_IS_HELD && c->sends)
         return "waits for the initiator, which has to speak first";
     if (c->tcp.unread && !(c->flags & SW_CONNECTION_IS_WATCHED))
@@ -116,6 +144,23 @@ static void tell_queues(struct sw_finding *finding, const struct sw_connection *
     sw_finding_append(finding, text);
 }
 
+/* For how long, and how much longer. */
+static void tell_wait(struct sw_finding *finding, const struct sw_connection *c)
+{
+    char text[96];
+    if (c->wait == SW_CONNECTION_WAITS_RECEIVE && c->tries_most == RNR_FOREVER)
+        snprintf(text, sizeof(text), "refused %u times, tries for ever", c->tries);
+    else if (c->wait == SW_CONNECTION_WAITS_RECEIVE)
+        snprintf(text, sizeof(text), "refused %u times of %u", c->tries, c->tries_most + 1u);
+    else if (c->waited_ms && c->end_ms)
+        snprintf(text, sizeof(text), "for %u ms, given up after %u", c->waited_ms, c->end_ms);
+    else if (c->waited_ms)
+        snprintf(text, sizeof(text), "for %u ms", c->waited_ms);
+    else
+        return;
+    sw_finding_append(finding, text);
+}
+
 static void read_program(pid_t pid, char out[NAME_BYTES])
 {
     char path[64];
@@ -147,8 +192,10 @@ static void add_connection(void *arg, pid_t pid, const struct sw_connection *c)
     else
         tell_other(finding, c);
     tell_queues(finding, c);
-    if (trouble)
+    if (trouble) {
         sw_finding_append(finding, trouble);
+        tell_wait(finding, c);
+    }
     sw_finding_mend(finding, "%s", mend);
 }
 

@@ -7,9 +7,11 @@
 
 #include "device/nic/nic.h"
 #include "device/queue/qp_impl.h"
+#include "link/direct/send/describe.h"
 #include "link/iwarp/describe.h"
 #include "link/iwarp/iwarp.h"
 #include "link/paired/paired.h"
+#include "link/roce/qp/describe.h"
 #include "link/roce/qp/qp.h"
 
 static _Atomic(sw_connections_starts) starts_of_user;
@@ -37,6 +39,23 @@ static enum sw_connection_link link_of(const struct sw_qp *qp)
     return qp->link == &sw_paired_qp_ops ? SW_CONNECTION_TCP : SW_CONNECTION_DIRECT;
 }
 
+static void describe_wait(const struct sw_qp *qp, struct sw_connection *out)
+{
+    switch ((enum sw_connection_link)out->link) {
+    case SW_CONNECTION_DIRECT:
+        sw_direct_describe(qp, out);
+        break;
+    case SW_CONNECTION_ROCE:
+        sw_roce_describe(qp, out);
+        break;
+    case SW_CONNECTION_TCP:
+        sw_paired_describe(qp, out);
+        break;
+    case SW_CONNECTION_IWARP:
+        break;
+    }
+}
+
 /* Whether it is connected. With the QP locked. */
 static bool describe_qp(struct sw_qp *qp, struct sw_connection *out)
 {
@@ -54,6 +73,7 @@ static bool describe_qp(struct sw_qp *qp, struct sw_connection *out)
     out->peer_qpn = qp->dest_qpn;
     out->peer.sin6_family = AF_INET6;
     memcpy(&out->peer.sin6_addr, qp->attr.ah_attr.grh.dgid.raw, sizeof(out->peer.sin6_addr));
+    describe_wait(qp, out);
     return true;
 }
 

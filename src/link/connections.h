@@ -33,7 +33,21 @@ enum sw_connection_flags {
     SW_CONNECTION_HAS_ASKED = 1 << 5, /* CALLED: its program has to answer */
 };
 
-struct sw_connection_tcp {       /* of iWARP alone; the kernel's numbers */
+/* What its oldest requests wait for. */
+enum sw_connection_wait {
+    SW_CONNECTION_WAITS_NOT,
+    SW_CONNECTION_WAITS_RECEIVE, /* the peer has none posted */
+    SW_CONNECTION_WAITS_PEER,    /* nothing comes from it */
+    SW_CONNECTION_WAITS_PROCESS, /* its process lives and does not run, or does not look */
+    SW_CONNECTION_WAITS_MEETING, /* its queue pair is not found */
+    SW_CONNECTION_WAITS_WINDOW,  /* congestion control lets nothing more leave */
+    SW_CONNECTION_WAITS_FENCE,   /* behind READs or atomics */
+    SW_CONNECTION_WAITS_DEPTH,   /* no more READs or atomics may be under way */
+    SW_CONNECTION_WAITS_RATE,    /* the queue pair's own limit */
+    SW_CONNECTION_WAITS
+};
+
+struct sw_connection_tcp {       /* where TCP carries it; the kernel's numbers */
     uint32_t queued, unsent;     /* bytes that the peer has not acknowledged; not sent */
     uint32_t unread;             /* bytes that came */
     uint32_t window;             /* bytes that the peer takes */
@@ -47,6 +61,9 @@ struct sw_connection {
     uint32_t sends, receives, reads; /* requests that are not complete; posted; READs under way */
     struct sockaddr_in6 own, peer;   /* or in them a struct sockaddr_in; family 0: not known */
     struct sw_connection_tcp tcp;
+    uint8_t wait;               /* enum sw_connection_wait; iWARP: not told */
+    uint8_t tries, tries_most;  /* RECEIVE: refusals, and how many there may be; 7: for ever */
+    uint32_t waited_ms, end_ms; /* and after how long it is given up; 0: not known, or never */
 };
 
 #define SW_CONNECTIONS_MOST 32u       /* in one answer */

@@ -23,6 +23,23 @@ struct row {
 
 static const struct row rows[] = {
     {NULL, false, {.link = SW_CONNECTION_DIRECT, .sends = 3}},
+    {"none posted",
+     false,
+     {.link = SW_CONNECTION_DIRECT, .sends = 3, .wait = SW_CONNECTION_WAITS_RECEIVE}},
+    {"peer's process", false, {.link = SW_CONNECTION_DIRECT, .wait = SW_CONNECTION_WAITS_PROCESS}},
+    {"nothing comes", true, {.link = SW_CONNECTION_ROCE, .wait = SW_CONNECTION_WAITS_PEER}},
+    {"congestion", false, {.link = SW_CONNECTION_ROCE, .wait = SW_CONNECTION_WAITS_WINDOW}},
+    {"fenced", false, {.link = SW_CONNECTION_ROCE, .wait = SW_CONNECTION_WAITS_FENCE}},
+    {"as may be", false, {.link = SW_CONNECTION_ROCE, .wait = SW_CONNECTION_WAITS_DEPTH}},
+    {"rate limit", false, {.link = SW_CONNECTION_ROCE, .wait = SW_CONNECTION_WAITS_RATE}},
+    {"not connected", false, {.link = SW_CONNECTION_TCP, .wait = SW_CONNECTION_WAITS_MEETING}},
+    {NULL, false, {.link = SW_CONNECTION_TCP, .wait = SW_CONNECTION_WAITS}}, /* of a later one */
+    {"peer's window",
+     false,
+     {.link = SW_CONNECTION_TCP,
+      .flags = SW_CONNECTION_IS_BLOCKED,
+      .wait = SW_CONNECTION_WAITS_PROCESS,
+      .tcp = {.unsent = 1}}},
     {NULL, false, {.link = SW_CONNECTION_ROCE, .sends = 3}},
     {NULL, false, {.link = SW_CONNECTION_TCP, .sends = 3}},
     {NULL, false, {.link = SW_CONNECTION_IWARP, .tcp = {.retransmits = 9, .queued = 4096}}},

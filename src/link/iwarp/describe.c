@@ -7,8 +7,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/minmax.h"
 #include "link/connections.h"
 #include "link/iwarp/connection.h"
+
+#define SILENCE_NS (100 * SW_NS_PER_MS) /* of a peer, that is no pause any more */
 
 static uint32_t ask_queue(int fd, unsigned long what)
 {
@@ -31,6 +35,41 @@ void sw_iwarp_describe_socket(int fd, struct sw_connection *out)
     out->tcp.tries = info.tcpi_retransmits;
     out->tcp.rtt_us = info.tcpi_rtt;
     out->tcp.window = info.tcpi_snd_wnd;
+}
+
+/* Of a queue pair of a RoCE device, that TCP has room for. */
+static enum sw_connection_wait wait_of_paired(const struct sw_iwarp_connection *c)
+{
+    const struct sw_iwarp *machine = &c->machine;
+    const struct sw_request *next = &machine->ring[machine->sent & machine->mask];
+    const bool has_next = machine->sent != machine->tail;
+    if (machine->paired.waits)
+        return SW_CONNECTION_WAITS_RECEIVE;
+    if (c->qp->sq.is_paced && has_next)
+        return SW_CONNECTION_WAITS_RATE;
+    if (has_next && (next->flags & SW_REQUEST_FENCE) && machine->read_count)
+        return SW_CONNECTION_WAITS_FENCE;
+    if (has_next && sw_request_is_answered(next) && machine->read_count >= machine->config.ord)
+        return SW_CONNECTION_WAITS_DEPTH;
+    return SW_CONNECTION_WAITS_PROCESS;
+}
+
+void sw_iwarp_describe_paired(const struct sw_qp *qp, struct sw_connection *out)
+{
+    const struct sw_iwarp_connection *c = qp->link_state;
+    const uint64_t now_ns = sw_clock_ns();
+    if (!sw_iwarp_describe(qp, out) || qp->sq.head == qp->sq.tail)
+        return;
+    const uint64_t still_ns = now_ns > c->moved_ns ? now_ns - c->moved_ns : 0;
+    out->wait = (uint8_t)wait_of_paired(c);
+    if (out->wait == SW_CONNECTION_WAITS_RECEIVE) {
+        out->tries = (uint8_t)sw_min_u32(c->machine.paired.rnr_tries, UINT8_MAX);
+        out->tries_most = c->machine.config.rnr_retry;
+    } else if (out->wait == SW_CONNECTION_WAITS_PROCESS && still_ns < SILENCE_NS) {
+        out->wait = SW_CONNECTION_WAITS_NOT;
+    } else {
+        out->waited_ms = (uint32_t)(still_ns / SW_NS_PER_MS);
+    }
 }
 
 bool sw_iwarp_describe(const struct sw_qp *qp, struct sw_connection *out)

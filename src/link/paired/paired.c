@@ -15,8 +15,10 @@
 #include "base/minmax.h"
 #include "base/random.h"
 #include "device/nic/netdev.h"
+#include "link/connections.h"
 #include "link/death.h"
 #include "link/engine.h"
+#include "link/iwarp/describe.h"
 #include "link/paired/socket.h"
 #include "link/roce/port/path.h"
 #include "wire/ib_time.h"
@@ -353,6 +355,24 @@ static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
     (void)qp;
     *out = (struct sw_traffic){0}; /* qp->moved is kept up to date */
+}
+
+void sw_paired_describe(const struct sw_qp *qp, struct sw_connection *out)
+{
+    sw_lock_assert_held(&qp->lock);
+    const struct sw_paired *p = sw_paired_of(qp);
+    const uint64_t now_ns = sw_clock_ns();
+    if (qp->link_state) {
+        sw_iwarp_describe_paired(qp, out);
+    } else if (p && qp->sq.head != qp->sq.tail) {
+        const uint64_t patience_ns =
+            patience_of(qp, p->fate.has_begun ? FAMILIAR_MIN_NS : STRANGER_MIN_NS);
+        out->wait = SW_CONNECTION_WAITS_MEETING;
+        if (p->waits_ns && now_ns > p->waits_ns)
+            out->waited_ms = (uint32_t)((now_ns - p->waits_ns) / SW_NS_PER_MS);
+        if (patience_ns != UINT64_MAX)
+            out->end_ms = (uint32_t)sw_min_u64(patience_ns / SW_NS_PER_MS, UINT32_MAX);
+    }
 }
 
 const struct sw_qp_ops sw_paired_qp_ops = {

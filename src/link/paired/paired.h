@@ -58,6 +58,10 @@ struct sw_paired {
     struct sw_iwarp_start start;
 };
 
+struct sw_connection;
+/* What it waits for; with the QP locked. */
+void sw_paired_describe(const struct sw_qp *qp, struct sw_connection *out);
+
 /* The pairing of a queue pair; NULL: it has none. */
 struct sw_paired *sw_paired_of(const struct sw_qp *qp);
 struct sw_iwarp_start_config sw_paired_config(const uint8_t private_data[SW_PAIRING_BYTES]);
