@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs that connect without librdmacm, on RoCE's devices over TCP: between hosts where nothing passes to UDP port 4791."""
+import os
 import re
 import shlex
 import signal
@@ -12,7 +13,7 @@ import hosts
 import iwarp
 import pair
 import ports
-from pair import Failure, Process
+from pair import Failure, Process, Skip
 
 UDP_PORT = TCP_PORT = 4791
 TOLD_S = 20  # until the end of a process is known to its peer
@@ -21,6 +22,9 @@ SETTINGS = {
     'CRC': ('env', 'SIDEWIRE_IWARP_CRC=on'),
     'reno, port 4000': ('env', 'SIDEWIRE_TCP_CC=reno', 'SIDEWIRE_TCP_PORT=4000'),
 }
+
+
+STANDING = {'receive': 'waits for a receive', 'meeting': 'not connected yet', 'stopped': 'waits for the peer'}
 
 
 def perftest(line, says):
@@ -221,9 +225,22 @@ def congestion(tools, two):
         server.end()
 
 
+def standing(tools, two, how, text):
+    """What the doctor says of a sender whose peer does not take what it is sent."""
+    program = os.path.join(pair.BUILD, 'tests/stress/standing')
+    if not os.path.exists(program):
+        raise Skip('tests/stress/standing is not built')
+    env = {**pair.environment(), 'VU_HOSTS': ','.join(two.names), 'LD_PRELOAD': tools.path('src/preload/libsidewire.so'), 'SIDEWIRE_LINK': 'tcp'}
+    done = subprocess.run([program, how, text, tools.path('src/cli/sidewire'), 'doctor', '--json'], env=env, capture_output=True, text=True,
+                          timeout=pair.PATIENCE_S)
+    if done.returncode:
+        raise Failure(f'status {done.returncode}\n{done.stdout}{done.stderr}')
+
+
 def host_cases():
     found = [(words[0].format(port='PORT', device='DEVICE'), with_hosts(run_row, words)) for words in ROWS]
     found += [(f'{name}: {ROWS[0][0].format(port="PORT", device="DEVICE")}', with_hosts(run_row, ROWS[0], around))
               for name, around in SETTINGS.items()]
+    found += [(f'the doctor: {text}', with_hosts(standing, how, text)) for how, text in STANDING.items()]
     return found + [('four processes share the port', with_hosts(many_processes)), ('a client is killed', with_hosts(killed_client)),
                     ('strangers', with_hosts(strangers)), ('congestion control', with_hosts(congestion))]
