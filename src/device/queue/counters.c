@@ -42,6 +42,10 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_LIVENESS_REFUSALS] = "liveness_refused",
     [SW_TERMINATES_SENT] = "iwarp_terminates_sent",
     [SW_TERMINATES_RECEIVED] = "iwarp_terminates_received",
+    [SW_TCP_CONNECTIONS] = "tcp_connections",
+    [SW_TCP_RESETS] = "tcp_resets",
+    [SW_TCP_REFUSED] = "tcp_calls_refused",
+    [SW_TCP_STRANGERS] = "tcp_strangers",
 };
 
 static int index_of(struct sw_netdev *dev)

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/queue/counters.h"
 #include "link/engine.h"
 #include "link/iwarp/connection.h"
 #include "link/iwarp/iwarp.h"
@@ -83,6 +84,12 @@ void sw_iwarp_establish(struct sw_iwarp_connection *c)
         sw_context_event(qp->ctx, IBV_EVENT_COMM_EST, qp->owner);
 }
 
+static void note_reset(const struct sw_qp *qp)
+{
+    sw_info("QP 0x%x: the connection to the peer has ended", qp->qpn);
+    sw_counter_add(qp->ctx->netdev, SW_TCP_RESETS);
+}
+
 /* One that has let go of this queue pair may have done so in good order: then nothing tells, as on
  * a wire, until a request finds no answer. One that ended without a word is dead: what was asked of
  * it fails, and an idle queue pair a little later (link/paired/). One that has given up its call
@@ -92,7 +99,7 @@ enum sw_iwarp_life sw_iwarp_lose_peer(struct sw_iwarp_connection *c)
     struct sw_qp *qp = c->qp;
     const bool is_idle = qp->sq.head == qp->sq.tail;
     if (!c->machine.paired.has_left && c->fate->has_begun)
-        sw_info("QP 0x%x: the connection to the peer has ended", qp->qpn);
+        note_reset(qp);
     if (c->machine.paired.has_left || !c->fate->has_begun || is_idle) {
         c->fate->is_dead = !c->machine.paired.has_left && c->fate->has_begun;
         sw_receive_flush(qp, &c->receive);

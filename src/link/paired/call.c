@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/minmax.h"
+#include "device/queue/counters.h"
 #include "link/engine.h"
 #include "link/iwarp/socket.h"
 #include "link/paired/paired.h"
@@ -103,13 +104,10 @@ static bool send_request(struct sw_paired *p, uint64_t now_ns)
 /* The reply has to be to this request, of the queue pair that was meant. */
 static bool is_right_reply(const struct sw_paired *p)
 {
-    const struct sw_qp *qp = p->qp;
-    struct sw_pairing reply;
-    return sw_pairing_decode(p->start.peer.private_data, p->start.peer.private_len, &reply) &&
-           reply.kind == SW_PAIRING_REPLY && reply.nonce == p->nonce &&
-           reply.own_qpn == qp->dest_qpn && reply.peer_qpn == qp->qpn &&
-           reply.peer_psn == qp->attr.sq_psn &&
-           (reply.own_psn == SW_PAIRING_PSN_OPEN || reply.own_psn == qp->attr.rq_psn);
+    struct sw_pairing request, reply;
+    return sw_pairing_decode(p->private_data, sizeof(p->private_data), &request) &&
+           sw_pairing_decode(p->start.peer.private_data, p->start.peer.private_len, &reply) &&
+           sw_pairing_agrees(&request, &reply);
 }
 
 /* What the peer's host says if the call was not taken. */
@@ -142,6 +140,7 @@ void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
         const enum sw_pairing_kind refusal = refusal_of(p);
         if (refusal == SW_PAIRING_NOBODY || refusal == SW_PAIRING_GONE)
             miss_peer(p, refusal == SW_PAIRING_GONE, now_ns);
+        sw_counter_add(p->qp->ctx->netdev, SW_TCP_REFUSED);
         fail_call(p, now_ns, p->start.state == SW_IWARP_REJECTED ? "not now" : "no such reply");
         return;
     }

@@ -20,6 +20,7 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/minmax.h"
+#include "device/queue/counters.h"
 #include "link/direct/process/names.h"
 #include "link/direct/process/registry.h"
 #include "link/engine.h"
@@ -220,6 +221,7 @@ static void offer_call(struct caller *caller, const struct sw_pairing *request)
     pthread_mutex_unlock(&sw_nic.lock);
     if (is_taken)
         return;
+    sw_counter_add(NULL, SW_TCP_STRANGERS);
     if (caller->start.state == SW_IWARP_REQUESTED)
         put_off(caller, request, is_there ? SW_PAIRING_LATER : SW_PAIRING_NOBODY);
     else
@@ -268,6 +270,7 @@ static void hear_request(struct caller *caller)
     if (!sw_pairing_decode(frame->private_data, frame->private_len, &request) ||
         request.kind != SW_PAIRING_REQUEST) {
         sw_debug("a call to TCP port %u names no queue pair", sw_paired_port());
+        sw_counter_add(NULL, SW_TCP_STRANGERS);
         drop_caller(caller);
         return;
     }

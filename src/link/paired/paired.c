@@ -15,6 +15,7 @@
 #include "base/minmax.h"
 #include "base/random.h"
 #include "device/nic/netdev.h"
+#include "device/queue/counters.h"
 #include "link/connections.h"
 #include "link/death.h"
 #include "link/engine.h"
@@ -128,6 +129,7 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
     sw_qp_set_remove(&unsettled, qp->index);
     p->was_met = true;
     p->waits_ns = 0;
+    sw_counter_add(qp->ctx->netdev, SW_TCP_CONNECTIONS);
     const int rc = sw_iwarp_begin_paired(qp, &begin);
     if (!qp->link_state && pairings[qp->index] == p) /* it has ended already */
         miss_connection(p);

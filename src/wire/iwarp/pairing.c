@@ -38,6 +38,14 @@ bool sw_pairing_decode(const uint8_t *from, size_t len, struct sw_pairing *out)
     return true;
 }
 
+bool sw_pairing_agrees(const struct sw_pairing *request, const struct sw_pairing *reply)
+{
+    return request->kind == SW_PAIRING_REQUEST && reply->kind == SW_PAIRING_REPLY &&
+           reply->nonce == request->nonce && reply->own_qpn == request->peer_qpn &&
+           reply->peer_qpn == request->own_qpn && reply->peer_psn == request->own_psn &&
+           (reply->own_psn == SW_PAIRING_PSN_OPEN || reply->own_psn == request->peer_psn);
+}
+
 /* The immediate is the lower word, in the order in which its program gave it. */
 static bool is_immediate(uint8_t kind)
 {

@@ -47,6 +47,9 @@ void sw_pairing_encode(const struct sw_pairing *pairing, uint8_t to[SW_PAIRING_B
 /* False: it is nothing like that. */
 bool sw_pairing_decode(const uint8_t *from, size_t len, struct sw_pairing *out);
 
+/* Whether the reply is to this request, of the queue pair that was meant, in the life that was. */
+bool sw_pairing_agrees(const struct sw_pairing *request, const struct sw_pairing *reply);
+
 enum sw_pairing_note_kind {
     SW_PAIRING_IMM_OF_WRITE, /* of the WRITE before it; the value is the immediate */
     SW_PAIRING_IMM_OF_SEND,  /* of the SEND behind it */

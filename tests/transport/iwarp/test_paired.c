@@ -402,6 +402,36 @@ static void sw_pairing_decode__what_was_encoded_and_nothing_else(void **state)
     }
 }
 
+static void sw_pairing_agrees__if_all_of_it_does(void **state)
+{
+    (void)state;
+    const struct sw_pairing request = {.kind = SW_PAIRING_REQUEST,
+                                       .own_qpn = 1,
+                                       .peer_qpn = 2,
+                                       .own_psn = 3,
+                                       .peer_psn = 4,
+                                       .nonce = 5};
+    const struct sw_pairing right = {.kind = SW_PAIRING_REPLY,
+                                     .own_qpn = 2,
+                                     .peer_qpn = 1,
+                                     .own_psn = 4,
+                                     .peer_psn = 3,
+                                     .nonce = 5};
+    struct sw_pairing reply = right;
+    assert_true(sw_pairing_agrees(&request, &reply));
+    reply.own_psn = SW_PAIRING_PSN_OPEN; /* it is in RTR */
+    assert_true(sw_pairing_agrees(&request, &reply));
+    struct sw_pairing wrong[] = {right, right, right, right, right, right};
+    wrong[0].kind = SW_PAIRING_LATER;
+    wrong[1].own_qpn++;
+    wrong[2].peer_qpn++;
+    wrong[3].own_psn++;
+    wrong[4].peer_psn = SW_PAIRING_PSN_OPEN;
+    wrong[5].nonce++;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_false(sw_pairing_agrees(&request, &wrong[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +448,7 @@ int main(void)
         cmocka_unit_test(paired__last_words_are_the_count_and_a_farewell),
         cmocka_unit_test(paired__a_paused_one_begins_nothing),
         cmocka_unit_test(paired__a_peer_cannot_take_what_was_not_sent),
+        cmocka_unit_test(sw_pairing_agrees__if_all_of_it_does),
         cmocka_unit_test(sw_pairing_decode__what_was_encoded_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
