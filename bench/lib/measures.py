@@ -21,6 +21,7 @@ import pmem_rows
 import procs
 import rpc
 import tcp_programs
+import tcp_rows
 import transfer_rows
 import waiting
 from experiment import Experiment, Row
@@ -185,7 +186,8 @@ class Bench:
                 *connections.experiments(self), *libraries.experiments(self),
                 *tcp_programs.experiments(self), *waiting.experiments(self),
                 *nvme_rows.experiments(self), *pmem_rows.experiments(self),
-                *transfer_rows.experiments(self), *iwarp_rows.experiments(self)]
+                *transfer_rows.experiments(self), *iwarp_rows.experiments(self),
+                *tcp_rows.experiments(self)]
 
     @staticmethod
     def rows(experiments):
@@ -226,7 +228,7 @@ class Bench:
         ]
         return [Row(title, by_key[key], ours, peer, figure, unit, least, at_least, aim)
                 for title, key, ours, peer, figure, unit, least, at_least, aim in plan
-                if key in by_key] + nvme_rows.rows(by_key) + pmem_rows.rows(by_key) + transfer_rows.rows(by_key) + iwarp_rows.rows(by_key)
+                if key in by_key] + [row for module in (nvme_rows, pmem_rows, transfer_rows, iwarp_rows, tcp_rows) for row in module.rows(by_key)]
 
     def syscalls(self, op):
         """System calls of both sides while a million operations run."""
