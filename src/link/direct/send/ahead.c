@@ -22,6 +22,9 @@
 #include "link/direct/send/twosided.h"
 #include "link/gather.h"
 
+/* What one call moves at most; the queue does the rest, so that a post never blocks for long. */
+#define AHEAD_BYTES (1u << 20)
+
 /* Where the bytes of a request's one element are; NULL: the key does not allow it. */
 static inline uint8_t *local_of(const struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t need)
 {
@@ -117,16 +120,17 @@ uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv
                       uint32_t most, uint32_t *sent)
 {
     sw_lock_assert_held(&qp->lock);
-    uint32_t executed = 0;
+    uint32_t executed = 0, moved_bytes = 0;
     if (!d->tx || d->xrc.busy || (d->send.answers_due && d->remote.rq_entries) || !most ||
         !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
         return 0;
-    while (executed < most && wr && sw_sq_may_skip(&qp->sq, wr)) {
+    while (executed < most && wr && moved_bytes < AHEAD_BYTES && sw_sq_may_skip(&qp->sq, wr)) {
         const enum sw_step step = execute_one(qp, d, wr);
         if (step == SW_STEP_BLOCKED)
             break;
         *sent += step == SW_STEP_SENT;
         executed++;
+        moved_bytes += wr->sg_list->length;
         wr = wr->next;
     }
     sw_direct_send_leave(d);

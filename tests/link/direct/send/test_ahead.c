@@ -103,8 +103,14 @@ static void sw_ahead_run__stops(void **state)
     assert_int_equal(run(rig, list.wrs), 3);
 
     make(rig, &list, IBV_WR_RDMA_WRITE);
-    list.sges[1].length = SW_SKIP_BYTES + 1;
+    list.sges[1].length = SW_SKIP_FOLLOWED_BYTES + 1;
     assert_int_equal(run(rig, list.wrs), 1);
+    list.sges[1].length = SW_SKIP_FOLLOWED_BYTES;
+    assert_int_equal(run(rig, list.wrs), LIST);
+    list.sges[LIST - 1].length = SW_SKIP_ONESIDED_BYTES + 1;
+    assert_int_equal(run(rig, list.wrs), LIST - 1); /* nothing follows it */
+    list.sges[LIST - 1].length = SW_SKIP_ONESIDED_BYTES;
+    assert_int_equal(run(rig, list.wrs), LIST);
     list.sges[0].length = 0;
     assert_int_equal(run(rig, list.wrs), 0);
 
@@ -121,6 +127,26 @@ static void sw_ahead_run__stops(void **state)
     list.sges[0].length = rig->qp->sq.inline_max + 1;
     assert_int_equal(run(rig, list.wrs), 0);
     assert_int_equal(rig->qp->state, IBV_QPS_RTS);
+}
+
+/* A long list of long requests keeps nobody waiting for all of it. */
+static void sw_ahead_run__a_mebibyte_at_a_time(void **state)
+{
+    enum { LONG = 4096, COUNT = 258, MOST = (1 << 20) / LONG };
+    struct rig *rig = *state;
+    struct ibv_sge sge = rig_sge(rig, 0, LONG);
+    static struct ibv_send_wr wrs[COUNT];
+    meet(rig);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        wrs[i] = (struct ibv_send_wr){.next = i + 1 < COUNT ? &wrs[i + 1] : NULL,
+                                      .sg_list = &sge,
+                                      .num_sge = 1,
+                                      .opcode = IBV_WR_RDMA_WRITE};
+        wrs[i].wr.rdma.remote_addr = (uintptr_t)rig->bytes + 8192;
+        wrs[i].wr.rdma.rkey = sw_mr_key(rig->mr);
+    }
+    assert_int_equal(run(rig, wrs), MOST);
+    assert_false(rig->d->accessing);
 }
 
 /* While the target still executes something, nothing may overtake it. */
@@ -239,10 +265,15 @@ static void sw_qp_post_send__room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        rig_test(sw_ahead_run__writes),       rig_test(sw_ahead_run__reads),
-        rig_test(sw_ahead_run__stops),        rig_test(sw_ahead_run__answers_due),
-        rig_test(sw_ahead_run__sends),        rig_test(sw_ahead_run__short_receive),
-        rig_test(sw_ahead_run__sends_shared), rig_test(sw_qp_post_send__room),
+        rig_test(sw_ahead_run__writes),
+        rig_test(sw_ahead_run__reads),
+        rig_test(sw_ahead_run__stops),
+        rig_test(sw_ahead_run__answers_due),
+        rig_test(sw_ahead_run__a_mebibyte_at_a_time),
+        rig_test(sw_ahead_run__sends),
+        rig_test(sw_ahead_run__short_receive),
+        rig_test(sw_ahead_run__sends_shared),
+        rig_test(sw_qp_post_send__room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
