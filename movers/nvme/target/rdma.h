@@ -16,6 +16,7 @@
 
 #include "nvme/target/gate.h"
 #include "nvme/target/model.h"
+#include "nvme/target/pace.h"
 #include "nvme/target/uring.h"
 
 enum {
@@ -139,13 +140,13 @@ struct nvr_thread {
     struct nvr_watch uring_watch, wake_watch;
     uint32_t device_count, io_queues;
     struct nvr_device devices[NVT_REGION_DEVICES];
-    struct list ending;       /* queues */
-    struct list later;        /* slots: NVR_LATER */
-    bool wants_wake;          /* there is something new for it */
-    bool has_stopped;         /* the others, for a turn */
-    bool is_pool_known;       /* to io_uring, or it was refused */
-    uint64_t tick_ns;         /* the first one's: when to look at the time again */
-    uint64_t patient_from_ns; /* it polls longer for disks from then on */
+    struct list ending; /* queues */
+    struct list later;  /* slots: NVR_LATER */
+    bool wants_wake;    /* there is something new for it */
+    bool has_stopped;   /* the others, for a turn */
+    bool is_pool_known; /* to io_uring, or it was refused */
+    uint64_t tick_ns;   /* the first one's: when to look at the time again */
+    struct nvt_pace pace;
     struct nvr_outbox outbox;
 };
 

@@ -63,6 +63,7 @@ static void take_events(struct nvr_watch *watch)
 static int open_thread(struct nvr_server *server, struct nvr_thread *thread)
 {
     thread->server = server;
+    thread->pace.spin_us = server->settings.spin_us;
     thread->epoll_fd = thread->wake_fd = -1;
     list_init(&thread->ending);
     list_init(&thread->later);

@@ -15,18 +15,6 @@
 
 enum { EVENTS_MAX = 16, LOOK_US = 200, CONNECT_MS = 10000, OTHERS_SLEEP_MS = 1000 };
 
-/* While a disk works at few requests, hosts wait, and the next thing comes from it. The fastest
- * ones answer within DISK_SPIN_US; for others a core that polls only keeps the kernel from hearing
- * them. Where more are under way, some disks end them one by one; others, such as those of virtual
- * machines, end all of them at a time, and then wait for the next ones. To sleep and to wake makes
- * that wait longer. So it polls PATIENCE times as long. Where that was in vain, the disk is slow or
- * others want the processor: then it polls no longer than otherwise for a while. */
-enum { DISK_SPIN_US = 20, DISK_FEW = 4, PATIENCE = 30, IMPATIENT_MS = 100 };
-
-/* Answers of so much data go to hosts before the next commands are looked for: to move them takes
- * longer than the call that submits these. */
-enum { MOVED_MAX = 256 << 10 };
-
 /* Turns of the loop for each look at the clock, which takes as long as a turn in vain. */
 enum { TURNS = 16 };
 
@@ -115,7 +103,7 @@ static bool end_io(struct nvr_thread *thread)
     while (nvt_uring_reap(&thread->uring, &moved_bytes)) {
         nvr_sends_post(thread);
         any = true;
-        if (!nvt_uring_is_prompt(&thread->uring) || moved_bytes >= MOVED_MAX)
+        if (!nvt_pace_ends_more(nvt_uring_is_prompt(&thread->uring), moved_bytes))
             break;
     }
     return any;
@@ -157,30 +145,12 @@ static bool is_over(const struct nvr_thread *thread, uint64_t now_ns)
     return server->stop_ns && (!server->queue_count || now_ns >= server->stop_ns);
 }
 
-/* How long it polls in vain before it sleeps. */
-static uint64_t spin_ns(const struct nvr_thread *thread, uint64_t now_ns)
-{
-    const uint64_t us = thread->server->settings.spin_us;
-    const uint32_t under_way = nvt_uring_under_way(&thread->uring);
-    if (under_way > DISK_FEW)
-        return us * (now_ns >= thread->patient_from_ns ? PATIENCE : 1) * NS_PER_US;
-    return (under_way && us > DISK_SPIN_US ? DISK_SPIN_US : us) * NS_PER_US;
-}
-
 /* What a turn has found; all of it may be others' business as soon as it is over. */
 struct turn {
-    bool any, is_over, has_ending, wants_quiet, waits_for_disk;
+    bool any, is_over, has_ending, wants_quiet;
+    uint32_t under_way; /* requests at the disk */
     uint64_t spin_ns;
 };
-
-/* It has something again, for which it has waited so long. */
-static void note_pause(struct nvr_thread *thread, const struct turn *before, uint64_t now_ns,
-                       uint64_t pause_ns)
-{
-    const uint64_t patience_ns = NS_PER_US * PATIENCE * thread->server->settings.spin_us;
-    if (before->waits_for_disk && pause_ns > patience_ns)
-        thread->patient_from_ns = now_ns + IMPATIENT_MS * NS_PER_MS;
-}
 
 static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *turn)
 {
@@ -197,8 +167,8 @@ static void take_turn(struct nvr_thread *thread, uint64_t now_ns, struct turn *t
     turn->wants_quiet =
         !list_is_empty(&thread->later) || (turn->has_ending && any_is_due(thread, now_ns)) ||
         (is_first(thread) && (now_ns >= thread->tick_ns || nvt_worker_has_done(&server->worker)));
-    turn->spin_ns = spin_ns(thread, now_ns);
-    turn->waits_for_disk = nvt_uring_under_way(&thread->uring) > DISK_FEW;
+    turn->under_way = nvt_uring_under_way(&thread->uring);
+    turn->spin_ns = nvt_pace_spin_ns(&thread->pace, turn->under_way, now_ns);
     end_turn(thread);
 }
 
@@ -307,12 +277,12 @@ void nvr_thread_run(struct nvr_thread *thread)
     struct turn turn = {0};
     for (;;) {
         const uint64_t now_ns = mover_now_ns();
-        const struct turn before = turn;
+        const uint32_t before = turn.under_way;
         take_turn(thread, now_ns, &turn);
         if (turn.is_over)
             return;
         if (turn.any) {
-            note_pause(thread, &before, now_ns, now_ns - busy_ns);
+            nvt_pace_note_pause(&thread->pace, before, now_ns, now_ns - busy_ns);
             busy_ns = now_ns;
         }
         if (turn.wants_quiet)

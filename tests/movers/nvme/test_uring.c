@@ -54,6 +54,28 @@ static void submit__calls_that_end_at_once_are_prompt(void **state)
     nvt_uring_close(&uring);
 }
 
+/* The caller looks for commands in between. */
+static void reap__two_at_a_time(void **state)
+{
+    (void)state;
+    struct nvt_uring uring;
+    struct call calls[CALLS] = {0};
+    open_or_skip(&uring);
+    for (int i = 0; i < CALLS; i++) {
+        calls[i].op.complete = note_end;
+        io_uring_prep_nop(nvt_uring_entry(&uring, &calls[i].op));
+    }
+    assert_true(nvt_uring_submit(&uring));
+    uint64_t moved_bytes = 0;
+    for (int left = CALLS; left > 0; left -= 2) {
+        assert_int_equal(nvt_uring_under_way(&uring), left);
+        assert_true(nvt_uring_reap(&uring, &moved_bytes));
+    }
+    assert_int_equal(nvt_uring_under_way(&uring), 0);
+    assert_false(nvt_uring_reap(&uring, &moved_bytes));
+    nvt_uring_close(&uring);
+}
+
 static void submit__one_that_waits_is_not_prompt(void **state)
 {
     (void)state;
@@ -106,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(submit__calls_that_end_at_once_are_prompt),
+        cmocka_unit_test(reap__two_at_a_time),
         cmocka_unit_test(submit__one_that_waits_is_not_prompt),
         cmocka_unit_test(reap__takes_a_few_at_a_time),
     };
