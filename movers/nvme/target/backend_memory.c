@@ -4,21 +4,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "nvme/target/backends.h"
+#include "nvme/target/large_pages.h"
 
 enum { BLOCK_BYTES = 4096 };
 
+struct ram {
+    struct nvt_backend backend; /* must be first */
+    struct nvt_large_pages pages;
+};
+
+/* Of `bytes`, which may be more than what all backends have. */
 static int make_memory(const struct nvt_backend_setup *setup, const struct nvt_backend_ops *ops,
-                       struct nvt_backend **out, char *error, size_t error_size)
+                       size_t bytes, struct nvt_backend **out, char *error, size_t error_size)
 {
     const uint32_t block = setup->block_bytes ? setup->block_bytes : BLOCK_BYTES;
     if (setup->size_bytes < block) {
         snprintf(error, error_size, "%s: needs a size, e.g. %s:64M", ops->kind, ops->kind);
         return -EINVAL;
     }
-    struct nvt_backend *backend = calloc(1, sizeof(*backend));
+    struct nvt_backend *backend = calloc(1, bytes);
     if (!backend)
         return -ENOMEM;
     *backend = (struct nvt_backend){.ops = ops,
@@ -34,26 +40,26 @@ static int make_memory(const struct nvt_backend_setup *setup, const struct nvt_b
 static int ram_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                     size_t error_size)
 {
-    int rc = make_memory(setup, &nvt_ram, out, error, error_size);
+    int rc = make_memory(setup, &nvt_ram, sizeof(struct ram), out, error, error_size);
     if (rc)
         return rc;
-    void *memory = mmap(NULL, (*out)->size_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        rc = -errno;
+    struct ram *ram = (struct ram *)*out;
+    rc = nvt_large_pages_map(&ram->pages, (*out)->size_bytes);
+    if (rc) {
         snprintf(error, error_size, "ram: %llu MiB of memory cannot be had: %s",
                  (unsigned long long)((*out)->size_bytes >> 20), strerror(-rc));
-        free(*out);
+        free(ram);
         return rc;
     }
-    (*out)->memory = memory;
+    (*out)->memory = ram->pages.base;
     return 0;
 }
 
 static void ram_close(struct nvt_backend *backend)
 {
-    munmap(backend->memory, backend->size_bytes);
-    free(backend);
+    struct ram *ram = (struct ram *)backend;
+    nvt_large_pages_unmap(&ram->pages);
+    free(ram);
 }
 
 void nvt_memory_apply(const struct nvt_backend *backend, const struct nvt_io *io)
@@ -81,13 +87,15 @@ void nvt_memory_apply(const struct nvt_backend *backend, const struct nvt_io *io
 static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
 {
     nvt_memory_apply(backend, io);
+    if (io->kind == NVT_WRITE)
+        nvt_large_pages_note(&((struct ram *)backend)->pages, io->offset, io->len_bytes);
     io->done(io, 0);
 }
 
 static int null_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                      size_t error_size)
 {
-    return make_memory(setup, &nvt_null, out, error, error_size);
+    return make_memory(setup, &nvt_null, sizeof(struct nvt_backend), out, error, error_size);
 }
 
 static void null_close(struct nvt_backend *backend)
