@@ -358,6 +358,8 @@ static struct sw_iwarp_connection *make_connection(struct sw_qp *qp,
         (struct sw_iwarp_note){.owner = c, .news = SW_IWARP_FIRST_CAME, .cookie = begin->cookie};
     c->end_note =
         (struct sw_iwarp_note){.owner = c, .news = SW_IWARP_ENDED, .cookie = begin->cookie};
+    if (sw_iwarp_socket_paces(c->fd))
+        sw_iwarp_pacing_start(&c->pacing);
     init_machines(c, begin);
     return c;
 }

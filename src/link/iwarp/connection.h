@@ -7,6 +7,7 @@
  *   connection.c  its life, who looks after its socket
  *   request.c     the send queue, between the program and the machine
  *   transmit.c    FPDUs, as many as there are in one call of the kernel
+ *   pacing.c      when TCP may be given more
  *   receive.c     bytes into FPDUs, and what they ask for
  *   respond.c     that, carried out by the rules of device/
  *   parking.c     a FLUSH that takes its time
@@ -21,6 +22,7 @@
 #include "device/serve/flushing.h"
 #include "device/serve/receive.h"
 #include "link/iwarp/notes.h"
+#include "link/iwarp/pacing.h"
 #include "transport/iwarp/iwarp.h"
 #include "transport/iwarp/start.h"
 #include "transport/iwarp/stream.h"
@@ -96,6 +98,7 @@ struct sw_iwarp_connection {
 
     struct sw_iwarp_note first_note, end_note;
     struct sw_iwarp_outgoing out;
+    struct sw_iwarp_pacing pacing;
     struct sw_iwarp_stream stream;
     struct sw_request *ring;
     struct sw_iwarp machine; /* last: make_connection() clears what is before */

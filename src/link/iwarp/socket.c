@@ -95,6 +95,33 @@ uint32_t sw_iwarp_socket_segment(int fd)
     return (uint32_t)segment;
 }
 
+static bool is_plain_tcp(int fd)
+{
+    int protocol = 0;
+    socklen_t len = sizeof(protocol);
+    return !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) &&
+           protocol == IPPROTO_TCP; /* a path of MPTCP has a pace of its own */
+}
+
+bool sw_iwarp_socket_paces(int fd)
+{
+    char name[16] = ""; /* TCP_CA_NAME_MAX */
+    socklen_t len = sizeof(name);
+    return !syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, name, &len) &&
+           !strncmp(name, "bbr", 3) && is_plain_tcp(fd);
+}
+
+bool sw_iwarp_socket_pace(int fd, uint64_t *rate, uint32_t *segment)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    if (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+        return false;
+    *rate = info.tcpi_pacing_rate;
+    *segment = info.tcpi_snd_mss;
+    return true;
+}
+
 static ssize_t result_of(long done)
 {
     return done < 0 ? -errno : done;

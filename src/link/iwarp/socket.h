@@ -22,6 +22,10 @@ int sw_iwarp_socket_accept(int listener, struct sockaddr_storage *own,
 /* Bytes that TCP puts into one segment. */
 uint32_t sw_iwarp_socket_segment(int fd);
 
+/* Whether its congestion control paces, and then how many bytes per second, in such segments. */
+bool sw_iwarp_socket_paces(int fd);
+bool sw_iwarp_socket_pace(int fd, uint64_t *rate, uint32_t *segment);
+
 /* None of these wait. */
 ssize_t sw_iwarp_socket_send(int fd, const void *bytes, size_t len);
 ssize_t sw_iwarp_socket_send_pieces(int fd, struct iovec *pieces, uint32_t count);

@@ -295,17 +295,55 @@ static void pass_sent(struct sw_iwarp_outgoing *out, size_t sent)
     }
 }
 
-/* 1: all is sent; 0: the kernel has no room; or a negative errno. */
+/* Leaves no more than `len` bytes in the list. */
+static void shorten_list(struct iovec *iov, uint32_t *count, size_t len)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (iov[i].iov_len >= len) {
+            iov[i].iov_len = len;
+            *count = i + 1;
+        }
+        len -= iov[i].iov_len;
+    }
+}
+
+/* How many bytes TCP may be given now; 0: not yet. */
+static size_t allowed_by_pace(struct sw_iwarp_connection *c)
+{
+    uint64_t rate;
+    uint32_t segment;
+    if (sw_iwarp_pacing_wants_rate(&c->pacing) && sw_iwarp_socket_pace(c->fd, &rate, &segment))
+        sw_iwarp_pacing_learn(&c->pacing, rate, segment);
+    if (!sw_iwarp_pacing_is_used(&c->pacing))
+        return SIZE_MAX;
+    return sw_iwarp_pacing_allows(&c->pacing, sw_clock_ns(), !c->is_watched, SIZE_MAX);
+}
+
+/* How many bytes the kernel has taken, or a negative errno. */
+static ssize_t send_list(struct sw_iwarp_connection *c, size_t allowed)
+{
+    struct iovec iov[IOV_MAX_PIECES];
+    uint32_t count;
+    ssize_t sent = -EFAULT;
+    sw_mr_serve_begin(c->qp->index);
+    if (list_pieces(c, iov, &count)) {
+        shorten_list(iov, &count, allowed);
+        sent = sw_iwarp_socket_send_pieces(c->fd, iov, count);
+    }
+    sw_mr_serve_end(c->qp->index);
+    if (sent > 0)
+        sw_iwarp_pacing_charge(&c->pacing, (size_t)sent,
+                               sw_iwarp_pacing_is_used(&c->pacing) ? sw_clock_ns() : 0);
+    return sent;
+}
+
+/* 1: all is sent; 0: the kernel has no room, or is to be given more later; or a negative errno. */
 static int send_out(struct sw_iwarp_connection *c, bool *moved)
 {
     struct sw_iwarp_outgoing *out = &c->out;
-    struct iovec iov[IOV_MAX_PIECES];
     while (out->first != out->count) {
-        uint32_t count;
-        sw_mr_serve_begin(c->qp->index);
-        const bool is_there = list_pieces(c, iov, &count);
-        const ssize_t sent = is_there ? sw_iwarp_socket_send_pieces(c->fd, iov, count) : -EFAULT;
-        sw_mr_serve_end(c->qp->index);
+        const size_t allowed = allowed_by_pace(c);
+        const ssize_t sent = allowed ? send_list(c, allowed) : -EAGAIN;
         if (sent == -EAGAIN)
             return 0;
         if (sent < 0 && sent != -EINTR)
