@@ -6,6 +6,7 @@
 
 #include "device/nic/netdev.h"
 #include "rdmacm/lock.h"
+#include "rdmacm/route.h"
 
 struct sw_ucm_event *sw_ucm_event_new(struct sw_ucm_id *id, enum sw_ucm_event_type type, int status)
 {
@@ -40,9 +41,10 @@ void sw_ucm_event_tell(struct sw_ucm_id *id, enum sw_ucm_event_type type, int st
 static uint8_t gid_index_of(const struct sw_ucm_id *id)
 {
     struct sw_gid entry;
+    uint8_t own[16];
+    sw_ucm_route_packet_gid(id->route.sgid, own);
     for (int i = 0; sw_netdev_gid(id->dev, i, &entry); i++)
-        if (entry.valid && entry.type == SW_GID_ROCE_V2 &&
-            !memcmp(entry.gid.raw, id->route.sgid, sizeof(id->route.sgid)))
+        if (entry.valid && entry.type == SW_GID_ROCE_V2 && !memcmp(entry.gid.raw, own, sizeof(own)))
             return (uint8_t)i;
     return 0;
 }
@@ -51,7 +53,7 @@ void sw_ucm_event_address(const struct sw_ucm_id *id, const uint8_t dgid[16],
                           struct ib_uverbs_ah_attr *out)
 {
     memset(out, 0, sizeof(*out));
-    memcpy(out->grh.dgid, dgid, sizeof(out->grh.dgid));
+    sw_ucm_route_packet_gid(dgid, out->grh.dgid);
     out->grh.flow_label = id->route.flow_label;
     out->grh.sgid_index = gid_index_of(id);
     out->grh.hop_limit = id->route.hop_limit;

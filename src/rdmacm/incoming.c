@@ -180,8 +180,6 @@ struct sw_cm_id *sw_ucm_incoming(struct sw_ucm_id *listeners, const struct sw_cm
     *reason = is_sidr ? SW_CM_SIDR_REJECTED : SW_CM_REASON_CONSUMER;
     if (listener->qp_type && listener->qp_type != qp_type)
         return NULL;
-    if (!sw_ucm_route_device(&src))
-        return NULL; /* an address that has just gone */
     struct sw_ucm_id *id;
     *reason = 0; /* no room now: the peer asks again */
     if (!listener->backlog)
@@ -191,9 +189,11 @@ struct sw_cm_id *sw_ucm_incoming(struct sw_ucm_id *listeners, const struct sw_cm
         return NULL;
     id->src = src;
     id->dst = dst;
-    sw_ucm_route_bind(id);
-    memcpy(id->route.sgid, path->local_gid, sizeof(id->route.sgid));
-    memcpy(id->route.dgid, path->remote_gid, sizeof(id->route.dgid));
+    if (sw_ucm_route_arrive(id, path)) {
+        sw_ucm_id_destroy(id);
+        *reason = is_sidr ? SW_CM_SIDR_REJECTED : SW_CM_REASON_CONSUMER;
+        return NULL;
+    }
     if (!is_sidr)
         take_request(id, &message->req);
     id->has_path = !is_sidr;

@@ -34,12 +34,6 @@ static struct sw_netdev *device_of(const union sw_address *address, struct sw_ne
     return NULL;
 }
 
-struct sw_netdev *sw_ucm_route_device(const union sw_address *address)
-{
-    struct sw_netdev_info info;
-    return device_of(address, &info);
-}
-
 /* The loopback's device, where it has one, whatever address of 127.0.0.0/8 is asked for. */
 static struct sw_netdev *loopback_device(struct sw_netdev_info *info)
 {
@@ -145,6 +139,37 @@ int sw_ucm_route_bind(struct sw_ucm_id *id)
     memcpy(id->route.sgid, gid.raw, sizeof(id->route.sgid));
     attach_device(id, dev, &info);
     set_iwarp_gids(id);
+    return 0;
+}
+
+void sw_ucm_route_packet_gid(const uint8_t gid[16], uint8_t out[16])
+{
+    static const uint8_t prefix[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
+    struct sw_netdev_info info;
+    union sw_address own = {.family = AF_INET};
+    union ibv_gid named;
+    memcpy(named.raw, gid, sizeof(named.raw));
+    memcpy(out, gid, sizeof(named.raw));
+    if (memcmp(gid, prefix, sizeof(prefix)) != 0 || sw_netdev_with_address(&named) ||
+        !loopback_device(&info))
+        return;
+    sw_address_set_loopback(&own);
+    sw_address_to_gid(&own, out);
+}
+
+int sw_ucm_route_arrive(struct sw_ucm_id *id, const struct sw_cm_path *path)
+{
+    sw_rdmacm_assert_locked();
+    struct sw_netdev_info info;
+    uint8_t gid[16]; /* its own is not needed: the peer has named one */
+    struct sw_netdev *dev = device_of(&id->src, &info);
+    if (!dev && sw_address_is_loopback(&id->src))
+        dev = any_device(&info, gid);
+    if (!dev)
+        return -EADDRNOTAVAIL;
+    memcpy(id->route.sgid, path->local_gid, sizeof(id->route.sgid));
+    memcpy(id->route.dgid, path->remote_gid, sizeof(id->route.dgid));
+    attach_device(id, dev, &info);
     return 0;
 }
 

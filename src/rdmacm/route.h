@@ -15,8 +15,12 @@
  * host; -ENODEV: of an interface without a device. Sets nothing on failure. */
 int sw_ucm_route_bind(struct sw_ucm_id *id);
 
-/* The device of an address of this host, or NULL. */
-struct sw_netdev *sw_ucm_route_device(const union sw_address *address);
+/* Of a request that came: the device of id->src, or the loopback's where that is a loopback address
+ * which no device has. -EADDRNOTAVAIL: an address that has just gone. */
+int sw_ucm_route_arrive(struct sw_ucm_id *id, const struct sw_cm_path *path);
+
+/* The GID as packets have it: of a loopback address that no device has, the loopback's own. */
+void sw_ucm_route_packet_gid(const uint8_t gid[16], uint8_t out[16]);
 
 /* Fills in id->src where it is a wildcard, and id->dev. -ENETUNREACH and the like: no route;
  * *status is for what the kernel finds out later and tells by ADDR_ERROR: -ENODEV, no device. */

@@ -82,8 +82,9 @@ static void is_ece_of(const struct rdma_ucm_ece *ece, uint32_t id)
 static void connect__tells_each_side_all_of_the_other(void **state)
 {
     (void)state;
-    static const char *const hosts[] = {"127.0.0.1", "::1"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "::1"};
+    static const char *const sources[] = {"127.0.0.1", "127.0.0.1", "::1"};
+    for (int i = 0; i < 3; i++) {
         struct meeting m;
         struct rdma_ucm_event_resp event;
         struct rdma_ucm_query_addr_resp address;
@@ -102,7 +103,7 @@ static void connect__tells_each_side_all_of_the_other(void **state)
         assert_int_equal(rig_query_addr(passive, m.to, &address), 0);
         rig_address(hosts[i], m.port, &wanted);
         assert_memory_equal(&address.src_addr, &wanted, address.src_size);
-        rig_address(hosts[i], rig_port(active, m.from), &wanted);
+        rig_address(sources[i], rig_port(active, m.from), &wanted);
         assert_memory_equal(&address.dst_addr, &wanted, address.dst_size);
         assert_true(address.node_guid);
 
