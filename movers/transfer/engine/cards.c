@@ -48,7 +48,7 @@ enum sw_xfer_status sw_xfer_card_make(const struct sw_xfer_agent *agent,
             .address = leases[i]->address, .bytes = leases[i]->bytes, .rights = leases[i]->rights};
         memcpy(region.name, leases[i]->name, sizeof(region.name));
         for (uint32_t k = 0; k < agent->rails_count; k++)
-            region.keys[k] = xfe_lease_key(leases[i], agent->rails[k].device);
+            region.keys[k] = xfe_lease_key(leases[i], k);
         xfw_put_region(bytes, &card, i, &region);
     }
     if (bytes)

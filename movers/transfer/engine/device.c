@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
+#include "common/clock.h"
 #include "transfer/engine/engine.h"
 
 struct xfe_device *xfe_device_find(struct sw_xfer_agent *agent, const struct ibv_context *verbs)
@@ -114,13 +115,22 @@ static void lose_port(struct xfe_device *device, int port)
     }
 }
 
-/* Lanes that are down may have tried another device last. */
-static void gain_port(struct sw_xfer_agent *agent)
+/* Lanes that are down may have tried another device last. Those that were made anew from another
+ * rail while theirs was away come back to it: a port is up a little before packets pass. */
+static void gain_port(const struct xfe_device *device)
 {
-    for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
+    struct list *peers = &device->agent->peers;
+    for (struct list_node *at = list_first(peers); at; at = list_after(peers, at)) {
         struct sw_xfer_peer *peer = LIST_MEMBER(at, struct sw_xfer_peer, node);
-        for (uint32_t i = 0; i < peer->lanes_count; i++)
-            peer->lanes[i].retry_ns = peer->lanes[i].failures = 0;
+        for (uint32_t i = 0; i < peer->lanes_count; i++) {
+            struct xfe_lane *lane = &peer->lanes[i];
+            const struct xfe_rail *home = xfe_lane_home(lane);
+            lane->retry_ns = lane->failures = 0;
+            if (!home || home->device != xfe_device_index(device))
+                continue;
+            lane->home_tries = XFE_HOME_TRIES;
+            lane->home_ns = xfe_lane_is_away(lane) ? mover_now_ns() : 0;
+        }
     }
 }
 
@@ -136,7 +146,7 @@ void xfe_device_events(struct xfe_device *device)
         else if (event.event_type == IBV_EVENT_DEVICE_FATAL)
             lose_port(device, 0);
         else if (event.event_type == IBV_EVENT_PORT_ACTIVE)
-            gain_port(device->agent);
+            gain_port(device);
     }
 }
 

@@ -26,6 +26,7 @@ enum {
     XFE_DEPARTED = 256, /* sessions whose newest tag is remembered */
     XFE_RAILS_MAX = SW_XFER_ADDRESSES_MAX,
     XFE_DEVICES_MAX = 4,
+    XFE_HOME_TRIES = 5,
 };
 
 /* What an event of epoll is about: the first member of each. */
@@ -114,9 +115,10 @@ struct sw_xfer_lease {
     char name[XFW_NAME_BYTES];
     uint64_t address, bytes, deadline_ns, visitor;
     uint32_t rights;
-    uint32_t window_key;
-    struct ibv_mr *mrs[XFE_DEVICES_MAX]; /* these or the window while it is granted */
-    struct ibv_mw *mw;                   /* of an agent with one rail */
+    struct ibv_mr *mrs[XFE_DEVICES_MAX];   /* these or the windows while it is granted */
+    struct ibv_mw *windows[XFE_RAILS_MAX]; /* of each rail, for the visitor's lane there */
+    uint32_t window_keys[XFE_RAILS_MAX];   /* the same each time that a lane is made anew */
+    uint32_t bound;                        /* lanes whose queue pair has its window: bits */
 };
 
 /* Memory that the device reads and writes for the library itself. */
@@ -143,6 +145,8 @@ struct xfe_lane {
     uint32_t connections;      /* that came up, over all time */
     uint32_t failures;         /* since then, or since a port came up */
     uint32_t dirty_resets;     /* of the flow's lane, when it became dirty */
+    uint32_t home_tries;       /* that are left to come from its own rail again */
+    uint64_t home_ns;          /* when the next one is due; 0: none */
     uint64_t connect_deadline_ns, retry_ns, dirty_ns, progress_ns;
     struct xfe_scratch *scratch;
     struct ibv_mr *scratch_mr; /* at `scratch_device` */
@@ -249,10 +253,14 @@ void xfe_memory_free(struct sw_xfer_memory *memory);
 /* ---- lease.c ---- */
 
 void xfe_leases_timers(struct sw_xfer_agent *agent, uint64_t now_ns);
-/* By which a peer that comes to this device names it. */
-uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t device);
-/* The visitor's queue pair is gone: so are its windows. */
+/* By which a peer that comes to this rail names it. */
+uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t rail);
+/* The visitor has no lane any more: its windows end. */
 void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor);
+/* One of its lanes has a new queue pair, which can send; or has none any more. */
+bool xfe_leases_of_lane_bind(struct sw_xfer_agent *agent, struct xfe_visitor *visitor);
+void xfe_leases_of_lane_end(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t lane);
+bool xfe_leases_have_windows(const struct sw_xfer_agent *agent, uint64_t visitor);
 
 /* ---- peer.c ---- */
 
@@ -276,6 +284,19 @@ void xfe_peer_lane_lost(struct xfe_lane *lane, enum sw_xfer_status status, const
 void xfe_lane_start(struct xfe_lane *lane);
 /* Its queue pair is of no use any more, but the peer lives: connects again, and goes on. */
 void xfe_lane_restart(struct xfe_lane *lane);
+/* It comes from another rail of ours than its own. */
+static inline bool xfe_lane_is_away(const struct xfe_lane *lane)
+{
+    return lane->state == XFE_UP && lane->source_at;
+}
+
+/* Its own rail. An agent without an address has none. */
+static inline const struct xfe_rail *xfe_lane_home(const struct xfe_lane *lane)
+{
+    const struct sw_xfer_agent *agent = lane->peer->agent;
+    return agent->rails_count ? &agent->rails[lane->index % agent->rails_count] : NULL;
+}
+
 /* The other ways to the peer, then none. */
 void xfe_lane_try_next(struct xfe_lane *lane, enum sw_xfer_status status, const char *what);
 void xfe_lane_drop(struct xfe_lane *lane);
@@ -299,7 +320,7 @@ uint32_t xfe_sums_ask(const struct sw_xfer_transfer *transfer, const struct xfc_
 enum sw_xfer_status xfe_sums_compare(struct xfc_plan *plan, const struct xfc_out *out,
                                      const uint8_t *message, uint32_t bytes);
 /* What is asked of this side. Returns the length of the answer. */
-uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t device,
+uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t rail,
                          const uint8_t *message, const struct xfw_message *header, uint8_t *answer);
 
 /* ---- blocks.c, transfer.c ---- */
@@ -314,10 +335,15 @@ bool xfe_transfers_let_go(struct sw_xfer_agent *agent, const struct sw_xfer_memo
 void xfe_visitors_events(struct sw_xfer_agent *agent);
 void xfe_visitor_ready(struct xfe_visitor *visitor);
 void xfe_visitors_end(struct sw_xfer_agent *agent);
+/* One of its lanes, or that lane; NULL: it has none. */
 struct xfe_visitor *xfe_visitor_of(const struct sw_xfer_agent *agent, uint64_t number);
+struct xfe_visitor *xfe_visitor_at(const struct sw_xfer_agent *agent, uint64_t number,
+                                   uint32_t lane);
+uint64_t xfe_visitor_number(const struct xfe_visitor *visitor);
+uint32_t xfe_visitor_lane(const struct xfe_visitor *visitor);
 void xfe_visitor_end(struct xfe_visitor *visitor);
 /* Posts a request that has to do with a window, and waits for its completion. -EOPNOTSUPP: the
- * device takes none; -EPIPE: the visitor had to be ended. */
+ * device takes none; -EPIPE: its queue pair is of no use any more. */
 int xfe_visitor_window(struct xfe_visitor *visitor, struct ibv_send_wr *wr);
 /* Takes notices that had no room. */
 void xfe_visitors_retry(struct sw_xfer_agent *agent);

@@ -206,6 +206,8 @@ static void explain_refusal(struct xfe_lane *lane)
         xfw_get_reject(lane->connection.private_data, lane->connection.private_bytes);
     if (!reason)
         return xfe_lane_try_next(lane, SW_XFER_PEER_GONE, "nobody is there");
+    if (lane->peer->lanes_count > 1 && why[reason].status == SW_XFER_REFUSED)
+        return xfe_peer_lane_lost(lane, SW_XFER_REFUSED, why[reason].text); /* others may do */
     xfe_peer_gone(lane->peer, why[reason].status, "%s refuses: %s", lane->where, why[reason].text);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The right of peers to reach memory: a window of type 2 for one visitor, or a registration. Either
- * is over when the device says so, and not before.
+ * The right of peers to reach memory: windows of type 2 for one visitor, one for each rail, or
+ * registrations. Either are over when the device says so, and not before.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,21 +24,49 @@ static int access_of(uint32_t rights)
            (rights & SW_XFER_MAY_WRITE ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
 }
 
-/* -EOPNOTSUPP: no window can be had, and a registration takes its place. */
-static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor, uint64_t number)
+/* ---- windows ---- */
+
+static void free_windows(struct sw_xfer_lease *lease)
 {
-    struct sw_xfer_agent *agent = lease->memory->agent;
-    const struct xfe_device *device = &agent->devices[agent->rails[0].device];
-    /* It is of one queue pair, and would not outlive it where a lane is made anew. */
-    const bool can = agent->rails_count == 1 && device->has_windows;
-    lease->mw = can ? ibv_alloc_mw(device->pd, IBV_MW_TYPE_2) : NULL;
-    if (!lease->mw)
-        return -EOPNOTSUPP;
+    for (uint32_t i = 0; i < XFE_RAILS_MAX; i++)
+        if (lease->windows[i])
+            ibv_dealloc_mw(lease->windows[i]);
+    memset(lease->windows, 0, sizeof(lease->windows));
+    lease->bound = 0;
+}
+
+/* A window is of one queue pair. Where there may be another lane to go on with, that of a lane
+ * which is made anew has to be bound before the peer may send, which iWARP does not allow. */
+static bool can_bind(const struct sw_xfer_agent *agent, const struct xfe_device *device)
+{
+    return device->has_windows &&
+           (agent->rails_count == 1 || device->verbs->device->transport_type == IBV_TRANSPORT_IB);
+}
+
+static bool alloc_windows(struct sw_xfer_lease *lease)
+{
+    const struct sw_xfer_agent *agent = lease->memory->agent;
+    for (uint32_t i = 0; i < agent->rails_count; i++) {
+        const struct xfe_device *device = &agent->devices[agent->rails[i].device];
+        lease->windows[i] =
+            can_bind(agent, device) ? ibv_alloc_mw(device->pd, IBV_MW_TYPE_2) : NULL;
+        if (!lease->windows[i])
+            return false;
+        lease->window_keys[i] = ibv_inc_rkey(lease->windows[i]->rkey);
+    }
+    return true;
+}
+
+/* The card is out already, so it is the same key for each queue pair of the lane. */
+static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor)
+{
+    const struct sw_xfer_agent *agent = lease->memory->agent;
+    const uint32_t lane = xfe_visitor_lane(visitor);
     struct ibv_send_wr wr = {
         .opcode = IBV_WR_BIND_MW,
-        .bind_mw = {.mw = lease->mw,
-                    .rkey = ibv_inc_rkey(lease->mw->rkey),
-                    .bind_info = {.mr = lease->memory->mrs[agent->rails[0].device],
+        .bind_mw = {.mw = lease->windows[lane],
+                    .rkey = lease->window_keys[lane],
+                    .bind_info = {.mr = lease->memory->mrs[agent->rails[lane].device],
                                   .addr = lease->address,
                                   .length = lease->bytes,
                                   .mw_access_flags =
@@ -46,15 +74,94 @@ static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor,
                                       (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)}},
     };
     const int code = xfe_visitor_window(visitor, &wr);
-    if (!code) {
-        lease->window_key = wr.bind_mw.rkey;
-        lease->visitor = number;
-        return 0;
-    }
-    ibv_dealloc_mw(lease->mw);
-    lease->mw = NULL;
+    if (!code)
+        lease->bound |= 1u << lane;
     return code;
 }
+
+/* Nothing by them is taken any more. */
+static void end_windows(struct sw_xfer_lease *lease)
+{
+    struct sw_xfer_agent *agent = lease->memory->agent;
+    for (uint32_t i = 0; i < agent->rails_count; i++) {
+        struct xfe_visitor *visitor = xfe_visitor_at(agent, lease->visitor, i);
+        struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV,
+                                 .invalidate_rkey = lease->window_keys[i]};
+        if (!visitor || !(lease->bound & 1u << i))
+            continue;
+        /* Where it cannot be done, the queue pair goes; windows go with it. */
+        if (xfe_visitor_window(visitor, &wr))
+            xfe_visitor_end(visitor);
+    }
+    free_windows(lease);
+}
+
+/* -EOPNOTSUPP: no windows can be had, and registrations take their place. -EPIPE: no lane is left.
+ */
+static int grant_windows(struct sw_xfer_lease *lease, uint64_t number)
+{
+    struct sw_xfer_agent *agent = lease->memory->agent;
+    int code = alloc_windows(lease) ? 0 : -EOPNOTSUPP;
+    lease->visitor = number;
+    for (uint32_t i = 0; !code && i < agent->rails_count; i++) {
+        struct xfe_visitor *visitor = xfe_visitor_at(agent, number, i);
+        code = visitor ? bind_window(lease, visitor) : 0;
+        if (code == -EPIPE) {
+            xfe_visitor_end(visitor);
+            code = 0; /* its lane is made anew */
+        }
+    }
+    if (!code && lease->bound)
+        return 0;
+    end_windows(lease);
+    lease->visitor = 0;
+    return code ? code : -EPIPE;
+}
+
+bool xfe_leases_have_windows(const struct sw_xfer_agent *agent, uint64_t visitor)
+{
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        const struct sw_xfer_lease *lease = lease_of(at);
+        if (lease->visitor == visitor && sw_xfer_lease_is_window(lease))
+            return true;
+    }
+    return false;
+}
+
+bool xfe_leases_of_lane_bind(struct sw_xfer_agent *agent, struct xfe_visitor *visitor)
+{
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        struct sw_xfer_lease *lease = lease_of(at);
+        if (lease->visitor == xfe_visitor_number(visitor) && sw_xfer_lease_is_window(lease) &&
+            bind_window(lease, visitor))
+            return false;
+    }
+    return true;
+}
+
+void xfe_leases_of_lane_end(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t lane)
+{
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        struct sw_xfer_lease *lease = lease_of(at);
+        if (lease->visitor == visitor)
+            lease->bound &= ~(1u << lane);
+    }
+}
+
+void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor)
+{
+    for (struct list_node *at = list_first(&agent->leases); at;
+         at = list_after(&agent->leases, at)) {
+        struct sw_xfer_lease *lease = lease_of(at);
+        if (lease->visitor == visitor)
+            free_windows(lease);
+    }
+}
+
+/* ---- registrations ---- */
 
 /* From all devices, as far as they do it. */
 static bool deregister_lease(struct sw_xfer_lease *lease)
@@ -88,10 +195,13 @@ static int register_lease(struct sw_xfer_lease *lease, uint64_t offset)
     return 0;
 }
 
-uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t device)
+/* ---- leases ---- */
+
+uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t rail)
 {
-    if (lease->mw)
-        return lease->window_key;
+    const uint32_t device = lease->memory->agent->rails[rail].device;
+    if (sw_xfer_lease_is_window(lease))
+        return lease->window_keys[rail];
     return lease->mrs[device] ? lease->mrs[device]->rkey : 0;
 }
 
@@ -136,7 +246,7 @@ enum sw_xfer_status sw_xfer_lease_grant(struct sw_xfer_memory *memory,
     lease->bytes = options->bytes ? options->bytes : memory->bytes - options->offset;
     lease->rights = options->rights;
     lease->deadline_ns = options->deadline_ns ? options->deadline_ns : SW_XFER_NEVER;
-    int code = visitor ? bind_window(lease, visitor, options->visitor) : -EOPNOTSUPP;
+    int code = visitor ? grant_windows(lease, options->visitor) : -EOPNOTSUPP;
     if (code == -EOPNOTSUPP)
         code = register_lease(lease, options->offset);
     if (code) {
@@ -153,19 +263,6 @@ enum sw_xfer_status sw_xfer_lease_grant(struct sw_xfer_memory *memory,
         agent->lease_wake_ns = lease->deadline_ns;
     *out = lease;
     return SW_XFER_OK;
-}
-
-static void end_window(struct sw_xfer_lease *lease)
-{
-    struct sw_xfer_agent *agent = lease->memory->agent;
-    struct xfe_visitor *visitor = xfe_visitor_of(agent, lease->visitor);
-    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = lease->window_key};
-    /* Where no request can be posted, the queue pair goes; windows go with it. */
-    if (visitor && xfe_visitor_window(visitor, &wr) == -EOPNOTSUPP)
-        xfe_visitor_end(visitor);
-    if (lease->mw)
-        ibv_dealloc_mw(lease->mw);
-    lease->mw = NULL;
 }
 
 /*
@@ -195,8 +292,8 @@ enum sw_xfer_status sw_xfer_lease_revoke(struct sw_xfer_lease *lease)
     const uint64_t begin_ns = mover_now_ns();
     if (xfe_is_forked(lease->memory->agent))
         return SW_XFER_FORKED;
-    if (lease->mw)
-        end_window(lease);
+    if (sw_xfer_lease_is_window(lease))
+        end_windows(lease);
     if (!deregister_lease(lease))
         return SW_XFER_SYSTEM;
     if (mover_now_ns() - begin_ns > DOUBT_MS * XFE_MS)
@@ -209,12 +306,12 @@ bool sw_xfer_lease_is_granted(const struct sw_xfer_lease *lease)
     for (uint32_t i = 0; i < XFE_DEVICES_MAX; i++)
         if (lease->mrs[i])
             return true;
-    return lease->mw;
+    return sw_xfer_lease_is_window(lease);
 }
 
 bool sw_xfer_lease_is_window(const struct sw_xfer_lease *lease)
 {
-    return lease->mw;
+    return lease->windows[0];
 }
 
 void sw_xfer_lease_release(struct sw_xfer_lease *lease)
@@ -239,17 +336,5 @@ void xfe_leases_timers(struct sw_xfer_agent *agent, uint64_t now_ns)
             sw_xfer_lease_revoke(lease);
         else if (lease->deadline_ns < agent->lease_wake_ns)
             agent->lease_wake_ns = lease->deadline_ns;
-    }
-}
-
-void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor)
-{
-    for (struct list_node *at = list_first(&agent->leases); at;
-         at = list_after(&agent->leases, at)) {
-        struct sw_xfer_lease *lease = lease_of(at);
-        if (lease->visitor != visitor || !lease->mw)
-            continue;
-        ibv_dealloc_mw(lease->mw);
-        lease->mw = NULL;
     }
 }

@@ -68,6 +68,24 @@ void xfe_peer_lane_lost(struct xfe_lane *lane, enum sw_xfer_status status, const
     xfe_peer_lane_down(lane);
 }
 
+/* Also those of our own rails: a lane may come from another now, as its own port is down. */
+static void watch_devices(struct xfe_lane *lane)
+{
+    struct sw_xfer_agent *agent = lane->peer->agent;
+    xfe_device_watch(lane->device);
+    for (uint32_t i = 0; i < agent->rails_count; i++)
+        xfe_device_watch(&agent->devices[agent->rails[i].device]);
+}
+
+/* Up again, but from another rail than its own, whose port came back: that is tried some times. */
+static void plan_return(struct xfe_lane *lane)
+{
+    const bool is_due = xfe_lane_is_away(lane) && lane->home_tries;
+    lane->home_ns =
+        is_due ? mover_now_ns() + (RETRY_MS * XFE_MS << (XFE_HOME_TRIES - lane->home_tries)) : 0;
+    lane->home_tries -= is_due;
+}
+
 /* The request for a connection has made the peer end its side of the earlier one. */
 void xfe_peer_lane_up(struct xfe_lane *lane)
 {
@@ -77,6 +95,7 @@ void xfe_peer_lane_up(struct xfe_lane *lane)
     lane->connections++;
     lane->failures = 0;
     lane->is_dirty = false;
+    plan_return(lane);
     xfc_flow_settled(&peer->flow, lane->index);
     if (is_first)
         peer->flow.message_lane = lane->index;
@@ -87,7 +106,7 @@ void xfe_peer_lane_up(struct xfe_lane *lane)
         xfc_flow_drop(&peer->flow, i);
     }
     if (peer->lanes_count > 1)
-        xfe_device_watch(lane->device);
+        watch_devices(lane);
     peer->state = SW_XFER_LIVE;
     peer->was_live = true;
     xfe_peer_push(peer);
@@ -125,6 +144,18 @@ void xfe_peer_poll(struct sw_xfer_peer *peer)
 
 /* ---- timers ---- */
 
+/* The lane would be down meanwhile, so another one has to be up. */
+static bool can_return(const struct xfe_lane *lane)
+{
+    const struct sw_xfer_peer *peer = lane->peer;
+    if (!lane->home_ns || lane->state != XFE_UP)
+        return false;
+    for (uint32_t i = 0; i < peer->lanes_count; i++)
+        if (i != lane->index && peer->lanes[i].state == XFE_UP)
+            return true;
+    return false;
+}
+
 /* When the next thing is due of a lane; UINT64_MAX: none. */
 static uint64_t due_of(const struct xfe_lane *lane)
 {
@@ -140,6 +171,8 @@ static uint64_t due_of(const struct xfe_lane *lane)
         due = lane->progress_ns + stall_ns;
     else if (lane->state == XFE_DOWN && is_live)
         due = lane->retry_ns;
+    if (can_return(lane) && lane->home_ns < due)
+        due = lane->home_ns;
     if (is_live && lane->is_dirty && lane->dirty_ns + stall_ns < due)
         due = lane->dirty_ns + stall_ns;
     return due;
@@ -162,7 +195,7 @@ static void run_timer(struct xfe_lane *lane, uint64_t now_ns)
     case XFE_DOWN:
         return xfe_lane_start(lane);
     case XFE_UP:
-        if (lane->has_broken)
+        if (lane->has_broken || (can_return(lane) && now_ns > lane->home_ns))
             return xfe_lane_restart(lane);
         snprintf(what, sizeof(what), "it has confirmed nothing for %u ms", stall_ms);
         return xfe_peer_lane_lost(lane, SW_XFER_PEER_GONE, what);

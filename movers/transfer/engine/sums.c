@@ -40,13 +40,13 @@ enum sw_xfer_status xfe_sums_compare(struct xfc_plan *plan, const struct xfc_out
 
 /* Where this side sees what a lease lets that visitor read; NULL: it lets it not. */
 static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t visitor,
-                                  uint32_t device, const struct xfw_sum *sum)
+                                  uint32_t rail, const struct xfw_sum *sum)
 {
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
         const struct sw_xfer_lease *lease = LIST_MEMBER(at, struct sw_xfer_lease, node);
         const struct sw_xfer_memory *memory = lease->memory;
-        if (!sw_xfer_lease_is_granted(lease) || xfe_lease_key(lease, device) != sum->key ||
+        if (!sw_xfer_lease_is_granted(lease) || xfe_lease_key(lease, rail) != sum->key ||
             (lease->visitor && lease->visitor != visitor) || !(lease->rights & SW_XFER_MAY_READ) ||
             sum->address < lease->address || sum->bytes > lease->bytes ||
             sum->address - lease->address > lease->bytes - sum->bytes || !memory->data)
@@ -56,7 +56,7 @@ static const uint8_t *find_leased(const struct sw_xfer_agent *agent, uint64_t vi
     return NULL;
 }
 
-uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t device,
+uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t rail,
                          const uint8_t *message, const struct xfw_message *header, uint8_t *answer)
 {
     struct xfw_message said = {.type = XFW_SUMS, .tag = header->tag, .bytes = 0};
@@ -64,7 +64,7 @@ uint32_t xfe_sums_answer(struct sw_xfer_agent *agent, uint64_t visitor, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         struct xfw_sum sum;
         xfw_get_sum(message, i, &sum);
-        const uint8_t *at = find_leased(agent, visitor, device, &sum);
+        const uint8_t *at = find_leased(agent, visitor, rail, &sum);
         if (!at || !sum.bytes || sum.bytes > XFC_REQUEST_BYTES_MAX)
             return xfw_put_message(answer, &said);
         xfw_put_sums(answer, i, xfc_sum(0, at, sum.bytes));

@@ -43,6 +43,26 @@ struct xfe_visitor *xfe_visitor_of(const struct sw_xfer_agent *agent, uint64_t n
     return NULL;
 }
 
+struct xfe_visitor *xfe_visitor_at(const struct sw_xfer_agent *agent, uint64_t number,
+                                   uint32_t lane)
+{
+    for (uint32_t i = 0; i < agent->visitors_slots; i++)
+        if (agent->visitors[i] && agent->visitors[i]->session->number == number &&
+            agent->visitors[i]->lane == lane)
+            return agent->visitors[i];
+    return NULL;
+}
+
+uint64_t xfe_visitor_number(const struct xfe_visitor *visitor)
+{
+    return visitor->session->number;
+}
+
+uint32_t xfe_visitor_lane(const struct xfe_visitor *visitor)
+{
+    return visitor->lane;
+}
+
 bool sw_xfer_visitor_is_live(const struct sw_xfer_agent *agent, uint64_t visitor)
 {
     return xfe_visitor_of(agent, visitor);
@@ -156,6 +176,7 @@ static void free_visitor(struct xfe_visitor *visitor)
     void *context;
     if (visitor->id->qp)
         rdma_destroy_qp(visitor->id);
+    xfe_leases_of_lane_end(agent, visitor->session->number, visitor->lane);
     leave_session(agent, visitor->session);
     if (visitor->cq) {
         while (!ibv_get_cq_event(visitor->channel, &cq, &context))
@@ -251,7 +272,25 @@ static struct xfe_visitor *find_lane(const struct sw_xfer_agent *agent,
     return NULL;
 }
 
-static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads)
+/* rdma_accept() answers at once. Windows are bound before that, as the peer may use them then. */
+static bool bind_windows(struct xfe_visitor *visitor, uint8_t reads)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+    struct ibv_qp *qp = visitor->id->qp;
+    int mask;
+    if (rdma_init_qp_attr(visitor->id, &attr, &mask))
+        return false;
+    attr.max_dest_rd_atomic = reads;
+    if (ibv_modify_qp(qp, &attr, mask))
+        return false;
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS};
+    if (rdma_init_qp_attr(visitor->id, &attr, &mask))
+        return false;
+    attr.max_rd_atomic = 0;
+    return !ibv_modify_qp(qp, &attr, mask) && xfe_leases_of_lane_bind(visitor->agent, visitor);
+}
+
+static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads, bool is_ready)
 {
     struct xfw_accept accept = {
         .notices = XFE_CREDITS, .notice_bytes_max = SW_XFER_NOTICE_MAX, .abilities = XFW_CAN_SUM};
@@ -261,15 +300,22 @@ static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads)
     struct rdma_conn_param param = {
         .private_data = answer,
         .private_data_len = sizeof(answer),
-        .responder_resources = reads < READS_MAX ? reads : (uint8_t)READS_MAX,
+        .responder_resources = reads,
         .rnr_retry_count = 7,
     };
-    return !rdma_accept(visitor->id, &param);
+    struct ibv_qp *qp = visitor->id->qp;
+    param.qp_num = qp->qp_num;
+    if (is_ready) /* rdma_accept() would begin anew with it */
+        visitor->id->qp = NULL;
+    const bool is_accepted = !rdma_accept(visitor->id, &param);
+    visitor->id->qp = qp;
+    return is_accepted;
 }
 
 static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, const uint8_t *data,
-                         size_t bytes, uint8_t reads)
+                         size_t bytes, uint8_t reads_asked)
 {
+    const uint8_t reads = reads_asked < READS_MAX ? reads_asked : (uint8_t)READS_MAX;
     struct xfw_connect hello;
     struct xfe_session session = {.session = 0};
     id->context = NULL;
@@ -291,11 +337,12 @@ static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, con
         return reject_request(id, XFW_REASON_MANY);
     visitor->lane = hello.lane;
     visitor->count = hello.count;
-    if (!make_queue(visitor)) {
+    const bool has_windows = xfe_leases_have_windows(agent, visitor->session->number);
+    if (!make_queue(visitor) || (has_windows && !bind_windows(visitor, reads))) {
         free_visitor(visitor);
         return reject_request(id, XFW_REASON_MEMORY);
     }
-    if (!accept_visitor(visitor, reads)) {
+    if (!accept_visitor(visitor, reads, has_windows)) {
         free_visitor(visitor);
         rdma_destroy_id(id);
     }
@@ -346,9 +393,8 @@ static bool send_sums(struct xfe_visitor *visitor, uint32_t index,
                       const struct xfw_message *message)
 {
     return send_answer(visitor, index,
-                       xfe_sums_answer(visitor->agent, visitor->session->number,
-                                       xfe_device_index(visitor->device), visitor->receives[index],
-                                       message, visitor->acks[index]));
+                       xfe_sums_answer(visitor->agent, visitor->session->number, visitor->lane,
+                                       visitor->receives[index], message, visitor->acks[index]));
 }
 
 /* Its lost lanes: once this is answered, nothing of them is taken any more. */
@@ -466,8 +512,5 @@ int xfe_visitor_window(struct xfe_visitor *visitor, struct ibv_send_wr *wr)
         return -EOPNOTSUPP;
     while (is_fine && !visitor->window_done && mover_now_ns() < deadline_ns)
         is_fine = poll_queue(visitor);
-    if (is_fine && visitor->window_done)
-        return 0;
-    xfe_visitor_end(visitor);
-    return -EPIPE;
+    return is_fine && visitor->window_done ? 0 : -EPIPE;
 }

@@ -15,7 +15,7 @@ from pyverbs.qp import QPCap, QPInitAttr
 Card = collections.namedtuple('Card', 'instance layout addresses regions')
 Region = collections.namedtuple('Region', 'name address bytes keys rights')
 READ, WRITE = 1, 2
-NOTICE, ACK = 1, 2
+NOTICE, ACK, END, ENDED = 1, 2, 5, 6
 DEPTH, READS, MESSAGE_BYTES = 32, 4, 2048
 
 
@@ -104,10 +104,10 @@ class Connection:
     def completes(self):
         return self.id.get_send_comp().status
 
-    def write(self, region, offset, data):
+    def write(self, region, offset, data, key=None):
         memory = self.id.reg_msgs(len(data))
         memory.write(data, len(data))
-        self.id.post_write(memory, len(data), region.address + offset, region.keys[self.lane], e.IBV_SEND_SIGNALED)
+        self.id.post_write(memory, len(data), region.address + offset, key or region.keys[self.lane], e.IBV_SEND_SIGNALED)
         return self.completes()
 
     def read(self, region, offset, length):
@@ -124,6 +124,10 @@ class Connection:
     def notice(self, tag, data):
         """Sends one; the tag of the acknowledgement."""
         return self.asked(NOTICE, ACK, tag, data)
+
+    def end(self, tag, lane, count):
+        """Asks to end a lane's connections before that of the count; the tag of the answer."""
+        return self.asked(END, ENDED, tag, struct.pack('<BB6x', lane, count))
 
     def asked(self, ask, answer, tag, data):
         assert self.message(struct.pack('<IBBHQ', 0x4d585753, ask, 0, 16 + len(data), tag) + data) == e.IBV_WC_SUCCESS

@@ -39,6 +39,9 @@ for line in sys.stdin:
     elif line == 'revoke\\n':
         lease.revoke()
         print('revoked', flush=True)
+    elif line == 'window\\n':
+        lease = agent.memory(array).lease('all', write=True, offset=4096, bytes=size, visitor=agent.notice(timeout=20).visitor)
+        print(agent.card(lease).hex() if lease.is_window else 'no window', flush=True)
     else:
         print(bool((array[4096:-4096] == int(line) % 251).all()), flush=True)
 os._exit(0)
@@ -71,6 +74,17 @@ for line in sys.stdin:
             except sidewire.Error as error:
                 say(number=number, why=type(error).__name__, left=transfer.state)
                 break
+    elif word == 'notify':
+        peer.notify('who am I').wait(30)
+        say()
+    elif word == 'card':
+        transfer = peer.write(local, peer.blocks('all', bytes=block, stride=block, count=size // block, card=bytes.fromhex(count)))
+        say()
+    elif word == 'until made':
+        until = time.monotonic() + 30
+        while (sum(rail['connections'] for rail in peer.rails) < count or not all(rail['is_up'] for rail in peer.rails)) and time.monotonic() < until:
+            agent.run(0.02)
+        say()
     elif word == 'until up':
         until = time.monotonic() + 30
         while sum(rail['is_up'] for rail in peer.rails) < count and time.monotonic() < until:
@@ -231,6 +245,71 @@ class Rails(unittest.TestCase):
         self.client.tell('["post", 1]')
         self.assertEqual(self.next()['why'], 'Denied')
         self.assertEqual(self.server.ask('1'), 'True')
+
+    def test_rails__a_window_for_each_is_there_again_with_it(self):
+        self.start()
+        self.all_up()
+        self.client.ask(json.dumps(['notify', 0]))
+        card = self.server.ask('window')
+        self.client.ask(json.dumps(['card', card]))
+        self.post()
+        self.hosts.set_link(1, self.links[1], 'down')
+        told = self.post(2)
+        self.assertEqual([rail['is_up'] for rail in told['rails']], [True, False])
+        before = told['rails'][1]['bytes']
+        self.hosts.set_link(1, self.links[1], 'up')
+        self.all_up()
+        self.assertGreater(self.post(2)['rails'][1]['bytes'], before)
+        self.assertEqual(self.server.ask('revoke'), 'revoked')
+        self.client.tell('["post", 1]')
+        self.assertEqual(self.next()['why'], 'Denied')
+        self.assertEqual(self.server.ask('5'), 'True')
+
+    def start_with_a_detour(self):
+        """The second rail of the server is reached from the client's first, too, where its second is away."""
+        self.hosts.ip('-n', self.hosts.names[1], 'route', 'add', '10.98.0.0/24', 'via', hosts.ADDRESSES[0], 'metric', '500')
+        self.start()
+        self.all_up()
+        self.post()
+
+    def sent(self):
+        """Bytes by the client's second interface."""
+        path = f'/sys/class/net/{self.links[1]}/statistics/tx_bytes'
+        return int(subprocess.run([*self.hosts.wrap[1], 'cat', path], capture_output=True, check=True).stdout)
+
+    def test_rails__made_anew_from_another_comes_home(self):
+        self.start_with_a_detour()
+        self.hosts.set_link(1, self.links[1], 'down')
+        self.post(2)
+        self.client.tell(json.dumps(['until made', 3]))  # from the first
+        told = self.next()
+        self.assertEqual([rail['connections'] for rail in told['rails']], [1, 2])
+        told = self.post(2)
+        before = told['rails'][1]['bytes']
+        self.hosts.set_link(1, self.links[1], 'up')
+        self.client.tell(json.dumps(['until made', 4]))
+        told = self.next()
+        self.assertGreaterEqual(told['rails'][1]['connections'], 3)
+        self.assertEqual(told['rails'][0]['connections'], 1)
+        sent = self.sent()
+        told = self.post(4)
+        self.assertGreater(told['rails'][1]['bytes'], before)
+        self.assertGreater(self.sent() - sent, told['rails'][1]['bytes'] - before)
+        self.check_notices(9)
+
+    def test_rails__one_whose_port_never_returns(self):
+        self.start_with_a_detour()
+        self.client.tell(json.dumps(['post', 8]))
+        self.next()
+        away = self.hosts.names[1] + 'z'  # the device vanishes, and its addresses with it
+        self.hosts.ip('netns', 'add', away)
+        self.addCleanup(self.hosts.ip, 'netns', 'del', away)
+        self.hosts.ip('-n', self.hosts.names[1], 'link', 'set', self.links[1], 'netns', away)
+        for _ in range(7):
+            self.assertEqual((told := self.next())['why'], '', told)
+        self.all_up()  # from the first
+        self.post(2)
+        self.check_notices(11)
 
 
 if __name__ == '__main__':

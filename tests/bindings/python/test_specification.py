@@ -37,8 +37,11 @@ for line in sys.stdin:
         print(agent.notice(timeout=20).data.hex(), flush=True)
     elif word == 'none':
         print(agent.try_notice(), flush=True)
+    elif word == 'lease':
+        leases.append(memory.lease('its own', write=True, offset=numbers[0], bytes=numbers[1], visitor=agent.notice(timeout=20).visitor))
+        print(json.dumps([leases[-1].is_window, agent.card(leases[-1]).hex()]), flush=True)
     elif word == 'revoke':
-        leases[0].revoke()
+        leases[numbers[0]].revoke()
         print('', flush=True)
 os._exit(0)
 '''
@@ -106,7 +109,7 @@ class Specification(unittest.TestCase):
         connection = self.connection(agent)
         self.assertEqual(connection.write(agent.card.regions[1], 0, b'x'), e.IBV_WC_REM_ACCESS_ERR)
         self.assertEqual(self.connection(agent).read(agent.card.regions[1], 8000, 193)[0], e.IBV_WC_REM_ACCESS_ERR)
-        agent.ask('revoke')
+        agent.ask('revoke', 0)
         self.assertEqual(self.connection(agent).write(agent.card.regions[0], 4096, b'x'), e.IBV_WC_REM_ACCESS_ERR)
         self.assertEqual(agent.ask('bytes', 4096, 8192), before)
 
@@ -149,6 +152,59 @@ class Specification(unittest.TestCase):
         connection = spec_peer.Connection(agent.card, layout=right, instance=b'a' * 16)
         self.assertEqual(self.refused(agent, layout=0, instance=b'b' * 16), (1, 5))
         connection.close()
+
+    def test_lanes__are_ended_by_each_other(self):
+        agent, ended = self.agent(rails=['127.0.0.2'], visitors=1), spec_peer.ce.RDMA_CM_EVENT_DISCONNECTED
+        self.assertEqual([address for address, _ in agent.card.addresses], ['127.0.0.1', '127.0.0.2'])
+        first, second = (self.connection(agent, lane=lane, count=250) for lane in range(2))
+        for lane, data in ((first, b'first'), (second, b'second')):
+            self.assertEqual(lane.write(agent.card.regions[0], 9, data), e.IBV_WC_SUCCESS)
+            self.assertEqual(bytes.fromhex(agent.ask('bytes', 9, len(data))), data)
+        # One session: what one lane brought comes no more by the other.
+        self.assertEqual((first.notice(3, b'three'), second.notice(3, b'three'), second.notice(4, b'four')), (3, 3, 4))
+        # Not what was made since, then what was made before.
+        self.assertEqual(second.end(5, 0, 250), 5)
+        self.assertEqual(first.write(agent.card.regions[0], 9, b'alive'), e.IBV_WC_SUCCESS)
+        self.assertEqual(second.end(6, 0, 251), 6)
+        first.expect(ended)
+        self.assertEqual(second.end(7, 0, 251), 7)
+        again = self.connection(agent, lane=0, count=1)  # 257, modulo 256
+        self.assertEqual((again.notice(4, b'four'), again.notice(8, b'eight')), (4, 8))
+        self.assertEqual(self.refused(agent, lane=0, count=255), (1, 2))  # it came late
+        self.assertEqual(self.refused(agent, instance=b'o' * 16), (1, 5))  # another visitor
+        self.assertEqual([bytes.fromhex(agent.ask('notice')) for _ in range(3)], [b'three', b'four', b'eight'])
+        second.message(spec_peer.struct.pack('<IBBHQBB6x', 0x4d585753, spec_peer.END, 0, 24, 9, 1, 251))  # itself
+        second.expect(ended)
+        self.assertEqual(again.write(agent.card.regions[0], 9, b'there'), e.IBV_WC_SUCCESS)
+        self.assertEqual(self.refused(self.agent(), damage=lambda data: data[:6] + b'\1' + data[7:]), (1, 2))  # no such lane
+
+    def test_windows__one_for_each_lane(self):
+        agent = self.agent(rails=['127.0.0.2'])
+        lanes = [self.connection(agent, lane=lane, count=1) for lane in range(2)]
+        lanes[0].notice(1, b'me')
+        is_window, card = json.loads(agent.ask('lease', 4096, 8192))
+        region = spec_peer.parse_card(bytes.fromhex(card)).regions[0]
+        self.assertTrue(is_window)
+        self.assertNotEqual(*region.keys)
+        for lane, data in zip(lanes, (b'first', b'second')):
+            self.assertEqual(lane.write(region, 9, data), e.IBV_WC_SUCCESS)
+            self.assertEqual(bytes.fromhex(agent.ask('bytes', 4105, len(data))), data)
+        # Each is of one queue pair. A lane that is made anew has it by the same key.
+        before = agent.ask('bytes', 0, 16384)
+        self.assertEqual(lanes[1].write(region, 0, b'x', region.keys[0]), e.IBV_WC_REM_ACCESS_ERR)
+        self.assertEqual(self.connection(agent, instance=b's' * 16).write(region, 0, b'x'), e.IBV_WC_REM_ACCESS_ERR)
+        self.assertEqual(agent.ask('bytes', 0, 16384), before)
+        lanes[1] = self.connection(agent, lane=1, count=2)
+        for lane, data in zip(lanes, (b'going on', b'anew')):
+            self.assertEqual(lane.write(region, 9, data), e.IBV_WC_SUCCESS)
+            self.assertEqual(bytes.fromhex(agent.ask('bytes', 4105, len(data))), data)
+        # Revoked while both are up: what comes late, by either, is taken no more.
+        before = agent.ask('bytes', 0, 16384)
+        agent.ask('revoke', -1)
+        for lane in lanes:
+            self.assertEqual(lane.write(region, 9, b'late'), e.IBV_WC_REM_ACCESS_ERR)
+        self.assertEqual(self.connection(agent, lane=1, count=3).write(region, 9, b'late'), e.IBV_WC_REM_ACCESS_ERR)
+        self.assertEqual(agent.ask('bytes', 0, 16384), before)
 
 
 if __name__ == '__main__':

@@ -264,6 +264,71 @@ static void lease__window_of_a_visitor(void **state)
         SW_XFER_PEER_GONE);
 }
 
+static void wait_for_rails(struct world *w, struct sw_xfer_rail rails[2], uint32_t connections)
+{
+    const uint64_t deadline = sw_xfer_deadline_ms(PATIENCE_MS);
+    do {
+        poll_both(w);
+        assert_int_equal(sw_xfer_peer_rails(w->peer, rails, 2), 2);
+    } while ((!rails[0].is_up || !rails[1].is_up ||
+              rails[0].connections + rails[1].connections < connections) &&
+             sw_xfer_deadline_ms(0) < deadline);
+    assert_int_equal(rails[0].connections + rails[1].connections, connections);
+}
+
+static void lease__windows_of_two_rails(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_rail rails[2];
+    wait_for_rails(w, rails, 2);
+    check_denied(w,
+                 grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_WRITE,
+                                                         .visitor = visitor_of(w)}),
+                 true);
+}
+
+/* One that is revoked ends a lane, and the other goes on by the same key when that is there anew.
+ */
+static void lease__windows_outlive_a_lane(void **state)
+{
+    struct world *w = *state;
+    struct sw_xfer_rail rails[2];
+    struct sw_xfer_blocks *other;
+    struct sw_xfer_transfer *bad, *good;
+    const struct sw_xfer_extent row = {.bytes = 65536, .stride = 65536, .count = 64};
+    const struct sw_xfer_lease_options options = {.rights = SW_XFER_MAY_WRITE,
+                                                  .visitor = visitor_of(w)};
+    uint8_t card[CARD_MAX];
+    size_t bytes;
+    wait_for_rails(w, rails, 2);
+    w->lease = grant(w, options);
+    make_card(w);
+    struct sw_xfer_lease *ended = grant(w, options);
+    must(sw_xfer_card_make(w->there.agent, &ended, 1, card, sizeof(card), &bytes));
+    must(sw_xfer_blocks_remote(w->peer, card, bytes, &row, 1, &other));
+    describe(w, &row, 1, &row, 1);
+    must(sw_xfer_prepare(w->peer, SW_XFER_WRITE, w->local, other, NULL, &bad));
+    good = prepare(w, SW_XFER_WRITE);
+    must(sw_xfer_lease_revoke(ended));
+    const uint32_t first = 0;
+    must(sw_xfer_post(bad, &(struct sw_xfer_post_options){
+                               .local_index = &first, .remote_index = &first, .count = 1}));
+    assert_int_equal(end_of(w, bad), SW_XFER_FAILED);
+    assert_int_equal(info_of(bad).status, SW_XFER_DENIED);
+    check_both(w);
+    wait_for_rails(w, rails, 3);
+    assert_true(sw_xfer_lease_is_window(w->lease));
+    must(sw_xfer_post(good, &(struct sw_xfer_post_options){.notice = "good", .notice_bytes = 4}));
+    assert_int_equal(end_of(w, good), SW_XFER_DONE);
+    memcpy(w->there.model, w->here.model, CACHE);
+    check_both(w);
+    sw_xfer_peer_rails(w->peer, rails, 2);
+    assert_true(rails[0].bytes && rails[1].bytes);
+    sw_xfer_release(bad);
+    must(sw_xfer_blocks_release(other));
+    release(w, good);
+}
+
 static void lease__ends_by_its_deadline(void **state)
 {
     struct world *w = *state;
@@ -390,6 +455,8 @@ int main(void)
         CASE(notice__match_is_exact_and_room_is_bounded),
         CASE(lease__revoked_is_denied_and_others_go_on),
         CASE(lease__window_of_a_visitor),
+        cmocka_unit_test_setup_teardown(lease__windows_of_two_rails, set_up_rails, tear_down),
+        cmocka_unit_test_setup_teardown(lease__windows_outlive_a_lane, set_up_rails, tear_down),
         CASE(lease__ends_by_its_deadline),
         CASE(prepare__rights_are_looked_at),
         CASE(connect__a_new_instance_is_not_the_old),

@@ -11,12 +11,13 @@ void must(enum sw_xfer_status status)
         fail_msg("%s", sw_xfer_status_text(status));
 }
 
-static void open_side(struct side *side, const char *address)
+static void open_side(struct side *side, const char *address, const char *rail)
 {
     struct sw_xfer_agent_options options;
     struct sw_xfer_error error;
     sw_xfer_agent_options_init(&options);
     options.address = address;
+    options.rails[0] = rail;
     options.notices_max = 4;
     options.drain_timeout_ms = PATIENCE_MS; /* on a machine that is busy */
     if (sw_xfer_agent_open(&options, &error, &side->agent))
@@ -92,20 +93,31 @@ struct sw_xfer_info info_of(const struct sw_xfer_transfer *transfer)
     return info;
 }
 
-int set_up(void **state)
+static void open_world(void **state, const char *rail)
 {
     static struct world world;
     struct world *w = &world;
     memset(w, 0, sizeof(*w));
     srand(5);
-    open_side(&w->here, NULL);
-    open_side(&w->there, "127.0.0.1");
+    open_side(&w->here, NULL, NULL);
+    open_side(&w->there, "127.0.0.1", rail);
     w->lease =
         grant(w, (struct sw_xfer_lease_options){.rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE});
     make_card(w);
     w->peer = connect_to(w);
     assert_int_equal(settle(w, w->peer), SW_XFER_LIVE);
     *state = w;
+}
+
+int set_up(void **state)
+{
+    open_world(state, NULL);
+    return 0;
+}
+
+int set_up_rails(void **state)
+{
+    open_world(state, "127.0.0.2");
     return 0;
 }
 

@@ -43,6 +43,8 @@ struct sw_xfer_peer *connect_to(struct world *w);
 enum sw_xfer_state end_of(struct world *w, const struct sw_xfer_transfer *transfer);
 struct sw_xfer_info info_of(const struct sw_xfer_transfer *transfer);
 int set_up(void **state);
+/* The side that is reached has two rails. */
+int set_up_rails(void **state);
 int tear_down(void **state);
 void describe(struct world *w, const struct sw_xfer_extent *local, uint32_t local_count,
               const struct sw_xfer_extent *remote, uint32_t remote_count);
