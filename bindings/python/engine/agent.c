@@ -309,6 +309,11 @@ static PyObject *agent_file(PyObject *self, PyObject *args, PyObject *words)
     return py_memory_file(agent_of(self), args, words);
 }
 
+static PyObject *agent_dmabuf(PyObject *self, PyObject *args, PyObject *words)
+{
+    return py_memory_dmabuf(agent_of(self), args, words);
+}
+
 static PyObject *agent_connect(PyObject *self, PyObject *args, PyObject *words)
 {
     return py_peer_new(agent_of(self), args, words);
@@ -474,6 +479,8 @@ static PyMethodDef methods[] = {
      "place in `memories`."},
     {"file", WORDS(agent_file), METH_VARARGS | METH_KEYWORDS,
      "file(file, offset=0, bytes=0, writable=False): a file, mapped."},
+    {"dmabuf", WORDS(agent_dmabuf), METH_VARARGS | METH_KEYWORDS,
+     "dmabuf(file, bytes, offset=0): a DMA buffer of a device's driver, not mapped."},
     {"connect", WORDS(agent_connect), METH_VARARGS | METH_KEYWORDS,
      "connect(card, timeout=None, wait=True): a peer."},
     {"notice", WORDS(agent_notice), METH_VARARGS | METH_KEYWORDS,

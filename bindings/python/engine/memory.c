@@ -71,6 +71,32 @@ PyObject *py_memory_file(struct py_agent *agent, PyObject *args, PyObject *words
     return py_raise(status, error.text);
 }
 
+PyObject *py_memory_dmabuf(struct py_agent *agent, PyObject *args, PyObject *words)
+{
+    static char *names[] = {"file", "bytes", "offset", NULL};
+    PyObject *file;
+    unsigned long long offset = 0, bytes = 0;
+    struct sw_xfer_error error;
+    struct py_stay stay;
+    if (!PyArg_ParseTupleAndKeywords(args, words, "OK|K:dmabuf", names, &file, &bytes, &offset))
+        return NULL;
+    const int fd = PyObject_AsFileDescriptor(file);
+    struct py_memory *memory = fd < 0 ? NULL : new_memory(agent);
+    if (!memory || !py_enter(&stay, agent)) {
+        Py_XDECREF((PyObject *)memory);
+        return NULL;
+    }
+    const enum sw_xfer_status status =
+        sw_xfer_memory_dmabuf(agent->handle, fd, offset, bytes, &error, &memory->handle);
+    py_leave(&stay);
+    memory->is_dmabuf = true;
+    memory->data.bytes = bytes; /* without an address: the processor does not see it */
+    if (!status)
+        return (PyObject *)memory;
+    Py_DECREF((PyObject *)memory);
+    return py_raise(status, error.text);
+}
+
 static PyObject *memory_release(PyObject *self, PyObject *none)
 {
     (void)none;
@@ -161,13 +187,16 @@ static PyObject *get_kind(PyObject *self, void *none)
 {
     (void)none;
     const struct py_memory *memory = memory_of(self);
-    return PyUnicode_FromString(memory->is_file ? "file" : memory->data.is_cuda ? "cuda" : "host");
+    return PyUnicode_FromString(memory->is_file        ? "file"
+                                : memory->is_dmabuf    ? "dmabuf"
+                                : memory->data.is_cuda ? "cuda"
+                                                       : "host");
 }
 
 static PyGetSetDef members[] = {
     {"address", get_address, NULL, "Of its first byte.", NULL},
     {"readonly", get_readonly, NULL, "Whether it must not be written.", NULL},
-    {"kind", get_kind, NULL, "host, file or cuda.", NULL},
+    {"kind", get_kind, NULL, "host, file, dmabuf or cuda.", NULL},
     {0},
 };
 
@@ -190,7 +219,7 @@ static PyType_Slot slots[] = {
     {Py_bf_getbuffer, view_memory},
     {Py_bf_releasebuffer, end_view},
     {Py_sq_length, count_bytes},
-    {Py_tp_doc, "Memory of this process that transfers may use: Agent.memory(), Agent.file()."},
+    {Py_tp_doc, "Memory that transfers may use: Agent.memory(), Agent.file(), Agent.dmabuf()."},
     {0},
 };
 

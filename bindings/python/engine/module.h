@@ -55,7 +55,7 @@ struct py_memory {
     struct py_agent *agent;
     struct sw_xfer_memory *handle; /* NULL: released */
     struct py_data data;
-    bool is_file;
+    bool is_file, is_dmabuf;
     Py_ssize_t exports; /* views of it */
 };
 
@@ -167,6 +167,7 @@ void py_pipes_close(void);
 PyObject *py_agents_close(PyObject *module, PyObject *none);
 PyObject *py_memory_new(struct py_agent *agent, PyObject *object);
 PyObject *py_memory_file(struct py_agent *agent, PyObject *args, PyObject *words);
+PyObject *py_memory_dmabuf(struct py_agent *agent, PyObject *args, PyObject *words);
 PyObject *py_lease_new(struct py_memory *memory, PyObject *args, PyObject *words);
 PyObject *py_peer_new(struct py_agent *agent, PyObject *args, PyObject *words);
 PyObject *py_blocks_new(struct py_memory *memory, struct py_peer *peer, PyObject *args,

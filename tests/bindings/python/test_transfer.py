@@ -192,6 +192,27 @@ class Transfers(unittest.TestCase):
         with self.assertRaises(sidewire.Denied):
             peer.read(memory.blocks(), peer.blocks())
 
+    def test_dmabuf__is_read_and_written_unmapped(self):
+        there, of = np.arange(8192, dtype=np.uint8), os.memfd_create('exporter')  # what Sidewire takes for a DMA buffer
+        self.addCleanup(os.close, of)
+        os.ftruncate(of, 65536)
+        memory = self.agent.dmabuf(of, 8192, offset=4096)
+        self.assertEqual((len(memory), memory.kind, memory.readonly), (8192, 'dmabuf', False))
+        with self.assertRaises(BufferError):
+            memoryview(memory)
+        peer = self.agent.connect(self.target.card(self.share(there)), 10)
+        peer.read(memory.blocks(), peer.blocks()).post().wait(10)
+        self.assertEqual(os.pread(of, 16384, 0), bytes(4096) + there.tobytes() + bytes(4096))
+        os.pwrite(of, b'changed', 4096 + 100)
+        peer.write(memory.blocks([1], 4096), peer.blocks('all', [0], 4096)).post().wait(10)
+        np.testing.assert_array_equal(there[:4096], there[4096:])
+        shared = self.target.dmabuf(of, 4096)
+        reached = self.agent.connect(self.target.card(shared.lease('buffer', write=True)), 10)
+        reached.write(self.agent.memory(b'reached').blocks(), reached.blocks('buffer', bytes=7, count=1)).post().wait(10)
+        self.assertEqual(os.pread(of, 8, 0), b'reached\0')
+        with self.assertRaises(sidewire.InvalidArgument):
+            self.agent.dmabuf(of, 0)
+
     def test_transfer__never_writes_what_can_only_be_read(self):
         there = np.zeros(16, np.uint8)
         peer = self.agent.connect(self.target.card(self.share(there)), 10)
