@@ -101,7 +101,7 @@ struct sw_xfer_memory {
     uint64_t bytes;
     void *mapped; /* of a file */
     uint64_t mapped_bytes;
-    int fd;                              /* of a DMA buffer, ours; -1 */
+    int fd;                              /* of a DMA buffer or a file to read, ours; -1 */
     uint64_t fd_offset;                  /* in it */
     struct ibv_mr *mrs[XFE_DEVICES_MAX]; /* NULL until the device is known */
     bool is_writable;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Memory that transfers may use: registered for this side alone. Leases let peers in. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,10 +23,19 @@ static struct ibv_mr *register_part(const struct sw_xfer_memory *memory,
                                     uint64_t bytes, int access)
 {
     struct ibv_pd *pd = device->pd;
-    if (memory->fd >= 0)
+    if (memory->fd >= 0 && memory->kind != SW_XFER_FILE)
         return ibv_reg_dmabuf_mr(pd, memory->fd_offset + offset, bytes, memory->address + offset,
                                  memory->fd, access);
     return ibv_reg_mr(pd, (char *)memory->data + offset, bytes, (unsigned)access);
+}
+
+/* Linux up to 6.1 takes pages to be written even where they are only read, and refuses those of a
+ * shared mapping of a file that is open to be read. Of a private one it makes copies. */
+static bool map_privately(const struct sw_xfer_memory *memory)
+{
+    return memory->kind == SW_XFER_FILE && !memory->is_writable &&
+           mmap(memory->mapped, memory->mapped_bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED,
+                memory->fd, (off_t)memory->fd_offset) != MAP_FAILED;
 }
 
 bool xfe_memory_register(struct sw_xfer_memory *memory, struct xfe_device *device)
@@ -40,6 +50,8 @@ bool xfe_memory_register(struct sw_xfer_memory *memory, struct xfe_device *devic
         *mr = register_part(memory, device, 0, memory->bytes, 0); /* it can only be read */
         memory->is_writable = !*mr;
     }
+    if (!*mr && errno == EFAULT && map_privately(memory))
+        *mr = register_part(memory, device, 0, memory->bytes, access);
     return *mr;
 }
 
@@ -122,18 +134,24 @@ enum sw_xfer_status sw_xfer_memory_file(struct sw_xfer_agent *agent, int fd, uin
                         "the part does not lie within the file, or not at the start of a page");
     struct sw_xfer_memory as = {.kind = SW_XFER_FILE,
                                 .bytes = bytes ? bytes : size - offset,
-                                .fd = -1,
+                                .fd = is_writable ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0),
+                                .fd_offset = offset,
                                 .is_writable = is_writable};
+    if (as.fd < 0 && !is_writable)
+        return xfe_fail(error, SW_XFER_SYSTEM, "the file: %s", strerror(errno));
     as.mapped_bytes = as.bytes;
     as.mapped = mmap(NULL, as.bytes, PROT_READ | (is_writable ? PROT_WRITE : 0), MAP_SHARED, fd,
                      (off_t)offset);
-    if (as.mapped == MAP_FAILED)
-        return xfe_fail(error, SW_XFER_SYSTEM, "the file cannot be mapped: %s", strerror(errno));
     as.data = as.mapped;
     as.address = (uintptr_t)as.data;
-    const enum sw_xfer_status status = add_memory(agent, &as, error, memory);
-    if (status)
+    const enum sw_xfer_status status =
+        as.mapped == MAP_FAILED
+            ? xfe_fail(error, SW_XFER_SYSTEM, "the file cannot be mapped: %s", strerror(errno))
+            : add_memory(agent, &as, error, memory);
+    if (status && as.mapped != MAP_FAILED)
         munmap(as.mapped, as.mapped_bytes);
+    if (status && as.fd >= 0)
+        close(as.fd);
     return status;
 }
 
