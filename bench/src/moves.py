@@ -17,7 +17,7 @@ import threading
 import time
 
 BLOCKS, BLOCK = 15000, 71552  # together 1 GiB
-TURNS, SINGLES, FIRSTS, TRIPS, BATCHES = 3, 2000, 20, 1000, 11
+TURNS, SINGLES, FIRSTS, TRIPS, BATCHES = 3, 2000, 20, 5000, 11  # 1000 trips were over in 2 ms: all of it was the beginning
 SMALL, LARGE = 64, 100 << 20
 SOON_S = 60
 
