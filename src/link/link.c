@@ -72,6 +72,8 @@ static int start_links(void)
     sw_roce_start();
     sw_iwarp_start();
     sw_paired_start();
+    if (mode == LINK_TCP)
+        sw_paired_datagrams_start();
     rc = sw_direct_start();
     if (!rc)
         rc = sw_engine_start();
@@ -118,19 +120,24 @@ static struct sw_peer *meet_peer(uint32_t dest_qpn, const union ibv_gid *dgid)
     return sw_peer_meet(sw_qpn_slot(dest_qpn));
 }
 
+/* Has all opened by which datagrams come from other hosts. */
+static int open_far(bool is_needed)
+{
+    const int rc = mode == LINK_TCP ? sw_paired_listen_start() : 0;
+    return rc ? rc : sw_roce_open(is_needed);
+}
+
 /* A UD queue pair may get datagrams from anywhere. The loopback's come from here, by packets only
  * from strangers. */
 static void listen_for(struct sw_qp *qp)
 {
     struct sw_netdev_info info;
     sw_netdev_read(qp->ctx->netdev, &info);
-    const bool is_quiet = !strcmp(info.ifname, "lo") && !atomic_load(&has_strangers);
+    const bool is_quiet =
+        !strcmp(info.ifname, "lo") && !atomic_load(&has_strangers) && !sw_direct.off;
     if (mode == LINK_DIRECT || (is_mixed() && is_quiet))
         return;
-    if (mode == LINK_TCP)
-        sw_info("QP 0x%x: TCP carries no datagrams; to other hosts they go to UDP port %u", qp->qpn,
-                SW_ROCE_PORT);
-    if (sw_roce_open(mode == LINK_ROCE) == 0)
+    if (open_far(mode == LINK_ROCE) == 0)
         sw_roce_list(qp);
 }
 
@@ -204,7 +211,7 @@ int sw_link_way_to(const union ibv_gid *gid)
 
 int sw_link_open_far(void)
 {
-    return sw_roce_open(true);
+    return open_far(true);
 }
 
 int sw_link_listen_far(const struct in6_addr *address)
@@ -213,7 +220,7 @@ int sw_link_listen_far(const struct in6_addr *address)
                              (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
     if (mode == LINK_DIRECT || (is_mixed() && is_loopback && !sw_direct.off))
         return 0;
-    int rc = sw_roce_open(mode == LINK_ROCE);
+    int rc = open_far(mode == LINK_ROCE);
     if (rc && is_mixed())
         sw_info("UDP port %u cannot be had (%s): other hosts cannot connect to this one",
                 SW_ROCE_PORT, strerror(-rc));

@@ -71,6 +71,7 @@ def with_hosts(case, *more):
 
 def run_row(tools, two, words, around=()):
     parts = [words[side].replace('{device}', two.device[1 - side]) for side in (0, 1)]
+    parts = [part.replace('{n}', '3').replace('{size}', '1000') for part in parts]
     cm.run_pair(tools, *parts, *words[2:], host=hosts.ADDRESSES[1], wraps=((*two.wrap[1], *around), (*two.wrap[0], *around)), link='tcp')
 
 

@@ -53,9 +53,12 @@ static const struct reason reasons[] = {
 /* RoCE's devices over TCP, without the direct link, which a queue pair of the same process and
  * counters of other processes would have. */
 static const struct reason tcp_reasons[] = {
-    {"RC queue pairs alone are carried to other hosts",
-     NAMES("uc_*", "uc2*", "ud__*", "xrc*", "mcast*", "send_inv__uc_*", "*_uc", "*datagram*",
-           "pacing__uc_*")},
+    {"RC queue pairs and datagrams alone are carried to other hosts",
+     NAMES("uc_*", "uc2*", "xrc*", "mcast*", "send_inv__uc_*", "*_uc", "pacing__uc_*")},
+    {"a datagram of RoCE v1 leaves as RoCE v2, as by packets",
+     NAMES("ud__what_arrives_v1", "ud__ah_from_wc_v1")},
+    {"what the direct link does where a receiver is slow to attach",
+     NAMES("ud__receiver_is_slow_to_attach")},
     {"a queue pair that is its own peer has no connection",
      NAMES("connect__to_itself", "post__in_each_state", "order__atomics_from_both_sides",
            "window1__through_any_qp", "window2__of_other_qp", "window2__qp_destroyed",

@@ -28,6 +28,8 @@
 #include "link/iwarp/socket.h"
 #include "link/paired/paired.h"
 #include "link/paired/socket.h"
+#include "link/roce/datagram.h"
+#include "link/roce/port/stream.h"
 
 #define CALLERS 64u
 #define ACCEPTS 16 /* in one step */
@@ -239,26 +241,69 @@ static bool is_alive(uint32_t slot)
     return sw_name_find(name, &to, &to_len);
 }
 
-/* False: it is put off, for the reason. */
-static bool hand_on(struct caller *caller, uint32_t slot, enum sw_pairing_kind *why)
+enum handing { HANDED_ON, HANDED_LATER, HANDED_NOBODY };
+
+static enum handing hand_on(struct caller *caller, uint32_t slot)
 {
     struct handed handed = {.magic = HANDED_MAGIC, .len_bytes = caller->start.in_len};
     struct sockaddr_un to;
     socklen_t to_len;
     char name[SW_NAME_BYTES];
     sw_registry_name(slot, OWN_NAME, name);
-    *why = SW_PAIRING_LATER;
-    if (caller->was_handed_on || !sw_name_find(name, &to, &to_len)) {
-        if (!caller->was_handed_on && !is_alive(slot)) /* it may not listen yet */
-            *why = SW_PAIRING_GONE;
-        return false;
-    }
+    if (caller->was_handed_on || !sw_name_find(name, &to, &to_len))
+        return HANDED_NOBODY;
     memcpy(handed.bytes, caller->start.in, caller->start.in_len);
     const int rc = sw_fd_pass_send_to(listening.handover, (const struct sockaddr *)&to, to_len,
                                       &handed, sizeof(handed), &caller->fd, 1, MSG_DONTWAIT);
-    if (rc == 0)
+    if (rc)
+        return rc == -ECONNREFUSED ? HANDED_NOBODY : HANDED_LATER;
+    drop_caller(caller);
+    return HANDED_ON;
+}
+
+/* A process that lives may not listen yet. */
+static void refuse_call(struct caller *caller, const struct sw_pairing *request, uint32_t slot,
+                        enum handing handing)
+{
+    const bool may_come = handing == HANDED_LATER || caller->was_handed_on || is_alive(slot);
+    put_off(caller, request, may_come ? SW_PAIRING_LATER : SW_PAIRING_GONE);
+}
+
+/* ---- for datagrams ---- */
+
+/* The connection is the port's now: what it brings for others is handed on from there. */
+static void take_datagrams(struct caller *caller, const struct sw_pairing *request)
+{
+    const struct sw_pairing reply = {.kind = SW_PAIRING_REPLY, .nonce = request->nonce};
+    uint8_t private_data[SW_PAIRING_BYTES];
+    sw_pairing_encode(&reply, private_data);
+    const struct sw_iwarp_start_config config = sw_paired_config(private_data);
+    sw_iwarp_start_accept(&caller->start, &config, sw_clock_ns());
+    struct sw_stream_origin origin = {.source = caller->peer,
+                                      .dest = caller->own,
+                                      .ifindex = sw_paired_scope(caller->fd),
+                                      .has_crc = caller->start.terms.crc};
+    if (sw_iwarp_socket_send(caller->fd, caller->start.out, caller->start.out_len) !=
+        caller->start.out_len) {
         drop_caller(caller);
-    return rc == 0;
+        return;
+    }
+    const int fd = take_fd(caller);
+    if (sw_roce_take_stream(fd, &origin))
+        close(fd);
+}
+
+/* One whose process is not there is taken, too: connection management answers for it. */
+static void hear_datagrams(struct caller *caller, const struct sw_pairing *request)
+{
+    const uint32_t slot = sw_qpn_slot(request->peer_qpn);
+    enum handing handing = HANDED_NOBODY;
+    if (slot && slot != sw_nic.slot)
+        handing = hand_on(caller, slot);
+    if (handing == HANDED_NOBODY)
+        take_datagrams(caller, request);
+    else if (handing == HANDED_LATER)
+        put_off(caller, request, SW_PAIRING_LATER);
 }
 
 /* ---- asking ---- */
@@ -267,8 +312,12 @@ static void hear_request(struct caller *caller)
 {
     const struct sw_mpa_frame *frame = &caller->start.peer;
     struct sw_pairing request;
-    if (!sw_pairing_decode(frame->private_data, frame->private_len, &request) ||
-        request.kind != SW_PAIRING_REQUEST) {
+    const bool is_pairing = sw_pairing_decode(frame->private_data, frame->private_len, &request);
+    if (is_pairing && request.kind == SW_PAIRING_DATAGRAMS) {
+        hear_datagrams(caller, &request);
+        return;
+    }
+    if (!is_pairing || request.kind != SW_PAIRING_REQUEST) {
         sw_debug("a call to TCP port %u names no queue pair", sw_paired_port());
         sw_counter_add(NULL, SW_TCP_STRANGERS);
         drop_caller(caller);
@@ -279,9 +328,9 @@ static void hear_request(struct caller *caller)
         offer_call(caller, &request);
         return;
     }
-    enum sw_pairing_kind why;
-    if (!hand_on(caller, slot, &why))
-        put_off(caller, &request, why);
+    const enum handing handing = hand_on(caller, slot);
+    if (handing != HANDED_ON)
+        refuse_call(caller, &request, slot, handing);
 }
 
 static void take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)

@@ -200,7 +200,8 @@ static uint64_t step_pairings(uint64_t now_ns)
 
 static uint64_t step_link(uint64_t now_ns)
 {
-    return sw_min_u64(step_pairings(now_ns), sw_paired_step_callers(now_ns));
+    const uint64_t next_ns = sw_min_u64(step_pairings(now_ns), sw_paired_step_callers(now_ns));
+    return sw_min_u64(next_ns, sw_paired_step_datagrams(now_ns));
 }
 
 static bool wants_step(void)
@@ -227,8 +228,8 @@ static void drive_call(uint32_t index)
 
 static void on_event(uint64_t what)
 {
-    const uint32_t number = (uint32_t)(what >> 6);
-    switch ((enum sw_paired_tag)(what >> 4 & 3)) {
+    const uint32_t number = (uint32_t)(what >> (4 + SW_IWARP_TAG_SHIFT));
+    switch ((enum sw_paired_tag)(what >> 4 & 7)) {
     case SW_PAIRED_CONNECTION:
         sw_engine_drive(number, &sw_paired_qp_ops);
         break;
@@ -240,6 +241,9 @@ static void on_event(uint64_t what)
         break;
     case SW_PAIRED_LISTENER:
         sw_paired_listen_ready(number);
+        break;
+    case SW_PAIRED_DATAGRAMS:
+        sw_paired_datagrams_ready(number);
         break;
     }
 }
@@ -414,4 +418,5 @@ void sw_paired_fork_child(void)
     }
     atomic_store(&look_ns, UINT64_MAX);
     sw_paired_listen_stop();
+    sw_paired_datagrams_fork_child();
 }

@@ -5,7 +5,8 @@
  *
  *   paired.c   a queue pair's life: when it calls, how long it waits for its peer
  *   call.c     the connection that it makes
- *   callers.c  the connections that come, and which queue pair each is for
+ *   datagrams.c  datagrams, which have connections of their own
+ *   callers.c  the connections that come, and which queue pair or process each is for
  *   socket.c   TCP
  */
 #ifndef SW_LINK_PAIRED_PAIRED_H
@@ -32,10 +33,11 @@ enum sw_paired_tag {
     SW_PAIRED_CALL,       /* index of the queue pair */
     SW_PAIRED_CALLER,     /* index of the caller */
     SW_PAIRED_LISTENER,   /* 0: listener; 1: handed on by another process */
+    SW_PAIRED_DATAGRAMS,  /* which connection for datagrams */
 };
 static inline void *sw_paired_tag(enum sw_paired_tag tag, uint32_t number)
 {
-    return (void *)(((uintptr_t)number << 2 | tag) << 4);
+    return (void *)(((uintptr_t)number << SW_IWARP_TAG_SHIFT | tag) << 4);
 }
 
 /* What a queue pair has from RTR on, besides its connection, which is link_state. With the queue
@@ -85,5 +87,12 @@ void sw_paired_caller_ready(uint32_t which);
 /* Returns when to look again. */
 uint64_t sw_paired_step_callers(uint64_t now_ns);
 void sw_paired_listen_stop(void);
+
+/* datagrams.c: from here on they go by TCP; before the port is opened. */
+void sw_paired_datagrams_start(void);
+void sw_paired_datagrams_ready(uint32_t which);
+/* Returns when to look again. */
+uint64_t sw_paired_step_datagrams(uint64_t now_ns);
+void sw_paired_datagrams_fork_child(void);
 
 #endif

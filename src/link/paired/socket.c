@@ -182,6 +182,15 @@ bool sw_paired_ends(int fd, struct in6_addr *own, struct in6_addr *peer)
     return true;
 }
 
+uint32_t sw_paired_scope(int fd)
+{
+    struct sockaddr_in6 peer = {0};
+    socklen_t len = sizeof(peer);
+    if (syscall(SYS_getpeername, fd, &peer, &len) || peer.sin6_family != AF_INET6)
+        return 0;
+    return peer.sin6_scope_id;
+}
+
 void sw_paired_set_patience(int fd, uint64_t limit_ns)
 {
     const uint64_t limit_ms = limit_ns / SW_NS_PER_MS;

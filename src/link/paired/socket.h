@@ -21,6 +21,8 @@ int sw_paired_accept(int listener);
 int sw_paired_connect(const struct in6_addr *own, const struct in6_addr *peer, uint32_t scope);
 /* What the kernel says that the ends of a TCP connection are. False: it is none. */
 bool sw_paired_ends(int fd, struct in6_addr *own, struct in6_addr *peer);
+/* The interface of a TCP connection between link-local addresses; else 0. */
+uint32_t sw_paired_scope(int fd);
 /* The kernel gives a peer up that does not acknowledge for so long; 0: never. */
 void sw_paired_set_patience(int fd, uint64_t limit_ns);
 /* The errno with which connecting has failed, or 0. */

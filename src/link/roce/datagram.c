@@ -18,6 +18,7 @@
 #include "link/roce/port/arrival.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
+#include "link/roce/port/stream.h"
 #include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
 #include "transport/ud.h"
@@ -48,7 +49,7 @@ static int aim_path(struct sw_qp *qp, const struct sw_path *from, struct sw_roce
     if (sw_roce_is_ipv4(&own))
         sw_roce_group_ipv4(from->dgid.raw, dest);
     int rc = sw_roce_path_set(path, source, dest, info.ifindex);
-    return rc ? rc : sw_port_aim(&sw_roce.port, path);
+    return rc ? rc : sw_port_aim_datagrams(&sw_roce.port, path);
 }
 
 enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
@@ -139,6 +140,17 @@ bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival
     uint8_t grh[SW_GRH_BYTES];
     const struct sw_datagram datagram = read_datagram(arrival, packet, grh);
     return sw_datagram_deliver(qp, &datagram);
+}
+
+int sw_roce_take_stream(int fd, const struct sw_stream_origin *origin)
+{
+    int rc = sw_roce_open(true);
+    if (rc)
+        return rc;
+    sw_lock_acquire(&sw_roce.port.rx_lock);
+    rc = sw_streams_add(&sw_roce.port, fd, origin, sw_clock_ns());
+    sw_lock_release(&sw_roce.port.rx_lock);
+    return rc;
 }
 
 /* Whether a process of this host has sent it, and has brought it by the direct link as well. */

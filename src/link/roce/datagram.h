@@ -15,6 +15,10 @@ enum sw_roce_sent { SW_ROCE_SENT, SW_ROCE_NO_ROUTE, SW_ROCE_BAD_KEY };
 enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position);
 bool sw_roce_deliver_datagram(struct sw_qp *qp, const struct sw_arrival *arrival,
                               const struct sw_packet *packet);
+struct sw_stream_origin;
+/* A TCP connection brings datagrams from here on (port/stream.h). Negative errno: the socket is
+ * still the caller's. */
+int sw_roce_take_stream(int fd, const struct sw_stream_origin *origin);
 void sw_roce_deliver_to_group(const struct sw_arrival *arrival, const struct sw_packet *packet);
 
 #endif

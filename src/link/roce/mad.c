@@ -49,7 +49,7 @@ int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t 
     if (!rc)
         rc = sw_roce_path_set(&path, source, dest, ifindex);
     if (!rc)
-        rc = sw_port_aim(&sw_roce.port, &path);
+        rc = sw_port_aim_datagrams(&sw_roce.port, &path);
     if (rc)
         return rc;
     const struct sw_opcode *opcode = sw_opcode_find(SW_SERVICE_UD, SW_PACKET_SEND, SW_ONLY, 0);

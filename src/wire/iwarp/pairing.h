@@ -22,9 +22,11 @@ enum { SW_PAIRING_BYTES = 32, SW_PAIRING_NOTE_BYTES = 8 };
 enum sw_pairing_kind {
     SW_PAIRING_REQUEST,
     SW_PAIRING_REPLY,
-    SW_PAIRING_LATER,  /* a refusal: not now. The caller tries again, or is called */
-    SW_PAIRING_NOBODY, /* a refusal: no process of this host has the queue pair */
-    SW_PAIRING_GONE,   /* a refusal: nor does the process live that had it */
+    SW_PAIRING_LATER,     /* a refusal: not now. The caller tries again, or is called */
+    SW_PAIRING_NOBODY,    /* a refusal: no process of this host has the queue pair */
+    SW_PAIRING_GONE,      /* a refusal: nor does the process live that had it */
+    SW_PAIRING_DATAGRAMS, /* a request: to carry datagrams to the process of the peer's QPN, or to
+                             any one; the other numbers but the nonce are 0 */
     SW_PAIRING_KINDS
 };
 

@@ -39,7 +39,8 @@ bool sw_roce_path_is_same(const struct sw_roce_path *one, const struct sw_roce_p
 {
     return one->sender == other->sender && one->traffic_class == other->traffic_class &&
            one->hop_limit == other->hop_limit && one->dest_port == other->dest_port &&
-           one->ifindex == other->ifindex && IN6_ARE_ADDR_EQUAL(&one->dest, &other->dest) &&
+           one->ifindex == other->ifindex && one->is_carried == other->is_carried &&
+           IN6_ARE_ADDR_EQUAL(&one->dest, &other->dest) &&
            IN6_ARE_ADDR_EQUAL(&one->source, &other->source);
 }
 

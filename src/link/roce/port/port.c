@@ -24,6 +24,7 @@
 #include "link/roce/port/rx_socket.h"
 #include "link/roce/port/share.h"
 #include "link/roce/port/socket.h"
+#include "link/roce/port/stream.h"
 
 /* Of source ports that no service has and hardware uses: IBTA annex A17.4.4 asks for entropy in
  * them, the dynamic range has it. */
@@ -180,6 +181,7 @@ void sw_port_close(struct sw_port *port)
         close(port->epoll);
     port->epoll = -1;
     sw_port_close_intake(port);
+    sw_streams_close(port);
     sw_share_close(port);
 }
 
@@ -193,6 +195,26 @@ int sw_port_aim(struct sw_port *port, struct sw_roce_path *path)
     sw_roce_icrc(&path->source, &path->dest, sw_port_source(port, path), path->dest_port,
                  &path->icrc);
     return 0;
+}
+
+static const struct sw_port_carrier *carrier_in_use;
+
+void sw_port_set_carrier(const struct sw_port_carrier *carrier)
+{
+    carrier_in_use = carrier;
+}
+
+const struct sw_port_carrier *sw_port_carrier(void)
+{
+    return carrier_in_use;
+}
+
+int sw_port_aim_datagrams(struct sw_port *port, struct sw_roce_path *path)
+{
+    const int rc = sw_port_aim(port, path);
+    path->is_carried =
+        !rc && carrier_in_use && !sw_roce_is_multicast(&path->dest) && carrier_in_use->wants(path);
+    return rc;
 }
 
 uint64_t sw_port_counter(const struct sw_port *port, enum sw_port_counter counter)

@@ -91,6 +91,7 @@ struct sw_port {
     struct sw_hot_flow hot;
     uint16_t next_ids[SW_PORT_GUESSES]; /* guesses: of flows' next messages' first packets */
     struct sw_port_intake *intake;
+    struct sw_port_streams *streams; /* NULL: no datagrams come by TCP */
     struct sw_share *share;
 };
 
@@ -132,6 +133,18 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 /* Readies a path whose addresses, class and sender are set. -EAFNOSUPPORT, -EADDRINUSE and the like
  * where its address family cannot be served. */
 int sw_port_aim(struct sw_port *port, struct sw_roce_path *path);
+/* Who carries datagrams to some addresses by TCP (link/paired/datagrams.c). */
+struct sw_port_carrier {
+    bool (*wants)(const struct sw_roce_path *path);
+    /* A packet with its ICRC. May drop it, as a network would. With a batch's lock held. */
+    void (*send)(const struct sw_roce_path *path, uint16_t source_port, const uint8_t *packet,
+                 uint32_t len_bytes);
+};
+/* NULL: nobody does. Before the first port is opened. */
+void sw_port_set_carrier(const struct sw_port_carrier *carrier);
+const struct sw_port_carrier *sw_port_carrier(void);
+/* The same for a path of datagrams, which may be carried by TCP. */
+int sw_port_aim_datagrams(struct sw_port *port, struct sw_roce_path *path);
 /* The UDP port that packets of a path leave from. */
 static inline uint16_t sw_port_source(const struct sw_port *port, const struct sw_roce_path *path)
 {

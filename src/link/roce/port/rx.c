@@ -24,6 +24,7 @@
 #include "link/roce/port/rx_buffers.h"
 #include "link/roce/port/rx_socket.h"
 #include "link/roce/port/share.h"
+#include "link/roce/port/stream.h"
 #include "wire/bytes.h"
 #include "wire/joint.h"
 #include "wire/run.h"
@@ -227,9 +228,7 @@ static uint32_t find_ack(const struct sw_port *port, const struct sw_rx_batch *b
     return at;
 }
 
-/* Checks, and delivers or hands on, the packets of a batch. Returns how many were delivered;
- * *is_known: from a sender that is. */
-static uint32_t take_batch(struct sw_port *port, const struct sw_rx_batch *batch, bool *is_known)
+uint32_t sw_port_take_batch(struct sw_port *port, const struct sw_rx_batch *batch, bool *is_known)
 {
     const uint32_t step = batch->segment_bytes ? batch->segment_bytes : batch->len_bytes;
     const uint32_t ack_at = find_ack(port, batch, step), end = ack_at ? ack_at : batch->len_bytes;
@@ -365,7 +364,7 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
         bool is_known = false;
         switch (handed.kind) {
         case SW_HANDED_PACKETS:
-            taken = take_batch(port, &handed.batch, &is_known);
+            taken = sw_port_take_batch(port, &handed.batch, &is_known);
             break;
         case SW_HANDED_ASK:
             sw_share_answer(port, &handed);
@@ -427,7 +426,7 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
         if (rx->kind == SW_RX_SOCKET_CONNECTED)
             take_flow(rx, &batch.arrival);
         read_control(&buffers->messages[i].msg_hdr, &batch);
-        delivered += take_batch(port, &batch, &is_known);
+        delivered += sw_port_take_batch(port, &batch, &is_known);
         if (rx->kind == SW_RX_SOCKET_UDP && is_known)
             sw_share_note(port, &batch.arrival, now_ns);
         sw_rx_buffers_pass(buffers, i);
@@ -486,6 +485,8 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
     }
     if (waits)
         delivered += take_handed(port, now_ns);
+    if (__builtin_expect(port->streams != NULL, 0))
+        delivered += sw_streams_receive(port, now_ns, &left);
     port->full_rounds = left ? port->full_rounds + 1 : 0;
     sw_share_flush(port);
     return delivered;

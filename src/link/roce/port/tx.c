@@ -181,7 +181,7 @@ static void choose_way(struct sw_batch *batch, struct group *group)
     group->sender = NULL;
     group->ip_id = 0;
     group->has_room = false;
-    if (group->is_closed)
+    if (group->is_closed || group->path.is_carried)
         return;
     if (!batch->sender)
         batch->sender = sw_connected_sender_claim(batch->port, &group->path);
@@ -493,17 +493,31 @@ static void note_sent(struct sw_batch *batch, const struct group *group)
         sw_connected_sender_want(batch->port, &group->path, sw_clock_ns());
 }
 
+/* By TCP: packet by packet. */
+static void send_carried(const struct sw_batch *batch, const struct group *group)
+{
+    const uint16_t source_port = sw_port_source(batch->port, &group->path);
+    for (uint32_t at = 0, len; at < group->len_bytes; at += len) {
+        len = sw_min_u32(group->len_bytes - at, group->segment_bytes);
+        sw_port_carrier()->send(&group->path, source_port, group->bytes + at, len);
+    }
+}
+
 /* The groups of a batch in their order; those that follow each other by one sender in one call. */
 static void send_groups(struct sw_batch *batch)
 {
     const struct group *groups = batch->groups;
     for (uint32_t from = 0, to; from < batch->count; from = to) {
         to = from + 1;
+        if (groups[from].path.is_carried) {
+            send_carried(batch, &groups[from]);
+            continue;
+        }
         if (groups[from].has_room) {
             send_spliced(batch, from);
             continue;
         }
-        while (to < batch->count && !groups[to].has_room &&
+        while (to < batch->count && !groups[to].has_room && !groups[to].path.is_carried &&
                socket_of(batch, to) == socket_of(batch, from))
             to++;
         send_messages(batch, from, to);
