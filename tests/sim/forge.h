@@ -2,8 +2,8 @@
 /*
  * One frame or segment that an honest peer never sends, at a moment of a connection's life drawn
  * from the seed: in the start, as the first message, between two messages, within one, or when the
- * other side is closing. What has to come of it is said by the table of forgeries, from RFC 5040,
- * RFC 5041 and RFC 5044 alone.
+ * other side is closing. What has to come of it is said by the table of forgeries: what RFC 5040,
+ * RFC 5041 and RFC 5044 say, and where they leave it open what docs/iwarp.md promises.
  */
 #ifndef SW_TESTS_SIM_FORGE_H
 #define SW_TESTS_SIM_FORGE_H
