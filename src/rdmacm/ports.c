@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <rdma/rdma_user_cm.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +25,10 @@
 
 #include "base/fds.h"
 #include "base/log.h"
+#include "device/nic/netdev.h"
 #include "device/nic/nic.h"
 #include "link/direct/process/names.h"
+#include "link/iwarp/socket.h"
 #include "link/link.h"
 #include "rdmacm/local_service.h"
 #include "rdmacm/lock.h"
@@ -237,11 +240,19 @@ static void unlock_names(int lock)
 
 /* ---- ports that nobody asked for by number ---- */
 
+/* Who listens at iWARP devices does so by TCP, whose ports other programs have, too. The program
+ * has not named one, so it is not its fault. */
+static bool is_free_of_tcp(const struct sw_cm_port_name *name)
+{
+    return name->space != RDMA_PS_TCP || !sw_netdev_has_kind(SW_NETDEV_IWARP) ||
+           sw_iwarp_socket_is_free(name->port);
+}
+
 static bool is_free(struct block *block, uint32_t bit)
 {
     const struct sw_cm_port_name name = {.space = block->space,
                                          .port = (uint16_t)(block->first + bit)};
-    return !(block->used >> bit & 1) && !conflict_here(&name, NULL);
+    return !(block->used >> bit & 1) && !conflict_here(&name, NULL) && is_free_of_tcp(&name);
 }
 
 /* A free port of the block; 0: there is none. Lately used ones last. */

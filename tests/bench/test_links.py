@@ -81,7 +81,7 @@ class Connections(unittest.TestCase):
 @unittest.skipIf('--sanitized' in sys.argv, 'a sanitized library cannot be preloaded')
 class Iwarp(unittest.TestCase):
     def test_idle_connections__memory_and_a_message(self):
-        found = iwarp.Local(Sidewire(BUILD)).ours(os.path.join(BUILD, 'bench/src'), 'idle_connections', '{port}', '20', '200')
+        found = iwarp.Local(Sidewire(BUILD)).ours(os.path.join(BUILD, 'bench/src'), 'idle_connections', '{port}', '200', '200')
         self.assertGreater(found['bytes_per_connection'], 0)
         self.assertLess(found['bytes_per_connection'], 64 << 10)
         self.assertGreater(found['round_trip_ns'], 0)

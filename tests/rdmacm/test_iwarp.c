@@ -157,6 +157,32 @@ static void listen__a_port_of_tcp_is_in_use_then(void **state)
     destroy_ids(&id, 1);
 }
 
+/* Ports are given out one after the other; TCP has those around the last one. */
+static void listen__a_port_that_is_chosen_is_free_in_tcp(void **state)
+{
+    (void)state;
+    enum { NEIGHBOURS = 16 };
+    int listeners[2 * NEIGHBOURS];
+    uint32_t first, second;
+    assert_int_equal(rig_create(fd, RDMA_PS_TCP, &first), 0);
+    assert_int_equal(rig_bind(fd, first, "127.0.0.1", 0), 0);
+    const uint16_t port = rig_port(fd, first);
+    for (int i = 0; i < 2 * NEIGHBOURS; i++) {
+        const struct sockaddr_in own = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)(port - NEIGHBOURS + i)),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        listeners[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(listeners[i], (const struct sockaddr *)&own, sizeof(own)), 0);
+        assert_int_equal(listen(listeners[i], 1), 0);
+    }
+    assert_int_equal(rig_create(fd, RDMA_PS_TCP, &second), 0);
+    assert_int_equal(rig_bind(fd, second, "127.0.0.1", 0), 0);
+    assert_int_equal(rig_listen(fd, second, 1), 0);
+    destroy_ids((uint32_t[]){first, second}, 2);
+    for (int i = 0; i < 2 * NEIGHBOURS; i++)
+        close(listeners[i]);
+}
+
 static void listen__not_for_datagrams(void **state)
 {
     (void)state;
@@ -463,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(bind__a_low_port_is_refused_as_the_kernel_refuses_it),
         TEST(listen__a_port_of_tcp_is_in_use_then),
+        TEST(listen__a_port_that_is_chosen_is_free_in_tcp),
         TEST(listen__not_for_datagrams),
         TEST(connect__private_data_up_to_252_bytes),
         TEST(request__shows_255_bytes_of_what_came),

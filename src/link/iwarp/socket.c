@@ -70,6 +70,26 @@ int sw_iwarp_socket_listen(const struct sockaddr *own, socklen_t len, int backlo
     return fd;
 }
 
+bool sw_iwarp_socket_is_free(uint16_t port)
+{
+    const struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    const struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = open_socket(AF_INET6);
+    const bool has_v6 = fd >= 0;
+    if (!has_v6)
+        fd = open_socket(AF_INET);
+    if (fd < 0)
+        return true;
+    sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (has_v6)
+        sw_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    const bool is_free = !(has_v6 ? syscall(SYS_bind, fd, &any6, sizeof(any6))
+                                  : syscall(SYS_bind, fd, &any4, sizeof(any4))) ||
+                         errno != EADDRINUSE;
+    close(fd);
+    return is_free;
+}
+
 int sw_iwarp_socket_accept(int listener, struct sockaddr_storage *own,
                            struct sockaddr_storage *peer)
 {

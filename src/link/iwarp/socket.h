@@ -17,6 +17,8 @@ int sw_iwarp_socket_connect(const struct sockaddr *own, socklen_t own_len,
                             const struct sockaddr *peer, socklen_t peer_len);
 /* `is_v6only` means nothing to IPv4. */
 int sw_iwarp_socket_listen(const struct sockaddr *own, socklen_t len, int backlog, bool is_v6only);
+/* Whether TCP would let somebody listen at the port, at any address. */
+bool sw_iwarp_socket_is_free(uint16_t port);
 int sw_iwarp_socket_accept(int listener, struct sockaddr_storage *own,
                            struct sockaddr_storage *peer);
 /* Bytes that TCP puts into one segment. */

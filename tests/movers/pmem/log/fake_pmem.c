@@ -102,6 +102,7 @@ void sw_pmem_info_of(const struct sw_pmem *pmem, struct sw_pmem_info *info)
 {
     memset(info, 0, sizeof(*info));
     info->bytes = FAKE_BYTES;
+    info->persistent = true;
     info->session = pmem->session;
 }
 
