@@ -6,6 +6,7 @@
 
 #include "device/nic/netdev.h"
 #include "rdmacm/lock.h"
+#include "rdmacm/parting.h"
 #include "rdmacm/route.h"
 
 struct sw_ucm_event *sw_ucm_event_new(struct sw_ucm_id *id, enum sw_ucm_event_type type, int status)
@@ -26,7 +27,7 @@ void sw_ucm_event_send(struct sw_ucm_event *event)
     sw_rdmacm_assert_locked();
     if (!event)
         return;
-    if (event->id->uid)
+    if (event->id->uid && !sw_ucm_is_parting())
         sw_ucm_channel_push(event->id->channel, event);
     else
         free(event);

@@ -36,6 +36,11 @@ static void leave_peer(struct sw_ucm_id *id, void *arg)
     sw_ucm_handover_note(id);
 }
 
+bool sw_ucm_is_parting(void)
+{
+    return atomic_load(&is_ending);
+}
+
 uint64_t sw_ucm_parting_tick(uint64_t now_ns)
 {
     sw_rdmacm_assert_locked();

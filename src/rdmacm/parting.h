@@ -7,9 +7,13 @@
 #ifndef SW_RDMACM_PARTING_H
 #define SW_RDMACM_PARTING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What is due of it; returns when next. UINT64_MAX: never. Engine's thread, sw_rdmacm_lock held. */
 uint64_t sw_ucm_parting_tick(uint64_t now_ns);
+/* Whether the end has begun: the program is told of nothing any more. Its threads may still run, on
+ * memory that it has freed. */
+bool sw_ucm_is_parting(void);
 
 #endif
