@@ -15,7 +15,8 @@
 
 #define GAP_NS SW_NS_PER_MS /* between calls; each time twice as long */
 #define GAP_MAX_NS (100 * SW_NS_PER_MS)
-#define PATIENCE_NS (50 * SW_NS_PER_MS) /* of a call, at first: who got it may be stopped */
+#define CONNECT_NS SW_NS_PER_S
+#define PATIENCE_NS (50 * SW_NS_PER_MS) /* with a reply, at first: who got it may be stopped */
 #define PATIENCE_MAX_NS SW_NS_PER_S
 #define REPLY_BYTES 4096u /* the reply, and what is behind it */
 
@@ -61,10 +62,8 @@ void sw_paired_call(struct sw_paired *p, uint64_t now_ns)
     sw_pairing_encode(&pairing, p->private_data);
     const struct sw_iwarp_start_config config = sw_paired_config(p->private_data);
     sw_iwarp_start_connect(&p->start, &config, now_ns);
-    /* The kernel gives the next call to another process, perhaps. */
-    p->patience_ns = p->patience_ns ? p->patience_ns + p->patience_ns / 16 : PATIENCE_NS;
-    p->patience_ns = sw_min_u64(p->patience_ns, PATIENCE_MAX_NS);
-    p->start.due_ns = sw_min_u64(p->start.due_ns, now_ns + p->patience_ns);
+    p->start.due_ns = sw_min_u64(p->start.due_ns, now_ns + CONNECT_NS);
+    p->called_ns = now_ns;
     p->is_asked = false;
     p->fd = sw_paired_connect(&p->own, &p->peer, p->scope);
     if (p->fd < 0) {
@@ -76,6 +75,16 @@ void sw_paired_call(struct sw_paired *p, uint64_t now_ns)
     void *tag = sw_paired_tag(SW_PAIRED_CALL, qp->index);
     sw_engine_watch(p->fd, tag, SW_WATCH_PAIRED);
     sw_engine_watch_room(p->fd, tag, SW_WATCH_PAIRED, true);
+}
+
+/* How long a reply is waited for. The kernel gives the next call to another process, perhaps: eight
+ * of ten may be stopped, so there are many calls within the least five seconds. A reply takes a
+ * round trip, as connecting did. */
+static uint64_t reply_patience_ns(struct sw_paired *p, uint64_t now_ns)
+{
+    p->patience_ns = p->patience_ns ? p->patience_ns + p->patience_ns / 32 : PATIENCE_NS;
+    p->patience_ns = sw_min_u64(p->patience_ns, PATIENCE_MAX_NS);
+    return sw_max_u64(p->patience_ns, 4 * (now_ns - p->called_ns));
 }
 
 /* Whether the request is out. */
@@ -96,6 +105,7 @@ static bool send_request(struct sw_paired *p, uint64_t now_ns)
         return false;
     }
     p->is_asked = true;
+    p->start.due_ns = now_ns + reply_patience_ns(p, now_ns);
     sw_engine_watch_room(p->fd, sw_paired_tag(SW_PAIRED_CALL, p->qp->index), SW_WATCH_PAIRED,
                          false);
     return true;

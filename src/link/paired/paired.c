@@ -219,8 +219,8 @@ static void drive_call(uint32_t index)
         if (p && p->fd >= 0)
             sw_paired_call_ready(p, sw_clock_ns());
         p = sw_paired_of(qp); /* which may have failed */
-        if (p && !qp->link_state && p->fd < 0)
-            plan_look(p->again_ns);
+        if (p && !qp->link_state)
+            plan_look(p->fd < 0 ? p->again_ns : p->start.due_ns);
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);

@@ -54,7 +54,8 @@ struct sw_paired {
     uint32_t claimed_psn; /* that the peer expects first; SW_PAIRING_PSN_OPEN: it has not said */
     uint64_t nonce;
     uint64_t again_ns, gap_ns; /* when to call next */
-    uint64_t patience_ns;      /* of the last call */
+    uint64_t called_ns;        /* when the call under way began */
+    uint64_t patience_ns;      /* with its reply, of the last call */
     uint64_t waits_ns;         /* since when a request waits for a peer; 0: none does */
     uint8_t private_data[SW_PAIRING_BYTES];
     struct sw_iwarp_start start;
