@@ -3,20 +3,24 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 MESON ?= meson
-SETUP_FLAGS = $(if $(filter true,$(CI)),-Dwerror=true) $(if $(wildcard build-fio/config-host.h),-Dfio_source=$(CURDIR)/build-fio)
+SETUP_FLAGS = $(if $(filter true,$(CI)),-Dwerror=true) \
+	$(if $(wildcard build-fio/config-host.h),-Dfio_source=$(CURDIR)/build-fio)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' '*.hpp' 2>/dev/null || \
 	find src tests bench movers include examples -name '*.[ch]' -o -name '*.cc' -o -name '*.hpp')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench install format lint fuzz deb clean setup-build setup-test setup-demo setup-fuzz setup-deb
+.PHONY: help build demo test check bench install format lint fuzz deb clean \
+	setup-build setup-test setup-demo setup-fuzz setup-deb
 
 help: ## lists the targets
 	@echo "Sidewire: RDMA on any machine. Targets:"
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		expand -t 20
 
 setup-build setup-test setup-demo setup-fuzz setup-deb: setup-%:
 	@scripts/setup $*
-	@$(if $(filter test demo,$*),scripts/fio-source build-fio || echo "the engine of fio will not be built")
+	@$(if $(filter test demo,$*),scripts/fio-source build-fio || \
+		echo "the engine of fio will not be built")
 
 build/build.ninja: $(wildcard build-fio/config-host.h)
 	@$(MESON) setup $(if $(wildcard build/build.ninja),--reconfigure) build $(SETUP_FLAGS)
@@ -25,7 +29,7 @@ build: setup-build ## compiles everything into build/
 	@$(MAKE) --no-print-directory build/build.ninja
 	@ninja -C build
 
-demo: setup-demo ## runs unmodified RDMA programs beside TCP, prints the table, draws build/demo/sweep.svg
+demo: setup-demo ## runs unmodified RDMA programs beside TCP; draws build/demo/sweep.svg
 	@$(MAKE) --no-print-directory build
 	@bench/demo
 
@@ -37,7 +41,7 @@ bench: setup-demo ## measures against UCX in the same run; results in build/benc
 test: setup-test ## builds the release, and tests whether it works here
 	@scripts/test --only release
 
-check: setup-test ## tests it with a kernel as the peer, under ASan + UBSan and TSan, and builds it with clang
+check: setup-test ## tests with a kernel as the peer, under ASan + UBSan and TSan, builds by clang
 	@scripts/setup kernel || echo "the tests against the kernel will be skipped"
 	@scripts/librpma build-librpma || echo "the tests of librpma will be skipped"
 	@scripts/test --only kernel,asan,tsan,clang
@@ -48,8 +52,9 @@ install: setup-build ## installs into PREFIX (/usr/local) below DESTDIR
 	@ninja -C build
 	@DESTDIR=$(DESTDIR) $(MESON) install -C build --no-rebuild
 
-format: ## lays out the code with clang-format
+format: ## lays out C with clang-format and Python with black
 	@clang-format -i $(SOURCES)
+	@tests/style/black . --write
 
 lint: setup-test ## checks layout, layers and style
 	@$(MAKE) --no-print-directory build

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two hosts on this machine, and the programs that measure between them: the RoCEv2 link beside TCP."""
+"""Two hosts on this machine, and the programs that measure between them: the RoCEv2 link beside
+TCP."""
 
 import json
 import os
@@ -7,7 +8,7 @@ import re
 import sys
 
 import procs
-from programs import CLIENT_CPU, SERVER_CPU, Sidewire, parse_ucx, pin
+from programs import CLIENT_CPU, SERVER_CPU, Sidewire, connect_rate_words, parse_ucx, pin
 
 # The tests of unmodified programs make their two hosts in the same way.
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tests/apps'))
@@ -48,8 +49,17 @@ class Between(Sidewire):
 
     def gid_index(self, side):
         """The index of a host's IPv4 address."""
-        text = procs.run([*self.hosts.wrap[side], *self.command, 'ibv_devinfo', '-v', '-d',
-                          self.hosts.device[side]], 20)
+        text = procs.run(
+            [
+                *self.hosts.wrap[side],
+                *self.command,
+                'ibv_devinfo',
+                '-v',
+                '-d',
+                self.hosts.device[side],
+            ],
+            20,
+        )
         found = re.search(r'GID\[\s*(\d+)\]:\s*::ffff:10\.\S*, RoCE v2', text)
         if not found:
             raise procs.RunFailed(f'{self.hosts.device[side]} has no IPv4 GID:\n{text[-800:]}')
@@ -59,16 +69,35 @@ class Between(Sidewire):
         return [*self.hosts.wrap[side], *pin(CPUS[side]), *words]
 
     def both(self, words_of, port, timeout_s, env=None, by_line=False):
-        """Runs the words of each side; the client's end with the server's address. What the client printed."""
-        return procs.run_pair(self.on(SERVER, words_of(SERVER)),
-                              self.on(CLIENT, words_of(CLIENT) + [hosts.ADDRESSES[SERVER]]), port,
-                              timeout_s, env, by_line)
+        """Runs the words of each side; the client's end with the server's address. What the client
+        printed."""
+        return procs.run_pair(
+            self.on(SERVER, words_of(SERVER)),
+            self.on(CLIENT, words_of(CLIENT) + [hosts.ADDRESSES[SERVER]]),
+            port,
+            timeout_s,
+            env,
+            by_line,
+        )
 
     def pair(self, program, options, timeout_s, gid_option=(), by_line=True):
         port = procs.free_port()
-        return self.both(lambda side: self.command + [
-            program, '-d', self.hosts.device[side], '-x', self.gids[side], '-p', str(port),
-            *options], port, timeout_s, by_line=by_line)
+        return self.both(
+            lambda side: self.command
+            + [
+                program,
+                '-d',
+                self.hosts.device[side],
+                '-x',
+                self.gids[side],
+                '-p',
+                str(port),
+                *options,
+            ],
+            port,
+            timeout_s,
+            by_line=by_line,
+        )
 
     def with_faults(self, spec):
         """The same hosts for programs under these faults, on both sides."""
@@ -80,17 +109,23 @@ class Between(Sidewire):
     def qp_rate(self, source, qps, ops):
         """Short WRITEs per second over that many connections."""
         port = procs.free_port()
-        text = self.both(lambda side: self.command + [
-            os.path.join(source, 'qp_rate'), '-d', self.hosts.device[side], '-p', str(port),
-            '--qps', str(qps), '--ops', str(ops)], port, 40)
+        text = self.both(
+            lambda side: self.command
+            + [
+                os.path.join(source, 'qp_rate'),
+                '-d',
+                self.hosts.device[side],
+                *f'-p {port} --qps {qps} --ops {ops}'.split(),
+            ],
+            port,
+            40,
+        )
         return {'rate': json.loads(text)['mops_per_s'] * 1e6}
 
     def connect_rate(self, source, kind, count, in_flight):
         """Connections per second; `kind` as bench/src/connect_rate has it."""
         port = procs.free_port()
-        words = [] if kind == 'tcp' else self.command
-        words = words + [os.path.join(source, 'connect_rate'), kind, str(port), str(count),
-                         str(in_flight), '0']
+        words = connect_rate_words(self.command, source, kind, port, count, in_flight)
         return {'rate': json.loads(self.both(lambda side: words, port, 60))['connections_per_s']}
 
     def tcp(self, seconds=1):
@@ -102,11 +137,16 @@ class Between(Sidewire):
         return {'bandwidth': parse_iperf3(text)}
 
     def udp(self, source, seconds=1):
-        """What UDP moves, with a CRC for each packet of the size that RoCEv2 has at this MTU, and nothing above it."""
+        """What UDP moves, with a CRC for each packet of the size that RoCEv2 has at this MTU, and
+        nothing above it."""
         port = procs.free_port()
         packet = 4096 if self.mtu > 4096 + PACKET_OVERHEAD else 1024
-        words = [os.path.join(source, 'udp_stream'), str(port), str(packet + BTH_AND_ICRC),
-                 str(seconds)]
+        words = [
+            os.path.join(source, 'udp_stream'),
+            str(port),
+            str(packet + BTH_AND_ICRC),
+            str(seconds),
+        ]
         text = self.both(lambda side: words, port, seconds + 20)
         return {'bandwidth': json.loads(text)['bytes_per_s']}
 
@@ -115,8 +155,9 @@ class Between(Sidewire):
         port = procs.free_port()
         server = ['ucx_perftest', '-p', str(port)]
         client = server + ['-t', test, '-s', str(size), '-n', str(iterations), '-f']
-        text = self.both(lambda side: client if side == CLIENT else server, port, 40,
-                         {'UCX_TLS': 'tcp,self'})
+        text = self.both(
+            lambda side: client if side == CLIENT else server, port, 40, {'UCX_TLS': 'tcp,self'}
+        )
         return parse_ucx(text, client)
 
 
@@ -136,8 +177,16 @@ class Local:
 
     def qp_rate(self, source, qps, ops):
         port = procs.free_port()
-        words = [os.path.join(source, 'qp_rate'), '-d', self.sidewire.device, '-p', str(port),
-                 '--qps', str(qps), '--ops', str(ops)]
-        text = procs.run_pair(self.sidewire.wrap(SERVER_CPU, words),
-                              self.sidewire.wrap(CLIENT_CPU, words + ['127.0.0.1']), port, 40)
+        words = [
+            os.path.join(source, 'qp_rate'),
+            '-d',
+            self.sidewire.device,
+            *f'-p {port} --qps {qps} --ops {ops}'.split(),
+        ]
+        text = procs.run_pair(
+            self.sidewire.wrap(SERVER_CPU, words),
+            self.sidewire.wrap(CLIENT_CPU, words + ['127.0.0.1']),
+            port,
+            40,
+        )
         return {'rate': json.loads(text)['mops_per_s'] * 1e6}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured of programs that connect by librdmacm: connections per second, rsockets, fio's engine."""
+"""What is measured of programs that connect by librdmacm: connections per second, rsockets, fio's
+engine."""
 
 import json
 import os
@@ -8,24 +9,33 @@ import re
 import between
 import procs
 from experiment import Experiment
-from programs import CLIENT_CPU, SERVER_CPU, pin
+from programs import CLIENT_CPU, SERVER_CPU, connect_rate_words, pin
 
 IN_FLIGHT = 8
 BLOCK = 128 << 10
 
-RATE, LATENCY, BANDWIDTH = ('rate', 'conn/s', False), ('median_s', 's', True), ('bandwidth', 'B/s', False)
+RATE, LATENCY, BANDWIDTH = (
+    ('rate', 'conn/s', False),
+    ('median_s', 's', True),
+    ('bandwidth', 'B/s', False),
+)
 # title, experiment, ours, peer, (figure, unit, less is better), at least, aim
+# fmt: off
 PLAN = (
     ('connections per second, and TCP', 'connections', 'RDMA', 'TCP', RATE, 0.2, 0.6),
     ('  one at a time', 'connections', 'RDMA, one', 'TCP, one', RATE, None, None),
     ('  each with a CQ of its own', 'connections', 'RDMA, own CQ', 'TCP', RATE, None, None),
     ('hosts: connections per second, and TCP', 'hosts_connections', 'RDMA', 'TCP', RATE, 0.1, 0.4),
     ('  one at a time', 'hosts_connections', 'RDMA, one', 'TCP, one', RATE, None, None),
-    ('rstream -S 64, and TCP that polls', 'rstream_latency', 'rstream', 'tcp_pingpong', LATENCY, 0.2, 0.1),
+    ('rstream -S 64, and TCP that polls', 'rstream_latency', 'rstream', 'tcp_pingpong', LATENCY,
+     0.2, 0.1),
     ('fio rdma, 128 KiB WRITE, and net', 'fio_write', 'rdma', 'net', BANDWIDTH, 3.0, 8.0),
 )
-ROWS = [(title, key, ours, peer, figure, unit, least, at_least, aim)
-        for title, key, ours, peer, (figure, unit, least), at_least, aim in PLAN]
+# fmt: on
+ROWS = [
+    (title, key, ours, peer, figure, unit, least, at_least, aim)
+    for title, key, ours, peer, (figure, unit, least), at_least, aim in PLAN
+]
 
 
 class Here:
@@ -41,17 +51,16 @@ class Here:
     def connect_rate(self, source, kind, count, in_flight, held=0):
         """Connections per second; `kind` as bench/src/connect_rate has it."""
         port = procs.free_port()
-        words = [] if kind == 'tcp' else self.sidewire.command
-        words = words + [os.path.join(source, 'connect_rate'), kind, str(port), str(count),
-                         str(in_flight), str(held)]
+        words = connect_rate_words(
+            self.sidewire.command, source, kind, port, count, in_flight, held
+        )
         text = self.both(words, words + ['127.0.0.1'], port, 60)
         return {'rate': json.loads(text)['connections_per_s']}
 
     def rstream(self, size, iterations):
         """Half of a round trip."""
         port = procs.free_port()
-        words = self.sidewire.command + ['rstream', '-p', str(port), '-S', str(size), '-C', '1',
-                                         '-I', str(iterations)]
+        words = self.sidewire.command + f'rstream -p {port} -S {size} -C 1 -I {iterations}'.split()
         text = self.both(words, words + ['-s', '127.0.0.1'], port, 60)
         return {'median_s': parse_rstream(text)}
 
@@ -62,15 +71,32 @@ class Here:
         return {'median_s': json.loads(text)['one_way_ns'] * 1e-9}
 
     def fio(self, engine, options, server_options, block=BLOCK, seconds=2, depth=4):
-        """What the client wrote with: bandwidth, and the mean time of a request. The second before it is left out: fio's RDMA client sleeps half of it."""
+        """What the client wrote with: bandwidth, and the mean time of a request. The second before
+        it is left out: fio's RDMA client sleeps half of it."""
         port = procs.free_port()
         command = self.sidewire.command if engine == 'rdma' else []
-        words = command + ['fio', f'--ioengine={engine}', f'--port={port}', f'--bs={block}',
-                           f'--iodepth={depth}', '--size=1g']
-        client = words + ['--name=client', '--rw=write', '--hostname=127.0.0.1', '--time_based',
-                          '--ramp_time=1', f'--runtime={seconds}', '--output-format=json', *options]
-        server = words + ['--name=server', '--rw=read', '--time_based',
-                          f'--runtime={seconds + 30}', *server_options]
+        words = command + [
+            'fio',
+            f'--ioengine={engine}',
+            f'--port={port}',
+            f'--bs={block}',
+            f'--iodepth={depth}',
+            '--size=1g',
+        ]
+        client = words + [
+            *'--name=client --rw=write --hostname=127.0.0.1 --time_based'.split(),
+            '--ramp_time=1',
+            f'--runtime={seconds}',
+            '--output-format=json',
+            *options,
+        ]
+        server = words + [
+            '--name=server',
+            '--rw=read',
+            '--time_based',
+            f'--runtime={seconds + 30}',
+            *server_options,
+        ]
         text = self.both(server, client, port, seconds + 20)
         return parse_fio(text)
 
@@ -86,10 +112,13 @@ def parse_rstream(text):
 def parse_fio(text):
     """Of what was written; fio may print a note before its JSON."""
     try:
-        job = json.loads(text[text.index('{'):])['jobs'][0]
+        job = json.loads(text[text.index('{') :])['jobs'][0]
         if job['error'] or not job['write']['bw_bytes']:
             raise ValueError
-        return {'bandwidth': job['write']['bw_bytes'], 'mean_s': job['write']['lat_ns']['mean'] * 1e-9}
+        return {
+            'bandwidth': job['write']['bw_bytes'],
+            'mean_s': job['write']['lat_ns']['mean'] * 1e-9,
+        }
     except (ValueError, KeyError, IndexError):
         raise procs.RunFailed(f'fio printed no result:\n{text[-800:]}') from None
 
@@ -104,10 +133,17 @@ def connections(bench):
     def rate(kind, in_flight, connections=count):
         return lambda: here.connect_rate(bench.source, kind, connections, in_flight)
 
-    return Experiment('connections', 'connections set up and torn down', {
-        'RDMA': rate('rdma', IN_FLIGHT), 'TCP': rate('tcp', IN_FLIGHT),
-        'RDMA, one': rate('rdma', 1, count // 2), 'TCP, one': rate('tcp', 1),
-        'RDMA, own CQ': rate('rdma-cq', IN_FLIGHT)})
+    return Experiment(
+        'connections',
+        'connections set up and torn down',
+        {
+            'RDMA': rate('rdma', IN_FLIGHT),
+            'TCP': rate('tcp', IN_FLIGHT),
+            'RDMA, one': rate('rdma', 1, count // 2),
+            'TCP, one': rate('tcp', 1),
+            'RDMA, own CQ': rate('rdma-cq', IN_FLIGHT),
+        },
+    )
 
 
 def hosts_connections(bench):
@@ -116,20 +152,39 @@ def hosts_connections(bench):
     def rate(kind, in_flight):
         return lambda: two.connect_rate(bench.source, kind, count, in_flight)
 
-    return Experiment('hosts_connections', 'connections between hosts', {
-        'RDMA': rate('rdma', IN_FLIGHT), 'TCP': rate('tcp', IN_FLIGHT), 'RDMA, one': rate('rdma', 1),
-        'TCP, one': rate('tcp', 1)}, place=two)
+    return Experiment(
+        'hosts_connections',
+        'connections between hosts',
+        {
+            'RDMA': rate('rdma', IN_FLIGHT),
+            'TCP': rate('tcp', IN_FLIGHT),
+            'RDMA, one': rate('rdma', 1),
+            'TCP, one': rate('tcp', 1),
+        },
+        place=two,
+    )
 
 
 def rstream_latency(bench):
     here, count = Here(bench.sidewire), 200000 // bench.divide
-    return Experiment('rstream_latency', '64 B by sockets', {
-        'rstream': lambda: here.rstream(64, count),
-        'tcp_pingpong': lambda: here.tcp_pingpong(bench.source, 64, count // 4)}, rounds_factor=2)
+    return Experiment(
+        'rstream_latency',
+        '64 B by sockets',
+        {
+            'rstream': lambda: here.rstream(64, count),
+            'tcp_pingpong': lambda: here.tcp_pingpong(bench.source, 64, count // 4),
+        },
+        rounds_factor=2,
+    )
 
 
 def fio_write(bench):
     here = Here(bench.sidewire)
-    return Experiment('fio_write', '128 KiB writes by fio', {
-        'rdma': lambda: here.fio('rdma', ['--verb=write'], []),
-        'net': lambda: here.fio('net', ['--protocol=tcp'], ['--protocol=tcp', '--listen'])})
+    return Experiment(
+        'fio_write',
+        '128 KiB writes by fio',
+        {
+            'rdma': lambda: here.fio('rdma', ['--verb=write'], []),
+            'net': lambda: here.fio('net', ['--protocol=tcp'], ['--protocol=tcp', '--listen']),
+        },
+    )

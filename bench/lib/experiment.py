@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Experiments and what is asked of them.
 
-An experiment runs its contenders in turn, round after round, so that whatever the machine does meets all of them. A row of
-the final table compares the medians of one contender of ours with the best of the peer's settings.
+An experiment runs its contenders in turn, round after round, so that whatever the machine does
+meets all of them. A row of the final table compares the medians of one contender of ours with the
+best of the peer's settings.
 """
 
 import contextlib
@@ -10,8 +11,9 @@ import statistics
 
 
 class Experiment:
-    """`place`: a context that the contenders run in; what it cannot make raises procs.Skipped. `loads`: some of its
-    contenders run beside load that it makes (load.py), and the others must not."""
+    """`place`: a context that the contenders run in; what it cannot make raises procs.Skipped.
+    `loads`: some of its contenders run beside load that it makes (load.py), and the others must
+    not."""
 
     def __init__(self, key, title, contenders, rounds_factor=1, place=None, loads=False):
         self.key = key
@@ -63,8 +65,19 @@ class Experiment:
 class Row:
     """One line of the table. `least`: the smaller the better. Without limits it only informs."""
 
-    def __init__(self, title, experiment, ours, peer, figure, unit, least=False, at_least=None,
-                 aim=None, peer_figure=None):
+    def __init__(
+        self,
+        title,
+        experiment,
+        ours,
+        peer,
+        figure,
+        unit,
+        least=False,
+        at_least=None,
+        aim=None,
+        peer_figure=None,
+    ):
         self.title = title
         self.experiment = experiment
         self.ours = ours
@@ -81,17 +94,26 @@ class Row:
         peer = experiment.best(self.peer, self.peer_figure, self.least)
         ours_median = experiment.median(self.ours, self.figure)
         peer_median = experiment.median(peer, self.peer_figure)
-        return {'measure': self.title, 'unit': self.unit, 'ours': ours_median,
-                'ours_name': self.ours, 'ours_spread': experiment.spread(self.ours, self.figure),
-                'peer': peer_median, 'peer_name': peer,
-                'peer_spread': experiment.spread(peer, self.peer_figure),
-                'ratio': ours_median / peer_median, 'less_is_better': self.least,
-                'at_least': self.at_least, 'aim': self.aim,
-                'met': verdict(ours_median / peer_median, self.at_least, self.aim, self.least)}
+        return {
+            'measure': self.title,
+            'unit': self.unit,
+            'ours': ours_median,
+            'ours_name': self.ours,
+            'ours_spread': experiment.spread(self.ours, self.figure),
+            'peer': peer_median,
+            'peer_name': peer,
+            'peer_spread': experiment.spread(peer, self.peer_figure),
+            'ratio': ours_median / peer_median,
+            'less_is_better': self.least,
+            'at_least': self.at_least,
+            'aim': self.aim,
+            'met': verdict(ours_median / peer_median, self.at_least, self.aim, self.least),
+        }
 
 
 class Added(Row):
-    """What ours takes more than the peer, in its unit; without a peer all that it takes. Less is better, and the limits have that unit."""
+    """What ours takes more than the peer, in its unit; without a peer all that it takes. Less is
+    better, and the limits have that unit."""
 
     def __init__(self, title, experiment, ours, peer, figure, unit, at_least=None, aim=None):
         super().__init__(title, experiment, ours, peer, figure, unit, True, at_least, aim)
@@ -99,13 +121,26 @@ class Added(Row):
     def result(self):
         experiment = self.experiment
         ours = experiment.median(self.ours, self.figure)
-        row = {'measure': self.title, 'unit': self.unit, 'ours': ours, 'ours_name': self.ours,
-               'ours_spread': experiment.spread(self.ours, self.figure), 'peer': None, 'ratio': None,
-               'added': ours, 'less_is_better': True, 'at_least': self.at_least, 'aim': self.aim}
+        row = {
+            'measure': self.title,
+            'unit': self.unit,
+            'ours': ours,
+            'ours_name': self.ours,
+            'ours_spread': experiment.spread(self.ours, self.figure),
+            'peer': None,
+            'ratio': None,
+            'added': ours,
+            'less_is_better': True,
+            'at_least': self.at_least,
+            'aim': self.aim,
+        }
         if self.peer:
             peer = experiment.best(self.peer, self.figure, True)
-            row |= {'peer': experiment.median(peer, self.figure), 'peer_name': peer,
-                    'peer_spread': experiment.spread(peer, self.figure)}
+            row |= {
+                'peer': experiment.median(peer, self.figure),
+                'peer_name': peer,
+                'peer_spread': experiment.spread(peer, self.figure),
+            }
             row['added'] -= row['peer']
         return row | {'met': verdict(row['added'], self.at_least, self.aim, True)}
 

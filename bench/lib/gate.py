@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The other end of bench/src/gate.h: watches a measured phase from outside without a system call in the program."""
+"""The other end of bench/src/gate.h: watches a measured phase from outside without a system call in
+the program."""
 
 import mmap
 import os
@@ -15,7 +16,8 @@ SETUP, READY, GO, DONE, LEAVE = range(5)
 
 
 class Gate:
-    """A phase of `argv`, which must understand --gate FILE. Use it in a `with`; then begin(), end(), finish()."""
+    """A phase of `argv`, which must understand --gate FILE. Use it in a `with`; then begin(),
+    end(), finish()."""
 
     def __init__(self, argv, timeout_s=60):
         self.argv = argv
@@ -43,8 +45,11 @@ class Gate:
         deadline = time.monotonic() + self.timeout_s
         while struct.unpack_from('<I', self.words, 0)[0] < phase:
             if not self.child.running():
-                raise procs.RunFailed(self.child.report(
-                    procs.describe_status(self.child.wait(1)) + ' before its phase'))
+                raise procs.RunFailed(
+                    self.child.report(
+                        procs.describe_status(self.child.wait(1)) + ' before its phase'
+                    )
+                )
             if time.monotonic() > deadline:
                 raise procs.RunFailed(self.child.report('does not get on with its phase'))
             time.sleep(0.002)
@@ -84,8 +89,9 @@ class SyscallCount:
         self.child = procs.Child(['strace', '-c', '-f', '-o', self.report.name, '-p', str(pid)])
         threads = len(os.listdir(f'/proc/{pid}/task'))
         deadline = time.monotonic() + 10
-        while len(re.findall(r'attached', self.child.error_text())) < min(threads, 1) or \
-                not self._traced(pid):
+        while len(re.findall(r'attached', self.child.error_text())) < min(
+            threads, 1
+        ) or not self._traced(pid):
             if not self.child.running() or time.monotonic() > deadline:
                 raise procs.RunFailed(self.child.report('did not attach'))
             time.sleep(0.01)

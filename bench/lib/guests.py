@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two emulated machines with stock kernels, in which the same program runs over rdma_rxe and over Sidewire."""
+"""Two emulated machines with stock kernels, in which the same program runs over rdma_rxe and over
+Sidewire."""
 
 import os
 import re
@@ -19,7 +20,8 @@ SECONDS = 120
 
 
 class Guests:
-    """A client and a server guest with one processor each, while in a `with`. The Ethernet MTU allows the path MTU 4096."""
+    """A client and a server guest with one processor each, while in a `with`. The Ethernet MTU
+    allows the path MTU 4096."""
 
     def __init__(self, sidewire):
         self.sidewire = sidewire
@@ -55,8 +57,11 @@ class Guests:
         """UDP port 4791 is rdma_rxe's, as long as the module is there, or Sidewire's."""
         if rxe == self.has_rxe:
             return
-        command = ('modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0' if rxe else
-                   'rdma link delete rxe0 && rmmod rdma_rxe')
+        command = (
+            'modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0'
+            if rxe
+            else 'rdma link delete rxe0 && rmmod rdma_rxe'
+        )
         for name, _ in (CLIENT, SERVER):
             said, status = kernel_guest.inside(command, name)
             if status:
@@ -67,15 +72,22 @@ class Guests:
         """ib_write_bw with path MTU 4096, by one of the two."""
         self.give_port_to(rxe)
         device = 'rxe0' if rxe else 'sw_eth0'
-        env = '' if rxe else 'env LD_LIBRARY_PATH=/bin LD_PRELOAD=/bin/libsidewire.so SIDEWIRE_LINK=roce '
+        env = (
+            ''
+            if rxe
+            else 'env LD_LIBRARY_PATH=/bin LD_PRELOAD=/bin/libsidewire.so SIDEWIRE_LINK=roce '
+        )
         gid = kernel_guest.inside(f'{env}ibv_devinfo -v -d {device}', SERVER[0])[0]
         index = re.search(r'GID\[\s*(\d+)\]:\s*::ffff:10\.\S*, RoCE v2', gid)
         if not index:
             raise procs.RunFailed(f'{device} has no IPv4 GID:\n{gid[-800:]}')
-        line = (f'{env}ib_write_bw -d {device} -x {index[1]} -F -N -m 4096 -s {size} '
-                f'-n {iterations}')
-        if not kernel_guest.spawn('bw', line, 'grep -q :4853 /proc/net/tcp /proc/net/tcp6', SECONDS,
-                                  SERVER[0]):
+        line = (
+            f'{env}ib_write_bw -d {device} -x {index[1]} -F -N -m 4096 -s {size} '
+            f'-n {iterations}'
+        )
+        if not kernel_guest.spawn(
+            'bw', line, 'grep -q :4853 /proc/net/tcp /proc/net/tcp6', SECONDS, SERVER[0]
+        ):
             raise procs.RunFailed('the server does not listen')
         try:
             text, _ = kernel_guest.inside(f'timeout {SECONDS} {line} {ADDRESS}', CLIENT[0])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where the iWARP rows are measured: two processes of this host, two hosts, a link that loses segments, two guests."""
+"""Where the iWARP rows are measured: two processes of this host, two hosts, a link that loses
+segments, two guests."""
 
 import json
 import os
@@ -15,7 +16,10 @@ from programs import CLIENT_CPU, SERVER_CPU, Sidewire, parse_perftest, pin
 kernel_guest = guests.kernel_guest
 LOSSY_ADDRESSES = ('10.98.0.1', '10.98.0.2')
 LOSSY_DEVICE = 'lossy'
-SIW = 'rdma link del rxe0; modprobe siw && rdma link add siw0 type siw netdev eth0 && mdev -s && rdma link show siw0/1'
+SIW = (
+    'rdma link del rxe0; modprobe siw && rdma link add siw0 type siw netdev eth0 && '
+    'mdev -s && rdma link show siw0/1'
+)
 
 
 def command_of(sidewire):
@@ -30,7 +34,11 @@ def words_of(program, device, port, options):
 class Local(Here):
     """Two processes of this host, by TCP over its loopback."""
 
-    latency_samples, perftest, _retried = Sidewire.latency_samples, Sidewire.perftest, Sidewire._retried
+    latency_samples, perftest, _retried = (
+        Sidewire.latency_samples,
+        Sidewire.perftest,
+        Sidewire._retried,
+    )
 
     def __init__(self, sidewire, crc=False):
         super().__init__(sidewire)
@@ -39,19 +47,33 @@ class Local(Here):
     def pair(self, program, options, timeout_s, by_line=True):
         port = procs.free_port()
         words = command_of(self.sidewire) + words_of(program, 'iw_lo', port, options)
-        return procs.run_pair(pin(SERVER_CPU) + words, pin(CLIENT_CPU) + words + ['127.0.0.1'], port,
-                              timeout_s, self.env, by_line)
+        return procs.run_pair(
+            pin(SERVER_CPU) + words,
+            pin(CLIENT_CPU) + words + ['127.0.0.1'],
+            port,
+            timeout_s,
+            self.env,
+            by_line,
+        )
 
     def ours(self, source, name, *options):
         """A program of bench/src, which prints JSON."""
         port = procs.free_port()
-        words = [*command_of(self.sidewire), os.path.join(source, name), *(word.format(port=port) for word in options)]
+        words = [
+            *command_of(self.sidewire),
+            os.path.join(source, name),
+            *(word.format(port=port) for word in options),
+        ]
         return json.loads(self.both(words, words + ['127.0.0.1'], port, 60))
 
     def tcp(self, seconds=1):
         port = procs.free_port()
-        text = self.both(['iperf3', '-s', '-1', '-p', str(port)],
-                         ['iperf3', '-p', str(port), '-t', str(seconds), '-J', '-c', '127.0.0.1'], port, seconds + 20)
+        text = self.both(
+            ['iperf3', '-s', '-1', '-p', str(port)],
+            ['iperf3', '-p', str(port), '-t', str(seconds), '-J', '-c', '127.0.0.1'],
+            port,
+            seconds + 20,
+        )
         return {'bandwidth': between.parse_iperf3(text)}
 
 
@@ -73,14 +95,24 @@ class Apart(between.Between):
         return self.hosts.device[side].replace('sw_', 'iw_')
 
     def both(self, words_of_side, port, timeout_s, env=None, by_line=False):
-        return procs.run_pair(self.on(SERVER, words_of_side(SERVER)),
-                              self.on(CLIENT, words_of_side(CLIENT) + [self.addresses[SERVER]]), port,
-                              timeout_s, env, by_line)
+        return procs.run_pair(
+            self.on(SERVER, words_of_side(SERVER)),
+            self.on(CLIENT, words_of_side(CLIENT) + [self.addresses[SERVER]]),
+            port,
+            timeout_s,
+            env,
+            by_line,
+        )
 
     def pair(self, program, options, timeout_s, by_line=True):
         port = procs.free_port()
-        return self.both(lambda side: self.command + words_of(program, self.device(side), port, options),
-                         port, timeout_s, self.env, by_line)
+        return self.both(
+            lambda side: self.command + words_of(program, self.device(side), port, options),
+            port,
+            timeout_s,
+            self.env,
+            by_line,
+        )
 
     def with_crc(self):
         """The same hosts for programs with CRCs, while this one is entered."""
@@ -119,8 +151,15 @@ class Lossy(Apart):
     def __enter__(self):
         super().__enter__()
         try:
-            self.link = procs.Child([os.path.join(self.source, 'lossy_link'), *self.hosts.names, LOSSY_DEVICE,
-                                     str(self.per_mille), str(os.getpid())])
+            self.link = procs.Child(
+                [
+                    os.path.join(self.source, 'lossy_link'),
+                    *self.hosts.names,
+                    LOSSY_DEVICE,
+                    str(self.per_mille),
+                    str(os.getpid()),
+                ]
+            )
             procs.await_text(self.link, 'ready')
             for name, address in zip(self.hosts.names, self.addresses):
                 self.hosts.ip('-n', name, 'addr', 'add', f'{address}/24', 'dev', LOSSY_DEVICE)
@@ -168,7 +207,8 @@ class Emulated(guests.Guests):
             os.environ['KP_IMAGE'] = self.image
 
     def bandwidth(self, size, iterations, siw):
-        """ib_write_bw -R by one of the two. A client that comes between two listens of the server is refused: it begins again."""
+        """ib_write_bw -R by one of the two. A client that comes between two listens of the server
+        is refused: it begins again."""
         for _ in range(3):
             text = self.attempt(size, iterations, siw)
             rows = parse_perftest(text, 'ib_write_bw')
@@ -178,12 +218,26 @@ class Emulated(guests.Guests):
 
     def attempt(self, size, iterations, siw):
         self.port += 1
-        env = '' if siw else 'env LD_LIBRARY_PATH=/bin LD_PRELOAD=/bin/libsidewire.so SIDEWIRE_LINK=iwarp '
-        line = env + ' '.join(words_of('ib_write_bw', 'siw0' if siw else 'iw_eth0', self.port,
-                                       ('-F', '-N', '-s', str(size), '-n', str(iterations))))
-        if not kernel_guest.spawn('bw', line, f'netstat -ltn | grep -q :{self.port}', guests.SECONDS, guests.SERVER[0]):
+        env = (
+            ''
+            if siw
+            else 'env LD_LIBRARY_PATH=/bin LD_PRELOAD=/bin/libsidewire.so SIDEWIRE_LINK=iwarp '
+        )
+        line = env + ' '.join(
+            words_of(
+                'ib_write_bw',
+                'siw0' if siw else 'iw_eth0',
+                self.port,
+                ('-F', '-N', '-s', str(size), '-n', str(iterations)),
+            )
+        )
+        if not kernel_guest.spawn(
+            'bw', line, f'netstat -ltn | grep -q :{self.port}', guests.SECONDS, guests.SERVER[0]
+        ):
             raise procs.RunFailed('the server does not listen')
         try:
-            return kernel_guest.inside(f'timeout {guests.SECONDS} {line} {guests.ADDRESS}', guests.CLIENT[0])[0]
+            return kernel_guest.inside(
+                f'timeout {guests.SECONDS} {line} {guests.ADDRESS}', guests.CLIENT[0]
+            )[0]
         except subprocess.TimeoutExpired:
             return 'no end'

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured of libraries over verbs: libfabric's ping-pong, gloo's broadcast, the C++ header."""
+"""What is measured of libraries over verbs: libfabric's ping-pong, gloo's broadcast, the C++
+header."""
 
 import json
 import os
@@ -24,14 +25,24 @@ SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../src/gloo_b
 # How the requests of header_rate are posted, and its option.
 LISTS = {'lists of 32': '32', 'one by one': '1'}
 
+# fmt: off
 ROWS = [
-    *((f'hosts: fi_pingpong msg of {SHORT} B, {state}, and tcp', 'hosts_libfabric', f'verbs {state}',
-       f'tcp {state}', 'mean_s', 'us', True, 1.0, 0.8) for state in ('idle', 'busy')),
-    ('gloo: broadcast of 4 MiB, and TCP', 'gloo', 'ibverbs', 'tcp', 'median_s', 'us', True, 1.0, 0.7),
-    ('hosts: gloo broadcast of 4 MiB, and TCP', 'hosts_gloo', 'ibverbs', 'tcp', 'median_s', 'us', True, 1.0, 0.7),
-    *((f'C++ header: an 8 B WRITE, {how}, and raw verbs', 'cpp_header', f'header, {how}', f'raw, {how}', 'mean_s', 's', True, 1.1, 1.03)
-      for how in LISTS),
+    *(
+        (f'hosts: fi_pingpong msg of {SHORT} B, {state}, and tcp', 'hosts_libfabric',
+         f'verbs {state}', f'tcp {state}', 'mean_s', 'us', True, 1.0, 0.8)
+        for state in ('idle', 'busy')
+    ),
+    ('gloo: broadcast of 4 MiB, and TCP', 'gloo', 'ibverbs', 'tcp', 'median_s', 'us', True, 1.0,
+     0.7),
+    ('hosts: gloo broadcast of 4 MiB, and TCP', 'hosts_gloo', 'ibverbs', 'tcp', 'median_s', 'us',
+     True, 1.0, 0.7),
+    *(
+        (f'C++ header: an 8 B WRITE, {how}, and raw verbs', 'cpp_header', f'header, {how}',
+         f'raw, {how}', 'mean_s', 's', True, 1.1, 1.03)
+        for how in LISTS
+    ),
 ]
+# fmt: on
 
 
 def fi_pingpong(two, provider, count):
@@ -39,11 +50,25 @@ def fi_pingpong(two, provider, count):
     if not shutil.which('fi_pingpong'):
         raise procs.Skipped('fi_pingpong is not installed')
     port = procs.free_port()
-    command, domains = ([], two.hosts.names) if provider == 'tcp' else (two.command, two.hosts.device)
+    command, domains = (
+        ([], two.hosts.names) if provider == 'tcp' else (two.command, two.hosts.device)
+    )
 
     def words(side):
-        return [*command, 'fi_pingpong', '-p', provider, '-e', 'msg', '-d', domains[side], '-S', str(SHORT),
-                '-I', str(count), '-P' if side == CLIENT else '-B', str(port)]
+        return [
+            *command,
+            'fi_pingpong',
+            '-p',
+            provider,
+            '-e',
+            'msg',
+            '-d',
+            domains[side],
+            *f'-S {SHORT} -I {count}'.split(),
+            '-P' if side == CLIENT else '-B',
+            str(port),
+        ]
+
     return {'mean_s': parse_pingpong(two.both(words, port, 60))}
 
 
@@ -61,25 +86,57 @@ def gloo_program(bench):
         raise procs.Skipped('g++ or libgloo-dev is not installed')
     path = os.path.join(bench.source, 'gloo_broadcast')
     if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(SOURCE):
-        procs.run(['g++', '-std=c++17', '-O2', '-Wall', '-Wextra', '-Wno-sign-compare', SOURCE, '-lgloo', '-libverbs',
-                   '-o', path], 120)
+        procs.run(
+            [
+                *'g++ -std=c++17 -O2 -Wall -Wextra'.split(),
+                '-Wno-sign-compare',
+                SOURCE,
+                '-lgloo',
+                '-libverbs',
+                '-o',
+                path,
+            ],
+            120,
+        )
     return path
 
 
 def broadcast(bench, words_of, count):
-    """One run of both ranks; words_of(side, rank's words) puts a rank on its core. Figures of the rank that receives."""
+    """One run of both ranks; words_of(side, rank's words) puts a rank on its core. Figures of the
+    rank that receives."""
     program, ranks = gloo_program(bench), []
     with tempfile.TemporaryDirectory(prefix='bench-gloo-') as store:
         try:
             for rank, side in enumerate((SERVER, CLIENT)):
-                ranks.append(procs.Child(words_of(side, lambda *way, rank=rank: [
-                    program, str(rank), store, *way, str(BROADCAST), str(count)])))
+                ranks.append(
+                    procs.Child(
+                        words_of(
+                            side,
+                            lambda *way, rank=rank: [
+                                program,
+                                str(rank),
+                                store,
+                                *way,
+                                str(BROADCAST),
+                                str(count),
+                            ],
+                        )
+                    )
+                )
             limit = time.monotonic() + 60
             for rank in ranks:
                 status = rank.wait(max(0.1, limit - time.monotonic()))
                 if status != 0:
-                    raise procs.RunFailed('\n'.join(each.report(procs.describe_status(status) if each is rank else
-                                                                'was the other rank') for each in ranks))
+                    raise procs.RunFailed(
+                        '\n'.join(
+                            each.report(
+                                procs.describe_status(status)
+                                if each is rank
+                                else 'was the other rank'
+                            )
+                            for each in ranks
+                        )
+                    )
             found = json.loads(ranks[1].text())
         finally:
             for rank in ranks:
@@ -89,33 +146,70 @@ def broadcast(bench, words_of, count):
 
 def libfabric(bench):
     two, count = between.Between(bench.sidewire, MTU), 200000 // bench.divide
-    measures = {provider: lambda provider=provider: fi_pingpong(two, provider, count)
-                for provider in ('verbs', 'tcp')}
-    return Experiment('hosts_libfabric', 'libfabric between hosts', {
-        **{f'{provider} idle': measure for provider, measure in measures.items()},
-        **{f'{provider} busy': beside_load(measure) for provider, measure in measures.items()}},
-        place=two, loads=True)
+    measures = {
+        provider: lambda provider=provider: fi_pingpong(two, provider, count)
+        for provider in ('verbs', 'tcp')
+    }
+    return Experiment(
+        'hosts_libfabric',
+        'libfabric between hosts',
+        {
+            **{f'{provider} idle': measure for provider, measure in measures.items()},
+            **{f'{provider} busy': beside_load(measure) for provider, measure in measures.items()},
+        },
+        place=two,
+        loads=True,
+    )
 
 
 def gloo(bench):
     here, count = Here(bench.sidewire), 500 // bench.divide
 
     def words(side, way):
-        return [*pin(SERVER_CPU if side == SERVER else CLIENT_CPU), *here.sidewire.command,
-                *way('ibverbs', here.sidewire.device, '1')]
-    return Experiment('gloo', 'gloo on one host', {
-        'ibverbs': lambda: broadcast(bench, words, count),
-        'tcp': lambda: broadcast(bench, lambda side, way: [*pin(SERVER_CPU if side == SERVER else CLIENT_CPU),
-                                                           *way('tcp', '127.0.0.1')], count)})
+        return [
+            *pin(SERVER_CPU if side == SERVER else CLIENT_CPU),
+            *here.sidewire.command,
+            *way('ibverbs', here.sidewire.device, '1'),
+        ]
+
+    return Experiment(
+        'gloo',
+        'gloo on one host',
+        {
+            'ibverbs': lambda: broadcast(bench, words, count),
+            'tcp': lambda: broadcast(
+                bench,
+                lambda side, way: [
+                    *pin(SERVER_CPU if side == SERVER else CLIENT_CPU),
+                    *way('tcp', '127.0.0.1'),
+                ],
+                count,
+            ),
+        },
+    )
 
 
 def hosts_gloo(bench):
     two, count = between.Between(bench.sidewire, MTU), 500 // bench.divide
-    return Experiment('hosts_gloo', 'gloo between hosts', {
-        'ibverbs': lambda: broadcast(bench, lambda side, way: two.on(side, [
-            *two.command, *way('ibverbs', two.hosts.device[side], two.gids[side])]), count),
-        'tcp': lambda: broadcast(bench, lambda side, way: two.on(side, way('tcp', between.hosts.ADDRESSES[side])), count)},
-        place=two)
+    return Experiment(
+        'hosts_gloo',
+        'gloo between hosts',
+        {
+            'ibverbs': lambda: broadcast(
+                bench,
+                lambda side, way: two.on(
+                    side, [*two.command, *way('ibverbs', two.hosts.device[side], two.gids[side])]
+                ),
+                count,
+            ),
+            'tcp': lambda: broadcast(
+                bench,
+                lambda side, way: two.on(side, way('tcp', between.hosts.ADDRESSES[side])),
+                count,
+            ),
+        },
+        place=two,
+    )
 
 
 def header_rate(bench, way, size):
@@ -124,15 +218,24 @@ def header_rate(bench, way, size):
         raise procs.Skipped('header_rate is not built: g++ was not there')
     cpus = ','.join(pin(cpu)[-1] if pin(0) else '0' for cpu in (CLIENT_CPU, SERVER_CPU))
     ops = str(5000000 // bench.divide)
-    found = json.loads(procs.run(bench.program('header_rate', '-w', way, '-l', size, '-c', cpus, '-n', ops), 60))
+    found = json.loads(
+        procs.run(bench.program('header_rate', '-w', way, '-l', size, '-c', cpus, '-n', ops), 60)
+    )
     return {'mean_s': found['op_s']}
 
 
 def cpp_header(bench):
     """One program that does all but requests and completions alike."""
-    return Experiment('cpp_header', 'the C++ header', {
-        f'{way}, {how}': lambda way=way, size=size: header_rate(bench, way, size)
-        for how, size in LISTS.items() for way in ('header', 'raw')}, rounds_factor=2)
+    return Experiment(
+        'cpp_header',
+        'the C++ header',
+        {
+            f'{way}, {how}': lambda way=way, size=size: header_rate(bench, way, size)
+            for how, size in LISTS.items()
+            for way in ('header', 'raw')
+        },
+        rounds_factor=2,
+    )
 
 
 def experiments(bench):

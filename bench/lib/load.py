@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Other work on the processors, made on purpose: what measures beside it competes as on a busy machine."""
+"""Other work on the processors, made on purpose: what measures beside it competes as on a busy
+machine."""
 
 import contextlib
 import os
@@ -19,8 +20,17 @@ def busy_processors():
     spinning = []
     try:
         for cpu in (0, 1):
-            spinning.append(subprocess.Popen(['nice', '-n', '19', *pin(cpu), sys.executable, '-c',
-                                              SPIN.format(parent=os.getpid())]))
+            spinning.append(
+                subprocess.Popen(
+                    [
+                        *'nice -n 19'.split(),
+                        *pin(cpu),
+                        sys.executable,
+                        '-c',
+                        SPIN.format(parent=os.getpid()),
+                    ]
+                )
+            )
         yield
     finally:
         for process in spinning:
@@ -32,11 +42,13 @@ def beside_load(measure):
     def run():
         with busy_processors():
             return measure()
+
     return run
 
 
 def counts_nice_by_session(path=GROUPS):
-    """Whether the kernel shares processors among sessions first: then nice counts within one alone, and so not here."""
+    """Whether the kernel shares processors among sessions first: then nice counts within one alone,
+    and so not here."""
     try:
         with open(path) as setting:
             return setting.read().strip() == '1'

@@ -39,9 +39,16 @@ def describe():
     cores = len(os.sched_getaffinity(0))
     kind = ', virtual machine' if virtual() else ''
     beside = f', {made_load}' if made_load else ''
-    return f'{cpu_model()}, {cores} core{"s" if cores > 1 else ""}{kind}, Linux {platform.release()}{beside}'
+    processors = f'{cpu_model()}, {cores} core{"s" if cores > 1 else ""}'
+    return f'{processors}{kind}, Linux {platform.release()}{beside}'
 
 
 def facts():
-    return {'cpu': cpu_model(), 'cores': len(os.sched_getaffinity(0)), 'virtual': virtual(),
-            'kernel': platform.release(), 'load': os.getloadavg()[0], 'made_load': made_load}
+    return {
+        'cpu': cpu_model(),
+        'cores': len(os.sched_getaffinity(0)),
+        'virtual': virtual(),
+        'kernel': platform.release(),
+        'load': os.getloadavg()[0],
+        'made_load': made_load,
+    }

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The programs that measure NVMe: our target and host, fio on the device itself, nbdkit beside them.
+"""The programs that measure NVMe: our target and host, fio on the device itself, nbdkit beside
+them.
 
-Figures of all: `mean_s` of a request, `rate` in requests per second, `bandwidth` in bytes per second.
+Figures of all: `mean_s` of a request, `rate` in requests per second, `bandwidth` in bytes per
+second.
 """
 
 import contextlib
@@ -33,7 +35,14 @@ class Target:
         self.build = build
         self.port = procs.free_port()
         self.address = address
-        self.argv = [*words, host_program(build), 'target', '--listen', f'{address}:{self.port}', *options]
+        self.argv = [
+            *words,
+            host_program(build),
+            'target',
+            '--listen',
+            f'{address}:{self.port}',
+            *options,
+        ]
         for spec in specs:
             self.argv += ['--namespace', spec]
         self.child = None
@@ -52,21 +61,48 @@ class Target:
 
     def host_argv(self, words, command, *options):
         """A command of the host that connects here."""
-        return [*words, host_program(self.build), command, '-a', self.address, '-s', str(self.port),
-                '-n', NQN, *options]
+        return [
+            *words,
+            host_program(self.build),
+            command,
+            '-a',
+            self.address,
+            '-s',
+            str(self.port),
+            '-n',
+            NQN,
+            *options,
+        ]
 
     def measure(self, words, rw, sizes, depths, seconds, options=()):
         """{(size, depth): figures} of our host's loop."""
-        text = procs.run(self.host_argv(
-            words, 'bench', '--rw', rw, '--destroy-data', '--bs', ','.join(map(str, sizes)), '--iodepth',
-            ','.join(map(str, depths)), '--runtime', str(seconds), '--ramp_time', str(RAMP_S), '-o',
-            'json', *options), PROGRAM_S)
+        text = procs.run(
+            self.host_argv(
+                words,
+                'bench',
+                '--rw',
+                rw,
+                '--destroy-data',
+                '--bs',
+                ','.join(map(str, sizes)),
+                '--iodepth',
+                ','.join(map(str, depths)),
+                *f'--runtime {seconds} --ramp_time {RAMP_S} -o json'.split(),
+                *options,
+            ),
+            PROGRAM_S,
+        )
         return parse_rows(text, rw)
 
     def fill(self, words):
-        """Writes each block: memory that was never written has no pages yet, and reading would make them."""
-        procs.run(self.host_argv(words, 'bench', '--verify', '--destroy-data', '--loops', '1', '--bs', '128k',
-                                 '--iodepth', '8'), PROGRAM_S)
+        """Writes each block: memory that was never written has no pages yet, and reading would make
+        them."""
+        procs.run(
+            self.host_argv(
+                words, *'bench --verify --destroy-data --loops 1 --bs 128k --iodepth 8'.split()
+            ),
+            PROGRAM_S,
+        )
 
     def one(self, words, rw, size, depth, seconds, options=()):
         return self.measure(words, rw, [size], [depth], seconds, options)[size, depth]
@@ -84,8 +120,11 @@ def parse_rows(text, rw):
             found = row[side_of(rw)]
             if row['errors'] or not found['requests']:
                 raise ValueError
-            rows[row['bs'], row['iodepth']] = {'mean_s': found['mean_us'] * 1e-6, 'rate': found['iops'],
-                                               'bandwidth': found['iops'] * row['bs']}
+            rows[row['bs'], row['iodepth']] = {
+                'mean_s': found['mean_us'] * 1e-6,
+                'rate': found['iops'],
+                'bandwidth': found['iops'] * row['bs'],
+            }
     except (ValueError, KeyError, TypeError):
         rows = {}
     if not rows:
@@ -96,22 +135,39 @@ def parse_rows(text, rw):
 def parse_fio(text, rw):
     """What fio prints as JSON, which notes may stand in front of."""
     try:
-        job = json.loads(text[text.index('{'):])['jobs'][0]
+        job = json.loads(text[text.index('{') :])['jobs'][0]
         found = job[side_of(rw)]
         if job['error'] or not found['total_ios']:
             raise ValueError
-        return {'mean_s': found['lat_ns']['mean'] * 1e-9, 'rate': found['iops'],
-                'bandwidth': float(found['bw_bytes'])}
+        return {
+            'mean_s': found['lat_ns']['mean'] * 1e-9,
+            'rate': found['iops'],
+            'bandwidth': float(found['bw_bytes']),
+        }
     except (ValueError, KeyError, IndexError, TypeError):
         raise procs.RunFailed(f'fio printed no result:\n{text[-800:]}') from None
 
 
 def fio(rw, size, depth, seconds, options):
     """One job of fio, on the core of the client."""
-    return parse_fio(procs.run(
-        [*pin(CLIENT_CPU), 'fio', '--name=local', f'--rw={rw}', f'--bs={size}', f'--iodepth={depth}',
-         f'--runtime={round(seconds * 1000)}ms', f'--ramp_time={round(RAMP_S * 1000)}ms', '--time_based',
-         '--norandommap', '--output-format=json', *options], PROGRAM_S), rw)
+    return parse_fio(
+        procs.run(
+            [
+                *pin(CLIENT_CPU),
+                'fio',
+                '--name=local',
+                f'--rw={rw}',
+                f'--bs={size}',
+                f'--iodepth={depth}',
+                f'--runtime={round(seconds * 1000)}ms',
+                f'--ramp_time={round(RAMP_S * 1000)}ms',
+                *'--time_based --norandommap --output-format=json'.split(),
+                *options,
+            ],
+            PROGRAM_S,
+        ),
+        rw,
+    )
 
 
 class Disk:
@@ -146,8 +202,18 @@ class Disk:
 
     def fio(self, rw, size, depth, seconds):
         """The device itself: what the target does for a request, without a network."""
-        return fio(rw, size, depth, seconds, ['--ioengine=io_uring', '--direct=1',
-                                              f'--filename={self.path}', f'--size={self.size_bytes}'])
+        return fio(
+            rw,
+            size,
+            depth,
+            seconds,
+            [
+                '--ioengine=io_uring',
+                '--direct=1',
+                f'--filename={self.path}',
+                f'--size={self.size_bytes}',
+            ],
+        )
 
 
 @contextlib.contextmanager
@@ -155,8 +221,20 @@ def nbdkit(options, size_bytes):
     """nbdkit's memory plugin on a Unix socket; gives fio's options for it."""
     with tempfile.TemporaryDirectory(prefix='sidewire-nbd-') as folder:
         path, ready = os.path.join(folder, 'socket'), os.path.join(folder, 'pid')
-        server = procs.Child([*pin(SERVER_CPU), 'nbdkit', '-f', '-U', path, '-P', ready, *options, 'memory',
-                              str(size_bytes)])
+        server = procs.Child(
+            [
+                *pin(SERVER_CPU),
+                'nbdkit',
+                '-f',
+                '-U',
+                path,
+                '-P',
+                ready,
+                *options,
+                'memory',
+                str(size_bytes),
+            ]
+        )
         try:
             limit = time.monotonic() + 15
             while not os.path.exists(ready):  # it is written once the socket listens
@@ -169,7 +247,8 @@ def nbdkit(options, size_bytes):
 
 
 def use_of_memory(pid):
-    """Bytes of its own: pages that several processes have are divided among them (Pss); and all that it maps (Rss)."""
+    """Bytes of its own: pages that several processes have are divided among them (Pss); and all
+    that it maps (Rss)."""
     found = {}
     with open(f'/proc/{pid}/smaps_rollup', encoding='ascii') as lines:
         for line in lines:
@@ -181,4 +260,3 @@ def use_of_memory(pid):
 
 def threads_of(pid):
     return len(os.listdir(f'/proc/{pid}/task'))
-

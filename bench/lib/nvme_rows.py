@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured of NVMe over RDMA: what our target and host add to the device, beside nbdkit, TCP and the NIC itself."""
+"""What is measured of NVMe over RDMA: what our target and host add to the device, beside nbdkit,
+TCP and the NIC itself."""
 
 import json
 import os
@@ -44,8 +45,10 @@ class Rig:
         with self.target(spec, options=options) as target:
             if spec == RAM:
                 target.fill(self.words(between.CLIENT))
-            return {name: target.one(self.words(between.CLIENT), rw, size, depth, self.seconds)
-                    for name, rw, size, depth in jobs}
+            return {
+                name: target.one(self.words(between.CLIENT), rw, size, depth, self.seconds)
+                for name, rw, size, depth in jobs
+            }
 
     def local(self, disk, jobs):
         return {name: disk.fio(rw, size, depth, self.seconds) for name, rw, size, depth in jobs}
@@ -63,16 +66,28 @@ DEEP_READ = ('deep_read', 'randread', SHORT, DEEP)
 
 def added_in_memory(bench):
     rig = Rig(bench)
-    return Experiment('nvme_memory', 'NVMe of memory, depth 1', {
-        spec.split(':')[0]: lambda spec=spec: flat(rig.run(spec, ALONE), 'mean_s') for spec in (NULL, RAM)})
+    return Experiment(
+        'nvme_memory',
+        'NVMe of memory, depth 1',
+        {
+            spec.split(':')[0]: lambda spec=spec: flat(rig.run(spec, ALONE), 'mean_s')
+            for spec in (NULL, RAM)
+        },
+    )
 
 
 def _of_disk(bench, key, title, jobs, figure):
     rig = Rig(bench)
     disk = nvme.Disk(os.path.join(rig.build, 'bench'))
-    return Experiment(key, title, {
-        'local': lambda: flat(rig.local(disk, jobs), figure),
-        'remote': lambda: flat(rig.run(f'file:{disk.path}', jobs), figure)}, place=disk)
+    return Experiment(
+        key,
+        title,
+        {
+            'local': lambda: flat(rig.local(disk, jobs), figure),
+            'remote': lambda: flat(rig.run(f'file:{disk.path}', jobs), figure),
+        },
+        place=disk,
+    )
 
 
 def added_to_disk(bench):
@@ -80,8 +95,13 @@ def added_to_disk(bench):
 
 
 def disk_throughput(bench):
-    return _of_disk(bench, 'nvme_disk_rate', 'NVMe of a file on disk, throughput',
-                    (DEEP_READ, *STREAMS), 'bandwidth')
+    return _of_disk(
+        bench,
+        'nvme_disk_rate',
+        'NVMe of a file on disk, throughput',
+        (DEEP_READ, *STREAMS),
+        'bandwidth',
+    )
 
 
 def beside_nbdkit(bench):
@@ -91,16 +111,51 @@ def beside_nbdkit(bench):
         _, rw, size, depth = job
         with nvme.nbdkit(options, 16 * nvme.MIB) as place:
             return nvme.fio(rw, size, depth, rig.seconds, place)
-    return Experiment('nvme_nbdkit', 'NVMe beside NBD, 4 KiB', {
-        'null': lambda: rig.run(NULL, [job])['deep_read'],
-        'nbdkit [default]': lambda: of_nbdkit([]), 'nbdkit [one thread]': lambda: of_nbdkit(['-t', '1'])})
+
+    return Experiment(
+        'nvme_nbdkit',
+        'NVMe beside NBD, 4 KiB',
+        {
+            'null': lambda: rig.run(NULL, [job])['deep_read'],
+            'nbdkit [default]': lambda: of_nbdkit([]),
+            'nbdkit [one thread]': lambda: of_nbdkit(['-t', '1']),
+        },
+    )
+
+
+def same_messages(bench):
+    """What a read of NVMe moves, by verbs alone: a request of 64 B, a WRITE of a random block, an
+    answer of 16 B."""
+    port = procs.free_port()
+    program = [
+        os.path.join(bench.source, 'rpc'),
+        '--way',
+        'verbs',
+        '--device',
+        bench.sidewire.device,
+        *f'--port {port} --depth {DEEP} --data {SHORT} --span {16 * nvme.MIB}'.split(),
+        *f'--count {1000000 // bench.divide}'.split(),
+    ]
+    text = procs.run_pair(
+        bench.sidewire.wrap(SERVER_CPU, program),
+        bench.sidewire.wrap(CLIENT_CPU, [*program, nvme.HERE]),
+        port,
+        nvme.PROGRAM_S,
+    )
+    return {'rate': json.loads(text)['requests_per_s']}
 
 
 def message_rate(bench):
     rig = Rig(bench)
-    return Experiment('nvme_messages', 'NVMe beside bare WRITEs, 4 KiB', {
-        'ram': lambda: rig.run(RAM, [DEEP_READ], POLLING)['deep_read'],
-        'ib_write_bw': lambda: bench.bandwidth('ib_write_bw', SHORT, 1000000)})
+    return Experiment(
+        'nvme_messages',
+        'NVMe beside bare WRITEs, 4 KiB',
+        {
+            'ram': lambda: rig.run(RAM, [DEEP_READ], POLLING)['deep_read'],
+            'verbs': lambda: same_messages(bench),
+            'ib_write_bw': lambda: bench.bandwidth('ib_write_bw', SHORT, 1000000),
+        },
+    )
 
 
 def between_hosts(bench):
@@ -109,12 +164,15 @@ def between_hosts(bench):
 
     def remote():
         found = rig.run(RAM, (*ALONE, *STREAMS))
-        return {**flat({name: found[name] for name in ('read', 'write')}, 'mean_s'),
-                **flat({name: found[name] for name in ('long_read', 'long_write')}, 'bandwidth')}
+        return {
+            **flat({name: found[name] for name in ('read', 'write')}, 'mean_s'),
+            **flat({name: found[name] for name in ('long_read', 'long_write')}, 'bandwidth'),
+        }
 
     def tcp():
         trip_s, stream = tcp_round_trip(bench, two, trips), two.tcp()['bandwidth']
         return {'read': trip_s, 'write': trip_s, 'long_read': stream, 'long_write': stream}
+
     return Experiment('nvme_hosts', 'NVMe between hosts', {'remote': remote, 'TCP': tcp}, place=two)
 
 
@@ -132,9 +190,16 @@ def footprint(bench):
 
     def with_queues(rw):
         with rig.target(f'file:{disk.path}') as target:
-            host = procs.Child(target.host_argv(
-                rig.words(between.CLIENT), 'bench', '--rw', rw, '--destroy-data', '--numjobs', str(QUEUES),
-                '--queue-size', str(QUEUE_SIZE), '--iodepth', str(QUEUE_SIZE - 1), '--sleep', '--runtime', str(nvme.PROGRAM_S)))
+            host = procs.Child(
+                target.host_argv(
+                    rig.words(between.CLIENT),
+                    'bench',
+                    '--rw',
+                    rw,
+                    *f'--destroy-data --numjobs {QUEUES} --queue-size {QUEUE_SIZE}'.split(),
+                    *f'--iodepth {QUEUE_SIZE - 1} --sleep --runtime {nvme.PROGRAM_S}'.split(),
+                )
+            )
             try:
                 await_threads(host, QUEUES)
                 return nvme.use_of_memory(target.child.pid)
@@ -144,12 +209,22 @@ def footprint(bench):
     def idle():
         with rig.target(f'file:{disk.path}') as target:
             return nvme.use_of_memory(target.child.pid)
-    return Experiment('nvme_footprint', 'memory of the NVMe target', {
-        'idle': idle, 'reads': lambda: with_queues('randread'), 'writes': lambda: with_queues('randwrite')}, place=disk)
+
+    return Experiment(
+        'nvme_footprint',
+        'memory of the NVMe target',
+        {
+            'idle': idle,
+            'reads': lambda: with_queues('randread'),
+            'writes': lambda: with_queues('randwrite'),
+        },
+        place=disk,
+    )
 
 
 def await_threads(host, count):
-    """All queues are connected before the first thread begins. Then a while, in which each has sent all that it has room for."""
+    """All queues are connected before the first thread begins. Then a while, in which each has sent
+    all that it has room for."""
     limit = time.monotonic() + 20
     while nvme.threads_of(host.pid) <= count:
         if not host.running() or time.monotonic() > limit:
@@ -159,39 +234,81 @@ def await_threads(host, count):
 
 
 def experiments(bench):
-    return [added_in_memory(bench), added_to_disk(bench), disk_throughput(bench), beside_nbdkit(bench),
-            message_rate(bench), between_hosts(bench), footprint(bench)]
+    return [
+        added_in_memory(bench),
+        added_to_disk(bench),
+        disk_throughput(bench),
+        beside_nbdkit(bench),
+        message_rate(bench),
+        between_hosts(bench),
+        footprint(bench),
+    ]
 
 
 # title, experiment, ours, peer (of Added: None), figure, unit, at least, aim
+# fmt: off
 ADDED = (
-    *((f'nvme {kind}: 4 KiB {rw}, depth 1', 'nvme_memory', kind, None, rw, 'us', 10e-6, 3e-6)
-      for kind in ('null', 'ram') for rw in ('read', 'write')),
-    *((f'nvme file: 4 KiB {rw}, depth 1, above local', 'nvme_disk', 'remote', 'local', rw, 'us', 10e-6, 4e-6)
-      for rw in ('read', 'write')),
+    *(
+        (f'nvme {kind}: 4 KiB {rw}, depth 1', 'nvme_memory', kind, None, rw, 'us', 10e-6, 3e-6)
+        for kind in ('null', 'ram')
+        for rw in ('read', 'write')
+    ),
+    *(
+        (f'nvme file: 4 KiB {rw}, depth 1, above local', 'nvme_disk', 'remote', 'local', rw,
+         'us', 10e-6, 4e-6)
+        for rw in ('read', 'write')
+    ),
 )
 RATIOS = (
-    ('nvme file: 4 KiB random read, depth 32, and local', 'nvme_disk_rate', 'remote', 'local', 'deep_read', 'B/s',
-     False, 0.95, 1.0),
-    *((f'nvme file: 128 KiB {rw}, depth 8, and local', 'nvme_disk_rate', 'remote', 'local', f'long_{rw}', 'B/s',
-       False, 0.95, 1.0) for rw in ('read', 'write')),
-    ('nvme null: 4 KiB read, depth 32, and NBD', 'nvme_nbdkit', 'null', 'nbdkit', 'rate', '1/s', False, 3.0, 8.0),
-    ('nvme ram: 4 KiB read, depth 32, and ib_write_bw', 'nvme_messages', 'ram', 'ib_write_bw', 'rate', '1/s',
-     False, 0.25, 0.5),
-    *((f'hosts: nvme 4 KiB {rw}, and a round trip of TCP', 'nvme_hosts', 'remote', 'TCP', rw, 'us', True, 1.5, 1.0)
-      for rw in ('read', 'write')),
-    *((f'hosts: nvme 128 KiB {rw}, and one TCP stream', 'nvme_hosts', 'remote', 'TCP', f'long_{rw}', 'B/s',
-       False, 1.0, 2.0) for rw in ('read', 'write')),
+    ('nvme file: 4 KiB random read, depth 32, and local', 'nvme_disk_rate', 'remote', 'local',
+     'deep_read', 'B/s', False, 0.95, 1.0),
+    *(
+        (f'nvme file: 128 KiB {rw}, depth 8, and local', 'nvme_disk_rate', 'remote', 'local',
+         f'long_{rw}', 'B/s', False, 0.95, 1.0)
+        for rw in ('read', 'write')
+    ),
+    ('nvme null: 4 KiB read, depth 32, and NBD', 'nvme_nbdkit', 'null', 'nbdkit', 'rate', '1/s',
+     False, 3.0, 8.0),
+    ('nvme ram: 4 KiB read, depth 32, and ib_write_bw', 'nvme_messages', 'ram', 'ib_write_bw',
+     'rate', '1/s', False, 0.25, 0.5),
+    ('  and the same messages by bare verbs', 'nvme_messages', 'ram', 'verbs', 'rate', '1/s', False,
+     None, None),
+    *(
+        (f'hosts: nvme 4 KiB {rw}, and a round trip of TCP', 'nvme_hosts', 'remote', 'TCP', rw,
+         'us', True, 1.5, 1.0)
+        for rw in ('read', 'write')
+    ),
+    *(
+        (f'hosts: nvme 128 KiB {rw}, and one TCP stream', 'nvme_hosts', 'remote', 'TCP',
+         f'long_{rw}', 'B/s', False, 1.0, 2.0)
+        for rw in ('read', 'write')
+    ),
 )
+# fmt: on
 MEMORY = (
     ('nvme target, idle: memory', 'nvme_footprint', 'idle', None, 'pss', 'MB', 20 * MEGA, 8 * MEGA),
-    *((f'  with 64 queues of 128, {rw}', 'nvme_footprint', rw, None, 'pss', 'MB', 120 * MEGA, 60 * MEGA)
-      for rw in ('reads', 'writes')),
+    *(
+        (
+            f'  with 64 queues of 128, {rw}',
+            'nvme_footprint',
+            rw,
+            None,
+            'pss',
+            'MB',
+            120 * MEGA,
+            60 * MEGA,
+        )
+        for rw in ('reads', 'writes')
+    ),
     ('  and all that it maps (Rss)', 'nvme_footprint', 'writes', None, 'rss', 'MB', None, None),
 )
 
 
 def rows(by_key):
     """Of the experiments that were made."""
-    plan = [(kind, *row) for kind, table in ((Added, ADDED), (Row, RATIOS), (Added, MEMORY)) for row in table]
+    plan = [
+        (kind, *row)
+        for kind, table in ((Added, ADDED), (Row, RATIOS), (Added, MEMORY))
+        for row in table
+    ]
     return [kind(title, by_key[key], *rest) for kind, title, key, *rest in plan if key in by_key]

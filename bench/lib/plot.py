@@ -35,8 +35,10 @@ class Panel:
 
 
 def decades(low, high):
-    return [10.0 ** power for power in
-            range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    return [
+        10.0**power
+        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ]
 
 
 class Canvas:
@@ -44,36 +46,48 @@ class Canvas:
         self.parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             f'width="{width}" height="{height}" font-family="{escape(FONT)}">',
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        ]
 
     def line(self, x1, y1, x2, y2, color, width=1.0):
-        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-                          f'stroke="{color}" stroke-width="{width}"/>')
+        self.parts.append(
+            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
+            f'stroke="{color}" stroke-width="{width}"/>'
+        )
 
     def rectangle(self, x, y, width, height, color):
-        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" '
-                          f'height="{height}" rx="2" fill="{color}"/>')
+        self.parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" '
+            f'height="{height}" rx="2" fill="{color}"/>'
+        )
 
     def text(self, x, y, words, size=13, color=SOFT, anchor='start', weight=400):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" '
-                          f'text-anchor="{anchor}" font-weight="{weight}">{escape(words)}</text>')
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" '
+            f'text-anchor="{anchor}" font-weight="{weight}">{escape(words)}</text>'
+        )
 
     def curve(self, points, series):
         path = ' '.join(f'{x:.1f},{y:.1f}' for x, y in points)
         dash = f' stroke-dasharray="{series.dash}"' if series.dash else ''
-        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{series.color}" '
-                          f'stroke-width="2.4" stroke-linejoin="round" '
-                          f'stroke-linecap="round"{dash}/>')
+        self.parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{series.color}" '
+            f'stroke-width="2.4" stroke-linejoin="round" '
+            f'stroke-linecap="round"{dash}/>'
+        )
         for x, y in points if series.marker else ():
-            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{series.color}" '
-                              f'stroke="#ffffff" stroke-width="1"/>')
+            self.parts.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{series.color}" '
+                f'stroke="#ffffff" stroke-width="1"/>'
+            )
 
     def finish(self):
         return '\n'.join(self.parts + ['</svg>', ''])
 
 
 def spread_labels(places, low, high):
-    """Moves labels apart, each as little as need be; `places` are (y, label), returned in the same form."""
+    """Moves labels apart, each as little as need be; `places` are (y, label), returned in the same
+    form."""
     places = sorted(places, key=lambda place: place[0])
     moved = []
     for y, label in places:
@@ -99,11 +113,13 @@ def draw_panel(canvas, panel, left):
     y_low, y_high = math.log10(min(ys) / 1.6), math.log10(max(ys) * 1.6)
 
     def place(x, y):
-        return (left + (math.log2(x) - x_low) / max(x_high - x_low, 1e-9) * PANEL_WIDTH,
-                bottom - (math.log10(y) - y_low) / (y_high - y_low) * PANEL_HEIGHT)
+        return (
+            left + (math.log2(x) - x_low) / max(x_high - x_low, 1e-9) * PANEL_WIDTH,
+            bottom - (math.log10(y) - y_low) / (y_high - y_low) * PANEL_HEIGHT,
+        )
 
     canvas.text(left, TOP - 18, panel.title, 15, INK, weight=600)
-    for tick in decades(10 ** y_low, 10 ** y_high):
+    for tick in decades(10**y_low, 10**y_high):
         for part in (1, 2, 5):
             y = place(min(xs), tick * part)[1]
             if TOP - 0.5 <= y <= bottom + 0.5 and part == 1:
@@ -114,12 +130,12 @@ def draw_panel(canvas, panel, left):
     power = first = math.ceil(x_low)
     step = 4 if x_high - x_low > 10 else 2
     while power <= x_high:
-        x = place(2.0 ** power, min(ys))[0]
+        x = place(2.0**power, min(ys))[0]
         canvas.line(x, TOP, x, bottom, GRID, 0.7)
         if (power - first) % step == 0 or power == x_high:
             canvas.line(x, bottom, x, bottom + 5, FRAME)
             if power == x_high or x_high - power >= 2:
-                canvas.text(x, bottom + 20, panel.x_text(2 ** power), 12, anchor='middle')
+                canvas.text(x, bottom + 20, panel.x_text(2**power), 12, anchor='middle')
         power += 1
     canvas.line(left, bottom, right, bottom, FRAME, 1.2)
     canvas.line(left, TOP, left, bottom, FRAME, 1.2)
@@ -135,12 +151,12 @@ def draw_panel(canvas, panel, left):
 
 
 def draw(path, title, subtitle, panels, notes=()):
-    """Writes `path` (.svg) and the .png beside it, if rsvg-convert is there; returns the files written."""
+    """Writes `path` (.svg) and the .png beside it, if rsvg-convert is there; returns the files
+    written."""
     panels = [panel for panel in panels if panel.series]
     if not panels:
         return []
-    width = (MARGIN_LEFT + MARGIN_RIGHT + len(panels) * PANEL_WIDTH
-             + (len(panels) - 1) * PANEL_GAP)
+    width = MARGIN_LEFT + MARGIN_RIGHT + len(panels) * PANEL_WIDTH + (len(panels) - 1) * PANEL_GAP
     height = TOP + PANEL_HEIGHT + BOTTOM + 16 * max(0, len(notes) - 1)
     canvas = Canvas(width, height)
     canvas.text(28, 44, title, 22, INK, weight=700)
@@ -168,9 +184,12 @@ BAR_LEFT, BAR_WIDTH, BAR_STEP = 300, 620, 38
 
 
 def draw_bars(path, title, subtitle, bars, notes=()):
-    """Bars of speed against a peer's, who is 1. `bars`: name, ratio, least wanted, aim, whether it is a ratio of times."""
-    speeds = [[(1 / value if of_times else value) for value in (ratio, least, aim)]
-              for _, ratio, least, aim, of_times in bars]
+    """Bars of speed against a peer's, who is 1. `bars`: name, ratio, least wanted, aim, whether it
+    is a ratio of times."""
+    speeds = [
+        [(1 / value if of_times else value) for value in (ratio, least, aim)]
+        for _, ratio, least, aim, of_times in bars
+    ]
     top = max(max(values) for values in speeds) * 1.05
     bottom = TOP - 20 + BAR_STEP * len(bars)
     width, height = BAR_LEFT + BAR_WIDTH + 90, bottom + 74
@@ -193,8 +212,9 @@ def draw_bars(path, title, subtitle, bars, notes=()):
         canvas.text(BAR_LEFT - 14, y + 15, name, 13, INK, anchor='end')
         for limit, weight in ((least, 1.4), (aim, 2.6)):
             canvas.line(place(limit), y - 4, place(limit), y + 24, INK, weight)
-        canvas.text(max(place(speed), place(aim)) + 8, y + 15, f'{speed:.2f}x', 13, color,
-                    weight=600)
+        canvas.text(
+            max(place(speed), place(aim)) + 8, y + 15, f'{speed:.2f}x', 13, color, weight=600
+        )
     for index, note in enumerate(notes):
         canvas.text(28, height - 14 - 16 * (len(notes) - 1 - index), note, 11)
     return save(canvas, path)
@@ -204,7 +224,8 @@ GROUP_STEP = 62
 
 
 def draw_groups(path, title, subtitle, groups, notes=()):
-    """Groups of bars, each from zero and with a scale of its own. `groups`: title, bars; `bars`: name, value, color, text."""
+    """Groups of bars, each from zero and with a scale of its own. `groups`: title, bars; `bars`:
+    name, value, color, text."""
     groups = [(name, bars) for name, bars in groups if bars]
     if not groups:
         return []
@@ -222,7 +243,9 @@ def draw_groups(path, title, subtitle, groups, notes=()):
             at = y + 20 + BAR_STEP * index
             canvas.rectangle(BAR_LEFT, at, value / top * BAR_WIDTH, 20, color)
             canvas.text(BAR_LEFT - 14, at + 15, label, 13, INK, anchor='end')
-            canvas.text(BAR_LEFT + value / top * BAR_WIDTH + 8, at + 15, text, 13, color, weight=600)
+            canvas.text(
+                BAR_LEFT + value / top * BAR_WIDTH + 8, at + 15, text, 13, color, weight=600
+            )
         y += GROUP_STEP + BAR_STEP * len(bars)
     for index, note in enumerate(notes):
         canvas.text(28, height - 14 - 16 * (len(notes) - 1 - index), note, 11)

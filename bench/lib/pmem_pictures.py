@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the experiments of persistent memory found, as two pictures: the server's processor and memory, and the latency."""
+"""What the experiments of persistent memory found, as two pictures: the server's processor and
+memory, and the latency."""
 
 import os
 
@@ -26,28 +27,65 @@ def milliseconds(value):
 
 def bars_of(experiment, figure, names, text):
     """Of those that were measured."""
-    return [(label, experiment.median(name, figure), color, text(experiment.median(name, figure)))
-            for name, label, color in names if experiment.samples.get(name)]
+    return [
+        (label, experiment.median(name, figure), color, text(experiment.median(name, figure)))
+        for name, label, color in names
+        if experiment.samples.get(name)
+    ]
 
 
 def draw_server(by_key, out):
-    names = (('direct', 'straight into the memory', DIRECT), ('staged', 'by a staging buffer', STAGED))
+    names = (
+        ('direct', 'straight into the memory', DIRECT),
+        ('staged', 'by a staging buffer', STAGED),
+    )
     groups = []
     if 'pmem_cpu' in by_key:
-        groups.append(('processor time of the server while 10 GiB are written, less is better',
-                       bars_of(by_key['pmem_cpu'], 'cpu_s', names, milliseconds)))
+        groups.append(
+            (
+                'processor time of the server while 10 GiB are written, less is better',
+                bars_of(by_key['pmem_cpu'], 'cpu_s', names, milliseconds),
+            )
+        )
     if 'pmem_left' in by_key:
-        groups.append(('memory bandwidth left to a program beside it, more is better', bars_of(
-            by_key['pmem_left'], 'bandwidth', (('idle', 'nobody writes', NOBODY), *names), table.bandwidth_text)))
-    return plot.draw_groups(os.path.join(out, 'pmem_server.svg'), 'Persistent memory over RDMA: the server',
-                            '1 MiB writes at 2 GiB/s, from a client of the same host', groups, [machine.describe()])
+        groups.append(
+            (
+                'memory bandwidth left to a program beside it, more is better',
+                bars_of(
+                    by_key['pmem_left'],
+                    'bandwidth',
+                    (('idle', 'nobody writes', NOBODY), *names),
+                    table.bandwidth_text,
+                ),
+            )
+        )
+    return plot.draw_groups(
+        os.path.join(out, 'pmem_server.svg'),
+        'Persistent memory over RDMA: the server',
+        '1 MiB writes at 2 GiB/s, from a client of the same host',
+        groups,
+        [machine.describe()],
+    )
 
 
 def draw_latency(by_key, out):
-    groups = [('mean latency of a 4 KiB write, one at a time, less is better',
-               bars_of(by_key['pmem_latency'], 'mean_s', WAYS, microseconds))] if 'pmem_latency' in by_key else []
-    return plot.draw_groups(os.path.join(out, 'pmem_latency.svg'), 'Persistent memory over RDMA: latency',
-                            'memory of a tmpfs, client and server on one host, each on its core', groups, [machine.describe()])
+    groups = (
+        [
+            (
+                'mean latency of a 4 KiB write, one at a time, less is better',
+                bars_of(by_key['pmem_latency'], 'mean_s', WAYS, microseconds),
+            )
+        ]
+        if 'pmem_latency' in by_key
+        else []
+    )
+    return plot.draw_groups(
+        os.path.join(out, 'pmem_latency.svg'),
+        'Persistent memory over RDMA: latency',
+        'memory of a tmpfs, client and server on one host, each on its core',
+        groups,
+        [machine.describe()],
+    )
 
 
 def draw(experiments, out):

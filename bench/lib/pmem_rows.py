@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is measured of persistent memory: writes straight into it beside writes that a server copies there, and the log.
+"""What is measured of persistent memory: writes straight into it beside writes that a server copies
+there, and the log.
 
 The memory is a file of a tmpfs, which shows what the way there costs: flushes are visible ones.
 """
@@ -31,7 +32,8 @@ PROGRAM_S = 120
 
 
 class Servers:
-    """`sidewire pmem serve`, `count` of them, while in a `with`. `words`: what is in front of a program on a side."""
+    """`sidewire pmem serve`, `count` of them, while in a `with`. `words`: what is in front of a
+    program on a side."""
 
     def __init__(self, rig, count=1, region_bytes=REGION_BYTES):
         self.rig, self.count, self.region_bytes = rig, count, region_bytes
@@ -43,11 +45,23 @@ class Servers:
             for index in range(self.count):
                 self.ports.append(procs.free_port())
                 path = os.path.join(self.folder.name, f'region{index}')
-                with open(path, 'wb') as file:  # all of it has pages: to make them is no part of a write
+                # All of it has pages: to make them is no part of a write.
+                with open(path, 'wb') as file:
                     file.write(bytes(self.region_bytes))
-                self.children.append(procs.Child([
-                    *self.rig.words(between.SERVER), self.rig.program, 'serve', path, '--listen', self.rig.address, '--port',
-                    str(self.ports[-1])]))
+                self.children.append(
+                    procs.Child(
+                        [
+                            *self.rig.words(between.SERVER),
+                            self.rig.program,
+                            'serve',
+                            path,
+                            '--listen',
+                            self.rig.address,
+                            '--port',
+                            str(self.ports[-1]),
+                        ]
+                    )
+                )
             for child in self.children:
                 procs.await_text(child, 'Ctrl-C')
         except BaseException:
@@ -61,11 +75,28 @@ class Servers:
         self.folder.cleanup()
 
     def client(self, command, *options):
-        return [*self.rig.words(between.CLIENT), self.rig.program, command, '-a', self.rig.address, '-s', str(self.ports[0]), *options]
+        return [
+            *self.rig.words(between.CLIENT),
+            self.rig.program,
+            command,
+            '-a',
+            self.rig.address,
+            '-s',
+            str(self.ports[0]),
+            *options,
+        ]
 
     def log(self, command, *options):
         copies = [word for port in self.ports for word in ('--copy', f'{self.rig.address}:{port}')]
-        return [*self.rig.words(between.CLIENT), self.rig.program, 'log', command, *copies, '--visible-only', *options]
+        return [
+            *self.rig.words(between.CLIENT),
+            self.rig.program,
+            'log',
+            command,
+            *copies,
+            '--visible-only',
+            *options,
+        ]
 
 
 class Rig:
@@ -74,7 +105,11 @@ class Rig:
     def __init__(self, bench, two=None):
         self.bench, self.two = bench, two
         self.sidewire = two or bench.sidewire
-        self.program = os.path.join(bench.sidewire.build, 'movers/pmem/sidewire-pmem') if bench.sidewire else ''
+        self.program = (
+            os.path.join(bench.sidewire.build, 'movers/pmem/sidewire-pmem')
+            if bench.sidewire
+            else ''
+        )
         self.address = between.hosts.ADDRESSES[between.SERVER] if two else HERE
 
     def words(self, side):
@@ -86,20 +121,37 @@ class Rig:
         count = 100000 // self.bench.divide
         with Servers(self, copies) as servers:
             procs.run(servers.log('create'), PROGRAM_S)
-            found = json.loads(procs.run(servers.log('bench', '--count', str(count), '-o', 'json'), PROGRAM_S))
+            found = json.loads(
+                procs.run(servers.log('bench', '--count', str(count), '-o', 'json'), PROGRAM_S)
+            )
         return {'median_s': found['p50_us'] * 1e-6, 'mean_s': found['mean_us'] * 1e-6}
 
     def direct(self, size, count):
         """Writes, each with its flush."""
         with Servers(self, region_bytes=SMALL_BYTES) as servers:
-            found = json.loads(procs.run(servers.client('bench', '--rw', 'visible', '--bs', str(size), '--count', str(count), '-D', '-o',
-                                                        'json'), PROGRAM_S))
+            found = json.loads(
+                procs.run(
+                    servers.client(
+                        *f'bench --rw visible --bs {size} --count {count} -D -o json'.split()
+                    ),
+                    PROGRAM_S,
+                )
+            )
         return {'mean_s': found['mean_us'] * 1e-6, 'median_s': found['p50_us'] * 1e-6}
 
     def staged_argv(self, place, port, size, count, depth, sleeps):
         program = os.path.join(self.bench.source, 'staged')
-        options = ['--port', str(port), '--file', place, '--bytes', str(size), '--count', str(count), '--depth', str(depth)]
-        return [[*self.words(side), program, *options, *(['--sleep'] if sleeps else [])] for side in (between.CLIENT, between.SERVER)]
+        options = [
+            '--port',
+            str(port),
+            '--file',
+            place,
+            *f'--bytes {size} --count {count} --depth {depth}'.split(),
+        ]
+        return [
+            [*self.words(side), program, *options, *(['--sleep'] if sleeps else [])]
+            for side in (between.CLIENT, between.SERVER)
+        ]
 
     def staged(self, size, count):
         with Place(SMALL_BYTES) as place:
@@ -110,13 +162,18 @@ class Rig:
 
     def fio(self):
         """fio's own engine, one WRITE at a time; it knows no flush."""
-        return connections.Here(self.bench.sidewire).fio('rdma', ['--verb=write'], [], block=SHORT, depth=1)
+        return connections.Here(self.bench.sidewire).fio(
+            'rdma', ['--verb=write'], [], block=SHORT, depth=1
+        )
 
     def load_direct(self, measure):
         """Long writes at RATE, while `measure` does its work: it is given the server's process."""
         with Servers(self) as servers:
-            client = procs.Child(servers.client('bench', '--rw', 'visible', '--bs', str(LONG), '--count', '10000000', '--rate', str(RATE),
-                                                '-D'))
+            client = procs.Child(
+                servers.client(
+                    *f'bench --rw visible --bs {LONG} --count 10000000 --rate {RATE} -D'.split()
+                )
+            )
             try:
                 return beside(client, lambda: measure(servers.children[0].pid))
             finally:
@@ -125,7 +182,9 @@ class Rig:
     def load_staged(self, measure):
         with Place() as place:
             port, server, client = procs.free_port(), None, None
-            client_argv, server_argv = self.staged_argv(place, port, LONG, 10000000, LONG_DEPTH, True)
+            client_argv, server_argv = self.staged_argv(
+                place, port, LONG, 10000000, LONG_DEPTH, True
+            )
             try:
                 server = procs.Child(server_argv)
                 procs.await_port(server, port)
@@ -138,7 +197,10 @@ class Rig:
 
     def left(self, _):
         """What memory gives to a program on the server's core."""
-        text = procs.run([*pin(SERVER_CPU), os.path.join(self.bench.source, 'memory_rate'), str(WINDOW_S)], PROGRAM_S)
+        text = procs.run(
+            [*pin(SERVER_CPU), os.path.join(self.bench.source, 'memory_rate'), str(WINDOW_S)],
+            PROGRAM_S,
+        )
         return {'bandwidth': json.loads(text)['bytes_per_s']}
 
 
@@ -187,34 +249,76 @@ def experiments(bench):
     def tcp():
         trip_s = nvme_rows.tcp_round_trip(bench, two, 20000 // bench.divide)
         return {'median_s': trip_s, 'mean_s': trip_s}
+
     return [
-        Experiment('pmem_latency', 'persistent memory, 4 KiB and a flush', {
-            'direct': lambda: rig.direct(SHORT, short), 'staged': lambda: rig.staged(SHORT, short),
-            'fio': rig.fio}),
-        Experiment('pmem_cpu', 'persistent memory, the server\'s processor', {
-            'direct': lambda: rig.load_direct(server_cpu), 'staged': lambda: rig.load_staged(server_cpu)}),
-        Experiment('pmem_left', 'persistent memory, bandwidth left', {
-            'direct': lambda: rig.load_direct(rig.left), 'staged': lambda: rig.load_staged(rig.left), 'idle': lambda: rig.left(None)}),
-        Experiment('pmem_log', 'the log of 64 B records', {
-            'one copy': lambda: rig.appends(1), 'three copies': lambda: rig.appends(3), 'ib_write_lat': round_trip}),
-        Experiment('pmem_log_hosts', 'the log between hosts', {
-            'append': lambda: Rig(bench, two).appends(1), 'TCP': tcp}, place=two),
+        Experiment(
+            'pmem_latency',
+            'persistent memory, 4 KiB and a flush',
+            {
+                'direct': lambda: rig.direct(SHORT, short),
+                'staged': lambda: rig.staged(SHORT, short),
+                'fio': rig.fio,
+            },
+        ),
+        Experiment(
+            'pmem_cpu',
+            'persistent memory, the server\'s processor',
+            {
+                'direct': lambda: rig.load_direct(server_cpu),
+                'staged': lambda: rig.load_staged(server_cpu),
+            },
+        ),
+        Experiment(
+            'pmem_left',
+            'persistent memory, bandwidth left',
+            {
+                'direct': lambda: rig.load_direct(rig.left),
+                'staged': lambda: rig.load_staged(rig.left),
+                'idle': lambda: rig.left(None),
+            },
+        ),
+        Experiment(
+            'pmem_log',
+            'the log of 64 B records',
+            {
+                'one copy': lambda: rig.appends(1),
+                'three copies': lambda: rig.appends(3),
+                'ib_write_lat': round_trip,
+            },
+        ),
+        Experiment(
+            'pmem_log_hosts',
+            'the log between hosts',
+            {'append': lambda: Rig(bench, two).appends(1), 'TCP': tcp},
+            place=two,
+        ),
     ]
 
 
 # title, experiment, ours, peer, figure, unit, less is better, at least, aim
+# fmt: off
 ROWS = (
-    ('pmem: 4 KiB write and flush, and by a copying server', 'pmem_latency', 'direct', 'staged', 'mean_s', 'us', True, 0.6, 0.4),
-    ('pmem: memory bandwidth left, and by a copying server', 'pmem_left', 'direct', 'staged', 'bandwidth', 'B/s', False, 1.3, 1.8),
-    ('log: append of 64 B, and a round trip of ib_write_lat', 'pmem_log', 'one copy', 'ib_write_lat', 'median_s', 'us', True, 4.0, 2.0),
-    ('log: the same on three copies', 'pmem_log', 'three copies', 'ib_write_lat', 'median_s', 'us', True, 8.0, 3.0),
-    ('hosts: log append of 64 B, and a round trip of TCP', 'pmem_log_hosts', 'append', 'TCP', 'median_s', 'us', True, 2.0, 1.2),
+    ('pmem: 4 KiB write and flush, and by a copying server', 'pmem_latency', 'direct', 'staged',
+     'mean_s', 'us', True, 0.6, 0.4),
+    ('pmem: memory bandwidth left, and by a copying server', 'pmem_left', 'direct', 'staged',
+     'bandwidth', 'B/s', False, 1.3, 1.8),
+    ('log: append of 64 B, and a round trip of ib_write_lat', 'pmem_log', 'one copy',
+     'ib_write_lat', 'median_s', 'us', True, 4.0, 2.0),
+    ('log: the same on three copies', 'pmem_log', 'three copies', 'ib_write_lat', 'median_s', 'us',
+     True, 8.0, 3.0),
+    ('hosts: log append of 64 B, and a round trip of TCP', 'pmem_log_hosts', 'append', 'TCP',
+     'median_s', 'us', True, 2.0, 1.2),
 )
+# fmt: on
+# fmt: off
 CPU = (
-    ('pmem: processor time of the server for 10 GiB', 'pmem_cpu', 'direct', None, 'cpu_s', 'us', 0.001, 0.0),
+    ('pmem: processor time of the server for 10 GiB', 'pmem_cpu', 'direct', None, 'cpu_s', 'us',
+     0.001, 0.0),
     ('  and of a copying server', 'pmem_cpu', 'staged', None, 'cpu_s', 'us', None, None),
-    ('pmem: 4 KiB by fio\'s rdma engine, without a flush', 'pmem_latency', 'fio', None, 'mean_s', 'us', None, None),
+    ('pmem: 4 KiB by fio\'s rdma engine, without a flush', 'pmem_latency', 'fio', None, 'mean_s',
+     'us', None, None),
 )
+# fmt: on
 
 
 def rows(by_key):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Child processes: started, waited for with a time limit, ended by process id, and explained when they fail.
+"""Child processes: started, waited for with a time limit, ended by process id, and explained when
+they fail.
 
-Each child leads a session of its own, so that ending it also ends what it started, and nothing else.
+Each child leads a session of its own, so that ending it also ends what it started, and nothing
+else.
 """
 
 import os
@@ -23,7 +25,8 @@ RDMA_LISTENER = r'@sidewire\.cm\.s106([0-9a-f]{4})\.'  # the name of a service o
 
 
 class RunFailed(Exception):
-    """A command that failed; the text says which, how, and what it printed last. `output`: all of it, if its time was up."""
+    """A command that failed; the text says which, how, and what it printed last. `output`: all of
+    it, if its time was up."""
 
     def __init__(self, message, output=''):
         super().__init__(message)
@@ -35,7 +38,8 @@ class Skipped(Exception):
 
 
 class Child:
-    """`by_line`: its output goes through a terminal, so that what it printed before it hung is there to be read."""
+    """`by_line`: its output goes through a terminal, so that what it printed before it hung is
+    there to be read."""
 
     live = {}
 
@@ -49,12 +53,18 @@ class Child:
         if by_line:
             try:
                 terminal, output = pty.openpty()
-            except OSError:  # no /dev/pts in here: then what a program that hangs has printed is lost
+            except OSError:
+                # No /dev/pts in here: then what a program that hangs has printed is lost.
                 by_line = False
         try:
             self.process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=self.errors,
-                env={**os.environ, **self.env}, start_new_session=True)
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=self.errors,
+                env={**os.environ, **self.env},
+                start_new_session=True,
+            )
         except OSError as error:
             if by_line:
                 os.close(terminal)
@@ -194,8 +204,9 @@ def await_port(child, port, timeout_s=15):
         if port in listening_ports(child.pid):
             return
         if not child.running():
-            raise RunFailed(child.report(
-                f'{describe_status(child.wait(1))} before it listened on port {port}'))
+            raise RunFailed(
+                child.report(f'{describe_status(child.wait(1))} before it listened on port {port}')
+            )
         time.sleep(0.01)
     raise RunFailed(child.report(f'does not listen on port {port} after {timeout_s} s'))
 
@@ -222,13 +233,19 @@ def run_pair(server_argv, client_argv, port, timeout_s, env=None, by_line=False)
             server_status = server.wait(0.5)
             how = 'was still running' if server_status is None else describe_status(server_status)
             raise RunFailed(
-                client.report(describe_status(status)) + '\n' + server.report(
-                    f'was its server and {how}'), client.text() if status is None else '')
+                client.report(describe_status(status))
+                + '\n'
+                + server.report(f'was its server and {how}'),
+                client.text() if status is None else '',
+            )
         status = server.wait(10)
         if status != 0:
             server.end()
-            raise RunFailed(server.report(
-                f'was the server; its client ended well, but it {describe_status(status)}'))
+            raise RunFailed(
+                server.report(
+                    f'was the server; its client ended well, but it {describe_status(status)}'
+                )
+            )
         return client.text()
     finally:
         if client:

@@ -21,6 +21,13 @@ def pin(cpu):
     return ['taskset', '-c', str(cpus[cpu % len(cpus)])]
 
 
+def connect_rate_words(command, source, kind, port, count, in_flight, held=0):
+    """Words of bench/src/connect_rate; `command` runs it on Sidewire, which TCP does without."""
+    words = [] if kind == 'tcp' else command
+    numbers = [str(number) for number in (port, count, in_flight, held)]
+    return [*words, os.path.join(source, 'connect_rate'), kind, *numbers]
+
+
 CLIENT_CPU, SERVER_CPU = 0, 1
 
 
@@ -44,21 +51,27 @@ class Sidewire:
     def pair(self, program, options, timeout_s, gid_option=(), by_line=True):
         port = procs.free_port()
         base = [program, '-d', self.device, '-p', str(port), *gid_option, *options]
-        return procs.run_pair(self.wrap(SERVER_CPU, base),
-                              self.wrap(CLIENT_CPU, base + ['127.0.0.1']), port, timeout_s,
-                              by_line=by_line)
+        return procs.run_pair(
+            self.wrap(SERVER_CPU, base),
+            self.wrap(CLIENT_CPU, base + ['127.0.0.1']),
+            port,
+            timeout_s,
+            by_line=by_line,
+        )
 
     def perftest(self, program, options, timeout_s=30):
         """Rows of perftest's table by message size."""
-        return self._retried(program, ['-F', *options], timeout_s, True,
-                             lambda text: parse_perftest(text, program))
+        return self._retried(
+            program, ['-F', *options], timeout_s, True, lambda text: parse_perftest(text, program)
+        )
 
     def latency_samples(self, program, options, timeout_s=30):
         """Every sample of a latency program, in seconds, sorted."""
         return self._retried(program, ['-F', '-H', *options], timeout_s, False, parse_samples)
 
     def _retried(self, program, options, timeout_s, by_line, parse):
-        """perftest measures the clock's frequency at its start; on a busy machine it may fail to and prints `inf` for figures."""
+        """perftest measures the clock's frequency at its start; on a busy machine it may fail to
+        and prints `inf` for figures."""
         for _ in range(3):
             text = self.pair(program, options, timeout_s, by_line=by_line)
             result = parse(text)
@@ -68,19 +81,26 @@ class Sidewire:
 
     def pingpong(self, size, iterations, timeout_s=30):
         """Latency of one direction and bandwidth of both."""
-        text = self.pair('ibv_rc_pingpong', ['-s', str(size), '-n', str(iterations)], timeout_s,
-                         gid_option=('-g', '1'))
+        text = self.pair(
+            'ibv_rc_pingpong',
+            ['-s', str(size), '-n', str(iterations)],
+            timeout_s,
+            gid_option=('-g', '1'),
+        )
         bandwidth = re.search(r'= ([0-9.]+) Mbit/sec', text)
         latency = re.search(r'= ([0-9.]+) usec/iter', text)
         if not bandwidth or not latency:
             raise procs.RunFailed(f'ibv_rc_pingpong printed no result:\n{text}')
-        return {'latency_s': float(latency.group(1)) * 1e-6 / 2,
-                'bandwidth': float(bandwidth.group(1)) * 1e6 / 8}
+        return {
+            'latency_s': float(latency.group(1)) * 1e-6 / 2,
+            'bandwidth': float(bandwidth.group(1)) * 1e6 / 8,
+        }
 
 
 def parse_samples(text):
-    return sorted(float(match.group(1)) * 1e-6
-                  for match in re.finditer(r'^\d+, ([0-9.e+-]+)$', text, re.M))
+    return sorted(
+        float(match.group(1)) * 1e-6 for match in re.finditer(r'^\d+, ([0-9.e+-]+)$', text, re.M)
+    )
 
 
 def parse_perftest(text, program):
@@ -110,12 +130,16 @@ class Qperf:
         self.server.end()
 
     def measure(self, size, tests=('tcp_lat', 'tcp_bw'), seconds=1):
-        """Latency and bandwidth at one size. qperf now and then loses its connection at the start: tried again."""
+        """Latency and bandwidth at one size. qperf now and then loses its connection at the start:
+        tried again."""
         found = {}
         for test in tests:
             # qperf takes whole seconds only.
-            argv = pin(CLIENT_CPU) + ['qperf', '127.0.0.1', '-lp', str(self.port), '-t',
-                                      str(seconds), '-m', str(size), '-uu', test]
+            argv = pin(CLIENT_CPU) + [
+                *f'qperf 127.0.0.1 -lp {self.port} -t {seconds} -m {size}'.split(),
+                '-uu',
+                test,
+            ]
             for attempt in range(4):
                 try:
                     text = procs.run(argv, seconds + 10)
@@ -135,12 +159,24 @@ class Qperf:
 
 
 def ucx(test, size, iterations, settings, timeout_s=60, options=(), wrap=()):
-    """One run of ucx_perftest between two processes, under the given UCX_* settings; `wrap`: words in front of both."""
+    """One run of ucx_perftest between two processes, under the given UCX_* settings; `wrap`: words
+    in front of both."""
     port = procs.free_port()
-    argv = ['ucx_perftest', '-p', str(port), '-t', test, '-s', str(size), '-n', str(iterations),
-            *options, '-f']
-    text = procs.run_pair([*pin(SERVER_CPU), *wrap, 'ucx_perftest', '-p', str(port)],
-                          [*pin(CLIENT_CPU), *wrap, *argv, '127.0.0.1'], port, timeout_s, settings)
+    argv = [
+        *f'ucx_perftest -p {port}'.split(),
+        '-t',
+        test,
+        *f'-s {size} -n {iterations}'.split(),
+        *options,
+        '-f',
+    ]
+    text = procs.run_pair(
+        [*pin(SERVER_CPU), *wrap, 'ucx_perftest', '-p', str(port)],
+        [*pin(CLIENT_CPU), *wrap, *argv, '127.0.0.1'],
+        port,
+        timeout_s,
+        settings,
+    )
     return parse_ucx(text, argv)
 
 
@@ -150,6 +186,10 @@ def parse_ucx(text, argv):
         fields = line.split()
         if len(fields) == 8 and all(re.fullmatch(r'[0-9.]+', field) for field in fields):
             numbers = [float(field) for field in fields]
-            return {'median_s': numbers[1] * 1e-6, 'mean_s': numbers[3] * 1e-6,
-                    'bandwidth': numbers[5] * MIB, 'rate': numbers[7]}
+            return {
+                'median_s': numbers[1] * 1e-6,
+                'mean_s': numbers[3] * 1e-6,
+                'bandwidth': numbers[5] * MIB,
+                'rate': numbers[7],
+            }
     raise procs.RunFailed(f'{" ".join(argv)} printed no result:\n{text}')

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Latency and bandwidth by message size, drawn: on one host, and between two; those of NVMe are in nvme_sweep.py. Each gives its number of steps, measures, and draws."""
+"""Latency and bandwidth by message size, drawn: on one host, and between two; those of NVMe are in
+nvme_sweep.py. Each gives its number of steps, measures, and draws."""
 
 import os
 import sys
@@ -33,8 +34,10 @@ def series(name, rows, figure, color):
 
 
 def panels(bandwidth, latency):
-    return [plot.Panel('WRITE bandwidth', bandwidth, table.bandwidth_tick, table.size_text),
-            plot.Panel('WRITE latency, one way', latency, table.latency_tick, table.size_text)]
+    return [
+        plot.Panel('WRITE bandwidth', bandwidth, table.bandwidth_tick, table.size_text),
+        plot.Panel('WRITE latency, one way', latency, table.latency_tick, table.size_text),
+    ]
 
 
 class OneHost:
@@ -42,8 +45,11 @@ class OneHost:
 
     key = 'sweep'
     KINDS = {'malloc': 'malloc', 'hugetlb': 'reserved huge pages', 'thp': 'transparent huge pages'}
-    DRAWN = {'malloc': ('malloc', OURS), 'hugetlb': ('huge pages', '#0a9396'),
-             'thp': ('THP', '#7b4fd0')}
+    DRAWN = {
+        'malloc': ('malloc', OURS),
+        'hugetlb': ('huge pages', '#0a9396'),
+        'thp': ('THP', '#7b4fd0'),
+    }
     steps = len(KINDS) + 2 * len(PEER_SIZES)
 
     def __init__(self, bench):
@@ -54,8 +60,10 @@ class OneHost:
         for kind, name in self.KINDS.items():
             progress.step(f'sizes 2 B to 8 MiB, {name}')
             if kind == 'hugetlb' and free_huge_pages() < 24:
-                print('\nnote: too few huge pages are reserved; `sysctl vm.nr_hugepages=64` does it',
-                      file=sys.stderr)
+                print(
+                    '\nnote: too few huge pages are reserved; `sysctl vm.nr_hugepages=64` does it',
+                    file=sys.stderr,
+                )
                 continue
             rows = attempt(lambda kind=kind: self.bench.sweep(kind))
             if rows:
@@ -65,17 +73,27 @@ class OneHost:
 
     def draw(self, data, out):
         def lines(figure, scale, test, theirs):
-            ours = [plot.Series(self.DRAWN[kind][0],
-                                [(row['size_bytes'], row[figure] * scale) for row in rows],
-                                self.DRAWN[kind][1]) for kind, rows in data['ours'].items()]
+            ours = [
+                plot.Series(
+                    self.DRAWN[kind][0],
+                    [(row['size_bytes'], row[figure] * scale) for row in rows],
+                    self.DRAWN[kind][1],
+                )
+                for kind, rows in data['ours'].items()
+            ]
             return ours + [series('UCX', data['ucx'].get(test, {}), theirs, PEER)]
 
-        return plot.draw(os.path.join(out, 'sweep.svg'), 'Message sizes, kinds of memory',
-                         'bench/src/sweep between two processes on two cores, beside '
-                         'ucx_perftest at its defaults',
-                         panels(lines('write_gbytes_per_s', 1e9, 'ucp_put_bw', 'bandwidth'),
-                                lines('write_latency_us', 1e-6, 'ucp_put_lat', 'median_s')),
-                         [machine.describe()])
+        return plot.draw(
+            os.path.join(out, 'sweep.svg'),
+            'Message sizes, kinds of memory',
+            'bench/src/sweep between two processes on two cores, beside '
+            'ucx_perftest at its defaults',
+            panels(
+                lines('write_gbytes_per_s', 1e9, 'ucp_put_bw', 'bandwidth'),
+                lines('write_latency_us', 1e-6, 'ucp_put_lat', 'median_s'),
+            ),
+            [machine.describe()],
+        )
 
 
 class TwoHosts:
@@ -102,15 +120,21 @@ class TwoHosts:
 
     def draw(self, data, out):
         def lines(program, figure, test, theirs):
-            return [series('Sidewire', data['ours'].get(program, {}), figure, OURS),
-                    series('UCX, TCP', data['ucx'].get(test, {}), theirs, PEER)]
+            return [
+                series('Sidewire', data['ours'].get(program, {}), figure, OURS),
+                series('UCX, TCP', data['ucx'].get(test, {}), theirs, PEER),
+            ]
 
-        return plot.draw(os.path.join(out, 'hosts_sweep.svg'), 'Message sizes between two hosts',
-                         f'ib_write_bw -a and ib_write_lat -a, MTU {self.MTU}, beside '
-                         'ucx_perftest over TCP',
-                         panels(lines('ib_write_bw', 'bandwidth', 'ucp_put_bw', 'bandwidth'),
-                                lines('ib_write_lat', 'latency_s', 'ucp_put_lat', 'median_s')),
-                         [machine.describe()])
+        return plot.draw(
+            os.path.join(out, 'hosts_sweep.svg'),
+            'Message sizes between two hosts',
+            f'ib_write_bw -a and ib_write_lat -a, MTU {self.MTU}, beside ' 'ucx_perftest over TCP',
+            panels(
+                lines('ib_write_bw', 'bandwidth', 'ucp_put_bw', 'bandwidth'),
+                lines('ib_write_lat', 'latency_s', 'ucp_put_lat', 'median_s'),
+            ),
+            [machine.describe()],
+        )
 
 
 def free_huge_pages():

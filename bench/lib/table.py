@@ -50,13 +50,16 @@ def ratio_text(ratio):
 
 
 def aligned(header, rows, left=(0,), gap='  '):
-    """Lines of a table; columns in `left` are aligned to the left, the others to the right. None draws a rule."""
+    """Lines of a table; columns in `left` are aligned to the left, the others to the right. None
+    draws a rule."""
     cells = [header] + [row for row in rows if row is not None]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
 
     def line(row):
-        return gap.join(cell.ljust(width) if column in left else cell.rjust(width)
-                        for column, (cell, width) in enumerate(zip(row, widths))).rstrip()
+        return gap.join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths))
+        ).rstrip()
 
     rule = '-' * (sum(widths) + len(gap) * (len(widths) - 1))
     return [line(header), rule] + [rule if row is None else line(row) for row in rows]

@@ -15,12 +15,16 @@ CLIENTS = 50  # as redis-benchmark has it by default
 TESTS = ('SET', 'GET')
 
 # title, ours, peer, at least, aim
-PLAN = tuple((f'redis-benchmark -P 1 -d 1024 {test}, and TCP', f'RDMA {test}', f'TCP {test}', 1.3, 2.5)
-             for test in TESTS) + tuple(
-                 (f'  {test}, one client', f'RDMA {test}, one', f'TCP {test}, one', None, None)
-                 for test in TESTS)
-ROWS = [(title, 'redis', ours, peer, 'rate', 'op/s', False, at_least, aim)
-        for title, ours, peer, at_least, aim in PLAN]
+PLAN = tuple(
+    (f'redis-benchmark -P 1 -d 1024 {test}, and TCP', f'RDMA {test}', f'TCP {test}', 1.3, 2.5)
+    for test in TESTS
+) + tuple(
+    (f'  {test}, one client', f'RDMA {test}, one', f'TCP {test}, one', None, None) for test in TESTS
+)
+ROWS = [
+    (title, 'redis', ours, peer, 'rate', 'op/s', False, at_least, aim)
+    for title, ours, peer, at_least, aim in PLAN
+]
 
 
 def redis(sidewire, over, test, clients, count):
@@ -28,14 +32,32 @@ def redis(sidewire, over, test, clients, count):
     port = procs.free_port()
     words = [*sidewire.command[:-1], '--sockets', '--'] if over else []
     with tempfile.TemporaryDirectory(prefix='sidewire-redis-') as folder:
-        server = procs.Child([*pin(SERVER_CPU), *words, 'redis-server', '--port', str(port), '--bind',
-                              '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder])
+        server = procs.Child(
+            [
+                *pin(SERVER_CPU),
+                *words,
+                *f'redis-server --port {port} --bind 127.0.0.1'.split(),
+                '--save',
+                '',
+                '--appendonly',
+                'no',
+                '--dir',
+                folder,
+            ]
+        )
         client = None
         try:
             await_server(server, port, over)
-            client = procs.Child([*pin(CLIENT_CPU), *words, 'redis-benchmark', '-p', str(port), '-t',
-                                  test.lower(), '-d', str(VALUE), '-P', '1', '-c', str(clients),
-                                  '-n', str(count), '--csv'])
+            client = procs.Child(
+                [
+                    *pin(CLIENT_CPU),
+                    *words,
+                    *f'redis-benchmark -p {port}'.split(),
+                    '-t',
+                    test.lower(),
+                    *f'-d {VALUE} -P 1 -c {clients} -n {count} --csv'.split(),
+                ]
+            )
             status = client.wait(60)
             if status != 0:
                 raise procs.RunFailed(client.report(procs.describe_status(status)))
@@ -78,7 +100,12 @@ def experiments(bench):
 
     contenders = {}
     for test in TESTS:
-        contenders.update({
-            f'RDMA {test}': run(True, test), f'TCP {test}': run(False, test),
-            f'RDMA {test}, one': run(True, test, 1, 4), f'TCP {test}, one': run(False, test, 1, 4)})
+        contenders.update(
+            {
+                f'RDMA {test}': run(True, test),
+                f'TCP {test}': run(False, test),
+                f'RDMA {test}, one': run(True, test, 1, 4),
+                f'TCP {test}, one': run(False, test, 1, 4),
+            }
+        )
     return [Experiment('redis', 'redis, 1 KiB', contenders)]

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What Python programs move between two processes, by the module sidewire and by what else there is. bench/lib/transfer_rows.py runs it.
+"""What Python programs move between two processes, by the module sidewire and by what else there
+is. bench/lib/transfer_rows.py runs it.
 
 usage: moves.py WAY [ARGUMENT...]
 
@@ -17,7 +18,8 @@ import threading
 import time
 
 BLOCKS, BLOCK = 15000, 71552  # together 1 GiB
-TURNS, SINGLES, FIRSTS, TRIPS, BATCHES = 3, 2000, 20, 5000, 11  # 1000 trips were over in 2 ms: all of it was the beginning
+# 1000 trips were over in 2 ms: all of it was the beginning
+TURNS, SINGLES, FIRSTS, TRIPS, BATCHES = (3, 2000, 20, 5000, 11)
 SMALL, LARGE = 64, 100 << 20
 SOON_S = 60
 
@@ -33,7 +35,8 @@ def seconds_of(action):
 
 
 def beside(serve):
-    """A child on the other core that runs `serve` and ends. With MOVES_FREE=1 both run where the kernel likes."""
+    """A child on the other core that runs `serve` and ends. With MOVES_FREE=1 both run where the
+    kernel likes."""
     cpus = sorted(os.sched_getaffinity(0))
     is_free = os.environ.get('MOVES_FREE')
     child = os.fork()
@@ -51,13 +54,16 @@ def beside(serve):
 
 # ---- blocks ----
 
+
 def memory_of_blocks(value):
     import numpy
+
     return numpy.full((BLOCKS, BLOCK), value, numpy.uint8)
 
 
 def serve(address, path):
     import sidewire
+
     memory = memory_of_blocks(0)
     agent = sidewire.Agent(address)
     card = agent.card(agent.memory(memory).lease('blocks', write=True))
@@ -69,6 +75,7 @@ def serve(address, path):
 
 def connect(path):
     import sidewire
+
     while not os.path.exists(path):
         time.sleep(0.01)
     agent = sidewire.Agent()
@@ -78,6 +85,7 @@ def connect(path):
 
 def orders():
     import numpy
+
     draw = numpy.random.default_rng(1)
     return draw.permutation(BLOCKS), draw.permutation(BLOCKS)
 
@@ -91,7 +99,9 @@ def blocks(path):
     moves, setups = [], []
     for turn in range(TURNS + 1):
         start = time.perf_counter()
-        transfer = peer.write(memory.blocks(index=here, bytes=BLOCK), peer.blocks('blocks', index=there, bytes=BLOCK))
+        transfer = peer.write(
+            memory.blocks(index=here, bytes=BLOCK), peer.blocks('blocks', index=there, bytes=BLOCK)
+        )
         prepared = time.perf_counter()
         transfer.post()
         posted = time.perf_counter()
@@ -112,7 +122,8 @@ def single(path):
 
 
 def first(path):
-    """A peer that is new: connection, one transfer, and its end. The memory is registered, as it is where many peers come."""
+    """A peer that is new: connection, one transfer, and its end. The memory is registered, as it is
+    where many peers come."""
     agent, card = connect(path)
     memory = agent.memory(bytearray(1 << 16))
 
@@ -121,12 +132,15 @@ def first(path):
         transfer = peer.write(memory.blocks(), peer.blocks('blocks', bytes=1 << 16, count=1))
         transfer.post().wait(SOON_S)
         del transfer, peer
+
     say(mean_s=statistics.median(seconds_of(meet) for _ in range(FIRSTS)))
 
 
 def ends():
-    """How long after the peer's death, and after a cancellation, a transfer of all blocks has ended."""
+    """How long after the peer's death, and after a cancellation, a transfer of all blocks has
+    ended."""
     import sidewire
+
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'card')
         child = beside(lambda: serve('127.0.0.1', path))
@@ -135,19 +149,25 @@ def ends():
             peer = agent.connect(card, SOON_S)
             here, there = orders()
             memory = agent.memory(memory_of_blocks(1))
-            transfer = peer.write(memory.blocks(index=here, bytes=BLOCK), peer.blocks('blocks', index=there, bytes=BLOCK))
+            transfer = peer.write(
+                memory.blocks(index=here, bytes=BLOCK),
+                peer.blocks('blocks', index=there, bytes=BLOCK),
+            )
             transfer.post().wait(SOON_S)
             cancelled, killed = [], []
             for _ in range(9):
                 transfer.post()
                 with contextlib.suppress(sidewire.WaitTimeout):
                     transfer.wait(0.005)
-                cancelled.append(seconds_of(lambda: ends_by(sidewire.Cancelled, transfer, transfer.cancel)))
+                cancelled.append(
+                    seconds_of(lambda: ends_by(sidewire.Cancelled, transfer, transfer.cancel))
+                )
             transfer.post()
 
             def kill():
                 killed.append(time.perf_counter())
                 os.kill(child, signal.SIGKILL)
+
             threading.Timer(0.005, kill).start()
             with contextlib.suppress(sidewire.PeerGone):
                 while True:
@@ -169,6 +189,7 @@ def gloo(rank, store):
     """Each block a send and a receive, as programs of torch do it."""
     import torch
     import torch.distributed as dist
+
     torch.set_num_threads(1)
     dist.init_process_group('gloo', init_method='file://' + store, rank=int(rank), world_size=2)
     memory = torch.from_numpy(memory_of_blocks(1))
@@ -194,6 +215,7 @@ def gloo(rank, store):
 
 def mpi():
     from mpi4py import MPI
+
     world = MPI.COMM_WORLD
     memory, order = memory_of_blocks(1), orders()[world.rank].tolist()
     moves = []
@@ -213,13 +235,17 @@ def mpi():
 
 # ---- arrays and bytes between processes ----
 
+
 @contextlib.contextmanager
 def ipc_pair(serve_connection):
     from sidewire import ipc
+
     with ipc.listen('127.0.0.1') as listener:
+
         def answer():
             with ipc.connect('127.0.0.1', listener.port, SOON_S) as connection:
                 serve_connection(connection)
+
         beside(answer)
         with listener.accept(SOON_S) as connection:
             yield connection
@@ -243,17 +269,20 @@ ALL_TRIPS = TRIPS * (BATCHES + 1)
 
 def small_ipc():
     import numpy
+
     array, out = numpy.zeros(SMALL, numpy.uint8), numpy.zeros(SMALL, numpy.uint8)
 
     def echo(connection):
         for _ in range(ALL_TRIPS):
             connection.send(connection.recv(out))
+
     with ipc_pair(echo) as connection:
         trips(lambda: (connection.send(array), connection.recv(out)))
 
 
 def small_pipe():
     import multiprocessing
+
     ours, theirs = multiprocessing.Pipe()
     data, out = bytes(SMALL), bytearray(SMALL)
 
@@ -261,12 +290,14 @@ def small_pipe():
         for _ in range(ALL_TRIPS):
             theirs.recv_bytes_into(out)
             theirs.send_bytes(out)
+
     beside(echo)
     trips(lambda: (ours.send_bytes(data), ours.recv_bytes_into(out)))
 
 
 def small_zmq():
     import zmq
+
     with tempfile.TemporaryDirectory() as folder:
         path, data = f'ipc://{folder}/socket', bytes(SMALL)
 
@@ -276,6 +307,7 @@ def small_zmq():
             for _ in range(ALL_TRIPS):
                 socket.send(socket.recv())
             socket.close()
+
         beside(echo)
         socket = zmq.Context().socket(zmq.PAIR)
         socket.bind(path)
@@ -293,6 +325,7 @@ def large(move):
 
 def large_ipc():
     import numpy
+
     array, done = numpy.ones(LARGE, numpy.uint8), numpy.zeros(1, numpy.uint8)
 
     def take(connection):
@@ -300,12 +333,14 @@ def large_ipc():
         for _ in range(LARGE_TURNS + 1):
             connection.recv(out)
             connection.send(done)
+
     with ipc_pair(take) as connection:
         large(lambda: (connection.send(array), connection.recv(done)))
 
 
 def large_pipe():
     import multiprocessing
+
     ours, theirs = multiprocessing.Pipe()
     data = bytes(LARGE)
 
@@ -314,6 +349,7 @@ def large_pipe():
         for _ in range(LARGE_TURNS + 1):
             theirs.recv_bytes_into(out)
             theirs.send_bytes(b'1')
+
     beside(take)
     large(lambda: (ours.send_bytes(data), ours.recv_bytes()))
 
@@ -323,6 +359,7 @@ def large_shared():
     import multiprocessing
     import multiprocessing.shared_memory
     import numpy
+
     ours, theirs = multiprocessing.Pipe()
     shared = multiprocessing.shared_memory.SharedMemory(create=True, size=LARGE)
     array, there = numpy.ones(LARGE, numpy.uint8), numpy.ndarray(LARGE, numpy.uint8, shared.buf)
@@ -336,6 +373,7 @@ def large_shared():
         there[:] = array
         ours.send_bytes(b'1')
         ours.recv_bytes()
+
     beside(take)
     large(move)
     del there

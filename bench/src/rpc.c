@@ -18,9 +18,10 @@ static const struct rpc_way *const ways[] = {&rpc_verbs, &rpc_tcp, &rpc_udp, &rp
 
 static __attribute__((noreturn)) void usage(void)
 {
-    bench_die("usage: rpc --way verbs|tcp|udp|udp-shared --port N [--device NAME] [--depth 1..%u] "
-              "[--data BYTES] [--write] [--sleep] [--count N] [ADDRESS OF THE TARGET]",
-              RPC_DEPTH_MAX);
+    bench_die(
+        "usage: rpc --way verbs|tcp|udp|udp-shared --port N [--device NAME] [--depth 1..%u] "
+        "[--data BYTES] [--span BYTES] [--write] [--sleep] [--count N] [ADDRESS OF THE TARGET]",
+        RPC_DEPTH_MAX);
 }
 
 static void parse(int argc, char **argv, struct rpc_options *options)
@@ -31,6 +32,7 @@ static void parse(int argc, char **argv, struct rpc_options *options)
         BENCH_NUMBER_OPTION("port", 'p', options->port),
         BENCH_NUMBER_OPTION("depth", 'q', options->depth),
         BENCH_NUMBER_OPTION("data", 's', options->data_bytes),
+        BENCH_NUMBER_OPTION("span", 'a', options->span_bytes),
         BENCH_FLAG_OPTION("write", 'w', options->is_write),
         BENCH_FLAG_OPTION("sleep", 'e', options->sleeps),
         BENCH_NUMBER_OPTION("count", 'n', options->count),
@@ -39,7 +41,8 @@ static void parse(int argc, char **argv, struct rpc_options *options)
         usage();
     options->address = argv[optind];
     if (!options->port || !options->way || !options->depth || options->depth > RPC_DEPTH_MAX ||
-        !options->count || !options->data_bytes)
+        !options->count || !options->data_bytes ||
+        (options->span_bytes && options->span_bytes < options->data_bytes))
         usage();
 }
 

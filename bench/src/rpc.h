@@ -19,6 +19,7 @@ struct rpc_options {
     const char *device, *address; /* of verbs; of the target, at whoever asks */
     uint16_t port;
     uint32_t depth, data_bytes;
+    uint32_t span_bytes; /* verbs: the data is a random block of so many bytes; 0: of its slot */
     bool is_write;       /* data goes to the target; else it comes from there */
     bool sleeps;         /* both sides, until an event; else they poll */
     unsigned long count; /* of requests */

@@ -18,8 +18,9 @@ static struct {
     struct bench_endpoint endpoint;
     int control;
     uint8_t *memory;
-    size_t sends_at, data_at;
+    size_t sends_at, data_at, span_at;  /* span: where the target has data to read */
     uint32_t receive_bytes, send_bytes; /* of a message */
+    uint64_t draw;
 } self;
 
 enum { OF_RECEIVE, OF_READ, OF_SEND };
@@ -46,8 +47,10 @@ static void open_way(const struct rpc_options *options, int control)
     self.send_bytes = options->address ? RPC_REQUEST_BYTES : RPC_ANSWER_BYTES;
     self.sends_at = slots * RPC_REQUEST_BYTES;
     self.data_at = (2 * slots * RPC_REQUEST_BYTES + PAGE - 1) / PAGE * PAGE;
-    len_bytes =
+    self.span_at =
         (self.data_at + (size_t)options->data_bytes * options->depth + PAGE - 1) / PAGE * PAGE;
+    self.draw = 0x9e3779b97f4a7c15u;
+    len_bytes = self.span_at + (options->span_bytes + PAGE - 1) / PAGE * PAGE;
     self.memory = aligned_alloc(PAGE, len_bytes);
     if (!self.memory)
         bench_die("no memory");
@@ -88,20 +91,33 @@ static struct ibv_send_wr *add(struct list *list, enum ibv_wr_opcode opcode, uin
     return wr;
 }
 
+/* With a span a list says once that it is done, as a target does that looks for rate. */
 static void add_send(struct list *list, uint32_t slot)
 {
     const size_t at = self.sends_at + (size_t)slot * RPC_REQUEST_BYTES;
     struct ibv_send_wr *wr = add(list, IBV_WR_SEND, id_of(OF_SEND, slot), at, self.send_bytes);
 
     memcpy(self.memory + at, &slot, sizeof(slot));
-    wr->send_flags = IBV_SEND_SIGNALED | (self.endpoint.inline_ok ? IBV_SEND_INLINE : 0u);
+    wr->send_flags = (self.options.span_bytes ? 0u : IBV_SEND_SIGNALED) |
+                     (self.endpoint.inline_ok ? IBV_SEND_INLINE : 0u);
+}
+
+static size_t random_block(void)
+{
+    const uint64_t blocks = self.options.span_bytes / self.options.data_bytes;
+
+    self.draw ^= self.draw << 13;
+    self.draw ^= self.draw >> 7;
+    self.draw ^= self.draw << 17;
+    return self.span_at + (size_t)(self.draw % blocks * self.options.data_bytes);
 }
 
 static void add_data(struct list *list, uint32_t slot)
 {
     const size_t at = self.data_at + (size_t)slot * self.options.data_bytes;
-    struct ibv_send_wr *wr = add(list, self.options.is_write ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-                                 id_of(OF_READ, slot), at, self.options.data_bytes);
+    struct ibv_send_wr *wr = add(
+        list, self.options.is_write ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, id_of(OF_READ, slot),
+        self.options.span_bytes ? random_block() : at, self.options.data_bytes);
 
     wr->send_flags = self.options.is_write ? IBV_SEND_SIGNALED : 0;
     wr->wr.rdma.remote_addr = self.endpoint.remote_addr + at;
@@ -112,6 +128,8 @@ static void post(struct list *list)
 {
     struct ibv_send_wr *bad;
 
+    if (list->count)
+        list->wrs[list->count - 1].send_flags |= IBV_SEND_SIGNALED;
     if (list->count && (errno = ibv_post_send(self.endpoint.lanes[0].qp, list->wrs, &bad)))
         bench_die("ibv_post_send: %s", strerror(errno));
     list->count = 0;

@@ -13,6 +13,7 @@ with sidewire.Agent(sys.argv[1]) as agent, open(sys.argv[2], 'rb') as card:
     server.write(memory.blocks(), server.blocks('numbers')).post(mine).wait()
     agent.notice(match=b'written')
     print('the server wrote', *array)
-    server.read(memory.blocks(bytes=4, count=1), server.blocks('numbers', bytes=4, offset=12, count=1)).post().wait()
+    last = server.blocks('numbers', bytes=4, offset=12, count=1)
+    server.read(memory.blocks(bytes=4, count=1), last).post().wait()
     print('its last four are', *array[:4])
     server.notify(b'bye').wait()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A KV cache goes from prefill to decode, by a connector in the shape of vLLM's (KVConnectorBase_V1).
+"""A KV cache goes from prefill to decode, by a connector like vLLM's (KVConnectorBase_V1).
 
-    kv_connector.py decode ADDRESS CARD     writes its card into the file CARD, then decodes what comes
+    kv_connector.py decode ADDRESS CARD     writes its card into the file CARD, decodes what comes
     kv_connector.py prefill ADDRESS CARD    computes the cache of some requests, and sends it
 
-Each side has paged blocks of its own numbers, one array a layer. Which blocks of decode a request gets is told with the request, here by
-requests() on both sides. The blocks of a layer go while the next layer is computed; a notice behind the last says that the request is there.
+Each side has paged blocks of its own numbers, one array a layer. Which blocks of decode a request
+gets is told with the request, here by requests() on both sides. The blocks of a layer go while the
+next layer is computed; a notice behind the last says that the request is there.
 """
 import os
 import sys
@@ -31,7 +32,9 @@ class Connector:
 
 class Decode(Connector):
     def card(self):
-        return self.agent.card(*(memory.lease(layer, write=True) for layer, memory in self.memories.items()))
+        return self.agent.card(
+            *(memory.lease(layer, write=True) for layer, memory in self.memories.items())
+        )
 
     def get_finished(self, timeout=None):
         """The name of the next request whose blocks are all in place."""
@@ -59,12 +62,15 @@ def requests():
     random = np.random.default_rng(3)
     pages = random.permutation(BLOCKS)
     for i in range(REQUESTS):
-        mine, theirs = random.permutation(BLOCKS)[:40], pages[i * 40:i * 40 + 40]
-        yield f'request {i}', mine, theirs, random.integers(0, 1 << 14, (LAYERS, 40, TOKENS, HEADS, HEAD)).astype(np.float16)
+        mine, theirs = random.permutation(BLOCKS)[:40], pages[i * 40 : i * 40 + 40]
+        values = random.integers(0, 1 << 14, (LAYERS, 40, TOKENS, HEADS, HEAD))
+        yield f'request {i}', mine, theirs, values.astype(np.float16)
 
 
 def main(role, address, path):
-    caches = {f'layer {i}': np.zeros((BLOCKS, TOKENS, HEADS, HEAD), np.float16) for i in range(LAYERS)}
+    caches = {
+        f'layer {i}': np.zeros((BLOCKS, TOKENS, HEADS, HEAD), np.float16) for i in range(LAYERS)
+    }
     connector = (Prefill if role == 'prefill' else Decode)(address)
     connector.register_kv_caches(caches)
     if role == 'decode':
@@ -73,7 +79,9 @@ def main(role, address, path):
         os.rename(path + '.new', path)
         for name, _, blocks, values in requests():
             assert connector.get_finished(timeout=20) == name
-            is_right = all((cache[blocks] == values[i]).all() for i, cache in enumerate(caches.values()))
+            is_right = all(
+                (cache[blocks] == values[i]).all() for i, cache in enumerate(caches.values())
+            )
             print(name, 'is right' if is_right else 'is wrong', flush=True)
         return
     with open(path, 'rb') as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""python3 server.py ADDRESS CARD: memory that a client writes; then the server writes the client's."""
+"""python3 server.py ADDRESS CARD: a client writes its memory; then it writes the client's."""
 import sys
 
 import numpy as np

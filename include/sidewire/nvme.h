@@ -187,7 +187,8 @@ struct sw_nvme_range {
 
 enum { SW_NVME_SPIN_FOREVER = 0xffffffff };
 
-/* Opens the next free queue of the controller. Waits spin for `spin_us` and then sleep. */
+/* Opens the next free queue of the controller. Waits spin for `spin_us` and then sleep. One that is
+ * lost is waited for only if it is tried again within connect_timeout_ms. */
 SW_NVME_PUBLIC enum sw_nvme_status sw_nvme_queue_open(struct sw_nvme_controller *controller,
                                                       uint32_t spin_us, struct sw_nvme_error *error,
                                                       struct sw_nvme_queue **queue);

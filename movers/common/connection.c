@@ -8,7 +8,7 @@
 
 enum { RESOLVE_MS = 2000 };
 
-static bool watch_fd(struct mover_connection *c, int fd)
+static bool common_watch_fd(struct mover_connection *c, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c->epoll_data};
     const int flags = fcntl(fd, F_GETFL);
@@ -23,7 +23,7 @@ int mover_connection_start(struct mover_connection *c, int epoll_fd, void *epoll
     c->events = rdma_create_event_channel();
     if (!c->events)
         return -ENODEV;
-    if (!watch_fd(c, c->events->fd) || rdma_create_id(c->events, &c->id, NULL, RDMA_PS_TCP))
+    if (!common_watch_fd(c, c->events->fd) || rdma_create_id(c->events, &c->id, NULL, RDMA_PS_TCP))
         return -errno;
     return rdma_resolve_addr(c->id, (struct sockaddr *)source, (struct sockaddr *)to, RESOLVE_MS)
                ? -errno
@@ -35,7 +35,7 @@ int mover_connection_take(struct mover_connection *c, int epoll_fd, void *epoll_
 {
     *c = (struct mover_connection){.epoll_fd = epoll_fd, .epoll_data = epoll_data};
     c->events = rdma_create_event_channel();
-    if (!c->events || !watch_fd(c, c->events->fd) || rdma_migrate_id(id, c->events)) {
+    if (!c->events || !common_watch_fd(c, c->events->fd) || rdma_migrate_id(id, c->events)) {
         const int why = -errno;
         mover_connection_destroy(c); /* without the id */
         return why;
@@ -47,7 +47,7 @@ int mover_connection_take(struct mover_connection *c, int epoll_fd, void *epoll_
 bool mover_connection_queue(struct mover_connection *c, uint32_t entries)
 {
     c->channel = ibv_create_comp_channel(c->id->verbs);
-    if (!c->channel || !watch_fd(c, c->channel->fd))
+    if (!c->channel || !common_watch_fd(c, c->channel->fd))
         return false;
     c->cq = ibv_create_cq(c->id->verbs, (int)entries, c, c->channel, 0);
     return c->cq && !ibv_req_notify_cq(c->cq, 0);

@@ -23,7 +23,7 @@ static struct range ranges[RANGES_MAX];
 static atomic_uint range_end; /* behind the last one ever used */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct range *find_range(uintptr_t at)
+static struct range *fault_find_range(uintptr_t at)
 {
     const uint32_t end = atomic_load(&range_end);
     for (uint32_t i = 0; i < end; i++) {
@@ -48,7 +48,7 @@ static bool replace_range(struct range *range)
 
 static bool mend_fault(const siginfo_t *info)
 {
-    struct range *range = find_range((uintptr_t)info->si_addr);
+    struct range *range = fault_find_range((uintptr_t)info->si_addr);
     return range && replace_range(range);
 }
 
@@ -81,7 +81,7 @@ void sw_fault_unguard(const void *base)
 
 bool sw_fault_probe(const void *at, size_t len_bytes)
 {
-    const struct range *range = find_range((uintptr_t)at);
+    const struct range *range = fault_find_range((uintptr_t)at);
     if (!range || !len_bytes)
         return true;
     sw_sigbus_enter();
@@ -94,6 +94,6 @@ bool sw_fault_probe(const void *at, size_t len_bytes)
 
 bool sw_fault_lost_at(const void *at)
 {
-    const struct range *range = find_range((uintptr_t)at);
+    const struct range *range = fault_find_range((uintptr_t)at);
     return range && atomic_load(&range->is_lost);
 }

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
+
 /* From three quarters of what the program may have, but not so high that the kernel's table of
  * descriptors grows for it. */
 #define LOWEST_MAX 3072
@@ -40,7 +42,7 @@ static bool identify_fd(int fd, struct identity *out)
     return true;
 }
 
-static bool is_same(const struct identity *a, const struct identity *b)
+static bool fds_is_same(const struct identity *a, const struct identity *b)
 {
     return atomic_load_explicit(&a->dev, memory_order_relaxed) ==
                atomic_load_explicit(&b->dev, memory_order_relaxed) &&
@@ -55,7 +57,7 @@ static int move_high(int fd)
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return fd;
     rlim_t lowest = limit.rlim_cur / 4 * 3;
-    lowest = lowest < LOWEST_MAX ? lowest : LOWEST_MAX;
+    lowest = sw_min_u64(lowest, LOWEST_MAX);
     if ((rlim_t)fd >= lowest)
         return fd;
     int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)lowest);
@@ -87,7 +89,7 @@ bool sw_fd_is_intact(int fd)
     struct identity now;
     if (fd < 0 || fd >= SW_FDS_MAX)
         return fd >= 0;
-    return sw_fd_is_own(fd) && identify_fd(fd, &now) && is_same(&now, &identities[fd]);
+    return sw_fd_is_own(fd) && identify_fd(fd, &now) && fds_is_same(&now, &identities[fd]);
 }
 
 bool sw_fd_is_anonymous(int fd)

@@ -8,6 +8,7 @@
 #ifndef SW_BASE_PAYLOAD_H
 #define SW_BASE_PAYLOAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -15,9 +16,13 @@
 #define SW_UNSEEN __attribute__((no_sanitize("thread"), noinline, unused))
 static SW_UNSEEN void sw_payload_copy(void *to, const void *from, uint64_t len_bytes)
 {
-    /* memcpy() is watched, and so would be what a loop is compiled to. */
-    for (uint64_t i = 0; i < len_bytes; i++)
-        ((volatile uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
+    /* memcpy() is watched, and so would be what a loop is compiled to. From the end where the two
+     * overlap, as below. */
+    const bool backwards = (uintptr_t)to - (uintptr_t)from < len_bytes;
+    for (uint64_t i = 0; i < len_bytes; i++) {
+        const uint64_t at = backwards ? len_bytes - 1 - i : i;
+        ((volatile uint8_t *)to)[at] = ((const volatile uint8_t *)from)[at];
+    }
 }
 #else
 #define SW_UNSEEN

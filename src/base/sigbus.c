@@ -90,7 +90,7 @@ static void end_process(int number, const siginfo_t *info)
 
 /* The thread blocks it from here on, as the program wants, so the kernel finds who else takes it,
  * or keeps it. */
-static void give_back(siginfo_t *info, ucontext_t *context)
+static void sigbus_give_back(siginfo_t *info, ucontext_t *context)
 {
     sigset_t bus;
     sigemptyset(&bus);
@@ -105,7 +105,7 @@ static void give_back(siginfo_t *info, ucontext_t *context)
         syscall(SYS_rt_sigqueueinfo, getpid(), SIGBUS, info);
 }
 
-static void hand_on(int number, siginfo_t *info, void *context)
+static void sigbus_hand_on(int number, siginfo_t *info, void *context)
 {
     const bool is_fault = info->si_code > 0;
     int flags;
@@ -126,9 +126,9 @@ static void on_signal(int number, siginfo_t *info, void *context)
     if (info->si_code > 0 && show_fault(info))
         errno = error;
     else if (info->si_code <= 0 && is_hidden)
-        give_back(info, context), errno = error;
+        sigbus_give_back(info, context), errno = error;
     else
-        hand_on(number, info, context);
+        sigbus_hand_on(number, info, context);
 }
 
 /* With the lock. The kernel sees to all that it can: mask, stack, SA_NODEFER, SA_RESTART. */
@@ -152,7 +152,7 @@ static int install_handler(const struct sigaction *act)
 }
 
 /* In a child of fork(), with the one thread that it has. */
-static void give_all_back(void)
+static void sigbus_give_all_back(void)
 {
     if (!atomic_load(&taken))
         return;
@@ -166,7 +166,7 @@ static void give_all_back(void)
 
 static void follow_forks(void)
 {
-    pthread_atfork(NULL, NULL, give_all_back);
+    pthread_atfork(NULL, NULL, sigbus_give_all_back);
 }
 
 void sw_sigbus_take(bool (*is_ours)(const siginfo_t *info))

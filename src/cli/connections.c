@@ -16,7 +16,7 @@ struct listing {
     unsigned int shown, left_out;
 };
 
-static void print_address(const struct sockaddr_in6 *from, char out[ADDRESS_BYTES])
+static void connections_print_address(const struct sockaddr_in6 *from, char out[ADDRESS_BYTES])
 {
     char text[INET6_ADDRSTRLEN] = "?";
     struct sockaddr_in in;
@@ -105,8 +105,8 @@ const char *sw_connection_trouble(const struct sw_connection *c, const char **me
 static void tell_iwarp(struct sw_finding *finding, const struct sw_connection *c)
 {
     char own[ADDRESS_BYTES], peer[ADDRESS_BYTES], text[192];
-    print_address(&c->own, own);
-    print_address(&c->peer, peer);
+    connections_print_address(&c->own, own);
+    connections_print_address(&c->peer, peer);
     sw_finding_detail(finding, "iWARP, %s to %s", own, peer);
     if (c->stage != SW_CONNECTION_RUNS)
         return;
@@ -126,9 +126,11 @@ static void tell_other(struct sw_finding *finding, const struct sw_connection *c
                                         [SW_CONNECTION_TCP] = "RoCE over TCP"};
     const char *link = c->link < sizeof(links) / sizeof(links[0]) ? links[c->link] : NULL;
     char peer[ADDRESS_BYTES];
-    print_address(&c->peer, peer);
+    connections_print_address(&c->peer, peer);
     sw_finding_detail(finding, "%s, to queue pair 0x%x of %s, %s", link ? link : "?", c->peer_qpn,
                       peer, state_name(c->qp_state));
+    if (c->flags & SW_CONNECTION_HAS_MOVED)
+        sw_finding_append(finding, "nothing had come by UDP");
 }
 
 static void tell_queues(struct sw_finding *finding, const struct sw_connection *c)

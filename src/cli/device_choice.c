@@ -35,7 +35,7 @@ static bool any_entry(const char *folder, entry_fn *fn, const void *arg, char *f
     return is_found;
 }
 
-static bool read_line(const char *folder, const char *file, char *line, int size)
+static bool device_choice_read_line(const char *folder, const char *file, char *line, int size)
 {
     char path[PATH_BYTES];
     *line = '\0';
@@ -54,14 +54,14 @@ static bool read_line(const char *folder, const char *file, char *line, int size
 static bool names_netdev(const char *path, const void *netdev)
 {
     char line[IF_NAMESIZE + 1];
-    return read_line(path, "", line, sizeof(line)) && !strcmp(line, netdev);
+    return device_choice_read_line(path, "", line, sizeof(line)) && !strcmp(line, netdev);
 }
 
 /* The kernel writes "4: ACTIVE". */
 static bool is_port_of(const char *port, const void *netdev)
 {
     char state[32], folder[PATH_BYTES];
-    if (!read_line(port, "/state", state, sizeof(state)) || state[0] != '4')
+    if (!device_choice_read_line(port, "/state", state, sizeof(state)) || state[0] != '4')
         return false;
     return snprintf(folder, sizeof(folder), "%s/gid_attrs/ndevs", port) < (int)sizeof(folder) &&
            any_entry(folder, names_netdev, netdev, NULL);
@@ -132,8 +132,8 @@ static void without_port(const char *text, char out[ADDRESS_MAX])
     snprintf(out, ADDRESS_MAX, "%.*s", (int)(len < ADDRESS_MAX ? len : ADDRESS_MAX - 1), text);
 }
 
-static bool device_of(const char *sysfs, const char *text, bool is_local,
-                      char name[SW_DEVICE_NAME_MAX])
+static bool cli_device_of(const char *sysfs, const char *text, bool is_local,
+                          char name[SW_DEVICE_NAME_MAX])
 {
     char address[ADDRESS_MAX], netdev[IF_NAMESIZE];
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
@@ -151,8 +151,8 @@ static bool device_of(const char *sysfs, const char *text, bool is_local,
 /* ---- command lines ---- */
 
 /* The value of an option at words[at], or NULL. */
-static const char *value_at(char *const *words, int count, int at,
-                            const struct sw_address_option *option)
+static const char *device_choice_value_at(char *const *words, int count, int at,
+                                          const struct sw_address_option *option)
 {
     const char *word = words[at], *next = at + 1 < count ? words[at + 1] : NULL;
     const size_t longest = strlen(option->longest);
@@ -163,13 +163,14 @@ static const char *value_at(char *const *words, int count, int at,
     return !strncmp(word, option->shortest, 2) && word[1] != '-' ? word + 2 : NULL;
 }
 
-static const char *find_value(char *const *words, int count,
-                              const struct sw_address_option *options, bool is_local)
+static const char *device_choice_find_value(char *const *words, int count,
+                                            const struct sw_address_option *options, bool is_local)
 {
     for (int at = 0; at < count; at++)
         for (const struct sw_address_option *option = options; option->longest; option++) {
-            const char *value =
-                option->is_local == is_local ? value_at(words, count, at, option) : NULL;
+            const char *value = option->is_local == is_local
+                                    ? device_choice_value_at(words, count, at, option)
+                                    : NULL;
             if (value)
                 return value;
         }
@@ -179,10 +180,10 @@ static const char *find_value(char *const *words, int count,
 bool sw_device_choose(const char *sysfs, char *const *words, int count,
                       const struct sw_address_option *options, char name[SW_DEVICE_NAME_MAX])
 {
-    const char *local = find_value(words, count, options, true);
-    const char *remote = local ? NULL : find_value(words, count, options, false);
+    const char *local = device_choice_find_value(words, count, options, true);
+    const char *remote = local ? NULL : device_choice_find_value(words, count, options, false);
     *name = '\0';
     if (access(sysfs, X_OK) || (!local && !remote))
         return false;
-    return device_of(sysfs, local ? local : remote, local != NULL, name);
+    return cli_device_of(sysfs, local ? local : remote, local != NULL, name);
 }

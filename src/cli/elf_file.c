@@ -27,7 +27,8 @@ static const unsigned char own_data =
     __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB;
 
 /* Copies `size` bytes from `offset`, if the file has them. */
-static bool take_bytes(const void *bytes, size_t len_bytes, uint64_t offset, void *out, size_t size)
+static bool elf_file_take_bytes(const void *bytes, size_t len_bytes, uint64_t offset, void *out,
+                                size_t size)
 {
     if (offset > len_bytes || size > len_bytes - offset)
         return false;
@@ -40,7 +41,7 @@ static enum sw_elf_kind kind_of_interpreter(const void *bytes, size_t len_bytes,
 {
     char name[256] = "";
     if (size == 0 || size > sizeof(name) ||
-        !take_bytes(bytes, len_bytes, offset, name, (size_t)size))
+        !elf_file_take_bytes(bytes, len_bytes, offset, name, (size_t)size))
         return SW_ELF_DAMAGED;
     name[size - 1] = '\0';
     return strstr(name, "musl") ? SW_ELF_FOREIGN_LIBC : SW_ELF_DYNAMIC;
@@ -51,7 +52,7 @@ static bool is_marked_pie(const void *bytes, size_t len_bytes, uint64_t offset, 
 {
     ElfW(Dyn) entry;
     for (uint64_t at = 0; at + sizeof(entry) <= size; at += sizeof(entry)) {
-        if (!take_bytes(bytes, len_bytes, offset + at, &entry, sizeof(entry)) ||
+        if (!elf_file_take_bytes(bytes, len_bytes, offset + at, &entry, sizeof(entry)) ||
             entry.d_tag == DT_NULL)
             return false;
         if (entry.d_tag == DT_FLAGS_1)
@@ -63,13 +64,14 @@ static bool is_marked_pie(const void *bytes, size_t len_bytes, uint64_t offset, 
 enum sw_elf_kind sw_elf_inspect(const void *bytes, size_t len_bytes)
 {
     unsigned char ident[EI_NIDENT];
-    if (!take_bytes(bytes, len_bytes, 0, ident, sizeof(ident)) || memcmp(ident, ELFMAG, SELFMAG))
+    if (!elf_file_take_bytes(bytes, len_bytes, 0, ident, sizeof(ident)) ||
+        memcmp(ident, ELFMAG, SELFMAG))
         return SW_ELF_NOT_ELF;
     if (ident[EI_CLASS] != own_class || ident[EI_DATA] != own_data)
         return SW_ELF_FOREIGN_MACHINE;
 
     ElfW(Ehdr) head;
-    if (!take_bytes(bytes, len_bytes, 0, &head, sizeof(head)))
+    if (!elf_file_take_bytes(bytes, len_bytes, 0, &head, sizeof(head)))
         return SW_ELF_DAMAGED;
 #ifdef OWN_MACHINE
     if (head.e_machine != OWN_MACHINE)
@@ -82,7 +84,8 @@ enum sw_elf_kind sw_elf_inspect(const void *bytes, size_t len_bytes)
     for (uint64_t i = 0; i < head.e_phnum; i++) {
         ElfW(Phdr) part;
         if (head.e_phoff > len_bytes ||
-            !take_bytes(bytes, len_bytes, head.e_phoff + i * sizeof(part), &part, sizeof(part)))
+            !elf_file_take_bytes(bytes, len_bytes, head.e_phoff + i * sizeof(part), &part,
+                                 sizeof(part)))
             return SW_ELF_DAMAGED;
         if (part.p_type == PT_INTERP)
             return kind_of_interpreter(bytes, len_bytes, part.p_offset, part.p_filesz);

@@ -12,7 +12,7 @@
 
 #define SYSFS "/sys/class/infiniband"
 
-static bool is_ours(const char *name)
+static bool hardware_is_ours(const char *name)
 {
     for (int i = 0; i < sw_netdev_count(); i++) {
         struct sw_netdev_info info;
@@ -65,7 +65,8 @@ void sw_hardware_read(struct sw_hardware *out)
     if (!dir)
         return;
     for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-        if (entry->d_name[0] == '.' || is_ours(entry->d_name) || out->count == SW_HARDWARE_MAX)
+        if (entry->d_name[0] == '.' || hardware_is_ours(entry->d_name) ||
+            out->count == SW_HARDWARE_MAX)
             continue;
         struct sw_hardware_device *device = &out->devices[out->count++];
         snprintf(device->name, sizeof(device->name), "%.*s", (int)sizeof(device->name) - 1,

@@ -134,15 +134,25 @@ static void probe_user_namespace(struct sw_report *report)
 
 static void probe_settings(struct sw_report *report)
 {
-    static const char *const names[] = {"SIDEWIRE_DIRECT",      "SIDEWIRE_ADOPT",
-                                        "SIDEWIRE_ADOPT_MAX",   "SIDEWIRE_DEVICES",
-                                        "SIDEWIRE_LOG",         "SIDEWIRE_LIB",
-                                        "SIDEWIRE_LINK",        "SIDEWIRE_TCP_PORT",
-                                        "SIDEWIRE_TCP_CC",      "SIDEWIRE_TCP_MPTCP",
-                                        "SIDEWIRE_IWARP_CRC",   "SIDEWIRE_LIVENESS",
-                                        "SIDEWIRE_FAULTS",      "SIDEWIRE_SPLICE",
-                                        "SIDEWIRE_ENGINE_CPUS", "SIDEWIRE_PERSISTENT_BARS",
-                                        "SIDEWIRE_SOCKETS",     "SIDEWIRE_SOCKETS_POLL_US"};
+    static const char *const names[] = {"SIDEWIRE_DIRECT",
+                                        "SIDEWIRE_ADOPT",
+                                        "SIDEWIRE_ADOPT_MAX",
+                                        "SIDEWIRE_DEVICES",
+                                        "SIDEWIRE_LOG",
+                                        "SIDEWIRE_LIB",
+                                        "SIDEWIRE_LINK",
+                                        "SIDEWIRE_TCP_PORT",
+                                        "SIDEWIRE_TCP_CC",
+                                        "SIDEWIRE_TCP_MPTCP",
+                                        "SIDEWIRE_TCP_FALLBACK",
+                                        "SIDEWIRE_IWARP_CRC",
+                                        "SIDEWIRE_LIVENESS",
+                                        "SIDEWIRE_FAULTS",
+                                        "SIDEWIRE_SPLICE",
+                                        "SIDEWIRE_ENGINE_CPUS",
+                                        "SIDEWIRE_PERSISTENT_BARS",
+                                        "SIDEWIRE_SOCKETS",
+                                        "SIDEWIRE_SOCKETS_POLL_US"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *value = getenv(names[i]);
         if (!value)

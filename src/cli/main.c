@@ -93,7 +93,7 @@ static const struct argp argp = {
     .help_filter = filter_help,
 };
 
-static int run_command(const struct sw_command *command, int argc, char **argv)
+static int main_run_command(const struct sw_command *command, int argc, char **argv)
 {
     char name[64];
     snprintf(name, sizeof(name), "sidewire %s", command->name);
@@ -117,7 +117,7 @@ static int show_help(int argc, char **argv)
         return SW_STATUS_USAGE;
     }
     return command->main == show_help ? show_help(1, help_argv)
-                                      : run_command(command, 2, help_argv);
+                                      : main_run_command(command, 2, help_argv);
 }
 
 int main(int argc, char **argv)
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     argp_program_version = version;
     argp_err_exit_status = SW_STATUS_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
-    int status = run_command(args.command, args.argc, args.argv);
+    int status = main_run_command(args.command, args.argc, args.argv);
     /* Output that could not be written is a failure too: `sidewire doctor --json >/dev/full`. */
     if (fflush(stdout) || ferror(stdout)) {
         perror("sidewire: cannot write the output");

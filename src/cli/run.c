@@ -31,6 +31,7 @@ enum {
     KEY_LINK,
     KEY_ADOPT,
     KEY_LIVENESS,
+    KEY_TCP_FALLBACK,
     KEY_DEVICES,
     KEY_LOG,
     KEY_FAULTS,
@@ -41,6 +42,7 @@ enum {
 
 static const char *const direct_words[] = {"auto", "mapped", "cma", "ring", "off", NULL};
 static const char *const link_words[] = {"auto", "direct", "roce", "tcp", "iwarp", NULL};
+static const char *const fallback_words[] = {"auto", "never", NULL};
 static const char *const liveness_words[] = {"auto", "never", NULL};
 static const char *const adopt_words[] = {"auto", "never", NULL};
 static const char *const sockets_words[] = {"auto", "tcp", NULL};
@@ -58,6 +60,10 @@ static const struct argp_option options[] = {
     {"liveness", KEY_LIVENESS, "WHEN", 0,
      "Whether processes of other hosts are known to live by a TCP connection: auto (default) or "
      "never",
+     0},
+    {"tcp-fallback", KEY_TCP_FALLBACK, "WHEN", 0,
+     "Whether queue pairs whose packets find no answer on another host go over TCP: auto "
+     "(default) or never",
      0},
     {"devices", KEY_DEVICES, "LIST", 0,
      "Only make devices for these network interfaces, e.g. lo,eth0; iw_eth0 is its iWARP device",
@@ -135,6 +141,9 @@ static error_t parse_run(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_LIVENESS:
         set_one_of(state, "SIDEWIRE_LIVENESS", "liveness", value, liveness_words);
+        return 0;
+    case KEY_TCP_FALLBACK:
+        set_one_of(state, "SIDEWIRE_TCP_FALLBACK", "tcp-fallback", value, fallback_words);
         return 0;
     case KEY_LOG:
         set_one_of(state, "SIDEWIRE_LOG", "log", value, log_words);
@@ -236,7 +245,7 @@ static int refuse_program(enum sw_program_fault fault, const char *name,
 }
 
 /* CMD would start, but without the device. */
-static int warn_of(enum sw_program_fault fault, const struct sw_program *program, bool force)
+static int run_warn_of(enum sw_program_fault fault, const struct sw_program *program, bool force)
 {
     const char *why = "";
     const char *mend = "";
@@ -296,7 +305,7 @@ int sw_command_run(int argc, char **argv)
     if (fault == SW_PROGRAM_NOT_FOUND || fault == SW_PROGRAM_DIRECTORY ||
         fault == SW_PROGRAM_NOT_EXECUTABLE)
         return refuse_program(fault, args.argv[0], &program);
-    int status = warn_of(fault, &program, args.force);
+    int status = run_warn_of(fault, &program, args.force);
     if (status)
         return status;
 

@@ -119,7 +119,7 @@ static int try_cma(void)
     return verdict ? verdict : seen;
 }
 
-static void probe_cma(struct sw_report *report)
+static void rungs_probe_cma(struct sw_report *report)
 {
     int err = try_cma();
     struct sw_finding *finding =
@@ -228,7 +228,7 @@ void sw_rungs_probe(struct sw_report *report, bool met)
         sw_report_add(report, SW_GROUP_RUNGS, SW_VERDICT_YES, "mapped, shared memory"),
         "memfd, /dev/shm and other shared files are mapped as they are");
     probe_huge(report);
-    probe_cma(report);
+    rungs_probe_cma(report);
     sw_finding_detail(sw_report_add(report, SW_GROUP_RUNGS, SW_VERDICT_YES, "ring"),
                       "copies through shared memory by both sides; the last resort");
 }

@@ -25,7 +25,7 @@ struct status_args {
     long pid; /* 0: all */
 };
 
-static error_t parse_status(int key, char *value, struct argp_state *state)
+static error_t cli_parse_status(int key, char *value, struct argp_state *state)
 {
     struct status_args *args = state->input;
     char *end;
@@ -50,7 +50,7 @@ static const struct argp_option options[] = {
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse_status,
+    .parser = cli_parse_status,
     .args_doc = "[PID]",
     .doc =
         "Lists the TCP sockets of running programs under `sidewire run --sockets`: which went by "
@@ -85,7 +85,7 @@ static const char *address_text(const union sw_address *address, char out[INET6_
     return out;
 }
 
-static void print_record(struct printer *printer, const struct sw_published_record *record)
+static void status_print_record(struct printer *printer, const struct sw_published_record *record)
 {
     char local[INET6_ADDRSTRLEN + 10], peer[INET6_ADDRSTRLEN + 10];
     bool listens = record->way == SW_WAY_LISTEN;
@@ -145,14 +145,14 @@ static bool print_file(struct printer *printer, int file)
     struct sw_published_record record;
     for (uint32_t i = 0; i < header.used && i < header.capacity; i++)
         if (record_read(file, i, &record))
-            print_record(printer, &record);
+            status_print_record(printer, &record);
     if (header.untold)
         sw_fault(NULL, "process %ld had %u connections more than there is room to tell of",
                  printer->pid, header.untold);
     return true;
 }
 
-static void read_name(struct printer *printer)
+static void status_read_name(struct printer *printer)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%ld/comm", printer->pid);
@@ -182,7 +182,7 @@ static bool print_process(struct printer *printer)
             continue;
         int file = openat(dirfd(fds), entry->d_name, O_RDONLY | O_CLOEXEC);
         if (file >= 0) {
-            read_name(printer);
+            status_read_name(printer);
             found = print_file(printer, file);
             close(file);
         }

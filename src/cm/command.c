@@ -19,7 +19,7 @@ static uint64_t answer_ns(uint8_t cm_response_timeout, uint8_t ack_timeout)
     uint64_t ns = sw_cm_time_ns(cm_response_timeout);
     if (ack_timeout) /* twice the packet life time, which is half of it */
         ns += sw_cm_time_ns(ack_timeout);
-    return ns < SW_CM_WAIT_MIN_NS ? SW_CM_WAIT_MIN_NS : ns;
+    return sw_max_u64(ns, SW_CM_WAIT_MIN_NS);
 }
 
 /* What a REQ says about both ends. */
@@ -202,7 +202,7 @@ int sw_cm_resolve(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_path
     id->path = *path;
     id->service_id = req->service_id;
     id->request = message.transaction;
-    id->response_ns = timeout_ns < SW_CM_WAIT_MIN_NS ? SW_CM_WAIT_MIN_NS : timeout_ns;
+    id->response_ns = sw_max_u64(timeout_ns, SW_CM_WAIT_MIN_NS);
     if (id->response_ns > SW_CM_WAIT_MAX_NS)
         id->response_ns = SW_CM_WAIT_MAX_NS;
     id->retries_max = retries;
@@ -232,7 +232,7 @@ int sw_cm_drop(struct sw_cm *cm, struct sw_cm_id *id)
 }
 
 /* What the peer is told of an id that nobody wants any more. */
-static void say_goodbye(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+static void command_say_goodbye(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     static const struct sw_cm_sidr_rep refusal = {.status = SW_CM_SIDR_REJECTED};
     switch (id->state) {
@@ -264,7 +264,7 @@ void sw_cm_id_destroy(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     assert(!id->destroyed);
     id->destroyed = true;
-    say_goodbye(cm, id, now_ns);
+    command_say_goodbye(cm, id, now_ns);
     if (id->state == SW_CM_IDLE)
         sw_cm_end(cm, id);
     else if (id->state == SW_CM_TIMEWAIT)

@@ -20,14 +20,14 @@ static uint64_t hash_of(const struct sw_cm *cm, const uint8_t gid[16])
 
 /* --- requests that wait --- */
 
-static uint32_t source_of(const struct sw_cm *cm, const struct sw_cm_path *path)
+static uint32_t crowd_source_of(const struct sw_cm *cm, const struct sw_cm_path *path)
 {
     return (uint32_t)(hash_of(cm, path->remote_gid) % SW_CM_SOURCES);
 }
 
 uint32_t sw_cm_asking_from(const struct sw_cm *cm, const struct sw_cm_path *path)
 {
-    return path->slot ? 0 : cm->asking[source_of(cm, path)];
+    return path->slot ? 0 : cm->asking[crowd_source_of(cm, path)];
 }
 
 bool sw_cm_is_crowded(const struct sw_cm *cm, const struct sw_cm_path *path)
@@ -40,7 +40,7 @@ void sw_cm_count_asking(struct sw_cm *cm, struct sw_cm_id *id)
 {
     if (id->path.slot)
         return;
-    uint32_t source = source_of(cm, &id->path);
+    uint32_t source = crowd_source_of(cm, &id->path);
     id->source = (uint16_t)(source + 1);
     cm->asking[source]++;
     cm->asking_count++;

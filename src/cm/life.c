@@ -153,7 +153,7 @@ bool sw_cm_awaits_other_answer(struct sw_cm *cm, struct sw_cm_id *id, uint64_t n
 
 /* --- time --- */
 
-static void give_up(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
+static void life_give_up(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
 {
     struct sw_cm_event event = {.kind = SW_CM_EVENT_TIMEOUT, .about = id->last_attribute};
     if (id->state == SW_CM_REQ_SENT)
@@ -194,7 +194,7 @@ static void time_out(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_ns)
     if (id->state == SW_CM_REQ_SENT && id->refusals)
         return end_refused(cm, id);
     if (now_ns >= id->deadline_ns)
-        return give_up(cm, id, now_ns);
+        return life_give_up(cm, id, now_ns);
     if (id->state == SW_CM_REP_SENT && !id->is_heard)
         return repeat_unheard_rep(cm, id, now_ns);
     sw_cm_say_again(cm, id, &id->path);
@@ -227,7 +227,7 @@ static void lose_connection(struct sw_cm *cm, struct sw_cm_id *id, uint64_t now_
     case SW_CM_REP_SENT:
     case SW_CM_DREQ_SENT:
     case SW_CM_SIDR_REQ_SENT:
-        return give_up(cm, id, now_ns);
+        return life_give_up(cm, id, now_ns);
     case SW_CM_REQ_RCVD:
     case SW_CM_REP_RCVD:
         id->last_attribute = (enum sw_cm_attribute)0;

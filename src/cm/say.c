@@ -8,7 +8,8 @@
 /* Which sequence that follows from the key; table.c has the other ones. */
 enum { OF_TRANSACTIONS = 1 };
 
-static uint64_t *count_of(uint64_t counts[SW_CM_ATTRIBUTE_COUNT], enum sw_cm_attribute attribute)
+static uint64_t *say_count_of(uint64_t counts[SW_CM_ATTRIBUTE_COUNT],
+                              enum sw_cm_attribute attribute)
 {
     return &counts[attribute - SW_CM_REQ];
 }
@@ -18,7 +19,7 @@ void sw_cm_say(struct sw_cm *cm, struct sw_cm_id *id, const struct sw_cm_message
     sw_cm_mad_encode(message, id->last);
     id->last_attribute = message->attribute;
     id->transaction = message->transaction;
-    (*count_of(cm->counts.sent, message->attribute))++;
+    (*say_count_of(cm->counts.sent, message->attribute))++;
     cm->ops->send(cm->user, &id->path, id->last);
 }
 
@@ -31,7 +32,7 @@ void sw_cm_send_again(struct sw_cm *cm, const struct sw_cm_path *path,
                       const uint8_t mad[SW_MAD_BYTES], enum sw_cm_attribute attribute)
 {
     struct sw_cm_path other_way = *path;
-    uint64_t *count = count_of(cm->counts.sent_again, attribute);
+    uint64_t *count = say_count_of(cm->counts.sent_again, attribute);
     other_way.attempt = (uint32_t)++ * count;
     cm->ops->send(cm->user, &other_way, mad);
 }
@@ -41,7 +42,7 @@ void sw_cm_reply(struct sw_cm *cm, const struct sw_cm_path *path,
 {
     uint8_t mad[SW_MAD_BYTES];
     sw_cm_mad_encode(message, mad);
-    (*count_of(cm->counts.sent, message->attribute))++;
+    (*say_count_of(cm->counts.sent, message->attribute))++;
     cm->ops->send(cm->user, path, mad);
 }
 

@@ -35,7 +35,7 @@ static void link_remove(struct sw_cm_link *link)
 }
 
 /* Keyed, as peers choose what is hashed. */
-static uint32_t bucket_of(const struct sw_cm *cm, uint64_t a, uint64_t b)
+static uint32_t table_bucket_of(const struct sw_cm *cm, uint64_t a, uint64_t b)
 {
     return (uint32_t)sw_siphash(&cm->config.key, a, b) & (SW_CM_BUCKETS - 1);
 }
@@ -50,8 +50,8 @@ static uint64_t node_of(const struct sw_cm *cm, const struct sw_cm_path *path)
 
 static uint32_t remote_bucket(const struct sw_cm *cm, const struct sw_cm_id *id)
 {
-    return bucket_of(cm, id->remote_comm_id,
-                     id->is_sidr ? node_of(cm, &id->path) : id->remote_ca_guid);
+    return table_bucket_of(cm, id->remote_comm_id,
+                           id->is_sidr ? node_of(cm, &id->path) : id->remote_ca_guid);
 }
 
 /* A number that nobody can foresee, of those that no id has. */
@@ -91,7 +91,8 @@ void sw_cm_know_remote(struct sw_cm *cm, struct sw_cm_id *id)
 void sw_cm_know_remote_qpn(struct sw_cm *cm, struct sw_cm_id *id)
 {
     id->remote_qpn_known = true;
-    link_add(&cm->by_remote_qpn[bucket_of(cm, id->remote_qpn, id->remote_ca_guid)], &id->qpn_link);
+    link_add(&cm->by_remote_qpn[table_bucket_of(cm, id->remote_qpn, id->remote_ca_guid)],
+             &id->qpn_link);
 }
 
 void sw_cm_forget_remote(struct sw_cm_id *id)
@@ -139,7 +140,7 @@ static bool is_at(const struct sw_cm_id *id, const struct sw_cm_path *path)
 struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint64_t ca_guid,
                                  const struct sw_cm_path *path)
 {
-    struct sw_cm_link *link = cm->by_remote[bucket_of(cm, comm_id, ca_guid)];
+    struct sw_cm_link *link = cm->by_remote[table_bucket_of(cm, comm_id, ca_guid)];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, remote_link);
         if (!id->is_sidr && id->remote_comm_id == comm_id && id->remote_ca_guid == ca_guid &&
@@ -152,7 +153,7 @@ struct sw_cm_id *sw_cm_by_remote(const struct sw_cm *cm, uint32_t comm_id, uint6
 struct sw_cm_id *sw_cm_by_request(const struct sw_cm *cm, uint32_t request_id,
                                   const struct sw_cm_path *path)
 {
-    struct sw_cm_link *link = cm->by_remote[bucket_of(cm, request_id, node_of(cm, path))];
+    struct sw_cm_link *link = cm->by_remote[table_bucket_of(cm, request_id, node_of(cm, path))];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, remote_link);
         if (id->is_sidr && id->remote_comm_id == request_id && is_at(id, path))
@@ -164,7 +165,7 @@ struct sw_cm_id *sw_cm_by_request(const struct sw_cm *cm, uint32_t request_id,
 struct sw_cm_id *sw_cm_by_remote_qpn(const struct sw_cm *cm, uint32_t qpn, uint64_t ca_guid,
                                      const struct sw_cm_path *path)
 {
-    struct sw_cm_link *link = cm->by_remote_qpn[bucket_of(cm, qpn, ca_guid)];
+    struct sw_cm_link *link = cm->by_remote_qpn[table_bucket_of(cm, qpn, ca_guid)];
     for (; link; link = link->next) {
         struct sw_cm_id *id = ID_OF(link, qpn_link);
         if (id->remote_qpn == qpn && id->remote_ca_guid == ca_guid && is_at(id, path))
@@ -197,7 +198,7 @@ static struct sw_cm_listener *listener_at(struct sw_cm_link *link)
 
 static uint32_t service_bucket(const struct sw_cm *cm, uint64_t service_id)
 {
-    return bucket_of(cm, service_id, 0);
+    return table_bucket_of(cm, service_id, 0);
 }
 
 struct sw_cm_listener *sw_cm_listener_of(const struct sw_cm *cm, uint64_t service_id)

@@ -21,7 +21,7 @@ static struct sw_cm_timer *meld_heaps(struct sw_cm_timer *a, struct sw_cm_timer 
     return a;
 }
 
-static struct sw_cm_timer *take_first(struct sw_cm_timer **list)
+static struct sw_cm_timer *timer_take_first(struct sw_cm_timer **list)
 {
     struct sw_cm_timer *first = *list;
     if (first) {
@@ -36,13 +36,13 @@ static struct sw_cm_timer *meld_all(struct sw_cm_timer *list)
 {
     struct sw_cm_timer *pairs = NULL, *whole = NULL;
     while (list) {
-        struct sw_cm_timer *first = take_first(&list);
-        struct sw_cm_timer *pair = meld_heaps(first, take_first(&list));
+        struct sw_cm_timer *first = timer_take_first(&list);
+        struct sw_cm_timer *pair = meld_heaps(first, timer_take_first(&list));
         pair->next = pairs;
         pairs = pair;
     }
     while (pairs)
-        whole = meld_heaps(take_first(&pairs), whole);
+        whole = meld_heaps(timer_take_first(&pairs), whole);
     return whole;
 }
 

@@ -31,6 +31,7 @@ enum sw_connection_flags {
     SW_CONNECTION_IS_WATCHED = 1 << 3, /* by the engine; else the program polls */
     SW_CONNECTION_HAS_SRQ = 1 << 4,
     SW_CONNECTION_HAS_ASKED = 1 << 5, /* CALLED: its program has to answer */
+    SW_CONNECTION_HAS_MOVED = 1 << 6, /* TCP: as nothing had come by UDP */
 };
 
 /* What its oldest requests wait for. */

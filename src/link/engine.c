@@ -54,13 +54,13 @@ void sw_engine_add(const struct sw_engine_part *part)
 
 void sw_engine_handle(enum sw_watch_kind kind, sw_engine_handler handler)
 {
-    /* Paired with the load in handle_event(): what the handler needs is set up before it. */
+    /* Paired with the load in engine_handle_event(): what the handler needs is set up before it. */
     atomic_store_explicit(&handlers[kind], handler, memory_order_release);
 }
 
 /* An epoll tag is a pointer (16-byte aligned) or a descriptor shifted up, and the kind in the low
  * bits. */
-static uint64_t tag_of(void *what, enum sw_watch_kind kind)
+static uint64_t engine_tag_of(void *what, enum sw_watch_kind kind)
 {
     return (uintptr_t)what | kind;
 }
@@ -91,17 +91,17 @@ static void control_watch(int op, int fd, uint64_t tag)
 
 void sw_engine_watch(int fd, void *what, enum sw_watch_kind kind)
 {
-    control_watch(EPOLL_CTL_ADD, fd, tag_of(what, kind));
+    control_watch(EPOLL_CTL_ADD, fd, engine_tag_of(what, kind));
 }
 
 void sw_engine_rewatch(int fd, void *what, enum sw_watch_kind kind)
 {
-    control_watch(EPOLL_CTL_MOD, fd, tag_of(what, kind));
+    control_watch(EPOLL_CTL_MOD, fd, engine_tag_of(what, kind));
 }
 
 void sw_engine_watch_room(int fd, void *what, enum sw_watch_kind kind, bool wanted)
 {
-    control_events(EPOLL_CTL_MOD, fd, tag_of(what, kind),
+    control_events(EPOLL_CTL_MOD, fd, engine_tag_of(what, kind),
                    EPOLLIN | EPOLLRDHUP | (wanted ? EPOLLOUT : 0u));
 }
 
@@ -112,7 +112,8 @@ void sw_engine_watch_fd(int fd, enum sw_watch_kind kind)
 
 void sw_engine_watch_once(int fd, enum sw_watch_kind kind)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = tag_of(NULL, kind)};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT,
+                                .data.u64 = engine_tag_of(NULL, kind)};
     if (change_watch(EPOLL_CTL_MOD, fd, &event) &&
         (errno != ENOENT || change_watch(EPOLL_CTL_ADD, fd, &event)))
         sw_error("engine cannot watch descriptor %d: %s", fd, strerror(errno));
@@ -120,7 +121,7 @@ void sw_engine_watch_once(int fd, enum sw_watch_kind kind)
 
 void sw_engine_watch_nothing(int fd, enum sw_watch_kind kind)
 {
-    control_events(EPOLL_CTL_MOD, fd, tag_of(NULL, kind), EPOLLONESHOT);
+    control_events(EPOLL_CTL_MOD, fd, engine_tag_of(NULL, kind), EPOLLONESHOT);
 }
 
 void sw_engine_unwatch(int fd)
@@ -199,7 +200,7 @@ static void netdev_changed(uint64_t what)
             parts[i]->netdevs_changed();
 }
 
-static void handle_event(uint64_t tag)
+static void engine_handle_event(uint64_t tag)
 {
     sw_engine_handler handler = atomic_load_explicit(&handlers[tag & 15], memory_order_acquire);
 
@@ -463,7 +464,7 @@ static void *engine_main(void *arg)
         else if (look_ns == 0)
             look_ns = now_ns + TICK_NS;
         for (int i = 0; i < count; i++)
-            handle_event(events[i].data.u64);
+            engine_handle_event(events[i].data.u64);
     }
     return NULL;
 }

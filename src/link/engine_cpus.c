@@ -27,7 +27,7 @@ static int read_cpu(const char **text)
     return errno || cpu >= CPU_SETSIZE ? -1 : (int)cpu;
 }
 
-static bool read_list(const char *text, cpu_set_t *list)
+static bool engine_cpus_read_list(const char *text, cpu_set_t *list)
 {
     CPU_ZERO(list);
     for (;; text++) {
@@ -53,7 +53,7 @@ bool sw_cpus_parse(const char *text, enum sw_cpus_wish *wish, cpu_set_t *list)
     else if (strcmp(text, "program") == 0)
         *wish = SW_CPUS_PROGRAM;
     else
-        return read_list(text, list);
+        return engine_cpus_read_list(text, list);
     return true;
 }
 

@@ -73,7 +73,11 @@ static int start_links(void)
     sw_iwarp_start();
     sw_paired_start();
     if (mode == LINK_TCP)
-        sw_paired_datagrams_start();
+        sw_paired_datagrams_start(true);
+    else if (mode == LINK_AUTO)
+        sw_paired_trials_start();
+    if (sw_paired_trials_are_on())
+        sw_paired_datagrams_start(false);
     rc = sw_direct_start();
     if (!rc)
         rc = sw_engine_start();
@@ -82,7 +86,7 @@ static int start_links(void)
     return rc;
 }
 
-static void fork_child(void)
+static void link_fork_child(void)
 {
     if (!sw_engine.running)
         return;
@@ -104,7 +108,7 @@ static bool is_mixed(void)
 /* Whether the peer is on another host, or in another container of this one, which is to be reached
  * as if it were. One of another user would be out of reach by either link: users cannot share the
  * UDP port. */
-static bool is_far(const struct sw_qp *qp)
+static bool link_is_far(const struct sw_qp *qp)
 {
     if (!is_mixed())
         return mode == LINK_ROCE;
@@ -113,7 +117,7 @@ static bool is_far(const struct sw_qp *qp)
     return sw_peer_is_refused(sw_qpn_slot(qp->dest_qpn)) && sw_roce_open(false) == 0;
 }
 
-static struct sw_peer *meet_peer(uint32_t dest_qpn, const union ibv_gid *dgid)
+static struct sw_peer *link_meet_peer(uint32_t dest_qpn, const union ibv_gid *dgid)
 {
     if (!is_mixed() || sw_direct.off || !sw_netdev_is_local_gid(dgid))
         return NULL;
@@ -123,7 +127,9 @@ static struct sw_peer *meet_peer(uint32_t dest_qpn, const union ibv_gid *dgid)
 /* Has all opened by which datagrams come from other hosts. */
 static int open_far(bool is_needed)
 {
-    const int rc = mode == LINK_TCP ? sw_paired_listen_start() : 0;
+    const int rc = mode == LINK_TCP ? sw_paired_listen_start(true) : 0;
+    if (sw_paired_trials_are_on())
+        sw_paired_listen_start(false);
     return rc ? rc : sw_roce_open(is_needed);
 }
 
@@ -189,12 +195,12 @@ static uint64_t step_links(uint64_t now_ns)
     return atomic_load(&is_to_listen) ? now_ns + SW_NS_PER_MS : UINT64_MAX;
 }
 
-static bool wants_step(void)
+static bool link_wants_step(void)
 {
     return atomic_load(&is_to_listen);
 }
 
-static const struct sw_engine_part engine_part = {.step = step_links, .wants = wants_step};
+static const struct sw_engine_part engine_part = {.step = step_links, .wants = link_wants_step};
 
 bool sw_link_is_far(const struct sw_route *route)
 {
@@ -227,6 +233,17 @@ int sw_link_listen_far(const struct in6_addr *address)
     return is_mixed() ? 0 : rc;
 }
 
+/* Where its packets find no answer it may be called by TCP. Another program may have that port:
+ * then it can only call. */
+static const struct sw_qp_ops *choose_far(const struct sw_qp *qp)
+{
+    if (mode == LINK_TCP)
+        return &sw_paired_qp_ops;
+    if (qp->type == IBV_QPT_RC && sw_paired_trials_are_on())
+        sw_paired_listen_start(false);
+    return &sw_roce_qp_ops;
+}
+
 /* What a queue pair does before it is connected is the same for all links: nothing. */
 static const struct sw_qp_ops *choose_link(struct sw_qp *qp)
 {
@@ -235,22 +252,24 @@ static const struct sw_qp_ops *choose_link(struct sw_qp *qp)
         return &sw_iwarp_qp_ops;
     if (connects && qp->rules->is_datagram)
         listen_for(qp);
-    else if (connects && is_far(qp))
-        return mode == LINK_TCP ? &sw_paired_qp_ops : &sw_roce_qp_ops;
+    else if (connects && link_is_far(qp))
+        return choose_far(qp);
     return sw_faults_live ? &sw_direct_gated_ops : &sw_direct_qp_ops;
 }
 
 static void forget_qp(struct sw_qp *qp)
 {
-    if (qp->rules->is_datagram)
+    if (qp->rules->is_datagram) {
         sw_datagram_forget(qp);
+        sw_paired_datagrams_settle();
+    }
     sw_roce_forget(qp);
 }
 
 static const struct sw_link_ops ops = {
     .start = start_links,
     .choose = choose_link,
-    .meet = meet_peer,
+    .meet = link_meet_peer,
     .part = sw_peer_put,
     .receive = sw_datagram_receive,
     .has_datagrams = sw_datagram_any,
@@ -269,7 +288,7 @@ static const struct sw_link_ops ops = {
     .segment_gone = sw_attach_segment_gone,
     .fork_prepare = sw_lifeline_fork_prepare,
     .fork_parent = sw_lifeline_fork_parent,
-    .fork_child = fork_child,
+    .fork_child = link_fork_child,
     .kick = sw_engine_kick,
 };
 

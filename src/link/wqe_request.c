@@ -9,7 +9,7 @@
 #include "link/gather.h"
 #include "wire/packet.h"
 
-static uint8_t kind_of(const struct sw_wqe *wqe)
+static uint8_t wqe_request_kind_of(const struct sw_wqe *wqe)
 {
     static const uint8_t kinds[] = {
         [IBV_WR_RDMA_WRITE] = SW_REQUEST_WRITE,
@@ -28,7 +28,7 @@ static uint8_t kind_of(const struct sw_wqe *wqe)
     return kinds[wqe->opcode];
 }
 
-static uint8_t flags_of(const struct sw_wqe *wqe)
+static uint8_t wqe_request_flags_of(const struct sw_wqe *wqe)
 {
     uint8_t flags = (wqe->flags & SW_WQE_FENCE ? SW_REQUEST_FENCE : 0) |
                     (wqe->flags & SW_WQE_SOLICITED ? SW_REQUEST_SOLICITED : 0);
@@ -51,8 +51,8 @@ void sw_request_of_wqe(const struct sw_wqe *wqe, struct sw_request *out)
     out->len_bytes = wqe->len_bytes;
     out->imm_or_key = wqe->imm;
     out->srq_num = wqe->srq_num;
-    out->kind = kind_of(wqe);
-    out->flags = flags_of(wqe);
+    out->kind = wqe_request_kind_of(wqe);
+    out->flags = wqe_request_flags_of(wqe);
 }
 
 bool sw_wqe_has_good_keys(struct sw_qp *qp, uint32_t position)

@@ -29,7 +29,7 @@ struct sw_dir *sw_dir_of(DIR *stream)
     return dir && dir->magic == DIR_MAGIC && dir->self == dir ? dir : NULL;
 }
 
-static void add_entry(struct sw_dir *dir, const char *name, uint64_t inode, uint8_t type)
+static void dir_add_entry(struct sw_dir *dir, const char *name, uint64_t inode, uint8_t type)
 {
     if (dir->count == dir->capacity) {
         size_t capacity = dir->capacity ? dir->capacity * 2 : 32;
@@ -56,7 +56,7 @@ static void add_node(void *arg, const char *name, enum sw_tree_kind kind)
     struct sw_dir *dir = arg;
     char path[2 * SW_TREE_PATH_MAX];
     snprintf(path, sizeof(path), "%s/%s", dir->found.path, name);
-    add_entry(dir, name, sw_node_inode(path), sw_node_dirent_type(kind));
+    dir_add_entry(dir, name, sw_node_inode(path), sw_node_dirent_type(kind));
 }
 
 static bool has_entry(const struct sw_dir *dir, const char *name)
@@ -74,7 +74,7 @@ static void add_kernel_entries(struct sw_dir *dir)
     const struct dirent *entry;
     while (kernel && (entry = SW_REAL(readdir)(kernel)))
         if (!has_entry(dir, entry->d_name))
-            add_entry(dir, entry->d_name, entry->d_ino, entry->d_type);
+            dir_add_entry(dir, entry->d_name, entry->d_ino, entry->d_type);
     if (kernel)
         SW_REAL(closedir)(kernel);
 }
@@ -93,9 +93,9 @@ static void add_dots(struct sw_dir *dir)
     memcpy(parent, path, len);
     parent[len] = '\0';
     if (!has_entry(dir, "."))
-        add_entry(dir, ".", sw_node_inode(path), DT_DIR);
+        dir_add_entry(dir, ".", sw_node_inode(path), DT_DIR);
     if (!has_entry(dir, ".."))
-        add_entry(dir, "..", sw_node_inode(parent), DT_DIR);
+        dir_add_entry(dir, "..", sw_node_inode(parent), DT_DIR);
 }
 
 int sw_dir_rewind(struct sw_dir *dir)

@@ -20,7 +20,7 @@ const char *sw_dlopen_file(const char *file);
 
 /* The name that the loader knows this library by: it then finds the loaded object without looking
  * at the file system. */
-static const char *own_name(void)
+static const char *dlopen_own_name(void)
 {
     Dl_info info;
     return dladdr((const void *)&sw_dlopen_real, &info) ? info.dli_fname : NULL;
@@ -42,7 +42,7 @@ static bool is_verbs_library(const char *file)
 __attribute__((used)) const char *sw_dlopen_file(const char *file)
 {
     __atomic_store_n(&sw_dlopen_real, (void *)SW_REAL(dlopen), __ATOMIC_RELAXED);
-    const char *ours = is_verbs_library(file) ? own_name() : NULL;
+    const char *ours = is_verbs_library(file) ? dlopen_own_name() : NULL;
     return ours ? ours : file;
 }
 

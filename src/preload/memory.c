@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include "base/minmax.h"
 #include "device/adopt/adopt.h"
 #include "preload/real.h"
 
@@ -174,7 +175,7 @@ static void withdraw_parts(const struct iovec *parts, size_t count)
 {
     struct iovec some[PARTS_AT_ONCE];
     for (size_t at = 0; at < count && at < IOV_MAX; at += PARTS_AT_ONCE) {
-        const size_t n = count - at < PARTS_AT_ONCE ? count - at : PARTS_AT_ONCE;
+        const size_t n = sw_min_size(count - at, PARTS_AT_ONCE);
         struct iovec to = {some, n * sizeof(*some)};
         struct iovec from = {(void *)(uintptr_t)(parts + at), n * sizeof(*some)};
         if (syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != (long)to.iov_len)

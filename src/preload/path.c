@@ -170,7 +170,7 @@ static bool walk_start(struct walk *walk, int dirfd, const char *path)
 }
 
 /* Where the walk left the tree: the rest of the path is for the kernel to walk. */
-static bool hand_over(struct walk *walk, const char **path)
+static bool path_hand_over(struct walk *walk, const char **path)
 {
     size_t rest_len = strlen(walk->at);
     if (!walk->left_kernel)
@@ -209,5 +209,5 @@ bool sw_path_find_slow(int dirfd, const char **path, bool follow, struct sw_foun
     }
     if (result == 0 && walk.match == SW_TREE_NODE)
         return true;
-    return hand_over(&walk, path);
+    return path_hand_over(&walk, path);
 }

@@ -29,7 +29,7 @@ __attribute__((format(printf, 3, 4))) static int put(char *out, int len, const c
     return more < SW_TREE_TEXT_MAX - len ? len + more : SW_TREE_TEXT_MAX - 1;
 }
 
-static struct sw_netdev_info info_of(const struct sw_node *node)
+static struct sw_netdev_info text_info_of(const struct sw_node *node)
 {
     struct sw_netdev_info info;
     sw_netdev_read(node->dev, &info);
@@ -60,7 +60,7 @@ int sw_text_expand(const char *template, const struct sw_netdev_info *info, char
 
 int sw_text_guid(const struct sw_node *node, char *out)
 {
-    struct sw_netdev_info info = info_of(node);
+    struct sw_netdev_info info = text_info_of(node);
     uint8_t b[8];
     memcpy(b, &info.guid, sizeof(b));
     return put(out, 0, "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", b[0], b[1], b[2], b[3], b[4], b[5],
@@ -92,7 +92,7 @@ int sw_text_gid_ndev(const struct sw_node *node, char *out)
     struct sw_gid entry;
     if (!sw_netdev_gid(node->dev, node->number, &entry) || !entry.valid)
         return -EINVAL;
-    return put(out, 0, "%s\n", info_of(node).ifname);
+    return put(out, 0, "%s\n", text_info_of(node).ifname);
 }
 
 int sw_text_node_type(const struct sw_node *node, char *out)
@@ -108,12 +108,12 @@ int sw_text_cap_mask(const struct sw_node *node, char *out)
 
 int sw_text_state(const struct sw_node *node, char *out)
 {
-    return put(out, 0, "%s\n", info_of(node).up ? "4: ACTIVE" : "1: DOWN");
+    return put(out, 0, "%s\n", text_info_of(node).up ? "4: ACTIVE" : "1: DOWN");
 }
 
 int sw_text_phys_state(const struct sw_node *node, char *out)
 {
-    return put(out, 0, "%s\n", info_of(node).up ? "5: LinkUp" : "3: Disabled");
+    return put(out, 0, "%s\n", text_info_of(node).up ? "5: LinkUp" : "3: Disabled");
 }
 
 /* The steps are those that the port's active width and speed can express. */
@@ -128,7 +128,7 @@ int sw_text_rate(const struct sw_node *node, char *out)
         {40000, "40 Gb/sec (4X QDR)"},   {25000, "25 Gb/sec (1X EDR)"},
         {10000, "10 Gb/sec (4X SDR)"},   {0, "2.5 Gb/sec (1X SDR)"},
     };
-    unsigned int speed_mbps = info_of(node).speed_mbps;
+    unsigned int speed_mbps = text_info_of(node).speed_mbps;
     if (speed_mbps == 0)
         speed_mbps = 100000; /* the interface names none: memory carries at least that */
     size_t i = 0;
@@ -141,7 +141,7 @@ int sw_text_rate(const struct sw_node *node, char *out)
 static int read_netdev_file(const struct sw_node *node, const char *name, char *out)
 {
     char path[SW_TREE_PATH_MAX];
-    struct sw_netdev_info info = info_of(node);
+    struct sw_netdev_info info = text_info_of(node);
     snprintf(path, sizeof(path), "/sys/class/net/%s/device/%s", info.ifname, name);
     int fd = SW_REAL(open)(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)

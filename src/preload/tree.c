@@ -192,6 +192,7 @@ static const struct sw_tree_row rows[] = {
     FILE_BY(PORT "/hw_counters/sent_pkts", sw_text_traffic),
     HW_COUNTER("tcp_calls_refused"),
     HW_COUNTER("tcp_connections"),
+    HW_COUNTER("tcp_fallbacks"),
     HW_COUNTER("tcp_resets"),
     HW_COUNTER("tcp_strangers"),
     HW_COUNTER("tx_drop_stalled"),

@@ -36,7 +36,7 @@ struct place {
     ino_t inode;
 };
 
-static int compare_places(const void *one, const void *other)
+static int walk_compare_places(const void *one, const void *other)
 {
     const struct place *a = one, *b = other;
     if (a->device != b->device)
@@ -51,7 +51,7 @@ static int was_seen(struct walk *walk, const struct stat *info)
     if (!place)
         return -1;
     *place = (struct place){info->st_dev, info->st_ino};
-    struct place **kept = tsearch(place, &walk->seen, compare_places);
+    struct place **kept = tsearch(place, &walk->seen, walk_compare_places);
     if (kept && *kept == place)
         return 0;
     free(place);

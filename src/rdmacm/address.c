@@ -18,7 +18,7 @@ size_t sw_address_size(const union sw_address *address)
     }
 }
 
-static bool is_zero(const uint8_t *bytes, size_t len)
+static bool address_is_zero(const uint8_t *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         if (bytes[i])
@@ -32,9 +32,9 @@ bool sw_address_is_any(const union sw_address *address)
     case AF_INET:
         return address->in.sin_addr.s_addr == 0;
     case AF_INET6:
-        return is_zero(address->in6.sin6_addr.s6_addr, 16);
+        return address_is_zero(address->in6.sin6_addr.s6_addr, 16);
     case AF_IB:
-        return is_zero(address->ib.gid, 16);
+        return address_is_zero(address->ib.gid, 16);
     default:
         return false;
     }
@@ -48,7 +48,7 @@ bool sw_address_is_loopback(const union sw_address *address)
     case AF_INET6:
         return IN6_IS_ADDR_LOOPBACK(&address->in6.sin6_addr);
     case AF_IB:
-        return is_zero(address->ib.gid, 15) && address->ib.gid[15] == 1;
+        return address_is_zero(address->ib.gid, 15) && address->ib.gid[15] == 1;
     default:
         return false;
     }

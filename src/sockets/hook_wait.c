@@ -77,7 +77,7 @@ SW_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec 
     return poll_masked(fds, count, timeout, mask);
 }
 
-static bool is_in(int fd, const fd_set *set)
+static bool hook_wait_is_in(int fd, const fd_set *set)
 {
     return set && FD_ISSET(fd, set);
 }
@@ -88,8 +88,9 @@ static nfds_t list_sets(int count, const fd_set *in, const fd_set *out, const fd
 {
     nfds_t used = 0;
     for (int fd = 0; fd < count; fd++) {
-        int events = (is_in(fd, in) ? POLLIN : 0) | (is_in(fd, out) ? POLLOUT : 0) |
-                     (is_in(fd, except) ? POLLPRI : 0);
+        int events = (hook_wait_is_in(fd, in) ? POLLIN : 0) |
+                     (hook_wait_is_in(fd, out) ? POLLOUT : 0) |
+                     (hook_wait_is_in(fd, except) ? POLLPRI : 0);
         if (events)
             fds[used++] = (struct pollfd){.fd = fd, .events = (short)events};
     }

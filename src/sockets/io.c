@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "sockets/rdma.h"
 #include "sockets/real.h"
 #include "sockets/wait.h"
@@ -14,7 +15,7 @@
 /* A program that only ever tries to receive looks for the end of the peer each so many times. */
 enum { IDLE_LOOK = 64 };
 
-static ssize_t fail_with(int error)
+static ssize_t io_fail_with(int error)
 {
     errno = error;
     return -1;
@@ -36,7 +37,7 @@ static ssize_t end_of_stream(struct sw_sock *sock, int rs)
     struct pollfd one = {.fd = rs, .events = POLLIN};
     sw_rdma.rpoll(&one, 1, 0);
     if ((one.revents & POLLERR) && !atomic_exchange(&sock->told_error, true))
-        return fail_with(ECONNRESET);
+        return io_fail_with(ECONNRESET);
     return 0;
 }
 
@@ -62,7 +63,7 @@ static ssize_t receive_now(int rs, const struct iovec *parts, size_t count, size
     return total;
 }
 
-static size_t length_of(const struct iovec *parts, size_t count)
+static size_t io_length_of(const struct iovec *parts, size_t count)
 {
     size_t len = 0;
     for (size_t i = 0; i < count; i++)
@@ -73,10 +74,10 @@ static size_t length_of(const struct iovec *parts, size_t count)
 ssize_t sw_io_receive(struct sw_sock *sock, const struct iovec *parts, size_t count, int flags)
 {
     int rs = sw_sock_rs(sock);
-    size_t len = length_of(parts, count), done = 0;
+    size_t len = io_length_of(parts, count), done = 0;
     uint64_t limit_ns = 0;
     if (rs < 0)
-        return fail_with(ECONNRESET);
+        return io_fail_with(ECONNRESET);
     if (atomic_load_explicit(&sock->shut_rd, memory_order_relaxed) || !len)
         return 0;
     for (;;) {
@@ -90,7 +91,7 @@ ssize_t sw_io_receive(struct sw_sock *sock, const struct iovec *parts, size_t co
         } else if (errno == EAGAIN && atomic_load_explicit(&sock->ended, memory_order_relaxed)) {
             return (ssize_t)done;
         } else if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            return done ? (ssize_t)done : fail_with(errno == ENOTCONN ? ENOTCONN : ECONNRESET);
+            return done ? (ssize_t)done : io_fail_with(errno == ENOTCONN ? ENOTCONN : ECONNRESET);
         }
         if (done < len && !(flags & MSG_PEEK))
             atomic_fetch_add_explicit(&sock->drained, 1, memory_order_relaxed);
@@ -99,18 +100,18 @@ ssize_t sw_io_receive(struct sw_sock *sock, const struct iovec *parts, size_t co
         if (is_nonblocking(sock, flags)) {
             if (!done && ++sock->idle % IDLE_LOOK == 0)
                 sw_wait_look_channel(sock);
-            return done ? (ssize_t)done : fail_with(EAGAIN);
+            return done ? (ssize_t)done : io_fail_with(EAGAIN);
         }
         if (!limit_ns)
             limit_ns = limit_of(sock->receive_timeout_ns);
         int failed = sw_wait_one(sock, POLLIN, limit_ns);
         if (failed)
-            return done ? (ssize_t)done : fail_with(-failed);
+            return done ? (ssize_t)done : io_fail_with(-failed);
     }
 }
 
 /* What there is room for now. Whole runs of parts go out as one message. */
-static ssize_t send_now(int rs, const struct iovec *parts, size_t count, size_t skip, int flags)
+static ssize_t io_send_now(int rs, const struct iovec *parts, size_t count, size_t skip, int flags)
 {
     size_t i = 0;
     while (i < count && skip >= parts[i].iov_len)
@@ -128,20 +129,20 @@ static ssize_t broken_pipe(int flags)
 {
     if (!(flags & MSG_NOSIGNAL))
         raise(SIGPIPE);
-    return fail_with(EPIPE);
+    return io_fail_with(EPIPE);
 }
 
 ssize_t sw_io_send(struct sw_sock *sock, const struct iovec *parts, size_t count, int flags)
 {
     int rs = sw_sock_rs(sock);
-    size_t len = length_of(parts, count), done = 0;
+    size_t len = io_length_of(parts, count), done = 0;
     uint64_t limit_ns = 0;
     if (rs < 0)
-        return fail_with(ECONNRESET);
+        return io_fail_with(ECONNRESET);
     if (atomic_load_explicit(&sock->shut_wr, memory_order_relaxed))
         return broken_pipe(flags);
     while (done < len) {
-        ssize_t sent = send_now(rs, parts, count, done, 0);
+        ssize_t sent = io_send_now(rs, parts, count, done, 0);
         if (sent > 0) {
             done += (size_t)sent;
             continue;
@@ -152,12 +153,12 @@ ssize_t sw_io_send(struct sw_sock *sock, const struct iovec *parts, size_t count
             return done ? (ssize_t)done : broken_pipe(flags);
         atomic_fetch_add_explicit(&sock->blocked, 1, memory_order_relaxed);
         if (is_nonblocking(sock, flags))
-            return done ? (ssize_t)done : fail_with(EAGAIN);
+            return done ? (ssize_t)done : io_fail_with(EAGAIN);
         if (!limit_ns)
             limit_ns = limit_of(sock->send_timeout_ns);
         int failed = sw_wait_one(sock, POLLOUT, limit_ns);
         if (failed)
-            return done ? (ssize_t)done : fail_with(-failed);
+            return done ? (ssize_t)done : io_fail_with(-failed);
     }
     return (ssize_t)done;
 }
@@ -170,11 +171,11 @@ ssize_t sw_io_send_file(struct sw_sock *sock, int file, off_t *offset, size_t le
         return -1;
     char *chunk = malloc(CHUNK);
     if (!chunk)
-        return fail_with(ENOMEM);
+        return io_fail_with(ENOMEM);
     size_t done = 0;
     ssize_t result = 0;
     while (done < len) {
-        ssize_t got = pread(file, chunk, len - done < CHUNK ? len - done : CHUNK, at);
+        ssize_t got = pread(file, chunk, sw_min_size(len - done, CHUNK), at);
         if (got <= 0) {
             result = got;
             break;
@@ -215,9 +216,9 @@ int sw_io_shutdown(struct sw_sock *sock, int how)
 {
     int rs = sw_sock_rs(sock);
     if (rs < 0)
-        return (int)fail_with(ENOTCONN);
+        return (int)io_fail_with(ENOTCONN);
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
-        return (int)fail_with(EINVAL);
+        return (int)io_fail_with(EINVAL);
     if (how != SHUT_WR)
         atomic_store(&sock->shut_rd, true);
     if (how != SHUT_RD)

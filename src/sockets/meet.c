@@ -27,7 +27,7 @@ static struct {
 } silent[64];
 
 /* IPv4 as IPv6 sees it, so that one kind of key does. */
-static struct in6_addr key_of(const union sw_address *address)
+static struct in6_addr meet_key_of(const union sw_address *address)
 {
     struct in6_addr key = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
     if (address->sa.sa_family == AF_INET6)
@@ -36,7 +36,7 @@ static struct in6_addr key_of(const union sw_address *address)
     return key;
 }
 
-static unsigned place_of(const struct in6_addr *key)
+static unsigned meet_place_of(const struct in6_addr *key)
 {
     unsigned hash = 0;
     for (int i = 0; i < 16; i++)
@@ -44,10 +44,10 @@ static unsigned place_of(const struct in6_addr *key)
     return hash % (sizeof(silent) / sizeof(*silent));
 }
 
-static bool is_silent(const union sw_address *peer)
+static bool meet_is_silent(const union sw_address *peer)
 {
-    struct in6_addr key = key_of(peer);
-    unsigned place = place_of(&key);
+    struct in6_addr key = meet_key_of(peer);
+    unsigned place = meet_place_of(&key);
     pthread_mutex_lock(&silent_lock);
     bool known = !memcmp(&silent[place].address, &key, sizeof(key)) &&
                  sw_clock_ns() < silent[place].until_ns;
@@ -57,8 +57,8 @@ static bool is_silent(const union sw_address *peer)
 
 static void remember_silent(const union sw_address *peer)
 {
-    struct in6_addr key = key_of(peer);
-    unsigned place = place_of(&key);
+    struct in6_addr key = meet_key_of(peer);
+    unsigned place = meet_place_of(&key);
     pthread_mutex_lock(&silent_lock);
     silent[place].address = key;
     silent[place].until_ns = sw_clock_ns() + SILENT_NS;
@@ -85,12 +85,12 @@ static bool plain_address(const struct sockaddr *address, socklen_t len, union s
     return true;
 }
 
-static socklen_t length_of(const union sw_address *address)
+static socklen_t meet_length_of(const union sw_address *address)
 {
     return address->sa.sa_family == AF_INET ? sizeof(address->in) : sizeof(address->in6);
 }
 
-static bool is_any(const union sw_address *address)
+static bool meet_is_any(const union sw_address *address)
 {
     return address->sa.sa_family == AF_INET ? address->in.sin_addr.s_addr == htonl(INADDR_ANY)
                                             : IN6_IS_ADDR_UNSPECIFIED(&address->in6.sin6_addr);
@@ -170,13 +170,13 @@ static int try_rdma(int fd, const union sw_address *peer, uint64_t answer_ns)
     union sw_address own, local;
     socklen_t len = sizeof(own);
     if (SW_REAL(getsockname)(fd, &own.sa, &len) == 0 && plain_address(&own.sa, len, &local) &&
-        local.sa.sa_family == peer->sa.sa_family && local.in.sin_port && !is_any(&local) &&
-        sw_rdma.rbind(rs, &local.sa, length_of(&local))) {
+        local.sa.sa_family == peer->sa.sa_family && local.in.sin_port && !meet_is_any(&local) &&
+        sw_rdma.rbind(rs, &local.sa, meet_length_of(&local))) {
         local.in.sin_port = 0; /* taken: the address is what matters */
-        sw_rdma.rbind(rs, &local.sa, length_of(&local));
+        sw_rdma.rbind(rs, &local.sa, meet_length_of(&local));
     }
     uint64_t limit_ns = sw_clock_ns() + answer_ns;
-    int error = sw_rdma_connect(rs, &peer->sa, length_of(peer)) ? errno : 0;
+    int error = sw_rdma_connect(rs, &peer->sa, meet_length_of(peer)) ? errno : 0;
     if (error == EINPROGRESS)
         error = await_answer(rs, limit_ns);
     if (!error)
@@ -197,7 +197,7 @@ static const char *connect_rdma(struct sw_sock *sock, int fd, const struct socka
     const char *why = sw_rdma_load();
     if (why)
         return why;
-    if (is_silent(&peer))
+    if (meet_is_silent(&peer))
         return "no answer by RDMA a moment ago";
     const enum sw_way way = sw_way_of_peer(&peer, &why);
     const bool is_here = way == SW_WAY_DIRECT;
@@ -266,7 +266,7 @@ static const char *listen_rdma(struct sw_sock *sock, int fd)
         sw_rdma.rsetsockopt(rs, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
     sigset_t old;
     sw_rdma_mask(&old);
-    int error = sw_rdma.rbind(rs, &own.sa, length_of(&own)) ? errno : 0;
+    int error = sw_rdma.rbind(rs, &own.sa, meet_length_of(&own)) ? errno : 0;
     int queue = -1;
     if (!error && sw_rdma_listen(rs, sock->backlog, &queue))
         error = errno;
@@ -323,11 +323,12 @@ int sw_meet_name(struct sw_sock *sock, bool of_peer, struct sockaddr *address, s
         return -1;
     }
     if (sock->domain == AF_INET6 && found.sa.sa_family == AF_INET) {
-        struct sockaddr_in6 in6 = {
-            .sin6_family = AF_INET6, .sin6_port = found.in.sin_port, .sin6_addr = key_of(&found)};
+        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6,
+                                   .sin6_port = found.in.sin_port,
+                                   .sin6_addr = meet_key_of(&found)};
         found.in6 = in6;
     }
-    found_len = length_of(&found);
+    found_len = meet_length_of(&found);
     memcpy(address, &found, *len < found_len ? *len : found_len);
     *len = found_len;
     return 0;

@@ -64,7 +64,7 @@ static void *open_copy(void)
     return handle;
 }
 
-static const char *load_library(void)
+static const char *rdma_load_library(void)
 {
     void *handle = wants_copy && *path ? open_copy() : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
@@ -85,7 +85,7 @@ const char *sw_rdma_load(void)
 {
     pthread_mutex_lock(&lock);
     if (!loaded) {
-        refused = load_library();
+        refused = rdma_load_library();
         loaded = true;
     }
     const char *why = refused;

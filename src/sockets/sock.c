@@ -113,7 +113,7 @@ void sw_file_put(struct sw_file *file)
 }
 
 /* Under the lock. NULL: the number is beyond the table, or no memory. */
-static struct sw_file *_Atomic *place_of(int fd)
+static struct sw_file *_Atomic *sock_place_of(int fd)
 {
     if ((unsigned)fd >= SW_TABLE_LEAF * SW_TABLE_LEAVES)
         return NULL;
@@ -132,7 +132,7 @@ void sw_table_set(int fd, struct sw_file *file)
     pthread_mutex_lock(&lock);
     if (!owner)
         owner = getpid();
-    struct sw_file *_Atomic *place = place_of(fd);
+    struct sw_file *_Atomic *place = sock_place_of(fd);
     if (place) {
         file->fds++;
         atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);
@@ -169,7 +169,7 @@ void sw_table_clear(int fd)
     if (__builtin_expect(!sw_table_peek(fd), 1) || sw_table_is_foreign())
         return;
     pthread_mutex_lock(&lock);
-    struct sw_file *_Atomic *place = place_of(fd);
+    struct sw_file *_Atomic *place = sock_place_of(fd);
     struct sw_file *file = place ? atomic_exchange(place, NULL) : NULL;
     bool is_last = file && --file->fds == 0;
     pthread_mutex_unlock(&lock);
@@ -226,7 +226,7 @@ int sw_sock_listeners(void)
 
 /* A server that forks before it has waited for clients leaves that to its child: it must not hold
  * the RDMA side of the listener, as nobody else can have it then. */
-static void give_up(struct sw_sock *sock)
+static void sock_give_up(struct sw_sock *sock)
 {
     if (sw_sock_way(sock) != SW_WAY_LISTEN || sock->used || sw_sock_rs(sock) < 0)
         return;
@@ -242,7 +242,7 @@ static void give_up(struct sw_sock *sock)
 void sw_sock_before_fork(void)
 {
     if (owner == getpid())
-        each_sock(give_up);
+        each_sock(sock_give_up);
 }
 
 static void inherit_sock(struct sw_sock *sock)
@@ -259,17 +259,17 @@ static void inherit_sock(struct sw_sock *sock)
         atomic_store(&sock->way, SW_WAY_LOST);
 }
 
-static void fork_prepare(void)
+static void sock_fork_prepare(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-static void fork_parent(void)
+static void sock_fork_parent(void)
 {
     pthread_mutex_unlock(&lock);
 }
 
-static void fork_child(void)
+static void sock_fork_child(void)
 {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     if (!owner)
@@ -284,5 +284,5 @@ static void fork_child(void)
 
 __attribute__((constructor)) static void watch_fork(void)
 {
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    pthread_atfork(sock_fork_prepare, sock_fork_parent, sock_fork_child);
 }

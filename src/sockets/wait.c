@@ -186,7 +186,7 @@ int sw_wait_one(struct sw_sock *sock, short events, uint64_t limit_ns)
 
 /* What cannot be read is for the kernel to refuse. A program polls the same array over and over:
  * the kernel is asked about it once. */
-static bool is_readable(const struct pollfd *fds, nfds_t count)
+static bool wait_is_readable(const struct pollfd *fds, nfds_t count)
 {
     static __thread const struct pollfd *known;
     static __thread nfds_t known_count;
@@ -201,7 +201,7 @@ static bool is_readable(const struct pollfd *fds, nfds_t count)
 
 bool sw_wait_concerns(struct pollfd *fds, nfds_t count)
 {
-    if (asleep || !is_readable(fds, count))
+    if (asleep || !wait_is_readable(fds, count))
         return false;
     for (nfds_t i = 0; i < count; i++) {
         struct sw_file *file = fds[i].fd < 0 ? NULL : sw_table_peek(fds[i].fd);
@@ -293,7 +293,7 @@ static int set_look(struct set *set)
 }
 
 /* The channel to watch of the connection with this rsocket, -1: none. */
-static int channel_of(const struct set *set, size_t j)
+static int wait_channel_of(const struct set *set, size_t j)
 {
     const struct sw_sock *sock = (const struct sw_sock *)set->files[set->rs_user[j]];
     return set->dead[set->rs_user[j]] || atomic_load(&sock->ended) ? -1
@@ -318,13 +318,13 @@ static int set_sleep(struct set *set, uint64_t limit_ns)
             set->sleep[count++] = set->rs[j];
     size_t channels = count;
     for (size_t j = 0; j < set->rs_count; j++) {
-        int channel = channel_of(set, j);
+        int channel = wait_channel_of(set, j);
         if (channel >= 0)
             set->sleep[count++] = (struct pollfd){.fd = channel, .events = POLLIN};
     }
     int failed = sw_wait_sleep(set->sleep, count, limit_ns);
     for (size_t j = 0; !failed && j < set->rs_count; j++)
-        if (channel_of(set, j) >= 0 && set->sleep[channels].fd == channel_of(set, j))
+        if (wait_channel_of(set, j) >= 0 && set->sleep[channels].fd == wait_channel_of(set, j))
             sw_wait_note_channel((struct sw_sock *)set->files[set->rs_user[j]],
                                  set->sleep[channels++].revents);
     return failed;

@@ -24,7 +24,7 @@ static struct sw_published_record *own_records(void)
 }
 
 /* Under the lock. Pages that no record was ever in take no memory. */
-static bool publish_records(void)
+static bool way_publish_records(void)
 {
     if (header)
         return true;
@@ -95,7 +95,7 @@ static void addresses_of(struct sw_sock *sock, int fd, struct sw_published_recor
 }
 
 /* "10.0.0.1:80", "[::1]:80" */
-static const char *print_address(const union sw_address *address, char out[SW_ADDRESS_TEXT])
+static const char *way_print_address(const union sw_address *address, char out[SW_ADDRESS_TEXT])
 {
     char text[INET6_ADDRSTRLEN];
     if (address->sa.sa_family == AF_INET)
@@ -119,8 +119,8 @@ static void say_way(const struct sw_published_record *what)
     static const char *const words[] = {
         [SW_WAY_DIRECT] = "rdma direct", [SW_WAY_ROCE] = "rdma roce", [SW_WAY_TCP] = "tcp"};
     char local[SW_ADDRESS_TEXT], peer[SW_ADDRESS_TEXT];
-    print_address(&what->local, local);
-    print_address(&what->peer, peer);
+    way_print_address(&what->local, local);
+    way_print_address(&what->peer, peer);
     bool listens = what->way == SW_WAY_LISTEN;
     bool is_fallback = what->way == SW_WAY_TCP || (listens && *what->reason);
     bool is_first = is_fallback && !atomic_exchange(&warned[listens ? 2 : what->incoming], true);
@@ -143,7 +143,7 @@ void sw_way_tell(struct sw_sock *sock, int fd, enum sw_way way, bool incoming, c
     snprintf(what.reason, sizeof(what.reason), "%s", reason);
     atomic_store_explicit(&sock->way, (int)way, memory_order_release);
     pthread_mutex_lock(&lock);
-    if (publish_records()) {
+    if (way_publish_records()) {
         if (sock->record < 0)
             sock->record = record_find();
         if (sock->record >= 0)

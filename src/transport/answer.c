@@ -135,15 +135,15 @@ static void gain_end(struct sw_requester *r, const struct gain *before, uint64_t
 }
 
 /* Whether the response of this PSN has come: a refusal is about a duplicate then. */
-static bool has_come(const struct sw_requester *r, uint32_t seq)
+static bool answer_has_come(const struct sw_requester *r, uint32_t seq)
 {
     return sw_flight_bit(r->flight.acked, seq) &&
            sw_request_is_answered(sw_requester_at(r, sw_requester_find(r, seq)));
 }
 
 /* A refusal holds once everything before it is settled: its answers may still be on their way. */
-static void note_refusal(struct sw_requester *r, uint32_t seq, enum sw_failure failure,
-                         uint8_t syndrome)
+static void answer_note_refusal(struct sw_requester *r, uint32_t seq, enum sw_failure failure,
+                                uint8_t syndrome)
 {
     if (r->refused != SW_FAILURE_NONE && !sw_seq_is_before(seq, r->refused_seq))
         return;
@@ -160,7 +160,7 @@ static void receive_rnr(struct sw_requester *r, uint32_t seq, uint8_t timer, uin
     r->counts.rnr_naks++;
     uint64_t resume_ns = now_ns + sw_rnr_timer_ns(timer);
     if (!sw_retry_rnr(&r->retry, resume_ns)) {
-        note_refusal(r, seq, SW_FAILURE_RNR_RETRY, 0);
+        answer_note_refusal(r, seq, SW_FAILURE_RNR_RETRY, 0);
         return;
     }
     r->rnr_until_ns = resume_ns;
@@ -232,7 +232,7 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
         return;
     bool ack = class == SW_AETH_ACK, gap = class == SW_AETH_NAK && value == SW_NAK_CODE_PSN;
     struct bitmap map = {packet->payload, r->peer_selective && gap ? packet->payload_len * 8 : 0};
-    const bool refuses = class == SW_AETH_NAK && !gap && !has_come(r, seq);
+    const bool refuses = class == SW_AETH_NAK && !gap && !answer_has_come(r, seq);
     uint64_t rtt_ns = ack ? measure_rtt(r, seq, now_ns) : 0;
     r->counts.naks += class == SW_AETH_NAK;
     r->counts.gaps += gap;
@@ -247,7 +247,7 @@ static void receive_ack(struct sw_requester *r, const struct sw_packet *packet, 
     else if (gap)
         receive_gap(r, seq, now_ns);
     else if (refuses)
-        note_refusal(r, seq, SW_FAILURE_NAK, syndrome);
+        answer_note_refusal(r, seq, SW_FAILURE_NAK, syndrome);
 }
 
 /* A READ response packet: its bytes go where its PSN says, in whatever order they come. */
@@ -265,7 +265,7 @@ static void receive_response(struct sw_requester *r, const struct sw_packet *pac
         expected = sw_min_u32(expected, r->config.mtu_bytes);
     }
     if (!sw_request_is_answered(request) || atomic != swaps || packet->payload_len != expected) {
-        note_refusal(r, seq, SW_FAILURE_BAD_RESPONSE, 0);
+        answer_note_refusal(r, seq, SW_FAILURE_BAD_RESPONSE, 0);
         return;
     }
     if (sw_flight_bit(f->acked, seq))
@@ -286,7 +286,7 @@ static void receive_response(struct sw_requester *r, const struct sw_packet *pac
 }
 
 /* Only what answers something that is on its way shows what the peer speaks. */
-static void learn_dialect(struct sw_requester *r, const struct sw_packet *packet)
+static void answer_learn_dialect(struct sw_requester *r, const struct sw_packet *packet)
 {
     if (r->peer_selective || !r->config.offer_selective ||
         !sw_selective_is_marked(packet->bth.reserved7))
@@ -312,7 +312,7 @@ void sw_requester_receive(struct sw_requester *r, const struct sw_packet *packet
         r->counts.stale++; /* settled long ago, or never sent: 9.7.5.1.1 */
         return;
     }
-    learn_dialect(r, packet);
+    answer_learn_dialect(r, packet);
     bool has_aeth = packet->opcode->headers & SW_HEADER_AETH;
     enum sw_aeth_class class = sw_aeth_class_of(packet->aeth.syndrome);
     switch ((enum sw_packet_kind)packet->opcode->kind) {

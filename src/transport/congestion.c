@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "transport/congestion.h"
+#include "base/minmax.h"
 
 #define US 1000ull
 #define ONE 1024u /* packet */
@@ -50,7 +51,7 @@ static void window_cut(struct sw_congestion *c, uint32_t part, uint32_t least, u
         return;
     c->decreased_ns = now_ns;
     uint64_t window = (uint64_t)c->window * (1024 - part) / 1024;
-    window_set(c, window > least ? window : least);
+    window_set(c, sw_max_u64(window, least));
     c->threshold = c->window;
 }
 
@@ -71,7 +72,7 @@ static void window_grow(struct sw_congestion *c, uint32_t packets, uint64_t now_
 static uint32_t delay_least(const struct sw_congestion *c)
 {
     uint32_t packets = c->config.packet_bytes ? DELAY_MIN_BYTES / c->config.packet_bytes : 0;
-    return (packets > DELAY_MIN ? packets : DELAY_MIN) * ONE;
+    return sw_max_u32(packets, DELAY_MIN) * ONE;
 }
 
 /* At the end of a round: how much was lost in it. */
@@ -88,8 +89,8 @@ static void round_close(struct sw_congestion *c, uint64_t now_ns)
 /* One stage of recovery, by time or by bytes. */
 static void rate_stage(struct sw_congestion *c)
 {
-    uint32_t low = c->byte_stage < c->time_stage ? c->byte_stage : c->time_stage;
-    uint32_t high = c->byte_stage < c->time_stage ? c->time_stage : c->byte_stage;
+    uint32_t low = sw_min_u32(c->byte_stage, c->time_stage);
+    uint32_t high = sw_max_u32(c->byte_stage, c->time_stage);
     if (low > FAST_STAGES)
         c->target += RATE_LEAP * (low - FAST_STAGES);
     else if (high > FAST_STAGES)
@@ -124,10 +125,10 @@ void sw_congestion_on_cnp(struct sw_congestion *c, uint64_t now_ns)
         uint64_t rate = c->config.rate_max;
         if (c->rtt_ns) {
             uint64_t used = (uint64_t)c->window * c->config.packet_bytes / ONE * 1000000000ull;
-            rate = used / c->rtt_ns < rate ? used / c->rtt_ns : rate;
+            rate = sw_min_u64(used / c->rtt_ns, rate);
         }
         c->paced = true;
-        c->rate = c->target = rate < RATE_MIN ? RATE_MIN : rate;
+        c->rate = c->target = sw_max_u64(rate, RATE_MIN);
         c->alpha = ALPHA_ONE;
         c->next_ns = now_ns;
     } else if (now_ns - c->cut_ns < CUT_PERIOD) {
@@ -183,7 +184,7 @@ void sw_congestion_on_send(struct sw_congestion *c, uint32_t bytes, uint64_t now
         }
     } else if (c->window < ONE) {
         uint64_t gap_ns = c->rtt_ns * ONE / c->window, most_ns = c->config.gap_max_ns;
-        c->next_ns = now_ns + (most_ns && gap_ns > most_ns ? most_ns : gap_ns);
+        c->next_ns = now_ns + (most_ns ? sw_min_u64(gap_ns, most_ns) : gap_ns);
         c->limited_ns = now_ns;
     } else {
         c->next_ns = 0;
@@ -237,7 +238,7 @@ void sw_congestion_on_timeout(struct sw_congestion *c, uint64_t now_ns)
     if (c->window_before < c->window)
         c->window_before = c->window;
     c->decreased_ns = now_ns;
-    c->threshold = c->window / 2 > 2 * ONE ? c->window / 2 : 2 * ONE;
+    c->threshold = sw_max_u32(c->window / 2, 2 * ONE);
     c->round_acked = c->round_lost = 0;
     window_set(c, c->window <= ONE ? c->window / 2 : ONE);
 }

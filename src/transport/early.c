@@ -19,7 +19,7 @@ void sw_early_pool_init(struct sw_early_pool *pool, struct sw_early_slot *slots,
         slots[i].next = i + 1 < count ? (uint16_t)(i + 1) : NO_SLOT;
 }
 
-static void give_back(struct sw_early_pool *pool, uint16_t slot)
+static void early_give_back(struct sw_early_pool *pool, uint16_t slot)
 {
     struct sw_hold *hold = pool->slots[slot].packet.hold;
     if (hold)
@@ -97,7 +97,7 @@ uint32_t sw_early_first(const struct sw_early *early, uint32_t base)
 static void return_lent(struct sw_early *early)
 {
     if (early->lent != NO_SLOT)
-        give_back(early->pool, early->lent);
+        early_give_back(early->pool, early->lent);
     early->lent = NO_SLOT;
 }
 
@@ -166,7 +166,7 @@ void sw_early_drop(struct sw_early *early, uint32_t from, uint32_t to)
 {
     for (uint32_t seq = from; early->count && seq != to; seq++)
         if (has_packet(early, seq))
-            give_back(early->pool, remove_at(early, seq));
+            early_give_back(early->pool, remove_at(early, seq));
 }
 
 void sw_early_clear(struct sw_early *early)

@@ -45,6 +45,7 @@ enum sw_payload_source {
 struct sw_emission {
     struct sw_packet packet; /* all headers and payload_len; payload is NULL */
     uint32_t count;          /* of packets: at least 1 */
+    bool is_again;           /* was sent before */
     bool begins_message;     /* leaves in no message of the kernel with what was given before it */
     bool ends_deferred;      /* the last of packets that were deferred together (deferred.h) */
     uint32_t joint_bytes;    /* of the first of them: what all take if they are joined */

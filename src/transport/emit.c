@@ -16,7 +16,7 @@ enum {
     SEND_HEADERS = SW_BTH_BYTES + SW_IMM_BYTES + SW_PIGGYBACK_BYTES, /* the longest, of RC */
 };
 
-static enum sw_packet_kind kind_of(const struct sw_request *request)
+static enum sw_packet_kind emit_kind_of(const struct sw_request *request)
 {
     static const uint8_t kinds[] = {
         [SW_REQUEST_SEND] = SW_PACKET_SEND,
@@ -39,7 +39,7 @@ static void fill_bth(struct sw_requester *r, const struct sw_request *request, u
     if (place & SW_LAST && request->flags & (SW_REQUEST_IMM | SW_REQUEST_INV))
         extra = request->flags & SW_REQUEST_IMM ? SW_HEADER_IMM : SW_HEADER_IETH;
     packet->opcode =
-        sw_opcode_find((enum sw_service)r->config.service, kind_of(request), place, extra);
+        sw_opcode_find((enum sw_service)r->config.service, emit_kind_of(request), place, extra);
     packet->bth = (struct sw_bth){
         .opcode = packet->opcode->number,
         .solicited = place & SW_LAST && request->flags & SW_REQUEST_SOLICITED,
@@ -115,7 +115,7 @@ static void fill_packet(struct sw_requester *r, uint32_t position, uint32_t seq,
     out->packet = (struct sw_packet){0};
     out->source = SW_PAYLOAD_NONE;
     out->count = 1;
-    out->begins_message = out->ends_deferred = false;
+    out->is_again = out->begins_message = out->ends_deferred = false;
     out->joint_bytes = 0;
     out->position = position;
     out->offset = 0;
@@ -171,6 +171,7 @@ static bool emit_again(struct sw_requester *r, uint64_t now_ns, struct sw_emissi
             count++;
     }
     fill_packet(r, position, seq, count, out);
+    out->is_again = true;
     sw_flight_resend(f, seq, count, now_ns);
     r->counts.resent++;
     const struct sw_request *request = sw_requester_at(r, position);
@@ -203,7 +204,7 @@ static uint32_t piece_of(struct sw_requester *r, const struct sw_request *reques
 }
 
 /* Whether the request at `sent`, nothing of which is out, may begin. */
-static bool may_begin(const struct sw_requester *r, const struct sw_request *request)
+static bool emit_may_begin(const struct sw_requester *r, const struct sw_request *request)
 {
     if (r->paused || request->kind == SW_REQUEST_LOCAL)
         return false;
@@ -236,7 +237,7 @@ static bool emit_new(struct sw_requester *r, uint64_t now_ns, uint32_t most,
         return false;
     struct sw_request *request = sw_requester_at(r, r->sent);
     const bool answered = sw_request_is_answered(request);
-    if (f->next == request->seq && !may_begin(r, request))
+    if (f->next == request->seq && !emit_may_begin(r, request))
         return false;
     if (answered && r->reads.count >= r->config.max_rd_atomic)
         return false;
@@ -273,7 +274,7 @@ static void defer_next(struct sw_requester *r, uint64_t now_ns)
 {
     const uint32_t out = sw_flight_out(&r->flight);
     const struct sw_request *request = sw_requester_at(r, r->sent);
-    if (r->tail - r->sent < 2 || !r->peer_selective || !may_begin(r, request) ||
+    if (r->tail - r->sent < 2 || !r->peer_selective || !emit_may_begin(r, request) ||
         !sw_deferred_wants(&r->deferred, request, sw_requester_at(r, r->sent + 1), now_ns) ||
         sw_flight_room(&r->flight) < 2 || out + 2 > sw_congestion_window(&r->congestion) ||
         sw_congestion_spaces(&r->congestion))
@@ -293,7 +294,7 @@ static uint32_t joint_bytes(struct sw_requester *r)
         const uint32_t position = d->positions[(d->first + i) % SW_DEFERRED_MAX],
                        len_bytes = sw_requester_at(r, position)->len_bytes;
         bytes += headers + len_bytes + sw_packet_pad(len_bytes);
-        longest = len_bytes > longest ? len_bytes : longest;
+        longest = sw_max_u32(len_bytes, longest);
     }
     return bytes + headers + longest + sw_packet_pad(longest);
 }
@@ -331,7 +332,7 @@ static bool emit_next(struct sw_requester *r, uint64_t now_ns, uint32_t most,
     struct sw_deferred *d = &r->deferred;
     defer_next(r, now_ns);
     const bool goes_on = d->count && r->sent != r->tail &&
-                         may_begin(r, sw_requester_at(r, r->sent)) &&
+                         emit_may_begin(r, sw_requester_at(r, r->sent)) &&
                          sw_deferred_goes_on(d, sw_requester_at(r, r->sent), now_ns);
     if (d->count && !goes_on && emit_deferred(r, now_ns, out))
         return true;

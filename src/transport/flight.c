@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-static inline uint64_t *word_of(uint64_t *bits, uint32_t seq)
+#include "base/minmax.h"
+
+static inline uint64_t *flight_word_of(uint64_t *bits, uint32_t seq)
 {
     return &bits[seq % SW_FLIGHT_PACKETS / 64];
 }
@@ -16,7 +18,7 @@ static inline uint64_t mask_of(uint32_t seq)
 /* Clears a bit that may be set; returns 1 if it was. */
 static inline uint32_t take_bit(uint64_t *bits, uint32_t seq)
 {
-    uint64_t *word = word_of(bits, seq);
+    uint64_t *word = flight_word_of(bits, seq);
     uint32_t was = *word >> seq % 64 & 1;
     *word &= ~mask_of(seq);
     return was;
@@ -35,7 +37,7 @@ void sw_flight_resend(struct sw_flight *f, uint32_t first, uint32_t count, uint6
             continue; /* within a READ that is asked for again to its end */
         f->lost_count -= take_bit(f->lost, seq);
         f->again_count += !sw_flight_bit(f->again, seq);
-        *word_of(f->again, seq) |= mask_of(seq);
+        *flight_word_of(f->again, seq) |= mask_of(seq);
         f->sent_at[seq % SW_FLIGHT_PACKETS] = sw_flight_tick(now_ns);
     }
 }
@@ -53,7 +55,7 @@ bool sw_flight_ack(struct sw_flight *f, uint32_t seq, uint64_t now_ns)
 {
     if (sw_flight_bit(f->acked, seq))
         return false;
-    *word_of(f->acked, seq) |= mask_of(seq);
+    *flight_word_of(f->acked, seq) |= mask_of(seq);
     f->acked_count++;
     f->lost_count -= take_bit(f->lost, seq);
     f->seen = sw_seq_max(f->seen, seq + 1);
@@ -83,7 +85,7 @@ void sw_flight_lose(struct sw_flight *f, uint32_t seq)
     if (sw_flight_bit(f->lost, seq) || sw_flight_bit(f->acked, seq))
         return;
     f->lost_from = f->lost_count ? sw_seq_min(f->lost_from, seq) : seq;
-    *word_of(f->lost, seq) |= mask_of(seq);
+    *flight_word_of(f->lost, seq) |= mask_of(seq);
     f->lost_count++;
 }
 
@@ -104,7 +106,7 @@ uint32_t sw_flight_first_lost(struct sw_flight *f)
 {
     uint32_t seq = sw_seq_max(f->lost_from, f->una);
     for (;;) {
-        uint64_t rest = *word_of(f->lost, seq) >> seq % 64;
+        uint64_t rest = *flight_word_of(f->lost, seq) >> seq % 64;
         if (rest) {
             seq += (uint32_t)__builtin_ctzll(rest);
             break;
@@ -121,11 +123,12 @@ uint32_t sw_flight_find_lost(struct sw_flight *f, uint32_t patience, uint64_t no
     uint32_t now = sw_flight_tick(now_ns), found = 0;
     *waits = false;
     for (uint32_t seq = f->una; sw_seq_is_before(seq, f->seen); seq++) {
-        uint64_t settled = (*word_of(f->acked, seq) | *word_of(f->lost, seq)) >> seq % 64;
+        uint64_t settled =
+            (*flight_word_of(f->acked, seq) | *flight_word_of(f->lost, seq)) >> seq % 64;
         if (settled & 1) { /* on to the next that is open, within this word */
             uint32_t skip = ~settled ? (uint32_t)__builtin_ctzll(~settled) : 64;
             uint32_t left = 64 - seq % 64;
-            seq += (skip < left ? skip : left) - 1;
+            seq += sw_min_u32(skip, left) - 1;
             continue;
         }
         uint32_t sent = f->sent_at[seq % SW_FLIGHT_PACKETS];

@@ -55,7 +55,7 @@ void sw_requester_init(struct sw_requester *r, const struct sw_requester_config 
     sw_flight_init(&r->flight, psn);
 }
 
-static uint32_t count_of(const struct sw_requester *r, const struct sw_request *request)
+static uint32_t requester_count_of(const struct sw_requester *r, const struct sw_request *request)
 {
     switch ((enum sw_request_kind)request->kind) {
     case SW_REQUEST_SEND:
@@ -86,7 +86,7 @@ void sw_requester_post_room(struct sw_requester *r)
     assert(slot);
     assert(r->config.service != SW_SERVICE_UC || !sw_request_is_answered(slot));
     slot->seq = r->tail_seq;
-    slot->count = count_of(r, slot);
+    slot->count = requester_count_of(r, slot);
     slot->is_split = false;
     r->tail_seq += slot->count;
     r->tail++;

@@ -110,7 +110,7 @@ static void begin_packet(const struct sw_responder *r, enum sw_packet_kind kind,
     };
     out->source = SW_PAYLOAD_NONE;
     out->count = 1;
-    out->begins_message = out->ends_deferred = false;
+    out->is_again = out->begins_message = out->ends_deferred = false;
     out->joint_bytes = 0;
     out->position = out->rkey = 0;
     out->offset = out->addr = 0;

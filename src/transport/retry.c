@@ -51,7 +51,7 @@ uint64_t sw_retry_timer_ns(const struct sw_retry *t)
     const uint64_t known = t->peer == SW_RETRY_PEER_WAITS ? EXCUSED_MAX : KNOWN_MAX;
     if (t->peer != SW_RETRY_PEER_UNKNOWN && most && most < known)
         most = known;
-    return most && timer > most ? most : timer;
+    return most ? sw_min_u64(timer, most) : timer;
 }
 
 uint64_t sw_retry_probe_due_ns(const struct sw_retry *t)

@@ -19,7 +19,7 @@ struct sw_async_node {
 enum element_kind { ELEMENT_PORT, ELEMENT_CQ, ELEMENT_QP, ELEMENT_SRQ, ELEMENT_WQ };
 
 /* Types of newer kernels have no element that needs an acknowledgement. */
-static enum element_kind kind_of(enum ibv_event_type type)
+static enum element_kind async_kind_of(enum ibv_event_type type)
 {
     switch (type) {
     case IBV_EVENT_CQ_ERR:
@@ -89,7 +89,7 @@ void sw_async_push(void *owner, enum ibv_event_type type, void *element)
 
 static void count_delivered(struct sw_async_node *node)
 {
-    switch (kind_of(node->type)) {
+    switch (async_kind_of(node->type)) {
     case ELEMENT_CQ:
         ((struct sw_verbs_cq *)node->element)->async_delivered++;
         break;
@@ -132,7 +132,7 @@ SW_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
     } while (!node); /* its object was destroyed between the two steps */
 
     event->event_type = node->type;
-    if (kind_of(node->type) == ELEMENT_PORT)
+    if (async_kind_of(node->type) == ELEMENT_PORT)
         event->element.port_num = 1;
     else
         event->element.cq = node->element; /* all pointers of the union alike */
@@ -152,7 +152,7 @@ static void acknowledge_one(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32
 
 static const struct ibv_context *context_of(const struct ibv_async_event *event)
 {
-    switch (kind_of(event->event_type)) {
+    switch (async_kind_of(event->event_type)) {
     case ELEMENT_CQ:
         return event->element.cq->context;
     case ELEMENT_QP:
@@ -179,7 +179,7 @@ SW_EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
     struct ibv_cq *cq = event->element.cq;
     struct ibv_qp *qp = event->element.qp;
     struct ibv_srq *srq = event->element.srq;
-    switch (kind_of(event->event_type)) {
+    switch (async_kind_of(event->event_type)) {
     case ELEMENT_CQ:
         acknowledge_one(&cq->mutex, &cq->cond, &cq->async_events_completed);
         break;

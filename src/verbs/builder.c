@@ -286,7 +286,7 @@ static void wr_no_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 
 /* Data setters. */
 
-static inline void hand_over(struct sw_verbs_qp *qp, struct ibv_sge *sg_list, int num_sge)
+static inline void builder_hand_over(struct sw_verbs_qp *qp, struct ibv_sge *sg_list, int num_sge)
 {
     if (SW_UNLIKELY(!qp->wr_open)) {
         note_misuse(qp, EINVAL);
@@ -302,7 +302,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 {
     struct sw_verbs_qp *qp = qp_of(ex);
     qp->sge = (struct ibv_sge){.addr = addr, .length = length, .lkey = lkey};
-    hand_over(qp, &qp->sge, 1);
+    builder_hand_over(qp, &qp->sge, 1);
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sg_list)
@@ -312,7 +312,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
         note_misuse(qp, EINVAL);
         return;
     }
-    hand_over(qp, (struct ibv_sge *)(uintptr_t)sg_list, (int)num_sge); /* only read */
+    builder_hand_over(qp, (struct ibv_sge *)(uintptr_t)sg_list, (int)num_sge); /* only read */
 }
 
 static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
@@ -324,7 +324,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
     }
     qp->sge = (struct ibv_sge){.addr = (uintptr_t)addr, .length = (uint32_t)length};
     qp->wr.send_flags |= IBV_SEND_INLINE;
-    hand_over(qp, &qp->sge, 1);
+    builder_hand_over(qp, &qp->sge, 1);
 }
 
 /* A list of buffers may be longer than the QP's scatter list, so it is gathered first. */

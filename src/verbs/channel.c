@@ -8,7 +8,7 @@
 #include "verbs/stock.h"
 #include "verbs/wakeup.h"
 
-static struct sw_verbs_channel *channel_of(struct ibv_comp_channel *channel)
+static struct sw_verbs_channel *verbs_channel_of(struct ibv_comp_channel *channel)
 {
     return (struct sw_verbs_channel *)channel;
 }
@@ -34,7 +34,7 @@ SW_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 {
     if (!sw_verbs_is_ours(ibv->context->device))
         return sw_stock()->destroy_comp_channel(ibv);
-    struct sw_verbs_channel *channel = channel_of(ibv);
+    struct sw_verbs_channel *channel = verbs_channel_of(ibv);
     sw_lock_acquire(&channel->lock);
     const bool busy = ibv->refcnt > 0;
     sw_lock_release(&channel->lock);
@@ -47,7 +47,7 @@ SW_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 
 void sw_channel_attach(struct ibv_comp_channel *ibv)
 {
-    struct sw_verbs_channel *channel = channel_of(ibv);
+    struct sw_verbs_channel *channel = verbs_channel_of(ibv);
     sw_lock_acquire(&channel->lock);
     ibv->refcnt++;
     sw_lock_release(&channel->lock);
@@ -55,7 +55,7 @@ void sw_channel_attach(struct ibv_comp_channel *ibv)
 
 void sw_channel_detach(struct ibv_comp_channel *ibv)
 {
-    struct sw_verbs_channel *channel = channel_of(ibv);
+    struct sw_verbs_channel *channel = verbs_channel_of(ibv);
     sw_lock_acquire(&channel->lock);
     ibv->refcnt--;
     sw_lock_release(&channel->lock);
@@ -74,7 +74,7 @@ static void append_cq(struct sw_verbs_channel *channel, struct sw_verbs_cq *cq)
 void sw_channel_notify(void *owner)
 {
     struct sw_verbs_cq *cq = owner;
-    struct sw_verbs_channel *channel = channel_of(cq->ibv.channel);
+    struct sw_verbs_channel *channel = verbs_channel_of(cq->ibv.channel);
     sw_lock_acquire(&channel->lock);
     if (cq->channel_pending++ == 0)
         append_cq(channel, cq);
@@ -102,7 +102,7 @@ static struct sw_verbs_cq *pop_cq(struct sw_verbs_channel *channel)
 static bool has_event(const void *arg)
 {
     const struct ibv_comp_channel *channel = arg;
-    struct sw_verbs_channel *ours = channel_of((struct ibv_comp_channel *)channel);
+    struct sw_verbs_channel *ours = verbs_channel_of((struct ibv_comp_channel *)channel);
     sw_lock_acquire(&ours->lock);
     const bool has = ours->head;
     sw_lock_release(&ours->lock);
@@ -120,7 +120,7 @@ SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
     do {
         if (sw_wakeup_take(channel->fd))
             return -1;
-        found = pop_cq(channel_of(channel));
+        found = pop_cq(verbs_channel_of(channel));
     } while (!found); /* the CQ was destroyed between the two steps */
     *cq = &found->ibv;
     *cq_context = found->ibv.cq_context;
@@ -157,7 +157,7 @@ static void unlink_cq(struct sw_verbs_channel *channel, const struct sw_verbs_cq
 
 void sw_channel_forget(struct sw_verbs_cq *cq)
 {
-    struct sw_verbs_channel *channel = channel_of(cq->ibv.channel);
+    struct sw_verbs_channel *channel = verbs_channel_of(cq->ibv.channel);
     sw_lock_acquire(&channel->lock);
     if (cq->channel_pending) {
         unlink_cq(channel, cq);

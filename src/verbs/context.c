@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/shm.h"
 #include "link/link.h"
 #include "verbs/async.h"
@@ -189,7 +190,7 @@ int sw_verbs_query_device_ex(struct ibv_context *context,
     sw_context_query(sw_verbs_context_of(context)->dev, &all);
     /* The program's struct may be older (shorter) or newer than ours. */
     memset(attr, 0, attr_size);
-    memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
+    memcpy(attr, &all, sw_min_size(attr_size, sizeof(all)));
     return 0;
 }
 
@@ -223,7 +224,7 @@ int sw_verbs_query_port(struct ibv_context *context, uint8_t port_num, struct ib
     struct ibv_port_attr all;
     sw_context_query_port(sw_verbs_context_of(context)->dev, &all);
     memset(attr, 0, attr_len);
-    memcpy(attr, &all, attr_len < sizeof(all) ? attr_len : sizeof(all));
+    memcpy(attr, &all, sw_min_size(attr_len, sizeof(all)));
     return 0;
 }
 

@@ -167,7 +167,7 @@ SW_EXPORT const char *ibv_get_device_name(struct ibv_device *device)
     return device->name; /* a public field, whoever's device it is */
 }
 
-static struct sw_netdev_info info_of(const struct ibv_device *device)
+static struct sw_netdev_info device_info_of(const struct ibv_device *device)
 {
     struct sw_netdev_info info;
     sw_netdev_read(((const struct sw_verbs_device *)device)->netdev, &info);
@@ -176,12 +176,14 @@ static struct sw_netdev_info info_of(const struct ibv_device *device)
 
 SW_EXPORT __be64 ibv_get_device_guid(struct ibv_device *device)
 {
-    return sw_verbs_is_ours(device) ? info_of(device).guid : sw_stock()->get_device_guid(device);
+    return sw_verbs_is_ours(device) ? device_info_of(device).guid
+                                    : sw_stock()->get_device_guid(device);
 }
 
 SW_EXPORT int ibv_get_device_index(struct ibv_device *device)
 {
-    return sw_verbs_is_ours(device) ? info_of(device).index : sw_stock()->get_device_index(device);
+    return sw_verbs_is_ours(device) ? device_info_of(device).index
+                                    : sw_stock()->get_device_index(device);
 }
 
 SW_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)

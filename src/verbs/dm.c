@@ -125,7 +125,7 @@ struct ibv_dm *sw_verbs_alloc_dm(struct ibv_context *context, struct ibv_alloc_d
     return dm;
 }
 
-static void drop_memory(struct sw_verbs_dm *dm)
+static void dm_drop_memory(struct sw_verbs_dm *dm)
 {
     memory_put(dm->memory);
     sw_verbs_object_free(dm->ibv.context, dm);
@@ -137,7 +137,7 @@ int sw_verbs_free_dm(struct ibv_dm *ibv)
     if (atomic_load(&dm->memory->regions))
         return EBUSY;
     sw_import_remove(SW_IMPORT_DM, ibv->handle);
-    drop_memory(dm);
+    dm_drop_memory(dm);
     return 0;
 }
 
@@ -175,5 +175,5 @@ struct ibv_dm *sw_dm_import(struct ibv_context *context, struct ibv_dm *known)
 
 void sw_dm_unimport(struct ibv_dm *dm)
 {
-    drop_memory((struct sw_verbs_dm *)dm);
+    dm_drop_memory((struct sw_verbs_dm *)dm);
 }

@@ -42,8 +42,8 @@ static void free_by_program(void *owner, void *memory, uint64_t type)
     pd->parent.free(&pd->ibv, pd->parent.pd_context, memory, type);
 }
 
-static bool is_sane(const struct ibv_context *context,
-                    const struct ibv_parent_domain_init_attr *attr)
+static bool domain_is_sane(const struct ibv_context *context,
+                           const struct ibv_parent_domain_init_attr *attr)
 {
     const uint32_t known =
         IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
@@ -57,7 +57,7 @@ static bool is_sane(const struct ibv_context *context,
 struct ibv_pd *sw_verbs_alloc_parent_domain(struct ibv_context *context,
                                             struct ibv_parent_domain_init_attr *attr)
 {
-    if (!is_sane(context, attr))
+    if (!domain_is_sane(context, attr))
         return sw_verbs_fail(-EINVAL);
     struct sw_verbs_pd *pd = sw_verbs_object_alloc(context, sizeof(*pd));
     if (!pd)

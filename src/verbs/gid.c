@@ -39,7 +39,8 @@ SW_EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int i
     return 0;
 }
 
-static struct ibv_gid_entry entry_of(const struct sw_gid *gid, uint32_t index, unsigned int ifindex)
+static struct ibv_gid_entry gid_entry_of(const struct sw_gid *gid, uint32_t index,
+                                         unsigned int ifindex)
 {
     return (struct ibv_gid_entry){
         .gid = gid->gid,
@@ -79,7 +80,7 @@ SW_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, 
     const int rc = read_gid(context, port_num, gid_index, &found);
     if (rc)
         return rc;
-    const struct ibv_gid_entry full = entry_of(&found, gid_index, ifindex_of(context));
+    const struct ibv_gid_entry full = gid_entry_of(&found, gid_index, ifindex_of(context));
     store_entry(entry, &full, entry_size);
     return 0;
 }
@@ -102,7 +103,7 @@ SW_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
             continue;
         if (count == max_entries)
             return -EINVAL;
-        const struct ibv_gid_entry full = entry_of(&gid, (uint32_t)i, ifindex);
+        const struct ibv_gid_entry full = gid_entry_of(&gid, (uint32_t)i, ifindex);
         store_entry((char *)entries + count++ * entry_size, &full, entry_size);
     }
     return (ssize_t)count;

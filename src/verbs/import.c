@@ -96,7 +96,7 @@ uint32_t sw_import_handle(uint32_t number)
     return sw_nic.slot << HANDLE_NUMBER_BITS | (number & HANDLE_NUMBER_MASK);
 }
 
-static bool is_here(enum sw_import_kind kind, uint32_t handle)
+static bool import_is_here(enum sw_import_kind kind, uint32_t handle)
 {
     pthread_mutex_lock(&lock);
     bool known = find_object(kind, handle) != NULL;
@@ -171,7 +171,7 @@ SW_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t pd_
 {
     if (!sw_verbs_is_ours(context->device))
         return sw_stock()->import_pd(context, pd_handle);
-    if (!is_here(SW_IMPORT_PD, pd_handle))
+    if (!import_is_here(SW_IMPORT_PD, pd_handle))
         return borrow_pd(context, pd_handle);
     return import_object(context, SW_IMPORT_PD, pd_handle, pd_locked, NULL);
 }

@@ -83,8 +83,8 @@ static int create_device_qp(struct sw_verbs_qp *qp, const struct extras *extras,
 }
 
 /* On success init->cap is what was granted. */
-static struct ibv_qp *make_qp(struct ibv_context *context, const struct extras *extras,
-                              struct ibv_qp_init_attr *init)
+static struct ibv_qp *verbs_make_qp(struct ibv_context *context, const struct extras *extras,
+                                    struct ibv_qp_init_attr *init)
 {
     struct ibv_pd *pd = extras->pd;
     struct ibv_xrcd *xrcd = extras->xrcd;
@@ -137,7 +137,7 @@ SW_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 {
     if (!sw_verbs_is_ours(pd->context->device))
         return sw_stock()->create_qp(pd, init);
-    return make_qp(pd->context, &(struct extras){.pd = pd}, init);
+    return verbs_make_qp(pd->context, &(struct extras){.pd = pd}, init);
 }
 
 struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
@@ -162,7 +162,7 @@ struct ibv_qp *sw_verbs_create_qp_ex(struct ibv_context *context, struct ibv_qp_
                       offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(plain.sq_sig_all),
                   "the extended attributes begin with the plain ones");
     memcpy(&plain, init, offsetof(struct ibv_qp_init_attr, sq_sig_all) + sizeof(plain.sq_sig_all));
-    struct ibv_qp *qp = make_qp(context, &extras, &plain);
+    struct ibv_qp *qp = verbs_make_qp(context, &extras, &plain);
     if (qp)
         init->cap = plain.cap;
     return qp;

@@ -50,7 +50,7 @@ static const struct entry {
 
 /* A program that loads libibverbs with dlopen has it outside the global scope, where RTLD_NEXT does
  * not look. Our own dlopen hook would answer with ourselves, hence the libc's. */
-static void load_library(void)
+static void stock_load_library(void)
 {
     if (dlvsym(RTLD_NEXT, "ibv_alloc_pd", "IBVERBS_1.1"))
         return;
@@ -64,7 +64,7 @@ static void load_library(void)
 
 void *sw_stock_find(const char *name, const char *version)
 {
-    pthread_once(&library_once, load_library);
+    pthread_once(&library_once, stock_load_library);
     void *from = library ? library : RTLD_NEXT;
     return version ? dlvsym(from, name, version) : dlsym(from, name);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Several short packets of one connection in one, among ourselves:
+ * Several packets of one connection in one, among ourselves:
  *
  *   BTH | for each: length 2, reserved 2, its headers, payload and pad | ICRC of all
  *
  * Of the packets that share a message of the kernel only the last may be shorter (UDP_SEGMENT). So
  * short ones that follow long ones would need a message of their own, which costs each side more
- * than all that is in it. Joined, they are that last packet.
+ * than all that is in it. Joined, they are that last packet. So may a long one be with what follows
+ * it, where the interface takes a packet that is longer than the path MTU asks for.
  *
  * The BTH is that of the first packet, with an opcode of those that IBTA leaves to manufacturers.
  * It leaves for peers only that have said to understand it (transport/piggyback.h). Each packet in

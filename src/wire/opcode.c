@@ -109,7 +109,7 @@ static int base_of(enum sw_service service)
 }
 
 /* Within a service; indexed by position. */
-static int offset_of(enum sw_packet_kind kind, enum sw_position position, uint16_t extra)
+static int opcode_offset_of(enum sw_packet_kind kind, enum sw_position position, uint16_t extra)
 {
     static const uint8_t sends[] = {[SW_MIDDLE] = 1, [SW_FIRST] = 0, [SW_LAST] = 2, [SW_ONLY] = 4};
     static const uint8_t reads[] = {
@@ -149,7 +149,7 @@ const struct sw_opcode *sw_opcode_find(enum sw_service service, enum sw_packet_k
 {
     if (service == SW_SERVICE_CNP)
         return kind == SW_PACKET_CNP ? &opcodes[0x81] : NULL;
-    int offset = offset_of(kind, position, extra);
+    int offset = opcode_offset_of(kind, position, extra);
     int base = extra & SW_HEADER_PIGGYBACK ? BASE_PIGGYBACK : base_of(service);
     const struct sw_opcode *found = offset < 0 ? NULL : sw_opcode_of((uint8_t)(base + offset));
     /* An immediate on a First packet, say, would have led to a neighbour. */

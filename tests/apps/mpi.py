@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Open MPI and MPICH: mpi_all.c, built with the compiler of each, on ranks of one host and of two."""
+"""Open MPI and MPICH: mpi_all.c, built with the compiler of each, on ranks of
+one host and of two."""
 import os
 import re
 import shutil
@@ -11,15 +12,21 @@ import pair
 from pair import Failure, Skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PARTS = [os.path.join(HERE, f'mpi_{part}.c') for part in ('all', 'sends', 'one_sided', 'collectives')]
+PARTS = [
+    os.path.join(HERE, f'mpi_{part}.c') for part in ('all', 'sends', 'one_sided', 'collectives')
+]
 BY_UCX = {'UCX_TLS': 'rc_v,ud_v,self', 'UCX_WARN_UNUSED_ENV_VARS': 'n'}
-# Debian's MPICH cannot take up what it gathers when a fragment of UCX ends within a number: it says "Message truncated", by
-# shared memory as well (UCX_TLS=posix,self UCX_POSIX_SEG_SIZE=8193). This length is one that ends behind numbers.
+# Debian's MPICH cannot take up what it gathers when a fragment of UCX ends within a number: it says
+# "Message truncated", by shared memory as well (UCX_TLS=posix,self UCX_POSIX_SEG_SIZE=8193). This
+# length is one that ends behind numbers.
 WHOLE_NUMBERS = {'UCX_RC_VERBS_SEG_SIZE': '8257'}
 OPEN_MPI_BY_UCX = ('--mca', 'pml', 'ucx', '--mca', 'osc', 'ucx')
-RESULT = re.compile(r'^(\d+) ranks, ([1-9]\d*) checks, (\d+) bytes to others, (\d+) by the device$', re.M)
+RESULT = re.compile(
+    r'^(\d+) ranks, ([1-9]\d*) checks, (\d+) bytes to others, (\d+) by the device$', re.M
+)
 
-# mpirun calls this in the place of ssh: it goes to the host of that address and runs the words there, under a name of its own.
+# mpirun calls this in the place of ssh: it goes to the host of that address and runs the words
+# there, under a name of its own.
 AGENT = '''#!/bin/sh
 [ "$1" = -x ] && shift
 host=$1
@@ -28,7 +35,8 @@ case $host in
 {cases}
 *) echo "no host $host"; exit 1 ;;
 esac
-exec ip netns exec "$name" unshare --uts env UCX_NET_DEVICES="sw_$name:1" {run} sh -c 'hostname "$0"; exec sh -c "$*"' "$name" "$@"
+exec ip netns exec "$name" unshare --uts env UCX_NET_DEVICES="sw_$name:1" \\
+    {run} sh -c 'hostname "$0"; exec sh -c "$*"' "$name" "$@"
 '''
 
 
@@ -40,17 +48,27 @@ def is_there(kind):
 def build(tools, kind):
     """The program, made by that MPI's compiler; once."""
     is_there(kind)
-    return tools.build(f'mpi_all.{kind}', f'mpicc.{kind}', '-O2', '-Wall', '-Wextra', '-Werror', '-D_GNU_SOURCE', *PARTS)
+    return tools.build(
+        f'mpi_all.{kind}',
+        f'mpicc.{kind}',
+        *'-O2 -Wall -Wextra -Werror -D_GNU_SOURCE'.split(),
+        *PARTS,
+    )
 
 
 LAUNCHERS = {'openmpi': 'mpirun.openmpi', 'mpich': 'mpiexec.mpich'}
 
 
 def judge(words, env, ranks, share):
-    """Runs it; the result must be there, and of the payload at least this share must have left by our device."""
-    env = dict(pair.environment(), OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', **env)
+    """Runs it; the result must be there, and of the payload at least this share must have left by
+    our device."""
+    env = dict(
+        pair.environment(), OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', **env
+    )
     with tempfile.TemporaryFile(mode='w+') as log:
-        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=env)
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=env
+        )
         try:
             child.wait(pair.PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -80,7 +98,14 @@ def in_own_network():
 
 def one_host(tools, kind, ranks, settings, options=(), **run):
     program = build(tools, kind)
-    words = [LAUNCHERS[kind], '-n', str(ranks), *(['--oversubscribe', *options] if kind == 'openmpi' else []), program, 'sw_lo']
+    words = [
+        LAUNCHERS[kind],
+        '-n',
+        str(ranks),
+        *(['--oversubscribe', *options] if kind == 'openmpi' else []),
+        program,
+        'sw_lo',
+    ]
     judge(tools.run(*words, wrap=in_own_network(), **run), settings, ranks, 1)
 
 
@@ -89,8 +114,13 @@ def by_libfabric(tools, ranks):
     program = build(tools, 'openmpi')
     two = hosts.Hosts()
     try:
-        words = [LAUNCHERS['openmpi'], '-n', str(ranks), '--oversubscribe', '--mca', 'pml', 'cm', '--mca', 'mtl', 'ofi',
-                 '--mca', 'mtl_ofi_provider_include', 'verbs;ofi_rxm', program, two.device[0]]
+        words = [
+            LAUNCHERS['openmpi'],
+            *f'-n {ranks} --oversubscribe --mca pml cm --mca mtl ofi'.split(),
+            *'--mca mtl_ofi_provider_include verbs;ofi_rxm'.split(),
+            program,
+            two.device[0],
+        ]
         judge(tools.run(*words, wrap=two.wrap[0]), {'FI_PROVIDER': 'verbs;ofi_rxm'}, ranks, 1)
     finally:
         two.close()
@@ -103,19 +133,41 @@ def two_hosts(tools, kind, ranks):
     try:
         agent = os.path.join(tools.folder, f'agent.{two.names[0]}')
         with open(agent, 'w', encoding='ascii') as script:
-            cases = '\n'.join(f'{address}) name={name} ;;' for address, name in zip(hosts.ADDRESSES, two.names))
+            cases = '\n'.join(
+                f'{address}) name={name} ;;' for address, name in zip(hosts.ADDRESSES, two.names)
+            )
             script.write(AGENT.format(cases=cases, run=' '.join(tools.run())))
         os.chmod(agent, 0o755)
         each = ranks // 2
         if kind == 'openmpi':
-            where = ['--mca', 'plm_rsh_agent', agent, '--host', ','.join(f'{address}:{each}' for address in hosts.ADDRESSES),
-                     '--oversubscribe', '--mca', 'oob_tcp_if_include', hosts.SUBNET, *OPEN_MPI_BY_UCX]
+            where = [
+                '--mca',
+                'plm_rsh_agent',
+                agent,
+                '--host',
+                ','.join(f'{address}:{each}' for address in hosts.ADDRESSES),
+                *'--oversubscribe --mca oob_tcp_if_include'.split(),
+                hosts.SUBNET,
+                *OPEN_MPI_BY_UCX,
+            ]
             where += [word for name in BY_UCX for word in ('-x', name)]
         else:
-            where = ['-launcher', 'ssh', '-launcher-exec', agent, '-hosts', ','.join(f'{address}:{each}' for address in hosts.ADDRESSES),
-                     '-genvlist', ','.join([*BY_UCX, *WHOLE_NUMBERS])]
-        words = tools.run(LAUNCHERS[kind], *where, '-n', str(ranks), program, two.device[0], wrap=two.wrap[0])
-        judge(words, {**BY_UCX, **WHOLE_NUMBERS, 'UCX_NET_DEVICES': f'{two.device[0]}:1'}, ranks, 0.25)
+            where = [
+                '-launcher',
+                'ssh',
+                '-launcher-exec',
+                agent,
+                '-hosts',
+                ','.join(f'{address}:{each}' for address in hosts.ADDRESSES),
+                '-genvlist',
+                ','.join([*BY_UCX, *WHOLE_NUMBERS]),
+            ]
+        words = tools.run(
+            LAUNCHERS[kind], *where, '-n', str(ranks), program, two.device[0], wrap=two.wrap[0]
+        )
+        judge(
+            words, {**BY_UCX, **WHOLE_NUMBERS, 'UCX_NET_DEVICES': f'{two.device[0]}:1'}, ranks, 0.25
+        )
     finally:
         two.close()
 
@@ -124,17 +176,49 @@ def cases():
     ucx = {**BY_UCX, 'UCX_NET_DEVICES': 'sw_lo:1'}
     found = []
     for ranks in (2, 4):
-        found.append((f'Open MPI by UCX, {ranks} ranks',
-                      lambda tools, ranks=ranks: one_host(tools, 'openmpi', ranks, ucx, OPEN_MPI_BY_UCX)))
-        found.append((f'MPICH by UCX, {ranks} ranks',
-                      lambda tools, ranks=ranks: one_host(tools, 'mpich', ranks, {**ucx, **WHOLE_NUMBERS})))
+        found.append(
+            (
+                f'Open MPI by UCX, {ranks} ranks',
+                lambda tools, ranks=ranks: one_host(tools, 'openmpi', ranks, ucx, OPEN_MPI_BY_UCX),
+            )
+        )
+        found.append(
+            (
+                f'MPICH by UCX, {ranks} ranks',
+                lambda tools, ranks=ranks: one_host(
+                    tools, 'mpich', ranks, {**ucx, **WHOLE_NUMBERS}
+                ),
+            )
+        )
     datagrams = {**ucx, 'UCX_TLS': 'ud_v,self'}
-    for name, settings, run in (('datagrams alone', datagrams, {}), ('over packets', ucx, {'link': 'roce'}), ('by the ring', ucx, {'direct': 'ring'})):
-        found.append((f'Open MPI by UCX, {name}', lambda tools, settings=settings, run=run:
-                      one_host(tools, 'openmpi', 2, settings, OPEN_MPI_BY_UCX, **run)))
-        found.append((f'MPICH by UCX, {name}', lambda tools, settings=settings, run=run:
-                      one_host(tools, 'mpich', 2, {**settings, **WHOLE_NUMBERS}, **run)))
-    found += [(f'Open MPI by libfabric, {ranks} ranks', lambda tools, ranks=ranks: by_libfabric(tools, ranks)) for ranks in (2, 4)]
+    for name, settings, run in (
+        ('datagrams alone', datagrams, {}),
+        ('over packets', ucx, {'link': 'roce'}),
+        ('by the ring', ucx, {'direct': 'ring'}),
+    ):
+        found.append(
+            (
+                f'Open MPI by UCX, {name}',
+                lambda tools, settings=settings, run=run: one_host(
+                    tools, 'openmpi', 2, settings, OPEN_MPI_BY_UCX, **run
+                ),
+            )
+        )
+        found.append(
+            (
+                f'MPICH by UCX, {name}',
+                lambda tools, settings=settings, run=run: one_host(
+                    tools, 'mpich', 2, {**settings, **WHOLE_NUMBERS}, **run
+                ),
+            )
+        )
+    found += [
+        (
+            f'Open MPI by libfabric, {ranks} ranks',
+            lambda tools, ranks=ranks: by_libfabric(tools, ranks),
+        )
+        for ranks in (2, 4)
+    ]
     found.append(('Open MPI on two hosts', lambda tools: two_hosts(tools, 'openmpi', 4)))
     found.append(('MPICH on two hosts', lambda tools: two_hosts(tools, 'mpich', 4)))
     return found

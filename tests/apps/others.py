@@ -18,7 +18,8 @@ TARGET = 'iqn.2026-01.sidewire:disk'
 INITIATOR = 'iqn.2026-01.sidewire:client'
 DISK_SIZE = 16 << 20
 TRIES = 4
-# The last two read back what they wrote. Those called Async ask for more at once than libiscsi's iSER has room for: it crashes.
+# The last two read back what they wrote. Those called Async ask for more at once than libiscsi's
+# iSER has room for: it crashes.
 DISK_TESTS = [f'SCSI.{test}' for test in ('Read10.Simple', 'WriteSame10.Check', 'CompareAndWrite')]
 
 
@@ -29,7 +30,13 @@ def need(*programs):
 
 
 def output(words, env=None):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=pair.PATIENCE_S, env=dict(pair.environment(), **(env or {})))
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=pair.PATIENCE_S,
+        env=dict(pair.environment(), **(env or {})),
+    )
     if done.returncode:
         raise Failure(f'status {done.returncode}: {" ".join(words)}\n{done.stdout}{done.stderr}')
     return done.stdout + done.stderr
@@ -39,8 +46,8 @@ GAVE_UP = 'revents is not POLLIN'
 
 
 def patient_output(words):
-    """libiscsi takes a target that has not answered within a second for a broken one, and a busy machine may take longer. Some of its
-    programs end well all the same."""
+    """libiscsi takes a target that has not answered within a second for a broken one, and a busy
+    machine may take longer. Some of its programs end well all the same."""
     for tries_left in reversed(range(TRIES)):
         try:
             said = output(words)
@@ -59,6 +66,7 @@ def on_hosts(case, client):
             case(tools, two, client)
         finally:
             two.close()
+
     return run
 
 
@@ -68,10 +76,15 @@ def start_target(control, disk):
     limit = time.monotonic() + pair.PATIENCE_S
     while True:
         try:
-            return [output([*admin, *words]) for words in (
-                ('target', '--op', 'new', '--tid', '1', '-T', TARGET), ('logicalunit', '--op', 'new', '--tid', '1', '--lun', '1', '-b', disk),
-                ('target', '--op', 'bind', '--tid', '1', '-I', 'ALL'),
-                ('target', '--op', 'bind', '--tid', '1', '--initiator-name', INITIATOR))]
+            return [
+                output([*admin, *words])
+                for words in (
+                    ('target', '--op', 'new', '--tid', '1', '-T', TARGET),
+                    ('logicalunit', '--op', 'new', '--tid', '1', '--lun', '1', '-b', disk),
+                    ('target', '--op', 'bind', '--tid', '1', '-I', 'ALL'),
+                    ('target', '--op', 'bind', '--tid', '1', '--initiator-name', INITIATOR),
+                )
+            ]
         except Failure:
             if time.monotonic() > limit:
                 raise
@@ -87,15 +100,22 @@ def iser(tools, two, client):
     server = Process(tools.run('tgtd', '-f', '-C', control, wrap=two.wrap[0]))
     url = f'iser://{hosts.ADDRESSES[0]}/{TARGET}/1'
     guard = tools.build('iser_guard.so', 'cc', '-shared', '-fPIC', '-D_GNU_SOURCE', GUARD)
-    # libiscsi walks a list whose head it has never set: it lives by memory of malloc that happens to be zero.
+    # libiscsi walks a list whose head it has never set: it lives by memory of malloc that happens
+    # to be zero.
     initiator = (*two.wrap[client], 'env', '-u', 'MALLOC_PERTURB_', f'LD_PRELOAD={guard}')
     try:
         start_target(control, disk)
         for test in DISK_TESTS:
-            text = patient_output(tools.run('iscsi-test-cu', '-i', INITIATOR, '--dataloss', '-t', test, url, wrap=initiator))
+            text = patient_output(
+                tools.run(
+                    'iscsi-test-cu', '-i', INITIATOR, '--dataloss', '-t', test, url, wrap=initiator
+                )
+            )
             if not re.search(r'asserts +[1-9]\d* +[1-9]\d* +[1-9]\d* +0 ', text):
                 raise Failure(f'{test}:\n{text}{server.text()}')
-        text = patient_output(tools.run('iscsi-perf', '-i', INITIATOR, '-t', '1', '-b', '256', url, wrap=initiator))
+        text = patient_output(
+            tools.run('iscsi-perf', '-i', INITIATOR, '-t', '1', '-b', '256', url, wrap=initiator)
+        )
         if not re.search(r'iops average [1-9]\d* .*finished', text, re.S):
             raise Failure(f'iscsi-perf:\n{text}{server.text()}')
     finally:
@@ -109,7 +129,8 @@ DTEST_PORT = 15828  # by which it tells where it listens
 
 
 def dtest(tools, two, client):
-    """Sends, writes and reads over connections made by rdma_cm, with data compared by the program."""
+    """Sends, writes and reads over connections made by rdma_cm, with data compared
+    by the program."""
     need('dtest')
     sides = []
     limit = time.monotonic() + pair.PATIENCE_S
@@ -117,10 +138,19 @@ def dtest(tools, two, client):
         for host, address in ((0, []), (client, ['-h', hosts.ADDRESSES[0]])):
             config = tools.path(f'dat.{two.names[host]}')
             with open(config, 'w', encoding='ascii') as file:
-                file.write(f'ofa-v2-cma u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "{two.names[host]} 0" ""\n')
+                file.write(
+                    'ofa-v2-cma u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 '
+                    f'"{two.names[host]} 0" ""\n'
+                )
             wrap = (*two.wrap[host], 'env', f'DAT_OVERRIDE={config}')
-            sides.append(Process(tools.run('dtest', '-P', 'ofa-v2-cma', '-b', '8192', *address, wrap=wrap)))
-            while len(sides) == 1 and not cm.hears(DTEST_PORT, sides[0].child.pid) and time.monotonic() < limit:
+            sides.append(
+                Process(tools.run('dtest', '-P', 'ofa-v2-cma', '-b', '8192', *address, wrap=wrap))
+            )
+            while (
+                len(sides) == 1
+                and not cm.hears(DTEST_PORT, sides[0].child.pid)
+                and time.monotonic() < limit
+            ):
                 time.sleep(0.01)
         hung = [not side.wait(limit) for side in reversed(sides)]
     finally:
@@ -133,14 +163,32 @@ def dtest(tools, two, client):
 
 def netpipe(tools):
     need('NPopenmpi', 'mpirun.openmpi')
-    words = ['mpirun.openmpi', '--oversubscribe', '-n', '2', *OPEN_MPI_BY_UCX, 'NPopenmpi', '-i', '-n', '20', '-u', '300000', '-o', tools.path('np.out')]
-    text = output(tools.run(*words, wrap=in_own_network()),
-                  {**BY_UCX, 'UCX_NET_DEVICES': 'sw_lo:1', 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'})
+    words = [
+        *'mpirun.openmpi --oversubscribe -n 2'.split(),
+        *OPEN_MPI_BY_UCX,
+        *'NPopenmpi -i -n 20 -u 300000'.split(),
+        '-o',
+        tools.path('np.out'),
+    ]
+    text = output(
+        tools.run(*words, wrap=in_own_network()),
+        {
+            **BY_UCX,
+            'UCX_NET_DEVICES': 'sw_lo:1',
+            'OMPI_ALLOW_RUN_AS_ROOT': '1',
+            'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
+        },
+    )
     sizes = re.findall(r'^ *\d+: +\d+ bytes +20 times -->', text, re.M)
     if len(sizes) < 30 or text.count('Integrity check passed') != len(sizes):
         raise Failure(text)
 
 
 def cases():
-    return [('iSER on one host', on_hosts(iser, 0)), ('iSER, two hosts', on_hosts(iser, 1)),
-            ('dtest on one host', on_hosts(dtest, 0)), ('dtest, two hosts', on_hosts(dtest, 1)), ('NetPIPE', netpipe)]
+    return [
+        ('iSER on one host', on_hosts(iser, 0)),
+        ('iSER, two hosts', on_hosts(iser, 1)),
+        ('dtest on one host', on_hosts(dtest, 0)),
+        ('dtest, two hosts', on_hosts(dtest, 1)),
+        ('NetPIPE', netpipe),
+    ]

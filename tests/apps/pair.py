@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs server and client of an unmodified program under `sidewire run` and judges what they print."""
+"""Runs server and client of an unmodified program under `sidewire run` and
+judges what they print."""
 import os
 import re
 import shutil
@@ -12,10 +13,14 @@ import time
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../tools'))
 import ports  # noqa: E402
 
-BUILD = os.environ.get('SIDEWIRE_BUILD') or os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../build')
+BUILD = os.environ.get('SIDEWIRE_BUILD') or os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), '../../build'
+)
 PATIENCE_S = 150  # perftest -a computes for 20 s, and may share a processor with ten others
 UNCALIBRATED = 'Correlation coefficient r^2'  # perftest's word for it
-TROUBLE = re.compile(r"\b(error|failed|failure|fail|couldn't|unable|cannot|timed out|mismatch|invalid|bad)\b", re.I)
+TROUBLE = re.compile(
+    r"\b(error|failed|failure|fail|couldn't|unable|cannot|timed out|mismatch|invalid|bad)\b", re.I
+)
 
 
 class Skip(Exception):
@@ -33,7 +38,12 @@ class Tools:
         self.folder = tempfile.mkdtemp(prefix='sidewire-apps-')
         self.building = threading.Lock()
         os.chmod(self.folder, 0o755)
-        for path in ('src/cli/sidewire', 'src/preload/libsidewire.so', 'src/sockets/libsidewire-sockets.so', 'tests/tools/deny'):
+        for path in (
+            'src/cli/sidewire',
+            'src/preload/libsidewire.so',
+            'src/sockets/libsidewire-sockets.so',
+            'tests/tools/deny',
+        ):
             target = os.path.join(self.folder, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             if not os.path.exists(os.path.join(BUILD, path)):
@@ -48,24 +58,38 @@ class Tools:
         shutil.rmtree(self.folder)
 
     def build(self, name, *words):
-        """The path of a program that is built when it is first asked for; `words` is the compiler and all but the output."""
+        """The path of a program that is built when it is first asked for; `words` is the compiler
+        and all but the output."""
         path = self.path(name)
         with self.building:
             if not os.path.exists(path):
-                done = subprocess.run([*words, '-o', path], capture_output=True, text=True, timeout=PATIENCE_S)
+                done = subprocess.run(
+                    [*words, '-o', path], capture_output=True, text=True, timeout=PATIENCE_S
+                )
                 if done.returncode:
                     raise Failure(f'{" ".join(words)}\n{done.stdout}{done.stderr}')
         return path
 
     def run(self, *words, direct=None, link=None, faults=None, sockets=None, log=None, wrap=()):
         """The words of a command under the device; `wrap` goes in front of everything."""
-        options = [*(['--direct', direct] if direct else []), *(['--link', link] if link else []), *(['--faults', faults] if faults else []),
-                   *([f'--sockets={sockets}'] if sockets else []), *(['--log', log] if log else [])]
+        options = [
+            *(['--direct', direct] if direct else []),
+            *(['--link', link] if link else []),
+            *(['--faults', faults] if faults else []),
+            *([f'--sockets={sockets}'] if sockets else []),
+            *(['--log', log] if log else []),
+        ]
         return [*wrap, self.path('src/cli/sidewire'), 'run', *options, '--', *words]
 
     def output(self, *words, wrap=()):
         """What a command prints under the device; it must succeed."""
-        done = subprocess.run(self.run(*words, wrap=wrap), capture_output=True, text=True, timeout=PATIENCE_S, env=environment())
+        done = subprocess.run(
+            self.run(*words, wrap=wrap),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            env=environment(),
+        )
         if done.returncode:
             raise Failure(f'{words}: status {done.returncode}\n{done.stdout}{done.stderr}')
         return done.stdout
@@ -73,11 +97,16 @@ class Tools:
 
 def environment():
     """Ours without settings of the library, so that a case alone decides."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(('SIDEWIRE_', 'LD_PRELOAD'))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(('SIDEWIRE_', 'LD_PRELOAD'))
+    }
 
 
 def is_listening(port, pid):
-    """Whether the server is ready; asked of the kernel, since it takes one client only. In the network of that process."""
+    """Whether the server is ready; asked of the kernel, since it takes one client only. In the
+    network of that process."""
     for table in ('tcp', 'tcp6'):
         with open(f'/proc/{pid}/net/{table}', encoding='ascii') as lines:
             for fields in map(str.split, lines):
@@ -92,8 +121,13 @@ class Process:
     def __init__(self, words):
         self.words = words
         self.log = tempfile.TemporaryFile(mode='w+')
-        self.child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
-                                      env=environment())
+        self.child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+        )
 
     def wait(self, limit):
         try:
@@ -113,23 +147,49 @@ class Process:
 
 
 class Pair:
-    """A server and a client of one program; start() then finish(), so that several pairs can run at once."""
+    """A server and a client of one program; start() then finish(), so that several pairs can run at
+    once."""
 
-    def __init__(self, tools, words, server_extra=(), client_extra=(), direct=None, wrap=(), client_direct=None, link=None,
-                 client_wrap=None, address='127.0.0.1', faults=None):
+    def __init__(
+        self,
+        tools,
+        words,
+        server_extra=(),
+        client_extra=(),
+        direct=None,
+        wrap=(),
+        client_direct=None,
+        link=None,
+        client_wrap=None,
+        address='127.0.0.1',
+        faults=None,
+    ):
         if not shutil.which(words[0]):
             raise Skip(f'{words[0]} is not installed')
         self.port = ports.claim()
         base = [*words, '-p', str(self.port)]
-        self.server_words = tools.run(*base, *server_extra, direct=direct, link=link, faults=faults, wrap=wrap)
-        self.client_words = tools.run(*base, *client_extra, address, direct=client_direct or direct, link=link, faults=faults,
-                                      wrap=wrap if client_wrap is None else client_wrap)
+        self.server_words = tools.run(
+            *base, *server_extra, direct=direct, link=link, faults=faults, wrap=wrap
+        )
+        self.client_words = tools.run(
+            *base,
+            *client_extra,
+            address,
+            direct=client_direct or direct,
+            link=link,
+            faults=faults,
+            wrap=wrap if client_wrap is None else client_wrap,
+        )
         self.server = self.client = None
 
     def start(self):
         self.limit = time.monotonic() + PATIENCE_S
         self.server = Process(self.server_words)
-        while self.server.child.poll() is None and not self.is_ready() and time.monotonic() < self.limit:
+        while (
+            self.server.child.poll() is None
+            and not self.is_ready()
+            and time.monotonic() < self.limit
+        ):
             time.sleep(0.01)
         self.client = Process(self.client_words)
         return self
@@ -143,7 +203,9 @@ class Pair:
     def finish(self, statuses=(0, 0)):
         """Waits for both and checks their statuses; returns what (server, client) printed."""
         try:
-            hung = [name for name in ('client', 'server') if not getattr(self, name).wait(self.limit)]
+            hung = [
+                name for name in ('client', 'server') if not getattr(self, name).wait(self.limit)
+            ]
         finally:
             for side in (self.server, self.client):
                 if side:
@@ -159,8 +221,10 @@ class Pair:
         return self.start().finish(statuses)
 
     def fail(self, why):
-        raise Failure(f'{why}\n--- server: {" ".join(self.server_words)}\n{self.server.text()}'
-                      f'--- client: {" ".join(self.client_words)}\n{self.client.text()}')
+        raise Failure(
+            f'{why}\n--- server: {" ".join(self.server_words)}\n{self.server.text()}'
+            f'--- client: {" ".join(self.client_words)}\n{self.client.text()}'
+        )
 
 
 def find_trouble(text):
@@ -179,15 +243,16 @@ def rows(text):
         if fields and fields[0] == '#bytes':
             below = True
         elif below and fields and re.fullmatch(r'\d+', fields[0]):
-            numbers = [re.match(r'[\d.]+', field) for field in fields]  # perftest may print a remark right behind the last
+            # perftest may print a remark right behind the last
+            numbers = [re.match(r'[\d.]+', field) for field in fields]
             found.append([float(number[0]) for number in numbers if number])
     return found
 
 
 def check_perftest(pair, texts, sizes, iterations, latency):
-    """The client, and the server if it reports, has a row for each size with that many iterations (None: some) and rates above zero.
-    Rates are zero where perftest could not compare the TSC with gettimeofday(), as it got no processor between their readings
-    (tests/kernel/README.md)."""
+    """The client, and the server if it reports, has a row for each size with that many iterations
+    (None: some) and rates above zero. Rates are zero where perftest could not compare the TSC with
+    gettimeofday(), as it got no processor between their readings (tests/kernel/README.md)."""
     has_clock = not any(UNCALIBRATED in text for text in texts)
     for name, text in zip(('server', 'client'), texts):
         trouble = find_trouble(text)
@@ -206,7 +271,8 @@ def check_perftest(pair, texts, sizes, iterations, latency):
 
 
 def makes_sense(figures, latency):
-    """The figures behind size and iterations, as far as perftest's remarks about the processor's clock left them on the line."""
+    """The figures behind size and iterations, as far as perftest's remarks about the processor's
+    clock left them on the line."""
     if latency:
         return 0 < figures[0] <= figures[1] if len(figures) > 4 else figures[0] > 0
     return len(figures) < 3 or figures[2] > 0
@@ -230,4 +296,7 @@ def check_pingpong(pair, texts, size, iterations):
         if not moved or not count:
             pair.fail(f'{name}: no result')
         if int(count[1]) != iterations or int(moved[1]) != 2 * size * iterations:
-            pair.fail(f'{name}: {moved[1]} bytes in {count[1]} iterations, not {2 * size * iterations} in {iterations}')
+            pair.fail(
+                f'{name}: {moved[1]} bytes in {count[1]} iterations, not {2 * size * iterations} '
+                f'in {iterations}'
+            )

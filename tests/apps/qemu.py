@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""QEMU's migration by RDMA: a machine with random memory moves from one process to another, and its memory is compared."""
+"""QEMU's migration by RDMA: a machine with random memory moves from one process to another, and its
+memory is compared."""
 import json
 import os
 import shutil
@@ -23,7 +24,17 @@ class Machine:
 
     def __init__(self, tools, wrap, options, run):
         self.path = tools.path(f'qmp.{next(numbers)}')
-        self.process = Process(tools.run(QEMU, *MACHINE, '-qmp', f'unix:{self.path},server=on,wait=off', *options, wrap=wrap, **run))
+        self.process = Process(
+            tools.run(
+                QEMU,
+                *MACHINE,
+                '-qmp',
+                f'unix:{self.path},server=on,wait=off',
+                *options,
+                wrap=wrap,
+                **run,
+            )
+        )
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(pair.PATIENCE_S)
         limit = time.monotonic() + pair.PATIENCE_S
@@ -53,14 +64,20 @@ class Machine:
 
 def migrate(source, target, uri, pin_all):
     for machine in (source, target):
-        machine.ask('migrate-set-capabilities', capabilities=[{'capability': 'rdma-pin-all', 'state': pin_all}])
+        machine.ask(
+            'migrate-set-capabilities',
+            capabilities=[{'capability': 'rdma-pin-all', 'state': pin_all}],
+        )
     target.ask('migrate-incoming', uri=uri)
     source.ask('migrate', uri=uri)
     limit = time.monotonic() + pair.PATIENCE_S
     for machine in (source, target):
         while (state := machine.ask('query-migrate').get('status')) != 'completed':
             if state == 'failed' or time.monotonic() > limit:
-                raise Failure(f'migration: {state}\n--- source:\n{source.process.text()}--- target:\n{target.process.text()}')
+                raise Failure(
+                    f'migration: {state}\n--- source:\n{source.process.text()}--- target:\n'
+                    f'{target.process.text()}'
+                )
             time.sleep(0.05)
 
 
@@ -73,7 +90,11 @@ def move(tools, wraps=((), ()), address='127.0.0.1', pin_all=False, **run):
     try:
         with open(memory, 'wb') as file:
             file.write(data + data)
-        machines.append(Machine(tools, wraps[0], ['-device', f'loader,file={memory},addr={AT},force-raw=on'], run))
+        machines.append(
+            Machine(
+                tools, wraps[0], ['-device', f'loader,file={memory},addr={AT},force-raw=on'], run
+            )
+        )
         machines.append(Machine(tools, wraps[1], ['-incoming', 'defer'], run))
         migrate(*machines, f'rdma:{address}:{ports.claim()}', pin_all)
         machines[1].ask('pmemsave', val=AT, size=SIZE, filename=arrived)
@@ -94,6 +115,13 @@ def on_hosts(tools):
 
 
 def cases():
-    return [('migration', move), ('migration, all memory registered first', lambda tools: move(tools, pin_all=True)),
-            *((f'migration by {way}', lambda tools, way=way: move(tools, direct=way)) for way in ('cma', 'ring')),
-            ('migration over packets', lambda tools: move(tools, link='roce')), ('migration to another host', on_hosts)]
+    return [
+        ('migration', move),
+        ('migration, all memory registered first', lambda tools: move(tools, pin_all=True)),
+        *(
+            (f'migration by {way}', lambda tools, way=way: move(tools, direct=way))
+            for way in ('cma', 'ring')
+        ),
+        ('migration over packets', lambda tools: move(tools, link='roce')),
+        ('migration to another host', on_hosts),
+    ]

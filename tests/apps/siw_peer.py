@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A hand-made peer of ucmatose, whose server speaks first, that does to our iWARP device what siw does: docs/iwarp.md, "What siw does otherwise"."""
+"""A hand-made peer of ucmatose, whose server speaks first, that does to our iWARP device what siw
+does: docs/iwarp.md, "What siw does otherwise"."""
 import contextlib
 import select
 import shlex
@@ -20,7 +21,9 @@ COUNT, SIZE = 10, 4999  # of messages each way; the size wants a pad
 SILENCE_S = 0.3  # in which nothing may come
 PIECES_S = 0.0005
 SINGLES = 400
-TERMINATE_SWAPPED = struct.pack('>BBBB', 0x10, 0x01, 0x02, 0)  # remote protection of RDMAP, bounds; the DDP header follows
+SEGMENT = 1448
+# Remote protection of RDMAP, bounds; the DDP header follows
+TERMINATE_SWAPPED = struct.pack('>BBBB', 0x10, 0x01, 0x02, 0)
 
 
 def fpdu(ulpdu, pad=b'\xff'):
@@ -70,16 +73,19 @@ class Stream:
             return None, b''
         count = struct.unpack('>H', length)[0]
         rest = self.take(count + -(count + 2) % 4 + 4)
-        return rest[1] & 0x0f, rest[14 if rest[0] & 0x80 else 18:count]
+        return rest[1] & 0x0F, rest[14 if rest[0] & 0x80 else 18 : count]
 
     def messages(self):
-        """All SENDs of ucmatose."""
-        got = 0
+        """All SENDs of ucmatose: the lengths of their FPDUs."""
+        got, lengths = 0, []
         while got < COUNT * SIZE:
             opcode, payload = self.fpdu()
             if opcode is None:
                 raise Failure(f'it has ended after {got} bytes')
-            got += len(payload) if opcode == SEND else 0
+            if opcode == SEND:
+                got += len(payload)
+                lengths.append(len(untagged(SEND, 0, 1, payload)))
+        return lengths
 
     def is_silent(self):
         return not select.select([self.sock], [], [], SILENCE_S)[0]
@@ -89,7 +95,7 @@ class Stream:
         at, single = 0, SINGLES if piece == 1 else 0
         while at < len(data):
             count = 1 if at < single else piece if piece > 1 else len(data)
-            self.sock.sendall(data[at:at + count])
+            self.sock.sendall(data[at : at + count])
             at += count
             time.sleep(PIECES_S if piece else 0)
 
@@ -105,14 +111,27 @@ def reply_to(request, more=0, wants_large=False):
     words = b''
     if flags & ENHANCED:
         ird, ord_ = struct.unpack('>HH', data[:4])
-        words = struct.pack('>HH', ord_ & 0x3fff, ird & 0x3fff)
-    return REPLY + struct.pack('>BBH', flags & ~LARGE & 0xff | more | (LARGE if wants_large else 0), revision, len(words)) + words
+        words = struct.pack('>HH', ord_ & 0x3FFF, ird & 0x3FFF)
+    return (
+        REPLY
+        + struct.pack(
+            '>BBH',
+            flags & ~LARGE & 0xFF | more | (LARGE if wants_large else 0),
+            revision,
+            len(words),
+        )
+        + words
+    )
 
 
 @contextlib.contextmanager
-def client(tools):
-    """ucmatose, which connects to a socket of ours."""
-    with socket.create_server(('127.0.0.1', 0)) as listener:
+def client(tools, segment=None):
+    """ucmatose, which connects to a socket of ours. `segment`: TCP's segments are no longer."""
+    with socket.socket() as listener:
+        listener.bind(('127.0.0.1', 0))
+        if segment:
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment)
+        listener.listen()
         listener.settimeout(pair.PATIENCE_S)
         line = f'ucmatose -s 127.0.0.1 -p {listener.getsockname()[1]} -c 1 -C {COUNT} -S {SIZE}'
         process = Process(tools.run(*shlex.split(line), link='iwarp', log='info'))
@@ -144,7 +163,8 @@ def finish(stream, process):
 
 @contextlib.contextmanager
 def asked(tools):
-    """ucmatose has connected and asked: the stream and its request. In the end all messages have passed."""
+    """ucmatose has connected and asked: the stream and its request. In the end all messages have
+    passed."""
     with client(tools) as (listener, process):
         stream = accept(listener)
         yield stream, stream.start_frame(REQUEST)
@@ -171,13 +191,38 @@ def asks_alone(tools):
 
 
 def oversleeps(tools):
-    """siw does not see what came right behind its reply until more comes: an empty WRITE does, though the client waits for it to speak."""
+    """siw does not see what came right behind its reply until more comes: an empty WRITE does,
+    though the client waits for it to speak."""
     with asked(tools) as (stream, request):
         stream.put(reply_to(request))
         opcode, payload = stream.fpdu()  # and sends nothing until it comes
         if opcode != WRITE or payload:
             raise Failure(f'opcode {opcode} instead of an empty WRITE')
         stream.put(sends())
+
+
+def fits_segments(tools, wants_large):
+    """FPDUs are as long as TCP's segments, as siw's are; one is a whole message for a peer that
+    says that it takes such."""
+    with client(tools, SEGMENT) as (listener, process):
+        stream = accept(listener)
+        request = stream.start_frame(REQUEST)
+        stream.put(reply_to(request, wants_large=wants_large) + sends())
+        segment = stream.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        lengths = stream.messages()
+        stream.until_closed()
+        expect_good(process)
+        least = segment & ~7
+        of_each = 1 if wants_large else -(-SIZE // (least - len(untagged(SEND, 0, 1, b''))))
+        if (
+            not wants_large
+            and not least - 4 <= max(lengths) <= segment
+            or len(lengths) != COUNT * of_each
+        ):
+            raise Failure(
+                f'FPDUs of {sorted(set(lengths))} bytes, {len(lengths)} of them, and segments of '
+                f'{segment}'
+            )
 
 
 def older(tools):
@@ -190,18 +235,23 @@ def older(tools):
         stream = accept(listener)
         request = stream.start_frame(REQUEST)
         if (revision, request[1]) != (2, 1) or request[0] & ENHANCED:
-            raise Failure(f'asked with revision {revision}, then {request[1]}, flags {request[0]:#x}')
+            raise Failure(
+                f'asked with revision {revision}, then {request[1]}, flags {request[0]:#x}'
+            )
         stream.put(reply_to(request) + sends())
         finish(stream, process)
 
 
-def gives_up(tools, last, text):
-    """The connection ends before its messages have come, by a Terminate as siw writes it or without: ucmatose ends, and we say why.
-    (For ucmatose a receive that is flushed is one that has come.)"""
+def gives_up(tools, last, text, behind_reply=False):
+    """The connection ends before its messages have come, by a Terminate as siw writes it or
+    without: ucmatose ends, and we say why. (For ucmatose a receive that is flushed is one that has
+    come.) All may come at once: a TCP that is corked keeps it until the end is with it."""
     with client(tools) as (listener, process):
         stream = accept(listener)
-        stream.put(reply_to(stream.start_frame(REQUEST)))
-        stream.put(sends()[:SIZE * 3 // 2] if last is None else last)
+        reply = reply_to(stream.start_frame(REQUEST))
+        stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, behind_reply)
+        stream.put(reply)
+        stream.put(sends()[: SIZE * 3 // 2] if last is None else last)
         stream.until_closed()
         process.wait(time.monotonic() + pair.PATIENCE_S)
         if process.child.returncode is None or text not in process.text():
@@ -211,18 +261,30 @@ def gives_up(tools, last, text):
 def waits_for_first(tools):
     """Between peers that agreed on a first message nothing comes from us before it."""
     port = ports.claim()
-    server = Process(tools.run(*shlex.split(f'ucmatose -b 127.0.0.1 -p {port} -c 1 -C {COUNT} -S {SIZE}'), link='iwarp'))
+    server = Process(
+        tools.run(
+            *shlex.split(f'ucmatose -b 127.0.0.1 -p {port} -c 1 -C {COUNT} -S {SIZE}'), link='iwarp'
+        )
+    )
     try:
         limit = time.monotonic() + pair.PATIENCE_S
         while not cm.hears(port, server.child.pid) and time.monotonic() < limit:
             time.sleep(0.01)
         with socket.create_connection(('127.0.0.1', port), pair.PATIENCE_S) as sock:
             stream = Stream(sock)
-            stream.put(REQUEST + struct.pack('>BBHHH', ENHANCED | UNKNOWN, 2, 4, PEER_TO_PEER | 4, RTR_WRITE | 4))
+            stream.put(
+                REQUEST
+                + struct.pack('>BBHHH', ENHANCED | UNKNOWN, 2, 4, PEER_TO_PEER | 4, RTR_WRITE | 4)
+            )
             flags, revision, words = stream.start_frame(REPLY)
-            if flags & REJECT or revision != 2 or not struct.unpack('>H', words[:2])[0] & PEER_TO_PEER or not stream.is_silent():
+            if (
+                flags & REJECT
+                or revision != 2
+                or not struct.unpack('>H', words[:2])[0] & PEER_TO_PEER
+                or not stream.is_silent()
+            ):
                 raise Failure(f'reply {flags:#x} {revision} {words.hex()}, or something behind it')
-            stream.put(fpdu(struct.pack('>BBIQ', 0xc1, 0x40 | WRITE, 1, 0)), 1)
+            stream.put(fpdu(struct.pack('>BBIQ', 0xC1, 0x40 | WRITE, 1, 0)), 1)
             stream.put(sends(), 97)
             stream.messages()
             stream.until_closed()
@@ -237,17 +299,40 @@ def waits_for_first(tools):
 
 
 def cases():
-    terminate = untagged(TERMINATE, 2, 1, TERMINATE_SWAPPED + struct.pack('>BBIQ', 0xc1, 0x40, 1, 0))
+    terminate = untagged(
+        TERMINATE, 2, 1, TERMINATE_SWAPPED + struct.pack('>BBIQ', 0xC1, 0x40, 1, 0)
+    )
     return [
-        ('data right behind the reply, a pad that is not zeros', lambda tools: answers(tools, True)),
-        ('the reply has flags that nobody knows', lambda tools: answers(tools, False, more=UNKNOWN)),
-        ('data right behind the reply, in pieces of 1 byte', lambda tools: answers(tools, True, piece=1)),
+        (
+            'data right behind the reply, a pad that is not zeros',
+            lambda tools: answers(tools, True),
+        ),
+        (
+            'the reply has flags that nobody knows',
+            lambda tools: answers(tools, False, more=UNKNOWN),
+        ),
+        (
+            'data right behind the reply, in pieces of 1 byte',
+            lambda tools: answers(tools, True, piece=1),
+        ),
         ('FPDUs in pieces of 997 bytes', lambda tools: answers(tools, False, piece=997)),
-        ('FPDUs over several segments, in pieces of 1,313 bytes', lambda tools: answers(tools, True, piece=1313, length=SIZE)),
+        (
+            'FPDUs over several segments, in pieces of 1,313 bytes',
+            lambda tools: answers(tools, True, piece=1313, length=SIZE),
+        ),
         ('nothing is sent between request and reply', asks_alone),
         ('the peer does not see what is behind its reply', oversleeps),
+        ('FPDUs fit into segments', lambda tools: fits_segments(tools, False)),
+        ('FPDUs are longer for a peer that takes such', lambda tools: fits_segments(tools, True)),
         ('the peer has revision 1', older),
         ('a Terminate whose bits are swapped', lambda tools: gives_up(tools, terminate, '0x0101')),
-        ('the peer closes within an FPDU, without a Terminate', lambda tools: gives_up(tools, None, '')),
+        (
+            'a Terminate and the end right behind the reply',
+            lambda tools: gives_up(tools, terminate, '0x0101', behind_reply=True),
+        ),
+        (
+            'the peer closes within an FPDU, without a Terminate',
+            lambda tools: gives_up(tools, None, ''),
+        ),
         ('nothing is sent before the first message that was agreed on', waits_for_first),
     ]

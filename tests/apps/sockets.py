@@ -22,7 +22,8 @@ PROMPT_S = 20  # by then a peer's death must have been seen
 
 
 class Bench:
-    """A folder, servers that end with it, and where things run: on one host, or (server, client) of two."""
+    """A folder, servers that end with it, and where things run: on one host, or (server, client) of
+    two."""
 
     def __init__(self, tools, wraps=((), ()), address='127.0.0.1'):
         self.tools, self.wraps, self.address = tools, wraps, address
@@ -43,7 +44,11 @@ class Bench:
     def words(self, words, over, side, log=None):
         if not (shutil.which(words[0]) or os.path.exists(words[0])):
             raise Skip(f'{words[0]} is not installed')
-        return self.tools.run(*words, sockets='auto', log=log, wrap=self.wraps[side]) if over else [*self.wraps[side], *words]
+        return (
+            self.tools.run(*words, sockets='auto', log=log, wrap=self.wraps[side])
+            if over
+            else [*self.wraps[side], *words]
+        )
 
     def start(self, words, port=None, over=True, side=0, log=None):
         process = Process(self.words(words, over, side, log))
@@ -54,14 +59,25 @@ class Bench:
                 raise Failure(f'{words} does not listen\n{process.text()}')
             time.sleep(0.01)
         if port and over:
-            until(lambda: listens_by_rdma(process, port), f'{words} does not listen by RDMA\n{process.text()}')
+            until(
+                lambda: listens_by_rdma(process, port),
+                f'{words} does not listen by RDMA\n{process.text()}',
+            )
         return process
 
     def run(self, words, over=True, log=None, given=None):
         """What a client prints (as bytes), and its warnings."""
-        done = subprocess.run(self.words(words, over, 1, log), capture_output=True, timeout=pair.PATIENCE_S, env=pair.environment(), input=given or b'')
+        done = subprocess.run(
+            self.words(words, over, 1, log),
+            capture_output=True,
+            timeout=pair.PATIENCE_S,
+            env=pair.environment(),
+            input=given or b'',
+        )
         if done.returncode:
-            raise Failure(f'{words}: status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}')
+            raise Failure(
+                f'{words}: status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}'
+            )
         return done.stdout, done.stderr.decode()
 
     def path(self, name):
@@ -69,7 +85,11 @@ class Bench:
 
     def rows(self, pid):
         """The sockets of a process, as `sidewire status` has them."""
-        done = subprocess.run([self.tools.path('src/cli/sidewire'), 'status', '--json', str(pid)], capture_output=True, text=True)
+        done = subprocess.run(
+            [self.tools.path('src/cli/sidewire'), 'status', '--json', str(pid)],
+            capture_output=True,
+            text=True,
+        )
         return json.loads(done.stdout)['sockets'] if done.stdout else []
 
     def ways(self, process):
@@ -106,8 +126,22 @@ def until(condition, text, seconds=pair.PATIENCE_S):
 @contextlib.contextmanager
 def redis(bench, over=True, bind='127.0.0.1', log=None):
     port = ports.claim()
-    server = bench.start(['redis-server', '--port', str(port), '--bind', bind, '--save', '', '--dir', bench.folder, '--protected-mode', 'no'],
-                         port, over, log=log)
+    server = bench.start(
+        [
+            *f'redis-server --port {port}'.split(),
+            '--bind',
+            bind,
+            '--save',
+            '',
+            '--dir',
+            bench.folder,
+            '--protected-mode',
+            'no',
+        ],
+        port,
+        over,
+        log=log,
+    )
     yield server, ['redis-cli', '-h', bench.address, '-p', str(port)], port
 
 
@@ -118,8 +152,17 @@ def redis_values(bench, way):
         # redis-cli ends what it prints with a line feed
         got = bench.run([*cli, '--raw', 'get', 'large'])[0]
         check(got == value + b'\n', f'another value: {len(got)} bytes')
-        text = bench.run(['redis-benchmark', '-h', bench.address, '-p', str(port), '-c', '10', '-n', '2000', '-d', '1024', '-t', 'get,set', '-q'])[0]
-        check(len(re.findall(rb'(?:GET|SET): \d', text)) >= 2 and b'rror' not in text, text.decode())
+        text = bench.run(
+            [
+                'redis-benchmark',
+                '-h',
+                bench.address,
+                *f'-p {port} -c 10 -n 2000 -d 1024 -t get,set -q'.split(),
+            ]
+        )[0]
+        check(
+            len(re.findall(rb'(?:GET|SET): \d', text)) >= 2 and b'rror' not in text, text.decode()
+        )
         watcher = bench.start([*cli, 'subscribe', 'news'], side=1)
         until(lambda: b'news' in watcher.text().encode(), 'no answer to subscribe')
         for process in (server, watcher):
@@ -137,28 +180,45 @@ def iperf(tools):
         for more in ([], ['-R'], ['-P', '3']):
             port = ports.claim()
             server = bench.start(['iperf3', '-s', '-1', '-p', str(port)], port, log='info')
-            text = bench.run(['iperf3', '-c', '127.0.0.1', '-p', str(port), '-t', '1', '-J', *more])[0]
+            text = bench.run(
+                ['iperf3', '-c', '127.0.0.1', '-p', str(port), '-t', '1', '-J', *more]
+            )[0]
             end = json.loads(text)['end']
             check(end['sum_received']['bytes'] > 1000000, f'{end}')
-            check(server.wait(time.monotonic() + PROMPT_S) and server.child.returncode == 0, server.text())
+            check(
+                server.wait(time.monotonic() + PROMPT_S) and server.child.returncode == 0,
+                server.text(),
+            )
             came = re.findall(r' from 127\.0\.0\.1:\d+ .* by (\w+ \w+)', server.text())
-            check(len(came) == (4 if '-P' in more else 2) and set(came) == {'rdma direct'}, f'{came}')
+            check(
+                len(came) == (4 if '-P' in more else 2) and set(came) == {'rdma direct'}, f'{came}'
+            )
 
 
 NGINX = """{mode}
 daemon off; pid {folder}/pid; error_log {folder}/errors; {user}
 events {{ worker_connections 64; }}
 http {{ access_log off; sendfile {sendfile};
-  client_body_temp_path {folder}/1; proxy_temp_path {folder}/2; fastcgi_temp_path {folder}/3; uwsgi_temp_path {folder}/4; scgi_temp_path {folder}/5;
+  client_body_temp_path {folder}/1; proxy_temp_path {folder}/2; fastcgi_temp_path {folder}/3;
+  uwsgi_temp_path {folder}/4; scgi_temp_path {folder}/5;
   server {{ listen {port}; root {folder}; }} }}
 """
-LIGHTTPD = 'server.document-root = "{folder}"\nserver.port = {port}\nserver.errorlog = "{folder}/errors"\n'
+LIGHTTPD = (
+    'server.document-root = "{folder}"\nserver.port = {port}\nserver.errorlog = "{folder}/errors"\n'
+)
 SERVERS = {
-    'nginx': (['nginx', '-e', '{folder}/errors', '-c', '{folder}/conf'], NGINX.replace('{mode}', 'master_process off;').replace('{sendfile}', 'on')),
-    'nginx, without sendfile': (['nginx', '-e', '{folder}/errors', '-c', '{folder}/conf'],
-                                NGINX.replace('{mode}', 'master_process off;').replace('{sendfile}', 'off')),
-    'nginx, master and a worker': (['nginx', '-e', '{folder}/errors', '-c', '{folder}/conf'],
-                                   NGINX.replace('{mode}', 'worker_processes 1;').replace('{sendfile}', 'on')),
+    'nginx': (
+        ['nginx', '-e', '{folder}/errors', '-c', '{folder}/conf'],
+        NGINX.replace('{mode}', 'master_process off;').replace('{sendfile}', 'on'),
+    ),
+    'nginx, without sendfile': (
+        ['nginx', '-e', '{folder}/errors', '-c', '{folder}/conf'],
+        NGINX.replace('{mode}', 'master_process off;').replace('{sendfile}', 'off'),
+    ),
+    'nginx, master and a worker': (
+        ['nginx', '-e', '{folder}/errors', '-c', '{folder}/conf'],
+        NGINX.replace('{mode}', 'worker_processes 1;').replace('{sendfile}', 'on'),
+    ),
     'lighttpd': (['lighttpd', '-D', '-f', '{folder}/conf'], LIGHTTPD),
 }
 
@@ -173,17 +233,26 @@ def web(bench, name, over=True, log=None):
     with open(bench.path('file'), 'wb') as out:
         out.write(blob)
     with open(bench.path('conf'), 'w', encoding='ascii') as out:
-        out.write(text.format(folder=bench.folder, port=port, user='user root;' if os.geteuid() == 0 else ''))
+        out.write(
+            text.format(
+                folder=bench.folder, port=port, user='user root;' if os.geteuid() == 0 else ''
+            )
+        )
     server = bench.start([word.format(folder=bench.folder) for word in words], port, over, log=log)
     if over and 'worker' in name:
         # A master gives the RDMA side up when it forks, and its worker takes it.
-        until(lambda: any(bench.listens(child) for child in children(server.child.pid)), 'the worker does not listen by RDMA')
+        until(
+            lambda: any(bench.listens(child) for child in children(server.child.pid)),
+            'the worker does not listen by RDMA',
+        )
     yield server, f'http://{bench.address}:{port}/file', hashlib.sha256(blob).digest()
 
 
 def fetch(bench, url, digest, over=True):
     """Downloads the file twice over one connection; returns what the client's log said."""
-    body, log = bench.run(['curl', '-sS', '--noproxy', '*', url, url], over, log='info' if over else None)
+    body, log = bench.run(
+        ['curl', '-sS', '--noproxy', '*', url, url], over, log='info' if over else None
+    )
     for half in (body[:SIZE], body[SIZE:]):
         check(hashlib.sha256(half).digest() == digest, f'another file: {len(body)} bytes')
     return log
@@ -213,14 +282,22 @@ def fall_back_client(tools):
         plain = bench.start([*cli, 'subscribe', 'news'], over=False)
         over = bench.start([*cli, 'subscribe', 'news'])
         until(lambda: 'news' in plain.text() and 'news' in over.text(), 'no answer')
-        check(sorted(row['way'] for row in bench.ways(server)) == ['rdma direct', 'tcp'], f'{bench.ways(server)}')
-        check([row['reason'] for row in bench.ways(over)] == ['the peer is on this host'], f'{bench.ways(over)}')
+        check(
+            sorted(row['way'] for row in bench.ways(server)) == ['rdma direct', 'tcp'],
+            f'{bench.ways(server)}',
+        )
+        check(
+            [row['reason'] for row in bench.ways(over)] == ['the peer is on this host'],
+            f'{bench.ways(over)}',
+        )
 
 
 def asked_for_tcp(tools):
     with Bench(tools) as bench, web(bench, 'nginx') as (_, url, digest):
         words = tools.run('curl', '-sS', '--noproxy', '*', url, sockets='tcp')
-        done = subprocess.run(words, capture_output=True, timeout=pair.PATIENCE_S, env=pair.environment())
+        done = subprocess.run(
+            words, capture_output=True, timeout=pair.PATIENCE_S, env=pair.environment()
+        )
         check(hashlib.sha256(done.stdout).digest() == digest, 'another file')
         check(b'by tcp: SIDEWIRE_SOCKETS=tcp' in done.stderr, done.stderr.decode())
 
@@ -235,12 +312,19 @@ def killed(tools):
         until(lambda: 'news' in client.text() and bench.ways(server), 'no answer')
         client.end()
         until(lambda: not bench.ways(server), 'the server keeps a dead client', PROMPT_S)
-        until(lambda: len(os.listdir(fds)) <= count + 3, f'{len(os.listdir(fds))} descriptors, there were {count}', PROMPT_S)
+        until(
+            lambda: len(os.listdir(fds)) <= count + 3,
+            f'{len(os.listdir(fds))} descriptors, there were {count}',
+            PROMPT_S,
+        )
         check(bench.run([*cli, 'ping'])[0] == b'PONG\n', 'the server does not go on')
         client = bench.start([*cli, 'blpop', 'nothing', '30'])
         until(lambda: bench.ways(server), 'no connection')
         server.end()
-        check(client.wait(time.monotonic() + PROMPT_S), f'the client waits for a dead server\n{client.text()}')
+        check(
+            client.wait(time.monotonic() + PROMPT_S),
+            f'the client waits for a dead server\n{client.text()}',
+        )
 
 
 def late_server(tools):
@@ -251,7 +335,9 @@ def late_server(tools):
         client.wait(time.monotonic() + LATE_S)
         server.child.send_signal(signal.SIGCONT)
         until(lambda: 'news' in client.text(), f'no answer\n{client.text()}')
-        check([row['way'] for row in bench.ways(client)] == ['rdma direct'], f'{bench.ways(client)}')
+        check(
+            [row['way'] for row in bench.ways(client)] == ['rdma direct'], f'{bench.ways(client)}'
+        )
 
 
 def on_hosts(tools, case):
@@ -272,7 +358,9 @@ def web_on_hosts(bench):
 def silent_host(bench):
     """A host that knows nothing of RDMA: TCP after a moment, the second time at once."""
     with web(bench, 'nginx', over=False) as (_, url, digest):
-        body, log = bench.run(['curl', '-sS', '--noproxy', '*', '-H', 'Connection: close', url, url], log='info')
+        body, log = bench.run(
+            ['curl', '-sS', '--noproxy', '*', '-H', 'Connection: close', url, url], log='info'
+        )
         check(hashlib.sha256(body[:SIZE]).digest() == digest, 'another file')
         said = re.findall(r'by tcp: (no answer by RDMA(?: a moment ago)?)', log)
         check(said == ['no answer by RDMA', 'no answer by RDMA a moment ago'], log)
@@ -281,11 +369,22 @@ def silent_host(bench):
 def cases():
     found = [('redis-server', redis_case), ('iperf3', iperf)]
     found += [(name, lambda tools, name=name: web_case(tools, name)) for name in SERVERS]
-    found += [('a server without', fall_back_server), ('a client without', fall_back_client), ('--sockets=tcp', asked_for_tcp),
-              ('one side is killed', killed), ('the server is late', late_server)]
+    found += [
+        ('a server without', fall_back_server),
+        ('a client without', fall_back_client),
+        ('--sockets=tcp', asked_for_tcp),
+        ('one side is killed', killed),
+        ('the server is late', late_server),
+    ]
     return found
 
 
 def host_cases():
-    return [('IPv4: redis-server', lambda tools: on_hosts(tools, lambda bench: redis_values(bench, 'rdma roce'))),
-            ('IPv4: nginx', lambda tools: on_hosts(tools, web_on_hosts)), ('IPv4: a host without', lambda tools: on_hosts(tools, silent_host))]
+    return [
+        (
+            'IPv4: redis-server',
+            lambda tools: on_hosts(tools, lambda bench: redis_values(bench, 'rdma roce')),
+        ),
+        ('IPv4: nginx', lambda tools: on_hosts(tools, web_on_hosts)),
+        ('IPv4: a host without', lambda tools: on_hosts(tools, silent_host)),
+    ]

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The parts of bench/ that can be wrong without anybody seeing it: reading programs' output, ending children, laying out."""
+"""The parts of bench/ that can be wrong without anybody seeing it: reading programs' output, ending
+children, laying out."""
 
 import json
 import os
@@ -38,68 +39,111 @@ RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../bench/run'
 
 class Programs(unittest.TestCase):
     def test_perftest_latency__typical_and_mean(self):
-        text = (' local address: LID 0000 QPN 0x2001 PSN 0xb6b9e5\n'
-                ' #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n'
-                ' 8       1000          0.20           9.81         0.31     \t       0.33  \t0.1\t1.2\t3.4\n')
+        text = (
+            ' local address: LID 0000 QPN 0x2001 PSN 0xb6b9e5\n'
+            ' #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n'
+            ' 8       1000          0.20           9.81         0.31     \t       0.33  '
+            '\t0.1\t1.2\t3.4\n'
+        )
         rows = programs.parse_perftest(text, 'ib_write_lat')
         self.assertEqual(list(rows), [8])
         self.assertAlmostEqual(rows[8]['latency_s'], 0.31e-6)
         self.assertAlmostEqual(rows[8]['mean_s'], 0.33e-6)
 
     def test_perftest_bandwidth__mebibytes_of_each_size(self):
-        text = (' #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n'
-                ' 2          5000             0.00               14.71\t\t   7.710000\n'
-                ' 4          5000             0.00               29.00\t\t   7.600000\n')
+        text = (
+            ' #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n'
+            ' 2          5000             0.00               14.71\t\t   7.710000\n'
+            ' 4          5000             0.00               29.00\t\t   7.600000\n'
+        )
         rows = programs.parse_perftest(text, 'ib_write_bw')
         self.assertEqual(sorted(rows), [2, 4])
         self.assertAlmostEqual(rows[4]['bandwidth'], 29.0 * 1048576)
         self.assertAlmostEqual(rows[2]['rate'], 7.71e6)
 
-
     def test_iperf3__what_the_receiver_got(self):
-        text = '{"end": {"sum_sent": {"bits_per_second": 9e9}, "sum_received": {"bits_per_second": 8e9}}}'
+        text = (
+            '{"end": {"sum_sent": {"bits_per_second": 9e9}, '
+            '"sum_received": {"bits_per_second": 8e9}}}'
+        )
         self.assertEqual(between.parse_iperf3(text), 1e9)
         for text in ('', '{"error": "unable to connect"}', '[]'):
             with self.assertRaises(procs.RunFailed):
                 between.parse_iperf3(text)
 
     def test_rstream__last_column(self):
-        text = ('name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n'
-                'custom    64      1       20k     2.4m        0.06s      0.34       1.50\n')
+        text = (
+            'name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n'
+            'custom    64      1       20k     2.4m        0.06s      0.34       1.50\n'
+        )
         self.assertAlmostEqual(connections.parse_rstream(text), 1.5e-6)
         with self.assertRaises(procs.RunFailed):
             connections.parse_rstream('name      bytes\nrconnect: Connection refused\n')
 
     def test_fio__bytes_written_behind_a_note(self):
-        text = 'note: depth is capped\n{"jobs": [{"error": 0, "write": {"bw_bytes": 5, "lat_ns": {"mean": 9000.0}}}]}'
+        text = (
+            'note: depth is capped\n'
+            '{"jobs": [{"error": 0, "write": {"bw_bytes": 5, "lat_ns": {"mean": 9000.0}}}]}'
+        )
         self.assertEqual(connections.parse_fio(text), {'bandwidth': 5, 'mean_s': 9e-6})
-        for text in ('', '{"jobs": []}', text.replace('"error": 0', '"error": 5'),
-                     text.replace('"bw_bytes": 5', '"bw_bytes": 0')):
+        for text in (
+            '',
+            '{"jobs": []}',
+            text.replace('"error": 0', '"error": 5'),
+            text.replace('"bw_bytes": 5', '"bw_bytes": 0'),
+        ):
             with self.assertRaises(procs.RunFailed):
                 connections.parse_fio(text)
 
     def test_nvme__the_side_that_was_measured(self):
         found = {'requests': 5, 'iops': 1000.0, 'mean_us': 7.0}
-        row = {'bs': 4096, 'iodepth': 8, 'errors': 0, 'read': found, 'write': {**found, 'requests': 0}}
+        row = {
+            'bs': 4096,
+            'iodepth': 8,
+            'errors': 0,
+            'read': found,
+            'write': {**found, 'requests': 0},
+        }
         text = json.dumps({'rows': [row]})
-        self.assertEqual(nvme.parse_rows(text, 'randread'),
-                         {(4096, 8): {'mean_s': 7e-6, 'rate': 1000.0, 'bandwidth': 4096000.0}})
+        self.assertEqual(
+            nvme.parse_rows(text, 'randread'),
+            {(4096, 8): {'mean_s': 7e-6, 'rate': 1000.0, 'bandwidth': 4096000.0}},
+        )
         wrong = json.dumps({'rows': [{**row, 'errors': 1}]})
-        for text, rw in ((text, 'randwrite'), (wrong, 'read'), ('', 'read'), ('{"rows": []}', 'read')):
+        for text, rw in (
+            (text, 'randwrite'),
+            (wrong, 'read'),
+            ('', 'read'),
+            ('{"rows": []}', 'read'),
+        ):
             with self.assertRaises(procs.RunFailed):
                 nvme.parse_rows(text, rw)
 
     def test_fio_of_a_disk__the_side_that_was_measured(self):
         side = {'total_ios': 5, 'iops': 100.0, 'bw_bytes': 7, 'lat_ns': {'mean': 9000.0}}
-        text = 'note\n' + json.dumps({'jobs': [{'error': 0, 'read': side, 'write': {**side, 'total_ios': 0}}]})
-        self.assertEqual(nvme.parse_fio(text, 'randread'), {'mean_s': 9e-6, 'rate': 100.0, 'bandwidth': 7.0})
-        for text, rw in ((text, 'write'), (text.replace('"error": 0', '"error": 5'), 'read'), ('', 'read')):
+        text = 'note\n' + json.dumps(
+            {'jobs': [{'error': 0, 'read': side, 'write': {**side, 'total_ios': 0}}]}
+        )
+        self.assertEqual(
+            nvme.parse_fio(text, 'randread'), {'mean_s': 9e-6, 'rate': 100.0, 'bandwidth': 7.0}
+        )
+        for text, rw in (
+            (text, 'write'),
+            (text.replace('"error": 0', '"error": 5'), 'read'),
+            ('', 'read'),
+        ):
             with self.assertRaises(procs.RunFailed):
                 nvme.parse_fio(text, rw)
 
     def test_pictures__what_was_measured(self):
-        latency = experiments.Experiment('pmem_latency', 'latency', {'direct': None, 'staged': None, 'fio': None})
-        latency.samples = {'direct': [{'mean_s': 1e-6}, {'mean_s': 3e-6}], 'staged': [{'mean_s': 4e-6}], 'fio': []}
+        latency = experiments.Experiment(
+            'pmem_latency', 'latency', {'direct': None, 'staged': None, 'fio': None}
+        )
+        latency.samples = {
+            'direct': [{'mean_s': 1e-6}, {'mean_s': 3e-6}],
+            'staged': [{'mean_s': 4e-6}],
+            'fio': [],
+        }
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(pmem_pictures.draw([], folder), [])
             files = pmem_pictures.draw([latency], folder)
@@ -124,14 +168,15 @@ class Programs(unittest.TestCase):
         self.assertNotIn(0x5566, procs.listening_ports())
 
     def test_ucx__last_line_of_figures(self):
-        text = ('+----+\n[thread 0]  20000  8.100  9.200  9.300  0.82  0.83  107000  107500\n'
-                '10000  8.1 9.2 9.3 0.82 0.5 107000 107500\n')
+        text = (
+            '+----+\n[thread 0]  20000  8.100  9.200  9.300  0.82  0.83  107000  107500\n'
+            '10000  8.1 9.2 9.3 0.82 0.5 107000 107500\n'
+        )
         found = programs.parse_ucx(text, ['ucx_perftest'])
         self.assertAlmostEqual(found['median_s'], 8.1e-6)
         self.assertAlmostEqual(found['bandwidth'], 0.5 * 1048576)
         with self.assertRaises(procs.RunFailed):
             programs.parse_ucx('', ['ucx_perftest'])
-
 
     def test_fi_pingpong__microseconds_of_its_row(self):
         head = 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n'
@@ -174,7 +219,8 @@ class Load(unittest.TestCase):
         self.assertEqual(self.spinning(), {})
 
     def test_spin__ends_with_who_started_it(self):
-        argv = [sys.executable, '-c', load.SPIN.format(parent=1 << 22)]  # no process has that number
+        # No process has that number
+        argv = [sys.executable, '-c', load.SPIN.format(parent=1 << 22)]
         self.assertEqual(procs.run(argv, 20), '')
 
     def test_nice__counts_by_session_if_the_kernel_says_so(self):
@@ -203,20 +249,20 @@ class Load(unittest.TestCase):
             self.assertTrue(os.path.isdir(os.path.join(build, 'bench/busy')))
 
 
+FIGURES = '''median_s mean_s p99_s rate cpu_rate bandwidth jain requests_per_s bytes_per_s
+read write deep_read long_read long_write pss rss cpu_s move_s setup_s kill_s cancel_s memory'''
+
+
 class Rows(unittest.TestCase):
     def test_rows__contenders_are_measured(self):
         every = measures.Bench(None, '', False).experiments()
         for experiment in every:
             for name in experiment.contenders:
-                experiment.samples[name] = [dict.fromkeys(('median_s', 'rate', 'cpu_rate', 'bandwidth',
-                                                           'jain', 'p99_s', 'mean_s',
-                                                           'requests_per_s', 'bytes_per_s', 'read',
-                                                           'write', 'deep_read', 'long_read',
-                                                           'long_write', 'pss', 'rss', 'cpu_s', 'move_s',
-                                                           'setup_s', 'kill_s', 'cancel_s', 'memory'), 1.0)]
+                experiment.samples[name] = [dict.fromkeys(FIGURES.split(), 1.0)]
         rows = measures.Bench.rows(every)
-        self.assertEqual({row.experiment.key for row in rows},
-                         {experiment.key for experiment in every})
+        self.assertEqual(
+            {row.experiment.key for row in rows}, {experiment.key for experiment in every}
+        )
         for row in rows:
             result = row.result()
             if isinstance(row, experiments.Added):
@@ -299,7 +345,9 @@ class LastStep(unittest.TestCase):
             with open(disk.path, 'wb') as file:
                 file.write(b'abc')
             disk.__enter__.return_value, target.__enter__.return_value = disk, target
-            with mock.patch.object(nvme, 'Disk', return_value=disk), mock.patch.object(nvme, 'Target', return_value=target):
+            with mock.patch.object(nvme, 'Disk', return_value=disk), mock.patch.object(
+                nvme, 'Target', return_value=target
+            ):
                 return nvme_demo.run(mock.Mock(command=[], build=''), folder)
 
     def test_digest__same_bytes_and_a_table(self):
@@ -324,16 +372,19 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(experiments.verdict(1.29, 1.3, 3.0, False), 'NO')
 
     def test_row__best_setting_of_the_peer(self):
-        experiment = experiments.Experiment('e', 'E', {'a': None, 'UCX put [x]': None,
-                                                    'UCX put [y]': None})
-        experiment.samples = {'a': [{'t': 2.0}] * 3, 'UCX put [x]': [{'t': 4.0}] * 3,
-                              'UCX put [y]': [{'t': 1.0}] * 3}
+        experiment = experiments.Experiment(
+            'e', 'E', {'a': None, 'UCX put [x]': None, 'UCX put [y]': None}
+        )
+        experiment.samples = {
+            'a': [{'t': 2.0}] * 3,
+            'UCX put [x]': [{'t': 4.0}] * 3,
+            'UCX put [y]': [{'t': 1.0}] * 3,
+        }
         row = experiments.Row('r', experiment, 'a', 'UCX put', 't', 's', True, 1.5, 1.0)
         self.assertEqual(row.result()['peer_name'], 'UCX put [y]')
         self.assertEqual((row.result()['ratio'], row.result()['met']), (2.0, 'NO'))
         rate = experiments.Row('r', experiment, 'a', 'UCX put', 't', 's', False, 0.5, 0.6)
         self.assertEqual(rate.result()['peer_name'], 'UCX put [x]')
-
 
     def test_added__above_the_best_peer_or_alone(self):
         experiment = experiments.Experiment('e', 'E', {'a': None, 'local': None})
@@ -386,8 +437,12 @@ class Sweeps(unittest.TestCase):
                 return file.read()
 
     def test_two_hosts__both_sides_in_both_panels(self):
-        text = self.draw({'ours': {'ib_write_bw': self.BANDWIDTH, 'ib_write_lat': self.LATENCY},
-                          'ucx': {'ucp_put_bw': self.BANDWIDTH, 'ucp_put_lat': self.LATENCY}})
+        text = self.draw(
+            {
+                'ours': {'ib_write_bw': self.BANDWIDTH, 'ib_write_lat': self.LATENCY},
+                'ucx': {'ucp_put_bw': self.BANDWIDTH, 'ucp_put_lat': self.LATENCY},
+            }
+        )
         self.assertEqual(text.count('>Sidewire<'), 2)
         self.assertEqual(text.count('>UCX, TCP<'), 2)
 
@@ -398,11 +453,24 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(self.draw({'ours': {}, 'ucx': {}}), '')
 
     def test_nvme__four_lines_in_each_panel_of_both_pictures(self):
-        rows = [{'line': f'{where} {what}', 'size_bytes': size, 'depth': depth, 'mean_s': 1e-6 * depth,
-                 'bandwidth': 1.0 * size * depth} for where in ('local', 'remote') for what in ('read', 'write')
-                for size, depth in nvme_sweep.Disk.POINTS]
+        rows = [
+            {
+                'line': f'{where} {what}',
+                'size_bytes': size,
+                'depth': depth,
+                'mean_s': 1e-6 * depth,
+                'bandwidth': 1.0 * size * depth,
+            }
+            for where in ('local', 'remote')
+            for what in ('read', 'write')
+            for size, depth in nvme_sweep.Disk.POINTS
+        ]
         with tempfile.TemporaryDirectory() as out:
-            files = [name for name in nvme_sweep.Disk(None).draw({'rows': rows}, out) if name.endswith('.svg')]
+            files = [
+                name
+                for name in nvme_sweep.Disk(None).draw({'rows': rows}, out)
+                if name.endswith('.svg')
+            ]
             self.assertEqual(len(files), 2)
             for name in files:
                 with open(name) as file:

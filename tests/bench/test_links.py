@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The measuring programs of the link between hosts and of connections: what they print follows from what they do. test_links.py BUILD"""
+"""The measuring programs of the link between hosts and of connections: what they print follows from
+what they do. test_links.py BUILD"""
 
 import json
 import os
@@ -51,7 +52,9 @@ class ManyQps(unittest.TestCase):
         here = between.Local(Sidewire(BUILD))
         for qps in (1, 300):
             with self.subTest(qps=qps):
-                self.assertGreater(here.qp_rate(os.path.join(BUILD, 'bench/src'), qps, 3000)['rate'], 0)
+                self.assertGreater(
+                    here.qp_rate(os.path.join(BUILD, 'bench/src'), qps, 3000)['rate'], 0
+                )
 
     def test_qp_rate__hosts(self):
         try:
@@ -69,26 +72,34 @@ class Connections(unittest.TestCase):
         for kind in ('rdma', 'rdma-cq', 'tcp'):
             for in_flight, held in ((1, 0), (8, 20)):
                 with self.subTest(kind=kind, in_flight=in_flight):
-                    found = here.connect_rate(os.path.join(BUILD, 'bench/src'), kind, 100, in_flight, held)
+                    found = here.connect_rate(
+                        os.path.join(BUILD, 'bench/src'), kind, 100, in_flight, held
+                    )
                     self.assertGreater(found['rate'], 0)
 
     def test_pingpong__by_tcp_and_rsockets(self):
         here = connections.Here(Sidewire(BUILD))
-        self.assertGreater(here.tcp_pingpong(os.path.join(BUILD, 'bench/src'), 64, 100)['median_s'], 0)
+        self.assertGreater(
+            here.tcp_pingpong(os.path.join(BUILD, 'bench/src'), 64, 100)['median_s'], 0
+        )
         self.assertGreater(here.rstream(64, 1000)['median_s'], 0)
 
 
 @unittest.skipIf('--sanitized' in sys.argv, 'a sanitized library cannot be preloaded')
 class Iwarp(unittest.TestCase):
     def test_idle_connections__memory_and_a_message(self):
-        found = iwarp.Local(Sidewire(BUILD)).ours(os.path.join(BUILD, 'bench/src'), 'idle_connections', '{port}', '200', '200')
+        found = iwarp.Local(Sidewire(BUILD)).ours(
+            os.path.join(BUILD, 'bench/src'), 'idle_connections', '{port}', '200', '200'
+        )
         self.assertGreater(found['bytes_per_connection'], 0)
         self.assertLess(found['bytes_per_connection'], 64 << 10)
         self.assertGreater(found['round_trip_ns'], 0)
 
     def test_lossy_link__loses_some_and_iwarp_passes(self):
         try:
-            with iwarp.Lossy(Sidewire(BUILD), 1500, os.path.join(BUILD, 'bench/src'), per_mille=50) as two:
+            with iwarp.Lossy(
+                Sidewire(BUILD), 1500, os.path.join(BUILD, 'bench/src'), per_mille=50
+            ) as two:
                 row = two.perftest('ib_write_bw', ['-s', '65536', '-n', '200', '-N'])[65536]
                 lost = procs.run(two.on(between.CLIENT, ['nstat', '-az', 'TcpRetransSegs']), 20)
         except procs.Skipped as reason:

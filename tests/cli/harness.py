@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs the cases of a test file: functions with a double underscore in their names. Those named on the command line, or all; --list names them."""
+"""Runs the cases of a test file: functions with a double underscore in their names. Those named on
+the command line, or all; --list names them."""
 import contextlib
 import os
 import shutil
@@ -8,7 +9,8 @@ import sys
 import tempfile
 import traceback
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../tools'))  # for the tests that import this
+# For the tests that import this.
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../tools'))
 
 BUILD = os.environ.get('SIDEWIRE_BUILD') or os.path.join(os.path.dirname(__file__), '../../build')
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), '../..'))
@@ -24,14 +26,21 @@ class Skip(Exception):
 
 
 def run(*args, env=None, **kwargs):
-    """Runs a command with this environment and the changes of `env` (None unsets); returns what subprocess.run does."""
-    whole = {name: value for name, value in os.environ.items() if not name.startswith(('SIDEWIRE_', 'LD_PRELOAD'))}
+    """Runs a command with this environment and the changes of `env` (None unsets); returns what
+    subprocess.run does."""
+    whole = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(('SIDEWIRE_', 'LD_PRELOAD'))
+    }
     for name, value in (env or {}).items():
         if value is None:
             whole.pop(name, None)
         else:
             whole[name] = value
-    return subprocess.run(args, env=whole, capture_output=True, text=True, timeout=PATIENCE_S, **kwargs)
+    return subprocess.run(
+        args, env=whole, capture_output=True, text=True, timeout=PATIENCE_S, **kwargs
+    )
 
 
 def expect(condition, *shown):
@@ -41,7 +50,12 @@ def expect(condition, *shown):
 
 
 def expect_status(done, status):
-    expect(done.returncode == status, f'status {done.returncode}, not {status}, of {done.args}', done.stdout, done.stderr)
+    expect(
+        done.returncode == status,
+        f'status {done.returncode}, not {status}, of {done.args}',
+        done.stdout,
+        done.stderr,
+    )
 
 
 @contextlib.contextmanager
@@ -71,13 +85,18 @@ def as_nobody(*args):
     """The words that run `args` as an ordinary user."""
     if os.geteuid() != 0:
         raise Skip('becoming another user needs root')
-    return ('setpriv', '--reuid=nobody', '--regid=nogroup', '--clear-groups', '--no-new-privs', '--', *args)
+    return (
+        *'setpriv --reuid=nobody --regid=nogroup --clear-groups --no-new-privs --'.split(),
+        *args,
+    )
 
 
 def compile_program(folder, name, text, *flags):
     """Compiles a C program into the folder; returns its path."""
     path = os.path.join(folder, name)
-    done = subprocess.run(['cc', '-x', 'c', '-o', path, '-', *flags], input=text, capture_output=True, text=True)
+    done = subprocess.run(
+        ['cc', '-x', 'c', '-o', path, '-', *flags], input=text, capture_output=True, text=True
+    )
     if done.returncode:
         raise Skip(f'cannot compile {name}: {done.stderr.strip().splitlines()[-1]}')
     os.chmod(path, 0o755)
@@ -85,8 +104,11 @@ def compile_program(folder, name, text, *flags):
 
 
 def main(namespace):
-    cases = {name: item for name, item in namespace.items() if '__' in name and callable(item)
-             and not name.startswith('_')}
+    cases = {
+        name: item
+        for name, item in namespace.items()
+        if '__' in name and callable(item) and not name.startswith('_')
+    }
     if sys.argv[1:] == ['--list']:
         print('\n'.join(cases))
         return

@@ -19,10 +19,20 @@ def listed(*before, env=None):
 
 def devices__loopback():
     lo = listed()['sw_lo']
-    expect(lo['interface'] == 'lo' and lo['state'] == 'active' and lo['kind'] == 'sidewire' and lo['mtu'] == 65536, lo)
+    expect(
+        lo['interface'] == 'lo'
+        and lo['state'] == 'active'
+        and lo['kind'] == 'sidewire'
+        and lo['mtu'] == 65536,
+        lo,
+    )
     gids = {item['index']: item for item in lo['gids']}
     local = [index for index, item in gids.items() if item['gid'] == '::ffff:127.0.0.1']
-    expect(len(local) == 2 and [gids[index]['type'] for index in sorted(local)] == ['RoCE v1', 'RoCE v2'], lo)
+    expect(
+        len(local) == 2
+        and [gids[index]['type'] for index in sorted(local)] == ['RoCE v1', 'RoCE v2'],
+        lo,
+    )
 
 
 def devices__one_for_each_interface_that_is_up():
@@ -36,7 +46,9 @@ def devices__one_for_each_interface_that_is_up():
         gids = {item['gid'] for item in device['gids']}
         for address in link['addr_info']:
             text = address['local']
-            wanted = f'::ffff:{text}' if address['family'] == 'inet' else str(ipaddress.ip_address(text))
+            wanted = (
+                f'::ffff:{text}' if address['family'] == 'inet' else str(ipaddress.ip_address(text))
+            )
             expect(wanted in gids or len(gids) >= 64, wanted, device)
 
 
@@ -70,8 +82,13 @@ def devices__in_an_empty_network():
 def devices__under_run():
     """Our own devices are not taken for hardware when the library shows them in /sys."""
     found = listed(CLI, 'run', '--')
-    expect(found['sw_lo']['kind'] == 'sidewire' and not any(item['kind'] == 'hardware' and name.startswith('sw_')
-                                                            for name, item in found.items()), found)
+    expect(
+        found['sw_lo']['kind'] == 'sidewire'
+        and not any(
+            item['kind'] == 'hardware' and name.startswith('sw_') for name, item in found.items()
+        ),
+        found,
+    )
 
 
 def command__version():
@@ -94,7 +111,15 @@ def command__help():
 
 
 def command__wrong_use():
-    for words in ([], ['zork'], ['help', 'zork'], ['help', 'run', 'doctor'], ['--zork'], ['doctor', 'x'], ['devices', '--zork']):
+    for words in (
+        [],
+        ['zork'],
+        ['help', 'zork'],
+        ['help', 'run', 'doctor'],
+        ['--zork'],
+        ['doctor', 'x'],
+        ['devices', '--zork'],
+    ):
         done = run(CLI, *words)
         expect_status(done, 2)
         expect(done.stderr or not words, done)
@@ -105,14 +130,21 @@ def command__manual_page():
     path = os.path.join(SOURCE, 'docs/man/sidewire.1')
     with open(path, encoding='utf-8') as file:
         page = file.read().replace('\\-', '-')
-    options = re.findall(r'^ +(?:-., )?(?:-., +)?(--[a-z-]+)', run(CLI, 'run', '--help').stdout, re.M)
+    options = re.findall(
+        r'^ +(?:-., )?(?:-., +)?(--[a-z-]+)', run(CLI, 'run', '--help').stdout, re.M
+    )
     expect(len(options) >= 5, options)
-    for word in [*options, 'run', 'doctor', 'devices', 'status', 'nvme', 'SIDEWIRE_DIRECT', 'SIDEWIRE_ADOPT', 'SIDEWIRE_ADOPT_MAX',
-                 'SIDEWIRE_DEVICES', 'SIDEWIRE_LOG', 'SIDEWIRE_LIB', 'SIDEWIRE_ENGINE_CPUS']:
+    for word in [
+        *options,
+        *'run doctor devices status nvme SIDEWIRE_DIRECT SIDEWIRE_ADOPT SIDEWIRE_ADOPT_MAX'.split(),
+        *'SIDEWIRE_DEVICES SIDEWIRE_LOG SIDEWIRE_LIB SIDEWIRE_ENGINE_CPUS'.split(),
+    ]:
         if word not in ('--help', '--usage', '--version'):
             expect(word in page, f'{word} is not in the manual page')
     try:
-        done = subprocess.run(['groff', '-man', '-Tutf8', '-ww', '-z', path], capture_output=True, text=True)
+        done = subprocess.run(
+            ['groff', '-man', '-Tutf8', '-ww', '-z', path], capture_output=True, text=True
+        )
     except FileNotFoundError:
         return
     expect(not done.stderr, done.stderr)
@@ -126,8 +158,13 @@ def deny__refuses():
 
 
 def deny__wrong_use():
-    for words, status in ((['zork', '--', 'true'], 125), (['-e', 'EZORK', 'uname', '--', 'true'], 125), (['uname'], 125),
-                          (['uname', '--', '/no/such'], 127), (['uname', '--', '/etc/passwd'], 126)):
+    for words, status in (
+        (['zork', '--', 'true'], 125),
+        (['-e', 'EZORK', 'uname', '--', 'true'], 125),
+        (['uname'], 125),
+        (['uname', '--', '/no/such'], 127),
+        (['uname', '--', '/etc/passwd'], 126),
+    ):
         expect_status(run(harness.DENY, *words), status)
 
 

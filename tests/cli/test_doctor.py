@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""`sidewire doctor`: what it says where parts of the machine are refused, by a filter as a container would have."""
+"""`sidewire doctor`: what it says where parts of the machine are refused, by a filter as a
+container would have."""
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import sys
 
 import harness
 from harness import CLI, DENY, expect, expect_status, run
+from own_network import move_to_own_network
 
 CMA = 'process_vm_readv,process_vm_writev'
 
@@ -45,7 +47,10 @@ def doctor__text_and_json_agree():
 
 def doctor__says_yes_where_all_is_allowed():
     found, status = examine()
-    expect(status == 0 and found['ring']['works'] is True and found['libsidewire.so']['works'] is True, found)
+    expect(
+        status == 0 and found['ring']['works'] is True and found['libsidewire.so']['works'] is True,
+        found,
+    )
     expect(found['mapped, shared memory']['works'] is True, found)
 
 
@@ -53,7 +58,9 @@ def doctor__cma_refused():
     for code in ('EPERM', 'ENOSYS'):
         found, status = examine('-e', code, CMA)
         expect(status == 0 and found['cma']['works'] is False, found['cma'])
-        expect('seccomp' in found['cma']['detail'] and 'seccomp' in found['cma']['mend'], found['cma'])
+        expect(
+            'seccomp' in found['cma']['detail'] and 'seccomp' in found['cma']['mend'], found['cma']
+        )
         expect(found['ring']['works'] is True, found['ring'])
 
 
@@ -88,25 +95,37 @@ def doctor__sockets_refused():
     """Where processes cannot meet no rung serves, and the status says so."""
     for deny in (['bind'], ['-e', 'EAFNOSUPPORT', 'socket'], ['sendmsg'], ['eventfd2']):
         found, status = examine(*deny)
-        expect(status == 1 and not any(found[name]['works'] for name in ('mapped', 'cma', 'ring')), deny, found)
+        expect(
+            status == 1 and not any(found[name]['works'] for name in ('mapped', 'cma', 'ring')),
+            deny,
+            found,
+        )
         expect(found['processes can meet']['works'] is False, found)
 
 
 def doctor__adoption_switched_off():
     found, status = examine(env={'SIDEWIRE_ADOPT': 'never'})
     plain = found['mapped, plain memory']
-    expect(status == 0 and plain['works'] is False and plain['mend'] == 'unset SIDEWIRE_ADOPT', plain)
+    expect(
+        status == 0 and plain['works'] is False and plain['mend'] == 'unset SIDEWIRE_ADOPT', plain
+    )
 
 
 def doctor__few_open_files():
     done = run('/bin/sh', '-c', 'ulimit -n 64; exec "$0" doctor --json', CLI)
     found = {item['name']: item for item in json.loads(done.stdout)['machine']}
-    expect(found['open files']['works'] is False and 'ulimit -n' in found['open files']['mend'], found)
+    expect(
+        found['open files']['works'] is False and 'ulimit -n' in found['open files']['mend'], found
+    )
 
 
 def doctor__no_interface():
     found, _ = examine(env={'SIDEWIRE_DEVICES': 'none0'})
-    expect(found['interfaces up']['works'] is False and 'SIDEWIRE_DEVICES' in found['interfaces up']['mend'], found)
+    expect(
+        found['interfaces up']['works'] is False
+        and 'SIDEWIRE_DEVICES' in found['interfaces up']['mend'],
+        found,
+    )
 
 
 def doctor__names_what_is_set():
@@ -138,4 +157,5 @@ def doctor__output_that_cannot_be_written():
 
 
 if __name__ == '__main__':
+    move_to_own_network()  # the doctor would tell of programs that are no part of the test
     sys.exit(harness.main(globals()))

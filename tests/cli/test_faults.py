@@ -22,11 +22,14 @@ def told(text):
     found = SUMMARY.search(text)
     if not found:
         return None
-    return {words.split(' ', 1)[1]: int(words.split(' ', 1)[0]) for words in found.group(1).split(', ')}
+    return {
+        words.split(' ', 1)[1]: int(words.split(' ', 1)[0]) for words in found.group(1).split(', ')
+    }
 
 
 def pingpong(faults, *more, kind='rc', link='auto'):
-    """Runs a pingpong, both sides with the faults. The client's status, what it printed, and what both said of faults."""
+    """Runs a pingpong, both sides with the faults. The client's status, what it printed, and what
+    both said of faults."""
     return both(faults, link, f'ibv_{kind}_pingpong', '-d', 'sw_lo', '-g', '1', *more)
 
 
@@ -114,7 +117,10 @@ def faults__receives_are_withheld():
 
 def faults__datagrams_are_lost():
     port = ports.claim()
-    words = [CLI, 'run', '--faults', 'loss=100%', '--', 'ibv_ud_pingpong', '-d', 'sw_lo', '-g', '1', '-p', str(port), '-n', '1']
+    words = [
+        CLI,
+        *f'run --faults loss=100% -- ibv_ud_pingpong -d sw_lo -g 1 -p {port} -n 1'.split(),
+    ]
     if not shutil.which('ibv_ud_pingpong'):
         raise Skip('ibv_ud_pingpong is not installed')
     with test_pair.server(*words, port=port) as child:
@@ -135,8 +141,8 @@ LIST = 'loss=1%,dup=0.1%,reorder=2%:50us,corrupt=1e-4,delay=20us,seed=7'
 
 
 def survives(program, *more, least):
-    """Over packets, with all there is in a list. The last ACK may be lost, and whom it was for then finds nobody there any more, as on
-    any network: a second and a third try are allowed."""
+    """Over packets, with all there is in a list. The last ACK may be lost, and whom it was for then
+    finds nobody there any more, as on any network: a second and a third try are allowed."""
     for _ in range(3):
         status, output, client, server = both(LIST, 'roce', program, *more)
         expect(client and server, output)
@@ -147,41 +153,60 @@ def survives(program, *more, least):
     for said in (client, server):
         expect(said['delayed'] + said['dropped'] == said['packets sent'], said)
     expect(client['packets sent'] + server['packets sent'] >= least, client, server)
-    expect(client['dropped'] + server['dropped'] > 0 and client['reordered'] + server['reordered'] > 0, client, server)
+    expect(
+        client['dropped'] + server['dropped'] > 0 and client['reordered'] + server['reordered'] > 0,
+        client,
+        server,
+    )
     return output
 
 
 def faults__packets_of_a_pingpong():
-    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-e', '-n', '300', least=1200)  # -c: the bytes are looked at
+    # -c: the bytes are looked at
+    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-e', '-n', '300', least=1200)
 
 
 def faults__packets_of_long_messages():
-    survives('ibv_rc_pingpong', '-d', 'sw_lo', '-g', '1', '-c', '-e', '-s', '100000', '-n', '20', least=1000)
+    survives(*'ibv_rc_pingpong -d sw_lo -g 1 -c -e -s 100000 -n 20'.split(), least=1000)
 
 
 def faults__packets_of_perftest():
     for name in ('write', 'send', 'read'):
-        survives(f'ib_{name}_bw', '-d', 'sw_lo', '-x', '1', '-F', '-s', '65536', '-n', '100', least=1600)
+        survives(
+            f'ib_{name}_bw', '-d', 'sw_lo', '-x', '1', '-F', '-s', '65536', '-n', '100', least=1600
+        )
 
 
 def faults__nth_packet_over_packets():
-    status, output, client, server = with_script('drop packet 3 of qp 1 opcode send\n', '-n', '20', link='roce')
+    status, output, client, server = with_script(
+        'drop packet 3 of qp 1 opcode send\n', '-n', '20', link='roce'
+    )
     expect(status == 0, output)
     expect(client['dropped'] == 1 and server['dropped'] == 1, client, server)
     expect(client['received'] > 20 and server['received'] > 20, client, server)
 
 
 def faults__counters_of_running_programs():
-    """`sidewire devices --counters` asks them while they run; the loopback's are those of all programs of the user."""
+    """`sidewire devices --counters` asks them while they run; the loopback's are those of all
+    programs of the user."""
     if not shutil.which('ib_write_bw'):
         raise Skip('ib_write_bw is not installed')
     port = ports.claim()
-    words = [CLI, 'run', '--link', 'roce', '--faults', 'loss=2%,seed=1', '--', 'ib_write_bw', '-d', 'sw_lo', '-x', '1', '-F', '-D', '2', '-p', str(port)]
+    words = [
+        CLI,
+        *'run --link roce --faults loss=2%,seed=1 -- ib_write_bw -d sw_lo -x 1 -F -D 2'.split(),
+        *f'-p {port}'.split(),
+    ]
     with test_pair.server(*words, port=port):
-        client = subprocess.Popen([*words, '127.0.0.1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        client = subprocess.Popen(
+            [*words, '127.0.0.1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             seen, limit = {}, time.monotonic() + 20
-            while not {'retrans_pkts', 'out_of_sequence', 'port_xmit_data'} <= set(seen) and time.monotonic() < limit:
+            while (
+                not {'retrans_pkts', 'out_of_sequence', 'port_xmit_data'} <= set(seen)
+                and time.monotonic() < limit
+            ):
                 asked = json.loads(run(CLI, 'devices', '--counters', '--json').stdout)['devices']
                 seen = next(item['counters'] for item in asked if item['name'] == 'sw_lo')
                 text = run(CLI, 'devices', '--counters').stdout
@@ -200,17 +225,21 @@ def faults__cut_over_packets():
 
 
 def faults__what_is_held_leaves_at_the_end():
-    """Each ACK leaves 20 ms late, the last one when its program ends: nobody waits for it in vain."""
+    """Each ACK leaves 20 ms late, the last one when its program ends: nobody waits
+    for it in vain."""
     status, output, client, server = pingpong('delay=20ms', '-n', '3', link='roce')
     expect(status == 0, output)
     expect(client['delayed'] == client['packets sent'], client)
 
 
 def faults__same_fate_for_same_packets():
-    """Datagrams are sent once each: the same seed, the same ones late. (Doubled ones count as answers, so that one side ends early.)"""
+    """Datagrams are sent once each: the same seed, the same ones late. (Doubled ones count as
+    answers, so that one side ends early.)"""
     said = []
     for seed in (5, 5, 6):
-        status, output, client, _ = pingpong(f'reorder=20%:50us,seed={seed}', '-n', '100', kind='ud', link='roce')
+        status, output, client, _ = pingpong(
+            f'reorder=20%:50us,seed={seed}', '-n', '100', kind='ud', link='roce'
+        )
         expect(status == 0, output)
         said.append(client['reordered'])
     expect(said[0] == said[1] != 0, said)

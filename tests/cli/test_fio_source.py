@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""scripts/fio-source, on machines made up for it: what it fetches, what it leaves alone, and what it says when it cannot."""
+"""scripts/fio-source, on machines made up for it: what it fetches, what it leaves alone, and what
+it says when it cannot."""
 import os
 import sys
 
@@ -21,11 +22,21 @@ def machine(folder, *, fio='fio-9.5', package='1:9.5-2', working=True, configure
     made_up(folder, 'fio', f'echo {fio}')
     made_up(folder, 'dpkg-query', f'echo "{package}"' if package else 'exit 1')
     made_up(folder, 'dpkg-source', 'exit 0')
-    made_up(folder, 'configure', 'echo "#define A" >config-host.h' if configures else 'echo "no compiler"; exit 1')
-    made_up(folder, 'apt-get', f'''echo "$@" >>{folder}/calls
-        for word; do case $word in Dir::Etc::sourceparts=*) cat "${{word#*=}}"/* >>{folder}/asked;; esac; done
+    made_up(
+        folder,
+        'configure',
+        'echo "#define A" >config-host.h' if configures else 'echo "no compiler"; exit 1',
+    )
+    made_up(
+        folder,
+        'apt-get',
+        f'''echo "$@" >>{folder}/calls
+        for word; do
+            case $word in Dir::Etc::sourceparts=*) cat "${{word#*=}}"/* >>{folder}/asked;; esac
+        done
         {'true' if working else 'echo "E: Unable to fetch"; exit 100'}
-        [[ "$*" == *" source "* ]] && mkdir fio-9.5 && cp {folder}/configure fio-9.5; exit 0''')
+        [[ "$*" == *" source "* ]] && mkdir fio-9.5 && cp {folder}/configure fio-9.5; exit 0''',
+    )
     return {'PATH': f'{folder}:/usr/bin:/bin', 'SIDEWIRE_APT_ETC': f'{folder}/etc'}
 
 
@@ -39,10 +50,19 @@ def source__of_the_version_that_is_installed():
         before = set(os.listdir(folder))
         done = run(SCRIPT, f'{folder}/source', env=env)
         expect_status(done, 0)
-        expect(fetched(folder) and 'source --only-source fio=1:9.5-2' in calls(folder), done, calls(folder))
+        expect(
+            fetched(folder) and 'source --only-source fio=1:9.5-2' in calls(folder),
+            done,
+            calls(folder),
+        )
         with open(f'{folder}/asked', encoding='utf-8') as asked:
             text = asked.read()
-        expect('deb-src http://a.invalid/debian' in text and 'b.invalid' not in text and 'Types: deb-src\nURIs: http://c.invalid' in text, text)
+        expect(
+            'deb-src http://a.invalid/debian' in text
+            and 'b.invalid' not in text
+            and 'Types: deb-src\nURIs: http://c.invalid' in text,
+            text,
+        )
         expect(set(os.listdir(folder)) == before | {'source', 'calls', 'asked'}, os.listdir(folder))
 
 
@@ -72,8 +92,12 @@ def source__of_another_version_is_fetched_anew():
 
 
 def source__that_cannot_be_had():
-    for words, made in (('no network', {'working': False}), ('configure failed', {'configures': False}),
-                        ('is of no Debian package', {'package': ''}), ('cannot be told', {'fio': 'fio-9.6'})):
+    for words, made in (
+        ('no network', {'working': False}),
+        ('configure failed', {'configures': False}),
+        ('is of no Debian package', {'package': ''}),
+        ('cannot be told', {'fio': 'fio-9.6'}),
+    ):
         with harness.public_folder() as folder:
             env = machine(folder, **made)
             before = set(os.listdir(folder))

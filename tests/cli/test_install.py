@@ -58,8 +58,13 @@ def install__manual_and_pkg_config():
             expect(os.path.exists(f'{prefix}/share/man/man1/{page}'), page)
         found = glob.glob(f'{prefix}/**/sidewire.pc', recursive=True)
         expect(len(found) == 1, found)
-        done = run('pkg-config', '--define-variable=prefix=' + prefix, '--variable=preload', 'sidewire',
-                   env={'PKG_CONFIG_PATH': os.path.dirname(found[0])})
+        done = run(
+            'pkg-config',
+            '--define-variable=prefix=' + prefix,
+            '--variable=preload',
+            'sidewire',
+            env={'PKG_CONFIG_PATH': os.path.dirname(found[0])},
+        )
         expect(os.path.exists(done.stdout.strip()), done)
 
 
@@ -68,10 +73,12 @@ NEWER_VERBS = '''
 #include_next <infiniband/verbs.h>
 #ifndef NEWER_VERBS
 #define NEWER_VERBS
-enum newer { IBV_WR_FLUSH = 14, IBV_WC_FLUSH = 8, IBV_QP_EX_WITH_FLUSH = 1 << 11, IBV_ACCESS_FLUSH_GLOBAL = 1 << 8 };
+enum newer { IBV_WR_FLUSH = 14, IBV_WC_FLUSH = 8, IBV_QP_EX_WITH_FLUSH = 1 << 11 };
+enum newer_access { IBV_ACCESS_FLUSH_GLOBAL = 1 << 8 };
 enum ibv_placement_type { IBV_FLUSH_GLOBAL = 1, IBV_FLUSH_PERSISTENT = 2 };
 enum ibv_selectivity_level { IBV_FLUSH_RANGE, IBV_FLUSH_MR };
-static inline void ibv_wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, size_t len, uint8_t type, uint8_t level)
+static inline void ibv_wr_flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+                                size_t len, uint8_t type, uint8_t level)
 {
     (void)qp; (void)rkey; (void)remote_addr; (void)len; (void)type; (void)level;
 }
@@ -104,7 +111,16 @@ def install__header_serves_old_and_new_verbs_in_c_and_cpp():
             with open(source, 'w', encoding='utf-8') as text:
                 text.write(FLUSHING)
             for more in ([], [f'-I{folder}/newer']):
-                expect_status(run(compiler, '-Wall', '-Wextra', '-Werror', '-fsyntax-only', *more, f'-I{prefix}/include', source), 0)
+                expect_status(
+                    run(
+                        compiler,
+                        *'-Wall -Wextra -Werror -fsyntax-only'.split(),
+                        *more,
+                        f'-I{prefix}/include',
+                        source,
+                    ),
+                    0,
+                )
 
 
 if __name__ == '__main__':

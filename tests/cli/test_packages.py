@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Debian packages, as far as it can be told without building them: what is in them, and of which version they are."""
+"""The Debian packages, as far as it can be told without building them: what is in them, and of
+which version they are."""
 import fnmatch
 import glob
 import os
@@ -21,10 +22,18 @@ def read(path):
 
 
 def installed():
-    """The files of an installation, from the prefix on, as debian/*.install names them below usr/."""
+    """The files of an installation, from the prefix on, as debian/*.install names
+    them below usr/."""
     with harness.public_folder() as folder:
-        expect_status(run('meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', env={'DESTDIR': folder}), 0)
-        prefix = os.path.dirname(os.path.dirname(glob.glob(f'{folder}/**/bin/sidewire', recursive=True)[0]))
+        expect_status(
+            run(
+                'meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', env={'DESTDIR': folder}
+            ),
+            0,
+        )
+        prefix = os.path.dirname(
+            os.path.dirname(glob.glob(f'{folder}/**/bin/sidewire', recursive=True)[0])
+        )
         files = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
         return ['usr/' + os.path.relpath(path, prefix) for path in files]
 
@@ -34,7 +43,12 @@ IN_NO_PACKAGE = {'libsidewire-fio.so'}
 
 
 def packages__have_each_installed_file_once():
-    patterns = [(os.path.basename(path), line) for path in glob.glob(f'{LISTS}/*.install') for line in read(path).split('\n') if line]
+    patterns = [
+        (os.path.basename(path), line)
+        for path in glob.glob(f'{LISTS}/*.install')
+        for line in read(path).split('\n')
+        if line
+    ]
     expect(len(patterns) >= 5, patterns)
     used = set()
     for path in installed():
@@ -50,7 +64,10 @@ def packages__have_each_installed_file_once():
 def packages__are_those_of_control():
     names = re.findall(r'^Package: (.*)$', read(f'{LISTS}/control'), re.M)
     expect(names == ['sidewire', 'sidewire-dev', 'python3-sidewire'], names)
-    expect({f'{name}.install' for name in names} == {os.path.basename(path) for path in glob.glob(f'{LISTS}/*.install')})
+    expect(
+        {f'{name}.install' for name in names}
+        == {os.path.basename(path) for path in glob.glob(f'{LISTS}/*.install')}
+    )
 
 
 def packages__licence_is_that_of_the_project():
@@ -58,7 +75,7 @@ def packages__licence_is_that_of_the_project():
         return [word for line in text.split('\n') if line.strip() != '.' for word in line.split()]
 
     licence = words(read(f'{SOURCE}/LICENSE').split('\n\n', 2)[2])
-    expect(words(read(f'{LISTS}/copyright'))[-len(licence):] == licence)
+    expect(words(read(f'{LISTS}/copyright'))[-len(licence) :] == licence)
 
 
 def version_of(done):
@@ -72,7 +89,11 @@ def packages__one_version_everywhere():
     release = re.search(r'^## (\d\S+) - (\S+)$', read(f'{SOURCE}/CHANGELOG.md'), re.M)
     expect(release.group(1) == version, release)
     for page in 'sidewire', 'sidewire-nvme', 'sidewire-pmem', 'sidewire-transfer':
-        title = re.search(rf'^\.TH {page.upper()} 1 (\S+) "Sidewire (\S+)"', read(f'{SOURCE}/docs/man/{page}.1'), re.M)
+        title = re.search(
+            rf'^\.TH {page.upper()} 1 (\S+) "Sidewire (\S+)"',
+            read(f'{SOURCE}/docs/man/{page}.1'),
+            re.M,
+        )
         expect(title.group(2) == version and title.group(1) >= release.group(2), title)
     package = version_of(run(DEB, '--changelog'))
     expect(package == version or package.startswith(f'{version}+git'), package)
@@ -81,20 +102,31 @@ def packages__one_version_everywhere():
 def made_up_tree(folder, changelog):
     os.makedirs(f'{folder}/packaging/debian')
     shutil.copy(f'{LISTS}/control', f'{folder}/packaging/debian')
-    for name, text in (('meson.build', "project('a', version: '1.2.0')\n"), ('CHANGELOG.md', changelog)):
+    for name, text in (
+        ('meson.build', "project('a', version: '1.2.0')\n"),
+        ('CHANGELOG.md', changelog),
+    ):
         with open(f'{folder}/{name}', 'w', encoding='utf-8') as out:
             out.write(text)
     return run(DEB, '--changelog', '--root', folder)
 
 
-RELEASED = '## 1.2.0 - 2026-01-31\n\n### Tools\n\n- A [page](docs/a.md) with\n  `words`.\n\n## 1.1.0 - 2026-01-02\n\n- Old.\n'
+RELEASED = (
+    '## 1.2.0 - 2026-01-31\n\n### Tools\n\n- A [page](docs/a.md) with\n  `words`.\n\n'
+    '## 1.1.0 - 2026-01-02\n\n- Old.\n'
+)
 
 
 def changelog__of_releases():
     with harness.public_folder() as folder:
         done = made_up_tree(folder, f'# Changelog\n\n## Unreleased\n\n{RELEASED}')
         expect(version_of(done) == '1.2.0', done)
-        for line in ('  [ Tools ]', '  * A page with words.', 'sidewire (1.1.0) unstable; urgency=medium', '  * Old.'):
+        for line in (
+            '  [ Tools ]',
+            '  * A page with words.',
+            'sidewire (1.1.0) unstable; urgency=medium',
+            '  * Old.',
+        ):
             expect(f'\n{line}\n' in done.stdout, line, done)
         expect('>  Sat, 31 Jan 2026 00:00:00 +0000\n' in done.stdout, done)
 
@@ -106,7 +138,12 @@ def changelog__what_is_unreleased_comes_after_the_release():
         expect(version.startswith('1.2.0+git') and '  * New.\n' in done.stdout, done)
         if shutil.which('dpkg'):
             for older, newer in (('1.2.0', version), (version, '1.2.1')):
-                expect(subprocess.run(['dpkg', '--compare-versions', older, 'lt', newer]).returncode == 0, older, newer)
+                expect(
+                    subprocess.run(['dpkg', '--compare-versions', older, 'lt', newer]).returncode
+                    == 0,
+                    older,
+                    newer,
+                )
 
 
 def changelog__another_version_than_that_of_the_build():

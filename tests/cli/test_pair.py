@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Unmodified programs in pairs under `sidewire run`: as other users, in namespaces, and with rungs of the ladder refused."""
+"""Unmodified programs in pairs under `sidewire run`: as other users, in namespaces, and with rungs
+of the ladder refused."""
+import concurrent.futures
 import contextlib
 import os
 import shutil
@@ -17,7 +19,8 @@ CONNECT_S = 20
 
 
 def is_listening(port):
-    """Whether someone listens on the TCP port, without connecting: the server takes one client only."""
+    """Whether someone listens on the TCP port, without connecting: the server takes one client
+    only."""
     for table in ('/proc/net/tcp', '/proc/net/tcp6'):
         with open(table, encoding='ascii') as lines:
             for fields in map(str.split, lines):
@@ -28,8 +31,12 @@ def is_listening(port):
 
 @contextlib.contextmanager
 def server(*words, port):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith('SIDEWIRE_')}
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith('SIDEWIRE_')
+    }
+    child = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
     try:
         limit = time.monotonic() + CONNECT_S
         while not is_listening(port) and child.poll() is None and time.monotonic() < limit:
@@ -42,7 +49,8 @@ def server(*words, port):
 
 
 def pair(before=(), command=CLI, program=None, options=()):
-    """Runs server and client of a program with the words `before` in front of each; both must succeed and warn of nothing."""
+    """Runs server and client of a program with the words `before` in front of each; both must
+    succeed and warn of nothing."""
     program = program or PROGRAM
     if not shutil.which(program[0]):
         raise Skip(f'{program[0]} is not installed')
@@ -56,6 +64,13 @@ def pair(before=(), command=CLI, program=None, options=()):
         expect('sidewire' not in client.stderr, client.stderr)
 
 
+def at_once(*each):
+    """Several pairs beside each other, as perftest sleeps for most of its time."""
+    with concurrent.futures.ThreadPoolExecutor(len(each)) as pool:
+        for _ in pool.map(lambda options: pair(**options), each):
+            pass
+
+
 def pair__runs():
     pair()
 
@@ -65,9 +80,10 @@ def pair__pingpong():
 
 
 def pair__each_rung():
-    for rung in ('mapped', 'cma', 'ring', 'auto'):
-        pair(options=['--direct', rung])
-    pair(options=['--adopt', 'never'])
+    at_once(
+        *({'options': ['--direct', rung]} for rung in ('mapped', 'cma', 'ring', 'auto')),
+        {'options': ['--adopt', 'never']},
+    )
 
 
 def pair__userfaultfd_refused():
@@ -79,8 +95,7 @@ def pair__memfd_refused():
 
 
 def pair__cma_refused():
-    for code in ('EPERM', 'ENOSYS'):
-        pair(before=[DENY, '-e', code, CMA, '--'])
+    at_once(*({'before': [DENY, '-e', code, CMA, '--']} for code in ('EPERM', 'ENOSYS')))
 
 
 def pair__all_but_the_ring_refused():
@@ -109,9 +124,14 @@ def both_in(words, command, set_up='true'):
     """Server and client in one namespace that `words` make."""
     port = ports.claim()
     text = f'{command} run -- {" ".join(PROGRAM)} -p {port}'
-    done = run(*words, '/bin/sh', '-c',
-               f'{set_up}; {text} >/dev/null & for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; '
-               f'grep -qi ":$(printf %04X {port}) .* 0A " /proc/net/tcp /proc/net/tcp6 && break; done; {text} 127.0.0.1 && wait $!')
+    done = run(
+        *words,
+        '/bin/sh',
+        '-c',
+        f'{set_up}; {text} >/dev/null & for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; '
+        f'grep -qi ":$(printf %04X {port}) .* 0A " /proc/net/tcp /proc/net/tcp6 && break; done; '
+        f'{text} 127.0.0.1 && wait $!',
+    )
     expect(done.returncode == 0, done.stdout, done.stderr)
     expect('sidewire' not in done.stderr, done.stderr)
 
@@ -132,18 +152,42 @@ def pair__containers_do_not_trust_each_other():
         raise Skip('rping is not installed')
     capless = ['setpriv', '--inh-caps=-all', '--bounding-set=-all']
     with harness.public_copy() as copy:
-        for words in (['unshare', '--user', '--map-root-user'], ['unshare', '--pid', '--fork', '--mount-proc'],
-                      ['unshare', '--pid', '--fork', '--mount-proc', *capless], capless):
+        for words in (
+            ['unshare', '--user', '--map-root-user'],
+            ['unshare', '--pid', '--fork', '--mount-proc'],
+            ['unshare', '--pid', '--fork', '--mount-proc', *capless],
+            capless,
+        ):
             port = ports.claim()
-            program = [os.path.join(copy, 'src/cli/sidewire'), 'run', '--link', 'direct', '--', *PROGRAM, '-p', str(port)]
+            program = [
+                os.path.join(copy, 'src/cli/sidewire'),
+                *'run --link direct --'.split(),
+                *PROGRAM,
+                '-p',
+                str(port),
+            ]
             with server(*program, port=port):
                 client = run(*words, *program, '127.0.0.1')
             expect(client.returncode != 0, words, client.stdout)
-            expect('no direct connection with' in client.stderr, words, client.stdout, client.stderr)
-            expect('Failed status 12' in client.stdout + client.stderr, words, client.stdout, client.stderr)
+            expect(
+                'no direct connection with' in client.stderr, words, client.stdout, client.stderr
+            )
+            expect(
+                'Failed status 12' in client.stdout + client.stderr,
+                words,
+                client.stdout,
+                client.stderr,
+            )
         port = ports.claim()
-        managed = [os.path.join(copy, 'src/cli/sidewire'), 'run', '--link', 'direct', '--', 'rping', '-C', '3', '-p', str(port)]
-        server_side = subprocess.Popen([*managed, '-s', '-a', '127.0.0.1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        managed = [
+            os.path.join(copy, 'src/cli/sidewire'),
+            *f'run --link direct -- rping -C 3 -p {port}'.split(),
+        ]
+        server_side = subprocess.Popen(
+            [*managed, '-s', '-a', '127.0.0.1'],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             time.sleep(0.5)
             refused = run(*capless, *managed, '-c', '-a', '127.0.0.1')
@@ -193,14 +237,24 @@ def pair__beside_a_squatter():
 
 
 def pair_beside_a_squatter(port):
-    child = subprocess.Popen(('prlimit', '--nofile=16384:16384', *harness.as_nobody('/usr/bin/python3', '-c', SQUATTER, str(port))), stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        (
+            'prlimit',
+            '--nofile=16384:16384',
+            *harness.as_nobody('/usr/bin/python3', '-c', SQUATTER, str(port)),
+        ),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         expect(int(child.stdout.readline()) > 6000)
         pair()
         pair(options=['--link', 'roce'])
         words = [CLI, 'run', '--', 'rping', '-C', '3', '-a', '127.0.0.1', '-p', str(port)]
         began = time.monotonic()
-        with subprocess.Popen([*words, '-s'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as listener:
+        with subprocess.Popen(
+            [*words, '-s'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as listener:
             time.sleep(0.5)
             client = run(*words, '-c')
             expect(client.returncode == 0, client.stdout, client.stderr)

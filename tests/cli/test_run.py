@@ -29,8 +29,18 @@ def run__dies_of_the_signal_of_its_command():
 
 def run__is_its_command():
     """A signal sent to the process reaches the command, as they are one process."""
-    child = subprocess.Popen([CLI, 'run', '--', '/bin/sh', '-c', 'trap "exit 33" USR1; echo ready; while :; do sleep 0.05; done'],
-                             stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [
+            CLI,
+            'run',
+            '--',
+            '/bin/sh',
+            '-c',
+            'trap "exit 33" USR1; echo ready; while :; do sleep 0.05; done',
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         expect(child.stdout.readline() == 'ready\n')
         child.send_signal(signal.SIGUSR1)
@@ -78,9 +88,19 @@ def run__names_the_library_once_when_nested():
 
 
 def run__sets_the_environment():
-    done = run(CLI, 'run', '--direct', 'cma', '--adopt=never', '--liveness=never', '--devices', 'lo,eth0', '--log', 'info', '--',
-               'env')
-    for line in ('SIDEWIRE_DIRECT=cma', 'SIDEWIRE_ADOPT=never', 'SIDEWIRE_LIVENESS=never', 'SIDEWIRE_DEVICES=lo,eth0', 'SIDEWIRE_LOG=info'):
+    done = run(
+        CLI,
+        *'run --direct cma --adopt=never --liveness=never --tcp-fallback=never'.split(),
+        *'--devices lo,eth0 --log info -- env'.split(),
+    )
+    for line in (
+        'SIDEWIRE_DIRECT=cma',
+        'SIDEWIRE_ADOPT=never',
+        'SIDEWIRE_LIVENESS=never',
+        'SIDEWIRE_TCP_FALLBACK=never',
+        'SIDEWIRE_DEVICES=lo,eth0',
+        'SIDEWIRE_LOG=info',
+    ):
         expect(line in done.stdout.splitlines(), line, done)
 
 
@@ -91,11 +111,24 @@ def run__leaves_the_environment_alone_otherwise():
 
 
 def run__refuses_wrong_options():
-    for words in (['--direct', 'fast'], ['--direct'], ['--adopt', 'always'], ['--liveness', '1'], ['--log', '9'], ['--devices', ''], ['--zork'], []):
+    for words in (
+        ['--direct', 'fast'],
+        ['--direct'],
+        ['--adopt', 'always'],
+        ['--liveness', '1'],
+        ['--tcp-fallback', 'on'],
+        ['--log', '9'],
+        ['--devices', ''],
+        ['--zork'],
+        [],
+    ):
         done = run(CLI, 'run', *words)
         expect_status(done, 125)
         expect('sidewire run: ' in done.stderr and not done.stdout, done)
-    expect("auto, mapped, cma, ring or off, not 'fast'" in run(CLI, 'run', '--direct', 'fast', 'true').stderr)
+    expect(
+        "auto, mapped, cma, ring or off, not 'fast'"
+        in run(CLI, 'run', '--direct', 'fast', 'true').stderr
+    )
 
 
 def run__missing_command():
@@ -136,7 +169,12 @@ def run__searches_path_as_the_shell_does():
             with open(path, 'w', encoding='utf-8') as out:
                 out.write(f'#!/bin/sh\necho {name}\n')
             os.chmod(path, mode)
-        done = run(CLI, 'run', 'tool', env={'PATH': f'{folder}/first:/nowhere:{folder}/second:/bin:/usr/bin'})
+        done = run(
+            CLI,
+            'run',
+            'tool',
+            env={'PATH': f'{folder}/first:/nowhere:{folder}/second:/bin:/usr/bin'},
+        )
         expect(done.stdout == 'second\n', done)
 
 
@@ -166,7 +204,14 @@ def run__static_interpreter_of_a_script():
 
 def run__loader_as_a_command():
     """The dynamic loader has no interpreter either, and does preload."""
-    loader = next((path for path in ('/lib64/ld-linux-x86-64.so.2', '/lib/ld-linux-aarch64.so.1') if os.path.exists(path)), None)
+    loader = next(
+        (
+            path
+            for path in ('/lib64/ld-linux-x86-64.so.2', '/lib/ld-linux-aarch64.so.1')
+            if os.path.exists(path)
+        ),
+        None,
+    )
     if not loader:
         raise Skip('the dynamic loader is at no place known to this test')
     done = run(CLI, 'run', '--', loader, '/bin/cat', '/proc/self/maps')
@@ -196,17 +241,23 @@ def run__set_user_id_program():
         expect_status(done, 126)
         expect('gains privileges' in done.stderr and 'sudo sidewire run' in done.stderr, done)
         expect_status(run(*user, cli, 'run', '--force', '--', path), 9)
-        # Root gains nothing by it, so the library is preloaded; the same where the bits are ignored.
+        # Root gains nothing by it, so the library is preloaded; the same where the bits are
+        # ignored.
         expect_status(run(cli, 'run', '--', path), 9)
         expect_status(run(*harness.as_nobody(cli, 'run', '--', path)), 9)
 
 
 def run__as_nobody():
     with harness.public_copy() as copy:
-        words = harness.as_nobody(os.path.join(copy, 'src/cli/sidewire'), 'run', '--', 'cat', '/proc/self/maps')
+        words = harness.as_nobody(
+            os.path.join(copy, 'src/cli/sidewire'), 'run', '--', 'cat', '/proc/self/maps'
+        )
         done = run(*words)
         expect_status(done, 0)
-        expect(os.path.join(copy, 'src/preload/libsidewire.so') in done.stdout and not done.stderr, done)
+        expect(
+            os.path.join(copy, 'src/preload/libsidewire.so') in done.stdout and not done.stderr,
+            done,
+        )
 
 
 def run__in_a_user_namespace():
@@ -223,7 +274,9 @@ def run__in_a_user_namespace():
 def run__library_closed_to_the_user():
     with harness.public_copy() as copy:
         cli = os.path.join(copy, 'src/cli/sidewire')
-        folder, path = os.path.join(copy, 'src/preload'), os.path.join(copy, 'src/preload/libsidewire.so')
+        folder, path = os.path.join(copy, 'src/preload'), os.path.join(
+            copy, 'src/preload/libsidewire.so'
+        )
         os.chmod(path, 0o600)
         done = run(*harness.as_nobody(cli, 'run', '--', 'true'))
         expect_status(done, 125)
@@ -238,9 +291,16 @@ def run__library_closed_to_the_user():
 def run__library_named_by_the_environment():
     with harness.public_folder() as folder:
         other = harness.compile_program(folder, 'other.so', 'int other;', '-shared', '-fPIC')
-        expect(run(CLI, 'run', '--', *SHOW_PRELOAD, env={'SIDEWIRE_LIB': other}).stdout.strip() == other)
+        expect(
+            run(CLI, 'run', '--', *SHOW_PRELOAD, env={'SIDEWIRE_LIB': other}).stdout.strip()
+            == other
+        )
         spaced = harness.compile_program(folder, 'a b.so', 'int other;', '-shared', '-fPIC')
-        for value, text in (('/no/such.so', 'No such file'), ('/etc/passwd', 'not a shared library'), (spaced, 'splits LD_PRELOAD')):
+        for value, text in (
+            ('/no/such.so', 'No such file'),
+            ('/etc/passwd', 'not a shared library'),
+            (spaced, 'splits LD_PRELOAD'),
+        ):
             done = run(CLI, 'run', '--', 'true', env={'SIDEWIRE_LIB': value})
             expect_status(done, 125)
             expect(text in done.stderr, done)
@@ -248,7 +308,9 @@ def run__library_named_by_the_environment():
 
 def run__survives_many_at_once():
     """The command shares nothing between its runs."""
-    children = [subprocess.Popen([CLI, 'run', '--', 'sh', '-c', f'exit {code}']) for code in range(20)]
+    children = [
+        subprocess.Popen([CLI, 'run', '--', 'sh', '-c', f'exit {code}']) for code in range(20)
+    ]
     started = time.monotonic()
     for code, child in enumerate(children):
         expect(child.wait(harness.PATIENCE_S) == code, child.args, child.returncode)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""scripts/setup, on machines made up for it: what it installs, what it says, when it stops; and how scripts/test counts."""
+"""scripts/setup, on machines made up for it: what it installs, what it says, when it stops; and how
+scripts/test counts."""
 import contextlib
 import importlib.machinery
 import importlib.util
@@ -26,18 +27,36 @@ def setup_machine(folder, *, root, installed, working=True):
     """A PATH whose dpkg-query knows the packages in a file and whose apt-get adds to it."""
     os.makedirs(f'{folder}/lists')
     with open(f'{folder}/packages', 'w', encoding='utf-8') as out:
-        out.write('# a comment\none    build  the first\ntwo    test   the second\nthree  demo   the third\n')
+        out.write(
+            '# a comment\none    build  the first\ntwo    test   the second\n'
+            'three  demo   the third\n'
+        )
     with open(f'{folder}/installed', 'w', encoding='utf-8') as out:
         out.write(''.join(f'{name}\n' for name in installed))
     made_up(folder, 'id', f'echo {0 if root else 1000}')
-    made_up(folder, 'dpkg-query', f'grep -qx "${{@: -1}}" {folder}/installed && echo installed || echo not-installed')
-    made_up(folder, 'apt-get', f'''echo "$@" >>{folder}/calls
+    made_up(
+        folder,
+        'dpkg-query',
+        f'grep -qx "${{@: -1}}" {folder}/installed && echo installed || echo not-installed',
+    )
+    made_up(
+        folder,
+        'apt-get',
+        f'''echo "$@" >>{folder}/calls
         [ "$1" = update ] && {{ touch {folder}/lists/x_Packages; exit 0; }}
         cat {folder}/policy-rc.d >>{folder}/policies 2>/dev/null
         {'true' if working else 'exit 100'}
-        for word; do grep -q "^$word " {folder}/packages && echo "$word" >>{folder}/installed; done; exit 0''')
-    return {'PATH': f'{folder}:/usr/bin:/bin', 'SIDEWIRE_PACKAGES': f'{folder}/packages', 'SIDEWIRE_APT_LISTS': f'{folder}/lists',
-            'SIDEWIRE_POLICY': f'{folder}/policy-rc.d'}
+        for word; do
+            grep -q "^$word " {folder}/packages && echo "$word" >>{folder}/installed
+        done
+        exit 0''',
+    )
+    return {
+        'PATH': f'{folder}:/usr/bin:/bin',
+        'SIDEWIRE_PACKAGES': f'{folder}/packages',
+        'SIDEWIRE_APT_LISTS': f'{folder}/lists',
+        'SIDEWIRE_POLICY': f'{folder}/policy-rc.d',
+    }
 
 
 def calls(folder):
@@ -57,7 +76,11 @@ def setup__names_the_command_without_root():
         env = setup_machine(folder, root=False, installed=['one'])
         done = run(SETUP, env=env)
         expect_status(done, 1)
-        expect('sudo apt-get install --no-install-recommends two three' in done.stderr and not calls(folder), done)
+        expect(
+            'sudo apt-get install --no-install-recommends two three' in done.stderr
+            and not calls(folder),
+            done,
+        )
 
 
 def setup__installs_as_root():
@@ -120,7 +143,9 @@ def setup__keeps_the_policy_of_the_machine():
 def counter():
     """scripts/test as a module."""
     path = os.path.join(SOURCE, 'scripts/test')
-    spec = importlib.util.spec_from_loader('scripts_test', importlib.machinery.SourceFileLoader('scripts_test', path))
+    spec = importlib.util.spec_from_loader(
+        'scripts_test', importlib.machinery.SourceFileLoader('scripts_test', path)
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -143,14 +168,29 @@ def record(name, result, stdout='', stderr=''):
 
 
 def testrun__counts_each_result():
-    tally = collected(record('a', 'OK'), record('b', 'EXPECTEDFAIL'), record('c', 'FAIL'), record('d', 'TIMEOUT'),
-                      record('e', 'ERROR'), record('f', 'UNEXPECTEDPASS'), record('g', 'SKIP'), status=1)
+    tally = collected(
+        record('a', 'OK'),
+        record('b', 'EXPECTEDFAIL'),
+        record('c', 'FAIL'),
+        record('d', 'TIMEOUT'),
+        record('e', 'ERROR'),
+        record('f', 'UNEXPECTEDPASS'),
+        record('g', 'SKIP'),
+        status=1,
+    )
     expect(tally.passed == 2 and len(tally.failures) == 4 and len(tally.skips) == 1, vars(tally))
 
 
 def testrun__finds_the_reason_of_a_skip():
-    tally = collected(record('a', 'SKIP', 'words\nSKIP: the reason\n'), record('b', 'SKIP', '', 'SKIP: another'), record('c', 'SKIP'))
-    expect([reason for _, reason in tally.skips] == ['the reason', 'another', 'no reason given'], tally.skips)
+    tally = collected(
+        record('a', 'SKIP', 'words\nSKIP: the reason\n'),
+        record('b', 'SKIP', '', 'SKIP: another'),
+        record('c', 'SKIP'),
+    )
+    expect(
+        [reason for _, reason in tally.skips] == ['the reason', 'another', 'no reason given'],
+        tally.skips,
+    )
 
 
 def testrun__a_status_without_a_failed_test_is_a_failure():
@@ -159,7 +199,8 @@ def testrun__a_status_without_a_failed_test_is_a_failure():
 
 
 def summed(*builds, ci=False):
-    """The status and the lines of `scripts/test --sum` after builds that came to (name, records, status)."""
+    """The status and the lines of `scripts/test --sum` after builds that came to (name, records,
+    status)."""
     module = counter()
     module.CI = ci
     shown = io.StringIO()
@@ -176,11 +217,21 @@ def summed(*builds, ci=False):
 
 def testsum__repeats_what_failed_and_what_was_skipped():
     noise = ''.join(f'line {i}\n' for i in range(60)) + 'the fault\n'
-    status, lines = summed(('release', [record('a', 'OK'), record('b', 'FAIL', noise)], 1), ('tsan', [record('c', 'SKIP', 'SKIP: no wire\n')], 0))
+    status, lines = summed(
+        ('release', [record('a', 'OK'), record('b', 'FAIL', noise)], 1),
+        ('tsan', [record('c', 'SKIP', 'SKIP: no wire\n')], 0),
+    )
     expect(status == 1 and lines[-1] == '1 passed, 1 failed, 1 skipped', lines)
-    failed = lines.index('FAILED   release: b: fail')
-    words = lines[failed + 1:-1]
-    expect(words[-1] == '         | the fault' and words[0] == '         | line 21' and len(words) == 40, words)
+    failed = lines.index('output   release: b: fail')
+    last = lines.index('FAILED   release: b: fail')
+    words, brief = lines[failed + 1 : last], lines[last + 1 : -1]
+    expect(brief[0] == '  line 49' and brief[-1] == '  the fault' and len(brief) == 12, brief)
+    expect(
+        words[-1] == '         | the fault'
+        and words[0] == '         | line 21'
+        and len(words) == 40,
+        words,
+    )
     expect('skipped  tsan: c: no wire' in lines, lines)
     for name in ('release', 'tsan'):
         expect(f'took     {name}: 1.5 minutes to build, 10.0 to test' in lines, lines)
@@ -188,14 +239,26 @@ def testsum__repeats_what_failed_and_what_was_skipped():
 
 def testsum__shows_a_failure_after_which_much_went_well():
     noise = 'ok\n' * 100
-    _, lines = summed(('release', [record('a', 'FAIL', f'{noise}side b: the fault\nFAIL case\n{noise}')], 1))
-    expect('         | side b: the fault' in lines and '         | FAIL case' in lines and len(lines) < 50, lines)
+    _, lines = summed(
+        ('release', [record('a', 'FAIL', f'{noise}side b: the fault\nFAIL case\n{noise}')], 1)
+    )
+    expect(
+        '         | side b: the fault' in lines
+        and '         | FAIL case' in lines
+        and '  side b: the fault' in lines
+        and '  FAIL case' in lines
+        and len(lines) < 62,
+        lines,
+    )
 
 
 def testsum__names_all_of_many_that_failed():
     many = [record(f't{i}', 'FAIL', 'words\n' * 50) for i in range(100)]
     _, lines = summed(('release', many, 1))
-    expect(len([line for line in lines if line.startswith('FAILED')]) == 100 and len(lines) < 550, len(lines))
+    expect(
+        len([line for line in lines if line.startswith('FAILED')]) == 100 and len(lines) < 650,
+        len(lines),
+    )
 
 
 def testsum__takes_the_last_run_of_each_build():
@@ -207,7 +270,9 @@ def testsum__a_build_without_a_result_has_failed_where_all_must_run():
     whole = [(build[0], [record('a', 'OK')], 0) for build in counter().BUILDS]
     expect(summed(*whole, ci=True)[0] == 0)
     status, lines = summed(*whole[1:], ci=True)
-    expect(status == 1 and 'FAILED   release: the whole build: did not come to an end' in lines, lines)
+    expect(
+        status == 1 and 'FAILED   release: the whole build: did not come to an end' in lines, lines
+    )
     expect(summed(*whole[1:])[0] == 0)
 
 
@@ -217,7 +282,11 @@ def testrun__shows_why_a_build_failed():
         made_up(folder, 'step', 'echo "a.c:1: the fault"; exit 3')
         fault = module.fault_of([f'{folder}/step'], dict(os.environ))
         made_up(folder, 'step', 'exit 0')
-        expect(fault == ['a.c:1: the fault'] and module.fault_of([f'{folder}/step'], dict(os.environ)) is None, fault)
+        expect(
+            fault == ['a.c:1: the fault']
+            and module.fault_of([f'{folder}/step'], dict(os.environ)) is None,
+            fault,
+        )
 
 
 if __name__ == '__main__':

@@ -17,6 +17,7 @@
 #include "link/direct/bind/death.h"
 #include "link/direct/process/attach.h"
 #include "link/direct/process/block.h"
+#include "link/direct/process/control.h"
 #include "link/direct/process/inbox.h"
 #include "link/direct/process/peer.h"
 #include "link/direct/process/proof.h"
@@ -25,17 +26,6 @@
 #include "link_harness.h"
 
 enum { MESSAGES_MAX = 24, FDS_MAX = 6, PEER_SLOT = 300 };
-
-/* As control.h has it. */
-struct message {
-    uint32_t type;
-    uint32_t version;
-    uint64_t nonce;
-    uint32_t slot;
-    uint32_t id;
-    uint64_t offset;
-    uint64_t len_bytes;
-};
 
 static int file_of(uint64_t len_bytes)
 {
@@ -77,12 +67,12 @@ static int descriptor(uint8_t kind, uint64_t nonce)
     }
 }
 
-static struct message make_message(struct feed *feed)
+static struct sw_message make_message(struct feed *feed)
 {
     const uint64_t nonces[] = {77, 0};
     const uint64_t slots[] = {PEER_SLOT, 0, SW_SLOT_MAX, sw_nic.slot};
     const uint64_t offsets[] = {0, 4096, 65536, UINT64_MAX};
-    struct message message = {.type = feed_u8(feed), .version = SW_PUB_VERSION};
+    struct sw_message message = {.type = feed_u8(feed), .version = SW_PUB_VERSION};
     if (message.type > 200)
         message.version++;
     message.type %= 8;
@@ -97,9 +87,9 @@ static struct message make_message(struct feed *feed)
 static void say(struct feed *feed, int fd)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(FDS_MAX * sizeof(int))] = {0};
-    char bytes[sizeof(struct message) + 8] = {0};
+    char bytes[sizeof(struct sw_message) + 8] = {0};
     int fds[FDS_MAX];
-    struct message message = make_message(feed);
+    struct sw_message message = make_message(feed);
     memcpy(bytes, &message, sizeof(message));
     uint8_t size = feed_u8(feed);
     struct iovec iov = {bytes, size < 240 ? sizeof(message) : size % sizeof(bytes)};

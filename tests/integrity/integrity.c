@@ -16,6 +16,8 @@
 
 #define ROUND_TIMEOUT_MS 20000
 #define RECV_BIT (1u << 31)
+#define PLACED_ID UINT64_MAX
+#define PLACED_MS 10000
 
 struct options {
     uint64_t seed;
@@ -339,11 +341,39 @@ __attribute__((noreturn)) static void fail_stuck(const struct side *side)
     VU_FAIL("stuck for %d ms", ROUND_TIMEOUT_MS);
 }
 
+/* iWARP has no RNR: the receives are there before what takes them comes. */
+static void post_all_recvs(struct side *side)
+{
+    for (int i = 0; i < PLAN_QPS; i++)
+        while (side->halves[i].recv_next < side->halves[i].recv_count)
+            post_recvs(side, &side->halves[i]);
+    vu_barrier(side->sock);
+}
+
+/* A WRITE over iWARP is complete when TCP has it, and placed when a READ behind it is answered. */
+static void wait_until_placed(struct side *side)
+{
+    for (int i = 0; i < PLAN_QPS; i++) {
+        struct ibv_send_wr read = {.wr_id = PLACED_ID,
+                                   .opcode = IBV_WR_RDMA_READ,
+                                   .send_flags = IBV_SEND_SIGNALED,
+                                   .wr.rdma.rkey = 0x77},
+                           *bad;
+        VU_EQ(ibv_post_send(side->halves[i].ep.qp, &read, &bad), 0);
+        struct ibv_wc wc;
+        VU_EQ(vu_poll(side->halves[i].ep.scq, &wc, 1, PLACED_MS), 1);
+        VU_EQ(wc.status, IBV_WC_SUCCESS);
+        VU_EQ(wc.wr_id, PLACED_ID);
+    }
+}
+
 static void run_round(struct side *side)
 {
     plan_draw(&side->plan, side->index, &side->arena);
     trade(side);
     sort_ops(side);
+    if (side->plan.is_iwarp)
+        post_all_recvs(side);
     uint64_t deadline = vu_now_ms() + ROUND_TIMEOUT_MS;
     while (!round_done(side)) {
         struct half *half = &side->halves[vu_random_below(&side->own, PLAN_QPS)];
@@ -359,6 +389,8 @@ static void run_round(struct side *side)
         if (vu_now_ms() > deadline)
             fail_stuck(side);
     }
+    if (side->plan.is_iwarp)
+        wait_until_placed(side);
     vu_barrier(side->sock); /* the other side's requests are done as well */
     poll_all(side);         /* a completion too many fails there */
     plan_apply(&side->plan);
@@ -380,7 +412,8 @@ static void run_side(int sock, const struct options *options, int index)
     side->own.state = options->seed * 2 + (uint64_t)index;
     arena_open(&side->arena);
     vu_dev_open(&side->dev);
-    plan_open(&side->plan, options->seed, options->len_max);
+    side->options.plain |= vu_is_iwarp(&side->dev); /* the builders are asked for atomics, too */
+    plan_open(&side->plan, options->seed, options->len_max, vu_is_iwarp(&side->dev));
     open_qps(side);
     uint64_t end = vu_now_ms() + (uint64_t)options->seconds * 1000;
     bool more = true;

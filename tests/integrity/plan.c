@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void plan_open(struct plan *plan, uint64_t seed, uint32_t len_max)
+void plan_open(struct plan *plan, uint64_t seed, uint32_t len_max, bool is_iwarp)
 {
     memset(plan, 0, sizeof(*plan));
     plan->random.state = seed;
     plan->len_max = len_max;
+    plan->is_iwarp = is_iwarp;
     for (int side = 0; side < 2; side++)
         for (int buf = 0; buf < ARENA_BUFS; buf++) {
             plan->shadows[side][buf] = calloc(1, arena_block_bytes(buf));
@@ -165,10 +166,20 @@ static const enum ibv_wr_opcode opcodes[] = {
     IBV_WR_ATOMIC_FETCH_AND_ADD,
 };
 
+static const enum ibv_wr_opcode iwarp_opcodes[] = {IBV_WR_SEND, IBV_WR_SEND, IBV_WR_RDMA_WRITE,
+                                                   IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ};
+
+static enum ibv_wr_opcode draw_opcode(struct plan *plan)
+{
+    if (plan->is_iwarp)
+        return iwarp_opcodes[below(plan, sizeof(iwarp_opcodes) / sizeof(iwarp_opcodes[0]))];
+    return opcodes[below(plan, sizeof(opcodes) / sizeof(opcodes[0]))];
+}
+
 static bool draw_op(struct plan *plan, int side, struct op *op, int count)
 {
     memset(op, 0, sizeof(*op));
-    op->opcode = opcodes[below(plan, sizeof(opcodes) / sizeof(opcodes[0]))];
+    op->opcode = draw_opcode(plan);
     op->qp = (int)below(plan, PLAN_QPS);
     op->imm = (uint32_t)vu_random(&plan->random);
     op->flags = (below(plan, 3) ? IBV_SEND_SIGNALED : 0) |
@@ -176,6 +187,8 @@ static bool draw_op(struct plan *plan, int side, struct op *op, int count)
     if (is_atomic(op->opcode))
         return draw_atomic(plan, side, op, earlier_atomic(plan, side, op->qp, count));
     op->local_count = draw_list(plan, side, draw_length(plan), op->local, &op->len_bytes);
+    if (plan->is_iwarp && op->opcode == IBV_WR_RDMA_READ && op->local_count > 1)
+        cut_list(op, op->local[0].len_bytes);
     bool send = op->opcode == IBV_WR_SEND || op->opcode == IBV_WR_SEND_WITH_IMM;
     if (!send) {
         op->remote = draw_piece(plan, !side, op->len_bytes, 1);

@@ -39,6 +39,7 @@ struct op {
 struct plan {
     struct vu_random random;
     uint32_t len_max;
+    bool is_iwarp;                  /* no immediate data, no atomics, READs into one piece */
     bool reregister[2][ARENA_BUFS]; /* before this round */
     struct extent extents[2][ARENA_BUFS];
     int op_count[2];
@@ -48,7 +49,7 @@ struct plan {
 };
 
 /* len_max: longest message. */
-void plan_open(struct plan *plan, uint64_t seed, uint32_t len_max);
+void plan_open(struct plan *plan, uint64_t seed, uint32_t len_max, bool is_iwarp);
 void plan_close(struct plan *plan);
 /* Draws the next round; fresh random data goes to the shadows (and, on `side`, to its arena). */
 void plan_draw(struct plan *plan, int side, struct arena *arena);

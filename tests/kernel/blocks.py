@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One side of transfers for own_programs.py: `reach CARD BLOCK` or `serve ADDRESS CARD BYTES NOTICE`. Prints sums of what is in the memory."""
+"""One side of transfers for own_programs.py: `reach CARD BLOCK` or `serve ADDRESS CARD BYTES
+NOTICE`. Prints sums of what is in the memory."""
 import hashlib
 import os
 import sys
@@ -19,14 +20,20 @@ def reach(card, block):
         known = sidewire.Card(file.read())
         peer, region = agent.connect(known, LIMIT_S), known.regions[0]
         data, new = bytearray(region.bytes), bytearray(os.urandom(region.bytes))
-        peer.read(agent.memory(data).blocks(), peer.blocks(region.name)).post(deadline=LIMIT_S).wait()
+        peer.read(agent.memory(data).blocks(), peer.blocks(region.name)).post(
+            deadline=LIMIT_S
+        ).wait()
         count = region.bytes // block
         order = list(range(count))
-        peer.write(agent.memory(new).blocks(index=order[::-1], bytes=block), peer.blocks(region.name, index=order, bytes=block)).post(
-            notice=b'all-is-there', deadline=LIMIT_S).wait()
+        peer.write(
+            agent.memory(new).blocks(index=order[::-1], bytes=block),
+            peer.blocks(region.name, index=order, bytes=block),
+        ).post(notice=b'all-is-there', deadline=LIMIT_S).wait()
         expected = bytearray(data)
         for i in order:
-            expected[i * block:(i + 1) * block] = new[(count - 1 - i) * block:(count - i) * block]
+            expected[i * block : (i + 1) * block] = new[
+                (count - 1 - i) * block : (count - i) * block
+            ]
         print(digest(data), digest(expected))
 
 

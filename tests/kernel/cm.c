@@ -9,7 +9,7 @@
 #include "capture.h"
 #include "wire/bytes.h"
 
-enum { CM_QPN = 1, MAD_TRANSACTION = 8, MAD_ATTRIBUTE = 16, CM = 24, ANSWER_MS = 3000 };
+enum { CM_QPN = 1, MAD_TRANSACTION = 8, MAD_ATTRIBUTE = 16, CM = 24, ANSWER_MS = 20000 };
 /* Offsets in a REQ, behind the MAD's header. */
 enum {
     REQ_LOCAL_ID = 0,

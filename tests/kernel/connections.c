@@ -15,7 +15,7 @@
 #include "peer.h"
 
 enum { RPING_PORT = 7174, CLOSED_PORT = 9999, UDADDY_PORT = 7174, OWN_PORT = 7200 };
-enum { TCP_SPACE = 0x0106, UDP_SPACE = 0x0111, ANSWER_MS = 5000, GUEST_MS = 20000 };
+enum { TCP_SPACE = 0x0106, UDP_SPACE = 0x0111, ANSWER_MS = 20000, GUEST_MS = 40000 };
 
 static struct peer peer;
 static struct sw_cm cm;
@@ -278,7 +278,11 @@ static bool resolve(uint16_t port)
 
 static bool service_is_resolved(void)
 {
-    EXPECT(in_guest("spawn udaddy 60 udaddy -b %s -C 1 -c 1; sleep 1", guest));
+    EXPECT(in_guest("spawn udaddy 60 udaddy -b %s -C 1 -c 1; "
+                    "while kill -0 $(cat /tmp/udaddy.pid); do "
+                    "rdma res show cm_id | grep LISTEN | grep udaddy && exit; sleep 0.1; done; "
+                    "exit 1",
+                    guest));
     EXPECT(resolve(UDADDY_PORT));
     EXPECT(told_last.sidr_rep.status == SW_CM_SIDR_VALID && told_last.sidr_rep.qpn > 1);
     return true;
@@ -305,6 +309,14 @@ static bool be_asked(const char *program, enum sw_cm_event_kind kind)
                                   &header));
     EXPECT(header.ip_version == (peer.out.is_ipv6 ? 6 : 4));
     return true;
+}
+
+/* When it has ended. */
+static bool client_says(const char *word)
+{
+    return in_guest("while kill -0 $(cat /tmp/client.pid) 2>/dev/null; do sleep 0.1; done; "
+                    "grep -q %s /tmp/client.log",
+                    word);
 }
 
 static bool listen_to(uint16_t port_space, uint16_t port)
@@ -343,7 +355,7 @@ static bool kernel_is_rejected(void)
     while (current->state != SW_CM_IDLE) /* until it would have asked again */
         carry();
     EXPECT(cm.counts.duplicates[SW_CM_REQ - SW_CM_REQ] == 0);
-    return in_guest("sleep 1; grep -q %s /tmp/client.log", "REJECTED");
+    return client_says("REJECTED");
 }
 
 static bool kernel_resolves(void)
@@ -354,7 +366,7 @@ static bool kernel_resolves(void)
                         now_ns()) == 0);
     EXPECT(await(SW_CM_EVENT_EXIT, ANSWER_MS));
     EXPECT(cm.counts.duplicates[SW_CM_SIDR_REQ - SW_CM_REQ] == 0);
-    return in_guest("grep -q %s /tmp/client.log", "complete");
+    return client_says("complete");
 }
 
 static bool nothing_is_left(void)

@@ -15,7 +15,7 @@
 #include "wire/bytes.h"
 #include "wire/psn.h"
 
-enum { RPING_PORT = 7174, CLOSED_PORT = 9999, SILENCE_MS = 700, ANSWER_MS = 3000 };
+enum { RPING_PORT = 7174, CLOSED_PORT = 9999, SILENCE_MS = 700, ANSWER_MS = 20000 };
 enum { BAD_KEY = 0xdead, RPING_INFO_BYTES = 16 };
 
 static struct peer peer;

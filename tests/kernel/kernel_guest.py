@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A guest with a stock kernel and its rdma_rxe, for tests: `kernel-peer` from Python."""
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEER = os.path.join(HERE, 'kernel-peer')
-BUILD_SECONDS = 400
+BUILD_SECONDS = 800  # others may build an image first
+LIMIT_SECONDS = 180  # of a command in the guest, and until a server listens: what hangs ends then
 OWN, GUEST = '10.77.0.1', '10.77.0.12'
 OWN6, GUEST6 = 'fd77::1', 'fd77::12'
 ETHERNET_MTU = '4200'  # for a path MTU of 4096
@@ -19,23 +22,85 @@ def peer(*args, **kwargs):
 
 def inside(command, guest='b'):
     """Runs a shell command in the guest; its output and status."""
-    done = peer('exec', guest, command)
+    done = peer('exec', '-t', str(LIMIT_SECONDS), guest, command)
     return done.stdout + done.stderr, done.returncode
 
 
 def spawn(name, command, is_there, seconds=300, guest='b'):
     """Starts a server in the guest and waits for what says that it listens."""
-    started = peer('exec', guest, f'spawn {name} {seconds} {command}; '
-                                f'for i in 1 2 3 4 5 6 7 8 9 10; do {is_there} && exit 0; sleep 0.5; done; '
-                                f'cat /tmp/{name}.log; exit 1')
+    started = peer(
+        'exec',
+        '-t',
+        str(LIMIT_SECONDS),
+        guest,
+        f'spawn {name} {seconds} {command}; '
+        f'while kill -0 $(cat /tmp/{name}.pid) 2>/dev/null; do {is_there} && exit 0; sleep 0.1; '
+        f'done; cat /tmp/{name}.log; exit 1',
+    )
     print(started.stdout + started.stderr, end='', flush=True)
     return started.returncode == 0
+
+
+def ended(name, guest='b'):
+    """What a spawned program has said, when it has ended."""
+    return inside(
+        f'while kill -0 $(cat /tmp/{name}.pid) 2>/dev/null; do sleep 0.1; done; '
+        f'cat /tmp/{name}.log',
+        guest,
+    )[0]
+
+
+def table(process, name):
+    """One of /proc/net, as a process that `kernel-peer host` becomes has it; empty as long as it is
+    not in that namespace."""
+    try:
+        if os.readlink(f'/proc/{process.pid}/ns/net') == os.readlink('/proc/self/ns/net'):
+            return ''
+        with open(f'/proc/{process.pid}/net/{name}', errors='replace') as file:
+            return file.read()
+    except OSError:
+        return ''
+
+
+def await_sign(process, is_there):
+    """Whether there is a sign of what a process of ours is to do, before it ends."""
+    limit = time.monotonic() + LIMIT_SECONDS
+    while process.poll() is None and time.monotonic() < limit:
+        if is_there():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def await_tcp(process, port):
+    """Until a process of ours listens at a port of TCP, or has ended."""
+    row = re.compile(rf':{port:04X} [0-9A-F]+:0000 0A ')
+    return await_sign(
+        process, lambda: row.search(table(process, 'tcp')) or row.search(table(process, 'tcp6'))
+    )
+
+
+def await_service(process, port):
+    """Until a program of librdmacm of ours listens over RoCE, or has ended: requests are handed to
+    the socket of this name (src/rdmacm/mads/ports.c), and come by UDP."""
+    name = re.compile(rf'@sidewire\.cm\.s[0-9a-f]*{port:04x}\.')
+    roce = re.compile(r':12B7 ')
+    return await_sign(
+        process,
+        lambda: name.search(table(process, 'unix'))
+        and (roce.search(table(process, 'udp')) or roce.search(table(process, 'udp6'))),
+    )
 
 
 def push(path, name, guest='b'):
     """Copies a program into the guest's /bin."""
     with open(path, 'rb') as file:
-        return subprocess.run([PEER, 'exec', '-i', guest, f'cat >/bin/{name}; chmod +x /bin/{name}'], stdin=file).returncode == 0
+        return (
+            subprocess.run(
+                [PEER, 'exec', '-i', guest, f'cat >/bin/{name}; chmod +x /bin/{name}'], stdin=file
+            ).returncode
+            == 0
+        )
 
 
 def prepare():
@@ -48,12 +113,14 @@ def prepare():
     except subprocess.TimeoutExpired:
         return f'the image of the guest was not made in {BUILD_SECONDS} s'
     if made.returncode:
-        return f'the image of the guest cannot be made: {(made.stderr.strip() or "no reason given").splitlines()[-1]}'
+        reason = (made.stderr.strip() or 'no reason given').splitlines()[-1]
+        return f'the image of the guest cannot be made: {reason}'
     return None
 
 
 def with_guest(run, *args):
-    """Boots the guest, runs run(*args), which returns whether all was well, and ends it. The status of the test."""
+    """Boots the guest, runs run(*args), which returns whether all was well, and ends it. The status
+    of the test."""
     os.environ['KP_NS'] = f'kp{os.getpid()}'
     os.environ['KP_MTU'] = ETHERNET_MTU
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

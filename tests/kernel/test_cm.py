@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe, both ways. usage: test_cm.py SIDEWIRE BOUND
-[CPP-SERVER CPP-CLIENT [SIDEWIRE-TRANSFER MODULE]]
+"""Programs of librdmacm between this host, over packets, and a stock kernel's rdma_cm on rdma_rxe,
+both ways. usage: test_cm.py SIDEWIRE BOUND [CPP-SERVER CPP-CLIENT [SIDEWIRE-TRANSFER MODULE]]
 
-What a program prints of data it has checked decides (rping -V, rstream -T v), and both sides' statuses.
+What a program prints of data it has checked decides (rping -V, rstream -T v), and both sides'
+statuses.
 """
 import hashlib
 import os
@@ -21,45 +22,70 @@ from test_programs import Host, say  # noqa: E402
 NOT_IN_IMAGE = ['rstream', 'rcopy']
 SECONDS = 40
 SILENT, SILENT_MAC = '10.77.0.99', '02:77:00:00:00:63'  # packets to it are lost
-SILENCE_SECONDS = 120  # 16 requests, 4.3 s each
-GROUP, GROUP_IN_IGMP = '239.7.7.7', '070707EF'
+SILENCE_SECONDS = 170  # 16 requests, 4.3 s each
+GROUP, GROUP_IN_IGMP, GROUP_OF_RXE = '239.7.7.7', '070707EF', '3333ef070707'
+UDADDY_PORT = 7174
 FAULTS = 'loss=3%,dup=3%,reorder=5%:2ms,seed=7'
-# Server and client; {to}: the server's address, {own}: that of the side it runs on. What both must print.
+# Server and client; {to}: the server's address, {own}: that of the side it runs on. What both must
+# print.
+# fmt: off
 CASES = [
-    ('rping -s -a {to} -p {port} -C 10 -V', 'rping -c -a {to} -p {port} -C 10 -V -v', 4, '', 'rdma-ping-9'),
-    ('rping -s -a {to} -p {port} -C 10 -V', 'rping -c -a {to} -p {port} -C 10 -V -v', 6, '', 'rdma-ping-9'),
-    ('ucmatose -p {port} -c 10', 'ucmatose -s {to} -p {port} -c 10', 4, 'return status 0', 'return status 0'),
+    ('rping -s -a {to} -p {port} -C 10 -V', 'rping -c -a {to} -p {port} -C 10 -V -v', 4, '',
+     'rdma-ping-9'),
+    ('rping -s -a {to} -p {port} -C 10 -V', 'rping -c -a {to} -p {port} -C 10 -V -v', 6, '',
+     'rdma-ping-9'),
+    ('ucmatose -p {port} -c 10', 'ucmatose -s {to} -p {port} -c 10', 4, 'return status 0',
+     'return status 0'),
     ('udaddy -c 3', 'udaddy -s {to} -c 3', 4, 'return status 0', 'return status 0'),
     ('udaddy -b {to} -f ip6', 'udaddy -s {to} -f ip6', 6, 'return status 0', 'return status 0'),
-    ('rstream -b {to} -p {port} -S 4096 -C 100 -T v', 'rstream -s {to} -p {port} -S 4096 -C 100 -T v', 4, '4k', '4k'),
-    (f'mckey -m {GROUP} -b {{own}}', f'mckey -m {GROUP} -b {{own}} -s', 4, 'return status 0', 'return status 0'),
+    ('rstream -b {to} -p {port} -S 4096 -C 100 -T v',
+     'rstream -s {to} -p {port} -S 4096 -C 100 -T v', 4, '4k', '4k'),
+    (f'mckey -m {GROUP} -b {{own}}', f'mckey -m {GROUP} -b {{own}} -s', 4, 'return status 0',
+     'return status 0'),
 ]
-
-
-def wait_ended(name):
-    return guest.inside(f'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do kill -0 $(cat /tmp/{name}.pid) 2>/dev/null || break; '
-                        f'sleep 0.3; done; cat /tmp/{name}.log')[0]
+# fmt: on
 
 
 def addresses(family):
     return (guest.OWN, guest.GUEST) if family == 4 else (guest.OWN6, guest.GUEST6)
 
 
+def port_of(line, port):
+    return UDADDY_PORT if line.startswith('udaddy') else port
+
+
+def serve(line, port):
+    """A server in the guest, once it can be asked, or its queue pair is in the group."""
+    return guest.spawn(
+        'server',
+        line,
+        f'grep -q {GROUP_OF_RXE} /proc/net/dev_mcast'
+        if GROUP in line
+        else f'rdma res show cm_id | grep LISTEN | grep -q ":{port_of(line, port)} "',
+        SECONDS,
+    )
+
+
+def await_server(process, line, port):
+    """The same of ours: what is sent to the group before is lost."""
+    if GROUP in line:
+        return guest.await_sign(process, lambda: GROUP_IN_IGMP in guest.table(process, 'igmp'))
+    return guest.await_service(process, port_of(line, port))
+
+
 def to_kernel(host, case, port):
     """Our client, the kernel's server."""
     server, client, family, server_says, client_says = case
     own, other = addresses(family)
-    line = server.format(to=other, own=other, port=port)
-    guest.inside(f'spawn server {SECONDS} {line}; sleep 1')
+    serve(server.format(to=other, own=other, port=port), port)
     text, status = host.finish(host.start(client.format(to=other, own=own, port=port)), SECONDS)
-    theirs = wait_ended('server')
-    return say(status == 0 and client_says in text and server_says in theirs, f'to the kernel: {client.split()[0]} (IPv{family})', text, theirs)
-
-
-def has_joined():
-    """Whether our host is in the group: what is sent to it before is lost."""
-    groups = guest.peer('host', 'cat', '/proc/net/igmp').stdout
-    return GROUP_IN_IGMP in groups
+    theirs = guest.ended('server')
+    return say(
+        status == 0 and client_says in text and server_says in theirs,
+        f'to the kernel: {client.split()[0]} (IPv{family})',
+        text,
+        theirs,
+    )
 
 
 def from_kernel(host, case, port):
@@ -67,28 +93,31 @@ def from_kernel(host, case, port):
     server, client, family, server_says, client_says = case
     own, other = addresses(family)
     process = host.start(server.format(to=own, own=own, port=port))
-    time.sleep(1)
-    for _ in range(50):
-        if GROUP not in server or has_joined():
-            break
-        time.sleep(0.1)
-    theirs, status = guest.inside(f'timeout {SECONDS} {client.format(to=own, own=other, port=port)}')
-    text, own_status = host.finish(process, 15)
-    return say(status == 0 and own_status == 0 and server_says in text and client_says in theirs,
-               f'from the kernel: {client.split()[0]} (IPv{family})', text, theirs)
+    await_server(process, server, port)
+    theirs, status = guest.inside(
+        f'timeout {SECONDS} {client.format(to=own, own=other, port=port)}'
+    )
+    text, own_status = host.finish(process, SECONDS)
+    return say(
+        status == 0 and own_status == 0 and server_says in text and client_says in theirs,
+        f'from the kernel: {client.split()[0]} (IPv{family})',
+        text,
+        theirs,
+    )
 
 
 def nobody_listens(host, port):
-    """Refused at once by either side, with the reason."""
-    start = time.monotonic()
+    """Refused by either side, with the reason."""
     text, status = host.finish(host.start(f'rping -c -a {guest.GUEST} -p {port} -C 1'), SECONDS)
-    good = say(status != 0 and 'REJECTED, error 8' in text and time.monotonic() - start < 5, 'the kernel refuses', text)
+    good = say(status != 0 and 'REJECTED, error 8' in text, 'the kernel refuses', text)
     server = host.start(f'rping -s -P -a {guest.OWN} -p {port + 1}')
-    time.sleep(1)
+    guest.await_service(server, port + 1)
     theirs, status = guest.inside(f'timeout {SECONDS} rping -c -a {guest.OWN} -p {port} -C 1')
     server.kill()
     text = host.finish(server)[0]
-    return good & say(status != 0 and 'REJECTED, error 8' in theirs, 'we refuse the kernel', text, theirs)
+    return good & say(
+        status != 0 and 'REJECTED, error 8' in theirs, 'we refuse the kernel', text, theirs
+    )
 
 
 def messages_lost(sidewire, port):
@@ -103,17 +132,25 @@ def messages_lost(sidewire, port):
 
 
 def killed_while_connected(host, port):
-    """Our server sees the end of the kernel's client, which says DREQ for a process that was killed."""
+    """Our server sees the end of the kernel's client, which says DREQ for a process that was
+    killed."""
     server = host.start(f'rping -s -a {guest.OWN} -p {port}')
-    time.sleep(1)
-    guest.inside(f'spawn client {SECONDS} rping -c -a {guest.OWN} -p {port} -d; sleep 2; '
-                 f'for p in $(pidof rping); do grep -q {SILENT} /proc/$p/cmdline || kill -9 $p; done')
-    text, _ = host.finish(server, 20)
-    return say('DISCONNECT EVENT' in text, 'the kernel\'s client is killed: our server sees its end', text)
+    guest.await_service(server, port)
+    guest.inside(
+        f'spawn client {SECONDS} rping -c -a {guest.OWN} -p {port} -d; '
+        f'while kill -0 $(cat /tmp/client.pid); do rdma res show cm_id | grep CONNECT | '
+        f'grep -q {guest.OWN}:{port} && break; sleep 0.1; done; sleep 1; '
+        f'for p in $(pidof rping); do grep -q {SILENT} /proc/$p/cmdline || kill -9 $p; done'
+    )
+    text, _ = host.finish(server, SECONDS)
+    return say(
+        'DISCONNECT EVENT' in text, 'the kernel\'s client is killed: our server sees its end', text
+    )
 
 
 class Silence:
-    """Both sides ask a host that never answers; it takes more than a minute, so it goes on beside the other cases."""
+    """Both sides ask a host that never answers; it takes more than a minute, so it goes on beside
+    the other cases."""
 
     def __init__(self, host, port):
         rule = f'ip neigh replace {SILENT} lladdr {SILENT_MAC} nud permanent dev'
@@ -125,12 +162,18 @@ class Silence:
 
     def judge(self):
         """Gives up with the same event and status, after as long as the kernel."""
-        text, status = self.host.finish(self.process, SILENCE_SECONDS - (time.monotonic() - self.start))
+        text, status = self.host.finish(
+            self.process, SILENCE_SECONDS - (time.monotonic() - self.start)
+        )
         seconds = time.monotonic() - self.start
-        theirs = guest.inside('while kill -0 $(cat /tmp/silence.pid) 2>/dev/null; do sleep 0.5; done; cat /tmp/silence.log')[0]
+        theirs = guest.ended('silence')
         event = 'RDMA_CM_EVENT_UNREACHABLE, error -110'
-        return say(status != 0 and event in text and event in theirs and seconds > 60, 'nobody answers: UNREACHABLE, ETIMEDOUT on both sides',
-                   text, theirs)
+        return say(
+            status != 0 and event in text and event in theirs and seconds > 60,
+            'nobody answers: UNREACHABLE, ETIMEDOUT on both sides',
+            text,
+            theirs,
+        )
 
 
 def copied(host, port):
@@ -142,14 +185,18 @@ def copied(host, port):
             out.write(os.urandom(1000003))
         with open(source, 'rb') as data:
             digest = hashlib.sha256(data.read()).hexdigest()
-        guest.inside(f'spawn server {SECONDS} rcopy -p {port}; sleep 1')
-        text, status = host.finish(host.start(f'rcopy {source} {guest.GUEST}:/tmp/copy -p {port}'), SECONDS)
+        serve(f'rcopy -p {port}', port)
+        text, status = host.finish(
+            host.start(f'rcopy {source} {guest.GUEST}:/tmp/copy -p {port}'), SECONDS
+        )
         theirs = guest.inside('sha256sum /tmp/copy')[0]
         good = say(status == 0 and digest in theirs, 'to the kernel: rcopy', text, theirs)
         guest.inside('kill $(cat /tmp/server.pid)')
         server = host.start(f'rcopy -p {port + 1}')
-        time.sleep(1)
-        theirs, status = guest.inside(f'timeout {SECONDS} rcopy /tmp/copy {guest.OWN}:{target} -p {port + 1}')
+        guest.await_service(server, port + 1)
+        theirs, status = guest.inside(
+            f'timeout {SECONDS} rcopy /tmp/copy {guest.OWN}:{target} -p {port + 1}'
+        )
         server.terminate()
         text = host.finish(server)[0]
         back = ''
@@ -167,10 +214,19 @@ def devices_of_ids(host, bound):
         return say(False, 'bound cannot be copied into the guest')
     line = '127.0.0.1 ::1 127.0.0.5 0.0.0.0 ::'
     text, status = host.finish(host.start(f'{bound} {line} {guest.OWN} {guest.OWN6}'), SECONDS)
-    theirs, their_status = guest.inside(f'timeout {SECONDS} bound {line} {guest.GUEST} {guest.GUEST6}')
-    same = text.replace(guest.OWN6, 'IPv6').replace(guest.OWN, 'IPv4') == theirs.replace(guest.GUEST6, 'IPv6').replace(guest.GUEST, 'IPv4')
+    theirs, their_status = guest.inside(
+        f'timeout {SECONDS} bound {line} {guest.GUEST} {guest.GUEST6}'
+    )
+    same = text.replace(guest.OWN6, 'IPv6').replace(guest.OWN, 'IPv4') == theirs.replace(
+        guest.GUEST6, 'IPv6'
+    ).replace(guest.GUEST, 'IPv4')
     told = theirs.count('a device') > 8 and theirs.count('no device') > 8
-    return say(status == their_status == 0 and same and told, 'IDs bound to an address have a device where they have one with the kernel', text, theirs)
+    return say(
+        status == their_status == 0 and same and told,
+        'IDs bound to an address have a device where they have one with the kernel',
+        text,
+        theirs,
+    )
 
 
 def own_programs(host, port, server='', client='', command='', module=''):

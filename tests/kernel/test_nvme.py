@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""NVMe over RDMA against a stock kernel's nvme-rdma and nvmet-rdma on rdma_rxe. usage: test_nvme.py SIDEWIRE SIDEWIRE_NVME | test_nvme.py kernel
+"""NVMe over RDMA against a stock kernel's nvme-rdma and nvmet-rdma on rdma_rxe. usage: test_nvme.py
+SIDEWIRE SIDEWIRE_NVME | test_nvme.py kernel
 
-Our target serves the kernel's host; our host uses the kernel's target; tshark reads what passes. SIDEWIRE_NVME does the same in a guest on
-stock rdma-core and rxe. With `kernel` both sides are guests: the
-same steps, judged without anything of ours. The first failure ends the test, with what the kernels say.
+Our target serves the kernel's host; our host uses the kernel's target; tshark reads what passes.
+SIDEWIRE_NVME does the same in a guest on stock rdma-core and rxe. With `kernel` both sides are
+guests: the same steps, judged without anything of ours. The first failure ends the test, with what
+the kernels say.
 """
 import collections
 import os
@@ -19,7 +21,7 @@ import time
 sys.dont_write_bytecode = True
 
 import kernel_guest as guest  # noqa: E402
-from nvme_host import MIB, NQN, KernelHost, guest_run, say  # noqa: E402
+from nvme_host import MIB, NQN, SHORT_KATO, KernelHost, guest_run, say  # noqa: E402
 from nvme_own import OwnHost, OwnTarget, StockProgram  # noqa: E402
 
 MEMORY_MIB = '448'
@@ -32,8 +34,10 @@ SAYS = 'dmesg | grep -v "speed is unknown" | tail -n 20'
 
 class KernelTarget:
     """nvmet-rdma of a guest, over a RAM disk; namespace 2 is a null_blk with memory."""
+
     offers = 0
-    refusals = ['Invalid Field', 'Internal Error', 'SGL Length Invalid']  # of RAM disks; ours must be more exact
+    # Of RAM disks; ours must be more exact
+    refusals = ['Invalid Field', 'Internal Error', 'SGL Length Invalid']
 
     def __init__(self, name):
         self.name, self.made = name, False
@@ -75,8 +79,17 @@ class Capture:
 
     def __init__(self, file):
         self.file = file
-        self.process = subprocess.Popen([guest.PEER, 'host', 'tcpdump', '-Z', 'root', '-q', '-i', 'br0', '-s', '0', '-U', '-B', '16384', '-c',
-                                         str(PACKETS), '-w', file, 'udp port 4791'], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [
+                guest.PEER,
+                *f'host tcpdump -Z root -q -i br0 -s 0 -U -B 16384 -c {PACKETS}'.split(),
+                '-w',
+                file,
+                'udp port 4791',
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
         self.process.stderr.readline()  # it listens
 
     def judge(self, *wanted):
@@ -84,43 +97,103 @@ class Capture:
         time.sleep(CAPTURE_SECONDS)
         self.process.terminate()
         self.process.wait()
-        command = ['tshark', '-n', '-r', self.file, '-Y', 'nvme-rdma', '-T', 'fields', '-E', 'separator=/t']
-        for field in ('frame.number', '_ws.malformed', '_ws.expert.severity', '_ws.expert.message', '_ws.col.Info'):
+        command = [
+            'tshark',
+            '-n',
+            '-r',
+            self.file,
+            *'-Y nvme-rdma -T fields -E separator=/t'.split(),
+        ]
+        for field in (
+            'frame.number',
+            '_ws.malformed',
+            '_ws.expert.severity',
+            '_ws.expert.message',
+            '_ws.col.Info',
+        ):
             command += ['-e', field]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         packets = [line.split('\t') for line in done.stdout.splitlines()]
-        odd = ['\t'.join(packet) for packet in packets if packet[1] or any(int(word) >= EXPERT_WARN for word in packet[2].split(',') if word)]
-        names = collections.Counter(re.sub('.*NVMe(OF)? ', '', packet[-1]) for packet in packets if re.search('NVMe(OF)? (?!CQE|Data )', packet[-1]))
+        odd = [
+            '\t'.join(packet)
+            for packet in packets
+            if packet[1] or any(int(word) >= EXPERT_WARN for word in packet[2].split(',') if word)
+        ]
+        names = collections.Counter(
+            re.sub('.*NVMe(OF)? ', '', packet[-1])
+            for packet in packets
+            if re.search('NVMe(OF)? (?!CQE|Data )', packet[-1])
+        )
         missing = [name for name in wanted if not any(name in seen for seen in names)]
         seen = ', '.join(f'{number} {name}' for name, number in names.most_common())
-        return say(packets and not odd and not missing, f'tshark: {len(packets)} packets of NVMe: {seen}', f'missing: {missing}', *odd[:10],
-                   done.stderr)
+        return say(
+            packets and not odd and not missing,
+            f'tshark: {len(packets)} packets of NVMe: {seen}',
+            f'missing: {missing}',
+            *odd[:10],
+            done.stderr,
+        )
 
 
 def use(host, target):
     """All that the kernel's host is made to do, until something fails."""
     with tempfile.TemporaryDirectory() as folder:
         capture = Capture(os.path.join(folder, 'nvme.pcap'))
-        good = host.discover() and host.connect() and host.ask(target) and host.copy() and host.compare() and \
-            host.reserve() and host.refusals(target) and host.zeroes()
-        good &= capture.judge('Connect', 'Identify Controller', 'Identify Namespace', 'Read', 'Write', 'Flush', 'Compare', 'Write Zero',
-                              'Dataset Management', 'Discovery')
-    return good and host.file_system() and host.fio('randwrite', 2) and host.fio('randrw', 2) and host.disconnect() and host.connect() and \
-        host.outstanding(target) and host.target_stops(target) and host.host_stops() and \
-        (not hasattr(target, 'add_namespace') or host.namespaces_change(target)) and host.disconnect()
+        good = (
+            host.discover()
+            and host.connect()
+            and host.ask(target)
+            and host.copy()
+            and host.compare()
+            and host.reserve()
+            and host.refusals(target)
+            and host.zeroes()
+        )
+        good &= capture.judge(
+            'Connect',
+            'Identify Controller',
+            'Identify Namespace',
+            *'Read Write Flush Compare'.split(),
+            'Write Zero',
+            'Dataset Management',
+            'Discovery',
+        )
+    return (
+        good
+        and host.file_system()
+        and host.fio('randwrite', 2)
+        and host.fio('randrw', 2)
+        and host.disconnect()
+        and host.connect(kato=SHORT_KATO)
+        and host.outstanding(target)
+        and host.target_stops(target)
+        and host.host_stops()
+        and (not hasattr(target, 'add_namespace') or host.namespaces_change(target))
+        and host.disconnect()
+    )
 
 
-def start_other(disk=''):
-    os.environ['KP_NVME'] = disk
-    started = guest.peer('start', 'a', OTHER.split('.')[-1])
-    print(started.stdout + started.stderr, end='', flush=True)
-    return started.returncode == 0
+class OtherGuest:
+    """It boots while something else is done."""
+
+    def __init__(self, disk=''):
+        self.process = subprocess.Popen(
+            [guest.PEER, 'start', 'a', OTHER.split('.')[-1]],
+            env={**os.environ, 'KP_NVME': disk},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def is_up(self):
+        print(self.process.communicate()[0], end='', flush=True)
+        return self.process.returncode == 0
 
 
 def run_kernels():
     """Both sides are the kernel's."""
     target, host = KernelTarget('a'), KernelHost(OTHER)
-    return start_other() and host.prepare() and target.start() and use(host, target)
+    return OtherGuest().is_up() and host.prepare() and target.start() and use(host, target)
 
 
 def run_own_target(sidewire):
@@ -144,17 +217,32 @@ def run_own_host(sidewire, target):
     with tempfile.TemporaryDirectory() as folder:
         capture = Capture(os.path.join(folder, 'nvme.pcap'))
         good = host.ask() and host.copy(folder)
-        good &= capture.judge('Connect', 'Identify Controller', 'Identify Namespace', 'Read', 'Write', 'Discovery')
-        return good and host.bench('--bs 512,4k,128k --iodepth 16 --loops 1') and host.outstanding(target)
+        good &= capture.judge(
+            'Connect', 'Identify Controller', 'Identify Namespace', 'Read', 'Write', 'Discovery'
+        )
+        return (
+            good
+            and host.bench('--bs 512,4k,128k --iodepth 16 --loops 1')
+            and host.outstanding(target)
+        )
 
 
-def run_stock(program):
-    """Our program in a guest, without Sidewire: as host of the kernel's target, and as target of the kernel's host for an NVMe disk."""
+def run_stock(program, disk):
+    """Our program in a guest, without Sidewire: as host of the kernel's target, and as target of
+    the kernel's host for an NVMe disk."""
     stock, host = StockProgram(program, 'a'), KernelHost(OTHER)
-    with tempfile.NamedTemporaryFile() as disk:
-        disk.truncate(MIB << 20)
-        return start_other(disk.name) and stock.push() and stock.host(guest.GUEST) and stock.serve(OTHER) and host.discover() and \
-            host.connect() and host.copy() and stock.holds(host, disk.name) and host.zeroes() and host.fio('randrw', 1) and host.disconnect()
+    return (
+        stock.push()
+        and stock.host(guest.GUEST)
+        and stock.serve(OTHER)
+        and host.discover()
+        and host.connect()
+        and host.copy()
+        and stock.holds(host, disk)
+        and host.zeroes()
+        and host.fio('randrw', 1)
+        and host.disconnect()
+    )
 
 
 def tell(good, *names):
@@ -167,7 +255,13 @@ def run(sidewire, program=None):
     if sidewire == 'kernel':
         return tell(run_kernels(), 'a', 'b')
     target = KernelTarget('b')
-    return tell(run_own_target(sidewire) and target.start() and run_own_host(sidewire, target), 'b') and tell(run_stock(program), 'a', 'b')
+    if not tell(run_own_target(sidewire) and target.start(), 'b'):
+        return False
+    with tempfile.NamedTemporaryFile() as disk:
+        disk.truncate(MIB << 20)
+        other = OtherGuest(disk.name)
+        good = tell(run_own_host(sidewire, target), 'b')
+        return other.is_up() and good and tell(run_stock(program, disk.name), 'a', 'b')
 
 
 if __name__ == '__main__':

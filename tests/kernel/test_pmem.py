@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Our library in a guest, on memory that keeps its contents: what a FLUSH has acknowledged is in the file behind it when QEMU is killed."""
+"""Our library in a guest, on memory that keeps its contents: what a FLUSH has acknowledged is in
+the file behind it when QEMU is killed."""
 import os
 import re
 import struct
@@ -14,24 +15,29 @@ import kernel_guest as guest
 MIB = 1 << 20
 RECORD_BYTES = 4096
 ENOUGH = 8  # records, before the end
-SECONDS = 20
+SECONDS = 120
 KINDS = ('fsdax', 'devdax', 'ivshmem', 'pmr')
-SIZE_MIB = {'fsdax': 64, 'devdax': 96,  # which of the two is region0 is not sure: their sizes tell
-            'ivshmem': 4, 'pmr': 4}
+SIZE_MIB = {
+    'fsdax': 64,
+    'devdax': 96,  # which of the two is region0 is not sure: their sizes tell
+    'ivshmem': 4,
+    'pmr': 4,
+}
 LINKS = {'direct': 'SIDEWIRE_LINK=direct SIDEWIRE_DIRECT=mapped', 'packets': 'SIDEWIRE_LINK=roce'}
 ENVIRONMENT = 'LD_PRELOAD=/lib/libsidewire.so VU_DEVICE=sw_lo VU_GID=1 SIDEWIRE_LOG=info'
 
 SETUP = r'''
 rdma link del rxe0 && modprobe -r rdma_rxe  # it has the port of RoCE
 modprobe -a nfit nd_pmem dax_pmem device_dax ext4 2>&1
-for i in $(seq 50); do [ -e /sys/block/pmem1 ] && break; sleep 0.1; done
+for i in $(seq 300); do [ -e /sys/block/pmem1 ] && break; sleep 0.1; done
 mdev -s
 cd /sys/bus/nd/devices
 # claim NAMESPACE SEED DRIVER: gives it struct pages, which DAX wants
 claim()
 {
     echo $1 >/sys/bus/nd/drivers/nd_pmem/unbind
-    echo ram >$2/mode && echo 2097152 >$2/align && cat /proc/sys/kernel/random/uuid >$2/uuid && echo $1 >$2/namespace &&
+    echo ram >$2/mode && echo 2097152 >$2/align &&
+        cat /proc/sys/kernel/random/uuid >$2/uuid && echo $1 >$2/namespace &&
         echo $2 >/sys/bus/nd/drivers/$3/bind
 }
 for n in 0 1; do
@@ -41,12 +47,16 @@ for n in 0 1; do
     esac
 done
 mdev -s
-mkfs.ext4 -q -F -b 4096 -O ^has_journal $disk && mkdir -p /mnt && mount -t ext4 -o dax=always $disk /mnt || exit
+mkfs.ext4 -q -F -b 4096 -O ^has_journal $disk && mkdir -p /mnt &&
+    mount -t ext4 -o dax=always $disk /mnt || exit
 dd if=/dev/zero of=/mnt/file bs=1M count=4 2>/dev/null; sync
 for device in /sys/bus/pci/devices/*; do
     case $(cat $device/vendor $device/device | tr '\n' ' ') in
         '0x1af4 0x1110 ') echo 1 >$device/enable; echo "ivshmem $device/resource2" ;;
-        '0x1b36 0x0010 ') echo 1 >$device/enable; pmem enable $device/resource0; echo "pmr $device/resource4" ;;
+        '0x1b36 0x0010 ')
+            echo 1 >$device/enable
+            pmem enable $device/resource0
+            echo "pmr $device/resource4" ;;
     esac
 done
 mdev -s
@@ -56,7 +66,12 @@ echo "devdax $(ls /dev/dax* | head -n 1)"
 
 
 def say(good, text, *more):
-    print(f'{"ok  " if good else "FAIL"} {text}', *(more if not good else ()), sep='\n     ', flush=True)
+    print(
+        f'{"ok  " if good else "FAIL"} {text}',
+        *(more if not good else ()),
+        sep='\n     ',
+        flush=True,
+    )
     return bool(good)
 
 
@@ -64,9 +79,15 @@ def qemu_words(files):
     """Four memories, each a file here."""
     words = ['-machine nvdimm=on', f'-m {os.environ["KP_MEM"]}M,slots=4,maxmem=2G']
     for kind, path in files.items():
-        words.append(f'-object memory-backend-file,id={kind},share=on,mem-path={path},size={SIZE_MIB[kind]}M')
-    words += ['-device nvdimm,id=dimm0,memdev=fsdax', '-device nvdimm,id=dimm1,memdev=devdax', '-device ivshmem-plain,memdev=ivshmem',
-              '-device nvme,serial=pmr,pmrdev=pmr']
+        words.append(
+            f'-object memory-backend-file,id={kind},share=on,mem-path={path},size={SIZE_MIB[kind]}M'
+        )
+    words += [
+        '-device nvdimm,id=dimm0,memdev=fsdax',
+        '-device nvdimm,id=dimm1,memdev=devdax',
+        '-device ivshmem-plain,memdev=ivshmem',
+        '-device nvme,serial=pmr,pmrdev=pmr',
+    ]
     return ' '.join(words)
 
 
@@ -100,8 +121,13 @@ def refusals(paths):
     good = True
     for kind in ('ivshmem', 'pmr'):
         text, _ = guest.inside(f'{ENVIRONMENT} SIDEWIRE_LOG=warn pmem refuse {paths[kind]}')
-        good &= say('persistent: Invalid argument' in text and f'SIDEWIRE_PERSISTENT_BARS={bar_of(paths[kind])}' in text and
-                    'atomics: Operation not supported' in text, f'{kind}: refused where nobody says that it keeps its contents', text)
+        good &= say(
+            'persistent: Invalid argument' in text
+            and f'SIDEWIRE_PERSISTENT_BARS={bar_of(paths[kind])}' in text
+            and 'atomics: Operation not supported' in text,
+            f'{kind}: refused where nobody says that it keeps its contents',
+            text,
+        )
     return good
 
 
@@ -110,7 +136,10 @@ def start(paths, link, seeds):
     bars = ','.join(bar_of(paths[kind]) for kind in ('ivshmem', 'pmr'))
     for kind in KINDS:
         seed = seeds[link, kind]
-        guest.inside(f'spawn {link}.{kind} 300 {ENVIRONMENT} {LINKS[link]} SIDEWIRE_PERSISTENT_BARS={bars} pmem write {seed} {paths[kind]}')
+        guest.inside(
+            f'spawn {link}.{kind} 300 {ENVIRONMENT} {LINKS[link]} SIDEWIRE_PERSISTENT_BARS={bars} '
+            f'pmem write {seed} {paths[kind]}'
+        )
 
 
 def acknowledged(link):
@@ -128,14 +157,18 @@ def wait_for(link):
         told = acknowledged(link)
         if all(len(numbers) >= ENOUGH for numbers, _ in told.values()) or time.monotonic() > limit:
             return told
-        time.sleep(0.5)
+        time.sleep(0.2)
 
 
 def run(library, program, files):
     paths = prepare() if push(library, program) else {}
     if len(paths) != len(KINDS) or not refusals(paths):
         return False
-    seeds = {(link, kind): 0x9e3779b1 * (1 + at * len(KINDS) + other) % 2**32 for at, link in enumerate(LINKS) for other, kind in enumerate(KINDS)}
+    seeds = {
+        (link, kind): 0x9E3779B1 * (1 + at * len(KINDS) + other) % 2**32
+        for at, link in enumerate(LINKS)
+        for other, kind in enumerate(KINDS)
+    }
     good = True
     for link in LINKS:
         start(paths, link, seeds)
@@ -150,7 +183,9 @@ def run(library, program, files):
 
 
 def kill():
-    folder = os.environ.get('KP_DIR') or os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'sidewire-kernel')
+    folder = os.environ.get('KP_DIR') or os.path.join(
+        os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'sidewire-kernel'
+    )
     with open(os.path.join(folder, 'run', os.environ['KP_NS'], 'b.pid'), encoding='ascii') as file:
         os.kill(int(file.read()), 9)
 
@@ -163,9 +198,17 @@ def judge(files, link, seeds, told):
             content = file.read()
         missing = [number for number in numbers if record(seeds[link, kind], number) not in content]
         if link == 'direct':
-            good &= say(text.count('2097152 mappable by peers') == 1, f'{kind}: its peer can map it', text[:1500])
-        good &= say(len(numbers) >= ENOUGH and not missing, f'{kind}, {link}: {len(numbers)} records acknowledged, all are in the file',
-                    f'missing: {missing}', text[:1500])
+            good &= say(
+                text.count('2097152 mappable by peers') == 1,
+                f'{kind}: its peer can map it',
+                text[:1500],
+            )
+        good &= say(
+            len(numbers) >= ENOUGH and not missing,
+            f'{kind}, {link}: {len(numbers)} records acknowledged, all are in the file',
+            f'missing: {missing}',
+            text[:1500],
+        )
     return good
 
 

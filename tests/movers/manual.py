@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a mover's manual page is held to: it names every command and option that the program has, and no other; groff finds no fault with it."""
+"""What a mover's manual page is held to: it names every command and option that the program has,
+and no other; groff finds no fault with it."""
 import re
 import subprocess
 import unittest
@@ -9,7 +10,8 @@ FRONT_DOOR = {'--device'}  # of `sidewire MOVER` itself
 
 
 class Manual(unittest.TestCase):
-    """A mover's own has `mover`, `program`, `page`; `more`: commands of two words; how many options there are more than; `wrong` uses."""
+    """A mover's own has `mover`, `program`, `page`; `more`: commands of two words; how many options
+    there are more than; `wrong` uses."""
 
     more = ()
     options_more_than = 0
@@ -25,10 +27,21 @@ class Manual(unittest.TestCase):
 
     @classmethod
     def say(cls, *words):
-        return subprocess.run([cls.program, *words], capture_output=True, text=True, timeout=20, check=False)
+        return subprocess.run(
+            [cls.program, *words], capture_output=True, text=True, timeout=20, check=False
+        )
 
     def options_of(self, command):
-        return set(re.findall(r'^ +(?:-., )?(?:-., )?(--[a-z][a-z_-]*)', self.say(*command.split(), '--help').stdout, re.M)) - EVERYWHERE
+        return (
+            set(
+                re.findall(
+                    r'^ +(?:-., )?(?:-., )?(--[a-z][a-z_-]*)',
+                    self.say(*command.split(), '--help').stdout,
+                    re.M,
+                )
+            )
+            - EVERYWHERE
+        )
 
     def test_commands__each_has_its_part(self):
         self.assertGreaterEqual(len(self.commands), self.commands_at_least)
@@ -48,7 +61,13 @@ class Manual(unittest.TestCase):
 
     def test_layout__groff_has_nothing_to_say(self):
         try:
-            done = subprocess.run(['groff', '-man', '-Tutf8', '-ww', '-z', self.page], capture_output=True, text=True, timeout=20, check=False)
+            done = subprocess.run(
+                ['groff', '-man', '-Tutf8', '-ww', '-z', self.page],
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
+            )
         except FileNotFoundError:
             self.skipTest('there is no groff')
         self.assertEqual(done.stderr, '')

@@ -15,10 +15,8 @@
 
 #include <cmocka.h>
 
+#include "loopback.h"
 #include "read.h"
-
-#define LO "/sys/class/infiniband/sw_lo"
-#define REAL_LO "/sys/devices/virtual/infiniband/sw_lo"
 
 static int back(void **state)
 {

@@ -28,8 +28,10 @@ static inline bool percent(struct draw *draw, uint32_t chance)
     return below(draw, 100) < chance;
 }
 
+/* Between rounds: draw_admin.c. */
 void draw_attr(struct draw *draw, struct draw_end_attr *attr);
 void draw_make_end(struct model_end *end, const struct draw_end_attr *attr);
+
 uint32_t draw_len(struct draw *draw);
 
 /* A piece of a lane from `from` on, in a region with the rights of `need` (or, wanted false, in one

@@ -23,10 +23,11 @@ struct sem_case {
 /* Tables end with a NULL name. */
 extern const struct sem_case sem_requester[], sem_flush[], sem_persist[], sem_pieces[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
-    sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_windows[], sem_windows_inv[],
-    sem_newops[], sem_cqs[], sem_objects[];
+    sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_rereg[], sem_windows[],
+    sem_windows_inv[], sem_newops[], sem_cqs[], sem_objects[];
 extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_ud_receivers[],
-    sem_mcast[], sem_counters[], sem_attrs[], sem_pacing[], sem_faults[], sem_lost[];
+    sem_mcast[], sem_counters[], sem_attrs[], sem_pacing[], sem_faults[], sem_faults_ud[],
+    sem_lost[];
 
 #define RIG_BYTES (256u * 1024)
 
@@ -68,6 +69,8 @@ unsigned long long sem_read_counter(const char *port, const char *name);
  * what it has counted. What it was at last. */
 unsigned long long sem_wait_counter(const char *port, const char *name, unsigned long long wanted);
 #define sem_expect_counter(port, name, wanted) VU_EQ(sem_wait_counter(port, name, wanted), wanted)
+/* Faults on purpose (docs/faults.md) of this process, from its first device on. */
+void sem_misbehave(const char *script);
 /* Whether iWARP has what this case needs: sem_iwarp.c. */
 bool sem_iwarp_has(const char *name);
 /* The same of a RoCE device over TCP. */

@@ -345,7 +345,7 @@ static void wide_b(int sock, int param)
     struct ibv_poll_cq_attr poll = {0};
     uint64_t start_ms = vu_now_ms();
     int rc;
-    while ((rc = ibv_start_poll(cq, &poll)) == ENOENT && vu_now_ms() - start_ms < 5000)
+    while ((rc = ibv_start_poll(cq, &poll)) == ENOENT && vu_now_ms() - start_ms < 20000)
         continue;
     VU_EQ(rc, 0);
     VU_EQ(cq->wr_id, 77);

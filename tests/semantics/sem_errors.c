@@ -118,11 +118,11 @@ static void refused_b(int sock, int param)
     VU_CHECK(vu_async_event(rig.dev.ctx,
                             status_of(fault) == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
                                                                       : IBV_EVENT_QP_REQ_ERR,
-                            2000),
+                            20000),
              "no asynchronous event at the target");
     struct ibv_wc wc;
     if (use_recv) {
-        VU_EQ(vu_poll(rig.ep.rcq, &wc, 1, 2000), 1);
+        VU_EQ(vu_poll(rig.ep.rcq, &wc, 1, 20000), 1);
         VU_EQ(wc.wr_id, CANARY_WR);
         if (opcode ==
             IBV_WR_RDMA_WRITE_WITH_IMM) /* it may have been taken for the immediate already */

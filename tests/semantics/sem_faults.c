@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sem.h: faults on purpose over packets (docs/faults.md), rule by rule, as the other side and the
- * counters see them. Each pair is alone in its network, so the numbers are known. */
+ * counters see them; what datagrams meet is in sem_faults_ud.c. Each pair is alone in its network,
+ * so the numbers are known. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "ud_side.h"
-
-/* Of this process, from its first device on. */
-static void misbehave(const char *script)
-{
-    char path[64];
-    int fd = memfd_create("faults", 0);
-    VU_TRUE(fd >= 0 && write(fd, script, strlen(script)) == (ssize_t)strlen(script));
-    snprintf(path, sizeof(path), "@/proc/self/fd/%d", fd);
-    VU_EQ(setenv("SIDEWIRE_FAULTS", path, 1), 0);
-}
+#include "sem.h"
 
 static unsigned long long read_port(const struct vu_dev *dev, const char *file)
 {
@@ -62,7 +51,7 @@ static void third(int sock, bool sends)
     bool once = false;
     for (int i = 0; i < ROUNDS && sends; i++)
         sprintf(script + strlen(script), "drop packet 3 of qp %d once\n", i + 2);
-    misbehave(script);
+    sem_misbehave(script);
     rig_open(&rig, sock, NULL);
     for (int i = 0; i < ROUNDS && !once; i++) {
         struct vu_ep ep;
@@ -121,7 +110,7 @@ static void fault(int sock, int param, bool sends)
 {
     const struct fault *one = &faults[param];
     struct rig rig;
-    misbehave(sends ? one->sender : one->receiver);
+    sem_misbehave(sends ? one->sender : one->receiver);
     rig_open(&rig, sock, NULL);
     message(&rig, &rig.ep, sends, 8, 0x5a);
     vu_sleep_ms(50); /* what is held comes */
@@ -151,7 +140,7 @@ static void rnr(int sock, bool sends)
     struct rig rig;
     uint64_t start_ms = vu_now_ms(), other_ms;
     if (!sends)
-        misbehave("rnr for 300ms\n");
+        sem_misbehave("rnr for 300ms\n");
     rig_open(&rig, sock, NULL);
     vu_put(sock, &start_ms, sizeof(start_ms));
     vu_get(sock, &other_ms, sizeof(other_ms));
@@ -190,7 +179,7 @@ static void cut_a(int sock, int param)
     struct rig_attr patient = attr;
     patient.conn.timeout = 17; /* 0.5 s */
     struct rig rig;
-    misbehave("cut at 500ms for 1s\n");
+    sem_misbehave("cut at 500ms for 1s\n");
     uint64_t start_ms = vu_now_ms(), longest_ms = 0;
     uint32_t count = 0;
     rig_open(&rig, sock, &patient);
@@ -233,7 +222,7 @@ static void cut_for_good_a(int sock, int param)
     attr.conn.timeout = 12; /* 17 ms */
     attr.conn.retry_cnt = 3;
     struct rig rig;
-    misbehave("cut\n");
+    sem_misbehave("cut\n");
     rig_open(&rig, sock, &attr);
     struct vu_send send = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 100);
     rig_post(&rig, &send);
@@ -263,7 +252,7 @@ static void refusal_b(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    misbehave("drop opcode ack times 3\n");
+    sem_misbehave("drop opcode ack times 3\n");
     rig_open(&rig, sock, NULL);
     vu_barrier(sock);
     rig_close(&rig);
@@ -302,7 +291,7 @@ static void answers_b(int sock, int param)
     static const struct rig_attr attr = {.fill = 0x42};
     struct rig rig;
     uint64_t word = 0x4242424242424242;
-    misbehave("drop opcode response times 8\ndrop opcode atomic times 2\n");
+    sem_misbehave("drop opcode response times 8\ndrop opcode atomic times 2\n");
     rig_open(&rig, sock, &attr);
     rig_recv(&rig, 7, 8192, 8);
     vu_expect(rig.ep.rcq, 7, IBV_WC_WR_FLUSH_ERR); /* ERR, long before the last answer */
@@ -335,7 +324,7 @@ static void last_ack_b(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    misbehave("drop opcode ack times 3\n");
+    sem_misbehave("drop opcode ack times 3\n");
     rig_open(&rig, sock, NULL);
     rig_recv(&rig, 7, 16384, 100);
     vu_barrier(sock);
@@ -372,7 +361,7 @@ static void ended_b(int sock, int param)
 {
     struct rig rig;
     if (param == 0)
-        misbehave("drop opcode response times 3\n");
+        sem_misbehave("drop opcode response times 3\n");
     rig_open(&rig, sock, NULL);
     rig_recv(&rig, 7, 16384, 100);
     vu_barrier(sock);
@@ -405,7 +394,7 @@ static void counted_once_a(int sock, int param)
 
 static void counted_once_b(int sock, int param)
 {
-    misbehave("drop opcode response times 3\n");
+    sem_misbehave("drop opcode response times 3\n");
     sem_idle(sock, param);
 }
 
@@ -432,7 +421,7 @@ static void answer_gone_b(int sock, int param)
     (void)param;
     static const struct rig_attr attr = {.fill = 0x42};
     struct rig rig;
-    misbehave("drop opcode response for 500ms\n");
+    sem_misbehave("drop opcode response for 500ms\n");
     rig_open(&rig, sock, &attr);
     struct ibv_mr *own = vu_reg(&rig.dev, rig.buf, 8, IBV_ACCESS_LOCAL_WRITE);
     VU_EQ(vu_post_recv(rig.ep.qp, 7, rig.buf, 8, own->lkey), 0);
@@ -443,92 +432,12 @@ static void answer_gone_b(int sock, int param)
     rig_close(&rig);
 }
 
-/* Three datagrams, of which the sender's or the receiver's rules take or give one. */
-struct loss {
-    const char *sender, *receiver;
-    uint8_t values[4]; /* what comes, ending with 0 */
-};
-static const struct loss losses[] = {
-    {"drop packet 2 opcode datagram\n", "", {1, 3}},
-    {"", "drop received packet 2 opcode datagram\n", {1, 3}},
-    {"duplicate packet 2\n", "", {1, 2, 2, 3}},
-    {"corrupt packet 2\n", "", {1, 3}},
-    {"reorder 40ms packet 1\n", "", {2, 3, 1}},
-    {"", "reorder 40ms received packet 1\n", {2, 3, 1}},
-};
-#define LOSSES (sizeof(losses) / sizeof(losses[0]))
-
-static void datagrams_a(int sock, int param)
-{
-    struct ud_side side;
-    misbehave(losses[param].sender);
-    ud_open(&side, sock, NULL);
-    vu_barrier(sock);
-    for (uint32_t i = 1; i <= 3; i++) {
-        memset(side.buf + i * 1000, (int)i, 1000);
-        ud_send(&side, &(struct ud_send){.wr_id = i, .at = i * 1000, .len_bytes = 1000});
-        vu_sleep_ms(5);
-    }
-    vu_barrier(sock);
-    ud_close(&side);
-}
-
-static void datagrams_b(int sock, int param)
-{
-    const uint8_t *values = losses[param].values;
-    struct ud_side side;
-    misbehave(losses[param].receiver);
-    ud_open(&side, sock, NULL);
-    for (uint64_t i = 0; i < 4; i++)
-        ud_recv(&side, side.qp, i, UD_SLOT);
-    vu_barrier(sock);
-    uint64_t i = 0;
-    for (; i < 4 && values[i]; i++) {
-        vu_expect(side.rcq, i, IBV_WC_SUCCESS);
-        ud_check(&side, i, 1000, values[i]);
-    }
-    vu_expect_none(side.rcq, UD_QUIET_MS);
-    vu_barrier(sock);
-    ud_close(&side);
-}
-
-/* A datagram is complete when it has left: what the program then does to its memory does not change
- * what is on its way, however long that takes. */
-static void held_a(int sock, int param)
-{
-    (void)param;
-    struct ud_side side;
-    misbehave("delay 100ms\n");
-    ud_open(&side, sock, NULL);
-    memset(side.buf, 9, 4000);
-    vu_barrier(sock);
-    ud_send(&side, &(struct ud_send){.wr_id = 1, .len_bytes = 4000});
-    memset(side.buf, 0, 4000);
-    ud_close(&side);
-    vu_barrier(sock);
-}
-
-static void held_b(int sock, int param)
-{
-    (void)param;
-    struct ud_side side;
-    ud_open(&side, sock, NULL);
-    ud_recv(&side, side.qp, 0, UD_SLOT);
-    vu_barrier(sock);
-    uint64_t before_ms = vu_now_ms();
-    vu_expect(side.rcq, 0, IBV_WC_SUCCESS);
-    ud_check(&side, 0, 4000, 9);
-    VU_TRUE(vu_now_ms() - before_ms >= 90);
-    vu_barrier(sock);
-    ud_close(&side);
-}
-
 /* Atomics are executed once, whatever is lost, damaged and doubled. */
 static void atomics_a(int sock, int param)
 {
     (void)param;
     struct rig rig;
-    misbehave("seed 3\ndrop 15%\nduplicate 20%\nreorder 1ms 10%\ncorrupt 5%\n");
+    sem_misbehave("seed 3\ndrop 15%\nduplicate 20%\nreorder 1ms 10%\ncorrupt 5%\n");
     rig_open(&rig, sock, NULL);
     for (uint64_t i = 0; i < 100; i++) {
         struct vu_send send = rig_send(&rig, IBV_WR_ATOMIC_FETCH_AND_ADD, i, 0, 8);
@@ -552,7 +461,7 @@ static void atomics_b(int sock, int param)
     (void)param;
     struct rig rig;
     uint64_t value;
-    misbehave("seed 4\ndrop 15% received\nduplicate 20%\nreorder 1ms 10%\n");
+    sem_misbehave("seed 4\ndrop 15% received\nduplicate 20%\nreorder 1ms 10%\n");
     rig_open(&rig, sock, NULL);
     vu_barrier(sock);
     memcpy(&value, rig.buf, sizeof(value));
@@ -564,10 +473,6 @@ static void atomics_b(int sock, int param)
 #define ONE(name, index)                                                     \
     {                                                                        \
         "faults__" name, fault_a, fault_b, (index) | SEM_ALONE | SEM_ON_WIRE \
-    }
-#define UD_ONE(name, index)                                                                   \
-    {                                                                                         \
-        "faults__datagram_" name, datagrams_a, datagrams_b, (index) | SEM_ALONE | SEM_ON_WIRE \
     }
 
 const struct sem_case sem_faults[] = {
@@ -592,14 +497,7 @@ const struct sem_case sem_faults[] = {
     {"faults__receiver_not_ready", rnr_a, rnr_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_of_a_second", cut_a, cut_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__cut_for_good", cut_for_good_a, sem_idle, SEM_ALONE | SEM_ON_WIRE},
-    UD_ONE("lost", 0),
-    UD_ONE("lost_as_it_came", 1),
-    UD_ONE("doubled", 2),
-    UD_ONE("corrupted", 3),
-    UD_ONE("late", 4),
-    UD_ONE("late_as_it_came", 5),
-    {"faults__what_is_held_is_a_copy", held_a, held_b, SEM_ALONE | SEM_ON_WIRE},
     {"faults__atomics_once", atomics_a, atomics_b, SEM_ALONE | SEM_ON_WIRE},
     {0},
 };
-_Static_assert(FAULTS == 10 && LOSSES == 6, "each has its case");
+_Static_assert(FAULTS == 10, "each has its case");

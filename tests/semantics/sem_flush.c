@@ -167,7 +167,7 @@ static void refused_b(int sock, int param)
         attr.conn.access = VU_ACCESS_REMOTE;
     rig_open(&rig, sock, &attr);
     VU_TRUE(vu_async_event(
-        rig.dev.ctx, param == NO_QP_RIGHT ? IBV_EVENT_QP_REQ_ERR : IBV_EVENT_QP_ACCESS_ERR, 5000));
+        rig.dev.ctx, param == NO_QP_RIGHT ? IBV_EVENT_QP_REQ_ERR : IBV_EVENT_QP_ACCESS_ERR, 20000));
     rig_bytes(&rig, 0, BYTES, WRITTEN);
     vu_barrier(sock);
     rig_close(&rig);

@@ -91,7 +91,7 @@ static void all_b(int sock, int kind)
     }
     vu_barrier(sock);
     struct ibv_wc wc[2];
-    VU_EQ(vu_poll(side.rcq, wc, 2, 5000), 2);
+    VU_EQ(vu_poll(side.rcq, wc, 2, 20000), 2);
     VU_EQ(wc[0].wr_id + wc[1].wr_id, 1 + 3);
     for (int i = 0; i < 2; i++) {
         VU_EQ(wc[i].status, IBV_WC_SUCCESS);
@@ -137,7 +137,7 @@ static void sleeper_b(int sock, int param)
         ud_recv(&side, side.qp, i, UD_SLOT);
         VU_EQ(ibv_req_notify_cq(side.rcq, 0), 0);
         vu_barrier(sock);
-        VU_CHECK(vu_cq_event(side.channel, 2000), "not woken");
+        VU_CHECK(vu_cq_event(side.channel, UD_EVENT_MS), "not woken");
         vu_expect(side.rcq, i, IBV_WC_SUCCESS);
     }
     VU_EQ(ibv_detach_mcast(side.qp, &group, 0), 0);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sem.h: what becomes of regions that are registered anew, and the kinds of region beside plain
- * ones. */
+/* sem.h: the kinds of region beside plain ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,283 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "sem.h"
+#include "sem_region.h"
 
 #define FILL 0xb5
-#define WRITTEN 0xa1
-#define LOCAL_AND(rights) (IBV_ACCESS_LOCAL_WRITE | (rights))
-
-/* A writes once with B's key as it is now; returns how it ended. */
-/* There a WRITE is complete when it was sent. What comes behind it tells what became of it: a READ
- * of nothing, whose key nobody looks at. */
-static enum ibv_wc_status outcome_by_iwarp(struct rig *rig)
-{
-    struct ibv_wc wc;
-    const struct vu_send nothing = {.opcode = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED};
-    rig_post(rig, &nothing);
-    VU_EQ(vu_poll(rig->ep.scq, &wc, 1, 5000), 1);
-    return wc.status == IBV_WC_SUCCESS ? wc.status : IBV_WC_REM_ACCESS_ERR;
-}
-
-static enum ibv_wc_status try_write(struct rig *rig, uint64_t wr_id, const struct vu_key *key)
-{
-    memset(rig->buf, WRITTEN, 4096);
-    struct vu_send write = rig_send(rig, IBV_WR_RDMA_WRITE, wr_id, 0, 4096);
-    write.remote = key->addr;
-    write.rkey = key->rkey;
-    rig_post(rig, &write);
-    struct ibv_wc wc;
-    VU_EQ(vu_poll(rig->ep.scq, &wc, 1, 5000), 1);
-    VU_EQ(wc.wr_id, wr_id);
-    return vu_is_iwarp(&rig->dev) ? outcome_by_iwarp(rig) : wc.status;
-}
-
-static void tell_key(int sock, const struct ibv_mr *mr)
-{
-    struct vu_key key = {(uintptr_t)mr->addr, mr->length, mr->rkey};
-    vu_put(sock, &key, sizeof(key));
-}
-
-static struct vu_key hear_key(int sock)
-{
-    struct vu_key key;
-    vu_get(sock, &key, sizeof(key));
-    return key;
-}
-
-static void full_bytes(const uint8_t *at, size_t len_bytes, uint8_t value)
-{
-    for (size_t i = 0; i < len_bytes; i++)
-        VU_CHECK(at[i] == value, "byte %zu is 0x%02x, not 0x%02x", i, at[i], value);
-}
-
-/* Rights are taken and given back; the key stays what it was. */
-static void access_a(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    struct vu_key key = hear_key(sock);
-    VU_EQ(try_write(&rig, 1, &key), IBV_WC_SUCCESS);
-    vu_barrier(sock);
-    VU_EQ(hear_key(sock).rkey, key.rkey);
-    VU_EQ(try_write(&rig, 2, &key), IBV_WC_REM_ACCESS_ERR);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
-static void access_b(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    struct rig_attr attr = {.fill = FILL, .access = LOCAL_AND(IBV_ACCESS_REMOTE_READ)};
-    rig_open(&rig, sock, &attr);
-    uint32_t key = rig.mr->rkey;
-    VU_EQ(ibv_rereg_mr(rig.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, VU_ACCESS_ALL), 0);
-    VU_EQ(rig.mr->rkey, key);
-    VU_EQ(rig.mr->lkey, key);
-    tell_key(sock, rig.mr);
-    vu_barrier(sock);
-    rig_bytes(&rig, 0, 4096, WRITTEN);
-    memset(rig.buf, FILL, 4096);
-    VU_EQ(ibv_rereg_mr(rig.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE),
-          0);
-    tell_key(sock, rig.mr);
-    vu_barrier(sock);
-    rig_bytes(&rig, 0, RIG_BYTES, FILL);
-    rig_close(&rig);
-}
-
-/* Another PD and back: between, the region is none of this QP's business. */
-static void pd_a(int sock, int param)
-{
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    struct vu_key key = hear_key(sock);
-    VU_EQ(try_write(&rig, 1, &key), param ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
-static void pd_b(int sock, int param)
-{
-    struct rig rig;
-    struct rig_attr attr = {.fill = FILL};
-    rig_open(&rig, sock, &attr);
-    struct ibv_pd *other = ibv_alloc_pd(rig.dev.ctx);
-    uint32_t key = rig.mr->rkey;
-    VU_EQ(ibv_rereg_mr(rig.mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0), 0);
-    VU_TRUE(rig.mr->pd == other);
-    VU_EQ(ibv_dealloc_pd(other), EBUSY);
-    if (!param)
-        VU_EQ(ibv_rereg_mr(rig.mr, IBV_REREG_MR_CHANGE_PD, rig.dev.pd, NULL, 0, 0), 0);
-    VU_EQ(rig.mr->rkey, key);
-    tell_key(sock, rig.mr);
-    vu_barrier(sock);
-    rig_bytes(&rig, 0, 4096, param ? FILL : WRITTEN);
-    VU_EQ(ibv_rereg_mr(rig.mr, IBV_REREG_MR_CHANGE_PD, rig.dev.pd, NULL, 0, 0), 0);
-    VU_EQ(ibv_dealloc_pd(other), 0);
-    rig_close(&rig);
-}
-
-/* Other memory has another key: the old one finds nothing, not even where both overlap. All three
- * changes at once. */
-enum moved { MOVED_NEW_KEY, MOVED_OLD_KEY };
-
-static void moved_a(int sock, int param)
-{
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    struct vu_key before = rig.peer, now = hear_key(sock);
-    VU_TRUE(before.rkey != now.rkey);
-    before.addr = now.addr;
-    if (param == MOVED_NEW_KEY)
-        VU_EQ(try_write(&rig, 1, &now), IBV_WC_SUCCESS);
-    else
-        VU_EQ(try_write(&rig, 1, &before), IBV_WC_REM_ACCESS_ERR);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
-static void moved_b(int sock, int param)
-{
-    struct rig rig;
-    struct rig_attr attr = {.fill = FILL, .access = LOCAL_AND(IBV_ACCESS_REMOTE_READ)};
-    rig_open(&rig, sock, &attr);
-    int all = IBV_REREG_MR_CHANGE_ACCESS | IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD;
-    size_t len = RIG_BYTES / 2;
-    VU_EQ(ibv_rereg_mr(rig.mr, all, rig.dev.pd, rig.buf + 65536, len, VU_ACCESS_ALL), 0);
-    VU_TRUE(rig.mr->addr == rig.buf + 65536);
-    VU_EQ(rig.mr->length, len);
-    tell_key(sock, rig.mr);
-    vu_barrier(sock);
-    rig_bytes(&rig, 0, 65536, FILL);
-    rig_bytes(&rig, 65536, 4096, param == MOVED_NEW_KEY ? WRITTEN : FILL);
-    rig_close(&rig);
-}
-
-/* What a refused call leaves is the region as it was, usable by its old key. */
-static void refused_a(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    vu_barrier(sock);
-    VU_EQ(try_write(&rig, 1, &rig.peer), IBV_WC_SUCCESS);
-    vu_barrier(sock);
-    rig_close(&rig);
-}
-
-static void refused_b(int sock, int param)
-{
-    (void)param;
-    struct rig rig;
-    rig_open(&rig, sock, NULL);
-    struct ibv_mr *mr = rig.mr;
-    struct ibv_mr before = *mr;
-    const struct {
-        int flags;
-        void *addr;
-        size_t len_bytes;
-        int access, error;
-    } cases[] = {
-        {0, NULL, 0, 0, EINVAL},
-        {1 << 3, NULL, 0, 0, EINVAL},
-        {IBV_REREG_MR_CHANGE_PD, NULL, 0, 0, EINVAL},
-        {IBV_REREG_MR_CHANGE_TRANSLATION, NULL, 4096, 0, EINVAL},
-        {IBV_REREG_MR_CHANGE_TRANSLATION, rig.buf, 0, 0, EINVAL},
-        {IBV_REREG_MR_CHANGE_TRANSLATION, rig.buf, 4096, VU_ACCESS_ALL, EINVAL},
-        {IBV_REREG_MR_CHANGE_TRANSLATION, rig.buf, SIZE_MAX, 0, EINVAL},
-        {IBV_REREG_MR_CHANGE_TRANSLATION, (void *)4096, 4096, 0, EFAULT},
-        {IBV_REREG_MR_CHANGE_ACCESS, NULL, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL},
-        {IBV_REREG_MR_CHANGE_ACCESS, NULL, 0, IBV_ACCESS_LOCAL_WRITE | 1 << 12, EINVAL},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        errno = 0;
-        VU_EQ(ibv_rereg_mr(mr, cases[i].flags, NULL, cases[i].addr, cases[i].len_bytes,
-                           cases[i].access),
-              IBV_REREG_MR_ERR_INPUT);
-        VU_EQ(errno, cases[i].error);
-        VU_EQ(memcmp(mr, &before, sizeof(before)), 0);
-    }
-    vu_barrier(sock);
-    vu_barrier(sock);
-    rig_bytes(&rig, 0, 4096, WRITTEN);
-    rig_close(&rig);
-}
-
-/* The region moves while A writes all of it again and again: once ibv_rereg_mr has returned, the
- * old memory is the program's own, and no byte of a WRITE by the old key lands in the new. */
-#define RACE_BYTES (3u << 20)
-#define RACE_ROUNDS 10
-
-static void race_a(int sock, int param)
-{
-    (void)param;
-    struct vu_dev dev;
-    vu_dev_open(&dev);
-    uint8_t *from = malloc(RACE_BYTES);
-    memset(from, WRITTEN, RACE_BYTES);
-    struct ibv_mr *mr = vu_reg(&dev, from, RACE_BYTES, IBV_ACCESS_LOCAL_WRITE);
-    for (int i = 0; i < RACE_ROUNDS; i++) {
-        struct vu_ep ep;
-        vu_ep_create(&dev, NULL, &ep);
-        vu_connect(&ep, sock, NULL);
-        struct vu_key key = hear_key(sock);
-        struct vu_send write = {.opcode = IBV_WR_RDMA_WRITE,
-                                .flags = IBV_SEND_SIGNALED,
-                                .addr = from,
-                                .len_bytes = RACE_BYTES,
-                                .lkey = mr->lkey,
-                                .remote = key.addr,
-                                .rkey = key.rkey};
-        struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
-        vu_barrier(sock);
-        while (wc.status == IBV_WC_SUCCESS) {
-            VU_EQ(vu_post_send(ep.qp, &write), 0);
-            VU_EQ(vu_poll(ep.scq, &wc, 1, 5000), 1);
-        }
-        VU_EQ(wc.status, vu_is_iwarp(&dev) ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR);
-        vu_barrier(sock);
-        vu_ep_destroy(&ep);
-    }
-    VU_EQ(ibv_dereg_mr(mr), 0);
-    free(from);
-    vu_dev_close(&dev);
-}
-
-static void race_b(int sock, int param)
-{
-    (void)param;
-    struct vu_dev dev;
-    vu_dev_open(&dev);
-    uint8_t *memory[2];
-    for (int i = 0; i < 2; i++) {
-        memory[i] = malloc(RACE_BYTES);
-        memset(memory[i], FILL, RACE_BYTES);
-    }
-    struct ibv_mr *mr = vu_reg(&dev, memory[0], RACE_BYTES, VU_ACCESS_ALL);
-    for (int i = 0; i < RACE_ROUNDS; i++) {
-        uint8_t *old = memory[i % 2], *now = memory[(i + 1) % 2];
-        struct vu_ep ep;
-        vu_ep_create(&dev, NULL, &ep);
-        vu_connect(&ep, sock, NULL);
-        tell_key(sock, mr);
-        vu_barrier(sock);
-        struct ibv_wc wc;
-        VU_EQ(vu_poll(ep.rcq, &wc, 1, (unsigned int)(i % 5)), 0); /* the ring wants polling */
-        VU_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, now, RACE_BYTES, 0), 0);
-        memset(old, FILL, RACE_BYTES);
-        vu_barrier(sock);
-        full_bytes(old, RACE_BYTES, FILL);
-        full_bytes(now, RACE_BYTES, FILL);
-        vu_ep_destroy(&ep);
-    }
-    VU_EQ(ibv_dereg_mr(mr), 0);
-    free(memory[0]);
-    free(memory[1]);
-    vu_dev_close(&dev);
-}
 
 /* A zero-based region starts at 0 for peers and for local elements, wherever it is. */
 static void zero_based_a(int sock, int param)
@@ -294,9 +19,9 @@ static void zero_based_a(int sock, int param)
     rig_open(&rig, sock, NULL);
     struct vu_key key = rig.peer;
     key.addr = 4096;
-    VU_EQ(try_write(&rig, 1, &key), IBV_WC_SUCCESS);
+    VU_EQ(region_try_write(&rig, 1, &key), IBV_WC_SUCCESS);
     vu_barrier(sock);
-    VU_EQ(try_write(&rig, 2, &rig.peer), IBV_WC_REM_ACCESS_ERR);
+    VU_EQ(region_try_write(&rig, 2, &rig.peer), IBV_WC_REM_ACCESS_ERR);
     vu_barrier(sock);
     rig_close(&rig);
 }
@@ -320,9 +45,9 @@ static void iova_a(int sock, int param)
     (void)param;
     struct rig rig;
     rig_open(&rig, sock, NULL);
-    struct vu_key key = hear_key(sock);
+    struct vu_key key = region_hear_key(sock);
     key.addr = 0x7700000000 + 8192;
-    VU_EQ(try_write(&rig, 1, &key), IBV_WC_SUCCESS);
+    VU_EQ(region_try_write(&rig, 1, &key), IBV_WC_SUCCESS);
     vu_barrier(sock);
     rig_close(&rig);
 }
@@ -336,7 +61,7 @@ static void iova_b(int sock, int param)
     struct ibv_mr *mr = ibv_reg_mr_iova2(rig.dev.pd, rig.buf, RIG_BYTES, 0x7700000000,
                                          VU_ACCESS_ALL | IBV_ACCESS_RELAXED_ORDERING);
     VU_TRUE(mr);
-    tell_key(sock, mr);
+    region_tell_key(sock, mr);
     vu_barrier(sock);
     rig_bytes(&rig, 0, 8192, FILL);
     rig_bytes(&rig, 8192, 4096, WRITTEN);
@@ -353,9 +78,9 @@ static void odp_a(int sock, int param)
     (void)param;
     struct rig rig;
     rig_open(&rig, sock, NULL);
-    struct vu_key key = hear_key(sock);
+    struct vu_key key = region_hear_key(sock);
     for (uint64_t i = 0; i < 2; i++) {
-        VU_EQ(try_write(&rig, i, &key), IBV_WC_SUCCESS);
+        VU_EQ(region_try_write(&rig, i, &key), IBV_WC_SUCCESS);
         vu_barrier(sock);
         vu_barrier(sock);
     }
@@ -383,7 +108,7 @@ static void odp_b(int sock, int param)
     vu_put(sock, &key, sizeof(key));
     for (int i = 0; i < 2; i++) {
         vu_barrier(sock);
-        full_bytes(at, 4096, WRITTEN);
+        region_full_bytes(at, 4096, WRITTEN);
         VU_TRUE(mmap(at, 65536, prot, anonymous | MAP_FIXED, -1, 0) == at);
         memset(at, FILL, 65536);
         vu_barrier(sock);
@@ -427,7 +152,7 @@ static void null_a(int sock, int param)
         vu_expect(rig.ep.scq, i, IBV_WC_SUCCESS);
     write.wr_id = 4;
     write.remote = 0;
-    write.rkey = hear_key(sock).rkey; /* the peer's null region */
+    write.rkey = region_hear_key(sock).rkey; /* the peer's null region */
     rig_post(&rig, &write);
     vu_expect(rig.ep.scq, 4, IBV_WC_REM_ACCESS_ERR);
     vu_barrier(sock);
@@ -445,7 +170,7 @@ static void null_b(int sock, int param)
     VU_TRUE(null);
     rig_connect(&rig, NULL);
     VU_EQ(vu_post_recv(rig.ep.qp, 10, (void *)0x5678, 200000, null->lkey), 0);
-    tell_key(sock, null);
+    region_tell_key(sock, null);
     VU_EQ(vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS).byte_len, 100000);
     rig_bytes(&rig, 0, 100000, 0);
     rig_bytes(&rig, 100000, RIG_BYTES - 100000, FILL);
@@ -462,11 +187,11 @@ static void foreign_a(int sock, int param)
     (void)param;
     struct rig rig;
     rig_open(&rig, sock, NULL);
-    struct vu_key key = hear_key(sock);
-    VU_EQ(try_write(&rig, 1, &key), IBV_WC_SUCCESS);
+    struct vu_key key = region_hear_key(sock);
+    VU_EQ(region_try_write(&rig, 1, &key), IBV_WC_SUCCESS);
     vu_barrier(sock);
     key.addr += 8192 - 4096 + 1;
-    VU_EQ(try_write(&rig, 2, &key), IBV_WC_REM_ACCESS_ERR);
+    VU_EQ(region_try_write(&rig, 2, &key), IBV_WC_REM_ACCESS_ERR);
     vu_barrier(sock);
     rig_close(&rig);
 }
@@ -665,13 +390,6 @@ static void import_b(int sock, int param)
 }
 
 const struct sem_case sem_memory[] = {
-    {"rereg__access", access_a, access_b, 0},
-    {"rereg__pd_and_back", pd_a, pd_b, 0},
-    {"rereg__pd_of_others", pd_a, pd_b, 1},
-    {"rereg__moved_new_key", moved_a, moved_b, MOVED_NEW_KEY},
-    {"rereg__moved_old_key", moved_a, moved_b, MOVED_OLD_KEY},
-    {"rereg__refused", refused_a, refused_b, 0},
-    {"rereg__under_writes", race_a, race_b, 0},
     {"region__zero_based", zero_based_a, zero_based_b, 0},
     {"region__iova_relaxed", iova_a, iova_b, 0},
     {"region__on_demand", odp_a, odp_b, ODP_EXPLICIT},

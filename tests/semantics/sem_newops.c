@@ -63,7 +63,7 @@ static void words_b(int sock, int param)
     struct rig rig;
     rig_open(&rig, sock, NULL);
     const volatile uint64_t *at = (uint64_t *)(rig.buf + 64);
-    uint64_t deadline = vu_now_ms() + 5000, changes = 0, before = 0;
+    uint64_t deadline = vu_now_ms() + 20000, changes = 0, before = 0;
     struct ibv_wc wc;
     while (changes < 10) {
         uint64_t seen = *at;

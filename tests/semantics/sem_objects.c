@@ -66,6 +66,47 @@ static struct ibv_pd *parent_of(struct vu_dev *dev, struct ibv_td *td, struct ar
     return parent;
 }
 
+/* A CQ whose memory comes from the program, also when it is resized; *given: how often it gave. */
+static struct ibv_cq *parent_cq(struct vu_dev *dev, struct ibv_pd *parent,
+                                const struct arena *arena, int *given)
+{
+    struct ibv_cq_init_attr_ex cq_attr = {.cqe = 32,
+                                          .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+                                          .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+                                          .parent_domain = parent};
+    struct ibv_cq_ex *ex = ibv_create_cq_ex(dev->ctx, &cq_attr);
+    VU_CHECK(ex, "ibv_create_cq_ex: %s", strerror(errno));
+    struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
+    VU_EQ(ibv_dealloc_pd(parent), EBUSY);
+    *given = arena->given;
+    VU_TRUE(*given > 0);
+    VU_EQ(ibv_resize_cq(cq, 300), 0);
+    VU_TRUE(arena->given > *given && arena->live == *given);
+    *given = arena->given;
+    return cq;
+}
+
+/* Eight SENDs while eight come, by turns inline or not: all in one CQ. */
+static void parent_exchange(struct vu_ep *ep, struct ibv_cq *cq, uint8_t *bytes, uint32_t lkey)
+{
+    for (unsigned int i = 0; i < 8; i++) {
+        struct vu_send send = {.opcode = IBV_WR_SEND,
+                               .wr_id = 100 + i,
+                               .flags = IBV_SEND_SIGNALED | (i % 2 ? IBV_SEND_INLINE : 0),
+                               .addr = bytes,
+                               .len_bytes = 32,
+                               .lkey = lkey};
+        VU_EQ(vu_post_send(ep->qp, &send), 0);
+    }
+    unsigned int sends = 0, receives = 0;
+    while (sends + receives < 16) {
+        struct ibv_wc wc;
+        VU_EQ(vu_poll(cq, &wc, 1, 20000), 1);
+        VU_EQ(wc.status, IBV_WC_SUCCESS);
+        VU_EQ(wc.wr_id, wc.opcode & IBV_WC_RECV ? receives++ : 100 + sends++);
+    }
+}
+
 /* CQ, SRQ and QP of a parent domain: their memory comes from the program and all of it goes back;
  * they work with each other and with regions of the PD itself. */
 static void parent_a(int sock, int param)
@@ -83,19 +124,8 @@ static void parent_a(int sock, int param)
     VU_EQ(ibv_dealloc_pd(base), EBUSY);
     VU_EQ(arena.given, 0);
 
-    struct ibv_cq_init_attr_ex cq_attr = {.cqe = 32,
-                                          .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
-                                          .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
-                                          .parent_domain = parent};
-    struct ibv_cq_ex *ex = ibv_create_cq_ex(dev.ctx, &cq_attr);
-    VU_CHECK(ex, "ibv_create_cq_ex: %s", strerror(errno));
-    struct ibv_cq *cq = ibv_cq_ex_to_cq(ex);
-    VU_EQ(ibv_dealloc_pd(parent), EBUSY);
-    int given = arena.given;
-    VU_TRUE(given > 0);
-    VU_EQ(ibv_resize_cq(cq, 300), 0);
-    VU_TRUE(arena.given > given && arena.live == given);
-    given = arena.given;
+    int given;
+    struct ibv_cq *cq = parent_cq(&dev, parent, &arena, &given);
     struct ibv_srq_init_attr srq_attr = {.attr = {.max_wr = 8, .max_sge = 1}};
     struct ibv_srq *srq = ibv_create_srq(parent, &srq_attr);
     VU_TRUE(srq && arena.given > given);
@@ -113,22 +143,7 @@ static void parent_a(int sock, int param)
     for (unsigned int i = 0; i < 8; i++)
         VU_EQ(vu_post_srq(srq, i, buf, 64, mr->lkey), 0);
     vu_barrier(sock);
-    for (unsigned int i = 0; i < 8; i++) {
-        struct vu_send send = {.opcode = IBV_WR_SEND,
-                               .wr_id = 100 + i,
-                               .flags = IBV_SEND_SIGNALED | (i % 2 ? IBV_SEND_INLINE : 0),
-                               .addr = buf + 1024,
-                               .len_bytes = 32,
-                               .lkey = mr->lkey};
-        VU_EQ(vu_post_send(ep.qp, &send), 0);
-    }
-    unsigned int sends = 0, receives = 0;
-    while (sends + receives < 16) {
-        struct ibv_wc wc;
-        VU_EQ(vu_poll(cq, &wc, 1, 5000), 1);
-        VU_EQ(wc.status, IBV_WC_SUCCESS);
-        VU_EQ(wc.wr_id, wc.opcode & IBV_WC_RECV ? receives++ : 100 + sends++);
-    }
+    parent_exchange(&ep, cq, buf + 1024, mr->lkey);
     vu_barrier(sock);
     vu_ep_destroy(&ep);
     VU_EQ(ibv_destroy_srq(srq), 0);

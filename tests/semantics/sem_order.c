@@ -232,7 +232,7 @@ static void poll_memory_b(int sock, int param)
     for (unsigned int i = 1; i <= ROUNDS; i++) {
         volatile uint8_t *last = rig.buf + param - 1;
         uint8_t wanted = (uint8_t)(i % 250 + 1);
-        uint64_t deadline = vu_now_ms() + 5000;
+        uint64_t deadline = vu_now_ms() + 20000;
         while (*last != wanted)
             VU_CHECK(vu_now_ms() < deadline, "the WRITE of round %u is not seen", i);
         atomic_thread_fence(memory_order_acquire);
@@ -340,6 +340,8 @@ const struct sem_case sem_order[] = {
     {"order__answers_in_a_list_16", answers_a, answers_b, 16},
     {"order__answers_in_a_list_256", answers_a, answers_b, 256}, /* with joint packets that fill */
     {"order__send_completes_before_its_reply_8", reply_a, reply_b, 8},
+    {"order__send_completes_before_its_reply_1400", reply_a, reply_b, 1400}, /* two packets, */
+    {"order__send_completes_before_its_reply_5000", reply_a, reply_b, 5000}, /* by their MTU */
     {"order__send_completes_before_its_reply_16384", reply_a, reply_b, 16384},
     {"order__last_byte_polled_8", poll_memory_a, poll_memory_b, 8},
     {"order__last_byte_polled_256", poll_memory_a, poll_memory_b, 256},

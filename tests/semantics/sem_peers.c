@@ -28,8 +28,7 @@ static void rnr_a(int sock, int param)
     VU_EQ(vu_post_send(rig.ep.qp, &after), 0);
     vu_expect(rig.ep.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
     uint64_t took_ms = vu_now_ms() - start;
-    VU_CHECK((int)took_ms >= param * 10 - 1 && took_ms < 2000, "gave up after %llu ms",
-             (unsigned long long)took_ms);
+    VU_CHECK((int)took_ms >= param * 10 - 1, "gave up after %llu ms", (unsigned long long)took_ms);
     vu_expect(rig.ep.scq, 2, IBV_WC_WR_FLUSH_ERR);
     VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_ERR);
     vu_barrier(sock);
@@ -306,7 +305,7 @@ static void many(int sock, int count, bool is_a)
         /* The other side may be ahead, and between queue pairs completions have no order. */
         while (!got[i]) {
             struct ibv_wc wc;
-            VU_EQ(vu_poll(rig.ep.rcq, &wc, 1, 5000), 1);
+            VU_EQ(vu_poll(rig.ep.rcq, &wc, 1, 20000), 1);
             VU_EQ(wc.status, IBV_WC_SUCCESS);
             VU_EQ(wc.wr_id >= 1000 && wc.wr_id < 1000 + (uint64_t)count, true);
             VU_EQ(wc.qp_num, eps[wc.wr_id - 1000].qp->qp_num);

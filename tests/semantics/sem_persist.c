@@ -20,6 +20,7 @@
 
 #define BYTES (128u * 1024)
 #define WRITTEN 0xa1
+#define SEEN_DIRTY_MS 40000 /* of the minute that a case has */
 #define RIGHTS (VU_ACCESS_ALL | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT)
 
 static void open_admitting(struct rig *rig, int sock)
@@ -148,9 +149,11 @@ static void synced_a(int sock, int level)
  */
 static void see_dirty(int sock, const uint8_t *file)
 {
-    for (uint8_t tries = 200, is_dirty = 0; !is_dirty; tries--) {
-        VU_TRUE(tries > 0);
-        vu_sleep_ms(tries > 180 ? 0 : 20);
+    const uint64_t start = vu_now_ms();
+    int tries = 0;
+    for (uint8_t is_dirty = 0; !is_dirty; tries++) {
+        VU_TRUE(vu_now_ms() - start < SEEN_DIRTY_MS);
+        vu_sleep_ms(tries < 20 ? 0 : 20);
         vu_barrier(sock);
         is_dirty = dirty_kib(file) == BYTES / 1024;
         vu_put(sock, &is_dirty, sizeof(is_dirty));
@@ -250,7 +253,7 @@ static void error_b(int sock, int param)
     msync_fails(); /* before any thread is there */
     open_file_side(&side, sock);
     tell_region(&side);
-    VU_TRUE(vu_async_event(side.rig.dev.ctx, IBV_EVENT_QP_FATAL, 5000));
+    VU_TRUE(vu_async_event(side.rig.dev.ctx, IBV_EVENT_QP_FATAL, 20000));
     vu_barrier(sock);
     close_file_side(&side);
 }
@@ -266,7 +269,7 @@ static void dereg_a(int sock, int param)
     vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
     VU_EQ(post_flush(&rig, 2, &key, IBV_FLUSH_MR), 0);
     vu_barrier(sock);
-    VU_EQ(vu_poll(rig.ep.scq, &wc, 1, 5000), 1);
+    VU_EQ(vu_poll(rig.ep.scq, &wc, 1, 20000), 1);
     VU_CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_REM_ACCESS_ERR, "%s",
              ibv_wc_status_str(wc.status));
     vu_barrier(sock);

@@ -104,7 +104,7 @@ static void empty_a(int sock, int param)
     vu_expect_none(s.rig.ep.scq, 100);
     vu_barrier(sock);
     struct ibv_wc wc[QPS];
-    VU_EQ(vu_poll(s.rig.ep.scq, wc, QPS, 5000), QPS);
+    VU_EQ(vu_poll(s.rig.ep.scq, wc, QPS, 20000), QPS);
     for (int i = 0; i < QPS; i++)
         VU_EQ(wc[i].status, IBV_WC_SUCCESS);
     vu_barrier(sock);
@@ -122,7 +122,7 @@ static void empty_b(int sock, int param)
     unsigned int seen = 0; /* each once: between queue pairs completions have no order */
     for (unsigned int i = 0; i < QPS; i++) {
         struct ibv_wc wc;
-        VU_EQ(vu_poll(s.rig.ep.rcq, &wc, 1, 5000), 1);
+        VU_EQ(vu_poll(s.rig.ep.rcq, &wc, 1, 20000), 1);
         VU_EQ(wc.status, IBV_WC_SUCCESS);
         VU_EQ(wc.byte_len, 600);
         VU_CHECK(wc.wr_id < QPS && !(seen & 1u << wc.wr_id), "receive %llu again",
@@ -164,12 +164,12 @@ static void limit_b(int sock, int param)
     VU_EQ(attr.srq_limit, 8);
 
     vu_barrier(sock); /* 10 -> 8: not below the limit */
-    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 5000), 2);
+    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 20000), 2);
     vu_barrier(sock);
     VU_CHECK(!vu_async_event(s.rig.dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, 50), "event at the limit");
 
     vu_barrier(sock); /* 8 -> 6 */
-    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 5000), 2);
+    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 20000), 2);
     vu_barrier(sock);
     VU_CHECK(vu_async_event(s.rig.dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, EVENT_MS),
              "no event below the limit");
@@ -177,7 +177,7 @@ static void limit_b(int sock, int param)
     VU_EQ(attr.srq_limit, 0);
 
     vu_barrier(sock); /* 6 -> 4 */
-    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 5000), 2);
+    VU_EQ(vu_poll(s.rig.ep.rcq, wc, 2, 20000), 2);
     vu_barrier(sock);
     VU_CHECK(!vu_async_event(s.rig.dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, 50), "a second event");
     close_srq(&s);

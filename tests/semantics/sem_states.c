@@ -297,7 +297,7 @@ static void drain_a(int sock, int param)
     VU_EQ(queried(&rig.ep).qp_state, IBV_QPS_SQD);
     VU_EQ(queried(&rig.ep).en_sqd_async_notify, 1);
     vu_barrier(sock); /* there it posts receives */
-    VU_CHECK(vu_async_event(rig.dev.ctx, IBV_EVENT_SQ_DRAINED, 5000), "no event");
+    VU_CHECK(vu_async_event(rig.dev.ctx, IBV_EVENT_SQ_DRAINED, 20000), "no event");
     VU_EQ(queried(&rig.ep).sq_draining, 0);
     struct ibv_wc wc[8];
     int done = vu_poll(rig.ep.scq, wc, 4, 50); /* those under way, in order */

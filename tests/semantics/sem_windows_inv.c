@@ -1,10 +1,99 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sem.h: SEND with invalidate among other requests: the receives it takes, and those it does not.
- */
+/* sem.h: SEND with invalidate: what it invalidates, and the receives it takes, or does not. */
 #include "sem_window.h"
 
 #define FILL 0xb5
 #define WRITTEN 0xa1
+
+/* SEND with invalidate of what is not the sender's to invalidate is refused, and invalidates
+ * nothing. */
+enum inv { INV_GOOD, INV_LONG, INV_TYPE1, INV_OF_OTHER_QP, INV_TWICE };
+
+static bool is_good(enum inv inv)
+{
+    return inv == INV_GOOD || inv == INV_LONG;
+}
+
+static void send_inv_a(int sock, int param)
+{
+    enum inv inv = (enum inv)(param & (TYPE_BIT - 1));
+    struct rig rig;
+    struct rig_attr attr = {.fill = WRITTEN, .ep = {.type = window_qp_type(param)}};
+    struct vu_key key;
+    rig_open(&rig, sock, &attr);
+    vu_get(sock, &key, sizeof(key));
+    struct vu_send write = rig_send(&rig, IBV_WR_RDMA_WRITE, 1, 0, 4096);
+    write.remote = key.addr;
+    write.rkey = key.rkey;
+    struct vu_send send = rig_send(&rig, IBV_WR_SEND_WITH_INV, 2, 0, inv == INV_LONG ? 100000 : 64);
+    send.imm = key.rkey;
+    if (inv != INV_OF_OTHER_QP) {
+        rig_post(&rig, &write);
+        vu_expect(rig.ep.scq, 1, IBV_WC_SUCCESS);
+    }
+    rig_post(&rig, &send);
+    write.wr_id = 3; /* posted at once: it finds the key gone all the same */
+    write.addr = rig.buf + TOO_LATE;
+    memset(rig.buf + TOO_LATE, ~WRITTEN, 4096);
+    if (inv == INV_TWICE)
+        rig_post(&rig, &send);
+    else if (is_good(inv))
+        rig_post(&rig, &write);
+    vu_expect(rig.ep.scq, 2,
+              is_good(inv) || inv == INV_TWICE ? IBV_WC_SUCCESS : window_refusal(param));
+    if (inv == INV_TWICE)
+        vu_expect(rig.ep.scq, 2, window_refusal(param));
+    else if (is_good(inv))
+        vu_expect(rig.ep.scq, 3, window_refusal(param));
+    vu_barrier(sock);
+    rig_close(&rig);
+}
+
+static void send_inv_b(int sock, int param)
+{
+    enum inv inv = (enum inv)(param & (TYPE_BIT - 1));
+    struct rig rig;
+    struct rig_attr attr = {.fill = FILL,
+                            .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND,
+                            .ep = {.type = window_qp_type(param)}};
+    struct vu_ep second;
+    struct window window;
+    rig_open(&rig, sock, &attr);
+    window_second_qp(&rig, &second);
+    window_alloc(&rig, &window, inv == INV_TYPE1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
+    VU_EQ(bind_through(&rig, inv == INV_OF_OTHER_QP ? &second : &rig.ep, &window,
+                       IBV_ACCESS_REMOTE_WRITE),
+          IBV_WC_SUCCESS);
+    rig_recv(&rig, 10, 131072, 100000);
+    rig_recv(&rig, 11, 131072, 100000);
+    vu_put(sock, &window.key, sizeof(window.key));
+    if (is_good(inv) || inv == INV_TWICE) {
+        struct ibv_wc wc = vu_expect(rig.ep.rcq, 10, IBV_WC_SUCCESS);
+        VU_EQ(wc.wc_flags & (IBV_WC_WITH_INV | IBV_WC_WITH_IMM), IBV_WC_WITH_INV);
+        VU_EQ(wc.invalidated_rkey, window.key.rkey);
+        VU_EQ(wc.byte_len, inv == INV_LONG ? 100000 : 64);
+        rig_bytes(&rig, 131072, wc.byte_len, WRITTEN);
+    }
+    if (param & UC_BIT) /* what was refused used no receive */
+        vu_expect_none(rig.ep.rcq, 100);
+    else if (is_good(inv) || inv == INV_TWICE)
+        vu_expect(rig.ep.rcq, 11, IBV_WC_WR_FLUSH_ERR);
+    else
+        vu_expect(rig.ep.rcq, 10, IBV_WC_WR_FLUSH_ERR);
+    vu_barrier(sock);
+    if (is_good(inv) || inv == INV_TWICE) {
+        rig_bytes(&rig, START, 4096, WRITTEN);
+        VU_EQ(ibv_dereg_mr(rig.mr), 0); /* nothing is bound to it any more */
+        rig.mr = vu_reg(&rig.dev, rig.buf, RIG_BYTES, attr.access);
+    } else {
+        VU_EQ(ibv_dereg_mr(rig.mr), EBUSY);
+    }
+    if (param & UC_BIT)
+        VU_EQ(vu_ep_state(&rig.ep), IBV_QPS_RTS);
+    VU_EQ(ibv_dealloc_mw(window.mw), 0);
+    vu_ep_destroy(&second);
+    rig_close(&rig);
+}
 
 /* It uses up a receive like any other: the SEND behind it waits for one of its own. */
 static void counts_a(int sock, int param)
@@ -289,6 +378,16 @@ static void too_late_b(int sock, int param)
 }
 
 const struct sem_case sem_windows_inv[] = {
+    {"send_inv__window", send_inv_a, send_inv_b, INV_GOOD},
+    {"send_inv__long_message", send_inv_a, send_inv_b, INV_LONG},
+    {"send_inv__type1", send_inv_a, send_inv_b, INV_TYPE1},
+    {"send_inv__of_other_qp", send_inv_a, send_inv_b, INV_OF_OTHER_QP},
+    {"send_inv__twice", send_inv_a, send_inv_b, INV_TWICE},
+    {"uc_send_inv__window", send_inv_a, send_inv_b, UC(INV_GOOD)},
+    {"uc_send_inv__long_message", send_inv_a, send_inv_b, UC(INV_LONG)},
+    {"uc_send_inv__type1", send_inv_a, send_inv_b, UC(INV_TYPE1)},
+    {"uc_send_inv__of_other_qp", send_inv_a, send_inv_b, UC(INV_OF_OTHER_QP)},
+    {"uc_send_inv__twice", send_inv_a, send_inv_b, UC(INV_TWICE)},
     {"send_inv__counts_its_receive", counts_a, counts_b, 0},
     {"send_inv__failure_leaves_no_trace", trace_a, trace_b, 0},
     {"send_inv__too_long", faults_a, faults_b, TOO_LONG},

@@ -304,7 +304,7 @@ static void refused_b(int sock, int param)
     vu_put(sock, &num, sizeof(num));
     VU_TRUE(vu_async_event(x.rig.dev.ctx,
                            param <= OTHER_PD_LONG ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR,
-                           5000));
+                           20000));
     VU_EQ(state_of(x.qp), IBV_QPS_ERR);
     vu_expect_none(x.cqs[0], 20); /* the SRQ keeps its receive */
     vu_barrier(sock);

@@ -391,7 +391,7 @@ static void death_is_counted_out(int sock, int param)
 static void done_after_death(struct net *net, uint64_t wr_id, bool late)
 {
     struct ibv_wc wc;
-    VU_EQ(vu_poll(net->rig.ep.scq, &wc, 1, 5000), 1);
+    VU_EQ(vu_poll(net->rig.ep.scq, &wc, 1, 20000), 1);
     VU_EQ(wc.wr_id, wr_id);
     VU_TRUE(wc.status == IBV_WC_RETRY_EXC_ERR || (late && wc.status == IBV_WC_WR_FLUSH_ERR));
 }

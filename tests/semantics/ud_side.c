@@ -103,9 +103,8 @@ void ud_open(struct ud_side *side, int sock, const struct ud_attr *attr)
     side->ah = ud_ah(side, &peer.gid);
 }
 
-void ud_close(struct ud_side *side)
+void ud_destroy(struct ud_side *side)
 {
-    vu_barrier(side->sock);
     VU_EQ(ibv_destroy_ah(side->ah), 0);
     VU_EQ(ibv_destroy_qp(side->qp), 0);
     if (side->srq)
@@ -117,6 +116,12 @@ void ud_close(struct ud_side *side)
     VU_EQ(ibv_dereg_mr(side->mr), 0);
     vu_dev_close(&side->dev);
     free(side->buf);
+}
+
+void ud_close(struct ud_side *side)
+{
+    vu_barrier(side->sock);
+    ud_destroy(side);
 }
 
 void ud_recv(struct ud_side *side, struct ibv_qp *qp, uint64_t wr_id, uint32_t len_bytes)

@@ -9,6 +9,7 @@
 #define UD_GRH 40u
 #define UD_BYTES (1u << 20)
 #define UD_QUIET_MS 60
+#define UD_EVENT_MS 20000
 #define UD_SLOT 8192u /* of the buffer, for one receive */
 
 struct ud_side {
@@ -32,6 +33,8 @@ struct ud_attr {
 /* All of it, QP in RTS and addresses traded; attr NULL: default. */
 void ud_open(struct ud_side *side, int sock, const struct ud_attr *attr);
 void ud_close(struct ud_side *side);
+/* The same without waiting for the other side. */
+void ud_destroy(struct ud_side *side);
 /* Another QP on the same CQs, in RTS. */
 struct ibv_qp *ud_qp(struct ud_side *side, uint32_t qkey);
 void ud_to(struct ibv_qp *qp, enum ibv_qp_state state, uint32_t qkey);

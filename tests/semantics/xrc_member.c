@@ -188,7 +188,7 @@ static uint32_t obey(struct self *self, const struct order *order)
                      self->buf[i], (uint8_t)order->a);
         break;
     case EVENT:
-        VU_TRUE(vu_async_event(self->dev.ctx, (enum ibv_event_type)order->b, 5000));
+        VU_TRUE(vu_async_event(self->dev.ctx, (enum ibv_event_type)order->b, 20000));
         break;
     case DROP_SRQ:
         drop(self, false);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "scenario.h"
 
+#include <sidewire/flush.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +144,8 @@ static struct sw_sim_qp_config draw_shape(struct scenario *s, bool reliable)
 {
     static const uint32_t mtus[] = {256, 1024, 4096};
     struct sw_sim_qp_config shape = {
-        .access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+        .access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
+                  IBV_ACCESS_FLUSH_GLOBAL,
         .complete = on_completion,
     };
     shape.requester = (struct sw_requester_config){
@@ -189,7 +191,7 @@ static void make_stream(struct scenario *s, uint32_t number, struct sw_sim_qp *f
     stream->window_key =
         sw_sim_host_register(to->host, stream->window, STREAM_WINDOW,
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
-                                 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE);
+                                 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL);
 }
 
 static enum stream_mood mood_of(struct scenario *s, uint32_t a, uint32_t b, bool reliable)

@@ -65,11 +65,12 @@ static uint32_t draw_len(struct stream *stream)
 
 void stream_post_receives(struct stream *stream)
 {
-    while (stream->to->receive_tail - stream->to->receive_head < STREAM_SLOTS - 1) {
+    while (sw_sim_receive_count(stream->to) < STREAM_SLOTS - 1) {
         uint32_t slot = stream->receive_next % STREAM_SLOTS;
         struct sw_sim_receive receive = {.id = stream->receive_next,
                                          .addr = stream->receives + slot * STREAM_LEN_MAX,
-                                         .len_bytes = STREAM_LEN_MAX};
+                                         .len_bytes = STREAM_LEN_MAX,
+                                         .cut_bytes = below(stream, 4000)};
         if (!sw_sim_post_receive(stream->to, &receive))
             return;
         stream->receive_next++;

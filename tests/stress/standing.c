@@ -3,7 +3,8 @@
  * Stands still on purpose: standing HOW TEXT DOCTOR...
  * One side sends what the other does not take: it posts no receive (receive), is stopped
  * (stopped), or has not moved its queue pair (meeting). DOCTOR, a command, has to say TEXT of the
- * sender's process meanwhile.
+ * sender's process meanwhile. With `late` the other side's queue pair goes to RTR before, and no
+ * further, and what was sent comes: some times, as the sender may be about to call again just then.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +14,14 @@
 
 #include "verbs_util/pair.h"
 
-enum { BYTES = 4096, SAID_MS = 20000, LINE_BYTES = 4096, COMMAND_BYTES = 2048 };
+enum {
+    LATE_ROUNDS = 4,
+    LATE_MS = 150,
+    BYTES = 4096,
+    SAID_MS = 20000,
+    LINE_BYTES = 4096,
+    COMMAND_BYTES = 2048
+};
 
 struct scene {
     const char *how, *text;
@@ -33,8 +41,8 @@ static bool is_how(const struct scene *scene, const char *how)
     return strcmp(scene->how, how) == 0;
 }
 
-/* Both sides; the other one's queue pair stays in INIT for `meeting`. */
-static void connect_ends(struct vu_ep *ep, int sock, bool is_whole)
+/* Both sides; the other one's queue pair stays in INIT for `meeting` and `late`. */
+static struct vu_peer connect_ends(struct vu_ep *ep, int sock, bool is_whole)
 {
     struct vu_peer mine = vu_ep_self(ep), other;
     vu_put(sock, &mine, sizeof(mine));
@@ -45,6 +53,7 @@ static void connect_ends(struct vu_ep *ep, int sock, bool is_whole)
         vu_ep_rts(ep, &conn);
     }
     vu_barrier(sock);
+    return other;
 }
 
 /* Whether the doctor says it of this process, in the line or lines of one connection. */
@@ -62,6 +71,18 @@ static bool is_said(const struct scene *scene)
     }
     pclose(doctor);
     return found;
+}
+
+/* The request that was posted, and again on new connections; the last one waits. */
+static void send_late(struct vu_ep *ep, const struct vu_send *send, int sock)
+{
+    for (int i = 0; i < LATE_ROUNDS; i++) {
+        vu_expect(ep->scq, 1, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+        vu_ep_to(ep, IBV_QPS_RESET);
+        connect_ends(ep, sock, true);
+        VU_EQ(vu_post_send(ep->qp, send), 0);
+    }
 }
 
 static void sender(int sock, void *arg)
@@ -84,6 +105,8 @@ static void sender(int sock, void *arg)
                                  .len_bytes = sizeof(bytes),
                                  .lkey = mr->lkey};
     VU_EQ(vu_post_send(ep.qp, &send), 0);
+    if (is_how(scene, "late"))
+        send_late(&ep, &send, sock);
     const uint64_t end_ms = vu_now_ms() + SAID_MS;
     struct ibv_wc wc;
     while (!is_said(scene)) {
@@ -111,6 +134,22 @@ static void stop_oneself(int sock)
     raise(SIGSTOP);
 }
 
+static void take_late(struct vu_ep *ep, struct vu_peer sender, int sock)
+{
+    static uint8_t bytes[BYTES];
+    struct ibv_mr *mr = vu_reg(ep->dev, bytes, sizeof(bytes), VU_ACCESS_ALL);
+    for (int i = 0; i < LATE_ROUNDS; i++) {
+        vu_sleep_ms(LATE_MS + 10 * (unsigned int)i);
+        VU_EQ(vu_post_recv(ep->qp, 1, bytes, sizeof(bytes), mr->lkey), 0);
+        vu_ep_rtr(ep, &sender, &conn);
+        vu_expect(ep->rcq, 1, IBV_WC_SUCCESS);
+        vu_barrier(sock);
+        vu_ep_to(ep, IBV_QPS_RESET);
+        sender = connect_ends(ep, sock, false);
+    }
+    VU_EQ(ibv_dereg_mr(mr), 0);
+}
+
 static void other_side(int sock, void *arg)
 {
     const struct scene *scene = arg;
@@ -119,7 +158,10 @@ static void other_side(int sock, void *arg)
     char done;
     vu_dev_open(&dev);
     vu_ep_create(&dev, NULL, &ep);
-    connect_ends(&ep, sock, !is_how(scene, "meeting"));
+    const bool is_late = is_how(scene, "late");
+    const struct vu_peer sender = connect_ends(&ep, sock, !is_late && !is_how(scene, "meeting"));
+    if (is_late)
+        take_late(&ep, sender, sock);
     if (is_how(scene, "stopped"))
         stop_oneself(sock);
     else

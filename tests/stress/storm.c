@@ -11,9 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <rdma/rdma_cma.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +21,9 @@
 
 #include "preload/namespace.h"
 #include "stress/footprint.h"
-#include "verbs_util/pair.h"
+#include "stress/storm_end.h"
 
-#define PROCESSES_MAX 16
-#define MESSAGE_BYTES 2000u
-#define CALLS 16  /* at a time, of each process */
-#define ENDS 1024 /* of connections, of each process */
+#define CALLS 16 /* at a time, of each process */
 #define PORT 20000
 #define END_MS 30000      /* until a connection with a process that was killed has ended */
 #define LATE_MS 2000      /* what a peer has said before it disconnected */
@@ -41,214 +36,13 @@
 #define IWARP_BUFFERS 8 /* that a process keeps, as many as it ever used at a time */
 #define IWARP_BUFFER_BYTES (128u << 10)
 
-enum phase { SET_UP, WARM, COUNT, STORM, AFTER, COUNT_AGAIN, OVER };
-
-static struct board {
-    uint64_t seed;
-    int processes, kills;
-    bool is_wire;  /* all goes by packets */
-    bool is_iwarp; /* by TCP */
-    uint32_t connections;
-    _Atomic int phase;
-    _Atomic int done[PROCESSES_MAX];           /* phases, by each process */
-    _Atomic uint32_t used, cut;                /* connections */
-    _Atomic uint64_t killed_ms[PROCESSES_MAX]; /* just before; 0: alive */
-} * board;
-
-/* What a caller tells in its request. */
-struct hello {
-    uint32_t caller, serial;
-};
-
-struct end {
-    struct rdma_cm_id *id; /* NULL: free */
-    bool is_caller, has_qp;
-    bool has_sent, has_received; /* completions came */
-    bool is_established;         /* told so */
-    bool is_leaving;             /* we disconnect */
-    uint64_t ended_ms;           /* disconnected; what was said before may still be on its way */
-    struct hello hello;
-    int peer;
-    uint32_t life; /* of this place */
-    uint64_t began_ms;
-    uint8_t *sent, *received; /* MESSAGE_BYTES each */
-};
-
-static struct process {
-    int index;
-    struct rdma_event_channel *events;
-    struct rdma_cm_id *listener;
-    struct ibv_context *context;
-    struct ibv_pd *pd;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *cq;
-    struct ibv_mr *mr;
-    uint8_t *memory;
-    struct end ends[ENDS];
-    uint32_t calls, answers, serial, to_call; /* of this phase: to_call */
-    uint32_t next_peer;
-    struct vu_random random;
-} own;
-
-static bool is_killed(int process)
-{
-    return atomic_load(&board->killed_ms[process]) != 0;
-}
-
-/* ---- ends ---- */
-
-static struct end *take_end(struct rdma_cm_id *id, bool is_caller)
-{
-    for (uint32_t i = 0; i < ENDS; i++) {
-        struct end *end = &own.ends[i];
-        if (end->id)
-            continue;
-        *end = (struct end){.id = id,
-                            .is_caller = is_caller,
-                            .life = end->life + 1,
-                            .began_ms = vu_now_ms(),
-                            .sent = own.memory + (size_t)i * 2 * MESSAGE_BYTES,
-                            .received = own.memory + ((size_t)i * 2 + 1) * MESSAGE_BYTES};
-        id->context = end;
-        if (is_caller)
-            own.calls++;
-        else
-            own.answers++;
-        return end;
-    }
-    return NULL;
-}
-
-static void let_go(struct end *end)
-{
-    if (end->has_qp)
-        rdma_destroy_qp(end->id);
-    VU_EQ(rdma_destroy_id(end->id), 0);
-    end->id = NULL;
-    if (end->is_caller)
-        own.calls--;
-    else
-        own.answers--;
-}
-
-/* It did not go well, as only the end of its peer excuses. */
-static void cut(struct end *end, const char *why, int status)
-{
-    VU_CHECK(is_killed(end->peer), "%s %u with process %d, which lives: %s, status %d",
-             end->is_caller ? "call" : "answer to", end->hello.serial, end->peer, why, status);
-    if (end->is_caller)
-        atomic_fetch_add(&board->cut, 1);
-    let_go(end);
-}
-
-enum { CALL, ANSWER };
-
-static uint32_t compose(const struct end *end, uint32_t kind, uint8_t *out)
-{
-    struct vu_random random = {board->seed ^ ((uint64_t)end->hello.caller << 40 |
-                                              (uint64_t)end->hello.serial << 8 | kind)};
-    uint32_t len_bytes = 1 + vu_random_below(&random, MESSAGE_BYTES);
-    vu_random_fill(&random, out, len_bytes);
-    return len_bytes;
-}
-
-static uint64_t number_of(const struct end *end, uint32_t is_send)
-{
-    return (uint64_t)end->life << 32 | (uint64_t)(end - own.ends) << 1 | is_send;
-}
-
-/* False: the connection has ended meanwhile. */
-static bool create_qp(struct end *end)
-{
-    struct ibv_qp_init_attr attr = {
-        .send_cq = own.cq,
-        .recv_cq = own.cq,
-        .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = 2, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1}};
-    VU_TRUE(end->id->verbs == own.context);
-    if (rdma_create_qp(end->id, own.pd, &attr)) {
-        cut(end, "rdma_create_qp", errno);
-        return false;
-    }
-    end->has_qp = true;
-    VU_EQ(vu_post_recv(end->id->qp, number_of(end, 0), end->received, MESSAGE_BYTES, own.mr->lkey),
-          0);
-    return true;
-}
-
-static void say(struct end *end)
-{
-    struct vu_send send = {.opcode = IBV_WR_SEND,
-                           .wr_id = number_of(end, 1),
-                           .flags = IBV_SEND_SIGNALED,
-                           .addr = end->sent,
-                           .len_bytes = compose(end, end->is_caller ? CALL : ANSWER, end->sent),
-                           .lkey = own.mr->lkey};
-    VU_EQ(vu_post_send(end->id->qp, &send), 0);
-}
-
-static void heard(struct end *end, uint32_t len_bytes)
-{
-    static uint8_t wanted[MESSAGE_BYTES];
-    VU_EQ(len_bytes, compose(end, end->is_caller ? ANSWER : CALL, wanted));
-    VU_TRUE(memcmp(end->received, wanted, len_bytes) == 0);
-    end->has_received = true;
-    if (!end->is_caller)
-        say(end);
-}
-
-/* Each end is used up when its messages have gone both ways: one of them then takes leave. */
-static void leave_if_done(struct end *end)
-{
-    if (!end->has_sent || !end->has_received || !end->is_established || end->is_leaving)
-        return;
-    if (end->is_caller)
-        atomic_fetch_add(&board->used, 1);
-    bool caller_leaves = end->hello.serial % 4 != 1;
-    if (end->is_caller != caller_leaves || end->ended_ms)
-        return;
-    end->is_leaving = true;
-    if (end->is_caller && end->hello.serial % 8 == 2)
-        let_go(end); /* without a word */
-    else if (rdma_disconnect(end->id))
-        cut(end, "disconnect", errno);
-}
-
-static void drain_cq(void)
-{
-    struct ibv_wc wc;
-    int got;
-    while ((got = ibv_poll_cq(own.cq, 1, &wc)) > 0) {
-        struct end *end = &own.ends[(uint32_t)wc.wr_id >> 1];
-        if (!end->id || end->life != wc.wr_id >> 32)
-            continue; /* it was given up */
-        if (wc.status != IBV_WC_SUCCESS)
-            continue; /* the end of the connection follows, or was ours */
-        if (wc.wr_id & 1)
-            end->has_sent = true;
-        else
-            heard(end, wc.byte_len);
-        leave_if_done(end);
-    }
-    VU_EQ(got, 0);
-}
-
-static void established(struct end *end)
-{
-    end->is_established = true;
-    if (end->is_caller)
-        say(end);
-    else
-        leave_if_done(end); /* messages may be faster */
-}
-
 /* ---- calls ---- */
 
 static int choose_peer(void)
 {
     int alive[PROCESSES_MAX], count = 0;
     for (int i = 0; i < board->processes; i++)
-        if (i != own.index && !is_killed(i))
+        if (i != own.index && !storm_is_killed(i))
             alive[count++] = i;
     if (atomic_load(&board->phase) != STORM) /* each in its turn */
         return alive[own.next_peer++ % (uint32_t)count];
@@ -259,7 +53,7 @@ static void call(void)
 {
     struct rdma_cm_id *id;
     VU_EQ(rdma_create_id(own.events, &id, NULL, RDMA_PS_TCP), 0);
-    struct end *end = take_end(id, true);
+    struct end *end = end_take(id, true);
     VU_TRUE(end != NULL);
     end->peer = choose_peer();
     end->hello = (struct hello){(uint32_t)own.index, own.serial++};
@@ -287,7 +81,7 @@ static void ask(struct end *end)
                                     .initiator_depth = 1,
                                     .retry_count = 5,
                                     .rnr_retry_count = 7};
-    if (create_qp(end) && rdma_connect(end->id, &param))
+    if (end_create_qp(end) && rdma_connect(end->id, &param))
         VU_FAIL("rdma_connect: %s", strerror(errno));
 }
 
@@ -295,14 +89,14 @@ static void answer(struct rdma_cm_event *event)
 {
     struct rdma_conn_param param = {
         .responder_resources = 1, .initiator_depth = 1, .rnr_retry_count = 7};
-    struct end *end = take_end(event->id, false);
+    struct end *end = end_take(event->id, false);
     VU_TRUE(end != NULL);
     VU_TRUE(event->param.conn.private_data_len >= sizeof(end->hello));
     memcpy(&end->hello, event->param.conn.private_data, sizeof(end->hello));
     VU_TRUE(end->hello.caller < (uint32_t)board->processes);
     end->peer = (int)end->hello.caller;
-    if (create_qp(end) && rdma_accept(end->id, &param))
-        cut(end, "accept", errno);
+    if (end_create_qp(end) && rdma_accept(end->id, &param))
+        end_cut(end, "accept", errno);
 }
 
 /* True: an end that was disconnected is over. */
@@ -313,9 +107,9 @@ static bool is_over(struct end *end)
     if (end->has_received) { /* an acknowledgement may be late: it takes another way */
         if (!end->is_leaving)
             rdma_disconnect(end->id); /* agrees */
-        let_go(end);
-    } else if (is_killed(end->peer) || vu_now_ms() - end->ended_ms > LATE_MS) {
-        cut(end, "disconnected before it was used", 0);
+        end_let_go(end);
+    } else if (storm_is_killed(end->peer) || vu_now_ms() - end->ended_ms > LATE_MS) {
+        end_cut(end, "disconnected before it was used", 0);
     } else {
         return false;
     }
@@ -326,7 +120,7 @@ static void disconnected(struct end *end)
 {
     const uint32_t life = end->life;
     end->ended_ms = vu_now_ms();
-    drain_cq(); /* what came before */
+    end_drain_cq(); /* what came before */
     if (end->id && end->life == life)
         is_over(end);
 }
@@ -338,11 +132,11 @@ static void happened(struct end *end, enum rdma_cm_event_type type, int status)
     else if (type == RDMA_CM_EVENT_ROUTE_RESOLVED)
         ask(end);
     else if (type == RDMA_CM_EVENT_ESTABLISHED)
-        established(end);
+        end_established(end);
     else if (type == RDMA_CM_EVENT_DISCONNECTED)
         disconnected(end);
     else if (type != RDMA_CM_EVENT_TIMEWAIT_EXIT)
-        cut(end, rdma_event_str(type), status);
+        end_cut(end, rdma_event_str(type), status);
 }
 
 static void take_events(void)
@@ -395,7 +189,7 @@ static void step(void)
         ibv_ack_cq_events(cq, 1);
         VU_EQ(ibv_req_notify_cq(cq, 0), 0);
     }
-    drain_cq();
+    end_drain_cq();
     look_after_ends();
 }
 
@@ -489,7 +283,12 @@ static void be_as_before(const struct footprint *before)
                                    .heap_bytes = 2 * heap_bytes},
                            few = {.mappings = IWARP_BUFFERS,
                                   .heap_bytes = heap_bytes + IWARP_BUFFERS * IWARP_BUFFER_BYTES},
+                           /* a connection for messages to each process, one from it */
+        all = {.descriptors = 2 * PROCESSES_MAX,
+               .mappings = IWARP_BUFFERS,
+               .heap_bytes = heap_bytes + IWARP_BUFFERS * IWARP_BUFFER_BYTES},
                            *slack = board->is_iwarp  ? &few
+                                    : board->is_tcp  ? &all
                                     : board->is_wire ? &some
                                                      : &none;
     struct footprint now;
@@ -540,7 +339,7 @@ static bool all_live(void)
 {
     for (int i = 0; i < board->processes; i++) {
         int status;
-        if (is_killed(i) || waitpid(pids[i], &status, WNOHANG) != pids[i])
+        if (storm_is_killed(i) || waitpid(pids[i], &status, WNOHANG) != pids[i])
             continue;
         pids[i] = 0;
         fprintf(stderr, "process %d ended by itself: status 0x%x\n", i, status);
@@ -554,7 +353,7 @@ static bool pass(enum phase phase)
 {
     uint64_t end_ms = vu_now_ms() + PHASE_MS;
     for (int i = 0; i < board->processes; i++)
-        while (!is_killed(i) && atomic_load(&board->done[i]) <= (int)phase) {
+        while (!storm_is_killed(i) && atomic_load(&board->done[i]) <= (int)phase) {
             if (!all_live())
                 return false;
             if (vu_now_ms() > end_ms) {
@@ -582,7 +381,7 @@ static bool kill_one(struct vu_random *random, uint32_t at_used)
     int victim;
     do
         victim = (int)vu_random_below(random, (uint32_t)board->processes);
-    while (is_killed(victim));
+    while (storm_is_killed(victim));
     atomic_store(&board->killed_ms[victim], vu_now_ms());
     kill(pids[victim], SIGKILL);
     printf("process %d killed after %u connections\n", victim, atomic_load(&board->used));
@@ -619,7 +418,7 @@ static bool run(void)
 static bool end_all(bool good)
 {
     for (int i = 0; i < board->processes; i++) {
-        if (is_killed(i) || !pids[i])
+        if (storm_is_killed(i) || !pids[i])
             continue;
         if (!good)
             kill(pids[i], SIGKILL);
@@ -645,6 +444,7 @@ static void read_options(int argc, char **argv)
     board->seed = vu_now_ms();
     board->is_wire = has_link("roce");
     board->is_iwarp = has_link("iwarp");
+    board->is_tcp = has_link("tcp");
     for (int i = 1; i + 1 < argc; i += 2) {
         unsigned long long value = strtoull(argv[i + 1], NULL, 0);
         if (strcmp(argv[i], "--seed") == 0)

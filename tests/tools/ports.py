@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Ports for tests that run beside each other in one network: no two have the same at a time.
 
-Who has a port has an abstract socket with its number in the name. It is gone with the process, so nothing is left of a test that was
-killed. Another network has names of its own, as it has ports of its own.
+Who has a port has an abstract socket with its number in the name. It is gone with the process, so
+nothing is left of a test that was killed. Another network has names of its own, as it has ports of
+its own.
 """
 import random
 import socket
 import time
 
-LOWEST, HIGHEST = 10000, 30000  # below those that the kernel gives to who asks for any (ip_local_port_range)
+# Below those that the kernel gives to who asks for any (ip_local_port_range)
+LOWEST, HIGHEST = (10000, 30000)
 PATIENCE_S = 120
 
 holds = {}  # from a port to the socket that shows that it is ours
@@ -42,7 +44,8 @@ def is_bound(port):
 
 
 def claim(count=1):
-    """The first of so many ports in a row. They are this process's until it ends, so no call returns one twice."""
+    """The first of so many ports in a row. They are this process's until it ends, so no call
+    returns one twice."""
     while True:
         first = random.randrange(LOWEST, HIGHEST - count)
         taken = []

@@ -12,8 +12,13 @@ OTHER = 'import sys, ports\nprint(ports.take(int(sys.argv[1])), flush=True)\nsys
 
 
 def start_other(port):
-    other = subprocess.Popen([sys.executable, '-B', '-c', OTHER, str(port)], cwd=sys.path[0], text=True, stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
+    other = subprocess.Popen(
+        [sys.executable, '-B', '-c', OTHER, str(port)],
+        cwd=sys.path[0],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     return other, other.stdout.readline() == 'True\n'
 
 
@@ -54,8 +59,18 @@ class Only(unittest.TestCase):
         port = ports.claim()
         ports.release(port)
         other, _ = start_other(port)
-        waiting = subprocess.Popen([sys.executable, '-B', '-c', 'import sys, ports\nwith ports.Only(int(sys.argv[1])): print("mine")', str(port)],
-                                   cwd=sys.path[0], text=True, stdout=subprocess.PIPE)
+        waiting = subprocess.Popen(
+            [
+                sys.executable,
+                '-B',
+                '-c',
+                'import sys, ports\nwith ports.Only(int(sys.argv[1])): print("mine")',
+                str(port),
+            ],
+            cwd=sys.path[0],
+            text=True,
+            stdout=subprocess.PIPE,
+        )
         with self.assertRaises(subprocess.TimeoutExpired):
             waiting.wait(0.3)
         end_other(other)

@@ -49,6 +49,33 @@ void rig_start(struct rig *rig, const struct sw_requester_config *requester,
     sw_responder_init(&rig->p, responder ? responder : &default_responder, &rig->pool);
 }
 
+void rig_start_requester(struct rig *rig, bool selective)
+{
+    struct sw_requester_config config = rig_requester_config();
+    config.offer_selective = selective;
+    rig_start(rig, &config, NULL);
+}
+
+void rig_start_with_peer(struct rig *rig)
+{
+    rig_start(rig, NULL, NULL);
+    rig_post(rig, SW_REQUEST_SEND, 8, 0);
+    rig_sends(rig, 0x04, 100);
+    rig->now_ns += 100000;
+    struct sw_packet ack = rig_packet(0x11, 100, 0);
+    ack.aeth.syndrome = RIG_ACK;
+    sw_requester_receive(&rig->r, &ack, rig->now_ns, &rig->progress);
+    rig_done(rig, 1);
+    assert_true(rig->r.peer_selective);
+}
+
+void rig_start_responder(struct rig *rig, bool selective)
+{
+    struct sw_responder_config config = rig_responder_config();
+    config.offer_selective = selective;
+    rig_start(rig, NULL, &config);
+}
+
 void rig_post(struct rig *rig, enum sw_request_kind kind, uint32_t len, uint8_t flags)
 {
     const struct sw_request request = {.kind = (uint8_t)kind,

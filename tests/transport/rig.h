@@ -29,6 +29,12 @@ struct sw_responder_config rig_responder_config(void);
 /* Both machines with these configurations; NULL: the defaults above. */
 void rig_start(struct rig *rig, const struct sw_requester_config *requester,
                const struct sw_responder_config *responder);
+/* A requester that offers selective repeat, or does not; one whose peer has shown itself, with a
+ * round trip of 100 us measured. */
+void rig_start_requester(struct rig *rig, bool selective);
+void rig_start_with_peer(struct rig *rig);
+/* A responder that offers selective repeat, or does not. */
+void rig_start_responder(struct rig *rig, bool selective);
 
 /* Posts a request to address 0x1000, key 7. */
 void rig_post(struct rig *rig, enum sw_request_kind kind, uint32_t len, uint8_t flags);

@@ -10,13 +10,6 @@
 
 #include <cmocka.h>
 
-static void start(struct rig *rig, bool selective)
-{
-    struct sw_responder_config config = rig_responder_config();
-    config.offer_selective = selective;
-    rig_start(rig, NULL, &config);
-}
-
 /* Requests of every kind that nobody can have sent change nothing, and are not answered. */
 static void expect_astray(struct rig *rig, uint32_t psn)
 {
@@ -35,7 +28,7 @@ static void responder__a_psn_beyond_what_is_in_flight_is_no_gap(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     rig_send(&rig, 100);
     rig_acks(&rig, 100, RIG_ACK);
     for (uint32_t psn = 101 + SW_FLIGHT_PACKETS; psn < 1u << 23; psn += 99991)
@@ -53,7 +46,7 @@ static void responder__plain_peers_reach_further(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, false);
+    rig_start_responder(&rig, false);
     struct sw_packet send = rig_packet(0x04, 100 + SW_RESPONDER_REACH_PLAIN - 1, 8);
     send.bth.reserved7 = 0;
     assert_false(rig_admits(&rig, &send));
@@ -76,7 +69,7 @@ static void responder__only_what_is_expected_tells_what_a_peer_speaks(void **sta
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet plain = rig_packet(0x04, 100, 8);
     plain.bth.reserved7 = 0;
     rig_request(&rig, &plain, RIG_ACK);
@@ -97,7 +90,7 @@ static void responder__only_what_is_expected_tells_what_a_peer_speaks(void **sta
 static void expect_unknown(const struct sw_packet *packet)
 {
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet read = rig_packet(0x0c, 100, 0);
     read.reth.len_bytes = 3 * RIG_MTU + 1;
     rig_request(&rig, &read, RIG_ACK);
@@ -148,7 +141,7 @@ static void responder__a_duplicate_read_is_known_as_long_as_it_may_be_awaited(vo
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     for (uint32_t psn = 100; psn < 100 + SW_RESPONDER_RD_ATOMIC_MAX; psn++) {
         struct sw_packet read = rig_packet(0x0c, psn, 0);
         read.reth = (struct sw_reth){.addr = 0x1000 * psn, .rkey = psn, .len_bytes = psn};
@@ -168,7 +161,7 @@ static void requester__only_an_awaited_answer_tells_what_a_peer_speaks(void **st
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_drain(&rig);
     static const uint32_t psns[] = {99, 101, 100 + SW_FLIGHT_PACKETS, 0x800000};

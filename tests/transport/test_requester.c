@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The requester's rules: docs/transport.md says which line of the specification each one shows.
- * Those of READs and atomics are in test_requester_reads.c. */
+ * Those of READs and atomics are in test_requester_reads.c, those of time in
+ * test_requester_timers.c. */
 #include "transport/rig.h"
 
 #include <setjmp.h>
@@ -11,37 +12,14 @@
 
 #include <cmocka.h>
 
-#include "wire/aeth.h"
-
 #define MS 1000000ull
 
 static struct rig rig;
 
-static void start(bool selective)
-{
-    struct sw_requester_config config = rig_requester_config();
-    config.offer_selective = selective;
-    rig_start(&rig, &config, NULL);
-}
-
-/* As start(), with a peer that has shown itself, and a round trip of 100 us measured. */
-static void start_with_peer(void)
-{
-    rig_start(&rig, NULL, NULL);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_sends(&rig, 0x04, 100);
-    rig.now_ns += 100000;
-    struct sw_packet ack = rig_packet(0x11, 100, 0);
-    ack.aeth.syndrome = RIG_ACK;
-    sw_requester_receive(&rig.r, &ack, rig.now_ns, &rig.progress);
-    rig_done(&rig, 1);
-    assert_true(rig.r.peer_selective);
-}
-
 static void requester__cuts_messages_by_the_mtu(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU + 5, SW_REQUEST_IMM | SW_REQUEST_SOLICITED);
     rig_sends(&rig, 0x06, 100);
     assert_true(rig.out.packet.reth.addr == 0x1000);
@@ -63,7 +41,7 @@ static void requester__cuts_messages_by_the_mtu(void **state)
 static void requester__opcodes_of_a_send(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_post(&rig, SW_REQUEST_SEND, 8, SW_REQUEST_IMM);
     rig_post(&rig, SW_REQUEST_SEND, 8, SW_REQUEST_INV);
@@ -87,7 +65,7 @@ static void requester__opcodes_of_a_send(void **state)
 static void requester__long_writes_to_our_own_are_split(void **state)
 {
     (void)state;
-    start_with_peer();
+    rig_start_with_peer(&rig);
     rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU + 8, 0);
     rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU, SW_REQUEST_IMM);
     rig_post(&rig, SW_REQUEST_SEND, 2 * RIG_MTU, 0);
@@ -115,7 +93,7 @@ static void requester__long_writes_to_our_own_are_split(void **state)
 static void requester__a_write_that_has_begun_is_not_split(void **state)
 {
     (void)state;
-    start(true);
+    rig_start_requester(&rig, true);
     rig_post(&rig, SW_REQUEST_WRITE, 4 * RIG_MTU, 0);
     rig_sends(&rig, 0x06, 100);
     rig_sends(&rig, 0x07, 101);
@@ -133,7 +111,7 @@ static void requester__a_write_that_has_begun_is_not_split(void **state)
 static void requester__a_run_is_of_packets_that_are_alike(void **state)
 {
     (void)state;
-    start_with_peer();
+    rig_start_with_peer(&rig);
     rig.r.congestion.window = 64 * 1024;
     rig_post(&rig, SW_REQUEST_SEND, 6 * RIG_MTU, 0);
     rig_post(&rig, SW_REQUEST_WRITE, 5 * RIG_MTU, 0);
@@ -158,7 +136,7 @@ static void requester__a_run_is_of_packets_that_are_alike(void **state)
 static void requester__a_run_stays_within_the_window(void **state)
 {
     (void)state;
-    start_with_peer();
+    rig_start_with_peer(&rig);
     rig.r.congestion.window = 10 * 1024;
     rig_post(&rig, SW_REQUEST_WRITE, 40 * RIG_MTU, 0);
     uint32_t sent = 0;
@@ -178,7 +156,7 @@ static void requester__a_run_stays_within_the_window(void **state)
 static void requester__a_full_ring_refuses(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     for (int i = 0; i < RIG_ENTRIES; i++)
         rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     const struct sw_request request = {.kind = SW_REQUEST_SEND};
@@ -204,7 +182,7 @@ static void requester__psns_wrap(void **state)
 static void requester__asks_for_answers_before_the_window_is_full(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_WRITE, 100 * RIG_MTU, 0);
     uint32_t asked = 0, sent = 0, last = 0;
     while (sw_requester_next(&rig.r, rig.now_ns, &rig.out)) {
@@ -224,7 +202,7 @@ static void requester__asks_for_answers_before_the_window_is_full(void **state)
 static void requester__one_ack_completes_many(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     for (int i = 0; i < 5; i++)
         rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     assert_int_equal(rig_drain(&rig), 5);
@@ -239,7 +217,7 @@ static void requester__one_ack_completes_many(void **state)
 static void requester__an_ack_within_a_message_completes_nothing(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_WRITE, 3 * RIG_MTU, 0);
     assert_int_equal(rig_drain(&rig), 3);
     rig_ack(&rig, 101);
@@ -251,7 +229,7 @@ static void requester__an_ack_within_a_message_completes_nothing(void **state)
 static void requester__stale_and_ghost_answers_are_ignored(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     assert_int_equal(rig_drain(&rig), 2);
@@ -274,7 +252,7 @@ static void requester__stale_and_ghost_answers_are_ignored(void **state)
 static void requester__requests_are_no_answers(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_sends(&rig, 0x04, 100);
     rig_answer(&rig, 0x04, 100, RIG_ACK, 0);
@@ -286,7 +264,7 @@ static void requester__requests_are_no_answers(void **state)
 static void requester__a_plain_gap_is_sent_again_from_there(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     for (int i = 0; i < 5; i++)
         rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     assert_int_equal(rig_drain(&rig), 5);
@@ -305,7 +283,7 @@ static void requester__a_plain_gap_is_sent_again_from_there(void **state)
 static void requester__what_is_sent_again_is_the_same(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_WRITE, 2 * RIG_MTU + 5, SW_REQUEST_IMM);
     assert_int_equal(rig_drain(&rig), 3);
     rig_answer(&rig, 0x11, 100, RIG_NAK_PSN, 0);
@@ -322,7 +300,7 @@ static void requester__a_refusal_fails_its_request(void **state)
     (void)state;
     static const uint8_t codes[] = {RIG_NAK_INVALID, RIG_NAK_ACCESS, 0x63};
     for (size_t i = 0; i < sizeof(codes); i++) {
-        start(false);
+        rig_start_requester(&rig, false);
         for (int k = 0; k < 3; k++)
             rig_post(&rig, SW_REQUEST_SEND, 8, 0);
         assert_int_equal(rig_drain(&rig), 3);
@@ -334,372 +312,10 @@ static void requester__a_refusal_fails_its_request(void **state)
     }
 }
 
-static void requester__rnr_waits_and_sends_again(void **state)
-{
-    (void)state;
-    start(false);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    assert_int_equal(rig_drain(&rig), 2);
-    rig_answer(&rig, 0x11, 100, 0x20 | 14, 0);
-    rig_sends_nothing(&rig);
-    assert_true(sw_requester_due_ns(&rig.r) == rig.now_ns + sw_rnr_timer_ns(14));
-    rig.now_ns += sw_rnr_timer_ns(14) - 1;
-    rig_sends_nothing(&rig);
-    rig.now_ns += 1;
-    rig_sends(&rig, 0x04, 100);
-    rig_sends(&rig, 0x04, 101);
-    rig_ack(&rig, 101);
-    rig_done(&rig, 2);
-}
-
-/* Returns how many RNR NAKs in a row it takes to fail. */
-static uint32_t count_rnr(uint8_t rnr_retry, uint32_t limit)
-{
-    struct sw_requester_config config = rig_requester_config();
-    config.rnr_retry = rnr_retry;
-    rig_start(&rig, &config, NULL);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    for (uint32_t count = 1; count <= limit; count++) {
-        rig_sends(&rig, 0x04, 100);
-        rig_answer(&rig, 0x11, 100, 0x20 | 1, 0);
-        if (rig.progress.failure != SW_FAILURE_NONE) {
-            rig_failed(&rig, SW_FAILURE_RNR_RETRY, 0);
-            return count;
-        }
-        rig.now_ns += sw_rnr_timer_ns(1);
-    }
-    return 0;
-}
-
-static void requester__rnr_retry_is_a_limit_and_seven_is_none(void **state)
-{
-    (void)state;
-    assert_int_equal(count_rnr(0, 10), 1);
-    assert_int_equal(count_rnr(2, 10), 3);
-    assert_int_equal(count_rnr(6, 10), 7);
-    assert_int_equal(count_rnr(7, 1000), 0);
-}
-
-static void requester__progress_resets_the_rnr_count(void **state)
-{
-    (void)state;
-    start(false); /* rnr_retry is 2 */
-    for (uint32_t i = 0; i < 10; i++) {
-        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-        rig_sends(&rig, 0x04, 100 + i);
-        for (int k = 0; k < 2; k++) {
-            rig_answer(&rig, 0x11, 100 + i, 0x20 | 1, 0);
-            rig.now_ns += sw_rnr_timer_ns(1);
-            rig_sends(&rig, 0x04, 100 + i);
-        }
-        rig_ack(&rig, 100 + i);
-        rig_done(&rig, i + 1);
-    }
-}
-
-/* Lets a lone request run out of time; returns after how long it fails, and how often it was sent.
- */
-static uint64_t time_out(uint8_t timeout, uint8_t retry_cnt, uint32_t *sent)
-{
-    struct sw_requester_config config = rig_requester_config();
-    config.timeout = timeout;
-    config.retry_cnt = retry_cnt;
-    rig_start(&rig, &config, NULL);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    uint64_t begun = rig.now_ns;
-    *sent = rig_drain(&rig);
-    for (int i = 0; i < 100; i++) {
-        rig_tick(&rig);
-        if (rig.progress.failure != SW_FAILURE_NONE) {
-            rig_failed(&rig, SW_FAILURE_RETRY, 0);
-            return rig.now_ns - begun;
-        }
-        *sent += rig_drain(&rig);
-    }
-    return 0;
-}
-
-static void requester__is_as_patient_as_hardware(void **state)
-{
-    (void)state;
-    uint32_t sent;
-    for (uint8_t timeout = 8; timeout < 20; timeout += 3)
-        for (uint8_t retry_cnt = 0; retry_cnt <= 7; retry_cnt++) {
-            uint64_t unit = 4096ull << timeout, took = time_out(timeout, retry_cnt, &sent);
-            assert_true(took >= 2 * unit * (retry_cnt + 1u));
-            assert_true(took <= 2 * unit * (retry_cnt + 3u));
-            assert_true(sent > retry_cnt);
-        }
-    assert_true(time_out(0, 1, &sent) == 0); /* for ever */
-    assert_int_equal(sent, 101);
-}
-
-static void requester__progress_resets_the_retries(void **state)
-{
-    (void)state;
-    start(false); /* timeout 14: 67 ms, two retries */
-    for (uint32_t i = 0; i < 14; i++)
-        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_drain(&rig);
-    for (uint32_t i = 0; i < 14; i++) {
-        rig.now_ns += 150 * MS;
-        sw_requester_tick(&rig.r, rig.now_ns, &rig.progress);
-        rig_drain(&rig);
-        rig_ack(&rig, 100 + i);
-        rig_done(&rig, i + 1);
-    }
-}
-
-static void requester__the_timer_follows_the_round_trip(void **state)
-{
-    (void)state;
-    start(true);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) >= 64 * MS); /* nothing known of the peer */
-    start_with_peer();
-    assert_true(rig.r.retry.srtt_ns > 99800 && rig.r.retry.srtt_ns < 100200);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) == 8 * MS); /* the floor */
-    for (uint32_t i = 0; i < 30; i++) {
-        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-        rig_sends(&rig, 0x04, 101 + i);
-        rig.now_ns += 30 * MS;
-        rig_ack(&rig, 101 + i);
-    }
-    assert_true(sw_retry_timer_ns(&rig.r.retry) > 30 * MS);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) < 50 * MS);
-}
-
-/* A guest that is emulated, on a busy host, answers in a tenth of a millisecond or in forty. */
-static void requester__a_plain_peer_has_the_time_of_hardware(void **state)
-{
-    (void)state;
-    struct sw_requester_config config = rig_requester_config();
-    start(false);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_sends(&rig, 0x04, 100);
-    rig.now_ns += MS / 10;
-    rig_ack(&rig, 100);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) == 64 * MS);
-    config.timeout = 11;
-    rig_start(&rig, &config, NULL);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) == 4096ull << 11); /* never longer than that */
-}
-
-/* Whose answer it was that came cannot be told, and the next packet would be sent too early again.
- */
-static void requester__the_timer_stays_long_until_something_is_measured(void **state)
-{
-    (void)state;
-    start_with_peer();
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_sends(&rig, 0x04, 101);
-    const uint64_t timer_ns = sw_retry_timer_ns(&rig.r.retry);
-    while (rig.r.counts.timeouts < 2) {
-        rig_tick(&rig);
-        rig_drain(&rig);
-    }
-    rig_ack(&rig, 101);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) == 4 * timer_ns);
-    rig.now_ns += 100 * MS; /* after a timeout it goes slowly */
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_sends(&rig, 0x04, 102);
-    rig.now_ns += 2 * timer_ns;
-    rig_ack(&rig, 102);
-    assert_true(rig.r.retry.srtt_ns > timer_ns / 4);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) > 2 * timer_ns);
-    assert_true(sw_retry_timer_ns(&rig.r.retry) < 4 * timer_ns);
-}
-
-/* A process that was stopped for long has not waited for its peer meanwhile. */
-static void requester__time_in_which_nobody_looked_is_no_silence(void **state)
-{
-    (void)state;
-    start(false);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_drain(&rig);
-    rig.now_ns += 100000 * MS;
-    sw_requester_tick(&rig.r, rig.now_ns, &rig.progress);
-    assert_int_equal(rig.progress.failure, SW_FAILURE_NONE);
-    assert_int_equal(rig_drain(&rig), 1);
-    rig_ack(&rig, 100);
-    rig_done(&rig, 1);
-}
-
-static void requester__what_was_sent_twice_is_not_measured(void **state)
-{
-    (void)state;
-    start_with_peer();
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_sends(&rig, 0x04, 101);
-    uint64_t before = rig.r.retry.srtt_ns;
-    rig_answer(&rig, 0x11, 101, RIG_NAK_PSN, 0);
-    rig_sends(&rig, 0x04, 101);
-    rig.now_ns += 50 * MS;
-    rig_ack(&rig, 101);
-    rig_done(&rig, 2);
-    assert_true(rig.r.retry.srtt_ns == before);
-}
-
-static void requester__offers_selective_repeat_in_reserved_bits(void **state)
-{
-    (void)state;
-    start(true);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_sends(&rig, 0x04, 100);
-    assert_int_equal(rig.out.packet.bth.reserved7, SW_SELECTIVE_MARK);
-    rig_ack(&rig, 100);
-    assert_false(rig.r.peer_selective);
-    start(false);
-    rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    rig_sends(&rig, 0x04, 100);
-    assert_int_equal(rig.out.packet.bth.reserved7, 0);
-}
-
-static void requester__a_bitmap_from_a_plain_peer_is_no_bitmap(void **state)
-{
-    (void)state;
-    start(true);
-    rig_post(&rig, SW_REQUEST_WRITE, 6 * RIG_MTU, 0);
-    assert_int_equal(rig_drain(&rig), 6);
-    rig_answer(&rig, 0x10, 100, RIG_NAK_PSN, 4);
-    assert_int_equal(rig.r.flight.acked_count, 0);
-    rig_sends_nothing(&rig);
-}
-
-static void requester__selective_repeat_sends_what_is_missing(void **state)
-{
-    (void)state;
-    start_with_peer();
-    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
-    assert_int_equal(rig_drain(&rig), 8); /* 101 to 108 */
-    rig_hint(&rig, 102, 0x16);            /* 104, 105 and 107 have arrived */
-    rig_sends(&rig, 0x0a, 102);
-    rig_sends(&rig, 0x0a, 103);
-    rig_sends(&rig, 0x0a, 106);
-    assert_true(rig.out.packet.bth.ack_req);
-    rig_sends_nothing(&rig); /* 108 may still be on its way */
-    rig_ack(&rig, 108);
-    rig_done(&rig, 2);
-}
-
-static void requester__what_is_kept_may_still_be_refused(void **state)
-{
-    (void)state;
-    start_with_peer();
-    for (int i = 0; i < 8; i++)
-        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    assert_int_equal(rig_drain(&rig), 8);
-    rig_hint(&rig, 101, 0x01);                /* 102 is kept */
-    rig_answer(&rig, 0x11, 102, 0x20 | 1, 0); /* 101 is executed, and 102 finds no receive */
-    rig_done(&rig, 2);
-    rig.now_ns += sw_rnr_timer_ns(1);
-    rig_sends(&rig, 0x04, 102);
-    rig_drain(&rig);
-    rig_hint(&rig, 102, 0x01);
-    rig_ack(&rig, 102);
-    rig_done(&rig, 3); /* 103 is kept, not executed */
-    rig_answer(&rig, 0x11, 103, RIG_NAK_ACCESS, 0);
-    assert_int_equal(rig.progress.done, 3);
-    rig_failed(&rig, SW_FAILURE_NAK, RIG_NAK_ACCESS);
-}
-
-static void requester__what_was_kept_is_forgotten_in_time(void **state)
-{
-    (void)state;
-    start_with_peer();
-    for (int i = 0; i < 3; i++)
-        rig_post(&rig, SW_REQUEST_SEND, 8, 0);
-    assert_int_equal(rig_drain(&rig), 3);
-    rig_hint(&rig, 101, 0x02); /* 103 */
-    while (rig.r.counts.timeouts == 0) {
-        rig_tick(&rig);
-        if (rig.r.counts.timeouts == 0)
-            rig_drain(&rig);
-    }
-    rig.r.congestion.window = 32 * 1024;
-    rig_sends(&rig, 0x04, 101);
-    rig_sends(&rig, 0x04, 102);
-    rig_sends(&rig, 0x04, 103);
-}
-
-static void requester__reordering_is_waited_for(void **state)
-{
-    (void)state;
-    start_with_peer();
-    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
-    assert_int_equal(rig_drain(&rig), 8);
-    rig.now_ns += 100000;
-    rig_hint(&rig, 101, 0x01); /* one later packet is no proof */
-    rig_sends_nothing(&rig);
-    uint64_t due = sw_requester_due_ns(&rig.r);
-    assert_true(due > rig.now_ns && due < rig.now_ns + 50000); /* a fraction of the round trip */
-    rig.now_ns += 5000;
-    rig_ack(&rig, 102); /* it was only late */
-    assert_true(rig.r.reorders);
-    rig_hint(&rig, 103, 0x1e); /* and now more proof is no proof at once */
-    rig_sends_nothing(&rig);
-    rig_tick(&rig);
-    rig_sends(&rig, 0x0a, 103);
-}
-
-static void requester__a_lost_repetition_is_repeated(void **state)
-{
-    (void)state;
-    start_with_peer();
-    rig_post(&rig, SW_REQUEST_WRITE, 20 * RIG_MTU, 0);
-    for (int i = 0; i < 10; i++)
-        assert_true(sw_requester_next(&rig.r, rig.now_ns, &rig.out));
-    rig_hint(&rig, 101, 0x0f);
-    rig_sends(&rig, 0x0a, 101);
-    rig.now_ns += 10000;
-    assert_int_equal(rig_drain(&rig), 10); /* sent after the repetition */
-    rig.now_ns += 100000;
-    rig_hint(&rig, 101, 0xff);
-    rig_sends_nothing(&rig);
-    struct sw_packet packet = rig_packet(0x10, 101, 4);
-    static const uint8_t later[4] = {0xff, 0xff, 0x03, 0};
-    packet.aeth.syndrome = RIG_NAK_PSN;
-    packet.payload = later;
-    sw_requester_receive(&rig.r, &packet, rig.now_ns, &rig.progress);
-    rig_sends(&rig, 0x0a, 101);
-}
-
-static void requester__a_lost_tail_is_probed_before_the_timer(void **state)
-{
-    (void)state;
-    start_with_peer();
-    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
-    assert_int_equal(rig_drain(&rig), 8);
-    uint64_t begun = rig.now_ns;
-    rig_tick(&rig);
-    assert_true(rig.now_ns - begun < MS / 2);
-    rig_sends(&rig, 0x0a, 108);
-    assert_true(rig.out.packet.bth.ack_req);
-    rig_sends_nothing(&rig);
-    assert_int_equal(rig.r.counts.timeouts, 0);
-    rig_tick(&rig);
-    assert_int_equal(rig.r.counts.timeouts, 1);
-}
-
-static void requester__a_hasty_timer_is_undone(void **state)
-{
-    (void)state;
-    start_with_peer();
-    rig_post(&rig, SW_REQUEST_WRITE, 8 * RIG_MTU, 0);
-    assert_int_equal(rig_drain(&rig), 8);
-    uint32_t window = rig.r.congestion.window;
-    rig_tick(&rig);
-    rig_tick(&rig);
-    assert_int_equal(rig.r.counts.timeouts, 1);
-    assert_true(rig.r.congestion.window < window);
-    rig_ack(&rig, 104); /* nothing had been sent again yet */
-    assert_true(rig.r.congestion.window >= window);
-}
-
 static void requester__pauses_between_requests(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_WRITE, 3 * RIG_MTU, 0);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_sends(&rig, 0x06, 100);
@@ -718,7 +334,7 @@ static void requester__pauses_between_requests(void **state)
 static void requester__local_requests_keep_their_place(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_post(&rig, SW_REQUEST_LOCAL, 0, 0);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
@@ -771,25 +387,6 @@ int main(void)
         cmocka_unit_test(requester__a_plain_gap_is_sent_again_from_there),
         cmocka_unit_test(requester__what_is_sent_again_is_the_same),
         cmocka_unit_test(requester__a_refusal_fails_its_request),
-        cmocka_unit_test(requester__rnr_waits_and_sends_again),
-        cmocka_unit_test(requester__rnr_retry_is_a_limit_and_seven_is_none),
-        cmocka_unit_test(requester__progress_resets_the_rnr_count),
-        cmocka_unit_test(requester__is_as_patient_as_hardware),
-        cmocka_unit_test(requester__progress_resets_the_retries),
-        cmocka_unit_test(requester__the_timer_follows_the_round_trip),
-        cmocka_unit_test(requester__a_plain_peer_has_the_time_of_hardware),
-        cmocka_unit_test(requester__the_timer_stays_long_until_something_is_measured),
-        cmocka_unit_test(requester__time_in_which_nobody_looked_is_no_silence),
-        cmocka_unit_test(requester__what_was_sent_twice_is_not_measured),
-        cmocka_unit_test(requester__offers_selective_repeat_in_reserved_bits),
-        cmocka_unit_test(requester__a_bitmap_from_a_plain_peer_is_no_bitmap),
-        cmocka_unit_test(requester__selective_repeat_sends_what_is_missing),
-        cmocka_unit_test(requester__what_is_kept_may_still_be_refused),
-        cmocka_unit_test(requester__what_was_kept_is_forgotten_in_time),
-        cmocka_unit_test(requester__reordering_is_waited_for),
-        cmocka_unit_test(requester__a_lost_repetition_is_repeated),
-        cmocka_unit_test(requester__a_lost_tail_is_probed_before_the_timer),
-        cmocka_unit_test(requester__a_hasty_timer_is_undone),
         cmocka_unit_test(requester__pauses_between_requests),
         cmocka_unit_test(requester__local_requests_keep_their_place),
         cmocka_unit_test(requester__xrc_names_the_srq),

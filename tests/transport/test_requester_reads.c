@@ -13,17 +13,10 @@
 
 static struct rig rig;
 
-static void start(bool selective)
-{
-    struct sw_requester_config config = rig_requester_config();
-    config.offer_selective = selective;
-    rig_start(&rig, &config, NULL);
-}
-
 static void reads__one_psn_for_each_response(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 2 * RIG_MTU + 5, 0);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_sends(&rig, 0x0c, 100);
@@ -47,7 +40,7 @@ static void reads__one_psn_for_each_response(void **state)
 static void reads__of_nothing(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 0, 0);
     rig_sends(&rig, 0x0c, 100);
     assert_int_equal(rig.out.packet.reth.len_bytes, 0);
@@ -59,7 +52,7 @@ static void reads__of_nothing(void **state)
 static void reads__a_response_acknowledges_what_is_before_it(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_post(&rig, SW_REQUEST_WRITE, 8, 0);
     rig_post(&rig, SW_REQUEST_READ, 8, 0);
@@ -72,7 +65,7 @@ static void reads__a_response_acknowledges_what_is_before_it(void **state)
 static void reads__an_ack_beyond_does_not_complete_them(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 8, 0);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
@@ -89,7 +82,7 @@ static void reads__an_ack_beyond_does_not_complete_them(void **state)
 static void reads__a_gap_is_asked_for_again_from_there(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 8 * RIG_MTU, 0);
     rig_sends(&rig, 0x0c, 100);
     rig_answer(&rig, 0x0d, 100, RIG_ACK, RIG_MTU);
@@ -107,7 +100,7 @@ static void reads__a_gap_is_asked_for_again_from_there(void **state)
 static void reads__only_the_gap_from_a_sidewire_peer(void **state)
 {
     (void)state;
-    start(true);
+    rig_start_requester(&rig, true);
     rig.r.peer_selective = true;
     rig_post(&rig, SW_REQUEST_READ, 8 * RIG_MTU, 0);
     rig_sends(&rig, 0x0c, 100);
@@ -127,7 +120,7 @@ static void reads__only_the_gap_from_a_sidewire_peer(void **state)
 static void reads__a_copy_of_a_response_is_not_placed(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 4 * RIG_MTU, 0);
     rig_sends(&rig, 0x0c, 100);
     rig_answer(&rig, 0x0d, 100, RIG_ACK, RIG_MTU);
@@ -141,7 +134,7 @@ static void reads__a_copy_of_a_response_is_not_placed(void **state)
 static void reads__a_response_of_the_wrong_length_is_bad(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 2 * RIG_MTU, 0);
     rig_sends(&rig, 0x0c, 100);
     rig_answer(&rig, 0x0d, 100, RIG_ACK, RIG_MTU - 1);
@@ -152,12 +145,12 @@ static void reads__a_response_of_the_wrong_length_is_bad(void **state)
 static void reads__a_response_to_something_else_is_bad(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_sends(&rig, 0x04, 100);
     rig_answer(&rig, 0x10, 100, RIG_ACK, 0);
     rig_failed(&rig, SW_FAILURE_BAD_RESPONSE, 0);
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 8, 0);
     rig_sends(&rig, 0x0c, 100);
     rig_answer(&rig, 0x12, 100, RIG_ACK, 0);
@@ -167,7 +160,7 @@ static void reads__a_response_to_something_else_is_bad(void **state)
 static void reads__large_ones_go_in_pieces(void **state)
 {
     (void)state;
-    start(false); /* max_rd_atomic 2 */
+    rig_start_requester(&rig, false); /* max_rd_atomic 2 */
     rig_post(&rig, SW_REQUEST_READ, 1000 * RIG_MTU, 0);
     rig_sends(&rig, 0x0c, 100);
     uint32_t first = rig.out.packet.reth.len_bytes;
@@ -193,7 +186,7 @@ static void reads__large_ones_go_in_pieces(void **state)
 static void reads__initiator_depth_throttles(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     for (int i = 0; i < 4; i++)
         rig_post(&rig, SW_REQUEST_READ, 8, 0);
     assert_int_equal(rig_drain(&rig), 2);
@@ -211,7 +204,7 @@ static void reads__fences_wait_for_them(void **state)
                                                  SW_REQUEST_FLUSH};
     static const uint8_t answers[] = {0x10, 0x12, 0x10};
     for (size_t i = 0; i < 3; i++) {
-        start(false);
+        rig_start_requester(&rig, false);
         rig_post(&rig, kinds[i], 8, 0);
         rig_post(&rig, SW_REQUEST_SEND, 8, 0);
         rig_post(&rig, SW_REQUEST_SEND, 8, SW_REQUEST_FENCE);
@@ -224,7 +217,7 @@ static void reads__fences_wait_for_them(void **state)
 static void reads__atomics(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_CMP_SWAP, 8, 0);
     rig_post(&rig, SW_REQUEST_FETCH_ADD, 8, 0);
     rig_sends(&rig, 0x13, 100);
@@ -245,7 +238,7 @@ static void reads__atomics(void **state)
 static void reads__a_lost_atomic_is_sent_again_with_its_psn(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_FETCH_ADD, 8, 0);
     rig_sends(&rig, 0x14, 100);
     rig_tick(&rig);
@@ -257,7 +250,7 @@ static void reads__a_lost_atomic_is_sent_again_with_its_psn(void **state)
 static void reads__flush_and_atomic_write(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_FLUSH, 500, 0);
     rig_post(&rig, SW_REQUEST_ATOMIC_WRITE, 8, 0);
     rig_sends(&rig, 0x1c, 100);
@@ -279,7 +272,7 @@ static void reads__flush_and_atomic_write(void **state)
 static void reads__a_refusal_waits_for_the_answers_before_it(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 8, 0);
     rig_post(&rig, SW_REQUEST_WRITE, 8, 0);
     assert_int_equal(rig_drain(&rig), 2);
@@ -294,7 +287,7 @@ static void reads__a_refusal_waits_for_the_answers_before_it(void **state)
 static void reads__a_refusal_of_what_has_come_is_none(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_WRITE, 8, 0);
     rig_post(&rig, SW_REQUEST_READ, 8, 0);
     rig_post(&rig, SW_REQUEST_READ, 8, 0);
@@ -314,7 +307,7 @@ static void reads__a_refusal_of_what_has_come_is_none(void **state)
 static void reads__a_refusal_of_what_was_asked_for_again(void **state)
 {
     (void)state;
-    start(false);
+    rig_start_requester(&rig, false);
     rig_post(&rig, SW_REQUEST_READ, 2 * RIG_MTU, 0);
     rig_sends(&rig, 0x0c, 100);
     rig_answer(&rig, 0x0d, 100, RIG_ACK, RIG_MTU);
@@ -327,7 +320,7 @@ static void reads__a_refusal_of_what_was_asked_for_again(void **state)
 static void reads__one_that_waits_behind_a_gap_is_not_lost(void **state)
 {
     (void)state;
-    start(true);
+    rig_start_requester(&rig, true);
     rig.r.peer_selective = true;
     rig_post(&rig, SW_REQUEST_SEND, 8, 0);
     rig_post(&rig, SW_REQUEST_READ, 3 * RIG_MTU, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The responder's rules: docs/transport.md says which line of the specification each one shows. */
+/* The responder's rules: docs/transport.md says which line of the specification each one shows.
+ * What it does once it has refused something is in test_responder_dead.c. */
 #include "transport/rig.h"
 
 #include <setjmp.h>
@@ -9,13 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static void start(struct rig *rig, bool selective)
-{
-    struct sw_responder_config config = rig_responder_config();
-    config.offer_selective = selective;
-    rig_start(rig, NULL, &config);
-}
 
 static void responder__psns_wrap_and_compare_in_a_window(void **state)
 {
@@ -40,7 +34,7 @@ static void responder__one_nak_a_gap(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, false);
+    rig_start_responder(&rig, false);
     rig_send(&rig, 100);
     rig_acks(&rig, 100, RIG_ACK);
     for (uint32_t psn = 102; psn < 110; psn++) {
@@ -61,7 +55,7 @@ static void responder__a_gap_that_closed_is_no_nak(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, false);
+    rig_start_responder(&rig, false);
     struct sw_packet early = rig_packet(0x04, 101, 8);
     assert_false(rig_admits(&rig, &early));
     rig_send(&rig, 100);
@@ -75,7 +69,7 @@ static void responder__nak_codes(void **state)
     static const uint8_t codes[] = {RIG_NAK_INVALID, RIG_NAK_ACCESS, 0x63};
     for (size_t i = 0; i < sizeof(codes); i++) {
         static struct rig rig;
-        start(&rig, true);
+        rig_start_responder(&rig, true);
         struct sw_packet packet = rig_packet(0x0a, 100, 8);
         rig_request(&rig, &packet, codes[i]);
         rig_acks(&rig, 100, codes[i]);
@@ -83,172 +77,11 @@ static void responder__nak_codes(void **state)
     }
 }
 
-static void responder__a_dead_one_repeats_its_nak(void **state)
-{
-    (void)state;
-    static struct rig rig;
-    start(&rig, true);
-    struct sw_packet packet = rig_packet(0x0a, 100, 8);
-    rig_request(&rig, &packet, RIG_NAK_ACCESS);
-    rig_acks(&rig, 100, RIG_NAK_ACCESS);
-    rig_is_silent(&rig);
-    assert_false(rig_admits(&rig, &packet)); /* the NAK was lost, it comes again */
-    rig_acks(&rig, 100, RIG_NAK_ACCESS);
-}
-
-/* A READ at 100, an atomic at 102, a FLUSH at 103, all answered, and a WRITE that is refused. */
-static void start_refused(struct rig *rig)
-{
-    struct sw_packet read = rig_packet(0x0c, 100, 0), add = rig_packet(0x14, 102, 0),
-                     flush = rig_packet(0x1c, 103, 0), bad = rig_packet(0x0a, 104, 8);
-    read.reth.len_bytes = 2 * RIG_MTU;
-    start(rig, true);
-    rig->p.config.max_dest_rd_atomic = 4;
-    rig_request(rig, &read, RIG_ACK);
-    rig_request(rig, &add, RIG_ACK);
-    rig_request(rig, &flush, RIG_ACK);
-    rig_request(rig, &bad, RIG_NAK_ACCESS);
-    rig_responds(rig, 0x0d, 100);
-    rig_responds(rig, 0x0f, 101);
-    rig_responds(rig, 0x12, 102);
-    rig_responds(rig, 0x10, 103);
-}
-
-static void ask_again_for_the_read(struct rig *rig)
-{
-    struct sw_packet rest = rig_packet(0x0c, 101, 0);
-    rest.reth = (struct sw_reth){.addr = 0x1000 + RIG_MTU, .rkey = 7, .len_bytes = RIG_MTU};
-    rig_request(rig, &rest, RIG_ACK);
-}
-
-static void responder__a_dead_one_answers_again_what_it_did(void **state)
-{
-    (void)state;
-    static struct rig rig;
-    start_refused(&rig);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    ask_again_for_the_read(&rig);
-    assert_true(rig.demand.duplicate && rig.demand.kind == SW_DEMAND_READ);
-    rig_responds(&rig, 0x10, 101);
-    assert_true(rig.out.source == SW_PAYLOAD_MEMORY && rig.out.addr == 0x1000 + RIG_MTU);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    struct sw_packet add = rig_packet(0x14, 102, 0), flush = rig_packet(0x1c, 103, 0);
-    assert_false(rig_admits(&rig, &add)); /* not executed */
-    rig_responds(&rig, 0x12, 102);
-    assert_true(rig.out.packet.original == 0x77);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    assert_false(rig_admits(&rig, &flush));
-    rig_responds(&rig, 0x10, 103);
-    assert_int_equal(rig.out.source, SW_PAYLOAD_NONE);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    rig_is_silent(&rig);
-}
-
-static void responder__a_dead_one_executes_nothing(void **state)
-{
-    (void)state;
-    static struct rig rig;
-    static const uint8_t opcodes[] = {0x04, 0x0a, 0x0c, 0x13, 0x14, 0x1c, 0x1d};
-    start_refused(&rig);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    for (size_t i = 0; i < sizeof(opcodes); i++) {
-        for (uint32_t psn = 104; psn < 107; psn++) {
-            struct sw_packet packet = rig_packet(opcodes[i], psn, 8);
-            assert_false(rig_admits(&rig, &packet));
-            rig_acks(&rig, 104, RIG_NAK_ACCESS);
-            rig_is_silent(&rig);
-        }
-    }
-    struct sw_packet write = rig_packet(0x0a, 99, 8); /* implied by the NAK */
-    assert_false(rig_admits(&rig, &write));
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    struct sw_packet beyond = rig_packet(0x0c, 103, 0);
-    beyond.reth.len_bytes = 2 * RIG_MTU;
-    assert_false(rig_admits(&rig, &beyond));
-    rig_is_silent(&rig);
-}
-
-/* Or a peer that asks again and again would keep the queue pair from its end. */
-static void responder__a_dead_one_says_its_nak_first(void **state)
-{
-    (void)state;
-    static struct rig rig;
-    start_refused(&rig);
-    struct sw_packet read = rig_packet(0x0c, 100, 0);
-    read.reth.len_bytes = 2 * RIG_MTU;
-    assert_false(rig_admits(&rig, &read));
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    rig_is_silent(&rig);
-    ask_again_for_the_read(&rig);
-    rig_responds(&rig, 0x10, 101);
-}
-
-static void responder__memory_that_vanished_under_a_dead_one(void **state)
-{
-    (void)state;
-    static struct rig rig;
-    start_refused(&rig);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    ask_again_for_the_read(&rig);
-    rig_responds(&rig, 0x10, 101);
-    assert_false(sw_responder_unreadable(&rig.p, RIG_NAK_ACCESS, &rig.out));
-    assert_int_equal(rig.out.packet.bth.psn, 101);
-    assert_int_equal(rig.out.packet.aeth.syndrome, RIG_NAK_ACCESS);
-    assert_int_equal(rig.out.source, SW_PAYLOAD_NONE);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS); /* the first refusal is still of 104 */
-    rig_is_silent(&rig);
-}
-
-static void responder__outlives_its_connection_for_a_time(void **state)
-{
-    (void)state;
-    static struct rig rig;
-    start_refused(&rig);
-    static struct sw_responder remains;
-    remains = rig.p; /* its NAK is still to be said */
-    sw_responder_release(&rig.p);
-    assert_true(sw_responder_outlive(&remains));
-    rig.p = remains;
-    ask_again_for_the_read(&rig);
-    rig_responds(&rig, 0x10, 101);
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    sw_responder_forget(&rig.p);
-    struct sw_packet read = rig_packet(0x0c, 100, 0), add = rig_packet(0x14, 102, 0);
-    assert_false(rig_admits(&rig, &read));
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    assert_false(rig_admits(&rig, &add));
-    rig_acks(&rig, 104, RIG_NAK_ACCESS);
-    rig_is_silent(&rig);
-}
-
-static void responder__ended_by_its_program_it_only_acknowledges_again(void **state)
-{
-    (void)state;
-    static struct rig rig;
-    start(&rig, true);
-    struct sw_packet send = rig_packet(0x04, 100, 5), read = rig_packet(0x0c, 101, 0),
-                     next = rig_packet(0x04, 102, 5);
-    read.reth.len_bytes = 10;
-    rig_request(&rig, &send, RIG_ACK);
-    rig_acks(&rig, 100, RIG_ACK);
-    rig_request(&rig, &read, RIG_ACK);
-    rig_responds(&rig, 0x10, 101);
-    assert_true(sw_responder_outlive(&rig.p));
-    assert_false(rig_admits(&rig, &send)); /* its ACK may be lost */
-    rig_acks(&rig, 101, RIG_ACK);
-    assert_false(rig_admits(&rig, &read)); /* the memory is the program's again */
-    assert_false(rig_admits(&rig, &next));
-    rig_is_silent(&rig);
-    sw_responder_forget(&rig.p);
-    assert_false(rig_admits(&rig, &send));
-    rig_is_silent(&rig);
-}
-
 static void responder__msn_counts_messages(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet first = rig_packet(0x00, 100, RIG_MTU), last = rig_packet(0x02, 101, 5);
     rig_request(&rig, &first, RIG_ACK);
     rig_acks(&rig, 100, RIG_ACK);
@@ -267,7 +100,7 @@ static void responder__no_credits_are_given(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     rig_send(&rig, 100);
     rig_acks(&rig, 100, 0x1f);
 }
@@ -276,7 +109,7 @@ static void responder__acks_are_coalesced(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     for (uint32_t psn = 100; psn < 110; psn++)
         rig_send(&rig, psn);
     rig_acks(&rig, 109, RIG_ACK);
@@ -288,7 +121,7 @@ static void responder__no_ack_that_was_not_asked_for(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet packet = rig_packet(0x04, 100, 8);
     packet.bth.ack_req = false;
     rig_request(&rig, &packet, RIG_ACK);
@@ -301,7 +134,7 @@ static void responder__a_duplicate_write_is_only_acknowledged(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     rig_send(&rig, 100);
     rig_send(&rig, 101);
     rig_acks(&rig, 101, RIG_ACK);
@@ -317,7 +150,7 @@ static void responder__a_duplicate_read_is_executed_again(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet read = rig_packet(0x0c, 100, 0);
     read.reth.len_bytes = 3 * RIG_MTU + 1;
     rig_request(&rig, &read, RIG_ACK);
@@ -343,7 +176,7 @@ static void responder__a_refused_duplicate_is_told_and_changes_nothing(void **st
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet read = rig_packet(0x0c, 100, 0);
     read.reth.len_bytes = 10;
     rig_request(&rig, &read, RIG_ACK);
@@ -360,7 +193,7 @@ static void responder__a_duplicate_that_reaches_beyond_is_dropped(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     rig_send(&rig, 100);
     rig_acks(&rig, 100, RIG_ACK);
     struct sw_packet read = rig_packet(0x0c, 100, 0);
@@ -373,7 +206,7 @@ static void responder__a_duplicate_atomic_replays_its_result(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet swap = rig_packet(0x13, 100, 0), add = rig_packet(0x14, 101, 0);
     rig_request(&rig, &swap, RIG_ACK);
     assert_true(rig.demand.compare_add == 3 && rig.demand.swap == 4);
@@ -392,7 +225,7 @@ static void responder__an_atomic_that_is_forgotten_is_not_replayed(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     const uint32_t beyond = 101 + SW_RESPONDER_RD_ATOMIC_MAX; /* one more than are kept */
     for (uint32_t psn = 100; psn < beyond; psn++) {
         struct sw_packet add = rig_packet(0x14, psn, 0);
@@ -408,7 +241,7 @@ static void responder__too_many_outstanding_is_an_invalid_request(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     for (uint32_t psn = 100; psn < 102; psn++) {
         struct sw_packet add = rig_packet(0x14, psn, 0);
         rig_request(&rig, &add, RIG_ACK);
@@ -434,12 +267,12 @@ static void responder__opcode_sequence_errors(void **state)
     static const uint8_t inside_send[] = {0x00, 0x04, 0x06, 0x07, 0x08, 0x0a, 0x0c, 0x13, 0x1c};
     static struct rig rig;
     for (size_t i = 0; i < sizeof(outside); i++) {
-        start(&rig, true);
+        rig_start_responder(&rig, true);
         struct sw_packet packet = rig_packet(outside[i], 100, RIG_MTU);
         expect_invalid(&rig, &packet);
     }
     for (size_t i = 0; i < sizeof(inside_send); i++) {
-        start(&rig, true);
+        rig_start_responder(&rig, true);
         struct sw_packet first = rig_packet(0x00, 100, RIG_MTU);
         rig_request(&rig, &first, RIG_ACK);
         struct sw_packet packet = rig_packet(inside_send[i], 101, RIG_MTU);
@@ -451,13 +284,13 @@ static void responder__packets_before_the_last_are_one_mtu(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet first = rig_packet(0x00, 100, RIG_MTU - 1);
     expect_invalid(&rig, &first);
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet only = rig_packet(0x04, 100, RIG_MTU + 1);
     expect_invalid(&rig, &only);
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     first = rig_packet(0x00, 100, RIG_MTU);
     rig_request(&rig, &first, RIG_ACK);
     struct sw_packet last = rig_packet(0x02, 101, 0); /* nothing left: it would have been ONLY */
@@ -468,16 +301,16 @@ static void responder__the_length_of_the_reth_is_what_comes(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet only = rig_packet(0x0a, 100, 8);
     only.reth.len_bytes = 9;
     expect_invalid(&rig, &only);
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet first = rig_packet(0x06, 100, RIG_MTU), last = rig_packet(0x08, 101, 5);
     first.reth.len_bytes = RIG_MTU + 4;
     rig_request(&rig, &first, RIG_ACK);
     expect_invalid(&rig, &last);
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     first.reth.len_bytes = RIG_MTU + 5;
     rig_request(&rig, &first, RIG_ACK);
     rig_request(&rig, &last, RIG_ACK);
@@ -492,7 +325,7 @@ static void responder__an_atomic_write_is_eight_bytes(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet packet = rig_packet(0x1d, 100, 8);
     rig_request(&rig, &packet, RIG_ACK);
     rig_responds(&rig, 0x10, 100); /* answered like a READ of nothing: A19.4 */
@@ -507,7 +340,7 @@ static void responder__a_flush_is_answered_and_replayable(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet packet = rig_packet(0x1c, 100, 0);
     packet.flush_type = SW_FLUSH_PERSISTENT;
     packet.reth.len_bytes = 100;
@@ -524,7 +357,7 @@ static void responder__rnr_keeps_the_expected_psn(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet packet = rig_packet(0x04, 100, 8), next = rig_packet(0x04, 101, 8);
     rig_request(&rig, &packet, 0x20);
     rig_acks(&rig, 100, 0x20 | 12);
@@ -539,7 +372,7 @@ static void responder__a_write_with_immediate_may_rnr_at_its_last_packet(void **
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet first = rig_packet(0x06, 100, RIG_MTU), last = rig_packet(0x09, 101, 5);
     first.reth.len_bytes = RIG_MTU + 5;
     rig_request(&rig, &first, RIG_ACK);
@@ -555,7 +388,7 @@ static void responder__responses_and_acks_keep_the_order(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet read = rig_packet(0x0c, 101, 0), add = rig_packet(0x14, 103, 0);
     read.reth.len_bytes = 2 * RIG_MTU;
     rig_send(&rig, 100);
@@ -573,7 +406,7 @@ static void responder__memory_that_vanished_is_a_nak_in_its_place(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet read = rig_packet(0x0c, 100, 0);
     read.reth.len_bytes = 3 * RIG_MTU;
     rig_request(&rig, &read, RIG_ACK);
@@ -595,7 +428,7 @@ static void responder__memory_that_vanished_under_a_duplicate_ends_nothing(void 
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     struct sw_packet read = rig_packet(0x0c, 100, 0), rest = rig_packet(0x0c, 102, 0);
     read.reth.len_bytes = 3 * RIG_MTU;
     rest.reth = (struct sw_reth){.addr = 0x1000 + 2 * RIG_MTU, .rkey = 7, .len_bytes = RIG_MTU};
@@ -624,7 +457,7 @@ static void responder__ignores_what_is_no_request_of_its_service(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     static const uint8_t foreign[] = {0x11, 0x10, 0x24, 0x64, 0xa4, 0x81};
     for (size_t i = 0; i < sizeof(foreign); i++) {
         struct sw_packet packet = rig_packet(foreign[i], 100, 0);
@@ -652,7 +485,7 @@ static void responder__cnp_for_marked_packets(void **state)
 {
     (void)state;
     static struct rig rig;
-    start(&rig, true);
+    rig_start_responder(&rig, true);
     sw_responder_congested(&rig.p, rig.now_ns);
     rig_responds(&rig, 0x81, 0);
     assert_true(rig.out.packet.bth.becn);
@@ -671,13 +504,6 @@ int main(void)
         cmocka_unit_test(responder__one_nak_a_gap),
         cmocka_unit_test(responder__a_gap_that_closed_is_no_nak),
         cmocka_unit_test(responder__nak_codes),
-        cmocka_unit_test(responder__a_dead_one_repeats_its_nak),
-        cmocka_unit_test(responder__a_dead_one_answers_again_what_it_did),
-        cmocka_unit_test(responder__a_dead_one_executes_nothing),
-        cmocka_unit_test(responder__a_dead_one_says_its_nak_first),
-        cmocka_unit_test(responder__memory_that_vanished_under_a_dead_one),
-        cmocka_unit_test(responder__outlives_its_connection_for_a_time),
-        cmocka_unit_test(responder__ended_by_its_program_it_only_acknowledges_again),
         cmocka_unit_test(responder__msn_counts_messages),
         cmocka_unit_test(responder__no_credits_are_given),
         cmocka_unit_test(responder__acks_are_coalesced),

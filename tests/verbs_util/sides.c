@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "verbs_util/crash.h"
 #include "verbs_util/pair.h"
 
 #define GET_TIMEOUT_MS 55000 /* who gives up fails its peer, which may be slow */
@@ -35,6 +36,7 @@ pid_t vu_spawn(vu_side_fn fn, int sock, void *arg)
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing survives a killed test */
         if (getppid() != parent)
             _exit(1);
+        vu_tell_of_crashes();
         fn(sock, arg);
         fflush(NULL);
         _exit(0);

@@ -1,15 +1,26 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Wireshark reads CM messages that we encode as we meant them. usage: test_cm_tshark.py MAKE_CM_MADS"""
+"""Wireshark reads CM messages that we encode as we meant them. usage: test_cm_tshark.py
+MAKE_CM_MADS"""
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 
-TITLES = {'REQ': 'ConnectRequest', 'MRA': 'MsgRcptAck', 'REJ': 'ConnectReject', 'REP': 'ConnectReply', 'RTU': 'ReadyToUse',
-          'DREQ': 'DisconnectRequest', 'DREP': 'DisconnectReply', 'SIDR_REQ': 'ServiceIDResReq', 'SIDR_REP': 'ServiceIDResReqResp',
-          'LAP': 'LoadAlternatePath', 'APR': 'AlternatePathResponse'}
+TITLES = {
+    'REQ': 'ConnectRequest',
+    'MRA': 'MsgRcptAck',
+    'REJ': 'ConnectReject',
+    'REP': 'ConnectReply',
+    'RTU': 'ReadyToUse',
+    'DREQ': 'DisconnectRequest',
+    'DREP': 'DisconnectReply',
+    'SIDR_REQ': 'ServiceIDResReq',
+    'SIDR_REP': 'ServiceIDResReqResp',
+    'LAP': 'LoadAlternatePath',
+    'APR': 'AlternatePathResponse',
+}
 
 
 def column(field):
@@ -39,8 +50,13 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         capture = os.path.join(folder, 'all.pcap')
-        made = subprocess.run([sys.argv[1], capture], capture_output=True, text=True, check=True).stdout
-        meant = [(line.split('\t')[0], dict(pair.split('=') for pair in line.split('\t')[1:])) for line in made.splitlines()]
+        made = subprocess.run(
+            [sys.argv[1], capture], capture_output=True, text=True, check=True
+        ).stdout
+        meant = [
+            (line.split('\t')[0], dict(pair.split('=') for pair in line.split('\t')[1:]))
+            for line in made.splitlines()
+        ]
         fields = sorted({field for _, values in meant for field in values})
         said = tshark(capture, fields)
     faults, compared = [], 0

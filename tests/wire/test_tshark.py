@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Wireshark reads packets of every kind that we encode as we meant them. usage: test_tshark.py MAKE_PACKETS
+"""Wireshark reads packets of every kind that we encode as we meant them. usage: test_tshark.py
+MAKE_PACKETS
 
-The ICRC is computed by zlib over the frame, since tshark 4.0 shows it but does not check it; versions that do are asked.
+The ICRC is computed by zlib over the frame, since tshark 4.0 shows it but does not check it;
+versions that do are asked.
 """
 import os
 import shutil
@@ -12,8 +14,11 @@ import sys
 import tempfile
 import zlib
 
-FIELDS = ['bth.opcode', 'bth.se', 'bth.m', 'bth.padcnt', 'bth.p_key', 'bth.destqp', 'bth.a', 'bth.psn', 'reth.va', 'reth.r_key', 'reth.dmalen',
-          'atomiceth.swapdt', 'atomiceth.cmpdt', 'aeth.syndrome', 'aeth.msn', 'atomicacketh.origremdt', 'deth.q_key', 'deth.srcqp', 'immdt', 'ieth']
+FIELDS = [
+    *'bth.opcode bth.se bth.m bth.padcnt bth.p_key bth.destqp bth.a bth.psn reth.va'.split(),
+    *'reth.r_key reth.dmalen atomiceth.swapdt atomiceth.cmpdt aeth.syndrome aeth.msn'.split(),
+    *'atomicacketh.origremdt deth.q_key deth.srcqp immdt ieth'.split(),
+]
 BTH_FIELDS = 8
 HEX = {'immdt', 'ieth'}  # shown as bytes
 MARKS = ['infiniband.invariant.crc', '_ws.malformed', '_ws.expert.message']
@@ -25,13 +30,20 @@ GUESSERS = ['rpcordma', 'nvme-rdma', 'smb_direct']
 
 def is_unknown(opcode):
     """What tshark 4.0 shows the BTH of and no more: FLUSH, ATOMIC WRITE, CNP, XRC, and our own."""
-    return opcode in (0x1c, 0x1d, 0x81) or 0xa0 <= opcode
+    return opcode in (0x1C, 0x1D, 0x81) or 0xA0 <= opcode
 
 
 def tshark(capture):
-    known = subprocess.run(['tshark', '-G', 'fields'], capture_output=True, text=True, check=True).stdout
+    known = subprocess.run(
+        ['tshark', '-G', 'fields'], capture_output=True, text=True, check=True
+    ).stdout
     marks = MARKS + ([STATUS] if f'\t{STATUS}\t' in known else [])
-    args = ['tshark', '-r', capture, '-T', 'fields', '-o', 'udp.check_checksum:TRUE', '-o', 'ip.check_checksum:TRUE']
+    args = [
+        'tshark',
+        '-r',
+        capture,
+        *'-T fields -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE'.split(),
+    ]
     for name in GUESSERS:
         args += ['--disable-protocol', name]
     for field in ['infiniband.' + field for field in FIELDS] + marks:
@@ -46,7 +58,7 @@ def frames(capture):
     at = 24
     while at < len(data):
         size = struct.unpack_from('<I', data, at + 8)[0]
-        yield data[at + 16:at + 16 + size]
+        yield data[at + 16 : at + 16 + size]
         at += 16 + size
 
 
@@ -55,13 +67,13 @@ def icrc(frame):
     ip = bytearray(frame[14:])
     if ip[0] >> 4 == 4:
         udp = 20
-        ip[1] = ip[8] = ip[10] = ip[11] = 0xff
+        ip[1] = ip[8] = ip[10] = ip[11] = 0xFF
     else:
         udp = 40
-        ip[0] |= 0x0f
+        ip[0] |= 0x0F
         ip[1:4] = b'\xff' * 3
-        ip[7] = 0xff
-    ip[udp + 6] = ip[udp + 7] = ip[udp + 8 + 4] = 0xff
+        ip[7] = 0xFF
+    ip[udp + 6] = ip[udp + 7] = ip[udp + 8 + 4] = 0xFF
     return struct.unpack('<I', ip[-4:])[0], zlib.crc32(b'\xff' * 8 + ip[:-4])
 
 
@@ -78,14 +90,16 @@ def check(said, meant, frame):
     for field, got, expected in zip(FIELDS[:count], said, meant):
         if (got == '') != (expected == '-') or (got and value(field, got) != int(expected)):
             yield f'{name}: {field} is {got or "absent"}, not {expected}'
-    crc, malformed, message, *status = said[len(FIELDS):]
+    crc, malformed, message, *status = said[len(FIELDS) :]
     if malformed or message:
         yield f'{name}: marked "{message or malformed}"'
     has, should = icrc(frame)
     if has != should:
         yield f'{name}: the ICRC is {has:08x}, not {should:08x}'
     # Read in network byte order, in which it does not lie.
-    if count == len(FIELDS) and int(crc or '0', 16) != int.from_bytes(has.to_bytes(4, 'little'), 'big'):
+    if count == len(FIELDS) and int(crc or '0', 16) != int.from_bytes(
+        has.to_bytes(4, 'little'), 'big'
+    ):
         yield f'{name}: tshark finds the ICRC elsewhere: {crc}'
     if status == [BAD_STATUS]:
         yield f'{name}: tshark finds the ICRC wrong'
@@ -97,7 +111,9 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         capture = os.path.join(folder, 'all.pcap')
-        made = subprocess.run([sys.argv[1], capture], capture_output=True, text=True, check=True).stdout
+        made = subprocess.run(
+            [sys.argv[1], capture], capture_output=True, text=True, check=True
+        ).stdout
         meant = [line.split('\t') for line in made.splitlines()]
         said, captured = tshark(capture), list(frames(capture))
     faults = [fault for packet in zip(said, meant, captured) for fault in check(*packet)]

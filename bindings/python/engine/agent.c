@@ -8,7 +8,7 @@
 
 static struct py_agent *all_open; /* under the interpreter's lock */
 
-static struct py_agent *agent_of(PyObject *self)
+static struct py_agent *python_agent_of(PyObject *self)
 {
     return (struct py_agent *)self;
 }
@@ -147,7 +147,7 @@ static void close_agent(struct py_agent *agent)
 static PyObject *agent_close(PyObject *self, PyObject *none)
 {
     (void)none;
-    close_agent(agent_of(self));
+    close_agent(python_agent_of(self));
     Py_RETURN_NONE;
 }
 
@@ -167,7 +167,7 @@ PyObject *py_agents_close(PyObject *module, PyObject *none)
 
 static void drop_agent(PyObject *self)
 {
-    struct py_agent *agent = agent_of(self);
+    struct py_agent *agent = python_agent_of(self);
     if (agent->handle)
         close_agent(agent);
     if (agent->kick_fd > 0)
@@ -195,7 +195,7 @@ static PyObject *agent_poll(PyObject *self, PyObject *none)
 {
     (void)none;
     struct py_stay stay;
-    if (!py_enter(&stay, agent_of(self)))
+    if (!py_enter(&stay, python_agent_of(self)))
         return NULL;
     sw_xfer_poll(stay.agent->handle);
     py_leave(&stay);
@@ -206,7 +206,7 @@ static PyObject *agent_arm(PyObject *self, PyObject *none)
 {
     (void)none;
     struct py_stay stay;
-    if (!py_enter(&stay, agent_of(self)))
+    if (!py_enter(&stay, python_agent_of(self)))
         return NULL;
     const bool is_armed = sw_xfer_arm(stay.agent->handle);
     py_leave(&stay);
@@ -217,7 +217,7 @@ static PyObject *agent_fileno(PyObject *self, PyObject *none)
 {
     (void)none;
     struct py_stay stay;
-    if (!py_enter(&stay, agent_of(self)))
+    if (!py_enter(&stay, python_agent_of(self)))
         return NULL;
     const int fd = sw_xfer_fd(stay.agent->handle);
     py_leave(&stay);
@@ -235,15 +235,15 @@ static PyObject *agent_run(PyObject *self, PyObject *args)
     PyObject *seconds = NULL;
     uint64_t deadline_ns;
     if (!PyArg_ParseTuple(args, "|O:run", &seconds) || !py_deadline(seconds, &deadline_ns) ||
-        py_wait(agent_of(self), never_ready, NULL, deadline_ns) < 0)
+        py_wait(python_agent_of(self), never_ready, NULL, deadline_ns) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
 /* ---- cards, memory, peers ---- */
 
-static enum sw_xfer_status write_card(struct py_agent *agent, struct py_lease *const *leases,
-                                      uint32_t count, char **bytes, size_t *length)
+static enum sw_xfer_status agent_write_card(struct py_agent *agent, struct py_lease *const *leases,
+                                            uint32_t count, char **bytes, size_t *length)
 {
     struct sw_xfer_lease *handles[SW_XFER_REGIONS_MAX];
     struct py_stay stay;
@@ -280,11 +280,11 @@ static PyObject *agent_card(PyObject *self, PyObject *args)
             PyErr_SetString(PyExc_TypeError, "a card is made of leases");
             return NULL;
         }
-        if (leases[i]->memory->agent != agent_of(self))
+        if (leases[i]->memory->agent != python_agent_of(self))
             return py_raise(SW_XFER_INVALID, "a lease is of another agent");
     }
     const enum sw_xfer_status status =
-        write_card(agent_of(self), leases, (uint32_t)count, &bytes, &length);
+        agent_write_card(python_agent_of(self), leases, (uint32_t)count, &bytes, &length);
     PyObject *made = status ? py_raise(status, "no card: the agent has no address or is closed, or "
                                                "a lease has ended")
                             : PyBytes_FromStringAndSize(bytes, (Py_ssize_t)length);
@@ -296,27 +296,27 @@ static PyObject *agent_card(PyObject *self, PyObject *args)
 
 static PyObject *agent_memory(PyObject *self, PyObject *object)
 {
-    return py_memory_new(agent_of(self), object);
+    return py_memory_new(python_agent_of(self), object);
 }
 
 static PyObject *agent_blocks(PyObject *self, PyObject *args)
 {
-    return py_blocks_of_memories(agent_of(self), args);
+    return py_blocks_of_memories(python_agent_of(self), args);
 }
 
 static PyObject *agent_file(PyObject *self, PyObject *args, PyObject *words)
 {
-    return py_memory_file(agent_of(self), args, words);
+    return py_memory_file(python_agent_of(self), args, words);
 }
 
 static PyObject *agent_dmabuf(PyObject *self, PyObject *args, PyObject *words)
 {
-    return py_memory_dmabuf(agent_of(self), args, words);
+    return py_memory_dmabuf(python_agent_of(self), args, words);
 }
 
 static PyObject *agent_connect(PyObject *self, PyObject *args, PyObject *words)
 {
-    return py_peer_new(agent_of(self), args, words);
+    return py_peer_new(python_agent_of(self), args, words);
 }
 
 /* ---- notices ---- */
@@ -369,7 +369,7 @@ static PyObject *tell_notice(const struct sw_xfer_notice *notice)
 static PyObject *agent_notice(PyObject *self, PyObject *args, PyObject *words)
 {
     static char *names[] = {"timeout", "match", "visitor", NULL};
-    struct wanted wanted = {.agent = agent_of(self)};
+    struct wanted wanted = {.agent = python_agent_of(self)};
     PyObject *seconds = NULL;
     unsigned long long visitor = 0;
     uint64_t deadline_ns = 0;
@@ -394,7 +394,7 @@ static PyObject *agent_try_notice(PyObject *self, PyObject *none)
     (void)none;
     struct py_stay stay;
     struct sw_xfer_notice notice;
-    if (!py_enter(&stay, agent_of(self)))
+    if (!py_enter(&stay, python_agent_of(self)))
         return NULL;
     const enum sw_xfer_status status = sw_xfer_notice_take(stay.agent->handle, &notice);
     py_leave(&stay);
@@ -416,7 +416,7 @@ static PyObject *get_instance(PyObject *self, void *none)
     (void)none;
     struct py_stay stay;
     uint8_t instance[SW_XFER_INSTANCE_BYTES];
-    if (!py_enter(&stay, agent_of(self)))
+    if (!py_enter(&stay, python_agent_of(self)))
         return NULL;
     sw_xfer_agent_instance(stay.agent->handle, instance);
     py_leave(&stay);
@@ -427,7 +427,7 @@ static PyObject *get_visitors(PyObject *self, void *none)
 {
     (void)none;
     struct py_stay stay;
-    if (!py_enter(&stay, agent_of(self)))
+    if (!py_enter(&stay, python_agent_of(self)))
         return NULL;
     const uint32_t count = sw_xfer_visitors(stay.agent->handle);
     py_leave(&stay);
@@ -437,21 +437,21 @@ static PyObject *get_visitors(PyObject *self, void *none)
 static PyObject *get_closed(PyObject *self, void *none)
 {
     (void)none;
-    return PyBool_FromLong(!agent_of(self)->handle);
+    return PyBool_FromLong(!python_agent_of(self)->handle);
 }
 
 static PyObject *get_watcher(PyObject *self, void *none)
 {
     (void)none;
-    PyObject *watcher = agent_of(self)->watcher;
+    PyObject *watcher = python_agent_of(self)->watcher;
     return Py_NewRef(watcher ? watcher : Py_None);
 }
 
 static int set_watcher(PyObject *self, PyObject *value, void *none)
 {
     (void)none;
-    PyObject *before = agent_of(self)->watcher;
-    agent_of(self)->watcher = Py_XNewRef(value);
+    PyObject *before = python_agent_of(self)->watcher;
+    python_agent_of(self)->watcher = Py_XNewRef(value);
     Py_XDECREF(before);
     return 0;
 }

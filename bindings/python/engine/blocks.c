@@ -36,7 +36,7 @@ static bool fill_in(struct wish *wish, uint64_t total)
 }
 
 /* Numbers that follow each other are one extent. */
-static bool add_block(struct extents *extents, const struct wish *wish, uint64_t number)
+static bool python_add_block(struct extents *extents, const struct wish *wish, uint64_t number)
 {
     uint64_t offset;
     if (__builtin_mul_overflow(wish->stride, number, &offset) ||
@@ -54,7 +54,7 @@ static bool add_block(struct extents *extents, const struct wish *wish, uint64_t
     return true;
 }
 
-static bool make_extents(struct extents *extents, const struct wish *wish)
+static bool blocks_make_extents(struct extents *extents, const struct wish *wish)
 {
     struct py_index index = {.count = 1};
     *extents = (struct extents){.all = NULL};
@@ -69,7 +69,7 @@ static bool make_extents(struct extents *extents, const struct wish *wish)
                                                                  .stride = wish->stride,
                                                                  .count = wish->count};
     for (uint32_t i = 0; is_fine && wish->index && i < index.count; i++)
-        is_fine = add_block(extents, wish, index.values[i]);
+        is_fine = python_add_block(extents, wish, index.values[i]);
     py_index_drop(&index);
     if (is_fine)
         return true;
@@ -169,7 +169,7 @@ PyObject *py_blocks_new(struct py_memory *memory, struct py_peer *peer, PyObject
     uint64_t total = memory ? memory->data.bytes : 0;
     if (!read_words(memory, args, words, &wish, &region, &card) ||
         (peer && !py_find_region(card, region, &wish.part, &total)) || !fill_in(&wish, total) ||
-        !make_extents(&extents, &wish))
+        !blocks_make_extents(&extents, &wish))
         return NULL;
     struct py_blocks *blocks = py_new(py_blocks_type);
     if (blocks) {

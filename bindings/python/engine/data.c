@@ -183,7 +183,7 @@ static bool take_dlpack(PyObject *capsule, struct py_data *data)
 
 /* ---- any of them ---- */
 
-static bool take_any(PyObject *object, struct py_data *data)
+static bool data_take_any(PyObject *object, struct py_data *data)
 {
     if (PyObject_CheckBuffer(object))
         return take_buffer(object, data);
@@ -209,7 +209,7 @@ static bool take_any(PyObject *object, struct py_data *data)
 bool py_data_take(PyObject *object, struct py_data *data)
 {
     memset(data, 0, sizeof(*data));
-    if (take_any(object, data))
+    if (data_take_any(object, data))
         return true;
     py_data_drop(data);
     return false;

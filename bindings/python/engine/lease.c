@@ -3,7 +3,7 @@
  * nobody holds any more does not end by that. */
 #include "module.h"
 
-static struct py_lease *lease_of(PyObject *self)
+static struct py_lease *python_lease_of(PyObject *self)
 {
     return (struct py_lease *)self;
 }
@@ -67,7 +67,7 @@ static void release_handle(struct py_lease *lease)
 static PyObject *lease_revoke(PyObject *self, PyObject *none)
 {
     (void)none;
-    struct py_lease *lease = lease_of(self);
+    struct py_lease *lease = python_lease_of(self);
     if (py_is_forked(lease->memory->agent))
         return py_raise(SW_XFER_FORKED, sw_xfer_status_text(SW_XFER_FORKED));
     release_handle(lease);
@@ -78,14 +78,14 @@ static PyObject *lease_revoke(PyObject *self, PyObject *none)
 
 static void drop_lease(PyObject *self)
 {
-    release_handle(lease_of(self));
-    Py_XDECREF((PyObject *)lease_of(self)->memory);
+    release_handle(python_lease_of(self));
+    Py_XDECREF((PyObject *)python_lease_of(self)->memory);
     py_free(self);
 }
 
 static PyObject *ask_handle(PyObject *self, bool (*question)(const struct sw_xfer_lease *))
 {
-    struct py_lease *lease = lease_of(self);
+    struct py_lease *lease = python_lease_of(self);
     struct py_stay stay;
     bool answer = false;
     if (lease->handle && py_enter_quietly(&stay, lease->memory->agent)) {

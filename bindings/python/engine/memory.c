@@ -121,7 +121,7 @@ static PyObject *memory_release(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-static void drop_memory(PyObject *self)
+static void python_drop_memory(PyObject *self)
 {
     struct py_memory *memory = memory_of(self);
     struct py_stay stay;
@@ -171,7 +171,7 @@ static Py_ssize_t count_bytes(PyObject *self)
     return (Py_ssize_t)memory_of(self)->data.bytes;
 }
 
-static PyObject *get_address(PyObject *self, void *none)
+static PyObject *memory_get_address(PyObject *self, void *none)
 {
     (void)none;
     return PyLong_FromVoidPtr(memory_of(self)->data.data);
@@ -194,7 +194,7 @@ static PyObject *get_kind(PyObject *self, void *none)
 }
 
 static PyGetSetDef members[] = {
-    {"address", get_address, NULL, "Of its first byte.", NULL},
+    {"address", memory_get_address, NULL, "Of its first byte.", NULL},
     {"readonly", get_readonly, NULL, "Whether it must not be written.", NULL},
     {"kind", get_kind, NULL, "host, file, dmabuf or cuda.", NULL},
     {0},
@@ -213,7 +213,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_dealloc, drop_memory},
+    {Py_tp_dealloc, python_drop_memory},
     {Py_tp_methods, methods},
     {Py_tp_getset, members},
     {Py_bf_getbuffer, view_memory},

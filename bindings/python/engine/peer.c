@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "module.h"
 
-static struct py_peer *peer_of(PyObject *self)
+static struct py_peer *python_peer_of(PyObject *self)
 {
     return (struct py_peer *)self;
 }
@@ -16,7 +16,7 @@ static bool is_settled(void *arg)
 }
 
 /* 1: live; 0: connecting still; -1: an exception is set. */
-static int look_at(struct py_peer *peer)
+static int peer_look_at(struct py_peer *peer)
 {
     struct py_stay stay;
     struct sw_xfer_error error = {.status = SW_XFER_OK};
@@ -38,7 +38,7 @@ static PyObject *wait_live(struct py_peer *peer, PyObject *seconds)
     if (!py_deadline(seconds, &deadline_ns))
         return NULL;
     const int got = py_wait(peer->agent, is_settled, peer, deadline_ns);
-    if (got < 0 || (got && look_at(peer) < 0))
+    if (got < 0 || (got && peer_look_at(peer) < 0))
         return NULL;
     return got ? Py_NewRef((PyObject *)peer)
                : py_raise(SW_XFER_TIMEOUT, "the peer is not connected yet");
@@ -87,7 +87,7 @@ PyObject *py_peer_new(struct py_agent *agent, PyObject *args, PyObject *words)
 
 static void drop_peer(PyObject *self)
 {
-    struct py_peer *peer = peer_of(self);
+    struct py_peer *peer = python_peer_of(self);
     struct py_stay stay;
     if (peer->handle && py_enter_quietly(&stay, peer->agent)) {
         sw_xfer_peer_release(peer->handle);
@@ -103,7 +103,8 @@ static void drop_peer(PyObject *self)
 static PyObject *peer_wait(PyObject *self, PyObject *args)
 {
     PyObject *seconds = NULL;
-    return PyArg_ParseTuple(args, "|O:wait", &seconds) ? wait_live(peer_of(self), seconds) : NULL;
+    return PyArg_ParseTuple(args, "|O:wait", &seconds) ? wait_live(python_peer_of(self), seconds)
+                                                       : NULL;
 }
 
 static PyObject *peer_await(PyObject *self)
@@ -115,18 +116,18 @@ static PyObject *peer_await(PyObject *self)
 static PyObject *peer_result(PyObject *self, PyObject *none)
 {
     (void)none;
-    const int state = look_at(peer_of(self));
+    const int state = peer_look_at(python_peer_of(self));
     return state < 0 ? NULL : Py_NewRef(state ? self : Py_None);
 }
 
 static PyObject *peer_blocks_of(PyObject *self, PyObject *args)
 {
-    return py_blocks_of_regions(peer_of(self), args);
+    return py_blocks_of_regions(python_peer_of(self), args);
 }
 
 static PyObject *peer_blocks(PyObject *self, PyObject *args, PyObject *words)
 {
-    return py_blocks_new(NULL, peer_of(self), args, words);
+    return py_blocks_new(NULL, python_peer_of(self), args, words);
 }
 
 static PyObject *make_transfer(PyObject *self, enum sw_xfer_op op, PyObject *args, PyObject *words)
@@ -137,7 +138,7 @@ static PyObject *make_transfer(PyObject *self, enum sw_xfer_op op, PyObject *arg
     if (!PyArg_ParseTupleAndKeywords(args, words, "O!O!|p", names, py_blocks_type, &local,
                                      py_blocks_type, &remote, &has_sums))
         return NULL;
-    return py_transfer_new(peer_of(self), op, local, remote, has_sums);
+    return py_transfer_new(python_peer_of(self), op, local, remote, has_sums);
 }
 
 static PyObject *peer_write(PyObject *self, PyObject *args, PyObject *words)
@@ -156,29 +157,29 @@ static PyObject *peer_notify(PyObject *self, PyObject *args, PyObject *words)
     PyObject *notice, *seconds = Py_None;
     if (!PyArg_ParseTupleAndKeywords(args, words, "O|O:notify", names, &notice, &seconds))
         return NULL;
-    PyObject *transfer = py_transfer_new(peer_of(self), SW_XFER_NOTIFY, NULL, NULL, false);
+    PyObject *transfer = py_transfer_new(python_peer_of(self), SW_XFER_NOTIFY, NULL, NULL, false);
     PyObject *posted =
         transfer ? PyObject_CallMethod(transfer, "post", "OO", notice, seconds) : NULL;
     Py_XDECREF(transfer);
     return posted;
 }
 
-static PyObject *get_state(PyObject *self, void *none)
+static PyObject *peer_get_state(PyObject *self, void *none)
 {
     (void)none;
     static const char *const names[] = {"connecting", "live", "gone"};
     struct py_stay stay;
-    if (!py_enter(&stay, peer_of(self)->agent))
+    if (!py_enter(&stay, python_peer_of(self)->agent))
         return NULL;
-    const enum sw_xfer_peer_state state = sw_xfer_peer_state_of(peer_of(self)->handle);
+    const enum sw_xfer_peer_state state = sw_xfer_peer_state_of(python_peer_of(self)->handle);
     py_leave(&stay);
     return PyUnicode_FromString(names[state]);
 }
 
-static PyObject *get_agent(PyObject *self, void *none)
+static PyObject *peer_get_agent(PyObject *self, void *none)
 {
     (void)none;
-    return Py_NewRef((PyObject *)peer_of(self)->agent);
+    return Py_NewRef((PyObject *)python_peer_of(self)->agent);
 }
 
 static PyObject *get_rails(PyObject *self, void *none)
@@ -186,9 +187,10 @@ static PyObject *get_rails(PyObject *self, void *none)
     (void)none;
     struct py_stay stay;
     struct sw_xfer_rail rails[SW_XFER_ADDRESSES_MAX];
-    if (!py_enter(&stay, peer_of(self)->agent))
+    if (!py_enter(&stay, python_peer_of(self)->agent))
         return NULL;
-    const uint32_t count = sw_xfer_peer_rails(peer_of(self)->handle, rails, SW_XFER_ADDRESSES_MAX);
+    const uint32_t count =
+        sw_xfer_peer_rails(python_peer_of(self)->handle, rails, SW_XFER_ADDRESSES_MAX);
     py_leave(&stay);
     PyObject *all = PyList_New(0);
     for (uint32_t i = 0; all && i < count; i++) {
@@ -204,10 +206,10 @@ static PyObject *get_rails(PyObject *self, void *none)
 }
 
 static PyGetSetDef members[] = {
-    {"state", get_state, NULL, "connecting, live or gone.", NULL},
+    {"state", peer_get_state, NULL, "connecting, live or gone.", NULL},
     {"rails", get_rails, NULL,
      "The ways to it: dicts of address, is_up, connections (so far), bytes.", NULL},
-    {"agent", get_agent, NULL, "Whose peer it is.", NULL},
+    {"agent", peer_get_agent, NULL, "Whose peer it is.", NULL},
     {0},
 };
 

@@ -102,7 +102,7 @@ static int send_parts(struct py_pipe *pipe, const struct sw_pipe_part *parts, un
     return status == SW_XFER_OK ? 1 : status == SW_XFER_TIMEOUT ? 0 : -1;
 }
 
-static int receive_bytes(struct py_pipe *pipe, uint8_t *data, size_t *bytes, PyObject *seconds)
+static int pipe_receive_bytes(struct py_pipe *pipe, uint8_t *data, size_t *bytes, PyObject *seconds)
 {
     struct stay stay;
     uint64_t deadline_ns;
@@ -239,7 +239,7 @@ static PyObject *pipe_recv(PyObject *self, PyObject *args)
     struct py_data data;
     if (!PyArg_ParseTuple(args, "|OO:recv", &out, &seconds))
         return NULL;
-    const int got = receive_bytes(pipe_of(self), at, &bytes, seconds);
+    const int got = pipe_receive_bytes(pipe_of(self), at, &bytes, seconds);
     if (got < 0)
         return NULL;
     if (!got)

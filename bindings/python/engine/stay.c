@@ -136,7 +136,7 @@ static void let_others(struct py_agent *agent)
         usleep(YIELD_US);
 }
 
-static void sleep_for(struct py_agent *agent, int fd, uint64_t until_ns)
+static void stay_sleep_for(struct py_agent *agent, int fd, uint64_t until_ns)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = agent->kick_fd, .events = POLLIN}};
     const uint64_t now = now_ns();
@@ -178,7 +178,7 @@ static enum waited wait_round(struct py_agent *agent, bool (*is_ready)(void *), 
         int fd;
         waited = look_once(agent, is_ready, arg, now >= spin_until_ns, &fd);
         if (fd >= 0)
-            sleep_for(agent, fd, until_ns);
+            stay_sleep_for(agent, fd, until_ns);
         let_others(agent);
         now = now_ns();
     } while (waited == WAITS && now < until_ns);

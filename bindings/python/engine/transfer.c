@@ -3,12 +3,12 @@
 
 #include "module.h"
 
-static struct py_transfer *transfer_of(PyObject *self)
+static struct py_transfer *python_transfer_of(PyObject *self)
 {
     return (struct py_transfer *)self;
 }
 
-static struct py_agent *agent_of(const struct py_transfer *transfer)
+static struct py_agent *transfer_agent_of(const struct py_transfer *transfer)
 {
     return transfer->peer->agent;
 }
@@ -50,9 +50,9 @@ PyObject *py_transfer_new(struct py_peer *peer, enum sw_xfer_op op, PyObject *lo
 
 static void drop_transfer(PyObject *self)
 {
-    struct py_transfer *transfer = transfer_of(self);
+    struct py_transfer *transfer = python_transfer_of(self);
     struct py_stay stay;
-    if (transfer->handle && py_enter_quietly(&stay, agent_of(transfer))) {
+    if (transfer->handle && py_enter_quietly(&stay, transfer_agent_of(transfer))) {
         sw_xfer_release(transfer->handle);
         py_leave(&stay);
     }
@@ -101,7 +101,7 @@ static enum sw_xfer_status post_options(struct py_transfer *transfer,
                                         const struct sw_xfer_post_options *options)
 {
     struct py_stay stay;
-    if (!py_enter(&stay, agent_of(transfer)))
+    if (!py_enter(&stay, transfer_agent_of(transfer)))
         return SW_XFER_SYSTEM;
     const enum sw_xfer_status status = sw_xfer_post(transfer->handle, options);
     py_leave(&stay);
@@ -126,14 +126,14 @@ static PyObject *transfer_post(PyObject *self, PyObject *args, PyObject *words)
     options.notice = notice.buf;
     options.notice_bytes = notice.len < (Py_ssize_t)UINT32_MAX ? (uint32_t)notice.len : UINT32_MAX;
     if (py_deadline(seconds, &options.deadline_ns) && read_indices(local, remote, &options))
-        status = post_options(transfer_of(self), &options);
+        status = post_options(python_transfer_of(self), &options);
     free((void *)options.local_index);
     free((void *)options.remote_index);
     if (notice.obj)
         PyBuffer_Release(&notice);
     if (status)
         return NULL;
-    py_kick(agent_of(transfer_of(self)));
+    py_kick(transfer_agent_of(python_transfer_of(self)));
     return Py_NewRef(self);
 }
 
@@ -141,11 +141,11 @@ static PyObject *transfer_cancel(PyObject *self, PyObject *none)
 {
     (void)none;
     struct py_stay stay;
-    if (!py_enter(&stay, agent_of(transfer_of(self))))
+    if (!py_enter(&stay, transfer_agent_of(python_transfer_of(self))))
         return NULL;
-    sw_xfer_cancel(transfer_of(self)->handle);
+    sw_xfer_cancel(python_transfer_of(self)->handle);
     py_leave(&stay);
-    py_kick(agent_of(transfer_of(self)));
+    py_kick(transfer_agent_of(python_transfer_of(self)));
     Py_RETURN_NONE;
 }
 
@@ -160,9 +160,9 @@ static bool has_ended(void *arg)
 static bool get_info(PyObject *self, struct sw_xfer_info *info)
 {
     struct py_stay stay;
-    if (!py_enter(&stay, agent_of(transfer_of(self))))
+    if (!py_enter(&stay, transfer_agent_of(python_transfer_of(self))))
         return false;
-    sw_xfer_info_of(transfer_of(self)->handle, info);
+    sw_xfer_info_of(python_transfer_of(self)->handle, info);
     py_leave(&stay);
     return true;
 }
@@ -194,7 +194,8 @@ static PyObject *transfer_wait(PyObject *self, PyObject *args)
     uint64_t deadline_ns;
     if (!PyArg_ParseTuple(args, "|O:wait", &seconds) || !py_deadline(seconds, &deadline_ns))
         return NULL;
-    const int got = py_wait(agent_of(transfer_of(self)), has_ended, transfer_of(self), deadline_ns);
+    const int got = py_wait(transfer_agent_of(python_transfer_of(self)), has_ended,
+                            python_transfer_of(self), deadline_ns);
     if (got > 0)
         return transfer_result(self, NULL);
     return got < 0 ? NULL : py_raise(SW_XFER_TIMEOUT, "the transfer goes on");
@@ -207,7 +208,7 @@ static PyObject *transfer_await(PyObject *self)
 
 /* ---- what is known of it ---- */
 
-static PyObject *get_state(PyObject *self, void *none)
+static PyObject *transfer_get_state(PyObject *self, void *none)
 {
     (void)none;
     static const char *const names[] = {"prepared", "posted", "done", "failed", "cancelled"};
@@ -233,23 +234,24 @@ static PyObject *transfer_block(PyObject *self, PyObject *args)
     static const char *const names[] = {"waits", "maybe", "in place", "corrupt"};
     unsigned index;
     struct py_stay stay;
-    if (!PyArg_ParseTuple(args, "I:block", &index) || !py_enter(&stay, agent_of(transfer_of(self))))
+    if (!PyArg_ParseTuple(args, "I:block", &index) ||
+        !py_enter(&stay, transfer_agent_of(python_transfer_of(self))))
         return NULL;
     const enum sw_xfer_block_state state =
-        sw_xfer_block_of(transfer_of(self)->handle, (uint32_t)index);
+        sw_xfer_block_of(python_transfer_of(self)->handle, (uint32_t)index);
     py_leave(&stay);
     return PyUnicode_FromString(names[state]);
 }
 
-static PyObject *get_agent(PyObject *self, void *none)
+static PyObject *transfer_get_agent(PyObject *self, void *none)
 {
     (void)none;
-    return Py_NewRef((PyObject *)agent_of(transfer_of(self)));
+    return Py_NewRef((PyObject *)transfer_agent_of(python_transfer_of(self)));
 }
 
 static PyGetSetDef members[] = {
-    {"state", get_state, NULL, "prepared, posted, done, failed or cancelled.", NULL},
-    {"agent", get_agent, NULL, "Whose transfer it is.", NULL},
+    {"state", transfer_get_state, NULL, "prepared, posted, done, failed or cancelled.", NULL},
+    {"agent", transfer_get_agent, NULL, "Whose transfer it is.", NULL},
     {0},
 };
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Awaiting: an event loop watches the agent's descriptor while somebody awaits something of it.
 
-One loop at a time may watch an agent. A thread that waits for the same agent may take what the loop would wake up for, so the loop looks
-again every LOOK_S at the latest.
+One loop at a time may watch an agent. A thread that waits for the same agent may take what the loop
+would wake up for, so the loop looks again every LOOK_S at the latest.
 """
 import asyncio
 
@@ -12,7 +12,8 @@ LOOK_S = 0.05
 
 
 class Watcher:
-    """What one loop awaits of one agent: futures, each with a question that has an answer, None or an exception."""
+    """What one loop awaits of one agent: futures, each with a question that has an answer, None or
+    an exception."""
 
     def __init__(self, agent, loop):
         self.agent, self.loop, self.waiting, self.timer = agent, loop, {}, None

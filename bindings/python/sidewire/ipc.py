@@ -5,9 +5,9 @@
     connection.send(array)
     array = connection.recv()
 
-An array is sent as its type, its shape and its bytes: nothing is pickled, so nothing of a peer is ever executed. What is small goes within a
-message of <sidewire/pipe.h>; what is not, the receiver reads from the sender's memory into its own, which is the only copy. docs/python.md
-has the bytes.
+An array is sent as its type, its shape and its bytes: nothing is pickled, so nothing of a peer is
+ever executed. What is small goes within a message of <sidewire/pipe.h>; what is not, the receiver
+reads from the sender's memory into its own, which is the only copy. docs/python.md has the bytes.
 A connection is used by one thread at a time.
 """
 import collections
@@ -22,10 +22,14 @@ from .card import Card
 
 MAGIC, VERSION, MEETING_VERSION = 0x41495753, 1, 2  # "SWIA"
 INLINE, TO_BE_READ, TAKEN = 1, 2, 3
-HEAD = struct.Struct('<IBBccBBHIQ')  # magic, version, kind, letter, order, item bytes, dimensions, card bytes, reserved, tag
-MEETING = struct.Struct('<IHHHH4x16s')  # magic, version, card bytes, port of the pipe, reserved, its token
+# Magic, version, kind, letter, order, item bytes, dimensions, card bytes, reserved, tag.
+HEAD = struct.Struct('<IBBccBBHIQ')
+# Magic, version, card bytes, port of the pipe, reserved, its token.
+MEETING = struct.Struct('<IHHHH4x16s')
 TOKEN_BYTES, CARD_MAX, DIMENSIONS_MAX, EARLY_MAX = 16, 2048, 32, 1024
 SIZES = {'b': (1,), 'i': (1, 2, 4, 8), 'u': (1, 2, 4, 8), 'f': (2, 4, 8, 16), 'c': (8, 16, 32)}
+# What a type of numpy is to a memoryview.
+LETTERS = dict(zip('b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8'.split(), '?bhiqBHIQfd'))
 SLICE_S = 0.05  # no call of a pipe waits longer
 KEPT_MAX = 4  # arrays that a connection keeps registered
 LIMIT_BYTES = 1 << 34  # of an array that recv() makes room for
@@ -42,7 +46,8 @@ Message = collections.namedtuple('Message', 'kind type shape bytes tag rest')
 def pack(kind, kind_of, shape, tag, rest=b''):
     """A message; `kind_of` is a type as numpy writes it, e.g. <f4."""
     card_bytes = len(rest) if kind == TO_BE_READ else 0
-    head = HEAD.pack(MAGIC, VERSION, kind, kind_of[1].encode(), kind_of[0].encode(), int(kind_of[2:]), len(shape), card_bytes, 0, tag)
+    order, letter, size = kind_of[0].encode(), kind_of[1].encode(), int(kind_of[2:])
+    head = HEAD.pack(MAGIC, VERSION, kind, letter, order, size, len(shape), card_bytes, 0, tag)
     return head + struct.pack(f'<{len(shape)}Q', *shape) + rest
 
 
@@ -50,13 +55,19 @@ def unpack(data):
     """A Message; BadMessage where the bytes are none. All of it is checked here, nothing later."""
     if len(data) < HEAD.size:
         raise BadMessage('a message is too short')
-    magic, version, kind, letter, order, size, dimensions, card_bytes, _, tag = HEAD.unpack_from(data)
+    fields = HEAD.unpack_from(data)
+    magic, version, kind, letter, order, size, dimensions, card_bytes, _, tag = fields
     letter, order = letter.decode('latin-1'), order.decode('latin-1')
     if magic != MAGIC or version != VERSION or kind not in (INLINE, TO_BE_READ, TAKEN):
         raise BadMessage('a message is not of this protocol')
     if kind == TAKEN:
         return Message(kind, None, (), 0, tag, b'')
-    if size not in SIZES.get(letter, ()) or order not in '<>|' or (order == '|') != (size == 1) or dimensions > DIMENSIONS_MAX:
+    if (
+        size not in SIZES.get(letter, ())
+        or order not in '<>|'
+        or (order == '|') != (size == 1)
+        or dimensions > DIMENSIONS_MAX
+    ):
         raise BadMessage('a message has no type that arrays have')
     rest = HEAD.size + 8 * dimensions
     if len(data) < rest:
@@ -65,7 +76,11 @@ def unpack(data):
     total = size
     for length in shape:
         total *= length
-    if total >= 1 << 63 or any(length >= 1 << 63 for length in shape) or len(data) - rest != (total if kind == INLINE else card_bytes):
+    if (
+        total >= 1 << 63
+        or any(length >= 1 << 63 for length in shape)
+        or len(data) - rest != (total if kind == INLINE else card_bytes)
+    ):
         raise BadMessage('the length of a message and its shape contradict each other')
     return Message(kind, f'{order}{letter}{size}', shape, total, tag, data[rest:])
 
@@ -74,7 +89,8 @@ def describe(array):
     """(type, shape, bytes) of what can be sent; TypeError or ValueError where it cannot."""
     kind_of, shape, total, _, _ = _engine.describe(array)
     if int(kind_of[2:]) not in SIZES.get(kind_of[1], ()):
-        raise TypeError(f'arrays of {kind_of} are not sent: integers, floats, complex numbers and truth values are')
+        sent = 'integers, floats, complex numbers and truth values'
+        raise TypeError(f'arrays of {kind_of} are not sent: {sent} are')
     try:
         in_order = memoryview(array).c_contiguous
     except TypeError:  # by __array_interface__ or DLPack, which were looked at above
@@ -90,9 +106,10 @@ def room(message):
         import numpy
     except ImportError:
         view = memoryview(bytearray(message.bytes))
-        letter = {'b1': '?', 'i1': 'b', 'i2': 'h', 'i4': 'i', 'i8': 'q', 'u1': 'B', 'u2': 'H', 'u4': 'I', 'u8': 'Q', 'f4': 'f',
-                  'f8': 'd'}.get(message.type[1:])
-        return view.cast(letter, message.shape) if letter and message.bytes and message.shape and message.type[0] != '>' else view
+        letter = LETTERS.get(message.type[1:])
+        if letter and message.bytes and message.shape and message.type[0] != '>':
+            return view.cast(letter, message.shape)
+        return view
     return numpy.empty(message.shape, message.type)
 
 
@@ -118,7 +135,8 @@ class Connection:
         self.early = collections.deque()  # messages that came while a large array was sent
 
     def send(self, array, timeout=None):
-        """A small array is on its way when this returns; any other is in the hands of the receiver, who has called recv()."""
+        """A small array is on its way when this returns; any other is in the hands of the receiver,
+        who has called recv()."""
         sent = self.pipe.send_array(array, timeout)
         if sent:
             return
@@ -161,20 +179,27 @@ class Connection:
 
     def _place(self, message, out, clock):
         if message.bytes > self.limit and out is None:
-            raise BadMessage(f'an array of {message.bytes} bytes is larger than the limit of {self.limit}')
+            raise BadMessage(
+                f'an array of {message.bytes} bytes is larger than the limit of {self.limit}'
+            )
         if out is not None:
             kind_of, _, total = describe(out)
             if (kind_of, total) != (message.type, message.bytes):
-                raise ValueError(f'an array of {message.type} and {message.bytes} bytes came; there is room for {kind_of} and {total}')
+                raise ValueError(
+                    f'an array of {message.type} and {message.bytes} bytes came; '
+                    f'there is room for {kind_of} and {total}'
+                )
         array = room(message) if out is None else out
         if message.kind == INLINE:
             _engine.fill(array, message.rest)
         else:
-            self._read(message, self.agent.memory(array) if out is None else self._memory(array), clock)
+            memory = self.agent.memory(array) if out is None else self._memory(array)
+            self._read(message, memory, clock)
         return array
 
     def _memory(self, array):
-        """Registered: to register takes longer than to copy, so the last few are kept, and with them their arrays."""
+        """Registered: to register takes longer than to copy, so the last few are kept, and with
+        them their arrays."""
         key = _engine.describe(array)[2:]
         memory = self.kept.pop(key, None) or self.agent.memory(array)
         self.kept[key] = memory  # the newest is the last
@@ -204,7 +229,8 @@ class Connection:
             self.agent.poll()
 
     def _wait(self, clock, out=None):
-        """The next message. Meanwhile the peer's connection may have to be made anew, which the agent does."""
+        """The next message. Meanwhile the peer's connection may have to be made anew, which the
+        agent does."""
         while (data := self.pipe.recv(out, clock.left())) is None:
             if clock.is_over():
                 raise WaitTimeout('no array has come')
@@ -212,7 +238,8 @@ class Connection:
         return data
 
     def close(self, timeout=1.0):
-        """Waits for small arrays that are under way, no longer than `timeout` seconds, then ends the connection."""
+        """Waits for small arrays that are under way, no longer than `timeout` seconds, then ends
+        the connection."""
         self.kept.clear()
         self.pipe.close(timeout)
         self.agent.close()
@@ -225,7 +252,8 @@ class Connection:
 
 
 def meet(stream, timeout, is_listening):
-    """Each tells the other its card, and has heard of the other over RDMA when this returns. The side that listens says where its pipe is."""
+    """Each tells the other its card, and has heard of the other over RDMA when this returns. The
+    side that listens says where its pipe is."""
     clock = Clock(timeout)
     address = stream.getsockname()[0]
     agent = Agent(address)
@@ -234,14 +262,23 @@ def meet(stream, timeout, is_listening):
         token = os.urandom(TOKEN_BYTES) if is_listening else bytes(TOKEN_BYTES)
         card = agent.card()
         stream.settimeout(clock.left())
-        stream.sendall(MEETING.pack(MAGIC, MEETING_VERSION, len(card), listener.port if listener else 0, 0, token) + card)
+        port = listener.port if listener else 0
+        stream.sendall(MEETING.pack(MAGIC, MEETING_VERSION, len(card), port, 0, token) + card)
         magic, version, length, port, _, said = MEETING.unpack(read_exactly(stream, MEETING.size))
-        if magic != MAGIC or version != MEETING_VERSION or length > CARD_MAX or (port == 0) != is_listening:
+        if (
+            magic != MAGIC
+            or version != MEETING_VERSION
+            or length > CARD_MAX
+            or (port == 0) != is_listening
+        ):
             raise BadMessage('who is there does not speak this protocol')
         peer = agent.connect(read_exactly(stream, length), clock.left())
         peer.notify(HELLO).wait(clock.left())
         agent.notice(clock.left(), match=HELLO)
-        pipe = listener.accept(token, clock.left()) if listener else _engine.Pipe.connect(stream.getpeername()[0], port, said, clock.left())
+        if listener:
+            pipe = listener.accept(token, clock.left())
+        else:
+            pipe = _engine.Pipe.connect(stream.getpeername()[0], port, said, clock.left())
         return Connection(agent, peer, pipe)
     except BaseException:
         agent.close()

@@ -43,7 +43,7 @@ struct arguments {
     bool may_destroy;
 };
 
-static uint32_t parse_list(struct argp_state *state, char *text, uint64_t max, uint64_t *out)
+static uint32_t bench_parse_list(struct argp_state *state, char *text, uint64_t max, uint64_t *out)
 {
     uint32_t count = 0;
     for (char *rest = text, *item; (item = strsep(&rest, ","));) {
@@ -119,7 +119,7 @@ static error_t parse_span(int key, char *arg, struct argp_state *state)
     }
 }
 
-static error_t parse_bench(int key, char *arg, struct argp_state *state)
+static error_t nvme_parse_bench(int key, char *arg, struct argp_state *state)
 {
     struct arguments *a = state->input;
     struct nv_bench *bench = &a->bench;
@@ -134,10 +134,10 @@ static error_t parse_bench(int key, char *arg, struct argp_state *state)
         bench->read_percent = (uint32_t)parse_one(state, arg, 100);
         return 0;
     case KEY_BS:
-        bench->sizes_count = parse_list(state, arg, 16 << 20, bench->sizes);
+        bench->sizes_count = bench_parse_list(state, arg, 16 << 20, bench->sizes);
         return 0;
     case KEY_DEPTH:
-        bench->depths_count = parse_list(state, arg, 1023, bench->depths);
+        bench->depths_count = bench_parse_list(state, arg, 1023, bench->depths);
         return 0;
     case KEY_RUNTIME:
         bench->runtime_ms = parse_ms(state, arg);
@@ -192,7 +192,7 @@ static double us_of(uint64_t ns)
     return (double)ns / 1e3;
 }
 
-static void print_row(const struct nv_measure *m, unsigned kind)
+static void bench_print_row(const struct nv_measure *m, unsigned kind)
 {
     const struct nv_histogram *h = &m->latency[kind];
     if (!h->count)
@@ -204,7 +204,7 @@ static void print_row(const struct nv_measure *m, unsigned kind)
            us_of(nv_histogram_at(h, 0.99)), us_of(nv_histogram_at(h, 0.999)), us_of(h->max_ns));
 }
 
-static json_t *row_json(const struct nv_measure *m, unsigned kind)
+static json_t *bench_row_json(const struct nv_measure *m, unsigned kind)
 {
     const struct nv_histogram *h = &m->latency[kind];
     const double count = h->count ? (double)h->count : 1;
@@ -232,15 +232,15 @@ static int run_rows(struct nv_bench *bench, json_t *rows)
         m->depth = (uint32_t)bench->depths[i % bench->depths_count];
         failed = bench->verifies ? nv_bench_verify(bench, m) : nv_bench_measure(bench, m);
         if (is_table) {
-            print_row(m, 0);
-            print_row(m, 1);
+            bench_print_row(m, 0);
+            bench_print_row(m, 1);
             fflush(stdout);
         }
         json_array_append_new(
             rows, json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o}", "bs", (json_int_t)m->block_bytes,
                             "iodepth", (json_int_t)m->depth, "numjobs", (json_int_t)bench->threads,
                             "seconds", m->seconds, "errors", (json_int_t)m->errors, "read",
-                            row_json(m, 0), "write", row_json(m, 1)));
+                            bench_row_json(m, 0), "write", bench_row_json(m, 1)));
     }
     free(m);
     return failed;
@@ -251,7 +251,7 @@ int nv_bench(int argc, char **argv)
     const struct argp_child children[] = {{&nv_host_argp, 0, "Connection:", 0}, {0}};
     const struct argp argp = {
         .options = options,
-        .parser = parse_bench,
+        .parser = nvme_parse_bench,
         .children = children,
         .doc = "Measures latency and throughput of a namespace, or verifies what it keeps.",
     };

@@ -52,7 +52,7 @@ static uint64_t next_random(struct worker *worker)
     return worker->seed = x ^ x << 17;
 }
 
-static void submit_slot(struct slot *slot, uint64_t now_ns);
+static void bench_worker_submit_slot(struct slot *slot, uint64_t now_ns);
 
 static void report_failure(struct run *run, const char *what, const struct sw_nvme_result *result)
 {
@@ -97,7 +97,7 @@ static void slot_done(void *arg, const struct sw_nvme_result *result)
         nv_histogram_add(&worker->latency[slot->is_write], ns);
     if (run->sequence && !slot->is_write)
         check_slot(slot);
-    submit_slot(slot, now_ns);
+    bench_worker_submit_slot(slot, now_ns);
 }
 
 /* The next unit of the span; false: there is none, the run ends. */
@@ -121,7 +121,7 @@ static bool choose_unit(struct slot *slot)
 }
 
 /* To look at the clock takes as long as half a request: one look ends one and begins the next. */
-static void submit_slot(struct slot *slot, uint64_t now_ns)
+static void bench_worker_submit_slot(struct slot *slot, uint64_t now_ns)
 {
     struct worker *worker = slot->worker;
     struct run *run = worker->run;
@@ -192,7 +192,7 @@ static void *run_worker(void *arg)
 {
     struct worker *worker = arg;
     for (uint32_t i = 0; i < worker->run->measure->depth; i++)
-        submit_slot(&worker->slots[i], mover_now_ns());
+        bench_worker_submit_slot(&worker->slots[i], mover_now_ns());
     while (worker->in_flight)
         sw_nvme_queue_wait(worker->queue, sw_nvme_deadline_ms(WAIT_MS));
     atomic_fetch_sub(&worker->run->running, 1);
@@ -217,7 +217,7 @@ static void watch_once(struct run *run)
     nv_host_watch(&run->bench->host);
 }
 
-static int start_threads(struct run *run, struct worker *workers, uint32_t count)
+static int bench_worker_start_threads(struct run *run, struct worker *workers, uint32_t count)
 {
     uint32_t started = 0;
     atomic_store(&run->running, count);
@@ -258,7 +258,8 @@ static int run_rounds(struct run *run, struct worker *workers, uint32_t count)
         for (int phase = 0; phase < 2 && !failed; phase++) {
             run->round_writes = phase == 0;
             atomic_store(&run->ticket, 0);
-            failed = start_threads(run, workers, count) || atomic_load(&run->has_failed);
+            failed =
+                bench_worker_start_threads(run, workers, count) || atomic_load(&run->has_failed);
         }
     }
     run->measure->seconds = (double)(mover_now_ns() - start) / 1e9;
@@ -284,7 +285,8 @@ static int run_all(struct nv_bench *bench, struct nv_measure *measure, bool veri
         failed = open_worker(&workers[open]);
     }
     if (!failed)
-        failed = verifies ? run_rounds(&run, workers, open) : start_threads(&run, workers, open);
+        failed = verifies ? run_rounds(&run, workers, open)
+                          : bench_worker_start_threads(&run, workers, open);
     for (uint32_t i = 0; i < open; i++) {
         for (unsigned j = 0; j < 2; j++)
             nv_histogram_merge(&measure->latency[j], &workers[i].latency[j]);

@@ -4,6 +4,7 @@
  * flight. Data of a file that is no multiple of a block is refused, not padded.
  */
 #include "common/clock.h"
+#include "common/minmax.h"
 #include "nvme/command/host_commands.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ static const struct argp_option copy_options[] = {
     {0},
 };
 
-static error_t parse_copy(int key, char *arg, struct argp_state *state)
+static error_t nvme_parse_copy(int key, char *arg, struct argp_state *state)
 {
     struct copy *copy = state->input;
     uint64_t value = 0;
@@ -96,7 +97,7 @@ static error_t parse_copy(int key, char *arg, struct argp_state *state)
     }
 }
 
-static int open_file(struct copy *copy)
+static int nvme_open_file(struct copy *copy)
 {
     const int flags = copy->is_write ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC;
     copy->fd = copy->is_write ? STDIN_FILENO : STDOUT_FILENO;
@@ -269,7 +270,7 @@ static void run_chunks(struct copy *copy)
     show_progress(copy, start, true);
 }
 
-static void flush_done(void *arg, const struct sw_nvme_result *result)
+static void copy_flush_done(void *arg, const struct sw_nvme_result *result)
 {
     struct copy *copy = arg;
     copy->done = 1;
@@ -282,7 +283,7 @@ static void flush_done(void *arg, const struct sw_nvme_result *result)
 /* What was written is durable when the command says that it is done. */
 static void flush_target(struct copy *copy)
 {
-    const struct sw_nvme_io io = {.nsid = copy->ns.nsid, .done = flush_done, .arg = copy};
+    const struct sw_nvme_io io = {.nsid = copy->ns.nsid, .done = copy_flush_done, .arg = copy};
     const enum sw_nvme_status status = sw_nvme_flush(copy->queue, &io);
     if (status) {
         nv_fail(&copy->host, "Flush: %s", sw_nvme_status_text(status));
@@ -298,8 +299,7 @@ static int prepare_queue(struct copy *copy)
     struct sw_nvme_error error;
     struct sw_nvme_info info;
     sw_nvme_info_of(copy->host.controller, &info);
-    copy->chunk_bytes =
-        info.transfer_max_bytes < CHUNK_BYTES ? info.transfer_max_bytes : CHUNK_BYTES;
+    copy->chunk_bytes = mover_min_u32(info.transfer_max_bytes, CHUNK_BYTES);
     const enum sw_nvme_status status =
         sw_nvme_mem_alloc(copy->host.controller, (size_t)copy->chunk_bytes * CHUNKS, &copy->mem);
     if (status)
@@ -329,10 +329,10 @@ static int finish_copy(struct copy *copy, uint64_t start_ns)
     return 0;
 }
 
-static int run_copy(struct copy *copy)
+static int nvme_run_copy(struct copy *copy)
 {
     copy->shows_progress = copy->shows_progress || isatty(STDERR_FILENO);
-    if (open_file(copy) || nv_host_connect(&copy->host))
+    if (nvme_open_file(copy) || nv_host_connect(&copy->host))
         return 1;
     int failed =
         nv_host_namespace(&copy->host, &copy->ns) || plan_copy(copy) || prepare_queue(copy);
@@ -354,22 +354,22 @@ int nv_read(int argc, char **argv)
 {
     const struct argp_child children[] = {{&nv_host_argp, 0, "Connection:", 0}, {0}};
     const struct argp argp = {.options = copy_options,
-                              .parser = parse_copy,
+                              .parser = nvme_parse_copy,
                               .children = children,
                               .doc = "Copies blocks of a namespace to a file, or all of it."};
     struct copy copy = {0};
     nv_host_parse("read", &argp, argc, argv, &copy.host);
-    return run_copy(&copy);
+    return nvme_run_copy(&copy);
 }
 
 int nv_write(int argc, char **argv)
 {
     const struct argp_child children[] = {{&nv_host_argp, 0, "Connection:", 0}, {0}};
     const struct argp argp = {.options = copy_options,
-                              .parser = parse_copy,
+                              .parser = nvme_parse_copy,
                               .children = children,
                               .doc = "Copies a file to blocks of a namespace, and flushes it."};
     struct copy copy = {.is_write = true};
     nv_host_parse("write", &argp, argc, argv, &copy.host);
-    return run_copy(&copy);
+    return nvme_run_copy(&copy);
 }

@@ -45,7 +45,7 @@ static const char *name_of(const struct name *names, unsigned value)
     return "unrecognized";
 }
 
-static void print_record(unsigned index, const struct nvmf_disc_log_entry *e)
+static void discover_print_record(unsigned index, const struct nvmf_disc_log_entry *e)
 {
     char trsvcid[NVMF_TRSVCID_SIZE + 1], subnqn[NVME_NQN_LENGTH + 1], traddr[NVMF_TRADDR_SIZE + 1];
     nv_clean_string(e->trsvcid, sizeof(e->trsvcid), trsvcid, sizeof(trsvcid));
@@ -108,7 +108,7 @@ static int print_log(const struct nv_host *host, const struct nvmf_discovery_log
         printf("\nDiscovery Log Number of Records %llu, Generation counter %llu\n",
                (unsigned long long)records, (unsigned long long)le64toh(log->genctr));
         for (uint64_t i = 0; i < records; i++)
-            print_record((unsigned)i, &log->entries[i]);
+            discover_print_record((unsigned)i, &log->entries[i]);
         return fflush(stdout) ? 1 : 0;
     }
     return 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "nvme/command/bench.h"
 
-static unsigned bucket_of(uint64_t ns)
+static unsigned histogram_bucket_of(uint64_t ns)
 {
     if (ns < NV_STEPS)
         return (unsigned)ns;
@@ -23,7 +23,7 @@ void nv_histogram_add(struct nv_histogram *histogram, uint64_t ns)
     histogram->count++;
     histogram->sum_ns += ns;
     histogram->max_ns = ns > histogram->max_ns ? ns : histogram->max_ns;
-    histogram->buckets[bucket_of(ns)]++;
+    histogram->buckets[histogram_bucket_of(ns)]++;
 }
 
 void nv_histogram_merge(struct nv_histogram *into, const struct nv_histogram *from)

@@ -106,7 +106,7 @@ static error_t parse_tuning(int key, char *arg, struct argp_state *state)
     }
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t host_connection_parse_option(int key, char *arg, struct argp_state *state)
 {
     struct nv_host *host = state->input;
     struct sw_nvme_options *o = &host->options;
@@ -160,7 +160,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-const struct argp nv_host_argp = {.options = options, .parser = parse_option};
+const struct argp nv_host_argp = {.options = options, .parser = host_connection_parse_option};
 
 void nv_host_parse(const char *command, const struct argp *argp, int argc, char **argv,
                    struct nv_host *input)

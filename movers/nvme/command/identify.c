@@ -71,7 +71,7 @@ static const struct field ns_fields[] = {
     NS(nvmsetid, DECIMAL), NS(endgid, DECIMAL), NS(nguid, GUID),       NS(eui64, GUID),
 };
 
-static uint64_t value_at(const uint8_t *data, unsigned bytes)
+static uint64_t identify_value_at(const uint8_t *data, unsigned bytes)
 {
     uint64_t value = 0;
     for (unsigned i = 0; i < bytes && i < 8; i++)
@@ -100,10 +100,10 @@ static void format_field(const struct field *field, const uint8_t *data, char *o
     const uint8_t *at = data + field->offset;
     switch ((enum style)field->style) {
     case HEX:
-        snprintf(out, out_bytes, "%#llx", (unsigned long long)value_at(at, field->bytes));
+        snprintf(out, out_bytes, "%#llx", (unsigned long long)identify_value_at(at, field->bytes));
         return;
     case DECIMAL:
-        snprintf(out, out_bytes, "%llu", (unsigned long long)value_at(at, field->bytes));
+        snprintf(out, out_bytes, "%llu", (unsigned long long)identify_value_at(at, field->bytes));
         return;
     case TEXT:
         return nv_clean_string(
@@ -130,10 +130,10 @@ static json_t *fields_json(const struct field *fields, unsigned count, const uin
         const struct field *f = &fields[i];
         const bool is_number = f->style == HEX || f->style == DECIMAL;
         format_field(f, data, text, sizeof(text));
-        json_object_set_new(json, f->name,
-                            is_number
-                                ? json_integer((json_int_t)value_at(data + f->offset, f->bytes))
-                                : json_string(text));
+        json_object_set_new(
+            json, f->name,
+            is_number ? json_integer((json_int_t)identify_value_at(data + f->offset, f->bytes))
+                      : json_string(text));
     }
     return json;
 }

@@ -34,8 +34,8 @@ static void format_bytes(double bytes, char *out, size_t out_bytes)
     snprintf(out, out_bytes, "%6.2f  %2s", bytes, units[unit]);
 }
 
-static void print_row(const struct nv_host *host, const struct identity *identity,
-                      const struct sw_nvme_namespace *ns)
+static void list_print_row(const struct nv_host *host, const struct identity *identity,
+                           const struct sw_nvme_namespace *ns)
 {
     char size[32], format[48];
     format_bytes((double)ns->blocks * ns->block_bytes, size, sizeof(size));
@@ -44,8 +44,8 @@ static void print_row(const struct nv_host *host, const struct identity *identit
            identity->mn, ns->nsid, size, format, identity->fr);
 }
 
-static json_t *row_json(const struct nv_host *host, const struct identity *identity,
-                        const struct sw_nvme_namespace *ns)
+static json_t *list_row_json(const struct nv_host *host, const struct identity *identity,
+                             const struct sw_nvme_namespace *ns)
 {
     return json_pack(
         "{s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "Address", host->options.traddr,
@@ -55,7 +55,7 @@ static json_t *row_json(const struct nv_host *host, const struct identity *ident
         "SectorSize", (json_int_t)ns->block_bytes, "MetadataSize", (json_int_t)ns->metadata_bytes);
 }
 
-static int list_namespaces(struct nv_host *host)
+static int nvme_list_namespaces(struct nv_host *host)
 {
     enum { BATCH = 64 };
     uint32_t nsids[BATCH], count, after = 0;
@@ -82,9 +82,9 @@ static int list_namespaces(struct nv_host *host)
             if (sw_nvme_namespace_of(host->controller, nsids[i], &ns, &result))
                 continue; /* it went meanwhile */
             if (host->format == NV_NORMAL)
-                print_row(host, &identity, &ns);
+                list_print_row(host, &identity, &ns);
             else
-                json_array_append_new(rows, row_json(host, &identity, &ns));
+                json_array_append_new(rows, list_row_json(host, &identity, &ns));
         }
     } while (count == BATCH);
     if (host->format != NV_NORMAL)
@@ -101,7 +101,7 @@ int nv_list(int argc, char **argv)
     nv_host_parse("list", &argp, argc, argv, &host);
     if (nv_host_connect(&host))
         return 1;
-    const int failed = list_namespaces(&host);
+    const int failed = nvme_list_namespaces(&host);
     nv_host_close(&host);
     return failed;
 }

@@ -26,7 +26,7 @@ static const struct nv_command commands[] = {
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };
 
-static void print_help(FILE *out)
+static void nvme_print_help(FILE *out)
 {
     fputs("Usage: sidewire nvme COMMAND [OPTION...]\n"
           "NVMe over RDMA, in user space.\n\nCommands:\n",
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 {
     argp_err_exit_status = NV_STATUS_USAGE;
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
-        print_help(stdout);
+        nvme_print_help(stdout);
         return NV_STATUS_OK;
     }
     for (int i = 0; argc > 1 && i < COMMAND_COUNT; i++)
@@ -56,6 +56,6 @@ int main(int argc, char **argv)
         }
     if (argc > 1)
         fprintf(stderr, "sidewire nvme: there is no command '%s'\n\n", argv[1]);
-    print_help(stderr);
+    nvme_print_help(stderr);
     return NV_STATUS_USAGE;
 }

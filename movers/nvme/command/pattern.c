@@ -10,7 +10,7 @@ struct header {
 
 static const uint64_t magic = 0x6b63656863777300; /* "\0swcheck" */
 
-static uint64_t next_word(uint64_t *seed)
+static uint64_t pattern_next_word(uint64_t *seed)
 {
     uint64_t z = (*seed += 0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
@@ -35,7 +35,7 @@ void nv_pattern_fill(uint8_t *data, uint32_t block_bytes, uint64_t lba, uint64_t
     struct header header = {.magic = magic, .lba = lba, .sequence = sequence};
     uint64_t seed = lba * 31 + sequence;
     for (uint32_t at = sizeof(header); at + 8 <= block_bytes; at += 8) {
-        const uint64_t word = next_word(&seed);
+        const uint64_t word = pattern_next_word(&seed);
         memcpy(data + at, &word, 8);
     }
     header.checksum = checksum_of(data, block_bytes, &header);

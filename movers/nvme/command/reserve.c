@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* `resv-report`, `resv-register`, `resv-acquire`, `resv-release`: reservations of a namespace, with
  * the options of nvme-cli and the report as it prints it. */
+#include "common/minmax.h"
 #include "nvme/command/host_commands.h"
 
 #include <endian.h>
@@ -35,7 +36,7 @@ static uint64_t parse_value(struct argp_state *state, const char *text, uint64_t
     return value;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t reserve_parse_option(int key, char *arg, struct argp_state *state)
 {
     struct reserve *reserve = state->input;
     struct sw_nvme_resv *resv = &reserve->resv;
@@ -112,7 +113,7 @@ static const struct argp_option release_options[] = {
 /* ---- the commands ---- */
 
 /* Submits one request and waits for its result. */
-static int run_request(struct reserve *reserve, struct sw_nvme_mem *mem, uint32_t bytes)
+static int reserve_run_request(struct reserve *reserve, struct sw_nvme_mem *mem, uint32_t bytes)
 {
     struct nv_host *host = &reserve->host;
     const struct sw_nvme_io io = {
@@ -134,7 +135,7 @@ static int run_request(struct reserve *reserve, struct sw_nvme_mem *mem, uint32_
     return result.status ? nv_fail_result(host, what, &result) : 0;
 }
 
-static uint32_t count_of(const struct nvme_resv_status *report)
+static uint32_t reserve_count_of(const struct nvme_resv_status *report)
 {
     return report->regctl[0] | (uint32_t)report->regctl[1] << 8;
 }
@@ -142,7 +143,7 @@ static uint32_t count_of(const struct nvme_resv_status *report)
 static uint32_t shown_of(const struct nvme_resv_status *report)
 {
     const uint32_t room = (REPORT_BYTES - sizeof(*report)) / sizeof(*report->regctl_eds);
-    return count_of(report) < room ? count_of(report) : room;
+    return mover_min_u32(reserve_count_of(report), room);
 }
 
 static void format_host(const struct nvme_registered_ctrl_ext *registrant, char out[33])
@@ -164,7 +165,7 @@ static json_t *report_json(const struct nvme_resv_status *report)
                                         "rcsts", (int)one->rcsts, "rkey", key, "hostid", id));
     }
     return json_pack("{s:I, s:i, s:i, s:i, s:o}", "gen", (json_int_t)le32toh(report->gen), "rtype",
-                     (int)report->rtype, "regctl", (int)count_of(report), "ptpls",
+                     (int)report->rtype, "regctl", (int)reserve_count_of(report), "ptpls",
                      (int)report->ptpls, "regctlext", rows);
 }
 
@@ -177,7 +178,7 @@ static int print_report(const struct nv_host *host, const struct nvme_resv_statu
                       stdout) != 1;
     printf("NVME Reservation status:\n\ngen       : %u\nrtype     : %u\nregctl    : %u\n"
            "ptpls     : %u\n",
-           le32toh(report->gen), report->rtype, count_of(report), report->ptpls);
+           le32toh(report->gen), report->rtype, reserve_count_of(report), report->ptpls);
     for (uint32_t i = 0; i < shown_of(report); i++) {
         const struct nvme_registered_ctrl_ext *one = &report->regctl_eds[i];
         char id[33];
@@ -189,12 +190,12 @@ static int print_report(const struct nv_host *host, const struct nvme_resv_statu
     return fflush(stdout) ? 1 : 0;
 }
 
-static int run_command(const char *command, const struct argp_option *options, const char *doc,
-                       submit_fn *submit, int argc, char **argv)
+static int reserve_run_command(const char *command, const struct argp_option *options,
+                               const char *doc, submit_fn *submit, int argc, char **argv)
 {
     const struct argp_child children[] = {{&nv_host_argp, 0, NULL, 0}, {0}};
     const struct argp argp = {
-        .options = options, .parser = parse_option, .children = children, .doc = doc};
+        .options = options, .parser = reserve_parse_option, .children = children, .doc = doc};
     struct reserve reserve = {.submit = submit};
     struct nv_host *host = &reserve.host;
     struct sw_nvme_namespace ns;
@@ -206,7 +207,7 @@ static int run_command(const char *command, const struct argp_option *options, c
     if (!failed && sw_nvme_mem_alloc(host->controller, REPORT_BYTES, &mem))
         failed = nv_fail(host, "no memory that the controller may use");
     if (!failed)
-        failed = run_request(&reserve, mem, REPORT_BYTES);
+        failed = reserve_run_request(&reserve, mem, REPORT_BYTES);
     if (!failed && !submit)
         failed = print_report(host, sw_nvme_mem_data(mem));
     sw_nvme_mem_release(mem);
@@ -216,26 +217,27 @@ static int run_command(const char *command, const struct argp_option *options, c
 
 int nv_resv_report(int argc, char **argv)
 {
-    return run_command("resv-report", NULL,
-                       "Shows who is registered, and who holds the reservation.", NULL, argc, argv);
+    return reserve_run_command("resv-report", NULL,
+                               "Shows who is registered, and who holds the reservation.", NULL,
+                               argc, argv);
 }
 
 int nv_resv_register(int argc, char **argv)
 {
-    return run_command("resv-register", register_options,
-                       "Registers a key of this host with a namespace.", sw_nvme_resv_register,
-                       argc, argv);
+    return reserve_run_command("resv-register", register_options,
+                               "Registers a key of this host with a namespace.",
+                               sw_nvme_resv_register, argc, argv);
 }
 
 int nv_resv_acquire(int argc, char **argv)
 {
-    return run_command("resv-acquire", acquire_options,
-                       "Reserves a namespace, or takes it from another host.", sw_nvme_resv_acquire,
-                       argc, argv);
+    return reserve_run_command("resv-acquire", acquire_options,
+                               "Reserves a namespace, or takes it from another host.",
+                               sw_nvme_resv_acquire, argc, argv);
 }
 
 int nv_resv_release(int argc, char **argv)
 {
-    return run_command("resv-release", release_options, "Gives up a reservation.",
-                       sw_nvme_resv_release, argc, argv);
+    return reserve_run_command("resv-release", release_options, "Gives up a reservation.",
+                               sw_nvme_resv_release, argc, argv);
 }

@@ -69,8 +69,8 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static uint32_t number_of(struct argp_state *state, const char *option, const char *text,
-                          uint32_t low, uint32_t high)
+static uint32_t option_number(struct argp_state *state, const char *option, const char *text,
+                              uint32_t low, uint32_t high)
 {
     char *end;
     errno = 0;
@@ -85,7 +85,7 @@ static uint32_t threads_wanted(struct argp_state *state)
 {
     const char *text = getenv("SIDEWIRE_NVME_THREADS");
     return text && *text
-               ? number_of(state, "threads ($SIDEWIRE_NVME_THREADS)", text, 1, NVT_THREADS_MAX)
+               ? option_number(state, "threads ($SIDEWIRE_NVME_THREADS)", text, 1, NVT_THREADS_MAX)
                : 1;
 }
 
@@ -121,19 +121,19 @@ static error_t parse_target(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_IN_CAPSULE:
         args->in_capsule_bytes =
-            number_of(state, "in-capsule", text, 0, NVF_IN_CAPSULE_MAX) / 512 * 512;
+            option_number(state, "in-capsule", text, 0, NVF_IN_CAPSULE_MAX) / 512 * 512;
         return 0;
     case KEY_POOL:
-        args->settings.pool_bytes = (size_t)number_of(state, "pool", text, 1, 65536) << 20;
+        args->settings.pool_bytes = (size_t)option_number(state, "pool", text, 1, 65536) << 20;
         return 0;
     case KEY_SRQ:
-        args->settings.shared_receives = number_of(state, "srq", text, 32, 32768);
+        args->settings.shared_receives = option_number(state, "srq", text, 32, 32768);
         return 0;
     case KEY_THREADS:
-        args->settings.threads = number_of(state, "threads", text, 1, NVT_THREADS_MAX);
+        args->settings.threads = option_number(state, "threads", text, 1, NVT_THREADS_MAX);
         return 0;
     case KEY_SPIN:
-        args->settings.spin_us = number_of(state, "spin", text, 0, 1000000000);
+        args->settings.spin_us = option_number(state, "spin", text, 0, 1000000000);
         return 0;
     case KEY_CONFIG:
         args->config = text;
@@ -183,7 +183,7 @@ static void say_line(void *context, bool is_bad, const char *line)
     fflush(stdout);
 }
 
-static void warn_of(void *context, const char *text)
+static void target_warn_of(void *context, const char *text)
 {
     say_line(context, true, text);
 }
@@ -194,7 +194,7 @@ static struct nvt_config *read_file(const char *path)
 {
     char error[1024];
     const struct nvt_config_source source = {
-        .name = path, .machine_id = machine_id, .warn = warn_of};
+        .name = path, .machine_id = machine_id, .warn = target_warn_of};
     struct nvt_config *config;
     if (!nvt_config_read(&source, &config, error, sizeof(error)))
         return config;

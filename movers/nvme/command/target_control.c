@@ -50,7 +50,8 @@ static const struct argp_option which_options[] = {
     {0},
 };
 
-static void take_secret(struct argp_state *state, const char *text, bool of_controller)
+static void target_control_take_secret(struct argp_state *state, const char *text,
+                                       bool of_controller)
 {
     const struct control_args *args = state->input;
     char nqn[NVF_NQN_MAX + 1], secret[NVF_SECRET_TEXT_MAX];
@@ -78,7 +79,7 @@ static error_t parse_control(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_SECRET:
     case KEY_CTRL_SECRET:
-        take_secret(state, text, key == KEY_CTRL_SECRET);
+        target_control_take_secret(state, text, key == KEY_CTRL_SECRET);
         return 0;
     case 'N':
         json_object_set_new(args->request, "subsysnqn", json_string(text));
@@ -118,7 +119,7 @@ static error_t parse_which(int key, char *text, struct argp_state *state)
     }
 }
 
-static error_t parse_status(int key, char *text, struct argp_state *state)
+static error_t target_control_parse_status(int key, char *text, struct argp_state *state)
 {
     return key == ARGP_KEY_INIT ? (state->child_inputs[0] = state->input, 0)
                                 : parse_control(key, text, state);
@@ -144,7 +145,7 @@ static int connect_to(const char *path)
 }
 
 /* The sockets of targets that live, in the folder of this user; those of others are removed. */
-static int find_target(char found[NVR_PATH_MAX], int *count)
+static int nvme_find_target(char found[NVR_PATH_MAX], int *count)
 {
     char folder[NVR_FOLDER_MAX];
     int fd = -1;
@@ -183,7 +184,7 @@ static int reach_target(const struct control_args *args)
         snprintf(path, sizeof(path), "%s", args->path);
     else if (args->pid)
         snprintf(path, sizeof(path), "%s/%s.sock", folder, args->pid);
-    fd = *path ? connect_to(path) : find_target(path, &count);
+    fd = *path ? connect_to(path) : nvme_find_target(path, &count);
     if (fd < 0 && *path)
         fprintf(stderr, "sidewire nvme target %s: %s: %s; is the target running?\n", args->command,
                 path, strerror(errno));
@@ -232,13 +233,13 @@ static json_t *ask_target(int socket, const json_t *request, int *fd)
 
 /* ---- what is shown ---- */
 
-static const char *text_of(const json_t *object, const char *key)
+static const char *target_control_text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
     return text ? text : "";
 }
 
-static long long number_of(const json_t *object, const char *key)
+static long long target_control_number_of(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
 }
@@ -247,19 +248,21 @@ static void print_subsystem(const json_t *subsystem)
 {
     size_t i;
     const json_t *one;
-    printf("\nsubsystem   %s\n", text_of(subsystem, "nqn"));
+    printf("\nsubsystem   %s\n", target_control_text_of(subsystem, "nqn"));
     if (json_is_true(json_object_get(subsystem, "allow_any_host")))
         puts("  hosts     any");
     json_array_foreach(json_object_get(subsystem, "hosts"), i, one)
         printf("  hosts     %s\n", json_string_value(one));
-    json_array_foreach(json_object_get(subsystem, "namespaces"), i, one)
-        printf("  namespace %-4lld %-32s %lld x %lld  read %lld MiB, written %lld MiB\n",
-               number_of(one, "nsid"), text_of(one, "backend"), number_of(one, "blocks"),
-               number_of(one, "block_bytes"), number_of(one, "read_bytes") >> 20,
-               number_of(one, "written_bytes") >> 20);
+    json_array_foreach(json_object_get(subsystem, "namespaces"), i, one) printf(
+        "  namespace %-4lld %-32s %lld x %lld  read %lld MiB, written %lld MiB\n",
+        target_control_number_of(one, "nsid"), target_control_text_of(one, "backend"),
+        target_control_number_of(one, "blocks"), target_control_number_of(one, "block_bytes"),
+        target_control_number_of(one, "read_bytes") >> 20,
+        target_control_number_of(one, "written_bytes") >> 20);
     json_array_foreach(json_object_get(subsystem, "controllers"), i, one)
-        printf("  connected %-4lld %s, %lld queues of %lld\n", number_of(one, "cntlid"),
-               text_of(one, "hostnqn"), number_of(one, "io_queues"), number_of(one, "depth"));
+        printf("  connected %-4lld %s, %lld queues of %lld\n",
+               target_control_number_of(one, "cntlid"), target_control_text_of(one, "hostnqn"),
+               target_control_number_of(one, "io_queues"), target_control_number_of(one, "depth"));
 }
 
 static void print_threads(const json_t *threads)
@@ -269,28 +272,30 @@ static void print_threads(const json_t *threads)
     if (json_array_size(threads) < 2)
         return;
     printf("threads     %zu, with I/O queues:", json_array_size(threads));
-    json_array_foreach(threads, i, one) printf(" %lld", number_of(one, "io_queues"));
+    json_array_foreach(threads, i, one) printf(" %lld", target_control_number_of(one, "io_queues"));
     puts("");
 }
 
-static void print_status(const json_t *status)
+static void target_control_print_status(const json_t *status)
 {
     size_t i;
     const json_t *one;
     printf("target      process %lld: %lld commands, %lld errors; %lld connections, %lld refused\n",
-           number_of(status, "pid"), number_of(status, "commands"), number_of(status, "errors"),
-           number_of(status, "connected"), number_of(status, "refused"));
+           target_control_number_of(status, "pid"), target_control_number_of(status, "commands"),
+           target_control_number_of(status, "errors"),
+           target_control_number_of(status, "connected"),
+           target_control_number_of(status, "refused"));
     print_threads(json_object_get(status, "threads"));
     json_array_foreach(json_object_get(status, "ports"), i, one)
-        printf("port        %-4lld %s port %s\n", number_of(one, "portid"), text_of(one, "traddr"),
-               text_of(one, "trsvcid"));
+        printf("port        %-4lld %s port %s\n", target_control_number_of(one, "portid"),
+               target_control_text_of(one, "traddr"), target_control_text_of(one, "trsvcid"));
     json_array_foreach(json_object_get(status, "subsystems"), i, one) print_subsystem(one);
 }
 
 static int show_answer(const struct control_args *args, const json_t *answer, int fd)
 {
     const bool is_good = json_is_true(json_object_get(answer, "ok"));
-    const char *text = text_of(answer, "text");
+    const char *text = target_control_text_of(answer, "text");
     if (!is_good)
         fprintf(stderr, "sidewire nvme target %s: %s\n", args->command,
                 *text ? text : "the target did not answer");
@@ -302,7 +307,7 @@ static int show_answer(const struct control_args *args, const json_t *answer, in
     json_t *status = json_loadfd(fd, 0, NULL);
     if (args->is_json)
         return mover_print_json(status);
-    print_status(status);
+    target_control_print_status(status);
     json_decref(status);
     return NV_STATUS_OK;
 }
@@ -319,7 +324,7 @@ int nv_target_control(int argc, char **argv)
     const bool is_status = !strcmp(argv[0], "status");
     const struct argp argp = {
         .options = is_status ? status_options : change_options,
-        .parser = parse_status,
+        .parser = target_control_parse_status,
         .children = children,
         .doc = is_status ? "Shows what a running target serves, and to whom."
                          : "Changes what a running target serves; hosts are told.\v"

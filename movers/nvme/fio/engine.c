@@ -226,8 +226,8 @@ static int engine_io_u_init(struct thread_data *td, struct io_u *io_u)
     return 0;
 }
 
-static bool fill_request(struct thread_data *td, const struct io_u *io_u,
-                         struct nvj_request *request, uint32_t block)
+static bool fio_fill_request(struct thread_data *td, const struct io_u *io_u,
+                             struct nvj_request *request, uint32_t block)
 {
     request->flags = 0;
     request->lba = io_u->offset / block;
@@ -262,7 +262,7 @@ static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
     struct nvj_request *request = io_u->engine_data;
     fio_ro_check(td, io_u);
     io_u->error = 0;
-    if (!fill_request(td, io_u, request, nvj_namespace_of(engine->job)->ns.block_bytes)) {
+    if (!fio_fill_request(td, io_u, request, nvj_namespace_of(engine->job)->ns.block_bytes)) {
         io_u->error = EINVAL;
         return FIO_Q_COMPLETED;
     }

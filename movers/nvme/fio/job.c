@@ -65,7 +65,7 @@ static void command_done(void *arg, const struct sw_nvme_result *result)
 }
 
 /* The next command of a request. */
-static enum sw_nvme_status send_command(struct nvj_request *request)
+static enum sw_nvme_status job_send_command(struct nvj_request *request)
 {
     struct nvj_job *job = request->job;
     const uint32_t block = job->target.ns.block_bytes;
@@ -107,7 +107,8 @@ static void pump_queue(struct nvj_job *job)
 {
     while (job->unsent.first) {
         struct nvj_request *request = job->unsent.first;
-        const enum sw_nvme_status status = request->all_sent ? SW_NVME_OK : send_command(request);
+        const enum sw_nvme_status status =
+            request->all_sent ? SW_NVME_OK : job_send_command(request);
         if (status == SW_NVME_AGAIN)
             return;
         if (status) {
@@ -169,8 +170,9 @@ static enum sw_nvme_status fail_job(struct sw_nvme_error *error, enum sw_nvme_st
     return status;
 }
 
-static enum sw_nvme_status find_namespace(struct sw_nvme_controller *controller, uint32_t nsid,
-                                          struct nvj_namespace *out, struct sw_nvme_error *error)
+static enum sw_nvme_status job_find_namespace(struct sw_nvme_controller *controller, uint32_t nsid,
+                                              struct nvj_namespace *out,
+                                              struct sw_nvme_error *error)
 {
     struct sw_nvme_result result;
     struct nvme_id_ctrl *id = calloc(1, sizeof(*id));
@@ -206,7 +208,7 @@ enum sw_nvme_status nvj_ask(const struct nvj_target *target, struct nvj_namespac
     enum sw_nvme_status status = sw_nvme_connect(&target->options, error, &controller);
     if (status)
         return status;
-    status = find_namespace(controller, target->nsid, out, error);
+    status = job_find_namespace(controller, target->nsid, out, error);
     sw_nvme_disconnect(controller);
     return status;
 }
@@ -236,7 +238,7 @@ static enum sw_nvme_status fill_job(struct nvj_job *job, const struct nvj_target
     enum sw_nvme_status status = sw_nvme_connect(&target->options, error, &job->controller);
     if (status)
         return status;
-    status = find_namespace(job->controller, target->nsid, &job->target, error);
+    status = job_find_namespace(job->controller, target->nsid, &job->target, error);
     if (status)
         return status;
     sw_nvme_info_of(job->controller, &info);

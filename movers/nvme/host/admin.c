@@ -4,6 +4,7 @@
  * controller, so that whatever happens the caller's memory is its own again on return.
  */
 #include "common/clock.h"
+#include "common/minmax.h"
 #include "nvme/host/host.h"
 
 #include <poll.h>
@@ -45,7 +46,7 @@ static enum sw_nvme_status send_call(struct sw_nvme_controller *c, const struct 
     return status;
 }
 
-static bool is_done(struct sw_nvme_controller *c, const struct waiter *waiter)
+static bool admin_is_done(struct sw_nvme_controller *c, const struct waiter *waiter)
 {
     pthread_mutex_lock(&c->lock);
     nvh_admin_tend(c, mover_now_ns());
@@ -72,14 +73,14 @@ enum sw_nvme_status nvh_call_wait(struct sw_nvme_controller *controller, const s
     *result = (struct sw_nvme_result){.status = status};
     if (status)
         return status;
-    while (!is_done(controller, &waiter)) {
+    while (!admin_is_done(controller, &waiter)) {
         if (mover_now_ns() > deadline_ns) {
             /* Its memory can only be taken back with the queue pair. */
             struct sw_nvme_error error;
             nvh_error(&error, SW_NVME_UNREACHABLE, "%s did not answer admin command 0x%x in time",
                       controller->where, sqe->opcode);
             nvh_lose(controller, atomic_load(&controller->epoch), &error, false);
-            while (!is_done(controller, &waiter))
+            while (!admin_is_done(controller, &waiter))
                 ;
             if (waiter.result.status == SW_NVME_MAYBE_DONE)
                 waiter.result.status = SW_NVME_TIMEOUT;
@@ -175,7 +176,7 @@ enum sw_nvme_status sw_nvme_get_log(struct sw_nvme_controller *controller, uint8
     enum { RETAIN = 1 << 15 };
     enum sw_nvme_status status = bytes && bytes % 4 == 0 ? SW_NVME_OK : SW_NVME_INVALID;
     for (uint32_t at = 0; !status && at < bytes;) {
-        const uint32_t piece = bytes - at < LOG_PIECE_BYTES ? bytes - at : LOG_PIECE_BYTES;
+        const uint32_t piece = mover_min_u32(bytes - at, LOG_PIECE_BYTES);
         const uint32_t dwords = piece / 4 - 1;
         const bool is_last = at + piece == bytes;
         const struct sw_nvme_admin command = {

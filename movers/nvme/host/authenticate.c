@@ -54,7 +54,7 @@ void nvh_auth_stop(struct sw_nvme_queue *queue)
 }
 
 /* Nothing mends it but another secret, so a controller that was there is not tried again. */
-static void give_up(struct sw_nvme_queue *queue)
+static void authenticate_give_up(struct sw_nvme_queue *queue)
 {
     if (!queue->qid)
         queue->controller->gives_up = true;
@@ -71,13 +71,13 @@ static void explain_end(struct sw_nvme_queue *queue)
         nvh_queue_break(queue, SW_NVME_AUTHENTICATION, "authentication on queue %u, says %s: %s",
                         queue->qid, chap->is_their_word ? where : "this host",
                         nvf_auth_fault_text(chap->fault));
-    give_up(queue);
+    authenticate_give_up(queue);
 }
 
 static void command_answered(void *arg, const struct sw_nvme_result *result);
 
 /* One command of the exchange. */
-static void send_command(struct sw_nvme_queue *queue)
+static void authenticate_send_command(struct sw_nvme_queue *queue)
 {
     struct nvh_auth *auth = queue->auth;
     uint8_t message[NVF_AUTH_MESSAGE_MAX];
@@ -120,7 +120,7 @@ static void command_answered(void *arg, const struct sw_nvme_result *result)
         nvh_dhchap_take(chap, message, sizeof(message));
     }
     if (!nvh_dhchap_has_ended(chap))
-        return send_command(queue);
+        return authenticate_send_command(queue);
     if (chap->state == NVH_DHCHAP_FAILED)
         return explain_end(queue);
     nvh_auth_stop(queue);
@@ -149,7 +149,7 @@ void nvh_auth_start(struct sw_nvme_queue *queue, uint32_t connect_result)
         wrong = "does not authenticate, but the controller's secret is to be proved";
     if (wrong) {
         nvh_queue_break(queue, SW_NVME_AUTHENTICATION, "%s %s", c->where, wrong);
-        return give_up(queue);
+        return authenticate_give_up(queue);
     }
     if (!(connect_result & NVF_CONNECT_ATR))
         return nvh_queue_up(queue);
@@ -157,5 +157,5 @@ void nvh_auth_start(struct sw_nvme_queue *queue, uint32_t connect_result)
     if (!queue->auth)
         return nvh_queue_break(queue, SW_NVME_NO_MEMORY, "no memory for authentication");
     nvh_dhchap_init(&queue->auth->chap, c->secrets, c->hostnqn, c->subsysnqn, queue->qid + 1u);
-    send_command(queue);
+    authenticate_send_command(queue);
 }

@@ -4,6 +4,7 @@
  * of the controller are checked here; whatever it sends wrongly ends the queue.
  */
 #include "common/clock.h"
+#include "common/minmax.h"
 #include "nvme/host/host.h"
 
 #include <poll.h>
@@ -199,7 +200,7 @@ void nvh_queue_sleep(struct sw_nvme_queue *queue, uint64_t deadline_ns)
         return;
     const uint64_t now = mover_now_ns();
     const uint64_t nap = queue->phase == NVH_UP ? NVH_NAP_NS : NVH_TEND_NS;
-    const uint64_t left = deadline_ns > now ? deadline_ns - now : 0, ns = left < nap ? left : nap;
+    const uint64_t left = deadline_ns > now ? deadline_ns - now : 0, ns = mover_min_u64(left, nap);
     const struct timespec timeout = {.tv_sec = (time_t)(ns / NVH_S), .tv_nsec = (long)(ns % NVH_S)};
     struct pollfd fd = {.fd = queue->epoll_fd, .events = POLLIN};
     ppoll(&fd, 1, &timeout, NULL);

@@ -12,7 +12,7 @@
 
 enum { RESOLVE_MS = 2000, INLINE_WANTED = 512, RETRIES = 7, RNR_RETRIES = 7 };
 
-static bool watch_fd(struct sw_nvme_queue *queue, int fd)
+static bool host_watch_fd(struct sw_nvme_queue *queue, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
     const int flags = fcntl(fd, F_GETFL);
@@ -38,7 +38,7 @@ bool nvh_link_start(struct sw_nvme_queue *queue, uint64_t now_ns)
                         strerror(errno));
         return false;
     }
-    if (!watch_fd(queue, link->events->fd) ||
+    if (!host_watch_fd(queue, link->events->fd) ||
         rdma_create_id(link->events, &link->id, NULL, RDMA_PS_TCP)) {
         nvh_queue_break(queue, SW_NVME_SYSTEM, "no connection can be made: %s", strerror(errno));
         return false;
@@ -52,7 +52,7 @@ bool nvh_link_start(struct sw_nvme_queue *queue, uint64_t now_ns)
     return true;
 }
 
-static bool own_device(struct sw_nvme_queue *queue)
+static bool connection_own_device(struct sw_nvme_queue *queue)
 {
     struct sw_nvme_controller *c = queue->controller;
     struct ibv_context *verbs = queue->connection.id->verbs;
@@ -72,13 +72,13 @@ static bool own_device(struct sw_nvme_queue *queue)
     return c->pd;
 }
 
-static bool make_qp(struct sw_nvme_queue *queue)
+static bool connection_make_qp(struct sw_nvme_queue *queue)
 {
     struct nvh_connection *link = &queue->connection;
     queue->sends_max = 2 * queue->size + NVH_BATCH;
     const int cqe = (int)(queue->sends_max + queue->receives_max);
     link->channel = ibv_create_comp_channel(link->id->verbs);
-    if (!link->channel || !watch_fd(queue, link->channel->fd))
+    if (!link->channel || !host_watch_fd(queue, link->channel->fd))
         return false;
     link->cq = ibv_create_cq(link->id->verbs, cqe, queue, link->channel, 0);
     if (!link->cq)
@@ -133,11 +133,11 @@ bool nvh_post_receives(struct sw_nvme_queue *queue)
 }
 
 /* The route is known: all that the connection needs is made, and the peer asked. */
-static void request_connection(struct sw_nvme_queue *queue)
+static void host_request_connection(struct sw_nvme_queue *queue)
 {
     struct sw_nvme_controller *c = queue->controller;
     struct nvh_connection *link = &queue->connection;
-    if (!own_device(queue) || !nvh_queue_memory(queue) || !make_qp(queue)) {
+    if (!connection_own_device(queue) || !nvh_queue_memory(queue) || !connection_make_qp(queue)) {
         nvh_queue_break(queue, SW_NVME_SYSTEM, "the RDMA device has no room for a queue: %s",
                         strerror(errno));
         fail_link(queue);
@@ -190,7 +190,8 @@ static void check_acceptance(struct sw_nvme_queue *queue, const struct rdma_conn
     queue->connection.was_up = true;
 }
 
-static void explain_refusal(struct sw_nvme_queue *queue, const struct rdma_cm_event *event)
+static void connection_explain_refusal(struct sw_nvme_queue *queue,
+                                       const struct rdma_cm_event *event)
 {
     const struct rdma_conn_param *param = &event->param.conn;
     struct nvf_cm_rej rej = {0};
@@ -207,7 +208,7 @@ static void explain_refusal(struct sw_nvme_queue *queue, const struct rdma_cm_ev
     fail_link(queue);
 }
 
-static void handle_event(struct sw_nvme_queue *queue, const struct rdma_cm_event *event)
+static void connection_handle_event(struct sw_nvme_queue *queue, const struct rdma_cm_event *event)
 {
     struct nvh_connection *link = &queue->connection;
     const char *where = queue->controller->where;
@@ -220,11 +221,11 @@ static void handle_event(struct sw_nvme_queue *queue, const struct rdma_cm_event
         }
         return;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-        return request_connection(queue);
+        return host_request_connection(queue);
     case RDMA_CM_EVENT_ESTABLISHED:
         return check_acceptance(queue, &event->param.conn);
     case RDMA_CM_EVENT_REJECTED:
-        return explain_refusal(queue, event);
+        return connection_explain_refusal(queue, event);
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
         nvh_queue_break(queue, SW_NVME_ADDRESS, "no RDMA device leads to %s (%s)", where,
@@ -257,7 +258,7 @@ void nvh_link_step(struct sw_nvme_queue *queue)
     struct rdma_cm_event *event;
     while (queue->connection.link != NVH_LINK_FAILED && queue->connection.events &&
            !rdma_get_cm_event(queue->connection.events, &event)) {
-        handle_event(queue, event);
+        connection_handle_event(queue, event);
         rdma_ack_cm_event(event);
     }
 }

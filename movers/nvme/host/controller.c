@@ -72,8 +72,8 @@ static void *keep_alive_thread(void *arg)
     return NULL;
 }
 
-static enum sw_nvme_status check_options(const struct sw_nvme_options *options,
-                                         struct sw_nvme_error *error)
+static enum sw_nvme_status controller_check_options(const struct sw_nvme_options *options,
+                                                    struct sw_nvme_error *error)
 {
     if (!options->traddr)
         return nvh_error(error, SW_NVME_INVALID, "no address (traddr) is given");
@@ -89,7 +89,7 @@ static enum sw_nvme_status check_options(const struct sw_nvme_options *options,
 enum sw_nvme_status sw_nvme_start(const struct sw_nvme_options *options,
                                   struct sw_nvme_error *error, struct sw_nvme_controller **out)
 {
-    enum sw_nvme_status status = check_options(options, error);
+    enum sw_nvme_status status = controller_check_options(options, error);
     if (status)
         return status;
     struct sw_nvme_controller *c = calloc(1, sizeof(*c));

@@ -32,14 +32,14 @@ bool nvh_dhchap_has_ended(const struct nvh_dhchap *chap)
     return chap->state == NVH_DHCHAP_DONE || chap->state == NVH_DHCHAP_FAILED;
 }
 
-static void fail_with(struct nvh_dhchap *chap, enum nvf_auth_fault fault)
+static void dhchap_fail_with(struct nvh_dhchap *chap, enum nvf_auth_fault fault)
 {
     chap->fault = (uint8_t)fault;
     chap->state = NVH_DHCHAP_FAILURE2;
 }
 
-static bool make_response(const struct nvh_dhchap *chap, enum nvf_auth_role role,
-                          uint8_t response[NVF_HASH_MAX])
+static bool dhchap_make_response(const struct nvh_dhchap *chap, enum nvf_auth_role role,
+                                 uint8_t response[NVF_HASH_MAX])
 {
     const bool is_host = role == NVF_AUTH_HOST;
     const struct nvf_auth_proof proof = {
@@ -94,16 +94,16 @@ static bool make_own_challenge(struct nvh_dhchap *chap)
     return true;
 }
 
-static size_t send_reply(struct nvh_dhchap *chap, uint8_t out[NVF_AUTH_MESSAGE_MAX])
+static size_t dhchap_send_reply(struct nvh_dhchap *chap, uint8_t out[NVF_AUTH_MESSAGE_MAX])
 {
     struct nvf_auth_message m = {.id = NVF_AUTH_REPLY,
                                  .transaction = chap->transaction,
                                  .hash_bytes = nvf_hash_bytes(chap->hash),
                                  .dh_bytes = (uint16_t)nvf_dh_bytes(chap->group),
                                  .is_valid = chap->secrets->has_controller};
-    if (!make_response(chap, NVF_AUTH_HOST, m.response) ||
+    if (!dhchap_make_response(chap, NVF_AUTH_HOST, m.response) ||
         (m.is_valid && !make_own_challenge(chap))) {
-        fail_with(chap, NVF_AUTH_FAILED);
+        dhchap_fail_with(chap, NVF_AUTH_FAILED);
         return send_failure(chap, out);
     }
     m.sequence = chap->own_sequence;
@@ -118,7 +118,7 @@ size_t nvh_dhchap_next(struct nvh_dhchap *chap, uint8_t out[NVF_AUTH_MESSAGE_MAX
     if (chap->state == NVH_DHCHAP_NEGOTIATE)
         return send_negotiate(chap, out);
     if (chap->state == NVH_DHCHAP_REPLY)
-        return send_reply(chap, out);
+        return dhchap_send_reply(chap, out);
     if (chap->state == NVH_DHCHAP_SUCCESS2) {
         const struct nvf_auth_message m = {.id = NVF_AUTH_SUCCESS2,
                                            .transaction = chap->transaction};
@@ -145,17 +145,17 @@ static void take_challenge(struct nvh_dhchap *chap, const struct nvf_auth_messag
 {
     const int dh_bytes = nvf_dh_bytes(m->group);
     if (!nvf_hash_bytes(m->hash))
-        return fail_with(chap, NVF_AUTH_HASH_NOT_USABLE);
+        return dhchap_fail_with(chap, NVF_AUTH_HASH_NOT_USABLE);
     if (dh_bytes < 0)
-        return fail_with(chap, NVF_AUTH_GROUP_NOT_USABLE);
+        return dhchap_fail_with(chap, NVF_AUTH_GROUP_NOT_USABLE);
     if (m->hash_bytes != nvf_hash_bytes(m->hash) || m->dh_bytes != dh_bytes || !m->sequence)
-        return fail_with(chap, NVF_AUTH_INCORRECT_PAYLOAD);
+        return dhchap_fail_with(chap, NVF_AUTH_INCORRECT_PAYLOAD);
     chap->hash = m->hash;
     chap->group = m->group;
     chap->sequence = m->sequence;
     memcpy(chap->challenge, m->challenge, sizeof(chap->challenge));
     if (!exchange_keys(chap, m))
-        return fail_with(chap, NVF_AUTH_INCORRECT_PAYLOAD);
+        return dhchap_fail_with(chap, NVF_AUTH_INCORRECT_PAYLOAD);
     chap->state = NVH_DHCHAP_REPLY;
 }
 
@@ -168,21 +168,21 @@ static void take_success1(struct nvh_dhchap *chap, const struct nvf_auth_message
         return;
     }
     const bool same = m->is_valid && m->hash_bytes == hash_bytes &&
-                      make_response(chap, NVF_AUTH_CONTROLLER, expected) &&
+                      dhchap_make_response(chap, NVF_AUTH_CONTROLLER, expected) &&
                       CRYPTO_memcmp(expected, m->response, hash_bytes) == 0;
     OPENSSL_cleanse(expected, sizeof(expected));
     chap->is_proof_false = !same;
     if (same)
         chap->state = NVH_DHCHAP_SUCCESS2;
     else
-        fail_with(chap, NVF_AUTH_FAILED);
+        dhchap_fail_with(chap, NVF_AUTH_FAILED);
 }
 
 void nvh_dhchap_take(struct nvh_dhchap *chap, const uint8_t *data, size_t len)
 {
     struct nvf_auth_message m;
     if (!nvf_auth_decode(data, len, &m) || m.transaction != chap->transaction)
-        return fail_with(chap, NVF_AUTH_INCORRECT_PAYLOAD);
+        return dhchap_fail_with(chap, NVF_AUTH_INCORRECT_PAYLOAD);
     if (m.id == NVF_AUTH_FAILURE1) {
         chap->fault = m.explanation;
         chap->is_their_word = true;
@@ -192,6 +192,6 @@ void nvh_dhchap_take(struct nvh_dhchap *chap, const uint8_t *data, size_t len)
     } else if (m.id == NVF_AUTH_SUCCESS1 && chap->state == NVH_DHCHAP_SUCCESS1) {
         take_success1(chap, &m);
     } else {
-        fail_with(chap, NVF_AUTH_INCORRECT_MESSAGE);
+        dhchap_fail_with(chap, NVF_AUTH_INCORRECT_MESSAGE);
     }
 }

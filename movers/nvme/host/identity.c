@@ -32,7 +32,7 @@ static bool parse_uuid(const char *text, uint8_t out[16])
     return true;
 }
 
-static bool read_line(const char *path, char *line, size_t bytes)
+static bool identity_read_line(const char *path, char *line, size_t bytes)
 {
     FILE *file = fopen(path, "re");
     if (!file)
@@ -44,7 +44,7 @@ static bool read_line(const char *path, char *line, size_t bytes)
     return found && *line;
 }
 
-static bool own_name(char *out, const char *name)
+static bool identity_own_name(char *out, const char *name)
 {
     if (!*name || strlen(name) > NVF_NQN_MAX)
         return false;
@@ -57,9 +57,10 @@ static void make_hostnqn(struct sw_nvme_controller *c)
 {
     char line[256];
     uint8_t id[16];
-    if (read_line("/etc/nvme/hostnqn", line, sizeof(line)) && own_name(c->hostnqn, line))
+    if (identity_read_line("/etc/nvme/hostnqn", line, sizeof(line)) &&
+        identity_own_name(c->hostnqn, line))
         return;
-    if (!read_line("/etc/machine-id", line, sizeof(line)) || !parse_uuid(line, id)) {
+    if (!identity_read_line("/etc/machine-id", line, sizeof(line)) || !parse_uuid(line, id)) {
         if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
             memset(id, 0x5a, sizeof(id));
     }
@@ -74,7 +75,7 @@ static void make_hostid(struct sw_nvme_controller *c, bool has_hostnqn)
 {
     char line[256];
     const size_t prefix = strlen(UUID_NQN);
-    if (!has_hostnqn && read_line("/etc/nvme/hostid", line, sizeof(line)) &&
+    if (!has_hostnqn && identity_read_line("/etc/nvme/hostid", line, sizeof(line)) &&
         parse_uuid(line, c->hostid))
         return;
     if (!strncmp(c->hostnqn, UUID_NQN, prefix) && parse_uuid(c->hostnqn + prefix, c->hostid))
@@ -113,12 +114,13 @@ enum sw_nvme_status nvh_identity(struct sw_nvme_controller *controller,
     }
     if (status)
         return status;
-    if (!own_name(c->subsysnqn, options->subsysnqn ? options->subsysnqn : NVF_DISCOVERY_NQN))
+    if (!identity_own_name(c->subsysnqn,
+                           options->subsysnqn ? options->subsysnqn : NVF_DISCOVERY_NQN))
         return nvh_error(error, SW_NVME_INVALID, "a name of a subsystem has 1 to %d characters",
                          NVF_NQN_MAX);
     if (!options->hostnqn)
         make_hostnqn(c);
-    else if (!own_name(c->hostnqn, options->hostnqn))
+    else if (!identity_own_name(c->hostnqn, options->hostnqn))
         return nvh_error(error, SW_NVME_INVALID, "a name of a host has 1 to %d characters",
                          NVF_NQN_MAX);
     if (!options->hostid)

@@ -33,7 +33,7 @@ static bool make_descriptors(struct sw_nvme_queue *queue)
            !epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, queue->timer_fd, &event);
 }
 
-static bool make_memory(struct sw_nvme_queue *queue)
+static bool queue_make_memory(struct sw_nvme_queue *queue)
 {
     const size_t sqes = (size_t)queue->slots_max * NVF_SQE_BYTES;
     queue->memory_bytes = sqes + (size_t)queue->receives_max * NVH_RECEIVE_BYTES;
@@ -70,7 +70,7 @@ enum sw_nvme_status nvh_queue_init(struct sw_nvme_controller *controller,
     if (!queue->slots || !queue->free_slots || !queue->order || !queue->missing ||
         !make_fifo(&queue->pending, queue->slots_max) ||
         !make_fifo(&queue->done, queue->slots_max) ||
-        !make_fifo(&queue->sending, queue->slots_max) || !make_memory(queue)) {
+        !make_fifo(&queue->sending, queue->slots_max) || !queue_make_memory(queue)) {
         nvh_queue_free(queue);
         return SW_NVME_NO_MEMORY;
     }
@@ -185,6 +185,20 @@ enum sw_nvme_status sw_nvme_queue_start(struct sw_nvme_controller *controller, u
     return SW_NVME_OK;
 }
 
+/* Whether the controller is gone, or is not even tried again before the deadline; and why. */
+static bool is_given_up(struct sw_nvme_controller *c, uint64_t deadline_ns,
+                        struct sw_nvme_error *why)
+{
+    pthread_mutex_lock(&c->lock);
+    const uint32_t state = atomic_load(&c->state);
+    const bool is_late = state == SW_NVME_LOST && c->next_try_ns >= deadline_ns;
+    const bool is_over = state == SW_NVME_DEAD || is_late;
+    if (is_over)
+        *why = c->error;
+    pthread_mutex_unlock(&c->lock);
+    return is_over;
+}
+
 static enum sw_nvme_status open_once(struct sw_nvme_controller *controller, uint32_t spin_us,
                                      struct sw_nvme_error *error, struct sw_nvme_queue **out)
 {
@@ -193,7 +207,9 @@ static enum sw_nvme_status open_once(struct sw_nvme_controller *controller, uint
     if (status)
         return status;
     const uint64_t deadline = mover_now_ns() + controller->options.connect_timeout_ms * NVH_MS;
-    while (queue->phase != NVH_UP && queue->phase != NVH_ENDED && mover_now_ns() < deadline) {
+    struct sw_nvme_error why = {0};
+    while (queue->phase != NVH_UP && queue->phase != NVH_ENDED && mover_now_ns() < deadline &&
+           !is_given_up(controller, deadline, &why)) {
         sw_nvme_queue_poll(queue);
         if (queue->phase != NVH_UP && queue->phase != NVH_ENDED)
             nvh_queue_sleep(queue, deadline);
@@ -202,7 +218,8 @@ static enum sw_nvme_status open_once(struct sw_nvme_controller *controller, uint
         *out = queue;
         return SW_NVME_OK;
     }
-    struct sw_nvme_error why = queue->error;
+    if (queue->error.status)
+        why = queue->error;
     if (!why.status)
         nvh_error(&why, SW_NVME_TIMEOUT, "%s did not connect queue %u in %u ms", controller->where,
                   queue->qid, controller->options.connect_timeout_ms);

@@ -97,8 +97,9 @@ static void set_blocks(struct nvf_sqe *sqe, const struct sw_nvme_io *io, uint32_
 }
 
 /* A slot for a request, and its command but for what is its own. */
-static enum sw_nvme_status take_slot(struct sw_nvme_queue *queue, const struct sw_nvme_io *io,
-                                     uint8_t opcode, uint32_t *slot)
+static enum sw_nvme_status request_take_slot(struct sw_nvme_queue *queue,
+                                             const struct sw_nvme_io *io, uint8_t opcode,
+                                             uint32_t *slot)
 {
     if (fails_fast(queue))
         return SW_NVME_UNREACHABLE;
@@ -116,7 +117,7 @@ static enum sw_nvme_status submit_data(struct sw_nvme_queue *queue, const struct
     if (status)
         return status;
     uint32_t slot;
-    status = take_slot(queue, io, opcode, &slot);
+    status = request_take_slot(queue, io, opcode, &slot);
     if (status)
         return status;
     attach_data(queue, slot, io, to_controller);
@@ -146,7 +147,7 @@ enum sw_nvme_status sw_nvme_write_zeroes(struct sw_nvme_queue *queue, const stru
         io->flags & ~(uint32_t)(SW_NVME_FUA | SW_NVME_DEALLOCATE))
         return SW_NVME_INVALID;
     uint32_t slot;
-    const enum sw_nvme_status status = take_slot(queue, io, nvme_cmd_write_zeroes, &slot);
+    const enum sw_nvme_status status = request_take_slot(queue, io, nvme_cmd_write_zeroes, &slot);
     if (status)
         return status;
     set_blocks(&queue->sqes[slot], io,
@@ -159,7 +160,7 @@ enum sw_nvme_status sw_nvme_write_zeroes(struct sw_nvme_queue *queue, const stru
 enum sw_nvme_status sw_nvme_flush(struct sw_nvme_queue *queue, const struct sw_nvme_io *io)
 {
     uint32_t slot;
-    const enum sw_nvme_status status = take_slot(queue, io, nvme_cmd_flush, &slot);
+    const enum sw_nvme_status status = request_take_slot(queue, io, nvme_cmd_flush, &slot);
     if (status)
         return status;
     nvh_slot_submit(queue, slot);
@@ -175,7 +176,7 @@ enum sw_nvme_status sw_nvme_dsm(struct sw_nvme_queue *queue, const struct sw_nvm
     if (status)
         return status;
     uint32_t slot;
-    status = take_slot(queue, io, nvme_cmd_dsm, &slot);
+    status = request_take_slot(queue, io, nvme_cmd_dsm, &slot);
     if (status)
         return status;
     attach_data(queue, slot, io, true);
@@ -199,7 +200,7 @@ static enum sw_nvme_status submit_keys(struct sw_nvme_queue *queue, const struct
     if (status)
         return status;
     uint32_t slot;
-    status = take_slot(queue, &sized, opcode, &slot);
+    status = request_take_slot(queue, &sized, opcode, &slot);
     if (status)
         return status;
     memcpy(sized.data, keys, sized.bytes);
@@ -253,7 +254,7 @@ enum sw_nvme_status sw_nvme_resv_report(struct sw_nvme_queue *queue, const struc
     if (status)
         return status;
     uint32_t slot;
-    status = take_slot(queue, io, nvme_cmd_resv_report, &slot);
+    status = request_take_slot(queue, io, nvme_cmd_resv_report, &slot);
     if (status)
         return status;
     attach_data(queue, slot, io, false);

@@ -44,7 +44,7 @@ void nvh_sends_post(struct sw_nvme_queue *queue)
         nvh_queue_break(queue, SW_NVME_SYSTEM, "a command cannot be sent");
 }
 
-static void add_send(struct sw_nvme_queue *queue, uint32_t index)
+static void host_add_send(struct sw_nvme_queue *queue, uint32_t index)
 {
     struct nvh_send_list *list = &queue->list;
     const struct nvh_slot *slot = &queue->slots[index];
@@ -84,7 +84,7 @@ static void send_slot(struct sw_nvme_queue *queue, uint32_t index)
         nvh_fifo_push(&queue->sending, index);
     queue->sq_tail = queue->sq_tail + 1 == queue->size ? 0 : queue->sq_tail + 1;
     queue->in_flight++;
-    add_send(queue, index);
+    host_add_send(queue, index);
     if (!queue->gathers || queue->list.count == NVH_BATCH)
         nvh_sends_post(queue);
 }

@@ -4,6 +4,7 @@
  * queues. A machine of one command at a time. Source: NVMe Base 2.0, 3.5.2 and 6.3.
  */
 #include "common/clock.h"
+#include "common/minmax.h"
 #include "nvme/host/host.h"
 
 #include <string.h>
@@ -195,10 +196,9 @@ static bool identify_controller(struct sw_nvme_controller *c)
 static void grant_queues(struct sw_nvme_controller *c, uint32_t value)
 {
     const uint32_t sqs = (value & 0xffff) + 1, cqs = (value >> 16) + 1;
-    const uint32_t granted = sqs < cqs ? sqs : cqs;
+    const uint32_t granted = mover_min_u32(sqs, cqs);
     if (!c->was_live)
-        c->info.nr_io_queues =
-            granted < c->options.nr_io_queues ? granted : c->options.nr_io_queues;
+        c->info.nr_io_queues = mover_min_u32(granted, c->options.nr_io_queues);
 }
 
 static void handle_ready(struct sw_nvme_controller *c, uint32_t csts)

@@ -49,7 +49,7 @@ static int set_text(const char **out, const char *value)
 }
 
 /* nbdkit has forms of its own for what is secret: +FILE, - and so on. */
-static int set_secret(const char **out, const char *value)
+static int plugin_set_secret(const char **out, const char *value)
 {
     char *text;
     if (nbdkit_read_password(value, &text))
@@ -72,9 +72,9 @@ static int nv_config(const char *key, const char *value)
     if (!strcmp(key, "hostid"))
         return set_text(&options.hostid, value);
     if (!strcmp(key, "dhchap-secret"))
-        return set_secret(&options.dhchap_secret, value);
+        return plugin_set_secret(&options.dhchap_secret, value);
     if (!strcmp(key, "dhchap-ctrl-secret"))
-        return set_secret(&options.dhchap_ctrl_secret, value);
+        return plugin_set_secret(&options.dhchap_ctrl_secret, value);
     if (!strcmp(key, "nsid"))
         return nbdkit_parse_uint32_t("nsid", value, &nsid);
     if (!strcmp(key, "connections"))
@@ -102,13 +102,13 @@ static int nv_config_complete(void)
     return 0;
 }
 
-static const char *text_of(const struct sw_nvme_result *result)
+static const char *plugin_text_of(const struct sw_nvme_result *result)
 {
     return result->status == SW_NVME_FAILED ? sw_nvme_code_text(result->nvme_status)
                                             : sw_nvme_status_text(result->status);
 }
 
-static int find_namespace(void)
+static int plugin_find_namespace(void)
 {
     struct sw_nvme_result result;
     static struct nvme_id_ctrl id;
@@ -119,7 +119,7 @@ static int find_namespace(void)
     }
     if (sw_nvme_namespace_of(controller, nsid, &ns, &result) ||
         sw_nvme_identify(controller, NVME_IDENTIFY_CNS_CTRL, 0, &id, &result)) {
-        nbdkit_error("namespace %u: %s", nsid, text_of(&result));
+        nbdkit_error("namespace %u: %s", nsid, plugin_text_of(&result));
         return -1;
     }
     if (ns.metadata_bytes) {
@@ -138,7 +138,7 @@ static int nv_after_fork(void)
         nbdkit_error("%s", error.text);
         return -1;
     }
-    return find_namespace();
+    return plugin_find_namespace();
 }
 
 static void nv_cleanup(void)
@@ -222,7 +222,8 @@ static int run_pieces(struct nbd_stream *stream, struct nbd_request request, uin
         request.bytes = has_data ? piece : 0;
         nbd_stream_run(stream, &request, &result);
         if (result.status) {
-            nbdkit_error("block %llu: %s", (unsigned long long)request.lba, text_of(&result));
+            nbdkit_error("block %llu: %s", (unsigned long long)request.lba,
+                         plugin_text_of(&result));
             nbdkit_set_error(nvh_errno_of(&result));
             return -1;
         }
@@ -259,7 +260,7 @@ static int nv_flush(void *handle, uint32_t flags)
     nbd_stream_run(handle, &request, &result);
     if (!result.status)
         return 0;
-    nbdkit_error("flush: %s", text_of(&result));
+    nbdkit_error("flush: %s", plugin_text_of(&result));
     nbdkit_set_error(nvh_errno_of(&result));
     return -1;
 }

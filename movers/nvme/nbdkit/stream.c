@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/minmax.h"
+
 enum { SLOTS = 16, SLOT_BYTES = 256 * 1024, NAP_MS = 100 };
 
 struct slot {
@@ -40,8 +42,7 @@ enum sw_nvme_status nbd_stream_open(struct sw_nvme_controller *controller,
     pthread_cond_init(&stream->changed, NULL);
     sw_nvme_info_of(controller, &info);
     stream->ns = *ns;
-    stream->slot_bytes =
-        info.transfer_max_bytes < SLOT_BYTES ? info.transfer_max_bytes : SLOT_BYTES;
+    stream->slot_bytes = mover_min_u32(info.transfer_max_bytes, SLOT_BYTES);
     enum sw_nvme_status status =
         sw_nvme_mem_alloc(controller, (size_t)stream->slot_bytes * SLOTS, &stream->mem);
     if (!status)
@@ -80,7 +81,7 @@ static void finish_slot(void *arg, const struct sw_nvme_result *result)
     pthread_cond_broadcast(&slot->stream->changed);
 }
 
-static enum sw_nvme_status submit_slot(struct slot *slot, const struct nbd_request *request)
+static enum sw_nvme_status stream_submit_slot(struct slot *slot, const struct nbd_request *request)
 {
     struct nbd_stream *stream = slot->stream;
     struct sw_nvme_io io = {
@@ -116,7 +117,7 @@ static enum sw_nvme_status submit_slot(struct slot *slot, const struct nbd_reque
     return SW_NVME_INVALID;
 }
 
-static struct slot *take_slot(struct nbd_stream *stream)
+static struct slot *stream_take_slot(struct nbd_stream *stream)
 {
     for (;;) {
         for (unsigned i = 0; i < SLOTS; i++) {
@@ -156,8 +157,8 @@ void nbd_stream_run(struct nbd_stream *stream, const struct nbd_request *request
                     struct sw_nvme_result *result)
 {
     pthread_mutex_lock(&stream->lock);
-    struct slot *slot = take_slot(stream);
-    const enum sw_nvme_status status = submit_slot(slot, request);
+    struct slot *slot = stream_take_slot(stream);
+    const enum sw_nvme_status status = stream_submit_slot(slot, request);
     if (status)
         slot->result = (struct sw_nvme_result){.status = status};
     else

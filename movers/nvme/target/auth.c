@@ -50,7 +50,7 @@ void nvt_auth_clear(struct nvt_auth *auth)
     auth->state = NVT_AUTH_FAILED;
 }
 
-static void fail_with(struct nvt_auth *auth, enum nvf_auth_fault fault)
+static void auth_fail_with(struct nvt_auth *auth, enum nvf_auth_fault fault)
 {
     forget_transaction(auth);
     auth->authenticated = false;
@@ -79,19 +79,19 @@ static void take_negotiate(struct nvt_auth *auth, const struct nvf_auth_message 
     forget_transaction(auth);
     auth->transaction = m->transaction;
     if (m->concatenation)
-        fail_with(auth, NVF_AUTH_CONCAT_MISMATCH);
+        auth_fail_with(auth, NVF_AUTH_CONCAT_MISMATCH);
     else if (!m->offers_dhchap)
-        fail_with(auth, NVF_AUTH_NOT_USABLE);
+        auth_fail_with(auth, NVF_AUTH_NOT_USABLE);
     else if (!choose_offer(m->hashes, m->hash_count, least_hash, NVF_SHA512, &auth->hash))
-        fail_with(auth, NVF_AUTH_HASH_NOT_USABLE);
+        auth_fail_with(auth, NVF_AUTH_HASH_NOT_USABLE);
     else if (!choose_offer(m->groups, m->group_count, policy->group, NVF_FFDHE8192, &auth->group))
-        fail_with(auth, NVF_AUTH_GROUP_NOT_USABLE);
+        auth_fail_with(auth, NVF_AUTH_GROUP_NOT_USABLE);
     else
         auth->state = NVT_AUTH_CHALLENGE;
 }
 
-static bool make_response(const struct nvt_auth *auth, enum nvf_auth_role role,
-                          uint8_t response[NVF_HASH_MAX])
+static bool auth_make_response(const struct nvt_auth *auth, enum nvf_auth_role role,
+                               uint8_t response[NVF_HASH_MAX])
 {
     const struct nvt_auth_policy *policy = auth->policy;
     const bool is_host = role == NVF_AUTH_HOST;
@@ -110,28 +110,28 @@ static bool make_response(const struct nvt_auth *auth, enum nvf_auth_role role,
     return nvf_auth_respond(&proof, response);
 }
 
-static void take_reply(struct nvt_auth *auth, const struct nvf_auth_message *m)
+static void auth_take_reply(struct nvt_auth *auth, const struct nvf_auth_message *m)
 {
     uint8_t expected[NVF_HASH_MAX];
     const uint8_t hash_bytes = nvf_hash_bytes(auth->hash);
     if (m->hash_bytes != hash_bytes || m->dh_bytes != nvf_dh_bytes(auth->group)) {
-        fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
+        auth_fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
         return;
     }
     /* A host that sends our own challenge back would have us answer it. */
     if (m->is_valid && CRYPTO_memcmp(m->challenge, auth->challenge, hash_bytes) == 0) {
-        fail_with(auth, NVF_AUTH_FAILED);
+        auth_fail_with(auth, NVF_AUTH_FAILED);
         return;
     }
     if (auth->group && !nvf_dh_derive(auth->dh, m->dh, m->dh_bytes, auth->dh_secret)) {
-        fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
+        auth_fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
         return;
     }
-    const bool same = make_response(auth, NVF_AUTH_HOST, expected) &&
+    const bool same = auth_make_response(auth, NVF_AUTH_HOST, expected) &&
                       CRYPTO_memcmp(expected, m->response, hash_bytes) == 0;
     OPENSSL_cleanse(expected, sizeof(expected));
     if (!same || (m->is_valid && !auth->policy->has_controller_secret)) {
-        fail_with(auth, NVF_AUTH_FAILED);
+        auth_fail_with(auth, NVF_AUTH_FAILED);
         return;
     }
     auth->proves = m->is_valid;
@@ -147,7 +147,7 @@ static void finish_auth(struct nvt_auth *auth)
     auth->state = NVT_AUTH_DONE;
 }
 
-static void take_message(struct nvt_auth *auth, const struct nvf_auth_message *m)
+static void auth_take_message(struct nvt_auth *auth, const struct nvf_auth_message *m)
 {
     const bool same = m->transaction == auth->transaction;
     if (auth->state == NVT_AUTH_FAILURE1) {
@@ -156,19 +156,19 @@ static void take_message(struct nvt_auth *auth, const struct nvf_auth_message *m
         take_negotiate(auth, m);
     } else if (m->id == NVF_AUTH_REPLY && auth->state == NVT_AUTH_REPLY) {
         if (same)
-            take_reply(auth, m);
+            auth_take_reply(auth, m);
         else
-            fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
+            auth_fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
     } else if (m->id == NVF_AUTH_SUCCESS2 && auth->state == NVT_AUTH_SUCCESS2 && same) {
         finish_auth(auth);
     } else if (m->id == NVF_AUTH_SUCCESS2 && auth->state == NVT_AUTH_DONE && same) {
         /* Linux sends it with a group even if it has asked for no proof. */
     } else if (m->id == NVF_AUTH_FAILURE2) {
-        fail_with(auth, NVF_AUTH_FAILED);
+        auth_fail_with(auth, NVF_AUTH_FAILED);
         auth->fault = m->explanation;
         auth->state = NVT_AUTH_FAILED;
     } else {
-        fail_with(auth, NVF_AUTH_INCORRECT_MESSAGE);
+        auth_fail_with(auth, NVF_AUTH_INCORRECT_MESSAGE);
     }
 }
 
@@ -178,9 +178,9 @@ uint16_t nvt_auth_send(struct nvt_auth *auth, const uint8_t *data, size_t len)
     if (auth->state == NVT_AUTH_FAILED)
         return auth_required;
     if (nvf_auth_decode(data, len, &m))
-        take_message(auth, &m);
+        auth_take_message(auth, &m);
     else if (auth->state != NVT_AUTH_FAILURE1)
-        fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
+        auth_fail_with(auth, NVF_AUTH_INCORRECT_PAYLOAD);
     return 0;
 }
 
@@ -210,7 +210,7 @@ static bool make_success1(struct nvt_auth *auth, struct nvf_auth_message *m)
     m->id = NVF_AUTH_SUCCESS1;
     m->hash_bytes = nvf_hash_bytes(auth->hash);
     m->is_valid = auth->proves;
-    return !auth->proves || make_response(auth, NVF_AUTH_CONTROLLER, m->response);
+    return !auth->proves || auth_make_response(auth, NVF_AUTH_CONTROLLER, m->response);
 }
 
 static void make_failure1(const struct nvt_auth *auth, struct nvf_auth_message *m)
@@ -243,16 +243,16 @@ uint16_t nvt_auth_receive(struct nvt_auth *auth, size_t room, uint8_t out[NVF_AU
         if (make_challenge(auth, &m))
             auth->state = NVT_AUTH_REPLY;
         else
-            fail_with(auth, NVF_AUTH_FAILED);
+            auth_fail_with(auth, NVF_AUTH_FAILED);
     } else if (auth->state == NVT_AUTH_SUCCESS1) {
         if (!make_success1(auth, &m))
-            fail_with(auth, NVF_AUTH_FAILED);
+            auth_fail_with(auth, NVF_AUTH_FAILED);
         else if (auth->proves)
             auth->state = NVT_AUTH_SUCCESS2;
         else
             finish_auth(auth);
     } else if (auth->state != NVT_AUTH_FAILURE1) {
-        fail_with(auth, NVF_AUTH_INCORRECT_MESSAGE);
+        auth_fail_with(auth, NVF_AUTH_INCORRECT_MESSAGE);
     }
     if (auth->state == NVT_AUTH_FAILURE1) {
         make_failure1(auth, &m);

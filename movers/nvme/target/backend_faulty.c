@@ -58,7 +58,7 @@ static void its_time_has_come(struct nvt_uring_op *op, int result)
     serve_io(faulty, io);
 }
 
-static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
+static void backend_faulty_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct faulty *faulty = (struct faulty *)backend;
     struct late *late = faulty->delay_ns ? malloc(sizeof(*late)) : NULL;
@@ -88,8 +88,10 @@ static uint64_t size_of_inner(struct nvt_backend *backend)
     return inner->ops->size_bytes ? inner->ops->size_bytes(inner) : inner->size_bytes;
 }
 
-static const struct nvt_backend_ops ops = {
-    .kind = "faulty", .close = close_both, .submit = submit_io, .size_bytes = size_of_inner};
+static const struct nvt_backend_ops ops = {.kind = "faulty",
+                                           .close = close_both,
+                                           .submit = backend_faulty_submit_io,
+                                           .size_bytes = size_of_inner};
 
 int nvt_faulty_wrap(struct nvt_backend *inner, uint32_t error_ppm, uint64_t delay_ns,
                     struct nvt_backend **out)

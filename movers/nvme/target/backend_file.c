@@ -13,6 +13,7 @@
 
 #include <nvme/types.h>
 
+#include "common/minmax.h"
 #include "nvme/target/backends.h"
 #include "nvme/target/uring.h"
 
@@ -57,22 +58,22 @@ static void finish_op(struct file_op *op, uint16_t status)
     io->done(io, status);
 }
 
-static void go_on(struct file_op *op);
+static void backend_file_go_on(struct file_op *op);
 
 static bool is_write(const struct nvt_io *io)
 {
     return io->kind != NVT_READ && io->kind != NVT_VERIFY;
 }
 
-static void complete_op(struct nvt_uring_op *base, int result)
+static void backend_file_complete_op(struct nvt_uring_op *base, int result)
 {
     struct file_op *op = (struct file_op *)base;
     struct nvt_io *io = op->io;
     if (result == -EINTR || result == -EAGAIN)
-        return go_on(op);
+        return backend_file_go_on(op);
     if (result == -EOPNOTSUPP && io->kind == NVT_WRITE_ZEROES && !io->deallocates) {
         io->deallocates = true; /* a file system without ZERO_RANGE: a hole reads as zeroes, too */
-        return go_on(op);
+        return backend_file_go_on(op);
     }
     if (result < 0)
         return finish_op(op, nvt_backend_status(-result, is_write(io)));
@@ -83,7 +84,7 @@ static void complete_op(struct nvt_uring_op *base, int result)
         return finish_op(op, nvt_backend_status(is_write(io) ? ENOSPC : EIO, is_write(io)));
     io->moved += (uint64_t)result;
     if (io->moved < io->len_bytes)
-        return go_on(op);
+        return backend_file_go_on(op);
     finish_op(op, 0);
 }
 
@@ -103,7 +104,7 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
     uint64_t left = ask_for(op->file, io->len_bytes - io->moved);
     uint8_t *memory = op->bounce ? op->bounce + io->moved : io->data + io->moved;
     if (io->kind == NVT_VERIFY) {
-        left = left < VERIFY_BYTES ? left : VERIFY_BYTES;
+        left = mover_min_u64(left, VERIFY_BYTES);
         io_uring_prep_read(sqe, op->file->fd, op->bounce, (unsigned)left, at);
         return;
     }
@@ -121,11 +122,11 @@ static void prepare_move(struct file_op *op, struct io_uring_sqe *sqe)
         sqe->rw_flags = RWF_DSYNC;
 }
 
-static void go_on(struct file_op *op)
+static void backend_file_go_on(struct file_op *op)
 {
     struct file *file = op->file;
     struct nvt_io *io = op->io;
-    op->op.complete = complete_op;
+    op->op.complete = backend_file_complete_op;
     struct io_uring_sqe *sqe = nvt_uring_entry(io->uring, &op->op);
     switch (io->kind) {
     case NVT_READ:
@@ -157,7 +158,7 @@ static bool wants_bounce(const struct file *file, const struct nvt_io *io)
            (uintptr_t)io->data % file->align_bytes;
 }
 
-static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
+static void backend_file_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct file *file = (struct file *)backend;
     struct file_op *op = take_op(file, io);
@@ -173,7 +174,7 @@ static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
         if (io->kind == NVT_WRITE)
             memcpy(op->bounce, io->data, io->len_bytes);
     }
-    go_on(op);
+    backend_file_go_on(op);
 }
 
 /* ---- opening ---- */
@@ -272,8 +273,8 @@ static int open_either(const struct nvt_backend_setup *setup, const struct nvt_b
     return 0;
 }
 
-static int open_file(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
-                     size_t error_size)
+static int backend_open_file(const struct nvt_backend_setup *setup, struct nvt_backend **out,
+                             char *error, size_t error_size)
 {
     return open_either(setup, &nvt_file, out, error, error_size);
 }
@@ -291,7 +292,7 @@ static void close_either(struct nvt_backend *backend)
     free(file);
 }
 
-static uint64_t size_now(struct nvt_backend *backend)
+static uint64_t backend_file_size_now(struct nvt_backend *backend)
 {
     const struct file *file = (const struct file *)backend;
     struct stat stat;
@@ -306,12 +307,12 @@ static uint64_t size_now(struct nvt_backend *backend)
 }
 
 const struct nvt_backend_ops nvt_file = {.kind = "file",
-                                         .open = open_file,
+                                         .open = backend_open_file,
                                          .close = close_either,
-                                         .submit = submit_io,
-                                         .size_bytes = size_now};
+                                         .submit = backend_file_submit_io,
+                                         .size_bytes = backend_file_size_now};
 const struct nvt_backend_ops nvt_block = {.kind = "block",
                                           .open = open_block,
                                           .close = close_either,
-                                          .submit = submit_io,
-                                          .size_bytes = size_now};
+                                          .submit = backend_file_submit_io,
+                                          .size_bytes = backend_file_size_now};

@@ -16,8 +16,9 @@ struct ram {
 };
 
 /* Of `bytes`, which may be more than what all backends have. */
-static int make_memory(const struct nvt_backend_setup *setup, const struct nvt_backend_ops *ops,
-                       size_t bytes, struct nvt_backend **out, char *error, size_t error_size)
+static int backend_make_memory(const struct nvt_backend_setup *setup,
+                               const struct nvt_backend_ops *ops, size_t bytes,
+                               struct nvt_backend **out, char *error, size_t error_size)
 {
     const uint32_t block = setup->block_bytes ? setup->block_bytes : BLOCK_BYTES;
     if (setup->size_bytes < block) {
@@ -40,7 +41,7 @@ static int make_memory(const struct nvt_backend_setup *setup, const struct nvt_b
 static int ram_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                     size_t error_size)
 {
-    int rc = make_memory(setup, &nvt_ram, sizeof(struct ram), out, error, error_size);
+    int rc = backend_make_memory(setup, &nvt_ram, sizeof(struct ram), out, error, error_size);
     if (rc)
         return rc;
     struct ram *ram = (struct ram *)*out;
@@ -95,7 +96,8 @@ static void ram_submit(struct nvt_backend *backend, struct nvt_io *io)
 static int null_open(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
                      size_t error_size)
 {
-    return make_memory(setup, &nvt_null, sizeof(struct nvt_backend), out, error, error_size);
+    return backend_make_memory(setup, &nvt_null, sizeof(struct nvt_backend), out, error,
+                               error_size);
 }
 
 static void null_close(struct nvt_backend *backend)

@@ -66,7 +66,7 @@ static void leave_transfer(struct transfer *transfer)
     io->done(io, status);
 }
 
-static void complete_op(struct nvt_uring_op *op, int result)
+static void backend_nvme_complete_op(struct nvt_uring_op *op, int result)
 {
     struct piece *piece = (struct piece *)op;
     struct transfer *transfer = piece->transfer;
@@ -87,7 +87,7 @@ static bool queue_command(struct device *device, struct transfer *transfer,
     struct piece *piece = malloc(sizeof(*piece));
     if (!piece)
         return false;
-    piece->op.complete = complete_op;
+    piece->op.complete = backend_nvme_complete_op;
     piece->transfer = transfer;
     transfer->left++;
     struct nvme_uring_cmd sent = *command;
@@ -132,8 +132,8 @@ static bool send_range(struct device *device, struct transfer *transfer, uint64_
 }
 
 /* One command, of at most `len_bytes`, at offset `done` of the operation. */
-static bool send_piece(struct device *device, struct transfer *transfer, uint64_t done,
-                       uint32_t len_bytes)
+static bool backend_nvme_send_piece(struct device *device, struct transfer *transfer, uint64_t done,
+                                    uint32_t len_bytes)
 {
     const struct nvt_io *io = transfer->io;
     const uint64_t offset = io->offset + done;
@@ -172,7 +172,7 @@ static uint32_t step_of(const struct device *device, const struct nvt_io *io)
 }
 
 /* Of all pieces at once: they need not come back in order. */
-static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
+static void backend_nvme_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     struct device *device = (struct device *)backend;
     struct transfer *transfer = calloc(1, sizeof(*transfer));
@@ -186,7 +186,7 @@ static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
     const uint64_t step = step_of(device, io), len = io->kind == NVT_FLUSH ? 1 : io->len_bytes;
     for (uint64_t done = 0; done < len && !transfer->status; done += step) {
         const uint64_t left = len - done;
-        if (!send_piece(device, transfer, done, (uint32_t)(left < step ? left : step)))
+        if (!backend_nvme_send_piece(device, transfer, done, (uint32_t)(left < step ? left : step)))
             transfer->status = NVME_SC_INTERNAL;
     }
     leave_transfer(transfer);
@@ -286,8 +286,8 @@ static void close_device(struct nvt_backend *backend)
     free(device);
 }
 
-static int open_device(const struct nvt_backend_setup *setup, struct nvt_backend **out, char *error,
-                       size_t error_size)
+static int backend_nvme_open_device(const struct nvt_backend_setup *setup, struct nvt_backend **out,
+                                    char *error, size_t error_size)
 {
     struct device *device = calloc(1, sizeof(*device));
     if (!device)
@@ -315,7 +315,7 @@ static int open_device(const struct nvt_backend_setup *setup, struct nvt_backend
     return rc;
 }
 
-static uint64_t size_now(struct nvt_backend *backend)
+static uint64_t backend_nvme_size_now(struct nvt_backend *backend)
 {
     const struct device *device = (const struct device *)backend;
     struct nvme_id_ns *ns = malloc(sizeof(*ns));
@@ -326,7 +326,7 @@ static uint64_t size_now(struct nvt_backend *backend)
 }
 
 const struct nvt_backend_ops nvt_nvme = {.kind = "nvme",
-                                         .open = open_device,
+                                         .open = backend_nvme_open_device,
                                          .close = close_device,
-                                         .submit = submit_io,
-                                         .size_bytes = size_now};
+                                         .submit = backend_nvme_submit_io,
+                                         .size_bytes = backend_nvme_size_now};

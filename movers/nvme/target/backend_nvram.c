@@ -29,7 +29,7 @@ static uint16_t sync_range(const struct nvt_backend *backend, uint64_t offset, u
     return rc ? nvt_backend_status(errno, true) : 0;
 }
 
-static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
+static void backend_nvram_submit_io(struct nvt_backend *backend, struct nvt_io *io)
 {
     uint16_t status = 0;
     nvt_memory_apply(backend, io);
@@ -40,8 +40,8 @@ static void submit_io(struct nvt_backend *backend, struct nvt_io *io)
     io->done(io, status);
 }
 
-static int map_file(struct nvram *nvram, const struct nvt_backend_setup *setup, char *error,
-                    size_t error_size)
+static int backend_nvram_map_file(struct nvram *nvram, const struct nvt_backend_setup *setup,
+                                  char *error, size_t error_size)
 {
     const int fd = open(setup->path, (setup->is_read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
     struct stat stat;
@@ -90,7 +90,7 @@ static int open_nvram(const struct nvt_backend_setup *setup, struct nvt_backend 
                                           .is_volatile = true,
                                           .can_deallocate = true,
                                           .frees_to_zeroes = true};
-    const int rc = map_file(nvram, setup, error, error_size);
+    const int rc = backend_nvram_map_file(nvram, setup, error, error_size);
     if (rc) {
         if (!*error)
             snprintf(error, error_size, "%s cannot be mapped: %s", setup->path, strerror(-rc));
@@ -109,4 +109,4 @@ static void close_nvram(struct nvt_backend *backend)
 }
 
 const struct nvt_backend_ops nvt_nvram = {
-    .kind = "nvram", .open = open_nvram, .close = close_nvram, .submit = submit_io};
+    .kind = "nvram", .open = open_nvram, .close = close_nvram, .submit = backend_nvram_submit_io};

@@ -21,7 +21,7 @@ static int refuse_edit(const struct nvt_config_editor *editor, int status, const
     return status;
 }
 
-static int no_memory(const struct nvt_config_editor *editor)
+static int config_edit_no_memory(const struct nvt_config_editor *editor)
 {
     return refuse_edit(editor, -ENOMEM, "no memory for it");
 }
@@ -64,7 +64,7 @@ static bool drop_nqn(struct nvt_nqn *nqns, size_t *count, const char *nqn)
     return false;
 }
 
-static bool is_nqn(const char *text)
+static bool config_edit_is_nqn(const char *text)
 {
     return *text && strlen(text) <= NVF_NQN_MAX && strcmp(text, NVF_DISCOVERY_NQN) != 0;
 }
@@ -143,7 +143,7 @@ static int find_subsystem(const struct nvt_config_editor *editor, const char *nq
 int nvt_config_add_subsystem(const struct nvt_config_editor *editor, const char *nqn)
 {
     struct nvt_config *config = editor->config;
-    if (!is_nqn(nqn))
+    if (!config_edit_is_nqn(nqn))
         return refuse_edit(editor, -EINVAL,
                            "'%.64s' is no name for a subsystem: 1 to %d characters", nqn,
                            NVF_NQN_MAX);
@@ -154,7 +154,7 @@ int nvt_config_add_subsystem(const struct nvt_config_editor *editor, const char 
     struct nvt_config_subsystem *added =
         extend_list(&config->subsystems, &config->subsystem_count, sizeof(*added));
     if (!added)
-        return no_memory(editor);
+        return config_edit_no_memory(editor);
     snprintf(added->nqn.text, sizeof(added->nqn.text), "%s", nqn);
     strcpy(added->model, "Sidewire");
     nvt_default_serial(editor->machine_id, nqn, added->serial);
@@ -164,7 +164,7 @@ int nvt_config_add_subsystem(const struct nvt_config_editor *editor, const char 
     for (size_t i = 0; i < config->port_count; i++) {
         struct nvt_config_port *port = &config->ports[i];
         if (!append_nqn(&port->subsystems, &port->subsystem_count, nqn))
-            return no_memory(editor);
+            return config_edit_no_memory(editor);
     }
     return 0;
 }
@@ -231,7 +231,7 @@ int nvt_config_add_namespace(const struct nvt_config_editor *editor, const char 
     struct nvt_config_namespace *ns = text ? insert_namespace(subsystem, *nsid) : NULL;
     if (!ns) {
         free(text);
-        return no_memory(editor);
+        return config_edit_no_memory(editor);
     }
     ns->backend = text;
     ns->ana_grpid = 1;
@@ -270,7 +270,7 @@ int nvt_config_add_host(const struct nvt_config_editor *editor, const char *nqn,
     const int status = find_subsystem(editor, nqn, &subsystem);
     if (status)
         return status;
-    if (!is_nqn(host_nqn))
+    if (!config_edit_is_nqn(host_nqn))
         return refuse_edit(editor, -EINVAL, "'%.64s' is no name of a host: 1 to %d characters",
                            host_nqn, NVF_NQN_MAX);
     const bool is_there = !subsystem->allow_any_host && nvt_config_allows(subsystem, host_nqn);
@@ -279,7 +279,7 @@ int nvt_config_add_host(const struct nvt_config_editor *editor, const char *nqn,
     if (subsystem->host_count == NVT_HOSTS_MAX)
         return refuse_edit(editor, -ENOSPC, "%d hosts are the most", NVT_HOSTS_MAX);
     if (!append_nqn(&subsystem->hosts, &subsystem->host_count, host_nqn))
-        return no_memory(editor);
+        return config_edit_no_memory(editor);
     subsystem->allow_any_host = false;
     return 0;
 }
@@ -308,14 +308,14 @@ int nvt_config_set_secret(const struct nvt_config_editor *editor, const char *ho
     explicit_bzero(&parsed, sizeof(parsed));
     if (wrong)
         return refuse_edit(editor, -EINVAL, "the secret of %.223s: %s", host_nqn, wrong);
-    if (!is_nqn(host_nqn))
+    if (!config_edit_is_nqn(host_nqn))
         return refuse_edit(editor, -EINVAL, "'%.64s' is no name of a host", host_nqn);
     if (!host && of_controller)
         return refuse_edit(editor, -EINVAL, "host %.223s has no secret of its own", host_nqn);
     if (!host) {
         host = extend_list(&config->hosts, &config->host_count, sizeof(*host));
         if (!host)
-            return no_memory(editor);
+            return config_edit_no_memory(editor);
         snprintf(host->nqn.text, sizeof(host->nqn.text), "%s", host_nqn);
     }
     strcpy(of_controller ? host->dhchap_ctrl_key : host->dhchap_key, secret);
@@ -368,13 +368,13 @@ int nvt_config_add_port(const struct nvt_config_editor *editor, const char *list
     const uint16_t portid = free_portid(config);
     struct nvt_config_port *port = extend_list(&config->ports, &config->port_count, sizeof(*port));
     if (!port)
-        return no_memory(editor);
+        return config_edit_no_memory(editor);
     port->portid = portid;
     port->listen = at;
     port->in_capsule_bytes = in_capsule_bytes;
     for (size_t i = 0; i < config->subsystem_count; i++)
         if (!append_nqn(&port->subsystems, &port->subsystem_count, config->subsystems[i].nqn.text))
-            return no_memory(editor);
+            return config_edit_no_memory(editor);
     return 0;
 }
 

@@ -72,8 +72,8 @@ void nvt_json_warn_unknown(struct nvt_json *json, json_t *object, const char *co
 }
 
 /* The value, or NULL with `*status` set if it has to be there. */
-static json_t *find_value(struct nvt_json *json, json_t *object, const char *key,
-                          enum nvt_presence presence, int *status)
+static json_t *config_json_find_value(struct nvt_json *json, json_t *object, const char *key,
+                                      enum nvt_presence presence, int *status)
 {
     json_t *value = json_object_get(object, key);
     *status = 0;
@@ -88,7 +88,7 @@ int nvt_json_object(struct nvt_json *json, json_t *object, const char *key,
                     enum nvt_presence presence, json_t **out)
 {
     int status;
-    json_t *value = find_value(json, object, key, presence, &status);
+    json_t *value = config_json_find_value(json, object, key, presence, &status);
     if (!value)
         return status;
     if (!json_is_object(value))
@@ -97,8 +97,8 @@ int nvt_json_object(struct nvt_json *json, json_t *object, const char *key,
     return 0;
 }
 
-static int text_of(struct nvt_json *json, json_t *value, const char *key, char *number,
-                   const char **text)
+static int config_json_text_of(struct nvt_json *json, json_t *value, const char *key, char *number,
+                               const char **text)
 {
     if (json_is_string(value)) {
         *text = json_string_value(value);
@@ -117,10 +117,10 @@ int nvt_json_text(struct nvt_json *json, json_t *object, const char *key,
     char number[NUMBER_BYTES];
     const char *text = NULL;
     int status;
-    json_t *value = find_value(json, object, key, presence, &status);
+    json_t *value = config_json_find_value(json, object, key, presence, &status);
     if (!value)
         return status;
-    if (text_of(json, value, key, number, &text))
+    if (config_json_text_of(json, value, key, number, &text))
         return -EINVAL;
     const size_t len = strlen(text);
     if (len >= out_bytes)
@@ -135,7 +135,7 @@ int nvt_json_text(struct nvt_json *json, json_t *object, const char *key,
 }
 
 /* -EINVAL where it is no number, or too great a one. */
-static int number_of(json_t *value, uint64_t *out)
+static int config_json_number_of(json_t *value, uint64_t *out)
 {
     if (json_is_boolean(value)) {
         *out = (uint64_t)json_is_true(value);
@@ -160,10 +160,10 @@ int nvt_json_number(struct nvt_json *json, json_t *object, const char *key,
 {
     uint64_t found;
     int status;
-    json_t *value = find_value(json, object, key, presence, &status);
+    json_t *value = config_json_find_value(json, object, key, presence, &status);
     if (!value)
         return status;
-    if (number_of(value, &found) || found > max)
+    if (config_json_number_of(value, &found) || found > max)
         return nvt_json_fail(json, key, "not a number of 0 to %llu; write one",
                              (unsigned long long)max);
     *out = found;
@@ -183,7 +183,7 @@ int nvt_json_list(struct nvt_json *json, json_t *object, const char *key, size_t
                   int (*take)(struct nvt_json *json, json_t *element, void *into))
 {
     int status;
-    json_t *list = find_value(json, object, key, NVT_OPTIONAL, &status);
+    json_t *list = config_json_find_value(json, object, key, NVT_OPTIONAL, &status);
     if (!list)
         return status;
     if (!json_is_array(list))

@@ -404,8 +404,8 @@ static int take_subsystem(struct nvt_json *json, json_t *element, void *into)
                          &subsystem->namespace_count, take_namespace);
 }
 
-static int take_secret(struct nvt_json *json, json_t *object, const char *key,
-                       char text[NVT_KEY_MAX])
+static int config_parse_take_secret(struct nvt_json *json, json_t *object, const char *key,
+                                    char text[NVT_KEY_MAX])
 {
     struct nvf_secret secret;
     const int status = nvt_json_text(json, object, key, NVT_OPTIONAL, text, NVT_KEY_MAX);
@@ -427,10 +427,10 @@ static int take_secrets(struct nvt_json *json, json_t *object, const char *prefi
     char key[32], hash[32] = "", group[32] = "";
     int status;
     snprintf(key, sizeof(key), "%skey", prefix);
-    if ((status = take_secret(json, object, key, host->dhchap_key)))
+    if ((status = config_parse_take_secret(json, object, key, host->dhchap_key)))
         return status;
     snprintf(key, sizeof(key), "%sctrl_key", prefix);
-    if ((status = take_secret(json, object, key, host->dhchap_ctrl_key)))
+    if ((status = config_parse_take_secret(json, object, key, host->dhchap_ctrl_key)))
         return status;
     snprintf(key, sizeof(key), "%shash", prefix);
     if ((status = nvt_json_text(json, object, key, NVT_OPTIONAL, hash, sizeof(hash))) ||

@@ -74,12 +74,12 @@ static int remove_host(struct command *command, const char *text)
     return nvt_config_remove_host(&command->editor, command->nqn, text);
 }
 
-static int add_port(struct command *command, const char *text)
+static int control_add_port(struct command *command, const char *text)
 {
     return nvt_config_add_port(&command->editor, text, command->control->in_capsule_bytes);
 }
 
-static int remove_port(struct command *command, const char *text)
+static int control_remove_port(struct command *command, const char *text)
 {
     return nvt_config_remove_port(&command->editor, text);
 }
@@ -137,7 +137,7 @@ static int edit_to_add(struct command *command)
         status = each_entry(command, "hosts", add_host);
     if (!status)
         status = add_secrets(command);
-    return status ? status : each_entry(command, "listen", add_port);
+    return status ? status : each_entry(command, "listen", control_add_port);
 }
 
 static int edit_to_remove(struct command *command)
@@ -153,7 +153,7 @@ static int edit_to_remove(struct command *command)
         status = each_entry(command, "namespaces", remove_namespace);
     if (!status)
         status = each_entry(command, "hosts", remove_host);
-    return status ? status : each_entry(command, "listen", remove_port);
+    return status ? status : each_entry(command, "listen", control_remove_port);
 }
 
 static void say_to_client(void *context, bool is_bad, const char *line)
@@ -242,7 +242,7 @@ static void answer_client(int socket, bool is_good, const char *text, int fd)
     free(message);
 }
 
-static void carry_out(struct nvr_control *control, int socket, const json_t *request)
+static void control_carry_out(struct nvr_control *control, int socket, const json_t *request)
 {
     const char *name = json_string_value(json_object_get(request, "command"));
     struct command *command = calloc(1, sizeof(*command));
@@ -278,7 +278,7 @@ static void client_leaves(struct nvr_client *client)
     client->watch.fd = -1;
 }
 
-static void read_request(struct nvr_watch *watch)
+static void control_read_request(struct nvr_watch *watch)
 {
     struct nvr_client *client = watch->context;
     static char message[NVR_MESSAGE_MAX];
@@ -292,7 +292,7 @@ static void read_request(struct nvr_watch *watch)
     } else if (len > 0) {
         json_t *request = json_loadb(message, (size_t)len, JSON_REJECT_DUPLICATES, NULL);
         if (json_is_object(request))
-            carry_out(client->control, watch->fd, request);
+            control_carry_out(client->control, watch->fd, request);
         else
             answer_client(watch->fd, false, "not a JSON object", -1);
         json_decref(request);
@@ -391,7 +391,7 @@ int nvr_control_open(struct nvr_control *control, struct nvr_serving *serving, c
     control->watch.fd = -1;
     for (int i = 0; i < NVR_CLIENTS_MAX; i++)
         control->clients[i] = (struct nvr_client){
-            .watch = {.fd = -1, .ready = read_request, .context = &control->clients[i]},
+            .watch = {.fd = -1, .ready = control_read_request, .context = &control->clients[i]},
             .control = control};
     int rc = choose_path(control, path, error, error_bytes);
     if (rc)

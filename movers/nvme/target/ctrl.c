@@ -74,7 +74,7 @@ void nvt_ctrl_lose_queue(struct nvt_ctrl *ctrl, struct nvt_queue *queue)
     nvt_subsystem_release(subsystem);
 }
 
-static void cut_queue(struct nvt_queue *queue)
+static void ctrl_cut_queue(struct nvt_queue *queue)
 {
     if (queue->is_cut)
         return;
@@ -86,7 +86,7 @@ static void cut_queues(struct nvt_ctrl *ctrl, int from)
 {
     for (int i = from; i < NVT_QUEUES_MAX; i++)
         if (ctrl->queues[i])
-            cut_queue(ctrl->queues[i]);
+            ctrl_cut_queue(ctrl->queues[i]);
 }
 
 void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
@@ -98,7 +98,7 @@ void nvt_ctrl_cut(struct nvt_ctrl *ctrl)
 void nvt_ctrl_cut_queue(struct nvt_queue *queue)
 {
     if (queue->qid)
-        cut_queue(queue);
+        ctrl_cut_queue(queue);
     else
         nvt_ctrl_cut(queue->ctrl);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/minmax.h"
 #include "nvme/target/model.h"
 #include "nvme/wire/bytes.h"
 
@@ -14,18 +15,19 @@ struct window {
     uint64_t offset, count;
 };
 
-static void put_bytes(struct window *window, uint64_t at, const void *from, size_t len_bytes)
+static void discovery_put_bytes(struct window *window, uint64_t at, const void *from,
+                                size_t len_bytes)
 {
     const struct nvt_request *request = window->request;
     const uint64_t begin = window->offset, end = begin + request->data_bytes;
     const uint64_t low = at > begin ? at : begin;
-    const uint64_t high = at + len_bytes < end ? at + len_bytes : end;
+    const uint64_t high = mover_min_u64(at + len_bytes, end);
     if (low < high)
         memcpy(request->data + (low - begin), (const uint8_t *)from + (low - at), high - low);
 }
 
-static void add_entry(struct window *window, struct nvmf_disc_log_entry *entry, const char *traddr,
-                      const char *trsvcid, const char *nqn)
+static void discovery_add_entry(struct window *window, struct nvmf_disc_log_entry *entry,
+                                const char *traddr, const char *trsvcid, const char *nqn)
 {
     entry->cntlid = htole16(0xffff); /* dynamic */
     entry->asqsz = htole16(NVF_ADMIN_DEPTH_MIN);
@@ -37,18 +39,18 @@ static void add_entry(struct window *window, struct nvmf_disc_log_entry *entry, 
     nvf_pad(entry->trsvcid, sizeof(entry->trsvcid), trsvcid);
     nvf_pad(entry->traddr, sizeof(entry->traddr), traddr);
     memcpy(entry->subnqn, nqn, strlen(nqn));
-    put_bytes(window, ENTRY_BYTES * (1 + window->count), entry, sizeof(*entry));
+    discovery_put_bytes(window, ENTRY_BYTES * (1 + window->count), entry, sizeof(*entry));
     window->count++;
 }
 
 /* A port that listens everywhere is where this host has found it. */
-static const char *address_of(const struct nvt_port *port, const struct nvt_queue *queue)
+static const char *discovery_address_of(const struct nvt_port *port, const struct nvt_queue *queue)
 {
     const bool is_anywhere = !strcmp(port->traddr, "0.0.0.0") || !strcmp(port->traddr, "::");
     return is_anywhere ? queue->local_address : port->traddr;
 }
 
-static void add_port(struct window *window, const struct nvt_port *port)
+static void discovery_add_port(struct window *window, const struct nvt_port *port)
 {
     const struct nvt_ctrl *ctrl = window->request->queue->ctrl;
     const struct nvt_target *target = ctrl->subsystem->target;
@@ -64,8 +66,8 @@ static void add_port(struct window *window, const struct nvt_port *port)
                                             .subtype = subsystem->is_discovery ? NVME_NQN_CURR
                                                                                : NVME_NQN_NVME,
                                             .portid = htole16(port->id)};
-        add_entry(window, &entry, address_of(port, window->request->queue), port->trsvcid,
-                  subsystem->nqn);
+        discovery_add_entry(window, &entry, discovery_address_of(port, window->request->queue),
+                            port->trsvcid, subsystem->nqn);
     }
     for (size_t i = 0; i < port->referral_count; i++) {
         const struct nvt_referral *referral = &port->referrals[i];
@@ -75,7 +77,8 @@ static void add_port(struct window *window, const struct nvt_port *port)
                                             .adrfam = referral->adrfam,
                                             .subtype = NVME_NQN_DISC,
                                             .portid = htole16(referral->portid)};
-        add_entry(window, &entry, referral->traddr, referral->trsvcid, referral->subsysnqn.text);
+        discovery_add_entry(window, &entry, referral->traddr, referral->trsvcid,
+                            referral->subsysnqn.text);
     }
 }
 
@@ -87,8 +90,8 @@ void nvt_discovery_log(struct nvt_request *request, uint64_t offset)
     memset(request->data, 0, request->data_bytes);
     for (struct list_node *node = list_first(&target->ports); node;
          node = list_after(&target->ports, node))
-        add_port(&window, LIST_MEMBER(node, struct nvt_port, node));
+        discovery_add_port(&window, LIST_MEMBER(node, struct nvt_port, node));
     header.genctr = htole64(target->genctr);
     header.numrec = htole64(window.count);
-    put_bytes(&window, 0, &header, ENTRY_BYTES);
+    discovery_put_bytes(&window, 0, &header, ENTRY_BYTES);
 }

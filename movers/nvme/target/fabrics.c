@@ -26,7 +26,7 @@ static uint16_t connect_measure(struct nvt_request *request, uint64_t *bytes)
     return 0;
 }
 
-static bool is_nqn(const char *text, size_t size)
+static bool fabrics_is_nqn(const char *text, size_t size)
 {
     const size_t len = strnlen(text, size);
     return len > 0 && len < size && len <= NVF_NQN_MAX;
@@ -96,9 +96,9 @@ static uint16_t connect_queue(struct nvt_request *request)
         return invalid_param(request, 42, false);
     if (!entries || entries >= queue->depth + 1u) /* 0's based */
         return invalid_param(request, 44, false);
-    if (!is_nqn(data.subsysnqn, sizeof(data.subsysnqn)))
+    if (!fabrics_is_nqn(data.subsysnqn, sizeof(data.subsysnqn)))
         return DATA_FAULT(subsysnqn);
-    if (!is_nqn(data.hostnqn, sizeof(data.hostnqn)))
+    if (!fabrics_is_nqn(data.hostnqn, sizeof(data.hostnqn)))
         return DATA_FAULT(hostnqn);
     struct nvt_subsystem *subsystem = nvt_subsystem_find(queue->target, data.subsysnqn);
     if (!subsystem || !nvt_port_serves(queue->port, subsystem))

@@ -125,7 +125,7 @@ static uint16_t identify_namespace(struct nvt_request *request)
     return 0;
 }
 
-static uint16_t list_namespaces(struct nvt_request *request)
+static uint16_t identify_list_namespaces(struct nvt_request *request)
 {
     const struct nvt_ctrl *ctrl = request->queue->ctrl;
     struct nvme_ns_list *list = (struct nvme_ns_list *)request->data;
@@ -221,7 +221,7 @@ static uint16_t identify_what(struct nvt_request *request)
         return identify_namespace(request);
     case NVME_IDENTIFY_CNS_NS_ACTIVE_LIST:
     case NVME_IDENTIFY_CNS_ALLOCATED_NS_LIST:
-        return list_namespaces(request);
+        return identify_list_namespaces(request);
     case NVME_IDENTIFY_CNS_NS_DESC_LIST:
         return describe_namespace(request);
     case NVME_IDENTIFY_CNS_CSI_NS:

@@ -6,7 +6,7 @@
 
 enum { FUA = 1 << 14, DEALLOCATE = 1 << 9, DSM_DEALLOCATE = 1 << 2 };
 
-static uint16_t final_status(uint16_t status)
+static uint16_t io_final_status(uint16_t status)
 {
     return status | NVME_SC_DNR;
 }
@@ -35,7 +35,7 @@ uint16_t nvt_request_namespace(struct nvt_request *request)
         nsid && nsid <= NVT_NSID_MAX ? ctrl->subsystem->namespaces[nsid] : NULL;
     if (!ns) {
         request->error_offset = 4;
-        return final_status(NVME_SC_INVALID_NS);
+        return io_final_status(NVME_SC_INVALID_NS);
     }
     request->ns = ns;
     request->ns_entry = ns->preemptions;
@@ -62,10 +62,10 @@ static uint16_t take_range(struct nvt_request *request, enum nvt_io_kind kind)
                    count = (le32toh(request->sqe.cdw12) & 0xffff) + 1ull;
     const bool writes = kind == NVT_WRITE || kind == NVT_WRITE_ZEROES;
     if (writes && ns->is_read_only)
-        return final_status(NVME_SC_NS_WRITE_PROTECTED);
+        return io_final_status(NVME_SC_NS_WRITE_PROTECTED);
     if (first >= ns->blocks || count > ns->blocks - first) {
         request->error_offset = 40;
-        return final_status(NVME_SC_LBA_RANGE);
+        return io_final_status(NVME_SC_LBA_RANGE);
     }
     request->io = (struct nvt_io){.kind = kind,
                                   .offset = first << ns->block_shift,
@@ -130,7 +130,7 @@ static void give_to_backend(struct nvt_request *request)
     backend->ops->submit(backend, &request->io);
 }
 
-static void submit_io(struct nvt_request *request)
+static void target_io_submit_io(struct nvt_request *request)
 {
     request->io.data = request->data;
     request->io.fixed_buffer = request->region ? request->region->fixed_buffer : -1;
@@ -151,7 +151,7 @@ static uint32_t next_namespace(const struct nvt_ctrl *ctrl, uint32_t from)
 
 static void flush_one(struct nvt_request *request);
 
-static void flush_done(struct nvt_io *io, uint16_t status)
+static void io_flush_done(struct nvt_io *io, uint16_t status)
 {
     struct nvt_request *request = io->user;
     const struct nvt_ctrl *ctrl = request->queue->ctrl;
@@ -169,8 +169,8 @@ static void flush_one(struct nvt_request *request)
     const uint16_t status = nvt_request_namespace(request);
     if (status)
         return nvt_request_finish(request, status);
-    request->io =
-        (struct nvt_io){.kind = NVT_FLUSH, .fixed_buffer = -1, .done = flush_done, .user = request};
+    request->io = (struct nvt_io){
+        .kind = NVT_FLUSH, .fixed_buffer = -1, .done = io_flush_done, .user = request};
     give_to_backend(request);
 }
 
@@ -192,7 +192,7 @@ static void run_range(struct nvt_request *request, enum nvt_io_kind kind)
     if (status)
         return nvt_request_finish(request, status);
     request->io.deallocates = le32toh(request->sqe.cdw12) >> 16 & DEALLOCATE;
-    submit_io(request);
+    target_io_submit_io(request);
 }
 
 static void run_write_zeroes(struct nvt_request *request)
@@ -219,7 +219,7 @@ static void compare_done(struct nvt_io *io, uint16_t status)
     struct nvt_request *request = io->user;
     struct nvt_pool *pool = &request->queue->thread->pool;
     if (!status && memcmp(io->data, request->data, io->len_bytes) != 0)
-        status = final_status(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
+        status = io_final_status(NVF_MEDIA(NVME_SC_COMPARE_FAILED));
     nvt_pool_give(pool, io->data);
     nvt_request_finish(request, status);
 }
@@ -294,9 +294,9 @@ static void run_dsm(struct nvt_request *request)
     const uint32_t ranges = (le32toh(request->sqe.cdw10) & 0xff) + 1;
     uint16_t status = nvt_request_namespace(request);
     if (!status && request->ns->is_read_only)
-        status = final_status(NVME_SC_NS_WRITE_PROTECTED);
+        status = io_final_status(NVME_SC_NS_WRITE_PROTECTED);
     if (!status && !ranges_are_valid(request, ranges))
-        status = final_status(NVME_SC_LBA_RANGE);
+        status = io_final_status(NVME_SC_LBA_RANGE);
     if (status || !(le32toh(request->sqe.cdw11) & DSM_DEALLOCATE) ||
         !request->ns->backend->can_deallocate)
         return nvt_request_finish(request, status);
@@ -312,12 +312,12 @@ const struct nvt_command *nvt_io_command(uint8_t opcode)
         [nvme_cmd_write] = {.name = "write",
                             .direction = NVT_FROM_HOST,
                             .measure = write_measure,
-                            .run = submit_io,
+                            .run = target_io_submit_io,
                             .effects = CHANGES},
         [nvme_cmd_read] = {.name = "read",
                            .direction = NVT_TO_HOST,
                            .measure = read_measure,
-                           .run = submit_io,
+                           .run = target_io_submit_io,
                            .effects = SUPPORTED},
         [nvme_cmd_compare] = {.name = "compare",
                               .direction = NVT_FROM_HOST,

@@ -37,7 +37,7 @@ static uint8_t *reserve_aligned(size_t len_bytes)
 }
 
 /* A file in memory: only such memory can get large pages while NICs in user space use it. */
-static bool map_file(struct nvt_large_pages *pages)
+static bool large_pages_map_file(struct nvt_large_pages *pages)
 {
     const int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
     pages->fd = memfd_create("sidewire-nvme-ram", MFD_CLOEXEC);
@@ -59,7 +59,8 @@ int nvt_large_pages_map(struct nvt_large_pages *pages, size_t len_bytes)
         .base = reserve_aligned(len_bytes), .len_bytes = len_bytes, .fd = -1};
     if (!pages->base)
         return -errno;
-    if (!map_file(pages) && mmap(pages->base, len_bytes, prot, flags, -1, 0) == MAP_FAILED) {
+    if (!large_pages_map_file(pages) &&
+        mmap(pages->base, len_bytes, prot, flags, -1, 0) == MAP_FAILED) {
         const int rc = -errno;
         munmap(pages->base, len_bytes);
         return rc;

@@ -7,7 +7,7 @@
 
 enum { RETAIN = 1 << 15, KELVIN = 300, KIB_500 = 1000 };
 
-static uint64_t offset_of(const struct nvt_request *request)
+static uint64_t log_offset_of(const struct nvt_request *request)
 {
     return (uint64_t)le32toh(request->sqe.cdw13) << 32 | le32toh(request->sqe.cdw12);
 }
@@ -22,7 +22,7 @@ uint16_t nvt_log_measure(struct nvt_request *request, uint64_t *bytes)
     const uint64_t dwords =
         (uint64_t)(le32toh(request->sqe.cdw11) & 0xffff) << 16 | le32toh(request->sqe.cdw10) >> 16;
     *bytes = (dwords + 1) * 4;
-    if (offset_of(request) % 4)
+    if (log_offset_of(request) % 4)
         return NVME_SC_INVALID_FIELD | NVME_SC_DNR;
     return 0;
 }
@@ -228,11 +228,11 @@ void nvt_get_log(struct nvt_request *request)
     if (ctrl->subsystem->is_discovery) {
         status = NVF_SPECIFIC(NVME_SC_INVALID_LOG_PAGE) | NVME_SC_DNR;
         if (id == NVME_LOG_LID_DISCOVER) {
-            nvt_discovery_log(request, offset_of(request));
+            nvt_discovery_log(request, log_offset_of(request));
             status = 0;
         }
     } else {
-        status = get_log(request, id, offset_of(request));
+        status = get_log(request, id, log_offset_of(request));
     }
     const bool retains = le32toh(request->sqe.cdw10) & RETAIN;
     nvt_request_finish(request, status);

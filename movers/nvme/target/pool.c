@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "common/minmax.h"
+
 enum { ORDERS = NVT_POOL_SHIFT_MAX - NVT_POOL_SHIFT_MIN + 1, IN_USE = 0x80 };
 
 static void push_block(struct nvt_pool *pool, int32_t at, int order)
@@ -103,7 +105,7 @@ void nvt_pool_give(struct nvt_pool *pool, uint8_t *piece)
         if (pool->state[buddy] != order + 1)
             break;
         unlink_piece(pool, buddy, order);
-        at = at < buddy ? at : buddy;
+        at = mover_min_u32(at, buddy);
         order++;
     }
     push_block(pool, at, order);

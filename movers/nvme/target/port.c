@@ -109,7 +109,7 @@ void nvt_port_forget(struct nvt_port *port, const struct nvt_subsystem *subsyste
     port->served_count = kept;
 }
 
-static void free_unused(struct nvt_port *port)
+static void port_free_unused(struct nvt_port *port)
 {
     if (!port->is_removed || port->users)
         return;
@@ -124,7 +124,7 @@ void nvt_port_remove(struct nvt_port *port)
     list_remove(&port->node);
     port->is_removed = true;
     port->served_count = 0;
-    free_unused(port);
+    port_free_unused(port);
     nvt_discovery_changed(target);
 }
 
@@ -136,5 +136,5 @@ void nvt_port_hold(struct nvt_port *port)
 void nvt_port_release(struct nvt_port *port)
 {
     port->users--;
-    free_unused(port);
+    port_free_unused(port);
 }

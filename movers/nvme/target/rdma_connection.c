@@ -53,7 +53,8 @@ static void ask_soon(const struct nvr_queue *queue)
     (void)ibv_modify_qp(queue->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
 }
 
-static void take_request(struct nvr_server *server, const struct rdma_cm_event *event)
+static void rdma_connection_take_request(struct nvr_server *server,
+                                         const struct rdma_cm_event *event)
 {
     struct rdma_cm_id *id = event->id;
     struct nvt_port *port = port_of(server, event->listen_id);
@@ -93,7 +94,7 @@ void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event
         event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : event->id->context;
     switch (event->event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
-        take_request(server, event);
+        rdma_connection_take_request(server, event);
         break;
     case RDMA_CM_EVENT_ESTABLISHED:
         if (queue)
@@ -122,7 +123,8 @@ void nvr_connection_event(struct nvr_server *server, struct rdma_cm_event *event
     }
 }
 
-static int listen_at(struct nvr_server *server, const struct nvt_listen *at, struct rdma_cm_id **id)
+static int rdma_connection_listen_at(struct nvr_server *server, const struct nvt_listen *at,
+                                     struct rdma_cm_id **id)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                              .ai_socktype = SOCK_STREAM},
@@ -144,8 +146,9 @@ int nvr_server_listen(struct nvr_server *server, const struct nvt_config_port *c
                       size_t error_size)
 {
     struct rdma_cm_id *id = NULL;
-    int rc = server->listener_count == NVR_LISTENERS_MAX ? -ENOSPC
-                                                         : listen_at(server, &config->listen, &id);
+    int rc = server->listener_count == NVR_LISTENERS_MAX
+                 ? -ENOSPC
+                 : rdma_connection_listen_at(server, &config->listen, &id);
     struct nvt_port *port = rc ? NULL : nvt_port_add(&server->target, config);
     if (!rc && !port) {
         rdma_destroy_id(id);

@@ -10,7 +10,7 @@
 
 #include "nvme/target/rdma.h"
 
-static int open_file(struct nvr_server *server, uint64_t end_bytes)
+static int rdma_memory_open_file(struct nvr_server *server, uint64_t end_bytes)
 {
     if (server->memory_fd < 0)
         server->memory_fd = memfd_create("sidewire-nvme", MFD_CLOEXEC);
@@ -24,7 +24,7 @@ void *nvr_memory_map(struct nvr_server *server, size_t len_bytes)
     const uint64_t end = at + (len_bytes + page - 1) / page * page;
     const int prot = PROT_READ | PROT_WRITE;
     void *memory = MAP_FAILED;
-    if (!open_file(server, end))
+    if (!rdma_memory_open_file(server, end))
         memory = mmap(NULL, len_bytes, prot, MAP_SHARED, server->memory_fd, (off_t)at);
     if (memory != MAP_FAILED)
         server->memory_end = end;

@@ -21,7 +21,7 @@ void nvr_queue_fail(struct nvr_queue *queue)
     queue->is_listed = queue->thread->wants_wake = true;
 }
 
-static void cut_queue(struct nvt_queue *base)
+static void rdma_cut_queue(struct nvt_queue *base)
 {
     struct nvr_queue *queue = (struct nvr_queue *)base;
     if (queue->is_listed)
@@ -34,7 +34,7 @@ static void cut_queue(struct nvt_queue *base)
 
 const struct nvt_transport nvr_transport = {.fetch = nvr_send_fetch,
                                             .answer = nvr_send_answer,
-                                            .cut = cut_queue,
+                                            .cut = rdma_cut_queue,
                                             .forget = nvr_region_forget};
 
 /* ---- completions ---- */
@@ -73,7 +73,7 @@ void nvr_queue_run_later(struct nvr_thread *thread)
 }
 
 /* A shared receive, at once: no answer takes it along. */
-static void give_back(struct nvr_receives *receives, uint16_t index)
+static void rdma_queue_give_back(struct nvr_receives *receives, uint16_t index)
 {
     (void)(nvr_receive_give(receives, NULL, index) && nvr_receives_post(receives, NULL));
 }
@@ -83,7 +83,7 @@ static void capsule_received(struct nvr_queue *queue, uint16_t receive, uint32_t
     /* No command, or more of them than it said: that is no NVMe host. */
     if (len_bytes < NVF_SQE_BYTES || queue->held_count == queue->depth) {
         if (queue->receives->srq)
-            give_back(queue->receives, receive);
+            rdma_queue_give_back(queue->receives, receive);
         return nvr_queue_fail(queue);
     }
     if (!list_is_empty(&queue->free_slots) && !queue->held_count)
@@ -114,7 +114,7 @@ static void complete_shared(struct nvr_device *device, const struct ibv_wc *wc)
     struct nvr_queue *queue = nvr_device_queue(device, wc->qp_num);
     if (queue && wc->status == IBV_WC_SUCCESS)
         return capsule_received(queue, index, wc->byte_len);
-    give_back(receives, index);
+    rdma_queue_give_back(receives, index);
     if (queue)
         nvr_queue_fail(queue);
 }
@@ -154,7 +154,7 @@ static int sends_max(const struct nvr_queue *queue)
     return (int)(2 * queue->slot_count + NVF_SGL_MAX);
 }
 
-static bool make_memory(struct nvr_queue *queue)
+static bool rdma_queue_make_memory(struct nvr_queue *queue)
 {
     struct nvr_server *server = queue->server;
     const uint32_t in_capsule_bytes = queue->queue.qid ? queue->queue.port->in_capsule_bytes : 0;
@@ -177,7 +177,7 @@ static bool make_memory(struct nvr_queue *queue)
 }
 
 /* The responses inline, if the device can. */
-static bool create_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
+static bool rdma_queue_create_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
 {
     struct nvr_device *device = queue->device;
     struct ibv_srq *srq = queue->receives->srq;
@@ -197,11 +197,11 @@ static bool create_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
     return queue->is_inline || !rdma_create_qp(id, device->pd, &attr);
 }
 
-static bool make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
+static bool rdma_queue_make_qp(struct nvr_queue *queue, struct rdma_cm_id *id)
 {
     struct nvr_device *device = queue->device;
     struct ibv_srq *srq = queue->receives->srq;
-    if (!create_qp(queue, id))
+    if (!rdma_queue_create_qp(queue, id))
         return false;
     queue->qp = id->qp;
     if (srq) {
@@ -302,7 +302,8 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
         return NULL;
     }
     thread->io_queues += queue->queue.qid > 0;
-    if (!take_number(server, queue) || !make_memory(queue) || !make_qp(queue, id)) {
+    if (!take_number(server, queue) || !rdma_queue_make_memory(queue) ||
+        !rdma_queue_make_qp(queue, id)) {
         if (queue->qp)
             forget_qpn(queue);
         queue->qp = NULL;
@@ -316,13 +317,13 @@ struct nvr_queue *nvr_queue_create(struct nvr_server *server, struct nvt_port *p
 }
 
 /* Shared receives that its commands have used, for others. */
-static void give_all_back(struct nvr_queue *queue)
+static void rdma_queue_give_all_back(struct nvr_queue *queue)
 {
     for (uint32_t i = 0; queue->slots && i < queue->slot_count; i++)
         if (queue->slots[i].has_receive)
-            give_back(queue->receives, queue->slots[i].receive);
+            rdma_queue_give_back(queue->receives, queue->slots[i].receive);
     for (; queue->held_count; queue->held_count--) {
-        give_back(queue->receives, queue->held[2 * queue->held_first]);
+        rdma_queue_give_back(queue->receives, queue->held[2 * queue->held_first]);
         queue->held_first = (queue->held_first + 1) % queue->depth;
     }
 }
@@ -331,7 +332,7 @@ void nvr_queue_free(struct nvr_queue *queue)
 {
     struct nvr_server *server = queue->server;
     if (queue->receives && queue->receives->srq)
-        give_all_back(queue);
+        rdma_queue_give_all_back(queue);
     else if (queue->receives)
         nvr_receives_free(queue->receives);
     if (queue->response_mr)

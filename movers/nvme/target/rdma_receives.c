@@ -20,25 +20,25 @@ uint64_t nvr_wr_id(const struct nvr_queue *queue, enum nvr_wr_kind kind, uint16_
            queue->number;
 }
 
-/* The work request of one; `sges` has room for two. */
-static struct ibv_recv_wr make_wr(const struct nvr_receives *receives,
-                                  const struct nvr_queue *queue, uint16_t index,
-                                  struct ibv_sge *sges)
+/* The work request of one, where it is used: a copy would be read before it is written. `sges` has
+ * room for two. */
+static void fill_receive_wr(const struct nvr_receives *receives, const struct nvr_queue *queue,
+                            uint16_t index, struct ibv_sge *sges, struct ibv_recv_wr *wr)
 {
-    sges[0] = (struct ibv_sge){.addr = (uintptr_t)(receives->capsules + index * NVF_SQE_BYTES),
-                               .length = NVF_SQE_BYTES,
-                               .lkey = receives->capsule_mr->lkey};
+    sges[0].addr = (uintptr_t)(receives->capsules + index * NVF_SQE_BYTES);
+    sges[0].length = NVF_SQE_BYTES;
+    sges[0].lkey = receives->capsule_mr->lkey;
     if (receives->in_capsule_bytes) {
         const struct ibv_mr *mr = receives->data_region.registered[receives->device->index];
-        sges[1] = (struct ibv_sge){
-            .addr = (uintptr_t)(receives->data + (size_t)index * receives->in_capsule_bytes),
-            .length = receives->in_capsule_bytes,
-            .lkey = mr->lkey};
+        sges[1].addr = (uintptr_t)(receives->data + (size_t)index * receives->in_capsule_bytes);
+        sges[1].length = receives->in_capsule_bytes;
+        sges[1].lkey = mr->lkey;
     }
-    return (struct ibv_recv_wr){.wr_id = receives->srq ? shared_wr_id(receives, index)
-                                                       : nvr_wr_id(queue, NVR_WR_RECEIVE, index),
-                                .sg_list = sges,
-                                .num_sge = receives->in_capsule_bytes ? 2 : 1};
+    wr->wr_id =
+        receives->srq ? shared_wr_id(receives, index) : nvr_wr_id(queue, NVR_WR_RECEIVE, index);
+    wr->next = NULL;
+    wr->sg_list = sges;
+    wr->num_sge = receives->in_capsule_bytes ? 2 : 1;
 }
 
 bool nvr_receives_post(struct nvr_receives *receives, const struct nvr_queue *queue)
@@ -49,7 +49,7 @@ bool nvr_receives_post(struct nvr_receives *receives, const struct nvr_queue *qu
     if (!count)
         return true;
     for (uint32_t i = 0; i < count; i++) {
-        wrs[i] = make_wr(receives, queue, receives->given[i], &sges[2 * i]);
+        fill_receive_wr(receives, queue, receives->given[i], &sges[2 * i], &wrs[i]);
         if (i)
             wrs[i - 1].next = &wrs[i];
     }
@@ -64,7 +64,7 @@ bool nvr_receive_give(struct nvr_receives *receives, const struct nvr_queue *que
     return receives->given_count < NVR_GIVEN_MAX || nvr_receives_post(receives, queue);
 }
 
-static bool make_memory(struct nvr_server *server, struct nvr_receives *receives)
+static bool rdma_receives_make_memory(struct nvr_server *server, struct nvr_receives *receives)
 {
     const size_t capsule_bytes = (size_t)receives->count * NVF_SQE_BYTES;
     const size_t data_bytes = (size_t)receives->count * receives->in_capsule_bytes;
@@ -92,7 +92,7 @@ struct nvr_receives *nvr_receives_create(struct nvr_server *server, struct nvr_d
     }
     *receives = (struct nvr_receives){
         .device = device, .count = count, .in_capsule_bytes = in_capsule_bytes};
-    if (make_memory(server, receives))
+    if (rdma_receives_make_memory(server, receives))
         return receives;
     nvr_receives_free(receives);
     return NULL;

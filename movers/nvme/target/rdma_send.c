@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "common/minmax.h"
 #include "nvme/target/rdma.h"
 
 enum { LINE_BYTES = 64, WARM_BYTES = 512 };
@@ -16,7 +17,7 @@ static struct nvr_queue *queue_of(const struct nvt_request *request)
     return (struct nvr_queue *)request->queue;
 }
 
-static struct nvr_slot *slot_of(struct nvt_request *request)
+static struct nvr_slot *rdma_send_slot_of(struct nvt_request *request)
 {
     return (struct nvr_slot *)request;
 }
@@ -54,8 +55,8 @@ void nvr_sends_drop(struct nvr_queue *queue)
 }
 
 /* The next work request of a list, with its one element. */
-static struct ibv_send_wr *add_send(struct nvr_queue *queue, enum nvr_wr_kind kind,
-                                    const struct nvr_slot *slot, const struct ibv_sge *sge)
+static struct ibv_send_wr *rdma_add_send(struct nvr_queue *queue, enum nvr_wr_kind kind,
+                                         const struct nvr_slot *slot, const struct ibv_sge *sge)
 {
     struct nvr_outbox *outbox = &queue->thread->outbox;
     const uint32_t at = outbox->count++;
@@ -74,7 +75,7 @@ static struct ibv_send_wr *add_send(struct nvr_queue *queue, enum nvr_wr_kind ki
 }
 
 /* Room for a request of so many work requests. */
-static void make_room(struct nvr_thread *thread, uint32_t count)
+static void rdma_send_make_room(struct nvr_thread *thread, uint32_t count)
 {
     if (thread->outbox.count + count > NVR_OUTBOX)
         nvr_sends_post(thread);
@@ -86,7 +87,7 @@ static void make_room(struct nvr_thread *thread, uint32_t count)
  * hand. What follows it fetches by itself, as it sees which way the copy goes. */
 static void warm_up(const uint8_t *data, uint32_t len_bytes)
 {
-    const uint32_t end = len_bytes < WARM_BYTES ? len_bytes : WARM_BYTES;
+    const uint32_t end = mover_min_u32(len_bytes, WARM_BYTES);
     for (uint32_t at = 0; at < end; at += LINE_BYTES)
         __builtin_prefetch(data + at);
 }
@@ -100,9 +101,9 @@ static void add_data(struct nvr_queue *queue, struct nvr_slot *slot, const struc
     uint8_t *at = request->data;
     for (uint32_t i = 0; i < request->sgl.count && left; i++) {
         const struct nvf_segment *segment = &request->sgl.segments[i];
-        const uint32_t len = segment->len_bytes < left ? segment->len_bytes : left;
+        const uint32_t len = mover_min_u32(segment->len_bytes, left);
         const struct ibv_sge sge = {.addr = (uintptr_t)at, .length = len, .lkey = mr->lkey};
-        struct ibv_send_wr *wr = add_send(queue, kind, slot, &sge);
+        struct ibv_send_wr *wr = rdma_add_send(queue, kind, slot, &sge);
         if (opcode == IBV_WR_RDMA_WRITE)
             warm_up(at, len);
         wr->opcode = opcode;
@@ -121,7 +122,7 @@ static void add_fetch(struct nvr_queue *queue, struct nvr_slot *slot)
         slot->state = NVR_SERVED;
         return nvt_request_finish(&slot->request, NVME_SC_INTERNAL);
     }
-    make_room(queue->thread, slot->request.sgl.count);
+    rdma_send_make_room(queue->thread, slot->request.sgl.count);
     add_data(queue, slot, mr, NVR_WR_SILENT, IBV_WR_RDMA_READ);
     queue->last_send->wr_id = nvr_wr_id(queue, NVR_WR_FETCH, slot->number);
     queue->last_send->send_flags = IBV_SEND_SIGNALED; /* the command waits for it */
@@ -140,7 +141,7 @@ static void add_response(struct nvr_queue *queue, struct nvr_slot *slot)
     const struct ibv_sge sge = {.addr = (uintptr_t)&slot->response,
                                 .length = sizeof(slot->response),
                                 .lkey = queue->response_mr->lkey};
-    struct ibv_send_wr *wr = add_send(queue, NVR_WR_ANSWER, slot, &sge);
+    struct ibv_send_wr *wr = rdma_add_send(queue, NVR_WR_ANSWER, slot, &sge);
     wr->opcode = IBV_WR_SEND;
     wr->send_flags = queue->is_inline ? IBV_SEND_INLINE : 0;
     if (request->sgl.invalidates) {
@@ -150,11 +151,11 @@ static void add_response(struct nvr_queue *queue, struct nvr_slot *slot)
     slot->sends++;
 }
 
-static void add_answer(struct nvr_queue *queue, struct nvr_slot *slot)
+static void rdma_send_add_answer(struct nvr_queue *queue, struct nvr_slot *slot)
 {
     struct nvt_request *request = &slot->request;
     const struct ibv_mr *mr = NULL;
-    make_room(queue->thread, NVF_SGL_MAX + 1);
+    rdma_send_make_room(queue->thread, NVF_SGL_MAX + 1);
     if (has_data(request)) {
         mr = nvr_device_register(queue->device, request->region);
         if (!mr)
@@ -186,7 +187,7 @@ static void add_or_block(struct nvr_queue *queue, struct nvr_slot *slot)
     else if (slot->state == NVR_FETCHING)
         add_fetch(queue, slot);
     else
-        add_answer(queue, slot);
+        rdma_send_add_answer(queue, slot);
 }
 
 static void unblock_queue(struct nvr_queue *queue)
@@ -200,14 +201,14 @@ static void unblock_queue(struct nvr_queue *queue)
         if (slot->state == NVR_FETCHING)
             add_fetch(queue, slot);
         else
-            add_answer(queue, slot);
+            rdma_send_add_answer(queue, slot);
     }
 }
 
 void nvr_send_fetch(struct nvt_request *request)
 {
     struct nvr_queue *queue = queue_of(request);
-    struct nvr_slot *slot = slot_of(request);
+    struct nvr_slot *slot = rdma_send_slot_of(request);
     slot->state = NVR_FETCHING;
     if (queue->is_over)
         return nvt_request_fetched(request, false);
@@ -217,7 +218,7 @@ void nvr_send_fetch(struct nvt_request *request)
 void nvr_send_answer(struct nvt_request *request)
 {
     struct nvr_queue *queue = queue_of(request);
-    struct nvr_slot *slot = slot_of(request);
+    struct nvr_slot *slot = rdma_send_slot_of(request);
     slot->state = NVR_ANSWERING;
     queue->answers++;
     add_or_block(queue, slot);

@@ -5,7 +5,7 @@
 
 #include "nvme/target/model.h"
 
-static void run_request(struct nvt_request *request)
+static void target_run_request(struct nvt_request *request)
 {
     request->command->run(request);
 }
@@ -32,12 +32,12 @@ static bool get_memory(struct nvt_request *request)
     return true;
 }
 
-static void go_on(struct nvt_request *request)
+static void request_go_on(struct nvt_request *request)
 {
     if (request->direction == NVT_FROM_HOST && request->data_bytes && !request->sgl.is_in_capsule)
         request->queue->target->transport->fetch(request);
     else
-        run_request(request);
+        target_run_request(request);
 }
 
 /* Whether there is more of it now. */
@@ -70,7 +70,7 @@ void nvt_thread_feed(struct nvt_thread *thread)
             return;
         list_remove(&request->wait);
         request->is_starved = false;
-        go_on(request);
+        request_go_on(request);
     }
 }
 
@@ -176,7 +176,7 @@ void nvt_request_begin(struct nvt_queue *queue, struct nvt_request *request)
     if (status)
         return nvt_request_finish(request, status);
     if (place_data(request))
-        go_on(request);
+        request_go_on(request);
 }
 
 void nvt_request_fetched(struct nvt_request *request, bool is_ok)
@@ -186,7 +186,7 @@ void nvt_request_fetched(struct nvt_request *request, bool is_ok)
     else if (request->is_preempted)
         nvt_request_finish(request, NVME_SC_CMD_ABORTED_PREMEPT);
     else
-        run_request(request);
+        target_run_request(request);
 }
 
 /* ---- ending ---- */

@@ -231,8 +231,8 @@ uint16_t nvt_reservation_acquire(struct nvt_reservation *r, const struct nvt_hos
     return status;
 }
 
-static uint16_t give_up(struct nvt_reservation *r, const struct nvt_host_id *host, uint8_t rtype,
-                        struct nvt_reservation_effect *effect)
+static uint16_t reservation_give_up(struct nvt_reservation *r, const struct nvt_host_id *host,
+                                    uint8_t rtype, struct nvt_reservation_effect *effect)
 {
     if (!nvt_reservation_is_holder(r, host))
         return 0;
@@ -256,7 +256,7 @@ uint16_t nvt_reservation_release(struct nvt_reservation *r, const struct nvt_hos
     if (!mine || mine->key != key_at(data))
         return conflict;
     if (action == NVME_RESERVATION_RRELA_RELEASE)
-        return give_up(r, host, (uint8_t)(cdw10 >> RTYPE_SHIFT), effect);
+        return reservation_give_up(r, host, (uint8_t)(cdw10 >> RTYPE_SHIFT), effect);
     tell_others(r, host, NVME_RESV_NOTIFY_RNLPT_RESERVATION_PREEMPTED, effect);
     r->count = 0;
     r->rtype = 0;

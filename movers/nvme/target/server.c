@@ -40,7 +40,7 @@ void nvr_pool_register(struct nvr_thread *thread)
     region->fixed_buffer = thread->uring.buffers ? 0 : -1;
 }
 
-static void take_events(struct nvr_watch *watch)
+static void target_take_events(struct nvr_watch *watch)
 {
     struct nvr_server *server = watch->context;
     struct rdma_cm_event *event;
@@ -104,7 +104,7 @@ static void *run_thread(void *arg)
 }
 
 /* Those beside the program's. Signals are for that. */
-static int start_threads(struct nvr_server *server)
+static int server_start_threads(struct nvr_server *server)
 {
     sigset_t all, before;
     int rc = 0;
@@ -170,8 +170,8 @@ int nvr_server_open(struct nvr_server *server, const struct nvr_settings *settin
     server->events = rdma_create_event_channel();
     if (!server->events)
         return errno ? -errno : -ENODEV;
-    server->cm_watch =
-        (struct nvr_watch){.fd = server->events->fd, .ready = take_events, .context = server};
+    server->cm_watch = (struct nvr_watch){
+        .fd = server->events->fd, .ready = target_take_events, .context = server};
     server->worker_watch =
         (struct nvr_watch){.fd = server->worker.event_fd, .is_own = true, .ready = nvr_watch_drain};
     const int flags = fcntl(server->events->fd, F_GETFL);
@@ -207,7 +207,7 @@ void nvr_server_stop(struct nvr_server *server)
 int nvr_server_run(struct nvr_server *server)
 {
     server->is_alone = server->thread_count == 1;
-    const int rc = start_threads(server);
+    const int rc = server_start_threads(server);
     if (!rc)
         nvr_thread_run(&server->threads[0]);
     end_threads(server);

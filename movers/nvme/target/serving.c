@@ -31,7 +31,7 @@ static void tell_user(const struct nvr_serving *serving, bool is_bad, const char
 
 /* ---- ports ---- */
 
-static void add_port(struct step *step, const struct nvt_config_port *config)
+static void serving_add_port(struct step *step, const struct nvt_config_port *config)
 {
     char error[LINE_BYTES / 2];
     struct nvr_serving *serving = step->serving;
@@ -45,7 +45,7 @@ static void add_port(struct step *step, const struct nvt_config_port *config)
                   config->listen.port);
 }
 
-static void remove_port(struct step *step, const struct nvt_config_port *config)
+static void serving_remove_port(struct step *step, const struct nvt_config_port *config)
 {
     if (config->is_failed)
         return;
@@ -57,7 +57,7 @@ static void remove_port(struct step *step, const struct nvt_config_port *config)
 static void change_port(struct step *step, const struct nvt_config_change *change)
 {
     if (change->what == NVT_REMOVED)
-        return remove_port(step, change->old_port);
+        return serving_remove_port(step, change->old_port);
     if (change->what == NVT_CHANGED && !(change->aspects & NVT_LISTEN_DIFFERS)) {
         struct nvt_port *port = nvr_server_port(step->serving->server, change->new_port->portid);
         if (nvt_port_update(port, change->new_port)) {
@@ -67,8 +67,8 @@ static void change_port(struct step *step, const struct nvt_config_change *chang
         return;
     }
     if (change->what == NVT_CHANGED)
-        remove_port(step, change->old_port);
-    add_port(step, change->new_port);
+        serving_remove_port(step, change->old_port);
+    serving_add_port(step, change->new_port);
 }
 
 /* ---- subsystems ---- */
@@ -200,7 +200,8 @@ static void shut_subsystem(struct step *step, struct nvt_subsystem *subsystem,
     nvt_subsystem_update(subsystem, &none);
 }
 
-static const char *set_secret(struct nvt_subsystem *subsystem, const struct nvt_config_host *host)
+static const char *serving_set_secret(struct nvt_subsystem *subsystem,
+                                      const struct nvt_config_host *host)
 {
     struct nvt_auth_policy policy;
     if (!host || !*host->dhchap_key) {
@@ -224,8 +225,8 @@ static void set_secrets(struct step *step)
             nvt_subsystem_find(&step->serving->server->target, config->nqn.text);
         const char *wrong = NULL;
         for (size_t j = 0; subsystem && j < config->host_count && !wrong; j++)
-            wrong =
-                set_secret(subsystem, nvt_config_find_host(step->config, config->hosts[j].text));
+            wrong = serving_set_secret(subsystem,
+                                       nvt_config_find_host(step->config, config->hosts[j].text));
         if (wrong)
             shut_subsystem(step, subsystem, config, wrong);
     }

@@ -192,8 +192,8 @@ static int parse_valued(const char *name, const char *value, struct nvt_backend_
     return 0;
 }
 
-static int parse_option(const char *text, size_t len, struct nvt_backend_spec *out,
-                        struct text_error error)
+static int spec_parse_option(const char *text, size_t len, struct nvt_backend_spec *out,
+                             struct text_error error)
 {
     char option[OPTION_MAX];
     if (!len || len >= sizeof(option))
@@ -270,7 +270,7 @@ int nvt_backend_spec_split(const char *text, struct nvt_backend_spec *out, char 
     int status = check_rest(out, error);
     while (!status && *text == ',') {
         const size_t len = strcspn(++text, ",");
-        status = parse_option(text, len, out, error);
+        status = spec_parse_option(text, len, out, error);
         text += len;
     }
     if (!status && out->size_bytes % (out->block_bytes ? out->block_bytes : 512))

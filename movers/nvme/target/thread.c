@@ -233,7 +233,7 @@ void nvr_watch_drain(struct nvr_watch *watch)
 
 /* Connections, signals, commands, and whatever wakes it. Waits until there is something, or
  * timeout_ms have passed. */
-static void look_around(struct nvr_thread *thread, int timeout_ms)
+static void thread_look_around(struct nvr_thread *thread, int timeout_ms)
 {
     struct epoll_event events[EVENTS_MAX];
     const int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, timeout_ms);
@@ -268,7 +268,8 @@ static void sleep_until(struct nvr_thread *thread, uint64_t now_ns, uint64_t unt
                            list_is_empty(&thread->ending);
     end_turn(thread);
     if (may_sleep)
-        look_around(thread, until_ns > now_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0);
+        thread_look_around(thread,
+                           until_ns > now_ns ? (int)((until_ns - now_ns) / NS_PER_MS) + 1 : 0);
 }
 
 void nvr_thread_run(struct nvr_thread *thread)
@@ -292,7 +293,7 @@ void nvr_thread_run(struct nvr_thread *thread)
             sleep_until(thread, now_ns,
                         is_first(thread) ? thread->tick_ns : now_ns + OTHERS_SLEEP_MS * NS_PER_MS);
         } else if (is_idle || now_ns >= look_ns) {
-            look_around(thread, 0);
+            thread_look_around(thread, 0);
             look_ns = now_ns + LOOK_US * NS_PER_US;
         }
     }

@@ -11,7 +11,10 @@
 
 enum { COMMAND_ENTRIES = 512, REAP_MAX = 2 };
 
-static int open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t flags, int event_fd)
+/* To move the data of one such answer takes so long that the next command is there meanwhile. */
+enum { LONG_BYTES = 64 << 10 };
+
+static int uring_open_ring(struct nvt_ring *ring, uint32_t entries, uint32_t flags, int event_fd)
 {
     struct io_uring_params params = {.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE | flags,
                                      .cq_entries = entries * 4};
@@ -29,7 +32,7 @@ int nvt_uring_open(struct nvt_uring *uring, uint32_t entries)
 {
     *uring = (struct nvt_uring){.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     const int rc =
-        uring->event_fd < 0 ? -errno : open_ring(&uring->calls, entries, 0, uring->event_fd);
+        uring->event_fd < 0 ? -errno : uring_open_ring(&uring->calls, entries, 0, uring->event_fd);
     if (rc && uring->event_fd >= 0)
         close(uring->event_fd);
     return rc;
@@ -39,8 +42,8 @@ int nvt_uring_open_commands(struct nvt_uring *uring)
 {
     if (uring->commands.is_open)
         return 0;
-    return open_ring(&uring->commands, COMMAND_ENTRIES, IORING_SETUP_SQE128 | IORING_SETUP_CQE32,
-                     uring->event_fd);
+    return uring_open_ring(&uring->commands, COMMAND_ENTRIES,
+                           IORING_SETUP_SQE128 | IORING_SETUP_CQE32, uring->event_fd);
 }
 
 void nvt_uring_close(struct nvt_uring *uring)
@@ -79,7 +82,7 @@ static bool submit_ring(struct nvt_ring *ring)
     return true;
 }
 
-static struct io_uring_sqe *take_entry(struct nvt_ring *ring, struct nvt_uring_op *op)
+static struct io_uring_sqe *uring_take_entry(struct nvt_ring *ring, struct nvt_uring_op *op)
 {
     struct io_uring_sqe *sqe;
     while (!(sqe = io_uring_get_sqe(&ring->ring)))
@@ -92,7 +95,7 @@ static struct io_uring_sqe *take_entry(struct nvt_ring *ring, struct nvt_uring_o
 
 struct io_uring_sqe *nvt_uring_entry(struct nvt_uring *uring, struct nvt_uring_op *op)
 {
-    return take_entry(&uring->calls, op);
+    return uring_take_entry(&uring->calls, op);
 }
 
 bool nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
@@ -100,7 +103,7 @@ bool nvt_uring_command(struct nvt_uring *uring, struct nvt_uring_op *op, int fd,
 {
     if (nvt_uring_open_commands(uring))
         return false;
-    struct io_uring_sqe *sqe = take_entry(&uring->commands, op);
+    struct io_uring_sqe *sqe = uring_take_entry(&uring->commands, op);
     io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, 0);
     sqe->cmd_op = NVME_URING_CMD_IO;
     memcpy(sqe->cmd, command, sizeof(*command)); /* an entry of 128 bytes has room for 80 */
@@ -116,8 +119,9 @@ bool nvt_uring_submit(struct nvt_uring *uring)
 static bool reap_ring(struct nvt_ring *ring, uint64_t *moved_bytes)
 {
     struct io_uring_cqe *cqe;
+    const uint64_t before = *moved_bytes;
     uint32_t count = 0;
-    for (; count < REAP_MAX && ring->under_way; count++) {
+    for (; count < REAP_MAX && ring->under_way && *moved_bytes - before < LONG_BYTES; count++) {
         if (io_uring_peek_cqe(&ring->ring, &cqe))
             break;
         struct nvt_uring_op *op = io_uring_cqe_get_data(cqe);

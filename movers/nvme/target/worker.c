@@ -41,7 +41,7 @@ static struct nvt_job *await_job(struct nvt_worker *worker)
     return job;
 }
 
-static void *run_jobs(void *arg)
+static void *worker_run_jobs(void *arg)
 {
     struct nvt_worker *worker = arg;
     struct nvt_job *job;
@@ -60,12 +60,12 @@ static void *run_jobs(void *arg)
 }
 
 /* Signals are for the target's thread. */
-static bool start_thread(struct nvt_worker *worker)
+static bool worker_start_thread(struct nvt_worker *worker)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    worker->has_thread = !pthread_create(&worker->thread, NULL, run_jobs, worker);
+    worker->has_thread = !pthread_create(&worker->thread, NULL, worker_run_jobs, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return worker->has_thread;
 }
@@ -99,7 +99,7 @@ static bool put_in_turn(struct nvt_worker *worker, struct nvt_job *job)
 
 bool nvt_worker_give(struct nvt_worker *worker, struct nvt_job *job)
 {
-    if (!worker->has_thread && !start_thread(worker))
+    if (!worker->has_thread && !worker_start_thread(worker))
         return false;
     pthread_mutex_lock(&worker->lock);
     const bool has_room = put_in_turn(worker, job);
@@ -109,7 +109,7 @@ bool nvt_worker_give(struct nvt_worker *worker, struct nvt_job *job)
     return has_room;
 }
 
-static bool is_in(const struct list *list, const struct nvt_job *job)
+static bool worker_is_in(const struct list *list, const struct nvt_job *job)
 {
     for (struct list_node *node = list_first(list); node; node = list_after(list, node))
         if (node == &job->node)
@@ -120,7 +120,7 @@ static bool is_in(const struct list *list, const struct nvt_job *job)
 bool nvt_worker_cancel(struct nvt_worker *worker, struct nvt_job *job)
 {
     pthread_mutex_lock(&worker->lock);
-    const bool waits = is_in(&worker->waiting, job);
+    const bool waits = worker_is_in(&worker->waiting, job);
     if (waits)
         list_remove(&job->node);
     pthread_mutex_unlock(&worker->lock);

@@ -8,7 +8,7 @@
 
 enum { KEYED_MAX = 0xffffff };
 
-static uint16_t final_status(uint16_t status)
+static uint16_t sgl_final_status(uint16_t status)
 {
     return status | NVME_SC_DNR;
 }
@@ -17,14 +17,14 @@ static uint16_t add_keyed(const uint8_t *descriptor, struct nvf_sgl *out)
 {
     const uint8_t kind = descriptor[15];
     if (kind != NVF_KEYED && kind != NVF_KEYED_INVALIDATE)
-        return final_status(NVME_SC_SGL_INVALID_TYPE);
+        return sgl_final_status(NVME_SC_SGL_INVALID_TYPE);
     const uint64_t addr = get_le64(descriptor);
     const uint32_t len = get_le32(descriptor + 8) & KEYED_MAX, key = get_le32(descriptor + 11);
     if (len && addr + len < addr)
-        return final_status(NVME_SC_SGL_INVALID_DATA);
+        return sgl_final_status(NVME_SC_SGL_INVALID_DATA);
     if (kind == NVF_KEYED_INVALIDATE && len) {
         if (out->invalidates && out->invalidate_key != key)
-            return final_status(NVME_SC_SGL_INVALID_TYPE); /* a response invalidates one key */
+            return sgl_final_status(NVME_SC_SGL_INVALID_TYPE); /* a response invalidates one key */
         out->invalidates = true;
         out->invalidate_key = key;
     }
@@ -41,26 +41,26 @@ static uint16_t parse_in_capsule(const uint8_t *descriptor, uint32_t data_bytes,
     const uint64_t offset = get_le64(descriptor);
     const uint32_t len = get_le32(descriptor + 8);
     if (offset > in_capsule_max)
-        return final_status(NVME_SC_SGL_INVALID_OFFSET);
+        return sgl_final_status(NVME_SC_SGL_INVALID_OFFSET);
     if (len > in_capsule_max - offset || offset + len > data_bytes)
-        return final_status(NVME_SC_SGL_INVALID_DATA);
+        return sgl_final_status(NVME_SC_SGL_INVALID_DATA);
     out->is_in_capsule = len > 0;
     out->offset = (uint32_t)offset;
     out->len_bytes = len;
     return 0;
 }
 
-static uint16_t parse_list(const uint8_t *descriptor, const uint8_t *data, uint32_t data_bytes,
-                           struct nvf_sgl *out)
+static uint16_t sgl_parse_list(const uint8_t *descriptor, const uint8_t *data, uint32_t data_bytes,
+                               struct nvf_sgl *out)
 {
     const uint64_t offset = get_le64(descriptor);
     const uint32_t len = get_le32(descriptor + 8);
     if (offset > data_bytes || len > data_bytes - offset)
-        return final_status(NVME_SC_SGL_INVALID_OFFSET);
+        return sgl_final_status(NVME_SC_SGL_INVALID_OFFSET);
     if (!len || len % NVF_DESCRIPTOR_BYTES)
-        return final_status(NVME_SC_SGL_INVALID_LAST);
+        return sgl_final_status(NVME_SC_SGL_INVALID_LAST);
     if (len / NVF_DESCRIPTOR_BYTES > NVF_SGL_MAX)
-        return final_status(NVME_SC_SGL_INVALID_COUNT);
+        return sgl_final_status(NVME_SC_SGL_INVALID_COUNT);
     for (uint32_t at = 0; at < len; at += NVF_DESCRIPTOR_BYTES) {
         const uint16_t status = add_keyed(data + offset + at, out);
         if (status)
@@ -74,12 +74,12 @@ uint16_t nvf_sgl_parse(const struct nvf_sqe *sqe, const uint8_t *data, uint32_t 
 {
     memset(out, 0, offsetof(struct nvf_sgl, segments)); /* [count] of which there are none yet */
     if (sqe->flags & NVF_FUSED || (sqe->flags & NVF_PSDT) != NVF_PSDT_SGL)
-        return final_status(NVME_SC_INVALID_FIELD);
+        return sgl_final_status(NVME_SC_INVALID_FIELD);
     switch (sqe->sgl[15]) {
     case NVF_DATA_OFFSET:
         return parse_in_capsule(sqe->sgl, data_bytes, in_capsule_max, out);
     case NVF_LAST_OFFSET:
-        return parse_list(sqe->sgl, data, data_bytes, out);
+        return sgl_parse_list(sqe->sgl, data, data_bytes, out);
     default:
         return add_keyed(sqe->sgl, out);
     }

@@ -9,8 +9,8 @@ static struct pmc_slot *slot_at(struct sw_pmem *p, uint64_t index)
     return &p->slots[index % p->options.chains];
 }
 
-static void end_chain(struct sw_pmem *p, struct pmc_slot *slot, enum sw_pmem_status status,
-                      uint32_t failed)
+static void client_end_chain(struct sw_pmem *p, struct pmc_slot *slot, enum sw_pmem_status status,
+                             uint32_t failed)
 {
     const struct sw_pmem_result result = {
         .status = status, .failed = failed, .session = p->info.session, .arg = slot->arg};
@@ -30,11 +30,12 @@ static void end_chain(struct sw_pmem *p, struct pmc_slot *slot, enum sw_pmem_sta
 static void post_one(struct sw_pmem *p, struct pmc_slot *slot)
 {
     if (slot->session && slot->session != p->info.session)
-        return end_chain(p, slot, slot->has_left ? SW_PMEM_MAYBE_DONE : SW_PMEM_NEW_SESSION, 0);
+        return client_end_chain(p, slot, slot->has_left ? SW_PMEM_MAYBE_DONE : SW_PMEM_NEW_SESSION,
+                                0);
     for (uint32_t i = 0; i < slot->count; i++) {
         const enum sw_pmem_status status = pmc_check_op(p, &slot->ops[i], &slot->ranges[i]);
         if (status)
-            return end_chain(p, slot, slot->has_left ? SW_PMEM_MAYBE_DONE : status, i);
+            return client_end_chain(p, slot, slot->has_left ? SW_PMEM_MAYBE_DONE : status, i);
     }
     struct pmc_request requests[SW_PMEM_CHAIN_MAX];
     const bool had_left = slot->has_left;
@@ -96,7 +97,7 @@ void pmc_completed(struct sw_pmem *p, uint64_t id, enum sw_pmem_status status, c
     const uint32_t op = id & 7;
     if (status == SW_PMEM_OK) {
         if (op + 1 == slot->count)
-            end_chain(p, slot, SW_PMEM_OK, 0);
+            client_end_chain(p, slot, SW_PMEM_OK, 0);
         return;
     }
     slot->failure = status == SW_PMEM_UNREACHABLE ? SW_PMEM_OK : status;
@@ -123,9 +124,9 @@ void pmc_sort_out(struct sw_pmem *p)
         if (i < p->ended || slot->is_over)
             continue;
         if (slot->failure)
-            end_chain(p, slot, slot->failure, slot->failed);
+            client_end_chain(p, slot, slot->failure, slot->failed);
         else if (slot->has_left && !may_repeat(slot))
-            end_chain(p, slot, SW_PMEM_MAYBE_DONE, 0);
+            client_end_chain(p, slot, SW_PMEM_MAYBE_DONE, 0);
     }
     p->posted = p->ended;
 }
@@ -138,7 +139,7 @@ void pmc_end_all(struct sw_pmem *p, enum sw_pmem_status status)
         if (i < p->ended || slot->is_over)
             continue;
         const enum sw_pmem_status left = slot->has_left ? SW_PMEM_MAYBE_DONE : status;
-        end_chain(p, slot, slot->failure ? slot->failure : left, slot->failed);
+        client_end_chain(p, slot, slot->failure ? slot->failure : left, slot->failed);
     }
 }
 

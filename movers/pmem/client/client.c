@@ -193,7 +193,7 @@ void sw_pmem_close(struct sw_pmem *p)
     free(c);
 }
 
-static void take_completion(struct pmc_client *c, const struct ibv_wc *wc)
+static void client_take_completion(struct pmc_client *c, const struct ibv_wc *wc)
 {
     if (wc->wr_id & PMC_CONTROL_WR)
         pmc_link_completion(c, wc);
@@ -201,23 +201,23 @@ static void take_completion(struct pmc_client *c, const struct ibv_wc *wc)
         pmc_chain_completion(c, wc);
 }
 
-static void poll_queue(struct pmc_client *c)
+static void client_poll_queue(struct pmc_client *c)
 {
     struct ibv_wc wc;
     if (c->link.has_stash) {
         c->link.has_stash = false;
         wc = c->link.stash;
-        take_completion(c, &wc);
+        client_take_completion(c, &wc);
     }
     while (c->link.cq && ibv_poll_cq(c->link.cq, 1, &wc) > 0)
-        take_completion(c, &wc);
+        client_take_completion(c, &wc);
 }
 
 uint32_t sw_pmem_poll(struct sw_pmem *p)
 {
     struct pmc_client *c = pmc_client_of(p);
     p->ended_in_poll = 0;
-    poll_queue(c);
+    client_poll_queue(c);
     /* Events cost a system call, timers a look at the clock. */
     if (p->state == SW_PMEM_LIVE && !p->is_broken && ++c->polls % POLLS_PER_LOOK)
         return p->ended_in_poll;

@@ -11,7 +11,7 @@
 
 enum { RESOLVE_MS = 2000, RETRIES = 7, READS_MAX = 16 };
 
-static bool watch_fd(struct pmc_client *c, int fd)
+static bool link_watch_fd(struct pmc_client *c, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
     const int flags = fcntl(fd, F_GETFL);
@@ -28,14 +28,14 @@ void pmc_link_start(struct sw_pmem *p)
     if (!link->events)
         pmc_lost(p, SW_PMEM_ADDRESS, "there is no RDMA device (%s); a software one: sidewire run",
                  strerror(errno));
-    else if (!watch_fd(c, link->events->fd) ||
+    else if (!link_watch_fd(c, link->events->fd) ||
              rdma_create_id(link->events, &link->id, NULL, RDMA_PS_TCP))
         pmc_lost(p, SW_PMEM_SYSTEM, "no connection can be made: %s", strerror(errno));
     else if (rdma_resolve_addr(link->id, NULL, (struct sockaddr *)&c->address, RESOLVE_MS))
         pmc_lost(p, SW_PMEM_ADDRESS, "no RDMA device leads to %s: %s", p->where, strerror(errno));
 }
 
-static bool own_device(struct pmc_client *c)
+static bool link_own_device(struct pmc_client *c)
 {
     struct ibv_context *verbs = c->link.id->verbs;
     if (c->pd)
@@ -48,7 +48,7 @@ static bool own_device(struct pmc_client *c)
 }
 
 /* The extended kind first, with as much as the device has; else the plain kind. */
-static bool create_qp(struct pmc_client *c)
+static bool link_create_qp(struct pmc_client *c)
 {
     struct pmc_link *link = &c->link;
     const struct ibv_qp_cap cap = {.max_send_wr = c->pmem.options.chains * SW_PMEM_CHAIN_MAX + 1,
@@ -83,17 +83,17 @@ static bool create_qp(struct pmc_client *c)
     return !rdma_create_qp(link->id, c->pd, &plain);
 }
 
-static bool make_queue(struct pmc_client *c)
+static bool link_make_queue(struct pmc_client *c)
 {
     struct pmc_link *link = &c->link;
-    if (!own_device(c))
+    if (!link_own_device(c))
         return false;
     link->channel = ibv_create_comp_channel(link->id->verbs);
-    if (!link->channel || !watch_fd(c, link->channel->fd))
+    if (!link->channel || !link_watch_fd(c, link->channel->fd))
         return false;
     link->cq = ibv_create_cq(link->id->verbs, (int)c->pmem.options.chains * SW_PMEM_CHAIN_MAX + 4,
                              c, link->channel, 0);
-    if (!link->cq || !create_qp(c) || ibv_req_notify_cq(link->cq, 0))
+    if (!link->cq || !link_create_qp(c) || ibv_req_notify_cq(link->cq, 0))
         return false;
     struct ibv_sge sge = {.addr = (uintptr_t)c->scratch->answer,
                           .length = PMF_ANSWER_MAX,
@@ -102,11 +102,11 @@ static bool make_queue(struct pmc_client *c)
     return !ibv_post_recv(link->id->qp, &wr, &bad);
 }
 
-static void request_connection(struct pmc_client *c)
+static void link_request_connection(struct pmc_client *c)
 {
     uint8_t hello[PMF_CONNECT_BYTES];
     struct ibv_device_attr attr;
-    if (!make_queue(c))
+    if (!link_make_queue(c))
         return pmc_lost(&c->pmem, SW_PMEM_SYSTEM, "the RDMA device has no room for a queue: %s",
                         strerror(errno));
     const int depth = ibv_query_device(c->verbs, &attr) ? 1 : attr.max_qp_init_rd_atom;
@@ -155,8 +155,8 @@ static void server_rejected(struct pmc_client *c, const struct rdma_cm_event *ev
     pmc_lost(&c->pmem, SW_PMEM_REFUSED, "%s refuses: %s", c->pmem.where, pmf_reason_text(reason));
 }
 
-static void handle_event(struct pmc_client *c, enum rdma_cm_event_type type,
-                         const struct rdma_cm_event *event)
+static void client_handle_event(struct pmc_client *c, enum rdma_cm_event_type type,
+                                const struct rdma_cm_event *event)
 {
     switch (type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -165,7 +165,7 @@ static void handle_event(struct pmc_client *c, enum rdma_cm_event_type type,
                      strerror(errno));
         return;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-        return request_connection(c);
+        return link_request_connection(c);
     case RDMA_CM_EVENT_ESTABLISHED:
         return ask_server(c, &event->param.conn);
     case RDMA_CM_EVENT_REJECTED:
@@ -204,7 +204,7 @@ void pmc_link_events(struct pmc_client *c)
             copy.param.conn.private_data = data;
         }
         rdma_ack_cm_event(event);
-        handle_event(c, copy.event, &copy);
+        client_handle_event(c, copy.event, &copy);
     }
 }
 

@@ -89,7 +89,7 @@ bool pmc_post(struct sw_pmem *p, const struct pmc_request *requests, uint32_t co
 }
 
 /* UNREACHABLE where nobody answered, or the queue pair had ended before. */
-static enum sw_pmem_status status_of(enum ibv_wc_status status)
+static enum sw_pmem_status post_status_of(enum ibv_wc_status status)
 {
     if (status == IBV_WC_SUCCESS)
         return SW_PMEM_OK;
@@ -105,5 +105,5 @@ static enum sw_pmem_status status_of(enum ibv_wc_status status)
 
 void pmc_chain_completion(struct pmc_client *c, const struct ibv_wc *wc)
 {
-    pmc_completed(&c->pmem, wc->wr_id, status_of(wc->status), ibv_wc_status_str(wc->status));
+    pmc_completed(&c->pmem, wc->wr_id, post_status_of(wc->status), ibv_wc_status_str(wc->status));
 }

@@ -3,8 +3,8 @@
 #include "pmem/client/machine.h"
 
 /* The first range that covers it all and has the right. */
-static const struct pmf_range *find_range(const struct sw_pmem *p, const struct sw_pmem_op *op,
-                                          uint64_t bytes)
+static const struct pmf_range *request_find_range(const struct sw_pmem *p,
+                                                  const struct sw_pmem_op *op, uint64_t bytes)
 {
     uint32_t rights = op->opcode == SW_PMEM_OP_READ ? SW_PMEM_READ : SW_PMEM_WRITE;
     if (op->opcode == SW_PMEM_OP_FLUSH && p->info.flush == SW_PMEM_BY_READ)
@@ -57,7 +57,7 @@ enum sw_pmem_status pmc_check_op(const struct sw_pmem *p, const struct sw_pmem_o
     default:
         status = SW_PMEM_INVALID;
     }
-    const struct pmf_range *found = status ? NULL : find_range(p, op, bytes);
+    const struct pmf_range *found = status ? NULL : request_find_range(p, op, bytes);
     if (!status && !found)
         return SW_PMEM_DENIED;
     if (found)

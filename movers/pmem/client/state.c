@@ -31,7 +31,7 @@ void pmc_connect(struct sw_pmem *p)
     p->port->start(p);
 }
 
-static void end_connection(struct sw_pmem *p)
+static void state_end_connection(struct sw_pmem *p)
 {
     p->port->end(p);
     p->stage = PMC_NONE;
@@ -50,7 +50,7 @@ static bool is_final(const struct sw_pmem *p, enum sw_pmem_status status)
 void pmc_dead(struct sw_pmem *p)
 {
     p->state = SW_PMEM_DEAD;
-    end_connection(p);
+    state_end_connection(p);
     pmc_end_all(p, SW_PMEM_NOT_DONE);
 }
 
@@ -64,7 +64,7 @@ void pmc_lost(struct sw_pmem *p, enum sw_pmem_status status, const char *format,
     va_start(args, format);
     vsnprintf(p->error.text, sizeof(p->error.text), format, args);
     va_end(args);
-    end_connection(p);
+    state_end_connection(p);
     if (is_final(p, status))
         return pmc_dead(p);
     p->retry_ns = now + RETRY_MS * PMC_MS;

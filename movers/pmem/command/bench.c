@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t parse_bench(int key, char *value, struct argp_state *state)
+static error_t pmem_parse_bench(int key, char *value, struct argp_state *state)
 {
     struct bench *bench = state->input;
     switch (key) {
@@ -134,7 +134,7 @@ int pm_bench(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = options,
-        .parser = parse_bench,
+        .parser = pmem_parse_bench,
         .doc = "Measures requests one after another.",
         .children = children,
     };

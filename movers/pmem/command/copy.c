@@ -30,7 +30,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp_child children[] = {{&pm_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t parse_copy(int key, char *value, struct argp_state *state)
+static error_t pmem_parse_copy(int key, char *value, struct argp_state *state)
 {
     struct copy *copy = state->input;
     switch (key) {
@@ -59,7 +59,7 @@ static error_t parse_copy(int key, char *value, struct argp_state *state)
     }
 }
 
-static int open_file(struct copy *copy)
+static int pmem_open_file(struct copy *copy)
 {
     if (!strcmp(copy->path, "-"))
         copy->fd = copy->is_put ? STDIN_FILENO : STDOUT_FILENO;
@@ -114,7 +114,7 @@ static enum sw_pmem_status put_piece(struct copy *copy, uint32_t bytes)
     return status;
 }
 
-static int copy_all(struct copy *copy, uint64_t *done)
+static int pmem_copy_all(struct copy *copy, uint64_t *done)
 {
     while (*done < copy->bytes) {
         const uint64_t left = copy->bytes - *done;
@@ -165,7 +165,7 @@ static int settle_bytes(struct copy *copy)
     return PM_STATUS_OK;
 }
 
-static int tell_progress(const struct copy *copy, uint64_t done)
+static int pmem_tell_progress(const struct copy *copy, uint64_t done)
 {
     if (copy->remote.is_json)
         return mover_print_json(json_pack("{sI sb}", "bytes", (json_int_t)done, "persistent",
@@ -176,13 +176,13 @@ static int tell_progress(const struct copy *copy, uint64_t done)
     return PM_STATUS_OK;
 }
 
-static int run_copy(struct copy *copy)
+static int pmem_run_copy(struct copy *copy)
 {
     uint64_t done = 0;
     int code = pm_remote_open(&copy->remote);
     if (code)
         return code;
-    code = open_file(copy);
+    code = pmem_open_file(copy);
     if (!code)
         code = settle_bytes(copy);
     copy->buffer = aligned_alloc(4096, PIECE_BYTES);
@@ -190,11 +190,11 @@ static int run_copy(struct copy *copy)
                   sw_pmem_mem_register(copy->remote.pmem, copy->buffer, PIECE_BYTES, &copy->mem)))
         code = pm_fail(&copy->remote, "there is no memory for the buffer");
     if (!code)
-        code = copy_all(copy, &done);
+        code = pmem_copy_all(copy, &done);
     if (!code && copy->fd > STDERR_FILENO && close(copy->fd))
         code = pm_fail(&copy->remote, "%s: %s", copy->path, strerror(errno));
     if (!code && (copy->is_put || copy->fd != STDOUT_FILENO))
-        code = tell_progress(copy, done);
+        code = pmem_tell_progress(copy, done);
     sw_pmem_mem_release(copy->mem);
     sw_pmem_close(copy->remote.pmem);
     free(copy->buffer);
@@ -204,23 +204,23 @@ static int run_copy(struct copy *copy)
 int pm_get(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse_copy,
+                                     .parser = pmem_parse_copy,
                                      .args_doc = "FILE",
                                      .doc = "Reads bytes of a region into FILE.",
                                      .children = children};
     struct copy copy = {.fd = -1};
     pm_remote_parse("get", &argp, argc, argv, &copy.remote);
-    return run_copy(&copy);
+    return pmem_run_copy(&copy);
 }
 
 int pm_put(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse_copy,
+                                     .parser = pmem_parse_copy,
                                      .args_doc = "FILE",
                                      .doc = "Writes FILE into a region, persistently.",
                                      .children = children};
     struct copy copy = {.is_put = true, .fd = -1};
     pm_remote_parse("put", &argp, argc, argv, &copy.remote);
-    return run_copy(&copy);
+    return pmem_run_copy(&copy);
 }

@@ -143,8 +143,8 @@ static error_t parse_log(int key, char *value, struct argp_state *state)
     }
 }
 
-static int fail_command(const struct log_args *args, const char *what,
-                        enum sw_pmem_log_status status)
+static int log_fail_command(const struct log_args *args, const char *what,
+                            enum sw_pmem_log_status status)
 {
     fprintf(stderr, "sidewire pmem log %s: %s%s\n", args->command, what,
             sw_pmem_log_status_text(status));
@@ -180,8 +180,8 @@ static int append_records(struct log_args *args)
         const enum sw_pmem_log_status status = sw_pmem_log_append(
             args->log, line, (uint32_t)len, sw_pmem_deadline_ms(args->wait_ms), &mark);
         if (status)
-            code = fail_command(args, status == SW_PMEM_LOG_TIMEOUT ? "it may still happen: " : "",
-                                status);
+            code = log_fail_command(
+                args, status == SW_PMEM_LOG_TIMEOUT ? "it may still happen: " : "", status);
         else
             printf("%" PRIu64 "\n", mark.sequence - 1);
         fflush(stdout);
@@ -197,7 +197,7 @@ static bool next_record(struct log_args *args, struct sw_pmem_log_mark *mark, ch
     const enum sw_pmem_log_status status =
         sw_pmem_log_read(args->log, mark, record, room, bytes, sw_pmem_deadline_ms(args->wait_ms));
     if (status && status != SW_PMEM_LOG_END)
-        *code = fail_command(args, "", status);
+        *code = log_fail_command(args, "", status);
     return !status;
 }
 
@@ -210,7 +210,7 @@ static int read_or_trim(struct log_args *args, bool trims)
     sw_pmem_log_info_of(args->log, &info);
     char *record = malloc(info.record_bytes + 1ul);
     if (!record)
-        return fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
+        return log_fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
     sw_pmem_log_head(args->log, &mark);
     while ((!trims || mark.sequence < args->before) &&
            next_record(args, &mark, record, info.record_bytes, &bytes, &code))
@@ -219,7 +219,7 @@ static int read_or_trim(struct log_args *args, bool trims)
     const enum sw_pmem_log_status status =
         trims && !code ? sw_pmem_log_trim(args->log, &mark) : SW_PMEM_LOG_OK;
     free(record);
-    return status ? fail_command(args, "", status) : code;
+    return status ? log_fail_command(args, "", status) : code;
 }
 
 static int show_status(struct log_args *args)
@@ -254,7 +254,7 @@ static int bench_log(struct log_args *args)
     struct sw_pmem_log_mark mark = {0};
     args->samples.ns = calloc(args->samples.count, sizeof(*args->samples.ns));
     if (!args->samples.ns)
-        return fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
+        return log_fail_command(args, "", SW_PMEM_LOG_NO_MEMORY);
     enum sw_pmem_log_status status = SW_PMEM_LOG_OK;
     for (uint64_t i = 0; i < args->samples.count && !status;) {
         const uint64_t start = mover_now_ns();
@@ -265,7 +265,7 @@ static int bench_log(struct log_args *args)
         else if (!status)
             pm_samples_put(&args->samples, i++, mover_now_ns() - start);
     }
-    const int code = status ? fail_command(args, "", status)
+    const int code = status ? log_fail_command(args, "", status)
                             : pm_samples_print(args->is_json, json_object(), "append",
                                                sizeof(record), &args->samples);
     free(args->samples.ns);
@@ -306,7 +306,7 @@ static int follow_log(struct log_args *args, struct sw_pmem_log_reader *reader,
         fflush(stdout);
     }
     free(record);
-    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : fail_command(args, "", status);
+    return status == SW_PMEM_LOG_END ? PM_STATUS_OK : log_fail_command(args, "", status);
 }
 
 static int tail_log(struct log_args *args)
@@ -323,7 +323,7 @@ static int tail_log(struct log_args *args)
         return PM_STATUS_FAILED;
     }
     status = sw_pmem_log_reader_head(reader, &mark, deadline_ns);
-    int code = status ? fail_command(args, "", status) : PM_STATUS_OK;
+    int code = status ? log_fail_command(args, "", status) : PM_STATUS_OK;
     if (!code && (args->stops || args->new_only))
         code = follow_log(args, reader, &mark, false, !args->new_only);
     if (!code && !args->stops)

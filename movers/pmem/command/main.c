@@ -21,7 +21,7 @@ static const struct pm_command {
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };
 
-static void print_help(FILE *out)
+static void pmem_print_help(FILE *out)
 {
     fputs("Usage: sidewire pmem COMMAND [OPTION...]\n"
           "Persistent memory of another host, over RDMA.\n\nCommands:\n",
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 {
     argp_err_exit_status = PM_STATUS_USAGE;
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
-        print_help(stdout);
+        pmem_print_help(stdout);
         return PM_STATUS_OK;
     }
     for (int i = 0; argc > 1 && i < COMMAND_COUNT; i++)
@@ -51,6 +51,6 @@ int main(int argc, char **argv)
         }
     if (argc > 1)
         fprintf(stderr, "sidewire pmem: there is no command '%s'\n\n", argv[1]);
-    print_help(stderr);
+    pmem_print_help(stderr);
     return PM_STATUS_USAGE;
 }

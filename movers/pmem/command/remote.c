@@ -23,7 +23,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static error_t parse_remote(int key, char *value, struct argp_state *state)
+static error_t pmem_parse_remote(int key, char *value, struct argp_state *state)
 {
     struct pm_remote *remote = state->input;
     switch (key) {
@@ -60,7 +60,7 @@ static error_t parse_remote(int key, char *value, struct argp_state *state)
     }
 }
 
-const struct argp pm_remote_argp = {.options = options, .parser = parse_remote};
+const struct argp pm_remote_argp = {.options = options, .parser = pmem_parse_remote};
 
 void pm_remote_parse(const char *command, const struct argp *argp, int argc, char **argv,
                      struct pm_remote *input)

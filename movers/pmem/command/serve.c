@@ -33,7 +33,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static error_t parse_serve(int key, char *value, struct argp_state *state)
+static error_t pmem_parse_serve(int key, char *value, struct argp_state *state)
 {
     struct serve *serve = state->input;
     char error[256];
@@ -76,7 +76,7 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
     }
 }
 
-static int fail_command(const char *text)
+static int pmem_fail_command(const char *text)
 {
     fprintf(stderr, "sidewire pmem serve: %s\n", text);
     return PM_STATUS_FAILED;
@@ -146,7 +146,7 @@ static void close_regions(struct serve *serve)
         pms_memory_close(&serve->regions[i].memory);
 }
 
-static int open_all(struct serve *serve, char *error, size_t error_bytes)
+static int pmem_open_all(struct serve *serve, char *error, size_t error_bytes)
 {
     struct addrinfo *found, hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
     if (!serve->server.rules.count)
@@ -181,7 +181,7 @@ static void print_regions(const struct serve *serve)
 int pm_serve(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse_serve,
+                                     .parser = pmem_parse_serve,
                                      .args_doc = "PATH|DAXDEV|pci:ADDRESS/BAR...",
                                      .doc = "Serves memory that keeps its contents."};
     static struct serve serve = {.port = "4430", .server = {.epoll_fd = -1}};
@@ -193,9 +193,9 @@ int pm_serve(int argc, char **argv)
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, NULL);
     const int stop_fd = signalfd(-1, &set, SFD_CLOEXEC);
-    if (open_all(&serve, error, sizeof(error))) {
+    if (pmem_open_all(&serve, error, sizeof(error))) {
         close_regions(&serve);
-        return fail_command(error);
+        return pmem_fail_command(error);
     }
     print_regions(&serve);
     pms_server_run(&serve.server, stop_fd);

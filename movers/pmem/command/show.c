@@ -118,7 +118,7 @@ static int status_json(const struct sw_pmem_server_info *info)
         (json_int_t)info->ended, "malformed", (json_int_t)info->malformed, "regions", regions));
 }
 
-static void print_status(const struct sw_pmem_server_info *info)
+static void show_print_status(const struct sw_pmem_server_info *info)
 {
     printf("up           %" PRIu64 " s\n", info->uptime_ms / 1000);
     printf("clients      %u of %u, this one included\n", info->clients, info->clients_max);
@@ -145,6 +145,6 @@ int pm_status(int argc, char **argv)
         return pm_fail(&remote, "%s", error.text);
     if (remote.is_json)
         return status_json(&info);
-    print_status(&info);
+    show_print_status(&info);
     return PM_STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/minmax.h"
 #include "pmem/log/steps.h"
 
 uint64_t pml_stage_low(const struct pml_log *log)
@@ -15,7 +16,7 @@ static void stage_record(struct pml_log *log, const void *payload, uint32_t len)
 {
     const uint64_t all = pml_record_bytes(len), stage = log->config.stage_bytes;
     const uint64_t at = log->end.position % stage;
-    const uint64_t first = all < stage - at ? all : stage - at;
+    const uint64_t first = mover_min_u64(all, stage - at);
     uint8_t *to = first == all ? log->stage + at : log->scratch;
     pml_record_format(&log->config.geometry, &log->end, log->epoch, payload, len, to, &log->end);
     if (first < all) {
@@ -57,7 +58,7 @@ enum pml_status pml_append(struct pml_log *log, const void *payload, uint32_t le
 static void post_record(struct pml_log *log, struct pml_copy *copy, uint64_t len)
 {
     const uint64_t stage = log->config.stage_bytes, at = copy->posted % stage;
-    const uint64_t first = len < stage - at ? len : stage - at;
+    const uint64_t first = mover_min_u64(len, stage - at);
     /* The stage divides the ring: where that wraps, the stage does. */
     pml_push_ring(log, copy, PML_WRITE, copy->posted, first, log->stage + at);
     if (first < len)

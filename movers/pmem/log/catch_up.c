@@ -4,7 +4,7 @@
 
 #include "pmem/log/steps.h"
 
-static uint8_t find_source(const struct pml_log *log, unsigned but)
+static uint8_t catch_up_find_source(const struct pml_log *log, unsigned but)
 {
     uint8_t source = PML_NOBODY;
     for (unsigned i = 0; i < log->config.geometry.copies; i++)
@@ -39,7 +39,7 @@ static const struct pml_passed *passed_at(const struct pml_copy *copy, uint64_t 
     return &copy->trail[record % PML_TRAIL_MAX];
 }
 
-static bool is_same(const struct pml_mark *a, const struct pml_mark *b)
+static bool catch_up_is_same(const struct pml_mark *a, const struct pml_mark *b)
 {
     return a->position == b->position && a->check == b->check;
 }
@@ -52,10 +52,10 @@ static void match_on(struct pml_log *log, unsigned which)
                                         ? &passed_at(copy, copy->match_low - 1)->next
                                         : &log->head;
     if (copy->match_low == copy->match_high) {
-        begin_reset(log, which, is_same(common, &copy->scan) ? NULL : common);
+        begin_reset(log, which, catch_up_is_same(common, &copy->scan) ? NULL : common);
         return;
     }
-    const uint8_t source = find_source(log, which);
+    const uint8_t source = catch_up_find_source(log, which);
     if (source == PML_NOBODY)
         return;
     struct pml_copy *from = &log->copies[source];
@@ -102,10 +102,10 @@ static void begin_match(struct pml_log *log, unsigned which)
         begin_reset(log, which, NULL);
         return;
     }
-    const uint8_t source = find_source(log, which);
+    const uint8_t source = catch_up_find_source(log, which);
     if (source == PML_NOBODY)
         return;
-    if (is_same(&copy->scan, &log->head))
+    if (catch_up_is_same(&copy->scan, &log->head))
         begin_reset(log, which, NULL);
     else
         begin_trail(log, which, log->copies[source].done);
@@ -252,7 +252,7 @@ static void copy_on(struct pml_log *log, unsigned which)
         go_live(log, copy);
         return;
     }
-    const uint8_t source = find_source(log, which);
+    const uint8_t source = catch_up_find_source(log, which);
     if (source == PML_NOBODY)
         return;
     struct pml_copy *from = &log->copies[source];

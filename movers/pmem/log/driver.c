@@ -8,7 +8,7 @@
 
 enum { NAP_MS = 1 };
 
-static void end_chain(void *arg, const struct sw_pmem_result *result)
+static void driver_end_chain(void *arg, const struct sw_pmem_result *result)
 {
     struct pml_link *link = arg;
     assert(link->under_way);
@@ -55,7 +55,7 @@ static bool post_chain(struct pml_link *link)
     const struct sw_pmem_chain chain = {.ops = link->ops,
                                         .count = link->ops_count,
                                         .session = link->session,
-                                        .done = end_chain,
+                                        .done = driver_end_chain,
                                         .arg = link};
     const enum sw_pmem_status status = sw_pmem_post(link->pmem, &chain);
     if (status == SW_PMEM_AGAIN)

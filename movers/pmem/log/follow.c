@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/minmax.h"
 #include "pmem/log/driver.h"
 #include "pmem/log/reader.h"
 
@@ -40,7 +41,7 @@ struct sw_pmem_log_reader {
     uint64_t from, len; /* what of the log is in the chunk */
 };
 
-static void end_chain(void *arg, const struct sw_pmem_result *result)
+static void follow_end_chain(void *arg, const struct sw_pmem_result *result)
 {
     struct follow_link *link = arg;
     link->is_busy = link->fills_chunk = false;
@@ -73,7 +74,7 @@ static bool post_reads(struct sw_pmem_log_reader *r, struct follow_link *link,
     const struct sw_pmem_chain chain = {.ops = with_mem,
                                         .count = count,
                                         .session = sw_pmem_session(link->pmem),
-                                        .done = end_chain,
+                                        .done = follow_end_chain,
                                         .arg = link};
     link->is_busy = sw_pmem_post(link->pmem, &chain) == SW_PMEM_OK;
     return link->is_busy;
@@ -88,7 +89,7 @@ static bool await_reads(struct follow_link *link, uint64_t deadline_ns)
 }
 
 /* Looks at all copies at once; one that does not answer is waited for once, and left alone then. */
-static void look_around(struct sw_pmem_log_reader *r)
+static void follow_look_around(struct sw_pmem_log_reader *r)
 {
     const uint64_t deadline_ns = sw_pmem_deadline_ms(LOOK_MS);
     bool is_asked[PML_COPIES_MAX] = {false};
@@ -109,7 +110,7 @@ static void look_around(struct sw_pmem_log_reader *r)
 }
 
 /* Once more all of a copy's control page; false: it cannot be had. */
-static bool read_control(struct sw_pmem_log_reader *r, unsigned copy, uint64_t deadline_ns)
+static bool follow_read_control(struct sw_pmem_log_reader *r, unsigned copy, uint64_t deadline_ns)
 {
     struct follow_link *link = &r->links[copy];
     const struct sw_pmem_op op = read_op(link, 0, link->look->control, PML_CONTROL_BYTES);
@@ -136,7 +137,7 @@ static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, struct p
     struct pml_slot slot;
     if (len > r->chunk_bytes)
         len = r->chunk_bytes;
-    const uint64_t first = len < ring - offset ? len : ring - offset;
+    const uint64_t first = mover_min_u64(len, ring - offset);
     const struct sw_pmem_op parts[] = {
         read_op(link, PML_RING_OFFSET + offset, r->chunk, first),
         read_op(link, PML_RING_OFFSET, r->chunk + first, len - first),
@@ -147,7 +148,7 @@ static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, struct p
     r->len = 0;
     link->fills_chunk = post_reads(r, link, parts, first < len ? 2 : 1);
     if (!link->fills_chunk || !await_reads(link, deadline_ns) ||
-        !read_control(r, source, deadline_ns)) {
+        !follow_read_control(r, source, deadline_ns)) {
         pml_reader_forget(&r->reader, source);
         return SW_PMEM_LOG_AGAIN;
     }
@@ -164,8 +165,8 @@ static enum sw_pmem_log_status fill_chunk(struct sw_pmem_log_reader *r, struct p
 }
 
 /* Out of the chunk; false: it is not there. */
-static bool take_record(struct sw_pmem_log_reader *r, const struct pml_mark *at,
-                        struct pml_record *out)
+static bool follow_take_record(struct sw_pmem_log_reader *r, const struct pml_mark *at,
+                               struct pml_record *out)
 {
     uint64_t need = 0;
     if (at->position < r->from || at->position - r->from >= r->len)
@@ -175,12 +176,12 @@ static bool take_record(struct sw_pmem_log_reader *r, const struct pml_mark *at,
            PML_RECORD;
 }
 
-static struct sw_pmem_log_mark mark_out(const struct pml_mark *mark)
+static struct sw_pmem_log_mark follow_mark_out(const struct pml_mark *mark)
 {
     return (struct sw_pmem_log_mark){mark->position, mark->check, mark->epoch, mark->sequence};
 }
 
-static struct pml_mark mark_in(const struct sw_pmem_log_mark *mark)
+static struct pml_mark follow_mark_in(const struct sw_pmem_log_mark *mark)
 {
     return (struct pml_mark){mark->position, mark->check, mark->epoch, mark->sequence};
 }
@@ -198,20 +199,20 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
                                                 uint32_t bytes_max, uint32_t *bytes,
                                                 uint64_t deadline_ns)
 {
-    struct pml_mark at = mark_in(mark);
+    struct pml_mark at = follow_mark_in(mark);
     struct pml_record found;
     uint64_t limit = 0;
     bool was_wrong = false;
-    while (!take_record(r, &at, &found)) {
-        look_around(r);
+    while (!follow_take_record(r, &at, &found)) {
+        follow_look_around(r);
         const bool is_known = pml_reader_limit(&r->reader, &limit);
         if (is_known && limit > at.position) {
             const enum sw_pmem_log_status status =
                 fill_chunk(r, &at, limit, sw_pmem_deadline_ms(LOOK_MS));
-            *mark = mark_out(&at);
+            *mark = follow_mark_out(&at);
             if (status == SW_PMEM_LOG_NO_LOG || status == SW_PMEM_LOG_TRIMMED)
                 return status;
-            if (status == SW_PMEM_LOG_OK && take_record(r, &at, &found))
+            if (status == SW_PMEM_LOG_OK && follow_take_record(r, &at, &found))
                 break;
             was_wrong |= status == SW_PMEM_LOG_OK; /* a copy that is not any more what it was */
             r->len = 0;
@@ -226,7 +227,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_next(struct sw_pmem_log_reader *r,
         return SW_PMEM_LOG_TOO_LONG;
     memcpy(record, found.payload, found.payload_bytes);
     *bytes = found.payload_bytes;
-    *mark = mark_out(&found.next);
+    *mark = follow_mark_out(&found.next);
     return SW_PMEM_LOG_OK;
 }
 
@@ -236,14 +237,14 @@ enum sw_pmem_log_status sw_pmem_log_reader_head(struct sw_pmem_log_reader *r,
     struct pml_slot slot;
     uint64_t limit = 0, has = 0;
     for (;;) {
-        look_around(r);
+        follow_look_around(r);
         if (pml_reader_limit(&r->reader, &limit)) {
             const unsigned source = pml_reader_source(&r->reader, &has);
-            if (read_control(r, source, sw_pmem_deadline_ms(LOOK_MS))) {
+            if (follow_read_control(r, source, sw_pmem_deadline_ms(LOOK_MS))) {
                 if (!is_our_log(r, r->links[source].look->control))
                     return SW_PMEM_LOG_NO_LOG;
                 pml_slot_parse(&r->geometry, r->links[source].look->control, &slot);
-                *mark = mark_out(&slot.head);
+                *mark = follow_mark_out(&slot.head);
                 return SW_PMEM_LOG_OK;
             }
         }
@@ -301,7 +302,7 @@ static enum sw_pmem_log_status find_log(struct sw_pmem_log_reader *r, uint64_t d
     uint16_t copy = 0;
     for (unsigned i = 0;; i = (i + 1) % r->options.copies_count) {
         struct follow_link *link = &r->links[i];
-        if (read_control(r, i, sw_pmem_deadline_ms(LOOK_MS)))
+        if (follow_read_control(r, i, sw_pmem_deadline_ms(LOOK_MS)))
             return pml_superblock_parse(link->look->control, &r->geometry, &copy) == PML_FINE &&
                            r->geometry.copies == r->options.copies_count
                        ? SW_PMEM_LOG_OK
@@ -315,8 +316,8 @@ static enum sw_pmem_log_status find_log(struct sw_pmem_log_reader *r, uint64_t d
     }
 }
 
-static enum sw_pmem_log_status open_all(struct sw_pmem_log_reader *r, uint64_t deadline_ns,
-                                        struct sw_pmem_error *error)
+static enum sw_pmem_log_status follow_open_all(struct sw_pmem_log_reader *r, uint64_t deadline_ns,
+                                               struct sw_pmem_error *error)
 {
     for (unsigned i = 0; i < r->options.copies_count; i++) {
         struct sw_pmem_options copy = r->options.copies[i];
@@ -351,7 +352,7 @@ enum sw_pmem_log_status sw_pmem_log_reader_open(const struct sw_pmem_log_options
         return SW_PMEM_LOG_NO_MEMORY;
     r->options = *options;
     r->geometry.copies = (uint16_t)options->copies_count;
-    const enum sw_pmem_log_status status = open_all(r, deadline_ns, error);
+    const enum sw_pmem_log_status status = follow_open_all(r, deadline_ns, error);
     if (status == SW_PMEM_LOG_OK) {
         *out = r;
         return SW_PMEM_LOG_OK;

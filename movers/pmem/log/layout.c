@@ -10,7 +10,7 @@ enum { VERSION = 1, CHECK_OFFSET = 56, RECORD_MAGIC = 0x524c5753 /* "SWLR" */ };
 
 static const char magic[8] = "SWPMLOG";
 
-static bool is_zero(const uint8_t *at, size_t len)
+static bool layout_is_zero(const uint8_t *at, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         if (at[i])
@@ -83,7 +83,7 @@ enum pml_verdict pml_superblock_parse(const uint8_t *control, struct pml_geometr
     read.ring_bytes = get_le64(control + 32);
     read.payload_max = get_le32(control + 40);
     read.quorum = get_le16(control + 44);
-    if (!pml_geometry_is_valid(&read) || which >= read.copies || !is_zero(control + 46, 10))
+    if (!pml_geometry_is_valid(&read) || which >= read.copies || !layout_is_zero(control + 46, 10))
         return PML_DAMAGED;
     *geometry = read;
     *copy = which;
@@ -108,9 +108,9 @@ void pml_slot_parse(const struct pml_geometry *geometry, const uint8_t *control,
     for (unsigned i = 1; i <= 2; i++) {
         const uint8_t *at = control + (size_t)i * PML_SLOT_OFFSET;
         const uint64_t count = get_le64(at);
-        if (get_le64(at + CHECK_OFFSET) != line_check(geometry, at, 0) || !is_zero(at + 40, 16) ||
-            get_le64(at + 8) % PML_LINE_BYTES != 0 || count <= out->count ||
-            count > PML_NUMBER_MAX || get_le64(at + 8) > PML_NUMBER_MAX)
+        if (get_le64(at + CHECK_OFFSET) != line_check(geometry, at, 0) ||
+            !layout_is_zero(at + 40, 16) || get_le64(at + 8) % PML_LINE_BYTES != 0 ||
+            count <= out->count || count > PML_NUMBER_MAX || get_le64(at + 8) > PML_NUMBER_MAX)
             continue;
         out->count = count;
         out->head = (struct pml_mark){get_le64(at + 8), get_le64(at + 16), get_le64(at + 24),
@@ -157,7 +157,8 @@ enum pml_found pml_record_parse(const struct pml_geometry *geometry, const struc
     if (get_le32(bytes) != RECORD_MAGIC || payload_bytes > geometry->payload_max ||
         get_le64(bytes + 16) != at->position || epoch < at->epoch ||
         get_le64(bytes + 32) != at->sequence || get_le64(bytes + 40) != at->check ||
-        !is_zero(bytes + 4, 4) || !is_zero(bytes + 12, 4) || !is_zero(bytes + 48, 8))
+        !layout_is_zero(bytes + 4, 4) || !layout_is_zero(bytes + 12, 4) ||
+        !layout_is_zero(bytes + 48, 8))
         return PML_END;
     const uint64_t all = pml_record_bytes(payload_bytes), check = get_le64(bytes + CHECK_OFFSET);
     if (len < all) {

@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <string.h>
 
+#include "common/minmax.h"
 #include "pmem/log/steps.h"
 
 /* The most that one group needs: a WRITE, two FLUSHes and three ATOMIC WRITEs, of settling. */
@@ -51,7 +52,7 @@ void pml_push_ring(struct pml_log *log, struct pml_copy *copy, enum pml_verb ver
                    uint64_t position, uint64_t len, uint8_t *data)
 {
     const uint64_t ring = log->config.geometry.ring_bytes, at = position % ring;
-    const uint64_t first = len < ring - at ? len : ring - at;
+    const uint64_t first = mover_min_u64(len, ring - at);
     pml_push(copy,
              &(struct pml_op){
                  .verb = verb, .offset = PML_RING_OFFSET + at, .len_bytes = first, .data = data});

@@ -10,7 +10,7 @@ void pml_reader_init(struct pml_reader *reader, const struct pml_geometry *geome
     reader->quorum = geometry->quorum;
 }
 
-static uint64_t word_of(const uint8_t *words, size_t offset)
+static uint64_t reader_word_of(const uint8_t *words, size_t offset)
 {
     return pml_word_at(words, offset - PML_WORDS_OFFSET);
 }
@@ -18,8 +18,9 @@ static uint64_t word_of(const uint8_t *words, size_t offset)
 /* No other writer has begun with the copy: a tail that was read in between is of this one. */
 static bool is_of_one_writer(const uint8_t *words, uint64_t epoch)
 {
-    return word_of(words, PML_EPOCH_OFFSET) == epoch &&
-           word_of(words, PML_SETTLED_OFFSET) == epoch && word_of(words, PML_SHOWN_OFFSET) == epoch;
+    return reader_word_of(words, PML_EPOCH_OFFSET) == epoch &&
+           reader_word_of(words, PML_SETTLED_OFFSET) == epoch &&
+           reader_word_of(words, PML_SHOWN_OFFSET) == epoch;
 }
 
 void pml_reader_view(struct pml_reader *reader, unsigned copy,
@@ -27,7 +28,7 @@ void pml_reader_view(struct pml_reader *reader, unsigned copy,
                      const uint8_t after[PML_WORDS_BYTES])
 {
     struct pml_view *view = &reader->views[copy];
-    const uint64_t epoch = word_of(before, PML_EPOCH_OFFSET);
+    const uint64_t epoch = reader_word_of(before, PML_EPOCH_OFFSET);
     view->is_known = epoch <= PML_NUMBER_MAX && tail <= PML_NUMBER_MAX &&
                      tail % PML_LINE_BYTES == 0 && is_of_one_writer(before, epoch) &&
                      is_of_one_writer(after, epoch);

@@ -2,6 +2,7 @@
 /* Reading copies, and the election: a quorum that has been read takes a new epoch and a log. */
 #include <string.h>
 
+#include "common/minmax.h"
 #include "pmem/log/steps.h"
 
 void pml_read_control(struct pml_copy *copy)
@@ -38,7 +39,7 @@ static void end_scan(struct pml_copy *copy)
 static void read_on(struct pml_log *log, struct pml_copy *copy)
 {
     const uint64_t limit = scan_limit(log, copy);
-    const uint64_t len = limit < log->config.chunk_bytes ? limit : log->config.chunk_bytes;
+    const uint64_t len = mover_min_u64(limit, log->config.chunk_bytes);
     if (!len) {
         end_scan(copy);
         return;

@@ -3,9 +3,10 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/minmax.h"
 #include "pmem/log/driver.h"
 
-static enum sw_pmem_log_status status_of(enum pml_status status)
+static enum sw_pmem_log_status use_status_of(enum pml_status status)
 {
     switch (status) {
     case PML_OK:
@@ -28,12 +29,12 @@ static enum sw_pmem_log_status status_of(enum pml_status status)
     return SW_PMEM_LOG_DAMAGED;
 }
 
-static struct sw_pmem_log_mark mark_out(const struct pml_mark *mark)
+static struct sw_pmem_log_mark use_mark_out(const struct pml_mark *mark)
 {
     return (struct sw_pmem_log_mark){mark->position, mark->check, mark->epoch, mark->sequence};
 }
 
-static struct pml_mark mark_in(const struct sw_pmem_log_mark *mark)
+static struct pml_mark use_mark_in(const struct sw_pmem_log_mark *mark)
 {
     return (struct pml_mark){mark->position, mark->check, mark->epoch, mark->sequence};
 }
@@ -43,7 +44,7 @@ enum sw_pmem_log_status sw_pmem_log_post(struct sw_pmem_log *log, const void *re
 {
     const enum pml_status status = pml_append(&log->machine, record, bytes, user);
     pml_drive(log);
-    return status_of(status);
+    return use_status_of(status);
 }
 
 void sw_pmem_log_poll(struct sw_pmem_log *log)
@@ -68,8 +69,8 @@ bool sw_pmem_log_take(struct sw_pmem_log *log, struct sw_pmem_log_result *result
     struct pml_outcome outcome;
     if (!pml_outcome(&log->machine, &outcome))
         return false;
-    *result = (struct sw_pmem_log_result){outcome.user, status_of(outcome.status),
-                                          mark_out(&outcome.next)};
+    *result = (struct sw_pmem_log_result){outcome.user, use_status_of(outcome.status),
+                                          use_mark_out(&outcome.next)};
     return true;
 }
 
@@ -99,10 +100,10 @@ enum sw_pmem_log_status sw_pmem_log_append(struct sw_pmem_log *log, const void *
 
 void sw_pmem_log_head(const struct sw_pmem_log *log, struct sw_pmem_log_mark *mark)
 {
-    *mark = mark_out(&log->machine.head);
+    *mark = use_mark_out(&log->machine.head);
 }
 
-static void end_read(void *arg, const struct sw_pmem_result *result)
+static void use_end_read(void *arg, const struct sw_pmem_result *result)
 {
     struct pml_link *link = arg;
     link->under_way--;
@@ -116,7 +117,7 @@ static bool start_read(struct sw_pmem_log *log, const struct pml_mark *at, uint6
 {
     const struct pml_log *machine = &log->machine;
     const uint64_t ring = machine->config.geometry.ring_bytes, offset = at->position % ring;
-    const uint64_t first = len < ring - offset ? len : ring - offset;
+    const uint64_t first = mover_min_u64(len, ring - offset);
     for (unsigned i = 0; i < machine->config.geometry.copies; i++) {
         struct pml_link *link = &log->links[i];
         if (machine->copies[i].state != PML_LIVE || link->is_failing ||
@@ -137,7 +138,7 @@ static bool start_read(struct sw_pmem_log *log, const struct pml_mark *at, uint6
         const struct sw_pmem_chain chain = {.ops = ops,
                                             .count = first < len ? 2 : 1,
                                             .session = link->session,
-                                            .done = end_read,
+                                            .done = use_end_read,
                                             .arg = link};
         if (sw_pmem_post(link->pmem, &chain) != SW_PMEM_OK)
             continue;
@@ -174,7 +175,7 @@ enum sw_pmem_log_status sw_pmem_log_read(struct sw_pmem_log *log, struct sw_pmem
                                          uint64_t deadline_ns)
 {
     const struct pml_log *machine = &log->machine;
-    const struct pml_mark at = mark_in(mark);
+    const struct pml_mark at = use_mark_in(mark);
     struct pml_record found;
     uint64_t need = 0, len = pml_record_bytes(machine->config.geometry.payload_max);
     if (at.position < machine->head.position || at.position % PML_LINE_BYTES)
@@ -193,19 +194,19 @@ enum sw_pmem_log_status sw_pmem_log_read(struct sw_pmem_log *log, struct sw_pmem
         return SW_PMEM_LOG_TOO_LONG;
     memcpy(record, found.payload, found.payload_bytes);
     *bytes = found.payload_bytes;
-    *mark = mark_out(&found.next);
+    *mark = use_mark_out(&found.next);
     return SW_PMEM_LOG_OK;
 }
 
 enum sw_pmem_log_status sw_pmem_log_trim(struct sw_pmem_log *log,
                                          const struct sw_pmem_log_mark *mark)
 {
-    const struct pml_mark to = mark_in(mark);
+    const struct pml_mark to = use_mark_in(mark);
     if (to.position > log->machine.acked.position)
         return SW_PMEM_LOG_INVALID;
     const enum pml_status status = pml_trim(&log->machine, &to);
     pml_drive(log);
-    return status_of(status);
+    return use_status_of(status);
 }
 
 static enum sw_pmem_log_copy_state copy_state(const struct pml_copy *copy)

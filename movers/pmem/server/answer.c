@@ -37,8 +37,8 @@ static void describe_region(struct pms_client *client, const struct pms_region *
             from->memory.kind >= SW_PMEM_DAX_FILE ? PMF_VISIBLE | PMF_PERSISTENT : PMF_VISIBLE;
 }
 
-static uint32_t rights_of(const struct pms_server *server, const struct pms_client *client,
-                          uint32_t region)
+static uint32_t answer_rights_of(const struct pms_server *server, const struct pms_client *client,
+                                 uint32_t region)
 {
     return pms_rules_rights(&server->rules, client->grant->mask, server->regions[region].name);
 }
@@ -46,7 +46,7 @@ static uint32_t rights_of(const struct pms_server *server, const struct pms_clie
 static bool may_write(const struct pms_server *server, const struct pms_client *client,
                       uint32_t region)
 {
-    return client->opened >> region & 1 && rights_of(server, client, region) & SW_PMEM_WRITE;
+    return client->opened >> region & 1 && answer_rights_of(server, client, region) & SW_PMEM_WRITE;
 }
 
 /* Their queue pairs are gone when this returns: nothing of theirs is stored any more. */
@@ -62,8 +62,8 @@ static void end_other_writers(struct pms_server *server, const struct pms_client
 }
 
 /* An empty name is that of the only one. */
-static enum pmf_status find_region(const struct pms_server *server, const char *name,
-                                   uint32_t *region)
+static enum pmf_status answer_find_region(const struct pms_server *server, const char *name,
+                                          uint32_t *region)
 {
     if (!*name && server->regions_count == 1) {
         *region = 0;
@@ -81,10 +81,10 @@ static enum pmf_status open_region(struct pms_server *server, struct pms_client 
                                    const struct pmf_request *request, struct pmf_answer *answer)
 {
     uint32_t region;
-    const enum pmf_status status = find_region(server, request->name, &region);
+    const enum pmf_status status = answer_find_region(server, request->name, &region);
     if (status)
         return status;
-    const uint32_t rights = rights_of(server, client, region);
+    const uint32_t rights = answer_rights_of(server, client, region);
     if (!rights || (request->wishes && !(rights & SW_PMEM_WRITE)))
         return PMF_NO_RIGHTS;
     const struct pms_share *share = pms_share_of(server, client->grant, region);
@@ -105,7 +105,7 @@ static enum pmf_status list_regions(struct pms_server *server, struct pms_client
                                     struct pmf_answer *answer)
 {
     for (uint32_t i = 0; i < server->regions_count; i++) {
-        const uint32_t rights = rights_of(server, client, i);
+        const uint32_t rights = answer_rights_of(server, client, i);
         const struct pms_share *share = rights ? pms_share_of(server, client->grant, i) : NULL;
         if (!share)
             continue;
@@ -130,7 +130,7 @@ static enum pmf_status count_all(const struct pms_server *server, const struct p
     for (uint32_t i = 0; i < PMS_CLIENTS_MAX; i++)
         answer->counts.clients += server->clients[i] != NULL;
     for (uint32_t i = 0; i < server->regions_count; i++) {
-        if (!rights_of(server, asks, i))
+        if (!answer_rights_of(server, asks, i))
             continue;
         struct pmf_region_counts *counts = &answer->region_counts[answer->count++];
         memcpy(counts->name, server->regions[i].name, sizeof(counts->name));

@@ -21,7 +21,7 @@ static void name_address(struct rdma_cm_id *id, char where[INET6_ADDRSTRLEN])
         snprintf(where, INET6_ADDRSTRLEN, "?");
 }
 
-static bool post_receive(struct pms_client *client, uint32_t index)
+static bool client_post_receive(struct pms_client *client, uint32_t index)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)client->requests[index],
                           .length = PMF_REQUEST_MAX,
@@ -30,7 +30,7 @@ static bool post_receive(struct pms_client *client, uint32_t index)
     return !ibv_post_recv(client->id->qp, &wr, &bad);
 }
 
-static bool make_qp(struct pms_server *server, struct pms_client *client)
+static bool client_make_qp(struct pms_server *server, struct pms_client *client)
 {
     struct ibv_context *verbs = client->id->verbs;
     client->channel = ibv_create_comp_channel(verbs);
@@ -60,7 +60,7 @@ static bool make_qp(struct pms_server *server, struct pms_client *client)
     if (rdma_create_qp(client->id, client->grant->pd, &attr))
         return false;
     for (uint32_t i = 0; i < PMS_RECEIVES; i++)
-        if (!post_receive(client, i))
+        if (!client_post_receive(client, i))
             return false;
     return true;
 }
@@ -138,7 +138,7 @@ void pms_client_request(struct pms_server *server, const struct rdma_cm_event *e
                                                                       : (uint8_t)READS_MAX,
         .rnr_retry_count = 7,
     };
-    if (!make_qp(server, client)) {
+    if (!client_make_qp(server, client)) {
         free_client(server, client);
         return reject_client(server, id, PMF_REASON_MEMORY);
     }
@@ -160,8 +160,8 @@ void pms_client_end(struct pms_server *server, struct pms_client *client)
     rdma_destroy_id(id);
 }
 
-static void answer_request(struct pms_server *server, struct pms_client *client,
-                           const struct ibv_wc *wc)
+static void client_answer_request(struct pms_server *server, struct pms_client *client,
+                                  const struct ibv_wc *wc)
 {
     static struct pmf_answer answer; /* the one thread's; too large for its stack */
     memset(&answer, 0, sizeof(answer));
@@ -177,8 +177,8 @@ static void answer_request(struct pms_server *server, struct pms_client *client,
 }
 
 /* A client that asks before it has its answer would have that overwritten; it has no right to. */
-static bool take_message(struct pms_server *server, struct pms_client *client,
-                         const struct ibv_wc *wc)
+static bool client_take_message(struct pms_server *server, struct pms_client *client,
+                                const struct ibv_wc *wc)
 {
     if (wc->status) {
         if (wc->status == IBV_WC_LOC_LEN_ERR)
@@ -187,10 +187,10 @@ static bool take_message(struct pms_server *server, struct pms_client *client,
     }
     if (wc->opcode == IBV_WC_RECV) {
         if (!client->is_over)
-            answer_request(server, client, wc);
+            client_answer_request(server, client, wc);
         return true;
     }
-    return !client->is_over && post_receive(client, (uint32_t)wc->wr_id - PMS_RECEIVES);
+    return !client->is_over && client_post_receive(client, (uint32_t)wc->wr_id - PMS_RECEIVES);
 }
 
 void pms_client_ready(struct pms_server *server, struct pms_client *client)
@@ -202,7 +202,7 @@ void pms_client_ready(struct pms_server *server, struct pms_client *client)
         client->events++;
     bool is_fine = !ibv_req_notify_cq(client->cq, 0);
     while (is_fine && ibv_poll_cq(client->cq, 1, &wc) > 0)
-        is_fine = take_message(server, client, &wc);
+        is_fine = client_take_message(server, client, &wc);
     if (!is_fine)
         pms_client_end(server, client);
 }

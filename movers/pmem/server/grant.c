@@ -2,12 +2,13 @@
 /* Rights as the device keeps them: one domain for each set of rules, one region for each range. */
 #include <stdlib.h>
 
+#include "common/minmax.h"
 #include "pmem/server/server.h"
 #include "sidewire/flush.h"
 
 static uint64_t end_of(const struct pms_rule *rule, const struct pms_memory *memory)
 {
-    return rule->end < memory->bytes ? rule->end : memory->bytes;
+    return mover_min_u64(rule->end, memory->bytes);
 }
 
 static struct ibv_mr *register_range(struct pms_grant *grant, const struct pms_memory *memory,

@@ -73,7 +73,7 @@ static int map_fd(int fd, struct pms_memory *memory, int flags)
     return 0;
 }
 
-static int open_file(int fd, const struct stat *st, struct pms_memory *memory)
+static int memory_open_file(int fd, const struct stat *st, struct pms_memory *memory)
 {
     struct statfs fs;
     if (fstatfs(fd, &fs))
@@ -168,7 +168,7 @@ int pms_memory_open(const char *what, uint64_t create_bytes, struct pms_memory *
     int code = fstat(fd, &st) ? -errno : -EINVAL;
     const char *why = NULL;
     if (code == -EINVAL && S_ISREG(st.st_mode) && st.st_size)
-        code = open_file(fd, &st, memory);
+        code = memory_open_file(fd, &st, memory);
     else if (code == -EINVAL && S_ISCHR(st.st_mode))
         code = open_dax(fd, &st, memory);
     else

@@ -13,7 +13,8 @@
 
 enum { BACKLOG = 64 };
 
-static int fail_start(struct pms_server *server, char *error, size_t error_bytes, const char *what)
+static int server_fail_start(struct pms_server *server, char *error, size_t error_bytes,
+                             const char *what)
 {
     const int code = errno ? -errno : -EIO;
     snprintf(error, error_bytes, "%s: %s", what, strerror(-code));
@@ -28,25 +29,25 @@ int pms_server_start(struct pms_server *server, const struct sockaddr *listen, c
     server->started_ns = mover_now_ns();
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (getrandom(server->instance, sizeof(server->instance), 0) != sizeof(server->instance))
-        return fail_start(server, error, error_bytes, "no random numbers");
+        return server_fail_start(server, error, error_bytes, "no random numbers");
     server->events = rdma_create_event_channel();
     if (!server->events)
-        return fail_start(server, error, error_bytes,
-                          "there is no RDMA device; a software one: sidewire pmem serve");
+        return server_fail_start(server, error, error_bytes,
+                                 "there is no RDMA device; a software one: sidewire pmem serve");
     const int fd = server->events->fd;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = server};
     if (server->epoll_fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
         epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event))
-        return fail_start(server, error, error_bytes, "epoll");
+        return server_fail_start(server, error, error_bytes, "epoll");
     if (rdma_create_id(server->events, &server->listener, NULL, RDMA_PS_TCP) ||
         rdma_bind_addr(server->listener, (struct sockaddr *)listen) ||
         rdma_listen(server->listener, BACKLOG))
-        return fail_start(server, error, error_bytes, "cannot listen");
+        return server_fail_start(server, error, error_bytes, "cannot listen");
     return 0;
 }
 
 /* Events of a connection that is over come with no client in their context. */
-static void take_event(struct pms_server *server, struct rdma_cm_event *event)
+static void server_take_event(struct pms_server *server, struct rdma_cm_event *event)
 {
     struct rdma_cm_id *id = event->id;
     const enum rdma_cm_event_type type = event->event;
@@ -66,11 +67,11 @@ static void take_event(struct pms_server *server, struct rdma_cm_event *event)
         pms_client_end(server, id->context);
 }
 
-static void take_events(struct pms_server *server)
+static void pmem_server_take_events(struct pms_server *server)
 {
     struct rdma_cm_event *event;
     while (!rdma_get_cm_event(server->events, &event))
-        take_event(server, event);
+        server_take_event(server, event);
 }
 
 /* One at a time: what one does may free the source of the next. */
@@ -85,7 +86,7 @@ void pms_server_run(struct pms_server *server, int stop_fd)
         if (!event.data.ptr)
             return;
         if (event.data.ptr == server)
-            take_events(server);
+            pmem_server_take_events(server);
         else
             pms_client_ready(server, event.data.ptr);
     }

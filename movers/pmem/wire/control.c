@@ -37,7 +37,7 @@ static bool get_name(const uint8_t *at, char name[PMF_NAME_BYTES])
     return true;
 }
 
-static void put_greeting(uint8_t *out, uint16_t last)
+static void control_put_greeting(uint8_t *out, uint16_t last)
 {
     put_le32(out, MAGIC);
     put_le16(out + 4, PMF_VERSION);
@@ -46,21 +46,21 @@ static void put_greeting(uint8_t *out, uint16_t last)
 
 size_t pmf_put_connect(uint8_t out[PMF_CONNECT_BYTES], const char *label)
 {
-    put_greeting(out, 0);
+    control_put_greeting(out, 0);
     put_name(out + 8, label);
     return PMF_CONNECT_BYTES;
 }
 
 size_t pmf_put_accept(uint8_t out[PMF_ACCEPT_BYTES], const uint8_t instance[16])
 {
-    put_greeting(out, 0);
+    control_put_greeting(out, 0);
     memcpy(out + 8, instance, 16);
     return PMF_ACCEPT_BYTES;
 }
 
 size_t pmf_put_reject(uint8_t out[PMF_REJECT_BYTES], enum pmf_reason reason)
 {
-    put_greeting(out, (uint16_t)reason);
+    control_put_greeting(out, (uint16_t)reason);
     return PMF_REJECT_BYTES;
 }
 

@@ -53,7 +53,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t parse_bench(int key, char *value, struct argp_state *state)
+static error_t transfer_parse_bench(int key, char *value, struct argp_state *state)
 {
     struct bench *bench = state->input;
     switch (key) {
@@ -260,7 +260,7 @@ static int run_bench(struct bench *bench)
 int xf_bench(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse_bench,
+                                     .parser = transfer_parse_bench,
                                      .doc = "Draws the size of blocks against bandwidth and "
                                             "latency.",
                                      .children = children};

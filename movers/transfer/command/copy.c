@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp_child children[] = {{&xf_remote_argp, 0, NULL, 0}, {0}};
 
-static error_t parse_copy(int key, char *value, struct argp_state *state)
+static error_t transfer_parse_copy(int key, char *value, struct argp_state *state)
 {
     struct copy *copy = state->input;
     switch (key) {
@@ -80,7 +80,7 @@ static error_t parse_copy(int key, char *value, struct argp_state *state)
 }
 
 /* How many bytes, and the file with room for them. */
-static int open_file(struct copy *copy)
+static int command_copy_open_file(struct copy *copy)
 {
     const struct xf_remote *remote = &copy->remote;
     const uint64_t region = remote->about.bytes;
@@ -139,7 +139,7 @@ static enum sw_xfer_status prepare_copy(struct copy *copy, struct sw_xfer_error 
         error, &copy->transfer);
 }
 
-static int tell_progress(const struct copy *copy)
+static int transfer_tell_progress(const struct copy *copy)
 {
     struct sw_xfer_info info;
     sw_xfer_info_of(copy->transfer, &info);
@@ -171,14 +171,14 @@ static int move_all(struct copy *copy)
         status = sw_xfer_wait(copy->transfer, sw_xfer_deadline_ms(TICK_MS));
         xf_progress(&copy->remote, copy->transfer);
     } while (status == SW_XFER_TIMEOUT);
-    return status ? xf_fail_transfer(&copy->remote, copy->transfer) : tell_progress(copy);
+    return status ? xf_fail_transfer(&copy->remote, copy->transfer) : transfer_tell_progress(copy);
 }
 
-static int run_copy(struct copy *copy)
+static int transfer_run_copy(struct copy *copy)
 {
     int code = xf_remote_open(&copy->remote);
     if (!code)
-        code = open_file(copy);
+        code = command_copy_open_file(copy);
     if (!code)
         code = move_all(copy);
     if (copy->remote.agent)
@@ -191,23 +191,23 @@ static int run_copy(struct copy *copy)
 int xf_read(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse_copy,
+                                     .parser = transfer_parse_copy,
                                      .args_doc = "FILE",
                                      .doc = "Reads bytes of a region into FILE.",
                                      .children = children};
     static struct copy copy = {.fd = -1, .block_bytes = 1 << 20};
     xf_remote_parse("read", &argp, argc, argv, &copy.remote);
-    return run_copy(&copy);
+    return transfer_run_copy(&copy);
 }
 
 int xf_write(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse_copy,
+                                     .parser = transfer_parse_copy,
                                      .args_doc = "FILE",
                                      .doc = "Writes FILE into a region.",
                                      .children = children};
     static struct copy copy = {.is_write = true, .fd = -1, .block_bytes = 1 << 20};
     xf_remote_parse("write", &argp, argc, argv, &copy.remote);
-    return run_copy(&copy);
+    return transfer_run_copy(&copy);
 }

@@ -19,7 +19,7 @@ static const struct xf_command {
 
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };
 
-static void print_help(FILE *out)
+static void transfer_print_help(FILE *out)
 {
     fputs("Usage: sidewire transfer COMMAND [OPTION...]\n"
           "Blocks of memory between processes and hosts, over RDMA.\n\nCommands:\n",
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 {
     argp_err_exit_status = XF_STATUS_USAGE;
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
-        print_help(stdout);
+        transfer_print_help(stdout);
         return XF_STATUS_OK;
     }
     for (int i = 0; argc > 1 && i < COMMAND_COUNT; i++)
@@ -51,6 +51,6 @@ int main(int argc, char **argv)
         }
     if (argc > 1)
         fprintf(stderr, "sidewire transfer: there is no command '%s'\n\n", argv[1]);
-    print_help(stderr);
+    transfer_print_help(stderr);
     return XF_STATUS_USAGE;
 }

@@ -45,7 +45,7 @@ json_t *xf_rails_json(const struct xf_remote *remote)
     return all;
 }
 
-static error_t parse_remote(int key, char *value, struct argp_state *state)
+static error_t transfer_parse_remote(int key, char *value, struct argp_state *state)
 {
     struct xf_remote *remote = state->input;
     switch (key) {
@@ -78,7 +78,7 @@ static error_t parse_remote(int key, char *value, struct argp_state *state)
     }
 }
 
-const struct argp xf_remote_argp = {.options = options, .parser = parse_remote};
+const struct argp xf_remote_argp = {.options = options, .parser = transfer_parse_remote};
 
 void xf_remote_parse(const char *command, const struct argp *argp, int argc, char **argv,
                      struct xf_remote *input)
@@ -128,7 +128,7 @@ int xf_remote_card(struct xf_remote *remote)
                   : XF_STATUS_OK;
 }
 
-static int find_region(struct xf_remote *remote)
+static int remote_find_region(struct xf_remote *remote)
 {
     if (remote->region &&
         sw_xfer_card_find(remote->card, remote->card_bytes, remote->region, &remote->region_index))
@@ -144,7 +144,7 @@ int xf_remote_open(struct xf_remote *remote)
     struct sw_xfer_error error;
     int code = xf_remote_card(remote);
     if (!code)
-        code = find_region(remote);
+        code = remote_find_region(remote);
     if (code)
         return code;
     if (sw_xfer_agent_open(&remote->options, &error, &remote->agent) ||

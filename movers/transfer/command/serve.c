@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static error_t parse_serve(int key, char *value, struct argp_state *state)
+static error_t transfer_parse_serve(int key, char *value, struct argp_state *state)
 {
     struct serve *serve = state->input;
     switch (key) {
@@ -94,7 +94,7 @@ static error_t parse_serve(int key, char *value, struct argp_state *state)
     }
 }
 
-static int fail_command(const char *what, const char *why)
+static int transfer_fail_command(const char *what, const char *why)
 {
     fprintf(stderr, "sidewire transfer serve: %s: %s\n", what, why);
     return XF_STATUS_FAILED;
@@ -106,13 +106,13 @@ static int add_region(struct serve *serve, struct sw_xfer_memory *memory, const 
     const struct sw_xfer_lease_options lease = {
         .name = name, .rights = serve->rights, .deadline_ns = SW_XFER_NEVER};
     if (sw_xfer_lease_grant(memory, &lease, &error, &serve->leases[serve->leases_count]))
-        return fail_command(name, error.text);
+        return transfer_fail_command(name, error.text);
     serve->leases_count++;
     serve->bytes += sw_xfer_memory_bytes(memory);
     return XF_STATUS_OK;
 }
 
-static int open_file(const struct serve *serve, const char *path)
+static int serve_open_file(const struct serve *serve, const char *path)
 {
     int fd = open(path, (serve->rights & SW_XFER_MAY_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (fd >= 0 || errno != ENOENT || !serve->create_bytes)
@@ -132,48 +132,48 @@ static int add_file(struct serve *serve, const char *path)
     struct sw_xfer_error error;
     struct sw_xfer_memory *memory;
     const char *slash = strrchr(path, '/');
-    const int fd = open_file(serve, path);
+    const int fd = serve_open_file(serve, path);
     if (fd < 0)
-        return fail_command(path, errno == ENOENT ? "there is no such file; --size creates it"
-                                                  : strerror(errno));
+        return transfer_fail_command(
+            path, errno == ENOENT ? "there is no such file; --size creates it" : strerror(errno));
     const enum sw_xfer_status status = sw_xfer_memory_file(
         serve->agent, fd, 0, 0, serve->rights & SW_XFER_MAY_WRITE, &error, &memory);
     close(fd);
-    return status ? fail_command(path, error.text)
+    return status ? transfer_fail_command(path, error.text)
                   : add_region(serve, memory, slash ? slash + 1 : path);
 }
 
-static int add_memory(struct serve *serve)
+static int serve_add_memory(struct serve *serve)
 {
     struct sw_xfer_error error;
     struct sw_xfer_memory *memory;
     serve->memory =
         mmap(NULL, serve->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (serve->memory == MAP_FAILED)
-        return fail_command("memory", strerror(errno));
+        return transfer_fail_command("memory", strerror(errno));
     if (sw_xfer_memory_host(serve->agent, serve->memory, serve->memory_bytes, &error, &memory))
-        return fail_command("memory", error.text);
+        return transfer_fail_command("memory", error.text);
     return add_region(serve, memory, "memory");
 }
 
 /* As a whole or not at all: who waits for the file finds a card in it. */
-static int write_card(const struct serve *serve)
+static int serve_write_card(const struct serve *serve)
 {
     static char path[4096];
     static uint8_t card[XF_CARD_BYTES_MAX];
     size_t bytes = 0;
     if (sw_xfer_card_make(serve->agent, serve->leases, serve->leases_count, card, sizeof(card),
                           &bytes))
-        return fail_command(serve->card_path, "no card can be made");
+        return transfer_fail_command(serve->card_path, "no card can be made");
     if (snprintf(path, sizeof(path), "%s.new", serve->card_path) >= (int)sizeof(path))
-        return fail_command(serve->card_path, "the path is too long");
+        return transfer_fail_command(serve->card_path, "the path is too long");
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const bool is_written = fd >= 0 && write(fd, card, bytes) == (ssize_t)bytes;
     const bool is_there = is_written && !rename(path, serve->card_path);
     const int why = errno;
     if (fd >= 0)
         close(fd);
-    return is_there ? XF_STATUS_OK : fail_command(serve->card_path, strerror(why));
+    return is_there ? XF_STATUS_OK : transfer_fail_command(serve->card_path, strerror(why));
 }
 
 static void print_notices(struct serve *serve)
@@ -209,21 +209,21 @@ static void serve_all(struct serve *serve, int stop_fd)
     }
 }
 
-static int open_all(struct serve *serve)
+static int transfer_open_all(struct serve *serve)
 {
     struct sw_xfer_error error;
     if (sw_xfer_agent_open(&serve->options, &error, &serve->agent))
-        return fail_command("agent", error.text);
-    int code = serve->memory_bytes ? add_memory(serve) : XF_STATUS_OK;
+        return transfer_fail_command("agent", error.text);
+    int code = serve->memory_bytes ? serve_add_memory(serve) : XF_STATUS_OK;
     for (uint32_t i = 0; !code && i < serve->paths_count; i++)
         code = add_file(serve, serve->paths[i]);
-    return code ? code : write_card(serve);
+    return code ? code : serve_write_card(serve);
 }
 
 int xf_serve(int argc, char **argv)
 {
     static const struct argp argp = {.options = options,
-                                     .parser = parse_serve,
+                                     .parser = transfer_parse_serve,
                                      .args_doc = "[FILE...]",
                                      .doc = "Lets peers that have the card read and write files "
                                             "or memory."};
@@ -236,7 +236,7 @@ int xf_serve(int argc, char **argv)
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, NULL);
     const int stop_fd = signalfd(-1, &set, SFD_CLOEXEC);
-    const int code = open_all(&serve);
+    const int code = transfer_open_all(&serve);
     if (!code) {
         fprintf(stderr, "%u regions, %" PRIu64 " bytes; the card is in %s. Ctrl-C ends it.\n",
                 serve.leases_count, serve.bytes, serve.card_path);

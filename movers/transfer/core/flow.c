@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-static struct xfc_task *task_of(struct list_node *node)
+static struct xfc_task *flow_task_of(struct list_node *node)
 {
     return LIST_MEMBER(node, struct xfc_task, node);
 }
@@ -122,7 +122,7 @@ static void end_task(struct xfc_flow *flow, struct xfc_task *task, enum sw_xfer_
     xfc_flow_sort(flow, task);
 }
 
-static bool is_done(const struct xfc_task *task)
+static bool flow_is_done(const struct xfc_task *task)
 {
     return task->confirmed == requests_of(task) && task->sums_known == sums_of(task) &&
            !task->is_corrupt && (task->notice == XFC_NO_NOTICE || task->notice == XFC_NOTICE_TAKEN);
@@ -133,7 +133,7 @@ void xfc_flow_end_if_quiet(struct xfc_flow *flow, struct xfc_task *task, uint64_
 {
     if (task->in_ring)
         return;
-    if (is_done(task))
+    if (flow_is_done(task))
         return end_task(flow, task, SW_XFER_DONE, SW_XFER_OK, now_ns);
     switch (task->ending) {
     case XFC_GOES_ON:
@@ -168,7 +168,7 @@ void xfc_flow_fail_all(struct xfc_flow *flow, enum sw_xfer_status status, uint64
 {
     struct list_node *at;
     while ((at = list_first(&flow->tasks)))
-        end_task(flow, task_of(at), SW_XFER_FAILED, status, now_ns);
+        end_task(flow, flow_task_of(at), SW_XFER_FAILED, status, now_ns);
 }
 
 static uint32_t lanes_of(const struct xfc_task *task)
@@ -187,7 +187,7 @@ uint32_t xfc_flow_timers(struct xfc_flow *flow, uint64_t now_ns)
         return 0;
     flow->wake_ns = UINT64_MAX;
     for (struct list_node *at = list_first(&flow->tasks); at; at = next) {
-        struct xfc_task *task = task_of(at);
+        struct xfc_task *task = flow_task_of(at);
         next = list_after(&flow->tasks, at);
         if (task->ending != XFC_GOES_ON) {
             stuck |= now_ns >= task->drain_ns ? lanes_of(task) : 0;

@@ -5,7 +5,7 @@
 
 #include "transfer/core/flow.h"
 
-static struct xfc_task *task_of(struct list_node *node)
+static struct xfc_task *lanes_task_of(struct list_node *node)
 {
     return LIST_MEMBER(node, struct xfc_task, node);
 }
@@ -30,7 +30,7 @@ static void enter_ring(struct xfc_lane *lane, uint32_t number, const struct xfc_
 
 /* ---- messages ---- */
 
-static void fill_message(struct xfc_flow *flow, struct xfc_step *step)
+static void lanes_fill_message(struct xfc_flow *flow, struct xfc_step *step)
 {
     struct xfc_out *out = flow->outs;
     while (out->tag)
@@ -55,7 +55,7 @@ static struct xfc_task *find_owed(const struct xfc_flow *flow)
 {
     struct xfc_task *oldest = NULL;
     for (struct list_node *at = list_first(&flow->tasks); at; at = list_after(&flow->tasks, at)) {
-        struct xfc_task *task = task_of(at);
+        struct xfc_task *task = lanes_task_of(at);
         if (task->notice == XFC_NOTICE_WAITS && task->tag && (!oldest || task->tag < oldest->tag))
             oldest = task;
     }
@@ -86,7 +86,7 @@ static bool next_message(struct xfc_flow *flow, uint32_t lane, struct xfc_step *
         step->count = flow->lanes[step->first].resets;
         step->tag = ++flow->last_tag;
         flow->drops &= flow->drops - 1;
-        fill_message(flow, step);
+        lanes_fill_message(flow, step);
         return true;
     }
     if (flow->outs_count + flow->outs_kept >= flow->outs_max)
@@ -110,7 +110,7 @@ static bool next_message(struct xfc_flow *flow, uint32_t lane, struct xfc_step *
         step->tag = task->tag;
         task->notice = XFC_NOTICE_GIVEN;
     }
-    fill_message(flow, step);
+    lanes_fill_message(flow, step);
     return true;
 }
 
@@ -142,7 +142,7 @@ static uint32_t find_request(const struct xfc_task *task)
     return at;
 }
 
-static bool next_request(struct xfc_flow *flow, struct xfc_lane *lane, struct xfc_step *step)
+static bool lanes_next_request(struct xfc_flow *flow, struct xfc_lane *lane, struct xfc_step *step)
 {
     struct xfc_task *task = find_slice(flow, lane);
     if (!task)
@@ -174,7 +174,7 @@ bool xfc_flow_next(struct xfc_flow *flow, uint32_t number, struct xfc_step *step
         return false;
     *step = (struct xfc_step){.number = lane->given};
     if (!(number == flow->message_lane && next_message(flow, number, step)) &&
-        !next_request(flow, lane, step))
+        !lanes_next_request(flow, lane, step))
         return false;
     enter_ring(lane, number, step);
     if (step->task)
@@ -264,7 +264,7 @@ void xfc_flow_reset(struct xfc_flow *flow, uint32_t number, uint64_t now_ns)
     if (number == flow->message_lane)
         take_back_messages(flow);
     for (struct list_node *at = list_first(&flow->tasks); at; at = next) {
-        struct xfc_task *task = task_of(at);
+        struct xfc_task *task = lanes_task_of(at);
         next = list_after(&flow->tasks, at);
         /* A device executes nothing behind what it has refused. */
         if (task->in_lane[number] && task->ending != XFC_FAULT)
@@ -292,7 +292,7 @@ void xfc_flow_settled(struct xfc_flow *flow, uint32_t number)
 {
     flow->drops &= ~(1u << number);
     for (struct list_node *at = list_first(&flow->tasks); at; at = list_after(&flow->tasks, at)) {
-        struct xfc_task *task = task_of(at);
+        struct xfc_task *task = lanes_task_of(at);
         find_stranded(task, number);
         task->loose &= ~(1u << number);
         xfc_flow_sort(flow, task);

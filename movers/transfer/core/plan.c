@@ -87,7 +87,7 @@ static void add_requests(struct xfc_plan *plan, const struct xfc_pair *pair)
     }
 }
 
-static void add_sums(struct xfc_plan *plan, const struct xfc_pair *pair)
+static void plan_add_sums(struct xfc_plan *plan, const struct xfc_pair *pair)
 {
     for (uint64_t done = 0; done < pair->bytes;) {
         const uint64_t left = pair->bytes - done;
@@ -108,7 +108,7 @@ void xfc_plan_add(struct xfc_plan *plan, const struct xfc_pair *pair)
 {
     assert(pair->bytes);
     if (plan->sums)
-        add_sums(plan, pair);
+        plan_add_sums(plan, pair);
     if (!join_last(plan, pair))
         add_requests(plan, pair);
     plan->blocks++;

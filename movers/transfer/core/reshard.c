@@ -112,7 +112,7 @@ static void find_run(const struct draft *draft, uint64_t token, uint64_t left, s
 
 /* ---- pairs ---- */
 
-static int compare_places(const struct xfc_place *one, const struct xfc_place *other)
+static int reshard_compare_places(const struct xfc_place *one, const struct xfc_place *other)
 {
     if (one->part != other->part)
         return one->part < other->part ? -1 : 1;
@@ -121,7 +121,8 @@ static int compare_places(const struct xfc_place *one, const struct xfc_place *o
 
 static int compare_pairs(const void *one, const void *other)
 {
-    return compare_places(&((const struct pair *)one)->from, &((const struct pair *)other)->from);
+    return reshard_compare_places(&((const struct pair *)one)->from,
+                                  &((const struct pair *)other)->from);
 }
 
 static bool is_behind(const struct pair *one, const struct pair *other)
@@ -131,7 +132,7 @@ static bool is_behind(const struct pair *one, const struct pair *other)
            one->to.offset + one->bytes == other->to.offset;
 }
 
-static bool add_pair(struct draft *draft, const struct pair *pair)
+static bool reshard_add_pair(struct draft *draft, const struct pair *pair)
 {
     struct pair *last = draft->count ? &draft->pairs[draft->count - 1] : NULL;
     if (last && is_behind(last, pair)) {
@@ -204,13 +205,13 @@ static bool add_run_of_plane(struct draft *draft, const struct run *run, uint32_
         for (uint64_t k = 0; k < r.inner_count; k++) {
             pair.from.offset = first.from.offset + i * r.outer_from + k * r.inner_from;
             pair.to.offset = first.to.offset + i * r.outer_to + k * r.inner_to;
-            if (!add_pair(draft, &pair))
+            if (!reshard_add_pair(draft, &pair))
                 return false;
         }
     return true;
 }
 
-static bool add_run(struct draft *draft, const struct run *run)
+static bool reshard_add_run(struct draft *draft, const struct run *run)
 {
     for (uint32_t layer = 0; layer < draft->layers; layer++)
         for (uint32_t plane = 0; plane < draft->from.count[XFC_PLANE]; plane++)
@@ -244,8 +245,8 @@ static bool continues_row(const struct sw_xfer_extent *extent, const struct xfc_
 }
 
 /* Blocks of one length at even distances are one extent. */
-static struct sw_xfer_extent *make_extents(const struct draft *draft, bool is_target,
-                                           uint32_t *count)
+static struct sw_xfer_extent *reshard_make_extents(const struct draft *draft, bool is_target,
+                                                   uint32_t *count)
 {
     struct sw_xfer_extent *extents = calloc(draft->count, sizeof(*extents)), *last = NULL;
     *count = 0;
@@ -274,8 +275,8 @@ static bool fill_plan(const struct draft *draft, struct sw_plan *plan)
         plan->bytes += draft->pairs[i].bytes;
     if (!draft->count)
         return true;
-    plan->source = make_extents(draft, false, &plan->source_count);
-    plan->target = make_extents(draft, true, &plan->target_count);
+    plan->source = reshard_make_extents(draft, false, &plan->source_count);
+    plan->target = reshard_make_extents(draft, true, &plan->target_count);
     return plan->source && plan->target;
 }
 
@@ -337,7 +338,7 @@ enum sw_xfer_status sw_plan_reshard(const struct sw_plan_model *model,
     for (uint64_t done = 0; is_fine && is_served && draft.heads && draft.layers && done < tokens;) {
         struct run run;
         find_run(&draft, first_token + done, tokens - done, &run);
-        is_fine = add_run(&draft, &run);
+        is_fine = reshard_add_run(&draft, &run);
         done += run.tokens;
     }
     join_pairs(&draft);

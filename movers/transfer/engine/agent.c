@@ -33,7 +33,7 @@ static bool are_options(const struct sw_xfer_agent_options *o)
            o->window_bytes && (o->address || !o->rails[0]);
 }
 
-static bool watch_fd(struct sw_xfer_agent *agent, int fd, struct xfe_source *source)
+static bool agent_watch_fd(struct sw_xfer_agent *agent, int fd, struct xfe_source *source)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
     return fd >= 0 && !epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event);
@@ -52,7 +52,7 @@ static bool make_inside(struct sw_xfer_agent *agent)
     agent->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     agent->visitors = calloc(agent->visitors_slots, sizeof(struct xfe_visitor *));
     agent->sessions = calloc(agent->options.visitors_max, sizeof(*agent->sessions));
-    return agent->epoll_fd >= 0 && watch_fd(agent, agent->timer_fd, &agent->timer_source) &&
+    return agent->epoll_fd >= 0 && agent_watch_fd(agent, agent->timer_fd, &agent->timer_source) &&
            agent->visitors && agent->sessions && xfe_notices_make(agent) &&
            getrandom(agent->instance, sizeof(agent->instance), 0) == sizeof(agent->instance);
 }
@@ -69,8 +69,8 @@ static struct ibv_context *find_verbs(struct xfe_rail *rail)
                : rail->anchor->verbs;
 }
 
-static enum sw_xfer_status find_address(struct xfe_rail *rail, const char *address,
-                                        const char *port, struct sw_xfer_error *error)
+static enum sw_xfer_status agent_find_address(struct xfe_rail *rail, const char *address,
+                                              const char *port, struct sw_xfer_error *error)
 {
     struct addrinfo *found;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -91,7 +91,7 @@ static enum sw_xfer_status open_events(struct sw_xfer_agent *agent, struct sw_xf
                         "there is no RDMA device; a software one: sidewire run");
     const int fd = agent->events->fd;
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
-        !watch_fd(agent, fd, &agent->events_source))
+        !agent_watch_fd(agent, fd, &agent->events_source))
         return xfe_fail(error, SW_XFER_SYSTEM, "epoll: %s", strerror(errno));
     return SW_XFER_OK;
 }
@@ -101,7 +101,7 @@ static enum sw_xfer_status start_rail(struct sw_xfer_agent *agent, const char *a
 {
     struct xfe_rail *rail = &agent->rails[agent->rails_count];
     const char *port = agent->options.port ? agent->options.port : "0";
-    const enum sw_xfer_status status = find_address(rail, address, port, error);
+    const enum sw_xfer_status status = agent_find_address(rail, address, port, error);
     if (status)
         return status;
     if (rdma_create_id(agent->events, &rail->listener, NULL, RDMA_PS_TCP))
@@ -129,7 +129,8 @@ static enum sw_xfer_status start_rail(struct sw_xfer_agent *agent, const char *a
     return SW_XFER_OK;
 }
 
-static enum sw_xfer_status start_listening(struct sw_xfer_agent *agent, struct sw_xfer_error *error)
+static enum sw_xfer_status agent_start_listening(struct sw_xfer_agent *agent,
+                                                 struct sw_xfer_error *error)
 {
     const struct sw_xfer_agent_options *options = &agent->options;
     enum sw_xfer_status status = open_events(agent, error);
@@ -165,7 +166,7 @@ enum sw_xfer_status sw_xfer_agent_open(const struct sw_xfer_agent_options *optio
     if (!make_inside(agent))
         status = xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory or descriptors");
     if (!status && options->address)
-        status = start_listening(agent, error);
+        status = agent_start_listening(agent, error);
     agent->options.address = agent->options.port = NULL; /* the caller's */
     memset(agent->options.rails, 0, sizeof(agent->options.rails));
     if (status) {

@@ -113,8 +113,8 @@ enum sw_xfer_status sw_xfer_blocks_local(struct sw_xfer_agent *agent,
 }
 
 /* Rights are those of all regions that an extent is in. */
-static uint32_t rights_of(const uint8_t *card, const struct xfw_card *header,
-                          const struct sw_xfer_extent *extents, uint32_t extents_count)
+static uint32_t blocks_rights_of(const uint8_t *card, const struct xfw_card *header,
+                                 const struct sw_xfer_extent *extents, uint32_t extents_count)
 {
     uint32_t rights = SW_XFER_MAY_READ | SW_XFER_MAY_WRITE;
     for (uint32_t i = 0; i < extents_count; i++) {
@@ -155,7 +155,7 @@ enum sw_xfer_status sw_xfer_blocks_remote(struct sw_xfer_peer *peer, const void 
     blocks->agent = peer->agent;
     blocks->peer = peer;
     blocks->parts = header.regions_count;
-    blocks->rights = rights_of(card, &header, extents, extents_count);
+    blocks->rights = blocks_rights_of(card, &header, extents, extents_count);
     for (uint32_t i = 0; i < header.regions_count; i++) {
         struct xfw_region region;
         xfw_get_region(card, &header, i, &region);

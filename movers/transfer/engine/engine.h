@@ -153,7 +153,7 @@ struct xfe_lane {
     struct xfe_device *scratch_device;
     struct ibv_wc stash; /* seen by arm, for poll */
     bool has_stash;
-    struct ibv_send_wr wrs[XFE_LIST];
+    struct ibv_send_wr wrs[2 * XFE_LIST]; /* with the proofs of iWARP's WRITEs */
     struct ibv_sge sges[XFE_LIST][XFC_PIECES_MAX];
 };
 
@@ -284,6 +284,16 @@ void xfe_peer_lane_lost(struct xfe_lane *lane, enum sw_xfer_status status, const
 void xfe_lane_start(struct xfe_lane *lane);
 /* Its queue pair is of no use any more, but the peer lives: connects again, and goes on. */
 void xfe_lane_restart(struct xfe_lane *lane);
+static inline bool xfe_device_is_iwarp(const struct xfe_device *device)
+{
+    return device->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+}
+
+static inline bool xfe_lane_is_iwarp(const struct xfe_lane *lane)
+{
+    return xfe_device_is_iwarp(lane->device);
+}
+
 /* It comes from another rail of ours than its own. */
 static inline bool xfe_lane_is_away(const struct xfe_lane *lane)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/minmax.h"
 #include "transfer/engine/engine.h"
 
 enum { RETRIES = 7, READS_MAX = 16 };
@@ -29,7 +30,8 @@ static struct sockaddr_storage sockaddr_of(const struct xfw_address *from)
 /* ---- its beginning and its end ---- */
 
 /* The `nth` rail of ours, where that is of the peer's family. False: the route decides. */
-static bool find_source(const struct xfe_lane *lane, uint16_t family, struct sockaddr_storage *from)
+static bool lane_find_source(const struct xfe_lane *lane, uint16_t family,
+                             struct sockaddr_storage *from)
 {
     const struct sw_xfer_agent *agent = lane->peer->agent;
     if (!agent->rails_count)
@@ -51,7 +53,7 @@ static void connect_lane(struct xfe_lane *lane)
     char text[INET6_ADDRSTRLEN] = "?";
     inet_ntop(to.ss_family, at->bytes, text, sizeof(text));
     snprintf(lane->where, sizeof(lane->where), "%s port %u", text, at->port);
-    const bool has_source = find_source(lane, to.ss_family, &from);
+    const bool has_source = lane_find_source(lane, to.ss_family, &from);
     lane->state = XFE_CONNECTING;
     lane->connect_deadline_ns = sw_xfer_deadline_ms(agent->options.connect_timeout_ms);
     const int code = mover_connection_start(&lane->connection, agent->epoll_fd, &lane->source,
@@ -125,12 +127,13 @@ static bool register_scratch(struct xfe_lane *lane)
     return lane->scratch_mr;
 }
 
-static bool make_queue(struct xfe_lane *lane)
+static bool lane_make_queue(struct xfe_lane *lane)
 {
     const struct sw_xfer_agent *agent = lane->peer->agent;
     struct mover_connection *connection = &lane->connection;
+    const uint32_t proofs = xfe_lane_is_iwarp(lane) ? agent->options.queue_depth : 0;
     struct ibv_qp_init_attr attr = {
-        .cap = {.max_send_wr = agent->options.queue_depth,
+        .cap = {.max_send_wr = agent->options.queue_depth + proofs,
                 .max_recv_wr = XFE_CREDITS,
                 .max_send_sge = agent->pieces_max,
                 .max_recv_sge = 1},
@@ -143,7 +146,7 @@ static bool make_queue(struct xfe_lane *lane)
     return !rdma_create_qp(connection->id, lane->device->pd, &attr) && xfe_send_post_receives(lane);
 }
 
-static void send_request(struct xfe_lane *lane)
+static void lane_send_request(struct xfe_lane *lane)
 {
     struct sw_xfer_peer *peer = lane->peer;
     struct sw_xfer_agent *agent = peer->agent;
@@ -153,7 +156,7 @@ static void send_request(struct xfe_lane *lane)
                                 .count = (uint8_t)lane->connections};
     uint8_t bytes[XFW_CONNECT_BYTES];
     lane->device = xfe_device_adopt(agent, lane->connection.id->verbs);
-    if (!lane->device || !make_queue(lane))
+    if (!lane->device || !lane_make_queue(lane))
         return xfe_peer_lane_lost(lane, SW_XFER_NO_MEMORY,
                                   lane->device ? "the RDMA device here has no room for a queue"
                                                : "the RDMA device here has no room");
@@ -172,7 +175,7 @@ static void send_request(struct xfe_lane *lane)
         xfe_lane_try_next(lane, SW_XFER_SYSTEM, strerror(errno));
 }
 
-static void take_answer(struct xfe_lane *lane)
+static void lane_take_answer(struct xfe_lane *lane)
 {
     struct sw_xfer_peer *peer = lane->peer;
     struct xfw_accept accept;
@@ -181,14 +184,14 @@ static void take_answer(struct xfe_lane *lane)
                              lane->where);
     if (memcmp(accept.instance, peer->card.instance, sizeof(accept.instance)) != 0)
         return xfe_peer_gone(peer, SW_XFER_INSTANCE, "another instance is at %s now", lane->where);
-    peer->flow.outs_max = accept.notices < XFE_CREDITS ? accept.notices : XFE_CREDITS;
+    peer->flow.outs_max = mover_min_u32(accept.notices, XFE_CREDITS);
     peer->flow.outs_kept = peer->lanes_count > 1 && peer->flow.outs_max > 1;
     peer->abilities = accept.abilities;
     peer->notice_bytes_max = accept.notice_bytes_max;
     xfe_peer_lane_up(lane);
 }
 
-static void explain_refusal(struct xfe_lane *lane)
+static void lane_explain_refusal(struct xfe_lane *lane)
 {
     static const struct {
         enum sw_xfer_status status;
@@ -211,18 +214,18 @@ static void explain_refusal(struct xfe_lane *lane)
     xfe_peer_gone(lane->peer, why[reason].status, "%s refuses: %s", lane->where, why[reason].text);
 }
 
-static void take_event(struct xfe_lane *lane, enum mover_event event)
+static void lane_take_event(struct xfe_lane *lane, enum mover_event event)
 {
     lane->peer->agent->progress++;
     switch (event) {
     case MOVER_NOTHING:
         return;
     case MOVER_ROUTED:
-        return send_request(lane);
+        return lane_send_request(lane);
     case MOVER_UP:
-        return take_answer(lane);
+        return lane_take_answer(lane);
     case MOVER_REJECTED:
-        return explain_refusal(lane);
+        return lane_explain_refusal(lane);
     case MOVER_NO_DEVICE:
         return xfe_lane_try_next(lane, SW_XFER_ADDRESS, "no RDMA device leads there");
     case MOVER_NO_ANSWER:
@@ -244,7 +247,7 @@ void xfe_lane_events(struct xfe_lane *lane)
         if (event == MOVER_ENDED && lane->state == XFE_UP)
             xfe_send_poll(lane);
         if (lane->connection.events)
-            take_event(lane, event);
+            lane_take_event(lane, event);
     }
     xfe_peer_push(lane->peer);
 }

@@ -13,7 +13,7 @@
 
 enum { DOUBT_MS = 500 };
 
-static struct sw_xfer_lease *lease_of(struct list_node *node)
+static struct sw_xfer_lease *transfer_lease_of(struct list_node *node)
 {
     return LIST_MEMBER(node, struct sw_xfer_lease, node);
 }
@@ -58,7 +58,7 @@ static bool alloc_windows(struct sw_xfer_lease *lease)
 }
 
 /* The card is out already, so it is the same key for each queue pair of the lane. */
-static int bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor)
+static int lease_bind_window(struct sw_xfer_lease *lease, struct xfe_visitor *visitor)
 {
     const struct sw_xfer_agent *agent = lease->memory->agent;
     const uint32_t lane = xfe_visitor_lane(visitor);
@@ -105,7 +105,7 @@ static int grant_windows(struct sw_xfer_lease *lease, uint64_t number)
     lease->visitor = number;
     for (uint32_t i = 0; !code && i < agent->rails_count; i++) {
         struct xfe_visitor *visitor = xfe_visitor_at(agent, number, i);
-        code = visitor ? bind_window(lease, visitor) : 0;
+        code = visitor ? lease_bind_window(lease, visitor) : 0;
         if (code == -EPIPE) {
             xfe_visitor_end(visitor);
             code = 0; /* its lane is made anew */
@@ -122,7 +122,7 @@ bool xfe_leases_have_windows(const struct sw_xfer_agent *agent, uint64_t visitor
 {
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
-        const struct sw_xfer_lease *lease = lease_of(at);
+        const struct sw_xfer_lease *lease = transfer_lease_of(at);
         if (lease->visitor == visitor && sw_xfer_lease_is_window(lease))
             return true;
     }
@@ -133,9 +133,9 @@ bool xfe_leases_of_lane_bind(struct sw_xfer_agent *agent, struct xfe_visitor *vi
 {
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
-        struct sw_xfer_lease *lease = lease_of(at);
+        struct sw_xfer_lease *lease = transfer_lease_of(at);
         if (lease->visitor == xfe_visitor_number(visitor) && sw_xfer_lease_is_window(lease) &&
-            bind_window(lease, visitor))
+            lease_bind_window(lease, visitor))
             return false;
     }
     return true;
@@ -145,7 +145,7 @@ void xfe_leases_of_lane_end(struct sw_xfer_agent *agent, uint64_t visitor, uint3
 {
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
-        struct sw_xfer_lease *lease = lease_of(at);
+        struct sw_xfer_lease *lease = transfer_lease_of(at);
         if (lease->visitor == visitor)
             lease->bound &= ~(1u << lane);
     }
@@ -155,7 +155,7 @@ void xfe_leases_of_visitor_end(struct sw_xfer_agent *agent, uint64_t visitor)
 {
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
-        struct sw_xfer_lease *lease = lease_of(at);
+        struct sw_xfer_lease *lease = transfer_lease_of(at);
         if (lease->visitor == visitor)
             free_windows(lease);
     }
@@ -205,9 +205,9 @@ uint32_t xfe_lease_key(const struct sw_xfer_lease *lease, uint32_t rail)
     return lease->mrs[device] ? lease->mrs[device]->rkey : 0;
 }
 
-static enum sw_xfer_status check_options(const struct sw_xfer_memory *memory,
-                                         const struct sw_xfer_lease_options *options,
-                                         struct sw_xfer_error *error)
+static enum sw_xfer_status lease_check_options(const struct sw_xfer_memory *memory,
+                                               const struct sw_xfer_lease_options *options,
+                                               struct sw_xfer_error *error)
 {
     const uint64_t bytes = memory->bytes;
     if (xfe_is_forked(memory->agent))
@@ -231,7 +231,7 @@ enum sw_xfer_status sw_xfer_lease_grant(struct sw_xfer_memory *memory,
                                         struct sw_xfer_error *error, struct sw_xfer_lease **out)
 {
     struct sw_xfer_agent *agent = memory->agent;
-    const enum sw_xfer_status status = check_options(memory, options, error);
+    const enum sw_xfer_status status = lease_check_options(memory, options, error);
     if (status)
         return status;
     struct xfe_visitor *visitor = options->visitor ? xfe_visitor_of(agent, options->visitor) : NULL;
@@ -277,7 +277,7 @@ static enum sw_xfer_status clear_doubt(struct sw_xfer_memory *memory)
         return SW_XFER_OK;
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
-        const struct sw_xfer_lease *other = lease_of(at);
+        const struct sw_xfer_lease *other = transfer_lease_of(at);
         if (other->memory == memory && sw_xfer_lease_is_granted(other))
             return SW_XFER_TIMEOUT;
     }
@@ -329,7 +329,7 @@ void xfe_leases_timers(struct sw_xfer_agent *agent, uint64_t now_ns)
     agent->lease_wake_ns = UINT64_MAX;
     for (struct list_node *at = list_first(&agent->leases); at;
          at = list_after(&agent->leases, at)) {
-        struct sw_xfer_lease *lease = lease_of(at);
+        struct sw_xfer_lease *lease = transfer_lease_of(at);
         if (!sw_xfer_lease_is_granted(lease))
             continue;
         if (now_ns >= lease->deadline_ns)

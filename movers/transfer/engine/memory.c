@@ -80,8 +80,10 @@ static bool register_everywhere(struct sw_xfer_memory *memory)
     return true;
 }
 
-static enum sw_xfer_status add_memory(struct sw_xfer_agent *agent, const struct sw_xfer_memory *as,
-                                      struct sw_xfer_error *error, struct sw_xfer_memory **out)
+static enum sw_xfer_status engine_add_memory(struct sw_xfer_agent *agent,
+                                             const struct sw_xfer_memory *as,
+                                             struct sw_xfer_error *error,
+                                             struct sw_xfer_memory **out)
 {
     struct sw_xfer_memory *memory = malloc(sizeof(*memory));
     if (!memory)
@@ -116,7 +118,7 @@ enum sw_xfer_status sw_xfer_memory_host(struct sw_xfer_agent *agent, void *data,
         return xfe_fail(error, SW_XFER_FORKED, "%s", sw_xfer_status_text(SW_XFER_FORKED));
     if (!data || !bytes)
         return xfe_fail(error, SW_XFER_INVALID, "memory has at least one byte");
-    return add_memory(agent, &as, error, memory);
+    return engine_add_memory(agent, &as, error, memory);
 }
 
 enum sw_xfer_status sw_xfer_memory_file(struct sw_xfer_agent *agent, int fd, uint64_t offset,
@@ -147,7 +149,7 @@ enum sw_xfer_status sw_xfer_memory_file(struct sw_xfer_agent *agent, int fd, uin
     const enum sw_xfer_status status =
         as.mapped == MAP_FAILED
             ? xfe_fail(error, SW_XFER_SYSTEM, "the file cannot be mapped: %s", strerror(errno))
-            : add_memory(agent, &as, error, memory);
+            : engine_add_memory(agent, &as, error, memory);
     if (status && as.mapped != MAP_FAILED)
         munmap(as.mapped, as.mapped_bytes);
     if (status && as.fd >= 0)
@@ -172,7 +174,7 @@ enum sw_xfer_status sw_xfer_memory_dmabuf(struct sw_xfer_agent *agent, int fd, u
             close(as.fd);
         return xfe_fail(error, SW_XFER_INVALID, "no descriptor of a DMA buffer, or no bytes");
     }
-    const enum sw_xfer_status status = add_memory(agent, &as, error, memory);
+    const enum sw_xfer_status status = engine_add_memory(agent, &as, error, memory);
     if (status)
         close(as.fd);
     return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/minmax.h"
 #include "transfer/engine/engine.h"
 
 enum { RETRY_MS = 500, RETRY_DOUBLED_MAX = 4, ROUNDS = 16 };
@@ -34,7 +35,7 @@ void xfe_peer_gone(struct sw_xfer_peer *peer, enum sw_xfer_status status, const 
 /* ---- lanes among each other ---- */
 
 /* One that is in that state; NULL: none. */
-static struct xfe_lane *find_lane(const struct sw_xfer_peer *peer, enum xfe_lane_state state)
+static struct xfe_lane *peer_find_lane(const struct sw_xfer_peer *peer, enum xfe_lane_state state)
 {
     for (uint32_t i = 0; i < peer->lanes_count; i++)
         if (peer->lanes[i].state == state)
@@ -46,7 +47,7 @@ static struct xfe_lane *find_lane(const struct sw_xfer_peer *peer, enum xfe_lane
 void xfe_peer_lane_down(struct xfe_lane *lane)
 {
     struct sw_xfer_peer *peer = lane->peer;
-    const struct xfe_lane *other = find_lane(peer, XFE_UP);
+    const struct xfe_lane *other = peer_find_lane(peer, XFE_UP);
     if (!other) {
         peer->state = SW_XFER_CONNECTING;
         return;
@@ -63,7 +64,7 @@ void xfe_peer_lane_lost(struct xfe_lane *lane, enum sw_xfer_status status, const
     xfe_lane_drop(lane);
     lane->retry_ns = mover_now_ns() + (RETRY_MS * XFE_MS << lane->failures);
     lane->failures += lane->failures < RETRY_DOUBLED_MAX;
-    if (!find_lane(peer, XFE_UP) && !find_lane(peer, XFE_CONNECTING))
+    if (!peer_find_lane(peer, XFE_UP) && !peer_find_lane(peer, XFE_CONNECTING))
         return xfe_peer_gone(peer, status, "%s: %s", lane->where, what);
     xfe_peer_lane_down(lane);
 }
@@ -90,7 +91,7 @@ static void plan_return(struct xfe_lane *lane)
 void xfe_peer_lane_up(struct xfe_lane *lane)
 {
     struct sw_xfer_peer *peer = lane->peer;
-    const bool is_first = !find_lane(peer, XFE_UP);
+    const bool is_first = !peer_find_lane(peer, XFE_UP);
     lane->state = XFE_UP;
     lane->connections++;
     lane->failures = 0;
@@ -178,7 +179,7 @@ static uint64_t due_of(const struct xfe_lane *lane)
     return due;
 }
 
-static void run_timer(struct xfe_lane *lane, uint64_t now_ns)
+static void peer_run_timer(struct xfe_lane *lane, uint64_t now_ns)
 {
     struct sw_xfer_peer *peer = lane->peer;
     const uint32_t stall_ms = peer->agent->options.stall_timeout_ms;
@@ -209,15 +210,14 @@ void xfe_peer_timers(struct sw_xfer_peer *peer, uint64_t now_ns)
         if (stuck & 1u << i && peer->lanes[i].state == XFE_UP)
             xfe_lane_restart(&peer->lanes[i]);
         else
-            run_timer(&peer->lanes[i], now_ns);
+            peer_run_timer(&peer->lanes[i], now_ns);
 }
 
 uint64_t xfe_peer_wake_ns(const struct sw_xfer_peer *peer)
 {
     uint64_t wake = peer->flow.wake_ns;
     for (uint32_t i = 0; i < peer->lanes_count && peer->state != SW_XFER_GONE; i++) {
-        const uint64_t due = due_of(&peer->lanes[i]);
-        wake = due < wake ? due : wake;
+        wake = mover_min_u64(wake, due_of(&peer->lanes[i]));
     }
     return wake;
 }

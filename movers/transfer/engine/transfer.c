@@ -5,7 +5,7 @@
 #include "common/clock.h"
 #include "transfer/engine/engine.h"
 
-static bool add_pair(struct sw_xfer_transfer *t, uint32_t local_at, uint32_t remote_at)
+static bool transfer_add_pair(struct sw_xfer_transfer *t, uint32_t local_at, uint32_t remote_at)
 {
     if (local_at >= t->local->count || remote_at >= t->remote->count)
         return false;
@@ -30,7 +30,7 @@ static bool plan_whole(struct sw_xfer_transfer *t)
     if (t->local->count != t->remote->count)
         return false;
     for (uint32_t i = 0; i < t->local->count; i++)
-        if (!add_pair(t, i, i))
+        if (!transfer_add_pair(t, i, i))
             return false;
     t->is_whole = true;
     return true;
@@ -41,8 +41,8 @@ static bool plan_by_index(struct sw_xfer_transfer *t, const struct sw_xfer_post_
     t->is_whole = false;
     xfc_plan_clear(&t->plan);
     for (uint32_t i = 0; i < options->count; i++)
-        if (!add_pair(t, options->local_index ? options->local_index[i] : i,
-                      options->remote_index ? options->remote_index[i] : i))
+        if (!transfer_add_pair(t, options->local_index ? options->local_index[i] : i,
+                               options->remote_index ? options->remote_index[i] : i))
             return false;
     return true;
 }

@@ -78,7 +78,7 @@ uint32_t sw_xfer_visitors(const struct sw_xfer_agent *agent)
 
 /* ---- its beginning and its end ---- */
 
-static bool post_receive(struct xfe_visitor *visitor, uint32_t index)
+static bool visitor_post_receive(struct xfe_visitor *visitor, uint32_t index)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)visitor->receives[index],
                           .length = XFW_MESSAGE_MAX,
@@ -87,7 +87,7 @@ static bool post_receive(struct xfe_visitor *visitor, uint32_t index)
     return !ibv_post_recv(visitor->id->qp, &wr, &bad);
 }
 
-static bool make_queue(struct xfe_visitor *visitor)
+static bool visitor_make_queue(struct xfe_visitor *visitor)
 {
     struct sw_xfer_agent *agent = visitor->agent;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &visitor->source};
@@ -117,7 +117,7 @@ static bool make_queue(struct xfe_visitor *visitor)
     if (rdma_create_qp(visitor->id, visitor->device->pd, &attr))
         return false;
     for (uint32_t i = 0; i < XFE_CREDITS; i++)
-        if (!post_receive(visitor, i))
+        if (!visitor_post_receive(visitor, i))
             return false;
     return true;
 }
@@ -262,8 +262,8 @@ static struct xfe_visitor *new_visitor(struct sw_xfer_agent *agent, struct rdma_
 }
 
 /* Of that lane of the session; NULL: there is none. */
-static struct xfe_visitor *find_lane(const struct sw_xfer_agent *agent,
-                                     const struct xfe_session *session, uint8_t lane)
+static struct xfe_visitor *visitor_find_lane(const struct sw_xfer_agent *agent,
+                                             const struct xfe_session *session, uint8_t lane)
 {
     for (uint32_t i = 0; i < agent->visitors_slots; i++)
         if (agent->visitors[i] && agent->visitors[i]->lane == lane &&
@@ -312,8 +312,8 @@ static bool accept_visitor(struct xfe_visitor *visitor, uint8_t reads, bool is_r
     return is_accepted;
 }
 
-static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, const uint8_t *data,
-                         size_t bytes, uint8_t reads_asked)
+static void visitor_take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id,
+                                 const uint8_t *data, size_t bytes, uint8_t reads_asked)
 {
     const uint8_t reads = reads_asked < READS_MAX ? reads_asked : (uint8_t)READS_MAX;
     struct xfw_connect hello;
@@ -325,7 +325,7 @@ static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, con
     session.session = hello.session;
     memcpy(session.instance, hello.calling, sizeof(session.instance));
     /* Nothing of the lane's earlier queue pair may be taken once the new one is accepted. */
-    struct xfe_visitor *earlier = find_lane(agent, &session, hello.lane);
+    struct xfe_visitor *earlier = visitor_find_lane(agent, &session, hello.lane);
     if (earlier && xfw_is_earlier(hello.count, earlier->count))
         return reject_request(id, XFW_REASON_MALFORMED); /* it came late */
     if (earlier)
@@ -338,7 +338,7 @@ static void take_request(struct sw_xfer_agent *agent, struct rdma_cm_id *id, con
     visitor->lane = hello.lane;
     visitor->count = hello.count;
     const bool has_windows = xfe_leases_have_windows(agent, visitor->session->number);
-    if (!make_queue(visitor) || (has_windows && !bind_windows(visitor, reads))) {
+    if (!visitor_make_queue(visitor) || (has_windows && !bind_windows(visitor, reads))) {
         free_visitor(visitor);
         return reject_request(id, XFW_REASON_MEMORY);
     }
@@ -365,7 +365,7 @@ void xfe_visitors_events(struct sw_xfer_agent *agent)
         rdma_ack_cm_event(event);
         agent->progress++;
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
-            take_request(agent, id, data, bytes, param.responder_resources);
+            visitor_take_request(agent, id, data, bytes, param.responder_resources);
         else if (id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
                  type != RDMA_CM_EVENT_ADDR_CHANGE)
             xfe_visitor_end(id->context);
@@ -380,10 +380,10 @@ static bool send_answer(struct xfe_visitor *visitor, uint32_t index, uint32_t by
     struct ibv_sge sge = {
         .addr = (uintptr_t)visitor->acks[index], .length = bytes, .lkey = visitor->mr->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-    return post_receive(visitor, index) && !ibv_post_send(visitor->id->qp, &wr, &bad);
+    return visitor_post_receive(visitor, index) && !ibv_post_send(visitor->id->qp, &wr, &bad);
 }
 
-static bool send_ack(struct xfe_visitor *visitor, uint32_t index, uint64_t tag)
+static bool visitor_send_ack(struct xfe_visitor *visitor, uint32_t index, uint64_t tag)
 {
     const struct xfw_message ack = {.type = XFW_ACK, .tag = tag};
     return send_answer(visitor, index, xfw_put_message(visitor->acks[index], &ack));
@@ -403,7 +403,7 @@ static bool end_lane(struct xfe_visitor *visitor, uint32_t index, const struct x
     const struct xfw_message ended = {.type = XFW_ENDED, .tag = message->tag};
     struct xfw_end end;
     xfw_get_end(visitor->receives[index], &end);
-    struct xfe_visitor *lost = find_lane(visitor->agent, visitor->session, end.lane);
+    struct xfe_visitor *lost = visitor_find_lane(visitor->agent, visitor->session, end.lane);
     if (lost == visitor)
         return false;
     if (lost && xfw_is_earlier(lost->count, end.count))
@@ -430,7 +430,7 @@ static enum verdict take_notice(struct xfe_visitor *visitor, uint32_t index)
         xfe_notices_add(visitor->agent);
         visitor->session->last_tag = message.tag;
     }
-    return send_ack(visitor, index, message.tag) ? TAKEN : BROKEN;
+    return visitor_send_ack(visitor, index, message.tag) ? TAKEN : BROKEN;
 }
 
 /* Those that wait come first: notices of a visitor are taken in their order. */
@@ -447,7 +447,7 @@ static bool take_waiting(struct xfe_visitor *visitor)
     return verdict != BROKEN;
 }
 
-static bool take_completion(struct xfe_visitor *visitor, const struct ibv_wc *wc)
+static bool visitor_take_completion(struct xfe_visitor *visitor, const struct ibv_wc *wc)
 {
     if (wc->wr_id & WINDOW_WR && !(wc->wr_id & RECEIVE_WR)) {
         visitor->window_done = !wc->status;
@@ -470,13 +470,13 @@ static bool take_completion(struct xfe_visitor *visitor, const struct ibv_wc *wc
     return take_waiting(visitor);
 }
 
-static bool poll_queue(struct xfe_visitor *visitor)
+static bool visitor_poll_queue(struct xfe_visitor *visitor)
 {
     struct ibv_wc wcs[POLLED_MAX];
     int count;
     while ((count = ibv_poll_cq(visitor->cq, POLLED_MAX, wcs)) > 0)
         for (int i = 0; i < count; i++)
-            if (!take_completion(visitor, &wcs[i]))
+            if (!visitor_take_completion(visitor, &wcs[i]))
                 return false;
     return true;
 }
@@ -488,7 +488,7 @@ void xfe_visitor_ready(struct xfe_visitor *visitor)
     while (!ibv_get_cq_event(visitor->channel, &cq, &context))
         visitor->events++;
     visitor->agent->progress++;
-    if (ibv_req_notify_cq(visitor->cq, 0) || !poll_queue(visitor))
+    if (ibv_req_notify_cq(visitor->cq, 0) || !visitor_poll_queue(visitor))
         xfe_visitor_end(visitor);
 }
 
@@ -511,6 +511,6 @@ int xfe_visitor_window(struct xfe_visitor *visitor, struct ibv_send_wr *wr)
     if (ibv_post_send(visitor->id->qp, wr, &bad))
         return -EOPNOTSUPP;
     while (is_fine && !visitor->window_done && mover_now_ns() < deadline_ns)
-        is_fine = poll_queue(visitor);
+        is_fine = visitor_poll_queue(visitor);
     return is_fine && visitor->window_done ? 0 : -EPIPE;
 }

@@ -9,7 +9,7 @@
 
 enum { SOURCES_MAX = 64, POLLS_PER_LOOK = 16, LONGEST_MS = 60000 };
 
-static struct sw_xfer_peer *peer_of(struct list_node *node)
+static struct sw_xfer_peer *wait_peer_of(struct list_node *node)
 {
     return LIST_MEMBER(node, struct sw_xfer_peer, node);
 }
@@ -50,7 +50,7 @@ void sw_xfer_poll(struct sw_xfer_agent *agent)
         return;
     const uint64_t now = mover_now_ns();
     for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
-        struct sw_xfer_peer *peer = peer_of(at);
+        struct sw_xfer_peer *peer = wait_peer_of(at);
         xfe_peer_poll(peer);
         xfe_peer_timers(peer, now);
         is_busy = is_busy || xfe_peer_waits(peer);
@@ -104,7 +104,7 @@ bool sw_xfer_arm(struct sw_xfer_agent *agent)
     if (xfe_is_forked(agent))
         return true;
     for (struct list_node *at = list_first(&agent->peers); at; at = list_after(&agent->peers, at)) {
-        struct sw_xfer_peer *peer = peer_of(at);
+        struct sw_xfer_peer *peer = wait_peer_of(at);
         if (!arm_peer(peer))
             return false;
         const uint64_t peer_wake = xfe_peer_wake_ns(peer);

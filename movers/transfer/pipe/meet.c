@@ -73,7 +73,7 @@ void sw_pipe_close(struct sw_pipe *pipe)
 }
 
 /* Once the device is known. */
-static bool make_queue(struct sw_pipe *pipe)
+static bool meet_make_queue(struct sw_pipe *pipe)
 {
     struct rdma_cm_id *id = pipe->connection.id;
     const unsigned reached =
@@ -187,7 +187,7 @@ static enum sw_xfer_status ask_for_pipe(struct sw_pipe *pipe, const struct addri
     enum mover_event event = await_event(pipe, deadline_ns);
     if (event != MOVER_ROUTED)
         return say_refusal(event, error);
-    if (!make_queue(pipe))
+    if (!meet_make_queue(pipe))
         return xfe_fail(error, SW_XFER_NO_MEMORY, "the RDMA device has no room: %s",
                         strerror(errno));
     put_start(said);
@@ -206,8 +206,8 @@ static enum sw_xfer_status ask_for_pipe(struct sw_pipe *pipe, const struct addri
     return SW_XFER_OK;
 }
 
-static enum sw_xfer_status find_address(const char *address, const char *port,
-                                        struct addrinfo **found, struct sw_xfer_error *error)
+static enum sw_xfer_status meet_find_address(const char *address, const char *port,
+                                             struct addrinfo **found, struct sw_xfer_error *error)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     const int code = getaddrinfo(address, port, &hints, found);
@@ -221,7 +221,7 @@ enum sw_xfer_status sw_pipe_connect(const char *address, const char *port,
                                     struct sw_xfer_error *error, struct sw_pipe **out)
 {
     struct addrinfo *found;
-    enum sw_xfer_status status = find_address(address, port, &found, error);
+    enum sw_xfer_status status = meet_find_address(address, port, &found, error);
     if (status)
         return status;
     struct sw_pipe *pipe = make_pipe();
@@ -237,9 +237,9 @@ enum sw_xfer_status sw_pipe_connect(const char *address, const char *port,
 
 /* ---- the side that is asked ---- */
 
-static enum sw_xfer_status start_listening(struct sw_pipe_listener *listener,
-                                           const struct sockaddr *address,
-                                           struct sw_xfer_error *error)
+static enum sw_xfer_status meet_start_listening(struct sw_pipe_listener *listener,
+                                                const struct sockaddr *address,
+                                                struct sw_xfer_error *error)
 {
     listener->events = rdma_create_event_channel();
     if (!listener->events)
@@ -258,11 +258,11 @@ enum sw_xfer_status sw_pipe_listen(const char *address, const char *port,
                                    struct sw_xfer_error *error, struct sw_pipe_listener **out)
 {
     struct addrinfo *found;
-    enum sw_xfer_status status = find_address(address, port ? port : "0", &found, error);
+    enum sw_xfer_status status = meet_find_address(address, port ? port : "0", &found, error);
     if (status)
         return status;
     struct sw_pipe_listener *listener = calloc(1, sizeof(*listener));
-    status = listener ? start_listening(listener, found->ai_addr, error)
+    status = listener ? meet_start_listening(listener, found->ai_addr, error)
                       : xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory");
     freeaddrinfo(found);
     if (listener && status)
@@ -287,8 +287,8 @@ void sw_pipe_listener_close(struct sw_pipe_listener *listener)
 }
 
 /* Whose token is another is refused at once. */
-static struct rdma_cm_id *next_request(struct sw_pipe_listener *listener, const uint8_t *token,
-                                       uint8_t said[ASK_BYTES])
+static struct rdma_cm_id *meet_next_request(struct sw_pipe_listener *listener, const uint8_t *token,
+                                            uint8_t said[ASK_BYTES])
 {
     struct rdma_cm_event *event;
     struct rdma_cm_id *id = NULL;
@@ -313,13 +313,13 @@ static struct rdma_cm_id *next_request(struct sw_pipe_listener *listener, const 
     return id;
 }
 
-static enum sw_xfer_status answer_request(struct sw_pipe *pipe, const uint8_t *said,
-                                          uint64_t deadline_ns, struct sw_xfer_error *error)
+static enum sw_xfer_status meet_answer_request(struct sw_pipe *pipe, const uint8_t *said,
+                                               uint64_t deadline_ns, struct sw_xfer_error *error)
 {
     uint8_t answer[ANSWER_BYTES];
     if (!get_inbox(said + 24, pipe))
         return xfe_fail(error, SW_XFER_PROTOCOL, "the other side has a ring that is none");
-    if (!make_queue(pipe))
+    if (!meet_make_queue(pipe))
         return xfe_fail(error, SW_XFER_NO_MEMORY, "the RDMA device has no room: %s",
                         strerror(errno));
     put_start(answer);
@@ -337,7 +337,7 @@ enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
 {
     uint8_t said[ASK_BYTES];
     struct rdma_cm_id *id;
-    while (!(id = next_request(listener, token, said))) {
+    while (!(id = meet_next_request(listener, token, said))) {
         struct pollfd ready = {.fd = listener->events->fd, .events = POLLIN};
         const uint64_t now = mover_now_ns();
         if (now >= deadline_ns)
@@ -353,7 +353,7 @@ enum sw_xfer_status sw_pipe_accept(struct sw_pipe_listener *listener,
             sw_pipe_close(pipe);
         return xfe_fail(error, SW_XFER_NO_MEMORY, "out of memory or descriptors");
     }
-    const enum sw_xfer_status status = answer_request(pipe, said, deadline_ns, error);
+    const enum sw_xfer_status status = meet_answer_request(pipe, said, deadline_ns, error);
     if (status)
         sw_pipe_close(pipe);
     else

@@ -39,7 +39,7 @@ static void write_word(uint8_t *at, uint64_t value)
 
 /* ---- requests ---- */
 
-static bool has_room(const struct sw_pipe *pipe, uint32_t requests)
+static bool pipe_has_room(const struct sw_pipe *pipe, uint32_t requests)
 {
     return pipe->posted - pipe->done + requests <= PIPE_SENDS;
 }
@@ -89,7 +89,7 @@ static void ring_bell(struct sw_pipe *pipe)
     const uint64_t wanted = read_word(pipe->inbox + PIPE_AT_CREDIT + 8);
     if (wanted == pipe->rung || pipe->status)
         return;
-    assert(has_room(pipe, 1)); /* whoever posts what may end a sleep leaves some */
+    assert(pipe_has_room(pipe, 1)); /* whoever posts what may end a sleep leaves some */
     struct ibv_send_wr wr = make_request(pipe, IBV_WR_SEND, NULL, 0);
     pipe->rung = wanted;
     post_requests(pipe, &wr, &wr, 1, PIPE_BELL, false);
@@ -142,7 +142,7 @@ static void take_bell(struct sw_pipe *pipe)
         break_pipe(pipe, SW_XFER_PEER_GONE);
 }
 
-static void take_completion(struct sw_pipe *pipe)
+static void pipe_take_completion(struct sw_pipe *pipe)
 {
     const struct pipe_signal *signal = &pipe->signals[pipe->signals_done++ % PIPE_SENDS];
     pipe->stalled_ns = 0;
@@ -155,7 +155,7 @@ static void take_completion(struct sw_pipe *pipe)
 }
 
 /* Returns whether there was something. */
-static bool poll_queue(struct sw_pipe *pipe)
+static bool pipe_poll_queue(struct sw_pipe *pipe)
 {
     struct ibv_wc wc;
     bool has_come = false;
@@ -166,14 +166,14 @@ static bool poll_queue(struct sw_pipe *pipe)
         else if (wc.opcode & IBV_WC_RECV)
             take_bell(pipe);
         else
-            take_completion(pipe);
+            pipe_take_completion(pipe);
     }
     return has_come;
 }
 
 /* ---- sleep ---- */
 
-static void take_events(struct sw_pipe *pipe)
+static void pipe_take_events(struct sw_pipe *pipe)
 {
     enum mover_event event;
     mover_connection_drain(&pipe->connection);
@@ -194,14 +194,14 @@ static void watch_stall(struct sw_pipe *pipe, uint64_t now_ns)
 }
 
 /* Until something comes of the device or of rdma_cm. The queue is armed. */
-static void sleep_for(struct sw_pipe *pipe, uint64_t deadline_ns)
+static void pipe_sleep_for(struct sw_pipe *pipe, uint64_t deadline_ns)
 {
     struct epoll_event event;
     const uint64_t now = mover_now_ns();
     const uint64_t left_ms = deadline_ns > now ? (deadline_ns - now + 999999) / 1000000 : 0;
     pipe->sleeps++;
     epoll_wait(pipe->epoll_fd, &event, 1, left_ms < SLEEP_MAX_MS ? (int)left_ms : SLEEP_MAX_MS);
-    take_events(pipe);
+    pipe_take_events(pipe);
     watch_stall(pipe, mover_now_ns());
 }
 
@@ -233,12 +233,12 @@ static bool is_quiet(struct sw_pipe *pipe, bool is_sending)
 /* Sleeps once, or goes a step in that direction. */
 static void go_to_sleep(struct sw_pipe *pipe, bool is_sending, uint64_t deadline_ns)
 {
-    if (pipe->stage == PIPE_AWAKE && has_room(pipe, 3))
+    if (pipe->stage == PIPE_AWAKE && pipe_has_room(pipe, 3))
         tell_peer(pipe);
     if (ibv_req_notify_cq(pipe->connection.cq, 0))
         break_pipe(pipe, SW_XFER_SYSTEM);
     const enum pipe_stage stage = pipe->stage;
-    const bool has_come = poll_queue(pipe);
+    const bool has_come = pipe_poll_queue(pipe);
     if (pipe->status)
         return;
     if (pipe->stage == PIPE_SURE) {
@@ -248,7 +248,7 @@ static void go_to_sleep(struct sw_pipe *pipe, bool is_sending, uint64_t deadline
     } else if (has_come || stage != pipe->stage) {
         return;
     }
-    sleep_for(pipe, deadline_ns);
+    pipe_sleep_for(pipe, deadline_ns);
 }
 
 static inline void rest_shortly(void)
@@ -275,7 +275,7 @@ static enum sw_xfer_status wait_turn(struct sw_pipe *pipe, struct waiting *waiti
         rest_shortly();
         return SW_XFER_OK;
     }
-    poll_queue(pipe);
+    pipe_poll_queue(pipe);
     const uint64_t now = mover_now_ns();
     if (pipe->status)
         return SW_XFER_OK;
@@ -314,8 +314,8 @@ static void write_records(struct sw_pipe *pipe, const struct pipe_record *record
 static unsigned reserve_room(struct sw_pipe *pipe, uint32_t bytes, struct pipe_record records[2])
 {
     if (pipe->posted - pipe->done >= PIPE_SENDS / 2)
-        poll_queue(pipe);
-    if (!has_room(pipe, 4 + SENDS_KEPT))
+        pipe_poll_queue(pipe);
+    if (!pipe_has_room(pipe, 4 + SENDS_KEPT))
         return 0;
     unsigned count = pipe_out_reserve(&pipe->out, bytes, records);
     if (count)
@@ -353,16 +353,17 @@ enum sw_xfer_status sw_pipe_send(struct sw_pipe *pipe, const struct sw_pipe_part
     return pipe->status;
 }
 
-static void take_message(struct sw_pipe *pipe, const uint8_t *message, uint32_t length, void *data)
+static void pipe_take_message(struct sw_pipe *pipe, const uint8_t *message, uint32_t length,
+                              void *data)
 {
     if (length)
         memcpy(data, message, length);
     pipe_in_drop(&pipe->in, length);
     if (!pipe_in_owes(&pipe->in) || pipe->status)
         return;
-    if (!has_room(pipe, 2))
-        poll_queue(pipe);
-    if (has_room(pipe, 2))
+    if (!pipe_has_room(pipe, 2))
+        pipe_poll_queue(pipe);
+    if (pipe_has_room(pipe, 2))
         write_credit(pipe, PIPE_WRITTEN);
 }
 
@@ -382,7 +383,7 @@ enum sw_xfer_status sw_pipe_receive(struct sw_pipe *pipe, void *data, size_t cap
         if (look == PIPE_MESSAGE && length > capacity)
             return SW_XFER_INVALID;
         if (look == PIPE_MESSAGE) {
-            take_message(pipe, message, length, data);
+            pipe_take_message(pipe, message, length, data);
             *bytes = length;
             return SW_XFER_OK;
         }
@@ -398,15 +399,15 @@ enum sw_xfer_status sw_pipe_flush(struct sw_pipe *pipe, uint64_t deadline_ns)
 {
     if (!*pipe->alive)
         return SW_XFER_FORKED;
-    if (!pipe->status && pipe->posted != pipe->done && has_room(pipe, 2))
+    if (!pipe->status && pipe->posted != pipe->done && pipe_has_room(pipe, 2))
         write_credit(pipe, PIPE_WRITTEN);
-    while (poll_queue(pipe), !pipe->status && pipe->posted != pipe->done) {
+    while (pipe_poll_queue(pipe), !pipe->status && pipe->posted != pipe->done) {
         if (mover_now_ns() >= deadline_ns)
             return SW_XFER_TIMEOUT;
         if (ibv_req_notify_cq(pipe->connection.cq, 0))
             break_pipe(pipe, SW_XFER_SYSTEM);
-        else if (!poll_queue(pipe))
-            sleep_for(pipe, deadline_ns);
+        else if (!pipe_poll_queue(pipe))
+            pipe_sleep_for(pipe, deadline_ns);
     }
     return pipe->status;
 }

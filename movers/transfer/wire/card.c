@@ -78,7 +78,7 @@ bool xfw_is_name(const char *text)
     return len <= SW_XFER_NAME_MAX;
 }
 
-static bool get_address(const uint8_t *at, struct xfw_address *address)
+static bool card_get_address(const uint8_t *at, struct xfw_address *address)
 {
     address->family = at[0];
     address->port = get_le16(at + 2);
@@ -130,7 +130,7 @@ enum sw_xfer_status xfw_get_card(const uint8_t *in, size_t bytes, struct xfw_car
     memcpy(card->instance, in + 16, sizeof(card->instance));
     card->layout = get_le64(in + 32);
     for (uint32_t i = 0; i < card->addresses_count; i++)
-        if (!get_address(in + XFW_HEADER_BYTES + i * XFW_ADDRESS_BYTES, &card->addresses[i]))
+        if (!card_get_address(in + XFW_HEADER_BYTES + i * XFW_ADDRESS_BYTES, &card->addresses[i]))
             return SW_XFER_CARD;
     for (uint32_t i = 0; i < card->regions_count; i++)
         if (!is_region(in, card, i))

@@ -9,7 +9,7 @@
 
 enum { PRIVATE_MAGIC = 0x50585753, MESSAGE_MAGIC = 0x4d585753 };
 
-static void put_greeting(uint8_t *out, size_t bytes)
+static void message_put_greeting(uint8_t *out, size_t bytes)
 {
     memset(out, 0, bytes);
     put_le32(out, PRIVATE_MAGIC);
@@ -18,7 +18,7 @@ static void put_greeting(uint8_t *out, size_t bytes)
 
 void xfw_put_connect(uint8_t out[XFW_CONNECT_BYTES], const struct xfw_connect *connect)
 {
-    put_greeting(out, XFW_CONNECT_BYTES);
+    message_put_greeting(out, XFW_CONNECT_BYTES);
     memcpy(out + 8, connect->called, sizeof(connect->called));
     memcpy(out + 24, connect->calling, sizeof(connect->calling));
     put_le64(out + 40, connect->layout);
@@ -29,7 +29,7 @@ void xfw_put_connect(uint8_t out[XFW_CONNECT_BYTES], const struct xfw_connect *c
 
 void xfw_put_accept(uint8_t out[XFW_ACCEPT_BYTES], const struct xfw_accept *accept)
 {
-    put_greeting(out, XFW_ACCEPT_BYTES);
+    message_put_greeting(out, XFW_ACCEPT_BYTES);
     memcpy(out + 8, accept->instance, sizeof(accept->instance));
     put_le16(out + 24, accept->notices);
     put_le16(out + 26, accept->notice_bytes_max);
@@ -38,7 +38,7 @@ void xfw_put_accept(uint8_t out[XFW_ACCEPT_BYTES], const struct xfw_accept *acce
 
 void xfw_put_reject(uint8_t out[XFW_REJECT_BYTES], enum xfw_reason reason)
 {
-    put_greeting(out, XFW_REJECT_BYTES);
+    message_put_greeting(out, XFW_REJECT_BYTES);
     put_le16(out + 6, (uint16_t)reason);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/adopt/adopt.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,6 +56,11 @@ void sw_adopt_unlock(void)
 {
     atomic_fetch_add(&moves, 1);
     unlock_still();
+}
+
+void sw_adopt_assert_locked(void)
+{
+    assert(is_mover);
 }
 
 unsigned int sw_adopt_moves(void)

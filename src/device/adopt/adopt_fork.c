@@ -106,7 +106,7 @@ static uint64_t bytes_needed(void)
 
 /* A copy that does not fit would get a process killed, likely for a child that only calls exec. So
  * the pages become private again: then the kernel copies, and only what is stored to. */
-static void make_room(void)
+static void adopt_fork_make_room(void)
 {
     uint64_t start, end, needed = bytes_needed();
     if (needed < COPY_UNASKED_BYTES)
@@ -120,10 +120,10 @@ static void make_room(void)
             (unsigned long long)needed, all ? "" : "not all ");
 }
 
-static void copy_all(void)
+static void adopt_fork_copy_all(void)
 {
     uint64_t missing = 0;
-    make_room();
+    adopt_fork_make_room();
     if (!parts_find())
         sw_error("fork: the parts of registered memory cannot be found; the child has none of it");
     const uint64_t needed = bytes_needed();
@@ -139,14 +139,14 @@ static void copy_all(void)
                  (unsigned long long)missing);
 }
 
-static void fork_prepare(void)
+static void adopt_fork_prepare(void)
 {
     sw_adopt_lock();
-    copy_all();
+    adopt_fork_copy_all();
     sw_segments_lock();
 }
 
-static void fork_parent(void)
+static void adopt_fork_parent(void)
 {
     sw_segments_unlock();
     for (struct sw_segment *s = sw_segments_first(); s; s = s->next) {
@@ -157,7 +157,7 @@ static void fork_parent(void)
     sw_adopt_unlock();
 }
 
-static void fork_child(void)
+static void adopt_fork_child(void)
 {
     for (size_t i = 0; i < forking.count; i++) {
         const struct part *part = &forking.parts[i];
@@ -185,5 +185,5 @@ static void fork_child(void)
 
 void sw_adopt_fork_install(void)
 {
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    pthread_atfork(adopt_fork_prepare, adopt_fork_parent, adopt_fork_child);
 }

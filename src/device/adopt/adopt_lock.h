@@ -7,6 +7,8 @@
  * lock. */
 void sw_adopt_lock(void);
 void sw_adopt_unlock(void);
+/* For code that relies on it: fails unless this thread has it. */
+void sw_adopt_assert_locked(void);
 
 /* Installs the fork handlers. */
 void sw_adopt_fork_install(void);

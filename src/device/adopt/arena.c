@@ -11,6 +11,7 @@
 #include "base/fds.h"
 #include "base/minmax.h"
 #include "base/shm.h"
+#include "device/adopt/adopt_lock.h"
 #include "device/adopt/page_copy.h"
 
 #define TMPFS_MAGIC_NUMBER 0x01021994
@@ -63,7 +64,7 @@ static uint64_t place_from(const struct sw_segment *segment, uint64_t used)
     return (used + large - 1) / large * large + segment->va % large;
 }
 
-static bool has_room(const struct sw_arena *arena, const struct sw_segment *segment)
+static bool arena_has_room(const struct sw_arena *arena, const struct sw_segment *segment)
 {
     const uint64_t most = file_max(), end = sw_min_u64(arena->len_bytes, most);
     const uint64_t place = place_from(segment, arena->used);
@@ -71,7 +72,7 @@ static bool has_room(const struct sw_arena *arena, const struct sw_segment *segm
 }
 
 /* Not one whose descriptor the program has closed. */
-static bool is_intact(const struct sw_arena *arena)
+static bool arena_is_intact(const struct sw_arena *arena)
 {
     struct stat st;
     return !fstat(arena->fd, &st) && st.st_dev == arena->dev && st.st_ino == arena->ino;
@@ -80,8 +81,8 @@ static bool is_intact(const struct sw_arena *arena)
 static struct sw_arena *arena_with_room(const struct sw_segment *segment, enum sw_handed_out handed)
 {
     for (struct sw_arena *arena = arenas; arena < arenas + ARENAS_MAX; arena++) {
-        if (arena->segments && arena->handed == handed && has_room(arena, segment) &&
-            is_intact(arena))
+        if (arena->segments && arena->handed == handed && arena_has_room(arena, segment) &&
+            arena_is_intact(arena))
             return arena;
     }
     return NULL;
@@ -163,6 +164,7 @@ bool sw_arena_admits(enum sw_handed_out handed)
 
 enum sw_adopt_reason sw_arena_enter(struct sw_segment *segment, enum sw_handed_out handed)
 {
+    sw_adopt_assert_locked();
     /* Rights to write cannot grow. Others may, with the first receive: then the file goes along, as
      * long as there are descriptors for files of their own. */
     if (handed != SW_HANDED_OUT_WRITE && is_file_left())
@@ -172,6 +174,7 @@ enum sw_adopt_reason sw_arena_enter(struct sw_segment *segment, enum sw_handed_o
 
 void sw_arena_leave(struct sw_segment *segment)
 {
+    sw_adopt_assert_locked();
     struct sw_arena *arena = segment->arena;
     const bool intact = sw_segment_fd_valid(segment);
     segment->arena = NULL;
@@ -195,7 +198,7 @@ uint64_t sw_arenas_bytes(void)
     uint64_t sum = 0;
     for (struct sw_arena *arena = arenas; arena < arenas + ARENAS_MAX; arena++) {
         struct stat st;
-        if (arena->segments && is_intact(arena) && !fstat(arena->fd, &st))
+        if (arena->segments && arena_is_intact(arena) && !fstat(arena->fd, &st))
             sum += (uint64_t)st.st_blocks * 512;
     }
     return sum;
@@ -204,7 +207,7 @@ uint64_t sw_arenas_bytes(void)
 void sw_arenas_forget(void)
 {
     for (struct sw_arena *arena = arenas; arena < arenas + ARENAS_MAX; arena++) {
-        if (arena->segments && is_intact(arena))
+        if (arena->segments && arena_is_intact(arena))
             close(arena->fd);
         arena->segments = 0;
     }

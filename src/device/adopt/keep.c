@@ -23,7 +23,7 @@ static struct kept {
 } kept[SW_KEEP_COUNT];
 
 /* Whether it still is what was opened: programs close numbers that they do not know. */
-static bool is_ours(const struct kept *one)
+static bool keep_is_ours(const struct kept *one)
 {
     struct stat st;
     return one->fd_plus_1 && !fstat(one->fd_plus_1 - 1, &st) && st.st_dev == one->dev &&
@@ -46,7 +46,7 @@ int sw_keep_all(void)
 {
     for (int i = 0; i < SW_KEEP_COUNT; i++) {
         struct stat st;
-        if (is_ours(&kept[i]))
+        if (keep_is_ours(&kept[i]))
             continue;
         int fd = sw_fd_own(open_new((enum sw_keep)i));
         if (fd < 0)
@@ -63,7 +63,7 @@ int sw_keep_all(void)
 int sw_keep_uffd(struct sw_uffd *uffd)
 {
     int rc = sw_uffd_open(uffd);
-    if (!rc || !is_ours(&kept[SW_KEEP_UFFD]))
+    if (!rc || !keep_is_ours(&kept[SW_KEEP_UFFD]))
         return rc;
     *uffd = kept_uffd;
     uffd->fd = kept[SW_KEEP_UFFD].fd_plus_1 - 1;
@@ -76,7 +76,7 @@ int sw_keep_open(enum sw_keep what)
     if (fd >= 0)
         return fd;
     const int own = kept[what].fd_plus_1 - 1;
-    return is_ours(&kept[what]) && !lseek(own, 0, SEEK_SET) ? own : fd;
+    return keep_is_ours(&kept[what]) && !lseek(own, 0, SEEK_SET) ? own : fd;
 }
 
 void sw_keep_close(int fd)
@@ -92,14 +92,14 @@ int sw_keep_count(void)
 {
     int count = 0;
     for (int i = 0; i < SW_KEEP_COUNT; i++)
-        count += is_ours(&kept[i]);
+        count += keep_is_ours(&kept[i]);
     return count;
 }
 
 void sw_keep_forget(void)
 {
     for (int i = 0; i < SW_KEEP_COUNT; i++) {
-        if (is_ours(&kept[i]))
+        if (keep_is_ours(&kept[i]))
             close(kept[i].fd_plus_1 - 1);
         kept[i] = (struct kept){0};
     }

@@ -52,7 +52,7 @@ static bool read_text(const char *path, char *text, size_t size)
 }
 
 /* A number of bytes in a file of a cgroup's; "max" and what is not there is UINT64_MAX. */
-static uint64_t read_number(const char *dir, const char *name)
+static uint64_t memory_room_read_number(const char *dir, const char *name)
 {
     char path[DIR_MAX], text[64], *end;
     if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path) ||
@@ -81,10 +81,10 @@ static uint64_t room_in_cgroup(const struct hierarchy *h, const char *dir)
 {
     uint64_t limit = UINT64_MAX;
     for (int i = 0; i < 2 && h->limits[i]; i++) {
-        uint64_t number = read_number(dir, h->limits[i]);
+        uint64_t number = memory_room_read_number(dir, h->limits[i]);
         limit = sw_min_u64(number, limit);
     }
-    uint64_t usage = limit == UINT64_MAX ? UINT64_MAX : read_number(dir, h->usage);
+    uint64_t usage = limit == UINT64_MAX ? UINT64_MAX : memory_room_read_number(dir, h->usage);
     if (usage == UINT64_MAX)
         return UINT64_MAX;
     uint64_t cache = read_cache(h, dir);

@@ -46,7 +46,7 @@ static uint64_t park_of(const struct sw_segment *segment, uint64_t va)
     return segment->park + (va - segment->va);
 }
 
-static uint64_t offset_of(const struct sw_segment *segment, uint64_t va)
+static uint64_t page_move_offset_of(const struct sw_segment *segment, uint64_t va)
 {
     return segment->offset + (va - segment->va);
 }
@@ -54,7 +54,7 @@ static uint64_t offset_of(const struct sw_segment *segment, uint64_t va)
 /* The end of the part of [va, end) that lies in one cell of a grid on the file. */
 static uint64_t grid_end(const struct sw_segment *segment, uint64_t va, uint64_t end, uint64_t cell)
 {
-    uint64_t left = cell - offset_of(segment, va) % cell;
+    uint64_t left = cell - page_move_offset_of(segment, va) % cell;
     return end - va > left ? va + left : end;
 }
 
@@ -76,7 +76,7 @@ static int tables_move(uint64_t from, uint64_t to, uint64_t len)
 static int file_map(const struct sw_segment *segment, uint64_t va, uint64_t len, int prot)
 {
     long flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
-    uint64_t offset = offset_of(segment, va);
+    uint64_t offset = page_move_offset_of(segment, va);
     return syscall(SYS_mmap, va, len, prot, flags, segment->fd, offset) == -1 ? -errno : 0;
 }
 
@@ -217,7 +217,7 @@ static int chunk_take(const struct sw_copy *copy, const struct sw_uffd *uffd, ui
         aside = !rc;
     }
     if (!rc)
-        rc = sw_copy_to_file(copy, offset_of(segment, va), aside ? park : va, len);
+        rc = sw_copy_to_file(copy, page_move_offset_of(segment, va), aside ? park : va, len);
     if (!rc && !aside) {
         rc = tables_move(va, park, len);
         aside = !rc;
@@ -398,7 +398,7 @@ static void file_drop(const struct sw_segment *segment, uint64_t va, uint64_t le
 {
     if (sw_segment_fd_valid(segment))
         fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)offset_of(segment, va), (off_t)len);
+                  (off_t)page_move_offset_of(segment, va), (off_t)len);
 }
 
 int sw_pages_return(struct sw_segment *segment, const struct sw_uffd *uffd, uint64_t va,
@@ -484,7 +484,7 @@ void sw_park_swap_in(struct sw_segment *segment, uint64_t va, uint64_t len_bytes
     const uint64_t page = (uint64_t)getpagesize();
     uint64_t step = len_bytes;
     for (uint64_t at = va, end = va + len_bytes; at < end;) {
-        step = end - at < step ? end - at : step;
+        step = sw_min_u64(end - at, step);
         if (!tables_move(park_of(segment, at), at, step)) {
             at += step;
         } else if (step > page) {

@@ -80,7 +80,7 @@ static void bounds_update(void)
         if (s->kind != SW_SEGMENT_ADOPTED)
             continue;
         start = sw_min_u64(s->va, start);
-        end = s->va + s->len_bytes > end ? s->va + s->len_bytes : end;
+        end = sw_max_u64(s->va + s->len_bytes, end);
     }
     atomic_store(&bounds.start, start);
     atomic_store(&bounds.end, end);
@@ -119,6 +119,7 @@ static bool id_taken(uint32_t id)
 
 void sw_segments_add(struct sw_segment *segment)
 {
+    sw_lock_assert_held(&table.lock);
     do {
         table.last_id++;
     } while (table.last_id == 0 || id_taken(table.last_id));
@@ -131,6 +132,7 @@ void sw_segments_add(struct sw_segment *segment)
 
 void sw_segments_remove(struct sw_segment *segment)
 {
+    sw_lock_assert_held(&table.lock);
     struct sw_segment **at = &table.first;
     while (*at != segment)
         at = &(*at)->next;
@@ -141,6 +143,7 @@ void sw_segments_remove(struct sw_segment *segment)
 
 void sw_segments_forget_all(void)
 {
+    sw_lock_assert_held(&table.lock);
     table.first = NULL;
     table.count = 0;
     bounds_update();

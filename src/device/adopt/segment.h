@@ -49,7 +49,8 @@ void sw_segment_delete(struct sw_segment *segment);
 void sw_segments_lock(void);
 void sw_segments_unlock(void);
 
-/* All under the table lock. */
+/* The table changes with both the move lock and the table lock held, so one of them is enough to
+ * read it. */
 struct sw_segment *sw_segments_first(void);
 void sw_segments_add(struct sw_segment *segment); /* gives it its id */
 void sw_segments_remove(struct sw_segment *segment);

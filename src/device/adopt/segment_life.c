@@ -13,6 +13,7 @@
 #include "base/mappable.h"
 #include "base/minmax.h"
 #include "device/adopt/adopt.h"
+#include "device/adopt/adopt_lock.h"
 #include "device/adopt/adopt_monitor.h"
 #include "device/adopt/arena.h"
 #include "device/adopt/keep.h"
@@ -108,6 +109,7 @@ static int each_part(struct sw_segment *only, uint64_t va, uint64_t end, sw_segm
 
 int sw_segments_each_part(sw_segment_part_fn fn, void *arg)
 {
+    sw_adopt_assert_locked();
     uint64_t start, end;
     sw_segments_bounds(&start, &end);
     return start < end ? each_part(NULL, start, end, fn, arg) : 0;
@@ -181,6 +183,7 @@ static int part_advise(struct sw_segment *segment, const struct sw_vma *vma, uin
 
 bool sw_segments_withdraw(uint64_t va, uint64_t end, bool lean)
 {
+    sw_adopt_assert_locked();
     struct sw_uffd uffd;
     struct returning returning = {.uffd = NULL, .lean = lean};
     if (may_move(&uffd))
@@ -196,6 +199,7 @@ bool sw_segments_withdraw(uint64_t va, uint64_t end, bool lean)
 
 void sw_segments_withdraw_group(unsigned int group)
 {
+    sw_adopt_assert_locked();
     struct sw_uffd uffd;
     struct returning returning = {.uffd = NULL, .lean = true};
     if (may_move(&uffd))
@@ -214,6 +218,7 @@ void sw_segments_withdraw_group(unsigned int group)
 
 void sw_segments_discard(uint64_t va, uint64_t end, bool locked_too)
 {
+    sw_adopt_assert_locked();
     struct discarding discarding = {.locked_too = locked_too};
     guard->revoke(va, end - va);
     guard->before(va, end - va);
@@ -234,6 +239,7 @@ static int private_zap(struct sw_segment *segment, const struct sw_vma *vma, uin
 
 void sw_segments_discard_held(const struct sw_held_call *call)
 {
+    sw_adopt_assert_locked();
     struct discarding discarding = {.locked_too = call->advice == MADV_DONTNEED_LOCKED};
     const uint64_t page = (uint64_t)getpagesize();
     const uint64_t end = call->va + (call->len_bytes + page - 1) / page * page;
@@ -258,6 +264,7 @@ static int private_advise(struct sw_segment *segment, const struct sw_vma *vma, 
 
 void sw_segments_advise(uint64_t va, uint64_t end, int advice)
 {
+    sw_adopt_assert_locked();
     each_part_or(NULL, va, end, part_advise, private_advise, &advice);
 }
 
@@ -265,6 +272,7 @@ void sw_segments_advise(uint64_t va, uint64_t end, int advice)
  * and it stays a remainder. */
 bool sw_segment_release(struct sw_segment *segment, const struct sw_uffd *uffd)
 {
+    sw_adopt_assert_locked();
     if (segment->kind == SW_SEGMENT_ADOPTED && !segment_return(segment, uffd))
         return false;
     sw_segments_lock();
@@ -285,6 +293,7 @@ void sw_adopt_dump_advised(void)
 struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, uint64_t end,
                                     int prot, enum sw_handed_out handed, enum sw_adopt_reason *why)
 {
+    sw_adopt_assert_locked();
     struct sw_segment *segment = sw_segment_new();
     *why = SW_ADOPT_FAILED;
     if (!segment)
@@ -325,6 +334,7 @@ struct sw_segment *sw_segment_adopt(const struct sw_uffd *uffd, uint64_t start, 
 /* A segment for the whole of a mapping that already is shared. */
 struct sw_segment *sw_segment_share(const struct sw_vma *vma)
 {
+    sw_adopt_assert_locked();
     int fd = sw_fd_own(sw_shared_file_open(vma));
     if (fd < 0)
         return NULL;
@@ -354,6 +364,7 @@ struct sw_segment *sw_segment_share(const struct sw_vma *vma)
 /* Moves back what nobody refers to any more, unless its pages may be pinned. */
 void sw_segment_finish(struct sw_segment *segment)
 {
+    sw_adopt_assert_locked();
     struct sw_uffd uffd;
     bool movable = segment->kind == SW_SEGMENT_ADOPTED && may_move(&uffd);
     if (!sw_segment_release(segment, movable ? &uffd : NULL))
@@ -365,6 +376,7 @@ void sw_segment_finish(struct sw_segment *segment)
 /* Tries again with one remainder, each time another one. */
 void sw_segment_retry_remainder(void)
 {
+    sw_adopt_assert_locked();
     static uint32_t last_id; /* under the move lock */
     struct sw_segment *next = NULL, *lowest = NULL;
     sw_segments_lock();

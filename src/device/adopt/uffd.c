@@ -24,7 +24,7 @@
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif
 
-static int open_device(void)
+static int uffd_open_device(void)
 {
     int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
     if (device < 0)
@@ -40,7 +40,7 @@ static int open_any(struct sw_uffd *uffd)
     uffd->user_mode_only = false;
     uffd->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
     if (uffd->fd < 0 && errno == EPERM)
-        uffd->fd = open_device();
+        uffd->fd = uffd_open_device();
     if (uffd->fd < 0) {
         uffd->user_mode_only = true;
         uffd->fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);

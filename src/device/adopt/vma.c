@@ -40,7 +40,7 @@ enum {
     COVERING_OR_NEXT = 0x10,
 };
 
-static enum sw_vma_kind kind_of(bool shared, uint64_t ino, const char *name)
+static enum sw_vma_kind vma_kind_of(bool shared, uint64_t ino, const char *name)
 {
     if (shared)
         return SW_VMA_SHARED;
@@ -64,7 +64,7 @@ bool sw_vma_parse(const char *line, struct sw_vma *out, const char **name)
     vma.prot = (flags[0] == 'r' ? PROT_READ : 0) | (flags[1] == 'w' ? PROT_WRITE : 0) |
                (flags[2] == 'x' ? PROT_EXEC : 0);
     *name = line + name_at;
-    vma.kind = kind_of(flags[3] == 's', vma.ino, *name);
+    vma.kind = vma_kind_of(flags[3] == 's', vma.ino, *name);
     *out = vma;
     return true;
 }
@@ -92,7 +92,7 @@ static int query_next(struct sw_vma_reader *reader, uint64_t addr, struct sw_vma
         .dev_minor = arg.dev_minor,
         .prot = (flags & VMA_READABLE ? PROT_READ : 0) | (flags & VMA_WRITABLE ? PROT_WRITE : 0) |
                 (flags & VMA_EXECUTABLE ? PROT_EXEC : 0),
-        .kind = kind_of(flags & VMA_SHARED, arg.inode, reader->name),
+        .kind = vma_kind_of(flags & VMA_SHARED, arg.inode, reader->name),
     };
     return 1;
 }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
 #include "device/adopt/adopt_config.h"
 #include "device/adopt/arena.h"
 #include "device/adopt/keep.h"
@@ -202,8 +203,8 @@ static void walk_vmas(struct sw_walk *w)
             return;
         }
         for (int i = 0; i < count; i++) {
-            uint64_t start = vmas[i].start > at ? vmas[i].start : at;
-            uint64_t end = vmas[i].end < w->end ? vmas[i].end : w->end;
+            uint64_t start = sw_max_u64(vmas[i].start, at);
+            uint64_t end = sw_min_u64(vmas[i].end, w->end);
             leave_out(w, start - at, SW_ADOPT_KIND);
             walk_vma(w, &vmas[i], start, end);
             at = end;

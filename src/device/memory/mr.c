@@ -88,17 +88,6 @@ static void set_rights(struct sw_mr *mr, unsigned int access, int64_t shift)
     sw_nic.pub->mrs[mr->index].access = access | SW_PUB_LOCAL_USE | (shift ? 0 : SW_PUB_STEADY);
 }
 
-bool sw_sge_resolve_any(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va)
-{
-    const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
-    const uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
-    if (word == 0 || (uint32_t)word != sge->lkey || mr->pd != pd || (mr->access & need) != need ||
-        !sw_mr_covers(mr, sge->addr, sge->length))
-        return sw_null_resolve(pd, sge, need, va);
-    *va = sw_view_at(sw_nic.pub, mr, sge->addr);
-    return true;
-}
-
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void sw_mr_table_lock(void)

@@ -4,6 +4,7 @@
 #define SW_DEVICE_MEMORY_MR_IMPL_H
 
 #include "device/memory/mr.h"
+#include "device/memory/view.h"
 #include "device/nic/context_impl.h"
 #include "device/nic/nic.h"
 #include "device/rules/target.h"
@@ -21,7 +22,8 @@ struct sw_mr {
 };
 
 /* sw_nic.mrs, mr_draw and what binds windows to regions. Taken after any other lock of the device;
- * may be held while peers' accesses are waited for. */
+ * may be held while peers' accesses are waited for, so not between sw_mr_serve_begin() and _end().
+ */
 void sw_mr_table_lock(void);
 void sw_mr_table_unlock(void);
 void sw_mr_table_assert_locked(void);
@@ -66,8 +68,6 @@ void sw_mr_fork_child(const struct sw_pub *parent, struct sw_pub *fresh);
 
 /* The same as below for an element of a null region. */
 bool sw_null_resolve(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va);
-/* The same for one of any region. */
-bool sw_sge_resolve_any(uint32_t pd, const struct ibv_sge *sge, uint32_t need, uint8_t **va);
 
 /* Checks one local scatter/gather element; on success *va is where the bytes are in this process.
  */
@@ -76,13 +76,14 @@ static inline bool sw_sge_resolve(uint32_t pd, const struct ibv_sge *sge, uint32
 {
     const struct sw_pub_mr *mr = &sw_nic.pub->mrs[sw_key_index(sge->lkey)];
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
-    need |= SW_PUB_LOCAL_USE | SW_PUB_STEADY;
+    const uint32_t access = mr->access;
+    need |= SW_PUB_LOCAL_USE;
     if (__builtin_expect(word == 0 || (uint32_t)word != sge->lkey || mr->pd != pd ||
-                             (mr->access & need) != need ||
-                             !sw_mr_covers(mr, sge->addr, sge->length),
+                             (access & need) != need || !sw_mr_covers(mr, sge->addr, sge->length),
                          0))
-        return sw_sge_resolve_any(pd, sge, need & ~SW_PUB_STEADY, va);
-    *va = (uint8_t *)(uintptr_t)(mr->va + (sge->addr - mr->iova));
+        return sw_null_resolve(pd, sge, need, va);
+    *va = access & SW_PUB_STEADY ? (uint8_t *)(uintptr_t)(mr->va + (sge->addr - mr->iova))
+                                 : sw_view_at(sw_nic.pub, mr, sge->addr);
     return true;
 }
 

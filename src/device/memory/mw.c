@@ -26,14 +26,14 @@ _Atomic uint32_t sw_mr_serving[SW_MAX_QP];
 /* Local write is what many programs set beside remote write, without meaning. */
 #define WINDOW_ACCESS (WINDOW_REMOTE | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED)
 
-static struct sw_pub_mr *entry_of(const struct sw_mw *mw)
+static struct sw_pub_mr *mw_entry_of(const struct sw_mw *mw)
 {
     return &sw_nic.pub->mrs[mw->slot.index];
 }
 
 /* The window or region that a key is of, but for the 8 bits that the program of a window chooses,
  * and whether the key is valid or not. */
-static struct sw_mr *slot_of(uint32_t key)
+static struct sw_mr *mw_slot_of(uint32_t key)
 {
     sw_mr_table_assert_locked();
     struct sw_mr *slot = sw_nic.mrs[sw_key_index(key)];
@@ -42,13 +42,13 @@ static struct sw_mr *slot_of(uint32_t key)
 
 static struct sw_mw *window_of(uint32_t key)
 {
-    struct sw_mr *slot = slot_of(key);
+    struct sw_mr *slot = mw_slot_of(key);
     return slot && slot->is_window ? (struct sw_mw *)slot : NULL;
 }
 
 static struct sw_mr *region_of(uint32_t key)
 {
-    struct sw_mr *slot = slot_of(key);
+    struct sw_mr *slot = mw_slot_of(key);
     return slot && !slot->is_window && slot->key == key &&
                    sw_nic.pub->mrs[slot->index].kind == SW_PUB_REGION &&
                    atomic_load(&sw_nic.pub->mrs[slot->index].key_word)
@@ -71,7 +71,7 @@ void sw_mr_wait_for_serving(const struct sw_qp *own)
 static void unbind_window(struct sw_mw *mw, const struct sw_qp *own)
 {
     sw_mr_table_assert_locked();
-    atomic_store(&entry_of(mw)->key_word, 0);
+    atomic_store(&mw_entry_of(mw)->key_word, 0);
     sw_nic.link->quiesce();
     sw_mr_wait_for_serving(own);
     mw->region->windows--;
@@ -155,7 +155,7 @@ static uint32_t cut_extents(const struct sw_pub_mr *region, struct sw_pub_mr *wi
 static void publish_window(struct sw_mw *mw, struct sw_qp *qp, const struct sw_wqe *wqe)
 {
     sw_mr_table_assert_locked();
-    struct sw_pub_mr *entry = entry_of(mw);
+    struct sw_pub_mr *entry = mw_entry_of(mw);
     const struct sw_pub_mr *region = &sw_nic.pub->mrs[mw->region->index];
     mw->slot.key = wqe->rkey;
     mw->qpn = mw->type == IBV_MW_TYPE_2 ? qp->qpn : 0;
@@ -180,7 +180,7 @@ static void publish_window(struct sw_mw *mw, struct sw_qp *qp, const struct sw_w
     sw_mr_published(mw->slot.index, seen);
 }
 
-static bool bind_window(struct sw_qp *qp, const struct sw_wqe *wqe)
+static bool mw_bind_window(struct sw_qp *qp, const struct sw_wqe *wqe)
 {
     struct sw_mw *mw = window_of(wqe->rkey);
     if (!mw || mw->slot.pd != qp->pd)
@@ -218,24 +218,37 @@ enum ibv_wc_status sw_mw_execute(struct sw_qp *qp, const struct sw_wqe *wqe)
     sw_lock_assert_held(&qp->lock);
     sw_mr_table_lock();
     bool good =
-        wqe->opcode == IBV_WR_BIND_MW ? bind_window(qp, wqe) : invalidate_window(qp, wqe->imm);
+        wqe->opcode == IBV_WR_BIND_MW ? mw_bind_window(qp, wqe) : invalidate_window(qp, wqe->imm);
     sw_mr_table_unlock();
     return good ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
+}
+
+/* Who takes a key away waits for what is served, with the table locked. So nobody who serves may
+ * wait for the table: the bytes of the message that invalidates lie where they go by now. */
+static bool pause_serving(const struct sw_qp *qp)
+{
+    const bool serves = atomic_load_explicit(&sw_mr_serving[qp->index], memory_order_relaxed) & 1;
+    if (serves)
+        sw_mr_serve_end(qp->index);
+    return serves;
 }
 
 enum sw_verdict sw_mw_invalidate_for_peer(struct sw_qp *qp, uint32_t key)
 {
     sw_lock_assert_held(&qp->lock);
+    const bool serves = pause_serving(qp);
     struct sw_target_qp side = {qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
     sw_mr_table_lock();
     enum sw_verdict verdict = sw_target_check_invalidate(sw_nic.pub, key, side);
     struct sw_mw *mw = verdict == SW_ACK ? window_of(key) : NULL;
     if (mw) {
-        atomic_store(&entry_of(mw)->key_word, 0);
+        atomic_store(&mw_entry_of(mw)->key_word, 0);
         mw->region->windows--;
         mw->region = NULL;
     }
     sw_mr_table_unlock();
+    if (serves)
+        sw_mr_serve_begin(qp->index);
     return verdict;
 }
 

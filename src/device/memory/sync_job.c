@@ -26,7 +26,7 @@ void sw_sync_job_drop(struct sw_sync_job *job)
         free(job);
 }
 
-static void *run_jobs(void *arg)
+static void *sync_run_jobs(void *arg)
 {
     struct sw_sync_job *job = arg;
     void (*tell)(void) = job->tell;
@@ -39,13 +39,13 @@ static void *run_jobs(void *arg)
 }
 
 /* Detached, and deaf to the program's signals. */
-static bool start_thread(struct sw_sync_job *job)
+static bool sync_job_start_thread(struct sw_sync_job *job)
 {
     pthread_t thread;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = !pthread_create(&thread, NULL, run_jobs, job);
+    bool started = !pthread_create(&thread, NULL, sync_run_jobs, job);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (started)
         pthread_detach(thread);
@@ -61,8 +61,8 @@ struct sw_sync_job *sw_sync_job_start(uint64_t va, uint64_t len_bytes, void (*te
         return NULL;
     }
     *job = (struct sw_sync_job){.refs = 2, .va = va, .len_bytes = len_bytes, .tell = tell};
-    if (!start_thread(job))
-        run_jobs(job); /* late is better than never */
+    if (!sync_job_start_thread(job))
+        sync_run_jobs(job); /* late is better than never */
     return job;
 }
 

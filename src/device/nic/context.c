@@ -79,15 +79,9 @@ static void limit_to_iwarp(struct ibv_device_attr_ex *out)
     memset(&out->packet_pacing_caps, 0, sizeof(out->packet_pacing_caps));
 }
 
-void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
+/* What ibv_query_device() says, too. */
+static void set_attributes(struct ibv_device_attr *attr)
 {
-    struct sw_netdev_info info;
-    sw_netdev_read(ctx->netdev, &info);
-    memset(out, 0, sizeof(*out));
-    struct ibv_device_attr *attr = &out->orig_attr;
-    strncpy(attr->fw_ver, sw_version(), sizeof(attr->fw_ver) - 1);
-    attr->node_guid = info.guid;
-    attr->sys_image_guid = info.guid;
     attr->max_mr_size = UINT64_MAX;
     attr->page_size_cap = ~(uint64_t)4095;
     attr->vendor_id = SW_VENDOR_ID;
@@ -122,8 +116,11 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
     attr->max_pkeys = 1;
     attr->local_ca_ack_delay = 15;
     attr->phys_port_cnt = 1;
-    out->phys_port_cnt_ex = 1;
-    out->max_dm_size = SW_MAX_DM_BYTES;
+}
+
+/* What works on memory that is not pinned: all of it. */
+static void set_odp(struct ibv_device_attr_ex *out)
+{
     out->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
     out->odp_caps.per_transport_caps.ud_odp_caps =
         IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -133,6 +130,21 @@ void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
         out->odp_caps.per_transport_caps.uc_odp_caps | IBV_ODP_SUPPORT_READ |
         IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
     out->xrc_odp_caps = out->odp_caps.per_transport_caps.rc_odp_caps;
+}
+
+void sw_context_query(struct sw_context *ctx, struct ibv_device_attr_ex *out)
+{
+    struct sw_netdev_info info;
+    sw_netdev_read(ctx->netdev, &info);
+    memset(out, 0, sizeof(*out));
+    struct ibv_device_attr *attr = &out->orig_attr;
+    strncpy(attr->fw_ver, sw_version(), sizeof(attr->fw_ver) - 1);
+    attr->node_guid = info.guid;
+    attr->sys_image_guid = info.guid;
+    set_attributes(attr);
+    out->phys_port_cnt_ex = 1;
+    out->max_dm_size = SW_MAX_DM_BYTES;
+    set_odp(out);
     const uint64_t atomic_write = 1ull << 40; /* which older headers do not name */
     out->device_cap_flags_ex = attr->device_cap_flags | IB_UVERBS_DEVICE_FLUSH_GLOBAL |
                                IB_UVERBS_DEVICE_FLUSH_PERSISTENT | atomic_write;

@@ -377,6 +377,14 @@ bool sw_netdev_is_iwarp(const struct sw_netdev *dev)
     return dev->info.kind == SW_NETDEV_IWARP; /* never changes */
 }
 
+bool sw_netdev_is_interface(struct sw_netdev *dev, unsigned int ifindex)
+{
+    sw_lock_acquire(&table_lock);
+    const bool is_it = dev->is_present && dev->info.ifindex == ifindex;
+    sw_lock_release(&table_lock);
+    return is_it;
+}
+
 bool sw_netdev_has_kind(enum sw_netdev_kind kind)
 {
     bool has = false;
@@ -460,7 +468,7 @@ uint64_t sw_netdev_generation(void)
 }
 
 /* The first of `kinds` (a bit for each) with the address. */
-static struct sw_netdev *find_address(const union ibv_gid *gid, unsigned int kinds)
+static struct sw_netdev *netdev_find_address(const union ibv_gid *gid, unsigned int kinds)
 {
     struct sw_netdev *found = NULL;
     int count = sw_netdev_count();
@@ -478,17 +486,17 @@ static struct sw_netdev *find_address(const union ibv_gid *gid, unsigned int kin
 
 struct sw_netdev *sw_netdev_with_gid(const union ibv_gid *gid)
 {
-    return find_address(gid, 1u << SW_NETDEV_ROCE);
+    return netdev_find_address(gid, 1u << SW_NETDEV_ROCE);
 }
 
 struct sw_netdev *sw_netdev_with_address(const union ibv_gid *address)
 {
-    return find_address(address, 1u << SW_NETDEV_ROCE | 1u << SW_NETDEV_IWARP);
+    return netdev_find_address(address, 1u << SW_NETDEV_ROCE | 1u << SW_NETDEV_IWARP);
 }
 
 struct sw_netdev *sw_netdev_iwarp_at(const union ibv_gid *address)
 {
-    return find_address(address, 1u << SW_NETDEV_IWARP);
+    return netdev_find_address(address, 1u << SW_NETDEV_IWARP);
 }
 
 int sw_netdev_monitor_fd(void)
@@ -517,7 +525,7 @@ void sw_netdev_fork_child(void)
         close(fd);
 }
 
-static void fork_prepare(void)
+static void netdev_fork_prepare(void)
 {
     pthread_mutex_lock(&refresh_mutex);
     sw_lock_acquire(&table_lock);
@@ -533,5 +541,5 @@ static void fork_release(void)
  * whoever else holds a lock over a fork and asks for ours under it gets theirs before us. */
 __attribute__((constructor(101))) static void register_fork_handlers(void)
 {
-    pthread_atfork(fork_prepare, fork_release, fork_release);
+    pthread_atfork(netdev_fork_prepare, fork_release, fork_release);
 }

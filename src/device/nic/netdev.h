@@ -67,6 +67,8 @@ int sw_netdev_count(void);
 struct sw_netdev *sw_netdev_get(int index); /* NULL past the end */
 void sw_netdev_read(struct sw_netdev *dev, struct sw_netdev_info *out);
 bool sw_netdev_is_iwarp(const struct sw_netdev *dev);
+/* Whether it is that interface now. One that comes back has another number. */
+bool sw_netdev_is_interface(struct sw_netdev *dev, unsigned int ifindex);
 /* Whether there is one of that kind whose interface exists. */
 bool sw_netdev_has_kind(enum sw_netdev_kind kind);
 /* How long its GID table is. */

@@ -66,7 +66,7 @@ static void seal_tables(void)
         sw_debug("tables not sealed: %s", strerror(-rc));
 }
 
-static void fill_header(void)
+static void nic_fill_header(void)
 {
     struct sw_pub_header *header = &sw_nic.pub->header;
     header->version = SW_PUB_VERSION;
@@ -93,7 +93,7 @@ static int start_locked(void)
     rc = sw_nic.link->start();
     if (rc)
         return rc;
-    fill_header();
+    nic_fill_header();
     sw_nic.linked = true;
     return 0;
 }
@@ -103,7 +103,7 @@ static int start_locked(void)
  * the parent's memory, shared), a slot and an engine once it creates a QP or opens a device. What
  * the parent created stays the parent's: its QPs are in ERR here for good. Regions keep their keys.
  */
-static void fork_child(void)
+static void nic_fork_child(void)
 {
     pthread_mutex_init(&sw_nic.lock, NULL);
     if (!sw_nic.pub)
@@ -134,14 +134,14 @@ static void fork_child(void)
     sw_nic.linked = false;
 }
 
-static void fork_prepare(void)
+static void device_nic_fork_prepare(void)
 {
     pthread_mutex_lock(&sw_nic.lock);
     if (sw_nic.linked && sw_nic.link->fork_prepare)
         sw_nic.link->fork_prepare();
 }
 
-static void fork_parent(void)
+static void nic_fork_parent(void)
 {
     if (sw_nic.linked && sw_nic.link->fork_parent)
         sw_nic.link->fork_parent();
@@ -168,7 +168,7 @@ static int allocate_once(void)
     sw_draw_start(&sw_nic.qp_draw, SW_MAX_QP);
     sw_draw_start(&sw_nic.mr_draw, SW_MAX_MR);
     sw_draw_start(&sw_nic.srq_draw, SW_MAX_SRQ);
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    pthread_atfork(device_nic_fork_prepare, nic_fork_parent, nic_fork_child);
     sw_move_gate_install();
     sw_nic.started = true;
     return 0;

@@ -65,7 +65,7 @@ static int add_link(struct sw_rtnl_snapshot *snapshot, struct nlmsghdr *msg)
 }
 
 /* IFA_LOCAL is the interface's own address; IFA_ADDRESS is the peer's on point-to-point links. */
-static const struct rtattr *find_address(struct nlmsghdr *msg, struct ifaddrmsg *info)
+static const struct rtattr *rtnl_find_address(struct nlmsghdr *msg, struct ifaddrmsg *info)
 {
     const struct rtattr *found = NULL;
     int len = (int)IFA_PAYLOAD(msg);
@@ -83,7 +83,7 @@ static int add_addr(struct sw_rtnl_snapshot *snapshot, struct nlmsghdr *msg)
     if (msg->nlmsg_type != RTM_NEWADDR)
         return 0;
     struct ifaddrmsg *info = NLMSG_DATA(msg);
-    const struct rtattr *attr = find_address(msg, info);
+    const struct rtattr *attr = rtnl_find_address(msg, info);
     if (!attr || (info->ifa_flags & IFA_F_DADFAILED))
         return 0;
 
@@ -105,7 +105,7 @@ static int add_addr(struct sw_rtnl_snapshot *snapshot, struct nlmsghdr *msg)
     return 0;
 }
 
-static int send_request(int fd, uint16_t type, uint32_t seq)
+static int rtnl_send_request(int fd, uint16_t type, uint32_t seq)
 {
     struct {
         struct nlmsghdr head;
@@ -156,7 +156,7 @@ static int dump_table(int fd, void *buffer, uint16_t type, struct sw_rtnl_snapsh
                       dump_fn fn)
 {
     uint32_t seq = type;
-    int err = send_request(fd, type, seq);
+    int err = rtnl_send_request(fd, type, seq);
     while (!err) {
         ssize_t got = recv(fd, buffer, DUMP_BUFFER_BYTES, 0);
         if (got < 0 && errno == EINTR)

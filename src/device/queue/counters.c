@@ -43,12 +43,13 @@ static const char *const names[SW_COUNTER_COUNT] = {
     [SW_TERMINATES_SENT] = "iwarp_terminates_sent",
     [SW_TERMINATES_RECEIVED] = "iwarp_terminates_received",
     [SW_TCP_CONNECTIONS] = "tcp_connections",
+    [SW_TCP_FALLBACKS] = "tcp_fallbacks",
     [SW_TCP_RESETS] = "tcp_resets",
     [SW_TCP_REFUSED] = "tcp_calls_refused",
     [SW_TCP_STRANGERS] = "tcp_strangers",
 };
 
-static int index_of(struct sw_netdev *dev)
+static int counters_index_of(struct sw_netdev *dev)
 {
     struct sw_netdev_info info;
     if (!dev)
@@ -59,7 +60,7 @@ static int index_of(struct sw_netdev *dev)
 
 void sw_counter_add_many(struct sw_netdev *dev, enum sw_counter counter, uint64_t more)
 {
-    atomic_fetch_add_explicit(&counts[index_of(dev)][counter], more, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts[counters_index_of(dev)][counter], more, memory_order_relaxed);
 }
 
 void sw_counter_add(struct sw_netdev *dev, enum sw_counter counter)
@@ -80,7 +81,7 @@ void sw_counter_add_error(struct sw_netdev *dev, enum ibv_wc_status status, bool
 
 uint64_t sw_counter_read(struct sw_netdev *dev, enum sw_counter counter)
 {
-    return atomic_load_explicit(&counts[index_of(dev)][counter], memory_order_relaxed);
+    return atomic_load_explicit(&counts[counters_index_of(dev)][counter], memory_order_relaxed);
 }
 
 const char *sw_counter_name(enum sw_counter counter)

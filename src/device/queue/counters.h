@@ -46,6 +46,7 @@ enum sw_counter {
     SW_TERMINATES_SENT,     /* iWARP: connections ended for what their peers did, ... */
     SW_TERMINATES_RECEIVED, /* ... or what they said this side did */
     SW_TCP_CONNECTIONS,     /* RoCE over TCP: begun, by either side's call; ... */
+    SW_TCP_FALLBACKS,       /* ... for want of an answer by UDP; ... */
     SW_TCP_RESETS,          /* ... that ended without a word */
     SW_TCP_REFUSED,         /* calls of this side that were put off, or answered wrongly */
     SW_TCP_STRANGERS,       /* callers that named no queue pair here, or not as its program has */

@@ -110,7 +110,7 @@ static void free_parts(struct sw_qp *qp)
     free(qp);
 }
 
-static const struct sw_qp_type *rules_of(const struct sw_context *ctx, enum ibv_qp_type type)
+static const struct sw_qp_type *qp_rules_of(const struct sw_context *ctx, enum ibv_qp_type type)
 {
     return sw_netdev_is_iwarp(ctx->netdev) ? sw_qp_type_of_iwarp(type) : sw_qp_type(type);
 }
@@ -142,7 +142,7 @@ static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *i
         return NULL;
     memset(qp, 0, sizeof(*qp));
     qp->type = init->type;
-    qp->rules = rules_of(ctx, init->type);
+    qp->rules = qp_rules_of(ctx, init->type);
     qp->ctx = ctx;
     qp->pd = init->pd;
     qp->pd_id = init->pd ? init->pd->id : 0;
@@ -160,7 +160,7 @@ static struct sw_qp *alloc_qp(struct sw_context *ctx, const struct sw_qp_init *i
     return qp;
 }
 
-static void write_entry(struct sw_qp *qp, uint32_t state)
+static void qp_write_entry(struct sw_qp *qp, uint32_t state)
 {
     struct sw_pub_qp *pub = qp->pub;
     uint32_t generation = (uint32_t)(atomic_load(&pub->bind_word) >> 32) + 1;
@@ -181,7 +181,7 @@ static void write_entry(struct sw_qp *qp, uint32_t state)
     atomic_store(&pub->bind_word, (uint64_t)(generation + 1) << 32 | (uint64_t)state);
 }
 
-static int claim_index(struct sw_qp *qp)
+static int qp_claim_index(struct sw_qp *qp)
 {
     pthread_mutex_lock(&sw_nic.lock);
     int index = sw_nic_claim_qp(qp);
@@ -192,7 +192,7 @@ static int claim_index(struct sw_qp *qp)
         qp->pub = &sw_nic.pub->qps[index];
         atomic_store(&qp->pub->rq_posted, 0); /* the entry had another owner before */
         atomic_store(&qp->pub->rq_len_min_bytes, 0);
-        write_entry(qp, IBV_QPS_RESET); /* nobody has it yet */
+        qp_write_entry(qp, IBV_QPS_RESET); /* nobody has it yet */
     }
     pthread_mutex_unlock(&sw_nic.lock);
     return index < 0 ? index : 0;
@@ -208,7 +208,7 @@ static void release_index(struct sw_qp *qp)
 
 int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp **out)
 {
-    const struct sw_qp_type *rules = rules_of(ctx, init->type);
+    const struct sw_qp_type *rules = qp_rules_of(ctx, init->type);
     if (!rules)
         return init->type >= IBV_QPT_RC && init->type <= IBV_QPT_DRIVER ? -EOPNOTSUPP : -EINVAL;
     int rc = complete_init(init);
@@ -231,7 +231,7 @@ int sw_qp_create(struct sw_context *ctx, struct sw_qp_init *init, struct sw_qp *
     rc = sw_cq_attach(qp->recv_cq, qp);
     if (rc)
         goto no_recv_cq;
-    rc = claim_index(qp);
+    rc = qp_claim_index(qp);
     if (rc)
         goto no_index;
     if (qp->xrcd)
@@ -372,7 +372,7 @@ enum ibv_qp_state sw_qp_state(const struct sw_qp *qp)
 void sw_qp_publish(struct sw_qp *qp, uint32_t state)
 {
     sw_lock_assert_held(&qp->lock);
-    write_entry(qp, state);
+    qp_write_entry(qp, state);
 }
 
 void sw_qp_quiesce_pd(struct sw_pd *pd)

@@ -172,7 +172,7 @@ void sw_qp_tell_drained(struct sw_qp *qp)
     sw_context_event(qp->ctx, IBV_EVENT_SQ_DRAINED, qp->owner);
 }
 
-static int enter_state(struct sw_qp *qp, enum ibv_qp_state next)
+static int qp_modify_enter_state(struct sw_qp *qp, enum ibv_qp_state next)
 {
     const bool drains = qp->state == IBV_QPS_RTS && next == IBV_QPS_SQD;
     int rc = 0;
@@ -294,7 +294,7 @@ static int modify_locked(struct sw_qp *qp, const struct ibv_qp_attr *attr, int m
         qp->attr.en_sqd_async_notify = 0; /* asked for anew each time */
     if (next != IBV_QPS_RESET)
         apply_values(qp, attr, mask);
-    rc = enter_state(qp, next);
+    rc = qp_modify_enter_state(qp, next);
     if (rc) {
         qp->attr = before;
         qp->dest_qpn = dest_before;
@@ -308,7 +308,7 @@ static int modify_foreign(struct sw_qp *qp, const struct ibv_qp_attr *attr, int 
     return mask ? sw_nic.link->target_call(qp->held, mask, &asked) : 0;
 }
 
-static struct sw_peer *meet_peer(const struct ibv_qp_attr *attr, int mask)
+static struct sw_peer *qp_modify_meet_peer(const struct ibv_qp_attr *attr, int mask)
 {
     const int connects = IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN;
     if ((mask & connects) != connects || attr->qp_state != IBV_QPS_RTR || !sw_nic.link->meet)
@@ -320,7 +320,7 @@ int sw_qp_modify(struct sw_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     if (qp->held >= 0)
         return modify_foreign(qp, attr, mask);
-    struct sw_peer *peer = meet_peer(attr, mask);
+    struct sw_peer *peer = qp_modify_meet_peer(attr, mask);
     /* RESET removes completions, which needs the CQs' poll locks, and they come before the QP's. */
     mask = sw_qp_mask_of_type(qp->type, mask);
     bool purge = mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET;

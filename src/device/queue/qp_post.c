@@ -15,7 +15,7 @@ static bool can_post_send(enum ibv_qp_state state)
 }
 
 /* Starts what was appended since `from`, as the state demands. */
-static void start_sends(struct sw_qp *qp)
+static void qp_post_start_sends(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     if (qp->state == IBV_QPS_RTS) {
@@ -83,7 +83,7 @@ int sw_qp_post_send(struct sw_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
             break;
         }
     }
-    start_sends(qp);
+    qp_post_start_sends(qp);
     end_posting(qp);
     return rc;
 }
@@ -125,7 +125,7 @@ int sw_qp_batch_commit(struct sw_qp *qp)
     if (__builtin_expect(rc, 0))
         qp->sq.tail = qp->sq.batch_start;
     else
-        start_sends(qp);
+        qp_post_start_sends(qp);
     end_posting(qp);
     return rc;
 }
@@ -160,9 +160,11 @@ int sw_qp_post_recv(struct sw_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
             break;
         }
         /* An empty queue owes nothing to earlier receives, so the least length may rise; otherwise
-         * it only falls. */
+         * it only falls. It is not written without need: senders read its cache line for each list
+         * that they post. */
         uint32_t least = atomic_load_explicit(&qp->pub->rq_len_min_bytes, memory_order_relaxed);
-        if (room < least || posted == atomic_load_explicit(&rq->consumed, memory_order_acquire))
+        if (room < least ||
+            (room > least && posted == atomic_load_explicit(&rq->consumed, memory_order_acquire)))
             atomic_store_explicit(&qp->pub->rq_len_min_bytes, room, memory_order_release);
         posted++;
         atomic_store_explicit(&rq->posted, posted, memory_order_release);

@@ -49,6 +49,20 @@ static inline uint32_t sw_rq_depth(const struct sw_rq *rq)
            atomic_load_explicit(&rq->consumed, memory_order_acquire);
 }
 
+/* The consumer's: the oldest receive, or NULL; and once it was used, its wr_id. */
+static inline const struct sw_pub_recv *sw_rq_oldest(const struct sw_rq *rq)
+{
+    return sw_rq_depth(rq) ? sw_rq_at(rq, atomic_load_explicit(&rq->consumed, memory_order_relaxed))
+                           : NULL;
+}
+static inline uint64_t sw_rq_pass(struct sw_rq *rq)
+{
+    const uint32_t at = atomic_load_explicit(&rq->consumed, memory_order_relaxed);
+    const uint64_t wr_id = rq->wr_ids[at & (rq->entries - 1)];
+    atomic_store_explicit(&rq->consumed, at + 1, memory_order_release);
+    return wr_id;
+}
+
 /* Appends one receive; the caller holds rq->lock and publishes. 0, -ENOMEM (full) or -EINVAL (too
  * many elements). *len_bytes: room of the scatter list, 0 if one of its keys is not usable now. */
 int sw_rq_append(struct sw_rq *rq, const struct ibv_recv_wr *wr, uint32_t *len_bytes);

@@ -7,7 +7,7 @@
 #define STEPS_MAX 1024 /* more than a full queue needs */
 #define TURNS_MAX 64u  /* some MiB each */
 
-static bool is_connected(const struct sw_qp *qp)
+static bool settle_is_connected(const struct sw_qp *qp)
 {
     return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
 }
@@ -15,7 +15,7 @@ static bool is_connected(const struct sw_qp *qp)
 /* Until it gets no further. */
 static void drive_held(struct sw_qp *qp)
 {
-    for (int i = 0; i < STEPS_MAX && is_connected(qp) && sw_qp_has_work(qp); i++) {
+    for (int i = 0; i < STEPS_MAX && settle_is_connected(qp) && sw_qp_has_work(qp); i++) {
         const uint32_t head = qp->sq.head;
         const uint32_t expected = atomic_load(&qp->rx_expect);
         qp->link->progress(qp);
@@ -29,7 +29,7 @@ static bool move_turn(struct sw_qp *qp)
 {
     if (!atomic_load_explicit(&qp->tx_pending, memory_order_relaxed) || !sw_lock_try(&qp->lock))
         return false;
-    const bool moves = is_connected(qp) && qp->tx_goes_on;
+    const bool moves = settle_is_connected(qp) && qp->tx_goes_on;
     if (moves)
         qp->link->progress(qp);
     sw_lock_release(&qp->lock);
@@ -49,7 +49,7 @@ void sw_nic_finish_posts(bool (*has_event)(const void *arg), const void *arg)
     }
 }
 
-static bool is_far(uint32_t qpn)
+static bool settle_is_far(uint32_t qpn)
 {
     pthread_mutex_lock(&sw_nic.lock);
     const struct sw_qp *qp = sw_qp_find(qpn);
@@ -60,7 +60,7 @@ static bool is_far(uint32_t qpn)
 
 bool sw_qp_settle(uint32_t qpn)
 {
-    const bool far = is_far(qpn);
+    const bool far = settle_is_far(qpn);
     bool waits = false;
     if (far)
         sw_nic.link->catch_up();
@@ -69,7 +69,7 @@ bool sw_qp_settle(uint32_t qpn)
     if (qp) {
         sw_lock_acquire(&qp->lock);
         drive_held(qp);
-        waits = far && is_connected(qp) && qp->sq.head != qp->sq.tail;
+        waits = far && settle_is_connected(qp) && qp->sq.head != qp->sq.tail;
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);

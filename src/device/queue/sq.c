@@ -74,6 +74,16 @@ void sw_sq_reset(struct sw_sq *sq)
     atomic_store(&sq->polled, 0);
 }
 
+void sw_sq_rewind(struct sw_sq *sq)
+{
+    for (uint32_t i = sq->head; i != sq->tail; i++) {
+        struct sw_wqe *wqe = sw_sq_at(sq, i);
+        wqe->via_ring = 0;
+        wqe->done_bytes = 0;
+    }
+    sq->next = sq->head;
+}
+
 /* What each opcode carries. An opcode that is not listed is not supported on any queue pair. */
 enum {
     CARRY_DATA = 1,

@@ -169,6 +169,8 @@ int sw_sq_init(struct sw_sq *sq, struct sw_pd *pd, struct ibv_qp_cap *cap, bool 
 int sw_sq_init_routes(struct sw_sq *sq);
 void sw_sq_fini(struct sw_sq *sq);
 void sw_sq_reset(struct sw_sq *sq);
+/* Nothing of what was begun has been executed: all that is not complete begins anew. */
+void sw_sq_rewind(struct sw_sq *sq);
 
 /* Copies a request into the queue. 0, -ENOMEM (full), -EINVAL (opcode, elements, inline size),
  * -EOPNOTSUPP. */

@@ -37,22 +37,11 @@ enum sw_recv_take sw_srq_take_of(struct sw_srq *srq, uint32_t need_bytes,
                                  struct sw_recv_claim *out);
 
 /* With rq.lock held: the oldest receive, if taking it is all there is to do; NULL: it is for
- * sw_srq_take_of(), which sees to the limit event. Once it was used, sw_srq_pass(). */
+ * sw_srq_take_of(), which sees to the limit event. Once it was used, sw_rq_pass(). */
 static inline const struct sw_pub_recv *sw_srq_oldest(const struct sw_srq *srq)
 {
     sw_lock_assert_held(&srq->rq.lock);
-    return sw_rq_depth(&srq->rq) > srq->limit
-               ? sw_rq_at(&srq->rq, atomic_load_explicit(&srq->rq.consumed, memory_order_relaxed))
-               : NULL;
-}
-/* Returns its wr_id. */
-static inline uint64_t sw_srq_pass(struct sw_srq *srq)
-{
-    sw_lock_assert_held(&srq->rq.lock);
-    const uint32_t at = atomic_load_explicit(&srq->rq.consumed, memory_order_relaxed);
-    const uint64_t wr_id = srq->rq.wr_ids[at & (srq->rq.entries - 1)];
-    atomic_store_explicit(&srq->rq.consumed, at + 1, memory_order_release);
-    return wr_id;
+    return sw_rq_depth(&srq->rq) > srq->limit ? sw_rq_oldest(&srq->rq) : NULL;
 }
 
 static inline bool sw_srq_take(struct sw_srq *srq, struct sw_recv_claim *out)

@@ -16,7 +16,7 @@
 
 static struct sw_traffic kept[SW_NETDEV_MAX]; /* of QPs that are gone; nic.lock */
 
-static int index_of(struct sw_netdev *dev)
+static int traffic_index_of(struct sw_netdev *dev)
 {
     struct sw_netdev_info info;
     sw_netdev_read(dev, &info);
@@ -48,7 +48,7 @@ static bool lock_until(struct sw_lock *lock, uint64_t deadline_ns)
 }
 
 /* Brings qp->moved_seen up to date, if the QP can be had. */
-static void look_at(struct sw_qp *qp, uint64_t deadline_ns)
+static void traffic_look_at(struct sw_qp *qp, uint64_t deadline_ns)
 {
     if (!lock_until(&qp->lock, deadline_ns))
         return;
@@ -62,19 +62,19 @@ static void look_at(struct sw_qp *qp, uint64_t deadline_ns)
 void sw_traffic_keep(const struct sw_qp *qp)
 {
     sw_mutex_assert_held(&sw_nic.lock);
-    sw_traffic_add(&kept[index_of(qp->ctx->netdev)], &qp->moved);
+    sw_traffic_add(&kept[traffic_index_of(qp->ctx->netdev)], &qp->moved);
 }
 
 void sw_traffic_read(struct sw_netdev *dev, struct sw_traffic *out)
 {
     uint64_t deadline_ns = sw_clock_ns() + PATIENCE_NS;
     pthread_mutex_lock(&sw_nic.lock);
-    *out = kept[index_of(dev)];
+    *out = kept[traffic_index_of(dev)];
     for (uint32_t i = sw_nic_first_qp(); i < SW_MAX_QP; i = sw_nic_next_qp(i)) {
         struct sw_qp *qp = sw_nic.qps[i];
         if (qp->ctx->netdev != dev)
             continue;
-        look_at(qp, deadline_ns);
+        traffic_look_at(qp, deadline_ns);
         sw_traffic_add(out, &qp->moved_seen);
     }
     pthread_mutex_unlock(&sw_nic.lock);

@@ -216,14 +216,14 @@ static uint32_t claim_number(struct sw_srq *srq)
     return 0;
 }
 
-static struct sw_pub_srq *entry_of(const struct sw_srq *srq)
+static struct sw_pub_srq *xrc_entry_of(const struct sw_srq *srq)
 {
     return &sw_nic.pub->srqs[sw_srq_index(srq->num)];
 }
 
 static void publish_srq(struct sw_srq *srq)
 {
-    struct sw_pub_srq *entry = entry_of(srq);
+    struct sw_pub_srq *entry = xrc_entry_of(srq);
     entry->domain = srq->xrcd->name;
     entry->pd = srq->pd->id;
     entry->cq = srq->cq->index;
@@ -260,7 +260,7 @@ void sw_xrcd_remove_srq(struct sw_srq *srq)
 {
     struct sw_xrcd *xrcd = srq->xrcd;
     pthread_mutex_lock(&sw_nic.lock);
-    atomic_store(&entry_of(srq)->word, 0);
+    atomic_store(&xrc_entry_of(srq)->word, 0);
     for (struct sw_srq **at = &xrcd->srqs; *at; at = &(*at)->domain_next) {
         if (*at == srq) {
             *at = srq->domain_next;
@@ -345,7 +345,7 @@ bool sw_xrcd_is_overrun(const struct sw_qp *qp, bool tell)
     return overrun;
 }
 
-static struct sw_qp *find_target(const struct sw_xrcd *xrcd, uint32_t qpn)
+static struct sw_qp *xrc_find_target(const struct sw_xrcd *xrcd, uint32_t qpn)
 {
     sw_mutex_assert_held(&sw_nic.lock);
     struct sw_qp *qp = xrcd->qps;
@@ -376,7 +376,7 @@ static int open_foreign(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out)
 int sw_xrcd_open_qp(struct sw_xrcd *xrcd, uint32_t qpn, struct sw_qp **out, void **owner)
 {
     pthread_mutex_lock(&sw_nic.lock);
-    struct sw_qp *qp = find_target(xrcd, qpn);
+    struct sw_qp *qp = xrc_find_target(xrcd, qpn);
     if (qp) {
         qp->opens++;
         *out = qp;
@@ -393,7 +393,7 @@ int sw_xrcd_hold_qp(const struct sw_pub_domain *domain, uint32_t qpn, struct sw_
 {
     pthread_mutex_lock(&sw_nic.lock);
     struct sw_xrcd *xrcd = find_domain(domain);
-    struct sw_qp *qp = xrcd ? find_target(xrcd, qpn) : NULL;
+    struct sw_qp *qp = xrcd ? xrc_find_target(xrcd, qpn) : NULL;
     if (qp && qp->qpn != qpn) /* not ours either */
         qp = NULL;
     if (qp) {

@@ -82,25 +82,29 @@ enum sw_verdict sw_execute_fill(const struct sw_recv_claim *claim, uint64_t at, 
 enum sw_verdict sw_execute_invalidate(struct sw_qp *qp, const struct sw_inbound *message,
                                       uint32_t rkey)
 {
+    sw_lock_assert_held(&qp->lock);
     return message->has_inv ? sw_mw_invalidate_for_peer(qp, rkey) : SW_ACK;
 }
 
-struct ibv_wc sw_execute_completion(const struct sw_qp *qp, const struct sw_inbound *message,
-                                    uint64_t wr_id, uint32_t len_bytes, enum ibv_wc_opcode opcode,
-                                    enum ibv_wc_status status)
+/* Field by field: a struct that is made elsewhere and then copied is read, 16 bytes at a time,
+ * before its stores of 4 and 8 bytes are done, which a processor waits for. */
+void sw_execute_completion(const struct sw_qp *qp, const struct sw_inbound *message, uint64_t wr_id,
+                           uint32_t len_bytes, enum ibv_wc_opcode opcode, enum ibv_wc_status status,
+                           struct ibv_wc *out)
 {
-    return (struct ibv_wc){
-        .wr_id = wr_id,
-        .status = status,
-        .opcode = opcode,
-        .byte_len = len_bytes,
-        .imm_data = message->imm,
-        .qp_num = qp->shown_qpn,
-        .src_qp = qp->dest_qpn,
-        .wc_flags = message->has_imm   ? IBV_WC_WITH_IMM
-                    : message->has_inv ? IBV_WC_WITH_INV
-                                       : 0,
-    };
+    out->wr_id = wr_id;
+    out->status = status;
+    out->opcode = opcode;
+    out->vendor_err = 0;
+    out->byte_len = len_bytes;
+    out->imm_data = message->imm;
+    out->qp_num = qp->shown_qpn;
+    out->src_qp = qp->dest_qpn;
+    out->wc_flags = message->has_imm ? IBV_WC_WITH_IMM : message->has_inv ? IBV_WC_WITH_INV : 0;
+    out->pkey_index = 0;
+    out->slid = 0;
+    out->sl = 0;
+    out->dlid_path_bits = 0;
 }
 
 void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
@@ -108,8 +112,8 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
                          enum ibv_wc_opcode opcode, enum ibv_wc_status status)
 {
     sw_lock_assert_held(&qp->lock);
-    const struct ibv_wc wc =
-        sw_execute_completion(qp, message, claim->wr_id, len_bytes, opcode, status);
+    struct ibv_wc wc;
+    sw_execute_completion(qp, message, claim->wr_id, len_bytes, opcode, status, &wc);
     if (message->srq)
         sw_cq_complete_recv(message->srq->cq, &wc, message->is_solicited);
     else
@@ -119,6 +123,7 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
 enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *message, uint32_t need,
                                  uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint8_t **va)
 {
+    sw_lock_assert_held(&qp->lock);
     const struct sw_target_qp own = {qp->qpn, message->pd, (uint32_t)qp->attr.qp_access_flags};
     const struct sw_pub_mr *mr;
     uint64_t word;
@@ -129,6 +134,25 @@ enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *mess
     if (verdict == SW_ACK)
         *va = sw_view_at(sw_nic.pub, mr, addr);
     return verdict;
+}
+
+static uint32_t execute_need_of(const struct sw_demand *demand)
+{
+    if (demand->kind == SW_DEMAND_WRITE || demand->kind == SW_DEMAND_ATOMIC_WRITE)
+        return IBV_ACCESS_REMOTE_WRITE;
+    return demand->kind == SW_DEMAND_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
+}
+
+enum sw_access_fault sw_execute_fault_of(const struct sw_qp *qp, const struct sw_demand *demand)
+{
+    const struct sw_target_qp own = {qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
+    const uint64_t len = demand->kind == SW_DEMAND_WRITE ? demand->len_bytes : demand->total;
+    if (demand->kind == SW_DEMAND_SEND)
+        return SW_ACCESS_FAULT_NONE;
+    if (demand->kind == SW_DEMAND_FLUSH)
+        return SW_ACCESS_FAULT_RIGHTS; /* which of its faults makes no difference to the peer */
+    return sw_target_fault(sw_nic.pub, demand->rkey, demand->addr, len, execute_need_of(demand),
+                           own);
 }
 
 enum sw_verdict sw_execute_write(struct sw_qp *qp, const struct sw_inbound *message, uint32_t rkey,
@@ -157,6 +181,7 @@ enum sw_verdict sw_execute_atomic(struct sw_qp *qp, const struct sw_inbound *mes
                                   uint8_t opcode, uint32_t rkey, uint64_t addr,
                                   uint64_t compare_add, uint64_t swap, uint64_t *original)
 {
+    sw_lock_assert_held(&qp->lock);
     uint8_t *at;
     uint32_t need =
         opcode == IBV_WR_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;

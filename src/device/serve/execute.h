@@ -42,9 +42,9 @@ enum sw_verdict sw_execute_invalidate(struct sw_qp *qp, const struct sw_inbound 
 
 /* The completion of a receive, which was posted as `wr_id`: what it says, and its way to the
  * program. */
-struct ibv_wc sw_execute_completion(const struct sw_qp *qp, const struct sw_inbound *message,
-                                    uint64_t wr_id, uint32_t len_bytes, enum ibv_wc_opcode opcode,
-                                    enum ibv_wc_status status);
+void sw_execute_completion(const struct sw_qp *qp, const struct sw_inbound *message, uint64_t wr_id,
+                           uint32_t len_bytes, enum ibv_wc_opcode opcode, enum ibv_wc_status status,
+                           struct ibv_wc *out);
 void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
                          const struct sw_recv_claim *claim, uint32_t len_bytes,
                          enum ibv_wc_opcode opcode, enum ibv_wc_status status);
@@ -53,6 +53,9 @@ void sw_execute_complete(struct sw_qp *qp, const struct sw_inbound *message,
  * nothing is looked at by the rights of the QP alone. */
 enum sw_verdict sw_execute_check(struct sw_qp *qp, const struct sw_inbound *message, uint32_t need,
                                  uint32_t rkey, uint64_t addr, uint64_t len_bytes, uint8_t **va);
+
+/* Why a demand was refused, for links that tell their peer. */
+enum sw_access_fault sw_execute_fault_of(const struct sw_qp *qp, const struct sw_demand *demand);
 
 /* What came in one packet, or in several that follow each other. */
 struct sw_pieces {

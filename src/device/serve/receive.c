@@ -49,11 +49,19 @@ void sw_receive_run_begin(struct sw_qp *qp, struct sw_srq *srq, struct sw_receiv
 {
     sw_lock_assert_held(&qp->lock);
     run->srq = srq;
+    run->rq = srq ? &srq->rq : &qp->rq;
     run->cq = qp->xrcd ? srq->cq : qp->recv_cq;
     run->is_solicited = run->any = false;
-    sw_lock_acquire(&srq->rq.lock);
+    if (srq) /* others take from it, too */
+        sw_lock_acquire(&srq->rq.lock);
     sw_cq_lock(run->cq);
     run->room = sw_cq_room(run->cq);
+}
+
+/* NULL: there is none, or it is for who takes receives one by one. */
+static inline const struct sw_pub_recv *oldest_receive(const struct sw_receive_run *run)
+{
+    return run->srq ? sw_srq_oldest(run->srq) : sw_rq_oldest(run->rq);
 }
 
 uint8_t *sw_receive_run_at(const struct sw_receive_run *run, uint32_t len_bytes)
@@ -62,9 +70,9 @@ uint8_t *sw_receive_run_at(const struct sw_receive_run *run, uint32_t len_bytes)
     if (!run->room ||
         atomic_load_explicit(&run->cq->pub->armed, memory_order_relaxed) != SW_CQ_DISARMED)
         return NULL;
-    const struct sw_pub_recv *recv = sw_srq_oldest(run->srq);
-    if (!recv || recv->sge_count != 1 || recv->len_bytes < len_bytes ||
-        !sw_sge_resolve(run->srq->rq.pd, recv->sges, IBV_ACCESS_LOCAL_WRITE, &to))
+    const struct sw_pub_recv *recv = oldest_receive(run);
+    if (!recv || !recv->sge_count || recv->sges[0].length < len_bytes ||
+        !sw_sge_resolve(run->rq->pd, recv->sges, IBV_ACCESS_LOCAL_WRITE, &to))
         return NULL;
     return to;
 }
@@ -73,8 +81,8 @@ void sw_receive_run_complete(const struct sw_qp *qp, struct sw_receive_run *run,
                              const struct sw_inbound *message, uint32_t len_bytes)
 {
     struct sw_cqe *cqe = sw_cq_reserve(run->cq);
-    cqe->wc = sw_execute_completion(qp, message, sw_srq_pass(run->srq), len_bytes, IBV_WC_RECV,
-                                    IBV_WC_SUCCESS);
+    sw_execute_completion(qp, message, sw_rq_pass(run->rq), len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS,
+                          &cqe->wc);
     cqe->qp = NULL;
     sw_cq_publish(run->cq);
     run->room--;
@@ -84,7 +92,8 @@ void sw_receive_run_complete(const struct sw_qp *qp, struct sw_receive_run *run,
 
 void sw_receive_run_end(struct sw_receive_run *run)
 {
-    sw_lock_release(&run->srq->rq.lock);
+    if (run->srq)
+        sw_lock_release(&run->srq->rq.lock);
     if (run->any)
         sw_cq_unlock(run->cq, run->is_solicited);
     else /* without an event */

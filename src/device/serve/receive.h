@@ -6,7 +6,7 @@
  *
  *     if (!sw_receive_take(qp, &receive, &message))
  *         return SW_RNR;
- *     verdict = sw_execute_fill(&receive.claim, offset, from, len_bytes);
+ *     verdict = sw_receive_place(qp, &receive, &message, &demand);
  *     ...
  *     sw_receive_complete(qp, &receive, &message, len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
  */
@@ -26,6 +26,18 @@ struct sw_receive {
 bool sw_receive_take(struct sw_qp *qp, struct sw_receive *receive,
                      const struct sw_inbound *message);
 
+/* A part of a SEND, whose receive is taken: its bytes, and with the last of them the key that it
+ * invalidates. The faults in the order of device/serve/execute.h. */
+static inline enum sw_verdict sw_receive_place(struct sw_qp *qp, const struct sw_receive *receive,
+                                               const struct sw_inbound *message,
+                                               const struct sw_demand *demand)
+{
+    const enum sw_verdict verdict =
+        sw_execute_fill(&receive->claim, demand->offset, demand->payload, demand->len_bytes);
+    return verdict == SW_ACK && demand->last ? sw_execute_invalidate(qp, message, demand->inv_rkey)
+                                             : verdict;
+}
+
 /* How the receive of a message ends that is refused by `verdict`. IBV_WC_SUCCESS: not at all, it is
  * for the next message (an unreliable one is lost, and a queue's own receive is not used up). */
 enum ibv_wc_status sw_receive_refusal(const struct sw_qp *qp, enum sw_verdict verdict);
@@ -39,18 +51,19 @@ void sw_receive_complete(struct sw_qp *qp, struct sw_receive *receive,
 void sw_receive_flush(struct sw_qp *qp, struct sw_receive *receive);
 
 /*
- * Short messages that follow each other to one shared queue: it and its completion queue are locked
- * once for all of them. Only while nothing is out of the ordinary. The rest is left to what is
- * above: no receive, or one of several elements; a limit event; a completion queue that is full or
- * armed.
+ * Short messages that follow each other to one queue of receives: the completion queue is locked
+ * once for all of them, and the queue, too, if it is a shared one. Only while nothing is out of the
+ * ordinary. The rest is left to what is above: no receive, or one whose first element is too short;
+ * a limit event; a completion queue that is full or armed.
  */
 struct sw_receive_run {
-    struct sw_srq *srq;
+    struct sw_srq *srq; /* NULL: the queue pair's own receives */
+    struct sw_rq *rq;
     struct sw_cq *cq;
     uint32_t room; /* completions that the queue takes */
     bool is_solicited, any;
 };
-/* Until sw_receive_run_end() the QP, too, stays locked. */
+/* `srq`: NULL for the QP's own receives. Until sw_receive_run_end() the QP, too, stays locked. */
 void sw_receive_run_begin(struct sw_qp *qp, struct sw_srq *srq, struct sw_receive_run *run);
 /* Where the next message goes; NULL: that is for sw_receive_take(). */
 uint8_t *sw_receive_run_at(const struct sw_receive_run *run, uint32_t len_bytes);

@@ -20,6 +20,7 @@
 #include "link/direct/process/attach.h"
 #include "link/direct/process/hold.h"
 #include "link/direct/process/inbox.h"
+#include "link/direct/process/newcomer.h"
 #include "link/direct/process/peer.h"
 #include "link/direct/process/registry.h"
 #include "link/direct/process/state.h"
@@ -33,7 +34,7 @@
 void sw_direct_fork_child(void)
 {
     sw_hold_fork_child();
-    sw_attach_fork_child();
+    sw_newcomer_fork_child();
     sw_datagram_send_fork_child();
     sw_datagram_receive_fork_child();
     sw_multicast_fork_child();
@@ -57,7 +58,7 @@ void sw_direct_fork_child(void)
     atomic_store(&sw_direct.work, false);
 }
 
-static uint64_t step_link(uint64_t now_ns)
+static uint64_t direct_step_link(uint64_t now_ns)
 {
     atomic_fetch_add_explicit(&sw_direct.turns, 1, memory_order_relaxed);
     uint64_t attach_ns = sw_attach_step(now_ns), reap_ns = sw_bind_reap(now_ns);
@@ -65,28 +66,30 @@ static uint64_t step_link(uint64_t now_ns)
     return sw_min_u64(attach_ns, reap_ns);
 }
 
-static bool wants_step(void)
+static bool direct_wants_step(void)
 {
     return atomic_load(&sw_direct.work);
 }
 
-static bool was_busy(void)
+static bool direct_was_busy(void)
 {
     return atomic_exchange(&sw_direct.served, false);
 }
 
-static const struct sw_engine_part engine_part = {
-    .step = step_link, .serve = sw_datagram_serve, .wants = wants_step, .was_busy = was_busy};
+static const struct sw_engine_part engine_part = {.step = direct_step_link,
+                                                  .serve = sw_datagram_serve,
+                                                  .wants = direct_wants_step,
+                                                  .was_busy = direct_was_busy};
 
-static void on_listener(uint64_t what)
+static void direct_on_listener(uint64_t what)
 {
     (void)what;
-    sw_attach_accept();
+    sw_newcomer_accept();
 }
 
 static void on_new(uint64_t what)
 {
-    sw_attach_prove((struct sw_newcomer *)(uintptr_t)what);
+    sw_newcomer_prove((struct sw_newcomer *)(uintptr_t)what);
 }
 
 static void on_proven(uint64_t what)
@@ -118,7 +121,7 @@ int sw_direct_start(void)
     if (rc)
         return rc;
     sw_engine_add(&engine_part);
-    sw_engine_handle(SW_WATCH_LISTENER, on_listener);
+    sw_engine_handle(SW_WATCH_LISTENER, direct_on_listener);
     sw_engine_handle(SW_WATCH_NEW, on_new);
     sw_engine_handle(SW_WATCH_PROVEN, on_proven);
     sw_engine_handle(SW_WATCH_CLIENT, on_client);
@@ -148,6 +151,7 @@ static void send_queue(struct sw_qp *qp)
 
 bool sw_direct_drive(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->rules->is_datagram) {
         sw_datagram_run(qp);
         return false;
@@ -161,12 +165,12 @@ bool sw_direct_drive(struct sw_qp *qp)
     return any;
 }
 
-static void drive_qp(struct sw_qp *qp)
+static void direct_drive_qp(struct sw_qp *qp)
 {
     sw_direct_drive(qp);
 }
 
-static int connect_qp(struct sw_qp *qp)
+static int direct_connect_qp(struct sw_qp *qp)
 {
     sw_fault_gate_reset(qp);
     if (!qp->rules->is_datagram)
@@ -176,32 +180,34 @@ static int connect_qp(struct sw_qp *qp)
     return 0;
 }
 
-static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
+static void direct_read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
+    sw_lock_assert_held(&qp->lock);
     if (qp->link_state && !qp->rules->is_datagram)
         sw_account_read(qp->link_state, out);
 }
 
 const struct sw_qp_ops sw_direct_qp_ops = {
-    .connect = connect_qp,
+    .connect = direct_connect_qp,
     .disconnect = sw_bind_disconnect,
     .execute_now = execute_now,
     .send = send_queue,
-    .progress = drive_qp,
-    .traffic = read_traffic,
+    .progress = direct_drive_qp,
+    .traffic = direct_read_traffic,
 };
 
 /* Where requests pass a gate, none is executed before it is queued. */
 const struct sw_qp_ops sw_direct_gated_ops = {
-    .connect = connect_qp,
+    .connect = direct_connect_qp,
     .disconnect = sw_bind_disconnect,
     .send = send_queue,
-    .progress = drive_qp,
-    .traffic = read_traffic,
+    .progress = direct_drive_qp,
+    .traffic = direct_read_traffic,
 };
 
 struct sw_direct_qp *sw_direct_of(const struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     bool is_ours = qp->link == &sw_direct_qp_ops || qp->link == &sw_direct_gated_ops;
     return is_ours ? qp->link_state : NULL;
 }

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_before(const struct sw_held *one, const struct sw_held *other)
+static bool line_is_before(const struct sw_held *one, const struct sw_held *other)
 {
     return one->due_ns != other->due_ns ? one->due_ns < other->due_ns
                                         : one->sequence < other->sequence;
 }
 
-static bool make_room(struct sw_fault_line *line)
+static bool line_make_room(struct sw_fault_line *line)
 {
     if (line->count < line->room)
         return true;
@@ -35,7 +35,7 @@ bool sw_fault_line_put(struct sw_fault_line *line, uint64_t due_ns, const void *
                        uint32_t path_len, const void *packet, uint32_t packet_len)
 {
     struct sw_held *held = NULL;
-    if (make_room(line))
+    if (line_make_room(line))
         held = malloc(sizeof(*held) + (size_t)path_len + packet_len);
     if (!held) {
         line->refused++;
@@ -48,7 +48,7 @@ bool sw_fault_line_put(struct sw_fault_line *line, uint64_t due_ns, const void *
     append_bytes(held->bytes, path, path_len);
     append_bytes(held->bytes + path_len, packet, packet_len);
     uint32_t at = line->count++;
-    for (; at && is_before(held, line->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at && line_is_before(held, line->heap[(at - 1) / 2]); at = (at - 1) / 2)
         line->heap[at] = line->heap[(at - 1) / 2];
     line->heap[at] = held;
     return true;
@@ -62,9 +62,9 @@ struct sw_held *sw_fault_line_take(struct sw_fault_line *line, uint64_t now_ns)
     struct sw_held *last = line->heap[--line->count];
     uint32_t at = 0;
     for (uint32_t child; (child = 2 * at + 1) < line->count; at = child) {
-        if (child + 1 < line->count && is_before(line->heap[child + 1], line->heap[child]))
+        if (child + 1 < line->count && line_is_before(line->heap[child + 1], line->heap[child]))
             child++;
-        if (is_before(last, line->heap[child]))
+        if (line_is_before(last, line->heap[child]))
             break;
         line->heap[at] = line->heap[child];
     }

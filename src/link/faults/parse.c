@@ -101,7 +101,7 @@ static bool read_chance(const char *word, uint64_t *out)
     return true;
 }
 
-static bool read_number(const char *word, uint64_t limit, uint64_t *out)
+static bool parse_read_number(const char *word, uint64_t limit, uint64_t *out)
 {
     char *end;
     if (!word || !isdigit((unsigned char)*word))
@@ -131,7 +131,7 @@ static int too_many(const struct parser *parser)
     return refuse(parser, "more than %d rules", SW_FAULT_RULES);
 }
 
-static int no_memory(const struct parser *parser)
+static int parse_no_memory(const struct parser *parser)
 {
     snprintf(parser->error, parser->room, "no memory");
     return -ENOMEM;
@@ -179,7 +179,7 @@ static int read_pair(const struct parser *parser, char *name)
         return refuse(parser, "'%s' is not NAME=VALUE", name);
     *value++ = '\0';
     if (!strcmp(name, "seed")) {
-        if (!read_number(value, UINT64_MAX, &parser->faults->seed))
+        if (!parse_read_number(value, UINT64_MAX, &parser->faults->seed))
             return refuse(parser, "seed=%s is not a number", value);
         return 0;
     }
@@ -189,10 +189,10 @@ static int read_pair(const struct parser *parser, char *name)
     return refuse(parser, "'%s' is none of loss, dup, reorder, corrupt, delay, rnr, seed", name);
 }
 
-static int parse_list(const char *text, const struct parser *parser)
+static int faults_parse_list(const char *text, const struct parser *parser)
 {
     char *copy = strdup(text), *rest = NULL;
-    int rc = copy ? 0 : no_memory(parser);
+    int rc = copy ? 0 : parse_no_memory(parser);
     for (char *pair = copy ? strtok_r(copy, ",", &rest) : NULL; pair && !rc;
          pair = strtok_r(NULL, ",", &rest))
         rc = read_pair(parser, pair);
@@ -202,14 +202,14 @@ static int parse_list(const char *text, const struct parser *parser)
 
 /* ---- scripts ---- */
 
-static char *next_word(struct parser *parser)
+static char *parse_next_word(struct parser *parser)
 {
     return strtok_r(NULL, " \t\r", &parser->rest);
 }
 
 static int read_packets(struct parser *parser, struct sw_fault_rule *rule)
 {
-    const char *word = next_word(parser);
+    const char *word = parse_next_word(parser);
     for (size_t i = 0; word && i < sizeof(packet_names) / sizeof(*packet_names); i++) {
         if (!strcmp(word, packet_names[i].name)) {
             rule->packets |= packet_names[i].bit;
@@ -225,7 +225,7 @@ static int read_window(struct parser *parser, struct sw_fault_rule *rule, const 
                        uint64_t *length_ns)
 {
     uint64_t *out = !strcmp(word, "at") ? &rule->from_ns : length_ns;
-    if (!read_time(next_word(parser), out))
+    if (!read_time(parse_next_word(parser), out))
         return refuse(parser, "%s wants a time such as 200ms", word);
     return 0;
 }
@@ -235,7 +235,7 @@ static int read_count(struct parser *parser, struct sw_fault_rule *rule, const c
     uint64_t value = 0;
     bool is_psn = !strcmp(word, "psn"), is_qp = !strcmp(word, "qp");
     uint64_t limit = is_psn || is_qp ? 0xffffff : UINT32_MAX;
-    if (!read_number(next_word(parser), limit, &value) || (!is_psn && !value))
+    if (!parse_read_number(parse_next_word(parser), limit, &value) || (!is_psn && !value))
         return refuse(parser, "%s wants a number", word);
     if (is_psn)
         rule->psn = (int64_t)value;
@@ -300,19 +300,19 @@ static int read_rule(struct parser *parser, const char *word)
     if (!rule)
         return too_many(parser);
     if (kind == SW_FAULT_DELAY || kind == SW_FAULT_REORDER) {
-        if (!read_time(next_word(parser), &rule->amount_ns))
+        if (!read_time(parse_next_word(parser), &rule->amount_ns))
             return refuse(parser, "%s wants a time first, such as 50us", word);
     }
     uint64_t length_ns = UINT64_MAX;
     int rc = 0;
-    for (char *next = next_word(parser); next && !rc; next = next_word(parser))
+    for (char *next = parse_next_word(parser); next && !rc; next = parse_next_word(parser))
         rc = read_selector(parser, rule, next, &length_ns);
     rule->until_ns =
         length_ns > UINT64_MAX - rule->from_ns ? UINT64_MAX : rule->from_ns + length_ns;
     return rc;
 }
 
-static int read_line(struct parser *parser, char *line)
+static int parse_read_line(struct parser *parser, char *line)
 {
     line[strcspn(line, "#")] = '\0';
     char *word = strtok_r(line, " \t\r", &parser->rest);
@@ -320,8 +320,8 @@ static int read_line(struct parser *parser, char *line)
         return 0;
     if (strcmp(word, "seed"))
         return read_rule(parser, word);
-    const char *value = next_word(parser);
-    if (!read_number(value, UINT64_MAX, &parser->faults->seed) || next_word(parser))
+    const char *value = parse_next_word(parser);
+    if (!parse_read_number(value, UINT64_MAX, &parser->faults->seed) || parse_next_word(parser))
         return refuse(parser, "seed wants one number");
     return 0;
 }
@@ -331,13 +331,13 @@ int sw_faults_parse_script(const char *script, struct sw_faults *out, char *erro
     memset(out, 0, sizeof(*out));
     struct parser parser = {.faults = out, .error = error, .room = room};
     char *copy = strdup(script);
-    int rc = copy ? 0 : no_memory(&parser);
+    int rc = copy ? 0 : parse_no_memory(&parser);
     for (char *line = copy, *next; line && !rc; line = next) {
         next = strchr(line, '\n');
         if (next)
             *next++ = '\0';
         parser.line++;
-        rc = read_line(&parser, line);
+        rc = parse_read_line(&parser, line);
     }
     free(copy);
     return rc;
@@ -377,5 +377,5 @@ int sw_faults_parse(const char *text, struct sw_faults *out, char *error, size_t
         return parse_file(text + 1, out, error, room);
     memset(out, 0, sizeof(*out));
     struct parser parser = {.faults = out, .error = error, .room = room};
-    return parse_list(text, &parser);
+    return faults_parse_list(text, &parser);
 }

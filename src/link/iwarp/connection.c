@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/random.h"
 #include "device/nic/context.h"
 #include "device/nic/netdev.h"
@@ -21,7 +22,9 @@
 #include "link/iwarp/iwarp.h"
 #include "link/iwarp/linger.h"
 #include "link/iwarp/socket.h"
+#include "wire/bytes.h"
 #include "wire/iwarp/pairing.h"
+#include "wire/iwarp/rdmap.h"
 
 #define AWAY_NS (2 * SW_NS_PER_MS)  /* without a poll: the program does something else */
 #define IDLE_NS (10 * SW_NS_PER_MS) /* nothing moved: the engine can tell when something comes */
@@ -31,13 +34,13 @@
 
 /* ---- who looks after the socket ---- */
 
-static void *tag_of(const struct sw_iwarp_connection *c)
+static void *connection_tag_of(const struct sw_iwarp_connection *c)
 {
     const uint32_t shift = c->is_paired ? SW_IWARP_TAG_SHIFT : 0;
     return (void *)(((uintptr_t)c->qp->index << shift) << 4);
 }
 
-static enum sw_watch_kind kind_of(const struct sw_iwarp_connection *c)
+static enum sw_watch_kind connection_kind_of(const struct sw_iwarp_connection *c)
 {
     return c->is_paired ? SW_WATCH_PAIRED : SW_WATCH_IWARP;
 }
@@ -51,7 +54,7 @@ static void set_watch(struct sw_iwarp_connection *c, bool is_watched)
     c->watches_room = false;
     c->visits = 0;
     if (is_watched) {
-        sw_engine_watch(c->fd, tag_of(c), kind_of(c));
+        sw_engine_watch(c->fd, connection_tag_of(c), connection_kind_of(c));
         sw_iwarp_give_back(c);
     } else {
         sw_engine_unwatch(c->fd);
@@ -66,7 +69,7 @@ static void watch_room(struct sw_iwarp_connection *c)
     if (!c->is_watched || c->watches_room == c->is_blocked)
         return;
     c->watches_room = c->is_blocked;
-    sw_engine_watch_room(c->fd, tag_of(c), kind_of(c), c->is_blocked);
+    sw_engine_watch_room(c->fd, connection_tag_of(c), connection_kind_of(c), c->is_blocked);
 }
 
 static void set_polls(struct sw_qp *qp, enum sw_qp_polls polls)
@@ -112,20 +115,40 @@ static void mind_socket(struct sw_iwarp_connection *c, bool moved)
 
 /* ---- work ---- */
 
+/* Whether what the peer has refused is a WRITE by the key of this one: this one, or one before it
+ * that was complete already, since TCP had it. */
+static bool connection_is_refused_write(const struct sw_terminate *terminate,
+                                        const struct sw_wqe *wqe)
+{
+    return terminate->ddp_len == SW_DDP_TAGGED_BYTES &&
+           (terminate->ddp[1] & 0xf) == SW_RDMAP_WRITE && wqe->opcode == IBV_WR_RDMA_WRITE &&
+           wqe->len_bytes && sw_be32_load(terminate->ddp + 2) == wqe->rkey;
+}
+
+/* The oldest request that is not complete. */
+static enum ibv_wc_status connection_status_of_refusal(const struct sw_iwarp_connection *c)
+{
+    struct sw_qp *qp = c->qp;
+    const struct sw_terminate *terminate = &c->machine.terminate;
+    const uint16_t layer = terminate->cause >> 8;
+    const bool is_protection = layer == 0x01 || layer == 0x11;
+    if (qp->sq.head == qp->sq.tail)
+        return IBV_WC_SUCCESS;
+    const struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.head);
+    if (c->machine.read_count && wqe->opcode == IBV_WR_RDMA_READ)
+        return is_protection ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
+    return is_protection && connection_is_refused_write(terminate, wqe) ? IBV_WC_REM_ACCESS_ERR
+                                                                        : IBV_WC_SUCCESS;
+}
+
 /* What the oldest request is told, if the peer refused it. */
-static void note_refusal(struct sw_iwarp_connection *c)
+static void connection_note_refusal(struct sw_iwarp_connection *c)
 {
     const struct sw_qp *qp = c->qp;
-    const uint16_t layer = c->machine.terminate.cause >> 8;
     if (c->machine.by_peer && c->is_paired) {
         sw_iwarp_note_paired_refusal(c);
     } else if (c->machine.by_peer) {
-        const bool is_read =
-            qp->sq.head != qp->sq.tail &&
-            sw_sq_at((struct sw_sq *)&qp->sq, qp->sq.head)->opcode == IBV_WR_RDMA_READ;
-        if (c->machine.read_count && is_read)
-            c->send_status =
-                layer == 0x01 || layer == 0x11 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
+        c->send_status = connection_status_of_refusal(c);
         c->end_event = IBV_EVENT_QP_FATAL;
         sw_info("QP 0x%x: the peer ended the connection, Terminate 0x%04x", qp->qpn,
                 c->machine.terminate.cause);
@@ -164,6 +187,14 @@ enum sw_iwarp_life sw_iwarp_fail(struct sw_iwarp_connection *c, int errno_of_pee
     return SW_IWARP_DEAD;
 }
 
+enum sw_iwarp_life sw_iwarp_end_by_terminate(struct sw_iwarp_connection *c)
+{
+    sw_lock_assert_held(&c->qp->lock);
+    sw_iwarp_count_terminate(c);
+    connection_note_refusal(c);
+    return sw_iwarp_fail(c, c->machine.by_peer ? 0 : -EPROTO);
+}
+
 void sw_iwarp_drive(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
@@ -171,13 +202,14 @@ void sw_iwarp_drive(struct sw_qp *qp)
     bool moved = false;
     if (!c)
         return;
-    if (sw_iwarp_receive(c, &moved) == SW_IWARP_DEAD ||
-        (c->is_paired && sw_iwarp_step_paired(c, moved) == SW_IWARP_DEAD) ||
-        sw_iwarp_transmit(c, &moved) == SW_IWARP_DEAD)
+    if (sw_iwarp_receive(c, &moved) == SW_IWARP_DEAD)
+        return;
+    if (!c->machine.by_peer && /* else there is nobody to answer */
+        ((c->is_paired && sw_iwarp_step_paired(c, moved) == SW_IWARP_DEAD) ||
+         sw_iwarp_transmit(c, &moved) == SW_IWARP_DEAD))
         return;
     if (c->machine.over && !(c->is_paired && c->machine.is_due)) {
-        note_refusal(c);
-        sw_iwarp_fail(c, c->machine.by_peer ? 0 : -EPROTO);
+        sw_iwarp_end_by_terminate(c);
         return;
     }
     mind_socket(c, moved);
@@ -187,6 +219,7 @@ void sw_iwarp_drive(struct sw_qp *qp)
 
 void sw_iwarp_start_sends(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_iwarp_connection *c = qp->link_state;
     bool moved = false;
     if (!c || sw_iwarp_feed(c) == SW_IWARP_DEAD || sw_iwarp_transmit(c, &moved) == SW_IWARP_DEAD)
@@ -202,7 +235,7 @@ void sw_iwarp_start_sends(struct sw_qp *qp)
         sw_iwarp_note_pending(c);
 }
 
-static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
+static void connection_read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
     (void)qp;
     *out = (struct sw_traffic){0}; /* qp->moved is kept up to date */
@@ -283,8 +316,7 @@ void sw_iwarp_disconnect(struct sw_qp *qp)
     if (qp->state == IBV_QPS_ERR)
         sw_receive_flush(qp, &c->receive);
     uint8_t *rest = sw_iwarp_copy_rest(c, &len);
-    if (c->is_paired)
-        rest = sw_iwarp_add_last_words(c, rest, &len);
+    rest = sw_iwarp_add_last_words(c, rest, &len);
     sw_iwarp_linger(c->fd, rest, rest ? len : 0, !c->has_left);
     sw_iwarp_drop_parking(c);
     c->end_note.status = c->end_errno;
@@ -297,7 +329,7 @@ const struct sw_qp_ops sw_iwarp_qp_ops = {
     .disconnect = sw_iwarp_disconnect,
     .send = sw_iwarp_start_sends,
     .progress = sw_iwarp_drive,
-    .traffic = read_traffic,
+    .traffic = connection_read_traffic,
 };
 
 static uint32_t fpdu_max_of(const struct sw_iwarp_begin *begin)
@@ -309,7 +341,7 @@ static uint32_t fpdu_max_of(const struct sw_iwarp_begin *begin)
 
 static uint16_t depth_of(uint16_t depth)
 {
-    return depth < SW_IWARP_DEPTH_MAX ? depth : SW_IWARP_DEPTH_MAX;
+    return sw_min_u16(depth, SW_IWARP_DEPTH_MAX);
 }
 
 static void init_machines(struct sw_iwarp_connection *c, const struct sw_iwarp_begin *begin)
@@ -383,7 +415,7 @@ int sw_iwarp_begin_paired(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
     return 0;
 }
 
-static bool is_ready(const struct sw_qp *qp)
+static bool connection_is_ready(const struct sw_qp *qp)
 {
     return qp->rules->is_iwarp && !qp->orphan && !qp->link_state &&
            (qp->state == IBV_QPS_INIT || qp->state == IBV_QPS_RTR);
@@ -400,7 +432,7 @@ static enum ibv_mtu path_mtu_of(const struct sw_qp *qp)
 static int begin_locked(struct sw_qp *qp, const struct sw_iwarp_begin *begin)
 {
     sw_lock_assert_held(&qp->lock);
-    if (!is_ready(qp))
+    if (!connection_is_ready(qp))
         return -EINVAL;
     struct sw_iwarp_connection *c = make_connection(qp, begin);
     if (!c)
@@ -447,7 +479,7 @@ bool sw_iwarp_can_begin(uint32_t qpn)
     bool can = false;
     if (qp) {
         sw_lock_acquire(&qp->lock);
-        can = is_ready(qp);
+        can = connection_is_ready(qp);
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);

@@ -116,6 +116,8 @@ bool sw_iwarp_store(struct sw_iwarp_connection *c, const struct sw_iwarp_input *
 
 /* transmit.c: sends what there is. *moved: something left. */
 enum sw_iwarp_life sw_iwarp_transmit(struct sw_iwarp_connection *c, bool *moved);
+/* transmit.c: counts the Terminate of a machine that is over, once. */
+void sw_iwarp_count_terminate(struct sw_iwarp_connection *c);
 /* What was begun and not taken by the kernel, copied; to be freed. NULL: nothing, or no memory. */
 uint8_t *sw_iwarp_copy_rest(struct sw_iwarp_connection *c, size_t *len);
 
@@ -169,6 +171,8 @@ extern _Atomic uint64_t sw_iwarp_nudge_ns; /* when that is wanted */
 
 /* connection.c: the end, for the reason that is noted in `c`. It is not to be used any more. */
 enum sw_iwarp_life sw_iwarp_fail(struct sw_iwarp_connection *c, int errno_of_peer);
+/* The same where the machine is over: for what the Terminate says, the peer's or our own. */
+enum sw_iwarp_life sw_iwarp_end_by_terminate(struct sw_iwarp_connection *c);
 
 static inline uint32_t sw_iwarp_sq_position(const struct sw_iwarp_connection *c, uint32_t position)
 {

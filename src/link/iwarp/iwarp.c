@@ -26,7 +26,7 @@ static void on_socket(uint64_t what)
     sw_engine_drive((uint32_t)(what >> 4), &sw_iwarp_qp_ops);
 }
 
-static uint64_t step_link(uint64_t now_ns)
+static uint64_t iwarp_step_link(uint64_t now_ns)
 {
     if (sw_iwarp_has_notes())
         sw_iwarp_tell_notes(atomic_load(&user));
@@ -34,12 +34,12 @@ static uint64_t step_link(uint64_t now_ns)
     return sw_min_u64(nudge_ns, sw_iwarp_lingers() ? sw_iwarp_linger_step(now_ns) : UINT64_MAX);
 }
 
-static bool wants_step(void)
+static bool iwarp_wants_step(void)
 {
     return sw_iwarp_has_notes();
 }
 
-static const struct sw_engine_part part = {.step = step_link, .wants = wants_step};
+static const struct sw_engine_part part = {.step = iwarp_step_link, .wants = iwarp_wants_step};
 
 /* They are for networks whose checksums do not do. */
 bool sw_iwarp_wants_crc(void)

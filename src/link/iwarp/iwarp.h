@@ -42,7 +42,8 @@ void sw_iwarp_set_user(void (*told)(uint64_t cookie, enum sw_iwarp_news news, in
 /* What becomes of a paired connection; of the queue pair, whose lock guards it. */
 struct sw_iwarp_fate {
     bool has_begun; /* something has come */
-    bool is_dead;   /* the peer ended without a word, while nothing was asked of it */
+    bool is_dead;   /* the peer ended without a word, and the queue pair is still to end */
+    bool is_told;   /* the program, by rdma_cm, of that */
 };
 
 /* A connection that is past its start. */

@@ -13,6 +13,7 @@ static _Atomic(struct sw_iwarp_note *) latest;
 
 void sw_iwarp_note(struct sw_iwarp_note *note)
 {
+    sw_lock_assert_held(&note->owner->qp->lock);
     note->next = atomic_load(&latest);
     while (!atomic_compare_exchange_weak(&latest, &note->next, note))
         ;

@@ -44,7 +44,7 @@ size_t sw_iwarp_pacing_allows(struct sw_iwarp_pacing *p, uint64_t now_ns, bool p
     p->holds = now_ns < p->due_ns;
     if (p->holds)
         return 0;
-    return len < p->burst_bytes ? len : p->burst_bytes;
+    return sw_min_size(len, p->burst_bytes);
 }
 
 void sw_iwarp_pacing_charge(struct sw_iwarp_pacing *p, size_t bytes, uint64_t now_ns)

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "device/queue/counters.h"
+#include "link/death.h"
 #include "link/engine.h"
 #include "link/iwarp/connection.h"
 #include "link/iwarp/iwarp.h"
@@ -78,6 +79,7 @@ enum sw_iwarp_life sw_iwarp_prepare_paired(struct sw_iwarp_connection *c, const 
 
 void sw_iwarp_establish(struct sw_iwarp_connection *c)
 {
+    sw_lock_assert_held(&c->qp->lock);
     struct sw_qp *qp = c->qp;
     c->is_established = true;
     if (qp->state == IBV_QPS_RTR)
@@ -92,16 +94,18 @@ static void note_reset(const struct sw_qp *qp)
 
 /* One that has let go of this queue pair may have done so in good order: then nothing tells, as on
  * a wire, until a request finds no answer. One that ended without a word is dead: what was asked of
- * it fails, and an idle queue pair a little later (link/paired/). One that has given up its call
- * before it was answered calls again. */
+ * it fails, and an idle queue pair a little later, and so all where rdma_cm tells the program first
+ * (link/paired/). One that has given up its call before it was answered calls again. */
 enum sw_iwarp_life sw_iwarp_lose_peer(struct sw_iwarp_connection *c)
 {
+    sw_lock_assert_held(&c->qp->lock);
     struct sw_qp *qp = c->qp;
     const bool is_idle = qp->sq.head == qp->sq.tail;
     if (!c->machine.paired.has_left && c->fate->has_begun)
         note_reset(qp);
-    if (c->machine.paired.has_left || !c->fate->has_begun || is_idle) {
-        c->fate->is_dead = !c->machine.paired.has_left && c->fate->has_begun;
+    c->fate->is_dead = !c->machine.paired.has_left && c->fate->has_begun;
+    c->fate->is_told = c->fate->is_dead && sw_death_tell(qp);
+    if (!c->fate->is_dead || is_idle || c->fate->is_told) {
         sw_receive_flush(qp, &c->receive);
         sw_iwarp_disconnect(qp);
         return SW_IWARP_DEAD;
@@ -150,8 +154,8 @@ void sw_iwarp_change_paired(struct sw_qp *qp)
     sw_iwarp_pause(&c->machine, qp->state == IBV_QPS_SQD, qp->sq.next - c->offset);
 }
 
-static uint32_t write_fpdu(const struct sw_iwarp_connection *c,
-                           const struct sw_iwarp_emission *emission, uint8_t *to)
+static uint32_t paired_write_fpdu(const struct sw_iwarp_connection *c,
+                                  const struct sw_iwarp_emission *emission, uint8_t *to)
 {
     memcpy(to, emission->head, emission->head_len);
     const uint32_t crc = c->has_crc ? sw_crc32c_add(0, to, emission->head_len) : 0;
@@ -169,13 +173,14 @@ uint8_t *sw_iwarp_add_last_words(struct sw_iwarp_connection *c, uint8_t *rest, s
         if (!longer)
             return rest;
         rest = longer;
-        *len += write_fpdu(c, &emission, rest + *len);
+        *len += paired_write_fpdu(c, &emission, rest + *len);
     }
     return rest;
 }
 
 void sw_iwarp_say_last_words(struct sw_qp *qp)
 {
+    sw_lock_assert_held(&qp->lock);
     struct sw_iwarp_connection *c = qp->link_state;
     bool moved;
     if (!c || !sw_iwarp_untold(&c->machine))

@@ -7,21 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/serve/demand.h"
 #include "link/engine.h"
 #include "link/iwarp/connection.h"
-#include "wire/packet.h"
 
 enum sw_verdict sw_iwarp_serve_flush(struct sw_iwarp_connection *c, const struct sw_demand *demand,
                                      const struct sw_inbound *message)
 {
     struct sw_iwarp_parking *parking = &c->parking;
-    const struct sw_target_flush flush = {
-        .addr = demand->addr,
-        .len_bytes = demand->total,
-        .key = demand->rkey,
-        .type = demand->flush_type & (SW_FLUSH_VISIBLE | SW_FLUSH_PERSISTENT),
-        .whole_region = demand->flush_type & SW_FLUSH_REGION,
-    };
+    const struct sw_target_flush flush = sw_demand_flush(demand);
     enum sw_verdict verdict = SW_ACK;
     parking->is_parked = !sw_execute_flush(c->qp, message, flush, &parking->flushing, &verdict);
     if (parking->is_parked && demand != &parking->demand)
@@ -50,6 +44,7 @@ int sw_iwarp_park(struct sw_iwarp_connection *c, const struct sw_iwarp_fpdu *fpd
 
 enum sw_iwarp_life sw_iwarp_unpark(struct sw_iwarp_connection *c, bool *moved)
 {
+    sw_lock_assert_held(&c->qp->lock);
     struct sw_iwarp_parking *parking = &c->parking;
     enum sw_iwarp_life life = SW_IWARP_ALIVE;
     sw_iwarp_carry_out(c, &parking->demand);

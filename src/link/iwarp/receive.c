@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "base/minmax.h"
 #include "device/memory/mr_impl.h"
 #include "link/iwarp/buffers.h"
 #include "link/iwarp/connection.h"
@@ -17,7 +18,7 @@
 #define END_BYTES 64u    /* of it, that is stored when the FPDU is whole */
 #define NEXT_BYTES 20u   /* length and header of the next FPDU */
 
-static void tell_first(struct sw_iwarp_connection *c)
+static void receive_tell_first(struct sw_iwarp_connection *c)
 {
     if (!c->awaits_first)
         return;
@@ -26,7 +27,7 @@ static void tell_first(struct sw_iwarp_connection *c)
 }
 
 /* A local element that is not there any more fails the request, not the stream. */
-static void place_bytes(struct sw_iwarp_connection *c, const struct sw_iwarp_input *input)
+static void receive_place_bytes(struct sw_iwarp_connection *c, const struct sw_iwarp_input *input)
 {
     if (!sw_iwarp_store(c, input)) {
         c->is_over = true;
@@ -34,8 +35,8 @@ static void place_bytes(struct sw_iwarp_connection *c, const struct sw_iwarp_inp
     }
 }
 
-static enum sw_iwarp_life take_ulpdu(struct sw_iwarp_connection *c,
-                                     const struct sw_iwarp_fpdu *fpdu)
+static enum sw_iwarp_life receive_take_ulpdu(struct sw_iwarp_connection *c,
+                                             const struct sw_iwarp_fpdu *fpdu)
 {
     struct sw_iwarp_input input = {0};
     if (c->is_paired && sw_iwarp_prepare_paired(c, fpdu->ulpdu) == SW_IWARP_DEAD)
@@ -49,7 +50,7 @@ static enum sw_iwarp_life take_ulpdu(struct sw_iwarp_connection *c,
         sw_iwarp_carry_out(c, &input.demand);
         break;
     case SW_IWARP_PLACE:
-        place_bytes(c, &input);
+        receive_place_bytes(c, &input);
         break;
     case SW_IWARP_NOTHING:
         break;
@@ -57,13 +58,14 @@ static enum sw_iwarp_life take_ulpdu(struct sw_iwarp_connection *c,
     c->reads_ahead = fpdu->len >= LONG_BYTES;
     c->placed_from = c->placed_to = 0;
     if (!c->machine.over)
-        tell_first(c);
+        receive_tell_first(c);
     return SW_IWARP_ALIVE;
 }
 
 enum sw_iwarp_life sw_iwarp_take_bytes(struct sw_iwarp_connection *c, const uint8_t *bytes,
                                        size_t len)
 {
+    sw_lock_assert_held(&c->qp->lock);
     struct sw_iwarp_fpdu fpdu;
     size_t used;
     enum sw_iwarp_found found;
@@ -74,7 +76,7 @@ enum sw_iwarp_life sw_iwarp_take_bytes(struct sw_iwarp_connection *c, const uint
         if (found != SW_IWARP_FPDU)
             sw_iwarp_refuse(&c->machine,
                             found == SW_IWARP_BAD_CRC ? SW_TERMINATE_CRC : SW_TERMINATE_FRAME);
-        else if (take_ulpdu(c, &fpdu) == SW_IWARP_DEAD)
+        else if (receive_take_ulpdu(c, &fpdu) == SW_IWARP_DEAD)
             return SW_IWARP_DEAD;
         bytes += used;
         len -= used;
@@ -135,7 +137,7 @@ static bool read_ahead(struct sw_iwarp_connection *c, uint8_t *buffer, struct ar
     if (out->got <= 0)
         return true;
     const size_t got = (size_t)out->got;
-    const size_t placed = got < pieces[0].iov_len ? got : pieces[0].iov_len;
+    const size_t placed = sw_min_size(got, pieces[0].iov_len);
     sw_iwarp_stream_skip(&c->stream, (uint32_t)placed);
     c->placed_to += (uint32_t)placed;
     out->buffered = got - placed;
@@ -152,7 +154,7 @@ static void read_buffer(struct sw_iwarp_connection *c, uint8_t *buffer, struct a
 }
 
 /* The peer has closed, or worse. */
-static enum sw_iwarp_life hear_end(struct sw_iwarp_connection *c, ssize_t got)
+static enum sw_iwarp_life receive_hear_end(struct sw_iwarp_connection *c, ssize_t got)
 {
     c->has_left = true;
     if (c->is_paired)
@@ -173,7 +175,7 @@ static enum sw_iwarp_life receive_once(struct sw_iwarp_connection *c, uint8_t *b
     if (arrived.got == -EAGAIN || arrived.got == -EINTR)
         return SW_IWARP_ALIVE;
     if (arrived.got <= 0)
-        return hear_end(c, arrived.got);
+        return receive_hear_end(c, arrived.got);
     *moved = true;
     *goes_on = (size_t)arrived.got == arrived.room;
     return arrived.buffered ? sw_iwarp_take_bytes(c, buffer, arrived.buffered) : SW_IWARP_ALIVE;
@@ -189,11 +191,12 @@ void sw_iwarp_give_back(struct sw_iwarp_connection *c)
 
 enum sw_iwarp_life sw_iwarp_receive(struct sw_iwarp_connection *c, bool *moved)
 {
+    sw_lock_assert_held(&c->qp->lock);
     enum sw_iwarp_life life = SW_IWARP_ALIVE;
     bool goes_on = true;
     if (c->parking.is_parked && sw_iwarp_unpark(c, moved) == SW_IWARP_DEAD)
         return SW_IWARP_DEAD;
-    if (c->parking.is_parked)
+    if (c->parking.is_parked || c->machine.by_peer) /* nothing counts behind its Terminate */
         return SW_IWARP_ALIVE;
     uint8_t *buffer = sw_iwarp_buffer_borrow(SW_IWARP_BUFFER_READ);
     for (int i = 0; buffer && i < ROUNDS_MAX && goes_on && life == SW_IWARP_ALIVE; i++) {

@@ -11,7 +11,7 @@ static enum sw_iwarp_life life_of(const struct sw_iwarp_connection *c)
 }
 
 /* A bind or an invalidate whose turn it is. */
-static enum sw_iwarp_life run_local(struct sw_iwarp_connection *c)
+static enum sw_iwarp_life iwarp_run_local(struct sw_iwarp_connection *c)
 {
     struct sw_qp *qp = c->qp;
     const uint32_t position = sw_iwarp_sq_position(c, sw_iwarp_done(&c->machine));
@@ -26,7 +26,7 @@ static enum sw_iwarp_life run_local(struct sw_iwarp_connection *c)
 }
 
 /* What a request moves; a READ's bytes are counted when they come. */
-static void count_request(struct sw_qp *qp, const struct sw_request *request)
+static void iwarp_count_request(struct sw_qp *qp, const struct sw_request *request)
 {
     if (request->kind == SW_REQUEST_LOCAL || request->kind == SW_REQUEST_READ ||
         request->kind == SW_REQUEST_FLUSH)
@@ -45,9 +45,10 @@ static bool is_behind_local(struct sw_iwarp_connection *c)
 
 enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
 {
+    sw_lock_assert_held(&c->qp->lock);
     struct sw_qp *qp = c->qp;
     for (;;) {
-        if (sw_iwarp_is_local(&c->machine) && !c->out.count && run_local(c) == SW_IWARP_DEAD)
+        if (sw_iwarp_is_local(&c->machine) && !c->out.count && iwarp_run_local(c) == SW_IWARP_DEAD)
             return SW_IWARP_DEAD;
         if (c->is_paired && qp->state != IBV_QPS_RTS)
             return SW_IWARP_ALIVE;
@@ -73,7 +74,7 @@ enum sw_iwarp_life sw_iwarp_feed(struct sw_iwarp_connection *c)
         }
         if (!sw_iwarp_post(&c->machine, &request))
             return SW_IWARP_ALIVE;
-        count_request(qp, &request);
+        iwarp_count_request(qp, &request);
         c->posted++;
     }
 }
@@ -89,6 +90,7 @@ static uint32_t complete_to(const struct sw_iwarp_connection *c)
 
 enum sw_iwarp_life sw_iwarp_settle(struct sw_iwarp_connection *c)
 {
+    sw_lock_assert_held(&c->qp->lock);
     struct sw_qp *qp = c->qp;
     struct sw_sq *sq = &qp->sq;
     const uint32_t done = sw_iwarp_sq_position(c, complete_to(c));

@@ -3,39 +3,23 @@
 #include "base/card_memory.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
+#include "device/serve/demand.h"
 #include "link/gather.h"
 #include "link/iwarp/connection.h"
 
-static struct sw_inbound inbound_of(const struct sw_iwarp_connection *c,
-                                    const struct sw_demand *demand)
-{
-    return (struct sw_inbound){
-        .pd = c->qp->pd_id,
-        .imm = demand->has_inv ? demand->inv_rkey : demand->imm_be,
-        .has_imm = demand->has_imm,
-        .has_inv = demand->has_inv,
-        .is_solicited = demand->solicited,
-    };
-}
-
-static struct sw_target_qp target_of(const struct sw_qp *qp)
-{
-    return (struct sw_target_qp){qp->qpn, qp->pd_id, (uint32_t)qp->attr.qp_access_flags};
-}
-
 /* A receive that is claimed beyond a segment still counts as posted, until just before its
  * completion can be seen. */
-static void hold_claim(struct sw_qp *qp, bool holds)
+static void iwarp_hold_claim(struct sw_qp *qp, bool holds)
 {
     if (!qp->srq && atomic_load_explicit(&qp->rq.claimed, memory_order_relaxed) != holds)
         atomic_store_explicit(&qp->rq.claimed, holds, memory_order_release);
 }
 
-static void complete_receive(struct sw_iwarp_connection *c, const struct sw_inbound *message,
-                             uint64_t len_bytes, enum ibv_wc_opcode opcode,
-                             enum ibv_wc_status status)
+static void iwarp_complete_receive(struct sw_iwarp_connection *c, const struct sw_inbound *message,
+                                   uint64_t len_bytes, enum ibv_wc_opcode opcode,
+                                   enum ibv_wc_status status)
 {
-    hold_claim(c->qp, false);
+    iwarp_hold_claim(c->qp, false);
     sw_receive_complete(c->qp, &c->receive, message, (uint32_t)len_bytes, opcode, status);
 }
 
@@ -62,8 +46,9 @@ static enum sw_verdict fill_receive(struct sw_iwarp_connection *c, const struct 
     return verdict;
 }
 
-static enum sw_verdict serve_send(struct sw_iwarp_connection *c, const struct sw_demand *demand,
-                                  const struct sw_inbound *message)
+static enum sw_verdict iwarp_serve_send(struct sw_iwarp_connection *c,
+                                        const struct sw_demand *demand,
+                                        const struct sw_inbound *message)
 {
     if (demand->first && !sw_receive_take(c->qp, &c->receive, message))
         return SW_RNR;
@@ -75,18 +60,19 @@ static enum sw_verdict serve_send(struct sw_iwarp_connection *c, const struct sw
     if (verdict != SW_ACK) {
         const enum ibv_wc_status status = sw_receive_refusal(c->qp, verdict);
         if (status != IBV_WC_SUCCESS)
-            complete_receive(c, message, 0, IBV_WC_RECV, status);
+            iwarp_complete_receive(c, message, 0, IBV_WC_RECV, status);
         return verdict;
     }
-    hold_claim(c->qp, !demand->last);
+    iwarp_hold_claim(c->qp, !demand->last);
     if (demand->last)
-        complete_receive(c, message, demand->offset + demand->len_bytes, IBV_WC_RECV,
-                         IBV_WC_SUCCESS);
+        iwarp_complete_receive(c, message, demand->offset + demand->len_bytes, IBV_WC_RECV,
+                               IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
-static enum sw_verdict serve_write(struct sw_iwarp_connection *c, const struct sw_demand *demand,
-                                   const struct sw_inbound *message)
+static enum sw_verdict iwarp_serve_write(struct sw_iwarp_connection *c,
+                                         const struct sw_demand *demand,
+                                         const struct sw_inbound *message)
 {
     const struct parts parts = parts_of(c, demand->len_bytes);
     const struct sw_pieces first = {.from = demand->payload, .count = 1, .len_bytes = parts.from};
@@ -97,7 +83,8 @@ static enum sw_verdict serve_write(struct sw_iwarp_connection *c, const struct s
     if (demand->has_imm) {
         if (!sw_receive_take(c->qp, &c->receive, message))
             return SW_RNR;
-        complete_receive(c, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+        iwarp_complete_receive(c, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM,
+                               IBV_WC_SUCCESS);
         return SW_ACK;
     }
     if (is_whole || first.len_bytes)
@@ -109,54 +96,30 @@ static enum sw_verdict serve_write(struct sw_iwarp_connection *c, const struct s
     return verdict;
 }
 
-static enum sw_verdict serve_demand(struct sw_iwarp_connection *c, const struct sw_demand *demand,
-                                    uint64_t *original)
+static enum sw_verdict iwarp_serve_demand(struct sw_iwarp_connection *c,
+                                          const struct sw_demand *demand, uint64_t *original)
 {
-    const struct sw_inbound message = inbound_of(c, demand);
+    const struct sw_inbound message = sw_demand_inbound(c->qp, demand);
     uint8_t *va;
     switch (demand->kind) {
     case SW_DEMAND_SEND:
-        return serve_send(c, demand, &message);
+        return iwarp_serve_send(c, demand, &message);
     case SW_DEMAND_WRITE:
-        return serve_write(c, demand, &message);
+        return iwarp_serve_write(c, demand, &message);
     case SW_DEMAND_READ:
         return sw_execute_check(c->qp, &message, IBV_ACCESS_REMOTE_READ, demand->rkey, demand->addr,
                                 demand->total, &va);
     case SW_DEMAND_CMP_SWAP:
     case SW_DEMAND_FETCH_ADD:
-        return sw_execute_atomic(c->qp, &message,
-                                 demand->kind == SW_DEMAND_CMP_SWAP ? IBV_WR_ATOMIC_CMP_AND_SWP
-                                                                    : IBV_WR_ATOMIC_FETCH_AND_ADD,
-                                 demand->rkey, demand->addr, demand->compare_add, demand->swap,
-                                 original);
     case SW_DEMAND_ATOMIC_WRITE:
-        return sw_execute_atomic(c->qp, &message, IBV_WR_ATOMIC_WRITE, demand->rkey, demand->addr,
-                                 demand->compare_add, demand->swap, original);
+        return sw_demand_atomic(c->qp, demand, &message, original);
     case SW_DEMAND_FLUSH:
         return sw_iwarp_serve_flush(c, demand, &message);
     }
     return SW_NAK_INVALID;
 }
 
-static uint32_t need_of(const struct sw_demand *demand)
-{
-    if (demand->kind == SW_DEMAND_WRITE || demand->kind == SW_DEMAND_ATOMIC_WRITE)
-        return IBV_ACCESS_REMOTE_WRITE;
-    return demand->kind == SW_DEMAND_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
-}
-
-static uint8_t fault_of(const struct sw_qp *qp, const struct sw_demand *demand)
-{
-    const uint64_t len = demand->kind == SW_DEMAND_WRITE ? demand->len_bytes : demand->total;
-    if (demand->kind == SW_DEMAND_SEND)
-        return SW_ACCESS_FAULT_NONE;
-    if (demand->kind == SW_DEMAND_FLUSH)
-        return SW_ACCESS_FAULT_RIGHTS; /* which of its faults makes no difference to the peer */
-    return (uint8_t)sw_target_fault(sw_nic.pub, demand->rkey, demand->addr, len, need_of(demand),
-                                    target_of(qp));
-}
-
-static void count_demand(struct sw_qp *qp, const struct sw_demand *demand)
+static void iwarp_count_demand(struct sw_qp *qp, const struct sw_demand *demand)
 {
     if (demand->kind == SW_DEMAND_READ || demand->kind == SW_DEMAND_FLUSH)
         return;
@@ -166,19 +129,20 @@ static void count_demand(struct sw_qp *qp, const struct sw_demand *demand)
 
 void sw_iwarp_carry_out(struct sw_iwarp_connection *c, const struct sw_demand *demand)
 {
+    sw_lock_assert_held(&c->qp->lock);
     struct sw_outcome outcome = {0};
     sw_mr_serve_begin(c->qp->index);
-    const enum sw_verdict verdict = serve_demand(c, demand, &outcome.original);
+    const enum sw_verdict verdict = iwarp_serve_demand(c, demand, &outcome.original);
     sw_mr_serve_end(c->qp->index);
     if (c->parking.is_parked)
         return;
     outcome.syndrome = sw_verdict_rules[verdict].aeth_syndrome;
     if (verdict == SW_ACK) {
-        count_demand(c->qp, demand);
+        iwarp_count_demand(c->qp, demand);
         if (c->is_paired && !c->is_established)
             sw_iwarp_establish(c);
     } else if (verdict != SW_RNR || !c->is_paired) {
-        outcome.why = fault_of(c->qp, demand);
+        outcome.why = (uint8_t)sw_execute_fault_of(c->qp, demand);
         c->was_refused = true;
         c->end_event = sw_verdict_rules[verdict].responder_event;
     }
@@ -211,7 +175,7 @@ static uint8_t *send_place(struct sw_iwarp_connection *c, const struct sw_ddp_se
     const struct sw_recv_claim *claim = &c->receive.claim;
     const uint64_t offset = (uint64_t)segment->mo + from;
     uint64_t at = offset;
-    hold_claim(c->qp, true);
+    iwarp_hold_claim(c->qp, true);
     if (offset + len_bytes > claim->len_bytes)
         return NULL;
     for (uint32_t i = 0; i < claim->sge_count; i++) {
@@ -296,6 +260,7 @@ const uint8_t *sw_iwarp_readable(struct sw_iwarp_connection *c, uint64_t addr, u
 enum sw_access_fault sw_iwarp_read_fault(struct sw_iwarp_connection *c, uint64_t addr,
                                          uint32_t len_bytes, uint32_t rkey)
 {
-    return sw_target_fault(sw_nic.pub, rkey, addr, len_bytes, IBV_ACCESS_REMOTE_READ,
-                           target_of(c->qp));
+    const struct sw_demand demand = {
+        .kind = SW_DEMAND_READ, .rkey = rkey, .addr = addr, .total = len_bytes};
+    return sw_execute_fault_of(c->qp, &demand);
 }

@@ -13,7 +13,7 @@
 
 #define SEGMENT_LEAST 536u /* RFC 9293 3.7.1 */
 
-static int open_socket(sa_family_t family)
+static int iwarp_open_socket(sa_family_t family)
 {
     const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
     const int fd = (int)syscall(SYS_socket, family, kind, IPPROTO_TCP);
@@ -31,7 +31,7 @@ static void clear_port(struct sockaddr_storage *address)
 static int open_from(const struct sockaddr *own, socklen_t own_len, const struct sockaddr *peer,
                      socklen_t peer_len)
 {
-    const int fd = open_socket(peer->sa_family);
+    const int fd = iwarp_open_socket(peer->sa_family);
     if (fd < 0)
         return fd;
     sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -59,7 +59,7 @@ int sw_iwarp_socket_connect(const struct sockaddr *own, socklen_t own_len,
 
 int sw_iwarp_socket_listen(const struct sockaddr *own, socklen_t len, int backlog, bool is_v6only)
 {
-    const int fd = open_socket(own->sa_family);
+    const int fd = iwarp_open_socket(own->sa_family);
     if (fd < 0)
         return fd;
     sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -74,10 +74,10 @@ bool sw_iwarp_socket_is_free(uint16_t port)
 {
     const struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     const struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int fd = open_socket(AF_INET6);
+    int fd = iwarp_open_socket(AF_INET6);
     const bool has_v6 = fd >= 0;
     if (!has_v6)
-        fd = open_socket(AF_INET);
+        fd = iwarp_open_socket(AF_INET);
     if (fd < 0)
         return true;
     sw_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);

@@ -36,7 +36,7 @@ static enum sw_iwarp_buffer kind_of_room(const struct sw_iwarp_connection *c)
     return c->has_crc ? SW_IWARP_BUFFER_OUT_CRC : SW_IWARP_BUFFER_OUT;
 }
 
-static bool make_room(struct sw_iwarp_connection *c)
+static bool transmit_make_room(struct sw_iwarp_connection *c)
 {
     struct sw_iwarp_outgoing *out = &c->out;
     if (out->bytes)
@@ -138,7 +138,7 @@ static bool is_held_by_rate(const struct sw_iwarp_connection *c)
            sw_pacer_allows(pacer, sw_clock_ns(), pacer->packet_bytes) != pacer->packet_bytes;
 }
 
-static bool has_room(const struct sw_iwarp_connection *c)
+static bool transmit_has_room(const struct sw_iwarp_connection *c)
 {
     const struct sw_iwarp_outgoing *out = &c->out;
     const uint32_t longest =
@@ -197,7 +197,7 @@ static int add_checked(struct sw_iwarp_connection *c, struct sw_iwarp_emission *
 }
 
 /* The same. */
-static int fill_out(struct sw_iwarp_connection *c)
+static int transmit_fill_out(struct sw_iwarp_connection *c)
 {
     struct sw_iwarp_outgoing *out = &c->out;
     struct sw_iwarp_emission emission;
@@ -205,9 +205,9 @@ static int fill_out(struct sw_iwarp_connection *c)
     out->first_position = c->machine.sent;
     if (c->qp->sq.is_paced)
         c->machine.ulpdu_max = sw_min_u32(c->machine.ulpdu_max, c->qp->pacer.packet_bytes);
-    while ((!out->bytes || has_room(c)) && !is_held_by_rate(c) &&
+    while ((!out->bytes || transmit_has_room(c)) && !is_held_by_rate(c) &&
            sw_iwarp_next(&c->machine, &emission)) {
-        if (!make_room(c))
+        if (!transmit_make_room(c))
             return -ENOMEM;
         const int rc = add_checked(c, &emission);
         if (rc)
@@ -245,8 +245,8 @@ static bool add_answer_memory(struct sw_iwarp_connection *c, struct sw_iwarp_pie
 }
 
 /* Adds a piece's memory; false: a key does not allow it any more. */
-static bool add_memory(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece,
-                       struct iovec *iov, uint32_t *count)
+static bool transmit_add_memory(struct sw_iwarp_connection *c, struct sw_iwarp_piece *piece,
+                                struct iovec *iov, uint32_t *count)
 {
     if (piece->source == SW_PAYLOAD_MEMORY)
         return add_answer_memory(c, piece, iov, count);
@@ -273,7 +273,7 @@ static bool list_pieces(struct sw_iwarp_connection *c, struct iovec iov[IOV_MAX_
         struct sw_iwarp_piece *piece = &out->pieces[i];
         if (piece->source == SW_PAYLOAD_BYTES)
             iov[(*count)++] = (struct iovec){out->bytes + piece->at, piece->len_bytes};
-        else if (!add_memory(c, piece, iov, count))
+        else if (!transmit_add_memory(c, piece, iov, count))
             return false;
         if (*count == IOV_MAX_PIECES)
             break; /* the last one may not be there as a whole */
@@ -320,7 +320,7 @@ static size_t allowed_by_pace(struct sw_iwarp_connection *c)
 }
 
 /* How many bytes the kernel has taken, or a negative errno. */
-static ssize_t send_list(struct sw_iwarp_connection *c, size_t allowed)
+static ssize_t transmit_send_list(struct sw_iwarp_connection *c, size_t allowed)
 {
     struct iovec iov[IOV_MAX_PIECES];
     uint32_t count;
@@ -343,7 +343,7 @@ static int send_out(struct sw_iwarp_connection *c, bool *moved)
     struct sw_iwarp_outgoing *out = &c->out;
     while (out->first != out->count) {
         const size_t allowed = allowed_by_pace(c);
-        const ssize_t sent = allowed ? send_list(c, allowed) : -EAGAIN;
+        const ssize_t sent = allowed ? transmit_send_list(c, allowed) : -EAGAIN;
         if (sent == -EAGAIN)
             return 0;
         if (sent < 0 && sent != -EINTR)
@@ -359,8 +359,9 @@ static int send_out(struct sw_iwarp_connection *c, bool *moved)
     return 1;
 }
 
-static void count_terminate(struct sw_iwarp_connection *c)
+void sw_iwarp_count_terminate(struct sw_iwarp_connection *c)
 {
+    sw_lock_assert_held(&c->qp->lock);
     if (!c->machine.over || c->is_counted)
         return;
     c->is_counted = true;
@@ -368,16 +369,23 @@ static void count_terminate(struct sw_iwarp_connection *c)
                    c->machine.by_peer ? SW_TERMINATES_RECEIVED : SW_TERMINATES_SENT);
 }
 
-/* The error that the kernel has told: EFAULT is about this side's memory. */
+/* The error that the kernel has told: EFAULT is about this side's memory. With any other the peer
+ * has closed; its Terminate, which says why, may have come since the last look. */
 static enum sw_iwarp_life fail_send(struct sw_iwarp_connection *c, int err)
 {
-    if (err == -EFAULT)
+    bool moved;
+    if (err == -EFAULT) {
         c->send_status = IBV_WC_LOC_PROT_ERR;
-    return sw_iwarp_fail(c, err == -EFAULT ? 0 : err);
+        return sw_iwarp_fail(c, 0);
+    }
+    if (!c->is_paired && sw_iwarp_receive(c, &moved) == SW_IWARP_DEAD)
+        return SW_IWARP_DEAD;
+    return c->machine.by_peer ? sw_iwarp_end_by_terminate(c) : sw_iwarp_fail(c, err);
 }
 
 enum sw_iwarp_life sw_iwarp_transmit(struct sw_iwarp_connection *c, bool *moved)
 {
+    sw_lock_assert_held(&c->qp->lock);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         const int rc = send_out(c, moved);
         c->is_blocked = rc == 0;
@@ -387,10 +395,10 @@ enum sw_iwarp_life sw_iwarp_transmit(struct sw_iwarp_connection *c, bool *moved)
             return sw_iwarp_settle(c);
         if (sw_iwarp_settle(c) == SW_IWARP_DEAD || sw_iwarp_feed(c) == SW_IWARP_DEAD)
             return SW_IWARP_DEAD;
-        const int filled = fill_out(c);
+        const int filled = transmit_fill_out(c);
         if (filled < 0)
             return fail_send(c, filled);
-        count_terminate(c);
+        sw_iwarp_count_terminate(c);
         if (!c->out.count)
             return SW_IWARP_ALIVE;
     }

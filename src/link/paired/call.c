@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A call: the TCP connection that a queue pair makes to its peer's host, up to MPA's reply. */
+/*
+ * A call: the TCP connection that a queue pair makes to its peer's host, up to MPA's reply.
+ *
+ * An inquiry is a call that connects nothing: it says no PSN of its own, so nobody takes it. A
+ * queue pair in RTR says by it, once, that it can be called: its peer may have been refused before,
+ * and would wait for its next try. One whose peer has let go asks by it whether that process lives,
+ * as rdma_cm's word of the end may be lost.
+ */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +23,11 @@
 #define GAP_NS SW_NS_PER_MS /* between calls; each time twice as long */
 #define GAP_MAX_NS (100 * SW_NS_PER_MS)
 #define CONNECT_NS SW_NS_PER_S
+#define TRIAL_GAP_NS (10 * SW_NS_PER_MS) /* UDP may pass, and the peer takes its time */
+#define TRIAL_GAP_MAX_NS (5 * SW_NS_PER_S)
+#define READY_NS (2 * SW_NS_PER_MS)      /* in RTR: most are in RTS by then, or were called */
+#define LEFT_GAP_NS (200 * SW_NS_PER_MS) /* rdma_cm's word has mostly come by then */
+#define LEFT_GAP_MAX_NS (5 * SW_NS_PER_S)
 #define PATIENCE_NS (50 * SW_NS_PER_MS) /* with a reply, at first: who got it may be stopped */
 #define PATIENCE_MAX_NS SW_NS_PER_S
 #define REPLY_BYTES 4096u /* the reply, and what is behind it */
@@ -27,24 +39,64 @@ void sw_paired_drop_call(struct sw_paired *p)
     sw_engine_unwatch(p->fd);
     close(p->fd);
     p->fd = -1;
+    sw_paired_tell_trial(p, SW_FALLBACK_MISSED);
 }
 
-/* Nobody is there. Who was met there before is dead, and who has given out the number of a queue
- * pair and does not live any more. */
+/* That a queue pair in RTR says that it is ready. */
+static bool call_says_ready(const struct sw_paired *p)
+{
+    return p->is_inquiry && !p->fate.has_begun;
+}
+
+/* Nobody is there. Who was met there before is dead, unless it may have let go; and who has given
+ * out the number of a queue pair and does not live any more. Who only says that it is ready has
+ * nothing to ask. */
 static void miss_peer(struct sw_paired *p, bool is_gone, uint64_t now_ns)
 {
-    if ((p->was_met || is_gone) && !p->died_ns)
+    if (((p->was_met && !p->fate.has_begun) || is_gone) && !p->died_ns && !p->is_trial &&
+        !call_says_ready(p))
         p->died_ns = now_ns;
+}
+
+static void plan_next_call(struct sw_paired *p, uint64_t now_ns)
+{
+    const uint64_t first_ns = p->is_inquiry ? LEFT_GAP_NS : p->is_trial ? TRIAL_GAP_NS : GAP_NS;
+    const uint64_t last_ns = p->is_inquiry ? LEFT_GAP_MAX_NS
+                             : p->is_trial ? TRIAL_GAP_MAX_NS
+                                           : GAP_MAX_NS;
+    p->gap_ns = p->gap_ns ? sw_min_u64(2 * p->gap_ns, last_ns) : first_ns;
+    p->again_ns = call_says_ready(p) ? UINT64_MAX : now_ns + p->gap_ns;
+}
+
+void sw_paired_plan_inquiry(struct sw_paired *p, uint64_t now_ns)
+{
+    p->is_inquiry = true;
+    p->gap_ns = 0;
+    p->again_ns = now_ns + (p->fate.has_begun ? LEFT_GAP_NS : READY_NS);
+}
+
+void sw_paired_end_inquiry(struct sw_paired *p)
+{
+    if (!p->is_inquiry)
+        return;
+    sw_paired_drop_call(p);
+    p->is_inquiry = false;
+    p->gap_ns = p->again_ns = 0;
 }
 
 static void fail_call(struct sw_paired *p, uint64_t now_ns, const char *why)
 {
     sw_debug("QP 0x%x: its call was not taken (%s)", p->qp->qpn, why);
     sw_paired_drop_call(p);
-    p->gap_ns = p->gap_ns ? 2 * p->gap_ns : GAP_NS;
-    if (p->gap_ns > GAP_MAX_NS)
-        p->gap_ns = GAP_MAX_NS;
-    p->again_ns = now_ns + p->gap_ns;
+    plan_next_call(p, now_ns);
+}
+
+void sw_paired_miss_call(struct sw_paired *p, uint64_t now_ns)
+{
+    if (p->is_trial || p->is_inquiry)
+        fail_call(p, now_ns, "no answer");
+    else
+        sw_paired_drop_call(p);
 }
 
 void sw_paired_call(struct sw_paired *p, uint64_t now_ns)
@@ -55,8 +107,8 @@ void sw_paired_call(struct sw_paired *p, uint64_t now_ns)
         .skills = SW_PAIRING_SKILLS,
         .own_qpn = qp->qpn,
         .peer_qpn = qp->dest_qpn,
-        .own_psn = qp->attr.sq_psn,
-        .peer_psn = qp->attr.rq_psn,
+        .own_psn = p->is_inquiry ? SW_PAIRING_PSN_OPEN : qp->attr.sq_psn,
+        .peer_psn = p->is_inquiry ? SW_PAIRING_PSN_OPEN : qp->attr.rq_psn,
         .nonce = p->nonce,
     };
     sw_pairing_encode(&pairing, p->private_data);
@@ -78,28 +130,33 @@ void sw_paired_call(struct sw_paired *p, uint64_t now_ns)
 }
 
 /* How long a reply is waited for. The kernel gives the next call to another process, perhaps: eight
- * of ten may be stopped, so there are many calls within the least five seconds. A reply takes a
- * round trip, as connecting did. */
+ * of ten may be stopped, so there are many calls within the least five seconds. */
 static uint64_t reply_patience_ns(struct sw_paired *p, uint64_t now_ns)
 {
     p->patience_ns = p->patience_ns ? p->patience_ns + p->patience_ns / 32 : PATIENCE_NS;
     p->patience_ns = sw_min_u64(p->patience_ns, PATIENCE_MAX_NS);
-    return sw_max_u64(p->patience_ns, 4 * (now_ns - p->called_ns));
+    return sw_max_u64(p->patience_ns, sw_paired_answer_ns(p->fd, p->called_ns, now_ns));
 }
 
 /* Whether the request is out. */
-static bool send_request(struct sw_paired *p, uint64_t now_ns)
+static bool call_send_request(struct sw_paired *p, uint64_t now_ns)
 {
     const int err = sw_paired_error(p->fd);
     if (err) {
         if (err == ECONNREFUSED)
-            miss_peer(p, false, now_ns);
+            miss_peer(p, p->was_met, now_ns);
         fail_call(p, now_ns, strerror(err));
         return false;
     }
-    const ssize_t sent = sw_iwarp_socket_send(p->fd, p->start.out, p->start.out_len);
-    if (sent == -EAGAIN)
+    if (!sw_paired_tell_trial(p, SW_FALLBACK_REQUEST)) {
+        fail_call(p, now_ns, "UDP brings packets");
         return false;
+    }
+    const ssize_t sent = sw_iwarp_socket_send(p->fd, p->start.out, p->start.out_len);
+    if (sent == -EAGAIN) {
+        sw_paired_tell_trial(p, SW_FALLBACK_MISSED);
+        return false;
+    }
     if (sent != p->start.out_len) { /* it is shorter than any socket's buffer */
         fail_call(p, now_ns, "the request cannot be sent");
         return false;
@@ -112,7 +169,7 @@ static bool send_request(struct sw_paired *p, uint64_t now_ns)
 }
 
 /* The reply has to be to this request, of the queue pair that was meant. */
-static bool is_right_reply(const struct sw_paired *p)
+static bool call_is_right_reply(const struct sw_paired *p)
 {
     struct sw_pairing request, reply;
     return sw_pairing_decode(p->private_data, sizeof(p->private_data), &request) &&
@@ -134,7 +191,7 @@ static enum sw_pairing_kind refusal_of(const struct sw_paired *p)
 void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
 {
     uint8_t bytes[REPLY_BYTES];
-    if (!p->is_asked && !send_request(p, now_ns))
+    if (!p->is_asked && !call_send_request(p, now_ns))
         return;
     const ssize_t got = sw_iwarp_socket_receive(p->fd, bytes, sizeof(bytes));
     if (got == -EAGAIN)
@@ -146,11 +203,12 @@ void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns)
     const size_t used = sw_iwarp_start_take(&p->start, bytes, (size_t)got);
     if (p->start.state == SW_IWARP_ASKED)
         return;
-    if (p->start.state != SW_IWARP_OPEN || !is_right_reply(p)) {
+    if (p->start.state != SW_IWARP_OPEN || p->is_inquiry || !call_is_right_reply(p)) {
         const enum sw_pairing_kind refusal = refusal_of(p);
         if (refusal == SW_PAIRING_NOBODY || refusal == SW_PAIRING_GONE)
             miss_peer(p, refusal == SW_PAIRING_GONE, now_ns);
-        sw_counter_add(p->qp->ctx->netdev, SW_TCP_REFUSED);
+        if (!p->is_inquiry)
+            sw_counter_add(p->qp->ctx->netdev, SW_TCP_REFUSED);
         fail_call(p, now_ns, p->start.state == SW_IWARP_REJECTED ? "not now" : "no such reply");
         return;
     }

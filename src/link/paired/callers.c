@@ -26,10 +26,12 @@
 #include "link/engine.h"
 #include "link/iwarp/linger.h"
 #include "link/iwarp/socket.h"
+#include "link/paired/hosts.h"
 #include "link/paired/paired.h"
 #include "link/paired/socket.h"
 #include "link/roce/datagram.h"
 #include "link/roce/port/stream.h"
+#include "link/roce/roce.h"
 
 #define CALLERS 64u
 #define ACCEPTS 16 /* in one step */
@@ -78,7 +80,7 @@ static void close_sockets(void)
     listening.is_open = false;
 }
 
-static int open_locked(void)
+static int open_locked(bool is_needed)
 {
     char name[SW_NAME_BYTES];
     const int on = 1;
@@ -95,7 +97,8 @@ static int open_locked(void)
         return -errno;
     listening.socket = sw_paired_listen();
     if (listening.socket < 0) {
-        tell_busy(listening.socket);
+        if (is_needed)
+            tell_busy(listening.socket);
         return listening.socket;
     }
     sw_engine_watch(listening.socket, sw_paired_tag(SW_PAIRED_LISTENER, 0), SW_WATCH_PAIRED);
@@ -104,12 +107,12 @@ static int open_locked(void)
     return 0;
 }
 
-int sw_paired_listen_start(void)
+int sw_paired_listen_start(bool is_needed)
 {
     int rc = 0;
     pthread_mutex_lock(&listening.lock);
     if (!listening.is_open) {
-        rc = open_locked();
+        rc = open_locked(is_needed);
         if (rc)
             close_sockets();
     }
@@ -160,21 +163,39 @@ static void put_off(struct caller *caller, const struct sw_pairing *request,
 
 /* ---- a queue pair of this process ---- */
 
-/* Whether it is the one that the program has named, and not connected already. */
+/* Whether it comes from the one that the program has named. */
+static bool is_peers(const struct sw_paired *p, const struct caller *caller,
+                     const struct sw_pairing *request)
+{
+    return request->own_qpn == p->qp->dest_qpn && IN6_ARE_ADDR_EQUAL(&caller->peer, &p->peer) &&
+           IN6_ARE_ADDR_EQUAL(&caller->own, &p->own);
+}
+
+/* Whether it is that one, and not connected already. */
 static bool is_meant(const struct sw_paired *p, const struct caller *caller,
                      const struct sw_pairing *request)
 {
     const struct sw_qp *qp = p->qp;
-    return !qp->link_state && !sw_paired_is_own(p) && !p->fate.has_begun &&
-           request->own_qpn == qp->dest_qpn && request->own_psn == qp->attr.rq_psn &&
-           (qp->state == IBV_QPS_RTR || request->peer_psn == qp->attr.sq_psn) &&
-           IN6_ARE_ADDR_EQUAL(&caller->peer, &p->peer) && IN6_ARE_ADDR_EQUAL(&caller->own, &p->own);
+    return (p->is_trial || !qp->link_state) && !sw_paired_is_own(p) && !p->fate.has_begun &&
+           is_peers(p, caller, request) && request->own_psn == qp->attr.rq_psn &&
+           (qp->state == IBV_QPS_RTR || request->peer_psn == qp->attr.sq_psn);
 }
 
-/* Of two calls that cross, that of the lower end counts. */
+/* It connects nothing (call.c): the peer can be called by now, so that is not put off any longer.
+ * It costs the peer a connection, as the call does here. */
+static void hear_inquiry(struct sw_paired *p)
+{
+    if (p->is_trial || p->is_inquiry || p->qp->link_state || p->qp->state != IBV_QPS_RTS)
+        return;
+    sw_debug("QP 0x%x: its peer is ready", p->qp->qpn);
+    p->gap_ns = p->again_ns = 0;
+    sw_paired_look();
+}
+
+/* Of two calls that cross, that of the lower end counts; of a trial its rule says so. */
 static bool is_crossed(const struct sw_paired *p)
 {
-    return p->fd >= 0 && sw_paired_is_lower(p);
+    return !p->is_trial && !p->is_inquiry && p->fd >= 0 && sw_paired_is_lower(p);
 }
 
 /* Whether the connection is the queue pair's now. */
@@ -207,23 +228,52 @@ static bool accept_call(struct sw_paired *p, struct caller *caller,
     return true;
 }
 
+enum offered { OFFER_TAKEN, OFFER_HEARD, OFFER_STRANGE };
+
+static enum offered offer_to_qp(struct sw_qp *qp, struct caller *caller,
+                                const struct sw_pairing *request)
+{
+    sw_lock_assert_held(&qp->lock);
+    enum offered found = OFFER_STRANGE;
+    struct sw_paired *p = sw_paired_of(qp);
+    const bool had_one = p;
+    if (!p)
+        p = sw_paired_try(qp);
+    if (p && request->own_psn == SW_PAIRING_PSN_OPEN) {
+        if (is_peers(p, caller, request)) {
+            hear_inquiry(p);
+            found = OFFER_HEARD;
+        }
+    } else if (p && is_meant(p, caller, request) && !is_crossed(p) &&
+               sw_paired_tell_trial(p, SW_FALLBACK_CALLED)) {
+        if (p->is_trial)
+            sw_paired_take_over(p, false);
+        if (accept_call(p, caller, request))
+            found = OFFER_TAKEN;
+    }
+    if (p && found != OFFER_TAKEN && !had_one && p->is_trial)
+        sw_paired_remove(p);
+    return found;
+}
+
 static void offer_call(struct caller *caller, const struct sw_pairing *request)
 {
-    bool is_taken = false, is_there = false;
+    enum offered found = OFFER_STRANGE;
+    if (sw_paired_trials_are_on())
+        sw_roce_catch_up(); /* UDP passes if packets of the caller wait */
     pthread_mutex_lock(&sw_nic.lock);
     struct sw_qp *qp = sw_qp_find(request->peer_qpn);
+    const bool is_there = qp;
     if (qp) {
-        is_there = true;
         sw_lock_acquire(&qp->lock);
-        struct sw_paired *p = sw_paired_of(qp);
-        if (p && is_meant(p, caller, request) && !is_crossed(p))
-            is_taken = accept_call(p, caller, request);
+        found = offer_to_qp(qp, caller, request);
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    if (is_taken)
+    if (found == OFFER_TAKEN)
         return;
-    sw_counter_add(NULL, SW_TCP_STRANGERS);
+    if (found == OFFER_STRANGE)
+        sw_counter_add(NULL, SW_TCP_STRANGERS);
     if (caller->start.state == SW_IWARP_REQUESTED)
         put_off(caller, request, is_there ? SW_PAIRING_LATER : SW_PAIRING_NOBODY);
     else
@@ -243,7 +293,7 @@ static bool is_alive(uint32_t slot)
 
 enum handing { HANDED_ON, HANDED_LATER, HANDED_NOBODY };
 
-static enum handing hand_on(struct caller *caller, uint32_t slot)
+static enum handing callers_hand_on(struct caller *caller, uint32_t slot)
 {
     struct handed handed = {.magic = HANDED_MAGIC, .len_bytes = caller->start.in_len};
     struct sockaddr_un to;
@@ -291,6 +341,8 @@ static void take_datagrams(struct caller *caller, const struct sw_pairing *reque
     const int fd = take_fd(caller);
     if (sw_roce_take_stream(fd, &origin))
         close(fd);
+    else
+        sw_hosts_note_stream(&origin.source);
 }
 
 /* One whose process is not there is taken, too: connection management answers for it. */
@@ -299,7 +351,7 @@ static void hear_datagrams(struct caller *caller, const struct sw_pairing *reque
     const uint32_t slot = sw_qpn_slot(request->peer_qpn);
     enum handing handing = HANDED_NOBODY;
     if (slot && slot != sw_nic.slot)
-        handing = hand_on(caller, slot);
+        handing = callers_hand_on(caller, slot);
     if (handing == HANDED_NOBODY)
         take_datagrams(caller, request);
     else if (handing == HANDED_LATER)
@@ -328,12 +380,12 @@ static void hear_request(struct caller *caller)
         offer_call(caller, &request);
         return;
     }
-    const enum handing handing = hand_on(caller, slot);
+    const enum handing handing = callers_hand_on(caller, slot);
     if (handing != HANDED_ON)
         refuse_call(caller, &request, slot, handing);
 }
 
-static void take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)
+static void callers_take_bytes(struct caller *caller, const uint8_t *bytes, size_t len)
 {
     sw_iwarp_start_take(&caller->start, bytes, len);
     if (caller->start.state == SW_IWARP_REQUESTED)
@@ -354,7 +406,7 @@ void sw_paired_caller_ready(uint32_t which)
     if (got <= 0)
         drop_caller(caller);
     else
-        take_bytes(caller, bytes, (size_t)got);
+        callers_take_bytes(caller, bytes, (size_t)got);
 }
 
 /* NULL: all places are taken; the socket is closed. */
@@ -385,7 +437,7 @@ struct arrival {
     bool is_ours; /* from a process of this user, as the kernel says */
 };
 
-static bool read_handed(struct arrival *out)
+static bool callers_read_handed(struct arrival *out)
 {
     struct ucred from;
     size_t count;
@@ -397,10 +449,10 @@ static bool read_handed(struct arrival *out)
     return got >= 0;
 }
 
-static void take_handed(void)
+static void callers_take_handed(void)
 {
     struct arrival arrival;
-    for (int i = 0; i < ACCEPTS && read_handed(&arrival); i++) {
+    for (int i = 0; i < ACCEPTS && callers_read_handed(&arrival); i++) {
         if (arrival.fd < 0)
             continue;
         if (!arrival.is_ours) {
@@ -411,7 +463,7 @@ static void take_handed(void)
         if (!caller)
             continue;
         caller->was_handed_on = true;
-        take_bytes(caller, arrival.handed.bytes, arrival.handed.len_bytes);
+        callers_take_bytes(caller, arrival.handed.bytes, arrival.handed.len_bytes);
     }
 }
 
@@ -420,7 +472,7 @@ void sw_paired_listen_ready(uint32_t which)
     if (!listening.is_open)
         return;
     if (which == 1) {
-        take_handed();
+        callers_take_handed();
         return;
     }
     for (int i = 0; i < ACCEPTS; i++) {

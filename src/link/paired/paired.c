@@ -20,6 +20,7 @@
 #include "link/death.h"
 #include "link/engine.h"
 #include "link/iwarp/describe.h"
+#include "link/paired/hosts.h"
 #include "link/paired/socket.h"
 #include "link/roce/port/path.h"
 #include "wire/ib_time.h"
@@ -30,6 +31,7 @@
 #define FAMILIAR_MIN_NS (500 * SW_NS_PER_MS)
 #define DEATH_NS (100 * SW_NS_PER_MS) /* that an idle queue pair outlives its peer */
 #define CONNECTION_MIN_NS (5 * SW_NS_PER_S)
+#define TRIAL_NS (100 * SW_NS_PER_MS) /* that an interrupted trial waits */
 
 static struct sw_paired *pairings[SW_MAX_QP]; /* each under its queue pair's lock */
 static struct sw_qp_set unsettled;            /* that have no connection */
@@ -37,7 +39,8 @@ static _Atomic uint64_t look_ns = UINT64_MAX; /* when the engine looks at these 
 
 struct sw_paired *sw_paired_of(const struct sw_qp *qp)
 {
-    return qp->link == &sw_paired_qp_ops ? pairings[qp->index] : NULL;
+    struct sw_paired *p = pairings[qp->index];
+    return p && (p->is_trial || qp->link == &sw_paired_qp_ops) ? p : NULL;
 }
 
 bool sw_paired_is_lower(const struct sw_paired *p)
@@ -72,7 +75,7 @@ static uint64_t patience_of(const struct sw_qp *qp, uint64_t least_ns)
     return sw_max_u64(least_ns, sw_ib_time_ns(qp->attr.timeout) * (qp->attr.retry_cnt + 1u));
 }
 
-static void look_by(uint64_t at_ns)
+static void link_paired_look_by(uint64_t at_ns)
 {
     uint64_t seen = atomic_load(&look_ns);
     while (at_ns < seen && !atomic_compare_exchange_weak(&look_ns, &seen, at_ns))
@@ -81,7 +84,7 @@ static void look_by(uint64_t at_ns)
 
 static void plan_look(uint64_t at_ns)
 {
-    look_by(at_ns);
+    link_paired_look_by(at_ns);
     if (!sw_engine_is_self())
         sw_engine_kick();
 }
@@ -94,6 +97,9 @@ static void miss_connection(struct sw_paired *p)
     const uint64_t now_ns = sw_clock_ns();
     p->waits_ns = qp->sq.head != qp->sq.tail ? now_ns : 0;
     p->died_ns = p->fate.is_dead ? now_ns : 0;
+    p->is_told = p->fate.is_told;
+    if (p->fate.has_begun)
+        sw_paired_plan_inquiry(p, now_ns);
     sw_qp_set_add(&unsettled, qp->index);
     atomic_store(&qp->tx_pending, false);
     plan_look(0);
@@ -120,6 +126,10 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
         .bytes = bytes,
         .len = len,
     };
+    if (!sw_paired_tell_trial(p, SW_FALLBACK_TAKEN))
+        return -EBUSY;
+    if (p->is_trial)
+        sw_paired_take_over(p, true);
     const uint64_t patience_ns = patience_of(qp, CONNECTION_MIN_NS);
     char text[SW_ROCE_ADDRESS_TEXT];
     sw_paired_set_patience(fd, patience_ns == UINT64_MAX ? 0 : patience_ns);
@@ -138,11 +148,62 @@ int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *st
 
 /* ---- the engine ---- */
 
+/* What came while this process got no processor counts, however late it is seen. */
+static uint64_t step_call(struct sw_paired *p, uint64_t now_ns)
+{
+    const struct sw_qp *qp = p->qp;
+    if (p->fd >= 0 && p->is_asked && now_ns >= p->start.due_ns) {
+        sw_paired_call_ready(p, now_ns);
+        p = sw_paired_of(qp); /* which may have failed */
+        if (!p || (!p->is_trial && qp->link_state))
+            return UINT64_MAX;
+        if (p->died_ns)
+            return now_ns;
+    }
+    if (p->fd >= 0 && now_ns >= p->start.due_ns)
+        sw_paired_miss_call(p, now_ns);
+    if (p->fd < 0 && now_ns >= p->again_ns)
+        sw_paired_call(p, now_ns);
+    return p->fd >= 0 ? p->start.due_ns : p->again_ns;
+}
+
+/* RoCE's timers say when its requests end. */
+static uint64_t step_trial(struct sw_paired *p, uint64_t now_ns)
+{
+    if (!sw_paired_is_vain(p))
+        return p->qp->state == IBV_QPS_RTS ? step_call(p, now_ns) : now_ns + TRIAL_NS;
+    sw_paired_remove(p);
+    return UINT64_MAX;
+}
+
+/* Returns when to look again. A program that rdma_cm tells gets its event first. */
+static uint64_t paired_end_with_peer(struct sw_paired *p, uint64_t now_ns)
+{
+    p->is_told = p->is_told || sw_death_tell(p->qp);
+    if (sw_death_spares(p->qp, p->fate.has_begun && !p->fate.is_dead))
+        return UINT64_MAX;
+    const uint64_t end_ns = p->is_told    ? p->died_ns + SW_DEATH_TOLD_FIRST_NS
+                            : p->waits_ns ? p->died_ns
+                                          : p->died_ns + DEATH_NS;
+    if (now_ns < end_ns)
+        return end_ns;
+    sw_death_end(p->qp, IBV_WC_RETRY_EXC_ERR); /* which frees the pairing */
+    return UINT64_MAX;
+}
+
+/* The peer's calls are waited for, or there are none any more. */
+static uint64_t step_inquiry(struct sw_paired *p, uint64_t now_ns)
+{
+    return p->fate.has_begun && !sw_death_is_heard() ? UINT64_MAX : step_call(p, now_ns);
+}
+
 /* Returns when to look again. */
 static uint64_t step_pairing(struct sw_paired *p, uint64_t now_ns)
 {
     struct sw_qp *qp = p->qp;
     uint64_t next_ns = UINT64_MAX;
+    if (p->is_trial)
+        return step_trial(p, now_ns);
     if (qp->link_state)
         return UINT64_MAX;
     if (qp->sq.head == qp->sq.tail) {
@@ -150,12 +211,8 @@ static uint64_t step_pairing(struct sw_paired *p, uint64_t now_ns)
     } else if (!p->waits_ns) {
         p->waits_ns = now_ns;
     }
-    if (p->died_ns && (p->waits_ns || now_ns >= p->died_ns + DEATH_NS)) {
-        sw_death_end(qp, IBV_WC_RETRY_EXC_ERR); /* which frees the pairing */
-        return UINT64_MAX;
-    }
     if (p->died_ns)
-        return p->died_ns + DEATH_NS;
+        return paired_end_with_peer(p, now_ns);
     if (p->waits_ns) {
         const uint64_t least_ns = p->fate.has_begun ? FAMILIAR_MIN_NS : STRANGER_MIN_NS;
         const uint64_t patience_ns = patience_of(qp, least_ns);
@@ -166,13 +223,11 @@ static uint64_t step_pairing(struct sw_paired *p, uint64_t now_ns)
             return UINT64_MAX;
         }
     }
-    if (p->fate.has_begun || qp->state != IBV_QPS_RTS || sw_paired_is_own(p))
+    if (sw_paired_is_own(p))
         return next_ns;
-    if (p->fd >= 0 && now_ns >= p->start.due_ns)
-        sw_paired_drop_call(p);
-    if (p->fd < 0 && now_ns >= p->again_ns)
-        sw_paired_call(p, now_ns);
-    return sw_min_u64(next_ns, p->fd >= 0 ? p->start.due_ns : p->again_ns);
+    if (p->is_inquiry)
+        return sw_min_u64(next_ns, step_inquiry(p, now_ns));
+    return qp->state == IBV_QPS_RTS ? sw_min_u64(next_ns, step_call(p, now_ns)) : next_ns;
 }
 
 static uint64_t step_pairings(uint64_t now_ns)
@@ -194,17 +249,18 @@ static uint64_t step_pairings(uint64_t now_ns)
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);
-    look_by(next_ns);
+    link_paired_look_by(next_ns);
     return atomic_load(&look_ns);
 }
 
-static uint64_t step_link(uint64_t now_ns)
+static uint64_t paired_step_link(uint64_t now_ns)
 {
     const uint64_t next_ns = sw_min_u64(step_pairings(now_ns), sw_paired_step_callers(now_ns));
-    return sw_min_u64(next_ns, sw_paired_step_datagrams(now_ns));
+    const uint64_t moved_ns = sw_paired_step_moved(now_ns);
+    return sw_min_u64(sw_min_u64(next_ns, moved_ns), sw_paired_step_datagrams(now_ns));
 }
 
-static bool wants_step(void)
+static bool paired_wants_step(void)
 {
     return atomic_load(&look_ns) == 0;
 }
@@ -219,14 +275,14 @@ static void drive_call(uint32_t index)
         if (p && p->fd >= 0)
             sw_paired_call_ready(p, sw_clock_ns());
         p = sw_paired_of(qp); /* which may have failed */
-        if (p && !qp->link_state)
-            plan_look(p->fd < 0 ? p->again_ns : p->start.due_ns);
+        if (p && (p->is_trial || !qp->link_state))
+            plan_look(p->died_ns ? 0 : p->fd < 0 ? p->again_ns : p->start.due_ns);
         sw_lock_release(&qp->lock);
     }
     pthread_mutex_unlock(&sw_nic.lock);
 }
 
-static void on_event(uint64_t what)
+static void paired_on_event(uint64_t what)
 {
     const uint32_t number = (uint32_t)(what >> (4 + SW_IWARP_TAG_SHIFT));
     switch ((enum sw_paired_tag)(what >> 4 & 7)) {
@@ -248,12 +304,12 @@ static void on_event(uint64_t what)
     }
 }
 
-static const struct sw_engine_part part = {.step = step_link, .wants = wants_step};
+static const struct sw_engine_part part = {.step = paired_step_link, .wants = paired_wants_step};
 
 void sw_paired_start(void)
 {
     sw_paired_read_settings();
-    sw_engine_handle(SW_WATCH_PAIRED, on_event);
+    sw_engine_handle(SW_WATCH_PAIRED, paired_on_event);
     sw_engine_add(&part);
 }
 
@@ -275,16 +331,8 @@ static int aim_pairing(struct sw_paired *p)
     return rc;
 }
 
-static int connect_qp(struct sw_qp *qp)
+static int add_pairing(struct sw_qp *qp)
 {
-    sw_lock_assert_held(&qp->lock);
-    if (qp->type != IBV_QPT_RC) {
-        sw_error("QP 0x%x: TCP carries RC queue pairs alone to other hosts", qp->qpn);
-        return -EOPNOTSUPP;
-    }
-    int rc = sw_paired_listen_start();
-    if (rc)
-        return rc;
     struct sw_paired *p = calloc(1, sizeof(*p));
     if (!p)
         return -ENOMEM;
@@ -292,27 +340,60 @@ static int connect_qp(struct sw_qp *qp)
     p->fd = -1;
     p->claimed_psn = SW_PAIRING_PSN_OPEN;
     p->nonce = sw_random64();
-    rc = aim_pairing(p);
+    const int rc = aim_pairing(p);
     if (rc) {
         free(p);
         return rc;
     }
     pairings[qp->index] = p;
     sw_qp_set_add(&unsettled, qp->index);
-    sw_qp_publish(qp, qp->state);
     return 0;
 }
 
-static void disconnect_qp(struct sw_qp *qp)
+struct sw_paired *sw_paired_add(struct sw_qp *qp)
+{
+    return add_pairing(qp) ? NULL : pairings[qp->index];
+}
+
+void sw_paired_remove(struct sw_paired *p)
+{
+    sw_paired_drop_call(p);
+    pairings[p->qp->index] = NULL;
+    sw_qp_set_remove(&unsettled, p->qp->index);
+    free(p);
+}
+
+void sw_paired_look(void)
+{
+    plan_look(0);
+}
+
+static int paired_connect_qp(struct sw_qp *qp)
+{
+    sw_lock_assert_held(&qp->lock);
+    if (qp->type != IBV_QPT_RC) {
+        sw_error("QP 0x%x: TCP carries RC queue pairs alone to other hosts", qp->qpn);
+        return -EOPNOTSUPP;
+    }
+    int rc = sw_paired_listen_start(true);
+    if (!rc)
+        rc = add_pairing(qp);
+    if (rc)
+        return rc;
+    sw_qp_publish(qp, qp->state);
+    struct sw_paired *p = pairings[qp->index];
+    sw_paired_plan_inquiry(p, sw_clock_ns());
+    plan_look(p->again_ns);
+    return 0;
+}
+
+static void paired_disconnect_qp(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     struct sw_paired *p = pairings[qp->index];
     if (!p)
         return;
-    sw_paired_drop_call(p);
-    pairings[qp->index] = NULL;
-    sw_qp_set_remove(&unsettled, qp->index);
-    free(p);
+    sw_paired_remove(p);
     sw_iwarp_disconnect(qp);
     sw_qp_publish(qp, IBV_QPS_RESET);
 }
@@ -332,11 +413,13 @@ static void change_qp(struct sw_qp *qp)
         miss_connection(p);
     }
     sw_iwarp_change_paired(qp);
+    if (!p->fate.has_begun)
+        sw_paired_end_inquiry(p);
     if (!qp->link_state)
         plan_look(0);
 }
 
-static void start_sends(struct sw_qp *qp)
+static void paired_start_sends(struct sw_qp *qp)
 {
     struct sw_paired *p = pairings[qp->index];
     if (qp->link_state) {
@@ -348,7 +431,7 @@ static void start_sends(struct sw_qp *qp)
     }
 }
 
-static void drive_qp(struct sw_qp *qp)
+static void paired_drive_qp(struct sw_qp *qp)
 {
     struct sw_paired *p = pairings[qp->index];
     const bool had = qp->link_state;
@@ -357,7 +440,7 @@ static void drive_qp(struct sw_qp *qp)
         miss_connection(p);
 }
 
-static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
+static void paired_read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
     (void)qp;
     *out = (struct sw_traffic){0}; /* qp->moved is kept up to date */
@@ -368,6 +451,8 @@ void sw_paired_describe(const struct sw_qp *qp, struct sw_connection *out)
     sw_lock_assert_held(&qp->lock);
     const struct sw_paired *p = sw_paired_of(qp);
     const uint64_t now_ns = sw_clock_ns();
+    if (p && p->has_moved)
+        out->flags |= SW_CONNECTION_HAS_MOVED;
     if (qp->link_state) {
         sw_iwarp_describe_paired(qp, out);
     } else if (p && qp->sq.head != qp->sq.tail) {
@@ -382,12 +467,12 @@ void sw_paired_describe(const struct sw_qp *qp, struct sw_connection *out)
 }
 
 const struct sw_qp_ops sw_paired_qp_ops = {
-    .connect = connect_qp,
-    .disconnect = disconnect_qp,
+    .connect = paired_connect_qp,
+    .disconnect = paired_disconnect_qp,
     .changed = change_qp,
-    .send = start_sends,
-    .progress = drive_qp,
-    .traffic = read_traffic,
+    .send = paired_start_sends,
+    .progress = paired_drive_qp,
+    .traffic = paired_read_traffic,
 };
 
 /* A program may end with the message that it waited for: its peer waits to hear that it came. */
@@ -418,5 +503,7 @@ void sw_paired_fork_child(void)
     }
     atomic_store(&look_ns, UINT64_MAX);
     sw_paired_listen_stop();
+    sw_paired_trials_fork_child();
+    sw_hosts_fork_child();
     sw_paired_datagrams_fork_child();
 }

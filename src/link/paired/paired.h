@@ -5,7 +5,10 @@
  *
  *   paired.c   a queue pair's life: when it calls, how long it waits for its peer
  *   call.c     the connection that it makes
+ *   trial.c    queue pairs of RoCE whose packets find no answer: they become these
  *   datagrams.c  datagrams, which have connections of their own
+ *   waiting.c  those that wait for a call, or for room in TCP
+ *   hosts.c    what was found of other hosts
  *   callers.c  the connections that come, and which queue pair or process each is for
  *   socket.c   TCP
  */
@@ -18,6 +21,7 @@
 
 #include "device/queue/qp_impl.h"
 #include "link/iwarp/iwarp.h"
+#include "transport/fallback.h"
 #include "transport/iwarp/start.h"
 #include "wire/iwarp/pairing.h"
 
@@ -48,9 +52,13 @@ struct sw_paired {
     uint32_t scope;
     int fd; /* of a call under way; -1 */
     bool is_asked;
+    bool is_inquiry;           /* that call, or the next one, connects nothing (call.c) */
+    bool is_trial;             /* the queue pair is RoCE's still */
+    bool has_moved;            /* it was */
     struct sw_iwarp_fate fate; /* has begun, and there is no connection: the peer has let go */
     bool was_met;              /* there was a connection, perhaps too short for a message */
     uint64_t died_ns;          /* when the peer was found dead */
+    bool is_told;              /* its program, by rdma_cm: the queue pair ends later */
     uint32_t claimed_psn; /* that the peer expects first; SW_PAIRING_PSN_OPEN: it has not said */
     uint64_t nonce;
     uint64_t again_ns, gap_ns; /* when to call next */
@@ -76,24 +84,55 @@ bool sw_paired_is_own(const struct sw_paired *p);
 int sw_paired_begin(struct sw_paired *p, int fd, const struct sw_iwarp_start *start,
                     bool is_initiator, const uint8_t *bytes, size_t len);
 
+/* Gives the queue pair a pairing, and takes it away. NULL: no memory, or no such address. */
+struct sw_paired *sw_paired_add(struct sw_qp *qp);
+void sw_paired_remove(struct sw_paired *p);
+/* The engine looks at those that have no connection. */
+void sw_paired_look(void);
+
+/* trial.c. Reads SIDEWIRE_TCP_FALLBACK. From here on RoCE's queue pairs may move to TCP. */
+void sw_paired_trials_start(void);
+bool sw_paired_trials_are_on(void);
+void sw_paired_trials_fork_child(void);
+/* A pairing for a queue pair of RoCE. NULL: it has none, or may not have one. */
+struct sw_paired *sw_paired_try(struct sw_qp *qp);
+/* What becomes of the call. False: a trial's queue pair stays with RoCE; others have no say. */
+bool sw_paired_tell_trial(const struct sw_paired *p, enum sw_fallback_event event);
+/* What is left to do for those that moved. Returns when to look again. */
+uint64_t sw_paired_step_moved(uint64_t now_ns);
+/* Whether there is nothing to try any more. */
+bool sw_paired_is_vain(const struct sw_paired *p);
+/* The queue pair is TCP's. `has_called`: it was this side's call. */
+void sw_paired_take_over(struct sw_paired *p, bool has_called);
+
 /* call.c */
 void sw_paired_call(struct sw_paired *p, uint64_t now_ns);
 void sw_paired_call_ready(struct sw_paired *p, uint64_t now_ns);
 void sw_paired_drop_call(struct sw_paired *p);
+/* It was not answered in time. */
+void sw_paired_miss_call(struct sw_paired *p, uint64_t now_ns);
+/* The next call is an inquiry: in RTR, or when the peer has let go. */
+void sw_paired_plan_inquiry(struct sw_paired *p, uint64_t now_ns);
+/* The queue pair may connect by its next call, which is due. */
+void sw_paired_end_inquiry(struct sw_paired *p);
 
-/* callers.c. Negative errno: nobody can call. */
-int sw_paired_listen_start(void);
+/* callers.c. Negative errno: nobody can call; said if it `is_needed`. */
+int sw_paired_listen_start(bool is_needed);
 void sw_paired_listen_ready(uint32_t which);
 void sw_paired_caller_ready(uint32_t which);
 /* Returns when to look again. */
 uint64_t sw_paired_step_callers(uint64_t now_ns);
 void sw_paired_listen_stop(void);
 
-/* datagrams.c: from here on they go by TCP; before the port is opened. */
-void sw_paired_datagrams_start(void);
+/* datagrams.c: from here on they go by TCP; before the port is opened. Or, if not `all`, those to
+ * hosts where UDP finds no answer (hosts.h). */
+void sw_paired_datagrams_start(bool all);
 void sw_paired_datagrams_ready(uint32_t which);
 /* Returns when to look again. */
 uint64_t sw_paired_step_datagrams(uint64_t now_ns);
+/* Waits until those that wait are out; not for long: a second. Without locks. Whoever sent them has
+ * their completions, and may end by _exit(). */
+void sw_paired_datagrams_settle(void);
 void sw_paired_datagrams_fork_child(void);
 
 #endif

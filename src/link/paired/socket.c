@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/socket.h"
 #include "link/roce/port/path.h"
 
@@ -23,6 +24,8 @@
 #define BACKLOG 1024
 #define KEEPALIVE_S 5
 #define KEEPALIVES 6
+#define ANSWER_ROUNDS 4                  /* that an answer is waited for; a lost segment is none */
+#define BUSY_MAX_NS (200 * SW_NS_PER_MS) /* of that, for want of a processor */
 
 static struct {
     uint16_t port;
@@ -108,7 +111,7 @@ static void set_stream_options(int fd)
         syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
 }
 
-static int listen_at(const struct in6_addr *any)
+static int socket_listen_at(const struct in6_addr *any)
 {
     struct sockaddr_in6 own;
     const unsigned int len = sw_roce_sockaddr(any, settings.port, 0, &own);
@@ -128,8 +131,8 @@ int sw_paired_listen(void)
 {
     const struct in6_addr any = IN6ADDR_ANY_INIT;
     const struct in6_addr any_ipv4 = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-    const int fd = listen_at(&any);
-    return fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL ? listen_at(&any_ipv4) : fd;
+    const int fd = socket_listen_at(&any);
+    return fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL ? socket_listen_at(&any_ipv4) : fd;
 }
 
 int sw_paired_accept(int listener)
@@ -196,6 +199,24 @@ void sw_paired_set_patience(int fd, uint64_t limit_ns)
     const uint64_t limit_ms = limit_ns / SW_NS_PER_MS;
     sw_socket_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
                   limit_ms > INT32_MAX ? INT32_MAX : (int)limit_ms);
+}
+
+/* As TCP has measured it; 0: it has not. */
+static uint64_t round_trip_ns(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    if (syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+        return 0;
+    return (uint64_t)info.tcpi_rtt * SW_NS_PER_US;
+}
+
+/* A process that stood still has seen late that it is connected: that says little of the peer. */
+uint64_t sw_paired_answer_ns(int fd, uint64_t called_ns, uint64_t now_ns)
+{
+    const uint64_t took_ns = ANSWER_ROUNDS * (now_ns - called_ns);
+    const uint64_t round_ns = ANSWER_ROUNDS * round_trip_ns(fd);
+    return round_ns ? sw_max_u64(round_ns, sw_min_u64(took_ns, BUSY_MAX_NS)) : took_ns;
 }
 
 int sw_paired_error(int fd)

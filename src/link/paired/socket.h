@@ -25,6 +25,9 @@ bool sw_paired_ends(int fd, struct in6_addr *own, struct in6_addr *peer);
 uint32_t sw_paired_scope(int fd);
 /* The kernel gives a peer up that does not acknowledge for so long; 0: never. */
 void sw_paired_set_patience(int fd, uint64_t limit_ns);
+/* How long an answer may take where connecting has taken from `called_ns` on: a round trip, of a
+ * peer that is as busy as this process. */
+uint64_t sw_paired_answer_ns(int fd, uint64_t called_ns, uint64_t now_ns);
 /* The errno with which connecting has failed, or 0. */
 int sw_paired_error(int fd);
 

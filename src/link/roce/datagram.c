@@ -28,7 +28,8 @@ static const struct sw_ud datagrams = {.mtu_bytes = SW_PACKET_PAYLOAD_MAX, .pkey
 /* A path holds the header that a receiver would see: its addresses and class are in there. A RoCE
  * v1 GID has the address of the v2 one beside it, so its datagrams leave as RoCE v2, like messages
  * of connections. */
-static int aim_path(struct sw_qp *qp, const struct sw_path *from, struct sw_roce_path *path)
+static int datagram_aim_path(struct sw_qp *qp, const struct sw_path *from,
+                             struct sw_roce_path *path)
 {
     uint8_t source[16] = {[10] = 0xff, [11] = 0xff}, dest[16];
     struct sw_netdev_info info;
@@ -49,7 +50,7 @@ static int aim_path(struct sw_qp *qp, const struct sw_path *from, struct sw_roce
     if (sw_roce_is_ipv4(&own))
         sw_roce_group_ipv4(from->dgid.raw, dest);
     int rc = sw_roce_path_set(path, source, dest, info.ifindex);
-    return rc ? rc : sw_port_aim_datagrams(&sw_roce.port, path);
+    return rc ? rc : sw_port_aim_datagrams(&sw_roce.port, path, false);
 }
 
 enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
@@ -58,7 +59,7 @@ enum sw_roce_sent sw_roce_send_datagram(struct sw_qp *qp, uint32_t position)
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
     uint8_t header[SW_HEADERS_MAX], bytes[SW_PACKET_PAYLOAD_MAX];
     struct sw_roce_path path;
-    if (sw_roce_open(true) || aim_path(qp, &route->path, &path))
+    if (sw_roce_open(true) || datagram_aim_path(qp, &route->path, &path))
         return SW_ROCE_NO_ROUTE;
     struct sw_gather gather = sw_gather_of(qp, position);
     if (!sw_gather_out(&gather, 0, bytes, wqe->len_bytes))

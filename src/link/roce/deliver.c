@@ -51,6 +51,7 @@ static bool ack_may_wait(struct sw_roce_qp *r, bool is_polled)
 
 void sw_roce_deliver_end(bool is_polled)
 {
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
     struct sw_qp *qp = current.qp;
     if (!qp)
         return;
@@ -70,19 +71,19 @@ void sw_roce_deliver_end(bool is_polled)
     current.qp = NULL;
 }
 
-static struct sw_qp *find_qp(uint32_t qpn)
+static struct sw_qp *deliver_find_qp(uint32_t qpn)
 {
     struct sw_qp *qp = atomic_load_explicit(&sw_roce.qps[sw_qpn_index(qpn)], memory_order_acquire);
     return qp && qp->qpn == qpn ? qp : NULL;
 }
 
-static bool is_connected(enum ibv_qp_state state)
+static bool deliver_is_connected(enum ibv_qp_state state)
 {
     return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
            state == IBV_QPS_SQE;
 }
 
-static enum sw_service service_of(enum ibv_qp_type type)
+static enum sw_service deliver_service_of(enum ibv_qp_type type)
 {
     return type == IBV_QPT_RC ? SW_SERVICE_RC : type == IBV_QPT_UC ? SW_SERVICE_UC : SW_SERVICE_XRC;
 }
@@ -93,7 +94,7 @@ static bool matches_connection(const struct sw_roce_qp *r, const struct sw_arriv
                                const struct sw_packet *packet)
 {
     enum sw_service service = (enum sw_service)packet->opcode->service;
-    return (service == SW_SERVICE_CNP || service == service_of(r->qp->type)) &&
+    return (service == SW_SERVICE_CNP || service == deliver_service_of(r->qp->type)) &&
            (packet->bth.pkey | SW_PKEY_MEMBER) == SW_PKEY_DEFAULT &&
            IN6_ARE_ADDR_EQUAL(&arrival->source, &r->path.dest) &&
            IN6_ARE_ADDR_EQUAL(&arrival->dest, &r->path.source);
@@ -172,7 +173,8 @@ static struct sw_roce_qp *connection_of(const struct sw_qp *qp, const struct sw_
                                         const struct sw_packet *packet)
 {
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
-    return r && (is_connected(qp->state) || r->ended_ns) && matches_connection(r, arrival, packet)
+    return r && (deliver_is_connected(qp->state) || r->ended_ns) &&
+                   matches_connection(r, arrival, packet)
                ? r
                : NULL;
 }
@@ -227,7 +229,7 @@ bool sw_roce_find_receiver(const struct sw_arrival *arrival, struct sw_packet *p
     packet->hold = arrival->hold;
     if (packet->bth.dest_qpn == SW_MAD_QPN || packet->bth.dest_qpn == SW_MULTICAST_QPN)
         return true;
-    *qp = find_qp(packet->bth.dest_qpn);
+    *qp = deliver_find_qp(packet->bth.dest_qpn);
     if (!*qp)
         sw_counter_add_many(NULL, SW_RX_DROP_NO_QP, arrival->count);
     return *qp;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/payload.h"
 #include "link/engine.h"
 #include "link/faults/line.h"
@@ -55,7 +56,7 @@ static uint32_t kind_of_mad(const struct sw_packet *packet)
     return is_dreq ? SW_FAULT_MAD | SW_FAULT_DREQ : SW_FAULT_MAD;
 }
 
-static uint32_t kind_of(const struct sw_packet *packet)
+static uint32_t impair_kind_of(const struct sw_packet *packet)
 {
     if (packet->bth.dest_qpn == SW_MAD_QPN)
         return kind_of_mad(packet);
@@ -88,15 +89,15 @@ static uint32_t kind_of(const struct sw_packet *packet)
 }
 
 /* False: it just passes. */
-static bool decide_fate(const struct sw_qp *qp, const struct sw_packet *packet, bool received,
-                        uint64_t now_ns, struct sw_fault_action *out)
+static bool impair_decide_fate(const struct sw_qp *qp, const struct sw_packet *packet,
+                               bool received, uint64_t now_ns, struct sw_fault_action *out)
 {
     const struct sw_fault_packet about = {
         .qpn = qp ? qp->qpn : packet->bth.dest_qpn,
         .ordinal = qp ? qp->ordinal : 0,
         .psn = packet->bth.psn,
         .len_bytes = (uint32_t)sw_packet_len(packet->opcode, packet->payload_len) - SPARED_BYTES,
-        .kind = kind_of(packet),
+        .kind = impair_kind_of(packet),
         .received = received,
     };
     return sw_faults_decide(sw_faults_live, &about, sw_faults_elapsed_ns(now_ns), out);
@@ -141,7 +142,7 @@ void sw_roce_impair_sent(const struct sw_qp *qp, struct sw_batch *batch,
 {
     uint64_t now_ns = sw_clock_ns();
     struct sw_fault_action action;
-    if (!decide_fate(qp, packet, false, now_ns, &action)) {
+    if (!impair_decide_fate(qp, packet, false, now_ns, &action)) {
         sw_batch_add(batch, out);
         return;
     }
@@ -169,7 +170,7 @@ bool sw_roce_impair_received(struct sw_qp *qp, const struct sw_arrival *arrival,
     sw_lock_assert_held(&sw_roce.port.rx_lock);
     uint64_t now_ns = sw_clock_ns();
     struct sw_fault_action action;
-    if (!decide_fate(qp, packet, true, now_ns, &action)) {
+    if (!impair_decide_fate(qp, packet, true, now_ns, &action)) {
         return sw_roce_deliver_passed(qp, arrival, packet);
     }
     if (action.drop)
@@ -254,7 +255,7 @@ void sw_roce_impair_plan(void)
     uint64_t due_ns = sw_fault_line_due_ns(&leaving.line);
     sw_lock_release(&leaving.lock);
     uint64_t coming_ns = sw_fault_line_due_ns(&coming);
-    due_ns = coming_ns < due_ns ? coming_ns : due_ns;
+    due_ns = sw_min_u64(coming_ns, due_ns);
     if (due_ns != UINT64_MAX)
         sw_roce_wake_at(due_ns);
 }

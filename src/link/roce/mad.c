@@ -13,12 +13,22 @@
 #include "link/roce/port/port.h"
 #include "link/roce/port/tx.h"
 #include "link/roce/roce.h"
+#include "wire/liveness.h"
 
 static _Atomic(sw_roce_mad_fn) taker;
 
 void sw_roce_on_mad(sw_roce_mad_fn take)
 {
     atomic_store(&taker, take);
+}
+
+static void mad_take_message(sw_roce_mad_fn take, const struct sw_arrival *arrival,
+                             const uint8_t mad[SW_MAD_BYTES])
+{
+    const struct sw_port_carrier *carrier = sw_port_carrier();
+    if (carrier && carrier->heard)
+        carrier->heard(&arrival->source, arrival->is_carried);
+    take(arrival, mad);
 }
 
 void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packet *packet)
@@ -36,22 +46,13 @@ void sw_roce_deliver_mad(const struct sw_arrival *arrival, const struct sw_packe
     else if (!take)
         sw_counter_add(sw_roce_device_at(&arrival->dest), SW_RX_DROP_NO_QP);
     else
-        take(arrival, packet->payload);
+        mad_take_message(take, arrival, packet->payload);
 }
 
-int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t ifindex,
-                     uint32_t attempt, const uint8_t mad[SW_MAD_BYTES])
+static void mad_send_message(struct sw_roce_path *path, const uint8_t mad[SW_MAD_BYTES])
 {
     static _Atomic uint32_t psn;
-    struct sw_roce_path path = {.sender = (uint8_t)(sw_nic.slot + attempt)};
     uint8_t header[SW_HEADERS_MAX];
-    int rc = sw_roce_open(true);
-    if (!rc)
-        rc = sw_roce_path_set(&path, source, dest, ifindex);
-    if (!rc)
-        rc = sw_port_aim_datagrams(&sw_roce.port, &path);
-    if (rc)
-        return rc;
     const struct sw_opcode *opcode = sw_opcode_find(SW_SERVICE_UD, SW_PACKET_SEND, SW_ONLY, 0);
     const struct sw_packet packet = {
         .opcode = opcode,
@@ -66,7 +67,7 @@ int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t 
     };
     struct iovec piece = {(void *)mad, SW_MAD_BYTES};
     const struct sw_outgoing out = {
-        .path = &path,
+        .path = path,
         .header = header,
         .header_bytes = (uint32_t)sw_packet_encode_headers(&packet, header, sizeof(header)),
         .pieces = &piece,
@@ -76,5 +77,34 @@ int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t 
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
     sw_roce_add(NULL, batch, &packet, &out);
     sw_batch_close(batch);
+}
+
+/* Whether a copy goes by TCP. Those about liveness would only show that TCP passes. */
+static bool is_to_be_copied(const struct sw_roce_path *path, uint32_t attempt,
+                            const uint8_t mad[SW_MAD_BYTES])
+{
+    const struct sw_port_carrier *carrier = sw_port_carrier();
+    struct sw_liveness_mad liveness;
+    return carrier && carrier->copies && !path->is_carried &&
+           !IN6_ARE_ADDR_EQUAL(&path->source, &path->dest) &&
+           !sw_liveness_mad_decode(mad, &liveness) && carrier->copies(path, attempt != 0);
+}
+
+int sw_roce_send_mad(const uint8_t source[16], const uint8_t dest[16], uint32_t ifindex,
+                     uint32_t attempt, const uint8_t mad[SW_MAD_BYTES])
+{
+    struct sw_roce_path path = {.sender = (uint8_t)(sw_nic.slot + attempt)};
+    int rc = sw_roce_open(true);
+    if (!rc)
+        rc = sw_roce_path_set(&path, source, dest, ifindex);
+    if (!rc)
+        rc = sw_port_aim_datagrams(&sw_roce.port, &path, true);
+    if (rc)
+        return rc;
+    mad_send_message(&path, mad);
+    if (is_to_be_copied(&path, attempt, mad)) {
+        path.is_carried = true;
+        mad_send_message(&path, mad);
+    }
     return 0;
 }

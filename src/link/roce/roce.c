@@ -141,6 +141,15 @@ void sw_roce_hand_on(void)
     sw_lock_release(&sw_roce.port.rx_lock);
 }
 
+/* The port looks for no packets of it any more. */
+static void roce_strike_off(struct sw_qp *qp)
+{
+    sw_lock_assert_held(&sw_roce.port.rx_lock);
+    sw_qp_set_remove(&sw_roce.listed, qp->index);
+    atomic_store(&sw_roce.qps[qp->index], NULL);
+    change_wired(qp, -1u);
+}
+
 void sw_roce_forget(struct sw_qp *qp)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire) ||
@@ -151,10 +160,24 @@ void sw_roce_forget(struct sw_qp *qp)
     sw_delayed_ack_forget(qp);
     /* What has come is acknowledged, as hardware would have done by now. */
     receive_packets(true, false, sw_clock_ns());
-    sw_qp_set_remove(&sw_roce.listed, qp->index);
-    atomic_store(&sw_roce.qps[qp->index], NULL);
-    change_wired(qp, -1u);
+    roce_strike_off(qp);
     sw_lock_release(&sw_roce.port.rx_lock);
+}
+
+bool sw_roce_unlist(struct sw_qp *qp)
+{
+    sw_mutex_assert_held(&sw_nic.lock);
+    if (!sw_roce_is_listed(qp))
+        return true;
+    if (!sw_lock_try(&sw_roce.port.rx_lock)) /* who receives may want the NIC's lock */
+        return false;
+    const bool has_lock = sw_lock_try(&qp->lock);
+    if (has_lock && qp->link != &sw_roce_qp_ops) /* it was not connected anew meanwhile */
+        roce_strike_off(qp);
+    if (has_lock)
+        sw_lock_release(&qp->lock);
+    sw_lock_release(&sw_roce.port.rx_lock);
+    return has_lock;
 }
 
 /* What waits in the sockets of the port is for other processes, too. */
@@ -203,6 +226,7 @@ static uint64_t drive_due(uint32_t index, uint64_t now_ns)
     atomic_store(&sw_roce.timers[index], UINT64_MAX);
     if (qp->link == &sw_roce_qp_ops) {
         sw_roce_run_gaps(qp->link_state, now_ns);
+        sw_roce_claim_own_flow(qp, now_ns);
         qp->link->progress(qp);
     }
     sw_lock_release(&qp->lock);
@@ -353,44 +377,33 @@ static void on_port(uint64_t what)
     sw_handoff_wake(&sw_roce.handoff);
 }
 
-static uint64_t step_engine(uint64_t now_ns)
+/* The engine leaves the processor of the thread that polls, or posted a moment ago, to it. */
+static void mind_poller(const struct sw_handoff *handoff, bool sleeps, uint64_t posted_ns,
+                        uint64_t now_ns)
 {
-    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
-        return UINT64_MAX;
-    struct sw_handoff *handoff = &sw_roce.handoff;
-    const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
-                   posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed),
-                   served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
-    const bool sleeps = atomic_load(&sw_roce.sleeps),
-               watches = sw_handoff_look(handoff, polled_ns, sleeps, served_ns, now_ns);
-    const bool is_alone = handoff->is_alone;
-    if (is_alone && !sleeps)
+    if (handoff->is_alone && !sleeps)
         atomic_store_explicit(&sw_roce.is_attended, false, memory_order_relaxed);
     if (!handoff->is_served || sleeps)
         sw_engine_keep_off(-1);
-    else if (!is_alone || now_ns < posted_ns + SW_HANDOFF_LOOK_NS)
+    else if (!handoff->is_alone || now_ns < posted_ns + SW_HANDOFF_LOOK_NS)
         sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
-    if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */
-        const uint64_t again_ns = sw_handoff_yield(handoff, watches, now_ns);
-        if (!sw_lifeline_is_due(now_ns))
-            return again_ns;
-        sw_lock_acquire(&sw_roce.port.rx_lock); /* and may not have a processor meanwhile */
-    }
-    sw_cq_hold_events();
-    const bool owes = sw_lifeline_owes();
-    bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
-    bool comes_again = false; /* at once: the engine does not sleep after packets came */
-    if (watches || is_due) {
-        const uint32_t mads = sw_roce.mads, received = receive_packets(true, false, sw_clock_ns());
-        /* Who manages connections sleeps between their messages. */
-        comes_again = received > sw_roce.mads - mads && is_alone;
-        if (comes_again)
-            atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
-        sw_handoff_learn(handoff, received, now_ns);
-    }
-    const uint64_t ack_due_ns = sw_delayed_ack_step(now_ns);
-    free_buried();
-    run_timers(now_ns);
+}
+
+/* What has come. True: look again at once, since the engine does not sleep after packets came. */
+static bool receive_arrivals(struct sw_handoff *handoff, uint64_t now_ns)
+{
+    const uint32_t mads = sw_roce.mads, received = receive_packets(true, false, sw_clock_ns());
+    /* Who manages connections sleeps between their messages. */
+    const bool comes_again = received > sw_roce.mads - mads && handoff->is_alone;
+    if (comes_again)
+        atomic_store_explicit(&sw_roce.busy, true, memory_order_relaxed);
+    sw_handoff_learn(handoff, received, now_ns);
+    return comes_again;
+}
+
+/* The port's and the lifelines' work but receiving; returns when they are due again. */
+static uint64_t step_port(bool owes, uint64_t now_ns)
+{
     if (owes && sw_port_is_drained(&sw_roce.port)) {
         sw_delayed_ack_send(false); /* who is told that this process runs has its ACKs */
         sw_lifeline_answer();
@@ -403,7 +416,35 @@ static uint64_t step_engine(uint64_t now_ns)
         sw_connected_sender_tidy(now_ns);
         sw_roce.tidy_ns = now_ns;
     }
-    const uint64_t port_due_ns = sw_roce.port.due_ns;
+    return sw_min_u64(sw_roce.port.due_ns, lifeline_due_ns);
+}
+
+static uint64_t step_engine(uint64_t now_ns)
+{
+    if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
+        return UINT64_MAX;
+    struct sw_handoff *handoff = &sw_roce.handoff;
+    const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
+                   posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed),
+                   served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
+    const bool sleeps = atomic_load(&sw_roce.sleeps),
+               watches = sw_handoff_look(handoff, polled_ns, sleeps, served_ns, now_ns);
+    const bool is_alone = handoff->is_alone;
+    mind_poller(handoff, sleeps, posted_ns, now_ns);
+    if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */
+        const uint64_t again_ns = sw_handoff_yield(handoff, watches, now_ns);
+        if (!sw_lifeline_is_due(now_ns))
+            return again_ns;
+        sw_lock_acquire(&sw_roce.port.rx_lock); /* and may not have a processor meanwhile */
+    }
+    sw_cq_hold_events();
+    const bool owes = sw_lifeline_owes();
+    bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
+    const bool comes_again = (watches || is_due) && receive_arrivals(handoff, now_ns);
+    const uint64_t ack_due_ns = sw_delayed_ack_step(now_ns);
+    free_buried();
+    run_timers(now_ns);
+    uint64_t due_ns = step_port(owes, now_ns);
     const bool is_steady = sw_handoff_is_steady(handoff);
     atomic_store_explicit(&sw_roce.is_steady, is_steady, memory_order_relaxed);
     sw_lock_release(&sw_roce.port.rx_lock);
@@ -411,7 +452,6 @@ static uint64_t step_engine(uint64_t now_ns)
         sched_yield(); /* the program answers before the engine gets ready to sleep */
     if (watches && !(comes_again && sw_engine_goes_on()))
         watch_port();
-    uint64_t due_ns = sw_min_u64(port_due_ns, lifeline_due_ns);
     if (!is_steady) {
         const uint64_t timer_ns = atomic_load_explicit(&sw_roce.due_ns, memory_order_relaxed);
         due_ns = sw_min_u64(due_ns, timer_ns);
@@ -422,7 +462,7 @@ static uint64_t step_engine(uint64_t now_ns)
     return sw_min_u64(due_ns, is_alone ? ack_due_ns : sw_handoff_due_ns(handoff));
 }
 
-static bool wants_step(void)
+static bool roce_wants_step(void)
 {
     if (!atomic_load(&sw_roce.open))
         return false;
@@ -432,13 +472,13 @@ static bool wants_step(void)
            (has_timers && !atomic_load(&sw_roce.is_steady));
 }
 
-static bool was_busy(void)
+static bool roce_was_busy(void)
 {
     return atomic_exchange_explicit(&sw_roce.busy, false, memory_order_relaxed);
 }
 
 static const struct sw_engine_part engine_part = {
-    .step = step_engine, .wants = wants_step, .was_busy = was_busy};
+    .step = step_engine, .wants = roce_wants_step, .was_busy = roce_was_busy};
 
 void sw_roce_start(void)
 {

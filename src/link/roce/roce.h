@@ -85,6 +85,9 @@ bool sw_roce_is_listed(const struct sw_qp *qp);
 /* From here on packets for the QP are looked at; and: no longer, nor is anybody doing so. */
 void sw_roce_list(struct sw_qp *qp);
 void sw_roce_forget(struct sw_qp *qp);
+/* The same as sw_roce_forget() for one that another link has, in the engine. With the NIC locked.
+ * False: somebody is in the way; try again. */
+bool sw_roce_unlist(struct sw_qp *qp);
 /* When the QP is to be driven, whatever comes; UINT64_MAX: never. */
 void sw_roce_set_timer(const struct sw_qp *qp, uint64_t due_ns);
 /* The engine shall look at timers then. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/sim/host.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/minmax.h"
 #include "link/sim/target.h"
@@ -42,9 +42,10 @@ void sw_sim_host_init(struct sw_sim_host *host, struct sw_sim_net *net,
                                  .len_bytes = config->len_bytes,
                                  .wake_ns = UINT64_MAX};
     host->memory = need_memory(calloc(1, config->len_bytes));
-    host->pub = mmap(NULL, sizeof(struct sw_pub), PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    need_memory(host->pub == MAP_FAILED ? NULL : host->pub);
+    host->pd = sw_sim_pd_open();
+    host->keys.host = config->number;
+    sw_sim_host_register(host, host->base, host->len_bytes,
+                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
     host->qps = need_memory(calloc(SW_SIM_QPS_MAX, sizeof(struct sw_sim_qp *)));
     host->slots = need_memory(calloc(config->early_slots, sizeof(*host->slots)));
     host->copies = need_memory(calloc(config->early_slots, sizeof(*host->copies)));
@@ -59,32 +60,46 @@ void sw_sim_host_init(struct sw_sim_host *host, struct sw_sim_net *net,
     }
 }
 
+/* What it has of the NIC, but its queue pairs. */
+static void host_close_device(struct sw_sim_host *host)
+{
+    for (uint32_t i = 0; i < host->window_count; i++)
+        sw_mw_dealloc(host->windows[i]);
+    int rc = host->srq ? sw_srq_destroy(host->srq) : 0;
+    for (uint32_t i = 0; i < host->mr_count && !rc; i++)
+        rc = sw_mr_dereg(host->mrs[i]);
+    if (!rc)
+        rc = sw_pd_dealloc(host->pd);
+    assert(!rc);
+}
+
 void sw_sim_host_fini(struct sw_sim_host *host)
 {
-    for (uint32_t i = 0; i < host->qp_count; i++)
+    for (uint32_t i = 0; i < host->qp_count; i++) {
+        sw_sim_qp_close(host->qps[i]->device);
         free(host->qps[i]);
+    }
+    host_close_device(host);
     free(host->qps);
     free(host->slots);
     free(host->copies);
     free(host->flows);
     free(host->rewind);
     free(host->memory);
-    munmap(host->pub, sizeof(struct sw_pub));
 }
 
 uint32_t sw_sim_host_register(struct sw_sim_host *host, uint64_t addr, uint64_t len_bytes,
                               uint32_t access)
 {
-    uint32_t index = ++host->mr_count;
-    uint32_t key = index << 8 | (0x11 * index & 0xff);
-    struct sw_pub_mr *mr = &host->pub->mrs[index];
-    mr->access = access;
-    mr->pd = SW_SIM_PD;
-    mr->iova = mr->va = addr;
-    mr->len_bytes = len_bytes;
-    mr->kind = SW_PUB_REGION;
-    atomic_store(&mr->key_word, 1ull << 32 | key);
-    return key;
+    struct sw_mr *mr =
+        sw_sim_mr_open(host->pd, &host->keys, sw_sim_host_at(host, addr), len_bytes, addr, access);
+    host->mrs[host->mr_count++] = mr;
+    return sw_mr_key(mr);
+}
+
+uint32_t sw_sim_host_key(const struct sw_sim_host *host)
+{
+    return sw_mr_key(host->mrs[0]);
 }
 
 uint32_t sw_sim_host_next_qpn(const struct sw_sim_host *host)
@@ -98,9 +113,21 @@ struct sw_sim_qp *sw_sim_qp_create(struct sw_sim_host *host, const struct sw_sim
     qp->host = host;
     qp->qpn = sw_sim_host_next_qpn(host);
     qp->peer_host = config->peer_host;
-    qp->access = config->access;
     qp->complete = config->complete;
     qp->user = config->user;
+    if (config->shares_receives && !host->srq)
+        host->srq = sw_sim_srq_open(host->pd, SW_SIM_RECEIVES);
+    qp->device = sw_sim_qp_open(&(struct sw_sim_qp_shape){
+        .type = config->responder.service == SW_SERVICE_UC ? IBV_QPT_UC : IBV_QPT_RC,
+        .pd = host->pd,
+        .srq = config->shares_receives ? host->srq : NULL,
+        .receives = SW_SIM_RECEIVES,
+        .mtu_bytes = config->responder.mtu_bytes,
+        .access = config->access,
+        .shown_qpn = qp->qpn,
+        .dest_qpn = config->responder.dest_qpn,
+        .receive = &qp->receive,
+    });
     sw_requester_init(&qp->requester, &config->requester, qp->ring, SW_SIM_SENDS);
     sw_responder_init(&qp->responder, &config->responder, &host->pool);
     host->qps[host->qp_count++] = qp;
@@ -119,9 +146,10 @@ static const uint8_t *payload_of(struct sw_sim_qp *qp, struct sw_emission *emiss
         return sw_sim_host_at(host, send->addr + emission->offset);
     }
     case SW_PAYLOAD_MEMORY: {
-        enum sw_verdict verdict = sw_sim_may_read(qp, emission->addr, len, emission->rkey);
+        uint8_t *bytes = NULL;
+        enum sw_verdict verdict = sw_sim_may_read(qp, emission->addr, len, emission->rkey, &bytes);
         if (verdict == SW_ACK)
-            return sw_sim_host_at(host, emission->addr);
+            return bytes;
         if (sw_responder_unreadable(&qp->responder, sw_verdict_rules[verdict].aeth_syndrome,
                                     emission))
             sw_sim_qp_die(qp);
@@ -154,7 +182,7 @@ static void transmit_packet(struct sw_sim_qp *qp, struct sw_emission *emission)
     sw_sim_net_send(host->net, host->number, qp->peer_host, bytes, (uint32_t)total);
 }
 
-static bool send_one(struct sw_sim_qp *qp)
+static bool host_send_one(struct sw_sim_qp *qp)
 {
     enum { RUN = 16 };
     struct sw_emission emission;
@@ -172,7 +200,7 @@ static bool send_one(struct sw_sim_qp *qp)
 
 /* ---- completions ---- */
 
-static void report_done(struct sw_sim_qp *qp, uint32_t done)
+static void host_report_done(struct sw_sim_qp *qp, uint32_t done)
 {
     while (qp->reported != done) {
         const struct sw_sim_send *send = &qp->sends[qp->reported % SW_SIM_SENDS];
@@ -183,7 +211,7 @@ static void report_done(struct sw_sim_qp *qp, uint32_t done)
     }
 }
 
-static enum ibv_wc_status status_of(const struct sw_progress *progress)
+static enum ibv_wc_status host_status_of(const struct sw_progress *progress)
 {
     static const enum sw_verdict refusals[] = {SW_NAK_ACCESS, SW_NAK_INVALID, SW_NAK_OPERATIONAL};
     switch (progress->failure) {
@@ -203,7 +231,7 @@ static enum ibv_wc_status status_of(const struct sw_progress *progress)
     return IBV_WC_BAD_RESP_ERR;
 }
 
-static void carry_out(struct sw_sim_qp *qp, const struct sw_progress *progress)
+static void host_carry_out(struct sw_sim_qp *qp, const struct sw_progress *progress)
 {
     if (progress->places) {
         struct sw_sim_send *send = &qp->sends[progress->place_position % SW_SIM_SENDS];
@@ -213,7 +241,7 @@ static void carry_out(struct sw_sim_qp *qp, const struct sw_progress *progress)
         else
             send->original = progress->value;
     }
-    report_done(qp, progress->done);
+    host_report_done(qp, progress->done);
     if (progress->failure != SW_FAILURE_NONE && !qp->dead) {
         if (qp->reported == qp->requester.tail) {
             sw_sim_trace(qp->host->net->world, "idle failure", qp->qpn, progress->failure);
@@ -222,7 +250,7 @@ static void carry_out(struct sw_sim_qp *qp, const struct sw_progress *progress)
             return;
         }
         struct sw_sim_completion wc = {.id = qp->sends[qp->reported % SW_SIM_SENDS].id,
-                                       .status = status_of(progress)};
+                                       .status = host_status_of(progress)};
         qp->reported++;
         qp->complete(qp, &wc);
         sw_sim_qp_die(qp);
@@ -231,7 +259,7 @@ static void carry_out(struct sw_sim_qp *qp, const struct sw_progress *progress)
 
 /* ---- in ---- */
 
-static void serve_one(struct sw_sim_qp *qp, const struct sw_packet *packet)
+static void host_serve_one(struct sw_sim_qp *qp, const struct sw_packet *packet)
 {
     struct sw_demand demand;
     if (!sw_responder_admit(&qp->responder, packet, qp->host->net->world->now_ns, &demand))
@@ -246,12 +274,12 @@ static void serve_early(struct sw_sim_qp *qp)
 {
     struct sw_packet early;
     while (sw_responder_early(&qp->responder, &early))
-        serve_one(qp, &early);
+        host_serve_one(qp, &early);
 }
 
 static void serve_packet(struct sw_sim_qp *qp, const struct sw_packet *packet)
 {
-    serve_one(qp, packet);
+    host_serve_one(qp, packet);
     serve_early(qp);
 }
 
@@ -268,11 +296,11 @@ static void handle_packet(struct sw_sim_qp *qp, const struct sw_packet *packet, 
     } else if (!qp->dead) {
         struct sw_progress progress;
         sw_requester_receive(&qp->requester, packet, now_ns, &progress);
-        carry_out(qp, &progress);
+        host_carry_out(qp, &progress);
     }
 }
 
-static struct sw_sim_qp *find_qp(const struct sw_sim_host *host, uint32_t qpn)
+static struct sw_sim_qp *host_find_qp(const struct sw_sim_host *host, uint32_t qpn)
 {
     uint32_t index = (qpn & 0x1fff) - 1;
     return qpn >> 13 == host->number + 1 && index < host->qp_count ? host->qps[index] : NULL;
@@ -294,7 +322,7 @@ void sw_sim_host_receive(struct sw_sim_host *host, const struct sw_sim_packet *p
     }
     sw_sim_trace(world, "arrive", decoded.bth.dest_qpn,
                  (uint64_t)decoded.bth.opcode << 32 | decoded.bth.psn);
-    struct sw_sim_qp *qp = find_qp(host, decoded.bth.dest_qpn);
+    struct sw_sim_qp *qp = host_find_qp(host, decoded.bth.dest_qpn);
     if (qp)
         handle_packet(qp, &decoded, packet->marked);
     sw_sim_host_pump(host);
@@ -320,7 +348,7 @@ static void wake_host(void *who, void *what)
             continue;
         struct sw_progress progress;
         sw_requester_tick(&qp->requester, now_ns, &progress);
-        carry_out(qp, &progress);
+        host_carry_out(qp, &progress);
     }
     sw_sim_host_pump(host);
 }
@@ -355,11 +383,11 @@ void sw_sim_host_pump(struct sw_sim_host *host)
             wake_at(host, host->net->world->now_ns + busy_ns - AHEAD_NS);
             return;
         }
-        idle = send_one(host->qps[host->turn++ % host->qp_count]) ? 0 : idle + 1;
+        idle = host_send_one(host->qps[host->turn++ % host->qp_count]) ? 0 : idle + 1;
     }
     for (uint32_t i = 0; i < host->qp_count; i++) /* unreliable requests end when they are out */
         if (!host->qps[i]->dead)
-            report_done(host->qps[i], sw_requester_done(&host->qps[i]->requester));
+            host_report_done(host->qps[i], sw_requester_done(&host->qps[i]->requester));
     uint64_t due_ns = next_due(host), now_ns = host->net->world->now_ns;
     if (due_ns != UINT64_MAX)
         wake_at(host, due_ns > now_ns ? due_ns : now_ns + 1);
@@ -379,8 +407,42 @@ bool sw_sim_post_send(struct sw_sim_qp *qp, const struct sw_request *request, ui
 
 bool sw_sim_post_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive)
 {
-    if (qp->dead || qp->receive_tail - qp->receive_head >= SW_SIM_RECEIVES)
+    const uint32_t lkey = receive->lkey ? receive->lkey : sw_sim_host_key(qp->host);
+    const uint32_t cut = receive->cut_bytes;
+    struct ibv_sge sges[SW_SIM_SGES] = {{receive->addr, receive->len_bytes, lkey}};
+    struct ibv_recv_wr wr = {.wr_id = receive->id, .sg_list = sges, .num_sge = 1}, *bad;
+    if (cut) {
+        sges[0].length = cut;
+        sges[1] = (struct ibv_sge){receive->addr + cut, receive->len_bytes - cut, lkey};
+        wr.num_sge = 2;
+    }
+    if (qp->dead)
         return false;
-    qp->receives[qp->receive_tail++ % SW_SIM_RECEIVES] = *receive;
-    return true;
+    return qp->device->srq ? !sw_srq_post_recv(qp->device->srq, &wr, &bad)
+                           : !sw_qp_post_recv(qp->device, &wr, &bad);
+}
+
+uint32_t sw_sim_receive_count(const struct sw_sim_qp *qp)
+{
+    return sw_rq_depth(qp->device->srq ? &qp->device->srq->rq : &qp->device->rq);
+}
+
+uint32_t sw_sim_bind_window(struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
+                            uint32_t access)
+{
+    struct sw_sim_host *host = qp->host;
+    assert(host->window_count < SW_SIM_WINDOWS_MAX);
+    struct sw_mw *mw = sw_sim_mw_open(host->pd, &host->keys);
+    const struct sw_wqe wqe = {.opcode = IBV_WR_BIND_MW,
+                               .rkey = sw_mw_key(mw),
+                               .imm = sw_sim_host_key(host),
+                               .remote_addr = addr,
+                               .compare_add = len_bytes,
+                               .swap = access};
+    sw_lock_acquire(&qp->device->lock);
+    const enum ibv_wc_status status = sw_mw_execute(qp->device, &wqe);
+    sw_lock_release(&qp->device->lock);
+    assert(status == IBV_WC_SUCCESS);
+    host->windows[host->window_count++] = mw;
+    return wqe.rkey;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A host of the simulator: memory, keys, and queue pairs made of the machines in transport/ and the
- * rules of the target side in device/. What a program would see is told by a callback.
+ * A host of the simulator: memory, keys, and queue pairs. Each is made of the machines in
+ * transport/ and of a queue pair of device/, which has its receives and rights. What a program
+ * would see is told by a callback.
  */
 #ifndef SW_LINK_SIM_HOST_H
 #define SW_LINK_SIM_HOST_H
 
-#include "device/rules/target.h"
+#include "link/sim/device.h"
 #include "link/sim/net.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
@@ -14,12 +15,14 @@
 #define SW_SIM_SENDS 64u
 #define SW_SIM_RECEIVES 64u
 #define SW_SIM_QPS_MAX 1024u
-#define SW_SIM_PD 7u
+#define SW_SIM_WINDOWS_MAX 16u
 
 struct sw_sim_receive {
     uint64_t id;
     uint64_t addr;
     uint32_t len_bytes;
+    uint32_t cut_bytes; /* so many of them are an element of their own; 0: there is one element */
+    uint32_t lkey;      /* 0: that of all of the host's memory */
 };
 
 /* What a program is told. */
@@ -45,8 +48,9 @@ struct sw_sim_send {
 struct sw_sim_qp {
     struct sw_sim_host *host;
     uint32_t qpn, peer_host;
-    uint32_t access;
     bool dead;
+    struct sw_qp *device;      /* its receives, rights and their completions */
+    struct sw_receive receive; /* of the message that is coming in */
     sw_sim_complete_fn complete;
     void *user;
     struct sw_requester requester;
@@ -54,11 +58,6 @@ struct sw_sim_qp {
     struct sw_request ring[SW_SIM_SENDS];
     struct sw_sim_send sends[SW_SIM_SENDS];
     uint32_t reported; /* sends whose completion was told */
-    struct sw_sim_receive receives[SW_SIM_RECEIVES];
-    uint32_t receive_head, receive_tail;
-    struct sw_sim_receive claim; /* of the SEND under way */
-    bool claimed;
-    uint32_t claim_used;
 };
 
 struct sw_sim_host {
@@ -66,8 +65,12 @@ struct sw_sim_host {
     uint32_t number;
     uint8_t *memory; /* at address `base` */
     uint64_t base, len_bytes;
-    struct sw_pub *pub; /* key table: device/rules/pub.h */
-    uint32_t mr_count;
+    struct sw_pd *pd;
+    struct sw_sim_keys keys;
+    struct sw_mr *mrs[SW_SIM_KEYS_MAX]; /* the first is all of its memory */
+    struct sw_mw *windows[SW_SIM_WINDOWS_MAX];
+    uint32_t mr_count, window_count;
+    struct sw_srq *srq; /* of its queue pairs that share receives; NULL: none does */
     struct sw_sim_qp **qps;
     uint32_t qp_count, turn;
     struct sw_early_slot *slots;
@@ -93,6 +96,8 @@ void sw_sim_host_fini(struct sw_sim_host *host);
 /* Registers [addr, addr+len); the key. */
 uint32_t sw_sim_host_register(struct sw_sim_host *host, uint64_t addr, uint64_t len_bytes,
                               uint32_t access);
+/* The key of all of its memory, for itself alone. */
+uint32_t sw_sim_host_key(const struct sw_sim_host *host);
 static inline uint8_t *sw_sim_host_at(const struct sw_sim_host *host, uint64_t addr)
 {
     return host->memory + (addr - host->base);
@@ -103,6 +108,7 @@ struct sw_sim_qp_config {
     struct sw_responder_config responder;
     uint32_t peer_host;
     uint32_t access;
+    bool shares_receives; /* with the others of the host that do */
     sw_sim_complete_fn complete;
     void *user;
 };
@@ -114,6 +120,11 @@ struct sw_sim_qp *sw_sim_qp_create(struct sw_sim_host *host, const struct sw_sim
 bool sw_sim_post_send(struct sw_sim_qp *qp, const struct sw_request *request, uint64_t id,
                       uint64_t local_addr);
 bool sw_sim_post_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive);
+/* Receives that are posted and that no message has taken. */
+uint32_t sw_sim_receive_count(const struct sw_sim_qp *qp);
+/* A window of its host's memory that the QP's peer may use; the key. */
+uint32_t sw_sim_bind_window(struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
+                            uint32_t access);
 
 /* Of the net. */
 void sw_sim_host_receive(struct sw_sim_host *host, const struct sw_sim_packet *packet);

@@ -9,7 +9,7 @@
 
 /* ---- the end of a connection ---- */
 
-static void flush_sends(struct sw_sim_iwarp *end)
+static void iwarp_end_flush_sends(struct sw_sim_iwarp *end)
 {
     while (end->is_open && end->reported != end->machine.tail) {
         const struct sw_sim_completion wc = {.id = end->sends[end->reported % SW_SIM_SENDS].id,
@@ -19,7 +19,7 @@ static void flush_sends(struct sw_sim_iwarp *end)
     }
 }
 
-static void end_connection(struct sw_sim_iwarp *end)
+static void sim_end_connection(struct sw_sim_iwarp *end)
 {
     if (end->is_over)
         return;
@@ -28,11 +28,11 @@ static void end_connection(struct sw_sim_iwarp *end)
         end->config.ended(end);
     sw_sim_trace(end->world, "over", end->qp->qpn, end->machine.terminate.cause);
     sw_sim_pipe_close(end->out);
-    flush_sends(end);
+    iwarp_end_flush_sends(end);
     sw_sim_qp_die(end->qp);
 }
 
-static void report_done(struct sw_sim_iwarp *end)
+static void iwarp_end_report_done(struct sw_sim_iwarp *end)
 {
     while (end->is_open && end->reported != sw_iwarp_done(&end->machine)) {
         const struct sw_sim_send *send = &end->sends[end->reported % SW_SIM_SENDS];
@@ -45,17 +45,19 @@ static void report_done(struct sw_sim_iwarp *end)
 
 /* ---- out ---- */
 
-static bool is_readable(struct sw_sim_iwarp *end, const struct sw_iwarp_emission *emission)
+static bool iwarp_end_is_readable(struct sw_sim_iwarp *end,
+                                  const struct sw_iwarp_emission *emission)
 {
     const uint64_t addr = emission->addr;
     const uint32_t len = emission->payload_len, rkey = emission->rkey;
-    if (sw_sim_may_read(end->qp, addr, len, rkey) == SW_ACK)
+    uint8_t *bytes;
+    if (sw_sim_may_read(end->qp, addr, len, rkey, &bytes) == SW_ACK)
         return true;
     sw_iwarp_unreadable(&end->machine, sw_sim_read_fault(end->qp, addr, len, rkey));
     return false;
 }
 
-static void write_fpdu(struct sw_sim_iwarp *end, const struct sw_iwarp_emission *emission)
+static void iwarp_end_write_fpdu(struct sw_sim_iwarp *end, const struct sw_iwarp_emission *emission)
 {
     uint8_t *at = end->out_bytes;
     uint64_t from = emission->addr;
@@ -84,7 +86,7 @@ static bool forge_out(struct sw_sim_iwarp *end, uint32_t len)
 }
 
 /* The next bytes to be sent; false: there are none. */
-static bool fill_out(struct sw_sim_iwarp *end)
+static bool iwarp_end_fill_out(struct sw_sim_iwarp *end)
 {
     struct sw_iwarp_start *start = &end->start;
     struct sw_iwarp_emission emission;
@@ -100,9 +102,9 @@ static bool fill_out(struct sw_sim_iwarp *end)
         return true;
     if (!sw_iwarp_next(&end->machine, &emission))
         return false;
-    if (emission.source == SW_PAYLOAD_MEMORY && !is_readable(end, &emission))
+    if (emission.source == SW_PAYLOAD_MEMORY && !iwarp_end_is_readable(end, &emission))
         sw_iwarp_next(&end->machine, &emission); /* the Terminate */
-    write_fpdu(end, &emission);
+    iwarp_end_write_fpdu(end, &emission);
     return true;
 }
 
@@ -132,12 +134,12 @@ void sw_sim_iwarp_pump(struct sw_sim_iwarp *end)
         if (end->out_at != end->out_len)
             return;
         do_local(end);
-        report_done(end);
-        if (has_to_close(end) || !fill_out(end))
+        iwarp_end_report_done(end);
+        if (has_to_close(end) || !iwarp_end_fill_out(end))
             break;
     }
     if ((end->is_open && end->machine.over) || is_start_over(end) || has_to_close(end))
-        end_connection(end);
+        sim_end_connection(end);
 }
 
 void sw_sim_iwarp_close(struct sw_sim_iwarp *end)
@@ -165,16 +167,13 @@ static void open_machine(struct sw_sim_iwarp *end)
     end->is_open = true;
 }
 
-static void carry_out(struct sw_sim_iwarp *end, const struct sw_demand *demand)
+static void iwarp_end_carry_out(struct sw_sim_iwarp *end, const struct sw_demand *demand)
 {
-    struct sw_outcome outcome = {.syndrome = sw_verdict_rules[SW_NAK_ACCESS].aeth_syndrome};
-    const bool invalidates = demand->has_inv && demand->last;
-    if (!invalidates || sw_sim_may_invalidate(end->qp, demand->inv_rkey) == SW_ACK)
-        outcome = sw_sim_execute(end->qp, demand);
+    const struct sw_outcome outcome = sw_sim_execute(end->qp, demand);
     sw_iwarp_conclude(&end->machine, demand, &outcome);
 }
 
-static void place_bytes(struct sw_sim_iwarp *end, const struct sw_iwarp_input *input)
+static void iwarp_end_place_bytes(struct sw_sim_iwarp *end, const struct sw_iwarp_input *input)
 {
     struct sw_sim_send *send = &end->sends[input->position % SW_SIM_SENDS];
     if (!input->bytes)
@@ -184,22 +183,22 @@ static void place_bytes(struct sw_sim_iwarp *end, const struct sw_iwarp_input *i
                input->len_bytes);
 }
 
-static void take_ulpdu(struct sw_sim_iwarp *end, const struct sw_iwarp_fpdu *fpdu)
+static void iwarp_end_take_ulpdu(struct sw_sim_iwarp *end, const struct sw_iwarp_fpdu *fpdu)
 {
     struct sw_iwarp_input input = {0};
     if (end->start.state == SW_IWARP_ACCEPTED)
         sw_iwarp_start_first_came(&end->start);
     switch (sw_iwarp_admit(&end->machine, fpdu->ulpdu, fpdu->len, &input)) {
     case SW_IWARP_DEMAND:
-        carry_out(end, &input.demand);
+        iwarp_end_carry_out(end, &input.demand);
         break;
     case SW_IWARP_PLACE:
-        place_bytes(end, &input);
+        iwarp_end_place_bytes(end, &input);
         break;
     case SW_IWARP_NOTHING:
         break;
     }
-    report_done(end);
+    iwarp_end_report_done(end);
 }
 
 static void take_stream(struct sw_sim_iwarp *end, const uint8_t *bytes, size_t len)
@@ -209,7 +208,7 @@ static void take_stream(struct sw_sim_iwarp *end, const uint8_t *bytes, size_t l
     enum sw_iwarp_found found;
     while ((found = sw_iwarp_stream_take(&end->stream, bytes, len, &used, &fpdu)) ==
            SW_IWARP_FPDU) {
-        take_ulpdu(end, &fpdu);
+        iwarp_end_take_ulpdu(end, &fpdu);
         bytes += used;
         len -= used;
     }
@@ -219,7 +218,7 @@ static void take_stream(struct sw_sim_iwarp *end, const uint8_t *bytes, size_t l
         sw_iwarp_refuse(&end->machine, SW_TERMINATE_FRAME);
 }
 
-static void answer_request(struct sw_sim_iwarp *end)
+static void iwarp_end_answer_request(struct sw_sim_iwarp *end)
 {
     static const uint8_t words[] = "no";
     if (end->config.rejects) {
@@ -244,7 +243,7 @@ static void mind_time(struct sw_sim_iwarp *end)
         sw_sim_at(end->world, end->start.due_ns, tick_end, end, NULL);
 }
 
-static void receive_bytes(void *who, const uint8_t *bytes, uint32_t len)
+static void iwarp_end_receive_bytes(void *who, const uint8_t *bytes, uint32_t len)
 {
     struct sw_sim_iwarp *end = who;
     if (end->is_over)
@@ -253,7 +252,7 @@ static void receive_bytes(void *who, const uint8_t *bytes, uint32_t len)
     if (!end->is_open) {
         used = sw_iwarp_start_take(&end->start, bytes, len);
         if (end->start.state == SW_IWARP_REQUESTED) {
-            answer_request(end);
+            iwarp_end_answer_request(end);
             mind_time(end);
         } else if (end->start.state == SW_IWARP_OPEN || end->start.state == SW_IWARP_REFUSED) {
             open_machine(end);
@@ -266,13 +265,13 @@ static void receive_bytes(void *who, const uint8_t *bytes, uint32_t len)
     sw_sim_iwarp_pump(end);
 }
 
-static void hear_end(void *who, bool is_reset)
+static void sim_hear_end(void *who, bool is_reset)
 {
     struct sw_sim_iwarp *end = who;
     end->is_torn =
         !is_reset && !end->is_over && end->is_open && !sw_iwarp_stream_is_between(&end->stream);
     sw_iwarp_start_closed(&end->start);
-    end_connection(end);
+    sim_end_connection(end);
 }
 
 static void hear_room(void *sender)
@@ -294,6 +293,7 @@ static void init_end(struct sw_sim_iwarp *end, const struct sw_sim_iwarp_config 
         .requester = {.mtu_bytes = 1024, .service = SW_SERVICE_RC, .max_rd_atomic = 1},
         .responder = {.mtu_bytes = 1024, .service = SW_SERVICE_RC, .max_dest_rd_atomic = 1},
         .access = config->access,
+        .shares_receives = config->shares_receives,
         .complete = config->complete,
         .user = config->user,
     };
@@ -304,8 +304,8 @@ void sw_sim_iwarp_connect(struct sw_sim_iwarp ends[2], const struct sw_sim_iwarp
                           struct sw_sim_pipe pipes[2], const struct sw_sim_pipe_config *path)
 {
     for (int i = 0; i < 2; i++) {
-        const struct sw_sim_pipe_user user = {&ends[1 - i], receive_bytes, hear_end, &ends[i],
-                                              hear_room};
+        const struct sw_sim_pipe_user user = {&ends[1 - i], iwarp_end_receive_bytes, sim_hear_end,
+                                              &ends[i], hear_room};
         init_end(&ends[i], &configs[i], &pipes[i]);
         sw_sim_pipe_init(&pipes[i], ends[i].world, path, &user);
     }

@@ -19,6 +19,7 @@ struct sw_sim_iwarp_config {
     struct sw_sim_host *host;
     bool is_initiator;
     bool rejects; /* responder */
+    bool shares_receives;
     struct sw_iwarp_start_config start;
     uint32_t fpdu_max, access;
     sw_sim_complete_fn complete;

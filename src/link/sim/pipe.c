@@ -16,7 +16,7 @@ void sw_sim_pipe_init(struct sw_sim_pipe *pipe, struct sw_sim_world *world,
     pipe->user = *user;
 }
 
-static void move_bytes(void *who, void *what);
+static void pipe_move_bytes(void *who, void *what);
 
 static void plan_move(struct sw_sim_pipe *pipe)
 {
@@ -26,7 +26,7 @@ static void plan_move(struct sw_sim_pipe *pipe)
     if (sw_sim_happens(pipe->world, pipe->config.stall))
         at_ns += pipe->config.stall_ns;
     pipe->is_moving = true;
-    sw_sim_at(pipe->world, at_ns, move_bytes, pipe, NULL);
+    sw_sim_at(pipe->world, at_ns, pipe_move_bytes, pipe, NULL);
 }
 
 static void end_pipe(struct sw_sim_pipe *pipe)
@@ -49,7 +49,7 @@ static void take_piece(struct sw_sim_pipe *pipe, uint32_t len)
     pipe->user.received(pipe->user.who, piece, len);
 }
 
-static void move_bytes(void *who, void *what)
+static void pipe_move_bytes(void *who, void *what)
 {
     struct sw_sim_pipe *pipe = who;
     (void)what;

@@ -1,168 +1,141 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/sim/target.h"
 
-#include <string.h>
+#include "device/memory/mr_impl.h"
+#include "device/queue/cq_impl.h"
+#include "device/serve/demand.h"
+#include "device/serve/flushing.h"
 
-static const struct sw_verdict_rule *rules_of(const struct sw_sim_qp *qp)
+enum sw_verdict sw_sim_may_read(struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
+                                uint32_t rkey, uint8_t **at)
 {
-    return qp->responder.config.service == SW_SERVICE_UC ? sw_verdict_rules_uc : sw_verdict_rules;
-}
-
-static struct sw_target_qp side_of(const struct sw_sim_qp *qp)
-{
-    return (struct sw_target_qp){qp->qpn, SW_SIM_PD, qp->access};
-}
-
-static enum sw_verdict check_access(const struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
-                                    uint32_t rkey, uint32_t need)
-{
-    const struct sw_pub_mr *mr;
-    uint64_t word;
-    if (len_bytes == 0)
-        return sw_target_check_empty(need, qp->access);
-    return sw_target_check(qp->host->pub, rkey, addr, len_bytes, need, side_of(qp), &mr, &word);
-}
-
-enum sw_verdict sw_sim_may_read(const struct sw_sim_qp *qp, uint64_t addr, uint64_t len_bytes,
-                                uint32_t rkey)
-{
-    return check_access(qp, addr, len_bytes, rkey, IBV_ACCESS_REMOTE_READ);
+    const struct sw_inbound message = {.pd = qp->device->pd_id};
+    sw_lock_acquire(&qp->device->lock);
+    const enum sw_verdict verdict =
+        sw_execute_check(qp->device, &message, IBV_ACCESS_REMOTE_READ, rkey, addr, len_bytes, at);
+    sw_lock_release(&qp->device->lock);
+    return verdict;
 }
 
 enum sw_access_fault sw_sim_read_fault(const struct sw_sim_qp *qp, uint64_t addr,
                                        uint64_t len_bytes, uint32_t rkey)
 {
-    return sw_target_fault(qp->host->pub, rkey, addr, len_bytes, IBV_ACCESS_REMOTE_READ,
-                           side_of(qp));
+    const struct sw_demand demand = {
+        .kind = SW_DEMAND_READ, .rkey = rkey, .addr = addr, .total = len_bytes};
+    return sw_execute_fault_of(qp->device, &demand);
 }
 
-enum sw_verdict sw_sim_may_invalidate(const struct sw_sim_qp *qp, uint32_t rkey)
+/* The receives that have ended, for the program. */
+static void target_report(struct sw_sim_qp *qp)
 {
-    return sw_target_check_invalidate(qp->host->pub, rkey, side_of(qp));
-}
-
-static void tell_receive(struct sw_sim_qp *qp, const struct sw_sim_receive *receive,
-                         enum ibv_wc_status status, uint32_t byte_len,
-                         const struct sw_demand *demand)
-{
-    struct sw_sim_completion wc = {
-        .is_receive = true, .id = receive->id, .status = status, .byte_len = byte_len};
-    if (demand) {
-        wc.has_imm = demand->has_imm;
-        wc.imm = demand->imm_be;
+    struct ibv_wc wc;
+    while (sw_cq_poll(qp->device->recv_cq, 1, &wc) == 1) {
+        const bool has_imm = wc.wc_flags & IBV_WC_WITH_IMM;
+        const struct sw_sim_completion own = {.is_receive = true,
+                                              .id = wc.wr_id,
+                                              .status = wc.status,
+                                              .byte_len = wc.byte_len,
+                                              .has_imm = has_imm,
+                                              .imm = has_imm ? wc.imm_data : 0};
+        qp->complete(qp, &own);
     }
-    qp->complete(qp, &wc);
 }
 
-static bool take_receive(struct sw_sim_qp *qp)
+static enum sw_verdict sim_serve_send(struct sw_sim_qp *qp, const struct sw_demand *demand,
+                                      const struct sw_inbound *message)
 {
-    if (!qp->claimed && qp->receive_head != qp->receive_tail) {
-        qp->claim = qp->receives[qp->receive_head++ % SW_SIM_RECEIVES];
-        qp->claimed = true;
-    }
-    return qp->claimed;
-}
-
-static enum sw_verdict do_send(struct sw_sim_qp *qp, const struct sw_demand *demand)
-{
-    if (demand->first) {
-        if (!take_receive(qp))
-            return SW_RNR;
-        qp->claim_used = 0;
-    }
-    if (!qp->claimed || demand->offset != qp->claim_used)
-        return SW_NAK_INVALID;
-    const enum sw_verdict verdict =
-        sw_target_check_room(qp->claim.len_bytes, qp->claim_used, demand->len_bytes);
-    if (verdict != SW_ACK)
-        return verdict;
-    memcpy(sw_sim_host_at(qp->host, qp->claim.addr + qp->claim_used), demand->payload,
-           demand->len_bytes);
-    qp->claim_used += demand->len_bytes;
-    if (demand->last) {
-        qp->claimed = false;
-        tell_receive(qp, &qp->claim, IBV_WC_SUCCESS, qp->claim_used, demand);
-    }
-    return SW_ACK;
-}
-
-static enum sw_verdict do_write(struct sw_sim_qp *qp, const struct sw_demand *demand)
-{
-    enum sw_verdict verdict =
-        check_access(qp, demand->addr, demand->len_bytes, demand->rkey, IBV_ACCESS_REMOTE_WRITE);
-    if (verdict != SW_ACK)
-        return verdict;
-    bool consumes = demand->last && demand->has_imm;
-    if (consumes && !take_receive(qp))
+    struct sw_receive *receive = &qp->receive;
+    if (demand->first && !sw_receive_take(qp->device, receive, message))
         return SW_RNR;
-    if (demand->len_bytes)
-        memcpy(sw_sim_host_at(qp->host, demand->addr), demand->payload, demand->len_bytes);
-    if (consumes) {
-        qp->claimed = false;
-        tell_receive(qp, &qp->claim, IBV_WC_SUCCESS, (uint32_t)demand->total, demand);
-    }
-    return SW_ACK;
-}
-
-static enum sw_verdict do_atomic(struct sw_sim_qp *qp, const struct sw_demand *demand,
-                                 uint64_t *original)
-{
-    bool writes = demand->kind == SW_DEMAND_ATOMIC_WRITE;
-    enum sw_verdict verdict =
-        check_access(qp, demand->addr, 8, demand->rkey,
-                     writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC);
-    if (verdict != SW_ACK)
-        return verdict;
-    if (demand->addr % 8)
+    if (!receive->is_taken)
         return SW_NAK_INVALID;
-    uint8_t opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
-    if (demand->kind == SW_DEMAND_CMP_SWAP)
-        opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
-    if (!writes) {
-        *original = sw_target_atomic((uint64_t *)(void *)sw_sim_host_at(qp->host, demand->addr),
-                                     opcode, demand->compare_add, demand->swap);
-        return SW_ACK;
-    }
-    memcpy(sw_sim_host_at(qp->host, demand->addr), &demand->compare_add, 8);
-    return SW_ACK;
+    enum ibv_wc_status status = IBV_WC_SUCCESS;
+    const enum sw_verdict verdict = sw_receive_place(qp->device, receive, message, demand);
+    if (verdict != SW_ACK)
+        status = sw_receive_refusal(qp->device, verdict);
+    const bool is_over = verdict == SW_ACK ? demand->last : status != IBV_WC_SUCCESS;
+    const uint64_t len_bytes = verdict == SW_ACK ? demand->offset + demand->len_bytes : 0;
+    if (is_over)
+        sw_receive_complete(qp->device, receive, message, (uint32_t)len_bytes, IBV_WC_RECV, status);
+    return verdict;
 }
 
-/* Of a demand that was refused: what iWARP tells its peer. */
-static enum sw_access_fault why_refused(const struct sw_sim_qp *qp, const struct sw_demand *demand)
+static enum sw_verdict sim_serve_write(struct sw_sim_qp *qp, const struct sw_demand *demand,
+                                       const struct sw_inbound *message)
 {
-    uint32_t need = IBV_ACCESS_REMOTE_ATOMIC;
-    uint64_t len_bytes = 8;
-    if (demand->kind == SW_DEMAND_SEND)
-        return SW_ACCESS_FAULT_NONE;
-    if (demand->kind == SW_DEMAND_WRITE || demand->kind == SW_DEMAND_READ) {
-        const bool reads = demand->kind == SW_DEMAND_READ;
-        need = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
-        len_bytes = reads ? demand->total : demand->len_bytes;
+    struct sw_qp *device = qp->device;
+    const bool consumes = demand->last && demand->has_imm;
+    const struct sw_pieces pieces = {
+        .from = demand->payload, .count = 1, .len_bytes = demand->len_bytes};
+    enum sw_verdict verdict = SW_ACK;
+    uint8_t *va;
+    if (demand->first && !demand->last)
+        verdict = sw_execute_check(device, message, IBV_ACCESS_REMOTE_WRITE, demand->rkey,
+                                   demand->addr, demand->total, &va);
+    if (verdict == SW_ACK && consumes && !sw_receive_take(device, &qp->receive, message))
+        return SW_RNR;
+    if (verdict == SW_ACK)
+        verdict =
+            sw_execute_write(device, message, demand->rkey, demand->addr, &pieces, demand->last);
+    if (verdict == SW_ACK && consumes)
+        sw_receive_complete(device, &qp->receive, message, (uint32_t)demand->total,
+                            IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+    return verdict;
+}
+
+/* Memory of the simulator is not persistent, so it is done at once. */
+static enum sw_verdict sim_serve_flush(struct sw_sim_qp *qp, const struct sw_demand *demand,
+                                       const struct sw_inbound *message)
+{
+    const struct sw_target_flush flush = sw_demand_flush(demand);
+    struct sw_flushing flushing = {0};
+    enum sw_verdict verdict;
+    const bool is_done = sw_execute_flush(qp->device, message, flush, &flushing, &verdict);
+    assert(is_done);
+    return verdict;
+}
+
+static enum sw_verdict sim_serve_demand(struct sw_sim_qp *qp, const struct sw_demand *demand,
+                                        uint64_t *original)
+{
+    const struct sw_inbound message = sw_demand_inbound(qp->device, demand);
+    uint8_t *va;
+    switch (demand->kind) {
+    case SW_DEMAND_SEND:
+        return sim_serve_send(qp, demand, &message);
+    case SW_DEMAND_WRITE:
+        return sim_serve_write(qp, demand, &message);
+    case SW_DEMAND_READ:
+        return sw_execute_check(qp->device, &message, IBV_ACCESS_REMOTE_READ, demand->rkey,
+                                demand->addr, demand->total, &va);
+    case SW_DEMAND_CMP_SWAP:
+    case SW_DEMAND_FETCH_ADD:
+    case SW_DEMAND_ATOMIC_WRITE:
+        return sw_demand_atomic(qp->device, demand, &message, original);
+    case SW_DEMAND_FLUSH:
+        return sim_serve_flush(qp, demand, &message);
     }
-    return sw_target_fault(qp->host->pub, demand->rkey, demand->addr, len_bytes, need, side_of(qp));
+    return SW_NAK_INVALID;
 }
 
 struct sw_outcome sw_sim_execute(struct sw_sim_qp *qp, const struct sw_demand *demand)
 {
+    struct sw_qp *device = qp->device;
     struct sw_outcome outcome = {0};
-    enum sw_verdict verdict = SW_ACK;
-    if (demand->kind == SW_DEMAND_SEND)
-        verdict = do_send(qp, demand);
-    else if (demand->kind == SW_DEMAND_WRITE)
-        verdict = do_write(qp, demand);
-    else if (demand->kind == SW_DEMAND_READ)
-        verdict = sw_sim_may_read(qp, demand->addr, demand->total, demand->rkey);
-    else if (demand->kind != SW_DEMAND_FLUSH)
-        verdict = do_atomic(qp, demand, &outcome.original);
-    const struct sw_verdict_rule *rule = &rules_of(qp)[verdict];
+    sw_lock_acquire(&device->lock);
+    sw_mr_serve_begin(device->index);
+    const enum sw_verdict verdict = sim_serve_demand(qp, demand, &outcome.original);
+    sw_mr_serve_end(device->index);
+    sw_lock_release(&device->lock);
     outcome.syndrome = sw_verdict_rules[verdict].aeth_syndrome;
-    outcome.dead = rule->responder_fatal && !demand->duplicate;
+    outcome.dead = sw_verdict_rules_of(device->type)[verdict].responder_fatal && !demand->duplicate;
     if (verdict != SW_ACK)
-        outcome.why = (uint8_t)why_refused(qp, demand);
+        outcome.why = (uint8_t)sw_execute_fault_of(device, demand);
+    target_report(qp);
     return outcome;
 }
 
-static void flush_sends(struct sw_sim_qp *qp)
+static void target_flush_sends(struct sw_sim_qp *qp)
 {
     while (qp->reported != qp->requester.tail) {
         struct sw_sim_completion wc = {.id = qp->sends[qp->reported % SW_SIM_SENDS].id,
@@ -177,12 +150,9 @@ void sw_sim_qp_die(struct sw_sim_qp *qp)
     if (qp->dead)
         return;
     qp->dead = true;
-    flush_sends(qp);
-    if (qp->claimed) {
-        qp->claimed = false;
-        tell_receive(qp, &qp->claim, IBV_WC_WR_FLUSH_ERR, 0, NULL);
-    }
-    while (qp->receive_head != qp->receive_tail)
-        tell_receive(qp, &qp->receives[qp->receive_head++ % SW_SIM_RECEIVES], IBV_WC_WR_FLUSH_ERR,
-                     0, NULL);
+    target_flush_sends(qp);
+    sw_lock_acquire(&qp->device->lock);
+    sw_qp_fail(qp->device, -1);
+    sw_lock_release(&qp->device->lock);
+    target_report(qp);
 }

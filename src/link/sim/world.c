@@ -20,7 +20,7 @@ void sw_sim_world_fini(struct sw_sim_world *world)
     world->count = world->room = 0;
 }
 
-static bool is_before(const struct sw_sim_event *one, const struct sw_sim_event *other)
+static bool world_is_before(const struct sw_sim_event *one, const struct sw_sim_event *other)
 {
     return one->at_ns != other->at_ns ? one->at_ns < other->at_ns : one->sequence < other->sequence;
 }
@@ -43,19 +43,20 @@ void sw_sim_at(struct sw_sim_world *world, uint64_t at_ns, sw_sim_fn fn, void *w
                                  .who = who,
                                  .what = what};
     uint32_t at = world->count++;
-    for (; at && is_before(&event, &world->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at && world_is_before(&event, &world->heap[(at - 1) / 2]); at = (at - 1) / 2)
         world->heap[at] = world->heap[(at - 1) / 2];
     world->heap[at] = event;
 }
 
-static struct sw_sim_event take_first(struct sw_sim_world *world)
+static struct sw_sim_event world_take_first(struct sw_sim_world *world)
 {
     struct sw_sim_event first = world->heap[0], last = world->heap[--world->count];
     uint32_t at = 0;
     for (uint32_t child; (child = 2 * at + 1) < world->count; at = child) {
-        if (child + 1 < world->count && is_before(&world->heap[child + 1], &world->heap[child]))
+        if (child + 1 < world->count &&
+            world_is_before(&world->heap[child + 1], &world->heap[child]))
             child++;
-        if (is_before(&last, &world->heap[child]))
+        if (world_is_before(&last, &world->heap[child]))
             break;
         world->heap[at] = world->heap[child];
     }
@@ -70,7 +71,7 @@ bool sw_sim_step(struct sw_sim_world *world, uint64_t until_ns)
             world->now_ns = until_ns;
         return false;
     }
-    struct sw_sim_event event = take_first(world);
+    struct sw_sim_event event = world_take_first(world);
     world->now_ns = event.at_ns;
     event.fn(event.who, event.what);
     return true;

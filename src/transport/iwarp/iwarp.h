@@ -215,7 +215,8 @@ void sw_iwarp_tell(struct sw_iwarp *w);
 void sw_iwarp_greet(struct sw_iwarp *w);
 /* The peer's time to wait is over. */
 void sw_iwarp_resume(struct sw_iwarp *w);
-/* The last FPDUs of a queue pair that lets go of its peer. False: that was all. */
+/* The last FPDUs of a queue pair that lets go of its peer: a Terminate that has not left; paired,
+ * what the peer is told. False: that was all. */
 bool sw_iwarp_say_last(struct sw_iwarp *w, struct sw_iwarp_emission *out);
 /* Requests from this position on do not begin, or they do again (SQD). */
 void sw_iwarp_pause(struct sw_iwarp *w, bool is_paused, uint32_t from);

@@ -219,7 +219,7 @@ bool sw_iwarp_say_last(struct sw_iwarp *w, struct sw_iwarp_emission *out)
         sw_iwarp_emit_terminate(w, out);
         return true;
     }
-    if (w->over || w->is_begun || p->has_left || p->has_said_bye)
+    if (!w->config.is_paired || w->over || w->is_begun || p->has_left || p->has_said_bye)
         return false;
     if (sw_iwarp_untold(w)) {
         p->told = p->in;

@@ -61,7 +61,7 @@ static enum sw_iwarp_step admit_write(struct sw_iwarp *w, const struct arrival *
     return ask_user(w, arrival);
 }
 
-static void add_answer(struct sw_iwarp *w, const struct sw_iwarp_answer *answer)
+static void receive_add_answer(struct sw_iwarp *w, const struct sw_iwarp_answer *answer)
 {
     assert(w->answer_count < SW_IWARP_ANSWERS);
     w->answers[(w->answer_head + w->answer_count++) % SW_IWARP_ANSWERS] = *answer;
@@ -92,7 +92,7 @@ static enum sw_iwarp_step admit_read(struct sw_iwarp *w, const struct arrival *a
         .addr = read.source_to,
     };
     if (read.len_bytes == 0 && !w->config.is_paired) {
-        add_answer(w, &w->wanted);
+        receive_add_answer(w, &w->wanted);
         return SW_IWARP_NOTHING;
     }
     *demand = (struct sw_demand){
@@ -243,7 +243,7 @@ static enum sw_iwarp_step admit_immediate(struct sw_iwarp *w, const struct arriv
 
 /* ---- answers to what was asked here ---- */
 
-static void end_read(struct sw_iwarp *w, uint32_t position)
+static void receive_end_read(struct sw_iwarp *w, uint32_t position)
 {
     sw_iwarp_request_at(w, position)->count = 1;
     w->read_head = (w->read_head + 1) % SW_IWARP_DEPTH_MAX;
@@ -277,7 +277,7 @@ static enum sw_iwarp_step admit_response(struct sw_iwarp *w, const struct arriva
     out->bytes = segment->payload;
     out->len_bytes = segment->payload_len;
     if (segment->last)
-        end_read(w, read->position);
+        receive_end_read(w, read->position);
     return SW_IWARP_PLACE;
 }
 
@@ -308,7 +308,7 @@ static enum sw_iwarp_step admit_original(struct sw_iwarp *w, const struct arriva
     out->value = original.value;
     out->len_bytes = sizeof(uint64_t);
     const bool has_sink = read->has_sink;
-    end_read(w, read->position);
+    receive_end_read(w, read->position);
     return has_sink ? SW_IWARP_PLACE : SW_IWARP_NOTHING;
 }
 
@@ -525,5 +525,5 @@ void sw_iwarp_conclude(struct sw_iwarp *w, const struct sw_demand *demand,
     if (demand->kind == SW_DEMAND_SEND || demand->kind == SW_DEMAND_WRITE || w->over)
         return;
     w->wanted.original = outcome->original;
-    add_answer(w, &w->wanted);
+    receive_add_answer(w, &w->wanted);
 }

@@ -204,7 +204,7 @@ static bool emit_write(struct sw_iwarp *w, const struct sw_request *request,
     return emit_segment(w, request, SW_RDMAP_WRITE, out) && !has_imm;
 }
 
-static bool may_begin(const struct sw_iwarp *w, const struct sw_request *request)
+static bool send_may_begin(const struct sw_iwarp *w, const struct sw_request *request)
 {
     if (request->kind == SW_REQUEST_LOCAL)
         return false; /* the user's turn, once all before it is complete */
@@ -258,10 +258,11 @@ static bool is_to_be_announced(const struct sw_iwarp *w, const struct sw_request
            !w->paired.is_announced;
 }
 
-static bool next_request(struct sw_iwarp *w, struct sw_iwarp_emission *out)
+static bool send_next_request(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 {
     struct sw_request *request = sw_iwarp_request_at(w, w->sent);
-    if (w->sent == w->tail || sw_iwarp_paired_holds(w) || (!w->is_begun && !may_begin(w, request)))
+    if (w->sent == w->tail || sw_iwarp_paired_holds(w) ||
+        (!w->is_begun && !send_may_begin(w, request)))
         return false;
     if (is_to_be_announced(w, request)) {
         sw_iwarp_paired_announce(w, request, out);
@@ -353,18 +354,18 @@ void sw_iwarp_emit_terminate(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 static bool take_turns(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 {
     const bool answers = w->answers_next;
-    if (answers ? next_answer(w, out) : next_request(w, out)) {
+    if (answers ? next_answer(w, out) : send_next_request(w, out)) {
         w->answers_next = !answers;
         return true;
     }
-    return answers ? next_request(w, out) : next_answer(w, out);
+    return answers ? send_next_request(w, out) : next_answer(w, out);
 }
 
 /* Between queue pairs the peer hears what became of all that came before a fault. */
 static bool next_paired(struct sw_iwarp *w, struct sw_iwarp_emission *out)
 {
     if (w->is_begun)
-        return next_request(w, out);
+        return send_next_request(w, out);
     if (w->answer_count && sw_iwarp_oldest_answer(w)->sent_bytes)
         return next_answer(w, out);
     if (!w->over)
@@ -386,7 +387,8 @@ bool sw_iwarp_next(struct sw_iwarp *w, struct sw_iwarp_emission *out)
     if (w->config.is_paired)
         return next_paired(w, out);
     if (w->is_due) {
-        sw_iwarp_emit_terminate(w, out);
+        if (w->is_begun || !next_answer(w, out))
+            sw_iwarp_emit_terminate(w, out);
         return true;
     }
     if (w->over || w->is_held)
@@ -396,7 +398,7 @@ bool sw_iwarp_next(struct sw_iwarp *w, struct sw_iwarp_emission *out)
         return true;
     }
     if (w->is_begun)
-        return next_request(w, out);
+        return send_next_request(w, out);
     if (w->answer_count && sw_iwarp_oldest_answer(w)->sent_bytes)
         return next_answer(w, out);
     if (w->is_nudge_due) {

@@ -4,12 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "wire/iwarp/terminate.h"
-
-static uint16_t least_of(uint16_t a, uint16_t b)
-{
-    return a < b ? a : b;
-}
 
 static void end_start(struct sw_iwarp_start *s, enum sw_iwarp_start_state state)
 {
@@ -17,7 +13,7 @@ static void end_start(struct sw_iwarp_start *s, enum sw_iwarp_start_state state)
     s->due_ns = UINT64_MAX;
 }
 
-static void fail_start(struct sw_iwarp_start *s, enum sw_iwarp_start_failure failure)
+static void iwarp_fail_start(struct sw_iwarp_start *s, enum sw_iwarp_start_failure failure)
 {
     s->failure = failure;
     end_start(s, SW_IWARP_FAILED);
@@ -84,7 +80,7 @@ static void agree_enhanced(struct sw_iwarp_start *s)
         return;
     }
     if (reply->ird != SW_MPA_DEPTH_OPEN)
-        s->terms.ord = least_of(s->terms.ord, reply->ird);
+        s->terms.ord = sw_min_u16(s->terms.ord, reply->ird);
     if (s->terms.ord < s->config.ord_least) {
         refuse_reply(s, SW_TERMINATE_IRD);
         return;
@@ -110,9 +106,9 @@ static void read_reply(struct sw_iwarp_start *s)
     if (reply->flags & SW_MPA_REJECT)
         end_start(s, SW_IWARP_REJECTED);
     else if (reply->flags & SW_MPA_MARKERS)
-        fail_start(s, SW_IWARP_FAILURE_MARKERS);
+        iwarp_fail_start(s, SW_IWARP_FAILURE_MARKERS);
     else if (reply->revision > s->config.revision)
-        fail_start(s, SW_IWARP_FAILURE_MALFORMED); /* it answers what was not asked */
+        iwarp_fail_start(s, SW_IWARP_FAILURE_MALFORMED); /* it answers what was not asked */
     else if (s->config.revision == 2 && !sw_mpa_is_enhanced(reply))
         end_start(s, SW_IWARP_OLDER);
     else if (sw_mpa_is_enhanced(reply))
@@ -123,11 +119,11 @@ static void read_reply(struct sw_iwarp_start *s)
 
 /* ---- the responder reads the request ---- */
 
-static void read_request(struct sw_iwarp_start *s)
+static void start_read_request(struct sw_iwarp_start *s)
 {
     if (s->peer.flags & SW_MPA_MARKERS) {
         sw_iwarp_start_reject(s, NULL, 0);
-        fail_start(s, SW_IWARP_FAILURE_MARKERS);
+        iwarp_fail_start(s, SW_IWARP_FAILURE_MARKERS);
         return;
     }
     end_start(s, SW_IWARP_REQUESTED);
@@ -162,9 +158,9 @@ static void choose_depths(struct sw_iwarp_start *s, struct sw_mpa_frame *reply)
     const struct sw_mpa_frame *request = &s->peer;
     reply->ird = reply->ord = SW_MPA_DEPTH_OPEN;
     if (request->ord != SW_MPA_DEPTH_OPEN)
-        s->terms.ird = reply->ird = least_of(s->config.ird, request->ord);
+        s->terms.ird = reply->ird = sw_min_u16(s->config.ird, request->ord);
     if (request->ird != SW_MPA_DEPTH_OPEN)
-        s->terms.ord = reply->ord = least_of(s->config.ord, request->ird);
+        s->terms.ord = reply->ord = sw_min_u16(s->config.ord, request->ird);
 }
 
 void sw_iwarp_start_accept(struct sw_iwarp_start *s, const struct sw_iwarp_start_config *config,
@@ -232,14 +228,14 @@ size_t sw_iwarp_start_take(struct sw_iwarp_start *s, const uint8_t *bytes, size_
     size_t used = 0;
     /* A connection that has not been accepted yet takes nothing. */
     if (s->state == SW_IWARP_REQUESTED && len) {
-        fail_start(s, SW_IWARP_FAILURE_MALFORMED);
+        iwarp_fail_start(s, SW_IWARP_FAILURE_MALFORMED);
         return 0;
     }
     if (!asked && s->state != SW_IWARP_AWAITED)
         return 0;
     for (int part = 0; part < 2 && fault == SW_MPA_FAULT_SHORT && used < len; part++) {
         const size_t wanted = wanted_of(s), left = len - used;
-        const size_t count = wanted < left ? wanted : left;
+        const size_t count = sw_min_size(wanted, left);
         memcpy(s->in + s->in_len, bytes + used, count);
         s->in_len = (uint16_t)(s->in_len + count);
         used += count;
@@ -248,25 +244,25 @@ size_t sw_iwarp_start_take(struct sw_iwarp_start *s, const uint8_t *bytes, size_
     if (fault == SW_MPA_FAULT_SHORT)
         return used;
     if (fault != SW_MPA_FAULT_NONE || (!asked && used < len)) {
-        fail_start(s, SW_IWARP_FAILURE_MALFORMED); /* also: bytes behind a request */
+        iwarp_fail_start(s, SW_IWARP_FAILURE_MALFORMED); /* also: bytes behind a request */
         return used;
     }
     sw_mpa_decode(s->in, &s->peer);
     if (asked)
         read_reply(s);
     else
-        read_request(s);
+        start_read_request(s);
     return used;
 }
 
 void sw_iwarp_start_closed(struct sw_iwarp_start *s)
 {
     if (s->state <= SW_IWARP_ACCEPTED)
-        fail_start(s, SW_IWARP_FAILURE_CLOSED);
+        iwarp_fail_start(s, SW_IWARP_FAILURE_CLOSED);
 }
 
 void sw_iwarp_start_tick(struct sw_iwarp_start *s, uint64_t now_ns)
 {
     if (now_ns >= s->due_ns)
-        fail_start(s, SW_IWARP_FAILURE_TIMEOUT);
+        iwarp_fail_start(s, SW_IWARP_FAILURE_TIMEOUT);
 }

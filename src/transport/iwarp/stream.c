@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "wire/bytes.h"
 #include "wire/iwarp/ddp.h"
 
@@ -45,7 +46,7 @@ static bool fill_to(struct sw_iwarp_stream *s, uint32_t wanted, const uint8_t *b
                     size_t *used)
 {
     const size_t left = len - *used, missing = wanted - s->have;
-    const size_t count = missing < left ? missing : left;
+    const size_t count = sw_min_size(missing, left);
     memcpy(s->buffer + s->have, bytes + *used, count);
     s->have += (uint32_t)count;
     *used += count;
@@ -93,7 +94,7 @@ bool sw_iwarp_stream_partial(const struct sw_iwarp_stream *s, struct sw_iwarp_pa
     if (!has_good_length(s, len))
         return false;
     *out = (struct sw_iwarp_partial){
-        .ulpdu = s->buffer + SW_FPDU_LENGTH_BYTES, .have = have < len ? have : len, .len = len};
+        .ulpdu = s->buffer + SW_FPDU_LENGTH_BYTES, .have = sw_min_u32(have, len), .len = len};
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "wire/bytes.h"
 #include "wire/iwarp/crc32c.h"
 
@@ -13,7 +14,7 @@ uint32_t sw_fpdu_ulpdu_max(uint32_t fpdu_max)
 {
     assert(fpdu_max >= SW_FPDU_LENGTH_BYTES + 2 + SW_FPDU_CRC_BYTES);
     const uint32_t len = (fpdu_max & ~3u) - SW_FPDU_LENGTH_BYTES - SW_FPDU_CRC_BYTES;
-    return len < SW_FPDU_ULPDU_MAX ? len : SW_FPDU_ULPDU_MAX;
+    return sw_min_u32(len, SW_FPDU_ULPDU_MAX);
 }
 
 uint32_t sw_fpdu_finish(uint32_t crc, uint32_t ulpdu_len, bool has_crc, uint8_t *trailer)

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "wire/bytes.h"
 
 /* Offsets behind the key. */
@@ -12,15 +13,15 @@ enum { FLAGS_AT = 16, REVISION_AT = 17, LENGTH_AT = 18 };
 enum { PEER_TO_PEER = 0x8000, RTR_SEND = 0x4000, RTR_WRITE = 0x8000, RTR_READ = 0x4000 };
 enum { DEPTH_MASK = 0x3fff };
 
-static const uint8_t *key_of(bool is_reply)
+static const uint8_t *mpa_key_of(bool is_reply)
 {
     return (const uint8_t *)(is_reply ? "MPA ID Rep Frame" : "MPA ID Req Frame");
 }
 
 enum sw_mpa_fault sw_mpa_check(const uint8_t *bytes, size_t len, bool is_reply)
 {
-    const size_t key_len = len < SW_MPA_KEY_BYTES ? len : SW_MPA_KEY_BYTES;
-    if (memcmp(bytes, key_of(is_reply), key_len) != 0)
+    const size_t key_len = sw_min_size(len, SW_MPA_KEY_BYTES);
+    if (memcmp(bytes, mpa_key_of(is_reply), key_len) != 0)
         return SW_MPA_FAULT_KEY;
     if (len > REVISION_AT && (bytes[REVISION_AT] < 1 || bytes[REVISION_AT] > 2))
         return SW_MPA_FAULT_REVISION;
@@ -48,7 +49,7 @@ size_t sw_mpa_decode(const uint8_t *bytes, struct sw_mpa_frame *out)
 {
     const uint16_t private_len = sw_be16_load(bytes + LENGTH_AT);
     *out = (struct sw_mpa_frame){
-        .is_reply = memcmp(bytes, key_of(true), SW_MPA_KEY_BYTES) == 0,
+        .is_reply = memcmp(bytes, mpa_key_of(true), SW_MPA_KEY_BYTES) == 0,
         .flags = bytes[FLAGS_AT],
         .revision = bytes[REVISION_AT],
         .private_len = private_len,
@@ -76,7 +77,7 @@ static void write_negotiation(const struct sw_mpa_frame *frame, uint8_t *at)
 size_t sw_mpa_encode(const struct sw_mpa_frame *frame, uint8_t *to)
 {
     uint8_t *at = to + SW_MPA_HEADER_BYTES;
-    memcpy(to, key_of(frame->is_reply), SW_MPA_KEY_BYTES);
+    memcpy(to, mpa_key_of(frame->is_reply), SW_MPA_KEY_BYTES);
     to[FLAGS_AT] = frame->flags;
     to[REVISION_AT] = frame->revision;
     if (sw_mpa_is_enhanced(frame)) {

@@ -41,7 +41,8 @@ struct sw_pairing {
     uint8_t kind; /* enum sw_pairing_kind */
     uint16_t skills;
     uint32_t own_qpn, peer_qpn;
-    uint32_t own_psn, peer_psn; /* that the one sends first, and the other is to send first */
+    uint32_t own_psn, peer_psn; /* that the one sends first, and the other is to send first; both
+                                   open in a request: an inquiry, which connects nothing */
     uint64_t nonce;             /* of the request; the answer has the same */
 };
 

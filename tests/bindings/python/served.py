@@ -41,9 +41,15 @@ import sidewire
 
 
 def start(program, *args):
-    """A process of the same interpreter and environment; its standard input and output are pipes."""
-    return subprocess.Popen([sys.executable, '-c', PROLOGUE + textwrap.dedent(program), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
+    """A process of the same interpreter and environment; its standard input and
+    output are pipes."""
+    return subprocess.Popen(
+        [sys.executable, '-c', PROLOGUE + textwrap.dedent(program), *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def run(program, *args):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A peer of the transfer engine with pyverbs alone, written from docs/transfer.md: "The card", "The protocol". It uses nothing of ours.
+"""A peer of the transfer engine with pyverbs alone, written from docs/transfer.md: "The card", "The
+protocol". It uses nothing of ours.
 
 Numbers of the document are written out here once more on purpose: whatever it leaves open shows.
 """
@@ -25,12 +26,12 @@ class Refused(Exception):
 
 def crc32c(data):
     """Castagnoli's polynomial, bit by bit, reflected."""
-    crc = 0xffffffff
+    crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
         for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
 
 
 def parse_card(data):
@@ -51,42 +52,77 @@ def parse_card(data):
     found = []
     for _ in range(regions):
         name, address, size, key, rights = struct.unpack_from('<32sQQII', data, at)
-        others = struct.unpack_from(f'<{count - 1}I', data, at + 56) if version == 2 else (key,) * (count - 1)
-        found.append(Region(name[:name.index(0)].decode(), address, size, (key, *others), rights))
+        others = (
+            struct.unpack_from(f'<{count - 1}I', data, at + 56)
+            if version == 2
+            else (key,) * (count - 1)
+        )
+        found.append(Region(name[: name.index(0)].decode(), address, size, (key, *others), rights))
         at += 56 + 4 * (count - 1) * (version == 2)
     return Card(instance, layout, addresses, found)
 
 
 def layout_of(description):
     """FNV-1a of 64 bits, with 1 in place of 0."""
-    value = 0xcbf29ce484222325
+    value = 0xCBF29CE484222325
     for byte in description:
-        value = (value ^ byte) * 0x100000001b3 % (1 << 64)
+        value = (value ^ byte) * 0x100000001B3 % (1 << 64)
     return value or 1
 
 
 class Connection:
     """To the agent of a card. What is said at its beginning can be damaged on purpose."""
 
-    def __init__(self, card, instance=bytes(16), layout=0, session=1, called=None, damage=lambda data: data, lane=0, count=0):
+    def __init__(
+        self,
+        card,
+        instance=bytes(16),
+        layout=0,
+        session=1,
+        called=None,
+        damage=lambda data: data,
+        lane=0,
+        count=0,
+    ):
         address, port = card.addresses[lane]
         self.lane = lane
         self.channel = CMEventChannel()
         self.id = CMID(creator=self.channel, port_space=ce.RDMA_PS_TCP)
-        self.id.resolve_addr(AddrInfo(dst=address, dst_service=str(port), port_space=ce.RDMA_PS_TCP), 2000)
+        self.id.resolve_addr(
+            AddrInfo(dst=address, dst_service=str(port), port_space=ce.RDMA_PS_TCP), 2000
+        )
         self.expect(ce.RDMA_CM_EVENT_ADDR_RESOLVED)
         self.id.resolve_route(2000)
         self.expect(ce.RDMA_CM_EVENT_ROUTE_RESOLVED)
-        self.id.create_qp(QPInitAttr(qp_type=e.IBV_QPT_RC, cap=QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=1, max_recv_sge=1)))
+        self.id.create_qp(
+            QPInitAttr(
+                qp_type=e.IBV_QPT_RC,
+                cap=QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=1, max_recv_sge=1),
+            )
+        )
         self.receive = self.id.reg_msgs(MESSAGE_BYTES)
         self.send = self.id.reg_msgs(MESSAGE_BYTES)
         self.id.post_recv(self.receive, MESSAGE_BYTES)
-        hello = damage(struct.pack('<IHBB16s16sQQ', 0x50585753, 1, lane, count, called or card.instance, instance, layout, session))
+        hello = damage(
+            struct.pack(
+                '<IHBB16s16sQQ',
+                0x50585753,
+                1,
+                lane,
+                count,
+                called or card.instance,
+                instance,
+                layout,
+                session,
+            )
+        )
         param = ConnParam(resources=READS, depth=READS, retry=7, rnr_retry=7, data_len=len(hello))
         param.set_private_data(hello)
         self.id.connect(param)
         answer = self.expect(ce.RDMA_CM_EVENT_ESTABLISHED)
-        magic, version, self.instance, self.notices, self.notice_bytes = struct.unpack_from('<IH2x16sHH', answer)
+        magic, version, self.instance, self.notices, self.notice_bytes = struct.unpack_from(
+            '<IH2x16sHH', answer
+        )
         assert (magic, version) == (0x50585753, 1) and len(answer) >= 32, answer
 
     def expect(self, kind):
@@ -107,13 +143,21 @@ class Connection:
     def write(self, region, offset, data, key=None):
         memory = self.id.reg_msgs(len(data))
         memory.write(data, len(data))
-        self.id.post_write(memory, len(data), region.address + offset, key or region.keys[self.lane], e.IBV_SEND_SIGNALED)
+        self.id.post_write(
+            memory,
+            len(data),
+            region.address + offset,
+            key or region.keys[self.lane],
+            e.IBV_SEND_SIGNALED,
+        )
         return self.completes()
 
     def read(self, region, offset, length):
         """(status, bytes)"""
         memory = self.id.reg_read(length)
-        self.id.post_read(memory, length, region.address + offset, region.keys[self.lane], e.IBV_SEND_SIGNALED)
+        self.id.post_read(
+            memory, length, region.address + offset, region.keys[self.lane], e.IBV_SEND_SIGNALED
+        )
         return self.completes(), memory.read(length, 0)
 
     def message(self, data):
@@ -130,11 +174,19 @@ class Connection:
         return self.asked(END, ENDED, tag, struct.pack('<BB6x', lane, count))
 
     def asked(self, ask, answer, tag, data):
-        assert self.message(struct.pack('<IBBHQ', 0x4d585753, ask, 0, 16 + len(data), tag) + data) == e.IBV_WC_SUCCESS
+        assert (
+            self.message(struct.pack('<IBBHQ', 0x4D585753, ask, 0, 16 + len(data), tag) + data)
+            == e.IBV_WC_SUCCESS
+        )
         length = self.id.get_recv_comp().byte_len
         magic, kind, _, said, acked = struct.unpack('<IBBHQ', self.receive.read(16, 0))
         self.id.post_recv(self.receive, MESSAGE_BYTES)
-        assert (magic, kind, said, length) == (0x4d585753, answer, 16, 16), (magic, kind, said, length)
+        assert (magic, kind, said, length) == (0x4D585753, answer, 16, 16), (
+            magic,
+            kind,
+            said,
+            length,
+        )
         return acked
 
     def close(self):

@@ -19,7 +19,10 @@ class Awaiting(unittest.IsolatedAsyncioTestCase):
             peer = await self.agent.connect(card, wait=False)
             array = np.random.default_rng(1).integers(0, 256, (64, 4096), np.uint8)
             memory = self.agent.memory(array)
-            transfers = [peer.write(memory.blocks([i], 4096), peer.blocks(0, [63 - i], 4096)) for i in range(64)]
+            transfers = [
+                peer.write(memory.blocks([i], 4096), peer.blocks(0, [63 - i], 4096))
+                for i in range(64)
+            ]
 
             async def move(transfer):
                 return await transfer.post()
@@ -27,7 +30,9 @@ class Awaiting(unittest.IsolatedAsyncioTestCase):
             done = await asyncio.gather(*map(move, transfers))
             self.assertEqual(done, transfers)
             back = np.zeros_like(array)
-            await peer.read(self.agent.memory(back).blocks(), peer.blocks(bytes=back.nbytes, count=1)).post()
+            await peer.read(
+                self.agent.memory(back).blocks(), peer.blocks(bytes=back.nbytes, count=1)
+            ).post()
             np.testing.assert_array_equal(back, array[::-1])
             self.assertIsNone(self.agent._watcher)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ends that are not good ones: exceptions, peers that are killed, deadlines, forks, interpreters that exit."""
+"""Ends that are not good ones: exceptions, peers that are killed, deadlines, forks, interpreters
+that exit."""
 import os
 import signal
 import struct
@@ -13,12 +14,12 @@ import sidewire
 
 
 def crc32c(data):
-    crc = 0xffffffff
+    crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
         for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
 
 
 def seal(card):
@@ -38,8 +39,12 @@ class Errors(unittest.TestCase):
         return self.agent.memory(np.full(size, 5, np.uint8)).blocks(), peer.blocks()
 
     def test_exceptions__are_those_that_python_knows(self):
-        for name, base in (('PeerGone', ConnectionError), ('DeadlineExceeded', TimeoutError), ('Denied', PermissionError),
-                           ('InstanceMismatch', sidewire.PeerGone)):
+        for name, base in (
+            ('PeerGone', ConnectionError),
+            ('DeadlineExceeded', TimeoutError),
+            ('Denied', PermissionError),
+            ('InstanceMismatch', sidewire.PeerGone),
+        ):
             self.assertTrue(issubclass(getattr(sidewire, name), base))
             self.assertTrue(issubclass(getattr(sidewire, name), sidewire.Error))
 
@@ -109,15 +114,22 @@ class Errors(unittest.TestCase):
     def test_transfer__whose_sums_differ(self):
         here, there = np.full((3, 4096), 5, np.uint8), np.zeros((3, 4096), np.uint8)
         with served.serving() as target:
-            peer = self.agent.connect(target.card(target.memory(there).lease('x', write=True)), timeout=served.LIMIT_S)
-            transfer = peer.write(self.agent.memory(here).blocks(bytes=4096), peer.blocks(bytes=4096), sums=True)
+            peer = self.agent.connect(
+                target.card(target.memory(there).lease('x', write=True)), timeout=served.LIMIT_S
+            )
+            transfer = peer.write(
+                self.agent.memory(here).blocks(bytes=4096), peer.blocks(bytes=4096), sums=True
+            )
             transfer.post(b'told').wait(served.LIMIT_S)
             self.assertEqual(target.notice(timeout=served.LIMIT_S).data, b'told')
             transfer.post(b'not told')
-            here[1, 7] = 6  # on one host the data was moved by post(), and is compared when it is waited for
+            # On one host post() has moved the data; it is compared when it is waited for.
+            here[1, 7] = 6
             with self.assertRaises(sidewire.Corrupt):
                 transfer.wait(served.LIMIT_S)
-            self.assertEqual([transfer.block(i) for i in range(3)], ['in place', 'corrupt', 'in place'])
+            self.assertEqual(
+                [transfer.block(i) for i in range(3)], ['in place', 'corrupt', 'in place']
+            )
             self.assertEqual(transfer.info()['blocks_done'], 2)
 
     def test_transfer__by_a_deadline(self):
@@ -153,8 +165,18 @@ class Errors(unittest.TestCase):
             local, remote = self.whole(peer, 1 << 20)
             transfer = peer.write(local, remote).post()
             self.agent.close()
-            for use in (transfer.wait, transfer.post, transfer.cancel, peer.wait, peer.blocks, local.__len__, self.agent.poll,
-                        lambda: peer.write(local, remote), lambda: self.agent.memory(bytearray(8)), lambda: self.agent.connect(card)):
+            for use in (
+                transfer.wait,
+                transfer.post,
+                transfer.cancel,
+                peer.wait,
+                peer.blocks,
+                local.__len__,
+                self.agent.poll,
+                lambda: peer.write(local, remote),
+                lambda: self.agent.memory(bytearray(8)),
+                lambda: self.agent.connect(card),
+            ):
                 with self.assertRaises(sidewire.InvalidArgument):
                     use()
             self.assertTrue(self.agent.closed)
@@ -165,8 +187,14 @@ class Errors(unittest.TestCase):
             self.agent.notice(20)
 
     def test_agent__options_out_of_bounds(self):
-        for words in ({'visitors': 0}, {'visitors': 5000}, {'depth': 1}, {'layout': -1}, {'port': 'x', 'address': '127.0.0.1'},
-                      {'address': 'no such host.invalid'}):
+        for words in (
+            {'visitors': 0},
+            {'visitors': 5000},
+            {'depth': 1},
+            {'layout': -1},
+            {'port': 'x', 'address': '127.0.0.1'},
+            {'address': 'no such host.invalid'},
+        ):
             with self.assertRaises((sidewire.Error, OverflowError), msg=words):
                 sidewire.Agent(**words)
 
@@ -174,38 +202,54 @@ class Errors(unittest.TestCase):
 class Processes(unittest.TestCase):
     def test_exit__with_transfers_under_way(self):
         with served.server(16 << 20) as (_, card):
-            for end in ('pass', 'sys.exit(3)', 'raise SystemExit(3)', 'threading.Thread(target=transfers[0].wait, daemon=True).start()',
-                        'del agent, peer, array', 'agent.close()'):
-                status, _, error = served.run(f'''
+            for end in (
+                'pass',
+                'sys.exit(3)',
+                'raise SystemExit(3)',
+                'threading.Thread(target=transfers[0].wait, daemon=True).start()',
+                'del agent, peer, array',
+                'agent.close()',
+            ):
+                status, _, error = served.run(
+                    f'''
                     agent = sidewire.Agent()
                     peer = agent.connect(bytes.fromhex(sys.argv[1]), 10)
                     transfers = []
                     for i in range(8):
                         array = np.full(2 << 20, i, np.uint8)
-                        transfers.append(peer.write(agent.memory(array).blocks(), peer.blocks(bytes=2 << 20, count=1)).post())
+                        target = peer.blocks(bytes=2 << 20, count=1)
+                        transfer = peer.write(agent.memory(array).blocks(), target)
+                        transfers.append(transfer.post())
+                    del transfer, target
                     {end}
-                ''', card.hex())
+                ''',
+                    card.hex(),
+                )
                 self.assertEqual((status, error), (3 if '3' in end else 0, ''), end)
 
     def test_exit__of_a_server_that_serves(self):
-        status, out, error = served.run('''
+        status, out, error = served.run(
+            '''
             agent = sidewire.Agent('127.0.0.1')
             card = agent.card(agent.memory(np.zeros(100)).lease('x', write=True))
             threading.Thread(target=agent.run, daemon=True).start()
             time.sleep(0.05)
             print('ends')
-        ''')
+        '''
+        )
         self.assertEqual((status, out, error), (0, 'ends\n', ''))
 
     def test_interrupt__ends_a_wait(self):
-        process = served.start('''
+        process = served.start(
+            '''
             agent = sidewire.Agent('127.0.0.1')
             print('waits', flush=True)
             try:
                 agent.notice()
             except KeyboardInterrupt:
                 print('interrupted')
-        ''')
+        '''
+        )
         self.assertEqual(process.stdout.readline(), 'waits\n')
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
@@ -214,7 +258,8 @@ class Processes(unittest.TestCase):
 
     def test_fork__leaves_the_parent_alone(self):
         with served.server() as (_, card):
-            status, out, error = served.run('''
+            status, out, error = served.run(
+                '''
                 agent = sidewire.Agent()
                 peer = agent.connect(bytes.fromhex(sys.argv[1]), 10)
                 array = np.full(1 << 20, 3, np.uint8)
@@ -223,7 +268,8 @@ class Processes(unittest.TestCase):
                 child = os.fork()
                 if not child:
                     said = []
-                    for use in (transfer.wait, transfer.post, agent.poll, peer.wait, lambda: agent.memory(bytearray(8))):
+                    register = lambda: agent.memory(bytearray(8))
+                    for use in (transfer.wait, transfer.post, agent.poll, peer.wait, register):
                         try:
                             use()
                         except sidewire.Forked:
@@ -236,11 +282,16 @@ class Processes(unittest.TestCase):
                 transfer.wait(10)
                 transfer.post().wait(10)
                 print(transfer.state)
-            ''', card.hex())
-        self.assertEqual((status, out, error), (0, 'forked forked forked forked forked\nchild 0\ndone\n', ''))
+            ''',
+                card.hex(),
+            )
+        self.assertEqual(
+            (status, out, error), (0, 'forked forked forked forked forked\nchild 0\ndone\n', '')
+        )
 
     def test_fork__while_another_thread_is_in_the_agent(self):
-        status, out, error = served.run('''
+        status, out, error = served.run(
+            '''
             import multiprocessing
             agent = sidewire.Agent('127.0.0.1')
             threading.Thread(target=agent.run, daemon=True).start()
@@ -251,7 +302,8 @@ class Processes(unittest.TestCase):
                 child.join(20)
                 assert child.exitcode == 0, child.exitcode
             print('fine')
-        ''')
+        '''
+        )
         self.assertEqual((status, out, error), (0, 'fine\n', ''))
 
 

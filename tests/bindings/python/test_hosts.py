@@ -48,8 +48,13 @@ class Hosts(unittest.TestCase):
     def start(self, host, *words):
         environment = {**os.environ, 'SIDEWIRE_LINK': 'roce'}
         preload = environment.pop('LD_PRELOAD')
-        process = subprocess.Popen([*self.hosts.wrap[host], 'env', f'LD_PRELOAD={preload}', sys.executable, *words], env=environment,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            [*self.hosts.wrap[host], 'env', f'LD_PRELOAD={preload}', sys.executable, *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process
@@ -58,21 +63,34 @@ class Hosts(unittest.TestCase):
         """What they said; the second starts when the first has written its file."""
         one = self.start(0, *first)
         until = time.monotonic() + served.LIMIT_S
-        while not (os.path.exists(self.file) and os.path.getsize(self.file)) and one.poll() is None and time.monotonic() < until:
+        while (
+            not (os.path.exists(self.file) and os.path.getsize(self.file))
+            and one.poll() is None
+            and time.monotonic() < until
+        ):
             time.sleep(0.01)
         two = self.start(1, *second)
-        said = two.communicate(timeout=served.LIMIT_S)[0], one.communicate(timeout=served.LIMIT_S)[0]
+        said = (
+            two.communicate(timeout=served.LIMIT_S)[0],
+            one.communicate(timeout=served.LIMIT_S)[0],
+        )
         self.assertEqual((one.returncode, two.returncode), (0, 0), said)
         return said[1], said[0]
 
     def test_hosts__kv_cache_from_prefill_to_decode(self):
         program = os.path.join(ROOT, 'examples/python/kv_connector.py')
-        decode, prefill = self.both((program, 'decode', hosts.ADDRESSES[0], self.file), (program, 'prefill', hosts.ADDRESSES[1], self.file))
+        decode, prefill = self.both(
+            (program, 'decode', hosts.ADDRESSES[0], self.file),
+            (program, 'prefill', hosts.ADDRESSES[1], self.file),
+        )
         self.assertEqual(decode, ''.join(f'request {i} is right\n' for i in range(5)))
         self.assertEqual(prefill, '')
 
     def test_hosts__arrays(self):
-        said = self.both(('-c', IPC, 'listen', hosts.ADDRESSES[0], self.file), ('-c', IPC, 'connect', hosts.ADDRESSES[0], self.file))
+        said = self.both(
+            ('-c', IPC, 'listen', hosts.ADDRESSES[0], self.file),
+            ('-c', IPC, 'connect', hosts.ADDRESSES[0], self.file),
+        )
         self.assertEqual(said, ('', 'the same\n'))
 
 

@@ -37,8 +37,15 @@ class Arrays(unittest.TestCase):
         for kind in ('?', 'i1', 'u2', '<i4', '>i4', 'u8', 'f2', 'f4', 'f8', 'c8', 'c16'):
             shape = tuple(draw.randrange(1, 9) for _ in range(draw.randrange(4)))
             arrays.append(made.integers(0, 2, shape).astype(kind))
-        arrays += [np.zeros((0, 5)), np.array(7), np.zeros((1,) * 32, 'u1'), made.random(100000), made.integers(0, 255, 1000, 'u1'),
-                   made.integers(0, 255, 4064, 'u1'), made.integers(0, 255, 4065, 'u1')]
+        arrays += [
+            np.zeros((0, 5)),
+            np.array(7),
+            np.zeros((1,) * 32, 'u1'),
+            made.random(100000),
+            made.integers(0, 255, 1000, 'u1'),
+            made.integers(0, 255, 4064, 'u1'),
+            made.integers(0, 255, 4065, 'u1'),
+        ]
         _, connection = self.echo(len(arrays))
         for array in arrays:
             connection.send(array, 20)
@@ -96,6 +103,7 @@ class Arrays(unittest.TestCase):
 
     def test_send__of_a_large_array_while_small_ones_come(self):
         with ipc.listen('127.0.0.1') as listener:
+
             def answer():
                 with listener.accept(20) as there:
                     for i in range(30):
@@ -103,12 +111,15 @@ class Arrays(unittest.TestCase):
                     out.append(there.recv(timeout=20))
                     there.send(np.array([30]))
                     there.recv(timeout=20)
+
             out = []
             thread = threading.Thread(target=answer)
             thread.start()
             with ipc.connect('127.0.0.1', listener.port, 20) as here:
                 here.send(np.arange(10000), 20)
-                self.assertEqual([int(here.recv(np.zeros(1, int), 20)[0]) for _ in range(31)], list(range(31)))
+                self.assertEqual(
+                    [int(here.recv(np.zeros(1, int), 20)[0]) for _ in range(31)], list(range(31))
+                )
                 here.send(np.zeros(1))
                 thread.join()
             np.testing.assert_array_equal(out[0], np.arange(10000))
@@ -137,7 +148,13 @@ class Arrays(unittest.TestCase):
 
     def test_send__of_what_is_no_array(self):
         _, connection = self.echo(1)
-        for thing in ({'a': 1}, 'text', np.array([None]), np.zeros(3, 'U4'), np.zeros(3, [('a', 'i4'), ('b', 'f8')])):
+        for thing in (
+            {'a': 1},
+            'text',
+            np.array([None]),
+            np.zeros(3, 'U4'),
+            np.zeros(3, [('a', 'i4'), ('b', 'f8')]),
+        ):
             with self.assertRaises(TypeError):
                 connection.send(thing)
         with self.assertRaises(ValueError):
@@ -165,10 +182,12 @@ class Arrays(unittest.TestCase):
 
     def test_connect__to_somebody_else(self):
         with socket.create_server(('127.0.0.1', 0)) as other:
+
             def answer():
                 stream, _ = other.accept()
                 stream.sendall(b'HTTP/1.1 400 Bad Request')
                 stream.close()
+
             thread = threading.Thread(target=answer)
             thread.start()
             with self.assertRaises(sidewire.Error):
@@ -183,10 +202,24 @@ class Messages(unittest.TestCase):
 
     def test_message__that_contradicts_itself(self):
         good = ipc.pack(ipc.INLINE, '<f4', (2, 3), 9, bytes(24))
-        for at, value in ((0, b'x'), (4, b'\2'), (5, b'\4'), (6, b'O'), (6, b'V'), (7, b'='), (8, b'\3'), (8, b'\0'), (9, b'\41'), (9, b'\1'), (24, b'\3'),
-                          (24, struct.pack('<Q', 1 << 63)), (24, struct.pack('<QQ', 1 << 32, 1 << 32)), (24, struct.pack('<QQ', 0, 1 << 63))):
+        for at, value in (
+            (0, b'x'),
+            (4, b'\2'),
+            (5, b'\4'),
+            (6, b'O'),
+            (6, b'V'),
+            (7, b'='),
+            (8, b'\3'),
+            (8, b'\0'),
+            (9, b'\41'),
+            (9, b'\1'),
+            (24, b'\3'),
+            (24, struct.pack('<Q', 1 << 63)),
+            (24, struct.pack('<QQ', 1 << 32, 1 << 32)),
+            (24, struct.pack('<QQ', 0, 1 << 63)),
+        ):
             with self.assertRaises(ipc.BadMessage, msg=(at, value)):
-                ipc.unpack(good[:at] + value + good[at + len(value):])
+                ipc.unpack(good[:at] + value + good[at + len(value) :])
         for cut in range(len(good)):
             with self.assertRaises(ipc.BadMessage, msg=cut):
                 ipc.unpack(good[:cut])
@@ -194,11 +227,21 @@ class Messages(unittest.TestCase):
     def test_message__of_random_bytes_never_fails_otherwise(self):
         draw = random.Random(11)
         for i in range(20000):
-            data = bytearray(ipc.pack(draw.choice([1, 2, 3]), draw.choice(['<f4', '|u1', '>c16']), (2, 2), 1, bytes(draw.randrange(40))))
+            data = bytearray(
+                ipc.pack(
+                    draw.choice([1, 2, 3]),
+                    draw.choice(['<f4', '|u1', '>c16']),
+                    (2, 2),
+                    1,
+                    bytes(draw.randrange(40)),
+                )
+            )
             for _ in range(draw.randrange(4)):
                 data[draw.randrange(len(data))] = draw.randrange(256)
             try:
-                message = ipc.unpack(bytes(data[:draw.randrange(len(data) + 1)] if draw.random() < 0.2 else data))
+                message = ipc.unpack(
+                    bytes(data[: draw.randrange(len(data) + 1)] if draw.random() < 0.2 else data)
+                )
             except ipc.BadMessage:
                 continue
             self.assertTrue(message.kind != ipc.INLINE or len(message.rest) == message.bytes)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Plans of random layouts beside numpy: what the plans move is what transposing, splitting and joining whole arrays gives."""
+"""Plans of random layouts beside numpy: what the plans move is what transposing, splitting and
+joining whole arrays gives."""
 import os
 import random
 import unittest
@@ -37,9 +38,16 @@ def draw_side(rng, model, tokens):
 
 
 def share(model, side, cache, tokens):
-    """The memory of a rank as numpy makes it of the whole cache, whose axes are layer, plane, token, head, byte; what no token has is 0xee."""
-    heads = np.split(cache, side.ranks, 3)[side.rank] if side.ranks <= model.heads else cache[:, :, :, [side.rank * model.heads // side.ranks]]
-    padded = np.full((*heads.shape[:2], side.blocks * side.block_tokens, *heads.shape[3:]), 0xee, np.uint8)
+    """The memory of a rank as numpy makes it of the whole cache, whose axes are layer, plane,
+    token, head, byte; what no token has is 0xee."""
+    heads = (
+        np.split(cache, side.ranks, 3)[side.rank]
+        if side.ranks <= model.heads
+        else cache[:, :, :, [side.rank * model.heads // side.ranks]]
+    )
+    padded = np.full(
+        (*heads.shape[:2], side.blocks * side.block_tokens, *heads.shape[3:]), 0xEE, np.uint8
+    )
     padded[:, :, :tokens] = heads
     paged = padded.reshape(*heads.shape[:2], side.blocks, side.block_tokens, *heads.shape[3:])
     if side.table:
@@ -50,16 +58,36 @@ def share(model, side, cache, tokens):
 
 
 def expand(extents):
-    return [(part, offset + i * stride, size) for part, offset, size, stride, count in extents for i in range(count)]
+    return [
+        (part, offset + i * stride, size)
+        for part, offset, size, stride, count in extents
+        for i in range(count)
+    ]
 
 
 class Plans(unittest.TestCase):
     def worlds(self):
         rng = random.Random(SEED)
         for _ in range(ROUNDS):
-            model = plan.Model(rng.randint(1, 3), rng.randint(1, 2), rng.choice([1, 2, 3, 4, 6]), rng.randint(1, 4), rng.randint(1, 2))
+            model = plan.Model(
+                rng.randint(1, 3),
+                rng.randint(1, 2),
+                rng.choice([1, 2, 3, 4, 6]),
+                rng.randint(1, 4),
+                rng.randint(1, 2),
+            )
             tokens = rng.randint(1, 20)
-            cache = np.frombuffer(rng.randbytes(model.layers * model.planes * tokens * model.heads * model.head_elements * model.element_bytes), np.uint8)
+            cache = np.frombuffer(
+                rng.randbytes(
+                    model.layers
+                    * model.planes
+                    * tokens
+                    * model.heads
+                    * model.head_elements
+                    * model.element_bytes
+                ),
+                np.uint8,
+            )
             cache = cache.reshape(model.layers, model.planes, tokens, model.heads, -1)
             yield model, tokens, cache, draw_side(rng, model, tokens), draw_side(rng, model, tokens)
 
@@ -68,7 +96,7 @@ class Plans(unittest.TestCase):
             sources = [one._replace(rank=rank) for rank in range(one.ranks)]
             for target in (other._replace(rank=rank) for rank in range(other.ranks)):
                 want = share(model, target, cache, tokens)
-                have = np.full_like(want, 0xee)
+                have = np.full_like(want, 0xEE)
                 moved = 0
                 for source in sources:
                     from_ = share(model, source, cache, tokens)
@@ -77,21 +105,28 @@ class Plans(unittest.TestCase):
                     self.assertEqual(len(pairs), made.blocks)
                     for (part, offset, size), (to_part, to_offset, to_size) in pairs:
                         self.assertEqual(size, to_size)
-                        have[to_part, to_offset:to_offset + size] = from_[part, offset:offset + size]
+                        have[to_part, to_offset : to_offset + size] = from_[
+                            part, offset : offset + size
+                        ]
                         moved += size
                 np.testing.assert_array_equal(have, want, f'{model} {one} {target}')
-                self.assertEqual(moved, (want.size // (target.blocks * target.block_tokens)) * tokens)
+                self.assertEqual(
+                    moved, (want.size // (target.blocks * target.block_tokens)) * tokens
+                )
 
     def test_reshard__moved_between_agents(self):
-        """A memory for each layer; two prefill ranks of NHD become one of HND with larger blocks."""
+        """A memory for each layer; two prefill ranks of NHD become one of HND with
+        larger blocks."""
         model = plan.Model(4, 2, 4, 8, 2)
         tokens = 37
         cache = np.random.default_rng(SEED).integers(0, 256, (4, 2, tokens, 4, 16), np.uint8)
         target = plan.Side('L/PBHT', 1, 0, 0, 0, 16, 5, [4, 0, 2])
         want = share(model, target, cache, tokens)
-        there = np.full_like(want, 0xee)
+        there = np.full_like(want, 0xEE)
         with served.serving() as server, sidewire.Agent() as agent:
-            card = server.card(*(server.memory(there[i]).lease(f'layer {i}', write=True) for i in range(4)))
+            card = server.card(
+                *(server.memory(there[i]).lease(f'layer {i}', write=True) for i in range(4))
+            )
             peer = agent.connect(card, timeout=served.LIMIT_S)
             for rank in range(2):
                 source = plan.Side('L/PBTH', 2, rank, 0, 0, 4, 12, list(range(11, 1, -1)))
@@ -115,13 +150,21 @@ class Plans(unittest.TestCase):
                     agent.blocks(bad, made.source)
             readonly = agent.memory(bytes(64))
             with self.assertRaises(sidewire.Denied):
-                peer.read(agent.blocks([memories[0], readonly], [(0, 0, 8, 8, 1)]), peer.blocks_of([0], [(0, 0, 8, 8, 1)]))
+                peer.read(
+                    agent.blocks([memories[0], readonly], [(0, 0, 8, 8, 1)]),
+                    peer.blocks_of([0], [(0, 0, 8, 8, 1)]),
+                )
 
     def test_reshard__says_what_is_wrong(self):
         model = plan.Model(1, 2, 4, 8, 2)
         good = plan.Side('LPBTH', 2, 0, 0, 0, 16, 5)
-        for bad, why in ((good._replace(order='LPB'), 'an order is'), (good._replace(ranks=3), 'neither divides'),
-                         (good._replace(table=[1, 1]), 'twice'), (good._replace(table=[0, 1 << 40]), 'none'), (good._replace(blocks=1), 'not so many')):
+        for bad, why in (
+            (good._replace(order='LPB'), 'an order is'),
+            (good._replace(ranks=3), 'neither divides'),
+            (good._replace(table=[1, 1]), 'twice'),
+            (good._replace(table=[0, 1 << 40]), 'none'),
+            (good._replace(blocks=1), 'not so many'),
+        ):
             with self.assertRaisesRegex(sidewire.InvalidArgument, why):
                 plan.reshard(model, good, bad, 20)
 

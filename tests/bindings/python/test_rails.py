@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Several rails between two network namespaces: both are used, one is lost under traffic and comes back, peers die and stop."""
+"""Several rails between two network namespaces: both are used, one is lost under traffic and comes
+back, peers die and stop."""
 import json
 import os
 import select
@@ -13,6 +14,8 @@ import served
 
 ROOT = os.path.abspath(os.path.join(served.HERE, '../../..'))
 sys.path.insert(0, os.path.join(ROOT, 'tests/apps'))
+sys.path.insert(0, os.path.join(ROOT, 'tests/tools'))
+import abreast  # noqa: E402
 import hosts  # noqa: E402
 import pair  # noqa: E402
 
@@ -40,7 +43,9 @@ for line in sys.stdin:
         lease.revoke()
         print('revoked', flush=True)
     elif line == 'window\\n':
-        lease = agent.memory(array).lease('all', write=True, offset=4096, bytes=size, visitor=agent.notice(timeout=20).visitor)
+        visitor = agent.notice(timeout=20).visitor
+        whole = agent.memory(array)
+        lease = whole.lease('all', write=True, offset=4096, bytes=size, visitor=visitor)
         print(agent.card(lease).hex() if lease.is_window else 'no window', flush=True)
     else:
         print(bool((array[4096:-4096] == int(line) % 251).all()), flush=True)
@@ -78,11 +83,16 @@ for line in sys.stdin:
         peer.notify('who am I').wait(30)
         say()
     elif word == 'card':
-        transfer = peer.write(local, peer.blocks('all', bytes=block, stride=block, count=size // block, card=bytes.fromhex(count)))
+        card = bytes.fromhex(count)
+        target = peer.blocks('all', bytes=block, stride=block, count=size // block, card=card)
+        transfer = peer.write(local, target)
         say()
     elif word == 'until made':
         until = time.monotonic() + 30
-        while (sum(rail['connections'] for rail in peer.rails) < count or not all(rail['is_up'] for rail in peer.rails)) and time.monotonic() < until:
+        while time.monotonic() < until:
+            made = sum(rail['connections'] for rail in peer.rails)
+            if made >= count and all(rail['is_up'] for rail in peer.rails):
+                break
             agent.run(0.02)
         say()
     elif word == 'until up':
@@ -103,8 +113,20 @@ class Program:
     def __init__(self, test, host, text, *words):
         environment = {**os.environ, 'SIDEWIRE_LINK': 'roce'}
         preload = environment.pop('LD_PRELOAD')
-        self.process = subprocess.Popen([*test.hosts.wrap[host], 'env', f'LD_PRELOAD={preload}', sys.executable, '-c', served.PROLOGUE + text, *words],
-                                        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [
+                *test.hosts.wrap[host],
+                'env',
+                f'LD_PRELOAD={preload}',
+                sys.executable,
+                '-c',
+                served.PROLOGUE + text,
+                *words,
+            ],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.rest = b''
         test.addCleanup(self.process.communicate)
         test.addCleanup(self.process.kill)
@@ -112,7 +134,9 @@ class Program:
     def line(self, limit_s=LIMIT_S):
         until = time.monotonic() + limit_s
         while b'\n' not in self.rest:
-            ready = select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[0]
+            ready = select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[
+                0
+            ]
             data = os.read(self.process.stdout.fileno(), 1 << 16) if ready else b''
             if not data:
                 raise AssertionError('it has ended' if ready else 'it says nothing')
@@ -162,7 +186,9 @@ class Rails(unittest.TestCase):
         return told
 
     def check_notices(self, count):
-        self.assertEqual(json.loads(self.server.ask('notices')), [f'notice {i + 1}' for i in range(count)])
+        self.assertEqual(
+            json.loads(self.server.ask('notices')), [f'notice {i + 1}' for i in range(count)]
+        )
         self.assertEqual(self.server.ask('canaries'), 'True')
 
     def test_rails__both_are_used(self):
@@ -186,7 +212,9 @@ class Rails(unittest.TestCase):
             told = self.next()
         self.assertEqual(told['why'], '', told)
         told = self.post()
-        self.assertEqual([rail['is_up'] for rail in told['rails']], [rail != lost for rail in range(2)])
+        self.assertEqual(
+            [rail['is_up'] for rail in told['rails']], [rail != lost for rail in range(2)]
+        )
         self.assertEqual(told['state'], 'live')
         before = told['rails'][lost]['bytes']
         self.hosts.set_link(host, link, 'up')
@@ -266,8 +294,16 @@ class Rails(unittest.TestCase):
         self.assertEqual(self.server.ask('5'), 'True')
 
     def start_with_a_detour(self):
-        """The second rail of the server is reached from the client's first, too, where its second is away."""
-        self.hosts.ip('-n', self.hosts.names[1], 'route', 'add', '10.98.0.0/24', 'via', hosts.ADDRESSES[0], 'metric', '500')
+        """The second rail of the server is reached from the client's first, too, where its second
+        is away."""
+        self.hosts.ip(
+            '-n',
+            self.hosts.names[1],
+            *'route add 10.98.0.0/24 via'.split(),
+            hosts.ADDRESSES[0],
+            'metric',
+            '500',
+        )
         self.start()
         self.all_up()
         self.post()
@@ -275,7 +311,11 @@ class Rails(unittest.TestCase):
     def sent(self):
         """Bytes by the client's second interface."""
         path = f'/sys/class/net/{self.links[1]}/statistics/tx_bytes'
-        return int(subprocess.run([*self.hosts.wrap[1], 'cat', path], capture_output=True, check=True).stdout)
+        return int(
+            subprocess.run(
+                [*self.hosts.wrap[1], 'cat', path], capture_output=True, check=True
+            ).stdout
+        )
 
     def test_rails__made_anew_from_another_comes_home(self):
         self.start_with_a_detour()
@@ -313,8 +353,4 @@ class Rails(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    done = unittest.main(exit=False).result
-    for _, reason in done.skipped[:1]:
-        print(f'SKIP: {reason}')
-        sys.exit(77)
-    sys.exit(not done.wasSuccessful())
+    sys.exit(abreast.main(jobs=3))

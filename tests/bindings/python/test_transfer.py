@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Data: what numpy says is what arrives, wherever the memory comes from, and it is nowhere copied."""
+"""Data: what numpy says is what arrives, wherever the memory comes from, and
+it is nowhere copied."""
 import array
 import gc
 import mmap
@@ -48,7 +49,14 @@ class Memory(unittest.TestCase):
 
     def test_memory__is_where_numpy_has_it(self):
         of = np.arange(1000, dtype=np.float32)
-        for thing in (of, Interface(of), Tensor(of), memoryview(of), of.reshape(10, 100), of.reshape(10, 100).T):
+        for thing in (
+            of,
+            Interface(of),
+            Tensor(of),
+            memoryview(of),
+            of.reshape(10, 100),
+            of.reshape(10, 100).T,
+        ):
             memory = self.agent.memory(thing)
             self.assertEqual(memory.address, of.ctypes.data)
             self.assertEqual(len(memory), of.nbytes)
@@ -104,9 +112,19 @@ class Memory(unittest.TestCase):
     def test_memory__with_an_interface_that_lies(self):
         class Liar:
             pass
+
         good = np.zeros(8).__array_interface__
-        for bad in (5, {}, {**good, 'data': (1,)}, {**good, 'shape': (-1,)}, {**good, 'shape': (1 << 62, 1 << 62)}, {**good, 'typestr': '<f' + '8' * 30},
-                    {**good, 'shape': (1,) * 33}, {**good, 'data': ('a', False)}, {**good, 'typestr': None}):
+        for bad in (
+            5,
+            {},
+            {**good, 'data': (1,)},
+            {**good, 'shape': (-1,)},
+            {**good, 'shape': (1 << 62, 1 << 62)},
+            {**good, 'typestr': '<f' + '8' * 30},
+            {**good, 'shape': (1,) * 33},
+            {**good, 'data': ('a', False)},
+            {**good, 'typestr': None},
+        ):
             liar = Liar()
             liar.__array_interface__ = bad
             with self.assertRaises((TypeError, ValueError)):
@@ -127,7 +145,12 @@ class Transfers(unittest.TestCase):
         draw = random.Random(SEED)
         for case in range(20):
             block, count = draw.choice([1, 8, 100, 4096, 5000]), draw.randrange(1, 200)
-            here, there = (self.random.integers(0, 256, (draw.randrange(count, 2 * count + 1), block), np.uint8) for _ in 'ab')
+            here, there = (
+                self.random.integers(
+                    0, 256, (draw.randrange(count, 2 * count + 1), block), np.uint8
+                )
+                for _ in 'ab'
+            )
             mine, theirs = (self.random.permutation(len(of))[:count] for of in (here, there))
             is_write = draw.random() < 0.5
             expected = [here.copy(), there.copy()]
@@ -159,7 +182,9 @@ class Transfers(unittest.TestCase):
             transfer.post(local_index=[40], remote_index=[1])
 
     def test_transfer__of_fifteen_thousand_blocks(self):
-        here, there = self.random.integers(0, 256, (15000, 512), np.uint8), np.zeros((15000, 512), np.uint8)
+        here, there = self.random.integers(0, 256, (15000, 512), np.uint8), np.zeros(
+            (15000, 512), np.uint8
+        )
         order = self.random.permutation(15000)
         peer = self.agent.connect(self.target.card(self.share(there)), 10)
         transfer = peer.write(self.agent.memory(here).blocks(order, 512), peer.blocks(0, bytes=512))
@@ -167,7 +192,10 @@ class Transfers(unittest.TestCase):
         transfer.post().wait(20)
         self.assertEqual(transfer.state, 'done')
         info = transfer.info()
-        self.assertEqual((info['blocks_done'], info['bytes_done'], info['is_drained']), (15000, here.nbytes, True))
+        self.assertEqual(
+            (info['blocks_done'], info['bytes_done'], info['is_drained']),
+            (15000, here.nbytes, True),
+        )
         self.assertEqual(transfer.block(14999), 'in place')
         np.testing.assert_array_equal(there, here[order])
 
@@ -193,7 +221,8 @@ class Transfers(unittest.TestCase):
             peer.read(memory.blocks(), peer.blocks())
 
     def test_dmabuf__is_read_and_written_unmapped(self):
-        there, of = np.arange(8192, dtype=np.uint8), os.memfd_create('exporter')  # what Sidewire takes for a DMA buffer
+        of = os.memfd_create('exporter')  # what Sidewire takes for a DMA buffer
+        there = np.arange(8192, dtype=np.uint8)
         self.addCleanup(os.close, of)
         os.ftruncate(of, 65536)
         memory = self.agent.dmabuf(of, 8192, offset=4096)
@@ -208,7 +237,9 @@ class Transfers(unittest.TestCase):
         np.testing.assert_array_equal(there[:4096], there[4096:])
         shared = self.target.dmabuf(of, 4096)
         reached = self.agent.connect(self.target.card(shared.lease('buffer', write=True)), 10)
-        reached.write(self.agent.memory(b'reached').blocks(), reached.blocks('buffer', bytes=7, count=1)).post().wait(10)
+        reached.write(
+            self.agent.memory(b'reached').blocks(), reached.blocks('buffer', bytes=7, count=1)
+        ).post().wait(10)
         self.assertEqual(os.pread(of, 8, 0), b'reached\0')
         with self.assertRaises(sidewire.InvalidArgument):
             self.agent.dmabuf(of, 0)
@@ -224,7 +255,9 @@ class Transfers(unittest.TestCase):
     def test_transfer__keeps_what_it_uses(self):
         there = np.zeros(1 << 16, np.uint8)
         peer = self.agent.connect(self.target.card(self.share(there)), 10)
-        transfer = peer.write(self.agent.memory(np.full(1 << 16, 7, np.uint8)).blocks(), peer.blocks())
+        transfer = peer.write(
+            self.agent.memory(np.full(1 << 16, 7, np.uint8)).blocks(), peer.blocks()
+        )
         del peer
         gc.collect()
         transfer.post().wait(10)
@@ -234,8 +267,18 @@ class Transfers(unittest.TestCase):
         there = np.zeros(100, np.uint8)
         peer = self.agent.connect(self.target.card(self.share(there)), 10)
         memory = self.agent.memory(np.zeros(100, np.uint8))
-        for words in ({'bytes': 101}, {'offset': 100}, {'index': [10], 'bytes': 10}, {'index': [1 << 62], 'bytes': 10}, {'index': [-1], 'bytes': 10},
-                      {'index': [0]}, {'count': 11, 'bytes': 10}, {'index': [], 'bytes': 1}, {'bytes': -1}, {'stride': 4}):
+        for words in (
+            {'bytes': 101},
+            {'offset': 100},
+            {'index': [10], 'bytes': 10},
+            {'index': [1 << 62], 'bytes': 10},
+            {'index': [-1], 'bytes': 10},
+            {'index': [0]},
+            {'count': 11, 'bytes': 10},
+            {'index': [], 'bytes': 1},
+            {'bytes': -1},
+            {'stride': 4},
+        ):
             for make in (memory.blocks, peer.blocks):
                 with self.assertRaises(ValueError, msg=words):
                     make(**words)
@@ -265,10 +308,15 @@ class Transfers(unittest.TestCase):
             peer.notify(b'x' * 1025)
 
     def test_card__says_what_is_there(self):
-        leases = [self.share(np.zeros(10, np.uint8), 'first'), self.target.memory(np.zeros(20, np.uint8)).lease('second')]
+        leases = [
+            self.share(np.zeros(10, np.uint8), 'first'),
+            self.target.memory(np.zeros(20, np.uint8)).lease('second'),
+        ]
         card = sidewire.Card(bytes(self.target.card(*leases)))
         self.assertEqual(card.regions, [('first', 10, True, True), ('second', 20, True, False)])
-        self.assertEqual((card.instance, card.version, len(card.addresses)), (self.target.instance, 1, 1))
+        self.assertEqual(
+            (card.instance, card.version, len(card.addresses)), (self.target.instance, 1, 1)
+        )
         leases[0].revoke()
         self.assertFalse(leases[0].granted)
         with self.assertRaises(ValueError):
@@ -285,7 +333,9 @@ class Transfers(unittest.TestCase):
         thread = threading.Thread(target=count)
         thread.start()
         try:
-            waiting = threading.Thread(target=lambda: self.assertRaises(TimeoutError, self.agent.notice, 2))
+            waiting = threading.Thread(
+                target=lambda: self.assertRaises(TimeoutError, self.agent.notice, 2)
+            )
             waiting.start()
             before, until = counted[0], time.monotonic() + served.LIMIT_S
             while counted[0] < before + 1000 and waiting.is_alive() and time.monotonic() < until:

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What sw_adopt_get() and sw_adopt_put() do to private memory: extents, sharing, limits, and the
- * return to plain memory. */
-#include <alloca.h>
-#include <errno.h>
+/* What sw_adopt_get() does to private memory: extents, sharing, limits. The return to plain memory
+ * is in test_adopt_put.c. */
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,35 +11,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "adopt_check.h"
+#include "adopt_rig.h"
 #include "apart.h"
-#include "device/adopt/adopt.h"
 #include "device/adopt/adopt_config.h"
-
-static struct sw_extent extents[EXTENTS_MAX];
-
-/* Adopts; the number of extents. */
-static int get(const void *base, size_t len, enum sw_adopt_reason *why)
-{
-    return sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, why);
-}
-
-/* Adopts what must become exactly one extent, all of it. */
-static struct sw_segment *get_whole(const void *base, size_t len)
-{
-    enum sw_adopt_reason why;
-    assert_int_equal(get(base, len, &why), 1);
-    assert_int_equal(why, SW_ADOPT_OK);
-    assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base);
-    assert_int_equal(extents[0].len_bytes, len);
-    return extents[0].segment;
-}
 
 static void get__leaves_out_partial_pages(void **state)
 {
@@ -50,14 +26,14 @@ static void get__leaves_out_partial_pages(void **state)
     enum sw_adopt_reason why;
     uint8_t *base = buffer_new(4 * PAGE);
     words_fill(base, 4 * PAGE, 1);
-    assert_int_equal(get(base + 100, 2 * PAGE, &why), 1);
+    assert_int_equal(adopt_range(base + 100, 2 * PAGE, &why), 1);
     assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE);
     assert_int_equal(extents[0].len_bytes, PAGE);
     assert_int_equal(why, SW_ADOPT_PARTIAL_PAGE);
     sw_adopt_put(extents[0].segment);
-    assert_int_equal(get(base + 8, PAGE, &why), 0);
+    assert_int_equal(adopt_range(base + 8, PAGE, &why), 0);
     assert_int_equal(why, SW_ADOPT_PARTIAL_PAGE);
-    assert_int_equal(get(base + 8, 0, &why), 0);
+    assert_int_equal(adopt_range(base + 8, 0, &why), 0);
     assert_int_equal(words_differ(base, 4 * PAGE, 1), SIZE_MAX);
     munmap(base, 4 * PAGE);
 }
@@ -72,7 +48,7 @@ static void get__keeps_contents_at_any_size_and_place(void **state)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         for (size_t shift = 0; shift < 3; shift++) {
             uint8_t *at = base + PAGE + shift * 37 * PAGE;
-            struct sw_segment *segment = get_whole(at, sizes[i]);
+            struct sw_segment *segment = adopt_whole(at, sizes[i]);
             assert_int_equal(words_differ(base, room, 2), SIZE_MAX);
             sw_adopt_put(segment);
             assert_int_equal(words_differ(base, room, 2), SIZE_MAX);
@@ -140,7 +116,7 @@ static void get__peer_and_program_see_each_others_stores(void **state)
         peer_main(socks[1]);
     }
     close(socks[1]);
-    struct sw_segment *segment = get_whole(base, len);
+    struct sw_segment *segment = adopt_whole(base, len);
     uint64_t range[2];
     sw_segment_file_range(segment, &range[0], &range[1]);
     peer_send_fd(socks[0], sw_segment_fd(segment));
@@ -171,8 +147,8 @@ static void get__same_region_twice_shares_a_segment(void **state)
     bool private;
     uint8_t *base = buffer_new(4 * PAGE);
     words_fill(base, 4 * PAGE, 3);
-    struct sw_segment *first = get_whole(base, 4 * PAGE);
-    struct sw_segment *second = get_whole(base, 4 * PAGE);
+    struct sw_segment *first = adopt_whole(base, 4 * PAGE);
+    struct sw_segment *second = adopt_whole(base, 4 * PAGE);
     assert_ptr_equal(first, second);
     uint32_t id = sw_segment_id(first);
     assert_int_not_equal(id, 0);
@@ -187,7 +163,7 @@ static void get__same_region_twice_shares_a_segment(void **state)
     assert_true(private);
     assert_null(sw_segment_find(id));
     assert_null(sw_segment_find(0));
-    assert_int_not_equal(sw_segment_id(get_whole(base, 4 * PAGE)), id);
+    assert_int_not_equal(sw_segment_id(adopt_whole(base, 4 * PAGE)), id);
     sw_adopt_put(extents[0].segment);
     assert_int_equal(words_differ(base, 4 * PAGE, 3), SIZE_MAX);
     munmap(base, 4 * PAGE);
@@ -198,8 +174,8 @@ static void get__overlap_adopts_only_the_gaps(void **state)
     (void)state;
     uint8_t *base = buffer_new(10 * PAGE);
     words_fill(base, 10 * PAGE, 4);
-    struct sw_segment *middle = get_whole(base + 3 * PAGE, 2 * PAGE);
-    assert_int_equal(get(base + PAGE, 8 * PAGE, NULL), 3);
+    struct sw_segment *middle = adopt_whole(base + 3 * PAGE, 2 * PAGE);
+    assert_int_equal(adopt_range(base + PAGE, 8 * PAGE, NULL), 3);
     struct sw_segment *left = extents[0].segment, *right = extents[2].segment;
     assert_ptr_equal(extents[1].segment, middle);
     assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE);
@@ -207,7 +183,7 @@ static void get__overlap_adopts_only_the_gaps(void **state)
     assert_int_equal(extents[1].len_bytes, 2 * PAGE);
     assert_int_equal(extents[2].len_bytes, 4 * PAGE);
     /* A region that begins and ends within adopted pages reaches all of its bytes. */
-    assert_int_equal(get(base + PAGE + 100, 3 * PAGE, NULL), 2);
+    assert_int_equal(adopt_range(base + PAGE + 100, 3 * PAGE, NULL), 2);
     assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE + 100);
     assert_int_equal(extents[0].len_bytes, 2 * PAGE - 100);
     uint64_t place, len_bytes;
@@ -255,7 +231,7 @@ static void get__sparse_region_costs_its_resident_pages(void **state)
         sum = (uint8_t)(sum + base[at + MIB]);
         touched += 1 + is_own_page(base + at + MIB);
     }
-    struct sw_segment *segment = get_whole(base, len);
+    struct sw_segment *segment = adopt_whole(base, len);
     /* One page more is allowed: the first. */
     assert_in_range(file_bytes(sw_segment_fd(segment)), touched * PAGE, (touched + 1) * PAGE);
     for (size_t at = 5 * PAGE; at < len; at += step)
@@ -312,7 +288,7 @@ static void get__dense_memory_is_in_large_pages(void **state)
         skip();
     uint8_t *base = buffer_new(64 * MIB);
     words_fill(base, 64 * MIB, 14);
-    struct sw_segment *segment = get_whole(base + PAGE, 62 * MIB);
+    struct sw_segment *segment = adopt_whole(base + PAGE, 62 * MIB);
     size_t large = large_bytes(base, 64 * MIB);
     assert_int_equal(words_differ(base, 64 * MIB, 14), SIZE_MAX);
     sw_adopt_put(segment);
@@ -331,7 +307,7 @@ static void get__read_only_and_inaccessible_memory(void **state)
     words_fill(base, 6 * PAGE, 5);
     mprotect(base, 2 * PAGE, PROT_READ);
     mprotect(base + 2 * PAGE, 2 * PAGE, PROT_NONE);
-    assert_int_equal(get(base, 6 * PAGE, &why), 2);
+    assert_int_equal(adopt_range(base, 6 * PAGE, &why), 2);
     assert_int_equal(why, SW_ADOPT_KIND);
     assert_int_equal(extents[0].len_bytes, 2 * PAGE);
     assert_int_equal(extents[1].va, (uint64_t)(uintptr_t)base + 4 * PAGE);
@@ -353,7 +329,7 @@ static void get__several_mappings_several_extents(void **state)
     assert_ptr_equal(mmap(base + 2 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                           fd, 5 * PAGE),
                      base + 2 * PAGE);
-    assert_int_equal(get(base + 8, 6 * PAGE - 16, NULL), 3);
+    assert_int_equal(adopt_range(base + 8, 6 * PAGE - 16, NULL), 3);
     assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + PAGE);
     assert_int_equal(extents[0].len_bytes, PAGE);
     assert_int_equal(extents[1].va, (uint64_t)(uintptr_t)base + 2 * PAGE);
@@ -380,7 +356,7 @@ static void get__unmapped_and_wrapping_ranges(void **state)
     enum sw_adopt_reason why;
     uint8_t *base = apart_map(4 * PAGE);
     munmap(base + PAGE, 2 * PAGE);
-    assert_int_equal(get(base, 4 * PAGE, &why), 2);
+    assert_int_equal(adopt_range(base, 4 * PAGE, &why), 2);
     assert_int_equal(why, SW_ADOPT_KIND);
     sw_adopt_put(extents[0].segment);
     sw_adopt_put(extents[1].segment);
@@ -390,138 +366,6 @@ static void get__unmapped_and_wrapping_ranges(void **state)
     munmap(base + 3 * PAGE, PAGE);
 }
 
-static void put__memory_is_plain_again(void **state)
-{
-    (void)state;
-    bool private;
-    int fds = open_descriptors();
-    uint8_t *base = buffer_new(20 * MIB);
-    words_fill(base, 20 * MIB, 6);
-    int before = mappings_within(base, 20 * MIB, &private);
-    struct sw_segment *segment = get_whole(base + 3 * PAGE, 17 * MIB);
-    words_fill(base, 20 * MIB, 7);
-    sw_adopt_put(segment);
-    assert_int_equal(mappings_within(base, 20 * MIB, &private), before);
-    assert_true(private);
-    assert_int_equal(open_descriptors(), fds);
-    assert_int_equal(words_differ(base, 20 * MIB, 7), SIZE_MAX);
-    assert_int_equal(madvise(base + 4 * PAGE, 9 * MIB, MADV_DONTNEED), 0);
-    for (size_t at = 0; at < 9 * MIB; at += PAGE)
-        assert_int_equal(base[4 * PAGE + at], 0);
-    munmap(base, 20 * MIB);
-}
-
-static void put__of_memory_never_touched_is_plain_again(void **state)
-{
-    (void)state;
-    bool private;
-    uint8_t *base = buffer_new(20 * MIB);
-    int before = mappings_within(base, 20 * MIB, &private);
-    struct sw_segment *segment = get_whole(base + 3 * PAGE, 17 * MIB);
-    memset(base + 5 * MIB, 1, 3 * MIB);
-    sw_adopt_put(segment);
-    assert_int_equal(mappings_within(base, 20 * MIB, &private), before);
-    assert_true(private);
-    assert_int_equal(base[5 * MIB - 1], 0);
-    assert_int_equal(base[5 * MIB], 1);
-    munmap(base, 20 * MIB);
-}
-
-static void put__keeps_a_changed_protection(void **state)
-{
-    (void)state;
-    bool private;
-    uint8_t *base = buffer_new(6 * PAGE);
-    words_fill(base, 6 * PAGE, 8);
-    struct sw_segment *segment = get_whole(base, 6 * PAGE);
-    mprotect(base + 2 * PAGE, 2 * PAGE, PROT_READ);
-    assert_ptr_equal(get_whole(base, 6 * PAGE), segment); /* one extent over three mappings */
-    sw_adopt_put(segment);
-    sw_adopt_put(segment);
-    assert_int_equal(mappings_within(base, 6 * PAGE, &private), 3);
-    assert_true(private);
-    assert_int_equal(words_differ(base, 6 * PAGE, 8), SIZE_MAX);
-    int probe[2];
-    assert_int_equal(pipe(probe), 0);
-    assert_int_equal(write(probe[1], "x", 1), 1);
-    assert_int_equal(read(probe[0], base + 2 * PAGE, 1), -1); /* still read-only */
-    assert_int_equal(errno, EFAULT);
-    close(probe[0]);
-    close(probe[1]);
-    munmap(base, 6 * PAGE);
-}
-
-static void put__after_the_program_unmapped_or_mapped_anew(void **state)
-{
-    (void)state;
-    int fds = open_descriptors();
-    uint8_t *base = buffer_new(8 * PAGE);
-    words_fill(base, 8 * PAGE, 9);
-    struct sw_segment *segment = get_whole(base, 8 * PAGE);
-    munmap(base, 2 * PAGE);
-    uint8_t *fresh = mmap(base + 4 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    memset(fresh, 0x5a, 2 * PAGE);
-    sw_adopt_put(segment);
-    for (size_t i = 0; i < 2 * PAGE; i++)
-        assert_int_equal(fresh[i], 0x5a);
-    for (size_t i = 2 * PAGE / 8; i < PAGE;
-         i++) { /* the words of the other pages are as they were */
-        if (i >= 4 * PAGE / 8 && i < 6 * PAGE / 8)
-            continue;
-        assert_int_equal(((uint64_t *)base)[i], (i + 1) * 0x9e3779b97f4a7c15ull ^ 9);
-    }
-    assert_int_equal(open_descriptors(), fds);
-    munmap(base, 8 * PAGE);
-
-    base = buffer_new(2 * MIB);
-    segment = get_whole(base, 2 * MIB);
-    munmap(base, 2 * MIB);
-    sw_adopt_put(segment);
-    assert_int_equal(open_descriptors(), fds);
-}
-
-/* A region that leaked, its memory freed and the addresses used again: the new memory is not
- * mistaken for the old. */
-static void get__does_not_take_new_memory_for_an_old_segment(void **state)
-{
-    (void)state;
-    uint8_t *base = buffer_new(4 * PAGE);
-    struct sw_segment *old = get_whole(base, 4 * PAGE);
-    mmap(base, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    words_fill(base, 4 * PAGE, 10);
-    struct sw_segment *new = get_whole(base, 4 * PAGE);
-    assert_ptr_not_equal(new, old);
-    sw_adopt_put(old);
-    assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
-    uint64_t word = 0, place, len_bytes;
-    sw_segment_file_range(new, &place, &len_bytes);
-    assert_int_equal(pread(sw_segment_fd(new), &word, sizeof(word), (off_t)place), sizeof(word));
-    assert_int_equal(word, *(uint64_t *)base);
-    sw_adopt_put(new);
-    assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
-    munmap(base, 4 * PAGE);
-}
-
-static void put__survives_a_program_that_closes_all_descriptors(void **state)
-{
-    (void)state;
-    uint8_t *base = buffer_new(4 * PAGE);
-    words_fill(base, 4 * PAGE, 11);
-    struct sw_segment *segment = get_whole(base, 4 * PAGE);
-    int fd = sw_segment_fd(segment);
-    close(fd);
-    assert_int_equal(sw_segment_fd(segment), -1);
-    int other = memfd_create("other", MFD_CLOEXEC);
-    assert_int_equal(dup2(other, fd), fd);
-    sw_adopt_put(segment);
-    assert_int_equal(lseek(fd, 0, SEEK_END), 0); /* not closed as if it were ours */
-    assert_int_equal(words_differ(base, 4 * PAGE, 11), SIZE_MAX);
-    close(other);
-    close(fd);
-    munmap(base, 4 * PAGE);
-}
-
 static void get__locked_memory_stays_locked(void **state)
 {
     (void)state;
@@ -529,161 +373,12 @@ static void get__locked_memory_stays_locked(void **state)
     if (mlock(base, 3 * MIB) || !madvise(base, PAGE, MADV_DONTNEED))
         skip(); /* not allowed, or a sanitizer made it do nothing */
     words_fill(base, 3 * MIB, 12);
-    struct sw_segment *segment = get_whole(base, 3 * MIB);
+    struct sw_segment *segment = adopt_whole(base, 3 * MIB);
     assert_int_equal(madvise(base, PAGE, MADV_DONTNEED), -1); /* refused for locked memory only */
     sw_adopt_put(segment);
     assert_int_equal(madvise(base, PAGE, MADV_DONTNEED), -1);
     assert_int_equal(words_differ(base, 3 * MIB, 12), SIZE_MAX);
     munmap(base, 3 * MIB);
-}
-
-/* A whole page on the caller's own stack: a sanitizer moves arrays elsewhere, alloca() not. */
-#define PAGE_ON_STACK() \
-    ((uint8_t *)(((uintptr_t)alloca(2 * PAGE) + PAGE - 1) & ~(uintptr_t)(PAGE - 1)))
-
-static void get__own_stack_is_left_alone(void **state)
-{
-    (void)state;
-    uint8_t *local = PAGE_ON_STACK();
-    enum sw_adopt_reason why;
-    memset(local, 1, PAGE);
-    assert_int_equal(get(local, PAGE, &why), 0);
-    assert_int_equal(why, SW_ADOPT_KIND);
-}
-
-struct stack_thread {
-    pthread_barrier_t barrier;
-    uint8_t *local;
-    int found;
-    enum sw_adopt_reason why;
-    struct sw_segment *segment; /* of the extent found, if any */
-};
-
-static void *stack_thread_main(void *arg)
-{
-    struct stack_thread *t = arg;
-    uint8_t *local = PAGE_ON_STACK();
-    memset(local, 1, PAGE);
-    struct sw_extent own[EXTENTS_MAX];
-    t->local = local;
-    t->found =
-        sw_adopt_get((uint64_t)(uintptr_t)local, PAGE, adopt_handed, own, EXTENTS_MAX, &t->why);
-    t->segment = t->found > 0 ? own[0].segment : NULL;
-    pthread_barrier_wait(&t->barrier);
-    pthread_barrier_wait(&t->barrier);
-    return NULL;
-}
-
-/* While the thread lives, its stack is left alone, whoever asks, and memory right behind it is not.
- */
-static void stack_thread_check(const pthread_attr_t *attr, uint8_t *behind)
-{
-    struct stack_thread t = {.found = -1};
-    enum sw_adopt_reason why;
-    pthread_t thread;
-    pthread_barrier_init(&t.barrier, NULL, 2);
-    assert_int_equal(pthread_create(&thread, attr, stack_thread_main, &t), 0);
-    pthread_barrier_wait(&t.barrier);
-    int found = get(t.local, PAGE, &why);
-    int found_behind = behind ? get(behind, 3 * MIB, NULL) : 0;
-    pthread_barrier_wait(&t.barrier);
-    pthread_join(thread, NULL);
-    assert_int_equal(t.found, 0);
-    assert_int_equal(t.why, SW_ADOPT_KIND);
-    assert_int_equal(found, 0);
-    assert_int_equal(why, SW_ADOPT_KIND);
-    if (behind) {
-        assert_int_equal(found_behind, 1);
-        assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)behind);
-        assert_int_equal(extents[0].len_bytes, 3 * MIB);
-        sw_adopt_put(extents[0].segment);
-    }
-    pthread_barrier_destroy(&t.barrier);
-}
-
-static void get__other_threads_stack_is_left_alone(void **state)
-{
-    (void)state;
-    stack_thread_check(NULL, NULL);
-    /* A stack that the program made itself, inside a larger buffer: the buffer's rest is adopted.
-     */
-    uint8_t *base = buffer_new(4 * MIB);
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstack(&attr, base, MIB);
-    stack_thread_check(&attr, base + MIB);
-    pthread_attr_destroy(&attr);
-    munmap(base, 4 * MIB);
-}
-
-/* A thread that makes its stack in memory that is adopted already: that memory must not move under
- * it. */
-static void put__stack_made_in_adopted_memory_stays(void **state)
-{
-    (void)state;
-    bool private;
-    enum sw_adopt_reason why;
-    uint8_t *base = buffer_new(MIB);
-    struct sw_segment *segment = get_whole(base, MIB);
-    struct stack_thread t = {.found = -1};
-    pthread_t thread;
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstack(&attr, base, MIB);
-    pthread_barrier_init(&t.barrier, NULL, 2);
-    assert_int_equal(pthread_create(&thread, &attr, stack_thread_main, &t), 0);
-    pthread_barrier_wait(&t.barrier);
-    assert_int_equal(t.found, 1);
-    sw_adopt_put(t.segment);
-    sw_adopt_put(segment);
-    mappings_within(base, MIB, &private);
-    pthread_barrier_wait(&t.barrier);
-    pthread_join(thread, NULL);
-    assert_false(private);
-    get(base, 0, &why); /* tries again */
-    mappings_within(base, MIB, &private);
-    assert_true(private);
-    pthread_attr_destroy(&attr);
-    pthread_barrier_destroy(&t.barrier);
-    munmap(base, MIB);
-}
-
-static int io_uring_open(void)
-{
-    uint8_t params[120] = {0};
-    return (int)syscall(SYS_io_uring_setup, 4, params);
-}
-
-static void get__pinned_by_an_io_uring(void **state)
-{
-    (void)state;
-    enum sw_adopt_reason why;
-    bool private;
-    int ring = io_uring_open();
-    if (ring < 0)
-        skip();
-    uint8_t *base = buffer_new(4 * PAGE);
-    assert_int_equal(get(base, 4 * PAGE, &why), 0);
-    assert_int_equal(why, SW_ADOPT_PINNED);
-    close(ring);
-
-    /* Opened while memory is adopted: it stays shared, and returns when that is possible again. */
-    words_fill(base, 4 * PAGE, 13);
-    struct sw_segment *segment = get_whole(base, 4 * PAGE);
-    uint32_t id = sw_segment_id(segment);
-    ring = io_uring_open();
-    sw_adopt_put(segment);
-    mappings_within(base, 4 * PAGE, &private);
-    assert_false(private);
-    assert_null(sw_segment_find(id));
-    assert_int_equal(sw_segment_id(get_whole(base, 4 * PAGE)), id); /* in use again as it is */
-    sw_adopt_put(segment);
-    close(ring);
-    assert_int_equal(get(base, 0, &why), 0); /* any call tries again */
-    mappings_within(base, 4 * PAGE, &private);
-    assert_true(private);
-    assert_int_equal(words_differ(base, 4 * PAGE, 13), SIZE_MAX);
-    munmap(base, 4 * PAGE);
 }
 
 static int never_in_child(void *arg)
@@ -692,7 +387,7 @@ static int never_in_child(void *arg)
     enum sw_adopt_reason why;
     setenv("SIDEWIRE_ADOPT", "never", 1);
     uint8_t *base = buffer_new(4 * PAGE);
-    if (get(base, 4 * PAGE, &why) != 0 || why != SW_ADOPT_DISABLED)
+    if (adopt_range(base, 4 * PAGE, &why) != 0 || why != SW_ADOPT_DISABLED)
         return 1;
     if (sw_adopt_probe() != SW_ADOPT_DISABLED)
         return 2;
@@ -701,7 +396,7 @@ static int never_in_child(void *arg)
     if (ftruncate(fd, PAGE))
         return 3;
     void *shared = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
-    return get(shared, PAGE, &why) == 1 ? 0 : 4;
+    return adopt_range(shared, PAGE, &why) == 1 ? 0 : 4;
 }
 
 static int max_in_child(void *arg)
@@ -710,15 +405,15 @@ static int max_in_child(void *arg)
     enum sw_adopt_reason why;
     setenv("SIDEWIRE_ADOPT_MAX", "64K", 1);
     uint8_t *base = buffer_new(256 * 1024);
-    if (get(base, 68 * 1024, &why) != 0 || why != SW_ADOPT_TOO_LARGE)
+    if (adopt_range(base, 68 * 1024, &why) != 0 || why != SW_ADOPT_TOO_LARGE)
         return 1;
-    if (get(base, 40 * 1024, &why) != 1 || why != SW_ADOPT_OK)
+    if (adopt_range(base, 40 * 1024, &why) != 1 || why != SW_ADOPT_OK)
         return 2;
     struct sw_segment *segment = extents[0].segment;
-    if (get(base + 128 * 1024, 40 * 1024, &why) != 0 || why != SW_ADOPT_TOO_LARGE)
+    if (adopt_range(base + 128 * 1024, 40 * 1024, &why) != 0 || why != SW_ADOPT_TOO_LARGE)
         return 3;
     sw_adopt_put(segment);
-    return get(base + 128 * 1024, 64 * 1024, &why) == 1 ? 0 : 4;
+    return adopt_range(base + 128 * 1024, 64 * 1024, &why) == 1 ? 0 : 4;
 }
 
 /* The knobs are read once: these run before this process has read them. */
@@ -749,26 +444,14 @@ int main(void)
         cmocka_unit_test(get__read_only_and_inaccessible_memory),
         cmocka_unit_test(get__several_mappings_several_extents),
         cmocka_unit_test(get__unmapped_and_wrapping_ranges),
-        cmocka_unit_test(put__memory_is_plain_again),
-        cmocka_unit_test(put__of_memory_never_touched_is_plain_again),
-        cmocka_unit_test(put__keeps_a_changed_protection),
-        cmocka_unit_test(put__after_the_program_unmapped_or_mapped_anew),
-        cmocka_unit_test(get__does_not_take_new_memory_for_an_old_segment),
-        cmocka_unit_test(put__survives_a_program_that_closes_all_descriptors),
         cmocka_unit_test(get__locked_memory_stays_locked),
-        cmocka_unit_test(get__own_stack_is_left_alone),
-        cmocka_unit_test(get__other_threads_stack_is_left_alone),
-        cmocka_unit_test(put__stack_made_in_adopted_memory_stays),
-        cmocka_unit_test(get__pinned_by_an_io_uring),
         cmocka_unit_test(knob__never),
         cmocka_unit_test(knob__max),
     };
     setenv("SIDEWIRE_ADOPT_MAX", "4G", 1); /* also on a small machine */
     knobs_checked[0] = run_in_child(never_in_child, NULL);
     knobs_checked[1] = run_in_child(max_in_child, NULL);
-    if (sw_adopt_probe() != SW_ADOPT_OK) {
-        printf("SKIP: %s\n", sw_adopt_reason_str(sw_adopt_probe()));
+    if (adopt_is_refused())
         return 77;
-    }
     return cmocka_run_group_tests_name("adopt", tests, NULL, NULL);
 }

@@ -15,30 +15,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "adopt_check.h"
+#include "adopt_rig.h"
 #include "apart.h"
-#include "device/adopt/adopt.h"
-#include "device/adopt/memory_room.h"
 
 extern char **environ;
-
-static struct sw_extent extents[EXTENTS_MAX];
-
-static struct sw_segment *get_whole(const void *base, size_t len)
-{
-    if (sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, NULL) !=
-            1 ||
-        extents[0].len_bytes != len)
-        return NULL;
-    return extents[0].segment;
-}
 
 static void *file_map(const struct sw_segment *segment)
 {
@@ -64,7 +50,7 @@ static void fork__child_and_parent_diverge(void **state)
     size_t len = 13 * MIB;
     uint8_t *base = buffer_new(len);
     words_fill(base, len, 1);
-    struct sw_segment *segment = get_whole(base, len);
+    struct sw_segment *segment = adopt_one(base, len);
     assert_non_null(segment);
     uint8_t *peer = file_map(segment); /* also inherited, as a peer would have it */
     int to_child[2], to_parent[2];
@@ -104,7 +90,7 @@ static void fork__child_starts_anew(void **state)
     (void)state;
     uint8_t *base = buffer_new(8 * PAGE);
     words_fill(base, 8 * PAGE, 4);
-    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    struct sw_segment *segment = adopt_one(base, 4 * PAGE);
     assert_non_null(segment);
     uint32_t id = sw_segment_id(segment);
     int fd = sw_segment_fd(segment);
@@ -113,7 +99,7 @@ static void fork__child_starts_anew(void **state)
         if (sw_segment_find(id) || sw_segment_fd(segment) != -1 || lseek(fd, 0, SEEK_CUR) >= 0)
             _exit(1);
         sw_adopt_put(segment); /* of the parent's: harmless */
-        struct sw_segment *own = get_whole(base, 4 * PAGE);
+        struct sw_segment *own = adopt_one(base, 4 * PAGE);
         if (!own || words_differ(base, 8 * PAGE, 4) != SIZE_MAX)
             _exit(2);
         pid_t grandchild = fork();
@@ -142,7 +128,7 @@ static void fork__parents_memory_joins_its_mapping_again(void **state)
     uint8_t *base = buffer_new(30 * MIB);
     words_fill(base, 30 * MIB, 6);
     int before = mappings_within(base, 30 * MIB, &private);
-    struct sw_segment *segment = get_whole(base + PAGE, 20 * MIB);
+    struct sw_segment *segment = adopt_one(base + PAGE, 20 * MIB);
     assert_non_null(segment);
     pid_t child = fork();
     if (child == 0)
@@ -161,8 +147,8 @@ static void fork__keeps_what_was_advised_for_forks(void **state)
     words_fill(wiped, 4 * PAGE, 7);
     assert_int_equal(madvise(absent, 4 * PAGE, MADV_DONTFORK), 0);
     assert_int_equal(madvise(wiped, 4 * PAGE, MADV_WIPEONFORK), 0);
-    struct sw_segment *first = get_whole(absent, 4 * PAGE);
-    struct sw_segment *second = get_whole(wiped, 4 * PAGE);
+    struct sw_segment *first = adopt_one(absent, 4 * PAGE);
+    struct sw_segment *second = adopt_one(wiped, 4 * PAGE);
     assert_non_null(first);
     assert_non_null(second);
     for (int round = 0; round < 2; round++) { /* while adopted, and afterwards */
@@ -200,7 +186,7 @@ static void fork__remainders_too(void **state)
     close(ring);
     uint8_t *base = buffer_new(4 * PAGE);
     words_fill(base, 4 * PAGE, 12);
-    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    struct sw_segment *segment = adopt_one(base, 4 * PAGE);
     assert_non_null(segment);
     ring = (int)syscall(SYS_io_uring_setup, 4, params);
     sw_adopt_put(segment);
@@ -225,7 +211,7 @@ static void fork__already_shared_memory_stays_shared(void **state)
     int fd = memfd_create("mine", MFD_CLOEXEC);
     assert_int_equal(ftruncate(fd, PAGE), 0);
     uint8_t *base = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    struct sw_segment *segment = get_whole(base, PAGE);
+    struct sw_segment *segment = adopt_one(base, PAGE);
     assert_non_null(segment);
     pid_t child = fork();
     if (child == 0) {
@@ -244,7 +230,7 @@ static void fork__protection_and_holes(void **state)
     (void)state;
     uint8_t *base = apart_map(8 * PAGE);
     words_fill(base, 8 * PAGE, 8);
-    struct sw_segment *segment = get_whole(base, 8 * PAGE);
+    struct sw_segment *segment = adopt_one(base, 8 * PAGE);
     assert_non_null(segment);
     mprotect(base + 2 * PAGE, 2 * PAGE, PROT_READ);
     munmap(base + 5 * PAGE, PAGE);
@@ -298,7 +284,7 @@ static void fork__while_another_thread_stores(void **state)
     struct counting counting = {.words = (_Atomic uint64_t *)base, .count = len / 8};
     _Atomic uint64_t *words = counting.words;
     uint64_t *before = (uint64_t *)buffer_new(len);
-    struct sw_segment *segment = get_whole(base, len);
+    struct sw_segment *segment = adopt_one(base, len);
     assert_non_null(segment);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, count_all, &counting), 0);
@@ -380,7 +366,7 @@ static void fork__that_fails_changes_nothing(void **state)
         skip(); /* no limit holds for root; main() runs this as nobody too */
     uint8_t *base = buffer_new(4 * PAGE);
     words_fill(base, 4 * PAGE, 10);
-    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    struct sw_segment *segment = adopt_one(base, 4 * PAGE);
     assert_non_null(segment);
     struct rlimit old, none = {0};
     getrlimit(RLIMIT_NPROC, &old);
@@ -392,7 +378,7 @@ static void fork__that_fails_changes_nothing(void **state)
     setrlimit(RLIMIT_NPROC, &old);
     assert_int_equal(child, -1);
     assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
-    assert_non_null(get_whole(base, 4 * PAGE));
+    assert_non_null(adopt_one(base, 4 * PAGE));
     sw_adopt_put(segment);
     sw_adopt_put(segment);
     assert_int_equal(words_differ(base, 4 * PAGE, 10), SIZE_MAX);
@@ -412,7 +398,7 @@ static void spawn__memory_stays_adopted(void **state)
     (void)state;
     uint8_t *base = buffer_new(4 * PAGE);
     words_fill(base, 4 * PAGE, 11);
-    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    struct sw_segment *segment = adopt_one(base, 4 * PAGE);
     assert_non_null(segment);
     uint8_t *peer = file_map(segment);
     pid_t child;
@@ -449,8 +435,8 @@ static int fork_starved(void (*starve)(void))
     uint8_t *base = apart_map(9 * MIB), *other = buffer_new(4 * PAGE);
     words_fill(base, 9 * MIB, 14);
     words_fill(other, 4 * PAGE, 15);
-    struct sw_segment *segment = get_whole(base, 9 * MIB);
-    struct sw_segment *second = get_whole(other, 4 * PAGE);
+    struct sw_segment *segment = adopt_one(base, 9 * MIB);
+    struct sw_segment *second = adopt_one(other, 4 * PAGE);
     uint8_t *peer = segment ? file_map(segment) : NULL;
     if (!peer || !second)
         return 1;
@@ -508,7 +494,7 @@ static void fork__raw_clone_does_not_share(void **state)
     (void)state;
     uint8_t *base = buffer_new(4 * PAGE);
     words_fill(base, 4 * PAGE, 16);
-    struct sw_segment *segment = get_whole(base, 4 * PAGE);
+    struct sw_segment *segment = adopt_one(base, 4 * PAGE);
     assert_non_null(segment);
     pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
@@ -523,139 +509,6 @@ static void fork__raw_clone_does_not_share(void **state)
         syscall(SYS_exit_group, base[0] == *(volatile uint8_t *)base ? 0 : 1);
     assert_int_equal(child_status(child), 0);
     munmap(base, 4 * PAGE);
-}
-
-/* So much that half of it is more than the process uses otherwise, under a sanitizer, too. */
-#define LIMITED_BYTES (96 * MIB)
-
-static void write_file(const char *dir, const char *name, const char *text)
-{
-    char path[300];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    FILE *file = fopen(path, "we");
-    if (!file)
-        return;
-    fputs(text, file);
-    fclose(file);
-}
-
-/* What the limit is of: a fork must neither be killed nor share. */
-static int fork_limited(void *arg)
-{
-    (void)arg;
-    bool private;
-    uint8_t *base = buffer_new(LIMITED_BYTES);
-    words_fill(base, LIMITED_BYTES, 17);
-    struct sw_segment *segment = get_whole(base, LIMITED_BYTES);
-    if (!segment)
-        return 1;
-    pid_t child = fork();
-    if (child == 0) {
-        bool same = words_differ(base, LIMITED_BYTES, 17) == SIZE_MAX;
-        memset(base, 0xcc, MIB);
-        _exit(same ? 0 : 1);
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    mappings_within(base, LIMITED_BYTES, &private);
-    bool same = words_differ(base, LIMITED_BYTES, 17) == SIZE_MAX;
-    sw_adopt_put(segment);
-    return status ? 10 + status : !same ? 2 : private ? 0 : 3;
-}
-
-static int fork_in_cgroup(void *dir)
-{
-    char number[32];
-    snprintf(number, sizeof(number), "%d", getpid());
-    write_file(dir, "cgroup.procs", number);
-    return fork_limited(NULL);
-}
-
-/* Half as much again as is registered: a copy would get the process killed. */
-static void fork__in_a_cgroup_with_a_limit(void **state)
-{
-    (void)state;
-    static const char *const mounts[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
-    static const char *const limits[] = {"memory.limit_in_bytes", "memory.max"};
-    char dir[128], limit[32];
-    for (int i = 0; i < 2; i++) {
-        char path[200];
-        snprintf(dir, sizeof(dir), "%s/sidewire-test-%d", mounts[i], getpid());
-        if (mkdir(dir, 0755))
-            continue;
-        snprintf(path, sizeof(path), "%s/%s", dir, limits[i]);
-        if (access(path, W_OK)) {
-            rmdir(dir);
-            continue;
-        }
-        snprintf(limit, sizeof(limit), "%lu", LIMITED_BYTES + LIMITED_BYTES / 2);
-        write_file(dir, limits[i], limit);
-        int status = run_in_child(fork_in_cgroup, dir);
-        for (int tries = 0; rmdir(dir) && tries < 100; tries++)
-            usleep(10000);
-        assert_int_equal(status, 0);
-        return;
-    }
-    print_message("no memory cgroup can be made here\n");
-    skip();
-}
-
-struct fake {
-    const char *dir, *name, *text;
-};
-
-/* What each version of the files says, in a directory of our own. */
-static uint64_t room_of(const struct fake *files, size_t count)
-{
-    char root[] = "/tmp/sidewire-room-XXXXXX", path[256], command[300];
-    assert_non_null(mkdtemp(root));
-    for (size_t i = 0; i < count; i++) {
-        snprintf(command, sizeof(command), "mkdir -p %s%s", root, files[i].dir);
-        assert_int_equal(system(command), 0);
-        snprintf(path, sizeof(path), "%s%s", root, files[i].dir);
-        write_file(path, files[i].name, files[i].text);
-    }
-    sw_memory_room_root = root;
-    uint64_t room = sw_memory_room();
-    sw_memory_room_root = "";
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    assert_int_equal(system(command), 0);
-    return room;
-}
-
-#define ROOM_OF(...)                      \
-    room_of((struct fake[]){__VA_ARGS__}, \
-            sizeof((struct fake[]){__VA_ARGS__}) / sizeof(struct fake))
-#define MEMINFO                                                         \
-    {                                                                   \
-        "/proc", "meminfo", "MemTotal: 9 kB\nMemAvailable:   1000 kB\n" \
-    }
-
-static void room__least_of_all_limits(void **state)
-{
-    (void)state;
-    assert_int_equal(ROOM_OF({"/proc/self", "cgroup", "0::/a/b\n"}), SW_MEMORY_ROOM_UNKNOWN);
-    assert_int_equal(ROOM_OF(MEMINFO), 1000 * 1024);
-    /* version 2: memory.high of an ancestor */
-    assert_int_equal(ROOM_OF(MEMINFO, {"/proc/self", "cgroup", "0::/a/b\n"},
-                             {"/sys/fs/cgroup/a/b", "memory.max", "max\n"},
-                             {"/sys/fs/cgroup/a/b", "memory.current", "10\n"},
-                             {"/sys/fs/cgroup/a", "memory.max", "100000\n"},
-                             {"/sys/fs/cgroup/a", "memory.high", "50000\n"},
-                             {"/sys/fs/cgroup/a", "memory.current", "30000\n"}),
-                     20000);
-    /* the page cache gives way */
-    assert_int_equal(
-        ROOM_OF(MEMINFO, {"/proc/self", "cgroup", "0::/a\n"},
-                {"/sys/fs/cgroup/a", "memory.max", "100000\n"},
-                {"/sys/fs/cgroup/a", "memory.current", "90000\n"},
-                {"/sys/fs/cgroup/a", "memory.stat", "anon 1\ninactive_file 500\nactive_file 70\n"}),
-        10570);
-    /* version 1, in a container that sees its own cgroup as the root */
-    assert_int_equal(ROOM_OF(MEMINFO, {"/proc/self", "cgroup", "3:cpu:/x\n4:memory:/docker/x\n"},
-                             {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "7000\n"},
-                             {"/sys/fs/cgroup/memory", "memory.usage_in_bytes", "8000\n"}),
-                     0);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -673,8 +526,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(fork__without_descriptors),
     cmocka_unit_test(fork__in_a_chroot),
     cmocka_unit_test(fork__raw_clone_does_not_share),
-    cmocka_unit_test(fork__in_a_cgroup_with_a_limit),
-    cmocka_unit_test(room__least_of_all_limits),
 };
 
 static int all_as_nobody(void *arg)
@@ -688,10 +539,8 @@ static int all_as_nobody(void *arg)
 
 int main(void)
 {
-    if (sw_adopt_probe() != SW_ADOPT_OK) {
-        printf("SKIP: %s\n", sw_adopt_reason_str(sw_adopt_probe()));
+    if (adopt_is_refused())
         return 77;
-    }
     int failed = cmocka_run_group_tests_name("adopt_fork", tests, NULL, NULL);
     return failed || (getuid() == 0 && run_in_child(all_as_nobody, NULL));
 }

@@ -16,15 +16,7 @@
 
 #include <cmocka.h>
 
-#include "adopt_check.h"
-#include "device/adopt/adopt.h"
-
-static struct sw_extent extents[EXTENTS_MAX];
-
-static int get(const void *base, size_t len, enum sw_adopt_reason *why)
-{
-    return sw_adopt_get((uint64_t)(uintptr_t)base, len, adopt_handed, extents, EXTENTS_MAX, why);
-}
+#include "adopt_rig.h"
 
 /* The extent's file, mapped as a peer would, is the very memory at base + at. */
 static void assert_same_memory(uint8_t *base, size_t at)
@@ -49,14 +41,14 @@ static void shared__memfd_of_the_program(void **state)
     int fd = memfd_create("mine", MFD_CLOEXEC);
     assert_int_equal(ftruncate(fd, 9 * PAGE), 0);
     uint8_t *base = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 2 * PAGE);
-    assert_int_equal(get(base + 10, 3 * PAGE, NULL), 1); /* edges are no matter here */
+    assert_int_equal(adopt_range(base + 10, 3 * PAGE, NULL), 1); /* edges are no matter here */
     assert_int_equal(extents[0].va, (uint64_t)(uintptr_t)base + 10);
     assert_int_equal(extents[0].len_bytes, 3 * PAGE);
     assert_int_equal(extents[0].offset, 2 * PAGE + 10);
     assert_int_not_equal(sw_segment_fd(extents[0].segment), fd); /* the program may close its own */
     assert_same_memory(base, 2 * PAGE);
     struct sw_segment *first = extents[0].segment;
-    assert_int_equal(get(base + 3 * PAGE, PAGE, NULL), 1);
+    assert_int_equal(adopt_range(base + 3 * PAGE, PAGE, NULL), 1);
     assert_ptr_equal(extents[0].segment, first);
     sw_adopt_put(first);
     sw_adopt_put(first);
@@ -77,7 +69,7 @@ static void shared__file_by_name(void **state)
     assert_int_equal(ftruncate(fd, 2 * PAGE), 0);
     uint8_t *base = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    assert_int_equal(get(base, 2 * PAGE, NULL), 1);
+    assert_int_equal(adopt_range(base, 2 * PAGE, NULL), 1);
     assert_same_memory(base, PAGE);
     sw_adopt_put(extents[0].segment);
     unlink(name);
@@ -100,7 +92,7 @@ static void shared__another_file_of_the_same_name(void **state)
     close(fd);
     unlink(name);
     close(open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    assert_int_equal(get(base, PAGE, &why), 0);
+    assert_int_equal(adopt_range(base, PAGE, &why), 0);
     assert_int_equal(why, SW_ADOPT_KIND);
     unlink(name);
     munmap(base, PAGE);
@@ -116,7 +108,7 @@ static void shared__opened_for_reading_only(void **state)
     int reading = open(path, O_RDONLY | O_CLOEXEC);
     close(fd);
     void *base = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, reading, 0);
-    assert_int_equal(get(base, PAGE, NULL), 1);
+    assert_int_equal(adopt_range(base, PAGE, NULL), 1);
     assert_int_equal(fcntl(sw_segment_fd(extents[0].segment), F_GETFL) & O_ACCMODE, O_RDWR);
     sw_adopt_put(extents[0].segment);
     close(reading);
@@ -130,11 +122,11 @@ static void shared__no_further_than_the_file(void **state)
     int fd = memfd_create("mine", MFD_CLOEXEC);
     assert_int_equal(ftruncate(fd, PAGE + 100), 0);
     uint8_t *base = mmap(NULL, 6 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    assert_int_equal(get(base, 6 * PAGE, &why), 1);
+    assert_int_equal(adopt_range(base, 6 * PAGE, &why), 1);
     assert_int_equal(extents[0].len_bytes, 2 * PAGE);
     assert_int_equal(why, SW_ADOPT_KIND);
     sw_adopt_put(extents[0].segment);
-    assert_int_equal(get(base + 3 * PAGE, PAGE, &why), 0);
+    assert_int_equal(adopt_range(base + 3 * PAGE, PAGE, &why), 0);
     close(fd);
     munmap(base, 6 * PAGE);
 }
@@ -146,7 +138,7 @@ static void shared__without_a_name(void **state)
     enum sw_adopt_reason why;
     int want = geteuid() == 0;
     uint8_t *base = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int n = get(base, 4 * PAGE, &why);
+    int n = adopt_range(base, 4 * PAGE, &why);
     assert_true(n == want || n == 0);
     assert_int_equal(why, n ? SW_ADOPT_OK : SW_ADOPT_KIND);
     if (n) {
@@ -159,7 +151,7 @@ static void shared__without_a_name(void **state)
     assert_true(id >= 0);
     base = shmat(id, NULL, 0);
     shmctl(id, IPC_RMID, NULL);
-    n = get(base, 4 * PAGE, &why);
+    n = adopt_range(base, 4 * PAGE, &why);
     assert_true(n == want || n == 0);
     if (n) {
         assert_same_memory(base, PAGE);
@@ -176,7 +168,7 @@ static void shared__private_file_mapping_is_left_alone(void **state)
     assert_int_equal(ftruncate(fd, PAGE), 0);
     uint8_t *base = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     base[0] = 1;
-    assert_int_equal(get(base, PAGE, &why), 0);
+    assert_int_equal(adopt_range(base, PAGE, &why), 0);
     assert_int_equal(why, SW_ADOPT_KIND);
     close(fd);
     munmap(base, PAGE);

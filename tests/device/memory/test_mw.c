@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "device/memory/mw.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sidewire/flush.h>
 #include <stdlib.h>
 
+#include "device/memory/mr_impl.h"
 #include "device/memory/persist.h"
 #include "nic_rig.h"
 
@@ -177,6 +180,47 @@ static void sw_mw_forget_qp__unbinds_type2_only(void **state)
     bench_down(&b);
 }
 
+struct unbinder {
+    struct sw_qp *qp;
+    struct sw_wqe invalidate;
+    enum ibv_wc_status status;
+};
+
+static void *invalidate_own(void *arg)
+{
+    struct unbinder *unbinder = arg;
+    unbinder->status = execute_locked(unbinder->qp, &unbinder->invalidate);
+    return NULL;
+}
+
+/* One thread invalidates a window and waits for what is served; what is served is a message that
+ * invalidates another window. Without the way out both wait for ever. */
+static void sw_mw_invalidate_for_peer__while_another_window_goes(void **state)
+{
+    struct rig *rig = *state;
+    struct bench b = bench_up(rig, IBV_MW_TYPE_2), c = bench_up(rig, IBV_MW_TYPE_2);
+    const struct sw_wqe first = bind_of(&b, 0, 4096), second = bind_of(&c, 0, 4096);
+    struct unbinder unbinder = {.qp = b.qp,
+                                .invalidate = {.opcode = IBV_WR_LOCAL_INV, .imm = first.rkey}};
+    pthread_t thread;
+    assert_int_equal(execute_locked(b.qp, &first), IBV_WC_SUCCESS);
+    assert_int_equal(execute_locked(c.qp, &second), IBV_WC_SUCCESS);
+    sw_lock_acquire(&c.qp->lock);
+    sw_mr_serve_begin(c.qp->index);
+    assert_int_equal(pthread_create(&thread, NULL, invalidate_own, &unbinder), 0);
+    while (atomic_load(&b.entry->key_word)) /* then it has the table, and waits */
+        sched_yield();
+    assert_int_equal(sw_mw_invalidate_for_peer(c.qp, second.rkey), SW_ACK);
+    assert_int_equal(atomic_load(&sw_mr_serving[c.qp->index]) & 1, 1);
+    sw_mr_serve_end(c.qp->index);
+    sw_lock_release(&c.qp->lock);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(unbinder.status, IBV_WC_SUCCESS);
+    assert_int_equal(c.entry->key_word, 0);
+    bench_down(&c);
+    bench_down(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +231,7 @@ int main(void)
         rig_test(sw_mw_execute__window_of_another_pd),
         rig_test(sw_sge_resolve__window),
         rig_test(sw_mw_forget_qp__unbinds_type2_only),
+        rig_test(sw_mw_invalidate_for_peer__while_another_window_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

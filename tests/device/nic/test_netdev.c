@@ -339,6 +339,31 @@ static void netdev_refresh__tells_of_an_interface_that_was_replaced(void **state
     assert_int_equal(event_count(nic, SW_NETDEV_GONE), 1);
 }
 
+/* Whoever was bound to the one before is told apart by its number, before and after its end is told
+ * of. */
+static void netdev_is_interface__is_not_the_one_before(void **state)
+{
+    (void)state;
+    need_nic();
+    struct sw_netdev *nic = find("sw_nic0");
+    assert_int_equal(run("ip link add nic0 type veth peer name nic0peer"), 0);
+    assert_int_equal(run("ip link set nic0 up"), 0);
+    refresh();
+    const unsigned int first = if_nametoindex("nic0");
+    assert_true(sw_netdev_is_interface(nic, first));
+    assert_int_equal(run("ip link del nic0"), 0);
+    assert_int_equal(sw_netdev_refresh(NULL, NULL), 0);
+    assert_false(sw_netdev_is_interface(nic, first));
+    assert_int_equal(run("ip link add nic0 type veth peer name nic0peer"), 0);
+    assert_int_equal(sw_netdev_refresh(NULL, NULL), 0);
+    assert_true(sw_netdev_is_interface(nic, if_nametoindex("nic0")));
+    assert_false(sw_netdev_is_interface(nic, first));
+    refresh();
+    assert_int_equal(event_count(nic, SW_NETDEV_GONE), 1);
+    assert_int_equal(run("ip link del nic0"), 0);
+    refresh();
+}
+
 static void netdev_is_local_gid__knows_all_addresses_of_the_host(void **state)
 {
     (void)state;
@@ -504,6 +529,7 @@ int main(void)
         cmocka_unit_test(netdev_refresh__reports_the_port_down_and_up),
         cmocka_unit_test(netdev_refresh__keeps_the_device_of_a_vanished_interface),
         cmocka_unit_test(netdev_refresh__tells_of_an_interface_that_was_replaced),
+        cmocka_unit_test(netdev_is_interface__is_not_the_one_before),
         cmocka_unit_test(netdev_refresh__works_in_threads_and_forked_children),
         cmocka_unit_test(netdev_is_local_gid__knows_all_addresses_of_the_host),
         cmocka_unit_test(netdev_monitor__wakes_on_a_change),

@@ -190,7 +190,7 @@ static bool engine_has_reason(void)
     return (port.is_armed && port.packets) || was_kicked || (looks && looked < LOOKS_MAX);
 }
 
-/* roce.c, step_engine() and wants_step(); engine.c, wait_ns(). */
+/* roce.c, step_engine() and roce_wants_step(); engine.c, wait_ns(). */
 static void act_engine(void)
 {
     for (;;) {

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Wireshark reads start frames and FPDUs of every opcode that we encode as we meant them. usage: test_tshark.py MAKE_SEGMENTS"""
+"""Wireshark reads start frames and FPDUs of every opcode that we encode as we meant them. usage:
+test_tshark.py MAKE_SEGMENTS"""
 import os
 import shutil
 import struct
@@ -8,7 +9,10 @@ import subprocess
 import sys
 import tempfile
 
-ENDS = [(b'\x02\x77\0\0\0\x0b', bytes([10, 77, 0, 11]), 40000), (b'\x02\x77\0\0\0\x0c', bytes([10, 77, 0, 12]), 7174)]
+ENDS = [
+    (b'\x02\x77\0\0\0\x0b', bytes([10, 77, 0, 11]), 40000),
+    (b'\x02\x77\0\0\0\x0c', bytes([10, 77, 0, 12]), 7174),
+]
 MARKS = ['_ws.malformed', '_ws.expert.message']
 OPCODES = 12
 
@@ -16,15 +20,17 @@ OPCODES = 12
 def checksum(data):
     total = sum(struct.unpack(f'>{len(data) // 2}H', data))
     while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 def frame(sender, seq, ack, payload):
     """Ethernet, IPv4 and TCP around the bytes of a stream."""
     (from_mac, from_ip, from_port), (to_mac, to_ip, to_port) = ENDS[sender], ENDS[1 - sender]
     tcp = struct.pack('>HHIIBBHHH', from_port, to_port, seq, ack, 5 << 4, 0x18, 65535, 0, 0)
-    ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0, from_ip, to_ip)
+    ip = struct.pack(
+        '>BBHHHBBH4s4s', 0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0, from_ip, to_ip
+    )
     ip = ip[:10] + struct.pack('>H', checksum(ip)) + ip[12:]
     return to_mac + from_mac + b'\x08\x00' + ip + tcp + payload
 
@@ -32,7 +38,7 @@ def frame(sender, seq, ack, payload):
 def write_capture(path, lines):
     sent = [1, 1]
     with open(path, 'wb') as out:
-        out.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        out.write(struct.pack('<IHHiIII', 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
         for number, (sender, payload, _) in enumerate(lines):
             data = frame(sender, sent[sender], sent[1 - sender], payload)
             sent[sender] += len(payload)
@@ -70,14 +76,20 @@ def main():
     lines = []
     for line in made.splitlines():
         sender, payload, meaning = line.split('\t')
-        meant = {field: int(number) for field, number in (pair.split('=') for pair in meaning.split())}
+        meant = {
+            field: int(number) for field, number in (pair.split('=') for pair in meaning.split())
+        }
         lines.append((int(sender), bytes.fromhex(payload), meant))
     fields = sorted(set().union(*(meant for _, _, meant in lines))) + MARKS
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'iwarp.pcap')
         write_capture(path, lines)
         said = dissect(path, fields)
-    faults = [f'frame {number}: {fault}' for number, (one, line) in enumerate(zip(said, lines), 1) for fault in check(one, line[2])]
+    faults = [
+        f'frame {number}: {fault}'
+        for number, (one, line) in enumerate(zip(said, lines), 1)
+        for fault in check(one, line[2])
+    ]
     if len(said) != len(lines):
         faults.append(f'{len(lines)} frames made, {len(said)} dissected')
     opcodes = {meant['iwarp_rdma.opcode'] for _, _, meant in lines if 'iwarp_rdma.opcode' in meant}

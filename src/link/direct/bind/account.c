@@ -9,7 +9,7 @@ static uint64_t value_of(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-static void add_sums(const struct sw_direct_qp *d, struct sw_traffic *out)
+static void account_add_sums(const struct sw_direct_qp *d, struct sw_traffic *out)
 {
     out->sent_bytes += d->send.sums[SW_MOVED_OUT].bytes;
     out->sent_packets += d->send.sums[SW_MOVED_OUT].packets;
@@ -26,13 +26,13 @@ static void add_sums(const struct sw_direct_qp *d, struct sw_traffic *out)
 
 void sw_account_retire(struct sw_direct_qp *d, const struct sw_direct_qp *lane)
 {
-    add_sums(lane, &d->send.of_lanes);
+    account_add_sums(lane, &d->send.of_lanes);
 }
 
 void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out)
 {
     *out = d->send.of_lanes;
-    add_sums(d, out);
+    account_add_sums(d, out);
     for (const struct sw_direct_qp *lane = d->xrc.lanes; lane; lane = lane->xrc.next_lane)
-        add_sums(lane, out);
+        account_add_sums(lane, out);
 }

@@ -7,6 +7,7 @@
 #include "device/queue/qp_impl.h"
 #include "device/queue/traffic.h"
 #include "link/direct/bind/connection.h"
+#include "link/direct/process/block.h"
 
 /* A request that was started. */
 static inline void sw_account_request(struct sw_qp *qp, struct sw_direct_qp *d, unsigned int opcode,
@@ -17,6 +18,14 @@ static inline void sw_account_request(struct sw_qp *qp, struct sw_direct_qp *d, 
     struct sw_sum *sum = &d->send.sums[fetching >> opcode & 1];
     sum->bytes += len_bytes;
     sum->packets += sw_traffic_packets(len_bytes, qp->attr.path_mtu);
+}
+
+/* Requests of one direction that were done, a packet each; `way`: SW_MOVED_OUT or SW_MOVED_IN. */
+static inline void sw_account_short(struct sw_direct_qp *d, unsigned int way, uint32_t bytes,
+                                    uint32_t packets)
+{
+    d->send.sums[way].bytes += bytes;
+    d->send.sums[way].packets += packets;
 }
 
 /* Inside the section. */
@@ -32,7 +41,7 @@ static inline void sw_account_tell(struct sw_direct_qp *d)
 /* A lane is about to go: what it moved stays. */
 void sw_account_retire(struct sw_direct_qp *d, const struct sw_direct_qp *lane);
 
-/* In both directions; with the QP locked. */
+/* In both directions. Its QP is locked, as for all of struct sw_direct_qp. */
 void sw_account_read(const struct sw_direct_qp *d, struct sw_traffic *out);
 
 #endif

@@ -33,7 +33,7 @@
 /* A peer that begins a new life does it in less, unless it is stopped. */
 #define RENEWAL_NS (10 * SW_NS_PER_MS)
 
-static bool is_here(const struct sw_qp *qp)
+static bool bind_is_here(const struct sw_qp *qp)
 {
     return qp->attr.ah_attr.is_global && sw_netdev_is_local_gid(&qp->attr.ah_attr.grh.dgid);
 }
@@ -91,7 +91,7 @@ int sw_bind_connect(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     uint32_t slot = sw_qpn_slot(qp->dest_qpn);
-    bool reachable = !sw_direct.off && slot >= 1 && slot <= SW_SLOT_MAX && is_here(qp);
+    bool reachable = !sw_direct.off && slot >= 1 && slot <= SW_SLOT_MAX && bind_is_here(qp);
     struct sw_direct_qp *d;
     /* Else nobody will ever answer: sends end with IBV_WC_RETRY_EXC_ERR, as on a wire. */
     int rc = sw_bind_open(qp, reachable ? slot : 0, &d);
@@ -102,7 +102,7 @@ int sw_bind_connect(struct sw_qp *qp)
     return 0;
 }
 
-static const struct sw_pub_qp *entry_of(const struct sw_direct_qp *d)
+static const struct sw_pub_qp *bind_entry_of(const struct sw_direct_qp *d)
 {
     if (!d->peer || atomic_load(&d->peer->state) != SW_PEER_READY)
         return NULL;
@@ -112,7 +112,7 @@ static const struct sw_pub_qp *entry_of(const struct sw_direct_qp *d)
 /* Whether the peer's entry is about to change, or has since we were bound by it. */
 static bool has_changed(const struct sw_direct_qp *d)
 {
-    const struct sw_pub_qp *remote = entry_of(d);
+    const struct sw_pub_qp *remote = bind_entry_of(d);
     const uint64_t word = remote ? atomic_load(&remote->bind_word) : 0;
     return (uint32_t)word == SW_PUB_CHANGING || (d->tx && word != d->remote.word);
 }
@@ -128,7 +128,7 @@ static void publish_bare(struct sw_direct_qp *d, struct sw_record *record, uint8
 
 /* The peer of an unreliable connection may meet a new life of this QP without one of its own: it
  * learns, after all that was sent, where the old one ends. */
-static void say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
+static void bind_say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (!d->rules[SW_UNREACHABLE].lost)
         return;
@@ -148,6 +148,7 @@ static void say_goodbye(struct sw_qp *qp, struct sw_direct_qp *d)
 /* Afterwards no peer touches memory through this connection. */
 static void part_from_peer(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t state)
 {
+    sw_lock_assert_held(&qp->lock);
     sw_qp_rx_idle(qp);
     sw_qp_publish(qp, state); /* nobody may start an access from here on */
     struct sw_traffic moved = {0};
@@ -182,7 +183,7 @@ void sw_bind_disconnect(struct sw_qp *qp)
     struct sw_direct_qp *d = qp->link_state;
     if (!d)
         return;
-    say_goodbye(qp, d);
+    bind_say_goodbye(qp, d);
     take_the_last(qp, d);
     if (qp->link_state != d) /* it was at fault */
         return;
@@ -227,7 +228,7 @@ struct entry {
     uint64_t rq_offset;
 };
 
-static struct entry read_entry(const struct sw_pub_qp *remote)
+static struct entry bind_read_entry(const struct sw_pub_qp *remote)
 {
     const volatile struct sw_pub_qp *now = remote;
     return (struct entry){
@@ -243,7 +244,7 @@ static struct entry read_entry(const struct sw_pub_qp *remote)
     };
 }
 
-static bool is_sane(const struct sw_peer *peer, const struct entry *entry)
+static bool bind_is_sane(const struct sw_peer *peer, const struct entry *entry)
 {
     if (entry->block >= peer->inbox_blocks || entry->recv_cq >= SW_MAX_CQ)
         return false;
@@ -257,7 +258,7 @@ static bool is_sane(const struct sw_peer *peer, const struct entry *entry)
            entry->rq_offset <= peer->pub_bytes && len_bytes <= peer->pub_bytes - entry->rq_offset;
 }
 
-static void take_entry(struct sw_direct_qp *d, const struct entry *entry, uint64_t word)
+static void bind_take_entry(struct sw_direct_qp *d, const struct entry *entry, uint64_t word)
 {
     d->remote.word = word;
     d->remote.access = entry->access;
@@ -386,10 +387,10 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
         SW_PUB_GET(remote->dest_qpn) != qp->shown_qpn ||
         SW_PUB_GET(remote->type) != counterpart_type(qp->type))
         return false;
-    struct entry entry = read_entry(remote);
+    struct entry entry = bind_read_entry(remote);
     if (d->xrc.lent_token)
         entry.block = d->xrc.lent_block;
-    if (!is_sane(peer, &entry))
+    if (!bind_is_sane(peer, &entry))
         return false;
     struct sw_block *tx = sw_inbox_block(peer->inbox, entry.block);
     if (d->rules[SW_UNREACHABLE].lost && !is_writer(d, tx))
@@ -410,7 +411,7 @@ static bool try_bind(struct sw_qp *qp, struct sw_direct_qp *d)
     d->tx_reader = reader;
     atomic_store(&tx->can_pull, peer->self || atomic_load(&peer->can_cma));
     d->remote.entry = remote;
-    take_entry(d, &entry, word);
+    bind_take_entry(d, &entry, word);
     if (first && state == IBV_QPS_RTR)
         greet_peer(d, word);
     return true;
@@ -441,7 +442,7 @@ static enum standing look_at_entry(const struct sw_qp *qp, const struct sw_direc
 
 bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d)
 {
-    const struct sw_pub_qp *remote = entry_of(d);
+    const struct sw_pub_qp *remote = bind_entry_of(d);
     uint64_t word;
     if (!d->rules[SW_UNREACHABLE].lost || !remote)
         return false;
@@ -456,7 +457,7 @@ bool sw_bind_is_over(const struct sw_qp *qp, const struct sw_direct_qp *d)
 
 bool sw_bind_is_awaited(const struct sw_qp *qp, const struct sw_direct_qp *d)
 {
-    const struct sw_pub_qp *remote = entry_of(d);
+    const struct sw_pub_qp *remote = bind_entry_of(d);
     uint64_t word;
     if (!remote)
         return false;

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "link/direct/bind/connection.h"
+struct sw_direct_qp;
+struct sw_peer;
+struct sw_qp;
 
 /* Our side of a connection to a QP of that slot (0: of nobody), for whom a block is taken. */
 int sw_bind_open(struct sw_qp *qp, uint32_t slot, struct sw_direct_qp **out);

@@ -75,7 +75,7 @@ static uint64_t bury_qps(uint64_t now_ns)
     return next_ns;
 }
 
-static void free_unused(void)
+static void death_free_unused(void)
 {
     struct sw_peer *dead_peers = NULL;
     pthread_mutex_lock(&sw_direct.lock);
@@ -122,6 +122,6 @@ uint64_t sw_bind_reap(uint64_t now_ns)
     uint64_t next_ns = bury_qps(now_ns);
     uint64_t datagrams_ns = sw_datagram_bury(now_ns);
     sw_datagram_forget_dead();
-    free_unused();
+    death_free_unused();
     return sw_min_u64(datagrams_ns, next_ns);
 }

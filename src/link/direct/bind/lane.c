@@ -27,7 +27,7 @@ static atomic_bool lanes_wanted;
 
 /* ---- the initiator's side ---- */
 
-static struct sw_direct_qp *find_lane(const struct sw_direct_qp *d, uint32_t slot)
+static struct sw_direct_qp *bind_find_lane(const struct sw_direct_qp *d, uint32_t slot)
 {
     struct sw_direct_qp *lane = d->xrc.lanes;
     while (lane && lane->peer->slot != slot)
@@ -93,7 +93,7 @@ void sw_lane_forget_keys(struct sw_direct_qp *d, const struct sw_peer *peer)
 }
 
 /* Whether the stand-in is still there, in whatever state. */
-static bool is_there(const struct sw_qp *qp, const struct sw_direct_qp *lane)
+static bool lane_is_there(const struct sw_qp *qp, const struct sw_direct_qp *lane)
 {
     const struct sw_pub_qp *remote = &lane->peer->pub->qps[sw_qpn_index(lane->remote.qpn)];
     return (uint32_t)atomic_load(&remote->bind_word) != IBV_QPS_RESET &&
@@ -102,7 +102,7 @@ static bool is_there(const struct sw_qp *qp, const struct sw_direct_qp *lane)
 
 bool sw_lane_is_lost(const struct sw_qp *qp, const struct sw_direct_qp *lane)
 {
-    return atomic_load(&lane->peer->state) == SW_PEER_DEAD || !is_there(qp, lane);
+    return atomic_load(&lane->peer->state) == SW_PEER_DEAD || !lane_is_there(qp, lane);
 }
 
 static bool has_waited(uint64_t *since_ns, uint64_t limit_ns)
@@ -174,7 +174,7 @@ enum sw_step sw_lane_enter(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_d
     if (!sw_lane_leads_to(d, srq_num)) {
         if (slot < 1 || slot > SW_SLOT_MAX)
             return sw_step_refused_next(qp, d, SW_NAK_INVALID);
-        wanted = find_lane(d, slot);
+        wanted = bind_find_lane(d, slot);
         if (!wanted)
             wanted = open_lane(qp, d, srq_num);
         if (!wanted)
@@ -291,7 +291,7 @@ void sw_lane_serve(struct sw_join *join)
 }
 
 /* Its initiator has let go of it, or died and was waited for, or it has failed. */
-static bool is_gone(struct sw_qp *qp)
+static bool lane_is_gone(struct sw_qp *qp)
 {
     const struct sw_direct_qp *d = sw_direct_of(qp);
     if (!d || d->death_handled)
@@ -305,7 +305,7 @@ static bool is_gone(struct sw_qp *qp)
 void sw_lane_step(void)
 {
     struct sw_join own;
-    sw_stand_in_reap(is_gone);
+    sw_stand_in_reap(lane_is_gone);
     while (atomic_exchange(&lanes_wanted, false) && ask_all(&own)) {
         sw_lane_serve(&own);
         sw_lane_joined(&own);

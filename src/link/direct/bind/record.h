@@ -6,7 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "link/direct/bind/connection.h"
+#include "device/rules/target.h"
+
+struct sw_direct_qp;
+struct sw_record;
 
 /* The record to fill, or NULL while the ring has no room for `slots` (FATAL may take the reserved
  * last one). */

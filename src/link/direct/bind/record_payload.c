@@ -56,18 +56,18 @@ bool sw_record_copy(const struct sw_direct_qp *d, uint8_t *to, uint32_t len_byte
     uint32_t piece = sw_min_u32(len_bytes, first_bytes);
     for (uint32_t at = 0, index = 0; at < len_bytes; at += piece, index++) {
         if (index)
-            piece = len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES;
+            piece = sw_min_u32(len_bytes - at, SW_MORE_BYTES);
         sw_payload_copy(to + at, payload_at(d, index), piece);
     }
     return !sw_fault_hit(to);
 }
 
-/* To a receive of one element. False: left to sw_record_scatter(), which finds out why. */
-static bool copy_to_one(const struct sw_direct_qp *d, const struct sw_recv_claim *claim,
-                        uint32_t len_bytes, uint32_t first_bytes)
+/* To the first element of a receive. False: left to sw_record_scatter(), which finds out why. */
+static bool copy_to_first(const struct sw_direct_qp *d, const struct sw_recv_claim *claim,
+                          uint32_t len_bytes, uint32_t first_bytes)
 {
     uint8_t *to;
-    if (claim->sge_count != 1 || len_bytes > claim->sges[0].length ||
+    if (!claim->sge_count || len_bytes > claim->sges[0].length ||
         !sw_sge_resolve(claim->pd, claim->sges, IBV_ACCESS_LOCAL_WRITE, &to))
         return false;
     return sw_record_copy(d, to, len_bytes, first_bytes);
@@ -78,13 +78,13 @@ enum ibv_wc_status sw_record_scatter(const struct sw_direct_qp *d, uint32_t len_
 {
     const struct sw_recv_claim *claim = &d->serve.receive.claim;
     uint32_t at = sw_min_u32(len_bytes, first_bytes);
-    if (__builtin_expect(copy_to_one(d, claim, len_bytes, first_bytes), 1))
+    if (__builtin_expect(copy_to_first(d, claim, len_bytes, first_bytes), 1))
         return IBV_WC_SUCCESS;
     enum ibv_wc_status status =
         sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, 0, payload_at(d, 0), at);
     for (uint32_t index = 1; at < len_bytes && status == IBV_WC_SUCCESS;
          at += SW_MORE_BYTES, index++)
         status = sw_recv_scatter(claim->pd, claim->sges, claim->sge_count, at, payload_at(d, index),
-                                 len_bytes - at < SW_MORE_BYTES ? len_bytes - at : SW_MORE_BYTES);
+                                 sw_min_u32(len_bytes - at, SW_MORE_BYTES));
     return status;
 }

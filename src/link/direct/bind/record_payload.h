@@ -6,9 +6,10 @@
 #ifndef SW_LINK_DIRECT_BIND_RECORD_PAYLOAD_H
 #define SW_LINK_DIRECT_BIND_RECORD_PAYLOAD_H
 
-#include "link/direct/bind/connection.h"
 #include "link/direct/process/block.h"
 #include "link/gather.h"
+
+struct sw_direct_qp;
 
 /* Sender: a whole message into a record that was reserved, and the ones behind it. false: a key
  * does not allow it. */

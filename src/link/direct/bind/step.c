@@ -3,7 +3,9 @@
 #include "link/direct/bind/step.h"
 
 #include "device/queue/qp_impl.h"
+#include "link/direct/bind/connection.h"
 #include "link/direct/bind/record.h"
+#include "link/direct/process/block.h"
 #include "link/gather.h"
 
 enum sw_step sw_step_local_error(struct sw_direct_qp *d, enum ibv_wc_status status)

@@ -7,7 +7,9 @@
 #include <stdbool.h>
 
 #include "device/rules/target.h"
-#include "link/direct/bind/connection.h"
+
+struct sw_direct_qp;
+struct sw_qp;
 
 enum sw_step {
     SW_STEP_DONE,    /* completed successfully */

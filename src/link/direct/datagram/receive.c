@@ -140,7 +140,7 @@ static void deliver_record(const struct sw_datagram_record *head, const uint8_t 
 
 /* Takes the record at `position`; what the client wrote is read once and checked. Returns the units
  * it took, or 0 if it is nonsense. */
-static uint32_t take_record(uint8_t *base, uint32_t position)
+static uint32_t receive_take_record(uint8_t *base, uint32_t position)
 {
     const uint8_t *at = sw_inbox_datagram(base, position);
     uint32_t rest = SW_DATAGRAM_UNITS - position % SW_DATAGRAM_UNITS;
@@ -189,7 +189,7 @@ static void drain_ring(struct ring *ring, const struct sw_cq *cq, uint32_t want,
     struct sw_inbox_header *header = (struct sw_inbox_header *)base;
     uint32_t from = atomic_load_explicit(&ring->consumed, memory_order_relaxed), at = from;
     for (; count && is_record(base, at); count--) {
-        uint32_t units = take_record(base, at);
+        uint32_t units = receive_take_record(base, at);
         at += units ? units : skip_nonsense(header, at);
         if (cq && queued_count(cq) >= want)
             break;

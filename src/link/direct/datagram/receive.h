@@ -16,7 +16,7 @@ struct sw_cq;
 struct sw_inbox;
 struct sw_qp;
 
-/* An inbox comes and goes; direct.lock held. */
+/* An inbox comes and goes; direct.lock held, but in a forked child, which is alone. */
 void sw_datagram_open(struct sw_inbox *inbox);
 void sw_datagram_close(struct sw_inbox *inbox);
 /* True while something of its client's waits. */

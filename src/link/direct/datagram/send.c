@@ -73,7 +73,7 @@ enum put {
     PUT_BAD_KEY,
 };
 
-static struct channel *channel_of(uint32_t slot)
+static struct channel *send_channel_of(uint32_t slot)
 {
     struct channel *channel = atomic_load_explicit(&channels[slot], memory_order_acquire);
     if (channel)
@@ -87,7 +87,7 @@ static struct channel *channel_of(uint32_t slot)
     return channel;
 }
 
-static void let_go(struct channel *channel)
+static void send_let_go(struct channel *channel)
 {
     sw_peer_put(channel->peer);
     channel->peer = NULL;
@@ -125,7 +125,7 @@ static enum ready attach_channel(struct channel *channel, uint32_t slot)
 {
     uint64_t now_ns = sw_clock_ns();
     if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
-        let_go(channel); /* its slot may have a new owner */
+        send_let_go(channel); /* its slot may have a new owner */
     if (!channel->peer) {
         if (now_ns < channel->nobody_ns)
             return READY_NOBODY;
@@ -141,12 +141,12 @@ static enum ready attach_channel(struct channel *channel, uint32_t slot)
         open_channel(channel);
         return READY;
     case SW_STANDING_REFUSED:
-        let_go(channel);
+        send_let_go(channel);
         channel->far_ns = sw_direct.has_packets ? now_ns + FAR_NS : 0;
         channel->nobody_ns = sw_direct.has_packets ? 0 : now_ns + NOBODY_NS;
         return sw_direct.has_packets ? READY_FAR : READY_NOBODY;
     case SW_STANDING_GONE:
-        let_go(channel);
+        send_let_go(channel);
         channel->far_ns = 0;
         channel->nobody_ns = now_ns + NOBODY_NS;
         return READY_NOBODY;
@@ -180,7 +180,7 @@ static uint32_t units_needed(const struct channel *channel, uint32_t units, uint
 
 /* Makes what was written from the present position on valid: the record at `skipped` units from
  * there, and before it the one that skips them. */
-static void publish_records(struct channel *channel, uint32_t skipped, uint32_t needed)
+static void send_publish_records(struct channel *channel, uint32_t skipped, uint32_t needed)
 {
     void *base = channel->peer->inbox;
     uint32_t at = channel->produced, next = at + needed;
@@ -207,7 +207,7 @@ static void ask_ahead(struct channel *channel, const struct sw_qp *qp, uint32_t 
     channel->heard = qp->moved.received_packets;
 }
 
-static bool has_room(struct channel *channel, uint32_t needed)
+static bool send_has_room(struct channel *channel, uint32_t needed)
 {
     /* One unit more, for what tells the reader that nothing follows. */
     if (__builtin_expect((int32_t)(channel->limit - channel->produced - needed) > 0, 1))
@@ -284,7 +284,7 @@ static enum put put_datagram(struct sw_qp *qp, struct channel *channel, uint32_t
     const struct sw_wqe *wqe = sw_sq_at(&qp->sq, position);
     uint32_t skipped, before = channel->produced;
     uint32_t needed = units_needed(channel, units_of(wqe->len_bytes), &skipped);
-    if (!has_room(channel, needed)) {
+    if (!send_has_room(channel, needed)) {
         if (may_wait(channel))
             return PUT_WAIT;
         sw_counter_add(qp->ctx->netdev, SW_TX_DROP_STALLED);
@@ -296,7 +296,7 @@ static enum put put_datagram(struct sw_qp *qp, struct channel *channel, uint32_t
     if (!sw_gather_out(&gather, 0, record->payload, wqe->len_bytes))
         return PUT_BAD_KEY;
     fill_record(record, qp, wqe, sw_sq_route(&qp->sq, position));
-    publish_records(channel, skipped, needed);
+    send_publish_records(channel, skipped, needed);
     ask_ahead(channel, qp, needed);
     wake_receiver(channel, record, before);
     return PUT_DONE;
@@ -328,7 +328,7 @@ static enum put put_on_wire(struct sw_qp *qp, uint32_t position)
 
 static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
 {
-    struct channel *channel = slot >= 1 && slot <= SW_SLOT_MAX ? channel_of(slot) : NULL;
+    struct channel *channel = slot >= 1 && slot <= SW_SLOT_MAX ? send_channel_of(slot) : NULL;
     enum put result = PUT_DONE;
     enum ready state = READY_NOBODY;
     if (channel) {
@@ -348,13 +348,13 @@ static enum put put_to_slot(struct sw_qp *qp, uint32_t slot, uint32_t position)
 /* READY_WAIT: one of the group's processes must be waited for; the others do not get it twice. */
 static enum ready ready_for(uint32_t slot, uint32_t units)
 {
-    struct channel *channel = channel_of(slot);
+    struct channel *channel = send_channel_of(slot);
     if (!channel)
         return READY_NOBODY;
     sw_lock_acquire(&channel->lock);
     enum ready state = slot_ready(channel, slot);
     uint32_t skipped;
-    if (state == READY && !has_room(channel, units_needed(channel, units, &skipped)) &&
+    if (state == READY && !send_has_room(channel, units_needed(channel, units, &skipped)) &&
         may_wait(channel))
         state = READY_WAIT;
     sw_lock_release(&channel->lock);
@@ -403,7 +403,7 @@ static bool is_for_wire(const struct sw_route *route)
     return sw_link_is_far(route) && (sw_direct.off || !is_to_group(route));
 }
 
-static enum put send_one(struct sw_qp *qp, uint32_t position)
+static enum put datagram_send_one(struct sw_qp *qp, uint32_t position)
 {
     const struct sw_route *route = sw_sq_route(&qp->sq, position);
     if (is_to_group(route) && !sw_direct.off) {
@@ -425,13 +425,14 @@ static enum put send_one(struct sw_qp *qp, uint32_t position)
 static enum put start_one(struct sw_qp *qp, uint32_t position)
 {
     if (__builtin_expect(!sw_fault_gates, 1) || is_for_wire(sw_sq_route(&qp->sq, position)))
-        return send_one(qp, position); /* by packets, each of which is looked at by itself */
+        return datagram_send_one(qp,
+                                 position); /* by packets, each of which is looked at by itself */
     uint32_t copies;
     if (!sw_fault_gate_datagram(qp, sw_sq_at(&qp->sq, position), position, &copies))
         return PUT_WAIT;
-    enum put result = copies ? send_one(qp, position) : PUT_DONE;
+    enum put result = copies ? datagram_send_one(qp, position) : PUT_DONE;
     if (copies > 1 && result == PUT_DONE)
-        send_one(qp, position); /* lost where there is no room now */
+        datagram_send_one(qp, position); /* lost where there is no room now */
     return result;
 }
 
@@ -503,7 +504,7 @@ void sw_datagram_forget_dead(void)
         if (!channel || !sw_lock_try(&channel->lock))
             continue; /* whoever holds it finds out, or the next call does */
         if (channel->peer && atomic_load(&channel->peer->state) == SW_PEER_DEAD)
-            let_go(channel);
+            send_let_go(channel);
         sw_lock_release(&channel->lock);
     }
 }

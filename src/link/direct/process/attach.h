@@ -14,12 +14,8 @@
 
 uint64_t sw_attach_step(uint64_t now_ns); /* connects, asks for segments; when to call again
                                              (UINT64_MAX: when kicked) */
-void sw_attach_accept(void);
-struct sw_newcomer;
-void sw_attach_prove(struct sw_newcomer *newcomer);
-void sw_attach_greet(int fd); /* it has */
+void sw_attach_greet(int fd);             /* it has proven that it may ask (newcomer.h) */
 void sw_attach_end_proof(struct sw_peer *peer);
-void sw_attach_fork_child(void);
 void sw_attach_from_client(struct sw_inbox *inbox);
 void sw_attach_from_peer(struct sw_peer *peer);
 bool sw_attach_has_hung_up(int fd);

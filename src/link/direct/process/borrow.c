@@ -67,7 +67,7 @@ struct entry {
     struct sw_pub_extent extents[SW_MR_EXTENTS];
 };
 
-static bool read_entry(const struct sw_pub_mr *mr, struct entry *out)
+static bool borrow_read_entry(const struct sw_pub_mr *mr, struct entry *out)
 {
     uint64_t word = atomic_load_explicit(&mr->key_word, memory_order_acquire);
     out->access = SW_PUB_GET(mr->access);
@@ -160,7 +160,7 @@ int sw_borrow_region(uint32_t slot, uint32_t pd, uint32_t index, struct sw_borro
     int rc = -EOPNOTSUPP;
     if (!peer)
         return rc;
-    if (index >= SW_MAX_MR || !read_entry(&peer->pub->mrs[index], &entry) || entry.pd != pd)
+    if (index >= SW_MAX_MR || !borrow_read_entry(&peer->pub->mrs[index], &entry) || entry.pd != pd)
         rc = -EINVAL;
     else if (is_whole(&entry))
         rc = map_all(peer, &entry, out);

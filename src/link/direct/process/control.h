@@ -20,6 +20,7 @@
 #ifndef SW_LINK_DIRECT_PROCESS_CONTROL_H
 #define SW_LINK_DIRECT_PROCESS_CONTROL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "device/rules/pub.h"
@@ -65,5 +66,14 @@ struct sw_message {
         } hold;
     };
 };
+
+enum { SW_CONTROL_FDS = 3 }; /* the most that a message brings */
+
+/* 0 or a negative errno. */
+int sw_control_send(int socket, const struct sw_message *message, const int *fds, size_t count);
+/* Returns 1 for a message, 0 when there is none now, -1 at the end of the connection. fds are -1
+ * where not sent. */
+int sw_control_receive(int socket, struct sw_message *message, int fds[SW_CONTROL_FDS]);
+void sw_control_close_fds(int fds[SW_CONTROL_FDS]);
 
 #endif

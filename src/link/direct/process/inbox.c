@@ -198,7 +198,7 @@ static void wipe_block(struct sw_inbox *inbox, uint32_t index)
 }
 
 /* Its death may not have been seen yet: the engine may be the one who waits for it. */
-static bool is_gone(const struct sw_inbox *inbox)
+static bool inbox_is_gone(const struct sw_inbox *inbox)
 {
     return atomic_load(&inbox->dead) ||
            sw_attach_has_hung_up(__atomic_load_n(&inbox->socket, __ATOMIC_RELAXED));
@@ -217,7 +217,7 @@ static bool wait_until(struct sw_inbox *inbox, uint32_t index, uint64_t *deadlin
         if (atomic_load_explicit(&block->access_seq, memory_order_acquire) != seen ||
             atomic_load(&inbox->dead))
             return true;
-        if (spins % 4096 == 4095 && is_gone(inbox))
+        if (spins % 4096 == 4095 && inbox_is_gone(inbox))
             return true;
         sw_cpu_relax();
         if (spins % 256 != 255)
@@ -243,7 +243,7 @@ static uint32_t evict_block(struct sw_inbox *inbox, uint32_t index)
     struct sw_block *block = sw_inbox_block(inbox->base, index);
     for (int tries = 0; tries < EVICTIONS && sw_inbox_wait(inbox, index); tries++) {
         uint32_t seen = atomic_load(&block->access_seq);
-        if ((seen & 1) && !is_gone(inbox))
+        if ((seen & 1) && !inbox_is_gone(inbox))
             continue;
         uint32_t next = (seen + 2) & ~1u;
         next = next ? next : FIRST_COUNT;
@@ -304,6 +304,7 @@ void sw_inbox_wait_all(void)
 
 bool sw_inbox_unused(const struct sw_inbox *inbox)
 {
+    sw_mutex_assert_held(&sw_direct.lock);
     /* Nobody attached (any more, or ever: the client died before it could), and no QP of ours. */
     return inbox->users == 0 && inbox->socket < 0 && inbox->client_nonce != sw_nic.nonce &&
            !sw_datagram_waits(inbox);

@@ -128,6 +128,7 @@ bool sw_peer_has_ended(const struct sw_peer *peer)
 
 bool sw_peer_unused(const struct sw_peer *peer)
 {
+    sw_mutex_assert_held(&sw_direct.lock);
     int state = atomic_load(&peer->state);
     return (state == SW_PEER_DEAD || state == SW_PEER_IDLE) && !atomic_load(&peer->refs);
 }

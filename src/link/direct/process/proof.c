@@ -41,7 +41,7 @@ struct proof_message {
     uint8_t nonce[SW_PROOF_NONCE_BYTES];
 };
 
-static int send_message(int socket, const struct proof_message *message, int fd)
+static int proof_send_message(int socket, const struct proof_message *message, int fd)
 {
     return sw_fd_pass_send(socket, message, sizeof(*message), &fd, fd >= 0, MSG_DONTWAIT);
 }
@@ -69,7 +69,7 @@ int sw_proof_begin(struct sw_proof *proof, int socket)
             .dev = info.st_dev,
             .ino = info.st_ino,
         };
-        rc = send_message(socket, &challenge, -1);
+        rc = proof_send_message(socket, &challenge, -1);
     }
     if (rc)
         sw_proof_end(proof);
@@ -131,7 +131,7 @@ static int answer_challenge(struct sw_proof *proof, int socket,
     proof->looked_in = may_look && is_still_there(socket);
     if (!proof->looked_in)
         memset(out.nonce, 0, sizeof(out.nonce));
-    int rc = send_message(socket, &out, proof->looked_in ? fd : -1);
+    int rc = proof_send_message(socket, &out, proof->looked_in ? fd : -1);
     if (fd >= 0)
         close(fd);
     return rc;
@@ -181,7 +181,8 @@ static ssize_t receive_message(int socket, struct proof_message *message, int *f
 }
 
 /* 1: proven; 0: read on. */
-static int take_message(struct sw_proof *proof, int socket, const struct proof_message *in, int fd)
+static int proof_take_message(struct sw_proof *proof, int socket, const struct proof_message *in,
+                              int fd)
 {
     if (in->kind == PROOF_CHALLENGE)
         return fd < 0 ? answer_challenge(proof, socket, in) : -EPROTO;
@@ -201,7 +202,7 @@ int sw_proof_step(struct sw_proof *proof, int socket)
             return 0;
         int rc = len < 0 ? (int)len : len == 0 ? -ECONNRESET : -EPROTO;
         if (len == (ssize_t)sizeof(in) && in.magic == PROOF_MAGIC)
-            rc = take_message(proof, socket, &in, fd);
+            rc = proof_take_message(proof, socket, &in, fd);
         if (fd >= 0)
             close(fd);
         if (rc)

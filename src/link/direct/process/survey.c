@@ -47,7 +47,7 @@ static void call_process(struct asked *asked, uint32_t slot)
     asked->fd = -1;
 }
 
-static bool is_ready(int fd, uint64_t deadline_ns)
+static bool survey_is_ready(int fd, uint64_t deadline_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int count;
@@ -66,8 +66,8 @@ static void ask_process(struct asked *asked, enum sw_message_type what, uint32_t
         .type = what, .version = SW_PUB_VERSION, .slot = asked->slot, .id = id};
     int rc = asked->fd < 0 ? -EBADF : 0;
     while (!rc)
-        rc =
-            is_ready(asked->fd, deadline_ns) ? sw_proof_step(&asked->proof, asked->fd) : -ETIMEDOUT;
+        rc = survey_is_ready(asked->fd, deadline_ns) ? sw_proof_step(&asked->proof, asked->fd)
+                                                     : -ETIMEDOUT;
     if (rc < 0 || send(asked->fd, &question, sizeof(question), MSG_NOSIGNAL) != sizeof(question))
         end_call(asked);
 }
@@ -75,7 +75,7 @@ static void ask_process(struct asked *asked, enum sw_message_type what, uint32_t
 static void collect_counts(int fd, uint64_t deadline_ns, struct sw_counts *sum)
 {
     struct sw_survey_answer answer;
-    if (is_ready(fd, deadline_ns) &&
+    if (survey_is_ready(fd, deadline_ns) &&
         recv(fd, &answer, sizeof(answer), MSG_TRUNC) == sizeof(answer) &&
         answer.head.type == SW_MESSAGE_SURVEY)
         sw_counts_add(sum, &answer.counts);
@@ -146,7 +146,7 @@ static uint32_t read_connections(uint32_t slot, uint32_t from, struct sw_connect
     answer->count = 0;
     call_process(&asked, slot);
     ask_process(&asked, SW_MESSAGE_CONNECTIONS, from, deadline_ns);
-    if (asked.fd >= 0 && is_ready(asked.fd, deadline_ns) &&
+    if (asked.fd >= 0 && survey_is_ready(asked.fd, deadline_ns) &&
         recv(asked.fd, answer, sizeof(*answer), MSG_TRUNC) == sizeof(*answer) &&
         answer->head.type == SW_MESSAGE_CONNECTIONS && answer->count <= SW_CONNECTIONS_MOST) {
         next = answer->head.id;

@@ -6,10 +6,9 @@
 #include "link/direct/send/ahead.h"
 
 #include "base/fault.h"
-#include "base/payload.h"
+#include "base/minmax.h"
 #include "device/memory/mr_impl.h"
 #include "device/queue/qp_impl.h"
-#include "device/serve/execute.h"
 #include "link/direct/bind/account.h"
 #include "link/direct/bind/bind.h"
 #include "link/direct/bind/connection.h"
@@ -17,13 +16,16 @@
 #include "link/direct/bind/step.h"
 #include "link/direct/process/block.h"
 #include "link/direct/send/bounce.h"
+#include "link/direct/send/moving.h"
 #include "link/direct/send/reach.h"
+#include "link/direct/send/receive_credit.h"
 #include "link/direct/send/requester.h"
 #include "link/direct/send/twosided.h"
 #include "link/gather.h"
 
 /* What one call moves at most; the queue does the rest, so that a post never blocks for long. */
 #define AHEAD_BYTES (1u << 20)
+#define SHORT_BYTES 256u /* a packet at any path MTU */
 
 /* Where the bytes of a request's one element are; NULL: the key does not allow it. */
 static inline uint8_t *local_of(const struct sw_qp *qp, const struct ibv_send_wr *wr, uint32_t need)
@@ -36,9 +38,8 @@ static inline uint8_t *local_of(const struct sw_qp *qp, const struct ibv_send_wr
 }
 
 static inline bool write_or_read(struct sw_qp *qp, struct sw_direct_qp *d,
-                                 const struct ibv_send_wr *wr)
+                                 const struct ibv_send_wr *wr, bool reads)
 {
-    const bool reads = wr->opcode == IBV_WR_RDMA_READ;
     const uint32_t len_bytes = wr->sg_list->length;
     uint8_t *remote = sw_reach_remembered(d, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, len_bytes,
                                           reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
@@ -47,15 +48,12 @@ static inline bool write_or_read(struct sw_qp *qp, struct sw_direct_qp *d,
     uint8_t *local = local_of(qp, wr, reads ? IBV_ACCESS_LOCAL_WRITE : 0);
     if (!local)
         return false;
-    if (reads)
-        sw_payload_copy(local, remote, len_bytes);
-    else
-        sw_copy_ordered(remote, local, len_bytes);
+    sw_move_bytes(d, reads ? local : remote, reads ? remote : local, len_bytes, reads);
     /* By the queue it ends with an error. */
     return !sw_fault_any() || (!sw_fault_lost_at(remote) && !sw_fault_lost_at(local));
 }
 
-static inline uint8_t flags_of(const struct ibv_send_wr *wr)
+static inline uint8_t ahead_flags_of(const struct ibv_send_wr *wr)
 {
     return (uint8_t)((wr->send_flags & IBV_SEND_SOLICITED ? SW_REC_SOLICITED : 0) |
                      (wr->opcode == IBV_WR_SEND_WITH_IMM ? SW_REC_IMM : 0));
@@ -66,13 +64,13 @@ static inline bool send_short(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct ibv_send_wr *wr)
 {
     const uint32_t len_bytes = wr->sg_list->length;
-    if (d->send.recv_used == d->send.recv_posted || len_bytes > SW_INLINE_BYTES ||
+    if (len_bytes > SW_INLINE_BYTES || !sw_receive_is_there(d) ||
         len_bytes > atomic_load_explicit(&d->remote.entry->rq_len_min_bytes, memory_order_acquire))
         return false;
     const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
     if (!gather.inline_bytes)
         return false;
-    const uint8_t flags = flags_of(wr);
+    const uint8_t flags = ahead_flags_of(wr);
     return sw_send_inline(d, &gather, len_bytes, flags, flags & SW_REC_IMM ? wr->imm_data : 0) ==
            SW_STEP_DONE;
 }
@@ -87,7 +85,7 @@ static inline bool send_shared(struct sw_qp *qp, struct sw_direct_qp *d,
     const struct sw_gather gather = {.inline_bytes = local_of(qp, wr, 0), .inline_len = len_bytes};
     if (!gather.inline_bytes)
         return false;
-    const uint8_t flags = flags_of(wr);
+    const uint8_t flags = ahead_flags_of(wr);
     const struct sw_whole whole = {
         .flags = flags,
         .imm = flags & SW_REC_IMM ? wr->imm_data : 0,
@@ -109,21 +107,58 @@ static inline enum sw_step execute_one(struct sw_qp *qp, struct sw_direct_qp *d,
         return SW_STEP_BLOCKED;
     const bool good = is_shared ? send_shared(qp, d, wr)
                       : sends   ? send_short(qp, d, wr)
-                                : write_or_read(qp, d, wr);
+                                : write_or_read(qp, d, wr, wr->opcode == IBV_WR_RDMA_READ);
     if (!good)
         return SW_STEP_BLOCKED;
     sw_account_request(qp, d, wr->opcode, wr->sg_list->length);
     return is_shared ? SW_STEP_SENT : SW_STEP_DONE;
 }
 
+static inline bool is_short(const struct sw_sq *sq, const struct ibv_send_wr *wr, bool reads)
+{
+    if (wr->opcode != (reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE) || wr->num_sge != 1)
+        return false;
+    const uint32_t len_bytes = wr->sg_list->length;
+    return len_bytes - 1 < SHORT_BYTES &&
+           (!(wr->send_flags & IBV_SEND_INLINE) || (!reads && len_bytes <= sq->inline_max));
+}
+
+/* The short WRITEs or READs that a list begins with, often all of it. They take ten nanoseconds
+ * each, so what is the same for all is looked at and added up once. Returns how many; *wr: the
+ * rest. */
+static inline uint32_t move_short_run(struct sw_qp *qp, struct sw_direct_qp *d,
+                                      const struct ibv_send_wr **wr, uint32_t most,
+                                      uint32_t *moved_bytes, bool reads)
+{
+    const struct ibv_send_wr *at = *wr;
+    uint32_t count = 0, bytes = 0;
+    if (d->send.answers_due || qp->type == IBV_QPT_XRC_SEND ||
+        !(qp->sq.opcodes >> (reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE) & 1))
+        return 0;
+    most = sw_min_u32(most, AHEAD_BYTES / SHORT_BYTES);
+    for (; count < most && at && is_short(&qp->sq, at, reads); at = at->next) {
+        if (!write_or_read(qp, d, at, reads))
+            break;
+        bytes += at->sg_list->length;
+        count++;
+    }
+    sw_account_short(d, reads ? SW_MOVED_IN : SW_MOVED_OUT, bytes, count);
+    *moved_bytes = bytes;
+    *wr = at;
+    return count;
+}
+
 uint32_t sw_ahead_run(struct sw_qp *qp, struct sw_direct_qp *d, const struct ibv_send_wr *wr,
                       uint32_t most, uint32_t *sent)
 {
     sw_lock_assert_held(&qp->lock);
-    uint32_t executed = 0, moved_bytes = 0;
+    uint32_t executed, moved_bytes = 0;
     if (!d->tx || d->xrc.busy || (d->send.answers_due && d->remote.rq_entries) || !most ||
         !sw_sq_may_skip(&qp->sq, wr) || !sw_bind_enter(qp, d))
         return 0;
+    executed = wr->opcode == IBV_WR_RDMA_READ
+                   ? move_short_run(qp, d, &wr, most, &moved_bytes, true)
+                   : move_short_run(qp, d, &wr, most, &moved_bytes, false);
     while (executed < most && wr && moved_bytes < AHEAD_BYTES && sw_sq_may_skip(&qp->sq, wr)) {
         const enum sw_step step = execute_one(qp, d, wr);
         if (step == SW_STEP_BLOCKED)

@@ -6,7 +6,8 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-#include "link/direct/bind/connection.h"
+struct sw_direct_qp;
+struct sw_qp;
 
 /* Executes the front of a list that is not queued yet, as far as it may skip the queue
  * (sw_sq_may_skip()) and is done, or sent, at once; returns how many. *sent: of these, the last so

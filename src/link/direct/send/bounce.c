@@ -21,7 +21,7 @@
 #include "link/direct/send/pull.h"
 #include "link/gather.h"
 
-static uint8_t flags_of(const struct sw_wqe *wqe)
+static uint8_t bounce_flags_of(const struct sw_wqe *wqe)
 {
     bool with_imm =
         wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -38,7 +38,7 @@ static struct sw_record *begin_record(struct sw_direct_qp *d, struct sw_wqe *wqe
         return NULL;
     record->kind = (uint8_t)kind;
     record->verdict = SW_ACK;
-    record->flags = flags_of(wqe);
+    record->flags = bounce_flags_of(wqe);
     record->imm = wqe->imm;
     record->remote_addr = wqe->remote_addr;
     record->rkey = wqe->rkey;
@@ -82,8 +82,8 @@ static struct sw_record *begin_with_bytes(struct sw_qp *qp, struct sw_direct_qp 
 }
 
 /* One piece of a SEND or WRITE. */
-static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                               uint32_t position, enum sw_record_kind kind)
+static enum sw_step bounce_send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                      uint32_t position, enum sw_record_kind kind)
 {
     uint32_t len = wqe->len_bytes - wqe->done_bytes;
     if (len > SW_BOUNCE_CHUNK)
@@ -121,8 +121,8 @@ static enum sw_step send_piece(struct sw_qp *qp, struct sw_direct_qp *d, struct 
 }
 
 /* A long SEND: where its bytes are, for the target to fetch. */
-static enum sw_step send_list(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                              uint32_t position)
+static enum sw_step bounce_send_list(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                     uint32_t position)
 {
     const struct ibv_sge *sges = sw_sq_sges(&qp->sq, position);
     uint32_t len = wqe->sge_count * (uint32_t)sizeof(*sges);
@@ -182,7 +182,7 @@ static enum sw_step send_whole(struct sw_qp *qp, struct sw_direct_qp *d, struct 
                                uint32_t position)
 {
     const struct sw_gather gather = sw_gather_of(qp, position);
-    const struct sw_whole whole = {flags_of(wqe), wqe->imm, wqe->srq_num};
+    const struct sw_whole whole = {bounce_flags_of(wqe), wqe->imm, wqe->srq_num};
     const enum sw_step step = sw_send_whole(qp, d, &gather, wqe->len_bytes, &whole);
     if (step == SW_STEP_SENT)
         await_verdict(d, wqe);
@@ -208,10 +208,10 @@ enum sw_step sw_bounce_start(struct sw_qp *qp, struct sw_direct_qp *d, struct sw
     if (!write && !wqe->via_ring && wqe->len_bytes <= SW_WHOLE_BYTES)
         return send_whole(qp, d, wqe, position);
     if (!write && !wqe->via_ring && sw_pull_suits(qp, d, position))
-        step = send_list(qp, d, wqe, position);
+        step = bounce_send_list(qp, d, wqe, position);
     else
         do
-            step = send_piece(qp, d, wqe, position, write ? SW_REC_WRITE : SW_REC_SEND);
+            step = bounce_send_piece(qp, d, wqe, position, write ? SW_REC_WRITE : SW_REC_SEND);
         while (step == SW_STEP_DONE);
     if (step == SW_STEP_SENT) {
         d->send.answers_due++;

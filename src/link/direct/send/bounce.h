@@ -5,6 +5,7 @@
 
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/step.h"
+#include "link/direct/process/block.h"
 #include "link/gather.h"
 
 /* Whether pieces of the request at the front of the queue are on their way, but not all yet. */

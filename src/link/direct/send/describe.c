@@ -5,7 +5,7 @@
 #include "link/connections.h"
 #include "link/direct/bind/connection.h"
 
-static enum sw_connection_wait wait_of(const struct sw_direct_send *send, uint64_t *since_ns)
+static enum sw_connection_wait send_wait_of(const struct sw_direct_send *send, uint64_t *since_ns)
 {
     *since_ns = send->rnr_ns;
     if (send->rnr_ns)
@@ -26,7 +26,7 @@ void sw_direct_describe(const struct sw_qp *qp, struct sw_connection *out)
     if (!d || qp->sq.head == qp->sq.tail)
         return;
     out->reads = d->send.reads_due;
-    out->wait = (uint8_t)wait_of(&d->send, &since_ns);
+    out->wait = (uint8_t)send_wait_of(&d->send, &since_ns);
     if (out->wait != SW_CONNECTION_WAITS_NOT && now_ns > since_ns)
         out->waited_ms = (uint32_t)((now_ns - since_ns) / SW_NS_PER_MS);
     if (out->wait == SW_CONNECTION_WAITS_RECEIVE) {

@@ -47,7 +47,7 @@ void sw_fault_gate_reset(const struct sw_qp *qp)
         sw_fault_gates[qp->index] = (struct sw_fault_gate){.psn = qp->attr.sq_psn};
 }
 
-static uint32_t kind_of(const struct sw_qp *qp, const struct sw_wqe *wqe)
+static uint32_t fault_gate_kind_of(const struct sw_qp *qp, const struct sw_wqe *wqe)
 {
     if (qp->rules->is_datagram)
         return SW_FAULT_DATAGRAM;
@@ -76,12 +76,12 @@ static struct sw_fault_packet packet_of(const struct sw_qp *qp, const struct sw_
                                     .ordinal = qp->ordinal,
                                     .psn = psn & SW_PSN_MASK,
                                     .len_bytes = qp->mtu_bytes,
-                                    .kind = kind_of(qp, wqe)};
+                                    .kind = fault_gate_kind_of(qp, wqe)};
 }
 
 /* Draws the fate of all packets that the request would be. */
-static void decide_fate(const struct sw_qp *qp, const struct sw_wqe *wqe,
-                        struct sw_fault_gate *gate, uint64_t now_ns)
+static void fault_gate_decide_fate(const struct sw_qp *qp, const struct sw_wqe *wqe,
+                                   struct sw_fault_gate *gate, uint64_t now_ns)
 {
     uint64_t elapsed_ns = sw_faults_elapsed_ns(now_ns), held_ns = 0;
     uint32_t mtu_bytes = qp->mtu_bytes ? qp->mtu_bytes : 1;
@@ -160,7 +160,7 @@ enum sw_step sw_fault_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const 
         return cut_request(qp, d, wqe, gate, now_ns);
     gate->cut_ns = 0;
     if (!gate->decided || gate->position != position) {
-        decide_fate(qp, wqe, gate, now_ns);
+        fault_gate_decide_fate(qp, wqe, gate, now_ns);
         gate->position = position;
         if (gate->lost && !d->rules[SW_UNREACHABLE].lost)
             gate->release_ns += RECOVERY_NS;
@@ -180,7 +180,7 @@ bool sw_fault_gate_datagram(const struct sw_qp *qp, const struct sw_wqe *wqe, ui
     struct sw_fault_gate *gate = &sw_fault_gates[qp->index];
     uint64_t now_ns = sw_clock_ns();
     if (!gate->decided || gate->position != position) {
-        decide_fate(qp, wqe, gate, now_ns);
+        fault_gate_decide_fate(qp, wqe, gate, now_ns);
         gate->position = position;
     }
     *copies = gate->lost ? 0 : 1 + gate->doubled;

@@ -8,8 +8,11 @@
 #ifndef SW_LINK_DIRECT_SEND_FAULT_GATE_H
 #define SW_LINK_DIRECT_SEND_FAULT_GATE_H
 
-#include "link/direct/bind/connection.h"
 #include "link/direct/bind/step.h"
+
+struct sw_direct_qp;
+struct sw_qp;
+struct sw_wqe;
 
 struct sw_fault_gate;
 extern struct sw_fault_gate *sw_fault_gates; /* one for each QP; NULL: no faults are asked for */

@@ -14,13 +14,15 @@
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/step.h"
 #include "link/direct/process/block.h"
+#include "link/direct/process/peer.h"
 #include "link/direct/send/bounce.h"
 
 enum sw_step sw_flush_start(struct sw_direct_qp *d, struct sw_wqe *wqe)
 {
     struct sw_target_flush flush = sw_wqe_flush(wqe);
     const struct sw_pub_mr *mr;
-    enum sw_verdict verdict = sw_target_check_flush(d->peer->pub, &flush, sw_remote_side(d), &mr);
+    enum sw_verdict verdict =
+        sw_target_check_flush(d->peer->pub, &flush, sw_remote_side(&d->remote), &mr);
     if (verdict != SW_ACK)
         return sw_step_refused(d, verdict);
     if (flush.type & IBV_FLUSH_PERSISTENT)

@@ -10,14 +10,15 @@
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "device/queue/qp_impl.h"
-#include "device/serve/execute.h"
 #include "link/direct/bind/account.h"
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/record.h"
 #include "link/direct/bind/step.h"
 #include "link/direct/process/block.h"
+#include "link/direct/process/peer.h"
 #include "link/direct/send/bounce.h"
 #include "link/direct/send/flush.h"
+#include "link/direct/send/moving.h"
 #include "link/direct/send/reach.h"
 #include "link/direct/send/receive_credit.h"
 #include "link/gather.h"
@@ -40,14 +41,15 @@ static enum sw_step finish_write(struct sw_qp *qp, struct sw_direct_qp *d, struc
     return SW_STEP_DONE;
 }
 
-static enum sw_step move_bytes(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                               uint32_t position)
+static enum sw_step onesided_move_bytes(struct sw_qp *qp, struct sw_direct_qp *d,
+                                        struct sw_wqe *wqe, uint32_t position)
 {
     uint32_t need = sw_target_need((enum ibv_wr_opcode)wqe->opcode);
     const struct sw_pub_mr *mr;
     uint64_t word;
-    enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr,
-                                              wqe->len_bytes, need, sw_remote_side(d), &mr, &word);
+    enum sw_verdict verdict =
+        sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, wqe->len_bytes, need,
+                        sw_remote_side(&d->remote), &mr, &word);
     if (verdict != SW_ACK)
         return sw_step_refused_next(qp, d, verdict);
     if (wqe->done_bytes == 0) {
@@ -86,8 +88,8 @@ static bool gather_word(struct sw_qp *qp, struct sw_wqe *wqe, uint32_t position)
     return true;
 }
 
-static enum sw_step do_atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
-                              uint32_t position)
+static enum sw_step onesided_do_atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
+                                       uint32_t position)
 {
     if (wqe->remote_addr & 7)
         return sw_step_refused(d, SW_NAK_INVALID);
@@ -100,7 +102,7 @@ static enum sw_step do_atomic(struct sw_qp *qp, struct sw_direct_qp *d, struct s
     uint8_t *remote = sw_reach_remembered(d, wqe->rkey, wqe->remote_addr, 8, need);
     if (!remote) {
         enum sw_verdict verdict = sw_target_check(d->peer->pub, wqe->rkey, wqe->remote_addr, 8,
-                                                  need, sw_remote_side(d), &mr, &word);
+                                                  need, sw_remote_side(&d->remote), &mr, &word);
         if (verdict != SW_ACK)
             return sw_step_refused(d, verdict);
         bool wait;
@@ -152,10 +154,8 @@ static enum sw_step do_mapped(struct sw_qp *qp, struct sw_direct_qp *d, struct s
         if (!sw_sge_resolve(qp->pd_id, sw_sq_sges(&qp->sq, position), need, &local))
             return sw_step_local_error(d, IBV_WC_LOC_PROT_ERR);
     }
-    if (wqe->opcode == IBV_WR_RDMA_READ)
-        sw_payload_copy(local, remote, wqe->len_bytes);
-    else
-        sw_copy_ordered(remote, local, wqe->len_bytes);
+    const bool reads = wqe->opcode == IBV_WR_RDMA_READ;
+    sw_move_bytes(d, reads ? local : remote, reads ? remote : local, wqe->len_bytes, reads);
     if (sw_fault_any()) {
         enum sw_step step = sw_reach_judge(d, remote, local);
         if (step != SW_STEP_DONE)
@@ -173,7 +173,7 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         return sw_bounce_start(qp, d, wqe, position);
     if (wqe->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) /* and what newer headers have: all above READ */
         return wqe->opcode == IBV_WR_FLUSH ? sw_flush_start(d, wqe)
-                                           : do_atomic(qp, d, wqe, position);
+                                           : onesided_do_atomic(qp, d, wqe, position);
     if (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
         if (d->remote.rq_entries == 0)
             return sw_bounce_start(qp, d, wqe, position); /* the target takes the receive */
@@ -197,5 +197,5 @@ enum sw_step sw_onesided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
         if (remote)
             return do_mapped(qp, d, wqe, position, remote);
     }
-    return move_bytes(qp, d, wqe, position);
+    return onesided_move_bytes(qp, d, wqe, position);
 }

@@ -6,6 +6,7 @@
 #include "base/minmax.h"
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/connection.h"
+#include "link/direct/process/peer.h"
 #include "link/gather.h"
 
 void sw_peer_receive_read(const struct sw_direct_qp *d, struct sw_peer_receive *out)
@@ -26,10 +27,10 @@ static enum sw_verdict check_element(const struct sw_direct_qp *d, const struct 
                                      const struct sw_pub_mr **mr, uint64_t *word)
 {
     return sw_target_check(d->peer->pub, sge->lkey, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE,
-                           sw_remote_own(d), mr, word);
+                           sw_remote_own(&d->remote), mr, word);
 }
 
-static void add_run(struct sw_placing *placing, uint8_t *to, uint64_t len_bytes)
+static void peer_receive_add_run(struct sw_placing *placing, uint8_t *to, uint64_t len_bytes)
 {
     if (!to) {
         placing->unmapped++;
@@ -46,7 +47,7 @@ static void add_element(struct sw_direct_qp *d, const struct ibv_sge *sge, uint6
 {
     uint8_t *to = sw_reach_remembered(d, sge->lkey, sge->addr, len_bytes, IBV_ACCESS_LOCAL_WRITE);
     if (to) {
-        add_run(placing, to, len_bytes);
+        peer_receive_add_run(placing, to, len_bytes);
         return;
     }
     for (uint64_t at = 0; at < len_bytes;) {
@@ -59,7 +60,7 @@ static void add_element(struct sw_direct_qp *d, const struct ibv_sge *sge, uint6
         /* What is on demand may not be there, which the kernel says, and a program's poll does not.
          * A mapping that is coming is worth waiting for. */
         placing->keeps_away |= run.is_coming || mr->access & IBV_ACCESS_ON_DEMAND;
-        add_run(placing, run.at, run.len_bytes);
+        peer_receive_add_run(placing, run.at, run.len_bytes);
         at += run.len_bytes;
     }
 }

@@ -14,6 +14,7 @@
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/record.h"
 #include "link/direct/process/block.h"
+#include "link/direct/process/peer.h"
 #include "link/direct/send/bounce.h"
 #include "link/direct/send/reach.h"
 #include "link/gather.h"

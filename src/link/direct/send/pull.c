@@ -10,6 +10,8 @@
 #include "device/queue/qp_impl.h"
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/step.h"
+#include "link/direct/process/block.h"
+#include "link/direct/process/peer.h"
 #include "link/direct/send/bounce.h"
 #include "link/direct/send/reach.h"
 #include "link/gather.h"
@@ -50,7 +52,7 @@ enum sw_step sw_pull(struct sw_direct_qp *d, const struct ibv_sge *list, uint32_
         const struct sw_pub_mr *mr;
         uint64_t word;
         if (sw_target_check(d->peer->pub, list[i].lkey, list[i].addr, here, SW_PUB_LOCAL_USE,
-                            sw_remote_own(d), &mr, &word) != SW_ACK ||
+                            sw_remote_own(&d->remote), &mr, &word) != SW_ACK ||
             sw_reach_probe(d->peer, mr, list[i].addr, here) == SW_REACH_RING)
             return sw_step_refused(d, SW_NAK_OPERATIONAL); /* it said that it could be fetched */
         uint32_t done = (uint32_t)(d->serve.received_bytes - before);

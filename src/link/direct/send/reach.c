@@ -12,16 +12,15 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/payload.h"
 #include "device/memory/move_gate.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
 #include "device/queue/counters.h"
 #include "device/queue/qp_impl.h"
-#include "device/serve/execute.h"
 #include "link/direct/bind/connection.h"
 #include "link/direct/bind/step.h"
 #include "link/direct/process/peer.h"
+#include "link/direct/send/moving.h"
 #include "link/gather.h"
 
 uint8_t *sw_reach_remembered(struct sw_direct_qp *d, uint32_t rkey, uint64_t addr,
@@ -274,10 +273,9 @@ enum sw_step sw_reach_move(struct sw_direct_qp *d, const struct sw_gather *gathe
             enum sw_step step = move_cma(d, local, piece.remote_va, moved, to_local, &moved);
             if (step != SW_STEP_DONE)
                 return step;
-        } else if (to_local) {
-            sw_payload_copy(local, piece.at, moved);
         } else {
-            sw_copy_ordered(piece.at, local, moved);
+            sw_move_bytes(d, to_local ? local : piece.at, to_local ? piece.at : local, moved,
+                          to_local);
         }
         if (piece.kind == PIECE_MAPPED && sw_fault_any()) {
             enum sw_step step = sw_reach_judge(d, piece.at, local);

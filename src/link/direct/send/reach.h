@@ -9,6 +9,9 @@
 #include "link/direct/bind/step.h"
 #include "link/gather.h"
 
+struct sw_peer;
+struct sw_pub_mr;
+
 enum sw_reach { SW_REACH_DIRECT, SW_REACH_WAIT, SW_REACH_RING };
 /* Whether [addr, addr+len) of a region (checked before) can be accessed directly. */
 enum sw_reach sw_reach_probe(struct sw_peer *peer, const struct sw_pub_mr *mr, uint64_t addr,

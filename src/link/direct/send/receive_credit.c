@@ -11,8 +11,7 @@ enum sw_step sw_receive_wait(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (d->send.in_doubt)
         return SW_STEP_BLOCKED; /* until that is answered */
-    d->send.recv_posted = atomic_load_explicit(&d->remote.entry->rq_posted, memory_order_acquire);
-    if (d->send.recv_used != d->send.recv_posted) {
+    if (sw_receive_is_there(d)) {
         d->send.rnr_ns = 0;
         d->send.rnr_tries = 0;
         return SW_STEP_DONE;

@@ -149,7 +149,7 @@ static enum sw_step run_requests(struct sw_qp *qp, struct sw_direct_qp *via)
     while (sw_qp_may_send(qp)) {
         struct sw_wqe *wqe = sw_sq_at(&qp->sq, qp->sq.next);
         if (__builtin_expect(sw_wqe_is_local(wqe), 0))
-            break; /* waits for accesses to end, so not inside one: run_local() */
+            break; /* waits for accesses to end, so not inside one: requester_run_local() */
         if (__builtin_expect(names_srq, 0) && !sw_lane_leads_to(via, wqe->srq_num))
             break;
         step = __builtin_expect(qp->sq.is_paced, 0) ? start_paced(qp, via, wqe, qp->sq.next)
@@ -194,7 +194,7 @@ static enum sw_step run_section(struct sw_qp *qp, struct sw_direct_qp *d)
 
 /* Binds and invalidates at the front of the queue, each when all before it has ended: stricter than
  * IBTA Vol1 10.8.3.3 demands, and the same on every rung. */
-static enum sw_step run_local(struct sw_qp *qp, struct sw_direct_qp *d)
+static enum sw_step requester_run_local(struct sw_qp *qp, struct sw_direct_qp *d)
 {
     while (sw_qp_may_send(qp) && sw_wqe_is_local(sw_sq_at(&qp->sq, qp->sq.next))) {
         if (d->send.answers_due)
@@ -212,7 +212,7 @@ static enum sw_step run_local(struct sw_qp *qp, struct sw_direct_qp *d)
 /* Starts what can be started, with the peer or without. */
 static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
 {
-    enum sw_step step = run_local(qp, d);
+    enum sw_step step = requester_run_local(qp, d);
     d->send.budget_bytes = RUN_BUDGET_BYTES;
     while (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED && sw_qp_may_send(qp)) {
         if (__builtin_expect(!sw_bind_enter(qp, d), 0))
@@ -224,7 +224,7 @@ static enum sw_step run_queue(struct sw_qp *qp, struct sw_direct_qp *d)
         d->send.unbound_ns = 0;
         step = run_section(qp, d);
         if (step != SW_STEP_BLOCKED && step != SW_STEP_FAILED)
-            step = run_local(qp, d);
+            step = requester_run_local(qp, d);
     }
     return step;
 }
@@ -264,14 +264,14 @@ static uint32_t end_of_losses(struct sw_qp *qp)
 }
 
 /* Something of the peer's waits to be served: it may be a goodbye, and the peer there again. */
-static bool has_come(const struct sw_direct_qp *d)
+static bool requester_has_come(const struct sw_direct_qp *d)
 {
     return atomic_load_explicit(&d->rx->requests[d->serve.at % SW_REQUEST_SLOTS].seq,
                                 memory_order_acquire) == d->serve.at + 1;
 }
 
 /* Whether the peer will be there in a moment, as far as can be told. */
-static bool is_worth_waiting(const struct sw_qp *qp, struct sw_direct_qp *d)
+static bool requester_is_worth_waiting(const struct sw_qp *qp, struct sw_direct_qp *d)
 {
     if (!sw_bind_is_awaited(qp, d))
         return false;
@@ -290,7 +290,7 @@ static bool lose_sends(struct sw_qp *qp, struct sw_direct_qp *d)
         sw_bind_leave(d);
         return false;
     }
-    if ((d->rx && has_come(d)) || is_worth_waiting(qp, d))
+    if ((d->rx && requester_has_come(d)) || requester_is_worth_waiting(qp, d))
         return false;
     d->send.answers_due = 0;
     d->send.in_doubt = false;

@@ -3,7 +3,10 @@
 #ifndef SW_LINK_DIRECT_SEND_REQUESTER_H
 #define SW_LINK_DIRECT_SEND_REQUESTER_H
 
-#include "link/direct/bind/connection.h"
+#include <stdbool.h>
+
+struct sw_direct_qp;
+struct sw_qp;
 
 /* Goes on with all requests of the queue. Opens its own access section. */
 void sw_direct_send_run(struct sw_qp *qp, struct sw_direct_qp *d);

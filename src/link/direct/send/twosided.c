@@ -10,6 +10,7 @@
 #include "link/direct/bind/record_payload.h"
 #include "link/direct/bind/step.h"
 #include "link/direct/process/block.h"
+#include "link/direct/process/peer.h"
 #include "link/direct/send/bounce.h"
 #include "link/direct/send/peer_receive.h"
 #include "link/direct/send/placing.h"
@@ -73,7 +74,7 @@ enum sw_step sw_twosided_start(struct sw_qp *qp, struct sw_direct_qp *d, struct 
     const bool is_own_target = qp->dest_qpn == qp->qpn;
     if (wqe->opcode == IBV_WR_SEND_WITH_INV && (d->rules[SW_NAK_ACCESS].lost || is_own_target)) {
         enum sw_verdict verdict =
-            sw_target_check_invalidate(d->peer->pub, wqe->imm, sw_remote_side(d));
+            sw_target_check_invalidate(d->peer->pub, wqe->imm, sw_remote_side(&d->remote));
         if (verdict != SW_ACK)
             return sw_step_refused_next(qp, d, verdict);
     }

@@ -21,7 +21,7 @@ static bool is_room(uint32_t room, uint32_t slots)
     return room >= slots && room <= SW_RESPONSE_SLOTS;
 }
 
-static bool has_room(struct sw_direct_qp *d, uint32_t slots)
+static bool answer_has_room(struct sw_direct_qp *d, uint32_t slots)
 {
     if (__builtin_expect(!is_room(d->serve.answer_limit - d->serve.answer_at, slots), 0))
         d->serve.answer_limit = SW_RESPONSE_SLOTS + atomic_load_explicit(&d->rx->responses_consumed,
@@ -31,12 +31,12 @@ static bool has_room(struct sw_direct_qp *d, uint32_t slots)
 
 bool sw_answer_has_room(struct sw_direct_qp *d)
 {
-    return has_room(d, d->serve.acks_due ? 2 : 1);
+    return answer_has_room(d, d->serve.acks_due ? 2 : 1);
 }
 
 struct sw_record *sw_answer_reserve(struct sw_direct_qp *d, uint32_t len_bytes)
 {
-    if (!has_room(d, 1))
+    if (!answer_has_room(d, 1))
         return NULL;
     struct sw_record *record = &d->tx->responses[d->serve.answer_at % SW_RESPONSE_SLOTS];
     record->flags = 0;

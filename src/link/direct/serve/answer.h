@@ -4,8 +4,13 @@
 #ifndef SW_LINK_DIRECT_SERVE_ANSWER_H
 #define SW_LINK_DIRECT_SERVE_ANSWER_H
 
-#include "link/direct/bind/connection.h"
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "link/direct/process/block.h"
+
+struct sw_direct_qp;
+struct sw_qp;
 
 /* The record to fill, with `len_bytes` of the response area behind it (bounce_at); NULL while there
  * is no room. */

@@ -154,11 +154,12 @@ bool sw_serve_run(struct sw_qp *qp, struct sw_direct_qp *d)
         /* What the peer sent in reply completes after what it replies to, as on a wire. */
         if (d->send.answers_due && !sw_direct_send_collect(qp, d))
             return true;
-        if (slot->kind == SW_REC_SEND_WHOLE) {
+        const uint8_t kind = slot->kind;
+        if (kind == SW_REC_SEND_INLINE || kind == SW_REC_SEND_WHOLE) {
             const uint32_t together = sw_serve_together(qp, d, RUN_RECORDS - i);
             if (together) {
                 any = true;
-                note_served(qp, d, true);
+                note_served(qp, d, kind == SW_REC_SEND_WHOLE);
                 i += together - 1;
                 continue;
             }

@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-#include "link/direct/bind/connection.h"
+struct sw_direct_qp;
+struct sw_qp;
 
 /* Serves what the peer has sent, at most a batch of it. Returns whether there was anything. Opens
  * its own access sections. */

@@ -23,6 +23,7 @@ enum sw_serve sw_serve_end_connection(struct sw_qp *qp, enum sw_verdict verdict)
 enum sw_serve sw_serve_answer(struct sw_qp *qp, struct sw_direct_qp *d, enum sw_verdict verdict,
                               uint64_t original)
 {
+    sw_lock_assert_held(&qp->lock);
     bool answered = false;
     if (sw_bind_enter(qp, d)) {
         struct sw_record *record = sw_answer_acks(d) ? sw_answer_reserve(d, 0) : NULL;
@@ -68,6 +69,7 @@ static bool counts_receive(const struct sw_qp *qp, const struct sw_peer_request 
 enum sw_serve sw_serve_lose(struct sw_qp *qp, struct sw_direct_qp *d,
                             const struct sw_peer_request *request)
 {
+    sw_lock_assert_held(&qp->lock);
     const bool last = request->flags & SW_REC_LAST;
     if (last && !counts_receive(qp, request))
         sw_serve_acknowledge(d);
@@ -82,6 +84,7 @@ enum sw_serve sw_serve_lose(struct sw_qp *qp, struct sw_direct_qp *d,
 enum sw_serve sw_serve_refuse(struct sw_qp *qp, struct sw_direct_qp *d,
                               const struct sw_peer_request *request, enum sw_verdict verdict)
 {
+    sw_lock_assert_held(&qp->lock);
     if (d->rules[verdict].lost)
         return sw_serve_lose(qp, d, request);
     if (!d->rules[verdict].requester_fatal && !(request->flags & SW_REC_LAST))
@@ -102,6 +105,7 @@ bool sw_serve_can_answer(struct sw_qp *qp, struct sw_direct_qp *d)
 enum sw_serve sw_serve_rnr(struct sw_qp *qp, struct sw_direct_qp *d,
                            const struct sw_peer_request *request, uint8_t rnr_retry)
 {
+    sw_lock_assert_held(&qp->lock);
     if (d->rules[SW_RNR].lost)
         return sw_serve_lose(qp, d, request);
     uint64_t now_ns = sw_clock_ns();

@@ -2,6 +2,7 @@
 #include "link/direct/serve/serve_key.h"
 
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "base/payload.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
@@ -10,8 +11,8 @@
 #include "link/direct/bind/bind.h"
 #include "link/direct/serve/answer.h"
 
-static enum sw_serve serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
-                                 const struct sw_peer_request *request)
+static enum sw_serve direct_serve_write(struct sw_qp *qp, struct sw_direct_qp *d,
+                                        const struct sw_peer_request *request)
 {
     if (!sw_serve_can_answer(qp, d))
         return SW_SERVE_WAIT;
@@ -48,8 +49,7 @@ static enum sw_serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!sw_bind_enter(qp, d))
         return SW_SERVE_WAIT;
     while (d->serve.read_bytes < total && sw_answer_acks(d)) {
-        uint32_t len = total - d->serve.read_bytes < SW_BOUNCE_CHUNK ? total - d->serve.read_bytes
-                                                                     : SW_BOUNCE_CHUNK;
+        uint32_t len = sw_min_u32(total - d->serve.read_bytes, SW_BOUNCE_CHUNK);
         if (sw_view_is_of(asked.rkey) && !sw_fault_probe(from + d->serve.read_bytes, len)) {
             sw_bind_leave(d);
             d->serve.read_bytes = 0;
@@ -71,8 +71,8 @@ static enum sw_serve serve_read(struct sw_qp *qp, struct sw_direct_qp *d,
     return SW_SERVED;
 }
 
-static enum sw_serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
-                                  const struct sw_peer_request *request)
+static enum sw_serve direct_serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
+                                         const struct sw_peer_request *request)
 {
     if (!sw_serve_can_answer(qp, d))
         return SW_SERVE_WAIT;
@@ -85,8 +85,8 @@ static enum sw_serve serve_atomic(struct sw_qp *qp, struct sw_direct_qp *d,
 }
 
 /* Left and taken up again while the memory takes its time. */
-static enum sw_serve serve_flush(struct sw_qp *qp, struct sw_direct_qp *d,
-                                 const struct sw_peer_request *request)
+static enum sw_serve direct_serve_flush(struct sw_qp *qp, struct sw_direct_qp *d,
+                                        const struct sw_peer_request *request)
 {
     if (!sw_serve_can_answer(qp, d))
         return SW_SERVE_WAIT;
@@ -106,13 +106,13 @@ enum sw_serve sw_serve_by_key(struct sw_qp *qp, struct sw_direct_qp *d,
     enum sw_serve result = SW_SERVED;
     sw_mr_serve_begin(index);
     if (request->kind == SW_REC_WRITE)
-        result = serve_write(qp, d, request);
+        result = direct_serve_write(qp, d, request);
     else if (request->kind == SW_REC_READ)
         result = serve_read(qp, d, request);
     else if (request->kind == SW_REC_FLUSH)
-        result = serve_flush(qp, d, request);
+        result = direct_serve_flush(qp, d, request);
     else
-        result = serve_atomic(qp, d, request);
+        result = direct_serve_atomic(qp, d, request);
     sw_mr_serve_end(index);
     return result;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Short messages to a shared receive queue, many at once. */
+/* Short messages that lie in records, many at once. */
 #ifndef SW_LINK_DIRECT_SERVE_SERVE_RUN_H
 #define SW_LINK_DIRECT_SERVE_SERVE_RUN_H
 
@@ -8,9 +8,9 @@
 struct sw_direct_qp;
 struct sw_qp;
 
-/* Serves records from `serve.at` on, at most `most`: as long as they are SEND_WHOLE, go to the same
- * queue, and nothing is out of the ordinary. Returns how many. None: the first is for
- * sw_serve_whole(), which finds out why. */
+/* Serves records from `serve.at` on, at most `most`: as long as they are of the kind of the first,
+ * SEND_INLINE or SEND_WHOLE, go to the same queue of receives, and nothing is out of the ordinary.
+ * Returns how many. None: the first is for who serves records one by one, and finds out why. */
 uint32_t sw_serve_together(struct sw_qp *qp, struct sw_direct_qp *d, uint32_t most);
 
 #endif

@@ -18,8 +18,9 @@ static struct sw_target_qp own_side(const struct sw_qp *qp, const struct sw_peer
     return (struct sw_target_qp){qp->qpn, request->message.pd, (uint32_t)qp->attr.qp_access_flags};
 }
 
-static enum sw_serve refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
-                                 const struct sw_peer_request *request, enum sw_verdict verdict)
+static enum sw_serve serve_refuse_send(struct sw_qp *qp, struct sw_direct_qp *d,
+                                       const struct sw_peer_request *request,
+                                       enum sw_verdict verdict)
 {
     const enum ibv_wc_status status = sw_receive_refusal(qp, verdict);
     if (status != IBV_WC_SUCCESS)
@@ -44,7 +45,7 @@ static enum sw_serve begin_send(struct sw_qp *qp, struct sw_direct_qp *d,
     const enum sw_verdict verdict =
         sw_target_check_room(d->serve.receive.claim.len_bytes, 0, total_bytes);
     if (verdict != SW_ACK)
-        return refuse_send(qp, d, request, verdict);
+        return serve_refuse_send(qp, d, request, verdict);
     *taken = true;
     return SW_SERVED;
 }
@@ -56,7 +57,7 @@ static enum sw_serve end_send(struct sw_qp *qp, struct sw_direct_qp *d,
      * be lost any more, since its sender has counted the receive. */
     if (sw_execute_invalidate(qp, &request->message, request->imm) != SW_ACK &&
         !d->rules[SW_NAK_ACCESS].lost)
-        return refuse_send(qp, d, request, SW_NAK_ACCESS);
+        return serve_refuse_send(qp, d, request, SW_NAK_ACCESS);
     return sw_serve_deliver(qp, d, request, d->serve.received_bytes, IBV_WC_RECV);
 }
 
@@ -79,7 +80,7 @@ enum sw_serve sw_serve_send(struct sw_qp *qp, struct sw_direct_qp *d,
     enum sw_verdict verdict =
         sw_execute_fill(&d->serve.receive.claim, d->serve.received_bytes, from, request->len_bytes);
     if (verdict != SW_ACK)
-        return refuse_send(qp, d, request, verdict);
+        return serve_refuse_send(qp, d, request, verdict);
     d->serve.received_bytes += request->len_bytes;
     return request->flags & SW_REC_LAST ? end_send(qp, d, request) : SW_SERVED;
 }
@@ -97,7 +98,7 @@ enum sw_serve sw_serve_whole(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!taken)
         return result;
     if (sw_record_scatter(d, request->len_bytes, SW_WHOLE_FIRST) != IBV_WC_SUCCESS)
-        return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
+        return serve_refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     d->serve.received_bytes = request->len_bytes;
     return end_send(qp, d, request);
 }
@@ -143,8 +144,10 @@ enum sw_serve sw_serve_partly(struct sw_qp *qp, struct sw_direct_qp *d,
 }
 
 /* Where the bytes of a message are, as the peer says. 0: not a sane list. */
-static uint32_t read_list(const struct sw_direct_qp *d, const struct sw_peer_request *request,
-                          const struct sw_record *record, struct ibv_sge list[SW_MAX_SGE])
+static uint32_t serve_send_read_list(const struct sw_direct_qp *d,
+                                     const struct sw_peer_request *request,
+                                     const struct sw_record *record,
+                                     struct ibv_sge list[SW_MAX_SGE])
 {
     const uint8_t *from = sw_request_bounced(d, request, record->bounce_at);
     uint32_t count = request->len_bytes / sizeof(*list);
@@ -165,7 +168,7 @@ enum sw_serve sw_serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     if (!sw_serve_can_answer(qp, d))
         return SW_SERVE_WAIT;
     const struct sw_record record = sw_request_whole(request);
-    uint32_t count = read_list(d, request, &record, list);
+    uint32_t count = serve_send_read_list(d, request, &record, list);
     if (!count)
         return sw_serve_end_connection(qp, SW_NAK_INVALID);
     if (!d->serve.receive.is_taken) {
@@ -176,7 +179,7 @@ enum sw_serve sw_serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     const enum sw_verdict verdict =
         sw_target_check_room(d->serve.receive.claim.len_bytes, 0, record.total_bytes);
     if (verdict != SW_ACK)
-        return refuse_send(qp, d, request, verdict);
+        return serve_refuse_send(qp, d, request, verdict);
     if (!sw_bind_enter(qp, d))
         return SW_SERVE_WAIT;
     d->send.budget_bytes = PULL_BUDGET_BYTES;
@@ -184,7 +187,7 @@ enum sw_serve sw_serve_pull(struct sw_qp *qp, struct sw_direct_qp *d,
     sw_bind_leave(d);
     qp->rx_goes_on = step == SW_STEP_BLOCKED && !d->send.budget_bytes;
     if (step == SW_STEP_FAILED)
-        return refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
+        return serve_refuse_send(qp, d, request, SW_NAK_OPERATIONAL);
     if (step != SW_STEP_DONE)
         return SW_SERVE_WAIT;
     return sw_serve_deliver(qp, d, request, record.total_bytes, IBV_WC_RECV);

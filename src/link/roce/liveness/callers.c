@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "device/nic/nic.h"
 #include "device/queue/counters.h"
 #include "link/roce/liveness/lifeline_impl.h"
@@ -39,7 +40,7 @@ static struct caller {
 
 static uint64_t paused_ns; /* until when nobody is let in; 0: not */
 
-static uint64_t word_of(const struct in6_addr *address, int half)
+static uint64_t callers_word_of(const struct in6_addr *address, int half)
 {
     uint64_t word;
     memcpy(&word, address->s6_addr + 8 * half, sizeof(word));
@@ -50,9 +51,9 @@ static uint64_t token_of(const struct in6_addr *own, const struct in6_addr *peer
                          enum role role)
 {
     const struct sw_siphash_key *key = &sw_lifelines.key;
-    uint64_t token = sw_siphash(key, word_of(own, 0), word_of(own, 1));
-    token = sw_siphash(key, token, word_of(peer, 0));
-    token = sw_siphash(key, token, word_of(peer, 1));
+    uint64_t token = sw_siphash(key, callers_word_of(own, 0), callers_word_of(own, 1));
+    token = sw_siphash(key, token, callers_word_of(peer, 0));
+    token = sw_siphash(key, token, callers_word_of(peer, 1));
     return sw_siphash(key, token, (uint64_t)slot << 1 | role);
 }
 
@@ -64,7 +65,7 @@ static bool watch_socket(int fd, void *what, int op)
 
 /* ---- listening ---- */
 
-static bool open_all(void)
+static bool callers_open_all(void)
 {
     if (sw_lifelines.epoll >= 0)
         return true;
@@ -80,7 +81,8 @@ static bool open_all(void)
 
 bool sw_callers_open(bool is_ipv4)
 {
-    if (!open_all())
+    sw_lock_assert_held(&sw_lifelines.lock);
+    if (!callers_open_all())
         return false;
     if (sw_lifelines.listeners[is_ipv4].fd >= 0)
         return true;
@@ -105,6 +107,7 @@ uint16_t sw_callers_port(const struct in6_addr *own)
 
 void sw_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad *out)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     out->port = sw_callers_port(&line->source);
     out->caller = token_of(&line->source, &line->dest, line->slot, CALLER);
     out->called = token_of(&line->source, &line->dest, line->slot, CALLED);
@@ -112,7 +115,7 @@ void sw_callers_describe(const struct sw_lifeline *line, struct sw_liveness_mad 
 
 /* ---- one who calls ---- */
 
-static void turn_away(struct caller *caller)
+static void callers_turn_away(struct caller *caller)
 {
     epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, caller->fd, NULL);
     close(caller->fd);
@@ -120,7 +123,7 @@ static void turn_away(struct caller *caller)
     sw_counter_add(sw_roce_device_at(&caller->own), SW_LIVENESS_REFUSALS);
 }
 
-static struct caller *make_room(void)
+static struct caller *callers_make_room(void)
 {
     struct caller *oldest = &callers[0];
     for (uint32_t i = 0; i < CALLERS; i++) {
@@ -129,7 +132,7 @@ static struct caller *make_room(void)
         if (callers[i].since_ns < oldest->since_ns)
             oldest = &callers[i];
     }
-    turn_away(oldest);
+    callers_turn_away(oldest);
     return oldest;
 }
 
@@ -139,7 +142,7 @@ static void pause_listening(int listener, uint64_t now_ns)
     epoll_ctl(sw_lifelines.epoll, EPOLL_CTL_DEL, listener, NULL);
 }
 
-static void accept_callers(int listener, uint64_t now_ns)
+static void liveness_accept_callers(int listener, uint64_t now_ns)
 {
     struct in6_addr own, peer;
     for (uint32_t i = 0; i < ACCEPTS_MAX; i++) {
@@ -148,10 +151,10 @@ static void accept_callers(int listener, uint64_t now_ns)
             pause_listening(listener, now_ns);
         if (fd < 0)
             return;
-        struct caller *caller = make_room();
+        struct caller *caller = callers_make_room();
         *caller = (struct caller){.fd = fd, .since_ns = now_ns, .own = own, .peer = peer};
         if (!watch_socket(fd, caller, EPOLL_CTL_ADD))
-            turn_away(caller);
+            callers_turn_away(caller);
     }
 }
 
@@ -181,7 +184,7 @@ static void hear_caller(struct caller *caller, uint64_t now_ns)
     if (got > 0 && sw_liveness_word_decode(caller->in, &word))
         line = line_of(caller, &word);
     if (!line) {
-        turn_away(caller);
+        callers_turn_away(caller);
         return;
     }
     const struct sw_liveness_word welcome = {
@@ -199,9 +202,10 @@ static void hear_caller(struct caller *caller, uint64_t now_ns)
 
 bool sw_callers_take(void *what, uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     for (int i = 0; i < 2; i++)
         if (what == &sw_lifelines.listeners[i]) {
-            accept_callers(sw_lifelines.listeners[i].fd, now_ns);
+            liveness_accept_callers(sw_lifelines.listeners[i].fd, now_ns);
             return true;
         }
     if ((uintptr_t)what < (uintptr_t)callers || (uintptr_t)what >= (uintptr_t)(callers + CALLERS))
@@ -220,6 +224,7 @@ static void listen_again(void)
 
 uint64_t sw_callers_tend(uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     uint64_t next_ns = UINT64_MAX;
     if (sw_lifelines.epoll < 0)
         return next_ns;
@@ -228,11 +233,11 @@ uint64_t sw_callers_tend(uint64_t now_ns)
     for (uint32_t i = 0; i < CALLERS; i++) {
         struct caller *caller = &callers[i];
         if (caller->fd >= 0 && now_ns >= caller->since_ns + PATIENCE_NS)
-            turn_away(caller);
+            callers_turn_away(caller);
         if (caller->fd >= 0 && caller->since_ns + PATIENCE_NS < next_ns)
             next_ns = caller->since_ns + PATIENCE_NS;
     }
-    return paused_ns && paused_ns < next_ns ? paused_ns : next_ns;
+    return paused_ns ? sw_min_u64(paused_ns, next_ns) : next_ns;
 }
 
 void sw_callers_fork_child(void)

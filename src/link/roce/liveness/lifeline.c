@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "device/queue/counters.h"
+#include "link/death.h"
 #include "link/engine.h"
 #include "link/roce/liveness/lifeline_impl.h"
 #include "link/roce/liveness/liveness.h"
@@ -29,7 +30,6 @@
 #define LINES_MAX 4096u
 #define EVENTS_MAX 64u
 #define IDLE_NS (10 * SW_NS_PER_S)          /* a line without a queue pair is closed then */
-#define TOLD_FIRST_NS (500 * SW_NS_PER_MS)  /* rdma_cm is told so much before queue pairs end */
 #define DEATH_GRACE_NS (100 * SW_NS_PER_MS) /* for a dead process's last packets, as on one host */
 #define FORK_WAIT_NS (100 * SW_NS_PER_MS)
 
@@ -73,6 +73,7 @@ static bool is_caller(const struct in6_addr *own, const struct in6_addr *peer, u
 struct sw_lifeline *sw_lifeline_find(const struct in6_addr *source, const struct in6_addr *dest,
                                      uint32_t slot)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     struct sw_lifeline *line = sw_lifelines.lines;
     while (line &&
            (line->slot != slot || line->liveness.state == SW_LIVENESS_DEAD ||
@@ -123,6 +124,7 @@ static void watch_line(struct sw_lifeline *line, int op)
 
 void sw_lifeline_adopt(struct sw_lifeline *line, int fd, bool is_connecting)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     close_line(line);
     line->fd = fd;
     line->cookie = sw_tcp_cookie(fd);
@@ -133,6 +135,7 @@ void sw_lifeline_adopt(struct sw_lifeline *line, int fd, bool is_connecting)
 /* Returns false if it could not be sent. */
 bool sw_lifeline_say(struct sw_lifeline *line, const struct sw_liveness_word *word)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     uint8_t bytes[SW_LIVENESS_WORD_BYTES];
     if (line->fd < 0 || line->is_connecting || sw_tcp_cookie(line->fd) != line->cookie)
         return false;
@@ -159,7 +162,7 @@ static enum sw_liveness_event event_of(int error)
 
 /* ---- the actions of the state machine ---- */
 
-static void call_peer(struct sw_lifeline *line, uint64_t now_ns)
+static void lifeline_call_peer(struct sw_lifeline *line, uint64_t now_ns)
 {
     close_line(line);
     const int fd = sw_tcp_connect(&line->source, &line->dest, line->port, line->ifindex);
@@ -171,6 +174,7 @@ static void call_peer(struct sw_lifeline *line, uint64_t now_ns)
 
 void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     char text[SW_ROCE_ADDRESS_TEXT];
     const enum sw_liveness_state before = line->liveness.state;
     const enum sw_liveness_step step = sw_liveness_take(&line->liveness, event, now_ns);
@@ -190,7 +194,7 @@ void sw_lifeline_take(struct sw_lifeline *line, enum sw_liveness_event event, ui
         line->invites = true;
         return;
     case SW_LIVENESS_CALL:
-        call_peer(line, now_ns);
+        lifeline_call_peer(line, now_ns);
         return;
     case SW_LIVENESS_HANG_UP:
         close_line(line);
@@ -430,15 +434,14 @@ static struct sw_lifeline *next_dead(uint64_t now_ns)
     return line;
 }
 
-/* A program that uses rdma_cm learns of a death by its event first, then its requests end. It is so
- * on hardware, too: the dead process's kernel sends DREQ, and requests end after their retries. The
- * time counts from here: the engine may be late, and the program needs a processor as well. */
-static void tell_first(struct sw_lifeline *line, uint64_t now_ns)
+/* By rdma_cm: link/death.h. The time counts from here: the engine may be late, and the program
+ * needs a processor as well. */
+static void lifeline_tell_first(struct sw_lifeline *line, uint64_t now_ns)
 {
     sw_counter_add(sw_roce_device_at(&line->source), SW_PEER_DEATHS);
     const bool is_heard = tell_death && tell_death(&line->dest, line->slot);
     sw_lock_acquire(&sw_lifelines.lock);
-    line->bury_ns = now_ns + (is_heard ? TOLD_FIRST_NS : 0);
+    line->bury_ns = now_ns + (is_heard ? SW_DEATH_TOLD_FIRST_NS : 0);
     plan_step(line->bury_ns);
     sw_lock_release(&sw_lifelines.lock);
     sw_lifeline_want_engine(); /* rdma_cm is served before lines in the next round */
@@ -450,7 +453,7 @@ static void bury_lines(uint64_t now_ns)
         if (line->is_buried)
             sw_roce_end_with_peer(line);
         else
-            tell_first(line, now_ns);
+            lifeline_tell_first(line, now_ns);
     }
 }
 
@@ -487,14 +490,14 @@ uint64_t sw_lifeline_step(uint64_t now_ns)
 
 /* ---- queue pairs ---- */
 
-static bool is_self(const struct sw_roce_path *path, uint32_t slot)
+bool sw_lifeline_is_self(const struct sw_roce_path *path, uint32_t slot)
 {
     return slot == sw_nic.slot && IN6_ARE_ADDR_EQUAL(&path->source, &path->dest);
 }
 
 struct sw_lifeline *sw_lifeline_join(const struct sw_roce_path *path, uint32_t slot)
 {
-    if (sw_lifelines.is_off || !slot || slot > SW_SLOT_MAX || is_self(path, slot))
+    if (sw_lifelines.is_off || !slot || slot > SW_SLOT_MAX || sw_lifeline_is_self(path, slot))
         return NULL;
     sw_lock_acquire(&sw_lifelines.lock);
     struct sw_lifeline *line = NULL;
@@ -539,7 +542,7 @@ void sw_lifeline_meet(struct sw_lifeline *line)
 
 /* ---- begin and end ---- */
 
-static void on_event(uint64_t what)
+static void lifeline_on_event(uint64_t what)
 {
     (void)what;
     sw_lifelines.is_watched = false; /* the epoll reports once */
@@ -553,7 +556,7 @@ void sw_lifeline_start(struct sw_port *port)
     sw_lifelines.is_off = text && !strcmp(text, "never");
     if (text && *text && strcmp(text, "auto") != 0 && !sw_lifelines.is_off)
         sw_warn("SIDEWIRE_LIVENESS=%s is not auto or never; using auto", text);
-    sw_engine_handle(SW_WATCH_LIVENESS, on_event);
+    sw_engine_handle(SW_WATCH_LIVENESS, lifeline_on_event);
 }
 
 /* Not for ever: it may be a signal handler that forks, of the thread that has the lock. */

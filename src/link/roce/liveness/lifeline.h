@@ -32,6 +32,8 @@ void sw_lifeline_fork_child(void);
 
 /* ---- called for a queue pair, which is locked ---- */
 
+/* Whether that is this process. */
+bool sw_lifeline_is_self(const struct sw_roce_path *path, uint32_t slot);
 /* Returns the line to the process of that slot, until sw_lifeline_leave(). NULL if there can be
  * none, for example to this process itself. */
 struct sw_lifeline *sw_lifeline_join(const struct sw_roce_path *path, uint32_t slot);

@@ -13,6 +13,7 @@
 
 void sw_lifeline_mads_ask(struct sw_lifeline *line)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     if (getrandom(&line->nonce, sizeof(line->nonce), GRND_NONBLOCK) != sizeof(line->nonce))
         return;
     line->asks = true;
@@ -48,6 +49,7 @@ static void take_mad(const struct sw_lifeline_mad *mad, uint64_t now_ns)
 
 void sw_lifeline_mads_take(uint64_t now_ns)
 {
+    sw_lock_assert_held(&sw_lifelines.lock);
     for (uint32_t i = 0; i < sw_lifelines.mad_count; i++)
         take_mad(&sw_lifelines.mads[i], now_ns);
     sw_lifelines.mad_count = 0;

@@ -3,6 +3,7 @@
 #include "link/roce/liveness/liveness.h"
 
 #include "base/clock.h"
+#include "base/minmax.h"
 
 #define ASK_NS (100 * SW_NS_PER_MS) /* until it is asked again: doubled each time */
 #define ASKS_MAX 8u
@@ -23,8 +24,9 @@ void sw_liveness_init(struct sw_liveness *l, bool calls)
     *l = (struct sw_liveness){.calls = calls, .due_ns = SW_LIVENESS_NEVER};
 }
 
-static enum sw_liveness_step enter_state(struct sw_liveness *l, enum sw_liveness_state state,
-                                         uint64_t due_ns, enum sw_liveness_step step)
+static enum sw_liveness_step liveness_enter_state(struct sw_liveness *l,
+                                                  enum sw_liveness_state state, uint64_t due_ns,
+                                                  enum sw_liveness_step step)
 {
     l->state = state;
     l->due_ns = due_ns;
@@ -36,17 +38,17 @@ static enum sw_liveness_step enter_state(struct sw_liveness *l, enum sw_liveness
 static enum sw_liveness_step ask_first(struct sw_liveness *l, uint64_t now_ns)
 {
     l->tries = 0;
-    return enter_state(l, SW_LIVENESS_ASKING, now_ns + ASK_NS, SW_LIVENESS_ASK);
+    return liveness_enter_state(l, SW_LIVENESS_ASKING, now_ns + ASK_NS, SW_LIVENESS_ASK);
 }
 
 /* It cannot be had for now. */
 static enum sw_liveness_step go_idle(struct sw_liveness *l, uint64_t now_ns)
 {
-    const uint32_t doublings = l->tries < RESTS_MAX ? l->tries : RESTS_MAX;
+    const uint32_t doublings = sw_min_u32(l->tries, RESTS_MAX);
     l->tries = doublings + 1;
-    return enter_state(l, SW_LIVENESS_IDLE,
-                       l->calls ? now_ns + (REST_NS << doublings) : SW_LIVENESS_NEVER,
-                       SW_LIVENESS_HANG_UP);
+    return liveness_enter_state(l, SW_LIVENESS_IDLE,
+                                l->calls ? now_ns + (REST_NS << doublings) : SW_LIVENESS_NEVER,
+                                SW_LIVENESS_HANG_UP);
 }
 
 static enum sw_liveness_step mark_standing(struct sw_liveness *l)
@@ -54,7 +56,7 @@ static enum sw_liveness_step mark_standing(struct sw_liveness *l)
     l->tries = 0;
     l->answered_ns = 0;
     l->has_stood = true;
-    return enter_state(l, SW_LIVENESS_UP, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
+    return liveness_enter_state(l, SW_LIVENESS_UP, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
 }
 
 static enum sw_liveness_step hope_once(struct sw_liveness *l, uint64_t now_ns)
@@ -83,7 +85,7 @@ static enum sw_liveness_step take_asking(struct sw_liveness *l, enum sw_liveness
 {
     if (event == SW_LIVENESS_TOLD) {
         l->tries = 0;
-        return enter_state(l, SW_LIVENESS_CALLING, now_ns + CALL_NS, SW_LIVENESS_CALL);
+        return liveness_enter_state(l, SW_LIVENESS_CALLING, now_ns + CALL_NS, SW_LIVENESS_CALL);
     }
     if (event == SW_LIVENESS_MET)
         return SW_LIVENESS_ASK; /* it may have come since the last question */
@@ -91,7 +93,8 @@ static enum sw_liveness_step take_asking(struct sw_liveness *l, enum sw_liveness
         return SW_LIVENESS_NOTHING;
     if (++l->tries == (l->is_met ? ASKS_MAX : HOPES_MAX))
         return l->is_met ? go_idle(l, now_ns)
-                         : enter_state(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER, SW_LIVENESS_NOTHING);
+                         : liveness_enter_state(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER,
+                                                SW_LIVENESS_NOTHING);
     l->due_ns = now_ns + (ASK_NS << l->tries);
     return SW_LIVENESS_ASK;
 }
@@ -99,7 +102,7 @@ static enum sw_liveness_step take_asking(struct sw_liveness *l, enum sw_liveness
 static enum sw_liveness_step begin_check(struct sw_liveness *l, uint64_t now_ns)
 {
     l->pauses = false;
-    return enter_state(l, SW_LIVENESS_CHECKING, now_ns + CHECK_NS, SW_LIVENESS_CALL);
+    return liveness_enter_state(l, SW_LIVENESS_CHECKING, now_ns + CHECK_NS, SW_LIVENESS_CALL);
 }
 
 static enum sw_liveness_step take_calling(struct sw_liveness *l, enum sw_liveness_event event,
@@ -137,14 +140,14 @@ static enum sw_liveness_step check_again(struct sw_liveness *l, uint64_t now_ns)
     if (++l->tries > CHECKS_MAX)
         return go_idle(l, now_ns); /* whoever listens there is another */
     l->pauses = true;
-    return enter_state(l, SW_LIVENESS_CHECKING, now_ns + AGAIN_NS, SW_LIVENESS_HANG_UP);
+    return liveness_enter_state(l, SW_LIVENESS_CHECKING, now_ns + AGAIN_NS, SW_LIVENESS_HANG_UP);
 }
 
 static enum sw_liveness_step take_up(struct sw_liveness *l, enum sw_liveness_event event,
                                      uint64_t now_ns)
 {
     if (event == SW_LIVENESS_FAREWELL)
-        return enter_state(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER, SW_LIVENESS_HANG_UP);
+        return liveness_enter_state(l, SW_LIVENESS_IDLE, SW_LIVENESS_NEVER, SW_LIVENESS_HANG_UP);
     if (event == SW_LIVENESS_ENDED || event == SW_LIVENESS_LOST || event == SW_LIVENESS_REFUSED)
         return begin_check(l, now_ns);
     return event == SW_LIVENESS_PROVEN ? mark_standing(l) : SW_LIVENESS_NOTHING;
@@ -157,7 +160,7 @@ static enum sw_liveness_step take_checking(struct sw_liveness *l, enum sw_livene
     case SW_LIVENESS_PROVEN:
         return mark_standing(l);
     case SW_LIVENESS_REFUSED:
-        return enter_state(l, SW_LIVENESS_DEAD, SW_LIVENESS_NEVER, SW_LIVENESS_BURY);
+        return liveness_enter_state(l, SW_LIVENESS_DEAD, SW_LIVENESS_NEVER, SW_LIVENESS_BURY);
     case SW_LIVENESS_TAKEN:
         if (!l->calls) /* who calls waits for the proof */
             l->due_ns = now_ns + TAKEN_NS;

@@ -48,7 +48,7 @@ static void open_knock(struct sw_lifeline *line, uint16_t port)
 }
 
 /* Returns whether the peer's host has said that the port is closed, to this or an earlier knock. */
-static bool is_gone(struct sw_lifeline *line, uint16_t port)
+static bool patience_is_gone(struct sw_lifeline *line, uint16_t port)
 {
     if (line->knock.fd >= 0 &&
         (line->knock.port != port || sw_tcp_cookie(line->knock.fd) != line->knock.cookie))
@@ -71,7 +71,7 @@ static bool is_meeting(struct sw_lifeline *line, const struct sw_lifeline_miss *
                        uint64_t now_ns)
 {
     const struct sw_liveness *l = &line->liveness;
-    if (sw_liveness_is_meeting(l, now_ns) && is_gone(line, miss->peer_port))
+    if (sw_liveness_is_meeting(l, now_ns) && patience_is_gone(line, miss->peer_port))
         sw_lifeline_take(line, SW_LIVENESS_GONE, now_ns);
     return sw_liveness_is_meeting(l, now_ns);
 }

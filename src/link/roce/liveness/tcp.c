@@ -20,7 +20,7 @@
 #define KEEPALIVE_S 1
 #define KEEPALIVES 4
 
-static int open_socket(bool is_ipv4)
+static int tcp_open_socket(bool is_ipv4)
 {
     const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
     const int fd = (int)syscall(SYS_socket, is_ipv4 ? AF_INET : AF_INET6, kind, IPPROTO_TCP);
@@ -35,7 +35,7 @@ int sw_tcp_listen(bool is_ipv4, uint16_t *port)
     struct sockaddr_in6 own;
     struct in6_addr address;
     socklen_t len = sw_roce_sockaddr(is_ipv4 ? &any_v4 : &in6addr_any, 0, 0, &own);
-    const int fd = open_socket(is_ipv4);
+    const int fd = tcp_open_socket(is_ipv4);
     if (fd < 0)
         return fd;
     if (syscall(SYS_bind, fd, &own, len) || syscall(SYS_listen, fd, BACKLOG))
@@ -58,7 +58,7 @@ int sw_tcp_connect(const struct in6_addr *source, const struct in6_addr *dest, u
                    uint32_t ifindex)
 {
     struct sockaddr_in6 own, peer;
-    const int fd = open_socket(sw_roce_is_ipv4(dest));
+    const int fd = tcp_open_socket(sw_roce_is_ipv4(dest));
     if (fd < 0)
         return fd;
     const socklen_t own_len = sw_roce_sockaddr(source, 0, ifindex, &own);

@@ -20,6 +20,7 @@ struct sw_arrival {
     uint8_t traffic_class; /* ECN in its low two bits */
     uint8_t hop_limit;     /* 0: not known */
     bool was_handed_on;    /* by another process */
+    bool is_carried;       /* by TCP */
     struct sw_hold *hold;  /* of the bytes; NULL: they are there during the call only */
 };
 

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
 #include "link/roce/port/socket.h"
@@ -127,7 +128,7 @@ static bool learn_id(struct sw_connected_sender *sender)
 
 /* ---- opening and closing ---- */
 
-static bool open_socket(struct sw_connected_sender *sender)
+static bool connected_sender_open_socket(struct sw_connected_sender *sender)
 {
     const struct sw_roce_path *path = &sender->path;
     const bool is_ipv4 = path->is_ipv4;
@@ -154,7 +155,7 @@ static bool open_socket(struct sw_connected_sender *sender)
 
 /* On a huge page where there are any: its messages are one piece each then. A forked child has no
  * use for it, and would make the parent copy it. */
-static bool open_ring(struct sw_connected_sender *sender)
+static bool connected_sender_open_ring(struct sw_connected_sender *sender)
 {
     void *map =
         mmap(NULL, 2 * RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -209,7 +210,7 @@ static void open_connected(struct sw_connected_sender *sender, uint64_t now_ns)
 {
     reset_sender(sender);
     sender->used_ns = now_ns;
-    if (open_socket(sender)) {
+    if (connected_sender_open_socket(sender)) {
         atomic_store(&sender->is_open, true);
         sw_debug("many messages to one address: by a connected socket");
         return;
@@ -224,7 +225,7 @@ void sw_connected_sender_want_ring(struct sw_connected_sender *sender)
     if (sender->map || !sw_connected_sender_is_possible() || sender->wanted > WANTED_MIN ||
         ++sender->wanted != WANTED_MIN)
         return;
-    if (open_ring(sender) && open_pipe(sender)) {
+    if (connected_sender_open_ring(sender) && open_pipe(sender)) {
         sw_debug("long messages to one address: their pages are spliced");
         return;
     }
@@ -322,8 +323,7 @@ struct sw_connected_sender *sw_connected_sender_claim(struct sw_port *port,
             continue;
         if (atomic_load(&sender->is_open) && sender->port == port &&
             sw_roce_path_is_same(&sender->path, path)) {
-            sender->heard_ns =
-                path->heard_ns > sender->heard_ns ? path->heard_ns : sender->heard_ns;
+            sender->heard_ns = sw_max_u64(path->heard_ns, sender->heard_ns);
             sender->was_used = true;
             return sender;
         }

@@ -49,7 +49,7 @@ static bool has_socket(int fds, unsigned long inode)
     return found;
 }
 
-static void read_name(const char *pid, char name[32])
+static void holder_read_name(const char *pid, char name[32])
 {
     char path[300];
     snprintf(path, sizeof(path), "/proc/%s/comm", pid);
@@ -78,7 +78,7 @@ static long find_process(unsigned long inode, char name[32])
             continue;
         if (has_socket(dup(dirfd(fds)), inode)) {
             pid = strtol(entry->d_name, NULL, 10);
-            read_name(entry->d_name, name);
+            holder_read_name(entry->d_name, name);
         }
         closedir(fds);
     }

@@ -18,7 +18,8 @@ struct sw_roce_path {
     uint8_t hop_limit; /* 0: the system's */
     uint8_t sender;    /* which of the port's sources of packets, so which UDP source port */
     bool is_ipv4;
-    bool is_carried; /* by TCP, not by UDP: struct sw_port_carrier */
+    bool is_carried;       /* by TCP, not by UDP: struct sw_port_carrier */
+    uint32_t datagram_max; /* bytes of UDP that the interface takes in one packet; 0: not known */
     struct sw_icrc_flow icrc;
     uint64_t heard_ns; /* something that was sent then is known to have arrived; 0: nothing is */
 };

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "link/roce/port/connected_sender.h"
 #include "link/roce/port/holder.h"
 #include "link/roce/port/path.h"
@@ -118,7 +119,7 @@ static uint64_t crc_ns(const uint8_t *bytes, size_t len)
         uint64_t start_ns = sw_clock_ns();
         sw_icrc_add(0, bytes, len);
         uint64_t ns = sw_clock_ns() - start_ns;
-        least_ns = ns < least_ns ? ns : least_ns;
+        least_ns = sw_min_u64(ns, least_ns);
     }
     return least_ns;
 }
@@ -209,11 +210,11 @@ const struct sw_port_carrier *sw_port_carrier(void)
     return carrier_in_use;
 }
 
-int sw_port_aim_datagrams(struct sw_port *port, struct sw_roce_path *path)
+int sw_port_aim_datagrams(struct sw_port *port, struct sw_roce_path *path, bool is_message)
 {
     const int rc = sw_port_aim(port, path);
-    path->is_carried =
-        !rc && carrier_in_use && !sw_roce_is_multicast(&path->dest) && carrier_in_use->wants(path);
+    path->is_carried = !rc && carrier_in_use && !sw_roce_is_multicast(&path->dest) &&
+                       carrier_in_use->wants(path, is_message);
     return rc;
 }
 

@@ -78,6 +78,7 @@ struct sw_port {
     int senders[2][SW_PORT_SENDERS];
     uint16_t source_ports[2][SW_PORT_SENDERS];
     atomic_bool no_gso;
+    atomic_bool no_pairs; /* an interface took less than it had said */
     atomic_bool told_too_long;
     _Atomic uint64_t counters[SW_PORT_COUNTERS];
 
@@ -125,6 +126,8 @@ void sw_port_leave(struct sw_port *port);
 /* Has the kernel bring here what comes from `source` and its `source_port` to `dest`: whoever got
  * it before does not run (docs/liveness.md). False: it cannot be had, or is had already. */
 bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns);
+/* Whether it does. */
+bool sw_port_has_flow(struct sw_port *port, const struct sw_arrival *arrival);
 /* Closes connected sockets that have been silent for long. */
 void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 
@@ -135,7 +138,12 @@ void sw_port_tidy(struct sw_port *port, uint64_t now_ns);
 int sw_port_aim(struct sw_port *port, struct sw_roce_path *path);
 /* Who carries datagrams to some addresses by TCP (link/paired/datagrams.c). */
 struct sw_port_carrier {
-    bool (*wants)(const struct sw_roce_path *path);
+    /* `is_message`: of connection management, which comes twice without harm. */
+    bool (*wants)(const struct sw_roce_path *path, bool is_message);
+    /* Of a message of connection management that leaves by UDP, perhaps again for want of an
+     * answer: whether a copy is to be carried. And: one has come, perhaps by TCP. May be NULL. */
+    bool (*copies)(const struct sw_roce_path *path, bool is_again);
+    void (*heard)(const struct in6_addr *source, bool is_carried);
     /* A packet with its ICRC. May drop it, as a network would. With a batch's lock held. */
     void (*send)(const struct sw_roce_path *path, uint16_t source_port, const uint8_t *packet,
                  uint32_t len_bytes);
@@ -144,7 +152,7 @@ struct sw_port_carrier {
 void sw_port_set_carrier(const struct sw_port_carrier *carrier);
 const struct sw_port_carrier *sw_port_carrier(void);
 /* The same for a path of datagrams, which may be carried by TCP. */
-int sw_port_aim_datagrams(struct sw_port *port, struct sw_roce_path *path);
+int sw_port_aim_datagrams(struct sw_port *port, struct sw_roce_path *path, bool is_message);
 /* The UDP port that packets of a path leave from. */
 static inline uint16_t sw_port_source(const struct sw_port *port, const struct sw_roce_path *path)
 {

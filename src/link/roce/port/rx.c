@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "device/nic/netdev.h"
 #include "device/queue/counters.h"
 #include "device/rules/pub.h"
@@ -70,7 +71,7 @@ void sw_port_close_intake(struct sw_port *port)
 
 /* The process that a packet is for. Some are nobody's: a MAD that asks for a connection, the
  * multicast QP's. Who gets such a packet keeps it. */
-static uint32_t slot_of(const struct sw_port *port, const uint8_t *packet, uint32_t len_bytes)
+static uint32_t rx_slot_of(const struct sw_port *port, const uint8_t *packet, uint32_t len_bytes)
 {
     if (len_bytes < SW_BTH_BYTES)
         return port->slot; /* malformed: counted below */
@@ -84,6 +85,16 @@ void sw_port_refuse_damaged(struct sw_port *port, const struct sw_arrival *arriv
 {
     sw_port_count(port, SW_PORT_RX_BAD_ICRC, 1);
     sw_counter_add(sw_roce_device_at(&arrival->dest), SW_ICRC_ERROR);
+}
+
+/* Counts what only who receives counts. Without an atomic instruction, each of which would wait for
+ * all stores before it. */
+static void count_received(struct sw_port *port, enum sw_port_counter counter, uint64_t more)
+{
+    sw_lock_assert_held(&port->rx_lock);
+    _Atomic uint64_t *count = &port->counters[counter];
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more,
+                          memory_order_relaxed);
 }
 
 /* On the way from a batch to its receivers: what is the same for all its packets, and those that
@@ -144,7 +155,8 @@ static void sieve_empty(struct sieve *sieve)
 }
 
 /* The kernel gives IDs in the order of segments, ours at least; any other is as good. */
-static bool is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes, uint32_t index)
+static bool rx_is_intact(struct sieve *sieve, const uint8_t *bytes, uint32_t len_bytes,
+                         uint32_t index)
 {
     const struct sw_arrival *run = &sieve->run;
     struct sw_port *port = sieve->port;
@@ -178,7 +190,7 @@ static void sift_packet(struct sieve *sieve, const uint8_t *bytes, uint32_t len_
         sw_port_count(sieve->port, SW_PORT_RX_MALFORMED, 1);
         return;
     }
-    if (!is_intact(sieve, bytes, len_bytes, index)) {
+    if (!rx_is_intact(sieve, bytes, len_bytes, index)) {
         sieve_empty(sieve);
         sw_port_refuse_damaged(sieve->port, &sieve->run);
         return;
@@ -191,8 +203,8 @@ static void sift_packet(struct sieve *sieve, const uint8_t *bytes, uint32_t len_
 }
 
 /* Packets [from, to) of a batch, which are for one process, if it is another. */
-static void hand_on(struct sw_port *port, const struct sw_rx_batch *batch, uint32_t slot,
-                    uint32_t from, uint32_t to)
+static void rx_hand_on(struct sw_port *port, const struct sw_rx_batch *batch, uint32_t slot,
+                       uint32_t from, uint32_t to)
 {
     struct sw_rx_batch run = *batch;
     run.bytes += from;
@@ -220,7 +232,7 @@ static uint32_t find_ack(const struct sw_port *port, const struct sw_rx_batch *b
     const uint32_t at = (batch->len_bytes - 1) / step * step, len = batch->len_bytes - at;
     const struct sw_opcode *last = sw_opcode_of(batch->bytes[at]);
     if (len < SW_BTH_BYTES || !last || last->kind != SW_PACKET_ACK ||
-        slot_of(port, batch->bytes + at, len) != port->slot)
+        rx_slot_of(port, batch->bytes + at, len) != port->slot)
         return 0;
     for (uint32_t before = 0; before < at; before += step)
         if (!is_request_beside(batch->bytes + before, batch->bytes + at))
@@ -235,20 +247,21 @@ uint32_t sw_port_take_batch(struct sw_port *port, const struct sw_rx_batch *batc
     uint32_t from = 0, from_slot = port->slot; /* those that are for the same process */
     struct sieve sieve;
     sieve_open(&sieve, port, batch);
-    sw_port_count(port, SW_PORT_RX_MALFORMED, batch->len_bytes == 0);
+    if (!batch->len_bytes)
+        sw_port_count(port, SW_PORT_RX_MALFORMED, 1);
     if (ack_at)
         sift_packet(&sieve, batch->bytes + ack_at, batch->len_bytes - ack_at, ack_at / step, false);
     sieve_empty(&sieve);
     for (uint32_t index = 0, at = 0; at < end; index++, at += step) {
         const uint8_t *bytes = batch->bytes + at;
-        const uint32_t len = end - at < step ? end - at : step;
+        const uint32_t len = sw_min_u32(end - at, step);
         if (len == step && sieve_goes_on(&sieve, bytes)) { /* and has the same receiver */
             sift_packet(&sieve, bytes, len, index, true);
             continue;
         }
-        uint32_t slot = slot_of(port, bytes, len);
+        uint32_t slot = rx_slot_of(port, bytes, len);
         if (slot != from_slot) {
-            hand_on(port, batch, from_slot, from, at);
+            rx_hand_on(port, batch, from_slot, from, at);
             from = at;
             from_slot = slot;
         }
@@ -258,10 +271,10 @@ uint32_t sw_port_take_batch(struct sw_port *port, const struct sw_rx_batch *batc
             sieve_empty(&sieve);
     }
     sieve_empty(&sieve);
-    hand_on(port, batch, from_slot, from, end);
-    sw_port_count(port, SW_PORT_RX_PACKETS, sieve.delivered);
-    sw_port_count(port, SW_PORT_RX_BYTES, batch->len_bytes);
-    sw_port_count(port, SW_PORT_RX_BATCHES, 1);
+    rx_hand_on(port, batch, from_slot, from, end);
+    count_received(port, SW_PORT_RX_PACKETS, sieve.delivered);
+    count_received(port, SW_PORT_RX_BYTES, batch->len_bytes);
+    count_received(port, SW_PORT_RX_BATCHES, 1);
     *is_known = sieve.is_known;
     return sieve.delivered;
 }
@@ -280,14 +293,13 @@ void sw_port_take_mads(struct sw_port *port, const uint8_t *message, uint32_t le
         struct sieve sieve;
         sieve_open(&sieve, port, batch);
         for (uint32_t from = 0, index = 0; from < batch->len_bytes; from += step, index++)
-            sift_packet(&sieve, batch->bytes + from,
-                        batch->len_bytes - from < step ? batch->len_bytes - from : step, index,
-                        false);
+            sift_packet(&sieve, batch->bytes + from, sw_min_u32(batch->len_bytes - from, step),
+                        index, false);
         sieve_empty(&sieve);
     }
 }
 
-static void read_control(struct msghdr *message, struct sw_rx_batch *batch)
+static void rx_read_control(struct msghdr *message, struct sw_rx_batch *batch)
 {
     struct sw_arrival *arrival = &batch->arrival;
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
@@ -336,11 +348,11 @@ static uint32_t next_want(struct sw_rx_socket *rx, uint32_t want, int count)
     if (count <= 0)
         return 1;
     want = rx->full >= STREAM_CALLS ? 2 * want : want;
-    return want < most ? want : most;
+    return sw_min_u32(want, most);
 }
 
 /* Whether a message handed on is from a process of this user. */
-static bool is_ours(struct msghdr *message)
+static bool rx_is_ours(struct msghdr *message)
 {
     struct cmsghdr *at = CMSG_FIRSTHDR(message);
     struct ucred from;
@@ -350,13 +362,13 @@ static bool is_ours(struct msghdr *message)
     return from.uid == geteuid();
 }
 
-static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint32_t len_bytes,
-                             uint64_t now_ns)
+static uint32_t rx_take_message(struct sw_port *port, struct msghdr *message, uint32_t len_bytes,
+                                uint64_t now_ns)
 {
     const uint8_t *bytes = message->msg_iov->iov_base;
     uint32_t delivered = 0;
     struct sw_handed handed;
-    for (uint32_t at = 0, used; is_ours(message) && at < len_bytes; at += used) {
+    for (uint32_t at = 0, used; rx_is_ours(message) && at < len_bytes; at += used) {
         used = sw_share_parse(bytes + at, len_bytes - at, &handed);
         if (!used || !sw_share_is_of(message, handed.slot))
             break;
@@ -384,15 +396,22 @@ static uint32_t take_message(struct sw_port *port, struct msghdr *message, uint3
 }
 
 /* What other processes had to say. */
-static uint32_t take_handed(struct sw_port *port, uint64_t now_ns)
+static uint32_t rx_take_handed(struct sw_port *port, uint64_t now_ns)
 {
     struct sw_rx_buffers *buffers = &port->intake->handed;
     uint32_t delivered = 0;
     for (uint32_t i = 0; i < port->intake->handed_count; i++)
-        delivered +=
-            take_message(port, &buffers->messages[i].msg_hdr, buffers->messages[i].msg_len, now_ns);
+        delivered += rx_take_message(port, &buffers->messages[i].msg_hdr,
+                                     buffers->messages[i].msg_len, now_ns);
     port->intake->handed_count = 0;
     return delivered;
+}
+
+/* Whether all that comes is of the flow: a socket is bound before it is connected, and may have got
+ * something of others meanwhile. */
+static bool is_of_flow(const struct sw_rx_socket *rx)
+{
+    return rx->kind == SW_RX_SOCKET_CONNECTED && rx->is_pure;
 }
 
 /* What is the same for all packets of a flow. */
@@ -403,17 +422,32 @@ static void take_flow(const struct sw_rx_socket *rx, struct sw_arrival *arrival)
     arrival->hop_limit = rx->hop_limit;
 }
 
+/* `from`: as the kernel has told it; NULL: it was not asked. */
+static void take_source(const struct sw_rx_socket *rx, const struct sockaddr_in6 *from,
+                        struct sw_arrival *arrival)
+{
+    if (from) {
+        sw_roce_address(from, &arrival->source, &arrival->source_port);
+    } else {
+        arrival->source = rx->remote;
+        arrival->source_port = rx->remote_port;
+    }
+}
+
 /* Reads from a UDP socket once. *more: there may be more. */
 static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns,
                             bool *more)
 {
     uint32_t delivered = 0, want = rx->want ? rx->want : 1;
     struct sw_rx_buffers *buffers = &port->intake->udp;
-    int count = sw_rx_buffers_fill(buffers, rx->fd, want);
+    const bool names = !is_of_flow(rx);
+    int count = sw_rx_buffers_fill(buffers, rx->fd, want, names);
     rx->want = next_want(rx, want, count);
     *more = count > 0 && (uint32_t)count == want;
-    if (count <= 0)
+    if (count <= 0) {
+        rx->is_pure |= names && errno == EAGAIN;
         return 0;
+    }
     rx->heard_ns = now_ns;
     uint64_t bytes = 0;
     bool is_known;
@@ -422,10 +456,10 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
                                     .len_bytes = sw_rx_buffers_len(buffers, i),
                                     .arrival = {.hold = sw_rx_buffers_hold(buffers, i)}};
         bytes += batch.len_bytes;
-        sw_roce_address(&buffers->from[i].ip, &batch.arrival.source, &batch.arrival.source_port);
+        take_source(rx, names ? &buffers->from[i].ip : NULL, &batch.arrival);
         if (rx->kind == SW_RX_SOCKET_CONNECTED)
             take_flow(rx, &batch.arrival);
-        read_control(&buffers->messages[i].msg_hdr, &batch);
+        rx_read_control(&buffers->messages[i].msg_hdr, &batch);
         delivered += sw_port_take_batch(port, &batch, &is_known);
         if (rx->kind == SW_RX_SOCKET_UDP && is_known)
             sw_share_note(port, &batch.arrival, now_ns);
@@ -438,12 +472,12 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
 /* Of one flow, packets that were handed on are younger than those that wait in the port's own
  * sockets by now. So what was handed on is read first, then the sockets are emptied, and only then
  * it is delivered. */
-static void read_handed(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)
+static void rx_read_handed(struct sw_port *port, struct sw_rx_socket *rx, uint64_t now_ns)
 {
     struct sw_port_intake *intake = port->intake;
     if (intake->handed_count)
         return;
-    int count = sw_rx_buffers_fill(&intake->handed, rx->fd, SW_RX_BUFFERS_MESSAGES);
+    int count = sw_rx_buffers_fill(&intake->handed, rx->fd, SW_RX_BUFFERS_MESSAGES, true);
     if (count <= 0)
         return;
     intake->handed_count = (uint32_t)count;
@@ -465,7 +499,7 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
     for (uint32_t i = 0; i < port->rx_socket_count; i++)
         if (port->rx_sockets[i].kind == SW_RX_SOCKET_HANDED &&
             (all || is_hot(&port->rx_sockets[i], now_ns)))
-            read_handed(port, &port->rx_sockets[i], now_ns);
+            rx_read_handed(port, &port->rx_sockets[i], now_ns);
     const bool waits = port->intake->handed_count;
     for (uint32_t i = 0; i < port->rx_socket_count; i++) {
         struct sw_rx_socket *rx = &port->rx_sockets[i];
@@ -484,7 +518,7 @@ uint32_t sw_port_receive(struct sw_port *port, uint64_t now_ns, bool all)
             sw_share_note_empty(port, rx, now_ns);
     }
     if (waits)
-        delivered += take_handed(port, now_ns);
+        delivered += rx_take_handed(port, now_ns);
     if (__builtin_expect(port->streams != NULL, 0))
         delivered += sw_streams_receive(port, now_ns, &left);
     port->full_rounds = left ? port->full_rounds + 1 : 0;

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/minmax.h"
 #include "base/shm.h"
 
 enum { ROOMS = SW_RX_BUFFERS_MESSAGES + SW_RX_BUFFERS_SPARE };
@@ -36,32 +37,33 @@ static void enter_room(struct sw_rx_buffers *buffers, uint32_t message)
         buffers->bytes + (size_t)buffers->room[message] * SW_RX_BUFFERS_ROOM, SW_RX_BUFFERS_ROOM};
 }
 
-static void make_ready(struct sw_rx_buffers *buffers, uint32_t want)
+static void make_ready(struct sw_rx_buffers *buffers, uint32_t want, bool names)
 {
-    for (uint32_t i = 0; i < buffers->used; i++) {
-        buffers->messages[i].msg_hdr.msg_namelen = sizeof(buffers->from[i]);
+    for (uint32_t i = 0; i < buffers->used; i++)
         buffers->messages[i].msg_hdr.msg_controllen = buffers->control_bytes;
-    }
     buffers->used = 0;
     for (uint32_t i = buffers->ready; i < want; i++) {
         enter_room(buffers, i);
         buffers->messages[i].msg_hdr = (struct msghdr){
-            .msg_name = &buffers->from[i],
-            .msg_namelen = sizeof(buffers->from[i]),
             .msg_iov = &buffers->iov[i],
             .msg_iovlen = 1,
             .msg_control = buffers->control[i],
             .msg_controllen = buffers->control_bytes,
         };
     }
-    buffers->ready = want > buffers->ready ? want : buffers->ready;
+    buffers->ready = sw_max_u32(want, buffers->ready);
+    for (uint32_t i = 0; i < want; i++) {
+        struct msghdr *message = &buffers->messages[i].msg_hdr;
+        message->msg_name = names ? &buffers->from[i] : NULL;
+        message->msg_namelen = names ? sizeof(buffers->from[i]) : 0;
+    }
 }
 
 /* By the bare system call: libc's is a cancellation point, whose bookkeeping costs as much as all
  * else in an idle poll. */
-int sw_rx_buffers_fill(struct sw_rx_buffers *buffers, int fd, uint32_t want)
+int sw_rx_buffers_fill(struct sw_rx_buffers *buffers, int fd, uint32_t want, bool names)
 {
-    make_ready(buffers, want);
+    make_ready(buffers, want, names);
     long count;
     if (want == 1) { /* the same for less */
         count = syscall(SYS_recvmsg, fd, &buffers->messages->msg_hdr, MSG_DONTWAIT);

@@ -4,6 +4,7 @@
 #define SW_LINK_ROCE_PORT_RX_SOCKET_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum sw_rx_socket_kind {
@@ -23,6 +24,7 @@ struct sw_rx_socket {
     /* Of a connected one. */
     struct in6_addr remote, local;
     uint16_t remote_port;
+    bool is_pure;           /* what came before it was connected has been read */
     uint8_t hop_limit;      /* of the packet that it was opened for; 0: not known */
     uint32_t ifindex;       /* where that one came in */
     uint32_t asked_slot;    /* the process that had the flow before; 0: it does not run */

@@ -387,7 +387,7 @@ bool sw_share_is_settled(struct sw_port *port, struct sw_rx_socket *rx, uint64_t
 
 /* Turns a socket away: connects it to a port of its own address, or of the loopback, where nobody
  * is. The kernel brings it nothing more then. What is in it already can still be read. */
-static void turn_away(int fd)
+static void share_turn_away(int fd)
 {
     struct sockaddr_in6 nowhere = {0};
     socklen_t len = sizeof(nowhere);
@@ -396,6 +396,12 @@ static void turn_away(int fd)
     nowhere.sin6_port = htons(DISCARD_PORT); /* the port lies at the same place in both families */
     if (connect(fd, (struct sockaddr *)&nowhere, len))
         sw_debug("what comes to a socket that is closed is lost: %s", strerror(errno));
+}
+
+bool sw_port_has_flow(struct sw_port *port, const struct sw_arrival *arrival)
+{
+    sw_lock_assert_held(&port->rx_lock);
+    return find_connected(port, arrival);
 }
 
 bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, uint64_t now_ns)
@@ -416,7 +422,7 @@ bool sw_port_claim_flow(struct sw_port *port, const struct sw_arrival *arrival, 
 
 static void turn_rx_socket(struct sw_rx_socket *rx, uint64_t now_ns)
 {
-    turn_away(rx->fd);
+    share_turn_away(rx->fd);
     rx->turned_ns = rx->heard_ns = now_ns;
 }
 
@@ -510,6 +516,6 @@ void sw_port_leave(struct sw_port *port)
         struct sw_rx_socket *rx = &port->rx_sockets[i];
         rx->held_until_ns = 0; /* this process ends: it waits for no DONE */
         if (rx->kind != SW_RX_SOCKET_HANDED)
-            turn_away(rx->fd);
+            share_turn_away(rx->fd);
     }
 }

@@ -158,15 +158,16 @@ static uint32_t deliver_packet(struct sw_port *port, const struct connection *c,
                     .ifindex = c->origin.ifindex,
                     .source_port = carried->source_port,
                     .traffic_class = carried->traffic_class,
-                    .hop_limit = carried->hop_limit},
+                    .hop_limit = carried->hop_limit,
+                    .is_carried = true},
     };
     bool is_known;
     return sw_port_take_batch(port, &batch, &is_known);
 }
 
 /* False: the peer does not speak this, and the connection ends. */
-static bool take_bytes(struct sw_port *port, struct connection *c, const uint8_t *bytes, size_t len,
-                       uint32_t *delivered)
+static bool stream_take_bytes(struct sw_port *port, struct connection *c, const uint8_t *bytes,
+                              size_t len, uint32_t *delivered)
 {
     struct sw_iwarp_fpdu fpdu;
     struct sw_carried carried;
@@ -199,7 +200,7 @@ static uint32_t read_connection(struct sw_port *port, uint32_t index, uint64_t n
     }
     c->heard_ns = now_ns;
     *more |= got == READ_BYTES;
-    if (!take_bytes(port, c, streams->bytes, (size_t)got, &delivered)) {
+    if (!stream_take_bytes(port, c, streams->bytes, (size_t)got, &delivered)) {
         sw_counter_add(sw_roce_device_at(&c->origin.dest), SW_RX_DROP_MALFORMED);
         sw_debug("TCP from %s brings no datagrams", sw_roce_address_text(&c->origin.source, text));
         drop_connection(streams, index);

@@ -34,6 +34,7 @@
 #define GROUP_SEGMENTS 64u /* UDP_MAX_SEGMENTS of kernels before 6.9 */
 #define GROUP_BYTES \
     65472u /* with all headers, Ethernet's too, less than 64 KiB: not cut up early */
+#define HEADROOM_BYTES 64u /* before a message: the head of a joint packet that begins with it */
 #define ROOM_WAIT_MS 2
 #define LONG_PACKET_BYTES 1000u /* a message of such may be long, */
 #define LONG_BYTES 32768u       /* which means this */
@@ -51,6 +52,7 @@ struct group { /* packets that leave in one message */
     uint32_t joint_left;     /* what the last one still takes, if it is a joint one */
     uint32_t damage;         /* as in struct sw_outgoing; it has no other in its group */
     bool is_closed;          /* nothing may follow */
+    bool is_pair;            /* a joint packet that is longer than the path MTU asks for */
     struct sw_icrc_stem stem;
     struct iovec iov;
     _Alignas(8) uint8_t control[CMSG_SPACE(sizeof(struct in6_pktinfo)) + 3 * CMSG_SPACE(4)];
@@ -66,11 +68,11 @@ struct sw_batch {
     struct group groups[GROUPS];
     struct mmsghdr messages[GROUPS];
     struct sockaddr_in6 to[GROUPS];
-    _Alignas(64) uint8_t arena[GROUPS][GROUP_BYTES];
+    _Alignas(64) uint8_t arena[GROUPS][HEADROOM_BYTES + GROUP_BYTES];
 };
 
 static struct sw_batch batches[BATCHES];
-static struct sw_batch gathered;
+static struct sw_batch gathered; /* under the port's rx_lock, not its own */
 /* `gathered` is this thread's. Each poll looks, so without a call to the dynamic linker. */
 static _Thread_local bool gathers __attribute__((tls_model("initial-exec")));
 static _Atomic uint64_t gather_turn = 1;
@@ -78,7 +80,6 @@ static _Atomic uint64_t gather_turn = 1;
 void sw_batch_gather(struct sw_port *port)
 {
     sw_lock_assert_held(&port->rx_lock);
-    sw_lock_acquire(&gathered.lock);
     gathered.port = port;
     gathers = true;
 }
@@ -92,7 +93,6 @@ void sw_batch_gather_end(void)
 {
     sw_batch_flush(&gathered);
     gathers = false;
-    sw_lock_release(&gathered.lock);
 }
 
 uint64_t sw_batch_gather_turn(void)
@@ -138,7 +138,6 @@ void sw_batch_fork_child(void)
         batches[i].count = 0;
         batches[i].sender = NULL;
     }
-    gathered.lock = (struct sw_lock){0};
     gathered.count = 0;
     gathered.sender = NULL;
     gathers = false;
@@ -177,7 +176,7 @@ static struct group *open_group(struct sw_batch *batch, const struct sw_roce_pat
 static void choose_way(struct sw_batch *batch, struct group *group)
 {
     uint8_t *room = NULL;
-    group->bytes = batch->arena[group - batch->groups];
+    group->bytes = batch->arena[group - batch->groups] + HEADROOM_BYTES;
     group->sender = NULL;
     group->ip_id = 0;
     group->has_room = false;
@@ -215,6 +214,7 @@ static struct group *group_for(struct sw_batch *batch, const struct sw_outgoing 
     group->count = group->len_bytes = group->unsealed_bytes = group->joint_left = 0;
     group->segment_bytes = len_bytes;
     group->damage = damage;
+    group->is_pair = false;
     group->is_closed = damage || atomic_load_explicit(&batch->port->no_gso, memory_order_relaxed);
     group->stem.datagram_len = 0;
     choose_way(batch, group);
@@ -252,16 +252,45 @@ static struct group *begin_joint(struct sw_batch *batch, const struct sw_outgoin
     return group;
 }
 
+/* Makes a joint packet of the only one in its message and shorter ones, if the interface takes it:
+ * a message without segments costs the kernels of both sides less. Packets that are alike stay
+ * segments: with lists of requests joined, an exchange of 32 was slower. */
+static struct group *begin_pair(struct sw_batch *batch, const struct sw_outgoing *packet,
+                                uint32_t each_bytes)
+{
+    const uint32_t head_bytes = SW_BTH_BYTES + SW_JOINT_EACH_BYTES;
+    const uint32_t more_bytes = packet->joint_bytes ? packet->joint_bytes : each_bytes;
+    struct group *group = &batch->groups[batch->count - 1];
+    const uint32_t most_bytes = sw_min_u32(packet->path->datagram_max, GROUP_BYTES);
+    if (group->count != 1 || group->unsealed_bytes != group->len_bytes || group->has_room ||
+        each_bytes - SW_JOINT_EACH_BYTES + SW_ICRC_BYTES >= group->segment_bytes || group->damage ||
+        !sw_roce_path_is_same(&group->path, packet->path) ||
+        group->len_bytes + head_bytes + more_bytes > most_bytes ||
+        atomic_load_explicit(&batch->port->no_pairs, memory_order_relaxed) ||
+        !sw_joint_is_for(group->bytes, packet->header))
+        return NULL;
+    sw_joint_begin(group->bytes - head_bytes, group->bytes);
+    sw_joint_announce(group->bytes - SW_JOINT_EACH_BYTES, group->len_bytes - SW_ICRC_BYTES);
+    group->bytes -= head_bytes;
+    group->len_bytes += head_bytes;
+    group->unsealed_bytes = group->len_bytes;
+    group->joint_left = most_bytes - group->len_bytes;
+    group->is_closed = group->is_pair = true;
+    return group;
+}
+
 /* Whether the packet has become part of a joint one: one that is there, or is begun with it. */
 static bool join_packet(struct sw_batch *batch, const struct sw_outgoing *packet,
                         uint32_t len_bytes)
 {
     const uint32_t each_bytes = SW_JOINT_EACH_BYTES + len_bytes;
     struct group *group = batch->count ? &batch->groups[batch->count - 1] : NULL;
-    if (!group || packet->damage || !(group->joint_left | packet->joint_bytes))
+    if (!group || packet->damage || !(group->joint_left | packet->joint_bytes | packet->pairs))
         return false;
-    if (!group->joint_left || !sw_roce_path_is_same(&group->path, packet->path))
-        group = begin_joint(batch, packet);
+    if (!group->joint_left || !sw_roce_path_is_same(&group->path, packet->path)) {
+        group = packet->pairs ? begin_pair(batch, packet, each_bytes) : NULL;
+        group = !group && packet->joint_bytes ? begin_joint(batch, packet) : group;
+    }
     if (!group || group->joint_left < each_bytes)
         return false;
     uint8_t *joint = group->bytes + group->len_bytes - group->unsealed_bytes;
@@ -381,7 +410,7 @@ static void send_single(struct sw_batch *batch, uint32_t index)
     uint8_t *const arena = group->bytes;
     for (uint32_t at = 0, len; at < group->len_bytes; at += len) {
         const uint32_t left = group->len_bytes - at;
-        len = left < group->segment_bytes ? left : group->segment_bytes;
+        len = sw_min_u32(left, group->segment_bytes);
         if (at)
             sw_icrc_seal(&group->path.icrc, &group->stem, 0, arena + at, len);
         address_message(batch, index, (struct iovec){arena + at, len}, 0);
@@ -395,7 +424,7 @@ static void send_single(struct sw_batch *batch, uint32_t index)
 }
 
 /* What to do about a message that the kernel refused; true: try it again. */
-static bool is_worth_waiting(struct sw_batch *batch, uint32_t index, int fd, int err)
+static bool tx_is_worth_waiting(struct sw_batch *batch, uint32_t index, int fd, int err)
 {
     struct sw_port *port = batch->port;
     const struct group *group = &batch->groups[index];
@@ -405,7 +434,7 @@ static bool is_worth_waiting(struct sw_batch *batch, uint32_t index, int fd, int
         if (poll(&room, 1, ROOM_WAIT_MS) > 0)
             return true;
         batch->dropped = true;
-    } else if (err == EMSGSIZE && group->count == 1) {
+    } else if (err == EMSGSIZE && group->count == 1 && !group->is_pair) {
         tell_too_long(batch, group);
         return false;
     } else if ((err == EIO || err == EINVAL || err == EMSGSIZE) && group->count > 1) {
@@ -421,8 +450,14 @@ static bool is_worth_waiting(struct sw_batch *batch, uint32_t index, int fd, int
 }
 
 /* By the bare system call: libc's is a cancellation point, and locks are held. */
-static int send_now(int fd, struct mmsghdr *messages, uint32_t count)
+static int tx_send_now(int fd, struct mmsghdr *messages, uint32_t count)
 {
+    const struct msghdr *first = &messages->msg_hdr;
+    if (count == 1 && !first->msg_name && !first->msg_controllen) /* the same for less */
+        return syscall(SYS_sendto, fd, first->msg_iov->iov_base, first->msg_iov->iov_len,
+                       MSG_DONTWAIT, NULL, 0) < 0
+                   ? -1
+                   : 1;
     if (count == 1)
         return syscall(SYS_sendmsg, fd, &messages->msg_hdr, MSG_DONTWAIT) < 0 ? -1 : 1;
     return (int)syscall(SYS_sendmmsg, fd, messages, count, MSG_DONTWAIT);
@@ -448,14 +483,16 @@ static void send_messages(struct sw_batch *batch, uint32_t from, uint32_t to)
     while (from < to) {
         const bool is_gone = sender && sw_connected_sender_is_spoilt(sender);
         const int fd = is_gone ? -1 : socket_of(batch, from);
-        const int done = fd < 0 ? -1 : send_now(fd, &batch->messages[from], to - from);
+        const int done = fd < 0 ? -1 : tx_send_now(fd, &batch->messages[from], to - from);
         int err = fd < 0 ? EAFNOSUPPORT : errno;
         err = waits > 4 ? ENETDOWN : err;
+        if (err == EMSGSIZE && batch->groups[from].is_pair)
+            atomic_store(&batch->port->no_pairs, true);
         if (done < 0 && sender && !is_gone)
             err = judge_send_error(sender, err);
         if (done > 0) {
             from += (uint32_t)done;
-        } else if (!is_worth_waiting(batch, from, fd, err)) {
+        } else if (!tx_is_worth_waiting(batch, from, fd, err)) {
             if (sender)
                 sw_connected_sender_give_up(sender, err);
             from++;
@@ -476,7 +513,7 @@ static void send_spliced(struct sw_batch *batch, uint32_t index)
         if (!rc)
             return;
         const int err = rc == -EAGAIN && waits <= 4 ? EAGAIN : EPIPE;
-        if (!is_worth_waiting(batch, index, sw_connected_sender_fd(sender), err)) {
+        if (!tx_is_worth_waiting(batch, index, sw_connected_sender_fd(sender), err)) {
             sw_connected_sender_give_up(sender, EPIPE);
             return;
         }

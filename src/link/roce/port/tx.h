@@ -22,6 +22,7 @@ struct sw_outgoing {
     bool begins_message;  /* it shares none with what was added before it, unless it is joined */
     bool joins;           /* into one packet with others, if the last one is such (wire/joint.h), */
     uint32_t joint_bytes; /* or, not 0, if one of so many bytes fits into its message: begins it */
+    bool pairs;           /* rather with one packet before it, if that is alone in its message */
     uint32_t damage;      /* a bit that is turned once it is sealed, + 1; 0: none */
 };
 #define SW_PACKET_PAYLOAD_MAX 4096u

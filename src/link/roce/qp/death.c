@@ -19,7 +19,7 @@ static struct sw_roce_qp *user_of(const struct sw_qp *qp, const struct sw_lifeli
     return r && r->line == line && !r->ended_ns ? r : NULL;
 }
 
-static void end_with_peer(struct sw_qp *qp, const struct sw_roce_qp *r)
+static void death_end_with_peer(struct sw_qp *qp, const struct sw_roce_qp *r)
 {
     sw_lock_assert_held(&qp->lock);
     const bool left = r->left_mark && sw_roce_life_is_peers(r, r->left_mark);
@@ -39,7 +39,7 @@ void sw_roce_end_with_peer(struct sw_lifeline *line)
         sw_lock_acquire(&qp->lock);
         const struct sw_roce_qp *r = user_of(qp, line);
         if (r)
-            end_with_peer(qp, r);
+            death_end_with_peer(qp, r);
         sw_lock_release(&qp->lock);
     }
 }
@@ -82,7 +82,7 @@ uint16_t sw_roce_source_port(uint32_t qpn, uint32_t dest_qpn)
     return source_port;
 }
 
-static enum sw_retry_peer peer_of(enum sw_lifeline_says says)
+static enum sw_retry_peer death_peer_of(enum sw_lifeline_says says)
 {
     switch (says) {
     case SW_LIFELINE_MEETS:
@@ -108,7 +108,7 @@ enum sw_roce_outcome sw_roce_excuse(struct sw_roce_qp *r, uint64_t now_ns)
     const struct sw_lifeline_miss miss = {.since_ns = retry->started_ns,
                                           .peer_port = peer_port ? (uint16_t)(peer_port - 1) : 0};
     const enum sw_lifeline_says says = sw_lifeline_ask(r->line, &miss);
-    retry->peer = peer_of(says);
+    retry->peer = death_peer_of(says);
     if (says == SW_LIFELINE_WAIT)
         sw_counter_add(r->qp->ctx->netdev, SW_TIMEOUTS_EXCUSED);
     if (says != SW_LIFELINE_DEAD || r->qp->sq.head == r->qp->sq.tail)

@@ -134,7 +134,7 @@ void sw_delayed_ack_note_empty_poll(void)
         sw_delayed_ack_send(false);
 }
 
-static void send_ack(struct sw_qp *qp, bool is_late)
+static void delayed_send_ack(struct sw_qp *qp, bool is_late)
 {
     sw_lock_assert_held(&qp->lock);
     struct sw_roce_qp *r = qp->link == &sw_roce_qp_ops ? qp->link_state : NULL;
@@ -158,7 +158,7 @@ void sw_delayed_ack_send(bool is_late)
     for (uint32_t i = 0; i < delayed.count; i++) {
         struct sw_qp *qp = delayed.qps[i];
         if (sw_lock_try(&qp->lock)) {
-            send_ack(qp, is_late);
+            delayed_send_ack(qp, is_late);
             sw_lock_release(&qp->lock);
         } else {
             delayed.qps[kept++] = qp;

@@ -8,7 +8,7 @@
 
 #define SILENCE_NS (100 * SW_NS_PER_MS) /* of a peer, that is no pause any more */
 
-static bool is_silent(const struct sw_retry *retry, uint64_t now_ns)
+static bool describe_is_silent(const struct sw_retry *retry, uint64_t now_ns)
 {
     return retry->running && now_ns > retry->alive_ns + SILENCE_NS;
 }
@@ -28,12 +28,12 @@ static enum sw_connection_wait wait_of_next(const struct sw_requester *r)
     return SW_CONNECTION_WAITS_NOT;
 }
 
-static enum sw_connection_wait wait_of(const struct sw_roce_qp *r, uint64_t now_ns)
+static enum sw_connection_wait roce_wait_of(const struct sw_roce_qp *r, uint64_t now_ns)
 {
     const struct sw_requester *requester = &r->requester;
     if (requester->rnr_until_ns)
         return SW_CONNECTION_WAITS_RECEIVE;
-    if (is_silent(&requester->retry, now_ns))
+    if (describe_is_silent(&requester->retry, now_ns))
         return requester->retry.peer == SW_RETRY_PEER_WAITS ? SW_CONNECTION_WAITS_PROCESS
                                                             : SW_CONNECTION_WAITS_PEER;
     return r->is_limited ? SW_CONNECTION_WAITS_RATE : wait_of_next(requester);
@@ -48,11 +48,11 @@ void sw_roce_describe(const struct sw_qp *qp, struct sw_connection *out)
         return;
     const struct sw_retry *retry = &r->requester.retry;
     out->reads = r->requester.reads.count;
-    out->wait = (uint8_t)wait_of(r, now_ns);
+    out->wait = (uint8_t)roce_wait_of(r, now_ns);
     if (out->wait == SW_CONNECTION_WAITS_RECEIVE) {
         out->tries = retry->rnr_count;
         out->tries_most = retry->rnr_retry;
-    } else if (is_silent(retry, now_ns)) {
+    } else if (describe_is_silent(retry, now_ns)) {
         out->waited_ms = (uint32_t)((now_ns - retry->alive_ns) / SW_NS_PER_MS);
         out->end_ms = (uint32_t)sw_min_u64(
             2 * retry->timeout_ns * (retry->retry_cnt + 1u) / SW_NS_PER_MS, UINT32_MAX);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/minmax.h"
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
 #include "link/faults/live.h"
@@ -23,10 +24,12 @@
 #define MESSAGE_PACKETS 62u       /* that share a message with an ACK, ... */
 #define MESSAGE_BYTES (60u << 10) /* ... and how much of them (port/tx.c) */
 #define ACK_JOINT_BYTES ((uint32_t)(SW_JOINT_EACH_BYTES + SW_BTH_BYTES + SW_AETH_BYTES))
-#define PIECES_MAX 40u /* of one packet: a request's elements, and to spare */
+#define SEND_JOINT_BYTES ((uint32_t)(SW_JOINT_EACH_BYTES + SW_BTH_BYTES + SW_IMM_BYTES)) /* most */
+#define PIECES_MAX 40u      /* of one packet: a request's elements, and to spare */
+#define APART_PACKETS 1024u /* that leave by themselves once something was sent again */
 
 /* Whether memory that can be taken away is there: before the kernel gets its address. */
-static bool is_there(const struct sw_gather *gather, const uint8_t *from, uint64_t len_bytes)
+static bool emit_is_there(const struct sw_gather *gather, const uint8_t *from, uint64_t len_bytes)
 {
     for (uint32_t i = 0; i < gather->sge_count; i++)
         if (sw_view_is_of(gather->sges[i].lkey))
@@ -45,7 +48,7 @@ static uint32_t gather_pieces(struct sw_roce_qp *r, const struct sw_emission *em
     for (; left && count < PIECES_MAX; count++) {
         uint64_t run = left;
         uint8_t *from = sw_gather_at(&gather, at, 0, &run);
-        if (!from || !is_there(&gather, from, run))
+        if (!from || !emit_is_there(&gather, from, run))
             return 0;
         pieces[count] = (struct iovec){from, run};
         at += run;
@@ -92,9 +95,9 @@ static uint32_t cut_pieces(struct iovec **from, uint32_t len_bytes, struct iovec
 }
 
 /* The packets of a run; `out` has the headers of the first, and the pieces of all. */
-static void add_run(const struct sw_qp *qp, struct sw_batch *batch,
-                    const struct sw_emission *emission, struct sw_outgoing out,
-                    uint8_t header[SW_HEADERS_MAX], struct iovec pieces[PIECES_MAX])
+static void emit_add_run(const struct sw_qp *qp, struct sw_batch *batch,
+                         const struct sw_emission *emission, struct sw_outgoing out,
+                         uint8_t header[SW_HEADERS_MAX], struct iovec pieces[PIECES_MAX])
 {
     struct sw_packet packet = emission->packet;
     struct iovec own[PIECES_MAX], *from = pieces;
@@ -117,10 +120,25 @@ static bool may_join(const struct sw_roce_qp *r, const struct sw_emission *emiss
            (kind == SW_PACKET_SEND || (kind == SW_PACKET_ACK && emission->joint_bytes));
 }
 
+/* Whether a packet may become one with another that needs more room than the path MTU asks for. A
+ * router on the way may not have it: what is sent again, and what follows it, goes by itself. While
+ * an ACK waits to leave in their message they stay segments of it: it could not follow them. Of
+ * deferred ones the first begins a packet within the message instead. */
+static bool may_be_longer(struct sw_roce_qp *r, const struct sw_emission *emission, bool ack_waits)
+{
+    if (emission->is_again)
+        r->apart = APART_PACKETS;
+    else if (r->apart)
+        r->apart--;
+    const bool is_deferred =
+        emission->joint_bytes && emission->packet.opcode->kind != SW_PACKET_ACK;
+    return !r->apart && !is_deferred && !ack_waits;
+}
+
 enum added { ADDED, ADDED_LAST_WORD, NOT_ADDED };
 
 static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
-                               struct sw_emission *emission)
+                               struct sw_emission *emission, bool ack_waits)
 {
     struct iovec pieces[PIECES_MAX];
     uint8_t header[SW_HEADERS_MAX];
@@ -130,7 +148,8 @@ static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
                               .pieces = pieces,
                               .begins_message = emission->begins_message,
                               .joins = may_join(r, emission),
-                              .joint_bytes = emission->joint_bytes};
+                              .joint_bytes = emission->joint_bytes,
+                              .pairs = may_be_longer(r, emission, ack_waits)};
     bool reads = emission->source == SW_PAYLOAD_MEMORY;
     if (reads)
         sw_mr_serve_begin(r->qp->index);
@@ -146,7 +165,7 @@ static enum added add_emission(struct sw_roce_qp *r, struct sw_batch *batch,
         out.header_bytes =
             (uint32_t)sw_packet_encode_headers(&emission->packet, header, sizeof(header));
         if (emission->count > 1)
-            add_run(r->qp, batch, emission, out, header, pieces);
+            emit_add_run(r->qp, batch, emission, out, header, pieces);
         else
             sw_roce_add(r->qp, batch, &emission->packet, &out);
     }
@@ -162,8 +181,8 @@ static bool is_within_limit(const struct sw_qp *qp, uint64_t now_ns)
     return sw_pacer_allows(&qp->pacer, now_ns, packet_bytes) == packet_bytes;
 }
 
-static bool next_request(struct sw_roce_qp *r, uint64_t now_ns, uint32_t most,
-                         struct sw_emission *out)
+static bool emit_next_request(struct sw_roce_qp *r, uint64_t now_ns, uint32_t most,
+                              struct sw_emission *out)
 {
     struct sw_qp *qp = r->qp;
     if (__builtin_expect(!qp->sq.is_paced, 1))
@@ -215,7 +234,7 @@ static enum added add_ack(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t
     if (misses || ack_is_held(r, batch)) {
         sw_responder_ack(&r->responder, &emission);
         emission.joint_bytes = joint_bytes;
-        return add_emission(r, batch, &emission);
+        return add_emission(r, batch, &emission, false);
     }
     if (!sw_responder_next(&r->responder, now_ns, &emission))
         return ADDED;
@@ -225,7 +244,7 @@ static enum added add_ack(struct sw_roce_qp *r, struct sw_batch *batch, uint64_t
     if (sw_batch_gathers(batch))
         r->ack_turn = sw_batch_gather_turn();
     emission.joint_bytes = joint_bytes;
-    return add_emission(r, batch, &emission);
+    return add_emission(r, batch, &emission, false);
 }
 
 /* What the program at the other side is told of by the packets given out so far. */
@@ -242,21 +261,41 @@ static void note_told(struct told *told, const struct sw_emission *emission)
 }
 
 /* Whether the ACK leaves before `emission`, so that the peer has it when its program is told of
- * anything: that one begins another message, or the rest will not fit into its message. Of a few
- * packets the ACK may be late. */
+ * anything. It is the last segment of a message of the kernel or none, and so is the end of an
+ * answer that is shorter than the rest of it: there the ACK ends the message before. So it does
+ * where another message begins, or the rest will not fit into one. */
 static bool ack_goes_before(const struct sw_roce_qp *r, const struct told *told,
                             const struct sw_emission *emission)
 {
     const uint32_t left = r->requester.tail - r->requester.sent,
                    len_bytes = emission->packet.payload_len + SW_HEADERS_MAX;
+    const bool is_other = told->len_bytes != emission->packet.payload_len;
     struct told next;
-    if (r->delayed_acks <= SW_DELAYED_ACK_RUN)
-        return false;
-    if (told->anything)
-        return told->len_bytes != emission->packet.payload_len;
+    if (told->anything && is_other)
+        return true;
     note_told(&next, emission);
-    return next.anything && !emission->begins_message &&
+    if (!next.anything || emission->begins_message)
+        return false;
+    if (told->len_bytes && is_other) /* the end of a WRITE with immediate */
+        return true;
+    return r->delayed_acks > SW_DELAYED_ACK_RUN &&
            (left > MESSAGE_PACKETS || left > MESSAGE_BYTES / len_bytes);
+}
+
+/* What a joint packet takes of the ACK and `emission`, which may be joined by more; 0: they leave
+ * apart. The ACK begins it, and is looked at first there. So the shorter end of a message leaves
+ * with the rest of it, in the last segment, where the ACK would have been. */
+static uint32_t joint_behind_ack(const struct sw_roce_qp *r, const struct told *told,
+                                 const struct sw_emission *emission)
+{
+    const uint32_t len_bytes = emission->packet.payload_len;
+    if (!may_join(r, emission))
+        return 0;
+    if (emission->joint_bytes)
+        return ACK_JOINT_BYTES + emission->joint_bytes;
+    return len_bytes < told->len_bytes && !emission->begins_message
+               ? ACK_JOINT_BYTES + SEND_JOINT_BYTES + len_bytes + sw_packet_pad(len_bytes)
+               : 0;
 }
 
 /*
@@ -277,22 +316,19 @@ static enum added emit_packets(struct sw_roce_qp *r, struct sw_batch *batch, uin
     enum added result = ADDED;
     for (; result == ADDED && *count < EMIT_PACKETS; *count += emission.count) {
         answers = answers && sw_responder_next(&r->responder, now_ns, &emission);
-        if (!answers && !(sends && next_request(r, now_ns, EMIT_PACKETS - *count, &emission)))
+        if (!answers && !(sends && emit_next_request(r, now_ns, EMIT_PACKETS - *count, &emission)))
             break;
         if (waits && !answers &&
             piggybacks_ack(r, emission.begins_message ? 0 : told.len_bytes, &emission))
             waits = false;
-        if (waits && ack_goes_before(r, &told, &emission)) {
-            result = add_ack(r, batch, now_ns, 1, 0);
-            waits = false;
-        } else if (waits && emission.joint_bytes && may_join(r, &emission)) {
-            /* It begins the joint packet, and is looked at first there. */
-            result = add_ack(r, batch, now_ns, 1, emission.joint_bytes + ACK_JOINT_BYTES);
+        const uint32_t joint_bytes = waits ? joint_behind_ack(r, &told, &emission) : 0;
+        if (waits && (joint_bytes || ack_goes_before(r, &told, &emission))) {
+            result = add_ack(r, batch, now_ns, 1, joint_bytes);
             waits = false;
         }
         note_told(&told, &emission);
         if (result == ADDED)
-            result = add_emission(r, batch, &emission);
+            result = add_emission(r, batch, &emission, waits);
         if (result == ADDED && waits && emission.ends_deferred) {
             result = add_ack(r, batch, now_ns, 1, 0);
             waits = false;
@@ -320,11 +356,11 @@ void sw_roce_plan_timer(struct sw_roce_qp *r, bool more)
         due_ns = sw_requester_due_ns(&r->requester);
     if (r->receives) {
         uint64_t answer_ns = sw_responder_due_ns(&r->responder);
-        due_ns = answer_ns < due_ns ? answer_ns : due_ns;
+        due_ns = sw_min_u64(answer_ns, due_ns);
     }
     if (__builtin_expect(r->is_limited, 0)) {
         uint64_t limit_ns = sw_pacer_due_ns(&qp->pacer, qp->pacer.packet_bytes);
-        due_ns = limit_ns < due_ns ? limit_ns : due_ns;
+        due_ns = sw_min_u64(limit_ns, due_ns);
     }
     const bool is_stopped =
         qp->state == IBV_QPS_SQD && r->ring && sw_requester_is_drained(&r->requester);
@@ -366,6 +402,7 @@ enum sw_roce_outcome sw_roce_emit(struct sw_roce_qp *r, uint64_t now_ns)
 
 void sw_roce_emit_ack(struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     struct sw_emission emission;
     if (!r->delayed_acks)
         return;
@@ -374,6 +411,6 @@ void sw_roce_emit_ack(struct sw_roce_qp *r)
         !sw_responder_next(&r->responder, sw_clock_ns(), &emission))
         return;
     struct sw_batch *batch = sw_batch_open(&sw_roce.port);
-    add_emission(r, batch, &emission);
+    add_emission(r, batch, &emission, false);
     sw_batch_close(batch);
 }

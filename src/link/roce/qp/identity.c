@@ -44,12 +44,12 @@ static void learn_peer(struct sw_roce_qp *r, const struct claim *claim)
     r->life.peer_mark = claim->mark;
 }
 
-static bool is_silent(const struct sw_roce_qp *r, uint64_t now_ns)
+static bool identity_is_silent(const struct sw_roce_qp *r, uint64_t now_ns)
 {
     return now_ns >= r->peer.heard_ns + SILENT_NS;
 }
 
-static enum sw_place place_of(const struct sw_roce_qp *r, const struct sw_packet *packet)
+static enum sw_place identity_place_of(const struct sw_roce_qp *r, const struct sw_packet *packet)
 {
     if (packet->opcode->is_request)
         return r->receives ? sw_responder_place(&r->responder, packet) : SW_PLACE_ASTRAY;
@@ -74,7 +74,7 @@ static bool is_unknown(const struct sw_roce_qp *r, const struct claim *claim)
 static bool is_missed(struct sw_roce_qp *r, const struct claim *claim)
 {
     const struct sw_flight *flight = &r->requester.flight;
-    if (!is_silent(r, claim->now_ns) || r->requester.retry.backoff <= 1)
+    if (!identity_is_silent(r, claim->now_ns) || r->requester.retry.backoff <= 1)
         return false;
     if (flight->next - flight->una <= FEW_PSNS)
         return true;
@@ -88,10 +88,13 @@ static bool is_missed(struct sw_roce_qp *r, const struct claim *claim)
 static bool identify_reliable(struct sw_roce_qp *r, const struct sw_packet *packet,
                               const struct claim *claim)
 {
-    const enum sw_place place = place_of(r, packet);
+    const enum sw_place place = identity_place_of(r, packet);
     if (place == SW_PLACE_ASTRAY || sw_roce_life_is_over(r, claim->mark, claim->now_ns))
         return false;
     const bool is_exact = place == SW_PLACE_EXPECTED;
+    if (!r->peer.is_known && place != SW_PLACE_DUPLICATE &&
+        sw_fallback_take(&r->fallback, SW_FALLBACK_PACKET, 0) == SW_FALLBACK_REFUSE)
+        return false; /* TCP is about to carry the connection */
     if (is_heard_from(r, claim)) {
         learn_peer(r, claim);
         return true;
@@ -108,7 +111,7 @@ static bool identify_reliable(struct sw_roce_qp *r, const struct sw_packet *pack
         return true;
     }
     /* What was answered, and the answer lost, is answered again to whoever it is. */
-    return claim->asks && place == SW_PLACE_DUPLICATE && is_silent(r, claim->now_ns);
+    return claim->asks && place == SW_PLACE_DUPLICATE && identity_is_silent(r, claim->now_ns);
 }
 
 /* Over UC one side alone may be connected again, and messages begin with any PSN. A peer that
@@ -127,7 +130,7 @@ static bool identify_unreliable(struct sw_roce_qp *r, const struct sw_packet *pa
         return true;
     if (r->peer.is_known && is_first)
         sw_responder_begin_anew(p);
-    else if (!(is_next || (begins && (!r->peer.is_known || is_silent(r, claim->now_ns)))))
+    else if (!(is_next || (begins && (!r->peer.is_known || identity_is_silent(r, claim->now_ns)))))
         return false;
     learn_peer(r, claim);
     return true;
@@ -153,6 +156,7 @@ bool sw_roce_identify(struct sw_roce_qp *r, const struct sw_arrival *arrival,
  * receives over UC may send nothing else. */
 bool sw_roce_is_notified(const struct sw_roce_qp *r, const struct sw_arrival *arrival)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (!r->peer.is_known)
         return r->qp->type == IBV_QPT_UC;
     return !r->life.peer_mark || r->peer.ports[0] == arrival->source_port + 1u;

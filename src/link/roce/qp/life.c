@@ -81,6 +81,7 @@ static bool has_come_around(struct sw_roce_qp *r, uint64_t now_ns)
 
 bool sw_roce_life_is_peers(const struct sw_roce_qp *r, uint8_t mark)
 {
+    sw_lock_assert_held(&r->qp->lock);
     return r->life.peer_mark ? mark == r->life.peer_mark : mark && mark != r->life.past_mark;
 }
 

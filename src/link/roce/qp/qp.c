@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "link/engine.h"
 #include "link/roce/liveness/lifeline.h"
+#include "link/roce/port/arrival.h"
 #include "link/roce/port/path.h"
 #include "link/roce/port/port.h"
 #include "link/roce/qp/account.h"
@@ -17,6 +18,7 @@
 #include "link/roce/qp/death.h"
 #include "link/roce/qp/delayed_ack.h"
 #include "link/roce/qp/emit.h"
+#include "link/roce/qp/fallback.h"
 #include "link/roce/qp/life.h"
 #include "link/roce/qp/repath.h"
 #include "link/roce/qp/request.h"
@@ -26,7 +28,7 @@
 
 #define LATE_NS (4 * SW_NS_PER_MS) /* an unreliable connection's packets may pass each other */
 
-static int aim_path(struct sw_roce_qp *r)
+static int qp_aim_path(struct sw_roce_qp *r)
 {
     enum { CAPABLE = 2 }; /* ECN, RFC 3168: routers may mark instead of drop */
     const struct ibv_ah_attr *ah = &r->qp->attr.ah_attr;
@@ -40,10 +42,13 @@ static int aim_path(struct sw_roce_qp *r)
     r->path.hop_limit = ah->grh.hop_limit > 1 ? ah->grh.hop_limit : 0;
     r->path.sender = sw_roce_life_source(r->qp);
     int rc = sw_roce_path_set(&r->path, own.gid.raw, ah->grh.dgid.raw, info.ifindex);
+    const uint32_t headers =
+        (r->path.is_ipv4 ? SW_IPV4_BYTES : SW_IPV6_BYTES) + (uint32_t)SW_UDP_BYTES;
+    r->path.datagram_max = info.mtu_bytes > headers ? info.mtu_bytes - headers : 0;
     return rc ? rc : sw_port_aim(&sw_roce.port, &r->path);
 }
 
-static uint8_t service_of(enum ibv_qp_type type)
+static uint8_t qp_service_of(enum ibv_qp_type type)
 {
     return type == IBV_QPT_RC ? SW_SERVICE_RC : type == IBV_QPT_UC ? SW_SERVICE_UC : SW_SERVICE_XRC;
 }
@@ -63,7 +68,7 @@ static void init_responder(struct sw_roce_qp *r)
         .first_psn = qp->attr.rq_psn,
         .mtu_bytes = mtu_of(qp),
         .pkey = SW_PKEY_DEFAULT,
-        .service = service_of(qp->type),
+        .service = qp_service_of(qp->type),
         .min_rnr_timer = qp->attr.min_rnr_timer,
         .max_dest_rd_atomic = qp->attr.max_dest_rd_atomic,
         .offer_selective = qp->type != IBV_QPT_UC,
@@ -94,7 +99,7 @@ static void init_requester(struct sw_roce_qp *r)
         .first_psn = qp->attr.sq_psn,
         .mtu_bytes = mtu_of(qp),
         .pkey = SW_PKEY_DEFAULT,
-        .service = service_of(qp->type),
+        .service = qp_service_of(qp->type),
         .timeout = timeout_of(&qp->attr),
         .retry_cnt = qp->attr.retry_cnt,
         .rnr_retry = qp->attr.rnr_retry,
@@ -106,7 +111,7 @@ static void init_requester(struct sw_roce_qp *r)
     r->posted = 0;
 }
 
-static int connect_qp(struct sw_qp *qp)
+static int roce_connect_qp(struct sw_qp *qp)
 {
     sw_lock_assert_held(&qp->lock);
     int rc = sw_roce_open(true);
@@ -116,7 +121,7 @@ static int connect_qp(struct sw_qp *qp)
     if (!r)
         return -ENOMEM;
     r->qp = qp;
-    rc = aim_path(r);
+    rc = qp_aim_path(r);
     if (rc)
         goto failed;
     sw_roce_life_begin(r);
@@ -147,10 +152,29 @@ failed:
     return rc;
 }
 
+/* Nobody asks for what this process sends to itself, as a peer does by its lifeline. The kernel may
+ * bring it to another process of this host, one that does not run, and another path's to the next
+ * one. */
+void sw_roce_claim_own_flow(struct sw_qp *qp, uint64_t now_ns)
+{
+    struct sw_port *port = &sw_roce.port;
+    struct sw_roce_qp *r = qp->link_state;
+    sw_lock_assert_held(&port->rx_lock);
+    sw_lock_assert_held(&qp->lock);
+    if (!r || r->ended_ns || !r->ring || now_ns < sw_retry_due_ns(&r->requester.retry) ||
+        !sw_lifeline_is_self(&r->path, sw_qpn_slot(qp->dest_qpn)))
+        return;
+    const struct sw_arrival flow = {.source = r->path.source,
+                                    .dest = r->path.dest,
+                                    .ifindex = r->path.ifindex,
+                                    .source_port = sw_port_source(port, &r->path)};
+    r->has_own_flow = sw_port_claim_flow(port, &flow, now_ns) || sw_port_has_flow(port, &flow);
+}
+
 static void take_another_path(struct sw_roce_qp *r, uint64_t now_ns)
 {
     const struct sw_requester *q = &r->requester;
-    if (r->qp->type == IBV_QPT_UC)
+    if (r->qp->type == IBV_QPT_UC || r->has_own_flow)
         return;
     const struct sw_responder *p = &r->responder;
     const bool unanswered =
@@ -178,7 +202,8 @@ static bool only_waits(const struct sw_roce_qp *r)
     return !sends && !says;
 }
 
-static void drive_qp(struct sw_qp *qp)
+/* `now_ns` 0: the clock is read if need be. */
+static void drive_at(struct sw_qp *qp, uint64_t now_ns)
 {
     struct sw_roce_qp *r = qp->link_state;
     struct sw_progress progress;
@@ -188,7 +213,7 @@ static void drive_qp(struct sw_qp *qp)
         sw_roce_plan_timer(r, false);
         return;
     }
-    uint64_t now_ns = sw_clock_ns();
+    now_ns = now_ns ? now_ns : sw_clock_ns();
     if (sw_roce_unpark(r, now_ns) == SW_ROCE_DEAD)
         return;
     /* An answer that waits to be received is no silence, however long this process had no
@@ -203,12 +228,19 @@ static void drive_qp(struct sw_qp *qp)
         sw_requester_tick(&r->requester, now_ns, &progress);
         if (sw_roce_take_progress(r, &progress) == SW_ROCE_DEAD)
             return;
+        if (misses && !r->peer.is_known)
+            sw_roce_miss_answer(r, now_ns);
     }
     take_another_path(r, now_ns);
     if (r->ring && sw_roce_feed(r) == SW_ROCE_DEAD)
         return;
     if (sw_roce_emit(r, now_ns) != SW_ROCE_DEAD && misses)
         sw_roce_ask_again(r, is_doubted);
+}
+
+static void roce_drive_qp(struct sw_qp *qp)
+{
+    drive_at(qp, 0);
 }
 
 static void post_sends(struct sw_qp *qp)
@@ -218,7 +250,7 @@ static void post_sends(struct sw_qp *qp)
     sw_roce_note_post(now_ns);
     if (r)
         sw_delayed_ack_note_echo(r, now_ns);
-    drive_qp(qp);
+    drive_at(qp, now_ns);
 }
 
 /* What was flushed in SQE: the one that failed, and all that followed. */
@@ -246,15 +278,13 @@ static void take_attributes(struct sw_qp *qp)
     if (qp->type == IBV_QPT_UC && sw_requester_done(&r->requester) + r->offset != qp->sq.head)
         leave_behind(r);
     sw_requester_pause(&r->requester, qp->state == IBV_QPS_SQD);
+    if (!r->peer.is_known)
+        sw_roce_begin_sending(r);
 }
 
-static void disconnect_qp(struct sw_qp *qp)
+void sw_roce_leave_peer(struct sw_roce_qp *r)
 {
-    sw_lock_assert_held(&qp->lock);
-    struct sw_roce_qp *r = qp->link_state;
-    if (!r)
-        return;
-    sw_roce_emit_ack(r);
+    struct sw_qp *qp = r->qp;
     sw_qp_rest(qp, false);
     sw_qp_publish(qp, IBV_QPS_RESET);
     if (qp->state == IBV_QPS_ERR)
@@ -265,11 +295,22 @@ static void disconnect_qp(struct sw_qp *qp)
     if (r->line)
         sw_lifeline_leave(r->line, qp->qpn, qp->dest_qpn, sw_selective_mark(true, r->life.own));
     r->line = NULL;
+}
+
+static void roce_disconnect_qp(struct sw_qp *qp)
+{
+    sw_lock_assert_held(&qp->lock);
+    struct sw_roce_qp *r = qp->link_state;
+    if (!r)
+        return;
+    sw_roce_stop_calling(r);
+    sw_roce_emit_ack(r);
+    sw_roce_leave_peer(r);
     qp->link_state = sw_closed_qp_of(r, sw_clock_ns());
     sw_roce_bury(r);
 }
 
-static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
+static void qp_read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 {
     *out = (struct sw_traffic){0}; /* qp->moved is kept up to date */
     if (qp->link_state)
@@ -277,11 +318,11 @@ static void read_traffic(struct sw_qp *qp, struct sw_traffic *out)
 }
 
 const struct sw_qp_ops sw_roce_qp_ops = {
-    .connect = connect_qp,
-    .disconnect = disconnect_qp,
+    .connect = roce_connect_qp,
+    .disconnect = roce_disconnect_qp,
     .changed = take_attributes,
     .send = post_sends,
-    .progress = drive_qp,
-    .traffic = read_traffic,
+    .progress = roce_drive_qp,
+    .traffic = qp_read_traffic,
     .by_packets = true,
 };

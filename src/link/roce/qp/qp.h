@@ -17,6 +17,7 @@
 #include "link/roce/port/path.h"
 #include "link/roce/qp/announce.h"
 #include "link/roce/qp/repath.h"
+#include "transport/fallback.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
@@ -47,6 +48,7 @@ struct sw_roce_qp {
     uint8_t mistrusted;   /* messages whose ACK will not wait */
     uint8_t doubts;       /* times that waiting was in vain lately, as far as they count */
     uint8_t echoes;       /* requests of the peer in a row that were followed by one of ours */
+    uint32_t apart;       /* packets to come that are joined with none before them */
     uint64_t ack_turn;    /* of sw_batch_gather_turn(): an ACK leaves at its end; 0: none does */
     uint64_t reached_ns;  /* when the peer last reached for memory; 0: something was posted since */
     struct sw_announce announce;
@@ -75,7 +77,9 @@ struct sw_roce_qp {
         uint64_t told[SW_COUNTER_COUNT]; /* of all the machines', what the device's have already */
     } counts;
     struct sw_repath repath;
-    struct sw_roce_qp *next; /* among those that are done with */
+    bool has_own_flow;           /* from this process to itself, and brought here by the kernel */
+    struct sw_fallback fallback; /* RC: roce/qp/fallback.h */
+    struct sw_roce_qp *next;     /* among those that are done with */
     struct sw_requester requester;
     struct sw_responder responder;
 };
@@ -83,6 +87,13 @@ struct sw_roce_qp {
 /* What came of a step. */
 enum sw_roce_outcome { SW_ROCE_ALIVE, SW_ROCE_DEAD /* the QP has failed: `r` must not be used */ };
 
+/* The connection ends as far as others are told: counters, lives, liveness. With the QP locked. */
+void sw_roce_leave_peer(struct sw_roce_qp *r);
+
 extern const struct sw_qp_ops sw_roce_qp_ops;
+
+/* If an answer is late, and comes from this process: sees to it that the kernel brings here what is
+ * sent. Before progress(), with rx_lock held. */
+void sw_roce_claim_own_flow(struct sw_qp *qp, uint64_t now_ns);
 
 #endif

@@ -24,7 +24,7 @@ enum sw_roce_outcome sw_roce_fail_request(struct sw_roce_qp *r, enum ibv_wc_stat
 }
 
 /* What a request moves; a READ's bytes are counted when they come. */
-static void count_request(struct sw_roce_qp *r, const struct sw_request *request)
+static void roce_count_request(struct sw_roce_qp *r, const struct sw_request *request)
 {
     if (request->kind == SW_REQUEST_LOCAL || request->kind == SW_REQUEST_READ)
         return;
@@ -48,7 +48,7 @@ static enum ibv_wc_status translate_request(struct sw_roce_qp *r, uint32_t posit
 }
 
 /* A bind or an invalidate whose turn it is. */
-static enum sw_roce_outcome run_local(struct sw_roce_qp *r)
+static enum sw_roce_outcome roce_run_local(struct sw_roce_qp *r)
 {
     sw_lock_assert_held(&r->qp->lock);
     struct sw_qp *qp = r->qp;
@@ -64,11 +64,12 @@ static enum sw_roce_outcome run_local(struct sw_roce_qp *r)
 
 enum sw_roce_outcome sw_roce_feed(struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     struct sw_qp *qp = r->qp;
     if (qp->state != IBV_QPS_RTS)
         return SW_ROCE_ALIVE;
     for (;;) {
-        if (sw_requester_is_local(&r->requester) && run_local(r) == SW_ROCE_DEAD)
+        if (sw_requester_is_local(&r->requester) && roce_run_local(r) == SW_ROCE_DEAD)
             return SW_ROCE_DEAD;
         /* What follows a local request may use the keys that it makes. */
         bool waits = r->posted != qp->sq.head && !r->has_bad &&
@@ -84,7 +85,7 @@ enum sw_roce_outcome sw_roce_feed(struct sw_roce_qp *r)
         if (r->has_bad)
             break;
         sw_requester_post_room(&r->requester);
-        count_request(r, request);
+        roce_count_request(r, request);
         r->posted++;
     }
     return SW_ROCE_ALIVE;
@@ -112,6 +113,7 @@ static enum sw_roce_outcome settle_to(struct sw_roce_qp *r, uint32_t done)
 
 enum sw_roce_outcome sw_roce_settle(struct sw_roce_qp *r)
 {
+    sw_lock_assert_held(&r->qp->lock);
     return settle_to(r, sw_requester_done(&r->requester) + r->offset);
 }
 
@@ -127,7 +129,7 @@ static bool store_response(struct sw_roce_qp *r, const struct sw_progress *progr
     return sw_gather_in(&gather, 0, (const uint8_t *)&progress->value, sizeof(progress->value));
 }
 
-static enum ibv_wc_status status_of(const struct sw_progress *progress)
+static enum ibv_wc_status request_status_of(const struct sw_progress *progress)
 {
     switch (progress->failure) {
     case SW_FAILURE_NAK:
@@ -148,7 +150,7 @@ static enum ibv_wc_status status_of(const struct sw_progress *progress)
 }
 
 /* For whoever asks why (SIDEWIRE_LOG=info). */
-static void tell_failure(const struct sw_roce_qp *r, const struct sw_progress *progress)
+static void request_tell_failure(const struct sw_roce_qp *r, const struct sw_progress *progress)
 {
     const struct sw_requester *q = &r->requester;
     char text[SW_ROCE_ADDRESS_TEXT];
@@ -156,12 +158,14 @@ static void tell_failure(const struct sw_roce_qp *r, const struct sw_progress *p
             " packets sent, %" PRIu64 " of them again, %" PRIu64 " timeouts, %" PRIu64
             " NAKs, %" PRIu64 " ms since the last sign of life",
             r->qp->qpn, progress->done, sw_roce_address_text(&r->path.dest, text), r->qp->dest_qpn,
-            (int)status_of(progress), q->counts.packets, q->counts.resent, q->counts.timeouts,
-            q->counts.naks, (uint64_t)((sw_clock_ns() - q->retry.alive_ns) / SW_NS_PER_MS));
+            (int)request_status_of(progress), q->counts.packets, q->counts.resent,
+            q->counts.timeouts, q->counts.naks,
+            (uint64_t)((sw_clock_ns() - q->retry.alive_ns) / SW_NS_PER_MS));
 }
 
 enum sw_roce_outcome sw_roce_take_progress(struct sw_roce_qp *r, const struct sw_progress *progress)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (progress->places && !store_response(r, progress)) {
         /* It may be the last answer: for the machine the request is done then. */
         settle_to(r, progress->place_position + r->offset);
@@ -169,8 +173,8 @@ enum sw_roce_outcome sw_roce_take_progress(struct sw_roce_qp *r, const struct sw
     }
     enum sw_roce_outcome life = sw_roce_settle(r);
     if (life == SW_ROCE_ALIVE && progress->failure != SW_FAILURE_NONE) {
-        tell_failure(r, progress);
-        life = sw_roce_fail_request(r, status_of(progress));
+        request_tell_failure(r, progress);
+        life = sw_roce_fail_request(r, request_status_of(progress));
     }
     return life;
 }

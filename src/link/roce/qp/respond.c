@@ -6,6 +6,7 @@
 #include "device/memory/mr_impl.h"
 #include "device/memory/view.h"
 #include "device/rules/target.h"
+#include "device/serve/demand.h"
 #include "link/engine.h"
 #include "link/roce/impair.h"
 #include "link/roce/qp/announce.h"
@@ -14,45 +15,34 @@
 #include "link/roce/qp/qp.h"
 #include "link/roce/roce.h"
 
-static struct sw_inbound inbound_of(const struct sw_roce_qp *r, const struct sw_demand *demand)
-{
-    return (struct sw_inbound){
-        .pd = r->qp->pd_id,
-        .imm = demand->has_inv ? demand->inv_rkey : demand->imm_be,
-        .has_imm = demand->has_imm,
-        .has_inv = demand->has_inv,
-        .is_solicited = demand->solicited,
-    };
-}
-
 /* A receive that is claimed beyond a packet still counts as posted, until just before its
  * completion can be seen. */
-static void hold_claim(struct sw_roce_qp *r, bool holds)
+static void roce_hold_claim(struct sw_roce_qp *r, bool holds)
 {
     _Atomic uint32_t *claimed = &r->qp->rq.claimed;
     if (!r->qp->srq && !r->qp->xrcd && atomic_load_explicit(claimed, memory_order_relaxed) != holds)
         atomic_store_explicit(claimed, holds, memory_order_release);
 }
 
-static void complete_receive(struct sw_roce_qp *r, const struct sw_inbound *message,
-                             uint64_t len_bytes, enum ibv_wc_opcode opcode,
-                             enum ibv_wc_status status)
+static void roce_complete_receive(struct sw_roce_qp *r, const struct sw_inbound *message,
+                                  uint64_t len_bytes, enum ibv_wc_opcode opcode,
+                                  enum ibv_wc_status status)
 {
-    hold_claim(r, false);
+    roce_hold_claim(r, false);
     sw_receive_complete(r->qp, &r->receive, message, (uint32_t)len_bytes, opcode, status);
     sw_announce_message(&r->announce);
 }
 
-static enum sw_verdict refuse_send(struct sw_roce_qp *r, const struct sw_inbound *message,
-                                   enum sw_verdict verdict)
+static enum sw_verdict respond_refuse_send(struct sw_roce_qp *r, const struct sw_inbound *message,
+                                           enum sw_verdict verdict)
 {
     const enum ibv_wc_status status = sw_receive_refusal(r->qp, verdict);
     if (status != IBV_WC_SUCCESS)
-        complete_receive(r, message, 0, IBV_WC_RECV, status);
+        roce_complete_receive(r, message, 0, IBV_WC_RECV, status);
     return verdict;
 }
 
-static bool take_receive(struct sw_roce_qp *r, const struct sw_inbound *message)
+static bool respond_take_receive(struct sw_roce_qp *r, const struct sw_inbound *message)
 {
     return (r->receive.is_taken || !sw_roce_withholds(r->qp)) &&
            sw_receive_take(r->qp, &r->receive, message);
@@ -74,31 +64,28 @@ static enum sw_verdict serve_middles(struct sw_roce_qp *r, const struct sw_deman
     return verdict;
 }
 
-static enum sw_verdict serve_send(struct sw_roce_qp *r, const struct sw_demand *demand,
-                                  const struct sw_inbound *message)
+static enum sw_verdict roce_serve_send(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                       const struct sw_inbound *message)
 {
-    struct sw_qp *qp = r->qp;
-    if (demand->first && !take_receive(r, message))
+    if (demand->first && !respond_take_receive(r, message))
         return SW_RNR;
     if (!r->receive.is_taken)
         return SW_NAK_INVALID;
     if (demand->pieces > 1)
         return serve_middles(r, demand);
-    enum sw_verdict verdict =
-        sw_execute_fill(&r->receive.claim, demand->offset, demand->payload, demand->len_bytes);
-    if (verdict == SW_ACK && demand->last)
-        verdict = sw_execute_invalidate(qp, message, demand->inv_rkey);
+    const enum sw_verdict verdict = sw_receive_place(r->qp, &r->receive, message, demand);
     if (verdict != SW_ACK)
-        return refuse_send(r, message, verdict);
+        return respond_refuse_send(r, message, verdict);
     if (!demand->last)
         return SW_ACK;
-    complete_receive(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV, IBV_WC_SUCCESS);
+    roce_complete_receive(r, message, demand->offset + demand->len_bytes, IBV_WC_RECV,
+                          IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
 /* The whole range is looked at first, so that a WRITE that goes too far does nothing at all. */
-static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand *demand,
-                                   const struct sw_inbound *message)
+static enum sw_verdict roce_serve_write(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                        const struct sw_inbound *message)
 {
     struct sw_qp *qp = r->qp;
     uint8_t *va;
@@ -110,27 +97,21 @@ static enum sw_verdict serve_write(struct sw_roce_qp *r, const struct sw_demand 
     if (demand->first && !demand->last)
         verdict = sw_execute_check(qp, message, IBV_ACCESS_REMOTE_WRITE, demand->rkey, demand->addr,
                                    demand->total, &va);
-    if (verdict == SW_ACK && demand->has_imm && demand->last && !take_receive(r, message))
+    if (verdict == SW_ACK && demand->has_imm && demand->last && !respond_take_receive(r, message))
         return SW_RNR; /* nothing is written then: 9.7.4.1.6 comes before 9.7.4.1.7 */
     if (verdict == SW_ACK)
         verdict = sw_execute_write(qp, message, demand->rkey, demand->addr, &pieces, demand->last);
     if (verdict != SW_ACK || !demand->last || !demand->has_imm)
         return verdict;
-    complete_receive(r, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
+    roce_complete_receive(r, message, demand->total, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS);
     return SW_ACK;
 }
 
 /* Goes on with a FLUSH, which may take its time; the peer's next packets wait behind it. */
-static enum sw_verdict serve_flush(struct sw_roce_qp *r, const struct sw_demand *demand,
-                                   const struct sw_inbound *message)
+static enum sw_verdict respond_serve_flush(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                           const struct sw_inbound *message)
 {
-    const struct sw_target_flush flush = {
-        .addr = demand->addr,
-        .len_bytes = demand->total,
-        .key = demand->rkey,
-        .type = demand->flush_type & (SW_FLUSH_VISIBLE | SW_FLUSH_PERSISTENT),
-        .whole_region = demand->flush_type & SW_FLUSH_REGION,
-    };
+    const struct sw_target_flush flush = sw_demand_flush(demand);
     enum sw_verdict verdict = SW_ACK;
     bool was_parked = r->is_parked;
     r->is_parked = !sw_execute_flush(r->qp, message, flush, &r->flushing, &verdict);
@@ -145,47 +126,37 @@ static enum sw_verdict serve_flush(struct sw_roce_qp *r, const struct sw_demand 
     return verdict;
 }
 
-static enum sw_verdict serve_atomic(struct sw_roce_qp *r, const struct sw_demand *demand,
-                                    const struct sw_inbound *message, uint8_t opcode,
-                                    uint64_t *original)
-{
-    return sw_execute_atomic(r->qp, message, opcode, demand->rkey, demand->addr,
-                             demand->compare_add, demand->swap, original);
-}
-
 static enum sw_verdict serve_by_key(struct sw_roce_qp *r, const struct sw_demand *demand,
                                     const struct sw_inbound *message, uint64_t *original)
 {
     uint8_t *va;
     switch (demand->kind) {
     case SW_DEMAND_SEND:
-        return serve_send(r, demand, message);
+        return roce_serve_send(r, demand, message);
     case SW_DEMAND_WRITE:
-        return serve_write(r, demand, message);
+        return roce_serve_write(r, demand, message);
     case SW_DEMAND_READ:
         return sw_execute_check(r->qp, message, IBV_ACCESS_REMOTE_READ, demand->rkey, demand->addr,
                                 demand->total, &va);
     case SW_DEMAND_CMP_SWAP:
-        return serve_atomic(r, demand, message, IBV_WR_ATOMIC_CMP_AND_SWP, original);
     case SW_DEMAND_FETCH_ADD:
-        return serve_atomic(r, demand, message, IBV_WR_ATOMIC_FETCH_AND_ADD, original);
     case SW_DEMAND_ATOMIC_WRITE:
-        return serve_atomic(r, demand, message, IBV_WR_ATOMIC_WRITE, original);
+        return sw_demand_atomic(r->qp, demand, message, original);
     case SW_DEMAND_FLUSH:
-        return serve_flush(r, demand, message);
+        return respond_serve_flush(r, demand, message);
     }
     return SW_NAK_INVALID;
 }
 
-static enum sw_verdict serve_demand(struct sw_roce_qp *r, const struct sw_demand *demand,
-                                    uint64_t now_ns, uint64_t *original)
+static enum sw_verdict roce_serve_demand(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                         uint64_t now_ns, uint64_t *original)
 {
-    struct sw_inbound message = inbound_of(r, demand);
     struct sw_qp *qp = r->qp;
+    struct sw_inbound message = sw_demand_inbound(qp, demand);
     if (qp->xrcd && !sw_execute_name_srq(qp, demand->srq_num, &message))
         return SW_NAK_INVALID;
     if (demand->kind == SW_DEMAND_SEND)
-        return serve_send(r, demand, &message); /* takes no access by key */
+        return roce_serve_send(r, demand, &message); /* takes no access by key */
     const bool is_attended = atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed);
     if (!sw_announce_request(&r->announce, is_attended, now_ns))
         atomic_store_explicit(&sw_roce.served_ns, now_ns, memory_order_relaxed);
@@ -195,7 +166,7 @@ static enum sw_verdict serve_demand(struct sw_roce_qp *r, const struct sw_demand
     return verdict;
 }
 
-static void count_demand(struct sw_roce_qp *r, const struct sw_demand *demand)
+static void roce_count_demand(struct sw_roce_qp *r, const struct sw_demand *demand)
 {
     if (demand->kind == SW_DEMAND_READ || demand->kind == SW_DEMAND_FLUSH)
         return;
@@ -207,8 +178,8 @@ static void count_demand(struct sw_roce_qp *r, const struct sw_demand *demand)
 
 /* A refusal ends the connection, but not before it has been told, after the answers to READs that
  * are due before it. */
-static enum sw_roce_outcome end_connection(struct sw_roce_qp *r, enum sw_verdict verdict,
-                                           uint64_t now_ns)
+static enum sw_roce_outcome respond_end_connection(struct sw_roce_qp *r, enum sw_verdict verdict,
+                                                   uint64_t now_ns)
 {
     sw_lock_assert_held(&r->qp->lock);
     r->is_ending = true;
@@ -216,15 +187,15 @@ static enum sw_roce_outcome end_connection(struct sw_roce_qp *r, enum sw_verdict
     return sw_roce_emit(r, now_ns);
 }
 
-static enum sw_roce_outcome carry_out(struct sw_roce_qp *r, const struct sw_demand *demand,
-                                      uint64_t now_ns)
+static enum sw_roce_outcome respond_carry_out(struct sw_roce_qp *r, const struct sw_demand *demand,
+                                              uint64_t now_ns)
 {
     uint64_t original = 0;
     /* A READ sees nothing of what came after it. */
     if (r->reads_due && demand->kind != SW_DEMAND_READ && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
-    enum sw_verdict verdict = serve_demand(r, demand, now_ns, &original);
-    hold_claim(r, r->receive.is_taken);
+    enum sw_verdict verdict = roce_serve_demand(r, demand, now_ns, &original);
+    roce_hold_claim(r, r->receive.is_taken);
     if (r->is_parked)
         return SW_ROCE_ALIVE;
     const struct sw_verdict_rule *rule = &sw_verdict_rules_of(r->qp->type)[verdict];
@@ -234,11 +205,11 @@ static enum sw_roce_outcome carry_out(struct sw_roce_qp *r, const struct sw_dema
         .original = original,
     };
     if (verdict == SW_ACK && !demand->duplicate)
-        count_demand(r, demand);
+        roce_count_demand(r, demand);
     r->counts.rnrs_sent += verdict == SW_RNR && !rule->lost;
     r->reads_due |= demand->kind == SW_DEMAND_READ;
     sw_responder_conclude(&r->responder, demand, &outcome);
-    return outcome.dead ? end_connection(r, verdict, now_ns) : SW_ROCE_ALIVE;
+    return outcome.dead ? respond_end_connection(r, verdict, now_ns) : SW_ROCE_ALIVE;
 }
 
 /* All of a run at once. Returns how many packets were dealt with; 0: they have to be taken one by
@@ -249,9 +220,9 @@ static uint32_t carry_out_run(struct sw_roce_qp *r, const struct sw_demand *dema
     uint64_t original;
     if (r->reads_due && sw_roce_emit(r, now_ns) == SW_ROCE_DEAD)
         return 1;
-    if (serve_demand(r, demand, now_ns, &original) != SW_ACK)
+    if (roce_serve_demand(r, demand, now_ns, &original) != SW_ACK)
         return 0;
-    count_demand(r, demand);
+    roce_count_demand(r, demand);
     sw_responder_conclude(&r->responder, demand, &done);
     return demand->pieces;
 }
@@ -274,7 +245,7 @@ static enum sw_roce_outcome carry_out_early(struct sw_roce_qp *r, uint64_t now_n
         if (!sw_responder_early(&r->responder, &early))
             break;
         if (sw_responder_admit(&r->responder, &early, now_ns, &demand) &&
-            carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+            respond_carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
             return SW_ROCE_DEAD;
     }
     return SW_ROCE_ALIVE;
@@ -285,7 +256,8 @@ static enum sw_roce_outcome carry_on(struct sw_roce_qp *r, bool was_dead, uint64
 {
     if (carry_out_early(r, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
-    return !was_dead && was_refused(r) ? end_connection(r, SW_NAK_INVALID, now_ns) : SW_ROCE_ALIVE;
+    return !was_dead && was_refused(r) ? respond_end_connection(r, SW_NAK_INVALID, now_ns)
+                                       : SW_ROCE_ALIVE;
 }
 
 /* With rx_lock held where anything waits behind it. */
@@ -293,7 +265,7 @@ static enum sw_roce_outcome unpark_request(struct sw_roce_qp *r, uint64_t now_ns
 {
     const bool was_dead = r->responder.dead;
     const struct sw_demand demand = r->parked;
-    if (carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+    if (respond_carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
         return SW_ROCE_DEAD;
     const bool goes_on = !r->is_parked && r->responder.early.count;
     return goes_on ? carry_on(r, was_dead, now_ns) : SW_ROCE_ALIVE;
@@ -301,6 +273,7 @@ static enum sw_roce_outcome unpark_request(struct sw_roce_qp *r, uint64_t now_ns
 
 enum sw_roce_outcome sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns)
 {
+    sw_lock_assert_held(&r->qp->lock);
     if (__builtin_expect(!r->is_parked, 1))
         return SW_ROCE_ALIVE;
     if (!r->responder.early.count)
@@ -317,7 +290,7 @@ static void respond_to_one(struct sw_roce_qp *r, const struct sw_packet *packet,
     struct sw_demand demand;
     const bool was_dead = r->responder.dead;
     if (sw_responder_admit(&r->responder, packet, now_ns, &demand) &&
-        carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
+        respond_carry_out(r, &demand, now_ns) == SW_ROCE_DEAD)
         return;
     carry_on(r, was_dead, now_ns);
 }
@@ -366,7 +339,10 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
 void sw_roce_run_gaps(struct sw_roce_qp *r, uint64_t now_ns)
 {
     const uint64_t heard_ns = atomic_load_explicit(&sw_roce.heard_ns, memory_order_relaxed);
-    if (!r || r->qp->type != IBV_QPT_UC || sw_responder_due_ns(&r->responder) > heard_ns)
+    if (!r)
+        return;
+    sw_lock_assert_held(&r->qp->lock);
+    if (r->qp->type != IBV_QPT_UC || sw_responder_due_ns(&r->responder) > heard_ns)
         return;
     sw_responder_tick(&r->responder, now_ns);
     carry_out_early(r, now_ns);
@@ -374,6 +350,7 @@ void sw_roce_run_gaps(struct sw_roce_qp *r, uint64_t now_ns)
 
 bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out)
 {
+    sw_lock_assert_held(&r->qp->lock);
     struct sw_inbound message = {.pd = r->qp->pd_id};
     uint8_t *va;
     uint32_t len_bytes = emission->packet.payload_len;
@@ -394,6 +371,6 @@ bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, stru
 void sw_roce_drop_claim(struct sw_roce_qp *r)
 {
     sw_lock_assert_held(&r->qp->lock);
-    hold_claim(r, false);
+    roce_hold_claim(r, false);
     sw_receive_flush(r->qp, &r->receive);
 }

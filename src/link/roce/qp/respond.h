@@ -17,7 +17,7 @@ uint32_t sw_roce_respond(struct sw_roce_qp *r, const struct sw_packet_run *run, 
  * is left for later. */
 enum sw_roce_outcome sw_roce_unpark(struct sw_roce_qp *r, uint64_t now_ns);
 /* UC: what came early has waited for what is missing for long enough, and that is not among what
- * waits to be received; rx_lock held. */
+ * waits to be received; rx_lock held. NULL: the connection has ended, and nothing waits. */
 void sw_roce_run_gaps(struct sw_roce_qp *r, uint64_t now_ns);
 /* The bytes of a READ response; false: they may not be read any more. */
 bool sw_roce_read(struct sw_roce_qp *r, const struct sw_emission *emission, struct iovec *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests that are executed before they are queued: how far into a list, and what is left alone.
  */
+#include "link/direct/bind/account.h"
 #include "link/direct/process/block.h"
 #include "link/direct/send/ahead.h"
 #include "link/direct/send/requester.h"
@@ -149,6 +150,41 @@ static void sw_ahead_run__a_mebibyte_at_a_time(void **state)
     assert_false(rig->d->accessing);
 }
 
+/* Short WRITEs or READs at the front of a list are added up together, the others one by one. */
+static void sw_ahead_run__counts_what_it_moved(void **state)
+{
+    const uint32_t lengths[LIST] = {8, 256, 257, 8};
+    struct rig *rig = *state;
+    struct list list;
+    struct sw_traffic before, after;
+    meet(rig);
+    make(rig, &list, IBV_WR_RDMA_WRITE);
+    list.wrs[LIST - 1].opcode = IBV_WR_RDMA_READ;
+    for (uint32_t i = 0; i < LIST; i++)
+        list.sges[i].length = lengths[i];
+    rig->qp->attr.path_mtu = IBV_MTU_256;
+    sw_account_read(rig->d, &before);
+    assert_int_equal(run(rig, list.wrs), LIST);
+    sw_account_read(rig->d, &after);
+    assert_int_equal(after.sent_bytes - before.sent_bytes, 8 + 256 + 257);
+    assert_int_equal(after.sent_packets - before.sent_packets, 1 + 1 + 2);
+    assert_int_equal(after.received_bytes - before.received_bytes, 8);
+    assert_int_equal(after.received_packets - before.received_packets, 1);
+    list.wrs[1].wr.rdma.rkey ^= 1; /* what was done before it counts */
+    assert_int_equal(run(rig, list.wrs), 1);
+    sw_account_read(rig->d, &before);
+    assert_int_equal(before.sent_bytes - after.sent_bytes, 8);
+    assert_int_equal(before.sent_packets - after.sent_packets, 1);
+    make(rig, &list, IBV_WR_RDMA_READ);
+    list.sges[2].length = 257;
+    assert_int_equal(run(rig, list.wrs), LIST);
+    sw_account_read(rig->d, &after);
+    assert_int_equal(after.received_bytes - before.received_bytes, 8 + 8 + 257 + 8);
+    assert_int_equal(after.received_packets - before.received_packets, 1 + 1 + 2 + 1);
+    list.wrs[1].send_flags |= IBV_SEND_INLINE; /* of a READ: for the queue to refuse */
+    assert_int_equal(run(rig, list.wrs), 1);
+}
+
 /* While the target still executes something, nothing may overtake it. */
 static void sw_ahead_run__answers_due(void **state)
 {
@@ -175,7 +211,7 @@ static void sw_ahead_run__sends(void **state)
     struct ibv_recv_wr recv = {.sg_list = &room, .num_sge = 1}, *bad;
     for (int i = 0; i < 3; i++)
         assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
-    rig->d->send.recv_posted = 3;
+    rig->d->send.recv_posted = 2; /* as last read: the third is looked for */
     uint32_t at = rig->d->send.request_at;
     assert_int_equal(run(rig, list.wrs), 3);
     const struct sw_record *record = &rig->out->requests[(at + 1) % SW_REQUEST_SLOTS];
@@ -270,6 +306,7 @@ int main(void)
         rig_test(sw_ahead_run__stops),
         rig_test(sw_ahead_run__answers_due),
         rig_test(sw_ahead_run__a_mebibyte_at_a_time),
+        rig_test(sw_ahead_run__counts_what_it_moved),
         rig_test(sw_ahead_run__sends),
         rig_test(sw_ahead_run__short_receive),
         rig_test(sw_ahead_run__sends_shared),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Short messages to a shared queue, many at once. */
+/* Short messages that lie in records, many at once. */
 #include "link/direct/serve/serve_run.h"
 
 #include "link/direct/serve/responder.h"
@@ -183,6 +183,139 @@ static void sw_serve_run__nonsense_after_some_to_a_shared_queue(void **state)
     unshare_queue(rig);
 }
 
+/* ---- to receives of the queue pair itself ---- */
+
+/* Each of two elements, of which the first has room for a message. */
+static void own_queue(struct rig *rig, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct ibv_sge sges[] = {rig_sge(rig, i * ROOM, LEN_BYTES),
+                                 rig_sge(rig, RIG_BYTES / 2 + i * ROOM, ROOM)};
+        struct ibv_recv_wr wr = {.wr_id = 100 + i, .sg_list = sges, .num_sge = 2}, *bad;
+        assert_int_equal(sw_qp_post_recv(rig->qp, &wr, &bad), 0);
+    }
+}
+
+static struct sw_record *inline_messages(struct rig *rig, uint32_t count)
+{
+    struct sw_record *first = messages(rig, count);
+    for (uint32_t i = 0; i < count; i++) {
+        rig->block->requests[i].kind = SW_REC_SEND_INLINE;
+        rig->block->requests[i].flags = 0;
+    }
+    return first;
+}
+
+/* Nobody waits for an answer. */
+static void sw_serve_run__many_to_the_queue_pair(void **state)
+{
+    struct rig *rig = *state;
+    own_queue(rig, COUNT);
+    assert_true(rig_serve(rig, inline_messages(rig, COUNT)));
+    expect(rig, COUNT);
+    rig_no_wc(rig);
+    assert_int_equal(rig->d->serve.answer_at, 0);
+    assert_int_equal(rig->d->serve.at, COUNT);
+    assert_int_equal(atomic_load(&rig->qp->rq.consumed), COUNT);
+}
+
+static void sw_serve_together__bounds_of_the_queue_pair(void **state)
+{
+    struct rig *rig = *state;
+    own_queue(rig, 5);
+    atomic_store(&inline_messages(rig, 7)->seq, 1);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 3), 3);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 0); /* there is no receive */
+    assert_int_equal(rig->d->serve.at, 5);
+    assert_int_equal(rig->d->serve.acks_due, 0);
+    expect(rig, 5);
+}
+
+/* Of two records each: 48 bytes in the first. */
+static void sw_serve_together__messages_of_two_records(void **state)
+{
+    enum { BYTES = 64, FIRST = SW_INLINE_FIRST };
+    struct rig *rig = *state;
+    uint8_t bytes[BYTES];
+    memset(bytes, 'a', FIRST);
+    memset(bytes + FIRST, 'b', BYTES - FIRST);
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_recv(rig, 100 + i, i * 2 * BYTES, 2 * BYTES);
+        struct sw_record *record = &rig->block->requests[2 * i];
+        struct sw_record_more *more = (struct sw_record_more *)(record + 1);
+        memset((void *)record, 0, 2 * sizeof(*record));
+        record->kind = SW_REC_SEND_INLINE;
+        record->slots = 2;
+        record->len_bytes = BYTES;
+        memcpy(record->payload, bytes, FIRST);
+        memcpy(more->payload, bytes + FIRST, BYTES - FIRST);
+        atomic_store(&more->seq, 2 * i + 1);
+        atomic_store(&record->seq, 2 * i + 1);
+    }
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
+    assert_int_equal(rig->d->serve.at, 4);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(rig_wc(rig).byte_len, BYTES);
+        assert_memory_equal(rig->bytes + i * 2 * BYTES, bytes, BYTES);
+    }
+}
+
+/* One kind at a time: those of the other are served next. */
+static void sw_serve_together__ends_with_its_kind(void **state)
+{
+    struct rig *rig = *state;
+    own_queue(rig, 3);
+    struct sw_record *record = inline_messages(rig, 3);
+    rig->block->requests[2].kind = SW_REC_SEND_WHOLE;
+    atomic_store(&record->seq, 1);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 2);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 10), 0); /* it waits for no shared queue */
+    expect(rig, 2);
+}
+
+static void sw_serve_together__leaves_what_is_out_of_the_ordinary_to_a_queue_pair(void **state)
+{
+    struct rig *rig = *state;
+    own_queue(rig, 1);
+    struct sw_record *record = inline_messages(rig, 1);
+    atomic_store(&record->seq, 1);
+    record->flags = SW_REC_INV;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->flags = 0;
+    record->slots = 2;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->slots = 1;
+    record->len_bytes = LEN_BYTES + 1; /* it goes on in the second element */
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->len_bytes = SW_INLINE_BYTES + 1;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    record->len_bytes = LEN_BYTES;
+    rig->d->send.answers_due = 1;
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    rig->d->send.answers_due = 0;
+    atomic_store(&rig->cq->pub->armed, SW_CQ_ARMED_ANY);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 0);
+    atomic_store(&rig->cq->pub->armed, SW_CQ_DISARMED);
+    rig_no_wc(rig);
+    assert_int_equal(sw_serve_together(rig->qp, rig->d, 1), 1);
+    expect(rig, 1);
+}
+
+/* A message that is longer than the first element is in both. */
+static void sw_serve_run__message_in_two_elements(void **state)
+{
+    struct rig *rig = *state;
+    own_queue(rig, 1);
+    struct sw_record *record = inline_messages(rig, 1);
+    record->len_bytes = 2 * LEN_BYTES;
+    memset(record->payload + LEN_BYTES, 'z', LEN_BYTES);
+    assert_true(rig_serve(rig, record));
+    assert_int_equal(rig_wc(rig).byte_len, 2 * LEN_BYTES);
+    assert_memory_equal(rig->bytes, "aaaaaaaa", LEN_BYTES + 1);
+    assert_memory_equal(rig->bytes + RIG_BYTES / 2, "zzzzzzzz", LEN_BYTES + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +326,12 @@ int main(void)
         rig_test(sw_serve_run__answers_before_an_armed_queue_fires),
         rig_test(sw_serve_run__more_than_the_completion_queue_takes),
         rig_test(sw_serve_run__nonsense_after_some_to_a_shared_queue),
+        rig_test(sw_serve_run__many_to_the_queue_pair),
+        rig_test(sw_serve_together__bounds_of_the_queue_pair),
+        rig_test(sw_serve_together__messages_of_two_records),
+        rig_test(sw_serve_together__ends_with_its_kind),
+        rig_test(sw_serve_together__leaves_what_is_out_of_the_ordinary_to_a_queue_pair),
+        rig_test(sw_serve_run__message_in_two_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Short packets that leave and come as one; in a network namespace of their own. */
+#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +16,9 @@ enum { LONG = 2048, SHORT = 16, LONGS = 5, SHORTS = 7, OTHER_QP = 8 };
 /* What a packet of SHORT bytes takes in a joint one. */
 enum { EACH = SW_JOINT_EACH_BYTES + SW_BTH_BYTES + SHORT };
 
-/* Packet n, short, of which `joint_bytes` are to come in all, or 0. */
-static void add_joining(struct sw_batch *batch, const struct sw_roce_path *path, uint32_t n,
-                        uint32_t joint_bytes)
+/* Packet n, short, of which `joint_bytes` are to come in all, or 0; then it may `pair` with one. */
+static void add_short(struct sw_batch *batch, const struct sw_roce_path *path, uint32_t n,
+                      uint32_t joint_bytes, bool pairs)
 {
     struct sw_packet packet = {
         .bth = {.opcode = SEND_ONLY,
@@ -39,8 +40,15 @@ static void add_joining(struct sw_batch *batch, const struct sw_roce_path *path,
         .joins = true,
         .begins_message = joint_bytes,
         .joint_bytes = joint_bytes,
+        .pairs = pairs,
     };
     sw_batch_add(batch, &out);
+}
+
+static void add_joining(struct sw_batch *batch, const struct sw_roce_path *path, uint32_t n,
+                        uint32_t joint_bytes)
+{
+    add_short(batch, path, n, joint_bytes, false);
 }
 
 /* Long packets and then short ones, announced with that many bytes. */
@@ -183,6 +191,134 @@ static void joint__that_is_not_sound_is_dropped(void **state)
                      1);
 }
 
+/* Long packets and then short ones, by an interface that takes so many bytes in one. */
+static void exchange_pairs(struct pair *pair, uint32_t longs, uint32_t shorts,
+                           uint32_t datagram_max)
+{
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    path.datagram_max = datagram_max;
+    for (uint32_t n = 0; n < longs + shorts; n++)
+        if (n < longs)
+            add(batch, &path, 6, n, LONG);
+        else
+            add_short(batch, &path, n, 0, true);
+    sw_batch_close(batch);
+}
+
+static void came_as(struct pair *pair, uint32_t longs, uint32_t shorts)
+{
+    receive(pair, longs + shorts);
+    came_in_order(longs + shorts);
+    for (uint32_t n = 0; n < longs + shorts; n++)
+        assert_int_equal(seen.lens[n], n < longs ? LONG : SHORT);
+}
+
+enum { LONG_PACKET = SW_BTH_BYTES + LONG + SW_ICRC_BYTES };
+enum { PAIR = SW_BTH_BYTES + SW_JOINT_EACH_BYTES + LONG_PACKET + EACH };
+
+static void pair__is_one_packet(void **state)
+{
+    struct pair *pair = *state;
+    exchange_pairs(pair, 1, 1, PAIR);
+    came_as(pair, 1, 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_BATCHES), 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 1);
+}
+
+static void pair__takes_more_where_there_is_room(void **state)
+{
+    struct pair *pair = *state;
+    exchange_pairs(pair, 1, 4, PAIR + 2 * EACH);
+    came_as(pair, 1, 4);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 2);
+}
+
+/* Two that are announced, as an ACK and the end of a message, behind a long one. */
+static void exchange_announced(struct pair *pair, uint32_t datagram_max)
+{
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    path.datagram_max = datagram_max;
+    add(batch, &path, 6, 0, LONG);
+    add_short(batch, &path, 1, 2 * EACH, true);
+    add_short(batch, &path, 2, 0, true);
+    sw_batch_close(batch);
+    came_as(pair, 1, 2);
+    assert_int_equal(sent(pair, SW_PORT_TX_BATCHES), 1);
+}
+
+static void pair__takes_all_that_was_announced(void **state)
+{
+    struct pair *pair = *state;
+    exchange_announced(pair, PAIR + EACH);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 1);
+}
+
+static void pair__what_was_announced_is_the_last_segment_otherwise(void **state)
+{
+    struct pair *pair = *state;
+    exchange_announced(pair, PAIR + EACH - 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 2);
+}
+
+static void pair__not_where_the_interface_has_no_room(void **state)
+{
+    struct pair *pair = *state;
+    exchange_pairs(pair, 1, 1, PAIR - 1);
+    came_as(pair, 1, 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_BATCHES), 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 2);
+}
+
+/* Packets that are alike leave in one message anyway. */
+static void pair__not_behind_several(void **state)
+{
+    struct pair *pair = *state;
+    exchange_pairs(pair, 2, 1, 4 * PAIR);
+    came_as(pair, 2, 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_BATCHES), 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 3);
+}
+
+static void pair__not_of_packets_that_are_alike(void **state)
+{
+    struct pair *pair = *state;
+    exchange_pairs(pair, 0, 3, 4 * PAIR);
+    came_as(pair, 0, 3);
+    assert_int_equal(sent(pair, SW_PORT_TX_BATCHES), 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 3);
+}
+
+static void pair__not_with_packets_of_another_queue_pair(void **state)
+{
+    struct pair *pair = *state;
+    struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
+    const uint32_t qp = packet_qp;
+    struct sw_batch *batch = sw_batch_open(&pair->one);
+    path.datagram_max = PAIR;
+    add(batch, &path, 6, 0, LONG);
+    packet_qp = OTHER_QP;
+    add_short(batch, &path, 1, 0, true);
+    packet_qp = qp;
+    sw_batch_close(batch);
+    came_as(pair, 1, 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_PACKETS), 2);
+}
+
+/* It is lost then, and what is sent next goes as it fits. Nobody is told of a wrong path MTU. */
+static void pair__ends_where_the_interface_takes_less_than_it_said(void **state)
+{
+    struct pair *pair = *state;
+    lo_set(IFF_UP, (int)(SW_IPV4_BYTES + SW_UDP_BYTES) + (int)PAIR - 4);
+    exchange_pairs(pair, 1, 1, PAIR);
+    assert_int_equal(sent(pair, SW_PORT_TX_DROPPED), 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_TOO_LONG), 0);
+    exchange_pairs(pair, 1, 1, PAIR);
+    came_as(pair, 1, 1);
+    assert_int_equal(sent(pair, SW_PORT_TX_DROPPED), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +329,15 @@ int main(void)
         WITH_PAIR(joint__not_with_packets_of_another_queue_pair),
         WITH_PAIR(joint__not_with_a_packet_that_is_to_be_damaged),
         WITH_PAIR(joint__that_is_not_sound_is_dropped),
+        WITH_PAIR(pair__is_one_packet),
+        WITH_PAIR(pair__takes_more_where_there_is_room),
+        WITH_PAIR(pair__takes_all_that_was_announced),
+        WITH_PAIR(pair__what_was_announced_is_the_last_segment_otherwise),
+        WITH_PAIR(pair__not_where_the_interface_has_no_room),
+        WITH_PAIR(pair__not_behind_several),
+        WITH_PAIR(pair__not_of_packets_that_are_alike),
+        WITH_PAIR(pair__not_with_packets_of_another_queue_pair),
+        WITH_PAIR(pair__ends_where_the_interface_takes_less_than_it_said),
     };
     const int skip = enter_port_namespace();
     return skip ? skip : cmocka_run_group_tests(tests, NULL, NULL);

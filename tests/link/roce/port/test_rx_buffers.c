@@ -51,7 +51,7 @@ static void is_of(const uint8_t *bytes, uint8_t value, uint32_t len_bytes)
 
 static void comes(struct rig *rig, uint32_t want, uint32_t count)
 {
-    assert_int_equal(sw_rx_buffers_fill(&rig->buffers, rig->ends[1], want), count);
+    assert_int_equal(sw_rx_buffers_fill(&rig->buffers, rig->ends[1], want, true), count);
 }
 
 static void rx_buffers__messages_come_into_the_same_rooms(void **state)
@@ -75,8 +75,8 @@ static void rx_buffers__messages_come_into_the_same_rooms(void **state)
     assert_ptr_equal(sw_rx_buffers_bytes(&rig->buffers, 0), first);
     assert_ptr_equal(sw_rx_buffers_bytes(&rig->buffers, 1), second);
     is_of(first, 3, 7);
-    assert_true(sw_rx_buffers_fill(&rig->buffers, rig->ends[1], 1) < 0);
-    assert_true(sw_rx_buffers_fill(&rig->buffers, rig->ends[1], 3) < 0);
+    assert_true(sw_rx_buffers_fill(&rig->buffers, rig->ends[1], 1, true) < 0);
+    assert_true(sw_rx_buffers_fill(&rig->buffers, rig->ends[1], 3, true) < 0);
 }
 
 static void rx_buffers__what_is_held_stays_as_it_is(void **state)

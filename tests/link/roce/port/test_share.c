@@ -280,7 +280,7 @@ static void make_hot(struct pair *pair)
     }
 }
 
-static const struct sw_rx_socket *connected_rx(const struct sw_port *port)
+static struct sw_rx_socket *connected_rx(struct sw_port *port)
 {
     for (uint32_t i = 0; i < port->rx_socket_count; i++)
         if (port->rx_sockets[i].kind == SW_RX_SOCKET_CONNECTED && !port->rx_sockets[i].turned_ns)
@@ -309,6 +309,28 @@ static void sw_port_receive__asks_for_the_flow_that_brings_all(void **state)
     assert_int_equal(seen.last.hop_limit, before.hop_limit);
     assert_int_equal(seen.last.ifindex, before.ifindex);
     assert_true(before.hop_limit && before.ifindex);
+}
+
+/* The kernel is not asked, but for what may have come before the socket was connected. */
+static void sw_port_receive__knows_whose_flow_it_is(void **state)
+{
+    struct pair *pair = *state;
+    make_hot(pair);
+    struct sw_rx_socket *rx = connected_rx(&pair->one);
+    const uint16_t source_port = seen.last.source_port;
+    assert_non_null(rx);
+    for (uint32_t i = 0; i < 100 && !rx->is_pure; i++)
+        sw_port_receive(&pair->one, sw_clock_ns(), true);
+    assert_true(rx->is_pure);
+    for (uint32_t i = 0; i < 2; i++) {
+        memset(&seen.last, 0, sizeof(seen.last));
+        send_hot(pair, 5, HOT + i);
+        receive(pair, HOT + i + 1);
+        assert_memory_equal(&seen.last.source, &rx->remote, sizeof(rx->remote));
+        assert_int_equal(seen.last.source_port, source_port);
+        rx->is_pure = false;
+        rx->remote_port = 1;
+    }
 }
 
 static void sw_port_receive__asks_for_no_flow_among_several(void **state)
@@ -496,6 +518,7 @@ int main(void)
         WITH_PAIR(sw_port_claim_flow__that_others_have_a_part_in),
         WITH_PAIR(sw_port_claim_flow__leaves_room_for_others),
         WITH_PAIR(sw_port_receive__asks_for_the_flow_that_brings_all),
+        WITH_PAIR(sw_port_receive__knows_whose_flow_it_is),
         WITH_PAIR(sw_port_receive__asks_for_no_flow_among_several),
         WITH_PAIR(sw_port_receive__lets_go_of_a_flow_that_others_need),
         WITH_PAIR(sw_port_receive__takes_no_descriptors),

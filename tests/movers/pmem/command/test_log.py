@@ -1,0 +1,280 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""sidewire pmem log on three servers: servers and writers killed under appends, and two writers at
+once. What was acknowledged is there.
+
+usage: test_log.py SIDEWIRE LINK [CASE...]
+"""
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
+import ports  # noqa: E402
+
+SIDEWIRE, LINK, *CASES = sys.argv[1:]
+COPIES = 3
+PORT = ports.claim(COPIES)  # a port for each
+PATIENCE_S = 60
+if LINK == 'roce':
+    os.environ['SIDEWIRE_DIRECT'] = 'off'
+
+
+def words(command, copies=COPIES):
+    where = [word for i in range(copies) for word in ('--copy', f'127.0.0.1:{PORT + i}')]
+    return [SIDEWIRE, 'pmem', 'log', command, *where]
+
+
+def log(command, *more, copies=COPIES):
+    done = subprocess.run(
+        [*words(command, copies), *more],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+class Writer:
+    """`log append`, given a line each time it has acknowledged one."""
+
+    def __init__(self, first):
+        self.process = subprocess.Popen(
+            words('append'),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.acknowledged, self.begun = [], first
+        self.news = queue.Queue()
+        self.thread = threading.Thread(target=self.feed, daemon=True)
+        self.thread.start()
+
+    def feed(self):
+        try:
+            while True:
+                text = f'record {self.begun}'
+                self.begun += 1
+                self.process.stdin.write(text + '\n')
+                self.process.stdin.flush()
+                number = self.process.stdout.readline()
+                if not number:
+                    return
+                self.acknowledged.append((int(number), text))
+                self.news.put(text)
+        except (OSError, ValueError):
+            pass
+
+    def await_more(self, count):
+        for _ in range(count):
+            self.news.get(timeout=PATIENCE_S)
+
+    def drain(self):
+        while not self.news.empty():
+            self.news.get()
+
+    def kill(self):
+        self.process.kill()
+        self.end()
+
+    def end(self):
+        status = self.process.wait(timeout=PATIENCE_S)
+        self.thread.join(PATIENCE_S)
+        said = self.process.stderr.read()
+        for pipe in self.process.stdin, self.process.stdout, self.process.stderr:
+            try:
+                pipe.close()
+            except OSError:
+                pass
+        return status, said
+
+
+class Log(unittest.TestCase):
+    def setUp(self):
+        # A disk's, where a tmpfs would not be persistent
+        self.folder = tempfile.TemporaryDirectory(dir='/var/tmp')
+        self.addCleanup(self.folder.cleanup)
+        self.servers = [None] * COPIES
+        self.addCleanup(lambda: [self.kill(i) for i in range(COPIES)])
+        self.known = []
+        for i in range(COPIES):
+            self.serve(i)
+        self.assertEqual(log('create', '--ring', '256K', '--record', '128')[0], 0)
+
+    def serve(self, index):
+        path = os.path.join(self.folder.name, f'copy{index}')
+        server = subprocess.Popen(
+            [
+                SIDEWIRE,
+                'pmem',
+                'serve',
+                path,
+                '--size',
+                '1M',
+                '--listen',
+                f'127.0.0.1:{PORT + index}',
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.assertIn('Ctrl-C', server.stdout.readline())
+        self.servers[index] = server
+
+    def kill(self, index):
+        if self.servers[index]:
+            self.servers[index].kill()
+            self.servers[index].wait()
+            self.servers[index].stdout.close()
+        self.servers[index] = None
+
+    def check(self, *writers):
+        """All that was acknowledged, in its order, and of each writer at most one record more."""
+        status, text, said = log('read')
+        self.assertEqual(status, 0, said)
+        found = [(int(line.split(' ', 1)[0]), line.split(' ', 1)[1]) for line in text.splitlines()]
+        self.assertEqual([number for number, _ in found], list(range(len(found))))
+        known = self.known + [one for writer in writers for one in writer.acknowledged]
+        missing = set(known) - set(found)
+        self.assertFalse(missing, f'acknowledged and lost: {sorted(missing)[:3]}')
+        self.assertLessEqual(len(found) - len(known), len(writers))
+        self.known = found
+
+    def test_servers__killed_and_back(self):
+        writer = Writer(0)
+        writer.await_more(20)
+        self.kill(0)
+        writer.drain()
+        writer.await_more(20)
+        self.kill(1)
+        time.sleep(0.3)
+        writer.drain()
+        time.sleep(0.5)
+        self.assertTrue(writer.news.empty(), 'acknowledged by one copy of three')
+        self.serve(0)
+        writer.await_more(20)
+        self.serve(1)
+        self.kill(2)
+        writer.drain()
+        writer.await_more(20)
+        writer.kill()
+        self.serve(2)
+        self.check(writer)
+
+    def test_writers__killed(self):
+        for turn in range(4):
+            writer = Writer(1000 * turn)
+            writer.await_more(1)
+            time.sleep(random.uniform(0, 0.1))
+            writer.kill()
+            self.check(writer)
+
+    def test_all__killed(self):
+        for turn in range(3):
+            writer = Writer(1000 * turn)
+            writer.await_more(1)
+            time.sleep(random.uniform(0, 0.1))
+            for index in random.sample(range(COPIES), COPIES):
+                self.kill(index)
+            writer.kill()
+            for index in range(COPIES):
+                self.serve(index)
+            self.check(writer)
+
+    def test_two_writers__the_second_has_it(self):
+        first = Writer(0)
+        first.await_more(10)
+        second = Writer(1000)
+        second.await_more(10)
+        status, said = first.end()
+        self.assertEqual(status, 1)
+        self.assertIn('another writer', said)
+        second.await_more(5)
+        second.kill()
+        self.check(first, second)
+
+    def test_tail__follows_beside_writers(self):
+        path = os.path.join(self.folder.name, 'followed')
+        with open(path, 'w', encoding='ascii') as out, subprocess.Popen(
+            words('tail'), stdout=out
+        ) as reader:
+            try:
+                first = Writer(0)
+                first.await_more(20)
+                self.kill(0)
+                first.await_more(20)
+                self.serve(0)
+                first.await_more(20)
+                second = Writer(1000)
+                second.await_more(20)
+                first.end()
+                second.kill()
+                self.check(first, second)  # a third writer: after it nothing is open
+                self.await_lines(path, len(self.known))
+            finally:
+                reader.kill()
+        with open(path, encoding='ascii') as file:
+            self.assertEqual(file.read(), log('read')[1])
+        self.assertEqual(log('tail', '--no-follow')[1], log('read')[1])
+
+    def test_copy__away_at_first(self):
+        self.kill(2)
+        writer = Writer(0)
+        writer.await_more(5)
+        self.serve(2)
+        self.kill(0)
+        writer.drain()
+        writer.await_more(5)
+        writer.kill()
+        self.serve(0)
+        self.check(writer)
+
+    def await_lines(self, path, count):
+        deadline_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline_s:
+            with open(path, encoding='ascii') as file:
+                if len(file.read().splitlines()) >= count:
+                    return
+            time.sleep(0.05)
+        self.fail(f'fewer than {count} lines came')
+
+    def test_trim__makes_room(self):
+        writer = Writer(0)
+        writer.await_more(30)
+        writer.kill()
+        self.assertEqual(log('trim', '--before', '20')[0], 0)
+        status = json.loads(log('status', '-o', 'json')[1])
+        self.assertEqual(status['first_record'], 20)
+        self.assertGreaterEqual(status['next_record'], 30)
+        self.assertTrue(log('read')[1].startswith('20 record 20\n'))
+
+    def test_wrong__is_said(self):
+        status, _, said = log('create', '--ring', '256K')
+        self.assertEqual(status, 1)
+        self.assertIn('--replace', said)
+        status, _, said = log('create', '--ring', '16M', '--replace')
+        self.assertEqual(status, 1)
+        self.assertIn('too few', said)
+        status, _, said = log('read', '--wait', '2000', copies=2)
+        self.assertEqual(status, 1)
+        self.assertIn('another number of copies', said)
+        self.assertEqual(log('trim')[0], 2)
+        self.kill(0)
+        self.kill(1)
+        status, _, said = log('status', '--wait', '500')
+        self.assertEqual(status, 1)
+        self.assertIn('deadline', said)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], *CASES])

@@ -1,0 +1,349 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""sidewire pmem as users run it: a server and its clients, rights, restarts under a running client,
+strangers.
+
+usage: test_pmem.py SIDEWIRE STRANGER LINK
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../tools'))
+import ports  # noqa: E402
+
+SIDEWIRE, STRANGER, LINK = sys.argv[1:]
+PORT = ports.claim()
+MIB = 1 << 20
+MAGIC = 0x314D5053
+HELLO = struct.pack('<IHH48s', MAGIC, 1, 0, b'stranger')
+HAS_FLUSH = LINK != 'iwarp'  # and ATOMIC WRITE
+if LINK == 'roce':
+    os.environ['SIDEWIRE_DIRECT'] = 'off'
+if LINK == 'iwarp':
+    os.environ['SIDEWIRE_LINK'] = 'iwarp'
+
+
+def client(*words, data=None):
+    command, *rest = words
+    return subprocess.run(
+        [SIDEWIRE, 'pmem', command, '-a', '127.0.0.1', '-s', str(PORT), *rest],
+        input=data,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def client_of_log(command, *words):
+    return subprocess.run(
+        [SIDEWIRE, 'pmem', 'log', command, '--copy', f'127.0.0.1:{PORT}', *words],
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def stranger(hello, message=b''):
+    done = subprocess.run(
+        [
+            SIDEWIRE,
+            'run',
+            '--',
+            STRANGER,
+            str(PORT),
+            hello.hex(),
+            *([message.hex()] if message else []),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    return done.stdout.split('\n')[:-1]
+
+
+def header(kind, length, magic=MAGIC, status=0):
+    return struct.pack('<IBBHII', magic, kind, status, length, 7, 0)
+
+
+class Server:
+    def __init__(self, path, *words):
+        self.process = subprocess.Popen(
+            [SIDEWIRE, 'pmem', 'serve', path, '--listen', '127.0.0.1', '--port', str(PORT), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        said = self.process.stdout.readline()
+        while 'Ctrl-C' not in said:
+            line = self.process.stdout.readline()
+            if not line:
+                raise RuntimeError('the server said: ' + said)
+            said += line
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def end(self):
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=10)
+        finally:
+            self.process.stdout.close()
+
+
+class Pmem(unittest.TestCase):
+    def setUp(self):
+        # A disk's, where a tmpfs would not be persistent
+        self.folder = tempfile.TemporaryDirectory(dir='/var/tmp')
+        self.addCleanup(self.folder.cleanup)
+        self.path = os.path.join(self.folder.name, 'region')
+
+    def serve(self, *words):
+        server = Server(self.path, '--size', '8M', *words)
+        self.addCleanup(lambda: server.process.poll() is not None or server.kill())
+        return server
+
+    def test_copies__what_is_put_is_there(self):
+        server = self.serve()
+        data = os.urandom(3 * MIB + 123)
+        done = client('put', '--offset', '100', '-', data=data)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.path, 'rb') as file:
+            file.seek(100)
+            self.assertEqual(file.read(len(data)), data)
+        done = client('get', '--offset', '100', '--bytes', str(len(data)), '-')
+        self.assertEqual((done.returncode, done.stdout), (0, data))
+        for way in ('--no-flush', '--no-atomic-write'):
+            self.assertEqual(
+                client('get', '--offset', '100', '--bytes', str(len(data)), way, '-').stdout, data
+            )
+        self.assertEqual(client('get', '--bytes', '9M', '-').returncode, 1)
+        self.assertEqual(server.end(), 0)
+
+    def test_info__says_what_is_so(self):
+        self.serve('--name', 'ledger')
+        info = json.loads(client('info', '-o', 'json').stdout)
+        self.assertEqual(
+            (info['name'], info['bytes'], info['flush'], info['atomic_publish']),
+            ('ledger', 8 * MIB, 'flush' if HAS_FLUSH else 'read', HAS_FLUSH),
+        )
+        self.assertEqual(info['ranges'], [{'offset': 0, 'bytes': 8 * MIB, 'rights': 'rw'}])
+        self.assertEqual(info['persistent'], HAS_FLUSH and info['kind'] == 'file')
+        read = json.loads(client('info', '-o', 'json', '--no-flush').stdout)
+        self.assertEqual(
+            (read['flush'], read['persistent'], read['visible']), ('read', False, True)
+        )
+        self.assertEqual(read['promise'] != info['promise'], HAS_FLUSH)
+        regions = json.loads(client('ls', '-o', 'json').stdout)['regions']
+        self.assertEqual(
+            [(one['name'], one['bytes'], one['identity']) for one in regions],
+            [('ledger', 8 * MIB, info['identity'])],
+        )
+        other = client('info', '--region', 'zork')
+        self.assertEqual(other.returncode, 1)
+        self.assertIn(b'has no region "zork"', other.stderr)
+
+    def test_rights__no_more_than_was_given(self):
+        self.serve(
+            '--allow', '127.0.0.1:0-1M:rw', '--allow', '*:1M-2M:r', '--allow', '192.0.2.1:*:rw'
+        )
+        self.assertEqual(client('put', '-', data=bytes(MIB)).returncode, 0)
+        self.assertEqual(client('get', '--offset', '1M', '--bytes', '1M', '-').returncode, 0)
+        for words in (
+            ['put', '--offset', '1M', '-'],
+            ['put', '--offset', str(MIB - 1), '-'],
+            ['get', '--offset', '2M', '--bytes', '1', '-'],
+        ):
+            done = client(*words, data=b'xx')
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn(b'not that right', done.stderr)
+
+    def test_rights__a_client_without_any_is_refused(self):
+        self.serve('--allow', '192.0.2.1:*:rw')
+        done = client('info')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'no rights', done.stderr)
+
+    def test_regions__several_of_one_server(self):
+        other = os.path.join(self.folder.name, 'other')
+        self.serve(
+            other,
+            *'--name first --name second --allow 127.0.0.1:*:rw@first --allow *:*:r@second'.split(),
+        )
+        regions = json.loads(client('ls', '-o', 'json').stdout)['regions']
+        self.assertEqual(
+            [(one['name'], one['rights']) for one in regions], [('first', 'rw'), ('second', 'r')]
+        )
+        self.assertEqual(client('put', '--region', 'first', '-', data=b'one').returncode, 0)
+        done = client('put', '--region', 'second', '-', data=b'two')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'not that right', done.stderr)
+        self.assertEqual(client('get', '--region', 'second', '--bytes', '3', '-').stdout, bytes(3))
+        with open(self.path, 'rb') as file:
+            self.assertEqual(file.read(3), b'one')
+        done = client('info')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b'several regions', done.stderr)
+
+    def test_regions__wrong_ones_are_said(self):
+        def refused(*words):
+            done = subprocess.run(
+                [
+                    SIDEWIRE,
+                    'pmem',
+                    'serve',
+                    self.path,
+                    *words,
+                    *f'--size 1M --listen 127.0.0.1 --port {PORT}'.split(),
+                ],
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+            self.assertNotEqual(done.returncode, 0)
+            return done.stderr
+
+        self.assertIn(b'same name', refused(self.path))
+        self.assertIn(b'not served', refused('--allow', '*:*:r@zork'))
+        self.assertIn(b'more names', refused('--name', 'a', '--name', 'b'))
+        self.assertIn(b'does not lie within', refused('--allow', '*:0-2M:r'))
+
+    def test_status__counts(self):
+        other = os.path.join(self.folder.name, 'other')
+        self.serve(other, '--allow', '127.0.0.1:*:rw@region', '--allow', '127.0.0.1:*:r@other')
+        writer = subprocess.Popen(
+            [
+                SIDEWIRE,
+                *f'pmem bench -a 127.0.0.1 -s {PORT} --region region --count 10000000'.split(),
+                *'--rate 1M -D'.split(),
+                '--rw',
+                'persistent' if HAS_FLUSH else 'visible',
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            client('info', '--region', 'other')
+            deadline_s = time.monotonic() + 30
+            status = {'regions': [{'clients': 0}]}
+            while not status['regions'][0]['clients'] and time.monotonic() < deadline_s:
+                status = json.loads(client('status', '-o', 'json').stdout)
+        finally:
+            writer.kill()
+            writer.wait()
+        self.assertEqual(
+            [(one['name'], one['opens'], one['writers']) for one in status['regions']],
+            [('region', 1, 1), ('other', 1, 0)],
+        )
+        self.assertEqual((status['refused'], status['malformed'], status['ended']), (0, 0, 0))
+        self.assertGreaterEqual(status['connections'], 3)
+        self.assertGreaterEqual(status['clients'], 2)
+        self.assertIn(b'REGION', client('status').stdout)
+
+    def test_persistence__is_promised_where_it_is(self):
+        """iWARP has neither FLUSH nor ATOMIC WRITE: bytes are moved, and nothing is claimed of
+        them."""
+        self.serve()
+        done = client('put', '-', data=b'ledger')
+        self.assertEqual(
+            (done.returncode, b'would not outlive the power' in done.stderr), (0, not HAS_FLUSH)
+        )
+        done = client('bench', '--count', '10', '-D', '--rw', 'persistent')
+        self.assertEqual(
+            (done.returncode, b'cannot promise' in done.stderr),
+            (0, False) if HAS_FLUSH else (1, True),
+            done.stderr,
+        )
+        self.assertEqual(client('bench', '--count', '10', '-D', '--rw', 'visible').returncode, 0)
+        done = client_of_log('create', '--ring', '256K', '--record', '128')
+        self.assertEqual(
+            (done.returncode, b'persistent FLUSH' in done.stderr),
+            (0, False) if HAS_FLUSH else (1, True),
+            done.stderr,
+        )
+
+    def start_put(self, data):
+        """A put of whose data a part is on its way already."""
+        put = subprocess.Popen(
+            [SIDEWIRE, 'pmem', 'put', '-a', '127.0.0.1', '-s', str(PORT), '-'],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.addCleanup(lambda: put.poll() is not None or (put.kill(), put.communicate()))
+        put.stdin.write(data)
+        put.stdin.flush()
+        return put
+
+    def await_written(self, byte, offset):
+        with open(self.path, 'rb', buffering=0) as file:
+            for _ in range(1000):
+                file.seek(offset)
+                if file.read(1) == byte:
+                    return
+                subprocess.run(['sleep', '0.01'], check=True)
+        self.fail('the first piece was never written')
+
+    def test_restart__the_same_region_goes_on(self):
+        first = self.serve()
+        before = json.loads(client('info', '-o', 'json').stdout)
+        data = b'a' * MIB + os.urandom(3 * MIB)
+        put = self.start_put(data[:MIB])
+        self.await_written(b'a', MIB - 1)
+        first.kill()
+        self.serve()
+        _, said = put.communicate(data[MIB:], timeout=30)
+        self.assertEqual(put.returncode, 0, said)
+        with open(self.path, 'rb') as file:
+            self.assertEqual(file.read(len(data)), data)
+        after = json.loads(client('info', '-o', 'json').stdout)
+        self.assertEqual(after['identity'], before['identity'])
+        self.assertNotEqual(after['instance'], before['instance'])
+
+    def test_restart__another_region_is_not_taken_for_it(self):
+        first = self.serve()
+        put = self.start_put(b'a' * MIB)
+        self.await_written(b'a', MIB - 1)
+        os.rename(self.path, self.path + '.old')
+        first.kill()
+        self.serve()
+        _, said = put.communicate(b'b' * MIB, timeout=30)
+        self.assertEqual(put.returncode, 1, said)
+        self.assertIn(b'another region', said)
+        with open(self.path, 'rb') as file:
+            self.assertEqual(file.read(2 * MIB), bytes(2 * MIB))
+
+    def test_strangers__each_gets_a_clear_answer(self):
+        server = self.serve()
+        self.assertEqual(stranger(b'\0' * 56), ['rejected 2'])
+        self.assertEqual(stranger(struct.pack('<IHH48s', MAGIC, 9, 0, b'')), ['rejected 1'])
+        self.assertEqual(stranger(struct.pack('<IHH48s', MAGIC, 1, 0, b'x' * 48)), ['rejected 2'])
+        name = b'region'.ljust(48, b'\0')
+        for message, status in (
+            (header(1, 64, magic=1) + name, 1),
+            (header(1, 63) + name, 1),
+            (header(1, 64) + b'x' * 48, 1),
+            (b'\1\2\3', 1),
+            (header(99, 16), 2),
+            (header(1, 64, status=1) + name, 1),
+        ):
+            said = stranger(HELLO, message)
+            self.assertTrue(said[0].startswith('answer '), said)
+            self.assertEqual(bytes.fromhex(said[0].split()[1])[5], status, message)
+            self.assertEqual(said[1:], ['ended'], message)
+        self.assertEqual(stranger(HELLO, bytes(4096)), ['ended'])
+        said = stranger(HELLO, header(1, 64) + name)
+        self.assertEqual(bytes.fromhex(said[0].split()[1])[16:22], b'region')
+        self.assertEqual(client('info').returncode, 0)
+        self.assertEqual(server.end(), 0)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
