@@ -198,6 +198,51 @@ def testrun__a_status_without_a_failed_test_is_a_failure():
     expect(not collected(record('a', 'OK')).failures)
 
 
+def looked_again(first, *second):
+    """What two runs of a build come to, of which the second has the tests that failed."""
+    tally, module = collected(*first, status=1), counter()
+
+    def another_run(name, _log, _status, again):
+        vars(again).update(vars(collected(*second, name=name, status=1)))
+
+    module.run = lambda *_args, **_env: 1
+    module.collect = another_run
+    with contextlib.redirect_stdout(io.StringIO()):
+        module.look_again('build', 'nowhere', tally)
+    return tally
+
+
+def testrun__what_passes_alone_is_unsteady():
+    first = [record('s / a', 'OK'), record('s / b', 'FAIL', 'late'), record('s / c', 'TIMEOUT')]
+    tally = looked_again(first, record('s / b', 'OK'), record('s / c', 'FAIL'))
+    expect(tally.passed == 2, vars(tally))
+    expect(tally.unsteady == [('build: s / b', 'fail', ['late'])], tally.unsteady)
+    expect(tally.failures == [('build: s / c', 'timeout, twice', [])], tally.failures)
+
+
+def testrun__what_is_skipped_alone_has_failed():
+    tally = looked_again([record('s / b', 'FAIL')], record('s / b', 'SKIP'))
+    expect(len(tally.failures) == 1 and not tally.unsteady and not tally.passed, vars(tally))
+
+
+def testrun__a_crash_is_not_looked_at_again():
+    for words in (
+        'WARNING: ThreadSanitizer: data race',
+        'a.c:1:2: runtime error: shift exponent',
+        'killed by signal 11 SIGSEGV',
+    ):
+        tally = looked_again([record('s / b', 'FAIL', words)], record('s / b', 'OK'))
+        expect(len(tally.failures) == 1 and not tally.unsteady, vars(tally))
+    killed = {**record('s / b', 'FAIL'), 'returncode': -6}
+    expect(len(looked_again([killed], record('s / b', 'OK')).failures) == 1)
+
+
+def testrun__many_failures_are_not_looked_at_again():
+    many = [record(f's / t{i}', 'FAIL') for i in range(5)]
+    tally = looked_again(many, *[record(f's / t{i}', 'OK') for i in range(5)])
+    expect(len(tally.failures) == 5 and not tally.unsteady, vars(tally))
+
+
 def summed(*builds, ci=False):
     """The status and the lines of `scripts/test --sum` after builds that came to (name, records,
     status)."""
@@ -259,6 +304,18 @@ def testsum__names_all_of_many_that_failed():
         len([line for line in lines if line.startswith('FAILED')]) == 100 and len(lines) < 650,
         len(lines),
     )
+
+
+def testsum__tells_of_what_is_unsteady_as_of_a_failure():
+    module = counter()
+    tally = module.Tally()
+    tally.passed, tally.unsteady = 3, [('asan: s / b', 'fail', ['FAIL case'])]
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        status = module.report(tally)
+    lines = shown.getvalue().splitlines()
+    told = ['UNSTEADY asan: s / b: fail; passed when run again', '  FAIL case']
+    expect(status == 0 and lines[-3:] == [*told, '3 passed, 0 failed, 0 skipped'], lines)
 
 
 def testsum__takes_the_last_run_of_each_build():
