@@ -2,7 +2,6 @@
 #include "liveness_side.h"
 
 #include <dirent.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #define KNOWN_MS 1000 /* after the kernel has ended it: let_die() */
 #define PATIENT 18    /* a timeout of a second */
+#define PAUSE_US 2000
 
 static bool owns(pid_t pid, unsigned long inode, int *count)
 {
@@ -76,24 +76,30 @@ void side_tell(int control)
     vu_put(control, &word, 1);
 }
 
+/* Thirty processes that spin leave so little of two processors that the kernel's own threads wait for
+ * seconds on some kernels, and with them what all others ask of it. */
+bool side_step(struct traffic *traffic, bool initiate)
+{
+    const bool goes_on = traffic_step(traffic, initiate);
+    if (goes_on)
+        usleep(PAUSE_US);
+    return goes_on;
+}
+
 /* Waits for a peer that takes no part in docs/liveness.md and may get no processor for long: until
  * its first packet is here, it is a plain one, and retries count as asked. */
 static void hear_peer(struct side *side, struct traffic *traffic)
 {
     char word;
-    while (!vu_try_get(side->sock, &word, 1, 0)) {
-        VU_TRUE(traffic_step(traffic, false));
-        sched_yield();
-    }
+    while (!vu_try_get(side->sock, &word, 1, 0))
+        VU_TRUE(side_step(traffic, false));
 }
 
 /* The other one may get no processor, either, but it is waited for. */
 static void be_heard(struct side *side, struct traffic *traffic)
 {
-    while (!traffic->completed) {
-        VU_TRUE(traffic_step(traffic, true));
-        sched_yield();
-    }
+    while (!traffic->completed)
+        VU_TRUE(side_step(traffic, true));
     side_tell(side->sock);
 }
 
@@ -110,18 +116,16 @@ void side_connect(struct side *side, struct traffic *traffic, uint8_t mark)
 
 void side_run(struct traffic *traffic, unsigned int ms)
 {
-    for (uint64_t end = vu_now_ms() + ms; vu_now_ms() < end;) {
-        VU_CHECK(traffic_step(traffic, true), "%s", ibv_wc_status_str(traffic->failed));
-        sched_yield();
-    }
+    for (uint64_t end = vu_now_ms() + ms; vu_now_ms() < end;)
+        VU_CHECK(side_step(traffic, true), "%s", ibv_wc_status_str(traffic->failed));
 }
 
 void there_traffic(struct side *side)
 {
     struct traffic traffic;
     side_connect(side, &traffic, MARK_THERE);
-    while (traffic_step(&traffic, true))
-        sched_yield();
+    while (side_step(&traffic, true))
+        continue;
     _exit(0); /* the other one went away */
 }
 

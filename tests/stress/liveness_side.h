@@ -42,6 +42,8 @@ int side_descriptors_of(pid_t pid);
 /* Tells who stops and kills that this side is ready. */
 void side_tell(int control);
 void side_connect(struct side *side, struct traffic *traffic, uint8_t mark);
+/* traffic_step(), and a pause. */
+bool side_step(struct traffic *traffic, bool initiate);
 void side_run(struct traffic *traffic, unsigned int ms);
 /* Over packets a death is known at once by a connection, which takes a while to come about where
  * dozens of processes share two processors. Before that it is known by the retries, and by who
