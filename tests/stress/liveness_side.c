@@ -76,8 +76,8 @@ void side_tell(int control)
     vu_put(control, &word, 1);
 }
 
-/* Thirty processes that spin leave so little of two processors that the kernel's own threads wait for
- * seconds on some kernels, and with them what all others ask of it. */
+/* Thirty processes that spin leave so little of two processors that the kernel's own threads wait
+ * for seconds on some kernels, and with them what all others ask of it. */
 bool side_step(struct traffic *traffic, bool initiate)
 {
     const bool goes_on = traffic_step(traffic, initiate);

@@ -22,8 +22,6 @@
 #include "link/roce/roce.h"
 #include "transport/piggyback.h"
 
-enum { CONGESTED = 3 }; /* RFC 3168: a router has marked it */
-
 #define GATHER_BYTES (16u << 10) /* after so many bytes the answers to them do not wait */
 
 static struct {
@@ -182,7 +180,7 @@ static struct sw_roce_qp *connection_of(const struct sw_qp *qp, const struct sw_
 static void hear_of_congestion(struct sw_roce_qp *r, const struct sw_arrival *arrival,
                                const struct sw_packet_run *run)
 {
-    const bool is_marked = (arrival->traffic_class & CONGESTED) == CONGESTED;
+    const bool is_marked = sw_arrival_is_marked(arrival);
     if (!is_marked || !r->receives || run->first.opcode->service == SW_SERVICE_CNP)
         return;
     r->counts.marked += run->count;

@@ -24,4 +24,10 @@ struct sw_arrival {
     struct sw_hold *hold;  /* of the bytes; NULL: they are there during the call only */
 };
 
+/* Whether a router has marked it as congested (RFC 3168). */
+static inline bool sw_arrival_is_marked(const struct sw_arrival *arrival)
+{
+    return (arrival->traffic_class & 3) == 3;
+}
+
 #endif

@@ -23,11 +23,14 @@
 #include "link/roce/port/port.h"
 #include "link/roce/port/rx_batch.h"
 #include "link/roce/port/rx_buffers.h"
+#include "link/roce/port/rx_lone.h"
 #include "link/roce/port/rx_socket.h"
 #include "link/roce/port/share.h"
+#include "link/roce/port/socket.h"
 #include "link/roce/port/stream.h"
 #include "wire/bytes.h"
 #include "wire/joint.h"
+#include "wire/opcode.h"
 #include "wire/run.h"
 
 #define INTAKE_BYTES \
@@ -420,6 +423,38 @@ static void take_flow(const struct sw_rx_socket *rx, struct sw_arrival *arrival)
     arrival->dest = rx->local;
     arrival->ifindex = rx->ifindex;
     arrival->hop_limit = rx->hop_limit;
+    arrival->traffic_class = rx->traffic_class;
+}
+
+/* Of a datagram the program is told the class. */
+static bool rx_is_datagram(const struct sw_rx_batch *batch)
+{
+    const struct sw_opcode *opcode = batch->len_bytes ? sw_opcode_of(batch->bytes[0]) : NULL;
+    return opcode && opcode->service == SW_SERVICE_UD;
+}
+
+static bool is_alone(const struct sw_rx_socket *rx, const struct sw_rx_batch *batch)
+{
+    return rx->want == 1 && !batch->segment_bytes && !rx_is_datagram(batch) &&
+           !sw_arrival_is_marked(&batch->arrival);
+}
+
+/* A message has come from a socket of one flow: whether its packets come alone. */
+static void note_lone(struct sw_rx_socket *rx, const struct sw_rx_batch *batch, uint64_t now_ns)
+{
+    const bool alone = is_alone(rx, batch);
+    rx->traffic_class = batch->arrival.traffic_class;
+    if (!rx->lone.is_on)
+        sw_rx_lone_note(&rx->lone, alone, now_ns);
+    else if (sw_rx_lone_ends(&rx->lone, alone, now_ns))
+        sw_socket_tell_runs(rx->fd, sw_roce_is_ipv4(&rx->remote));
+}
+
+static void try_lone(struct sw_rx_socket *rx, uint64_t now_ns)
+{
+    if (!rx->lone.is_on && is_of_flow(rx) && sw_rx_lone_may_begin(&rx->lone, now_ns))
+        sw_rx_lone_begin(&rx->lone, sw_socket_tell_bytes_only(rx->fd, sw_roce_is_ipv4(&rx->remote)),
+                         now_ns);
 }
 
 /* `from`: as the kernel has told it; NULL: it was not asked. */
@@ -441,11 +476,13 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
     uint32_t delivered = 0, want = rx->want ? rx->want : 1;
     struct sw_rx_buffers *buffers = &port->intake->udp;
     const bool names = !is_of_flow(rx);
-    int count = sw_rx_buffers_fill(buffers, rx->fd, want, names);
+    int count = rx->lone.is_on ? sw_rx_buffers_fill_bytes(buffers, rx->fd)
+                               : sw_rx_buffers_fill(buffers, rx->fd, want, names);
     rx->want = next_want(rx, want, count);
     *more = count > 0 && (uint32_t)count == want;
     if (count <= 0) {
         rx->is_pure |= names && errno == EAGAIN;
+        try_lone(rx, now_ns);
         return 0;
     }
     rx->heard_ns = now_ns;
@@ -461,6 +498,8 @@ static uint32_t read_socket(struct sw_port *port, struct sw_rx_socket *rx, uint6
             take_flow(rx, &batch.arrival);
         rx_read_control(&buffers->messages[i].msg_hdr, &batch);
         delivered += sw_port_take_batch(port, &batch, &is_known);
+        if (rx->kind == SW_RX_SOCKET_CONNECTED)
+            note_lone(rx, &batch, now_ns);
         if (rx->kind == SW_RX_SOCKET_UDP && is_known)
             sw_share_note(port, &batch.arrival, now_ns);
         sw_rx_buffers_pass(buffers, i);

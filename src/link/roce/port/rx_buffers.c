@@ -76,6 +76,19 @@ int sw_rx_buffers_fill(struct sw_rx_buffers *buffers, int fd, uint32_t want, boo
     return (int)count;
 }
 
+int sw_rx_buffers_fill_bytes(struct sw_rx_buffers *buffers, int fd)
+{
+    make_ready(buffers, 1, false);
+    const long len = syscall(SYS_recvfrom, fd, buffers->iov->iov_base, SW_RX_BUFFERS_ROOM,
+                             MSG_DONTWAIT, NULL, NULL);
+    if (len < 0)
+        return -1;
+    buffers->messages->msg_len = (uint32_t)len;
+    buffers->messages->msg_hdr.msg_controllen = 0;
+    buffers->used = 1;
+    return 1;
+}
+
 /* Always the first one there is, which is in the cache rather than others. */
 static uint8_t *find_spare(struct sw_rx_buffers *buffers)
 {

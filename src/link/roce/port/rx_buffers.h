@@ -49,6 +49,9 @@ void sw_rx_buffers_close(struct sw_rx_buffers *buffers);
  */
 int sw_rx_buffers_fill(struct sw_rx_buffers *buffers, int fd, uint32_t want, bool names);
 
+/* The same for the bytes of one message, and nothing that the kernel tells of it. */
+int sw_rx_buffers_fill_bytes(struct sw_rx_buffers *buffers, int fd);
+
 static inline const uint8_t *sw_rx_buffers_bytes(const struct sw_rx_buffers *buffers,
                                                  uint32_t message)
 {

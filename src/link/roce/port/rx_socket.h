@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "link/roce/port/rx_lone.h"
+
 enum sw_rx_socket_kind {
     SW_RX_SOCKET_UDP,       /* whatever comes to the UDP port */
     SW_RX_SOCKET_CONNECTED, /* UDP, of one flow: share.h */
@@ -26,12 +28,14 @@ struct sw_rx_socket {
     uint16_t remote_port;
     bool is_pure;           /* what came before it was connected has been read */
     uint8_t hop_limit;      /* of the packet that it was opened for; 0: not known */
+    uint8_t traffic_class;  /* of the last packet of which it was told */
     uint32_t ifindex;       /* where that one came in */
     uint32_t asked_slot;    /* the process that had the flow before; 0: it does not run */
     uint64_t held_until_ns; /* not read before, or before the other process has handed on all that
                                it had of the flow; 0: it is read */
     uint64_t turned_ns;     /* since when the kernel brings it nothing more, and it is about to be
                                closed; 0: it does */
+    struct sw_rx_lone lone;
 };
 
 #endif

@@ -45,6 +45,30 @@ void sw_socket_tell_class_only(int fd, bool is_ipv4)
                   0);
 }
 
+static void tell_class(int fd, bool is_ipv4, bool tells)
+{
+    sw_socket_set(fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS,
+                  tells);
+}
+
+/* What came before the kernel knew is one message still: it may be there only after that. */
+bool sw_socket_tell_bytes_only(int fd, bool is_ipv4)
+{
+    sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 0);
+    if (recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
+        sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+        return false;
+    }
+    tell_class(fd, is_ipv4, false);
+    return true;
+}
+
+void sw_socket_tell_runs(int fd, bool is_ipv4)
+{
+    sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    tell_class(fd, is_ipv4, true);
+}
+
 int sw_socket_receiving(bool is_ipv4, const struct in6_addr *address, uint16_t udp_port,
                         uint32_t ifindex)
 {

@@ -19,6 +19,11 @@ int sw_socket_receiving(bool is_ipv4, const struct in6_addr *address, uint16_t u
 /* From here on it tells the traffic class of what it receives and no more: 0.2 us less for each of
  * the other two, address and hop limit. For a socket that is connected. */
 void sw_socket_tell_class_only(int fd, bool is_ipv4);
+/* From here on it tells nothing but bytes, of one packet at a time. False, and all stays as it is:
+ * something is there already, perhaps several packets in one. */
+bool sw_socket_tell_bytes_only(int fd, bool is_ipv4);
+/* The class again, and packets that come together in one message, with the length of each. */
+void sw_socket_tell_runs(int fd, bool is_ipv4);
 /* NULL: there is no room. A connected one is not listened to yet. */
 struct sw_rx_socket *sw_port_add_rx_socket(struct sw_port *port, int fd,
                                            enum sw_rx_socket_kind kind);
