@@ -335,7 +335,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < SCENARIOS; i++) {
         if (!pids[i])
             continue;
-        const int status = vu_reap(pids[i], 60);
+        const int status = vu_reap(pids[i], READY_MS / 1000 + END_S);
         if (status == VU_SKIPPED)
             result = result ? result : VU_SKIPPED;
         else if (status)
