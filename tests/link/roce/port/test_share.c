@@ -162,7 +162,7 @@ static void say_done(struct sw_port *third, uint32_t as_slot)
 static void sw_port_receive__a_word_is_of_the_process_whose_socket_says_it(void **state)
 {
     struct pair *pair = *state;
-    struct sw_port third;
+    static struct sw_port third;
     open_third(&third);
     begin_to_move(pair);
     const uint64_t before_due_ns = pair->two.due_ns - 1;
@@ -183,7 +183,7 @@ static void sw_port_receive__a_word_is_of_the_process_whose_socket_says_it(void 
 static void sw_port_receive__what_another_process_hands_on_under_its_own_name(void **state)
 {
     struct pair *pair = *state;
-    struct sw_port third;
+    static struct sw_port third;
     deafen(&pair->one);
     deafen(&pair->two);
     assert_int_equal(sw_port_open(&third, SW_ROCE_PORT, 9, keep, NULL), 0);
@@ -226,7 +226,7 @@ static void sw_port_claim_flow__of_a_process_that_does_not_run(void **state)
 static void sw_port_claim_flow__that_others_have_a_part_in(void **state)
 {
     struct pair *pair = *state;
-    struct sw_port third;
+    static struct sw_port third;
     open_third(&third);
     deafen(&pair->two);
     const struct sw_roce_path path = path_to(&pair->one, lo_v4, lo_v4);
