@@ -237,6 +237,17 @@ def testrun__a_crash_is_not_looked_at_again():
     expect(len(looked_again([killed], record('s / b', 'OK')).failures) == 1)
 
 
+def testrun__what_took_too_long_or_left_memory_is_looked_at_again():
+    late = {**record('s / b', 'TIMEOUT'), 'returncode': -15}
+    left = (
+        'ERROR: LeakSanitizer: detected memory leaks\nSUMMARY: AddressSanitizer: 8 byte(s) leaked'
+    )
+    leaks = {**record('s / b', 'FAIL', left), 'returncode': -6}
+    for first in (late, leaks):
+        expect(not looked_again([first], record('s / b', 'OK')).failures)
+        expect(len(looked_again([first], record('s / b', 'FAIL')).failures) == 1)
+
+
 def testrun__many_failures_are_not_looked_at_again():
     many = [record(f's / t{i}', 'FAIL') for i in range(5)]
     tally = looked_again(many, *[record(f's / t{i}', 'OK') for i in range(5)])

@@ -56,17 +56,27 @@ static void be_peer(int card_fd)
     _exit(status == SW_XFER_DENIED || status == SW_XFER_PEER_GONE ? 0 : 4);
 }
 
-static pid_t start_peer(int *card_fd)
+struct peer {
+    pid_t pid;
+    int card_fd; /* it waits for its card there */
+};
+
+/* One for each round, before the library has threads: a child that is forked while one of them
+ * allocates finds the allocator of ASan locked, for ever. */
+static void start_peers(struct peer peers[ROUNDS])
 {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (!child)
-        be_peer(ends[0]);
-    close(ends[0]);
-    *card_fd = ends[1];
-    return child;
+    for (int i = 0; i < ROUNDS; i++) {
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        peers[i] = (struct peer){.pid = fork(), .card_fd = ends[1]};
+        assert_true(peers[i].pid >= 0);
+        if (!peers[i].pid) {
+            for (int other = 0; other <= i; other++)
+                close(peers[other].card_fd);
+            be_peer(ends[0]);
+        }
+        close(ends[0]);
+    }
 }
 
 struct target {
@@ -107,35 +117,34 @@ static void wait_for_data(struct target *t)
 }
 
 /* Whether the peer was amid a store. */
-static bool stop_and_own(struct target *t, uint8_t kept)
+static bool stop_and_own(struct target *t, const struct peer *peer, uint8_t kept)
 {
     const struct sw_xfer_lease_options options = {.rights = SW_XFER_MAY_WRITE,
                                                   .deadline_ns = SW_XFER_NEVER};
     struct sw_xfer_lease *lease;
     uint8_t card[CARD_MAX];
     size_t bytes;
-    int card_fd, status;
-    const pid_t child = start_peer(&card_fd);
+    int status;
     memset(t->data, 0, CACHE);
     assert_int_equal(sw_xfer_lease_grant(t->memory, &options, NULL, &lease), SW_XFER_OK);
     assert_int_equal(sw_xfer_card_make(t->agent, &lease, 1, card, sizeof(card), &bytes),
                      SW_XFER_OK);
-    assert_int_equal(write(card_fd, card, bytes), bytes);
-    close(card_fd);
+    assert_int_equal(write(peer->card_fd, card, bytes), bytes);
+    close(peer->card_fd);
     wait_for_data(t);
-    kill(child, SIGSTOP);
-    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    kill(peer->pid, SIGSTOP);
+    assert_int_equal(waitpid(peer->pid, &status, WUNTRACED), peer->pid);
     assert_true(WIFSTOPPED(status));
     const uint64_t begin_ns = sw_xfer_deadline_ms(0);
     assert_int_equal(sw_xfer_lease_revoke(lease), SW_XFER_OK);
     const bool was_amid = sw_xfer_deadline_ms(0) - begin_ns > AMID_MS * 1000000ull;
     memset(t->data, kept, CACHE);
-    kill(child, SIGCONT);
+    kill(peer->pid, SIGCONT);
     run_for(t, LATE_MS);
     for (size_t i = 0; i < CACHE; i++)
         if (t->data[i] != kept)
             fail_msg("a late store of 0x%02x came to byte %zu", t->data[i], i);
-    while (waitpid(child, &status, WNOHANG) != child)
+    while (waitpid(peer->pid, &status, WNOHANG) != peer->pid)
         sw_xfer_run_once(t->agent, sw_xfer_deadline_ms(1));
     assert_int_equal(status, 0);
     sw_xfer_lease_release(lease);
@@ -145,12 +154,14 @@ static bool stop_and_own(struct target *t, uint8_t kept)
 static void revoke__a_late_store_does_not_come(void **state)
 {
     (void)state;
+    struct peer peers[ROUNDS];
     struct target target;
     int amid = 0;
     srand(3);
+    start_peers(peers);
     for (int round = 0; round < ROUNDS; round++) {
         open_target(&target);
-        amid += stop_and_own(&target, (uint8_t)(round + 1));
+        amid += stop_and_own(&target, &peers[round], (uint8_t)(round + 1));
         sw_xfer_agent_close(target.agent);
         munmap(target.data, CACHE);
     }
