@@ -37,21 +37,36 @@ int sw_socket_udp(bool is_ipv4)
     return fd;
 }
 
+/* Whether the kernel tells something of each message. */
+static bool tell_option(int fd, bool is_ipv4, int ipv4_option, int ipv6_option, bool tells)
+{
+    return is_ipv4 ? sw_socket_set(fd, IPPROTO_IP, ipv4_option, tells)
+                   : sw_socket_set(fd, IPPROTO_IPV6, ipv6_option, tells);
+}
+
+static bool tell_own_address(int fd, bool is_ipv4, bool tells)
+{
+    return tell_option(fd, is_ipv4, IP_PKTINFO, IPV6_RECVPKTINFO, tells);
+}
+
+static bool tell_class(int fd, bool is_ipv4, bool tells)
+{
+    return tell_option(fd, is_ipv4, IP_RECVTOS, IPV6_RECVTCLASS, tells);
+}
+
+static bool tell_hop_limit(int fd, bool is_ipv4, bool tells)
+{
+    return tell_option(fd, is_ipv4, IP_RECVTTL, IPV6_RECVHOPLIMIT, tells);
+}
+
 void sw_socket_tell_class_only(int fd, bool is_ipv4)
 {
-    sw_socket_set(fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_PKTINFO : IPV6_RECVPKTINFO,
-                  0);
-    sw_socket_set(fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_RECVTTL : IPV6_RECVHOPLIMIT,
-                  0);
+    tell_own_address(fd, is_ipv4, false);
+    tell_hop_limit(fd, is_ipv4, false);
 }
 
-static void tell_class(int fd, bool is_ipv4, bool tells)
-{
-    sw_socket_set(fd, is_ipv4 ? IPPROTO_IP : IPPROTO_IPV6, is_ipv4 ? IP_RECVTOS : IPV6_RECVTCLASS,
-                  tells);
-}
-
-/* What came before the kernel knew is one message still: it may be there only after that. */
+/* The order matters: packets that came before the kernel was told to join none may be one message,
+ * and their lengths could not be asked for later. */
 bool sw_socket_tell_bytes_only(int fd, bool is_ipv4)
 {
     sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 0);
@@ -77,12 +92,8 @@ int sw_socket_receiving(bool is_ipv4, const struct in6_addr *address, uint16_t u
         return fd;
     struct sockaddr_in6 own;
     unsigned int len = sw_roce_sockaddr(address, udp_port, ifindex, &own);
-    bool can_tell = is_ipv4 ? sw_socket_set(fd, IPPROTO_IP, IP_PKTINFO, 1) &&
-                                  sw_socket_set(fd, IPPROTO_IP, IP_RECVTOS, 1) &&
-                                  sw_socket_set(fd, IPPROTO_IP, IP_RECVTTL, 1)
-                            : sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) &&
-                                  sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) &&
-                                  sw_socket_set(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+    const bool can_tell = tell_own_address(fd, is_ipv4, true) && tell_class(fd, is_ipv4, true) &&
+                          tell_hop_limit(fd, is_ipv4, true);
     sw_socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
     if (!is_ipv4) /* rdma_rxe sends none (RFC 6936); the ICRC covers as much */
         sw_socket_set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
