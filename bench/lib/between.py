@@ -24,6 +24,8 @@ CPUS = (CLIENT_CPU, SERVER_CPU)
 class Between(Sidewire):
     """Client and server on a host each, joined by a link of this MTU while in a `with`."""
 
+    addresses = hosts.ADDRESSES
+
     def __init__(self, sidewire, mtu):
         self.sidewire = sidewire
         self.command = None
@@ -73,7 +75,7 @@ class Between(Sidewire):
         printed."""
         return procs.run_pair(
             self.on(SERVER, words_of(SERVER)),
-            self.on(CLIENT, words_of(CLIENT) + [hosts.ADDRESSES[SERVER]]),
+            self.on(CLIENT, words_of(CLIENT) + [self.addresses[SERVER]]),
             port,
             timeout_s,
             env,

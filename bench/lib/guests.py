@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import procs
+from experiment import Experiment
 from programs import parse_perftest
 
 # The tests against a stock kernel boot the same guests.
@@ -97,3 +98,16 @@ class Guests:
         if not rows:
             raise procs.RunFailed(f'ib_write_bw printed no result:\n{text[-800:]}')
         return rows[size]
+
+
+def bandwidth_beside(two, peer, named, size, count):
+    """Messages of `size` bytes by us and by the guests' kernel. `named`: the experiment's key and
+    title. Slow machines, in which only the ratio means something."""
+    return Experiment(
+        *named,
+        {
+            'ib_write_bw': lambda: two.bandwidth(size, count, False),
+            peer: lambda: two.bandwidth(size, count, True),
+        },
+        place=two,
+    )

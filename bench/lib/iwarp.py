@@ -80,7 +80,6 @@ class Local(Here):
 class Apart(between.Between):
     """A host for each side."""
 
-    addresses = between.hosts.ADDRESSES
     env = None
 
     def __enter__(self):
@@ -93,16 +92,6 @@ class Apart(between.Between):
 
     def device(self, side):
         return self.hosts.device[side].replace('sw_', 'iw_')
-
-    def both(self, words_of_side, port, timeout_s, env=None, by_line=False):
-        return procs.run_pair(
-            self.on(SERVER, words_of_side(SERVER)),
-            self.on(CLIENT, words_of_side(CLIENT) + [self.addresses[SERVER]]),
-            port,
-            timeout_s,
-            env,
-            by_line,
-        )
 
     def pair(self, program, options, timeout_s, by_line=True):
         port = procs.free_port()

@@ -2,6 +2,7 @@
 """What is measured of the iWARP device: beside one TCP stream, a TCP ping-pong that polls, and the
 kernel's siw."""
 
+import guests
 import iwarp
 from experiment import Added, Experiment, Row
 
@@ -193,16 +194,12 @@ def by_rate(found):
 
 
 def against_siw(bench):
-    """Slow machines, in which only the ratio means something."""
-    two, count = iwarp.Emulated(bench.sidewire), 1000 // bench.divide
-    return Experiment(
-        'iwarp_guests',
-        '64 KiB by iWARP between emulated machines',
-        {
-            'ib_write_bw': lambda: two.bandwidth(LARGE, count, False),
-            'siw': lambda: two.bandwidth(LARGE, count, True),
-        },
-        place=two,
+    return guests.bandwidth_beside(
+        iwarp.Emulated(bench.sidewire),
+        'siw',
+        ('iwarp_guests', '64 KiB by iWARP between emulated machines'),
+        LARGE,
+        1000 // bench.divide,
     )
 
 

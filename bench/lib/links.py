@@ -134,16 +134,12 @@ def host_write_latency(bench):
 
 
 def guest_bandwidth(bench):
-    """Slow machines, in which only the ratio means something."""
-    two, count = guests.Guests(bench.sidewire), 3000 // bench.divide
-    return Experiment(
-        'guests_bandwidth',
-        '64 KiB WRITE between emulated machines',
-        {
-            'ib_write_bw': lambda: two.bandwidth(LARGE, count, False),
-            'rdma_rxe': lambda: two.bandwidth(LARGE, count, True),
-        },
-        place=two,
+    return guests.bandwidth_beside(
+        guests.Guests(bench.sidewire),
+        'rdma_rxe',
+        ('guests_bandwidth', '64 KiB WRITE between emulated machines'),
+        LARGE,
+        3000 // bench.divide,
     )
 
 
