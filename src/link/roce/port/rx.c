@@ -453,7 +453,7 @@ static void note_lone(struct sw_rx_socket *rx, const struct sw_rx_batch *batch, 
 static void try_lone(struct sw_rx_socket *rx, uint64_t now_ns)
 {
     if (!rx->lone.is_on && is_of_flow(rx) && sw_rx_lone_may_begin(&rx->lone, now_ns))
-        sw_rx_lone_begin(&rx->lone, sw_socket_tell_bytes_only(rx->fd, sw_roce_is_ipv4(&rx->remote)),
+        sw_rx_lone_tried(&rx->lone, sw_socket_tell_bytes_only(rx->fd, sw_roce_is_ipv4(&rx->remote)),
                          now_ns);
 }
 

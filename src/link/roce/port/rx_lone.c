@@ -22,10 +22,10 @@ bool sw_rx_lone_may_begin(const struct sw_rx_lone *lone, uint64_t now_ns)
     return lone->streak >= STREAK && now_ns < lone->since_ns + STREAK_NS;
 }
 
-void sw_rx_lone_begin(struct sw_rx_lone *lone, bool can_begin, uint64_t now_ns)
+void sw_rx_lone_tried(struct sw_rx_lone *lone, bool begins, uint64_t now_ns)
 {
     lone->streak = 0;
-    lone->is_on = can_begin;
+    lone->is_on = begins;
     lone->until_ns = now_ns + LOOK_NS;
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Packets that come alone, as those of requests and answers, one at a time.
+ * Packets that come alone: a request, its answer, the next request.
  *
- * Their socket is asked for their bytes and nothing else: by recv(), which takes 200 ns where
- * recvmsg() with the traffic class takes 290. The kernel then joins no packets, as it could not
- * tell their lengths. So that ends with the first packets that come together. And since
- * congestion marks lie in the class, all is asked for again every two milliseconds, for some
- * packets.
+ * The socket of such a flow is asked for bytes and nothing else. recv() takes 200 ns; recvmsg(),
+ * which tells the traffic class and the lengths of packets that the kernel has joined, takes 290.
+ *
+ * Two things are given up meanwhile. The kernel joins no packets, so a run of them costs a call for
+ * each: with the first three that come together all is asked for again. And a congestion mark lies
+ * in the class: all is asked for again each two milliseconds, for eight packets.
  *
  * No clock, no system call: times are given.
  */
@@ -28,8 +29,8 @@ struct sw_rx_lone {
 void sw_rx_lone_note(struct sw_rx_lone *lone, bool is_alone, uint64_t now_ns);
 /* All has been asked for, and nothing has come. Returns whether it may begin. */
 bool sw_rx_lone_may_begin(const struct sw_rx_lone *lone, uint64_t now_ns);
-/* The socket is set up for it; or it could not be, as a packet was there. */
-void sw_rx_lone_begin(struct sw_rx_lone *lone, bool can_begin, uint64_t now_ns);
+/* It was tried to set the socket up for it; `begins`: there was no packet in the way. */
+void sw_rx_lone_tried(struct sw_rx_lone *lone, bool begins, uint64_t now_ns);
 /* It is on, and a packet has come. Returns whether it ends. */
 bool sw_rx_lone_ends(struct sw_rx_lone *lone, bool is_alone, uint64_t now_ns);
 

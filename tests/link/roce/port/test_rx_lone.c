@@ -29,7 +29,7 @@ static void begins_when_many_came_alone(void **state)
     struct sw_rx_lone lone = {0};
     const uint64_t now_ns = go_alone(&lone, START_NS);
     assert_true(sw_rx_lone_may_begin(&lone, now_ns));
-    sw_rx_lone_begin(&lone, true, now_ns);
+    sw_rx_lone_tried(&lone, true, now_ns);
     assert_true(lone.is_on);
 }
 
@@ -60,7 +60,7 @@ static void what_waits_prevents_it(void **state)
     (void)state;
     struct sw_rx_lone lone = {0};
     const uint64_t now_ns = go_alone(&lone, START_NS);
-    sw_rx_lone_begin(&lone, false, now_ns);
+    sw_rx_lone_tried(&lone, false, now_ns);
     assert_false(lone.is_on);
     assert_false(sw_rx_lone_may_begin(&lone, now_ns));
 }
@@ -71,7 +71,7 @@ static void looks_for_marks(void **state)
     (void)state;
     struct sw_rx_lone lone = {0};
     uint64_t now_ns = go_alone(&lone, START_NS);
-    sw_rx_lone_begin(&lone, true, now_ns);
+    sw_rx_lone_tried(&lone, true, now_ns);
     const uint64_t begun_ns = now_ns;
     while (!sw_rx_lone_ends(&lone, true, now_ns))
         now_ns += 10 * (uint64_t)US;
@@ -88,7 +88,7 @@ static void ends_with_two_together(void **state)
     (void)state;
     struct sw_rx_lone lone = {0};
     uint64_t now_ns = go_alone(&lone, START_NS);
-    sw_rx_lone_begin(&lone, true, now_ns);
+    sw_rx_lone_tried(&lone, true, now_ns);
     assert_false(sw_rx_lone_ends(&lone, true, now_ns));
     assert_true(sw_rx_lone_ends(&lone, false, now_ns));
     now_ns = go_alone(&lone, now_ns); /* not after some */
