@@ -226,9 +226,22 @@ static bool progress_qp(struct sw_qp *qp)
     return sw_qp_goes_on(qp);
 }
 
+/* A program that an event wakes on this very processor wants the locks at once. */
+static void drive_begin(void)
+{
+    sw_cq_hold_events();
+    pthread_mutex_lock(&sw_nic.lock);
+}
+
+static void drive_end(void)
+{
+    pthread_mutex_unlock(&sw_nic.lock);
+    sw_cq_release_events();
+}
+
 void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link)
 {
-    pthread_mutex_lock(&sw_nic.lock);
+    drive_begin();
     struct sw_qp *qp = index < SW_MAX_QP ? sw_nic.qps[index] : NULL;
     if (qp && qp->link == link) {
         was_driven = true;
@@ -236,7 +249,7 @@ void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link)
         progress_qp(qp);
         sw_lock_release(&qp->lock);
     }
-    pthread_mutex_unlock(&sw_nic.lock);
+    drive_end();
 }
 
 enum look { LOOK_WHEN_RUNG, LOOK_SOON, LOOK_SHORTLY, LOOK_AT_ONCE };
@@ -259,7 +272,7 @@ static enum look drive_all(void)
 {
     enum look look = LOOK_WHEN_RUNG;
     bool armed = false;
-    pthread_mutex_lock(&sw_nic.lock);
+    drive_begin();
     const struct sw_qp_set *set = atomic_load(&sw_nic.overran) ? &sw_nic.qp_set : &sw_nic.awake;
     for (uint32_t i = sw_qp_set_next(set, 0); i < SW_MAX_QP; i = sw_qp_set_next(set, i + 1)) {
         struct sw_qp *qp = sw_nic.qps[i];
@@ -283,8 +296,12 @@ static enum look drive_all(void)
         }
         if (sw_qp_has_work(qp))
             look = sooner_look(look, LOOK_SOON);
+        if (sw_cq_has_held()) {
+            drive_end();
+            drive_begin();
+        }
     }
-    pthread_mutex_unlock(&sw_nic.lock);
+    drive_end();
     return serve_datagrams(armed) ? sooner_look(look, LOOK_SOON) : look;
 }
 

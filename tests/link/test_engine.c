@@ -237,6 +237,47 @@ static void sw_engine_watch_once__what_the_handler_needs_is_there(void **state)
 
 static struct {
     struct sw_qp *qp;
+    atomic_int told, told_unlocked; /* by the engine */
+} told;
+
+static void look_at_locks(void *owner)
+{
+    (void)owner;
+    if (!sw_engine_is_self())
+        return;
+    if (pthread_mutex_trylock(&sw_nic.lock) == 0) {
+        if (sw_lock_try(&told.qp->lock)) {
+            atomic_fetch_add(&told.told_unlocked, 1);
+            sw_lock_release(&told.qp->lock);
+        }
+        pthread_mutex_unlock(&sw_nic.lock);
+    }
+    atomic_fetch_add(&told.told, 1);
+}
+
+/* The program that it wakes may run at once, on the engine's processor, and wants them. */
+static void sw_engine__tells_of_an_event_without_locks(void **state)
+{
+    struct rig *rig = *state;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    struct ibv_recv_wr recv = {.wr_id = 6}, *bad;
+    told.qp = rig->other;
+    atomic_store(&told.told, 0);
+    atomic_store(&told.told_unlocked, 0);
+    unlock(rig);
+    rig->cq->notify = look_at_locks;
+    assert_int_equal(sw_qp_post_recv(rig->other, &recv, &bad), 0);
+    assert_int_equal(sw_cq_req_notify(rig->cq, false), 0);
+    post_send(rig->qp, &wr);
+    wait_until(atomic_load(&told.told) == 1);
+    assert_int_equal(atomic_load(&told.told_unlocked), 1);
+    assert_int_equal(poll_until_one(rig).wr_id, 6);
+    rig->cq->notify = NULL;
+    lock(rig);
+}
+
+static struct {
+    struct sw_qp *qp;
     int rung, rung_unlocked; /* by the thread that posts */
 } posting;
 
@@ -385,6 +426,7 @@ int main(void)
         rig_test(sw_engine_watch_once__what_the_handler_needs_is_there),
         rig_test(sw_engine__goes_on_where_a_turn_was_too_short),
         rig_test(sw_engine__is_rung_for_the_rest_once_it_can_have_it),
+        rig_test(sw_engine__tells_of_an_event_without_locks),
         rig_test(sw_engine__takes_down_the_qps_of_an_overrun_cq),
         rig_test(sw_direct_fork_child__fork),
     };

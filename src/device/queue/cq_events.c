@@ -72,6 +72,11 @@ bool sw_cq_release_events(void)
     return fires;
 }
 
+bool sw_cq_has_held(void)
+{
+    return held.count;
+}
+
 void sw_cq_await_events(const struct sw_cq *cq)
 {
     while (atomic_load(&cq->events_held))

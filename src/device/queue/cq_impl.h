@@ -85,6 +85,7 @@ void sw_cq_fire_now(struct sw_cq *cq);
 /* What this thread completes fires no event until it releases them. */
 void sw_cq_hold_events(void);
 bool sw_cq_release_events(void); /* whether there were any */
+bool sw_cq_has_held(void);       /* whether this thread holds any */
 /* Returns when no thread holds one of the CQ. */
 void sw_cq_await_events(const struct sw_cq *cq);
 
