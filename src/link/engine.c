@@ -40,8 +40,9 @@ static const struct sw_engine_part *parts[MAX_PARTS];
 static unsigned int part_count;
 /* Some are set while the engine runs: those of rdma_cm, when the program first opens it. */
 static _Atomic(sw_engine_handler) handlers[SW_WATCH_KINDS];
-static struct sw_spin spin; /* the engine's alone */
-static bool was_driven;     /* a queue pair, for its descriptor; the same */
+static struct sw_spin spin, expecting; /* the engine's alone */
+static bool was_driven;                /* a queue pair, for its descriptor; the same */
+static bool has_woken;                 /* a program, by an event; the same */
 
 void sw_engine_add(const struct sw_engine_part *part)
 {
@@ -185,9 +186,11 @@ static void port_event(void *arg, struct sw_netdev *dev, enum sw_netdev_change c
 static void drain_doorbell(uint64_t what)
 {
     (void)what;
-    uint64_t count;
-    ssize_t ignored = read(sw_engine.doorbell, &count, sizeof(count));
-    (void)ignored;
+    uint64_t count = 0;
+    const ssize_t got = read(sw_engine.doorbell, &count, sizeof(count));
+    if (got != sizeof(count) || count < SW_ENGINE_SOON)
+        return;
+    sw_spin_expect(&expecting, sw_clock_ns());
 }
 
 static void netdev_changed(uint64_t what)
@@ -236,7 +239,7 @@ static void drive_begin(void)
 static void drive_end(void)
 {
     pthread_mutex_unlock(&sw_nic.lock);
-    sw_cq_release_events();
+    has_woken |= sw_cq_release_events();
 }
 
 void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link)
@@ -454,7 +457,7 @@ static void want_short_turns(void)
 static void *engine_main(void *arg)
 {
     (void)arg;
-    spin = (struct sw_spin){0}; /* a forked child's begins anew */
+    spin = expecting = (struct sw_spin){0}; /* a forked child's begins anew */
     want_short_turns();
     sw_engine_cpus_start();
     if (!sw_robust_hold(&sw_nic.pub->header.life))
@@ -471,7 +474,9 @@ static void *engine_main(void *arg)
             next_ns = sw_min_u64(next_ns, look_ns);
         }
         next_ns = sw_min_u64(next_ns, sw_cq_moderation_step(now_ns));
-        const bool spinning = sw_spin_round(&spin, has_worked(), now_ns);
+        const bool expects = sw_spin_expects(&expecting, has_woken, now_ns);
+        const bool spinning = sw_spin_round(&spin, has_worked(), now_ns) || expects;
+        has_woken = false;
         uint64_t sleep_ns = wait_ns(now_ns, next_ns, look, spinning);
         struct epoll_event events[32];
         int count = wait_events(events, 32, sleep_ns);

@@ -59,6 +59,10 @@ struct sw_engine_part {
     void (*netdevs_changed)(void);
 };
 
+/* What a peer adds to the doorbell, instead of 1, if something comes in a moment: who is woken by
+ * then need not be woken for it. */
+#define SW_ENGINE_SOON (1ull << 32)
+
 struct sw_engine {
     int doorbell; /* eventfd, also handed to peers */
     int epoll;

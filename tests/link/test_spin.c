@@ -71,12 +71,52 @@ static void and_taken_up_again(void **state)
     assert_false(work_in_vain(&spin));
 }
 
+static void expects_until_it_is_there(void **state)
+{
+    (void)state;
+    struct sw_spin spin = {0};
+    assert_false(sw_spin_expects(&spin, false, now_ns)); /* nothing was announced */
+    assert_false(sw_spin_expects(&spin, true, now_ns));
+    for (int i = 0; i < 100; i++) {
+        sw_spin_expect(&spin, now_ns);
+        now_ns += SW_SPIN_NS - 1;
+        assert_true(sw_spin_expects(&spin, false, now_ns));
+        assert_false(sw_spin_expects(&spin, true, now_ns));
+        assert_false(sw_spin_expects(&spin, false, now_ns));
+    }
+    sw_spin_expect(&spin, now_ns);
+    assert_false(sw_spin_expects(&spin, false, now_ns + SW_SPIN_NS));
+}
+
+/* As from a peer that shares the processor with this one. */
+static void what_is_announced_and_does_not_come_is_mostly_left_out(void **state)
+{
+    (void)state;
+    struct sw_spin spin = {0};
+    int done = 0, waited = 0;
+    for (int i = 0; i < 1000; i++) {
+        sw_spin_expect(&spin, ++now_ns);
+        done += sw_spin_expects(&spin, false, now_ns);
+        now_ns += SW_SPIN_NS;
+        assert_false(sw_spin_expects(&spin, false, now_ns));
+    }
+    assert_in_range(done, 5, 30);
+    for (; !spin.since_ns && waited < 1000; waited++)
+        sw_spin_expect(&spin, ++now_ns);
+    assert_in_range(waited, 0, 100);
+    assert_false(sw_spin_expects(&spin, true, now_ns)); /* it came: all is well again */
+    sw_spin_expect(&spin, ++now_ns);
+    assert_true(sw_spin_expects(&spin, false, now_ns));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(goes_on_from_the_last_work, setup),
         cmocka_unit_test_setup(in_vain_it_is_left_out_mostly, setup),
         cmocka_unit_test_setup(and_taken_up_again, setup),
+        cmocka_unit_test_setup(expects_until_it_is_there, setup),
+        cmocka_unit_test_setup(what_is_announced_and_does_not_come_is_mostly_left_out, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

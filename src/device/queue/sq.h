@@ -46,11 +46,19 @@ struct sw_wqe {
     uint8_t sge_count;
     uint8_t state;
     uint8_t via_ring; /* the target executes it: pieces may be on their way */
-    uint8_t pad[3];
+    uint8_t is_told;  /* the peer was woken for what is left of it */
+    uint8_t pad[2];
     uint32_t srq_num; /* XRC: of the target's SRQ */
     uint8_t pad1[4];
 };
 static_assert(sizeof(struct sw_wqe) == 64, "one cache line");
+
+/* Whether it ends in a receive of the peer's. */
+static inline bool sw_wqe_takes_receive(const struct sw_wqe *wqe)
+{
+    return wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
+           wqe->opcode == IBV_WR_SEND_WITH_INV || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
 
 /* A FLUSH, for which struct ibv_send_wr has no place. */
 struct sw_flush_wr {

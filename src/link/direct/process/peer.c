@@ -133,17 +133,26 @@ bool sw_peer_unused(const struct sw_peer *peer)
     return (state == SW_PEER_DEAD || state == SW_PEER_IDLE) && !atomic_load(&peer->refs);
 }
 
-void sw_peer_ring(struct sw_peer *peer)
+static void add_to_doorbell(const struct sw_peer *peer, uint64_t rings)
 {
-    if (peer->self) {
-        sw_engine_kick();
-        return;
-    }
-    uint64_t one = 1;
     if (!sw_fd_is_intact(peer->doorbell))
         return; /* its program closed it by a raw system call: the peer looks when it polls */
-    ssize_t ignored = write(peer->doorbell, &one, sizeof(one));
+    ssize_t ignored = write(peer->doorbell, &rings, sizeof(rings));
     (void)ignored; /* a full counter means it is ringing already */
+}
+
+void sw_peer_ring(struct sw_peer *peer)
+{
+    if (peer->self)
+        sw_engine_kick();
+    else
+        add_to_doorbell(peer, 1);
+}
+
+void sw_peer_ring_ahead(struct sw_peer *peer)
+{
+    if (!peer->self)
+        add_to_doorbell(peer, SW_ENGINE_SOON);
 }
 
 /* Finds a segment, or makes one that the engine will ask for. */

@@ -56,6 +56,8 @@ struct sw_peer {
 struct sw_peer *sw_peer_get(uint32_t slot); /* takes a reference; NULL: no memory */
 void sw_peer_put(struct sw_peer *peer);
 void sw_peer_ring(struct sw_peer *peer);
+/* The same before there is something for it, which comes within some ten microseconds. */
+void sw_peer_ring_ahead(struct sw_peer *peer);
 /* Before a peer becomes ready: has the engine fetch the segments of its latest regions. */
 void sw_peer_expect_segments(struct sw_peer *peer);
 /* The mapping of a segment's bytes at `file_offset`, or NULL (asks the engine to fetch it). */

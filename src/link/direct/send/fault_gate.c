@@ -123,12 +123,6 @@ static enum sw_step cut_request(struct sw_qp *qp, struct sw_direct_qp *d, const 
     return SW_STEP_BLOCKED;
 }
 
-static bool wants_receive(const struct sw_wqe *wqe)
-{
-    return wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
-           wqe->opcode == IBV_WR_SEND_WITH_INV || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
-
 /* Asks the rules again each time the RNR timer has run out. */
 static enum sw_step withhold_request(struct sw_qp *qp, struct sw_direct_qp *d,
                                      struct sw_fault_gate *gate, uint64_t now_ns)
@@ -169,7 +163,7 @@ enum sw_step sw_fault_gate_pass(struct sw_qp *qp, struct sw_direct_qp *d, const 
         return SW_STEP_BLOCKED;
     if (gate->lost && d->rules[SW_UNREACHABLE].lost)
         return SW_STEP_LOST;
-    if (!wants_receive(wqe) || !sw_faults_has(sw_faults_live, SW_FAULT_RNR))
+    if (!sw_wqe_takes_receive(wqe) || !sw_faults_has(sw_faults_live, SW_FAULT_RNR))
         return SW_STEP_DONE;
     return withhold_request(qp, d, gate, now_ns);
 }

@@ -24,6 +24,7 @@
 #include "link/direct/send/fault_gate.h"
 #include "link/direct/send/onesided.h"
 #include "link/direct/send/twosided.h"
+#include "link/direct/send/wake_ahead.h"
 #include "link/engine.h"
 #include "link/gather.h"
 #include "wire/ib_time.h"
@@ -54,6 +55,8 @@ static enum sw_step start_request(struct sw_qp *qp, struct sw_direct_qp *d, stru
     enum sw_step step = sw_fault_gates ? sw_fault_gate_pass(qp, d, wqe, position) : SW_STEP_DONE;
     if (__builtin_expect(step != SW_STEP_DONE, 0))
         return step == SW_STEP_FAILED && d->send.answers_due ? SW_STEP_BLOCKED : step;
+    if (__builtin_expect(wqe->len_bytes >= SW_WAKE_AHEAD_MIN_BYTES, 0))
+        sw_wake_ahead(d, wqe);
     if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
         step = sw_step_refused_next(qp, d, SW_NAK_INVALID);
     else if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
