@@ -305,7 +305,10 @@ static enum look drive_all(void)
         }
     }
     drive_end();
-    return serve_datagrams(armed) ? sooner_look(look, LOOK_SOON) : look;
+    sw_cq_hold_events();
+    const bool more = serve_datagrams(armed);
+    has_woken |= sw_cq_release_events();
+    return more ? sooner_look(look, LOOK_SOON) : look;
 }
 
 /* True if nothing wants the engine: then it may sleep for long or until rung. Called after `idle`
