@@ -149,6 +149,11 @@ bool sw_engine_goes_on(void)
     return sw_spin_goes_on(&spin);
 }
 
+bool sw_engine_spins(void)
+{
+    return spin.since_ns;
+}
+
 void sw_engine_nudge(void)
 {
     if (atomic_load(&sw_engine.idle) && atomic_exchange(&sw_engine.idle, false))

@@ -93,6 +93,8 @@ void sw_engine_close(void);
 void sw_engine_kick(void);
 /* The engine's thread alone: whether it will look again at once if it has worked for a peer. */
 bool sw_engine_goes_on(void);
+/* The same: whether it has not slept since it last worked for a peer, and will not at once. */
+bool sw_engine_spins(void);
 /* Drives the QP with this index, if it has this link: its descriptor has shown something. */
 struct sw_qp_ops;
 void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link);

@@ -389,10 +389,11 @@ static void mind_poller(const struct sw_handoff *handoff, bool sleeps, uint64_t 
         sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
 }
 
-/* What has come. True: look again at once, since the engine does not sleep after packets came. */
-static bool receive_arrivals(struct sw_handoff *handoff, uint64_t now_ns)
+/* What has come. `goes_on`: the engine has not slept since it looked last, so what it has heard of
+ * lately is enough. True: look again at once, since the engine does not sleep after packets came. */
+static bool receive_arrivals(struct sw_handoff *handoff, bool goes_on, uint64_t now_ns)
 {
-    const uint32_t mads = sw_roce.mads, received = receive_packets(true, false, sw_clock_ns());
+    const uint32_t mads = sw_roce.mads, received = receive_packets(!goes_on, false, sw_clock_ns());
     /* Who manages connections sleeps between their messages. */
     const bool comes_again = received > sw_roce.mads - mads && handoff->is_alone;
     if (comes_again)
@@ -440,7 +441,8 @@ static uint64_t step_engine(uint64_t now_ns)
     sw_cq_hold_events();
     const bool owes = sw_lifeline_owes();
     bool is_due = is_time(now_ns) || now_ns >= sw_roce.port.due_ns || owes;
-    const bool comes_again = (watches || is_due) && receive_arrivals(handoff, now_ns);
+    const bool goes_on = !is_due && !handoff->was_woken && sw_engine_spins();
+    const bool comes_again = (watches || is_due) && receive_arrivals(handoff, goes_on, now_ns);
     const uint64_t ack_due_ns = sw_delayed_ack_step(now_ns);
     free_buried();
     run_timers(now_ns);
