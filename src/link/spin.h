@@ -13,8 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How long it goes on: longer than a list of 32 requests of 4 KiB and their answers take. */
-#define SW_SPIN_NS 150000u
+/* How long it goes on: longer than a list of 32 requests of 4 KiB and their answers take, also
+ * where the peer sleeps, and has to be woken. */
+#define SW_SPIN_NS 250000u
 
 struct sw_spin {
     uint64_t since_ns; /* when it last worked for a peer; 0: it does not go on */

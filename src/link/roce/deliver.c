@@ -35,16 +35,18 @@ static struct {
 } current; /* under rx_lock */
 
 /* Whether the ACK of what came may wait for the next message that the program posts. A program that
- * has polled a message usually answers it. The ACK of many packets, or of packets that the program
- * is not told of, waits only if the program has answered such before. */
-static bool ack_may_wait(struct sw_roce_qp *r, bool is_polled)
+ * has polled a message usually answers it. The ACK of many packets, of packets that the program is
+ * not told of, or of a message that it has to be woken for, waits only if the program has answered
+ * such before. */
+static bool ack_may_wait(struct sw_roce_qp *r, bool is_polled, bool wakes)
 {
-    if (current.completes && !is_polled)
+    if (current.completes && !is_polled && !wakes)
         return false;
-    const bool answers = sw_delayed_ack_expects_echo(r, current.now_ns);
+    const bool answers = sw_delayed_ack_expects_echo(r, wakes, current.now_ns);
     if (current.requests > SW_DELAYED_ACK_RUN)
-        return answers && is_polled && current.requests <= SW_DELAYED_ACK_ECHO_RUN;
-    return answers || current.completes;
+        return answers && (is_polled || (wakes && current.completes)) &&
+               current.requests <= SW_DELAYED_ACK_ECHO_RUN;
+    return answers || (current.completes && is_polled);
 }
 
 void sw_roce_deliver_end(bool is_polled)
@@ -59,8 +61,9 @@ void sw_roce_deliver_end(bool is_polled)
         r->is_met = true;
         sw_lifeline_meet(r->line);
     }
-    const bool may_wait = r && current.requests && current.ends && ack_may_wait(r, is_polled);
     const bool wakes = current.wakes && !is_polled;
+    const bool may_wait =
+        r && current.requests && current.ends && ack_may_wait(r, is_polled, wakes);
     if (r && !(may_wait && sw_delayed_ack_defer(r, current.requests, wakes, current.now_ns))) {
         r->delayed_acks = 0;
         qp->link->progress(qp);

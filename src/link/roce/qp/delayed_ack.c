@@ -6,7 +6,8 @@
  * a few packets, such as a storage target's answer (a WRITE and a SEND), waits until the
  * program posts, or some polls found nothing new, or more packets have come, or the engine looks
  * after it, which it does within a millisecond. A program for which the engine has had to is not
- * waited for, for a message, and each time that it is in vain again for twice as many.
+ * waited for, for a message, and each time that it is in vain again for twice as many. A program
+ * that sleeps, and is woken for a message, is waited for if it has answered such before.
  *
  * The ACK then stands behind the request, being shorter; among ourselves it is looked at first
  * (rx.c), as the peer had executed the one before it sent the other.
@@ -55,13 +56,13 @@ void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns)
     r->reached_ns = 0;
 }
 
-bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns)
+bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, bool wakes, uint64_t now_ns)
 {
     sw_lock_assert_held(&r->qp->lock);
     if (r->reached_ns && now_ns >= r->reached_ns + ECHO_NS) /* it did not answer those before */
         r->echoes = 0;
     if (!r->reached_ns || !r->echoes)
-        r->reached_ns = now_ns;
+        r->reached_ns = now_ns + (wakes ? WAKE_NS : 0);
     return expects_echo(r);
 }
 

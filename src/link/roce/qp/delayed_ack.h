@@ -21,9 +21,9 @@ bool sw_delayed_ack_defer(struct sw_roce_qp *r, uint32_t packets, bool wakes, ui
 bool sw_delayed_ack_any_waits(void);
 /* Whether there are such that the engine has not seen; without rx_lock: of this thread's own. */
 bool sw_delayed_ack_any_unseen(void);
-/* Requests of the peer have come: whether the program is expected to answer them by one. And: it
- * has posted one. */
-bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, uint64_t now_ns);
+/* Requests of the peer have come: whether the program is expected to answer them by one; `wakes`:
+ * it sleeps until then. And: it has posted one. */
+bool sw_delayed_ack_expects_echo(struct sw_roce_qp *r, bool wakes, uint64_t now_ns);
 void sw_delayed_ack_note_echo(struct sw_roce_qp *r, uint64_t now_ns);
 /* The engine's part: sends those that have waited for long. Returns when to call again. */
 uint64_t sw_delayed_ack_step(uint64_t now_ns);

@@ -98,7 +98,7 @@ static void leave__each_time_that_it_rides(void **state)
 static void answer(uint32_t times, uint64_t *now_ns)
 {
     for (uint32_t i = 0; i < times; i++) {
-        sw_delayed_ack_expects_echo(&r, *now_ns);
+        sw_delayed_ack_expects_echo(&r, false, *now_ns);
         sw_delayed_ack_note_echo(&r, *now_ns + 20000);
         *now_ns += 100000;
     }
@@ -108,15 +108,36 @@ static void leave__many_where_the_program_answers(void **state)
 {
     (void)state;
     uint64_t now_ns = NOW_NS;
-    assert_false(sw_delayed_ack_expects_echo(&r, now_ns));
+    assert_false(sw_delayed_ack_expects_echo(&r, false, now_ns));
     answer(8, &now_ns);
-    assert_true(sw_delayed_ack_expects_echo(&r, now_ns));
+    assert_true(sw_delayed_ack_expects_echo(&r, false, now_ns));
     /* The long ones of a storage target's answers, then the short ones, in two polls. */
     assert_true(sw_delayed_ack_defer(&r, 15, false, now_ns));
-    assert_true(sw_delayed_ack_expects_echo(&r, now_ns + 1000));
+    assert_true(sw_delayed_ack_expects_echo(&r, false, now_ns + 1000));
     assert_true(sw_delayed_ack_defer(&r, 15, false, now_ns + 1000));
     /* It does not answer these. */
-    assert_false(sw_delayed_ack_expects_echo(&r, now_ns + 1000000));
+    assert_false(sw_delayed_ack_expects_echo(&r, false, now_ns + 1000000));
+}
+
+/* A program that sleeps is woken first, which is no reason to expect no answer of it. */
+static void leave__who_is_woken_has_longer_to_answer(void **state)
+{
+    (void)state;
+    const uint64_t after_ns = 90000; /* awake it would be too late */
+    uint64_t now_ns = NOW_NS;
+    for (uint32_t i = 0; i < 8; i++, now_ns += 200000) {
+        sw_delayed_ack_expects_echo(&r, false, now_ns);
+        sw_delayed_ack_note_echo(&r, now_ns + after_ns);
+    }
+    assert_false(sw_delayed_ack_expects_echo(&r, false, now_ns));
+    for (uint32_t i = 0; i < 8; i++, now_ns += 200000) {
+        sw_delayed_ack_expects_echo(&r, true, now_ns);
+        sw_delayed_ack_note_echo(&r, now_ns + after_ns);
+    }
+    assert_true(sw_delayed_ack_expects_echo(&r, true, now_ns));
+    assert_true(sw_delayed_ack_defer(&r, 32, true, now_ns));
+    assert_true(sw_delayed_ack_step(now_ns + after_ns) > now_ns + after_ns); /* it waits still */
+    assert_true(sw_delayed_ack_any_waits());
 }
 
 /* What left behind later packets on purpose comes by itself. */
@@ -156,6 +177,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leave__no_nak_and_no_answer, start, stop),
         cmocka_unit_test_setup_teardown(leave__each_time_that_it_rides, start, stop),
         cmocka_unit_test_setup_teardown(leave__many_where_the_program_answers, start, stop),
+        cmocka_unit_test_setup_teardown(leave__who_is_woken_has_longer_to_answer, start, stop),
         cmocka_unit_test_setup_teardown(leave__a_gap_may_close_where_the_program_answers, start,
                                         stop),
         cmocka_unit_test_setup_teardown(leave__the_engine_is_to_be_told_of_it, start, stop),
