@@ -389,8 +389,9 @@ static void mind_poller(const struct sw_handoff *handoff, bool sleeps, uint64_t 
         sw_engine_keep_off(atomic_load_explicit(&sw_roce.cpu, memory_order_relaxed));
 }
 
-/* What has come. `goes_on`: the engine has not slept since it looked last, so what it has heard of
- * lately is enough. True: look again at once, since the engine does not sleep after packets came. */
+/* What has come. `goes_on`: the engine has not slept since it looked last, so sockets that it has
+ * heard of lately are enough. True: look again at once, since it does not sleep after packets came.
+ */
 static bool receive_arrivals(struct sw_handoff *handoff, bool goes_on, uint64_t now_ns)
 {
     const uint32_t mads = sw_roce.mads, received = receive_packets(!goes_on, false, sw_clock_ns());
