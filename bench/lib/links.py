@@ -36,7 +36,7 @@ PLAN = (
     ('  bare UDP with a CRC, and TCP', 'hosts_bandwidth_1500', 'bare UDP', 'iperf3', BANDWIDTH,
      None, None),
     ('hosts: ib_send_lat -s 8, and UCX over TCP', 'hosts_latency', 'ib_send_lat', 'UCX tag_lat',
-     LATENCY, 1.2, 0.9),
+     LATENCY, 0.95, 0.8),
     ('hosts: ib_write_lat -s 8, and ib_send_lat', 'hosts_latency', 'ib_write_lat', 'ib_send_lat',
      LATENCY, 3.0, 1.5),
     *(

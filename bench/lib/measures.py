@@ -53,7 +53,7 @@ ONE_SIDED = ('write', 'read', 'fadd', 'cswap')
 # ones.
 LATENCY, RATE = ('types_latency', 'median_s', 's', True), ('types_rate', 'rate', 'op/s', False)
 TYPE_ROWS = (
-    ('ib_send_lat -c UD -s 64', LATENCY, 'ib_send_lat UD', 'UCX tag_lat', 1.5, 1.0),
+    ('ib_send_lat -c UD -s 64', LATENCY, 'ib_send_lat UD', 'UCX tag_lat', 1.2, 1.0),
     ('  and its am_lat', LATENCY, 'ib_send_lat UD', 'UCX am_lat', None, None),
     ('  and RC', LATENCY, 'ib_send_lat UD', 'ib_send_lat RC', None, None),
     ('ib_send_lat -c UC -s 64, and RC', LATENCY, 'ib_send_lat UC', 'ib_send_lat RC', 1.2, 1.0),

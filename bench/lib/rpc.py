@@ -45,8 +45,18 @@ ROWS = [
         for depth in SHORT_DEPTHS
     ),
     *(
+        _row(f'  and bare UDP that sleeps, depth {depth}', 'hosts_rpc_events', f'verbs {depth}',
+            f'udp-shared {depth}', RATE, None, None)
+        for depth in SHORT_DEPTHS
+    ),
+    *(
         _row(f'hosts: 128 KiB {kind}, depth {LONG_DEPTH}, and TCP', 'hosts_rpc_long',
             f'verbs {kind}', f'tcp {kind}', BANDWIDTH, 1.2, 2.0)
+        for kind in ('writes', 'reads')
+    ),
+    *(
+        _row(f'  and bare UDP with a CRC, {kind}', 'hosts_rpc_long', f'verbs {kind}',
+            f'udp-shared {kind}', BANDWIDTH, None, None)
         for kind in ('writes', 'reads')
     ),
 ]
@@ -95,7 +105,7 @@ def experiments(bench):
             'the same, asleep until an event',
             {
                 f'{way} {depth}': of(way, depth, SHORT, '--sleep')
-                for way in ('verbs', 'tcp')
+                for way in ('verbs', 'tcp', 'udp-shared')
                 for depth in SHORT_DEPTHS
             },
             place=two,
@@ -107,7 +117,7 @@ def experiments(bench):
                 f'{way} {kind}': of(
                     way, LONG_DEPTH, LONG, *(['--write'] if kind == 'writes' else [])
                 )
-                for way in ('verbs', 'tcp')
+                for way in ('verbs', 'tcp', 'udp-shared')
                 for kind in ('writes', 'reads')
             },
             place=two,
