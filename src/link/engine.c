@@ -40,9 +40,9 @@ static const struct sw_engine_part *parts[MAX_PARTS];
 static unsigned int part_count;
 /* Some are set while the engine runs: those of rdma_cm, when the program first opens it. */
 static _Atomic(sw_engine_handler) handlers[SW_WATCH_KINDS];
-static struct sw_spin spin, expecting; /* the engine's alone */
-static bool was_driven;                /* a queue pair, for its descriptor; the same */
-static bool has_woken;                 /* a program, by an event; the same */
+static struct sw_spin spin, awaiting; /* the engine's alone: for more work; what is announced */
+static bool was_driven;               /* a queue pair, for its descriptor; the same */
+static bool has_woken;                /* a program, by an event; the same */
 
 void sw_engine_add(const struct sw_engine_part *part)
 {
@@ -130,13 +130,18 @@ void sw_engine_unwatch(int fd)
     epoll_ctl(sw_engine.epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
+void sw_engine_ring(int doorbell, uint64_t rings)
+{
+    if (!sw_fd_is_intact(doorbell))
+        return; /* the program closed it by a raw system call: see wait_events() */
+    ssize_t ignored = write(doorbell, &rings, sizeof(rings));
+    (void)ignored; /* a full counter means it is ringing already */
+}
+
 void sw_engine_kick(void)
 {
-    if (!sw_engine.running || !sw_fd_is_intact(sw_engine.doorbell))
-        return; /* without it the engine looks by itself, see wait_events() */
-    uint64_t one = 1;
-    ssize_t ignored = write(sw_engine.doorbell, &one, sizeof(one));
-    (void)ignored;
+    if (sw_engine.running)
+        sw_engine_ring(sw_engine.doorbell, 1);
 }
 
 bool sw_engine_is_self(void)
@@ -193,9 +198,8 @@ static void drain_doorbell(uint64_t what)
     (void)what;
     uint64_t count = 0;
     const ssize_t got = read(sw_engine.doorbell, &count, sizeof(count));
-    if (got != sizeof(count) || count < SW_ENGINE_SOON)
-        return;
-    sw_spin_expect(&expecting, sw_clock_ns());
+    if (got == sizeof(count) && count >= SW_ENGINE_SOON)
+        sw_spin_begin(&awaiting, sw_clock_ns());
 }
 
 static void netdev_changed(uint64_t what)
@@ -241,10 +245,15 @@ static void drive_begin(void)
     pthread_mutex_lock(&sw_nic.lock);
 }
 
+static void let_events_go(void)
+{
+    has_woken |= sw_cq_release_events();
+}
+
 static void drive_end(void)
 {
     pthread_mutex_unlock(&sw_nic.lock);
-    has_woken |= sw_cq_release_events();
+    let_events_go();
 }
 
 void sw_engine_drive(uint32_t index, const struct sw_qp_ops *link)
@@ -309,10 +318,9 @@ static enum look drive_all(void)
             drive_begin();
         }
     }
-    drive_end();
-    sw_cq_hold_events();
+    pthread_mutex_unlock(&sw_nic.lock);
     const bool more = serve_datagrams(armed);
-    has_woken |= sw_cq_release_events();
+    let_events_go();
     return more ? sooner_look(look, LOOK_SOON) : look;
 }
 
@@ -465,7 +473,7 @@ static void want_short_turns(void)
 static void *engine_main(void *arg)
 {
     (void)arg;
-    spin = expecting = (struct sw_spin){0}; /* a forked child's begins anew */
+    spin = awaiting = (struct sw_spin){0}; /* a forked child's begins anew */
     want_short_turns();
     sw_engine_cpus_start();
     if (!sw_robust_hold(&sw_nic.pub->header.life))
@@ -482,8 +490,8 @@ static void *engine_main(void *arg)
             next_ns = sw_min_u64(next_ns, look_ns);
         }
         next_ns = sw_min_u64(next_ns, sw_cq_moderation_step(now_ns));
-        const bool expects = sw_spin_expects(&expecting, has_woken, now_ns);
-        const bool spinning = sw_spin_round(&spin, has_worked(), now_ns) || expects;
+        const bool awaits = sw_spin_await(&awaiting, has_woken, now_ns);
+        const bool spinning = sw_spin_round(&spin, has_worked(), now_ns) || awaits;
         has_woken = false;
         uint64_t sleep_ns = wait_ns(now_ns, next_ns, look, spinning);
         struct epoll_event events[32];

@@ -59,8 +59,8 @@ struct sw_engine_part {
     void (*netdevs_changed)(void);
 };
 
-/* What a peer adds to the doorbell, instead of 1, if something comes in a moment: who is woken by
- * then need not be woken for it. */
+/* What a peer adds to the doorbell instead of 1 if something comes in a moment: the engine is awake
+ * by then. */
 #define SW_ENGINE_SOON (1ull << 32)
 
 struct sw_engine {
@@ -91,6 +91,8 @@ int sw_engine_start(void);
 void sw_engine_close(void);
 /* Wakes the engine now. */
 void sw_engine_kick(void);
+/* The engine of a peer, by its doorbell: 1, or SW_ENGINE_SOON. */
+void sw_engine_ring(int doorbell, uint64_t rings);
 /* The engine's thread alone: whether it will look again at once if it has worked for a peer. */
 bool sw_engine_goes_on(void);
 /* The same: whether it has not slept since it last worked for a peer, and will not at once. */

@@ -28,9 +28,9 @@ bool sw_spin_goes_on(const struct sw_spin *spin);
 /* With each round: whether it has `worked` in it. Returns whether another one follows at once. */
 bool sw_spin_round(struct sw_spin *spin, bool worked, uint64_t now_ns);
 
-/* The same where a peer has said that something is about to come, until that is there: another
- * struct sw_spin. */
-void sw_spin_expect(struct sw_spin *spin, uint64_t now_ns);
-bool sw_spin_expects(struct sw_spin *spin, bool worked, uint64_t now_ns);
+/* Another use, of a struct of its own: a peer says that something is about to come. */
+void sw_spin_begin(struct sw_spin *spin, uint64_t now_ns);
+/* With each round: whether that has come, which ends it. Returns as sw_spin_round(). */
+bool sw_spin_await(struct sw_spin *spin, bool has_come, uint64_t now_ns);
 
 #endif

@@ -75,17 +75,17 @@ static void expects_until_it_is_there(void **state)
 {
     (void)state;
     struct sw_spin spin = {0};
-    assert_false(sw_spin_expects(&spin, false, now_ns)); /* nothing was announced */
-    assert_false(sw_spin_expects(&spin, true, now_ns));
+    assert_false(sw_spin_await(&spin, false, now_ns)); /* nothing was announced */
+    assert_false(sw_spin_await(&spin, true, now_ns));
     for (int i = 0; i < 100; i++) {
-        sw_spin_expect(&spin, now_ns);
+        sw_spin_begin(&spin, now_ns);
         now_ns += SW_SPIN_NS - 1;
-        assert_true(sw_spin_expects(&spin, false, now_ns));
-        assert_false(sw_spin_expects(&spin, true, now_ns));
-        assert_false(sw_spin_expects(&spin, false, now_ns));
+        assert_true(sw_spin_await(&spin, false, now_ns));
+        assert_false(sw_spin_await(&spin, true, now_ns));
+        assert_false(sw_spin_await(&spin, false, now_ns));
     }
-    sw_spin_expect(&spin, now_ns);
-    assert_false(sw_spin_expects(&spin, false, now_ns + SW_SPIN_NS));
+    sw_spin_begin(&spin, now_ns);
+    assert_false(sw_spin_await(&spin, false, now_ns + SW_SPIN_NS));
 }
 
 /* As from a peer that shares the processor with this one. */
@@ -95,18 +95,18 @@ static void what_is_announced_and_does_not_come_is_mostly_left_out(void **state)
     struct sw_spin spin = {0};
     int done = 0, waited = 0;
     for (int i = 0; i < 1000; i++) {
-        sw_spin_expect(&spin, ++now_ns);
-        done += sw_spin_expects(&spin, false, now_ns);
+        sw_spin_begin(&spin, ++now_ns);
+        done += sw_spin_await(&spin, false, now_ns);
         now_ns += SW_SPIN_NS;
-        assert_false(sw_spin_expects(&spin, false, now_ns));
+        assert_false(sw_spin_await(&spin, false, now_ns));
     }
     assert_in_range(done, 5, 30);
     for (; !spin.since_ns && waited < 1000; waited++)
-        sw_spin_expect(&spin, ++now_ns);
+        sw_spin_begin(&spin, ++now_ns);
     assert_in_range(waited, 0, 100);
-    assert_false(sw_spin_expects(&spin, true, now_ns)); /* it came: all is well again */
-    sw_spin_expect(&spin, ++now_ns);
-    assert_true(sw_spin_expects(&spin, false, now_ns));
+    assert_false(sw_spin_await(&spin, true, now_ns)); /* it came: all is well again */
+    sw_spin_begin(&spin, ++now_ns);
+    assert_true(sw_spin_await(&spin, false, now_ns));
 }
 
 int main(void)

@@ -139,7 +139,7 @@ static inline void sw_cq_unlock(struct sw_cq *cq, bool solicited)
                        other way round */
         atomic_thread_fence(memory_order_seq_cst);
     uint32_t armed = atomic_load_explicit(&cq->pub->armed, memory_order_relaxed);
-    if (__builtin_expect(armed != SW_CQ_DISARMED, 0) && (armed == SW_CQ_ARMED_ANY || solicited))
+    if (__builtin_expect(armed != SW_CQ_DISARMED, 0) && sw_cq_is_armed_for(armed, solicited))
         sw_cq_fire(cq);
 }
 

@@ -78,7 +78,7 @@ void sw_sq_rewind(struct sw_sq *sq)
 {
     for (uint32_t i = sq->head; i != sq->tail; i++) {
         struct sw_wqe *wqe = sw_sq_at(sq, i);
-        wqe->via_ring = wqe->is_told = 0;
+        wqe->via_ring = wqe->is_announced = 0;
         wqe->done_bytes = 0;
     }
     sq->next = sq->head;
@@ -187,7 +187,7 @@ static inline struct sw_wqe *begin_entry(struct sw_sq *sq, uint64_t wr_id, unsig
                            (flags & IBV_SEND_FENCE ? SW_WQE_FENCE : 0) |
                            (flags & IBV_SEND_SOLICITED ? SW_WQE_SOLICITED : 0));
     wqe->state = SW_WQE_WAITING;
-    wqe->via_ring = wqe->is_told = 0;
+    wqe->via_ring = wqe->is_announced = 0;
     wqe->done_bytes = 0;
     return wqe;
 }

@@ -45,8 +45,8 @@ struct sw_wqe {
     uint8_t flags;
     uint8_t sge_count;
     uint8_t state;
-    uint8_t via_ring; /* the target executes it: pieces may be on their way */
-    uint8_t is_told;  /* the peer was woken for what is left of it */
+    uint8_t via_ring;     /* the target executes it: pieces may be on their way */
+    uint8_t is_announced; /* the peer was woken for what is left of it */
     uint8_t pad[2];
     uint32_t srq_num; /* XRC: of the target's SRQ */
     uint8_t pad1[4];

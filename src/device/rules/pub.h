@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -150,6 +151,12 @@ static_assert(offsetof(struct sw_pub_qp, rq_posted) == 64 && sizeof(struct sw_pu
 
 /* One completion queue: 0 not armed, or an enum sw_cq_armed. */
 enum sw_cq_armed { SW_CQ_DISARMED, SW_CQ_ARMED_ANY, SW_CQ_ARMED_SOLICITED };
+
+/* Whether a CQ that is armed so has an event for a completion that was solicited, or was not. */
+static inline bool sw_cq_is_armed_for(uint32_t armed, bool solicited)
+{
+    return armed == SW_CQ_ARMED_ANY || (armed == SW_CQ_ARMED_SOLICITED && solicited);
+}
 struct sw_pub_cq {
     _Alignas(SW_CACHELINE) _Atomic uint32_t armed;
     uint32_t pad[15];

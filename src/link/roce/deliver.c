@@ -44,7 +44,7 @@ static bool ack_may_wait(struct sw_roce_qp *r, bool is_polled, bool wakes)
         return false;
     const bool answers = sw_delayed_ack_expects_echo(r, wakes, current.now_ns);
     if (current.requests > SW_DELAYED_ACK_RUN)
-        return answers && (is_polled || (wakes && current.completes)) &&
+        return answers && (is_polled || current.completes) &&
                current.requests <= SW_DELAYED_ACK_ECHO_RUN;
     return answers || (current.completes && is_polled);
 }

@@ -253,8 +253,7 @@ static void wake_receiver(struct channel *channel, const struct sw_datagram_reco
     if (cq >= SW_MAX_CQ)
         return;
     uint32_t armed = atomic_load_explicit(&pub->cqs[cq].armed, memory_order_relaxed);
-    if (armed == SW_CQ_ARMED_ANY ||
-        (armed == SW_CQ_ARMED_SOLICITED && record->flags & SW_DATAGRAM_SOLICITED))
+    if (sw_cq_is_armed_for(armed, record->flags & SW_DATAGRAM_SOLICITED))
         sw_peer_ring(channel->peer);
 }
 

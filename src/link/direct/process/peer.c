@@ -12,7 +12,6 @@
 #include "base/card_memory.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/fds.h"
 #include "base/robust.h"
 #include "device/nic/nic.h"
 #include "link/direct/process/attach.h"
@@ -133,26 +132,18 @@ bool sw_peer_unused(const struct sw_peer *peer)
     return (state == SW_PEER_DEAD || state == SW_PEER_IDLE) && !atomic_load(&peer->refs);
 }
 
-static void add_to_doorbell(const struct sw_peer *peer, uint64_t rings)
-{
-    if (!sw_fd_is_intact(peer->doorbell))
-        return; /* its program closed it by a raw system call: the peer looks when it polls */
-    ssize_t ignored = write(peer->doorbell, &rings, sizeof(rings));
-    (void)ignored; /* a full counter means it is ringing already */
-}
-
 void sw_peer_ring(struct sw_peer *peer)
 {
     if (peer->self)
         sw_engine_kick();
     else
-        add_to_doorbell(peer, 1);
+        sw_engine_ring(peer->doorbell, 1);
 }
 
 void sw_peer_ring_ahead(struct sw_peer *peer)
 {
     if (!peer->self)
-        add_to_doorbell(peer, SW_ENGINE_SOON);
+        sw_engine_ring(peer->doorbell, SW_ENGINE_SOON);
 }
 
 /* Finds a segment, or makes one that the engine will ask for. */

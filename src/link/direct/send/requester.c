@@ -47,6 +47,18 @@
 /* An unreachable peer gets at least this long: programs start in any order. */
 #define UNREACHABLE_MIN_NS (500 * SW_NS_PER_MS)
 
+/* It is known where its message ends. */
+static inline enum sw_step move_message(struct sw_qp *qp, struct sw_direct_qp *d,
+                                        struct sw_wqe *wqe, uint32_t position)
+{
+    if (__builtin_expect(wqe->len_bytes >= SW_WAKE_AHEAD_MIN_BYTES, 0))
+        sw_wake_ahead(d, wqe);
+    if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
+        wqe->opcode == IBV_WR_SEND_WITH_INV)
+        return sw_twosided_start(qp, d, wqe, position);
+    return sw_onesided_start(qp, d, wqe, position);
+}
+
 static enum sw_step start_request(struct sw_qp *qp, struct sw_direct_qp *d, struct sw_wqe *wqe,
                                   uint32_t position)
 {
@@ -55,15 +67,10 @@ static enum sw_step start_request(struct sw_qp *qp, struct sw_direct_qp *d, stru
     enum sw_step step = sw_fault_gates ? sw_fault_gate_pass(qp, d, wqe, position) : SW_STEP_DONE;
     if (__builtin_expect(step != SW_STEP_DONE, 0))
         return step == SW_STEP_FAILED && d->send.answers_due ? SW_STEP_BLOCKED : step;
-    if (__builtin_expect(wqe->len_bytes >= SW_WAKE_AHEAD_MIN_BYTES, 0))
-        sw_wake_ahead(d, wqe);
     if (qp->type == IBV_QPT_XRC_SEND && !sw_bind_name_srq(d, wqe->srq_num))
         step = sw_step_refused_next(qp, d, SW_NAK_INVALID);
-    else if (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_SEND_WITH_IMM ||
-             wqe->opcode == IBV_WR_SEND_WITH_INV)
-        step = sw_twosided_start(qp, d, wqe, position);
     else
-        step = sw_onesided_start(qp, d, wqe, position);
+        step = move_message(qp, d, wqe, position);
     /* Errors are reported in order: not before what is still unanswered. */
     if (step == SW_STEP_FAILED && d->send.answers_due)
         return SW_STEP_BLOCKED;
@@ -83,8 +90,7 @@ static uint32_t count_done(struct sw_qp *qp)
 static void notify_peer(struct sw_direct_qp *d)
 {
     uint32_t armed = atomic_load(&d->peer->pub->cqs[d->remote.recv_cq].armed);
-    if (d->send.notify_all || armed == SW_CQ_ARMED_ANY ||
-        (armed == SW_CQ_ARMED_SOLICITED && d->send.notify_solicited))
+    if (d->send.notify_all || sw_cq_is_armed_for(armed, d->send.notify_solicited))
         sw_peer_ring(d->peer);
     d->send.notify = d->send.notify_solicited = d->send.notify_all = false;
 }

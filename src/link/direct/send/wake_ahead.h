@@ -11,8 +11,8 @@
 struct sw_direct_qp;
 struct sw_wqe;
 
-/* So much is left of the message then. What is shorter is moved before a core is awake, and not
- * worth the call. */
+/* It is woken when the larger of the two is left, or less. Less than the other is moved before a
+ * core is awake, and not worth the call. */
 #define SW_WAKE_AHEAD_MIN_BYTES (128u << 10)
 #define SW_WAKE_AHEAD_MAX_BYTES (2u << 20)
 
