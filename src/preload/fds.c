@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/syscall.h>
 
+#include "link/attend.h"
 #include "preload/real.h"
 
 /* Whether the number is ours. If a raw system call has taken it from us, it is the program's. */
@@ -32,6 +33,8 @@ SW_HOOK int close(int fd)
 {
     if (is_hidden(fd))
         return not_open();
+    if (__builtin_expect(sw_attend_is_marked(fd), 0))
+        sw_attend_unmark(fd);
     void *real = atomic_load_explicit(&sw_real_table[SW_REAL_close], memory_order_relaxed);
     return real ? ((__typeof__(&close))real)(fd) : (int)syscall(SYS_close, fd);
 }

@@ -12,9 +12,12 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -37,6 +40,9 @@ int __fxstatat64(int version, int dirfd, const char *path, struct stat64 *out, i
 ssize_t __readlink_chk(const char *path, char *out, size_t len, size_t out_len);
 ssize_t __readlinkat_chk(int dirfd, const char *path, char *out, size_t len, size_t out_len);
 char *__getcwd_chk(char *out, size_t len, size_t out_len);
+int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_len);
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                const sigset_t *mask, size_t fds_len);
 char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
 
 /* clang-format off */
@@ -53,7 +59,8 @@ char *__realpath_chk(const char *path, char *resolved, size_t resolved_len);
     X(chdir) X(fchdir) X(getcwd) X(__getcwd_chk) X(get_current_dir_name)                           \
     X(scandir) X(scandir64) X(scandirat) X(scandirat64) X(glob) X(glob64) X(dlopen)                \
     X(ftw) X(ftw64) X(nftw) X(nftw64) X(write) X(madvise) X(mremap)       \
-    X(close) X(dup2) X(dup3)                                                                       \
+    X(close) X(dup2) X(dup3) X(poll) X(__poll_chk) X(ppoll) X(__ppoll_chk)                         \
+    X(epoll_ctl) X(epoll_wait) X(epoll_pwait)                                                      \
     X(sigaction) X(signal) X(sysv_signal) X(sigset) X(sigignore) X(siginterrupt) X(sigprocmask)    \
     X(pthread_sigmask) X(sigblock) X(sigsetmask) X(sighold) X(sigrelse) X(pthread_create)          \
     X(thrd_create) X(posix_spawn) X(posix_spawnp) X(system) X(popen)

@@ -2,9 +2,12 @@
 #include "verbs/channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "base/held_signals.h"
 #include "device/queue/settle.h"
+#include "link/attend.h"
 #include "verbs/stock.h"
 #include "verbs/wakeup.h"
 
@@ -27,6 +30,7 @@ SW_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c
         sw_verbs_object_free(context, channel);
         return sw_verbs_fail(-error);
     }
+    sw_attend_mark(channel->ibv.fd);
     return &channel->ibv;
 }
 
@@ -40,6 +44,7 @@ SW_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
     sw_lock_release(&channel->lock);
     if (busy)
         return EBUSY;
+    sw_attend_unmark(ibv->fd);
     close(ibv->fd);
     sw_verbs_object_free(ibv->context, channel);
     return 0;
@@ -109,19 +114,63 @@ static bool has_event(const void *arg)
     return has;
 }
 
+/* A signal, too: the sleep that follows has to see it. */
+struct blocking_wait {
+    struct ibv_comp_channel *channel;
+    sigset_t before; /* the thread's mask */
+};
+
+static int ends_look(void *arg)
+{
+    const struct blocking_wait *wait = arg;
+    return has_event(wait->channel) || sw_signals_are_held(&wait->before);
+}
+
+/* Looks for packets where the read that follows would sleep. It is the kernel that sleeps in it, as
+ * only the kernel knows whether to go on after a signal. Returns -1 with errno, as such a read. */
+static int look_for_packets(struct ibv_comp_channel *channel, struct sw_attend *attend)
+{
+    struct blocking_wait wait = {.channel = channel};
+    sw_signals_hold(&wait.before);
+    sw_attend_look(attend, ends_look, &wait);
+    const bool is_interrupted = !has_event(channel) && sw_signals_interrupt(&wait.before);
+    sw_signals_let_go(&wait.before);
+    if (!has_event(channel))
+        sw_attend_leave(attend);
+    if (is_interrupted)
+        errno = EINTR;
+    return is_interrupted ? -1 : 0;
+}
+
+static struct sw_verbs_cq *take_event(struct ibv_comp_channel *channel)
+{
+    struct sw_verbs_cq *found = NULL;
+    while (!found && !sw_wakeup_take(channel->fd)) /* none: a CQ was destroyed in between */
+        found = pop_cq(verbs_channel_of(channel));
+    return found;
+}
+
+static struct sw_verbs_cq *channel_await_event(struct ibv_comp_channel *channel)
+{
+    struct sw_attend attend;
+    if (has_event(channel) || !sw_attend_is_possible() || fcntl(channel->fd, F_GETFL) & O_NONBLOCK)
+        return take_event(channel);
+    if (sw_attend_begin(&attend) && look_for_packets(channel, &attend))
+        return NULL;
+    struct sw_verbs_cq *found = take_event(channel);
+    sw_attend_end(&attend, found);
+    return found;
+}
+
 SW_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
                                void **cq_context)
 {
     if (!sw_verbs_is_ours(channel->context->device))
         return sw_stock()->get_cq_event(channel, cq, cq_context);
-
-    struct sw_verbs_cq *found;
     sw_nic_finish_posts(has_event, channel);
-    do {
-        if (sw_wakeup_take(channel->fd))
-            return -1;
-        found = pop_cq(verbs_channel_of(channel));
-    } while (!found); /* the CQ was destroyed between the two steps */
+    struct sw_verbs_cq *found = channel_await_event(channel);
+    if (!found)
+        return -1;
     *cq = &found->ibv;
     *cq_context = found->ibv.cq_context;
     return 0;

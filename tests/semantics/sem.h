@@ -23,7 +23,7 @@ struct sem_case {
 /* Tables end with a NULL name. */
 extern const struct sem_case sem_requester[], sem_flush[], sem_persist[], sem_pieces[];
 extern const struct sem_case sem_errors[], sem_peers[], sem_states[], sem_queues[], sem_events[],
-    sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_rereg[], sem_windows[],
+    sem_sleep[], sem_srqs[], sem_data[], sem_order[], sem_memory[], sem_rereg[], sem_windows[],
     sem_windows_inv[], sem_newops[], sem_cqs[], sem_objects[];
 extern const struct sem_case sem_uc[], sem_xrc[], sem_xrc_shared[], sem_ud[], sem_ud_receivers[],
     sem_mcast[], sem_counters[], sem_attrs[], sem_pacing[], sem_faults[], sem_faults_ud[],

@@ -88,6 +88,13 @@ bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps
            now_ns >= handoff->leaves_until_ns;
 }
 
+void sw_handoff_attend(struct sw_handoff *handoff, uint64_t now_ns)
+{
+    handoff->polled_ns = handoff->looked_ns = now_ns;
+    handoff->is_alone = handoff->is_served = handoff->was_woken = false;
+    handoff->doubts_until_ns = handoff->steady_ns = handoff->pace_ns = 0;
+}
+
 void sw_handoff_learn(struct sw_handoff *handoff, uint32_t received, uint64_t now_ns)
 {
     if (!handoff->was_woken)

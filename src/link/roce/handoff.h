@@ -51,6 +51,9 @@ void sw_handoff_wake(struct sw_handoff *handoff);
  * reached for memory by itself. */
 bool sw_handoff_look(struct sw_handoff *handoff, uint64_t polled_ns, bool sleeps,
                      uint64_t served_ns, uint64_t now_ns);
+/* A thread of the program waits, and receives by itself, be it asleep: the engine is not to. But
+ * it keeps the timers. */
+void sw_handoff_attend(struct sw_handoff *handoff, uint64_t now_ns);
 /* Whether peers reach for memory by themselves: then the program may look at its memory instead of
  * polling. */
 bool sw_handoff_is_served(uint64_t served_ns, uint64_t now_ns);

@@ -17,6 +17,7 @@
 #include "device/queue/cq_impl.h"
 #include "link/engine.h"
 #include "link/engine_cpus.h"
+#include "link/roce/attend.h"
 #include "link/roce/deliver.h"
 #include "link/roce/group.h"
 #include "link/roce/handoff.h"
@@ -263,7 +264,7 @@ void sw_roce_note_post(uint64_t now_ns)
     atomic_store_explicit(&sw_roce.cpu, sched_getcpu(), memory_order_relaxed);
 }
 
-static bool expects_packets(uint64_t now_ns)
+bool sw_roce_expects_packets(uint64_t now_ns)
 {
     const uint64_t moved_ns = atomic_load_explicit(&sw_roce.moved_ns, memory_order_relaxed);
     return atomic_load_explicit(&sw_roce.connected, memory_order_relaxed) ||
@@ -298,6 +299,17 @@ static void end_watch(void)
         sw_engine_nudge();
 }
 
+uint32_t sw_roce_take_in(bool all, uint64_t now_ns)
+{
+    const bool runs_timers = is_time(now_ns) && now_ns >= sw_roce.timers_ns + TIMERS_NS;
+    const uint32_t received = receive_packets(all || runs_timers, true, now_ns);
+    if (runs_timers)
+        run_timers(now_ns);
+    if (!received)
+        sw_delayed_ack_note_empty_poll();
+    return received;
+}
+
 void sw_roce_poll(bool waits)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
@@ -308,7 +320,7 @@ void sw_roce_poll(bool waits)
         atomic_store_explicit(&sw_roce.is_attended, true, memory_order_relaxed);
     if (!waits && atomic_load_explicit(&sw_roce.sleeps, memory_order_relaxed))
         atomic_store_explicit(&sw_roce.sleeps, false, memory_order_relaxed);
-    const bool is_expected = expects_packets(now_ns);
+    const bool is_expected = sw_roce_expects_packets(now_ns);
     if (!is_expected && !waits &&
         !sw_poll_pace_glances(atomic_load_explicit(&sw_roce.looked_ns, memory_order_relaxed),
                               now_ns))
@@ -322,12 +334,7 @@ void sw_roce_poll(bool waits)
         return;
     }
     sw_cq_hold_events();
-    const bool runs_timers = is_time(now_ns) && now_ns >= sw_roce.timers_ns + TIMERS_NS;
-    const uint32_t received = receive_packets(runs_timers, true, now_ns);
-    if (runs_timers)
-        run_timers(now_ns);
-    if (!received)
-        sw_delayed_ack_note_empty_poll();
+    const uint32_t received = sw_roce_take_in(false, now_ns);
     const bool yields = gives_way(received, is_expected, now_ns),
                is_vain = sw_port_watch_is_on(&sw_roce.watch) && is_watch_vain(received, now_ns);
     sw_lock_release(&sw_roce.port.rx_lock);
@@ -340,12 +347,35 @@ void sw_roce_poll(bool waits)
     atomic_store_explicit(&sw_roce.returned_ns, sw_clock_ns(), memory_order_relaxed);
 }
 
+/* The engine takes the timers back. */
+static void end_steadiness(void)
+{
+    if (atomic_load_explicit(&sw_roce.is_steady, memory_order_relaxed) &&
+        atomic_exchange(&sw_roce.is_steady, false))
+        sw_engine_kick();
+}
+
+void sw_roce_take_over(void)
+{
+    atomic_store(&sw_roce.sleeps, false);
+    if (!atomic_load_explicit(&sw_roce.is_attended, memory_order_relaxed))
+        atomic_store_explicit(&sw_roce.is_attended, true, memory_order_relaxed);
+    if (sw_port_watch_is_on(&sw_roce.watch))
+        end_watch();
+    sw_engine_nudge(); /* it looks now and then whether the thread still does */
+    end_steadiness();
+}
+
 /* The engine is not woken for it: it would find nothing, on the program's own processor. The next
  * packet wakes it. */
 void sw_roce_mind(void)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return;
+    if (sw_roce_attends()) {
+        sw_engine_nudge();
+        return;
+    }
     if (sw_delayed_ack_any_unseen()) {
         sw_lock_acquire(&sw_roce.port.rx_lock);
         sw_delayed_ack_send(false);
@@ -354,9 +384,7 @@ void sw_roce_mind(void)
     atomic_store(&sw_roce.sleeps,
                  true); /* before it is seen if the port is watched: see on_port() */
     watch_port();
-    if (atomic_load_explicit(&sw_roce.is_steady, memory_order_relaxed) &&
-        atomic_exchange(&sw_roce.is_steady, false))
-        sw_engine_kick(); /* it takes the timers back */
+    end_steadiness();
 }
 
 void sw_roce_catch_up(void)
@@ -421,16 +449,25 @@ static uint64_t step_port(bool owes, uint64_t now_ns)
     return sw_min_u64(sw_roce.port.due_ns, lifeline_due_ns);
 }
 
+/* A program that attends polls, as it were, though it may be asleep. */
+static bool look_for_program(struct sw_handoff *handoff, bool sleeps, uint64_t now_ns)
+{
+    const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
+                   served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
+    if (sleeps || now_ns >= atomic_load_explicit(&sw_roce.attended_until_ns, memory_order_relaxed))
+        return sw_handoff_look(handoff, polled_ns, sleeps, served_ns, now_ns);
+    sw_handoff_attend(handoff, now_ns);
+    return false;
+}
+
 static uint64_t step_engine(uint64_t now_ns)
 {
     if (!atomic_load_explicit(&sw_roce.open, memory_order_acquire))
         return UINT64_MAX;
     struct sw_handoff *handoff = &sw_roce.handoff;
-    const uint64_t polled_ns = atomic_load_explicit(&sw_roce.polled_ns, memory_order_relaxed),
-                   posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed),
-                   served_ns = atomic_load_explicit(&sw_roce.served_ns, memory_order_relaxed);
+    const uint64_t posted_ns = atomic_load_explicit(&sw_roce.posted_ns, memory_order_relaxed);
     const bool sleeps = atomic_load(&sw_roce.sleeps),
-               watches = sw_handoff_look(handoff, polled_ns, sleeps, served_ns, now_ns);
+               watches = look_for_program(handoff, sleeps, now_ns);
     const bool is_alone = handoff->is_alone;
     mind_poller(handoff, sleeps, posted_ns, now_ns);
     if (!sw_lock_try(&sw_roce.port.rx_lock)) { /* somebody receives */

@@ -36,6 +36,7 @@ struct sw_roce {
     uint32_t mads;                      /* that have been received; port.rx_lock held */
     _Atomic uint64_t polled_ns;         /* when a thread of the program last did, ... */
     atomic_bool sleeps;                 /* ... a queue that is armed: it is about to sleep; ... */
+    _Atomic uint64_t attended_until_ns; /* ... or waits so long and receives: attend.h; ... */
     _Atomic uint64_t posted_ns;         /* ... or posted, ... */
     _Atomic int cpu;                    /* ... and on which processor */
     _Atomic uint64_t heard_ns;          /* when somebody last began to receive all that waited */
@@ -67,14 +68,31 @@ void sw_roce_fork_child(void);
 /* Opens the port, if it is not open. Negative errno as sw_port_open(); if it `is_needed` and
  * another holds it, a message says who. */
 int sw_roce_open(bool is_needed);
+static inline bool sw_roce_is_open(void)
+{
+    return atomic_load_explicit(&sw_roce.open, memory_order_acquire);
+}
+/* How many packets have come and gone, whoever moved them. */
+static inline uint64_t sw_roce_packets(void)
+{
+    return sw_port_counter(&sw_roce.port, SW_PORT_RX_PACKETS) +
+           sw_port_counter(&sw_roce.port, SW_PORT_TX_PACKETS);
+}
 /* Receives what waits; rx_lock held. */
 void sw_roce_receive_all(uint64_t now_ns);
 /* Hands on what waits here for other processes of this host, unless somebody receives anyway. */
 void sw_roce_hand_on(void);
 /* Receives what waits, for whichever QP; a poller of completions does it. */
 void sw_roce_poll(bool waits);
-/* The program is about to sleep until an event: the engine receives for it. */
+/* The program is about to sleep until an event: the engine receives for it, unless this thread does
+ * (attend.h). */
 void sw_roce_mind(void);
+/* A thread of the program receives from here on, awake or asleep: no packet wakes the engine. */
+void sw_roce_take_over(void);
+/* What it does then, and who polls: receives, and runs the timers at times; rx_lock held. Returns
+ * how many packets. */
+uint32_t sw_roce_take_in(bool all, uint64_t now_ns);
+bool sw_roce_expects_packets(uint64_t now_ns);
 void sw_roce_catch_up(void); /* of struct sw_link_ops */
 /* A QP has a timer, or more to send: the engine is rung, unless a program polls all the time. */
 void sw_roce_nudge(void);

@@ -33,6 +33,26 @@ static void a_program_that_polls_receives(void **state)
     assert_true(handoff.is_alone);
 }
 
+/* Asleep or awake, whatever it did before. */
+static void a_program_that_attends_receives(void **state)
+{
+    (void)state;
+    struct sw_handoff handoff = {0};
+    uint64_t now_ns = START_NS;
+    for (int i = 0; i < 1000; i++, now_ns += 100 * US) /* steady */
+        sw_handoff_look(&handoff, now_ns, false, NEVER_SERVED, now_ns);
+    assert_true(sw_handoff_is_steady(&handoff));
+    sw_handoff_attend(&handoff, now_ns);
+    assert_false(handoff.is_alone);
+    assert_false(sw_handoff_is_steady(&handoff)); /* the engine keeps the timers */
+    assert_int_equal(sw_handoff_due_ns(&handoff), now_ns + SW_HANDOFF_LOOK_NS);
+    /* It is gone. */
+    now_ns += SW_HANDOFF_LOOK_NS;
+    assert_true(
+        sw_handoff_look(&handoff, now_ns - SW_HANDOFF_LOOK_NS, false, NEVER_SERVED, now_ns));
+    assert_true(handoff.is_alone);
+}
+
 /* Its next message would find nobody for a millisecond. */
 static void a_program_that_is_about_to_sleep_does_not(void **state)
 {
@@ -205,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_polls),
         cmocka_unit_test(a_program_that_polls_receives),
+        cmocka_unit_test(a_program_that_attends_receives),
         cmocka_unit_test(a_program_that_is_about_to_sleep_does_not),
         cmocka_unit_test(a_program_that_looks_at_its_memory_does_not),
         cmocka_unit_test(it_was_polling_but_polls_no_more),
