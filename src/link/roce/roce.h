@@ -5,8 +5,9 @@
  *  port/      sockets and packets; knows no queue pairs
  *  liveness/  whether the processes of peers live
  *  qp/        connections: the machines of transport/, fed and obeyed
- *  here       who receives (roce.c, handoff.h, poll_pace.h); packets to queue pairs (deliver.h);
- *             UD, QP 1 and multicast (datagram.h, mad.h, group.h); faults on purpose (impair.h)
+ *  here       who receives (roce.c, attend.h, handoff.h, poll_pace.h); packets to queue pairs
+ *             (deliver.h); UD, QP 1 and multicast (datagram.h, mad.h, group.h); faults on purpose
+ *             (impair.h)
  *
  * What a packet does to memory and queues is device/serve/execute's.
  *
