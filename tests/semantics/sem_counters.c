@@ -218,8 +218,7 @@ static void looks_b(int sock, int param)
         VU_EQ(sem_read_counter(port, "hw_counters/sent_pkts"),
               sem_read_counter(port, "hw_counters/rcvd_pkts"));
     }
-    VU_EQ(kill(pid, SIGSTOP), 0);
-    vu_sleep_ms(20);
+    vu_stop(pid);
     VU_EQ(sem_read_counter(port, "counters/port_xmit_data"), 0);
     VU_EQ(kill(pid, SIGCONT), 0);
     sem_expect_counter(port, "counters/port_xmit_data", 2 * ROUNDS * 1024);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* sem.h: datagrams for who is asleep, does not poll or gets no processor, and of who ends. Side a
  * sends, side b receives. */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,31 +44,6 @@ static void events_b(int sock, int param)
     VU_CHECK(vu_cq_event(side.channel, UD_EVENT_MS), "no event of any completion");
     vu_expect(side.rcq, 3, IBV_WC_SUCCESS);
     ud_close(&side);
-}
-
-/* Stops all threads of a process. */
-static void stop_all(pid_t pid)
-{
-    bool all = false;
-    VU_EQ(kill(pid, SIGSTOP), 0);
-    for (int ms = 0; ms < 5000 && !all; ms++) {
-        char path[300];
-        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-        DIR *tasks = opendir(path);
-        VU_TRUE(tasks);
-        all = true;
-        for (const struct dirent *task; (task = readdir(tasks));) {
-            char state = 'T';
-            snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)pid, task->d_name);
-            FILE *stat = task->d_name[0] == '.' ? NULL : fopen(path, "re");
-            all &= !stat || (fscanf(stat, "%*d (%*[^)]) %c", &state) == 1 && state == 'T');
-            if (stat)
-                fclose(stat);
-        }
-        closedir(tasks);
-        vu_sleep_ms(1);
-    }
-    VU_TRUE(all);
 }
 
 static void last_words_a(int sock, int param)
@@ -118,7 +91,7 @@ static void last_words_to_stopped_a(int sock, int param)
     ud_open(&side, sock, NULL);
     vu_get(sock, &peer, sizeof(peer));
     memset(side.buf, 0x19, 64);
-    stop_all(peer);
+    vu_stop(peer);
     continue_later(peer);
     ud_send(&side, &(struct ud_send){.wr_id = 1, .len_bytes = 64});
     ud_destroy(&side);
@@ -173,7 +146,7 @@ static void slow_a(int sock, int param)
     ud_open(&side, sock, NULL);
     vu_get(sock, &peer, sizeof(peer));
     memset(side.buf, 0xa7, 64);
-    stop_all(peer);
+    vu_stop(peer);
     const struct ud_send send = {.wr_id = 1, .len_bytes = 64};
     const uint64_t posted_ms = vu_now_ms();
     VU_EQ(ud_post(&side, &send), 0);

@@ -44,6 +44,8 @@ pid_t vu_spawn(vu_side_fn fn, int sock, void *arg);
 /* Waits for a child; returns its exit status, 128 + signal if killed, or -1 after killing it at the
  * deadline. */
 int vu_reap(pid_t pid, int timeout_s);
+/* Stops a process; returns when all of its threads stand still. */
+void vu_stop(pid_t pid);
 void vu_socketpair(int socks[2]);
 
 void vu_put(int sock, const void *buf, size_t len_bytes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* pair.h, the sides: processes, threads and the socket between them. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +20,30 @@
 #include "verbs_util/pair.h"
 
 #define GET_TIMEOUT_MS 55000 /* who gives up fails its peer, which may be slow */
+
+void vu_stop(pid_t pid)
+{
+    bool all = false;
+    VU_EQ(kill(pid, SIGSTOP), 0);
+    for (int ms = 0; ms < 5000 && !all; ms++) {
+        char path[300];
+        snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+        DIR *tasks = opendir(path);
+        VU_TRUE(tasks);
+        all = true;
+        for (const struct dirent *task; (task = readdir(tasks));) {
+            char state = 'T';
+            snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)pid, task->d_name);
+            FILE *stat = task->d_name[0] == '.' ? NULL : fopen(path, "re");
+            all &= !stat || (fscanf(stat, "%*d (%*[^)]) %c", &state) == 1 && state == 'T');
+            if (stat)
+                fclose(stat);
+        }
+        closedir(tasks);
+        vu_sleep_ms(1);
+    }
+    VU_TRUE(all);
+}
 
 void vu_socketpair(int socks[2])
 {
