@@ -354,6 +354,9 @@ static void jumps_b(int sock, int param)
 
 /* Threads. */
 
+/* Not under AddressSanitizer: it does not see that the frames of a thread that is cancelled are
+ * gone, and takes what its own end puts there for an overflow. */
+#ifndef __SANITIZE_ADDRESS__
 static atomic_bool has_exchanged;
 
 static void *exchange_and_sleep(void *arg)
@@ -401,6 +404,7 @@ static void cancel_b(int sock, int param)
     }
     sleeper_close(&sleeper);
 }
+#endif
 
 struct sleeping_thread {
     struct sleeper sleeper;
@@ -458,9 +462,11 @@ const struct sem_case sem_sleep[] = {
     {"sleep__restart_of_get_cq_event", read_signals_a, read_signals_b, true | SEM_PROCESSES},
     {"sleep__jump_out_of_poll", jumps_a, jumps_b, BY_POLL | SEM_PROCESSES},
     {"sleep__jump_out_of_epoll", jumps_a, jumps_b, BY_EPOLL | SEM_PROCESSES},
+#ifndef __SANITIZE_ADDRESS__
     {"sleep__cancelled_in_poll", cancel_a, cancel_b, BY_POLL},
     {"sleep__cancelled_in_epoll", cancel_a, cancel_b, BY_EPOLL},
     {"sleep__cancelled_in_get_cq_event", cancel_a, cancel_b, BY_READ},
+#endif
     {"sleep__threads", threads_a, threads_b, 0},
     {0},
 };
