@@ -17,4 +17,10 @@ static inline uint64_t sw_clock_ns(void)
     return (uint64_t)now.tv_sec * SW_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+static inline struct timespec sw_time_of_ns(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / SW_NS_PER_S),
+                             .tv_nsec = (long)(ns % SW_NS_PER_S)};
+}
+
 #endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "link/attend.h"
 
-#include <stddef.h>
-
 #include "base/clock.h"
 #include "base/fds.h"
-#include "base/minmax.h"
 #include "link/roce/attend.h"
 #include "link/roce/roce.h"
 #include "link/spin.h"
@@ -66,8 +63,8 @@ bool sw_attend_begin(struct sw_attend *attend)
     const uint64_t now_ns = sw_clock_ns();
     const bool attends = is_only_waiter(now_ns) && thread.is_short && !thread.streams &&
                          sw_roce_attend_begin(now_ns);
-    *attend = (struct sw_attend){
-        .began_ns = now_ns, .moved_ns = now_ns, .packets = sw_roce_packets(), .attends = attends};
+    *attend =
+        (struct sw_attend){.moved_ns = now_ns, .packets = sw_roce_packets(), .attends = attends};
     if (attends)
         sw_spin_begin(&thread.spin, now_ns);
     else

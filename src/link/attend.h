@@ -27,7 +27,6 @@ bool sw_attend_is_marked(int fd);
 
 /* One wait of the calling thread. */
 struct sw_attend {
-    uint64_t began_ns;
     uint64_t moved_ns; /* when something last came */
     uint64_t packets;  /* that had come and gone before */
     bool attends;

@@ -394,8 +394,7 @@ static int sleep_until_event(struct epoll_event *events, int room, uint64_t slee
 {
 #ifdef SYS_epoll_pwait2
     if (sleep_ns % SW_NS_PER_MS && sleep_ns != UINT64_MAX) {
-        struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / SW_NS_PER_S),
-                                 .tv_nsec = (long)(sleep_ns % SW_NS_PER_S)};
+        const struct timespec sleep = sw_time_of_ns(sleep_ns);
         long count = syscall(SYS_epoll_pwait2, sw_engine.epoll, events, room, &sleep, NULL, 0);
         if (count >= 0)
             return (int)count;

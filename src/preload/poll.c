@@ -31,28 +31,17 @@ static uint64_t poll_ns_of_time(const struct timespec *time)
     return (uint64_t)time->tv_sec * SW_NS_PER_S + (uint64_t)time->tv_nsec;
 }
 
-static const struct timespec *time_of_ns(uint64_t ns, struct timespec *out)
-{
-    *out = (struct timespec){.tv_sec = (time_t)(ns / SW_NS_PER_S),
-                             .tv_nsec = (long)(ns % SW_NS_PER_S)};
-    return ns == UINT64_MAX ? NULL : out;
-}
-
 static bool has_channels(void)
 {
     return __builtin_expect(atomic_load_explicit(&sw_attend_marks, memory_order_relaxed) != 0, 0) &&
            sw_attend_is_possible();
 }
 
-static int poll_for(struct sw_wait *wait, const sigset_t *mask, uint64_t ns)
+static int call_poll(struct sw_wait *wait, uint64_t ns)
 {
-    struct timespec time;
-    return SW_REAL(ppoll)(wait->of.poll.fds, wait->of.poll.count, time_of_ns(ns, &time), mask);
-}
-
-static int poll_look(struct sw_wait *wait, const sigset_t *mask)
-{
-    return poll_for(wait, mask, 0);
+    const struct timespec time = sw_time_of_ns(ns);
+    return SW_REAL(ppoll)(wait->of.poll_fds, wait->count, ns == UINT64_MAX ? NULL : &time,
+                          wait->mask);
 }
 
 /* Whether one of them is a channel. What cannot be read is for the kernel to refuse. */
@@ -67,16 +56,11 @@ static bool name_channel(struct pollfd *fds, nfds_t count)
     return false;
 }
 
-/* 0 nanoseconds: does not sleep. */
 static int poll_channels(struct pollfd *fds, nfds_t count, uint64_t ns, const sigset_t *mask)
 {
-    struct sw_wait wait = {.look = poll_look,
-                           .sleep = poll_for,
-                           .count = count,
-                           .mask = mask,
-                           .of.poll = {.fds = fds, .count = count}};
-    const int ready = poll_look(&wait, mask);
-    if (ready || !ns)
+    struct sw_wait wait = {.call = call_poll, .count = count, .mask = mask, .of.poll_fds = fds};
+    const int ready = call_poll(&wait, 0);
+    if (ready)
         return ready;
     memcpy(wait.fds, fds, count * sizeof(*fds));
     return sw_wait_run(&wait, ns);
@@ -109,16 +93,12 @@ SW_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec 
                                           : ppoll(fds, count, timeout, mask);
 }
 
-static int epoll_for(struct sw_wait *wait, const sigset_t *mask, uint64_t ns)
+/* The nanoseconds were as many milliseconds as fit an int. */
+static int call_epoll(struct sw_wait *wait, uint64_t ns)
 {
     const uint64_t ms = ns / SW_NS_PER_MS + (ns % SW_NS_PER_MS != 0);
-    return SW_REAL(epoll_pwait)(wait->of.epoll.epoll, wait->of.epoll.events, wait->of.epoll.room,
-                                ns == UINT64_MAX ? -1 : (int)ms, mask);
-}
-
-static int epoll_look(struct sw_wait *wait, const sigset_t *mask)
-{
-    return epoll_for(wait, mask, 0);
+    return SW_REAL(epoll_pwait)(wait->of.epoll.fd, wait->of.epoll.events, wait->of.epoll.room,
+                                ns == UINT64_MAX ? -1 : (int)ms, wait->mask);
 }
 
 static bool is_set_of_channels(int epoll)
@@ -126,18 +106,15 @@ static bool is_set_of_channels(int epoll)
     return has_channels() && sw_attend_is_marked(epoll);
 }
 
-/* Times that the kernel takes in milliseconds, and so at
- * most INT_MAX of them. */
 static int epoll_channels(int epoll, struct epoll_event *events, int room, uint64_t ns,
                           const sigset_t *mask)
 {
-    struct sw_wait wait = {.look = epoll_look,
-                           .sleep = epoll_for,
+    struct sw_wait wait = {.call = call_epoll,
                            .fds = {{.fd = epoll, .events = POLLIN}},
                            .count = 1,
                            .mask = mask,
-                           .of.epoll = {.events = events, .epoll = epoll, .room = room}};
-    const int ready = epoll_look(&wait, mask);
+                           .of.epoll = {.events = events, .fd = epoll, .room = room}};
+    const int ready = call_epoll(&wait, 0);
     return ready ? ready : sw_wait_run(&wait, ns);
 }
 

@@ -14,7 +14,7 @@
 static int look_now(void *arg)
 {
     struct sw_wait *wait = arg;
-    return wait->look(wait, wait->mask);
+    return wait->call(wait, 0);
 }
 
 static uint64_t left_ns(uint64_t until_ns)
@@ -34,8 +34,7 @@ static int rest_on_port(struct sw_wait *wait, struct sw_attend *attend, uint64_t
     if (port < 0)
         return 0;
     const uint64_t ns = sw_min_u64(most_ns, left_ns(until_ns));
-    const struct timespec time = {.tv_sec = (time_t)(ns / SW_NS_PER_S),
-                                  .tv_nsec = (long)(ns % SW_NS_PER_S)};
+    const struct timespec time = sw_time_of_ns(ns);
     struct pollfd *own = &wait->fds[wait->count];
     *own = (struct pollfd){.fd = port, .events = POLLIN};
     const int ready = SW_REAL(ppoll)(wait->fds, wait->count + 1, &time, wait->mask);
@@ -79,7 +78,7 @@ int sw_wait_run(struct sw_wait *wait, uint64_t ns)
     if (sw_attend_begin(&attend))
         found = wait_attended(wait, &attend, until_ns);
     if (!found)
-        found = wait->sleep(wait, wait->mask, left_ns(until_ns));
+        found = wait->call(wait, left_ns(until_ns));
     const int error = errno;
     sw_attend_end(&attend, found > 0);
     sw_signals_let_go(&before);

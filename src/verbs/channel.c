@@ -133,9 +133,10 @@ static int look_for_packets(struct ibv_comp_channel *channel, struct sw_attend *
     struct blocking_wait wait = {.channel = channel};
     sw_signals_hold(&wait.before);
     sw_attend_look(attend, ends_look, &wait);
-    const bool is_interrupted = !has_event(channel) && sw_signals_interrupt(&wait.before);
+    const bool has_come = has_event(channel),
+               is_interrupted = !has_come && sw_signals_interrupt(&wait.before);
     sw_signals_let_go(&wait.before);
-    if (!has_event(channel))
+    if (!has_come)
         sw_attend_leave(attend);
     if (is_interrupted)
         errno = EINTR;
